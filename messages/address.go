@@ -1,0 +1,58 @@
+package messages
+
+import "strings"
+
+// Address names an actor by its path in the tree, without the root: "images", "pods/<uid>", "pods/<uid>/<container>".
+// The root itself is Node. An address stays valid across restarts of the actor behind it.
+type Address string
+
+// Addresses of the actors that exist once.
+const (
+	Node    Address = ""
+	Sources Address = "sources"
+	File    Address = "sources/file"
+	Pods    Address = "pods"
+	Runtime Address = "runtime"
+	Images  Address = "images"
+	Volumes Address = "volumes"
+	Server  Address = "server"
+)
+
+// PodAddress is the address of the actor of the pod with this UID.
+func PodAddress(uid string) Address { return Pods.Child(uid) }
+
+// ContainerAddress is the address of the actor of one container of a pod.
+func ContainerAddress(uid, container string) Address { return PodAddress(uid).Child(container) }
+
+// Child is the address of the child with this name.
+func (a Address) Child(name string) Address {
+	if a == Node {
+		return Address(name)
+	}
+	return a + "/" + Address(name)
+}
+
+// Parent is the address of the supervisor; the root is its own.
+func (a Address) Parent() Address {
+	i := strings.LastIndexByte(string(a), '/')
+	if i < 0 {
+		return Node
+	}
+	return a[:i]
+}
+
+// Name is the last element of the path; the root's is "node".
+func (a Address) Name() string {
+	if a == Node {
+		return "node"
+	}
+	return string(a[strings.LastIndexByte(string(a), '/')+1:])
+}
+
+// String is the path as it is printed: the root is "node".
+func (a Address) String() string {
+	if a == Node {
+		return "node"
+	}
+	return string(a)
+}

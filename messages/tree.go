@@ -1,0 +1,68 @@
+package messages
+
+import "time"
+
+// Started is the first message an actor gets, also after every restart.
+//
+// Sender: the supervision layer. Receiver: every actor. Reply: none.
+// If lost: it cannot be; it is delivered with the start itself.
+type Started struct{}
+
+// ChildStarted says that a child runs and knows nothing yet; its parent answers by sending it its whole wish.
+//
+// Sender: the supervision layer. Receiver: the child's parent. Reply: the child's wish, to the child.
+// If lost: with the parent, whose restart starts all its children anew.
+type ChildStarted struct {
+	Name  string
+	Again bool // true when it ran before and was restarted
+}
+
+// ChildStopped says that a child was stopped on its parent's order, and that its name is free again.
+//
+// Sender: the supervision layer. Receiver: the parent that stopped it. Reply: none.
+// If lost: with the parent, whose restart has no children.
+type ChildStopped struct{ Name string }
+
+// ChildQuarantined says that a child panicked more often than its row of the tree allows and is left stopped.
+//
+// Sender: the supervision layer. Receiver: the child's parent. Reply: none.
+// If lost: health names the quarantined actor from the layer's own books.
+type ChildQuarantined struct {
+	Name   string
+	Reason string
+	Until  time.Time // when it is tried again
+}
+
+// ServiceStarted says that a service runs and remembers nothing; clients resend it their whole wish.
+//
+// Sender: the supervision layer. Receiver: the clients that the service's row of the tree names. Reply: each client's wish.
+// If lost: clients repeat what is unanswered when their patience runs out.
+type ServiceStarted struct{ Service Address }
+
+// GetInspection asks an actor what it is doing. The layer answers for every actor.
+//
+// Sender: anyone outside the tree. Receiver: every actor. Reply: Inspection.
+// If lost: the asker's deadline ends its wait.
+type GetInspection struct{}
+
+// Inspection is what an actor says of itself.
+//
+// Sender: the supervision layer, for the actor. Receiver: who asked. Reply: none.
+// If lost: the asker's deadline ends its wait.
+type Inspection struct {
+	Path         string   `json:"path"`
+	Kind         string   `json:"kind"`
+	Incarnation  uint64   `json:"incarnation"`
+	Handled      uint64   `json:"handled"`
+	MailboxDepth int64    `json:"mailboxDepth"`
+	MailboxMax   int64    `json:"mailboxMax"`
+	Working      []string `json:"working,omitempty"` // names of work under way outside the mailbox
+	Children     []string `json:"children,omitempty"`
+	Detail       any      `json:"detail,omitempty"`
+}
+
+// Subject is implemented by messages that belong to one pod's story.
+type Subject interface {
+	// PodUID is the UID of the pod that the message is about.
+	PodUID() string
+}

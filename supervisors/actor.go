@@ -1,0 +1,80 @@
+// Package supervisors holds the tree of actors as a literal table, the one restart mechanism, and the thin typed layer
+// over protoactor that every actor of Playlet is written against. It alone imports protoactor.
+package supervisors
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Actor is the behaviour of one actor. Receive runs on the actor's own mailbox, one message at a time: it needs no
+// locks, and does no I/O and no waiting; work goes through Context.Do.
+type Actor interface {
+	Receive(ctx Context, msg any)
+}
+
+// Inspectable is an actor that adds a detail of its own to its inspection. Inspect runs on the mailbox; what it returns
+// must be a copy that marshals to JSON.
+type Inspectable interface {
+	Inspect() any
+}
+
+// Behavior is what an actor does with its next messages; see Context.Become.
+type Behavior func(ctx Context, msg any)
+
+// Context is all that an actor sees of the world of actors. It is valid on the mailbox only, never in a worker.
+// Every verb carries the flow and the cause of the message being handled.
+type Context interface {
+	// Self is the actor's own address.
+	Self() messages.Address
+	// Sender is the address of the sender of the message being handled; Node's address when it came from outside.
+	Sender() messages.Address
+	// Now is the injected clock's time. Never use time.Now in an actor.
+	Now() time.Time
+	// Log is a logger that names the actor and, where there is one, the pod.
+	Log() *slog.Logger
+	// Tell sends a message. Delivery is at most once.
+	Tell(to messages.Address, msg any)
+	// Reply answers the message being handled: its sender, or the asker outside the tree.
+	Reply(msg any)
+	// Do runs work outside the mailbox and posts its one result back to this actor. See Work.
+	Do(work Work)
+	// After posts a message to this actor when d has passed. The timer dies with the actor.
+	After(d time.Duration, msg any) Timer
+	// Spawn starts a child of the row's dynamic kind, once: spawning a name that is there is a no-op. The child's
+	// parent then gets ChildStarted.
+	Spawn(name string)
+	// Stop ends a child for good; ChildStopped follows when its name is free.
+	Stop(name string)
+	// Restart ends a child and starts it again under the same name when its end is known and after has passed.
+	// It is the mechanism by which restartPolicy works; the same one restarts a child after a panic.
+	Restart(name string, after time.Duration)
+	// Become replaces the actor's behaviour, from the next message on.
+	Become(b Behavior)
+	// Unhandled records a message that the actor has no use for in its present state.
+	Unhandled(msg any)
+}
+
+// Work is something done outside the mailbox: any I/O, any wait.
+type Work struct {
+	// Name says in logs and inspections what is being done, e.g. "RunPodSandbox".
+	Name string
+	// Timeout bounds it; required.
+	Timeout time.Duration
+	// Run does it. Its context ends with the timeout or the actor. It returns exactly one message, never nil, which
+	// is posted to the actor unless that has been restarted since. A panic in it is a panic of the actor.
+	Run func(ctx context.Context) any
+}
+
+// Timer is a pending After.
+type Timer interface {
+	// Cancel keeps the message from being posted. Cancelling twice, or after it fired, does nothing; a message that
+	// was already posted still arrives, so handlers must tolerate a late one.
+	Cancel()
+}
+
+// Constructor makes a new, empty actor. The name is the last element of its path.
+type Constructor func(name string) Actor

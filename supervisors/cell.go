@@ -1,0 +1,349 @@
+package supervisors
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"k8s.io/utils/clock"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// cell joins one of our actors to protoactor: it is the protoactor actor, the supervisor of its children, and the
+// Context that the actor sees. A cell lives for one incarnation; a restart makes a new one under the same path.
+type cell struct {
+	sys  *System
+	row  *Row
+	self messages.Address
+	gen  uint64
+	log  *slog.Logger
+
+	actor    Actor
+	behavior Behavior
+	pctx     actor.Context
+	env      *envelope // being handled
+	stopping bool
+	handled  uint64
+	depth    depth
+
+	children map[string]*child
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+
+	mu      sync.Mutex // guards what workers and timers touch from outside the mailbox
+	working map[uint64]string
+	timers  map[*timer]struct{}
+}
+
+func newCell(s *System, row *Row, self messages.Address) *cell {
+	c := &cell{
+		sys: s, row: row, self: self, gen: s.seq.Add(1), children: map[string]*child{},
+		working: map[uint64]string{}, timers: map[*timer]struct{}{},
+		log: s.log.With("actor", self.String()),
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// Receive implements actor.Actor. It is the only way in.
+func (c *cell) Receive(pctx actor.Context) {
+	c.pctx = pctx
+	switch m := pctx.Message().(type) {
+	case *actor.Started:
+		c.start()
+	case *actor.Stopping:
+		c.guard(c.stop)
+	case *actor.Stopped:
+		c.guard(c.stopped)
+	case *actor.Restarting:
+		// Never by our own doing: the one mechanism stops and spawns anew.
+		c.guard(c.stop)
+	case *actor.Terminated:
+		c.childTerminated(addressOf(m.Who).Name())
+	case *envelope:
+		c.dispatch(m)
+	}
+}
+
+// guard keeps a panic while stopping from reviving the actor or wedging its parent, which is what protoactor would
+// make of it.
+func (c *cell) guard(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.sys.Counters.Panics.Add(1)
+			c.log.Error("panic while stopping", "reason", fmt.Sprint(r), "stack", string(debug.Stack()))
+		}
+	}()
+	f()
+}
+
+func (c *cell) start() {
+	c.sys.cells.Store(c.self, c)
+	id := c.sys.seq.Add(1)
+	c.deliver(&envelope{id: id, flow: Flow{ID: id}, msg: messages.Started{}}, func(env *envelope) {
+		c.actor = c.sys.opts.Constructors[c.row.Kind](c.self.Name())
+		c.behavior = c.actor.Receive
+		c.behavior(c, env.msg)
+		for i := range c.row.Children {
+			if r := &c.row.Children[i]; !r.Dynamic && c.sys.opts.Constructors[r.Kind] != nil {
+				c.Spawn(string(r.Kind))
+			}
+		}
+	})
+}
+
+func (c *cell) stop() {
+	c.stopping = true
+	c.cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for t := range c.timers {
+		t.t.Stop()
+	}
+	clear(c.timers)
+}
+
+func (c *cell) stopped() {
+	done := make(chan struct{})
+	go func() { c.workers.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(workersGrace):
+		c.log.Warn("workers did not end with their actor", "working", c.workingNames())
+	}
+	c.sys.cells.CompareAndDelete(c.self, c)
+	if c.self == messages.Node {
+		close(c.sys.ended)
+	}
+}
+
+// dispatch handles one envelope from a mailbox.
+func (c *cell) dispatch(env *envelope) {
+	if c.stopping {
+		return // user messages still come while children stop
+	}
+	if env.gen != 0 && env.gen != c.gen {
+		c.sys.Counters.Stale.Add(1)
+		c.log.Debug("stale result dropped", "message", typeName(env.msg))
+		return
+	}
+	c.deliver(env, func(env *envelope) {
+		switch m := env.msg.(type) {
+		case messages.GetInspection:
+			c.Reply(c.inspect())
+		case respawn:
+			c.respawnChild(m)
+		case workPanicked:
+			panic(m.String())
+		case kill:
+			panic("killed: " + m.reason)
+		default:
+			c.behavior(c, env.msg)
+		}
+	})
+}
+
+// deliver runs one handling under the recorder and the interceptor. A panic is logged with its stack and the last
+// messages, since protoactor throws both away, and then goes on to the supervisor.
+func (c *cell) deliver(env *envelope, handle func(*envelope)) {
+	c.env = env
+	c.handled++
+	c.sys.Counters.Handled.Add(1)
+	began := c.sys.clock.Now()
+	d := Delivery{Actor: c.self, Kind: c.row.Kind, Message: env.msg, Flow: env.flow, ID: env.id}
+	defer func() {
+		r := recover()
+		c.env = nil
+		c.sys.recorder.record(c.self, env, began, c.sys.clock.Now(), r)
+		if r == nil {
+			return
+		}
+		c.sys.Counters.Panics.Add(1)
+		c.log.Error("panic", "message", typeName(env.msg), "reason", fmt.Sprint(r), "flow", env.flow.ID,
+			"stack", string(debug.Stack()), "last", c.sys.recorder.Dump(env.flow.Pod))
+		panic(r)
+	}()
+	if c.sys.opts.Interceptor != nil {
+		switch v := c.sys.opts.Interceptor.Before(d); v {
+		case Drop:
+			return
+		case Panic:
+			panic("chaos: before " + typeName(env.msg))
+		case Pass:
+		}
+	}
+	handle(env)
+	if c.sys.opts.Interceptor != nil && c.sys.opts.Interceptor.After(d) == Panic {
+		panic("chaos: after " + typeName(env.msg))
+	}
+}
+
+// Self implements Context.
+func (c *cell) Self() messages.Address { return c.self }
+
+// Sender implements Context.
+func (c *cell) Sender() messages.Address { return c.env.from }
+
+// Now implements Context.
+func (c *cell) Now() time.Time { return c.sys.clock.Now() }
+
+// Log implements Context.
+func (c *cell) Log() *slog.Logger { return c.log.With("flow", c.env.flow.ID) }
+
+// Tell implements Context.
+func (c *cell) Tell(to messages.Address, msg any) { c.sys.post(to, c.follow(msg)) }
+
+// follow is the envelope of a message that the one being handled causes.
+func (c *cell) follow(msg any) *envelope {
+	id := c.sys.seq.Add(1)
+	return &envelope{id: id, cause: c.env.id, flow: c.env.flow.next(id, msg), from: c.self, sent: c.sys.clock.Now(), msg: msg}
+}
+
+// Reply implements Context.
+func (c *cell) Reply(msg any) {
+	if c.env.reply != nil {
+		select {
+		case c.env.reply <- msg:
+		default: // a second answer: the asker took the first
+		}
+		return
+	}
+	c.Tell(c.env.from, msg)
+}
+
+// Become implements Context.
+func (c *cell) Become(b Behavior) { c.behavior = b }
+
+// Unhandled implements Context.
+func (c *cell) Unhandled(msg any) {
+	c.sys.Counters.Unhandled.Add(1)
+	c.log.Debug("message of no use now", "message", typeName(msg), "from", c.env.from.String())
+}
+
+type workPanicked struct {
+	name   string
+	reason any
+	stack  string
+}
+
+func (w workPanicked) String() string {
+	return fmt.Sprintf("in work %s: %v\n%s", w.name, w.reason, w.stack)
+}
+
+// Do implements Context.
+func (c *cell) Do(w Work) {
+	if c.stopping {
+		return
+	}
+	if w.Timeout <= 0 || w.Run == nil {
+		panic("work " + w.Name + " without a timeout or without a body")
+	}
+	id := c.sys.seq.Add(1)
+	cause, flow := c.env.id, c.env.flow
+	c.mu.Lock()
+	c.working[id] = w.Name
+	c.mu.Unlock()
+	c.workers.Add(1)
+	go func() {
+		defer c.workers.Done()
+		ctx, cancel := context.WithTimeout(context.WithValue(c.ctx, flowKey{}, flow), w.Timeout)
+		msg := runWork(ctx, w)
+		cancel()
+		c.mu.Lock()
+		delete(c.working, id)
+		c.mu.Unlock()
+		c.sys.post(c.self, &envelope{id: id, cause: cause, flow: flow, from: c.self, gen: c.gen, sent: c.sys.clock.Now(), msg: msg})
+	}()
+}
+
+func runWork(ctx context.Context, w Work) (msg any) {
+	defer func() {
+		if r := recover(); r != nil {
+			msg = workPanicked{w.Name, r, string(debug.Stack())}
+		}
+	}()
+	if msg = w.Run(ctx); msg == nil {
+		msg = workPanicked{name: w.Name, reason: "it returned no message"}
+	}
+	return msg
+}
+
+type timer struct {
+	c *cell
+	t clock.Timer
+}
+
+// Cancel implements Timer.
+func (t *timer) Cancel() {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	if _, ok := t.c.timers[t]; ok {
+		t.t.Stop()
+		delete(t.c.timers, t)
+	}
+}
+
+// After implements Context.
+func (c *cell) After(d time.Duration, msg any) Timer {
+	t := &timer{c: c}
+	env := c.follow(msg)
+	env.gen = c.gen
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.t = c.sys.clock.AfterFunc(d, func() {
+		// On its own goroutine: a fake clock fires on the goroutine that steps it, under the clock's lock.
+		go func() {
+			c.mu.Lock()
+			_, live := c.timers[t]
+			delete(c.timers, t)
+			c.mu.Unlock()
+			if live {
+				c.sys.post(c.self, env)
+			}
+		}()
+	})
+	c.timers[t] = struct{}{}
+	return t
+}
+
+func (c *cell) workingNames() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]string, 0, len(c.working))
+	for _, n := range c.working {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (c *cell) inspect() messages.Inspection {
+	in := messages.Inspection{
+		Path: c.self.String(), Kind: string(c.row.Kind), Incarnation: c.gen, Handled: c.handled,
+		MailboxDepth: c.depth.now.Load(), MailboxMax: c.depth.max.Load(), Working: c.workingNames(),
+	}
+	for n := range c.children {
+		in.Children = append(in.Children, n)
+	}
+	slices.Sort(in.Children)
+	if i, ok := c.actor.(Inspectable); ok {
+		in.Detail = i.Inspect()
+	}
+	return in
+}
+
+func typeName(msg any) string {
+	if msg == nil {
+		return "nothing"
+	}
+	return reflect.TypeOf(msg).Name()
+}

@@ -1,0 +1,203 @@
+package supervisors
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// childState is where a child is in the one restart mechanism.
+type childState int
+
+const (
+	running     childState = iota
+	ending                 // told to stop; its end is awaited
+	waiting                // ended; to be spawned when its back-off is over
+	quarantined            // ended; to be tried again when the quarantine is over
+)
+
+type next int
+
+const (
+	forget next = iota
+	again
+	isolate
+)
+
+// child is the supervisor's book on one child. It outlives the child's incarnations.
+type child struct {
+	row     *Row
+	pid     *actor.PID
+	state   childState
+	next    next // what follows its end
+	after   time.Duration
+	reason  string
+	history record
+	turn    uint64 // tells the latest respawn from one that was overtaken
+	runs    int
+}
+
+// respawn tells the supervisor that a child's back-off or quarantine is over.
+type respawn struct {
+	name string
+	turn uint64
+}
+
+// Spawn implements Context.
+func (c *cell) Spawn(name string) {
+	row := c.row.child(name)
+	if row == nil {
+		panic(fmt.Sprintf("%s has no row in the tree for a child named %q", c.self, name))
+	}
+	if ch, ok := c.children[name]; ok {
+		if ch.state == ending && ch.next == forget {
+			ch.next, ch.after = again, 0
+		}
+		return
+	}
+	ch := &child{row: row}
+	c.children[name] = ch
+	c.spawnChild(name, ch)
+}
+
+func (c *cell) spawnChild(name string, ch *child) {
+	if c.stopping {
+		return
+	}
+	kid := newCell(c.sys, ch.row, c.self.Child(name))
+	pid, err := c.pctx.SpawnNamed(c.sys.props(kid), name)
+	if err != nil {
+		panic(fmt.Sprintf("spawning %s: %v", kid.self, err))
+	}
+	ch.pid, ch.state = pid, running
+	ch.runs++
+	if ch.runs > 1 {
+		c.sys.Counters.Restarts.Add(1)
+	}
+	if ch.row.Dynamic {
+		c.Tell(c.self, messages.ChildStarted{Name: name, Again: ch.runs > 1})
+		return
+	}
+	for _, client := range ch.row.Clients {
+		c.Tell(client, messages.ServiceStarted{Service: kid.self})
+	}
+}
+
+// Stop implements Context.
+func (c *cell) Stop(name string) { c.end(name, forget, 0) }
+
+// Restart implements Context.
+func (c *cell) Restart(name string, after time.Duration) { c.end(name, again, after) }
+
+func (c *cell) end(name string, n next, after time.Duration) {
+	ch, ok := c.children[name]
+	if !ok || c.stopping {
+		return
+	}
+	if ch.state == quarantined && n == again {
+		return // left alone; it will be tried in its own time
+	}
+	ch.next, ch.after = n, after
+	switch ch.state {
+	case running:
+		ch.state = ending
+		c.pctx.Stop(ch.pid)
+	case ending:
+	case waiting, quarantined:
+		c.settle(name, ch)
+	}
+}
+
+// HandleFailure implements actor.SupervisorStrategy: protoactor calls it on this cell's mailbox when a child has
+// panicked, with the child's mailbox suspended.
+func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *actor.PID, _ *actor.RestartStatistics, reason any, _ any) {
+	name := addressOf(pid).Name()
+	ch, ok := c.children[name]
+	if !ok || ch.pid == nil || ch.pid.Id != pid.Id || c.stopping {
+		sup.StopChildren(pid)
+		return
+	}
+	ch.reason = fmt.Sprint(reason)
+	if ch.state == ending { // it fell while being stopped: what was to follow still follows
+		sup.StopChildren(pid)
+		return
+	}
+	v := ch.history.judge(ch.row.Strategy, c.sys.clock.Now(), randomJitter)
+	if v.outcome == Escalate {
+		panic(fmt.Sprintf("%s panicked more than %d times within %s, the last time because of: %s",
+			c.self.Child(name), ch.row.Strategy.Panics, ch.row.Strategy.Within, ch.reason))
+	}
+	ch.state, ch.next, ch.after = ending, again, v.after
+	if v.outcome == Quarantine {
+		ch.next = isolate
+	}
+	sup.StopChildren(pid)
+}
+
+// childTerminated is where a child's name becomes free.
+func (c *cell) childTerminated(name string) {
+	ch, ok := c.children[name]
+	if !ok || c.stopping || ch.state != ending {
+		return
+	}
+	ch.pid = nil
+	if c.env == nil { // a system message: it starts a flow of its own
+		id := c.sys.seq.Add(1)
+		c.env = &envelope{id: id, flow: Flow{ID: id}}
+		defer func() { c.env = nil }()
+	}
+	c.settle(name, ch)
+}
+
+// settle carries out what follows the end of a child.
+func (c *cell) settle(name string, ch *child) {
+	addr := c.self.Child(name)
+	ch.turn++
+	if ch.state == quarantined {
+		c.sys.setQuarantine(addr, nil)
+	}
+	switch ch.next {
+	case forget:
+		delete(c.children, name)
+		c.Tell(c.self, messages.ChildStopped{Name: name})
+	case again:
+		if ch.after <= 0 {
+			c.spawnChild(name, ch)
+			return
+		}
+		ch.state = waiting
+		c.After(ch.after, respawn{name, ch.turn})
+	case isolate:
+		ch.state = quarantined
+		q := messages.ChildQuarantined{Name: name, Reason: firstLine(ch.reason), Until: c.Now().Add(ch.after)}
+		c.sys.setQuarantine(addr, &q)
+		c.log.Error("quarantined: it panicked too often and is left alone, its containers too",
+			"child", addr.String(), "reason", q.Reason, "until", q.Until)
+		c.Tell(c.self, q)
+		c.After(ch.after, respawn{name, ch.turn})
+	}
+}
+
+func (c *cell) respawnChild(m respawn) {
+	ch, ok := c.children[m.name]
+	if !ok || ch.turn != m.turn || (ch.state != waiting && ch.state != quarantined) {
+		return
+	}
+	if ch.state == quarantined {
+		ch.history.release(c.Now())
+		c.sys.setQuarantine(c.self.Child(m.name), nil)
+	}
+	c.spawnChild(m.name, ch)
+}
+
+func firstLine(s string) string {
+	for i := range s {
+		if s[i] == '\n' {
+			return s[:i]
+		}
+	}
+	return s
+}

@@ -1,0 +1,53 @@
+package supervisors
+
+import (
+	"context"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Flow is the story that a message belongs to. It starts where something enters the tree from outside (a file changed,
+// a timer of the node, a question) and is carried by every message, result and timer that follows from it.
+type Flow struct {
+	ID  uint64 `json:"id"`
+	Pod string `json:"pod,omitempty"` // UID, when the story is one pod's
+}
+
+type envelope struct {
+	id    uint64
+	cause uint64 // id of the message whose handling sent this one; 0 at the start of a flow
+	flow  Flow
+	from  messages.Address
+	gen   uint64 // incarnation that a result or timer belongs to; 0 for anything else
+	sent  time.Time
+	msg   any
+	reply chan<- any // set on questions from outside the tree
+}
+
+type flowKey struct{}
+
+// FlowOf is the flow that a worker's context belongs to; zero outside of one.
+func FlowOf(ctx context.Context) Flow {
+	f, _ := ctx.Value(flowKey{}).(Flow)
+	return f
+}
+
+// next is the flow of a message sent while handling one of flow f: the same story, unless the message is about
+// another pod, whose own story then begins, linked by its cause.
+func (f Flow) next(id uint64, msg any) Flow {
+	if f.ID == 0 {
+		f.ID = id
+	}
+	s, ok := msg.(messages.Subject)
+	if !ok {
+		return f
+	}
+	uid := s.PodUID()
+	switch {
+	case uid == "" || f.Pod == uid:
+		return f
+	default:
+		return Flow{ID: id, Pod: uid}
+	}
+}

@@ -1,0 +1,32 @@
+package supervisors
+
+import "github.com/playlet-dev/playlet/messages"
+
+// Verdict is what an Interceptor does to a delivery.
+type Verdict int
+
+// The verdicts.
+const (
+	Pass  Verdict = iota
+	Drop          // the message is lost
+	Panic         // the actor fails as by a bug
+)
+
+// Delivery is one message about to be handled, or just handled.
+type Delivery struct {
+	Actor   messages.Address
+	Kind    Kind
+	Message any
+	Flow    Flow
+	ID      uint64
+}
+
+// MessageKind is the type name of the delivered message.
+func (d Delivery) MessageKind() string { return typeName(d.Message) }
+
+// Interceptor sees every delivery and may break it. It is how chaos reaches the tree; it is called on mailboxes, from
+// many goroutines at once, and must not block.
+type Interceptor interface {
+	Before(d Delivery) Verdict
+	After(d Delivery) Verdict // Drop is the same as Pass here
+}

@@ -1,0 +1,277 @@
+package supervisors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"k8s.io/utils/clock"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Options are what a System needs.
+type Options struct {
+	// Tree is the table to run; nil means Tree of this package.
+	Tree *Row
+	// Constructors has one constructor for each kind of the table. A kind mapped to nil is switched off by
+	// configuration and not spawned; a kind that is missing is an error.
+	Constructors map[Kind]Constructor
+	Clock        clock.WithDelayedExecution // nil: the real one
+	Log          *slog.Logger               // nil: discards
+	Interceptor  Interceptor                // nil: none; for chaos
+	// Fatal is called once, from any goroutine, when the root itself has failed: the process must exit.
+	Fatal func(error)
+}
+
+// System is a running tree.
+type System struct {
+	opts     Options
+	as       *actor.ActorSystem
+	clock    clock.WithDelayedExecution
+	log      *slog.Logger
+	root     *actor.PID
+	seq      atomic.Uint64
+	cells    sync.Map // messages.Address -> *cell
+	recorder *Recorder
+	fatal    sync.Once
+
+	mu          sync.Mutex
+	quarantined map[messages.Address]messages.ChildQuarantined
+	ended       chan struct{} // closed when the root has terminated
+
+	Counters Counters
+}
+
+// Counters count what the layer saw. All may be read at any time.
+type Counters struct {
+	Sent, Handled, DeadLetters, Stale, Unhandled, Panics, Restarts atomic.Uint64
+}
+
+// Start spawns the tree and returns when the root is running; its children start one after another from there.
+func Start(opts Options) (*System, error) {
+	if opts.Tree == nil {
+		opts.Tree = &Tree
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.Fatal == nil {
+		opts.Fatal = func(error) {}
+	}
+	if err := missingConstructors(opts); err != nil {
+		return nil, err
+	}
+	s := &System{
+		opts: opts, clock: opts.Clock, log: opts.Log, recorder: newRecorder(),
+		quarantined: map[messages.Address]messages.ChildQuarantined{}, ended: make(chan struct{}),
+	}
+	s.as = actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
+		actor.WithDeadLetterThrottleCount(0),
+		actor.WithDeadLetterRequestLogging(false),
+	)
+	s.as.EventStream.Subscribe(s.onDeadLetter)
+	props := s.props(newCell(s, opts.Tree, messages.Node))
+	pid, err := s.as.Root.SpawnNamed(props.Configure(actor.WithGuardian(topStrategy{s})), string(opts.Tree.Kind))
+	if err != nil {
+		return nil, fmt.Errorf("starting the tree: %w", err)
+	}
+	s.root = pid
+	return s, nil
+}
+
+func missingConstructors(opts Options) error {
+	var missing []string
+	opts.Tree.Walk(func(path string, row *Row) {
+		if _, ok := opts.Constructors[row.Kind]; !ok {
+			missing = append(missing, path)
+		}
+	})
+	if len(missing) > 0 {
+		return fmt.Errorf("rows of the tree without a constructor: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// props are fresh for each spawn: middleware on shared props stacks up at every use.
+func (s *System) props(c *cell) *actor.Props {
+	return actor.PropsFromProducer(func() actor.Actor { return c },
+		actor.WithMailbox(actor.Unbounded(&c.depth)))
+}
+
+// topStrategy receives a failure of the root: there is nobody above to restart it.
+type topStrategy struct{ s *System }
+
+// HandleFailure implements actor.SupervisorStrategy.
+func (t topStrategy) HandleFailure(_ *actor.ActorSystem, _ actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason any, _ any) {
+	t.s.fail(fmt.Errorf("the root of the tree failed: %v", reason))
+	t.s.as.Root.Stop(child)
+}
+
+func (s *System) fail(err error) { s.fatal.Do(func() { go s.opts.Fatal(err) }) }
+
+func (s *System) onDeadLetter(e any) {
+	dl, ok := e.(*actor.DeadLetterEvent)
+	if !ok {
+		return
+	}
+	env, ok := dl.Message.(*envelope)
+	if !ok {
+		return
+	}
+	s.Counters.DeadLetters.Add(1)
+	s.log.Debug("message to an actor that is not there", "to", addressOf(dl.PID), "from", env.from.String(), "message", typeName(env.msg))
+}
+
+func addressOf(pid *actor.PID) messages.Address {
+	_, path, _ := strings.Cut(pid.Id, "/")
+	return messages.Address(path)
+}
+
+func (s *System) pid(a messages.Address) *actor.PID {
+	id := string(s.opts.Tree.Kind)
+	if a != messages.Node {
+		id += "/" + string(a)
+	}
+	return s.as.NewLocalPID(id)
+}
+
+func (s *System) post(to messages.Address, env *envelope) {
+	s.Counters.Sent.Add(1)
+	s.as.Root.Send(s.pid(to), env)
+}
+
+// Tell sends a message into the tree from outside; it starts a flow.
+func (s *System) Tell(to messages.Address, msg any) {
+	id := s.seq.Add(1)
+	s.post(to, &envelope{id: id, flow: Flow{}.next(id, msg), sent: s.clock.Now(), msg: msg})
+}
+
+// ErrNoAnswer says which actor did not answer a question in time. A server answers it with 503.
+type ErrNoAnswer struct {
+	Actor    messages.Address
+	Question string
+	Err      error
+}
+
+func (e *ErrNoAnswer) Error() string {
+	return fmt.Sprintf("no answer from actor %q to %s: %v", e.Actor.String(), e.Question, e.Err)
+}
+
+// Unwrap is the context's error.
+func (e *ErrNoAnswer) Unwrap() error { return e.Err }
+
+// Ask puts a question to an actor from outside the tree and waits for its answer until ctx ends; then the error is an
+// *ErrNoAnswer. It must not be called on a mailbox.
+func (s *System) Ask(ctx context.Context, to messages.Address, question any) (any, error) {
+	answer := make(chan any, 1)
+	id := s.seq.Add(1)
+	s.post(to, &envelope{id: id, flow: Flow{}.next(id, question), sent: s.clock.Now(), msg: question, reply: answer})
+	select {
+	case a := <-answer:
+		return a, nil
+	case <-ctx.Done():
+		return nil, &ErrNoAnswer{Actor: to, Question: typeName(question), Err: ctx.Err()}
+	}
+}
+
+// Actors lists the addresses of all running actors, sorted.
+func (s *System) Actors() []messages.Address {
+	var out []messages.Address
+	s.cells.Range(func(k, _ any) bool {
+		out = append(out, k.(messages.Address))
+		return true
+	})
+	slices.Sort(out)
+	return out
+}
+
+// KindOf is the kind of the actor at the address, or "" when none runs there.
+func (s *System) KindOf(a messages.Address) Kind {
+	if c, ok := s.cells.Load(a); ok {
+		return c.(*cell).row.Kind
+	}
+	return ""
+}
+
+// Quarantined lists the actors that are in quarantine now.
+func (s *System) Quarantined() map[messages.Address]messages.ChildQuarantined {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[messages.Address]messages.ChildQuarantined, len(s.quarantined))
+	for k, v := range s.quarantined {
+		out[k] = v
+	}
+	return out
+}
+
+func (s *System) setQuarantine(a messages.Address, q *messages.ChildQuarantined) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q == nil {
+		delete(s.quarantined, a)
+		return
+	}
+	s.quarantined[a] = *q
+}
+
+// Kill makes the actor panic at its next turn, as a bug would. It is for chaos.
+func (s *System) Kill(a messages.Address, reason string) { s.Tell(a, kill{reason}) }
+
+type kill struct{ reason string }
+
+// Recorder is the flight recorder.
+func (s *System) Recorder() *Recorder { return s.recorder }
+
+// Shutdown drains the tree from the top down: every actor's workers are cancelled, no container is touched. When ctx
+// ends first, the error names the actors that were still there.
+func (s *System) Shutdown(ctx context.Context) error {
+	s.as.Root.Stop(s.root)
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
+		return s.late(ctx.Err())
+	}
+	s.as.Shutdown()
+	return nil
+}
+
+func (s *System) late(cause error) error {
+	var names []string
+	for _, a := range s.Actors() {
+		names = append(names, a.String())
+	}
+	if len(names) == 0 {
+		return cause
+	}
+	return errors.Join(fmt.Errorf("actors that did not stop in time: %s", strings.Join(names, ", ")), cause)
+}
+
+// depth measures a mailbox; protoactor's are unbounded.
+type depth struct{ now, max atomic.Int64 }
+
+func (d *depth) MailboxStarted() {}
+
+func (d *depth) MessagePosted(any) {
+	n := d.now.Add(1)
+	for m := d.max.Load(); n > m && !d.max.CompareAndSwap(m, n); m = d.max.Load() {
+		continue
+	}
+}
+
+func (d *depth) MessageReceived(any) { d.now.Add(-1) }
+func (d *depth) MailboxEmpty()       {}
+
+// workersGrace bounds how long a stopped actor waits for its workers to notice.
+const workersGrace = 2 * time.Second

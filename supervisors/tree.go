@@ -1,0 +1,117 @@
+package supervisors
+
+import (
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Kind is a kind of actor, and the name of the row that declares it.
+type Kind string
+
+// Outcome is what happens to a child that panics more often than its row allows.
+type Outcome string
+
+// The outcomes.
+const (
+	// Escalate makes the supervisor itself fail; at the root, the process exits and its service manager starts it again.
+	Escalate Outcome = "escalate"
+	// Quarantine leaves the child stopped, says so in health, and tries it again every QuarantinePeriod.
+	Quarantine Outcome = "quarantine"
+)
+
+// QuarantinePeriod is how long an actor in quarantine is left alone before it is tried again.
+const QuarantinePeriod = 5 * time.Minute
+
+// Strategy is what a supervisor does about panics of a child of this row. Only panics count; a container's exit is
+// a fact that the pod answers by restartPolicy, through the same restart mechanism.
+type Strategy struct {
+	Panics int           // this many panics
+	Within time.Duration // within this time are restarted, with jittered back-off; one more is too many
+	Then   Outcome
+}
+
+// Row declares one kind of actor: where it stands, who is told when it starts anew, and what happens when it panics.
+type Row struct {
+	Kind     Kind
+	Dynamic  bool               // spawned by its parent under names of the parent's choosing; otherwise once, named as its kind
+	Clients  []messages.Address // told ServiceStarted after every start, since the actor has forgotten their wishes
+	Strategy Strategy
+	Why      string
+	Children []Row
+}
+
+var (
+	patient  = Strategy{Panics: 10, Within: time.Minute, Then: Escalate}
+	isolated = Strategy{Panics: 5, Within: time.Minute, Then: Quarantine}
+)
+
+// Tree is who restarts whom. Children start in the order given.
+var Tree = Row{
+	Kind: "node", Strategy: patient,
+	Why: "the root restarts services one by one; when one cannot be kept alive, the process exits with the reason and systemd starts it again, containers untouched",
+	Children: []Row{
+		{
+			Kind: "runtime", Strategy: patient, Clients: []messages.Address{messages.Pods},
+			Why: "without the runtime's word no pod moves; what it knew is read again from the CRI",
+		},
+		{
+			Kind: "images", Strategy: patient, Clients: []messages.Address{messages.Pods},
+			Why: "pulls under way live in the operations table and are joined again",
+		},
+		{
+			Kind: "volumes", Strategy: patient, Clients: []messages.Address{messages.Pods},
+			Why: "mounts found are read again from the disk",
+		},
+		{
+			Kind: "pods", Strategy: patient, Clients: []messages.Address{messages.Sources},
+			Why: "its restart restarts every pod actor; each finds its containers by the CRI and touches none",
+			Children: []Row{{
+				Kind: "pod", Dynamic: true, Strategy: isolated,
+				Why: "one pod that cannot be handled must not disturb another: it is quarantined, its containers left alone",
+				Children: []Row{{
+					Kind: "container", Dynamic: true, Strategy: Strategy{Panics: 5, Within: time.Minute, Then: Escalate},
+					Why: "a bug met at one container is a bug of its pod; exits are not panics, and are answered by restartPolicy",
+				}},
+			}},
+		},
+		{
+			Kind: "sources", Strategy: patient,
+			Why: "holds the sources apart: one failing source never stops another",
+			Children: []Row{{
+				Kind: "file", Strategy: isolated,
+				Why: "a folder that breaks its reader must not take the node with it; the last wish stays in force",
+			}},
+		},
+		{
+			Kind: "server", Strategy: isolated,
+			Why: "pods run on when nobody can ask about them",
+		},
+	},
+}
+
+// find returns the row at the path, by name for static rows and by position for dynamic ones.
+func (r *Row) child(name string) *Row {
+	for i := range r.Children {
+		if c := &r.Children[i]; c.Dynamic || string(c.Kind) == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// Walk calls f for every row, parents first, with the path of kinds to it ("pods/pod/container"; the root's is "node").
+func (r *Row) Walk(f func(path string, row *Row)) { r.walk("", f) }
+
+func (r *Row) walk(prefix string, f func(string, *Row)) {
+	path := prefix + string(r.Kind)
+	f(path, r)
+	if prefix == "" && r.Kind == "node" {
+		path = ""
+	} else {
+		path += "/"
+	}
+	for i := range r.Children {
+		r.Children[i].walk(path, f)
+	}
+}
