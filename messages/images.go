@@ -1,0 +1,62 @@
+package messages
+
+import v1 "k8s.io/api/core/v1"
+
+// ImageKey names one need of an image: by one start of one container.
+type ImageKey struct {
+	UID       string
+	Container string
+	Attempt   uint32
+}
+
+// PullImage asks for an image to be there, by policy. Asking again with the same key is the same question.
+//
+// Sender: pod. Receiver: images. Reply: ImagePulled or ImageFailed, to the pod.
+// If lost: the pod asks again when its patience ends.
+type PullImage struct {
+	Key      ImageKey
+	Image    string // as the pod's author wrote it
+	Policy   v1.PullPolicy
+	Pod      *v1.Pod
+	Priority int64 // lower is served first
+}
+
+// ImagePulled says that the image is there.
+//
+// Sender: images. Receiver: pod. Reply: none.
+// If lost: the pod asks again when its patience ends.
+type ImagePulled struct {
+	Key ImageKey
+	// Ref is what CreateContainer is given: the runtime's ID of the image.
+	Ref string
+	// Pulled is false when the image was there already.
+	Pulled bool
+}
+
+// ImageFailed says that the image is not there now. Unless the reason is permanent, images goes on trying for this
+// key and will say ImagePulled when it succeeds.
+//
+// Sender: images. Receiver: pod. Reply: none.
+// If lost: the pod asks again when its patience ends.
+type ImageFailed struct {
+	Key    ImageKey
+	Reason Reason
+}
+
+// ForgetImages ends all needs of a pod: it is terminating.
+//
+// Sender: pod. Receiver: images. Reply: none.
+// If lost: a pull is finished for nobody, and its answer finds no pod.
+type ForgetImages struct{ UID string }
+
+// PodUID implements Subject.
+func (m PullImage) PodUID() string { return m.Key.UID }
+
+// PodUID implements Subject.
+func (m ImagePulled) PodUID() string { return m.Key.UID }
+
+// PodUID implements Subject.
+func (m ImageFailed) PodUID() string { return m.Key.UID }
+
+// PodUID implements Subject.
+func (m ForgetImages) PodUID() string { return m.UID }

@@ -1,0 +1,70 @@
+package messages
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// PodWanted is the whole wish for one pod. Telling it again changes nothing.
+//
+// Sender: pods. Receiver: pod. Reply: none.
+// If lost: pods tells it again when the pod's actor says that it knows nothing (GetWish), or at its next sweep.
+type PodWanted struct {
+	Pod *v1.Pod // immutable
+	// Final is the pod's last status when it had finished before: it is never run again.
+	Final *v1.PodStatus
+	// Order is the pod's place in the queue for the runtime: lower goes first.
+	Order int64
+	// Ending is set when the pod must end.
+	Ending *Ending
+}
+
+// Ending is why and how a pod must end.
+type Ending struct {
+	Reason  string // e.g. "its manifest is gone"
+	Since   time.Time
+	Grace   *int64 // seconds; nil: the pod's own
+	Orphan  bool   // no source ever named it: Pod was made from what the CRI says
+	Evicted *v1.PodStatus
+}
+
+// GetWish says that a pod's actor runs and knows nothing.
+//
+// Sender: pod. Receiver: pods. Reply: PodWanted.
+// If lost: the pod asks again when its patience ends.
+type GetWish struct{ UID string }
+
+// PodStatusChanged is a pod's newest status; it replaces all before it.
+//
+// Sender: pod. Receiver: pods. Reply: none.
+// If lost: the pod's next change carries it, and a pod that waits tells it again when its patience ends.
+type PodStatusChanged struct {
+	UID     string
+	Phase   string // of the pod's actor, e.g. "running"
+	Status  *v1.PodStatus
+	Waiting *Reason // what the pod waits for, when it does
+}
+
+// PodEnded says that nothing of the pod runs any more. Gone says that nothing of it is left either; pods stops the
+// actor then. Without Gone the pod finished by itself, and stays for as long as a source names it.
+//
+// Sender: pod. Receiver: pods. Reply: none; a pod that is gone is stopped.
+// If lost: the pod tells it again when its patience ends.
+type PodEnded struct {
+	UID    string
+	Gone   bool
+	Status *v1.PodStatus
+}
+
+// PodUID implements Subject.
+func (m PodWanted) PodUID() string { return string(m.Pod.UID) }
+
+// PodUID implements Subject.
+func (m GetWish) PodUID() string { return m.UID }
+
+// PodUID implements Subject.
+func (m PodStatusChanged) PodUID() string { return m.UID }
+
+// PodUID implements Subject.
+func (m PodEnded) PodUID() string { return m.UID }

@@ -1,0 +1,50 @@
+package messages
+
+import "time"
+
+// Reason is why something waits or failed, in the words of the Kubernetes API. Status, events and explanations are all
+// made from it, so that they never disagree.
+type Reason struct {
+	// Code is a CamelCase word as Kubernetes has it, e.g. ErrImagePull.
+	Code string
+	// Message is a sentence for a person: it names the thing and, where it can, what to do.
+	Message string
+	// Permanent is true when trying again cannot help.
+	Permanent bool
+	// RetryAt is when it is tried again; zero when that is not known.
+	RetryAt time.Time
+}
+
+// Reasons that containers and pods wait for or ended with. They are the kubelet's where it has one.
+const (
+	ReasonContainerCreating   = "ContainerCreating"
+	ReasonPodInitializing     = "PodInitializing"
+	ReasonCrashLoopBackOff    = "CrashLoopBackOff"
+	ReasonErrImagePull        = "ErrImagePull"
+	ReasonImagePullBackOff    = "ImagePullBackOff"
+	ReasonErrImageNeverPull   = "ErrImageNeverPull"
+	ReasonInvalidImageName    = "InvalidImageName"
+	ReasonImageInspectError   = "ImageInspectError"
+	ReasonRegistryUnavailable = "RegistryUnavailable"
+	ReasonCreateContainer     = "CreateContainerError"
+	ReasonCreateConfig        = "CreateContainerConfigError"
+	ReasonRunContainer        = "RunContainerError"
+	ReasonStartError          = "StartError"
+	ReasonCompleted           = "Completed"
+	ReasonError               = "Error"
+	ReasonOOMKilled           = "OOMKilled"
+	ReasonUnknown             = "ContainerStatusUnknown"
+	ReasonCreateSandbox       = "FailedCreatePodSandBox"
+	ReasonFailedMount         = "FailedMount"
+	ReasonDeadlineExceeded    = "DeadlineExceeded"
+	ReasonRuntimeUnavailable  = "RuntimeUnavailable"
+	ReasonQuarantined         = "Quarantined"
+)
+
+// Err is the reason as an error text: "Code: Message".
+func (r Reason) String() string {
+	if r.Message == "" {
+		return r.Code
+	}
+	return r.Code + ": " + r.Message
+}

@@ -1,0 +1,111 @@
+package messages
+
+import "time"
+
+// ContainerState is the CRI's word on a container.
+type ContainerState string
+
+// The states that the CRI knows.
+const (
+	ContainerCreated ContainerState = "created"
+	ContainerRunning ContainerState = "running"
+	ContainerExited  ContainerState = "exited"
+	ContainerUnknown ContainerState = "unknown"
+)
+
+// ContainerFact is what the CRI says of one container at one time.
+type ContainerFact struct {
+	ID         string
+	Name       string // of the container in the pod
+	SandboxID  string
+	Attempt    uint32
+	State      ContainerState
+	CreatedAt  time.Time
+	StartedAt  time.Time // zero when it never started
+	FinishedAt time.Time
+	ExitCode   int32
+	Reason     string
+	Message    string // of the runtime, or the container's own termination message
+	Image      string // as asked for
+	ImageRef   string // with digest, as resolved
+	ImageID    string
+	// Annotations are those that the container was created with. Immutable.
+	Annotations map[string]string
+	LogPath     string
+	User        *ContainerUser
+}
+
+// ContainerUser is the identity that the runtime gave the container's first process.
+type ContainerUser struct {
+	UID, GID int64
+	Groups   []int64
+}
+
+// SandboxFact is what the CRI says of one sandbox at one time.
+type SandboxFact struct {
+	ID        string
+	Attempt   uint32
+	Ready     bool
+	CreatedAt time.Time
+	IPs       []string
+	HostNet   bool
+}
+
+// PodFacts is all that the CRI says of one pod at one time.
+type PodFacts struct {
+	UID, Name, Namespace string
+	Sandboxes            []SandboxFact   // newest first
+	Containers           []ContainerFact // newest first
+	// ReadAt is when the reading began: what an operation changed after that, it may not show.
+	ReadAt time.Time
+}
+
+// ReadPod asks for the CRI's word on one pod.
+//
+// Sender: pod. Receiver: runtime. Reply: PodObserved, when the runtime can be reached.
+// If lost: the pod asks again when its patience ends.
+type ReadPod struct{ UID string }
+
+// PodObserved is the CRI's word on one pod: after ReadPod, an event, or an audit that found a difference.
+//
+// Sender: runtime. Receiver: pod. Reply: none.
+// If lost: the next audit tells every pod again.
+type PodObserved struct{ Facts PodFacts }
+
+// RuntimeAudited lists every pod that the CRI knows of, wanted or not.
+//
+// Sender: runtime. Receiver: pods. Reply: none.
+// If lost: the next audit tells it again.
+type RuntimeAudited struct {
+	Pods   []PodFacts
+	ReadAt time.Time
+}
+
+// RuntimeStateChanged says whether the runtime can be reached and is ready.
+//
+// Sender: runtime. Receiver: pods. Reply: none.
+// If lost: the next audit tells it again.
+type RuntimeStateChanged struct {
+	Ready  bool
+	Reason Reason // why not
+	Since  time.Time
+}
+
+// KeepContainers names the pods whose dead containers and sandboxes the collector must not touch beyond the
+// configured limits, and those that are gone, of which it removes everything.
+//
+// Sender: pods. Receiver: runtime. Reply: none.
+// If lost: pods tells it again with its next sweep.
+type KeepContainers struct {
+	// Wanted are the UIDs of the pods that some source wants, or that are ending: at most as many dead containers
+	// as configured stay of each.
+	Wanted map[string]bool
+	// Heard is true when every source has been heard: only then may what belongs to no pod be removed.
+	Heard bool
+}
+
+// PodUID implements Subject.
+func (m ReadPod) PodUID() string { return m.UID }
+
+// PodUID implements Subject.
+func (m PodObserved) PodUID() string { return m.Facts.UID }

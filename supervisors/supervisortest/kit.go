@@ -1,0 +1,179 @@
+// Package supervisortest runs one actor synchronously, with a recording context and an injected clock: no mailbox, no
+// goroutine, no protoactor. What the actor sends, asks to be done and plans is there to be looked at, and happens only
+// when the test says so.
+package supervisortest
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Told is one message that the actor sent.
+type Told struct {
+	To  messages.Address
+	Msg any
+}
+
+// Kit is one actor under test and its recording context. It is not safe for concurrent use.
+type Kit struct {
+	TB    testing.TB
+	Clock *clocktesting.FakeClock
+	// Outbox has what the actor told, oldest first; Take empties it.
+	Outbox []Told
+	// Replies has what the actor replied.
+	Replies []any
+	// Work has what the actor wants done and is not done yet.
+	Work []supervisors.Work
+	// Spawned, Stopped and Restarted record the verbs on children.
+	Spawned   []string
+	Stopped   []string
+	Restarted map[string]time.Duration
+	Ignored   []any
+
+	self     messages.Address
+	sender   messages.Address
+	actor    supervisors.Actor
+	behavior supervisors.Behavior
+	timers   []*timer
+}
+
+type timer struct {
+	at   time.Time
+	msg  any
+	dead bool
+}
+
+// Cancel implements supervisors.Timer.
+func (t *timer) Cancel() { t.dead = true }
+
+// New starts the actor: it gets Started.
+func New(tb testing.TB, self messages.Address, a supervisors.Actor) *Kit {
+	k := &Kit{
+		TB: tb, self: self, actor: a, Restarted: map[string]time.Duration{},
+		Clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+	}
+	k.behavior = a.Receive
+	k.Send(messages.Node, messages.Started{})
+	return k
+}
+
+// Send hands the actor one message.
+func (k *Kit) Send(from messages.Address, msg any) {
+	k.sender = from
+	k.behavior(k, msg)
+}
+
+// Take returns what was told since the last Take.
+func (k *Kit) Take() []Told {
+	out := k.Outbox
+	k.Outbox = nil
+	return out
+}
+
+// RunWork does all work asked for, on this goroutine, and hands the actor each result, until none is left.
+func (k *Kit) RunWork() {
+	for len(k.Work) > 0 {
+		w := k.Work[0]
+		k.Work = k.Work[1:]
+		k.RunOne(w)
+	}
+}
+
+// RunOne does one piece of work and hands the actor its result.
+func (k *Kit) RunOne(w supervisors.Work) {
+	ctx, cancel := context.WithTimeout(context.Background(), w.Timeout)
+	defer cancel()
+	msg := w.Run(ctx)
+	if msg == nil {
+		k.TB.Fatalf("work %s returned no message", w.Name)
+	}
+	k.Send(k.self, msg)
+}
+
+// Advance steps the clock and delivers the timers that are due, in order of their times.
+func (k *Kit) Advance(d time.Duration) {
+	until := k.Clock.Now().Add(d)
+	for {
+		var first *timer
+		for _, t := range k.timers {
+			if !t.dead && !t.at.After(until) && (first == nil || t.at.Before(first.at)) {
+				first = t
+			}
+		}
+		if first == nil {
+			break
+		}
+		first.dead = true
+		if first.at.After(k.Clock.Now()) {
+			k.Clock.SetTime(first.at)
+		}
+		k.Send(k.self, first.msg)
+	}
+	k.Clock.SetTime(until)
+}
+
+// Pending lists the messages of timers that have not fired, in the order they were set.
+func (k *Kit) Pending() []any {
+	var out []any
+	for _, t := range k.timers {
+		if !t.dead {
+			out = append(out, t.msg)
+		}
+	}
+	return out
+}
+
+// Self implements supervisors.Context.
+func (k *Kit) Self() messages.Address { return k.self }
+
+// Sender implements supervisors.Context.
+func (k *Kit) Sender() messages.Address { return k.sender }
+
+// Now implements supervisors.Context.
+func (k *Kit) Now() time.Time { return k.Clock.Now() }
+
+// Log implements supervisors.Context.
+func (k *Kit) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// Tell implements supervisors.Context.
+func (k *Kit) Tell(to messages.Address, msg any) { k.Outbox = append(k.Outbox, Told{to, msg}) }
+
+// Reply implements supervisors.Context.
+func (k *Kit) Reply(msg any) { k.Replies = append(k.Replies, msg) }
+
+// Do implements supervisors.Context.
+func (k *Kit) Do(w supervisors.Work) {
+	if w.Timeout <= 0 || w.Run == nil {
+		k.TB.Fatalf("work %q without a timeout or without a body", w.Name)
+	}
+	k.Work = append(k.Work, w)
+}
+
+// After implements supervisors.Context.
+func (k *Kit) After(d time.Duration, msg any) supervisors.Timer {
+	t := &timer{at: k.Clock.Now().Add(d), msg: msg}
+	k.timers = append(k.timers, t)
+	return t
+}
+
+// Spawn implements supervisors.Context.
+func (k *Kit) Spawn(name string) { k.Spawned = append(k.Spawned, name) }
+
+// Stop implements supervisors.Context.
+func (k *Kit) Stop(name string) { k.Stopped = append(k.Stopped, name) }
+
+// Restart implements supervisors.Context.
+func (k *Kit) Restart(name string, after time.Duration) { k.Restarted[name] = after }
+
+// Become implements supervisors.Context.
+func (k *Kit) Become(b supervisors.Behavior) { k.behavior = b }
+
+// Unhandled implements supervisors.Context.
+func (k *Kit) Unhandled(msg any) { k.Ignored = append(k.Ignored, msg) }
