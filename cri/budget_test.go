@@ -1,0 +1,181 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// waitFor yields until the condition holds; the test's own time limit ends it.
+func waitFor(t *testing.T, condition func() bool) {
+	t.Helper()
+	for !condition() {
+		if t.Context().Err() != nil {
+			t.Fatal("the condition never came true")
+		}
+		runtime.Gosched()
+	}
+}
+
+func TestLimits(t *testing.T) {
+	d := DefaultLimits()
+	work := max(2*runtime.NumCPU(), 4)
+	if d.Start != work || d.Stop != work {
+		t.Errorf("defaults %+v on %d processors", d, runtime.NumCPU())
+	}
+	got := Limits{Start: 1, Pull: 3}.withDefaults()
+	if got != (Limits{Start: 1, Stop: d.Stop, Pull: 3, Exec: d.Exec, Read: d.Read}) {
+		t.Errorf("%+v", got)
+	}
+	for class := range classCount {
+		if d.of(class) < 1 || class.String() == "unknown" {
+			t.Errorf("class %d: %d slots, named %s", class, d.of(class), class)
+		}
+	}
+}
+
+func TestPriority(t *testing.T) {
+	ctx := t.Context()
+	if Priority(ctx) != NodePriority || Priority(WithPriority(ctx, 7)) != 7 || Priority(WithPriority(ctx, -7)) <= NodePriority {
+		t.Error("a context's priority is not what was put in")
+	}
+}
+
+// TestOldestPodFirst queues waiters in any order behind one holder and sees them
+// served by priority, and by arrival within one.
+func TestOldestPodFirst(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		priorities := rapid.SliceOfN(rapid.Int64Range(-3, 3), 1, 20).Draw(rt, "priorities")
+		q := newSlotQueue(1)
+		if err := q.acquire(t.Context(), 0); err != nil {
+			rt.Fatal(err)
+		}
+		type turn struct {
+			priority int64
+			arrival  int
+		}
+		turns := make(chan turn, len(priorities))
+		var all sync.WaitGroup
+		for i, p := range priorities {
+			all.Go(func() {
+				if err := q.acquire(t.Context(), p); err != nil {
+					t.Error(err)
+					return
+				}
+				turns <- turn{p, i}
+				q.release()
+			})
+			waitFor(t, func() bool { return q.usage().Waiting == i+1 })
+		}
+		q.release()
+		all.Wait()
+		close(turns)
+		var got []turn
+		for tn := range turns {
+			got = append(got, tn)
+		}
+		inOrder := slices.IsSortedFunc(got, func(a, b turn) int {
+			if a.priority != b.priority {
+				return int(a.priority - b.priority)
+			}
+			return a.arrival - b.arrival
+		})
+		if !inOrder || len(got) != len(priorities) {
+			rt.Fatalf("served %v", got)
+		}
+		if u := q.usage(); u.InUse != 0 || u.Waiting != 0 {
+			rt.Fatalf("left over: %+v", u)
+		}
+	})
+}
+
+// TestAPodUnderWayOvertakes lets two pods start through one slot: the older
+// one's container goes before the younger one's sandbox, which asked first.
+func TestAPodUnderWayOvertakes(t *testing.T) {
+	b := newBudget(Limits{Start: 1, Stop: 1, Pull: 1, Exec: 1, Read: 1})
+	older, younger := WithPriority(t.Context(), 1), WithPriority(t.Context(), 2)
+	release, err := b.acquire(older, ClassStart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := make(chan string, 2)
+	var all sync.WaitGroup
+	take := func(ctx context.Context, name string) {
+		all.Go(func() {
+			release, err := b.acquire(ctx, ClassStart)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order <- name
+			release()
+		})
+	}
+	take(younger, "sandbox of the younger")
+	waitFor(t, func() bool { return b.usage()[ClassStart].Waiting == 1 })
+	take(older, "container of the older")
+	waitFor(t, func() bool { return b.usage()[ClassStart].Waiting == 2 })
+	release()
+	all.Wait()
+	if got := <-order; got != "container of the older" {
+		t.Errorf("first served: %s", got)
+	}
+	// Another class is not concerned.
+	release, err = b.acquire(younger, ClassExec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+}
+
+// TestLimitHoldsUnderCancellation has many callers, half of them giving up at
+// any moment, and counts those inside at once.
+func TestLimitHoldsUnderCancellation(t *testing.T) {
+	const limit, callers = 3, 200
+	q := newSlotQueue(limit)
+	var inside, most atomic.Int32
+	var all sync.WaitGroup
+	for i := range callers {
+		ctx, cancel := context.WithCancel(t.Context())
+		if i%2 == 0 {
+			all.Go(cancel)
+		}
+		all.Go(func() {
+			defer cancel()
+			if err := q.acquire(ctx, int64(i%7)); err != nil {
+				if !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				return
+			}
+			n := inside.Add(1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			runtime.Gosched()
+			inside.Add(-1)
+			q.release()
+		})
+	}
+	all.Wait()
+	if most.Load() > limit {
+		t.Errorf("%d callers were inside at once, %d are allowed", most.Load(), limit)
+	}
+	if u := q.usage(); u.InUse != 0 || u.Waiting != 0 {
+		t.Errorf("left over: %+v", u)
+	}
+}
+
+func TestAnEndedContextGetsNoSlot(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	q := newSlotQueue(1)
+	if err := q.acquire(ctx, 0); !errors.Is(err, context.Canceled) || q.usage().InUse != 0 {
+		t.Errorf("%v, %+v", err, q.usage())
+	}
+}

@@ -1,0 +1,59 @@
+package cri
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// call is one CRI request as the budget and the errors see it.
+type call struct {
+	name   string
+	object string
+	class  Class
+	// extra is how long the call may wait beyond RequestTimeout: a grace period,
+	// a command's run. total, if set, replaces both.
+	extra, total time.Duration
+	// slotless calls take no slot, because they do nothing but wait.
+	slotless bool
+}
+
+type unary[Q, R any] func(context.Context, Q, ...grpc.CallOption) (R, error)
+
+// invoke waits for a slot, makes the call with its deadline and gives a failure
+// its type. The deadline begins when the slot is taken, so that a full queue
+// does not eat the time of those in it; waiting is bounded by ctx alone.
+func invoke[Q, R any](ctx context.Context, c *Client, k call, method unary[Q, R], req Q) (R, error) {
+	var none R
+	if !k.slotless {
+		release, err := c.budget.acquire(ctx, k.class)
+		if err != nil {
+			return none, &CallError{Call: k.name, Object: k.object, NotSent: true, Err: err}
+		}
+		defer release()
+	}
+	limit := k.total
+	if limit == 0 {
+		limit = c.opts.RequestTimeout + k.extra
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	// gRPC makes up a status when the connection or the deadline fails. Only one
+	// that came over the wire brings headers or trailers.
+	var header, trailer metadata.MD
+	resp, err := method(ctx, req, grpc.Header(&header), grpc.Trailer(&trailer))
+	if err != nil {
+		return none, newCallError(k.name, k.object, len(header)+len(trailer) > 0, err)
+	}
+	return resp, nil
+}
+
+// shortID is what people know of an ID: its first 13 characters, as crictl.
+func shortID(id string) string {
+	if len(id) > 13 {
+		return id[:13]
+	}
+	return id
+}

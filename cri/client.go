@@ -1,0 +1,191 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	// maxMessageSize is the kubelet's bound for one CRI message, in bytes: a list
+	// of a crowded node exceeds gRPC's default of 4 MiB.
+	maxMessageSize = 16 << 20
+	// maxSocketPath is the kernel's bound for a unix socket's path (unix(7)).
+	maxSocketPath = 107
+
+	defaultRequestTimeout = 2 * time.Minute
+	defaultPullTimeout    = time.Hour
+
+	// A runtime that comes back is to be noticed at once; a connect to a unix
+	// socket costs next to nothing.
+	firstReconnect = 100 * time.Millisecond
+	lastReconnect  = time.Second
+)
+
+// Options says where the runtime is and how hard it may be worked.
+type Options struct {
+	// RuntimeEndpoint is the socket of the RuntimeService, "unix:///path" or an
+	// absolute path.
+	RuntimeEndpoint string
+	// ImageEndpoint is the socket of the ImageService; empty means the same.
+	ImageEndpoint string
+	// RequestTimeout bounds every call from the moment it has its slot, on top of
+	// what the call itself waits for (a grace period, a command). 0 means 2 min.
+	RequestTimeout time.Duration
+	// PullTimeout bounds one PullImage. 0 means 1 h: runtimes end a pull that
+	// makes no progress themselves.
+	PullTimeout time.Duration
+	// Limits is the budget; zeros take DefaultLimits.
+	Limits Limits
+}
+
+// Client speaks CRI v1 to one runtime. It is safe for concurrent use. A
+// cancelled context ends a call's wait; what the runtime does with a call that
+// was cut off is its own affair (a cancelled StartContainer deletes the task it
+// made), so calls that change something belong into Operations.
+type Client struct {
+	opts    Options
+	budget  *budget
+	conn    *grpc.ClientConn
+	imgConn *grpc.ClientConn // conn itself where the endpoints are the same
+	runtime runtimeapi.RuntimeServiceClient
+	images  runtimeapi.ImageServiceClient
+}
+
+// Dial prepares a client without connecting: the runtime may be absent, die and
+// come back at any time, and calls made meanwhile fail at once with an error
+// that IsUnavailable knows. An unusable endpoint is an error that names it.
+func Dial(opts Options) (*Client, error) {
+	if opts.ImageEndpoint == "" {
+		opts.ImageEndpoint = opts.RuntimeEndpoint
+	}
+	if opts.RequestTimeout < 0 || opts.PullTimeout < 0 {
+		return nil, errors.New("cri: a timeout is negative")
+	}
+	if opts.RequestTimeout == 0 {
+		opts.RequestTimeout = defaultRequestTimeout
+	}
+	if opts.PullTimeout == 0 {
+		opts.PullTimeout = defaultPullTimeout
+	}
+	opts.Limits = opts.Limits.withDefaults()
+	for class := range classCount {
+		if n := opts.Limits.of(class); n < 0 {
+			return nil, fmt.Errorf("cri: the limit of class %s is negative: %d", class, n)
+		}
+	}
+	c := &Client{opts: opts, budget: newBudget(opts.Limits)}
+	var err error
+	if c.conn, err = connect(opts.RuntimeEndpoint); err != nil {
+		return nil, fmt.Errorf("container runtime endpoint: %w", err)
+	}
+	c.imgConn = c.conn
+	if opts.ImageEndpoint != opts.RuntimeEndpoint {
+		if c.imgConn, err = connect(opts.ImageEndpoint); err != nil {
+			return nil, errors.Join(fmt.Errorf("image service endpoint: %w", err), c.conn.Close())
+		}
+	}
+	c.runtime = runtimeapi.NewRuntimeServiceClient(c.conn)
+	c.images = runtimeapi.NewImageServiceClient(c.imgConn)
+	return c, nil
+}
+
+// connect makes a lazy gRPC channel to a socket.
+func connect(endpoint string) (*grpc.ClientConn, error) {
+	path, err := SocketPath(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}
+	return grpc.NewClient("passthrough:///cri",
+		grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		// Some runtimes reject the authority gRPC would derive from a socket's path.
+		grpc.WithAuthority("localhost"),
+		grpc.WithNoProxy(),
+		grpc.WithIdleTimeout(0),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(maxMessageSize),
+			grpc.MaxCallSendMsgSize(maxMessageSize)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay: firstReconnect, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastReconnect,
+			},
+			MinConnectTimeout: 5 * time.Second,
+		}))
+}
+
+// SocketPath returns the absolute path of a CRI endpoint: "unix:///path" or
+// just the path, as the kubelet's --container-runtime-endpoint takes it.
+func SocketPath(endpoint string) (string, error) {
+	if endpoint == "" {
+		return "", errors.New("no endpoint is given")
+	}
+	path := endpoint
+	if scheme, rest, found := strings.Cut(endpoint, "://"); found {
+		if scheme != "unix" {
+			return "", fmt.Errorf("endpoint %q: scheme %q is not supported, only unix", endpoint, scheme)
+		}
+		path = rest
+	}
+	if !filepath.IsAbs(path) {
+		return "", fmt.Errorf("endpoint %q is not an absolute path to a unix socket", endpoint)
+	}
+	if len(path) > maxSocketPath {
+		return "", fmt.Errorf("endpoint %q: a socket's path has at most %d bytes, this one %d", endpoint, maxSocketPath, len(path))
+	}
+	return path, nil
+}
+
+// Close ends the connections; calls under way fail.
+func (c *Client) Close() error {
+	err := c.conn.Close()
+	if c.imgConn != c.conn {
+		err = errors.Join(err, c.imgConn.Close())
+	}
+	return err
+}
+
+// Usage returns the budget class by class, in the order of the constants.
+func (c *Client) Usage() []Usage { return c.budget.usage() }
+
+// Connected reports whether the RuntimeService's connection stands. An idle
+// client has none until the first call or WatchConnection.
+func (c *Client) Connected() bool { return c.conn.GetState() == connectivity.Ready }
+
+// WatchConnection keeps the RuntimeService connected, calls changed with the
+// state now and at every change, and returns the context's error when it ends.
+// Nothing is polled: the death of the runtime is noticed when its socket
+// closes, its return within the reconnect back-off of one second. A standing
+// connection says nothing about a runtime that hangs; Status does.
+func (c *Client) WatchConnection(ctx context.Context, changed func(connected bool)) error {
+	was, told := false, false
+	for {
+		state := c.conn.GetState()
+		if is := state == connectivity.Ready; !told || is != was {
+			was, told = is, true
+			changed(is)
+		}
+		switch state {
+		case connectivity.Idle:
+			c.conn.Connect()
+		case connectivity.Shutdown:
+			return errors.New("cri: the client is closed")
+		}
+		if !c.conn.WaitForStateChange(ctx, state) {
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	crierrors "k8s.io/cri-api/pkg/errors"
+)
+
+// CallError is a CRI call that failed and may succeed when made again. Its text
+// names the call and the object: "RunPodSandbox default/web: …".
+// The gRPC status is found by status.FromError and status.Code.
+type CallError struct {
+	Call   string // the CRI method, "StartContainer"
+	Object string // what it was about, for people: "default/web", a short ID, an image
+	// Answered says that the runtime itself replied. Without an answer a call
+	// that changes something may have been carried out or not.
+	Answered bool
+	// NotSent says that the call never left: the context ended while it was
+	// queued for a slot.
+	NotSent bool
+	// Reason is one of the sentinels of k8s.io/cri-api/pkg/errors where the
+	// runtime gave one (ErrRegistryUnavailable …), else nil; see errors.Is.
+	Reason error
+	// Err is the gRPC status, or the context's error when NotSent.
+	Err error
+}
+
+// Error implements error.
+func (e *CallError) Error() string {
+	where := e.Call
+	if e.Object != "" {
+		where += " " + e.Object
+	}
+	if e.NotSent {
+		return fmt.Sprintf("%s: not sent, ended while waiting for its turn: %v", where, e.Err)
+	}
+	s, ok := status.FromError(e.Err)
+	if !ok {
+		return fmt.Sprintf("%s: %v", where, e.Err)
+	}
+	switch s.Code() {
+	case codes.Unknown, codes.Internal:
+		return fmt.Sprintf("%s: %s", where, s.Message())
+	case codes.Unavailable:
+		if !e.Answered {
+			return fmt.Sprintf("%s: the container runtime cannot be reached: %s", where, s.Message())
+		}
+	case codes.DeadlineExceeded:
+		if !e.Answered {
+			return fmt.Sprintf("%s: the container runtime gave no answer in time: %s", where, s.Message())
+		}
+	}
+	return fmt.Sprintf("%s: %s (%s)", where, s.Message(), s.Code())
+}
+
+// Unwrap gives errors.Is and errors.As the status and the reason.
+func (e *CallError) Unwrap() []error {
+	if e.Reason != nil {
+		return []error{e.Err, e.Reason}
+	}
+	return []error{e.Err}
+}
+
+// PermanentError is a call that will fail the same way however often it is
+// made: the runtime calls the request invalid, or does not know the call.
+type PermanentError struct{ *CallError }
+
+// Unwrap makes the CallError visible to errors.As.
+func (e *PermanentError) Unwrap() error { return e.CallError }
+
+// newCallError gives err its type. answered tells a status of the runtime from
+// one made up by the gRPC client.
+func newCallError(call, object string, answered bool, err error) error {
+	e := &CallError{Call: call, Object: object, Answered: answered, Err: err}
+	e.Reason = reasonOf(e)
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.Unimplemented:
+		if answered {
+			return &PermanentError{e}
+		}
+	}
+	return e
+}
+
+// reasonOf finds the reasons CRI transports as the first word of a message,
+// since gRPC statuses carry no Go error (cri-api/pkg/errors).
+func reasonOf(e *CallError) error {
+	msg := status.Convert(e.Err).Message()
+	for _, sentinel := range []error{
+		crierrors.ErrRegistryUnavailable, crierrors.ErrSignatureValidationFailed,
+		crierrors.ErrRROUnsupported, crierrors.ErrImageVolumeMountFailed,
+	} {
+		if strings.HasPrefix(msg, sentinel.Error()) {
+			return sentinel
+		}
+	}
+	// A runtime that is there and says "unavailable" of a pull means the registry,
+	// unless it is itself still starting.
+	if e.Call == "PullImage" && e.Answered && status.Code(e.Err) == codes.Unavailable && !notInitialized(msg) {
+		return crierrors.ErrRegistryUnavailable
+	}
+	return nil
+}
+
+// notInitialized matches containerd's reply while its CRI plugin still recovers.
+func notInitialized(msg string) bool { return strings.Contains(msg, "not initialized yet") }
+
+// Message returns what the runtime said, without call, object and gRPC code:
+// the text a container's waiting state shows. For other errors it is err.Error().
+func Message(err error) string {
+	if e, ok := errors.AsType[*CallError](err); ok && !e.NotSent {
+		if s, ok := status.FromError(e.Err); ok {
+			return s.Message()
+		}
+	}
+	return err.Error()
+}
+
+// IsNotFound reports whether the object is unknown to the runtime.
+func IsNotFound(err error) bool { return answeredWith(err, codes.NotFound) }
+
+// IsUnimplemented reports whether the runtime does not know the call, as old
+// ones do not know GetContainerEvents and RuntimeConfig.
+func IsUnimplemented(err error) bool { return answeredWith(err, codes.Unimplemented) }
+
+// IsPermanent reports whether repeating the same request is pointless.
+func IsPermanent(err error) bool {
+	_, ok := errors.AsType[*PermanentError](err)
+	return ok
+}
+
+// IsUnavailable reports whether the runtime is absent, going or still coming
+// up, as opposed to having refused this call.
+func IsUnavailable(err error) bool {
+	e, ok := errors.AsType[*CallError](err)
+	if !ok || e.NotSent || status.Code(e.Err) != codes.Unavailable {
+		return false
+	}
+	return !errors.Is(e.Reason, crierrors.ErrRegistryUnavailable)
+}
+
+// IsTimeout reports whether a deadline ended the call, whoever's it was. What
+// the call was to change may have been changed; IsNotSent tells when it was not.
+func IsTimeout(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	e, ok := errors.AsType[*CallError](err)
+	return ok && status.Code(e.Err) == codes.DeadlineExceeded
+}
+
+// IsNotSent reports whether the call never reached the runtime because its
+// context ended in the queue. Such a call can be repeated without a look.
+func IsNotSent(err error) bool {
+	e, ok := errors.AsType[*CallError](err)
+	return ok && e.NotSent
+}
+
+// IsCommandTimeout reports whether the runtime ended an ExecSync command at its
+// timeout. A runtime that did not answer at all is not meant: that is no fault
+// of the application.
+func IsCommandTimeout(err error) bool {
+	e, ok := errors.AsType[*CallError](err)
+	return ok && e.Call == "ExecSync" && e.Answered && status.Code(e.Err) == codes.DeadlineExceeded
+}
+
+func answeredWith(err error, code codes.Code) bool {
+	e, ok := errors.AsType[*CallError](err)
+	return ok && !e.NotSent && status.Code(e.Err) == code
+}
+
+// The forms in which runtimes refuse a name that is taken. containerd:
+// `name "web_default_uid_0" is reserved for "9f86…"`; dockershim's successor:
+// `The container name "/k8s_…" is already in use by container "9f86…"`.
+var conflictForms = []*regexp.Regexp{
+	regexp.MustCompile(`name "[^"]*" is reserved for "([^"]+)"`),
+	regexp.MustCompile(`name "[^"]*" is already in use by (?:container )?"?([0-9a-f]{12,64})"?`),
+}
+
+// IsNameConflict reports whether the name of a sandbox or container to create
+// is taken: most often by the very one an earlier call made whose answer was
+// lost. Look it up by NameConflictID or by name and adopt it.
+func IsNameConflict(err error) bool {
+	e, ok := errors.AsType[*CallError](err)
+	if !ok || e.NotSent || (e.Call != "RunPodSandbox" && e.Call != "CreateContainer") {
+		return false
+	}
+	return status.Code(e.Err) == codes.AlreadyExists ||
+		NameConflictID(err) != "" ||
+		// CRI-O names no owner; the ID in its text is that of the refused one.
+		strings.Contains(status.Convert(e.Err).Message(), "name is reserved")
+}
+
+// NameConflictID returns the ID of the sandbox or container that has the name,
+// or "" where the runtime does not say. It may be an ID still being created.
+func NameConflictID(err error) string {
+	e, ok := errors.AsType[*CallError](err)
+	if !ok {
+		return ""
+	}
+	msg := status.Convert(e.Err).Message()
+	for _, form := range conflictForms {
+		if m := form.FindStringSubmatch(msg); m != nil {
+			return m[1]
+		}
+	}
+	return ""
+}

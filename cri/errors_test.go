@@ -1,0 +1,119 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestNameConflicts(t *testing.T) {
+	const id = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+	for _, tc := range []struct {
+		name     string
+		call     string
+		code     codes.Code
+		message  string
+		conflict bool
+		id       string
+	}{
+		{"containerd sandbox", "RunPodSandbox", codes.Unknown,
+			`failed to reserve sandbox name "web_default_u_0": name "web_default_u_0" is reserved for "` + id + `"`, true, id},
+		{"containerd container in progress", "CreateContainer", codes.Unknown,
+			`failed to reserve container name "c_web_default_u_0"; check if another CreateContainer request is in progress: name "c_web_default_u_0" is reserved for "` + id + `"`, true, id},
+		{"cri-dockerd", "CreateContainer", codes.Unknown,
+			`Conflict. The container name "/k8s_c_web_default_u_0" is already in use by container "` + id + `". You have to remove`, true, id},
+		{"CRI-O", "RunPodSandbox", codes.Unknown,
+			"error reserving pod name k8s_web_default_u_0 for id " + id + ": name is reserved", true, ""},
+		{"code alone", "CreateContainer", codes.AlreadyExists, "exists", true, ""},
+		{"another call", "StartContainer", codes.AlreadyExists, "exists", false, ""},
+		{"another error", "RunPodSandbox", codes.Unknown, "no network", false, ""},
+	} {
+		err := newCallError(tc.call, "default/web", true, status.Error(tc.code, tc.message))
+		if IsNameConflict(err) != tc.conflict || NameConflictID(err) != tc.id {
+			t.Errorf("%s: conflict %t, id %q", tc.name, IsNameConflict(err), NameConflictID(err))
+		}
+	}
+	if IsNameConflict(errors.New("x")) || NameConflictID(nil) != "" {
+		t.Error("an error of another kind is a conflict")
+	}
+}
+
+func TestErrorKinds(t *testing.T) {
+	type kinds struct{ notFound, unavailable, timeout, permanent, unimplemented bool }
+	for _, tc := range []struct {
+		code     codes.Code
+		answered bool
+		want     kinds
+		text     string
+	}{
+		{codes.NotFound, true, kinds{notFound: true}, "StartContainer web: m (NotFound)"},
+		{codes.Unknown, true, kinds{}, "StartContainer web: m"},
+		{codes.Unavailable, false, kinds{unavailable: true}, "StartContainer web: the container runtime cannot be reached: m"},
+		{codes.Unavailable, true, kinds{unavailable: true}, "StartContainer web: m (Unavailable)"},
+		{codes.DeadlineExceeded, false, kinds{timeout: true}, "StartContainer web: the container runtime gave no answer in time: m"},
+		{codes.DeadlineExceeded, true, kinds{timeout: true}, "StartContainer web: m (DeadlineExceeded)"},
+		{codes.InvalidArgument, true, kinds{permanent: true}, "StartContainer web: m (InvalidArgument)"},
+		{codes.Unimplemented, true, kinds{permanent: true, unimplemented: true}, "StartContainer web: m (Unimplemented)"},
+		// A status gRPC made up says nothing about the request.
+		{codes.InvalidArgument, false, kinds{}, "StartContainer web: m (InvalidArgument)"},
+	} {
+		err := newCallError("StartContainer", "web", tc.answered, status.Error(tc.code, "m"))
+		got := kinds{IsNotFound(err), IsUnavailable(err), IsTimeout(err), IsPermanent(err), IsUnimplemented(err)}
+		if got != tc.want {
+			t.Errorf("%s, answered %t: %+v", tc.code, tc.answered, got)
+		}
+		if err.Error() != tc.text {
+			t.Errorf("text %q, want %q", err, tc.text)
+		}
+		if status.Code(err) != tc.code {
+			t.Errorf("%s is hidden: %s", tc.code, status.Code(err))
+		}
+		if IsNotSent(err) {
+			t.Errorf("%s counts as not sent", tc.code)
+		}
+	}
+}
+
+// TestQueuedCallsEndWithTheirContext covers a call that never got its turn.
+func TestQueuedCallsEndWithTheirContext(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	f := &fakeRuntime{runSandbox: func(context.Context, *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+		entered <- struct{}{}
+		<-leave
+		return &runtimeapi.RunPodSandboxResponse{PodSandboxId: "s"}, nil
+	}}
+	c := fakeClient(t, f, Options{Limits: Limits{Start: 1}})
+	config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Namespace: "default", Name: "web"}}
+	first := make(chan error, 1)
+	go func() {
+		_, err := c.RunPodSandbox(t.Context(), config, "")
+		first <- err
+	}()
+	<-entered
+
+	ctx, cancel := context.WithCancel(t.Context())
+	second := make(chan error, 1)
+	go func() {
+		_, err := c.RunPodSandbox(ctx, config, "")
+		second <- err
+	}()
+	waitFor(t, func() bool { return c.Usage()[ClassStart].Waiting == 1 })
+	cancel()
+	err := <-second
+	if !IsNotSent(err) || !errors.Is(err, context.Canceled) || IsUnavailable(err) || IsNameConflict(err) ||
+		!strings.HasPrefix(err.Error(), "RunPodSandbox default/web: not sent") {
+		t.Fatalf("%v", err)
+	}
+	close(leave)
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	if u := c.Usage()[ClassStart]; u.InUse != 0 || u.Waiting != 0 {
+		t.Fatalf("left over: %+v", u)
+	}
+}

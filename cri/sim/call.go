@@ -1,0 +1,192 @@
+package sim
+
+import (
+	"context"
+	"path"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Target says what a call is about, as far as its request or the runtime's memory tells. The pod's fields stay empty
+// for calls that concern no single pod.
+type Target struct {
+	Call         string // method name, "CreateContainer"
+	PodUID       string
+	PodName      string
+	PodNamespace string
+	Container    string // metadata name
+	Attempt      uint32 // of the container, or of the sandbox for calls about a sandbox
+	ID           string // of the container or sandbox; for a create, the ID given out in the end
+	Image        string
+}
+
+// call is one call under way.
+type call struct {
+	entry   *Entry
+	class   Class
+	fault   *fault
+	latency time.Duration
+	graced  bool // waiting for a grace period right now
+}
+
+type callKey struct{}
+
+func callFrom(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+// pausesInside lists the calls that spend their latency in the middle of their work, where a cancellation leaves marks;
+// all others spend it before they begin.
+var pausesInside = map[string]bool{
+	"RunPodSandbox": true, "CreateContainer": true, "StartContainer": true, "PullImage": true,
+}
+
+// pause spends the latency of the call ctx belongs to, or fails when ctx ends first.
+func (r *Runtime) pause(ctx context.Context) error { return r.sleep(ctx, callFrom(ctx).latency) }
+
+// interceptUnary puts every call through journal, counters, latency and faults.
+func (r *Runtime) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	c := r.begin(path.Base(info.FullMethod), req)
+	resp, err := r.carryOut(context.WithValue(ctx, callKey{}, c), c, req, handle)
+	r.end(c, err)
+	return resp, err
+}
+
+// interceptStream does the same for streams, where faults strike before the stream begins.
+func (r *Runtime) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	c := r.begin(path.Base(info.FullMethod), nil)
+	_, err := r.carryOut(stream.Context(), c, nil, func(context.Context, any) (any, error) {
+		return nil, handle(srv, stream)
+	})
+	r.end(c, err)
+	return err
+}
+
+// carryOut does the work of a call, or what its fault makes of it.
+func (r *Runtime) carryOut(ctx context.Context, c *call, req any, handle grpc.UnaryHandler) (any, error) {
+	if done, err := r.strikeBefore(ctx, c); done {
+		return nil, err
+	}
+	if !pausesInside[c.entry.Call] {
+		if err := r.sleep(ctx, c.latency); err != nil {
+			return nil, err
+		}
+	}
+	resp, err := handle(ctx, req)
+	if err == nil {
+		r.noteID(c, resp)
+	} else if _, isStatus := status.FromError(err); !isStatus {
+		err = status.FromContextError(err).Err()
+	}
+	return r.strikeAfter(ctx, c, resp, err)
+}
+
+// begin writes the call into the journal, counts it and finds its fault.
+func (r *Runtime) begin(name string, req any) *call {
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	target := r.targetLocked(name, req)
+	r.seq++
+	c := &call{
+		entry: &Entry{Seq: r.seq, Time: now, Target: target},
+		class: ClassOf(name),
+		fault: r.faultLocked(target, req),
+	}
+	c.latency = r.latencyLocked(name)
+	if c.fault != nil {
+		c.entry.Fault = c.fault.Kind
+		c.latency += c.fault.Delay
+	}
+	r.journal = append(r.journal, c.entry)
+	r.classLocked(c.class).begin()
+	r.recorded.fire()
+	return c
+}
+
+// end closes the journal entry.
+func (r *Runtime) end(c *call, err error) {
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seq++
+	c.entry.EndSeq, c.entry.EndTime = r.seq, now
+	if err != nil {
+		c.entry.Err = err.Error()
+		if s, ok := status.FromError(err); ok {
+			c.entry.Err, c.entry.Code = s.Message(), s.Code()
+		}
+	}
+	r.classLocked(c.class).end()
+	r.recorded.fire()
+}
+
+func (r *Runtime) latencyLocked(name string) time.Duration {
+	l, ok := r.opts.Latency[name]
+	if !ok {
+		l = r.opts.Latency[""]
+	}
+	return l.draw(r.rng)
+}
+
+// noteID completes the journal entry of a call that made something.
+func (r *Runtime) noteID(c *call, resp any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch resp := resp.(type) {
+	case *runtimeapi.RunPodSandboxResponse:
+		c.entry.ID = resp.GetPodSandboxId()
+	case *runtimeapi.CreateContainerResponse:
+		c.entry.ID = resp.GetContainerId()
+	}
+}
+
+// graceLocked marks that the call waits for a grace period, or does so no longer.
+func (r *Runtime) graceLocked(c *call, waiting bool) {
+	if c.graced == waiting {
+		return
+	}
+	c.graced = waiting
+	r.classLocked(c.class).grace(waiting)
+}
+
+// targetLocked finds out what a request is about.
+func (r *Runtime) targetLocked(name string, req any) Target {
+	t := Target{}
+	switch req := req.(type) {
+	case *runtimeapi.RunPodSandboxRequest:
+		t = podTarget(req.GetConfig().GetMetadata())
+	case *runtimeapi.CreateContainerRequest:
+		t = containerTarget(req)
+	case *runtimeapi.PullImageRequest:
+		t = podTarget(req.GetSandboxConfig().GetMetadata())
+	case interface{ GetContainerId() string }:
+		t = r.knownLocked(req.GetContainerId())
+	case interface{ GetPodSandboxId() string }:
+		t = r.knownLocked(req.GetPodSandboxId())
+	}
+	if req, ok := req.(interface{ GetImage() *runtimeapi.ImageSpec }); ok {
+		t.Image = req.GetImage().GetImage()
+	}
+	t.Call = name
+	return t
+}
+
+func (r *Runtime) knownLocked(id string) Target {
+	t := r.store.targets[id]
+	t.ID = id
+	return t
+}
+
+func podTarget(m *runtimeapi.PodSandboxMetadata) Target {
+	return Target{PodUID: m.GetUid(), PodName: m.GetName(), PodNamespace: m.GetNamespace(), Attempt: m.GetAttempt()}
+}
+
+func containerTarget(req *runtimeapi.CreateContainerRequest) Target {
+	t := podTarget(req.GetSandboxConfig().GetMetadata())
+	t.Container = req.GetConfig().GetMetadata().GetName()
+	t.Attempt = req.GetConfig().GetMetadata().GetAttempt()
+	t.Image = req.GetConfig().GetImage().GetImage()
+	return t
+}

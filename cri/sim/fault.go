@@ -1,0 +1,178 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Kind is what a fault does to a call.
+type Kind string
+
+const (
+	// Error fails the call without doing its work.
+	Error Kind = "Error"
+	// Delay makes the call take Fault.Delay longer. Calls that start or make something spend the time in the middle
+	// of their work, with the name already reserved; all others before it.
+	Delay Kind = "Delay"
+	// Hang blocks the call until its context ends, without doing its work. Cancelling the fault lets it go on.
+	Hang Kind = "Hang"
+	// Drop does the work and loses the answer: the caller gets Unavailable.
+	Drop Kind = "Drop"
+	// Swallow does the work and never answers: the caller runs into its own deadline.
+	Swallow Kind = "Swallow"
+	// Wrong does the work and answers wrongly: see Fault.Spoil.
+	Wrong Kind = "Wrong"
+	// CrashBefore takes the runtime Down instead of doing the work, until somebody calls Up.
+	CrashBefore Kind = "CrashBefore"
+	// CrashAfter does the work, then takes the runtime Down before the answer is out.
+	CrashAfter Kind = "CrashAfter"
+)
+
+// ContainerEvent is the pseudo call for one event on its way to the GetContainerEvents streams. Its faults are Drop,
+// which loses the event, and Delay, which brings it late, after others.
+const ContainerEvent = "ContainerEvent"
+
+// Fault strikes calls that match. An empty condition matches everything.
+type Fault struct {
+	// Call is the method name, "CreateContainer", or ContainerEvent.
+	Call string
+	// Pod is a part of the pod's name, Container the metadata name of the container.
+	Pod, Container string
+	// Match decides on the target and the request (nil for streams and events). It runs under the runtime's lock and
+	// must not call the runtime's methods.
+	Match func(t Target, request any) bool
+
+	// Nth is the first matching call that is struck, counted from 1; 0 means 1.
+	Nth int
+	// Times is how many matching calls in a row are struck from there; 0 means 1, negative means all.
+	Times int
+
+	Kind Kind
+	// Err is what Error fails with; by default a status with code Unknown.
+	Err error
+	// Delay is how much longer the call takes, by the runtime's clock. Every kind but Hang and CrashBefore heeds it.
+	Delay time.Duration
+	// Spoil changes the answer of a Wrong fault, a private copy. The default empties IDs and image references, turns
+	// states into CONTAINER_UNKNOWN or not ready, and leaves statuses and lists out.
+	Spoil func(answer proto.Message)
+}
+
+// fault is an injected Fault with its count. Runtime.mu guards seen.
+type fault struct {
+	Fault
+	seen     int
+	released chan struct{}
+}
+
+// Inject puts a fault in place. When several match a call, the one injected first strikes, and all count the call.
+// cancel takes it away and lets go calls that hang in it; it may be called more than once. A call name or kind that
+// does not exist is a mistake in the test, and Inject panics.
+func (r *Runtime) Inject(f Fault) (cancel func()) {
+	if err := f.validate(); err != nil {
+		panic("sim: " + err.Error())
+	}
+	armed := &fault{Fault: f, released: make(chan struct{})}
+	r.mu.Lock()
+	r.faults = append(r.faults, armed)
+	r.mu.Unlock()
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if slices.Contains(r.faults, armed) {
+			r.faults = without(r.faults, armed)
+			close(armed.released)
+		}
+	}
+}
+
+func (f Fault) validate() error {
+	kinds := []Kind{Error, Delay, Hang, Drop, Swallow, Wrong, CrashBefore, CrashAfter}
+	switch {
+	case f.Call == ContainerEvent:
+		kinds = []Kind{Drop, Delay}
+	case f.Call != "" && !isMethod(f.Call):
+		return fmt.Errorf("no CRI call is named %q", f.Call)
+	}
+	if !slices.Contains(kinds, f.Kind) {
+		return fmt.Errorf("fault kind %q does not exist for call %q", f.Kind, f.Call)
+	}
+	return nil
+}
+
+func isMethod(name string) bool {
+	for _, service := range []grpc.ServiceDesc{runtimeapi.RuntimeService_ServiceDesc, runtimeapi.ImageService_ServiceDesc} {
+		if slices.ContainsFunc(service.Methods, func(m grpc.MethodDesc) bool { return m.MethodName == name }) ||
+			slices.ContainsFunc(service.Streams, func(s grpc.StreamDesc) bool { return s.StreamName == name }) {
+			return true
+		}
+	}
+	return false
+}
+
+// faultLocked counts the call with every fault that matches and returns the one that strikes, or nil.
+func (r *Runtime) faultLocked(t Target, req any) *fault {
+	var strikes *fault
+	for _, f := range r.faults {
+		if !f.matches(t, req) {
+			continue
+		}
+		f.seen++
+		first := max(f.Nth, 1)
+		due := f.seen >= first && (f.Times < 0 || f.seen < first+max(f.Times, 1))
+		if due && strikes == nil {
+			strikes = f
+		}
+	}
+	return strikes
+}
+
+func (f *fault) matches(t Target, req any) bool {
+	if f.Call == "" && t.Call == ContainerEvent {
+		return false // "every call" does not mean events
+	}
+	return (f.Call == "" || f.Call == t.Call) &&
+		strings.Contains(t.PodName, f.Pod) &&
+		(f.Container == "" || f.Container == t.Container) &&
+		(f.Match == nil || f.Match(t, req))
+}
+
+func (f *fault) err() error {
+	if f.Err != nil {
+		return f.Err
+	}
+	return status.Error(codes.Unknown, "injected fault")
+}
+
+func (f *fault) spoil(answer proto.Message) {
+	if f.Spoil != nil {
+		f.Spoil(answer)
+		return
+	}
+	spoil(answer)
+}
+
+// spoil is the default wrong answer.
+func spoil(answer proto.Message) {
+	switch a := answer.(type) {
+	case *runtimeapi.ContainerStatusResponse:
+		a.Status.State = runtimeapi.ContainerState_CONTAINER_UNKNOWN
+	case *runtimeapi.ListContainersResponse:
+		for _, c := range a.Containers {
+			c.State = runtimeapi.ContainerState_CONTAINER_UNKNOWN
+		}
+	case *runtimeapi.ListPodSandboxResponse:
+		for _, s := range a.Items {
+			s.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		}
+	default:
+		proto.Reset(answer)
+	}
+}

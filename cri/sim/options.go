@@ -1,0 +1,81 @@
+package sim
+
+import (
+	"maps"
+	"math/rand/v2"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Options shape a simulated runtime. Only Socket is required. Start copies the maps, so they may be changed afterwards
+// without effect.
+type Options struct {
+	// Socket is the path of the unix socket. It must not exist yet, and Linux allows 107 bytes.
+	Socket string
+	// Clock is what time passes by; RealClock when nil.
+	Clock Clock
+	// Seed makes IDs and jitter reproducible.
+	Seed uint64
+
+	// Old answers as containerd 1.6 does: GetContainerEvents, RuntimeConfig and UpdatePodSandboxResources are
+	// Unimplemented, and status answers lack the fields added later (handlers, features, image ID, user, resources).
+	Old bool
+	// Name and Version are what the Version call says; "containerd" and "2.4.2" (1.6.20 when Old) by default.
+	Name, Version string
+	// Handlers are the runtime handlers a sandbox may name; "" and "runc" by default.
+	Handlers []*runtimeapi.RuntimeHandler
+	// Features is reported by Status as it stands.
+	Features *runtimeapi.RuntimeFeatures
+	// CgroupDriver is reported by RuntimeConfig; its zero value is systemd.
+	CgroupDriver runtimeapi.CgroupDriver
+	// StatusWithContainers makes PodSandboxStatus carry container statuses and a timestamp, as CRI-O does. containerd,
+	// up to 2.4 at least, leaves both out.
+	StatusWithContainers bool
+
+	// Latency is how long a call takes, by call name ("RunPodSandbox"); "" stands for every call without an entry.
+	Latency map[string]Latency
+	// Script says how containers behave; by default each runs for ever and ends with 0 on its stop signal.
+	Script Script
+	// Images are the images a registry would offer with something special about them, by reference. Any other
+	// reference can be pulled too and gives an ordinary image.
+	Images map[string]Image
+	// Preload are references present from the start.
+	Preload []string
+	// WriteLogs makes containers write CRI log files below the sandbox's log directory.
+	WriteLogs bool
+}
+
+// Latency is the time one call takes: Base plus a uniformly random part of Jitter.
+type Latency struct {
+	Base, Jitter time.Duration
+}
+
+func (l Latency) draw(rng *rand.Rand) time.Duration {
+	if l.Jitter <= 0 {
+		return l.Base
+	}
+	return l.Base + time.Duration(rng.Int64N(int64(l.Jitter)))
+}
+
+// withDefaults fills in what was left out and copies what Start keeps.
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = RealClock{}
+	}
+	if o.Name == "" {
+		o.Name = "containerd"
+	}
+	if o.Version == "" {
+		o.Version = "2.4.2"
+		if o.Old {
+			o.Version = "1.6.20"
+		}
+	}
+	if o.Handlers == nil {
+		o.Handlers = []*runtimeapi.RuntimeHandler{{Name: ""}, {Name: "runc"}}
+	}
+	o.Latency = maps.Clone(o.Latency)
+	o.Script = o.Script.normalized()
+	return o
+}

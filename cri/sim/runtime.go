@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Runtime is one simulated runtime. Start makes it, Close ends it.
+type Runtime struct {
+	opts  Options
+	clock Clock
+	wg    sync.WaitGroup // armed timers and crashes under way
+
+	serve  sync.Mutex // orders Down, Up, Reboot and Close; taken before mu
+	server *grpc.Server
+	served chan struct{} // closed when server's Serve has returned
+	closed bool
+
+	mu      sync.Mutex // guards everything below
+	serving bool
+	lives   uint64 // how often Up has succeeded
+	script  Script
+	timers  map[*timer]struct{}
+	rng     *rand.Rand
+	ids     uint64
+
+	store   store
+	images  imageStore
+	events  eventHub
+	network condition
+	ready   condition
+
+	seq        uint64
+	journal    []*Entry
+	classes    map[Class]*Concurrency
+	faults     []*fault
+	violations []string
+
+	version  uint64
+	changed  signal // sandboxes, containers, images, up or down
+	recorded signal // journal
+}
+
+// Start listens on opts.Socket and serves until Close. It fails when the socket cannot be made.
+func Start(opts Options) (*Runtime, error) {
+	opts = opts.withDefaults()
+	r := &Runtime{
+		opts:    opts,
+		clock:   opts.Clock,
+		script:  opts.Script,
+		timers:  map[*timer]struct{}{},
+		rng:     rand.New(rand.NewPCG(opts.Seed, 0)),
+		store:   newStore(),
+		images:  newImageStore(opts.Images),
+		classes: map[Class]*Concurrency{},
+		network: condition{ok: true},
+		ready:   condition{ok: true},
+	}
+	for _, ref := range opts.Preload {
+		r.images.add(normalizeRef(ref))
+	}
+	if err := r.Up(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Endpoint is the address a CRI client dials, "unix:///path".
+func (r *Runtime) Endpoint() string { return "unix://" + r.opts.Socket }
+
+// Close ends the runtime: connections are cut, calls under way end, timers are cancelled, log files closed and the
+// socket removed. When it returns no goroutine of the runtime is left. A second Close does nothing.
+func (r *Runtime) Close() {
+	r.serve.Lock()
+	r.closed = true
+	r.serve.Unlock()
+	r.Down()
+	r.mu.Lock()
+	for t := range r.timers {
+		r.cancelLocked(t)
+	}
+	for _, c := range r.store.containers {
+		c.log.close()
+	}
+	r.mu.Unlock()
+	r.wg.Wait()
+	r.removeSocket()
+}
+
+// changedLocked notes that the visible state has changed and wakes WaitFor.
+func (r *Runtime) changedLocked() {
+	r.version++
+	r.changed.fire()
+}
+
+// newIDLocked makes the next ID: 64 hex digits, a function of the seed alone, in no visible order.
+func (r *Runtime) newIDLocked() string {
+	r.ids++
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], r.opts.Seed)
+	binary.BigEndian.PutUint64(b[8:], r.ids)
+	sum := sha256.Sum256(b[:])
+	return hex.EncodeToString(sum[:])
+}
+
+func (r *Runtime) now() time.Time { return r.clock.Now() }
+
+// violateLocked records that the caller did what no careful agent does.
+func (r *Runtime) violateLocked(rule, format string, args ...any) {
+	r.violations = append(r.violations, rule+": "+fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,105 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// ExecResult is what a command of ExecSync left behind.
+type ExecResult struct {
+	Stdout, Stderr []byte
+	ExitCode       int32
+}
+
+// ExecSync runs a command in the container and waits for its end, for at most
+// timeout (cut to whole seconds, upwards; 0 means RequestTimeout). A command
+// that ended with an exit code other than 0 is a result and no error; one that
+// the runtime ended at the timeout is an error that IsCommandTimeout knows.
+func (c *Client) ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (ExecResult, error) {
+	seconds := int64(math.Ceil(max(timeout, 0).Seconds()))
+	k := call{
+		name: "ExecSync", object: shortID(id), class: ClassExec,
+		extra: time.Duration(seconds) * time.Second,
+	}
+	resp, err := invoke(ctx, c, k, c.runtime.ExecSync,
+		&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: seconds})
+	if err != nil {
+		return ExecResult{}, err
+	}
+	return ExecResult{Stdout: resp.Stdout, Stderr: resp.Stderr, ExitCode: resp.ExitCode}, nil
+}
+
+// Exec returns the URL at which the runtime streams the command.
+func (c *Client) Exec(ctx context.Context, req *runtimeapi.ExecRequest) (string, error) {
+	k := call{name: "Exec", object: shortID(req.GetContainerId()), class: ClassExec}
+	resp, err := invoke(ctx, c, k, c.runtime.Exec, req)
+	return streamURL(k, resp.GetUrl(), err)
+}
+
+// Attach returns the URL at which the runtime streams the container's terminal.
+func (c *Client) Attach(ctx context.Context, req *runtimeapi.AttachRequest) (string, error) {
+	k := call{name: "Attach", object: shortID(req.GetContainerId()), class: ClassExec}
+	resp, err := invoke(ctx, c, k, c.runtime.Attach, req)
+	return streamURL(k, resp.GetUrl(), err)
+}
+
+// PortForward returns the URL at which the runtime streams the sandbox's ports.
+func (c *Client) PortForward(ctx context.Context, req *runtimeapi.PortForwardRequest) (string, error) {
+	k := call{name: "PortForward", object: shortID(req.GetPodSandboxId()), class: ClassExec}
+	resp, err := invoke(ctx, c, k, c.runtime.PortForward, req)
+	return streamURL(k, resp.GetUrl(), err)
+}
+
+func streamURL(k call, url string, err error) (string, error) {
+	if err == nil && url == "" {
+		err = malformed(k, "no URL")
+	}
+	return url, err
+}
+
+// GetContainerEvents calls event for each container event until the stream ends
+// or ctx does, and always returns an error: the context's own, or a CallError.
+// IsUnimplemented is true of it where the runtime is too old (containerd 1.6).
+// opened is called when the request is on its way: what happened before is to
+// be read from lists after it, and even later events are hints that may be lost
+// (a runtime drops them when nobody reads). It holds no slot and has no
+// deadline. Both functions are called from this goroutine; a slow one delays
+// the next event.
+func (c *Client) GetContainerEvents(
+	ctx context.Context, opened func(), event func(*runtimeapi.ContainerEventResponse),
+) error {
+	const name = "GetContainerEvents"
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	if err != nil {
+		return eventsEnded(ctx, newCallError(name, "", false, err))
+	}
+	opened()
+	for {
+		ev, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			err = status.Error(codes.Unavailable, "the runtime ended the stream of events")
+		}
+		if err != nil {
+			header, headerErr := stream.Header()
+			answered := headerErr == nil && len(header) > 0 || len(stream.Trailer()) > 0
+			return eventsEnded(ctx, newCallError(name, "", answered, err))
+		}
+		event(ev)
+	}
+}
+
+func eventsEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
