@@ -1,0 +1,112 @@
+package podspec
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ValidateStatic finds what a pod cannot have when it comes from a file, a URL or a submission rather than from the
+// API server: anything that only an object of the API can fill. The kubelet refuses the same (feature gate
+// PreventStaticPodAPIReferences, on since Kubernetes 1.34), as such a pod could read what its author may not.
+// The pod must be defaulted.
+func ValidateStatic(pod *v1.Pod) field.ErrorList {
+	s := &staticChecker{}
+	spec := field.NewPath("spec")
+	if pod.Spec.ServiceAccountName != "" {
+		s.refuse(spec.Child("serviceAccountName"), "service accounts")
+	}
+	if len(pod.Spec.ResourceClaims) > 0 {
+		s.refuse(spec.Child("resourceClaims"), "resource claims")
+	}
+	if len(pod.Spec.ImagePullSecrets) > 0 {
+		s.refuse(spec.Child("imagePullSecrets"), "secrets")
+	}
+	for c, at := range everyContainer(&pod.Spec, spec) {
+		s.container(c, at)
+	}
+	for i := range pod.Spec.Volumes {
+		s.volume(&pod.Spec.Volumes[i].VolumeSource, spec.Child("volumes").Index(i))
+	}
+	if len(pod.Spec.EphemeralContainers) > 0 {
+		s.forbidden(spec.Child("ephemeralContainers"), "can only be added through the API server")
+	}
+	return s.errs
+}
+
+type staticChecker struct{ checker }
+
+func (s *staticChecker) refuse(at *field.Path, objects string) {
+	s.forbidden(at, "a static pod cannot refer to "+objects+": there is no API server to ask")
+}
+
+func (s *staticChecker) container(c *v1.Container, at *field.Path) {
+	for i, source := range c.EnvFrom {
+		here := at.Child("envFrom").Index(i)
+		if source.ConfigMapRef != nil {
+			s.refuse(here.Child("configMapRef"), "config maps")
+		}
+		if source.SecretRef != nil {
+			s.refuse(here.Child("secretRef"), "secrets")
+		}
+	}
+	for i, variable := range c.Env {
+		here := at.Child("env").Index(i).Child("valueFrom")
+		if variable.ValueFrom != nil && variable.ValueFrom.ConfigMapKeyRef != nil {
+			s.refuse(here.Child("configMapKeyRef"), "config maps")
+		}
+		if variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil {
+			s.refuse(here.Child("secretKeyRef"), "secrets")
+		}
+	}
+}
+
+func (s *staticChecker) volume(source *v1.VolumeSource, at *field.Path) {
+	refused := map[string]struct {
+		set     bool
+		objects string
+	}{
+		"configMap":             {source.ConfigMap != nil, "config maps"},
+		"secret":                {source.Secret != nil, "secrets"},
+		"csi":                   {source.CSI != nil, "CSI drivers"},
+		"glusterfs":             {source.Glusterfs != nil, "endpoints"},
+		"persistentVolumeClaim": {source.PersistentVolumeClaim != nil, "claims"},
+		"ephemeral":             {source.Ephemeral != nil, "claims"},
+		"azureFile":             {source.AzureFile != nil, "secrets"},
+		"iscsi.secretRef":       {source.ISCSI != nil && source.ISCSI.SecretRef != nil, "secrets"},
+		"rbd.secretRef":         {source.RBD != nil && source.RBD.SecretRef != nil, "secrets"},
+		"cephfs.secretRef":      {source.CephFS != nil && source.CephFS.SecretRef != nil, "secrets"},
+		"cinder.secretRef":      {source.Cinder != nil && source.Cinder.SecretRef != nil, "secrets"},
+		"flexVolume.secretRef":  {source.FlexVolume != nil && source.FlexVolume.SecretRef != nil, "secrets"},
+		"scaleIO.secretRef":     {source.ScaleIO != nil && source.ScaleIO.SecretRef != nil, "secrets"},
+		"storageos.secretRef":   {source.StorageOS != nil && source.StorageOS.SecretRef != nil, "secrets"},
+	}
+	for _, name := range sortedKeys(refused) {
+		if refused[name].set {
+			s.refuse(at.Child(name), refused[name].objects)
+		}
+	}
+	if source.Projected == nil {
+		return
+	}
+	for i := range source.Projected.Sources {
+		s.projection(&source.Projected.Sources[i], at.Child("projected", "sources").Index(i))
+	}
+}
+
+func (s *staticChecker) projection(source *v1.VolumeProjection, at *field.Path) {
+	if source.ConfigMap != nil {
+		s.refuse(at.Child("configMap"), "config maps")
+	}
+	if source.Secret != nil {
+		s.refuse(at.Child("secret"), "secrets")
+	}
+	if source.ServiceAccountToken != nil {
+		s.refuse(at.Child("serviceAccountToken"), "service accounts")
+	}
+	if source.ClusterTrustBundle != nil {
+		s.refuse(at.Child("clusterTrustBundle"), "trust bundles")
+	}
+	if source.PodCertificate != nil {
+		s.refuse(at.Child("podCertificate"), "certificates")
+	}
+}

@@ -1,0 +1,138 @@
+package podspec
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// notYet is what a refused field is told.
+const notYet = "not supported yet by Playlet"
+
+// Unsupported names every field of a defaulted pod's spec that is set to other than its default and that this agent
+// does not honour yet, so that nothing is dropped in silence. What is honoured is the table in fields.go; a field that
+// is not in it is refused.
+func Unsupported(pod *v1.Pod) field.ErrorList {
+	w := &walker{}
+	w.walk(reflect.ValueOf(&pod.Spec).Elem(), field.NewPath("spec"), "")
+	return w.errs
+}
+
+// rules is the table by path, with the braces taken apart.
+var rules = func() map[string]rule {
+	byPath := make(map[string]rule, 2*len(fields))
+	for _, r := range fields {
+		for _, path := range spellings(r.path) {
+			byPath[path] = r
+		}
+	}
+	return byPath
+}()
+
+// spellings takes the first pair of braces of a path apart.
+func spellings(path string) []string {
+	before, rest, found := strings.Cut(path, "{")
+	if !found {
+		return []string{path}
+	}
+	words, after, _ := strings.Cut(rest, "}")
+	var paths []string
+	for word := range strings.SplitSeq(words, ",") {
+		paths = append(paths, before+word+after)
+	}
+	return paths
+}
+
+// walker visits every field that is set. pattern is the path as the table has it.
+type walker struct{ checker }
+
+func (w *walker) walk(value reflect.Value, at *field.Path, pattern string) {
+	if isUnset(value) {
+		return
+	}
+	if r, ok := rules[pattern]; ok {
+		w.judge(r, value, at)
+		return
+	}
+	switch {
+	case value.Kind() == reflect.Pointer:
+		w.walk(value.Elem(), at, pattern)
+	case isLeaf(value.Type()):
+		w.forbidden(at, notYet)
+	case value.Kind() == reflect.Slice:
+		for i := range value.Len() {
+			w.walk(value.Index(i), at.Index(i), pattern+"[]")
+		}
+	default:
+		for i := range value.NumField() {
+			w.walkField(value, i, at, pattern)
+		}
+	}
+}
+
+func (w *walker) walkField(value reflect.Value, i int, at *field.Path, pattern string) {
+	name := jsonName(value.Type().Field(i))
+	switch {
+	case name == "":
+		w.walk(value.Field(i), at, pattern)
+	case pattern == "":
+		w.walk(value.Field(i), at.Child(name), name)
+	default:
+		w.walk(value.Field(i), at.Child(name), pattern+"."+name)
+	}
+}
+
+func (w *walker) judge(r rule, value reflect.Value, at *field.Path) {
+	switch {
+	case r.verdict == refused:
+		w.forbidden(at, notYet)
+	case r.only == nil:
+	case value.Kind() == reflect.Map:
+		keys := make([]string, 0, value.Len())
+		for _, key := range value.MapKeys() {
+			keys = append(keys, key.String())
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			if !matchesAny(r.only, key) {
+				w.forbidden(at.Key(key), notYet)
+			}
+		}
+	default:
+		if !matchesAny(r.only, fmt.Sprint(reflect.Indirect(value))) {
+			w.forbidden(at, fmt.Sprintf("%s, except %s", notYet, strings.Join(r.only, ", ")))
+		}
+	}
+}
+
+func matchesAny(patterns []string, value string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		return value == pattern || (open && strings.HasPrefix(value, prefix))
+	})
+}
+
+// isUnset tells whether a manifest says nothing in this place. A pointer to a zero value says something.
+func isUnset(value reflect.Value) bool {
+	switch value.Kind() {
+	case reflect.Slice, reflect.Map:
+		return value.Len() == 0
+	default:
+		return value.IsZero()
+	}
+}
+
+// isLeaf tells whether a type holds one value of a manifest, rather than fields of its own.
+func isLeaf(t reflect.Type) bool {
+	switch t {
+	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString]():
+		return true
+	}
+	return t.Kind() != reflect.Struct && t.Kind() != reflect.Slice && t.Kind() != reflect.Pointer
+}

@@ -1,0 +1,103 @@
+package podspec
+
+import (
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validator checks one pod. What several fields are checked against is looked up once.
+type validator struct {
+	checker
+	pod     *v1.Pod
+	spec    *v1.PodSpec
+	volumes map[string]*v1.Volume
+	claims  map[string]bool
+}
+
+// Validate finds everything in a defaulted pod that the API server would refuse when the pod is created, with the
+// feature gates that are on by default in Kubernetes 1.37. It does not change the pod. The rules for Windows pods are
+// left out: [Unsupported] refuses such a pod whole.
+func Validate(pod *v1.Pod) field.ErrorList {
+	v := &validator{pod: pod, spec: &pod.Spec, volumes: map[string]*v1.Volume{}, claims: map[string]bool{}}
+	v.metadata(field.NewPath("metadata"))
+	spec := field.NewPath("spec")
+	v.checkVolumes(spec.Child("volumes"))
+	v.resourceClaims(spec.Child("resourceClaims"))
+	v.containers(spec)
+	v.podResources(spec.Child("resources"))
+	v.lifetime(spec)
+	v.podSecurity(spec)
+	v.network(spec)
+	v.scheduling(spec)
+	v.names(spec)
+	v.operatingSystem(spec)
+	return v.errs
+}
+
+func (v *validator) metadata(at *field.Path) {
+	v.add(apivalidation.ValidateObjectMeta(&v.pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, at)...)
+	annotations := at.Child("annotations")
+	if _, mirror := v.pod.Annotations[v1.MirrorPodAnnotationKey]; mirror && v.spec.NodeName == "" {
+		v.invalid(annotations.Key(v1.MirrorPodAnnotationKey), v.pod.Annotations[v1.MirrorPodAnnotationKey],
+			"a mirror pod needs spec.nodeName")
+	}
+	v.deletionCost(annotations)
+	v.appArmorAnnotations(annotations)
+	v.seccompAnnotations(annotations)
+}
+
+func (v *validator) lifetime(spec *field.Path) {
+	oneOf(&v.checker, spec.Child("restartPolicy"), v.spec.RestartPolicy,
+		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)
+	if v.spec.TerminationGracePeriodSeconds == nil {
+		v.required(spec.Child("terminationGracePeriodSeconds"), "")
+	} else {
+		v.atLeast(spec.Child("terminationGracePeriodSeconds"), *v.spec.TerminationGracePeriodSeconds, 0)
+	}
+	if deadline := v.spec.ActiveDeadlineSeconds; deadline != nil {
+		v.between(spec.Child("activeDeadlineSeconds"), *deadline, 1, math.MaxInt32)
+	}
+}
+
+// names checks the references to other objects that nothing else depends on.
+func (v *validator) names(spec *field.Path) {
+	optional := func(child, value string) {
+		if value != "" {
+			v.subdomain(spec.Child(child), value)
+		}
+	}
+	optional("serviceAccountName", v.spec.ServiceAccountName)
+	optional("nodeName", v.spec.NodeName)
+	optional("priorityClassName", v.spec.PriorityClassName)
+	if v.spec.RuntimeClassName != nil {
+		v.subdomain(spec.Child("runtimeClassName"), *v.spec.RuntimeClassName)
+	}
+	for i, gate := range v.spec.ReadinessGates {
+		v.name(spec.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType),
+			validation.IsQualifiedName)
+	}
+}
+
+func (v *validator) operatingSystem(spec *field.Path) {
+	if v.spec.OS == nil {
+		return
+	}
+	oneOf(&v.checker, spec.Child("os", "name"), v.spec.OS.Name, v1.Linux, v1.Windows)
+	if v.spec.OS.Name != v1.Linux {
+		return
+	}
+	const why = "may not be set where os.name is linux"
+	if sc := v.spec.SecurityContext; sc != nil && sc.WindowsOptions != nil {
+		v.forbidden(spec.Child("securityContext", "windowsOptions"), why)
+	}
+	for c, at := range everyContainer(v.spec, spec) {
+		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil {
+			v.forbidden(at.Child("securityContext", "windowsOptions"), why)
+		}
+	}
+}
+

@@ -1,0 +1,157 @@
+package podspec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+var (
+	envFieldPaths = []string{
+		"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+	}
+	fileFieldPaths = []string{
+		"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
+	}
+	containerResourcePaths = []string{
+		"limits.cpu", "limits.memory", "limits.ephemeral-storage",
+		"requests.cpu", "requests.memory", "requests.ephemeral-storage",
+	}
+	byteDivisors = []string{
+		"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
+	}
+	cpuDivisors = []string{"1", "1m"}
+)
+
+func (v *validator) env(env []v1.EnvVar, at *field.Path) {
+	for i, variable := range env {
+		here := at.Index(i)
+		v.name(here.Child("name"), variable.Name, validation.IsRelaxedEnvVarName)
+		if variable.ValueFrom == nil {
+			continue
+		}
+		source := here.Child("valueFrom")
+		if variable.Value != "" {
+			v.invalid(source, "", "may not be set beside a value")
+		}
+		v.envSource(variable.ValueFrom, source)
+	}
+}
+
+func (v *validator) envSource(source *v1.EnvVarSource, at *field.Path) {
+	given := 0
+	if ref := source.FieldRef; ref != nil {
+		given++
+		v.fieldRef(ref, at.Child("fieldRef"), envFieldPaths)
+	}
+	if ref := source.ResourceFieldRef; ref != nil {
+		given++
+		v.resourceRef(ref, at.Child("resourceFieldRef"))
+	}
+	if ref := source.ConfigMapKeyRef; ref != nil {
+		given++
+		v.keyRef(ref.Name, ref.Key, at.Child("configMapKeyRef"))
+	}
+	if ref := source.SecretKeyRef; ref != nil {
+		given++
+		v.keyRef(ref.Name, ref.Key, at.Child("secretKeyRef"))
+	}
+	if ref := source.FileKeyRef; ref != nil {
+		given++
+		v.fileKeyRef(ref, at.Child("fileKeyRef"))
+	}
+	if given != 1 {
+		v.invalid(at, "", fmt.Sprintf("needs exactly one source, has %d", given))
+	}
+}
+
+func (v *validator) keyRef(name, key string, at *field.Path) {
+	v.subdomain(at.Child("name"), name)
+	v.name(at.Child("key"), key, validation.IsConfigMapKey)
+}
+
+// fileKeyRef checks a variable read from a file that an init container wrote (KEP-3721).
+func (v *validator) fileKeyRef(ref *v1.FileKeySelector, at *field.Path) {
+	v.name(at.Child("key"), ref.Key, validation.IsRelaxedEnvVarName)
+	if ref.Path == "" {
+		v.required(at.Child("path"), "")
+	}
+	v.noStepsBack(at.Child("path"), ref.Path)
+	volume, found := v.volumes[ref.VolumeName]
+	switch {
+	case ref.VolumeName == "":
+		v.required(at.Child("volumeName"), "")
+	case !found:
+		v.add(field.NotFound(at.Child("volumeName"), ref.VolumeName))
+	case volume.EmptyDir == nil:
+		v.invalid(at.Child("volumeName"), ref.VolumeName, "must name an emptyDir volume")
+	}
+}
+
+// fieldRef checks a reference into the pod itself: one of the allowed paths, or one label or annotation by its key.
+func (v *validator) fieldRef(ref *v1.ObjectFieldSelector, at *field.Path, allowed []string) {
+	if ref.APIVersion != "v1" {
+		oneOf(&v.checker, at.Child("apiVersion"), ref.APIVersion, "v1")
+		return
+	}
+	path := at.Child("fieldPath")
+	object, key, subscripted := strings.Cut(strings.TrimSuffix(ref.FieldPath, "']"), "['")
+	subscripted = subscripted && strings.HasSuffix(ref.FieldPath, "']")
+	switch {
+	case ref.FieldPath == "":
+		v.required(path, "")
+	case subscripted && object == "metadata.annotations":
+		v.invalid(path, ref.FieldPath, validation.IsQualifiedName(strings.ToLower(key))...)
+	case subscripted && object == "metadata.labels":
+		v.invalid(path, ref.FieldPath, validation.IsQualifiedName(key)...)
+	case !slices.Contains(allowed, ref.FieldPath):
+		v.add(field.NotSupported(path, ref.FieldPath, allowed))
+	}
+}
+
+func (v *validator) resourceRef(ref *v1.ResourceFieldSelector, at *field.Path) {
+	kind, resource, _ := strings.Cut(ref.Resource, ".")
+	hugePages := isHugePages(v1.ResourceName(resource)) && (kind == "limits" || kind == "requests")
+	switch {
+	case ref.Resource == "":
+		v.required(at.Child("resource"), "")
+	case !hugePages && !slices.Contains(containerResourcePaths, ref.Resource):
+		v.add(field.NotSupported(at.Child("resource"), ref.Resource, containerResourcePaths))
+	}
+	if ref.Divisor.IsZero() {
+		return
+	}
+	allowed := byteDivisors
+	if resource == "cpu" {
+		allowed = cpuDivisors
+	}
+	if divisor := ref.Divisor.String(); !slices.Contains(allowed, divisor) {
+		v.add(field.NotSupported(at.Child("divisor"), divisor, allowed))
+	}
+}
+
+func (v *validator) envFrom(sources []v1.EnvFromSource, at *field.Path) {
+	for i, source := range sources {
+		here := at.Index(i)
+		if source.Prefix != "" {
+			v.invalid(here.Child("prefix"), source.Prefix, validation.IsRelaxedEnvVarName(source.Prefix)...)
+		}
+		given := 0
+		if source.ConfigMapRef != nil {
+			given++
+			v.subdomain(here.Child("configMapRef", "name"), source.ConfigMapRef.Name)
+		}
+		if source.SecretRef != nil {
+			given++
+			v.subdomain(here.Child("secretRef", "name"), source.SecretRef.Name)
+		}
+		if given != 1 {
+			v.invalid(here, "", fmt.Sprintf("needs either configMapRef or secretRef, has %d of them", given))
+		}
+	}
+}

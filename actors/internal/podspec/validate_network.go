@@ -1,0 +1,97 @@
+package podspec
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// What the resolvers of C libraries can take (resolv.conf(5)).
+const (
+	maxNameservers   = 3
+	maxSearches      = 32
+	maxSearchesBytes = 2048
+	// maxHostname is what the kernel can hold (sethostname(2)).
+	maxHostname = 64
+)
+
+func (v *validator) network(spec *field.Path) {
+	oneOf(&v.checker, spec.Child("dnsPolicy"), v.spec.DNSPolicy,
+		v1.DNSClusterFirst, v1.DNSClusterFirstWithHostNet, v1.DNSDefault, v1.DNSNone)
+	v.dnsConfig(spec.Child("dnsConfig"))
+	for i, alias := range v.spec.HostAliases {
+		at := spec.Child("hostAliases").Index(i)
+		v.ip(at.Child("ip"), alias.IP)
+		for j, hostname := range alias.Hostnames {
+			v.subdomain(at.Child("hostnames").Index(j), hostname)
+		}
+	}
+	if v.spec.Hostname != "" {
+		v.label(spec.Child("hostname"), v.spec.Hostname)
+	}
+	if v.spec.Subdomain != "" {
+		v.label(spec.Child("subdomain"), v.spec.Subdomain)
+	}
+	v.hostnameOverride(spec.Child("hostnameOverride"))
+}
+
+func (v *validator) ip(at *field.Path, value string) {
+	if net.ParseIP(value) == nil {
+		v.invalid(at, value, "must be an IP address, such as 10.9.8.7 or 2001:db8::ffff")
+	}
+}
+
+func (v *validator) dnsConfig(at *field.Path) {
+	config := v.spec.DNSConfig
+	if v.spec.DNSPolicy == v1.DNSNone && (config == nil || len(config.Nameservers) == 0) {
+		v.required(at.Child("nameservers"), "dnsPolicy None needs at least one")
+	}
+	if config == nil {
+		return
+	}
+	if n := len(config.Nameservers); n > maxNameservers {
+		v.add(field.TooMany(at.Child("nameservers"), n, maxNameservers))
+	}
+	for i, server := range config.Nameservers {
+		v.ip(at.Child("nameservers").Index(i), server)
+	}
+	if n := len(config.Searches); n > maxSearches {
+		v.add(field.TooMany(at.Child("searches"), n, maxSearches))
+	}
+	if n := len(strings.Join(config.Searches, " ")); n > maxSearchesBytes {
+		v.add(field.TooLong(at.Child("searches"), "", maxSearchesBytes))
+	}
+	for i, search := range config.Searches {
+		if search != "." {
+			v.name(at.Child("searches").Index(i), strings.TrimSuffix(search, "."),
+				validation.IsDNS1123SubdomainWithUnderscore)
+		}
+	}
+	for i, option := range config.Options {
+		if option.Name == "" {
+			v.required(at.Child("options").Index(i).Child("name"), "")
+		}
+	}
+}
+
+// hostnameOverride checks KEP-4762.
+func (v *validator) hostnameOverride(at *field.Path) {
+	name := v.spec.HostnameOverride
+	if name == nil {
+		return
+	}
+	if deref(v.spec.SetHostnameAsFQDN) {
+		v.forbidden(at, "may not be set beside setHostnameAsFQDN")
+	}
+	if v.spec.HostNetwork {
+		v.forbidden(at, "a pod on the host's network has the host's name")
+	}
+	if len(*name) > maxHostname {
+		v.invalid(at, *name, fmt.Sprintf("must have %d characters at most", maxHostname))
+	}
+	v.subdomain(at, *name)
+}

@@ -1,0 +1,156 @@
+package podspec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// resources checks what a container or a pod reserves and may use; nameOK checks the name of one resource.
+func (v *validator) resources(r *v1.ResourceRequirements, at *field.Path, nameOK func(*field.Path, v1.ResourceName)) {
+	limits, requests := at.Child("limits"), at.Child("requests")
+	for _, name := range sortedKeys(r.Limits) {
+		nameOK(limits.Key(string(name)), name)
+		v.amount(limits.Key(string(name)), name, r.Limits[name])
+	}
+	for _, name := range sortedKeys(r.Requests) {
+		here, request := requests.Key(string(name)), r.Requests[name]
+		nameOK(here, name)
+		v.amount(here, name, request)
+		limit, limited := r.Limits[name]
+		switch {
+		case !limited && !canOvercommit(name):
+			v.required(limits.Key(string(name)), "there is a request, and this resource cannot be overcommitted")
+		case limited && !canOvercommit(name) && request.Cmp(limit) != 0:
+			v.invalid(here, request.String(), fmt.Sprintf("must equal the limit of %s", limit.String()))
+		case limited && request.Cmp(limit) > 0:
+			v.invalid(here, request.String(), fmt.Sprintf("must not exceed the limit of %s", limit.String()))
+		}
+	}
+	if hasHugePages(r) && !hasCPUOrMemory(r) {
+		v.forbidden(at, "huge pages need cpu or memory beside them")
+	}
+	v.claimsOf(r.Claims, at.Child("claims"))
+}
+
+// amount checks one quantity: not negative, whole where halves mean nothing, whole pages of huge pages.
+func (v *validator) amount(at *field.Path, name v1.ResourceName, amount resource.Quantity) {
+	if amount.Sign() < 0 {
+		v.invalid(at, amount.String(), "must not be negative")
+	}
+	if isExtended(name) && amount.MilliValue()%1000 != 0 {
+		v.invalid(at, amount.String(), "must be a whole number")
+	}
+	if !isHugePages(name) {
+		return
+	}
+	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), v1.ResourceHugePagesPrefix))
+	switch {
+	case err != nil || size.Value() <= 0 || size.MilliValue()%1000 != 0:
+		v.invalid(at, name, "must end in the size of a page, such as hugepages-2Mi")
+	case amount.Value()%size.Value() != 0:
+		v.invalid(at, amount.String(), fmt.Sprintf("must be a multiple of the page size %s", size.String()))
+	}
+}
+
+func (v *validator) containerResourceName(at *field.Path, name v1.ResourceName) {
+	if messages := validation.IsQualifiedName(string(name)); len(messages) > 0 {
+		v.invalid(at, name, messages...)
+		return
+	}
+	switch {
+	case name == v1.ResourceCPU, name == v1.ResourceMemory, name == v1.ResourceEphemeralStorage, isHugePages(name):
+	case !strings.Contains(string(name), "/"):
+		v.invalid(at, name, "is no resource of a container: cpu, memory, ephemeral-storage, hugepages-<size> are, "+
+			"and those with a domain in front")
+	case !isNative(name) && !isExtended(name):
+		v.invalid(at, name, "cannot be the name of an extended resource")
+	}
+}
+
+// podResources checks what the pod says for all its containers together (KEP-2837).
+func (v *validator) podResources(at *field.Path) {
+	r := v.spec.Resources
+	if r == nil {
+		return
+	}
+	if r.Claims != nil {
+		v.forbidden(at.Child("claims"), "a pod's resources have no claims; spec.resourceClaims has")
+	}
+	v.resources(&v1.ResourceRequirements{Limits: r.Limits, Requests: r.Requests}, at,
+		func(at *field.Path, name v1.ResourceName) {
+			if !isPodLevelResource(name) {
+				v.add(field.NotSupported(at, name, []v1.ResourceName{"cpu", "memory", "hugepages-<size>"}))
+			}
+		})
+	v.enough(at.Child("requests"), r.Requests, containersNeed(v.spec, requestsOf))
+	hugePages := v1.ResourceList{}
+	addMissing(hugePages, containersNeed(v.spec, limitsOf), isHugePages)
+	v.enough(at.Child("limits"), r.Limits, hugePages)
+	for i := range v.spec.Containers {
+		list := v.spec.Containers[i].Resources.Limits
+		for _, name := range sortedKeys(list) {
+			limit, podLimit := list[name], r.Limits[name]
+			if _, ok := r.Limits[name]; ok && limit.Cmp(podLimit) > 0 {
+				v.invalid(field.NewPath("spec", "containers").Index(i).Child("resources", "limits").Key(string(name)),
+					limit.String(), fmt.Sprintf("must not exceed the pod's limit of %s", podLimit.String()))
+			}
+		}
+	}
+}
+
+// enough reports what of the pod is less than its containers need; what the pod does not mention is not compared.
+func (v *validator) enough(at *field.Path, pod, containers v1.ResourceList) {
+	for _, name := range sortedKeys(containers) {
+		need, have := containers[name], pod[name]
+		if _, ok := pod[name]; ok && need.Cmp(have) > 0 {
+			v.invalid(at.Key(string(name)), have.String(), fmt.Sprintf("the containers need %s", need.String()))
+		}
+	}
+}
+
+func hasHugePages(r *v1.ResourceRequirements) bool {
+	for _, list := range []v1.ResourceList{r.Limits, r.Requests} {
+		for name := range list {
+			if isHugePages(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hasCPUOrMemory(r *v1.ResourceRequirements) bool {
+	for _, list := range []v1.ResourceList{r.Limits, r.Requests} {
+		_, cpu := list[v1.ResourceCPU]
+		_, memory := list[v1.ResourceMemory]
+		if cpu || memory {
+			return true
+		}
+	}
+	return false
+}
+
+// isNative tells whether a resource belongs to Kubernetes rather than to a device plugin.
+func isNative(name v1.ResourceName) bool {
+	return !strings.Contains(string(name), "/") || strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
+}
+
+// isExtended tells whether a resource is one of a device plugin, which comes in whole pieces.
+func isExtended(name v1.ResourceName) bool {
+	if isNative(name) || strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) {
+		return false
+	}
+	return len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+string(name))) == 0
+}
+
+// canOvercommit tells whether a pod may use more of a resource than it reserved.
+func canOvercommit(name v1.ResourceName) bool { return isNative(name) && !isHugePages(name) }

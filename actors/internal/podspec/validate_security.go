@@ -1,0 +1,179 @@
+package podspec
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	maxAppArmorName = 4095 // one less than PATH_MAX
+	maxSysctlName   = 253
+)
+
+// sysctlName takes both ways of writing one, net.ipv4.tcp_syncookies and net/ipv4/tcp_syncookies (sysctl.d(5)).
+var sysctlName = regexp.MustCompile(`^[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9]([-_a-z0-9]*[a-z0-9])?)*$`)
+
+func (v *validator) podSecurity(spec *field.Path) {
+	at := spec.Child("securityContext")
+	v.hostUsers(spec)
+	if v.spec.HostPID && deref(v.spec.ShareProcessNamespace) {
+		v.invalid(spec.Child("shareProcessNamespace"), true, "the containers already share the host's, by hostPID")
+	}
+	sc := v.spec.SecurityContext
+	if sc == nil {
+		return
+	}
+	v.runAs(sc.RunAsUser, sc.RunAsGroup, at)
+	for i, group := range sc.SupplementalGroups {
+		v.invalid(at.Child("supplementalGroups").Index(i), group, validation.IsValidGroupID(group)...)
+	}
+	if sc.FSGroup != nil {
+		v.invalid(at.Child("fsGroup"), *sc.FSGroup, validation.IsValidGroupID(*sc.FSGroup)...)
+	}
+	ifSet(&v.checker, at.Child("supplementalGroupsPolicy"), sc.SupplementalGroupsPolicy,
+		v1.SupplementalGroupsPolicyMerge, v1.SupplementalGroupsPolicyStrict)
+	ifSet(&v.checker, at.Child("fsGroupChangePolicy"), sc.FSGroupChangePolicy,
+		v1.FSGroupChangeOnRootMismatch, v1.FSGroupChangeAlways)
+	ifSet(&v.checker, at.Child("seLinuxChangePolicy"), sc.SELinuxChangePolicy,
+		v1.SELinuxChangePolicyRecursive, v1.SELinuxChangePolicyMountOption)
+	v.sysctls(sc.Sysctls, at.Child("sysctls"))
+	v.seccomp(sc.SeccompProfile, at.Child("seccompProfile"))
+	v.appArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))
+}
+
+func (v *validator) containerSecurity(sc *v1.SecurityContext, at *field.Path) {
+	if sc == nil {
+		return
+	}
+	v.runAs(sc.RunAsUser, sc.RunAsGroup, at)
+	ifSet(&v.checker, at.Child("procMount"), sc.ProcMount, v1.DefaultProcMount, v1.UnmaskedProcMount)
+	if deref(sc.ProcMount) == v1.UnmaskedProcMount && v.usesHostUsers() {
+		v.invalid(at.Child("procMount"), *sc.ProcMount, "needs hostUsers to be false")
+	}
+	v.seccomp(sc.SeccompProfile, at.Child("seccompProfile"))
+	v.appArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))
+	if sc.AllowPrivilegeEscalation == nil || *sc.AllowPrivilegeEscalation {
+		return
+	}
+	escalation := at.Child("allowPrivilegeEscalation")
+	if deref(sc.Privileged) {
+		v.invalid(escalation, false, "a privileged container has nothing left to gain; privileged may not be true")
+	}
+	if sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "CAP_SYS_ADMIN") {
+		v.invalid(escalation, false, "CAP_SYS_ADMIN may not be among the capabilities added")
+	}
+}
+
+func (v *validator) runAs(user, group *int64, at *field.Path) {
+	if user != nil {
+		v.invalid(at.Child("runAsUser"), *user, validation.IsValidUserID(*user)...)
+	}
+	if group != nil {
+		v.invalid(at.Child("runAsGroup"), *group, validation.IsValidGroupID(*group)...)
+	}
+}
+
+func (v *validator) usesHostUsers() bool { return v.spec.HostUsers == nil || *v.spec.HostUsers }
+
+// hostUsers refuses namespaces of the host for a pod with users of its own (KEP-127).
+func (v *validator) hostUsers(spec *field.Path) {
+	if v.usesHostUsers() {
+		return
+	}
+	const why = "needs hostUsers to be true"
+	shared := map[string]bool{"hostNetwork": v.spec.HostNetwork, "hostPID": v.spec.HostPID, "hostIPC": v.spec.HostIPC}
+	for _, name := range sortedKeys(shared) {
+		if shared[name] {
+			v.forbidden(spec.Child(name), why)
+		}
+	}
+	for c, at := range everyContainer(v.spec, spec) {
+		if len(c.VolumeDevices) > 0 {
+			v.forbidden(at.Child("volumeDevices"), why)
+		}
+	}
+}
+
+func (v *validator) sysctls(sysctls []v1.Sysctl, at *field.Path) {
+	seen := map[string]bool{}
+	for i, sysctl := range sysctls {
+		here := at.Index(i).Child("name")
+		v.name(here, sysctl.Name, func(name string) []string {
+			if len(name) > maxSysctlName || !sysctlName.MatchString(name) {
+				return []string{fmt.Sprintf("must be parts of a-z, 0-9, - and _ joined by . or /, "+
+					"%d characters at most", maxSysctlName)}
+			}
+			return nil
+		})
+		v.unique(here, seen, sysctl.Name)
+		switch namespaceOf(sysctl.Name) {
+		case "network":
+			if v.spec.HostNetwork {
+				v.invalid(here, sysctl.Name, "would change the host, by hostNetwork")
+			}
+		case "ipc":
+			if v.spec.HostIPC {
+				v.invalid(here, sysctl.Name, "would change the host, by hostIPC")
+			}
+		}
+	}
+}
+
+// namespaceOf returns which namespace of the kernel a sysctl belongs to, "" for one of the whole host.
+func namespaceOf(sysctl string) string {
+	name := strings.ReplaceAll(sysctl, "/", ".")
+	switch {
+	case strings.HasPrefix(name, "net."):
+		return "network"
+	case strings.HasPrefix(name, "kernel.shm"), strings.HasPrefix(name, "kernel.msg"), name == "kernel.sem",
+		strings.HasPrefix(name, "fs.mqueue."):
+		return "ipc"
+	}
+	return ""
+}
+
+func (v *validator) seccomp(profile *v1.SeccompProfile, at *field.Path) {
+	if profile == nil {
+		return
+	}
+	oneOf(&v.checker, at.Child("type"), profile.Type, v1.SeccompProfileTypeLocalhost,
+		v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeUnconfined)
+	file := at.Child("localhostProfile")
+	if v.localhostOnly(profile.Type == v1.SeccompProfileTypeLocalhost, profile.LocalhostProfile, file) {
+		v.pathInside(file, *profile.LocalhostProfile)
+	}
+}
+
+func (v *validator) appArmor(profile *v1.AppArmorProfile, at *field.Path) {
+	if profile == nil {
+		return
+	}
+	oneOf(&v.checker, at.Child("type"), profile.Type, v1.AppArmorProfileTypeLocalhost,
+		v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined)
+	name := at.Child("localhostProfile")
+	if v.localhostOnly(profile.Type == v1.AppArmorProfileTypeLocalhost, profile.LocalhostProfile, name) &&
+		!isAppArmorName(*profile.LocalhostProfile) {
+		v.invalid(name, *profile.LocalhostProfile,
+			fmt.Sprintf("must have 1 to %d characters and no space before or after it", maxAppArmorName))
+	}
+}
+
+// localhostOnly checks that a profile is named exactly where its type is Localhost, and tells whether there is one to
+// check.
+func (v *validator) localhostOnly(localhost bool, profile *string, at *field.Path) bool {
+	switch {
+	case localhost && profile == nil:
+		v.required(at, "type Localhost needs it")
+	case !localhost && profile != nil:
+		v.invalid(at, *profile, "only type Localhost may have it")
+	case localhost:
+		return true
+	}
+	return false
+}

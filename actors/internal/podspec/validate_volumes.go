@@ -1,0 +1,98 @@
+package podspec
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func (v *validator) checkVolumes(at *field.Path) {
+	names := map[string]bool{}
+	ephemeralClaims := map[string]bool{}
+	for i := range v.spec.Volumes {
+		volume, here := &v.spec.Volumes[i], at.Index(i)
+		v.label(here.Child("name"), volume.Name)
+		v.unique(here.Child("name"), names, volume.Name)
+		if volume.Name != "" && v.volumes[volume.Name] == nil {
+			v.volumes[volume.Name] = volume
+		}
+		if volume.Ephemeral != nil {
+			ephemeralClaims[v.pod.Name+"-"+volume.Name] = true
+		}
+		v.oneSource(volume, here)
+		v.localVolume(volume, here)
+		v.apiVolume(volume, here)
+		v.networkVolume(volume, here)
+		v.cloudVolume(volume, here)
+	}
+	for i := range v.spec.Volumes {
+		claim := v.spec.Volumes[i].PersistentVolumeClaim
+		if claim != nil && ephemeralClaims[claim.ClaimName] {
+			v.invalid(at.Index(i).Child("persistentVolumeClaim", "claimName"), claim.ClaimName,
+				"this claim is made for an ephemeral volume of the pod")
+		}
+	}
+}
+
+// oneSource checks that a volume comes from exactly one place. The kinds are read from the type, so that one which
+// the API gains is counted too.
+func (v *validator) oneSource(volume *v1.Volume, at *field.Path) {
+	source := reflect.ValueOf(volume.VolumeSource)
+	var given []string
+	for i := range source.NumField() {
+		if !source.Field(i).IsNil() {
+			given = append(given, jsonName(source.Type().Field(i)))
+		}
+	}
+	switch {
+	case len(given) == 0:
+		v.required(at, "needs a kind of volume")
+	case len(given) > 1:
+		v.forbidden(at.Child(given[1]), fmt.Sprintf("a volume has one kind, this one is %s already", given[0]))
+	}
+}
+
+// jsonName returns the name of a field in manifests, "" for one that is part of the struct around it.
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+func (v *validator) localVolume(volume *v1.Volume, at *field.Path) {
+	if dir := volume.EmptyDir; dir != nil && dir.SizeLimit != nil && dir.SizeLimit.Sign() < 0 {
+		v.invalid(at.Child("emptyDir", "sizeLimit"), dir.SizeLimit.String(), "must not be negative")
+	}
+	if host := volume.HostPath; host != nil {
+		path := at.Child("hostPath", "path")
+		if host.Path == "" {
+			v.required(path, "")
+		}
+		v.noStepsBack(path, host.Path)
+		ifSet(&v.checker, at.Child("hostPath", "type"), host.Type, v1.HostPathUnset, v1.HostPathDirectoryOrCreate,
+			v1.HostPathDirectory, v1.HostPathFileOrCreate, v1.HostPathFile, v1.HostPathSocket, v1.HostPathCharDev,
+			v1.HostPathBlockDev)
+	}
+	if image := volume.Image; image != nil {
+		if image.Reference == "" {
+			v.required(at.Child("image", "reference"), "")
+		}
+		oneOf(&v.checker, at.Child("image", "pullPolicy"), image.PullPolicy,
+			v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
+	}
+	if git := volume.GitRepo; git != nil {
+		v.needs(at.Child("gitRepo"), "repository", git.Repository)
+		v.pathInside(at.Child("gitRepo", "directory"), git.Directory)
+	}
+}
+
+// needs checks that text fields, given as name and value in turn, are not empty.
+func (v *validator) needs(at *field.Path, namesAndValues ...string) {
+	for i := 0; i+1 < len(namesAndValues); i += 2 {
+		if namesAndValues[i+1] == "" {
+			v.required(at.Child(namesAndValues[i]), "")
+		}
+	}
+}
