@@ -36,6 +36,9 @@ type callKey struct{}
 
 func callFrom(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
+// target is what the call is about. Only the call's own goroutine may ask.
+func (c *call) target() Target { return c.entry.Target }
+
 // pausesInside lists the calls that spend their latency in the middle of their work, where a cancellation leaves marks;
 // all others spend it before they begin.
 var pausesInside = map[string]bool{
@@ -101,7 +104,7 @@ func (r *Runtime) begin(name string, req any) *call {
 	}
 	r.journal = append(r.journal, c.entry)
 	r.classLocked(c.class).begin()
-	r.recorded.fire()
+	r.recordLocked(c.entry)
 	return c
 }
 
@@ -119,7 +122,7 @@ func (r *Runtime) end(c *call, err error) {
 		}
 	}
 	r.classLocked(c.class).end()
-	r.recorded.fire()
+	r.recordLocked(c.entry)
 }
 
 func (r *Runtime) latencyLocked(name string) time.Duration {

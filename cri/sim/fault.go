@@ -36,13 +36,18 @@ const (
 	CrashAfter Kind = "CrashAfter"
 )
 
+// eventsCall is the one streaming call. Its faults strike before it begins, so they are Error, Delay, Hang and
+// CrashBefore alone; BreakEvents ends streams that have begun.
+const eventsCall = "GetContainerEvents"
+
 // ContainerEvent is the pseudo call for one event on its way to the GetContainerEvents streams. Its faults are Drop,
 // which loses the event, and Delay, which brings it late, after others.
 const ContainerEvent = "ContainerEvent"
 
 // Fault strikes calls that match. An empty condition matches everything.
 type Fault struct {
-	// Call is the method name, "CreateContainer", or ContainerEvent.
+	// Call is the method name, "CreateContainer", or ContainerEvent. Empty means every call but these two:
+	// ContainerEvent and GetContainerEvents.
 	Call string
 	// Pod is a part of the pod's name, Container the metadata name of the container.
 	Pod, Container string
@@ -58,7 +63,7 @@ type Fault struct {
 	Kind Kind
 	// Err is what Error fails with; by default a status with code Unknown.
 	Err error
-	// Delay is how much longer the call takes, by the runtime's clock. Every kind but Hang and CrashBefore heeds it.
+	// Delay is how much longer the call takes, by the runtime's clock, whatever the kind; CrashBefore does not heed it.
 	Delay time.Duration
 	// Spoil changes the answer of a Wrong fault, a private copy. The default empties IDs and image references, turns
 	// states into CONTAINER_UNKNOWN or not ready, and leaves statuses and lists out.
@@ -98,6 +103,8 @@ func (f Fault) validate() error {
 	switch {
 	case f.Call == ContainerEvent:
 		kinds = []Kind{Drop, Delay}
+	case f.Call == eventsCall:
+		kinds = []Kind{Error, Delay, Hang, CrashBefore}
 	case f.Call != "" && !isMethod(f.Call):
 		return fmt.Errorf("no CRI call is named %q", f.Call)
 	}
@@ -135,8 +142,8 @@ func (r *Runtime) faultLocked(t Target, req any) *fault {
 }
 
 func (f *fault) matches(t Target, req any) bool {
-	if f.Call == "" && t.Call == ContainerEvent {
-		return false // "every call" does not mean events
+	if f.Call == "" && (t.Call == ContainerEvent || t.Call == eventsCall) {
+		return false
 	}
 	return (f.Call == "" || f.Call == t.Call) &&
 		strings.Contains(t.PodName, f.Pod) &&

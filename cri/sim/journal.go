@@ -54,6 +54,8 @@ func (r *Runtime) ResetJournal() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.journal = nil
+	r.forgotten += len(r.happenings)
+	r.happenings = nil
 	for _, c := range r.classes {
 		*c = Concurrency{
 			InFlight: c.InFlight, MaxInFlight: c.InFlight,
@@ -62,14 +64,14 @@ func (r *Runtime) ResetJournal() {
 	}
 }
 
-// WaitCall returns the first journal entry that satisfies ok, waiting until there is one or ctx ends. It looks at a
-// call when it begins and again when it ends.
+// WaitCall returns the first call of the journal that satisfies ok, waiting until there is one or ctx ends. It looks at
+// a call when it begins and again when it ends.
 func (r *Runtime) WaitCall(ctx context.Context, ok func(Entry) bool) (Entry, error) {
+	next := 0
 	for {
-		r.mu.Lock()
-		recorded := r.recorded.wait()
-		r.mu.Unlock()
-		for _, e := range r.Journal() {
+		news, upTo, recorded := r.happened(next)
+		next = upTo
+		for _, e := range news {
 			if ok(e) {
 				return e, nil
 			}
@@ -80,6 +82,23 @@ func (r *Runtime) WaitCall(ctx context.Context, ok func(Entry) bool) (Entry, err
 			return Entry{}, ctx.Err()
 		}
 	}
+}
+
+// happened copies the beginnings and ends from number next on, and returns the number of the one to come with what
+// wakes when it comes.
+func (r *Runtime) happened(next int) (news []Entry, upTo int, recorded <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.happenings[max(0, next-r.forgotten):] {
+		news = append(news, *e)
+	}
+	return news, r.forgotten + len(r.happenings), r.recorded.wait()
+}
+
+// recordLocked notes that a call has begun or ended.
+func (r *Runtime) recordLocked(e *Entry) {
+	r.happenings = append(r.happenings, e)
+	r.recorded.fire()
 }
 
 // Class groups calls that compete for the same thing.
@@ -160,23 +179,4 @@ func (c *Concurrency) grace(waiting bool) {
 func (c *Concurrency) work(delta int) {
 	c.Working += delta
 	c.MaxWorking = max(c.MaxWorking, c.Working)
-}
-
-// Violations is what the caller did so far that no careful agent does, oldest first, each "rule: what happened". The
-// rules:
-//
-//   - started-twice: StartContainer for a container that was started before, or is being started.
-//   - create-in-dead-sandbox: CreateContainer in a sandbox the caller itself had stopped or removed, or for the second
-//     time in one lost by accident.
-//   - start-in-dead-sandbox: StartContainer in a sandbox the caller itself had stopped.
-//   - two-ready-sandboxes: a sandbox became ready while another of the same pod UID was.
-//   - two-pods-one-name: a sandbox became ready while another pod of the same namespace and name had one.
-//   - two-running: a container started while another of the same pod UID and name was running.
-//   - removed-running: a container or sandbox was removed while running without having been asked to stop.
-//   - stopped-over-running: StopPodSandbox killed a container that had never been asked to stop, so it got no grace.
-//   - image-in-use: RemoveImage of an image that a container still refers to.
-func (r *Runtime) Violations() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]string(nil), r.violations...)
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -39,6 +38,8 @@ type Runtime struct {
 
 	seq        uint64
 	journal    []*Entry
+	happenings []*Entry // each call when it began and when it ended
+	forgotten  int      // how many happenings ResetJournal has dropped
 	classes    map[Class]*Concurrency
 	faults     []*fault
 	violations []string
@@ -79,9 +80,12 @@ func (r *Runtime) Endpoint() string { return "unix://" + r.opts.Socket }
 // socket removed. When it returns no goroutine of the runtime is left. A second Close does nothing.
 func (r *Runtime) Close() {
 	r.serve.Lock()
+	if r.closed {
+		r.serve.Unlock()
+		return
+	}
 	r.closed = true
-	r.serve.Unlock()
-	r.Down()
+	r.downServing()
 	r.mu.Lock()
 	for t := range r.timers {
 		r.cancelLocked(t)
@@ -90,8 +94,9 @@ func (r *Runtime) Close() {
 		c.log.close()
 	}
 	r.mu.Unlock()
-	r.wg.Wait()
 	r.removeSocket()
+	r.serve.Unlock() // crashes under way take it to find that there is nothing left to do
+	r.wg.Wait()
 }
 
 // changedLocked notes that the visible state has changed and wakes WaitFor.
@@ -111,8 +116,3 @@ func (r *Runtime) newIDLocked() string {
 }
 
 func (r *Runtime) now() time.Time { return r.clock.Now() }
-
-// violateLocked records that the caller did what no careful agent does.
-func (r *Runtime) violateLocked(rule, format string, args ...any) {
-	r.violations = append(r.violations, rule+": "+fmt.Sprintf(format, args...))
-}

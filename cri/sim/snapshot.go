@@ -18,6 +18,8 @@ type Snapshot struct {
 	Containers []*ContainerState
 	// Images are the references present, sorted: tags and digests.
 	Images []string
+	// EventStreams is how many GetContainerEvents calls are listening.
+	EventStreams int
 }
 
 // SandboxState is one sandbox in a Snapshot.
@@ -99,6 +101,8 @@ func (r *Runtime) snapshotLocked() Snapshot {
 		Sandboxes:  make([]*SandboxState, len(r.store.sandboxOrder)),
 		Containers: make([]*ContainerState, len(r.store.containerOrder)),
 		Images:     r.images.refs(),
+
+		EventStreams: len(r.events.streams),
 	}
 	for i, sb := range r.store.sandboxOrder {
 		s.Sandboxes[i] = sb.snapshot()
@@ -151,7 +155,7 @@ func (c *container) snapshot() *ContainerState {
 	return c.view
 }
 
-// touchLocked notes a change of a sandbox.
+// touchSandboxLocked notes a change of a sandbox.
 func (r *Runtime) touchSandboxLocked(s *sandbox) {
 	s.view = nil
 	r.changedLocked()

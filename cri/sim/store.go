@@ -67,6 +67,7 @@ type store struct {
 	containerOrder []*container
 
 	sandboxesByUID    map[string]map[*sandbox]struct{}   // metadata.uid
+	sandboxesByName   map[string]map[*sandbox]struct{}   // podName
 	sandboxesByLabel  map[string]map[*sandbox]struct{}   // podUIDLabel
 	containersByLabel map[string]map[*container]struct{} // podUIDLabel
 
@@ -80,6 +81,7 @@ func newStore() store {
 		sandboxes:         map[string]*sandbox{},
 		containers:        map[string]*container{},
 		sandboxesByUID:    map[string]map[*sandbox]struct{}{},
+		sandboxesByName:   map[string]map[*sandbox]struct{}{},
 		sandboxesByLabel:  map[string]map[*sandbox]struct{}{},
 		containersByLabel: map[string]map[*container]struct{}{},
 		names:             map[string]string{},
@@ -92,6 +94,7 @@ func (s *store) addSandbox(sb *sandbox) {
 	s.sandboxes[sb.id] = sb
 	s.sandboxOrder = append(s.sandboxOrder, sb)
 	index(s.sandboxesByUID, sb.uid(), sb)
+	index(s.sandboxesByName, podName(sb), sb)
 	index(s.sandboxesByLabel, sb.config.GetLabels()[podUIDLabel], sb)
 }
 
@@ -100,6 +103,7 @@ func (s *store) removeSandbox(sb *sandbox) {
 	delete(s.names, sb.name)
 	s.sandboxOrder = without(s.sandboxOrder, sb)
 	unindex(s.sandboxesByUID, sb.uid(), sb)
+	unindex(s.sandboxesByName, podName(sb), sb)
 	unindex(s.sandboxesByLabel, sb.config.GetLabels()[podUIDLabel], sb)
 }
 

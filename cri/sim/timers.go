@@ -47,23 +47,33 @@ func (r *Runtime) cancelLocked(t *timer) {
 
 // sleep waits d on the runtime's clock. It returns ctx's end as a gRPC status error.
 func (r *Runtime) sleep(ctx context.Context, d time.Duration) error {
+	_, err := r.sleepUnless(ctx, d, nil)
+	return err
+}
+
+// sleepUnless is sleep that ends early, with interrupted set, when the channel is closed.
+func (r *Runtime) sleepUnless(ctx context.Context, d time.Duration, interrupt <-chan struct{}) (interrupted bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return status.FromContextError(err).Err()
+		return false, status.FromContextError(err).Err()
 	}
 	if d <= 0 {
-		return nil
+		return false, nil
 	}
 	done := make(chan struct{})
 	r.mu.Lock()
 	t := r.afterLocked(d, func() { close(done) })
 	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.cancelLocked(t)
+	}()
 	select {
 	case <-done:
-		return nil
+		return false, nil
+	case <-interrupt:
+		return true, nil
 	case <-ctx.Done():
-		r.mu.Lock()
-		r.cancelLocked(t)
-		r.mu.Unlock()
-		return status.FromContextError(ctx.Err()).Err()
+		return false, status.FromContextError(ctx.Err()).Err()
 	}
 }

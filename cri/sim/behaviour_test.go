@@ -1,0 +1,261 @@
+package sim_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/cri/sim"
+	"google.golang.org/grpc/codes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func script(b ...sim.Behaviour) sim.Options {
+	return sim.Options{Script: sim.Script{Default: b}}
+}
+
+func TestExitByScript(t *testing.T) {
+	h := start(t, script(sim.ExitAfter(time.Minute, 3)))
+	_, c := h.run("web")
+	h.clock.Advance(time.Minute - time.Nanosecond)
+	h.running(c)
+	h.clock.Advance(time.Nanosecond)
+	h.exited(c, 3, "Error")
+	if got := h.status(c).FinishedAt; got != epoch.Add(time.Minute).UnixNano() {
+		t.Errorf("finished at %d", got)
+	}
+}
+
+func TestExitAtOnceAndReasons(t *testing.T) {
+	for _, tc := range []struct {
+		b      sim.Behaviour
+		code   int32
+		reason string
+	}{
+		{sim.ExitAfter(0, 0), 0, "Completed"},
+		{sim.ExitAfter(0, 1), 1, "Error"},
+		{sim.Behaviour{Exits: true, Code: 137, Reason: "OOMKilled"}, 137, "OOMKilled"},
+	} {
+		h := start(t, script(tc.b))
+		_, c := h.run("web")
+		h.exited(c, tc.code, tc.reason)
+	}
+}
+
+func TestSequenceByAttempt(t *testing.T) {
+	h := start(t, script(sim.ExitAfter(0, 1), sim.ExitAfter(0, 2), sim.RunForever()))
+	config := pod("web")
+	sb := h.sandbox(config)
+	for attempt, want := range []int32{1, 2, -1, -1} {
+		c, err := h.create(sb, config, box(config, "main", uint32(attempt)))
+		h.must(err)
+		h.must(h.start(c))
+		if want >= 0 {
+			h.exited(c, want, "Error")
+			continue
+		}
+		h.running(c)
+		h.must(h.stop(c, 1))
+	}
+}
+
+func TestScriptPrecedence(t *testing.T) {
+	code := func(n int32) sim.Sequence { return sim.Sequence{sim.ExitAfter(0, n)} }
+	rules := sim.Script{
+		Func: func(t sim.Target) (sim.Behaviour, bool) {
+			return sim.ExitAfter(0, 1), t.PodName == "p1"
+		},
+		ByContainer: map[string]sim.Sequence{"p2/main": code(2), "p1/main": code(99), "main": code(3)},
+		ByImage:     map[string]sim.Sequence{"docker.io/library/app": code(4)},
+		Default:     code(5),
+	}
+	h := start(t, sim.Options{Script: rules, Preload: []string{"app", "other"}})
+	for _, tc := range []struct {
+		pod, container, image string
+		want                  int32
+	}{{"p1", "main", "app", 1}, {"p2", "main", "app", 2}, {"p3", "main", "app", 3}, {"p4", "side", "app", 4}, {"p5", "side", "other", 5}} {
+		config := pod(tc.pod)
+		c := box(config, tc.container, 0)
+		c.Image.Image = tc.image
+		id, err := h.create(h.sandbox(config), config, c)
+		h.must(err)
+		h.must(h.start(id))
+		h.exited(id, tc.want, "Error")
+	}
+	h.SetScript(sim.Script{})
+	_, c := h.run("p6")
+	h.running(c)
+}
+
+func TestStartError(t *testing.T) {
+	h := start(t, script(sim.Behaviour{StartError: "exec: no such file"}))
+	config := pod("web")
+	c, err := h.create(h.sandbox(config), config, box(config, "main", 0))
+	h.must(err)
+	fails(t, h.start(c), codes.Unknown, "exec: no such file")
+	h.exited(c, 128, "StartError")
+}
+
+func TestGrace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		b      sim.Behaviour
+		code   int32
+		takes  time.Duration
+		timers int // the process's own end, and the grace period
+	}{
+		"in time":  {sim.Behaviour{Term: sim.Term{Delay: 4 * time.Second, Code: 7}}, 7, 4 * time.Second, 2},
+		"too slow": {sim.Behaviour{Term: sim.Term{Delay: time.Minute}}, 137, 10 * time.Second, 2},
+		"ignored":  {sim.IgnoringTerm(), 137, 10 * time.Second, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t, script(tc.b))
+			_, c := h.run("web")
+			done := background(func() error { return h.stop(c, 10) })
+			h.must(h.clock.WaitPending(h.ctx, tc.timers))
+			waiting := h.Counters()[sim.ClassStop]
+			if waiting.InFlight != 1 || waiting.Working != 0 {
+				t.Errorf("counters while waiting: %+v", waiting)
+			}
+			h.clock.Advance(tc.takes - time.Nanosecond)
+			h.running(c)
+			h.clock.Advance(time.Nanosecond)
+			h.must(<-done)
+			h.exited(c, tc.code, "Error")
+		})
+	}
+}
+
+func TestStopAgainWaitsAgainButSignalsOnce(t *testing.T) {
+	h := start(t, script(sim.Behaviour{Term: sim.Term{Delay: 8 * time.Second}}))
+	_, c := h.run("web")
+	ctx, cancel := context.WithCancel(h.ctx)
+	first := background(func() error {
+		_, err := h.rt.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: c, Timeout: 5})
+		return err
+	})
+	h.must(h.clock.WaitPending(h.ctx, 2)) // its grace period, and the process's own end
+	h.clock.Advance(4 * time.Second)
+	cancel()
+	fails(t, <-first, codes.Canceled, "")
+	h.idle()
+	second := background(func() error { return h.stop(c, 5) })
+	h.must(h.clock.WaitPending(h.ctx, 2))
+	h.clock.Advance(4*time.Second - time.Nanosecond)
+	h.running(c) // the first call's five seconds are over, the second's are not
+	h.clock.Advance(time.Nanosecond)
+	h.must(<-second)
+	h.exited(c, 0, "Completed") // eight seconds from the first signal
+}
+
+func TestStopWithoutGraceKills(t *testing.T) {
+	h := start(t, sim.Options{})
+	_, c := h.run("web")
+	h.must(h.stop(c, 0))
+	h.exited(c, 137, "Error")
+}
+
+func TestStuckUntilThePodIsKilled(t *testing.T) {
+	h := start(t, script(sim.Behaviour{Stuck: true}))
+	_, c := h.run("web")
+	ctx, cancel := context.WithCancel(h.ctx)
+	done := background(func() error {
+		_, err := h.rt.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: c})
+		return err
+	})
+	h.begun("StopContainer")
+	cancel()
+	fails(t, <-done, codes.Canceled, "")
+	h.running(c)
+	again := background(func() error { return h.stop(c, 0) })
+	h.must(h.KillPod("uid-web"))
+	h.must(<-again)
+	h.exited(c, 137, "Error")
+}
+
+func TestRemovalKills(t *testing.T) {
+	h := start(t, sim.Options{})
+	_, a := h.run("a")
+	sbB, _ := h.run("b")
+	h.must(h.remove(a))
+	h.must(h.removeSandbox(sbB))
+	s := h.Snapshot()
+	if s.Running() != 0 || len(s.Containers) != 0 || len(s.Sandboxes) != 1 {
+		t.Errorf("left over: %d running of %d, %d sandboxes", s.Running(), len(s.Containers), len(s.Sandboxes))
+	}
+	h.broken("removed-running", "removed-running", "removed-running")
+}
+
+func TestExec(t *testing.T) {
+	boom := sim.ExecResult{Stdout: "out", Stderr: "err", Code: 4, Takes: 3 * time.Second}
+	h := start(t, sim.Options{Script: sim.Script{
+		Exec: func(_ context.Context, target sim.Target, command []string) sim.ExecResult {
+			if target.Container != "main" || target.PodName != "web" || command[0] != "probe" {
+				return sim.ExecResult{Code: 99}
+			}
+			return boom
+		},
+	}})
+	_, c := h.run("web")
+	exec := func(timeout int64) (*runtimeapi.ExecSyncResponse, error) {
+		return h.rt.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{ContainerId: c, Cmd: []string{"probe"}, Timeout: timeout})
+	}
+	type answer struct {
+		resp *runtimeapi.ExecSyncResponse
+		err  error
+	}
+	during := func(timeout int64, then func()) answer {
+		done := make(chan answer, 1)
+		go func() {
+			resp, err := exec(timeout)
+			done <- answer{resp, err}
+		}()
+		h.must(h.clock.WaitPending(h.ctx, 1))
+		then()
+		return <-done
+	}
+	a := during(10, func() { h.clock.Advance(3 * time.Second) })
+	h.must(a.err)
+	if string(a.resp.Stdout) != "out" || string(a.resp.Stderr) != "err" || a.resp.ExitCode != 4 {
+		t.Errorf("answer %v", a.resp)
+	}
+	a = during(1, func() { h.clock.Advance(time.Second) })
+	fails(t, a.err, codes.DeadlineExceeded, "timeout 1s exceeded")
+	a = during(0, func() { h.must(h.Exit("uid-web", "main", 1, "")) })
+	h.must(a.err)
+	if a.resp.ExitCode != 137 {
+		t.Errorf("a command outlived its container with %d", a.resp.ExitCode)
+	}
+	_, err := exec(0)
+	fails(t, err, codes.Unknown, "container is in CONTAINER_EXITED state")
+}
+
+func TestStats(t *testing.T) {
+	h := start(t, script(sim.Behaviour{MilliCPU: 500, Memory: 7 << 20}))
+	sb, c := h.run("web")
+	h.clock.Advance(10 * time.Second)
+	one, err := h.rt.ContainerStats(h.ctx, &runtimeapi.ContainerStatsRequest{ContainerId: c})
+	h.must(err)
+	all, err := h.rt.ListContainerStats(h.ctx, &runtimeapi.ListContainerStatsRequest{})
+	h.must(err)
+	ofPod, err := h.rt.PodSandboxStats(h.ctx, &runtimeapi.PodSandboxStatsRequest{PodSandboxId: sb})
+	h.must(err)
+	pods, err := h.rt.ListPodSandboxStats(h.ctx, &runtimeapi.ListPodSandboxStatsRequest{})
+	h.must(err)
+	if len(all.Stats) != 1 || len(pods.Stats) != 1 {
+		t.Fatalf("stats of %d containers in %d pods", len(all.Stats), len(pods.Stats))
+	}
+	cpu, memory := one.Stats.Cpu, one.Stats.Memory
+	if cpu.UsageCoreNanoSeconds.Value != uint64(5*time.Second) || cpu.UsageNanoCores.Value != 500_000_000 ||
+		memory.WorkingSetBytes.Value != 7<<20 {
+		t.Errorf("stats %v", one)
+	}
+	if ofPod.Stats.Linux.Cpu.UsageCoreNanoSeconds.Value != cpu.UsageCoreNanoSeconds.Value {
+		t.Errorf("the pod is not the sum of its containers: %v", ofPod)
+	}
+	h.must(h.stop(c, 1))
+	all, err = h.rt.ListContainerStats(h.ctx, &runtimeapi.ListContainerStatsRequest{})
+	h.must(err)
+	if len(all.Stats) != 0 {
+		t.Errorf("stats of a container that does not run: %v", all)
+	}
+}

@@ -1,0 +1,91 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// killedCode is the exit code of a process ended by SIGKILL.
+const killedCode = 137
+
+// StopContainer sends the stop signal, waits up to the grace period (seconds; 0 sends SIGKILL at once), then kills. The
+// signal is sent once: a repeated call waits the whole grace period again without sending it. A call that is cancelled
+// leaves the signal sent and nobody waiting. A container that is not there, or does not run, is stopped already.
+func (s *runtimeService) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+	r := s.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.store.containers[req.GetContainerId()]; c != nil {
+		c.stopAsked = true
+		if err := r.stopLocked(ctx, c, time.Duration(req.GetTimeout())*time.Second); err != nil {
+			return nil, err
+		}
+	}
+	return &runtimeapi.StopContainerResponse{}, nil
+}
+
+// stopLocked stops c if it runs. It lets go of r.mu while it waits.
+func (r *Runtime) stopLocked(ctx context.Context, c *container, grace time.Duration) error {
+	if !c.running() {
+		return nil
+	}
+	if grace > 0 {
+		if !c.signalled {
+			c.signalled = true
+			r.signalLocked(c)
+		}
+		if !c.running() {
+			return nil
+		}
+		over := make(chan struct{})
+		t := r.afterLocked(grace, func() { close(over) })
+		err := r.waitStoppedLocked(ctx, c, over)
+		r.cancelLocked(t)
+		if err != nil || !c.running() {
+			return err
+		}
+	}
+	if !c.behaviour.Stuck {
+		r.exitLocked(c, killedCode, "", "")
+	}
+	return r.waitStoppedLocked(ctx, c, nil)
+}
+
+// signalLocked delivers the stop signal to the process.
+func (r *Runtime) signalLocked(c *container) {
+	term := c.behaviour.Term
+	if term.Ignore || c.behaviour.Stuck {
+		return
+	}
+	end := func() { r.exitLocked(c, term.Code, "", "") }
+	switch {
+	case term.Delay <= 0:
+		end()
+	case c.terms == nil:
+		c.terms = r.afterLocked(term.Delay, end)
+	}
+}
+
+// waitStoppedLocked waits without r.mu until c is stopped, over is closed, or ctx ends, of which only the last is an
+// error. The call does not count as working meanwhile.
+func (r *Runtime) waitStoppedLocked(ctx context.Context, c *container, over <-chan struct{}) error {
+	if !c.running() {
+		return nil
+	}
+	under := callFrom(ctx)
+	r.graceLocked(under, true)
+	r.mu.Unlock()
+	var err error
+	select {
+	case <-c.stopped:
+	case <-over:
+	case <-ctx.Done():
+		err = status.FromContextError(ctx.Err()).Err()
+	}
+	r.mu.Lock()
+	r.graceLocked(under, false)
+	return err
+}

@@ -1,0 +1,363 @@
+package sim_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/cri/sim"
+	"google.golang.org/grpc/codes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestPodFromStartToFinish(t *testing.T) {
+	h := start(t, sim.Options{})
+	config := pod("web")
+	sb := h.sandbox(config)
+	if !h.ready(sb) {
+		t.Fatal("a new sandbox is not ready")
+	}
+	c, err := h.create(sb, config, box(config, "main", 3))
+	h.must(err)
+	h.state(c, runtimeapi.ContainerState_CONTAINER_CREATED, 0, "")
+	h.clock.Advance(time.Second)
+	h.must(h.start(c))
+	h.running(c)
+	h.clock.Advance(time.Second)
+	h.must(h.stop(c, 30))
+	h.exited(c, 0, "Completed")
+
+	st := h.status(c)
+	second := int64(time.Second)
+	if at := epoch.UnixNano(); st.CreatedAt != at || st.StartedAt != at+second || st.FinishedAt != at+2*second {
+		t.Errorf("times %d %d %d", st.CreatedAt, st.StartedAt, st.FinishedAt)
+	}
+	if st.Metadata.Attempt != 3 || st.Image.Image != "docker.io/library/app:latest" ||
+		!strings.HasPrefix(st.ImageRef, "docker.io/library/app@sha256:") || !strings.HasPrefix(st.ImageId, "sha256:") {
+		t.Errorf("status %v", st)
+	}
+
+	h.must(h.stopSandbox(sb))
+	if h.ready(sb) {
+		t.Error("ready after StopPodSandbox")
+	}
+	h.must(h.removeSandbox(sb))
+	if s := h.Snapshot(); len(s.Sandboxes)+len(s.Containers) != 0 {
+		t.Errorf("left over: %v %v", s.Sandboxes, s.Containers)
+	}
+	h.broken()
+}
+
+func TestStopAndRemoveAreIdempotent(t *testing.T) {
+	h := start(t, sim.Options{})
+	sb, c := h.run("web")
+	for range 2 {
+		h.must(h.stop(c, 1))
+	}
+	for range 2 {
+		h.must(h.remove(c))
+	}
+	h.must(h.stop(c, 1))
+	for range 2 {
+		h.must(h.stopSandbox(sb))
+	}
+	for range 2 {
+		h.must(h.removeSandbox(sb))
+	}
+	h.must(h.stopSandbox(sb))
+	h.broken()
+}
+
+func TestWhatIsNotThereIsNotFound(t *testing.T) {
+	h := start(t, sim.Options{})
+	sb, c := h.run("web")
+	h.must(h.stop(c, 1))
+	h.must(h.stopSandbox(sb))
+	h.must(h.removeSandbox(sb))
+	_, err := h.rt.ContainerStatus(h.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c})
+	fails(t, err, codes.NotFound, "an error occurred when try to find container")
+	_, err = h.rt.PodSandboxStatus(h.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb})
+	fails(t, err, codes.NotFound, "an error occurred when try to find sandbox")
+	fails(t, h.start(c), codes.NotFound, c)
+	_, err = h.rt.ContainerStats(h.ctx, &runtimeapi.ContainerStatsRequest{ContainerId: c})
+	fails(t, err, codes.NotFound, "")
+}
+
+func TestNamesAreReservedUntilRemoved(t *testing.T) {
+	for _, tc := range []struct {
+		old  bool
+		hint string
+	}{{false, "; check if another CreateContainer request is in progress"}, {true, ""}} {
+		h := start(t, sim.Options{Old: tc.old})
+		config := pod("web")
+		sb := h.sandbox(config)
+		_, err := h.rt.RunPodSandbox(h.ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+		fails(t, err, codes.Unknown,
+			`failed to reserve sandbox name "web_default_uid-web_0": name "web_default_uid-web_0" is reserved for "`+sb+`"`)
+		c, err := h.create(sb, config, box(config, "main", 1))
+		h.must(err)
+		_, err = h.create(sb, config, box(config, "main", 1))
+		name := `"main_web_default_uid-web_1"`
+		fails(t, err, codes.Unknown, `failed to reserve container name `+name+tc.hint+`: name `+name+` is reserved for "`+c+`"`)
+		if _, err := h.create(sb, config, box(config, "main", 2)); err != nil {
+			t.Errorf("another attempt has another name: %v", err)
+		}
+		h.must(h.remove(c))
+		if _, err := h.create(sb, config, box(config, "main", 1)); err != nil {
+			t.Errorf("the name of a removed container is free: %v", err)
+		}
+		h.must(h.stopSandbox(sb))
+		_, err = h.rt.RunPodSandbox(h.ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+		fails(t, err, codes.Unknown, "is reserved for")
+		h.must(h.removeSandbox(sb))
+		h.sandbox(config)
+	}
+}
+
+func TestANameIsReservedWhileItsCallIsUnderWay(t *testing.T) {
+	h := start(t, sim.Options{Latency: map[string]sim.Latency{"RunPodSandbox": {Base: time.Second}}})
+	first := background(func() error {
+		_, err := h.rt.RunPodSandbox(h.ctx, &runtimeapi.RunPodSandboxRequest{Config: pod("web")})
+		return err
+	})
+	h.must(h.clock.WaitPending(h.ctx, 1))
+	_, err := h.rt.RunPodSandbox(h.ctx, &runtimeapi.RunPodSandboxRequest{Config: pod("web")})
+	fails(t, err, codes.Unknown, "is reserved for")
+	if n := len(h.Snapshot().Sandboxes); n != 0 {
+		t.Fatalf("%d sandboxes before the call has done its work", n)
+	}
+	h.clock.Advance(time.Second)
+	h.must(<-first)
+	if n := h.Snapshot().Ready(); n != 1 {
+		t.Fatalf("%d sandboxes ready", n)
+	}
+}
+
+func TestStartIsOnceAndFromCreatedOnly(t *testing.T) {
+	h := start(t, sim.Options{})
+	_, c := h.run("web")
+	fails(t, h.start(c), codes.Unknown, "container is in CONTAINER_RUNNING state")
+	h.must(h.stop(c, 1))
+	fails(t, h.start(c), codes.Unknown, "container is in CONTAINER_EXITED state")
+	h.broken("started-twice", "started-twice")
+}
+
+func TestRequestsThatCannotWork(t *testing.T) {
+	h := start(t, sim.Options{})
+	config := pod("web")
+	sb := h.sandbox(config)
+	_, err := h.create(sb, config, &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: "x"}, Image: &runtimeapi.ImageSpec{Image: "absent"},
+	})
+	fails(t, err, codes.NotFound, `failed to resolve image "absent"`)
+	_, err = h.create(sb, config, &runtimeapi.ContainerConfig{Image: &runtimeapi.ImageSpec{Image: "app"}})
+	fails(t, err, codes.Unknown, "container config must include metadata")
+	_, err = h.create(sb, nil, box(config, "main", 0))
+	fails(t, err, codes.Unknown, "pod sandbox config must include metadata")
+	_, err = h.rt.RunPodSandbox(h.ctx, &runtimeapi.RunPodSandboxRequest{})
+	fails(t, err, codes.Unknown, "sandbox config must include metadata")
+	_, err = h.rt.RunPodSandbox(h.ctx, &runtimeapi.RunPodSandboxRequest{Config: pod("b"), RuntimeHandler: "kata"})
+	fails(t, err, codes.Unknown, `no runtime for "kata" is configured`)
+	h.sandbox(pod("b")) // the failed call has left no name behind
+	h.broken()
+}
+
+func TestAddresses(t *testing.T) {
+	h := start(t, sim.Options{})
+	ip := func(id string) string {
+		resp, err := h.rt.PodSandboxStatus(h.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+		h.must(err)
+		return resp.Status.Network.Ip
+	}
+	a, b := h.sandbox(pod("a")), h.sandbox(pod("b"))
+	if ip(a) != "10.88.0.2" || ip(b) != "10.88.0.3" {
+		t.Errorf("addresses %s %s", ip(a), ip(b))
+	}
+	h.must(h.stopSandbox(a))
+	if ip(a) != "" {
+		t.Errorf("a stopped sandbox has address %s", ip(a))
+	}
+	onHost := pod("host")
+	onHost.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+		NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
+	}}
+	h.SetNetworkReady(false, "cni plugin not initialized")
+	if got := ip(h.sandbox(onHost)); got != "" {
+		t.Errorf("a pod in the host's network has address %s", got)
+	}
+	_, err := h.rt.RunPodSandbox(h.ctx, &runtimeapi.RunPodSandboxRequest{Config: pod("c")})
+	fails(t, err, codes.Unknown, "cni plugin not initialized")
+	h.SetNetworkReady(true, "")
+	if got := ip(h.sandbox(pod("c"))); got != "10.88.0.4" {
+		t.Errorf("address %s", got)
+	}
+}
+
+func TestListFilters(t *testing.T) {
+	h := start(t, sim.Options{})
+	sbA, a := h.run("a")
+	sbB, b := h.run("b")
+	h.must(h.stop(b, 1))
+	h.must(h.stopSandbox(sbB))
+
+	exited := &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_EXITED}
+	for name, tc := range map[string]struct {
+		filter *runtimeapi.ContainerFilter
+		want   []string
+	}{
+		"none":             {nil, []string{a, b}},
+		"id":               {&runtimeapi.ContainerFilter{Id: a}, []string{a}},
+		"state":            {&runtimeapi.ContainerFilter{State: exited}, []string{b}},
+		"sandbox":          {&runtimeapi.ContainerFilter{PodSandboxId: sbA}, []string{a}},
+		"sandbox not here": {&runtimeapi.ContainerFilter{PodSandboxId: "x"}, nil},
+		"pod label":        {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": "uid-b"}}, []string{b}},
+		"other label":      {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.container.name": "main"}}, []string{a, b}},
+		"both labels": {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{
+			"io.kubernetes.pod.uid": "uid-b", "io.kubernetes.container.name": "side"}}, nil},
+		"contradiction": {&runtimeapi.ContainerFilter{Id: a, PodSandboxId: sbB}, nil},
+	} {
+		resp, err := h.rt.ListContainers(h.ctx, &runtimeapi.ListContainersRequest{Filter: tc.filter})
+		h.must(err)
+		var got []string
+		for _, c := range resp.Containers {
+			got = append(got, c.Id)
+		}
+		sameSet(t, "containers by "+name, got, tc.want)
+	}
+
+	ready := &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}
+	for name, tc := range map[string]struct {
+		filter *runtimeapi.PodSandboxFilter
+		want   []string
+	}{
+		"none":        {nil, []string{sbA, sbB}},
+		"id":          {&runtimeapi.PodSandboxFilter{Id: sbB}, []string{sbB}},
+		"state":       {&runtimeapi.PodSandboxFilter{State: ready}, []string{sbA}},
+		"pod label":   {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": "uid-a"}}, []string{sbA}},
+		"other label": {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"app": "b"}}, []string{sbB}},
+		"absent":      {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"zone": ""}}, nil},
+	} {
+		resp, err := h.rt.ListPodSandbox(h.ctx, &runtimeapi.ListPodSandboxRequest{Filter: tc.filter})
+		h.must(err)
+		var got []string
+		for _, s := range resp.Items {
+			got = append(got, s.Id)
+		}
+		sameSet(t, "sandboxes by "+name, got, tc.want)
+	}
+}
+
+func sameSet(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func TestSandboxStatusWithContainers(t *testing.T) {
+	for _, with := range []bool{false, true} {
+		h := start(t, sim.Options{StatusWithContainers: with})
+		sb, _ := h.run("web")
+		resp, err := h.rt.PodSandboxStatus(h.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb})
+		h.must(err)
+		if (len(resp.ContainersStatuses) == 1) != with || (resp.Timestamp != 0) != with {
+			t.Errorf("StatusWithContainers %v: %v", with, resp)
+		}
+	}
+}
+
+func TestUpdateResources(t *testing.T) {
+	h := start(t, sim.Options{})
+	_, c := h.run("web")
+	for _, change := range []*runtimeapi.LinuxContainerResources{{CpuShares: 512}, {MemoryLimitInBytes: 1 << 30}} {
+		_, err := h.rt.UpdateContainerResources(h.ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: c, Linux: change})
+		h.must(err)
+	}
+	if got := h.status(c).Resources.Linux; got.CpuShares != 512 || got.MemoryLimitInBytes != 1<<30 {
+		t.Errorf("resources %v", got)
+	}
+	_, err := h.rt.UpdateContainerResources(h.ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: "x"})
+	fails(t, err, codes.NotFound, "failed to find container")
+}
+
+func TestCancelledCallsLeaveWhatContainerdLeaves(t *testing.T) {
+	second := sim.Latency{Base: time.Second}
+	h := start(t, sim.Options{Latency: map[string]sim.Latency{
+		"RunPodSandbox": second, "CreateContainer": second, "StartContainer": second, "PullImage": second,
+	}})
+	config := pod("web")
+	// cancelled runs a call until it waits for its latency, then cancels it. The waiting is over for good when the
+	// call has ended in the runtime too.
+	cancelled := func(call func(ctx context.Context) error) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(h.ctx)
+		done := background(func() error { return call(ctx) })
+		h.must(h.clock.WaitPending(h.ctx, 1))
+		h.ResetJournal()
+		cancel()
+		fails(t, <-done, codes.Canceled, "")
+		h.idle()
+	}
+	finished := func(call func() error) {
+		t.Helper()
+		done := background(call)
+		h.must(h.clock.WaitPending(h.ctx, 1))
+		h.clock.Advance(time.Second)
+		h.must(<-done)
+	}
+	runSandbox := func(ctx context.Context) error {
+		_, err := h.rt.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+		return err
+	}
+	cancelled(runSandbox)
+	finished(func() error { return runSandbox(h.ctx) })
+	sb := h.Snapshot().Sandbox("web").ID
+
+	create := func(ctx context.Context) error {
+		_, err := h.rt.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+			PodSandboxId: sb, Config: box(config, "main", 0), SandboxConfig: config})
+		return err
+	}
+	cancelled(create)
+	if n := len(h.Snapshot().Containers); n != 0 {
+		t.Fatalf("%d containers after a cancelled create", n)
+	}
+	finished(func() error { return create(h.ctx) })
+	c := h.Snapshot().Container("web", "main").ID
+
+	cancelled(func(ctx context.Context) error {
+		_, err := h.rt.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: c})
+		return err
+	})
+	h.exited(c, 128, "StartError")
+
+	cancelled(func(ctx context.Context) error {
+		_, err := h.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: "other"}})
+		return err
+	})
+	if refs := h.Snapshot().Images; len(refs) != 2 {
+		t.Errorf("images after a cancelled pull: %v", refs)
+	}
+	h.broken()
+}
+
+// idle waits until no call is under way.
+func (h *harness) idle() {
+	h.t.Helper()
+	quiet := func() bool {
+		for _, c := range h.Counters() {
+			if c.InFlight > 0 {
+				return false
+			}
+		}
+		return true
+	}
+	if quiet() {
+		return
+	}
+	_, err := h.WaitCall(h.ctx, func(sim.Entry) bool { return quiet() })
+	h.must(err)
+}

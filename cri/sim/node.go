@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"fmt"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// What containerd says of a container whose end it did not see.
+const (
+	unknownCode   = 255
+	unknownReason = "Unknown"
+)
+
+// Reboot is a reboot of the node. The runtime goes down and comes up again; then no sandbox is ready or has an address,
+// and containers that ran are exited with 255 and "Unknown". Containers that were only created stay so. Nothing is
+// told by events. It fails when the runtime cannot listen again.
+func (r *Runtime) Reboot() error {
+	r.serve.Lock()
+	defer r.serve.Unlock()
+	r.downServing()
+	r.mu.Lock()
+	for _, c := range r.store.containerOrder {
+		r.exitLocked(c, unknownCode, unknownReason, "")
+	}
+	for _, sb := range r.store.sandboxOrder {
+		r.endSandboxLocked(sb)
+		r.teardownNetworkLocked(sb)
+		sb.view = nil
+	}
+	r.changedLocked()
+	r.mu.Unlock()
+	return r.upServing()
+}
+
+// KillSandbox ends the sandbox processes of a pod: its ready sandboxes are not ready any more. Its containers keep
+// running, as they do when a pause process dies. It fails when the pod has no ready sandbox.
+func (r *Runtime) KillSandbox(podUID string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.killSandboxLocked(podUID, false)
+}
+
+// KillPod ends everything that runs in a pod, as when its cgroup is killed: containers exit with 137, its ready
+// sandboxes are not ready any more. It fails when the pod has no ready sandbox.
+func (r *Runtime) KillPod(podUID string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.killSandboxLocked(podUID, true)
+}
+
+func (r *Runtime) killSandboxLocked(podUID string, containers bool) error {
+	killed := false
+	for sb := range r.store.sandboxesByUID[podUID] {
+		if !sb.ready {
+			continue
+		}
+		killed = true
+		if containers {
+			for _, c := range sb.inOrder() {
+				r.exitLocked(c, killedCode, "", "")
+			}
+		}
+		r.endSandboxLocked(sb)
+	}
+	if !killed {
+		return fmt.Errorf("sim: pod %q has no ready sandbox", podUID)
+	}
+	return nil
+}
+
+// Exit ends the running container of that name in a pod with a code and a reason, such as 137 and "OOMKilled"; an
+// empty reason is chosen by the code. It fails when no such container runs.
+func (r *Runtime) Exit(podUID, container string, code int32, reason string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.runningLocked(podUID, container)
+	if c == nil {
+		return fmt.Errorf("sim: no running container %q in pod %q", container, podUID)
+	}
+	r.exitLocked(c, code, reason, "")
+	return nil
+}
+
+// Print makes the running container of that name in a pod write lines to its log, stream being "stdout" or "stderr". It
+// fails when no such container runs.
+func (r *Runtime) Print(podUID, container, stream string, lines ...string) error {
+	r.mu.Lock()
+	c := r.runningLocked(podUID, container)
+	r.mu.Unlock()
+	if c == nil {
+		return fmt.Errorf("sim: no running container %q in pod %q", container, podUID)
+	}
+	c.log.write(r.now(), stream, lines...)
+	return nil
+}
+
+func (r *Runtime) runningLocked(podUID, name string) *container {
+	for sb := range r.store.sandboxesByUID[podUID] {
+		for _, c := range sb.containers {
+			if c.state == runtimeapi.ContainerState_CONTAINER_RUNNING && c.target.Container == name {
+				return c
+			}
+		}
+	}
+	return nil
+}

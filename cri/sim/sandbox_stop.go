@@ -1,0 +1,55 @@
+package sim
+
+import (
+	"context"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// StopPodSandbox kills what still runs in the sandbox, without grace, tears down its network and leaves it not ready. A
+// sandbox that is not there is stopped already.
+func (s *runtimeService) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+	r := s.r
+	r.mu.Lock()
+	sb := r.store.sandboxes[req.GetPodSandboxId()]
+	if sb != nil {
+		sb.stopAsked = true
+		for _, c := range sb.containers {
+			if c.running() && !c.stopAsked {
+				r.violateLocked("stopped-over-running", "StopPodSandbox of %s killed %s", sb.name, c.name)
+			}
+		}
+	}
+	r.mu.Unlock()
+	if sb != nil {
+		if err := r.stopSandbox(ctx, sb); err != nil {
+			return nil, err
+		}
+	}
+	return &runtimeapi.StopPodSandboxResponse{}, nil
+}
+
+func (r *Runtime) stopSandbox(ctx context.Context, sb *sandbox) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range sb.inOrder() {
+		c.stopAsked = true
+		if err := r.stopLocked(ctx, c, 0); err != nil {
+			return errUnknown("failed to stop container %q: %v", c.id, err)
+		}
+	}
+	r.endSandboxLocked(sb)
+	r.teardownNetworkLocked(sb)
+	r.touchSandboxLocked(sb)
+	return nil
+}
+
+// endSandboxLocked is the end of the sandbox's own process, wanted or not. Its network stays until it is stopped.
+func (r *Runtime) endSandboxLocked(sb *sandbox) {
+	if !sb.ready {
+		return
+	}
+	sb.ready = false
+	r.touchSandboxLocked(sb)
+	r.emitLocked(r.store.targets[sb.id], sb, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+}
