@@ -28,7 +28,7 @@ type RunContainer struct {
 	// Adopt is the container that already stands for this attempt, created or running.
 	Adopt *ContainerFact
 	// BackOff is the step of the restart back-off, kept in an annotation of the container.
-	BackOff string
+	BackOff int
 	Order   int64
 }
 
@@ -37,12 +37,14 @@ type RunContainer struct {
 // Sender: pod. Receiver: container. Reply: ContainerEnded.
 // If lost: the pod asks again when its patience ends.
 type StopContainer struct {
-	UID       string
-	Container ContainerFact
-	Pod       *v1.Pod // for its hooks; of an orphan, made from annotations
-	Grace     time.Duration
-	Reason    string // for people: "its pod is ending"
-	Order     int64
+	UID    string
+	Name   string
+	Fact   ContainerFact // what is known of it; zero when its start is still under way
+	Pod    *v1.Pod
+	Spec   *v1.Container // for its hooks; nil when the spec no longer has it: then its annotations tell
+	Grace  time.Duration
+	Reason string // for people: "its pod is ending"
+	Order  int64
 }
 
 // ContainerObserved is the CRI's word on the container's newest attempt.
@@ -50,9 +52,8 @@ type StopContainer struct {
 // Sender: pod. Receiver: container. Reply: ContainerEnded, when it shows the end.
 // If lost: the next audit brings it again.
 type ContainerObserved struct {
-	UID    string
-	Fact   *ContainerFact // nil: the CRI knows no such container
-	ReadAt time.Time
+	UID  string
+	Fact ContainerFact
 }
 
 // ContainerStarted says that the container runs.

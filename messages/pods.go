@@ -22,11 +22,10 @@ type PodWanted struct {
 
 // Ending is why and how a pod must end.
 type Ending struct {
-	Reason  string // e.g. "its manifest is gone"
-	Since   time.Time
-	Grace   *int64 // seconds; nil: the pod's own
-	Orphan  bool   // no source ever named it: Pod was made from what the CRI says
-	Evicted *v1.PodStatus
+	Reason string // e.g. "its manifest is gone"
+	Since  time.Time
+	Grace  *int64 // seconds; nil: the pod's own
+	Orphan bool   // no source ever named it: Pod was made from what the CRI says
 }
 
 // GetWish says that a pod's actor runs and knows nothing.

@@ -1,0 +1,41 @@
+package pod
+
+import (
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// planCleaning: nothing runs. Volumes are unmounted; of a pod that nobody wants, everything is removed. Leads to
+// Finished, and back to Terminating when a pod that finished by itself is then no longer wanted.
+func (m *Machine) planCleaning(now time.Time) Phase {
+	gone := m.ending != nil
+	for _, c := range m.cons {
+		if c.actor {
+			m.drop(c)
+		}
+	}
+	if !m.cleaned.volumes && m.due(now, "unmount", "", m.set.Patience) {
+		m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
+	}
+	if gone && !m.cleaned.runtime && !now.Before(m.cleaned.retry) && m.due(now, "remove", "", m.set.Work) {
+		m.emit(m.removal())
+	}
+	if !m.cleaned.volumes || (gone && !m.cleaned.runtime) {
+		return Cleaning
+	}
+	return Finished
+}
+
+func (m *Machine) removal() RemovePod {
+	var r RemovePod
+	for _, s := range m.box.all {
+		r.Sandboxes = append(r.Sandboxes, s.ID)
+	}
+	for _, c := range m.cons {
+		for _, f := range c.facts {
+			r.Containers = append(r.Containers, f.ID)
+		}
+	}
+	return r
+}

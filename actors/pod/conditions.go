@@ -1,0 +1,89 @@
+package pod
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// conditions adds the pod's conditions, in the kubelet's order and words: others select on them.
+func (m *Machine) conditions(now time.Time, s *v1.PodStatus) {
+	add := func(t v1.PodConditionType, ok bool, reason, message string) {
+		c := v1.PodCondition{Type: t, Status: v1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: m.pod.Generation}
+		if ok {
+			c.Status = v1.ConditionTrue
+		}
+		c.LastTransitionTime = m.since(now, c)
+		s.Conditions = append(s.Conditions, c)
+	}
+	add(v1.PodReadyToStartContainers, m.box.current() != nil, "", "")
+
+	var uninitialized, unready []string
+	for i := range s.InitContainerStatuses {
+		c, spec := &s.InitContainerStatuses[i], &m.pod.Spec.InitContainers[i]
+		switch {
+		case isSidecar(spec) && (c.Started == nil || !*c.Started), !isSidecar(spec) && !c.Ready:
+			uninitialized = append(uninitialized, c.Name)
+		}
+		if isSidecar(spec) && !c.Ready {
+			unready = append(unready, c.Name)
+		}
+	}
+	if current := m.box.current(); current != nil && m.begun(current.ID) {
+		uninitialized = nil
+	}
+	for i := range s.ContainerStatuses {
+		if c := &s.ContainerStatuses[i]; !c.Ready {
+			unready = append(unready, c.Name)
+		}
+	}
+	m.verdicts(s, uninitialized, unready, add)
+	add(v1.PodScheduled, true, "", "")
+}
+
+// verdicts adds Initialized, Ready and ContainersReady.
+func (m *Machine) verdicts(s *v1.PodStatus, uninitialized, unready []string, add func(v1.PodConditionType, bool, string, string)) {
+	const completed, failed = "PodCompleted", "PodFailed"
+	switch {
+	case s.Phase == v1.PodSucceeded:
+		add(v1.PodInitialized, true, completed, "")
+		add(v1.PodReady, false, completed, "")
+		add(v1.ContainersReady, false, completed, "")
+		return
+	case len(uninitialized) > 0:
+		add(v1.PodInitialized, false, "ContainersNotInitialized", list("containers with incomplete status", uninitialized))
+	default:
+		add(v1.PodInitialized, true, "", "")
+	}
+	switch {
+	case s.Phase == v1.PodFailed:
+		add(v1.PodReady, false, failed, "")
+		add(v1.ContainersReady, false, failed, "")
+	case len(unready) > 0:
+		message := list("containers with unready status", unready)
+		add(v1.PodReady, false, "ContainersNotReady", message)
+		add(v1.ContainersReady, false, "ContainersNotReady", message)
+	default:
+		add(v1.PodReady, true, "", "")
+		add(v1.ContainersReady, true, "", "")
+	}
+}
+
+func list(what string, names []string) string {
+	return fmt.Sprintf("%s: [%s]", what, strings.Join(names, " "))
+}
+
+// since is when the condition took its present status.
+func (m *Machine) since(now time.Time, c v1.PodCondition) metav1.Time {
+	if m.last != nil {
+		for i := range m.last.Conditions {
+			if o := &m.last.Conditions[i]; o.Type == c.Type && o.Status == c.Status {
+				return o.LastTransitionTime
+			}
+		}
+	}
+	return metav1.NewTime(now.Truncate(time.Second))
+}

@@ -1,0 +1,63 @@
+package pod
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Effect is something for the actor to carry out. The machine decides; the actor does.
+type Effect interface{ effect() }
+
+// Transition says that the pod went from one phase to another: it is logged.
+type Transition struct{ From, To Phase }
+
+// Tell sends a message.
+type Tell struct {
+	To  messages.Address
+	Msg any
+}
+
+// StartSandbox runs a sandbox for the pod, under this attempt.
+type StartSandbox struct{ Attempt uint32 }
+
+// StopSandbox stops a sandbox; it is not removed.
+type StopSandbox struct{ ID string }
+
+// RemovePod removes all that the runtime has of the pod, and its logs.
+type RemovePod struct{ Sandboxes, Containers []string }
+
+// SpawnContainer starts the actor of a container.
+type SpawnContainer struct{ Name string }
+
+// RestartContainer ends the actor of a container and starts it anew after a back-off: restartPolicy at work.
+type RestartContainer struct {
+	Name  string
+	After time.Duration
+}
+
+// DropContainer stops the actor of a container for good.
+type DropContainer struct{ Name string }
+
+// Publish tells the pod's new status.
+type Publish struct {
+	Status  *v1.PodStatus
+	Phase   Phase
+	Waiting *messages.Reason
+}
+
+// Wake plans the machine's next look at what is overdue; it replaces the one before.
+type Wake struct{ At time.Time }
+
+func (Transition) effect()       {}
+func (Tell) effect()             {}
+func (StartSandbox) effect()     {}
+func (StopSandbox) effect()      {}
+func (RemovePod) effect()        {}
+func (SpawnContainer) effect()   {}
+func (RestartContainer) effect() {}
+func (DropContainer) effect()    {}
+func (Publish) effect()          {}
+func (Wake) effect()             {}

@@ -1,0 +1,23 @@
+package pod
+
+import (
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// planFinished: all is over. A pod that finished by itself keeps its dead containers, for their logs, until no source
+// names it. Leads to Terminating, when it is then to be removed.
+func (m *Machine) planFinished(now time.Time) Phase {
+	gone := m.cleaned.runtime
+	if m.ending != nil && !gone {
+		m.cleaned = cleaned{}
+		m.answered("ended", "")
+		return Terminating
+	}
+	acknowledged := !gone && m.wish.Final != nil
+	if !acknowledged && m.due(now, "ended", "", m.set.Patience) {
+		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Gone: gone, Status: m.status(now)}})
+	}
+	return Finished
+}

@@ -1,0 +1,111 @@
+package pod
+
+import (
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// planInitializing: init containers run one after another, each to success; a sidecar among them has only to run before
+// the next starts. Leads to Running, back to Preparing when the sandbox is lost, to Terminating.
+func (m *Machine) planInitializing(now time.Time) Phase {
+	if m.over(now) {
+		return Terminating
+	}
+	if m.lost() {
+		return m.prepareAgain()
+	}
+	m.mount(now)
+	m.clearRemoved(now)
+	for _, c := range m.cons {
+		if c.spec == nil || !c.init || m.initialized(c) {
+			continue
+		}
+		if running := m.ensure(now, c); !running || !c.sidecar() {
+			return Initializing
+		}
+	}
+	return Running
+}
+
+// initialized says that an init container has done its part in the current sandbox.
+func (m *Machine) initialized(c *con) bool {
+	if c.sidecar() {
+		return false
+	}
+	current, f := m.box.current(), c.exited()
+	if current == nil {
+		return false
+	}
+	if m.begun(current.ID) {
+		return true
+	}
+	return f != nil && f.ExitCode == 0 && f.SandboxID == current.ID
+}
+
+// begun says that a regular container has been made in the sandbox, so that all init containers have succeeded in it,
+// even where the collector has removed them since.
+func (m *Machine) begun(sandbox string) bool {
+	for _, c := range m.cons {
+		if c.init {
+			continue
+		}
+		for _, f := range c.facts {
+			if f.SandboxID == sandbox {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// nextInit is the init container whose turn it is, or nil when the others' is.
+func (m *Machine) nextInit() *con {
+	for _, c := range m.cons {
+		if c.spec == nil || !c.init || m.initialized(c) {
+			continue
+		}
+		if current := m.box.current(); c.sidecar() && current != nil && (m.begun(current.ID) || (c.running() && c.newest().SandboxID == current.ID)) {
+			continue
+		}
+		return c
+	}
+	return nil
+}
+
+// lost says that the sandbox is no more.
+func (m *Machine) lost() bool { return m.box.current() == nil }
+
+// prepareAgain leaves for Preparing: what was on its way to start waits for its turn in a new sandbox.
+func (m *Machine) prepareAgain() Phase {
+	for _, c := range m.cons {
+		if c.stage == due || c.stage == spawning || c.stage == imaging {
+			c.stage, c.at = idle, time.Time{}
+			m.answered("spawn", c.name)
+		}
+	}
+	return Preparing
+}
+
+// clearRemoved ends containers that the spec no longer has.
+func (m *Machine) clearRemoved(now time.Time) {
+	for _, c := range m.cons {
+		if c.spec != nil {
+			continue
+		}
+		f := c.newest()
+		if f != nil && f.State != messages.ContainerExited && f.State != messages.ContainerCreated {
+			m.stopContainer(now, c, m.grace(), "it is no longer in the pod's spec")
+		} else if c.actor {
+			m.drop(c)
+		}
+	}
+}
+
+func (m *Machine) drop(c *con) {
+	c.actor, c.stage, c.at = false, idle, time.Time{}
+	m.answered("spawn", c.name)
+	m.answered("run", c.name)
+	m.answered("stop", c.name)
+	m.emit(DropContainer{c.name})
+}

@@ -1,0 +1,205 @@
+package pod
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Settings are what the machine needs to know of the node.
+type Settings struct {
+	// Patience is how long an answer from another actor is awaited before the question is repeated.
+	Patience time.Duration
+	// Work is how long a result of the pod's own work is awaited before the work is asked for again, which joins
+	// what is still under way.
+	Work time.Duration
+	// BackOff is the kubelet's container back-off.
+	BackOff BackOff
+	// HostIPs are the node's addresses, for status and for pods on the host's network. Immutable.
+	HostIPs []string
+	// Changed says whether a container was made from another spec than this one.
+	Changed func(spec *v1.Container, made messages.ContainerFact) bool
+	// RuntimeName is the scheme of container IDs in statuses, e.g. "containerd".
+	RuntimeName func() string
+	// BackOffStep reads the back-off step that a container carries in its annotations.
+	BackOffStep func(made messages.ContainerFact) int
+}
+
+// runtimeID is a container's ID as statuses have it: "containerd://<id>".
+func (s *Settings) runtimeID(id string) string { return s.RuntimeName() + "://" + id }
+
+// Machine is the pure state machine of one pod: messages in, effects out; no clock, no I/O.
+type Machine struct {
+	uid   string
+	set   Settings
+	phase Phase
+
+	wish    *messages.PodWanted
+	pod     *v1.Pod
+	ending  *messages.Ending
+	read    bool // the CRI's word has been heard since the start
+	readAt  time.Time
+	started time.Time // the pod's start time
+
+	volumes volumes
+	box     box
+	cons    []*con // init containers in order, then the others, then those that are no longer in the spec
+
+	verdict *verdict // set when the pod ended by itself
+	asks    map[ask]time.Time
+	// settle is set while it must be read again what starts were under way when the pod began to end.
+	settle  time.Time
+	cleaned cleaned
+
+	last   *v1.PodStatus // as last published
+	waited messages.Reason
+	fx     []Effect
+}
+
+// cleaned is what has been undone of the pod.
+type cleaned struct {
+	volumes bool
+	runtime bool
+	tries   int
+	retry   time.Time
+}
+
+// verdict is how a pod ended by itself.
+type verdict struct {
+	phase   v1.PodPhase
+	reason  string
+	message string
+}
+
+// volumes is what the pod knows of its volumes.
+type volumes struct {
+	mounted bool
+	paths   map[string]string
+	reason  *messages.Reason
+}
+
+// box is what the pod knows of its sandboxes.
+type box struct {
+	all    []messages.SandboxFact // newest first
+	failed *messages.Reason       // of the last attempt to start one
+	tries  int                    // failed in a row
+	retry  time.Time
+	next   uint32 // attempt of the next one
+	// stopped has the sandboxes whose network was given back.
+	stopped map[string]bool
+}
+
+// current is the newest sandbox, when it is ready.
+func (b *box) current() *messages.SandboxFact {
+	if len(b.all) > 0 && b.all[0].Ready {
+		return &b.all[0]
+	}
+	return nil
+}
+
+// ask is a question or a piece of work whose answer is awaited.
+type ask struct {
+	what string
+	of   string // container, sandbox; empty for the pod
+}
+
+// New is the machine of a pod of which nothing is known but its UID.
+func New(uid string, set Settings) *Machine {
+	return &Machine{uid: uid, set: set, phase: Reading, asks: map[ask]time.Time{}, box: box{stopped: map[string]bool{}}}
+}
+
+// Phase is the current phase.
+func (m *Machine) Phase() Phase { return m.phase }
+
+// Step takes one message and returns what is to be done about it. msg is nil when only time has passed.
+func (m *Machine) Step(now time.Time, msg any) []Effect {
+	m.fx = nil
+	if msg != nil {
+		m.take(now, msg)
+	}
+	for {
+		next := plans[m.phase](m, now)
+		if next == m.phase {
+			break
+		}
+		m.enter(next)
+	}
+	m.publish(now)
+	m.wake(now)
+	return m.fx
+}
+
+func (m *Machine) emit(e Effect) { m.fx = append(m.fx, e) }
+
+// due reports whether a question must be put now: it was never put, or its answer is overdue. It notes that it is put.
+func (m *Machine) due(now time.Time, what, of string, patience time.Duration) bool {
+	k := ask{what, of}
+	if until, ok := m.asks[k]; ok && now.Before(until) {
+		return false
+	}
+	m.asks[k] = now.Add(patience)
+	return true
+}
+
+func (m *Machine) asking(what, of string) bool {
+	_, ok := m.asks[ask{what, of}]
+	return ok
+}
+
+func (m *Machine) answered(what, of string) { delete(m.asks, ask{what, of}) }
+
+// wake plans the next look at the earliest thing that falls due. What is due now has just been dealt with.
+func (m *Machine) wake(now time.Time) {
+	var at time.Time
+	earlier := func(t time.Time) {
+		if t.After(now) && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	for _, t := range m.asks {
+		earlier(t)
+	}
+	if m.live() {
+		for _, c := range m.cons {
+			earlier(c.at)
+			if c.failed != nil {
+				earlier(c.failed.RetryAt)
+			}
+		}
+		if t, ok := m.deadline(); ok {
+			earlier(t)
+		}
+	}
+	earlier(m.box.retry)
+	earlier(m.cleaned.retry)
+	if !at.IsZero() {
+		m.emit(Wake{At: at})
+	}
+}
+
+// live is true in the phases in which the pod is meant to run.
+func (m *Machine) live() bool {
+	return m.phase == Preparing || m.phase == Initializing || m.phase == Running
+}
+
+// deadline is when the pod has run for as long as it may.
+func (m *Machine) deadline() (time.Time, bool) {
+	if m.pod == nil || m.pod.Spec.ActiveDeadlineSeconds == nil || m.started.IsZero() {
+		return time.Time{}, false
+	}
+	return m.started.Add(time.Duration(*m.pod.Spec.ActiveDeadlineSeconds) * time.Second), true
+}
+
+// Grace is how long the pod's containers are given to end.
+func (m *Machine) grace() time.Duration {
+	s := int64(30)
+	if m.pod != nil && m.pod.Spec.TerminationGracePeriodSeconds != nil {
+		s = *m.pod.Spec.TerminationGracePeriodSeconds
+	}
+	if m.ending != nil && m.ending.Grace != nil {
+		s = *m.ending.Grace
+	}
+	return time.Duration(max(s, 1)) * time.Second
+}

@@ -1,0 +1,103 @@
+package pod
+
+import (
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// planPreparing: the pod's sandbox, volumes and first images are wanted, side by side; what still runs of an earlier
+// sandbox is ended first. Leads to Initializing, Running, Terminating.
+func (m *Machine) planPreparing(now time.Time) Phase {
+	if m.over(now) {
+		return Terminating
+	}
+	m.mount(now)
+	m.prefetch(now)
+	if m.clearLost(now) {
+		m.startSandbox(now)
+	}
+	if m.box.current() == nil || !m.volumes.mounted {
+		return Preparing
+	}
+	if m.nextInit() != nil {
+		return Initializing
+	}
+	return Running
+}
+
+func (m *Machine) mount(now time.Time) {
+	if m.volumes.mounted || !m.due(now, "mount", "", m.set.Patience) {
+		return
+	}
+	m.emit(Tell{messages.Volumes, messages.MountVolumes{UID: m.uid, Pod: m.pod}})
+}
+
+// prefetch asks for the images of the containers that come first, while sandbox and volumes are made.
+func (m *Machine) prefetch(now time.Time) {
+	if c := m.nextInit(); c != nil {
+		m.wantImage(now, c)
+		return
+	}
+	for _, c := range m.cons {
+		if !c.init && c.spec != nil && !c.over(m.pod) {
+			m.wantImage(now, c)
+		}
+	}
+}
+
+// clearLost ends what runs outside the current sandbox; a lost sandbox ends its containers. It reports whether none is
+// left.
+func (m *Machine) clearLost(now time.Time) bool {
+	current := m.box.current()
+	cleared := true
+	for _, c := range m.cons {
+		f := c.newest()
+		if f == nil || f.State == messages.ContainerExited {
+			continue
+		}
+		if current != nil && f.SandboxID == current.ID {
+			continue
+		}
+		if f.State == messages.ContainerCreated && current != nil {
+			continue // it never ran, and is left to the collector
+		}
+		cleared = false
+		m.stopContainer(now, c, m.grace(), "its sandbox is gone")
+	}
+	return cleared
+}
+
+// startSandbox asks for a new sandbox, once the one before it has given its network back.
+func (m *Machine) startSandbox(now time.Time) {
+	if m.box.current() != nil || now.Before(m.box.retry) {
+		return
+	}
+	if len(m.box.all) > 0 && !m.box.stopped[m.box.all[0].ID] {
+		m.stopSandbox(now, m.box.all[0].ID)
+		return
+	}
+	if m.due(now, "sandbox", "", m.set.Work) {
+		m.emit(StartSandbox{Attempt: m.box.next})
+	}
+}
+
+func (m *Machine) stopSandbox(now time.Time, id string) {
+	if m.due(now, "stopbox", id, m.set.Work) {
+		m.emit(StopSandbox{ID: id})
+	}
+}
+
+// sandboxFailed notes a failure to start a sandbox; the next try comes after a back-off.
+func (m *Machine) sandboxFailed(now time.Time, reason messages.Reason) {
+	m.box.tries++
+	m.box.retry = now.Add(retryDelay(m.box.tries))
+	reason.RetryAt = m.box.retry
+	m.box.failed = &reason
+}
+
+// retryDelay is the wait before the n-th repetition of a step that failed: 1 s doubling to 10 s, the kubelet's own
+// pause between syncs of a failing pod.
+func retryDelay(n int) time.Duration {
+	return min(time.Second<<min(max(n-1, 0), 4), 10*time.Second)
+}

@@ -1,0 +1,28 @@
+package pod
+
+import (
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// planReading: the actor has just started and knows nothing. It waits for its parent's wish and for the CRI's word,
+// and derives everything from these two. Leads to Preparing, Terminating, Finished.
+func (m *Machine) planReading(now time.Time) Phase {
+	if m.wish == nil && m.due(now, "wish", "", m.set.Patience) {
+		m.emit(Tell{messages.Pods, messages.GetWish{UID: m.uid}})
+	}
+	if !m.read && m.due(now, "read", "", m.set.Patience) {
+		m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}})
+	}
+	switch {
+	case m.wish == nil || !m.read:
+		return Reading
+	case m.ending != nil:
+		return Terminating
+	case m.wish.Final != nil:
+		return Finished
+	default:
+		return Preparing
+	}
+}

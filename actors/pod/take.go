@@ -1,0 +1,335 @@
+package pod
+
+import (
+	"slices"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Results of the pod's own work.
+type (
+	// SandboxStarted is the result of StartSandbox. Fact is nil when it failed.
+	SandboxStarted struct {
+		Attempt uint32
+		Fact    *messages.SandboxFact
+		Reason  messages.Reason
+		// Taken says that the attempt's name belongs to something else for good: the next attempt is another.
+		Taken bool
+	}
+	// SandboxStopped is the result of StopSandbox.
+	SandboxStopped struct {
+		ID     string
+		Failed *messages.Reason
+	}
+	// PodRemoved is the result of RemovePod.
+	PodRemoved struct{ Failed *messages.Reason }
+)
+
+// take notes what a message says. What follows from it is the plan's.
+func (m *Machine) take(now time.Time, msg any) {
+	switch v := msg.(type) {
+	case messages.PodWanted:
+		m.takeWish(now, v)
+	case messages.PodObserved:
+		m.takeFacts(now, v.Facts)
+	case messages.ServiceStarted:
+		m.takeService(v.Service)
+	case messages.VolumesMounted:
+		m.answered("mount", "")
+		m.volumes = volumes{mounted: true, paths: v.Paths}
+	case messages.VolumesFailed:
+		m.volumes.reason = &v.Reason // volumes goes on trying; the question stays open
+	case messages.VolumesUnmounted:
+		m.answered("unmount", "")
+		m.cleaned.volumes = m.phase == Cleaning
+		m.volumes.mounted = false
+	case SandboxStarted, SandboxStopped, PodRemoved:
+		m.takeWork(now, v)
+	default:
+		m.takeContainer(now, msg)
+	}
+}
+
+// takeWork notes the result of the pod's own work.
+func (m *Machine) takeWork(now time.Time, msg any) {
+	switch v := msg.(type) {
+	case SandboxStarted:
+		m.answered("sandbox", "")
+		if v.Taken {
+			m.box.next = max(m.box.next, v.Attempt+1)
+		}
+		if v.Fact == nil {
+			m.sandboxFailed(now, v.Reason)
+			return
+		}
+		m.box.failed, m.box.tries, m.box.retry = nil, 0, time.Time{}
+		m.box.learn(*v.Fact)
+	case SandboxStopped:
+		m.answered("stopbox", v.ID)
+		if v.Failed != nil {
+			m.sandboxFailed(now, *v.Failed)
+			return
+		}
+		m.box.stopped[v.ID] = true
+		for i := range m.box.all {
+			if m.box.all[i].ID == v.ID {
+				m.box.all[i].Ready = false
+			}
+		}
+	case PodRemoved:
+		m.answered("remove", "")
+		if v.Failed != nil {
+			m.cleaned.tries++
+			m.cleaned.retry = now.Add(retryDelay(m.cleaned.tries))
+			return
+		}
+		m.cleaned.runtime = true
+	}
+}
+
+// takeContainer notes what concerns one container.
+func (m *Machine) takeContainer(now time.Time, msg any) {
+	switch v := msg.(type) {
+	case messages.ChildStarted:
+		m.takeChild(now, v)
+	case messages.ImagePulled:
+		if c := m.con(v.Key.Container); c != nil && v.Key.Attempt == c.image.attempt {
+			m.answered("image", c.name)
+			c.image.ref, c.image.reason = v.Ref, nil
+		}
+	case messages.ImageFailed:
+		if c := m.con(v.Key.Container); c != nil && v.Key.Attempt == c.image.attempt {
+			c.image.reason = &v.Reason // images goes on trying; the question stays open
+		}
+	case messages.ContainerStarted:
+		if c := m.con(v.Fact.Name); c != nil {
+			m.takeStarted(c, v.Fact)
+		}
+	case messages.ContainerEnded:
+		if c := m.con(v.Fact.Name); c != nil {
+			m.takeEnded(c, v.Fact)
+		}
+	case messages.ContainerFailed:
+		if c := m.con(v.Name); c != nil {
+			m.takeFailed(now, c, v)
+		}
+	}
+}
+
+func (m *Machine) takeWish(now time.Time, w messages.PodWanted) {
+	m.answered("wish", "")
+	changed := m.pod != w.Pod
+	if m.wish != nil && m.wish.Ending != nil && w.Ending == nil {
+		w.Ending = m.wish.Ending // an end is never taken back
+	}
+	m.wish, m.ending = &w, w.Ending
+	if !changed {
+		return
+	}
+	m.pod = w.Pod
+	m.book()
+	for _, c := range m.cons {
+		m.respec(c)
+	}
+	m.volumes.mounted = false // the volumes that the new spec names are asked for; those that are there are found
+	m.answered("mount", "")
+	if m.started.IsZero() {
+		m.started = now
+	}
+}
+
+// respec has a container whose start is being waited for start from its new spec, at once.
+func (m *Machine) respec(c *con) {
+	c.image.ref, c.image.reason, c.failed, c.tries = "", nil, nil, 0
+	m.answered("image", c.name)
+	f := c.exited()
+	if c.spec == nil || f == nil || !m.set.Changed(c.spec, *f) {
+		return
+	}
+	if c.stage == due || c.stage == spawning {
+		c.stage, c.at, c.replace = idle, time.Time{}, true
+	}
+}
+
+func (m *Machine) takeService(service messages.Address) {
+	switch service {
+	case messages.Volumes:
+		m.answered("mount", "")
+		m.answered("unmount", "")
+	case messages.Runtime:
+		m.answered("read", "")
+	case messages.Images:
+		for _, c := range m.cons {
+			m.answered("image", c.name)
+		}
+	}
+}
+
+// takeChild: the actor of a container runs and knows nothing.
+func (m *Machine) takeChild(now time.Time, v messages.ChildStarted) {
+	c := m.con(v.Name)
+	if c == nil {
+		return
+	}
+	m.answered("spawn", c.name)
+	switch c.stage {
+	case spawning:
+		c.stage, c.at = imaging, time.Time{}
+	case starting, up:
+		// It fell and knows nothing: it is told its wish again, with what stands for it.
+		m.answered("run", c.name)
+		if f := c.newest(); f != nil && f.Attempt != c.attempt {
+			c.stage = imaging
+			return
+		}
+		c.stage = starting
+	case stopping:
+		m.answered("stop", c.name)
+	case idle, due, imaging:
+	}
+}
+
+func (m *Machine) takeStarted(c *con, f messages.ContainerFact) {
+	c.learn(f)
+	m.answered("run", c.name)
+	c.failed, c.tries = nil, 0
+	if c.stage == starting && f.Attempt == c.attempt {
+		c.stage = up
+	}
+}
+
+func (m *Machine) takeEnded(c *con, f messages.ContainerFact) {
+	c.learn(f)
+	if newest := c.newest(); newest.ID != f.ID || newest.State != messages.ContainerExited {
+		return
+	}
+	switch c.stage {
+	case starting, up, stopping:
+		c.failed, c.tries = nil, 0
+		m.answerEnd(c)
+	case idle, due, spawning, imaging:
+	}
+}
+
+func (m *Machine) takeFailed(now time.Time, c *con, v messages.ContainerFailed) {
+	if c.stage != starting || v.Attempt != c.attempt {
+		return
+	}
+	m.answered("run", c.name)
+	if v.Fact != nil && v.Fact.State == messages.ContainerExited {
+		c.learn(*v.Fact)
+		m.answerEnd(c)
+		return
+	}
+	if v.Fact != nil {
+		c.learn(*v.Fact)
+	}
+	c.tries++
+	r := v.Reason
+	r.RetryAt = now.Add(retryDelay(c.tries))
+	c.failed = &r
+	c.stage = imaging
+	c.image.ref = "" // it may be gone: it is asked for anew
+}
+
+// takeFacts notes the CRI's word on the pod.
+func (m *Machine) takeFacts(now time.Time, f messages.PodFacts) {
+	if f.ReadAt.Before(m.readAt) {
+		return // overtaken by a later reading
+	}
+	first := !m.read
+	m.answered("read", "")
+	m.read, m.readAt = true, f.ReadAt
+	if !m.settle.IsZero() && !f.ReadAt.Before(m.settle) {
+		m.settle = time.Time{}
+	}
+	m.takeSandboxes(f)
+	for i := range f.Containers {
+		m.takeFact(now, f.Containers[i], first)
+	}
+	m.takeMissing(now, f)
+	if n := len(f.Sandboxes); n > 0 {
+		if at := f.Sandboxes[n-1].CreatedAt; m.started.IsZero() || at.Before(m.started) {
+			m.started = at
+		}
+	}
+}
+
+func (m *Machine) takeSandboxes(f messages.PodFacts) {
+	listed := map[string]bool{}
+	for _, s := range f.Sandboxes {
+		listed[s.ID] = true
+		m.box.learn(s)
+	}
+	m.box.all = slices.DeleteFunc(m.box.all, func(s messages.SandboxFact) bool {
+		return !listed[s.ID] && s.CreatedAt.Before(f.ReadAt)
+	})
+}
+
+// learn takes the runtime's word on one sandbox.
+func (b *box) learn(s messages.SandboxFact) {
+	b.next = max(b.next, s.Attempt+1)
+	i := slices.IndexFunc(b.all, func(o messages.SandboxFact) bool { return o.ID == s.ID })
+	if i >= 0 {
+		if len(s.IPs) == 0 {
+			s.IPs = b.all[i].IPs
+		}
+		s.Ready = s.Ready && !b.stopped[s.ID]
+		b.all[i] = s
+		return
+	}
+	at, _ := slices.BinarySearchFunc(b.all, s, func(a, c messages.SandboxFact) int { return int(c.Attempt) - int(a.Attempt) })
+	b.all = slices.Insert(b.all, at, s)
+}
+
+// takeFact notes the CRI's word on one container. Where an actor stands for the container, it is told, and answers.
+func (m *Machine) takeFact(now time.Time, f messages.ContainerFact, first bool) {
+	c := m.con(f.Name)
+	if c == nil {
+		c = &con{name: f.Name, stage: idle}
+		m.cons = append(m.cons, c)
+	}
+	if c.actor && (c.stage == up || c.stage == stopping) {
+		if n := c.newest(); n != nil && n.ID == f.ID && f.State == messages.ContainerExited && n.State != messages.ContainerExited {
+			c.seen = &f
+			m.answered("observe", c.name)
+			m.tellSeen(now, c)
+			return
+		}
+	}
+	c.learn(f)
+	if first && c.newest().ID == f.ID && f.Attempt > 0 {
+		c.backoff = backoff{step: m.set.BackOffStep(f), last: f.CreatedAt}
+	}
+}
+
+// tellSeen has a container's actor confirm the end that was read.
+func (m *Machine) tellSeen(now time.Time, c *con) {
+	if c.seen != nil && m.due(now, "observe", c.name, m.set.Patience) {
+		m.emit(Tell{messages.ContainerAddress(m.uid, c.name), messages.ContainerObserved{UID: m.uid, Fact: *c.seen}})
+	}
+}
+
+// takeMissing notes containers that the CRI no longer knows: someone removed them.
+func (m *Machine) takeMissing(now time.Time, f messages.PodFacts) {
+	listed := map[string]bool{}
+	for _, o := range f.Containers {
+		listed[o.ID] = true
+	}
+	for _, c := range m.cons {
+		n := c.newest()
+		if n == nil || listed[n.ID] || n.State == messages.ContainerExited || !n.CreatedAt.Before(f.ReadAt) || !n.StartedAt.Before(f.ReadAt) {
+			continue
+		}
+		gone := *n
+		gone.State, gone.ExitCode, gone.Reason = messages.ContainerExited, 137, messages.ReasonUnknown
+		gone.Message, gone.FinishedAt = "the container was removed from the runtime by someone else", now
+		c.learn(gone)
+		switch c.stage {
+		case up, stopping, starting:
+			m.answerEnd(c)
+		case idle, due, spawning, imaging:
+		}
+	}
+}
