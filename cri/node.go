@@ -1,0 +1,73 @@
+package cri
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// NodeFacts is what the translation has to know of the machine and of the
+// configuration. It is read once and then only copied.
+type NodeFacts struct {
+	// From the configuration (KubeletConfiguration names in brackets).
+	PodLogsDir           string        // [podLogsDir]
+	ClusterDomain        string        // [clusterDomain]
+	CPUCFSQuota          bool          // [cpuCFSQuota]
+	CPUCFSQuotaPeriod    time.Duration // [cpuCFSQuotaPeriod], 1 ms to 1 s
+	LimitedSwap          bool          // [memorySwap.swapBehavior] is LimitedSwap
+	SingleProcessOOMKill bool          // [singleProcessOOMKill]; unset means true on cgroup v1, false on v2
+	SeccompDefault       bool          // [seccompDefault]
+	SeccompProfileRoot   string        // <root dir>/seccomp
+
+	// From the machine.
+	MemoryCapacity int64 // bytes
+	SwapCapacity   int64 // bytes
+	CgroupV2       bool  // the unified hierarchy alone
+	SwapController bool  // cgroups can bound swap
+	HugePageSizes  []string
+	// ThrottlePaths are files under /sys to mask besides the fixed ones; see
+	// HostPaths.
+	ThrottlePaths []string
+}
+
+// HostPaths finds what the translation needs and the kernel publishes under
+// sysfs ("/sys"): the sizes of huge pages in the hugetlb cgroup's spelling
+// ("2MB"), and each processor's thermal_throttle folder, whose counters tell one
+// tenant of another's load (moby masks them, and so does the kubelet).
+func HostPaths(sysfs string) (hugePageSizes, throttlePaths []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(sysfs, "kernel/mm/hugepages"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("sizes of huge pages: %w", err)
+	}
+	bytes := map[int64]string{}
+	for _, entry := range entries {
+		text, ok := strings.CutPrefix(entry.Name(), "hugepages-")
+		kilobytes, isKB := strings.CutSuffix(text, "kB")
+		n, err := strconv.ParseInt(kilobytes, 10, 64)
+		if !ok || !isKB || err != nil {
+			return nil, nil, fmt.Errorf("sizes of huge pages: %q is none", entry.Name())
+		}
+		bytes[n] = hugePageUnit(n << 10)
+	}
+	for _, n := range slices.Sorted(maps.Keys(bytes)) {
+		hugePageSizes = append(hugePageSizes, bytes[n])
+	}
+	const under = "devices/system/cpu"
+	found, err := filepath.Glob(filepath.Join(sysfs, under, "cpu[0-9]*", "thermal_throttle"))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, path := range found {
+		cpu := filepath.Base(filepath.Dir(path))
+		// What the container sees is /sys, wherever it was read here.
+		throttlePaths = append(throttlePaths, filepath.Join("/sys", under, cpu, "thermal_throttle"))
+	}
+	return hugePageSizes, throttlePaths, nil
+}

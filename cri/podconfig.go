@@ -1,0 +1,135 @@
+package cri
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	utilnet "k8s.io/utils/net"
+)
+
+// ConfigError is a pod that cannot be put to the runtime as it is: nothing was
+// asked of the runtime. It becomes the reason CreateContainerConfigError or
+// FailedCreatePodSandBox. What is missing (a ConfigMap) may still come.
+type ConfigError struct {
+	Object string // default/web, or default/web/container
+	Err    error
+}
+
+// Error implements error.
+func (e *ConfigError) Error() string { return fmt.Sprintf("%s: %v", e.Object, e.Err) }
+
+// Unwrap gives errors.Is the cause.
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// SandboxParams is what a sandbox needs to know besides the pod and the node.
+type SandboxParams struct {
+	// Attempt is 0 for the first sandbox of a pod, then one above the last.
+	Attempt uint32
+	// CgroupParent is the pod's cgroup in the runtime driver's spelling.
+	CgroupParent string
+	// DNS is NewDNSConfig's.
+	DNS *runtimeapi.DNSConfig
+	// UserNamespace is the mapping of a pod with hostUsers: false.
+	UserNamespace *runtimeapi.UserNamespace
+	// ExtraGroups are the groups that mounted volumes bring with them.
+	ExtraGroups []int64
+	// ExclusiveCPUs says that a container of the pod has processors of its own.
+	ExclusiveCPUs bool
+}
+
+// NewSandboxConfig is the pod's sandbox as the kubelet of 1.36 asks for it. It
+// reads nothing but its arguments, and the pod is not changed; an error is a
+// *ConfigError. The log folder it names has to exist before RunPodSandbox.
+func NewSandboxConfig(pod *v1.Pod, node NodeFacts, p SandboxParams) (*runtimeapi.PodSandboxConfig, error) {
+	fail := func(err error) (*runtimeapi.PodSandboxConfig, error) {
+		return nil, &ConfigError{Object: pod.Namespace + "/" + pod.Name, Err: err}
+	}
+	if err := checkQuotaPeriod(node); err != nil {
+		return fail(err)
+	}
+	hostname, err := sandboxHostname(pod, node.ClusterDomain)
+	if err != nil {
+		return fail(err)
+	}
+	security, err := sandboxSecurityContext(pod, p)
+	if err != nil {
+		return fail(err)
+	}
+	linux := &runtimeapi.LinuxPodSandboxConfig{
+		CgroupParent:    p.CgroupParent,
+		SecurityContext: security,
+		Sysctls:         map[string]string{},
+	}
+	if sc := pod.Spec.SecurityContext; sc != nil {
+		for _, s := range sc.Sysctls {
+			linux.Sysctls[s.Name] = s.Value
+		}
+	}
+	linux.Resources, linux.Overhead = sandboxResources(pod, node, p.ExclusiveCPUs)
+	return &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: p.Attempt,
+		},
+		Hostname:     hostname,
+		LogDirectory: PodLogDir(node.PodLogsDir, pod),
+		DnsConfig:    p.DNS,
+		PortMappings: portMappings(pod),
+		Labels:       sandboxLabels(pod),
+		Annotations:  maps.Clone(pod.Annotations),
+		Linux:        linux,
+	}, nil
+}
+
+// portMappings lists the ports of all containers, with and without a host port;
+// a pod on the host's network has them too, and runtimes pass over them there.
+// Within one container a name, or an unnamed combination, counts once.
+func portMappings(pod *v1.Pod) []*runtimeapi.PortMapping {
+	type port struct {
+		name, family, protocol, hostIP string
+		container, host                int32
+	}
+	var out []*runtimeapi.PortMapping
+	for i := range pod.Spec.Containers {
+		var seen []port
+		for _, p := range pod.Spec.Containers[i].Ports {
+			key := port{name: p.Name}
+			if p.Name == "" {
+				key = port{
+					family: addressFamily(p.HostIP), protocol: string(p.Protocol), hostIP: p.HostIP,
+					container: p.ContainerPort, host: p.HostPort,
+				}
+			}
+			if slices.Contains(seen, key) {
+				continue
+			}
+			seen = append(seen, key)
+			out = append(out, &runtimeapi.PortMapping{
+				Protocol: protocol(p.Protocol), ContainerPort: p.ContainerPort, HostPort: p.HostPort, HostIp: p.HostIP,
+			})
+		}
+	}
+	return out
+}
+
+func addressFamily(ip string) string {
+	switch {
+	case ip == "":
+		return "any"
+	case utilnet.IsIPv6String(ip):
+		return "v6"
+	}
+	return "v4"
+}
+
+func protocol(p v1.Protocol) runtimeapi.Protocol {
+	switch p {
+	case v1.ProtocolUDP:
+		return runtimeapi.Protocol_UDP
+	case v1.ProtocolSCTP:
+		return runtimeapi.Protocol_SCTP
+	}
+	return runtimeapi.Protocol_TCP
+}

@@ -1,0 +1,168 @@
+package cri
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	minShares    = 2 // the kernel's bounds of cpu.shares (kernel/sched/sched.h)
+	maxShares    = 262144
+	sharesPerCPU = 1024
+	minQuota     = 1000 // microseconds (kernel/sched/core.c)
+)
+
+// NewContainerResources is the container's limits as the runtime is to set them,
+// at creation and for UpdateContainerResources. exclusiveCPUs says that it has
+// processors of its own, on which a quota would only throttle it.
+func NewContainerResources(pod *v1.Pod, container *v1.Container, node NodeFacts, exclusiveCPUs bool) *runtimeapi.LinuxContainerResources {
+	cpuLimit, memoryLimit := *container.Resources.Limits.Cpu(), *container.Resources.Limits.Memory()
+	if hasPodRequests(pod) || hasPodLimits(pod) {
+		if cpuLimit.IsZero() {
+			cpuLimit = *pod.Spec.Resources.Limits.Cpu()
+		}
+		if memoryLimit.IsZero() {
+			memoryLimit = *pod.Spec.Resources.Limits.Memory()
+		}
+	}
+	r := linuxResources(node, container.Resources.Requests, cpuLimit, memoryLimit, exclusiveCPUs)
+	r.OomScoreAdj = oomScoreAdj(pod, container, node.MemoryCapacity)
+	r.HugepageLimits = hugepageLimits(pod, container, node.HugePageSizes)
+	setSwap(r, pod, container, node)
+	return r
+}
+
+// sandboxResources is what the pod's containers may use together, for runtimes
+// that size a virtual machine by it, and overhead what the sandbox itself needs.
+func sandboxResources(pod *v1.Pod, node NodeFacts, exclusiveCPUs bool) (resources, overhead *runtimeapi.LinuxContainerResources) {
+	limits := podLimits(pod)
+	resources = linuxResources(node, podRequests(pod), *limits.Cpu(), *limits.Memory(), exclusiveCPUs)
+	if pod.Spec.Overhead == nil {
+		return resources, &runtimeapi.LinuxContainerResources{}
+	}
+	cpu := *pod.Spec.Overhead.Cpu()
+	requests := v1.ResourceList{v1.ResourceCPU: cpu}
+	return resources, linuxResources(node, requests, cpu, *pod.Spec.Overhead.Memory(), false)
+}
+
+// linuxResources converts cpu and memory. An absent cpu request is the limit;
+// the API server does so too, but not for pods from elsewhere.
+func linuxResources(
+	node NodeFacts, requests v1.ResourceList, cpuLimit, memoryLimit resource.Quantity, exclusiveCPUs bool,
+) *runtimeapi.LinuxContainerResources {
+	cpuRequest, ok := requests[v1.ResourceCPU]
+	if !ok {
+		cpuRequest = cpuLimit
+	}
+	r := &runtimeapi.LinuxContainerResources{
+		CpuShares:          cpuShares(cpuRequest.MilliValue()),
+		MemoryLimitInBytes: memoryLimit.Value(),
+	}
+	if node.CPUCFSQuota {
+		r.CpuPeriod = node.CPUCFSQuotaPeriod.Microseconds()
+		r.CpuQuota = cpuQuota(cpuLimit.MilliValue(), r.CpuPeriod)
+		if exclusiveCPUs {
+			r.CpuQuota = -1
+		}
+	}
+	if node.CgroupV2 && !node.SingleProcessOOMKill {
+		// The kernel ends all processes of the container together (cgroup-v2.rst).
+		r.Unified = map[string]string{"memory.oom.group": "1"}
+	}
+	return r
+}
+
+// cpuShares is a cgroup v1 weight; runtimes convert it for v2. Nothing asked for
+// is the least weight, as the kernel's own default would be half a processor's.
+func cpuShares(milliCPU int64) int64 {
+	return min(max(milliCPU*sharesPerCPU/1000, minShares), maxShares)
+}
+
+// cpuQuota is in microseconds for each period, 0 for no limit.
+func cpuQuota(milliCPU, period int64) int64 {
+	if milliCPU == 0 {
+		return 0
+	}
+	return max(milliCPU*period/1000, minQuota)
+}
+
+// hugepageLimits forbids every page size of the machine that the container, or
+// its pod, has no limit for.
+func hugepageLimits(pod *v1.Pod, container *v1.Container, sizes []string) []*runtimeapi.HugepageLimit {
+	bytes := map[string]uint64{}
+	if hasPodRequests(pod) || hasPodLimits(pod) {
+		addHugePages(bytes, pod.Spec.Resources.Limits)
+	}
+	addHugePages(bytes, container.Resources.Limits)
+	var limits []*runtimeapi.HugepageLimit
+	for _, size := range sizes {
+		limits = append(limits, &runtimeapi.HugepageLimit{PageSize: size, Limit: bytes[size]})
+	}
+	return limits
+}
+
+func addHugePages(bytes map[string]uint64, limits v1.ResourceList) {
+	for name, quantity := range limits {
+		text, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
+		if !ok {
+			continue
+		}
+		// Names that are no size were refused when the pod was validated.
+		if size, err := resource.ParseQuantity(text); err == nil {
+			bytes[hugePageUnit(size.Value())] = uint64(quantity.Value())
+		}
+	}
+}
+
+// hugePageUnit writes a page size as the hugetlb cgroup's files do: 2MB, 1GB.
+func hugePageUnit(bytes int64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB", "PB"}
+	for len(units) > 1 && bytes > 0 && bytes%1024 == 0 {
+		bytes /= 1024
+		units = units[1:]
+	}
+	return strconv.FormatInt(bytes, 10) + units[0]
+}
+
+// setSwap gives a burstable container its part of the node's swap where the
+// configuration allows it, and all others none (KEP-2400).
+func setSwap(r *runtimeapi.LinuxContainerResources, pod *v1.Pod, container *v1.Container, node NodeFacts) {
+	if !node.SwapController {
+		return
+	}
+	if !node.CgroupV2 {
+		// v1 counts memory and swap together: the same limit leaves no swap.
+		r.MemorySwapLimitInBytes = r.MemoryLimitInBytes
+		return
+	}
+	swap := int64(0)
+	if node.LimitedSwap && maySwap(pod, container) {
+		request := memoryRequest(container)
+		if node.MemoryCapacity > 0 && request <= node.MemoryCapacity {
+			swap = int64(float64(request) / float64(node.MemoryCapacity) * float64(node.SwapCapacity))
+		}
+	}
+	if r.Unified == nil {
+		r.Unified = map[string]string{}
+	}
+	r.Unified["memory.swap.max"] = strconv.FormatInt(swap, 10)
+}
+
+func maySwap(pod *v1.Pod, container *v1.Container) bool {
+	request, limit := container.Resources.Requests.Memory(), container.Resources.Limits.Memory()
+	return !isCritical(pod) && QOSClass(pod) == v1.PodQOSBurstable && request.Cmp(*limit) != 0
+}
+
+// checkQuotaPeriod refuses what the kernel would.
+func checkQuotaPeriod(node NodeFacts) error {
+	if node.CPUCFSQuota && (node.CPUCFSQuotaPeriod < time.Millisecond || node.CPUCFSQuotaPeriod > time.Second) {
+		return fmt.Errorf("cpuCFSQuotaPeriod %s is not between 1ms and 1s", node.CPUCFSQuotaPeriod)
+	}
+	return nil
+}

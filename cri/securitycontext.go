@@ -1,0 +1,231 @@
+package cri
+
+import (
+	"fmt"
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// What a container may not see or not write of the kernel, moby's lists.
+var (
+	maskedPaths = []string{
+		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys",
+		"/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug",
+		"/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
+	}
+	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+)
+
+// effectiveSecurityContext is the container's security context with the pod's in
+// the places both have and the container leaves open. It is never nil.
+func effectiveSecurityContext(pod *v1.Pod, container *v1.Container) *v1.SecurityContext {
+	sc := &v1.SecurityContext{}
+	if container.SecurityContext != nil {
+		*sc = *container.SecurityContext
+	}
+	p := pod.Spec.SecurityContext
+	if p == nil {
+		return sc
+	}
+	if sc.SELinuxOptions == nil {
+		sc.SELinuxOptions = p.SELinuxOptions
+	}
+	if sc.RunAsUser == nil {
+		sc.RunAsUser = p.RunAsUser
+	}
+	if sc.RunAsGroup == nil {
+		sc.RunAsGroup = p.RunAsGroup
+	}
+	if sc.RunAsNonRoot == nil {
+		sc.RunAsNonRoot = p.RunAsNonRoot
+	}
+	return sc
+}
+
+func containerSecurityContext(
+	pod *v1.Pod, container *v1.Container, node NodeFacts, p ContainerParams,
+) (*runtimeapi.LinuxContainerSecurityContext, error) {
+	sc := effectiveSecurityContext(pod, container)
+	out := &runtimeapi.LinuxContainerSecurityContext{
+		Capabilities:   capabilities(sc.Capabilities),
+		SelinuxOptions: selinuxOptions(sc.SELinuxOptions),
+		RunAsUser:      int64Value(sc.RunAsUser),
+		RunAsGroup:     int64Value(sc.RunAsGroup),
+		Privileged:     isTrue(sc.Privileged),
+		ReadonlyRootfs: isTrue(sc.ReadOnlyRootFilesystem),
+		NoNewPrivs:     sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation,
+	}
+	if out.RunAsUser == nil {
+		out.RunAsUser = int64Value(p.ImageUID)
+		out.RunAsUsername = p.ImageUsername
+	}
+	if sc.ProcMount == nil || *sc.ProcMount != v1.UnmaskedProcMount {
+		out.MaskedPaths = append(append([]string{}, maskedPaths...), node.ThrottlePaths...)
+		out.ReadonlyPaths = append([]string{}, readonlyPaths...)
+	}
+	var err error
+	if out.Seccomp, err = seccompProfile(pod, container, node); err != nil {
+		return nil, err
+	}
+	if out.Apparmor, out.ApparmorProfile, err = apparmorProfile(pod, container); err != nil {
+		return nil, err
+	}
+	if out.NamespaceOptions, err = namespaces(pod, p.UserNamespace); err != nil {
+		return nil, err
+	}
+	out.SupplementalGroups, out.SupplementalGroupsPolicy, err = groups(pod)
+	out.SupplementalGroups = append(out.SupplementalGroups, p.ExtraGroups...)
+	return out, err
+}
+
+func sandboxSecurityContext(pod *v1.Pod, p SandboxParams) (*runtimeapi.LinuxSandboxSecurityContext, error) {
+	out := &runtimeapi.LinuxSandboxSecurityContext{
+		Privileged: hasPrivilegedContainer(pod),
+		// The pause process needs no more than the default profile, whatever the
+		// pod's containers ask for (kubernetes issue 84623).
+		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
+	}
+	sc := pod.Spec.SecurityContext
+	if sc == nil {
+		sc = &v1.PodSecurityContext{}
+	}
+	out.RunAsUser = int64Value(sc.RunAsUser)
+	out.RunAsGroup = int64Value(sc.RunAsGroup)
+	out.SelinuxOptions = selinuxOptions(sc.SELinuxOptions)
+	var err error
+	if out.NamespaceOptions, err = namespaces(pod, p.UserNamespace); err != nil {
+		return nil, err
+	}
+	if sc.FSGroup != nil {
+		out.SupplementalGroups = append(out.SupplementalGroups, *sc.FSGroup)
+	}
+	out.SupplementalGroups = append(out.SupplementalGroups, p.ExtraGroups...)
+	out.SupplementalGroups = append(out.SupplementalGroups, sc.SupplementalGroups...)
+	out.SupplementalGroupsPolicy, err = groupsPolicy(sc.SupplementalGroupsPolicy)
+	return out, err
+}
+
+// groups is fsGroup and then supplementalGroups, as a container gets them.
+func groups(pod *v1.Pod) ([]int64, runtimeapi.SupplementalGroupsPolicy, error) {
+	sc := pod.Spec.SecurityContext
+	if sc == nil {
+		return nil, runtimeapi.SupplementalGroupsPolicy_Merge, nil
+	}
+	var list []int64
+	if sc.FSGroup != nil {
+		list = append(list, *sc.FSGroup)
+	}
+	policy, err := groupsPolicy(sc.SupplementalGroupsPolicy)
+	return append(list, sc.SupplementalGroups...), policy, err
+}
+
+// groupsPolicy uses that the API and the CRI name their values alike (KEP-3619).
+func groupsPolicy(policy *v1.SupplementalGroupsPolicy) (runtimeapi.SupplementalGroupsPolicy, error) {
+	if policy == nil {
+		return runtimeapi.SupplementalGroupsPolicy_Merge, nil
+	}
+	value, ok := runtimeapi.SupplementalGroupsPolicy_value[string(*policy)]
+	if !ok {
+		return 0, fmt.Errorf("supplementalGroupsPolicy %q is not supported", *policy)
+	}
+	return runtimeapi.SupplementalGroupsPolicy(value), nil
+}
+
+// namespaces says which namespaces the pod's processes share with whom. given is
+// the mapping made for a pod with hostUsers: false, nil for others (KEP-127).
+func namespaces(pod *v1.Pod, given *runtimeapi.UserNamespace) (*runtimeapi.NamespaceOption, error) {
+	mode := func(host bool) runtimeapi.NamespaceMode {
+		if host {
+			return runtimeapi.NamespaceMode_NODE
+		}
+		return runtimeapi.NamespaceMode_POD
+	}
+	out := &runtimeapi.NamespaceOption{
+		Ipc:           mode(pod.Spec.HostIPC),
+		Network:       mode(pod.Spec.HostNetwork),
+		Pid:           runtimeapi.NamespaceMode_CONTAINER,
+		UsernsOptions: &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE},
+	}
+	switch {
+	case pod.Spec.HostPID:
+		out.Pid = runtimeapi.NamespaceMode_NODE
+	case isTrue(pod.Spec.ShareProcessNamespace):
+		out.Pid = runtimeapi.NamespaceMode_POD
+	}
+	if pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers {
+		if given == nil {
+			return nil, fmt.Errorf("hostUsers is false, but no user namespace was allocated to the pod")
+		}
+		out.UsernsOptions = given
+	}
+	return out, nil
+}
+
+func hasPrivilegedContainer(pod *v1.Pod) bool {
+	privileged := func(sc *v1.SecurityContext) bool { return sc != nil && isTrue(sc.Privileged) }
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if privileged(list[i].SecurityContext) {
+				return true
+			}
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		if privileged(pod.Spec.EphemeralContainers[i].SecurityContext) {
+			return true
+		}
+	}
+	return false
+}
+
+func capabilities(c *v1.Capabilities) *runtimeapi.Capability {
+	if c == nil {
+		return nil
+	}
+	out := &runtimeapi.Capability{}
+	for _, name := range c.Add {
+		out.AddCapabilities = append(out.AddCapabilities, string(name))
+	}
+	for _, name := range c.Drop {
+		out.DropCapabilities = append(out.DropCapabilities, string(name))
+	}
+	return out
+}
+
+func selinuxOptions(o *v1.SELinuxOptions) *runtimeapi.SELinuxOption {
+	if o == nil {
+		return nil
+	}
+	return &runtimeapi.SELinuxOption{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
+}
+
+func int64Value(n *int64) *runtimeapi.Int64Value {
+	if n == nil {
+		return nil
+	}
+	return &runtimeapi.Int64Value{Value: *n}
+}
+
+// VerifyRunAsNonRoot refuses a container with runAsNonRoot that would run as
+// root, or of whose image's user that cannot be told. uid and username are
+// ImageUser's.
+func VerifyRunAsNonRoot(pod *v1.Pod, container *v1.Container, uid *int64, username string) error {
+	sc := effectiveSecurityContext(pod, container)
+	switch {
+	case !isTrue(sc.RunAsNonRoot):
+		return nil
+	case sc.RunAsUser != nil && *sc.RunAsUser == 0:
+		return fmt.Errorf("runAsNonRoot is set, but so is runAsUser: 0")
+	case sc.RunAsUser != nil:
+		return nil
+	case uid == nil && username != "":
+		return fmt.Errorf("runAsNonRoot is set, and the image's user %q is not numeric: it cannot be told whether it is root", username)
+	case uid != nil && *uid == 0:
+		return fmt.Errorf("runAsNonRoot is set, but the image runs as root")
+	case uid != nil && (*uid < 0 || *uid > math.MaxInt32):
+		return fmt.Errorf("runAsNonRoot is set, but the image's user ID %d is not between 1 and %d", *uid, math.MaxInt32)
+	}
+	return nil
+}
