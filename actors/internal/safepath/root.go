@@ -1,0 +1,161 @@
+package safepath
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Root is an open directory. Names given to its methods are relative, slash-separated paths below it; a symbolic
+// link anywhere in one is an error, and so is "..". Safe for concurrent use, as a descriptor is.
+type Root struct {
+	dir  *os.File
+	path string
+}
+
+// OpenRoot opens the directory at path. The path itself is trusted (it is the operator's): links in it are followed.
+func OpenRoot(path string) (*Root, error) {
+	fd, err := openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_DIRECTORY | unix.O_RDONLY})
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return newRoot(fd, path), nil
+}
+
+func newRoot(fd int, path string) *Root {
+	return &Root{dir: os.NewFile(uintptr(fd), path), path: path}
+}
+
+// Close closes the directory. Files opened through it stay open.
+func (r *Root) Close() error { return r.dir.Close() }
+
+// Path is the path it was opened by. It is for messages and for handing on, not for opening again.
+func (r *Root) Path() string { return r.path }
+
+// Sub opens a directory below this one as a root of its own.
+func (r *Root) Sub(name string) (*Root, error) {
+	f, err := r.OpenBeneath(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Root{dir: f, path: f.Name()}, nil
+}
+
+// OpenBeneath opens what name leads to below the root, with the flags of open(2) and, when they create it, the mode
+// less the umask. A link anywhere in the name, also as its last element, is an error that wraps unix.ELOOP; leaving
+// the root is one that wraps unix.EXDEV. Mount points below the root may be crossed. An open that could block, of a
+// FIFO, is the caller's to avoid by unix.O_NONBLOCK or unix.O_PATH.
+func (r *Root) OpenBeneath(name string, flags int, mode fs.FileMode) (*os.File, error) {
+	path := filepath.Join(r.path, name)
+	if err := CheckName(name); err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	fd, err := r.open(name, flags, mode, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// Lstat describes what is at name: of a link that is its last element, the link.
+func (r *Root) Lstat(name string) (fs.FileInfo, error) {
+	f, err := r.OpenBeneath(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	return info, errors.Join(err, f.Close())
+}
+
+// Names lists the directory at name, unsorted; the root itself when name is ".".
+func (r *Root) Names(name string) ([]string, error) {
+	f, err := r.OpenBeneath(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	names, err := f.Readdirnames(-1)
+	return names, errors.Join(err, f.Close())
+}
+
+// Chmod sets the permission bits of the file or directory at name exactly; the umask has no say.
+func (r *Root) Chmod(name string, mode fs.FileMode) error {
+	f, err := r.OpenBeneath(name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(mode), f.Close())
+}
+
+// MkdirAll makes the directory at name and those that lead to it. Those that it makes get exactly mode; those that
+// are there already are left as they are. What is there and is no directory, or is a link, is an error.
+func (r *Root) MkdirAll(name string, mode fs.FileMode) error {
+	if err := CheckName(name); err != nil {
+		return &fs.PathError{Op: "mkdir", Path: filepath.Join(r.path, name), Err: err}
+	}
+	defer runtime.KeepAlive(r.dir) // its descriptor is in use
+	at, path, own := int(r.dir.Fd()), r.path, -1
+	defer func() { closeFD(own) }()
+	for _, element := range strings.Split(filepath.Clean(name), "/") {
+		path = filepath.Join(path, element)
+		fd, err := mkdirAt(at, element, mode)
+		if err != nil {
+			return &fs.PathError{Op: "mkdir", Path: path, Err: err}
+		}
+		closeFD(own)
+		at, own = fd, fd
+	}
+	return nil
+}
+
+// mkdirAt makes the directory if it is not there, and opens it.
+func mkdirAt(at int, name string, mode fs.FileMode) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW, Resolve: beneath}
+	fd, err := openat2(at, name, &how)
+	if !errors.Is(err, unix.ENOENT) {
+		return fd, err
+	}
+	err = unix.Mkdirat(at, name, uint32(mode.Perm()))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, err
+	}
+	made := err == nil
+	fd, err = openat2(at, name, &how)
+	if err != nil || !made {
+		return fd, err
+	}
+	if err := unix.Fchmod(fd, uint32(mode.Perm())); err != nil {
+		closeFD(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// ErrBadName is wrapped by the error about a name that is empty, absolute, or steps back.
+var ErrBadName = errors.New("not a plain relative path")
+
+// CheckName says whether name can be a path below a root at all: relative, not empty, without ".." and zero bytes.
+func CheckName(name string) error {
+	if name == "" || filepath.IsAbs(name) || strings.ContainsRune(name, 0) {
+		return fmt.Errorf("%q is %w", name, ErrBadName)
+	}
+	for _, element := range strings.Split(name, "/") {
+		if element == ".." {
+			return fmt.Errorf("%q is %w", name, ErrBadName)
+		}
+	}
+	return nil
+}
+
+// CheckElement says whether name can be one element of a path: what CheckName allows, without "/", and not ".".
+func CheckElement(name string) error {
+	if strings.Contains(name, "/") || name == "." {
+		return fmt.Errorf("%q is %w of one element", name, ErrBadName)
+	}
+	return CheckName(name)
+}
