@@ -1,0 +1,103 @@
+package config
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Container restart back-off as the kubelet counts it. The reduced pair is chosen by the feature gate
+// ReduceDefaultCrashLoopBackOffDecay (KEP-4603).
+const (
+	crashBackOffInitial        = 10 * time.Second
+	crashBackOffMax            = 300 * time.Second
+	reducedCrashBackOffInitial = time.Second
+	reducedCrashBackOffMax     = 60 * time.Second
+)
+
+// CrashLoopBackOff returns the first delay before a crashed container starts again and the cap of its doubling.
+// crashLoopBackOff.maxContainerRestartPeriod is the cap while the gate KubeletCrashLoopBackOffMax is on; a cap below the
+// first delay lowers that too.
+func (n *Node) CrashLoopBackOff() (initial, limit time.Duration) {
+	initial, limit = crashBackOffInitial, crashBackOffMax
+	if n.FeatureEnabled("ReduceDefaultCrashLoopBackOffDecay") {
+		initial, limit = reducedCrashBackOffInitial, reducedCrashBackOffMax
+	}
+	if own := n.Kubelet.CrashLoopBackOff.MaxContainerRestartPeriod; own != nil && n.FeatureEnabled("KubeletCrashLoopBackOffMax") {
+		limit = own.Duration
+	}
+	return min(initial, limit), limit
+}
+
+// StaticPodPath is the manifest file or folder, absolute; empty where there is none.
+func (n *Node) StaticPodPath() string { return n.Kubelet.StaticPodPath }
+
+// PodLogsDir is the absolute folder of pod logs.
+func (n *Node) PodLogsDir() string { return n.Kubelet.PodLogsDir }
+
+// FileCheckFrequency is how often manifest files are looked at besides inotify.
+func (n *Node) FileCheckFrequency() time.Duration { return n.Kubelet.FileCheckFrequency.Duration }
+
+// HTTPCheckFrequency is how often the manifest URL is asked.
+func (n *Node) HTTPCheckFrequency() time.Duration { return n.Kubelet.HTTPCheckFrequency.Duration }
+
+// SyncFrequency is the longest a pod goes without its actual state being compared with the wanted one.
+func (n *Node) SyncFrequency() time.Duration { return n.Kubelet.SyncFrequency.Duration }
+
+// RuntimeRequestTimeout bounds every CRI call except pulls, logs, exec and attach.
+func (n *Node) RuntimeRequestTimeout() time.Duration { return n.Kubelet.RuntimeRequestTimeout.Duration }
+
+// ContainerLogMaxSize is the size in bytes at which a container's log is rotated. Negative: never.
+func (n *Node) ContainerLogMaxSize() int64 {
+	q, err := resource.ParseQuantity(n.Kubelet.ContainerLogMaxSize)
+	if err != nil { // Load has validated it; a Node built by hand gets no rotation.
+		return -1
+	}
+	return q.Value()
+}
+
+// SerialImagePulls reports whether images are pulled one at a time.
+func (n *Node) SerialImagePulls() bool {
+	return n.Kubelet.SerializeImagePulls == nil || *n.Kubelet.SerializeImagePulls
+}
+
+// MaxParallelImagePulls is how many pulls may run at once: 1 when pulls are serial, 0 for no limit.
+func (n *Node) MaxParallelImagePulls() int {
+	if n.SerialImagePulls() {
+		return 1
+	}
+	if n.Kubelet.MaxParallelImagePulls == nil {
+		return 0
+	}
+	return int(*n.Kubelet.MaxParallelImagePulls)
+}
+
+// RuntimeEndpoint is the CRI runtime's address, in URL form ("unix:///run/containerd/containerd.sock").
+func (n *Node) RuntimeEndpoint() string { return n.Kubelet.ContainerRuntimeEndpoint }
+
+// ImageEndpoint is the CRI image service's address; the runtime's own where none was given.
+func (n *Node) ImageEndpoint() string {
+	if n.Kubelet.ImageServiceEndpoint != "" {
+		return n.Kubelet.ImageServiceEndpoint
+	}
+	return n.Kubelet.ContainerRuntimeEndpoint
+}
+
+// RunOnce reports whether the agent runs the pods it finds once and exits.
+func (n *Node) RunOnce() bool { return n.Kubelet.RunOnce }
+
+// RegisterNode reports whether the Node object is created at the API server.
+func (n *Node) RegisterNode() bool { return n.Kubelet.RegisterNode == nil || *n.Kubelet.RegisterNode }
+
+// Verbosity is --v: 0 for what an operator always wants to see, more for more.
+func (n *Node) Verbosity() int { return int(n.Kubelet.Logging.Verbosity) }
+
+// Presentable returns a copy of the configuration that may be shown: the values of the manifest URL's headers, which
+// usually hold a credential, are masked.
+func (n *Node) Presentable() *KubeletConfiguration {
+	shown := n.Kubelet.DeepCopy()
+	for header := range shown.StaticPodURLHeader {
+		shown.StaticPodURLHeader[header] = []string{"<masked>"}
+	}
+	return shown
+}

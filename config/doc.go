@@ -1,0 +1,14 @@
+// Package config turns a kubelet's command line and its configuration files into one immutable value, Node.
+//
+// The order of precedence is the kubelet's: built-in defaults, the --config file, the drop-ins of --config-dir in
+// lexical order (KEP-3983), and last the flags that were given explicitly. Files are decoded strictly: an unknown or
+// duplicate field is an error that names field and file. Flags of kubelets long gone are accepted, take effect where
+// something equivalent exists, and produce a Warning that names them and what replaces them.
+//
+//	fs := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
+//	flags := config.AddFlags(fs)
+//	if err := fs.Parse(os.Args[1:]); err != nil { … one line, exit 1 … }
+//	node, warnings, err := config.Load(flags, fs)
+//
+// The package has no actors and starts nothing. Behaviour follows Kubernetes 1.36.
+package config

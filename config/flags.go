@@ -1,0 +1,143 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// Flags is what AddFlags registered and what the command line then said. It is read by Load once parsing is done; it is
+// not safe for concurrent use.
+type Flags struct {
+	bound   map[string]*boundFlag
+	scratch *target
+}
+
+// target is what flags write to. Each flag can be bound to any number of targets, which is how the command line, parsed
+// once, is said again over a configuration that was read from files in between.
+type target struct {
+	kubelet *KubeletConfiguration
+	node    *Node
+	gates   map[string]bool
+}
+
+// binder registers one flag on fs so that setting it writes to t.
+type binder func(fs *pflag.FlagSet, t *target, name, usage string)
+
+// flagRow describes one flag.
+type flagRow struct {
+	name      string
+	shorthand string
+	// field is the path of the KubeletConfiguration field the flag sets, empty where there is none.
+	field string
+	bind  binder
+	usage string
+	// warning is said when the flag is used.
+	warning string
+	// legacy marks flags that Kubernetes 1.36 no longer has. They stay out of the help text.
+	legacy bool
+}
+
+// boundFlag is a row together with the values its flag was set to, in order.
+type boundFlag struct {
+	flagRow
+	said []string
+}
+
+// recorder notes every accepted value of a flag.
+type recorder struct {
+	pflag.Value
+	to *boundFlag
+}
+
+// Set parses value and remembers it.
+func (r *recorder) Set(value string) error {
+	if err := r.Value.Set(value); err != nil {
+		return err
+	}
+	r.to.said = append(r.to.said, value)
+	return nil
+}
+
+// AddFlags registers on fs every flag of the kubelet of Kubernetes 1.36, the flags of older kubelets that units in the
+// field still carry, and Playlet's own. Underscores in names are taken as dashes. Parsing reports an unknown flag or a
+// bad value as one line that names it. The flags --help and --version are left to the command.
+func AddFlags(fs *pflag.FlagSet) *Flags {
+	f := &Flags{bound: map[string]*boundFlag{}, scratch: newTarget(nil)}
+	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	for _, row := range allRows() {
+		b := &boundFlag{flagRow: row}
+		flag := row.flagOn(f.scratch)
+		flag.Value = &recorder{Value: flag.Value, to: b}
+		f.bound[row.name] = b
+		fs.AddFlag(flag)
+	}
+	return f
+}
+
+// newTarget returns a target over base, or over the command line's defaults where base is nil.
+func newTarget(base *KubeletConfiguration) *target {
+	if base == nil {
+		base = commandLineBase(nil)
+	}
+	return &target{kubelet: base, node: newNode(), gates: map[string]bool{}}
+}
+
+// allRows returns the rows of all tables, without order.
+func allRows() []flagRow {
+	return slices.Concat(ownRows, serverRows, podRows, resourceRows, legacyRows)
+}
+
+// flagOn makes the row's flag, bound to t.
+func (r flagRow) flagOn(t *target) *pflag.Flag {
+	one := pflag.NewFlagSet(r.name, pflag.ContinueOnError)
+	r.bind(one, t, r.name, r.usage)
+	flag := one.Lookup(r.name)
+	flag.Shorthand = r.shorthand
+	flag.Hidden = r.legacy
+	return flag
+}
+
+// replay says again, over t, what the command line said: first the flags of old, so that the present name of a setting
+// has the last word. fs is the parsed flag set; its order is kept.
+func (f *Flags) replay(fs *pflag.FlagSet, t *target) ([]Warning, error) {
+	var warnings []Warning
+	for _, legacy := range []bool{true, false} {
+		var failed error
+		fs.Visit(func(flag *pflag.Flag) {
+			b := f.bound[flag.Name]
+			if b == nil || b.legacy != legacy || failed != nil {
+				return
+			}
+			again := b.flagOn(t)
+			for _, value := range b.said {
+				if err := again.Value.Set(value); err != nil {
+					failed = problem("--"+b.name, value, "%v", err)
+					return
+				}
+			}
+			if b.warning != "" {
+				warnings = append(warnings, Warning{Flag: "--" + b.name, Message: b.warning})
+			}
+		})
+		if failed != nil {
+			return nil, failed
+		}
+	}
+	return warnings, nil
+}
+
+// given reports whether the command line set the flag.
+func (f *Flags) given(name string) bool { return len(f.bound[name].said) > 0 }
+
+// flagOfField returns the present-day flag that sets a configuration field, with its dashes, or "".
+func flagOfField(path string) string {
+	for _, row := range slices.Concat(serverRows, podRows, resourceRows) {
+		if rest, found := strings.CutPrefix(path, row.field); found && (rest == "" || rest[0] == '[' || rest[0] == '.') {
+			return "--" + row.name
+		}
+	}
+	return ""
+}

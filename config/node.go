@@ -1,0 +1,123 @@
+package config
+
+import (
+	"net/netip"
+	"time"
+
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+)
+
+// KubeletConfiguration is the versioned configuration type that the --config file holds.
+type KubeletConfiguration = kubeletconfig.KubeletConfiguration
+
+// Defaults of settings that exist only on the command line.
+const (
+	// DefaultRootDir is where the kubelet, and so Playlet, keeps pods, volumes and plugins.
+	DefaultRootDir = "/var/lib/kubelet"
+	// DefaultCertDir does not follow --root-dir, in the kubelet neither.
+	DefaultCertDir = "/var/lib/kubelet/pki"
+	// DefaultAdminSocket is where the sub-commands find the agent.
+	DefaultAdminSocket = "/run/playlet/admin.sock"
+	// DefaultHousekeepingInterval is how often container statistics are sampled.
+	DefaultHousekeepingInterval = 10 * time.Second
+	// DefaultCNIBinDir, DefaultCNIConfDir and DefaultCNICacheDir are libcni's conventional folders.
+	DefaultCNIBinDir   = "/opt/cni/bin"
+	DefaultCNIConfDir  = "/etc/cni/net.d"
+	DefaultCNICacheDir = "/var/lib/cni/cache"
+)
+
+// Node is everything the agent was told, in one value. It is built by Load and read-only from then on: it is shared by
+// every actor without locks, so nobody may write to it or to what its pointers, maps and slices lead to.
+type Node struct {
+	// Kubelet is the final KubeletConfiguration: defaults, files and flags merged, every default filled in.
+	Kubelet *KubeletConfiguration
+
+	// NodeName is --hostname-override or the machine's host name, trimmed and in lower case. Never empty.
+	NodeName string
+	// RootDir and CertDir are absolute.
+	RootDir string
+	CertDir string
+	// AdminSocket is the path of the unix socket on which sub-commands reach the agent.
+	AdminSocket string
+	// ConfigFile and ConfigDir are the files the configuration came from; empty where none was named.
+	ConfigFile string
+	ConfigDir  string
+
+	// KubeconfigPath leads to the API server. Empty means standalone.
+	KubeconfigPath string
+	// BootstrapKubeconfigPath holds the credentials for requesting a client certificate when KubeconfigPath is absent.
+	BootstrapKubeconfigPath string
+	// APIServers are the URLs of the --api-servers flag of old, kept for the day the API source is built.
+	APIServers []string
+
+	// NodeIPs are the addresses of --node-ip: none, one, or two of different families. The unspecified address of a
+	// family ("::", "0.0.0.0") stands alone and asks for that family's default address.
+	NodeIPs []netip.Addr
+	// NodeLabels are put on the Node object at registration.
+	NodeLabels map[string]string
+	// CloudProvider is empty or "external"; in-tree providers are gone.
+	CloudProvider string
+
+	// RuntimeCgroups is the cgroup the container runtime runs in, for its statistics.
+	RuntimeCgroups string
+	// ImageCredentialProviderConfig is a file or a folder, ImageCredentialProviderBinDir the folder of its plugins.
+	ImageCredentialProviderConfig string
+	ImageCredentialProviderBinDir string
+	// PodSandboxImage is exempt from image garbage collection; the runtime's own configuration decides what it uses.
+	PodSandboxImage string
+
+	// MinimumContainerTTL is the least age of a dead container before it is collected.
+	MinimumContainerTTL time.Duration
+	// MaxDeadContainersPerContainer is how many dead instances of one container are kept. Negative: no limit.
+	MaxDeadContainersPerContainer int32
+	// MaxDeadContainers is how many dead containers are kept on the node. Negative: no limit.
+	MaxDeadContainers int32
+	// AllocatableIgnoresEviction leaves the hard eviction thresholds out of node allocatable.
+	AllocatableIgnoresEviction bool
+	// MounterPath is a program to call in mount(8)'s place; empty for the default.
+	MounterPath string
+
+	// LockFile is held while the agent runs; ExitOnLockContention ends the agent when someone else opens it.
+	LockFile             string
+	ExitOnLockContention bool
+
+	// HousekeepingInterval is how often container statistics are sampled.
+	HousekeepingInterval time.Duration
+	// CAdvisorPort is the port of the statistics page that old kubelets served on 4194. 0: not served.
+	CAdvisorPort int32
+
+	// CNIBinDirs, CNIConfDir and CNICacheDir are where the doctor looks. The runtime alone decides what is used.
+	CNIBinDirs  []string
+	CNIConfDir  string
+	CNICacheDir string
+
+	// unschedulable is --register-schedulable=false, turned into a taint by Load.
+	schedulable bool
+	hostname    string
+	nodeIP      string
+	gates       map[string]bool
+}
+
+// newNode returns a Node with the defaults of everything that is not part of KubeletConfiguration.
+func newNode() *Node {
+	return &Node{
+		RootDir:                       DefaultRootDir,
+		CertDir:                       DefaultCertDir,
+		AdminSocket:                   DefaultAdminSocket,
+		NodeLabels:                    map[string]string{},
+		MaxDeadContainersPerContainer: 1,
+		MaxDeadContainers:             -1,
+		HousekeepingInterval:          DefaultHousekeepingInterval,
+		CNIBinDirs:                    []string{DefaultCNIBinDir},
+		CNIConfDir:                    DefaultCNIConfDir,
+		CNICacheDir:                   DefaultCNICacheDir,
+		schedulable:                   true,
+	}
+}
+
+// Standalone reports whether the node runs with no API server.
+func (n *Node) Standalone() bool { return n.KubeconfigPath == "" }
+
+// FeatureEnabled reports the state of a feature gate, AllAlpha and AllBeta taken into account. A name Kubernetes 1.36
+// does not know is off.
+func (n *Node) FeatureEnabled(name string) bool { return n.gates[name] }

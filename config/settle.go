@@ -1,0 +1,123 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	netutils "k8s.io/utils/net"
+)
+
+// settle derives what flags and files only hint at: the node's name and addresses, absolute paths, endpoints in URL
+// form, and the taint of --register-schedulable=false.
+func (n *Node) settle(hostname func() (string, error)) ([]Warning, error) {
+	var warnings []Warning
+	name, err := nodeName(n.hostname, hostname)
+	if err != nil {
+		return nil, err
+	}
+	n.NodeName = name
+	if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
+		warnings = append(warnings, Warning{Flag: "--hostname-override", Message: fmt.Sprintf(
+			"the node's name %q is not a name the API server takes for a node; give another one", name)})
+	}
+	if n.NodeIPs, err = parseNodeIPs(n.nodeIP); err != nil {
+		return nil, problem("--node-ip", n.nodeIP, "%v", err)
+	}
+	if err := n.absolutePaths(); err != nil {
+		return nil, err
+	}
+	for _, endpoint := range []struct {
+		field string
+		value *string
+	}{
+		{"containerRuntimeEndpoint", &n.Kubelet.ContainerRuntimeEndpoint},
+		{"imageServiceEndpoint", &n.Kubelet.ImageServiceEndpoint},
+	} {
+		if strings.HasPrefix(*endpoint.value, "/") {
+			*endpoint.value = "unix://" + *endpoint.value
+			warnings = append(warnings, Warning{Flag: flagOfField(endpoint.field), Message: fmt.Sprintf(
+				"a bare path is taken as %q; write it so", *endpoint.value)})
+		}
+	}
+	if !n.schedulable {
+		n.addTaint(corev1.Taint{Key: unschedulableTaint, Effect: corev1.TaintEffectNoSchedule})
+	}
+	return warnings, nil
+}
+
+// absolutePaths resolves what the command line left relative against the working folder, as opening it would.
+func (n *Node) absolutePaths() error {
+	here, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("relative paths need a working folder: %w", err)
+	}
+	resolvePaths(n.Kubelet, here)
+	for _, path := range []*string{&n.RootDir, &n.CertDir, &n.AdminSocket} {
+		if *path == "" {
+			continue
+		}
+		if !filepath.IsAbs(*path) {
+			*path = filepath.Join(here, *path)
+		}
+		*path = filepath.Clean(*path)
+	}
+	return nil
+}
+
+func (n *Node) addTaint(taint corev1.Taint) {
+	for i := range n.Kubelet.RegisterWithTaints {
+		if n.Kubelet.RegisterWithTaints[i].MatchTaint(&taint) {
+			return
+		}
+	}
+	n.Kubelet.RegisterWithTaints = append(n.Kubelet.RegisterWithTaints, taint)
+}
+
+// nodeName follows the kubelet: the override if there is one, else the host's name, trimmed and in lower case.
+func nodeName(override string, hostname func() (string, error)) (string, error) {
+	name := override
+	if name == "" {
+		var err error
+		if name, err = hostname(); err != nil {
+			return "", fmt.Errorf("the host's name cannot be determined, give --hostname-override: %w", err)
+		}
+	}
+	trimmed := strings.ToLower(strings.TrimSpace(name))
+	if trimmed == "" {
+		return "", problem("--hostname-override", name, "the node's name is empty")
+	}
+	return trimmed, nil
+}
+
+// parseNodeIPs reads one address, or two of different families. An unspecified address only chooses a family and so
+// stands alone.
+func parseNodeIPs(s string) ([]netip.Addr, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var addrs []netip.Addr
+	for one := range strings.SplitSeq(s, ",") {
+		ip := netutils.ParseIPSloppy(strings.TrimSpace(one))
+		addr, ok := netip.AddrFromSlice(ip)
+		if ip == nil || !ok {
+			return nil, fmt.Errorf("%q is not an IP address", one)
+		}
+		addrs = append(addrs, addr.Unmap())
+	}
+	switch {
+	case len(addrs) == 1:
+		return addrs, nil
+	case len(addrs) > 2:
+		return nil, fmt.Errorf("at most two addresses are possible, one of each family")
+	case addrs[0].Is4() == addrs[1].Is4():
+		return nil, fmt.Errorf("two addresses have to be of different families")
+	case addrs[0].IsUnspecified() || addrs[1].IsUnspecified():
+		return nil, fmt.Errorf("an unspecified address cannot be combined with another one")
+	}
+	return addrs, nil
+}

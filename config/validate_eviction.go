@@ -1,0 +1,106 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// evictionSignals are what thresholds can be set on.
+var evictionSignals = []string{
+	"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
+	"containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", "pid.available",
+}
+
+func validateEviction(p *problems, n *Node) {
+	c := n.Kubelet
+	positive(p, "evictionPressureTransitionPeriod", c.EvictionPressureTransitionPeriod.Duration)
+	validSignals(p, "evictionHard", c.EvictionHard, validThreshold)
+	validSignals(p, "evictionSoft", c.EvictionSoft, validThreshold)
+	validSignals(p, "evictionSoftGracePeriod", c.EvictionSoftGracePeriod, func(value string) error {
+		if period, err := time.ParseDuration(value); err != nil || period < 0 {
+			return fmt.Errorf("must be a duration, not negative")
+		}
+		return nil
+	})
+	validSignals(p, "evictionMinimumReclaim", c.EvictionMinimumReclaim, validReclaim)
+	for _, signal := range slices.Sorted(maps.Keys(c.EvictionSoft)) {
+		_, found := c.EvictionSoftGracePeriod[signal]
+		p.check(found, fmt.Sprintf("evictionSoft[%s]", signal), c.EvictionSoft[signal], "needs a period in evictionSoftGracePeriod")
+	}
+}
+
+func validSignals(p *problems, field string, said map[string]string, valid func(string) error) {
+	for _, signal := range slices.Sorted(maps.Keys(said)) {
+		path := fmt.Sprintf("%s[%s]", field, signal)
+		if !slices.Contains(evictionSignals, signal) {
+			p.add(path, said[signal], "no such signal; there are %s", strings.Join(evictionSignals, ", "))
+			continue
+		}
+		if err := valid(said[signal]); err != nil {
+			p.add(path, said[signal], "%v", err)
+		}
+	}
+}
+
+// validThreshold accepts a positive quantity, or a percentage; 0% and 100% turn a threshold off.
+func validThreshold(value string) error {
+	if strings.HasSuffix(value, "%") {
+		return validPercentage(value)
+	}
+	if q, err := resource.ParseQuantity(value); err != nil || q.Sign() <= 0 {
+		return fmt.Errorf("must be a positive quantity such as 100Mi, or a percentage")
+	}
+	return nil
+}
+
+// validReclaim accepts a quantity that is not negative, or a percentage.
+func validReclaim(value string) error {
+	if strings.HasSuffix(value, "%") {
+		return validPercentage(value)
+	}
+	if q, err := resource.ParseQuantity(value); err != nil || q.Sign() < 0 {
+		return fmt.Errorf("must be a quantity such as 1Gi, not negative, or a percentage")
+	}
+	return nil
+}
+
+func validPercentage(value string) error {
+	number, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 32)
+	// The negation refuses NaN too.
+	if err != nil || !(number >= 0 && number <= 100) {
+		return fmt.Errorf("must be a percentage between 0%% and 100%%")
+	}
+	return nil
+}
+
+// validateShutdown is about graceful shutdown of the node (KEP-2000, KEP-2712).
+func validateShutdown(p *problems, n *Node) {
+	c := n.Kubelet
+	whole, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration
+	validPeriod(p, n, "shutdownGracePeriod", whole)
+	validPeriod(p, n, "shutdownGracePeriodCriticalPods", critical)
+	p.check(critical <= whole, "shutdownGracePeriodCriticalPods", critical, "must be at most shutdownGracePeriod, which is %v", whole)
+	if len(c.ShutdownGracePeriodByPodPriority) == 0 {
+		return
+	}
+	const path = "shutdownGracePeriodByPodPriority"
+	said := fmt.Sprint(c.ShutdownGracePeriodByPodPriority)
+	needsGate(p, n, path, said, "GracefulNodeShutdownBasedOnPodPriority")
+	p.check(whole == 0 && critical == 0, path, said, "excludes shutdownGracePeriod and shutdownGracePeriodCriticalPods")
+	for i, one := range c.ShutdownGracePeriodByPodPriority {
+		p.check(one.ShutdownGracePeriodSeconds >= 0, fmt.Sprintf("%s[%d].shutdownGracePeriodSeconds", path, i), one.ShutdownGracePeriodSeconds, "must be at least 0")
+	}
+}
+
+func validPeriod(p *problems, n *Node, path string, period time.Duration) {
+	p.check(period == 0 || period >= time.Second, path, period, "must be 0 or at least 1s")
+	if period > 0 {
+		needsGate(p, n, path, period, "GracefulNodeShutdown")
+	}
+}

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/cpuset"
+)
+
+// userNamespaceUnit is the granularity of ID ranges (KEP-127).
+const userNamespaceUnit = 65536
+
+func validateResources(p *problems, n *Node) {
+	c := n.Kubelet
+	atLeast(p, "maxPods", c.MaxPods, 0)
+	atLeast(p, "podsPerCore", c.PodsPerCore, 0)
+	p.check(c.MaxOpenFiles >= 0, "maxOpenFiles", c.MaxOpenFiles, "must be at least 0")
+	within(p, "oomScoreAdj", orZero(c.OOMScoreAdj), -1000, 1000)
+	oneOf(p, "cgroupDriver", c.CgroupDriver, "cgroupfs", "systemd")
+	p.check(c.SystemCgroups == "" || c.CgroupRoot != "", "systemCgroups", c.SystemCgroups, "needs cgroupRoot")
+	period := orZero(c.CPUCFSQuotaPeriod).Duration
+	within(p, "cpuCFSQuotaPeriod", period, time.Millisecond, time.Second)
+	if period != 100*time.Millisecond {
+		needsGate(p, n, "cpuCFSQuotaPeriod", period, "CustomCPUCFSQuotaPeriod")
+	}
+	oneOf(p, "cpuManagerPolicy", c.CPUManagerPolicy, "none", "static")
+	oneOf(p, "memoryManagerPolicy", c.MemoryManagerPolicy, kubeletconfig.NoneMemoryManagerPolicy, kubeletconfig.StaticMemoryManagerPolicy)
+	oneOf(p, "topologyManagerPolicy", c.TopologyManagerPolicy, kubeletconfig.NoneTopologyManagerPolicy, kubeletconfig.BestEffortTopologyManagerPolicy,
+		kubeletconfig.RestrictedTopologyManagerPolicy, kubeletconfig.SingleNumaNodeTopologyManagerPolicy)
+	oneOf(p, "topologyManagerScope", c.TopologyManagerScope, kubeletconfig.ContainerTopologyManagerScope, kubeletconfig.PodTopologyManagerScope)
+	validateMemory(p, n)
+	if u := c.UserNamespaces; u != nil && u.IDsPerPod != nil {
+		ids := *u.IDsPerPod
+		p.check(ids >= userNamespaceUnit && ids%userNamespaceUnit == 0 && ids <= math.MaxUint32, "userNamespaces.idsPerPod", ids,
+			"must be a multiple of %d below %d", userNamespaceUnit, int64(math.MaxUint32))
+	}
+}
+
+func validateMemory(p *problems, n *Node) {
+	c := n.Kubelet
+	if factor := c.MemoryThrottlingFactor; factor != nil {
+		p.check(*factor > 0 && *factor <= 1, "memoryThrottlingFactor", *factor, "must be more than 0 and at most 1")
+	}
+	oneOf(p, "memoryReservationPolicy", c.MemoryReservationPolicy,
+		kubeletconfig.NoneMemoryReservationPolicy, kubeletconfig.TieredReservationMemoryReservationPolicy)
+	if c.MemoryReservationPolicy == kubeletconfig.TieredReservationMemoryReservationPolicy {
+		needsGate(p, n, "memoryReservationPolicy", c.MemoryReservationPolicy, "MemoryQoS")
+	}
+	oneOf(p, "memorySwap.swapBehavior", c.MemorySwap.SwapBehavior, "", "NoSwap", "LimitedSwap")
+	if c.MemorySwap.SwapBehavior != "" {
+		needsGate(p, n, "memorySwap.swapBehavior", c.MemorySwap.SwapBehavior, "NodeSwap")
+	}
+	taken := map[string]bool{}
+	for i, reservation := range c.ReservedMemory {
+		for _, name := range slices.Sorted(maps.Keys(reservation.Limits)) {
+			path := fmt.Sprintf("reservedMemory[%d].limits[%s]", i, name)
+			amount := reservation.Limits[name]
+			key := fmt.Sprint(reservation.NumaNode, name)
+			p.check(reservableMemory(name), path, amount.String(), "only memory and hugepages-SIZE can be reserved")
+			p.check(!amount.IsZero(), path, amount.String(), "must not be zero")
+			p.check(!taken[key], path, amount.String(), "NUMA node %d has a reservation of %s already", reservation.NumaNode, name)
+			taken[key] = true
+		}
+	}
+}
+
+// validateReservations is about what is withheld from pods, and how that is enforced.
+func validateReservations(p *problems, n *Node) {
+	c := n.Kubelet
+	validReserved(p, "systemReserved", c.SystemReserved)
+	validReserved(p, "kubeReserved", c.KubeReserved)
+	for _, name := range slices.Sorted(maps.Keys(c.QOSReserved)) {
+		value := c.QOSReserved[name]
+		path := fmt.Sprintf("qosReserved[%s]", name)
+		digits, isPercentage := strings.CutSuffix(value, "%")
+		percentage, err := strconv.Atoi(digits)
+		p.check(name == string(corev1.ResourceMemory), path, value, "only memory can be reserved")
+		p.check(isPercentage && err == nil && percentage >= 0 && percentage <= 100, path, value, "must be a percentage such as 50%%")
+	}
+	if cpus := c.ReservedSystemCPUs; cpus != "" {
+		_, err := cpuset.Parse(cpus)
+		p.check(err == nil, "reservedSystemCPUs", cpus, "must be a list of CPUs such as 0-3,7")
+		p.check(c.SystemReservedCgroup == "" && c.KubeReservedCgroup == "", "reservedSystemCPUs", cpus, "excludes systemReservedCgroup and kubeReservedCgroup")
+	}
+	validateEnforcement(p, c)
+}
+
+func validReserved(p *problems, field string, reserved map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(reserved)) {
+		path, value := fmt.Sprintf("%s[%s]", field, name), reserved[name]
+		switch corev1.ResourceName(name) {
+		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, "pid":
+		default:
+			p.add(path, value, "only cpu, memory, ephemeral-storage and pid can be reserved")
+			continue
+		}
+		q, err := resource.ParseQuantity(value)
+		p.check(err == nil && q.Sign() >= 0, path, value, "must be a quantity, not negative")
+	}
+}
+
+// validateEnforcement checks enforceNodeAllocatable: "none" stands alone, each reservation needs its cgroup, is named
+// once, and either in full or for compressible resources only.
+func validateEnforcement(p *problems, c *KubeletConfiguration) {
+	const path = "enforceNodeAllocatable"
+	const compressible = "-compressible"
+	seen := map[string]bool{}
+	for _, level := range c.EnforceNodeAllocatable {
+		p.check(!seen[level], path, level, "is named twice")
+		seen[level] = true
+		switch level {
+		case "none":
+			p.check(len(c.EnforceNodeAllocatable) == 1, path, level, "excludes everything else")
+			continue
+		case "system-reserved", "system-reserved" + compressible:
+			p.check(c.SystemReservedCgroup != "", path, level, "needs systemReservedCgroup")
+		case "kube-reserved", "kube-reserved" + compressible:
+			p.check(c.KubeReservedCgroup != "", path, level, "needs kubeReservedCgroup")
+		}
+		oneOf(p, path, level, "none", "pods", "system-reserved", "system-reserved"+compressible, "kube-reserved", "kube-reserved"+compressible)
+		p.check(orZero(c.CgroupsPerQOS), path, level, "needs cgroupsPerQOS")
+		p.check(!seen[level+compressible] && (!strings.HasSuffix(level, compressible) || !seen[strings.TrimSuffix(level, compressible)]),
+			path, level, "is named in full and as compressible")
+	}
+}

@@ -1,0 +1,113 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
+)
+
+// maxSocketPath is the longest path that fits into sockaddr_un, unix(7), without its closing NUL.
+const maxSocketPath = 107
+
+// validate reports every value that cannot be honoured, in the order of the fields. Besides the kubelet's own rules it
+// checks what the kubelet finds out only later while starting: addresses, quantities, policies, TLS names.
+//
+// What depends on the machine is not looked at here, see CheckCgroups. runOnce, which the kubelet has come to refuse, is
+// accepted.
+func (n *Node) validate() error {
+	var p problems
+	n.validateOwn(&p)
+	validateServer(&p, n)
+	validateAPI(&p, n)
+	validateSources(&p, n)
+	validateImages(&p, n)
+	validateContainers(&p, n)
+	validateResources(&p, n)
+	validateReservations(&p, n)
+	validateEviction(&p, n)
+	validateShutdown(&p, n)
+	validateLogging(&p, n)
+	return p.err()
+}
+
+// CheckCgroups reports whether the agent may run on a host with cgroups of this kind. unified means version 2.
+func (n *Node) CheckCgroups(unified bool) error {
+	if unified {
+		return nil
+	}
+	var p problems
+	if fail := n.Kubelet.FailCgroupV1; fail != nil {
+		p.check(!*fail, "failCgroupV1", *fail, "this host has cgroups of version 1, which Kubernetes is giving up; set it to false to run here all the same")
+	}
+	if single := n.Kubelet.SingleProcessOOMKill; single != nil {
+		p.check(*single, "singleProcessOOMKill", *single, "cgroups of version 1, which this host has, cannot kill a container as a group")
+	}
+	return p.err()
+}
+
+// validateOwn looks at the flags without a configuration field.
+func (n *Node) validateOwn(p *problems) {
+	p.check(n.RootDir != "", "--root-dir", n.RootDir, "a folder is needed")
+	p.check(n.CertDir != "", "--cert-dir", n.CertDir, "a folder is needed")
+	p.check(n.AdminSocket != "", "--admin-socket", n.AdminSocket, "a path is needed")
+	p.check(len(n.AdminSocket) <= maxSocketPath, "--admin-socket", n.AdminSocket, "longer than %d bytes, the limit of a unix socket's path", maxSocketPath)
+	p.check(!n.ExitOnLockContention || n.LockFile != "", "--exit-on-lock-contention", true, "needs --lock-file")
+	p.check(n.HousekeepingInterval > 0, "--housekeeping-interval", n.HousekeepingInterval, "must be positive")
+	p.check(n.CAdvisorPort >= 0 && n.CAdvisorPort <= 65535, "--cadvisor-port", n.CAdvisorPort, "must be between 0 and 65535")
+	for _, key := range slices.Sorted(maps.Keys(n.NodeLabels)) {
+		label := key + "=" + n.NodeLabels[key]
+		for _, wrong := range validation.IsQualifiedName(key) {
+			p.add("--node-labels", label, "key: %s", wrong)
+		}
+		for _, wrong := range validation.IsValidLabelValue(n.NodeLabels[key]) {
+			p.add("--node-labels", label, "value: %s", wrong)
+		}
+		// NodeRestriction: a node may not give itself just any label of Kubernetes (KEP-279).
+		p.check(!kubernetesLabel(key) || kubeletapis.IsKubeletLabel(key), "--node-labels", label,
+			"labels of kubernetes.io and k8s.io must be one of %s, or start with one of %s",
+			strings.Join(kubeletapis.KubeletLabels(), ", "), strings.Join(kubeletapis.KubeletLabelNamespaces(), ", "))
+	}
+}
+
+func kubernetesLabel(key string) bool {
+	domain, _, found := strings.Cut(key, "/")
+	return found && slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(own string) bool {
+		return domain == own || strings.HasSuffix(domain, "."+own)
+	})
+}
+
+// The checks below are the recurring ones. A nil pointer is no value and passes.
+
+func atLeast[T int32 | int64 | time.Duration](p *problems, path string, value, least T) {
+	p.check(value >= least, path, value, "must be at least %v", least)
+}
+
+func within[T int32 | int64 | time.Duration](p *problems, path string, value, least, most T) {
+	p.check(value >= least && value <= most, path, value, "must be between %v and %v", least, most)
+}
+
+func orZero[T any](value *T) T {
+	if value == nil {
+		var zero T
+		return zero
+	}
+	return *value
+}
+
+func oneOf[T ~string](p *problems, path string, value T, allowed ...T) {
+	said := make([]string, len(allowed))
+	for i, a := range allowed {
+		said[i] = fmt.Sprintf("%q", string(a))
+	}
+	p.check(slices.Contains(allowed, value), path, value, "must be one of %s", strings.Join(said, ", "))
+}
+
+// needsGate refuses a value whose feature is off.
+func needsGate(p *problems, n *Node, path string, value any, gate string) {
+	p.check(n.FeatureEnabled(gate), path, value, "needs the feature gate %s", gate)
+}
