@@ -1,0 +1,61 @@
+package sources
+
+import (
+	"testing"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+func start(t *testing.T, children ...messages.Address) *supervisortest.Kit {
+	t.Helper()
+	return supervisortest.New(t, messages.Sources, New(Options{Sources: children})("sources"))
+}
+
+func TestPodsStartedAnewIsToldByEverySource(t *testing.T) {
+	k := start(t, messages.File, "sources/http")
+	if told := k.Take(); len(told) != 0 {
+		t.Fatalf("told %v at the start; the sources tell their wishes themselves", told)
+	}
+	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Pods})
+	want := []supervisortest.Told{{To: messages.File, Msg: messages.TellWish{}}, {To: "sources/http", Msg: messages.TellWish{}}}
+	got := k.Take()
+	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {
+		t.Fatalf("told %v, want %v", got, want)
+	}
+}
+
+func TestOtherServicesConcernNoSource(t *testing.T) {
+	k := start(t, messages.File)
+	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Images})
+	if told := k.Take(); len(told) != 0 {
+		t.Fatalf("told %v about images", told)
+	}
+	if len(k.Ignored) != 1 {
+		t.Fatalf("ignored %v, want the one message", k.Ignored)
+	}
+}
+
+func TestWhatChildrenDoNeedsNoAnswer(t *testing.T) {
+	k := start(t, messages.File)
+	for _, msg := range []any{
+		messages.ChildStarted{Name: "file", Again: true}, messages.ChildStopped{Name: "file"},
+		messages.ChildQuarantined{Name: "file", Reason: "it fell"},
+	} {
+		k.Send(messages.Sources, msg)
+	}
+	if len(k.Take()) != 0 || len(k.Spawned) != 0 || len(k.Ignored) != 0 {
+		t.Fatalf("told %v, spawned %v, ignored %v", k.Outbox, k.Spawned, k.Ignored)
+	}
+}
+
+func TestTheListIsItsOwn(t *testing.T) {
+	list := []messages.Address{messages.File}
+	constructor := New(Options{Sources: list})
+	list[0] = "sources/other"
+	k := supervisortest.New(t, messages.Sources, constructor("sources"))
+	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Pods})
+	if got := k.Take(); len(got) != 1 || got[0].To != messages.File {
+		t.Fatalf("told %v", got)
+	}
+}
