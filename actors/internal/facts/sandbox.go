@@ -1,0 +1,73 @@
+package facts
+
+import (
+	"fmt"
+	"net/netip"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Sandbox is all that a status says of one sandbox. A sandbox on the host's network has no IPs of its own, and one
+// that is not ready has lost its own. The error wraps ErrForeign.
+func Sandbox(status *runtimeapi.PodSandboxStatus) (messages.SandboxFact, error) {
+	if err := sandboxIdentity(status.GetId(), status.GetLabels(), status.GetMetadata() != nil); err != nil {
+		return messages.SandboxFact{}, err
+	}
+	network := status.GetLinux().GetNamespaces().GetOptions()
+	f := messages.SandboxFact{
+		ID:        status.GetId(),
+		Attempt:   status.GetMetadata().GetAttempt(),
+		Ready:     status.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
+		CreatedAt: timeOf(status.GetCreatedAt()),
+		HostNet:   network != nil && network.GetNetwork() == runtimeapi.NamespaceMode_NODE,
+	}
+	if f.Ready && !f.HostNet {
+		f.IPs = ipsOf(status.GetNetwork())
+	}
+	return f, nil
+}
+
+// ListedSandbox is the light fact of an item of ListPodSandbox: it lacks IPs and HostNet. The error wraps ErrForeign.
+func ListedSandbox(s *runtimeapi.PodSandbox) (messages.SandboxFact, error) {
+	if err := sandboxIdentity(s.GetId(), s.GetLabels(), s.GetMetadata() != nil); err != nil {
+		return messages.SandboxFact{}, err
+	}
+	return messages.SandboxFact{
+		ID:        s.GetId(),
+		Attempt:   s.GetMetadata().GetAttempt(),
+		Ready:     s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
+		CreatedAt: timeOf(s.GetCreatedAt()),
+	}, nil
+}
+
+func sandboxIdentity(id string, labels map[string]string, metadata bool) error {
+	if id == "" || !metadata {
+		return fmt.Errorf("%w: a sandbox without an ID or metadata", ErrForeign)
+	}
+	if _, err := OwnerOf(labels); err != nil {
+		return fmt.Errorf("sandbox %s: %w", id, err)
+	}
+	return nil
+}
+
+// ipsOf lists the addresses, the primary one first. What is no address ends the list, as nobody can tell then which
+// one would be primary.
+func ipsOf(n *runtimeapi.PodSandboxNetworkStatus) []string {
+	if n == nil {
+		return nil
+	}
+	all := []string{n.GetIp()}
+	for _, more := range n.GetAdditionalIps() {
+		all = append(all, more.GetIp())
+	}
+	var out []string
+	for _, ip := range all {
+		if _, err := netip.ParseAddr(ip); err != nil {
+			break
+		}
+		out = append(out, ip)
+	}
+	return out
+}
