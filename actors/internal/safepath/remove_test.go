@@ -79,7 +79,7 @@ func TestRemoveAllEndsWithItsContext(t *testing.T) {
 // A folder nested deeper than there are descriptors, or than a path may be long, is no obstacle.
 func TestRemoveAllOfADeepTree(t *testing.T) {
 	r := openTemp(t)
-	nest(t, r, "pod", 3000)
+	nest(t, r, "pod", 1500)
 	var old unix.Rlimit
 	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
 	few := old
