@@ -1,6 +1,9 @@
 package podspec
 
 import (
+	_ "crypto/sha256" // digests in image names are checked against the algorithms that are linked in
+	_ "crypto/sha512"
+
 	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
 )

@@ -183,6 +183,7 @@ var fields = []rule{
 	{honoured, "volumes[].name", nil},
 	{refused, "volumes[].emptyDir.medium", nil},
 	{refused, "volumes[].emptyDir.sizeLimit", nil},
+	{refused, "volumes[].emptyDir.mode", nil},
 	{honoured, "volumes[].hostPath.path", nil},
 	{honoured, "volumes[].hostPath.type", nil},
 	{refused, "volumes[].configMap", nil},

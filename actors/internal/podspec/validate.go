@@ -100,4 +100,3 @@ func (v *validator) operatingSystem(spec *field.Path) {
 		}
 	}
 }
-

@@ -24,8 +24,10 @@ func (v *validator) scheduling(spec *field.Path) {
 	if group := v.spec.SchedulingGroup; group != nil {
 		v.subdomain(spec.Child("schedulingGroup", "podGroupName"), deref(group.PodGroupName))
 	}
-	if v.spec.Overhead != nil {
-		v.resources(&v1.ResourceRequirements{Limits: v.spec.Overhead}, spec.Child("overhead"), v.containerResourceName)
+	for _, name := range sortedKeys(v.spec.Overhead) {
+		at := spec.Child("overhead").Key(string(name))
+		v.containerResourceName(at, name)
+		v.amount(at, name, v.spec.Overhead[name])
 	}
 	v.evictionResponders(spec.Child("evictionResponders"))
 }

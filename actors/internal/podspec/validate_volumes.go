@@ -62,8 +62,13 @@ func jsonName(f reflect.StructField) string {
 }
 
 func (v *validator) localVolume(volume *v1.Volume, at *field.Path) {
-	if dir := volume.EmptyDir; dir != nil && dir.SizeLimit != nil && dir.SizeLimit.Sign() < 0 {
-		v.invalid(at.Child("emptyDir", "sizeLimit"), dir.SizeLimit.String(), "must not be negative")
+	if dir := volume.EmptyDir; dir != nil {
+		if dir.SizeLimit != nil && dir.SizeLimit.Sign() < 0 {
+			v.invalid(at.Child("emptyDir", "sizeLimit"), dir.SizeLimit.String(), "must not be negative")
+		}
+		if dir.Mode != nil && (*dir.Mode < 0 || *dir.Mode > 0o1777) {
+			v.invalid(at.Child("emptyDir", "mode"), *dir.Mode, "must be between 0 and 01777 (decimal 1023)")
+		}
 	}
 	if host := volume.HostPath; host != nil {
 		path := at.Child("hostPath", "path")

@@ -1,0 +1,175 @@
+package podspec
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// wrong is a manifest and the errors it must give: field and kind of error, in the order in which they are found.
+type wrong struct {
+	name     string
+	manifest string
+	want     []string
+}
+
+func checkWrong(t *testing.T, tests []wrong) {
+	t.Helper()
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			pod := podFrom(t, test.manifest)
+			Default(pod)
+			errs := Validate(pod)
+			if got := kinds(errs); !slices.Equal(got, test.want) {
+				t.Errorf("got\n  %s\nwant\n  %s\nin full: %v",
+					strings.Join(got, "\n  "), strings.Join(test.want, "\n  "), errs)
+			}
+		})
+	}
+}
+
+// right manifests stand beside each wrong one that is easily mistaken for it.
+func checkRight(t *testing.T, manifests map[string]string) {
+	t.Helper()
+	for name, manifest := range manifests {
+		t.Run(name, func(t *testing.T) {
+			pod := podFrom(t, manifest)
+			Default(pod)
+			if errs := Validate(pod); len(errs) > 0 {
+				t.Errorf("refused: %v", errs)
+			}
+		})
+	}
+}
+
+func TestValidateSpeaksPlainly(t *testing.T) {
+	pod := podFrom(t, aContainer("ports: [{containerPort: 80}, {containerPort: 70000}]"))
+	Default(pod)
+	errs := Validate(pod)
+	const want = "spec.containers[0].ports[1].containerPort: Invalid value: 70000: must be between 1 and 65535"
+	if len(errs) != 1 || errs[0].Error() != want {
+		t.Errorf("got %v, want %s", errs, want)
+	}
+}
+
+func TestValidateMetadata(t *testing.T) {
+	const rest = "\nspec: {containers: [{name: main, image: busybox}]}"
+	checkWrong(t, []wrong{
+		{"no name", "metadata: {namespace: default}" + rest, []string{"metadata.name: Required value"}},
+		{"upper case", "metadata: {name: Web, namespace: default}" + rest, []string{"metadata.name: Invalid value"}},
+		{"no namespace", "metadata: {name: web}" + rest, []string{"metadata.namespace: Required value"}},
+		{"dotted namespace", "metadata: {name: web, namespace: a.b}" + rest,
+			[]string{"metadata.namespace: Invalid value"}},
+		{"label key", "metadata: {name: web, namespace: default, labels: {'a b': c}}" + rest,
+			[]string{"metadata.labels: Invalid value"}},
+		{"label value", "metadata: {name: web, namespace: default, labels: {a: 'b c'}}" + rest,
+			[]string{"metadata.labels: Invalid value"}},
+		{"annotation key", "metadata: {name: web, namespace: default, annotations: {'a/b/c': d}}" + rest,
+			[]string{"metadata.annotations: Invalid value"}},
+		{"finalizer", "metadata: {name: web, namespace: default, finalizers: ['a b']}" + rest,
+			[]string{"metadata.finalizers: Invalid value"}},
+		{"deletion cost", "metadata: {name: web, namespace: default, annotations: {" + deletionCostKey + ": '+1'}}" + rest,
+			[]string{"metadata.annotations[" + deletionCostKey + "]: Invalid value"}},
+		{"mirror without node",
+			"metadata: {name: web, namespace: default, annotations: {kubernetes.io/config.mirror: a}}" + rest,
+			[]string{"metadata.annotations[kubernetes.io/config.mirror]: Invalid value"}},
+		{"AppArmor annotation",
+			"metadata: {name: web, namespace: default, annotations: {container.apparmor.security.beta.kubernetes.io/main: mine}}" + rest,
+			[]string{"metadata.annotations[container.apparmor.security.beta.kubernetes.io/main]: Invalid value"}},
+		{"AppArmor annotation for nobody",
+			"metadata: {name: web, namespace: default, annotations: {container.apparmor.security.beta.kubernetes.io/x: unconfined}}" + rest,
+			[]string{"metadata.annotations[container.apparmor.security.beta.kubernetes.io/x]: Invalid value"}},
+		{"seccomp annotation",
+			"metadata: {name: web, namespace: default, annotations: {seccomp.security.alpha.kubernetes.io/pod: mine}}" + rest,
+			[]string{"metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: Invalid value"}},
+		{"seccomp annotation that steps back",
+			"metadata: {name: web, namespace: default, annotations: {seccomp.security.alpha.kubernetes.io/pod: localhost/../x}}" + rest,
+			[]string{"metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: Invalid value"}},
+	})
+	const annotated = "metadata: {name: web, namespace: default, annotations: {"
+	checkRight(t, map[string]string{
+		"nothing special":  "metadata: {name: web.v1, namespace: default}" + rest,
+		"annotations":      annotated + deletionCostKey + ": '-1', a/B: c, seccomp.security.alpha.kubernetes.io/pod: localhost/a}}" + rest,
+		"a container's":    annotated + "container.seccomp.security.alpha.kubernetes.io/main: unconfined}}" + rest,
+		"AppArmor":         annotated + "container.apparmor.security.beta.kubernetes.io/main: localhost/a}}" + rest,
+		"no AppArmor":      annotated + "container.apparmor.security.beta.kubernetes.io/main: ''}}" + rest,
+		"runtime/default":  annotated + "seccomp.security.alpha.kubernetes.io/pod: runtime/default}}" + rest,
+		"a mirror's node":  annotated + "kubernetes.io/config.mirror: a}}\nspec: {nodeName: n, containers: [{name: main, image: busybox}]}",
+		"labels and more ": "metadata: {name: web, namespace: default, labels: {app.kubernetes.io/name: web, empty: ''}}" + rest,
+	})
+}
+
+func TestValidateAnnotationsThatDisagreeWithFields(t *testing.T) {
+	const begin = "metadata: {name: web, namespace: default, annotations: {"
+	checkWrong(t, []wrong{
+		{"AppArmor", begin + "container.apparmor.security.beta.kubernetes.io/main: unconfined}}\n" +
+			"spec: {containers: [{name: main, image: busybox, securityContext: {appArmorProfile: {type: RuntimeDefault}}}]}",
+			[]string{"spec.containers[0].securityContext.appArmorProfile: Forbidden"}},
+		{"seccomp of the pod", begin + "seccomp.security.alpha.kubernetes.io/pod: unconfined}}\n" +
+			"spec: {securityContext: {seccompProfile: {type: RuntimeDefault}}, containers: [{name: main, image: busybox}]}",
+			[]string{"metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: Invalid value"}},
+		{"seccomp of a container", begin + "container.seccomp.security.alpha.kubernetes.io/main: localhost/a}}\n" +
+			"spec: {containers: [{name: main, image: busybox, securityContext: {seccompProfile: {type: Localhost, localhostProfile: b}}}]}",
+			[]string{"metadata.annotations[container.seccomp.security.alpha.kubernetes.io/main]: Invalid value"}},
+	})
+	checkRight(t, map[string]string{
+		"agreement": begin + "seccomp.security.alpha.kubernetes.io/pod: unconfined}}\n" +
+			"spec: {securityContext: {seccompProfile: {type: Unconfined}}, containers: [{name: main, image: busybox}]}",
+	})
+}
+
+func TestValidatePod(t *testing.T) {
+	checkWrong(t, []wrong{
+		{"no containers", aPod("containers: []"), []string{"spec.containers: Required value"}},
+		{"restart policy", aPod("restartPolicy: Sometimes"), []string{"spec.restartPolicy: Unsupported value"}},
+		{"grace period", aPod("terminationGracePeriodSeconds: -1"),
+			[]string{"spec.terminationGracePeriodSeconds: Invalid value"}},
+		{"deadline", aPod("activeDeadlineSeconds: 0"), []string{"spec.activeDeadlineSeconds: Invalid value"}},
+		{"deadline too far", aPod("activeDeadlineSeconds: 2147483648"),
+			[]string{"spec.activeDeadlineSeconds: Invalid value"}},
+		{"node", aPod("nodeName: A"), []string{"spec.nodeName: Invalid value"}},
+		{"service account", aPod("serviceAccountName: A"), []string{"spec.serviceAccountName: Invalid value"}},
+		{"priority class", aPod("priorityClassName: A"), []string{"spec.priorityClassName: Invalid value"}},
+		{"runtime class", aPod("runtimeClassName: A"), []string{"spec.runtimeClassName: Invalid value"}},
+		{"readiness gate", aPod("readinessGates: [{conditionType: a/b/c}]"),
+			[]string{"spec.readinessGates[0].conditionType: Invalid value"}},
+		{"operating system", aPod("os: {name: plan9}"), []string{"spec.os.name: Unsupported value"}},
+		{"nameless operating system", aPod("os: {}"), []string{"spec.os.name: Required value"}},
+		{"Windows options", aPod("os: {name: linux}\nsecurityContext: {windowsOptions: {}}"),
+			[]string{"spec.securityContext.windowsOptions: Forbidden"}},
+		{"Windows options of a container", aPod("os: {name: linux}\ncontainers:\n" +
+			"- {name: main, image: busybox, securityContext: {windowsOptions: {}}}"),
+			[]string{"spec.containers[0].securityContext.windowsOptions: Forbidden"}},
+		{"two claims of one name", aPod("resourceClaims: [{name: a, resourceClaimName: b}, {name: a, resourceClaimName: c}]"),
+			[]string{"spec.resourceClaims[1].name: Duplicate value"}},
+		{"claim of nothing", aPod("resourceClaims: [{name: a}]"), []string{"spec.resourceClaims[0]: Invalid value"}},
+		{"claim of two", aPod("resourceClaims: [{name: a, resourceClaimName: b, resourceClaimTemplateName: C}]"),
+			[]string{"spec.resourceClaims[0].resourceClaimTemplateName: Invalid value",
+				"spec.resourceClaims[0]: Invalid value"}},
+		{"ephemeral container", aPod("ephemeralContainers: [{name: debug, image: busybox}]"),
+			[]string{"spec.ephemeralContainers: Forbidden"}},
+		{"ephemeral container with much", aPod("ephemeralContainers:\n- name: main\n  image: ''\n" +
+			"  targetContainerName: x\n  ports: [{containerPort: 1}]\n  restartPolicy: Always\n" +
+			"  livenessProbe: {exec: {command: [a]}}\n  resources: {requests: {cpu: 1}}\n  lifecycle: {}\n" +
+			"  volumeMounts: [{name: v, mountPath: /a, subPath: b}, {name: v, mountPath: /b, subPathExpr: b}]\n" +
+			"volumes: [{name: v}]"),
+			[]string{"spec.ephemeralContainers[0].image: Required value",
+				"spec.ephemeralContainers[0].targetContainerName: Not found",
+				"spec.ephemeralContainers[0].name: Duplicate value",
+				"spec.ephemeralContainers[0].lifecycle: Forbidden",
+				"spec.ephemeralContainers[0].livenessProbe: Forbidden",
+				"spec.ephemeralContainers[0].ports: Forbidden",
+				"spec.ephemeralContainers[0].resources: Forbidden",
+				"spec.ephemeralContainers[0].restartPolicy: Forbidden",
+				"spec.ephemeralContainers[0].volumeMounts[0].subPath: Forbidden",
+				"spec.ephemeralContainers[0].volumeMounts[1].subPathExpr: Forbidden",
+				"spec.ephemeralContainers: Forbidden"}},
+	})
+	checkRight(t, map[string]string{
+		"names": aPod("nodeName: n.example\nserviceAccountName: a\npriorityClassName: a\nruntimeClassName: a.b\n" +
+			"readinessGates: [{conditionType: example.com/Ready}]\nos: {name: linux}\nactiveDeadlineSeconds: 1"),
+		"claims": aPod("resourceClaims: [{name: a, resourceClaimName: b}, {name: c, resourceClaimTemplateName: d}]\n" +
+			"containers: [{name: main, image: busybox, resources: {claims: [{name: a, request: x}, {name: a, request: y}, {name: c}]}}]"),
+		"windows": aPod("os: {name: windows}\nsecurityContext: {windowsOptions: {}}"),
+	})
+}
