@@ -42,6 +42,7 @@ type StopContainer struct {
 	Fact   ContainerFact // what is known of it; zero when its start is still under way
 	Pod    *v1.Pod
 	Spec   *v1.Container // for its hooks; nil when the spec no longer has it: then its annotations tell
+	IPs    []string      // of the pod, for its hooks
 	Grace  time.Duration
 	Reason string // for people: "its pod is ending"
 	Order  int64

@@ -19,23 +19,10 @@ func (m *Machine) planCleaning(now time.Time) Phase {
 		m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
 	}
 	if gone && !m.cleaned.runtime && !now.Before(m.cleaned.retry) && m.due(now, "remove", "", m.set.Work) {
-		m.emit(m.removal())
+		m.emit(RemovePod{})
 	}
 	if !m.cleaned.volumes || (gone && !m.cleaned.runtime) {
 		return Cleaning
 	}
 	return Finished
-}
-
-func (m *Machine) removal() RemovePod {
-	var r RemovePod
-	for _, s := range m.box.all {
-		r.Sandboxes = append(r.Sandboxes, s.ID)
-	}
-	for _, c := range m.cons {
-		for _, f := range c.facts {
-			r.Containers = append(r.Containers, f.ID)
-		}
-	}
-	return r
 }

@@ -355,7 +355,7 @@ func (m *Machine) stopContainer(now time.Time, c *con, grace time.Duration, why 
 	if !m.due(now, "stop", c.name, m.set.Patience) {
 		return
 	}
-	msg := messages.StopContainer{UID: m.uid, Name: c.name, Pod: m.pod, Spec: c.spec, Grace: grace, Reason: why, Order: m.wish.Order}
+	msg := messages.StopContainer{UID: m.uid, Name: c.name, Pod: m.pod, Spec: c.spec, IPs: m.ips(), Grace: grace, Reason: why, Order: m.wish.Order}
 	if f := c.newest(); f != nil {
 		msg.Fact = *f
 	}

@@ -27,7 +27,7 @@ type StartSandbox struct{ Attempt uint32 }
 type StopSandbox struct{ ID string }
 
 // RemovePod removes all that the runtime has of the pod, and its logs.
-type RemovePod struct{ Sandboxes, Containers []string }
+type RemovePod struct{}
 
 // SpawnContainer starts the actor of a container.
 type SpawnContainer struct{ Name string }

@@ -105,8 +105,8 @@ type ask struct {
 	of   string // container, sandbox; empty for the pod
 }
 
-// New is the machine of a pod of which nothing is known but its UID.
-func New(uid string, set Settings) *Machine {
+// NewMachine is the machine of a pod of which nothing is known but its UID.
+func NewMachine(uid string, set Settings) *Machine {
 	return &Machine{uid: uid, set: set, phase: Reading, asks: map[ask]time.Time{}, box: box{stopped: map[string]bool{}}}
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -73,7 +74,7 @@ func (m *Machine) status(now time.Time) *v1.PodStatus {
 		return m.wish.Final
 	}
 	s := &v1.PodStatus{
-		QOSClass: m.pod.Status.QOSClass, ObservedGeneration: m.pod.Generation,
+		QOSClass: cri.QOSClass(m.pod), ObservedGeneration: m.pod.Generation,
 	}
 	if !m.started.IsZero() {
 		t := metav1.NewTime(m.started.Truncate(time.Second))
@@ -116,18 +117,24 @@ func (m *Machine) addresses(s *v1.PodStatus) {
 		}
 		s.HostIPs = append(s.HostIPs, v1.HostIP{IP: ip})
 	}
-	var ips []string
-	if current := m.box.current(); current != nil {
-		ips = current.IPs
-		if m.pod.Spec.HostNetwork {
-			ips = m.set.HostIPs
-		}
-	}
-	for i, ip := range ips {
+	for i, ip := range m.ips() {
 		if i == 0 {
 			s.PodIP = ip
 		}
 		s.PodIPs = append(s.PodIPs, v1.PodIP{IP: ip})
+	}
+}
+
+// ips are the pod's addresses: the sandbox's, or the node's on the host's network.
+func (m *Machine) ips() []string {
+	current := m.box.current()
+	switch {
+	case current == nil:
+		return nil
+	case m.pod.Spec.HostNetwork:
+		return m.set.HostIPs
+	default:
+		return current.IPs
 	}
 }
 

@@ -1,0 +1,191 @@
+// Package container is the actor of one container: it creates and starts it, sees it run, ends it. When the container
+// has ended, the actor says so and stays; its supervisor, the pod, answers by restartPolicy.
+package container
+
+import (
+	"context"
+
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// New makes actors of the kind "container", named as the container in its pod.
+func New(h *host.Host) supervisors.Constructor {
+	return func(name string) supervisors.Actor { return &actor{host: h, name: name, state: idle} }
+}
+
+// state is where the container is, as far as its actor knows. The pod keeps the whole story; this is the present.
+type state string
+
+const (
+	idle     state = "idle"     // it knows nothing yet → starting, running, stopping
+	starting state = "starting" // create and start are under way → running, failed, ended
+	running  state = "running"  // → stopping, ended
+	stopping state = "stopping" // hook, signal and grace are under way → ended, running when that failed
+	failed   state = "failed"   // this attempt could not be made → starting
+	ended    state = "ended"    // → starting, with the next attempt only
+)
+
+type actor struct {
+	host  *host.Host
+	name  string
+	state state
+	uid   string
+	try   uint32 // attempt
+	fact  messages.ContainerFact
+	fail  messages.ContainerFailed
+	stop  *messages.StopContainer // asked for while the start was under way
+}
+
+// startDone is the result of creating and starting.
+type startDone struct {
+	attempt uint32
+	fact    *messages.ContainerFact
+	reason  *messages.Reason
+}
+
+// stopDone is the result of ending.
+type stopDone struct {
+	id     string
+	fact   messages.ContainerFact
+	failed error
+}
+
+// Receive implements supervisors.Actor.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started: // it waits for its wish
+	case messages.RunContainer:
+		a.run(ctx, m)
+	case messages.StopContainer:
+		a.end(ctx, m)
+	case messages.ContainerObserved:
+		a.observed(ctx, m)
+	case startDone:
+		a.startDone(ctx, m)
+	case stopDone:
+		a.stopDone(ctx, m)
+	default:
+		ctx.Unhandled(msg)
+	}
+}
+
+// Inspect implements supervisors.Inspectable.
+func (a *actor) Inspect() any {
+	return map[string]any{"state": string(a.state), "attempt": a.try, "id": a.fact.ID}
+}
+
+// run takes the wish. Told again, it is answered again.
+func (a *actor) run(ctx supervisors.Context, m messages.RunContainer) {
+	a.uid = string(m.Pod.UID)
+	same := a.try == m.Attempt
+	switch {
+	case a.state == starting || a.state == stopping:
+	case a.state == running && same:
+		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact})
+	case a.state == ended && same:
+		a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
+	case a.state == running:
+		ctx.Unhandled(m) // the pod is told of this one's end before it can want the next
+	default:
+		a.begin(ctx, m)
+	}
+}
+
+func (a *actor) begin(ctx supervisors.Context, m messages.RunContainer) {
+	a.try = m.Attempt
+	if m.Adopt != nil && m.Adopt.State == messages.ContainerRunning {
+		a.state, a.fact = running, *m.Adopt
+		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact})
+		return
+	}
+	a.state = starting
+	ctx.Do(supervisors.Work{
+		Name: "StartContainer", Timeout: a.host.Reap(5),
+		Run: func(c context.Context) any { return start(cri.WithPriority(c, m.Order), a.host, m) },
+	})
+}
+
+func (a *actor) startDone(ctx supervisors.Context, d startDone) {
+	if a.state != starting || d.attempt != a.try {
+		return
+	}
+	switch {
+	case d.reason != nil:
+		a.state = failed
+		a.fail = messages.ContainerFailed{UID: a.uid, Name: a.name, Attempt: a.try, Reason: *d.reason, Fact: d.fact}
+		a.tellPod(ctx, a.fail)
+	case d.fact.State == messages.ContainerExited: // it was quicker than the look at it
+		a.state, a.fact = ended, *d.fact
+		a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
+	default:
+		a.state, a.fact = running, *d.fact
+		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact})
+	}
+	if stop := a.stop; stop != nil {
+		a.stop = nil
+		stop.Fact = a.fact
+		a.end(ctx, *stop)
+	}
+}
+
+// end has the container ended. Asked again, it joins what is under way, or is answered again.
+func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
+	a.uid = m.UID
+	switch a.state {
+	case starting:
+		a.stop = &m
+		return
+	case ended:
+		if m.Fact.ID == "" || m.Fact.ID == a.fact.ID {
+			a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
+			return
+		}
+	case stopping:
+		return
+	case idle, running, failed:
+	}
+	if m.Fact.ID == "" {
+		ctx.Unhandled(m) // there is nothing to end
+		return
+	}
+	a.state, a.fact, a.try = stopping, m.Fact, m.Fact.Attempt
+	ctx.Log().Info("stopping container", "id", m.Fact.ID, "why", m.Reason, "grace", m.Grace)
+	ctx.Do(supervisors.Work{
+		Name: "StopContainer", Timeout: m.Grace + a.host.Reap(4),
+		Run: func(c context.Context) any { return stop(cri.WithPriority(c, m.Order), a.host, m) },
+	})
+}
+
+func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
+	if a.state != stopping || d.id != a.fact.ID {
+		return
+	}
+	if d.failed != nil {
+		// It may run still: the pod, which has no answer, asks again.
+		ctx.Log().Warn("the container could not be stopped; it is tried again", "id", d.id, "error", d.failed)
+		a.state = running
+		return
+	}
+	a.state, a.fact = ended, d.fact
+	a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
+}
+
+// observed takes the CRI's word that the container has ended.
+func (a *actor) observed(ctx supervisors.Context, m messages.ContainerObserved) {
+	if m.Fact.ID != a.fact.ID || m.Fact.State != messages.ContainerExited {
+		return
+	}
+	switch a.state {
+	case running:
+		a.state, a.fact = ended, m.Fact
+		a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
+	case ended:
+		a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
+	case idle, starting, stopping, failed:
+	}
+}
+
+func (a *actor) tellPod(ctx supervisors.Context, msg any) { ctx.Tell(ctx.Self().Parent(), msg) }

@@ -1,0 +1,157 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+const etcHosts = "/etc/hosts"
+
+// mounts are all mounts of the container: its volumes, its termination log, and /etc/hosts where it brings none.
+func mounts(h *host.Host, w messages.RunContainer) ([]*runtimeapi.Mount, error) {
+	out := make([]*runtimeapi.Mount, 0, len(w.Container.VolumeMounts)+2)
+	ownHosts := false
+	for i := range w.Container.VolumeMounts {
+		vm := &w.Container.VolumeMounts[i]
+		m, err := volumeMount(w, vm)
+		if err != nil {
+			return nil, err
+		}
+		ownHosts = ownHosts || filepath.Clean(m.ContainerPath) == etcHosts
+		out = append(out, m)
+	}
+	if !ownHosts && (len(w.Sandbox.IPs) > 0 || w.Pod.Spec.HostNetwork) {
+		path, err := writeHosts(h, w)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &runtimeapi.Mount{HostPath: path, ContainerPath: etcHosts, SelinuxRelabel: true})
+	}
+	if path := w.Container.TerminationMessagePath; path != "" {
+		file, err := terminationLog(h, w)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &runtimeapi.Mount{HostPath: file, ContainerPath: path, SelinuxRelabel: true})
+	}
+	return out, nil
+}
+
+func volumeMount(w messages.RunContainer, vm *v1.VolumeMount) (*runtimeapi.Mount, error) {
+	path, ok := w.Volumes[vm.Name]
+	if !ok {
+		return nil, fmt.Errorf("volume %q of mount %s is not mounted", vm.Name, vm.MountPath)
+	}
+	target := vm.MountPath
+	if !filepath.IsAbs(target) {
+		target = filepath.Join("/", target)
+	}
+	m := &runtimeapi.Mount{
+		HostPath: path, ContainerPath: target, Readonly: vm.ReadOnly, SelinuxRelabel: relabel(w.Pod, vm.Name),
+	}
+	if p := vm.MountPropagation; p != nil {
+		switch *p {
+		case v1.MountPropagationBidirectional:
+			m.Propagation = runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL
+		case v1.MountPropagationHostToContainer:
+			m.Propagation = runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+		case v1.MountPropagationNone:
+		}
+	}
+	if r := vm.RecursiveReadOnly; r != nil && *r == v1.RecursiveReadOnlyEnabled {
+		m.RecursiveReadOnly = true
+	}
+	return m, nil
+}
+
+// relabel says whether the runtime may give the volume the container's SELinux label: not what belongs to the host.
+func relabel(pod *v1.Pod, volume string) bool {
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Name == volume {
+			return v.HostPath == nil
+		}
+	}
+	return false
+}
+
+// terminationLog makes the file that the application may leave a last word in. The name is the attempt's, so that
+// making it twice is making it once.
+func terminationLog(h *host.Host, w messages.RunContainer) (string, error) {
+	dir := h.ContainerDir(string(w.Pod.UID), w.Container.Name)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return "", fmt.Errorf("folder of the termination log: %w", err)
+	}
+	path := filepath.Join(dir, fmt.Sprintf("%08x", w.Attempt))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return "", fmt.Errorf("termination log: %w", err)
+	}
+	err = f.Chmod(0o666) // the umask may have taken from it, and any user may run in the container
+	return path, errors.Join(err, f.Close())
+}
+
+// writeHosts writes the pod's /etc/hosts as the kubelet does.
+func writeHosts(h *host.Host, w messages.RunContainer) (string, error) {
+	path := filepath.Join(h.PodDir(string(w.Pod.UID)), "etc-hosts")
+	var text string
+	if w.Pod.Spec.HostNetwork {
+		node, err := os.ReadFile(etcHosts)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+		text = "# Kubernetes-managed hosts file (host network).\n" + string(node)
+	} else {
+		text = ownHosts(w, h.Node.ClusterDomain)
+	}
+	text += hostAliases(w.Pod.Spec.HostAliases)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return "", fmt.Errorf("pod folder: %w", err)
+	}
+	// In place, not by rename: running containers of the pod have this very file mounted.
+	if old, err := os.ReadFile(path); err == nil && string(old) == text {
+		return path, nil
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // every user of the container reads it
+		return "", fmt.Errorf("hosts file: %w", err)
+	}
+	return path, nil
+}
+
+func ownHosts(w messages.RunContainer, domain string) string {
+	var b strings.Builder
+	b.WriteString("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" +
+		"fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n")
+	name := w.Pod.Spec.Hostname
+	if name == "" {
+		name = w.Pod.Name
+	}
+	for _, ip := range w.Sandbox.IPs {
+		b.WriteString(ip)
+		if sub := w.Pod.Spec.Subdomain; sub != "" {
+			fmt.Fprintf(&b, "\t%s.%s.%s.svc.%s", name, sub, w.Pod.Namespace, domain)
+		}
+		b.WriteString("\t" + name + "\n")
+	}
+	return b.String()
+}
+
+func hostAliases(aliases []v1.HostAlias) string {
+	if len(aliases) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n# Entries added by HostAliases.\n")
+	for _, a := range aliases {
+		b.WriteString(a.IP + "\t" + strings.Join(a.Hostnames, "\t") + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,170 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/facts"
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// start makes the attempt's container and starts it, or joins where that is under way, or adopts what was made before.
+func start(ctx context.Context, h *host.Host, w messages.RunContainer) startDone {
+	key := fmt.Sprintf("%s/start/container/%s/%d", w.Pod.UID, w.Container.Name, w.Attempt)
+	done, err := cri.Run(ctx, h.Ops, key, h.Reap(4), func(ctx context.Context) (startDone, error) {
+		return makeAndStart(ctx, h, w), nil
+	})
+	if err = host.Joined(err); err != nil {
+		return startDone{attempt: w.Attempt, reason: &messages.Reason{Code: messages.ReasonRunContainer, Message: err.Error()}}
+	}
+	return done
+}
+
+func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) startDone {
+	done := startDone{attempt: w.Attempt}
+	id, reason := create(ctx, h, w)
+	if reason != nil {
+		done.reason = reason
+		return done
+	}
+	startErr := h.CRI.StartContainer(ctx, id)
+	// Whatever was answered, what is true is read: an answer that was lost is no failure.
+	fact, err := readFact(ctx, h, id, w.Sandbox.ID)
+	if err != nil {
+		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: errors.Join(startErr, err).Error()}
+		return done
+	}
+	done.fact = &fact
+	switch fact.State {
+	case messages.ContainerRunning, messages.ContainerExited:
+		if startErr != nil && fact.State == messages.ContainerExited && fact.StartedAt.IsZero() {
+			done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: startErr.Error()}
+		}
+	case messages.ContainerCreated, messages.ContainerUnknown:
+		text := "the container did not start"
+		if startErr != nil {
+			text = startErr.Error()
+		}
+		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: text}
+	}
+	return done
+}
+
+// create is the ID of the attempt's container: the one that is there, or a new one.
+func create(ctx context.Context, h *host.Host, w messages.RunContainer) (string, *messages.Reason) {
+	if w.Adopt != nil {
+		return w.Adopt.ID, nil
+	}
+	config, sandbox, err := configs(ctx, h, w)
+	if err != nil {
+		return "", &messages.Reason{Code: messages.ReasonCreateConfig, Message: err.Error()}
+	}
+	id, err := h.CRI.CreateContainer(ctx, w.Sandbox.ID, config, sandbox)
+	if err == nil && id == "" {
+		err = errors.New("the runtime answered CreateContainer without an ID")
+	}
+	if err == nil {
+		return id, nil
+	}
+	if cri.IsPermanent(err) {
+		return "", &messages.Reason{Code: messages.ReasonCreateContainer, Message: err.Error()}
+	}
+	// It may have been made: it is looked for by name, never asked for again blindly.
+	if found := find(ctx, h, w); found != "" {
+		return found, nil
+	}
+	return "", &messages.Reason{Code: messages.ReasonCreateContainer, Message: err.Error()}
+}
+
+// find looks for the attempt's container in the wanted sandbox; empty when there is none.
+func find(ctx context.Context, h *host.Host, w messages.RunContainer) string {
+	labels := facts.PodFilter(string(w.Pod.UID))
+	labels[cri.LabelContainerName] = w.Container.Name
+	list, err := h.CRI.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels, PodSandboxId: w.Sandbox.ID})
+	if err != nil {
+		return ""
+	}
+	for _, c := range list {
+		if c.GetMetadata().GetAttempt() == w.Attempt {
+			return c.GetId()
+		}
+	}
+	return ""
+}
+
+// configs are the container and its sandbox as the runtime is asked for them, with the files and folders that they
+// name made first.
+func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runtimeapi.ContainerConfig, *runtimeapi.PodSandboxConfig, error) {
+	sandbox, err := h.SandboxConfig(w.Pod, w.Sandbox.Attempt)
+	if err != nil {
+		return nil, nil, err
+	}
+	mounts, err := mounts(h, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	ips := w.Sandbox.IPs
+	if w.Pod.Spec.HostNetwork {
+		ips = h.IPs
+	}
+	env, err := cri.ResolveEnv(w.Pod, w.Container, cri.EnvSources{HostIPs: h.IPs, PodIPs: ips})
+	if err != nil {
+		return nil, nil, err
+	}
+	params := cri.ContainerParams{
+		RestartCount: w.Attempt, ImageRef: w.ImageRef, Env: env, Mounts: mounts,
+		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff)},
+	}
+	if runAsNonRoot(w.Pod, w.Container) {
+		image, _, err := h.CRI.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: w.ImageRef}, false)
+		if err != nil {
+			return nil, nil, err
+		}
+		params.ImageUID, params.ImageUsername = cri.ImageUser(image)
+	}
+	if err := host.MakeLogDir(cri.ContainerLogDir(h.Node.PodLogsDir, w.Pod, w.Container.Name)); err != nil {
+		return nil, nil, err
+	}
+	config, err := cri.NewContainerConfig(w.Pod, w.Container, h.Node, params)
+	return config, sandbox, err
+}
+
+func runAsNonRoot(pod *v1.Pod, c *v1.Container) bool {
+	if s := c.SecurityContext; s != nil && s.RunAsNonRoot != nil {
+		return *s.RunAsNonRoot
+	}
+	s := pod.Spec.SecurityContext
+	return s != nil && s.RunAsNonRoot != nil && *s.RunAsNonRoot
+}
+
+// readFact is all that the runtime says of a container, with the termination message that the application left.
+func readFact(ctx context.Context, h *host.Host, id, sandbox string) (messages.ContainerFact, error) {
+	resp, err := h.CRI.ContainerStatus(ctx, id, false)
+	if err != nil {
+		return messages.ContainerFact{}, err
+	}
+	fact, err := facts.Container(resp.GetStatus())
+	if err != nil {
+		return messages.ContainerFact{}, err
+	}
+	fact.SandboxID = sandbox
+	if fact.State == messages.ContainerExited {
+		fact = facts.AddMessage(fact, facts.Source(resp.GetStatus()).Read())
+	}
+	return fact, nil
+}
+
+// gone is the end of a container that the runtime knows no more.
+func gone(f messages.ContainerFact) messages.ContainerFact {
+	f.State, f.ExitCode, f.Reason = messages.ContainerExited, 137, messages.ReasonUnknown
+	f.Message, f.FinishedAt = "the container was removed from the runtime by someone else", time.Now()
+	return f
+}

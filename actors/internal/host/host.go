@@ -1,0 +1,93 @@
+// Package host is what the actors of pods and containers know of the machine that they run on: the runtime, the
+// folders, the node's facts. It is made once, before the tree, and only read.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// CRI is the part of the runtime's client that pods and containers use. *cri.Client implements it.
+type CRI interface {
+	RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error)
+	StopPodSandbox(ctx context.Context, id string) error
+	RemovePodSandbox(ctx context.Context, id string) error
+	PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
+	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
+	CreateContainer(ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (string, error)
+	StartContainer(ctx context.Context, id string) error
+	StopContainer(ctx context.Context, id string, grace time.Duration) error
+	RemoveContainer(ctx context.Context, id string) error
+	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
+	ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
+	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (cri.ExecResult, error)
+	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.Image, map[string]string, error)
+}
+
+// Host is the machine. Immutable.
+type Host struct {
+	CRI  CRI
+	Ops  *cri.Operations
+	Node cri.NodeFacts
+	DNS  cri.DNSFacts
+	// RootDir has the pods' folders, e.g. /var/lib/kubelet.
+	RootDir string
+	// NodeName is this node's name.
+	NodeName string
+	// IPs are the node's addresses, the primary one first.
+	IPs []string
+	// RequestTimeout bounds one CRI call.
+	RequestTimeout time.Duration
+}
+
+// PodDir is the folder of a pod's volumes and files.
+func (h *Host) PodDir(uid string) string { return filepath.Join(h.RootDir, "pods", uid) }
+
+// ContainerDir is the folder of a container's own files, its termination log among them.
+func (h *Host) ContainerDir(uid, name string) string {
+	return filepath.Join(h.PodDir(uid), "containers", name)
+}
+
+// SandboxConfig is the pod's sandbox as the runtime is asked for it.
+func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, error) {
+	dns, _ := cri.NewDNSConfig(pod, h.DNS)
+	return cri.NewSandboxConfig(pod, h.Node, cri.SandboxParams{Attempt: attempt, DNS: dns})
+}
+
+// MakeLogDir makes the folder of a pod's logs, or of one of its containers.
+func MakeLogDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("log folder: %w", err)
+	}
+	return nil
+}
+
+// Reap is the deadline of an operation of several CRI calls.
+func (h *Host) Reap(calls int) time.Duration {
+	return time.Duration(calls) * (h.RequestTimeout + 5*time.Second)
+}
+
+// Ignore is nil where the object is gone already, which is what was wanted.
+func Ignore(err error) error {
+	if cri.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Joined turns a panic in an operation into one of the caller, so that it is counted as the actor's.
+func Joined(err error) error {
+	if p, ok := errors.AsType[*cri.PanicError](err); ok {
+		panic(p)
+	}
+	return err
+}

@@ -1,0 +1,119 @@
+// Package pod is the actor of one pod: a pure state machine decides (machine.go and one file a phase), and this shell
+// carries its effects out. It supervises one actor a container, and its supervision strategy is the pod's restartPolicy.
+package pod
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Options are what pods' actors need.
+type Options struct {
+	Host     *host.Host
+	Settings Settings
+}
+
+// DefaultSettings are the settings for a node.
+func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) Settings {
+	return Settings{
+		Patience: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.IPs, RuntimeName: runtimeName,
+		Changed: func(spec *v1.Container, made messages.ContainerFact) bool { return cri.Changed(spec, made.Annotations) },
+		BackOffStep: func(made messages.ContainerFact) int {
+			n, err := strconv.Atoi(made.Annotations[cri.AnnotationBackoff])
+			if err != nil {
+				return 0 // a kubelet made it, which keeps no step: its back-off starts anew
+			}
+			return n
+		},
+	}
+}
+
+// New makes actors of the kind "pod", named by UID.
+func New(opts Options) supervisors.Constructor {
+	return func(uid string) supervisors.Actor {
+		return &actor{opts: opts, uid: uid, machine: NewMachine(uid, opts.Settings)}
+	}
+}
+
+type actor struct {
+	opts    Options
+	uid     string
+	machine *Machine
+	waker   supervisors.Timer
+}
+
+// wake is what the machine's timer posts.
+type wake struct{}
+
+// Receive implements supervisors.Actor.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started, wake:
+		a.do(ctx, a.machine.Step(ctx.Now(), nil))
+	case messages.PodWanted, messages.PodObserved, messages.ServiceStarted, messages.VolumesMounted, messages.VolumesFailed,
+		messages.VolumesUnmounted, messages.ImagePulled, messages.ImageFailed, messages.ChildStarted, messages.ContainerStarted,
+		messages.ContainerEnded, messages.ContainerFailed, SandboxStarted, SandboxStopped, PodRemoved:
+		a.do(ctx, a.machine.Step(ctx.Now(), m))
+	case messages.ChildStopped:
+		// On our own order; the book knows already.
+	default:
+		ctx.Unhandled(msg)
+	}
+}
+
+// Inspect implements supervisors.Inspectable.
+func (a *actor) Inspect() any { return a.machine.Inspect() }
+
+func (a *actor) do(ctx supervisors.Context, effects []Effect) {
+	for _, e := range effects {
+		a.one(ctx, e)
+	}
+}
+
+// one carries out one effect.
+func (a *actor) one(ctx supervisors.Context, e Effect) {
+	switch e := e.(type) {
+	case Transition:
+		ctx.Log().Info("pod", "from", e.From, "to", e.To, "pod", a.machine.Name())
+	case Tell:
+		ctx.Tell(e.To, e.Msg)
+	case StartSandbox:
+		pod, attempt := a.machine.pod, e.Attempt
+		a.work(ctx, "RunPodSandbox", 3, func(c context.Context) any { return runSandbox(c, a.opts.Host, pod, attempt) })
+	case StopSandbox:
+		a.work(ctx, "StopPodSandbox", 1, func(c context.Context) any { return stopSandbox(c, a.opts.Host, a.uid, e.ID) })
+	case RemovePod:
+		pod := a.machine.pod
+		a.work(ctx, "RemovePodSandbox", 8, func(c context.Context) any { return removePod(c, a.opts.Host, pod) })
+	case SpawnContainer:
+		ctx.Spawn(e.Name)
+	case RestartContainer:
+		ctx.Restart(e.Name, e.After)
+	case DropContainer:
+		ctx.Stop(e.Name)
+	case Publish:
+		ctx.Tell(messages.Pods, messages.PodStatusChanged{UID: a.uid, Phase: string(e.Phase), Status: e.Status, Waiting: e.Waiting})
+	case Wake:
+		if a.waker != nil {
+			a.waker.Cancel()
+		}
+		a.waker = ctx.After(e.At.Sub(ctx.Now()), wake{})
+	}
+}
+
+// work is the pod's own work towards the runtime, in the pod's place in the queue.
+func (a *actor) work(ctx supervisors.Context, name string, calls int, run func(context.Context) any) {
+	order := a.machine.wish.Order
+	ctx.Do(supervisors.Work{
+		Name: name, Timeout: a.opts.Host.Reap(calls) + 5*time.Second,
+		Run: func(c context.Context) any { return run(cri.WithPriority(c, order)) },
+	})
+}

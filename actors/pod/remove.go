@@ -1,0 +1,73 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/facts"
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// removePod removes all that the runtime has of the pod, as the runtime itself lists it, and the pod's log folder.
+func removePod(ctx context.Context, h *host.Host, pod *v1.Pod) PodRemoved {
+	_, err := h.Ops.Do(ctx, string(pod.UID)+"/remove", h.Reap(8), func(ctx context.Context) (any, error) {
+		return nil, errors.Join(removeContainers(ctx, h, string(pod.UID)), removeSandboxes(ctx, h, string(pod.UID)), removeLogs(ctx, h, pod))
+	})
+	if err = host.Joined(err); err != nil {
+		return PodRemoved{Failed: &messages.Reason{Code: "FailedRemove", Message: err.Error()}}
+	}
+	return PodRemoved{}
+}
+
+func removeContainers(ctx context.Context, h *host.Host, uid string) error {
+	list, err := h.CRI.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: facts.PodFilter(uid)})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range list {
+		if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			// Nobody stopped it: it came up after the pod had ended. It gets a signal before it is removed.
+			errs = append(errs, host.Ignore(h.CRI.StopContainer(ctx, c.GetId(), 0)))
+		}
+		errs = append(errs, host.Ignore(h.CRI.RemoveContainer(ctx, c.GetId())))
+	}
+	return errors.Join(errs...)
+}
+
+func removeSandboxes(ctx context.Context, h *host.Host, uid string) error {
+	list, err := h.CRI.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: facts.PodFilter(uid)})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range list {
+		err := host.Ignore(h.CRI.StopPodSandbox(ctx, s.GetId()))
+		if err == nil {
+			err = host.Ignore(h.CRI.RemovePodSandbox(ctx, s.GetId()))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func removeLogs(ctx context.Context, h *host.Host, pod *v1.Pod) error {
+	dir := cri.PodLogDir(h.Node.PodLogsDir, pod)
+	root, err := safepath.OpenRoot(filepath.Dir(dir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = safepath.RemoveAllOneFilesystem(ctx, root, filepath.Base(dir))
+	return errors.Join(err, root.Close())
+}

@@ -1,0 +1,106 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/facts"
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// runSandbox makes the attempt's sandbox, or adopts the one that has its name. It joins an attempt that is under way.
+func runSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, attempt uint32) SandboxStarted {
+	key := fmt.Sprintf("%s/start/sandbox/%d", pod.UID, attempt)
+	fact, err := cri.Run(ctx, h.Ops, key, h.Reap(3), func(ctx context.Context) (messages.SandboxFact, error) {
+		return makeSandbox(ctx, h, pod, attempt)
+	})
+	out := SandboxStarted{Attempt: attempt}
+	if err = host.Joined(err); err != nil {
+		_, out.Taken = errors.AsType[*takenError](err)
+		out.Reason = messages.Reason{Code: messages.ReasonCreateSandbox, Message: err.Error()}
+		return out
+	}
+	out.Fact = &fact
+	return out
+}
+
+// takenError says that the attempt's name belongs to a sandbox that is of no use any more.
+type takenError struct{ id string }
+
+func (e *takenError) Error() string {
+	return "a sandbox of that name and attempt is there already and not ready: " + e.id
+}
+
+func makeSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, attempt uint32) (messages.SandboxFact, error) {
+	config, err := h.SandboxConfig(pod, attempt)
+	if err != nil {
+		return messages.SandboxFact{}, err
+	}
+	if err := host.MakeLogDir(config.GetLogDirectory()); err != nil {
+		return messages.SandboxFact{}, err
+	}
+	id, err := h.CRI.RunPodSandbox(ctx, config, "")
+	if err == nil && id == "" {
+		err = errors.New("the runtime answered RunPodSandbox without an ID")
+	}
+	if err != nil {
+		// What was asked for may have been done: it is looked for by name, never asked for again blindly.
+		if !cri.IsNameConflict(err) && !cri.IsTimeout(err) && id == "" && cri.IsPermanent(err) {
+			return messages.SandboxFact{}, err
+		}
+		found, lookErr := findSandbox(ctx, h, pod, attempt)
+		if lookErr != nil || found == "" {
+			return messages.SandboxFact{}, err
+		}
+		id = found
+	}
+	return sandboxFact(ctx, h, id)
+}
+
+// sandboxFact reads what became of a sandbox that was just made or found.
+func sandboxFact(ctx context.Context, h *host.Host, id string) (messages.SandboxFact, error) {
+	resp, err := h.CRI.PodSandboxStatus(ctx, id, false)
+	if err != nil {
+		return messages.SandboxFact{}, err
+	}
+	fact, err := facts.Sandbox(resp.GetStatus())
+	if err != nil {
+		return fact, err
+	}
+	if !fact.Ready {
+		return fact, &takenError{id}
+	}
+	return fact, nil
+}
+
+// findSandbox looks for the sandbox of this attempt; empty when there is none.
+func findSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, attempt uint32) (string, error) {
+	list, err := h.CRI.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: facts.PodFilter(string(pod.UID))})
+	if err != nil {
+		return "", err
+	}
+	for _, s := range list {
+		if s.GetMetadata().GetAttempt() == attempt {
+			return s.GetId(), nil
+		}
+	}
+	return "", nil
+}
+
+// stopSandbox has the sandbox's network given back.
+func stopSandbox(ctx context.Context, h *host.Host, uid, id string) SandboxStopped {
+	_, err := h.Ops.Do(ctx, uid+"/stopbox/"+id, h.Reap(1), func(ctx context.Context) (any, error) {
+		return nil, host.Ignore(h.CRI.StopPodSandbox(ctx, id))
+	})
+	out := SandboxStopped{ID: id}
+	if err = host.Joined(err); err != nil {
+		out.Failed = &messages.Reason{Code: messages.ReasonCreateSandbox, Message: err.Error()}
+	}
+	return out
+}
