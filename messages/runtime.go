@@ -97,6 +97,8 @@ type RuntimeStateChanged struct {
 // Sender: pods. Receiver: runtime. Reply: none.
 // If lost: pods tells it again with its next sweep.
 type KeepContainers struct {
+	// At is when this was true: what was created later is not touched.
+	At time.Time
 	// Wanted are the UIDs of the pods that some source wants, or that are ending: at most as many dead containers
 	// as configured stay of each.
 	Wanted map[string]bool

@@ -1,0 +1,81 @@
+// Package board is where the pods actor publishes what it knows, for readers outside the tree: handlers and commands
+// read the newest immutable snapshot and never ask an actor for it.
+package board
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Pod is one pod as it is published. Immutable.
+type Pod struct {
+	Pod     *v1.Pod // as wanted; its status is beside it
+	Status  *v1.PodStatus
+	Source  messages.Address
+	Phase   string // of the pod's actor
+	Waiting *messages.Reason
+	// Ending is why the pod is being ended, when it is.
+	Ending string
+	// Quarantine is why the pod's actor is left stopped, when it is.
+	Quarantine *messages.ChildQuarantined
+}
+
+// Snapshot is all that the pods actor knows at one time. Immutable.
+type Snapshot struct {
+	Version  uint64
+	At       time.Time
+	Pods     []Pod // by namespace and name
+	Problems []messages.ManifestProblem
+	Runtime  messages.RuntimeStateChanged
+	// Unheard are the sources that have not told their first wish yet.
+	Unheard []messages.Address
+}
+
+// Board holds the newest snapshot. Safe for concurrent use.
+type Board struct {
+	mu      sync.Mutex
+	now     *Snapshot
+	changed chan struct{} // closed at the next change
+}
+
+// New is an empty board, at version 0.
+func New() *Board { return &Board{now: &Snapshot{}, changed: make(chan struct{})} }
+
+// Publish replaces the snapshot; its version is set here.
+func (b *Board) Publish(s Snapshot) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.Version = b.now.Version + 1
+	b.now = &s
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// Now is the newest snapshot.
+func (b *Board) Now() *Snapshot {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.now
+}
+
+// After waits for a snapshot newer than the version, or for the end of ctx.
+func (b *Board) After(ctx context.Context, version uint64) (*Snapshot, error) {
+	for {
+		b.mu.Lock()
+		now, changed := b.now, b.changed
+		b.mu.Unlock()
+		if now.Version > version {
+			return now, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// finishedVersion is the format of the checkpoint: final statuses by UID.
+const finishedVersion = 1
+
+type (
+	loadDone struct {
+		finished map[string]*v1.PodStatus
+		problem  error
+	}
+	saveDone struct{ problem error }
+)
+
+// load reads which pods had finished by themselves: they are never run again.
+func (a *actor) load(ctx supervisors.Context) {
+	path := a.opts.FinishedPath
+	ctx.Do(supervisors.Work{Name: "read the checkpoint of finished pods", Timeout: saveTimeout, Run: func(context.Context) any {
+		finished := map[string]*v1.PodStatus{}
+		err := atomicfile.Load(path, finishedVersion, &finished)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil // none has finished yet
+		}
+		return loadDone{finished, err}
+	}})
+}
+
+func (a *actor) loadDone(ctx supervisors.Context, m loadDone) {
+	if m.problem != nil {
+		ctx.Log().Error("the checkpoint of finished pods cannot be read; it is made anew, and a pod that had finished may be run again",
+			"path", a.opts.FinishedPath, "error", m.problem)
+	}
+	maps.Copy(a.finished, m.finished)
+	a.loaded = true
+	a.reconcile(ctx)
+}
+
+// save writes the checkpoint, one writing at a time.
+func (a *actor) save(ctx supervisors.Context) {
+	a.unsaved = true
+	if a.saving {
+		return
+	}
+	a.saving, a.unsaved = true, false
+	path, finished := a.opts.FinishedPath, maps.Clone(a.finished)
+	ctx.Do(supervisors.Work{Name: "write the checkpoint of finished pods", Timeout: saveTimeout, Run: func(context.Context) any {
+		return saveDone{atomicfile.Save(path, finishedVersion, finished)}
+	}})
+}
+
+func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
+	a.saving = false
+	if m.problem != nil {
+		// The pods that wait for the acknowledgement say again that they have ended, and it is tried again then.
+		ctx.Log().Error("the checkpoint of finished pods cannot be written", "path", a.opts.FinishedPath, "error", m.problem)
+		a.unsaved = true
+		return
+	}
+	if a.unsaved {
+		a.save(ctx)
+		return
+	}
+	for uid, e := range a.entries {
+		if a.finished[uid] != nil && e.ending == nil && !e.gone {
+			a.tell(ctx, e)
+		}
+	}
+}

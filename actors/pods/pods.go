@@ -1,0 +1,230 @@
+// Package pods is the actor that merges what the sources want, and supervises one actor a pod.
+package pods
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Options are what the pods actor needs.
+type Options struct {
+	// Sources are the configured sources; what no source wants is ended only when each has been heard.
+	Sources []messages.Address
+	Board   *board.Board
+	// FinishedPath is the checkpoint of pods that finished by themselves.
+	FinishedPath string
+}
+
+const (
+	sweepEvery   = 20 * time.Second
+	publishEvery = 2 * time.Millisecond // changes within it are published together
+	saveTimeout  = 30 * time.Second
+)
+
+// New makes the actor of the kind "pods".
+func New(opts Options) supervisors.Constructor {
+	return func(string) supervisors.Actor {
+		return &actor{
+			opts: opts, wishes: map[messages.Address]messages.SourcePodsWanted{}, entries: map[string]*entry{},
+			goneAt: map[string]time.Time{}, finished: map[string]*v1.PodStatus{},
+		}
+	}
+}
+
+type actor struct {
+	opts    Options
+	wishes  map[messages.Address]messages.SourcePodsWanted
+	entries map[string]*entry // by UID
+	order   int64
+	audit   *messages.RuntimeAudited
+	goneAt  map[string]time.Time // UIDs that are gone since the last audit
+	runtime messages.RuntimeStateChanged
+
+	loaded   bool                     // the checkpoint has been read
+	finished map[string]*v1.PodStatus // by UID
+	saving   bool
+	unsaved  bool
+
+	dirty bool // a snapshot is to be published
+}
+
+// entry is the book on one pod that is there.
+type entry struct {
+	pod     *v1.Pod
+	source  messages.Address
+	order   int64
+	ending  *messages.Ending
+	gone    bool // its actor is being stopped for good
+	status  *v1.PodStatus
+	phase   string
+	waiting *messages.Reason
+	jail    *messages.ChildQuarantined
+}
+
+type (
+	sweep   struct{}
+	publish struct{}
+)
+
+// Receive implements supervisors.Actor.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started:
+		a.load(ctx)
+		ctx.After(sweepEvery, sweep{})
+		a.changed(ctx)
+	case loadDone:
+		a.loadDone(ctx, m)
+	case saveDone:
+		a.saveDone(ctx, m)
+	case messages.SourcePodsWanted:
+		a.wish(ctx, m)
+	case messages.RuntimeAudited:
+		a.audited(ctx, m)
+	case messages.RuntimeStateChanged:
+		a.runtime = m
+		a.changed(ctx)
+	case messages.ServiceStarted:
+		a.forward(ctx, m)
+	case messages.GetWish, messages.PodStatusChanged, messages.PodEnded, messages.ChildStarted, messages.ChildStopped,
+		messages.ChildQuarantined:
+		a.ofPod(ctx, m)
+	case sweep:
+		a.sweep(ctx)
+		ctx.After(sweepEvery, sweep{})
+	case publish:
+		a.publish(ctx)
+	default:
+		ctx.Unhandled(msg)
+	}
+}
+
+// ofPod handles what concerns one pod.
+func (a *actor) ofPod(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.GetWish:
+		if e := a.entries[m.UID]; e != nil && !e.gone {
+			a.tell(ctx, e)
+		}
+	case messages.PodStatusChanged:
+		if e := a.entries[m.UID]; e != nil {
+			e.status, e.phase, e.waiting = m.Status, m.Phase, m.Waiting
+			a.changed(ctx)
+		}
+	case messages.PodEnded:
+		a.ended(ctx, m)
+	case messages.ChildStarted:
+		if e := a.entries[m.Name]; e != nil {
+			e.jail = nil
+			a.changed(ctx)
+		}
+	case messages.ChildStopped:
+		a.forget(ctx, m.Name)
+	case messages.ChildQuarantined:
+		if e := a.entries[m.Name]; e != nil {
+			e.jail = &m
+			a.changed(ctx)
+		}
+	}
+}
+
+// wish takes the whole wish of one source.
+func (a *actor) wish(ctx supervisors.Context, m messages.SourcePodsWanted) {
+	_, heard := a.wishes[m.Source]
+	a.wishes[m.Source] = m
+	a.reconcile(ctx)
+	if !heard && a.heard() {
+		a.sweep(ctx)
+	}
+}
+
+// heard says that every source has told its wish.
+func (a *actor) heard() bool {
+	for _, s := range a.opts.Sources {
+		if _, ok := a.wishes[s]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *actor) tell(ctx supervisors.Context, e *entry) {
+	uid := string(e.pod.UID)
+	ctx.Tell(messages.PodAddress(uid), messages.PodWanted{Pod: e.pod, Final: a.finished[uid], Order: e.order, Ending: e.ending})
+}
+
+// ended takes the word that nothing of a pod runs any more.
+func (a *actor) ended(ctx supervisors.Context, m messages.PodEnded) {
+	e := a.entries[m.UID]
+	if e == nil {
+		return
+	}
+	if m.Gone {
+		e.gone = true
+		ctx.Stop(m.UID)
+		return
+	}
+	if a.finished[m.UID] == nil || (a.unsaved && !a.saving) {
+		a.finished[m.UID] = m.Status
+		a.save(ctx)
+	}
+	if !a.unsaved && !a.saving { // the acknowledgement waits for the disk
+		a.tell(ctx, e)
+	}
+}
+
+// forget drops a pod of which nothing is left; a successor that waited for its name may start.
+func (a *actor) forget(ctx supervisors.Context, uid string) {
+	if e := a.entries[uid]; e == nil || !e.gone {
+		return
+	}
+	delete(a.entries, uid)
+	a.goneAt[uid] = ctx.Now()
+	if a.finished[uid] != nil {
+		delete(a.finished, uid)
+		a.save(ctx)
+	}
+	a.reconcile(ctx)
+}
+
+// forward tells every pod that a service has forgotten it.
+func (a *actor) forward(ctx supervisors.Context, m messages.ServiceStarted) {
+	for uid := range a.entries {
+		ctx.Tell(messages.PodAddress(uid), m)
+	}
+	a.sweep(ctx)
+}
+
+// sweep tells those who clean up what must stay.
+func (a *actor) sweep(ctx supervisors.Context) {
+	heard := a.heard() && a.loaded
+	wanted := make(map[string]bool, len(a.entries))
+	folders := make(map[string]bool, len(a.entries))
+	for uid := range a.entries {
+		wanted[uid], folders[uid] = true, true
+	}
+	for _, w := range a.wishes {
+		for _, p := range w.Pods { // those that wait for their predecessor, too
+			wanted[string(p.UID)], folders[string(p.UID)] = true, true
+		}
+	}
+	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Heard: heard})
+	if !heard {
+		return
+	}
+	ctx.Tell(messages.Volumes, messages.PodFoldersWanted{UIDs: folders})
+	for uid := range a.finished {
+		if !wanted[uid] { // it was taken away while the agent was not there
+			delete(a.finished, uid)
+			a.unsaved = true
+		}
+	}
+	if a.unsaved && !a.saving {
+		a.save(ctx)
+	}
+}

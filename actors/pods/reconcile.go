@@ -1,0 +1,157 @@
+package pods
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// want is one pod as a source wants it.
+type want struct {
+	pod    *v1.Pod
+	source messages.Address
+}
+
+// merge is what all sources together want, by UID. Where two name the same UID, the one configured first is heard.
+func (a *actor) merge() (map[string]want, []want) {
+	byUID := map[string]want{}
+	var ordered []want
+	for _, s := range a.opts.Sources {
+		for _, p := range a.wishes[s].Pods {
+			if _, ok := byUID[string(p.UID)]; ok {
+				continue
+			}
+			w := want{p, s}
+			byUID[string(p.UID)] = w
+			ordered = append(ordered, w)
+		}
+	}
+	return byUID, ordered
+}
+
+// reconcile compares what is wanted with what is there.
+func (a *actor) reconcile(ctx supervisors.Context) {
+	if !a.loaded {
+		return
+	}
+	byUID, ordered := a.merge()
+	names := a.endUnwanted(ctx, byUID)
+	for _, w := range ordered {
+		uid := string(w.pod.UID)
+		e := a.entries[uid]
+		switch {
+		case e == nil && names[fullName(w.pod)]:
+			// It waits for its predecessor of the same name; forget calls again.
+		case e == nil:
+			names[fullName(w.pod)] = true
+			a.admit(ctx, w)
+		case e.ending != nil:
+			// Wanted again while it ends: it is made anew when nothing is left of it.
+		case e.pod != w.pod:
+			e.pod, e.source = w.pod, w.source
+			a.tell(ctx, e)
+		}
+	}
+	a.endOrphans(ctx, byUID)
+	a.changed(ctx)
+}
+
+// endUnwanted ends the pods that no source wants, and returns the full names that are taken.
+func (a *actor) endUnwanted(ctx supervisors.Context, byUID map[string]want) map[string]bool {
+	successors := map[string]bool{}
+	for _, w := range byUID {
+		successors[fullName(w.pod)] = true
+	}
+	names := make(map[string]bool, len(a.entries))
+	for _, uid := range slices.Sorted(maps.Keys(a.entries)) {
+		e := a.entries[uid]
+		names[fullName(e.pod)] = true
+		if _, wanted := byUID[uid]; wanted || e.ending != nil {
+			continue
+		}
+		reason := "no source wants it any more"
+		if successors[fullName(e.pod)] {
+			reason = "a changed manifest takes its place"
+		}
+		a.end(ctx, e, messages.Ending{Reason: reason, Since: ctx.Now()})
+	}
+	return names
+}
+
+func (a *actor) end(ctx supervisors.Context, e *entry, why messages.Ending) {
+	e.ending = &why
+	ctx.Log().Info("ending pod", "pod", fullName(e.pod), "uid", e.pod.UID, "why", why.Reason)
+	a.tell(ctx, e)
+}
+
+func (a *actor) admit(ctx supervisors.Context, w want) {
+	a.order++
+	uid := string(w.pod.UID)
+	a.entries[uid] = &entry{pod: w.pod, source: w.source, order: a.order}
+	ctx.Log().Info("new pod", "pod", fullName(w.pod), "uid", uid, "source", w.source)
+	ctx.Spawn(uid)
+}
+
+// audited takes the list of all pods that the runtime knows of.
+func (a *actor) audited(ctx supervisors.Context, m messages.RuntimeAudited) {
+	a.audit = &m
+	for uid, at := range a.goneAt {
+		if at.Before(m.ReadAt) {
+			delete(a.goneAt, uid)
+		}
+	}
+	if a.loaded {
+		byUID, _ := a.merge()
+		a.endOrphans(ctx, byUID)
+	}
+}
+
+// endOrphans ends what runs of pods that no source wants, once every source has been heard.
+func (a *actor) endOrphans(ctx supervisors.Context, byUID map[string]want) {
+	if a.audit == nil || !a.heard() {
+		return
+	}
+	for _, f := range a.audit.Pods {
+		_, wanted := byUID[f.UID]
+		_, gone := a.goneAt[f.UID]
+		if wanted || gone || a.entries[f.UID] != nil {
+			continue
+		}
+		a.order++
+		e := &entry{pod: orphan(f), order: a.order, ending: &messages.Ending{
+			Reason: "it was found running and no source wants it", Since: ctx.Now(), Orphan: true,
+		}}
+		a.entries[f.UID] = e
+		ctx.Log().Info("ending pod", "pod", fullName(e.pod), "uid", f.UID, "why", e.ending.Reason)
+		ctx.Spawn(f.UID)
+	}
+}
+
+// orphan is a pod made from what the runtime says of it: enough to end it gracefully. It names no containers; those
+// found carry their hooks in annotations.
+func orphan(f messages.PodFacts) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: f.Name, Namespace: f.Namespace, UID: types.UID(f.UID)}}
+	grace := int64(-1)
+	for _, c := range f.Containers {
+		for _, key := range []string{cri.AnnotationDeletionGracePeriod, cri.AnnotationTerminationGracePeriod} {
+			if n, err := strconv.ParseInt(c.Annotations[key], 10, 64); err == nil {
+				grace = max(grace, n)
+				break
+			}
+		}
+	}
+	if grace >= 0 {
+		p.Spec.TerminationGracePeriodSeconds = &grace
+	}
+	return p
+}
+
+func fullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
