@@ -88,7 +88,7 @@ func decodeStrict(data []byte) ([]byte, *KubeletConfiguration, error) {
 	c := &KubeletConfiguration{}
 	loose, err := kjson.UnmarshalStrict(asJSON, c)
 	if err != nil {
-		return nil, nil, errors.New(oneLine(err.Error()))
+		return nil, nil, misfit(asJSON, err)
 	}
 	if len(loose) > 0 {
 		return nil, nil, lineError(loose)

@@ -48,7 +48,9 @@ func kubeletKeys(groups []string, a slog.Attr) slog.Attr {
 	}
 	switch a.Key {
 	case slog.TimeKey:
-		return slog.Float64("ts", float64(a.Value.Time().UnixMicro())/1000)
+		if a.Value.Kind() == slog.KindTime {
+			return slog.Float64("ts", float64(a.Value.Time().UnixMicro())/1000)
+		}
 	case slog.SourceKey:
 		if source, ok := a.Value.Any().(*slog.Source); ok && source != nil {
 			return slog.String("caller", filepath.Base(filepath.Dir(source.File))+"/"+filepath.Base(source.File)+":"+strconv.Itoa(source.Line))
