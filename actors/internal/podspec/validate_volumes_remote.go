@@ -45,8 +45,8 @@ func (v *validator) networkVolume(volume *v1.Volume, at *field.Path) {
 	if quobyte := volume.Quobyte; quobyte != nil {
 		v.needs(at.Child("quobyte"), "registry", quobyte.Registry, "volume", quobyte.Volume)
 	}
-	if flocker := volume.Flocker; flocker != nil && (flocker.DatasetName == "") == (flocker.DatasetUUID == "") {
-		v.required(at.Child("flocker"), "needs either datasetName or datasetUUID")
+	if flocker := volume.Flocker; flocker != nil {
+		v.flocker(flocker, at.Child("flocker"))
 	}
 	if scaleIO := volume.ScaleIO; scaleIO != nil {
 		v.needs(at.Child("scaleIO"),
@@ -57,6 +57,15 @@ func (v *validator) networkVolume(volume *v1.Volume, at *field.Path) {
 	}
 	if flex := volume.FlexVolume; flex != nil {
 		v.needs(at.Child("flexVolume"), "driver", flex.Driver)
+	}
+}
+
+func (v *validator) flocker(flocker *v1.FlockerVolumeSource, at *field.Path) {
+	if (flocker.DatasetName == "") == (flocker.DatasetUUID == "") {
+		v.required(at, "needs either datasetName or datasetUUID")
+	}
+	if strings.Contains(flocker.DatasetName, "/") {
+		v.invalid(at.Child("datasetName"), flocker.DatasetName, "must not contain a slash")
 	}
 }
 
