@@ -45,9 +45,18 @@ func invoke[Q, R any](ctx context.Context, c *Client, k call, method unary[Q, R]
 	var header, trailer metadata.MD
 	resp, err := method(ctx, req, grpc.Header(&header), grpc.Trailer(&trailer))
 	if err != nil {
-		return none, newCallError(k.name, k.object, len(header)+len(trailer) > 0, err)
+		answered := len(header)+len(trailer) > 0 && !ended(ctx)
+		return none, newCallError(k.name, k.object, answered, err)
 	}
 	return resp, nil
+}
+
+// ended reports whether the call's time is up. The runtime knows the deadline too
+// (gRPC sends it along) and may be first to say that it has passed; that is no
+// answer. The clock is asked, as the context's timer may be late.
+func ended(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // shortID is what people know of an ID: its first 13 characters, as crictl.

@@ -120,13 +120,13 @@ func mapMounts(mounts []*runtimeapi.Mount, users *runtimeapi.UserNamespace) []*r
 }
 
 // stopSignal is lifecycle.stopSignal (KEP-4960), the runtime's choice when not set.
-// The CRI spells SIGRTMIN+3 as SIGRTMINPLUS3.
+// The CRI spells SIGRTMIN+3 as SIGNAL_SIGRTMINPLUS3.
 func stopSignal(container *v1.Container) (runtimeapi.Signal, error) {
 	if container.Lifecycle == nil || container.Lifecycle.StopSignal == nil {
 		return runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT, nil
 	}
 	name := string(*container.Lifecycle.StopSignal)
-	value, ok := runtimeapi.Signal_value[strings.NewReplacer("+", "PLUS", "-", "MINUS").Replace(name)]
+	value, ok := runtimeapi.Signal_value["SIGNAL_"+strings.NewReplacer("+", "PLUS", "-", "MINUS").Replace(name)]
 	if !ok || !strings.HasPrefix(name, "SIG") {
 		return 0, fmt.Errorf("stopSignal %q is not known", name)
 	}

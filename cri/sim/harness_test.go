@@ -23,14 +23,14 @@ var epoch = time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)
 // harness is a runtime on a clock of its own with a real client on its socket.
 type harness struct {
 	*sim.Runtime
-	t     *testing.T
+	t     testing.TB
 	clock *sim.ManualClock
 	ctx   context.Context // ends long after any test should
 	rt    runtimeapi.RuntimeServiceClient
 	img   runtimeapi.ImageServiceClient
 }
 
-func start(t *testing.T, opts sim.Options) *harness {
+func start(t testing.TB, opts sim.Options) *harness {
 	t.Helper()
 	h := &harness{t: t, clock: sim.NewManualClock(epoch)}
 	if opts.Clock == nil {
@@ -186,7 +186,7 @@ func (h *harness) exited(id string, code int32, reason string) {
 }
 
 // fails checks an error's code and a part of its text.
-func fails(t *testing.T, err error, code codes.Code, part string) {
+func fails(t testing.TB, err error, code codes.Code, part string) {
 	t.Helper()
 	if status.Code(err) != code || !strings.Contains(status.Convert(err).Message(), part) {
 		t.Fatalf("got error %v; want code %s with %q", err, code, part)
