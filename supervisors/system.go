@@ -78,7 +78,8 @@ func Start(opts Options) (*System, error) {
 	}
 	s.as = actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
-		actor.WithDeadLetterThrottleCount(0),
+		actor.WithDeadLetterThrottleCount(0), // we count and log them ourselves
+		actor.WithDeadLetterThrottleInterval(time.Millisecond),
 		actor.WithDeadLetterRequestLogging(false),
 	)
 	s.as.EventStream.Subscribe(s.onDeadLetter)
