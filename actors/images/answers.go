@@ -1,0 +1,53 @@
+package images
+
+import (
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// answersKept is longer than any pod waits before it asks again.
+const answersKept = 10 * time.Minute
+
+// answers remembers by pod and container what was answered last. A pod that missed an answer asks again; where the
+// policy is Always, that is not worth another pull.
+type answers map[string]map[string]answered
+
+type answered struct {
+	attempt uint32
+	name    string
+	pulled  bool
+	at      time.Time
+}
+
+// pulled tells whether this very question was answered with a pull.
+func (a answers) pulled(k messages.ImageKey, name string) bool {
+	was, ok := a[k.UID][k.Container]
+	return ok && was.attempt == k.Attempt && was.name == name && was.pulled
+}
+
+// remember notes an answer.
+func (a answers) remember(now time.Time, m messages.ImagePulled, name string) {
+	of := a[m.Key.UID]
+	if of == nil {
+		of = map[string]answered{}
+		a[m.Key.UID] = of
+	}
+	of[m.Key.Container] = answered{m.Key.Attempt, name, m.Pulled, now}
+}
+
+// prune lets go of what nobody asks again about.
+func (a answers) prune(now time.Time) {
+	for uid, of := range a {
+		for c, was := range of {
+			if now.Sub(was.at) > answersKept {
+				delete(of, c)
+			}
+		}
+		if len(of) == 0 {
+			delete(a, uid)
+		}
+	}
+}
+
+func (a answers) forget(uid string) { delete(a, uid) }

@@ -1,0 +1,318 @@
+package images
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func key(uid string, attempt uint32) messages.ImageKey {
+	return messages.ImageKey{UID: uid, Container: "c", Attempt: attempt}
+}
+
+func ask(uid string, policy v1.PullPolicy, priority int64) messages.PullImage {
+	return messages.PullImage{Key: key(uid, 0), Image: "img", Policy: policy, Priority: priority}
+}
+
+// script writes effects as short lines: "look img", "pull img", "u: pulled id", "u: there id", "u: Code".
+func script(effects []effect) string {
+	var out []string
+	for _, e := range effects {
+		switch e := e.(type) {
+		case startLook:
+			out = append(out, "look "+e.name)
+		case startPull:
+			out = append(out, "pull "+e.name)
+		case tellPod:
+			switch m := e.msg.(type) {
+			case messages.ImagePulled:
+				verb := "there"
+				if m.Pulled {
+					verb = "pulled"
+				}
+				out = append(out, fmt.Sprintf("%s: %s %s", e.uid, verb, m.Ref))
+			case messages.ImageFailed:
+				line := e.uid + ": " + m.Reason.Code
+				if !m.Reason.RetryAt.IsZero() {
+					line += fmt.Sprintf(" until +%s", m.Reason.RetryAt.Sub(t0))
+				}
+				out = append(out, line)
+			}
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// step is one input of the book and what it must make of it.
+type step struct {
+	does func(b *book) []effect
+	want string
+}
+
+func asks(m messages.PullImage, want string) step {
+	return step{func(b *book) []effect { return b.ask(m.Image, m) }, want}
+}
+
+func looksAt(at time.Duration, o outcome, want string) step {
+	return step{func(b *book) []effect { return b.looked(t0.Add(at), "img", o) }, want}
+}
+
+func pullEnds(at time.Duration, o outcome, want string) step {
+	return step{func(b *book) []effect { return b.pulledOutcome(t0.Add(at), "img", o) }, want}
+}
+
+func ticks(at time.Duration, want string) step {
+	return step{func(b *book) []effect {
+		if d := b.due(); d.IsZero() || d.After(t0.Add(at)) {
+			panic(fmt.Sprintf("nothing is due at +%s", at))
+		}
+		return b.tick(t0.Add(at))
+	}, want}
+}
+
+func forgets(uid, want string) step {
+	return step{func(b *book) []effect { return b.forget(uid) }, want}
+}
+
+func TestBook(t *testing.T) {
+	const always, ifNot, never = v1.PullAlways, v1.PullIfNotPresent, v1.PullNever
+	there := outcome{result: present, ref: "id"}
+	none := outcome{result: absent}
+	bad := outcome{result: failed, code: "ErrImagePull", msg: "no such manifest"}
+	gone := outcome{result: unreachable, code: "RuntimeUnavailable", msg: "refused"}
+	second := func(m messages.PullImage) messages.PullImage { m.Key.Attempt = 1; return m }
+
+	tests := map[string][]step{
+		"a present image costs one look": {
+			asks(ask("u", ifNot, 0), "look img"),
+			looksAt(0, there, "u: there id"),
+		},
+		"many share one look and one pull": {
+			asks(ask("u", ifNot, 0), "look img"),
+			asks(ask("v", ifNot, 1), ""),
+			looksAt(0, none, "pull img"),
+			asks(ask("w", ifNot, 2), "look img"),
+			looksAt(0, none, ""),
+			asks(ask("x", always, 3), ""),
+			pullEnds(0, there, "u: pulled id; v: pulled id; w: pulled id; x: pulled id"),
+		},
+		"Always pulls without a look": {
+			asks(ask("u", always, 0), "pull img"),
+			pullEnds(0, there, "u: pulled id"),
+		},
+		"IfNotPresent is not held up by the pull of another": {
+			asks(ask("u", always, 0), "pull img"),
+			asks(ask("v", ifNot, 0), "look img"),
+			looksAt(0, there, "v: there id"),
+			pullEnds(0, there, "u: pulled id"),
+		},
+		"Never does not pull, and looks again": {
+			asks(ask("u", never, 0), "look img"),
+			looksAt(0, none, "u: ErrImageNeverPull until +10s"),
+			ticks(10*time.Second, "look img"),
+			looksAt(10*time.Second, none, "u: ErrImageNeverPull until +30s"),
+			ticks(30*time.Second, "look img"),
+			looksAt(30*time.Second, there, "u: there id"),
+		},
+		"Never gains by the pull of another": {
+			asks(ask("u", never, 0), "look img"),
+			looksAt(0, none, "u: ErrImageNeverPull until +10s"),
+			asks(ask("v", always, 0), "pull img"),
+			pullEnds(time.Second, there, "v: pulled id; look img"),
+			looksAt(time.Second, there, "u: there id"),
+		},
+		"a failed pull backs off, doubling": {
+			asks(ask("u", always, 0), "pull img"),
+			pullEnds(0, bad, "u: ErrImagePull until +10s"),
+			ticks(5*time.Second, "u: ImagePullBackOff until +10s"),
+			asks(ask("v", always, 0), "v: ImagePullBackOff until +10s"),
+			asks(ask("u", always, 0), "u: ImagePullBackOff until +10s"),
+			ticks(10*time.Second, "pull img"),
+			pullEnds(10*time.Second, bad, "u: ErrImagePull until +30s; v: ErrImagePull until +30s"),
+			ticks(20*time.Second, "u: ImagePullBackOff until +30s; v: ImagePullBackOff until +30s"),
+			ticks(30*time.Second, "pull img"),
+			pullEnds(30*time.Second, there, "u: pulled id; v: pulled id"),
+		},
+		"an image that was brought by hand ends the back-off": {
+			asks(ask("u", ifNot, 0), "look img"),
+			looksAt(0, none, "pull img"),
+			pullEnds(0, bad, "u: ErrImagePull until +10s"),
+			ticks(10*time.Second, "look img"),
+			looksAt(10*time.Second, there, "u: there id"),
+		},
+		"and helps at once when somebody else looks": {
+			asks(ask("u", ifNot, 0), "look img"),
+			looksAt(0, none, "pull img"),
+			pullEnds(0, bad, "u: ErrImagePull until +10s"),
+			asks(ask("v", ifNot, 0), "look img"),
+			looksAt(time.Second, there, "v: there id; u: there id"),
+		},
+		"a runtime that is away does not count": {
+			asks(ask("u", always, 0), "pull img"),
+			pullEnds(0, gone, "u: RuntimeUnavailable until +500ms"),
+			ticks(500*time.Millisecond, "pull img"),
+			pullEnds(500*time.Millisecond, gone, ""),
+			asks(ask("v", always, 0), "v: RuntimeUnavailable until +1s"),
+			ticks(time.Second, "pull img"),
+			pullEnds(time.Second, bad, "u: ErrImagePull until +11s; v: ErrImagePull until +11s"),
+		},
+		"a look that fails is told and done again": {
+			asks(ask("u", ifNot, 0), "look img"),
+			looksAt(0, outcome{result: failed, code: "ImageInspectError", msg: "x"}, "u: ImageInspectError until +10s"),
+			ticks(10*time.Second, "look img"),
+			looksAt(10*time.Second, there, "u: there id"),
+		},
+		"asking again while it waits for a look looks at once": {
+			asks(ask("u", never, 0), "look img"),
+			looksAt(0, none, "u: ErrImageNeverPull until +10s"),
+			asks(ask("u", never, 0), "look img"),
+			asks(ask("u", never, 0), ""),
+			looksAt(0, there, "u: there id"),
+		},
+		"asking again while it is under way changes nothing": {
+			asks(ask("u", always, 0), "pull img"),
+			asks(ask("u", always, 0), ""),
+			pullEnds(0, there, "u: pulled id"),
+		},
+		"an answer that was lost is not worth another pull": {
+			asks(ask("u", always, 0), "pull img"),
+			pullEnds(0, there, "u: pulled id"),
+			asks(ask("u", always, 0), "look img"),
+			looksAt(0, there, "u: pulled id"),
+		},
+		"unless the image is gone since": {
+			asks(ask("u", always, 0), "pull img"),
+			pullEnds(0, there, "u: pulled id"),
+			asks(ask("u", always, 0), "look img"),
+			looksAt(0, none, "pull img"),
+		},
+		"the next attempt is another question": {
+			asks(ask("u", always, 0), "pull img"),
+			pullEnds(0, there, "u: pulled id"),
+			asks(second(ask("u", always, 0)), "pull img"),
+			asks(ask("u", always, 0), ""), // a late copy of the first one
+			pullEnds(0, there, "u: pulled id"),
+		},
+		"the next attempt takes the place of the one before": {
+			asks(ask("u", ifNot, 0), "look img"),
+			asks(second(ask("u", ifNot, 0)), ""),
+			looksAt(0, there, "u: there id"),
+		},
+		"what is forgotten is not told": {
+			asks(ask("u", always, 0), "pull img"),
+			asks(ask("v", always, 0), ""),
+			forgets("u", ""),
+			pullEnds(0, there, "v: pulled id"),
+		},
+		"what all forgot is not tried again": {
+			asks(ask("u", always, 0), "pull img"),
+			pullEnds(0, bad, "u: ErrImagePull until +10s"),
+			forgets("u", ""),
+			asks(ask("v", always, 0), "pull img"),
+		},
+		"a pull that was joined and is over is done again": {
+			step{func(b *book) []effect { b.adopt("img"); return nil }, ""},
+			asks(ask("u", always, 0), ""),
+			pullEnds(0, none, "pull img"),
+			pullEnds(0, there, "u: pulled id"),
+		},
+		"outcomes that nobody waits for change nothing": {
+			pullEnds(0, there, ""),
+			looksAt(0, there, ""),
+			asks(ask("u", ifNot, 0), "look img"),
+			pullEnds(0, there, ""),
+			looksAt(0, there, "u: there id"),
+		},
+	}
+	for name, steps := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBook(math.MaxInt)
+			for i, s := range steps {
+				if got := script(s.does(b)); got != s.want {
+					t.Fatalf("step %d: got %q, want %q", i+1, got, s.want)
+				}
+			}
+		})
+	}
+}
+
+func TestBackOff(t *testing.T) {
+	want := []time.Duration{10, 20, 40, 80, 160, 300, 300}
+	for i, w := range want {
+		if got := backOff(i); got != w*time.Second {
+			t.Errorf("after %d failures: %s", i, got)
+		}
+	}
+	if got := backOff(math.MaxInt); got != backOffCap {
+		t.Errorf("after very many: %s", got)
+	}
+}
+
+func TestQueue(t *testing.T) {
+	b := newBook(2)
+	var order []string
+	collect := func(effects []effect) {
+		for _, e := range effects {
+			if p, ok := e.(startPull); ok {
+				order = append(order, p.name)
+			}
+		}
+	}
+	put := func(image string, priority int64) {
+		m := ask("pod-of-"+image, v1.PullAlways, priority)
+		m.Image = image
+		collect(b.ask(image, m))
+	}
+	put("a", 50)
+	put("b", 60)
+	put("late", 90)
+	put("urgent", 10)
+	put("late-too", 90)
+	put("dropped", 5)
+	collect(b.forget("pod-of-dropped"))
+	done := 0
+	for done < len(order) {
+		name := order[done]
+		done++
+		collect(b.pulledOutcome(t0, name, outcome{result: present, ref: "id"}))
+	}
+	if want := []string{"a", "b", "urgent", "late", "late-too"}; !slices.Equal(order, want) {
+		t.Errorf("got %v, want %v", order, want)
+	}
+	if b.running != 0 || len(b.images) != 0 {
+		t.Errorf("left behind: %d running, %d images", b.running, len(b.images))
+	}
+}
+
+func TestAdoptedPullsTakeSlots(t *testing.T) {
+	b := newBook(1)
+	b.adopt("img")
+	m := ask("u", v1.PullAlways, 0)
+	m.Image = "other"
+	if got := script(b.ask("other", m)); got != "" {
+		t.Fatalf("begun beside the one adopted: %s", got)
+	}
+	if got := script(b.pulledOutcome(t0, "img", outcome{result: present, ref: "id"})); got != "pull other" {
+		t.Fatal(got)
+	}
+}
+
+func TestAnswersAreLetGo(t *testing.T) {
+	b := newBook(1)
+	for i := range 100 {
+		b.ask("img", ask(fmt.Sprint(i), v1.PullAlways, 0))
+		b.pulledOutcome(t0.Add(time.Duration(i)*time.Minute), "img", outcome{result: present, ref: "id"})
+	}
+	if len(b.answers) > 25 {
+		t.Errorf("%d answers are kept", len(b.answers))
+	}
+}

@@ -1,0 +1,83 @@
+package images
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// The kubelet's back-off after a failed pull: 10 s, doubling to 300 s.
+const (
+	backOffBase = 10 * time.Second
+	backOffCap  = 300 * time.Second
+)
+
+// soon is how long a runtime that cannot be reached is left alone, so that its return is noticed at once.
+const soon = 500 * time.Millisecond
+
+// phase is where the looks at an image, or its pulls, are.
+type phase int
+
+const (
+	idle    phase = iota
+	queued        // waits for a slot
+	busy          // under way
+	waiting       // failed; done again at a set time
+)
+
+func (p phase) String() string { return [...]string{"idle", "queued", "busy", "waiting"}[p] }
+
+// try is the looks at an image, or its pulls, of which one at most is under way.
+type try struct {
+	phase  phase
+	steps  int // failures in a row that count for the back-off
+	last   result
+	failed messages.Reason // the last failure, for waiting
+	until  time.Time       // when waiting ends
+	notice time.Time       // when those who wait are told that it backs off; zero when there is nothing to tell
+}
+
+// fail begins the wait after a failure.
+func (t *try) fail(now time.Time, o outcome) {
+	delay := soon
+	if o.result == failed {
+		delay = backOff(t.steps)
+		t.steps++
+	}
+	t.phase, t.last, t.until, t.notice = waiting, o.result, now.Add(delay), time.Time{}
+	t.failed = messages.Reason{Code: o.code, Message: o.msg, RetryAt: t.until}
+}
+
+// reason is what somebody who comes during the wait, or has seen the failure, waits for.
+func (t *try) reason() messages.Reason {
+	if t.last == unreachable {
+		return t.failed
+	}
+	return messages.Reason{
+		Code:    messages.ReasonImagePullBackOff,
+		Message: fmt.Sprintf("backing off after %s: %s", t.failed.Code, t.failed.Message),
+		RetryAt: t.until,
+	}
+}
+
+// wakes is when tick has something to do about it; zero when it has not.
+func (t *try) wakes() time.Time {
+	switch {
+	case t.phase != waiting:
+		return time.Time{}
+	case !t.notice.IsZero():
+		return t.notice
+	default:
+		return t.until
+	}
+}
+
+// backOff is the wait after so many failures before this one.
+func backOff(steps int) time.Duration {
+	d := backOffBase
+	for ; steps > 0 && d < backOffCap; steps-- {
+		d *= 2
+	}
+	return min(d, backOffCap)
+}
