@@ -1,0 +1,141 @@
+package isolate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// initial is PID 1 of the namespaces: it sets them up, starts the body, and reaps until the body ends. Everything else
+// in the namespaces ends with it.
+func initial() (int, error) {
+	runtime.LockOSThread() // a cgroup namespace is a thread's; the body must be started by the one that has it
+	dir := os.Getenv(dirVar)
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"own mounts", ownMounts},
+		{"cgroups", func() error { return enterCgroups(groupName(filepath.Base(dir))) }},
+		{"own directories", ownDirs},
+		{"shared mounts", func() error { return syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, "") }},
+		{"host name", func() error { return syscall.Sethostname([]byte(HostName)) }},
+		{"network", network},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			return codeFailed, fmt.Errorf("%s: %w", s.what, err)
+		}
+	}
+	return runBody()
+}
+
+// ownMounts cuts the mounts off from the machine's, in both directions, and shows the processes of this namespace.
+func ownMounts() error {
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	return syscall.Mount("proc", "/proc", "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, "")
+}
+
+// ownDirs hides what the machine's own containerd, CNI plugins and kubelet keep, and takes what ours write: /run is
+// empty, and /var/lib looks as outside but forgets every change.
+func ownDirs() error {
+	resolv, resolvErr := os.ReadFile("/etc/resolv.conf")
+	if err := tmpfs("/run"); err != nil {
+		return err
+	}
+	const upper = "/run/var-lib"
+	for _, dir := range []string{upper, upper + "/changes", upper + "/work"} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	data := "lowerdir=/var/lib,upperdir=" + upper + "/changes,workdir=" + upper + "/work"
+	if err := syscall.Mount("overlay", "/var/lib", "overlay", 0, data); err != nil {
+		return fmt.Errorf("/var/lib: %w", err)
+	}
+	// resolv.conf may have been a link into /run; sandboxes get a copy of it.
+	target, err := os.Readlink("/etc/resolv.conf")
+	if resolvErr != nil || err != nil {
+		return nil
+	}
+	if !filepath.IsAbs(target) {
+		target = filepath.Join("/etc", target)
+	}
+	if !strings.HasPrefix(target, "/run/") {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(target, resolv, 0o644)
+}
+
+func tmpfs(dir string) error {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=755"); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return nil
+}
+
+func network() error {
+	for _, line := range []string{
+		"link set lo up",
+		"link add " + HostName + " type bridge",
+		"addr add " + NodeIP + "/24 dev " + HostName,
+		"link set " + HostName + " up",
+	} {
+		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", line, err, out)
+		}
+	}
+	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
+}
+
+func runBody() (int, error) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	exe, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return codeFailed, err
+	}
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, stageVar+"=") {
+			env = append(env, v)
+		}
+	}
+	body, err := os.StartProcess(exe, os.Args, &os.ProcAttr{
+		Env:   append(env, stageVar+"=body"),
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+	})
+	if err != nil {
+		return codeFailed, err
+	}
+	pid := body.Pid
+	go func() {
+		for s := range signals {
+			_ = syscall.Kill(pid, s.(syscall.Signal)) // gone already
+		}
+	}()
+	for {
+		var status syscall.WaitStatus
+		got, err := syscall.Wait4(-1, &status, 0, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return codeFailed, err
+		}
+		if got == pid {
+			return exitCode(status), nil
+		}
+	}
+}

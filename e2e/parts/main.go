@@ -1,0 +1,49 @@
+// Command parts gets what the end-to-end tests and benchmarks need beside Go, git, gcc and root: it builds pinned
+// versions of containerd, runc and the CNI plugins, unpacks Debian's older ones, and installs missing Debian packages,
+// naming each. What is there already is left alone, so that it can be run again at any time.
+//
+//	go run ./e2e/parts         gets everything, and prints where it is
+//	go run ./e2e/parts -only-new   leaves out Debian's older runtime
+//
+// The result lies under $PLAYLET_CACHE, or ~/.cache/playlet.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/playlet-dev/playlet/e2e/parts/install"
+)
+
+func main() {
+	onlyNew := flag.Bool("only-new", false, "leave out Debian's older runtime")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *onlyNew); err != nil {
+		fmt.Fprintln(os.Stderr, "parts:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, onlyNew bool) error {
+	wanted := []install.Kind{install.New, install.Old}
+	if onlyNew {
+		wanted = wanted[:1]
+	}
+	if err := install.Ensure(ctx, os.Stderr, wanted...); err != nil {
+		return err
+	}
+	for _, kind := range wanted {
+		parts, err := install.Locate(kind)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s: %s\n  %s\n  %s\n  %s\n", kind, parts.Containerd, parts.Shim, parts.Runc, parts.CNIDir)
+	}
+	return nil
+}
