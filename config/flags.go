@@ -97,6 +97,9 @@ func (r flagRow) flagOn(t *target) *pflag.Flag {
 	flag := one.Lookup(r.name)
 	flag.Shorthand = r.shorthand
 	flag.Hidden = r.legacy
+	if flag.DefValue == "[]" {
+		flag.DefValue = "" // pflag no longer sees that this is an empty list, and would show it
+	}
 	return flag
 }
 

@@ -38,7 +38,7 @@ var ownRows = []flagRow{
 	{name: "cert-dir", bind: onNode(func(n *Node) *string { return &n.CertDir }),
 		usage: "`folder` for certificates, unless --tls-cert-file and --tls-private-key-file name them"},
 	{name: "cloud-provider", bind: onNode(func(n *Node) *string { return &n.CloudProvider }),
-		usage: "`external` when a cloud controller initializes the node; empty when there is none"},
+		usage: "`kind` of cloud: external when a cloud controller initializes the node; empty when there is none"},
 	{name: "runtime-cgroups", bind: onNode(func(n *Node) *string { return &n.RuntimeCgroups }),
 		usage: "absolute `cgroup` of the container runtime"},
 	{name: "image-credential-provider-config", bind: onNode(func(n *Node) *string { return &n.ImageCredentialProviderConfig }),

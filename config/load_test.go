@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,6 +61,7 @@ featureGates: {NodeLogQuery: true, EventedPLEG: true, MemoryQoS: false}
 `)
 	write(t, folder, "d/10-first.conf", header+"podsPerCore: 2\nregistryBurst: 2\neventBurst: 2\nevictionHard: {memory.available: 3Gi}\n")
 	write(t, folder, "d/sub/20.conf", header+"registryBurst: 3\neventBurst: 3\nclusterDNS: [192.0.2.3]\nfeatureGates: {EventedPLEG: false}\n")
+	write(t, folder, "d/30.conf/ignored", "a folder's name does not count: [")
 	write(t, folder, "d/30.conf.bak", "not read at all: [")
 	write(t, folder, "d/20.yaml", "nor is this: [")
 	node, _, err := loadArgs(t, "--config="+file, "--config-dir="+filepath.Join(folder, "d"),
@@ -102,8 +102,13 @@ func TestDropins(t *testing.T) {
 				return n.Kubelet.EvictionHard["memory.available"] == "1Gi" && len(n.Kubelet.EvictionHard) == 5
 			}},
 		"null is the default again": {"maxPods: 5", "maxPods: null", func(n *Node) bool { return n.Kubelet.MaxPods == 110 }},
-		"false counts":              {"enableServer: true", "enableServer: false", func(n *Node) bool { return !*n.Kubelet.EnableServer }},
-		"zero counts":               {"healthzPort: 1", "healthzPort: 0", func(n *Node) bool { return *n.Kubelet.HealthzPort == 0 }},
+		"null takes a key out of a map": {"", "evictionHard: {imagefs.available: null}",
+			func(n *Node) bool {
+				_, there := n.Kubelet.EvictionHard["imagefs.available"]
+				return !there && len(n.Kubelet.EvictionHard) == 4
+			}},
+		"false counts": {"enableServer: true", "enableServer: false", func(n *Node) bool { return !*n.Kubelet.EnableServer }},
+		"zero counts":  {"healthzPort: 1", "healthzPort: 0", func(n *Node) bool { return *n.Kubelet.HealthzPort == 0 }},
 		"objects merge": {"authentication: {x509: {clientCAFile: /ca}}", "authentication: {anonymous: {enabled: true}}",
 			func(n *Node) bool {
 				a := n.Kubelet.Authentication
@@ -171,96 +176,6 @@ func TestConfigFolderIsAManifestFolder(t *testing.T) {
 	node, _, err = loadArgs(t, "--config="+folder, "--pod-manifest-path=/other")
 	if err != nil || node.StaticPodPath() != "/other" {
 		t.Errorf("the flag's present name does not win: %v %v", node, err)
-	}
-}
-
-func TestBadFiles(t *testing.T) {
-	for name, test := range map[string]struct{ content, want string }{
-		"unknown field":        {header + "maxPod: 3", `unknown field "maxPod"`},
-		"unknown nested field": {header + "authentication: {x509: {clientCa: x}}", `unknown field "authentication.x509.clientCa"`},
-		"two unknown fields":   {header + "a: 1\nb: 2", `unknown field "a"; unknown field "b"`},
-		"wrong case":           {header + "MaxPods: 3", `unknown field "MaxPods"`},
-		"duplicate":            {header + "maxPods: 3\nmaxPods: 4", `"maxPods" already set`},
-		"duplicate in JSON":    {`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","port":1,"port":2}`, `"port" already set`},
-		"wrong type":           {header + "maxPods: lots", "maxPods"},
-		"number for string":    {header + "evictionHard: {memory.available: 5}", "evictionHard.memory.available: holds a number, want string"},
-		"number for duration":  {header + "syncFrequency: 5", "syncFrequency: "},
-		"bad duration":         {header + "syncFrequency: soon", `syncFrequency: time: invalid duration "soon"`},
-		"bad nested duration":  {header + "maxPods: 3\nauthentication: {webhook: {enabled: true, cacheTTL: soon}}", "authentication.webhook.cacheTTL: "},
-		"bad quantity in list": {header + "reservedMemory: [{numaNode: 0, limits: {memory: lots}}]", "reservedMemory: "},
-		"too large a number":   {header + "maxPods: 3000000000", "maxPods: "},
-		"bad YAML":             {header + "maxPods: [", "line 3"},
-		"empty":                {"", "0 documents"},
-		"comments only":        {"# nothing\n---\n# here\n", "0 documents"},
-		"two documents":        {header + "---\n" + header, "2 documents"},
-		"no kind":              {"apiVersion: kubelet.config.k8s.io/v1beta1", `kind ""`},
-		"other kind":           {"apiVersion: v1\nkind: ConfigMap", `kind "ConfigMap"`},
-		"a pod":                {"apiVersion: v1\nkind: Pod", "--pod-manifest-path"},
-		"other version":        {"apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration", `apiVersion "kubelet.config.k8s.io/v1"`},
-		"a list":               {"- 1", "KubeletConfiguration"},
-		"bad value":            {header + "maxPods: -1", "maxPods (--max-pods): invalid value -1"},
-		"unknown gate":         {header + "featureGates: {Sorcery: true}", "featureGates.Sorcery (--feature-gates): invalid value true"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := write(t, t.TempDir(), "kubelet.yaml", test.content)
-			_, _, err := loadArgs(t, "--config="+path)
-			oneLineWith(t, err, test.want)
-			if !strings.Contains(name, "value") && !strings.Contains(name, "gate") {
-				oneLineWith(t, err, path)
-			}
-		})
-	}
-}
-
-// oneLineWith fails unless err is one line that contains want.
-func oneLineWith(t *testing.T, err error, want string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one with %q", want)
-	}
-	if strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %q: want one line with %q", err, want)
-	}
-}
-
-func TestUnreadableFiles(t *testing.T) {
-	folder := t.TempDir()
-	missing := filepath.Join(folder, "missing")
-	_, _, err := loadArgs(t, "--config="+missing)
-	oneLineWith(t, err, missing)
-	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%v is not os.ErrNotExist", err)
-	}
-	_, _, err = loadArgs(t, "--config-dir="+missing)
-	oneLineWith(t, err, "--config-dir: ")
-	oneLineWith(t, err, missing)
-
-	big := write(t, folder, "big.yaml", header+"#"+strings.Repeat("x", maxFileSize))
-	_, _, err = loadArgs(t, "--config="+big)
-	oneLineWith(t, err, big)
-
-	bad := write(t, folder, "d/1.conf", header+"nonsense: 1")
-	_, _, err = loadArgs(t, "--config-dir="+filepath.Dir(bad))
-	oneLineWith(t, err, bad)
-	oneLineWith(t, err, `"nonsense"`)
-}
-
-func TestGoodFiles(t *testing.T) {
-	for name, content := range map[string]string{
-		"YAML":            header + "maxPods: 7",
-		"JSON":            `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":7}`,
-		"with separators": "# a comment\n---\n" + header + "maxPods: 7\n---\n",
-		"with a comment":  "--- # first\n" + header + "maxPods: 7\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			node, warnings, err := loadArgs(t, "--config="+write(t, t.TempDir(), "f", content))
-			if err != nil || len(warnings) != 0 {
-				t.Fatalf("%v %v", warnings, err)
-			}
-			if node.Kubelet.MaxPods != 7 || *node.Kubelet.Authentication.Anonymous.Enabled || node.Kubelet.ReadOnlyPort != 0 {
-				t.Errorf("%+v", node.Kubelet)
-			}
-		})
 	}
 }
 

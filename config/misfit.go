@@ -25,7 +25,7 @@ func misfit(asJSON []byte, failure error) error {
 	var wrong *json.UnmarshalTypeError
 	said := oneLine(failure.Error())
 	if errors.As(failure, &wrong) {
-		said = fmt.Sprintf("holds a %s, want %s", wrong.Value, wrong.Type)
+		said = fmt.Sprintf("holds %s where %s is wanted", wrong.Value, wrong.Type)
 	}
 	if len(path) == 0 {
 		return errors.New(said)
@@ -33,10 +33,13 @@ func misfit(asJSON []byte, failure error) error {
 	return fmt.Errorf("%s: %s", strings.Join(path, "."), said)
 }
 
+// deepestField bounds the search: nothing in a KubeletConfiguration lies deeper, whatever a hostile file holds.
+const deepestField = 6
+
 // culprit returns the path of the first innermost field below tree that cannot be decoded, and its error.
 func culprit(tree any, above []string) ([]string, error) {
 	fields, ok := tree.(map[string]any)
-	if !ok {
+	if !ok || len(above) == deepestField {
 		return nil, nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {

@@ -91,11 +91,12 @@ type Node struct {
 	CNIConfDir  string
 	CNICacheDir string
 
-	// unschedulable is --register-schedulable=false, turned into a taint by Load.
+	// What the flags --register-schedulable, --hostname-override and --node-ip said, until settle makes something of it.
 	schedulable bool
 	hostname    string
 	nodeIP      string
-	gates       map[string]bool
+
+	gates map[string]bool
 }
 
 // newNode returns a Node with the defaults of everything that is not part of KubeletConfiguration.

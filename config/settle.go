@@ -28,6 +28,11 @@ func (n *Node) settle(hostname func() (string, error)) ([]Warning, error) {
 	if n.NodeIPs, err = parseNodeIPs(n.nodeIP); err != nil {
 		return nil, problem("--node-ip", n.nodeIP, "%v", err)
 	}
+	if n.CloudProvider != "" && n.CloudProvider != "external" {
+		warnings = append(warnings, Warning{Flag: "--cloud-provider", Message: fmt.Sprintf(
+			"%q is ignored: cloud providers have left Kubernetes; external, with a cloud controller manager, replaces it", n.CloudProvider)})
+		n.CloudProvider = ""
+	}
 	if err := n.absolutePaths(); err != nil {
 		return nil, err
 	}

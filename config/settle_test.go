@@ -156,3 +156,16 @@ func TestSmallAccessors(t *testing.T) {
 		t.Errorf("a warning reads %q", got)
 	}
 }
+
+func TestCloudProvider(t *testing.T) {
+	for given, want := range map[string]string{"": "", "external": "external", "aws": ""} {
+		n, warnings, err := loadArgs(t, "--cloud-provider="+given, "--anonymous-auth=false")
+		if err != nil || n.CloudProvider != want {
+			t.Errorf("%q: %v, %v", given, n, err)
+		}
+		warned := slices.ContainsFunc(warnings, func(w Warning) bool { return w.Flag == "--cloud-provider" })
+		if warned != (given != want) {
+			t.Errorf("%q: warned %t", given, warned)
+		}
+	}
+}

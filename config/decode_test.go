@@ -1,0 +1,99 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestBadFiles(t *testing.T) {
+	for name, test := range map[string]struct{ content, want string }{
+		"unknown field":        {header + "maxPod: 3", `unknown field "maxPod"`},
+		"unknown nested field": {header + "authentication: {x509: {clientCa: x}}", `unknown field "authentication.x509.clientCa"`},
+		"two unknown fields":   {header + "a: 1\nb: 2", `unknown field "a"; unknown field "b"`},
+		"wrong case":           {header + "MaxPods: 3", `unknown field "MaxPods"`},
+		"duplicate":            {header + "maxPods: 3\nmaxPods: 4", `"maxPods" already set`},
+		"duplicate in JSON":    {`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","port":1,"port":2}`, `"port" already set`},
+		"wrong type":           {header + "maxPods: lots", "maxPods"},
+		"number for string":    {header + "evictionHard: {memory.available: 5}", "evictionHard.memory.available: holds number where string is wanted"},
+		"number for duration":  {header + "syncFrequency: 5", "syncFrequency: "},
+		"bad duration":         {header + "syncFrequency: soon", `syncFrequency: time: invalid duration "soon"`},
+		"bad nested duration":  {header + "maxPods: 3\nauthentication: {webhook: {enabled: true, cacheTTL: soon}}", "authentication.webhook.cacheTTL: "},
+		"bad quantity in list": {header + "reservedMemory: [{numaNode: 0, limits: {memory: lots}}]", "reservedMemory: "},
+		"too large a number":   {header + "maxPods: 3000000000", "maxPods: "},
+		"bad YAML":             {header + "maxPods: [", "line 3"},
+		"empty":                {"", "0 documents"},
+		"comments only":        {"# nothing\n---\n# here\n", "0 documents"},
+		"two documents":        {header + "---\n" + header, "2 documents"},
+		"no kind":              {"apiVersion: kubelet.config.k8s.io/v1beta1", `kind ""`},
+		"other kind":           {"apiVersion: v1\nkind: ConfigMap", `kind "ConfigMap"`},
+		"a pod":                {"apiVersion: v1\nkind: Pod", "--pod-manifest-path"},
+		"other version":        {"apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration", `apiVersion "kubelet.config.k8s.io/v1"`},
+		"a list":               {"- 1", "KubeletConfiguration"},
+		"bad value":            {header + "maxPods: -1", "maxPods (--max-pods): invalid value -1"},
+		"unknown gate":         {header + "featureGates: {Sorcery: true}", "featureGates.Sorcery (--feature-gates): invalid value true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := write(t, t.TempDir(), "kubelet.yaml", test.content)
+			_, _, err := loadArgs(t, "--config="+path)
+			oneLineWith(t, err, test.want)
+			if !strings.Contains(name, "value") && !strings.Contains(name, "gate") {
+				oneLineWith(t, err, path)
+			}
+		})
+	}
+}
+
+// oneLineWith fails unless err is one line that contains want.
+func oneLineWith(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", want)
+	}
+	if strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %q: want one line with %q", err, want)
+	}
+}
+
+func TestUnreadableFiles(t *testing.T) {
+	folder := t.TempDir()
+	missing := filepath.Join(folder, "missing")
+	_, _, err := loadArgs(t, "--config="+missing)
+	oneLineWith(t, err, missing)
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v is not os.ErrNotExist", err)
+	}
+	_, _, err = loadArgs(t, "--config-dir="+missing)
+	oneLineWith(t, err, "--config-dir: ")
+	oneLineWith(t, err, missing)
+
+	big := write(t, folder, "big.yaml", header+"#"+strings.Repeat("x", maxFileSize))
+	_, _, err = loadArgs(t, "--config="+big)
+	oneLineWith(t, err, big)
+
+	bad := write(t, folder, "d/1.conf", header+"nonsense: 1")
+	_, _, err = loadArgs(t, "--config-dir="+filepath.Dir(bad))
+	oneLineWith(t, err, bad)
+	oneLineWith(t, err, `"nonsense"`)
+}
+
+func TestGoodFiles(t *testing.T) {
+	for name, content := range map[string]string{
+		"YAML":            header + "maxPods: 7",
+		"JSON":            `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":7}`,
+		"with separators": "# a comment\n---\n" + header + "maxPods: 7\n---\n",
+		"with a comment":  "--- # first\n" + header + "maxPods: 7\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			node, warnings, err := loadArgs(t, "--config="+write(t, t.TempDir(), "f", content))
+			if err != nil || len(warnings) != 0 {
+				t.Fatalf("%v %v", warnings, err)
+			}
+			if node.Kubelet.MaxPods != 7 || *node.Kubelet.Authentication.Anonymous.Enabled || node.Kubelet.ReadOnlyPort != 0 {
+				t.Errorf("%+v", node.Kubelet)
+			}
+		})
+	}
+}
