@@ -177,6 +177,7 @@ func TestTooManyPanicsQuarantineTheChildAndNobodyElse(t *testing.T) {
 		in.await(t, i, "starts of a", is[messages.Started]("keeper/a"))
 		s.Tell("keeper/a", boom{})
 	}
+	in.await(t, 1, "starts of b", is[messages.Started]("keeper/b"))
 	in.await(t, 1, "words of the quarantine", is[messages.ChildQuarantined]("keeper"))
 	q, ok := s.Quarantined()["keeper/a"]
 	if !ok || q.Reason != "boom" {
@@ -225,6 +226,7 @@ func TestResultsAndTimersOfAnEarlierLifeAreDropped(t *testing.T) {
 		}
 		return false
 	})
+	in.await(t, 1, "starts of a", is[messages.Started]("keeper/a"))
 	ask(t, s, "keeper/a")
 	s.Tell("keeper/a", boom{})
 	// The worker ignores its context, so the restart waits its grace for it and goes on without it.
@@ -272,6 +274,7 @@ func TestRestartWaitsForTheEndAndTheBackOff(t *testing.T) {
 		return false
 	})
 	in.await(t, 1, "starts of a", is[messages.Started]("keeper/a"))
+	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
 	ask(t, s, "keeper")
 	in.await(t, 2, "starts of a", is[messages.Started]("keeper/a"))
 	mu.Lock()
@@ -295,6 +298,7 @@ func TestStopFreesTheName(t *testing.T) {
 		return false
 	})
 	in.await(t, 1, "starts of a", is[messages.Started]("keeper/a"))
+	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
 	ask(t, s, "keeper")
 	in.await(t, 2, "starts of a", is[messages.Started]("keeper/a"))
 	if got := ask(t, s, "keeper/a"); got != "pong from keeper/a" {

@@ -1,0 +1,361 @@
+package pod
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// world is a small model of all that a pod's machine speaks to: parent, runtime, images, volumes and the actors of its
+// containers. It keeps the machine's questions as pending answers, which a test delivers in any order, loses or
+// doubles.
+type world struct {
+	now     time.Time
+	machine *Machine
+	set     Settings
+	pod     *v1.Pod
+	ending  *messages.Ending
+	final   *v1.PodStatus
+
+	pending []any // messages on their way to the machine
+	later   map[string]time.Time // when the actors of containers are back
+	wakeAt  time.Time
+	phases  []Phase
+	status  *v1.PodStatus
+	ended   *messages.PodEnded
+
+	seq        int
+	sandboxes  []messages.SandboxFact   // newest first
+	containers []messages.ContainerFact // newest first
+	actors     map[string]bool
+	mounted    bool
+	foldersOut bool
+
+	exit       func(name string, attempt uint32) (code int32, ends bool)
+	violations []string
+}
+
+func newWorld(pod *v1.Pod) *world {
+	w := &world{
+		now: time.Unix(1_000_000, 0), pod: pod, actors: map[string]bool{}, later: map[string]time.Time{},
+		exit: func(string, uint32) (int32, bool) { return 0, false },
+		set: Settings{
+			Patience: 10 * time.Second, Work: 30 * time.Second, BackOff: BackOff{Base: 10 * time.Second, Max: 300 * time.Second},
+			HostIPs: []string{"10.0.0.1"}, RuntimeName: func() string { return "sim" },
+			Changed:     func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
+			BackOffStep: func(f messages.ContainerFact) int { return len(f.Annotations["step"]) },
+		},
+	}
+	w.machine = NewMachine(string(pod.UID), w.set)
+	return w
+}
+
+func testPod(policy v1.RestartPolicy, init, regular int) *v1.Pod {
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: types.UID("u1")},
+		Spec:       v1.PodSpec{RestartPolicy: policy, TerminationGracePeriodSeconds: new(int64(5))},
+	}
+	for i := range init {
+		p.Spec.InitContainers = append(p.Spec.InitContainers, v1.Container{Name: fmt.Sprintf("init%d", i), Image: "image"})
+	}
+	for i := range regular {
+		p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: fmt.Sprintf("c%d", i), Image: "image"})
+	}
+	return p
+}
+
+// step hands the machine one message, or a tick.
+func (w *world) step(msg any) {
+	before := w.machine.Phase()
+	for _, e := range w.machine.Step(w.now, msg) {
+		w.effect(e)
+	}
+	if p := w.machine.Phase(); p != before || len(w.phases) == 0 {
+		w.phases = append(w.phases, p)
+	}
+}
+
+func (w *world) send(msg any) { w.pending = append(w.pending, msg) }
+
+func (w *world) effect(e Effect) {
+	switch e := e.(type) {
+	case Transition:
+		if !slices.Contains(Edges[e.From], e.To) {
+			w.fault("edge %s to %s", e.From, e.To)
+		}
+	case Tell:
+		w.told(e.Msg)
+	case StartSandbox:
+		w.startSandbox(e)
+	case StopSandbox:
+		for i := range w.sandboxes {
+			if w.sandboxes[i].ID == e.ID {
+				w.sandboxes[i].Ready = false
+				w.killIn(e.ID)
+			}
+		}
+		w.send(SandboxStopped{ID: e.ID})
+	case RemovePod:
+		for _, c := range w.containers {
+			if c.State == messages.ContainerRunning {
+				w.fault("%s is removed while it runs", c.ID)
+			}
+		}
+		w.sandboxes, w.containers = nil, nil
+		w.send(PodRemoved{})
+	case SpawnContainer:
+		if !w.actors[e.Name] {
+			w.actors[e.Name] = true
+			w.send(messages.ChildStarted{Name: e.Name})
+		}
+	case RestartContainer:
+		w.actors[e.Name] = true
+		w.later[e.Name] = w.now.Add(e.After) // a later order replaces an earlier one
+		w.arrive()
+	case DropContainer:
+		delete(w.actors, e.Name)
+		delete(w.later, e.Name)
+	case Publish:
+		w.status = e.Status
+	case Wake:
+		if !e.At.After(w.now) {
+			w.fault("it wants to be woken in the past: it would spin")
+		}
+		w.wakeAt = e.At
+	}
+}
+
+// arrive has the actors speak whose back-off is over.
+func (w *world) arrive() {
+	for _, name := range slices.Sorted(maps.Keys(w.later)) {
+		if !w.later[name].After(w.now) {
+			delete(w.later, name)
+			w.send(messages.ChildStarted{Name: name, Again: true})
+		}
+	}
+}
+
+// nextTime is the next time at which something happens by itself.
+func (w *world) nextTime() time.Time {
+	next := w.wakeAt
+	if !next.After(w.now) {
+		next = time.Time{}
+	}
+	for _, at := range w.later {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
+func (w *world) fault(format string, args ...any) {
+	w.violations = append(w.violations, fmt.Sprintf(format, args...))
+}
+
+// told is what the other actors do.
+func (w *world) told(msg any) {
+	switch m := msg.(type) {
+	case messages.GetWish:
+		w.send(w.wish())
+	case messages.ReadPod:
+		w.send(w.observed())
+	case messages.MountVolumes:
+		w.mounted = true
+		w.send(messages.VolumesMounted{UID: m.UID, Paths: map[string]string{}})
+	case messages.UnmountVolumes:
+		for _, c := range w.containers {
+			if c.State == messages.ContainerRunning {
+				w.fault("volumes are unmounted while %s runs", c.ID)
+			}
+		}
+		w.mounted, w.foldersOut = false, m.Remove
+		w.send(messages.VolumesUnmounted{UID: m.UID})
+	case messages.PullImage:
+		w.send(messages.ImagePulled{Key: m.Key, Ref: m.Image})
+	case messages.RunContainer:
+		w.run(m)
+	case messages.StopContainer:
+		w.stop(m)
+	case messages.ContainerObserved:
+		w.send(messages.ContainerEnded{UID: m.UID, Fact: m.Fact})
+	case messages.PodEnded:
+		w.ended = &m
+		if !m.Gone {
+			w.final = m.Status
+			w.send(w.wish())
+		}
+	case messages.ForgetImages:
+	default:
+		w.fault("nobody knows %T", msg)
+	}
+}
+
+func (w *world) wish() messages.PodWanted {
+	return messages.PodWanted{Pod: w.pod, Ending: w.ending, Final: w.final}
+}
+
+func (w *world) observed() messages.PodObserved {
+	return messages.PodObserved{Facts: messages.PodFacts{
+		UID: string(w.pod.UID), Name: w.pod.Name, Namespace: w.pod.Namespace, ReadAt: w.now,
+		Sandboxes: slices.Clone(w.sandboxes), Containers: slices.Clone(w.containers),
+	}}
+}
+
+func (w *world) startSandbox(e StartSandbox) {
+	for i := range w.sandboxes { // joined or adopted by name
+		if w.sandboxes[i].Attempt == e.Attempt && w.sandboxes[i].Ready {
+			s := w.sandboxes[i]
+			w.send(SandboxStarted{Attempt: e.Attempt, Fact: &s})
+			return
+		}
+	}
+	for _, s := range w.sandboxes {
+		if s.Ready {
+			w.fault("a second sandbox is started beside %s", s.ID)
+		}
+	}
+	if p := w.machine.Phase(); p == Terminating || p == Cleaning || p == Finished {
+		w.fault("a sandbox is started while %s", p)
+	}
+	w.seq++
+	s := messages.SandboxFact{ID: fmt.Sprintf("s%d", w.seq), Attempt: e.Attempt, Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}
+	w.sandboxes = append([]messages.SandboxFact{s}, w.sandboxes...)
+	w.send(SandboxStarted{Attempt: e.Attempt, Fact: &s})
+}
+
+func (w *world) run(m messages.RunContainer) {
+	if p := w.machine.Phase(); p != Running && p != Initializing {
+		w.fault("%s is started while %s", m.Container.Name, p)
+	}
+	for i := range w.containers {
+		c := &w.containers[i]
+		if c.Name != m.Container.Name {
+			continue
+		}
+		if c.Attempt == m.Attempt { // adopted by name, or answered again
+			w.answer(*c)
+			return
+		}
+		if c.State == messages.ContainerRunning {
+			w.fault("%s attempt %d is started while attempt %d runs", c.Name, m.Attempt, c.Attempt)
+		}
+		if c.Attempt > m.Attempt {
+			w.fault("%s attempt %d is started after attempt %d", c.Name, m.Attempt, c.Attempt)
+		}
+	}
+	if len(w.sandboxes) == 0 || !w.sandboxes[0].Ready || w.sandboxes[0].ID != m.Sandbox.ID {
+		w.send(messages.ContainerFailed{UID: "u1", Name: m.Container.Name, Attempt: m.Attempt, Reason: messages.Reason{Code: "RunContainerError", Message: "no sandbox"}})
+		return
+	}
+	w.seq++
+	c := messages.ContainerFact{
+		ID: fmt.Sprintf("%s-%d", m.Container.Name, w.seq), Name: m.Container.Name, SandboxID: m.Sandbox.ID, Attempt: m.Attempt,
+		State: messages.ContainerRunning, CreatedAt: w.now, StartedAt: w.now, Image: m.Container.Image,
+	}
+	w.containers = append([]messages.ContainerFact{c}, w.containers...)
+	w.answer(c)
+}
+
+func (w *world) answer(c messages.ContainerFact) {
+	if c.State == messages.ContainerExited {
+		w.send(messages.ContainerEnded{UID: "u1", Fact: c})
+		return
+	}
+	w.send(messages.ContainerStarted{UID: "u1", Fact: c})
+}
+
+func (w *world) stop(m messages.StopContainer) {
+	for i := range w.containers {
+		if c := &w.containers[i]; c.ID == m.Fact.ID {
+			w.exitContainer(c, 143)
+			w.send(messages.ContainerEnded{UID: "u1", Fact: *c})
+		}
+	}
+}
+
+func (w *world) exitContainer(c *messages.ContainerFact, code int32) {
+	if c.State == messages.ContainerExited {
+		return
+	}
+	c.State, c.ExitCode, c.FinishedAt, c.Reason = messages.ContainerExited, code, w.now, "Error"
+	if code == 0 {
+		c.Reason = "Completed"
+	}
+}
+
+func (w *world) killIn(sandbox string) {
+	for i := range w.containers {
+		if w.containers[i].SandboxID == sandbox {
+			w.exitContainer(&w.containers[i], 137)
+		}
+	}
+}
+
+// live lets containers that are to end by the script end, and has the machine told by an event.
+func (w *world) live() {
+	changed := false
+	for i := range w.containers {
+		c := &w.containers[i]
+		if c.State != messages.ContainerRunning {
+			continue
+		}
+		if code, ends := w.exit(c.Name, c.Attempt); ends {
+			w.exitContainer(c, code)
+			changed = true
+		}
+	}
+	if changed {
+		w.send(w.observed())
+	}
+}
+
+// settle delivers everything, in order, and lets time pass, until nothing happens for as long as an audit takes.
+func (w *world) settle() {
+	idle := 0
+	for i := 0; idle < 3 && i < 5000; i++ {
+		w.live()
+		if len(w.pending) > 0 {
+			m := w.pending[0]
+			w.pending = w.pending[1:]
+			w.step(m)
+			continue
+		}
+		if next := w.nextTime(); !next.IsZero() && next.Sub(w.now) < 10*time.Minute {
+			w.now = next
+			w.arrive()
+			w.step(nil)
+			continue
+		}
+		idle++
+		w.now = w.now.Add(time.Minute)
+		w.send(w.observed())
+	}
+}
+
+// restart is the death of the pod's actor: a new machine, knowing nothing.
+func (w *world) restart() {
+	w.machine = NewMachine(string(w.pod.UID), w.set)
+	w.pending, w.wakeAt = nil, time.Time{}
+	clear(w.later)
+	w.actors = map[string]bool{}
+	w.step(nil)
+}
+
+func (w *world) runningNames() []string {
+	var out []string
+	for _, c := range w.containers {
+		if c.State == messages.ContainerRunning {
+			out = append(out, c.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
