@@ -231,6 +231,8 @@ func (m *Machine) takeFailed(now time.Time, c *con, v messages.ContainerFailed) 
 	c.failed = &r
 	c.stage = imaging
 	c.image.ref = "" // it may be gone: it is asked for anew
+	// What it needed may be gone without anyone having said so: the truth is read.
+	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}})
 }
 
 // takeFacts notes the CRI's word on the pod.
