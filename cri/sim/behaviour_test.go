@@ -145,6 +145,30 @@ func TestStopAgainWaitsAgainButSignalsOnce(t *testing.T) {
 	h.clock.Advance(time.Nanosecond)
 	h.must(<-second)
 	h.exited(c, 0, "Completed") // eight seconds from the first signal
+	if n := h.Snapshot().Container("web", "main").Signals; n != 1 {
+		t.Errorf("%d stop signals", n)
+	}
+}
+
+func TestAStopSignalIsForgottenWhenTheRuntimeDies(t *testing.T) {
+	h := start(t, script(sim.IgnoringTerm()))
+	_, c := h.run("web")
+	first := background(func() error { return h.stop(c, 5) })
+	h.must(h.clock.WaitPending(h.ctx, 1))
+	h.Down()
+	fails(t, <-first, codes.Unavailable, "")
+	h.clock.Advance(time.Minute) // nobody is left to kill it
+	h.must(h.Up())
+	h.reconnected()
+	h.running(c)
+	second := background(func() error { return h.stop(c, 5) })
+	h.must(h.clock.WaitPending(h.ctx, 1))
+	h.clock.Advance(5 * time.Second)
+	h.must(<-second)
+	h.exited(c, 137, "Error")
+	if n := h.Snapshot().Container("web", "main").Signals; n != 2 {
+		t.Errorf("%d stop signals", n)
+	}
 }
 
 func TestStopWithoutGraceKills(t *testing.T) {
@@ -152,6 +176,9 @@ func TestStopWithoutGraceKills(t *testing.T) {
 	_, c := h.run("web")
 	h.must(h.stop(c, 0))
 	h.exited(c, 137, "Error")
+	if n := h.Snapshot().Container("web", "main").Signals; n != 0 {
+		t.Errorf("%d stop signals", n)
+	}
 }
 
 func TestStuckUntilThePodIsKilled(t *testing.T) {

@@ -34,7 +34,6 @@ func (r *Runtime) stopLocked(ctx context.Context, c *container, grace time.Durat
 	}
 	if grace > 0 {
 		if !c.signalled {
-			c.signalled = true
 			r.signalLocked(c)
 		}
 		if !c.running() {
@@ -56,6 +55,9 @@ func (r *Runtime) stopLocked(ctx context.Context, c *container, grace time.Durat
 
 // signalLocked delivers the stop signal to the process.
 func (r *Runtime) signalLocked(c *container) {
+	c.signalled = true
+	c.signals++
+	r.touchLocked(c)
 	term := c.behaviour.Term
 	if term.Ignore || c.behaviour.Stuck {
 		return

@@ -217,6 +217,22 @@ func TestFaultSelection(t *testing.T) {
 	}
 }
 
+func TestTheFirstInjectedFaultStrikesAndAllCount(t *testing.T) {
+	h := start(t, sim.Options{})
+	fault := func(text string, nth int) sim.Fault {
+		return sim.Fault{Call: "Version", Nth: nth, Kind: sim.Error, Err: status.Error(codes.Internal, text)}
+	}
+	h.Inject(fault("one", 1))
+	h.Inject(fault("two", 1)) // used up by the call that "one" strikes
+	h.Inject(fault("three", 2))
+	for _, want := range []string{"one", "three", ""} {
+		_, err := h.rt.Version(h.ctx, &runtimeapi.VersionRequest{})
+		if got := status.Convert(err).Message(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestFaultsThatMakeNoSense(t *testing.T) {
 	h := start(t, sim.Options{})
 	for _, f := range []sim.Fault{

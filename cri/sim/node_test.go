@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -218,4 +219,51 @@ func TestCloseCutsOffCallsUnderWay(t *testing.T) {
 	h.begun("Version")
 	h.Close()
 	fails(t, <-done, codes.Unavailable, "")
+}
+
+// tardyClock never manages to cancel a function: all run, whenever fire says so.
+type tardyClock struct {
+	sim.RealClock
+	mu    sync.Mutex
+	armed []func()
+}
+
+func (c *tardyClock) AfterFunc(_ time.Duration, f func()) func() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armed = append(c.armed, f)
+	return func() bool { return false }
+}
+
+func (c *tardyClock) fire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.armed {
+		f()
+	}
+}
+
+func TestNothingHappensAfterClose(t *testing.T) {
+	clock := &tardyClock{}
+	opts := script(sim.ExitAfter(time.Hour, 0))
+	opts.Clock = clock
+	h := start(t, opts)
+	h.run("web")
+	closed := background(func() error { h.Close(); return nil })
+	h.must(h.WaitFor(h.ctx, func(s sim.Snapshot) bool { return !s.Up }))
+	h.Close() // waits for nobody, but is behind the first one's cancelling
+	clock.fire()
+	h.must(<-closed)
+	if h.Snapshot().Running() != 1 {
+		t.Error("a container ended after Close")
+	}
+}
+
+func TestCloseCancelsWhatIsArmed(t *testing.T) {
+	h := start(t, script(sim.ExitAfter(time.Hour, 0)))
+	h.run("web")
+	h.Close()
+	if n := h.clock.Pending(); n != 0 {
+		t.Errorf("%d timers left", n)
+	}
 }

@@ -40,6 +40,8 @@ type ContainerState struct {
 	ExitCode                                           int32
 	Reason                                             string
 	CreatedAt, StartedAt, FinishedAt                   time.Time // zero until it happens
+	// Signals is how often the process got its stop signal; SIGKILL does not count.
+	Signals int
 }
 
 // Running says whether the container runs.
@@ -150,6 +152,7 @@ func (c *container) snapshot() *ContainerState {
 			Name: c.target.Container, Attempt: c.target.Attempt, Image: c.target.Image,
 			State: c.state, ExitCode: c.exitCode, Reason: c.reasonShown(),
 			CreatedAt: c.created, StartedAt: c.started, FinishedAt: c.finished,
+			Signals: c.signals,
 		}
 	}
 	return c.view

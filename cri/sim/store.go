@@ -47,6 +47,7 @@ type container struct {
 	starting  bool // StartContainer is under way
 	stopAsked bool // the caller asked to stop it, or to stop its sandbox
 	signalled bool // the stop signal was sent; it is sent once in a life of the runtime
+	signals   int  // how often it was sent in all
 	behaviour Behaviour
 	ends      *timer        // the process ends by itself
 	terms     *timer        // the process ends after its stop signal
