@@ -9,9 +9,12 @@ import (
 // PodWanted is the whole wish for one pod. Telling it again changes nothing.
 //
 // Sender: pods. Receiver: pod. Reply: none.
-// If lost: pods tells it again when the pod's actor says that it knows nothing (GetWish), or at its next sweep.
+// If lost: pods tells it again when the pod's actor says that it knows nothing (GetWish), and at each sweep until a
+// PodStatusChanged shows that it was taken.
 type PodWanted struct {
 	Pod *v1.Pod // immutable
+	// Turn counts the changes of the wish.
+	Turn uint64
 	// Final is the pod's last status when it had finished before: it is never run again.
 	Final *v1.PodStatus
 	// Order is the pod's place in the queue for the runtime: lower goes first.
@@ -40,6 +43,7 @@ type GetWish struct{ UID string }
 // If lost: the pod's next change carries it, and a pod that waits tells it again when its patience ends.
 type PodStatusChanged struct {
 	UID     string
+	Turn    uint64 // of the wish that the pod has taken
 	Phase   string // of the pod's actor, e.g. "running"
 	Status  *v1.PodStatus
 	Waiting *Reason // what the pod waits for, when it does

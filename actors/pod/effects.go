@@ -43,6 +43,7 @@ type DropContainer struct{ Name string }
 
 // Publish tells the pod's new status.
 type Publish struct {
+	Turn    uint64
 	Status  *v1.PodStatus
 	Phase   Phase
 	Waiting *messages.Reason

@@ -55,6 +55,7 @@ type Machine struct {
 
 	last   *v1.PodStatus // as last published
 	waited messages.Reason
+	turn   uint64
 	fx     []Effect
 }
 

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 )
 
 func check(t interface{ Errorf(string, ...any) }, w *world) {
-	for _, v := range w.violations {
-		t.Errorf("%s", v)
+	if len(w.violations) > 0 {
+		t.Errorf("%s\nafter\n%s", strings.Join(w.violations, "\n"), strings.Join(w.trace, "\n"))
 	}
 }
 

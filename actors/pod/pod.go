@@ -100,7 +100,7 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 	case DropContainer:
 		ctx.Stop(e.Name)
 	case Publish:
-		ctx.Tell(messages.Pods, messages.PodStatusChanged{UID: a.uid, Phase: string(e.Phase), Status: e.Status, Waiting: e.Waiting})
+		ctx.Tell(messages.Pods, messages.PodStatusChanged{UID: a.uid, Turn: e.Turn, Phase: string(e.Phase), Status: e.Status, Waiting: e.Waiting})
 	case Wake:
 		if a.waker != nil {
 			a.waker.Cancel()

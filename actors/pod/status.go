@@ -23,11 +23,11 @@ func (m *Machine) publish(now time.Time) {
 		w = *waiting
 		w.RetryAt = time.Time{} // a retry alone is no news
 	}
-	if m.last != nil && w == m.waited && equality.Semantic.DeepEqual(m.last, status) {
+	if m.last != nil && m.wish.Turn == m.turn && w == m.waited && equality.Semantic.DeepEqual(m.last, status) {
 		return
 	}
-	m.last, m.waited = status, w
-	m.emit(Publish{Status: status, Phase: m.phase, Waiting: waiting})
+	m.last, m.waited, m.turn = status, w, m.wish.Turn
+	m.emit(Publish{Turn: m.turn, Status: status, Phase: m.phase, Waiting: waiting})
 }
 
 // waiting is what the pod waits for, where it does: the reason that a person should read first.

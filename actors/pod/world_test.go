@@ -24,11 +24,12 @@ type world struct {
 	ending  *messages.Ending
 	final   *v1.PodStatus
 
-	pending []any // messages on their way to the machine
+	pending []any                // messages on their way to the machine
 	later   map[string]time.Time // when the actors of containers are back
 	wakeAt  time.Time
 	phases  []Phase
 	status  *v1.PodStatus
+	taken   uint64
 	ended   *messages.PodEnded
 
 	seq        int
@@ -40,6 +41,7 @@ type world struct {
 
 	exit       func(name string, attempt uint32) (code int32, ends bool)
 	violations []string
+	trace      []string
 }
 
 func newWorld(pod *v1.Pod) *world {
@@ -73,6 +75,7 @@ func testPod(policy v1.RestartPolicy, init, regular int) *v1.Pod {
 
 // step hands the machine one message, or a tick.
 func (w *world) step(msg any) {
+	w.log("%s <- %T", w.now.Format("04:05"), msg)
 	before := w.machine.Phase()
 	for _, e := range w.machine.Step(w.now, msg) {
 		w.effect(e)
@@ -84,7 +87,12 @@ func (w *world) step(msg any) {
 
 func (w *world) send(msg any) { w.pending = append(w.pending, msg) }
 
+func (w *world) log(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf(format, args...))
+}
+
 func (w *world) effect(e Effect) {
+	w.log("        %T %+v", e, brief(e))
 	switch e := e.(type) {
 	case Transition:
 		if !slices.Contains(Edges[e.From], e.To) {
@@ -123,7 +131,7 @@ func (w *world) effect(e Effect) {
 		delete(w.actors, e.Name)
 		delete(w.later, e.Name)
 	case Publish:
-		w.status = e.Status
+		w.status, w.taken = e.Status, e.Turn
 	case Wake:
 		if !e.At.After(w.now) {
 			w.fault("it wants to be woken in the past: it would spin")
@@ -154,6 +162,18 @@ func (w *world) nextTime() time.Time {
 		}
 	}
 	return next
+}
+
+// brief keeps traces readable.
+func brief(e Effect) any {
+	switch e := e.(type) {
+	case Tell:
+		return fmt.Sprintf("%T", e.Msg)
+	case Publish:
+		return e.Phase
+	default:
+		return e
+	}
 }
 
 func (w *world) fault(format string, args ...any) {
@@ -199,7 +219,14 @@ func (w *world) told(msg any) {
 }
 
 func (w *world) wish() messages.PodWanted {
-	return messages.PodWanted{Pod: w.pod, Ending: w.ending, Final: w.final}
+	turn := uint64(1)
+	if w.ending != nil {
+		turn++
+	}
+	if w.final != nil {
+		turn += 2
+	}
+	return messages.PodWanted{Pod: w.pod, Turn: turn, Ending: w.ending, Final: w.final}
 }
 
 func (w *world) observed() messages.PodObserved {
@@ -211,11 +238,15 @@ func (w *world) observed() messages.PodObserved {
 
 func (w *world) startSandbox(e StartSandbox) {
 	for i := range w.sandboxes { // joined or adopted by name
-		if w.sandboxes[i].Attempt == e.Attempt && w.sandboxes[i].Ready {
-			s := w.sandboxes[i]
-			w.send(SandboxStarted{Attempt: e.Attempt, Fact: &s})
-			return
+		if w.sandboxes[i].Attempt != e.Attempt {
+			continue
 		}
+		if s := w.sandboxes[i]; s.Ready {
+			w.send(SandboxStarted{Attempt: e.Attempt, Fact: &s})
+		} else {
+			w.send(SandboxStarted{Attempt: e.Attempt, Taken: true, Reason: messages.Reason{Code: "FailedCreatePodSandBox"}})
+		}
+		return
 	}
 	for _, s := range w.sandboxes {
 		if s.Ready {
@@ -337,6 +368,9 @@ func (w *world) settle() {
 		idle++
 		w.now = w.now.Add(time.Minute)
 		w.send(w.observed())
+		if w.taken != w.wish().Turn { // the parent's sweep
+			w.send(w.wish())
+		}
 	}
 }
 

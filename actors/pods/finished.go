@@ -73,7 +73,7 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 	}
 	for uid, e := range a.entries {
 		if a.finished[uid] != nil && e.ending == nil && !e.gone {
-			a.tell(ctx, e)
+			a.renew(ctx, e)
 		}
 	}
 }

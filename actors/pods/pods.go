@@ -59,7 +59,9 @@ type entry struct {
 	source  messages.Address
 	order   int64
 	ending  *messages.Ending
-	gone    bool // its actor is being stopped for good
+	turn    uint64 // of the wish
+	taken   uint64 // turn of the wish that the pod's actor has taken
+	gone    bool   // its actor is being stopped for good
 	status  *v1.PodStatus
 	phase   string
 	waiting *messages.Reason
@@ -113,7 +115,7 @@ func (a *actor) ofPod(ctx supervisors.Context, msg any) {
 		}
 	case messages.PodStatusChanged:
 		if e := a.entries[m.UID]; e != nil {
-			e.status, e.phase, e.waiting = m.Status, m.Phase, m.Waiting
+			e.status, e.phase, e.waiting, e.taken = m.Status, m.Phase, m.Waiting, m.Turn
 			a.changed(ctx)
 		}
 	case messages.PodEnded:
@@ -153,9 +155,15 @@ func (a *actor) heard() bool {
 	return true
 }
 
+// renew tells a pod its changed wish.
+func (a *actor) renew(ctx supervisors.Context, e *entry) {
+	e.turn++
+	a.tell(ctx, e)
+}
+
 func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	uid := string(e.pod.UID)
-	ctx.Tell(messages.PodAddress(uid), messages.PodWanted{Pod: e.pod, Final: a.finished[uid], Order: e.order, Ending: e.ending})
+	ctx.Tell(messages.PodAddress(uid), messages.PodWanted{Pod: e.pod, Turn: e.turn, Final: a.finished[uid], Order: e.order, Ending: e.ending})
 }
 
 // ended takes the word that nothing of a pod runs any more.
@@ -174,7 +182,7 @@ func (a *actor) ended(ctx supervisors.Context, m messages.PodEnded) {
 		a.save(ctx)
 	}
 	if !a.unsaved && !a.saving { // the acknowledgement waits for the disk
-		a.tell(ctx, e)
+		a.renew(ctx, e)
 	}
 }
 
@@ -204,20 +212,22 @@ func (a *actor) forward(ctx supervisors.Context, m messages.ServiceStarted) {
 func (a *actor) sweep(ctx supervisors.Context) {
 	heard := a.heard() && a.loaded
 	wanted := make(map[string]bool, len(a.entries))
-	folders := make(map[string]bool, len(a.entries))
-	for uid := range a.entries {
-		wanted[uid], folders[uid] = true, true
+	for uid, e := range a.entries {
+		wanted[uid] = true
+		if e.taken != e.turn && !e.gone {
+			a.tell(ctx, e)
+		}
 	}
 	for _, w := range a.wishes {
 		for _, p := range w.Pods { // those that wait for their predecessor, too
-			wanted[string(p.UID)], folders[string(p.UID)] = true, true
+			wanted[string(p.UID)] = true
 		}
 	}
 	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Heard: heard})
 	if !heard {
 		return
 	}
-	ctx.Tell(messages.Volumes, messages.PodFoldersWanted{UIDs: folders})
+	ctx.Tell(messages.Volumes, messages.PodFoldersWanted{UIDs: wanted})
 	for uid := range a.finished {
 		if !wanted[uid] { // it was taken away while the agent was not there
 			delete(a.finished, uid)

@@ -57,7 +57,7 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 			// Wanted again while it ends: it is made anew when nothing is left of it.
 		case e.pod != w.pod:
 			e.pod, e.source = w.pod, w.source
-			a.tell(ctx, e)
+			a.renew(ctx, e)
 		}
 	}
 	a.endOrphans(ctx, byUID)
@@ -89,13 +89,13 @@ func (a *actor) endUnwanted(ctx supervisors.Context, byUID map[string]want) map[
 func (a *actor) end(ctx supervisors.Context, e *entry, why messages.Ending) {
 	e.ending = &why
 	ctx.Log().Info("ending pod", "pod", fullName(e.pod), "uid", e.pod.UID, "why", why.Reason)
-	a.tell(ctx, e)
+	a.renew(ctx, e)
 }
 
 func (a *actor) admit(ctx supervisors.Context, w want) {
 	a.order++
 	uid := string(w.pod.UID)
-	a.entries[uid] = &entry{pod: w.pod, source: w.source, order: a.order}
+	a.entries[uid] = &entry{pod: w.pod, source: w.source, order: a.order, turn: 1}
 	ctx.Log().Info("new pod", "pod", fullName(w.pod), "uid", uid, "source", w.source)
 	ctx.Spawn(uid)
 }
@@ -126,7 +126,7 @@ func (a *actor) endOrphans(ctx supervisors.Context, byUID map[string]want) {
 			continue
 		}
 		a.order++
-		e := &entry{pod: orphan(f), order: a.order, ending: &messages.Ending{
+		e := &entry{pod: orphan(f), order: a.order, turn: 1, ending: &messages.Ending{
 			Reason: "it was found running and no source wants it", Since: ctx.Now(), Orphan: true,
 		}}
 		a.entries[f.UID] = e
