@@ -179,3 +179,28 @@ func TestAnEndedContextGetsNoSlot(t *testing.T) {
 		t.Errorf("%v, %+v", err, q.usage())
 	}
 }
+
+// TestASlotGrantedToOneWhoLeavesGoesOn cancels a waiter and hands it the slot
+// before it can leave the queue.
+func TestASlotGrantedToOneWhoLeavesGoesOn(t *testing.T) {
+	q := newSlotQueue(1)
+	for range 100 {
+		if err := q.acquire(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() { left <- q.acquire(ctx, 0) }()
+		waitFor(t, func() bool { return q.usage().Waiting == 1 })
+		q.mu.Lock()
+		cancel()
+		q.releaseLocked()
+		q.mu.Unlock()
+		if err := <-left; err == nil {
+			q.release()
+		}
+		if u := q.usage(); u.InUse != 0 || u.Waiting != 0 {
+			t.Fatalf("left over: %+v", u)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
@@ -232,10 +233,46 @@ func TestExecSync(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
+	f.execSync = func(ctx context.Context, _ *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := c.ExecSync(ctx, "id", nil, time.Second); !IsTimeout(err) || IsCommandTimeout(err) {
 		t.Fatalf("a runtime that does not answer: %v", err)
+	}
+}
+
+// TestOurOwnDeadlineReportedBackIsNoAnswer has a server see the deadline pass,
+// which gRPC told it, before the client does.
+func TestOurOwnDeadlineReportedBackIsNoAnswer(t *testing.T) {
+	c := dial(t, Options{RuntimeEndpoint: "/none", RequestTimeout: time.Millisecond})
+	method := func(ctx context.Context, _ int, opts ...grpc.CallOption) (int, error) {
+		<-ctx.Done()
+		for _, o := range opts {
+			if trailer, ok := o.(grpc.TrailerCallOption); ok {
+				*trailer.TrailerAddr = metadata.Pairs("content-type", "application/grpc")
+			}
+		}
+		return 0, status.Error(codes.DeadlineExceeded, "context deadline exceeded")
+	}
+	_, err := invoke(t.Context(), c, call{name: "ExecSync", class: ClassExec}, method, 0)
+	if !IsTimeout(err) || IsCommandTimeout(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestEnded(t *testing.T) {
+	past, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	future, cancelFuture := context.WithTimeout(t.Context(), time.Hour)
+	if !ended(past) || ended(future) || ended(t.Context()) {
+		t.Error("a deadline is misjudged")
+	}
+	cancelFuture()
+	if !ended(future) {
+		t.Error("a cancelled context has not ended")
 	}
 }
 

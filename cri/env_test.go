@@ -19,39 +19,38 @@ func envText(env []EnvVar) string {
 	return strings.Join(lines, " ")
 }
 
-func TestResolveEnv(t *testing.T) {
-	yes := true
-	src := EnvSources{
+func testEnvSources() EnvSources {
+	return EnvSources{
 		Services: map[string]string{"Z_HOST": "10.0.0.1", "A_HOST": "10.0.0.2", "OWN": "service"},
 		ConfigMap: func(name string) (*v1.ConfigMap, bool, error) {
-			if name != "settings" {
-				return nil, false, nil
-			}
-			return &v1.ConfigMap{Data: map[string]string{"b": "2", "a": "1"}}, true, nil
+			return &v1.ConfigMap{Data: map[string]string{"b": "2", "a": "1"}}, name == "settings", nil
 		},
 		Secret: func(name string) (*v1.Secret, bool, error) {
-			if name != "keys" {
-				return nil, false, nil
-			}
-			return &v1.Secret{Data: map[string][]byte{"token": []byte("t")}}, true, nil
+			return &v1.Secret{Data: map[string][]byte{"token": []byte("t")}}, name == "keys", nil
 		},
 		File: func(volume, path, key string) (string, bool, error) {
 			return volume + ":" + path + ":" + key, key != "missing", nil
 		},
-		PodIPs: []string{"10.1.0.7", "fd00::7"}, HostIPs: []string{"192.0.2.1"},
 	}
-	cm := func(name, key string, optional *bool) *v1.EnvVarSource {
-		return &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{
-			LocalObjectReference: v1.LocalObjectReference{Name: name}, Key: key, Optional: optional}}
-	}
-	secret := func(name, key string, optional *bool) *v1.EnvVarSource {
-		return &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{
-			LocalObjectReference: v1.LocalObjectReference{Name: name}, Key: key, Optional: optional}}
-	}
-	file := func(key string, optional *bool) *v1.EnvVarSource {
-		return &v1.EnvVarSource{FileKeyRef: &v1.FileKeySelector{VolumeName: "v", Path: "p", Key: key, Optional: optional}}
-	}
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", Labels: map[string]string{"app": "w"}}}
+}
+
+func fromConfigMap(name, key string, optional bool) *v1.EnvVarSource {
+	return &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{
+		LocalObjectReference: v1.LocalObjectReference{Name: name}, Key: key, Optional: &optional}}
+}
+
+func fromSecret(name, key string, optional bool) *v1.EnvVarSource {
+	return &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{
+		LocalObjectReference: v1.LocalObjectReference{Name: name}, Key: key, Optional: &optional}}
+}
+
+func fromFile(key string, optional bool) *v1.EnvVarSource {
+	return &v1.EnvVarSource{FileKeyRef: &v1.FileKeySelector{VolumeName: "v", Path: "p", Key: key, Optional: &optional}}
+}
+
+func TestResolveEnv(t *testing.T) {
+	yes := true
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}
 	container := &v1.Container{
 		EnvFrom: []v1.EnvFromSource{
 			{Prefix: "C_", ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "settings"}}},
@@ -63,36 +62,39 @@ func TestResolveEnv(t *testing.T) {
 			{Name: "OWN", Value: "$(C_b)-$(token)-$(A_HOST)-$(LATER)-$$(C_b)"},
 			{Name: "LATER", Value: "$(OWN)"},
 			{Name: "EMPTY"},
-			{Name: "CM", ValueFrom: cm("settings", "a", nil)},
-			{Name: "CM_NONE", ValueFrom: cm("none", "a", &yes)},
-			{Name: "CM_NO_KEY", ValueFrom: cm("settings", "x", &yes)},
-			{Name: "S", ValueFrom: secret("keys", "token", nil)},
-			{Name: "S_NO_KEY", ValueFrom: secret("keys", "x", &yes)},
-			{Name: "F", ValueFrom: file("k", nil)},
-			{Name: "F_NONE", ValueFrom: file("missing", &yes)},
+			{Name: "CM", ValueFrom: fromConfigMap("settings", "a", false)},
+			{Name: "CM_NONE", ValueFrom: fromConfigMap("none", "a", true)},
+			{Name: "CM_NO_KEY", ValueFrom: fromConfigMap("settings", "x", true)},
+			{Name: "S", ValueFrom: fromSecret("keys", "token", false)},
+			{Name: "S_NO_KEY", ValueFrom: fromSecret("keys", "x", true)},
+			{Name: "F", ValueFrom: fromFile("k", false)},
+			{Name: "F_NONE", ValueFrom: fromFile("missing", true)},
 			{Name: "POD", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 		},
 	}
-	env, err := ResolveEnv(pod, container, src)
+	env, err := ResolveEnv(pod, container, testEnvSources())
 	want := "C_a=over C_b=2 token=t OWN=2-t-10.0.0.2-$(LATER)-$(C_b) LATER=2-t-10.0.0.2-$(LATER)-$(C_b)" +
 		" EMPTY= CM=1 S=t F=v:p:k POD=web A_HOST=10.0.0.2 Z_HOST=10.0.0.1"
 	if err != nil || envText(env) != want {
 		t.Errorf("%v\n got %s\nwant %s", err, envText(env), want)
 	}
+}
 
-	for name, source := range map[string]*v1.EnvVarSource{
-		"ConfigMap default/none does not exist":         cm("none", "a", nil),
-		"ConfigMap default/settings has no key x":       cm("settings", "x", nil),
-		"the Secret default/none does not exist":        secret("none", "a", nil),
-		"the Secret default/keys has no key x":          secret("keys", "x", nil),
-		"file p of volume v has no key missing":         file("missing", nil),
+func TestEnvThatIsNotThere(t *testing.T) {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}
+	for want, source := range map[string]*v1.EnvVarSource{
+		"ConfigMap default/none does not exist":         fromConfigMap("none", "a", false),
+		"ConfigMap default/settings has no key x":       fromConfigMap("settings", "x", false),
+		"the Secret default/none does not exist":        fromSecret("none", "a", false),
+		"the Secret default/keys has no key x":          fromSecret("keys", "x", false),
+		"file p of volume v has no key missing":         fromFile("missing", false),
 		`fieldPath "spec.containers" is not supported`:  {FieldRef: &v1.ObjectFieldSelector{FieldPath: "spec.containers"}},
 		`resource "limits.x" is not supported`:          {ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "limits.x"}},
 		"resource limits.cpu: the pod has no container": {ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c", Resource: "limits.cpu"}},
 	} {
-		_, err := ResolveEnv(pod, &v1.Container{Env: []v1.EnvVar{{Name: "X", ValueFrom: source}}}, src)
-		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "environment variable X") {
-			t.Errorf("%s: %v", name, err)
+		_, err := ResolveEnv(pod, &v1.Container{Env: []v1.EnvVar{{Name: "X", ValueFrom: source}}}, testEnvSources())
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "environment variable X") {
+			t.Errorf("%s: %v", want, err)
 		}
 	}
 }

@@ -66,6 +66,10 @@ func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
 func (q *slotQueue) release() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.releaseLocked()
+}
+
+func (q *slotQueue) releaseLocked() {
 	if len(q.waiters) == 0 {
 		q.inUse--
 		return

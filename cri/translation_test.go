@@ -99,7 +99,7 @@ func compareWithRecording(t *testing.T, pod *v1.Pod, node NodeFacts, golden stri
 		ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: node.ClusterDomain,
 		Host: ResolvConf{
 			Servers: []string{"192.0.2.53"}, Searches: []string{"example.org", "lab.example.org"},
-			Options: []string{"ndots:2", "edns0"},
+			Options: []string{"ndots:2"},
 		},
 	})
 	if len(warnings) > 0 {
