@@ -29,7 +29,6 @@ type call struct {
 	class   Class
 	fault   *fault
 	latency time.Duration
-	graced  bool // waiting for a grace period right now
 }
 
 type callKey struct{}
@@ -143,15 +142,6 @@ func (r *Runtime) noteID(c *call, resp any) {
 	case *runtimeapi.CreateContainerResponse:
 		c.entry.ID = resp.GetContainerId()
 	}
-}
-
-// graceLocked marks that the call waits for a grace period, or does so no longer.
-func (r *Runtime) graceLocked(c *call, waiting bool) {
-	if c.graced == waiting {
-		return
-	}
-	c.graced = waiting
-	r.classLocked(c.class).grace(waiting)
 }
 
 // targetLocked finds out what a request is about.

@@ -77,8 +77,8 @@ func (r *Runtime) waitStoppedLocked(ctx context.Context, c *container, over <-ch
 	if !c.running() {
 		return nil
 	}
-	under := callFrom(ctx)
-	r.graceLocked(under, true)
+	class := r.classLocked(callFrom(ctx).class)
+	class.work(-1)
 	r.mu.Unlock()
 	var err error
 	select {
@@ -88,6 +88,6 @@ func (r *Runtime) waitStoppedLocked(ctx context.Context, c *container, over <-ch
 		err = status.FromContextError(ctx.Err()).Err()
 	}
 	r.mu.Lock()
-	r.graceLocked(under, false)
+	class.work(1)
 	return err
 }

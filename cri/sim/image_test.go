@@ -83,6 +83,23 @@ func TestImageLife(t *testing.T) {
 	h.broken("image-in-use")
 }
 
+func TestATagMoves(t *testing.T) {
+	h := start(t, sim.Options{})
+	before := h.image("app")
+	h.SetImage("app", sim.Image{Content: "new"})
+	if h.image("app").Id != before.Id {
+		t.Error("moved without a pull")
+	}
+	id, err := h.pull("app", nil)
+	h.must(err)
+	if after := h.image("app"); after.Id != id || id == before.Id || len(after.RepoTags) != 1 {
+		t.Errorf("the tag did not move: %v", after)
+	}
+	if old := h.image(before.Id); old == nil || len(old.RepoTags) != 0 || len(old.RepoDigests) != 1 {
+		t.Errorf("the old image should have its digest alone: %v", old)
+	}
+}
+
 func TestPullTakesItsTime(t *testing.T) {
 	h := start(t, sim.Options{
 		Latency: map[string]sim.Latency{"PullImage": {Base: time.Second}},

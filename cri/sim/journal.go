@@ -168,14 +168,7 @@ func (c *Concurrency) end() {
 	c.work(-1)
 }
 
-func (c *Concurrency) grace(waiting bool) {
-	if waiting {
-		c.work(-1)
-	} else {
-		c.work(1)
-	}
-}
-
+// work counts one call in or out of those that work: at its beginning and end, and around a grace period.
 func (c *Concurrency) work(delta int) {
 	c.Working += delta
 	c.MaxWorking = max(c.MaxWorking, c.Working)

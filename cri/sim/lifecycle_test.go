@@ -283,6 +283,35 @@ func TestUpdateResources(t *testing.T) {
 	fails(t, err, codes.NotFound, "failed to find container")
 }
 
+func TestRemovalWaitsForAStart(t *testing.T) {
+	h := start(t, sim.Options{Latency: map[string]sim.Latency{"StartContainer": {Base: time.Second}}})
+	config := pod("web")
+	sb := h.sandbox(config)
+	c, err := h.create(sb, config, box(config, "main", 0))
+	h.must(err)
+	done := background(func() error { return h.start(c) })
+	h.must(h.clock.WaitPending(h.ctx, 1))
+	fails(t, h.remove(c), codes.Unknown, "container is in starting state, can't be removed")
+	fails(t, h.start(c), codes.Unknown, "container is already in starting state")
+	h.must(h.stopSandbox(sb))
+	fails(t, h.removeSandbox(sb), codes.Unknown, "container is in starting state, can't be removed")
+	h.clock.Advance(time.Second)
+	fails(t, <-done, codes.Unknown, "is not running")
+	h.must(h.removeSandbox(sb))
+	h.broken("started-twice", "start-in-dead-sandbox")
+}
+
+func TestUpdatesOfPodAndRuntime(t *testing.T) {
+	h := start(t, sim.Options{})
+	sb, _ := h.run("web")
+	_, err := h.rt.UpdatePodSandboxResources(h.ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: sb})
+	h.must(err)
+	_, err = h.rt.UpdatePodSandboxResources(h.ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: "x"})
+	fails(t, err, codes.NotFound, "failed to find sandbox")
+	_, err = h.rt.UpdateRuntimeConfig(h.ctx, &runtimeapi.UpdateRuntimeConfigRequest{})
+	h.must(err)
+}
+
 func TestCancelledCallsLeaveWhatContainerdLeaves(t *testing.T) {
 	second := sim.Latency{Base: time.Second}
 	h := start(t, sim.Options{Latency: map[string]sim.Latency{

@@ -73,6 +73,7 @@ func (h *harness) clear() {
 	for _, sb := range h.Snapshot().Sandboxes {
 		h.must(h.removeSandbox(sb.ID))
 	}
+	h.idle()
 	if s := h.Snapshot(); len(s.Sandboxes)+len(s.Containers)+h.clock.Pending() != 0 {
 		h.t.Fatalf("left over: %d sandboxes, %d containers, %d timers", len(s.Sandboxes), len(s.Containers), h.clock.Pending())
 	}
