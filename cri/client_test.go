@@ -7,9 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
@@ -210,72 +208,6 @@ func TestPullErrors(t *testing.T) {
 	}
 }
 
-func TestExecSync(t *testing.T) {
-	f := &fakeRuntime{}
-	c := fakeClient(t, f, Options{RequestTimeout: time.Minute})
-	f.execSync = func(ctx context.Context, r *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
-		if deadline, _ := ctx.Deadline(); r.Timeout != 2 || time.Until(deadline) < time.Minute {
-			t.Errorf("timeout %d, deadline in %s", r.Timeout, time.Until(deadline))
-		}
-		return &runtimeapi.ExecSyncResponse{Stdout: []byte("out"), Stderr: []byte("err"), ExitCode: 7}, nil
-	}
-	got, err := c.ExecSync(t.Context(), "id", []string{"x"}, 1500*time.Millisecond)
-	if err != nil || string(got.Stdout) != "out" || string(got.Stderr) != "err" || got.ExitCode != 7 {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	f.execSync = func(context.Context, *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
-		return nil, status.Error(codes.DeadlineExceeded, "timeout 2s exceeded")
-	}
-	if _, err := c.ExecSync(t.Context(), "id", nil, time.Second); !IsCommandTimeout(err) || !IsTimeout(err) {
-		t.Fatalf("a command's timeout: %v", err)
-	}
-	f.execSync = func(ctx context.Context, _ *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	f.execSync = func(ctx context.Context, _ *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := c.ExecSync(ctx, "id", nil, time.Second); !IsTimeout(err) || IsCommandTimeout(err) {
-		t.Fatalf("a runtime that does not answer: %v", err)
-	}
-}
-
-// TestOurOwnDeadlineReportedBackIsNoAnswer has a server see the deadline pass,
-// which gRPC told it, before the client does.
-func TestOurOwnDeadlineReportedBackIsNoAnswer(t *testing.T) {
-	c := dial(t, Options{RuntimeEndpoint: "/none", RequestTimeout: time.Millisecond})
-	method := func(ctx context.Context, _ int, opts ...grpc.CallOption) (int, error) {
-		<-ctx.Done()
-		for _, o := range opts {
-			if trailer, ok := o.(grpc.TrailerCallOption); ok {
-				*trailer.TrailerAddr = metadata.Pairs("content-type", "application/grpc")
-			}
-		}
-		return 0, status.Error(codes.DeadlineExceeded, "context deadline exceeded")
-	}
-	_, err := invoke(t.Context(), c, call{name: "ExecSync", class: ClassExec}, method, 0)
-	if !IsTimeout(err) || IsCommandTimeout(err) {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestEnded(t *testing.T) {
-	past, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
-	defer cancel()
-	future, cancelFuture := context.WithTimeout(t.Context(), time.Hour)
-	if !ended(past) || ended(future) || ended(t.Context()) {
-		t.Error("a deadline is misjudged")
-	}
-	cancelFuture()
-	if !ended(future) {
-		t.Error("a cancelled context has not ended")
-	}
-}
-
 func TestMalformedAnswersAreErrors(t *testing.T) {
 	f := &fakeRuntime{status: &runtimeapi.ContainerStatusResponse{}}
 	c := fakeClient(t, f, Options{})
@@ -291,42 +223,5 @@ func TestMalformedAnswersAreErrors(t *testing.T) {
 	}
 	if _, err := c.Version(t.Context()); !IsPermanent(err) || !strings.Contains(err.Error(), "does not offer CRI v1") {
 		t.Errorf("a runtime without CRI v1: %v", err)
-	}
-}
-
-func TestContainerEvents(t *testing.T) {
-	f := &fakeRuntime{}
-	c := fakeClient(t, f, Options{})
-	err := c.GetContainerEvents(t.Context(), func() {}, func(*runtimeapi.ContainerEventResponse) {})
-	if !IsUnimplemented(err) || !IsPermanent(err) {
-		t.Fatalf("a runtime without events: %v", err)
-	}
-
-	f.events = func(s grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
-		if err := s.Send(&runtimeapi.ContainerEventResponse{ContainerId: "a"}); err != nil {
-			return err
-		}
-		return s.Send(&runtimeapi.ContainerEventResponse{ContainerId: "b"})
-	}
-	var seen []string
-	opened := 0
-	err = c.GetContainerEvents(t.Context(), func() { opened++ }, func(e *runtimeapi.ContainerEventResponse) {
-		seen = append(seen, e.ContainerId)
-	})
-	if !IsUnavailable(err) || opened != 1 || strings.Join(seen, "") != "ab" {
-		t.Fatalf("a stream the runtime ended: %v, %d, %v", err, opened, seen)
-	}
-
-	f.events = func(s grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
-		if err := s.Send(&runtimeapi.ContainerEventResponse{ContainerId: "a"}); err != nil {
-			return err
-		}
-		<-s.Context().Done()
-		return nil
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	err = c.GetContainerEvents(ctx, func() {}, func(*runtimeapi.ContainerEventResponse) { cancel() })
-	if !errors.Is(err, context.Canceled) || IsUnavailable(err) {
-		t.Fatalf("a stream its reader ended: %v", err)
 	}
 }
