@@ -1,0 +1,73 @@
+package file
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
+)
+
+// checkpointVersion is the version of the shape of lastGood.
+const checkpointVersion = 1
+
+// lastGood is what is in force of all manifests, as it is kept on disk. It is immutable.
+type lastGood struct {
+	// Path and NodeName are what it holds for: pods of another folder or another node are of no use.
+	Path      string          `json:"path"`
+	NodeName  string          `json:"nodeName"`
+	Manifests []savedManifest `json:"manifests"`
+}
+
+// savedManifest is what is in force of one manifest that names pods.
+type savedManifest struct {
+	Path      string     `json:"path"`
+	Shape     shape      `json:"shape"`
+	Documents []document `json:"documents"`
+}
+
+// collect gathers what is in force, by file name.
+func collect(path, node string, files map[string]*manifest) *lastGood {
+	out := &lastGood{Path: path, NodeName: node, Manifests: []savedManifest{}}
+	for _, m := range slices.SortedFunc(maps.Values(files), func(a, b *manifest) int { return cmp.Compare(a.path, b.path) }) {
+		if len(m.documents) > 0 {
+			out.Manifests = append(out.Manifests, savedManifest{m.path, m.shape, m.documents})
+		}
+	}
+	return out
+}
+
+func checkpointPath(dir string) string { return filepath.Join(dir, "last-good.json") }
+
+// save keeps g in dir, which is made where it is missing. Pods have secrets in their environment: it is for root alone.
+func save(dir string, g *lastGood) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("keeping the last good manifests: %w", err)
+	}
+	return atomicfile.Save(checkpointPath(dir), checkpointVersion, g)
+}
+
+// load reads what was kept in dir for path and node; nil when that is nothing. An error is not a reason not to go on.
+func load(dir, path, node string) (*lastGood, error) {
+	g := new(lastGood)
+	err := atomicfile.Load(checkpointPath(dir), checkpointVersion, g)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("the last good versions of broken manifests are lost: %w", err)
+	case g.Path != path || g.NodeName != node:
+		return nil, nil
+	}
+	for _, m := range g.Manifests {
+		if slices.ContainsFunc(m.Documents, func(d document) bool { return d.Pod == nil }) {
+			return nil, fmt.Errorf("the last good version of %s is lost: its checkpoint has no pod", m.Path)
+		}
+	}
+	return g, nil
+}

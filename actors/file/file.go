@@ -1,0 +1,289 @@
+// Package file is the actor that wants the pods of the manifests in a file or folder.
+//
+// A worker waits for changes, reads what changed, and returns one result; the actor tells pods what is wanted, and sends the
+// worker back. What is good is wanted the moment its writer is done. What is bad is first looked at with some patience,
+// then reported, and never takes away what was good before: that is kept on disk too.
+package file
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Parse reads the pods of one manifest: decoded, defaulted, validated, with UID; and what is wrong with the others. It
+// must not share anything between the pods of two calls. It is called from one worker at a time.
+type Parse func(path string, data []byte) ([]*v1.Pod, []messages.ManifestProblem)
+
+// Options are what the actor needs.
+type Options struct {
+	// Path is the manifest file or folder (staticPodPath).
+	Path string
+	// CheckFrequency is the time between two regular checks (fileCheckFrequency); 20 s when it is not positive, as the
+	// kubelet has it.
+	CheckFrequency time.Duration
+	// StateDir is a folder for this actor alone, e.g. <root-dir>/playlet/file-source; it is made where it is missing.
+	// When empty, the last good versions of manifests do not survive the agent.
+	StateDir string
+	NodeName string
+	// Parse reads a manifest.
+	Parse Parse
+	// Clock is the tree's clock; nil: the real one.
+	Clock clock.PassiveClock
+}
+
+const (
+	defaultCheckFrequency = 20 * time.Second
+	// saveDelay gathers the changes of a burst into one checkpoint, written when the burst has been told.
+	saveDelay   = 200 * time.Millisecond
+	saveTimeout = 30 * time.Second
+	// lifetime is how long the watch is held at most: for ever.
+	lifetime = 100 * 365 * 24 * time.Hour
+)
+
+// New makes the constructor of the actor.
+func New(opts Options) supervisors.Constructor {
+	if opts.CheckFrequency <= 0 {
+		opts.CheckFrequency = defaultCheckFrequency
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	if abs, err := filepath.Abs(opts.Path); err == nil { // it fails only where there is no working folder
+		opts.Path = abs
+	}
+	return func(string) supervisors.Actor { return &source{opts: opts, known: map[messages.ManifestProblem]bool{}} }
+}
+
+// source is the actor.
+type source struct {
+	opts Options
+	r    *reader
+	turn uint64 // of the worker that reads; a result of another turn is of no use
+
+	wish     *messages.SourcePodsWanted // nil until it is known what is wanted
+	problems []messages.ManifestProblem // also while there is no wish
+	known    map[messages.ManifestProblem]bool
+	readAt   time.Time
+	files    int
+
+	again     supervisors.Timer
+	nextCheck time.Time
+	asked     time.Time // when the check that is not done yet was due first; zero for none
+
+	unsaved *lastGood // nil when all is saved
+	saving  time.Time // since when it is being saved; zero when it is not
+}
+
+type (
+	checkDue struct{ at time.Time }
+	lookDue  struct{}
+	saveDue  struct{}
+	saved    struct {
+		good *lastGood
+		err  error
+	}
+	released struct{}
+)
+
+// Receive implements supervisors.Actor.
+func (s *source) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started:
+		s.start(ctx)
+	case messages.TellWish:
+		s.tell(ctx)
+	case looked:
+		s.onLooked(ctx, m)
+	case lookDue:
+		s.r.watch.wake(true)
+	case checkDue:
+		s.onCheck(ctx, m)
+	case saveDue:
+		s.save(ctx)
+	case saved:
+		s.onSaved(ctx, m)
+	default:
+		ctx.Unhandled(msg)
+	}
+}
+
+func (s *source) start(ctx supervisors.Context) {
+	s.r = newReader(s.opts)
+	hold := s.r.watch
+	ctx.Do(supervisors.Work{Name: "HoldWatch", Timeout: lifetime, Run: func(ctx context.Context) any {
+		// Whatever ends the actor ends this, and so the watch never outlives it.
+		<-ctx.Done()
+		hold.close()
+		return released{}
+	}})
+	s.read(ctx, false)
+	s.planCheck(ctx)
+}
+
+// read sends the worker to read what changes next.
+func (s *source) read(ctx supervisors.Context, afresh bool) {
+	s.turn++
+	r, turn := s.r, s.turn
+	r.working.Store(true)
+	// It comes back now and then though nothing changed, so that a check that was lost on its way is noticed.
+	ctx.Do(supervisors.Work{Name: "ReadManifests", Timeout: 2 * s.opts.CheckFrequency, Run: func(ctx context.Context) any {
+		l := r.next(ctx, afresh)
+		l.turn = turn
+		return l
+	}})
+}
+
+func (s *source) onLooked(ctx supervisors.Context, l looked) {
+	if l.turn != s.turn {
+		ctx.Unhandled(l)
+		return
+	}
+	s.readAt, s.files, s.problems = l.at, l.files, l.problems
+	for _, text := range l.notes {
+		ctx.Log().Warn(text)
+	}
+	s.logProblems(ctx, l.problems)
+	if l.heard && (l.changed || s.wish == nil) {
+		s.wish = &messages.SourcePodsWanted{Source: ctx.Self(), Pods: l.pods, Problems: l.problems}
+	}
+	if l.changed || l.checked {
+		s.tell(ctx)
+	}
+	if l.checked {
+		s.asked = time.Time{}
+	}
+	if l.good != nil {
+		s.unsaved = l.good
+		if s.saving.IsZero() {
+			ctx.After(saveDelay, saveDue{})
+		}
+	}
+	if !l.again.IsZero() {
+		if s.again != nil {
+			s.again.Cancel()
+		}
+		s.again = ctx.After(max(0, l.again.Sub(ctx.Now())), lookDue{})
+	}
+	if ctx.Now().Sub(s.nextCheck) > s.opts.CheckFrequency { // its message was lost
+		s.planCheck(ctx)
+	}
+	s.read(ctx, false)
+}
+
+// tell tells pods what is wanted, if that is known.
+func (s *source) tell(ctx supervisors.Context) {
+	if s.wish != nil {
+		ctx.Tell(messages.Pods, *s.wish)
+	}
+}
+
+func (s *source) logProblems(ctx supervisors.Context, problems []messages.ManifestProblem) {
+	now := make(map[messages.ManifestProblem]bool, len(problems))
+	for _, p := range problems {
+		now[p] = true
+		if !s.known[p] {
+			ctx.Log().Error("manifest problem", "path", p.Path, "line", p.Line, "manifestPod", p.Pod, "field", p.Field,
+				"problem", p.Message, "keptLast", p.KeptLast)
+		}
+	}
+	s.known = now
+}
+
+func (s *source) planCheck(ctx supervisors.Context) {
+	s.nextCheck = ctx.Now().Add(s.opts.CheckFrequency)
+	ctx.After(s.opts.CheckFrequency, checkDue{s.nextCheck})
+}
+
+// onCheck has everything read again. The check before must be done by now: if it is not, either the result was lost, or
+// the file system does not answer, which is told so that nobody takes the last wish for a fresh one.
+func (s *source) onCheck(ctx supervisors.Context, m checkDue) {
+	if !m.at.Equal(s.nextCheck) {
+		ctx.Unhandled(m)
+		return
+	}
+	s.planCheck(ctx)
+	switch {
+	case s.asked.IsZero():
+		s.asked = ctx.Now()
+	case !s.r.working.Load():
+		s.asked = time.Time{}
+		s.read(ctx, true)
+	default:
+		s.tellHung(ctx)
+	}
+	s.r.watch.wake(false)
+	if s.unsaved != nil && ctx.Now().Sub(s.saving) > saveTimeout {
+		s.save(ctx)
+	}
+}
+
+func (s *source) tellHung(ctx supervisors.Context) {
+	p := messages.ManifestProblem{Path: s.opts.Path, KeptLast: true,
+		Message: "reading it does not end, since " + s.asked.UTC().Format(time.RFC3339) + ": the file system does not answer"}
+	problems := append([]messages.ManifestProblem{p}, s.problems...)
+	s.logProblems(ctx, problems)
+	if s.wish != nil {
+		wish := *s.wish
+		wish.Problems = problems
+		ctx.Tell(messages.Pods, wish)
+	}
+}
+
+// save keeps on disk what is in force, unless that is being done.
+func (s *source) save(ctx supervisors.Context) {
+	if s.unsaved == nil || (!s.saving.IsZero() && ctx.Now().Sub(s.saving) <= saveTimeout) {
+		return
+	}
+	good, dir := s.unsaved, s.opts.StateDir
+	s.unsaved, s.saving = nil, ctx.Now()
+	ctx.Do(supervisors.Work{Name: "SaveLastGood", Timeout: saveTimeout, Run: func(context.Context) any {
+		err := save(dir, good)
+		return saved{good, err}
+	}})
+}
+
+func (s *source) onSaved(ctx supervisors.Context, m saved) {
+	s.saving = time.Time{}
+	if m.err != nil {
+		ctx.Log().Error("the last good manifests cannot be kept on disk; they are lost if the agent stops now", "reason", m.err)
+		if s.unsaved == nil {
+			s.unsaved = m.good // the next check tries again
+		}
+		return
+	}
+	if s.unsaved != nil {
+		ctx.After(saveDelay, saveDue{})
+	}
+}
+
+// Inspection is what the actor says of itself.
+type Inspection struct {
+	Path     string                     `json:"path"`
+	Heard    bool                       `json:"heard"` // whether it is known what is wanted
+	Files    int                        `json:"files"`
+	Pods     []string                   `json:"pods"`
+	Problems []messages.ManifestProblem `json:"problems,omitempty"`
+	ReadAt   time.Time                  `json:"readAt"`
+}
+
+// Inspect implements supervisors.Inspectable.
+func (s *source) Inspect() any {
+	in := Inspection{
+		Path: s.opts.Path, Heard: s.wish != nil, Files: s.files, Problems: slices.Clone(s.problems), ReadAt: s.readAt,
+		Pods: []string{},
+	}
+	if s.wish != nil {
+		for _, p := range s.wish.Pods {
+			in.Pods = append(in.Pods, p.Namespace+"/"+p.Name)
+		}
+	}
+	return in
+}

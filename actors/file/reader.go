@@ -1,0 +1,197 @@
+package file
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// reader finds, reads and parses manifests. It belongs to one worker at a time, as that worker's memory from one piece
+// of work to the next; the actor calls the methods of its watch that may be called from anywhere, and reads working.
+type reader struct {
+	path     string // absolute and clean; of a file or a folder
+	node     string
+	stateDir string // "" to keep nothing
+	parse    Parse
+	clock    clock.PassiveClock
+	watch    *watch
+	working  atomic.Bool // set when a worker is sent to it, cleared when that is done
+
+	opened   bool
+	loaded   bool                 // there was a checkpoint
+	surveyed bool                 // the path was looked at
+	heard    bool                 // what is wanted is known
+	dir      string               // the folder that path leads to, without links; "" when it leads to none
+	files    map[string]*manifest // by path, as the configured path has it
+	place    place
+
+	told  told
+	dirty bool            // what is in force differs from what the actor was given to save
+	notes []string        // for the log, not told yet
+	said  map[string]bool // what the last survey complained of
+}
+
+// told is what the actor knows.
+type told struct {
+	heard    bool
+	pods     []*v1.Pod
+	problems []messages.ManifestProblem
+	again    time.Time
+}
+
+// looked is the one result of a worker that reads.
+type looked struct {
+	turn     uint64
+	heard    bool      // false as long as it is not known what is wanted; then pods are no wish
+	pods     []*v1.Pod // immutable, as are the problems
+	problems []messages.ManifestProblem
+	changed  bool      // any of these differs from the result before
+	checked  bool      // the regular check was done
+	again    time.Time // when the reader has to be woken; zero for never
+	good     *lastGood // to be saved; nil when it is as before
+	notes    []string  // for the log
+	at       time.Time
+	files    int
+}
+
+func (l looked) worth() bool {
+	return l.changed || l.checked || l.good != nil || len(l.notes) > 0 || !l.again.IsZero()
+}
+
+func newReader(o Options) *reader {
+	return &reader{
+		path: o.Path, node: o.NodeName, stateDir: o.StateDir, parse: o.Parse, clock: o.Clock,
+		watch: newWatch(), files: map[string]*manifest{},
+	}
+}
+
+// next waits until there is something for the actor to know, and returns it; the first call returns after the first
+// reading. When ctx ends before that, what it returns is nothing new. With afresh it reads at once and returns all there is,
+// since what it returned last was lost.
+func (r *reader) next(ctx context.Context, afresh bool) looked {
+	defer r.working.Store(false)
+	if !r.opened || afresh {
+		r.open()
+		r.told, r.dirty = told{}, r.dirty || afresh
+		l := r.look(changes{lost: true})
+		l.changed = true
+		return l
+	}
+	for {
+		c := r.watch.await(ctx)
+		if c.none() {
+			t := r.told
+			return looked{heard: t.heard, pods: t.pods, problems: t.problems, again: t.again, at: r.clock.Now(), files: len(r.files)}
+		}
+		if l := r.look(c); l.worth() {
+			return l
+		}
+	}
+}
+
+// open reads the checkpoint, once.
+func (r *reader) open() {
+	if r.opened {
+		return
+	}
+	r.opened = true
+	if r.stateDir == "" {
+		return
+	}
+	g, err := load(r.stateDir, r.path, r.node)
+	if err != nil {
+		r.notes = append(r.notes, err.Error())
+	}
+	if g == nil {
+		r.dirty = true
+		return
+	}
+	r.loaded = true
+	for _, s := range g.Manifests {
+		r.files[s.Path] = &manifest{path: s.Path, documents: s.Documents, shape: s.Shape}
+	}
+}
+
+// look takes in what changed and says what there is for the actor to know.
+func (r *reader) look(c changes) looked {
+	now := r.clock.Now()
+	if c.late {
+		r.told.again = time.Time{}
+	}
+	everything := c.lost || c.check || c.structure || r.dir == "" || r.place.due(now)
+	if everything || !r.observeNames(c.names, now) {
+		r.survey(now, c.lost || c.check)
+	}
+	if r.dir != "" && r.place.readable() {
+		for path, m := range r.files {
+			if m.impatient(now) {
+				r.observe(path, r.sight(path, unwatched, nil), now, manner{})
+			}
+		}
+	}
+	return r.report(now, c.check)
+}
+
+func unwatched(string, string) {}
+
+// observeNames looks at names in the manifest folder; false when one of them is a link, so that everything has to be
+// found anew.
+func (r *reader) observeNames(names map[string]bool, now time.Time) bool {
+	for name, done := range names {
+		path := filepath.Join(r.path, name)
+		s := r.sight(path, nil, nil)
+		if s.link {
+			return false
+		}
+		r.observe(path, s, now, manner{event: true, done: done})
+	}
+	return true
+}
+
+// report compares with what the actor knows.
+func (r *reader) report(now time.Time, checked bool) looked {
+	l := looked{heard: r.heard, checked: checked, at: now, notes: r.notes, files: len(r.files)}
+	r.notes = nil
+	l.pods, l.problems = wish(r.files)
+	if p := r.place.problem; p != nil {
+		kept := *p
+		kept.KeptLast = len(l.pods) > 0
+		l.problems = slices.Insert(l.problems, 0, kept)
+	}
+	l.changed = l.heard != r.told.heard || !slices.Equal(l.pods, r.told.pods) || !slices.Equal(l.problems, r.told.problems)
+	if due := r.due(); !due.IsZero() && (r.told.again.IsZero() || due.Before(r.told.again)) {
+		l.again, r.told.again = due, due
+	}
+	r.told.heard, r.told.pods, r.told.problems = l.heard, l.pods, l.problems
+	if r.dirty && r.heard && r.stateDir != "" {
+		l.good, r.dirty = collect(r.path, r.node, r.files), false
+	}
+	return l
+}
+
+// due is when the patience with something ends first; zero when there is nothing to be patient with.
+func (r *reader) due() time.Time {
+	if r.place.trial != nil {
+		return r.place.trial.due()
+	}
+	var first time.Time
+	if !r.place.readable() {
+		return first
+	}
+	for _, m := range r.files {
+		if m.trial == nil {
+			continue
+		}
+		if due := m.trial.due(); first.IsZero() || due.Before(first) {
+			first = due
+		}
+	}
+	return first
+}
