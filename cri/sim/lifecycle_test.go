@@ -1,8 +1,6 @@
 package sim_test
 
 import (
-	"context"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,68 +193,6 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestListFilters(t *testing.T) {
-	h := start(t, sim.Options{})
-	sbA, a := h.run("a")
-	sbB, b := h.run("b")
-	h.must(h.stop(b, 1))
-	h.must(h.stopSandbox(sbB))
-
-	exited := &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_EXITED}
-	for name, tc := range map[string]struct {
-		filter *runtimeapi.ContainerFilter
-		want   []string
-	}{
-		"none":             {nil, []string{a, b}},
-		"id":               {&runtimeapi.ContainerFilter{Id: a}, []string{a}},
-		"state":            {&runtimeapi.ContainerFilter{State: exited}, []string{b}},
-		"sandbox":          {&runtimeapi.ContainerFilter{PodSandboxId: sbA}, []string{a}},
-		"sandbox not here": {&runtimeapi.ContainerFilter{PodSandboxId: "x"}, nil},
-		"pod label":        {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": "uid-b"}}, []string{b}},
-		"other label":      {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.container.name": "main"}}, []string{a, b}},
-		"both labels": {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{
-			"io.kubernetes.pod.uid": "uid-b", "io.kubernetes.container.name": "side"}}, nil},
-		"contradiction": {&runtimeapi.ContainerFilter{Id: a, PodSandboxId: sbB}, nil},
-	} {
-		resp, err := h.rt.ListContainers(h.ctx, &runtimeapi.ListContainersRequest{Filter: tc.filter})
-		h.must(err)
-		var got []string
-		for _, c := range resp.Containers {
-			got = append(got, c.Id)
-		}
-		sameSet(t, "containers by "+name, got, tc.want)
-	}
-
-	ready := &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}
-	for name, tc := range map[string]struct {
-		filter *runtimeapi.PodSandboxFilter
-		want   []string
-	}{
-		"none":        {nil, []string{sbA, sbB}},
-		"id":          {&runtimeapi.PodSandboxFilter{Id: sbB}, []string{sbB}},
-		"state":       {&runtimeapi.PodSandboxFilter{State: ready}, []string{sbA}},
-		"pod label":   {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": "uid-a"}}, []string{sbA}},
-		"other label": {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"app": "b"}}, []string{sbB}},
-		"absent":      {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"zone": ""}}, nil},
-	} {
-		resp, err := h.rt.ListPodSandbox(h.ctx, &runtimeapi.ListPodSandboxRequest{Filter: tc.filter})
-		h.must(err)
-		var got []string
-		for _, s := range resp.Items {
-			got = append(got, s.Id)
-		}
-		sameSet(t, "sandboxes by "+name, got, tc.want)
-	}
-}
-
-func sameSet(t *testing.T, what string, got, want []string) {
-	t.Helper()
-	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
-}
-
 func TestSandboxStatusWithContainers(t *testing.T) {
 	for _, with := range []bool{false, true} {
 		h := start(t, sim.Options{StatusWithContainers: with})
@@ -309,84 +245,5 @@ func TestUpdatesOfPodAndRuntime(t *testing.T) {
 	_, err = h.rt.UpdatePodSandboxResources(h.ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: "x"})
 	fails(t, err, codes.NotFound, "failed to find sandbox")
 	_, err = h.rt.UpdateRuntimeConfig(h.ctx, &runtimeapi.UpdateRuntimeConfigRequest{})
-	h.must(err)
-}
-
-func TestCancelledCallsLeaveWhatContainerdLeaves(t *testing.T) {
-	second := sim.Latency{Base: time.Second}
-	h := start(t, sim.Options{Latency: map[string]sim.Latency{
-		"RunPodSandbox": second, "CreateContainer": second, "StartContainer": second, "PullImage": second,
-	}})
-	config := pod("web")
-	// cancelled runs a call until it waits for its latency, then cancels it. The waiting is over for good when the
-	// call has ended in the runtime too.
-	cancelled := func(call func(ctx context.Context) error) {
-		t.Helper()
-		ctx, cancel := context.WithCancel(h.ctx)
-		done := background(func() error { return call(ctx) })
-		h.must(h.clock.WaitPending(h.ctx, 1))
-		h.ResetJournal()
-		cancel()
-		fails(t, <-done, codes.Canceled, "")
-		h.idle()
-	}
-	finished := func(call func() error) {
-		t.Helper()
-		done := background(call)
-		h.must(h.clock.WaitPending(h.ctx, 1))
-		h.clock.Advance(time.Second)
-		h.must(<-done)
-	}
-	runSandbox := func(ctx context.Context) error {
-		_, err := h.rt.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
-		return err
-	}
-	cancelled(runSandbox)
-	finished(func() error { return runSandbox(h.ctx) })
-	sb := h.Snapshot().Sandbox("web").ID
-
-	create := func(ctx context.Context) error {
-		_, err := h.rt.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-			PodSandboxId: sb, Config: box(config, "main", 0), SandboxConfig: config})
-		return err
-	}
-	cancelled(create)
-	if n := len(h.Snapshot().Containers); n != 0 {
-		t.Fatalf("%d containers after a cancelled create", n)
-	}
-	finished(func() error { return create(h.ctx) })
-	c := h.Snapshot().Container("web", "main").ID
-
-	cancelled(func(ctx context.Context) error {
-		_, err := h.rt.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: c})
-		return err
-	})
-	h.exited(c, 128, "StartError")
-
-	cancelled(func(ctx context.Context) error {
-		_, err := h.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: "other"}})
-		return err
-	})
-	if refs := h.Snapshot().Images; len(refs) != 2 {
-		t.Errorf("images after a cancelled pull: %v", refs)
-	}
-	h.broken()
-}
-
-// idle waits until no call is under way.
-func (h *harness) idle() {
-	h.t.Helper()
-	quiet := func() bool {
-		for _, c := range h.Counters() {
-			if c.InFlight > 0 {
-				return false
-			}
-		}
-		return true
-	}
-	if quiet() {
-		return
-	}
-	_, err := h.WaitCall(h.ctx, func(sim.Entry) bool { return quiet() })
 	h.must(err)
 }

@@ -1,0 +1,90 @@
+package sim_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/cri/sim"
+	"google.golang.org/grpc/codes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestCancelledCallsLeaveWhatContainerdLeaves(t *testing.T) {
+	second := sim.Latency{Base: time.Second}
+	h := start(t, sim.Options{Latency: map[string]sim.Latency{
+		"RunPodSandbox": second, "CreateContainer": second, "StartContainer": second, "PullImage": second,
+	}})
+	config := pod("web")
+	// cancelled runs a call until it waits for its latency, then cancels it. The waiting is over for good when the
+	// call has ended in the runtime too.
+	cancelled := func(call func(ctx context.Context) error) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(h.ctx)
+		done := background(func() error { return call(ctx) })
+		h.must(h.clock.WaitPending(h.ctx, 1))
+		h.ResetJournal()
+		cancel()
+		fails(t, <-done, codes.Canceled, "")
+		h.idle()
+	}
+	finished := func(call func() error) {
+		t.Helper()
+		done := background(call)
+		h.must(h.clock.WaitPending(h.ctx, 1))
+		h.clock.Advance(time.Second)
+		h.must(<-done)
+	}
+	runSandbox := func(ctx context.Context) error {
+		_, err := h.rt.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+		return err
+	}
+	cancelled(runSandbox)
+	finished(func() error { return runSandbox(h.ctx) })
+	sb := h.Snapshot().Sandbox("web").ID
+
+	create := func(ctx context.Context) error {
+		_, err := h.rt.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+			PodSandboxId: sb, Config: box(config, "main", 0), SandboxConfig: config})
+		return err
+	}
+	cancelled(create)
+	if n := len(h.Snapshot().Containers); n != 0 {
+		t.Fatalf("%d containers after a cancelled create", n)
+	}
+	finished(func() error { return create(h.ctx) })
+	c := h.Snapshot().Container("web", "main").ID
+
+	cancelled(func(ctx context.Context) error {
+		_, err := h.rt.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: c})
+		return err
+	})
+	h.exited(c, 128, "StartError")
+
+	cancelled(func(ctx context.Context) error {
+		_, err := h.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: "other"}})
+		return err
+	})
+	if refs := h.Snapshot().Images; len(refs) != 2 {
+		t.Errorf("images after a cancelled pull: %v", refs)
+	}
+	h.broken()
+}
+
+// idle waits until no call is under way.
+func (h *harness) idle() {
+	h.t.Helper()
+	quiet := func() bool {
+		for _, c := range h.Counters() {
+			if c.InFlight > 0 {
+				return false
+			}
+		}
+		return true
+	}
+	if quiet() {
+		return
+	}
+	_, err := h.WaitCall(h.ctx, func(sim.Entry) bool { return quiet() })
+	h.must(err)
+}
