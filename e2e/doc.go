@@ -1,0 +1,8 @@
+// Package e2e tests the agent's binary over real containerd, old and new. Its tests have the build tag e2e, so that a
+// plain `go test ./...` stays cheap; they take root, and get by themselves what else they need:
+//
+//	go test -tags e2e ./e2e/...
+//
+// Below it: stack (a containerd, a registry and agents per test), isolate (namespaces in which nothing leaks), parts
+// (pinned builds of what is run) and devimages (the images).
+package e2e

@@ -1,0 +1,21 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"testing"
+
+	"github.com/playlet-dev/playlet/e2e/stack"
+)
+
+func TestMain(m *testing.M) { os.Exit(stack.Main(m.Run)) }
+
+// overBoth runs a test over each runtime, with a stack of its own.
+func overBoth(t *testing.T, test func(t *testing.T, s *stack.Stack)) {
+	for _, runtime := range stack.Runtimes {
+		t.Run(string(runtime), func(t *testing.T) {
+			test(t, stack.Start(t, stack.Options{Runtime: runtime}))
+		})
+	}
+}

@@ -1,0 +1,282 @@
+package stack
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/playlet-dev/playlet/e2e/isolate"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Agent is the agent's binary over this stack's runtime, with directories, ports and an admin socket of its own. It can
+// be ended and started again over the same state.
+type Agent struct {
+	// Name tells agents of one stack apart; the first is a1.
+	Name string
+	// RootDir, ManifestDir and PodLogsDir are its directories; AdminSocket is what `playlet pods` talks to.
+	RootDir, ManifestDir, PodLogsDir, AdminSocket string
+	// Config is the KubeletConfiguration, to be changed before Start. It is written anew with each Start.
+	Config map[string]any
+	// Args are added to the command line with each Start.
+	Args []string
+	// Env is added to its environment with each Start, as "NAME=value".
+	Env []string
+
+	dir        string
+	stack      *Stack
+	healthPort int
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// firstHealthPort is the health port of a stack's first agent; nothing else listens in our network namespace.
+const firstHealthPort = 10248
+
+// Agent starts an agent for a test: NewAgent and Start. The stack ends it.
+func (s *Stack) Agent(t TB, args ...string) *Agent {
+	t.Helper()
+	a, err := s.NewAgent(args...)
+	if err == nil {
+		err = a.Start()
+	}
+	if err != nil {
+		t.Fatalf("agent: %v", err)
+	}
+	return a
+}
+
+// NewAgent prepares an agent with further arguments and does not start it, so that Config can be changed before.
+func (s *Stack) NewAgent(args ...string) (*Agent, error) {
+	if _, err := os.Stat(binary()); err != nil {
+		return nil, fmt.Errorf("the agent was not built: %w", err)
+	}
+	s.agentMu.Lock()
+	defer s.agentMu.Unlock()
+	n := len(s.agents) + 1
+	name := fmt.Sprint("a", n)
+	dir := filepath.Join(s.Dir, name)
+	a := &Agent{
+		Name:        name,
+		RootDir:     filepath.Join(dir, "root"),
+		ManifestDir: filepath.Join(dir, "manifests"),
+		PodLogsDir:  filepath.Join(dir, "podlogs"),
+		AdminSocket: filepath.Join(dir, "admin.sock"),
+		Args:        args,
+		dir:         dir,
+		stack:       s,
+		healthPort:  firstHealthPort + 100*s.number + n,
+	}
+	a.Config = map[string]any{
+		"apiVersion":               "kubelet.config.k8s.io/v1beta1",
+		"kind":                     "KubeletConfiguration",
+		"failCgroupV1":             false, // it is true by default since Kubernetes 1.36
+		"cgroupDriver":             "cgroupfs",
+		"containerRuntimeEndpoint": "unix://" + s.Socket(),
+		"podLogsDir":               a.PodLogsDir,
+		"healthzBindAddress":       "127.0.0.1",
+		"healthzPort":              a.healthPort,
+	}
+	for _, d := range []string{a.ManifestDir, a.RootDir, a.PodLogsDir} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	s.agents = append(s.agents, a)
+	return a, nil
+}
+
+func binary() string { return filepath.Join(isolate.Dir(), binaryName) }
+
+// CommandLine gives the arguments that Start passes.
+func (a *Agent) CommandLine() []string {
+	return append([]string{
+		"--root-dir=" + a.RootDir,
+		"--config=" + filepath.Join(a.dir, "config.yaml"),
+		"--pod-manifest-path=" + a.ManifestDir,
+		"--admin-socket=" + a.AdminSocket,
+		"--hostname-override=" + isolate.HostName,
+		"--node-ip=" + isolate.NodeIP,
+	}, a.Args...)
+}
+
+// Start starts the process and does not wait for more; it is an error when it runs already.
+func (a *Agent) Start() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.running() {
+		return errors.New("the agent runs already")
+	}
+	config, err := yaml.Marshal(a.Config)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(a.dir, "config.yaml"), config, 0o600); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(a.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() //nolint:errcheck // the child has its own descriptor
+	cmd := exec.Command(binary(), a.CommandLine()...)
+	cmd.Dir = a.dir
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir}, a.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is asked of cmd.ProcessState
+		close(exited)
+	}()
+	a.cmd, a.exited = cmd, exited
+	return nil
+}
+
+func (a *Agent) running() bool {
+	if a.cmd == nil {
+		return false
+	}
+	select {
+	case <-a.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Running says whether the process is there.
+func (a *Agent) Running() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.running()
+}
+
+// PID is the process ID, 0 before the first Start.
+func (a *Agent) PID() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.cmd == nil {
+		return 0
+	}
+	return a.cmd.Process.Pid
+}
+
+// Kill9 kills the process with SIGKILL and reaps it; containers go on. No process is no error.
+func (a *Agent) Kill9() error {
+	_, err := a.end(syscall.SIGKILL)
+	return err
+}
+
+// Term asks the process to end, reaps it, and gives its exit code, -1 where a signal ended it.
+func (a *Agent) Term() (int, error) { return a.end(syscall.SIGTERM) }
+
+func (a *Agent) end(s syscall.Signal) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.cmd == nil {
+		return 0, nil
+	}
+	if a.running() {
+		if err := a.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return 0, err
+		}
+		if err := reap(a.cmd, a.exited, s); err != nil {
+			return 0, err
+		}
+	}
+	return a.cmd.ProcessState.ExitCode(), nil
+}
+
+// Wait waits until the process ended by itself and gives its exit code, -1 where a signal ended it.
+func (a *Agent) Wait(ctx context.Context) (int, error) {
+	a.mu.Lock()
+	cmd, exited := a.cmd, a.exited
+	a.mu.Unlock()
+	if cmd == nil {
+		return 0, errors.New("the agent was not started")
+	}
+	select {
+	case <-exited:
+		return cmd.ProcessState.ExitCode(), nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+func (a *Agent) logFile() string { return filepath.Join(a.dir, "agent.log") }
+
+// Log is all that the agent wrote to its standard output and error, over its restarts.
+func (a *Agent) Log() string {
+	data, err := os.ReadFile(a.logFile())
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// Write puts a manifest into the agent's folder, as a rename, so that it is there whole.
+func (a *Agent) Write(name, manifest string) error {
+	path := filepath.Join(a.dir, "new-manifest")
+	if err := os.WriteFile(path, []byte(manifest), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path, filepath.Join(a.ManifestDir, name))
+}
+
+// Remove takes a manifest out of the agent's folder.
+func (a *Agent) Remove(name string) error { return os.Remove(filepath.Join(a.ManifestDir, name)) }
+
+// Command runs a sub-command of the binary over the agent's admin socket and gives its standard output.
+func (a *Agent) Command(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, binary(), append(args, "--admin-socket="+a.AdminSocket)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return out, fmt.Errorf("playlet %v: %w: %s", args, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return out, nil
+}
+
+// Pods gives what `playlet pods -o json` prints.
+func (a *Agent) Pods(ctx context.Context) (*corev1.PodList, error) {
+	out, err := a.Command(ctx, "pods", "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	list := &corev1.PodList{}
+	return list, json.Unmarshal(out, list)
+}
+
+// Healthz gives status and text of the agent's health check; path is empty or names a single check.
+func (a *Agent) Healthz(ctx context.Context, path string) (int, string, error) {
+	url := fmt.Sprintf("http://127.0.0.1:%d/healthz%s", a.healthPort, path)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read to the end
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body), err
+}

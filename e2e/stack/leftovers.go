@@ -1,0 +1,218 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/playlet-dev/playlet/e2e/isolate"
+)
+
+// Leftovers lists what pods leave behind when they are not removed cleanly: shims and processes in containers, mounts,
+// cgroups, network namespaces, interfaces, address leases. With no pod there is nothing of it. Processes in containers,
+// cgroups and interfaces do not tell whose they are: they are listed only while this stack is the only one.
+func (s *Stack) Leftovers() ([]string, error) {
+	var all []string
+	for _, look := range []func() ([]string, error){
+		s.leftProcesses, s.leftMounts, s.leftCgroups, s.leftNetns, s.leftLinks, s.leftLeases,
+	} {
+		found, err := look()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// AwaitNoLeftovers waits until Leftovers lists nothing: the last of a pod ends a little after the call that removed it.
+func (s *Stack) AwaitNoLeftovers() error {
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		left, err := s.Leftovers()
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		if time.Since(begun) > patience/4 {
+			return fmt.Errorf("left behind:\n  %s", strings.Join(left, "\n  "))
+		}
+	}
+}
+
+func alone() bool { return live.Load() == 1 }
+
+// ours gives the processes of pods: shims, known by the socket they were told, and what runs in a cgroup.
+func (s *Stack) ours() ([]process, error) {
+	all, err := processes()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(p process) bool {
+		shim := strings.Contains(p.cmdline, "-address "+s.Socket())
+		return !shim && (p.group == "" || !alone())
+	}), nil
+}
+
+func (s *Stack) leftProcesses() ([]string, error) {
+	list, err := s.ours()
+	var found []string
+	for _, p := range list {
+		found = append(found, fmt.Sprintf("process %d in %q: %s", p.pid, p.group, p.cmdline))
+	}
+	return found, err
+}
+
+func (s *Stack) mounts() ([]string, error) {
+	mounts, err := isolate.Mounts()
+	var points []string
+	for _, m := range mounts {
+		if strings.HasPrefix(m.Point, s.Dir+"/") {
+			points = append(points, m.Point)
+		}
+	}
+	return points, err
+}
+
+func (s *Stack) leftMounts() ([]string, error) {
+	points, err := s.mounts()
+	return prefixed("mount ", points), err
+}
+
+// permanent are the cgroups that a runtime or an agent keeps while there is no pod.
+var permanent = []string{"k8s.io", "kubepods", "besteffort", "burstable", "init"}
+
+func (s *Stack) leftCgroups() ([]string, error) {
+	if !alone() {
+		return nil, nil
+	}
+	points, err := isolate.Cgroups()
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, point := range points {
+		dirs, err := isolate.Below(point)
+		if err != nil {
+			return nil, err
+		}
+		for _, dir := range dirs {
+			if !slices.Contains(permanent, filepath.Base(dir)) {
+				found = append(found, "cgroup "+dir)
+			}
+		}
+	}
+	return found, nil
+}
+
+func (s *Stack) leftNetns() ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(s.state(), "*", "netns", "*"))
+	return prefixed("network namespace ", files), err
+}
+
+func (s *Stack) leftLinks() ([]string, error) {
+	if !alone() {
+		return nil, nil
+	}
+	links, err := net.Interfaces()
+	var found []string
+	for _, link := range links {
+		if strings.HasPrefix(link.Name, "veth") {
+			found = append(found, "interface "+link.Name)
+		}
+	}
+	return found, err
+}
+
+// leftLeases reads host-local's data directory, which has a file per address.
+func (s *Stack) leftLeases() ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(s.leases(), "*", "*"))
+	var found []string
+	for _, file := range files {
+		if net.ParseIP(filepath.Base(file)) != nil {
+			found = append(found, "lease "+file)
+		}
+	}
+	return found, err
+}
+
+func prefixed(prefix string, list []string) []string {
+	out := make([]string, len(list))
+	for i, item := range list {
+		out[i] = prefix + item
+	}
+	return out
+}
+
+// sweep removes by force what is left once the runtime is gone, and says so in its error.
+func (s *Stack) sweep() error {
+	errs := []error{s.AwaitNoLeftovers()}
+	errs = append(errs, s.killOurs(), s.unmountAll())
+	if alone() {
+		errs = append(errs, removeCgroups())
+	}
+	if _, err := net.InterfaceByName(s.Bridge()); err == nil {
+		if out, err := exec.Command("ip", "link", "delete", s.Bridge()).CombinedOutput(); err != nil {
+			errs = append(errs, fmt.Errorf("bridge: %w: %s", err, out))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Stack) killOurs() error {
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		list, err := s.ours()
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		if time.Since(begun) > patience/4 {
+			return fmt.Errorf("processes that do not end: %v", list)
+		}
+		for _, p := range list {
+			if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return err
+			}
+		}
+	}
+}
+
+func (s *Stack) unmountAll() error {
+	points, err := s.mounts()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, point := range slices.Backward(points) {
+		if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", point, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeCgroups removes every cgroup of our namespace but the one we run in.
+func removeCgroups() error {
+	points, err := isolate.Cgroups()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, point := range points {
+		dirs, err := isolate.Below(point)
+		errs = append(errs, err)
+		for _, dir := range slices.Backward(dirs) {
+			if filepath.Base(dir) == "init" {
+				continue
+			}
+			if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("cgroup %s: %w", dir, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

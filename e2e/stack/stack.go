@@ -1,0 +1,215 @@
+// Package stack runs real parts for tests and benchmarks: a containerd of its own with CNI networking, a registry with
+// the project's images, and the agent's binary. A program that uses it begins with Main, which puts it into namespaces
+// of its own (package isolate), so that nothing reaches the machine around it.
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/playlet-dev/playlet/e2e/devimages"
+	"github.com/playlet-dev/playlet/e2e/isolate"
+	"github.com/playlet-dev/playlet/e2e/parts/install"
+)
+
+// patience bounds every wait for a part; it is reached only when something is broken, however slow the machine.
+const patience = 2 * time.Minute
+
+// Runtime is the container runtime of a stack.
+type Runtime = install.Kind
+
+// Containerd2 is built from source: it has GetContainerEvents and RuntimeConfig. Containerd1 is Debian 12's 1.6.20,
+// which has neither.
+const (
+	Containerd2 = install.New
+	Containerd1 = install.Old
+)
+
+// Runtimes are both, for tests that run over each.
+var Runtimes = []Runtime{Containerd2, Containerd1}
+
+// Options say what a stack is made of.
+type Options struct {
+	// Runtime is Containerd2 where it is empty.
+	Runtime Runtime
+	// Logf takes a line of progress; nil means none.
+	Logf func(format string, args ...any)
+}
+
+// TB is what Start needs of a testing.TB.
+type TB interface {
+	Helper()
+	Logf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Cleanup(f func())
+	Failed() bool
+}
+
+// Stack is a running containerd with what it needs. Its methods may be called from several goroutines, but those that
+// stop and start the runtime only one at a time.
+type Stack struct {
+	// Registry holds the images pause and hello; more can be pushed.
+	Registry *devimages.Registry
+	// Dir holds everything this stack writes.
+	Dir string
+
+	number  int // from 1, within the process
+	kind    Runtime
+	parts   install.Runtime
+	logf    func(format string, args ...any)
+	client  *CRI
+	daemon  *daemon
+	agents  []*Agent
+	agentMu sync.Mutex
+	stop    func() error
+}
+
+// live counts the stacks of this process that have not stopped; numbered gives each a number.
+var live, numbered atomic.Int32
+
+// Start starts a stack for a test, which stops it at its end and fails where something of it is left. The logs of a
+// failed test tell of the runtime's and the agents' last lines.
+func Start(t TB, o Options) *Stack {
+	t.Helper()
+	if o.Logf == nil {
+		o.Logf = t.Logf
+	}
+	s, err := New(context.Background(), o)
+	if err != nil {
+		t.Fatalf("stack: %v", err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.tellLogs(t.Logf)
+		}
+		if err := s.Stop(); err != nil {
+			t.Errorf("stopping the stack: %v", err)
+		}
+	})
+	return s
+}
+
+// New starts a stack: when it returns, the runtime says that it and its network are ready. The caller calls Stop.
+func New(ctx context.Context, o Options) (*Stack, error) {
+	if !isolate.Inside() {
+		return nil, errors.New("not in namespaces of its own: begin the program with stack.Main")
+	}
+	if o.Runtime == "" {
+		o.Runtime = Containerd2
+	}
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	parts, err := install.Locate(o.Runtime)
+	if err != nil {
+		return nil, err
+	}
+	n := int(numbered.Add(1))
+	s := &Stack{
+		Dir:    filepath.Join(isolate.Dir(), fmt.Sprint("s", n)),
+		number: n,
+		kind:   o.Runtime,
+		parts:  parts,
+		logf:   o.Logf,
+	}
+	live.Add(1)
+	s.stop = sync.OnceValue(s.tearDown)
+	if err := s.setUp(ctx); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
+}
+
+// Kind is the runtime that was asked for.
+func (s *Stack) Kind() Runtime { return s.kind }
+
+// CRI is the runtime's own API.
+func (s *Stack) CRI() *CRI { return s.client }
+
+// HasEvents says whether the runtime has GetContainerEvents.
+func (s *Stack) HasEvents() bool { return s.kind == Containerd2 }
+
+func (s *Stack) setUp(ctx context.Context) error {
+	if err := os.Mkdir(s.Dir, 0o755); err != nil {
+		return err
+	}
+	registry, err := devimages.StartRegistry(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	s.Registry = registry
+	if err := s.writeConfig(); err != nil {
+		return err
+	}
+	if s.client, err = dial(s.Socket()); err != nil {
+		return err
+	}
+	s.daemon = &daemon{stack: s}
+	return s.StartRuntime()
+}
+
+// Stop ends the agents, the pods and the runtime, and removes what they made. It may be called again. The error also
+// tells of anything that could only be removed by force.
+func (s *Stack) Stop() error { return s.stop() }
+
+// tearDown goes on after each failure, so that as little as possible is left.
+func (s *Stack) tearDown() error {
+	var errs []error
+	s.agentMu.Lock()
+	agents := s.agents
+	s.agentMu.Unlock()
+	for _, a := range agents {
+		errs = append(errs, a.Kill9())
+	}
+	if s.daemon != nil {
+		errs = append(errs, s.removePods(), s.TermRuntime())
+	}
+	errs = append(errs, s.sweep())
+	if s.client != nil {
+		errs = append(errs, s.client.Close())
+	}
+	if s.Registry != nil {
+		errs = append(errs, s.Registry.Close())
+	}
+	if os.Getenv("PLAYLET_E2E_KEEP") == "" {
+		errs = append(errs, os.RemoveAll(s.Dir))
+	}
+	live.Add(-1)
+	return errors.Join(errs...)
+}
+
+// removePods removes every sandbox and container, with a runtime started for that where there is none.
+func (s *Stack) removePods() error {
+	if !s.daemon.running() {
+		if err := s.StartRuntime(); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	sandboxes, err := s.Sandboxes(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, sandbox := range sandboxes {
+		errs = append(errs, s.RemoveSandbox(ctx, sandbox.Id))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Stack) tellLogs(logf func(format string, args ...any)) {
+	logf("last lines of %s:\n%s", s.kind, tail(s.RuntimeLog(), 60))
+	s.agentMu.Lock()
+	defer s.agentMu.Unlock()
+	for _, a := range s.agents {
+		logf("last lines of agent %s:\n%s", a.Name, tail(a.Log(), 120))
+	}
+}
