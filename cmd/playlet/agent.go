@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/pod"
+	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/actors/runtime"
+	"github.com/playlet-dev/playlet/actors/server"
+	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// drainTime bounds how long the tree is given to stop. No container is touched by it.
+const drainTime = 10 * time.Second
+
+// agent is everything of the process that outlives its actors, and the tree.
+type agent struct {
+	node      *config.Node
+	log       *slog.Logger
+	client    *cri.Client
+	host      *pod.Host
+	events    *runtime.Events
+	state     *runtime.State
+	board     *pods.Board
+	listeners *server.Listeners
+	system    *supervisors.System
+	lock      *os.File
+	failed    chan error // the root of the tree has given up
+}
+
+// runAgent is the agent's whole life.
+func runAgent(ctx context.Context, node *config.Node, log *slog.Logger) error {
+	a, err := newAgent(node, log)
+	if err != nil {
+		return err
+	}
+	if err := a.start(nil); err != nil {
+		return errors.Join(err, a.close())
+	}
+	log.Info("playlet is running", "version", version(), "node", node.NodeName, "runtime", node.RuntimeEndpoint(),
+		"manifests", node.StaticPodPath(), "socket", node.AdminSocket)
+	select {
+	case <-ctx.Done():
+		log.Info("stopping; containers go on running")
+		return a.close()
+	case err := <-a.failed:
+		return errors.Join(fmt.Errorf("giving up, containers go on running: %w", err), a.close())
+	}
+}
+
+// newAgent prepares all that the actors need; nothing is started and nothing listens.
+func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
+	facts, dns, err := readHost(node, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := node.CheckCgroups(facts.CgroupV2); err != nil {
+		return nil, err
+	}
+	a := &agent{node: node, log: log, state: &runtime.State{}, board: pods.NewBoard(), failed: make(chan error, 1)}
+	if err := a.prepareFolders(); err != nil {
+		return nil, err
+	}
+	a.client, err = cri.Dial(cri.Options{
+		RuntimeEndpoint: node.RuntimeEndpoint(), ImageEndpoint: node.ImageEndpoint(), RequestTimeout: node.RuntimeRequestTimeout(),
+	})
+	if err != nil {
+		return nil, errors.Join(err, a.lock.Close())
+	}
+	a.host = &pod.Host{
+		CRI: a.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
+		RequestTimeout: node.RuntimeRequestTimeout(),
+	}
+	for _, ip := range dns.NodeIPs {
+		a.host.IPs = append(a.host.IPs, ip.String())
+	}
+	a.events = runtime.NewEvents(a.client)
+	a.listeners = server.NewListeners(server.Config{
+		AdminSocket: node.AdminSocket, HealthzAddress: node.Kubelet.HealthzBindAddress, HealthzPort: healthzPort(node),
+		Board: a.board, Runtime: a.state, Version: version(), Log: log,
+	})
+	return a, nil
+}
+
+func healthzPort(node *config.Node) int {
+	if p := node.Kubelet.HealthzPort; p != nil {
+		return int(*p)
+	}
+	return 0
+}
+
+// prepareFolders makes the folders of the agent's own, and takes the root folder for this process alone.
+func (a *agent) prepareFolders() error {
+	for dir, mode := range map[string]os.FileMode{
+		a.node.RootDir: 0o750, filepath.Join(a.node.RootDir, "pods"): 0o750, filepath.Join(a.node.RootDir, "playlet"): 0o700,
+		a.node.PodLogsDir(): 0o755,
+	} {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return fmt.Errorf("making a folder of the agent: %w", err)
+		}
+	}
+	path := filepath.Join(a.node.RootDir, "playlet", "lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("lock file: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return errors.Join(fmt.Errorf("another playlet runs with the same --root-dir %s (its lock %s is held): %w", a.node.RootDir, path, err), f.Close())
+	}
+	a.lock = f
+	return nil
+}
+
+// start starts the tree. The interceptor is for chaos, and nil otherwise.
+func (a *agent) start(chaos supervisors.Interceptor) error {
+	system, err := supervisors.Start(supervisors.Options{
+		Constructors: a.wire(), Log: a.log, Interceptor: chaos, Fatal: func(err error) { a.failed <- err },
+	})
+	if err != nil {
+		return err
+	}
+	a.system = system
+	a.listeners.Attach(system)
+	return nil
+}
+
+// close drains the tree and frees what the process holds. What it could not stop in time is named.
+func (a *agent) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	var errs []error
+	if a.system != nil {
+		errs = append(errs, a.system.Shutdown(ctx))
+	}
+	errs = append(errs, a.listeners.Close(), a.events.Close(), a.client.Close(), a.lock.Close())
+	return errors.Join(errs...)
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// readHost reads once what the translation of pods needs to know of the machine and of the configuration.
+func readHost(node *config.Node, log *slog.Logger) (cri.NodeFacts, cri.DNSFacts, error) {
+	k := node.Kubelet
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return cri.NodeFacts{}, cri.DNSFacts{}, fmt.Errorf("reading the machine's memory: %w", err)
+	}
+	pages, throttle, err := cri.HostPaths("/sys")
+	if err != nil {
+		return cri.NodeFacts{}, cri.DNSFacts{}, err
+	}
+	unified, err := unifiedCgroups()
+	if err != nil {
+		return cri.NodeFacts{}, cri.DNSFacts{}, err
+	}
+	facts := cri.NodeFacts{
+		PodLogsDir: node.PodLogsDir(), ClusterDomain: k.ClusterDomain, CPUCFSQuota: deref(k.CPUCFSQuota, true),
+		SeccompDefault: deref(k.SeccompDefault, false), SeccompProfileRoot: filepath.Join(node.RootDir, "seccomp"),
+		LimitedSwap: k.MemorySwap.SwapBehavior == "LimitedSwap", SingleProcessOOMKill: deref(k.SingleProcessOOMKill, !unified),
+		MemoryCapacity: int64(info.Totalram) * int64(info.Unit), SwapCapacity: int64(info.Totalswap) * int64(info.Unit), //nolint:gosec // a machine's memory
+		CgroupV2: unified, SwapController: unified, HugePageSizes: pages, ThrottlePaths: throttle,
+	}
+	if k.CPUCFSQuotaPeriod != nil {
+		facts.CPUCFSQuotaPeriod = k.CPUCFSQuotaPeriod.Duration
+	}
+	dns := cri.DNSFacts{ClusterDNS: k.ClusterDNS, ClusterDomain: k.ClusterDomain, NodeIPs: nodeIPs(node, log)}
+	resolv := deref(k.ResolverConfig, "")
+	dns.NoHost = resolv == ""
+	if dns.Host, err = cri.ReadResolvConf(resolv); err != nil {
+		log.Warn("the resolver configuration cannot be read; pods get no name servers of the host", "file", resolv, "error", err)
+	}
+	return facts, dns, nil
+}
+
+// nodeIPs are the node's addresses: those of --node-ip or, as with the kubelet, that of the default route's interface.
+func nodeIPs(node *config.Node, log *slog.Logger) []netip.Addr {
+	var out []netip.Addr
+	for _, ip := range node.NodeIPs {
+		if !ip.IsUnspecified() {
+			out = append(out, ip)
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	ip, err := utilnet.ChooseHostInterface()
+	if err != nil {
+		log.Warn("this node's address is not known; --node-ip sets it", "error", err)
+		return nil
+	}
+	addr, _ := netip.AddrFromSlice(ip)
+	return []netip.Addr{addr.Unmap()}
+}
+
+// unifiedCgroups says whether the host has cgroups of version 2 alone.
+func unifiedCgroups() (bool, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/sys/fs/cgroup", &fs); err != nil {
+		return false, fmt.Errorf("looking at /sys/fs/cgroup: %w", err)
+	}
+	return fs.Type == unix.CGROUP2_SUPER_MAGIC, nil
+}
+
+func deref[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}

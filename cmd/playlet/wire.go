@@ -1,0 +1,82 @@
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/playlet-dev/playlet/actors/container"
+	"github.com/playlet-dev/playlet/actors/file"
+	"github.com/playlet-dev/playlet/actors/images"
+	"github.com/playlet-dev/playlet/actors/pod"
+	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/actors/runtime"
+	"github.com/playlet-dev/playlet/actors/server"
+	"github.com/playlet-dev/playlet/actors/sources"
+	"github.com/playlet-dev/playlet/actors/volumes"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// wire binds each row of the tree to the constructor of its actor. A row that the configuration switches off is bound
+// to nil.
+func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
+	state := filepath.Join(a.node.RootDir, "playlet")
+	initial, limit := a.node.CrashLoopBackOff()
+	settings := pod.DefaultSettings(a.host, pod.BackOff{Base: initial, Max: limit}, func() string { return a.state.Load().Name })
+	return map[supervisors.Kind]supervisors.Constructor{
+		"node": newNode,
+		"runtime": runtime.New(runtime.Options{
+			CRI: a.client, Operations: a.host.Ops, Events: a.events, State: a.state, Endpoint: a.node.RuntimeEndpoint(),
+			PodLogsDir: a.node.PodLogsDir(), Collect: &runtime.Policy{
+				MinAge: a.node.MinimumContainerTTL, MaxPerPodContainer: int(a.node.MaxDeadContainersPerContainer),
+				MaxContainers: int(a.node.MaxDeadContainers),
+			},
+		}),
+		"images": images.New(images.Options{
+			Service: a.client, Operations: a.host.Ops, Serialize: a.node.SerialImagePulls(),
+			MaxParallel: int32(a.node.MaxParallelImagePulls()), //nolint:gosec // an int32 in the configuration
+		}),
+		"volumes": volumes.New(volumes.Options{RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log}),
+		"pods": pods.New(pods.Options{
+			Sources: a.sources(), Board: a.board, FinishedPath: filepath.Join(state, "finished.json"),
+		}),
+		"pod":       pod.New(pod.Options{Host: a.host, Settings: settings}),
+		"container": container.New(a.host),
+		"sources":   sources.New(sources.Options{Sources: a.sources()}),
+		"file":      a.fileSource(state),
+		"server":    server.New(server.Options{Listeners: a.listeners}),
+	}
+}
+
+// sources are the sources that the configuration switches on, the one with the last word on a name first.
+func (a *agent) sources() []messages.Address {
+	var out []messages.Address
+	if a.node.StaticPodPath() != "" {
+		out = append(out, messages.File)
+	}
+	return out
+}
+
+func (a *agent) fileSource(state string) supervisors.Constructor {
+	path := a.node.StaticPodPath()
+	if path == "" {
+		return nil
+	}
+	return file.New(file.Options{
+		Path: path, CheckFrequency: a.node.FileCheckFrequency(), StateDir: filepath.Join(state, "file-source"),
+		NodeName: a.node.NodeName, Parse: file.Manifests(a.node.NodeName),
+	})
+}
+
+// newNode is the root: it only holds the others.
+func newNode(string) supervisors.Actor { return nodeActor{} }
+
+type nodeActor struct{}
+
+// Receive implements supervisors.Actor.
+func (nodeActor) Receive(ctx supervisors.Context, msg any) {
+	switch msg.(type) {
+	case messages.Started, messages.ChildStopped, messages.ChildQuarantined:
+	default:
+		ctx.Unhandled(msg)
+	}
+}
