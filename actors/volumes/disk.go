@@ -1,0 +1,194 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/safepath"
+)
+
+// disk does the work. It holds no state of its own and may be used by any number of goroutines.
+type disk struct {
+	rootDir string
+	plugins []plugin
+	ops     Operations
+	log     *slog.Logger
+}
+
+// mountOutcome is what came of mounting a pod's volumes: paths, or failures.
+type mountOutcome struct {
+	pod      *v1.Pod
+	paths    map[string]string
+	failures []failure
+}
+
+// unmountOutcome is what came of unmounting them.
+type unmountOutcome struct {
+	remove bool
+	left   string // why something remained; empty: nothing did
+}
+
+// mountPod mounts all volumes of a pod, or joins who is doing it; anything else under way for the pod is awaited first.
+func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod) mountOutcome {
+	fits := func(o mountOutcome) bool { return o.pod == pod }
+	out, err := exclusive(ctx, d, uid, fits, func(ctx context.Context) mountOutcome { return d.mountAll(ctx, uid, pod) })
+	if err != nil {
+		return mountOutcome{pod: pod, failures: []failure{{message: err.Error()}}}
+	}
+	return out
+}
+
+// unmountPod undoes all volumes of a pod, and its folder if remove is set.
+func (d disk) unmountPod(ctx context.Context, uid string, remove bool) unmountOutcome {
+	fits := func(o unmountOutcome) bool { return o.remove || !remove }
+	out, err := exclusive(ctx, d, uid, fits, func(ctx context.Context) unmountOutcome { return d.unmountAll(ctx, uid, remove) })
+	if err != nil {
+		return unmountOutcome{remove, err.Error()}
+	}
+	return out
+}
+
+func (d disk) mountAll(ctx context.Context, uid string, pod *v1.Pod) mountOutcome {
+	out := mountOutcome{pod: pod, paths: map[string]string{}}
+	fail := func(volume string, err error) {
+		var final permanentError
+		out.failures = append(out.failures, failure{volume, oneLine(err), errors.As(err, &final)})
+	}
+	pods, err := openPods(d.rootDir)
+	if err != nil {
+		fail("", err)
+		return out
+	}
+	defer d.close(pods)
+	folder, err := makePod(pods, uid, pod)
+	if err != nil {
+		fail("", err)
+		return out
+	}
+	defer d.close(folder.Root)
+	for _, v := range used(pod) {
+		path, err := d.mountOne(ctx, folder, v)
+		if err != nil {
+			fail(v.Name, err)
+			continue
+		}
+		out.paths[v.Name] = path
+	}
+	return out
+}
+
+func (d disk) mountOne(ctx context.Context, folder podFolder, v *v1.Volume) (string, error) {
+	p, err := pluginFor(d.plugins, v)
+	if err != nil {
+		return "", err
+	}
+	if err := ctx.Err(); err != nil {
+		return "", fmt.Errorf("there was no time left for it: %w", err)
+	}
+	return p.mount(ctx, folder, v)
+}
+
+// stillMounted says whether all of a pod's volumes are as mountAll left them.
+func (d disk) stillMounted(ctx context.Context, uid string, pod *v1.Pod) bool {
+	ok, err := look(ctx, d, uid, func() (bool, error) { return d.allMounted(uid, pod) })
+	return ok && err == nil
+}
+
+func (d disk) allMounted(uid string, pod *v1.Pod) (bool, error) {
+	pods, err := openPods(d.rootDir)
+	if err != nil {
+		return false, err
+	}
+	defer d.close(pods)
+	folder, err := openPod(pods, uid, pod)
+	if err != nil {
+		return false, err
+	}
+	defer d.close(folder.Root)
+	for _, v := range used(pod) {
+		p, err := pluginFor(d.plugins, v)
+		if err != nil || !p.mounted(folder, v) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (d disk) unmountAll(ctx context.Context, uid string, remove bool) unmountOutcome {
+	left := func(err error) unmountOutcome { return unmountOutcome{remove, oneLine(err)} }
+	pods, err := openPods(d.rootDir)
+	if err != nil {
+		return left(err)
+	}
+	defer d.close(pods)
+	folder, err := openPod(pods, uid, nil)
+	switch {
+	case isAbsent(err), isPermanent(err): // there cannot be anything of it
+		return unmountOutcome{remove: remove}
+	case err != nil:
+		return left(err)
+	}
+	defer d.close(folder.Root)
+	unmountErr := d.unmountFound(ctx, folder)
+	mounts, err := mountsIn(folder)
+	if err != nil {
+		return left(err)
+	}
+	// What a plugin notes is needed to unmount: while anything is mounted, all of the folder stays.
+	if len(mounts) > 0 {
+		return left(stillMountedError(mounts))
+	}
+	if remove {
+		unmountErr = safepath.RemoveAllOneFilesystem(ctx, pods, uid)
+	}
+	if unmountErr != nil {
+		return left(unmountErr)
+	}
+	return unmountOutcome{remove: remove}
+}
+
+// unmountFound has each volume that lies on the disk undone by the plugin of its kind.
+func (d disk) unmountFound(ctx context.Context, folder podFolder) error {
+	found, err := foundVolumes(folder)
+	if err != nil {
+		return err
+	}
+	mounts, err := mountsIn(folder)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, f := range found {
+		inside := mountsBelow(mounts, filepath.Join(folder.Path(), f.path()))
+		for _, p := range d.plugins {
+			switch {
+			case escaped(p.name()) != f.plugin:
+			case len(inside) > 0: // e.g. what a container mounted there and let the host see
+				errs = append(errs, stillMountedError(inside))
+			default:
+				errs = append(errs, p.unmount(ctx, folder, f.volume))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// oneLine is the error's text for a status or a log; joined errors have a line each.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+func isPermanent(err error) bool {
+	var final permanentError
+	return errors.As(err, &final)
+}
+
+func (d disk) close(root *safepath.Root) {
+	if err := root.Close(); err != nil {
+		d.log.Warn("closing a folder", "path", root.Path(), "error", err)
+	}
+}

@@ -1,0 +1,101 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/safepath"
+)
+
+// emptyDir is a folder on the disk that lives as long as its pod.
+type emptyDir struct{}
+
+const emptyDirName = "kubernetes.io/empty-dir"
+
+// readyFile, in the volume's folder below plugins/, says that the volume was made. The kubelet keeps the same one. From
+// then on its mode is its containers' business: it is not set again after a restart.
+const readyFile = "ready"
+
+func (emptyDir) name() string { return emptyDirName }
+
+func (emptyDir) handles(v *v1.Volume) bool { return v.EmptyDir != nil }
+
+func emptyDirFolder(volume string) string {
+	return filepath.Join(volumesFolder, escaped(emptyDirName), volume)
+}
+
+func emptyDirNotes(volume string) string {
+	return filepath.Join(pluginsFolder, escaped(emptyDirName), volume)
+}
+
+func (e emptyDir) mount(_ context.Context, p podFolder, v *v1.Volume) (string, error) {
+	if err := emptyDirHonoured(p.pod, v.EmptyDir); err != nil {
+		return "", err
+	}
+	if err := safepath.CheckElement(v.Name); err != nil {
+		return "", permanentError{err}
+	}
+	folder := emptyDirFolder(v.Name)
+	path := filepath.Join(p.Path(), folder)
+	if e.mounted(p, v) {
+		return path, nil
+	}
+	if err := p.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
+		return "", err
+	}
+	if err := p.MkdirAll(folder, 0o777); err != nil {
+		return "", err
+	}
+	if err := p.Chmod(folder, 0o777); err != nil { // a crash may have come between making it and its mode
+		return "", err
+	}
+	return path, setReady(p, emptyDirNotes(v.Name))
+}
+
+func (emptyDir) mounted(p podFolder, v *v1.Volume) bool {
+	if _, err := p.Lstat(filepath.Join(emptyDirNotes(v.Name), readyFile)); err != nil {
+		return false
+	}
+	info, err := p.Lstat(emptyDirFolder(v.Name))
+	return err == nil && info.IsDir()
+}
+
+func (emptyDir) unmount(ctx context.Context, p podFolder, volume string) error {
+	// First what says that the volume is whole, then the volume.
+	if err := safepath.RemoveAllOneFilesystem(ctx, p.Root, emptyDirNotes(volume)); err != nil {
+		return err
+	}
+	return safepath.RemoveAllOneFilesystem(ctx, p.Root, emptyDirFolder(volume))
+}
+
+func setReady(p podFolder, notes string) error {
+	if err := p.MkdirAll(notes, folderMode); err != nil {
+		return err
+	}
+	f, err := p.OpenBeneath(filepath.Join(notes, readyFile), unix.O_CREAT|unix.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// emptyDirHonoured refuses by name what would otherwise be dropped in silence.
+func emptyDirHonoured(pod *v1.Pod, source *v1.EmptyDirVolumeSource) error {
+	switch {
+	case source.Medium != v1.StorageMediumDefault:
+		return permanent("emptyDir.medium %q is not supported; only the default, the disk, is", source.Medium)
+	case source.SizeLimit != nil && !source.SizeLimit.IsZero():
+		return permanent("emptyDir.sizeLimit is not supported")
+	case pod.Spec.SecurityContext != nil && pod.Spec.SecurityContext.FSGroup != nil:
+		return permanent("securityContext.fsGroup of the pod is not supported for its emptyDir volumes")
+	}
+	return nil
+}
+
+// isAbsent says that there is nothing, as opposed to something that cannot be had.
+func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,132 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/safepath"
+)
+
+// hostPath is a file or folder of the host. Nothing is mounted or removed for it: its path is handed on, after the check
+// of what is there that its type asks for. Links on the way are followed, as everywhere on a host.
+type hostPath struct{}
+
+func (hostPath) name() string { return "kubernetes.io/host-path" }
+
+func (hostPath) handles(v *v1.Volume) bool { return v.HostPath != nil }
+
+// hostPathTypes is what must be at the path, by type; and how it comes to be where nothing is.
+var hostPathTypes = map[v1.HostPathType]struct {
+	must fs.FileMode // the type bits
+	make func(path string) error
+}{
+	v1.HostPathDirectory:         {fs.ModeDir, nil},
+	v1.HostPathDirectoryOrCreate: {fs.ModeDir, makeHostDirectory},
+	v1.HostPathFile:              {0, nil},
+	v1.HostPathFileOrCreate:      {0, makeHostFile},
+	v1.HostPathSocket:            {fs.ModeSocket, nil},
+	v1.HostPathCharDev:           {fs.ModeDevice | fs.ModeCharDevice, nil},
+	v1.HostPathBlockDev:          {fs.ModeDevice, nil},
+}
+
+func (hostPath) mount(_ context.Context, _ podFolder, v *v1.Volume) (string, error) {
+	path := v.HostPath.Path
+	if !filepath.IsAbs(path) {
+		return "", permanent("hostPath.path %q is not absolute", path)
+	}
+	if slices.Contains(strings.Split(path, "/"), "..") {
+		return "", permanent("hostPath.path %q contains \"..\"", path)
+	}
+	if v.HostPath.Type == nil || *v.HostPath.Type == v1.HostPathUnset {
+		return path, nil
+	}
+	kind, ok := hostPathTypes[*v.HostPath.Type]
+	if !ok {
+		return "", permanent("hostPath.type %q is not known", *v.HostPath.Type)
+	}
+	info, err := os.Stat(path)
+	if isAbsent(err) && kind.make != nil {
+		if err := kind.make(path); err != nil {
+			return "", wrongHostPath(v.HostPath, "nothing is there and it cannot be made: "+err.Error())
+		}
+		info, err = os.Stat(path)
+	}
+	switch {
+	case isAbsent(err):
+		return "", wrongHostPath(v.HostPath, "nothing is there")
+	case err != nil:
+		return "", wrongHostPath(v.HostPath, err.Error())
+	case info.Mode().Type() != kind.must:
+		return "", wrongHostPath(v.HostPath, "it is "+typeWords(info.Mode()))
+	}
+	return path, nil
+}
+
+func wrongHostPath(source *v1.HostPathVolumeSource, why string) error {
+	return errors.New("hostPath " + source.Path + " is not what its type " + string(*source.Type) + " asks for: " + why)
+}
+
+// mounted is always true: what a running pod holds of the host stays with it, whatever becomes of the path.
+func (hostPath) mounted(podFolder, *v1.Volume) bool { return true }
+
+// unmount finds nothing to do: what is the host's stays.
+func (hostPath) unmount(context.Context, podFolder, string) error { return nil }
+
+// makeHostDirectory makes the missing part of the path, 0755. What is there is reached as any path of the host is; what is
+// new is made beneath it without following a link that someone put there meanwhile.
+func makeHostDirectory(path string) error {
+	there, missing := filepath.Clean(path), ""
+	for {
+		missing = filepath.Join(filepath.Base(there), missing)
+		there = filepath.Dir(there)
+		root, err := safepath.OpenRoot(there)
+		if isAbsent(err) && there != "/" {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return errors.Join(root.MkdirAll(missing, 0o755), root.Close())
+	}
+}
+
+// makeHostFile makes an empty file, 0644, in a folder that must be there.
+func makeHostFile(path string) error {
+	root, err := safepath.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	f, err := root.OpenBeneath(filepath.Base(path), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		err = nil // someone else made it; whether it is a file is checked next
+	} else if err == nil {
+		err = errors.Join(f.Chmod(0o644), f.Close())
+	}
+	return errors.Join(err, root.Close())
+}
+
+func typeWords(m fs.FileMode) string {
+	switch m.Type() {
+	case 0:
+		return "a file"
+	case fs.ModeDir:
+		return "a directory"
+	case fs.ModeSocket:
+		return "a socket"
+	case fs.ModeNamedPipe:
+		return "a named pipe"
+	case fs.ModeDevice | fs.ModeCharDevice:
+		return "a character device"
+	case fs.ModeDevice:
+		return "a block device"
+	}
+	return "of the type " + m.Type().String()
+}

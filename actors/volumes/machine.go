@@ -1,0 +1,116 @@
+package volumes
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// machine decides for the whole node: one podState for each pod, and who may work now. It does no I/O and knows no
+// clock; its effects are carried out by the actor.
+type machine struct {
+	pods  map[string]podState
+	turn  uint64
+	limit int      // operations at a time
+	busy  int      // operations under way
+	queue []effect // operations that wait for a place, oldest first
+	// wanted is the last whole wish of pods. It counts from the first one on.
+	wanted map[string]bool
+	// left is why a folder that nobody wants is still there, by UID.
+	left map[string]string
+}
+
+// effect is one thing to do for one pod.
+type effect struct {
+	uid  string
+	turn uint64 // the operation or timer to which it belongs
+	what any
+}
+
+func newMachine(limit int) *machine {
+	return &machine{pods: map[string]podState{}, limit: limit, left: map[string]string{}}
+}
+
+// on takes one event of one pod and says what to do now.
+func (m *machine) on(uid string, ev any, now time.Time) []effect {
+	switch ev.(type) {
+	case mountEnded, unmountEnded: // stale or not, its place is free
+		m.busy--
+	}
+	m.turn++
+	before := m.pods[uid].phase
+	next, effects := m.pods[uid].step(uid, ev, now, m.turn)
+	if next.phase != before {
+		effects = append(effects, moved{before, next.phase})
+	}
+	if next.phase == absent {
+		delete(m.pods, uid)
+	} else {
+		m.pods[uid] = next
+	}
+	var out []effect
+	for _, what := range effects {
+		e := effect{uid, m.turn, what}
+		switch what.(type) {
+		case beginMount, beginUnmount:
+			m.queue = append(m.queue, e)
+		default:
+			out = append(out, e)
+		}
+	}
+	return append(out, m.admit()...)
+}
+
+func (m *machine) admit() []effect {
+	n := min(len(m.queue), max(m.limit-m.busy, 0))
+	out := slices.Clone(m.queue[:n])
+	m.queue = slices.Delete(m.queue, 0, n)
+	m.busy += n
+	return out
+}
+
+// onWanted takes the whole wish of pods. An ask keeps a folder although the wish leaves the pod out, since the wish may
+// be the older of the two; not for ever, since the pod may have gone without a word.
+func (m *machine) onWanted(uids map[string]bool) {
+	m.wanted = uids
+	for uid, p := range m.pods {
+		if uids[uid] {
+			p.missing = 0
+		} else {
+			p.missing++
+		}
+		m.pods[uid] = p
+	}
+}
+
+// onFound takes the names of the pods' folders on the disk and has those removed that nobody wants.
+func (m *machine) onFound(uids []string, now time.Time) []effect {
+	there := map[string]bool{}
+	for _, uid := range uids {
+		there[uid] = true
+	}
+	maps.DeleteFunc(m.left, func(uid string, _ string) bool { return !there[uid] })
+	for uid, p := range m.pods {
+		if p.missing >= forgottenIn {
+			there[uid] = true // a pod that failed before it had a folder is forgotten in the same way
+		}
+	}
+	var out []effect
+	for _, uid := range slices.Sorted(maps.Keys(there)) {
+		if p, asked := m.pods[uid]; !m.wanted[uid] && (!asked || p.missing >= forgottenIn) {
+			out = append(out, m.on(uid, leftBehind{}, now)...)
+		}
+	}
+	return out
+}
+
+// note keeps why something of a pod remained, and says whether that is news.
+func (m *machine) note(uid, left string) bool {
+	if left == "" {
+		delete(m.left, uid)
+		return false
+	}
+	news := m.left[uid] != left
+	m.left[uid] = left
+	return news
+}

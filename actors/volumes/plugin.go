@@ -1,0 +1,89 @@
+package volumes
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// plugin is one kind of volume. All its methods may be called at any time and by several goroutines, for different
+// pods; for one pod mount and unmount never run side by side. They do I/O, and give up with ctx where they can.
+type plugin interface {
+	// name is the kubelet's, e.g. "kubernetes.io/empty-dir": folders on the disk are named after it.
+	name() string
+	// handles says whether the volume is of this kind.
+	handles(v *v1.Volume) bool
+	// mount makes the volume ready and returns its path on the host. It must be idempotent, also after a crash at
+	// any point in itself. An error that trying again cannot help wraps errPermanent.
+	mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error)
+	// mounted says whether what mount did is still there. It must be cheap.
+	mounted(p podFolder, v *v1.Volume) bool
+	// unmount undoes the volume with this name and removes what it held. It has nothing to go by but the disk, and
+	// must be idempotent. Kinds that leave nothing in the pod's folder are never asked.
+	unmount(ctx context.Context, p podFolder, volume string) error
+}
+
+// plugins is the list of all kinds.
+var plugins = []plugin{
+	emptyDir{},
+	hostPath{},
+}
+
+// permanentError is a failure that trying again cannot help, until the pod changes.
+type permanentError struct{ error }
+
+func permanent(format string, args ...any) error { return permanentError{fmt.Errorf(format, args...)} }
+
+// pluginFor finds the plugin of a volume; a kind that is not there is named as the manifest names it.
+func pluginFor(list []plugin, v *v1.Volume) (plugin, error) {
+	for _, p := range list {
+		if p.handles(v) {
+			return p, nil
+		}
+	}
+	return nil, permanent("volumes of the kind %q are not supported", kindOf(v))
+}
+
+// kindOf is the field of the manifest that says what the volume is.
+func kindOf(v *v1.Volume) string {
+	source := reflect.ValueOf(v.VolumeSource)
+	for i := range source.NumField() {
+		if f := source.Field(i); f.Kind() == reflect.Pointer && !f.IsNil() {
+			name, _, _ := strings.Cut(source.Type().Field(i).Tag.Get("json"), ",")
+			return name
+		}
+	}
+	return ""
+}
+
+// used lists the volumes that some container of the pod mounts, in the pod's order. The kubelet leaves the others alone,
+// so that a volume that cannot be had harms nobody who does not use it.
+func used(pod *v1.Pod) []*v1.Volume {
+	names := map[string]bool{}
+	note := func(mounts []v1.VolumeMount, devices []v1.VolumeDevice) {
+		for i := range mounts {
+			names[mounts[i].Name] = true
+		}
+		for i := range devices {
+			names[devices[i].Name] = true
+		}
+	}
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			note(list[i].VolumeMounts, list[i].VolumeDevices)
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		note(pod.Spec.EphemeralContainers[i].VolumeMounts, pod.Spec.EphemeralContainers[i].VolumeDevices)
+	}
+	var out []*v1.Volume
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; names[v.Name] {
+			out = append(out, v)
+		}
+	}
+	return out
+}
