@@ -5,8 +5,8 @@ import (
 )
 
 // Default fills in the fields that pod leaves out with the values the API server gives them in a v1 Pod, in place.
-// It is idempotent, never changes a field that was set (except quantities finer than a milli unit, which are rounded
-// up, as the API stores none), and leaves wrong values for [Validate] to name.
+// It is idempotent and leaves wrong values for [Validate] to name. Fields that were set stay as they are, but for two
+// that the API server corrects too: quantities finer than a milli unit are rounded up, a negative grace period is 1 s.
 func Default(pod *v1.Pod) {
 	spec := &pod.Spec
 	syncServiceAccount(spec)
@@ -44,6 +44,9 @@ func defaultSpec(spec *v1.PodSpec) {
 		spec.SecurityContext = &v1.PodSecurityContext{}
 	}
 	setPointer(&spec.TerminationGracePeriodSeconds, int64(v1.DefaultTerminationGracePeriodSeconds))
+	if *spec.TerminationGracePeriodSeconds < 0 {
+		spec.TerminationGracePeriodSeconds = new(int64(1))
+	}
 	setPointer(&spec.EnableServiceLinks, v1.DefaultEnableServiceLinks)
 }
 

@@ -89,3 +89,11 @@ func TestDefaultLeavesAnAppArmorFieldAlone(t *testing.T) {
 		t.Errorf("the field became %s", got)
 	}
 }
+
+func TestDefaultCorrectsANegativeGracePeriod(t *testing.T) {
+	pod := podFrom(t, aPod("terminationGracePeriodSeconds: -1"))
+	Default(pod)
+	if got := *pod.Spec.TerminationGracePeriodSeconds; got != 1 {
+		t.Errorf("got %d, want 1", got)
+	}
+}

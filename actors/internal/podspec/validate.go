@@ -21,9 +21,9 @@ type validator struct {
 // Validate finds everything in a defaulted pod that the API server would refuse when the pod is created, with the
 // feature gates that are on by default in Kubernetes 1.37. It does not change the pod.
 //
-// Three rules are stricter, as no node can run such a pod as it says: a host port's address must be one, a grace period
-// must not be negative, and where the API server blames a list, the item is named. The rules for Windows pods are left
-// out: [Unsupported] refuses such a pod whole.
+// One rule is stricter, as no node can run such a pod as it says: the address of a host port must be one. Where the API
+// server blames a whole list or struct, the item or field is named. The rules for Windows pods are left out:
+// [Unsupported] refuses such a pod whole.
 func Validate(pod *v1.Pod) field.ErrorList {
 	v := &validator{pod: pod, spec: &pod.Spec, volumes: map[string]*v1.Volume{}, claims: map[string]bool{}}
 	v.metadata(field.NewPath("metadata"))

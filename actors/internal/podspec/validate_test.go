@@ -122,8 +122,6 @@ func TestValidatePod(t *testing.T) {
 	checkWrong(t, []wrong{
 		{"no containers", aPod("containers: []"), []string{"spec.containers: Required value"}},
 		{"restart policy", aPod("restartPolicy: Sometimes"), []string{"spec.restartPolicy: Unsupported value"}},
-		{"grace period", aPod("terminationGracePeriodSeconds: -1"),
-			[]string{"spec.terminationGracePeriodSeconds: Invalid value"}},
 		{"deadline", aPod("activeDeadlineSeconds: 0"), []string{"spec.activeDeadlineSeconds: Invalid value"}},
 		{"deadline too far", aPod("activeDeadlineSeconds: 2147483648"),
 			[]string{"spec.activeDeadlineSeconds: Invalid value"}},

@@ -1,0 +1,187 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+)
+
+// MaxBytes is how large a manifest may be; the kubelet reads as much of one.
+const MaxBytes = 10 << 20
+
+// Document is one pod of a manifest as its author wrote it, or what is wrong where one should be.
+type Document struct {
+	// Pod is nil where there are problems.
+	Pod *v1.Pod
+	// Problems are what is wrong with the document's form: syntax, unknown and repeated fields, values of wrong types.
+	// Their Pod is empty.
+	Problems []Problem
+
+	path      string
+	first     int    // line of the document's text, 1 is the first of the file
+	prefix    string // items[3] for a pod of a list, with a dot behind it
+	namespace string // what could be read of the pod's name
+	name      string
+	places    *locator
+}
+
+// Line returns the line of a field of the pod, such as spec.containers[0].image, or of what should contain it.
+func (d *Document) Line(field string) int {
+	return d.first - 1 + d.places.find(d.prefix+field)
+}
+
+func (d *Document) problem(f fault) Problem {
+	line := f.line
+	if line == 0 {
+		line = d.places.find(f.field)
+	}
+	return Problem{Path: d.path, Line: d.first - 1 + line, Field: f.field, Message: f.message}
+}
+
+// Decode reads the documents of a manifest: YAML or JSON, each a v1 Pod, PodList, or List of Pods. It is strict: a field
+// that the API does not have, or one that is there twice, is a problem. Documents that are empty but for comments are
+// left out. Nothing is defaulted. path only serves to name the file in problems.
+func Decode(path string, data []byte) []Document {
+	if len(data) > MaxBytes {
+		return []Document{{Problems: []Problem{{
+			Path: path, Message: fmt.Sprintf("is too large: %d bytes, %d may be", len(data), MaxBytes),
+		}}}}
+	}
+	var documents []Document
+	for _, c := range split(data) {
+		documents = append(documents, decodeChunk(path, c)...)
+	}
+	return documents
+}
+
+func decodeChunk(path string, c chunk) []Document {
+	document := Document{path: path, first: c.line, places: &locator{text: c.data}}
+	text, faults := toJSON(c.data)
+	if len(faults) > 0 {
+		if loose, err := yaml.YAMLToJSON(c.data); err == nil {
+			document.namespace, document.name = readName(loose)
+		}
+		return []Document{document.broken(faults...)}
+	}
+	if strings.TrimSpace(string(text)) == "null" {
+		return nil
+	}
+	head, faults := readHead(text, "")
+	if len(faults) == 0 {
+		faults = checkKind(head, "", "Pod", "PodList", "List")
+	}
+	if len(faults) > 0 {
+		return []Document{document.broken(faults...)}
+	}
+	if head.Kind == "Pod" {
+		return []Document{document.decodePod(text)}
+	}
+	return document.decodeList(text, head.Kind == "PodList")
+}
+
+// head is what tells the kind of an object, whatever the types of the values are.
+type head struct{ APIVersion, Kind any }
+
+func readHead(text []byte, prefix string) (head, []fault) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil || fields == nil {
+		return head{}, []fault{{field: strings.TrimSuffix(prefix, "."), message: "must be an object with apiVersion and kind"}}
+	}
+	var h head
+	for name, into := range map[string]*any{"apiVersion": &h.APIVersion, "kind": &h.Kind} {
+		if err := json.Unmarshal(fields[name], into); err != nil {
+			*into = nil // it is not there
+		}
+	}
+	return h, nil
+}
+
+// plain takes what only a programmer of Go understands out of an error of the JSON decoder.
+func plain(err error) string {
+	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "json: "), "cannot unmarshal ")
+}
+
+func (d Document) broken(faults ...fault) Document {
+	for _, f := range faults {
+		d.Problems = append(d.Problems, d.problem(f))
+	}
+	d.Pod = nil
+	return d
+}
+
+// checkKind checks what kind of object a document says it is.
+func checkKind(h head, prefix string, kinds ...string) []fault {
+	check := func(name string, value any, valid ...string) []fault {
+		at := field.NewPath(prefix + name)
+		text, isText := value.(string)
+		switch {
+		case value == nil || (isText && text == ""):
+			return []fault{faultOf(field.Required(at, "must be "+strings.Join(valid, ", ")))}
+		case !isText:
+			return []fault{faultOf(field.TypeInvalid(at, value, "must be text"))}
+		case !slices.Contains(valid, text):
+			return []fault{faultOf(field.NotSupported(at, text, valid))}
+		}
+		return nil
+	}
+	return append(check("apiVersion", h.APIVersion, "v1"), check("kind", h.Kind, kinds...)...)
+}
+
+// decodeList takes a list apart. The items of a PodList need not say that they are Pods.
+func (d Document) decodeList(text []byte, typed bool) []Document {
+	var list struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Metadata   map[string]any    `json:"metadata"`
+		Items      []json.RawMessage `json:"items"`
+	}
+	if faults := unmarshal(text, &list, ""); len(faults) > 0 {
+		return []Document{d.broken(faults...)}
+	}
+	documents := make([]Document, 0, len(list.Items))
+	for i, item := range list.Items {
+		one := d
+		one.prefix = fmt.Sprintf("items[%d].", i)
+		documents = append(documents, one.decodeItem(item, typed))
+	}
+	return documents
+}
+
+func (d Document) decodeItem(text []byte, typed bool) Document {
+	head, faults := readHead(text, d.prefix)
+	if len(faults) == 0 && (!typed || head.Kind != nil || head.APIVersion != nil) {
+		faults = checkKind(head, d.prefix, "Pod")
+	}
+	if len(faults) > 0 {
+		return d.broken(faults...)
+	}
+	return d.decodePod(text)
+}
+
+func (d Document) decodePod(text []byte) Document {
+	d.namespace, d.name = readName(text)
+	pod := &v1.Pod{}
+	if faults := unmarshal(text, pod, d.prefix); len(faults) > 0 {
+		return d.broken(faults...)
+	}
+	d.Pod = pod
+	return d
+}
+
+// readName reads what it can of the name in a document that may be wrong elsewhere.
+func readName(text []byte) (namespace, name string) {
+	var head struct {
+		Metadata struct{ Namespace, Name any }
+	}
+	if err := json.Unmarshal(text, &head); err != nil {
+		return "", ""
+	}
+	namespace, _ = head.Metadata.Namespace.(string)
+	name, _ = head.Metadata.Name.(string)
+	return namespace, name
+}

@@ -1,0 +1,143 @@
+package manifest
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// names returns the names of the pods of a manifest, and its problems as lines.
+func names(data string) (pods []string, problems []string) {
+	for _, document := range Decode("f", []byte(data)) {
+		if document.Pod != nil {
+			pods = append(pods, document.Pod.Name)
+		}
+		for _, problem := range document.Problems {
+			problems = append(problems, problem.Error())
+		}
+	}
+	return pods, problems
+}
+
+func TestDecodeFindsAllDocuments(t *testing.T) {
+	pod := func(name string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec: {containers: [{name: a, image: b}]}\n"
+	}
+	object := func(name string) string {
+		return `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "` + name + `"}}`
+	}
+	for _, test := range []struct {
+		name, data string
+		want       []string
+	}{
+		{"nothing", "", nil},
+		{"white space", " \n\t\n", nil},
+		{"comments", "# a\n---\n# b\n--- # c\n", nil},
+		{"null", "null\n---\n~\n", nil},
+		{"one", pod("a"), []string{"a"}},
+		{"one behind a mark", "---\n" + pod("a"), []string{"a"}},
+		{"several", pod("a") + "---\n" + pod("b") + "--- # c\n" + pod("c"), []string{"a", "b", "c"}},
+		{"on the line of the mark", pod("a") + "--- " + object("b") + "\n", []string{"a", "b"}},
+		{"behind the end of another", pod("a") + "...\n" + pod("b"), []string{"a", "b"}},
+		{"behind directives", "%YAML 1.1\n# c\n---\n" + pod("a") + "...\n%YAML 1.1\n---\n" + pod("b"), []string{"a", "b"}},
+		{"lines of Windows", strings.ReplaceAll(pod("a")+"---\n"+pod("b"), "\n", "\r\n"), []string{"a", "b"}},
+		{"a byte order mark", "\xef\xbb\xbf" + pod("a"), []string{"a"}},
+		{"a mark that is none", pod("a") + "  # ---\n", []string{"a"}},
+		{"JSON", object("a"), []string{"a"}},
+		{"JSON with tabs", "{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Pod\",\n\t\"metadata\": {\"name\": \"a\"}\n}", []string{"a"}},
+		{"JSON one after another", object("a") + "\n" + object("b") + object("c"), []string{"a", "b", "c"}},
+		{"JSON between marks", object("a") + "\n---\n" + object("b"), []string{"a", "b"}},
+		{"JSON and YAML", object("a") + "\n---\n" + pod("b"), []string{"a", "b"}},
+		{"YAML in braces", "{apiVersion: v1, kind: Pod, metadata: {name: a}}", []string{"a"}},
+		{"a List", "apiVersion: v1\nkind: List\nitems:\n- " + object("a") + "\n- " + object("b") + "\n", []string{"a", "b"}},
+		{"an empty List", "apiVersion: v1\nkind: List\nitems: []\n", nil},
+		{"a PodList", `{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a"}}]}`, []string{"a"}},
+		{"words of YAML 1.1", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostNetwork: yes}\n", []string{"a"}},
+		{"anchors", "apiVersion: v1\nkind: Pod\nmetadata: {name: &n a, labels: {l: *n}}\n", []string{"a"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if pods, problems := names(test.data); !slices.Equal(pods, test.want) || len(problems) > 0 {
+				t.Errorf("got %v and %v, want %v", pods, problems, test.want)
+			}
+		})
+	}
+}
+
+func TestDecodeTellsTheLine(t *testing.T) {
+	const head = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
+	for _, test := range []struct {
+		name, data string
+		want       []string
+	}{
+		{"syntax in the first line", "}", []string{"f:1: is not YAML: did not find expected node content"}},
+		{"key", head + "spec:\n  a: 1\n b: 2\n", []string{"f:6: is not YAML: did not find expected key"}},
+		{"quote", head + "spec:\n  nodeName: \"x\n", []string{"f:5: is not YAML: found unexpected end of stream"}},
+		{"colon", head + "spec\n", []string{"f:4: is not YAML: could not find expected ':'"}},
+		{"tab", head + "spec:\n\ta: 1\n", []string{"f:5: is not YAML: found character that cannot start any token"}},
+		{"anchor", head + "spec:\n  nodeName: *x\n", []string{"f:5: is not YAML: unknown anchor 'x' referenced"}},
+		{"recursion", head + "spec: &x\n  affinity: *x\n", []string{"f:5: is not YAML: anchor 'x' value contains itself"}},
+		{"control", head + "spec:\n  nodeName: \x01\n", []string{"f:5: is not YAML: control characters are not allowed"}},
+		{"bytes", head + "spec:\n  nodeName: \xff\n", []string{"f:5: is not YAML: invalid leading UTF-8 octet"}},
+		{"key of a map", head + "spec:\n  {a: b}: c\n", []string{"f:5: spec: a key must be text, not a map or a list"}},
+		{"in the second document", "null\n---\n\n# c\n\n\n" + head + "spec: [\n",
+			[]string{"f:11: is not YAML: did not find expected node content"}},
+		{"JSON", "{\"a\": 1,\n\"b\": 2\n\"c\": 3}", []string{`f:3: is not JSON: invalid character '"' after object key:value pair`}},
+		{"twice", head + "spec:\n  nodeName: a\n  nodeName: b\n", []string{"f:6: spec.nodeName: is there twice, first in line 5"}},
+		{"twice in JSON", "{\"apiVersion\": \"v1\",\n\"kind\": \"Pod\", \"spec\": {\n\"nodeName\": \"a\",\n\"nodeName\": \"b\"}}",
+			[]string{"f:4: spec.nodeName: is there twice"}},
+		{"unknown", head + "spec:\n  containers:\n  - name: a\n    imag: b\n",
+			[]string{"f:7: spec.containers[0].imag: is not a field of the API here; names are case-sensitive"}},
+		{"case", head + "Spec: {}\n", []string{"f:4: Spec: is not a field of the API here; names are case-sensitive"}},
+		{"types", head + "spec:\n  hostNetwork: 1\n  containers:\n  - name: 5\n    ports: {}\n    tty: 'on'\n  - x\n  hostname: [a]\n" +
+			"  nodeSelector: [b]\n  priority: 1e10\n  securityContext: {runAsUser: '0'}\n",
+			[]string{
+				`f:7: spec.containers[0].name: Invalid value: 5: must be text; put it in quotes`,
+				`f:8: spec.containers[0].ports: Invalid value: {}: must be a list`,
+				`f:9: spec.containers[0].tty: Invalid value: "on": must be true or false`,
+				`f:10: spec.containers[1]: Invalid value: "x": must be a map of fields`,
+				`f:12: spec.nodeSelector: Invalid value: ["b"]: must be a map`,
+				`f:5: spec.hostNetwork: Invalid value: 1: must be true or false`,
+				`f:14: spec.securityContext.runAsUser: Invalid value: "0": must be a whole number`,
+				`f:11: spec.hostname: Invalid value: ["a"]: must be text; put it in quotes`,
+				`f:13: spec.priority: Invalid value: 10000000000: must be between -2147483648 and 2147483647`}},
+		{"quantity", head + "spec:\n  overhead:\n    cpu: much\n", []string{
+			`f:6: spec.overhead[cpu]: Invalid value: "much": quantities must match the regular expression ` +
+				`'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`}},
+		{"time", head + "status:\n  startTime: now\n", []string{
+			`f:5: status.startTime: Invalid value: "now": parsing time "now" as "2006-01-02T15:04:05Z07:00": ` +
+				`cannot parse "now" as "2006"`}},
+		{"a list's item", "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(head, "\n", "\n  ") + "spec: {a: b}\n",
+			[]string{"f:7: items[0].spec.a: is not a field of the API here; names are case-sensitive"}},
+		{"kinds", "kind: Deployment\n", []string{"f:1: apiVersion: Required value: must be v1",
+			`f:1: kind: Unsupported value: "Deployment": supported values: "Pod", "PodList", "List"`}},
+		{"kinds of wrong types", "apiVersion: 1\nkind: [Pod]\n", []string{"f:1: apiVersion: Invalid value: 1: must be text",
+			`f:2: kind: Invalid value: ["Pod"]: must be text`}},
+		{"no object", "---\n\n- a\n", []string{"f:3: must be an object with apiVersion and kind"}},
+		{"items of other kinds", "apiVersion: v1\nkind: PodList\nitems:\n- kind: Node\n  apiVersion: v1\n- 1\n- null\n",
+			[]string{`f:4: items[0].kind: Unsupported value: "Node": supported values: "Pod"`,
+				"f:6: items[1]: must be an object with apiVersion and kind", "f:7: items[2]: must be an object with apiVersion and kind"}},
+		{"a second document without a mark", "{apiVersion: v1,\n kind: Pod}\n{apiVersion: v1}\n",
+			[]string{"f:3: another document begins here without a line of --- before it"}},
+		{"merged from elsewhere", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - &c\n    name: a\n    image: b\n" +
+			"    x: 1\n  - <<: *c\n    name: b\n",
+			[]string{"f:9: spec.containers[0].x: is not a field of the API here; names are case-sensitive",
+				"f:9: spec.containers[1].x: is not a field of the API here; names are case-sensitive"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if pods, problems := names(test.data); !slices.Equal(problems, test.want) || len(pods) > 0 {
+				t.Errorf("got\n  %s\nwant\n  %s\nand pods %v", strings.Join(problems, "\n  "), strings.Join(test.want, "\n  "), pods)
+			}
+		})
+	}
+}
+
+func TestDecodeRefusesWhatIsTooLarge(t *testing.T) {
+	pods, problems := names(string(bytes.Repeat([]byte("#"), MaxBytes+1)))
+	if want := []string{"f: is too large: 10485761 bytes, 10485760 may be"}; len(pods) > 0 || !slices.Equal(problems, want) {
+		t.Errorf("got %v and %v", pods, problems)
+	}
+	if pods, problems := names(string(bytes.Repeat([]byte("#"), MaxBytes))); len(pods)+len(problems) > 0 {
+		t.Errorf("a comment as large as may be: %v and %v", pods, problems)
+	}
+}

@@ -1,0 +1,120 @@
+package manifest
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
+)
+
+// Load reads the pods of a manifest as they are to run on a node without an API server: decoded, made static, defaulted
+// and validated. pods are the good ones, in the order of the file; problems is all that is wrong with the others.
+//
+// A problem without a Pod tells that a document is too broken to say whose it is; whoever keeps the last good version
+// of the pods of a file should then keep all that the file had and has no more.
+func Load(path string, data []byte, opts Options) (pods []*v1.Pod, problems []Problem) {
+	seen := map[string]bool{}
+	for _, document := range Decode(path, data) {
+		l := &loading{document: &document, opts: opts, seen: seen}
+		if pod := l.load(); pod != nil {
+			pods = append(pods, pod)
+		}
+		problems = append(problems, l.problems...)
+	}
+	return pods, problems
+}
+
+// loading is the way of one document.
+type loading struct {
+	document *Document
+	opts     Options
+	seen     map[string]bool // namespace/name of the pods before it in the file
+	problems []Problem
+}
+
+// load returns the pod, or nil if there are problems.
+func (l *loading) load() *v1.Pod {
+	for _, problem := range l.document.Problems {
+		problem.Pod = l.pod()
+		l.problems = append(l.problems, problem)
+	}
+	if l.document.Pod == nil {
+		return nil
+	}
+	nameIsWrong := l.checkName()
+	pod := Static(l.document.Pod, l.document.path, l.opts)
+	podspec.Default(pod)
+	var blamed []string
+	report := func(errs field.ErrorList) {
+		before := blamed
+		for _, err := range errs {
+			if slices.ContainsFunc(before, func(one string) bool { return isWithin(one, err.Field) }) {
+				continue
+			}
+			blamed = append(blamed, err.Field)
+			if !nameIsWrong || err.Field != "metadata.name" {
+				l.report(err)
+			}
+		}
+	}
+	// Each check may find a field wrong in several ways, but a field that one has blamed is not blamed by the next.
+	report(podspec.Validate(pod))
+	report(podspec.ValidateStatic(pod))
+	report(podspec.Unsupported(pod))
+	if len(l.problems) > 0 {
+		return nil
+	}
+	return pod
+}
+
+// checkName checks what Static would hide: the name as the author wrote it, that the file has it once, and that the pod
+// does not pass for the mirror of another.
+func (l *loading) checkName() (wrong bool) {
+	meta, at := &l.document.Pod.ObjectMeta, field.NewPath("metadata")
+	if meta.Name == "" {
+		l.report(field.Required(at.Child("name"), ""))
+		return true
+	}
+	for _, message := range apivalidation.NameIsDNSSubdomain(meta.Name, false) {
+		l.report(field.Invalid(at.Child("name"), meta.Name, message))
+		wrong = true
+	}
+	if _, mirror := meta.Annotations[v1.MirrorPodAnnotationKey]; mirror {
+		l.report(field.Forbidden(at.Child("annotations").Key(v1.MirrorPodAnnotationKey), "only the agent may set it"))
+	}
+	if l.seen[l.pod()] {
+		l.report(field.Duplicate(at.Child("name"), meta.Name))
+		wrong = true
+	}
+	l.seen[l.pod()] = true
+	return wrong
+}
+
+func (l *loading) report(err *field.Error) {
+	d := l.document
+	l.problems = append(l.problems, Problem{
+		Path: d.path, Line: d.Line(err.Field), Pod: l.pod(), Field: d.prefix + err.Field, Message: err.ErrorBody(),
+	})
+}
+
+// pod returns the namespace and name that the document's pod would run with, "" if it tells no name.
+func (l *loading) pod() string {
+	if l.document.name == "" {
+		return ""
+	}
+	namespace := l.document.namespace
+	if namespace == "" {
+		namespace = v1.NamespaceDefault
+	}
+	return namespace + "/" + staticName(l.document.name, l.opts.NodeName)
+}
+
+// isWithin tells whether a field is another one or lies in it.
+func isWithin(inner, outer string) bool {
+	rest, ok := strings.CutPrefix(inner, outer)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}

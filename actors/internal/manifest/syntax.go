@@ -1,0 +1,129 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	yamlnode "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
+)
+
+var (
+	yamlLine   = regexp.MustCompile(`^line (\d+): `)
+	yamlAnchor = regexp.MustCompile(`^(?:unknown )?anchor '(.*)' (?:referenced|value)`)
+)
+
+// toJSON turns a document into JSON. Faults have lines within the document.
+func toJSON(text []byte) ([]byte, []fault) {
+	if looksLikeJSON(text) && json.Valid(text) {
+		return text, nil
+	}
+	converted, err := yaml.YAMLToJSONStrict(text)
+	if err != nil && strings.Contains(err.Error(), "already set in map") && len(wrongKeys(text)) == 0 {
+		// A key that overrides a merged one is no repetition.
+		converted, err = yaml.YAMLToJSON(text)
+	}
+	if err != nil {
+		if syntax := jsonFault(text); syntax != nil {
+			return nil, []fault{*syntax}
+		}
+		return nil, yamlFaults(text, err)
+	}
+	if line := secondDocument(text); line > 0 {
+		return nil, []fault{{line: line, message: "another document begins here without a line of --- before it"}}
+	}
+	return converted, nil
+}
+
+// jsonFault finds where text stops being JSON, if it began as JSON and not as YAML in braces.
+func jsonFault(text []byte) *fault {
+	rest, ok := bytes.CutPrefix(bytes.TrimSpace(text), []byte("{"))
+	if !ok || !bytes.HasPrefix(bytes.TrimSpace(rest), []byte(`"`)) {
+		return nil
+	}
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(text, new(any)); !errors.As(err, &syntax) {
+		return nil
+	}
+	return &fault{line: lineAt(text, int(syntax.Offset)-1), message: "is not JSON: " + syntax.Error()}
+}
+
+// yamlFaults finds the lines of an error of the YAML parser. It gives the line of what it met instead of what it
+// expected, counted from 0 or from 1 depending on which of its layers complains, and none for the first line. Of keys
+// that are wrong it does not say where they belong.
+func yamlFaults(text []byte, err error) []fault {
+	if faults := wrongKeys(text); len(faults) > 0 {
+		return faults
+	}
+	message := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ", "")
+	line, what := cutLine(message)
+	switch {
+	case strings.HasPrefix(what, "did not find expected"), strings.HasPrefix(what, "found incompatible"),
+		strings.HasPrefix(what, "found duplicate %"):
+		line++
+	case strings.HasPrefix(what, "could not find expected ':'"), strings.HasPrefix(what, "found unexpected end of"):
+		// Where it begins tells more than where the parser gave up; the other parser gives that.
+		if err := yamlnode.Unmarshal(text, new(yamlnode.Node)); err != nil {
+			line, _ = cutLine(strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+	case line == 0:
+		line = lineOfCulprit(text, what)
+	}
+	return []fault{{line: max(line, 1), message: "is not YAML: " + what}}
+}
+
+func cutLine(message string) (line int, rest string) {
+	found := yamlLine.FindStringSubmatch(message)
+	if found == nil {
+		return 0, message
+	}
+	line, err := strconv.Atoi(found[1])
+	if err != nil {
+		return 0, message
+	}
+	return line, message[len(found[0]):]
+}
+
+// lineOfCulprit finds what the parser complains of without a line.
+func lineOfCulprit(text []byte, what string) int {
+	if anchor := yamlAnchor.FindStringSubmatch(what); anchor != nil {
+		return lineAt(text, bytes.Index(text, []byte("*"+anchor[1])))
+	}
+	for offset := 0; offset < len(text); {
+		r, size := utf8.DecodeRune(text[offset:])
+		if (r == utf8.RuneError && size == 1) || (r < ' ' && r != '\t' && r != '\n' && r != '\r') || r == 0x7f {
+			return lineAt(text, offset)
+		}
+		offset += size
+	}
+	return lineAt(text, len(text)-len(bytes.TrimLeft(text, " \t\r\n")))
+}
+
+// secondDocument returns the line of something behind the end of a document in braces, which the parser would leave
+// unread, or 0.
+func secondDocument(text []byte) int {
+	trimmed := bytes.TrimSpace(text)
+	if len(trimmed) == 0 || !bytes.ContainsRune([]byte("{[\"'-"), rune(trimmed[0])) {
+		return 0
+	}
+	decoder := yamlnode.NewDecoder(bytes.NewReader(text))
+	var first, second yamlnode.Node
+	if err := decoder.Decode(&first); err != nil {
+		return 0
+	}
+	switch err := decoder.Decode(&second); {
+	case errors.Is(err, io.EOF):
+		return 0
+	case err != nil:
+		line, _ := cutLine(strings.TrimPrefix(err.Error(), "yaml: "))
+		return line + 1
+	default:
+		return second.Line
+	}
+}
