@@ -142,6 +142,7 @@ func (a *agent) close() error {
 	if a.system != nil {
 		errs = append(errs, a.system.Shutdown(ctx))
 	}
-	errs = append(errs, a.listeners.Close(), a.events.Close(), a.client.Close(), a.lock.Close())
+	a.events.Close()
+	errs = append(errs, a.listeners.Close(), a.client.Close(), a.lock.Close())
 	return errors.Join(errs...)
 }

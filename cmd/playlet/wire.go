@@ -27,8 +27,8 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		"runtime": runtime.New(runtime.Options{
 			CRI: a.client, Operations: a.host.Ops, Events: a.events, State: a.state, Endpoint: a.node.RuntimeEndpoint(),
 			PodLogsDir: a.node.PodLogsDir(), Collect: &runtime.Policy{
-				MinAge: a.node.MinimumContainerTTL, MaxPerPodContainer: int(a.node.MaxDeadContainersPerContainer),
-				MaxContainers: int(a.node.MaxDeadContainers),
+				MinAge: a.node.MinimumContainerTTL, MaxPerContainer: int(a.node.MaxDeadContainersPerContainer),
+				MaxTotal: int(a.node.MaxDeadContainers),
 			},
 		}),
 		"images": images.New(images.Options{
