@@ -1,0 +1,106 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/e2e/stack"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// helloManifest is a pod that serves, and knows nothing special.
+func helloManifest(name, image string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+spec:
+  terminationGracePeriodSeconds: 5
+  containers:
+  - name: hello
+    image: %s
+`, name, image)
+}
+
+// running waits until n containers of the label's pods run, and gives them.
+func running(t *testing.T, s *stack.Stack, n int) []*runtimeapi.Container {
+	t.Helper()
+	var last []*runtimeapi.Container
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		resp, err := s.CRI().ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+			State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+		}})
+		if err != nil {
+			continue // the runtime may be away: some tests kill it
+		}
+		if last = resp.Containers; len(last) == n {
+			return last
+		}
+	}
+	t.Fatalf("%d containers run, want %d", len(last), n)
+	return nil
+}
+
+// nothing waits until the runtime knows no container and no sandbox.
+func nothing(t *testing.T, s *stack.Stack) {
+	t.Helper()
+	left := ""
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		containers, err := s.CRI().ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+		if err != nil {
+			continue
+		}
+		sandboxes, err := s.CRI().ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
+		if err != nil {
+			continue
+		}
+		if len(containers.Containers)+len(sandboxes.Items) == 0 {
+			return
+		}
+		left = fmt.Sprint(containers.Containers, sandboxes.Items)
+	}
+	t.Fatalf("left: %s", left)
+}
+
+func ids(containers []*runtimeapi.Container) string {
+	var out []string
+	for _, c := range containers {
+		out = append(out, c.Id)
+	}
+	return strings.Join(out, " ")
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAStaticPodLivesAndDies: the main job, and that the agent's death changes nothing of it.
+func TestAStaticPodLivesAndDies(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *stack.Stack) {
+		a := s.Agent(t)
+		must(t, a.Write("web.yaml", helloManifest("web", s.HelloImage())))
+		before := running(t, s, 1)
+		if name := before[0].Labels["io.kubernetes.pod.name"]; name != "web-node0" {
+			t.Errorf("the pod is named %q", name)
+		}
+		must(t, a.Kill9())
+		must(t, a.Start())
+		time.Sleep(3 * time.Second) // long enough for whatever an agent may do wrong when it starts
+		if after := running(t, s, 1); ids(after) != ids(before) {
+			t.Errorf("container %s became %s", ids(before), ids(after))
+		}
+		must(t, a.Remove("web.yaml"))
+		nothing(t, s)
+		if code, err := a.Term(); err != nil || code != 0 {
+			t.Errorf("the agent ended with code %d, %v", code, err)
+		}
+		must(t, s.AwaitNoLeftovers())
+	})
+}
