@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"fmt"
 	"strconv"
 
 	yamlnode "go.yaml.in/yaml/v3"
@@ -13,12 +12,19 @@ func wrongKeys(text []byte) []fault {
 	if err := yamlnode.Unmarshal(text, &document); err != nil {
 		return nil
 	}
-	var k keyChecker
+	k := keyChecker{text: text}
 	k.check(&document, "")
 	return k.faults
 }
 
-type keyChecker struct{ faults []fault }
+type keyChecker struct {
+	text   []byte
+	faults []fault
+}
+
+func (k *keyChecker) wrong(key *yamlnode.Node, at, message string) {
+	k.faults = append(k.faults, fault{field: at, line: fromYAMLLine(k.text, key.Line), message: message})
+}
 
 // check goes through all that is written, once; what an alias stands for is written elsewhere.
 func (k *keyChecker) check(node *yamlnode.Node, at string) {
@@ -37,24 +43,21 @@ func (k *keyChecker) check(node *yamlnode.Node, at string) {
 }
 
 func (k *keyChecker) checkMap(node *yamlnode.Node, at string) {
-	lines := map[string]int{}
+	seen := map[string]bool{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key := node.Content[i]
 		if key.Kind == yamlnode.MappingNode || key.Kind == yamlnode.SequenceNode {
-			k.faults = append(k.faults, fault{field: at, line: key.Line, message: "a key must be text, not a map or a list"})
+			k.wrong(key, at, "a key must be text, not a map or a list")
 			continue
 		}
 		child := key.Value
 		if at != "" {
 			child = at + "." + key.Value
 		}
-		if first, twice := lines[key.Value]; twice && key.Tag != "!!merge" {
-			k.faults = append(k.faults, fault{
-				field: child, line: key.Line, message: fmt.Sprintf("is there twice, first in line %d", first),
-			})
-		} else {
-			lines[key.Value] = key.Line
+		if seen[key.Value] && key.Tag != "!!merge" {
+			k.wrong(key, child, "is there twice")
 		}
+		seen[key.Value] = true
 		k.check(node.Content[i+1], child)
 	}
 }

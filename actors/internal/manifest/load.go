@@ -23,6 +23,7 @@ func Load(path string, data []byte, opts Options) (pods []*v1.Pod, problems []Pr
 		if pod := l.load(); pod != nil {
 			pods = append(pods, pod)
 		}
+		slices.SortStableFunc(l.problems, func(a, b Problem) int { return a.Line - b.Line })
 		problems = append(problems, l.problems...)
 	}
 	return pods, problems

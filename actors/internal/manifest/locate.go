@@ -37,6 +37,9 @@ func (l *locator) find(field string) int {
 		}
 		here = next
 	}
+	if _, isYAML := here.(*yamlPlace); isYAML {
+		return fromYAMLLine(l.text, here.line())
+	}
 	return here.line()
 }
 
@@ -66,7 +69,7 @@ func readPlaces(text []byte) place {
 	}
 	var document yamlnode.Node
 	if err := yamlnode.Unmarshal(text, &document); err != nil || len(document.Content) == 0 {
-		return &jsonPlace{at: lineAt(text, len(text)-len(bytes.TrimLeft(text, " \t\r\n")))}
+		return &jsonPlace{at: firstLine(text)}
 	}
 	return &yamlPlace{node: document.Content[0], at: document.Content[0].Line}
 }

@@ -46,11 +46,6 @@ func splitJSON(data []byte) ([]chunk, bool) {
 
 func looksLikeJSON(data []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) }
 
-// lineAt returns the line of an offset, 1 for the first.
-func lineAt(data []byte, offset int) int {
-	return 1 + bytes.Count(data[:min(max(offset, 0), len(data))], []byte("\n"))
-}
-
 func splitYAML(data []byte) []chunk {
 	var chunks []chunk
 	begin, beginLine := 0, 1

@@ -25,7 +25,8 @@ const (
 
 // Options say for which node, on whose behalf and when a manifest is read.
 type Options struct {
-	// NodeName is appended to the name of each pod, in lower case, and becomes its spec.nodeName.
+	// NodeName is appended to the name of each pod, in lower case, and becomes its spec.nodeName. Where it cannot be the
+	// name of a node, no pod is right.
 	NodeName string
 	// Source is FileSource, HTTPSource or a name of its own, which is treated as HTTPSource is.
 	Source string

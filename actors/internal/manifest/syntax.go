@@ -73,9 +73,9 @@ func yamlFaults(text []byte, err error) []fault {
 			line, _ = cutLine(strings.TrimPrefix(err.Error(), "yaml: "))
 		}
 	case line == 0:
-		line = lineOfCulprit(text, what)
+		return []fault{{line: lineOfCulprit(text, what), message: "is not YAML: " + what}}
 	}
-	return []fault{{line: max(line, 1), message: "is not YAML: " + what}}
+	return []fault{{line: fromYAMLLine(text, line), message: "is not YAML: " + what}}
 }
 
 func cutLine(message string) (line int, rest string) {
@@ -102,7 +102,7 @@ func lineOfCulprit(text []byte, what string) int {
 		}
 		offset += size
 	}
-	return lineAt(text, len(text)-len(bytes.TrimLeft(text, " \t\r\n")))
+	return firstLine(text)
 }
 
 // secondDocument returns the line of something behind the end of a document in braces, which the parser would leave
@@ -122,8 +122,8 @@ func secondDocument(text []byte) int {
 		return 0
 	case err != nil:
 		line, _ := cutLine(strings.TrimPrefix(err.Error(), "yaml: "))
-		return line + 1
+		return fromYAMLLine(text, line+1)
 	default:
-		return second.Line
+		return fromYAMLLine(text, second.Line)
 	}
 }

@@ -1,0 +1,112 @@
+package manifest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func onNode1() Options {
+	opts := fileOptions()
+	opts.NodeName = "node-1"
+	return opts
+}
+
+func load(data string) (pods []string, problems []string) {
+	loaded, wrong := Load("/m/web.yaml", []byte(data), onNode1())
+	for _, pod := range loaded {
+		pods = append(pods, pod.Namespace+"/"+pod.Name)
+	}
+	for _, problem := range wrong {
+		problems = append(problems, problem.Error()+" ["+problem.Pod+"]")
+	}
+	return pods, problems
+}
+
+func TestLoadMakesPodsThatCanRun(t *testing.T) {
+	pods, problems := Load("/m/web.yaml", []byte(smallPod), onNode1())
+	if len(pods) != 1 || len(problems) > 0 {
+		t.Fatalf("got %v and %v", pods, problems)
+	}
+	pod := pods[0]
+	if pod.Name != "web-node-1" || pod.UID == "" || pod.Spec.RestartPolicy != "Always" || pod.Status.Phase != "Pending" {
+		t.Errorf("neither static nor defaulted: %+v", pod)
+	}
+}
+
+func TestABadDocumentHidesNoGoodOne(t *testing.T) {
+	good := func(name string) string { return strings.ReplaceAll(smallPod, "web", name) }
+	bad := "apiVersion: v1\nkind: Pod\nmetadata: {name: bad, namespace: x}\nspec:\n  containers:\n  - name: main\n" +
+		"    image: busybox\n    ports:\n    - containerPort: 70000\n"
+	for name, test := range map[string]struct {
+		data string
+		want []string
+	}{
+		"wrong value":  {bad, []string{"/m/web.yaml:15: spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535 [x/bad-node-1]"}},
+		"wrong syntax": {"a: [\n", []string{"/m/web.yaml:7: is not YAML: did not find expected node content []"}},
+		"wrong kind": {"apiVersion: v1\nkind: Node\n", []string{
+			`/m/web.yaml:8: kind: Unsupported value: "Node": supported values: "Pod", "PodList", "List" []`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods, problems := load(good("first") + "---\n" + test.data + "---\n" + good("last"))
+			if want := []string{"default/first-node-1", "default/last-node-1"}; !slices.Equal(pods, want) {
+				t.Errorf("pods %v, want %v", pods, want)
+			}
+			if !slices.Equal(problems, test.want) {
+				t.Errorf("problems %q, want %q", problems, test.want)
+			}
+		})
+	}
+}
+
+func TestLoadReports(t *testing.T) {
+	const head = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers: [{name: main, image: busybox}]\n"
+	for _, test := range []struct {
+		name, data string
+		want       []string
+	}{
+		{"no name", strings.Replace(head, "name: web", "", 1), []string{"/m/web.yaml:3: metadata.name: Required value []"}},
+		{"the author's name, not the node's", strings.Replace(head, "web", "a/b", 1), []string{
+			`/m/web.yaml:3: metadata.name: Invalid value: "a/b": a lowercase RFC 1123 subdomain must consist of lower case ` +
+				`alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', ` +
+				`regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*') [default/a/b-node-1]`}},
+		{"a name that the node makes too long", strings.Replace(head, "web", strings.Repeat("a", 250), 1), []string{
+			`/m/web.yaml:3: metadata.name: Invalid value: "` + strings.Repeat("a", 250) + `-node-1": must be no more than 253 ` +
+				`characters [default/` + strings.Repeat("a", 250) + `-node-1]`}},
+		{"in the order of lines", head + "  restartPolicy: No\n  dnsPolicy: No\n  hostname: N/o\n  priorityClassName: N/o\n", nil},
+		{"what cannot be in a static pod, once", head + "  volumes: [{name: a, secret: {secretName: b}}]\n", []string{
+			"/m/web.yaml:6: spec.volumes[0].secret: Forbidden: a static pod cannot refer to secrets: there is no API server " +
+				"to ask [default/web-node-1]"}},
+		{"what is not honoured yet", head + "  volumes: [{name: a, emptyDir: {medium: Memory}}]\n  subdomain: x\n", []string{
+			"/m/web.yaml:6: spec.volumes[0].emptyDir.medium: Forbidden: not supported yet by Playlet [default/web-node-1]",
+			"/m/web.yaml:7: spec.subdomain: Forbidden: not supported yet by Playlet [default/web-node-1]"}},
+		{"a mirror", strings.Replace(head, "web", "web, annotations: {kubernetes.io/config.mirror: x}", 1), []string{
+			"/m/web.yaml:3: metadata.annotations[kubernetes.io/config.mirror]: Forbidden: only the agent may set it [default/web-node-1]"}},
+		{"an item of a list", `{"apiVersion":"v1","kind":"List","items":[` + "\n" +
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"containers":[{"name":"main",` + "\n" + `"image":""}]}}]}`,
+			[]string{"/m/web.yaml:3: items[0].spec.containers[0].image: Required value [default/web-node-1]"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pods, problems := load(test.data)
+			if len(pods) > 0 || (test.want != nil && !slices.Equal(problems, test.want)) {
+				t.Errorf("got\n  %s\nwant\n  %s\nand pods %v", strings.Join(problems, "\n  "), strings.Join(test.want, "\n  "), pods)
+			}
+			if !slices.IsSorted(problems) {
+				t.Errorf("not in the order of lines: %q", problems)
+			}
+		})
+	}
+}
+
+func TestLoadRefusesAPodThatIsThereTwice(t *testing.T) {
+	second := strings.Replace(smallPod, "busybox", "other", 1)
+	pods, problems := load(smallPod + "---" + second)
+	if !slices.Equal(pods, []string{"default/web-node-1"}) ||
+		!slices.Equal(problems, []string{`/m/web.yaml:9: metadata.name: Duplicate value: "web" [default/web-node-1]`}) {
+		t.Errorf("got %v and %q", pods, problems)
+	}
+	pods, problems = load(smallPod + "---" + strings.Replace(second, "name: web", "name: web, namespace: other", 1))
+	if len(pods) != 2 || len(problems) > 0 {
+		t.Errorf("two namespaces: got %v and %q", pods, problems)
+	}
+}
