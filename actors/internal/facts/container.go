@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -19,7 +20,8 @@ type Owner struct{ UID, Name, Namespace string }
 // what the CRI requires of a status. It must be left alone.
 var ErrForeign = errors.New("not a pod's")
 
-// OwnerOf reads the owner from labels. Each of the three labels must be there and not be empty.
+// OwnerOf reads the owner from labels. Each of the three labels must be there and not be empty, and the UID must be fit
+// for one element of an address.
 func OwnerOf(labels map[string]string) (Owner, error) {
 	o := Owner{
 		UID:       labels[cri.LabelPodUID],
@@ -32,6 +34,9 @@ func OwnerOf(labels map[string]string) (Owner, error) {
 		if l.value == "" {
 			return Owner{}, fmt.Errorf("%w: the label %s is missing or empty", ErrForeign, l.key)
 		}
+	}
+	if strings.Contains(o.UID, "/") {
+		return Owner{}, fmt.Errorf("%w: the UID %q has a slash", ErrForeign, o.UID)
 	}
 	return o, nil
 }

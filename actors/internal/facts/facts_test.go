@@ -122,6 +122,12 @@ func TestForeign(t *testing.T) {
 		}
 	}
 	for what, f := range map[string]func() error{
+		"a UID with a slash": func() error {
+			l := labels("app")
+			l[cri.LabelPodUID] = "u1/app"
+			_, err := OwnerOf(l)
+			return err
+		},
 		"nil status":           func() error { _, err := Container(nil); return err },
 		"nil item":             func() error { _, err := Listed(nil); return err },
 		"nil sandbox":          func() error { _, err := Sandbox(nil); return err },
@@ -210,14 +216,21 @@ func TestListing(t *testing.T) {
 	if len(pods) != 1 || len(pods["u1"].Sandboxes) != 2 || len(pods["u1"].Containers) != 3 {
 		t.Fatalf("%+v", pods)
 	}
-	p := pods["u1"].Light("u1", time.Unix(7, 0))
-	if p.UID != "u1" || p.Name != "web" || p.Namespace != "default" || !p.ReadAt.Equal(time.Unix(7, 0)) {
+	p, err := pods["u1"].Light("u1", time.Unix(7, 0))
+	if err != nil || p.UID != "u1" || p.Name != "web" || p.Namespace != "default" || !p.ReadAt.Equal(time.Unix(7, 0)) {
 		t.Errorf("%+v", p)
 	}
 	if p.Sandboxes[0].ID != "new" || p.Containers[0].ID != "c" || p.Containers[2].ID != "a" || p.Containers[0].SandboxID != "s" {
 		t.Errorf("not newest first: %+v", p)
 	}
-	if p := (Listing{}).Light("gone", time.Time{}); p.UID != "gone" || p.Sandboxes != nil || p.Containers != nil {
+	if p, err := (Listing{}).Light("gone", time.Time{}); err != nil || p.UID != "gone" || p.Sandboxes != nil || p.Containers != nil {
 		t.Errorf("nothing listed: %+v", p)
+	}
+	nameless := container("odd", 0, 1)
+	delete(nameless.Labels, cri.LabelContainerName)
+	l.Containers = append(l.Containers, nameless)
+	p, err = l.ByPod()["u1"].Light("u1", time.Time{})
+	if !errors.Is(err, ErrForeign) || len(p.Containers) != 3 {
+		t.Errorf("one that is malformed: %v, %+v", err, p)
 	}
 }

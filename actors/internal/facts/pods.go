@@ -2,6 +2,7 @@ package facts
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -56,22 +57,29 @@ func (l Listing) Owner(uid string) Owner {
 }
 
 // Light is the pod's facts as far as lists have them: see Listed and ListedSandbox for what is missing. Items that are
-// malformed are left out.
-func (l Listing) Light(uid string, readAt time.Time) messages.PodFacts {
+// malformed are left out; the error joins what is wrong with them, and the facts hold whether there is one or not.
+func (l Listing) Light(uid string, readAt time.Time) (messages.PodFacts, error) {
 	o := l.Owner(uid)
 	p := messages.PodFacts{UID: o.UID, Name: o.Name, Namespace: o.Namespace, ReadAt: readAt}
+	var odd []error
 	for _, s := range l.Sandboxes {
-		if f, err := ListedSandbox(s); err == nil {
-			p.Sandboxes = append(p.Sandboxes, f)
+		f, err := ListedSandbox(s)
+		if err != nil {
+			odd = append(odd, err)
+			continue
 		}
+		p.Sandboxes = append(p.Sandboxes, f)
 	}
 	for _, c := range l.Containers {
-		if f, err := Listed(c); err == nil {
-			p.Containers = append(p.Containers, f)
+		f, err := Listed(c)
+		if err != nil {
+			odd = append(odd, err)
+			continue
 		}
+		p.Containers = append(p.Containers, f)
 	}
 	Sort(&p)
-	return p
+	return p, errors.Join(odd...)
 }
 
 // Sort puts the newest first. Of sandboxes the attempt decides, which a clock set back cannot turn; containers of

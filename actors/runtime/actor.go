@@ -1,0 +1,217 @@
+package runtime
+
+import (
+	"context"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// phase is whether the runtime can be worked with.
+type phase string
+
+const (
+	connecting phase = "connecting"
+	connected  phase = "connected"
+)
+
+// edges are the transitions there are.
+var edges = map[phase]phase{connecting: connected, connected: connecting}
+
+type actor struct {
+	opts  Options
+	phase phase
+	link  link
+	watch watch
+	audit audits
+	queue *readQueue
+	known map[string]*pod // by UID: what was told last
+	bin   collector
+}
+
+// pod is what a pod was told last.
+type pod struct {
+	facts messages.PodFacts
+	sig   uint64 // of the lists that the facts are made of
+}
+
+func newActor(opts Options) *actor {
+	return &actor{
+		opts: opts, phase: connecting, queue: newReadQueue(opts.MaxReads), known: map[string]*pod{},
+		link: link{snapshot: Snapshot{Endpoint: opts.Endpoint, Hints: ByPolling}},
+		bin:  newCollector(),
+	}
+}
+
+// Receive implements supervisors.Actor; it is the behaviour before the first message only.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	if _, ok := msg.(messages.Started); !ok {
+		ctx.Unhandled(msg)
+		return
+	}
+	ctx.Become(a.connecting)
+	a.check(ctx)
+}
+
+// become is the one place where the phase changes.
+func (a *actor) become(ctx supervisors.Context, to phase) {
+	if edges[a.phase] != to {
+		panic("runtime: no edge from " + string(a.phase) + " to " + string(to))
+	}
+	ctx.Log().Debug("phase", "from", a.phase, "to", to)
+	a.phase = to
+	a.queue.open = to == connected
+	switch to {
+	case connecting:
+		ctx.Become(a.connecting)
+	case connected:
+		ctx.Become(a.connected)
+		a.audit.everything = true // pods may have missed what happened
+		a.watchAgain(ctx)
+		a.startAudit(ctx)
+		a.planSurvey(ctx)
+		a.queue.rouse()
+		a.pump(ctx)
+	}
+}
+
+// connecting is the phase in which the runtime is asked until it answers. Wishes are kept.
+func (a *actor) connecting(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case checked:
+		a.checkedConnecting(ctx, m)
+	case checkDue:
+		a.check(ctx)
+	case auditDue, collectDue: // both begin anew with the connection
+	default:
+		a.always(ctx, msg)
+	}
+}
+
+// connected is the phase in which the runtime answers.
+func (a *actor) connected(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case checked:
+		a.checkedConnected(ctx, m)
+	case checkDue:
+		a.check(ctx)
+	case auditDue:
+		a.startAudit(ctx)
+	case collectDue:
+		a.survey(ctx)
+	default:
+		a.always(ctx, msg)
+	}
+}
+
+// always handles what is the same in both phases: wishes, and the ends of work that began while connected.
+func (a *actor) always(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.ReadPod:
+		a.bin.asked[m.UID] = true
+		a.queue.ask(m.UID)
+		a.pump(ctx)
+	case messages.KeepContainers:
+		a.bin.keep(m)
+	case readDone:
+		a.readEnded(ctx, m)
+	case settled:
+		a.queue.settled(m.uid)
+		a.pump(ctx)
+	case rested:
+		a.queue.rested(m.uid)
+		a.pump(ctx)
+	case audited:
+		a.auditEnded(ctx, m)
+	case happened:
+		a.hinted(ctx, m)
+	case waitDue:
+		a.wait(ctx)
+	case surveyed:
+		a.surveyEnded(ctx, m)
+	case removalEnded:
+		a.removedOne(ctx, m)
+	default:
+		ctx.Unhandled(msg)
+	}
+}
+
+// The results and timers of readings.
+type (
+	readDone struct {
+		uid  string
+		read podRead
+		busy bool // not read: the pod's own start operations are in flight
+		err  error
+	}
+	settled struct{ uid string }
+	rested  struct{ uid string }
+)
+
+const (
+	readTimeout = 2 * time.Minute
+	// settleTimeout is longer than any start operation; the wait begins anew after it.
+	settleTimeout = 10 * time.Minute
+)
+
+// startPrefix begins the keys of a pod's operations that make or start something.
+func startPrefix(uid string) string { return uid + startInfix }
+
+const startInfix = "/start/"
+
+// pump begins the readings whose turn it is.
+func (a *actor) pump(ctx supervisors.Context) {
+	readAt := ctx.Now()
+	for {
+		uid, from, ok := a.queue.next(readAt)
+		if !ok {
+			return
+		}
+		var was messages.PodFacts
+		if p := a.known[uid]; p != nil {
+			was = p.facts
+		}
+		ctx.Do(supervisors.Work{Name: "read pod " + uid, Timeout: readTimeout, Run: func(ctx context.Context) any {
+			if from == nil && len(a.opts.Operations.InFlight(startPrefix(uid))) > 0 {
+				return readDone{uid: uid, busy: true}
+			}
+			read, err := readPod(ctx, a.opts.CRI, uid, readAt, from, was)
+			return readDone{uid: uid, read: read, err: err}
+		}})
+	}
+}
+
+// readEnded tells the pod, or sees to it that it is read later.
+func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
+	switch {
+	case m.busy:
+		a.queue.busy(m.uid)
+		ctx.Do(supervisors.Work{Name: "settle pod " + m.uid, Timeout: settleTimeout, Run: func(ctx context.Context) any {
+			// Whatever the end of the wait, the next reading looks for itself.
+			_ = a.opts.Operations.Settle(ctx, startPrefix(m.uid))
+			return settled{m.uid}
+		}})
+	case m.err != nil:
+		ctx.Log().Debug("could not read a pod", "pod", m.uid, "error", m.err)
+		ctx.After(a.queue.failed(m.uid), rested{m.uid})
+		a.suspect(ctx, m.err)
+	default:
+		if m.read.odd != nil {
+			ctx.Log().Warn("left out what has malformed labels", "pod", m.uid, "error", m.read.odd)
+		}
+		a.queue.done(m.uid)
+		a.tellPod(ctx, m.read.facts, m.read.sig)
+	}
+	a.pump(ctx)
+}
+
+// tellPod tells a pod its facts and remembers them; a pod of which the CRI knows nothing is not remembered.
+func (a *actor) tellPod(ctx supervisors.Context, f messages.PodFacts, sig uint64) {
+	if len(f.Sandboxes) == 0 && len(f.Containers) == 0 && sig == 0 {
+		delete(a.known, f.UID)
+	} else {
+		a.known[f.UID] = &pod{f, sig}
+	}
+	ctx.Tell(messages.PodAddress(f.UID), messages.PodObserved{Facts: f})
+}

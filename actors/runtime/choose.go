@@ -1,0 +1,254 @@
+package runtime
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/facts"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// Policy limits what dead containers are kept; the kubelet's flags of the same meaning are named.
+type Policy struct {
+	// MinAge is how long ago a container must have been created to be removed (--minimum-container-ttl-duration).
+	MinAge time.Duration
+	// MaxPerContainer is how many dead instances of one container of a pod stay (--maximum-dead-containers-per-container);
+	// negative: all.
+	MaxPerContainer int
+	// MaxTotal is how many dead containers stay on the node (--maximum-dead-containers); negative: all. The newest of
+	// a container stays in any case where MaxPerContainer keeps one, because how it ended must not be forgotten.
+	MaxTotal int
+}
+
+// DefaultPolicy is the kubelet's: the newest dead instance of each container.
+func DefaultPolicy() Policy { return Policy{MinAge: 0, MaxPerContainer: 1, MaxTotal: -1} }
+
+// wishes is who is wanted, as far as pods has told.
+type wishes struct {
+	wanted map[string]bool
+	heard  bool
+}
+
+// gone says that nobody wants the pod, which is known only when every source has been heard.
+func (w wishes) gone(uid string) bool { return w.heard && !w.wanted[uid] }
+
+// spared says that nothing of the pod may be touched: nobody knows yet whether it is wanted.
+func (w wishes) spared(uid string) bool { return !w.heard && !w.wanted[uid] }
+
+// removal is what is to be removed of one pod, in this order.
+type removal struct {
+	uid        string
+	gone       bool
+	containers []deadContainer // oldest first
+	sandboxes  []string
+	logs       []string // names of log folders
+}
+
+type deadContainer struct{ id, sandbox string }
+
+// holding is what exists: the CRI's lists, and the names of the pods' log folders.
+type holding struct {
+	facts.Listing
+	logs []string
+}
+
+// choose decides what is removed. It is pure. Of a pod that is gone everything dead goes; of others, dead instances
+// beyond the limits and empty sandboxes other than the newest. What runs, or is being started, is never chosen, nor
+// anything that has not a pod's labels.
+func choose(p Policy, now time.Time, h holding, w wishes) []removal {
+	byPod := h.ByPod()
+	out := map[string]*removal{}
+	of := func(uid string) *removal {
+		if out[uid] == nil {
+			out[uid] = &removal{uid: uid, gone: w.gone(uid)}
+		}
+		return out[uid]
+	}
+	doomed := chooseContainers(p, now, byPod, w)
+	for uid, l := range byPod {
+		if w.spared(uid) {
+			continue
+		}
+		var left []string // sandboxes of containers that stay
+		for _, c := range l.Containers {
+			if doomed[c.GetId()] {
+				r := of(uid)
+				r.containers = append(r.containers, deadContainer{c.GetId(), c.GetPodSandboxId()})
+				continue
+			}
+			left = append(left, c.GetPodSandboxId())
+		}
+		if s := chooseSandboxes(l.Sandboxes, left, w.gone(uid)); len(s) > 0 {
+			of(uid).sandboxes = s
+		}
+	}
+	for _, name := range h.logs {
+		uid, ok := logFolderUID(name)
+		if !ok || !w.gone(uid) {
+			continue
+		}
+		l, r := byPod[uid], out[uid]
+		if r == nil && len(l.Sandboxes)+len(l.Containers) > 0 {
+			continue // something of it lives: its logs stay for as long
+		}
+		if r != nil && (len(r.sandboxes) < len(l.Sandboxes) || len(r.containers) < len(l.Containers)) {
+			continue
+		}
+		of(uid).logs = append(of(uid).logs, name)
+	}
+	return sorted(out, h)
+}
+
+// unit is one container of one pod, of which there can be many instances.
+type unit struct{ uid, name string }
+
+// chooseContainers is the set of IDs of containers to remove.
+func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w wishes) map[string]bool {
+	doomed := map[string]bool{}
+	kept := map[unit][]*runtimeapi.Container{} // newest first, without what is too young
+	for uid, l := range byPod {
+		if w.spared(uid) {
+			continue
+		}
+		for name, instances := range instancesOf(l) {
+			var dead []*runtimeapi.Container
+			for i, c := range instances {
+				switch {
+				case !removable(c, i == 0 && !w.gone(uid)) || now.Sub(time.Unix(0, c.GetCreatedAt())) < p.MinAge:
+				case w.gone(uid):
+					doomed[c.GetId()] = true
+				default:
+					dead = append(dead, c)
+				}
+			}
+			if len(dead) > 0 {
+				kept[unit{uid, name}] = dead
+			}
+		}
+	}
+	if p.MaxPerContainer >= 0 {
+		trim(kept, p.MaxPerContainer, doomed)
+	}
+	chooseForTotal(p, kept, doomed)
+	return doomed
+}
+
+// chooseForTotal dooms the rest beyond MaxTotal: first all units are cut to an equal share, then the oldest go.
+func chooseForTotal(p Policy, kept map[unit][]*runtimeapi.Container, doomed map[string]bool) {
+	if p.MaxTotal < 0 || len(kept) == 0 || count(kept) <= p.MaxTotal {
+		return
+	}
+	trim(kept, max(p.MaxTotal/len(kept), 1), doomed)
+	least := 1 // of each unit
+	if p.MaxPerContainer == 0 {
+		least = 0
+	}
+	var rest []*runtimeapi.Container
+	for _, dead := range kept {
+		rest = append(rest, dead[min(least, len(dead)):]...)
+	}
+	slices.SortFunc(rest, func(a, b *runtimeapi.Container) int {
+		return cmp.Or(cmp.Compare(a.GetCreatedAt(), b.GetCreatedAt()), strings.Compare(a.GetId(), b.GetId()))
+	})
+	for _, c := range rest[:min(len(rest), max(count(kept)-p.MaxTotal, 0))] {
+		doomed[c.GetId()] = true
+	}
+}
+
+// trim keeps the newest n of each unit and dooms the others.
+func trim(kept map[unit][]*runtimeapi.Container, n int, doomed map[string]bool) {
+	for u, dead := range kept {
+		for _, c := range dead[min(n, len(dead)):] {
+			doomed[c.GetId()] = true
+		}
+		kept[u] = dead[:min(n, len(dead))]
+	}
+}
+
+func count(kept map[unit][]*runtimeapi.Container) int {
+	n := 0
+	for _, dead := range kept {
+		n += len(dead)
+	}
+	return n
+}
+
+// instancesOf is the pod's containers by name, newest first: by attempt, which no clock that is set back can turn.
+func instancesOf(l facts.Listing) map[string][]*runtimeapi.Container {
+	out := map[string][]*runtimeapi.Container{}
+	for _, c := range l.Containers {
+		if name := c.GetLabels()[cri.LabelContainerName]; name != "" && c.GetMetadata() != nil {
+			out[name] = append(out[name], c)
+		}
+	}
+	for _, instances := range out {
+		slices.SortFunc(instances, func(a, b *runtimeapi.Container) int {
+			return cmp.Or(cmp.Compare(b.GetMetadata().GetAttempt(), a.GetMetadata().GetAttempt()),
+				cmp.Compare(b.GetCreatedAt(), a.GetCreatedAt()), strings.Compare(b.GetId(), a.GetId()))
+		})
+	}
+	return out
+}
+
+// removable says that the container can be removed by its state. One that was created and not started, or is in an
+// unknown state, may be about to be dealt with, when it is the current instance.
+func removable(c *runtimeapi.Container, current bool) bool {
+	switch c.GetState() {
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
+		return true
+	case runtimeapi.ContainerState_CONTAINER_CREATED, runtimeapi.ContainerState_CONTAINER_UNKNOWN:
+		return !current
+	}
+	return false
+}
+
+// chooseSandboxes is the IDs of the sandboxes to remove: not ready, without containers, and not the newest, unless the
+// pod is gone.
+func chooseSandboxes(sandboxes []*runtimeapi.PodSandbox, inUse []string, gone bool) []string {
+	byAge := slices.Clone(sandboxes)
+	slices.SortFunc(byAge, func(a, b *runtimeapi.PodSandbox) int {
+		return cmp.Or(cmp.Compare(b.GetMetadata().GetAttempt(), a.GetMetadata().GetAttempt()),
+			cmp.Compare(b.GetCreatedAt(), a.GetCreatedAt()), strings.Compare(b.GetId(), a.GetId()))
+	})
+	var out []string
+	for i, s := range byAge {
+		ready := s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
+		if !ready && (i > 0 || gone) && !slices.Contains(inUse, s.GetId()) {
+			out = append(out, s.GetId())
+		}
+	}
+	return out
+}
+
+// logFolderUID is the UID in the name of a pod's log folder, "<namespace>_<name>_<uid>". What has another form was not
+// made by a kubelet.
+func logFolderUID(name string) (string, bool) {
+	parts := strings.Split(name, "_")
+	if len(parts) != 3 || slices.Contains(parts, "") {
+		return "", false
+	}
+	return parts[2], true
+}
+
+func sorted(out map[string]*removal, h holding) []removal {
+	created := map[string]int64{}
+	for _, c := range h.Containers {
+		created[c.GetId()] = c.GetCreatedAt()
+	}
+	var all []removal
+	for _, uid := range slices.Sorted(maps.Keys(out)) {
+		r := *out[uid]
+		slices.SortFunc(r.containers, func(a, b deadContainer) int {
+			return cmp.Or(cmp.Compare(created[a.id], created[b.id]), strings.Compare(a.id, b.id))
+		})
+		slices.Sort(r.sandboxes)
+		slices.Sort(r.logs)
+		all = append(all, r)
+	}
+	return all
+}

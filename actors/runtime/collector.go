@@ -1,0 +1,218 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// collector is the actor's book on what is dead.
+type collector struct {
+	known  bool // pods has told who is wanted
+	heard  bool
+	wanted map[string]bool
+	// asked are pods that have asked to be read since pods told who is wanted: they are younger than that word.
+	asked    map[string]bool
+	surveys  bool // a survey is under way
+	line     []removal
+	removing int
+	timer    supervisors.Timer
+}
+
+type (
+	collectDue struct{}
+	surveyed   struct {
+		holding holding
+		err     error
+	}
+	removalEnded struct {
+		uid  string
+		err  error
+		done int // things removed
+	}
+)
+
+const (
+	surveyTimeout = 2 * time.Minute
+	// removeTimeout bounds the removal of one thing.
+	removeTimeout = 2 * time.Minute
+	// maxRemovals bounds the pods whose remains are removed at once: there is no hurry.
+	maxRemovals = 2
+)
+
+func newCollector() collector { return collector{asked: map[string]bool{}} }
+
+func (c *collector) keep(m messages.KeepContainers) {
+	c.known, c.heard, c.wanted = true, m.Heard, m.Wanted
+	clear(c.asked)
+}
+
+// wishes is who is wanted now.
+func (c *collector) wishes() wishes {
+	w := wishes{wanted: make(map[string]bool, len(c.wanted)+len(c.asked)), heard: c.heard}
+	maps.Copy(w.wanted, c.wanted)
+	maps.Copy(w.wanted, c.asked)
+	return w
+}
+
+func (a *actor) planSurvey(ctx supervisors.Context) {
+	if a.bin.timer != nil {
+		a.bin.timer.Cancel()
+	}
+	a.bin.timer = ctx.After(a.opts.CollectPeriod, collectDue{})
+}
+
+// survey finds out what there is.
+func (a *actor) survey(ctx supervisors.Context) {
+	a.planSurvey(ctx)
+	if !a.bin.known || a.bin.surveys || len(a.bin.line) > 0 || a.bin.removing > 0 {
+		return // nothing may be removed yet, or the last collection is not over
+	}
+	a.bin.surveys = true
+	ctx.Do(supervisors.Work{Name: "survey", Timeout: surveyTimeout, Run: func(ctx context.Context) any {
+		all, err := listAll(ctx, a.opts.CRI)
+		if err != nil {
+			return surveyed{err: err}
+		}
+		logs, err := logFolders(a.opts.PodLogsDir)
+		return surveyed{holding{all, logs}, err}
+	}})
+}
+
+func logFolders(dir string) (names []string, err error) {
+	if dir == "" {
+		return nil, nil
+	}
+	root, err := safepath.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	return root.Names(".")
+}
+
+func (a *actor) surveyEnded(ctx supervisors.Context, m surveyed) {
+	a.bin.surveys = false
+	if m.err != nil {
+		ctx.Log().Debug("could not look for what is dead", "error", m.err)
+		a.suspect(ctx, m.err)
+		return
+	}
+	a.bin.line = choose(*a.opts.Collect, ctx.Now(), m.holding, a.bin.wishes())
+	a.removeNext(ctx)
+}
+
+// removeNext begins removals. Who is wanted is asked again for each: a pod may have come back. One that comes while
+// its remains are being removed is read after that.
+func (a *actor) removeNext(ctx supervisors.Context) {
+	for a.bin.removing < maxRemovals && len(a.bin.line) > 0 {
+		r := a.bin.line[0]
+		a.bin.line = a.bin.line[1:]
+		if a.phase != connected || r.gone && !a.bin.wishes().gone(r.uid) {
+			continue
+		}
+		a.bin.removing++
+		if r.gone {
+			a.queue.hold(r.uid)
+		}
+		ctx.Do(supervisors.Work{Name: "remove the remains of pod " + r.uid, Timeout: r.patience(), Run: func(ctx context.Context) any {
+			done, err := a.remove(ctx, r)
+			return removalEnded{r.uid, err, done}
+		}})
+	}
+}
+
+func (r removal) patience() time.Duration {
+	return time.Duration(len(r.containers)+2*len(r.sandboxes)+len(r.logs)+1) * removeTimeout
+}
+
+func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
+	a.bin.removing--
+	a.queue.release(m.uid)
+	if m.done > 0 {
+		ctx.Log().Debug("removed what was dead of a pod", "pod", m.uid, "things", m.done)
+	}
+	if m.err != nil {
+		ctx.Log().Warn("could not remove all that is dead of a pod; it is tried again", "pod", m.uid, "error", m.err)
+		a.suspect(ctx, m.err)
+	}
+	a.removeNext(ctx)
+	a.pump(ctx)
+}
+
+// remove removes what was chosen of one pod. A sandbox goes only when its containers have gone, since it would take
+// them along, and a log folder only when nothing is left that writes there.
+func (a *actor) remove(ctx context.Context, r removal) (done int, err error) {
+	if r.gone && len(a.opts.Operations.InFlight(r.uid+"/")) > 0 {
+		return 0, nil // somebody is at work on it after all
+	}
+	kept := map[string]bool{}
+	var problems []error
+	for _, c := range r.containers {
+		if err := a.removeOne(ctx, r.uid, c.id, a.opts.CRI.RemoveContainer); err != nil {
+			kept[c.sandbox] = true
+			problems = append(problems, err)
+			continue
+		}
+		done++
+	}
+	for _, id := range r.sandboxes {
+		if kept[id] {
+			continue
+		}
+		if err := a.removeOne(ctx, r.uid, id, a.removeSandbox); err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		done++
+	}
+	if len(problems) > 0 {
+		return done, errors.Join(problems...)
+	}
+	for _, name := range r.logs {
+		if err := removeLogs(ctx, a.opts.PodLogsDir, name); err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		done++
+	}
+	return done, errors.Join(problems...)
+}
+
+// removeOne removes a container or sandbox, in the table of operations.
+func (a *actor) removeOne(ctx context.Context, uid, id string, remove func(context.Context, string) error) error {
+	_, err := a.opts.Operations.Do(ctx, uid+"/remove/"+id, removeTimeout, func(ctx context.Context) (any, error) {
+		return nil, remove(ctx, id)
+	})
+	return err
+}
+
+// removeSandbox stops first: what a sandbox that died has left of its network is taken down by that alone.
+func (a *actor) removeSandbox(ctx context.Context, id string) error {
+	if err := a.opts.CRI.StopPodSandbox(ctx, id); err != nil {
+		return err
+	}
+	return a.opts.CRI.RemovePodSandbox(ctx, id)
+}
+
+func removeLogs(ctx context.Context, dir, name string) (err error) {
+	root, err := safepath.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if err := safepath.RemoveAllOneFilesystem(ctx, root, name); err != nil {
+		return fmt.Errorf("log folder %s: %w", name, err)
+	}
+	return nil
+}

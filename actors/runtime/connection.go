@@ -1,0 +1,216 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// link is the actor's book on the connection.
+type link struct {
+	snapshot Snapshot
+	told     bool      // the state was told at least once
+	toldAt   time.Time // when it was told last
+	cause    cause     // of not being ready, for the log
+	checking bool
+	again    bool // something failed while a check was under way: check once more
+	timer    supervisors.Timer
+	failures int
+}
+
+type (
+	checked struct {
+		version *runtimeapi.VersionResponse
+		status  *runtimeapi.StatusResponse
+		err     error
+	}
+	checkDue struct{}
+)
+
+const (
+	// checkTimeout is how long a runtime may take to say who it is before it counts as hanging.
+	checkTimeout = 10 * time.Second
+	// The back-off of checks while the runtime is away: its return is to be noticed at once, and a refused connection
+	// costs nothing.
+	checkBase = 100 * time.Millisecond
+	checkCap  = time.Second
+)
+
+// check asks the runtime who and how it is, now.
+func (a *actor) check(ctx supervisors.Context) {
+	if a.link.checking {
+		a.link.again = true
+		return
+	}
+	if a.link.timer != nil {
+		a.link.timer.Cancel()
+		a.link.timer = nil
+	}
+	a.link.checking = true
+	ctx.Do(supervisors.Work{Name: "Version, Status", Timeout: checkTimeout, Run: func(ctx context.Context) any {
+		version, err := a.opts.CRI.Version(ctx)
+		if err != nil {
+			return checked{err: err}
+		}
+		status, err := a.opts.CRI.Status(ctx, false)
+		return checked{version, status, err}
+	}})
+}
+
+func (a *actor) checkAfter(ctx supervisors.Context, d time.Duration) {
+	a.link.timer = ctx.After(d, checkDue{})
+}
+
+// suspect checks at once when an error makes it likely that the runtime is away.
+func (a *actor) suspect(ctx supervisors.Context, err error) {
+	if a.phase == connected && cri.IsUnavailable(err) {
+		a.check(ctx)
+	}
+}
+
+func (a *actor) checkedConnecting(ctx supervisors.Context, m checked) {
+	a.link.checking, a.link.again = false, false
+	reason, why := a.judge(m)
+	if reason != nil {
+		a.link.failures++
+		a.checkAfter(ctx, min(checkBase<<min(a.link.failures-1, 10), checkCap))
+		a.away(ctx, *reason, why)
+		return
+	}
+	a.link.failures = 0
+	a.checkAfter(ctx, a.opts.StatusPeriod)
+	s := &a.link.snapshot
+	s.describe(m.version, m.status)
+	s.Ready, s.Reason, s.Since = true, messages.Reason{}, ctx.Now()
+	a.link.cause = ""
+	ctx.Log().Info("the container runtime is ready",
+		"endpoint", s.Endpoint, "name", s.Name, "version", s.Version, "api", s.APIVersion)
+	a.logNetwork(ctx, true)
+	a.publish()
+	a.tellState(ctx)
+	a.become(ctx, connected)
+}
+
+func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {
+	again := a.link.again
+	a.link.checking, a.link.again = false, false
+	reason, why := a.judge(m)
+	if reason != nil {
+		a.link.failures = 1
+		a.checkAfter(ctx, checkBase)
+		a.become(ctx, connecting)
+		a.away(ctx, *reason, why)
+		return
+	}
+	was := a.link.snapshot.NetworkReady
+	a.link.snapshot.describe(m.version, m.status)
+	a.logNetwork(ctx, was)
+	a.publish()
+	if again {
+		a.check(ctx)
+		return
+	}
+	a.checkAfter(ctx, a.opts.StatusPeriod)
+}
+
+// away notes that the runtime is not to be worked with. It is logged and told when it begins and when its cause
+// changes, and told again from time to time.
+func (a *actor) away(ctx supervisors.Context, reason messages.Reason, why cause) {
+	s := &a.link.snapshot
+	if s.Ready || !a.link.told {
+		s.Since = ctx.Now()
+	}
+	changed := s.Ready || why != a.link.cause
+	s.Ready, s.Reason, a.link.cause = false, reason, why
+	a.publish()
+	if changed {
+		ctx.Log().Warn("waiting for the container runtime", "endpoint", s.Endpoint, "reason", reason.Message)
+	}
+	if changed || ctx.Now().Sub(a.link.toldAt) >= a.opts.StatusPeriod {
+		a.tellState(ctx)
+	}
+}
+
+func (a *actor) tellState(ctx supervisors.Context) {
+	a.link.told, a.link.toldAt = true, ctx.Now()
+	s := a.link.snapshot
+	ctx.Tell(messages.Pods, messages.RuntimeStateChanged{Ready: s.Ready, Reason: s.Reason, Since: s.Since})
+}
+
+func (a *actor) publish() { a.opts.State.store(a.link.snapshot) }
+
+func (a *actor) logNetwork(ctx supervisors.Context, was bool) {
+	switch s := a.link.snapshot; {
+	case was && !s.NetworkReady:
+		ctx.Log().Warn("the container runtime has no network for pods", "reason", s.NetworkReason)
+	case !was && s.NetworkReady:
+		ctx.Log().Info("the container runtime has a network for pods again")
+	}
+}
+
+// cause is the kind of reason that a runtime is not ready for; a change of it is worth a line in the log.
+type cause string
+
+const (
+	noSocket    cause = "no socket"
+	refused     cause = "refused"
+	forbidden   cause = "forbidden"
+	hangs       cause = "hangs"
+	starting    cause = "starting"
+	noCRI       cause = "no CRI v1"
+	saysNo      cause = "not ready"
+	fails       cause = "fails"
+	unreachable cause = "unreachable"
+)
+
+// judge is why the runtime is not to be worked with; nil when it is.
+func (a *actor) judge(m checked) (*messages.Reason, cause) {
+	at := a.opts.Endpoint
+	reason := func(format string, args ...any) *messages.Reason {
+		return &messages.Reason{Code: messages.ReasonRuntimeUnavailable, Message: fmt.Sprintf(format, args...)}
+	}
+	if m.err != nil {
+		text, why := explain(m.err)
+		return reason("the container runtime at %s %s", at, text), why
+	}
+	c := condition(m.status, runtimeapi.RuntimeReady)
+	switch {
+	case c == nil:
+		return reason("the container runtime at %s does not say whether it is ready", at), saysNo
+	case !c.GetStatus():
+		return reason("the container runtime at %s (%s %s) says that it is not ready: %s",
+			at, m.version.GetRuntimeName(), m.version.GetRuntimeVersion(), conditionText(c)), saysNo
+	}
+	return nil, ""
+}
+
+// explain says what an error of Version or Status means, and what to do. The text follows "the runtime at …".
+func explain(err error) (string, cause) {
+	msg := cri.Message(err)
+	switch {
+	case cri.IsPermanent(err):
+		return "cannot be used: " + msg, noCRI
+	case cri.IsTimeout(err):
+		return fmt.Sprintf("did not answer within %s: it hangs; its own log says why, and restarting it may help", checkTimeout), hangs
+	case strings.Contains(msg, "no such file or directory"):
+		return "cannot be reached: there is no socket; start the runtime (systemctl start containerd), " +
+			"or name its socket by --container-runtime-endpoint", noSocket
+	case strings.Contains(msg, "connection refused"):
+		return "cannot be reached: nobody listens at the socket; start the runtime (systemctl start containerd)", refused
+	case strings.Contains(msg, "permission denied"):
+		return "cannot be reached: permission denied; run as root", forbidden
+	case strings.Contains(msg, "not initialized yet"):
+		return "is still starting: " + msg, starting
+	case cri.IsUnavailable(err):
+		return "cannot be reached: " + msg, unreachable
+	default:
+		return "answers with an error: " + msg, fails
+	}
+}

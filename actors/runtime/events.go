@@ -1,0 +1,149 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/facts"
+)
+
+// EventSource is where events come from; *cri.Client is one.
+type EventSource interface {
+	// GetContainerEvents calls opened when it has subscribed and event for each event, and returns, always with an
+	// error, when the subscription ends.
+	GetContainerEvents(ctx context.Context, opened func(), event func(*runtimeapi.ContainerEventResponse)) error
+}
+
+// Events is the process's subscription to the CRI's events. It outlives the actor, so that nothing is missed while that
+// is restarted. It keeps only which pods something ended or was removed of, each once, however many events there were:
+// events are hints, and what is true is read. Safe for concurrent use.
+type Events struct {
+	source EventSource
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	wake   chan struct{}
+
+	mu       sync.Mutex
+	running  bool
+	standing bool // opened and not ended
+	opened   bool
+	ended    error
+	pods     map[string]bool
+	objects  map[string]bool
+}
+
+// Batch is what happened since the last one.
+type Batch struct {
+	// Opened says that a subscription began: what was before it is to be read.
+	Opened bool
+	// Ended is why the subscription ended; nil while it lasts. The next Wait begins another.
+	Ended error
+	// Pods are the UIDs of pods of which something ended or was removed. Sorted.
+	Pods []string
+	// Objects are IDs of containers and sandboxes that are gone together with what could tell whose they were. Sorted.
+	Objects []string
+}
+
+// NewEvents makes a subscription that begins with the first Wait.
+func NewEvents(source EventSource) *Events {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Events{
+		source: source, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1),
+		pods: map[string]bool{}, objects: map[string]bool{},
+	}
+}
+
+// Wait waits until there is something, and takes it; it begins a subscription where none runs. When ctx ends before, it
+// returns an empty batch and takes nothing. Only one may wait at a time.
+func (e *Events) Wait(ctx context.Context) Batch {
+	for {
+		if b, ok := e.take(ctx); ok {
+			return b
+		}
+		select {
+		case <-e.wake:
+		case <-ctx.Done():
+			return Batch{}
+		}
+	}
+}
+
+// Standing says that a subscription stands now: what happens is told to the next Wait.
+func (e *Events) Standing() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.standing
+}
+
+// Close ends the subscription for good and waits for its end.
+func (e *Events) Close() {
+	e.mu.Lock()
+	e.cancel()
+	e.mu.Unlock()
+	e.done.Wait()
+}
+
+// take is the batch when there is one.
+func (e *Events) take(ctx context.Context) (Batch, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ctx.Err() != nil {
+		return Batch{}, true
+	}
+	if e.opened || e.ended != nil || len(e.pods) > 0 || len(e.objects) > 0 {
+		b := Batch{e.opened, e.ended, slices.Sorted(maps.Keys(e.pods)), slices.Sorted(maps.Keys(e.objects))}
+		e.opened, e.ended = false, nil
+		clear(e.pods)
+		clear(e.objects)
+		return b, true
+	}
+	if !e.running {
+		if e.ctx.Err() != nil {
+			return Batch{Ended: errClosed}, true
+		}
+		e.running = true
+		e.done.Go(e.run)
+	}
+	return Batch{}, false
+}
+
+var errClosed = errors.New("the subscription is closed")
+
+func (e *Events) run() {
+	err := e.source.GetContainerEvents(e.ctx, func() { e.note(func() { e.opened, e.standing = true, true }) }, e.event)
+	e.note(func() { e.running, e.standing, e.ended = false, false, err })
+}
+
+// note changes the batch and wakes the one who waits.
+func (e *Events) note(change func()) {
+	e.mu.Lock()
+	change()
+	e.mu.Unlock()
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// event notes what ended or was removed. What was created or started was so by the pod's own actor, which knows.
+func (e *Events) event(ev *runtimeapi.ContainerEventResponse) {
+	switch ev.GetContainerEventType() {
+	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
+	default:
+		return
+	}
+	sandbox := ev.GetPodSandboxStatus()
+	if sandbox == nil {
+		e.note(func() { e.objects[ev.GetContainerId()] = true })
+		return
+	}
+	if owner, err := facts.OwnerOf(sandbox.GetLabels()); err == nil {
+		e.note(func() { e.pods[owner.UID] = true })
+	}
+}

@@ -1,0 +1,162 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stream is a source of events that does what the test says, on the subscription's goroutine.
+type stream struct {
+	mu      sync.Mutex
+	opens   int
+	opened  func()
+	event   func(*runtimeapi.ContainerEventResponse)
+	end     chan error
+	arrived chan struct{}
+}
+
+func newStream() *stream { return &stream{end: make(chan error), arrived: make(chan struct{})} }
+
+func (s *stream) GetContainerEvents(ctx context.Context, opened func(), event func(*runtimeapi.ContainerEventResponse)) error {
+	s.mu.Lock()
+	s.opens++
+	s.opened, s.event = opened, event
+	s.mu.Unlock()
+	select {
+	case s.arrived <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-s.end:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func stopped(uid string) *runtimeapi.ContainerEventResponse {
+	return &runtimeapi.ContainerEventResponse{
+		ContainerId: "c-" + uid, ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT,
+		PodSandboxStatus: &runtimeapi.PodSandboxStatus{Labels: podLabels(uid, "")},
+	}
+}
+
+// subscribe waits for the first batch, which tells that the subscription stands.
+func subscribe(t *testing.T, e *Events, s *stream) {
+	t.Helper()
+	got := make(chan Batch)
+	go func() { got <- e.Wait(context.Background()) }()
+	<-s.arrived
+	s.opened()
+	if b := <-got; !b.Opened || b.Ended != nil {
+		t.Fatalf("%+v", b)
+	}
+}
+
+func TestEventsAreCoalesced(t *testing.T) {
+	s := newStream()
+	e := NewEvents(s)
+	defer e.Close()
+	if e.Standing() {
+		t.Error("stands before it began")
+	}
+	subscribe(t, e, s)
+	if !e.Standing() {
+		t.Error("does not stand")
+	}
+	started := stopped("v")
+	started.ContainerEventType = runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT
+	created := stopped("v")
+	created.ContainerEventType = runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT
+	foreign := stopped("v")
+	foreign.PodSandboxStatus.Labels = nil
+	deleted := &runtimeapi.ContainerEventResponse{
+		ContainerId: "gone", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT,
+	}
+	for _, ev := range []*runtimeapi.ContainerEventResponse{stopped("w"), started, created, foreign, stopped("u"), deleted, stopped("w"), nil} {
+		s.event(ev)
+	}
+	got := e.Wait(context.Background())
+	want := Batch{Pods: []string{"u", "w"}, Objects: []string{"gone"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestEventsWakeWhoWaits(t *testing.T) {
+	s := newStream()
+	e := NewEvents(s)
+	defer e.Close()
+	subscribe(t, e, s)
+	got := make(chan Batch)
+	go func() { got <- e.Wait(context.Background()) }()
+	s.event(stopped("u"))
+	if b := <-got; !reflect.DeepEqual(b.Pods, []string{"u"}) {
+		t.Errorf("%+v", b)
+	}
+}
+
+func TestEventsOutliveWhoWaited(t *testing.T) {
+	s := newStream()
+	e := NewEvents(s)
+	defer e.Close()
+	subscribe(t, e, s)
+	s.event(stopped("u"))
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	if b := e.Wait(over); !reflect.DeepEqual(b, Batch{}) {
+		t.Errorf("one whose time is over took %+v", b)
+	}
+	if b := e.Wait(context.Background()); !reflect.DeepEqual(b.Pods, []string{"u"}) {
+		t.Errorf("%+v", b)
+	}
+	if s.opens != 1 {
+		t.Errorf("%d subscriptions", s.opens)
+	}
+}
+
+func TestEventsBeginAgainAfterTheirEnd(t *testing.T) {
+	s := newStream()
+	e := NewEvents(s)
+	defer e.Close()
+	subscribe(t, e, s)
+	broken := errors.New("broken")
+	s.event(stopped("u"))
+	s.end <- broken
+	b := e.Wait(context.Background())
+	if b.Ended == nil { // the event came first; the end follows
+		if !reflect.DeepEqual(b.Pods, []string{"u"}) {
+			t.Fatalf("%+v", b)
+		}
+		b = e.Wait(context.Background())
+	}
+	if !errors.Is(b.Ended, broken) || e.Standing() {
+		t.Fatalf("%+v", b)
+	}
+	subscribe(t, e, s)
+	if s.opens != 2 {
+		t.Errorf("%d subscriptions", s.opens)
+	}
+}
+
+func TestEventsClosed(t *testing.T) {
+	s := newStream()
+	e := NewEvents(s)
+	subscribe(t, e, s)
+	e.Close()
+	e.Close()
+	for range 2 {
+		if b := e.Wait(context.Background()); b.Ended == nil {
+			t.Errorf("%+v", b)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package runtime
+
+import (
+	"context"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// CRI is what the actor needs of the CRI's client; *cri.Client has it.
+type CRI interface {
+	Version(ctx context.Context) (*runtimeapi.VersionResponse, error)
+	Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error)
+	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
+	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
+	PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
+	ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
+	RemoveContainer(ctx context.Context, id string) error
+	StopPodSandbox(ctx context.Context, id string) error
+	RemovePodSandbox(ctx context.Context, id string) error
+}
+
+// Operations is the table of operations as the actor needs it; *cri.Operations has it. Operations that make or start
+// something of a pod have keys that begin with "<uid>/start/"; what the collector removes has "<uid>/remove/<id>".
+type Operations interface {
+	InFlight(prefix string) []string
+	Settle(ctx context.Context, prefix string) error
+	Do(ctx context.Context, key string, timeout time.Duration, fn func(context.Context) (any, error)) (any, error)
+}
+
+// Options are what the actor needs. CRI and Operations are required.
+type Options struct {
+	CRI        CRI
+	Operations Operations
+	// Events is the process's subscription; nil means that events are not used.
+	Events *Events
+	// State is where the actor publishes what it knows of the runtime; nil: nowhere.
+	State *State
+	// Endpoint is the runtime's, for messages.
+	Endpoint string
+	// PollPeriod is between audits where there are no events; 0 means 1 s.
+	PollPeriod time.Duration
+	// AuditPeriod is between audits where there are events, and after it everything is told again; 0 means 60 s.
+	AuditPeriod time.Duration
+	// StatusPeriod is between questions whether a runtime that is connected is still well; 0 means 5 s.
+	StatusPeriod time.Duration
+	// MaxReads bounds the pods read at once; 0 means 8.
+	MaxReads int
+	// CollectPeriod is between collections of what is dead; 0 means 1 min.
+	CollectPeriod time.Duration
+	// Collect limits what dead containers are kept; nil means DefaultPolicy.
+	Collect *Policy
+	// PodLogsDir holds the pods' log folders; "" means that none are collected.
+	PodLogsDir string
+}
+
+func (o Options) withDefaults() Options {
+	for _, d := range []struct {
+		value    *time.Duration
+		fallback time.Duration
+	}{
+		{&o.PollPeriod, time.Second}, {&o.AuditPeriod, time.Minute},
+		{&o.StatusPeriod, 5 * time.Second}, {&o.CollectPeriod, time.Minute},
+	} {
+		if *d.value == 0 {
+			*d.value = d.fallback
+		}
+	}
+	if o.MaxReads == 0 {
+		o.MaxReads = 8
+	}
+	if o.Collect == nil {
+		p := DefaultPolicy()
+		o.Collect = &p
+	}
+	if o.State == nil {
+		o.State = &State{}
+	}
+	return o
+}
+
+// New is the constructor of the actor.
+func New(opts Options) supervisors.Constructor {
+	opts = opts.withDefaults()
+	return func(string) supervisors.Actor { return newActor(opts) }
+}

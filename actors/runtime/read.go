@@ -1,0 +1,135 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/facts"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// podRead is one pod, read.
+type podRead struct {
+	facts messages.PodFacts
+	sig   uint64
+	// odd is what is wrong with things that say they are the pod's and are malformed otherwise; they are left out.
+	odd error
+}
+
+// readPod reads one pod: two lists, unless an audit made them, and the status of what can have changed since was, the
+// pod's facts as they were read before. An exited container cannot change any more, a running one only its state, and
+// a ready sandbox keeps its addresses.
+func readPod(ctx context.Context, c CRI, uid string, readAt time.Time, from *listed, was messages.PodFacts) (podRead, error) {
+	if from == nil {
+		l, err := listPod(ctx, c, uid)
+		if err != nil {
+			return podRead{}, err
+		}
+		from = &listed{Listing: l, sig: signature(l), readAt: readAt}
+	}
+	light, odd := from.Light(uid, from.readAt)
+	out := podRead{facts: light, sig: from.sig, odd: odd}
+	out.facts.Containers = nil
+	for _, f := range light.Containers {
+		full, err := readContainer(ctx, c, f, was.Containers)
+		switch {
+		case err == nil:
+			out.facts.Containers = append(out.facts.Containers, full)
+		case errors.Is(err, facts.ErrForeign):
+			out.odd = errors.Join(out.odd, err)
+		case !cri.IsNotFound(err): // one that was removed meanwhile is as if it had never been listed
+			return podRead{}, err
+		}
+	}
+	if err := readSandboxes(ctx, c, &out.facts, was.Sandboxes); err != nil {
+		return podRead{}, err
+	}
+	return out, nil
+}
+
+func listPod(ctx context.Context, c CRI, uid string) (facts.Listing, error) {
+	sandboxes, err := c.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: facts.PodFilter(uid)})
+	if err != nil {
+		return facts.Listing{}, err
+	}
+	containers, err := c.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: facts.PodFilter(uid)})
+	if err != nil {
+		return facts.Listing{}, err
+	}
+	return facts.Listing{Sandboxes: sandboxes, Containers: containers}, nil
+}
+
+// readContainer is the whole fact of a container that a list has told of.
+func readContainer(ctx context.Context, c CRI, light messages.ContainerFact, was []messages.ContainerFact) (messages.ContainerFact, error) {
+	if light.State == messages.ContainerExited || light.State == messages.ContainerRunning {
+		for _, f := range was {
+			if f.ID == light.ID && f.State == light.State {
+				return f, nil
+			}
+		}
+	}
+	resp, err := c.ContainerStatus(ctx, light.ID, false)
+	if err != nil {
+		return messages.ContainerFact{}, err
+	}
+	full, err := facts.Container(resp.GetStatus())
+	if err != nil {
+		return messages.ContainerFact{}, err
+	}
+	full.SandboxID = light.SandboxID
+	return facts.AddMessage(full, facts.Source(resp.GetStatus()).Read()), nil
+}
+
+// readSandboxes completes what the pod's newest sandbox lacks. Of older ones nobody needs more than the list tells.
+func readSandboxes(ctx context.Context, c CRI, p *messages.PodFacts, was []messages.SandboxFact) error {
+	for len(p.Sandboxes) > 0 {
+		newest := &p.Sandboxes[0]
+		for _, f := range was {
+			if f.ID == newest.ID && f.Ready && newest.Ready && (f.HostNet || len(f.IPs) > 0) {
+				*newest = f
+				return nil
+			}
+		}
+		resp, err := c.PodSandboxStatus(ctx, newest.ID, false)
+		if cri.IsNotFound(err) { // removed meanwhile
+			p.Sandboxes = p.Sandboxes[1:]
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		full, err := facts.Sandbox(resp.GetStatus())
+		if err == nil {
+			*newest = full
+		}
+		return nil // what a malformed status does not tell, the list's fact is told without
+	}
+	return nil
+}
+
+var seed = maphash.MakeSeed()
+
+// signature tells listings of one pod apart by what is in them and in what state, in whatever order.
+func signature(l facts.Listing) uint64 {
+	var sum uint64
+	for _, s := range l.Sandboxes {
+		sum += entry(s.GetId(), byte(s.GetState()))
+	}
+	for _, c := range l.Containers {
+		sum += entry(c.GetId(), 0x80|byte(c.GetState()))
+	}
+	return sum
+}
+
+func entry(id string, state byte) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	_, _ = h.WriteString(id) // never fails
+	_ = h.WriteByte(state)
+	return h.Sum64()
+}
