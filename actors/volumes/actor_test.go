@@ -1,0 +1,273 @@
+package volumes
+
+import (
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// node is an actor on a disk of its own.
+type node struct {
+	*supervisortest.Kit
+	disk
+	actor supervisors.Actor
+}
+
+func newNode(t testing.TB) *node {
+	n := &node{disk: newDisk(t)}
+	n.restart(t)
+	return n
+}
+
+// restart puts a new actor in place of the one there is; the disk and the operations stay.
+func (n *node) restart(t testing.TB) {
+	n.actor = New(Options{RootDir: n.rootDir, Operations: n.ops, Log: n.log})("volumes")
+	n.Kit = newKit(t, n.actor)
+}
+
+func newKit(t testing.TB, a supervisors.Actor) *supervisortest.Kit {
+	return supervisortest.New(t, messages.Volumes, a)
+}
+
+// ask sends a message as the pod would, has all work done, and gives back what the pod is told.
+func (n *node) ask(uid string, msg any) []any {
+	n.Send(messages.PodAddress(uid), msg)
+	n.RunWork()
+	return n.told(uid)
+}
+
+func (n *node) told(uid string) (out []any) {
+	n.TB.Helper()
+	for _, told := range n.Take() {
+		if told.To != messages.PodAddress(uid) {
+			n.TB.Errorf("%s was told %+v", told.To, told.Msg)
+		}
+		out = append(out, told.Msg)
+	}
+	return out
+}
+
+func sweep(n *node, uids ...string) {
+	wish := map[string]bool{}
+	for _, uid := range uids {
+		wish[uid] = true
+	}
+	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: wish})
+	n.RunWork()
+}
+
+func TestAPodsVolumesFromStartToFinish(t *testing.T) {
+	n := newNode(t)
+	pod := podWith("u", emptyDirVolume("data"))
+	mounted := []any{messages.VolumesMounted{UID: "u", Paths: map[string]string{
+		"data": n.pod("u/volumes/kubernetes.io~empty-dir/data"),
+	}}}
+	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}); !reflect.DeepEqual(got, mounted) {
+		t.Fatalf("got %+v, want %+v", got, mounted)
+	}
+	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}); !reflect.DeepEqual(got, mounted) {
+		t.Errorf("asked again: %+v", got)
+	}
+	n.restart(t)
+	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}); !reflect.DeepEqual(got, mounted) {
+		t.Errorf("after a restart: %+v", got)
+	}
+	unmounted := []any{messages.VolumesUnmounted{UID: "u"}}
+	if got := n.ask("u", messages.UnmountVolumes{UID: "u"}); !reflect.DeepEqual(got, unmounted) || !exists(t, n.pod("u")) {
+		t.Errorf("unmount: %+v", got)
+	}
+	for range 2 {
+		if got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true}); !reflect.DeepEqual(got, unmounted) || exists(t, n.pod("u")) {
+			t.Errorf("remove: %+v", got)
+		}
+	}
+}
+
+func TestAVolumeThatVanishedIsMadeAgain(t *testing.T) {
+	n := newNode(t)
+	pod := podWith("u", emptyDirVolume("data"))
+	path := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})[0].(messages.VolumesMounted).Paths["data"]
+	must(t, os.RemoveAll(path))
+	got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})
+	if len(got) != 1 || !exists(t, path) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAFailedMountIsTriedAgain(t *testing.T) {
+	n := newNode(t)
+	path := filepath.Join(t.TempDir(), "late")
+	pod := podWith("u", hostPathVolume("h", path, v1.HostPathDirectory))
+	got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})
+	first := got[0].(messages.VolumesFailed)
+	if len(got) != 1 || first.Volume != "h" || first.Reason.Code != messages.ReasonFailedMount || !first.Reason.RetryAt.Equal(n.Now().Add(retryFirst)) {
+		t.Fatalf("got %+v", got)
+	}
+	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}); !reflect.DeepEqual(got, []any{first}) {
+		t.Errorf("asked again: %+v", got)
+	}
+	n.Advance(retryFirst - time.Nanosecond)
+	if len(n.Work) > 0 {
+		t.Error("it did not wait")
+	}
+	n.Advance(time.Nanosecond)
+	n.RunWork()
+	second := n.told("u")[0].(messages.VolumesFailed)
+	if !second.Reason.RetryAt.Equal(n.Now().Add(2 * retryFirst)) {
+		t.Errorf("the second time: %+v at %s", second, n.Now())
+	}
+	must(t, os.Mkdir(path, 0o755))
+	n.Advance(2 * retryFirst)
+	n.RunWork()
+	if got := n.told("u"); !reflect.DeepEqual(got, []any{messages.VolumesMounted{UID: "u", Paths: map[string]string{"h": path}}}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWhatIsRefusedIsNotTriedAgain(t *testing.T) {
+	n := newNode(t)
+	bad := podWith("u", hostPathVolume("h", "relative", ""))
+	got := n.ask("u", messages.MountVolumes{UID: "u", Pod: bad})
+	if reason := got[0].(messages.VolumesFailed).Reason; !reason.Permanent || !reason.RetryAt.IsZero() || len(n.Pending()) > 0 {
+		t.Errorf("got %+v, timers %v", reason, n.Pending())
+	}
+	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: podWith("u", emptyDirVolume("h"))}); len(got) != 1 {
+		t.Errorf("after a change: %+v", got)
+	} else if _, ok := got[0].(messages.VolumesMounted); !ok {
+		t.Errorf("after a change: %+v", got)
+	}
+}
+
+func TestAPodThatEndsWhileItsVolumesFail(t *testing.T) {
+	n := newNode(t)
+	n.ask("u", messages.MountVolumes{UID: "u", Pod: podWith("u", hostPathVolume("h", "/nowhere/x", v1.HostPathFile))})
+	if got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true}); !reflect.DeepEqual(got, []any{messages.VolumesUnmounted{UID: "u"}}) {
+		t.Errorf("got %+v", got)
+	}
+	n.Advance(time.Hour)
+	if len(n.Work) > 0 || exists(t, n.pod("u")) {
+		t.Error("its timer still does something")
+	}
+}
+
+func TestTheSweepRemovesWhatNobodyWants(t *testing.T) {
+	n := newNode(t)
+	for _, uid := range []string{"wanted", "orphan"} {
+		write(t, n.pod(uid, "volumes/kubernetes.io~empty-dir/d/file"))
+	}
+	n.Send(messages.PodAddress("new"), messages.MountVolumes{UID: "new", Pod: podWith("new", emptyDirVolume("d"))})
+	n.RunWork()
+	n.Take()
+	sweep(n, "wanted")
+	if exists(t, n.pod("orphan")) || !exists(t, n.pod("wanted")) || !exists(t, n.pod("new")) {
+		t.Error("not the right folders are left")
+	}
+	if told := n.Take(); len(told) > 0 {
+		t.Errorf("someone was told %+v", told)
+	}
+}
+
+// A wish that comes while the disk is being read is not lost, and the newest counts.
+func TestTheNewestWishCounts(t *testing.T) {
+	n := newNode(t)
+	write(t, n.pod("a/file"))
+	write(t, n.pod("b/file"))
+	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{"b": true}})
+	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{"a": true}})
+	if len(n.Work) != 1 {
+		t.Errorf("%d listings at a time", len(n.Work))
+	}
+	n.RunWork()
+	if !exists(t, n.pod("a")) || exists(t, n.pod("b")) {
+		t.Error("an older wish was followed")
+	}
+}
+
+func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
+	n := newNode(t)
+	n.ask("u", messages.MountVolumes{UID: "u", Pod: podWith("u", emptyDirVolume("data"))})
+	mount := n.pod("u/volumes/kubernetes.io~empty-dir/data")
+	mountTmpfs(t, mount)
+	got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true})
+	if left := got[0].(messages.VolumesUnmounted).Left; len(got) != 1 || !strings.Contains(left, mount) {
+		t.Errorf("got %+v", got)
+	}
+	sweep(n)
+	detail := n.actor.(supervisors.Inspectable).Inspect().(inspection)
+	if !strings.Contains(detail.Left["u"], mount) {
+		t.Errorf("inspection: %+v", detail)
+	}
+	must(t, unmountNow(mount))
+	sweep(n)
+	sweep(n)
+	if detail := n.actor.(supervisors.Inspectable).Inspect().(inspection); len(detail.Left) > 0 || exists(t, n.pod("u")) {
+		t.Errorf("after unmounting: %+v", detail)
+	}
+}
+
+func TestInspection(t *testing.T) {
+	n := newNode(t)
+	n.ask("ok", messages.MountVolumes{UID: "ok", Pod: podWith("ok", emptyDirVolume("d"))})
+	n.ask("bad", messages.MountVolumes{UID: "bad", Pod: podWith("bad", hostPathVolume("h", "/nowhere/x", v1.HostPathFile))})
+	text, err := json.Marshal(n.actor.(supervisors.Inspectable).Inspect())
+	must(t, err)
+	for _, want := range []string{`"ok":{"phase":"Mounted"`, `"bad":{"phase":"BackingOff"`, "/nowhere/x", `"retryAt":"2026-01-02T03:04:05.5Z"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s lacks %s", text, want)
+		}
+	}
+}
+
+func TestUnknownMessages(t *testing.T) {
+	n := newNode(t)
+	n.Send(messages.Pods, messages.TellWish{})
+	if len(n.Ignored) != 1 {
+		t.Errorf("ignored %v", n.Ignored)
+	}
+}
+
+// The actor in the tree: real mailboxes, and the table of operations that the agent has.
+func TestInTheTree(t *testing.T) {
+	ops := cri.NewOperations()
+	root := t.TempDir()
+	answers := make(chan any, 10)
+	tree := &supervisors.Row{Kind: "node", Children: []supervisors.Row{{Kind: "volumes"}, {Kind: "pods", Children: []supervisors.Row{{Kind: "u"}}}}}
+	sys, err := supervisors.Start(supervisors.Options{Tree: tree, Constructors: map[supervisors.Kind]supervisors.Constructor{
+		"node":    func(string) supervisors.Actor { return ignore{} },
+		"pods":    func(string) supervisors.Actor { return ignore{} },
+		"u":       func(string) supervisors.Actor { return forward{answers} },
+		"volumes": New(Options{RootDir: root, Operations: ops, Log: slog.New(slog.DiscardHandler)}),
+	}})
+	must(t, err)
+	<-answers // the pod has started, and volumes, its elder sibling's child, before it
+	sys.Tell(messages.Volumes, messages.MountVolumes{UID: "u", Pod: podWith("u", emptyDirVolume("d"))})
+	if m, ok := (<-answers).(messages.VolumesMounted); !ok || !exists(t, m.Paths["d"]) {
+		t.Errorf("got %+v", m)
+	}
+	sys.Tell(messages.Volumes, messages.UnmountVolumes{UID: "u", Remove: true})
+	if m, ok := (<-answers).(messages.VolumesUnmounted); !ok || m.Left != "" || exists(t, filepath.Join(root, "pods/u")) {
+		t.Errorf("got %+v", m)
+	}
+	must(t, sys.Shutdown(t.Context()))
+	must(t, ops.Close(t.Context()))
+}
+
+type ignore struct{}
+
+func (ignore) Receive(supervisors.Context, any) {}
+
+type forward struct{ to chan<- any }
+
+func (f forward) Receive(_ supervisors.Context, msg any) { f.to <- msg }

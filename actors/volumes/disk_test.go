@@ -1,0 +1,304 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+func TestMountLaysOutThePodsFolder(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o077))
+	d := newDisk(t)
+	d.rootDir = filepath.Join(d.rootDir, "not", "yet")
+	pod := podWith("u1", emptyDirVolume("data"), hostPathVolume("host", "/dev/null", v1.HostPathCharDev))
+	for range 2 { // doing it again changes nothing
+		out := d.mountPod(t.Context(), "u1", pod)
+		if len(out.failures) > 0 {
+			t.Fatal(out.failures)
+		}
+		data := d.pod("u1/volumes/kubernetes.io~empty-dir/data")
+		if out.paths["data"] != data || out.paths["host"] != "/dev/null" || len(out.paths) != 2 {
+			t.Errorf("paths %v", out.paths)
+		}
+	}
+	for path, want := range map[string]os.FileMode{
+		"": 0o750, "u1": 0o750, "u1/volumes": 0o750, "u1/plugins": 0o750, "u1/containers": 0o750,
+		"u1/volumes/kubernetes.io~empty-dir": 0o755, "u1/volumes/kubernetes.io~empty-dir/data": 0o777,
+		"u1/plugins/kubernetes.io~empty-dir/data": 0o750,
+	} {
+		if got := mode(t, d.pod(path)); got != want|os.ModeDir {
+			t.Errorf("%q has %v, want %v", path, got, want)
+		}
+	}
+	if !mode(t, d.pod("u1/plugins/kubernetes.io~empty-dir/data/ready")).IsRegular() {
+		t.Error("the ready file is missing")
+	}
+}
+
+func TestEmptyDirKeepsWhatItsContainersDid(t *testing.T) {
+	d := newDisk(t)
+	pod := podWith("u1", emptyDirVolume("data"))
+	path := d.mountPod(t.Context(), "u1", pod).paths["data"]
+	write(t, filepath.Join(path, "file"))
+	must(t, os.Chmod(path, 0o700))
+	if !d.stillMounted(t.Context(), "u1", pod) {
+		t.Error("not found again")
+	}
+	d.mountPod(t.Context(), "u1", pod)
+	if mode(t, path).Perm() != 0o700 || !exists(t, filepath.Join(path, "file")) {
+		t.Errorf("mode %v", mode(t, path))
+	}
+}
+
+func TestEmptyDirAfterACrashHalfWay(t *testing.T) {
+	d := newDisk(t)
+	pod := podWith("u1", emptyDirVolume("data"))
+	path := d.pod("u1/volumes/kubernetes.io~empty-dir/data")
+	must(t, os.MkdirAll(path, 0o700)) // made, but its mode and the ready file are missing
+	if d.stillMounted(t.Context(), "u1", pod) {
+		t.Error("half a volume was taken for a whole one")
+	}
+	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures) > 0 || mode(t, path).Perm() != 0o777 {
+		t.Errorf("%v, mode %v", out.failures, mode(t, path))
+	}
+	must(t, os.RemoveAll(path)) // ready, but gone
+	if d.stillMounted(t.Context(), "u1", pod) {
+		t.Error("a volume that is gone was found")
+	}
+	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures) > 0 || mode(t, path).Perm() != 0o777 {
+		t.Errorf("%v, mode %v", out.failures, mode(t, path))
+	}
+}
+
+// A link in place of the volume's folder is neither taken for it nor followed.
+func TestEmptyDirIsNoLink(t *testing.T) {
+	d := newDisk(t)
+	outside := t.TempDir()
+	write(t, filepath.Join(outside, "keep"))
+	must(t, os.Chmod(outside, 0o700))
+	pod := podWith("u1", emptyDirVolume("data"))
+	path := d.mountPod(t.Context(), "u1", pod).paths["data"]
+	must(t, os.Remove(path))
+	must(t, os.Symlink(outside, path))
+	if d.stillMounted(t.Context(), "u1", pod) {
+		t.Error("a link was taken for the volume")
+	}
+	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures) != 1 || out.failures[0].volume != "data" {
+		t.Errorf("got %v", out)
+	}
+	if out := d.unmountPod(t.Context(), "u1", true); out.left != "" {
+		t.Error(out.left)
+	}
+	if !exists(t, filepath.Join(outside, "keep")) || mode(t, outside).Perm() != 0o700 || exists(t, d.pod("u1")) {
+		t.Error("the link was followed")
+	}
+}
+
+func TestMountRefusesForGood(t *testing.T) {
+	one := resource.MustParse("1Mi")
+	group := int64(7)
+	fsGroup := podWith("u", emptyDirVolume("v"))
+	fsGroup.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
+	memory, limited, badName := emptyDirVolume("v"), emptyDirVolume("v"), emptyDirVolume("..")
+	memory.EmptyDir.Medium = v1.StorageMediumMemory
+	limited.EmptyDir.SizeLimit = &one
+	config := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}}
+	for _, c := range []struct {
+		uid   string
+		pod   *v1.Pod
+		names string
+	}{
+		{"u", podWith("u", memory), "medium"},
+		{"u", podWith("u", limited), "sizeLimit"},
+		{"u", fsGroup, "fsGroup"},
+		{"u", podWith("u", config), "configMap"},
+		{"u", podWith("u", badName), ".."},
+		{"../u", podWith("../u"), "UID"},
+		{"", podWith(""), "UID"},
+	} {
+		t.Run(c.names, func(t *testing.T) {
+			out := newDisk(t).mountPod(t.Context(), c.uid, c.pod)
+			if len(out.failures) != 1 || !out.failures[0].permanent || !strings.Contains(out.failures[0].message, c.names) {
+				t.Errorf("got %+v, want one permanent failure that names %s", out.failures, c.names)
+			}
+		})
+	}
+}
+
+func TestVolumesThatNobodyUsesAreLeftAlone(t *testing.T) {
+	pod := podWith("u", emptyDirVolume("used"), emptyDirVolume("init"), emptyDirVolume("debug"))
+	pod.Spec.InitContainers = []v1.Container{{Name: "i", VolumeMounts: []v1.VolumeMount{{Name: "init"}}}}
+	pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{
+		Name: "e", VolumeMounts: []v1.VolumeMount{{Name: "debug"}},
+	}}}
+	pod.Spec.Containers[0].VolumeMounts = pod.Spec.Containers[0].VolumeMounts[:1]
+	pod.Spec.Volumes = append(pod.Spec.Volumes, hostPathVolume("unused", "/nowhere/at/all", v1.HostPathFile))
+	out := newDisk(t).mountPod(t.Context(), "u", pod)
+	if len(out.failures) > 0 || len(out.paths) != 3 || out.paths["unused"] != "" {
+		t.Errorf("got %+v", out)
+	}
+}
+
+func TestEveryFailureIsTold(t *testing.T) {
+	d := newDisk(t)
+	out := d.mountPod(t.Context(), "u", podWith("u", hostPathVolume("a", "/nowhere/a", v1.HostPathFile),
+		emptyDirVolume("fine"), hostPathVolume("b", "/nowhere/b", v1.HostPathFile)))
+	if len(out.failures) != 2 || out.failures[0].volume != "a" || out.failures[1].volume != "b" {
+		t.Errorf("got %+v", out.failures)
+	}
+}
+
+func TestUnmountWithoutRemoveEndsTheVolumesAndKeepsTheFolder(t *testing.T) {
+	d := newDisk(t)
+	host := filepath.Join(t.TempDir(), "host")
+	pod := podWith("u", emptyDirVolume("data"), hostPathVolume("host", host, v1.HostPathDirectoryOrCreate))
+	path := d.mountPod(t.Context(), "u", pod).paths["data"]
+	write(t, filepath.Join(path, "a/b"))
+	write(t, d.pod("u/etc-hosts"))
+	for range 2 {
+		if out := d.unmountPod(t.Context(), "u", false); out.left != "" {
+			t.Error(out.left)
+		}
+	}
+	if exists(t, path) || exists(t, d.pod("u/plugins/kubernetes.io~empty-dir/data")) {
+		t.Error("the emptyDir is still there")
+	}
+	if !exists(t, d.pod("u/etc-hosts")) || !exists(t, host) {
+		t.Error("too much is gone")
+	}
+	if out := d.unmountPod(t.Context(), "u", true); out.left != "" || exists(t, d.pod("u")) || !exists(t, host) {
+		t.Errorf("left %q", out.left)
+	}
+	for _, uid := range []string{"u", "never", "../u", ""} {
+		if out := d.unmountPod(t.Context(), uid, true); out.left != "" {
+			t.Errorf("%q: left %q", uid, out.left)
+		}
+	}
+}
+
+// While anything is mounted in a pod's folder, the folder stays whole, and the reason names the mount.
+func TestUnmountNeverCrossesAMount(t *testing.T) {
+	for _, c := range []struct{ name, target string }{
+		{"another kind's", "u/volumes/kubernetes.io~csi/pvc/mount"},
+		{"on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data"},
+		{"in an emptyDir", "u/volumes/kubernetes.io~empty-dir/data/sub"},
+		{"on the pod's folder", "u"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDisk(t)
+			link := filepath.Join(t.TempDir(), "root") // the root directory may well be reached by a link
+			must(t, os.Symlink(d.rootDir, link))
+			d.rootDir = link
+			pod := podWith("u", emptyDirVolume("data"))
+			d.mountPod(t.Context(), "u", pod)
+			write(t, d.pod("u/volumes/kubernetes.io~csi/pvc/vol_data.json"))
+			must(t, os.MkdirAll(d.pod(c.target), 0o755))
+			mountTmpfs(t, d.pod(c.target))
+			write(t, d.pod(c.target, "keep"))
+			out := d.unmountPod(t.Context(), "u", true)
+			if !strings.Contains(out.left, d.pod(c.target)) {
+				t.Errorf("left %q does not name %s", out.left, d.pod(c.target))
+			}
+			if !exists(t, d.pod(c.target, "keep")) {
+				t.Error("what is mounted was removed")
+			}
+			if c.target != "u" && !exists(t, d.pod("u/volumes/kubernetes.io~csi/pvc/vol_data.json")) {
+				t.Error("what another kind of volume noted was removed")
+			}
+			must(t, unix.Unmount(d.pod(c.target), unix.MNT_DETACH))
+			if out := d.unmountPod(t.Context(), "u", true); out.left != "" || exists(t, d.pod("u")) {
+				t.Errorf("after unmounting: left %q", out.left)
+			}
+		})
+	}
+}
+
+func TestListPods(t *testing.T) {
+	d := newDisk(t)
+	must(t, os.MkdirAll(d.pod("b"), 0o750))
+	must(t, os.MkdirAll(d.pod("a"), 0o750))
+	write(t, d.pod("file"))
+	must(t, os.Symlink("a", d.pod("link")))
+	got, err := d.podFolders(t.Context())
+	must(t, err)
+	if strings.Join(got, " ") != "a b" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// gate is a plugin whose mount waits to be let through.
+type gate struct {
+	hostPath
+	entered, leave chan struct{}
+	panics         bool
+}
+
+func (g gate) mount(context.Context, podFolder, *v1.Volume) (string, error) {
+	if g.panics {
+		panic("oh")
+	}
+	g.entered <- struct{}{}
+	<-g.leave
+	return "/gate", nil
+}
+
+// Who stops waiting leaves the work running; who comes next joins it, and an operation of another kind waits for it.
+func TestOperationsOutliveWhoAskedForThem(t *testing.T) {
+	g := gate{entered: make(chan struct{}), leave: make(chan struct{})}
+	d := newDisk(t, g)
+	pod := podWith("u", hostPathVolume("v", "/x", v1.HostPathUnset))
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan mountOutcome)
+	go func() { first <- d.mountPod(ctx, "u", pod) }()
+	<-g.entered
+	cancel()
+	if out := <-first; len(out.failures) != 1 || out.failures[0].permanent {
+		t.Errorf("the first got %+v", out)
+	}
+	write(t, d.pod("u/file"))
+	unmounted := make(chan unmountOutcome)
+	go func() { unmounted <- d.unmountPod(t.Context(), "u", true) }()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if out := d.unmountPod(ended, "u", true); out.left == "" || !exists(t, d.pod("u/file")) {
+		t.Error("a mount under way was not awaited")
+	}
+	close(g.leave)
+	if out := <-unmounted; out.left != "" || exists(t, d.pod("u")) {
+		t.Errorf("left %q", out.left)
+	}
+}
+
+func TestAPanicOfAPluginIsAFailureOfItsPod(t *testing.T) {
+	d := newDisk(t, gate{panics: true})
+	out := d.mountPod(t.Context(), "u", podWith("u", hostPathVolume("v", "/x", v1.HostPathUnset)))
+	if len(out.failures) != 1 || !strings.Contains(out.failures[0].message, "bug") {
+		t.Errorf("got %+v", out)
+	}
+}
+
+func TestLookEndsWithItsContext(t *testing.T) {
+	d := newDisk(t)
+	block := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	began := make(chan struct{})
+	go func() {
+		_, err := look(ctx, d, "x", func() (bool, error) { close(began); <-block; return true, nil })
+		done <- err
+	}()
+	<-began
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	close(block)
+}

@@ -1,0 +1,103 @@
+package volumes
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/cri"
+)
+
+var _ Operations = (*cri.Operations)(nil)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exists(t testing.TB, path string) bool {
+	t.Helper()
+	_, err := os.Lstat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func write(t testing.TB, path string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, nil, 0o644))
+}
+
+func mode(t testing.TB, path string) fs.FileMode {
+	t.Helper()
+	info, err := os.Lstat(path)
+	must(t, err)
+	return info.Mode()
+}
+
+// podWith is a pod whose one container mounts all the volumes.
+func podWith(uid string, volumes ...v1.Volume) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid}}
+	pod.Spec.Volumes = volumes
+	pod.Spec.Containers = []v1.Container{{Name: "c"}}
+	for _, v := range volumes {
+		mount := v1.VolumeMount{Name: v.Name, MountPath: "/" + v.Name}
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, mount)
+	}
+	return pod
+}
+
+func emptyDirVolume(name string) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}
+}
+
+func hostPathVolume(name, path string, kind v1.HostPathType) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: path, Type: &kind}}}
+}
+
+func newDisk(t testing.TB, list ...plugin) disk {
+	if list == nil {
+		list = plugins
+	}
+	return disk{rootDir: t.TempDir(), plugins: list, ops: cri.NewOperations(), log: slog.New(slog.DiscardHandler)}
+}
+
+func (d disk) pod(elements ...string) string {
+	return filepath.Join(append([]string{d.rootDir, "pods"}, elements...)...)
+}
+
+// mountTmpfs mounts a small file system and undoes it when the test ends.
+func mountTmpfs(t *testing.T, target string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	if err := unix.Mount("tmpfs", target, "tmpfs", 0, "size=64k"); err != nil {
+		if errors.Is(err, unix.EPERM) {
+			t.Skipf("mounting is not allowed here: %v", err)
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(target, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			t.Error(err)
+		}
+	})
+}
+
+func unmountNow(target string) error { return unix.Unmount(target, unix.MNT_DETACH) }
