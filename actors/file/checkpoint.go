@@ -32,9 +32,9 @@ type savedManifest struct {
 }
 
 // collect gathers what is in force, by file name.
-func collect(path, node string, files map[string]*manifest) *lastGood {
+func collect(path, node string, files map[string]*entry) *lastGood {
 	out := &lastGood{Path: path, NodeName: node, Manifests: []savedManifest{}}
-	for _, m := range slices.SortedFunc(maps.Values(files), func(a, b *manifest) int { return cmp.Compare(a.path, b.path) }) {
+	for _, m := range slices.SortedFunc(maps.Values(files), func(a, b *entry) int { return cmp.Compare(a.path, b.path) }) {
 		if len(m.documents) > 0 {
 			out.Manifests = append(out.Manifests, savedManifest{m.path, m.shape, m.documents})
 		}

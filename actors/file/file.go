@@ -11,16 +11,11 @@ import (
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
-
-// Parse reads the pods of one manifest: decoded, defaulted, validated, with UID; and what is wrong with the others. It
-// must not share anything between the pods of two calls. It is called from one worker at a time.
-type Parse func(path string, data []byte) ([]*v1.Pod, []messages.ManifestProblem)
 
 // Options are what the actor needs.
 type Options struct {
@@ -33,7 +28,7 @@ type Options struct {
 	// When empty, the last good versions of manifests do not survive the agent.
 	StateDir string
 	NodeName string
-	// Parse reads a manifest.
+	// Parse reads a manifest; nil: as the kubelet and the API server would.
 	Parse Parse
 	// Clock is the tree's clock; nil: the real one.
 	Clock clock.PassiveClock
@@ -55,6 +50,9 @@ func New(opts Options) supervisors.Constructor {
 	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
+	}
+	if opts.Parse == nil {
+		opts.Parse = manifestParser(opts.NodeName, opts.Clock)
 	}
 	if abs, err := filepath.Abs(opts.Path); err == nil { // it fails only where there is no working folder
 		opts.Path = abs

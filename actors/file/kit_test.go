@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -54,7 +55,7 @@ func (p *toyParser) pod(path string, words []string) *v1.Pod {
 	sum := sha256.Sum256([]byte(path + strings.Join(words, " ")))
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: words[0] + "-" + strings.ToLower(testNode), UID: types.UID(hex.EncodeToString(sum[:8])),
-		Annotations: map[string]string{seenAnnotation: fmt.Sprint("call ", p.calls)},
+		Annotations: map[string]string{manifest.FirstSeenAnnotation: fmt.Sprint("call ", p.calls)},
 	}}
 	if len(words) > 1 && words[1] != "-" {
 		pod.UID = types.UID(words[1])
@@ -212,3 +213,6 @@ func inotifies(t testing.TB) int {
 }
 
 func samePods(a, b []*v1.Pod) bool { return slices.Equal(a, b) }
+
+// seenOf is when the first pod was seen first.
+func seenOf(l looked) string { return l.pods[0].Annotations[manifest.FirstSeenAnnotation] }

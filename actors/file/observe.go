@@ -13,11 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/messages"
 )
-
-// seenAnnotation is when a source saw a pod's manifest first, in the kubelet's words.
-const seenAnnotation = "kubernetes.io/config.seen"
 
 // trustAfter is how long a file must have been left alone before it was read, for its identity to be proof of its
 // content from then on: file systems keep times in steps of up to two seconds (FAT).
@@ -34,7 +32,7 @@ type manner struct {
 func (r *reader) observe(path string, s sight, now time.Time, how manner) {
 	m := r.files[path]
 	if m == nil {
-		m = &manifest{path: path}
+		m = &entry{path: path}
 		r.files[path] = m
 	}
 	o, touched, news := r.outcome(m, s, now, how)
@@ -53,7 +51,7 @@ func (r *reader) observe(path string, s sight, now time.Time, how manner) {
 }
 
 // outcome reads the manifest where that can bring news.
-func (r *reader) outcome(m *manifest, s sight, now time.Time, how manner) (o outcome, touched, news bool) {
+func (r *reader) outcome(m *entry, s sight, now time.Time, how manner) (o outcome, touched, news bool) {
 	switch {
 	case s.err != nil && errors.Is(s.err, fs.ErrNotExist) && s.link:
 		return brokenBy(m.path, errors.New("it is a link that leads to nothing")), false, true
@@ -92,7 +90,7 @@ func (r *reader) outcome(m *manifest, s sight, now time.Time, how manner) (o out
 }
 
 // trusted says whether the file's identity is proof that its content is the one that was read.
-func (m *manifest) trusted() bool {
+func (m *entry) trusted() bool {
 	return m.last != nil && m.readAt.Sub(m.id.touched()) >= trustAfter
 }
 
@@ -102,7 +100,7 @@ func brokenBy(path string, err error) outcome {
 
 // parsed is what the content says. The same content gives the same pods, and so does content that says the same of a
 // pod as is in force, the time when it was seen first included.
-func (r *reader) parsed(m *manifest, data []byte) *version {
+func (r *reader) parsed(m *entry, data []byte) *version {
 	sum := sha256.Sum256(data)
 	if m.last != nil && m.sum == sum {
 		return m.last
@@ -138,7 +136,7 @@ func (r *reader) parseSafely(path string, data []byte) (pods []*v1.Pod, problems
 func sameButSeen(a, b *v1.Pod) bool {
 	x, y := *a, *b
 	x.Annotations, y.Annotations = maps.Clone(a.Annotations), maps.Clone(b.Annotations)
-	delete(x.Annotations, seenAnnotation)
-	delete(y.Annotations, seenAnnotation)
+	delete(x.Annotations, manifest.FirstSeenAnnotation)
+	delete(y.Annotations, manifest.FirstSeenAnnotation)
 	return equality.Semantic.DeepEqual(&x, &y)
 }

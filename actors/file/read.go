@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
 )
 
-// maxManifest is the size in bytes above which a manifest is refused; it is the kubelet's.
-const maxManifest = 10 << 20
+// maxManifest is the size in bytes above which a manifest is not read.
+const maxManifest = manifest.MaxBytes
 
 // identity tells whether a file was touched: as long as it stays the same, so does the content, but for a change within
 // the granularity of the file system's clock; see trustAfter.

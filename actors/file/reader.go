@@ -25,11 +25,11 @@ type reader struct {
 	working  atomic.Bool // set when a worker is sent to it, cleared when that is done
 
 	opened   bool
-	loaded   bool                 // there was a checkpoint
-	surveyed bool                 // the path was looked at
-	heard    bool                 // what is wanted is known
-	dir      string               // the folder that path leads to, without links; "" when it leads to none
-	files    map[string]*manifest // by path, as the configured path has it
+	loaded   bool              // there was a checkpoint
+	surveyed bool              // the path was looked at
+	heard    bool              // what is wanted is known
+	dir      string            // the folder that path leads to, without links; "" when it leads to none
+	files    map[string]*entry // by path, as the configured path has it
 	place    place
 
 	told  told
@@ -68,7 +68,7 @@ func (l looked) worth() bool {
 func newReader(o Options) *reader {
 	return &reader{
 		path: o.Path, node: o.NodeName, stateDir: o.StateDir, parse: o.Parse, clock: o.Clock,
-		watch: newWatch(), files: map[string]*manifest{},
+		watch: newWatch(), files: map[string]*entry{},
 	}
 }
 
@@ -115,7 +115,7 @@ func (r *reader) open() {
 	}
 	r.loaded = true
 	for _, s := range g.Manifests {
-		r.files[s.Path] = &manifest{path: s.Path, documents: s.Documents, shape: s.Shape}
+		r.files[s.Path] = &entry{path: s.Path, documents: s.Documents, shape: s.Shape}
 	}
 }
 

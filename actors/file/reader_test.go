@@ -45,10 +45,10 @@ func TestUnchangedManifestsKeepTheirPods(t *testing.T) {
 		t.Fatal("the document that was left alone must keep its pod, and only that")
 	}
 	b.save()
-	seen := l.pods[0].Annotations[seenAnnotation]
+	seen := seenOf(l)
 	b.clock.Step(time.Hour)
-	if l := b.start(); l.pods[0].Annotations[seenAnnotation] != seen {
-		t.Fatalf("after a restart it was seen first at %q, before at %q", l.pods[0].Annotations[seenAnnotation], seen)
+	if l := b.start(); seenOf(l) != seen {
+		t.Fatalf("after a restart it was seen first at %q, before at %q", seenOf(l), seen)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestRivals(t *testing.T) {
 	b.write("a", "pod x u1\n---\npod x u2\n")
 	b.write("b", "pod x u3\n---\npod y u1\n---\npod z\n")
 	b.wants(b.start(), "x z", "a pod default/x-node-1 is named earlier in this file", "a pod default/x-node-1 is named by "+b.path("a"),
-		"b:0 y-node-1 a pod with the UID u1, default/x-node-1 is named by "+b.path("a"))
+		"b:0 default/y-node-1 a pod with the UID u1, default/x-node-1 is named by "+b.path("a"))
 	b.remove("a")
 	b.look()
 	b.wants(b.wait(patienceGone), "x y z")

@@ -13,21 +13,26 @@ import (
 // shape is where the documents of a manifest begin: the line of each, from 1. Empty documents do not count.
 type shape []int
 
-// shapeOf finds the documents of a manifest by the lines that separate them in YAML. JSON has one.
+// shapeOf finds the documents of a manifest by the lines that separate them in YAML. JSON counts as one. Where a
+// document may be a list, of which nobody can say how many pods it names, the shape is nil: not known.
 func shapeOf(data []byte) shape {
+	if bytes.Contains(data, []byte("List")) {
+		return nil
+	}
 	var out shape
 	begin, empty, line := 1, true, 0
 	for text := range bytes.Lines(data) {
 		line++
 		text = bytes.TrimRight(text, " \t\r\n")
-		if rest, ok := bytes.CutPrefix(text, []byte("---")); ok && (len(rest) == 0 || rest[0] == ' ' || rest[0] == '\t') {
+		mark := text[:min(3, len(text))]
+		if isMark := len(text) <= 3 || text[3] == ' ' || text[3] == '\t'; isMark && (string(mark) == "---" || string(mark) == "...") {
 			if !empty {
 				out = append(out, begin)
 			}
-			begin, empty, text = line, true, bytes.TrimSpace(rest)
+			begin, empty, text = line, true, text[3:]
 		}
 		switch trimmed := bytes.TrimSpace(text); {
-		case len(trimmed) == 0, trimmed[0] == '#', string(trimmed) == "...", trimmed[0] == '%':
+		case len(trimmed) == 0, trimmed[0] == '#', trimmed[0] == '%':
 		default:
 			empty = false
 		}

@@ -45,12 +45,12 @@ func (c *claims) claim(pod *v1.Pod, path string) {
 // wish is what all manifests together want: the documents in force, by file name. Of two pods with the same name, or the
 // same UID, the first is wanted and the other is a problem, except that a file which seems to be gone yields to
 // any other without a word: its pod has most likely been moved there.
-func wish(files map[string]*manifest) ([]*v1.Pod, []messages.ManifestProblem) {
-	sorted := slices.SortedFunc(maps.Values(files), func(a, b *manifest) int { return cmp.Compare(a.path, b.path) })
+func wish(files map[string]*entry) ([]*v1.Pod, []messages.ManifestProblem) {
+	sorted := slices.SortedFunc(maps.Values(files), func(a, b *entry) int { return cmp.Compare(a.path, b.path) })
 	var taken claims
 	wanted := make(map[*v1.Pod]bool, len(sorted))
-	lost := map[*manifest][]messages.ManifestProblem{}
-	enter := func(m *manifest, silently bool) {
+	lost := map[*entry][]messages.ManifestProblem{}
+	enter := func(m *entry, silently bool) {
 		for _, d := range m.documents {
 			r := taken.rival(d.Pod)
 			switch {
@@ -85,7 +85,7 @@ func wish(files map[string]*manifest) ([]*v1.Pod, []messages.ManifestProblem) {
 	return pods, problems
 }
 
-func (m *manifest) vanishing() bool { return m.trial != nil && m.trial.grade == gone }
+func (m *entry) vanishing() bool { return m.trial != nil && m.trial.grade == gone }
 
 func rivalry(path string, pod *v1.Pod, first *claim) messages.ManifestProblem {
 	what, field := fmt.Sprintf("a pod %s/%s", pod.Namespace, pod.Name), "metadata.name"
@@ -98,7 +98,7 @@ func rivalry(path string, pod *v1.Pod, first *claim) messages.ManifestProblem {
 		where = "earlier in this file"
 	}
 	return messages.ManifestProblem{
-		Path: path, Pod: pod.Name, Field: field,
+		Path: path, Pod: pod.Namespace + "/" + pod.Name, Field: field,
 		Message: fmt.Sprintf("%s is named %s: this one is left out", what, where),
 	}
 }

@@ -74,8 +74,8 @@ func (t *trial) due() time.Time {
 	return due
 }
 
-// manifest is one file of manifests: what of it is in force, and what is known of the file.
-type manifest struct {
+// entry is one file of manifests: what of it is in force, and what is known of the file.
+type entry struct {
 	path string
 
 	// In force. Replaced as a whole, never changed in place.
@@ -94,7 +94,7 @@ type manifest struct {
 }
 
 // impatient says whether the patience with m has ended, so that what is found now is believed.
-func (m *manifest) impatient(now time.Time) bool { return m.trial != nil && !now.Before(m.trial.due()) }
+func (m *entry) impatient(now time.Time) bool { return m.trial != nil && !now.Before(m.trial.due()) }
 
 // effect is what became of a manifest.
 type effect int
@@ -108,7 +108,7 @@ const (
 
 // apply takes an outcome in at now: at once when it is good, else when it has stayed bad long enough. touched says that
 // the file is not the same as at the look before.
-func (m *manifest) apply(o outcome, now time.Time, touched bool) effect {
+func (m *entry) apply(o outcome, now time.Time, touched bool) effect {
 	if o.grade == good {
 		m.trial, m.confirmed = nil, nil
 		return m.put(o.documents, o.shape, nil)
@@ -142,7 +142,7 @@ func (m *manifest) apply(o outcome, now time.Time, touched bool) effect {
 	}
 }
 
-func (m *manifest) put(documents []document, s shape, problems []messages.ManifestProblem) effect {
+func (m *entry) put(documents []document, s shape, problems []messages.ManifestProblem) effect {
 	if slices.Equal(m.documents, documents) && slices.Equal(m.problems, problems) {
 		m.shape = s
 		return nothing
