@@ -1,0 +1,266 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// spot is one kind of message at one kind of actor: a place to kill.
+type spot struct {
+	kind    supervisors.Kind
+	message string
+}
+
+func (s spot) String() string { return string(s.kind) + "/" + s.message }
+
+// watcher records every spot there is.
+type watcher struct {
+	mu   sync.Mutex
+	seen map[spot]int
+}
+
+func (w *watcher) Before(d supervisors.Delivery) supervisors.Verdict {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen[spot{d.Kind, d.MessageKind()}]++
+	return supervisors.Pass
+}
+
+func (w *watcher) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Pass }
+
+// killer strikes at the first message of one spot: once before it is handled, or once after, or it loses it.
+type killer struct {
+	spot   spot
+	manner string
+
+	mu     sync.Mutex
+	struck bool
+}
+
+func (k *killer) strike(d supervisors.Delivery, manner string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.struck || k.manner != manner || d.Kind != k.spot.kind || d.MessageKind() != k.spot.message {
+		return false
+	}
+	k.struck = true
+	return true
+}
+
+func (k *killer) Before(d supervisors.Delivery) supervisors.Verdict {
+	switch {
+	case k.strike(d, "before"):
+		return supervisors.Panic
+	case k.strike(d, "lost"):
+		return supervisors.Drop
+	}
+	return supervisors.Pass
+}
+
+func (k *killer) After(d supervisors.Delivery) supervisors.Verdict {
+	if k.strike(d, "after") {
+		return supervisors.Panic
+	}
+	return supervisors.Pass
+}
+
+// scenario is a day in the life of a node: pods come, one finishes, one crashes and comes back, one is changed, one
+// goes. What it leads to is the same whatever falls on the way.
+func scenario(r *rig, chaos supervisors.Interceptor) {
+	r.t.Helper()
+	r.write("web.yaml", manifest("web", "Always", []string{"setup once"}, []string{"one forever", "two forever"}))
+	r.write("job.yaml", manifest("job", "OnFailure", nil, []string{"work fails-once"}))
+	r.write("gone.yaml", manifest("gone", "Always", nil, []string{"main forever"}))
+	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main forever"}))
+	r.start(chaos)
+	r.await("the pods of the morning", func(s sim.Snapshot) bool {
+		work := s.Container("job-node", "work")
+		return s.Running() == 4 && s.Ready() == 3 && work != nil && work.Attempt == 1 && !work.FinishedAt.IsZero()
+	})
+	before := r.runtime.Snapshot().Sandbox("changed-node").UID
+	r.remove("gone.yaml")
+	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main other"}))
+	r.await("the pods of the evening", func(s sim.Snapshot) bool {
+		changed, sandbox := s.Container("changed-node", "main"), s.Sandbox("changed-node")
+		return s.Running() == 3 && s.Container("gone-node", "main") == nil && s.Sandbox("gone-node") == nil &&
+			changed != nil && changed.PodUID != before && changed.Running() && s.Ready() == 2 && sandbox.UID != before &&
+			len(s.Sandboxes) == 3
+	})
+}
+
+func scenarioRuntime() sim.Options {
+	return sim.Options{Script: sim.Script{ByContainer: map[string]sim.Sequence{
+		"web-node/setup": {sim.ExitAfter(0, 0)},
+		"job-node/work":  {sim.ExitAfter(0, 1), sim.ExitAfter(0, 0)},
+	}}}
+}
+
+// outcome is all that matters of how the day ended, without what differs by chance.
+func outcome(r *rig) string {
+	var out []string
+	s := r.runtime.Snapshot()
+	for _, sb := range s.Sandboxes {
+		out = append(out, fmt.Sprintf("sandbox %s attempt %d ready %v", sb.Name, sb.Attempt, sb.Ready))
+	}
+	for _, c := range s.Containers {
+		out = append(out, fmt.Sprintf("container %s/%s attempt %d running %v code %d", c.PodName, c.Name, c.Attempt, c.Running(), c.ExitCode))
+	}
+	sort.Strings(out)
+	return strings.Join(out, "\n")
+}
+
+// calls is what was done to the world: every start, and every stop of what ran, once.
+func calls(r *rig) string {
+	started := map[string]bool{}
+	stopped := map[string]bool{}
+	var out []string
+	for _, e := range r.runtime.Journal() {
+		name := fmt.Sprintf("%s/%s/%d", e.PodName, e.Container, e.Attempt)
+		switch e.Call {
+		case "StartContainer":
+			if started[e.ID] {
+				out = append(out, "started twice: "+name)
+			}
+			started[e.ID] = true
+			out = append(out, "start "+name)
+		case "RunPodSandbox":
+			if e.Err == "" {
+				out = append(out, "sandbox "+name)
+			}
+		case "StopContainer":
+			if !stopped[e.ID] {
+				out = append(out, "stop "+name)
+			}
+			stopped[e.ID] = true
+		}
+	}
+	sort.Strings(out)
+	return strings.Join(out, "\n")
+}
+
+// TestEveryActorKilledAtEveryMessage: each kind of actor is killed at each kind of message it was seen to get, before
+// and after it is handled, and each message is lost once. The day ends the same; nothing is started twice or stopped
+// without cause. Kinds come from a run of the code itself, so that a new actor or message joins by itself.
+func TestEveryActorKilledAtEveryMessage(t *testing.T) {
+	w := &watcher{seen: map[spot]int{}}
+	var wantOutcome, wantCalls string
+	if !t.Run("undisturbed", func(t *testing.T) {
+		r := newRig(t, scenarioRuntime())
+		scenario(r, w)
+		wantOutcome, wantCalls = settled(r)
+		checkViolations(t, r)
+	}) {
+		return
+	}
+	everyKindIsSeen(t, w)
+	spots := make([]spot, 0, len(w.seen))
+	for s := range w.seen {
+		spots = append(spots, s)
+	}
+	slices.SortFunc(spots, func(a, b spot) int { return strings.Compare(a.String(), b.String()) })
+	manners := []string{"before", "after", "lost"}
+	t.Logf("%d kinds of messages at actors, %d days", len(spots), len(spots)*len(manners))
+	for _, s := range spots {
+		for _, manner := range manners {
+			if manner == "lost" && undroppable(s) {
+				continue
+			}
+			t.Run(s.String()+"/"+manner, func(t *testing.T) {
+				t.Parallel()
+				k := &killer{spot: s, manner: manner}
+				r := newRig(t, scenarioRuntime())
+				scenario(r, k)
+				gotOutcome, gotCalls := settled(r)
+				if gotOutcome != wantOutcome {
+					t.Errorf("it ended with\n%s\ninstead of\n%s", gotOutcome, wantOutcome)
+				}
+				if gotCalls != wantCalls {
+					t.Errorf("what was done:\n%s\ninstead of\n%s", gotCalls, wantCalls)
+				}
+				checkViolations(t, r)
+			})
+		}
+	}
+}
+
+// undroppable messages are delivered with a start itself and cannot be lost.
+func undroppable(s spot) bool { return s.message == "Started" }
+
+// settled stops the agent, which waits for what is under way, and tells how the day ended.
+func settled(r *rig) (string, string) {
+	r.t.Helper()
+	r.stop()
+	return outcome(r), calls(r)
+}
+
+func checkViolations(t *testing.T, r *rig) {
+	t.Helper()
+	for _, v := range r.runtime.Violations() {
+		t.Errorf("the runtime saw: %s", v)
+	}
+}
+
+// everyKindIsSeen says that the day has work for every kind of actor of the table.
+func everyKindIsSeen(t *testing.T, w *watcher) {
+	t.Helper()
+	kinds := map[supervisors.Kind]bool{}
+	for s := range w.seen {
+		kinds[s.kind] = true
+	}
+	supervisors.Tree.Walk(func(path string, row *supervisors.Row) {
+		if !kinds[row.Kind] {
+			t.Errorf("the day has nothing for actors of kind %s", path)
+		}
+	})
+}
+
+// breaker makes the actor of one pod panic at everything.
+type breaker struct{ pod string }
+
+func (b breaker) Before(d supervisors.Delivery) supervisors.Verdict {
+	if d.Kind != "pod" {
+		return supervisors.Pass
+	}
+	if m, ok := d.Message.(messages.PodWanted); ok && m.Pod.Name == b.pod {
+		return supervisors.Panic
+	}
+	return supervisors.Pass
+}
+
+func (breaker) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Pass }
+
+// TestOnePodThatPanicsForEver is quarantined and named, and a hundred others do not notice.
+func TestOnePodThatPanicsForEver(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	for i := range 100 {
+		r.write(fmt.Sprintf("p%d.yaml", i), manifest(fmt.Sprintf("p%d", i), "Always", nil, []string{"main forever"}))
+	}
+	r.write("broken.yaml", manifest("broken", "Always", nil, []string{"main forever"}))
+	r.start(breaker{"broken-node"})
+	r.await("a hundred pods", func(s sim.Snapshot) bool { return s.Running() == 100 })
+	deadline := time.Now().Add(patience)
+	for len(r.agent.system.Quarantined()) == 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody is quarantined")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for a, q := range r.agent.system.Quarantined() {
+		if a.Parent() != messages.Pods || !strings.Contains(q.Reason, "PodWanted") {
+			t.Errorf("%s is quarantined: %+v", a, q)
+		}
+	}
+	if n := r.agent.system.Counters.Restarts.Load(); n != 5 {
+		t.Errorf("%d restarts, all but those of the broken pod's actor would be of others", n)
+	}
+	checkViolations(t, r)
+}
