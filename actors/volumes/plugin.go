@@ -17,7 +17,7 @@ type plugin interface {
 	// handles says whether the volume is of this kind.
 	handles(v *v1.Volume) bool
 	// mount makes the volume ready and returns its path on the host. It must be idempotent, also after a crash at
-	// any point in itself. An error that trying again cannot help wraps errPermanent.
+	// any point in itself. An error that trying again cannot help is a permanentError.
 	mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error)
 	// mounted says whether what mount did is still there. It must be cheap.
 	mounted(p podFolder, v *v1.Volume) bool

@@ -162,6 +162,26 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
+// What a pod asked before it wanted its volumes again counts no more.
+func TestWantingAgainTakesTheUnmountBack(t *testing.T) {
+	pod := podWith("u", emptyDirVolume("a"))
+	p, _ := podState{}.step("u", mountAsked{pod}, time.Time{}, 1)
+	p, _ = p.step("u", unmountAsked{true}, time.Time{}, 2)
+	p, _ = p.step("u", mountAsked{pod}, time.Time{}, 3)
+	p, effects := p.step("u", mountEnded{1, mountOutcome{pod: pod}}, time.Time{}, 4)
+	if words(effects) != "VolumesMounted" {
+		t.Errorf("got %s", words(effects))
+	}
+	_, effects = p.step("u", unmountAsked{false}, time.Time{}, 5)
+	if words(effects) != "beginUnmount(false)" {
+		t.Errorf("got %s", words(effects))
+	}
+	p, _ = p.step("u", leftBehind{}, time.Time{}, 6)
+	if _, effects = p.step("u", unmountEnded{6, unmountOutcome{}}, time.Time{}, 7); words(effects) != "noteLeft" {
+		t.Errorf("a pod that went without a word was told %s", words(effects))
+	}
+}
+
 // A pod that asks for something else begins its back-off anew.
 func TestBackOffIsOfOneWish(t *testing.T) {
 	p := podState{phase: backingOff, pod: podWith("u", emptyDirVolume("a")), fails: 5}
