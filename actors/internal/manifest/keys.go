@@ -23,6 +23,9 @@ type keyChecker struct {
 }
 
 func (k *keyChecker) wrong(key *yamlnode.Node, at, message string) {
+	if len(k.faults) == maxProblems {
+		return
+	}
 	k.faults = append(k.faults, fault{field: at, line: fromYAMLLine(k.text, key.Line), message: message})
 }
 

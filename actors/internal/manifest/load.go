@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -35,6 +36,7 @@ type loading struct {
 	opts     Options
 	seen     map[string]bool // namespace/name of the pods before it in the file
 	problems []Problem
+	untold   int // problems beyond maxProblems
 }
 
 // load returns the pod, or nil if there are problems.
@@ -66,6 +68,11 @@ func (l *loading) load() *v1.Pod {
 	report(podspec.Validate(pod))
 	report(podspec.ValidateStatic(pod))
 	report(podspec.Unsupported(pod))
+	if l.untold > 0 {
+		l.problems = append(l.problems, Problem{
+			Path: l.document.path, Line: l.document.Line(""), Pod: l.pod(), Message: fmt.Sprintf("has %d more problems", l.untold),
+		})
+	}
 	if len(l.problems) > 0 {
 		return nil
 	}
@@ -96,6 +103,10 @@ func (l *loading) checkName() (wrong bool) {
 }
 
 func (l *loading) report(err *field.Error) {
+	if len(l.problems) == maxProblems {
+		l.untold++
+		return
+	}
 	d := l.document
 	l.problems = append(l.problems, Problem{
 		Path: d.path, Line: d.Line(err.Field), Pod: l.pod(), Field: d.prefix + err.Field, Message: err.ErrorBody(),

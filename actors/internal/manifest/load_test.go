@@ -110,3 +110,23 @@ func TestLoadRefusesAPodThatIsThereTwice(t *testing.T) {
 		t.Errorf("two namespaces: got %v and %q", pods, problems)
 	}
 }
+
+func TestLoadTellsNoMoreThanAPersonReads(t *testing.T) {
+	const head = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"
+	for name, test := range map[string]struct {
+		data string
+		want int
+	}{
+		"keys":    {head + strings.Repeat("spec: {}\n", 5000), maxProblems},
+		"unknown": {head + "spec: {x: 1, y: 2}\n", 2},
+		"types":   {head + "spec: {containers: [" + strings.Repeat("x,", 5000) + "]}\n", maxProblems},
+		"values":  {head + "spec: {containers: [" + strings.Repeat("{name: 'A', image: a},", 5000) + "]}\n", maxProblems + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods, problems := load(test.data)
+			if len(pods) > 0 || len(problems) != test.want {
+				t.Errorf("%d pods and %d problems, want %d", len(pods), len(problems), test.want)
+			}
+		})
+	}
+}

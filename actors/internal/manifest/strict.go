@@ -26,7 +26,7 @@ func unmarshal(text []byte, into any, prefix string) []fault {
 		return []fault{{field: strings.TrimSuffix(prefix, "."), message: plain(err)}}
 	}
 	var faults []fault
-	for _, err := range strict {
+	for _, err := range strict[:min(len(strict), maxProblems)] {
 		var at kjson.FieldError
 		if !errors.As(err, &at) {
 			faults = append(faults, fault{message: err.Error()})
@@ -58,6 +58,9 @@ func misfits(text []byte, into any, prefix string) []fault {
 type fitter struct{ faults []fault }
 
 func (f *fitter) wrong(at string, value any, want string) {
+	if len(f.faults) == maxProblems {
+		return
+	}
 	err := field.TypeInvalid(field.NewPath(at), value, want)
 	f.faults = append(f.faults, faultOf(err))
 }
