@@ -159,7 +159,7 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 	c.handled++
 	c.sys.Counters.Handled.Add(1)
 	began := c.sys.clock.Now()
-	d := Delivery{Actor: c.self, Kind: c.row.Kind, Message: env.msg, Flow: env.flow, ID: env.id}
+	d := Delivery{Actor: c.self, From: env.from, Kind: c.row.Kind, Message: env.msg, Flow: env.flow, ID: env.id}
 	defer func() {
 		r := recover()
 		c.env = nil

@@ -15,6 +15,7 @@ const (
 // Delivery is one message about to be handled, or just handled.
 type Delivery struct {
 	Actor   messages.Address
+	From    messages.Address // the sender; the actor itself for timers and results of its work
 	Kind    Kind
 	Message any
 	Flow    Flow

@@ -30,10 +30,17 @@ func start(ctx context.Context, h *host.Host, w messages.RunContainer) startDone
 
 func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) startDone {
 	done := startDone{attempt: w.Attempt}
-	id, reason := create(ctx, h, w)
+	id, found, reason := create(ctx, h, w)
 	if reason != nil {
 		done.reason = reason
 		return done
+	}
+	if found {
+		// It may have been started since, and even have ended: a container is never started twice.
+		if fact, err := readFact(ctx, h, id, w.Sandbox.ID); err == nil && fact.State != messages.ContainerCreated {
+			done.fact = &fact
+			return done
+		}
 	}
 	startErr := h.CRI.StartContainer(ctx, id)
 	// Whatever was answered, what is true is read: an answer that was lost is no failure.
@@ -58,30 +65,30 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	return done
 }
 
-// create is the ID of the attempt's container: the one that is there, or a new one.
-func create(ctx context.Context, h *host.Host, w messages.RunContainer) (string, *messages.Reason) {
+// create is the ID of the attempt's container: the one that was found, or a new one.
+func create(ctx context.Context, h *host.Host, w messages.RunContainer) (id string, found bool, failed *messages.Reason) {
 	if w.Adopt != nil {
-		return w.Adopt.ID, nil
+		return w.Adopt.ID, true, nil
 	}
 	config, sandbox, err := configs(ctx, h, w)
 	if err != nil {
-		return "", &messages.Reason{Code: messages.ReasonCreateConfig, Message: err.Error()}
+		return "", false, &messages.Reason{Code: messages.ReasonCreateConfig, Message: err.Error()}
 	}
-	id, err := h.CRI.CreateContainer(ctx, w.Sandbox.ID, config, sandbox)
+	id, err = h.CRI.CreateContainer(ctx, w.Sandbox.ID, config, sandbox)
 	if err == nil && id == "" {
 		err = errors.New("the runtime answered CreateContainer without an ID")
 	}
 	if err == nil {
-		return id, nil
+		return id, false, nil
 	}
 	if cri.IsPermanent(err) {
-		return "", &messages.Reason{Code: messages.ReasonCreateContainer, Message: err.Error()}
+		return "", false, &messages.Reason{Code: messages.ReasonCreateContainer, Message: err.Error()}
 	}
 	// It may have been made: it is looked for by name, never asked for again blindly.
-	if found := find(ctx, h, w); found != "" {
-		return found, nil
+	if id := find(ctx, h, w); id != "" {
+		return id, true, nil
 	}
-	return "", &messages.Reason{Code: messages.ReasonCreateContainer, Message: err.Error()}
+	return "", false, &messages.Reason{Code: messages.ReasonCreateContainer, Message: err.Error()}
 }
 
 // find looks for the attempt's container in the wanted sandbox; empty when there is none.

@@ -39,7 +39,8 @@ type Machine struct {
 	wish    *messages.PodWanted
 	pod     *v1.Pod
 	ending  *messages.Ending
-	read    bool // the CRI's word has been heard since the start
+	born    time.Time // of this machine; what was read before it may belong to an earlier life of the actor
+	read    bool      // the CRI's word has been heard since the start
 	readAt  time.Time
 	started time.Time // the pod's start time
 
@@ -117,6 +118,9 @@ func (m *Machine) Phase() Phase { return m.phase }
 // Step takes one message and returns what is to be done about it. msg is nil when only time has passed.
 func (m *Machine) Step(now time.Time, msg any) []Effect {
 	m.fx = nil
+	if m.born.IsZero() {
+		m.born = now
+	}
 	if msg != nil {
 		m.take(now, msg)
 	}

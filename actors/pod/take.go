@@ -237,8 +237,8 @@ func (m *Machine) takeFailed(now time.Time, c *con, v messages.ContainerFailed) 
 
 // takeFacts notes the CRI's word on the pod.
 func (m *Machine) takeFacts(now time.Time, f messages.PodFacts) {
-	if f.ReadAt.Before(m.readAt) {
-		return // overtaken by a later reading
+	if f.ReadAt.Before(m.readAt) || f.ReadAt.Before(m.born) {
+		return // overtaken by a later reading, or on its way to an earlier life of this actor
 	}
 	first := !m.read
 	m.answered("read", "")

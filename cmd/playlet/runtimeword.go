@@ -1,0 +1,22 @@
+package main
+
+import (
+	"github.com/playlet-dev/playlet/actors/runtime"
+	"github.com/playlet-dev/playlet/actors/server/admin"
+)
+
+// runtimeWord translates what the runtime actor knows into the language of the admin socket: no actor's package knows
+// another's.
+func runtimeWord(state *runtime.State) func() admin.Runtime {
+	return func() admin.Runtime {
+		s := state.Load()
+		out := admin.Runtime{
+			Endpoint: s.Endpoint, Name: s.Name, Version: s.Version, APIVersion: s.APIVersion, Ready: s.Ready, Since: s.Since,
+			NetworkReady: s.NetworkReady, NetworkReason: s.NetworkReason, Hints: string(s.Hints),
+		}
+		if r := s.Reason; r.Code != "" {
+			out.Reason = &admin.Reason{Code: r.Code, Message: r.Message, Permanent: r.Permanent, RetryAt: r.RetryAt}
+		}
+		return out
+	}
+}
