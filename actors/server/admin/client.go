@@ -1,0 +1,171 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+const (
+	callTimeout = 15 * time.Second // longer than the agent's own patience with an actor
+	dialTimeout = 5 * time.Second
+	maxAnswer   = 256 << 20 // bytes; a thousand big pods stay far below
+	maxError    = 64 << 10
+)
+
+// ErrNotRunning is what errors of a client are when no agent listens on the socket.
+var ErrNotRunning = errors.New("playlet is not running")
+
+// ErrStreamEnded is what Watch returns when the agent has ended the stream: it stops, or was killed.
+var ErrStreamEnded = errors.New("the agent has ended the stream")
+
+// Client speaks to the agent behind one admin socket. It keeps no connection between calls; safe for concurrent use.
+type Client struct {
+	socket string
+	http   *http.Client
+}
+
+// NewClient is a client of the agent that listens on the socket. It does not connect yet.
+func NewClient(socket string) *Client {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	return &Client{socket: socket, http: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", socket)
+		},
+		DisableKeepAlives: true, ResponseHeaderTimeout: callTimeout,
+	}}}
+}
+
+// Filter chooses pods; an empty field chooses all.
+type Filter struct{ Namespace, Name string }
+
+func (f Filter) query(watch bool) string {
+	q := url.Values{}
+	if f.Namespace != "" {
+		q.Set("namespace", f.Namespace)
+	}
+	if f.Name != "" {
+		q.Set("name", f.Name)
+	}
+	if watch {
+		q.Set("watch", "true")
+	}
+	return q.Encode()
+}
+
+// Pods is what the agent knows of the chosen pods now.
+func (c *Client) Pods(ctx context.Context, f Filter) (*Pods, error) {
+	return get[Pods](ctx, c, "/v1/pods", f.query(false))
+}
+
+// Version is the agent's.
+func (c *Client) Version(ctx context.Context) (*Version, error) {
+	return get[Version](ctx, c, "/v1/version", "")
+}
+
+// Inspect asks the actor at the path what it is doing.
+func (c *Client) Inspect(ctx context.Context, actor messages.Address) (*messages.Inspection, error) {
+	return get[messages.Inspection](ctx, c, "/v1/inspect/"+string(actor), "")
+}
+
+// Tree lists the actors.
+func (c *Client) Tree(ctx context.Context) (*Tree, error) { return get[Tree](ctx, c, "/v1/tree", "") }
+
+// Flows is what the flight recorder kept of the pod with this UID; of the node when uid is empty.
+func (c *Client) Flows(ctx context.Context, uid string) (*Flows, error) {
+	return get[Flows](ctx, c, "/v1/flows/"+uid, "")
+}
+
+// Watch calls f with the chosen pods as they are, and then with each change, until ctx ends (nil is returned), f
+// returns an error (which is returned), or the agent ends the stream (ErrStreamEnded).
+func (c *Client) Watch(ctx context.Context, filter Filter, f func(*Change) error) error {
+	body, err := c.request(ctx, "/v1/pods", filter.query(true))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // only read from
+	lines := json.NewDecoder(body)
+	for {
+		change := &Change{}
+		if err := lines.Decode(change); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return ErrStreamEnded
+		}
+		if err := f(change); err != nil {
+			return err
+		}
+	}
+}
+
+func get[T any](ctx context.Context, c *Client, path, query string) (*T, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	body, err := c.request(ctx, path, query)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }() // only read from
+	out := new(T)
+	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(out); err != nil {
+		return nil, fmt.Errorf("the agent's answer to %s: %w", path, err)
+	}
+	return out, nil
+}
+
+// request sends a GET and returns the body of a good answer.
+func (c *Client) request(ctx context.Context, path, query string) (io.ReadCloser, error) {
+	u := url.URL{Scheme: "http", Host: "playlet", Path: path, RawQuery: query}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer func() { _ = resp.Body.Close() }() // only read from
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxError))
+	if err != nil {
+		return nil, fmt.Errorf("the agent answered %s, and then: %w", resp.Status, err)
+	}
+	failed := &Error{}
+	if json.Unmarshal(text, failed) != nil || failed.Text == "" {
+		return nil, &Error{Status: resp.StatusCode, Text: strings.TrimSpace(resp.Status + " " + string(text))}
+	}
+	return nil, failed
+}
+
+// explain says what a failed connection means to the person who typed the command.
+func (c *Client) explain(err error) error {
+	const advice = `start it with "playlet", or name its socket with --admin-socket`
+	var u *url.Error
+	if errors.As(err, &u) { // its URL is of our making and tells nobody anything
+		err = u.Err
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w (no socket at %s): %s", ErrNotRunning, c.socket, advice)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w (nobody listens on %s any more): %s", ErrNotRunning, c.socket, advice)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("no permission to open %s: the agent may be asked by its own user alone, usually root", c.socket)
+	default:
+		return fmt.Errorf("asking the agent on %s: %w", c.socket, err)
+	}
+}

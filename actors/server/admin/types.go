@@ -1,0 +1,143 @@
+// Package admin is the language of the admin socket: what its answers hold, and a client that speaks it. It is
+// HTTP/1.1 with JSON over a unix socket that root alone may open; paths begin with the version of the language, /v1.
+package admin
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Pods answers GET /v1/pods: all that the agent knows of its pods at one time.
+type Pods struct {
+	// Version counts the changes since the agent began; 0 is before it knew anything.
+	Version uint64    `json:"version"`
+	At      time.Time `json:"at,omitzero"`
+	Pods    []Pod     `json:"pods"` // by namespace and name
+	Node
+}
+
+// Change is one line of GET /v1/pods?watch=true. What it leaves out did not change since the line before.
+type Change struct {
+	Version uint64    `json:"version"`
+	At      time.Time `json:"at,omitzero"`
+	// Full is true on the first line, whose Pods are all there are.
+	Full bool `json:"full,omitempty"`
+	// Pods are new or changed, each whole; Gone are forgotten.
+	Pods []Pod `json:"pods,omitempty"`
+	Gone []Ref `json:"gone,omitempty"`
+	Node *Node `json:"node,omitempty"`
+}
+
+// Node is what concerns all pods.
+type Node struct {
+	Problems []messages.ManifestProblem `json:"problems,omitempty"`
+	Runtime  Runtime                    `json:"runtime"`
+	// Unheard are the sources that have not told their first wish yet.
+	Unheard []messages.Address `json:"unheard,omitempty"`
+}
+
+// Ref names one pod.
+type Ref struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+}
+
+// Pod is one pod and what the agent is doing about it.
+type Pod struct {
+	// Pod is the API object: the spec as wanted, the status as it is.
+	Pod    *v1.Pod          `json:"pod"`
+	Source messages.Address `json:"source,omitempty"`
+	// Phase is that of the pod's actor, e.g. "preparing"; the API's is in the status.
+	Phase   string  `json:"phase,omitempty"`
+	Waiting *Reason `json:"waiting,omitempty"`
+	// Ending is why the pod is being ended, when it is.
+	Ending string `json:"ending,omitempty"`
+	// Quarantine is why the pod's actor is left stopped, when it is.
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
+}
+
+// Ref is the pod's name.
+func (p *Pod) Ref() Ref {
+	return Ref{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: string(p.Pod.UID)}
+}
+
+// Reason is why something waits.
+type Reason struct {
+	Code      string    `json:"code"`
+	Message   string    `json:"message,omitempty"`
+	Permanent bool      `json:"permanent,omitempty"`
+	RetryAt   time.Time `json:"retryAt,omitzero"`
+}
+
+// String is "Code: Message".
+func (r Reason) String() string { return messages.Reason{Code: r.Code, Message: r.Message}.String() }
+
+// Quarantine is why an actor is left stopped, and until when.
+type Quarantine struct {
+	Reason string    `json:"reason"`
+	Until  time.Time `json:"until,omitzero"`
+}
+
+// Runtime is the container runtime as the agent knows it.
+type Runtime struct {
+	Endpoint string `json:"endpoint,omitempty"`
+	// Name, Version and APIVersion are of the runtime that answered last; empty when none has.
+	Name       string `json:"name,omitempty"`
+	Version    string `json:"version,omitempty"`
+	APIVersion string `json:"apiVersion,omitempty"`
+	// Ready says that it answers and calls itself ready; Reason why not; Since when that began.
+	Ready  bool      `json:"ready"`
+	Reason *Reason   `json:"reason,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+	// NetworkReady is the runtime's own word on its network; NetworkReason why not.
+	NetworkReady  bool   `json:"networkReady"`
+	NetworkReason string `json:"networkReason,omitempty"`
+	// Hints is how changes are noticed: "events" or "polling".
+	Hints string `json:"hints,omitempty"`
+}
+
+// Version answers GET /v1/version.
+type Version struct {
+	Version    string `json:"version"`
+	Kubernetes string `json:"kubernetes,omitempty"` // the release that it is tested against
+	Go         string `json:"go"`
+	Platform   string `json:"platform"`
+	PID        int    `json:"pid,omitempty"`
+	// Since is when the process began to listen.
+	Since   time.Time `json:"since,omitzero"`
+	Runtime *Runtime  `json:"runtime,omitempty"`
+}
+
+// Tree answers GET /v1/tree.
+type Tree struct {
+	Actors []Actor `json:"actors"` // by path, the root first
+}
+
+// Actor is one actor that runs, or that is left stopped in quarantine.
+type Actor struct {
+	Path       messages.Address `json:"path"` // empty for the root
+	Kind       supervisors.Kind `json:"kind,omitempty"`
+	Quarantine *Quarantine      `json:"quarantine,omitempty"`
+}
+
+// Flows answers GET /v1/flows/<uid>: what the flight recorder kept of one pod's messages, or of the node's.
+type Flows struct {
+	Pod     string              `json:"pod,omitempty"` // UID
+	Entries []supervisors.Entry `json:"entries"`       // oldest first
+}
+
+// Error is the answer to a request that failed, and the error that the client returns then.
+type Error struct {
+	Status int    `json:"status"` // of HTTP
+	Text   string `json:"error"`
+	// Actor is the one that did not answer, when that is what happened.
+	Actor string `json:"actor,omitempty"`
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Text }

@@ -1,0 +1,144 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+var errClosed = errors.New("the server is closed for good")
+
+// door is a way in: it makes a listener of one kind. An endpoint uses it from one goroutine at a time.
+type door interface {
+	// open makes the listener, or says in plain words why it cannot.
+	open(ctx context.Context) (net.Listener, error)
+	// intact says whether clients still find the listener that open made last.
+	intact() bool
+	// close frees what open took beside the listener.
+	close() error
+}
+
+// endpoint serves one handler behind one door. Its http.Server lives as long as the process, so that the streams of a
+// listener that has to be opened anew go on.
+type endpoint struct {
+	name, where string
+	conns       int // at most, at once
+	server      *http.Server
+	door        door
+	loops       sync.WaitGroup
+
+	opening sync.Mutex // held while the door is used; taken before mu
+
+	mu      sync.Mutex
+	serving *loop // nil: not open
+	err     error // why not
+	closed  bool
+}
+
+// loop is one listener being served.
+type loop struct {
+	listener net.Listener
+	since    time.Time
+	ended    chan struct{} // closed when it is served no more
+}
+
+func newEndpoint(name, where string, conns int, server *http.Server, d door) *endpoint {
+	return &endpoint{name: name, where: where, conns: conns, server: server, door: d}
+}
+
+// ensure opens the endpoint unless it is open. It is safe to call at any time, and is how a dead loop or a removed
+// socket comes back.
+func (e *endpoint) ensure(ctx context.Context) error {
+	e.opening.Lock()
+	defer e.opening.Unlock()
+	old, closed := e.current()
+	if closed {
+		return errClosed
+	}
+	if old != nil {
+		if old.alive() && e.door.intact() {
+			return nil
+		}
+		_ = old.listener.Close() // of no use any more, whatever this says
+	}
+	listener, err := e.door.open(ctx)
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		e.serving, e.err = nil, fmt.Errorf("%s: %w", e.name, err)
+		return e.err
+	}
+	e.serving, e.err = &loop{listener, time.Now(), make(chan struct{})}, nil
+	e.loops.Add(1)
+	go e.serve(e.serving)
+	return nil
+}
+
+func (e *endpoint) serve(l *loop) {
+	defer e.loops.Done()
+	defer close(l.ended)
+	err := e.server.Serve(netutil.LimitListener(l.listener, e.conns))
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.serving == l {
+		e.err = fmt.Errorf("%s: it stopped listening: %w", e.name, err)
+	}
+}
+
+func (l *loop) alive() bool {
+	select {
+	case <-l.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+func (e *endpoint) current() (*loop, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.serving, e.closed
+}
+
+func (e *endpoint) state() Listener {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := Listener{Name: e.name, Where: e.where, Open: e.serving != nil && e.serving.alive()}
+	switch {
+	case out.Open:
+		out.Since = e.serving.since
+	case e.err != nil:
+		out.Error = e.err.Error()
+	}
+	return out
+}
+
+// close ends the endpoint for good: requests are given until ctx ends, then they are cut.
+func (e *endpoint) close(ctx context.Context) error {
+	e.opening.Lock()
+	defer e.opening.Unlock()
+	e.mu.Lock()
+	already := e.closed
+	e.closed = true
+	e.mu.Unlock()
+	if already {
+		return nil
+	}
+	// The socket's file goes first, while the listener still answers: a client finds the agent, or none.
+	err := e.door.close()
+	if e.server.Shutdown(ctx) != nil {
+		err = errors.Join(err, e.server.Close())
+	}
+	e.loops.Wait()
+	return err
+}

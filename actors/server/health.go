@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// verdict is what one check found. Notes are worth knowing and do not make the node unhealthy.
+type verdict struct {
+	failed string // why; empty: healthy
+	notes  []string
+}
+
+// check is one named check. It must return soon after ctx ends.
+type check struct {
+	name string
+	run  func(ctx context.Context) verdict
+}
+
+// health holds the checks of /healthz.
+type health struct {
+	l      *Listeners
+	checks []check
+
+	mu    sync.Mutex // held while pods is asked: those who come meanwhile take the same answer
+	asked time.Time
+	pods  verdict
+}
+
+// podsFresh is how long an answer of pods is good for: probes by anyone on the loopback must not become work for the
+// actor that matters most.
+const podsFresh = time.Second
+
+func newHealth(l *Listeners) *health {
+	h := &health{l: l}
+	h.checks = []check{
+		{"ping", func(context.Context) verdict { return verdict{} }},
+		{"runtime", h.runtime},
+		{"supervisors", h.supervisors},
+		{"sources", h.sources},
+		{"pods", h.answers},
+		{"listeners", h.listeners},
+	}
+	return h
+}
+
+// runtime fails while the container runtime cannot be reached, or is not ready.
+func (h *health) runtime(context.Context) verdict {
+	r := h.l.conf.Runtime()
+	var out verdict
+	if !r.Ready {
+		out.failed = "the container runtime is not ready"
+		if r.Endpoint != "" {
+			out.failed = fmt.Sprintf("the container runtime at %s is not ready", r.Endpoint)
+		}
+		if r.Reason != nil {
+			out.failed += ": " + r.Reason.String()
+		}
+		return out
+	}
+	if !r.NetworkReady {
+		out.notes = append(out.notes, "only pods on the host's network can start: "+r.NetworkReason)
+	}
+	return out
+}
+
+// supervisors fails while an actor that stands in the tree by itself is left stopped. A pod in quarantine is named:
+// it is one pod's trouble, and not the node's.
+func (h *health) supervisors(context.Context) verdict {
+	tree := h.l.tree()
+	if tree == nil {
+		return verdict{failed: errNoTree.Text}
+	}
+	var out verdict
+	var failed []string
+	names := map[messages.Address]string{}
+	for _, p := range h.l.conf.Board.Now().Pods {
+		names[messages.PodAddress(string(p.Pod.UID))] = p.Pod.Namespace + "/" + p.Pod.Name
+	}
+	jailed := tree.Quarantined()
+	for _, a := range slices.Sorted(maps.Keys(jailed)) {
+		q := jailed[a]
+		why := fmt.Sprintf("in quarantine until %s: %s", q.Until.Format(time.RFC3339), q.Reason)
+		switch {
+		case a.Parent() != messages.Pods:
+			failed = append(failed, fmt.Sprintf("actor %s is %s", a, why))
+		case names[a] != "":
+			out.notes = append(out.notes, fmt.Sprintf("pod %s (%s) is %s", names[a], a.Name(), why))
+		default:
+			out.notes = append(out.notes, fmt.Sprintf("pod %s is %s", a.Name(), why))
+		}
+	}
+	out.failed = strings.Join(failed, "; ")
+	return out
+}
+
+// sources fails until each source has told its first wish: before that, what nobody wants is not ended.
+func (h *health) sources(context.Context) verdict {
+	now := h.l.conf.Board.Now()
+	if now.Version == 0 {
+		return verdict{failed: "no source has been heard yet"}
+	}
+	var out verdict
+	if len(now.Unheard) > 0 {
+		names := make([]string, 0, len(now.Unheard))
+		for _, s := range now.Unheard {
+			names = append(names, s.String())
+		}
+		out.failed = "not heard yet: " + strings.Join(names, ", ")
+	}
+	for _, p := range now.Problems {
+		out.notes = append(out.notes, admin.ProblemText(p))
+	}
+	return out
+}
+
+// answers fails when the pods actor does not answer: then the tree does not turn.
+func (h *health) answers(ctx context.Context) verdict {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.asked.IsZero() && time.Since(h.asked) < podsFresh {
+		return h.pods
+	}
+	tree := h.l.tree()
+	if tree == nil {
+		return verdict{failed: errNoTree.Text}
+	}
+	// Not the request's context: those who wait behind it would inherit the end of somebody else's patience.
+	ctx, cancel := context.WithTimeout(h.l.ctx, askTimeout)
+	defer cancel()
+	h.pods = verdict{}
+	if _, err := tree.Ask(ctx, messages.Pods, messages.GetInspection{}); err != nil {
+		h.pods.failed = err.Error()
+	}
+	h.asked = time.Now()
+	return h.pods
+}
+
+// listeners names what could not be opened. It is a note: pods run, and this very answer was given.
+func (h *health) listeners(context.Context) verdict {
+	var out verdict
+	for _, l := range h.l.State() {
+		if l.Error != "" {
+			out.notes = append(out.notes, "not listening on "+l.Where+": "+l.Error)
+		}
+	}
+	return out
+}

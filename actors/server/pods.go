@@ -1,0 +1,87 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+)
+
+// coalesce is the least time between two lines of a stream: what changes within it makes one line.
+const coalesce = 50 * time.Millisecond
+
+// pods answers GET /v1/pods[?watch=true][&namespace=N][&name=N].
+func (a *api) pods(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	for key := range q {
+		if key != "watch" && key != "namespace" && key != "name" {
+			fail(w, &admin.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("unknown parameter %q", key)})
+			return
+		}
+	}
+	watch := false
+	if text := q.Get("watch"); text != "" {
+		var err error
+		if watch, err = strconv.ParseBool(text); err != nil {
+			fail(w, &admin.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("watch=%q is neither true nor false", text)})
+			return
+		}
+	}
+	chosen := filter{q.Get("namespace"), q.Get("name")}
+	if watch {
+		a.watchPods(w, r, chosen)
+		return
+	}
+	now := a.l.conf.Board.Now()
+	out := admin.Pods{Version: now.Version, At: now.At, Pods: []admin.Pod{}, Node: a.l.nodeView(now)}
+	for _, p := range chosen.choose(now) {
+		out.Pods = append(out.Pods, podView(p))
+	}
+	answer(w, http.StatusOK, out)
+}
+
+// watchPods streams one line of JSON a change, until the client goes or the process ends.
+func (a *api) watchPods(w http.ResponseWriter, r *http.Request, chosen filter) {
+	select {
+	case a.watches <- struct{}{}:
+		defer func() { <-a.watches }()
+	default:
+		fail(w, &admin.Error{
+			Status: http.StatusTooManyRequests, Text: fmt.Sprintf("%d watches are open already, which is the limit", maxWatches),
+		})
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	ctx, out, lines := r.Context(), http.NewResponseController(w), json.NewEncoder(w)
+	seen := tracker{chosen: chosen}
+	for now := a.l.conf.Board.Now(); ; {
+		if change, news := seen.next(now, a.l.nodeView(now)); news {
+			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // where there is none, the write itself tells
+			if lines.Encode(change) != nil || out.Flush() != nil {
+				return
+			}
+			if !pause(ctx.Done(), coalesce) {
+				return
+			}
+		}
+		var err error
+		if now, err = a.l.conf.Board.After(ctx, now.Version); err != nil {
+			return
+		}
+	}
+}
+
+// pause waits, and says whether it was left to.
+func pause(done <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-done:
+		return false
+	}
+}

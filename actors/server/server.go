@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+const (
+	// lookEvery is how often the listeners are looked at while all are well: a look costs two system calls.
+	lookEvery = 10 * time.Second
+	// A listener that cannot be opened, because its port is taken say, is tried again after firstRetry, doubling to
+	// lastRetry.
+	firstRetry  = time.Second
+	lastRetry   = 30 * time.Second
+	openTimeout = 10 * time.Second
+)
+
+// Options are what the actor needs.
+type Options struct {
+	// Listeners are the process's. They are made before the tree and closed after it.
+	Listeners *Listeners
+}
+
+// New makes the constructor of the actor of kind "server".
+func New(opts Options) supervisors.Constructor {
+	return func(string) supervisors.Actor { return &actor{listeners: opts.Listeners, failing: map[string]string{}} }
+}
+
+type actor struct {
+	listeners *Listeners
+	looking   bool
+	failures  int               // looks in a row that found something closed and could not open it
+	failing   map[string]string // why, by listener, as it was logged last
+}
+
+type (
+	look   struct{}
+	looked struct{ listeners []Listener }
+)
+
+// Receive implements supervisors.Actor.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started, look:
+		a.look(ctx)
+	case looked:
+		a.looked(ctx, m)
+	default:
+		ctx.Unhandled(msg)
+	}
+}
+
+// look has everything opened that is not open. It is idempotent: what a predecessor of this actor opened stays.
+func (a *actor) look(ctx supervisors.Context) {
+	if a.looking {
+		return
+	}
+	a.looking = true
+	ctx.Do(supervisors.Work{Name: "open the listeners", Timeout: openTimeout, Run: func(ctx context.Context) any {
+		return looked{a.listeners.ensure(ctx)}
+	}})
+}
+
+func (a *actor) looked(ctx supervisors.Context, m looked) {
+	a.looking = false
+	failed := false
+	for _, l := range m.listeners {
+		failed = failed || l.Error != ""
+		if l.Error == a.failing[l.Name] {
+			continue
+		}
+		a.failing[l.Name] = l.Error
+		if l.Error == "" {
+			ctx.Log().Info("listening after all", "listener", l.Name, "on", l.Where)
+			continue
+		}
+		ctx.Log().Warn("cannot listen; it is tried again, and pods run on", "listener", l.Name, "on", l.Where, "error", l.Error)
+	}
+	if !failed {
+		a.failures = 0
+		ctx.After(lookEvery, look{})
+		return
+	}
+	ctx.After(retryAfter(a.failures), look{})
+	a.failures++
+}
+
+// retryAfter is the back-off after so many failures in a row before this one.
+func retryAfter(failures int) time.Duration {
+	d := firstRetry
+	for range min(failures, 16) {
+		d = min(2*d, lastRetry)
+	}
+	return d
+}
+
+// Inspection is the actor's detail of an inspection.
+type Inspection struct {
+	Listeners []Listener `json:"listeners"`
+	Failures  int        `json:"failures,omitempty"` // looks in a row that could not open all
+}
+
+// Inspect implements supervisors.Inspectable.
+func (a *actor) Inspect() any {
+	return Inspection{Listeners: a.listeners.State(), Failures: a.failures}
+}

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrInUse is what the error of Open is when another agent holds the admin socket.
+var ErrInUse = errors.New("another playlet is running")
+
+// maxSocketPath is what sockaddr_un holds besides its final zero (unix(7)).
+const maxSocketPath = 107
+
+// socketDoor is the admin socket. A lock beside it tells a dead agent's socket, which is replaced, from a live one's:
+// the kernel lets go of the lock when its process ends, however it ends, and two agents that start at the same time
+// cannot both find the socket dead. The file of the lock stays, since removing it would let two hold "the" lock.
+type socketDoor struct {
+	path string
+	lock *os.File
+	mine os.FileInfo // of the socket's file
+}
+
+func (d *socketDoor) lockPath() string { return d.path + ".lock" }
+
+func (d *socketDoor) open(ctx context.Context) (net.Listener, error) {
+	if !filepath.IsAbs(d.path) { // "@name" too: an abstract socket has no permissions
+		return nil, fmt.Errorf("the socket's path %q is not absolute", d.path)
+	}
+	if len(d.path) > maxSocketPath {
+		return nil, fmt.Errorf("the path %s is longer than the %d bytes that a unix socket's may have", d.path, maxSocketPath)
+	}
+	if err := os.MkdirAll(filepath.Dir(d.path), 0o755); err != nil {
+		return nil, fmt.Errorf("making the socket's folder: %w", err)
+	}
+	if err := d.claim(); err != nil {
+		return nil, err
+	}
+	if err := d.removeStale(ctx); err != nil {
+		return nil, err
+	}
+	lc := net.ListenConfig{Control: privately}
+	l, err := lc.Listen(ctx, "unix", d.path)
+	if err != nil {
+		return nil, err
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // by name: it could remove another's; see close
+	if d.mine, err = os.Lstat(d.path); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// privately gives the socket its mode before it has a name, so that at no moment anyone else can open it: on Linux the
+// name inherits the mode of the unbound socket.
+func privately(_, _ string, c syscall.RawConn) error {
+	var failed error
+	if err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) }); err != nil { //nolint:gosec // a descriptor
+		return err
+	}
+	return failed
+}
+
+// claim takes the lock, and keeps the one it has while its file is still the one on disk.
+func (d *socketDoor) claim() error {
+	if d.lock != nil {
+		held, err := d.lock.Stat()
+		if err != nil {
+			return fmt.Errorf("the lock beside the socket: %w", err)
+		}
+		if found, err := os.Lstat(d.lockPath()); err == nil && os.SameFile(held, found) {
+			return nil
+		}
+		_ = d.lock.Close() // of a file that is gone
+		d.lock = nil
+	}
+	f, err := os.OpenFile(d.lockPath(), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("the lock beside the socket: %w", err)
+	}
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return errors.Join(fmt.Errorf("%w on %s%s", ErrInUse, d.path, holder(f)), f.Close())
+	case err != nil:
+		return errors.Join(fmt.Errorf("locking %s: %w", d.lockPath(), err), f.Close())
+	}
+	if err := inscribe(f); err != nil {
+		return errors.Join(fmt.Errorf("writing %s: %w", d.lockPath(), err), f.Close())
+	}
+	d.lock = f
+	return nil
+}
+
+// inscribe writes who holds the lock, for the message of the one that finds it taken.
+func inscribe(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+func holder(f *os.File) string {
+	var text [20]byte
+	n, _ := f.ReadAt(text[:], 0) // it is short: io.EOF
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n])))
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (process %d)", pid)
+}
+
+// removeStale makes room for the socket. It runs under the lock.
+func (d *socketDoor) removeStale(ctx context.Context) error {
+	info, err := os.Lstat(d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%s is there and is not a socket; it is left alone", d.path)
+	}
+	if d.mine == nil || !os.SameFile(d.mine, info) { // ours, when its loop has died, needs no asking
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(ctx, "unix", d.path)
+		if err == nil {
+			return errors.Join(fmt.Errorf("%w on %s, or another program listens there", ErrInUse, d.path), conn.Close())
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return fmt.Errorf("looking whether anyone listens on %s: %w", d.path, err)
+		}
+	}
+	return os.Remove(d.path)
+}
+
+func (d *socketDoor) intact() bool {
+	found, err := os.Lstat(d.path)
+	return err == nil && d.mine != nil && os.SameFile(d.mine, found)
+}
+
+func (d *socketDoor) close() error {
+	var errs []error
+	if d.intact() {
+		errs = append(errs, os.Remove(d.path))
+	}
+	if d.lock != nil {
+		errs = append(errs, d.lock.Close())
+		d.lock = nil
+	}
+	return errors.Join(errs...)
+}

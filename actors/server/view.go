@@ -1,0 +1,78 @@
+package server
+
+import (
+	"cmp"
+	"os"
+	"runtime"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// podView is one pod as it is shown. What is shared with the board is only read: the objects are immutable.
+func podView(p *board.Pod) admin.Pod {
+	shown := *p.Pod
+	shown.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	if p.Status != nil {
+		shown.Status = *p.Status
+	} else {
+		shown.Status = v1.PodStatus{Phase: v1.PodPending}
+	}
+	return admin.Pod{
+		Pod: &shown, Source: p.Source, Phase: p.Phase, Ending: p.Ending, Waiting: reason(p.Waiting),
+		Quarantine: quarantine(p.Quarantine),
+	}
+}
+
+func reason(r *messages.Reason) *admin.Reason {
+	if r == nil || r.Code == "" {
+		return nil
+	}
+	return &admin.Reason{Code: r.Code, Message: r.Message, Permanent: r.Permanent, RetryAt: r.RetryAt}
+}
+
+func quarantine(q *messages.ChildQuarantined) *admin.Quarantine {
+	if q == nil {
+		return nil
+	}
+	return &admin.Quarantine{Reason: q.Reason, Until: q.Until}
+}
+
+func (l *Listeners) nodeView(s *board.Snapshot) admin.Node {
+	return admin.Node{Problems: s.Problems, Runtime: l.conf.Runtime(), Unheard: s.Unheard}
+}
+
+func (l *Listeners) version() admin.Version {
+	rt := l.conf.Runtime()
+	return admin.Version{
+		Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		PID: os.Getpid(), Since: l.began, Runtime: &rt,
+	}
+}
+
+func sortActors(actors []admin.Actor) {
+	slices.SortFunc(actors, func(x, y admin.Actor) int { return cmp.Compare(x.Path, y.Path) })
+}
+
+// filter chooses pods; an empty field chooses all.
+type filter struct{ namespace, name string }
+
+func (f filter) match(p *v1.Pod) bool {
+	return (f.namespace == "" || f.namespace == p.Namespace) && (f.name == "" || f.name == p.Name)
+}
+
+// choose lists the pods of a snapshot that match.
+func (f filter) choose(s *board.Snapshot) []*board.Pod {
+	var out []*board.Pod
+	for i := range s.Pods {
+		if f.match(s.Pods[i].Pod) {
+			out = append(out, &s.Pods[i])
+		}
+	}
+	return out
+}
