@@ -43,9 +43,9 @@ func (d *Document) problem(f fault) Problem {
 	return Problem{Path: d.path, Line: d.first - 1 + line, Field: f.field, Message: f.message}
 }
 
-// Decode reads the documents of a manifest: YAML or JSON, each a v1 Pod, PodList, or List of Pods. It is strict: a field
-// that the API does not have, or one that is there twice, is a problem. Documents that are empty but for comments are
-// left out. Nothing is defaulted. path only serves to name the file in problems.
+// Decode reads the documents of a manifest: YAML or JSON, each a v1 Pod, PodList, or List of Pods. It is strict: a
+// field that the API does not have, or one that is there twice, is a problem. Documents that are empty but for comments
+// are left out. Nothing is defaulted. path only serves to name the file in problems.
 func Decode(path string, data []byte) []Document {
 	if len(data) > MaxBytes {
 		return []Document{{Problems: []Problem{{
@@ -90,7 +90,8 @@ type head struct{ APIVersion, Kind any }
 func readHead(text []byte, prefix string) (head, []fault) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil || fields == nil {
-		return head{}, []fault{{field: strings.TrimSuffix(prefix, "."), message: "must be an object with apiVersion and kind"}}
+		at := strings.TrimSuffix(prefix, ".")
+		return head{}, []fault{{field: at, message: "must be an object with apiVersion and kind"}}
 	}
 	var h head
 	for name, into := range map[string]*any{"apiVersion": &h.APIVersion, "kind": &h.Kind} {

@@ -64,12 +64,28 @@ func TestDecodeFindsAllDocuments(t *testing.T) {
 	}
 }
 
-func TestDecodeTellsTheLine(t *testing.T) {
-	const head = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
-	for _, test := range []struct {
-		name, data string
-		want       []string
-	}{
+const podHead = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
+
+// told is a manifest without a right pod, and its problems as lines.
+type told struct {
+	name, data string
+	want       []string
+}
+
+func checkTold(t *testing.T, tests []told) {
+	t.Helper()
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if pods, problems := names(test.data); !slices.Equal(problems, test.want) || len(pods) > 0 {
+				t.Errorf("got\n  %s\nwant\n  %s\nand pods %v", strings.Join(problems, "\n  "), strings.Join(test.want, "\n  "), pods)
+			}
+		})
+	}
+}
+
+func TestDecodeTellsTheLineOfWrongSyntax(t *testing.T) {
+	const head = podHead
+	checkTold(t, []told{
 		{"syntax in the first line", "}", []string{"f:1: is not YAML: did not find expected node content"}},
 		{"key", head + "spec:\n  a: 1\n b: 2\n", []string{"f:6: is not YAML: did not find expected key"}},
 		{"quote", head + "spec:\n  nodeName: \"x\n", []string{"f:5: is not YAML: found unexpected end of stream"}},
@@ -85,6 +101,14 @@ func TestDecodeTellsTheLine(t *testing.T) {
 		{"in the second document", "null\n---\n\n# c\n\n\n" + head + "spec: [\n",
 			[]string{"f:10: is not YAML: did not find expected node content"}},
 		{"JSON", "{\"a\": 1,\n\"b\": 2\n\"c\": 3}", []string{`f:3: is not JSON: invalid character '"' after object key:value pair`}},
+		{"a second document without a mark", "{apiVersion: v1,\n kind: Pod}\n{apiVersion: v1}\n",
+			[]string{"f:3: another document begins here without a line of --- before it"}},
+	})
+}
+
+func TestDecodeTellsTheLineOfAWrongField(t *testing.T) {
+	const head = podHead
+	checkTold(t, []told{
 		{"twice", head + "spec:\n  nodeName: a\n  nodeName: b\n", []string{"f:6: spec.nodeName: is there twice"}},
 		{"twice in JSON", "{\"apiVersion\": \"v1\",\n\"kind\": \"Pod\", \"spec\": {\n\"nodeName\": \"a\",\n\"nodeName\": \"b\"}}",
 			[]string{"f:4: spec.nodeName: is there twice"}},
@@ -119,19 +143,15 @@ func TestDecodeTellsTheLine(t *testing.T) {
 		{"items of other kinds", "apiVersion: v1\nkind: PodList\nitems:\n- kind: Node\n  apiVersion: v1\n- 1\n- null\n",
 			[]string{`f:4: items[0].kind: Unsupported value: "Node": supported values: "Pod"`,
 				"f:6: items[1]: must be an object with apiVersion and kind", "f:7: items[2]: must be an object with apiVersion and kind"}},
-		{"a second document without a mark", "{apiVersion: v1,\n kind: Pod}\n{apiVersion: v1}\n",
-			[]string{"f:3: another document begins here without a line of --- before it"}},
 		{"merged from elsewhere", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - &c\n    name: a\n    image: b\n" +
 			"    x: 1\n  - <<: *c\n    name: b\n",
 			[]string{"f:9: spec.containers[0].x: is not a field of the API here; names are case-sensitive",
 				"f:9: spec.containers[1].x: is not a field of the API here; names are case-sensitive"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if pods, problems := names(test.data); !slices.Equal(problems, test.want) || len(pods) > 0 {
-				t.Errorf("got\n  %s\nwant\n  %s\nand pods %v", strings.Join(problems, "\n  "), strings.Join(test.want, "\n  "), pods)
-			}
-		})
-	}
+		{"merged from a list", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nstatus: &x\n  message: b\n  q: 1\n" +
+			"spec:\n  <<: [{nodeName: a}, {hostname: b,\n    z: c}]\n",
+			[]string{"f:9: spec.z: is not a field of the API here; names are case-sensitive",
+				"f:6: status.q: is not a field of the API here; names are case-sensitive"}},
+	})
 }
 
 func TestDecodeRefusesWhatIsTooLarge(t *testing.T) {

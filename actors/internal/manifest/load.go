@@ -70,7 +70,8 @@ func (l *loading) load() *v1.Pod {
 	report(podspec.Unsupported(pod))
 	if l.untold > 0 {
 		l.problems = append(l.problems, Problem{
-			Path: l.document.path, Line: l.document.Line(""), Pod: l.pod(), Message: fmt.Sprintf("has %d more problems", l.untold),
+			Path: l.document.path, Line: l.document.Line(""), Pod: l.pod(),
+			Message: fmt.Sprintf("has %d more problems", l.untold),
 		})
 	}
 	if len(l.problems) > 0 {

@@ -84,8 +84,6 @@ func TestValidateNetwork(t *testing.T) {
 }
 
 func TestValidateScheduling(t *testing.T) {
-	const n = "spec.affinity.nodeAffinity."
-	const p = "spec.affinity.podAffinity."
 	const spread = "spec.topologySpreadConstraints"
 	checkWrong(t, []wrong{
 		{"node selector", aPod("nodeSelector: {a: 'b c'}"), []string{"spec.nodeSelector: Invalid value"}},
@@ -114,6 +112,22 @@ func TestValidateScheduling(t *testing.T) {
 		{"responders", aPod("evictionResponders: [{name: a, priority: -1}, {name: b.example/c, priority: 1}, {name: b.example/c, priority: 1}]"),
 			[]string{"spec.evictionResponders[0].name: Invalid value", "spec.evictionResponders[0].priority: Invalid value",
 				"spec.evictionResponders[2].name: Duplicate value"}},
+	})
+	checkRight(t, map[string]string{
+		"much": aPod("nodeSelector: {a/b: c}\npreemptionPolicy: Never\nschedulingGates: [{name: a/b}]\n" +
+			"tolerations: [{operator: Exists}, {key: a, operator: Equal, value: b, effect: NoExecute, tolerationSeconds: 1}, {key: a, operator: Lt, value: '-3'}]\n" +
+			"topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, minDomains: 1, matchLabelKeys: [x], labelSelector: {}}]\n" +
+			"evictionResponders: [{name: a.example/b, priority: 1}]\n" +
+			"affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchFields: [{key: metadata.name, operator: In, values: [n]}], " +
+			"matchExpressions: [{key: a, operator: Exists}, {key: a, operator: Gt, values: ['1']}]}}]}, " +
+			"podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a, labelSelector: {matchLabels: {a: b}}, namespaces: [c], matchLabelKeys: [x]}]}}"),
+	})
+}
+
+func TestValidateAffinity(t *testing.T) {
+	const n = "spec.affinity.nodeAffinity."
+	const p = "spec.affinity.podAffinity."
+	checkWrong(t, []wrong{
 		{"no node terms", aPod("affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}"),
 			[]string{n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Required value"}},
 		{"node terms", aPod("affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [" +
@@ -140,14 +154,5 @@ func TestValidateScheduling(t *testing.T) {
 				p + "requiredDuringSchedulingIgnoredDuringExecution[0].namespaces[0]: Invalid value",
 				p + "requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Required value",
 				p + "requiredDuringSchedulingIgnoredDuringExecution[0].matchLabelKeys[0]: Invalid value"}},
-	})
-	checkRight(t, map[string]string{
-		"much": aPod("nodeSelector: {a/b: c}\npreemptionPolicy: Never\nschedulingGates: [{name: a/b}]\n" +
-			"tolerations: [{operator: Exists}, {key: a, operator: Equal, value: b, effect: NoExecute, tolerationSeconds: 1}, {key: a, operator: Lt, value: '-3'}]\n" +
-			"topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, minDomains: 1, matchLabelKeys: [x], labelSelector: {}}]\n" +
-			"evictionResponders: [{name: a.example/b, priority: 1}]\n" +
-			"affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchFields: [{key: metadata.name, operator: In, values: [n]}], " +
-			"matchExpressions: [{key: a, operator: Exists}, {key: a, operator: Gt, values: ['1']}]}}]}, " +
-			"podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a, labelSelector: {matchLabels: {a: b}}, namespaces: [c], matchLabelKeys: [x]}]}}"),
 	})
 }

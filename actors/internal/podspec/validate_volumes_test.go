@@ -44,6 +44,19 @@ func TestValidateVolumes(t *testing.T) {
 				v + "ephemeral.volumeClaimTemplate.spec.resources.requests[storage]: Required value",
 				v + "ephemeral.volumeClaimTemplate.spec.storageClassName: Invalid value",
 				v + "ephemeral.volumeClaimTemplate.spec.volumeMode: Unsupported value"}},
+	})
+	checkRight(t, map[string]string{
+		"nothing said": aPod("volumes: [{name: a}]"),
+		"host path":    aVolume("hostPath: {path: a/..b, type: DirectoryOrCreate}"),
+		"files":        aVolume("configMap: {name: a, defaultMode: 511, items: [{key: a, path: b/..c, mode: 0}]}"),
+		"iSCSI":        aVolume("iscsi: {targetPortal: a, iqn: 'iqn.2001-04.com.example:x', lun: 255}"),
+		"downward":     aVolume("downwardAPI: {items: [{path: a, fieldRef: {fieldPath: metadata.labels}}, {path: b, resourceFieldRef: {containerName: main, resource: limits.cpu}}]}"),
+	})
+}
+
+func TestValidateRemoteVolumes(t *testing.T) {
+	const v = "spec.volumes[0]."
+	checkWrong(t, []wrong{
 		{"CSI", aVolume("csi: {driver: '-', nodePublishSecretRef: {}}"),
 			[]string{v + "csi.driver: Invalid value", v + "csi.nodePublishSecretRef.name: Required value"}},
 		{"NFS", aVolume("nfs: {server: '', path: a}"), []string{v + "nfs.server: Required value", v + "nfs.path: Invalid value"}},
@@ -59,13 +72,6 @@ func TestValidateVolumes(t *testing.T) {
 			[]string{v + "gcePersistentDisk.pdName: Required value", v + "gcePersistentDisk.partition: Invalid value",
 				"spec.volumes[1].awsElasticBlockStore.volumeID: Required value",
 				"spec.volumes[1].awsElasticBlockStore.partition: Invalid value"}},
-	})
-	checkRight(t, map[string]string{
-		"nothing said": aPod("volumes: [{name: a}]"),
-		"host path":    aVolume("hostPath: {path: a/..b, type: DirectoryOrCreate}"),
-		"files":        aVolume("configMap: {name: a, defaultMode: 511, items: [{key: a, path: b/..c, mode: 0}]}"),
-		"iSCSI":        aVolume("iscsi: {targetPortal: a, iqn: 'iqn.2001-04.com.example:x', lun: 255}"),
-		"downward":     aVolume("downwardAPI: {items: [{path: a, fieldRef: {fieldPath: metadata.labels}}, {path: b, resourceFieldRef: {containerName: main, resource: limits.cpu}}]}"),
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 // mutation changes data, which it may overwrite, and may take from other.
 type mutation func(random *rand.Rand, data, other []byte) []byte
 
-// mutations are what happens to files: people edit them, editors and copies stop half-way, disks and merges mix them up.
+// mutations are what happens to files: people edit them, editors and copies stop half-way, disks and merges mix them.
 var mutations = []mutation{
 	renamePod, addComment, useWindowsLines, cutOff, flipBit, dropLine, repeatLine, swapLines, indentLine, tabLine,
 	insertNoise, pasteFrom, dropByte, addUnknownField, addMark,

@@ -1,0 +1,86 @@
+package podspec
+
+import (
+	"maps"
+	"reflect"
+	"testing"
+)
+
+// TestAnOrdinaryPodIsSupported has what the pods of a node without an API server are made of.
+func TestAnOrdinaryPodIsSupported(t *testing.T) {
+	pod := podFrom(t, aPod(`
+hostNetwork: true
+priorityClassName: system-node-critical
+enableServiceLinks: false
+tolerations: [{operator: Exists}]
+securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+dnsPolicy: None
+dnsConfig: {nameservers: [10.0.0.1], options: [{name: ndots, value: "2"}]}
+initContainers:
+- {name: sidecar, image: busybox, restartPolicy: Always, volumeMounts: [{name: data, mountPath: /data}]}
+containers:
+- name: main
+  image: busybox:1
+  command: [sh, -c]
+  args: ["sleep 1"]
+  env: [{name: A, value: b}]
+  ports: [{containerPort: 80, name: http}]
+  resources: {limits: {cpu: 1, memory: 64Mi}, requests: {cpu: 100m}}
+  lifecycle: {preStop: {httpGet: {port: http, path: /stop}}}
+  securityContext: {readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+  volumeMounts: [{name: data, mountPath: /data}, {name: host, mountPath: /host, readOnly: true}]
+volumes:
+- {name: data, emptyDir: {}}
+- {name: host, hostPath: {path: /srv, type: DirectoryOrCreate}}
+- {name: plain}
+`))
+	Default(pod)
+	errs := append(append(Validate(pod), ValidateStatic(pod)...), Unsupported(pod)...)
+	if len(errs) > 0 {
+		t.Errorf("refused: %v", errs)
+	}
+}
+
+func TestUnsupportedSpeaksPlainly(t *testing.T) {
+	pod := podFrom(t, aContainer("livenessProbe: {exec: {command: [a]}}\nresources: {limits: {ephemeral-storage: 1Gi}}"))
+	pod.Spec.OS = podFrom(t, aPod("os: {name: windows}")).Spec.OS
+	Default(pod)
+	want := []string{
+		"spec.containers[0].resources.limits[ephemeral-storage]: Forbidden: not supported yet by Playlet",
+		"spec.containers[0].livenessProbe: Forbidden: not supported yet by Playlet",
+		"spec.os.name: Forbidden: not supported yet by Playlet, except linux",
+	}
+	errs := Unsupported(pod)
+	if len(errs) != len(want) {
+		t.Fatalf("got %v, want %v", errs, want)
+	}
+	for i := range errs {
+		if errs[i].Error() != want[i] {
+			t.Errorf("got %s, want %s", errs[i], want[i])
+		}
+	}
+}
+
+// TestAFieldWithoutALineIsRefused takes lines away, as if the API had gained their fields.
+func TestAFieldWithoutALineIsRefused(t *testing.T) {
+	whole := maps.Clone(rules)
+	defer func() { rules = whole }()
+	for path, r := range whole {
+		if r.verdict != honoured {
+			continue
+		}
+		rules = maps.Clone(whole)
+		delete(rules, path)
+		checkRefusedWithout(t, path)
+	}
+}
+
+func checkRefusedWithout(t *testing.T, path string) {
+	t.Helper()
+	pod := podFrom(t, "{}")
+	set(reflect.ValueOf(&pod.Spec).Elem(), path, "x")
+	errs := Unsupported(pod)
+	if len(errs) != 1 || errs[0].Detail != notYet {
+		t.Errorf("%s: want it refused, got %v", path, errs)
+	}
+}
