@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+)
+
+// reconnectEvery is how often an agent that is gone is looked for.
+const reconnectEvery = time.Second
+
+// podWatch is the state of "playlet pods -w": what was printed last, to print only what differs.
+type podWatch struct {
+	*podsCommand
+	table  *table
+	pods   map[string]admin.Pod // by UID
+	keys   map[string]string    // of the rows printed last, by UID
+	waits  map[string]string    // what was said that pods wait for, by UID
+	said   []string             // of the node
+	failed error                // of printing
+}
+
+// watch prints rows as they change, until ctx ends. It outlives the agent: after a restart it goes on.
+func (c *podsCommand) watch(ctx context.Context) error {
+	w := &podWatch{
+		podsCommand: c, table: c.newTable(), pods: map[string]admin.Pod{}, keys: map[string]string{}, waits: map[string]string{},
+	}
+	reached, lost := false, false
+	for {
+		err := c.client.Watch(ctx, c.filter, func(change *admin.Change) error {
+			reached, lost = true, false
+			w.failed = w.take(change)
+			return w.failed
+		})
+		if w.failed != nil || ctx.Err() != nil {
+			return w.failed
+		}
+		if !reached {
+			return err
+		}
+		if !lost {
+			lost = true
+			if err := c.note([]string{"the agent is gone; waiting for it to come back"}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(reconnectEvery):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// take prints what a change changes.
+func (w *podWatch) take(change *admin.Change) error {
+	gone := change.Gone
+	if change.Full && change.Version > 0 && change.Node != nil && len(change.Node.Unheard) == 0 {
+		gone = append(gone, w.missing(change.Pods)...)
+	}
+	errs := []error{w.changed(change.Pods), w.gone(gone)}
+	if change.Node != nil {
+		errs = append(errs, w.node(change.Node))
+	}
+	return errors.Join(errs...)
+}
+
+// missing are the pods that were there before the agent was restarted and are not in its first full word.
+func (w *podWatch) missing(now []admin.Pod) []admin.Ref {
+	var out []admin.Ref
+	for uid, old := range w.pods {
+		if !slices.ContainsFunc(now, func(p admin.Pod) bool { return string(p.Pod.UID) == uid }) {
+			out = append(out, old.Ref())
+		}
+	}
+	slices.SortFunc(out, func(x, y admin.Ref) int {
+		return strings.Compare(x.Namespace+"/"+x.Name+"/"+x.UID, y.Namespace+"/"+y.Name+"/"+y.UID)
+	})
+	return out
+}
+
+func (w *podWatch) changed(pods []admin.Pod) error {
+	var rows [][]string
+	var notes []string
+	var objects []*v1.Pod
+	for i := range pods {
+		p, uid := &pods[i], string(pods[i].Pod.UID)
+		w.pods[uid] = *p
+		objects = append(objects, p.Pod)
+		if key := rowKey(p, w.output == "wide"); w.keys[uid] != key {
+			w.keys[uid] = key
+			rows = append(rows, podRow(p, w.now(), w.output == "wide"))
+		}
+		if wait := waitingFor(p, time.Time{}); w.waits[uid] != wait {
+			w.waits[uid] = wait
+			notes = append(notes, podNotes(pods[i:i+1], w.now())...)
+		}
+	}
+	if !w.isTable() {
+		return w.objects(objects)
+	}
+	if w.output == "wide" { // it is a column there
+		notes = nil
+	}
+	if len(rows) == 0 {
+		return w.note(notes)
+	}
+	return errors.Join(w.table.print(rows), w.note(notes))
+}
+
+func (w *podWatch) gone(refs []admin.Ref) error {
+	var rows [][]string
+	for _, ref := range refs {
+		p, ok := w.pods[ref.UID]
+		if !ok {
+			continue
+		}
+		delete(w.pods, ref.UID)
+		delete(w.keys, ref.UID)
+		delete(w.waits, ref.UID)
+		row := podRow(&p, w.now(), w.output == "wide")
+		row[2], row[3] = "-", "Gone"
+		rows = append(rows, row)
+	}
+	if len(rows) == 0 || !w.isTable() {
+		return nil
+	}
+	return w.table.print(rows)
+}
+
+// objects prints API objects one after another.
+func (w *podWatch) objects(pods []*v1.Pod) error {
+	for _, p := range pods {
+		if w.output == "yaml" {
+			if _, err := fmt.Fprintln(w.out, "---"); err != nil {
+				return err
+			}
+		}
+		if err := printObject(w.out, p, w.output); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// node says what is wrong with the node and was not wrong, in the same words, before.
+func (w *podWatch) node(n *admin.Node) error {
+	var fresh []string
+	now := nodeNotes(n, w.filter, time.Time{})
+	for _, line := range now {
+		if !slices.Contains(w.said, line) {
+			fresh = append(fresh, line)
+		}
+	}
+	w.said = now
+	return w.note(fresh)
+}
