@@ -63,7 +63,7 @@ func (a *agent) fileSource(state string) supervisors.Constructor {
 	}
 	return file.New(file.Options{
 		Path: path, CheckFrequency: a.node.FileCheckFrequency(), StateDir: filepath.Join(state, "file-source"),
-		NodeName: a.node.NodeName, Parse: file.Manifests(a.node.NodeName),
+		NodeName: a.node.NodeName,
 	})
 }
 
