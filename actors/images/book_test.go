@@ -194,6 +194,8 @@ func TestBook(t *testing.T) {
 			pullEnds(0, there, "u: pulled id"),
 			asks(ask("u", always, 0), "look img"),
 			looksAt(0, none, "pull img"),
+			pullEnds(0, bad, "u: ErrImagePull until +10s"),
+			ticks(10*time.Second, "pull img"),
 		},
 		"the next attempt is another question": {
 			asks(ask("u", always, 0), "pull img"),

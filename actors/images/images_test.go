@@ -235,8 +235,8 @@ func TestRestartedActorJoinsThePull(t *testing.T) {
 	<-ended // its worker is gone, the pull goes on
 
 	second := start(t, f, ops)
-	second.Send("pods/a", pull("a", "img:1", v1.PullAlways))
 	second.Send("pods/b", pull("b", "img:2", v1.PullAlways)) // one at a time: it waits for its turn
+	second.Send("pods/a", pull("a", "img:1", v1.PullAlways))
 	if len(second.Work) != 1 {
 		t.Fatalf("%d pulls beside the one under way", len(second.Work))
 	}

@@ -113,7 +113,7 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 		a.queue.ask(m.UID)
 		a.pump(ctx)
 	case messages.KeepContainers:
-		a.bin.keep(m)
+		a.keep(ctx, m)
 	case readDone:
 		a.readEnded(ctx, m)
 	case settled:
@@ -134,6 +134,21 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 		a.removedOne(ctx, m)
 	default:
 		ctx.Unhandled(msg)
+	}
+}
+
+// keep notes who is wanted. The first word, and one that has heard less than the last, come from a pods that has just
+// started: it is told everything, without waiting for the next audit.
+func (a *actor) keep(ctx supervisors.Context, m messages.KeepContainers) {
+	anew := !a.bin.known || a.bin.heard && !m.Heard
+	a.bin.keep(m)
+	if !anew {
+		return
+	}
+	a.tellState(ctx)
+	a.audit.everything = true
+	if a.phase == connected {
+		a.startAudit(ctx)
 	}
 }
 

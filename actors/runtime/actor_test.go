@@ -162,7 +162,17 @@ func TestEverythingIsToldAgain(t *testing.T) {
 	f := newFake()
 	f.pod("u", "a0r")
 	r := settledRig(t, f, func(o *Options) { o.PollPeriod = 30 * time.Second })
-	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"u": true, "not-there-yet": true}})
+	wish := messages.KeepContainers{Wanted: map[string]bool{"u": true, "not-there-yet": true}, Heard: true}
+	r.Send("pods", wish)
+	r.work()
+	r.expect("at the first word of pods", r.told(), "ready u[10.0.0.1,a0=running] not-there-yet[] ready audit(u)")
+	r.Send("pods", wish)
+	r.work()
+	r.expect("at the second", r.told(), "")
+	wish.Heard = false
+	r.Send("pods", wish)
+	r.work()
+	r.expect("of a pods that began anew", r.told(), "ready u[10.0.0.1,a0=running] not-there-yet[] ready audit(u)")
 	r.Advance(30 * time.Second)
 	r.work()
 	r.expect("before its time", r.told(), "ready")
@@ -220,43 +230,60 @@ func TestReadPodIsCoalesced(t *testing.T) {
 	r.expect("told", r.told(), "u[10.0.0.1,a0=running] u[10.0.0.1,a0=running]")
 }
 
-func TestReadingWaitsForStartsOfThePod(t *testing.T) {
-	f := newFake()
-	f.pod("u", "a0r")
-	r := settledRig(t, f, nil)
+// hold keeps an operation in flight until the returned function is called.
+func (r *rig) hold(key string) (release func()) {
 	begun, end, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
-		_, err := r.ops.Do(context.Background(), "u/start/a", time.Hour, func(context.Context) (any, error) {
+		_, err := r.ops.Do(context.Background(), key, time.Hour, func(context.Context) (any, error) {
 			close(begun)
 			<-end
 			return nil, nil
 		})
 		if err != nil {
-			t.Error(err)
+			r.t.Error(err)
 		}
 	}()
 	<-begun
+	return func() { close(end); <-over }
+}
+
+func TestReadingWaitsForStartsOfThePod(t *testing.T) {
+	f := newFake()
+	f.pod("u", "a0r")
+	r := settledRig(t, f, nil)
+	release := r.hold("u/start/a")
 	r.Send("pods/u", messages.ReadPod{UID: "u"})
 	r.Send("pods/v", messages.ReadPod{UID: "v"})
-	tries := r.Work
-	r.Work = nil
-	for _, w := range tries {
-		r.RunOne(w)
-	}
+	r.RunOne(r.take("read pod u"))
+	r.RunOne(r.take("read pod v"))
+	settle := r.take("settle pod u")
 	r.expect("told meanwhile", r.told(), "v[]")
 	r.expect("calls meanwhile", f.took(), "sandboxes:v containers:v")
+	release()
+	r.Work = append(r.Work, settle)
+	r.work()
+	r.expect("told", r.told(), "u[10.0.0.1,a0=running]")
+}
+
+func TestAuditTellsNoHalves(t *testing.T) {
+	f := newFake()
+	f.pod("u", "a0r")
+	r := settledRig(t, f, nil)
+	release := r.hold("u/start/a")
 	f.set("u/s0/a0", exitedState, 1)
-	settle := r.Work
-	r.Work = nil
-	r.Advance(time.Second) // the audit does not tell what is half of it
+	r.Advance(time.Second)
 	r.work()
-	r.expect("told by the audit", r.told(), "ready audit(u)")
-	close(end)
-	<-over
-	r.Work = settle
+	r.expect("told meanwhile", r.told(), "ready audit(u)")
+	f.drop("u")
+	r.Advance(time.Second)
 	r.work()
-	r.expect("told", r.told(), "u[10.0.0.1,a0=exited1]")
+	r.expect("told meanwhile", r.told(), "ready audit()")
+	release()
+	f.pod("u", "a0x")
+	r.Advance(time.Second)
+	r.work()
+	r.expect("told", r.told(), "ready audit(u) u[10.0.0.1,a0=exited0]")
 }
 
 func TestEventsAreHints(t *testing.T) {
@@ -335,6 +362,7 @@ func TestRuntimeWithoutEventsIsPolled(t *testing.T) {
 func TestRuntimeAwayAndBack(t *testing.T) {
 	f := newFake()
 	f.pod("u", "a0r")
+	f.pod("v", "b0r")
 	f.fail("", away())
 	r := start(t, f, nil)
 	if s := r.state.Load(); s.Ready || s.Reason.Code != messages.ReasonRuntimeUnavailable {
@@ -361,7 +389,7 @@ func TestRuntimeAwayAndBack(t *testing.T) {
 	f.fail("", nil)
 	r.Advance(checkCap)
 	r.work()
-	r.expect("told when it is there", r.told(), "ready ready audit(u) u[10.0.0.1,a0=running]")
+	r.expect("told when it is there", r.told(), "ready ready audit(u v) u[10.0.0.1,a0=running] v[10.0.0.1,b0=running]")
 	if s := r.state.Load(); !s.Ready || s.Reason.Code != "" || s.Since.Before(since) {
 		t.Errorf("%+v", s)
 	}
@@ -375,7 +403,7 @@ func TestRuntimeAwayAndBack(t *testing.T) {
 	f.set("u/s0/a0", exitedState, 0)
 	r.Advance(checkCap)
 	r.work()
-	r.expect("told when it is back", r.told(), "ready ready audit(u) u[10.0.0.1,a0=exited0]")
+	r.expect("told when it is back", r.told(), "ready v[10.0.0.1,b0=running] ready audit(u v) u[10.0.0.1,a0=exited0]")
 }
 
 func TestNotReadyIsAway(t *testing.T) {
@@ -476,7 +504,7 @@ func TestCollector(t *testing.T) {
 			t.Errorf("log folder %s: %v", name, err)
 		}
 	}
-	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"u": true, "back": true}})
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"u": true, "back": true}, Heard: true})
 	r.Advance(time.Minute)
 	r.work()
 	r.expect("nothing is left to do", f.took(), "sandboxes containers")
@@ -493,6 +521,8 @@ func TestCollectorKeepsWhatItCannotRemove(t *testing.T) {
 	r := settledRig(t, f, func(o *Options) { o.PodLogsDir, o.PollPeriod = dir, time.Hour })
 	f.fail("rm", errors.New("busy"))
 	r.Send("pods", messages.KeepContainers{Heard: true})
+	r.work()
+	f.took()
 	r.Advance(time.Minute)
 	r.work()
 	r.expect("calls", f.took(), "sandboxes containers rm:gone/s0/b0")

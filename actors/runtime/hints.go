@@ -11,7 +11,6 @@ import (
 // watch is the actor's book on the events.
 type watch struct {
 	waiting  bool // a worker waits for events
-	useless  bool // the runtime has none; tried again when it comes back
 	failures int
 }
 
@@ -31,7 +30,7 @@ const (
 // watchAgain begins to use events after the runtime has come, or come back, or this actor has: then a predecessor's
 // subscription may stand.
 func (a *actor) watchAgain(ctx supervisors.Context) {
-	a.watch.useless, a.watch.failures = false, 0
+	a.watch.failures = 0
 	if a.opts.Events != nil && a.opts.Events.Standing() {
 		a.setHints(ByEvents)
 	}
@@ -40,7 +39,7 @@ func (a *actor) watchAgain(ctx supervisors.Context) {
 
 // wait waits for events, in a worker.
 func (a *actor) wait(ctx supervisors.Context) {
-	if a.opts.Events == nil || a.watch.waiting || a.watch.useless || a.phase != connected {
+	if a.opts.Events == nil || a.watch.waiting || a.phase != connected {
 		return
 	}
 	a.watch.waiting = true
@@ -81,7 +80,7 @@ func (a *actor) hinted(ctx supervisors.Context, m happened) {
 func (a *actor) unsubscribed(ctx supervisors.Context, err error) {
 	a.setHints(ByPolling)
 	if cri.IsUnimplemented(err) {
-		a.watch.useless = true
+		// Not tried again before the runtime has been away: only another one can have them.
 		ctx.Log().Info("the container runtime has no events; it is asked for changes instead", "period", a.opts.PollPeriod)
 	} else {
 		ctx.Log().Debug("the container runtime's events ended", "error", err)
