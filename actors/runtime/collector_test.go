@@ -1,0 +1,91 @@
+package runtime
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func TestCollector(t *testing.T) {
+	f := newFake()
+	f.pod("u", "a0x", "a1x", "a2r")
+	f.pod("gone", "b0x")
+	f.sandboxes[1].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	f.pod("back", "c0x")
+	dir := t.TempDir()
+	for _, name := range []string{"ns_name_u", "ns_name_gone", "ns_name_back", "other"} {
+		if err := os.MkdirAll(filepath.Join(dir, name, "c"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := settledRig(t, f, func(o *Options) { o.PodLogsDir, o.PollPeriod = dir, time.Hour })
+	r.Advance(time.Minute)
+	r.work()
+	r.expect("before pods has told who is wanted", f.took(), "")
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"u": true}, Heard: true})
+	r.Send("pods/back", messages.ReadPod{UID: "back"}) // younger than that word
+	r.work()
+	f.took()
+	r.Advance(time.Minute)
+	r.work()
+	r.expect("calls", f.took(), "sandboxes containers rm:gone/s0/b0 stopp:gone/s0 rmp:gone/s0 rm:u/s0/a0")
+	for name, want := range map[string]bool{"ns_name_u": true, "ns_name_gone": false, "ns_name_back": true, "other": true} {
+		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
+			t.Errorf("log folder %s: %v", name, err)
+		}
+	}
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"u": true, "back": true}, Heard: true})
+	r.Advance(time.Minute)
+	r.work()
+	r.expect("nothing is left to do", f.took(), "sandboxes containers")
+}
+
+func TestCollectorKeepsWhatItCannotRemove(t *testing.T) {
+	f := newFake()
+	f.pod("gone", "b0x")
+	f.sandboxes[0].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "ns_name_gone"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := settledRig(t, f, func(o *Options) { o.PodLogsDir, o.PollPeriod = dir, time.Hour })
+	f.fail("rm", errors.New("busy"))
+	r.Send("pods", messages.KeepContainers{Heard: true})
+	r.work()
+	f.took()
+	r.Advance(time.Minute)
+	r.work()
+	r.expect("calls", f.took(), "sandboxes containers rm:gone/s0/b0")
+	if _, err := os.Stat(filepath.Join(dir, "ns_name_gone")); err != nil {
+		t.Error(err)
+	}
+	f.fail("rm", nil)
+	r.Advance(time.Minute)
+	r.work()
+	r.expect("calls", f.took(), "sandboxes containers rm:gone/s0/b0 stopp:gone/s0 rmp:gone/s0")
+}
+
+func TestOneThatComesBackIsReadAfterItsRemainsAreGone(t *testing.T) {
+	f := newFake()
+	f.pod("gone", "b0x")
+	r := settledRig(t, f, func(o *Options) { o.PollPeriod = time.Hour })
+	r.Send("pods", messages.KeepContainers{Heard: true})
+	r.Advance(time.Minute)
+	r.RunOne(r.take("survey"))
+	removal := r.take("remove the remains of pod gone")
+	r.work()
+	r.told()
+	r.Send("pods/gone", messages.ReadPod{UID: "gone"})
+	if len(r.Work) != 0 {
+		t.Fatalf("read while its remains are removed: %+v", r.Work)
+	}
+	r.RunOne(removal)
+	r.work()
+	r.expect("told", r.told(), "gone[10.0.0.1]")
+}

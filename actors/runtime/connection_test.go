@@ -1,0 +1,113 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func TestRuntimeAwayAndBack(t *testing.T) {
+	f := newFake()
+	f.pod("u", "a0r")
+	f.pod("v", "b0r")
+	f.fail("", away())
+	r := start(t, f, nil)
+	if s := r.state.Load(); s.Ready || s.Reason.Code != messages.ReasonRuntimeUnavailable {
+		t.Errorf("before the first word: %+v", s)
+	}
+	r.work()
+	r.expect("told", r.told(), "away")
+	reason := r.state.Load().Reason.Message
+	if !strings.Contains(reason, "unix:///x") || !strings.Contains(reason, "start the runtime") {
+		t.Errorf("reason %q", reason)
+	}
+	r.Send("pods/u", messages.ReadPod{UID: "u"})
+	for range 20 {
+		r.Advance(200 * time.Millisecond)
+		r.work()
+	}
+	r.expect("told while it is away", r.told(), "")
+	r.expect("read while it is away", f.took(), "")
+	r.Advance(2 * time.Second)
+	r.work()
+	r.expect("told again from time to time", r.told(), "away")
+
+	since := r.Now()
+	f.fail("", nil)
+	r.Advance(checkCap)
+	r.work()
+	r.expect("told when it is there", r.told(), "ready ready audit(u v) u[10.0.0.1,a0=running] v[10.0.0.1,b0=running]")
+	if s := r.state.Load(); !s.Ready || s.Reason.Code != "" || s.Since.Before(since) {
+		t.Errorf("%+v", s)
+	}
+	f.took()
+
+	f.fail("", away()) // it dies: the next audit meets it
+	r.Advance(time.Second)
+	r.work()
+	r.expect("told when it died", r.told(), "away")
+	f.fail("", nil)
+	f.set("u/s0/a0", exitedState, 0)
+	r.Advance(checkCap)
+	r.work()
+	r.expect("told when it is back", r.told(), "ready v[10.0.0.1,b0=running] ready audit(u v) u[10.0.0.1,a0=exited0]")
+}
+
+func TestNotReadyIsAway(t *testing.T) {
+	f := newFake()
+	f.notReady = true
+	r := start(t, f, nil)
+	r.work()
+	r.expect("told", r.told(), "away")
+	if m := r.state.Load().Reason.Message; !strings.Contains(m, "Sulking: it does not want to") {
+		t.Error(m)
+	}
+	f.notReady, f.noNetwork = false, true
+	r.Advance(checkCap)
+	r.work()
+	if s := r.state.Load(); !s.Ready || s.NetworkReady || s.NetworkReason != "NoCNI" {
+		t.Errorf("%+v", s)
+	}
+	r.told()
+	f.notReady = true
+	r.Advance(5 * time.Second)
+	r.work()
+	if got := r.told(); !strings.HasSuffix(got, "away") {
+		t.Error(got)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	call := func(answered bool, code codes.Code, msg string) error {
+		return &cri.CallError{Call: "Version", Answered: answered, Err: status.Error(code, msg)}
+	}
+	tests := []struct {
+		err  error
+		want cause
+	}{
+		{call(false, codes.Unavailable, "dial unix /x: connect: no such file or directory"), noSocket},
+		{call(false, codes.Unavailable, "dial unix /x: connect: connection refused"), refused},
+		{call(false, codes.Unavailable, "dial unix /x: connect: permission denied"), forbidden},
+		{call(true, codes.Unavailable, "server is not initialized yet"), starting},
+		{call(true, codes.Unknown, "server is not initialized yet"), starting},
+		{call(false, codes.Unavailable, "EOF"), unreachable},
+		{call(false, codes.DeadlineExceeded, "deadline"), hangs},
+		{context.DeadlineExceeded, hangs},
+		{&cri.PermanentError{CallError: &cri.CallError{Answered: true, Err: status.Error(codes.Unimplemented, "unknown service")}}, noCRI},
+		{errors.New("odd"), fails},
+	}
+	for _, tc := range tests {
+		text, got := explain(tc.err)
+		if got != tc.want || text == "" {
+			t.Errorf("%v: %s, %q; want %s", tc.err, got, text, tc.want)
+		}
+	}
+}
