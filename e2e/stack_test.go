@@ -40,9 +40,7 @@ func TestStackRunsAPod(t *testing.T) {
 		if containers, err := s.ContainersOf(ctx, p.UID); err != nil || len(containers) != 1 || containers[0].Id != p.ContainerID {
 			t.Errorf("containers of the pod: %v, %v", containers, err)
 		}
-		if log, err := s.Logs(ctx, p.ContainerID); err != nil || log != "listening\nGET /x\n" {
-			t.Errorf("log %q, %v", log, err)
-		}
+		awaitLog(t, s, p, "listening\nGET /x\n")
 		if err := s.StopPod(ctx, p, 30); err != nil {
 			t.Error(err)
 		}
@@ -54,6 +52,23 @@ func TestStackRunsAPod(t *testing.T) {
 		}
 		nothingLeft(t, s)
 	})
+}
+
+// awaitLog waits for a container's log, which the runtime writes a little after the container did.
+func awaitLog(t *testing.T, s *stack.Stack, p *stack.Pod, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		log, err := s.Logs(t.Context(), p.ContainerID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if log == want {
+			return
+		}
+		if time.Now().After(deadline) || !strings.HasPrefix(want, log) {
+			t.Fatalf("log %q, want %q", log, want)
+		}
+	}
 }
 
 // nothingLeft looks further than Leftovers: at everything in the namespaces.

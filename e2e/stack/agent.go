@@ -35,7 +35,7 @@ type Agent struct {
 	Env []string
 
 	dir        string
-	stack      *Stack
+	log        *logbook
 	healthPort int
 
 	mu     sync.Mutex
@@ -77,7 +77,7 @@ func (s *Stack) NewAgent(args ...string) (*Agent, error) {
 		AdminSocket: filepath.Join(dir, "admin.sock"),
 		Args:        args,
 		dir:         dir,
-		stack:       s,
+		log:         &logbook{path: filepath.Join(dir, "agent.log")},
 		healthPort:  firstHealthPort + 100*s.number + n,
 	}
 	a.Config = map[string]any{
@@ -127,7 +127,7 @@ func (a *Agent) Start() error {
 	if err := os.WriteFile(filepath.Join(a.dir, "config.yaml"), config, 0o600); err != nil {
 		return err
 	}
-	log, err := os.OpenFile(a.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := a.log.open()
 	if err != nil {
 		return err
 	}
@@ -219,16 +219,8 @@ func (a *Agent) Wait(ctx context.Context) (int, error) {
 	}
 }
 
-func (a *Agent) logFile() string { return filepath.Join(a.dir, "agent.log") }
-
 // Log is all that the agent wrote to its standard output and error, over its restarts.
-func (a *Agent) Log() string {
-	data, err := os.ReadFile(a.logFile())
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
-}
+func (a *Agent) Log() string { return a.log.read() }
 
 // Write puts a manifest into the agent's folder, as a rename, so that it is there whole.
 func (a *Agent) Write(name, manifest string) error {

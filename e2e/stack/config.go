@@ -29,7 +29,6 @@ func (s *Stack) state() string   { return filepath.Join(s.Dir, "state") }
 func (s *Stack) config() string  { return filepath.Join(s.Dir, "containerd.toml") }
 func (s *Stack) cniConf() string { return filepath.Join(s.Dir, "net.d") }
 func (s *Stack) leases() string  { return filepath.Join(s.Dir, "leases") }
-func (s *Stack) logFile() string { return filepath.Join(s.Dir, "containerd.log") }
 
 // settings are what the templates below take.
 type settings struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -68,13 +67,7 @@ func (s *Stack) RuntimePID() int {
 }
 
 // RuntimeLog is all that the runtime has logged, over its restarts.
-func (s *Stack) RuntimeLog() string {
-	data, err := os.ReadFile(s.logFile())
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
-}
+func (s *Stack) RuntimeLog() string { return s.log.read() }
 
 func (d *daemon) running() bool {
 	d.mu.Lock()
@@ -95,7 +88,7 @@ func (d *daemon) start() error {
 		return errors.New("the runtime runs already")
 	}
 	s := d.stack
-	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := s.log.open()
 	if err != nil {
 		return err
 	}

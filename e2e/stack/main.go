@@ -19,7 +19,8 @@ import (
 const binaryName = "playlet"
 
 // Main runs a program of tests or benchmarks in namespaces of its own, after it got the parts that are missing and built
-// the agent (with the race detector when PLAYLET_RACE=1). It gives the exit code:
+// the agent (with the race detector when PLAYLET_RACE=1; $PLAYLET_BINARY names one to take instead). It gives the exit
+// code:
 //
 //	func TestMain(m *testing.M) { os.Exit(stack.Main(m.Run)) }
 func Main(body func() int) int {
@@ -37,6 +38,13 @@ func prepare(dir string) error {
 
 // buildAgent builds cmd/playlet of the main module of the working directory.
 func buildAgent(ctx context.Context, out string) error {
+	if built := os.Getenv("PLAYLET_BINARY"); built != "" {
+		path, err := filepath.Abs(built)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(path, out)
+	}
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return fmt.Errorf("the module of the working directory: %w", err)

@@ -64,6 +64,7 @@ type Stack struct {
 	kind    Runtime
 	parts   install.Runtime
 	logf    func(format string, args ...any)
+	log     *logbook
 	client  *CRI
 	daemon  *daemon
 	agents  []*Agent
@@ -119,6 +120,7 @@ func New(ctx context.Context, o Options) (*Stack, error) {
 		parts:  parts,
 		logf:   o.Logf,
 	}
+	s.log = &logbook{path: filepath.Join(s.Dir, "containerd.log")}
 	live.Add(1)
 	s.stop = sync.OnceValue(s.tearDown)
 	if err := s.setUp(ctx); err != nil {
@@ -177,6 +179,10 @@ func (s *Stack) tearDown() error {
 	}
 	if s.Registry != nil {
 		errs = append(errs, s.Registry.Close())
+	}
+	s.log.keep()
+	for _, a := range agents {
+		a.log.keep()
 	}
 	if os.Getenv("PLAYLET_E2E_KEEP") == "" {
 		errs = append(errs, os.RemoveAll(s.Dir))
