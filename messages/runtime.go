@@ -72,6 +72,13 @@ type ReadPod struct{ UID string }
 // If lost: the next audit tells every pod again.
 type PodObserved struct{ Facts PodFacts }
 
+// GetAudit asks for a list of every pod that the CRI knows of. Until it has one, pods starts nothing: a pod's predecessor
+// of the same name may still be there.
+//
+// Sender: pods. Receiver: runtime. Reply: RuntimeAudited, when the runtime can be reached.
+// If lost: pods asks again every few seconds.
+type GetAudit struct{}
+
 // RuntimeAudited lists every pod that the CRI knows of, wanted or not.
 //
 // Sender: runtime. Receiver: pods. Reply: none.

@@ -23,6 +23,7 @@ type Options struct {
 const (
 	sweepEvery   = 20 * time.Second
 	publishEvery = 2 * time.Millisecond // changes within it are published together
+	askEvery     = 2 * time.Second      // for the audit, until it comes
 	saveTimeout  = 30 * time.Second
 )
 
@@ -41,6 +42,7 @@ type actor struct {
 	wishes  map[messages.Address]messages.SourcePodsWanted
 	entries map[string]*entry // by UID
 	order   int64
+	began   time.Time
 	audit   *messages.RuntimeAudited
 	goneAt  map[string]time.Time // UIDs that are gone since the last audit
 	runtime messages.RuntimeStateChanged
@@ -69,15 +71,18 @@ type entry struct {
 }
 
 type (
-	sweep   struct{}
-	publish struct{}
+	sweep    struct{}
+	publish  struct{}
+	auditDue struct{}
 )
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
+		a.began = ctx.Now()
 		a.load(ctx)
+		a.askAudit(ctx)
 		ctx.After(sweepEvery, sweep{})
 		a.changed(ctx)
 	case loadDone:
@@ -99,6 +104,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case sweep:
 		a.sweep(ctx)
 		ctx.After(sweepEvery, sweep{})
+	case auditDue:
+		a.askAudit(ctx)
 	case publish:
 		a.publish(ctx)
 	default:
@@ -142,6 +149,14 @@ func (a *actor) wish(ctx supervisors.Context, m messages.SourcePodsWanted) {
 	a.reconcile(ctx)
 	if !heard && a.heard() {
 		a.sweep(ctx)
+	}
+}
+
+// askAudit asks what runs already, until that is known.
+func (a *actor) askAudit(ctx supervisors.Context) {
+	if a.audit == nil {
+		ctx.Tell(messages.Runtime, messages.GetAudit{})
+		ctx.After(askEvery, auditDue{})
 	}
 }
 

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -27,6 +30,7 @@ func (a *actor) publish(ctx supervisors.Context) {
 		}
 		s.Pods = append(s.Pods, p)
 	}
+	s.Pods = append(s.Pods, a.held()...)
 	slices.SortFunc(s.Pods, func(x, y board.Pod) int {
 		return cmp.Or(cmp.Compare(x.Pod.Namespace, y.Pod.Namespace), cmp.Compare(x.Pod.Name, y.Pod.Name), cmp.Compare(x.Pod.UID, y.Pod.UID))
 	})
@@ -38,4 +42,27 @@ func (a *actor) publish(ctx supervisors.Context) {
 		s.Problems = append(s.Problems, w.Problems...)
 	}
 	a.opts.Board.Publish(s)
+}
+
+// held are the pods that are wanted and may not start yet.
+func (a *actor) held() []board.Pod {
+	_, ordered := a.merge()
+	var out []board.Pod
+	for _, w := range ordered {
+		if a.entries[string(w.pod.UID)] != nil {
+			continue
+		}
+		why := messages.Reason{Code: "PredecessorEnding", Message: "a pod of the same name is still ending"}
+		switch {
+		case !a.loaded:
+			why = messages.Reason{Code: "AgentStarting", Message: "the agent is starting"}
+		case a.audit == nil:
+			why = a.runtime.Reason
+			if why.Code == "" {
+				why = messages.Reason{Code: messages.ReasonRuntimeUnavailable, Message: "the container runtime has not said yet what runs"}
+			}
+		}
+		out = append(out, board.Pod{Pod: w.pod, Status: &v1.PodStatus{Phase: v1.PodPending}, Source: w.source, Phase: "held", Waiting: &why})
+	}
+	return out
 }

@@ -39,10 +39,12 @@ func (a *actor) merge() (map[string]want, []want) {
 
 // reconcile compares what is wanted with what is there.
 func (a *actor) reconcile(ctx supervisors.Context) {
-	if !a.loaded {
+	a.changed(ctx)
+	if !a.loaded || a.audit == nil {
 		return
 	}
 	byUID, ordered := a.merge()
+	a.endOrphans(ctx, byUID)
 	names := a.endUnwanted(ctx, byUID)
 	for _, w := range ordered {
 		uid := string(w.pod.UID)
@@ -60,8 +62,6 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 			a.renew(ctx, e)
 		}
 	}
-	a.endOrphans(ctx, byUID)
-	a.changed(ctx)
 }
 
 // endUnwanted ends the pods that no source wants, and returns the full names that are taken.
@@ -102,21 +102,21 @@ func (a *actor) admit(ctx supervisors.Context, w want) {
 
 // audited takes the list of all pods that the runtime knows of.
 func (a *actor) audited(ctx supervisors.Context, m messages.RuntimeAudited) {
+	if m.ReadAt.Before(a.began) {
+		return // on its way to an earlier life of this actor
+	}
 	a.audit = &m
 	for uid, at := range a.goneAt {
 		if at.Before(m.ReadAt) {
 			delete(a.goneAt, uid)
 		}
 	}
-	if a.loaded {
-		byUID, _ := a.merge()
-		a.endOrphans(ctx, byUID)
-	}
+	a.reconcile(ctx)
 }
 
 // endOrphans ends what runs of pods that no source wants, once every source has been heard.
 func (a *actor) endOrphans(ctx supervisors.Context, byUID map[string]want) {
-	if a.audit == nil || !a.heard() {
+	if !a.heard() {
 		return
 	}
 	for _, f := range a.audit.Pods {

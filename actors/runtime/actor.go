@@ -114,6 +114,12 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 		a.pump(ctx)
 	case messages.KeepContainers:
 		a.keep(ctx, m)
+	case messages.GetAudit:
+		a.tellState(ctx)
+		a.audit.everything = true
+		if a.phase == connected {
+			a.startAudit(ctx)
+		}
 	case readDone:
 		a.readEnded(ctx, m)
 	case settled:
