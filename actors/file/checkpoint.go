@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
 )
@@ -23,6 +24,12 @@ type lastGood struct {
 	NodeName  string          `json:"nodeName"`
 	Manifests []savedManifest `json:"manifests"`
 }
+
+// memory is what was in force last, for a restart of the actor before it is on disk.
+type memory struct{ last atomic.Pointer[lastGood] }
+
+func (m *memory) good() *lastGood  { return m.last.Load() }
+func (m *memory) keep(g *lastGood) { m.last.Store(g) }
 
 // savedManifest is what is in force of one manifest that names pods.
 type savedManifest struct {

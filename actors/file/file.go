@@ -39,7 +39,7 @@ const (
 	// saveDelay gathers the changes of a burst into one checkpoint, written when the burst has been told.
 	saveDelay   = 200 * time.Millisecond
 	saveTimeout = 30 * time.Second
-	// lifetime is how long the watch is held at most: for ever.
+	// lifetime bounds what lasts as long as the actor does: holding the watch, and waiting for changes.
 	lifetime = 100 * 365 * 24 * time.Hour
 )
 
@@ -57,14 +57,18 @@ func New(opts Options) supervisors.Constructor {
 	if abs, err := filepath.Abs(opts.Path); err == nil { // it fails only where there is no working folder
 		opts.Path = abs
 	}
-	return func(string) supervisors.Actor { return &source{opts: opts, known: map[messages.ManifestProblem]bool{}} }
+	memory := new(memory)
+	return func(string) supervisors.Actor {
+		return &source{opts: opts, memory: memory, known: map[messages.ManifestProblem]bool{}}
+	}
 }
 
 // source is the actor.
 type source struct {
-	opts Options
-	r    *reader
-	turn uint64 // of the worker that reads; a result of another turn is of no use
+	opts   Options
+	memory *memory
+	r      *reader
+	turn   uint64 // of the worker that reads; a result of another turn is of no use
 
 	wish     *messages.SourcePodsWanted // nil until it is known what is wanted
 	problems []messages.ManifestProblem // also while there is no wish
@@ -72,16 +76,16 @@ type source struct {
 	readAt   time.Time
 	files    int
 
-	again     supervisors.Timer
-	nextCheck time.Time
-	asked     time.Time // when the check that is not done yet was due first; zero for none
+	again supervisors.Timer
+	ticks []supervisors.Timer // of the next check, and of the one after, should the first be lost
+	asked time.Time           // when the check that is not done yet was due first; zero for none
 
 	unsaved *lastGood // nil when all is saved
 	saving  time.Time // since when it is being saved; zero when it is not
 }
 
 type (
-	checkDue struct{ at time.Time }
+	checkDue struct{}
 	lookDue  struct{}
 	saveDue  struct{}
 	saved    struct {
@@ -103,7 +107,7 @@ func (s *source) Receive(ctx supervisors.Context, msg any) {
 	case lookDue:
 		s.r.watch.wake(true)
 	case checkDue:
-		s.onCheck(ctx, m)
+		s.onCheck(ctx)
 	case saveDue:
 		s.save(ctx)
 	case saved:
@@ -114,7 +118,7 @@ func (s *source) Receive(ctx supervisors.Context, msg any) {
 }
 
 func (s *source) start(ctx supervisors.Context) {
-	s.r = newReader(s.opts)
+	s.r = newReader(s.opts, s.memory)
 	hold := s.r.watch
 	ctx.Do(supervisors.Work{Name: "HoldWatch", Timeout: lifetime, Run: func(ctx context.Context) any {
 		// Whatever ends the actor ends this, and so the watch never outlives it.
@@ -131,8 +135,7 @@ func (s *source) read(ctx supervisors.Context, afresh bool) {
 	s.turn++
 	r, turn := s.r, s.turn
 	r.working.Store(true)
-	// It comes back now and then though nothing changed, so that a check that was lost on its way is noticed.
-	ctx.Do(supervisors.Work{Name: "ReadManifests", Timeout: 2 * s.opts.CheckFrequency, Run: func(ctx context.Context) any {
+	ctx.Do(supervisors.Work{Name: "ReadManifests", Timeout: lifetime, Run: func(ctx context.Context) any {
 		l := r.next(ctx, afresh)
 		l.turn = turn
 		return l
@@ -170,9 +173,6 @@ func (s *source) onLooked(ctx supervisors.Context, l looked) {
 		}
 		s.again = ctx.After(max(0, l.again.Sub(ctx.Now())), lookDue{})
 	}
-	if ctx.Now().Sub(s.nextCheck) > s.opts.CheckFrequency { // its message was lost
-		s.planCheck(ctx)
-	}
 	s.read(ctx, false)
 }
 
@@ -196,17 +196,17 @@ func (s *source) logProblems(ctx supervisors.Context, problems []messages.Manife
 }
 
 func (s *source) planCheck(ctx supervisors.Context) {
-	s.nextCheck = ctx.Now().Add(s.opts.CheckFrequency)
-	ctx.After(s.opts.CheckFrequency, checkDue{s.nextCheck})
+	for _, t := range s.ticks {
+		t.Cancel()
+	}
+	s.ticks = []supervisors.Timer{
+		ctx.After(s.opts.CheckFrequency, checkDue{}), ctx.After(2*s.opts.CheckFrequency, checkDue{}),
+	}
 }
 
 // onCheck has everything read again. The check before must be done by now: if it is not, either the result was lost, or
 // the file system does not answer, which is told so that nobody takes the last wish for a fresh one.
-func (s *source) onCheck(ctx supervisors.Context, m checkDue) {
-	if !m.at.Equal(s.nextCheck) {
-		ctx.Unhandled(m)
-		return
-	}
+func (s *source) onCheck(ctx supervisors.Context) {
 	s.planCheck(ctx)
 	switch {
 	case s.asked.IsZero():

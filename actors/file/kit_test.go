@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const testNode = "Node-1"
+const testNode = "node-1"
 
 // toyParser reads documents of one line: "pod NAME [UID] [TEXT]" is a pod, "bad [NAME]" is a problem, and any other text is one
 // that ends the manifest, as a syntax error does. Every pod it makes is stamped as seen at another time.
@@ -76,6 +76,7 @@ type bench struct {
 	state  string
 	clock  *clocktesting.FakeClock
 	parser *toyParser
+	parse  Parse // the toy's, unless a test sets another
 	r      *reader
 	saved  *lastGood
 	last   looked
@@ -85,6 +86,7 @@ func newBench(t testing.TB) *bench {
 	t.Helper()
 	root := t.TempDir()
 	b := &bench{t: t, root: root, dir: filepath.Join(root, "manifests"), state: filepath.Join(root, "state"), parser: &toyParser{}}
+	b.parse = b.parser.parse
 	b.clock = clocktesting.NewFakeClock(time.Now())
 	must(t, os.Mkdir(b.dir, 0o755))
 	return b
@@ -96,8 +98,11 @@ func (b *bench) start() looked {
 	if b.r != nil {
 		b.r.watch.close()
 	}
-	b.r = newReader(Options{Path: b.dir, NodeName: testNode, StateDir: b.state, Parse: b.parser.parse, Clock: b.clock})
+	b.r = newReader(Options{Path: b.dir, NodeName: testNode, StateDir: b.state, Parse: b.parse, Clock: b.clock}, new(memory))
 	b.t.Cleanup(b.r.watch.close)
+	if err := b.r.watch.open(); err != nil {
+		b.t.Fatalf("the test needs inotify, whose instances other processes may have used up: %v", err)
+	}
 	b.last = b.keep(b.r.next(context.Background(), false))
 	return b.last
 }
@@ -182,7 +187,7 @@ func (b *bench) complains(l looked, problems ...string) {
 func names(pods []*v1.Pod) string {
 	var out []string
 	for _, p := range pods {
-		name := strings.TrimSuffix(p.Name, "-"+strings.ToLower(testNode))
+		name := strings.TrimSuffix(p.Name, "-"+testNode)
 		if text := p.Labels["text"]; text != "" {
 			name += "=" + text
 		}

@@ -107,7 +107,7 @@ func (b *bench) wished() []string {
 		for _, e := range b.r.files {
 			for _, d := range e.documents {
 				if d.Pod == p {
-					name := strings.TrimSuffix(p.Name, "-"+strings.ToLower(testNode))
+					name := strings.TrimSuffix(p.Name, "-"+testNode)
 					out = append(out, filepath.Base(e.path)+" pod "+name+" - "+p.Labels["text"])
 				}
 			}

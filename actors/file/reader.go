@@ -22,6 +22,7 @@ type reader struct {
 	parse    Parse
 	clock    clock.PassiveClock
 	watch    *watch
+	memory   *memory
 	working  atomic.Bool // set when a worker is sent to it, cleared when that is done
 
 	opened   bool
@@ -65,16 +66,16 @@ func (l looked) worth() bool {
 	return l.changed || l.checked || l.good != nil || len(l.notes) > 0 || !l.again.IsZero()
 }
 
-func newReader(o Options) *reader {
+func newReader(o Options, m *memory) *reader {
 	return &reader{
 		path: o.Path, node: o.NodeName, stateDir: o.StateDir, parse: o.Parse, clock: o.Clock,
-		watch: newWatch(), files: map[string]*entry{},
+		watch: newWatch(), memory: m, files: map[string]*entry{},
 	}
 }
 
 // next waits until there is something for the actor to know, and returns it; the first call returns after the first
-// reading. When ctx ends before that, what it returns is nothing new. With afresh it reads at once and returns all there is,
-// since what it returned last was lost.
+// reading. With afresh it reads at once and returns all there is, since what it returned last was lost. When ctx ends, so
+// does the actor, and nothing is returned.
 func (r *reader) next(ctx context.Context, afresh bool) looked {
 	defer r.working.Store(false)
 	if !r.opened || afresh {
@@ -86,9 +87,8 @@ func (r *reader) next(ctx context.Context, afresh bool) looked {
 	}
 	for {
 		c := r.watch.await(ctx)
-		if c.none() {
-			t := r.told
-			return looked{heard: t.heard, pods: t.pods, problems: t.problems, again: t.again, at: r.clock.Now(), files: len(r.files)}
+		if c.none() { // nobody waits for the result any more
+			return looked{}
 		}
 		if l := r.look(c); l.worth() {
 			return l
@@ -96,21 +96,22 @@ func (r *reader) next(ctx context.Context, afresh bool) looked {
 	}
 }
 
-// open reads the checkpoint, once.
+// open recalls what was in force, once.
 func (r *reader) open() {
 	if r.opened {
 		return
 	}
 	r.opened = true
-	if r.stateDir == "" {
-		return
-	}
-	g, err := load(r.stateDir, r.path, r.node)
-	if err != nil {
-		r.notes = append(r.notes, err.Error())
+	g := r.memory.good()
+	r.dirty = true
+	if g == nil && r.stateDir != "" {
+		var err error
+		if g, err = load(r.stateDir, r.path, r.node); err != nil {
+			r.notes = append(r.notes, err.Error())
+		}
+		r.dirty = g == nil
 	}
 	if g == nil {
-		r.dirty = true
 		return
 	}
 	r.loaded = true
@@ -170,8 +171,13 @@ func (r *reader) report(now time.Time, checked bool) looked {
 		l.again, r.told.again = due, due
 	}
 	r.told.heard, r.told.pods, r.told.problems = l.heard, l.pods, l.problems
-	if r.dirty && r.heard && r.stateDir != "" {
-		l.good, r.dirty = collect(r.path, r.node, r.files), false
+	if r.dirty && r.heard {
+		good := collect(r.path, r.node, r.files)
+		r.memory.keep(good)
+		r.dirty = false
+		if r.stateDir != "" {
+			l.good = good
+		}
 	}
 	return l
 }
