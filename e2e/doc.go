@@ -3,6 +3,6 @@
 //
 //	go test -tags e2e ./e2e/...
 //
-// Below it: stack (a containerd, a registry and agents per test), isolate (namespaces in which nothing leaks), parts
-// (pinned builds of what is run) and devimages (the images).
+// Below it: stack (a containerd, a registry and agents per test), isolate (namespaces in which nothing leaks) and parts
+// (pinned builds of what is run). The images are the product's own, of cmd/playlet/devimages.
 package e2e
