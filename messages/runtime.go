@@ -79,7 +79,8 @@ type PodObserved struct{ Facts PodFacts }
 // If lost: pods asks again every few seconds.
 type GetAudit struct{}
 
-// RuntimeAudited lists every pod that the CRI knows of, wanted or not.
+// RuntimeAudited lists every pod that the CRI knows of, wanted or not, as far as the CRI's lists tell: containers lack
+// times of start and end, exit code, reason, message, log path and user; sandboxes lack addresses and HostNet.
 //
 // Sender: runtime. Receiver: pods. Reply: none.
 // If lost: the next audit tells it again.
@@ -104,7 +105,7 @@ type RuntimeStateChanged struct {
 // Sender: pods. Receiver: runtime. Reply: none.
 // If lost: pods tells it again with its next sweep.
 type KeepContainers struct {
-	// At is when this was true: what was created later is not touched.
+	// At is when this was true: a pod that asked to be read later counts as wanted.
 	At time.Time
 	// Wanted are the UIDs of the pods that some source wants, or that are ending: at most as many dead containers
 	// as configured stay of each.

@@ -109,7 +109,7 @@ func (a *actor) connected(ctx supervisors.Context, msg any) {
 func (a *actor) always(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.ReadPod:
-		a.bin.asked[m.UID] = true
+		a.bin.asked[m.UID] = ctx.Now()
 		a.queue.ask(m.UID)
 		a.pump(ctx)
 	case messages.KeepContainers:

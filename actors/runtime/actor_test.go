@@ -62,7 +62,7 @@ func TestEverythingIsToldAgain(t *testing.T) {
 	f := newFake()
 	f.pod("u", "a0r")
 	r := settledRig(t, f, func(o *Options) { o.PollPeriod = 30 * time.Second })
-	wish := messages.KeepContainers{Wanted: map[string]bool{"u": true, "not-there-yet": true}, Heard: true}
+	wish := messages.KeepContainers{At: r.Now().Add(time.Second), Wanted: map[string]bool{"u": true, "not-there-yet": true}, Heard: true}
 	r.Send("pods", wish)
 	r.work()
 	r.expect("at the first word of pods", r.told(), "ready u[10.0.0.1,a0=running] not-there-yet[] ready audit(u)")

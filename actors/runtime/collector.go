@@ -18,8 +18,9 @@ type collector struct {
 	known  bool // pods has told who is wanted
 	heard  bool
 	wanted map[string]bool
-	// asked are pods that have asked to be read since pods told who is wanted: they are younger than that word.
-	asked    map[string]bool
+	// asked are pods that have asked to be read, and when, since pods told who is wanted: they may be younger than that
+	// word.
+	asked    map[string]time.Time
 	surveys  bool // a survey is under way
 	line     []removal
 	removing int
@@ -47,18 +48,20 @@ const (
 	maxRemovals = 2
 )
 
-func newCollector() collector { return collector{asked: map[string]bool{}} }
+func newCollector() collector { return collector{asked: map[string]time.Time{}} }
 
 func (c *collector) keep(m messages.KeepContainers) {
 	c.known, c.heard, c.wanted = true, m.Heard, m.Wanted
-	clear(c.asked)
+	maps.DeleteFunc(c.asked, func(_ string, at time.Time) bool { return at.Before(m.At) })
 }
 
 // wishes is who is wanted now.
 func (c *collector) wishes() wishes {
 	w := wishes{wanted: make(map[string]bool, len(c.wanted)+len(c.asked)), heard: c.heard}
 	maps.Copy(w.wanted, c.wanted)
-	maps.Copy(w.wanted, c.asked)
+	for uid := range c.asked {
+		w.wanted[uid] = true
+	}
 	return w
 }
 

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -22,17 +25,39 @@ type spot struct {
 
 func (s spot) String() string { return string(s.kind) + "/" + s.message }
 
-// watcher records every spot there is.
+// watcher records every spot there is, and every API object that is shared by pointer, as it was when it was first
+// told.
 type watcher struct {
-	mu   sync.Mutex
-	seen map[spot]int
+	mu     sync.Mutex
+	seen   map[spot]int
+	shared map[*v1.Pod]*v1.Pod
 }
 
 func (w *watcher) Before(d supervisors.Delivery) supervisors.Verdict {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen[spot{d.Kind, d.MessageKind()}]++
+	if m, ok := d.Message.(messages.SourcePodsWanted); ok {
+		for _, p := range m.Pods {
+			if w.shared[p] == nil {
+				w.shared[p] = p.DeepCopy()
+			}
+		}
+	}
 	return supervisors.Pass
+}
+
+// checkShared fails where an object that many share was written to.
+func (w *watcher) checkShared(t *testing.T) {
+	t.Helper()
+	if len(w.shared) == 0 {
+		t.Error("no object was shared")
+	}
+	for p, was := range w.shared {
+		if !equality.Semantic.DeepEqual(p, was) {
+			t.Errorf("pod %s was changed after it was told", was.Name)
+		}
+	}
 }
 
 func (w *watcher) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Pass }
@@ -152,13 +177,14 @@ func calls(r *rig) string {
 // and after it is handled, and each message is lost once. The day ends the same; nothing is started twice or stopped
 // without cause. Kinds come from a run of the code itself, so that a new actor or message joins by itself.
 func TestEveryActorKilledAtEveryMessage(t *testing.T) {
-	w := &watcher{seen: map[spot]int{}}
+	w := &watcher{seen: map[spot]int{}, shared: map[*v1.Pod]*v1.Pod{}}
 	var wantOutcome, wantCalls string
 	if !t.Run("undisturbed", func(t *testing.T) {
 		r := newRig(t, scenarioRuntime())
 		scenario(r, w)
 		wantOutcome, wantCalls = settled(r)
 		checkViolations(t, r)
+		w.checkShared(t)
 	}) {
 		return
 	}

@@ -59,6 +59,26 @@ func (b *bench) watch(ctx context.Context) error {
 	return nil
 }
 
+// withAgent runs a measurement with the agent there. It is not there while the floor is measured: it would end the
+// floor's pods, which no source of its wants.
+func (b *bench) withAgent(ctx context.Context, measure func() error) error {
+	if err := b.agent.Start(); err != nil {
+		return err
+	}
+	for {
+		if code, _, err := b.agent.Healthz(ctx, ""); err == nil && code == 200 {
+			break
+		}
+		if !b.agent.Running() || ctx.Err() != nil {
+			return fmt.Errorf("the agent did not become healthy:\n%s", b.agent.Log())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	err := measure()
+	_, termErr := b.agent.Term()
+	return errors.Join(err, termErr)
+}
+
 // pods has the agent run n pods and gives the time each took; then they are taken away again.
 func (b *bench) pods(ctx context.Context, name string, n int) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -42,15 +42,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := agent.Start(); err != nil {
-		return err
-	}
 	b := &bench{stack: s, agent: agent}
 	if err := b.watch(ctx); err != nil {
-		return err
-	}
-	empty, err := usage(agent.PID())
-	if err != nil {
 		return err
 	}
 	if err := b.oneAtATime(ctx); err != nil {
@@ -59,9 +52,22 @@ func run(ctx context.Context) error {
 	if err := b.atOnce(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("agent, just started: %.1f MiB resident, %.2f CPU seconds\n", empty.rss, empty.cpu)
-	_, err = agent.Term()
-	return err
+	return b.empty(ctx)
+}
+
+// empty measures an agent that has nothing to do.
+func (b *bench) empty(ctx context.Context) error {
+	return b.withAgent(ctx, func() error {
+		before, err := usage(b.agent.PID())
+		if err != nil {
+			return err
+		}
+		const idle = 10 * time.Second
+		time.Sleep(idle)
+		after, err := usage(b.agent.PID())
+		fmt.Printf("agent, with no pods: %.1f MiB resident (%.1f anonymous), %.4f cores idle\n", after.rss, after.anon, (after.cpu-before.cpu)/idle.Seconds())
+		return err
+	})
 }
 
 // oneAtATime measures pods that are alone: from the manifest's rename to the runtime's word that the container started.
@@ -75,12 +81,17 @@ func (b *bench) oneAtATime(ctx context.Context) error {
 		for _, t := range times {
 			floor = append(floor, t.Own())
 		}
-		for i := range *singles {
-			took, err := b.pods(ctx, fmt.Sprintf("single-%d", i), 1)
-			if err != nil {
-				return err
+		if err := b.withAgent(ctx, func() error {
+			for i := range *singles {
+				took, err := b.pods(ctx, fmt.Sprintf("single-%d", i), 1)
+				if err != nil {
+					return err
+				}
+				agent = append(agent, took...)
 			}
-			agent = append(agent, took...)
+			return nil
+		}); err != nil {
+			return err
 		}
 	}
 	fmt.Printf("one at a time, %d pods:      floor %s   agent %s   ratio %.2f (p50), %.2f (p90)\n",
@@ -106,21 +117,29 @@ func (b *bench) atOnce(ctx context.Context) error {
 				best = ends
 			}
 		}
-		before, err := usage(b.agent.PID())
-		if err != nil {
+		if err := b.withAgent(ctx, func() error { return b.burst(ctx, best) }); err != nil {
 			return err
 		}
-		var full figures
-		b.whenUp = func() error { full, err = usage(b.agent.PID()); return err }
-		took, err := b.pods(ctx, "burst", *burst)
-		b.whenUp = nil
-		if err != nil {
-			return err
-		}
-		fmt.Printf("at once, %d pods, agent:              %s   ratio %.2f (last), %.2f (p50)\n",
-			*burst, spread(took), ratio(took, best, 1), ratio(took, best, 0.5))
-		fmt.Printf("agent, with %d pods: %.1f MiB resident (%.1f anonymous), %.2f CPU seconds for the burst\n", *burst, full.rss, full.anon, full.cpu-before.cpu)
 	}
+	return nil
+}
+
+func (b *bench) burst(ctx context.Context, best []time.Duration) error {
+	before, err := usage(b.agent.PID())
+	if err != nil {
+		return err
+	}
+	var full figures
+	b.whenUp = func() error { full, err = usage(b.agent.PID()); return err }
+	took, err := b.pods(ctx, "burst", *burst)
+	b.whenUp = nil
+	if err != nil {
+		return err
+	}
+	fmt.Printf("at once, %d pods, agent:              %s   ratio %.2f (last), %.2f (p50)\n",
+		*burst, spread(took), ratio(took, best, 1), ratio(took, best, 0.5))
+	fmt.Printf("agent, with %d pods: %.1f MiB resident (%.1f anonymous), %.2f CPU seconds for the burst\n",
+		*burst, full.rss, full.anon, full.cpu-before.cpu)
 	return nil
 }
 
