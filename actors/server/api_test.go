@@ -1,0 +1,264 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func TestPods(t *testing.T) {
+	r := openRig(t)
+	empty, err := r.client.Pods(t.Context(), admin.Filter{})
+	if err != nil || empty.Version != 0 || len(empty.Pods) != 0 || empty.Runtime.Name != "containerd" {
+		t.Fatalf("before anything was published: %+v, %v", empty, err)
+	}
+	retry := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	web, db, other := pod("default", "web", "u1", &v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.1"}), pod("default", "db", "u2", nil), pod("x", "web", "u3", nil)
+	db.Waiting = &messages.Reason{Code: messages.ReasonErrImagePull, Message: "no such image", RetryAt: retry}
+	db.Quarantine = &messages.ChildQuarantined{Name: "u2", Reason: "nil map", Until: retry}
+	other.Ending = "its manifest is gone"
+	problems := []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 1, Message: "bad"}}
+	r.board.Publish(board.Snapshot{Pods: []board.Pod{db, web, other}, Problems: problems, Unheard: []messages.Address{messages.File}})
+
+	got, err := r.client.Pods(t.Context(), admin.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Version != 1 || len(got.Pods) != 3 || !reflect.DeepEqual(got.Problems, problems) || !slices.Equal(got.Unheard, []messages.Address{messages.File}) {
+		t.Fatalf("%+v", got)
+	}
+	if p := got.Pods[0]; p.Waiting == nil || *p.Waiting != (admin.Reason{Code: "ErrImagePull", Message: "no such image", RetryAt: retry}) ||
+		p.Quarantine == nil || *p.Quarantine != (admin.Quarantine{Reason: "nil map", Until: retry}) || p.Pod.Status.Phase != v1.PodPending {
+		t.Errorf("a pod that waits: %+v", p)
+	}
+	if p := got.Pods[1]; p.Pod.Kind != "Pod" || p.Pod.APIVersion != "v1" || p.Pod.Status.PodIP != "10.0.0.1" || p.Source != messages.File ||
+		p.Phase != "running" || p.Pod.Spec.Containers[0].Env[0].Value != "v" {
+		t.Errorf("a pod that runs: %+v", p)
+	}
+	if p := got.Pods[2]; p.Ending != "its manifest is gone" {
+		t.Errorf("a pod that ends: %+v", p)
+	}
+	if web.Pod.Kind != "" || web.Pod.Status.PodIP != "" {
+		t.Error("the board's own pod was changed")
+	}
+	for f, want := range map[admin.Filter][]string{
+		{Namespace: "default"}: {"u2", "u1"}, {Name: "web"}: {"u1", "u3"}, {Namespace: "x", Name: "web"}: {"u3"}, {Name: "nope"}: nil,
+	} {
+		got, err := r.client.Pods(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var uids []string
+		for i := range got.Pods {
+			uids = append(uids, got.Pods[i].Ref().UID)
+		}
+		if !slices.Equal(uids, want) {
+			t.Errorf("%+v chooses %v, want %v", f, uids, want)
+		}
+	}
+}
+
+func TestVersionTreeInspectionAndFlows(t *testing.T) {
+	r := openRig(t)
+	v, err := r.client.Version(t.Context())
+	if err != nil || v.Version != "v1" || v.Kubernetes != "1.36.3" || v.Go == "" || v.PID == 0 || v.Since.IsZero() || v.Runtime.Version != "2.4.2" {
+		t.Errorf("%+v, %v", v, err)
+	}
+	r.tree.jailed["pods/u0"] = messages.ChildQuarantined{Reason: "nil map"}
+	tree, err := r.client.Tree(t.Context())
+	want := []admin.Actor{
+		{Path: "", Kind: "node"}, {Path: "pods", Kind: "pods"}, {Path: "pods/u0", Quarantine: &admin.Quarantine{Reason: "nil map"}},
+		{Path: "pods/u1", Kind: "pod"}, {Path: "server", Kind: "server"},
+	}
+	if err != nil || !reflect.DeepEqual(tree.Actors, want) {
+		t.Errorf("%+v, %v", tree, err)
+	}
+	for path, kind := range map[messages.Address]string{"": "node", "node": "node", "pods/u1": "pod", "pods/": "pods"} {
+		in, err := r.client.Inspect(t.Context(), path)
+		if err != nil || in.Kind != kind || in.Handled != 7 || in.Detail.(map[string]any)["pod"] != "a/b" {
+			t.Errorf("%q: %+v, %v", path, in, err)
+		}
+	}
+	if flows, err := r.client.Flows(t.Context(), ""); err != nil || flows.Entries == nil {
+		t.Errorf("the node's flows: %+v, %v", flows, err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	r := openRig(t)
+	r.tree.jailed["pods/u0"] = messages.ChildQuarantined{Reason: "nil map", Until: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	check := func(method, path string, want admin.Error) {
+		t.Helper()
+		resp := r.raw(method, path)
+		var got admin.Error
+		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
+			t.Errorf("%s %s: not JSON: %v", method, path, err)
+		}
+		if got != want || resp.StatusCode != want.Status || resp.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %s: %d %+v, want %+v", method, path, resp.StatusCode, got, want)
+		}
+	}
+	check("GET", "/v1/nope", admin.Error{Status: 404, Text: "there is no /v1/nope"})
+	check("GET", "/", admin.Error{Status: 404, Text: "there is no /"})
+	check("DELETE", "/v1/pods", admin.Error{Status: 405, Text: "/v1/pods does not take DELETE; it takes GET, HEAD"})
+	check("GET", "/v1/pods?watch=maybe", admin.Error{Status: 400, Text: `watch="maybe" is neither true nor false`})
+	check("GET", "/v1/pods?label=x", admin.Error{Status: 400, Text: `unknown parameter "label"`})
+	check("GET", "/v1/inspect/pods/nope", admin.Error{Status: 404, Text: `there is no actor "pods/nope"`})
+	check("GET", "/v1/inspect/pods/u0", admin.Error{
+		Status: 503, Actor: "pods/u0", Text: `actor "pods/u0" is in quarantine until 2026-01-02T03:04:05Z: nil map`,
+	})
+	check("GET", "/v1/flows/nope", admin.Error{Status: 404, Text: `no messages are recorded of a pod with UID "nope"`})
+	r.tree.hangs = true
+	check("GET", "/v1/inspect/pods", admin.Error{
+		Status: 503, Actor: "pods", Text: `no answer from actor "pods" to GetInspection: context deadline exceeded`,
+	})
+	r.listeners.Attach(nil)
+	for _, path := range []string{"/v1/inspect/pods", "/v1/tree", "/v1/flows/"} {
+		check("GET", path, admin.Error{Status: 503, Text: "the agent is starting: its actors do not run yet"})
+	}
+	if _, err := r.client.Tree(t.Context()); err == nil || err.Error() != "the agent is starting: its actors do not run yet" {
+		t.Errorf("the client says %v", err)
+	}
+	if resp := r.raw("GET", "/v1/pods"); resp.StatusCode != http.StatusOK {
+		t.Errorf("pods need no actor, and got %d", resp.StatusCode)
+	}
+}
+
+// watch collects the lines of a stream until the test ends, which ends the stream first.
+func (r *rig) watch(f admin.Filter) <-chan *admin.Change {
+	out, ended := make(chan *admin.Change, 100), make(chan struct{})
+	ctx, cancel := context.WithCancel(r.Context())
+	go func() {
+		defer close(ended)
+		defer close(out)
+		err := r.client.Watch(ctx, f, func(c *admin.Change) error { out <- c; return nil })
+		if err != nil && !errors.Is(err, admin.ErrStreamEnded) {
+			r.Errorf("watch: %v", err)
+		}
+	}()
+	r.Cleanup(func() { cancel(); <-ended })
+	return out
+}
+
+func (r *rig) line(lines <-chan *admin.Change) *admin.Change {
+	r.Helper()
+	select {
+	case c := <-lines:
+		if c == nil {
+			r.Fatal("the stream ended")
+		}
+		return c
+	case <-time.After(patience):
+		r.Fatal("no line came")
+		return nil
+	}
+}
+
+func TestWatchTellsChangesAsTheyHappen(t *testing.T) {
+	r := openRig(t)
+	web, db := pod("default", "web", "u1", nil), pod("default", "db", "u2", nil)
+	r.board.Publish(board.Snapshot{Pods: []board.Pod{db, web}})
+	lines := r.watch(admin.Filter{})
+	if c := r.line(lines); !c.Full || len(c.Pods) != 2 || c.Node == nil || c.Version != 1 {
+		t.Fatalf("the first line: %+v", c)
+	}
+	web.Status = &v1.PodStatus{Phase: v1.PodRunning}
+	r.board.Publish(board.Snapshot{Pods: []board.Pod{db, web}})
+	if c := r.line(lines); c.Full || len(c.Pods) != 1 || c.Pods[0].Pod.Status.Phase != v1.PodRunning || c.Node != nil || len(c.Gone) != 0 {
+		t.Fatalf("a changed pod: %+v", c)
+	}
+	r.board.Publish(board.Snapshot{Pods: []board.Pod{db, web}}) // nothing that is shown: no line
+	r.board.Publish(board.Snapshot{Pods: []board.Pod{web}, Problems: []messages.ManifestProblem{{Path: "p"}}})
+	if c := r.line(lines); len(c.Pods) != 0 || len(c.Gone) != 1 || c.Gone[0] != (admin.Ref{Namespace: "default", Name: "db", UID: "u2"}) ||
+		c.Node == nil || len(c.Node.Problems) != 1 || c.Version != 4 {
+		t.Fatalf("a pod gone, and a problem: %+v", c)
+	}
+}
+
+func TestWatchOfOnePodHearsOfNoOther(t *testing.T) {
+	r := openRig(t)
+	lines := r.watch(admin.Filter{Namespace: "default", Name: "web"})
+	if c := r.line(lines); !c.Full || len(c.Pods) != 0 || c.Version != 0 {
+		t.Fatalf("%+v", c)
+	}
+	r.board.Publish(board.Snapshot{Pods: []board.Pod{pod("default", "db", "u2", nil), pod("x", "web", "u3", nil)}})
+	r.board.Publish(board.Snapshot{Pods: []board.Pod{pod("default", "db", "u2", nil), pod("default", "web", "u1", nil)}})
+	if c := r.line(lines); len(c.Pods) != 1 || c.Pods[0].Ref().UID != "u1" {
+		t.Fatalf("%+v", c)
+	}
+}
+
+func TestWatchEndsWithTheClientAndWithTheProcess(t *testing.T) {
+	r := openRig(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	err := r.client.Watch(ctx, admin.Filter{}, func(*admin.Change) error { cancel(); return nil })
+	if err != nil {
+		t.Errorf("a client that goes is told %v", err)
+	}
+	stop := errors.New("enough")
+	if err := r.client.Watch(t.Context(), admin.Filter{}, func(*admin.Change) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("a client that has enough is told %v", err)
+	}
+	for len(r.listeners.api.watches) > 0 { // the handlers notice by themselves; the test's own deadline bounds it
+		r.board.Publish(board.Snapshot{})
+	}
+	err = r.client.Watch(t.Context(), admin.Filter{}, func(*admin.Change) error { return r.listeners.Close() })
+	if !errors.Is(err, admin.ErrStreamEnded) {
+		t.Errorf("a client of an agent that stops is told %v", err)
+	}
+}
+
+// TestAStreamIsEndedNotCut tells an orderly end from a connection that broke.
+func TestAStreamIsEndedNotCut(t *testing.T) {
+	r := openRig(t)
+	stream := r.raw("GET", "/v1/pods?watch=true").Body
+	if err := r.listeners.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(stream); err != nil || len(text) == 0 {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+func TestWatchesAreLimited(t *testing.T) {
+	r := openRig(t)
+	for range maxWatches {
+		r.listeners.api.watches <- struct{}{}
+	}
+	err := r.client.Watch(t.Context(), admin.Filter{}, func(*admin.Change) error { return nil })
+	var refused *admin.Error
+	if !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests {
+		t.Errorf("one watch too many is told %v", err)
+	}
+}
+
+func TestTheClientSaysWhatIsTheMatter(t *testing.T) {
+	dir := tempDir(t)
+	_, err := admin.NewClient(dir+"/none.sock").Pods(t.Context(), admin.Filter{})
+	want := "playlet is not running (no socket at " + dir + `/none.sock): start it with "playlet", or name its socket with --admin-socket`
+	if !errors.Is(err, admin.ErrNotRunning) || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+	r := openRig(t)
+	r.tree.jailed["pods/ü x"] = messages.ChildQuarantined{Reason: "r"}
+	if _, err := r.client.Inspect(t.Context(), "pods/ü x"); err == nil || !strings.Contains(err.Error(), `"pods/ü x" is in quarantine`) {
+		t.Errorf("a path is not escaped: %v", err)
+	}
+	if _, err := r.client.Flows(t.Context(), "a/b?c"); err == nil || !strings.Contains(err.Error(), url.PathEscape("a")) || !strings.Contains(err.Error(), `"a/b?c"`) {
+		t.Errorf("a UID is not escaped: %v", err)
+	}
+}

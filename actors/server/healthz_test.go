@@ -1,0 +1,187 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func body(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// healthy is a rig of a node with which all is well.
+func healthy(t *testing.T) *rig {
+	t.Helper()
+	r := openRig(t)
+	r.board.Publish(board.Snapshot{Pods: []board.Pod{pod("default", "web", "u1", nil)}})
+	return r
+}
+
+func TestHealthzOfAHealthyNode(t *testing.T) {
+	r := healthy(t)
+	for path, want := range map[string]string{
+		"/healthz": "ok", "/healthz/": "ok", "/healthz/ping": "ok", "/healthz/runtime": "ok", "/healthz/pods": "ok",
+		"/healthz?verbose": "[+]ping ok\n[+]runtime ok\n[+]supervisors ok\n[+]sources ok\n[+]pods ok\n[+]listeners ok\nhealthz check passed\n",
+	} {
+		resp := r.raw("GET", path)
+		if got := body(t, resp); got != want || resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d %q", path, resp.StatusCode, got)
+		}
+		if got := resp.Header.Get("Content-Type"); got != "text/plain; charset=utf-8" {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+	if resp := r.raw("GET", "/healthz/none"); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("an unknown check: %d", resp.StatusCode)
+	}
+	if resp := r.raw("HEAD", "/healthz"); resp.StatusCode != http.StatusOK {
+		t.Errorf("HEAD: %d", resp.StatusCode)
+	}
+	if resp := r.raw("POST", "/healthz"); resp.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d", resp.StatusCode)
+	}
+}
+
+func TestWhatMakesANodeUnhealthy(t *testing.T) {
+	until := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, c := range map[string]struct {
+		harm  func(*rig)
+		check string
+		want  string
+	}{
+		"runtime": {func(r *rig) {
+			r.setRuntime(admin.Runtime{Endpoint: "unix:///c.sock", Reason: &admin.Reason{Code: "RuntimeUnavailable", Message: "no\nsocket \x1b[31m"}})
+		}, "runtime", "the container runtime at unix:///c.sock is not ready: RuntimeUnavailable: no socket  [31m"},
+		"tree": {func(r *rig) { r.listeners.Attach(nil) }, "supervisors", "the agent is starting: its actors do not run yet"},
+		"a service given up": {func(r *rig) {
+			r.tree.jailed[messages.File] = messages.ChildQuarantined{Name: "file", Reason: "index out of range", Until: until}
+		}, "supervisors", "actor sources/file is in quarantine until 2026-01-02T03:04:05Z: index out of range"},
+		"silence": {func(r *rig) { r.tree.hangs = true }, "pods", `no answer from actor "pods" to GetInspection: context deadline exceeded`},
+		"unheard": {func(r *rig) {
+			r.board.Publish(board.Snapshot{Unheard: []messages.Address{messages.File, "sources/http"}})
+		}, "sources", "not heard yet: sources/file, sources/http"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := healthy(t)
+			c.harm(r)
+			for path, want := range map[string]string{
+				"/healthz": "[-]" + c.check + " failed: " + c.want + "\n", "/healthz/" + c.check: c.want + "\n",
+			} {
+				resp := r.raw("GET", path)
+				if got := body(t, resp); !strings.Contains(got, want) || resp.StatusCode != http.StatusInternalServerError {
+					t.Errorf("%s: %d %q, want %q", path, resp.StatusCode, got, want)
+				}
+			}
+			if got := body(t, r.raw("GET", "/healthz")); !strings.HasSuffix(got, "\nhealthz check failed\n") || !strings.HasPrefix(got, "[+]ping ok\n") {
+				t.Errorf("%q", got)
+			}
+			if got := body(t, r.raw("GET", "/healthz?exclude="+c.check)); got != "ok" && name != "tree" {
+				t.Errorf("without the check: %q", got)
+			}
+		})
+	}
+}
+
+func TestBeforeAnyPublicationNoSourceIsHeard(t *testing.T) {
+	r := openRig(t)
+	if resp := r.raw("GET", "/healthz/sources"); resp.StatusCode != http.StatusInternalServerError {
+		t.Errorf("%d", resp.StatusCode)
+	}
+}
+
+func TestWhatIsNamedWithoutMakingTheNodeUnhealthy(t *testing.T) {
+	r := healthy(t)
+	until := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r.tree.jailed["pods/u1"] = messages.ChildQuarantined{Reason: "nil map", Until: until}
+	r.tree.jailed["pods/u2"] = messages.ChildQuarantined{Reason: "again", Until: until}
+	r.board.Publish(board.Snapshot{
+		Pods:     []board.Pod{pod("default", "web", "u1", nil)},
+		Problems: []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 3, Field: "spec.x", Message: "unknown field", KeptLast: true}},
+	})
+	if got := body(t, r.raw("GET", "/healthz")); got != "ok" {
+		t.Errorf("unhealthy: %q", got)
+	}
+	got := body(t, r.raw("GET", "/healthz?verbose&exclude=ping&exclude=nope"))
+	for _, want := range []string{
+		"[+]supervisors ok\n    pod default/web (u1) is in quarantine until 2026-01-02T03:04:05Z: nil map\n    pod u2 is in quarantine",
+		"[+]sources ok\n    /m/a.yaml:3: spec.x: unknown field (the last good version keeps running)\n",
+		"[+]ping excluded: ok\n", `there is no check "nope" to exclude`, "\nhealthz check passed\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+}
+
+// TestProbesAreNoWorkForPods is about anybody on the loopback asking as often as they can.
+func TestProbesAreNoWorkForPods(t *testing.T) {
+	r := healthy(t)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			resp := r.raw("GET", "/healthz")
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("%d", resp.StatusCode)
+			}
+		})
+	}
+	all.Wait()
+	h := newHealth(r.listeners)
+	r.tree.asked = 0
+	h.asked = time.Now().Add(time.Hour) // whatever the machine's speed, the answer is fresh
+	for range 5 {
+		h.answers(t.Context())
+	}
+	if r.tree.asked != 0 {
+		t.Errorf("pods was asked %d times for an answer that was there", r.tree.asked)
+	}
+	h.asked = time.Now().Add(-podsFresh)
+	h.answers(t.Context())
+	if r.tree.asked != 1 {
+		t.Errorf("pods was asked %d times for an answer that was old", r.tree.asked)
+	}
+}
+
+func TestHealthzOnItsOwnPort(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.HealthzAddress, c.HealthzPort = "127.0.0.1", 10248 })
+	public := r.listeners.ends[1]
+	if public.door != tcpDoor("127.0.0.1:10248") {
+		t.Fatalf("it would listen on %v", public.door)
+	}
+	public.door = tcpDoor("127.0.0.1:0") // one that is free here
+	if err := r.listeners.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.listeners.Attach(r.tree)
+	r.board.Publish(board.Snapshot{})
+	where := "http://" + public.serving.listener.Addr().String()
+	for path, want := range map[string]int{"/healthz": 200, "/v1/pods": 404, "/": 404, "/healthz/ping": 200} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, where+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
