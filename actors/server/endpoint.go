@@ -85,12 +85,9 @@ func (e *endpoint) serve(l *loop) {
 	defer e.loops.Done()
 	defer close(l.ended)
 	err := e.server.Serve(netutil.LimitListener(l.listener, e.conns))
-	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
-		return
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.serving == l {
+	if e.serving == l && !e.closed {
 		e.err = fmt.Errorf("%s: it stopped listening: %w", e.name, err)
 	}
 }
