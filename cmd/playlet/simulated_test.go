@@ -189,3 +189,16 @@ func manifest(name, policy string, init, regular []string) string {
 	list("containers", regular)
 	return b.String()
 }
+
+// contextUntil is a context that ends when quit is closed.
+func contextUntil(quit <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-quit:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
