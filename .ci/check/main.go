@@ -1,0 +1,128 @@
+// Command check runs what a change must pass, step by step, and ends with the number of checks that passed and failed:
+// every test counts as one, subtests too, and so does every step that is no test. All steps run, whatever the earlier
+// ones found. The Taskfile calls it; the steps stand in steps.go.
+//
+//	go run ./.ci/check lint unit fuzz e2e
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	fuzztime := flag.String("fuzztime", "2000x", "how long each fuzz target runs: a duration, or a number of inputs as in 2000x")
+	flag.Usage = func() {
+		fmt.Fprintf(flag.CommandLine.Output(), "check [flags] %s\n", strings.Join(groups(), "|"))
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	chosen, err := choose(steps(*fuzztime), flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "check:", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if !run(ctx, os.Stdout, chosen) {
+		os.Exit(1)
+	}
+}
+
+// step is one thing to run. It writes what a person wants to read and gives its count; an error is a failure beyond
+// the counted ones.
+type step struct {
+	group, name string
+	run         func(ctx context.Context, out io.Writer) (tally, error)
+}
+
+// tally counts checks.
+type tally struct {
+	passed, failed, skipped int
+	failures                []string // what failed, by name
+}
+
+func (t *tally) add(o tally) {
+	t.passed += o.passed
+	t.failed += o.failed
+	t.skipped += o.skipped
+	t.failures = append(t.failures, o.failures...)
+}
+
+func (t tally) String() string {
+	s := fmt.Sprintf("%d passed, %d failed", t.passed, t.failed)
+	if t.skipped > 0 {
+		s += fmt.Sprintf(", %d skipped", t.skipped)
+	}
+	return s
+}
+
+// choose gives the steps of the groups named, in the order of the table.
+func choose(all []step, names []string) ([]step, error) {
+	if len(names) == 0 {
+		return nil, fmt.Errorf("name what to run: %s", strings.Join(groups(), ", "))
+	}
+	for _, n := range names {
+		if !slices.Contains(groups(), n) {
+			return nil, fmt.Errorf("no group %q: there are %s", n, strings.Join(groups(), ", "))
+		}
+	}
+	var out []step
+	for _, s := range all {
+		if slices.Contains(names, s.group) {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+func groups() []string {
+	var out []string
+	for _, s := range steps("") {
+		if !slices.Contains(out, s.group) {
+			out = append(out, s.group)
+		}
+	}
+	return out
+}
+
+// run runs the steps and says whether all is well.
+func run(ctx context.Context, out io.Writer, chosen []step) bool {
+	begun := time.Now()
+	var total tally
+	var table []string
+	for i, s := range chosen {
+		fmt.Fprintf(out, "\n=== %d/%d %s (at %s)\n", i+1, len(chosen), s.name, elapsed(begun))
+		stepBegun := time.Now()
+		t, err := s.run(ctx, out)
+		if err != nil {
+			t.failed++
+			t.failures = append(t.failures, s.name+": "+err.Error())
+		}
+		line := fmt.Sprintf("%-34s %8s  %s", s.name, elapsed(stepBegun), t)
+		fmt.Fprintln(out, "===", line)
+		table = append(table, line)
+		total.add(t)
+		if ctx.Err() != nil {
+			fmt.Fprintln(out, "=== interrupted; the steps after this one were not run")
+			total.failed++
+			break
+		}
+	}
+	fmt.Fprintf(out, "\n%s\n", strings.Join(table, "\n"))
+	for _, f := range total.failures {
+		fmt.Fprintln(out, "FAIL", f)
+	}
+	fmt.Fprintf(out, "%s in %s\n", total, elapsed(begun))
+	return total.failed == 0
+}
+
+func elapsed(since time.Time) string { return time.Since(since).Round(time.Second).String() }
