@@ -37,7 +37,12 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	}
 	if found {
 		// It may have been started since, and even have ended: a container is never started twice.
-		if fact, err := readFact(ctx, h, id, w.Sandbox.ID); err == nil && fact.State != messages.ContainerCreated {
+		fact, err := readFact(ctx, h, id, w.Sandbox.ID)
+		switch {
+		case err != nil: // starting it tells
+		case facts.CutOff(fact):
+			return startDone{attempt: w.Attempt, fact: &fact, reason: &messages.Reason{Code: messages.ReasonRunContainer, Message: fact.Message}}
+		case fact.State != messages.ContainerCreated:
 			done.fact = &fact
 			return done
 		}
@@ -85,26 +90,44 @@ func create(ctx context.Context, h *host.Host, w messages.RunContainer) (id stri
 		return "", false, &messages.Reason{Code: messages.ReasonCreateContainer, Message: err.Error()}
 	}
 	// It may have been made: it is looked for by name, never asked for again blindly.
-	if id := find(ctx, h, w); id != "" {
-		return id, true, nil
-	}
-	return "", false, &messages.Reason{Code: messages.ReasonCreateContainer, Message: err.Error()}
-}
-
-// find looks for the attempt's container in the wanted sandbox; empty when there is none.
-func find(ctx context.Context, h *host.Host, w messages.RunContainer) string {
-	labels := facts.PodFilter(string(w.Pod.UID))
-	labels[cri.LabelContainerName] = w.Container.Name
-	list, err := h.CRI.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels, PodSandboxId: w.Sandbox.ID})
-	if err != nil {
-		return ""
-	}
-	for _, c := range list {
-		if c.GetMetadata().GetAttempt() == w.Attempt {
-			return c.GetId()
+	there, left := find(ctx, h, w)
+	switch {
+	case there != "":
+		return there, true, nil
+	case left != "":
+		// It stands in the way with its name only: its start was cut off, and it never ran.
+		if err = host.Ignore(h.CRI.RemoveContainer(ctx, left)); err == nil {
+			id, err = h.CRI.CreateContainer(ctx, w.Sandbox.ID, config, sandbox)
 		}
 	}
-	return ""
+	if err != nil {
+		return "", false, &messages.Reason{Code: messages.ReasonCreateContainer, Message: err.Error()}
+	}
+	return id, false, nil
+}
+
+// find looks for the attempt's container: one that is there in the wanted sandbox, or one, in whatever sandbox, that is
+// left of a start that was cut off. Both are empty when there is none.
+func find(ctx context.Context, h *host.Host, w messages.RunContainer) (there, left string) {
+	labels := facts.PodFilter(string(w.Pod.UID))
+	labels[cri.LabelContainerName] = w.Container.Name
+	list, err := h.CRI.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels})
+	if err != nil {
+		return "", ""
+	}
+	for _, c := range list {
+		if c.GetMetadata().GetAttempt() != w.Attempt {
+			continue
+		}
+		fact, err := readFact(ctx, h, c.GetId(), c.GetPodSandboxId())
+		if err == nil && facts.CutOff(fact) {
+			return "", c.GetId()
+		}
+		if c.GetPodSandboxId() == w.Sandbox.ID {
+			return c.GetId(), ""
+		}
+	}
+	return "", ""
 }
 
 // configs are the container and its sandbox as the runtime is asked for them, with the files and folders that they

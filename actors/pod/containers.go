@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -73,8 +74,13 @@ func (c *con) over(pod *v1.Pod) bool {
 }
 
 // learn takes the CRI's word on the container's attempts, newest first. A word that is older than what is known of the
-// same attempt is not taken.
+// same attempt is not taken. A container whose start was cut off is as if it had never been: the same attempt is made
+// again, in its place, and is not counted as a restart.
 func (c *con) learn(f messages.ContainerFact) {
+	if facts.CutOff(f) {
+		c.facts = slices.DeleteFunc(c.facts, func(o messages.ContainerFact) bool { return o.ID == f.ID })
+		return
+	}
 	i, found := slices.BinarySearchFunc(c.facts, f, func(a, b messages.ContainerFact) int {
 		return int(b.Attempt) - int(a.Attempt)
 	})

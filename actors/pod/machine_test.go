@@ -296,3 +296,24 @@ func afterTheStorm(t *rapid.T, w *world) {
 		t.Fatalf("it is stuck: %+v", w.machine.Inspect())
 	}
 }
+
+// A start that was cut off by the death of the agent is done again under the same attempt, at once, whatever restartPolicy.
+func TestAStartThatWasCutOffIsDoneAgainAndNotCounted(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyNever} {
+		w := newWorld(testPod(policy, 0, 1))
+		w.sandboxes = []messages.SandboxFact{{ID: "s0", Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}}
+		w.containers = []messages.ContainerFact{{
+			ID: "left", Name: "c0", SandboxID: "s0", State: messages.ContainerExited, CreatedAt: w.now, FinishedAt: w.now,
+			ExitCode: 128, Reason: messages.ReasonStartError, Message: "failed to create containerd task: context canceled", Image: "image",
+		}}
+		w.step(nil)
+		w.settle()
+		check(t, w)
+		if len(w.containers) != 1 || w.containers[0].ID == "left" || w.containers[0].State != messages.ContainerRunning || w.containers[0].Attempt != 0 {
+			t.Errorf("%s: containers %+v", policy, w.containers)
+		}
+		if w.status.Phase != v1.PodRunning || w.status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("%s: status %+v", policy, w.status)
+		}
+	}
+}

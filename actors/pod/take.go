@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -201,7 +202,7 @@ func (m *Machine) takeStarted(c *con, f messages.ContainerFact) {
 
 func (m *Machine) takeEnded(c *con, f messages.ContainerFact) {
 	c.learn(f)
-	if newest := c.newest(); newest.ID != f.ID || newest.State != messages.ContainerExited {
+	if newest := c.newest(); newest == nil || newest.ID != f.ID || newest.State != messages.ContainerExited {
 		return
 	}
 	switch c.stage {
@@ -217,7 +218,7 @@ func (m *Machine) takeFailed(now time.Time, c *con, v messages.ContainerFailed) 
 		return
 	}
 	m.answered("run", c.name)
-	if v.Fact != nil && v.Fact.State == messages.ContainerExited {
+	if v.Fact != nil && v.Fact.State == messages.ContainerExited && !facts.CutOff(*v.Fact) {
 		c.learn(*v.Fact)
 		m.answerEnd(c)
 		return
@@ -301,7 +302,7 @@ func (m *Machine) takeFact(now time.Time, f messages.ContainerFact, first bool) 
 		}
 	}
 	c.learn(f)
-	if first && c.newest().ID == f.ID && f.Attempt > 0 {
+	if n := c.newest(); first && n != nil && n.ID == f.ID && f.Attempt > 0 {
 		c.backoff = backoff{step: m.set.BackOffStep(f), last: f.CreatedAt}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -268,7 +269,7 @@ func (w *world) run(m messages.RunContainer) {
 	}
 	for i := range w.containers {
 		c := &w.containers[i]
-		if c.Name != m.Container.Name {
+		if c.Name != m.Container.Name || facts.CutOff(*c) {
 			continue
 		}
 		if c.Attempt == m.Attempt { // adopted by name, or answered again
@@ -286,6 +287,9 @@ func (w *world) run(m messages.RunContainer) {
 		w.send(messages.ContainerFailed{UID: "u1", Name: m.Container.Name, Attempt: m.Attempt, Reason: messages.Reason{Code: "RunContainerError", Message: "no sandbox"}})
 		return
 	}
+	w.containers = slices.DeleteFunc(w.containers, func(c messages.ContainerFact) bool {
+		return c.Name == m.Container.Name && c.Attempt == m.Attempt // left of a start that was cut off
+	})
 	w.seq++
 	c := messages.ContainerFact{
 		ID: fmt.Sprintf("%s-%d", m.Container.Name, w.seq), Name: m.Container.Name, SandboxID: m.Sandbox.ID, Attempt: m.Attempt,

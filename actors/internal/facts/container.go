@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -75,6 +76,13 @@ func Container(status *runtimeapi.ContainerStatus) (messages.ContainerFact, erro
 		f.Message = status.GetMessage()
 	}
 	return f, nil
+}
+
+// CutOff says that the container never ran because its start was cancelled: who asked for it died or lost the connection,
+// and runtimes then give up half-way and leave the container exited with StartError. It is nobody's failure, and its
+// attempt is to be made again.
+func CutOff(f messages.ContainerFact) bool {
+	return f.State == messages.ContainerExited && f.StartedAt.IsZero() && strings.Contains(f.Message, context.Canceled.Error())
 }
 
 // Listed is the light fact of an item of ListContainers: it lacks the times of start and end, exit code, reason,

@@ -1,0 +1,131 @@
+package container
+
+import (
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/facts"
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// simulated is a host over a simulated runtime.
+func simulated(t *testing.T, o sim.Options) (*host.Host, *sim.Runtime) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "container") // a short path, as unix sockets have
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Socket = filepath.Join(dir, "s")
+	runtime, err := sim.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := cri.Dial(cri.Options{RuntimeEndpoint: runtime.Endpoint()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+		runtime.Close()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return &host.Host{
+		CRI: client, Ops: cri.NewOperations(), RootDir: filepath.Join(dir, "root"), RequestTimeout: time.Minute,
+		Node: cri.NodeFacts{PodLogsDir: filepath.Join(dir, "logs")},
+	}, runtime
+}
+
+// sandbox makes the pod's sandbox of an attempt.
+func sandbox(t *testing.T, h *host.Host, pod *v1.Pod, attempt uint32) messages.Sandbox {
+	t.Helper()
+	config, err := h.SandboxConfig(pod, attempt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := h.CRI.RunPodSandbox(t.Context(), config, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages.Sandbox{ID: id, Attempt: attempt, IPs: []string{"10.0.0.1"}}
+}
+
+// What is left of a start that was cut off gives way to another container under the same attempt, also when it is left
+// in an earlier sandbox. What failed to start by its own fault does not.
+func TestWhatIsLeftOfACutOffStartGivesWay(t *testing.T) {
+	for _, c := range []struct {
+		name, failure string
+		otherSandbox  bool
+		again         bool
+	}{
+		{"cut off", "failed to create containerd task: context canceled", false, true},
+		{"cut off, and the sandbox lost", "failed to create containerd task: context canceled", true, true},
+		{"failed", "exec: no such file", false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var starts atomic.Int32
+			h, runtime := simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
+				Func: func(sim.Target) (sim.Behaviour, bool) {
+					if starts.Add(1) == 1 {
+						return sim.Behaviour{StartError: c.failure}, true
+					}
+					return sim.RunForever(), true
+				},
+			}})
+			pod := &v1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"},
+				Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "image"}}},
+			}
+			w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
+			first := start(t.Context(), h, w)
+			if first.reason == nil || first.fact == nil || facts.CutOff(*first.fact) != c.again {
+				t.Fatalf("the start that fails: %+v", first)
+			}
+			if c.otherSandbox {
+				if err := h.CRI.StopPodSandbox(t.Context(), w.Sandbox.ID); err != nil {
+					t.Fatal(err)
+				}
+				w.Sandbox = sandbox(t, h, pod, 1)
+			}
+			second := start(t.Context(), h, w)
+			if ran := second.fact != nil && second.fact.State == messages.ContainerRunning && second.fact.Attempt == 0; ran != c.again {
+				t.Errorf("started again: %+v", second)
+			}
+			if n := len(runtime.Snapshot().Containers); n != 1 {
+				t.Errorf("%d containers", n)
+			}
+		})
+	}
+}
+
+// One that was adopted as created and turns out to be cut off is no end of the container.
+func TestAnAdoptedContainerThatIsCutOffHasFailedOnly(t *testing.T) {
+	h, _ := simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
+		Default: sim.Sequence{{StartError: "failed to create containerd task: context canceled"}},
+	}})
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "image"}}},
+	}
+	w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
+	first := start(t.Context(), h, w)
+	if first.fact == nil {
+		t.Fatalf("%+v", first)
+	}
+	w.Adopt = &messages.ContainerFact{ID: first.fact.ID, State: messages.ContainerCreated}
+	if got := start(t.Context(), h, w); got.reason == nil || got.fact == nil || !facts.CutOff(*got.fact) {
+		t.Errorf("got %+v", got)
+	}
+}
