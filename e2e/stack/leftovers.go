@@ -141,6 +141,30 @@ func (s *Stack) leftLeases() ([]string, error) {
 	return found, err
 }
 
+// DropEmptyCgroups removes cgroups that have no process. It is for tests that cut starts off (kill -9 of an agent): runc
+// leaves its cgroup behind then, in whatever cgroup the pod has, and nothing but that pod's end can tell that it may go.
+func (s *Stack) DropEmptyCgroups() error {
+	points, err := isolate.Cgroups()
+	if err != nil {
+		return err
+	}
+	for _, point := range points {
+		dirs, err := isolate.Below(point)
+		if err != nil {
+			return err
+		}
+		for _, dir := range slices.Backward(dirs) {
+			if slices.Contains(permanent, filepath.Base(dir)) {
+				continue
+			}
+			if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, syscall.EBUSY) && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("cgroup %s: %w", dir, err)
+			}
+		}
+	}
+	return nil
+}
+
 func prefixed(prefix string, list []string) []string {
 	out := make([]string, len(list))
 	for i, item := range list {

@@ -1,0 +1,80 @@
+package stack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Snapshot is what the agent's admin socket says of its pods, in one moment.
+type Snapshot struct {
+	Pods     []PodState `json:"pods"`
+	Problems []Problem  `json:"problems"`
+	Runtime  struct {
+		Name  string `json:"name"`
+		Ready bool   `json:"ready"`
+		Hints string `json:"hints"` // "events" or "polling"
+	} `json:"runtime"`
+}
+
+// PodState is one pod.
+type PodState struct {
+	Pod     *corev1.Pod `json:"pod"`
+	Phase   string      `json:"phase"`
+	Ending  string      `json:"ending"`
+	Waiting *struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	} `json:"waiting"`
+}
+
+// Problem is something wrong in a manifest.
+type Problem struct {
+	Path, Pod, Field, Message string
+	Line                      int
+	KeptLast                  bool
+}
+
+// Pod gives the pod of that name, nil where there is none.
+func (s *Snapshot) Pod(name string) *PodState {
+	for i := range s.Pods {
+		if s.Pods[i].Pod.Name == name {
+			return &s.Pods[i]
+		}
+	}
+	return nil
+}
+
+// Snapshot asks the admin socket as `playlet pods` does, but without a process of its own, so that a test may ask often.
+func (a *Agent) Snapshot(ctx context.Context) (*Snapshot, error) {
+	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", a.AdminSocket)
+		},
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://playlet/v1/pods", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read to the end
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", resp.Status, body)
+	}
+	s := &Snapshot{}
+	return s, json.Unmarshal(body, s)
+}
