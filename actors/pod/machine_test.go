@@ -199,6 +199,45 @@ func TestActiveDeadline(t *testing.T) {
 	}
 }
 
+func TestLearnGoesForwardOnly(t *testing.T) {
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	running := messages.ContainerFact{ID: "a", Attempt: 1, State: messages.ContainerRunning, CreatedAt: at(10)}
+	exited := messages.ContainerFact{ID: "a", Attempt: 1, State: messages.ContainerExited, CreatedAt: at(10), ExitCode: 3}
+	older := messages.ContainerFact{ID: "z", Attempt: 0, State: messages.ContainerExited, CreatedAt: at(5)}
+	twin := messages.ContainerFact{ID: "b", Attempt: 1, State: messages.ContainerRunning, CreatedAt: at(9)}
+	for _, c := range []struct {
+		name string
+		told []messages.ContainerFact
+		want messages.ContainerFact
+	}{
+		{"an end is final", []messages.ContainerFact{running, exited, running}, exited},
+		{"a later attempt stays newest", []messages.ContainerFact{running, older}, running},
+		{"an earlier twin of the attempt is not taken", []messages.ContainerFact{running, twin}, running},
+		{"an end is learnt", []messages.ContainerFact{older, running, exited}, exited},
+	} {
+		b := &con{}
+		for _, f := range c.told {
+			b.learn(f)
+		}
+		if got := b.newest(); got.ID != c.want.ID || got.State != c.want.State {
+			t.Errorf("%s: %s %s", c.name, got.ID, got.State)
+		}
+	}
+}
+
+func TestAReadingThatIsOvertakenIsNotTaken(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	old := w.observed()
+	old.Facts.ReadAt = w.now.Add(-time.Hour)
+	old.Facts.Sandboxes = nil
+	w.step(old)
+	if w.machine.box.current() == nil {
+		t.Error("an old reading took the sandbox away")
+	}
+}
+
 // TestWhateverHappens: messages in any order, lost and doubled, the actor killed, the sandbox lost, the pod ended at any
 // moment. No container of a terminated pod is started, none is started twice, every edge is in the table, and when the
 // storm is over the pod is where it should be: it is never stuck.

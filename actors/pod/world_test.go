@@ -104,6 +104,11 @@ func (w *world) effect(e Effect) {
 	case StartSandbox:
 		w.startSandbox(e)
 	case StopSandbox:
+		for _, c := range w.containers {
+			if c.SandboxID == e.ID && c.State == messages.ContainerRunning {
+				w.fault("sandbox %s is stopped under %s, which runs", e.ID, c.ID)
+			}
+		}
 		for i := range w.sandboxes {
 			if w.sandboxes[i].ID == e.ID {
 				w.sandboxes[i].Ready = false
@@ -209,6 +214,9 @@ func (w *world) told(msg any) {
 		w.send(messages.ContainerEnded{UID: m.UID, Fact: m.Fact})
 	case messages.PodEnded:
 		w.ended = &m
+		if m.Gone && (len(w.containers)+len(w.sandboxes) > 0 || !w.foldersOut) {
+			w.fault("it says that nothing is left of it, and %v, %v and its folder (removed: %v) are", w.containers, w.sandboxes, w.foldersOut)
+		}
 		if !m.Gone {
 			w.final = m.Status
 			w.send(w.wish())
@@ -264,8 +272,8 @@ func (w *world) startSandbox(e StartSandbox) {
 }
 
 func (w *world) run(m messages.RunContainer) {
-	if p := w.machine.Phase(); p != Running && p != Initializing {
-		w.fault("%s is started while %s", m.Container.Name, p)
+	if p := w.machine.Phase(); (p != Running && p != Initializing) || w.machine.ending != nil {
+		w.fault("%s is started while %s, ending %v", m.Container.Name, p, w.machine.ending)
 	}
 	for i := range w.containers {
 		c := &w.containers[i]
@@ -308,12 +316,28 @@ func (w *world) answer(c messages.ContainerFact) {
 }
 
 func (w *world) stop(m messages.StopContainer) {
+	if w.machine.Phase() == Terminating && m.Spec != nil && isSidecar(m.Spec) {
+		for _, c := range w.containers {
+			if c.State == messages.ContainerRunning && !w.sidecarNamed(c.Name) {
+				w.fault("sidecar %s is stopped before %s", m.Name, c.Name)
+			}
+		}
+	}
 	for i := range w.containers {
 		if c := &w.containers[i]; c.ID == m.Fact.ID {
 			w.exitContainer(c, 143)
 			w.send(messages.ContainerEnded{UID: "u1", Fact: *c})
 		}
 	}
+}
+
+func (w *world) sidecarNamed(name string) bool {
+	for i := range w.pod.Spec.InitContainers {
+		if c := &w.pod.Spec.InitContainers[i]; c.Name == name {
+			return isSidecar(c)
+		}
+	}
+	return false
 }
 
 func (w *world) exitContainer(c *messages.ContainerFact, code int32) {
