@@ -1,0 +1,128 @@
+package messages
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// values are the exported structs that are carried by messages and are none themselves.
+var values = []string{
+	"ContainerFact", "ContainerUser", "Ending", "ImageKey", "ManifestProblem", "PodFacts", "Reason", "Sandbox", "SandboxFact",
+}
+
+// parts are what the comment of a message says, in this order.
+var parts = []string{"Sender", "Receiver", "Reply", "If lost"}
+
+var partsText = regexp.MustCompile(`(?s)(?:^|\n)Sender: [^\s.].*?\.\s+Receiver: [^\s.].*?\.\s+Reply: [^\s.].*?\.\s+If lost: [^\s.].*?\.\s*$`)
+
+const disorder = `its last paragraph is not "Sender: …. Receiver: …. Reply: …. If lost: …."`
+
+// saysAll tells what is missing in the comment of a message; empty when nothing is.
+func saysAll(doc string) string {
+	if partsText.MatchString(doc) {
+		return ""
+	}
+	var missing []string
+	for _, p := range parts {
+		if !regexp.MustCompile(`(?m)(^|\. )` + p + `: \S`).MatchString(doc) {
+			missing = append(missing, p)
+		}
+	}
+	if missing == nil {
+		return disorder
+	}
+	return "it does not say: " + strings.Join(missing, ", ")
+}
+
+// TestEveryMessageIsDocumented: the comment of every message names its sender, its receiver, the reply and what happens
+// when it is lost. An exported struct is a message unless it is among values.
+func TestEveryMessageIsDocumented(t *testing.T) {
+	seen := map[string]bool{}
+	for name, doc := range exportedStructs(t) {
+		seen[name] = true
+		if slices.Contains(values, name) {
+			if strings.Contains(doc, "If lost:") {
+				t.Errorf("%s is documented as a message and listed as a value", name)
+			}
+			continue
+		}
+		if problem := saysAll(doc); problem != "" {
+			t.Errorf("%s: %s", name, problem)
+		}
+	}
+	for _, v := range values {
+		if !seen[v] {
+			t.Errorf("%s is listed as a value and is no exported struct", v)
+		}
+	}
+	if len(seen) == len(values) {
+		t.Error("no message was found")
+	}
+}
+
+// exportedStructs gives the comments of the package's exported structs by name.
+func exportedStructs(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	files, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), f.Name(), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			general, ok := decl.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, spec := range general.Specs {
+				s, ok := spec.(*ast.TypeSpec)
+				if !ok || !s.Name.IsExported() {
+					continue
+				}
+				if _, ok := s.Type.(*ast.StructType); !ok {
+					continue
+				}
+				doc := s.Doc
+				if doc == nil && len(general.Specs) == 1 {
+					doc = general.Doc
+				}
+				out[s.Name.Name] = doc.Text()
+			}
+		}
+	}
+	return out
+}
+
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	const lacks = "it does not say: "
+	const whole = "PullImage asks.\n\nSender: pod. Receiver: images. Reply: ImagePulled or\nImageFailed.\nIf lost: the pod asks again.\n"
+	for _, test := range []struct{ name, doc, want string }{
+		{"all is there", whole, ""},
+		{"no comment", "", lacks + "Sender, Receiver, Reply, If lost"},
+		{"no sender", strings.Replace(whole, "Sender: pod. ", "", 1), lacks + "Sender"},
+		{"no receiver", strings.Replace(whole, "Receiver: images. ", "", 1), lacks + "Receiver"},
+		{"no reply", strings.Replace(whole, "Reply: ImagePulled or\nImageFailed.", "", 1), lacks + "Reply"},
+		{"not what happens when it is lost", strings.Replace(whole, "If lost: the pod asks again.\n", "", 1), lacks + "If lost"},
+		{"an empty word", strings.Replace(whole, "Receiver: images.", "Receiver: .", 1), disorder},
+		{"another order", "X.\n\nReceiver: a. Sender: b. Reply: none.\nIf lost: nothing.\n", disorder},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := saysAll(test.doc); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
