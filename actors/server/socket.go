@@ -64,7 +64,7 @@ func (d *socketDoor) open(ctx context.Context) (net.Listener, error) {
 // name inherits the mode of the unbound socket.
 func privately(_, _ string, c syscall.RawConn) error {
 	var failed error
-	if err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) }); err != nil { //nolint:gosec // a descriptor
+	if err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) }); err != nil {
 		return err
 	}
 	return failed

@@ -91,7 +91,7 @@ func TestAnAgentThatIsAboutToListenIsAlive(t *testing.T) {
 // TestADeadAgentsSocketIsReplaced kills a process that holds the lock and listens on the socket.
 func TestADeadAgentsSocketIsReplaced(t *testing.T) {
 	r := newRig(t, nil)
-	dead := exec.Command(os.Args[0], "-test.run=^TestAgentToBeKilled$") //nolint:gosec // this very program
+	dead := exec.Command(os.Args[0], "-test.run=^TestAgentToBeKilled$")
 	dead.Env = append(os.Environ(), "PLAYLET_TEST_SOCKET="+r.socket)
 	out, err := dead.StdoutPipe()
 	if err != nil {

@@ -18,7 +18,7 @@ func addSocketFlag(cmd *cobra.Command) *string {
 
 // addOutputFlag adds -o, with its completion.
 func addOutputFlag(cmd *cobra.Command, p *string, otherwise string, forms ...string) {
-	cmd.Flags().StringVarP(p, "output", "o", otherwise, "`Form` of the output: "+strings.Join(forms, ", "))
+	cmd.Flags().StringVarP(p, "output", "o", otherwise, "Output `form`: "+strings.Join(forms, ", "))
 	complete := cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc("output", complete); err != nil {
 		panic(err) // the flag was added a moment ago

@@ -2,107 +2,17 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
-	"net"
-	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/playlet-dev/playlet/actors/server/admin"
 	"github.com/playlet-dev/playlet/messages"
 )
-
-// fakeAgent answers on a socket what a test wants it to.
-type fakeAgent struct {
-	socket  string
-	mu      sync.Mutex
-	pods    admin.Pods
-	version admin.Version
-	queries []string
-	lines   chan *admin.Change // of every watch; a nil ends the stream
-}
-
-func startFakeAgent(t *testing.T) *fakeAgent {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "cmd") // a short path: unix sockets have short names
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fakeAgent{socket: filepath.Join(dir, "s"), lines: make(chan *admin.Change, 10)}
-	f.pods.Runtime = admin.Runtime{Ready: true, NetworkReady: true}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/v1/pods", f.answerPods)
-	mux.HandleFunc("/v1/version", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(f.version)
-	})
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "unix", f.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = server.Serve(l) }()
-	t.Cleanup(func() {
-		_ = server.Close()
-		<-done
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return f
-}
-
-func (f *fakeAgent) answerPods(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	f.queries = append(f.queries, r.URL.RawQuery)
-	pods := f.pods
-	f.mu.Unlock()
-	if r.URL.Query().Get("watch") == "" {
-		_ = json.NewEncoder(w).Encode(pods)
-		return
-	}
-	for {
-		select {
-		case line := <-f.lines:
-			if line == nil {
-				return
-			}
-			if json.NewEncoder(w).Encode(line) != nil || http.NewResponseController(w).Flush() != nil {
-				return
-			}
-		case <-r.Context().Done():
-			return
-		}
-	}
-}
-
-// command runs playlet with these arguments, and returns what it prints.
-func (f *fakeAgent) command(t *testing.T, args ...string) (stdout, stderr string, code int) {
-	t.Helper()
-	var out, err bytes.Buffer
-	code = run(append(args, "--admin-socket="+f.socket), &out, &err)
-	return out.String(), err.String(), code
-}
-
-func (f *fakeAgent) has(pods ...*admin.Pod) {
-	for i, p := range pods {
-		p.Pod.APIVersion, p.Pod.Kind = "v1", "Pod"
-		if p.Pod.UID == "" {
-			p.Pod.UID = types.UID(rune('a' + i))
-		}
-		f.pods.Pods = append(f.pods.Pods, *p)
-	}
-}
 
 func TestPodsPrintsATable(t *testing.T) {
 	f := startFakeAgent(t)
@@ -231,114 +141,5 @@ func TestCompletion(t *testing.T) {
 	f.socket += "-none"
 	if got := complete(""); got != ":4" {
 		t.Errorf("with no agent: %q", got)
-	}
-}
-
-// syncBuffer is output that is read while it is written.
-type syncBuffer struct {
-	mu   sync.Mutex
-	b    bytes.Buffer
-	more chan struct{}
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n, err := s.b.Write(p)
-	select {
-	case s.more <- struct{}{}:
-	default:
-	}
-	return n, err
-}
-
-// await waits until what was written is this, and empties it.
-func (s *syncBuffer) await(t *testing.T, want string) {
-	t.Helper()
-	deadline := time.After(30 * time.Second)
-	for {
-		s.mu.Lock()
-		got := s.b.String()
-		if got == want {
-			s.b.Reset()
-		}
-		s.mu.Unlock()
-		if got == want {
-			return
-		}
-		select {
-		case <-s.more:
-		case <-deadline:
-			t.Fatalf("%q, want %q", got, want)
-		}
-	}
-}
-
-func TestPodsWatch(t *testing.T) {
-	f := startFakeAgent(t)
-	out, notes := &syncBuffer{more: make(chan struct{}, 1)}, &syncBuffer{more: make(chan struct{}, 1)}
-	c := &podsCommand{client: admin.NewClient(f.socket), output: "table", out: out, err: notes, now: func() time.Time { return noon }}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.watch(ctx) }()
-
-	ok := &admin.Node{Runtime: admin.Runtime{Ready: true, NetworkReady: true}}
-	creating := podOf("a", v1.PodPending, waits("ContainerCreating"))
-	creating.Pod.UID = "u1"
-	creating.Pod.Status.PodIP = ""
-	creating.Waiting = &admin.Reason{Code: "ErrImagePull", Message: "x"}
-	f.lines <- &admin.Change{Version: 1, Full: true, Pods: []admin.Pod{*creating}, Node: ok}
-	out.await(t, "NAMESPACE   NAME   READY   STATUS              RESTARTS   AGE   IP\n"+
-		"default     web    0/1     ContainerCreating   0          5m    <none>\n")
-	notes.await(t, "default/web waits for ErrImagePull: x\n")
-
-	again := *creating
-	again.Waiting = &admin.Reason{Code: "ErrImagePull", Message: "x", RetryAt: noon.Add(time.Minute)}
-	f.lines <- &admin.Change{Version: 2, Pods: []admin.Pod{again}} // nothing to tell
-	running := podOf("a", v1.PodRunning, runs(true))
-	running.Pod.UID = "u1"
-	f.lines <- &admin.Change{Version: 3, Pods: []admin.Pod{*running}}
-	out.await(t, "default     web    1/1     Running             0          5m    10.0.0.7\n")
-
-	f.lines <- &admin.Change{Version: 4, Node: &admin.Node{Runtime: admin.Runtime{Since: noon.Add(-time.Minute)}}}
-	notes.await(t, "the container runtime is not ready; pods are shown as they were last seen\n")
-
-	f.lines <- nil // the agent is killed, and comes back knowing little at first
-	notes.await(t, "the agent is gone; waiting for it to come back\n")
-	f.lines <- &admin.Change{Version: 0, Full: true, Node: ok}
-	f.lines <- &admin.Change{Version: 1, Pods: []admin.Pod{*running}}
-	f.lines <- &admin.Change{Version: 2, Gone: []admin.Ref{running.Ref()}}
-	out.await(t, "default     web    -       Gone                0          5m    10.0.0.7\n")
-
-	f.lines <- &admin.Change{Version: 3, Pods: []admin.Pod{*running}}
-	out.await(t, "default     web    1/1     Running             0          5m    10.0.0.7\n")
-	f.lines <- nil
-	notes.await(t, "the agent is gone; waiting for it to come back\n")
-	f.lines <- &admin.Change{Version: 9, Full: true, Node: ok} // it comes back without the pod
-	out.await(t, "default     web    -       Gone                0          5m    10.0.0.7\n")
-
-	stop()
-	if err := <-ended; err != nil {
-		t.Errorf("Ctrl-C is told %v", err)
-	}
-}
-
-func TestPodsWatchOfObjects(t *testing.T) {
-	f := startFakeAgent(t)
-	out := &syncBuffer{more: make(chan struct{}, 1)}
-	c := &podsCommand{client: admin.NewClient(f.socket), output: "json", out: out, err: &bytes.Buffer{}, now: time.Now}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.watch(ctx) }()
-	p := podOf("a", v1.PodRunning, runs(true))
-	f.lines <- &admin.Change{Full: true, Pods: []admin.Pod{*p}}
-	var want bytes.Buffer
-	if err := printObject(&want, p.Pod, "json"); err != nil {
-		t.Fatal(err)
-	}
-	out.await(t, want.String())
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
