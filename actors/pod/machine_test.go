@@ -199,6 +199,26 @@ func TestActiveDeadline(t *testing.T) {
 	}
 }
 
+func TestSidecarsAreStoppedLastAndInReverse(t *testing.T) {
+	pod := testPod(v1.RestartPolicyAlways, 2, 2)
+	for i := range pod.Spec.InitContainers {
+		pod.Spec.InitContainers[i].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+	}
+	w := newWorld(pod)
+	w.step(nil)
+	w.settle()
+	if got := w.runningNames(); !slices.Equal(got, []string{"c0", "c1", "init0", "init1"}) {
+		t.Fatalf("running %v", got)
+	}
+	w.ending = &messages.Ending{Reason: "test"}
+	w.send(w.wish())
+	w.settle()
+	check(t, w)
+	if want := []string{"c0", "c1", "init1", "init0"}; !slices.Equal(w.stops, want) {
+		t.Errorf("stopped %v, want %v", w.stops, want)
+	}
+}
+
 func TestLearnGoesForwardOnly(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	running := messages.ContainerFact{ID: "a", Attempt: 1, State: messages.ContainerRunning, CreatedAt: at(10)}
@@ -291,6 +311,7 @@ func storm(t *rapid.T, w *world) {
 		}
 	case "lose":
 		if len(w.pending) > 0 {
+			w.lose(w.pending[0])
 			w.pending = w.pending[1:]
 		}
 	case "time":

@@ -37,6 +37,7 @@ type world struct {
 	sandboxes  []messages.SandboxFact   // newest first
 	containers []messages.ContainerFact // newest first
 	actors     map[string]bool
+	stops      []string // names, as asked
 	mounted    bool
 	foldersOut bool
 
@@ -74,8 +75,21 @@ func testPod(policy v1.RestartPolicy, init, regular int) *v1.Pod {
 	return p
 }
 
+// delayed is something that happens in the world later, and the word of it.
+type delayed func() any
+
+// lose drops a message; what it would have told of happens all the same.
+func (w *world) lose(msg any) {
+	if d, ok := msg.(delayed); ok {
+		d()
+	}
+}
+
 // step hands the machine one message, or a tick.
 func (w *world) step(msg any) {
+	if d, ok := msg.(delayed); ok {
+		msg = d()
+	}
 	w.log("%s <- %T", w.now.Format("04:05"), msg)
 	before := w.machine.Phase()
 	for _, e := range w.machine.Step(w.now, msg) {
@@ -202,8 +216,10 @@ func (w *world) told(msg any) {
 				w.fault("volumes are unmounted while %s runs", c.ID)
 			}
 		}
-		w.mounted, w.foldersOut = false, m.Remove
-		w.send(messages.VolumesUnmounted{UID: m.UID})
+		w.send(delayed(func() any {
+			w.mounted, w.foldersOut = false, m.Remove
+			return messages.VolumesUnmounted{UID: m.UID}
+		}))
 	case messages.PullImage:
 		w.send(messages.ImagePulled{Key: m.Key, Ref: m.Image})
 	case messages.RunContainer:
@@ -316,6 +332,7 @@ func (w *world) answer(c messages.ContainerFact) {
 }
 
 func (w *world) stop(m messages.StopContainer) {
+	w.stops = append(w.stops, m.Name)
 	if w.machine.Phase() == Terminating && m.Spec != nil && isSidecar(m.Spec) {
 		for _, c := range w.containers {
 			if c.State == messages.ContainerRunning && !w.sidecarNamed(c.Name) {
@@ -323,12 +340,17 @@ func (w *world) stop(m messages.StopContainer) {
 			}
 		}
 	}
-	for i := range w.containers {
-		if c := &w.containers[i]; c.ID == m.Fact.ID {
-			w.exitContainer(c, 143)
-			w.send(messages.ContainerEnded{UID: "u1", Fact: *c})
+	w.send(delayed(func() any {
+		ended := m.Fact
+		ended.State = messages.ContainerExited
+		for i := range w.containers {
+			if c := &w.containers[i]; c.ID == m.Fact.ID {
+				w.exitContainer(c, 143)
+				ended = *c
+			}
 		}
-	}
+		return messages.ContainerEnded{UID: "u1", Fact: ended}
+	}))
 }
 
 func (w *world) sidecarNamed(name string) bool {
@@ -380,6 +402,9 @@ func (w *world) live() {
 func (w *world) settle() {
 	idle := 0
 	for i := 0; idle < 3 && i < 5000; i++ {
+		if w.ended != nil && w.ended.Gone && w.machine.Phase() == Finished {
+			return // its actor would be stopped now
+		}
 		w.live()
 		if len(w.pending) > 0 {
 			m := w.pending[0]
