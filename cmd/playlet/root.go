@@ -52,7 +52,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return fmt.Errorf("%w (playlet --help lists the flags)", err)
 	})
-	root.AddCommand(newPodsCommand(), newVersionCommand())
+	root.AddCommand(newDevCommand(), newPodsCommand(), newVersionCommand())
 	return root
 }
 

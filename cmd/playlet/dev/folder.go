@@ -1,0 +1,185 @@
+package dev
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// folder is a run's own; all it writes is below.
+type folder string
+
+func (f folder) at(name string) string { return filepath.Join(string(f), name) }
+
+// What a folder holds besides the manifests. Each is removed at the end.
+const (
+	planFile       = "plan.json"
+	outcomeFile    = "outcome"
+	agentLog       = "agent.log"
+	containerdLog  = "containerd.log"
+	containerdConf = "containerd.toml"
+	containerdSock = "containerd.sock"
+	containerdRoot = "containerd"
+	containerdRun  = "run"
+	optFolder      = "opt"
+	hostsFolder    = "certs.d"
+	networkFolder  = "net.d"
+	leasesFolder   = "leases"
+	kubeletConf    = "kubelet.yaml"
+	nodeFolder     = "node"
+	podLogsFolder  = "pod-logs"
+	adminSock      = "admin.sock"
+)
+
+var contents = []string{
+	planFile, outcomeFile, agentLog, containerdLog, containerdConf, containerdSock, containerdSock + ".ttrpc", containerdRoot,
+	containerdRun, optFolder, hostsFolder, networkFolder, leasesFolder, kubeletConf, nodeFolder, podLogsFolder, adminSock,
+	adminSock + ".lock",
+}
+
+func (f folder) manifests() string  { return f.at("manifests") }
+func (f folder) samplePath() string { return filepath.Join(f.manifests(), sampleFile) }
+
+// maxFolder is what a unix socket's path leaves for the folder's (unix(7): 107 bytes).
+const maxFolder = 107 - len("/"+containerdSock+".ttrpc")
+
+// newFolder names the folder of a run, and refuses one that cannot be used. Nothing is made yet.
+func newFolder(wanted, name string) (path string, temporary bool, err error) {
+	temporary = wanted == ""
+	if temporary {
+		wanted = filepath.Join(os.TempDir(), name)
+	}
+	if path, err = filepath.Abs(wanted); err != nil {
+		return "", false, err
+	}
+	// Mounts and cgroups know only the path that is behind links.
+	if real, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(real, filepath.Base(path))
+	}
+	if len(path) > maxFolder {
+		return "", false, fmt.Errorf("the path %s is too long: the sockets in it may have 107 bytes, which leaves %d", path, maxFolder)
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return path, temporary, nil
+	case err != nil:
+		return "", false, err
+	case !info.IsDir():
+		return "", false, fmt.Errorf("%s is not a folder", path)
+	case temporary:
+		return "", false, fmt.Errorf("%s is there already", path)
+	}
+	for _, name := range contents {
+		if _, err := os.Lstat(filepath.Join(path, name)); err == nil {
+			return "", false, fmt.Errorf("%s holds %s, which playlet dev did not leave there: give --dir a folder of its own", path, name)
+		}
+	}
+	return path, temporary, nil
+}
+
+// make makes the folder, private to root where it is temporary, and the one of manifests with the sample in it, where
+// that is wanted.
+func (f folder) make(sample string) error {
+	if err := os.Mkdir(string(f), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(string(f))
+	if err != nil {
+		return err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(owner.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s is not a folder of this user's own", f)
+	}
+	for _, dir := range []string{f.manifests(), f.at(networkFolder), f.at(podLogsFolder)} {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	if sample == "" {
+		return nil
+	}
+	return writeFile(f.samplePath(), []byte(sample), 0o644)
+}
+
+// manifestsThere says whether somebody has put manifests into the folder already.
+func (f folder) manifestsThere() (bool, error) {
+	entries, err := os.ReadDir(f.manifests())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return len(entries) > 0, err
+}
+
+// remove removes all that a run has written. Of a folder that the user named, what the user put there stays: manifests
+// other than the sample, or the sample once it was changed.
+func (f folder) remove(r *Record) error {
+	if err := refuseMounts(string(f)); err != nil {
+		return err
+	}
+	if r.Temporary {
+		return os.RemoveAll(string(f))
+	}
+	var errs []error
+	for _, name := range contents {
+		errs = append(errs, os.RemoveAll(f.at(name)))
+	}
+	if text, err := os.ReadFile(f.samplePath()); err == nil && r.Sample != "" && string(text) == r.Sample {
+		errs = append(errs, os.Remove(f.samplePath()))
+	}
+	return errors.Join(errs...) // folders are removed as the others that were made
+}
+
+// removeEmpty removes a folder that holds nothing.
+func removeEmpty(dir string) error {
+	err := os.Remove(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTEMPTY) {
+		return nil
+	}
+	return err
+}
+
+// missingFolders gives those of dirs, with their parents, that are not there, parents first.
+func missingFolders(dirs ...string) ([]string, error) {
+	var out []string
+	for _, dir := range dirs {
+		var lacking []string
+		for ; dir != "/"; dir = filepath.Dir(dir) {
+			_, err := os.Lstat(dir)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			lacking = append(lacking, dir)
+		}
+		for _, one := range slices.Backward(lacking) {
+			if !slices.Contains(out, one) {
+				out = append(out, one)
+			}
+		}
+	}
+	return out, nil
+}
+
+func makeFolders(dirs []string) error {
+	for _, dir := range dirs {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func removeFolders(dirs []string) error {
+	var errs []error
+	for _, dir := range slices.Backward(dirs) {
+		errs = append(errs, removeEmpty(dir))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,243 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// Agent is the agent, running in this process.
+type Agent struct {
+	// NodeName is part of static pods' names.
+	NodeName string
+	// Failed gives the reason when the agent gives up.
+	Failed <-chan error
+	// Close stops the agent; containers go on.
+	Close func() error
+}
+
+// Hooks are what the command lends to node.
+type Hooks struct {
+	// Start starts the agent with a command line, its log going to log.
+	Start func(args []string, log io.Writer) (*Agent, error)
+	// Status puts a pod's status in a few words: "Running 1/1".
+	Status func(*admin.Pod) string
+	// Notes are lines about what is wrong with the node.
+	Notes func(*admin.Node) []string
+}
+
+// node is the process that does what is to be seen.
+type node struct {
+	Hooks
+	plan     *Plan
+	folder   folder
+	progress *Progress
+	registry *devimages.Registry
+	runtime  *daemon
+	client   *cri.Client
+	agent    *Agent
+	url      string         // of the sample, once it has answered
+	closers  []func() error // last first
+}
+
+// Node runs registry, containerd, agent and pods until ctx ends or, with Plan.Once, the sample has answered. How it went
+// is the outcome.
+func Node(ctx context.Context, dir string, h Hooks) error {
+	if os.Getppid() != 1 {
+		return errByHand
+	}
+	// Who sets tostop on the terminal would otherwise stop us: we are not its foreground process group.
+	signal.Ignore(syscall.SIGTTOU)
+	plan, err := readPlan(dir)
+	if err != nil {
+		return tell(dir, err)
+	}
+	n := &node{Hooks: h, plan: plan, folder: folder(dir), progress: NewProgress(os.Stdout)}
+	err = n.start(ctx)
+	if err == nil {
+		err = n.stay(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
+		err = nil // whatever was cut short
+	case err != nil:
+		n.tellLogs(os.Stderr)
+	}
+	stopped := n.progress.Step("stopping", func(waiting func(string)) (string, error) { return n.stop(waiting) })
+	return tell(dir, errors.Join(err, stopped))
+}
+
+func (n *node) start(ctx context.Context) error {
+	for _, step := range []struct {
+		name string
+		do   func(context.Context, func(string)) (string, error)
+	}{
+		{"images", n.startRegistry},
+		{"containerd", n.startContainerd},
+		{"agent", n.startAgent},
+		{"pod " + sampleName, n.awaitSample},
+	} {
+		err := n.progress.Step(step.name, func(waiting func(string)) (string, error) { return step.do(ctx, waiting) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	return nil
+}
+
+func (n *node) startRegistry(ctx context.Context, _ func(string)) (string, error) {
+	registry, err := devimages.StartRegistry(context.WithoutCancel(ctx))
+	if err != nil {
+		return "", err
+	}
+	n.registry = registry
+	n.closers = append(n.closers, registry.Close)
+	return fmt.Sprintf("%[1]s/pause:1 and %[1]s/hello:1, no network needed", registryHost), nil
+}
+
+func (n *node) startContainerd(ctx context.Context, waiting func(string)) (string, error) {
+	if err := n.configureContainerd(); err != nil {
+		return "", err
+	}
+	log, err := os.OpenFile(n.folder.at(containerdLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	n.closers = append(n.closers, log.Close)
+	n.client, err = cri.Dial(cri.Options{RuntimeEndpoint: "unix://" + n.folder.at(containerdSock)})
+	if err != nil {
+		return "", err
+	}
+	n.closers = append(n.closers, n.client.Close)
+	n.runtime = &daemon{
+		command: containerdCommand(n.folder, n.plan.Programs, log),
+		say:     func(what string) { n.progress.Line("%s", what) },
+	}
+	n.runtime.start()
+	if err := awaitRuntime(ctx, n.client, n.runtime, waiting); err != nil {
+		return "", err
+	}
+	return "ready, pods get addresses of " + n.plan.Subnet, nil
+}
+
+// configureContainerd writes all that containerd reads.
+func (n *node) configureContainerd() error {
+	f := n.folder
+	snapshots, err := snapshotter(string(f))
+	if err != nil {
+		return err
+	}
+	toml, err := containerdSettings{
+		Version: n.plan.Version, Root: f.at(containerdRoot), State: f.at(containerdRun), Socket: f.at(containerdSock),
+		Opt: f.at(optFolder), RuncRoot: f.at(containerdRun) + "/runc", Snapshotter: snapshots, Runc: n.plan.Programs.Runc,
+		CNIBin: n.plan.Programs.CNIDir, CNIConf: f.at(networkFolder), Hosts: f.at(hostsFolder),
+		Sandbox: registryHost + "/pause:1", KeepScore: !canLowerScore(),
+	}.toml()
+	if err != nil {
+		return err
+	}
+	subnet, err := netip.ParsePrefix(n.plan.Subnet)
+	if err != nil {
+		return err
+	}
+	network, err := cniConflist(n.plan.Name, n.plan.Bridge, subnet, f.at(leasesFolder))
+	if err != nil {
+		return err
+	}
+	return f.writeAll(map[string]string{
+		containerdConf: toml, networkFolder + "/10-playlet.conflist": network,
+		hostsFolder + "/" + registryHost + "/hosts.toml": hostsTOML(n.registry.Addr),
+	})
+}
+
+// canLowerScore says whether this process may lower oom_score_adj (proc_pid_oom_score_adj(5)).
+func canLowerScore() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return false
+	}
+	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
+}
+
+func (n *node) startAgent(ctx context.Context, _ func(string)) (string, error) {
+	port, err := freePort(ctx, 10248)
+	if err != nil {
+		return "", err
+	}
+	config, err := kubeletYAML(n.folder, port, resolvConf())
+	if err != nil {
+		return "", err
+	}
+	if err := n.folder.writeAll(map[string]string{kubeletConf: config}); err != nil {
+		return "", err
+	}
+	log, err := os.OpenFile(n.folder.at(agentLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	n.closers = append(n.closers, log.Close)
+	args := []string{
+		"--config=" + n.folder.at(kubeletConf), "--root-dir=" + n.folder.at(nodeFolder),
+		"--cert-dir=" + n.folder.at(nodeFolder) + "/pki", "--admin-socket=" + n.plan.AdminSocket,
+	}
+	if n.plan.NodeIP != "" {
+		args = append(args, "--node-ip="+n.plan.NodeIP)
+	}
+	if n.agent, err = n.Start(args, log); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("node %s, health on http://127.0.0.1:%d/healthz", n.agent.NodeName, port), nil
+}
+
+// freePort gives the port wanted of the loopback address if nobody listens there, or else another one.
+func freePort(ctx context.Context, wanted int) (int, error) {
+	for _, port := range []int{wanted, 0} {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprint("127.0.0.1:", port))
+		if err != nil {
+			continue
+		}
+		return l.Addr().(*net.TCPAddr).Port, l.Close()
+	}
+	return 0, errors.New("no port of 127.0.0.1 is free for health checks")
+}
+
+// stop ends everything in the reverse order. What does not end by itself ends with the namespaces.
+func (n *node) stop(waiting func(string)) (string, error) {
+	var errs []error
+	if n.agent != nil {
+		waiting("the agent")
+		errs = append(errs, n.agent.Close())
+	}
+	if n.runtime != nil {
+		waiting("pods")
+		errs = append(errs, removePods(n.client))
+		waiting("containerd")
+		n.runtime.close()
+	}
+	for i := len(n.closers) - 1; i >= 0; i-- {
+		errs = append(errs, n.closers[i]())
+	}
+	return "pods, agent, containerd", errors.Join(errs...)
+}
+
+// tellLogs shows the ends of the logs, which go with the folder.
+func (n *node) tellLogs(w io.Writer) {
+	for _, name := range []string{containerdLog, agentLog} {
+		if text, err := os.ReadFile(n.folder.at(name)); err == nil && len(text) > 0 {
+			fmt.Fprintf(w, "last lines of %s:\n%s\n", name, tail(string(text), 8))
+		}
+	}
+}

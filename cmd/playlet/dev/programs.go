@@ -1,0 +1,243 @@
+package dev
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Programs says where that which runs pods lies, as absolute paths.
+type Programs struct {
+	Containerd string `json:"containerd"`
+	Shim       string `json:"shim"` // containerd-shim-runc-v2
+	Runc       string `json:"runc"`
+	CNIDir     string `json:"cniDir"` // holds the plugins of cniPlugins
+	IPTables   string `json:"iptables"`
+}
+
+// cniPlugins are those that the network needs; portmap and the masquerading of bridge call iptables.
+var cniPlugins = []string{"bridge", "host-local", "loopback", "portmap"}
+
+// thing is something to be found, and the Debian package that has it.
+type thing struct{ what, pkg string }
+
+// Missing is the error for programs that are nowhere.
+type Missing struct {
+	things []thing
+	// where things were looked for: programs, plugins.
+	programs, plugins []string
+}
+
+// Error is one line that says what to do.
+func (m *Missing) Error() string {
+	names := make([]string, len(m.things))
+	for i, t := range m.things {
+		names[i] = t.what
+	}
+	return fmt.Sprintf("missing: %s. Install with: apt-get install %s (or let it be done: playlet dev --install)",
+		strings.Join(names, ", "), strings.Join(m.Packages(), " "))
+}
+
+// Packages are Debian's, each once.
+func (m *Missing) Packages() []string {
+	var out []string
+	for _, t := range m.things {
+		if !slices.Contains(out, t.pkg) {
+			out = append(out, t.pkg)
+		}
+	}
+	return out
+}
+
+// Lines say where each missing thing was looked for.
+func (m *Missing) Lines() []string {
+	var out []string
+	for _, t := range m.things {
+		dirs := m.programs
+		if t.pkg == pluginsPackage {
+			dirs = m.plugins
+		}
+		out = append(out, fmt.Sprintf("%s is not in %s", t.what, strings.Join(dirs, ", ")))
+	}
+	return out
+}
+
+const pluginsPackage = "containernetworking-plugins"
+
+// places are the folders to look in, best first.
+type places struct{ programs, plugins []string }
+
+// usualPlaces are those of the command line, $PATH and the system's, the usual ones of CNI, and the parts that the
+// project's tests have built (`go run ./e2e/parts`).
+func usualPlaces(first []string) places {
+	var p places
+	add := func(to *[]string, dirs ...string) {
+		for _, dir := range dirs {
+			if filepath.IsAbs(dir) && !slices.Contains(*to, filepath.Clean(dir)) {
+				*to = append(*to, filepath.Clean(dir))
+			}
+		}
+	}
+	for _, dir := range first {
+		if abs, err := filepath.Abs(dir); err == nil {
+			add(&p.programs, abs)
+			add(&p.plugins, abs)
+		}
+	}
+	add(&p.programs, filepath.SplitList(os.Getenv("PATH"))...)
+	// A root that was become with su has no sbin in its $PATH.
+	add(&p.programs, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+	add(&p.plugins, filepath.SplitList(os.Getenv("CNI_PATH"))...)
+	add(&p.plugins, "/usr/lib/cni", "/opt/cni/bin")
+	for _, dir := range builtParts(partsCache()) {
+		add(&p.programs, dir, filepath.Join(dir, "usr/bin"), filepath.Join(dir, "usr/sbin"))
+		add(&p.plugins, dir, filepath.Join(dir, "usr/lib/cni"))
+	}
+	return p
+}
+
+// partsCache is where `go run ./e2e/parts` puts what it builds; empty when that is nowhere.
+func partsCache() string {
+	base := os.Getenv("PLAYLET_CACHE")
+	if base == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return ""
+		}
+		base = filepath.Join(user, "playlet")
+	}
+	return filepath.Join(base, "parts")
+}
+
+// builtParts are the complete parts of a cache: built ones, newest version first, before Debian's packages.
+func builtParts(cache string) []string {
+	dirs, err := filepath.Glob(filepath.Join(cache, "*"))
+	if err != nil {
+		return nil // of a pattern that is none
+	}
+	dirs = slices.DeleteFunc(dirs, func(dir string) bool {
+		info, err := os.Stat(dir)
+		return err != nil || !info.IsDir() || strings.HasPrefix(filepath.Base(dir), "unfinished-")
+	})
+	slices.SortStableFunc(dirs, func(a, b string) int {
+		if d := boolOrder(isDebian(a), isDebian(b)); d != 0 {
+			return d
+		}
+		return slices.Compare(numbersIn(filepath.Base(b)), numbersIn(filepath.Base(a)))
+	})
+	return dirs
+}
+
+func isDebian(dir string) bool { return strings.HasPrefix(filepath.Base(dir), "debian-") }
+
+// boolOrder sorts false before true.
+func boolOrder(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	default:
+		return -1
+	}
+}
+
+// numbersIn gives the numbers in a name, by which v1.10 comes after v1.9.
+func numbersIn(name string) []int {
+	var out []int
+	for _, digits := range regexp.MustCompile(`[0-9]+`).FindAllString(name, -1) {
+		n, err := strconv.Atoi(digits)
+		if err != nil {
+			n = 0 // longer than any version's
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// find looks for everything, and gives a *Missing naming all that is nowhere.
+func (p places) find() (Programs, error) {
+	var out Programs
+	missing := &Missing{programs: p.programs, plugins: p.plugins}
+	want := func(to *string, name, pkg string, dirs []string) {
+		if *to = findProgram(name, dirs); *to == "" {
+			missing.things = append(missing.things, thing{name, pkg})
+		}
+	}
+	want(&out.Containerd, "containerd", "containerd", p.programs)
+	beside := p.programs
+	if out.Containerd != "" { // a shim of the same version, where there are several
+		beside = append([]string{filepath.Dir(out.Containerd)}, beside...)
+	}
+	want(&out.Shim, "containerd-shim-runc-v2", "containerd", beside)
+	want(&out.Runc, "runc", "runc", p.programs)
+	want(&out.IPTables, "iptables", "iptables", p.programs)
+	lacking := cniPlugins
+	for _, dir := range p.plugins {
+		here := slices.DeleteFunc(slices.Clone(cniPlugins), func(name string) bool { return findProgram(name, []string{dir}) != "" })
+		if len(here) == 0 {
+			out.CNIDir = dir
+			break
+		}
+		if len(here) < len(lacking) {
+			lacking = here
+		}
+	}
+	if out.CNIDir == "" {
+		missing.things = append(missing.things, thing{"CNI plugins " + strings.Join(lacking, " "), pluginsPackage})
+	}
+	if len(missing.things) > 0 {
+		return out, missing
+	}
+	return out, nil
+}
+
+// findProgram gives the path of an executable file, empty when it is in none of the folders.
+func findProgram(name string, dirs []string) string {
+	for _, dir := range dirs {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path
+		}
+	}
+	return ""
+}
+
+// Version is a program's, as far as it decides something here.
+type Version struct {
+	Major, Minor int
+	Text         string // as it says it
+}
+
+// containerdVersion asks the program.
+func containerdVersion(ctx context.Context, path string) (Version, error) {
+	out, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
+	if err != nil {
+		return Version{}, fmt.Errorf("%s --version: %w: %s", path, err, strings.TrimSpace(string(out)))
+	}
+	v, err := parseContainerdVersion(string(out))
+	if err != nil {
+		return v, fmt.Errorf("%s: %w", path, err)
+	}
+	return v, nil
+}
+
+var versionPattern = regexp.MustCompile(`^v?([0-9]{1,4})\.([0-9]{1,4})\b`)
+
+// parseContainerdVersion reads "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1".
+func parseContainerdVersion(out string) (Version, error) {
+	for _, word := range strings.Fields(out) {
+		if m := versionPattern.FindStringSubmatch(word); m != nil {
+			n := numbersIn(m[0])
+			return Version{n[0], n[1], strings.TrimPrefix(word, "v")}, nil
+		}
+	}
+	return Version{}, fmt.Errorf("no version in %q", strings.TrimSpace(out))
+}

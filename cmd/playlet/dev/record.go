@@ -1,0 +1,181 @@
+package dev
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Record is all that a run makes on the machine, written before it is made, so that whoever comes after a run that was
+// killed knows what to undo.
+type Record struct {
+	// ID tells this run's things from everybody else's: they are named after it.
+	ID string `json:"id"`
+	// Boot is the boot it happened in: what is not a file did not survive another.
+	Boot string `json:"boot"`
+	// Outer and Init are the processes that hold all others; Init is zero until it was started.
+	Outer Identity `json:"outer"`
+	Init  Identity `json:"init"`
+
+	// Dir is the run's folder, as an absolute path. Temporary says that all below is ours to remove.
+	Dir       string `json:"dir"`
+	Temporary bool   `json:"temporary"`
+	// Sample is the text that was written as the sample's manifest; empty when there were manifests already.
+	Sample string `json:"sample,omitempty"`
+	// Folders were made on the machine, parents before children; they are removed where they are empty.
+	Folders []string `json:"folders,omitempty"`
+	// AdminSocket is the agent's.
+	AdminSocket string `json:"adminSocket"`
+
+	// Bridge is the name of the pods' bridge, which did not exist before.
+	Bridge string `json:"bridge"`
+	// Sysctls are values before ours, by file below /proc/sys.
+	Sysctls map[string]string `json:"sysctls,omitempty"`
+	// Tables and Chains of iptables that were there before: "nat", "nat/CNI-HOSTPORT-DNAT".
+	Tables []string `json:"tables,omitempty"`
+	Chains []string `json:"chains,omitempty"`
+}
+
+// Name is what cgroups, the CNI network and rules of iptables of this run are named.
+func (r *Record) Name() string { return namePrefix + r.ID }
+
+const namePrefix = "playlet-dev-"
+
+// errRuns is what openStore's error is while another run goes on.
+var errRuns = errors.New("playlet dev runs already")
+
+// store keeps the record of the one run that there can be at a time, in a folder that root alone can write to. It is
+// locked for as long as the run's process lives; the kernel gives the lock back however that ends.
+type store struct {
+	dir  string
+	lock *os.File
+}
+
+// openStore takes the lock.
+func openStore(dir string) (*store, error) {
+	for {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+		path := filepath.Join(dir, "lock")
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the one before us has just removed the folder
+		}
+		if err != nil {
+			return nil, err
+		}
+		s := &store{dir, f}
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // a descriptor
+			return nil, errors.Join(s.inUse(err), f.Close())
+		}
+		// The one before us may have removed the file between our opening and our locking it.
+		mine, err1 := f.Stat()
+		found, err2 := os.Lstat(path)
+		if err1 == nil && err2 == nil && os.SameFile(mine, found) {
+			return s, nil
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *store) inUse(err error) error {
+	if !errors.Is(err, syscall.EWOULDBLOCK) {
+		return fmt.Errorf("locking %s: %w", s.lock.Name(), err)
+	}
+	r, err := s.load()
+	if err != nil || r == nil {
+		return errRuns
+	}
+	return fmt.Errorf("%w: process %d, in %s; end that one first", errRuns, r.Outer.PID, r.Dir)
+}
+
+func (s *store) path() string { return filepath.Join(s.dir, "record.json") }
+
+// load gives the record, nil when there is none.
+func (s *store) load() (*Record, error) {
+	data, err := os.ReadFile(s.path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w; remove it by hand, and what it names", s.path(), err)
+	}
+	if err := r.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w; remove it by hand", s.path(), err)
+	}
+	return r, nil
+}
+
+// check refuses a record that would have something else removed than what a run makes.
+func (r *Record) check() error {
+	if r.ID == "" || strings.Trim(r.ID, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
+		return fmt.Errorf("an ID of %q", r.ID)
+	}
+	for _, path := range append([]string{r.Dir}, r.Folders...) {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
+			return fmt.Errorf("a folder of %q", path)
+		}
+	}
+	if r.Temporary && filepath.Base(r.Dir) != r.Name() {
+		return fmt.Errorf("a temporary folder of %q", r.Dir)
+	}
+	if r.Bridge == "" || strings.ContainsAny(r.Bridge, "/ ") || r.Bridge[0] == '.' {
+		return fmt.Errorf("a bridge of %q", r.Bridge)
+	}
+	for name := range r.Sysctls {
+		if !strings.HasPrefix(name, "net/ipv4/") || strings.Contains(name, "..") {
+			return fmt.Errorf("a sysctl of %q", name)
+		}
+	}
+	return nil
+}
+
+func (s *store) save(r *Record) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(s.path(), data, 0o600)
+}
+
+// close forgets the record when all it names is undone, and gives back the lock.
+func (s *store) close(undone bool) error {
+	var errs []error
+	if undone {
+		for _, path := range []string{s.path(), s.lock.Name(), s.dir} {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(append(errs, s.lock.Close())...)
+}
+
+// writeFile replaces a file whole or not at all.
+func writeFile(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

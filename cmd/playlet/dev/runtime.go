@@ -1,0 +1,108 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/cri"
+)
+
+const (
+	// readyTime bounds the start of containerd: a slow disk takes some seconds.
+	readyTime = 2 * time.Minute
+	// stopTime bounds the removal of all pods. What takes longer is ended with its namespaces.
+	stopTime = 30 * time.Second
+	// longestGrace is what a container gets of its grace period: who pressed Ctrl-C waits.
+	longestGrace = 5 * time.Second
+)
+
+// awaitRuntime waits until containerd says that it and its network are ready, or has ended.
+func awaitRuntime(ctx context.Context, client *cri.Client, d *daemon, waiting func(string)) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	for {
+		err := runtimeReady(ctx, client)
+		if err == nil {
+			return nil
+		}
+		if !cri.IsUnavailable(err) {
+			waiting(err.Error())
+		}
+		select {
+		case <-d.failed():
+			return d.err()
+		case <-ctx.Done():
+			return fmt.Errorf("it does not get ready: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func runtimeReady(ctx context.Context, client *cri.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	status, err := client.Status(ctx, false)
+	if err != nil {
+		return err
+	}
+	for _, c := range status.GetStatus().GetConditions() {
+		if (c.Type == "RuntimeReady" || c.Type == "NetworkReady") && !c.Status {
+			return fmt.Errorf("%s: %s", c.Reason, c.Message)
+		}
+	}
+	return nil
+}
+
+// removePods stops and removes every pod of the runtime, all at once. A runtime that does not answer is no error: its
+// pods end with their namespaces.
+func removePods(client *cri.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	containers, err := client.ListContainers(ctx, nil)
+	if cri.IsUnavailable(err) {
+		return nil
+	}
+	sandboxes, err2 := client.ListPodSandbox(ctx, nil)
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	all := map[string][]*runtimeapi.Container{}
+	for _, c := range containers {
+		all[c.PodSandboxId] = append(all[c.PodSandboxId], c)
+	}
+	var wait sync.WaitGroup
+	errs := make([]error, len(sandboxes))
+	for i, s := range sandboxes {
+		wait.Go(func() { errs[i] = removePod(ctx, client, s.Id, all[s.Id]) })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+func removePod(ctx context.Context, client *cri.Client, sandbox string, containers []*runtimeapi.Container) error {
+	var wait sync.WaitGroup
+	errs := make([]error, len(containers))
+	for i, c := range containers {
+		if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			wait.Go(func() { errs[i] = client.StopContainer(ctx, c.Id, grace(c.Annotations)) })
+		}
+	}
+	wait.Wait()
+	errs = append(errs, client.StopPodSandbox(ctx, sandbox), client.RemovePodSandbox(ctx, sandbox))
+	return errors.Join(errs...)
+}
+
+// grace reads the grace period of the container's pod, in seconds, from the kubelet's annotation.
+func grace(annotations map[string]string) time.Duration {
+	seconds, err := strconv.ParseInt(annotations["io.kubernetes.pod.terminationGracePeriod"], 10, 32)
+	if err != nil {
+		return longestGrace
+	}
+	return min(time.Duration(seconds)*time.Second, longestGrace)
+}

@@ -1,0 +1,72 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// undo removes all that a record names and is still there. It may be done again. It goes on after each failure, so that
+// as little as possible is left.
+func undo(r *Record) error {
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	if boot == r.Boot {
+		errs = append(errs, r.Init.kill(procDir), removeCgroups(r.Name()), removeBridge(r.Bridge), undoRules(r),
+			restoreSysctls(sysDir, r.Sysctls), removeSocket(r.AdminSocket))
+	}
+	errs = append(errs, folder(r.Dir).remove(r), removeFolders(r.Folders))
+	return errors.Join(errs...)
+}
+
+// undoRules removes rules of iptables, with the programs there are now.
+func undoRules(r *Record) error {
+	path := findProgram("iptables", usualPlaces(nil).programs)
+	if path == "" {
+		return nil // nobody could have made any
+	}
+	return iptables{path}.clean(context.Background(), r)
+}
+
+// listening says whether a process accepts connections on the unix socket.
+func listening(path string) bool {
+	conn, err := net.DialTimeout("unix", path, 5*time.Second)
+	if err != nil {
+		return errors.Is(err, syscall.EAGAIN) // its queue is full: it is alive
+	}
+	_ = conn.Close() // nothing was said
+	return true
+}
+
+// removeSocket removes an agent's socket that nobody listens on, and the lock beside it. The lock is taken for that: an
+// agent that holds it, or is about to, keeps both.
+func removeSocket(path string) error {
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()                                                    // it is removed
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // a descriptor
+		return nil // another agent's by now
+	}
+	if listening(path) {
+		return nil
+	}
+	var errs []error
+	for _, name := range []string{path, path + ".lock"} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

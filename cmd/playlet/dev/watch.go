@@ -1,0 +1,108 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+)
+
+// errSeen ends a watch that has seen what it waited for.
+var errSeen = errors.New("seen")
+
+// watch follows the agent's pods until ctx ends or f has seen enough. A stream that breaks off is begun again.
+func (n *node) watch(ctx context.Context, f func(*admin.Pods) error) error {
+	client := admin.NewClient(n.plan.AdminSocket)
+	for {
+		now := &admin.Pods{}
+		err := client.Watch(ctx, admin.Filter{}, func(c *admin.Change) error {
+			apply(now, c)
+			return f(now)
+		})
+		broken := errors.Is(err, admin.ErrStreamEnded) || errors.Is(err, admin.ErrNotRunning)
+		if ctx.Err() != nil || err != nil && !broken {
+			return err
+		}
+		select {
+		case err := <-n.agent.Failed:
+			return fmt.Errorf("the agent has given up: %w", err)
+		case <-ctx.Done():
+			return nil
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// apply brings what is known up to date with a change.
+func apply(now *admin.Pods, c *admin.Change) {
+	if c.Full {
+		*now = admin.Pods{Node: now.Node}
+	}
+	now.Version, now.At = c.Version, c.At
+	if c.Node != nil {
+		now.Node = *c.Node
+	}
+	uid := func(p *admin.Pod) string { return string(p.Pod.UID) }
+	gone := map[string]bool{}
+	for _, ref := range c.Gone {
+		gone[ref.UID] = true
+	}
+	for i := range c.Pods {
+		gone[uid(&c.Pods[i])] = true // replaced
+	}
+	now.Pods = slices.DeleteFunc(now.Pods, func(p admin.Pod) bool { return gone[uid(&p)] })
+	now.Pods = append(now.Pods, c.Pods...)
+	slices.SortFunc(now.Pods, func(a, b admin.Pod) int {
+		return strings.Compare(a.Pod.Namespace+"/"+a.Pod.Name, b.Pod.Namespace+"/"+b.Pod.Name)
+	})
+}
+
+// stay prints changes until ctx ends or the agent gives up. With Once there is nothing more to see.
+func (n *node) stay(ctx context.Context) error {
+	if n.plan.Once {
+		return nil
+	}
+	n.progress.Line("%s", n.directions())
+	seen := map[string]string{}
+	return n.watch(ctx, func(now *admin.Pods) error {
+		for _, line := range n.news(now, seen) {
+			n.progress.Line("%s  %s", time.Now().Format(time.TimeOnly), line)
+		}
+		return nil
+	})
+}
+
+// news are the lines that were not said yet. seen holds what was said last, by its subject.
+func (n *node) news(now *admin.Pods, seen map[string]string) []string {
+	var out []string
+	there := map[string]bool{}
+	say := func(subject, text string) {
+		there[subject] = true
+		if seen[subject] != text {
+			seen[subject] = text
+			out = append(out, text)
+		}
+	}
+	for i := range now.Pods {
+		p := &now.Pods[i]
+		say("pod "+string(p.Pod.UID), fmt.Sprintf("%s/%s  %s", p.Pod.Namespace, p.Pod.Name, n.Status(p)))
+	}
+	for _, note := range n.Notes(&now.Node) {
+		say(note, note)
+	}
+	for subject, text := range seen {
+		if there[subject] {
+			continue
+		}
+		delete(seen, subject)
+		if strings.HasPrefix(subject, "pod ") {
+			name, _, _ := strings.Cut(text, "  ")
+			out = append(out, name+"  gone")
+		}
+	}
+	return out
+}
