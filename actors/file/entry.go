@@ -124,7 +124,7 @@ func (m *entry) apply(o outcome, now time.Time, touched bool) effect {
 	case m.trial == nil:
 		m.trial = &trial{grade: o.grade, since: now, changed: now}
 		return pending
-	case now.Before(m.trial.since.Add(patienceAtMost)) && (m.trial.grade != o.grade || touched):
+	case m.trial.grade != o.grade, touched:
 		m.trial.grade, m.trial.changed = o.grade, now
 		return pending
 	case !m.impatient(now):

@@ -64,13 +64,11 @@ func (r *reader) outcome(m *entry, s sight, now time.Time, how manner) (o outcom
 	id := identityOf(s.info)
 	touched = id != m.id
 	impatient := m.impatient(now)
-	back := m.trial != nil && m.trial.grade == gone
-	if !touched && !how.event && !impatient && !back && (!how.recheck || m.trusted()) {
+	if !touched && !how.event && !impatient && (!how.recheck || m.trusted()) {
 		return outcome{}, false, false
 	}
 	m.id, m.readAt = id, now
-	insist := impatient && (!touched || !now.Before(m.trial.since.Add(patienceAtMost)))
-	data, err := reading{done: how.done, insist: insist, now: now}.read(s.real)
+	data, err := reading{done: how.done, insist: impatient && !touched, now: now}.read(s.real)
 	if err != nil {
 		m.last = nil
 	}

@@ -83,6 +83,29 @@ func TestAWriterThatIsQuietIsNotWaitedForForEver(t *testing.T) {
 	b.wants(b.wait(quietWhileWritten), "a")
 }
 
+func TestAWriterThatNeverStopsIsNotWaitedForForEver(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	f, err := os.Create(b.path("a"))
+	must(t, err)
+	defer func() { must(t, f.Close()) }()
+	b.look()
+	for range int(patienceAtMost/quietWhileWritten) - 1 {
+		_, err = f.WriteString("pod a\n")
+		must(t, err)
+		b.wants(b.wait(quietWhileWritten), "")
+	}
+	_, err = f.WriteString("pod b\n")
+	must(t, err)
+	if l := b.wait(quietWhileWritten); l.again.After(b.clock.Now()) {
+		t.Fatalf("looks again at %v, want at once", l.again)
+	}
+	b.wait(0)
+	if got := names(b.last.pods); !strings.HasSuffix(got, " b") {
+		t.Fatalf("pods %q after all patience", got)
+	}
+}
+
 func TestAnErrorIsReportedOnlyWhenItStays(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a\n")
@@ -417,8 +440,8 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	b.wants(b.wait(patienceBroken), "a f", "fifo:0  it cannot be read: it is a named pipe, not a regular file kept=true",
 		"huge:0  it cannot be read: it is larger than the 10 MiB that a manifest may have kept=false",
 		"mem:0  it cannot be read: input/output error", "zero:0  it cannot be read: it is a device, not a regular file")
-	if l := b.check(); l.changed {
-		t.Fatal("a check found news")
+	if l := b.check(); l.changed || !l.again.IsZero() {
+		t.Fatalf("a check found news: %+v", l)
 	}
 }
 

@@ -83,8 +83,9 @@ func assemble(pods []*v1.Pod, problems []messages.ManifestProblem, s shape) vers
 
 // retain decides what is in force of a manifest that has problems: the documents that are good, and of each that is
 // not, the last good version. That one is found by the name of its pod; where the name is not known or not to be
-// found, by its place in the manifest, if that has as many documents as it had. A document that has neither leaves it
-// open which one it was: then all that the manifest named before, and does not name now, stay.
+// found, by its place in the manifest, if that has as many documents as it had. A document without a name that is not found
+// by its place either leaves it open which one it was: then all that the manifest named before, and does not name now,
+// stay.
 func retain(last []document, was shape, now version) ([]document, shape, []messages.ManifestProblem) {
 	var named claims
 	for _, d := range now.documents {
@@ -128,9 +129,6 @@ func meant(left []document, p messages.ManifestProblem, was, is shape) []documen
 			if d.Index == index {
 				return left[i : i+1]
 			}
-		}
-		if !slices.ContainsFunc(left, func(d document) bool { return d.Index < 0 }) {
-			return nil
 		}
 	}
 	if p.Pod != "" {
