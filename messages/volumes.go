@@ -48,6 +48,8 @@ type UnmountVolumes struct {
 // If lost: the pod asks again when its patience ends.
 type VolumesUnmounted struct {
 	UID string
+	// Removed says that the folder was asked to be removed, too.
+	Removed bool
 	// Left is why something remained; it is retried by the orphan sweep and never holds the pod up.
 	Left string
 }

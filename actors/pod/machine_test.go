@@ -103,7 +103,7 @@ func TestBackOffIsTheKubelets(t *testing.T) {
 	check(t, w)
 	var waits []time.Duration
 	for i := len(w.containers) - 1; i > 0; i-- {
-		waits = append(waits, w.containers[i-1].StartedAt.Sub(w.containers[i].FinishedAt))
+		waits = append(waits, w.containers[i-1].StartedAt.Sub(w.containers[i].FinishedAt).Truncate(time.Millisecond))
 	}
 	want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 300 * time.Second, 300 * time.Second}
 	if !slices.Equal(waits, want) {

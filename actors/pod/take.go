@@ -42,9 +42,12 @@ func (m *Machine) take(now time.Time, msg any) {
 	case messages.VolumesFailed:
 		m.volumes.reason = &v.Reason // volumes goes on trying; the question stays open
 	case messages.VolumesUnmounted:
+		m.volumes.mounted = false
+		if m.ending != nil && !v.Removed {
+			return // the answer to an earlier question; the pod has to be removed since
+		}
 		m.answered("unmount", "")
 		m.cleaned.volumes = m.phase == Cleaning
-		m.volumes.mounted = false
 	case SandboxStarted, SandboxStopped, PodRemoved:
 		m.takeWork(now, v)
 	default:
@@ -124,6 +127,10 @@ func (m *Machine) takeWish(now time.Time, w messages.PodWanted) {
 	if m.wish != nil && m.wish.Ending != nil && w.Ending == nil {
 		w.Ending = m.wish.Ending // an end is never taken back
 	}
+	if m.ending == nil && w.Ending != nil {
+		m.answered("unmount", "") // from now on it is to be removed, too
+		m.cleaned.volumes = false
+	}
 	m.wish, m.ending = &w, w.Ending
 	if !changed {
 		return
@@ -195,9 +202,14 @@ func (m *Machine) takeStarted(c *con, f messages.ContainerFact) {
 	c.learn(f)
 	m.answered("run", c.name)
 	c.failed, c.tries = nil, 0
-	if c.stage == starting && f.Attempt == c.attempt {
-		c.stage = up
+	if c.stage != starting || f.Attempt != c.attempt {
+		return
 	}
+	if n := c.exited(); n != nil && n.ID == f.ID {
+		m.answerEnd(c) // its end was read before the word of its start came
+		return
+	}
+	c.stage = up
 }
 
 func (m *Machine) takeEnded(c *con, f messages.ContainerFact) {
@@ -206,11 +218,16 @@ func (m *Machine) takeEnded(c *con, f messages.ContainerFact) {
 		return
 	}
 	switch c.stage {
-	case starting, up, stopping:
-		c.failed, c.tries = nil, 0
-		m.answerEnd(c)
+	case starting:
+		if f.Attempt != c.attempt {
+			return // told once more; the next attempt is on its way
+		}
+	case up, stopping:
 	case idle, due, spawning, imaging:
+		return
 	}
+	c.failed, c.tries = nil, 0
+	m.answerEnd(c)
 }
 
 func (m *Machine) takeFailed(now time.Time, c *con, v messages.ContainerFailed) {
@@ -244,7 +261,7 @@ func (m *Machine) takeFacts(now time.Time, f messages.PodFacts) {
 	first := !m.read
 	m.answered("read", "")
 	m.read, m.readAt = true, f.ReadAt
-	if !m.settle.IsZero() && !f.ReadAt.Before(m.settle) {
+	if !m.settle.IsZero() && f.ReadAt.After(m.settle) {
 		m.settle = time.Time{}
 	}
 	m.takeSandboxes(f)

@@ -11,7 +11,7 @@ import (
 func (m *Machine) planTerminating(now time.Time) Phase {
 	m.halt(now)
 	settled := m.settled(now)
-	if m.stopMains(now) || m.stopSidecars(now) || !settled {
+	if m.stopMains(now) || !settled || m.stopSidecars(now) {
 		return Terminating
 	}
 	waiting := false

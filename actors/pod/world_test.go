@@ -19,6 +19,7 @@ import (
 // doubles.
 type world struct {
 	now     time.Time
+	stepAt  time.Time
 	machine *Machine
 	set     Settings
 	pod     *v1.Pod
@@ -92,6 +93,7 @@ func (w *world) step(msg any) {
 	}
 	w.log("%s <- %T", w.now.Format("04:05"), msg)
 	before := w.machine.Phase()
+	w.stepAt = w.now
 	for _, e := range w.machine.Step(w.now, msg) {
 		w.effect(e)
 	}
@@ -153,7 +155,7 @@ func (w *world) effect(e Effect) {
 	case Publish:
 		w.status, w.taken = e.Status, e.Turn
 	case Wake:
-		if !e.At.After(w.now) {
+		if !e.At.After(w.stepAt) {
 			w.fault("it wants to be woken in the past: it would spin")
 		}
 		w.wakeAt = e.At
@@ -218,7 +220,7 @@ func (w *world) told(msg any) {
 		}
 		w.send(delayed(func() any {
 			w.mounted, w.foldersOut = false, m.Remove
-			return messages.VolumesUnmounted{UID: m.UID}
+			return messages.VolumesUnmounted{UID: m.UID, Removed: m.Remove}
 		}))
 	case messages.PullImage:
 		w.send(messages.ImagePulled{Key: m.Key, Ref: m.Image})
@@ -254,7 +256,10 @@ func (w *world) wish() messages.PodWanted {
 	return messages.PodWanted{Pod: w.pod, Turn: turn, Ending: w.ending, Final: w.final}
 }
 
+// observed is a reading. It takes its time: nothing else happens at the very moment at which one begins.
 func (w *world) observed() messages.PodObserved {
+	w.now = w.now.Add(time.Microsecond)
+	defer func() { w.now = w.now.Add(time.Microsecond) }()
 	return messages.PodObserved{Facts: messages.PodFacts{
 		UID: string(w.pod.UID), Name: w.pod.Name, Namespace: w.pod.Namespace, ReadAt: w.now,
 		Sandboxes: slices.Clone(w.sandboxes), Containers: slices.Clone(w.containers),

@@ -26,7 +26,10 @@ func (a *actor) publish(ctx supervisors.Context) {
 	for _, e := range a.entries {
 		p := board.Pod{Pod: e.pod, Status: e.status, Source: e.source, Phase: e.phase, Waiting: e.waiting, Quarantine: e.jail}
 		if e.ending != nil {
-			p.Ending = e.ending.Reason
+			p.Ending, p.EndingSince, p.EndingGrace = e.ending.Reason, e.ending.Since, e.ending.Grace
+			if p.EndingGrace == nil {
+				p.EndingGrace = e.pod.Spec.TerminationGracePeriodSeconds
+			}
 		}
 		s.Pods = append(s.Pods, p)
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,10 @@ func podView(p *board.Pod) admin.Pod {
 		shown.Status = *p.Status
 	} else {
 		shown.Status = v1.PodStatus{Phase: v1.PodPending}
+	}
+	if !p.EndingSince.IsZero() {
+		since := metav1.NewTime(p.EndingSince.Truncate(time.Second))
+		shown.DeletionTimestamp, shown.DeletionGracePeriodSeconds = &since, p.EndingGrace
 	}
 	return admin.Pod{
 		Pod: &shown, Source: p.Source, Phase: p.Phase, Ending: p.Ending, Waiting: reason(p.Waiting),

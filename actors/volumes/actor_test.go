@@ -84,12 +84,12 @@ func TestAPodsVolumesFromStartToFinish(t *testing.T) {
 	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}); !reflect.DeepEqual(got, mounted) {
 		t.Errorf("after a restart: %+v", got)
 	}
-	unmounted := []any{messages.VolumesUnmounted{UID: "u"}}
+	unmounted, removed := []any{messages.VolumesUnmounted{UID: "u"}}, []any{messages.VolumesUnmounted{UID: "u", Removed: true}}
 	if got := n.ask("u", messages.UnmountVolumes{UID: "u"}); !reflect.DeepEqual(got, unmounted) || !exists(t, n.pod("u")) {
 		t.Errorf("unmount: %+v", got)
 	}
 	for range 2 {
-		if got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true}); !reflect.DeepEqual(got, unmounted) || exists(t, n.pod("u")) {
+		if got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true}); !reflect.DeepEqual(got, removed) || exists(t, n.pod("u")) {
 			t.Errorf("remove: %+v", got)
 		}
 	}
@@ -153,7 +153,7 @@ func TestWhatIsRefusedIsNotTriedAgain(t *testing.T) {
 func TestAPodThatEndsWhileItsVolumesFail(t *testing.T) {
 	n := newNode(t)
 	n.ask("u", messages.MountVolumes{UID: "u", Pod: podWith("u", hostPathVolume("h", "/nowhere/x", v1.HostPathFile))})
-	if got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true}); !reflect.DeepEqual(got, []any{messages.VolumesUnmounted{UID: "u"}}) {
+	if got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true}); !reflect.DeepEqual(got, []any{messages.VolumesUnmounted{UID: "u", Removed: true}}) {
 		t.Errorf("got %+v", got)
 	}
 	n.Advance(time.Hour)

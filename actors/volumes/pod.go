@@ -168,7 +168,7 @@ func (p podState) onUnmountEnded(uid string, out unmountOutcome, turn uint64) (p
 	}
 	effects := []any{noteLeft{out.left}}
 	if p.asked {
-		effects = append(effects, tell{messages.VolumesUnmounted{UID: uid, Left: out.left}})
+		effects = append(effects, tell{messages.VolumesUnmounted{UID: uid, Removed: p.opRemove, Left: out.left}})
 	}
 	p.to(absent)
 	return podState{}, effects

@@ -123,6 +123,9 @@ func (a *agent) prepareFolders() error {
 
 // start starts the tree. The interceptor is for chaos, and nil otherwise.
 func (a *agent) start(chaos supervisors.Interceptor) error {
+	if err := a.listeners.Open(context.Background()); errors.Is(err, server.ErrInUse) {
+		return err // anything else may mend itself: the server's actor tries again
+	}
 	system, err := supervisors.Start(supervisors.Options{
 		Constructors: a.wire(), Log: a.log, Interceptor: chaos, Fatal: func(err error) { a.failed <- err },
 	})

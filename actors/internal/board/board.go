@@ -21,6 +21,9 @@ type Pod struct {
 	Waiting *messages.Reason
 	// Ending is why the pod is being ended, when it is.
 	Ending string
+	// EndingSince is when that began, and EndingGrace how long its containers are given.
+	EndingSince time.Time
+	EndingGrace *int64 // seconds
 	// Quarantine is why the pod's actor is left stopped, when it is.
 	Quarantine *messages.ChildQuarantined
 }
