@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -110,7 +111,7 @@ func devStatus(p *admin.Pod) string {
 		text += fmt.Sprintf("  %d restarts", s.restarts)
 	}
 	if waits := waitingFor(p, time.Time{}); waits != "" {
-		text += "  (" + waits + ")"
+		text += "  (" + strings.TrimPrefix(waits, s.status+": ") + ")"
 	}
 	return text
 }

@@ -123,7 +123,7 @@ func (n *node) startContainerd(ctx context.Context, waiting func(string)) (strin
 	n.closers = append(n.closers, n.client.Close)
 	n.runtime = &daemon{
 		command: containerdCommand(n.folder, n.plan.Programs, log),
-		say:     func(what string) { n.progress.Line("%s", what) },
+		say:     n.tell,
 	}
 	n.runtime.start()
 	if err := awaitRuntime(ctx, n.client, n.runtime, waiting); err != nil {

@@ -114,7 +114,7 @@ func begin(_ context.Context, o Options) (*store, bool, error) {
 		return s, true, nil
 	}
 	err = NewProgress(o.Out).Step("leftovers", func(func(string)) (string, error) {
-		return fmt.Sprintf("removed what process %d, which was killed, left behind", r.Outer.PID), undo(r)
+		return fmt.Sprintf("removed what an earlier run (process %d) had left", r.Outer.PID), undo(r)
 	})
 	if err == nil {
 		err = os.Remove(s.path())
@@ -137,8 +137,7 @@ func prepare(ctx context.Context, o Options, p *Progress) (*Plan, *Record, error
 		if err == nil && plan.Version.Major == 1 && plan.Version.Minor < 6 {
 			err = fmt.Errorf("%s is containerd %s; it takes 1.6 or newer", programs.Containerd, plan.Version.Text)
 		}
-		return fmt.Sprintf("%s (containerd %s), %s, CNI plugins of %s", programs.Containerd, plan.Version.Text, programs.Runc,
-			programs.CNIDir), err
+		return fmt.Sprintf("containerd %s in %s", plan.Version.Text, filepath.Dir(programs.Containerd)), err
 	})
 	if err != nil {
 		return nil, nil, err
@@ -270,7 +269,7 @@ func runInit(ctx context.Context, s *store, r *Record) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
-	cmd := exec.Command("/proc/self/exe", "dev", InitStage, r.Dir)
+	cmd := exec.Command(self(), "dev", InitStage, r.Dir)
 	cmd.Args[0] = os.Args[0]
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -297,6 +296,21 @@ func runInit(ctx context.Context, s *store, r *Record) error {
 		return err
 	}
 	return outcome(ctx, folder(r.Dir), ended)
+}
+
+// self is this program, under its name where that still leads to it.
+func self() string {
+	const link = "/proc/self/exe"
+	path, err := os.Executable()
+	if err != nil {
+		return link
+	}
+	a, err1 := os.Stat(path)
+	b, err2 := os.Stat(link)
+	if err1 != nil || err2 != nil || !os.SameFile(a, b) {
+		return link
+	}
+	return path
 }
 
 // pass asks the process to end, at the first signal or when ctx has ended (which one signal may do both), and kills it

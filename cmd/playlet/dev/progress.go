@@ -39,6 +39,9 @@ const (
 	wipe = "\r\x1b[K"
 )
 
+// longStep is how long a step may take before what it waits for is printed where no line can be replaced.
+const longStep = 5 * time.Second
+
 // Step does work that may take a moment. What work returns is said of it when it is done; what it says meanwhile is
 // what it waits for.
 func (p *Progress) Step(name string, work func(waiting func(what string)) (done string, err error)) error {
@@ -50,7 +53,7 @@ func (p *Progress) Step(name string, work func(waiting func(what string)) (done 
 			return
 		}
 		last = what
-		if what != "" && !p.live {
+		if !p.live && time.Since(begun) > longStep {
 			p.Line(openColumn+"%s: %s", name, what)
 		}
 		p.show(name + ": " + what)

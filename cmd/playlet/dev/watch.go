@@ -70,11 +70,14 @@ func (n *node) stay(ctx context.Context) error {
 	seen := map[string]string{}
 	return n.watch(ctx, func(now *admin.Pods) error {
 		for _, line := range n.news(now, seen) {
-			n.progress.Line("%s  %s", time.Now().Format(time.TimeOnly), line)
+			n.tell(line)
 		}
 		return nil
 	})
 }
+
+// tell prints what has just happened.
+func (n *node) tell(what string) { n.progress.Line("%s  %s", time.Now().Format(time.TimeOnly), what) }
 
 // news are the lines that were not said yet. seen holds what was said last, by its subject.
 func (n *node) news(now *admin.Pods, seen map[string]string) []string {
@@ -102,6 +105,9 @@ func (n *node) news(now *admin.Pods, seen map[string]string) []string {
 		if strings.HasPrefix(subject, "pod ") {
 			name, _, _ := strings.Cut(text, "  ")
 			out = append(out, name+"  gone")
+		} else {
+			what, _, _ := strings.Cut(text, ": ")
+			out = append(out, "no longer: "+what)
 		}
 	}
 	return out
