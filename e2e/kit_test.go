@@ -138,6 +138,16 @@ func inPhase(phase corev1.PodPhase) func(*corev1.Pod) error {
 	}
 }
 
+// ready is for awaitPod: all containers run.
+func ready(p *corev1.Pod) error {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("pod %s is not ready: %+v", p.Name, p.Status)
+}
+
 // waitsFor is for awaitPod: one of the pod's containers waits for that reason.
 func waitsFor(reason string) func(*corev1.Pod) error {
 	return func(p *corev1.Pod) error {
@@ -147,14 +157,6 @@ func waitsFor(reason string) func(*corev1.Pod) error {
 			}
 		}
 		return fmt.Errorf("no container of pod %s waits for %s: %+v", p.Name, reason, p.Status)
-	}
-}
-
-// awaitPods waits until the agent names exactly these pods as running.
-func awaitRunning(t *testing.T, a *stack.Agent, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		awaitPod(t, a, name, inPhase(corev1.PodRunning))
 	}
 }
 

@@ -84,7 +84,7 @@ func TestTheAgentIsKilledDuringARollOut(t *testing.T) {
 			must(t, a.Remove(fmt.Sprintf("p%02d.yaml", i)))
 		}
 		nothing(t, s)
-		must(t, s.DropEmptyCgroups())
+		must(t, s.SweepByForce())
 		cleared(t, s, a)
 	})
 }

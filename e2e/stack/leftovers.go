@@ -141,9 +141,28 @@ func (s *Stack) leftLeases() ([]string, error) {
 	return found, err
 }
 
-// DropEmptyCgroups removes cgroups that have no process. It is for tests that cut starts off (kill -9 of an agent): runc
-// leaves its cgroup behind then, in whatever cgroup the pod has, and nothing but that pod's end can tell that it may go.
-func (s *Stack) DropEmptyCgroups() error {
+// SweepByForce removes what the runtime leaves, and no longer knows, of calls that were cut off by the death of the agent
+// or by its own: shims, mounts, network namespaces, leases, cgroups. It says what there was. It is for tests that kill
+// them in the middle of their work, when there is no pod any more.
+func (s *Stack) SweepByForce() error {
+	left, err := s.Leftovers()
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	s.logf("left by calls that were cut off:\n  %s", strings.Join(left, "\n  "))
+	leases, err := filepath.Glob(filepath.Join(s.leases(), "*", "*.*.*.*"))
+	errs := []error{err, s.killOurs(), s.unmountAll()}
+	spaces, err := filepath.Glob(filepath.Join(s.state(), "*", "netns", "*"))
+	errs = append(errs, err)
+	for _, file := range append(leases, spaces...) {
+		errs = append(errs, os.Remove(file))
+	}
+	errs = append(errs, dropCgroups())
+	return errors.Join(append(errs, s.AwaitNoLeftovers())...)
+}
+
+// dropCgroups removes all cgroups that belong to pods. One whose last process has just ended is busy for a moment.
+func dropCgroups() error {
 	points, err := isolate.Cgroups()
 	if err != nil {
 		return err
@@ -157,8 +176,14 @@ func (s *Stack) DropEmptyCgroups() error {
 			if slices.Contains(permanent, filepath.Base(dir)) {
 				continue
 			}
-			if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, syscall.EBUSY) && !errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("cgroup %s: %w", dir, err)
+			for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+				err := syscall.Rmdir(dir)
+				if err == nil || errors.Is(err, os.ErrNotExist) {
+					break
+				}
+				if time.Since(begun) > patience/4 {
+					return fmt.Errorf("cgroup %s: %w", dir, err)
+				}
 			}
 		}
 	}
