@@ -75,7 +75,7 @@ func TestTheAgentIsKilledDuringARollOut(t *testing.T) {
 		for i := range pods {
 			pod := awaitPod(t, a, fmt.Sprintf("p%02d", i), inPhase(corev1.PodRunning))
 			if got := pod.Status.ContainerStatuses[0].RestartCount; got != 0 {
-				t.Errorf("pod %s shows %d restarts", pod.Name, got)
+				t.Errorf("pod %s shows %d restarts; its last end: %+v", pod.Name, got, pod.Status.ContainerStatuses[0].LastTerminationState.Terminated)
 			}
 		}
 		asStarted(t, s, atKill)

@@ -30,6 +30,8 @@ type RunContainer struct {
 	// BackOff is the step of the restart back-off, kept in an annotation of the container.
 	BackOff int
 	Order   int64
+	// Turn tells one try at this attempt from the next, and is larger. It comes back with a failure.
+	Turn uint64
 }
 
 // StopContainer asks for the container to be ended: pre-stop hook, signal, grace, SIGKILL. Asking again is the same.
@@ -84,6 +86,7 @@ type ContainerFailed struct {
 	UID     string
 	Name    string
 	Attempt uint32
+	Turn    uint64 // of the RunContainer that failed
 	Reason  Reason
 	Fact    *ContainerFact
 }

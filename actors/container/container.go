@@ -34,6 +34,7 @@ type actor struct {
 	state state
 	uid   string
 	try   uint32 // attempt
+	turn  uint64 // the latest try at it that was asked for
 	fact  messages.ContainerFact
 	fail  messages.ContainerFailed
 	stop  *messages.StopContainer // asked for while the start was under way
@@ -80,13 +81,16 @@ func (a *actor) Inspect() any {
 // run takes the wish. Told again, it is answered again.
 func (a *actor) run(ctx supervisors.Context, m messages.RunContainer) {
 	a.uid = string(m.Pod.UID)
-	same := a.try == m.Attempt
+	same, again := a.try == m.Attempt, a.turn == m.Turn
+	a.turn = m.Turn
 	switch {
 	case a.state == starting || a.state == stopping:
 	case a.state == running && same:
 		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact})
 	case a.state == ended && same:
 		a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
+	case a.state == failed && same && again:
+		a.tellPod(ctx, a.fail)
 	case a.state == running:
 		ctx.Unhandled(m) // the pod is told of this one's end before it can want the next
 	default:
@@ -115,7 +119,7 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 	switch {
 	case d.reason != nil:
 		a.state = failed
-		a.fail = messages.ContainerFailed{UID: a.uid, Name: a.name, Attempt: a.try, Reason: *d.reason, Fact: d.fact}
+		a.fail = messages.ContainerFailed{UID: a.uid, Name: a.name, Attempt: a.try, Turn: a.turn, Reason: *d.reason, Fact: d.fact}
 		a.tellPod(ctx, a.fail)
 	case d.fact.State == messages.ContainerExited: // it was quicker than the look at it
 		a.state, a.fact = ended, *d.fact

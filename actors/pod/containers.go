@@ -33,6 +33,7 @@ type con struct {
 	actor   bool                     // an actor is there, or is being started
 	facts   []messages.ContainerFact // newest first
 	attempt uint32                   // being started, from stage imaging on
+	turn    uint64                   // of the latest RunContainer
 	image   struct {
 		attempt uint32
 		ref     string
@@ -315,7 +316,7 @@ func (m *Machine) wantImage(now time.Time, c *con) bool {
 
 // run tells the container's actor its wish.
 func (m *Machine) run(now time.Time, c *con) {
-	c.stage = starting
+	c.stage, c.turn = starting, max(c.turn+1, uint64(now.UnixNano())) // larger than in any earlier life, too
 	m.answered("spawn", c.name)
 	m.answered("run", c.name)
 	m.tellRun(now, c)
@@ -329,7 +330,7 @@ func (m *Machine) tellRun(now time.Time, c *con) {
 	w := messages.RunContainer{
 		Pod: m.pod, Container: c.spec, Attempt: c.attempt, ImageRef: c.image.ref, Volumes: m.volumes.paths,
 		Sandbox: messages.Sandbox{ID: current.ID, Attempt: current.Attempt, IPs: current.IPs},
-		BackOff: c.backoff.step, Order: m.wish.Order,
+		BackOff: c.backoff.step, Order: m.wish.Order, Turn: c.turn,
 	}
 	if f := m.standing(c); f != nil && f.Attempt == c.attempt {
 		adopt := *f

@@ -231,8 +231,8 @@ func (m *Machine) takeEnded(c *con, f messages.ContainerFact) {
 }
 
 func (m *Machine) takeFailed(now time.Time, c *con, v messages.ContainerFailed) {
-	if c.stage != starting || v.Attempt != c.attempt {
-		return
+	if c.stage != starting || v.Attempt != c.attempt || v.Turn != c.turn {
+		return // told once more; the next try is on its way
 	}
 	m.answered("run", c.name)
 	if v.Fact != nil && v.Fact.State == messages.ContainerExited && !facts.CutOff(*v.Fact) {

@@ -210,7 +210,7 @@ func (w *world) told(msg any) {
 	case messages.ReadPod:
 		w.send(w.observed())
 	case messages.MountVolumes:
-		w.mounted = true
+		w.mounted, w.foldersOut = true, false
 		w.send(messages.VolumesMounted{UID: m.UID, Paths: map[string]string{}})
 	case messages.UnmountVolumes:
 		for _, c := range w.containers {
@@ -219,7 +219,7 @@ func (w *world) told(msg any) {
 			}
 		}
 		w.send(delayed(func() any {
-			w.mounted, w.foldersOut = false, m.Remove
+			w.mounted, w.foldersOut = false, w.foldersOut || m.Remove
 			return messages.VolumesUnmounted{UID: m.UID, Removed: m.Remove}
 		}))
 	case messages.PullImage:
@@ -313,7 +313,7 @@ func (w *world) run(m messages.RunContainer) {
 		}
 	}
 	if len(w.sandboxes) == 0 || !w.sandboxes[0].Ready || w.sandboxes[0].ID != m.Sandbox.ID {
-		w.send(messages.ContainerFailed{UID: "u1", Name: m.Container.Name, Attempt: m.Attempt, Reason: messages.Reason{Code: "RunContainerError", Message: "no sandbox"}})
+		w.send(messages.ContainerFailed{UID: "u1", Name: m.Container.Name, Attempt: m.Attempt, Turn: m.Turn, Reason: messages.Reason{Code: "RunContainerError", Message: "no sandbox"}})
 		return
 	}
 	w.containers = slices.DeleteFunc(w.containers, func(c messages.ContainerFact) bool {
