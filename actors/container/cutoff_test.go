@@ -72,6 +72,7 @@ func TestWhatIsLeftOfACutOffStartGivesWay(t *testing.T) {
 	}{
 		{"cut off", "failed to create containerd task: context canceled", false, true},
 		{"cut off, and the sandbox lost", "failed to create containerd task: context canceled", true, true},
+		{"cut off at the shim", "failed to create containerd task: failed to start shim: start failed: : signal: killed: unknown", false, true},
 		{"failed", "exec: no such file", false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

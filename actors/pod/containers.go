@@ -34,6 +34,7 @@ type con struct {
 	facts   []messages.ContainerFact // newest first
 	attempt uint32                   // being started, from stage imaging on
 	turn    uint64                   // of the latest RunContainer
+	told    string                   // the sandbox of the latest RunContainer
 	image   struct {
 		attempt uint32
 		ref     string
@@ -316,7 +317,7 @@ func (m *Machine) wantImage(now time.Time, c *con) bool {
 
 // run tells the container's actor its wish.
 func (m *Machine) run(now time.Time, c *con) {
-	c.stage, c.turn = starting, max(c.turn+1, uint64(now.UnixNano())) // larger than in any earlier life, too
+	c.stage, c.told = starting, ""
 	m.answered("spawn", c.name)
 	m.answered("run", c.name)
 	m.tellRun(now, c)
@@ -326,6 +327,9 @@ func (m *Machine) tellRun(now time.Time, c *con) {
 	current := m.box.current()
 	if current == nil || !m.due(now, "run", c.name, m.set.Patience) {
 		return
+	}
+	if c.told != current.ID { // another try; its turn is larger than any of an earlier life, too
+		c.told, c.turn = current.ID, max(c.turn+1, uint64(now.UnixNano()))
 	}
 	w := messages.RunContainer{
 		Pod: m.pod, Container: c.spec, Attempt: c.attempt, ImageRef: c.image.ref, Volumes: m.volumes.paths,

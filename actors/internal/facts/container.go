@@ -80,9 +80,14 @@ func Container(status *runtimeapi.ContainerStatus) (messages.ContainerFact, erro
 
 // CutOff says that the container never ran because its start was cancelled: who asked for it died or lost the connection,
 // and runtimes then give up half-way and leave the container exited with StartError. It is nobody's failure, and its
-// attempt is to be made again.
+// attempt is to be made again. containerd either says that the context was cancelled, or, when it was waiting for the shim's
+// command, that this was killed, which is how it ends one whose caller is gone.
 func CutOff(f messages.ContainerFact) bool {
-	return f.State == messages.ContainerExited && f.StartedAt.IsZero() && strings.Contains(f.Message, context.Canceled.Error())
+	if f.State != messages.ContainerExited || !f.StartedAt.IsZero() {
+		return false
+	}
+	return strings.Contains(f.Message, context.Canceled.Error()) ||
+		strings.Contains(f.Message, "failed to start shim") && strings.Contains(f.Message, "signal: killed")
 }
 
 // Listed is the light fact of an item of ListContainers: it lacks the times of start and end, exit code, reason,
