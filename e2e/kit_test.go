@@ -261,3 +261,27 @@ func settled(t *testing.T, a *stack.Agent) {
 		return err
 	})
 }
+
+// withFolder is manifest for a pod whose containers share a folder of the host: at /data, where their spec says DATA.
+func withFolder(s *stack.Stack, name, dir, spec string) string {
+	spec = strings.ReplaceAll(spec, "DATA", "volumeMounts: [{name: data, mountPath: /data}]")
+	return manifest(s, name, strings.TrimSpace(spec)+"\nvolumes: [{name: data, hostPath: {path: "+dir+"}}]")
+}
+
+// statusOf is the status of a pod's container, an init container or another.
+func statusOf(p *corev1.Pod, name string) corev1.ContainerStatus {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return corev1.ContainerStatus{}
+}
+
+// told is all that the runtime says of a container.
+func told(t *testing.T, s *stack.Stack, id string) *runtimeapi.ContainerStatus {
+	t.Helper()
+	resp, err := s.CRI().ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	must(t, err)
+	return resp.Status
+}

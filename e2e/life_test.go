@@ -1,0 +1,371 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/e2e/stack"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// life is what the pods of TestTheLifeOfContainers do, by name. What happens when, they write into files of /data.
+var life = map[string]string{
+	"order": `
+terminationGracePeriodSeconds: 60
+initContainers:
+- {name: one, image: HELLO, args: [sleep, '1', '--', append, /data/begun, one], DATA}
+- {name: s1, image: HELLO, restartPolicy: Always, args: [sleep, '--', append, /data/ended, s1], DATA}
+- {name: two, image: HELLO, args: [sleep, '1', '--', append, /data/begun, two], DATA}
+- {name: s2, image: HELLO, restartPolicy: Always, args: [slow-term, '0', '1', '--', append, /data/ended, s2], DATA}
+containers:
+- {name: main, image: HELLO, args: [append, /data/begun, main, '--', slow-term, '0', '1', '--', append, /data/ended, main], DATA}`,
+	"init-never": `
+restartPolicy: Never
+initContainers: [{name: bad, image: HELLO, args: [exit, '3']}, {name: next, image: HELLO, args: [exit, '0']}]
+containers: [{name: main, image: HELLO, args: [sleep]}]`,
+	"init-retry": `
+restartPolicy: OnFailure
+terminationGracePeriodSeconds: 5
+initContainers: [{name: tries, image: HELLO, args: [append, /data/tries, tried, '--', check-file, /data/init-may], DATA}]
+containers: [{name: main, image: HELLO, args: [sleep]}]`,
+	"always": `
+restartPolicy: Always
+containers: [{name: c, image: HELLO, args: [exit, '0']}]`,
+	"on-failure": `
+restartPolicy: OnFailure
+containers:
+- {name: fails, image: HELLO, args: [append, /data/failures, tried, '--', check-file, /data/may], DATA}
+- {name: fine, image: HELLO, args: [exit, '0']}`,
+	"never": `
+restartPolicy: Never
+containers: [{name: fails, image: HELLO, args: [exit, '4']}, {name: fine, image: HELLO, args: [exit, '0']}]`,
+	"done": `
+restartPolicy: Never
+containers: [{name: c, image: HELLO, args: [append, /data/done, ran], DATA}]`,
+	"crash": `
+terminationGracePeriodSeconds: 5
+containers: [{name: c, image: HELLO, args: [sleep]}]`,
+}
+
+// What restartPolicy, init containers and sidecars promise, and that a pod that has finished is never run again.
+func TestTheLifeOfContainers(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *stack.Stack) {
+		w := &world{s: s, a: agentWith(t, s, quick), dir: t.TempDir()}
+		for name, spec := range life {
+			must(t, w.a.Write(name+".yaml", withFolder(s, name, w.dir, spec)))
+		}
+		for _, part := range []struct {
+			name string
+			test func(*testing.T, *world)
+		}{
+			{"order", lifeOrder},
+			{"init never", lifeInitNever},
+			{"init retry", lifeInitRetry},
+			{"always", lifeAlways},
+			{"on failure", lifeOnFailure},
+			{"never", lifeNever},
+			{"crash", lifeCrash},
+			{"finished", lifeFinished},
+			{"end", lifeEnd},
+		} {
+			if !t.Run(part.name, func(t *testing.T) { part.test(t, w) }) {
+				return // the others would wait in vain
+			}
+		}
+	})
+}
+
+// world is what the parts of a test share.
+type world struct {
+	s   *stack.Stack
+	a   *stack.Agent
+	dir string // of the host, at /data of the pods that want it
+}
+
+func (w *world) file(name string) string { return filepath.Join(w.dir, name) }
+
+// allow makes the file that a container waits for.
+func (w *world) allow(t *testing.T, name string) { must(t, os.WriteFile(w.file(name), nil, 0o644)) }
+
+// Init containers run one after another, each to its end; a sidecar among them only has to run before the next begins.
+func lifeOrder(t *testing.T, w *world) {
+	awaitPod(t, w.a, "order", ready)
+	awaitFile(t, w.file("begun"), "one\ntwo\nmain\n")
+	var before *runtimeapi.ContainerStatus
+	for _, name := range []string{"one", "s1", "two", "s2", "main"} {
+		all := containersOf(t, w.s, "order", name)
+		if len(all) != 1 {
+			t.Fatalf("there are %d containers %s: %v", len(all), name, all)
+		}
+		now := told(t, w.s, all[0].Id)
+		if before != nil {
+			since := before.FinishedAt
+			if strings.HasPrefix(before.Metadata.Name, "s") {
+				since = before.StartedAt
+			}
+			if since == 0 || now.CreatedAt < since {
+				t.Errorf("%s was created at %d, before %s had its turn: %+v", name, now.CreatedAt, before.Metadata.Name, before)
+			}
+		}
+		before = now
+	}
+	pod := awaitPod(t, w.a, "order", ready)
+	for _, name := range []string{"one", "two"} {
+		if end := statusOf(pod, name).State.Terminated; end == nil || end.ExitCode != 0 || end.Reason != "Completed" {
+			t.Errorf("init container %s: %+v", name, statusOf(pod, name))
+		}
+	}
+	// A sidecar that dies is started again, and nobody else notices.
+	w.kill(t, up(t, w.s, "order", "s1"))
+	awaitPod(t, w.a, "order", func(p *corev1.Pod) error {
+		if c := statusOf(p, "s1"); c.RestartCount != 1 || c.State.Running == nil {
+			return fmt.Errorf("the sidecar: %+v", c)
+		}
+		return ready(p)
+	})
+	if main := up(t, w.s, "order", "main"); main.Id != before.Id {
+		t.Error("the main container is another")
+	}
+	if got := len(containersOf(t, w.s, "order", "one", "two", "s2", "main")); got != 4 {
+		t.Errorf("%d containers are there beside s1, want 4", got)
+	}
+}
+
+// kill kills the process of a container.
+func (w *world) kill(t *testing.T, c *runtimeapi.Container) {
+	t.Helper()
+	pid, err := w.s.ContainerPID(t.Context(), c.Id)
+	must(t, err)
+	must(t, syscall.Kill(pid, syscall.SIGKILL))
+}
+
+// With restartPolicy Never an init container has one try; then the pod has failed, and none of the others is made.
+func lifeInitNever(t *testing.T, w *world) {
+	pod := awaitPod(t, w.a, "init-never", inPhase(corev1.PodFailed))
+	if end := statusOf(pod, "bad").State.Terminated; end == nil || end.ExitCode != 3 {
+		t.Errorf("the init container: %+v", statusOf(pod, "bad"))
+	}
+	if wait := statusOf(pod, "main").State.Waiting; wait == nil || wait.Reason != "PodInitializing" {
+		t.Errorf("the main container: %+v", statusOf(pod, "main"))
+	}
+	w.onlyFirst(t, "init-never", "bad")
+}
+
+// onlyFirst checks that a pod has these containers alone, each at its first attempt, and that all have ended.
+func (w *world) onlyFirst(t *testing.T, pod string, names ...string) {
+	t.Helper()
+	all := containersOf(t, w.s, pod)
+	for _, c := range all {
+		if c.Metadata.Attempt != 0 || c.State != runtimeapi.ContainerState_CONTAINER_EXITED {
+			t.Errorf("pod %s: container %s has attempt %d, %v", pod, c.Metadata.Name, c.Metadata.Attempt, c.State)
+		}
+	}
+	if found := containersOf(t, w.s, pod, names...); len(all) != len(names) || len(found) != len(names) {
+		t.Errorf("pod %s has the containers %v, want %v", pod, all, names)
+	}
+}
+
+// With restartPolicy OnFailure it is tried until it succeeds, with back-off, and the others wait.
+func lifeInitRetry(t *testing.T, w *world) {
+	pod := awaitPod(t, w.a, "init-retry", waitsFor("CrashLoopBackOff"))
+	if pod.Status.Phase != corev1.PodPending {
+		t.Errorf("the pod is %s", pod.Status.Phase)
+	}
+	if end := statusOf(pod, "tries").LastTerminationState.Terminated; end == nil || end.ExitCode != 1 {
+		t.Errorf("the init container: %+v", statusOf(pod, "tries"))
+	}
+	if mains := containersOf(t, w.s, "init-retry", "main"); len(mains) > 0 {
+		t.Errorf("the main container was made: %v", mains)
+	}
+	w.allow(t, "init-may")
+	pod = awaitPod(t, w.a, "init-retry", ready)
+	if got := statusOf(pod, "tries"); got.RestartCount == 0 || got.State.Terminated == nil || got.State.Terminated.ExitCode != 0 {
+		t.Errorf("the init container: %+v", got)
+	}
+	w.tried(t, "tries", statusOf(pod, "tries").RestartCount)
+}
+
+// tried checks that a container of so many restarts has run once more than that.
+func (w *world) tried(t *testing.T, file string, restarts int32) {
+	t.Helper()
+	got, err := os.ReadFile(w.file(file))
+	if n := strings.Count(string(got), "tried\n"); err != nil || n != int(restarts)+1 {
+		t.Errorf("it ran %d times and has %d restarts, %v", n, restarts, err)
+	}
+}
+
+// With restartPolicy Always a container that succeeds is started again too, each time as the next attempt, after the
+// back-off that the configuration allows.
+func lifeAlways(t *testing.T, w *world) {
+	pod := awaitPod(t, w.a, "always", func(p *corev1.Pod) error {
+		if got := statusOf(p, "c").RestartCount; got < 3 {
+			return fmt.Errorf("%d restarts", got)
+		}
+		return waitsFor("CrashLoopBackOff")(p)
+	})
+	c := statusOf(pod, "c")
+	if end := c.LastTerminationState.Terminated; end == nil || end.ExitCode != 0 || end.Reason != "Completed" || c.Ready {
+		t.Errorf("the container: %+v", c)
+	}
+	if !strings.Contains(c.State.Waiting.Message, "back-off 1s ") || pod.Status.Phase != corev1.PodRunning {
+		t.Errorf("the pod is %s and says %q", pod.Status.Phase, c.State.Waiting.Message)
+	}
+	ended := map[uint32]int64{} // by attempt
+	for _, c := range containersOf(t, w.s, "always") {
+		resp, err := w.s.CRI().ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.Id})
+		if err != nil {
+			continue // the oldest are collected after a while
+		}
+		attempt := c.Metadata.Attempt
+		if _, twice := ended[attempt]; twice {
+			t.Errorf("there are two containers of attempt %d", attempt)
+		}
+		ended[attempt] = resp.Status.FinishedAt
+		before, known := ended[attempt-1]
+		// The first restart is at once.
+		if pause := time.Duration(c.CreatedAt - before); known && attempt > 1 && pause < time.Second {
+			t.Errorf("attempt %d came %v after the end of the one before", attempt, pause)
+		}
+	}
+	if len(ended) < 2 {
+		t.Errorf("%d containers were looked at", len(ended))
+	}
+}
+
+// With restartPolicy OnFailure a container that succeeds is left, and one that fails is started again until it succeeds.
+func lifeOnFailure(t *testing.T, w *world) {
+	pod := awaitPod(t, w.a, "on-failure", func(p *corev1.Pod) error {
+		if statusOf(p, "fine").State.Terminated == nil || statusOf(p, "fails").RestartCount == 0 {
+			return fmt.Errorf("status: %+v", p.Status)
+		}
+		return waitsFor("CrashLoopBackOff")(p)
+	})
+	if pod.Status.Phase != corev1.PodRunning {
+		t.Errorf("the pod is %s", pod.Status.Phase)
+	}
+	w.allow(t, "may")
+	pod = awaitPod(t, w.a, "on-failure", inPhase(corev1.PodSucceeded))
+	w.tried(t, "failures", statusOf(pod, "fails").RestartCount)
+	if c := statusOf(pod, "fine"); c.RestartCount != 0 || len(containersOf(t, w.s, "on-failure", "fine")) != 1 {
+		t.Errorf("what succeeded was started again: %+v", c)
+	}
+}
+
+// With restartPolicy Never nothing is started again, and one failure is the pod's.
+func lifeNever(t *testing.T, w *world) {
+	pod := awaitPod(t, w.a, "never", inPhase(corev1.PodFailed))
+	if end := statusOf(pod, "fails").State.Terminated; end == nil || end.ExitCode != 4 || end.Reason != "Error" {
+		t.Errorf("the container that failed: %+v", statusOf(pod, "fails"))
+	}
+	if end := statusOf(pod, "fine").State.Terminated; end == nil || end.ExitCode != 0 {
+		t.Errorf("the container that succeeded: %+v", statusOf(pod, "fine"))
+	}
+	w.onlyFirst(t, "never", "fails", "fine")
+	awaitPod(t, w.a, "done", inPhase(corev1.PodSucceeded))
+	w.onlyFirst(t, "done", "c")
+}
+
+// A container that crashed is started again in the same sandbox, as the next attempt, and both are counted.
+func lifeCrash(t *testing.T, w *world) {
+	before := up(t, w.s, "crash", "c")
+	awaitPod(t, w.a, "crash", ready)
+	w.kill(t, before)
+	pod := awaitPod(t, w.a, "crash", func(p *corev1.Pod) error {
+		if got := statusOf(p, "c").RestartCount; got != 1 {
+			return fmt.Errorf("%d restarts", got)
+		}
+		return ready(p)
+	})
+	if end := statusOf(pod, "c").LastTerminationState.Terminated; end == nil || end.ExitCode != 137 || !strings.HasSuffix(end.ContainerID, before.Id) {
+		t.Errorf("the container: %+v", statusOf(pod, "c"))
+	}
+	after := up(t, w.s, "crash", "c")
+	if after.Metadata.Attempt != 1 || after.PodSandboxId != before.PodSandboxId {
+		t.Errorf("attempt %d in sandbox %s, before in %s", after.Metadata.Attempt, after.PodSandboxId, before.PodSandboxId)
+	}
+}
+
+// A pod that has finished is not run again by the next agent, not even where the runtime has forgotten it. Counts of
+// restarts go on.
+func lifeFinished(t *testing.T, w *world) {
+	finished := map[string]corev1.PodPhase{
+		"done": corev1.PodSucceeded, "never": corev1.PodFailed, "init-never": corev1.PodFailed, "on-failure": corev1.PodSucceeded,
+	}
+	for name, phase := range finished {
+		awaitOver(t, w.a, name, phase)
+	}
+	before := map[string]bool{}
+	for name := range finished {
+		for _, c := range containersOf(t, w.s, name) {
+			before[c.Id] = true
+		}
+	}
+	counted := statusOf(awaitPod(t, w.a, "always", waitsFor("CrashLoopBackOff")), "c").RestartCount
+	must(t, w.a.Kill9())
+	for _, c := range containersOf(t, w.s, "done") {
+		must(t, w.s.RemoveSandbox(t.Context(), c.PodSandboxId))
+	}
+	must(t, w.a.Start())
+	for name, phase := range finished {
+		pod := awaitOver(t, w.a, name, phase)
+		if len(pod.Status.ContainerStatuses) == 0 || pod.Status.StartTime == nil {
+			t.Errorf("what became of pod %s is forgotten: %+v", name, pod.Status)
+		}
+	}
+	// The agent is at work again: what it would do it has begun to do.
+	awaitPod(t, w.a, "always", func(p *corev1.Pod) error {
+		if got := statusOf(p, "c").RestartCount; got <= counted+1 {
+			return fmt.Errorf("%d restarts, %d before the agent was killed", got, counted)
+		}
+		return nil
+	})
+	for name := range finished {
+		for _, c := range containersOf(t, w.s, name) {
+			if !before[c.Id] {
+				t.Errorf("pod %s had finished, and container %s was made, attempt %d", name, c.Metadata.Name, c.Metadata.Attempt)
+			}
+		}
+	}
+	awaitFile(t, w.file("done"), "ran\n")
+	// Taken away and written again, it is a new pod.
+	must(t, w.a.Remove("done.yaml"))
+	forgotten(t, w.a, "done")
+	must(t, w.a.Write("done.yaml", withFolder(w.s, "done", w.dir, life["done"])))
+	awaitFile(t, w.file("done"), "ran\nran\n")
+}
+
+// awaitOver waits until a pod has finished by itself and the agent has no more to do about it.
+func awaitOver(t *testing.T, a *stack.Agent, name string, phase corev1.PodPhase) *corev1.Pod {
+	t.Helper()
+	var pod *corev1.Pod
+	await(t, func() error {
+		now, err := a.Snapshot(t.Context())
+		if err != nil {
+			return err
+		}
+		state := now.Pod(onNode(name))
+		if state == nil || state.Phase != "finished" {
+			return fmt.Errorf("pod %s: %+v", name, state)
+		}
+		pod = state.Pod
+		return inPhase(phase)(pod)
+	})
+	return pod
+}
+
+// Sidecars end after the others, the last first, each when the one before has ended.
+func lifeEnd(t *testing.T, w *world) {
+	for name := range life {
+		must(t, w.a.Remove(name+".yaml"))
+	}
+	cleared(t, w.s, w.a)
+	awaitFile(t, w.file("ended"), "main\ns2\ns1\n")
+}
