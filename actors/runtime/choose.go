@@ -49,7 +49,8 @@ type removal struct {
 	logs       []string // names of log folders
 }
 
-type deadContainer struct{ id, sandbox string }
+// deadContainer is a container to be removed. The log is beneath the folder of all logs, and empty where it stays.
+type deadContainer struct{ id, sandbox, log string }
 
 // holding is what exists: the CRI's lists, and the names of the pods' log folders.
 type holding struct {
@@ -78,7 +79,7 @@ func choose(p Policy, now time.Time, h holding, w wishes) []removal {
 		for _, c := range l.Containers {
 			if doomed[c.GetId()] {
 				r := of(uid)
-				r.containers = append(r.containers, deadContainer{c.GetId(), c.GetPodSandboxId()})
+				r.containers = append(r.containers, deadContainer{c.GetId(), c.GetPodSandboxId(), logOf(c, l.Containers, doomed)})
 				continue
 			}
 			left = append(left, c.GetPodSandboxId())

@@ -153,8 +153,9 @@ func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 	a.pump(ctx)
 }
 
-// remove removes what was chosen of one pod. A sandbox goes only when its containers have gone, since it would take
-// them along, and a log folder only when nothing is left that writes there.
+// remove removes what was chosen of one pod. A container's log goes before it, so that it is tried again where that
+// fails; a sandbox goes only when its containers have gone, since it would take them along, and a log folder only when
+// nothing is left that writes there.
 func (a *actor) remove(ctx context.Context, r removal) (done int, err error) {
 	if r.gone && len(a.opts.Operations.InFlight(r.uid+"/")) > 0 {
 		return 0, nil // somebody is at work on it after all
@@ -162,7 +163,11 @@ func (a *actor) remove(ctx context.Context, r removal) (done int, err error) {
 	kept := map[string]bool{}
 	var problems []error
 	for _, c := range r.containers {
-		if err := a.removeOne(ctx, r.uid, c.id, a.opts.CRI.RemoveContainer); err != nil {
+		err := removeLog(ctx, a.opts.PodLogsDir, c.log)
+		if err == nil {
+			err = a.removeOne(ctx, r.uid, c.id, a.opts.CRI.RemoveContainer)
+		}
+		if err != nil {
 			kept[c.sandbox] = true
 			problems = append(problems, err)
 			continue

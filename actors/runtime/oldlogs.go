@@ -1,0 +1,72 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// logOf is the log of a container that is to be removed, beneath the folder of all logs: the kubelet removes it with its
+// container, and otherwise a container that crashes for ever would fill the disk. It is empty where nothing may be
+// removed: the name is not known, or another container of the same attempt, made in its place, writes there.
+func logOf(c *runtimeapi.Container, all []*runtimeapi.Container, doomed map[string]bool) string {
+	l, attempt := c.GetLabels(), c.GetMetadata().GetAttempt()
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: l[cri.LabelPodNamespace], Name: l[cri.LabelPodName], UID: types.UID(l[cri.LabelPodUID]),
+	}}
+	name := l[cri.LabelContainerName]
+	twin := slices.ContainsFunc(all, func(o *runtimeapi.Container) bool {
+		return o.GetId() != c.GetId() && !doomed[o.GetId()] && o.GetLabels()[cri.LabelContainerName] == name &&
+			o.GetMetadata().GetAttempt() == attempt
+	})
+	if twin || pod.Namespace == "" || pod.Name == "" || pod.UID == "" || name == "" {
+		return ""
+	}
+	return filepath.Join(cri.PodLogDir("", pod), cri.ContainerLogPath(name, attempt))
+}
+
+// removeLog removes a log of a container with what has been rotated away of it: N.log and N.log.<time>.
+func removeLog(ctx context.Context, dir, log string) (err error) {
+	if dir == "" || log == "" {
+		return nil
+	}
+	root, err := safepath.OpenRoot(dir)
+	if err != nil {
+		return noneIsFine(err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	folder, err := root.Sub(filepath.Dir(log))
+	if err != nil {
+		return noneIsFine(err)
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	names, err := folder.Names(".")
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, name := range names {
+		if base := filepath.Base(log); name == base || strings.HasPrefix(name, base+".") {
+			problems = append(problems, noneIsFine(safepath.RemoveAllOneFilesystem(ctx, folder, name)))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func noneIsFine(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,98 @@
+package runtime
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// A container that is collected takes its log along, with what was rotated of it, and nobody else's.
+func TestTheLogGoesWithItsContainer(t *testing.T) {
+	f := newFake()
+	f.pod("u", "a0x", "a1x", "a2r", "b0x")
+	dir := t.TempDir()
+	write := func(path string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]bool{
+		"a/0.log": false, "a/0.log.20260101-000000": false, "a/0.log.20260101-000000.gz": false,
+		"a/1.log": true, "a/2.log": true, "a/10.log": true, "a/0.logs": true, "b/0.log": true,
+	}
+	for name := range want {
+		write(filepath.Join(dir, "ns_name-u_u", name))
+	}
+	r := settledRig(t, f, func(o *Options) { o.PodLogsDir, o.PollPeriod = dir, time.Hour })
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"u": true}, Heard: true})
+	r.work()
+	f.took()
+	r.Advance(time.Minute)
+	r.work()
+	r.expect("calls", f.took(), "sandboxes containers rm:u/s0/a0")
+	for name, stays := range want {
+		if _, err := os.Stat(filepath.Join(dir, "ns_name-u_u", name)); (err == nil) != stays {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A log that cannot be removed keeps its container, so that it is tried again.
+func TestALogThatStaysKeepsItsContainer(t *testing.T) {
+	f := newFake()
+	f.pod("u", "a0x", "a1x")
+	dir, outside := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(outside, "0.log"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "ns_name-u_u"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "ns_name-u_u", "a")
+	if err := os.Symlink(outside, link); err != nil {
+		t.Fatal(err)
+	}
+	r := settledRig(t, f, func(o *Options) { o.PodLogsDir, o.PollPeriod = dir, time.Hour })
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"u": true}, Heard: true})
+	r.work()
+	f.took()
+	r.Advance(time.Minute)
+	r.work()
+	r.expect("calls", f.took(), "sandboxes containers")
+	if _, err := os.Stat(filepath.Join(outside, "0.log")); err != nil {
+		t.Errorf("a link led out of the folder of logs: %v", err)
+	}
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	r.Advance(time.Minute)
+	r.work()
+	r.expect("calls", f.took(), "sandboxes containers rm:u/s0/a0")
+}
+
+// Where an attempt was made again under its number, the log is the new one's; and what is not named fully has none.
+func TestWhoseLogItIs(t *testing.T) {
+	h := parse("u/s0/a0x u/s1/a0r u/s1/b0x")
+	if got := logOf(h.Containers[0], h.Containers, nil); got != "" {
+		t.Errorf("%s, which another writes", got)
+	}
+	both := map[string]bool{h.Containers[0].Id: true, h.Containers[1].Id: true}
+	if got := logOf(h.Containers[0], h.Containers, both); got != "ns_name-u_u/a/0.log" {
+		t.Errorf("%q", got)
+	}
+	for label := range h.Containers[2].Labels {
+		was := h.Containers[2].Labels[label]
+		delete(h.Containers[2].Labels, label)
+		if got := logOf(h.Containers[2], h.Containers, nil); got != "" {
+			t.Errorf("without the label %s: %q", label, got)
+		}
+		h.Containers[2].Labels[label] = was
+	}
+}
