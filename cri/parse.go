@@ -83,7 +83,7 @@ func ParseContainer(labels, annotations map[string]string) (ContainerInfo, error
 		PodNamespace:             l.text(LabelPodNamespace),
 		PodUID:                   types.UID(l.text(LabelPodUID)),
 		Hash:                     a.number(AnnotationHash, 16, 64),
-		RestartCount:             uint32(a.number(AnnotationRestartCount, 10, 31)),
+		RestartCount:             uint32(a.number(AnnotationRestartCount, 10, 31)), //nolint:gosec // 31 bits were read
 		TerminationMessagePath:   a.text(AnnotationTerminationMessagePath),
 		TerminationMessagePolicy: v1.TerminationMessagePolicy(a.text(AnnotationTerminationMessagePolicy)),
 		DeletionGracePeriod:      a.seconds(AnnotationDeletionGracePeriod),

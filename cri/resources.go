@@ -113,9 +113,9 @@ func addHugePages(bytes map[string]uint64, limits v1.ResourceList) {
 		if !ok {
 			continue
 		}
-		// Names that are no size were refused when the pod was validated.
+		// Names that are no size, and negative quantities, were refused when the pod was validated.
 		if size, err := resource.ParseQuantity(text); err == nil {
-			bytes[hugePageUnit(size.Value())] = uint64(quantity.Value())
+			bytes[hugePageUnit(size.Value())] = uint64(max(quantity.Value(), 0))
 		}
 	}
 }

@@ -69,7 +69,8 @@ func containerSecurityContext(
 	if out.Seccomp, err = seccompProfile(pod, container, node); err != nil {
 		return nil, err
 	}
-	if out.Apparmor, out.ApparmorProfile, err = apparmorProfile(pod, container); err != nil {
+	out.Apparmor, out.ApparmorProfile, err = apparmorProfile(pod, container) //nolint:staticcheck // runtimes before the field read it
+	if err != nil {
 		return nil, err
 	}
 	if out.NamespaceOptions, err = namespaces(pod, p.UserNamespace); err != nil {

@@ -91,7 +91,7 @@ func terminationLog(h *host.Host, w messages.RunContainer) (string, error) {
 		return "", fmt.Errorf("folder of the termination log: %w", err)
 	}
 	path := filepath.Join(dir, fmt.Sprintf("%08x", w.Attempt))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("termination log: %w", err)
 	}

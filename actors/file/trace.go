@@ -17,10 +17,6 @@ const maxLinks = 40
 // has it.
 func trace(path string, watch func(dir, name string)) (string, fs.FileInfo, error) {
 	at, rest, links := "/", split(path), 0
-	info, err := os.Lstat(at)
-	if err != nil {
-		return at, nil, err
-	}
 	for len(rest) > 0 {
 		name := rest[0]
 		rest = rest[1:]
@@ -30,7 +26,8 @@ func trace(path string, watch func(dir, name string)) (string, fs.FileInfo, erro
 		}
 		watch(at, name)
 		here := filepath.Join(at, name)
-		if info, err = os.Lstat(here); err != nil {
+		info, err := os.Lstat(here)
+		if err != nil {
 			return here, nil, err
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
@@ -49,7 +46,7 @@ func trace(path string, watch func(dir, name string)) (string, fs.FileInfo, erro
 		}
 		rest = append(split(target), rest...)
 	}
-	info, err = os.Lstat(at) // once more: it may have ended on ".."
+	info, err := os.Lstat(at) // it may have ended on ".."
 	return at, info, err
 }
 

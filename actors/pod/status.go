@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -145,7 +146,7 @@ func (m *Machine) containerStatus(c *con) v1.ContainerStatus {
 	f := c.newest()
 	hold := m.hold(c)
 	if f != nil {
-		s.RestartCount = int32(f.Attempt)
+		s.RestartCount = int32(min(f.Attempt, math.MaxInt32))
 		s.ContainerID = m.set.runtimeID(f.ID)
 		if f.Image != "" {
 			s.Image = f.Image

@@ -118,18 +118,18 @@ var seed = maphash.MakeSeed()
 func signature(l facts.Listing) uint64 {
 	var sum uint64
 	for _, s := range l.Sandboxes {
-		sum += entry(s.GetId(), byte(s.GetState()))
+		sum += entry(s.GetId(), s.GetState().String())
 	}
 	for _, c := range l.Containers {
-		sum += entry(c.GetId(), 0x80|byte(c.GetState()))
+		sum += entry(c.GetId(), c.GetState().String())
 	}
 	return sum
 }
 
-func entry(id string, state byte) uint64 {
+func entry(id, state string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	_, _ = h.WriteString(id) // never fails
-	_ = h.WriteByte(state)
+	_, _ = h.WriteString(state)
 	return h.Sum64()
 }

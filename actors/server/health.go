@@ -123,7 +123,7 @@ func (h *health) sources(context.Context) verdict {
 }
 
 // answers fails when the pods actor does not answer: then the tree does not turn.
-func (h *health) answers(ctx context.Context) verdict {
+func (h *health) answers(context.Context) verdict {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.asked.IsZero() && time.Since(h.asked) < podsFresh {

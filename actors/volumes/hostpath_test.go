@@ -21,7 +21,7 @@ func TestHostPathTypes(t *testing.T) {
 	must(t, os.Symlink("nowhere", in("dangling")))
 	socket, err := net.Listen("unix", in("socket"))
 	must(t, err)
-	defer socket.Close()
+	defer func() { must(t, socket.Close()) }()
 
 	for _, c := range []struct {
 		kind v1.HostPathType

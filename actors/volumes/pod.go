@@ -56,6 +56,7 @@ func (p podState) step(uid string, ev any, now time.Time, turn uint64) (podState
 		switch p.phase {
 		case absent, mounted, backingOff, refused:
 			return p.onUnwanted(true, turn)
+		default: // its pod is still spoken for
 		}
 	case mountEnded:
 		if e.turn == p.turn {
@@ -104,6 +105,7 @@ func (p podState) onMountAsked(uid string, pod *v1.Pod, turn uint64) (podState, 
 		if same {
 			return p, p.complaints(uid)
 		}
+	case absent:
 	}
 	return p.mount(turn)
 }
@@ -118,6 +120,7 @@ func (p podState) onUnwanted(remove bool, turn uint64) (podState, []any) {
 		return p.to(unmounting), nil
 	case abandoning, unmounting:
 		return p, nil
+	case absent, mounted, verifying, backingOff, refused:
 	}
 	return p.unmount(turn)
 }

@@ -30,6 +30,7 @@ func (r *Runtime) strikeBefore(ctx context.Context, c *call) (done bool, err err
 		r.crash()
 		<-ctx.Done()
 		return true, status.FromContextError(ctx.Err()).Err()
+	default: // it comes after the work, or slows it
 	}
 	return false, nil
 }
@@ -55,6 +56,7 @@ func (r *Runtime) strikeAfter(ctx context.Context, c *call, resp any, err error)
 			c.fault.spoil(m)
 			return m, nil
 		}
+	default: // it came before the work
 	}
 	return resp, err
 }

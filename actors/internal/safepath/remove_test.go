@@ -136,7 +136,7 @@ func setImmutable(t *testing.T, path string, on bool) {
 	t.Helper()
 	f, err := os.Open(path)
 	must(t, err)
-	defer f.Close()
+	defer func() { must(t, f.Close()) }()
 	flags := 0
 	if on {
 		flags = unix.STATX_ATTR_IMMUTABLE // the same bit as FS_IMMUTABLE_FL

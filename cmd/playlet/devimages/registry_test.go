@@ -127,7 +127,7 @@ func TestImagesAreReproducibleAndEditable(t *testing.T) {
 	label := func(value string) func(*v1.Config) {
 		return func(c *v1.Config) { c.Labels["v"] = value }
 	}
-	if digest() != digest() {
+	if first, second := digest(), digest(); first != second {
 		t.Error("the same image has two digests")
 	}
 	if digest(label("1")) == digest(label("2")) || digest() == digest(label("1")) {

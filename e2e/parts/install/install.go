@@ -134,7 +134,7 @@ func (j *job) step(what string, work func() error) error {
 }
 
 func (j *job) say(format string, args ...any) {
-	fmt.Fprintf(j.log, "parts: "+format+"\n", args...) //nolint:errcheck // progress nobody may be reading
+	fmt.Fprintf(j.log, "parts: "+format+"\n", args...)
 }
 
 // place fills a directory of the cache through fill, unless it is there; it appears whole or not at all.
@@ -188,7 +188,7 @@ func lock(ctx context.Context, path string, log io.Writer) (func(), error) {
 		}
 		if !told {
 			told = true
-			fmt.Fprintf(log, "parts: another process is getting them (%s is locked): waiting\n", path) //nolint:errcheck // progress
+			fmt.Fprintf(log, "parts: another process is getting them (%s is locked): waiting\n", path)
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):
