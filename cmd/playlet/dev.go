@@ -50,17 +50,17 @@ func newDevCommand() *cobra.Command {
 		Long: devLong, Example: devExample, Args: cobra.NoArgs, SilenceUsage: true,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Dir, "dir", "", "`Folder` for everything, manifests among it, which stay; a temporary one when empty")
-	flags.StringSliceVar(&o.Programs, "programs", nil, "`Folders` in which containerd, runc and CNI plugins are looked for first")
-	flags.BoolVar(&o.Install, "install", false, "Install what is missing, with apt-get")
+	flags.StringVar(&o.Dir, "dir", "", "Keep everything in this `folder`, manifests among it, which stay; a temporary one when empty")
+	flags.StringSliceVar(&o.Programs, "programs", nil, "Look for containerd, runc and CNI plugins in these `folders` first")
+	flags.BoolVar(&o.Install, "install", false, "Install what is missing, as Debian packages, with apt-get; they stay")
 	flags.BoolVar(&o.Once, "once", false, "End as soon as the sample pod has answered; the exit code says whether it did")
 	flags.StringVar(&o.AdminSocket, "admin-socket", "",
-		"Unix `socket` of the agent; when empty "+config.DefaultAdminSocket+", or one in the folder where another agent has that")
+		"Agent's unix `socket`; when empty "+config.DefaultAdminSocket+", or one in the folder where another agent has that")
 	flags.BoolVar(&clean, "clean", false, "Only remove what a run that was killed has left")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.DefaultSocket, o.Out = config.DefaultAdminSocket, cmd.OutOrStdout()
 		if clean {
-			return dev.Clean(cmd.Context(), o)
+			return dev.Clean(o)
 		}
 		return dev.Run(cmd.Context(), o)
 	}
@@ -116,4 +116,17 @@ func devStatus(p *admin.Pod) string {
 	return text
 }
 
-func devNotes(n *admin.Node) []string { return nodeNotes(n, admin.Filter{}, time.Time{}) }
+// devNotes are those of the node. What to do about a runtime that is away is not the user's business here: containerd is
+// started again.
+func devNotes(n *admin.Node) []string {
+	if n.Runtime.Ready {
+		return nodeNotes(n, admin.Filter{}, time.Time{})
+	}
+	note := "containerd is not ready"
+	if r := n.Runtime.Reason; r != nil {
+		note += ": " + plain(string(r.Code))
+	}
+	rest := *n
+	rest.Runtime = admin.Runtime{Ready: true, NetworkReady: true}
+	return append([]string{note}, nodeNotes(&rest, admin.Filter{}, time.Time{})...)
+}

@@ -49,8 +49,8 @@ func newRoot() *cobra.Command {
 		}
 		return runAgent(cmd.Context(), node, log)
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return fmt.Errorf("%w (playlet --help lists the flags)", err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
 	root.AddCommand(newDevCommand(), newPodsCommand(), newVersionCommand())
 	return root

@@ -41,16 +41,15 @@ func mountedHierarchies() ([]mount, error) {
 	return hierarchies(all)
 }
 
-// makeCgroups makes the run's cgroup in every hierarchy.
-func makeCgroups(name string) error {
+// makeCgroups makes the run's cgroup in every hierarchy, and hands the controllers down to it.
+func makeCgroups(name string, controllers []string) error {
 	all, err := mountedHierarchies()
 	if err != nil {
 		return err
 	}
 	for _, m := range all {
 		if m.kind == "cgroup2" {
-			// What the machine has not handed down, pods go without. It stays handed down: by now another may rely on it.
-			_ = handDown(m.point)
+			_ = handDown(m.point, controllers) // what cannot be, pods go without
 		}
 		dir := filepath.Join(m.point, name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -78,26 +77,6 @@ func copyValue(from, to string) error {
 		return err
 	}
 	return os.WriteFile(to, value, 0)
-}
-
-// handDown enables the controllers of a cgroup of version 2 for its children, one by one: one that cannot be does not
-// keep the others.
-func handDown(dir string) error {
-	controllers, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
-	if err != nil {
-		return err
-	}
-	enabled, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, c := range strings.Fields(string(controllers)) {
-		if !slices.Contains(strings.Fields(string(enabled)), c) {
-			errs = append(errs, os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // enterCgroups moves this process into the run's cgroups, makes these the roots of a new cgroup namespace, and mounts
@@ -142,7 +121,11 @@ func becomeLeaf(root string) error {
 	if err := os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte("0"), 0); err != nil {
 		return err
 	}
-	return handDown(root)
+	controllers, err := notHandedDown(root)
+	if err != nil {
+		return err
+	}
+	return handDown(root, controllers)
 }
 
 // hierarchyOptions pick out a hierarchy of version 1: its controllers, or its name.
@@ -163,16 +146,20 @@ func hierarchyOptions(m mount) string {
 	return strings.Join(out, ",")
 }
 
-// removeCgroups removes the run's cgroups with all below them. Processes that are still in them are killed: being there
-// they are the run's, whatever their numbers. The kernel may take a moment to see that the last has gone.
-func removeCgroups(name string) error {
+// removeCgroups removes the run's cgroups with all below them, and takes back the controllers handed down to them.
+// Processes that are still in them are killed: being there they are the run's, whatever their numbers. The kernel may
+// take a moment to see that the last has gone.
+func removeCgroups(r *Record) error {
 	all, err := mountedHierarchies()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, m := range all {
-		errs = append(errs, removeTree(filepath.Join(m.point, name)))
+		errs = append(errs, removeTree(filepath.Join(m.point, r.Name())))
+		if m.kind == "cgroup2" {
+			errs = append(errs, takeBack(m.point, r.Controllers, r.Groups))
+		}
 	}
 	return errors.Join(errs...)
 }

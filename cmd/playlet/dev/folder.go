@@ -93,7 +93,7 @@ func (f folder) make(sample string) error {
 		return err
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(owner.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s is not a folder of this user's own", f)
+		return fmt.Errorf("the folder %s belongs to another user, who could have other files removed with it: give --dir one of root's", f)
 	}
 	for _, dir := range []string{f.manifests(), f.at(networkFolder), f.at(podLogsFolder)} {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

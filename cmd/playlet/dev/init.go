@@ -64,7 +64,7 @@ func runNode(dir string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	node, err := os.StartProcess(self(), []string{os.Args[0], "dev", NodeStage, dir}, &os.ProcAttr{
-		Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, asked()},
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -58,6 +59,14 @@ func Node(ctx context.Context, dir string, h Hooks) error {
 	if os.Getppid() != 1 {
 		return errByHand
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, asked()) // until the other end is closed
+		cancel()
+	}()
+	// When nobody reads what we print any more, the run ends; by the signal it would end half-way.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	// Who sets tostop on the terminal would otherwise stop us: we are not its foreground process group.
 	signal.Ignore(syscall.SIGTTOU)
 	plan, err := readPlan(dir)
@@ -65,13 +74,14 @@ func Node(ctx context.Context, dir string, h Hooks) error {
 		return tell(dir, err)
 	}
 	n := &node{Hooks: h, plan: plan, folder: folder(dir), progress: NewProgress(os.Stdout)}
+	n.progress.Unread = cancel
 	err = n.start(ctx)
 	if err == nil {
 		err = n.stay(ctx)
 	}
 	switch {
 	case ctx.Err() != nil:
-		err = nil // whatever was cut short
+		err = unlessEnded(ctx, plan.Once, nil) // whatever was cut short
 	case err != nil:
 		n.tellLogs(os.Stderr)
 	}
@@ -172,7 +182,7 @@ func canLowerScore() bool {
 	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
 
-func (n *node) startAgent(ctx context.Context, _ func(string)) (string, error) {
+func (n *node) startAgent(ctx context.Context, waiting func(string)) (string, error) {
 	port, err := freePort(ctx, 10248)
 	if err != nil {
 		return "", err
@@ -199,7 +209,27 @@ func (n *node) startAgent(ctx context.Context, _ func(string)) (string, error) {
 	if n.agent, err = n.Start(args, log); err != nil {
 		return "", err
 	}
+	if err := n.awaitAgent(ctx, waiting); err != nil {
+		return "", err
+	}
 	return fmt.Sprintf("node %s, health on http://127.0.0.1:%d/healthz", n.agent.NodeName, port), nil
+}
+
+// awaitAgent waits until the agent has heard its runtime and its sources for the first time.
+func (n *node) awaitAgent(ctx context.Context, waiting func(string)) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	err := n.watch(ctx, func(now *admin.Pods) error {
+		if now.Node.Runtime.Ready && len(now.Node.Unheard) == 0 {
+			return errSeen
+		}
+		waiting(strings.Join(n.Notes(&now.Node), "; "))
+		return nil
+	})
+	if errors.Is(err, errSeen) {
+		return nil
+	}
+	return errors.Join(errors.New("it does not get ready"), err)
 }
 
 // freePort gives the port wanted of the loopback address if nobody listens there, or else another one.

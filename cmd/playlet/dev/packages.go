@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 )
 
 // provide finds the programs. What is missing is installed where that was asked for, and named otherwise.
@@ -23,10 +24,11 @@ func provide(ctx context.Context, o Options, p *Progress) (Programs, error) {
 		}
 		return found, err
 	}
-	packages := missing.Packages()
-	err = p.Step("installing "+strings.Join(packages, " "), func(waiting func(string)) (string, error) {
-		waiting("apt-get, this takes a moment")
-		return "", install(ctx, packages)
+	packages := strings.Join(missing.Packages(), " ")
+	p.Line("Debian packages that are missing here are installed, and stay: %s", packages)
+	err = p.Step("packages", func(waiting func(string)) (string, error) {
+		waiting("apt-get installs " + packages)
+		return packages + " (to remove them: apt-get purge " + packages + ")", install(ctx, missing.Packages())
 	})
 	if err != nil {
 		return found, err
@@ -40,9 +42,10 @@ func install(ctx context.Context, packages []string) error {
 		return fmt.Errorf("there is no apt-get on this machine: install %s by its own means, or name where they are with --programs",
 			strings.Join(packages, " "))
 	}
-	args := append([]string{"install", "-y", "--no-install-recommends"}, packages...)
-	if aptGet(ctx, args...) == nil {
-		return nil
+	// Nothing is taken away for it: another containerd, say, with what runs on it.
+	args := append([]string{"install", "-y", "--no-install-recommends", "--no-remove"}, packages...)
+	if err := aptGet(ctx, args...); err == nil || ctx.Err() != nil {
+		return err
 	}
 	if err := aptGet(ctx, "update"); err != nil {
 		return err
@@ -51,7 +54,9 @@ func install(ctx context.Context, packages []string) error {
 }
 
 func aptGet(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-q"}, args...)...)
+	// Who holds the lock is usually about to be done.
+	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-q", "-o", "DPkg::Lock::Timeout=120"}, args...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // killed, it would leave packages half installed
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
 	out, err := cmd.CombinedOutput()
 	if err != nil {

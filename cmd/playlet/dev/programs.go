@@ -55,15 +55,22 @@ func (m *Missing) Packages() []string {
 	return out
 }
 
-// Lines say where each missing thing was looked for.
+// Lines say where the missing things were looked for.
 func (m *Missing) Lines() []string {
-	var out []string
+	var programs, plugins []string
 	for _, t := range m.things {
-		dirs := m.programs
 		if t.pkg == pluginsPackage {
-			dirs = m.plugins
+			plugins = append(plugins, t.what)
+		} else {
+			programs = append(programs, t.what)
 		}
-		out = append(out, fmt.Sprintf("%s is not in %s", t.what, strings.Join(dirs, ", ")))
+	}
+	var out []string
+	if len(programs) > 0 {
+		out = append(out, fmt.Sprintf("looked for %s in %s", strings.Join(programs, ", "), strings.Join(m.programs, ", ")))
+	}
+	for _, what := range plugins {
+		out = append(out, fmt.Sprintf("looked for %s in %s", what, strings.Join(m.plugins, ", ")))
 	}
 	return out
 }

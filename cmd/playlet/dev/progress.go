@@ -1,10 +1,12 @@
 package dev
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,23 +15,38 @@ import (
 // Progress prints steps: a line each, with how long it took in front. On a terminal a step shows while it is under way.
 // It may be used by several goroutines, but one step at a time.
 type Progress struct {
-	out  io.Writer
-	live bool
+	// Unread, unless nil, is called when nobody reads what is printed any more; maybe more than once. It is set before
+	// the first line.
+	Unread func()
+
+	out   io.Writer
+	live  bool
+	width func() int // of the terminal, 0 where it is not known
 
 	mu   sync.Mutex
 	open string // the line of the step that is under way, where it shows
 }
 
 // NewProgress prints to out.
-func NewProgress(out io.Writer) *Progress { return &Progress{out: out, live: isTerminal(out)} }
-
-func isTerminal(out io.Writer) bool {
+func NewProgress(out io.Writer) *Progress {
+	p := &Progress{out: out, width: func() int { return 0 }}
 	f, ok := out.(*os.File)
 	if !ok {
-		return false
+		return p
 	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS) //nolint:gosec // a descriptor is an int everywhere else
-	return err == nil
+	fd := int(f.Fd()) //nolint:gosec // a descriptor is an int everywhere else
+	if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
+		p.live, p.width = true, func() int { return columns(fd) }
+	}
+	return p
+}
+
+func columns(fd int) int {
+	size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
 }
 
 const (
@@ -61,40 +78,50 @@ func (p *Progress) Step(name string, work func(waiting func(what string)) (done 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open != "" {
-		fmt.Fprint(p.out, wipe)
+		p.print(wipe)
 		p.open = ""
 	}
 	if err != nil {
-		fmt.Fprintf(p.out, timeColumn, time.Since(begun).Seconds(), name+": failed")
+		p.print(fmt.Sprintf(timeColumn, time.Since(begun).Seconds(), name+": failed"))
 		return err
 	}
 	if done != "" {
 		name += ": " + done
 	}
-	fmt.Fprintf(p.out, timeColumn, time.Since(begun).Seconds(), name)
+	p.print(fmt.Sprintf(timeColumn, time.Since(begun).Seconds(), name))
 	return nil
 }
 
-// show replaces the line of the step that is under way.
+// show replaces the line of the step that is under way. What a terminal would wrap could not be wiped: it is cut.
 func (p *Progress) show(text string) {
 	if !p.live {
 		return
 	}
+	line := []rune(openColumn + text)
+	if width := p.width(); width > 0 && len(line) >= width {
+		line = line[:width-1]
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open = openColumn + text
-	fmt.Fprint(p.out, wipe+p.open)
+	p.open = string(line)
+	p.print(wipe + p.open)
 }
 
 // Line prints a line between steps, or above the one that is under way.
 func (p *Progress) Line(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	line := fmt.Sprintf(format, args...) + "\n"
 	if p.open != "" {
-		fmt.Fprint(p.out, wipe)
+		line = wipe + line + p.open
 	}
-	fmt.Fprintf(p.out, format+"\n", args...)
-	if p.open != "" {
-		fmt.Fprint(p.out, p.open)
+	p.print(line)
+}
+
+// print is called with the lock held.
+func (p *Progress) print(text string) {
+	_, err := io.WriteString(p.out, text)
+	if errors.Is(err, syscall.EPIPE) && p.Unread != nil {
+		p.Unread()
 	}
 }

@@ -36,6 +36,10 @@ type Record struct {
 	Bridge string `json:"bridge"`
 	// Sysctls are values before ours, by file below /proc/sys.
 	Sysctls map[string]string `json:"sysctls,omitempty"`
+	// Controllers are those of cgroups of version 2 that the machine has and had not handed down to its cgroups; Groups
+	// are the cgroups at its root that were there before.
+	Controllers []string `json:"controllers,omitempty"`
+	Groups      []string `json:"groups,omitempty"`
 	// Tables and Chains of iptables that were there before: "nat", "nat/CNI-HOSTPORT-DNAT".
 	Tables []string `json:"tables,omitempty"`
 	Chains []string `json:"chains,omitempty"`
@@ -123,9 +127,9 @@ func (r *Record) check() error {
 	if r.ID == "" || strings.Trim(r.ID, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
 		return fmt.Errorf("an ID of %q", r.ID)
 	}
-	for _, path := range append([]string{r.Dir}, r.Folders...) {
+	for _, path := range append([]string{r.Dir, r.AdminSocket}, r.Folders...) {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
-			return fmt.Errorf("a folder of %q", path)
+			return fmt.Errorf("a path of %q", path)
 		}
 	}
 	if r.Temporary && filepath.Base(r.Dir) != r.Name() {

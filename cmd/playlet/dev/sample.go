@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/playlet-dev/playlet/actors/server/admin"
 	"github.com/playlet-dev/playlet/config"
@@ -29,33 +33,44 @@ func (n *node) awaitSample(ctx context.Context, waiting func(string)) (string, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, sampleTime)
 	defer cancel()
-	ip := ""
+	url := ""
 	last := "not seen yet"
 	err := n.watch(ctx, func(now *admin.Pods) error {
-		for i := range now.Pods {
-			p := &now.Pods[i]
-			if p.Pod.Name != sampleName+"-"+n.agent.NodeName {
-				continue
-			}
-			last = n.Status(p)
-			waiting(last)
-			if ready(p) {
-				ip = p.Pod.Status.PodIP
-				return errSeen
-			}
+		p := n.sample(now)
+		if p == nil {
+			return nil
+		}
+		last = n.Status(p)
+		waiting(last)
+		if ready(p) {
+			url = sampleURL(p)
+			return errSeen
 		}
 		return nil
 	})
 	if !errors.Is(err, errSeen) {
 		return "", errors.Join(err, fmt.Errorf("it does not get ready: %s", last))
 	}
-	url := fmt.Sprintf("http://%s:%d/", ip, samplePort)
 	answer, err := get(ctx, url)
 	if err != nil {
 		return "", fmt.Errorf("it runs and cannot be reached: %w", err)
 	}
 	n.url = url
 	return fmt.Sprintf("%s says %q", url, strings.TrimSpace(answer)), nil
+}
+
+// sample finds the sample pod; nil when it is not there.
+func (n *node) sample(now *admin.Pods) *admin.Pod {
+	for i := range now.Pods {
+		if now.Pods[i].Pod.Name == sampleName+"-"+n.agent.NodeName {
+			return &now.Pods[i]
+		}
+	}
+	return nil
+}
+
+func sampleURL(p *admin.Pod) string {
+	return fmt.Sprintf("http://%s/", net.JoinHostPort(p.Pod.Status.PodIP, strconv.Itoa(samplePort)))
 }
 
 func ready(p *admin.Pod) bool {
@@ -107,10 +122,9 @@ func getOnce(ctx context.Context, client *http.Client, url string) (text string,
 
 // directions tell a newcomer where to go from here.
 func (n *node) directions() string {
-	self := calledAs()
-	pods := self + " pods -w"
+	pods := []string{calledAs(), "pods", "-w"}
 	if n.plan.AdminSocket != config.DefaultAdminSocket {
-		pods += " --admin-socket=" + n.plan.AdminSocket
+		pods = append(pods, "--admin-socket="+n.plan.AdminSocket)
 	}
 	kept := "; they stay when this ends"
 	if n.plan.Temporary {
@@ -120,14 +134,51 @@ func (n *node) directions() string {
 	row := func(what, how string) { fmt.Fprintf(&out, "  %-22s %s\n", what, how) }
 	out.WriteString("\n")
 	if n.url != "" {
-		row("Reach the sample pod:", "curl "+n.url)
+		row(reach, "curl "+n.url)
 	}
-	row("See pods, and why:", pods)
+	row("See pods, and why:", asRoot(pods))
 	row("Run more of them:", "put manifests into "+n.folder.manifests()+kept)
-	row("Ask containerd:", "crictl --runtime-endpoint unix://"+n.folder.at(containerdSock)+" ps")
+	row("Ask containerd:", asRoot(n.askRuntime()))
 	row("Logs:", n.folder.at(agentLog)+", "+containerdLog+" beside it")
 	row("End it:", "Ctrl-C")
 	return out.String()
+}
+
+const reach = "Reach the sample pod:"
+
+// askRuntime is a command that lists containers: crictl's, or else that of the program that comes with containerd.
+func (n *node) askRuntime() []string {
+	socket := n.folder.at(containerdSock)
+	if _, err := exec.LookPath("crictl"); err == nil {
+		return []string{"crictl", "--runtime-endpoint", "unix://" + socket, "ps"}
+	}
+	ctr := filepath.Join(filepath.Dir(n.plan.Programs.Containerd), "ctr")
+	if found, err := exec.LookPath("ctr"); err == nil && sameFile(ctr, found) {
+		ctr = "ctr"
+	}
+	return []string{ctr, "--address", socket, "--namespace", "k8s.io", "containers", "list"}
+}
+
+// asRoot is a command as the user can type it: with sudo where that is how this program was started.
+func asRoot(args []string) string {
+	if os.Getenv("SUDO_UID") != "" {
+		args = append([]string{"sudo"}, args...)
+	}
+	out := make([]string, len(args))
+	for i, arg := range args {
+		out[i] = quoted(arg)
+	}
+	return strings.Join(out, " ")
+}
+
+// quoted puts what a shell would take apart into quotes.
+func quoted(arg string) string {
+	if arg != "" && !strings.ContainsFunc(arg, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/.,:=_-+@%", r)
+	}) {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }
 
 // calledAs is how the user may call this program again.
@@ -136,17 +187,15 @@ func calledAs() string {
 	if err != nil {
 		return "playlet"
 	}
-	if strings.Contains(self, "/go-build") { // it is gone when go run ends
-		return "go run ./cmd/playlet"
-	}
 	found, err := exec.LookPath("playlet")
-	if err != nil {
-		return self
+	if err == nil && sameFile(self, found) {
+		return "playlet"
 	}
-	a, err1 := os.Stat(self)
-	b, err2 := os.Stat(found)
-	if err1 != nil || err2 != nil || !os.SameFile(a, b) {
-		return self
-	}
-	return "playlet"
+	return self
+}
+
+func sameFile(path, other string) bool {
+	a, err1 := os.Stat(path)
+	b, err2 := os.Stat(other)
+	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }

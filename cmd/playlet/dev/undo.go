@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -18,11 +20,14 @@ func undo(r *Record) error {
 		return err
 	}
 	var errs []error
+	folders := r.Folders
 	if boot == r.Boot {
-		errs = append(errs, r.Init.kill(procDir), removeCgroups(r.Name()), removeBridge(r.Bridge), undoRules(r),
+		errs = append(errs, r.Init.kill(procDir), removeCgroups(r), removeBridge(r.Bridge), undoRules(r),
 			restoreSysctls(sysDir, r.Sysctls), removeSocket(r.AdminSocket))
+	} else { // what lies in /run now is of this boot
+		folders = slices.DeleteFunc(slices.Clone(folders), func(dir string) bool { return strings.HasPrefix(dir, "/run/") })
 	}
-	errs = append(errs, folder(r.Dir).remove(r), removeFolders(r.Folders))
+	errs = append(errs, folder(r.Dir).remove(r), removeFolders(folders))
 	return errors.Join(errs...)
 }
 

@@ -72,8 +72,21 @@ func (n *node) stay(ctx context.Context) error {
 		for _, line := range n.news(now, seen) {
 			n.tell(line)
 		}
+		n.tellAddress(now)
 		return nil
 	})
+}
+
+// tellAddress says where the sample pod is when that is no longer where it was: a sandbox made again has another address.
+func (n *node) tellAddress(now *admin.Pods) {
+	p := n.sample(now)
+	if n.url == "" || p == nil || !ready(p) {
+		return
+	}
+	if url := sampleURL(p); url != n.url {
+		n.url = url
+		n.tell(reach + " curl " + url)
+	}
 }
 
 // tell prints what has just happened.

@@ -1,0 +1,136 @@
+package dev
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Plan is what the processes of the run need to know. It lies in the run's folder.
+type Plan struct {
+	Name        string   `json:"name"`
+	Programs    Programs `json:"programs"`
+	Version     Version  `json:"version"`
+	Bridge      string   `json:"bridge"`
+	Subnet      string   `json:"subnet"`
+	AdminSocket string   `json:"adminSocket"`
+	// NodeIP is told to the agent where it cannot find an address of the machine; empty otherwise.
+	NodeIP string `json:"nodeIP,omitempty"`
+	Once   bool   `json:"once,omitempty"`
+	// Temporary says that the folder goes with the run.
+	Temporary bool `json:"temporary,omitempty"`
+}
+
+func readPlan(dir string) (*Plan, error) {
+	data, err := os.ReadFile(folder(dir).at(planFile))
+	if err != nil {
+		return nil, err
+	}
+	plan := &Plan{}
+	return plan, json.Unmarshal(data, plan)
+}
+
+// prepare finds out all that a run needs, and makes nothing.
+func prepare(ctx context.Context, o Options, p *Progress) (*Plan, *Record, error) {
+	programs, err := provide(ctx, o, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan := &Plan{Programs: programs, Once: o.Once}
+	err = p.Step("programs", func(func(string)) (string, error) {
+		plan.Version, err = containerdVersion(ctx, programs.Containerd)
+		if err == nil && plan.Version.Major == 1 && plan.Version.Minor < 6 {
+			err = fmt.Errorf("%s is containerd %s; it takes 1.6 or newer", programs.Containerd, plan.Version.Text)
+		}
+		return fmt.Sprintf("containerd %s in %s", plan.Version.Text, filepath.Dir(programs.Containerd)), err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &Record{ID: strings.ToLower(rand.Text()[:6])}
+	plan.Name = r.Name()
+	if err := planFolder(o, plan, r); err != nil {
+		return nil, nil, err
+	}
+	if err := planNetwork(ctx, plan, r); err != nil {
+		return nil, nil, err
+	}
+	if r.Controllers, r.Groups, err = cgroupsBefore(); err != nil {
+		return nil, nil, err
+	}
+	if r.Boot, err = bootID(); err != nil {
+		return nil, nil, err
+	}
+	r.Outer, err = identify(procDir, os.Getpid())
+	return plan, r, err
+}
+
+func planFolder(o Options, plan *Plan, r *Record) (err error) {
+	if r.Dir, r.Temporary, err = newFolder(o.Dir, r.Name()); err != nil {
+		return err
+	}
+	plan.Temporary = r.Temporary
+	f := folder(r.Dir)
+	there, err := f.manifestsThere()
+	if err != nil {
+		return err
+	}
+	if !there {
+		r.Sample = sampleManifest
+	}
+	if r.AdminSocket, err = chooseSocket(o, f); err != nil {
+		return err
+	}
+	plan.AdminSocket = r.AdminSocket
+	wanted := append([]string{filepath.Dir(r.AdminSocket)}, privateFolders...)
+	if !r.Temporary { // all of a temporary one goes
+		wanted = append(wanted, f.manifests())
+	}
+	r.Folders, err = missingFolders(wanted...)
+	return err
+}
+
+// chooseSocket prefers the socket where the sub-commands look, if no other agent is there.
+func chooseSocket(o Options, f folder) (string, error) {
+	switch {
+	case o.AdminSocket != "":
+		return filepath.Abs(o.AdminSocket)
+	case listening(o.DefaultSocket):
+		return f.at(adminSock), nil
+	default:
+		return o.DefaultSocket, nil
+	}
+}
+
+func planNetwork(ctx context.Context, plan *Plan, r *Record) (err error) {
+	if r.Bridge, err = freeBridge(); err != nil {
+		return err
+	}
+	plan.Bridge = r.Bridge
+	taken, err := takenSubnets()
+	if err != nil {
+		return err
+	}
+	subnet, err := freeSubnet(taken)
+	if err != nil {
+		return err
+	}
+	plan.Subnet = subnet.String()
+	routes, err := os.ReadFile("/proc/net/route")
+	if err != nil {
+		return err
+	}
+	if !hasDefaultRoute(string(routes)) {
+		plan.NodeIP = subnet.Addr().Next().String() // the bridge's
+	}
+	if r.Sysctls, err = forwardingBefore(sysDir); err != nil {
+		return err
+	}
+	rules, err := iptables{plan.Programs.IPTables}.save(ctx)
+	r.Tables, r.Chains = rules.tables, rules.chains()
+	return err
+}

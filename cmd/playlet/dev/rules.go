@@ -1,0 +1,184 @@
+package dev
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// portmapChains are those that the plugin portmap makes with the first mapped port and never removes.
+var portmapChains = []string{"CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-MASQ", "CNI-HOSTPORT-SETMARK"}
+
+// podChain are names of chains that the plugins bridge and portmap make for one pod: a hash of network and container.
+var podChain = regexp.MustCompile(`^CNI-(DN-|SN-)?[0-9a-f]{20,24}$`)
+
+// ruleset is what iptables-save prints, by table.
+type ruleset struct {
+	tables []string // in their order
+	// builtin and own chains, and rules ("-A CHAIN …") of each table.
+	builtin, own, rules map[string][]string
+}
+
+// parseRuleset reads the output of iptables-save. Comments and counters are not kept.
+func parseRuleset(saved string) ruleset {
+	r := ruleset{builtin: map[string][]string{}, own: map[string][]string{}, rules: map[string][]string{}}
+	table := ""
+	for line := range strings.Lines(saved) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "*"):
+			table = line[1:]
+			r.tables = append(r.tables, table)
+		case strings.HasPrefix(line, ":"):
+			name, policy, _ := strings.Cut(line[1:], " ")
+			if strings.HasPrefix(policy, "-") {
+				r.own[table] = append(r.own[table], name)
+			} else {
+				r.builtin[table] = append(r.builtin[table], name)
+			}
+		case strings.HasPrefix(line, "-A "):
+			r.rules[table] = append(r.rules[table], line)
+		}
+	}
+	return r
+}
+
+// chains lists tables' own chains as "table/chain".
+func (r ruleset) chains() []string {
+	var out []string
+	for _, table := range r.tables {
+		for _, chain := range r.own[table] {
+			out = append(out, table+"/"+chain)
+		}
+	}
+	return out
+}
+
+// undo gives what iptables-restore --noflush has to be told so that nothing of the record is left: rules that carry the
+// run's name in a comment, the chains that those lead to, and portmap's own chains where they were not there before and
+// nobody else's rules use them. Empty when there is nothing of it.
+func (r ruleset) undo(record *Record) string {
+	var out strings.Builder
+	for _, table := range r.tables {
+		if lines := r.undoTable(table, record); len(lines) > 0 {
+			fmt.Fprintf(&out, "*%s\n%s\nCOMMIT\n", table, strings.Join(lines, "\n"))
+		}
+	}
+	return out.String()
+}
+
+func (r ruleset) undoTable(table string, record *Record) []string {
+	gone := map[string]bool{}
+	others := map[string]bool{} // chains of portmap's that have a rule of someone else's
+	for _, rule := range r.rules[table] {
+		if !carries(rule, record.Name()) {
+			if target := jump(rule); strings.HasPrefix(target, "CNI-DN-") {
+				others[chainOf(rule)] = true
+			}
+			continue
+		}
+		if target := jump(rule); strings.HasPrefix(target, "CNI-") && !slices.Contains(portmapChains, target) {
+			gone[target] = true
+		}
+	}
+	if !others["CNI-HOSTPORT-DNAT"] {
+		for _, chain := range portmapChains {
+			if slices.Contains(r.own[table], chain) && !slices.Contains(record.Chains, table+"/"+chain) {
+				gone[chain] = true
+			}
+		}
+	}
+	for _, rule := range r.rules[table] { // a plugin that was killed may have removed the way to its chain first
+		if chain := chainOf(rule); carries(rule, record.Name()) && podChain.MatchString(chain) {
+			gone[chain] = true
+		}
+	}
+	var deletions, chains []string
+	for _, rule := range r.rules[table] {
+		ours := carries(rule, record.Name()) || gone[jump(rule)]
+		if ours && !gone[chainOf(rule)] { // the others go with their chain
+			deletions = append(deletions, "-D "+strings.TrimPrefix(rule, "-A "))
+		}
+	}
+	for _, chain := range r.own[table] {
+		if gone[chain] {
+			chains = append(chains, chain)
+		}
+	}
+	for _, chain := range chains {
+		deletions = append(deletions, "-F "+chain)
+	}
+	for _, chain := range chains {
+		deletions = append(deletions, "-X "+chain)
+	}
+	return deletions
+}
+
+// orphans gives what iptables-restore --noflush has to be told, an order each, so that pods' chains that hold nothing
+// and are used nowhere go, unless they were there before: a plugin that was killed between making its chain and filling
+// it leaves one, and nothing tells whose it is. Another's plugin could be at that very point: a chain that it has filled
+// meanwhile is not removed, and one that it has not is made again with its next attempt.
+func (r ruleset) orphans(record *Record) []string {
+	var out []string
+	for _, table := range r.tables {
+		used := map[string]bool{}
+		for _, rule := range r.rules[table] {
+			used[chainOf(rule)], used[jump(rule)] = true, true
+		}
+		for _, chain := range r.own[table] {
+			if podChain.MatchString(chain) && !used[chain] && !slices.Contains(record.Chains, table+"/"+chain) {
+				out = append(out, fmt.Sprintf("*%s\n-X %s\nCOMMIT\n", table, chain))
+			}
+		}
+	}
+	return out
+}
+
+// emptied are the tables that were not there before and hold nothing now: with nftables behind it, iptables makes a
+// table's chains with the first rule, and leaves them.
+func (r ruleset) emptied(record *Record) []string {
+	return slices.DeleteFunc(slices.Clone(r.tables), func(table string) bool {
+		return len(r.rules[table]) > 0 || len(r.own[table]) > 0 || slices.Contains(record.Tables, table)
+	})
+}
+
+// carries says whether a rule's comment names this run: names are unique, and followed by what no name holds.
+func carries(rule, name string) bool {
+	for rest := rule; ; {
+		_, after, found := strings.Cut(rest, name)
+		if !found {
+			return false
+		}
+		if after == "" || !strings.ContainsAny(after[:1], "abcdefghijklmnopqrstuvwxyz0123456789") {
+			return true
+		}
+		rest = after
+	}
+}
+
+// chainOf is the chain that a rule is in.
+func chainOf(rule string) string {
+	fields := strings.Fields(rule)
+	if len(fields) < 2 {
+		return ""
+	}
+	return fields[1]
+}
+
+// jump is where a rule leads to; comments come before it.
+func jump(rule string) string {
+	_, target, found := cutLast(rule, " -j ")
+	if !found {
+		return ""
+	}
+	return strings.Fields(target + " .")[0]
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
