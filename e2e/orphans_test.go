@@ -129,8 +129,9 @@ func (w *world) startUnheard(t *testing.T) {
 	for _, name := range []string{"stays", "goes", "changes"} {
 		up(t, w.s, name, "c")
 	}
-	must(t, os.Remove(w.a.ManifestDir))
-	must(t, os.Rename(aside, w.a.ManifestDir))
+	// In one step: no folder at all would mean that nothing is wanted.
+	must(t, os.Symlink(aside, w.a.ManifestDir+".new"))
+	must(t, os.Rename(w.a.ManifestDir+".new", w.a.ManifestDir))
 }
 
 // awaitNone waits until the runtime has nothing of these pods.
@@ -155,7 +156,8 @@ func awaitNone(t *testing.T, s *stack.Stack, names ...string) {
 	})
 }
 
-// awaitCollected waits until of each container only the newest dead one is there, and of the sandboxes those in use.
+// awaitCollected waits until of each container only the newest dead one is there, and of the sandboxes those in use. Logs
+// go with their containers.
 func (w *world) awaitCollected(t *testing.T) {
 	t.Helper()
 	for name, attempts := range map[string]uint32{"crash": up(t, w.s, "crash", "c").Metadata.Attempt, "lost": 2} {
@@ -173,6 +175,10 @@ func (w *world) awaitCollected(t *testing.T) {
 				if b.Id != all[0].PodSandboxId && b.Id != all[1].PodSandboxId {
 					return fmt.Errorf("pod %s has sandbox %v", name, b)
 				}
+			}
+			logs, err := filepath.Glob(filepath.Join(w.a.PodLogsDir, "default_"+onNode(name)+"_*", "c", "*"))
+			if err != nil || len(logs) != 2 {
+				return fmt.Errorf("pod %s has logs %v, %w", name, logs, err)
 			}
 			return nil
 		})
