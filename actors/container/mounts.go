@@ -22,7 +22,7 @@ func mounts(h *host.Host, w messages.RunContainer) ([]*runtimeapi.Mount, error) 
 	ownHosts := false
 	for i := range w.Container.VolumeMounts {
 		vm := &w.Container.VolumeMounts[i]
-		m, err := volumeMount(w, vm)
+		m, err := volumeMount(h, w, vm)
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +46,7 @@ func mounts(h *host.Host, w messages.RunContainer) ([]*runtimeapi.Mount, error) 
 	return out, nil
 }
 
-func volumeMount(w messages.RunContainer, vm *v1.VolumeMount) (*runtimeapi.Mount, error) {
+func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*runtimeapi.Mount, error) {
 	path, ok := w.Volumes[vm.Name]
 	if !ok {
 		return nil, fmt.Errorf("volume %q of mount %s is not mounted", vm.Name, vm.MountPath)
@@ -67,10 +67,21 @@ func volumeMount(w messages.RunContainer, vm *v1.VolumeMount) (*runtimeapi.Mount
 		case v1.MountPropagationNone:
 		}
 	}
-	if r := vm.RecursiveReadOnly; r != nil && *r == v1.RecursiveReadOnlyEnabled {
-		m.RecursiveReadOnly = true
+	var err error
+	m.RecursiveReadOnly, err = recursiveReadOnly(vm, h.Can().RecursiveReadOnlyMounts)
+	return m, err
+}
+
+// recursiveReadOnly says whether what is mounted below a read-only volume is read-only, too (KEP-3857).
+func recursiveReadOnly(vm *v1.VolumeMount, able bool) (bool, error) {
+	switch mode := vm.RecursiveReadOnly; {
+	case mode == nil || *mode == v1.RecursiveReadOnlyDisabled:
+		return false, nil
+	case *mode == v1.RecursiveReadOnlyEnabled && !able:
+		return false, fmt.Errorf("mount %s: recursiveReadOnly is Enabled, which this container runtime cannot do", vm.MountPath)
+	default:
+		return able, nil
 	}
-	return m, nil
 }
 
 // relabel says whether the runtime may give the volume the container's SELinux label: not what belongs to the host.

@@ -79,7 +79,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	}
 	a.host = &pod.Host{
 		CRI: a.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
-		RequestTimeout: node.RuntimeRequestTimeout(),
+		RequestTimeout: node.RuntimeRequestTimeout(), Abilities: abilities(a.state),
 	}
 	for _, ip := range dns.NodeIPs {
 		a.host.IPs = append(a.host.IPs, ip.String())

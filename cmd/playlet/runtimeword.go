@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server/admin"
 )
@@ -18,5 +19,18 @@ func runtimeWord(state *runtime.State) func() admin.Runtime {
 			out.Reason = &admin.Reason{Code: r.Code, Message: r.Message, Permanent: r.Permanent, RetryAt: r.RetryAt}
 		}
 		return out
+	}
+}
+
+// abilities translates what the runtime says it can do for the actors of pods. Pods name no runtime handler, and so get
+// the default one.
+func abilities(state *runtime.State) func() pod.Abilities {
+	return func() pod.Abilities {
+		s := state.Load()
+		can := pod.Abilities{SupplementalGroupsPolicy: s.Features.SupplementalGroupsPolicy}
+		for _, h := range s.Handlers {
+			can.RecursiveReadOnlyMounts = can.RecursiveReadOnlyMounts || h.Name == "" && h.RecursiveReadOnlyMounts
+		}
+		return can
 	}
 }

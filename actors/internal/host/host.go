@@ -47,6 +47,23 @@ type Host struct {
 	IPs []string
 	// RequestTimeout bounds one CRI call.
 	RequestTimeout time.Duration
+	// Abilities asks what the runtime says of itself by now; nil stands for a runtime that says nothing.
+	Abilities func() Abilities
+}
+
+// Abilities are what a pod may ask for and only some runtimes do. The others pass over it in silence, so that it must not
+// be asked of them.
+type Abilities struct {
+	RecursiveReadOnlyMounts  bool // KEP-3857
+	SupplementalGroupsPolicy bool // KEP-3619
+}
+
+// Can is what the runtime can do.
+func (h *Host) Can() Abilities {
+	if h.Abilities == nil {
+		return Abilities{}
+	}
+	return h.Abilities()
 }
 
 // PodDir is the folder of a pod's volumes and files.
@@ -59,6 +76,13 @@ func (h *Host) ContainerDir(uid, name string) string {
 
 // SandboxConfig is the pod's sandbox as the runtime is asked for it.
 func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, error) {
+	if s := pod.Spec.SecurityContext; s != nil && s.SupplementalGroupsPolicy != nil &&
+		*s.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict && !h.Can().SupplementalGroupsPolicy {
+		return nil, &cri.ConfigError{
+			Object: pod.Namespace + "/" + pod.Name,
+			Err:    errors.New("securityContext.supplementalGroupsPolicy is Strict, which this container runtime cannot do"),
+		}
+	}
 	dns, _ := cri.NewDNSConfig(pod, h.DNS)
 	return cri.NewSandboxConfig(pod, h.Node, cri.SandboxParams{Attempt: attempt, DNS: dns})
 }
