@@ -23,7 +23,7 @@ containers:
   image: busybox:1
   command: [sh, -c]
   args: ["sleep 1"]
-  env: [{name: A, value: b}]
+  env: [{name: A, value: b}, {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
   ports: [{containerPort: 80, name: http}]
   resources: {limits: {cpu: 1, memory: 64Mi}, requests: {cpu: 100m}}
   lifecycle: {preStop: {httpGet: {port: http, path: /stop}}}
