@@ -3,96 +3,15 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/stack"
-	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
-
-// porter is an HTTP server on the node that pods' hooks ask: its answer is theirs to wait for. PORTER in a spec stands
-// for its address.
-type porter struct {
-	host, port string
-
-	mu    sync.Mutex
-	doors map[string]*door // by path
-}
-
-// door is one path of a porter.
-type door struct {
-	arrived chan struct{} // closed when somebody has asked
-	open    chan struct{} // closed by the test: the question is answered then
-	meet    sync.Once
-}
-
-func newPorter(t *testing.T) *porter {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", isolate.NodeIP+":0")
-	must(t, err)
-	p := &porter{doors: map[string]*door{}}
-	p.host, p.port, err = net.SplitHostPort(listener.Addr().String())
-	must(t, err)
-	server := &http.Server{Handler: p, ReadHeaderTimeout: time.Minute}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(listener) // until it is closed
-	}()
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-		<-served
-	})
-	return p
-}
-
-func (p *porter) door(path string) *door {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.doors[path] == nil {
-		p.doors[path] = &door{arrived: make(chan struct{}), open: make(chan struct{})}
-	}
-	return p.doors[path]
-}
-
-// ServeHTTP implements http.Handler.
-func (p *porter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	d := p.door(r.URL.Path + "?" + r.Header.Get("X-Who"))
-	d.meet.Do(func() { close(d.arrived) })
-	select {
-	case <-d.open:
-		w.WriteHeader(http.StatusOK)
-	case <-r.Context().Done():
-	}
-}
-
-// await waits until somebody stands at the door.
-func (d *door) await(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	select {
-	case <-d.arrived:
-	case <-ctx.Done():
-		t.Fatal("nobody asks")
-	}
-}
-
-// addressed puts the porter's address into a spec.
-func (p *porter) addressed(spec string) string {
-	return strings.ReplaceAll(spec, "PORTER", fmt.Sprintf("host: %s, port: %s", p.host, p.port))
-}
 
 // deletion is what the pods of TestGracefulDeletion do when they end, by name.
 var deletion = map[string]string{
@@ -238,71 +157,4 @@ func deletionHooks(t *testing.T, w *world, begun time.Time) {
 	if took := info.ModTime().Sub(begun); took < 2*time.Second-100*time.Millisecond {
 		t.Errorf("the sleeping hook let it end after %v", took)
 	}
-}
-
-// With a UID of its own that stays the same the pod stays too: only the containers whose spec changed are replaced. They
-// end as gracefully, and can be looked at afterwards.
-func deletionSameUID(t *testing.T, w *world) {
-	same := w.identified("same", `
-terminationGracePeriodSeconds: 60
-containers:
-- {name: stays, image: HELLO, args: [sleep]}
-- {name: c, image: HELLO, args: [ARGS]}`)
-	// Its hook never ends by itself, and it ends on no signal.
-	stuck := w.identified("stuck", `
-terminationGracePeriodSeconds: 1
-containers:
-- {name: c, image: HELLO, args: [ARGS], DATA,
-   lifecycle: {preStop: {exec: {command: [/hello, append, /data/stuck, hook, '--', sleep]}}}}`)
-	same.write(t, "slow-term, '9', '1'")
-	stuck.write(t, "ignore-term")
-	awaitPod(t, w.a, "stuck", ready)
-	awaitPod(t, w.a, "same", ready)
-	stays := up(t, w.s, "same", "stays")
-	if got := stays.Labels[stack.UIDLabel]; got != same.uid {
-		t.Errorf("the pod's UID is %s", got)
-	}
-	sandbox := map[string]string{}
-	for _, name := range []string{"same", "stuck"} {
-		sandbox[name] = up(t, w.s, name, "c").PodSandboxId
-	}
-	same.write(t, "sleep")
-	stuck.write(t, "sleep, '100000'")
-	for name, code := range map[string]int32{"same": 9, "stuck": 137} {
-		pod := awaitPod(t, w.a, name, func(p *corev1.Pod) error {
-			if c := statusOf(p, "c"); c.RestartCount != 1 {
-				return fmt.Errorf("the container: %+v", c)
-			}
-			return ready(p)
-		})
-		if end := statusOf(pod, "c").LastTerminationState.Terminated; end == nil || end.ExitCode != code {
-			t.Errorf("pod %s: the container that was replaced should have ended with %d: %+v", name, code, statusOf(pod, "c"))
-		}
-		if after := up(t, w.s, name, "c"); after.Metadata.Attempt != 1 || after.PodSandboxId != sandbox[name] {
-			t.Errorf("pod %s: attempt %d in sandbox %s, before in %s", name, after.Metadata.Attempt, after.PodSandboxId, sandbox[name])
-		}
-	}
-	awaitFile(t, w.file("stuck"), "hook\n")
-	if now := up(t, w.s, "same", "stays"); now.Id != stays.Id {
-		t.Error("the container that did not change is another")
-	}
-	must(t, w.a.Remove("same.yaml"))
-	must(t, w.a.Remove("stuck.yaml"))
-}
-
-// identified is a pod whose manifest names its UID, so that a changed manifest is no successor.
-type identified struct {
-	w               *world
-	name, uid, spec string
-}
-
-func (w *world) identified(name, spec string) identified {
-	return identified{w, name, fmt.Sprintf("%s-of-%s", name, strings.ReplaceAll(string(w.s.Kind()), ".", "-")), spec}
-}
-
-// write writes the manifest, with args in place of ARGS.
-func (i identified) write(t *testing.T, args string) {
-	t.Helper()
-	text := withFolder(i.w.s, i.name, i.w.dir, strings.ReplaceAll(i.spec, "ARGS", args))
-	must(t, i.w.a.Write(i.name+".yaml", strings.Replace(text, "{name: "+i.name+"}", "{name: "+i.name+", uid: "+i.uid+"}", 1)))
 }
