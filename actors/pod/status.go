@@ -90,6 +90,7 @@ func (m *Machine) status(now time.Time) *v1.PodStatus {
 			s.ContainerStatuses = append(s.ContainerStatuses, m.containerStatus(c))
 		}
 	}
+	shareLastWords(s)
 	s.Phase = phaseOf(m.pod, s)
 	if m.verdict != nil {
 		s.Reason, s.Message = m.verdict.reason, m.verdict.message
