@@ -200,11 +200,19 @@ func (s *Stack) removePods() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	sandboxes, err := s.Sandboxes(ctx)
-	if err != nil {
-		return err
+	// A runtime that was just about what a killed agent had asked for may fail once.
+	var err error
+	for range 5 {
+		if err = s.removeSandboxes(ctx); err == nil {
+			break
+		}
 	}
-	var errs []error
+	return err
+}
+
+func (s *Stack) removeSandboxes(ctx context.Context) error {
+	sandboxes, err := s.Sandboxes(ctx)
+	errs := []error{err}
 	for _, sandbox := range sandboxes {
 		errs = append(errs, s.RemoveSandbox(ctx, sandbox.Id))
 	}
