@@ -263,14 +263,30 @@ volumes: [{name: v, hostPath: {path: %s}}]`, dir))))
 		}
 		sub := filepath.Join(dir, "sub")
 		must(t, os.Mkdir(sub, 0o755))
-		must(t, syscall.Mount("tmpfs", sub, "tmpfs", 0, ""))
-		defer syscall.Unmount(sub, syscall.MNT_DETACH) //nolint:errcheck // it is unmounted below when all is well
+		unmount := tmpfs(t, sub)
 		must(t, os.WriteFile(filepath.Join(sub, "seen"), nil, 0o644))
 		awaitFile(t, filepath.Join(dir, "seen"), "yes\n")
 		must(t, a.Remove("p.yaml"))
 		nothing(t, s)
-		must(t, syscall.Unmount(sub, 0))
+		unmount()
 	})
+}
+
+// tmpfs mounts one at a folder until the test calls what it gives, which fails where somebody still uses it, or ends.
+func tmpfs(t *testing.T, dir string) (unmount func()) {
+	t.Helper()
+	must(t, syscall.Mount("tmpfs", dir, "tmpfs", 0, ""))
+	there := true
+	t.Cleanup(func() {
+		if there {
+			_ = syscall.Unmount(dir, syscall.MNT_DETACH) // the test has failed already
+		}
+	})
+	return func() {
+		t.Helper()
+		must(t, syscall.Unmount(dir, 0))
+		there = false
+	}
 }
 
 // propagates looks up the mount /v in a mountinfo (proc_pid_mountinfo(5)): its optional fields say how it propagates.
