@@ -1,0 +1,24 @@
+package pod
+
+import (
+	"flag"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// stormy is how many storms a machine goes through unless the command line says. The rarest mistakes found so far took tens
+// of thousands; `task soak` has them.
+const stormy = "3000"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
+	if !asked {
+		if err := flag.Set("rapid.checks", stormy); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
