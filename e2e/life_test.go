@@ -49,6 +49,8 @@ containers: [{name: fails, image: HELLO, args: [exit, '4']}, {name: fine, image:
 	"done": `
 restartPolicy: Never
 containers: [{name: c, image: HELLO, args: [append, /data/done, ran], DATA}]`,
+	"missing": `
+containers: [{name: c, image: HELLO, command: [/not/there]}]`,
 	"crash": `
 terminationGracePeriodSeconds: 5
 containers: [{name: c, image: HELLO, args: [sleep]}]`,
@@ -71,6 +73,7 @@ func TestTheLifeOfContainers(t *testing.T) {
 			{"always", lifeAlways},
 			{"on failure", lifeOnFailure},
 			{"never", lifeNever},
+			{"missing", lifeMissing},
 			{"crash", lifeCrash},
 			{"finished", lifeFinished},
 			{"end", lifeEnd},

@@ -39,8 +39,14 @@ func lifeAlways(t *testing.T, w *world) {
 	if !strings.Contains(c.State.Waiting.Message, "back-off 1s ") || pod.Status.Phase != corev1.PodRunning {
 		t.Errorf("the pod is %s and says %q", pod.Status.Phase, c.State.Waiting.Message)
 	}
+	w.paused(t, "always", "c")
+}
+
+// paused checks that a container's attempts follow one another, each after the back-off, which is a second at most.
+func (w *world) paused(t *testing.T, pod, name string) {
+	t.Helper()
 	ended := map[uint32]int64{} // by attempt
-	for _, c := range containersOf(t, w.s, "always") {
+	for _, c := range containersOf(t, w.s, pod, name) {
 		resp, err := w.s.CRI().ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.Id})
 		if err != nil {
 			continue // the oldest are collected after a while
@@ -92,6 +98,20 @@ func lifeNever(t *testing.T, w *world) {
 	w.onlyFirst(t, "never", "fails", "fine")
 	awaitPod(t, w.a, "done", inPhase(corev1.PodSucceeded))
 	w.onlyFirst(t, "done", "c")
+}
+
+// A program that is not there is no success, and is tried again likewise.
+func lifeMissing(t *testing.T, w *world) {
+	pod := awaitPod(t, w.a, "missing", func(p *corev1.Pod) error {
+		if got := statusOf(p, "c").RestartCount; got < 2 {
+			return fmt.Errorf("%d restarts", got)
+		}
+		return waitsFor("CrashLoopBackOff")(p)
+	})
+	if end := statusOf(pod, "c").LastTerminationState.Terminated; end == nil || end.ExitCode != 128 || end.Reason != "StartError" {
+		t.Errorf("the container: %+v", statusOf(pod, "c"))
+	}
+	w.paused(t, "missing", "c")
 }
 
 // A container that crashed is started again in the same sandbox, as the next attempt, and both are counted.
@@ -155,6 +175,7 @@ func lifeFinished(t *testing.T, w *world) {
 			}
 		}
 	}
+	w.paused(t, "always", "c") // the back-off went on where it was
 	awaitFile(t, w.file("done"), "ran\n")
 	// Taken away and written again, it is a new pod.
 	must(t, w.a.Remove("done.yaml"))
