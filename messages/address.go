@@ -1,6 +1,10 @@
 package messages
 
-import "strings"
+import (
+	"errors"
+	"regexp"
+	"strings"
+)
 
 // Address names an actor by its path in the tree, without the root: "images", "pods/<uid>", "pods/<uid>/<container>".
 // The root itself is Node. An address stays valid across restarts of the actor behind it.
@@ -17,6 +21,17 @@ const (
 	Volumes Address = "volumes"
 	Server  Address = "server"
 )
+
+// uids is what a UID may look like: it is an element of addresses, and of paths of folders that are removed one day.
+var uids = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9._]{0,126}[A-Za-z0-9])?$`)
+
+// CheckUID returns an error unless the UID of a pod can be one element of an address and of a path. UUIDs and hashes can.
+func CheckUID(uid string) error {
+	if !uids.MatchString(uid) {
+		return errors.New("a UID is at most 128 letters, digits, '-', '.' and '_', and begins and ends with a letter or digit")
+	}
+	return nil
+}
 
 // PodAddress is the address of the actor of the pod with this UID.
 func PodAddress(uid string) Address { return Pods.Child(uid) }

@@ -15,6 +15,9 @@ import (
 type Options struct {
 	// Sources are the configured sources; what no source wants is ended only when each has been heard.
 	Sources []messages.Address
+	// Unheard says that the configuration names further sources, which are never heard: whose pods run is not known then, and
+	// nothing that was found is ended.
+	Unheard bool
 	Board   *board.Board
 	// FinishedPath is the checkpoint of pods that finished by themselves.
 	FinishedPath string
@@ -160,8 +163,11 @@ func (a *actor) askAudit(ctx supervisors.Context) {
 	}
 }
 
-// heard says that every source has told its wish.
+// heard says that every source has told its wish. Without any source nobody knows whose pods these are.
 func (a *actor) heard() bool {
+	if a.opts.Unheard || len(a.opts.Sources) == 0 {
+		return false
+	}
 	for _, s := range a.opts.Sources {
 		if _, ok := a.wishes[s]; !ok {
 			return false
@@ -239,7 +245,7 @@ func (a *actor) sweep(ctx supervisors.Context) {
 		}
 	}
 	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Heard: heard})
-	if !heard {
+	if !heard || a.audit == nil { // a pod that is not known of may still run, and needs its volumes
 		return
 	}
 	ctx.Tell(messages.Volumes, messages.PodFoldersWanted{UIDs: wanted})

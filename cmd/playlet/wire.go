@@ -12,6 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server"
 	"github.com/playlet-dev/playlet/actors/sources"
 	"github.com/playlet-dev/playlet/actors/volumes"
+	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -37,7 +38,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		}),
 		"volumes": volumes.New(volumes.Options{RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log}),
 		"pods": pods.New(pods.Options{
-			Sources: a.sources(), Board: a.board, FinishedPath: filepath.Join(state, "finished.json"),
+			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0, Board: a.board, FinishedPath: filepath.Join(state, "finished.json"),
 		}),
 		"pod":       pod.New(pod.Options{Host: a.host, Settings: settings}),
 		"container": container.New(a.host),
@@ -52,6 +53,19 @@ func (a *agent) sources() []messages.Address {
 	var out []messages.Address
 	if a.node.StaticPodPath() != "" {
 		out = append(out, messages.File)
+	}
+	return out
+}
+
+// unheard names the sources that the configuration has and that are not built yet. Their pods, a kubelet's perhaps, which
+// ran here before, are neither run nor ended.
+func unheard(node *config.Node) []string {
+	var out []string
+	if !node.Standalone() || node.BootstrapKubeconfigPath != "" {
+		out = append(out, "the API server (--kubeconfig)")
+	}
+	if node.Kubelet.StaticPodURL != "" {
+		out = append(out, "the manifest URL (staticPodURL)")
 	}
 	return out
 }

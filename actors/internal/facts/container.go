@@ -36,8 +36,8 @@ func OwnerOf(labels map[string]string) (Owner, error) {
 			return Owner{}, fmt.Errorf("%w: the label %s is missing or empty", ErrForeign, l.key)
 		}
 	}
-	if strings.Contains(o.UID, "/") {
-		return Owner{}, fmt.Errorf("%w: the UID %q has a slash", ErrForeign, o.UID)
+	if err := messages.CheckUID(o.UID); err != nil {
+		return Owner{}, fmt.Errorf("%w: the UID %q: %w", ErrForeign, o.UID, err)
 	}
 	return o, nil
 }

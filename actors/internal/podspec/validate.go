@@ -7,6 +7,8 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // validator checks one pod. What several fields are checked against is looked up once.
@@ -21,7 +23,8 @@ type validator struct {
 // Validate finds everything in a defaulted pod that the API server would refuse when the pod is created, with the
 // feature gates that are on by default in Kubernetes 1.37. It does not change the pod.
 //
-// One rule is stricter, as no node can run such a pod as it says: the address of a host port must be one. Where the API
+// Two rules are stricter: the address of a host port must be one, as no node can run such a pod as it says, and a UID must
+// be fit for an element of a path, as the API server makes them itself and files do not. Where the API
 // server blames a whole list or struct, the item or field is named. The rules for Windows pods are left out:
 // [Unsupported] refuses such a pod whole.
 func Validate(pod *v1.Pod) field.ErrorList {
@@ -43,6 +46,11 @@ func Validate(pod *v1.Pod) field.ErrorList {
 
 func (v *validator) metadata(at *field.Path) {
 	v.add(apivalidation.ValidateObjectMeta(&v.pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, at)...)
+	if uid := string(v.pod.UID); uid != "" {
+		if err := messages.CheckUID(uid); err != nil {
+			v.invalid(at.Child("uid"), uid, err.Error())
+		}
+	}
 	annotations := at.Child("annotations")
 	if _, mirror := v.pod.Annotations[v1.MirrorPodAnnotationKey]; mirror && v.spec.NodeName == "" {
 		v.invalid(annotations.Key(v1.MirrorPodAnnotationKey), v.pod.Annotations[v1.MirrorPodAnnotationKey],

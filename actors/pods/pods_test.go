@@ -1,0 +1,162 @@
+package pods
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+const other messages.Address = "sources/other"
+
+// begin starts the actor with two sources, the checkpoint read.
+func begin(t *testing.T) *supervisortest.Kit {
+	t.Helper()
+	k := supervisortest.New(t, messages.Pods, New(Options{
+		Sources: []messages.Address{messages.File, other}, Board: board.New(), FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
+	})("pods"))
+	k.RunWork()
+	return k
+}
+
+func pod(name, uid string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(uid)}}
+}
+
+func wants(k *supervisortest.Kit, source messages.Address, pods ...*v1.Pod) {
+	k.Send(source, messages.SourcePodsWanted{Source: source, Pods: pods})
+}
+
+func audit(k *supervisortest.Kit, found ...string) {
+	m := messages.RuntimeAudited{ReadAt: k.Now().Add(time.Millisecond)}
+	for _, uid := range found {
+		m.Pods = append(m.Pods, messages.PodFacts{UID: uid, Name: "found-" + uid, Namespace: "default"})
+	}
+	k.Send(messages.Runtime, m)
+}
+
+// told are the messages of one type that were told since last asked.
+func told[T any](k *supervisortest.Kit) []T {
+	var out []T
+	for _, m := range k.Take() {
+		if v, ok := m.Msg.(T); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// Whatever the order in which they come: what was found is ended, and folders are cleaned, only when every source and the
+// runtime have been heard.
+func TestNothingIsEndedBeforeAllIsKnown(t *testing.T) {
+	words := []func(k *supervisortest.Kit){
+		func(k *supervisortest.Kit) { wants(k, messages.File, pod("web", "u1")) },
+		func(k *supervisortest.Kit) { wants(k, other) },
+		func(k *supervisortest.Kit) { audit(k, "u1", "orphan") },
+	}
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		k := begin(t)
+		for i, word := range order {
+			words[word](k)
+			k.Advance(2 * sweepEvery)
+			cleaned := told[messages.PodFoldersWanted](k)
+			if all := i == len(order)-1; slices.Contains(k.Spawned, "orphan") != all || (len(cleaned) > 0) != all {
+				t.Errorf("order %v, after %d: spawned %v, folders wanted %v", order, i+1, k.Spawned, cleaned)
+			}
+			for _, m := range cleaned {
+				if !m.UIDs["u1"] || !m.UIDs["orphan"] {
+					t.Errorf("order %v: folders of pods that run are given up: %v", order, m.UIDs)
+				}
+			}
+		}
+	}
+}
+
+// A pod is not started before it is known what runs, and then at once, whatever the other sources say.
+func TestOneSourceDoesNotWaitForAnother(t *testing.T) {
+	k := begin(t)
+	wants(k, messages.File, pod("web", "u1"))
+	if len(k.Spawned) > 0 {
+		t.Fatalf("spawned %v", k.Spawned)
+	}
+	audit(k)
+	if !slices.Equal(k.Spawned, []string{"u1"}) {
+		t.Errorf("spawned %v", k.Spawned)
+	}
+}
+
+// A changed manifest is a successor: it waits until nothing is left of the one before it.
+func TestASuccessorWaitsForItsPredecessor(t *testing.T) {
+	k := begin(t)
+	wants(k, messages.File, pod("web", "u1"))
+	wants(k, other)
+	audit(k)
+	k.Take()
+	wants(k, messages.File, pod("web", "u2"))
+	ending := told[messages.PodWanted](k)
+	if len(ending) != 1 || ending[0].Ending == nil || ending[0].Ending.Reason != "a changed manifest takes its place" {
+		t.Fatalf("told %+v", ending)
+	}
+	k.Send(messages.PodAddress("u1"), messages.PodEnded{UID: "u1", Gone: true})
+	if !slices.Equal(k.Stopped, []string{"u1"}) || slices.Contains(k.Spawned, "u2") {
+		t.Fatalf("stopped %v, spawned %v", k.Stopped, k.Spawned)
+	}
+	k.Send(messages.Pods, messages.ChildStopped{Name: "u1"})
+	if !slices.Equal(k.Spawned, []string{"u1", "u2"}) {
+		t.Errorf("spawned %v", k.Spawned)
+	}
+}
+
+// A wish that did not arrive is told again.
+func TestAWishThatWasNotTakenIsToldAgain(t *testing.T) {
+	k := begin(t)
+	wants(k, messages.File, pod("web", "u1"))
+	audit(k)
+	k.Take()
+	k.Advance(sweepEvery)
+	again := told[messages.PodWanted](k)
+	if len(again) != 1 {
+		t.Fatalf("told %+v", again)
+	}
+	k.Send(messages.PodAddress("u1"), messages.PodStatusChanged{UID: "u1", Turn: again[0].Turn})
+	k.Advance(sweepEvery)
+	if again = told[messages.PodWanted](k); len(again) != 0 {
+		t.Errorf("told once more: %+v", again)
+	}
+}
+
+// That a pod finished is acknowledged when it is on disk, and stands after a restart: it is never run again.
+func TestAFinishedPodIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "finished.json")
+	start := func() *supervisortest.Kit {
+		k := supervisortest.New(t, messages.Pods, New(Options{Sources: []messages.Address{messages.File}, Board: board.New(), FinishedPath: path})("pods"))
+		k.RunWork()
+		wants(k, messages.File, pod("job", "u1"))
+		audit(k)
+		return k
+	}
+	k := start()
+	k.Take()
+	k.Send(messages.PodAddress("u1"), messages.PodEnded{UID: "u1", Status: &v1.PodStatus{Phase: v1.PodSucceeded}})
+	if early := told[messages.PodWanted](k); len(early) != 0 {
+		t.Fatalf("acknowledged before it was on disk: %+v", early)
+	}
+	k.RunWork()
+	if got := told[messages.PodWanted](k); len(got) != 1 || got[0].Final == nil || got[0].Final.Phase != v1.PodSucceeded {
+		t.Fatalf("told %+v", got)
+	}
+	k = start()
+	k.Take()
+	k.Send(messages.PodAddress("u1"), messages.GetWish{UID: "u1"})
+	if got := told[messages.PodWanted](k); len(got) != 1 || got[0].Final == nil {
+		t.Errorf("after a restart: %+v", got)
+	}
+}
