@@ -52,6 +52,10 @@ func TestCommandsOfARunningAgent(t *testing.T) {
 	r.untilPrinted([]string{"pods"}, "default     web-node   2/2     Running   0", "manifest problem: ", "bad.yaml:")
 	r.untilPrinted([]string{"pods", "web-node", "-o", "yaml"}, "kind: Pod", "phase: Running", "name: web-node")
 	r.untilPrinted([]string{"version"}, "Agent:   ", "Runtime: ")
+	if _, notes, code := r.playlet("pods", "web", "-n", "default"); code != 1 ||
+		!strings.HasSuffix(notes, "there is no pod \"web\" in namespace \"default\"; with the node's name, which static pods get, there is \"web-node\"\n") {
+		t.Errorf("the name in the manifest: %d %q", code, notes)
+	}
 	if out, _, code := r.playlet("pods", "-o", "wide"); code != 0 || !strings.Contains(out, "sources/file") || !strings.Contains(out, "running") {
 		t.Errorf("%d\n%s", code, out)
 	}

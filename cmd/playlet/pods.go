@@ -91,9 +91,23 @@ func (c *podsCommand) list(ctx context.Context) error {
 	}
 	err = errors.Join(err, c.note(notes))
 	if err == nil && c.filter.Name != "" && len(pods.Pods) == 0 {
-		err = fmt.Errorf("there is no pod %s", c.wanted())
+		err = fmt.Errorf("there is no pod %s%s", c.wanted(), c.namesake(ctx))
 	}
 	return err
+}
+
+// namesake helps who asks for a static pod by the name in its manifest: the node's name was appended to it.
+func (c *podsCommand) namesake(ctx context.Context) string {
+	all, err := c.client.Pods(ctx, admin.Filter{Namespace: c.filter.Namespace})
+	if err != nil {
+		return ""
+	}
+	for i := range all.Pods {
+		if p := all.Pods[i].Pod; p.Name == c.filter.Name+"-"+p.Spec.NodeName {
+			return fmt.Sprintf("; with the node's name, which static pods get, there is %q", p.Name)
+		}
+	}
+	return ""
 }
 
 // wanted names the pod that was asked for.
