@@ -6,15 +6,46 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // iptablesTime bounds one call; waiting for another program's lock is most of it.
 const iptablesTime = 30 * time.Second
 
 // iptables calls the programs of that name.
-type iptables struct{ path string }
+type iptables struct {
+	path string
+	v6   bool
+}
+
+// bothFamilies are iptables and, where it is beside that, ip6tables: plugins use it too, if only to look.
+func bothFamilies(path string) []iptables {
+	out := []iptables{{path: path}}
+	if v6 := findProgram("ip6tables", []string{filepath.Dir(path)}); v6 != "" {
+		out = append(out, iptables{v6, true})
+	}
+	return out
+}
+
+// before is what the family had before the run.
+func (i iptables) before(r *Record) *Rules {
+	if i.v6 {
+		return &r.IPv6
+	}
+	return &r.IPv4
+}
+
+// family is that of nftables(8).
+func (i iptables) family() uint8 {
+	if i.v6 {
+		return unix.NFPROTO_IPV6
+	}
+	return unix.NFPROTO_IPV4
+}
 
 func (i iptables) run(ctx context.Context, program, stdin string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, iptablesTime)
@@ -54,11 +85,12 @@ func (i iptables) admit(ctx context.Context, record *Record) error {
 
 // clean removes what is the record's.
 func (i iptables) clean(ctx context.Context, record *Record) error {
+	before := *i.before(record)
 	now, err := i.save(ctx)
 	if err != nil {
 		return err
 	}
-	if orders := now.undo(record); orders != "" {
+	if orders := now.undo(record, before); orders != "" {
 		if err := i.restore(ctx, orders); err != nil {
 			return err
 		}
@@ -66,7 +98,7 @@ func (i iptables) clean(ctx context.Context, record *Record) error {
 			return err
 		}
 	}
-	for _, order := range now.orphans(record) {
+	for _, order := range now.orphans(before) {
 		_ = i.restore(ctx, order) // one that fails has got a rule meanwhile: it is another's
 		if now, err = i.save(ctx); err != nil {
 			return err
@@ -76,8 +108,8 @@ func (i iptables) clean(ctx context.Context, record *Record) error {
 	if err != nil || !strings.Contains(version, "nf_tables") {
 		return err // tables of the legacy programs live as long as the kernel's module
 	}
-	for _, table := range now.emptied(record) {
-		if err := deleteTable(table, now.builtin[table]); err != nil {
+	for _, table := range now.emptied(before) {
+		if err := deleteTable(i.family(), table, now.builtin[table]); err != nil {
 			return err
 		}
 	}

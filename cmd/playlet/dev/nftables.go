@@ -10,8 +10,8 @@ import (
 
 // deleteTable removes an empty table of nftables that iptables has made, with those of its base chains that are there.
 // It is one transaction: when a chain has got a rule meanwhile, nothing is done, and that is no error.
-func deleteTable(name string, chains []string) error {
-	answers, err := request(unix.NETLINK_NETFILTER, tableBatch(name, chains), len(chains)+1)
+func deleteTable(family uint8, name string, chains []string) error {
+	answers, err := request(unix.NETLINK_NETFILTER, tableBatch(family, name, chains), len(chains)+1)
 	if err != nil {
 		return err
 	}
@@ -22,7 +22,7 @@ func deleteTable(name string, chains []string) error {
 		}
 	}
 	if len(there) < len(chains) {
-		answers, err = request(unix.NETLINK_NETFILTER, tableBatch(name, there), len(there)+1)
+		answers, err = request(unix.NETLINK_NETFILTER, tableBatch(family, name, there), len(there)+1)
 	}
 	if err = errors.Join(append(answers, err)...); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("removing the empty table %s: %w", name, err)
@@ -31,12 +31,12 @@ func deleteTable(name string, chains []string) error {
 }
 
 // tableBatch is the transaction: deletions of chains, and then of the table. A chain with a rule fails with EBUSY.
-func tableBatch(table string, chains []string) []byte {
+func tableBatch(family uint8, table string, chains []string) []byte {
 	head := func(family uint8, resource uint16) []byte { // nfgenmsg
 		return binary.BigEndian.AppendUint16([]byte{family, unix.NFNETLINK_V0}, resource)
 	}
 	order := func(what uint16, attributes ...[]byte) []byte {
-		body := head(unix.NFPROTO_IPV4, 0)
+		body := head(family, 0)
 		for _, a := range attributes {
 			body = append(body, a...)
 		}

@@ -153,7 +153,7 @@ func makeAll(ctx context.Context, plan *Plan, r *Record) error {
 			return err
 		}
 	}
-	return iptables{plan.Programs.IPTables}.admit(ctx, r)
+	return iptables{path: plan.Programs.IPTables}.admit(ctx, r)
 }
 
 func bootID() (string, error) {

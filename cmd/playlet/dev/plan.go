@@ -119,7 +119,8 @@ func planNetwork(ctx context.Context, plan *Plan, r *Record) (err error) {
 	if err != nil {
 		return err
 	}
-	plan.Subnet = subnet.String()
+	r.Subnet = subnet.String()
+	plan.Subnet = r.Subnet
 	routes, err := os.ReadFile("/proc/net/route")
 	if err != nil {
 		return err
@@ -130,7 +131,12 @@ func planNetwork(ctx context.Context, plan *Plan, r *Record) (err error) {
 	if r.Sysctls, err = forwardingBefore(sysDir); err != nil {
 		return err
 	}
-	rules, err := iptables{plan.Programs.IPTables}.save(ctx)
-	r.Tables, r.Chains = rules.tables, rules.chains()
-	return err
+	for _, i := range bothFamilies(plan.Programs.IPTables) {
+		rules, err := i.save(ctx)
+		if err != nil {
+			return err
+		}
+		*i.before(r) = Rules{rules.tables, rules.chains()}
+	}
+	return nil
 }

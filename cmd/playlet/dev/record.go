@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,7 +41,15 @@ type Record struct {
 	// are the cgroups at its root that were there before.
 	Controllers []string `json:"controllers,omitempty"`
 	Groups      []string `json:"groups,omitempty"`
-	// Tables and Chains of iptables that were there before: "nat", "nat/CNI-HOSTPORT-DNAT".
+	// Subnet is where pods' addresses are from; nothing on the machine used it before.
+	Subnet string `json:"subnet"`
+	// IPv4 and IPv6 are what iptables and ip6tables had before.
+	IPv4 Rules `json:"ipv4"`
+	IPv6 Rules `json:"ipv6"`
+}
+
+// Rules are tables and chains: "nat", "nat/CNI-HOSTPORT-DNAT".
+type Rules struct {
 	Tables []string `json:"tables,omitempty"`
 	Chains []string `json:"chains,omitempty"`
 }
@@ -137,6 +146,9 @@ func (r *Record) check() error {
 	}
 	if r.Bridge == "" || strings.ContainsAny(r.Bridge, "/ ") || r.Bridge[0] == '.' {
 		return fmt.Errorf("a bridge of %q", r.Bridge)
+	}
+	if _, err := netip.ParsePrefix(r.Subnet); err != nil {
+		return err
 	}
 	for name := range r.Sysctls {
 		if !strings.HasPrefix(name, "net/ipv4/") || strings.Contains(name, "..") {

@@ -56,49 +56,25 @@ func (r ruleset) chains() []string {
 }
 
 // undo gives what iptables-restore --noflush has to be told so that nothing of the record is left: rules that carry the
-// run's name in a comment, the chains that those lead to, and portmap's own chains where they were not there before and
-// nobody else's rules use them. Empty when there is nothing of it.
-func (r ruleset) undo(record *Record) string {
+// run's name in a comment, the chains that those lead to or are in, and portmap's own chains where they were not there
+// before and nobody else's rules use them. Empty when there is nothing of it.
+func (r ruleset) undo(record *Record, before Rules) string {
 	var out strings.Builder
 	for _, table := range r.tables {
-		if lines := r.undoTable(table, record); len(lines) > 0 {
+		if lines := r.undoTable(table, record, before); len(lines) > 0 {
 			fmt.Fprintf(&out, "*%s\n%s\nCOMMIT\n", table, strings.Join(lines, "\n"))
 		}
 	}
 	return out.String()
 }
 
-func (r ruleset) undoTable(table string, record *Record) []string {
-	gone := map[string]bool{}
-	others := map[string]bool{} // chains of portmap's that have a rule of someone else's
-	for _, rule := range r.rules[table] {
-		if !carries(rule, record.Name()) {
-			if target := jump(rule); strings.HasPrefix(target, "CNI-DN-") {
-				others[chainOf(rule)] = true
-			}
-			continue
-		}
-		if target := jump(rule); strings.HasPrefix(target, "CNI-") && !slices.Contains(portmapChains, target) {
-			gone[target] = true
-		}
-	}
-	if !others["CNI-HOSTPORT-DNAT"] {
-		for _, chain := range portmapChains {
-			if slices.Contains(r.own[table], chain) && !slices.Contains(record.Chains, table+"/"+chain) {
-				gone[chain] = true
-			}
-		}
-	}
-	for _, rule := range r.rules[table] { // a plugin that was killed may have removed the way to its chain first
-		if chain := chainOf(rule); carries(rule, record.Name()) && podChain.MatchString(chain) {
-			gone[chain] = true
-		}
-	}
-	var deletions, chains []string
+func (r ruleset) undoTable(table string, record *Record, before Rules) []string {
+	gone := r.gone(table, record, before)
+	var orders, chains []string
 	for _, rule := range r.rules[table] {
 		ours := carries(rule, record.Name()) || gone[jump(rule)]
 		if ours && !gone[chainOf(rule)] { // the others go with their chain
-			deletions = append(deletions, "-D "+strings.TrimPrefix(rule, "-A "))
+			orders = append(orders, "-D "+strings.TrimPrefix(rule, "-A "))
 		}
 	}
 	for _, chain := range r.own[table] {
@@ -107,19 +83,43 @@ func (r ruleset) undoTable(table string, record *Record) []string {
 		}
 	}
 	for _, chain := range chains {
-		deletions = append(deletions, "-F "+chain)
+		orders = append(orders, "-F "+chain)
 	}
 	for _, chain := range chains {
-		deletions = append(deletions, "-X "+chain)
+		orders = append(orders, "-X "+chain)
 	}
-	return deletions
+	return orders
+}
+
+// gone are the chains of a table that go.
+func (r ruleset) gone(table string, record *Record, before Rules) map[string]bool {
+	gone := map[string]bool{}
+	shared := false // a port of someone else's is mapped
+	for _, rule := range r.rules[table] {
+		chain, target := chainOf(rule), jump(rule)
+		switch {
+		case carries(rule, record.Name()):
+			gone[chain] = podChain.MatchString(chain)
+			gone[target] = podChain.MatchString(target)
+		case podChain.MatchString(chain) && strings.Contains(rule+" ", " "+record.Subnet+" "):
+			gone[chain] = true // a plugin that was killed had not made, or had removed, the way to it
+		case chain == portmapChains[0]:
+			shared = true
+		}
+	}
+	for _, chain := range portmapChains {
+		if !shared && slices.Contains(r.own[table], chain) && !slices.Contains(before.Chains, table+"/"+chain) {
+			gone[chain] = true
+		}
+	}
+	return gone
 }
 
 // orphans gives what iptables-restore --noflush has to be told, an order each, so that pods' chains that hold nothing
 // and are used nowhere go, unless they were there before: a plugin that was killed between making its chain and filling
 // it leaves one, and nothing tells whose it is. Another's plugin could be at that very point: a chain that it has filled
 // meanwhile is not removed, and one that it has not is made again with its next attempt.
-func (r ruleset) orphans(record *Record) []string {
+func (r ruleset) orphans(before Rules) []string {
 	var out []string
 	for _, table := range r.tables {
 		used := map[string]bool{}
@@ -127,7 +127,7 @@ func (r ruleset) orphans(record *Record) []string {
 			used[chainOf(rule)], used[jump(rule)] = true, true
 		}
 		for _, chain := range r.own[table] {
-			if podChain.MatchString(chain) && !used[chain] && !slices.Contains(record.Chains, table+"/"+chain) {
+			if podChain.MatchString(chain) && !used[chain] && !slices.Contains(before.Chains, table+"/"+chain) {
 				out = append(out, fmt.Sprintf("*%s\n-X %s\nCOMMIT\n", table, chain))
 			}
 		}
@@ -137,9 +137,9 @@ func (r ruleset) orphans(record *Record) []string {
 
 // emptied are the tables that were not there before and hold nothing now: with nftables behind it, iptables makes a
 // table's chains with the first rule, and leaves them.
-func (r ruleset) emptied(record *Record) []string {
+func (r ruleset) emptied(before Rules) []string {
 	return slices.DeleteFunc(slices.Clone(r.tables), func(table string) bool {
-		return len(r.rules[table]) > 0 || len(r.own[table]) > 0 || slices.Contains(record.Tables, table)
+		return len(r.rules[table]) > 0 || len(r.own[table]) > 0 || slices.Contains(before.Tables, table)
 	})
 }
 

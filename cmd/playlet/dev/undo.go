@@ -37,7 +37,11 @@ func undoRules(r *Record) error {
 	if path == "" {
 		return nil // nobody could have made any
 	}
-	return iptables{path}.clean(context.Background(), r)
+	var errs []error
+	for _, i := range bothFamilies(path) {
+		errs = append(errs, i.clean(context.Background(), r))
+	}
+	return errors.Join(errs...)
 }
 
 // listening says whether a process accepts connections on the unix socket.
