@@ -21,7 +21,7 @@ type verdict struct {
 // record is a child's history of panics. Its zero value is a clean one.
 type record struct {
 	panics    []time.Time
-	probation bool // came out of quarantine: the next panic within the strategy's time sends it back
+	probation bool // came out of quarantine: a panic within the strategy's time of that sends it back
 }
 
 // judge counts a panic at now and says what follows. It is pure but for the jitter, which the caller provides.
@@ -32,9 +32,9 @@ func (r *record) judge(s Strategy, now time.Time, jitter func() float64) verdict
 			kept = append(kept, t)
 		}
 	}
-	onProbation := r.probation && len(kept) > 0
+	r.probation = r.probation && len(kept) > 0 // which release itself is among, for as long as the strategy's time
 	r.panics = append(kept, now)
-	if len(r.panics) <= s.Panics && !onProbation {
+	if len(r.panics) <= s.Panics && !r.probation {
 		return verdict{after: panicDelay(len(r.panics), jitter)}
 	}
 	if s.Then == Quarantine {

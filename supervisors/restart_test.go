@@ -34,6 +34,22 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Long after a quarantine the strategy is again what the row says, and not one panic fewer.
+func TestProbationEnds(t *testing.T) {
+	s := Strategy{Panics: 3, Within: time.Minute, Then: Quarantine}
+	var r record
+	r.release(time.Unix(0, 0))
+	later := time.Unix(0, 0).Add(24 * time.Hour)
+	for i := range s.Panics {
+		if got := r.judge(s, later.Add(time.Duration(i)*time.Second), func() float64 { return 0 }); got.outcome != "" {
+			t.Errorf("panic %d of %d that are allowed: %+v", i+1, s.Panics, got)
+		}
+	}
+	if got := r.judge(s, later.Add(time.Duration(s.Panics)*time.Second), func() float64 { return 0 }); got.outcome != Quarantine {
+		t.Errorf("one more: %+v", got)
+	}
+}
+
 func TestJudgeNeverExceedsIntensity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Strategy{Panics: rapid.IntRange(0, 6).Draw(t, "panics"), Within: time.Minute, Then: rapid.SampledFrom([]Outcome{Escalate, Quarantine}).Draw(t, "then")}
