@@ -65,7 +65,8 @@ type Work struct {
 	// Timeout bounds it; required.
 	Timeout time.Duration
 	// Run does it. Its context ends with the timeout or the actor. It returns exactly one message, never nil, which
-	// is posted to the actor unless that has been restarted since. A panic in it is a panic of the actor.
+	// is posted to the actor unless that has been restarted since. A panic in it is a panic of the actor. LogOf of
+	// its context is the actor's logger.
 	Run func(ctx context.Context) any
 }
 

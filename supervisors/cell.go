@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"k8s.io/utils/clock"
 
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -104,6 +103,9 @@ func (c *cell) start() {
 func (c *cell) stop() {
 	c.stopping = true
 	c.cancel()
+	for name := range c.children { // whoever comes next tries them all: a quarantine ends with the one who imposed it
+		c.sys.setQuarantine(c.self.Child(name), nil)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for t := range c.timers {
@@ -121,6 +123,10 @@ func (c *cell) stopped() {
 		c.log.Warn("workers did not end with their actor", "working", c.workingNames())
 	}
 	c.sys.cells.CompareAndDelete(c.self, c)
+	if n := c.depth.now.Load() - 1; n > 0 { // protoactor throws a mailbox away with its actor; one is the message being handled
+		c.sys.Counters.DeadLetters.Add(uint64(n))
+		c.log.Debug("messages lost with their actor's mailbox", "count", n)
+	}
 	if c.self == messages.Node {
 		close(c.sys.ended)
 	}
@@ -128,12 +134,14 @@ func (c *cell) stopped() {
 
 // dispatch handles one envelope from a mailbox.
 func (c *cell) dispatch(env *envelope) {
-	if c.stopping {
-		return // user messages still come while children stop
+	if c.stopping { // messages still come while children stop
+		c.sys.Counters.DeadLetters.Add(1)
+		c.sys.lost(c.self, env, "message to an actor that is ending")
+		return
 	}
 	if env.gen != 0 && env.gen != c.gen {
 		c.sys.Counters.Stale.Add(1)
-		c.log.Debug("stale result dropped", "message", typeName(env.msg))
+		c.sys.lost(c.self, env, "stale result dropped")
 		return
 	}
 	c.deliver(env, func(env *envelope) {
@@ -175,7 +183,9 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 	if c.sys.opts.Interceptor != nil {
 		switch v := c.sys.opts.Interceptor.Before(d); v {
 		case Drop:
-			return
+			if d.Droppable() {
+				return
+			}
 		case Panic:
 			panic("chaos: before " + typeName(env.msg))
 		case Pass:
@@ -227,103 +237,6 @@ func (c *cell) Become(b Behavior) { c.behavior = b }
 func (c *cell) Unhandled(msg any) {
 	c.sys.Counters.Unhandled.Add(1)
 	c.log.Debug("message of no use now", "message", typeName(msg), "from", c.env.from.String())
-}
-
-type workPanicked struct {
-	name   string
-	reason any
-	stack  string
-}
-
-func (w workPanicked) String() string {
-	return fmt.Sprintf("in work %s: %v\n%s", w.name, w.reason, w.stack)
-}
-
-// Do implements Context.
-func (c *cell) Do(w Work) {
-	if c.stopping {
-		return
-	}
-	if w.Timeout <= 0 || w.Run == nil {
-		panic("work " + w.Name + " without a timeout or without a body")
-	}
-	id := c.sys.seq.Add(1)
-	cause, flow := c.env.id, c.env.flow
-	c.mu.Lock()
-	c.working[id] = w.Name
-	c.mu.Unlock()
-	c.workers.Add(1)
-	go func() {
-		defer c.workers.Done()
-		ctx, cancel := context.WithTimeout(context.WithValue(c.ctx, flowKey{}, flow), w.Timeout)
-		msg := runWork(ctx, w)
-		cancel()
-		c.mu.Lock()
-		delete(c.working, id)
-		c.mu.Unlock()
-		c.sys.post(c.self, &envelope{id: id, cause: cause, flow: flow, from: c.self, gen: c.gen, sent: c.sys.clock.Now(), msg: msg})
-	}()
-}
-
-func runWork(ctx context.Context, w Work) (msg any) {
-	defer func() {
-		if r := recover(); r != nil {
-			msg = workPanicked{w.Name, r, string(debug.Stack())}
-		}
-	}()
-	if msg = w.Run(ctx); msg == nil {
-		msg = workPanicked{name: w.Name, reason: "it returned no message"}
-	}
-	return msg
-}
-
-type timer struct {
-	c *cell
-	t clock.Timer
-}
-
-// Cancel implements Timer.
-func (t *timer) Cancel() {
-	t.c.mu.Lock()
-	defer t.c.mu.Unlock()
-	if _, ok := t.c.timers[t]; ok {
-		t.t.Stop()
-		delete(t.c.timers, t)
-	}
-}
-
-// After implements Context.
-func (c *cell) After(d time.Duration, msg any) Timer {
-	t := &timer{c: c}
-	env := c.follow(msg)
-	env.gen = c.gen
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t.t = c.sys.clock.AfterFunc(d, func() {
-		// On its own goroutine: a fake clock fires on the goroutine that steps it, under the clock's lock.
-		go func() {
-			c.mu.Lock()
-			_, live := c.timers[t]
-			delete(c.timers, t)
-			c.mu.Unlock()
-			if live {
-				c.sys.post(c.self, env)
-			}
-		}()
-	})
-	c.timers[t] = struct{}{}
-	return t
-}
-
-func (c *cell) workingNames() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := make([]string, 0, len(c.working))
-	for _, n := range c.working {
-		out = append(out, n)
-	}
-	slices.Sort(out)
-	return out
 }
 
 func (c *cell) inspect() messages.Inspection {

@@ -97,7 +97,7 @@ func (c *cell) end(name string, n next, after time.Duration) {
 	if !ok || c.stopping {
 		return
 	}
-	if ch.state == quarantined && n == again {
+	if n == again && (ch.state == quarantined || ch.state == ending && ch.next == isolate) {
 		return // left alone; it will be tried in its own time
 	}
 	ch.next, ch.after = n, after
@@ -127,6 +127,7 @@ func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *ac
 	}
 	v := ch.history.judge(ch.row.Strategy, c.sys.clock.Now(), randomJitter)
 	if v.outcome == Escalate {
+		c.log.Error("a child panicked too often; this actor falls with it", "child", c.self.Child(name).String(), "reason", firstLine(ch.reason))
 		panic(fmt.Sprintf("%s panicked more than %d times within %s, the last time because of: %s",
 			c.self.Child(name), ch.row.Strategy.Panics, ch.row.Strategy.Within, ch.reason))
 	}

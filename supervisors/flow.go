@@ -2,6 +2,7 @@ package supervisors
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/playlet-dev/playlet/messages"
@@ -25,12 +26,15 @@ type envelope struct {
 	reply chan<- any // set on questions from outside the tree
 }
 
-type flowKey struct{}
+type logKey struct{}
 
-// FlowOf is the flow that a worker's context belongs to; zero outside of one.
-func FlowOf(ctx context.Context) Flow {
-	f, _ := ctx.Value(flowKey{}).(Flow)
-	return f
+// LogOf is, in work, the logger of the actor that asked for it, which names the actor and the flow. Outside of work it is
+// slog's default.
+func LogOf(ctx context.Context) *slog.Logger {
+	if log, ok := ctx.Value(logKey{}).(*slog.Logger); ok {
+		return log
+	}
+	return slog.Default()
 }
 
 // next is the flow of a message sent while handling one of flow f: the same story, unless the message is about

@@ -132,7 +132,12 @@ func (s *System) onDeadLetter(e any) {
 		return
 	}
 	s.Counters.DeadLetters.Add(1)
-	s.log.Debug("message to an actor that is not there", "to", addressOf(dl.PID), "from", env.from.String(), "message", typeName(env.msg))
+	s.lost(addressOf(dl.PID), env, "message to an actor that is not there")
+}
+
+// lost notes a message that nobody handles. That is allowed, and worth a line only to those who look for it.
+func (s *System) lost(to messages.Address, env *envelope, why string) {
+	s.log.Debug(why, "to", to.String(), "from", env.from.String(), "message", typeName(env.msg))
 }
 
 func addressOf(pid *actor.PID) messages.Address {

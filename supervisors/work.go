@@ -1,0 +1,108 @@
+package supervisors
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// workPanicked makes a panic of work one of its actor.
+type workPanicked struct {
+	name   string
+	reason any
+}
+
+func (w workPanicked) String() string { return fmt.Sprintf("in work %s: %v", w.name, w.reason) }
+
+// Do implements Context.
+func (c *cell) Do(w Work) {
+	if c.stopping {
+		return
+	}
+	if w.Timeout <= 0 || w.Run == nil {
+		panic("work " + w.Name + " without a timeout or without a body")
+	}
+	id := c.sys.seq.Add(1)
+	cause, flow, log := c.env.id, c.env.flow, c.Log()
+	c.mu.Lock()
+	c.working[id] = w.Name
+	c.mu.Unlock()
+	c.workers.Add(1)
+	go func() {
+		defer c.workers.Done()
+		ctx, cancel := context.WithTimeout(context.WithValue(c.ctx, logKey{}, log), w.Timeout)
+		msg := runWork(ctx, w)
+		cancel()
+		c.mu.Lock()
+		delete(c.working, id)
+		c.mu.Unlock()
+		c.sys.post(c.self, &envelope{id: id, cause: cause, flow: flow, from: c.self, gen: c.gen, sent: c.sys.clock.Now(), msg: msg})
+	}()
+}
+
+// runWork does it. A panic is logged here, with its stack: the actor, whose panic it becomes, may have ended meanwhile.
+func runWork(ctx context.Context, w Work) (msg any) {
+	defer func() {
+		if r := recover(); r != nil {
+			LogOf(ctx).Error("panic in work", "work", w.Name, "reason", fmt.Sprint(r), "stack", string(debug.Stack()))
+			msg = workPanicked{w.Name, r}
+		}
+	}()
+	if msg = w.Run(ctx); msg == nil {
+		msg = workPanicked{name: w.Name, reason: "it returned no message"}
+	}
+	return msg
+}
+
+type timer struct {
+	c *cell
+	t clock.Timer
+}
+
+// Cancel implements Timer.
+func (t *timer) Cancel() {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	if _, ok := t.c.timers[t]; ok {
+		t.t.Stop()
+		delete(t.c.timers, t)
+	}
+}
+
+// After implements Context.
+func (c *cell) After(d time.Duration, msg any) Timer {
+	t := &timer{c: c}
+	env := c.follow(msg)
+	env.gen = c.gen
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.t = c.sys.clock.AfterFunc(d, func() {
+		// On its own goroutine: a fake clock fires on the goroutine that steps it, under the clock's lock.
+		go func() {
+			c.mu.Lock()
+			_, live := c.timers[t]
+			delete(c.timers, t)
+			c.mu.Unlock()
+			if live {
+				c.sys.post(c.self, env)
+			}
+		}()
+	})
+	c.timers[t] = struct{}{}
+	return t
+}
+
+func (c *cell) workingNames() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]string, 0, len(c.working))
+	for _, n := range c.working {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}

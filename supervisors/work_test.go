@@ -1,0 +1,118 @@
+package supervisors
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// startWorker runs a tree of one actor, and stops it at the end of the test.
+func startWorker(t *testing.T, chaos Interceptor, receive func(ctx Context, msg any)) (*System, *logBuffer) {
+	t.Helper()
+	log := &logBuffer{}
+	s, err := Start(Options{
+		Tree:         &Row{Kind: "node", Strategy: patient, Children: []Row{{Kind: "worker", Strategy: patient}}},
+		Constructors: map[Kind]Constructor{"node": func(string) Actor { return &probe{func(Context, any) {}} }, "worker": func(string) Actor { return &probe{receive} }},
+		Log:          slog.New(slog.NewTextHandler(log, nil)), Interceptor: chaos,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+	})
+	return s, log
+}
+
+type dropEverything struct{}
+
+func (dropEverything) Before(Delivery) Verdict { return Drop }
+func (dropEverything) After(Delivery) Verdict  { return Pass }
+
+// What an actor has from itself can only be lost with the actor: nobody would ever tell it again.
+func TestResultsTimersAndTheFirstMessageCannotBeDropped(t *testing.T) {
+	type result struct{}
+	type tick struct{}
+	in := newInbox()
+	s, _ := startWorker(t, dropEverything{}, func(ctx Context, msg any) {
+		in.put(named{ctx.Self(), msg})
+		switch msg.(type) {
+		case messages.Started:
+			ctx.Do(Work{Name: "w", Timeout: time.Minute, Run: func(context.Context) any { return result{} }})
+		case result:
+			ctx.After(time.Millisecond, tick{})
+		}
+	})
+	in.await(t, 1, "starts", is[messages.Started]("worker"))
+	s.Tell("worker", ping{})
+	in.await(t, 1, "ticks", is[tick]("worker"))
+	if n := in.count(is[ping]("worker")); n != 0 {
+		t.Error("the message from outside was not dropped")
+	}
+}
+
+func TestWorkLogsAsItsActor(t *testing.T) {
+	in := newInbox()
+	_, log := startWorker(t, nil, func(ctx Context, msg any) {
+		in.put(named{ctx.Self(), msg})
+		if _, ok := msg.(messages.Started); ok {
+			ctx.Do(Work{Name: "w", Timeout: time.Minute, Run: func(c context.Context) any { LogOf(c).Info("at work"); return ping{} }})
+		}
+	})
+	in.await(t, 1, "results", is[ping]("worker"))
+	if got := log.String(); !strings.Contains(got, `msg="at work" actor=worker flow=`) {
+		t.Errorf("the log says %q", got)
+	}
+}
+
+// A bug in work is told even where its actor has ended meanwhile, and nobody is left to fall because of it.
+func TestAPanicInWorkWhoseActorHasEndedIsTold(t *testing.T) {
+	in, release := newInbox(), make(chan struct{})
+	s, log := startWorker(t, nil, func(ctx Context, msg any) {
+		in.put(named{ctx.Self(), msg})
+		switch msg.(type) {
+		case ping:
+			ctx.Do(Work{Name: "late", Timeout: time.Minute, Run: func(context.Context) any { <-release; panic("too late") }})
+			panic("boom")
+		default:
+		}
+	})
+	in.await(t, 1, "starts", is[messages.Started]("worker"))
+	s.Tell("worker", ping{})
+	in.await(t, 2, "starts", is[messages.Started]("worker"))
+	close(release)
+	for s.Counters.Stale.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if got := log.String(); !strings.Contains(got, `msg="panic in work"`) || !strings.Contains(got, "too late") {
+		t.Errorf("the log says %q", got)
+	}
+}
