@@ -49,9 +49,6 @@ func runAgent(ctx context.Context, node *config.Node, log *slog.Logger) error {
 	}
 	log.Info("playlet is running", "version", version(), "node", node.NodeName, "runtime", node.RuntimeEndpoint(),
 		"manifests", node.StaticPodPath(), "socket", node.AdminSocket)
-	if node.StaticPodPath() == "" {
-		log.Warn("there is no source of pods; --pod-manifest-path names a file or folder of manifests")
-	}
 	select {
 	case <-ctx.Done():
 		log.Info("stopping; containers go on running")
@@ -128,6 +125,12 @@ func (a *agent) prepareFolders() error {
 func (a *agent) start(chaos supervisors.Interceptor) error {
 	if err := a.listeners.Open(context.Background()); errors.Is(err, server.ErrInUse) {
 		return err // anything else may mend itself: the server's actor tries again
+	}
+	for _, source := range unheard(a.node) {
+		a.log.Warn("pods of this source are not run yet; pods that are found and that no other source wants are left as they are", "source", source)
+	}
+	if len(a.sources()) == 0 {
+		a.log.Warn("there is no source of pods; --pod-manifest-path names a folder of manifests")
 	}
 	system, err := supervisors.Start(supervisors.Options{
 		Constructors: a.wire(), Log: a.log, Interceptor: chaos, Fatal: func(err error) { a.failed <- err },
