@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -121,7 +122,10 @@ func writeHosts(h *host.Host, w messages.RunContainer) (string, error) {
 		}
 		text = "# Kubernetes-managed hosts file (host network).\n" + string(node)
 	} else {
-		text = ownHosts(w, h.Node.ClusterDomain)
+		var err error
+		if text, err = ownHosts(w, h.Node.ClusterDomain); err != nil {
+			return "", err
+		}
 	}
 	text += hostAliases(w.Pod.Spec.HostAliases)
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -137,22 +141,22 @@ func writeHosts(h *host.Host, w messages.RunContainer) (string, error) {
 	return path, nil
 }
 
-func ownHosts(w messages.RunContainer, domain string) string {
+func ownHosts(w messages.RunContainer, clusterDomain string) (string, error) {
+	name, domain, err := cri.HostnameAndDomain(w.Pod, clusterDomain)
+	if err != nil {
+		return "", err
+	}
 	var b strings.Builder
 	b.WriteString("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" +
 		"fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n")
-	name := w.Pod.Spec.Hostname
-	if name == "" {
-		name = w.Pod.Name
-	}
 	for _, ip := range w.Sandbox.IPs {
 		b.WriteString(ip)
-		if sub := w.Pod.Spec.Subdomain; sub != "" {
-			fmt.Fprintf(&b, "\t%s.%s.%s.svc.%s", name, sub, w.Pod.Namespace, domain)
+		if domain != "" {
+			b.WriteString("\t" + name + "." + domain)
 		}
 		b.WriteString("\t" + name + "\n")
 	}
-	return b.String()
+	return b.String(), nil
 }
 
 func hostAliases(aliases []v1.HostAlias) string {

@@ -29,6 +29,7 @@ type (
 	checked struct {
 		version *runtimeapi.VersionResponse
 		status  *runtimeapi.StatusResponse
+		config  *runtimeapi.RuntimeConfigResponse // nil when it was not asked, or cannot tell
 		err     error
 	}
 	checkDue struct{}
@@ -54,13 +55,21 @@ func (a *actor) check(ctx supervisors.Context) {
 		a.link.timer = nil
 	}
 	a.link.checking = true
-	ctx.Do(supervisors.Work{Name: "Version, Status", Timeout: checkTimeout, Run: func(ctx context.Context) any {
+	first := a.phase != connected
+	ctx.Do(supervisors.Work{Name: "Version, Status, RuntimeConfig", Timeout: checkTimeout, Run: func(ctx context.Context) any {
 		version, err := a.opts.CRI.Version(ctx)
 		if err != nil {
 			return checked{err: err}
 		}
 		status, err := a.opts.CRI.Status(ctx, false)
-		return checked{version, status, err}
+		if err != nil || !first {
+			return checked{version: version, status: status, err: err}
+		}
+		config, err := a.opts.CRI.RuntimeConfig(ctx) // it is of one start of the runtime
+		if cri.IsUnimplemented(err) {
+			err = nil
+		}
+		return checked{version, status, config, err}
 	}})
 }
 
@@ -88,6 +97,10 @@ func (a *actor) checkedConnecting(ctx supervisors.Context, m checked) {
 	a.checkAfter(ctx, a.opts.StatusPeriod)
 	s := &a.link.snapshot
 	s.describe(m.version, m.status)
+	s.CgroupDriver = ""
+	if linux := m.config.GetLinux(); linux != nil {
+		s.CgroupDriver = strings.ToLower(linux.GetCgroupDriver().String())
+	}
 	s.Ready, s.Reason, s.Since = true, messages.Reason{}, ctx.Now()
 	a.link.cause = ""
 	ctx.Log().Info("the container runtime is ready",

@@ -89,7 +89,7 @@ func (f *fake) took() string {
 }
 
 func (f *fake) called(call, object string) error {
-	if call != "Version" && call != "Status" {
+	if !slices.Contains([]string{"Version", "Status", "RuntimeConfig"}, call) {
 		f.calls = append(f.calls, strings.TrimSuffix(call+":"+object, ":"))
 	}
 	if err := f.err[call]; err != nil {
@@ -102,6 +102,14 @@ func (f *fake) Version(context.Context) (*runtimeapi.VersionResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1", RuntimeApiVersion: "v1"}, f.called("Version", "")
+}
+
+func (f *fake) RuntimeConfig(context.Context) (*runtimeapi.RuntimeConfigResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{
+		CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS,
+	}}, f.called("RuntimeConfig", "")
 }
 
 func (f *fake) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {

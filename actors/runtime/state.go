@@ -37,10 +37,12 @@ type Snapshot struct {
 	Reason messages.Reason `json:"reason,omitzero"`
 	Since  time.Time       `json:"since,omitzero"`
 	// NetworkReady is the runtime's own word; pods on the host's network run without. NetworkReason says why not.
-	NetworkReady  bool      `json:"networkReady"`
-	NetworkReason string    `json:"networkReason,omitempty"`
-	Features      Features  `json:"features"`
-	Handlers      []Handler `json:"handlers,omitempty"`
+	NetworkReady  bool     `json:"networkReady"`
+	NetworkReason string   `json:"networkReason,omitempty"`
+	Features      Features `json:"features"`
+	// CgroupDriver is "systemd" or "cgroupfs"; empty when the runtime does not tell (before containerd 2.0).
+	CgroupDriver string    `json:"cgroupDriver,omitempty"`
+	Handlers     []Handler `json:"handlers,omitempty"`
 	// Hints says how changes are noticed: by events or by polling.
 	Hints Hints `json:"hints"`
 	// Audited is when the last audit that succeeded began; zero when none has.

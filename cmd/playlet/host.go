@@ -41,8 +41,9 @@ func readHost(node *config.Node, log *slog.Logger) (cri.NodeFacts, cri.DNSFacts,
 	dns := cri.DNSFacts{ClusterDNS: k.ClusterDNS, ClusterDomain: k.ClusterDomain, NodeIPs: nodeIPs(node, log)}
 	resolv := deref(k.ResolverConfig, "")
 	dns.NoHost = resolv == ""
-	if dns.Host, err = cri.ReadResolvConf(resolv); err != nil {
-		log.Warn("the resolver configuration cannot be read; pods get no name servers of the host", "file", resolv, "error", err)
+	if _, err = cri.ReadResolvConf(resolv); err != nil {
+		log.Warn("the resolver configuration cannot be read; pods that need it wait, or get no name servers where it does not exist",
+			"file", resolv, "error", err)
 	}
 	return facts, dns, nil
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server/admin"
@@ -23,11 +25,12 @@ func runtimeWord(state *runtime.State) func() admin.Runtime {
 }
 
 // abilities translates what the runtime says it can do for the actors of pods. Pods name no runtime handler, and so get
-// the default one.
-func abilities(state *runtime.State) func() pod.Abilities {
+// the default one. The cgroup driver of the configuration counts where the runtime does not tell its own (KEP-4033).
+func abilities(state *runtime.State, cgroupDriver string) func() pod.Abilities {
 	return func() pod.Abilities {
 		s := state.Load()
 		can := pod.Abilities{SupplementalGroupsPolicy: s.Features.SupplementalGroupsPolicy}
+		can.SystemdCgroups = cmp.Or(s.CgroupDriver, cgroupDriver) == "systemd"
 		for _, h := range s.Handlers {
 			can.RecursiveReadOnlyMounts = can.RecursiveReadOnlyMounts || h.Name == "" && h.RecursiveReadOnlyMounts
 		}

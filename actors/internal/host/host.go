@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -33,12 +34,18 @@ type CRI interface {
 	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.Image, map[string]string, error)
 }
 
+// podsSlice holds all containers where systemd makes the cgroups. Slices of pods are to come within it.
+const podsSlice = "kubepods.slice"
+
 // Host is the machine. Immutable.
 type Host struct {
 	CRI  CRI
 	Ops  *cri.Operations
 	Node cri.NodeFacts
-	DNS  cri.DNSFacts
+	// DNS lacks the node's own configuration, which is read for each sandbox: it comes and changes with the network.
+	DNS cri.DNSFacts
+	// ResolvConf is the file with it; empty: pods get none of it.
+	ResolvConf string
 	// RootDir has the pods' folders, e.g. /var/lib/kubelet.
 	RootDir string
 	// NodeName is this node's name.
@@ -56,6 +63,8 @@ type Host struct {
 type Abilities struct {
 	RecursiveReadOnlyMounts  bool // KEP-3857
 	SupplementalGroupsPolicy bool // KEP-3619
+	// SystemdCgroups says that it makes cgroups through systemd, and takes the names of slices for them.
+	SystemdCgroups bool
 }
 
 // Can is what the runtime can do.
@@ -83,8 +92,17 @@ func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32) (*runtimeapi.PodSandbo
 			Err:    errors.New("securityContext.supplementalGroupsPolicy is Strict, which this container runtime cannot do"),
 		}
 	}
-	dns, _ := cri.NewDNSConfig(pod, h.DNS)
-	return cri.NewSandboxConfig(pod, h.Node, cri.SandboxParams{Attempt: attempt, DNS: dns})
+	facts := h.DNS
+	var err error
+	if facts.Host, err = cri.ReadResolvConf(h.ResolvConf); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the node's resolver configuration: %w", err)
+	}
+	dns, _ := cri.NewDNSConfig(pod, facts)
+	params := cri.SandboxParams{Attempt: attempt, DNS: dns}
+	if h.Can().SystemdCgroups { // a path of cgroupfs, which is the runtime's default, is nothing to systemd
+		params.CgroupParent = podsSlice
+	}
+	return cri.NewSandboxConfig(pod, h.Node, params)
 }
 
 // MakeLogDir makes the folder of a pod's logs, or of one of its containers.

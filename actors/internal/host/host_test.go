@@ -1,6 +1,9 @@
 package host
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,5 +26,50 @@ func TestStrictGroupsTakeARuntimeThatCan(t *testing.T) {
 	pod.Spec.SecurityContext.SupplementalGroupsPolicy = &merge
 	if _, err := (&Host{}).SandboxConfig(pod, 0); err != nil {
 		t.Error(err)
+	}
+}
+
+// The node's resolver configuration comes and changes with the network: each sandbox gets it as it is then.
+func TestEachSandboxGetsTheResolverConfigurationAsItIsThen(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "resolv.conf")
+	pod := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}}
+	h := &Host{ResolvConf: file}
+	servers := func() []string {
+		t.Helper()
+		config, err := h.SandboxConfig(pod, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return config.DnsConfig.Servers
+	}
+	if got := servers(); len(got) != 0 {
+		t.Errorf("before there is a file: %v", got)
+	}
+	for _, server := range []string{"192.0.2.1", "192.0.2.2"} {
+		if err := os.WriteFile(file, []byte("nameserver "+server+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := servers(); !slices.Equal(got, []string{server}) {
+			t.Errorf("got %v, want %s", got, server)
+		}
+	}
+	h.ResolvConf = t.TempDir()
+	if _, err := h.SandboxConfig(pod, 0); err == nil || !strings.Contains(err.Error(), h.ResolvConf) {
+		t.Errorf("of what is no file: %v", err)
+	}
+}
+
+// Runtimes that make cgroups through systemd take slices only, and start nothing in a path.
+func TestSystemdGetsASlice(t *testing.T) {
+	h := &Host{}
+	for _, systemd := range []bool{false, true} {
+		h.Abilities = func() Abilities { return Abilities{SystemdCgroups: systemd} }
+		config, err := h.SandboxConfig(&v1.Pod{}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := config.Linux.CgroupParent; strings.HasSuffix(got, ".slice") != systemd {
+			t.Errorf("systemd %v: %q", systemd, got)
+		}
 	}
 }
