@@ -79,7 +79,8 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	}
 	a.host = &pod.Host{
 		CRI: a.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
-		RequestTimeout: node.RuntimeRequestTimeout(), Abilities: abilities(a.state),
+		RequestTimeout: node.RuntimeRequestTimeout(), Abilities: abilities(a.state, node.Kubelet.CgroupDriver),
+		ResolvConf: deref(node.Kubelet.ResolverConfig, ""),
 	}
 	for _, ip := range dns.NodeIPs {
 		a.host.IPs = append(a.host.IPs, ip.String())
