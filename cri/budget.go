@@ -23,7 +23,8 @@ const (
 	ClassStop
 	// ClassPull is PullImage.
 	ClassPull
-	// ClassExec is ExecSync, Exec, Attach and PortForward.
+	// ClassExec is ExecSync, Exec, Attach and PortForward. A pre-stop hook is an
+	// ExecSync WithoutSlot.
 	ClassExec
 	// ClassRead is everything that only asks, and the small node-wide settings
 	// (ReopenContainerLog, UpdateRuntimeConfig).
@@ -58,9 +59,8 @@ type Limits struct {
 // DefaultLimits returns the limits for this machine. Starting and stopping are
 // bounded by processors: on two cores ninety pods started all at once took
 // 11.2 s with a median of 10.0 s, four at a time 8.8 s and 4.2 s. Exec is wide,
-// because a hook may sit in its slot for a whole grace period. Pull is only the
-// outer bound: the image puller applies serializeImagePulls and
-// maxParallelImagePulls.
+// because nearly all of its time is the command's own. Pull is only the outer
+// bound: the image puller applies serializeImagePulls and maxParallelImagePulls.
 func DefaultLimits() Limits {
 	work := max(2*runtime.NumCPU(), 4)
 	return Limits{Start: work, Stop: work, Pull: 8, Exec: 32, Read: 2 * work}
@@ -118,6 +118,17 @@ func Priority(ctx context.Context) int64 {
 	}
 	return NodePriority
 }
+
+type slotlessKey struct{}
+
+// WithoutSlot marks the calls made with the returned context as ones that spend
+// a grace period: a pre-stop hook, which waits for what the application does and
+// whose time runs out while it queues. They take no slot and wait for none.
+func WithoutSlot(ctx context.Context) context.Context {
+	return context.WithValue(ctx, slotlessKey{}, true)
+}
+
+func slotless(ctx context.Context) bool { return ctx.Value(slotlessKey{}) != nil }
 
 type budget struct {
 	queues [classCount]*slotQueue

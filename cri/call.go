@@ -27,7 +27,7 @@ type unary[Q, R any] func(context.Context, Q, ...grpc.CallOption) (R, error)
 // does not eat the time of those in it; waiting is bounded by ctx alone.
 func invoke[Q, R any](ctx context.Context, c *Client, k call, method unary[Q, R], req Q) (R, error) {
 	var none R
-	if !k.slotless {
+	if !k.slotless && !slotless(ctx) {
 		release, err := c.budget.acquire(ctx, k.class)
 		if err != nil {
 			return none, &CallError{Call: k.name, Object: k.object, NotSent: true, Err: err}

@@ -162,14 +162,6 @@ func IsNotSent(err error) bool {
 	return ok && e.NotSent
 }
 
-// IsCommandTimeout reports whether the runtime ended an ExecSync command at its
-// timeout. A runtime that did not answer at all is not meant: that is no fault
-// of the application.
-func IsCommandTimeout(err error) bool {
-	e, ok := errors.AsType[*CallError](err)
-	return ok && e.Call == "ExecSync" && e.Answered && status.Code(e.Err) == codes.DeadlineExceeded
-}
-
 func answeredWith(err error, code codes.Code) bool {
 	e, ok := errors.AsType[*CallError](err)
 	return ok && !e.NotSent && status.Code(e.Err) == code

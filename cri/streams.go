@@ -21,7 +21,8 @@ type ExecResult struct {
 // ExecSync runs a command in the container and waits for its end, for at most
 // timeout (cut to whole seconds, upwards; 0 means RequestTimeout). A command
 // that ended with an exit code other than 0 is a result and no error; one that
-// the runtime ended at the timeout is an error that IsCommandTimeout knows.
+// the runtime ended at the timeout is an error that IsTimeout knows and that is
+// Answered. It holds a slot for as long, unless WithoutSlot.
 func (c *Client) ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (ExecResult, error) {
 	seconds := int64(math.Ceil(max(timeout, 0).Seconds()))
 	k := call{

@@ -14,6 +14,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// answered tells whether the runtime itself said so: that it ended a command, and not that it did not answer.
+func answered(err error) bool {
+	e, ok := errors.AsType[*CallError](err)
+	return ok && e.Answered
+}
+
 func TestExecSync(t *testing.T) {
 	f := &fakeRuntime{}
 	c := fakeClient(t, f, Options{RequestTimeout: time.Minute})
@@ -30,7 +36,7 @@ func TestExecSync(t *testing.T) {
 	f.execSync = func(context.Context, *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
 		return nil, status.Error(codes.DeadlineExceeded, "timeout 2s exceeded")
 	}
-	if _, err := c.ExecSync(t.Context(), "id", nil, time.Second); !IsCommandTimeout(err) || !IsTimeout(err) {
+	if _, err := c.ExecSync(t.Context(), "id", nil, time.Second); !answered(err) || !IsTimeout(err) {
 		t.Fatalf("a command's timeout: %v", err)
 	}
 	f.execSync = func(ctx context.Context, _ *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
@@ -43,7 +49,7 @@ func TestExecSync(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := c.ExecSync(ctx, "id", nil, time.Second); !IsTimeout(err) || IsCommandTimeout(err) {
+	if _, err := c.ExecSync(ctx, "id", nil, time.Second); !IsTimeout(err) || answered(err) {
 		t.Fatalf("a runtime that does not answer: %v", err)
 	}
 }
@@ -62,7 +68,7 @@ func TestOurOwnDeadlineReportedBackIsNoAnswer(t *testing.T) {
 		return 0, status.Error(codes.DeadlineExceeded, "context deadline exceeded")
 	}
 	_, err := invoke(t.Context(), c, call{name: "ExecSync", class: ClassExec}, method, 0)
-	if !IsTimeout(err) || IsCommandTimeout(err) {
+	if !IsTimeout(err) || answered(err) {
 		t.Errorf("%v", err)
 	}
 }
@@ -114,5 +120,37 @@ func TestContainerEvents(t *testing.T) {
 	err = c.GetContainerEvents(ctx, func() {}, func(*runtimeapi.ContainerEventResponse) { cancel() })
 	if !errors.Is(err, context.Canceled) || IsUnavailable(err) {
 		t.Fatalf("a stream its reader ended: %v", err)
+	}
+}
+
+// A pre-stop hook spends its pod's grace period: it is run at once, however many others there are, and nobody waits for it.
+func TestACallWithoutSlotWaitsForNone(t *testing.T) {
+	const hooks = 5
+	f := &fakeRuntime{}
+	c := fakeClient(t, f, Options{Limits: Limits{Exec: 1}})
+	running, end := make(chan struct{}, hooks), make(chan struct{})
+	f.execSync = func(context.Context, *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+		running <- struct{}{}
+		<-end
+		return &runtimeapi.ExecSyncResponse{}, nil
+	}
+	ended := make(chan error, hooks)
+	for range hooks {
+		go func() {
+			_, err := c.ExecSync(WithoutSlot(t.Context()), "id", nil, time.Minute)
+			ended <- err
+		}()
+	}
+	for range hooks { // all at the same time, or this waits for ever
+		<-running
+	}
+	if u := c.Usage()[ClassExec]; u.InUse != 0 || u.Waiting != 0 {
+		t.Errorf("usage %+v", u)
+	}
+	close(end)
+	for range hooks {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 )
 
 // maxHookBody bounds what is read of a hook's HTTP response.
@@ -39,16 +40,30 @@ func preStop(m messages.StopContainer) *v1.LifecycleHandler {
 	return info.PreStop
 }
 
-// runHook runs a lifecycle hook to its end, or to the context's.
+// runHook runs a pre-stop hook to its end, or to the context's, and says in the log where it failed.
 func runHook(ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler) error {
+	err := callHook(ctx, h, m, hook)
+	if err != nil {
+		log := supervisors.LogOf(ctx)
+		if m.Pod != nil {
+			log = log.With("namespace", m.Pod.Namespace, "pod", m.Pod.Name)
+		}
+		log.Warn("pre-stop hook failed; the container is stopped all the same",
+			"container", m.Name, "id", m.Fact.ID, "error", firstBytes([]byte(err.Error())))
+	}
+	return err
+}
+
+func callHook(ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler) error {
 	switch {
 	case hook.Exec != nil:
-		result, err := h.CRI.ExecSync(ctx, m.Fact.ID, hook.Exec.Command, m.Grace)
+		// It spends the grace period, which runs while others have the slots: it takes none.
+		result, err := h.CRI.ExecSync(cri.WithoutSlot(ctx), m.Fact.ID, hook.Exec.Command, m.Grace)
 		if err != nil {
 			return err
 		}
 		if result.ExitCode != 0 {
-			return fmt.Errorf("%q ended with code %d: %s", strings.Join(hook.Exec.Command, " "), result.ExitCode, firstBytes(result.Stderr))
+			return fmt.Errorf("the command ended with code %d: %s", result.ExitCode, firstBytes(result.Stderr))
 		}
 		return nil
 	case hook.HTTPGet != nil:
@@ -67,9 +82,10 @@ func runHook(ctx context.Context, h *host.Host, m messages.StopContainer, hook *
 	}
 }
 
+// firstBytes is the beginning of what an application or the runtime said: enough to know what is meant.
 func firstBytes(b []byte) string {
 	const limit = 256
-	return strings.TrimSpace(string(b[:min(len(b), limit)]))
+	return strings.ToValidUTF8(strings.TrimSpace(string(b[:min(len(b), limit)])), "")
 }
 
 // runHTTP makes the hook's request. The hook is the application's own, so certificates are not verified, as with the
@@ -103,16 +119,20 @@ func runHTTP(ctx context.Context, m messages.StopContainer, get *v1.HTTPGetActio
 		}
 		return nil
 	}}
+	place := (&url.URL{Scheme: target.Scheme, Host: target.Host, Path: target.Path}).String() // a query may hold a secret
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // without the whole URL
+		}
+		return fmt.Errorf("GET %s: %w", place, err)
 	}
 	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxHookBody))
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return err
 	}
 	if resp.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("GET %s answered %s", target, resp.Status)
+		return fmt.Errorf("GET %s answered with code %d", place, resp.StatusCode)
 	}
 	return nil
 }
