@@ -62,24 +62,6 @@ func ResolveEnv(pod *v1.Pod, container *v1.Container, src EnvSources) ([]EnvVar,
 	return env, nil
 }
 
-// ExpandSubPath expands the references of a volume mount's subPathExpr; unlike in
-// a command, one without a value is an error.
-func ExpandSubPath(expr string, env []EnvVar) (string, error) {
-	values := envMap(env)
-	var missing []string
-	out := Expand(expr, func(name string) (string, bool) {
-		if values[name] == "" {
-			missing = append(missing, name)
-		}
-		return values[name], true
-	})
-	if len(missing) > 0 {
-		slices.Sort(missing)
-		return "", fmt.Errorf("subPathExpr %q: no value for %v", expr, slices.Compact(missing))
-	}
-	return out, nil
-}
-
 func envMap(env []EnvVar) map[string]string {
 	values := make(map[string]string, len(env))
 	for _, e := range env {

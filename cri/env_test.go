@@ -186,13 +186,3 @@ func TestResourceFields(t *testing.T) {
 		t.Error("a resource of nothing was accepted")
 	}
 }
-
-func TestExpandSubPath(t *testing.T) {
-	env := []EnvVar{{"POD", "web"}, {"EMPTY", ""}}
-	if got, err := ExpandSubPath("logs/$(POD)/$$(POD)", env); err != nil || got != "logs/web/$(POD)" {
-		t.Errorf("%q, %v", got, err)
-	}
-	if _, err := ExpandSubPath("$(NONE)/$(EMPTY)/$(NONE)", env); err == nil || !strings.Contains(err.Error(), "[EMPTY NONE]") {
-		t.Errorf("%v", err)
-	}
-}

@@ -6,15 +6,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
-
-// LegacyLogsDir holds a link to each container's log, for log shippers older
-// than the CRI's layout.
-const LegacyLogsDir = "/var/log/containers"
-
-// maxFileName is ext4's bound, in bytes.
-const maxFileName = 255
 
 // PodLogDir is the pod's log folder under root (podLogsDir, /var/log/pods):
 // <namespace>_<name>_<uid>.
@@ -31,12 +23,6 @@ func ContainerLogDir(root string, pod *v1.Pod, container string) string {
 // wants it: <container>/<restart count>.log.
 func ContainerLogPath(container string, restartCount uint32) string {
 	return filepath.Join(container, strconv.FormatUint(uint64(restartCount), 10)+".log")
-}
-
-// PodUIDOfLogDir is the UID in the name (not path) of a pod's log folder. A name
-// without separators is a UID alone, as kubelets before 1.14 wrote it.
-func PodUIDOfLogDir(name string) types.UID {
-	return types.UID(name[strings.LastIndexByte(name, '_')+1:])
 }
 
 // NextRestartCount is one above the highest restart count among a container's
@@ -56,15 +42,4 @@ func NextRestartCount(names []string) uint32 {
 		}
 	}
 	return uint32(next)
-}
-
-// LegacyLogLink is the path of the link in dir (LegacyLogsDir) to a container's
-// log: <pod>_<namespace>_<container>-<id>.log, cut to what a file name may be.
-func LegacyLogLink(dir string, pod *v1.Pod, container, containerID string) string {
-	const suffix = ".log"
-	name := pod.Name + "_" + pod.Namespace + "_" + container + "-" + containerID
-	if len(name) > maxFileName-len(suffix) {
-		name = name[:maxFileName-len(suffix)]
-	}
-	return filepath.Join(dir, name+suffix)
 }

@@ -1,8 +1,6 @@
 package cri
 
 import (
-	"path/filepath"
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,18 +14,6 @@ func TestLogPaths(t *testing.T) {
 	}
 	if got := ContainerLogPath("app", 7); got != "app/7.log" {
 		t.Error(got)
-	}
-	for name, uid := range map[string]string{"default_web_u-1": "u-1", "u-1": "u-1", "": ""} {
-		if got := PodUIDOfLogDir(name); string(got) != uid {
-			t.Errorf("%q: %q", name, got)
-		}
-	}
-	if got := LegacyLogLink(LegacyLogsDir, pod, "app", "abc"); got != "/var/log/containers/web_default_app-abc.log" {
-		t.Error(got)
-	}
-	pod.Name = strings.Repeat("n", 253)
-	if got := filepath.Base(LegacyLogLink(LegacyLogsDir, pod, "app", "abc")); len(got) != 255 || !strings.HasSuffix(got, ".log") {
-		t.Errorf("%d characters: %s", len(got), got)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,15 +28,6 @@ func (e *LabelError) Error() string {
 // Unwrap gives errors.Is the cause.
 func (e *LabelError) Unwrap() error { return e.Err }
 
-// SandboxInfo is what a sandbox's labels and annotations say of its pod.
-type SandboxInfo struct {
-	PodName      string
-	PodNamespace string
-	PodUID       types.UID
-	Labels       map[string]string // the pod's own
-	Annotations  map[string]string // the pod's own
-}
-
 // ContainerInfo is what a container's labels and annotations say of it.
 type ContainerInfo struct {
 	ContainerName            string
@@ -56,25 +46,9 @@ type ContainerInfo struct {
 	Backoff                  string // AnnotationBackoff, "" when not set
 }
 
-// ParseSandbox reads a sandbox's labels and annotations. What can be read is
+// ParseContainer reads a container's labels and annotations. What can be read is
 // always returned; the error joins a *LabelError for each value that cannot. A
-// sandbox without a pod's UID was not made for a pod (crictl runp).
-func ParseSandbox(labels, annotations map[string]string) (SandboxInfo, error) {
-	r := reader{values: labels}
-	info := SandboxInfo{
-		PodName:      r.text(LabelPodName),
-		PodNamespace: r.text(LabelPodNamespace),
-		PodUID:       types.UID(r.text(LabelPodUID)),
-		Labels:       maps.Clone(labels),
-		Annotations:  maps.Clone(annotations),
-	}
-	for _, key := range []string{LabelPodName, LabelPodNamespace, LabelPodUID} {
-		delete(info.Labels, key)
-	}
-	return info, errors.Join(r.problems...)
-}
-
-// ParseContainer reads a container's labels and annotations in the same way.
+// container without a pod's UID was not made for a pod (crictl run).
 func ParseContainer(labels, annotations map[string]string) (ContainerInfo, error) {
 	l, a := reader{values: labels}, reader{values: annotations}
 	info := ContainerInfo{

@@ -44,12 +44,6 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("container: %v\n%+v\n%+v", err, got, want)
 	}
-	sandbox, err := ParseSandbox(sandboxLabels(pod), pod.Annotations)
-	if err != nil || !reflect.DeepEqual(sandbox, SandboxInfo{
-		PodName: "web", PodNamespace: "default", PodUID: "u", Labels: pod.Labels, Annotations: pod.Annotations,
-	}) {
-		t.Errorf("sandbox: %v, %+v", err, sandbox)
-	}
 }
 
 func TestWhatCannotBeReadIsReported(t *testing.T) {
@@ -74,9 +68,6 @@ func TestWhatCannotBeReadIsReported(t *testing.T) {
 	if info.PodName != "web" || info.PodUID != "u" || info.DeletionGracePeriod == nil || *info.DeletionGracePeriod != 7 ||
 		info.Hash != 0 || info.RestartCount != 0 || info.PreStop != nil || info.Ports != nil {
 		t.Errorf("%+v", info)
-	}
-	if _, err := ParseSandbox(nil, nil); err == nil || strings.Count(err.Error(), "is missing") != 3 {
-		t.Errorf("a sandbox of nobody: %v", err)
 	}
 }
 
