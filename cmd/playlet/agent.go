@@ -23,6 +23,10 @@ import (
 // drainTime bounds how long the tree is given to stop. No container is touched by it.
 const drainTime = 10 * time.Second
 
+// settleTime bounds how long what is under way in the runtime is waited for then. A start needs about a second; a stop that
+// waits for its grace, or a pull, may need far longer, and is taken up again by the next agent.
+const settleTime = 5 * time.Second
+
 // agent is everything of the process that outlives its actors, and the tree.
 type agent struct {
 	node      *config.Node
@@ -144,7 +148,8 @@ func (a *agent) start(chaos supervisors.Interceptor) error {
 	return nil
 }
 
-// close drains the tree and frees what the process holds. What it could not stop in time is named.
+// close drains the tree, lets the runtime finish what it was asked for, and frees what the process holds. What it could
+// not stop in time is named.
 func (a *agent) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
@@ -152,7 +157,18 @@ func (a *agent) close() error {
 	if a.system != nil {
 		errs = append(errs, a.system.Shutdown(ctx))
 	}
+	settle(a.host.Ops, settleTime, a.log)
 	a.events.Close()
 	errs = append(errs, a.listeners.Close(), a.client.Close(), a.lock.Close())
 	return errors.Join(errs...)
+}
+
+// settle refuses new operations and waits for those under way, which the end of the connection would cut off: the runtime
+// throws a container away whose start it sees cancelled.
+func settle(ops *cri.Operations, limit time.Duration, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if err := ops.Close(ctx); err != nil {
+		log.Warn("what is still under way is cut off; the next agent finds out what became of it", "operations", ops.InFlight(""))
+	}
 }
