@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,11 +24,17 @@ func terminal(t *testing.T, columns uint16) (program, person *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	must(t, err)
-	fd := int(person.Fd())
-	must(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	conn, err := person.SyscallConn() // by its descriptor, a read under way would keep it open
 	must(t, err)
-	must(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
+	number := 0
+	must(t, conn.Control(func(fd uintptr) {
+		err = errors.Join(unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0),
+			unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
+		var err2 error
+		number, err2 = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		err = errors.Join(err, err2)
+	}))
+	must(t, err)
 	program, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	must(t, err)
 	return program, person
@@ -40,9 +47,13 @@ func startDevOnTerminal(t *testing.T, columns uint16) (d *devRun, person *os.Fil
 	d = &devRun{t: t, cmd: devCommand(t, stack.Containerd2)}
 	d.cmd.Stdin, d.cmd.Stdout, d.cmd.Stderr = program, program, program
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	d.start()
+	read := make(chan struct{})
+	d.start(func() { <-read })
 	must(t, program.Close())
-	go func() { _, _ = io.Copy(&d.out, person) }() // until the terminal has no other end
+	go func() {
+		_, _ = io.Copy(&d.out, person) // until the terminal has no other end
+		close(read)
+	}()
 	return d, person
 }
 
@@ -114,7 +125,13 @@ func TestDevKeepsTheUsersManifests(t *testing.T) {
 	after := slices.Sorted(slices.Values(append([]string{"file " + dir + "/manifests", "file " + sample}, before...)))
 	asBefore(t, after)
 
+	once := startDev(t, stack.Containerd2, "--once", "--dir="+dir)
+	once.ends(0, 1)
+	once.printed(`there is nothing to check: ` + dir + `/manifests holds manifests of yours and no sample pod`)
+	asBefore(t, after)
+
 	d = startDev(t, stack.Containerd2, "--dir="+dir)
+	d.printed(`pod hello: none: there are manifests of yours`)
 	d.printed(`default/` + onNode("mine") + `  Running  1/1 ready`)
 	d.ends(syscall.SIGKILL, -1)
 	startDev(t, stack.Containerd2, "--clean").ends(0, 0)
@@ -143,7 +160,7 @@ func TestDevSaysWhatItLacks(t *testing.T) {
 	d := &devRun{t: t, cmd: devCommand(t, stack.Containerd2)}
 	d.cmd.Args = d.cmd.Args[:2] // no --programs
 	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
-	d.start()
+	d.start(func() {})
 	d.ends(0, 1)
 	d.printed(`looked for containerd, containerd-shim-runc-v2.* in /usr/sbin, /usr/bin`)
 	d.printed(`playlet: missing: containerd, containerd-shim-runc-v2.* Install with: apt-get install containerd.* \(or let it be done: playlet dev --install\)\n$`)

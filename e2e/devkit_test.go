@@ -70,16 +70,18 @@ func startDev(t *testing.T, kind stack.Runtime, args ...string) *devRun {
 	t.Helper()
 	d := &devRun{t: t, cmd: devCommand(t, kind, args...)}
 	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
-	d.start()
+	d.start(func() {})
 	return d
 }
 
-func (d *devRun) start() {
+// start starts it; read returns when all it has printed was read.
+func (d *devRun) start(read func()) {
 	d.t.Helper()
 	must(d.t, d.cmd.Start())
 	d.done = make(chan struct{})
 	go func() {
 		_ = d.cmd.Wait() // how it ended is asked of cmd.ProcessState
+		read()
 		close(d.done)
 	}()
 	d.t.Cleanup(func() {
@@ -96,16 +98,20 @@ func (d *devRun) printed(pattern string) string {
 	d.t.Helper()
 	found := ""
 	await(d.t, func() error {
+		ended := false
+		select {
+		case <-d.done:
+			ended = true
+		default:
+		}
 		all := regexp.MustCompile(pattern).FindAllStringSubmatch(d.out.String(), -1)
 		if len(all) > 0 {
 			last := all[len(all)-1]
 			found = last[len(last)-1]
 			return nil
 		}
-		select {
-		case <-d.done:
+		if ended {
 			d.t.Fatalf("it has ended without printing %q", pattern)
-		default:
 		}
 		return fmt.Errorf("it does not print %q", pattern)
 	})

@@ -25,9 +25,9 @@ const sampleTime = 3 * time.Minute
 // awaitSample waits until the sample pod runs and answers. Where the user has put manifests of their own in its place,
 // there is nothing to wait for.
 func (n *node) awaitSample(ctx context.Context, waiting func(string)) (string, error) {
-	if _, err := os.Stat(n.folder.samplePath()); err != nil {
+	if text, err := os.ReadFile(n.folder.samplePath()); err != nil || string(text) != sampleManifest {
 		if n.plan.Once {
-			return "", fmt.Errorf("there is nothing to check: no %s", n.folder.samplePath())
+			return "", fmt.Errorf("there is nothing to check: %s holds manifests of yours and no sample pod", n.folder.manifests())
 		}
 		return "none: there are manifests of yours", nil
 	}
