@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -129,6 +130,8 @@ func TestACallWithoutSlotWaitsForNone(t *testing.T) {
 	f := &fakeRuntime{}
 	c := fakeClient(t, f, Options{Limits: Limits{Exec: 1}})
 	running, end := make(chan struct{}, hooks), make(chan struct{})
+	once := sync.OnceFunc(func() { close(end) })
+	defer once()
 	f.execSync = func(context.Context, *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
 		running <- struct{}{}
 		<-end
@@ -141,13 +144,17 @@ func TestACallWithoutSlotWaitsForNone(t *testing.T) {
 			ended <- err
 		}()
 	}
-	for range hooks { // all at the same time, or this waits for ever
-		<-running
+	for range hooks { // all at the same time
+		select {
+		case <-running:
+		case <-time.After(time.Minute):
+			t.Fatal("one waits for another to end")
+		}
 	}
 	if u := c.Usage()[ClassExec]; u.InUse != 0 || u.Waiting != 0 {
 		t.Errorf("usage %+v", u)
 	}
-	close(end)
+	once()
 	for range hooks {
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -59,9 +59,11 @@ func TestThePreStopHooksOfADrainAllRunAtOnce(t *testing.T) {
 		},
 	}})
 	m := hooked(t, h, command("drain"))
+	ctx, cancel := context.WithTimeout(t.Context(), m.Grace)
+	defer cancel()
 	ended := make(chan error, hooks)
 	for range hooks {
-		go func() { ended <- runHook(t.Context(), h, m, m.Spec.Lifecycle.PreStop) }()
+		go func() { ended <- runHook(ctx, h, m, m.Spec.Lifecycle.PreStop) }()
 	}
 	for range hooks {
 		if err := <-ended; err != nil {
