@@ -124,7 +124,7 @@ func devNotes(n *admin.Node) []string {
 	}
 	note := "containerd is not ready"
 	if r := n.Runtime.Reason; r != nil {
-		note += ": " + plain(string(r.Code))
+		note += ": " + plain(r.Code)
 	}
 	rest := *n
 	rest.Runtime = admin.Runtime{Ready: true, NetworkReady: true}

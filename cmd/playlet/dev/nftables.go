@@ -30,7 +30,8 @@ func deleteTable(family uint8, name string, chains []string) error {
 	return nil
 }
 
-// tableBatch is the transaction: deletions of chains, and then of the table. A chain with a rule fails with EBUSY.
+// tableBatch is the transaction: deletions of chains, and then of the table. With NONREC, what is not empty fails with
+// EBUSY; without, its contents would go too.
 func tableBatch(family uint8, table string, chains []string) []byte {
 	head := func(family uint8, resource uint16) []byte { // nfgenmsg
 		return binary.BigEndian.AppendUint16([]byte{family, unix.NFNETLINK_V0}, resource)
@@ -40,7 +41,7 @@ func tableBatch(family uint8, table string, chains []string) []byte {
 		for _, a := range attributes {
 			body = append(body, a...)
 		}
-		return message(unix.NFNL_SUBSYS_NFTABLES<<8|what, unix.NLM_F_ACK, body)
+		return message(unix.NFNL_SUBSYS_NFTABLES<<8|what, unix.NLM_F_ACK|unix.NLM_F_NONREC, body)
 	}
 	batch := message(unix.NFNL_MSG_BATCH_BEGIN, 0, head(unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES))
 	for _, chain := range chains {

@@ -11,14 +11,13 @@ import (
 )
 
 // provide finds the programs. What is missing is installed where that was asked for, and named otherwise.
-func provide(ctx context.Context, o Options, p *Progress) (Programs, error) {
-	look := func() (Programs, error) { return usualPlaces(o.Programs).find() }
+func provide(ctx context.Context, look func() (Programs, error), wanted bool, p *Progress) (Programs, error) {
 	found, err := look()
 	var missing *Missing
 	if !errors.As(err, &missing) {
 		return found, err
 	}
-	if !o.Install {
+	if !wanted {
 		for _, line := range missing.Lines() {
 			p.Line("%s", line)
 		}

@@ -36,7 +36,7 @@ func readPlan(dir string) (*Plan, error) {
 
 // prepare finds out all that a run needs, and makes nothing.
 func prepare(ctx context.Context, o Options, p *Progress) (*Plan, *Record, error) {
-	programs, err := provide(ctx, o, p)
+	programs, err := provide(ctx, usualPlaces(o.Programs).find, o.Install, p)
 	if err != nil {
 		return nil, nil, err
 	}
