@@ -81,17 +81,17 @@ func TestUnreadableFiles(t *testing.T) {
 
 func TestGoodFiles(t *testing.T) {
 	for name, content := range map[string]string{
-		"YAML":            header + "maxPods: 7",
-		"JSON":            `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":7}`,
-		"with separators": "# a comment\n---\n" + header + "maxPods: 7\n---\n",
-		"with a comment":  "--- # first\n" + header + "maxPods: 7\n",
+		"YAML":            header + "healthzPort: 7",
+		"JSON":            `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","healthzPort":7}`,
+		"with separators": "# a comment\n---\n" + header + "healthzPort: 7\n---\n",
+		"with a comment":  "--- # first\n" + header + "healthzPort: 7\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			node, warnings, err := loadArgs(t, "--config="+write(t, t.TempDir(), "f", content))
 			if err != nil || len(warnings) != 0 {
 				t.Fatalf("%v %v", warnings, err)
 			}
-			if node.Kubelet.MaxPods != 7 || *node.Kubelet.Authentication.Anonymous.Enabled || node.Kubelet.ReadOnlyPort != 0 {
+			if *node.Kubelet.HealthzPort != 7 || *node.Kubelet.Authentication.Anonymous.Enabled || node.Kubelet.ReadOnlyPort != 0 {
 				t.Errorf("%+v", node.Kubelet)
 			}
 		})

@@ -34,8 +34,8 @@ type flagRow struct {
 	field string
 	bind  binder
 	usage string
-	// warning is said when the flag is used.
-	warning string
+	// successor is what replaces the flag, and warning what else is said when it is used; see answer.
+	successor, warning string
 	// legacy marks flags that Kubernetes 1.36 no longer has. They stay out of the help text.
 	legacy bool
 }
@@ -121,8 +121,8 @@ func (f *Flags) replay(fs *pflag.FlagSet, t *target) ([]Warning, error) {
 					return
 				}
 			}
-			if b.warning != "" {
-				warnings = append(warnings, Warning{Flag: "--" + b.name, Message: b.warning})
+			if said := b.answer(); said != "" && !b.pending() { // pendingSettings answers the others, when all is known
+				warnings = append(warnings, Warning{Flag: "--" + b.name, Message: said})
 			}
 		})
 		if failed != nil {

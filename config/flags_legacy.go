@@ -4,16 +4,16 @@ const (
 	logsToStderr = "ignored: the log goes to stderr, and the service manager keeps it"
 	dockerGone   = "ignored: Docker Engine is spoken to through CRI only, at --container-runtime-endpoint"
 	rktGone      = "ignored: rkt is no longer a runtime"
-	cniInRuntime = "the container runtime calls CNI and decides which folders count; kept for Playlet's own checks"
+	cniInRuntime = "the container runtime calls CNI and decides which folders count"
 	hostSources  = "ignored: what a pod may use of the host is decided by admission (Pod Security Standards)"
 )
 
-// succeeded is a flag of old that has a successor: it sets what the successor sets.
-func succeeded(name string, bind binder, successor string) flagRow {
-	return flagRow{name: name, bind: bind, legacy: true, usage: "replaced by " + successor, warning: "in effect; " + successor + " replaces it"}
+// succeeded is a flag of old that has a successor, which is the field of the configuration that it sets.
+func succeeded(name string, bind binder, field string) flagRow {
+	return flagRow{name: name, bind: bind, legacy: true, field: field, usage: "replaced by " + field, successor: field}
 }
 
-// kept is a flag of old whose value is still of use.
+// kept is a flag of old whose value is kept for what will be of use to it.
 func kept(name string, bind binder, warning string) flagRow {
 	return flagRow{name: name, bind: bind, legacy: true, usage: "kept", warning: warning}
 }
@@ -30,7 +30,8 @@ func goneBool(name, warning string) flagRow {
 // legacyRows are flags that kubelets from 1.2 on had and that the kubelet of 1.36 refuses.
 var legacyRows = []flagRow{
 	// With a successor.
-	succeeded("experimental-bootstrap-kubeconfig", onNode(func(n *Node) *string { return &n.BootstrapKubeconfigPath }), "--bootstrap-kubeconfig"),
+	{name: "experimental-bootstrap-kubeconfig", bind: onNode(func(n *Node) *string { return &n.BootstrapKubeconfigPath }), legacy: true,
+		usage: "replaced by --bootstrap-kubeconfig", successor: "--bootstrap-kubeconfig"},
 	succeeded("experimental-fail-swap-on", in(toBool, func(c *KubeletConfiguration) *bool { return c.FailSwapOn }), "failSwapOn"),
 	succeeded("experimental-cgroups-per-qos", in(toBool, func(c *KubeletConfiguration) *bool { return c.CgroupsPerQOS }), "cgroupsPerQOS"),
 	succeeded("experimental-qos-reserved", in(toMap, func(c *KubeletConfiguration) *map[string]string { return &c.QOSReserved }), "qosReserved"),
@@ -41,12 +42,13 @@ var legacyRows = []flagRow{
 	succeeded("iptables-masquerade-bit", in(toInt32, func(c *KubeletConfiguration) *int32 { return c.IPTablesMasqueradeBit }), "iptablesMasqueradeBit"),
 	succeeded("iptables-drop-bit", in(toInt32, func(c *KubeletConfiguration) *int32 { return c.IPTablesDropBit }), "iptablesDropBit"),
 	succeeded("show-hidden-metrics-for-version", in(toString, func(c *KubeletConfiguration) *string { return &c.ShowHiddenMetricsForVersion }), "showHiddenMetricsForVersion"),
-	succeeded("register-schedulable", toBool(func(t *target) *bool { return &t.node.schedulable }), "registerWithTaints with "+unschedulableTaint+":NoSchedule"),
+	{name: "register-schedulable", bind: toBool(func(t *target) *bool { return &t.node.schedulable }), legacy: true, field: "registerWithTaints",
+		usage: "replaced by registerWithTaints", successor: "registerWithTaints with " + unschedulableTaint + ":NoSchedule"},
 
 	// Kept.
-	kept("api-servers", toStrings(func(t *target) *[]string { return &t.node.APIServers }), "kept, but nothing is asked at these URLs; --kubeconfig replaces it"),
-	kept("cadvisor-port", toInt32(func(t *target) *int32 { return &t.node.CAdvisorPort }), "kept; the metrics and stats of --port replace it"),
-	kept("pod-infra-container-image", onNode(func(n *Node) *string { return &n.PodSandboxImage }), "kept from image garbage collection only; the container runtime's configuration names the sandbox image"),
+	kept("api-servers", toStrings(func(t *target) *[]string { return &t.node.APIServers }), "nothing is asked at these URLs; --kubeconfig replaces it"),
+	kept("cadvisor-port", toInt32(func(t *target) *int32 { return &t.node.CAdvisorPort }), "the metrics and stats of --port replace it"),
+	kept("pod-infra-container-image", onNode(func(n *Node) *string { return &n.PodSandboxImage }), "the container runtime's configuration names the sandbox image, and keeps it from being collected"),
 	kept("cni-bin-dir", toStrings(func(t *target) *[]string { return &t.node.CNIBinDirs }), cniInRuntime),
 	kept("cni-conf-dir", onNode(func(n *Node) *string { return &n.CNIConfDir }), cniInRuntime),
 	kept("network-plugin-dir", onNode(func(n *Node) *string { return &n.CNIConfDir }), cniInRuntime),

@@ -18,7 +18,7 @@ func mirror(name, field string, bind binder, usage string) flagRow {
 		row.shorthand = "v"
 	}
 	if !onlyFlags[name] {
-		row.warning = "in effect; " + field + " in the --config file replaces it"
+		row.successor = field + " in the --config file"
 	}
 	return row
 }
@@ -36,7 +36,7 @@ func inValue(at func(*KubeletConfiguration) pflag.Value) binder {
 // gatesRow keeps the gates of the command line apart, because they are merged with the file's, gate by gate.
 var gatesRow = flagRow{
 	name: "feature-gates", field: "featureGates",
-	bind:    toValue(func(t *target) pflag.Value { return cliflag.NewMapStringBool(&t.gates) }),
-	usage:   "`gate=bool` pairs, comma-separated, that turn features on and off; they are merged with those of the file",
-	warning: "in effect; featureGates in the --config file replaces it",
+	bind:      toValue(func(t *target) pflag.Value { return cliflag.NewMapStringBool(&t.gates) }),
+	usage:     "`gate=bool` pairs, comma-separated, that turn features on and off; they are merged with those of the file",
+	successor: "featureGates in the --config file",
 }

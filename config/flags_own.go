@@ -61,9 +61,9 @@ var ownRows = []flagRow{
 	{name: "maximum-dead-containers", bind: toInt32(func(t *target) *int32 { return &t.node.MaxDeadContainers }),
 		usage: "dead containers to keep on the node; negative for no limit", warning: askEviction},
 	{name: "experimental-mounter-path", bind: onNode(func(n *Node) *string { return &n.MounterPath }),
-		usage: "`program` that mounts in place of mount(8)", warning: "kept; a CSI driver is what replaces it"},
+		usage: "`program` that mounts in place of mount(8)", warning: "a CSI driver is what replaces it"},
 	{name: "experimental-allocatable-ignore-eviction", bind: toBool(func(t *target) *bool { return &t.node.AllocatableIgnoresEviction }),
-		usage: "leave hard eviction thresholds out of node allocatable", warning: "kept; nothing replaces it, and Kubernetes means to remove it"},
+		usage: "leave hard eviction thresholds out of node allocatable", warning: "nothing replaces it, and Kubernetes means to remove it"},
 
 	{name: "application-metrics-count-limit", bind: nowhere, usage: "no effect", warning: cadvisorNow},
 	{name: "boot-id-file", bind: nowhere, usage: "no effect", warning: cadvisorNow},

@@ -127,10 +127,13 @@ func TestEachFlagIsAnswered(t *testing.T) {
 		cert-dir cloud-provider runtime-cgroups image-credential-provider-config image-credential-provider-bin-dir lock-file
 		exit-on-lock-contention admin-socket housekeeping-interval v vmodule log-flush-frequency provider-id fail-cgroupv1`)
 	for _, row := range allRows() {
-		if wantQuiet := slices.Contains(quiet, row.name); (row.warning == "") != wantQuiet {
-			t.Errorf("--%s: warning %q", row.name, row.warning)
+		if wantQuiet := slices.Contains(quiet, row.name); (row.answer() == "") != wantQuiet {
+			t.Errorf("--%s: warning %q", row.name, row.answer())
 		}
-		if strings.Contains(row.warning, "\n") {
+		if strings.Contains(row.answer(), "in effect") && row.pending() {
+			t.Errorf("--%s has no effect, and claims to: %q", row.name, row.answer())
+		}
+		if strings.Contains(row.answer(), "\n") {
 			t.Errorf("--%s: the warning has more than one line", row.name)
 		}
 	}

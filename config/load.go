@@ -25,7 +25,7 @@ func Load(flags *Flags, fs *pflag.FlagSet) (*Node, []Warning, error) {
 }
 
 func load(flags *Flags, fs *pflag.FlagSet, hostname func() (string, error)) (*Node, []Warning, error) {
-	base, warnings, err := readBase(flags)
+	base, plain, warnings, err := readBase(flags)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -57,35 +57,35 @@ func load(flags *Flags, fs *pflag.FlagSet, hostname func() (string, error)) (*No
 	if err := node.validate(); err != nil {
 		return nil, nil, err
 	}
+	warnings = append(warnings, flags.pendingSettings(fs, node.Kubelet, plain, warnings)...)
 	return node, append(warnings, openServer(flags, node)...), nil
 }
 
-// readBase returns the configuration that flags are laid over.
-func readBase(flags *Flags) (*KubeletConfiguration, []Warning, error) {
+// readBase returns the configuration that flags are laid over, and what it would be if the files said nothing.
+func readBase(flags *Flags) (base, plain *KubeletConfiguration, warnings []Warning, err error) {
 	own := flags.scratch.node
 	var patches []any
 	if own.ConfigDir != "" {
-		var err error
 		if patches, err = readDropins(own.ConfigDir); err != nil {
-			return nil, nil, fmt.Errorf("--config-dir: %w", err)
+			return nil, nil, nil, fmt.Errorf("--config-dir: %w", err)
 		}
 	}
 	file, folder, err := configFile(own.ConfigFile)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--config: %w", err)
+		return nil, nil, nil, fmt.Errorf("--config: %w", err)
 	}
 	gates, err := gatesOf(file, patches, flags.scratch.gates)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	base := file
+	base, plain = file, &KubeletConfiguration{}
 	if base == nil {
-		base = commandLineBase(gates)
-	} else {
-		setDefaults(base, gates)
-		defaultEviction(base)
+		base, plain = commandLineBase(gates), commandLineBase(gates)
 	}
-	var warnings []Warning
+	for _, c := range []*KubeletConfiguration{base, plain} {
+		setDefaults(c, gates)
+		defaultEviction(c)
+	}
 	if folder != "" {
 		base.StaticPodPath = folder
 		warnings = append(warnings, Warning{Flag: "--config", Message: fmt.Sprintf(
@@ -93,10 +93,10 @@ func readBase(flags *Flags) (*KubeletConfiguration, []Warning, error) {
 	}
 	merged, err := applyDropins(base, patches)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--config-dir: %w", err)
+		return nil, nil, nil, fmt.Errorf("--config-dir: %w", err)
 	}
 	setDefaults(merged, gates)
-	return merged, warnings, nil
+	return merged, plain, warnings, nil
 }
 
 // configFile reads what --config names: a file, or a folder, which is returned as an absolute path.
@@ -130,10 +130,10 @@ func gatesOf(file *KubeletConfiguration, patches []any, line map[string]bool) (m
 	return gates, err
 }
 
-// openServer warns where the command line's defaults leave the kubelet's API open to everyone.
+// openServer warns where the command line's defaults leave the kubelet's API open to everyone, once that is served.
 func openServer(flags *Flags, n *Node) []Warning {
 	c := n.Kubelet
-	if flags.given("anonymous-auth") || flags.given("authorization-mode") || !*c.EnableServer ||
+	if fieldEffects["enableServer"] == pending || flags.given("anonymous-auth") || flags.given("authorization-mode") || !*c.EnableServer ||
 		!*c.Authentication.Anonymous.Enabled || c.Authorization.Mode != kubeletconfig.KubeletAuthorizationModeAlwaysAllow {
 		return nil
 	}

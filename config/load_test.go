@@ -240,7 +240,7 @@ func TestFlagsOfOldWithASuccessor(t *testing.T) {
 	}
 }
 
-func TestOpenServerIsWarnedAbout(t *testing.T) {
+func TestOpenServerIsWarnedAboutOnceItIsServed(t *testing.T) {
 	warned := func(args ...string) bool {
 		_, warnings, err := loadArgs(t, args...)
 		if err != nil {
@@ -248,6 +248,12 @@ func TestOpenServerIsWarnedAbout(t *testing.T) {
 		}
 		return slices.ContainsFunc(warnings, func(w Warning) bool { return strings.Contains(w.Message, "lets everyone") })
 	}
+	was := fieldEffects["enableServer"]
+	defer func() { fieldEffects["enableServer"] = was }()
+	if was == pending && warned() {
+		t.Error("a server that is not there is warned about")
+	}
+	fieldEffects["enableServer"] = inForce
 	if !warned() {
 		t.Error("no file, no flags: no warning")
 	}

@@ -1,0 +1,115 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// noEffectYet is said of a setting that nothing looks at yet, when it asks for something other than the default.
+const noEffectYet = "without effect in this version of Playlet"
+
+// pending reports whether nothing looks yet at what the flag sets.
+func (r flagRow) pending() bool {
+	if r.field != "" {
+		return fieldEffects[r.field] == pending
+	}
+	does, listed := flagEffects[r.name]
+	return listed && does == pending
+}
+
+// answer is said when the flag is used, and empty where there is nothing to say.
+func (r flagRow) answer() string {
+	switch {
+	case r.successor == "":
+		return r.warning
+	case r.pending():
+		return r.successor + " replaces it"
+	default:
+		return "in effect; " + r.successor + " replaces it"
+	}
+}
+
+// pendingSettings warns of everything that was set to other than its default and has no effect yet, once each: of the
+// flag that set it, or else of the field. plain is what c would be with nothing set; flags in told were answered already.
+func (f *Flags) pendingSettings(fs *pflag.FlagSet, c, plain *KubeletConfiguration, told []Warning) []Warning {
+	var warnings []Warning
+	changed := changedFields(c, plain)
+	fs.Visit(func(flag *pflag.Flag) {
+		b := f.bound[flag.Name]
+		if b == nil || !b.pending() || slices.ContainsFunc(told, func(w Warning) bool { return w.Flag == "--"+flag.Name }) {
+			return
+		}
+		said := []string{noEffectYet, b.answer()}
+		if b.field == "" && flag.Value.String() == flag.DefValue || b.field != "" && !changed[b.field] {
+			said = said[1:]
+		}
+		delete(changed, b.field)
+		if message := strings.Join(slices.DeleteFunc(said, func(s string) bool { return s == "" }), "; "); message != "" {
+			warnings = append(warnings, Warning{Flag: "--" + b.name, Message: message})
+		}
+	})
+	for _, path := range slices.Sorted(maps.Keys(changed)) {
+		if fieldEffects[path] == pending {
+			warnings = append(warnings, Warning{Flag: path, Message: noEffectYet})
+		}
+	}
+	return append(warnings, pendingGates(c.FeatureGates)...)
+}
+
+func pendingGates(set map[string]bool) []Warning {
+	var warnings []Warning
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		g, known := knownGates()[name]
+		if !known || set[name] == g.on || effectiveGates[name] {
+			continue // not to be had, or not set, or in effect
+		}
+		message := noEffectYet
+		if name == allAlpha || name == allBeta {
+			message += fmt.Sprintf(", but on %s where they are of this stage", strings.Join(slices.Sorted(maps.Keys(effectiveGates)), ", "))
+		}
+		warnings = append(warnings, Warning{Flag: "featureGates." + name, Message: message})
+	}
+	return warnings
+}
+
+// changedFields are the paths of the fields in which c is not plain.
+func changedFields(c, plain *KubeletConfiguration) map[string]bool {
+	changed := map[string]bool{}
+	fields(reflect.ValueOf(*c), reflect.ValueOf(*plain), "", func(path string, value, other any) {
+		if !reflect.DeepEqual(value, other) {
+			changed[path] = true
+		}
+	})
+	if c.NodeStatusReportFrequency == c.NodeStatusUpdateFrequency { // follows it where nobody sets it
+		delete(changed, "nodeStatusReportFrequency")
+	}
+	return changed
+}
+
+// fields visits every field of two values of one type of the configuration, sub-structures field by field, with its path
+// in the file. Empty maps and lists are as good as none.
+func fields(a, b reflect.Value, above string, visit func(path string, value, other any)) {
+	for i := range a.NumField() {
+		field := a.Type().Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		_, whole := a.Field(i).Interface().(json.Marshaler) // a duration, a quantity
+		switch path := strings.TrimPrefix(above+"."+name, "."); {
+		case field.Type == reflect.TypeFor[metav1.TypeMeta]():
+		case name == "": // inlined
+			fields(a.Field(i), b.Field(i), above, visit)
+		case field.Type.Kind() == reflect.Struct && !whole:
+			fields(a.Field(i), b.Field(i), path, visit)
+		case (field.Type.Kind() == reflect.Map || field.Type.Kind() == reflect.Slice) && a.Field(i).Len() == 0 && b.Field(i).Len() == 0:
+			visit(path, nil, nil)
+		default:
+			visit(path, a.Field(i).Interface(), b.Field(i).Interface())
+		}
+	}
+}
