@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +90,7 @@ func TestAReboot(t *testing.T) {
 		w.notAgain(t, before)
 		forgotten(t, w.a, "unwanted")
 		settled(t, w.a)
+		awaitLeases(t, s, 2) // those of the dead sandboxes were given back
 		for name := range rebooted {
 			if name != "unwanted" {
 				must(t, w.a.Remove(name+".yaml"))
@@ -153,4 +155,20 @@ func (w *world) notAgain(t *testing.T, before map[string]*runtimeapi.Container) 
 			t.Errorf("pod %s wrote %q, %v", name, got, err)
 		}
 	}
+}
+
+// awaitLeases waits until so many addresses are given out.
+func awaitLeases(t *testing.T, s *stack.Stack, want int) {
+	t.Helper()
+	await(t, func() error {
+		left, err := s.Leftovers()
+		if err != nil {
+			return err
+		}
+		left = slices.DeleteFunc(left, func(l string) bool { return !strings.HasPrefix(l, "lease ") })
+		if len(left) != want {
+			return fmt.Errorf("%d addresses are given out, want %d: %v", len(left), want, left)
+		}
+		return nil
+	})
 }
