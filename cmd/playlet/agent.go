@@ -43,7 +43,15 @@ type agent struct {
 }
 
 // runAgent is the agent's whole life.
-func runAgent(ctx context.Context, node *config.Node, log *slog.Logger) error {
+func runAgent(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
+	lock, err := holdLock(ctx, node.LockFile, node.ExitOnLockContention, log)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil // asked to stop before its turn came
+	case err != nil:
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
 	a, err := newAgent(node, log)
 	if err != nil {
 		return err
@@ -56,6 +64,9 @@ func runAgent(ctx context.Context, node *config.Node, log *slog.Logger) error {
 	select {
 	case <-ctx.Done():
 		log.Info("stopping; containers go on running")
+		return a.close()
+	case <-lock.contention():
+		log.Warn("another process has opened the lock file; stopping, containers go on running", "file", node.LockFile)
 		return a.close()
 	case err := <-a.failed:
 		return errors.Join(fmt.Errorf("giving up, containers go on running: %w", err), a.close())
