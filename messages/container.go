@@ -68,7 +68,8 @@ type ContainerStarted struct {
 	Fact ContainerFact
 }
 
-// ContainerEnded says that the container ran and has ended. The actor stays, until the pod's strategy has answered.
+// ContainerEnded says that the container ran and has ended, or, after StopContainer, that it was created and never ran.
+// The actor stays, until the pod's strategy has answered.
 //
 // Sender: container. Receiver: pod. Reply: none; the pod restarts or stops the actor.
 // If lost: the next reading of the pod shows it exited.

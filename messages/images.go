@@ -27,6 +27,8 @@ type PullImage struct {
 // If lost: the pod asks again when its patience ends.
 type ImagePulled struct {
 	Key ImageKey
+	// Image is the one that was asked for: with the same key another may be wanted by now.
+	Image string
 	// Ref is what CreateContainer is given: the runtime's ID of the image.
 	Ref string
 	// Pulled is false when the image was there already.
@@ -40,6 +42,7 @@ type ImagePulled struct {
 // If lost: the pod asks again when its patience ends.
 type ImageFailed struct {
 	Key    ImageKey
+	Image  string // as in ImagePulled
 	Reason Reason
 }
 

@@ -44,6 +44,8 @@ func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer) (m
 		return gone(m.Fact), nil
 	case err != nil:
 		return m.Fact, err
+	case fact.State == messages.ContainerCreated:
+		return fact, nil // it never ran, and runtimes leave it as it is: there is nothing to end
 	case fact.State != messages.ContainerExited:
 		return fact, fmt.Errorf("the runtime says that container %s is stopped, but also that it is %s", m.Fact.ID, fact.State)
 	}

@@ -147,7 +147,7 @@ func (b *book) ask(name string, m messages.PullImage) []effect {
 	// The same question again: the answer may have been lost.
 	switch t := im.of(n); {
 	case t.phase == waiting && n.stage == pulls:
-		b.tell(n, messages.ImageFailed{Key: n.key, Reason: t.reason()})
+		b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: t.reason()})
 	case t.phase == waiting:
 		b.place(im, n)
 	}
@@ -211,7 +211,7 @@ func (b *book) wantPull(im *image, n *need) {
 	case idle:
 		im.pull.phase = queued
 	case waiting:
-		b.tell(n, messages.ImageFailed{Key: n.key, Reason: im.pull.reason()})
+		b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: im.pull.reason()})
 	case queued, busy:
 	}
 }

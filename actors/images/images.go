@@ -107,7 +107,7 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
 	name, err := runtimeName(m.Image)
 	if err != nil {
-		ctx.Tell(messages.PodAddress(m.Key.UID), messages.ImageFailed{Key: m.Key, Reason: messages.Reason{
+		ctx.Tell(messages.PodAddress(m.Key.UID), messages.ImageFailed{Key: m.Key, Image: m.Image, Reason: messages.Reason{
 			Code:      messages.ReasonInvalidImageName,
 			Message:   fmt.Sprintf("%q is not the name of an image: %v", m.Image, err),
 			Permanent: true,

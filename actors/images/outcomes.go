@@ -35,7 +35,7 @@ func (b *book) found(now time.Time, im *image, ref string) {
 	for _, s := range []stage{looks, pulls} {
 		for _, n := range im.at(s) {
 			if n.policy != v1.PullAlways || n.pulled {
-				b.answer(now, im, n, messages.ImagePulled{Key: n.key, Ref: ref, Pulled: n.pulled})
+				b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: ref, Pulled: n.pulled})
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func (b *book) pulledOutcome(now time.Time, name string, o outcome) []effect {
 	case present:
 		im.pull.steps = 0
 		for _, n := range im.at(pulls) {
-			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Ref: o.ref, Pulled: true})
+			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: o.ref, Pulled: true})
 		}
 		// Whoever still waits here looks again: the image is there now.
 		for _, n := range im.at(looks) {
@@ -130,7 +130,7 @@ func (b *book) tick(now time.Time) []effect {
 		if !p.notice.IsZero() && !p.notice.After(now) {
 			p.notice = time.Time{}
 			for _, n := range im.at(pulls) {
-				b.tell(n, messages.ImageFailed{Key: n.key, Reason: p.reason()})
+				b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: p.reason()})
 			}
 		}
 	}
@@ -159,6 +159,6 @@ func (b *book) tellFailure(im *image, s stage) {
 			continue
 		}
 		n.told = t.failed.String()
-		b.tell(n, messages.ImageFailed{Key: n.key, Reason: t.failed})
+		b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: t.failed})
 	}
 }

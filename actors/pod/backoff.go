@@ -29,12 +29,20 @@ func (p BackOff) wait(step int) time.Duration {
 	return min(d, p.Max)
 }
 
-// after is when a container that ended at the given time may start again.
-func (p BackOff) after(b backoff, ended time.Time) time.Time {
+// after is when a container that ended at the given time may start again. A clock that was set back lengthens no wait.
+func (p BackOff) after(now time.Time, b backoff, ended time.Time) time.Time {
 	if b.step == 0 || p.expired(b, ended) {
-		return ended
+		return now
 	}
-	return ended.Add(p.wait(b.step))
+	wait := p.wait(b.step)
+	return earliest(ended.Add(wait), now.Add(wait))
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // next is the back-off after a restart now of a container that ended at the given time.

@@ -94,7 +94,7 @@ func (c *con) learn(f messages.ContainerFact) {
 		return
 	}
 	known := c.facts[i]
-	if known.ID == f.ID && rank(known.State) > rank(f.State) {
+	if known.ID == f.ID && behind(f.State, known.State) {
 		return // a reading that began before this was known
 	}
 	if known.ID != f.ID && f.CreatedAt.Before(known.CreatedAt) {
@@ -103,19 +103,17 @@ func (c *con) learn(f messages.ContainerFact) {
 	c.facts[i] = f
 }
 
-// rank orders what may be said of one container: later states do not go back to earlier ones.
-func rank(s messages.ContainerState) int {
-	switch s {
-	case messages.ContainerCreated:
-		return 0
-	case messages.ContainerUnknown:
-		return 1
-	case messages.ContainerRunning:
-		return 2
+// behind says that a word on a container is older than what is known of it: an end is final, and what has run was created
+// before. A runtime that comes back may no longer know the state of what ran, and may find it again.
+func behind(word, known messages.ContainerState) bool {
+	switch known {
 	case messages.ContainerExited:
-		return 3
+		return word != messages.ContainerExited
+	case messages.ContainerRunning:
+		return word == messages.ContainerCreated
+	case messages.ContainerCreated, messages.ContainerUnknown:
 	}
-	return 0
+	return false
 }
 
 // con finds a container's book by name.
@@ -158,6 +156,10 @@ func (m *Machine) book() {
 // ensure brings one container towards running, and reports whether it runs. It is its turn.
 func (m *Machine) ensure(now time.Time, c *con) bool {
 	f := c.newest()
+	if f != nil && f.State == messages.ContainerUnknown && (c.stage == imaging || c.stage == up) {
+		m.stopContainer(now, c, m.grace(), "the runtime does not know its state")
+		return false
+	}
 	switch c.stage {
 	case idle:
 		return m.ensureIdle(now, c, f)
@@ -176,6 +178,9 @@ func (m *Machine) ensure(now time.Time, c *con) bool {
 	case starting:
 		m.tellRun(now, c)
 	case up:
+		if f == nil || f.State == messages.ContainerCreated { // it was taken away, and what stands there never ran
+			return m.ensureIdle(now, c, f)
+		}
 		if c.spec != nil && f != nil && f.State == messages.ContainerRunning && m.set.Changed(c.spec, *f) {
 			c.replace = true
 			m.stopContainer(now, c, m.grace(), "its spec changed")
@@ -197,7 +202,7 @@ func (m *Machine) ensureIdle(now time.Time, c *con, f *messages.ContainerFact) b
 		m.startAt(now, c, now)
 	case f.State == messages.ContainerExited:
 		if !c.over(m.pod) || m.redo(c, f) {
-			m.startAt(now, c, m.restartTime(c, f))
+			m.startAt(now, c, m.restartTime(now, c, f))
 		}
 	case f.State == messages.ContainerUnknown:
 		m.stopContainer(now, c, m.grace(), "the runtime does not know its state")
@@ -213,11 +218,13 @@ func (m *Machine) redo(c *con, f *messages.ContainerFact) bool {
 	return c.init && current != nil && f.SandboxID != current.ID && f.ExitCode == 0
 }
 
-func (m *Machine) restartTime(c *con, f *messages.ContainerFact) time.Time {
+// restartTime is when a container that ended may start again. The end is told by the runtime's clock: where that, or ours,
+// was set since, nobody waits longer than the back-off from now.
+func (m *Machine) restartTime(now time.Time, c *con, f *messages.ContainerFact) time.Time {
 	if c.replace {
-		return f.FinishedAt
+		return now
 	}
-	return m.set.BackOff.after(c.backoff, f.FinishedAt)
+	return m.set.BackOff.after(now, c.backoff, f.FinishedAt)
 }
 
 // startAt has the container's actor there at the given time: spawned, or, when there is one, restarted.
@@ -249,38 +256,42 @@ func (m *Machine) spawn(now time.Time, c *con) {
 	m.emit(SpawnContainer{c.name})
 }
 
-// ensureImage gets the image for the next attempt, then has the container run.
+// ensureImage gets the image for the next attempt, then has the container run. After a failure there is a pause first,
+// whatever is left of it.
 func (m *Machine) ensureImage(now time.Time, c *con) {
-	if f := m.standing(c); f != nil {
-		c.attempt = f.Attempt
-		m.run(now, c)
-		return
-	}
-	f := c.newest()
-	if !m.wantImage(now, c) {
+	stands := m.standing(c)
+	if stands == nil && !m.wantImage(now, c) {
 		return
 	}
 	if c.failed != nil && now.Before(c.failed.RetryAt) {
 		return
 	}
+	if stands != nil {
+		c.attempt = stands.Attempt
+		m.run(now, c)
+		return
+	}
+	f := c.newest()
+	next := nextAttempt(f)
 	switch {
 	case c.replace:
 		c.backoff = backoff{}
+	case next == c.attempt: // told before, to an actor that fell: no other restart
 	case f != nil && f.State == messages.ContainerExited:
 		c.backoff = m.set.BackOff.next(c.backoff, f.FinishedAt, now)
 	}
-	c.attempt = nextAttempt(f)
-	c.replace = false
+	c.attempt, c.replace = next, false
 	m.run(now, c)
 }
 
-// standing is the container that was made for the present attempt and can be adopted.
+// standing is the container that was made for the present attempt and can be adopted. One that never ran is made again where
+// the spec has changed.
 func (m *Machine) standing(c *con) *messages.ContainerFact {
 	f, current := c.newest(), m.box.current()
 	if f == nil || current == nil || f.SandboxID != current.ID {
 		return nil
 	}
-	if f.State == messages.ContainerRunning || f.State == messages.ContainerCreated {
+	if f.State == messages.ContainerRunning || (f.State == messages.ContainerCreated && c.spec != nil && !m.set.Changed(c.spec, *f)) {
 		return f
 	}
 	return nil

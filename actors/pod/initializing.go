@@ -2,8 +2,6 @@ package pod
 
 import (
 	"time"
-
-	"github.com/playlet-dev/playlet/messages"
 )
 
 // planInitializing: init containers run one after another, each to success; a sidecar among them has only to run before
@@ -93,8 +91,7 @@ func (m *Machine) clearRemoved(now time.Time) {
 		if c.spec != nil {
 			continue
 		}
-		f := c.newest()
-		if f != nil && f.State != messages.ContainerExited && f.State != messages.ContainerCreated {
+		if c.alive() {
 			m.stopContainer(now, c, m.grace(), "it is no longer in the pod's spec")
 		} else if c.actor {
 			m.drop(c)

@@ -36,12 +36,15 @@ type Machine struct {
 	set   Settings
 	phase Phase
 
-	wish    *messages.PodWanted
-	pod     *v1.Pod
-	ending  *messages.Ending
-	born    time.Time // of this machine; what was read before it may belong to an earlier life of the actor
-	read    bool      // the CRI's word has been heard since the start
-	readAt  time.Time
+	wish   *messages.PodWanted
+	pod    *v1.Pod
+	ending *messages.Ending
+	born   time.Time // of this machine; what was read before it may belong to an earlier life of the actor
+	read   bool      // the CRI's word has been heard since the start
+	readAt time.Time
+	// known is when, by our own clock, a sandbox or container was first known to be there: a later reading that lacks it
+	// says that it is gone. The times that the runtime tells are of no use for this, since clocks are set.
+	known   map[string]time.Time
 	started time.Time // the pod's start time
 
 	volumes volumes
@@ -109,7 +112,7 @@ type ask struct {
 
 // NewMachine is the machine of a pod of which nothing is known but its UID.
 func NewMachine(uid string, set Settings) *Machine {
-	return &Machine{uid: uid, set: set, phase: Reading, asks: map[ask]time.Time{}, box: box{stopped: map[string]bool{}}}
+	return &Machine{uid: uid, set: set, phase: Reading, asks: map[ask]time.Time{}, known: map[string]time.Time{}, box: box{stopped: map[string]bool{}}}
 }
 
 // Phase is the current phase.

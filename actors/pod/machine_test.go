@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -280,6 +281,7 @@ func TestWhateverHappens(t *testing.T) {
 		for range rapid.IntRange(0, 120).Draw(t, "steps") {
 			storm(t, w)
 		}
+		w.halfway = 0
 		w.exit = func(name string, attempt uint32) (int32, bool) {
 			sidecar := name == "init0" && len(pod.Spec.InitContainers) > 0 && pod.Spec.InitContainers[0].RestartPolicy != nil
 			return 0, name[0] == 'i' && !sidecar
@@ -287,13 +289,15 @@ func TestWhateverHappens(t *testing.T) {
 		w.settle()
 		w.settle()
 		check(t, w)
-		afterTheStorm(t, w)
+		if wrong := afterTheStorm(w); wrong != "" {
+			t.Fatalf("%s: %+v\nafter\n%s", wrong, w.machine.Inspect(), strings.Join(w.trace, "\n"))
+		}
 	})
 }
 
 // storm is one thing going right or wrong.
 func storm(t *rapid.T, w *world) {
-	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "restart", "sandbox", "end"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "restart", "sandbox", "power", "halfway", "unknown", "removed", "end"}).Draw(t, "event") {
 	case "deliver":
 		if len(w.pending) > 0 {
 			m := w.pending[0]
@@ -327,6 +331,16 @@ func storm(t *rapid.T, w *world) {
 			w.sandboxes[0].Ready = false
 			w.send(w.observed())
 		}
+	case "power": // the machine goes off and on: sandboxes are dead, what was created stays created
+		for i := range w.sandboxes {
+			w.sandboxes[i].Ready = false
+			w.killIn(w.sandboxes[i].ID)
+		}
+		w.restart()
+	case "halfway": // the agent dies between creating a container and starting it, or the start fails
+		w.halfway = rapid.IntRange(1, 3).Draw(t, "starts")
+	case "unknown", "removed":
+		someone(t, w)
 	case "end":
 		if w.ending == nil && rapid.IntRange(0, 4).Draw(t, "really") == 0 {
 			w.ending = &messages.Ending{Reason: "storm"}
@@ -335,26 +349,44 @@ func storm(t *rapid.T, w *world) {
 	}
 }
 
-func afterTheStorm(t *rapid.T, w *world) {
+// someone is a runtime that forgets the state of a container, or a person who removes one.
+func someone(t *rapid.T, w *world) {
+	n := len(w.containers)
+	if n == 0 {
+		return
+	}
+	i := rapid.IntRange(0, n-1).Draw(t, "container")
+	switch c := &w.containers[i]; {
+	case rapid.Bool().Draw(t, "remove"):
+		w.containers = slices.Delete(w.containers, i, i+1)
+	case c.State == messages.ContainerRunning:
+		c.State = messages.ContainerUnknown
+	}
+	w.send(w.observed())
+}
+
+// afterTheStorm says what is wrong with the pod when all is quiet again.
+func afterTheStorm(w *world) string {
 	phase := w.machine.Phase()
 	switch {
 	case w.ending != nil:
 		if phase != Finished || len(w.containers)+len(w.sandboxes) > 0 || w.ended == nil || !w.ended.Gone {
-			t.Fatalf("an ended pod is %s with %v and %v; awaiting %v", phase, w.containers, w.sandboxes, w.machine.Inspect().Awaiting)
+			return fmt.Sprintf("an ended pod is %s with %v and %v", phase, w.containers, w.sandboxes)
 		}
 	case phase == Finished:
 		if w.pod.Spec.RestartPolicy == v1.RestartPolicyAlways || len(w.runningNames()) > 0 {
-			t.Fatalf("it finished with %s, running %v", w.pod.Spec.RestartPolicy, w.runningNames())
+			return fmt.Sprintf("it finished with %s, running %v", w.pod.Spec.RestartPolicy, w.runningNames())
 		}
 	case phase == Running:
 		for _, c := range w.pod.Spec.Containers {
 			if w.pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !slices.Contains(w.runningNames(), c.Name) {
-				t.Fatalf("%s does not run: %+v", c.Name, w.machine.Inspect())
+				return c.Name + " does not run"
 			}
 		}
 	default:
-		t.Fatalf("it is stuck: %+v", w.machine.Inspect())
+		return "it is stuck"
 	}
+	return ""
 }
 
 // A start that was cut off by the death of the agent is done again under the same attempt, at once, whatever restartPolicy.

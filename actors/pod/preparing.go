@@ -53,14 +53,11 @@ func (m *Machine) clearLost(now time.Time) bool {
 	cleared := true
 	for _, c := range m.cons {
 		f := c.newest()
-		if f == nil || f.State == messages.ContainerExited {
+		if !c.alive() { // what was created and never ran has nothing to end; it is left to the collector
 			continue
 		}
 		if current != nil && f.SandboxID == current.ID {
 			continue
-		}
-		if f.State == messages.ContainerCreated && current != nil {
-			continue // it never ran, and is left to the collector
 		}
 		cleared = false
 		m.stopContainer(now, c, m.grace(), "its sandbox is gone")

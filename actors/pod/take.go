@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -68,6 +69,7 @@ func (m *Machine) takeWork(now time.Time, msg any) {
 			return
 		}
 		m.box.failed, m.box.tries, m.box.retry = nil, 0, time.Time{}
+		m.notice(v.Fact.ID, now)
 		m.box.learn(*v.Fact)
 	case SandboxStopped:
 		m.answered("stopbox", v.ID)
@@ -98,20 +100,22 @@ func (m *Machine) takeContainer(now time.Time, msg any) {
 	case messages.ChildStarted:
 		m.takeChild(now, v)
 	case messages.ImagePulled:
-		if c := m.con(v.Key.Container); c != nil && v.Key.Attempt == c.image.attempt {
+		if c := m.imageOf(v.Key, v.Image); c != nil {
 			m.answered("image", c.name)
 			c.image.ref, c.image.reason = v.Ref, nil
 		}
 	case messages.ImageFailed:
-		if c := m.con(v.Key.Container); c != nil && v.Key.Attempt == c.image.attempt {
+		if c := m.imageOf(v.Key, v.Image); c != nil {
 			c.image.reason = &v.Reason // images goes on trying; the question stays open
 		}
 	case messages.ContainerStarted:
 		if c := m.con(v.Fact.Name); c != nil {
+			m.notice(v.Fact.ID, now)
 			m.takeStarted(c, v.Fact)
 		}
 	case messages.ContainerEnded:
 		if c := m.con(v.Fact.Name); c != nil {
+			m.notice(v.Fact.ID, now)
 			m.takeEnded(c, v.Fact)
 		}
 	case messages.ContainerFailed:
@@ -119,6 +123,15 @@ func (m *Machine) takeContainer(now time.Time, msg any) {
 			m.takeFailed(now, c, v)
 		}
 	}
+}
+
+// imageOf is the container whose need of an image is answered; nil when it has another by now.
+func (m *Machine) imageOf(key messages.ImageKey, image string) *con {
+	c := m.con(key.Container)
+	if c == nil || c.spec == nil || c.image.attempt != key.Attempt || c.spec.Image != image {
+		return nil
+	}
+	return c
 }
 
 func (m *Machine) takeWish(now time.Time, w messages.PodWanted) {
@@ -185,13 +198,17 @@ func (m *Machine) takeChild(now time.Time, v messages.ChildStarted) {
 	case spawning:
 		c.stage, c.at = imaging, time.Time{}
 	case starting, up:
-		// It fell and knows nothing: it is told its wish again, with what stands for it.
+		// It fell and knows nothing: it is told its wish again, with what stands for it. That is another try: what its
+		// earlier life said of the one before is not taken for its answer.
 		m.answered("run", c.name)
-		if f := c.newest(); f != nil && f.Attempt != c.attempt {
-			c.stage = imaging
-			return
+		c.told = ""
+		f := c.newest()
+		switch {
+		case f != nil && f.Attempt != c.attempt, m.standing(c) == nil && c.image.ref == "":
+			c.stage = imaging // another attempt, or another image since: it is asked for first
+		default:
+			c.stage = starting
 		}
-		c.stage = starting
 	case stopping:
 		m.answered("stop", c.name)
 	case idle, due, imaging:
@@ -202,10 +219,11 @@ func (m *Machine) takeStarted(c *con, f messages.ContainerFact) {
 	c.learn(f)
 	m.answered("run", c.name)
 	c.failed, c.tries = nil, 0
-	if c.stage != starting || f.Attempt != c.attempt {
+	n := c.newest()
+	if c.stage != starting || f.Attempt != c.attempt || n == nil || n.ID != f.ID {
 		return
 	}
-	if n := c.exited(); n != nil && n.ID == f.ID {
+	if n.State == messages.ContainerExited {
 		m.answerEnd(c) // its end was read before the word of its start came
 		return
 	}
@@ -214,7 +232,15 @@ func (m *Machine) takeStarted(c *con, f messages.ContainerFact) {
 
 func (m *Machine) takeEnded(c *con, f messages.ContainerFact) {
 	c.learn(f)
-	if newest := c.newest(); newest == nil || newest.ID != f.ID || newest.State != messages.ContainerExited {
+	newest := c.newest()
+	if newest == nil || newest.ID != f.ID {
+		return
+	}
+	if newest.State == messages.ContainerCreated && c.stage == stopping {
+		m.answerEnd(c) // it never ran: there was nothing to end
+		return
+	}
+	if newest.State != messages.ContainerExited {
 		return
 	}
 	switch c.stage {
@@ -235,6 +261,9 @@ func (m *Machine) takeFailed(now time.Time, c *con, v messages.ContainerFailed) 
 		return // told once more; the next try is on its way
 	}
 	m.answered("run", c.name)
+	if v.Fact != nil {
+		m.notice(v.Fact.ID, now)
+	}
 	if v.Fact != nil && v.Fact.State == messages.ContainerExited && !facts.CutOff(*v.Fact) {
 		c.learn(*v.Fact)
 		m.answerEnd(c)
@@ -266,9 +295,10 @@ func (m *Machine) takeFacts(now time.Time, f messages.PodFacts) {
 	}
 	m.takeSandboxes(f)
 	for i := range f.Containers {
-		m.takeFact(now, f.Containers[i], first)
+		m.takeFact(now, f.ReadAt, f.Containers[i], first)
 	}
 	m.takeMissing(now, f)
+	m.forget()
 	if n := len(f.Sandboxes); n > 0 {
 		if at := f.Sandboxes[n-1].CreatedAt; m.started.IsZero() || at.Before(m.started) {
 			m.started = at
@@ -280,11 +310,35 @@ func (m *Machine) takeSandboxes(f messages.PodFacts) {
 	listed := map[string]bool{}
 	for _, s := range f.Sandboxes {
 		listed[s.ID] = true
+		m.notice(s.ID, f.ReadAt)
 		m.box.learn(s)
 	}
 	m.box.all = slices.DeleteFunc(m.box.all, func(s messages.SandboxFact) bool {
-		return !listed[s.ID] && s.CreatedAt.Before(f.ReadAt)
+		return !listed[s.ID] && m.known[s.ID].Before(f.ReadAt)
 	})
+}
+
+// notice notes that a sandbox or container was there at a time of our own clock.
+func (m *Machine) notice(id string, at time.Time) {
+	if _, ok := m.known[id]; !ok {
+		m.known[id] = at
+	}
+}
+
+// forget lets go of what is kept of sandboxes and containers that are in no book any more.
+func (m *Machine) forget() {
+	there := map[string]bool{}
+	for i := range m.box.all {
+		there[m.box.all[i].ID] = true
+	}
+	for _, c := range m.cons {
+		for i := range c.facts {
+			there[c.facts[i].ID] = true
+		}
+	}
+	maps.DeleteFunc(m.known, func(id string, _ time.Time) bool { return !there[id] })
+	maps.DeleteFunc(m.box.stopped, func(id string, _ bool) bool { return !there[id] })
+	maps.DeleteFunc(m.asks, func(k ask, _ time.Time) bool { return k.what == "stopbox" && !there[k.of] })
 }
 
 // learn takes the runtime's word on one sandbox.
@@ -303,8 +357,8 @@ func (b *box) learn(s messages.SandboxFact) {
 	b.all = slices.Insert(b.all, at, s)
 }
 
-// takeFact notes the CRI's word on one container. Where an actor stands for the container, it is told, and answers.
-func (m *Machine) takeFact(now time.Time, f messages.ContainerFact, first bool) {
+// takeFact notes the CRI's word on one container, read at a time of our own clock. Where an actor stands for the container, it is told, and answers.
+func (m *Machine) takeFact(now, at time.Time, f messages.ContainerFact, first bool) {
 	c := m.con(f.Name)
 	if c == nil {
 		c = &con{name: f.Name, stage: idle}
@@ -318,6 +372,7 @@ func (m *Machine) takeFact(now time.Time, f messages.ContainerFact, first bool) 
 			return
 		}
 	}
+	m.notice(f.ID, at)
 	c.learn(f)
 	if n := c.newest(); first && n != nil && n.ID == f.ID && f.Attempt > 0 {
 		c.backoff = backoff{step: m.set.BackOffStep(f), last: f.CreatedAt}
@@ -339,7 +394,11 @@ func (m *Machine) takeMissing(now time.Time, f messages.PodFacts) {
 	}
 	for _, c := range m.cons {
 		n := c.newest()
-		if n == nil || listed[n.ID] || n.State == messages.ContainerExited || !n.CreatedAt.Before(f.ReadAt) || !n.StartedAt.Before(f.ReadAt) {
+		if n == nil || listed[n.ID] || n.State == messages.ContainerExited || !m.known[n.ID].Before(f.ReadAt) {
+			continue
+		}
+		if n.State == messages.ContainerCreated {
+			c.facts = c.facts[1:] // it never ran: it is as if it had never been
 			continue
 		}
 		gone := *n

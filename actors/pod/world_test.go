@@ -41,6 +41,7 @@ type world struct {
 	stops      []string // names, as asked
 	mounted    bool
 	foldersOut bool
+	halfway    int // so many of the next starts create the container and then fail
 
 	exit       func(name string, attempt uint32) (code int32, ends bool)
 	violations []string
@@ -121,7 +122,7 @@ func (w *world) effect(e Effect) {
 		w.startSandbox(e)
 	case StopSandbox:
 		for _, c := range w.containers {
-			if c.SandboxID == e.ID && c.State == messages.ContainerRunning {
+			if c.SandboxID == e.ID && lives(c) {
 				w.fault("sandbox %s is stopped under %s, which runs", e.ID, c.ID)
 			}
 		}
@@ -134,7 +135,7 @@ func (w *world) effect(e Effect) {
 		w.send(SandboxStopped{ID: e.ID})
 	case RemovePod:
 		for _, c := range w.containers {
-			if c.State == messages.ContainerRunning {
+			if lives(c) {
 				w.fault("%s is removed while it runs", c.ID)
 			}
 		}
@@ -214,7 +215,7 @@ func (w *world) told(msg any) {
 		w.send(messages.VolumesMounted{UID: m.UID, Paths: map[string]string{}})
 	case messages.UnmountVolumes:
 		for _, c := range w.containers {
-			if c.State == messages.ContainerRunning {
+			if lives(c) {
 				w.fault("volumes are unmounted while %s runs", c.ID)
 			}
 		}
@@ -223,7 +224,7 @@ func (w *world) told(msg any) {
 			return messages.VolumesUnmounted{UID: m.UID, Removed: m.Remove}
 		}))
 	case messages.PullImage:
-		w.send(messages.ImagePulled{Key: m.Key, Ref: m.Image})
+		w.send(messages.ImagePulled{Key: m.Key, Image: m.Image, Ref: m.Image})
 	case messages.RunContainer:
 		w.run(m)
 	case messages.StopContainer:
@@ -302,18 +303,21 @@ func (w *world) run(m messages.RunContainer) {
 			continue
 		}
 		if c.Attempt == m.Attempt { // adopted by name, or answered again
-			w.answer(*c)
+			if c.State == messages.ContainerCreated && c.SandboxID == m.Sandbox.ID && w.ready(m.Sandbox.ID) {
+				w.start(c)
+			}
+			w.answer(m, *c)
 			return
 		}
-		if c.State == messages.ContainerRunning {
+		if lives(*c) {
 			w.fault("%s attempt %d is started while attempt %d runs", c.Name, m.Attempt, c.Attempt)
 		}
 		if c.Attempt > m.Attempt {
 			w.fault("%s attempt %d is started after attempt %d", c.Name, m.Attempt, c.Attempt)
 		}
 	}
-	if len(w.sandboxes) == 0 || !w.sandboxes[0].Ready || w.sandboxes[0].ID != m.Sandbox.ID {
-		w.send(messages.ContainerFailed{UID: "u1", Name: m.Container.Name, Attempt: m.Attempt, Turn: m.Turn, Reason: messages.Reason{Code: "RunContainerError", Message: "no sandbox"}})
+	if !w.ready(m.Sandbox.ID) {
+		w.send(w.failed(m, "no sandbox", nil))
 		return
 	}
 	w.containers = slices.DeleteFunc(w.containers, func(c messages.ContainerFact) bool {
@@ -322,32 +326,64 @@ func (w *world) run(m messages.RunContainer) {
 	w.seq++
 	c := messages.ContainerFact{
 		ID: fmt.Sprintf("%s-%d", m.Container.Name, w.seq), Name: m.Container.Name, SandboxID: m.Sandbox.ID, Attempt: m.Attempt,
-		State: messages.ContainerRunning, CreatedAt: w.now, StartedAt: w.now, Image: m.Container.Image,
+		State: messages.ContainerCreated, CreatedAt: w.now, Image: m.Container.Image,
 	}
+	w.start(&c)
 	w.containers = append([]messages.ContainerFact{c}, w.containers...)
-	w.answer(c)
+	w.answer(m, c)
 }
 
-func (w *world) answer(c messages.ContainerFact) {
-	if c.State == messages.ContainerExited {
-		w.send(messages.ContainerEnded{UID: "u1", Fact: c})
+// start starts a created container, unless starts fail.
+func (w *world) start(c *messages.ContainerFact) {
+	if w.halfway > 0 {
+		w.halfway--
 		return
 	}
-	w.send(messages.ContainerStarted{UID: "u1", Fact: c})
+	c.State, c.StartedAt = messages.ContainerRunning, w.now
+}
+
+func (w *world) ready(sandbox string) bool {
+	return len(w.sandboxes) > 0 && w.sandboxes[0].Ready && w.sandboxes[0].ID == sandbox
+}
+
+func (w *world) failed(m messages.RunContainer, why string, fact *messages.ContainerFact) messages.ContainerFailed {
+	return messages.ContainerFailed{
+		UID: "u1", Name: m.Container.Name, Attempt: m.Attempt, Turn: m.Turn, Fact: fact,
+		Reason: messages.Reason{Code: messages.ReasonRunContainer, Message: why},
+	}
+}
+
+func (w *world) answer(m messages.RunContainer, c messages.ContainerFact) {
+	switch c.State {
+	case messages.ContainerExited:
+		w.send(messages.ContainerEnded{UID: "u1", Fact: c})
+	case messages.ContainerRunning:
+		w.send(messages.ContainerStarted{UID: "u1", Fact: c})
+	case messages.ContainerCreated, messages.ContainerUnknown:
+		w.send(w.failed(m, "it did not start", &c))
+	}
+}
+
+// lives says that a container's processes are there, or may be.
+func lives(c messages.ContainerFact) bool {
+	return c.State == messages.ContainerRunning || c.State == messages.ContainerUnknown
 }
 
 func (w *world) stop(m messages.StopContainer) {
 	w.stops = append(w.stops, m.Name)
 	if w.machine.Phase() == Terminating && m.Spec != nil && isSidecar(m.Spec) {
 		for _, c := range w.containers {
-			if c.State == messages.ContainerRunning && !w.sidecarNamed(c.Name) {
+			if lives(c) && !w.sidecarNamed(c.Name) {
 				w.fault("sidecar %s is stopped before %s", m.Name, c.Name)
 			}
 		}
 	}
+	if m.Fact.State == messages.ContainerCreated {
+		w.fault("%s, which never ran, is stopped", m.Fact.ID)
+	}
 	w.send(delayed(func() any {
 		ended := m.Fact
-		ended.State = messages.ContainerExited
+		ended.State, ended.ExitCode, ended.FinishedAt = messages.ContainerExited, 137, w.now
 		for i := range w.containers {
 			if c := &w.containers[i]; c.ID == m.Fact.ID {
 				w.exitContainer(c, 143)
@@ -368,8 +404,8 @@ func (w *world) sidecarNamed(name string) bool {
 }
 
 func (w *world) exitContainer(c *messages.ContainerFact, code int32) {
-	if c.State == messages.ContainerExited {
-		return
+	if !lives(*c) {
+		return // what never ran does not end
 	}
 	c.State, c.ExitCode, c.FinishedAt, c.Reason = messages.ContainerExited, code, w.now, "Error"
 	if code == 0 {

@@ -1,0 +1,85 @@
+package pod
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// alone is a machine without a world around it: it hears what a test says, and nothing else.
+type alone struct {
+	now     time.Time
+	machine *Machine
+	fx      []Effect // since last taken
+}
+
+// newAlone is the machine of a pod that is wanted.
+func newAlone(pod *v1.Pod) *alone {
+	w := newWorld(pod)
+	a := &alone{now: w.now, machine: w.machine}
+	a.hears(nil, messages.PodWanted{Pod: pod, Turn: 1})
+	return a
+}
+
+// newReady is the machine of a new pod that has its sandbox, s1, and its volumes, and awaits its first images.
+func newReady(pod *v1.Pod) *alone {
+	a := newAlone(pod)
+	a.hears(
+		messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: a.now}}, messages.VolumesMounted{UID: "u1"},
+		SandboxStarted{Fact: &messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}},
+	)
+	for _, c := range pod.Spec.Containers {
+		a.hears(messages.ChildStarted{Name: c.Name})
+	}
+	return a
+}
+
+func (a *alone) hears(msgs ...any) {
+	for _, m := range msgs {
+		a.fx = append(a.fx, a.machine.Step(a.now, m)...)
+	}
+}
+
+// passes lets time pass.
+func (a *alone) passes(d time.Duration) {
+	a.now = a.now.Add(d)
+	a.hears(nil)
+}
+
+// observes is a reading that begins now.
+func (a *alone) observes(sandboxes []messages.SandboxFact, containers ...messages.ContainerFact) {
+	a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: a.now, Sandboxes: sandboxes, Containers: containers}})
+}
+
+// take empties what has been done since.
+func (a *alone) take() []Effect {
+	out := a.fx
+	a.fx = nil
+	return out
+}
+
+// effects are those of one type.
+func effects[T Effect](fx []Effect) (out []T) {
+	for _, e := range fx {
+		if v, ok := e.(T); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// toldOf are the messages of one type among the effects.
+func toldOf[T any](fx []Effect) (out []T) {
+	for _, e := range effects[Tell](fx) {
+		if v, ok := e.Msg.(T); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func pulled(container, image string) messages.ImagePulled {
+	return messages.ImagePulled{Key: messages.ImageKey{UID: "u1", Container: container}, Image: image, Ref: "sha256:" + image}
+}

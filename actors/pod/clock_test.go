@@ -1,0 +1,89 @@
+package pod
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// The clock was set back by two hours, and the agent started again since: what someone removes is missed all the same.
+func TestAClockSetBackHidesNoLoss(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	w.now = w.now.Add(-2 * time.Hour)
+	w.restart()
+	w.settle()
+	before := w.sandboxes[0].ID
+	w.sandboxes, w.containers = nil, nil // crictl rmp -f
+	w.send(w.observed())
+	w.settle()
+	check(t, w)
+	if len(w.sandboxes) != 1 || w.sandboxes[0].ID == before || !slices.Equal(w.runningNames(), []string{"c0"}) {
+		t.Errorf("sandboxes %+v, running %v", w.sandboxes, w.runningNames())
+	}
+}
+
+// A reading that began before something was made does not say that it is gone.
+func TestAReadingThatBeganBeforeMissesNothing(t *testing.T) {
+	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
+	began := a.now
+	a.now = a.now.Add(time.Second)
+	a.hears(pulled("c0", "image"), messages.ContainerStarted{UID: "u1", Fact: messages.ContainerFact{
+		ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerRunning, CreatedAt: began.Add(-time.Hour), Image: "image",
+	}})
+	a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: began}})
+	if a.machine.box.current() == nil || !a.machine.con("c0").running() {
+		t.Errorf("it is believed gone: %+v", a.machine.Inspect())
+	}
+}
+
+// Whatever the runtime's clock says of the end, nobody waits longer than the back-off; the first restart is at once.
+func TestAClockSetBackLengthensNoWait(t *testing.T) {
+	p := BackOff{Base: 10 * time.Second, Max: 300 * time.Second}
+	now := time.Unix(1_000_000, 0)
+	for _, c := range []struct {
+		step  int
+		ended time.Duration // from now
+		want  time.Duration
+	}{
+		{0, 0, 0},
+		{0, time.Hour, 0},
+		{1, 0, 10 * time.Second},
+		{1, -4 * time.Second, 6 * time.Second},
+		{1, time.Minute, 10 * time.Second},
+		{3, time.Minute, 40 * time.Second},
+		{2, time.Hour, 0}, // as if it had run for long
+	} {
+		b := backoff{step: c.step, last: now.Add(-time.Minute)}
+		if got := p.after(now, b, now.Add(c.ended)).Sub(now); got != c.want {
+			t.Errorf("step %d, ended %s from now: waits %s, want %s", c.step, c.ended, got, c.want)
+		}
+	}
+}
+
+// What is kept of sandboxes and containers does not grow with the number that there have been.
+func TestWhatIsGoneIsForgotten(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	for range 20 {
+		w.sandboxes[0].Ready = false
+		w.killIn(w.sandboxes[0].ID)
+		w.send(w.observed())
+		w.settle()
+		w.sandboxes, w.containers = w.sandboxes[:1], w.containers[:1] // the collector
+		w.send(w.observed())
+		w.settle()
+	}
+	check(t, w)
+	m := w.machine
+	if kept := fmt.Sprint(len(m.box.all), len(m.box.stopped), len(m.known), len(m.asks)); kept != "1 0 3 0" {
+		t.Errorf("kept: %s; %v %v %v", kept, m.box.stopped, m.known, m.asks)
+	}
+}

@@ -1,0 +1,175 @@
+package pod
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// A start that failed is repeated after a pause, also where the container was created.
+func TestAFailedStartThatLeavesItCreatedIsPaused(t *testing.T) {
+	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
+	a.hears(pulled("c0", "image"))
+	created := messages.ContainerFact{ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerCreated, CreatedAt: a.now, Image: "image"}
+	for try := range 5 {
+		runs := toldOf[messages.RunContainer](a.take())
+		if len(runs) != 1 {
+			t.Fatalf("try %d: it was told %d times to run", try, len(runs))
+		}
+		if adopts := runs[0].Adopt != nil; adopts != (try > 0) {
+			t.Errorf("try %d: adopts %+v", try, runs[0].Adopt)
+		}
+		for range 3 { // said more than once
+			a.hears(messages.ContainerFailed{UID: "u1", Name: "c0", Turn: runs[0].Turn, Reason: messages.Reason{Code: messages.ReasonRunContainer}, Fact: &created})
+		}
+		a.passes(retryDelay(try+1) - time.Millisecond)
+		if early := toldOf[messages.RunContainer](a.take()); len(early) > 0 {
+			t.Errorf("try %d: repeated %d times before its time", try, len(early))
+		}
+		a.passes(time.Millisecond)
+	}
+}
+
+// The machine went off between creating a container and starting it: a new sandbox is made, and it runs there.
+func TestAContainerThatNeverRanHoldsNoPodUp(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyNever} {
+		w := newWorld(testPod(policy, 0, 1))
+		w.sandboxes = []messages.SandboxFact{{ID: "s0", CreatedAt: w.now}}
+		w.containers = []messages.ContainerFact{{ID: "left", Name: "c0", SandboxID: "s0", State: messages.ContainerCreated, CreatedAt: w.now, Image: "image"}}
+		w.step(nil)
+		w.settle()
+		check(t, w)
+		if !slices.Equal(w.runningNames(), []string{"c0"}) || len(w.stops) > 0 {
+			t.Errorf("%s: running %v, stopped %v", policy, w.runningNames(), w.stops)
+		}
+	}
+}
+
+// Where a stop finds that the container never ran, there is nothing more to wait for.
+func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
+	a := newAlone(testPod(v1.RestartPolicyAlways, 0, 1))
+	dead := []messages.SandboxFact{{ID: "s0", CreatedAt: a.now}}
+	fact := messages.ContainerFact{ID: "k1", Name: "c0", SandboxID: "s0", State: messages.ContainerUnknown, CreatedAt: a.now}
+	a.observes(dead, fact)
+	if stops := toldOf[messages.StopContainer](a.take()); len(stops) != 1 {
+		t.Fatalf("told to stop %d times", len(stops))
+	}
+	fact.State = messages.ContainerCreated
+	a.hears(messages.ContainerEnded{UID: "u1", Fact: fact})
+	if len(effects[StopSandbox](a.take())) != 1 {
+		t.Errorf("it waits for %v", a.machine.Inspect().Awaiting)
+	}
+}
+
+// What was created and never started does not count as ended when it is taken away, whatever restartPolicy.
+func TestAContainerThatNeverRanIsNoFailureWhenItIsRemoved(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyNever, 0, 1))
+	w.halfway = 1
+	w.step(nil)
+	for w.halfway > 0 {
+		w.step(w.pending[0])
+		w.pending = w.pending[1:]
+	}
+	if len(w.containers) != 1 || w.containers[0].State != messages.ContainerCreated {
+		t.Fatalf("containers %+v", w.containers)
+	}
+	w.send(w.observed())
+	w.containers = nil
+	w.send(w.observed())
+	w.settle()
+	check(t, w)
+	if !slices.Equal(w.runningNames(), []string{"c0"}) || w.status.Phase != v1.PodRunning {
+		t.Errorf("running %v, phase %s", w.runningNames(), w.status.Phase)
+	}
+}
+
+// A runtime that forgot what a running container does cannot be believed to run it: it is ended, and started again.
+func TestAContainerOfUnknownStateIsStartedAgain(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	w.containers[0].State = messages.ContainerUnknown
+	w.send(w.observed())
+	w.settle()
+	check(t, w)
+	if len(w.containers) != 2 || w.containers[1].State != messages.ContainerExited || !slices.Equal(w.runningNames(), []string{"c0"}) {
+		t.Errorf("containers %+v", w.containers)
+	}
+}
+
+// The answer to the pull of the old image is not taken for the new spec's.
+func TestAnImageOfAnEarlierSpecIsNotTaken(t *testing.T) {
+	pod := testPod(v1.RestartPolicyAlways, 0, 1)
+	pod.Spec.Containers[0].Image = "web:1"
+	a := newReady(pod)
+	changed := pod.DeepCopy()
+	changed.Spec.Containers[0].Image = "web:2"
+	a.hears(messages.PodWanted{Pod: changed, Turn: 2}, messages.VolumesMounted{UID: "u1"})
+	old := messages.ImageFailed{Key: messages.ImageKey{UID: "u1", Container: "c0"}, Image: "web:1", Reason: messages.Reason{Code: messages.ReasonErrImagePull}}
+	a.hears(pulled("c0", "web:1"), old)
+	fx := a.take()
+	if runs := toldOf[messages.RunContainer](fx); len(runs) > 0 {
+		t.Errorf("%s is started from %s", runs[0].Container.Image, runs[0].ImageRef)
+	}
+	if wait := a.machine.waiting(); wait != nil {
+		t.Errorf("it waits for the old image: %v", wait)
+	}
+	a.hears(pulled("c0", "web:2"))
+	if runs := toldOf[messages.RunContainer](a.take()); len(runs) != 1 || runs[0].ImageRef != "sha256:web:2" {
+		t.Errorf("started: %+v", runs)
+	}
+}
+
+// The spec changes while a container starts, and its actor falls: the new spec's image is asked for before it is run.
+func TestNothingIsRunWithoutAnImage(t *testing.T) {
+	pod := testPod(v1.RestartPolicyAlways, 0, 1)
+	a := newReady(pod)
+	a.hears(pulled("c0", "image"))
+	changed := pod.DeepCopy()
+	changed.Spec.Containers[0].Image = "image:2"
+	a.hears(messages.PodWanted{Pod: changed, Turn: 2})
+	a.take()
+	a.hears(messages.ChildStarted{Name: "c0", Again: true})
+	fx := a.take()
+	if runs := toldOf[messages.RunContainer](fx); len(runs) > 0 {
+		t.Errorf("run with the image %q", runs[0].ImageRef)
+	}
+	if pulls := toldOf[messages.PullImage](fx); len(pulls) != 1 || pulls[0].Image != "image:2" {
+		t.Errorf("asked for %+v", pulls)
+	}
+}
+
+// A container that was created from a spec that has changed since, and never ran, is not started.
+func TestWhatWasCreatedFromAnEarlierSpecIsNotStarted(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.sandboxes = []messages.SandboxFact{{ID: "s0", Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}}
+	w.containers = []messages.ContainerFact{{ID: "left", Name: "c0", SandboxID: "s0", State: messages.ContainerCreated, CreatedAt: w.now, Image: "old"}}
+	w.step(nil)
+	w.settle()
+	check(t, w)
+	if len(w.containers) != 2 || w.containers[1].State != messages.ContainerCreated || w.containers[0].Image != "image" {
+		t.Errorf("containers %+v", w.containers)
+	}
+}
+
+// A restart is counted once, also where the container's actor falls while it starts.
+func TestAFallenActorIsNoRestartOfTheContainer(t *testing.T) {
+	pod := testPod(v1.RestartPolicyAlways, 0, 1)
+	a := newReady(pod)
+	ended := messages.ContainerFact{ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerExited, ExitCode: 1, CreatedAt: a.now, FinishedAt: a.now}
+	a.hears(pulled("c0", "image"), messages.ContainerEnded{UID: "u1", Fact: ended}, messages.ChildStarted{Name: "c0", Again: true})
+	again := pulled("c0", "image")
+	again.Key.Attempt = 1
+	a.hears(again)
+	pod = pod.DeepCopy()
+	pod.Labels = map[string]string{"changed": "yes"}
+	a.hears(messages.PodWanted{Pod: pod, Turn: 2}, messages.ChildStarted{Name: "c0", Again: true}, again)
+	runs := toldOf[messages.RunContainer](a.take())
+	if last := runs[len(runs)-1]; len(runs) != 3 || last.Attempt != 1 || last.BackOff != 1 {
+		t.Errorf("%d runs, the last with attempt %d and back-off step %d", len(runs), last.Attempt, last.BackOff)
+	}
+}
