@@ -1,0 +1,127 @@
+package dev
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestFoldersThatCannotBeUsedAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	write(t, filepath.Join(dir, "file"), "")
+	write(t, filepath.Join(dir, "used", containerdConf), "")
+	write(t, filepath.Join(dir, "mine/manifests/a.yaml"), "")
+	must(t, os.Symlink(dir, filepath.Join(dir, "link")))
+	must(t, os.Mkdir(filepath.Join(dir, "playlet-dev-taken"), 0o700))
+	for _, c := range []struct{ wanted, name, path, refused string }{
+		{"", "playlet-dev-a", filepath.Join(dir, "playlet-dev-a"), ""},
+		{"", "playlet-dev-taken", "", "is there already"},
+		{filepath.Join(dir, "new/below"), "", filepath.Join(dir, "new/below"), ""},
+		{filepath.Join(dir, "link/new"), "", filepath.Join(dir, "new"), ""},
+		{filepath.Join(dir, "mine"), "", filepath.Join(dir, "mine"), ""},
+		{filepath.Join(dir, "file"), "", "", "is not a folder"},
+		{filepath.Join(dir, "link"), "", "", "is not a folder"},
+		{filepath.Join(dir, "used"), "", "", "holds containerd.toml, which playlet dev did not leave there"},
+		{"/" + strings.Repeat("x", maxFolder), "", "", "is too long"},
+	} {
+		path, temporary, err := newFolder(c.wanted, c.name)
+		if c.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%q: %v, want %q", c.wanted+c.name, err, c.refused)
+			}
+		} else if err != nil || path != c.path || temporary != (c.wanted == "") {
+			t.Errorf("%q: %s, %v, %v", c.wanted+c.name, path, temporary, err)
+		}
+	}
+}
+
+func TestARunsFilesGoAndTheUsersStay(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	record := &Record{Dir: dir, Sample: "sample"}
+	var err error
+	record.Folders, err = missingFolders(folder(dir).manifests())
+	must(t, err)
+	must(t, makeFolders(record.Folders))
+	f := folder(dir)
+	must(t, f.make(record.Sample))
+	files := map[string]string{"theirs": "1", "manifests/theirs.yaml": "2"}
+	for _, name := range contents {
+		files[filepath.Join(name, "x")] = ""
+	}
+	must(t, f.writeAll(files))
+	for range 2 {
+		must(t, f.remove(record))
+		must(t, removeFolders(record.Folders))
+	}
+	if left := filesIn(t, dir); !slices.Equal(left, []string{"manifests", "manifests/theirs.yaml", "theirs"}) {
+		t.Errorf("left: %q", left)
+	}
+	must(t, f.writeAll(map[string]string{"manifests/hello.yaml": "changed"}))
+	must(t, f.remove(record))
+	if !there(f.samplePath()) {
+		t.Error("a sample that was changed is gone")
+	}
+	record.Temporary = true
+	must(t, f.remove(record))
+	if there(dir) {
+		t.Error("a temporary folder is there")
+	}
+}
+
+// filesIn lists all below a folder, relative to it.
+func filesIn(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	must(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if rel, _ := filepath.Rel(dir, path); rel != "." {
+			out = append(out, rel)
+		}
+		return err
+	}))
+	return out
+}
+
+func TestATemporaryFolderIsRootsAlone(t *testing.T) {
+	f := folder(filepath.Join(t.TempDir(), "playlet-dev-x"))
+	must(t, f.make("sample"))
+	if info, err := os.Stat(string(f)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if text := read(t, f.samplePath()); text != "sample" {
+		t.Errorf("the sample is %q", text)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("another user's folder is not tried: that takes root")
+	}
+	must(t, os.Chown(string(f), 65534, 65534))
+	if err := f.make(""); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+		t.Errorf("another user's folder: %v", err)
+	}
+}
+
+func TestNothingIsRemovedAcrossAMount(t *testing.T) {
+	for _, dir := range []string{"/proc", "/"} {
+		if err := refuseMounts(strings.TrimSuffix(dir, "/")); err == nil || !strings.Contains(err.Error(), "something is mounted on /") {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	must(t, refuseMounts(t.TempDir()))
+}
+
+func TestMissingFoldersAreMadeAndRemovedWhereTheyAreEmpty(t *testing.T) {
+	top := t.TempDir()
+	a, b := filepath.Join(top, "a/b/c"), filepath.Join(top, "a/d")
+	missing, err := missingFolders(a, b, top)
+	if want := []string{filepath.Join(top, "a"), filepath.Join(top, "a/b"), a, b}; err != nil || !slices.Equal(missing, want) {
+		t.Fatalf("%q, %v, want %q", missing, err, want)
+	}
+	must(t, makeFolders(missing))
+	must(t, makeFolders(missing))
+	write(t, filepath.Join(b, "theirs"), "")
+	must(t, removeFolders(missing))
+	if left := filesIn(t, top); !slices.Equal(left, []string{"a", "a/d", "a/d/theirs"}) {
+		t.Errorf("left: %q", left)
+	}
+}

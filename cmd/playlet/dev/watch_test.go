@@ -1,0 +1,176 @@
+package dev
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+)
+
+// onePod has an address where it is ready.
+func onePod(name, uid, ip string) admin.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(uid)}}
+	p.Status.PodIP = ip
+	if ip != "" {
+		p.Status.Conditions = []v1.PodCondition{{Type: "PodScheduled", Status: "True"}, {Type: "Ready", Status: "True"}}
+	}
+	return admin.Pod{Pod: p}
+}
+
+func names(now *admin.Pods) (out []string) {
+	for _, p := range now.Pods {
+		out = append(out, p.Pod.Name+string(p.Pod.UID)+p.Pod.Status.PodIP)
+	}
+	return out
+}
+
+func TestChangesAreApplied(t *testing.T) {
+	now := &admin.Pods{}
+	broken := &admin.Node{Runtime: admin.Runtime{Ready: true}}
+	for i, c := range []struct {
+		change admin.Change
+		want   []string
+	}{
+		{admin.Change{Full: true, Pods: []admin.Pod{onePod("b", "1", ""), onePod("a", "2", "")}, Node: broken}, []string{"a2", "b1"}},
+		{admin.Change{Pods: []admin.Pod{onePod("b", "1", "9")}}, []string{"a2", "b19"}},
+		{admin.Change{Pods: []admin.Pod{onePod("a", "3", "")}, Gone: []admin.Ref{{UID: "2"}, {UID: "7"}}}, []string{"a3", "b19"}},
+		{admin.Change{Gone: []admin.Ref{{UID: "1"}}}, []string{"a3"}},
+		{admin.Change{Full: true, Pods: []admin.Pod{onePod("c", "4", "")}}, []string{"c4"}},
+	} {
+		apply(now, &c.change)
+		if got := names(now); !slices.Equal(got, c.want) || !now.Node.Runtime.Ready {
+			t.Errorf("after %d: %q, want %q; the node: %+v", i, got, c.want, now.Node)
+		}
+	}
+}
+
+// aNode is one whose hooks are simple.
+func aNode(out *buffer) *node {
+	return &node{
+		plan: &Plan{}, progress: NewProgress(out), agent: &Agent{NodeName: "vm", Failed: make(chan error, 1)},
+		Hooks: Hooks{
+			Status: func(p *admin.Pod) string { return strings.TrimSpace("Running " + p.Pod.Status.PodIP) },
+			Notes: func(n *admin.Node) []string {
+				if n.Runtime.Ready {
+					return nil
+				}
+				return []string{"containerd is not ready: away"}
+			},
+		},
+	}
+}
+
+func TestOnlyNewsAreTold(t *testing.T) {
+	n := aNode(&buffer{})
+	seen := map[string]string{}
+	ready := admin.Node{Runtime: admin.Runtime{Ready: true}}
+	for i, c := range []struct {
+		now  admin.Pods
+		want []string
+	}{
+		{admin.Pods{}, []string{"containerd is not ready: away"}},
+		{admin.Pods{Pods: []admin.Pod{onePod("a", "1", "")}}, []string{"default/a  Running"}},
+		{admin.Pods{Pods: []admin.Pod{onePod("a", "1", "")}}, nil},
+		{admin.Pods{Node: ready, Pods: []admin.Pod{onePod("a", "1", "9")}}, []string{"default/a  Running 9", "no longer: containerd is not ready"}},
+		{admin.Pods{Node: ready}, []string{"default/a  gone"}},
+		{admin.Pods{Node: ready}, nil},
+	} {
+		if got := n.news(&c.now, seen); !slices.Equal(got, c.want) {
+			t.Errorf("at %d: %q, want %q", i, got, c.want)
+		}
+	}
+}
+
+func TestANewAddressOfTheSampleIsTold(t *testing.T) {
+	out := &buffer{}
+	n := aNode(out)
+	pods := func(ip string) *admin.Pods { return &admin.Pods{Pods: []admin.Pod{onePod("hello-vm", "1", ip)}} }
+	n.tellAddress(pods("192.0.2.1")) // no address was told yet
+	n.url = "http://192.0.2.1:8080/"
+	n.tellAddress(pods("192.0.2.1"))
+	n.tellAddress(pods(""))
+	n.tellAddress(&admin.Pods{Pods: []admin.Pod{onePod("another", "2", "192.0.2.9")}})
+	if got := out.String(); got != "" {
+		t.Errorf("it tells %q", got)
+	}
+	for range 2 {
+		n.tellAddress(pods("192.0.2.2"))
+	}
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.HasSuffix(got, "  Reach the sample pod: curl http://192.0.2.2:8080/\n") {
+		t.Errorf("it tells %q", got)
+	}
+}
+
+// agentThatTells answers each watch with the next of these streams, and then with none.
+func agentThatTells(t *testing.T, streams ...[]admin.Change) (socket string) {
+	t.Helper()
+	socket = filepath.Join(shortDir(t), "s")
+	l, err := net.Listen("unix", socket)
+	must(t, err)
+	next := make(chan []admin.Change, len(streams))
+	for _, s := range streams {
+		next <- s
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case stream := <-next:
+			for _, change := range stream {
+				_ = json.NewEncoder(w).Encode(change) // the client may have seen enough
+			}
+		case <-r.Context().Done():
+		}
+	})}
+	done := make(chan struct{})
+	go func() { _ = server.Serve(l); close(done) }()
+	t.Cleanup(func() { must(t, server.Close()); <-done })
+	return socket
+}
+
+func TestAWatchOutlivesItsStreams(t *testing.T) {
+	n := aNode(&buffer{})
+	n.plan.AdminSocket = agentThatTells(t,
+		[]admin.Change{{Full: true, Pods: []admin.Pod{onePod("a", "1", "")}}},
+		[]admin.Change{{Full: true, Pods: []admin.Pod{onePod("a", "1", "")}}, {Pods: []admin.Pod{onePod("b", "2", "")}}})
+	err := n.watch(t.Context(), func(now *admin.Pods) error {
+		if len(now.Pods) == 2 {
+			return errSeen
+		}
+		return nil
+	})
+	if !errors.Is(err, errSeen) {
+		t.Error(err)
+	}
+	n.agent.Failed = closedWith(errors.New("broken"))
+	n.plan.AdminSocket += "-none"
+	if err := n.watch(t.Context(), nil); err == nil || err.Error() != "the agent has given up: broken" {
+		t.Errorf("%v", err)
+	}
+	n.agent.Failed = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	must(t, ignoreEnd(n.watch(ctx, nil)))
+}
+
+func ignoreEnd(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+func closedWith(err error) <-chan error {
+	c := make(chan error, 1)
+	c <- err
+	return c
+}
