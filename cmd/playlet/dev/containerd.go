@@ -91,11 +91,15 @@ func (d *daemon) once(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s does not start: %w", name, err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
+	var ended error
+	exited := make(chan struct{})
+	go func() {
+		ended = cmd.Wait()
+		close(exited)
+	}()
 	select {
-	case err := <-exited:
-		return endOfProcess(name, err)
+	case <-exited:
+		return endOfProcess(name, ended)
 	case <-ctx.Done():
 	}
 	_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended meanwhile

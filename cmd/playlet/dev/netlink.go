@@ -69,7 +69,7 @@ func acknowledged(m syscall.NetlinkMessage) error {
 		return fmt.Errorf("an answer of type %d, %x", m.Header.Type, m.Data)
 	}
 	if code := int32(native.Uint32(m.Data)); code != 0 { //nolint:gosec // it is signed
-		return unix.Errno(-code)
+		return unix.Errno(-code) //nolint:gosec // an error's number is negative
 	}
 	return nil
 }

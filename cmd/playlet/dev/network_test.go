@@ -68,12 +68,12 @@ func makeLink(t *testing.T, name, kind string, master int) {
 		under := []byte{8, 0, 0, 0, 0, 0, 0, 0}
 		native.PutUint16(under, 8)
 		native.PutUint16(under[2:], unix.IFLA_MASTER)
-		native.PutUint32(under[4:], uint32(master)) //nolint:gosec // an index
+		native.PutUint32(under[4:], uint32(master))
 		body = append(body, under...)
 	}
 	inner := attribute(unix.IFLA_INFO_KIND, kind)
 	outer := make([]byte, 4)
-	native.PutUint16(outer, uint16(4+len(inner))) //nolint:gosec // a name
+	native.PutUint16(outer, uint16(4+len(inner)))
 	native.PutUint16(outer[2:], unix.IFLA_LINKINFO)
 	body = append(append(body, outer...), inner...)
 	answers, err := request(unix.NETLINK_ROUTE, message(unix.RTM_NEWLINK, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL, body), 1)

@@ -34,7 +34,7 @@ func NewProgress(out io.Writer) *Progress {
 	if !ok {
 		return p
 	}
-	fd := int(f.Fd()) //nolint:gosec // a descriptor is an int everywhere else
+	fd := int(f.Fd())
 	if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
 		p.live, p.width = true, func() int { return columns(fd) }
 	}

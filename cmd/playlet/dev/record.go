@@ -84,7 +84,7 @@ func openStore(dir string) (*store, error) {
 			return nil, err
 		}
 		s := &store{dir, f}
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // a descriptor
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 			return nil, errors.Join(s.inUse(err), f.Close())
 		}
 		// The one before us may have removed the file between our opening and our locking it.

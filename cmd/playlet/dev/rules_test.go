@@ -17,7 +17,7 @@ func after(saved ruleset, orders string) (ruleset, error) {
 	for line := range strings.Lines(orders) {
 		line = strings.TrimSpace(line)
 		order, rest, _ := strings.Cut(line, " ")
-		gone := -1
+		var gone int
 		switch {
 		case line == "COMMIT":
 			continue

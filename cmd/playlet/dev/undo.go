@@ -64,8 +64,8 @@ func removeSocket(path string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lock.Close() }()                                                    // it is removed
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // a descriptor
+	defer func() { _ = lock.Close() }() // it is removed
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil // another agent's by now
 	}
 	if listening(path) {

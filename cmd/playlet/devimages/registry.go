@@ -68,7 +68,7 @@ func StartRegistryOn(ctx context.Context, addr string) (*Registry, error) {
 			quiet.Print(err)
 		}
 	}()
-	stop := context.AfterFunc(ctx, func() { r.closed() })
+	stop := context.AfterFunc(ctx, func() { _ = r.closed() }) // Close tells
 	go func() { <-r.done; stop() }()
 	return r, nil
 }
