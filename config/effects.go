@@ -62,7 +62,7 @@ var fieldEffects = map[string]effect{
 	"systemCgroups":                              pending,
 	"cgroupRoot":                                 pending,
 	"cgroupsPerQOS":                              pending,
-	"cgroupDriver":                               pending,
+	"cgroupDriver":                               inForce, // the runtime's own answer comes first
 	"cpuManagerPolicy":                           pending,
 	"singleProcessOOMKill":                       inForce,
 	"cpuManagerPolicyOptions":                    pending,
