@@ -30,6 +30,7 @@ func TestDevRunsANodeAndLeavesTheMachineAsItWas(t *testing.T) {
 			if kind == stack.Containerd1 {
 				anotherAgent(t)
 			}
+			forwardsNothing(t)
 			before := machine(t)
 			d := startDev(t, kind)
 			d.printed(`End it: +Ctrl-C`)
@@ -56,6 +57,14 @@ func anotherAgent(t *testing.T) {
 		_ = l.Close() // its file is removed with the folder
 		must(t, os.RemoveAll("/run/playlet"))
 	})
+}
+
+// forwardsNothing makes the machine one that is not prepared for pods.
+func forwardsNothing(t *testing.T) {
+	t.Helper()
+	const file = "/proc/sys/net/ipv4/ip_forward"
+	must(t, os.WriteFile(file, []byte("0"), 0o644))
+	t.Cleanup(func() { must(t, os.WriteFile(file, []byte("1"), 0o644)) })
 }
 
 // greets waits until a hello server answers.
