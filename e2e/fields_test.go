@@ -165,6 +165,7 @@ containers:
 			t.Error("a container can write to /proc/sys")
 		}
 		awaitPod(t, a, "root", saysWaiting("CreateContainerConfigError", "runAsNonRoot", "root"))
+		awaitLogged(t, a, "a pod waits", onNode("root"), "CreateContainerConfigError", "runAsNonRoot")
 	})
 }
 

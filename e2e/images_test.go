@@ -135,6 +135,7 @@ containers:
 - {name: good, image: HELLO, args: [sleep]}`)))
 
 		awaitPod(t, a, "missing", saysWaiting("ErrImagePull", missing, "not found"))
+		awaitLogged(t, a, "a pod waits", onNode("missing"), "ErrImagePull", missing)
 		awaitPod(t, a, "never", saysWaiting("ErrImageNeverPull", never, "Never"))
 		awaitPod(t, a, "invalid", saysWaiting("InvalidImageName", "Not/A:Name"))
 		up(t, s, "invalid", "good")

@@ -106,6 +106,7 @@ func TestLastWords(t *testing.T) {
 		must(t, a.Write("p.yaml", manifest(s, "p", `
 restartPolicy: Never
 containers:
+- {name: nothing, image: HELLO, command: [/nothing]}
 - {name: file, image: HELLO, args: [write, /dev/termination-log, bye, --, exit, "3"]}
 - {name: elsewhere, image: HELLO, args: [write, /tmp/last, adieu], terminationMessagePath: /tmp/last, securityContext: {runAsUser: 1000}}
 - {name: log, image: HELLO, args: [args, "from the log", --, exit, "4"], terminationMessagePolicy: FallbackToLogsOnError}
@@ -123,9 +124,15 @@ containers:
 				"log":       {4, "Error", "from the log\n"},
 				"well":      {0, "Completed", ""},
 				"silent":    {5, "Error", ""},
-				"long":      {0, "Completed", strings.Repeat("x", 12<<10/6)}, // six containers share 12 KiB
+				"long":      {0, "Completed", strings.Repeat("x", 12<<10/7)}, // seven containers share 12 KiB
 			}[c.Name]
 			end := c.State.Terminated
+			if c.Name == "nothing" { // it was never started, and the runtime says why
+				if end == nil || end.ExitCode != 128 || end.Reason != "StartError" || !strings.Contains(end.Message, "/nothing") {
+					t.Errorf("what cannot be started ended with %+v", end)
+				}
+				continue
+			}
 			if end == nil || end.ExitCode != want.code || end.Reason != want.reason || end.Message != want.message {
 				t.Errorf("container %s ended with %.500v, want %.500v", c.Name, end, want)
 			}
@@ -133,6 +140,8 @@ containers:
 				t.Errorf("container %s ended with %+v", c.Name, end)
 			}
 		}
+		awaitLogged(t, a, "container ended", "exitCode=4", "reason=Error")
+		awaitLogged(t, a, "container did not start", "/nothing")
 	})
 }
 

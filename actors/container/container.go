@@ -119,11 +119,11 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 	switch {
 	case d.reason != nil:
 		a.state = failed
+		ctx.Log().Warn("container did not start", "attempt", a.try, "reason", d.reason.Code, "error", d.reason.Message)
 		a.fail = messages.ContainerFailed{UID: a.uid, Name: a.name, Attempt: a.try, Turn: a.turn, Reason: *d.reason, Fact: d.fact}
 		a.tellPod(ctx, a.fail)
 	case d.fact.State == messages.ContainerExited: // it was quicker than the look at it
-		a.state, a.fact = ended, *d.fact
-		a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
+		a.over(ctx, *d.fact)
 	default:
 		a.state, a.fact = running, *d.fact
 		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact})
@@ -173,8 +173,14 @@ func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 		a.state = running
 		return
 	}
-	a.state, a.fact = ended, d.fact
-	a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
+	a.over(ctx, d.fact)
+}
+
+// over takes the end of the container.
+func (a *actor) over(ctx supervisors.Context, f messages.ContainerFact) {
+	a.state, a.fact = ended, f
+	ctx.Log().Info("container ended", "id", f.ID, "attempt", f.Attempt, "exitCode", f.ExitCode, "reason", f.Reason)
+	a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: f})
 }
 
 // observed takes the CRI's word that the container has ended.
@@ -184,8 +190,7 @@ func (a *actor) observed(ctx supervisors.Context, m messages.ContainerObserved) 
 	}
 	switch a.state {
 	case running:
-		a.state, a.fact = ended, m.Fact
-		a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
+		a.over(ctx, m.Fact)
 	case ended:
 		a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
 	case idle, starting, stopping, failed:

@@ -125,6 +125,7 @@ func (a *actor) ofPod(ctx supervisors.Context, msg any) {
 		}
 	case messages.PodStatusChanged:
 		if e := a.entries[m.UID]; e != nil {
+			logWait(ctx, e, m.Waiting)
 			e.status, e.phase, e.waiting, e.taken = m.Status, m.Phase, m.Waiting, m.Turn
 			a.changed(ctx)
 		}
@@ -142,6 +143,15 @@ func (a *actor) ofPod(ctx supervisors.Context, msg any) {
 			e.jail = &m
 			a.changed(ctx)
 		}
+	}
+}
+
+// logWait tells the log of what a pod begins to wait for. Failed mounts are told by volumes, each volume's own.
+func logWait(ctx supervisors.Context, e *entry, now *messages.Reason) {
+	switch was := e.waiting; {
+	case now == nil || now.Code == messages.ReasonFailedMount:
+	case was == nil || was.Code != now.Code || was.Message != now.Message:
+		ctx.Log().Warn("a pod waits", "pod", fullName(e.pod), "uid", e.pod.UID, "reason", now.Code, "message", now.Message)
 	}
 }
 
