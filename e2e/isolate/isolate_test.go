@@ -84,7 +84,9 @@ func hold() int {
 		return 1
 	}
 	fmt.Println(isolate.Dir())
-	select {}
+	for { // not select: without cgo it is a deadlock
+		time.Sleep(time.Hour)
+	}
 }
 
 // traces lists what a run of the given directory has left on the machine.
