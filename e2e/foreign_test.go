@@ -21,7 +21,8 @@ type foreigners struct {
 
 const otherNamespace = "others"
 
-// newForeigners makes two pods by CRI without a kubelet's labels, one of which dies, and a container beside the CRI.
+// newForeigners makes pods by CRI without a kubelet's labels, one that lives and two that are dead, and a container
+// beside the CRI.
 func newForeigners(t *testing.T, s *stack.Stack) *foreigners {
 	t.Helper()
 	f := &foreigners{
@@ -30,15 +31,20 @@ func newForeigners(t *testing.T, s *stack.Stack) *foreigners {
 	}
 	_, err := s.Pull(t.Context(), s.HelloImage())
 	must(t, err)
-	for _, alive := range []bool{true, false} {
-		box, container := f.run(t, fmt.Sprint("foreign-", alive))
+	for _, name := range []string{"alive", "dead", "empty"} {
+		box, container := f.run(t, "foreign-"+name)
 		f.sandboxes[box], f.containers[container] = runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.ContainerState_CONTAINER_RUNNING
-		if alive {
+		if name == "alive" {
 			continue
 		}
 		_, err := s.CRI().StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: box})
 		must(t, err)
 		f.sandboxes[box], f.containers[container] = runtimeapi.PodSandboxState_SANDBOX_NOTREADY, runtimeapi.ContainerState_CONTAINER_EXITED
+		if name == "empty" {
+			_, err := s.CRI().RemoveContainer(t.Context(), &runtimeapi.RemoveContainerRequest{ContainerId: container})
+			must(t, err)
+			delete(f.containers, container)
+		}
 	}
 	f.ctr(t, "images", "pull", "--plain-http", s.HelloImage())
 	f.ctr(t, "run", "--detach", "--cgroup", "/k8s.io/"+f.inNamespace, s.HelloImage(), f.inNamespace, "/hello", "sleep")

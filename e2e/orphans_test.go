@@ -178,7 +178,7 @@ func (w *world) awaitCollected(t *testing.T) {
 			}
 			logs, err := filepath.Glob(filepath.Join(w.a.PodLogsDir, "default_"+onNode(name)+"_*", "c", "*"))
 			if err != nil || len(logs) != 2 {
-				return fmt.Errorf("pod %s has logs %v, %w", name, logs, err)
+				return fmt.Errorf("pod %s has logs %v, %v", name, logs, err)
 			}
 			return nil
 		})
@@ -264,6 +264,6 @@ func awaitGone(t *testing.T, path string) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		return fmt.Errorf("%s is still there, %w", path, err)
+		return fmt.Errorf("%s is still there, %v", path, err)
 	})
 }

@@ -30,7 +30,7 @@ func (s *Stack) Reboot() error {
 		return err
 	}
 	if left, err := s.mounts(); err != nil || len(left) > 0 {
-		return fmt.Errorf("still mounted, so the state directory is not removed: %v, %w", left, err)
+		return fmt.Errorf("still mounted, so the state directory is not removed: %v, %v", left, err)
 	}
 	if err := errors.Join(os.RemoveAll(s.state()), dropCgroups()); err != nil {
 		return err
