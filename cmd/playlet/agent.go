@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -63,7 +65,8 @@ func runAgent(ctx context.Context, node *config.Node, log *slog.Logger) (err err
 		"manifests", node.StaticPodPath(), "socket", node.AdminSocket)
 	select {
 	case <-ctx.Done():
-		log.Info("stopping; containers go on running")
+		signal.Reset(os.Interrupt, syscall.SIGTERM)
+		log.Info("stopping; containers go on running; a second signal ends the agent at once")
 		return a.close()
 	case <-lock.contention():
 		log.Warn("another process has opened the lock file; stopping, containers go on running", "file", node.LockFile)
