@@ -34,7 +34,14 @@ const (
 	// AnnotationBackoff is the step of the container's back-off, which so
 	// survives the agent. Its text belongs to the container's actor.
 	AnnotationBackoff = "playlet.dev/backoff"
+	// AnnotationResources is the container's spec.resources in JSON, as it was
+	// created with: no hash has them.
+	AnnotationResources = "playlet.dev/resources"
 )
+
+// AnnotationPodStarted is what this agent adds to sandboxes: the pod's start
+// time (RFC 3339), which so survives the agent and the pod's first sandbox.
+const AnnotationPodStarted = "playlet.dev/pod-started"
 
 // sandboxLabels is the pod's own labels and, above them, its identity.
 func sandboxLabels(pod *v1.Pod) map[string]string {

@@ -49,6 +49,10 @@ type SandboxFact struct {
 	CreatedAt time.Time
 	IPs       []string
 	HostNet   bool
+	// NoIP says that the runtime tells of a network of its own, and of no address in it.
+	NoIP bool
+	// PodStarted is the pod's start time, as noted on the sandbox; zero where it is not.
+	PodStarted time.Time
 }
 
 // PodFacts is all that the CRI says of one pod at one time.
@@ -80,7 +84,7 @@ type PodObserved struct{ Facts PodFacts }
 type GetAudit struct{}
 
 // RuntimeAudited lists every pod that the CRI knows of, wanted or not, as far as the CRI's lists tell: containers lack
-// times of start and end, exit code, reason, message, log path and user; sandboxes lack addresses and HostNet.
+// times of start and end, exit code, reason, message, log path and user; sandboxes lack addresses, HostNet and NoIP.
 //
 // Sender: runtime. Receiver: pods. Reply: none.
 // If lost: the next audit tells it again.

@@ -7,7 +7,7 @@ import (
 )
 
 // planCleaning: nothing runs. Volumes are unmounted; of a pod that nobody wants, everything is removed. Leads to
-// Finished, and back to Terminating when a pod that finished by itself is then no longer wanted.
+// Finished.
 func (m *Machine) planCleaning(now time.Time) Phase {
 	gone := m.ending != nil
 	for _, c := range m.cons {

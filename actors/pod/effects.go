@@ -20,8 +20,11 @@ type Tell struct {
 	Msg any
 }
 
-// StartSandbox runs a sandbox for the pod, under this attempt.
-type StartSandbox struct{ Attempt uint32 }
+// StartSandbox runs a sandbox for the pod, under this attempt, and notes the pod's start time on it.
+type StartSandbox struct {
+	Attempt uint32
+	Started time.Time
+}
 
 // StopSandbox stops a sandbox; it is not removed.
 type StopSandbox struct{ ID string }

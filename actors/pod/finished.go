@@ -11,7 +11,7 @@ import (
 func (m *Machine) planFinished(now time.Time) Phase {
 	gone := m.cleaned.runtime
 	if m.ending != nil && !gone {
-		m.cleaned = cleaned{}
+		m.cleaned, m.ends = cleaned{}, time.Time{}
 		m.answered("ended", "")
 		return Terminating
 	}

@@ -76,6 +76,7 @@ func (m *Machine) lost() bool { return m.box.current() == nil }
 
 // prepareAgain leaves for Preparing: what was on its way to start waits for its turn in a new sandbox.
 func (m *Machine) prepareAgain() Phase {
+	m.box.settled = ""
 	for _, c := range m.cons {
 		if c.stage == due || c.stage == spawning || c.stage == imaging {
 			c.stage, c.at = idle, time.Time{}

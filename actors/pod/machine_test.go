@@ -297,7 +297,7 @@ func TestWhateverHappens(t *testing.T) {
 
 // storm is one thing going right or wrong.
 func storm(t *rapid.T, w *world) {
-	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "restart", "sandbox", "power", "halfway", "unknown", "removed", "end"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "end"}).Draw(t, "event") {
 	case "deliver":
 		if len(w.pending) > 0 {
 			m := w.pending[0]
@@ -339,6 +339,19 @@ func storm(t *rapid.T, w *world) {
 		w.restart()
 	case "halfway": // the agent dies between creating a container and starting it, or the start fails
 		w.halfway = rapid.IntRange(1, 3).Draw(t, "starts")
+	case "address": // the network forgets the pod
+		if len(w.sandboxes) > 0 && !w.sandboxes[0].HostNet {
+			w.sandboxes[0].IPs, w.sandboxes[0].NoIP = nil, w.sandboxes[0].Ready
+			w.send(w.observed())
+		}
+	case "edit":
+		w.edit(func(s *v1.PodSpec) {
+			if rapid.Bool().Draw(t, "network") {
+				s.HostNetwork = !s.HostNetwork
+				return
+			}
+			s.Containers[0].Image += "'"
+		})
 	case "unknown", "removed":
 		someone(t, w)
 	case "end":
@@ -378,9 +391,17 @@ func afterTheStorm(w *world) string {
 			return fmt.Sprintf("it finished with %s, running %v", w.pod.Spec.RestartPolicy, w.runningNames())
 		}
 	case phase == Running:
+		if s := w.sandboxes[0]; s.HostNet != w.pod.Spec.HostNetwork || s.NoIP {
+			return fmt.Sprintf("its sandbox is %+v", s)
+		}
 		for _, c := range w.pod.Spec.Containers {
 			if w.pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !slices.Contains(w.runningNames(), c.Name) {
 				return c.Name + " does not run"
+			}
+			for _, f := range w.containers {
+				if f.Name == c.Name && f.State == messages.ContainerRunning && (f.Image != c.Image || f.SandboxID != w.sandboxes[0].ID) {
+					return fmt.Sprintf("%s runs %s in %s, wanted is %s in %s", c.Name, f.Image, f.SandboxID, c.Image, w.sandboxes[0].ID)
+				}
 			}
 		}
 	default:

@@ -26,7 +26,7 @@ var Edges = map[Phase][]Phase{
 	Initializing: {Preparing, Running, Terminating},
 	Running:      {Preparing, Terminating},
 	Terminating:  {Cleaning},
-	Cleaning:     {Finished, Terminating},
+	Cleaning:     {Finished},
 	Finished:     {Terminating},
 }
 

@@ -86,8 +86,8 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 	case Tell:
 		ctx.Tell(e.To, e.Msg)
 	case StartSandbox:
-		pod, attempt := a.machine.pod, e.Attempt
-		a.work(ctx, "RunPodSandbox", 3, func(c context.Context) any { return runSandbox(c, a.opts.Host, pod, attempt) })
+		pod := a.machine.pod
+		a.work(ctx, "RunPodSandbox", 3, func(c context.Context) any { return runSandbox(c, a.opts.Host, pod, e) })
 	case StopSandbox:
 		a.work(ctx, "StopPodSandbox", 1, func(c context.Context) any { return stopSandbox(c, a.opts.Host, a.uid, e.ID) })
 	case RemovePod:

@@ -14,7 +14,7 @@ func (m *Machine) planPreparing(now time.Time) Phase {
 	}
 	m.mount(now)
 	m.prefetch(now)
-	if m.clearLost(now) {
+	if m.settledIn(now) && m.clearLost(now) {
 		m.startSandbox(now)
 	}
 	if m.box.current() == nil || !m.volumes.mounted {
@@ -46,6 +46,16 @@ func (m *Machine) prefetch(now time.Time) {
 	}
 }
 
+// settledIn reports whether it is known what runs in a sandbox that lives and is to be replaced. A container may be on its way
+// to start there: the pod is read again, which begins when such starts have ended.
+func (m *Machine) settledIn(now time.Time) bool {
+	if s := m.box.unfit(); s != nil && m.box.settled != s.ID {
+		m.box.settled, m.settle = s.ID, now
+		m.answered("read", "")
+	}
+	return m.settled(now)
+}
+
 // clearLost ends what runs outside the current sandbox; a lost sandbox ends its containers. It reports whether none is
 // left.
 func (m *Machine) clearLost(now time.Time) bool {
@@ -75,7 +85,7 @@ func (m *Machine) startSandbox(now time.Time) {
 		return
 	}
 	if m.due(now, "sandbox", "", m.set.Work) {
-		m.emit(StartSandbox{Attempt: m.box.next})
+		m.emit(StartSandbox{Attempt: m.box.next, Started: m.started})
 	}
 }
 

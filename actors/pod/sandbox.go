@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -15,12 +16,12 @@ import (
 )
 
 // runSandbox makes the attempt's sandbox, or adopts the one that has its name. It joins an attempt that is under way.
-func runSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, attempt uint32) SandboxStarted {
-	key := fmt.Sprintf("%s/start/sandbox/%d", pod.UID, attempt)
+func runSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox) SandboxStarted {
+	key := fmt.Sprintf("%s/start/sandbox/%d", pod.UID, e.Attempt)
 	fact, err := cri.Run(ctx, h.Ops, key, h.Reap(3), func(ctx context.Context) (messages.SandboxFact, error) {
-		return makeSandbox(ctx, h, pod, attempt)
+		return makeSandbox(ctx, h, pod, e)
 	})
-	out := SandboxStarted{Attempt: attempt}
+	out := SandboxStarted{Attempt: e.Attempt}
 	if err = host.Joined(err); err != nil {
 		_, out.Taken = errors.AsType[*takenError](err)
 		out.Reason = messages.Reason{Code: messages.ReasonCreateSandbox, Message: err.Error()}
@@ -37,11 +38,15 @@ func (e *takenError) Error() string {
 	return "a sandbox of that name and attempt is there already and not ready: " + e.id
 }
 
-func makeSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, attempt uint32) (messages.SandboxFact, error) {
-	config, err := h.SandboxConfig(pod, attempt)
+func makeSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox) (messages.SandboxFact, error) {
+	config, err := h.SandboxConfig(pod, e.Attempt)
 	if err != nil {
 		return messages.SandboxFact{}, err
 	}
+	if config.Annotations == nil {
+		config.Annotations = map[string]string{}
+	}
+	config.Annotations[cri.AnnotationPodStarted] = e.Started.UTC().Format(time.RFC3339Nano)
 	if err := host.MakeLogDir(config.GetLogDirectory()); err != nil {
 		return messages.SandboxFact{}, err
 	}
@@ -54,7 +59,7 @@ func makeSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, attempt uint32)
 		if !cri.IsNameConflict(err) && !cri.IsTimeout(err) && id == "" && cri.IsPermanent(err) {
 			return messages.SandboxFact{}, err
 		}
-		found, lookErr := findSandbox(ctx, h, pod, attempt)
+		found, lookErr := findSandbox(ctx, h, pod, e.Attempt)
 		if lookErr != nil || found == "" {
 			return messages.SandboxFact{}, err
 		}

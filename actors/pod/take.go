@@ -68,9 +68,13 @@ func (m *Machine) takeWork(now time.Time, msg any) {
 			m.sandboxFailed(now, v.Reason)
 			return
 		}
-		m.box.failed, m.box.tries, m.box.retry = nil, 0, time.Time{}
 		m.notice(v.Fact.ID, now)
 		m.box.learn(*v.Fact)
+		if s := m.box.unfit(); s != nil && s.NoIP {
+			m.sandboxFailed(now, messages.Reason{Code: messages.ReasonCreateSandbox, Message: "the runtime gave the sandbox no IP address"})
+			return
+		}
+		m.box.failed, m.box.tries, m.box.retry = nil, 0, time.Time{}
 	case SandboxStopped:
 		m.answered("stopbox", v.ID)
 		if v.Failed != nil {
@@ -149,6 +153,7 @@ func (m *Machine) takeWish(now time.Time, w messages.PodWanted) {
 		return
 	}
 	m.pod = w.Pod
+	m.box.hostNet = w.Pod.Spec.HostNetwork
 	m.book()
 	for _, c := range m.cons {
 		m.respec(c)
@@ -299,10 +304,20 @@ func (m *Machine) takeFacts(now time.Time, f messages.PodFacts) {
 	}
 	m.takeMissing(now, f)
 	m.forget()
-	if n := len(f.Sandboxes); n > 0 {
-		if at := f.Sandboxes[n-1].CreatedAt; m.started.IsZero() || at.Before(m.started) {
-			m.started = at
-		}
+	for i := range f.Sandboxes {
+		m.takeStart(&f.Sandboxes[i])
+	}
+}
+
+// takeStart finds the pod's start time. The first sandbox was made with it; every later one carries it, too. A kubelet notes
+// none: then the oldest sandbox that is left has to do.
+func (m *Machine) takeStart(s *messages.SandboxFact) {
+	at := s.PodStarted
+	if at.IsZero() {
+		at = s.CreatedAt
+	}
+	if m.started.IsZero() || at.Before(m.started) {
+		m.started = at
 	}
 }
 
@@ -344,17 +359,19 @@ func (m *Machine) forget() {
 // learn takes the runtime's word on one sandbox.
 func (b *box) learn(s messages.SandboxFact) {
 	b.next = max(b.next, s.Attempt+1)
-	i := slices.IndexFunc(b.all, func(o messages.SandboxFact) bool { return o.ID == s.ID })
-	if i >= 0 {
+	if i := slices.IndexFunc(b.all, func(o messages.SandboxFact) bool { return o.ID == s.ID }); i >= 0 {
 		if len(s.IPs) == 0 {
 			s.IPs = b.all[i].IPs
 		}
 		s.Ready = s.Ready && !b.stopped[s.ID]
 		b.all[i] = s
-		return
+	} else {
+		at, _ := slices.BinarySearchFunc(b.all, s, func(a, c messages.SandboxFact) int { return int(c.Attempt) - int(a.Attempt) })
+		b.all = slices.Insert(b.all, at, s)
 	}
-	at, _ := slices.BinarySearchFunc(b.all, s, func(a, c messages.SandboxFact) int { return int(c.Attempt) - int(a.Attempt) })
-	b.all = slices.Insert(b.all, at, s)
+	if newest := b.all[0]; len(newest.IPs) > 0 {
+		b.lastIPs = newest.IPs
+	}
 }
 
 // takeFact notes the CRI's word on one container, read at a time of our own clock. Where an actor stands for the container, it is told, and answers.

@@ -9,6 +9,9 @@ import (
 // planTerminating: nothing is started any more. Containers are ended, sidecars after the others and in reverse order;
 // then the sandbox is stopped. Leads to Cleaning.
 func (m *Machine) planTerminating(now time.Time) Phase {
+	if m.ends.IsZero() {
+		m.ends = now.Add(m.grace())
+	}
 	m.halt(now)
 	settled := m.settled(now)
 	if m.stopMains(now) || !settled || m.stopSidecars(now) {
@@ -80,11 +83,14 @@ func (m *Machine) stopMains(now time.Time) bool {
 	return left
 }
 
-// stopSidecars ends sidecars one after another, the last first (KEP-753).
+// leastGrace is what a sidecar has when those before it have used the pod's grace period up (KEP-753).
+const leastGrace = 2 * time.Second
+
+// stopSidecars ends sidecars one after another, the last first, within what is left of the pod's grace period (KEP-753).
 func (m *Machine) stopSidecars(now time.Time) bool {
 	for i := len(m.cons) - 1; i >= 0; i-- {
 		if c := m.cons[i]; c.sidecar() && c.alive() {
-			m.stopContainer(now, c, m.grace(), m.endReason())
+			m.stopContainer(now, c, max(m.ends.Sub(now), leastGrace), m.endReason())
 			return true
 		}
 	}

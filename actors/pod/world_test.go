@@ -41,6 +41,9 @@ type world struct {
 	stops      []string // names, as asked
 	mounted    bool
 	foldersOut bool
+	edits      uint64
+	noImages   bool // no pull ends
+	watch      func(*v1.PodStatus)
 	halfway    int // so many of the next starts create the container and then fail
 
 	exit       func(name string, attempt uint32) (code int32, ends bool)
@@ -155,6 +158,9 @@ func (w *world) effect(e Effect) {
 		delete(w.later, e.Name)
 	case Publish:
 		w.status, w.taken = e.Status, e.Turn
+		if w.watch != nil {
+			w.watch(e.Status)
+		}
 	case Wake:
 		if !e.At.After(w.stepAt) {
 			w.fault("it wants to be woken in the past: it would spin")
@@ -224,6 +230,9 @@ func (w *world) told(msg any) {
 			return messages.VolumesUnmounted{UID: m.UID, Removed: m.Remove}
 		}))
 	case messages.PullImage:
+		if w.noImages {
+			return
+		}
 		w.send(messages.ImagePulled{Key: m.Key, Image: m.Image, Ref: m.Image})
 	case messages.RunContainer:
 		w.run(m)
@@ -247,7 +256,7 @@ func (w *world) told(msg any) {
 }
 
 func (w *world) wish() messages.PodWanted {
-	turn := uint64(1)
+	turn := 1 + w.edits
 	if w.ending != nil {
 		turn++
 	}
@@ -288,7 +297,10 @@ func (w *world) startSandbox(e StartSandbox) {
 		w.fault("a sandbox is started while %s", p)
 	}
 	w.seq++
-	s := messages.SandboxFact{ID: fmt.Sprintf("s%d", w.seq), Attempt: e.Attempt, Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}
+	s := messages.SandboxFact{ID: fmt.Sprintf("s%d", w.seq), Attempt: e.Attempt, Ready: true, CreatedAt: w.now, HostNet: w.machine.pod.Spec.HostNetwork, PodStarted: e.Started}
+	if !s.HostNet {
+		s.IPs = []string{fmt.Sprintf("10.88.0.%d", 2+e.Attempt)}
+	}
 	w.sandboxes = append([]messages.SandboxFact{s}, w.sandboxes...)
 	w.send(SandboxStarted{Attempt: e.Attempt, Fact: &s})
 }
@@ -466,6 +478,14 @@ func (w *world) settle() {
 			w.send(w.wish())
 		}
 	}
+}
+
+// edit changes the pod under its UID.
+func (w *world) edit(change func(*v1.PodSpec)) {
+	w.edits++
+	w.pod = w.pod.DeepCopy()
+	change(&w.pod.Spec)
+	w.send(w.wish())
 }
 
 // restart is the death of the pod's actor: a new machine, knowing nothing.

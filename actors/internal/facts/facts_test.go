@@ -183,11 +183,17 @@ func TestSandbox(t *testing.T) {
 				ID: "s1", Attempt: 2, CreatedAt: time.Unix(0, 5), IPs: tc.ips,
 				Ready:   tc.status.State == runtimeapi.PodSandboxState_SANDBOX_READY,
 				HostNet: tc.status.Linux.Namespaces.Options.Network == runtimeapi.NamespaceMode_NODE,
+				NoIP:    name == "empty", // a runtime that tells of no network at all is believed
 			}
 			if got, err := Sandbox(tc.status); err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 			}
 		})
+	}
+	noted := sandboxStatus(nil, true, false)
+	noted.Annotations = map[string]string{cri.AnnotationPodStarted: "2026-02-03T04:05:06.789Z"}
+	if f, err := Sandbox(noted); err != nil || !f.PodStarted.Equal(time.Date(2026, 2, 3, 4, 5, 6, 789e6, time.UTC)) {
+		t.Errorf("the pod's start time: %v, %v", f.PodStarted, err)
 	}
 	bare := sandboxStatus(nil, true, false)
 	bare.Linux = nil

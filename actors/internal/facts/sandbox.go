@@ -3,9 +3,11 @@ package facts
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -23,13 +25,15 @@ func Sandbox(status *runtimeapi.PodSandboxStatus) (messages.SandboxFact, error) 
 		CreatedAt: timeOf(status.GetCreatedAt()),
 		HostNet:   network != nil && network.GetNetwork() == runtimeapi.NamespaceMode_NODE,
 	}
+	f.PodStarted = startedOf(status.GetAnnotations())
 	if f.Ready && !f.HostNet {
 		f.IPs = ipsOf(status.GetNetwork())
+		f.NoIP = status.GetNetwork() != nil && status.GetNetwork().GetIp() == ""
 	}
 	return f, nil
 }
 
-// ListedSandbox is the light fact of an item of ListPodSandbox: it lacks IPs and HostNet. The error wraps ErrForeign.
+// ListedSandbox is the light fact of an item of ListPodSandbox: it lacks IPs, HostNet and NoIP. The error wraps ErrForeign.
 func ListedSandbox(s *runtimeapi.PodSandbox) (messages.SandboxFact, error) {
 	if err := sandboxIdentity(s.GetId(), s.GetLabels(), s.GetMetadata() != nil); err != nil {
 		return messages.SandboxFact{}, err
@@ -38,8 +42,17 @@ func ListedSandbox(s *runtimeapi.PodSandbox) (messages.SandboxFact, error) {
 		ID:        s.GetId(),
 		Attempt:   s.GetMetadata().GetAttempt(),
 		Ready:     s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
-		CreatedAt: timeOf(s.GetCreatedAt()),
+		CreatedAt: timeOf(s.GetCreatedAt()), PodStarted: startedOf(s.GetAnnotations()),
 	}, nil
+}
+
+// startedOf is the pod's start time as its sandbox carries it; zero where it carries none that can be read.
+func startedOf(annotations map[string]string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, annotations[cri.AnnotationPodStarted])
+	if err != nil {
+		return time.Time{}
+	}
+	return t
 }
 
 func sandboxIdentity(id string, labels map[string]string, metadata bool) error {

@@ -1,0 +1,79 @@
+package pod
+
+import (
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// containerStatus is the status of one container. The order of the cases is the kubelet's: what exists goes before
+// what is waited for, and a wait after an end moves that end to the last termination state.
+func (m *Machine) containerStatus(c *con) v1.ContainerStatus {
+	s := v1.ContainerStatus{Name: c.name, Image: c.spec.Image}
+	f := c.newest()
+	hold := m.hold(c)
+	if f != nil {
+		s.RestartCount = int32(min(f.Attempt, math.MaxInt32))
+		s.ContainerID = m.set.runtimeID(f.ID)
+		if f.Image != "" {
+			s.Image = f.Image
+		}
+		s.ImageID = f.ImageRef
+		s.State = stateOf(f, m.set.runtimeID)
+		if len(c.facts) > 1 && c.facts[1].State == messages.ContainerExited {
+			s.LastTerminationState = stateOf(&c.facts[1], m.set.runtimeID)
+		}
+	}
+	switch {
+	case f == nil && hold != nil:
+		s.State.Waiting = &v1.ContainerStateWaiting{Reason: hold.Code, Message: hold.Message}
+	case f == nil || f.State == messages.ContainerCreated:
+		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: m.defaultWait(c)}}
+	case f.State == messages.ContainerExited && hold != nil && m.live():
+		s.LastTerminationState = s.State
+		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: hold.Code, Message: hold.Message}}
+	}
+	running := s.State.Running != nil
+	s.Ready = running
+	if c.init && !c.sidecar() {
+		s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+	}
+	s.Started = &running
+	if running {
+		s.Resources = c.spec.Resources.DeepCopy()
+		s.AllocatedResources = s.Resources.Requests
+		if f.User != nil {
+			s.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: f.User.UID, GID: f.User.GID, SupplementalGroups: f.User.Groups}}
+		}
+	}
+	return s
+}
+
+// defaultWait is why a container that does not exist yet is waiting, when nothing went wrong.
+func (m *Machine) defaultWait(c *con) string {
+	if len(m.pod.Spec.InitContainers) > 0 {
+		return messages.ReasonPodInitializing
+	}
+	return messages.ReasonContainerCreating
+}
+
+func stateOf(f *messages.ContainerFact, id func(string) string) v1.ContainerState {
+	switch f.State {
+	case messages.ContainerRunning:
+		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(f.StartedAt)}}
+	case messages.ContainerExited:
+		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+			ExitCode: f.ExitCode, Reason: f.Reason, Message: f.Message, ContainerID: id(f.ID),
+			StartedAt: metav1.NewTime(f.StartedAt), FinishedAt: metav1.NewTime(f.FinishedAt),
+		}}
+	case messages.ContainerUnknown:
+		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{
+			Reason: messages.ReasonUnknown, Message: "the runtime does not know the container's state; it is being stopped",
+		}}
+	case messages.ContainerCreated:
+	}
+	return v1.ContainerState{}
+}

@@ -1,0 +1,96 @@
+package pod
+
+import (
+	v1 "k8s.io/api/core/v1"
+)
+
+// settlePhase adds the pod's phase, and what goes with it. As with the kubelet, a pod is over for others only when nothing of
+// it runs: until then it may hold what they wait for.
+func (m *Machine) settlePhase(s *v1.PodStatus) {
+	s.Phase = phaseOf(m.pod, s)
+	if m.verdict != nil {
+		s.Phase, s.Reason, s.Message = m.verdict.phase, m.verdict.reason, m.verdict.message
+	}
+	if over := s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed; over && m.mayRun() {
+		s.Phase, s.Reason, s.Message = v1.PodPending, "", ""
+		if m.hasRun() {
+			s.Phase = v1.PodRunning
+		}
+	}
+}
+
+// mayRun says that a container runs, or that a start may still be under way.
+func (m *Machine) mayRun() bool {
+	for _, c := range m.cons {
+		if c.alive() || c.stage == starting {
+			return true
+		}
+	}
+	return m.phase == Terminating && !m.settle.IsZero()
+}
+
+// hasRun says that a regular container was started once, as far as is known.
+func (m *Machine) hasRun() bool {
+	for _, c := range m.cons {
+		if c.init || c.spec == nil {
+			continue
+		}
+		for i := range c.facts {
+			if !c.facts[i].StartedAt.IsZero() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// phaseOf derives the pod's phase from its containers' statuses, by the rules of the pod life cycle.
+func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
+	pendingInit, sidecars := false, false
+	for i := range s.InitContainerStatuses {
+		c, spec := &s.InitContainerStatuses[i], &pod.Spec.InitContainers[i]
+		ended := c.State.Terminated
+		if ended == nil {
+			ended = c.LastTerminationState.Terminated
+		}
+		switch {
+		case isSidecar(spec):
+			pendingInit = pendingInit || (c.State.Running == nil && ended == nil)
+			sidecars = sidecars || c.State.Running != nil
+		case c.State.Terminated != nil && c.State.Terminated.ExitCode == 0:
+		case ended != nil && ended.ExitCode != 0 && pod.Spec.RestartPolicy == v1.RestartPolicyNever:
+			return v1.PodFailed
+		default:
+			pendingInit = true
+		}
+	}
+	var running, waiting, stopped, succeeded int
+	for i := range s.ContainerStatuses {
+		c := &s.ContainerStatuses[i]
+		switch {
+		case c.State.Running != nil:
+			running++
+		case c.State.Terminated != nil:
+			stopped++
+			if c.State.Terminated.ExitCode == 0 {
+				succeeded++
+			}
+		case c.LastTerminationState.Terminated != nil:
+			stopped++
+		default:
+			waiting++
+		}
+	}
+	switch {
+	case pendingInit && running+stopped == 0, waiting > 0, running+stopped == 0:
+		return v1.PodPending
+	case running > 0, sidecars, pod.Spec.RestartPolicy == v1.RestartPolicyAlways:
+		return v1.PodRunning
+	case stopped == succeeded:
+		return v1.PodSucceeded
+	case pod.Spec.RestartPolicy == v1.RestartPolicyNever:
+		return v1.PodFailed
+	default:
+		return v1.PodRunning
+	}
+}
