@@ -31,7 +31,7 @@ func newForeigners(t *testing.T, s *stack.Stack) *foreigners {
 	}
 	_, err := s.Pull(t.Context(), s.HelloImage())
 	must(t, err)
-	for _, name := range []string{"alive", "dead", "empty"} {
+	for _, name := range []string{"empty", "dead", "alive"} {
 		box, container := f.run(t, "foreign-"+name)
 		f.sandboxes[box], f.containers[container] = runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.ContainerState_CONTAINER_RUNNING
 		if name == "alive" {
