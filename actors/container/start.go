@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -149,9 +150,13 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	if err != nil {
 		return nil, nil, err
 	}
+	resources, err := json.Marshal(&w.Container.Resources)
+	if err != nil {
+		return nil, nil, err
+	}
 	params := cri.ContainerParams{
 		RestartCount: w.Attempt, ImageRef: w.ImageRef, Env: env, Mounts: mounts,
-		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff)},
+		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff), cri.AnnotationResources: string(resources)},
 	}
 	if runAsNonRoot(w.Pod, w.Container) {
 		image, _, err := h.CRI.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: w.ImageRef}, false)

@@ -12,7 +12,7 @@ import (
 // containerStatus is the status of one container. The order of the cases is the kubelet's: what exists goes before
 // what is waited for, and a wait after an end moves that end to the last termination state.
 func (m *Machine) containerStatus(c *con) v1.ContainerStatus {
-	s := v1.ContainerStatus{Name: c.name, Image: c.spec.Image}
+	s := v1.ContainerStatus{Name: c.name, Image: c.spec.Image, VolumeMounts: m.volumeMounts(c.spec)}
 	f := c.newest()
 	hold := m.hold(c)
 	if f != nil {
@@ -23,6 +23,11 @@ func (m *Machine) containerStatus(c *con) v1.ContainerStatus {
 		}
 		s.ImageID = f.ImageRef
 		s.State = stateOf(f, m.set.runtimeID)
+		s.Resources = m.resources(c, f)
+		s.AllocatedResources = s.Resources.Requests
+		if f.User != nil {
+			s.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: f.User.UID, GID: f.User.GID, SupplementalGroups: f.User.Groups}}
+		}
 		if len(c.facts) > 1 && c.facts[1].State == messages.ContainerExited {
 			s.LastTerminationState = stateOf(&c.facts[1], m.set.runtimeID)
 		}
@@ -42,13 +47,6 @@ func (m *Machine) containerStatus(c *con) v1.ContainerStatus {
 		s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
 	}
 	s.Started = &running
-	if running {
-		s.Resources = c.spec.Resources.DeepCopy()
-		s.AllocatedResources = s.Resources.Requests
-		if f.User != nil {
-			s.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: f.User.UID, GID: f.User.GID, SupplementalGroups: f.User.Groups}}
-		}
-	}
 	return s
 }
 
@@ -76,4 +74,31 @@ func stateOf(f *messages.ContainerFact, id func(string) string) v1.ContainerStat
 	case messages.ContainerCreated:
 	}
 	return v1.ContainerState{}
+}
+
+// resources are what the container was made with, which is not what is wanted by now where that was edited since.
+func (m *Machine) resources(c *con, f *messages.ContainerFact) *v1.ResourceRequirements {
+	if was := m.set.Resources(*f); was != nil {
+		return was
+	}
+	return c.spec.Resources.DeepCopy()
+}
+
+// volumeMounts are the container's mounts of volumes. Of one that is read-only it is told whether what is mounted below it is,
+// too (KEP-3857).
+func (m *Machine) volumeMounts(spec *v1.Container) []v1.VolumeMountStatus {
+	var out []v1.VolumeMountStatus
+	for i := range spec.VolumeMounts {
+		vm := &spec.VolumeMounts[i]
+		s := v1.VolumeMountStatus{Name: vm.Name, MountPath: vm.MountPath, ReadOnly: vm.ReadOnly}
+		if vm.ReadOnly {
+			mode := v1.RecursiveReadOnlyDisabled
+			if wants := vm.RecursiveReadOnly; wants != nil && *wants != v1.RecursiveReadOnlyDisabled && m.set.RecursiveReadOnly() {
+				mode = v1.RecursiveReadOnlyEnabled
+			}
+			s.RecursiveReadOnly = &mode
+		}
+		out = append(out, s)
+	}
+	return out
 }

@@ -21,6 +21,10 @@ type Settings struct {
 	HostIPs []string
 	// Changed says whether a container was made from another spec than this one.
 	Changed func(spec *v1.Container, made messages.ContainerFact) bool
+	// Resources are those that a container was made with; nil where that is not known.
+	Resources func(made messages.ContainerFact) *v1.ResourceRequirements
+	// RecursiveReadOnly says whether the runtime can mount read-only all that is mounted below a volume (KEP-3857).
+	RecursiveReadOnly func() bool
 	// RuntimeName is the scheme of container IDs in statuses, e.g. "containerd".
 	RuntimeName func() string
 	// BackOffStep reads the back-off step that a container carries in its annotations.

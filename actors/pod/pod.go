@@ -4,10 +4,12 @@ package pod
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
@@ -25,7 +27,8 @@ type Options struct {
 func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) Settings {
 	return Settings{
 		Patience: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.IPs, RuntimeName: runtimeName,
-		Changed: func(spec *v1.Container, made messages.ContainerFact) bool { return cri.Changed(spec, made.Annotations) },
+		Changed: changed, Resources: madeWith,
+		RecursiveReadOnly: func() bool { return h.Can().RecursiveReadOnlyMounts },
 		BackOffStep: func(made messages.ContainerFact) int {
 			n, err := strconv.Atoi(made.Annotations[cri.AnnotationBackoff])
 			if err != nil {
@@ -34,6 +37,25 @@ func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) S
 			return n
 		},
 	}
+}
+
+// changed says that the container was made from another spec. What it may use can be changed only by making it again, too.
+func changed(spec *v1.Container, made messages.ContainerFact) bool {
+	was := madeWith(made)
+	return cri.Changed(spec, made.Annotations) || (was != nil && !equality.Semantic.DeepEqual(*was, spec.Resources))
+}
+
+// madeWith is the container's spec.resources at the time it was made; nil where it does not carry them, as a kubelet's.
+func madeWith(made messages.ContainerFact) *v1.ResourceRequirements {
+	text, ok := made.Annotations[cri.AnnotationResources]
+	if !ok {
+		return nil
+	}
+	was := &v1.ResourceRequirements{}
+	if err := json.Unmarshal([]byte(text), was); err != nil {
+		return nil
+	}
+	return was
 }
 
 // New makes actors of the kind "pod", named by UID.

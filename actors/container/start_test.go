@@ -1,0 +1,59 @@
+package container
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func podOf(c v1.Container) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"}, Spec: v1.PodSpec{Containers: []v1.Container{c}},
+	}
+}
+
+// What a container was made with can be read from it: a spec that is edited later does not tell.
+func TestAContainerCarriesTheResourcesItWasMadeWith(t *testing.T) {
+	h, _ := simulated(t, sim.Options{Preload: []string{"image"}})
+	pod := podOf(v1.Container{Name: "c", Image: "image", Resources: v1.ResourceRequirements{
+		Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1000Mi")}, Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("0.25")},
+	}})
+	done := start(t.Context(), h, messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)})
+	if done.fact == nil || done.reason != nil {
+		t.Fatalf("%+v", done)
+	}
+	var got v1.ResourceRequirements
+	text := done.fact.Annotations[cri.AnnotationResources]
+	if err := json.Unmarshal([]byte(text), &got); err != nil || !equality.Semantic.DeepEqual(got, pod.Spec.Containers[0].Resources) {
+		t.Errorf("it carries %q: %v", text, err)
+	}
+}
+
+// Runtimes leave a container as it is that was created and never started: that is no failure to stop it.
+func TestAContainerThatNeverRanIsStoppedAtOnce(t *testing.T) {
+	h, _ := simulated(t, sim.Options{Preload: []string{"image"}})
+	pod := podOf(v1.Container{Name: "c", Image: "image"})
+	w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
+	config, box, err := configs(t.Context(), h, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := h.CRI.CreateContainer(t.Context(), w.Sandbox.ID, config, box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fact := messages.ContainerFact{ID: id, Name: "c", SandboxID: w.Sandbox.ID, State: messages.ContainerUnknown}
+	done := stop(t.Context(), h, messages.StopContainer{UID: "u1", Name: "c", Pod: pod, Fact: fact, Grace: time.Second})
+	if done.failed != nil || done.fact.State != messages.ContainerCreated {
+		t.Errorf("%+v", done)
+	}
+}
