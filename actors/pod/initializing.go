@@ -99,11 +99,3 @@ func (m *Machine) clearRemoved(now time.Time) {
 		}
 	}
 }
-
-func (m *Machine) drop(c *con) {
-	c.actor, c.stage, c.at = false, idle, time.Time{}
-	m.answered("spawn", c.name)
-	m.answered("run", c.name)
-	m.answered("stop", c.name)
-	m.emit(DropContainer{c.name})
-}

@@ -90,42 +90,6 @@ type volumes struct {
 	reason  *messages.Reason
 }
 
-// box is what the pod knows of its sandboxes.
-type box struct {
-	all     []messages.SandboxFact // newest first
-	failed  *messages.Reason       // of the last attempt to start one
-	tries   int                    // failed in a row
-	retry   time.Time
-	next    uint32   // attempt of the next one
-	lastIPs []string // of the last one that had any
-	hostNet bool     // the pod wants the host's network
-	settled string   // the sandbox of no use that was read again, before it is stopped
-	// stopped has the sandboxes whose network was given back.
-	stopped map[string]bool
-}
-
-// current is the newest sandbox, when it is ready and of use to the pod.
-func (b *box) current() *messages.SandboxFact {
-	if len(b.all) > 0 && b.all[0].Ready && b.fits(&b.all[0]) {
-		return &b.all[0]
-	}
-	return nil
-}
-
-// unfit is the newest sandbox, when it is ready and yet has to be replaced.
-func (b *box) unfit() *messages.SandboxFact {
-	if len(b.all) > 0 && b.all[0].Ready && !b.fits(&b.all[0]) {
-		return &b.all[0]
-	}
-	return nil
-}
-
-// fits is the kubelet's rule for a sandbox that need not be replaced: it is on the network that the pod wants, and has an
-// address there.
-func (b *box) fits(s *messages.SandboxFact) bool {
-	return s.HostNet == b.hostNet && (b.hostNet || !s.NoIP)
-}
-
 // ask is a question or a piece of work whose answer is awaited.
 type ask struct {
 	what string

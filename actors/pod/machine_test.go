@@ -1,14 +1,12 @@
 package pod
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"pgregory.net/rapid"
 
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -257,157 +255,6 @@ func TestAReadingThatIsOvertakenIsNotTaken(t *testing.T) {
 	if w.machine.box.current() == nil {
 		t.Error("an old reading took the sandbox away")
 	}
-}
-
-// TestWhateverHappens: messages in any order, lost and doubled, the actor killed, the sandbox lost, the pod ended at any
-// moment. No container of a terminated pod is started, none is started twice, every edge is in the table, and when the
-// storm is over the pod is where it should be: it is never stuck.
-func TestWhateverHappens(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		policy := rapid.SampledFrom([]v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}).Draw(t, "policy")
-		pod := testPod(policy, rapid.IntRange(0, 2).Draw(t, "init"), rapid.IntRange(1, 3).Draw(t, "regular"))
-		if len(pod.Spec.InitContainers) > 0 && rapid.Bool().Draw(t, "sidecar") {
-			pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
-		}
-		w := newWorld(pod)
-		crashes := rapid.IntRange(0, 3).Draw(t, "crashes")
-		w.exit = func(name string, attempt uint32) (int32, bool) {
-			if name[0] == 'i' && !(name == "init0" && len(pod.Spec.InitContainers) > 0 && pod.Spec.InitContainers[0].RestartPolicy != nil) {
-				return 0, true
-			}
-			return 1, int(attempt) < crashes
-		}
-		w.step(nil)
-		for range rapid.IntRange(0, 120).Draw(t, "steps") {
-			storm(t, w)
-		}
-		w.halfway = 0
-		w.exit = func(name string, attempt uint32) (int32, bool) {
-			sidecar := name == "init0" && len(pod.Spec.InitContainers) > 0 && pod.Spec.InitContainers[0].RestartPolicy != nil
-			return 0, name[0] == 'i' && !sidecar
-		}
-		w.settle()
-		w.settle()
-		check(t, w)
-		if wrong := afterTheStorm(w); wrong != "" {
-			t.Fatalf("%s: %+v\nafter\n%s", wrong, w.machine.Inspect(), strings.Join(w.trace, "\n"))
-		}
-	})
-}
-
-// storm is one thing going right or wrong.
-func storm(t *rapid.T, w *world) {
-	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "end"}).Draw(t, "event") {
-	case "deliver":
-		if len(w.pending) > 0 {
-			m := w.pending[0]
-			w.pending = w.pending[1:]
-			w.step(m)
-		}
-	case "any", "double":
-		if n := len(w.pending); n > 0 {
-			i := rapid.IntRange(0, n-1).Draw(t, "which")
-			m := w.pending[i]
-			if rapid.Bool().Draw(t, "keep") {
-				w.pending = slices.Delete(w.pending, i, i+1)
-			}
-			w.step(m)
-		}
-	case "lose":
-		if len(w.pending) > 0 {
-			w.lose(w.pending[0])
-			w.pending = w.pending[1:]
-		}
-	case "time":
-		w.now = w.now.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "seconds")) * time.Second)
-		w.arrive()
-		w.step(nil)
-	case "live":
-		w.live()
-	case "restart":
-		w.restart()
-	case "sandbox":
-		if len(w.sandboxes) > 0 {
-			w.sandboxes[0].Ready = false
-			w.send(w.observed())
-		}
-	case "power": // the machine goes off and on: sandboxes are dead, what was created stays created
-		for i := range w.sandboxes {
-			w.sandboxes[i].Ready = false
-			w.killIn(w.sandboxes[i].ID)
-		}
-		w.restart()
-	case "halfway": // the agent dies between creating a container and starting it, or the start fails
-		w.halfway = rapid.IntRange(1, 3).Draw(t, "starts")
-	case "address": // the network forgets the pod
-		if len(w.sandboxes) > 0 && !w.sandboxes[0].HostNet {
-			w.sandboxes[0].IPs, w.sandboxes[0].NoIP = nil, w.sandboxes[0].Ready
-			w.send(w.observed())
-		}
-	case "edit":
-		w.edit(func(s *v1.PodSpec) {
-			if rapid.Bool().Draw(t, "network") {
-				s.HostNetwork = !s.HostNetwork
-				return
-			}
-			s.Containers[0].Image += "'"
-		})
-	case "unknown", "removed":
-		someone(t, w)
-	case "end":
-		if w.ending == nil && rapid.IntRange(0, 4).Draw(t, "really") == 0 {
-			w.ending = &messages.Ending{Reason: "storm"}
-			w.send(w.wish())
-		}
-	}
-}
-
-// someone is a runtime that forgets the state of a container, or a person who removes one.
-func someone(t *rapid.T, w *world) {
-	n := len(w.containers)
-	if n == 0 {
-		return
-	}
-	i := rapid.IntRange(0, n-1).Draw(t, "container")
-	switch c := &w.containers[i]; {
-	case rapid.Bool().Draw(t, "remove"):
-		w.containers = slices.Delete(w.containers, i, i+1)
-	case c.State == messages.ContainerRunning:
-		c.State = messages.ContainerUnknown
-	}
-	w.send(w.observed())
-}
-
-// afterTheStorm says what is wrong with the pod when all is quiet again.
-func afterTheStorm(w *world) string {
-	phase := w.machine.Phase()
-	switch {
-	case w.ending != nil:
-		if phase != Finished || len(w.containers)+len(w.sandboxes) > 0 || w.ended == nil || !w.ended.Gone {
-			return fmt.Sprintf("an ended pod is %s with %v and %v", phase, w.containers, w.sandboxes)
-		}
-	case phase == Finished:
-		if w.pod.Spec.RestartPolicy == v1.RestartPolicyAlways || len(w.runningNames()) > 0 {
-			return fmt.Sprintf("it finished with %s, running %v", w.pod.Spec.RestartPolicy, w.runningNames())
-		}
-	case phase == Running:
-		if s := w.sandboxes[0]; s.HostNet != w.pod.Spec.HostNetwork || s.NoIP {
-			return fmt.Sprintf("its sandbox is %+v", s)
-		}
-		for _, c := range w.pod.Spec.Containers {
-			if w.pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !slices.Contains(w.runningNames(), c.Name) {
-				return c.Name + " does not run"
-			}
-			for _, f := range w.containers {
-				if f.Name == c.Name && f.State == messages.ContainerRunning && (f.Image != c.Image || f.SandboxID != w.sandboxes[0].ID) {
-					return fmt.Sprintf("%s runs %s in %s, wanted is %s in %s", c.Name, f.Image, f.SandboxID, c.Image, w.sandboxes[0].ID)
-				}
-			}
-		}
-	default:
-		return "it is stuck"
-	}
-	return ""
 }
 
 // A start that was cut off by the death of the agent is done again under the same attempt, at once, whatever restartPolicy.

@@ -97,12 +97,6 @@ func (m *Machine) stopSidecars(now time.Time) bool {
 	return false
 }
 
-// alive says that there is a process to end, as far as is known.
-func (c *con) alive() bool {
-	f := c.newest()
-	return f != nil && (f.State == messages.ContainerRunning || f.State == messages.ContainerUnknown)
-}
-
 func (m *Machine) endReason() string {
 	switch {
 	case m.ending != nil:

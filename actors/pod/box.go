@@ -1,0 +1,62 @@
+package pod
+
+import (
+	"slices"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// box is what the pod knows of its sandboxes.
+type box struct {
+	all     []messages.SandboxFact // newest first
+	failed  *messages.Reason       // of the last attempt to start one
+	tries   int                    // failed in a row
+	retry   time.Time
+	next    uint32   // attempt of the next one
+	lastIPs []string // of the last one that had any
+	hostNet bool     // the pod wants the host's network
+	settled string   // the sandbox of no use that was read again, before it is stopped
+	// stopped has the sandboxes whose network was given back.
+	stopped map[string]bool
+}
+
+// current is the newest sandbox, when it is ready and of use to the pod.
+func (b *box) current() *messages.SandboxFact {
+	if len(b.all) > 0 && b.all[0].Ready && b.fits(&b.all[0]) {
+		return &b.all[0]
+	}
+	return nil
+}
+
+// unfit is the newest sandbox, when it is ready and yet has to be replaced.
+func (b *box) unfit() *messages.SandboxFact {
+	if len(b.all) > 0 && b.all[0].Ready && !b.fits(&b.all[0]) {
+		return &b.all[0]
+	}
+	return nil
+}
+
+// fits is the kubelet's rule for a sandbox that need not be replaced: it is on the network that the pod wants, and has an
+// address there.
+func (b *box) fits(s *messages.SandboxFact) bool {
+	return s.HostNet == b.hostNet && (b.hostNet || !s.NoIP)
+}
+
+// learn takes the runtime's word on one sandbox.
+func (b *box) learn(s messages.SandboxFact) {
+	b.next = max(b.next, s.Attempt+1)
+	if i := slices.IndexFunc(b.all, func(o messages.SandboxFact) bool { return o.ID == s.ID }); i >= 0 {
+		if len(s.IPs) == 0 {
+			s.IPs = b.all[i].IPs
+		}
+		s.Ready = s.Ready && !b.stopped[s.ID]
+		b.all[i] = s
+	} else {
+		at, _ := slices.BinarySearchFunc(b.all, s, func(a, c messages.SandboxFact) int { return int(c.Attempt) - int(a.Attempt) })
+		b.all = slices.Insert(b.all, at, s)
+	}
+	if newest := b.all[0]; len(newest.IPs) > 0 {
+		b.lastIPs = newest.IPs
+	}
+}

@@ -1,0 +1,134 @@
+package pod
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// takeFacts notes the CRI's word on the pod.
+func (m *Machine) takeFacts(now time.Time, f messages.PodFacts) {
+	if f.ReadAt.Before(m.readAt) || f.ReadAt.Before(m.born) {
+		return // overtaken by a later reading, or on its way to an earlier life of this actor
+	}
+	first := !m.read
+	m.answered("read", "")
+	m.read, m.readAt = true, f.ReadAt
+	if !m.settle.IsZero() && f.ReadAt.After(m.settle) {
+		m.settle = time.Time{}
+	}
+	m.takeSandboxes(f)
+	for i := range f.Containers {
+		m.takeFact(now, f.ReadAt, f.Containers[i], first)
+	}
+	m.takeMissing(now, f)
+	m.forget()
+	for i := range f.Sandboxes {
+		m.takeStart(&f.Sandboxes[i])
+	}
+}
+
+// takeStart finds the pod's start time. The first sandbox was made with it; every later one carries it, too. A kubelet notes
+// none: then the oldest sandbox that is left has to do.
+func (m *Machine) takeStart(s *messages.SandboxFact) {
+	at := s.PodStarted
+	if at.IsZero() {
+		at = s.CreatedAt
+	}
+	if m.started.IsZero() || at.Before(m.started) {
+		m.started = at
+	}
+}
+
+func (m *Machine) takeSandboxes(f messages.PodFacts) {
+	listed := map[string]bool{}
+	for _, s := range f.Sandboxes {
+		listed[s.ID] = true
+		m.notice(s.ID, f.ReadAt)
+		m.box.learn(s)
+	}
+	m.box.all = slices.DeleteFunc(m.box.all, func(s messages.SandboxFact) bool {
+		return !listed[s.ID] && m.known[s.ID].Before(f.ReadAt)
+	})
+}
+
+// takeFact notes the CRI's word on one container, read at a time of our own clock. Where an actor stands for the container, it is told, and answers.
+func (m *Machine) takeFact(now, at time.Time, f messages.ContainerFact, first bool) {
+	c := m.con(f.Name)
+	if c == nil {
+		c = &con{name: f.Name, stage: idle}
+		m.cons = append(m.cons, c)
+	}
+	if c.actor && (c.stage == up || c.stage == stopping) {
+		if n := c.newest(); n != nil && n.ID == f.ID && f.State == messages.ContainerExited && n.State != messages.ContainerExited {
+			c.seen = &f
+			m.answered("observe", c.name)
+			m.tellSeen(now, c)
+			return
+		}
+	}
+	m.notice(f.ID, at)
+	c.learn(f)
+	if n := c.newest(); first && n != nil && n.ID == f.ID && f.Attempt > 0 {
+		c.backoff = backoff{step: m.set.BackOffStep(f), last: f.CreatedAt}
+	}
+}
+
+// tellSeen has a container's actor confirm the end that was read.
+func (m *Machine) tellSeen(now time.Time, c *con) {
+	if c.seen != nil && m.due(now, "observe", c.name, m.set.Patience) {
+		m.emit(Tell{messages.ContainerAddress(m.uid, c.name), messages.ContainerObserved{UID: m.uid, Fact: *c.seen}})
+	}
+}
+
+// takeMissing notes containers that the CRI no longer knows: someone removed them.
+func (m *Machine) takeMissing(now time.Time, f messages.PodFacts) {
+	listed := map[string]bool{}
+	for _, o := range f.Containers {
+		listed[o.ID] = true
+	}
+	for _, c := range m.cons {
+		n := c.newest()
+		if n == nil || listed[n.ID] || n.State == messages.ContainerExited || !m.known[n.ID].Before(f.ReadAt) {
+			continue
+		}
+		if n.State == messages.ContainerCreated {
+			c.facts = c.facts[1:] // it never ran: it is as if it had never been
+			continue
+		}
+		gone := *n
+		gone.State, gone.ExitCode, gone.Reason = messages.ContainerExited, 137, messages.ReasonUnknown
+		gone.Message, gone.FinishedAt = "the container was removed from the runtime by someone else", now
+		c.learn(gone)
+		switch c.stage {
+		case up, stopping, starting:
+			m.answerEnd(c)
+		case idle, due, spawning, imaging:
+		}
+	}
+}
+
+// notice notes that a sandbox or container was there at a time of our own clock.
+func (m *Machine) notice(id string, at time.Time) {
+	if _, ok := m.known[id]; !ok {
+		m.known[id] = at
+	}
+}
+
+// forget lets go of what is kept of sandboxes and containers that are in no book any more.
+func (m *Machine) forget() {
+	there := map[string]bool{}
+	for i := range m.box.all {
+		there[m.box.all[i].ID] = true
+	}
+	for _, c := range m.cons {
+		for i := range c.facts {
+			there[c.facts[i].ID] = true
+		}
+	}
+	maps.DeleteFunc(m.known, func(id string, _ time.Time) bool { return !there[id] })
+	maps.DeleteFunc(m.box.stopped, func(id string, _ bool) bool { return !there[id] })
+	maps.DeleteFunc(m.asks, func(k ask, _ time.Time) bool { return k.what == "stopbox" && !there[k.of] })
+}

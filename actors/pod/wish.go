@@ -1,0 +1,61 @@
+package pod
+
+import (
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func (m *Machine) takeWish(now time.Time, w messages.PodWanted) {
+	m.answered("wish", "")
+	changed := m.pod != w.Pod
+	if m.wish != nil && m.wish.Ending != nil && w.Ending == nil {
+		w.Ending = m.wish.Ending // an end is never taken back
+	}
+	if m.ending == nil && w.Ending != nil {
+		m.answered("unmount", "") // from now on it is to be removed, too
+		m.cleaned.volumes = false
+	}
+	m.wish, m.ending = &w, w.Ending
+	if !changed {
+		return
+	}
+	m.pod = w.Pod
+	m.box.hostNet = w.Pod.Spec.HostNetwork
+	m.book()
+	for _, c := range m.cons {
+		m.respec(c)
+	}
+	m.volumes.mounted = false // the volumes that the new spec names are asked for; those that are there are found
+	m.answered("mount", "")
+	if m.started.IsZero() {
+		m.started = now
+	}
+}
+
+// respec has a container whose start is being waited for start from its new spec, at once.
+func (m *Machine) respec(c *con) {
+	c.image.ref, c.image.reason, c.failed, c.tries = "", nil, nil, 0
+	m.answered("image", c.name)
+	f := c.exited()
+	if c.spec == nil || f == nil || !m.set.Changed(c.spec, *f) {
+		return
+	}
+	if c.stage == due || c.stage == spawning {
+		c.stage, c.at, c.replace = idle, time.Time{}, true
+	}
+}
+
+func (m *Machine) takeService(service messages.Address) {
+	switch service {
+	case messages.Volumes:
+		m.answered("mount", "")
+		m.answered("unmount", "")
+	case messages.Runtime:
+		m.answered("read", "")
+	case messages.Images:
+		for _, c := range m.cons {
+			m.answered("image", c.name)
+		}
+	}
+}
