@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -94,7 +95,9 @@ func TestDevEndsWithWhatItPrintsTo(t *testing.T) {
 
 	for _, lines := range []string{"1", "3"} {
 		cmd := devCommand(t, stack.Containerd2)
-		head := exec.Command("sh", append([]string{"-c", `n=$1; shift; "$@" | head -n "$n"`, "sh", lines}, cmd.Args...)...)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		head := exec.CommandContext(ctx, "sh", append([]string{"-c", `n=$1; shift; "$@" | head -n "$n"`, "sh", lines}, cmd.Args...)...)
 		head.Env = cmd.Env
 		out, err := head.Output()
 		if err != nil || fmt.Sprint(strings.Count(string(out), "\n")) != lines {
