@@ -126,8 +126,9 @@ func (f folder) remove(r *Record) error {
 	}
 	var errs []error
 	for _, name := range contents {
-		errs = append(errs, os.RemoveAll(f.at(name)))
+		errs = append(errs, os.RemoveAll(f.at(name)), os.RemoveAll(unfinished(f.at(name))))
 	}
+	errs = append(errs, os.RemoveAll(unfinished(f.samplePath())))
 	if text, err := os.ReadFile(f.samplePath()); err == nil && r.Sample != "" && string(text) == r.Sample {
 		errs = append(errs, os.Remove(f.samplePath()))
 	}

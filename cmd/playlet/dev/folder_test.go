@@ -49,8 +49,9 @@ func TestARunsFilesGoAndTheUsersStay(t *testing.T) {
 	must(t, f.make(record.Sample))
 	files := map[string]string{"theirs": "1", "manifests/theirs.yaml": "2"}
 	for _, name := range contents {
-		files[filepath.Join(name, "x")] = ""
+		files[filepath.Join(name, "x")], files[unfinished(name)] = "", ""
 	}
+	files[unfinished("manifests/"+sampleFile)] = ""
 	must(t, f.writeAll(files))
 	for range 2 {
 		must(t, f.remove(record))

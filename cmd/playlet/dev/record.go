@@ -170,7 +170,7 @@ func (s *store) save(r *Record) error {
 func (s *store) close(undone bool) error {
 	var errs []error
 	if undone {
-		for _, path := range []string{s.path(), s.lock.Name(), s.dir} {
+		for _, path := range []string{s.path(), unfinished(s.path()), s.lock.Name(), s.dir} {
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}
@@ -179,9 +179,9 @@ func (s *store) close(undone bool) error {
 	return errors.Join(append(errs, s.lock.Close())...)
 }
 
-// writeFile replaces a file whole or not at all.
+// writeFile replaces a file whole or not at all. Root alone can write to its folder.
 func writeFile(path string, data []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	f, err := os.OpenFile(unfinished(path), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|syscall.O_NOFOLLOW, mode)
 	if err != nil {
 		return err
 	}
@@ -194,4 +194,9 @@ func writeFile(path string, data []byte, mode fs.FileMode) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
+}
+
+// unfinished is the file that a writeFile of this path leaves when it is killed; who removes the one removes the other.
+func unfinished(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 }

@@ -34,6 +34,7 @@ func TestThereIsOneRunAtATime(t *testing.T) {
 	if err != nil || fmt.Sprint(*found) != fmt.Sprint(*record) {
 		t.Errorf("found %+v, %v, want %+v", found, err, record)
 	}
+	write(t, unfinished(second.path()), "{") // it was killed when it wrote
 	must(t, second.close(true))
 	if there(dir) {
 		t.Error("the store is there")
