@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,6 +68,9 @@ func TestGracefulDeletion(t *testing.T) {
 			{"same UID", func(t *testing.T) { deletionSameUID(t, w) }},
 			{"end", func(t *testing.T) {
 				begun = time.Now()
+				// The agent has little patience with a sidecar's hook when the grace period is used up. Stopped, it
+				// waits until all has been looked at.
+				p.door("/stubborn?").first = func() { _ = syscall.Kill(w.a.PID(), syscall.SIGSTOP) } // gone: seen elsewhere
 				for name := range deletion {
 					if name != "successor" {
 						must(t, w.a.Remove(name+".yaml"))
@@ -90,6 +94,11 @@ func TestGracefulDeletion(t *testing.T) {
 func deletionStubborn(t *testing.T, w *world, p *porter, begun time.Time) {
 	d := p.door("/stubborn?")
 	d.await(t)
+	defer func() {
+		close(d.open)
+		must(t, syscall.Kill(w.a.PID(), syscall.SIGCONT))
+		forgotten(t, w.a, "stubborn")
+	}()
 	c := containersOf(t, w.s, "stubborn", "c")
 	if len(c) != 1 {
 		t.Fatalf("there are %v", c)
@@ -104,8 +113,6 @@ func deletionStubborn(t *testing.T, w *world, p *porter, begun time.Time) {
 	if text, err := w.s.Logs(t.Context(), c[0].Id); err != nil || !strings.Contains(text, "ignored TERM") {
 		t.Errorf("it says %q, %v", text, err)
 	}
-	close(d.open)
-	forgotten(t, w.a, "stubborn")
 }
 
 // A hook's request goes to the pod itself, or where it says; the container is there until it is answered.

@@ -28,6 +28,7 @@ type porter struct {
 type door struct {
 	arrived chan struct{} // closed when somebody has asked
 	open    chan struct{} // closed by the test: the question is answered then
+	first   func()        // called before arrived is closed, where it is set
 	meet    sync.Once
 }
 
@@ -65,7 +66,12 @@ func (p *porter) door(path string) *door {
 // ServeHTTP implements http.Handler.
 func (p *porter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := p.door(r.URL.Path + "?" + r.Header.Get("X-Who"))
-	d.meet.Do(func() { close(d.arrived) })
+	d.meet.Do(func() {
+		if d.first != nil {
+			d.first()
+		}
+		close(d.arrived)
+	})
 	select {
 	case <-d.open:
 		w.WriteHeader(http.StatusOK)
