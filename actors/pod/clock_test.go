@@ -19,11 +19,14 @@ func TestAClockSetBackHidesNoLoss(t *testing.T) {
 	w.now = w.now.Add(-2 * time.Hour)
 	w.restart()
 	w.settle()
-	before := w.sandboxes[0].ID
+	before, began := w.sandboxes[0].ID, w.now
 	w.sandboxes, w.containers = nil, nil // crictl rmp -f
 	w.send(w.observed())
 	w.settle()
 	check(t, w)
+	if took := w.containers[0].StartedAt.Sub(began); took > time.Minute {
+		t.Errorf("it was missed for %s", took)
+	}
 	if len(w.sandboxes) != 1 || w.sandboxes[0].ID == before || !slices.Equal(w.runningNames(), []string{"c0"}) {
 		t.Errorf("sandboxes %+v, running %v", w.sandboxes, w.runningNames())
 	}

@@ -46,7 +46,7 @@ func (m *Machine) hasRun() bool {
 
 // phaseOf derives the pod's phase from its containers' statuses, by the rules of the pod life cycle.
 func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
-	pendingInit, sidecars := false, false
+	pendingInit := false
 	for i := range s.InitContainerStatuses {
 		c, spec := &s.InitContainerStatuses[i], &pod.Spec.InitContainers[i]
 		ended := c.State.Terminated
@@ -56,7 +56,6 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 		switch {
 		case isSidecar(spec):
 			pendingInit = pendingInit || (c.State.Running == nil && ended == nil)
-			sidecars = sidecars || c.State.Running != nil
 		case c.State.Terminated != nil && c.State.Terminated.ExitCode == 0:
 		case ended != nil && ended.ExitCode != 0 && pod.Spec.RestartPolicy == v1.RestartPolicyNever:
 			return v1.PodFailed
@@ -84,7 +83,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 	switch {
 	case pendingInit && running+stopped == 0, waiting > 0, running+stopped == 0:
 		return v1.PodPending
-	case running > 0, sidecars, pod.Spec.RestartPolicy == v1.RestartPolicyAlways:
+	case running > 0, pod.Spec.RestartPolicy == v1.RestartPolicyAlways:
 		return v1.PodRunning
 	case stopped == succeeded:
 		return v1.PodSucceeded

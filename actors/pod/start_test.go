@@ -63,6 +63,13 @@ func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
 	if len(effects[StopSandbox](a.take())) != 1 {
 		t.Errorf("it waits for %v", a.machine.Inspect().Awaiting)
 	}
+	a.hears(
+		SandboxStopped{ID: "s0"}, messages.VolumesMounted{UID: "u1"},
+		SandboxStarted{Attempt: 1, Fact: &messages.SandboxFact{ID: "s1", Attempt: 1, Ready: true, CreatedAt: a.now}},
+	)
+	if len(effects[RestartContainer](a.take())) != 1 {
+		t.Errorf("it is not made again: %+v", a.machine.Inspect())
+	}
 }
 
 // What was created and never started does not count as ended when it is taken away, whatever restartPolicy.
@@ -153,6 +160,22 @@ func TestWhatWasCreatedFromAnEarlierSpecIsNotStarted(t *testing.T) {
 	check(t, w)
 	if len(w.containers) != 2 || w.containers[1].State != messages.ContainerCreated || w.containers[0].Image != "image" {
 		t.Errorf("containers %+v", w.containers)
+	}
+}
+
+// What the earlier life of a fallen actor said is no answer to what its next life is asked.
+func TestAnAnswerOfAnEarlierLifeIsNotTaken(t *testing.T) {
+	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
+	a.hears(pulled("c0", "image"), messages.ChildStarted{Name: "c0", Again: true})
+	runs := toldOf[messages.RunContainer](a.take())
+	if len(runs) != 2 || runs[0].Turn >= runs[1].Turn {
+		t.Fatalf("told %+v", runs)
+	}
+	for i, taken := range []bool{false, true} {
+		a.hears(messages.ContainerFailed{UID: "u1", Name: "c0", Turn: runs[i].Turn, Reason: messages.Reason{Code: messages.ReasonRunContainer}})
+		if got := a.machine.waiting() != nil; got != taken {
+			t.Errorf("the failure of try %d is taken: %v", i, got)
+		}
 	}
 }
 
