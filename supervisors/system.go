@@ -108,7 +108,7 @@ func missingConstructors(opts Options) error {
 // props are fresh for each spawn: middleware on shared props stacks up at every use.
 func (s *System) props(c *cell) *actor.Props {
 	return actor.PropsFromProducer(func() actor.Actor { return c },
-		actor.WithMailbox(actor.Unbounded(&c.depth)))
+		actor.WithMailbox(gatedMailbox(&c.depth)))
 }
 
 // topStrategy receives a failure of the root: there is nobody above to restart it.
