@@ -84,6 +84,28 @@ func TestDevOnATerminal(t *testing.T) {
 	}
 }
 
+// A second Ctrl-C does not wait for pods that take their time; nothing is left all the same.
+func TestDevIsInterruptedTwice(t *testing.T) {
+	before := machine(t)
+	d, person := startDevOnTerminal(t, 80)
+	d.printed(`End it: +Ctrl-C`)
+	must(t, os.WriteFile(d.folder()+"/manifests/stubborn.yaml", []byte(`{apiVersion: v1, kind: Pod, metadata: {name: stubborn},
+		spec: {containers: [{name: c, image: "playlet.local/hello:1", args: [ignore-term]}]}}`), 0o644))
+	d.printed(`default/` + onNode("stubborn") + `  Running  1/1 ready`)
+	for _, seen := range []string{"", `stopping: pods`} {
+		d.printed(seen)
+		_, err := person.Write([]byte{3})
+		must(t, err)
+	}
+	d.ends(0, 0)
+	d.printed(`clean-up: the machine is as it was`)
+	if strings.Contains(d.out.String(), "stopping: pods, agent, containerd") {
+		t.Error("it has waited for the pod")
+	}
+	must(t, person.Close())
+	asBefore(t, before)
+}
+
 // A terminal that is closed, and an output that nobody reads any more, end it as Ctrl-C does.
 func TestDevEndsWithWhatItPrintsTo(t *testing.T) {
 	before := machine(t)
