@@ -54,7 +54,8 @@ func (m *Machine) takeSandboxes(f messages.PodFacts) {
 	})
 }
 
-// takeFact notes the CRI's word on one container, read at a time of our own clock. Where an actor stands for the container, it is told, and answers.
+// takeFact notes the CRI's word on one container, read at a time of our own clock. Where an actor stands for the container,
+// it is told, and answers.
 func (m *Machine) takeFact(now, at time.Time, f messages.ContainerFact, first bool) {
 	c := m.con(f.Name)
 	if c == nil {
