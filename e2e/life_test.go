@@ -200,6 +200,8 @@ func lifeEnd(t *testing.T, w *world) {
 	for name := range life {
 		must(t, w.a.Remove(name+".yaml"))
 	}
+	nothing(t, w.s)
+	must(t, w.s.SweepByForce()) // what was starting when the agent was killed
 	cleared(t, w.s, w.a)
 	awaitFile(t, w.file("ended"), "main\ns2\ns1\n")
 }
