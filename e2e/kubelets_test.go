@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -65,10 +64,9 @@ containers:
 		if !maps.Equal(box.Labels, want) || box.Metadata.Name != onNode("p") || box.Metadata.Namespace != "apart" || box.Metadata.Uid != uid {
 			t.Errorf("the sandbox is %v with the labels %v", box.Metadata, box.Labels)
 		}
-		// Besides what is the project's own, they are the pod's, and nothing else.
-		keys := slices.DeleteFunc(slices.Collect(maps.Keys(box.Annotations)), func(k string) bool { return strings.HasPrefix(k, "playlet.dev/") })
 		if box.Annotations["example.test/note"] != "a note" || box.Annotations["kubernetes.io/config.source"] != "file" ||
-			box.Annotations["kubernetes.io/config.hash"] != uid || len(keys) != 4 {
+			box.Annotations["kubernetes.io/config.hash"] != uid || box.Annotations["kubernetes.io/config.seen"] == "" ||
+			box.Annotations["playlet.dev/pod-started"] == "" || len(box.Annotations) != 5 {
 			t.Errorf("the sandbox has the annotations %v", box.Annotations)
 		}
 
