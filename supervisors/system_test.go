@@ -327,7 +327,9 @@ func TestFlowAndCauseFollowMessagesResultsAndTimers(t *testing.T) {
 	in.await(t, 1, "starts of b", is[messages.Started]("keeper/b"))
 	s.Tell("keeper/a", messages.ReadPod{UID: "u1"})
 	in.await(t, 1, "pings at b", is[ping]("keeper/b"))
-	ask(t, s, "keeper/b") // a barrier: the ping has been recorded
+	for _, a := range []messages.Address{"keeper/a", "keeper/b"} {
+		ask(t, s, a) // a barrier: what they handled has been recorded
+	}
 	story := s.Recorder().Last("u1")
 	if len(story) < 4 {
 		t.Fatalf("the pod's story has %d entries: %v", len(story), story)
