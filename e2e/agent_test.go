@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +43,29 @@ func running(t *testing.T, s *stack.Stack, n int) []*runtimeapi.Container {
 			return last
 		}
 	}
-	t.Fatalf("%d containers run, want %d", len(last), n)
+	t.Fatalf("%d containers run, want %d:\n%s", len(last), n, whatIsThere(t, s))
 	return nil
+}
+
+// whatIsThere tells for each pod what the runtime has of it, a line each.
+func whatIsThere(t *testing.T, s *stack.Stack) string {
+	t.Helper()
+	lines := map[string]string{}
+	sandboxes, err := s.CRI().ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
+	must(t, err)
+	for _, b := range sandboxes.Items {
+		lines[b.Metadata.Name] += fmt.Sprintf("; sandbox %.8s %d %s", b.Id, b.Metadata.Attempt, b.State)
+	}
+	containers, err := s.CRI().ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+	must(t, err)
+	for _, c := range containers.Containers {
+		lines[c.Labels["io.kubernetes.pod.name"]] += fmt.Sprintf("; container %.8s %d %s in %.8s", c.Id, c.Metadata.Attempt, c.State, c.PodSandboxId)
+	}
+	var out strings.Builder
+	for _, pod := range slices.Sorted(maps.Keys(lines)) {
+		fmt.Fprintf(&out, "  %s%s\n", pod, lines[pod])
+	}
+	return out.String()
 }
 
 // nothing waits until the runtime knows no container and no sandbox.

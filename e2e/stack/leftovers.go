@@ -3,6 +3,7 @@ package stack
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -95,7 +96,7 @@ func (s *Stack) leftCgroups() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []string
+	in := map[string][]string{} // the hierarchies that have it, by path
 	for _, point := range points {
 		dirs, err := isolate.Below(point)
 		if err != nil {
@@ -103,9 +104,14 @@ func (s *Stack) leftCgroups() ([]string, error) {
 		}
 		for _, dir := range dirs {
 			if !slices.Contains(permanent, filepath.Base(dir)) {
-				found = append(found, "cgroup "+dir)
+				path := strings.TrimPrefix(dir, point)
+				in[path] = append(in[path], filepath.Base(point))
 			}
 		}
+	}
+	var found []string
+	for _, path := range slices.Sorted(maps.Keys(in)) {
+		found = append(found, fmt.Sprintf("cgroup %s in %s", path, strings.Join(in[path], ",")))
 	}
 	return found, nil
 }
