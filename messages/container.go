@@ -90,6 +90,9 @@ type ContainerFailed struct {
 	Turn    uint64 // of the RunContainer that failed
 	Reason  Reason
 	Fact    *ContainerFact
+	// Taken says that the runtime has a container under this attempt's name that never ran, and cannot remove it: the next
+	// attempt is to be made.
+	Taken bool
 }
 
 // PodUID implements Subject.

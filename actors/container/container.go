@@ -45,6 +45,7 @@ type startDone struct {
 	attempt uint32
 	fact    *messages.ContainerFact
 	reason  *messages.Reason
+	taken   bool // see messages.ContainerFailed
 }
 
 // stopDone is the result of ending.
@@ -120,7 +121,7 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 	case d.reason != nil:
 		a.state = failed
 		ctx.Log().Warn("container did not start", "attempt", a.try, "reason", d.reason.Code, "error", d.reason.Message)
-		a.fail = messages.ContainerFailed{UID: a.uid, Name: a.name, Attempt: a.try, Turn: a.turn, Reason: *d.reason, Fact: d.fact}
+		a.fail = messages.ContainerFailed{UID: a.uid, Name: a.name, Attempt: a.try, Turn: a.turn, Reason: *d.reason, Fact: d.fact, Taken: d.taken}
 		a.tellPod(ctx, a.fail)
 	case d.fact.State == messages.ContainerExited: // it was quicker than the look at it
 		a.over(ctx, *d.fact)

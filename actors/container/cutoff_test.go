@@ -3,10 +3,13 @@ package container
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -128,5 +131,24 @@ func TestAnAdoptedContainerThatIsCutOffHasFailedOnly(t *testing.T) {
 	w.Adopt = &messages.ContainerFact{ID: first.fact.ID, State: messages.ContainerCreated}
 	if got := start(t.Context(), h, w); got.reason == nil || got.fact == nil || !facts.CutOff(*got.fact) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// What a runtime cannot remove keeps its name: the pod hears that, and that nothing was started.
+func TestANameThatCannotBeHadIsSaid(t *testing.T) {
+	for code, taken := range map[codes.Code]bool{codes.FailedPrecondition: true, codes.Unknown: false} {
+		h, runtime := simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
+			Default: sim.Sequence{{StartError: "failed to create containerd task: context canceled"}},
+		}})
+		pod := podOf(v1.Container{Name: "c", Image: "image"})
+		w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
+		if first := start(t.Context(), h, w); first.reason == nil {
+			t.Fatalf("%+v", first)
+		}
+		runtime.Inject(sim.Fault{Call: "RemoveContainer", Times: -1, Kind: sim.Error, Err: status.Error(code, "cannot delete running task")})
+		got := start(t.Context(), h, w)
+		if got.taken != taken || got.reason == nil || !strings.Contains(got.reason.Message, "cannot delete running task") || got.fact != nil {
+			t.Errorf("%s: %+v", code, got)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/remains"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -31,12 +32,13 @@ func start(ctx context.Context, h *host.Host, w messages.RunContainer) startDone
 
 func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) startDone {
 	done := startDone{attempt: w.Attempt}
-	id, found, reason := create(ctx, h, w)
-	if reason != nil {
-		done.reason = reason
+	made := create(ctx, h, w)
+	if made.failed != nil {
+		done.reason, done.taken = made.failed, made.taken
 		return done
 	}
-	if found {
+	id := made.id
+	if made.found {
 		// It may have been started since, and even have ended: a container is never started twice.
 		fact, err := readFact(ctx, h, id, w.Sandbox.ID)
 		switch {
@@ -71,40 +73,55 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	return done
 }
 
-// create is the ID of the attempt's container: the one that was found, or a new one.
-func create(ctx context.Context, h *host.Host, w messages.RunContainer) (id string, found bool, failed *messages.Reason) {
+// made is what create has of an attempt's container: the ID of one that was found or is new, or why there is none.
+type made struct {
+	id     string
+	found  bool
+	failed *messages.Reason
+	taken  bool // the attempt's name cannot be had
+}
+
+func notMade(code string, err error) made {
+	return made{failed: &messages.Reason{Code: code, Message: err.Error()}}
+}
+
+// create finds the attempt's container, or makes it.
+func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
 	if w.Adopt != nil {
-		return w.Adopt.ID, true, nil
+		return made{id: w.Adopt.ID, found: true}
 	}
 	config, sandbox, err := configs(ctx, h, w)
 	if err != nil {
-		return "", false, &messages.Reason{Code: messages.ReasonCreateConfig, Message: err.Error()}
+		return notMade(messages.ReasonCreateConfig, err)
 	}
-	id, err = h.CRI.CreateContainer(ctx, w.Sandbox.ID, config, sandbox)
+	id, err := h.CRI.CreateContainer(ctx, w.Sandbox.ID, config, sandbox)
 	if err == nil && id == "" {
 		err = errors.New("the runtime answered CreateContainer without an ID")
 	}
 	if err == nil {
-		return id, false, nil
+		return made{id: id}
 	}
 	if cri.IsPermanent(err) {
-		return "", false, &messages.Reason{Code: messages.ReasonCreateContainer, Message: err.Error()}
+		return notMade(messages.ReasonCreateContainer, err)
 	}
 	// It may have been made: it is looked for by name, never asked for again blindly.
 	there, left := find(ctx, h, w)
 	switch {
 	case there != "":
-		return there, true, nil
+		return made{id: there, found: true}
 	case left != "":
 		// It stands in the way with its name only: its start was cut off, and it never ran.
-		if err = host.Ignore(h.CRI.RemoveContainer(ctx, left)); err == nil {
-			id, err = h.CRI.CreateContainer(ctx, w.Sandbox.ID, config, sandbox)
+		if err = host.Ignore(h.CRI.RemoveContainer(ctx, left)); err != nil {
+			m := notMade(messages.ReasonCreateContainer, fmt.Errorf("of an earlier start that was cut off there is left what the runtime cannot remove: %w", err))
+			m.taken = remains.Refused(err)
+			return m
 		}
+		id, err = h.CRI.CreateContainer(ctx, w.Sandbox.ID, config, sandbox)
 	}
 	if err != nil {
-		return "", false, &messages.Reason{Code: messages.ReasonCreateContainer, Message: err.Error()}
+		return notMade(messages.ReasonCreateContainer, err)
 	}
-	return id, false, nil
+	return made{id: id}
 }
 
 // find looks for the attempt's container: one that is there in the wanted sandbox, or one, in whatever sandbox, that is

@@ -22,7 +22,7 @@ func (m *Machine) ensureImage(now time.Time, c *con) {
 		return
 	}
 	f := c.newest()
-	next := nextAttempt(f)
+	next := c.nextAttempt()
 	switch {
 	case c.replace:
 		c.backoff = backoff{}
@@ -47,11 +47,12 @@ func (m *Machine) standing(c *con) *messages.ContainerFact {
 	return nil
 }
 
-func nextAttempt(f *messages.ContainerFact) uint32 {
-	if f == nil {
-		return 0
+// nextAttempt is the number of the container that is to be made next.
+func (c *con) nextAttempt() uint32 {
+	if f := c.newest(); f != nil {
+		return max(f.Attempt+1, c.free)
 	}
-	return f.Attempt + 1
+	return c.free
 }
 
 // wantImage reports whether the image for the container's next start is there, and asks for it otherwise.
@@ -59,7 +60,7 @@ func (m *Machine) wantImage(now time.Time, c *con) bool {
 	if m.standing(c) != nil {
 		return true
 	}
-	attempt := nextAttempt(c.newest())
+	attempt := c.nextAttempt()
 	if c.image.attempt == attempt && c.image.ref != "" {
 		return true
 	}

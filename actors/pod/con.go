@@ -33,6 +33,7 @@ type con struct {
 	actor   bool                     // an actor is there, or is being started
 	facts   []messages.ContainerFact // newest first
 	attempt uint32                   // being started, from stage imaging on
+	free    uint32                   // lowest attempt whose name can be had
 	turn    uint64                   // of the latest RunContainer
 	told    string                   // the sandbox of the latest RunContainer
 	image   struct {

@@ -277,3 +277,25 @@ func TestAStartThatWasCutOffIsDoneAgainAndNotCounted(t *testing.T) {
 		}
 	}
 }
+
+// Where the runtime cannot remove what a start left that was cut off, its name cannot be had: the next attempt is made.
+func TestANameThatCannotBeHadIsPassedOver(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyNever} {
+		w := newWorld(testPod(policy, 0, 1))
+		w.sandboxes = []messages.SandboxFact{{ID: "s0", Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}}
+		w.containers = []messages.ContainerFact{{
+			ID: "left", Name: "c0", SandboxID: "s0", State: messages.ContainerExited, CreatedAt: w.now, FinishedAt: w.now,
+			ExitCode: 128, Reason: messages.ReasonStartError, Message: "failed to create containerd task: context canceled", Image: "image",
+		}}
+		w.stuck = map[string]bool{"left": true}
+		w.step(nil)
+		w.settle()
+		check(t, w)
+		if len(w.containers) != 2 || w.containers[0].State != messages.ContainerRunning || w.containers[0].Attempt != 1 {
+			t.Errorf("%s: containers %+v", policy, w.containers)
+		}
+		if w.status.Phase != v1.PodRunning {
+			t.Errorf("%s: status %+v", policy, w.status)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/remains"
 	"github.com/playlet-dev/playlet/actors/internal/safepath"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -19,7 +20,13 @@ import (
 // removePod removes all that the runtime has of the pod, as the runtime itself lists it, and the pod's log folder.
 func removePod(ctx context.Context, h *host.Host, pod *v1.Pod) PodRemoved {
 	_, err := h.Ops.Do(ctx, string(pod.UID)+"/remove", h.Reap(8), func(ctx context.Context) (any, error) {
-		return nil, errors.Join(removeContainers(ctx, h, string(pod.UID)), removeSandboxes(ctx, h, string(pod.UID)), removeLogs(ctx, h, pod))
+		uid := string(pod.UID)
+		left := removeContainers(ctx, h, uid)
+		err := removeSandboxes(ctx, h, uid)
+		if left != nil && err == nil { // what could not be removed alone may have gone with its sandbox
+			left = removeContainers(ctx, h, uid)
+		}
+		return nil, errors.Join(left, err, removeLogs(ctx, h, pod))
 	})
 	if err = host.Joined(err); err != nil {
 		return PodRemoved{Failed: &messages.Reason{Code: "FailedRemove", Message: err.Error()}}
@@ -52,7 +59,7 @@ func removeSandboxes(ctx context.Context, h *host.Host, uid string) error {
 	for _, s := range list {
 		err := host.Ignore(h.CRI.StopPodSandbox(ctx, s.GetId()))
 		if err == nil {
-			err = host.Ignore(h.CRI.RemovePodSandbox(ctx, s.GetId()))
+			err = remains.RemoveSandbox(ctx, s.GetId(), h.CRI.RemovePodSandbox)
 		}
 		errs = append(errs, err)
 	}

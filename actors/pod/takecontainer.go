@@ -132,6 +132,9 @@ func (m *Machine) takeFailed(now time.Time, c *con, v messages.ContainerFailed) 
 	if v.Fact != nil {
 		c.learn(*v.Fact)
 	}
+	if v.Taken {
+		c.free = v.Attempt + 1
+	}
 	c.tries++
 	r := v.Reason
 	r.RetryAt = now.Add(retryDelay(c.tries))

@@ -43,7 +43,8 @@ type world struct {
 	edits      uint64
 	noImages   bool // no pull ends
 	watch      func(*v1.PodStatus)
-	halfway    int // so many of the next starts create the container and then fail
+	stuck      map[string]bool // containers left of starts that were cut off, which cannot be removed
+	halfway    int             // so many of the next starts create the container and then fail
 
 	exit       func(name string, attempt uint32) (code int32, ends bool)
 	violations []string

@@ -54,6 +54,12 @@ func (w *world) run(m messages.RunContainer) {
 	}
 	for i := range w.containers {
 		c := &w.containers[i]
+		if w.stuck[c.ID] && c.Name == m.Container.Name && c.Attempt == m.Attempt {
+			f := w.failed(m, "cannot delete running task", nil)
+			f.Taken = true
+			w.send(f)
+			return
+		}
 		if c.Name != m.Container.Name || facts.CutOff(*c) {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/remains"
 	"github.com/playlet-dev/playlet/actors/internal/safepath"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -210,7 +211,7 @@ func (a *actor) removeSandbox(ctx context.Context, id string) error {
 	if err := a.opts.CRI.StopPodSandbox(ctx, id); err != nil {
 		return err
 	}
-	return a.opts.CRI.RemovePodSandbox(ctx, id)
+	return remains.RemoveSandbox(ctx, id, a.opts.CRI.RemovePodSandbox)
 }
 
 func removeLogs(ctx context.Context, dir, name string) (err error) {

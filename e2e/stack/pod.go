@@ -18,6 +18,7 @@ type Pod struct {
 	IP                     string // set by RunPod
 
 	sandbox *runtimeapi.PodSandboxConfig
+	attempt uint32 // of the container
 }
 
 // RunPod makes a sandbox and starts one container in it, of an image that is present, with args for its entry point.
@@ -59,10 +60,22 @@ func (s *Stack) startPod(ctx context.Context, p *Pod, image string, args []strin
 		return fmt.Errorf("RunPodSandbox: %w", err)
 	}
 	p.SandboxID = sandbox.PodSandboxId
+	if err := s.createContainer(ctx, p, image, args); err != nil {
+		return err
+	}
+	_, err = s.client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: p.ContainerID})
+	if err != nil {
+		return fmt.Errorf("StartContainer: %w", err)
+	}
+	return nil
+}
+
+// createContainer makes the container in the sandbox that is there.
+func (s *Stack) createContainer(ctx context.Context, p *Pod, image string, args []string) error {
 	container, err := s.client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
 		PodSandboxId: p.SandboxID,
 		Config: &runtimeapi.ContainerConfig{
-			Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+			Metadata: &runtimeapi.ContainerMetadata{Name: "main", Attempt: p.attempt},
 			Image:    &runtimeapi.ImageSpec{Image: image},
 			Args:     args,
 			Labels: map[string]string{
@@ -78,10 +91,6 @@ func (s *Stack) startPod(ctx context.Context, p *Pod, image string, args []strin
 		return fmt.Errorf("CreateContainer: %w", err)
 	}
 	p.ContainerID = container.ContainerId
-	_, err = s.client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: p.ContainerID})
-	if err != nil {
-		return fmt.Errorf("StartContainer: %w", err)
-	}
 	return nil
 }
 
