@@ -185,7 +185,7 @@ func TestRuntimeComesAndGoes(t *testing.T) {
 
 func TestFloor(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
-		times, total, err := s.Floor(t.Context(), 5, 2)
+		times, total, err := s.Floor(t.Context(), nil, 5, 2)
 		if err != nil {
 			t.Fatal(err)
 		}

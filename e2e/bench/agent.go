@@ -23,6 +23,7 @@ type bench struct {
 	stack  *stack.Stack
 	agent  *stack.Agent
 	whenUp func() error // called when all pods of a measurement run
+	like   *stack.Template
 
 	mu      sync.Mutex
 	started map[string]time.Time // by name of the pod, when the word of its container's start came

@@ -17,8 +17,8 @@ import (
 
 var (
 	burst   = flag.Int("pods", 50, "how many pods are written at once")
-	singles = flag.Int("singles", 10, "how many pods are written one after another, in each round")
-	rounds  = flag.Int("rounds", 2, "how often each measurement is made; floor and agent take turns")
+	singles = flag.Int("singles", 6, "how many pods are written one after another, in each round")
+	rounds  = flag.Int("rounds", 3, "how often each measurement is made; floor and agent take turns")
 )
 
 func main() {
@@ -46,6 +46,9 @@ func run(ctx context.Context) error {
 	if err := b.watch(ctx); err != nil {
 		return err
 	}
+	if err := b.capture(ctx); err != nil {
+		return err
+	}
 	if err := b.oneAtATime(ctx); err != nil {
 		return err
 	}
@@ -53,6 +56,23 @@ func run(ctx context.Context) error {
 		return err
 	}
 	return b.empty(ctx)
+}
+
+// capture has the agent run a pod, and keeps what it told the runtime: the floor's calls say the same.
+func (b *bench) capture(ctx context.Context) error {
+	b.whenUp = func() error {
+		list, err := b.stack.Containers(ctx)
+		if err != nil || len(list) != 1 {
+			return fmt.Errorf("%d containers: %w", len(list), err)
+		}
+		b.like, err = b.stack.Capture(ctx, list[0].Labels[stack.UIDLabel])
+		return err
+	}
+	defer func() { b.whenUp = nil }()
+	return b.withAgent(ctx, func() error {
+		_, err := b.pods(ctx, "template", 1)
+		return err
+	})
 }
 
 // empty measures an agent that has nothing to do.
@@ -73,8 +93,8 @@ func (b *bench) empty(ctx context.Context) error {
 // oneAtATime measures pods that are alone: from the manifest's rename to the runtime's word that the container started.
 func (b *bench) oneAtATime(ctx context.Context) error {
 	var floor, agent []time.Duration
-	for range *rounds {
-		times, _, err := b.stack.Floor(ctx, *singles, 1)
+	for range 2 * *rounds {
+		times, _, err := b.stack.Floor(ctx, b.like, *singles, 1)
 		if err != nil {
 			return err
 		}
@@ -99,12 +119,12 @@ func (b *bench) oneAtATime(ctx context.Context) error {
 	return nil
 }
 
-// atOnce measures a burst beside the best degree of parallelism of the floor.
+// atOnce measures a burst beside the best degree of parallelism of the floor, which is that of the best median.
 func (b *bench) atOnce(ctx context.Context) error {
+	floor, agent := map[int][]burstTimes{}, []burstTimes{}
 	for range *rounds {
-		var best []time.Duration
 		for _, parallel := range []int{2, 4, 8} {
-			times, _, err := b.stack.Floor(ctx, *burst, parallel)
+			times, _, err := b.stack.Floor(ctx, b.like, *burst, parallel)
 			if err != nil {
 				return err
 			}
@@ -113,34 +133,61 @@ func (b *bench) atOnce(ctx context.Context) error {
 				ends = append(ends, t.Started)
 			}
 			fmt.Printf("at once, %d pods, floor %d at a time: %s\n", *burst, parallel, spread(ends))
-			if best == nil || slices.Max(ends) < slices.Max(best) {
-				best = ends
-			}
+			floor[parallel] = append(floor[parallel], timesOf(ends))
 		}
-		if err := b.withAgent(ctx, func() error { return b.burst(ctx, best) }); err != nil {
+		err := b.withAgent(ctx, func() error {
+			times, err := b.burst(ctx)
+			agent = append(agent, times)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
+	of, best, with := median(agent), burstTimes{}, 0
+	for parallel, times := range floor {
+		if m := median(times); with == 0 || m.last < best.last {
+			best, with = m, parallel
+		}
+	}
+	fmt.Printf("at once, %d pods, medians of %d rounds: floor (%d at a time) p50 %s last %s   agent p50 %s last %s   ratio %.2f (last), %.2f (p50)\n",
+		*burst, *rounds, with, best.p50.Round(time.Millisecond), best.last.Round(time.Millisecond), of.p50.Round(time.Millisecond),
+		of.last.Round(time.Millisecond), float64(of.last)/float64(best.last), float64(of.p50)/float64(best.p50))
 	return nil
 }
 
-func (b *bench) burst(ctx context.Context, best []time.Duration) error {
+// burstTimes is when half of the pods of a burst, and when all of them, had started.
+type burstTimes struct{ p50, last time.Duration }
+
+func timesOf(ends []time.Duration) burstTimes {
+	return burstTimes{p50: quantile(ends, 0.5), last: slices.Max(ends)}
+}
+
+// median takes that of each figure by itself.
+func median(all []burstTimes) burstTimes {
+	var p50, last []time.Duration
+	for _, t := range all {
+		p50, last = append(p50, t.p50), append(last, t.last)
+	}
+	return burstTimes{p50: quantile(p50, 0.5), last: quantile(last, 0.5)}
+}
+
+func (b *bench) burst(ctx context.Context) (burstTimes, error) {
 	before, err := usage(b.agent.PID())
 	if err != nil {
-		return err
+		return burstTimes{}, err
 	}
 	var full figures
 	b.whenUp = func() error { full, err = usage(b.agent.PID()); return err }
 	took, err := b.pods(ctx, "burst", *burst)
 	b.whenUp = nil
 	if err != nil {
-		return err
+		return burstTimes{}, err
 	}
-	fmt.Printf("at once, %d pods, agent:              %s   ratio %.2f (last), %.2f (p50)\n",
-		*burst, spread(took), ratio(took, best, 1), ratio(took, best, 0.5))
+	fmt.Printf("at once, %d pods, agent:              %s\n", *burst, spread(took))
 	fmt.Printf("agent, with %d pods: %.1f MiB resident (%.1f anonymous), %.2f CPU seconds for the burst\n",
 		*burst, full.rss, full.anon, full.cpu-before.cpu)
-	return nil
+	return timesOf(took), nil
 }
 
 func quantile(d []time.Duration, q float64) time.Duration {

@@ -18,9 +18,10 @@ func (p PodTime) Own() time.Duration { return p.Started - p.Begun }
 
 // Floor issues what any agent has to for n pods (RunPodSandbox, CreateContainer, StartContainer, with the image
 // present), with no agent, and no more than parallel pods under way. No agent can be quicker with the same parallelism.
+// What the calls say is taken from a template; without one, it is the least that makes a pod.
 // It gives a time per pod, in the order of their beginning, and the time until the last container was started. The pods
 // are removed, outside the measurement. A pod to warm up the runtime is run before it.
-func (s *Stack) Floor(ctx context.Context, n, parallel int) (perPod []PodTime, total time.Duration, err error) {
+func (s *Stack) Floor(ctx context.Context, like *Template, n, parallel int) (perPod []PodTime, total time.Duration, err error) {
 	if n < 1 || parallel < 1 {
 		return nil, 0, fmt.Errorf("%d pods, %d at a time", n, parallel)
 	}
@@ -39,6 +40,9 @@ func (s *Stack) Floor(ctx context.Context, n, parallel int) (perPod []PodTime, t
 	for i := range pods {
 		if pods[i], err = s.newPod(fmt.Sprintf("floor-%d", i)); err != nil {
 			return nil, 0, err
+		}
+		if like != nil {
+			pods[i].container = like.apply(pods[i])
 		}
 	}
 	perPod, err = s.timePods(ctx, pods, image, parallel)

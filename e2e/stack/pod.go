@@ -17,8 +17,9 @@ type Pod struct {
 	SandboxID, ContainerID string
 	IP                     string // set by RunPod
 
-	sandbox *runtimeapi.PodSandboxConfig
-	attempt uint32 // of the container
+	sandbox   *runtimeapi.PodSandboxConfig
+	container *runtimeapi.ContainerConfig // of a template; what tells containers apart is set later
+	attempt   uint32                      // of the container
 }
 
 // RunPod makes a sandbox and starts one container in it, of an image that is present, with args for its entry point.
@@ -72,20 +73,18 @@ func (s *Stack) startPod(ctx context.Context, p *Pod, image string, args []strin
 
 // createContainer makes the container in the sandbox that is there.
 func (s *Stack) createContainer(ctx context.Context, p *Pod, image string, args []string) error {
+	config := p.container
+	if config == nil {
+		config = &runtimeapi.ContainerConfig{Image: &runtimeapi.ImageSpec{Image: image}, Args: args, Linux: &runtimeapi.LinuxContainerConfig{}}
+	}
+	config.Metadata = &runtimeapi.ContainerMetadata{Name: "main", Attempt: p.attempt}
+	config.LogPath = "main/0.log"
+	config.Labels = map[string]string{
+		"io.kubernetes.container.name": "main", "io.kubernetes.pod.name": p.Name,
+		"io.kubernetes.pod.namespace": "default", UIDLabel: p.UID,
+	}
 	container, err := s.client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-		PodSandboxId: p.SandboxID,
-		Config: &runtimeapi.ContainerConfig{
-			Metadata: &runtimeapi.ContainerMetadata{Name: "main", Attempt: p.attempt},
-			Image:    &runtimeapi.ImageSpec{Image: image},
-			Args:     args,
-			Labels: map[string]string{
-				"io.kubernetes.container.name": "main", "io.kubernetes.pod.name": p.Name,
-				"io.kubernetes.pod.namespace": "default", UIDLabel: p.UID,
-			},
-			LogPath: "main/0.log",
-			Linux:   &runtimeapi.LinuxContainerConfig{},
-		},
-		SandboxConfig: p.sandbox,
+		PodSandboxId: p.SandboxID, Config: config, SandboxConfig: p.sandbox,
 	})
 	if err != nil {
 		return fmt.Errorf("CreateContainer: %w", err)
