@@ -58,11 +58,13 @@ type Limits struct {
 
 // DefaultLimits returns the limits for this machine. Starting and stopping are
 // bounded by processors: on two cores ninety pods started all at once took
-// 11.2 s with a median of 10.0 s, four at a time 8.8 s and 4.2 s. Exec is wide,
+// 11.2 s with a median of 10.0 s, four at a time 8.8 s and 4.2 s. With three
+// calls a core both cores stay busy while pods are between two calls, which
+// four at a time did not do. Exec is wide,
 // because nearly all of its time is the command's own. Pull is only the outer
 // bound: the image puller applies serializeImagePulls and maxParallelImagePulls.
 func DefaultLimits() Limits {
-	work := max(2*runtime.NumCPU(), 4)
+	work := max(3*runtime.NumCPU(), 4)
 	return Limits{Start: work, Stop: work, Pull: 8, Exec: 32, Read: 2 * work}
 }
 

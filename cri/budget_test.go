@@ -25,7 +25,7 @@ func waitFor(t *testing.T, condition func() bool) {
 
 func TestLimits(t *testing.T) {
 	d := DefaultLimits()
-	work := max(2*runtime.NumCPU(), 4)
+	work := max(3*runtime.NumCPU(), 4)
 	if d.Start != work || d.Stop != work {
 		t.Errorf("defaults %+v on %d processors", d, runtime.NumCPU())
 	}
