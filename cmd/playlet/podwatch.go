@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin"
 )
@@ -115,8 +116,11 @@ func (w *podWatch) changed(pods []admin.Pod) error {
 	return errors.Join(w.table.print(rows), w.note(notes))
 }
 
+// gone prints the pods that the agent has forgotten: as objects, as kubectl does, they are printed once more, with the time
+// of their deletion.
 func (w *podWatch) gone(refs []admin.Ref) error {
 	var rows [][]string
+	var objects []*v1.Pod
 	for _, ref := range refs {
 		p, ok := w.pods[ref.UID]
 		if !ok {
@@ -128,8 +132,16 @@ func (w *podWatch) gone(refs []admin.Ref) error {
 		row := podRow(&p, w.now(), w.output == "wide")
 		row[2], row[3] = "-", "Gone"
 		rows = append(rows, row)
+		last := p.Pod.DeepCopy()
+		if last.DeletionTimestamp == nil {
+			last.DeletionTimestamp = &metav1.Time{Time: w.now()}
+		}
+		objects = append(objects, last)
 	}
-	if len(rows) == 0 || !w.isTable() {
+	if !w.isTable() {
+		return w.objects(objects)
+	}
+	if len(rows) == 0 {
 		return nil
 	}
 	return w.table.print(rows)

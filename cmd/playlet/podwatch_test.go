@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin"
 )
@@ -104,7 +105,7 @@ func TestPodsWatch(t *testing.T) {
 func TestPodsWatchOfObjects(t *testing.T) {
 	f := startFakeAgent(t)
 	out := &syncBuffer{more: make(chan struct{}, 1)}
-	c := &podsCommand{client: admin.NewClient(f.socket), output: "json", out: out, err: &bytes.Buffer{}, now: time.Now}
+	c := &podsCommand{client: admin.NewClient(f.socket), output: "json", out: out, err: &bytes.Buffer{}, now: func() time.Time { return noon }}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.watch(ctx) }()
@@ -112,6 +113,16 @@ func TestPodsWatchOfObjects(t *testing.T) {
 	f.lines <- &admin.Change{Full: true, Pods: []admin.Pod{*p}}
 	var want bytes.Buffer
 	if err := printObject(&want, p.Pod, "json"); err != nil {
+		t.Fatal(err)
+	}
+	out.await(t, want.String())
+
+	// One that goes is printed once more, with the time of that.
+	f.lines <- &admin.Change{Version: 2, Gone: []admin.Ref{p.Ref()}}
+	last := p.Pod.DeepCopy()
+	last.DeletionTimestamp = &metav1.Time{Time: noon}
+	want.Reset()
+	if err := printObject(&want, last, "json"); err != nil {
 		t.Fatal(err)
 	}
 	out.await(t, want.String())
