@@ -78,7 +78,7 @@ var fieldEffects = map[string]effect{
 	"podCIDR":                                    pending,
 	"podPidsLimit":                               pending,
 	"resolvConf":                                 inForce,
-	"runOnce":                                    pending,
+	"runOnce":                                    inForce,
 	"cpuCFSQuota":                                inForce,
 	"cpuCFSQuotaPeriod":                          inForce,
 	"nodeStatusMaxImages":                        pending,

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -46,6 +47,9 @@ type agent struct {
 
 // runAgent is the agent's whole life.
 func runAgent(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
+	if err := checkRunOnce(node); err != nil {
+		return err
+	}
 	lock, err := holdLock(ctx, node.LockFile, node.ExitOnLockContention, log)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -63,16 +67,41 @@ func runAgent(ctx context.Context, node *config.Node, log *slog.Logger) (err err
 	}
 	log.Info("playlet is running", "version", version(), "node", node.NodeName, "runtime", node.RuntimeEndpoint(),
 		"manifests", node.StaticPodPath(), "socket", node.AdminSocket)
+	return a.live(ctx, lock)
+}
+
+// live lasts until the agent is to end, with the service manager told how it is, and then closes it.
+func (a *agent) live(ctx context.Context, lock *lockFile) error {
+	manager := newServiceManager(a)
+	reporting, stopReporting := context.WithCancel(ctx)
+	defer stopReporting()
+	var reports sync.WaitGroup
+	reports.Go(func() { manager.run(reporting) })
+	once := make(chan error, 1)
+	if a.node.RunOnce() {
+		reports.Go(func() { once <- runOnce(reporting, a.board, onceLimit, a.log) })
+	}
+	why, err := a.untilEnd(ctx, lock, once)
+	manager.stopping(why)
+	stopReporting()
+	reports.Wait()
+	return errors.Join(err, a.close())
+}
+
+// untilEnd waits for what ends the agent, and says in words what it was. The error is what makes the process fail.
+func (a *agent) untilEnd(ctx context.Context, lock *lockFile, once <-chan error) (why string, err error) {
 	select {
 	case <-ctx.Done():
 		signal.Reset(os.Interrupt, syscall.SIGTERM)
-		log.Info("stopping; containers go on running; a second signal ends the agent at once")
-		return a.close()
+		a.log.Info("stopping; containers go on running; a second signal ends the agent at once")
+		return "stopping", nil
+	case err := <-once:
+		return "the pods were run once", err
 	case <-lock.contention():
-		log.Warn("another process has opened the lock file; stopping, containers go on running", "file", node.LockFile)
-		return a.close()
+		a.log.Warn("another process has opened the lock file; stopping, containers go on running", "file", a.node.LockFile)
+		return "another process has opened the lock file", nil
 	case err := <-a.failed:
-		return errors.Join(fmt.Errorf("giving up, containers go on running: %w", err), a.close())
+		return oneLine(err), fmt.Errorf("giving up, containers go on running: %w", err)
 	}
 }
 
