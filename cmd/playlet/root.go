@@ -52,7 +52,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
-	root.AddCommand(newDevCommand(), newPodsCommand(), newVersionCommand())
+	root.AddCommand(newDevCommand(), newInstallCommand(), newPodsCommand(), newUninstallCommand(), newVersionCommand())
 	return root
 }
 
