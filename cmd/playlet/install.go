@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -159,7 +160,9 @@ func (i *installer) install(ctx context.Context) error {
 	if err := i.control(ctx, "restart", systemd.UnitName); err != nil {
 		return fmt.Errorf("%w (journalctl -u %s says why)", err, systemd.UnitName)
 	}
-	i.say("%s runs; playlet pods shows its pods", systemd.UnitName)
+	if !i.dryRun {
+		i.say("%s runs; playlet pods shows its pods", systemd.UnitName)
+	}
 	return nil
 }
 
@@ -222,6 +225,9 @@ func (i *installer) say(format string, args ...any) {
 func (i *installer) write(file string, data []byte, mode fs.FileMode) error {
 	i.say("write %s", file)
 	if i.dryRun {
+		if utf8.Valid(data) { // not the program
+			fmt.Fprintf(i.out, "    %s\n", strings.ReplaceAll(strings.TrimSpace(string(data)), "\n", "\n    "))
+		}
 		return nil
 	}
 	path := i.path(file)
