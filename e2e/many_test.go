@@ -127,7 +127,7 @@ func oneEach(t *testing.T, s *stack.Stack, pods int, left map[string]int32) {
 			continue
 		}
 		running[pod]++
-		if int32(c.Metadata.Attempt) != left[pod] { //nolint:gosec // a small count
+		if int32(c.Metadata.Attempt) != left[pod] {
 			t.Errorf("pod %s has attempt %d of its container, %v", pod, c.Metadata.Attempt, c.State)
 		}
 	}
