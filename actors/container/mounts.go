@@ -57,7 +57,8 @@ func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*ru
 		target = filepath.Join("/", target)
 	}
 	m := &runtimeapi.Mount{
-		HostPath: path, ContainerPath: target, Readonly: vm.ReadOnly, SelinuxRelabel: relabel(w.Pod, vm.Name),
+		HostPath: path, ContainerPath: target, Readonly: vm.ReadOnly || agents(w.Pod, vm.Name),
+		SelinuxRelabel: relabel(w.Pod, vm.Name),
 	}
 	if p := vm.MountPropagation; p != nil {
 		switch *p {
@@ -83,6 +84,16 @@ func recursiveReadOnly(vm *v1.VolumeMount, able bool) (bool, error) {
 	default:
 		return able, nil
 	}
+}
+
+// agents says whether the agent writes the volume's files, so that containers only read them.
+func agents(pod *v1.Pod, volume string) bool {
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Name == volume {
+			return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+		}
+	}
+	return false
 }
 
 // relabel says whether the runtime may give the volume the container's SELinux label: not what belongs to the host.

@@ -163,7 +163,7 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	if w.Pod.Spec.HostNetwork {
 		ips = h.IPs
 	}
-	env, err := cri.ResolveEnv(w.Pod, w.Container, cri.EnvSources{HostIPs: h.IPs, PodIPs: ips})
+	env, err := cri.ResolveEnv(w.Pod, w.Container, cri.EnvSources{HostIPs: h.IPs, PodIPs: ips, Allocatable: h.Allocatable})
 	if err != nil {
 		return nil, nil, err
 	}

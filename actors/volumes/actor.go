@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -18,6 +20,16 @@ type Options struct {
 	Log *slog.Logger
 	// Parallel is how many pods are mounted or unmounted at a time; 0 is 10.
 	Parallel int
+	// Node is what volumes need to know of the machine.
+	Node Facts
+}
+
+// Facts are what volumes need to know of the machine. Immutable.
+type Facts struct {
+	// Allocatable is what pods can have of the machine; zero stands for not known. It bounds what lies in memory, and is
+	// what the downward API says of limits that are not set.
+	Allocatable v1.ResourceList
+	log         *slog.Logger
 }
 
 // The actor's patience with an operation, which goes on without it. A pod's ending waits for its volumes no longer than
@@ -39,10 +51,11 @@ func newWith(opts Options, list []plugin) supervisors.Constructor {
 	if opts.Parallel <= 0 {
 		opts.Parallel = 10
 	}
+	opts.Node.log = opts.Log
 	return func(string) supervisors.Actor {
 		return &actor{
 			machine: newMachine(opts.Parallel),
-			disk:    disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, log: opts.Log},
+			disk:    disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, log: opts.Log},
 		}
 	}
 }

@@ -198,7 +198,8 @@ func TestTheNewestWishCounts(t *testing.T) {
 func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
 	n := newNode(t)
 	n.ask("u", messages.MountVolumes{UID: "u", Pod: podWith("u", emptyDirVolume("data"))})
-	mount := n.pod("u/volumes/kubernetes.io~empty-dir/data")
+	mount := n.pod("u/volumes/kubernetes.io~empty-dir/data/theirs") // what a container mounted and let the host see
+	must(t, os.Mkdir(mount, 0o755))
 	mountTmpfs(t, mount)
 	got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true})
 	if left := got[0].(messages.VolumesUnmounted).Left; len(got) != 1 || !strings.Contains(left, mount) {

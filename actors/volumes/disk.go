@@ -18,6 +18,7 @@ type disk struct {
 	rootDir string
 	plugins []plugin
 	ops     Operations
+	node    Facts
 	log     *slog.Logger
 }
 
@@ -72,6 +73,7 @@ func (d disk) mountAll(ctx context.Context, uid string, pod *v1.Pod) mountOutcom
 		return out
 	}
 	defer d.close(folder.Root)
+	folder.node = d.node
 	for _, v := range used(pod) {
 		path, err := d.mountOne(ctx, folder, v)
 		if err != nil {
@@ -111,6 +113,7 @@ func (d disk) allMounted(uid string, pod *v1.Pod) (bool, error) {
 		return false, err
 	}
 	defer d.close(folder.Root)
+	folder.node = d.node
 	for _, v := range used(pod) {
 		p, err := pluginFor(d.plugins, v)
 		if err != nil || !p.mounted(folder, v) {

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 func TestMountLaysOutThePodsFolder(t *testing.T) {
@@ -101,23 +100,18 @@ func TestEmptyDirIsNoLink(t *testing.T) {
 }
 
 func TestMountRefusesForGood(t *testing.T) {
-	one := resource.MustParse("1Mi")
-	group := int64(7)
-	fsGroup := podWith("u", emptyDirVolume("v"))
-	fsGroup.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
-	memory, limited, badName := emptyDirVolume("v"), emptyDirVolume("v"), emptyDirVolume("..")
-	memory.EmptyDir.Medium = v1.StorageMediumMemory
-	limited.EmptyDir.SizeLimit = &one
-	config := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}}
+	medium, pages, badName := emptyDirVolume("v"), emptyDirVolume("v"), emptyDirVolume("..")
+	medium.EmptyDir.Medium = "Paper"
+	pages.EmptyDir.Medium = "HugePages-2Mi"
+	claim := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}}
 	for _, c := range []struct {
 		uid   string
 		pod   *v1.Pod
 		names string
 	}{
-		{"u", podWith("u", memory), "medium"},
-		{"u", podWith("u", limited), "sizeLimit"},
-		{"u", fsGroup, "fsGroup"},
-		{"u", podWith("u", config), "configMap"},
+		{"u", podWith("u", medium), "medium"},
+		{"u", podWith("u", pages), "HugePages-2Mi"},
+		{"u", podWith("u", claim), "persistentVolumeClaim"},
 		{"u", podWith("u", badName), ".."},
 		{"../u", podWith("../u"), "UID"},
 		{"", podWith(""), "UID"},
@@ -205,7 +199,7 @@ func TestUnmountNeverCrossesAMount(t *testing.T) {
 			for i := range 20 { // so many that a removal would meet one before the mount
 				write(t, d.pod("u/volumes/kubernetes.io~empty-dir/data", fmt.Sprint(i)))
 			}
-			mountTmpfs(t, d.pod(c.target))
+			mountFolder(t, d.pod(c.target))
 			write(t, d.pod(c.target, "keep"))
 			out := d.unmountPod(t.Context(), "u", true)
 			if !strings.Contains(out.left, d.pod(c.target)) {

@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/safepath"
 )
 
-// emptyDir is a folder on the disk that lives as long as its pod.
+// emptyDir is a folder on the disk, in memory or in huge pages that lives as long as its pod.
 type emptyDir struct{}
 
 const emptyDirName = "kubernetes.io/empty-dir"
@@ -33,10 +33,9 @@ func emptyDirNotes(volume string) string {
 	return filepath.Join(pluginsFolder, escaped(emptyDirName), volume)
 }
 
+// mount makes the folder, and mounts on it what the medium asks for. The owner and the mode are set once, before any
+// container runs: from then on they are the containers' business.
 func (e emptyDir) mount(_ context.Context, p podFolder, v *v1.Volume) (string, error) {
-	if err := emptyDirHonoured(p.pod, v.EmptyDir); err != nil {
-		return "", err
-	}
 	if err := safepath.CheckElement(v.Name); err != nil {
 		return "", permanentError{err}
 	}
@@ -45,14 +44,25 @@ func (e emptyDir) mount(_ context.Context, p podFolder, v *v1.Volume) (string, e
 	if e.mounted(p, v) {
 		return path, nil
 	}
+	medium, err := mediumOf(p, v.EmptyDir)
+	if err != nil {
+		return "", err
+	}
 	if err := p.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return "", err
 	}
 	if err := p.MkdirAll(folder, 0o777); err != nil {
 		return "", err
 	}
-	if err := p.Chmod(folder, 0o777); err != nil { // a crash may have come between making it and its mode
+	if err := medium.mount(p, folder); err != nil {
 		return "", err
+	}
+	if err := ownFolder(p, folder, medium.mode); err != nil { // a crash may have come between making it and its mode
+		return "", err
+	}
+	if size := v.EmptyDir.SizeLimit; medium.kind == "" && size != nil && !size.IsZero() {
+		p.node.log.Warn("the size of an emptyDir on the disk is not bounded yet: its pod is not evicted when it exceeds sizeLimit",
+			"pod", p.pod.UID, "volume", v.Name, "sizeLimit", size.String())
 	}
 	return path, setReady(p, emptyDirNotes(v.Name))
 }
@@ -61,11 +71,20 @@ func (emptyDir) mounted(p podFolder, v *v1.Volume) bool {
 	if _, err := p.Lstat(filepath.Join(emptyDirNotes(v.Name), readyFile)); err != nil {
 		return false
 	}
-	info, err := p.Lstat(emptyDirFolder(v.Name))
+	folder := emptyDirFolder(v.Name)
+	if v.EmptyDir.Medium != v1.StorageMediumDefault { // what was noted outlives a reboot, and what was mounted does not
+		return isMemory(p, folder)
+	}
+	info, err := p.Lstat(folder)
 	return err == nil && info.IsDir()
 }
 
 func (emptyDir) unmount(ctx context.Context, p podFolder, volume string) error {
+	if isMemory(p, emptyDirFolder(volume)) {
+		if err := p.Unmount(emptyDirFolder(volume)); err != nil {
+			return err
+		}
+	}
 	// First what says that the volume is whole, then the volume.
 	if err := safepath.RemoveAllOneFilesystem(ctx, p.Root, emptyDirNotes(volume)); err != nil {
 		return err
@@ -82,19 +101,6 @@ func setReady(p podFolder, notes string) error {
 		return err
 	}
 	return f.Close()
-}
-
-// emptyDirHonoured refuses by name what would otherwise be dropped in silence.
-func emptyDirHonoured(pod *v1.Pod, source *v1.EmptyDirVolumeSource) error {
-	switch {
-	case source.Medium != v1.StorageMediumDefault:
-		return permanent("emptyDir.medium %q is not supported; only the default, the disk, is", source.Medium)
-	case source.SizeLimit != nil && !source.SizeLimit.IsZero():
-		return permanent("emptyDir.sizeLimit is not supported")
-	case pod.Spec.SecurityContext != nil && pod.Spec.SecurityContext.FSGroup != nil:
-		return permanent("securityContext.fsGroup of the pod is not supported for its emptyDir volumes")
-	}
-	return nil
 }
 
 // isAbsent says that there is nothing, as opposed to something that cannot be had.

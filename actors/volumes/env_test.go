@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/moby/sys/mountinfo"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -74,20 +76,34 @@ func newDisk(t testing.TB, list ...plugin) disk {
 	if list == nil {
 		list = plugins
 	}
-	return disk{rootDir: t.TempDir(), plugins: list, ops: cri.NewOperations(), log: slog.New(slog.DiscardHandler)}
+	quiet := slog.New(slog.DiscardHandler)
+	root := t.TempDir()
+	t.Cleanup(func() { unmountBelow(t, root) })
+	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), log: quiet, node: Facts{log: quiet}}
 }
 
 func (d disk) pod(elements ...string) string {
 	return filepath.Join(append([]string{d.rootDir, "pods"}, elements...)...)
 }
 
+// mountFolder mounts a folder of the disk and undoes it when the test ends.
+func mountFolder(t *testing.T, target string) {
+	t.Helper()
+	mountOn(t, target, func() error { return unix.Mount(t.TempDir(), target, "", unix.MS_BIND, "") })
+}
+
 // mountTmpfs mounts a small file system and undoes it when the test ends.
 func mountTmpfs(t *testing.T, target string) {
+	t.Helper()
+	mountOn(t, target, func() error { return unix.Mount("tmpfs", target, "tmpfs", 0, "size=64k") })
+}
+
+func mountOn(t *testing.T, target string, mount func() error) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("mounting needs root")
 	}
-	if err := unix.Mount("tmpfs", target, "tmpfs", 0, "size=64k"); err != nil {
+	if err := mount(); err != nil {
 		if errors.Is(err, unix.EPERM) {
 			t.Skipf("mounting is not allowed here: %v", err)
 		}
@@ -101,3 +117,20 @@ func mountTmpfs(t *testing.T, target string) {
 }
 
 func unmountNow(target string) error { return unix.Unmount(target, unix.MNT_DETACH) }
+
+// unmountBelow undoes what a test that ended early left mounted.
+func unmountBelow(t testing.TB, root string) {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(root))
+	must(t, err)
+	for _, m := range slices.Backward(mounts) {
+		must(t, unmountNow(m.Mountpoint))
+	}
+}
+
+// needMounts skips a test where the machine does not let it mount.
+func needMounts(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "probe")
+	must(t, os.Mkdir(dir, 0o755))
+	mountTmpfs(t, dir)
+}

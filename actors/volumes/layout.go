@@ -33,7 +33,8 @@ const folderMode fs.FileMode = 0o750
 // podFolder is the folder of one pod, open. What is done in it is done beneath its descriptor.
 type podFolder struct {
 	*safepath.Root
-	pod *v1.Pod // nil when only the folder is known
+	pod  *v1.Pod // nil when only the folder is known
+	node Facts
 }
 
 // openPods opens the folder of all pods, and makes it when it is not there. The path of the root directory is the
@@ -80,7 +81,7 @@ func openPod(pods *safepath.Root, uid string, pod *v1.Pod) (podFolder, error) {
 		return podFolder{}, err
 	}
 	root, err := pods.Sub(uid)
-	return podFolder{root, pod}, err
+	return podFolder{Root: root, pod: pod}, err
 }
 
 // escaped is a plugin's name as it is in folder names.

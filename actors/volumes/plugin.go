@@ -30,6 +30,7 @@ type plugin interface {
 var plugins = []plugin{
 	emptyDir{},
 	hostPath{},
+	content{"kubernetes.io/downward-api", true, downwardAPI{}},
 }
 
 // permanentError is a failure that trying again cannot help, until the pod changes.

@@ -68,6 +68,9 @@ func (s *storm) act(rt *rapid.T, t *testing.T) {
 		if rapid.Bool().Draw(rt, "changed") {
 			volumes = append(volumes, emptyDirVolume("more"))
 		}
+		if os.Geteuid() == 0 { // mounting needs root
+			volumes = append(volumes, memoryVolume("memory"), downwardVolume("info"))
+		}
 		s.askFor(rt, uid, messages.MountVolumes{UID: uid, Pod: podWith(uid, volumes...)})
 	case "unmount":
 		s.askFor(rt, uid, messages.UnmountVolumes{UID: uid, Remove: rapid.Bool().Draw(rt, "remove")})

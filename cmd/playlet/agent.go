@@ -126,7 +126,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	}
 	a.host = &pod.Host{
 		CRI: a.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
-		RequestTimeout: node.RuntimeRequestTimeout(), Abilities: abilities(a.state, node.Kubelet.CgroupDriver),
+		RequestTimeout: node.RuntimeRequestTimeout(), Allocatable: allocatable(node, facts), Abilities: abilities(a.state, node.Kubelet.CgroupDriver),
 		ResolvConf: deref(node.Kubelet.ResolverConfig, ""),
 	}
 	for _, ip := range dns.NodeIPs {

@@ -36,7 +36,9 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 			Service: a.client, Operations: a.host.Ops, Serialize: a.node.SerialImagePulls(),
 			MaxParallel: int32(a.node.MaxParallelImagePulls()), //nolint:gosec // an int32 in the configuration
 		}),
-		"volumes": volumes.New(volumes.Options{RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log}),
+		"volumes": volumes.New(volumes.Options{
+			RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log, Node: volumes.Facts{Allocatable: a.host.Allocatable},
+		}),
 		"pods": pods.New(pods.Options{
 			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0, Board: a.board, FinishedPath: filepath.Join(state, "finished.json"),
 		}),

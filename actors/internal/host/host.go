@@ -52,6 +52,8 @@ type Host struct {
 	NodeName string
 	// IPs are the node's addresses, the primary one first.
 	IPs []string
+	// Allocatable is what pods can have of the machine: what the downward API says of limits that are not set.
+	Allocatable v1.ResourceList
 	// RequestTimeout bounds one CRI call.
 	RequestTimeout time.Duration
 	// Abilities asks what the runtime says of itself by now; nil stands for a runtime that says nothing.

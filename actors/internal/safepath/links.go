@@ -1,0 +1,75 @@
+package safepath
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Chown sets the owner and the group of the file or directory at name; -1 leaves one as it is.
+func (r *Root) Chown(name string, uid, gid int) error {
+	f, err := r.OpenBeneath(name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chown(uid, gid), f.Close())
+}
+
+// Symlink makes a link at name. What it says is not looked at: nothing here follows links.
+func (r *Root) Symlink(target, name string) error {
+	return r.inParent("symlink", name, func(at int, last string) error { return unix.Symlinkat(target, at, last) })
+}
+
+// Readlink is what the link at name says.
+func (r *Root) Readlink(name string) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n := 0
+	err := r.inParent("readlink", name, func(at int, last string) (err error) {
+		n, err = unix.Readlinkat(at, last, buf)
+		return err
+	})
+	return string(buf[:max(n, 0)]), err
+}
+
+// Rename moves what is at from to to, in place of what is there. Both are in the same directory, so that neither can be
+// moved away in between.
+func (r *Root) Rename(from, to string) error {
+	if filepath.Dir(filepath.Clean(from)) != filepath.Dir(filepath.Clean(to)) {
+		return &fs.PathError{Op: "rename", Path: filepath.Join(r.path, to), Err: ErrBadName}
+	}
+	last := filepath.Base(to)
+	if err := CheckElement(last); err != nil {
+		return &fs.PathError{Op: "rename", Path: filepath.Join(r.path, to), Err: err}
+	}
+	return r.inParent("rename", from, func(at int, first string) error { return unix.Renameat(at, first, at, last) })
+}
+
+// Unlink removes the file or link at name, and no directory.
+func (r *Root) Unlink(name string) error {
+	return r.inParent("unlink", name, func(at int, last string) error { return unix.Unlinkat(at, last, 0) })
+}
+
+// inParent does something with the last element of name, given the open directory that it is in.
+func (r *Root) inParent(op, name string, do func(at int, last string) error) error {
+	fail := func(err error) error {
+		if err == nil {
+			return nil
+		}
+		return &fs.PathError{Op: op, Path: filepath.Join(r.path, name), Err: err}
+	}
+	if err := CheckName(name); err != nil {
+		return fail(err)
+	}
+	clean := filepath.Clean(name)
+	if err := CheckElement(filepath.Base(clean)); err != nil {
+		return fail(err)
+	}
+	at, err := r.open(filepath.Dir(clean), unix.O_PATH|unix.O_DIRECTORY, 0, 0)
+	if err != nil {
+		return fail(err)
+	}
+	defer closeFD(at)
+	return fail(do(at, filepath.Base(clean)))
+}

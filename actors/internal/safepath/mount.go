@@ -1,0 +1,62 @@
+package safepath
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mount mounts a new file system of that type on the directory at name, with the options of mount(8) that the type knows.
+// The place is held by a descriptor: nobody can move the mount elsewhere.
+func (r *Root) Mount(name, kind, options string) error {
+	return r.onto(name, func(place string) error { return unix.Mount(kind, place, kind, 0, options) })
+}
+
+// BindFrom makes what a descriptor stands for, a file or a directory with all that is mounted in it, appear at name,
+// which must be of the same sort.
+func (r *Root) BindFrom(fd uintptr, name string) error {
+	return r.onto(name, func(place string) error {
+		return unix.Mount(descriptor(int(fd)), place, "", unix.MS_BIND|unix.MS_REC, "") //nolint:gosec // a descriptor
+	})
+}
+
+func (r *Root) onto(name string, mount func(place string) error) error {
+	f, err := r.OpenBeneath(name, unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	if err := mount(descriptor(int(f.Fd()))); err != nil { //nolint:gosec // a descriptor
+		return errors.Join(fmt.Errorf("mounting on %s: %w", filepath.Join(r.path, name), err), f.Close())
+	}
+	return f.Close()
+}
+
+// Unmount undoes the topmost mount on name. Nothing mounted there is an error that wraps unix.EINVAL, a mount in use one
+// that wraps unix.EBUSY.
+func (r *Root) Unmount(name string) error {
+	return r.inParent("unmount", name, func(at int, last string) error {
+		return unix.Unmount(descriptor(at)+"/"+last, unix.UMOUNT_NOFOLLOW)
+	})
+}
+
+// IsMountPoint says whether something is mounted on name, a bind mount of the same file system included, and of which
+// type it is (statfs(2)).
+func (r *Root) IsMountPoint(name string) (is bool, kind int64, err error) {
+	f, err := r.OpenBeneath(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false, 0, err
+	}
+	fd := int(f.Fd()) //nolint:gosec // a descriptor
+	var stat unix.Statx_t
+	var fs unix.Statfs_t
+	err = errors.Join(unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &stat), unix.Fstatfs(fd, &fs), f.Close())
+	if err == nil && stat.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		err = fmt.Errorf("this kernel does not say what is mounted (Linux 5.8): %w", errors.ErrUnsupported)
+	}
+	return stat.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, int64(fs.Type), err //nolint:unconvert // an int32 elsewhere
+}
+
+// descriptor is a path that leads to what a descriptor stands for, whatever becomes of the path it was opened by.
+func descriptor(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }

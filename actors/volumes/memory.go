@@ -1,0 +1,164 @@
+package volumes
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// medium is what holds an emptyDir. Its kind is a type of file systems, or empty: the folder as it is.
+type medium struct {
+	kind    string
+	options string
+	mode    fs.FileMode // of the folder
+}
+
+// mediumOf says what the source asks for.
+func mediumOf(p podFolder, source *v1.EmptyDirVolumeSource) (medium, error) {
+	m := medium{mode: 0o777}
+	switch {
+	case source.Medium == v1.StorageMediumDefault:
+	case source.Medium == v1.StorageMediumMemory:
+		m = memory(p, source.SizeLimit)
+	case strings.HasPrefix(string(source.Medium), string(v1.StorageMediumHugePages)):
+		size, err := pageSize(p.pod, source.Medium)
+		if err != nil {
+			return m, err
+		}
+		m.kind, m.options = "hugetlbfs", fmt.Sprintf("pagesize=%d", size)
+	default:
+		return m, permanent("emptyDir.medium %q is not known", source.Medium)
+	}
+	if source.Mode != nil {
+		m.mode = fs.FileMode(*source.Mode & 0o777) //nolint:gosec // validated: 0 to 01777
+		if *source.Mode&unix.S_ISVTX != 0 {
+			m.mode |= fs.ModeSticky
+		}
+	}
+	return m, nil
+}
+
+// memory is a tmpfs, which may grow to the least of the limit, the pod's own limit of memory, and what the node has for
+// pods. Its mode is the kernel's own for a tmpfs.
+func memory(p podFolder, limit *resource.Quantity) medium {
+	m := medium{kind: "tmpfs", mode: 0o777 | fs.ModeSticky}
+	size := p.node.Allocatable.Memory().Value()
+	atMost := func(bytes int64) {
+		if bytes > 0 && (size == 0 || bytes < size) {
+			size = bytes
+		}
+	}
+	atMost(podMemory(p.pod))
+	if limit != nil {
+		atMost(limit.Value())
+	}
+	if size > 0 {
+		m.options = fmt.Sprintf("size=%d", size)
+	}
+	return m
+}
+
+// podMemory is what all containers of the pod may use together, in bytes; 0 when one of them has no limit.
+func podMemory(pod *v1.Pod) int64 {
+	if r := pod.Spec.Resources; r != nil && !r.Limits.Memory().IsZero() {
+		return r.Limits.Memory().Value()
+	}
+	var sum, sidecars, most int64
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		n := c.Resources.Limits.Memory().Value()
+		if n == 0 {
+			return 0
+		}
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			sidecars += n
+			n = 0
+		}
+		most = max(most, sidecars+n)
+	}
+	for i := range pod.Spec.Containers {
+		n := pod.Spec.Containers[i].Resources.Limits.Memory().Value()
+		if n == 0 {
+			return 0
+		}
+		sum += n
+	}
+	return max(most, sum+sidecars)
+}
+
+// pageSize is the size of huge pages that a medium asks for: the one that it names, or the only one that the pod requests.
+func pageSize(pod *v1.Pod, asked v1.StorageMedium) (int64, error) {
+	sizes := map[string]bool{}
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			for name := range list[i].Resources.Requests {
+				if text, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
+					sizes[text] = true
+				}
+			}
+		}
+	}
+	text, named := strings.CutPrefix(string(asked), string(v1.StorageMediumHugePagesPrefix))
+	switch {
+	case named && !sizes[text]:
+		return 0, permanent("emptyDir.medium %s: no container requests huge pages of this size", asked)
+	case !named && asked != v1.StorageMediumHugePages:
+		return 0, permanent("emptyDir.medium %q is not known", asked)
+	case !named && len(sizes) != 1:
+		return 0, permanent("emptyDir.medium HugePages is for pods that request huge pages of one size; this one requests %d sizes", len(sizes))
+	case !named:
+		for only := range sizes {
+			text = only
+		}
+	}
+	size, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, permanent("emptyDir.medium %s: %q is no size", asked, text)
+	}
+	return size.Value(), nil
+}
+
+// mount mounts the medium on the folder, unless it is there.
+func (m medium) mount(p podFolder, folder string) error {
+	if m.kind == "" || isMemory(p, folder) {
+		return nil
+	}
+	if m.kind != "tmpfs" {
+		return p.Mount(folder, m.kind, m.options)
+	}
+	// What a pod keeps in memory is kept from the disk, too; kernels before 6.3 cannot (KEP-2400).
+	err := p.Mount(folder, m.kind, strings.TrimPrefix(m.options+",noswap", ","))
+	if errors.Is(err, unix.EINVAL) {
+		err = p.Mount(folder, m.kind, m.options)
+	}
+	return err
+}
+
+// isMemory says whether a file system of memory or of huge pages is mounted on the folder.
+func isMemory(p podFolder, folder string) bool {
+	is, kind, err := p.IsMountPoint(folder)
+	return err == nil && is && (kind == unix.TMPFS_MAGIC || kind == unix.HUGETLBFS_MAGIC)
+}
+
+// What fsGroup adds to the mode of folders, of files, and of files that containers only read.
+const (
+	groupFolder = 0o770
+	groupFile   = 0o660
+	groupRead   = 0o440
+)
+
+// ownFolder gives a folder its mode, and to the pod's fsGroup: what is made in it later is the group's, too.
+func ownFolder(p podFolder, folder string, mode fs.FileMode) error {
+	if group := fsGroupOf(p.pod); group != nil {
+		if err := p.Chown(folder, -1, int(*group)); err != nil {
+			return err
+		}
+		mode |= groupFolder | fs.ModeSetgid
+	}
+	return p.Chmod(folder, mode)
+}

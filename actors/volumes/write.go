@@ -1,0 +1,239 @@
+package volumes
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/internal/safepath"
+)
+
+// The content of a volume is laid out as the kubelet's is, so that either agent goes on from the other's:
+//
+//	<volume>/..2026_01_02_03_04_05.XXXX/  the files, in a folder that is never changed once it is whole
+//	<volume>/..data                       a link to it; renaming another link over it changes all files at once
+//	<volume>/<name>                       for each file or topmost folder a link to ..data/<name>
+const (
+	dataLink    = "..data"
+	newDataLink = "..data_tmp"
+	stampFormat = "..2006_01_02_15_04_05."
+)
+
+// writeFiles makes the volume hold these files and no others. It may be cut off at any point and done again, and changes
+// nothing where they are there.
+func writeFiles(p podFolder, volume string, files map[string]file) error {
+	for path := range files {
+		if err := checkContentPath(path); err != nil {
+			return permanentError{err}
+		}
+	}
+	root, err := p.Sub(volume)
+	if err != nil {
+		return err
+	}
+	w := writing{root: podFolder{Root: root, pod: p.pod}, files: files}
+	return errors.Join(w.write(), root.Close())
+}
+
+func checkContentPath(path string) error {
+	if err := safepath.CheckName(path); err != nil {
+		return err
+	}
+	if strings.HasPrefix(path, "..") || filepath.Clean(path) == "." {
+		return fmt.Errorf("%q cannot be a file of a volume: names that begin with \"..\" are the agent's", path)
+	}
+	return nil
+}
+
+type writing struct {
+	root  podFolder // of the volume
+	files map[string]file
+}
+
+func (w writing) write() error {
+	current, err := w.root.Readlink(dataLink)
+	if err != nil && !isAbsent(err) {
+		return err
+	}
+	if current == "" || !w.holds(current) {
+		if current, err = w.replace(); err != nil {
+			return err
+		}
+	}
+	if err := w.link(); err != nil {
+		return err
+	}
+	return w.tidy(current)
+}
+
+// modeOf is the mode that a file gets: fsGroup may read what its owner may.
+func (w writing) modeOf(f file) fs.FileMode {
+	mode := fs.FileMode(f.mode & 0o777) //nolint:gosec // validated: 0 to 0777
+	if fsGroupOf(w.root.pod) != nil {
+		mode |= groupRead
+	}
+	return mode
+}
+
+// holds says whether a folder has the files, all of them and no others.
+func (w writing) holds(folder string) bool {
+	if safepath.CheckElement(folder) != nil {
+		return false
+	}
+	count := 0
+	if !w.count(folder, &count) || count != len(w.files) {
+		return false
+	}
+	for path, f := range w.files {
+		got, err := w.root.OpenBeneath(filepath.Join(folder, path), unix.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return false
+		}
+		info, statErr := got.Stat()
+		data, readErr := io.ReadAll(io.LimitReader(got, int64(len(f.data))+1))
+		if errors.Join(statErr, readErr, got.Close()) != nil || !info.Mode().IsRegular() ||
+			info.Mode().Perm() != w.modeOf(f) || !bytes.Equal(data, f.data) || !w.owned(info) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w writing) owned(info fs.FileInfo) bool {
+	group := fsGroupOf(w.root.pod)
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return group == nil || ok && int64(stat.Gid) == *group
+}
+
+// count counts the files in a folder; it is false where that cannot be done.
+func (w writing) count(folder string, n *int) bool {
+	names, err := w.root.Names(folder)
+	for _, name := range names {
+		at := filepath.Join(folder, name)
+		info, statErr := w.root.Lstat(at)
+		switch {
+		case statErr != nil:
+			return false
+		case !info.IsDir():
+			*n++
+		case !w.count(at, n):
+			return false
+		}
+	}
+	return err == nil
+}
+
+// replace writes the files into a new folder and makes it the current one.
+func (w writing) replace() (folder string, err error) {
+	folder = time.Now().UTC().Format(stampFormat) + rand.Text()[:10]
+	if err := w.makeFolder(folder); err != nil {
+		return "", err
+	}
+	for _, path := range slices.Sorted(maps.Keys(w.files)) {
+		if err := w.writeFile(folder, filepath.Clean(path), w.files[path]); err != nil {
+			return "", err
+		}
+	}
+	if err := w.root.Unlink(newDataLink); err != nil && !isAbsent(err) {
+		return "", err
+	}
+	if err := w.root.Symlink(folder, newDataLink); err != nil {
+		return "", err
+	}
+	return folder, w.root.Rename(newDataLink, dataLink)
+}
+
+func (w writing) makeFolder(folder string) error {
+	if err := w.root.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	return ownFolder(w.root, folder, 0o755)
+}
+
+func (w writing) writeFile(folder, path string, f file) error {
+	for i, c := range path {
+		if c == '/' {
+			if err := w.makeFolder(filepath.Join(folder, path[:i])); err != nil {
+				return err
+			}
+		}
+	}
+	out, err := w.root.OpenBeneath(filepath.Join(folder, path), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := out.Write(f.data); err != nil {
+		return errors.Join(err, out.Close())
+	}
+	if group := fsGroupOf(w.root.pod); group != nil {
+		if err := out.Chown(-1, int(*group)); err != nil {
+			return errors.Join(err, out.Close())
+		}
+	}
+	return errors.Join(out.Chmod(w.modeOf(f)), out.Close())
+}
+
+// top is the name under which a file, or the topmost folder it lies in, is seen in the volume.
+func top(path string) string {
+	name, _, _ := strings.Cut(filepath.Clean(path), "/")
+	return name
+}
+
+// link makes the names that containers see.
+func (w writing) link() error {
+	for path := range w.files {
+		name := top(path)
+		want := filepath.Join(dataLink, name)
+		got, err := w.root.Readlink(name)
+		switch {
+		case err == nil && got == want:
+			continue
+		case err == nil:
+			err = w.root.Unlink(name)
+		case isAbsent(err):
+			err = nil
+		}
+		if err == nil {
+			err = w.root.Symlink(want, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tidy removes the names of files that are no more, and the folders of content that is not current, a half-written one
+// of a crash among them.
+func (w writing) tidy(current string) error {
+	names, err := w.root.Names(".")
+	if err != nil {
+		return err
+	}
+	wanted := map[string]bool{dataLink: true, current: true}
+	for path := range w.files {
+		wanted[top(path)] = true
+	}
+	for _, name := range names {
+		switch link, linkErr := w.root.Readlink(name); {
+		case wanted[name]:
+		case linkErr == nil && (name == newDataLink || strings.HasPrefix(link, dataLink+"/")):
+			err = errors.Join(err, w.root.Unlink(name))
+		case strings.HasPrefix(name, ".."):
+			err = errors.Join(err, safepath.RemoveAllOneFilesystem(context.Background(), w.root.Root, name))
+		}
+	}
+	return err
+}

@@ -1,0 +1,161 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/playlet-dev/playlet/e2e/isolate"
+	"github.com/playlet-dev/playlet/e2e/stack"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// podMounts lists what is mounted in the pods' folders of an agent, a mount on a mount twice, sorted.
+func podMounts(t *testing.T, a *stack.Agent) []string {
+	t.Helper()
+	all, err := isolate.Mounts()
+	must(t, err)
+	var out []string
+	for _, m := range all {
+		if strings.HasPrefix(m.Point, filepath.Join(a.RootDir, "pods")+"/") {
+			out = append(out, m.Point)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// volumeOf is the path of a pod's volume on the host.
+func volumeOf(a *stack.Agent, uid, plugin, volume string, elements ...string) string {
+	return filepath.Join(append([]string{a.RootDir, "pods", uid, "volumes", "kubernetes.io~" + plugin, volume}, elements...)...)
+}
+
+// Memory is a tmpfs of the size that is asked for; fsGroup owns what is written, whoever writes it; the downward API's
+// files say what the manifest says, and cannot be written. All of it outlives the agent, and nothing outlives the pod.
+func TestMemoryGroupsAndTheDownwardAPI(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *stack.Stack) {
+		a := agentWith(t, s, quick)
+		must(t, a.Write("p.yaml", strings.Replace(manifest(s, "p", `
+terminationGracePeriodSeconds: 5
+securityContext: {runAsUser: 65534, runAsGroup: 65534, fsGroup: 4711, fsGroupChangePolicy: OnRootMismatch}
+initContainers:
+- {name: mounts, image: HELLO, args: [cat, /proc/self/mountinfo], volumeMounts: [{name: memory, mountPath: /memory}]}
+containers:
+- {name: readonly, image: HELLO, args: [write, /info/name, x], volumeMounts: [{name: info, mountPath: /info}]}
+- name: c
+  image: HELLO
+  args: [write, /memory/file, m, --, write, /data/file, d, --, cat, /info/name, --, args, "", --, cat, /info/in/role, --, args, "", --,
+    cat, /info/cpu, --, args, "", $(CPU), --, sleep]
+  env: [{name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}]
+  resources: {requests: {cpu: 100m}, limits: {cpu: 1500m}}
+  volumeMounts: [{name: memory, mountPath: /memory}, {name: data, mountPath: /data}, {name: info, mountPath: /info}]
+volumes:
+- {name: memory, emptyDir: {medium: Memory, sizeLimit: 3Mi}}
+- {name: data, emptyDir: {}}
+- name: info
+  downwardAPI:
+    defaultMode: 0440
+    items:
+    - {path: name, fieldRef: {fieldPath: metadata.name}}
+    - {path: in/role, fieldRef: {fieldPath: "metadata.labels['role']"}}
+    - {path: cpu, resourceFieldRef: {containerName: c, resource: requests.cpu, divisor: 1m}}`), "{name: p}", "{name: p, labels: {role: tester}}", 1)))
+		c := up(t, s, "p", "c")
+		uid := c.Labels[stack.UIDLabel]
+		awaitLogs(t, s, c.Id, onNode("p")+"\ntester\n100\n2\n")
+		if got := output(t, s, "p", "mounts"); !slices.ContainsFunc(strings.Split(got, "\n"), func(line string) bool {
+			return strings.Contains(line, " /memory ") && strings.Contains(line, " - tmpfs ") && strings.Contains(line, "size=3072k")
+		}) {
+			t.Errorf("no tmpfs of 3 MiB at /memory in %s", got)
+		}
+		if c := down(t, s, "p", "readonly"); c.ExitCode != 1 {
+			t.Errorf("the downward API's files were written: %+v", c)
+		}
+		for _, file := range []string{volumeOf(a, uid, "empty-dir", "memory", "file"), volumeOf(a, uid, "empty-dir", "data", "file")} {
+			info, err := os.Stat(file)
+			must(t, err)
+			if stat := info.Sys().(*syscall.Stat_t); stat.Gid != 4711 || stat.Uid != 65534 {
+				t.Errorf("%s belongs to %d:%d", file, stat.Uid, stat.Gid)
+			}
+		}
+		before := podMounts(t, a)
+		if len(before) != 2 {
+			t.Errorf("mounted are %v", before)
+		}
+		running := containersOf(t, s, "p", "c")
+		must(t, a.Kill9())
+		must(t, a.Start())
+		settled(t, a)
+		awaitPod(t, a, "p", inPhase(corev1.PodRunning))
+		if now := podMounts(t, a); !slices.Equal(now, before) {
+			t.Errorf("before the agent was killed %v was mounted, now %v", before, now)
+		}
+		asStarted(t, s, running)
+		must(t, a.Remove("p.yaml"))
+		cleared(t, s, a)
+		if left := podMounts(t, a); len(left) > 0 {
+			t.Errorf("still mounted: %v", left)
+		}
+	})
+}
+
+// An agent that is killed again and again while it mounts leaves nothing twice and nothing behind.
+func TestKilledInTheMiddleOfMounting(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *stack.Stack) {
+		a := agentWith(t, s, quick)
+		const pods, each = 5, 12
+		var volumes, mounts []string
+		for i := range each {
+			volumes = append(volumes, fmt.Sprintf("{name: v%d, emptyDir: {medium: Memory, sizeLimit: 1Mi}}", i))
+			mounts = append(mounts, fmt.Sprintf("{name: v%d, mountPath: /v%d}", i, i))
+		}
+		for i := range pods {
+			name := fmt.Sprint("p", i)
+			must(t, a.Write(name+".yaml", manifest(s, name, fmt.Sprintf(
+				"terminationGracePeriodSeconds: 5\ncontainers: [{name: c, image: HELLO, args: [sleep], volumeMounts: [%s]}]\nvolumes: [%s]",
+				strings.Join(mounts, ", "), strings.Join(volumes, ", ")))))
+		}
+		for round := range 8 {
+			// It is struck when there is one mount more than the last time, or some more; where, is chance.
+			want := round + rand.IntN(each)
+			await(t, func() error {
+				if n := len(podMounts(t, a)); n < min(want, pods*each) {
+					return fmt.Errorf("%d mounts, want %d", n, want)
+				}
+				return nil
+			})
+			must(t, a.Kill9())
+			must(t, a.Start())
+		}
+		for i := range pods {
+			up(t, s, fmt.Sprint("p", i), "c")
+		}
+		before := podMounts(t, a)
+		if len(before) != pods*each || len(slices.Compact(slices.Clone(before))) != len(before) {
+			t.Errorf("%d mounts of %d volumes: %v", len(before), pods*each, before)
+		}
+		must(t, a.Kill9())
+		must(t, a.Start())
+		settled(t, a)
+		if now := podMounts(t, a); !slices.Equal(now, before) {
+			t.Errorf("before %v was mounted, now %v", before, now)
+		}
+		for i := range pods {
+			must(t, a.Remove(fmt.Sprint("p", i, ".yaml")))
+		}
+		if n := len(podMounts(t, a)); n > 0 {
+			must(t, a.Kill9()) // while it unmounts
+			must(t, a.Start())
+		}
+		cleared(t, s, a)
+		if left := podMounts(t, a); len(left) > 0 {
+			t.Errorf("still mounted: %v", left)
+		}
+	})
+}
