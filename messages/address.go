@@ -15,6 +15,7 @@ const (
 	Node    Address = ""
 	Sources Address = "sources"
 	File    Address = "sources/file"
+	Submit  Address = "sources/submit"
 	Pods    Address = "pods"
 	Runtime Address = "runtime"
 	Images  Address = "images"

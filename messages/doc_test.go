@@ -14,6 +14,7 @@ import (
 // values are the exported structs that are carried by messages and are none themselves.
 var values = []string{
 	"ContainerFact", "ContainerUser", "Ending", "ImageKey", "ManifestProblem", "PodFacts", "Reason", "Sandbox", "SandboxFact",
+	"Submission", "SubmittedPod",
 }
 
 // parts are what the comment of a message says, in this order.

@@ -53,6 +53,8 @@ type SandboxFact struct {
 	NoIP bool
 	// PodStarted is the pod's start time, as noted on the sandbox; zero where it is not.
 	PodStarted time.Time
+	// Source is where the pod came from, as the annotation kubernetes.io/config.source of the sandbox has it.
+	Source string
 }
 
 // PodFacts is all that the CRI says of one pod at one time.

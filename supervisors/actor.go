@@ -38,7 +38,8 @@ type Context interface {
 	Log() *slog.Logger
 	// Tell sends a message. Delivery is at most once.
 	Tell(to messages.Address, msg any)
-	// Reply answers the message being handled: its sender, or the asker outside the tree.
+	// Reply answers the message being handled: its sender, or the asker outside the tree. The result of work that such
+	// a question led to can be answered too: the asker is the same.
 	Reply(msg any)
 	// Do runs work outside the mailbox and posts its one result back to this actor. See Work.
 	Do(work Work)

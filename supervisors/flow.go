@@ -23,7 +23,7 @@ type envelope struct {
 	gen   uint64 // incarnation that a result or timer belongs to; 0 for anything else
 	sent  time.Time
 	msg   any
-	reply chan<- any // set on questions from outside the tree
+	reply chan<- any // set on questions from outside the tree, and on the results of work that they asked for
 }
 
 type logKey struct{}

@@ -27,7 +27,7 @@ func (c *cell) Do(w Work) {
 		panic("work " + w.Name + " without a timeout or without a body")
 	}
 	id := c.sys.seq.Add(1)
-	cause, flow, log := c.env.id, c.env.flow, c.Log()
+	cause, flow, log, reply := c.env.id, c.env.flow, c.Log(), c.env.reply
 	c.mu.Lock()
 	c.working[id] = w.Name
 	c.mu.Unlock()
@@ -40,7 +40,7 @@ func (c *cell) Do(w Work) {
 		c.mu.Lock()
 		delete(c.working, id)
 		c.mu.Unlock()
-		c.sys.post(c.self, &envelope{id: id, cause: cause, flow: flow, from: c.self, gen: c.gen, sent: c.sys.clock.Now(), msg: msg})
+		c.sys.post(c.self, &envelope{id: id, cause: cause, flow: flow, from: c.self, gen: c.gen, sent: c.sys.clock.Now(), msg: msg, reply: reply})
 	}()
 }
 

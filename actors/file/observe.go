@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
@@ -110,7 +108,7 @@ func (r *reader) parsed(m *entry, data []byte) *version {
 	}
 	pods = slices.Clone(pods)
 	for i, pod := range pods {
-		if old := before[pod.UID]; old != nil && sameButSeen(old, pod) {
+		if old := before[pod.UID]; old != nil && manifest.Same(old, pod) {
 			pods[i] = old
 		}
 	}
@@ -129,12 +127,4 @@ func (r *reader) parseSafely(path string, data []byte) (pods []*v1.Pod, problems
 	}()
 	pods, problems = r.parse(path, data)
 	return pods, problems
-}
-
-func sameButSeen(a, b *v1.Pod) bool {
-	x, y := *a, *b
-	x.Annotations, y.Annotations = maps.Clone(a.Annotations), maps.Clone(b.Annotations)
-	delete(x.Annotations, manifest.FirstSeenAnnotation)
-	delete(y.Annotations, manifest.FirstSeenAnnotation)
-	return equality.Semantic.DeepEqual(&x, &y)
 }

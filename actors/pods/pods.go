@@ -15,10 +15,12 @@ import (
 type Options struct {
 	// Sources are the configured sources; what no source wants is ended only when each has been heard.
 	Sources []messages.Address
-	// Unheard says that the configuration names further sources, which are never heard: whose pods run is not known then, and
-	// nothing that was found is ended.
+	// Unheard says that there are or were further sources, which are never heard: whose pods run is not known then, and
+	// nothing that was found is ended, but for what carries the mark of Own.
 	Unheard bool
-	Board   *board.Board
+	// Own is the annotation kubernetes.io/config.source of pods that no agent but this one makes.
+	Own   string
+	Board *board.Board
 	// FinishedPath is the checkpoint of pods that finished by themselves.
 	FinishedPath string
 }
@@ -173,9 +175,12 @@ func (a *actor) askAudit(ctx supervisors.Context) {
 	}
 }
 
-// heard says that every source has told its wish. Without any source nobody knows whose pods these are.
-func (a *actor) heard() bool {
-	if a.opts.Unheard || len(a.opts.Sources) == 0 {
+// heard says that every source there is has told its wish. Without any source nobody knows whose pods these are.
+func (a *actor) heard() bool { return !a.opts.Unheard && a.told() }
+
+// told says that every source listed has told its wish.
+func (a *actor) told() bool {
+	if len(a.opts.Sources) == 0 {
 		return false
 	}
 	for _, s := range a.opts.Sources {

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -55,7 +56,7 @@ func (a *actor) held() []board.Pod {
 		if a.entries[string(w.pod.UID)] != nil {
 			continue
 		}
-		why := messages.Reason{Code: "PredecessorEnding", Message: "a pod of the same name is still ending"}
+		why := a.namesake(w)
 		switch {
 		case !a.loaded:
 			why = messages.Reason{Code: "AgentStarting", Message: "the agent is starting"}
@@ -68,4 +69,19 @@ func (a *actor) held() []board.Pod {
 		out = append(out, board.Pod{Pod: w.pod, Status: &v1.PodStatus{Phase: v1.PodPending}, Source: w.source, Phase: "held", Waiting: &why})
 	}
 	return out
+}
+
+// namesake says why a pod waits for another of its name.
+func (a *actor) namesake(w want) messages.Reason {
+	for _, e := range a.entries {
+		if fullName(e.pod) != fullName(w.pod) {
+			continue
+		}
+		if e.ending == nil {
+			return messages.Reason{Code: "NameTaken", Message: fmt.Sprintf(
+				"%s wants a pod of the same name, which runs: remove one of the two", e.source)}
+		}
+		return messages.Reason{Code: "PredecessorEnding", Message: "a pod of the same name is still ending"}
+	}
+	return messages.Reason{Code: "PredecessorFound", Message: "a pod of the same name was found running, and not every source has said yet whether it is wanted"}
 }

@@ -46,12 +46,15 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 	byUID, ordered := a.merge()
 	a.endOrphans(ctx, byUID)
 	names := a.endUnwanted(ctx, byUID)
+	found := a.foundNames(byUID)
 	for _, w := range ordered {
 		uid := string(w.pod.UID)
 		e := a.entries[uid]
 		switch {
 		case e == nil && names[fullName(w.pod)]:
 			// It waits for its predecessor of the same name; forget calls again.
+		case e == nil && len(found[fullName(w.pod)]) > 0 && !slices.Contains(found[fullName(w.pod)], uid):
+			// One of that name runs whose turn comes first, or of which it is not known yet whether it is wanted.
 		case e == nil:
 			names[fullName(w.pod)] = true
 			a.admit(ctx, w)
@@ -116,13 +119,11 @@ func (a *actor) audited(ctx supervisors.Context, m messages.RuntimeAudited) {
 
 // endOrphans ends what runs of pods that no source wants, once every source has been heard.
 func (a *actor) endOrphans(ctx supervisors.Context, byUID map[string]want) {
-	if !a.heard() {
+	if !a.told() {
 		return
 	}
-	for _, f := range a.audit.Pods {
-		_, wanted := byUID[f.UID]
-		_, gone := a.goneAt[f.UID]
-		if wanted || gone || a.entries[f.UID] != nil {
+	for _, f := range a.unclaimed() {
+		if _, wanted := byUID[f.UID]; wanted || a.opts.Unheard && !a.own(f) {
 			continue
 		}
 		a.order++
@@ -133,6 +134,33 @@ func (a *actor) endOrphans(ctx supervisors.Context, byUID map[string]want) {
 		ctx.Log().Info("ending pod", "pod", fullName(e.pod), "uid", f.UID, "why", e.ending.Reason)
 		ctx.Spawn(f.UID)
 	}
+}
+
+// unclaimed are the pods that the runtime has and that have no entry.
+func (a *actor) unclaimed() []messages.PodFacts {
+	var out []messages.PodFacts
+	for _, f := range a.audit.Pods {
+		if _, gone := a.goneAt[f.UID]; !gone && a.entries[f.UID] == nil {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (a *actor) own(f messages.PodFacts) bool {
+	return a.opts.Own != "" && slices.ContainsFunc(f.Sandboxes, func(s messages.SandboxFact) bool { return s.Source == a.opts.Own })
+}
+
+// foundNames are the UIDs by full name of pods that run, without an entry, and may yet be adopted: they are wanted, or a
+// source that may want them has not been heard. No other pod of such a name starts beside one.
+func (a *actor) foundNames(byUID map[string]want) map[string][]string {
+	out := map[string][]string{}
+	for _, f := range a.unclaimed() {
+		if _, wanted := byUID[f.UID]; wanted || !a.told() {
+			out[f.Namespace+"/"+f.Name] = append(out[f.Namespace+"/"+f.Name], f.UID)
+		}
+	}
+	return out
 }
 
 // orphan is a pod made from what the runtime says of it: enough to end it gracefully. It names no containers; those

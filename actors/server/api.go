@@ -38,6 +38,11 @@ func (a *api) handler(h *health) http.Handler {
 	mux.HandleFunc("GET /v1/tree", a.tree)
 	mux.HandleFunc("GET /v1/inspect/{actor...}", a.inspect)
 	mux.HandleFunc("GET /v1/flows/{uid...}", a.flows)
+	mux.HandleFunc("GET /v1/submissions", a.submissions)
+	mux.HandleFunc("POST /v1/submissions", a.submit)
+	mux.HandleFunc("GET /v1/submissions/{namespace}/{name}", a.submission)
+	mux.HandleFunc("PUT /v1/submissions/{namespace}/{name}", a.submitOne)
+	mux.HandleFunc("DELETE /v1/submissions/{namespace}/{name}", a.withdraw)
 	probes := h.routes()
 	mux.Handle("/healthz", probes)
 	mux.Handle("/healthz/", probes)
@@ -47,7 +52,11 @@ func (a *api) handler(h *health) http.Handler {
 // inJSON limits the bodies of requests, and gives the mux's own refusals (404, 405) the form of all others.
 func inJSON(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+		limit := int64(maxBodyBytes)
+		if r.URL.Path == submissionsPath || strings.HasPrefix(r.URL.Path, submissionsPath+"/") {
+			limit = maxManifestBytes
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		if _, pattern := mux.Handler(r); pattern != "" {
 			mux.ServeHTTP(w, r)
 			return
@@ -99,6 +108,10 @@ var errNoTree = &admin.Error{Status: http.StatusServiceUnavailable, Text: "the a
 
 // ask puts a question to an actor that must be there.
 func (a *api) ask(ctx context.Context, to messages.Address, question any) (any, error) {
+	return a.askFor(ctx, askTimeout, to, question)
+}
+
+func (a *api) askFor(ctx context.Context, patience time.Duration, to messages.Address, question any) (any, error) {
 	tree := a.l.tree()
 	if tree == nil {
 		return nil, errNoTree
@@ -112,7 +125,7 @@ func (a *api) ask(ctx context.Context, to messages.Address, question any) (any, 
 		}
 		return nil, &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no actor %q", to)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return tree.Ask(ctx, to, question)
 }

@@ -108,7 +108,7 @@ func TestRefusals(t *testing.T) {
 		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
 			t.Errorf("%s %s: not JSON: %v", method, path, err)
 		}
-		if got != want || resp.StatusCode != want.Status || resp.Header.Get("Content-Type") != "application/json" {
+		if !reflect.DeepEqual(got, want) || resp.StatusCode != want.Status || resp.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s %s: %d %+v, want %+v", method, path, resp.StatusCode, got, want)
 		}
 	}

@@ -33,25 +33,32 @@ type fakeTree struct {
 	jailed   map[messages.Address]messages.ChildQuarantined
 	hangs    bool
 	asked    int
+	question any // the last
+	answer   any // to questions that are not for an inspection
 	recorder supervisors.Recorder
 }
 
 func newFakeTree() *fakeTree {
 	return &fakeTree{kinds: map[messages.Address]supervisors.Kind{
 		messages.Node: "node", messages.Pods: "pods", "pods/u1": "pod", messages.Server: "server",
+		messages.Submit: "submit",
 	}, jailed: map[messages.Address]messages.ChildQuarantined{}}
 }
 
-func (f *fakeTree) Ask(ctx context.Context, to messages.Address, _ any) (any, error) {
+func (f *fakeTree) Ask(ctx context.Context, to messages.Address, question any) (any, error) {
 	f.mu.Lock()
 	f.asked++
-	hangs, kind := f.hangs, f.kinds[to]
+	f.question = question
+	hangs, kind, answer := f.hangs, f.kinds[to], f.answer
 	f.mu.Unlock()
 	if hangs { // as an actor that is stuck, without its seconds
 		return nil, &supervisors.ErrNoAnswer{Actor: to, Question: "GetInspection", Err: context.DeadlineExceeded}
 	}
 	if _, limited := ctx.Deadline(); !limited {
 		panic("asked without a deadline")
+	}
+	if _, ok := question.(messages.GetInspection); !ok {
+		return answer, nil
 	}
 	return messages.Inspection{Path: to.String(), Kind: string(kind), Handled: 7, Detail: map[string]string{"pod": "a/b"}}, nil
 }

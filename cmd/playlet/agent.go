@@ -177,8 +177,8 @@ func (a *agent) start(chaos supervisors.Interceptor) error {
 	for _, source := range unheard(a.node) {
 		a.log.Warn("pods of this source are not run yet; pods that are found and that no other source wants are left as they are", "source", source)
 	}
-	if len(a.sources()) == 0 {
-		a.log.Warn("there is no source of pods; --pod-manifest-path names a folder of manifests")
+	if a.onlySubmissions() {
+		a.log.Warn("no source of pods is configured: those that are submitted (playlet run) are run, and others that are found are left as they are; --pod-manifest-path names a folder of manifests")
 	}
 	system, err := supervisors.Start(supervisors.Options{
 		Constructors: a.wire(), Log: a.log, Interceptor: chaos, Fatal: func(err error) { a.failed <- err },

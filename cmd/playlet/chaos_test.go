@@ -108,18 +108,22 @@ func scenario(r *rig, chaos supervisors.Interceptor) {
 	r.write("gone.yaml", manifest("gone", "Always", nil, []string{"main forever"}))
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main forever"}))
 	r.start(chaos)
+	r.submits(manifest("sent", "Always", nil, []string{"main forever"}))
+	r.submits(manifest("back", "Always", nil, []string{"main forever"}))
 	r.await("the pods of the morning", func(s sim.Snapshot) bool {
 		work := s.Container("job-node", "work")
-		return s.Running() == 4 && s.Ready() == 3 && work != nil && work.Attempt == 1 && !work.FinishedAt.IsZero()
+		return s.Running() == 6 && s.Ready() == 5 && work != nil && work.Attempt == 1 && !work.FinishedAt.IsZero()
 	})
 	before := r.runtime.Snapshot().Sandbox("changed-node").UID
 	r.remove("gone.yaml")
+	r.withdraws("back")
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main other"}))
 	r.await("the pods of the evening", func(s sim.Snapshot) bool {
 		changed, sandbox := s.Container("changed-node", "main"), s.Sandbox("changed-node")
-		return s.Running() == 3 && s.Container("gone-node", "main") == nil && s.Sandbox("gone-node") == nil &&
-			changed != nil && changed.PodUID != before && changed.Running() && s.Ready() == 2 && sandbox.UID != before &&
-			len(s.Sandboxes) == 3
+		return s.Running() == 4 && s.Container("gone-node", "main") == nil && s.Sandbox("gone-node") == nil &&
+			s.Sandbox("back-node") == nil &&
+			changed != nil && changed.PodUID != before && changed.Running() && s.Ready() == 3 && sandbox.UID != before &&
+			len(s.Sandboxes) == 4
 	})
 }
 

@@ -24,6 +24,9 @@ const rootExample = `  # Run the pods of a folder of manifests, on containerd
   # Try it with nothing prepared: its own containerd, a sample pod
   playlet dev
 
+  # Have it run a pod
+  playlet run -f web.yaml
+
   # See what runs, and why a pod is where it is
   playlet pods -w`
 
@@ -52,7 +55,8 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
-	root.AddCommand(newDevCommand(), newInstallCommand(), newPodsCommand(), newUninstallCommand(), newVersionCommand())
+	root.AddCommand(newDevCommand(), newInstallCommand(), newPodsCommand(), newRmCommand(), newRunCommand(),
+		newUninstallCommand(), newVersionCommand())
 	return root
 }
 

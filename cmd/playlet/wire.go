@@ -11,6 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
 	"github.com/playlet-dev/playlet/actors/sources"
+	"github.com/playlet-dev/playlet/actors/submit"
 	"github.com/playlet-dev/playlet/actors/volumes"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/messages"
@@ -40,13 +41,17 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 			RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log, Node: volumes.Facts{Allocatable: a.host.Allocatable},
 		}),
 		"pods": pods.New(pods.Options{
-			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0, Board: a.board, FinishedPath: filepath.Join(state, "finished.json"),
+			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0 || a.onlySubmissions(), Own: submit.Source,
+			Board: a.board, FinishedPath: filepath.Join(state, "finished.json"),
 		}),
 		"pod":       pod.New(pod.Options{Host: a.host, Settings: settings}),
 		"container": container.New(a.host),
 		"sources":   sources.New(sources.Options{Sources: a.sources()}),
 		"file":      a.fileSource(state),
-		"server":    server.New(server.Options{Listeners: a.listeners}),
+		"submit": submit.New(submit.Options{
+			Dir: filepath.Join(state, "submissions"), NodeName: a.node.NodeName, Board: a.board,
+		}),
+		"server": server.New(server.Options{Listeners: a.listeners}),
 	}
 }
 
@@ -56,8 +61,12 @@ func (a *agent) sources() []messages.Address {
 	if a.node.StaticPodPath() != "" {
 		out = append(out, messages.File)
 	}
-	return out
+	return append(out, messages.Submit)
 }
+
+// onlySubmissions says that no source is configured. Then whose the pods are that were found here is known of submitted
+// ones alone: the others may be those of a kubelet whose unit is being tried out.
+func (a *agent) onlySubmissions() bool { return len(a.sources()) == 1 }
 
 // unheard names the sources that the configuration has and that are not built yet. Their pods, a kubelet's perhaps, which
 // ran here before, are neither run nor ended.

@@ -26,6 +26,7 @@ func Sandbox(status *runtimeapi.PodSandboxStatus) (messages.SandboxFact, error) 
 		HostNet:   network != nil && network.GetNetwork() == runtimeapi.NamespaceMode_NODE,
 	}
 	f.PodStarted = startedOf(status.GetAnnotations())
+	f.Source = status.GetAnnotations()[sourceAnnotation]
 	if f.Ready && !f.HostNet {
 		f.IPs = ipsOf(status.GetNetwork())
 		f.NoIP = status.GetNetwork() != nil && status.GetNetwork().GetIp() == ""
@@ -43,8 +44,12 @@ func ListedSandbox(s *runtimeapi.PodSandbox) (messages.SandboxFact, error) {
 		Attempt:   s.GetMetadata().GetAttempt(),
 		Ready:     s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
 		CreatedAt: timeOf(s.GetCreatedAt()), PodStarted: startedOf(s.GetAnnotations()),
+		Source: s.GetAnnotations()[sourceAnnotation],
 	}, nil
 }
+
+// sourceAnnotation is the kubelet's, on every pod and so on its sandboxes.
+const sourceAnnotation = "kubernetes.io/config.source"
 
 // startedOf is the pod's start time as its sandbox carries it; zero where it carries none that can be read.
 func startedOf(annotations map[string]string) time.Time {

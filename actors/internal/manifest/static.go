@@ -21,6 +21,8 @@ const (
 const (
 	FileSource = "file"
 	HTTPSource = "http"
+	// SubmitSource is not the kubelet's: the pod was submitted on the admin socket.
+	SubmitSource = "submit"
 )
 
 // Options say for which node, on whose behalf and when a manifest is read.
@@ -28,7 +30,7 @@ type Options struct {
 	// NodeName is appended to the name of each pod, in lower case, and becomes its spec.nodeName. Where it cannot be the
 	// name of a node, no pod is right.
 	NodeName string
-	// Source is FileSource, HTTPSource or a name of its own, which is treated as HTTPSource is.
+	// Source is FileSource, HTTPSource, SubmitSource, or a name of its own, which is treated as HTTPSource is.
 	Source string
 	// Now becomes the time at which the pod was first seen.
 	Now time.Time
@@ -36,7 +38,7 @@ type Options struct {
 
 // Static makes of pod, as its author wrote it, the pod that runs on this node without an API server: a new object, in
 // whose name the node's is, with a UID that is the same for the same manifest, node and path, with the annotations of
-// its origin, the toleration that keeps a pod of a file when the node has problems, and phase Pending. A status that
+// its origin, the toleration that keeps a pod of a file, or a submitted one, when the node has problems, and phase Pending. A status that
 // the manifest gives is dropped. It is what the kubelet does to static pods. pod is not changed; what comes out is not
 // defaulted.
 func Static(pod *v1.Pod, path string, opts Options) *v1.Pod {
@@ -55,7 +57,7 @@ func Static(pod *v1.Pod, path string, opts Options) *v1.Pod {
 	static.Annotations[HashAnnotation] = string(static.UID)
 	static.Annotations[SourceAnnotation] = opts.Source
 	static.Annotations[FirstSeenAnnotation] = opts.Now.Format(time.RFC3339Nano)
-	if opts.Source == FileSource {
+	if opts.Source == FileSource || opts.Source == SubmitSource {
 		tolerateNoExecute(static)
 	}
 	static.Status = v1.PodStatus{Phase: v1.PodPending}
@@ -83,8 +85,11 @@ func uidOf(pod *v1.Pod, path string, opts Options) types.UID {
 	defaulted := pod.DeepCopy()
 	podspec.Default(defaulted)
 	origin := "url:" + path
-	if opts.Source == FileSource {
+	switch opts.Source {
+	case FileSource:
 		origin = "host:" + opts.NodeName + "file:" + path
+	case SubmitSource: // wherever it was sent from
+		origin = "host:" + opts.NodeName + "submit:"
 	}
 	return hashPod(defaulted, origin)
 }

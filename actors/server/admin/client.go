@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,7 +91,7 @@ func (c *Client) Flows(ctx context.Context, uid string) (*Flows, error) {
 // Watch calls f with the chosen pods as they are, and then with each change, until ctx ends (nil is returned), f
 // returns an error (which is returned), or the agent ends the stream (ErrStreamEnded).
 func (c *Client) Watch(ctx context.Context, filter Filter, f func(*Change) error) error {
-	body, err := c.request(ctx, "/v1/pods", filter.query(true))
+	body, err := c.request(ctx, http.MethodGet, "/v1/pods", filter.query(true), nil)
 	if err != nil {
 		return err
 	}
@@ -111,9 +112,13 @@ func (c *Client) Watch(ctx context.Context, filter Filter, f func(*Change) error
 }
 
 func get[T any](ctx context.Context, c *Client, path, query string) (*T, error) {
+	return call[T](ctx, c, http.MethodGet, path, query, nil)
+}
+
+func call[T any](ctx context.Context, c *Client, method, path, query string, send []byte) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	body, err := c.request(ctx, path, query)
+	body, err := c.request(ctx, method, path, query, send)
 	if err != nil {
 		return nil, err
 	}
@@ -125,10 +130,10 @@ func get[T any](ctx context.Context, c *Client, path, query string) (*T, error) 
 	return out, nil
 }
 
-// request sends a GET and returns the body of a good answer.
-func (c *Client) request(ctx context.Context, path, query string) (io.ReadCloser, error) {
+// request sends a request, with a body unless send is nil, and returns the body of a good answer.
+func (c *Client) request(ctx context.Context, method, path, query string, send []byte) (io.ReadCloser, error) {
 	u := url.URL{Scheme: "http", Host: "playlet", Path: path, RawQuery: query}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(send))
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +141,7 @@ func (c *Client) request(ctx context.Context, path, query string) (io.ReadCloser
 	if err != nil {
 		return nil, c.explain(err)
 	}
-	if resp.StatusCode == http.StatusOK {
+	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusCreated {
 		return resp.Body, nil
 	}
 	defer func() { _ = resp.Body.Close() }() // only read from

@@ -137,6 +137,20 @@ type Error struct {
 	Text   string `json:"error"`
 	// Actor is the one that did not answer, when that is what happened.
 	Actor string `json:"actor,omitempty"`
+	// Problems are what is wrong with a manifest that was submitted, field by field.
+	Problems []messages.ManifestProblem `json:"problems,omitempty"`
+	// Accepted are the pods of the same manifest that were accepted before the disk failed.
+	Accepted []messages.SubmittedPod `json:"accepted,omitempty"`
+}
+
+// Submitted answers a submission, and a withdrawal.
+type Submitted struct {
+	Pods []messages.SubmittedPod `json:"pods"`
+}
+
+// Submissions answers GET /v1/submissions.
+type Submissions struct {
+	Submissions []messages.Submission `json:"submissions"` // by namespace and name
 }
 
 // Error implements error.

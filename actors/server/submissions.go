@@ -1,0 +1,142 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+const (
+	submissionsPath = "/v1/submissions"
+	// maxManifestBytes is as much as a manifest in a file may have.
+	maxManifestBytes = manifest.MaxBytes
+	// submitTimeout is the patience with an acceptance, which waits for the disk. It is shorter than the client's.
+	submitTimeout = 12 * time.Second
+	// readTimeout bounds the reading of a manifest.
+	readTimeout = 30 * time.Second
+)
+
+// refusals are the HTTP statuses of refusals.
+var refusals = map[messages.Refusal]int{
+	messages.RefusedMalformed: http.StatusBadRequest,
+	messages.RefusedInvalid:   http.StatusUnprocessableEntity,
+	messages.RefusedConflict:  http.StatusConflict,
+	messages.RefusedUnknown:   http.StatusNotFound,
+	messages.RefusedNoSpace:   http.StatusInsufficientStorage,
+	messages.RefusedFailure:   http.StatusInternalServerError,
+}
+
+// submissions answers GET /v1/submissions.
+func (a *api) submissions(w http.ResponseWriter, r *http.Request) {
+	told, err := askSubmit[messages.SubmissionsTold](a, r, messages.GetSubmissions{})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, admin.Submissions{Submissions: told.Submissions})
+}
+
+// submission answers GET /v1/submissions/{namespace}/{name}.
+func (a *api) submission(w http.ResponseWriter, r *http.Request) {
+	told, err := askSubmit[messages.SubmissionsTold](a, r, messages.GetSubmissions{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, told.Submissions[0])
+}
+
+// submit answers POST /v1/submissions[?replace=true]: a manifest of one or more pods.
+func (a *api) submit(w http.ResponseWriter, r *http.Request) {
+	replace := false
+	if text := r.URL.Query().Get("replace"); text != "" {
+		var err error
+		if replace, err = strconv.ParseBool(text); err != nil {
+			fail(w, &admin.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("replace=%q is neither true nor false", text)})
+			return
+		}
+	}
+	a.accept(w, r, messages.SubmitPods{Replace: replace})
+}
+
+// submitOne answers PUT /v1/submissions/{namespace}/{name}: the manifest of that pod, as it is to be from now on.
+func (a *api) submitOne(w http.ResponseWriter, r *http.Request) {
+	a.accept(w, r, messages.SubmitPods{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Replace: true})
+}
+
+func (a *api) accept(w http.ResponseWriter, r *http.Request, m messages.SubmitPods) {
+	var err error
+	if m.Manifest, err = readManifest(w, r); err != nil {
+		fail(w, err)
+		return
+	}
+	submitted, err := askSubmit[messages.PodsSubmitted](a, r, m)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	status := http.StatusOK
+	for _, p := range submitted.Pods {
+		if p.Change == messages.PodCreated {
+			status = http.StatusCreated
+		}
+	}
+	answer(w, status, admin.Submitted{Pods: submitted.Pods})
+}
+
+func readManifest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // a recorder in a test has none
+	data, err := io.ReadAll(r.Body)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, &admin.Error{
+			Status: http.StatusRequestEntityTooLarge,
+			Text:   fmt.Sprintf("the manifest is larger than the %d MiB that it may have", large.Limit>>20),
+		}
+	case err != nil:
+		return nil, &admin.Error{Status: http.StatusBadRequest, Text: "the manifest did not arrive whole: " + err.Error()}
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	return data, nil
+}
+
+// withdraw answers DELETE /v1/submissions/{namespace}/{name}.
+func (a *api) withdraw(w http.ResponseWriter, r *http.Request) {
+	gone, err := askSubmit[messages.PodWithdrawn](a, r, messages.WithdrawPod{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, admin.Submitted{Pods: []messages.SubmittedPod{gone.Pod}})
+}
+
+// askSubmit puts a question to the submit actor. That no answer comes means that it may have been done or not.
+func askSubmit[T any](a *api, r *http.Request, question any) (T, error) {
+	var none T
+	got, err := a.askFor(r.Context(), submitTimeout, messages.Submit, question)
+	var failed *admin.Error
+	if errors.As(err, &failed) && failed.Status == http.StatusNotFound { // between two lives
+		return none, &admin.Error{
+			Status: http.StatusServiceUnavailable, Actor: messages.Submit.String(), Text: "submissions are not taken at this moment; send it again",
+		}
+	}
+	if err != nil {
+		return none, err
+	}
+	switch m := got.(type) {
+	case T:
+		return m, nil
+	case messages.SubmissionRefused:
+		return none, &admin.Error{Status: refusals[m.Why], Text: m.Message, Problems: m.Problems, Accepted: m.Accepted}
+	default:
+		return none, fmt.Errorf("the actor %s answered with a %T", messages.Submit, got)
+	}
+}

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func TestSubmissionsAreHandedToTheirActor(t *testing.T) {
+	r := openRig(t)
+	manifest := bytes.Repeat([]byte("#"), 2<<20) // more than other requests may have
+	pod := messages.SubmittedPod{Namespace: "default", Name: "web", PodName: "web-node", UID: "u1", Change: messages.PodCreated}
+	sub := messages.Submission{Namespace: "default", Name: "web", Manifest: []byte(`{}`)}
+	for _, test := range []struct {
+		name     string
+		ask      func() (any, error)
+		question any
+		answer   any
+		want     any
+	}{
+		{"submit", func() (any, error) { return r.client.Submit(t.Context(), manifest, false) },
+			messages.SubmitPods{Manifest: manifest}, messages.PodsSubmitted{Pods: []messages.SubmittedPod{pod}},
+			&admin.Submitted{Pods: []messages.SubmittedPod{pod}}},
+		{"replace", func() (any, error) { return r.client.Submit(t.Context(), manifest, true) },
+			messages.SubmitPods{Manifest: manifest, Replace: true}, messages.PodsSubmitted{Pods: []messages.SubmittedPod{}},
+			&admin.Submitted{Pods: []messages.SubmittedPod{}}},
+		{"put", func() (any, error) { return r.client.Put(t.Context(), "default", "web", manifest) },
+			messages.SubmitPods{Manifest: manifest, Namespace: "default", Name: "web", Replace: true},
+			messages.PodsSubmitted{Pods: []messages.SubmittedPod{pod}}, &admin.Submitted{Pods: []messages.SubmittedPod{pod}}},
+		{"withdraw", func() (any, error) { return r.client.Withdraw(t.Context(), "default", "web") },
+			messages.WithdrawPod{Namespace: "default", Name: "web"}, messages.PodWithdrawn{Pod: pod},
+			&admin.Submitted{Pods: []messages.SubmittedPod{pod}}},
+		{"list", func() (any, error) { return r.client.Submissions(t.Context()) },
+			messages.GetSubmissions{}, messages.SubmissionsTold{Submissions: []messages.Submission{sub}},
+			&admin.Submissions{Submissions: []messages.Submission{sub}}},
+		{"get", func() (any, error) { return r.client.Submission(t.Context(), "default", "web") },
+			messages.GetSubmissions{Namespace: "default", Name: "web"},
+			messages.SubmissionsTold{Submissions: []messages.Submission{sub}}, &sub},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r.tree.answer = test.answer
+			got, err := test.ask()
+			if err != nil || !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if !reflect.DeepEqual(r.tree.question, test.question) {
+				t.Errorf("asked was a %T", r.tree.question)
+			}
+		})
+	}
+}
+
+func TestRefusedSubmissions(t *testing.T) {
+	r := openRig(t)
+	problems := []messages.ManifestProblem{{Line: 3, Field: "spec.nope", Message: "no"}}
+	for why, status := range map[messages.Refusal]int{
+		messages.RefusedMalformed: 400, messages.RefusedInvalid: 422, messages.RefusedConflict: 409, messages.RefusedUnknown: 404,
+		messages.RefusedNoSpace: 507, messages.RefusedFailure: 500,
+	} {
+		r.tree.answer = messages.SubmissionRefused{Why: why, Message: "because", Problems: problems}
+		_, err := r.client.Submit(t.Context(), nil, false)
+		var got *admin.Error
+		if !errors.As(err, &got) || got.Status != status || got.Text != "because" || !reflect.DeepEqual(got.Problems, problems) {
+			t.Errorf("%s: %+v", why, err)
+		}
+	}
+	var got *admin.Error
+	if _, err := r.client.Submit(t.Context(), make([]byte, maxManifestBytes+1), false); !errors.As(err, &got) || got.Status != 413 {
+		t.Errorf("too large: %v", err)
+	}
+	delete(r.tree.kinds, messages.Submit)
+	if _, err := r.client.Submit(t.Context(), nil, false); !errors.As(err, &got) || got.Status != 503 || got.Actor != "sources/submit" {
+		t.Errorf("between two lives: %v", err)
+	}
+	r.tree.kinds[messages.Submit], r.tree.hangs = "submit", true
+	if _, err := r.client.Submit(t.Context(), nil, false); !errors.As(err, &got) || got.Status != 503 || got.Actor != "sources/submit" {
+		t.Errorf("no answer: %v", err)
+	}
+}
