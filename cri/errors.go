@@ -155,6 +155,13 @@ func IsTimeout(err error) bool {
 	return ok && status.Code(e.Err) == codes.DeadlineExceeded
 }
 
+// IsAnswered reports whether the runtime itself said so, as opposed to having said
+// nothing.
+func IsAnswered(err error) bool {
+	e, ok := errors.AsType[*CallError](err)
+	return ok && e.Answered
+}
+
 // IsNotSent reports whether the call never reached the runtime because its
 // context ended in the queue. Such a call can be repeated without a look.
 func IsNotSent(err error) bool {

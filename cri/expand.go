@@ -3,6 +3,8 @@ package cri
 import (
 	"strings"
 	"unicode/utf8"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // Expand replaces $(NAME) by what lookup says of NAME, in the syntax the API
@@ -68,4 +70,16 @@ func lookupIn(maps ...map[string]string) func(string) (string, bool) {
 		}
 		return "", false
 	}
+}
+
+// ExpandCommand expands a command that runs in a container that is there already: by what the container's spec says of its
+// environment word for word, since nothing else is looked up again.
+func ExpandCommand(command []string, env []v1.EnvVar) []string {
+	values := map[string]string{}
+	for i := range env {
+		if env[i].ValueFrom == nil {
+			values[env[i].Name] = env[i].Value
+		}
+	}
+	return expandAll(command, lookupIn(values))
 }

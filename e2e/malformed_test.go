@@ -86,7 +86,7 @@ func TestWhatIsNotHonouredIsRefusedByName(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := s.Agent(t)
 	for i, c := range []struct{ spec, field string }{
-		{"containers: [{name: c, image: HELLO, livenessProbe: {tcpSocket: {port: 1}}}]", "spec.containers[0].livenessProbe"},
+		{"containers: [{name: c, image: HELLO, volumeDevices: [{name: a, devicePath: /b}]}]", "spec.containers[0].volumeDevices"},
 		{"containers: [{name: c, image: HELLO, envFrom: [{configMapRef: {name: x}}]}]", "spec.containers[0].envFrom"},
 		{"containers: [{name: c, image: HELLO}]\nvolumes: [{name: v, configMap: {name: x}}]", "spec.volumes[0].configMap"},
 		{"containers: [{name: c, image: HELLO}]\nruntimeClassName: other", "spec.runtimeClassName"},

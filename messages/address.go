@@ -20,6 +20,7 @@ const (
 	Runtime Address = "runtime"
 	Images  Address = "images"
 	Volumes Address = "volumes"
+	Prober  Address = "prober"
 	Server  Address = "server"
 )
 

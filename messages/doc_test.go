@@ -13,8 +13,8 @@ import (
 
 // values are the exported structs that are carried by messages and are none themselves.
 var values = []string{
-	"ContainerFact", "ContainerUser", "Ending", "ImageKey", "ManifestProblem", "PodFacts", "Reason", "Sandbox", "SandboxFact",
-	"Submission", "SubmittedPod",
+	"ContainerFact", "ContainerUser", "Ending", "ImageKey", "ManifestProblem", "ObservedContainer", "PodFacts", "ProbeResults", "Reason",
+	"Sandbox", "SandboxFact", "Submission", "SubmittedPod", "WatchedContainer",
 }
 
 // parts are what the comment of a message says, in this order.

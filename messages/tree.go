@@ -66,3 +66,7 @@ type Subject interface {
 	// PodUID is the UID of the pod that the message is about.
 	PodUID() string
 }
+
+// Routine is implemented by results and timers that come at a steady rate while nothing happens: the flight recorder leaves
+// them out, since they would push everything else out of it.
+type Routine interface{ Routine() }

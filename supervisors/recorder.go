@@ -73,6 +73,9 @@ func newRecorder() *Recorder {
 }
 
 func (r *Recorder) record(to messages.Address, env *envelope, began, ended time.Time, panicked any) {
+	if _, routine := env.msg.(messages.Routine); routine && panicked == nil {
+		return
+	}
 	e := Entry{
 		ID: env.id, Cause: env.cause, Flow: env.flow, From: env.from, To: to, Message: typeName(env.msg),
 		Sent: env.sent, Began: began, Took: ended.Sub(began),

@@ -64,6 +64,10 @@ var Tree = Row{
 			Why: "mounts found are read again from the disk",
 		},
 		{
+			Kind: "prober", Strategy: patient, Clients: []messages.Address{messages.Pods},
+			Why: "the last word of each probe lies on the disk and with its pod; pods tell again what is to be probed",
+		},
+		{
 			Kind: "pods", Strategy: patient, Clients: []messages.Address{messages.Sources},
 			Why: "its restart restarts every pod actor; each finds its containers by the CRI and touches none",
 			Children: []Row{{

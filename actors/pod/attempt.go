@@ -79,7 +79,7 @@ func (m *Machine) wantImage(now time.Time, c *con) bool {
 
 // run tells the container's actor its wish.
 func (m *Machine) run(now time.Time, c *con) {
-	c.stage, c.told = starting, ""
+	c.stage, c.told, c.loose = starting, "", false
 	m.answered("spawn", c.name)
 	m.answered("run", c.name)
 	m.tellRun(now, c)

@@ -6,7 +6,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// planCleaning: nothing runs. Volumes are unmounted; of a pod that nobody wants, everything is removed. Leads to
+// planCleaning: nothing runs. The prober lets go, volumes are unmounted; of a pod that nobody wants, everything is removed. Leads to
 // Finished.
 func (m *Machine) planCleaning(now time.Time) Phase {
 	gone := m.ending != nil
@@ -14,6 +14,9 @@ func (m *Machine) planCleaning(now time.Time) Phase {
 		if c.actor {
 			m.drop(c)
 		}
+	}
+	if !m.unwatched() {
+		return Cleaning
 	}
 	if !m.cleaned.volumes && m.due(now, "unmount", "", m.set.Patience) {
 		m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})

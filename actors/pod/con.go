@@ -36,12 +36,18 @@ type con struct {
 	free    uint32                   // lowest attempt whose name can be had
 	turn    uint64                   // of the latest RunContainer
 	told    string                   // the sandbox of the latest RunContainer
+	loose   bool                     // a start that is not waited for any more may be under way
 	image   struct {
 		attempt uint32
 		ref     string
 		reason  *messages.Reason
 	}
 	backoff backoff
+	proved  proved
+	ends    struct { // as its actor was asked to end it
+		grace time.Duration
+		why   string
+	}
 	failed  *messages.Reason        // why this attempt could not be created
 	tries   int                     // failures to create in a row
 	replace bool                    // it is being stopped because its spec changed: its back-off starts anew
@@ -73,7 +79,7 @@ func (c *con) sidecar() bool { return c.spec != nil && c.init && isSidecar(c.spe
 // over says that the container has ended and will not be started again.
 func (c *con) over(pod *v1.Pod) bool {
 	f := c.exited()
-	return f != nil && c.spec != nil && !c.replace && strategy(pod, c.spec, c.init, *f) != restart
+	return f != nil && c.spec != nil && !c.replace && c.answer(pod, *f) != restart
 }
 
 // learn takes the CRI's word on the container's attempts, newest first. A word that is older than what is known of the

@@ -39,10 +39,18 @@ func (m *Machine) ensure(now time.Time, c *con) bool {
 			m.stopContainer(now, c, m.grace(), "its spec changed")
 			return false
 		}
+		if kind := c.unfit(); kind != "" && c.running() && c.seen == nil {
+			m.endUnfit(now, c, kind)
+			return false
+		}
 		m.tellSeen(now, c)
 		return c.running()
 	case stopping:
-		m.stopContainer(now, c, m.grace(), "its spec changed")
+		if f == nil || f.State == messages.ContainerCreated { // it was taken away, and what stands there never ran
+			m.answerEnd(c)
+			return m.ensureIdle(now, c, f)
+		}
+		m.stopContainer(now, c, c.ends.grace, c.ends.why)
 	}
 	return false
 }

@@ -42,11 +42,12 @@ func (m *Machine) containerStatus(c *con) v1.ContainerStatus {
 		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: hold.Code, Message: hold.Message}}
 	}
 	running := s.State.Running != nil
-	s.Ready = running
+	started := running && c.hasStarted()
+	s.Ready = running && c.isReady()
 	if c.init && !c.sidecar() {
 		s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
 	}
-	s.Started = &running
+	s.Started = &started
 	return s
 }
 

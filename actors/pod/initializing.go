@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// planInitializing: init containers run one after another, each to success; a sidecar among them has only to run before
-// the next starts. Leads to Running, back to Preparing when the sandbox is lost, to Terminating.
+// planInitializing: init containers run one after another, each to success; a sidecar among them has only to run, and
+// to have started, before the next does. Leads to Running, back to Preparing when the sandbox is lost, to Terminating.
 func (m *Machine) planInitializing(now time.Time) Phase {
 	if m.over(now) {
 		return Terminating
@@ -19,7 +19,7 @@ func (m *Machine) planInitializing(now time.Time) Phase {
 		if c.spec == nil || !c.init || m.initialized(c) {
 			continue
 		}
-		if running := m.ensure(now, c); !running || !c.sidecar() {
+		if running := m.ensure(now, c); !running || !c.sidecar() || !c.hasStarted() {
 			return Initializing
 		}
 	}
@@ -63,7 +63,7 @@ func (m *Machine) nextInit() *con {
 		if c.spec == nil || !c.init || m.initialized(c) {
 			continue
 		}
-		if current := m.box.current(); c.sidecar() && current != nil && (m.begun(current.ID) || (c.running() && c.newest().SandboxID == current.ID)) {
+		if current := m.box.current(); c.sidecar() && current != nil && (m.begun(current.ID) || (c.hasStarted() && c.newest().SandboxID == current.ID)) {
 			continue
 		}
 		return c

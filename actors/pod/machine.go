@@ -53,6 +53,7 @@ type Machine struct {
 	ends    time.Time // when the grace period is over that all of the pod's containers have together
 
 	volumes volumes
+	probing probing
 	box     box
 	cons    []*con // init containers in order, then the others, then those that are no longer in the spec
 
@@ -120,6 +121,7 @@ func (m *Machine) Step(now time.Time, msg any) []Effect {
 		}
 		m.enter(next)
 	}
+	m.watch(now)
 	m.publish(now)
 	m.wake(now)
 	return m.fx

@@ -82,7 +82,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.do(ctx, a.machine.Step(ctx.Now(), nil))
 	case messages.PodWanted, messages.PodObserved, messages.ServiceStarted, messages.VolumesMounted, messages.VolumesFailed,
 		messages.VolumesUnmounted, messages.ImagePulled, messages.ImageFailed, messages.ChildStarted, messages.ContainerStarted,
-		messages.ContainerEnded, messages.ContainerFailed, SandboxStarted, SandboxStopped, PodRemoved:
+		messages.ContainerEnded, messages.ContainerFailed, messages.ProbesObserved, SandboxStarted, SandboxStopped, PodRemoved:
 		a.do(ctx, a.machine.Step(ctx.Now(), m))
 	case messages.ChildStopped:
 		// On our own order; the book knows already.

@@ -6,8 +6,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// planReading: the actor has just started and knows nothing. It waits for its parent's wish and for the CRI's word,
-// and derives everything from these two. Leads to Preparing, Terminating, Finished.
+// planReading: the actor has just started and knows nothing. It waits for its parent's wish, for the CRI's word
+// and, where there are containers with probes, for the prober's, and derives everything from these. Leads to Preparing, Terminating, Finished.
 func (m *Machine) planReading(now time.Time) Phase {
 	if m.wish == nil && m.due(now, "wish", "", m.set.Patience) {
 		m.emit(Tell{messages.Pods, messages.GetWish{UID: m.uid}})
@@ -17,6 +17,8 @@ func (m *Machine) planReading(now time.Time) Phase {
 	}
 	switch {
 	case m.wish == nil || !m.read:
+		return Reading
+	case m.wish.Final == nil && m.unproved():
 		return Reading
 	case m.ending != nil:
 		return Terminating

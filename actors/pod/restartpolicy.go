@@ -18,10 +18,7 @@ const (
 // strategy is restartPolicy as a supervision strategy: what follows the end of a container. An init container must
 // succeed; a sidecar (an init container with restartPolicy Always, KEP-753) never ends for good.
 func strategy(pod *v1.Pod, spec *v1.Container, init bool, f messages.ContainerFact) answer {
-	policy := pod.Spec.RestartPolicy
-	if spec.RestartPolicy != nil {
-		policy = v1.RestartPolicy(*spec.RestartPolicy)
-	}
+	policy := policyOf(pod, spec)
 	succeeded := f.ExitCode == 0
 	if init && !isSidecar(spec) {
 		switch {
@@ -43,6 +40,14 @@ func strategy(pod *v1.Pod, spec *v1.Container, init bool, f messages.ContainerFa
 	case v1.RestartPolicyAlways:
 	}
 	return restart
+}
+
+// policyOf is the restartPolicy of one container: the pod's, unless it has its own.
+func policyOf(pod *v1.Pod, spec *v1.Container) v1.RestartPolicy {
+	if spec.RestartPolicy != nil {
+		return v1.RestartPolicy(*spec.RestartPolicy)
+	}
+	return pod.Spec.RestartPolicy
 }
 
 func isSidecar(spec *v1.Container) bool {

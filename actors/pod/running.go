@@ -46,7 +46,7 @@ func (m *Machine) judge(now time.Time) *verdict {
 	}
 	for _, c := range m.cons {
 		f := c.exited()
-		if c.init && c.spec != nil && f != nil && !c.replace && strategy(m.pod, c.spec, true, *f) == failPod {
+		if c.init && c.spec != nil && f != nil && !c.replace && c.answer(m.pod, *f) == failPod {
 			return &verdict{phase: v1.PodFailed}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 func (m *Machine) stopContainer(now time.Time, c *con, grace time.Duration, why string) {
 	if c.stage != stopping {
 		c.stage = stopping
+		c.ends.grace, c.ends.why = grace, why
 		m.answered("run", c.name)
 		m.answered("stop", c.name)
 	}

@@ -23,6 +23,7 @@ func TestWhateverHappens(t *testing.T) {
 		if len(pod.Spec.InitContainers) > 0 && rapid.Bool().Draw(t, "sidecar") {
 			pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 		}
+		drawProbes(t, pod)
 		w := newWorld(pod)
 		crashes := rapid.IntRange(0, 3).Draw(t, "crashes")
 		w.exit = func(name string, attempt uint32) (int32, bool) {
@@ -51,7 +52,7 @@ func TestWhateverHappens(t *testing.T) {
 
 // storm is one thing going right or wrong.
 func storm(t *rapid.T, w *world) {
-	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "end"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "probe", "probe", "prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "end"}).Draw(t, "event") {
 	case "deliver":
 		if len(w.pending) > 0 {
 			m := w.pending[0]
@@ -78,6 +79,11 @@ func storm(t *rapid.T, w *world) {
 		w.step(nil)
 	case "live":
 		w.live()
+	case "probe":
+		probeStorm(t, w)
+	case "prober": // its actor falls; the disk stays
+		w.watched = nil
+		w.send(messages.ServiceStarted{Service: messages.Prober})
 	case "restart":
 		w.restart()
 	case "sandbox":
@@ -149,6 +155,9 @@ func afterTheStorm(w *world) string {
 			return fmt.Sprintf("its sandbox is %+v", s)
 		}
 		for _, c := range w.pod.Spec.Containers {
+			if s := w.status; w.pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !allReady(s) {
+				return fmt.Sprintf("it is not ready: %+v", s)
+			}
 			if w.pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !slices.Contains(w.runningNames(), c.Name) {
 				return c.Name + " does not run"
 			}

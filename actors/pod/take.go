@@ -46,6 +46,8 @@ func (m *Machine) take(now time.Time, msg any) {
 		}
 		m.answered("unmount", "")
 		m.cleaned.volumes = m.phase == Cleaning
+	case messages.ProbesObserved:
+		m.takeProbes(v)
 	case SandboxStarted, SandboxStopped, PodRemoved:
 		m.takeWork(now, v)
 	default:

@@ -65,7 +65,7 @@ func (m *Machine) takeChild(now time.Time, v messages.ChildStarted) {
 		f := c.newest()
 		switch {
 		case f != nil && f.Attempt != c.attempt, m.standing(c) == nil && c.image.ref == "":
-			c.stage = imaging // another attempt, or another image since: it is asked for first
+			c.stage, c.loose = imaging, c.stage == starting // another attempt, or another image since: it is asked for first
 		default:
 			c.stage = starting
 		}

@@ -41,6 +41,9 @@ func (m *Machine) halt(now time.Time) {
 	for _, c := range m.cons {
 		forget = forget || m.asking("image", c.name)
 		m.answered("image", c.name)
+		if c.loose {
+			underWay, c.loose = true, false
+		}
 		switch c.stage {
 		case starting:
 			underWay = true

@@ -51,6 +51,11 @@ func (m *Machine) takeService(service messages.Address) {
 	case messages.Volumes:
 		m.answered("mount", "")
 		m.answered("unmount", "")
+	case messages.Prober:
+		if m.probing.told != nil {
+			m.probing.told = nil
+			m.answered("probes", "")
+		}
 	case messages.Runtime:
 		m.answered("read", "")
 	case messages.Images:

@@ -46,6 +46,7 @@ type world struct {
 	stuck      map[string]bool // containers left of starts that were cut off, which cannot be removed
 	halfway    int             // so many of the next starts create the container and then fail
 
+	proberBook
 	exit       func(name string, attempt uint32) (code int32, ends bool)
 	violations []string
 	trace      []string
@@ -160,6 +161,7 @@ func (w *world) effect(e Effect) {
 		delete(w.later, e.Name)
 	case Publish:
 		w.status, w.taken = e.Status, e.Turn
+		w.checkProved(e.Status)
 		if w.watch != nil {
 			w.watch(e.Status)
 		}
@@ -222,6 +224,9 @@ func (w *world) told(msg any) {
 		w.mounted, w.foldersOut = true, false
 		w.send(messages.VolumesMounted{UID: m.UID, Paths: map[string]string{}})
 	case messages.UnmountVolumes:
+		if m.Remove && w.watched != nil && len(w.watched.Containers) > 0 {
+			w.fault("its folder is removed while the prober writes there")
+		}
 		for _, c := range w.containers {
 			if lives(c) {
 				w.fault("volumes are unmounted while %s runs", c.ID)
@@ -252,6 +257,8 @@ func (w *world) told(msg any) {
 			w.send(w.wish())
 		}
 	case messages.ForgetImages:
+	case messages.WatchProbes:
+		w.watchProbes(m)
 	default:
 		w.fault("nobody knows %T", msg)
 	}
@@ -280,6 +287,9 @@ func (w *world) settle() {
 			m := w.pending[0]
 			w.pending = w.pending[1:]
 			w.step(m)
+			continue
+		}
+		if w.probeOnce() {
 			continue
 		}
 		if next := w.nextTime(); !next.IsZero() && next.Sub(w.now) < 10*time.Minute {

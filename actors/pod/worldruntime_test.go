@@ -132,6 +132,7 @@ func lives(c messages.ContainerFact) bool {
 
 func (w *world) stop(m messages.StopContainer) {
 	w.stops = append(w.stops, m.Name)
+	w.checkStop(m)
 	if w.machine.Phase() == Terminating && m.Spec != nil && isSidecar(m.Spec) {
 		for _, c := range w.containers {
 			if lives(c) && !w.sidecarNamed(c.Name) {

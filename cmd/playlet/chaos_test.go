@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sort"
@@ -100,19 +101,21 @@ func (k *killer) After(d supervisors.Delivery) supervisors.Verdict {
 }
 
 // scenario is a day in the life of a node: pods come, one finishes, one crashes and comes back, one is changed, one
-// goes. What it leads to is the same whatever falls on the way.
+// goes, one is found sick by its probe. What it leads to is the same whatever falls on the way.
 func scenario(r *rig, chaos supervisors.Interceptor) {
 	r.t.Helper()
 	r.write("web.yaml", manifest("web", "Always", []string{"setup once"}, []string{"one forever", "two forever"}))
 	r.write("job.yaml", manifest("job", "OnFailure", nil, []string{"work fails-once"}))
 	r.write("gone.yaml", manifest("gone", "Always", nil, []string{"main forever"}))
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main forever"}))
+	r.write("sick.yaml", sickManifest)
 	r.start(chaos)
 	r.submits(manifest("sent", "Always", nil, []string{"main forever"}))
 	r.submits(manifest("back", "Always", nil, []string{"main forever"}))
 	r.await("the pods of the morning", func(s sim.Snapshot) bool {
-		work := s.Container("job-node", "work")
-		return s.Running() == 6 && s.Ready() == 5 && work != nil && work.Attempt == 1 && !work.FinishedAt.IsZero()
+		work, sick := s.Container("job-node", "work"), s.Container("sick-node", "main")
+		return s.Running() == 8 && s.Ready() == 6 && sick != nil && sick.Attempt == 1 && sick.Running() &&
+			work != nil && work.Attempt == 1 && !work.FinishedAt.IsZero()
 	})
 	before := r.runtime.Snapshot().Sandbox("changed-node").UID
 	r.remove("gone.yaml")
@@ -120,10 +123,10 @@ func scenario(r *rig, chaos supervisors.Interceptor) {
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main other"}))
 	r.await("the pods of the evening", func(s sim.Snapshot) bool {
 		changed, sandbox := s.Container("changed-node", "main"), s.Sandbox("changed-node")
-		return s.Running() == 4 && s.Container("gone-node", "main") == nil && s.Sandbox("gone-node") == nil &&
+		return s.Running() == 6 && s.Container("gone-node", "main") == nil && s.Sandbox("gone-node") == nil &&
 			s.Sandbox("back-node") == nil &&
-			changed != nil && changed.PodUID != before && changed.Running() && s.Ready() == 3 && sandbox.UID != before &&
-			len(s.Sandboxes) == 4
+			changed != nil && changed.PodUID != before && changed.Running() && s.Ready() == 4 && sandbox.UID != before &&
+			len(s.Sandboxes) == 5
 	})
 }
 
@@ -131,8 +134,29 @@ func scenarioRuntime() sim.Options {
 	return sim.Options{Script: sim.Script{ByContainer: map[string]sim.Sequence{
 		"web-node/setup": {sim.ExitAfter(0, 0)},
 		"job-node/work":  {sim.ExitAfter(0, 1), sim.ExitAfter(0, 0)},
+	}, Exec: func(_ context.Context, c sim.Target, command []string) (r sim.ExecResult) {
+		if command[0] == "alive" && c.Attempt == 0 {
+			r.Code = 1
+		}
+		return r
 	}}}
 }
+
+// sickManifest is a pod with every kind of probe: the first attempt of main is not alive.
+const sickManifest = `
+apiVersion: v1
+kind: Pod
+metadata: {name: sick}
+spec:
+  terminationGracePeriodSeconds: 3
+  initContainers:
+  - {name: side, image: forever, restartPolicy: Always, startupProbe: {exec: {command: [up]}, periodSeconds: 1}}
+  containers:
+  - name: main
+    image: forever
+    readinessProbe: {exec: {command: [ready]}, periodSeconds: 1}
+    livenessProbe: {exec: {command: [alive]}, periodSeconds: 1, failureThreshold: 1}
+`
 
 // outcome is all that matters of how the day ended, without what differs by chance.
 func outcome(r *rig) string {

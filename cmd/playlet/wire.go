@@ -2,12 +2,14 @@ package main
 
 import (
 	"path/filepath"
+	"strings"
 
 	"github.com/playlet-dev/playlet/actors/container"
 	"github.com/playlet-dev/playlet/actors/file"
 	"github.com/playlet-dev/playlet/actors/images"
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/actors/prober"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
 	"github.com/playlet-dev/playlet/actors/sources"
@@ -39,6 +41,9 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		}),
 		"volumes": volumes.New(volumes.Options{
 			RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log, Node: volumes.Facts{Allocatable: a.host.Allocatable},
+		}),
+		"prober": prober.New(prober.Options{
+			CRI: a.client, RootDir: a.node.RootDir, UserAgent: "kube-probe/" + kubernetesVersion[:strings.LastIndexByte(kubernetesVersion, '.')],
 		}),
 		"pods": pods.New(pods.Options{
 			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0 || a.onlySubmissions(), Own: submit.Source,

@@ -1,0 +1,189 @@
+package pod
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// probing is the pod's book on its probes. The prober runs them; what follows from a result is decided here.
+type probing struct {
+	turn  uint64
+	told  *messages.WatchProbes // the latest wish; nil when the prober knows of none
+	heard uint64                // the turn of the latest word
+}
+
+// proved is what is known of the newest attempt of a container.
+type proved struct {
+	id      string
+	results messages.ProbeResults
+}
+
+// results are those of the container that is the newest: of another, nothing counts.
+func (c *con) results() messages.ProbeResults {
+	if f := c.newest(); f != nil && f.ID == c.proved.id {
+		return c.proved.results
+	}
+	return messages.ProbeResults{}
+}
+
+// probed says that a container has probes; only those that stay up have.
+func probed(spec *v1.Container) bool {
+	return spec != nil && (spec.StartupProbe != nil || spec.ReadinessProbe != nil || spec.LivenessProbe != nil)
+}
+
+// hasStarted says that the container runs and is up for others: its startup probe has succeeded, where it has one.
+func (c *con) hasStarted() bool {
+	return c.running() && (c.spec == nil || c.spec.StartupProbe == nil || c.results().Startup == messages.ProbeSucceeded)
+}
+
+// isReady says that the container has started and that its readiness probe agrees, where it has one.
+func (c *con) isReady() bool {
+	return c.hasStarted() && (c.spec == nil || c.spec.ReadinessProbe == nil || c.results().Readiness == messages.ProbeSucceeded)
+}
+
+// unfit is the kind of the probe by which the container must end; empty when it need not.
+func (c *con) unfit() messages.ProbeKind {
+	if c.spec == nil {
+		return ""
+	}
+	for _, kind := range []messages.ProbeKind{messages.Liveness, messages.Startup} {
+		if r := c.results(); messages.Probe(c.spec, kind) != nil && *r.Of(kind) == messages.ProbeFailed {
+			return kind
+		}
+	}
+	return ""
+}
+
+// endUnfit has a container ended that a probe found unfit, in the kubelet's words, and with the probe's own grace period
+// where it has one (KEP-2238). What follows its end is the strategy's to say.
+func (m *Machine) endUnfit(now time.Time, c *con, kind messages.ProbeKind) {
+	grace := m.grace()
+	if s := messages.Probe(c.spec, kind).TerminationGracePeriodSeconds; s != nil {
+		grace = time.Duration(*s) * time.Second
+	}
+	why := "Container " + c.name + " failed " + string(kind) + " probe"
+	if policyOf(m.pod, c.spec) != v1.RestartPolicyNever {
+		why += ", will be restarted"
+	}
+	m.stopContainer(now, c, grace, why)
+}
+
+// answer is what follows the end of a container. One that was ended since a probe found it unfit has failed, whatever its
+// exit code says.
+func (c *con) answer(pod *v1.Pod, f messages.ContainerFact) answer {
+	a := strategy(pod, c.spec, c.init, f)
+	if a == leave && c.proved.id == f.ID && c.unfit() != "" && policyOf(pod, c.spec) != v1.RestartPolicyNever {
+		return restart
+	}
+	return a
+}
+
+// runs are the probes of a container that are to run now. A startup probe comes before the others; a pod that is to end is
+// asked only whether it is ready.
+func (m *Machine) runs(c *con) []messages.ProbeKind {
+	switch {
+	case !c.running():
+		return nil
+	case !c.hasStarted():
+		if m.live() && c.stage != stopping {
+			return []messages.ProbeKind{messages.Startup}
+		}
+		return nil
+	}
+	var out []messages.ProbeKind
+	if c.spec.ReadinessProbe != nil {
+		out = append(out, messages.Readiness)
+	}
+	if c.spec.LivenessProbe != nil && m.live() && c.stage != stopping {
+		out = append(out, messages.Liveness)
+	}
+	return out
+}
+
+// probes is the whole wish.
+func (m *Machine) probes() messages.WatchProbes {
+	w := messages.WatchProbes{UID: m.uid, IPs: m.ips(), Order: m.wish.Order}
+	if m.phase == Cleaning || m.phase == Finished {
+		return w
+	}
+	for _, c := range m.cons {
+		f := c.newest()
+		if !probed(c.spec) || f == nil || f.State == messages.ContainerCreated || (m.phase == Terminating && !c.running()) {
+			continue
+		}
+		w.Containers = append(w.Containers, messages.WatchedContainer{
+			Spec: c.spec, ID: f.ID, StartedAt: f.StartedAt, Run: m.runs(c), Known: c.results(),
+		})
+	}
+	return w
+}
+
+// watch tells the prober the wish when it has changed, and again while there is no answer.
+func (m *Machine) watch(now time.Time) {
+	if m.wish == nil || !m.read || (m.phase == Finished && m.probing.told == nil) {
+		return
+	}
+	w := m.probes()
+	if m.probing.told == nil && len(w.Containers) == 0 && m.phase != Cleaning {
+		return
+	}
+	if m.probing.told == nil || !sameProbes(m.probing.told, &w) {
+		m.answered("probes", "")
+		// Larger than any of an earlier life, too: what was said to that one is not taken for the answer.
+		m.probing.turn = max(m.probing.turn+1, uint64(max(now.UnixNano(), 0))) //nolint:gosec // it is not below zero
+		m.probing.told = &w
+	}
+	if m.probing.heard == m.probing.turn || !m.due(now, "probes", "", m.set.Patience) {
+		return
+	}
+	told := *m.probing.told
+	told.Turn = m.probing.turn
+	m.emit(Tell{messages.Prober, told})
+}
+
+func sameProbes(a, b *messages.WatchProbes) bool {
+	return slices.Equal(a.IPs, b.IPs) && slices.EqualFunc(a.Containers, b.Containers, func(x, y messages.WatchedContainer) bool {
+		return x.Spec == y.Spec && x.ID == y.ID && x.StartedAt.Equal(y.StartedAt) && slices.Equal(x.Run, y.Run) && x.Known == y.Known
+	})
+}
+
+// takeProbes takes the prober's word.
+func (m *Machine) takeProbes(v messages.ProbesObserved) {
+	for _, o := range v.Containers {
+		c := m.con(o.Name)
+		if c == nil || c.newest() == nil || c.newest().ID != o.ID {
+			continue
+		}
+		if c.proved.id != o.ID {
+			c.proved = proved{id: o.ID}
+		}
+		c.proved.results.Learn(o.Results)
+	}
+	if v.Turn == m.probing.turn && m.probing.told != nil {
+		m.probing.heard = v.Turn
+		m.answered("probes", "")
+	}
+}
+
+// unproved says that the last word on the probes of what is there is not known yet. Until it is, nothing is said of the pod:
+// the start of this actor changes no readiness.
+func (m *Machine) unproved() bool {
+	if m.probing.heard > 0 {
+		return false
+	}
+	for _, c := range m.cons {
+		if f := c.newest(); probed(c.spec) && f != nil && f.State != messages.ContainerCreated {
+			return true
+		}
+	}
+	return false
+}
+
+// unwatched says that the prober has let go of the pod, whose folder can be removed then.
+func (m *Machine) unwatched() bool {
+	return m.probing.told != nil && len(m.probing.told.Containers) == 0 && m.probing.heard == m.probing.turn
+}

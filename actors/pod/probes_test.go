@@ -1,0 +1,195 @@
+package pod
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// probedPod is a pod of one container with these probes.
+func probedPod(policy v1.RestartPolicy, kinds ...messages.ProbeKind) *v1.Pod {
+	pod := testPod(policy, 0, 1)
+	give(&pod.Spec.Containers[0], kinds...)
+	return pod
+}
+
+func give(c *v1.Container, kinds ...messages.ProbeKind) {
+	for _, kind := range kinds {
+		switch p := (&v1.Probe{PeriodSeconds: 1}); kind {
+		case messages.Startup:
+			c.StartupProbe = p
+		case messages.Readiness:
+			c.ReadinessProbe = p
+		case messages.Liveness:
+			c.LivenessProbe = p
+		}
+	}
+}
+
+// Started and Ready are as the kubelet has them, for each combination of probes and results.
+func TestStartedAndReady(t *testing.T) {
+	const s, f = messages.ProbeSucceeded, messages.ProbeFailed
+	startup, readiness, liveness := messages.Startup, messages.Readiness, messages.Liveness
+	for name, c := range map[string]struct {
+		kinds          []messages.ProbeKind
+		results        messages.ProbeResults
+		started, ready bool
+		runs           []messages.ProbeKind
+	}{
+		"no probes":                    {nil, messages.ProbeResults{}, true, true, nil},
+		"liveness alone":               {[]messages.ProbeKind{liveness}, messages.ProbeResults{}, true, true, []messages.ProbeKind{liveness}},
+		"readiness, nothing known":     {[]messages.ProbeKind{readiness}, messages.ProbeResults{}, true, false, []messages.ProbeKind{readiness}},
+		"readiness, failed":            {[]messages.ProbeKind{readiness}, messages.ProbeResults{Readiness: f}, true, false, []messages.ProbeKind{readiness}},
+		"readiness, succeeded":         {[]messages.ProbeKind{readiness}, messages.ProbeResults{Readiness: s}, true, true, []messages.ProbeKind{readiness}},
+		"startup, nothing known":       {[]messages.ProbeKind{startup}, messages.ProbeResults{}, false, false, []messages.ProbeKind{startup}},
+		"startup, succeeded":           {[]messages.ProbeKind{startup}, messages.ProbeResults{Startup: s}, true, true, nil},
+		"all, nothing known":           {[]messages.ProbeKind{startup, readiness, liveness}, messages.ProbeResults{}, false, false, []messages.ProbeKind{startup}},
+		"all, started":                 {[]messages.ProbeKind{startup, readiness, liveness}, messages.ProbeResults{Startup: s}, true, false, []messages.ProbeKind{readiness, liveness}},
+		"all, ready":                   {[]messages.ProbeKind{startup, readiness, liveness}, messages.ProbeResults{Startup: s, Readiness: s}, true, true, []messages.ProbeKind{readiness, liveness}},
+		"ready before, not started":    {[]messages.ProbeKind{startup, readiness}, messages.ProbeResults{Readiness: s}, false, false, []messages.ProbeKind{startup}},
+		"of a probe that is not there": {nil, messages.ProbeResults{Readiness: f, Startup: f, Liveness: f}, true, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(probedPod(v1.RestartPolicyAlways, c.kinds...))
+			m := w.machine
+			m.phase, m.pod = Running, w.pod
+			m.book()
+			con := m.cons[0]
+			con.learn(messages.ContainerFact{ID: "x", Name: "c0", State: messages.ContainerRunning})
+			con.proved = proved{"x", c.results}
+			st := m.containerStatus(con)
+			if *st.Started != c.started || st.Ready != c.ready {
+				t.Errorf("started %v, ready %v", *st.Started, st.Ready)
+			}
+			if len(c.kinds) > 0 && !slices.Equal(m.runs(con), c.runs) {
+				t.Errorf("it runs %v, want %v", m.runs(con), c.runs)
+			}
+			con.proved.id = "another"
+			if got := con.results(); got != (messages.ProbeResults{}) {
+				t.Errorf("of another container it takes %v", got)
+			}
+		})
+	}
+}
+
+// A failing liveness or startup probe ends the container, with the probe's grace period; the strategy answers that as a
+// failure, whatever the exit code.
+func TestAFailingProbeIsAnEnd(t *testing.T) {
+	for _, kind := range []messages.ProbeKind{messages.Liveness, messages.Startup} {
+		for policy, again := range map[v1.RestartPolicy]bool{v1.RestartPolicyAlways: true, v1.RestartPolicyOnFailure: true, v1.RestartPolicyNever: false} {
+			pod := probedPod(policy, kind)
+			messages.Probe(&pod.Spec.Containers[0], kind).TerminationGracePeriodSeconds = new(int64(7))
+			a := newReady(pod)
+			a.hears(pulled("c0", "image"))
+			one := messages.ContainerFact{ID: "one", Name: "c0", Image: "image", SandboxID: "s1", State: messages.ContainerRunning, CreatedAt: a.now, StartedAt: a.now}
+			a.hears(messages.ContainerStarted{UID: "u1", Fact: one})
+			wishes := toldOf[messages.WatchProbes](a.take())
+			if n := len(wishes); n == 0 || wishes[n-1].Containers[0].ID != "one" {
+				t.Fatalf("told %+v", wishes)
+			}
+			failed := messages.ObservedContainer{Name: "c0", ID: "one"}
+			*failed.Results.Of(kind) = messages.ProbeFailed
+			a.hears(messages.ProbesObserved{UID: "u1", Turn: wishes[len(wishes)-1].Turn, Containers: []messages.ObservedContainer{failed}})
+			stops := toldOf[messages.StopContainer](a.take())
+			want := "Container c0 failed " + string(kind) + " probe"
+			if again {
+				want += ", will be restarted"
+			}
+			if len(stops) != 1 || stops[0].Grace != 7*time.Second || stops[0].Reason != want {
+				t.Fatalf("%s: stops %+v", policy, stops)
+			}
+			a.passes(time.Minute)
+			if repeated := toldOf[messages.StopContainer](a.take()); len(repeated) != 1 || repeated[0].Grace != 7*time.Second || repeated[0].Reason != want {
+				t.Errorf("asked again: %+v", repeated)
+			}
+			one.State, one.FinishedAt, one.ExitCode = messages.ContainerExited, a.now, 0
+			a.hears(messages.ContainerEnded{UID: "u1", Fact: one})
+			if restarts := effects[RestartContainer](a.take()); (len(restarts) == 1) != again {
+				t.Errorf("%s, %s: restarts %+v", kind, policy, restarts)
+			}
+		}
+	}
+}
+
+// The next init container waits until a sidecar's startup probe has succeeded.
+func TestAStartupProbeOfASidecarGatesWhatComesAfter(t *testing.T) {
+	pod := testPod(v1.RestartPolicyAlways, 2, 1)
+	pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+	give(&pod.Spec.InitContainers[0], messages.Startup)
+	w := newWorld(pod)
+	w.exit = func(name string, _ uint32) (int32, bool) { return 0, name == "init1" }
+	w.step(nil)
+	for i := 0; len(w.pending) > 0 && i < 1000; i++ {
+		m := w.pending[0]
+		w.pending = w.pending[1:]
+		w.step(m)
+	}
+	if got := w.runningNames(); !slices.Equal(got, []string{"init0"}) || w.machine.Phase() != Initializing {
+		t.Fatalf("%s with %v", w.machine.Phase(), got)
+	}
+	w.settle()
+	check(t, w)
+	if got := w.runningNames(); !slices.Equal(got, []string{"c0", "init0"}) {
+		t.Errorf("running %v", got)
+	}
+}
+
+// The death of the pod's actor changes no readiness: nothing is said before the last word is known.
+func TestARestartedActorKeepsReadiness(t *testing.T) {
+	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Startup, messages.Readiness, messages.Liveness))
+	w.step(nil)
+	w.settle()
+	if !allReady(w.status) {
+		t.Fatalf("%+v", w.status)
+	}
+	said := 0
+	w.watch = func(s *v1.PodStatus) {
+		said++
+		if !allReady(s) || !*s.ContainerStatuses[0].Started {
+			t.Errorf("it says %+v", s.ContainerStatuses)
+		}
+	}
+	w.restart()
+	w.settle()
+	check(t, w)
+	if said == 0 || len(w.stops) > 0 {
+		t.Errorf("said %d times, stopped %v", said, w.stops)
+	}
+}
+
+// A pod that is ending is asked whether it is ready, and nothing else.
+func TestATerminatingPodIsAskedOnlyForReadiness(t *testing.T) {
+	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Startup, messages.Readiness, messages.Liveness))
+	w.step(nil)
+	w.settle()
+	w.ending = &messages.Ending{Reason: "test"}
+	w.step(w.wish())
+	if c := w.watched.Containers; len(c) != 1 || !slices.Equal(c[0].Run, []messages.ProbeKind{messages.Readiness}) {
+		t.Errorf("it is probed so: %+v", c)
+	}
+	w.settle()
+	check(t, w)
+	if len(w.watched.Containers) > 0 || w.ended == nil || !w.ended.Gone {
+		t.Errorf("in the end: %+v, %+v", w.watched, w.ended)
+	}
+}
+
+// A sick container crash-loops with the kubelet's back-off, and its pod is never ready.
+func TestASickContainerBacksOff(t *testing.T) {
+	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Liveness, messages.Readiness))
+	w.sick = map[string]bool{"c0/liveness": true, "c0/readiness": true}
+	w.step(nil)
+	w.settle()
+	check(t, w)
+	if len(w.containers) < 5 || strings.Join(w.stops[:2], " ") != "c0 c0" {
+		t.Fatalf("%d containers, stops %v", len(w.containers), w.stops)
+	}
+	if wait := w.containers[0].CreatedAt.Sub(w.containers[1].FinishedAt); wait < 5*time.Minute {
+		t.Errorf("the last back-off was %v", wait)
+	}
+}

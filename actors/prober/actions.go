@@ -1,0 +1,103 @@
+package prober
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// result is what one run says of the application.
+type result string
+
+const (
+	unknown result = "unknown" // nothing: it could not be asked
+	success result = "success"
+	failure result = "failure"
+)
+
+// outcome is one run's.
+type outcome struct {
+	result  result
+	message string
+}
+
+// job is one run of a probe, with all that it needs: it shares nothing with the book.
+type job struct {
+	kind    messages.ProbeKind
+	id      string // of the container
+	con     *v1.Container
+	spec    *v1.Probe
+	ips     []string
+	order   int64
+	timeout time.Duration
+	due     time.Time
+}
+
+func (p *probe) job(at time.Time) job {
+	return job{
+		kind: p.kind, id: p.con.id, con: p.con.spec, spec: p.spec, ips: p.pod.wish.IPs, order: p.pod.wish.Order,
+		timeout: seconds(p.spec.TimeoutSeconds, 1), due: at,
+	}
+}
+
+// actions are the kinds of probes: a kind is one file and one line.
+var actions = []struct {
+	has  func(*v1.Probe) bool
+	pool pool
+	act  func(context.Context, Options, job) outcome
+}{
+	{func(p *v1.Probe) bool { return p.Exec != nil }, commands, execProbe},
+	{func(p *v1.Probe) bool { return p.HTTPGet != nil }, network, timed(httpProbe)},
+	{func(p *v1.Probe) bool { return p.TCPSocket != nil }, network, timed(tcpProbe)},
+	{func(p *v1.Probe) bool { return p.GRPC != nil }, network, timed(grpcProbe)},
+}
+
+func poolOf(spec *v1.Probe) pool {
+	for _, a := range actions {
+		if a.has(spec) {
+			return a.pool
+		}
+	}
+	return network
+}
+
+func (j job) act(ctx context.Context, opts Options) outcome {
+	for _, a := range actions {
+		if a.has(j.spec) {
+			return a.act(ctx, opts, j)
+		}
+	}
+	return outcome{unknown, "the probe has no action"}
+}
+
+// overslept is by how much more than its timeout a probe may last before it is ours that was late, and not the application:
+// the agent had no processor, or the machine slept.
+const overslept = time.Second
+
+// timed gives an action its timeout, from now.
+func timed(act func(context.Context, Options, job) outcome) func(context.Context, Options, job) outcome {
+	return func(ctx context.Context, opts Options, j job) outcome {
+		began := time.Now()
+		bound, cancel := context.WithTimeout(ctx, j.timeout)
+		defer cancel()
+		o := act(bound, opts, j)
+		switch {
+		case ctx.Err() != nil:
+			return outcome{unknown, "the probe was cut off by the agent itself"}
+		case o.result == failure && time.Since(began) > j.timeout+overslept:
+			return outcome{unknown, "the agent was held up while it probed: " + o.message}
+		}
+		return o
+	}
+}
+
+// maxMessage bounds what is kept of what an application said, in bytes.
+const maxMessage = 1 << 10
+
+func text(s string) string {
+	return strings.ToValidUTF8(strings.TrimSpace(s[:min(len(s), maxMessage)]), "")
+}

@@ -1,0 +1,28 @@
+package prober
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// execProbe runs a command in the container: exit code 0 is success. Its time is the runtime's to keep, from when it has it.
+// Only what the runtime itself says counts against the application: a runtime that gives no answer does not.
+func execProbe(ctx context.Context, opts Options, j job) outcome {
+	command := cri.ExpandCommand(j.spec.Exec.Command, j.con.Env)
+	r, err := opts.CRI.ExecSync(ctx, j.id, command, j.timeout)
+	switch {
+	case err != nil && cri.IsTimeout(err) && cri.IsAnswered(err):
+		return outcome{failure, fmt.Sprintf("command timed out after %s", j.timeout)}
+	case err != nil:
+		return outcome{unknown, err.Error()}
+	case r.ExitCode != 0:
+		said := text(string(r.Stdout) + string(r.Stderr))
+		if said == "" {
+			said = fmt.Sprintf("command ended with code %d", r.ExitCode)
+		}
+		return outcome{failure, said}
+	}
+	return outcome{success, text(string(r.Stdout))}
+}

@@ -1,0 +1,176 @@
+package prober
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// CRI is the part of the runtime's client that probes use. *cri.Client implements it.
+type CRI interface {
+	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (cri.ExecResult, error)
+}
+
+// Options are what the prober needs.
+type Options struct {
+	CRI CRI
+	// RootDir has the pods' folders, in which the last words are kept, e.g. /var/lib/kubelet.
+	RootDir string
+	// UserAgent is what HTTP and gRPC probes call themselves: "kube-probe/<major>.<minor>".
+	UserAgent string
+	// Commands and Network are how many exec probes, and how many others, run at a time; 0 is 24 and 256.
+	Commands, Network int
+	// Random gives numbers in [0,1) for jitter; nil is math/rand's.
+	Random func() float64
+}
+
+// Patience with what is not the application's: the runtime's queue and answer, the disk.
+const (
+	slack       = 5 * time.Minute
+	diskTimeout = 30 * time.Second
+)
+
+// New makes the actor of the kind "prober". It answers WatchProbes.
+func New(opts Options) supervisors.Constructor {
+	limits := [pools]int{commands: opts.Commands, network: opts.Network}
+	for pool, otherwise := range [pools]int{commands: 24, network: 256} {
+		if limits[pool] <= 0 {
+			limits[pool] = otherwise
+		}
+	}
+	if opts.Random == nil {
+		opts.Random = rand.Float64
+	}
+	return func(string) supervisors.Actor {
+		return &actor{opts: opts, book: newBook(limits, opts.Random)}
+	}
+}
+
+type actor struct {
+	opts  Options
+	book  *book
+	timer supervisors.Timer
+	at    time.Time // of timer
+	late  lateness
+}
+
+type (
+	tick struct{}
+	ran  struct {
+		probe   *probe
+		began   time.Time
+		due     time.Time
+		outcome outcome
+	}
+	loaded struct {
+		uid string
+		rec record
+		err error
+	}
+	saved struct {
+		uid string
+		err error
+	}
+)
+
+// Routine implements messages.Routine.
+func (tick) Routine() {}
+
+// Routine implements messages.Routine.
+func (ran) Routine() {}
+
+// Receive implements supervisors.Actor.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started:
+		// Nothing is known: pods tell what is to be probed, and their folders have what was known before.
+	case messages.WatchProbes:
+		a.do(ctx, a.book.watch(ctx.Now(), m))
+	case tick:
+		a.timer = nil
+		a.do(ctx, a.book.tick(ctx.Now()))
+	case ran:
+		a.late.add(m.began.Sub(m.due))
+		a.do(ctx, a.book.ran(ctx.Now(), m.probe, m.outcome))
+	case loaded:
+		if m.err != nil {
+			ctx.Log().Warn("what was last known of a pod's probes cannot be read; it is found out anew", "pod", m.uid, "error", m.err)
+		}
+		a.do(ctx, a.book.read(ctx.Now(), m.uid, m.rec))
+	case saved:
+		if m.err != nil {
+			ctx.Log().Warn("the results of a pod's probes cannot be kept", "pod", m.uid, "error", m.err)
+		}
+		a.do(ctx, a.book.wrote(m.uid, m.err != nil))
+	default:
+		ctx.Unhandled(msg)
+	}
+	a.plan(ctx)
+}
+
+// plan sets the one timer.
+func (a *actor) plan(ctx supervisors.Context) {
+	at := a.book.next()
+	if a.timer != nil && a.at.Equal(at) {
+		return
+	}
+	if a.timer != nil {
+		a.timer.Cancel()
+		a.timer = nil
+	}
+	if !at.IsZero() {
+		a.at = at
+		a.timer = ctx.After(max(at.Sub(ctx.Now()), 0), tick{})
+	}
+}
+
+func (a *actor) do(ctx supervisors.Context, effects []effect) {
+	for _, e := range effects {
+		switch e := e.(type) {
+		case tell:
+			ctx.Tell(messages.PodAddress(e.word.UID), e.word)
+		case run:
+			a.run(ctx, e)
+		case note:
+			a.note(ctx, e)
+		case load:
+			dir := a.opts.RootDir
+			ctx.Do(supervisors.Work{Name: "read probe results", Timeout: diskTimeout, Run: func(context.Context) any {
+				rec, err := loadRecord(dir, e.uid)
+				return loaded{e.uid, rec, err}
+			}})
+		case save:
+			dir := a.opts.RootDir
+			ctx.Do(supervisors.Work{Name: "keep probe results", Timeout: diskTimeout, Run: func(context.Context) any {
+				return saved{e.uid, saveRecord(dir, e.uid, e.rec)}
+			}})
+		}
+	}
+}
+
+// run has one probe run. Its time begins when it does: what it waited before that is not the application's.
+func (a *actor) run(ctx supervisors.Context, e run) {
+	opts := a.opts
+	ctx.Do(supervisors.Work{Name: "probe", Timeout: e.job.timeout + slack, Run: func(c context.Context) any {
+		began := time.Now()
+		return ran{e.probe, began, e.job.due, e.job.act(cri.WithPriority(c, e.job.order), opts)}
+	}})
+}
+
+func (a *actor) note(ctx supervisors.Context, n note) {
+	log := ctx.Log().With("pod", n.uid, "container", n.container, "probe", n.kind)
+	switch {
+	case n.result == unknown:
+		log.Debug("a probe could not be run", "error", n.message)
+	case n.result == failure && n.changed:
+		log.Warn("probe failed", "times", n.inRow, "message", n.message)
+	case n.result == failure:
+		log.Info("a probe fails; it does not count yet", "message", n.message)
+	default:
+		log.Info("probe succeeded")
+	}
+}

@@ -1,0 +1,309 @@
+package prober
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+const (
+	succeeded = messages.ProbeSucceeded
+	failed    = messages.ProbeFailed
+)
+
+func folder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "pods", "u1"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// step lets a second pass and does what is to be done.
+func step(k *supervisortest.Kit, seconds int) {
+	for range seconds {
+		k.Advance(time.Second)
+		k.RunWork()
+	}
+}
+
+// Each threshold, delay and period, as a series of exit codes, one for each run, and what is known after it.
+func TestThresholds(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind             messages.ProbeKind
+		success, failure int32
+		codes            []int32
+		want             []messages.ProbeResult
+	}{
+		"readiness at once":            {messages.Readiness, 1, 3, []int32{0}, []messages.ProbeResult{succeeded}},
+		"readiness fails at the third": {messages.Readiness, 1, 3, []int32{0, 1, 1, 1, 0}, []messages.ProbeResult{succeeded, succeeded, succeeded, failed, succeeded}},
+		"a success in between":         {messages.Readiness, 1, 3, []int32{0, 1, 1, 0, 1, 1, 1}, []messages.ProbeResult{succeeded, succeeded, succeeded, succeeded, succeeded, succeeded, failed}},
+		"two successes are wanted":     {messages.Readiness, 2, 1, []int32{0, 1, 0, 0}, []messages.ProbeResult{"", failed, failed, succeeded}},
+		"liveness":                     {messages.Liveness, 1, 2, []int32{0, 1, 1}, []messages.ProbeResult{succeeded, succeeded, failed}},
+		"startup":                      {messages.Startup, 1, 2, []int32{1, 0}, []messages.ProbeResult{"", succeeded}},
+		"startup fails":                {messages.Startup, 1, 2, []int32{1, 1}, []messages.ProbeResult{"", failed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRuntime()
+			k := newKit(t, folder(t), r, nil)
+			p := command()
+			p.PeriodSeconds, p.SuccessThreshold, p.FailureThreshold = 5, c.success, c.failure
+			spec := container("c", map[messages.ProbeKind]*v1.Probe{c.kind: p})
+			k.Send("pods/u1", wishOf(k, 1, spec, "id", c.kind))
+			var is messages.ProbeResult
+			for i, code := range c.codes {
+				r.codes["id"] = code
+				if i > 0 {
+					step(k, 5)
+				} else {
+					k.RunWork()
+					k.Advance(0)
+					k.RunWork()
+				}
+				for _, w := range words(k) {
+					is = *w.Containers[0].Results.Of(c.kind)
+				}
+				if r.calls["id"] != i+1 {
+					t.Fatalf("after %d periods it has run %d times", i, r.calls["id"])
+				}
+				if is != c.want[i] {
+					t.Errorf("after run %d it is %q, want %q", i, is, c.want[i])
+				}
+			}
+			if c.kind != messages.Readiness && is != "" && is == c.want[len(c.want)-1] && (is == failed || c.kind == messages.Startup) {
+				step(k, 20)
+				if n := r.calls["id"]; n != len(c.codes) {
+					t.Errorf("it went on: %d runs", n)
+				}
+			}
+		})
+	}
+}
+
+// The delay counts from the container's start, and a clock of the runtime that goes ahead lengthens nothing.
+func TestInitialDelay(t *testing.T) {
+	for ahead, want := range map[time.Duration]int{0: 7, -3 * time.Second: 4, time.Hour: 7} {
+		r := newRuntime()
+		k := newKit(t, folder(t), r, nil)
+		p := command()
+		p.InitialDelaySeconds = 7
+		w := wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Liveness: p}), "id", messages.Liveness)
+		w.Containers[0].StartedAt = k.Now().Add(ahead)
+		k.Send("pods/u1", w)
+		k.RunWork()
+		step(k, want-1)
+		if n := r.calls["id"]; n != 0 {
+			t.Errorf("%v: %d runs before its time", ahead, n)
+		}
+		if step(k, 1); r.calls["id"] != 1 {
+			t.Errorf("%v: %d runs", ahead, r.calls["id"])
+		}
+	}
+}
+
+// After a restart of the agent the last word holds for the same container, until the probes say otherwise; of another
+// container nothing is known.
+func TestTheLastWordOutlivesTheProber(t *testing.T) {
+	dir, r := folder(t), newRuntime()
+	spec := container("c", map[messages.ProbeKind]*v1.Probe{messages.Startup: command(), messages.Readiness: command()})
+	k := newKit(t, dir, r, nil)
+	k.Send("pods/u1", wishOf(k, 1, spec, "id", messages.Startup))
+	step(k, 2)
+	k.Send("pods/u1", wishOf(k, 2, spec, "id", messages.Readiness))
+	step(k, 20)
+	want := messages.ProbeResults{Startup: succeeded, Readiness: succeeded}
+	if got := last(t, k).Containers[0].Results; got != want {
+		t.Fatalf("it said %+v", got)
+	}
+
+	runs := r.calls["id"]
+	r.codes["id"] = 1
+	k = newKit(t, dir, r, nil)
+	k.Send("pods/u1", wishOf(k, 1, spec, "id", messages.Startup))
+	if len(words(k)) > 0 {
+		t.Error("it answers before it has read what is known")
+	}
+	k.RunWork()
+	if got := last(t, k); got.Turn != 1 || got.Containers[0].Results != want || r.calls["id"] != runs {
+		t.Errorf("after the restart: %+v, %d runs", got, r.calls["id"]-runs)
+	}
+	k.Send("pods/u1", wishOf(k, 2, spec, "id", messages.Readiness))
+	step(k, 40)
+	if got := last(t, k).Containers[0].Results; got.Readiness != failed {
+		t.Errorf("the probes fail since, and it says %+v", got)
+	}
+
+	k = newKit(t, dir, r, nil)
+	k.Send("pods/u1", wishOf(k, 1, spec, "another", messages.Startup))
+	k.RunWork()
+	if got := words(k)[0].Containers[0].Results; got != (messages.ProbeResults{}) {
+		t.Errorf("of another container it says %+v", got)
+	}
+}
+
+// A record that cannot be read is no reason not to probe.
+func TestAnUnreadableRecordIsMadeAnew(t *testing.T) {
+	dir, r := folder(t), newRuntime()
+	file := path(dir, "u1")
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := newKit(t, dir, r, nil)
+	k.Send("pods/u1", wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()}), "id", messages.Readiness))
+	step(k, 2)
+	if got := last(t, k).Containers[0].Results.Readiness; got != succeeded {
+		t.Errorf("it says %q", got)
+	}
+	if rec, err := loadRecord(dir, "u1"); err != nil || rec.Containers["c"].Results.Readiness != succeeded {
+		t.Errorf("on the disk: %+v, %v", rec, err)
+	}
+}
+
+// A word that the pod does not show as known is told again; one that it knows is not.
+func TestAWordIsToldUntilItIsKnown(t *testing.T) {
+	k := newKit(t, folder(t), newRuntime(), nil)
+	spec := container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()})
+	w := wishOf(k, 1, spec, "id", messages.Readiness)
+	k.Send("pods/u1", w)
+	step(k, 2)
+	words(k)
+	step(k, 25)
+	if got := words(k); len(got) != 2 {
+		t.Errorf("told %d times again", len(got))
+	}
+	w.Turn, w.Containers[0].Known = 2, messages.ProbeResults{Readiness: succeeded}
+	k.Send("pods/u1", w)
+	if got := words(k); len(got) != 1 || got[0].Turn != 2 {
+		t.Errorf("answered %+v", got)
+	}
+	step(k, 60)
+	if got := words(k); len(got) > 0 {
+		t.Errorf("told again: %+v", got)
+	}
+}
+
+// What the pod knows comes before what lies on the disk, and after what this prober has seen.
+func TestWhomToBelieve(t *testing.T) {
+	dir, r := folder(t), newRuntime()
+	if err := saveRecord(dir, "u1", record{Containers: map[string]lastWord{"c": {ID: "id", Results: messages.ProbeResults{Readiness: succeeded, Startup: succeeded}}}}); err != nil {
+		t.Fatal(err)
+	}
+	k := newKit(t, dir, r, nil)
+	w := wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Startup: command(), messages.Readiness: command()}), "id", messages.Readiness)
+	w.Containers[0].Known = messages.ProbeResults{Readiness: failed}
+	k.Send("pods/u1", w)
+	k.RunWork()
+	if got := words(k)[0].Containers[0].Results; got != (messages.ProbeResults{Readiness: failed, Startup: succeeded}) {
+		t.Errorf("first: %+v", got)
+	}
+	step(k, 2)
+	k.Send("pods/u1", w)
+	if got := last(t, k).Containers[0].Results; got.Readiness != succeeded {
+		t.Errorf("after a run: %+v", got)
+	}
+}
+
+// Only so many run at a time; those that wait run in the order of their times, and a pod that goes frees its workers.
+func TestThePoolIsBounded(t *testing.T) {
+	r := newRuntime()
+	k := newKit(t, folder(t), r, func(o *Options) { o.Commands = 3 })
+	p := command()
+	p.PeriodSeconds = 1
+	w := messages.WatchProbes{UID: "u1", Turn: 1}
+	for i := range 10 {
+		w.Containers = append(w.Containers, messages.WatchedContainer{
+			Spec: container(fmt.Sprintf("c%d", i), map[messages.ProbeKind]*v1.Probe{messages.Readiness: p}), ID: fmt.Sprintf("id%d", i),
+			StartedAt: k.Now(), Run: []messages.ProbeKind{messages.Readiness},
+		})
+	}
+	k.Send("pods/u1", w)
+	load := k.Work[0]
+	k.Work = nil
+	k.RunOne(load)
+	k.Advance(10 * time.Second)
+	if len(k.Work) != 3 {
+		t.Fatalf("%d probes run at a time", len(k.Work))
+	}
+	first := k.Work[0]
+	k.Work = k.Work[1:]
+	k.RunOne(first)
+	if n := len(k.Work); n < 3 || n > 4 { // one of them may be the record that is kept
+		t.Errorf("after one has ended, %d are to run", n)
+	}
+	k.RunWork()
+	for i := range 10 {
+		if n := r.calls[fmt.Sprintf("id%d", i)]; n == 0 {
+			t.Errorf("container %d was never probed", i)
+		}
+	}
+	k.Send("pods/u1", messages.WatchProbes{UID: "u1", Turn: 2})
+	k.RunWork()
+	if got := last(t, k); got.Turn != 2 || len(got.Containers) > 0 {
+		t.Errorf("it lets go: %+v", got)
+	}
+	if k.RunWork(); len(k.Pending()) > 0 {
+		k.Advance(time.Hour)
+		if len(k.Work) > 0 || len(k.Take()) > 0 {
+			t.Errorf("something goes on: %v", k.Work)
+		}
+	}
+}
+
+// Probes of containers that were there before are spread over their period.
+func TestNoThunderAfterARestart(t *testing.T) {
+	at := 0.0
+	k := newKit(t, folder(t), newRuntime(), func(o *Options) { o.Random = func() float64 { at += 0.1; return at - 0.05 } })
+	w := messages.WatchProbes{UID: "u1", Turn: 1}
+	for i := range 10 {
+		w.Containers = append(w.Containers, messages.WatchedContainer{
+			Spec: container(fmt.Sprintf("c%d", i), map[messages.ProbeKind]*v1.Probe{messages.Liveness: command()}), ID: fmt.Sprintf("id%d", i),
+			StartedAt: k.Now().Add(-time.Hour), Run: []messages.ProbeKind{messages.Liveness},
+		})
+	}
+	k.Send("pods/u1", w)
+	k.RunWork()
+	for i := range 10 {
+		k.Advance(time.Second)
+		n := 0
+		for _, w := range k.Work {
+			if w.Name == "probe" {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("in second %d there are %d", i, n)
+		}
+		k.RunWork()
+	}
+}
+
+// The answer that lets a pod's folder be removed waits until nothing is written there.
+func TestThePodIsLetGoWhenNothingIsWritten(t *testing.T) {
+	k := newKit(t, folder(t), newRuntime(), nil)
+	k.Send("pods/u1", wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()}), "id", messages.Readiness))
+	for i := 0; i < 10 && (len(k.Work) == 0 || k.Work[0].Name != "keep probe results"); i++ {
+		if len(k.Work) > 0 {
+			w := k.Work[0]
+			k.Work = k.Work[1:]
+			k.RunOne(w)
+		}
+		k.Advance(0)
+	}
+	words(k)
+	k.Send("pods/u1", messages.WatchProbes{UID: "u1", Turn: 2})
+	if got := words(k); len(got) > 0 {
+		t.Fatalf("it lets go at once: %+v", got)
+	}
+	k.RunWork()
+	if got := words(k); len(got) != 1 || got[0].Turn != 2 {
+		t.Errorf("it told %+v", got)
+	}
+}

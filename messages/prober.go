@@ -1,0 +1,114 @@
+package messages
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// ProbeKind is what a probe is for.
+type ProbeKind string
+
+// The kinds of probes, in the kubelet's words.
+const (
+	Startup   ProbeKind = "startup"
+	Readiness ProbeKind = "readiness"
+	Liveness  ProbeKind = "liveness"
+)
+
+// ProbeKinds lists them, the one that gates the others first.
+var ProbeKinds = []ProbeKind{Startup, Readiness, Liveness}
+
+// ProbeResult is a probe's word on its container, after its thresholds. It is empty while there is none.
+type ProbeResult string
+
+// The results.
+const (
+	ProbeSucceeded ProbeResult = "succeeded"
+	ProbeFailed    ProbeResult = "failed"
+)
+
+// ProbeResults are the words of all probes of one container.
+type ProbeResults struct {
+	Startup   ProbeResult `json:"startup,omitempty"`
+	Readiness ProbeResult `json:"readiness,omitempty"`
+	Liveness  ProbeResult `json:"liveness,omitempty"`
+}
+
+// Of is the result of one kind.
+func (r *ProbeResults) Of(kind ProbeKind) *ProbeResult {
+	switch kind {
+	case Readiness:
+		return &r.Readiness
+	case Liveness:
+		return &r.Liveness
+	case Startup:
+	}
+	return &r.Startup
+}
+
+// Learn takes what is known of another, and keeps its own where that knows nothing.
+func (r *ProbeResults) Learn(o ProbeResults) {
+	for _, kind := range ProbeKinds {
+		if word := *o.Of(kind); word != "" {
+			*r.Of(kind) = word
+		}
+	}
+}
+
+// Probe is the container's probe of one kind; nil when it has none.
+func Probe(c *v1.Container, kind ProbeKind) *v1.Probe {
+	switch kind {
+	case Readiness:
+		return c.ReadinessProbe
+	case Liveness:
+		return c.LivenessProbe
+	case Startup:
+	}
+	return c.StartupProbe
+}
+
+// WatchedContainer is one container that has probes, as the pod knows it.
+type WatchedContainer struct {
+	Spec      *v1.Container // immutable
+	ID        string        // of the attempt; what was said of another is of no use
+	StartedAt time.Time
+	Run       []ProbeKind  // the probes that are to run now
+	Known     ProbeResults // what the pod goes by
+}
+
+// ObservedContainer is what the prober knows of one container.
+type ObservedContainer struct {
+	Name, ID string
+	Results  ProbeResults
+	Message  string // what the last probe that failed said
+}
+
+// WatchProbes is the pod's whole wish for its probes: those named run, all others of the pod do not. A container is named
+// for as long as its results count. No containers: the prober forgets the pod. Telling it again changes nothing.
+//
+// Sender: pod. Receiver: prober. Reply: ProbesObserved with its turn.
+// If lost: the pod tells it again when its patience ends.
+type WatchProbes struct {
+	UID        string
+	Turn       uint64
+	Order      int64    // the pod's place in the queue for the runtime
+	IPs        []string // where the pod can be reached
+	Containers []WatchedContainer
+}
+
+// ProbesObserved is all that the prober knows of a pod's probes: after WatchProbes, and whenever a result changes.
+//
+// Sender: prober. Receiver: pod. Reply: WatchProbes that shows it as known.
+// If lost: the prober tells it again every few seconds until the pod shows it as known.
+type ProbesObserved struct {
+	UID        string
+	Turn       uint64 // of the wish that this is known under
+	Containers []ObservedContainer
+}
+
+// PodUID implements Subject.
+func (m WatchProbes) PodUID() string { return m.UID }
+
+// PodUID implements Subject.
+func (m ProbesObserved) PodUID() string { return m.UID }
