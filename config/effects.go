@@ -16,9 +16,9 @@ var fieldEffects = map[string]effect{
 	"podLogsDir":                                 inForce,
 	"syncFrequency":                              pending,
 	"fileCheckFrequency":                         inForce,
-	"httpCheckFrequency":                         pending,
-	"staticPodURL":                               inForce, // the agent says at its start that its pods are not run
-	"staticPodURLHeader":                         pending,
+	"httpCheckFrequency":                         inForce,
+	"staticPodURL":                               inForce,
+	"staticPodURLHeader":                         inForce,
 	"address":                                    pending,
 	"port":                                       pending,
 	"readOnlyPort":                               pending,

@@ -15,6 +15,7 @@ const (
 	Node    Address = ""
 	Sources Address = "sources"
 	File    Address = "sources/file"
+	HTTP    Address = "sources/http"
 	Submit  Address = "sources/submit"
 	Pods    Address = "pods"
 	Runtime Address = "runtime"

@@ -21,6 +21,8 @@ type SourcePodsWanted struct {
 	Source   Address
 	Pods     []*v1.Pod // defaulted, validated, with UID; immutable
 	Problems []ManifestProblem
+	// Unknown says that it is not known yet what is wanted, and the Problems why: nothing may be taken from Pods.
+	Unknown bool
 }
 
 // TellWish asks a source to tell its wish again.

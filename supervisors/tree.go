@@ -86,6 +86,9 @@ var Tree = Row{
 				Kind: "file", Strategy: isolated,
 				Why: "a folder that breaks its reader must not take the node with it; the last wish stays in force",
 			}, {
+				Kind: "http", Strategy: isolated,
+				Why: "whatever a server answers must not take the node with it; the last wish stays in force",
+			}, {
 				Kind: "submit", Strategy: isolated,
 				Why: "what was accepted is on disk and stays wanted while nobody can submit anything",
 			}},

@@ -37,7 +37,7 @@ func New(opts Options) supervisors.Constructor {
 	return func(string) supervisors.Actor {
 		return &actor{
 			opts: opts, wishes: map[messages.Address]messages.SourcePodsWanted{}, entries: map[string]*entry{},
-			goneAt: map[string]time.Time{}, finished: map[string]*v1.PodStatus{},
+			unknown: map[messages.Address]messages.SourcePodsWanted{}, goneAt: map[string]time.Time{}, finished: map[string]*v1.PodStatus{},
 		}
 	}
 }
@@ -45,7 +45,8 @@ func New(opts Options) supervisors.Constructor {
 type actor struct {
 	opts    Options
 	wishes  map[messages.Address]messages.SourcePodsWanted
-	entries map[string]*entry // by UID
+	unknown map[messages.Address]messages.SourcePodsWanted // of sources that cannot say yet what they want
+	entries map[string]*entry                              // by UID
 	order   int64
 	began   time.Time
 	audit   *messages.RuntimeAudited
@@ -159,7 +160,13 @@ func logWait(ctx supervisors.Context, e *entry, now *messages.Reason) {
 
 // wish takes the whole wish of one source.
 func (a *actor) wish(ctx supervisors.Context, m messages.SourcePodsWanted) {
+	if m.Unknown {
+		a.unknown[m.Source] = m
+		a.changed(ctx)
+		return
+	}
 	_, heard := a.wishes[m.Source]
+	delete(a.unknown, m.Source)
 	a.wishes[m.Source] = m
 	a.reconcile(ctx)
 	if !heard && a.heard() {

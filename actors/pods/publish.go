@@ -43,7 +43,7 @@ func (a *actor) publish(ctx supervisors.Context) {
 		if !ok {
 			s.Unheard = append(s.Unheard, src)
 		}
-		s.Problems = append(s.Problems, w.Problems...)
+		s.Problems = append(append(s.Problems, w.Problems...), a.unknown[src].Problems...)
 	}
 	a.opts.Board.Publish(s)
 }

@@ -109,24 +109,27 @@ func scenario(r *rig, chaos supervisors.Interceptor) {
 	r.write("gone.yaml", manifest("gone", "Always", nil, []string{"main forever"}))
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main forever"}))
 	r.write("sick.yaml", sickManifest)
+	remote := r.serve(manifest("remote", "Always", nil, []string{"main forever"}))
 	r.start(chaos)
 	r.submits(manifest("sent", "Always", nil, []string{"main forever"}))
 	r.submits(manifest("back", "Always", nil, []string{"main forever"}))
 	r.await("the pods of the morning", func(s sim.Snapshot) bool {
 		work, sick := s.Container("job-node", "work"), s.Container("sick-node", "main")
-		return s.Running() == 8 && s.Ready() == 6 && sick != nil && sick.Attempt == 1 && sick.Running() &&
+		return s.Running() == 9 && s.Ready() == 7 && sick != nil && sick.Attempt == 1 && sick.Running() &&
 			work != nil && work.Attempt == 1 && !work.FinishedAt.IsZero()
 	})
-	before := r.runtime.Snapshot().Sandbox("changed-node").UID
+	before, remoteBefore := r.runtime.Snapshot().Sandbox("changed-node").UID, r.runtime.Snapshot().Sandbox("remote-node").UID
+	remote(manifest("remote", "Always", nil, []string{"main other"}))
 	r.remove("gone.yaml")
 	r.withdraws("back")
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main other"}))
 	r.await("the pods of the evening", func(s sim.Snapshot) bool {
 		changed, sandbox := s.Container("changed-node", "main"), s.Sandbox("changed-node")
-		return s.Running() == 6 && s.Container("gone-node", "main") == nil && s.Sandbox("gone-node") == nil &&
-			s.Sandbox("back-node") == nil &&
-			changed != nil && changed.PodUID != before && changed.Running() && s.Ready() == 4 && sandbox.UID != before &&
-			len(s.Sandboxes) == 5
+		far := s.Container("remote-node", "main")
+		return s.Running() == 7 && far != nil && far.PodUID != remoteBefore && far.Running() &&
+			s.Container("gone-node", "main") == nil && s.Sandbox("gone-node") == nil && s.Sandbox("back-node") == nil &&
+			changed != nil && changed.PodUID != before && changed.Running() && s.Ready() == 5 && sandbox.UID != before &&
+			len(s.Sandboxes) == 6
 	})
 }
 

@@ -16,9 +16,10 @@ import (
 // drawing with the table.
 func TestTheRunningTreeIsTheTable(t *testing.T) {
 	r := newRig(t, sim.Options{})
+	r.serve(manifest("far", "Always", nil, []string{"main forever"}))
 	r.write("web.yaml", manifest("web", "Always", nil, []string{"main forever"}))
 	r.start(nil)
-	r.await("the pod", func(s sim.Snapshot) bool { return s.Running() == 1 })
+	r.await("the pod", func(s sim.Snapshot) bool { return s.Running() == 2 })
 	var want []string
 	supervisors.Tree.Walk(func(path string, row *supervisors.Row) {
 		want = append(want, path)
@@ -67,6 +68,7 @@ func drawn(s *supervisors.System) []string {
 // TestEveryRowHasAConstructorAndEveryConstructorARow: what one of the two forgets would never run.
 func TestEveryRowHasAConstructorAndEveryConstructorARow(t *testing.T) {
 	r := newRig(t, sim.Options{})
+	r.serve("")
 	r.start(nil)
 	wired := r.agent.wire()
 	rows := map[supervisors.Kind]bool{}

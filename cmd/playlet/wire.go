@@ -6,6 +6,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/container"
 	"github.com/playlet-dev/playlet/actors/file"
+	"github.com/playlet-dev/playlet/actors/http"
 	"github.com/playlet-dev/playlet/actors/images"
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/pods"
@@ -53,6 +54,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		"container": container.New(a.host),
 		"sources":   sources.New(sources.Options{Sources: a.sources()}),
 		"file":      a.fileSource(state),
+		"http":      a.httpSource(state),
 		"submit": submit.New(submit.Options{
 			Dir: filepath.Join(state, "submissions"), NodeName: a.node.NodeName, Board: a.board,
 		}),
@@ -65,6 +67,9 @@ func (a *agent) sources() []messages.Address {
 	var out []messages.Address
 	if a.node.StaticPodPath() != "" {
 		out = append(out, messages.File)
+	}
+	if a.node.Kubelet.StaticPodURL != "" {
+		out = append(out, messages.HTTP)
 	}
 	return append(out, messages.Submit)
 }
@@ -80,9 +85,6 @@ func unheard(node *config.Node) []string {
 	if !node.Standalone() || node.BootstrapKubeconfigPath != "" {
 		out = append(out, "the API server (--kubeconfig)")
 	}
-	if node.Kubelet.StaticPodURL != "" {
-		out = append(out, "the manifest URL (staticPodURL)")
-	}
 	return out
 }
 
@@ -94,6 +96,16 @@ func (a *agent) fileSource(state string) supervisors.Constructor {
 	return file.New(file.Options{
 		Path: path, CheckFrequency: a.node.FileCheckFrequency(), StateDir: filepath.Join(state, "file-source"),
 		NodeName: a.node.NodeName,
+	})
+}
+
+func (a *agent) httpSource(state string) supervisors.Constructor {
+	if a.node.Kubelet.StaticPodURL == "" {
+		return nil
+	}
+	return http.New(http.Options{
+		URL: a.node.Kubelet.StaticPodURL, Header: a.node.Kubelet.StaticPodURLHeader, CheckFrequency: a.node.HTTPCheckFrequency(),
+		StateDir: filepath.Join(state, "http-source"), NodeName: a.node.NodeName,
 	})
 }
 
