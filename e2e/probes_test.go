@@ -217,3 +217,41 @@ containers:
 		cleared(t, s, a)
 	})
 }
+
+// A container has not started before its post-start hook has ended, also when the agent is killed meanwhile: then the hook
+// runs again. One whose hook fails is ended, and restartPolicy answers.
+func TestPostStartHooks(t *testing.T) {
+	const spec = `
+terminationGracePeriodSeconds: 2
+initContainers:
+- {name: side, image: HELLO, args: [sleep], restartPolicy: Always, MOUNT, lifecycle: {postStart: {exec: {command: [/hello, append, /f/ran, hook, --, wait-file, /f/go]}}}}
+containers:
+- {name: main, image: HELLO, args: [serve, "8080"], ports: [{name: web, containerPort: 8080}], lifecycle: {postStart: {httpGet: {path: /status/204, port: web}}}}`
+	const failing = `
+restartPolicy: Never
+terminationGracePeriodSeconds: 2
+containers: [{name: c, image: HELLO, args: [ignore-term], lifecycle: {postStart: {exec: {command: [/hello, exit, "3"]}}}}]`
+	overBoth(t, func(t *testing.T, s *stack.Stack) {
+		a, folder := agentWith(t, s, quick), t.TempDir()
+		must(t, a.Write("p.yaml", probedManifest(s, folder, "p", spec)))
+		side := up(t, s, "p", "side")
+		awaitFile(t, filepath.Join(folder, "ran"), "hook\n")
+		must(t, a.Kill9())
+		must(t, a.Start())
+		awaitFile(t, filepath.Join(folder, "ran"), "hook\nhook\n")
+		if n := len(containersOf(t, s, "p")); n != 1 {
+			t.Errorf("%d containers, while the hook of the first runs", n)
+		}
+		touch(t, filepath.Join(folder, "go"))
+		awaitPod(t, a, "p", ready)
+		if is := up(t, s, "p", "side"); is.Id != side.Id {
+			t.Error("the sidecar is another")
+		}
+		must(t, a.Write("failing.yaml", manifest(s, "failing", failing)))
+		awaitPod(t, a, "failing", inPhase(corev1.PodFailed))
+		awaitLogged(t, a, "FailedPostStartHook")
+		must(t, a.Remove("failing.yaml"))
+		must(t, a.Remove("p.yaml"))
+		cleared(t, s, a)
+	})
+}

@@ -59,13 +59,15 @@ type ContainerObserved struct {
 	Fact ContainerFact
 }
 
-// ContainerStarted says that the container runs.
+// ContainerStarted says that the container runs. Hooking says that its post-start hook has not ended yet: until it is told
+// again without, the container has not started for others. A hook that fails ends the container.
 //
 // Sender: container. Receiver: pod. Reply: none.
 // If lost: the next reading of the pod shows it running.
 type ContainerStarted struct {
-	UID  string
-	Fact ContainerFact
+	UID     string
+	Fact    ContainerFact
+	Hooking bool
 }
 
 // ContainerEnded says that the container ran and has ended, or, after StopContainer, that it was created and never ran.

@@ -4,6 +4,7 @@ package container
 
 import (
 	"context"
+	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
@@ -21,7 +22,8 @@ type state string
 
 const (
 	idle     state = "idle"     // it knows nothing yet → starting, running, stopping
-	starting state = "starting" // create and start are under way → running, failed, ended
+	starting state = "starting" // create and start are under way → hooking, running, failed, ended
+	hooking  state = "hooking"  // it runs, and its post-start hook does → running, stopping, ended
 	running  state = "running"  // → stopping, ended
 	stopping state = "stopping" // hook, signal and grace are under way → ended, running when that failed
 	failed   state = "failed"   // this attempt could not be made → starting
@@ -37,7 +39,10 @@ type actor struct {
 	turn  uint64 // the latest try at it that was asked for
 	fact  messages.ContainerFact
 	fail  messages.ContainerFailed
-	stop  *messages.StopContainer // asked for while the start was under way
+	wish  messages.RunContainer
+	// condemned is how a container is ended whose post-start hook failed.
+	condemned *messages.StopContainer
+	stop      *messages.StopContainer // asked for while the start was under way
 }
 
 // startDone is the result of creating and starting.
@@ -46,6 +51,7 @@ type startDone struct {
 	fact    *messages.ContainerFact
 	reason  *messages.Reason
 	taken   bool // see messages.ContainerFailed
+	hook    bool // the post-start hook is still to be run
 }
 
 // stopDone is the result of ending.
@@ -54,6 +60,9 @@ type stopDone struct {
 	fact   messages.ContainerFact
 	failed error
 }
+
+// retryPause is how long after a failure a container is ended again whose hook failed.
+const retryPause = 10 * time.Second
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
@@ -69,6 +78,12 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.startDone(ctx, m)
 	case stopDone:
 		a.stopDone(ctx, m)
+	case hookDone:
+		a.hookDone(ctx, m)
+	case retryStop:
+		if a.state == running && a.condemned != nil && m.id == a.fact.ID {
+			a.end(ctx, *a.condemned)
+		}
 	default:
 		ctx.Unhandled(msg)
 	}
@@ -86,13 +101,15 @@ func (a *actor) run(ctx supervisors.Context, m messages.RunContainer) {
 	a.turn = m.Turn
 	switch {
 	case a.state == starting || a.state == stopping:
+	case a.state == hooking && same, a.state == running && same && a.condemned != nil:
+		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact, Hooking: true})
 	case a.state == running && same:
 		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact})
 	case a.state == ended && same:
 		a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
 	case a.state == failed && same && again:
 		a.tellPod(ctx, a.fail)
-	case a.state == running:
+	case a.state == running, a.state == hooking:
 		ctx.Unhandled(m) // the pod is told of this one's end before it can want the next
 	default:
 		a.begin(ctx, m)
@@ -100,7 +117,12 @@ func (a *actor) run(ctx supervisors.Context, m messages.RunContainer) {
 }
 
 func (a *actor) begin(ctx supervisors.Context, m messages.RunContainer) {
-	a.try = m.Attempt
+	a.try, a.wish, a.condemned = m.Attempt, m, nil
+	if m.Adopt != nil && m.Adopt.State == messages.ContainerRunning && postStart(m.Container) != nil {
+		a.state = starting
+		a.look(ctx, m)
+		return
+	}
 	if m.Adopt != nil && m.Adopt.State == messages.ContainerRunning {
 		a.state, a.fact = running, *m.Adopt
 		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact})
@@ -125,6 +147,9 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 		a.tellPod(ctx, a.fail)
 	case d.fact.State == messages.ContainerExited: // it was quicker than the look at it
 		a.over(ctx, *d.fact)
+	case d.hook:
+		a.fact = *d.fact
+		a.hook(ctx)
 	default:
 		a.state, a.fact = running, *d.fact
 		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact})
@@ -150,7 +175,7 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 		}
 	case stopping:
 		return
-	case idle, running, failed:
+	case idle, running, hooking, failed:
 	}
 	if m.Fact.ID == "" {
 		ctx.Unhandled(m) // there is nothing to end
@@ -172,6 +197,9 @@ func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 		// It may run still: the pod, which has no answer, asks again.
 		ctx.Log().Warn("the container could not be stopped; it is tried again", "id", d.id, "error", d.failed)
 		a.state = running
+		if a.condemned != nil {
+			ctx.After(retryPause, retryStop{d.id})
+		}
 		return
 	}
 	a.over(ctx, d.fact)
@@ -190,7 +218,7 @@ func (a *actor) observed(ctx supervisors.Context, m messages.ContainerObserved) 
 		return
 	}
 	switch a.state {
-	case running:
+	case running, hooking:
 		a.over(ctx, m.Fact)
 	case ended:
 		a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})

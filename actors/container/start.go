@@ -46,9 +46,13 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 		case facts.CutOff(fact):
 			return startDone{attempt: w.Attempt, fact: &fact, reason: &messages.Reason{Code: messages.ReasonRunContainer, Message: fact.Message}}
 		case fact.State != messages.ContainerCreated:
-			done.fact = &fact
+			done.fact, done.hook = &fact, fact.State == messages.ContainerRunning && owed(h, w, id)
 			return done
 		}
+	}
+	if err := owe(h, w, id); err != nil {
+		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: "post-start hook: " + err.Error()}
+		return done
 	}
 	startErr := h.CRI.StartContainer(ctx, id)
 	// Whatever was answered, what is true is read: an answer that was lost is no failure.
@@ -57,7 +61,7 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: errors.Join(startErr, err).Error()}
 		return done
 	}
-	done.fact = &fact
+	done.fact, done.hook = &fact, fact.State == messages.ContainerRunning && postStart(w.Container) != nil
 	switch fact.State {
 	case messages.ContainerRunning, messages.ContainerExited:
 		if startErr != nil && fact.State == messages.ContainerExited && fact.StartedAt.IsZero() {

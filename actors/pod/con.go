@@ -44,6 +44,7 @@ type con struct {
 	}
 	backoff backoff
 	proved  proved
+	hooked  hooked
 	ends    struct { // as its actor was asked to end it
 		grace time.Duration
 		why   string

@@ -29,6 +29,7 @@ func (m *Machine) ensure(now time.Time, c *con) bool {
 	case imaging:
 		m.ensureImage(now, c)
 	case starting:
+		m.tellSeen(now, c)
 		m.tellRun(now, c)
 	case up:
 		if f == nil || f.State == messages.ContainerCreated { // it was taken away, and what stands there never ran

@@ -62,7 +62,7 @@ func (m *Machine) takeFact(now, at time.Time, f messages.ContainerFact, first bo
 		c = &con{name: f.Name, stage: idle}
 		m.cons = append(m.cons, c)
 	}
-	if c.actor && (c.stage == up || c.stage == stopping) {
+	if c.actor && (c.stage == up || c.stage == stopping || (c.stage == starting && c.hooked.id == f.ID)) {
 		if n := c.newest(); n != nil && n.ID == f.ID && f.State == messages.ContainerExited && n.State != messages.ContainerExited {
 			c.seen = &f
 			m.answered("observe", c.name)

@@ -22,6 +22,22 @@ type proved struct {
 	results messages.ProbeResults
 }
 
+// hooked is what is known of the post-start hook of a container.
+type hooked struct {
+	id   string
+	done bool
+}
+
+// hookEnded says that the newest container's post-start hook has ended, where it has one.
+func (c *con) hookEnded() bool {
+	f := c.newest()
+	return !hasPostStart(c.spec) || f == nil || (c.hooked.id == f.ID && c.hooked.done)
+}
+
+func hasPostStart(spec *v1.Container) bool {
+	return spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil
+}
+
 // results are those of the container that is the newest: of another, nothing counts.
 func (c *con) results() messages.ProbeResults {
 	if f := c.newest(); f != nil && f.ID == c.proved.id {
@@ -35,9 +51,10 @@ func probed(spec *v1.Container) bool {
 	return spec != nil && (spec.StartupProbe != nil || spec.ReadinessProbe != nil || spec.LivenessProbe != nil)
 }
 
-// hasStarted says that the container runs and is up for others: its startup probe has succeeded, where it has one.
+// hasStarted says that the container runs and is up for others: its post-start hook has ended and its startup probe has
+// succeeded, where it has them.
 func (c *con) hasStarted() bool {
-	return c.running() && (c.spec == nil || c.spec.StartupProbe == nil || c.results().Startup == messages.ProbeSucceeded)
+	return c.running() && c.hookEnded() && (c.spec == nil || c.spec.StartupProbe == nil || c.results().Startup == messages.ProbeSucceeded)
 }
 
 // isReady says that the container has started and that its readiness probe agrees, where it has one.
@@ -86,7 +103,7 @@ func (c *con) answer(pod *v1.Pod, f messages.ContainerFact) answer {
 // asked only whether it is ready.
 func (m *Machine) runs(c *con) []messages.ProbeKind {
 	switch {
-	case !c.running():
+	case !c.running(), !c.hookEnded():
 		return nil
 	case !c.hasStarted():
 		if m.live() && c.stage != stopping {
@@ -177,6 +194,20 @@ func (m *Machine) unproved() bool {
 	}
 	for _, c := range m.cons {
 		if f := c.newest(); probed(c.spec) && f != nil && f.State != messages.ContainerCreated {
+			return true
+		}
+	}
+	return false
+}
+
+// unasked says that it is not known yet whether a container that was found running has had its post-start hook. Its actor tells
+// soon; no longer than it is waited for any answer is nothing said of the pod.
+func (m *Machine) unasked(now time.Time) bool {
+	if m.last != nil || !m.live() || !now.Before(m.born.Add(m.set.Patience)) {
+		return false
+	}
+	for _, c := range m.cons {
+		if f := c.newest(); hasPostStart(c.spec) && c.running() && c.hooked.id != f.ID {
 			return true
 		}
 	}

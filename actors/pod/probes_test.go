@@ -141,7 +141,9 @@ func TestAStartupProbeOfASidecarGatesWhatComesAfter(t *testing.T) {
 
 // The death of the pod's actor changes no readiness: nothing is said before the last word is known.
 func TestARestartedActorKeepsReadiness(t *testing.T) {
-	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Startup, messages.Readiness, messages.Liveness))
+	pod := probedPod(v1.RestartPolicyAlways, messages.Startup, messages.Readiness, messages.Liveness)
+	pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}
+	w := newWorld(pod)
 	w.step(nil)
 	w.settle()
 	if !allReady(w.status) {
@@ -191,5 +193,32 @@ func TestASickContainerBacksOff(t *testing.T) {
 	}
 	if wait := w.containers[0].CreatedAt.Sub(w.containers[1].FinishedAt); wait < 5*time.Minute {
 		t.Errorf("the last back-off was %v", wait)
+	}
+}
+
+// A container has not started for others before its post-start hook has ended, nor is it probed.
+func TestAPostStartHookGatesWhatComesAfter(t *testing.T) {
+	pod := probedPod(v1.RestartPolicyAlways, messages.Liveness)
+	pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}
+	a := newReady(pod)
+	a.hears(pulled("c0", "image"))
+	one := messages.ContainerFact{ID: "one", Name: "c0", Image: "image", SandboxID: "s1", State: messages.ContainerRunning, CreatedAt: a.now, StartedAt: a.now}
+	last := func() (bool, []messages.ProbeKind) {
+		fx := a.take()
+		says, wishes := effects[Publish](fx), toldOf[messages.WatchProbes](fx)
+		c := says[len(says)-1].Status.ContainerStatuses[0]
+		return *c.Started && c.Ready, wishes[len(wishes)-1].Containers[0].Run
+	}
+	a.hears(messages.ContainerStarted{UID: "u1", Fact: one, Hooking: true})
+	if started, runs := last(); started || len(runs) > 0 {
+		t.Errorf("the hook runs: started %v, probes %v", started, runs)
+	}
+	a.passes(time.Minute)
+	if n := len(toldOf[messages.RunContainer](a.take())); n != 1 {
+		t.Errorf("the end of the hook is asked for %d times", n)
+	}
+	a.hears(messages.ContainerStarted{UID: "u1", Fact: one})
+	if started, runs := last(); !started || len(runs) != 1 {
+		t.Errorf("the hook has ended: started %v, probes %v", started, runs)
 	}
 }

@@ -21,6 +21,11 @@ func (m *Machine) planReading(now time.Time) Phase {
 	case m.wish.Final == nil && m.unproved():
 		return Reading
 	case m.ending != nil:
+		for _, c := range m.cons { // nobody starts these any more, nor tells of their hooks: what runs counts as started
+			if f := c.newest(); f != nil {
+				c.hooked = hooked{id: f.ID, done: true}
+			}
+		}
 		return Terminating
 	case m.wish.Final != nil:
 		return Finished

@@ -14,7 +14,7 @@ import (
 
 // publish tells the pod's status when it has changed.
 func (m *Machine) publish(now time.Time) {
-	if m.pod == nil || !m.read || (m.phase == Reading && m.unproved()) {
+	if m.pod == nil || !m.read || (m.phase == Reading && m.unproved()) || m.unasked(now) {
 		return
 	}
 	status, waiting := m.status(now), m.waiting()

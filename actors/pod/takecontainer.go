@@ -24,7 +24,7 @@ func (m *Machine) takeContainer(now time.Time, msg any) {
 	case messages.ContainerStarted:
 		if c := m.con(v.Fact.Name); c != nil {
 			m.notice(v.Fact.ID, now)
-			m.takeStarted(c, v.Fact)
+			m.takeStarted(c, v.Fact, v.Hooking)
 		}
 	case messages.ContainerEnded:
 		if c := m.con(v.Fact.Name); c != nil {
@@ -75,8 +75,16 @@ func (m *Machine) takeChild(now time.Time, v messages.ChildStarted) {
 	}
 }
 
-func (m *Machine) takeStarted(c *con, f messages.ContainerFact) {
+// takeStarted: the container runs. While its post-start hook does, it is asked on until that has ended.
+func (m *Machine) takeStarted(c *con, f messages.ContainerFact, hooking bool) {
 	c.learn(f)
+	if c.hooked.id != f.ID {
+		c.hooked = hooked{id: f.ID}
+	}
+	c.hooked.done = c.hooked.done || !hooking
+	if hooking {
+		return
+	}
 	m.answered("run", c.name)
 	c.failed, c.tries = nil, 0
 	n := c.newest()

@@ -15,6 +15,22 @@ type proberBook struct {
 	watched *messages.WatchProbes
 	words   map[string]messages.ProbeResults
 	sick    map[string]bool // containers whose probes fail when all is quiet; by "name/kind"
+
+	hooksDone map[string]bool // post-start hooks that have ended, by container ID
+}
+
+// endHook is the end of a post-start hook, unless its container has ended before.
+func (w *world) endHook(c messages.ContainerFact) any {
+	for i := range w.containers {
+		if is := w.containers[i]; is.ID == c.ID && is.State == messages.ContainerExited {
+			return messages.ContainerEnded{UID: "u1", Fact: is}
+		}
+	}
+	if w.hooksDone == nil {
+		w.hooksDone = map[string]bool{}
+	}
+	w.hooksDone[c.ID] = true
+	return messages.ContainerStarted{UID: "u1", Fact: c}
 }
 
 func (w *world) watchProbes(m messages.WatchProbes) {
@@ -88,6 +104,9 @@ func (w *world) checkProved(s *v1.PodStatus) {
 		if c.State.Running != nil && c.Started != nil && *c.Started && spec.StartupProbe != nil && words.Startup != messages.ProbeSucceeded {
 			w.fault("%s is said to have started", c.Name)
 		}
+		if c.State.Running != nil && c.Started != nil && *c.Started && hasPostStart(spec) && !w.hooksDone[id] && w.machine.Phase() != Terminating {
+			w.fault("%s is said to have started, and its hook has not ended", c.Name)
+		}
 		if c.Ready && c.State.Running != nil && spec.ReadinessProbe != nil && words.Readiness == "" {
 			w.fault("%s is said to be ready", c.Name)
 		}
@@ -126,6 +145,9 @@ func drawProbes(t *rapid.T, pod *v1.Pod) {
 			c := &list[i]
 			if c.Name[0] == 'i' && !isSidecar(c) {
 				continue
+			}
+			if rapid.IntRange(0, 3).Draw(t, "hook") == 0 {
+				c.Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}
 			}
 			for _, p := range []**v1.Probe{&c.StartupProbe, &c.ReadinessProbe, &c.LivenessProbe} {
 				if rapid.IntRange(0, 2).Draw(t, "probe") == 0 {

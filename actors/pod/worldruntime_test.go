@@ -119,6 +119,11 @@ func (w *world) answer(m messages.RunContainer, c messages.ContainerFact) {
 	case messages.ContainerExited:
 		w.send(messages.ContainerEnded{UID: "u1", Fact: c})
 	case messages.ContainerRunning:
+		if hasPostStart(m.Container) && !w.hooksDone[c.ID] {
+			w.send(messages.ContainerStarted{UID: "u1", Fact: c, Hooking: true})
+			w.send(delayed(func() any { return w.endHook(c) }))
+			return
+		}
 		w.send(messages.ContainerStarted{UID: "u1", Fact: c})
 	case messages.ContainerCreated, messages.ContainerUnknown:
 		w.send(w.failed(m, "it did not start", &c))

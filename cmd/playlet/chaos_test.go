@@ -157,6 +157,7 @@ spec:
   containers:
   - name: main
     image: forever
+    lifecycle: {postStart: {exec: {command: [greet]}}}
     readinessProbe: {exec: {command: [ready]}, periodSeconds: 1}
     livenessProbe: {exec: {command: [alive]}, periodSeconds: 1, failureThreshold: 1}
 `

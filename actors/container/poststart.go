@@ -1,0 +1,144 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// hookLimit bounds a post-start hook. The API gives it no limit of its own; what waits for so long waits for nothing.
+const hookLimit = 24 * time.Hour
+
+// failedPostStart is the kubelet's word for why a container is ended whose post-start hook failed.
+const failedPostStart = "FailedPostStartHook"
+
+// pendingVersion is the shape of pending on the disk.
+const pendingVersion = 1
+
+// pending says, in the container's folder, that the post-start hook of this container has not ended well yet. It is there
+// before the container is started, so that a hook that is cut off by the agent's death runs again: it is delivered at least
+// once. What a kubelet started carries none, and its hook is not run again.
+type pending struct {
+	ID string `json:"id"`
+}
+
+func postStart(c *v1.Container) *v1.LifecycleHandler {
+	if c.Lifecycle == nil {
+		return nil
+	}
+	return c.Lifecycle.PostStart
+}
+
+func pendingPath(h *host.Host, w messages.RunContainer) string {
+	return filepath.Join(h.ContainerDir(string(w.Pod.UID), w.Container.Name), "post-start.json")
+}
+
+// owe notes that the hook is to be run once the container has been started.
+func owe(h *host.Host, w messages.RunContainer, id string) error {
+	if postStart(w.Container) == nil {
+		return nil
+	}
+	path := pendingPath(h, w)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	return atomicfile.Save(path, pendingVersion, pending{ID: id})
+}
+
+// owed says whether the container's hook has not ended well yet. What cannot be read is as if it were not there.
+func owed(h *host.Host, w messages.RunContainer, id string) bool {
+	if postStart(w.Container) == nil {
+		return false
+	}
+	var p pending
+	err := atomicfile.Load(pendingPath(h, w), pendingVersion, &p)
+	return err == nil && p.ID == id
+}
+
+// hookDone is the result of the post-start hook.
+type hookDone struct {
+	id     string
+	failed error
+}
+
+// retryStop is the timer after which a container is ended again whose hook failed.
+type retryStop struct{ id string }
+
+// runPostStart runs the hook to its end, or joins the one that is under way: it outlives the actor.
+func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id string) hookDone {
+	key := fmt.Sprintf("%s/poststart/%s", w.Pod.UID, id)
+	_, err := h.Ops.Do(ctx, key, hookLimit, func(ctx context.Context) (any, error) {
+		if err := callHook(ctx, h, stopOf(h, w, messages.ContainerFact{ID: id}, hookLimit, ""), postStart(w.Container)); err != nil {
+			return nil, err
+		}
+		if err := os.Remove(pendingPath(h, w)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			supervisors.LogOf(ctx).Warn("the note of a post-start hook cannot be removed; it may run again", "error", err)
+		}
+		return nil, nil
+	})
+	return hookDone{id: id, failed: host.Joined(err)}
+}
+
+// stopOf is the wish to end the container that was to run.
+func stopOf(h *host.Host, w messages.RunContainer, f messages.ContainerFact, grace time.Duration, why string) messages.StopContainer {
+	ips := w.Sandbox.IPs
+	if w.Pod.Spec.HostNetwork {
+		ips = h.IPs
+	}
+	return messages.StopContainer{
+		UID: string(w.Pod.UID), Name: w.Container.Name, Fact: f, Pod: w.Pod, Spec: w.Container, IPs: ips, Grace: grace, Reason: why, Order: w.Order,
+	}
+}
+
+func graceOf(pod *v1.Pod) time.Duration {
+	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
+		return time.Duration(max(*s, 1)) * time.Second
+	}
+	return 30 * time.Second
+}
+
+// look finds out whether a container that is adopted while it runs is still owed its hook.
+func (a *actor) look(ctx supervisors.Context, m messages.RunContainer) {
+	h, fact := a.host, *m.Adopt
+	ctx.Do(supervisors.Work{Name: "look for a post-start hook", Timeout: time.Minute, Run: func(context.Context) any {
+		return startDone{attempt: m.Attempt, fact: &fact, hook: owed(h, m, fact.ID)}
+	}})
+}
+
+// hook has the post-start hook run. Until it has ended, the container has not started as far as others go.
+func (a *actor) hook(ctx supervisors.Context) {
+	a.state = hooking
+	a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact, Hooking: true})
+	h, w, id := a.host, a.wish, a.fact.ID
+	ctx.Do(supervisors.Work{Name: "post-start hook", Timeout: hookLimit + time.Minute, Run: func(c context.Context) any {
+		return runPostStart(cri.WithPriority(c, w.Order), h, w, id)
+	}})
+}
+
+// hookDone takes the end of the hook. One that failed ends the container, which the pod answers as any end.
+func (a *actor) hookDone(ctx supervisors.Context, d hookDone) {
+	if a.state != hooking || d.id != a.fact.ID {
+		return
+	}
+	a.state = running
+	if d.failed == nil {
+		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact})
+		return
+	}
+	why := failedPostStart + ": " + firstBytes([]byte(d.failed.Error()))
+	ctx.Log().Warn("the post-start hook failed; the container is ended", "id", d.id, "reason", failedPostStart, "error", firstBytes([]byte(d.failed.Error())))
+	a.condemned = new(stopOf(a.host, a.wish, a.fact, graceOf(a.wish.Pod), why))
+	a.end(ctx, *a.condemned)
+}

@@ -1,0 +1,160 @@
+package container
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// hookRig is one container with a post-start hook, on a runtime where the hook ends with a code.
+type hookRig struct {
+	t    *testing.T
+	h    *host.Host
+	r    *sim.Runtime
+	code int32
+	runs int
+	wish messages.RunContainer
+}
+
+func newHookRig(t *testing.T) *hookRig {
+	rig := &hookRig{t: t}
+	rig.h, rig.r = simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
+		Exec: func(context.Context, sim.Target, []string) sim.ExecResult {
+			rig.runs++
+			return sim.ExecResult{Code: rig.code}
+		},
+	}})
+	pod := podOf(v1.Container{Name: "c", Image: "image", Lifecycle: &v1.Lifecycle{PostStart: command("greet")}})
+	rig.wish = messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, rig.h, pod, 0), Turn: 1}
+	return rig
+}
+
+func (r *hookRig) actor() *supervisortest.Kit {
+	return supervisortest.New(r.t, "pods/u1/c", New(r.h)("c"))
+}
+
+// told are the kinds of what the pod was told, in order.
+func told(k *supervisortest.Kit) string {
+	var out []string
+	for _, m := range k.Take() {
+		switch m := m.Msg.(type) {
+		case messages.ContainerStarted:
+			if m.Hooking {
+				out = append(out, "hooking")
+			} else {
+				out = append(out, "started")
+			}
+		case messages.ContainerEnded:
+			out = append(out, "ended")
+		case messages.ContainerFailed:
+			out = append(out, "failed: "+m.Reason.String())
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func TestAPostStartHookRunsOnceAndThenTheContainerHasStarted(t *testing.T) {
+	r := newHookRig(t)
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunOne(k.Work[0])
+	if got := told(k); got != "hooking" {
+		t.Errorf("before the hook has ended: %s", got)
+	}
+	k.Send("pods/u1", r.wish)
+	if got := told(k); got != "hooking" {
+		t.Errorf("asked again: %s", got)
+	}
+	k.Work = k.Work[1:]
+	k.RunWork()
+	k.Send("pods/u1", r.wish)
+	if got := told(k); got != "started started" || r.runs != 1 {
+		t.Errorf("after it: %s, %d runs", got, r.runs)
+	}
+	if _, err := os.Stat(pendingPath(r.h, r.wish)); !os.IsNotExist(err) {
+		t.Errorf("the note is left: %v", err)
+	}
+}
+
+// A hook that fails ends the container.
+func TestAFailedPostStartHookEndsTheContainer(t *testing.T) {
+	r := newHookRig(t)
+	r.code = 1
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunWork()
+	if got := told(k); got != "hooking ended" || len(r.r.Calls("StopContainer")) != 1 {
+		t.Errorf("it told %s, and stopped %d times", got, len(r.r.Calls("StopContainer")))
+	}
+}
+
+// One that fails while the runtime cannot stop is ended later.
+func TestAContainerWhoseHookFailedIsEndedInTheEnd(t *testing.T) {
+	r := newHookRig(t)
+	r.code = 1
+	r.r.Inject(sim.Fault{Call: "StopContainer", Times: 1, Kind: sim.Error, Err: fs.ErrInvalid})
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunWork()
+	k.Send("pods/u1", r.wish)
+	if got := told(k); got != "hooking hooking" {
+		t.Errorf("while it cannot be stopped: %s", got)
+	}
+	k.Advance(retryPause)
+	k.RunWork()
+	if got := told(k); got != "ended" {
+		t.Errorf("then: %s", got)
+	}
+}
+
+// A hook that was cut off by the death of the agent runs again; one that has ended does not, nor one of a kubelet's container.
+func TestAnAdoptedContainerIsOwedTheHookThatWasCutOff(t *testing.T) {
+	for _, cutOff := range []bool{true, false} {
+		r := newHookRig(t)
+		k := r.actor()
+		k.Send("pods/u1", r.wish)
+		if k.RunOne(k.Work[0]); !cutOff {
+			k.Work = k.Work[1:]
+			k.RunWork()
+		}
+		fact := k.Take()[0].Msg.(messages.ContainerStarted).Fact //nolint:forcetypeassert // it was told
+		runs := r.runs
+
+		k = r.actor()
+		r.wish.Adopt = &fact
+		k.Send("pods/u1", r.wish)
+		k.RunWork()
+		want, more := "started", 0
+		if cutOff {
+			want, more = "hooking started", 1
+		}
+		if got := told(k); got != want || r.runs-runs != more {
+			t.Errorf("cut off %v: told %s, %d runs more", cutOff, got, r.runs-runs)
+		}
+	}
+}
+
+// A container that ends while its hook runs has ended.
+func TestAnEndGoesBeforeTheHook(t *testing.T) {
+	r := newHookRig(t)
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunOne(k.Work[0])
+	fact := k.Take()[0].Msg.(messages.ContainerStarted).Fact //nolint:forcetypeassert // it was told
+	fact.State = messages.ContainerExited
+	k.Send("pods/u1", messages.ContainerObserved{UID: "u1", Fact: fact})
+	k.Work = k.Work[1:]
+	k.RunWork()
+	if got := told(k); got != "ended" {
+		t.Errorf("it told %s", got)
+	}
+}
