@@ -128,6 +128,8 @@ func TestTheLastGoodWishStays(t *testing.T) {
 		{"gone", http.NotFound, " it cannot be read: the server answers 404 Not Found kept"},
 		{"one bad document", text(yaml("web", "three") + "---\n" + yaml("db", "''")), " 17:spec.containers[0].image kept"},
 		{"garbage with a credential", text("{" + secret), ""},
+		{"a credential sent back as a value", text(strings.Replace(yaml("web", "one"), "spec:", "spec:\n  restartPolicy: "+secret, 1)),
+			" 6:spec.restartPolicy kept"},
 		{"a UID twice", text(strings.ReplaceAll(yaml("a", "i")+"---\n"+yaml("b", "i"), "\nspec:", "\n  uid: u\nspec:")), " 0:metadata.uid kept"},
 		{"too large", text(strings.Repeat("#", maxBody+1)), " it cannot be read: it is larger than the 10 MiB that a manifest may have kept"},
 		{"a bomb", func(w http.ResponseWriter, _ *http.Request) {

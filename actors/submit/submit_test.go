@@ -193,6 +193,25 @@ func TestAJournalThatCannotBeReadIsNotAnEmptyOne(t *testing.T) {
 	r.says(r.submit(yaml("web", "one")), "default/web-node-1 created")
 }
 
+// A disk that fails at one pod of two: what was accepted before it is named, and is all that is wanted.
+func TestADiskThatFailsInTheMiddle(t *testing.T) {
+	r := newRig(t)
+	r.submit(yaml("web", "one"))
+	path := key{"default", "web"}.file(r.opts.Dir)
+	inTheWay := filepath.Join(r.opts.Dir, "."+filepath.Base(path)+".tmp", "x")
+	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	answer := r.ask(messages.SubmitPods{Manifest: []byte(yaml("db", "one") + "---\n" + yaml("web", "two")), Replace: true})
+	refused, ok := answer.(messages.SubmissionRefused)
+	if !ok || refused.Why != messages.RefusedFailure || len(refused.Accepted) != 1 || refused.Accepted[0].Name != "db" {
+		t.Errorf("%+v", answer)
+	}
+	r.wants("default/db-node-1=one default/web-node-1=one")
+	r.start()
+	r.wants("default/db-node-1=one default/web-node-1=one")
+}
+
 func TestAStormIsToldAsOneWish(t *testing.T) {
 	r := newRig(t)
 	r.wants("")

@@ -1,0 +1,102 @@
+package pods
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// foundAs is an audit that found one pod of that name.
+func foundAs(k *supervisortest.Kit, name, uid, source string) {
+	k.Send(messages.Runtime, messages.RuntimeAudited{ReadAt: k.Now().Add(time.Millisecond), Pods: []messages.PodFacts{{
+		UID: uid, Name: name, Namespace: "default", Sandboxes: []messages.SandboxFact{{ID: "s", Source: source}},
+	}}})
+}
+
+// Two sources want pods of one name, and one of them runs. Whichever is heard first after a restart of the agent, it is
+// the one that runs that is adopted, and the other one waits.
+func TestTheOneThatRunsKeepsItsName(t *testing.T) {
+	a, b := pod("web", "a"), pod("web", "b")
+	for _, runs := range []string{"a", "b"} {
+		for _, first := range []string{"a", "b"} {
+			k := begin(t)
+			foundAs(k, "web", runs, "file")
+			say := map[string]func(){"a": func() { wants(k, messages.File, a) }, "b": func() { wants(k, other, b) }}
+			second := map[string]string{"a": "b", "b": "a"}[first]
+			say[first]()
+			if first != runs && len(k.Spawned) != 0 {
+				t.Errorf("%s runs, %s is heard first: started %v beside it", runs, first, k.Spawned)
+			}
+			say[second]()
+			if !slices.Equal(k.Spawned, []string{runs}) {
+				t.Errorf("%s runs, %s is heard first: started %v", runs, first, k.Spawned)
+			}
+		}
+	}
+}
+
+// A pod that has its name from another source waits, and says for whom.
+func TestANameThatIsTakenIsSaid(t *testing.T) {
+	b := board.New()
+	k := supervisortest.New(t, messages.Pods, New(Options{
+		Sources: []messages.Address{messages.File, other}, Board: b, FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
+	})("pods"))
+	k.RunWork()
+	audit(k)
+	wants(k, messages.File, pod("web", "a"))
+	wants(k, other, pod("web", "b"))
+	k.Advance(publishEvery)
+	var got *messages.Reason
+	for _, p := range b.Now().Pods {
+		if p.Pod.UID == "b" {
+			got = p.Waiting
+		}
+	}
+	if got == nil || got.Code != "NameTaken" || got.Message != "sources/file wants a pod of the same name, which runs: remove one of the two" {
+		t.Errorf("it waits for %+v", got)
+	}
+}
+
+// Where there may be sources that are never heard, only what carries our own mark is ended when nobody wants it.
+func TestOnlyOurOwnIsEndedWhereNotAllAreHeard(t *testing.T) {
+	for source, want := range map[string]int{"submit": 1, "file": 0, "api": 0, "": 0} {
+		k := supervisortest.New(t, messages.Pods, New(Options{
+			Sources: []messages.Address{other}, Unheard: true, Own: "submit", Board: board.New(),
+			FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
+		})("pods"))
+		k.RunWork()
+		foundAs(k, "web", "u", source)
+		if len(k.Spawned) != 0 {
+			t.Errorf("%q: ended before the source was heard", source)
+		}
+		wants(k, other)
+		if len(k.Spawned) != want {
+			t.Errorf("%q: %d are ended, want %d", source, len(k.Spawned), want)
+		}
+	}
+}
+
+// A source that cannot say what it wants has problems, and is not heard by that.
+func TestASourceThatDoesNotKnowIsNotHeard(t *testing.T) {
+	b := board.New()
+	k := supervisortest.New(t, messages.Pods, New(Options{
+		Sources: []messages.Address{other}, Board: b, FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
+	})("pods"))
+	k.RunWork()
+	audit(k, "u")
+	k.Send(other, messages.SourcePodsWanted{Source: other, Unknown: true, Problems: []messages.ManifestProblem{{Path: "p", Message: "no"}}})
+	k.Advance(publishEvery)
+	if now := b.Now(); len(k.Spawned) != 0 || len(now.Problems) != 1 || len(now.Unheard) != 1 {
+		t.Errorf("spawned %v, problems %v, unheard %v", k.Spawned, now.Problems, now.Unheard)
+	}
+	wants(k, other)
+	k.Advance(publishEvery)
+	if now := b.Now(); len(k.Spawned) != 1 || len(now.Problems) != 0 || len(now.Unheard) != 0 {
+		t.Errorf("spawned %v, problems %v, unheard %v", k.Spawned, now.Problems, now.Unheard)
+	}
+}
