@@ -22,7 +22,9 @@ const (
 	Images  Address = "images"
 	Volumes Address = "volumes"
 	Prober  Address = "prober"
-	Server  Address = "server"
+	// Resources has the control groups.
+	Resources Address = "resources"
+	Server    Address = "server"
 )
 
 // uids is what a UID may look like: it is an element of addresses, and of paths of folders that are removed one day.

@@ -11,6 +11,8 @@ type Sandbox struct {
 	ID      string
 	Attempt uint32
 	IPs     []string
+	// CgroupParent is the pod's control group as the runtime takes it.
+	CgroupParent string
 }
 
 // RunContainer is the whole wish for one container: this attempt of it runs, in this sandbox. Telling it again changes

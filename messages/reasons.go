@@ -36,6 +36,7 @@ const (
 	ReasonUnknown             = "ContainerStatusUnknown"
 	ReasonCreateSandbox       = "FailedCreatePodSandBox"
 	ReasonFailedMount         = "FailedMount"
+	ReasonCreatePodContainer  = "FailedCreatePodContainer" // its control group, in the kubelet's words
 	ReasonDeadlineExceeded    = "DeadlineExceeded"
 	ReasonRuntimeUnavailable  = "RuntimeUnavailable"
 	ReasonQuarantined         = "Quarantined"

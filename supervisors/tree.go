@@ -68,6 +68,10 @@ var Tree = Row{
 			Why: "the last word of each probe lies on the disk and with its pod; pods tell again what is to be probed",
 		},
 		{
+			Kind: "resources", Strategy: patient, Clients: []messages.Address{messages.Pods},
+			Why: "control groups found are given their values again",
+		},
+		{
 			Kind: "pods", Strategy: patient, Clients: []messages.Address{messages.Sources},
 			Why: "its restart restarts every pod actor; each finds its containers by the CRI and touches none",
 			Children: []Row{{

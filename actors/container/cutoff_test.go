@@ -54,7 +54,7 @@ func simulated(t *testing.T, o sim.Options) (*host.Host, *sim.Runtime) {
 // sandbox makes the pod's sandbox of an attempt.
 func sandbox(t *testing.T, h *host.Host, pod *v1.Pod, attempt uint32) messages.Sandbox {
 	t.Helper()
-	config, err := h.SandboxConfig(pod, attempt)
+	config, err := h.SandboxConfig(pod, attempt, "")
 	if err != nil {
 		t.Fatal(err)
 	}

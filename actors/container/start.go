@@ -155,7 +155,7 @@ func find(ctx context.Context, h *host.Host, w messages.RunContainer) (there, le
 // configs are the container and its sandbox as the runtime is asked for them, with the files and folders that they
 // name made first.
 func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runtimeapi.ContainerConfig, *runtimeapi.PodSandboxConfig, error) {
-	sandbox, err := h.SandboxConfig(w.Pod, w.Sandbox.Attempt)
+	sandbox, err := h.SandboxConfig(w.Pod, w.Sandbox.Attempt, w.Sandbox.CgroupParent)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -28,6 +28,7 @@ func newReady(pod *v1.Pod) *alone {
 	a := newAlone(pod)
 	a.hears(
 		messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: a.now}}, messages.VolumesMounted{UID: "u1"},
+		grouped(pod),
 		SandboxStarted{Fact: &messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}},
 	)
 	for _, c := range pod.Spec.Containers {
@@ -78,6 +79,10 @@ func toldOf[T any](fx []Effect) (out []T) {
 		}
 	}
 	return out
+}
+
+func grouped(pod *v1.Pod) messages.PodCgroupReady {
+	return messages.PodCgroupReady{UID: "u1", Pod: pod, Parent: "/kubepods/podu1"}
 }
 
 func pulled(container, image string) messages.ImagePulled {

@@ -6,8 +6,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// planCleaning: nothing runs. The prober lets go, volumes are unmounted; of a pod that nobody wants, everything is removed. Leads to
-// Finished.
+// planCleaning: nothing runs. The prober lets go, volumes are unmounted; of a pod that nobody wants, everything is removed; its
+// control group goes last. Leads to Finished.
 func (m *Machine) planCleaning(now time.Time) Phase {
 	gone := m.ending != nil
 	for _, c := range m.cons {
@@ -25,6 +25,10 @@ func (m *Machine) planCleaning(now time.Time) Phase {
 		m.emit(RemovePod{})
 	}
 	if !m.cleaned.volumes || (gone && !m.cleaned.runtime) {
+		return Cleaning
+	}
+	if !m.cleaned.cgroup {
+		m.removeCgroup(now)
 		return Cleaning
 	}
 	return Finished

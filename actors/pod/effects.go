@@ -20,10 +20,11 @@ type Tell struct {
 	Msg any
 }
 
-// StartSandbox runs a sandbox for the pod, under this attempt, and notes the pod's start time on it.
+// StartSandbox runs a sandbox for the pod, under this attempt, and notes the pod's start time on it. It lies in the pod's control group.
 type StartSandbox struct {
-	Attempt uint32
-	Started time.Time
+	Attempt      uint32
+	Started      time.Time
+	CgroupParent string
 }
 
 // StopSandbox stops a sandbox; it is not removed.

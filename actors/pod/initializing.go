@@ -14,6 +14,7 @@ func (m *Machine) planInitializing(now time.Time) Phase {
 		return m.prepareAgain()
 	}
 	m.mount(now)
+	m.ensureCgroup(now)
 	m.clearRemoved(now)
 	for _, c := range m.cons {
 		if c.spec == nil || !c.init || m.initialized(c) {

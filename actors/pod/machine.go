@@ -54,6 +54,7 @@ type Machine struct {
 
 	volumes volumes
 	probing probing
+	cgroup  cgroup
 	box     box
 	cons    []*con // init containers in order, then the others, then those that are no longer in the spec
 
@@ -73,6 +74,7 @@ type Machine struct {
 type cleaned struct {
 	volumes bool
 	runtime bool
+	cgroup  bool
 	tries   int
 	retry   time.Time
 }
@@ -89,6 +91,13 @@ type volumes struct {
 	mounted bool
 	paths   map[string]string
 	reason  *messages.Reason
+}
+
+// cgroup is what the pod knows of its control group.
+type cgroup struct {
+	ready  bool
+	parent string // as the runtime takes it
+	reason *messages.Reason
 }
 
 // ask is a question or a piece of work whose answer is awaited.

@@ -6,18 +6,19 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// planPreparing: the pod's sandbox, volumes and first images are wanted, side by side; what still runs of an earlier
+// planPreparing: the pod's control group and then its sandbox, its volumes and first images are wanted, side by side; what still runs of an earlier
 // sandbox is ended first. Leads to Initializing, Running, Terminating.
 func (m *Machine) planPreparing(now time.Time) Phase {
 	if m.over(now) {
 		return Terminating
 	}
 	m.mount(now)
+	m.ensureCgroup(now)
 	m.prefetch(now)
 	if m.settledIn(now) && m.clearLost(now) {
 		m.startSandbox(now)
 	}
-	if m.box.current() == nil || !m.volumes.mounted {
+	if m.box.current() == nil || !m.volumes.mounted || !m.cgroup.ready {
 		return Preparing
 	}
 	if m.nextInit() != nil {
@@ -84,8 +85,8 @@ func (m *Machine) startSandbox(now time.Time) {
 		m.stopSandbox(now, m.box.all[0].ID)
 		return
 	}
-	if m.due(now, "sandbox", "", m.set.Work) {
-		m.emit(StartSandbox{Attempt: m.box.next, Started: m.started})
+	if m.cgroup.ready && m.due(now, "sandbox", "", m.set.Work) {
+		m.emit(StartSandbox{Attempt: m.box.next, Started: m.started, CgroupParent: m.cgroup.parent})
 	}
 }
 

@@ -19,6 +19,7 @@ func (m *Machine) planRunning(now time.Time) Phase {
 		return m.prepareAgain()
 	}
 	m.mount(now)
+	m.ensureCgroup(now)
 	m.clearRemoved(now)
 	for _, c := range m.cons {
 		if c.spec == nil || (c.init && !c.sidecar()) {

@@ -39,7 +39,7 @@ func (e *takenError) Error() string {
 }
 
 func makeSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox) (messages.SandboxFact, error) {
-	config, err := h.SandboxConfig(pod, e.Attempt)
+	config, err := h.SandboxConfig(pod, e.Attempt, e.CgroupParent)
 	if err != nil {
 		return messages.SandboxFact{}, err
 	}

@@ -64,7 +64,7 @@ func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
 		t.Errorf("it waits for %v", a.machine.Inspect().Awaiting)
 	}
 	a.hears(
-		SandboxStopped{ID: "s0"}, messages.VolumesMounted{UID: "u1"},
+		SandboxStopped{ID: "s0"}, messages.VolumesMounted{UID: "u1"}, grouped(a.machine.pod),
 		SandboxStarted{Attempt: 1, Fact: &messages.SandboxFact{ID: "s1", Attempt: 1, Ready: true, CreatedAt: a.now}},
 	)
 	if len(effects[RestartContainer](a.take())) != 1 {

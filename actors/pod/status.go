@@ -35,6 +35,9 @@ func (m *Machine) waiting() *messages.Reason {
 	if !m.live() {
 		return nil
 	}
+	if !m.cgroup.ready && m.cgroup.reason != nil {
+		return m.cgroup.reason
+	}
 	if m.box.current() == nil && m.box.failed != nil {
 		return m.box.failed
 	}

@@ -143,6 +143,7 @@ func TestASandboxOfNoUseIsReplaced(t *testing.T) {
 // A runtime that gives no sandbox an address is not asked for one after another without a pause.
 func TestSandboxesWithoutAddressArePaused(t *testing.T) {
 	a := newAlone(testPod(v1.RestartPolicyAlways, 0, 1))
+	a.hears(grouped(a.machine.pod))
 	a.observes(nil)
 	for attempt := range uint32(4) {
 		if starts := effects[StartSandbox](a.take()); len(starts) != 1 || starts[0].Attempt != attempt {

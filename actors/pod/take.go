@@ -48,6 +48,8 @@ func (m *Machine) take(now time.Time, msg any) {
 		m.cleaned.volumes = m.phase == Cleaning
 	case messages.ProbesObserved:
 		m.takeProbes(v)
+	case messages.PodCgroupReady, messages.PodCgroupFailed, messages.PodCgroupRemoved:
+		m.takeCgroup(v)
 	case SandboxStarted, SandboxStopped, PodRemoved:
 		m.takeWork(now, v)
 	default:

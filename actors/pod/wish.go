@@ -28,6 +28,8 @@ func (m *Machine) takeWish(now time.Time, w messages.PodWanted) {
 	}
 	m.volumes.mounted = false // the volumes that the new spec names are asked for; those that are there are found
 	m.answered("mount", "")
+	m.cgroup.ready = false // so is the group that its requests and limits now ask for
+	m.answered("cgroup", "")
 	if m.started.IsZero() {
 		m.started = now
 	}
@@ -56,6 +58,9 @@ func (m *Machine) takeService(service messages.Address) {
 			m.probing.told = nil
 			m.answered("probes", "")
 		}
+	case messages.Resources:
+		m.answered("cgroup", "")
+		m.answered("uncgroup", "")
 	case messages.Runtime:
 		m.answered("read", "")
 	case messages.Images:

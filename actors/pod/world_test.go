@@ -40,6 +40,7 @@ type world struct {
 	stops      []string // names, as asked
 	mounted    bool
 	foldersOut bool
+	grouped    bool // its control group is there
 	edits      uint64
 	noImages   bool // no pull ends
 	watch      func(*v1.PodStatus)
@@ -236,6 +237,19 @@ func (w *world) told(msg any) {
 			w.mounted, w.foldersOut = false, w.foldersOut || m.Remove
 			return messages.VolumesUnmounted{UID: m.UID, Removed: m.Remove}
 		}))
+	case messages.EnsurePodCgroup:
+		w.grouped = true
+		w.send(messages.PodCgroupReady{UID: m.UID, Pod: m.Pod, Parent: "/kubepods/podu1"})
+	case messages.RemovePodCgroup:
+		for _, c := range w.containers {
+			if lives(c) {
+				w.fault("the control group is removed while %s runs", c.ID)
+			}
+		}
+		w.send(delayed(func() any {
+			w.grouped = false
+			return messages.PodCgroupRemoved{UID: m.UID}
+		}))
 	case messages.PullImage:
 		if w.noImages {
 			return
@@ -249,8 +263,8 @@ func (w *world) told(msg any) {
 		w.send(messages.ContainerEnded{UID: m.UID, Fact: m.Fact})
 	case messages.PodEnded:
 		w.ended = &m
-		if m.Gone && (len(w.containers)+len(w.sandboxes) > 0 || !w.foldersOut) {
-			w.fault("it says that nothing is left of it, and %v, %v and its folder (removed: %v) are", w.containers, w.sandboxes, w.foldersOut)
+		if m.Gone && (len(w.containers)+len(w.sandboxes) > 0 || !w.foldersOut || w.grouped) {
+			w.fault("it says that nothing is left of it, and %v, %v and its folder (removed: %v) or control group (%v) are", w.containers, w.sandboxes, w.foldersOut, w.grouped)
 		}
 		if !m.Gone {
 			w.final = m.Status

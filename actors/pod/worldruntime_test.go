@@ -39,6 +39,9 @@ func (w *world) startSandbox(e StartSandbox) {
 	if p := w.machine.Phase(); p == Terminating || p == Cleaning || p == Finished {
 		w.fault("a sandbox is started while %s", p)
 	}
+	if !w.grouped || e.CgroupParent == "" {
+		w.fault("a sandbox is started in the control group %q (there: %v)", e.CgroupParent, w.grouped)
+	}
 	w.seq++
 	s := messages.SandboxFact{ID: fmt.Sprintf("s%d", w.seq), Attempt: e.Attempt, Ready: true, CreatedAt: w.now, HostNet: w.machine.pod.Spec.HostNetwork, PodStarted: e.Started}
 	if !s.HostNet {
@@ -76,6 +79,9 @@ func (w *world) run(m messages.RunContainer) {
 		if c.Attempt > m.Attempt {
 			w.fault("%s attempt %d is started after attempt %d", c.Name, m.Attempt, c.Attempt)
 		}
+	}
+	if m.Sandbox.CgroupParent == "" {
+		w.fault("%s is started in no control group", m.Container.Name)
 	}
 	if !w.ready(m.Sandbox.ID) {
 		w.send(w.failed(m, "no sandbox", nil))

@@ -267,6 +267,9 @@ func (a *actor) sweep(ctx supervisors.Context) {
 		}
 	}
 	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Heard: heard})
+	if a.audit != nil { // what is not known of may run, in a group of its own
+		ctx.Tell(messages.Resources, messages.PodCgroupsWanted{UIDs: wanted, Heard: heard, Active: a.active()})
+	}
 	if !heard || a.audit == nil { // a pod that is not known of may still run, and needs its volumes
 		return
 	}
@@ -280,4 +283,15 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	if a.unsaved && !a.saving {
 		a.save(ctx)
 	}
+}
+
+// active are the pods that run or are to run.
+func (a *actor) active() map[string]*v1.Pod {
+	out := map[string]*v1.Pod{}
+	for uid, e := range a.entries {
+		if e.ending == nil && !e.gone && a.finished[uid] == nil {
+			out[uid] = e.pod
+		}
+	}
+	return out
 }

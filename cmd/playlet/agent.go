@@ -16,6 +16,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
 	"github.com/playlet-dev/playlet/config"
@@ -42,7 +43,8 @@ type agent struct {
 	listeners *server.Listeners
 	system    *supervisors.System
 	lock      *os.File
-	failed    chan error // the root of the tree has given up
+	groups    resources.Groups // of the machine
+	failed    chan error       // the root of the tree has given up
 }
 
 // runAgent is the agent's whole life.
@@ -114,7 +116,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	if err := node.CheckCgroups(facts.CgroupV2); err != nil {
 		return nil, err
 	}
-	a := &agent{node: node, log: log, state: &runtime.State{}, board: pods.NewBoard(), failed: make(chan error, 1)}
+	a := &agent{node: node, log: log, state: &runtime.State{}, board: pods.NewBoard(), failed: make(chan error, 1), groups: resources.Host{}}
 	if err := a.prepareFolders(); err != nil {
 		return nil, err
 	}
@@ -176,6 +178,9 @@ func (a *agent) start(chaos supervisors.Interceptor) error {
 	}
 	for _, source := range unheard(a.node) {
 		a.log.Warn("pods of this source are not run yet; pods that are found and that no other source wants are left as they are", "source", source)
+	}
+	if levels := notEnforced(a.node); len(levels) > 0 {
+		a.log.Warn("enforceNodeAllocatable: what is reserved is kept from pods, and not enforced on cgroups of its own yet", "levels", levels)
 	}
 	if a.onlySubmissions() {
 		a.log.Warn("no source of pods is configured: those that are submitted (playlet run) are run, and others that are found are left as they are; --pod-manifest-path names a folder of manifests")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/playlet-dev/playlet/actors/resources/resourcestest"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -28,6 +29,7 @@ type rig struct {
 	dir       string
 	manifests string
 	runtime   *sim.Runtime
+	groups    *resourcestest.Groups
 	agent     *agent
 	log       *logBuffer
 	flags     []string
@@ -57,7 +59,7 @@ func newRig(t testing.TB, opts sim.Options, flags ...string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, dir: dir, manifests: filepath.Join(dir, "manifests"), log: &logBuffer{}, flags: flags}
+	r := &rig{t: t, dir: dir, manifests: filepath.Join(dir, "manifests"), log: &logBuffer{}, flags: flags, groups: resourcestest.New()}
 	if err := os.Mkdir(r.manifests, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +115,7 @@ func (r *rig) start(chaos supervisors.Interceptor) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	a.groups = r.groups
 	if err := a.start(chaos); err != nil {
 		r.t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/prober"
+	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
 	"github.com/playlet-dev/playlet/actors/sources"
@@ -27,6 +28,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 	state := filepath.Join(a.node.RootDir, "playlet")
 	initial, limit := a.node.CrashLoopBackOff()
 	settings := pod.DefaultSettings(a.host, pod.BackOff{Base: initial, Max: limit}, func() string { return a.state.Load().Name })
+	systemd := func() bool { return a.host.Can().SystemdCgroups }
 	return map[supervisors.Kind]supervisors.Constructor{
 		"node": newNode,
 		"runtime": runtime.New(runtime.Options{
@@ -45,6 +47,14 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		}),
 		"prober": prober.New(prober.Options{
 			CRI: a.client, RootDir: a.node.RootDir, UserAgent: "kube-probe/" + kubernetesVersion[:strings.LastIndexByte(kubernetesVersion, '.')],
+		}),
+		"resources": resources.New(resources.Options{
+			Tree: groupTree(a.node, a.host.Node, a.groups, systemd), Operations: a.host.Ops, Parent: func() string {
+				if systemd() {
+					return podsSlice
+				}
+				return ""
+			},
 		}),
 		"pods": pods.New(pods.Options{
 			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0 || a.onlySubmissions(), Own: submit.Source,

@@ -85,6 +85,7 @@ func (s *Stack) NewAgent(args ...string) (*Agent, error) {
 		"kind":                     "KubeletConfiguration",
 		"failCgroupV1":             false, // it is true by default since Kubernetes 1.36
 		"cgroupDriver":             "cgroupfs",
+		"cgroupRoot":               s.CgroupRoot(),
 		"containerRuntimeEndpoint": "unix://" + s.Socket(),
 		"podLogsDir":               a.PodLogsDir,
 		"healthzBindAddress":       "127.0.0.1",

@@ -85,8 +85,10 @@ func (s *Stack) leftMounts() ([]string, error) {
 	return prefixed("mount ", points), err
 }
 
-// permanent are the cgroups that a runtime or an agent keeps while there is no pod.
-var permanent = []string{"k8s.io", "kubepods", "besteffort", "burstable", "init"}
+// permanent says of the name of a cgroup that a runtime or an agent keeps it while there is no pod, or a stack.
+func permanent(name string) bool {
+	return slices.Contains([]string{"k8s.io", "kubepods", "besteffort", "burstable", "init", "later"}, name) || stackGroups.MatchString(name)
+}
 
 func (s *Stack) leftCgroups() ([]string, error) {
 	if !alone() {
@@ -103,7 +105,7 @@ func (s *Stack) leftCgroups() ([]string, error) {
 			return nil, err
 		}
 		for _, dir := range dirs {
-			if !slices.Contains(permanent, filepath.Base(dir)) {
+			if !permanent(filepath.Base(dir)) {
 				path := strings.TrimPrefix(dir, point)
 				in[path] = append(in[path], filepath.Base(point))
 			}
@@ -179,7 +181,7 @@ func dropCgroups() error {
 			return err
 		}
 		for _, dir := range slices.Backward(dirs) {
-			if slices.Contains(permanent, filepath.Base(dir)) {
+			if permanent(filepath.Base(dir)) {
 				continue
 			}
 			for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
@@ -207,7 +209,7 @@ func prefixed(prefix string, list []string) []string {
 // sweep removes by force what is left once the runtime is gone, and says so in its error.
 func (s *Stack) sweep() error {
 	errs := []error{s.AwaitNoLeftovers()}
-	errs = append(errs, s.killOurs(), s.unmountAll())
+	errs = append(errs, s.killOurs(), s.unmountAll(), s.removeGroups())
 	if alone() {
 		errs = append(errs, removeCgroups())
 	}

@@ -142,6 +142,9 @@ func (s *Stack) setUp(ctx context.Context) error {
 	if err := os.Mkdir(s.Dir, 0o755); err != nil {
 		return err
 	}
+	if err := s.makeGroups(); err != nil {
+		return err
+	}
 	registry, err := devimages.StartRegistry(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
@@ -171,7 +174,7 @@ func (s *Stack) tearDown() error {
 		errs = append(errs, a.Kill9())
 	}
 	if s.daemon != nil {
-		errs = append(errs, s.removePods(), s.TermRuntime())
+		errs = append(errs, s.removePods(), s.TermRuntime(), s.dropPodGroups())
 	}
 	errs = append(errs, s.sweep())
 	if s.client != nil {

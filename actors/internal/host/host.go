@@ -34,9 +34,6 @@ type CRI interface {
 	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.Image, map[string]string, error)
 }
 
-// podsSlice holds all containers where systemd makes the cgroups. Slices of pods are to come within it.
-const podsSlice = "kubepods.slice"
-
 // Host is the machine. Immutable.
 type Host struct {
 	CRI  CRI
@@ -85,8 +82,8 @@ func (h *Host) ContainerDir(uid, name string) string {
 	return filepath.Join(h.PodDir(uid), "containers", name)
 }
 
-// SandboxConfig is the pod's sandbox as the runtime is asked for it.
-func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, error) {
+// SandboxConfig is the pod's sandbox as the runtime is asked for it, within a control group in the runtime's spelling.
+func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string) (*runtimeapi.PodSandboxConfig, error) {
 	if s := pod.Spec.SecurityContext; s != nil && s.SupplementalGroupsPolicy != nil &&
 		*s.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict && !h.Can().SupplementalGroupsPolicy {
 		return nil, &cri.ConfigError{
@@ -100,11 +97,7 @@ func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32) (*runtimeapi.PodSandbo
 		return nil, fmt.Errorf("the node's resolver configuration: %w", err)
 	}
 	dns, _ := cri.NewDNSConfig(pod, facts)
-	params := cri.SandboxParams{Attempt: attempt, DNS: dns}
-	if h.Can().SystemdCgroups { // a path of cgroupfs, which is the runtime's default, is nothing to systemd
-		params.CgroupParent = podsSlice
-	}
-	return cri.NewSandboxConfig(pod, h.Node, params)
+	return cri.NewSandboxConfig(pod, h.Node, cri.SandboxParams{Attempt: attempt, DNS: dns, CgroupParent: cgroupParent})
 }
 
 // MakeLogDir makes the folder of a pod's logs, or of one of its containers.

@@ -15,16 +15,16 @@ func TestStrictGroupsTakeARuntimeThatCan(t *testing.T) {
 	strict := v1.SupplementalGroupsPolicyStrict
 	pod := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SupplementalGroupsPolicy: &strict}}}
 	h := &Host{}
-	if _, err := h.SandboxConfig(pod, 0); err == nil || !strings.Contains(err.Error(), "supplementalGroupsPolicy is Strict") {
+	if _, err := h.SandboxConfig(pod, 0, ""); err == nil || !strings.Contains(err.Error(), "supplementalGroupsPolicy is Strict") {
 		t.Errorf("for a runtime that says nothing: %v", err)
 	}
 	h.Abilities = func() Abilities { return Abilities{SupplementalGroupsPolicy: true} }
-	if _, err := h.SandboxConfig(pod, 0); err != nil {
+	if _, err := h.SandboxConfig(pod, 0, ""); err != nil {
 		t.Error(err)
 	}
 	merge := v1.SupplementalGroupsPolicyMerge
 	pod.Spec.SecurityContext.SupplementalGroupsPolicy = &merge
-	if _, err := (&Host{}).SandboxConfig(pod, 0); err != nil {
+	if _, err := (&Host{}).SandboxConfig(pod, 0, ""); err != nil {
 		t.Error(err)
 	}
 }
@@ -36,7 +36,7 @@ func TestEachSandboxGetsTheResolverConfigurationAsItIsThen(t *testing.T) {
 	h := &Host{ResolvConf: file}
 	servers := func() []string {
 		t.Helper()
-		config, err := h.SandboxConfig(pod, 0)
+		config, err := h.SandboxConfig(pod, 0, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,22 +54,7 @@ func TestEachSandboxGetsTheResolverConfigurationAsItIsThen(t *testing.T) {
 		}
 	}
 	h.ResolvConf = t.TempDir()
-	if _, err := h.SandboxConfig(pod, 0); err == nil || !strings.Contains(err.Error(), h.ResolvConf) {
+	if _, err := h.SandboxConfig(pod, 0, ""); err == nil || !strings.Contains(err.Error(), h.ResolvConf) {
 		t.Errorf("of what is no file: %v", err)
-	}
-}
-
-// Runtimes that make cgroups through systemd take slices only, and start nothing in a path.
-func TestSystemdGetsASlice(t *testing.T) {
-	h := &Host{}
-	for _, systemd := range []bool{false, true} {
-		h.Abilities = func() Abilities { return Abilities{SystemdCgroups: systemd} }
-		config, err := h.SandboxConfig(&v1.Pod{}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := config.Linux.CgroupParent; strings.HasSuffix(got, ".slice") != systemd {
-			t.Errorf("systemd %v: %q", systemd, got)
-		}
 	}
 }

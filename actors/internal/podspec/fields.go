@@ -95,7 +95,9 @@ var fields = []rule{
 	{refused, "imagePullSecrets", nil},
 	{refused, "runtimeClassName", nil},
 	{refused, "overhead", nil},
-	{refused, "resources", nil},
+	{honoured, "resources.limits", []string{"cpu", "memory", "hugepages-*"}},
+	{honoured, "resources.requests", []string{"cpu", "memory", "hugepages-*"}},
+	{refused, "resources.claims", nil},
 	{refused, "resourceClaims", nil},
 	{refused, "ephemeralContainers", nil},
 

@@ -1,0 +1,39 @@
+package pod
+
+import (
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// ensureCgroup asks for the pod's control group. Everything that is started in the pod lies within.
+func (m *Machine) ensureCgroup(now time.Time) {
+	if m.cgroup.ready || !m.due(now, "cgroup", "", m.set.Patience) {
+		return
+	}
+	m.emit(Tell{messages.Resources, messages.EnsurePodCgroup{UID: m.uid, Pod: m.pod}})
+}
+
+// removeCgroup asks for it to be removed, once nothing of the pod is there that needs it.
+func (m *Machine) removeCgroup(now time.Time) {
+	if m.due(now, "uncgroup", "", m.set.Patience) {
+		m.emit(Tell{messages.Resources, messages.RemovePodCgroup{UID: m.uid}})
+	}
+}
+
+// takeCgroup notes what is said of the pod's control group.
+func (m *Machine) takeCgroup(msg any) {
+	switch v := msg.(type) {
+	case messages.PodCgroupReady:
+		if v.Pod == m.pod {
+			m.answered("cgroup", "")
+			m.cgroup = cgroup{ready: true, parent: v.Parent}
+		}
+	case messages.PodCgroupFailed:
+		m.cgroup.reason = &v.Reason // resources goes on trying; the question stays open
+	case messages.PodCgroupRemoved:
+		m.cgroup.ready = false
+		m.answered("uncgroup", "")
+		m.cleaned.cgroup = m.phase == Cleaning
+	}
+}

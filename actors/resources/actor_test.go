@@ -1,0 +1,257 @@
+package resources
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/internal/cgroups"
+	"github.com/playlet-dev/playlet/actors/internal/cgroups/cgroupstest"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// node is an actor with groups in memory.
+type node struct {
+	*supervisortest.Kit
+	groups *cgroupstest.Memory
+	ops    *cri.Operations
+	actor  supervisors.Actor
+}
+
+func newNode(t testing.TB) *node {
+	n := &node{groups: cgroupstest.New(), ops: cri.NewOperations()}
+	n.restart(t)
+	return n
+}
+
+// restart puts a new actor in place of the one there is; groups and operations stay.
+func (n *node) restart(t testing.TB) {
+	tree := &cgroups.Tree{
+		Groups: n.groups, Systemd: func() bool { return false }, Kill: n.groups.Kill, Pause: time.Microsecond,
+		Capacity: func() (cgroups.Capacity, error) { return cgroups.Capacity{MilliCPU: 2000, Memory: 1 << 30}, nil },
+	}
+	n.actor = New(Options{Tree: tree, Operations: n.ops})("resources")
+	n.Kit = supervisortest.New(t, messages.Resources, n.actor)
+}
+
+// ask sends a message as a pod would, has all work done, and gives back what pods are told.
+func (n *node) ask(uid string, msg any) []any {
+	n.Send(messages.PodAddress(uid), msg)
+	return n.work()
+}
+
+func (n *node) work() (told []any) {
+	n.RunWork()
+	for _, m := range n.Take() {
+		told = append(told, m.Msg)
+	}
+	return told
+}
+
+func (n *node) sweep(heard bool, pods ...*v1.Pod) []any {
+	m := messages.PodCgroupsWanted{UIDs: map[string]bool{}, Heard: heard, Active: map[string]*v1.Pod{}}
+	for _, p := range pods {
+		m.UIDs[string(p.UID)], m.Active[string(p.UID)] = true, p
+	}
+	n.Send(messages.Pods, m)
+	return n.work()
+}
+
+// there are the groups of pods.
+func (n *node) there() (out []string) {
+	for at := range n.groups.Values() {
+		if strings.Contains(at, "/pod") {
+			out = append(out, at)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func podOf(uid string, cpu string) *v1.Pod {
+	p := &v1.Pod{}
+	p.UID = types.UID(uid)
+	p.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}}}}
+	return p
+}
+
+func ensure(p *v1.Pod) messages.EnsurePodCgroup {
+	return messages.EnsurePodCgroup{UID: string(p.UID), Pod: p}
+}
+
+func TestAPodsGroupFromStartToFinish(t *testing.T) {
+	n := newNode(t)
+	p := podOf("u", "1")
+	at := "/kubepods/burstable/podu"
+	ready := []any{messages.PodCgroupReady{UID: "u", Pod: p, Parent: at}}
+	for range 2 {
+		if got := n.ask("u", ensure(p)); !reflect.DeepEqual(got, ready) || !slices.Equal(n.there(), []string{at}) {
+			t.Fatalf("told %+v, there are %v", got, n.there())
+		}
+	}
+	if got := n.groups.Values()["/kubepods/burstable"].CPUShares; got != 1024 {
+		t.Errorf("burstable pods weigh %d", got)
+	}
+	n.restart(t)
+	changed := podOf("u", "2")
+	if got := n.ask("u", ensure(changed)); !reflect.DeepEqual(got, []any{messages.PodCgroupReady{UID: "u", Pod: changed, Parent: at}}) {
+		t.Fatalf("told %+v", got)
+	}
+	for path, want := range map[string]uint64{at: 2048, "/kubepods/burstable": 2048} {
+		if got := n.groups.Values()[path].CPUShares; got != want {
+			t.Errorf("%s weighs %d, want %d", path, got, want)
+		}
+	}
+	n.groups.Put(at, 4711) // a process that the runtime left
+	for range 2 {
+		if got := n.ask("u", messages.RemovePodCgroup{UID: "u"}); !reflect.DeepEqual(got, []any{messages.PodCgroupRemoved{UID: "u"}}) || len(n.there()) > 0 {
+			t.Errorf("told %+v, there are %v", got, n.there())
+		}
+	}
+	n.sweep(true)
+	if got := n.groups.Values()["/kubepods/burstable"].CPUShares; got != 2 {
+		t.Errorf("without pods, burstable ones weigh %d", got)
+	}
+}
+
+func TestAGroupThatCannotBeMadeIsTriedAgain(t *testing.T) {
+	for _, first := range []string{"node", "pod"} {
+		t.Run(first, func(t *testing.T) {
+			n := newNode(t)
+			if first == "pod" {
+				n.sweep(false)
+			}
+			n.groups.Fail(errors.New("no room"))
+			p := podOf("u", "1")
+			got := n.ask("u", ensure(p))
+			if len(got) != 1 {
+				t.Fatalf("told %+v", got)
+			}
+			reason := got[0].(messages.PodCgroupFailed).Reason
+			if reason.Code != "FailedCreatePodContainer" || !strings.Contains(reason.Message, "no room") || !reason.RetryAt.Equal(n.Now().Add(time.Second)) {
+				t.Errorf("the reason is %+v", reason)
+			}
+			if again := n.ask("u", ensure(p)); !reflect.DeepEqual(again, got) {
+				t.Errorf("asked again, it is told %+v", again)
+			}
+			n.Advance(time.Second)
+			if again := n.work(); len(again) != 1 || !again[0].(messages.PodCgroupFailed).Reason.RetryAt.Equal(n.Now().Add(2*time.Second)) {
+				t.Errorf("the second time it is told %+v", again)
+			}
+			n.groups.Fail(nil)
+			n.Advance(2 * time.Second)
+			if again := n.work(); len(again) != 1 || again[0].(messages.PodCgroupReady).Pod != p {
+				t.Errorf("when it can be made, it is told %+v", again)
+			}
+		})
+	}
+}
+
+// A group that stays does not hold its pod up; it is tried again without being asked.
+func TestAGroupThatStaysIsTold(t *testing.T) {
+	n := newNode(t)
+	p := podOf("u", "1")
+	n.ask("u", ensure(p))
+	n.groups.Fail(errors.New("busy"))
+	for range 2 {
+		got := n.ask("u", messages.RemovePodCgroup{UID: "u"})
+		if len(got) != 1 || !strings.Contains(got[0].(messages.PodCgroupRemoved).Left, "busy") {
+			t.Errorf("told %+v", got)
+		}
+	}
+	n.groups.Fail(nil)
+	n.Advance(time.Second)
+	if told := n.work(); len(told) > 0 || len(n.there()) > 0 {
+		t.Errorf("told %+v, there are %v", told, n.there())
+	}
+}
+
+// A wish that changes while something is under way is done after it, whatever its order.
+func TestTheLastWordCounts(t *testing.T) {
+	p, q := podOf("u", "1"), podOf("u", "2")
+	remove := messages.RemovePodCgroup{UID: "u"}
+	for _, c := range []struct {
+		name  string
+		asks  []any
+		there int
+	}{
+		{"made, not wanted", []any{ensure(p), remove}, 0},
+		{"made, not wanted, wanted", []any{ensure(p), remove, ensure(q)}, 1},
+		{"removed, wanted", []any{remove, ensure(p)}, 1},
+		{"removed, wanted, not wanted", []any{remove, ensure(p), remove}, 0},
+		{"made, changed", []any{ensure(p), ensure(q)}, 1},
+	} {
+		n := newNode(t)
+		n.sweep(false)
+		for _, m := range c.asks {
+			n.Send(messages.PodAddress("u"), m)
+		}
+		told := n.work()
+		if len(n.there()) != c.there || len(told) == 0 {
+			t.Errorf("%s: there are %v, told %+v", c.name, n.there(), told)
+			continue
+		}
+		switch last := told[len(told)-1].(type) {
+		case messages.PodCgroupReady:
+			if c.there == 0 || last.Pod != c.asks[len(c.asks)-1].(messages.EnsurePodCgroup).Pod {
+				t.Errorf("%s: told %+v", c.name, told)
+			}
+		case messages.PodCgroupRemoved:
+			if c.there > 0 {
+				t.Errorf("%s: told %+v", c.name, told)
+			}
+		}
+	}
+}
+
+// What is left behind goes, with what runs in it, but only when every source has been heard, and not what a pod has just
+// asked for.
+func TestTheSweepRemovesWhatNobodyWants(t *testing.T) {
+	n := newNode(t)
+	n.groups.Put("/kubepods/burstable/podorphan", 7)
+	n.groups.Put("/kubepods/other")
+	wanted, fresh := podOf("wanted", "1"), podOf("fresh", "1")
+	n.ask("wanted", ensure(wanted))
+	n.ask("fresh", ensure(fresh))
+	n.sweep(false, wanted)
+	if got := n.there(); len(got) != 3 {
+		t.Errorf("before all is heard there are %v", got)
+	}
+	n.sweep(true, wanted)
+	if got := n.there(); !slices.Equal(got, []string{"/kubepods/burstable/podfresh", "/kubepods/burstable/podwanted"}) {
+		t.Errorf("there are %v", got)
+	}
+	n.sweep(true, wanted) // twice left out: it has gone without a word
+	if got := n.there(); !slices.Equal(got, []string{"/kubepods/burstable/podwanted"}) {
+		t.Errorf("there are %v", got)
+	}
+	if _, ok := n.groups.Values()["/kubepods/other"]; !ok {
+		t.Error("what is no pod's was removed")
+	}
+}
+
+// Where pods have no groups of their own, they do not wait for one.
+func TestWithoutGroups(t *testing.T) {
+	actor := New(Options{Parent: func() string { return "kubepods.slice" }})("resources")
+	n := &node{Kit: supervisortest.New(t, messages.Resources, actor), actor: actor}
+	p := podOf("u", "1")
+	if got := n.ask("u", ensure(p)); !reflect.DeepEqual(got, []any{messages.PodCgroupReady{UID: "u", Pod: p, Parent: "kubepods.slice"}}) {
+		t.Errorf("told %+v", got)
+	}
+	if got := n.ask("u", messages.RemovePodCgroup{UID: "u"}); !reflect.DeepEqual(got, []any{messages.PodCgroupRemoved{UID: "u"}}) {
+		t.Errorf("told %+v", got)
+	}
+	if got := n.sweep(true); len(got) > 0 {
+		t.Errorf("told %+v", got)
+	}
+}

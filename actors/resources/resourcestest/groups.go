@@ -1,0 +1,10 @@
+// Package resourcestest has control groups in memory, for tests of the whole agent.
+package resourcestest
+
+import "github.com/playlet-dev/playlet/actors/internal/cgroups/cgroupstest"
+
+// Groups are control groups in memory.
+type Groups = cgroupstest.Memory
+
+// New has no groups.
+func New() *Groups { return cgroupstest.New() }

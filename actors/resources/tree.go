@@ -1,0 +1,23 @@
+package resources
+
+import "github.com/playlet-dev/playlet/actors/internal/cgroups"
+
+// What the command needs to say which groups there are to be; see actors/internal/cgroups.
+type (
+	// Tree is the kubelet's tree of groups.
+	Tree = cgroups.Tree
+	// Groups are the control groups of a machine.
+	Groups = cgroups.Groups
+	// Host is the machine's own.
+	Host = cgroups.Host
+	// Settings are what their values depend on.
+	Settings = cgroups.Settings
+	// Capacity is what the machine has.
+	Capacity = cgroups.Capacity
+)
+
+// ReadCapacity reads what the machine has; see cgroups.ReadCapacity.
+var ReadCapacity = cgroups.ReadCapacity
+
+// ParseName reads a path as cgroupRoot has it.
+var ParseName = cgroups.ParseName

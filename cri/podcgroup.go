@@ -1,0 +1,48 @@
+package cri
+
+import (
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// What the groups of pods need of the translation of their containers, so that both count alike.
+
+// PodRequests is what the pod asks for as a whole, its overhead included. The result is the caller's.
+func PodRequests(pod *v1.Pod) v1.ResourceList {
+	list := podRequests(pod)
+	addTo(list, pod.Spec.Overhead)
+	return list
+}
+
+// PodLimits is what the pod is limited to as a whole, its overhead included where there is a limit. The result is the
+// caller's.
+func PodLimits(pod *v1.Pod) v1.ResourceList {
+	list := podLimits(pod)
+	overhead := maps.Clone(pod.Spec.Overhead)
+	maps.DeleteFunc(overhead, func(name v1.ResourceName, _ resource.Quantity) bool {
+		limit, ok := list[name]
+		return !ok || limit.IsZero()
+	})
+	addTo(list, overhead)
+	return list
+}
+
+// CPUShares is the weight of cgroup v1 for so many thousandths of a processor, within the kernel's bounds.
+func CPUShares(milliCPU int64) uint64 {
+	return uint64(cpuShares(milliCPU)) //nolint:gosec // between minShares and maxShares
+}
+
+// CPUQuota is in microseconds in each period of so many microseconds; 0 thousandths are no limit, and 0.
+func CPUQuota(milliCPU, period int64) int64 { return cpuQuota(milliCPU, period) }
+
+// HugePages are the bytes of huge pages in the list, by page size in the spelling of hugetlb ("2MB").
+func HugePages(list v1.ResourceList) map[string]uint64 {
+	bytes := map[string]uint64{}
+	addHugePages(bytes, list)
+	return bytes
+}
+
+// HugePageUnit writes a page size in bytes as the hugetlb cgroup's files do: 2MB, 1GB.
+func HugePageUnit(bytes int64) string { return hugePageUnit(bytes) }

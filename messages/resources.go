@@ -1,0 +1,79 @@
+package messages
+
+import v1 "k8s.io/api/core/v1"
+
+// EnsurePodCgroup asks for the pod's control group, with the values that its spec asks for. Asking again is the same
+// question; asking with another spec changes the values.
+//
+// Sender: pod. Receiver: resources. Reply: PodCgroupReady or PodCgroupFailed.
+// If lost: the pod asks again when its patience ends.
+type EnsurePodCgroup struct {
+	UID string
+	Pod *v1.Pod
+}
+
+// PodCgroupReady says that the pod's control group is there.
+//
+// Sender: resources. Receiver: pod. Reply: none.
+// If lost: the pod asks again when its patience ends.
+type PodCgroupReady struct {
+	UID string
+	// Pod is the pod as it was asked for: the answer to an older question is none to a newer one.
+	Pod *v1.Pod
+	// Parent is the group as the runtime takes it for the parent of what it makes; empty where pods have no groups.
+	Parent string
+}
+
+// PodCgroupFailed says that the pod's control group cannot be made now. resources goes on trying, with back-off, and will
+// say PodCgroupReady when it succeeds.
+//
+// Sender: resources. Receiver: pod. Reply: none.
+// If lost: the pod asks again when its patience ends.
+type PodCgroupFailed struct {
+	UID    string
+	Reason Reason
+}
+
+// RemovePodCgroup asks for the pod's control group to be removed; what still runs in it is killed before.
+//
+// Sender: pod. Receiver: resources. Reply: PodCgroupRemoved.
+// If lost: the pod asks again when its patience ends.
+type RemovePodCgroup struct{ UID string }
+
+// PodCgroupRemoved says that the pod has no control group any more.
+//
+// Sender: resources. Receiver: pod. Reply: none.
+// If lost: the pod asks again when its patience ends.
+type PodCgroupRemoved struct {
+	UID string
+	// Left is why it is still there; it is tried again with the next sweep and never holds the pod up.
+	Left string
+}
+
+// PodCgroupsWanted is the whole set of pods that may have a control group; all others are left behind, and are removed with
+// what runs in them once every source has been heard. It is told when it is known what runs.
+//
+// Sender: pods. Receiver: resources. Reply: none.
+// If lost: pods tells it again with its next sweep.
+type PodCgroupsWanted struct {
+	UIDs map[string]bool
+	// Heard is true when every source has been heard: only then is anything left behind.
+	Heard bool
+	// Active are those of them that run or are to run: burstable pods weigh together what these ask for. Immutable.
+	Active map[string]*v1.Pod
+}
+
+// PodUID implements Subject.
+func (m EnsurePodCgroup) PodUID() string { return m.UID }
+
+// PodUID implements Subject.
+func (m PodCgroupReady) PodUID() string { return m.UID }
+
+// PodUID implements Subject.
+func (m PodCgroupFailed) PodUID() string { return m.UID }
+
+// PodUID implements Subject.
+func (m RemovePodCgroup) PodUID() string { return m.UID }
+
+// PodUID implements Subject.
+func (m PodCgroupRemoved) PodUID() string { return m.UID }
