@@ -26,14 +26,18 @@ const (
 type api struct {
 	l       *Listeners
 	watches chan struct{} // a slot a stream
+	logs    chan struct{} // a slot a log that is read
 }
 
-func newAPI(l *Listeners) *api { return &api{l: l, watches: make(chan struct{}, maxWatches)} }
+func newAPI(l *Listeners) *api {
+	return &api{l: l, watches: make(chan struct{}, maxWatches), logs: make(chan struct{}, maxLogs)}
+}
 
 // handler is all that the admin socket answers: the API, and /healthz.
 func (a *api) handler(h *health) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/pods", a.pods)
+	mux.HandleFunc("GET /v1/logs/{namespace}/{pod}", a.readLogs)
 	mux.HandleFunc("GET /v1/version", a.version)
 	mux.HandleFunc("GET /v1/tree", a.tree)
 	mux.HandleFunc("GET /v1/inspect/{actor...}", a.inspect)

@@ -36,6 +36,8 @@ type Config struct {
 	Board *board.Board
 	// Runtime is the newest word on the container runtime. It is called from many goroutines and must not wait.
 	Runtime func() admin.Runtime
+	// Containers is asked for the logs of containers.
+	Containers Containers
 	// Version is the agent's own, Kubernetes the release that it is tested against.
 	Version    string
 	Kubernetes string

@@ -132,28 +132,34 @@ func call[T any](ctx context.Context, c *Client, method, path, query string, sen
 
 // request sends a request, with a body unless send is nil, and returns the body of a good answer.
 func (c *Client) request(ctx context.Context, method, path, query string, send []byte) (io.ReadCloser, error) {
+	body, _, err := c.open(ctx, method, path, query, send)
+	return body, err
+}
+
+// open is request, with the answer's header.
+func (c *Client) open(ctx context.Context, method, path, query string, send []byte) (io.ReadCloser, http.Header, error) {
 	u := url.URL{Scheme: "http", Host: "playlet", Path: path, RawQuery: query}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(send))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, nil, c.explain(err)
 	}
 	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusCreated {
-		return resp.Body, nil
+		return resp.Body, resp.Header, nil
 	}
 	defer func() { _ = resp.Body.Close() }() // only read from
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxError))
 	if err != nil {
-		return nil, fmt.Errorf("the agent answered %s, and then: %w", resp.Status, err)
+		return nil, nil, fmt.Errorf("the agent answered %s, and then: %w", resp.Status, err)
 	}
 	failed := &Error{}
 	if json.Unmarshal(text, failed) != nil || failed.Text == "" {
-		return nil, &Error{Status: resp.StatusCode, Text: strings.TrimSpace(resp.Status + " " + string(text))}
+		return nil, nil, &Error{Status: resp.StatusCode, Text: strings.TrimSpace(resp.Status + " " + string(text))}
 	}
-	return nil, failed
+	return nil, nil, failed
 }
 
 // explain says what a failed connection means to the person who typed the command.

@@ -1,0 +1,221 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-client/pkg/logs"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// Containers is the part of the runtime's client that logs need; *cri.Client implements it.
+type Containers interface {
+	ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
+}
+
+// containers gives the library that reads logs the one call that it makes.
+type containers struct {
+	internalapi.RuntimeService // nil: nothing else is called
+	Containers
+}
+
+// ContainerStatus implements internalapi.RuntimeService. A container that was removed has ended: its log, as far as it was
+// there, is read to its end.
+func (c containers) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
+	got, err := c.Containers.ContainerStatus(ctx, id, verbose)
+	if cri.IsNotFound(err) {
+		return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, State: runtimeapi.ContainerState_CONTAINER_EXITED}}, nil
+	}
+	return got, err
+}
+
+// maxLogs is how many logs are read at once.
+const maxLogs = 32
+
+// readLogs answers GET /v1/logs/NAMESPACE/POD with the text of a container's log.
+func (a *api) readLogs(w http.ResponseWriter, r *http.Request) {
+	options, err := admin.ParseLogOptions(r.URL.Query())
+	if err != nil {
+		fail(w, &admin.Error{Status: http.StatusBadRequest, Text: err.Error()})
+		return
+	}
+	select {
+	case a.logs <- struct{}{}:
+		defer func() { <-a.logs }()
+	default:
+		fail(w, &admin.Error{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("%d logs are read already, which is the limit", maxLogs)})
+		return
+	}
+	id, note, err := a.loggedContainer(r.PathValue("namespace"), r.PathValue("pod"), options)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	path, err := a.logPath(r.Context(), id)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	if note != "" {
+		w.Header().Set(admin.LogNote, note)
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	out := &logStream{w: w, control: http.NewResponseController(w), live: options.Follow}
+	out.begin()
+	err = logs.ReadLogs(r.Context(), path, id, &logs.LogOptions{
+		TailLines: options.Tail, LimitBytes: options.LimitBytes, Since: options.Since, Follow: options.Follow, Timestamp: options.Timestamps,
+	}, containers{Containers: a.l.conf.Containers}, out, out)
+	if err != nil && r.Context().Err() == nil {
+		a.l.log.Warn("a log broke off", "container", id, "error", err)
+		panic(http.ErrAbortHandler) // what was sent is not all: who reads it must not take it for the end
+	}
+}
+
+// loggedContainer finds the run of the container whose log is meant.
+func (a *api) loggedContainer(namespace, name string, o admin.LogOptions) (id, note string, err error) {
+	found := filter{namespace, name}.choose(a.l.conf.Board.Now())
+	if len(found) == 0 {
+		return "", "", &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no pod %q in namespace %q", name, namespace)}
+	}
+	pod := found[0]
+	all := containerNames(pod.Pod)
+	container := o.Container
+	if container == "" {
+		if container = defaultContainer(pod.Pod); len(all) > 1 {
+			note = fmt.Sprintf("container %q of %s; -c names another", container, strings.Join(all, ", "))
+		}
+	}
+	bad := func(format string, args ...any) error {
+		return &admin.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf(format, args...)}
+	}
+	status := containerStatus(pod, container)
+	switch {
+	case status == nil && !slices.Contains(all, container):
+		return "", "", bad("pod %q has no container %q; it has %s", name, container, strings.Join(all, ", "))
+	case status == nil:
+		return "", "", bad("container %q of pod %q has not been made yet", container, name)
+	}
+	if id = runOf(status, o.Previous); id != "" {
+		return id, note, nil
+	}
+	if o.Previous {
+		return "", "", bad("container %q of pod %q has had no earlier run, or nothing is left of it", container, name)
+	}
+	why := "ContainerCreating"
+	if status.State.Waiting != nil {
+		why = strings.TrimSuffix(status.State.Waiting.Reason+": "+status.State.Waiting.Message, ": ")
+	}
+	return "", "", bad("container %q of pod %q has not been started yet: %s", container, name, why)
+}
+
+// runOf is the ID of a container's latest run, or of the one before; empty when there is none.
+func runOf(s *v1.ContainerStatus, previous bool) string {
+	last := ""
+	if t := s.LastTerminationState.Terminated; t != nil {
+		last = t.ContainerID
+	}
+	now := s.ContainerID
+	switch {
+	case s.State.Running != nil:
+	case s.State.Terminated != nil:
+		now = s.State.Terminated.ContainerID
+	default: // it waits for its next start: its latest run is the last one
+		now = last
+	}
+	if previous {
+		now = last
+	}
+	_, id, _ := strings.Cut(now, "://")
+	return id
+}
+
+// logPath asks the runtime where a run's log is.
+func (a *api) logPath(ctx context.Context, id string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	got, err := a.l.conf.Containers.ContainerStatus(ctx, id, false)
+	if err != nil {
+		return "", &admin.Error{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("the container runtime does not say where the log is: %v", err)}
+	}
+	path := got.GetStatus().GetLogPath()
+	if path == "" {
+		return "", &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("container %s keeps no log", id)}
+	}
+	return path, nil
+}
+
+// defaultContainer is the one that is meant where none is named, as for kubectl.
+func defaultContainer(pod *v1.Pod) string {
+	if name := pod.Annotations["kubectl.kubernetes.io/default-container"]; slices.Contains(containerNames(pod), name) {
+		return name
+	}
+	return pod.Spec.Containers[0].Name
+}
+
+func containerNames(pod *v1.Pod) []string {
+	var out []string
+	for _, c := range pod.Spec.Containers {
+		out = append(out, c.Name)
+	}
+	for _, c := range pod.Spec.InitContainers {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
+func containerStatus(pod *board.Pod, name string) *v1.ContainerStatus {
+	if pod.Status == nil {
+		return nil
+	}
+	for _, list := range [][]v1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// logStream writes to a client that may be slow: one that does not read for writeTimeout is let go.
+type logStream struct {
+	w       io.Writer
+	control *http.ResponseController
+	live    bool // each piece is sent at once
+	next    time.Time
+}
+
+// begin sends the header, so that a client that follows a silent log knows that it is read.
+func (s *logStream) begin() {
+	if s.live {
+		_ = s.control.Flush()
+	}
+}
+
+// Write implements io.Writer.
+func (s *logStream) Write(p []byte) (int, error) {
+	if now := time.Now(); now.After(s.next) { // not at each line: it is a system call
+		s.next = now.Add(time.Second)
+		_ = s.control.SetWriteDeadline(now.Add(writeTimeout)) // a recorder in a test has none
+	}
+	n, err := s.w.Write(p)
+	if err == nil && s.live {
+		err = s.control.Flush()
+	}
+	if errors.Is(err, http.ErrNotSupported) {
+		err = nil
+	}
+	return n, err
+}

@@ -1,0 +1,242 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// logged is a runtime that knows where logs are.
+type logged struct {
+	mu      sync.Mutex
+	paths   map[string]string // by ID
+	running map[string]bool
+	err     error
+	asked   chan struct{} // a word for each question; nobody needs more of them than it holds
+}
+
+func (l *logged) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.asked <- struct{}{}:
+	default:
+	}
+	path, ok := l.paths[id]
+	if l.err != nil || !ok {
+		return nil, errors.Join(l.err, fmt.Errorf("container %q", id))
+	}
+	state := runtimeapi.ContainerState_CONTAINER_EXITED
+	if l.running[id] {
+		state = runtimeapi.ContainerState_CONTAINER_RUNNING
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, LogPath: path, State: state}}, nil
+}
+
+// remove has the runtime forget a container.
+func (l *logged) remove(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.paths, id)
+	l.err = &cri.CallError{Call: "ContainerStatus", Answered: true, Err: status.Error(codes.NotFound, "no such container")}
+}
+
+// end ends a container. Who follows its log looks every second.
+func (l *logged) end(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running[id] = false
+}
+
+const noonLine = "2026-11-21T12:00:0%d.5Z stdout F line %d\n"
+
+// logRig is a rig with a pod whose container "app" runs for the second time, and whose container "side" never ran.
+func logRig(t *testing.T) (*rig, *logged) {
+	t.Helper()
+	l := &logged{paths: map[string]string{}, running: map[string]bool{"now": true}, asked: make(chan struct{}, 2)}
+	r := newRig(t, func(c *Config) { c.Containers = l })
+	if err := r.listeners.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := pod("ns", "web", "u1", &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
+		{
+			Name: "app", ContainerID: "containerd://now", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}},
+			LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: "containerd://before"}},
+		},
+		{Name: "side", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}},
+	}})
+	p.Pod.Spec.Containers = []v1.Container{{Name: "app"}, {Name: "side"}, {Name: "new"}}
+	alone := pod("ns", "job", "u2", &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
+		{Name: "c", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: "containerd://done"}}},
+	}})
+	r.board.Publish(board.Snapshot{Pods: []board.Pod{alone, p}})
+	for id, text := range map[string]string{
+		"now": fmt.Sprintf(noonLine, 1, 1) + fmt.Sprintf(noonLine, 2, 2), "before": fmt.Sprintf(noonLine, 0, 0),
+		"done": "2026-11-21T12:00:00.5Z stderr P par\n2026-11-21T12:00:00.6Z stderr F tial\n",
+	} {
+		l.paths[id] = filepath.Join(r.dir, id+".log")
+		if err := os.WriteFile(l.paths[id], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r, l
+}
+
+func TestLogs(t *testing.T) {
+	r, l := logRig(t)
+	two := int64(1)
+	at := time.Date(2026, 11, 21, 12, 0, 2, 0, time.UTC)
+	for name, c := range map[string]struct {
+		pod    string
+		o      admin.LogOptions
+		want   string
+		note   string
+		failed string
+	}{
+		"the one container":      {pod: "job", want: "partial\n"},
+		"the first of several":   {pod: "web", want: "line 1\nline 2\n", note: `container "app" of app, side, new`},
+		"named":                  {pod: "web", o: admin.LogOptions{Container: "app"}, want: "line 1\nline 2\n"},
+		"the run before":         {pod: "web", o: admin.LogOptions{Container: "app", Previous: true}, want: "line 0\n"},
+		"the end alone":          {pod: "web", o: admin.LogOptions{Container: "app", Tail: &two}, want: "line 2\n"},
+		"since":                  {pod: "web", o: admin.LogOptions{Container: "app", Since: at}, want: "line 2\n"},
+		"with times":             {pod: "web", o: admin.LogOptions{Container: "app", Since: at, Timestamps: true}, want: "2026-11-21T12:00:02.500000000Z line 2\n"},
+		"not more than":          {pod: "web", o: admin.LogOptions{Container: "app", LimitBytes: &two}, want: "l"},
+		"followed to its end":    {pod: "job", o: admin.LogOptions{Follow: true}, want: "partial\n"},
+		"no such pod":            {pod: "none", failed: `there is no pod "none" in namespace "ns"`},
+		"no such container":      {pod: "web", o: admin.LogOptions{Container: "x"}, failed: `pod "web" has no container "x"; it has app, side, new`},
+		"never started":          {pod: "web", o: admin.LogOptions{Container: "side"}, failed: "has not been started yet: ErrImagePull: no such image"},
+		"not made yet":           {pod: "web", o: admin.LogOptions{Container: "new"}, failed: "has not been made yet"},
+		"no run before":          {pod: "job", o: admin.LogOptions{Previous: true}, failed: "has had no earlier run"},
+		"of a runtime that errs": {pod: "web", failed: "the runtime is away"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if strings.Contains(name, "errs") {
+				l.mu.Lock()
+				l.err = errors.New("the runtime is away")
+				l.mu.Unlock()
+				defer func() { l.mu.Lock(); l.err = nil; l.mu.Unlock() }()
+			}
+			var out bytes.Buffer
+			note := ""
+			err := r.client.Logs(t.Context(), "ns", c.pod, c.o, &out, func(s string) { note = s })
+			if c.failed != "" {
+				if err == nil || !strings.Contains(err.Error(), c.failed) {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			if err != nil || out.String() != c.want || !strings.HasPrefix(note, c.note) || (c.note == "") != (note == "") {
+				t.Errorf("%q, note %q, %v", out.String(), note, err)
+			}
+		})
+	}
+}
+
+// What is written is sent as it comes, over a rotation too, until the container has ended, or was removed.
+func TestAFollowedLog(t *testing.T) {
+	for _, removed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("removed %v", removed), func(t *testing.T) { followToTheEnd(t, removed) })
+	}
+}
+
+func followToTheEnd(t *testing.T, removed bool) {
+	r, l := logRig(t)
+	path := l.paths["now"]
+	text, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := r.client.Logs(t.Context(), "ns", "web", admin.LogOptions{Container: "app", Follow: true}, w, nil)
+		ended <- errors.Join(err, w.Close())
+	}()
+	expect := func(want string) {
+		t.Helper()
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(text, got); err != nil || string(got) != want {
+			t.Fatalf("%q, want %q: %v", got, want, err)
+		}
+	}
+	expect("line 1\nline 2\n")
+	write := func(flags int, n int) {
+		t.Helper()
+		f, err := os.OpenFile(path, flags|os.O_WRONLY, 0o600)
+		if err == nil {
+			_, err = fmt.Fprintf(f, noonLine, n, n)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-l.asked // where the log is
+	<-l.asked // whether the container runs: the folder is watched from before that on, and a rotation seen
+	write(os.O_APPEND, 3)
+	expect("line 3\n")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	write(os.O_CREATE|os.O_EXCL, 4)
+	expect("line 4\n")
+	if removed {
+		l.remove("now")
+	} else {
+		l.end("now")
+	}
+	if rest, err := io.ReadAll(text); len(rest) > 0 || err != nil {
+		t.Errorf("%q, %v", rest, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that goes lets go of what it used; the agent's end ends the streams.
+func TestFollowersThatGo(t *testing.T) {
+	r, _ := logRig(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	text, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- r.client.Logs(ctx, "ns", "web", admin.LogOptions{Container: "app", Follow: true}, w, nil)
+	}()
+	if _, err := io.ReadFull(text, make([]byte, 14)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for len(r.listeners.api.logs) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestLogOptionsThatMakeNoSense(t *testing.T) {
+	r, _ := logRig(t)
+	for query, want := range map[string]string{
+		"follow=perhaps": `follow=`, "tailLines=-1": "must not be negative", "tailLines=x": "tailLines=", "sinceTime=noon": "sinceTime=",
+		"colour=red": `unknown parameter \"colour\"`,
+	} {
+		resp := r.raw("GET", "/v1/logs/ns/web?"+query)
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != 400 || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %d %s %v", query, resp.StatusCode, body, err)
+		}
+	}
+}
