@@ -63,14 +63,14 @@ func TestCommands(t *testing.T) {
 
 		must(t, a.Write("web.yaml", strings.Replace(manifest(s, "web", sleeper), "{name: web}", "{name: web, namespace: apart}", 1)))
 		must(t, a.Write("stuck.yaml", policyPod(s, "stuck", s.Registry.Ref("missing"), "")))
-		must(t, a.Write("bad.yaml", manifest(s, "bad", "securityContext: {fsGroup: 1}\ncontainers: [{name: c, image: HELLO}]")))
+		must(t, a.Write("bad.yaml", manifest(s, "bad", "runtimeClassName: other\ncontainers: [{name: c, image: HELLO}]")))
 		must(t, a.Write("worse.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: worse}\nspec: {containers: {}}\n"))
 		row(t, socket, []string{"pods"}, "NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP")
 		row(t, socket, []string{"pods"}, "apart", onNode("web"), "1/1", "Running", "0")
 		errs := row(t, socket, []string{"pods"}, "default", onNode("stuck"), "0/1", "ErrImagePull", "0")
 		for _, want := range []string{
 			"default/" + onNode("stuck") + " waits for ErrImagePull: ",
-			"manifest problem: " + a.ManifestDir + "/bad.yaml:5: spec.securityContext.fsGroup: Forbidden: not supported yet",
+			"manifest problem: " + a.ManifestDir + "/bad.yaml:5: spec.runtimeClassName: Forbidden: not supported yet",
 			"manifest problem: " + a.ManifestDir + "/worse.yaml:4: ",
 		} {
 			if !strings.Contains(errs, want) {

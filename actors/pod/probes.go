@@ -151,7 +151,7 @@ func (m *Machine) watch(now time.Time) {
 	if m.probing.told == nil || !sameProbes(m.probing.told, &w) {
 		m.answered("probes", "")
 		// Larger than any of an earlier life, too: what was said to that one is not taken for the answer.
-		m.probing.turn = max(m.probing.turn+1, uint64(max(now.UnixNano(), 0))) //nolint:gosec // it is not below zero
+		m.probing.turn = max(m.probing.turn+1, uint64(max(now.UnixNano(), 0)))
 		m.probing.told = &w
 	}
 	if m.probing.heard == m.probing.turn || !m.due(now, "probes", "", m.set.Patience) {

@@ -39,9 +39,9 @@ func jobOf(t *testing.T, address string, h v1.ProbeHandler, timeout time.Duratio
 		if err != nil {
 			t.Fatal(err)
 		}
-		con.Ports = []v1.ContainerPort{{Name: "web", ContainerPort: int32(n)}} //nolint:gosec // a port
+		con.Ports = []v1.ContainerPort{{Name: "web", ContainerPort: int32(n)}}
 		if h.GRPC != nil {
-			h.GRPC.Port = int32(n) //nolint:gosec // a port
+			h.GRPC.Port = int32(n)
 		}
 	}
 	return job{id: "id", con: con, spec: &v1.Probe{ProbeHandler: h}, ips: []string{"127.0.0.1"}, timeout: timeout}

@@ -35,7 +35,7 @@ func mediumOf(p podFolder, source *v1.EmptyDirVolumeSource) (medium, error) {
 		return m, permanent("emptyDir.medium %q is not known", source.Medium)
 	}
 	if source.Mode != nil {
-		m.mode = fs.FileMode(*source.Mode & 0o777) //nolint:gosec // validated: 0 to 01777
+		m.mode = fs.FileMode(*source.Mode & 0o777)
 		if *source.Mode&unix.S_ISVTX != 0 {
 			m.mode |= fs.ModeSticky
 		}

@@ -80,7 +80,7 @@ func (w writing) write() error {
 
 // modeOf is the mode that a file gets: fsGroup may read what its owner may.
 func (w writing) modeOf(f file) fs.FileMode {
-	mode := fs.FileMode(f.mode & 0o777) //nolint:gosec // validated: 0 to 0777
+	mode := fs.FileMode(f.mode & 0o777)
 	if fsGroupOf(w.root.pod) != nil {
 		mode |= groupRead
 	}

@@ -59,7 +59,7 @@ func TestOtherSideOfTheBenchmark(t *testing.T) {
 
 func listening(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", ":0") //nolint:gosec // the node's address is any that this machine has
+	l, err := net.Listen("tcp", ":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func benchmarkProbes(b *testing.B, action string) {
 func startOtherSide(b *testing.B, socket string) (pages, checks string) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestOtherSideOfTheBenchmark$", "-test.timeout=10m") //nolint:gosec // this very program
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestOtherSideOfTheBenchmark$", "-test.timeout=10m")
 	cmd.Env = append(os.Environ(), otherSide+"="+socket)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -164,7 +164,7 @@ func startOtherSide(b *testing.B, socket string) (pages, checks string) {
 		if err := in.Close(); err != nil {
 			b.Error(err)
 		}
-		for lines.Scan() { //nolint:revive // to its end
+		for lines.Scan() {
 		}
 		if err := cmd.Wait(); err != nil {
 			b.Error(err)

@@ -18,7 +18,7 @@ func (r *Root) Mount(name, kind, options string) error {
 // which must be of the same sort.
 func (r *Root) BindFrom(fd uintptr, name string) error {
 	return r.onto(name, func(place string) error {
-		return unix.Mount(descriptor(int(fd)), place, "", unix.MS_BIND|unix.MS_REC, "") //nolint:gosec // a descriptor
+		return unix.Mount(descriptor(int(fd)), place, "", unix.MS_BIND|unix.MS_REC, "")
 	})
 }
 
@@ -27,7 +27,7 @@ func (r *Root) onto(name string, mount func(place string) error) error {
 	if err != nil {
 		return err
 	}
-	if err := mount(descriptor(int(f.Fd()))); err != nil { //nolint:gosec // a descriptor
+	if err := mount(descriptor(int(f.Fd()))); err != nil {
 		return errors.Join(fmt.Errorf("mounting on %s: %w", filepath.Join(r.path, name), err), f.Close())
 	}
 	return f.Close()
@@ -48,7 +48,7 @@ func (r *Root) IsMountPoint(name string) (is bool, kind int64, err error) {
 	if err != nil {
 		return false, 0, err
 	}
-	fd := int(f.Fd()) //nolint:gosec // a descriptor
+	fd := int(f.Fd())
 	var stat unix.Statx_t
 	var fs unix.Statfs_t
 	err = errors.Join(unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &stat), unix.Fstatfs(fd, &fs), f.Close())
