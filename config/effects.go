@@ -170,6 +170,7 @@ var flagEffects = map[string]effect{
 	"lock-file":                                inForce,
 	"exit-on-lock-contention":                  inForce,
 	"admin-socket":                             inForce,
+	"object-dir":                               inForce,
 	"housekeeping-interval":                    pending,
 	"minimum-container-ttl-duration":           inForce,
 	"maximum-dead-containers-per-container":    inForce,

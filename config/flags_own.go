@@ -51,6 +51,8 @@ var ownRows = []flagRow{
 		usage: "exit when another process opens the lock file"},
 	{name: "admin-socket", bind: onNode(func(n *Node) *string { return &n.AdminSocket }),
 		usage: "unix `socket` on which playlet's sub-commands reach the agent"},
+	{name: "object-dir", bind: onNode(func(n *Node) *string { return &n.ObjectDir }),
+		usage: "`folder` of manifests of ConfigMaps and Secrets that pods of this node may refer to; without it, there are none. For root's eyes only (chmod 700)"},
 	{name: "housekeeping-interval", bind: toDuration(func(t *target) *time.Duration { return &t.node.HousekeepingInterval }),
 		usage: "how often container statistics are sampled"},
 

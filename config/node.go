@@ -39,6 +39,8 @@ type Node struct {
 	CertDir string
 	// AdminSocket is the path of the unix socket on which sub-commands reach the agent.
 	AdminSocket string
+	// ObjectDir is a folder of manifests of ConfigMaps and Secrets, absolute; empty: this node has none.
+	ObjectDir string
 	// ConfigFile and ConfigDir are the files the configuration came from; empty where none was named.
 	ConfigFile string
 	ConfigDir  string

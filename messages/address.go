@@ -22,6 +22,7 @@ const (
 	Images  Address = "images"
 	Volumes Address = "volumes"
 	Prober  Address = "prober"
+	Objects Address = "objects"
 	// Resources has the control groups.
 	Resources Address = "resources"
 	Server    Address = "server"

@@ -60,6 +60,10 @@ var Tree = Row{
 			Why: "pulls under way live in the operations table and are joined again",
 		},
 		{
+			Kind: "objects", Strategy: isolated,
+			Why: "pods that run need none of it; what was published stays in force, and the folder is read again",
+		},
+		{
 			Kind: "volumes", Strategy: patient, Clients: []messages.Address{messages.Pods},
 			Why: "mounts found are read again from the disk",
 		},

@@ -167,7 +167,11 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	if w.Pod.Spec.HostNetwork {
 		ips = h.IPs
 	}
-	env, err := cri.ResolveEnv(w.Pod, w.Container, cri.EnvSources{HostIPs: h.IPs, PodIPs: ips, Allocatable: h.Allocatable})
+	env, err := cri.ResolveEnv(w.Pod, w.Container, cri.EnvSources{
+		HostIPs: h.IPs, PodIPs: ips, Allocatable: h.Allocatable,
+		ConfigMap: func(name string) (*v1.ConfigMap, bool, error) { return h.Objects.ConfigMap(w.Pod.Namespace, name) },
+		Secret:    func(name string) (*v1.Secret, bool, error) { return h.Objects.Secret(w.Pod.Namespace, name) },
+	})
 	if err != nil {
 		return nil, nil, err
 	}

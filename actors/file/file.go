@@ -28,6 +28,8 @@ type Options struct {
 	// When empty, the last good versions of manifests do not survive the agent.
 	StateDir string
 	NodeName string
+	// Objects says that the node has ConfigMaps and Secrets of its own, so that pods may refer to them.
+	Objects bool
 	// Parse reads a manifest; nil: as the kubelet and the API server would.
 	Parse Parse
 	// Clock is the tree's clock; nil: the real one.
@@ -52,7 +54,7 @@ func New(opts Options) supervisors.Constructor {
 		opts.Clock = clock.RealClock{}
 	}
 	if opts.Parse == nil {
-		opts.Parse = manifestParser(opts.NodeName, opts.Clock)
+		opts.Parse = manifestParser(opts.NodeName, opts.Objects, opts.Clock)
 	}
 	if abs, err := filepath.Abs(opts.Path); err == nil { // it fails only where there is no working folder
 		opts.Path = abs

@@ -89,8 +89,11 @@ type verdict struct {
 // volumes is what the pod knows of its volumes.
 type volumes struct {
 	mounted bool
-	paths   map[string]string
-	reason  *messages.Reason
+	// forgotten says that volumes was restarted since and knows nothing of the pod: it is asked again, so that what changes
+	// in the volumes of a running pod goes on being written.
+	forgotten bool
+	paths     map[string]string
+	reason    *messages.Reason
 }
 
 // cgroup is what the pod knows of its control group.

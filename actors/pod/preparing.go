@@ -28,7 +28,7 @@ func (m *Machine) planPreparing(now time.Time) Phase {
 }
 
 func (m *Machine) mount(now time.Time) {
-	if m.volumes.mounted || !m.due(now, "mount", "", m.set.Patience) {
+	if m.volumes.mounted && !m.volumes.forgotten || !m.due(now, "mount", "", m.set.Patience) {
 		return
 	}
 	m.emit(Tell{messages.Volumes, messages.MountVolumes{UID: m.uid, Pod: m.pod}})

@@ -51,6 +51,7 @@ func (m *Machine) respec(c *con) {
 func (m *Machine) takeService(service messages.Address) {
 	switch service {
 	case messages.Volumes:
+		m.volumes.forgotten = true
 		m.answered("mount", "")
 		m.answered("unmount", "")
 	case messages.Prober:

@@ -2,6 +2,7 @@
 package pods
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -52,6 +53,8 @@ type actor struct {
 	audit   *messages.RuntimeAudited
 	goneAt  map[string]time.Time // UIDs that are gone since the last audit
 	runtime messages.RuntimeStateChanged
+	// objectProblems are told of beside those of the sources.
+	objectProblems []messages.ManifestProblem
 
 	loaded   bool                     // the checkpoint has been read
 	finished map[string]*v1.PodStatus // by UID
@@ -97,6 +100,11 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.saveDone(ctx, m)
 	case messages.SourcePodsWanted:
 		a.wish(ctx, m)
+	case messages.ObjectProblems:
+		if !slices.Equal(a.objectProblems, m.Problems) {
+			a.objectProblems = m.Problems
+			a.changed(ctx)
+		}
 	case messages.RuntimeAudited:
 		a.audited(ctx, m)
 	case messages.RuntimeStateChanged:

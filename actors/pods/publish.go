@@ -45,6 +45,7 @@ func (a *actor) publish(ctx supervisors.Context) {
 		}
 		s.Problems = append(append(s.Problems, w.Problems...), a.unknown[src].Problems...)
 	}
+	s.Problems = append(s.Problems, a.objectProblems...)
 	a.opts.Board.Publish(s)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -29,7 +30,9 @@ type Facts struct {
 	// Allocatable is what pods can have of the machine; zero stands for not known. It bounds what lies in memory, and is
 	// what the downward API says of limits that are not set.
 	Allocatable v1.ResourceList
-	log         *slog.Logger
+	// Objects are the ConfigMaps and Secrets; nil where this node has none.
+	Objects *objectset.Board
+	log     *slog.Logger
 }
 
 // The actor's patience with an operation, which goes on without it. A pod's ending waits for its volumes no longer than
@@ -40,7 +43,7 @@ const (
 	lookPatience    = 30 * time.Second
 )
 
-// New makes the constructor of the volumes actor. It answers MountVolumes, UnmountVolumes and PodFoldersWanted; see the
+// New makes the constructor of the volumes actor. It answers MountVolumes, UnmountVolumes, ObjectsChanged and PodFoldersWanted; see the
 // messages for what each promises.
 func New(opts Options) supervisors.Constructor { return newWith(opts, plugins) }
 
@@ -94,6 +97,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.PodFoldersWanted:
 		a.machine.onWanted(m.UIDs)
 		a.look(ctx)
+	case messages.ObjectsChanged:
+		a.do(ctx, a.machine.onObjects(m.Version, ctx.Now()))
 	case foldersFound:
 		a.found(ctx, m)
 	case podEvent:

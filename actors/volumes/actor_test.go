@@ -33,7 +33,7 @@ func newNode(t testing.TB) *node {
 
 // restart puts a new actor in place of the one there is; the disk and the operations stay.
 func (n *node) restart(t testing.TB) {
-	n.actor = New(Options{RootDir: n.rootDir, Operations: n.ops, Log: n.log})("volumes")
+	n.actor = New(Options{RootDir: n.rootDir, Operations: n.ops, Log: n.log, Node: n.disk.node})("volumes")
 	n.Kit = newKit(t, n.actor)
 }
 

@@ -2,6 +2,9 @@ package volumes
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
@@ -89,4 +92,69 @@ func (c content) unmount(ctx context.Context, p podFolder, volume string) error 
 		return err
 	}
 	return safepath.RemoveAllOneFilesystem(ctx, p.Root, folder)
+}
+
+// keyed is what an object holds, by key, or nothing where it may be missing and is.
+type keyed struct {
+	object   string // for messages, e.g. `ConfigMap default/settings`
+	data     map[string][]byte
+	optional bool
+}
+
+// files adds those of the keys that the items ask for; all, under their own names, where there are no items.
+func (k keyed) files(out map[string]file, items []v1.KeyToPath, mode int32) error {
+	if len(items) == 0 {
+		for key, data := range k.data {
+			out[key] = file{data, mode}
+		}
+		return nil
+	}
+	for _, item := range items {
+		data, ok := k.data[item.Key]
+		switch {
+		case ok:
+			out[item.Path] = file{data, modeOr(item.Mode, mode)}
+		case !k.optional:
+			return fmt.Errorf("%s has no key %q", k.object, item.Key)
+		}
+	}
+	return nil
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+// configMapData is what a ConfigMap of the pod's namespace holds.
+func configMapData(p podFolder, name string, optional *bool) (keyed, error) {
+	k := keyed{object: "ConfigMap " + p.pod.Namespace + "/" + name, optional: isTrue(optional), data: map[string][]byte{}}
+	object, found, err := p.node.Objects.ConfigMap(p.pod.Namespace, name)
+	if err := k.missing(found, err); err != nil || !found {
+		return k, err
+	}
+	for key, text := range object.Data {
+		k.data[key] = []byte(text)
+	}
+	maps.Copy(k.data, object.BinaryData)
+	return k, nil
+}
+
+// secretData is what a Secret of the pod's namespace holds.
+func secretData(p podFolder, name string, optional *bool) (keyed, error) {
+	k := keyed{object: "Secret " + p.pod.Namespace + "/" + name, optional: isTrue(optional)}
+	object, found, err := p.node.Objects.Secret(p.pod.Namespace, name)
+	if err := k.missing(found, err); err != nil || !found {
+		return k, err
+	}
+	k.data = object.Data
+	return k, nil
+}
+
+// missing is the error where the object cannot be had and has to be.
+func (k keyed) missing(found bool, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", k.object, err)
+	case !found && !k.optional:
+		return errors.New(k.object + " does not exist")
+	}
+	return nil
 }

@@ -23,7 +23,8 @@ type (
 		turn uint64
 		unmountOutcome
 	}
-	retryDue struct{ turn uint64 }
+	retryDue       struct{ turn uint64 }
+	objectsChanged struct{} // the pod has the version already
 )
 
 // The effects of one pod's step.

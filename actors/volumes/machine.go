@@ -15,7 +15,8 @@ type machine struct {
 	busy  int      // operations under way
 	queue []effect // operations that wait for a place, oldest first
 	// wanted is the last whole wish of pods. It counts from the first one on.
-	wanted map[string]bool
+	wanted  map[string]bool
+	version uint64 // of the ConfigMaps and Secrets, as last heard
 	// left is why a folder that nobody wants is still there, by UID.
 	left map[string]string
 }
@@ -39,7 +40,9 @@ func (m *machine) on(uid string, ev any, now time.Time) []effect {
 	}
 	m.turn++
 	before := m.pods[uid].phase
-	next, effects := m.pods[uid].step(uid, ev, now, m.turn)
+	state := m.pods[uid]
+	state.version = m.version
+	next, effects := state.step(uid, ev, now, m.turn)
 	if next.phase != before {
 		effects = append(effects, moved{before, next.phase})
 	}
@@ -66,6 +69,16 @@ func (m *machine) admit() []effect {
 	out := slices.Clone(m.queue[:n])
 	m.queue = slices.Delete(m.queue, 0, n)
 	m.busy += n
+	return out
+}
+
+// onObjects takes the version of the ConfigMaps and Secrets that there are now.
+func (m *machine) onObjects(version uint64, now time.Time) []effect {
+	m.version = version
+	var out []effect
+	for _, uid := range slices.Sorted(maps.Keys(m.pods)) {
+		out = append(out, m.on(uid, objectsChanged{}, now)...)
+	}
 	return out
 }
 

@@ -30,7 +30,10 @@ type plugin interface {
 var plugins = []plugin{
 	emptyDir{},
 	hostPath{},
+	content{"kubernetes.io/configmap", false, configMap{}},
+	content{"kubernetes.io/secret", true, secret{}},
 	content{"kubernetes.io/downward-api", true, downwardAPI{}},
+	content{"kubernetes.io/projected", true, projected{}},
 }
 
 // permanentError is a failure that trying again cannot help, until the pod changes.

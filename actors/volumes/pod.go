@@ -36,6 +36,9 @@ type podState struct {
 	fails    int // failed mounts in a row
 	retryAt  time.Time
 
+	version   uint64 // of the ConfigMaps and Secrets, as last heard
+	opVersion uint64 // as it was when the last mount began
+
 	remove   bool // the folder must go too
 	opRemove bool // the unmount under way removes the folder
 	asked    bool // the pod awaits VolumesUnmounted; otherwise its folder was found left behind
@@ -70,6 +73,8 @@ func (p podState) step(uid string, ev any, now time.Time, turn uint64) (podState
 		if e.turn == p.turn {
 			return p.onUnmountEnded(uid, e.unmountOutcome, turn)
 		}
+	case objectsChanged:
+		return p.onObjectsChanged(turn)
 	case retryDue:
 		if e.turn == p.turn && p.phase == backingOff {
 			return p.mount(turn)
@@ -136,7 +141,12 @@ func (p podState) onMountEnded(uid string, out mountOutcome, now time.Time, turn
 	case len(out.failures) == 0:
 		p = p.to(mounted)
 		p.paths, p.failures, p.fails, p.retryAt = out.paths, nil, 0, time.Time{}
-		return p, []any{tell{messages.VolumesMounted{UID: uid, Paths: p.paths}}}
+		effects := []any{tell{messages.VolumesMounted{UID: uid, Paths: p.paths}}}
+		if !p.stale() {
+			return p, effects
+		}
+		next, more := p.mount(turn)
+		return next, append(effects, more...)
 	}
 	p.failures, p.paths = out.failures, nil
 	for _, f := range out.failures {
@@ -151,6 +161,25 @@ func (p podState) onMountEnded(uid string, out mountOutcome, now time.Time, turn
 	p.fails++
 	p.turn, p.retryAt = turn, now.Add(d)
 	return p, append(p.complaints(uid), noteFailures{p.failures, p.retryAt}, retryAfter{d})
+}
+
+// stale says whether the volumes may hold older ConfigMaps or Secrets than there are.
+func (p podState) stale() bool {
+	return p.opVersion != p.version && p.pod != nil && usesObjects(p.pod)
+}
+
+// onObjectsChanged has the volumes written again, which changes nothing where they hold what they should. A mount that is
+// under way looks when it ends.
+func (p podState) onObjectsChanged(turn uint64) (podState, []any) {
+	if !p.stale() {
+		return p, nil
+	}
+	switch p.phase {
+	case mounted, verifying, backingOff:
+		return p.mount(turn)
+	case absent, mounting, refused, abandoning, unmounting, remounting:
+	}
+	return p, nil
 }
 
 func (p podState) onVerifyEnded(uid string, ok bool, turn uint64) (podState, []any) {
@@ -180,7 +209,7 @@ func (p podState) onUnmountEnded(uid string, out unmountOutcome, turn uint64) (p
 func (p podState) mount(turn uint64) (podState, []any) { return p.to(mounting).mountAgain(turn) }
 
 func (p podState) mountAgain(turn uint64) (podState, []any) {
-	p.turn, p.opPod = turn, p.pod
+	p.turn, p.opPod, p.opVersion = turn, p.pod, p.version
 	return p, []any{beginMount{p.pod}}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/resources"
@@ -130,6 +131,9 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 		CRI: a.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
 		RequestTimeout: node.RuntimeRequestTimeout(), Allocatable: allocatable(node, facts), Abilities: abilities(a.state, node.Kubelet.CgroupDriver),
 		ResolvConf: deref(node.Kubelet.ResolverConfig, ""),
+	}
+	if node.ObjectDir != "" {
+		a.host.Objects = &objects.Board{}
 	}
 	for _, ip := range dns.NodeIPs {
 		a.host.IPs = append(a.host.IPs, ip.String())

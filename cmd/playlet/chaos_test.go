@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
@@ -104,7 +107,10 @@ func (k *killer) After(d supervisors.Delivery) supervisors.Verdict {
 // goes, one is found sick by its probe. What it leads to is the same whatever falls on the way.
 func scenario(r *rig, chaos supervisors.Interceptor) {
 	r.t.Helper()
-	r.write("web.yaml", manifest("web", "Always", []string{"setup once"}, []string{"one forever", "two forever"}))
+	saysTime(r, "morning")
+	r.write("web.yaml", strings.Replace(manifest("web", "Always", []string{"setup once"}, []string{"one forever", "two forever"}),
+		"    image: forever\n", "    image: forever\n    envFrom: [{configMapRef: {name: times}}]\n    volumeMounts: [{name: times, mountPath: /times}]\n", 1)+
+		"  volumes: [{name: times, configMap: {name: times}}]\n")
 	r.write("job.yaml", manifest("job", "OnFailure", nil, []string{"work fails-once"}))
 	r.write("gone.yaml", manifest("gone", "Always", nil, []string{"main forever"}))
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main forever"}))
@@ -120,6 +126,7 @@ func scenario(r *rig, chaos supervisors.Interceptor) {
 	})
 	before, remoteBefore := r.runtime.Snapshot().Sandbox("changed-node").UID, r.runtime.Snapshot().Sandbox("remote-node").UID
 	remote(manifest("remote", "Always", nil, []string{"main other"}))
+	saysTime(r, "evening")
 	r.remove("gone.yaml")
 	r.withdraws("back")
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main other"}))
@@ -131,6 +138,32 @@ func scenario(r *rig, chaos supervisors.Interceptor) {
 			changed != nil && changed.PodUID != before && changed.Running() && s.Ready() == 5 && sandbox.UID != before &&
 			len(s.Sandboxes) == 6
 	})
+	awaitTime(r, r.runtime.Snapshot().Sandbox("web-node").UID, "evening")
+}
+
+// saysTime writes the ConfigMap of the day.
+func saysTime(r *rig, time string) {
+	r.t.Helper()
+	path := filepath.Join(r.objects(), "times.yaml") // renamed into place: whole at once
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: times}\ndata: {time: " + time + "}\n"
+	if err := errors.Join(os.WriteFile(filepath.Join(r.dir, "times.new"), []byte(text), 0o600), os.Rename(filepath.Join(r.dir, "times.new"), path)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// awaitTime waits until the pod's volume holds it. No call to the runtime tells of that.
+func awaitTime(r *rig, uid, want string) {
+	r.t.Helper()
+	path := filepath.Join(r.dir, "root/pods", uid, "volumes/kubernetes.io~configmap/times/time")
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		got, err := os.ReadFile(path)
+		if err == nil && string(got) == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("the volume holds %q, %v", got, err)
+		}
+	}
 }
 
 func scenarioRuntime() sim.Options {

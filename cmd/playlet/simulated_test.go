@@ -60,8 +60,10 @@ func newRig(t testing.TB, opts sim.Options, flags ...string) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, dir: dir, manifests: filepath.Join(dir, "manifests"), log: &logBuffer{}, flags: flags, groups: resourcestest.New()}
-	if err := os.Mkdir(r.manifests, 0o755); err != nil {
-		t.Fatal(err)
+	for _, folder := range []string{r.manifests, r.objects()} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	opts.Socket = filepath.Join(dir, "cri.sock")
 	if r.runtime, err = sim.Start(opts); err != nil {
@@ -87,13 +89,16 @@ func tail(s string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
+// objects is the folder of ConfigMaps and Secrets.
+func (r *rig) objects() string { return filepath.Join(r.dir, "objects") }
+
 // node is the agent's configuration, by its own command line.
 func (r *rig) node() *config.Node {
 	r.t.Helper()
 	fs := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
 	flags := config.AddFlags(fs)
 	args := append([]string{
-		"--root-dir=" + filepath.Join(r.dir, "root"), "--pod-manifest-path=" + r.manifests, "--fail-cgroupv1=false",
+		"--root-dir=" + filepath.Join(r.dir, "root"), "--pod-manifest-path=" + r.manifests, "--object-dir=" + r.objects(), "--fail-cgroupv1=false",
 		"--container-runtime-endpoint=" + r.runtime.Endpoint(), "--admin-socket=" + filepath.Join(r.dir, "admin.sock"),
 		"--healthz-port=0", "--hostname-override=node", "--node-ip=192.0.2.7",
 	}, r.flags...)

@@ -8,6 +8,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/file"
 	"github.com/playlet-dev/playlet/actors/http"
 	"github.com/playlet-dev/playlet/actors/images"
+	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/prober"
@@ -42,8 +43,9 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 			Service: a.client, Operations: a.host.Ops, Serialize: a.node.SerialImagePulls(),
 			MaxParallel: int32(a.node.MaxParallelImagePulls()), //nolint:gosec // an int32 in the configuration
 		}),
+		"objects": a.objectFolder(),
 		"volumes": volumes.New(volumes.Options{
-			RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log, Node: volumes.Facts{Allocatable: a.host.Allocatable},
+			RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log, Node: volumes.Facts{Allocatable: a.host.Allocatable, Objects: a.host.Objects},
 		}),
 		"prober": prober.New(prober.Options{
 			CRI: a.client, RootDir: a.node.RootDir, UserAgent: "kube-probe/" + kubernetesVersion[:strings.LastIndexByte(kubernetesVersion, '.')],
@@ -105,7 +107,7 @@ func (a *agent) fileSource(state string) supervisors.Constructor {
 	}
 	return file.New(file.Options{
 		Path: path, CheckFrequency: a.node.FileCheckFrequency(), StateDir: filepath.Join(state, "file-source"),
-		NodeName: a.node.NodeName,
+		NodeName: a.node.NodeName, Objects: a.host.Objects != nil,
 	})
 }
 
@@ -117,6 +119,14 @@ func (a *agent) httpSource(state string) supervisors.Constructor {
 		URL: a.node.Kubelet.StaticPodURL, Header: a.node.Kubelet.StaticPodURLHeader, CheckFrequency: a.node.HTTPCheckFrequency(),
 		StateDir: filepath.Join(state, "http-source"), NodeName: a.node.NodeName,
 	})
+}
+
+// objectFolder has the ConfigMaps and Secrets of a folder; a node without one has none.
+func (a *agent) objectFolder() supervisors.Constructor {
+	if a.host.Objects == nil {
+		return nil
+	}
+	return objects.New(objects.Options{Dir: a.node.ObjectDir, Board: a.host.Objects, CheckFrequency: a.node.FileCheckFrequency()})
 }
 
 // newNode is the root: it only holds the others.

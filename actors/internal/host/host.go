@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -51,6 +52,8 @@ type Host struct {
 	IPs []string
 	// Allocatable is what pods can have of the machine: what the downward API says of limits that are not set.
 	Allocatable v1.ResourceList
+	// Objects are the ConfigMaps and Secrets; nil where this node has none.
+	Objects *objectset.Board
 	// RequestTimeout bounds one CRI call.
 	RequestTimeout time.Duration
 	// Abilities asks what the runtime says of itself by now; nil stands for a runtime that says nothing.

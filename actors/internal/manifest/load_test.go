@@ -76,7 +76,7 @@ func TestLoadReports(t *testing.T) {
 		{"in the order of lines", head + "  restartPolicy: No\n  dnsPolicy: No\n  hostname: N/o\n  priorityClassName: N/o\n", nil},
 		{"what cannot be in a static pod, once", head + "  volumes: [{name: a, secret: {secretName: b}}]\n", []string{
 			"/m/web.yaml:6: spec.volumes[0].secret: Forbidden: a static pod cannot refer to secrets: there is no API server " +
-				"to ask [default/web-node-1]"}},
+				"to ask, and no folder of them (--object-dir) [default/web-node-1]"}},
 		{"what is not honoured yet", head + "  volumes: [{name: a, image: {reference: x}}]\n  subdomain: x\n", []string{
 			"/m/web.yaml:6: spec.volumes[0].image: Forbidden: not supported yet by Playlet [default/web-node-1]",
 			"/m/web.yaml:7: spec.subdomain: Forbidden: not supported yet by Playlet [default/web-node-1]"}},

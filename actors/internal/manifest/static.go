@@ -32,6 +32,8 @@ type Options struct {
 	NodeName string
 	// Source is FileSource, HTTPSource, SubmitSource, or a name of its own, which is treated as HTTPSource is.
 	Source string
+	// Objects says that the node has ConfigMaps and Secrets of its own, so that a pod may refer to them.
+	Objects bool
 	// Now becomes the time at which the pod was first seen.
 	Now time.Time
 }

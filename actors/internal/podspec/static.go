@@ -8,9 +8,9 @@ import (
 // ValidateStatic finds what a pod cannot have when it comes from a file, a URL or a submission rather than from the
 // API server: anything that only an object of the API can fill. The kubelet refuses the same (feature gate
 // PreventStaticPodAPIReferences, on since Kubernetes 1.34), as such a pod could read what its author may not.
-// The pod must be defaulted.
-func ValidateStatic(pod *v1.Pod) field.ErrorList {
-	s := &staticChecker{}
+// A node that has ConfigMaps and Secrets of its own (objects) can fill those. The pod must be defaulted.
+func ValidateStatic(pod *v1.Pod, objects bool) field.ErrorList {
+	s := &staticChecker{objects: objects}
 	spec := field.NewPath("spec")
 	if pod.Spec.ServiceAccountName != "" {
 		s.refuse(spec.Child("serviceAccountName"), "service accounts")
@@ -33,29 +33,44 @@ func ValidateStatic(pod *v1.Pod) field.ErrorList {
 	return s.errs
 }
 
-type staticChecker struct{ checker }
-
-func (s *staticChecker) refuse(at *field.Path, objects string) {
-	s.forbidden(at, "a static pod cannot refer to "+objects+": there is no API server to ask")
+type staticChecker struct {
+	checker
+	objects bool // the node has ConfigMaps and Secrets
 }
 
+func (s *staticChecker) refuse(at *field.Path, objects string) {
+	why := "there is no API server to ask"
+	if objects == configMaps || objects == secrets {
+		why += ", and no folder of them (--object-dir)"
+	}
+	s.forbidden(at, "a static pod cannot refer to "+objects+": "+why)
+}
+
+const (
+	configMaps = "config maps"
+	secrets    = "secrets"
+)
+
 func (s *staticChecker) container(c *v1.Container, at *field.Path) {
+	if s.objects {
+		return
+	}
 	for i, source := range c.EnvFrom {
 		here := at.Child("envFrom").Index(i)
 		if source.ConfigMapRef != nil {
-			s.refuse(here.Child("configMapRef"), "config maps")
+			s.refuse(here.Child("configMapRef"), configMaps)
 		}
 		if source.SecretRef != nil {
-			s.refuse(here.Child("secretRef"), "secrets")
+			s.refuse(here.Child("secretRef"), secrets)
 		}
 	}
 	for i, variable := range c.Env {
 		here := at.Child("env").Index(i).Child("valueFrom")
 		if variable.ValueFrom != nil && variable.ValueFrom.ConfigMapKeyRef != nil {
-			s.refuse(here.Child("configMapKeyRef"), "config maps")
+			s.refuse(here.Child("configMapKeyRef"), configMaps)
 		}
 		if variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil {
-			s.refuse(here.Child("secretKeyRef"), "secrets")
+			s.refuse(here.Child("secretKeyRef"), secrets)
 		}
 	}
 }
@@ -65,8 +80,8 @@ func (s *staticChecker) volume(source *v1.VolumeSource, at *field.Path) {
 		set     bool
 		objects string
 	}{
-		"configMap":             {source.ConfigMap != nil, "config maps"},
-		"secret":                {source.Secret != nil, "secrets"},
+		"configMap":             {source.ConfigMap != nil && !s.objects, configMaps},
+		"secret":                {source.Secret != nil && !s.objects, secrets},
 		"csi":                   {source.CSI != nil, "CSI drivers"},
 		"glusterfs":             {source.Glusterfs != nil, "endpoints"},
 		"persistentVolumeClaim": {source.PersistentVolumeClaim != nil, "claims"},
@@ -94,11 +109,11 @@ func (s *staticChecker) volume(source *v1.VolumeSource, at *field.Path) {
 }
 
 func (s *staticChecker) projection(source *v1.VolumeProjection, at *field.Path) {
-	if source.ConfigMap != nil {
-		s.refuse(at.Child("configMap"), "config maps")
+	if source.ConfigMap != nil && !s.objects {
+		s.refuse(at.Child("configMap"), configMaps)
 	}
-	if source.Secret != nil {
-		s.refuse(at.Child("secret"), "secrets")
+	if source.Secret != nil && !s.objects {
+		s.refuse(at.Child("secret"), secrets)
 	}
 	if source.ServiceAccountToken != nil {
 		s.refuse(at.Child("serviceAccountToken"), "service accounts")

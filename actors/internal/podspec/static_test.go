@@ -33,7 +33,7 @@ func TestValidateStatic(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			pod := podFrom(t, test.manifest)
 			Default(pod)
-			if got := kinds(ValidateStatic(pod)); !slices.Equal(got, test.want) {
+			if got := kinds(ValidateStatic(pod, false)); !slices.Equal(got, test.want) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
@@ -47,7 +47,7 @@ func TestValidateStaticRefusesVolumesOfTheAPI(t *testing.T) {
 		"azureFile": "{secretName: a, shareName: b}",
 	} {
 		pod := podFrom(t, aVolume(kind+": "+source))
-		if got, want := kinds(ValidateStatic(pod)), "spec.volumes[0]."+kind+": Forbidden"; !slices.Equal(got, []string{want}) {
+		if got, want := kinds(ValidateStatic(pod, false)), "spec.volumes[0]."+kind+": Forbidden"; !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %v, want %s", kind, got, want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestValidateStaticRefusesVolumesOfTheAPI(t *testing.T) {
 		"cinder": "volumeID: a", "flexVolume": "driver: a", "scaleIO": "gateway: a, system: b", "storageos": "volumeName: a",
 	} {
 		pod := podFrom(t, aVolume(kind+": {secretRef: {name: s}, "+source+"}"))
-		if got, want := kinds(ValidateStatic(pod)), "spec.volumes[0]."+kind+".secretRef: Forbidden"; !slices.Equal(got, []string{want}) {
+		if got, want := kinds(ValidateStatic(pod, false)), "spec.volumes[0]."+kind+".secretRef: Forbidden"; !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %v, want %s", kind, got, want)
 		}
 	}

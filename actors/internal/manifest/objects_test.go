@@ -1,0 +1,47 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const hidden = "hunter2"
+
+func TestLoadObjectsNamesWhatIsWrong(t *testing.T) {
+	const head = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
+	for _, c := range []struct{ name, data, want string }{
+		{"not base64", head + "data: {key: hunter2!}\n", "data"},
+		{"not YAML", head + "data: {key: hunter2\n", "neither YAML nor JSON"},
+		{"a line that is no pair", head + "stringData:\n  hunter2\n  other: x\n", "neither YAML nor JSON"},
+		{"text where a map should be", head + "stringData: hunter2\n", "stringData"},
+		{"a list where a map should be", head + "stringData: [hunter2]\n", "stringData"},
+		{"a number", head + "stringData: {key: [hunter2]}\n", "stringData"},
+		{"an unknown field", head + "values: {key: hunter2}\n", "values"},
+		{"a wrong key", head + "stringData: {\"a b\": hunter2}\n", `"a b"`},
+		{"a wrong name", strings.Replace(head, "name: s", "name: S S", 1) + "stringData: {k: hunter2}\n", "metadata.name"},
+		{"another kind", strings.Replace(head, "Secret", "Pod", 1) + "stringData: {k: hunter2}\n", "kind"},
+		{"too much", head + "stringData: {k: \"" + strings.Repeat("x", maxObjectBytes+1) + "\"}\n", "bytes"},
+	} {
+		_, problems := LoadObjects("/o.yaml", []byte(c.data))
+		text := fmt.Sprint(problems)
+		if len(problems) == 0 || !strings.Contains(text, c.want) {
+			t.Errorf("%s: got %s, want %q", c.name, text, c.want)
+		}
+		if strings.Contains(text, hidden) {
+			t.Errorf("%s: it tells what the file holds: %s", c.name, text)
+		}
+	}
+}
+
+func FuzzLoadObjects(f *testing.F) {
+	f.Add([]byte("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {k: v}\n---\nkind: ConfigMap"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		objects, problems := LoadObjects("/o.yaml", data)
+		for _, o := range objects.Secrets {
+			if len(problems) == 0 && (o.Name == "" || o.Namespace == "" || o.StringData != nil) {
+				t.Errorf("a Secret that is not whole")
+			}
+		}
+	})
+}

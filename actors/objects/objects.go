@@ -1,0 +1,176 @@
+// Package objects is the actor that holds the ConfigMaps and Secrets that something on this node needs. Without an API
+// server they come from a folder of manifests.
+//
+// A worker waits for changes, reads what changed, and returns one result (reader.go); the actor publishes it for those who
+// read, and tells volumes that there is something new. A file that breaks takes nothing away: what it held last stays in
+// force while the agent lives. Nothing of it is kept on the disk, for Secrets are among it, and what they hold is never
+// logged, told, or shown.
+package objects
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Board is where the objects are published.
+type Board = objectset.Board
+
+// Options are what the actor needs.
+type Options struct {
+	// Dir is the folder of manifests (--object-dir), absolute.
+	Dir string
+	// Board is where the objects are published.
+	Board *Board
+	// CheckFrequency is the time between two regular checks; 20 s when it is not positive.
+	CheckFrequency time.Duration
+}
+
+const (
+	defaultCheckFrequency = 20 * time.Second
+	// lifetime bounds what lasts as long as the actor does.
+	lifetime = 100 * 365 * 24 * time.Hour
+)
+
+// New makes the constructor of the actor.
+func New(opts Options) supervisors.Constructor {
+	if opts.CheckFrequency <= 0 {
+		opts.CheckFrequency = defaultCheckFrequency
+	}
+	memory := &memory{files: map[string]*entry{}} // outlives the actor: what broke meanwhile is still in force
+	return func(string) supervisors.Actor {
+		return &actor{opts: opts, memory: memory, known: map[messages.ManifestProblem]bool{}}
+	}
+}
+
+type actor struct {
+	opts   Options
+	memory *memory
+	watch  *watch
+	turn   uint64 // of the worker that reads; a result of another turn is of no use
+
+	last  result
+	known map[messages.ManifestProblem]bool
+	said  map[string]bool // warnings
+}
+
+type (
+	checkDue struct{}
+	lookDue  struct{}
+	released struct{}
+)
+
+// Receive implements supervisors.Actor.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started:
+		a.watch = newWatch(a.opts.Dir)
+		w := a.watch
+		ctx.Do(supervisors.Work{Name: "HoldWatch", Timeout: lifetime, Run: func(ctx context.Context) any {
+			<-ctx.Done()
+			w.close()
+			return released{}
+		}})
+		a.read(ctx, true)
+		ctx.After(a.opts.CheckFrequency, checkDue{})
+	case result:
+		a.onRead(ctx, m)
+	case checkDue:
+		ctx.After(a.opts.CheckFrequency, checkDue{})
+		a.tell(ctx)
+		a.watch.wake()
+	case lookDue:
+		a.watch.wake()
+	case released:
+	default:
+		ctx.Unhandled(msg)
+	}
+}
+
+// read sends the worker to read, at once or when something changes.
+func (a *actor) read(ctx supervisors.Context, now bool) {
+	a.turn++
+	w, m, turn := a.watch, a.memory, a.turn
+	ctx.Do(supervisors.Work{Name: "ReadObjects", Timeout: lifetime, Run: func(ctx context.Context) any {
+		if !now {
+			w.await(ctx)
+		}
+		r := m.read(w)
+		r.turn = turn
+		return r
+	}})
+}
+
+func (a *actor) onRead(ctx supervisors.Context, r result) {
+	if r.turn != a.turn {
+		ctx.Unhandled(r)
+		return
+	}
+	for _, text := range r.warnings {
+		if !a.said[text] {
+			ctx.Log().Warn(text)
+		}
+	}
+	a.said = map[string]bool{}
+	for _, text := range r.warnings {
+		a.said[text] = true
+	}
+	known := map[messages.ManifestProblem]bool{}
+	for _, p := range r.problems {
+		known[p] = true
+		if !a.known[p] {
+			ctx.Log().Error("object manifest problem", "path", p.Path, "line", p.Line, "field", p.Field, "problem", p.Message, "keptLast", p.KeptLast)
+		}
+	}
+	news := !maps.Equal(known, a.known)
+	a.known = known
+	if r.set != nil {
+		version := a.opts.Board.Publish(r.set)
+		news = news || version != a.last.version
+		r.version = version
+	} else {
+		r.version = a.last.version
+	}
+	a.last = r
+	if news {
+		a.tell(ctx)
+	}
+	if r.again > 0 {
+		ctx.After(r.again, lookDue{})
+	}
+	a.read(ctx, false)
+}
+
+func (a *actor) tell(ctx supervisors.Context) {
+	if a.last.version > 0 {
+		ctx.Tell(messages.Volumes, messages.ObjectsChanged{Version: a.last.version})
+	}
+	ctx.Tell(messages.Pods, messages.ObjectProblems{Problems: a.last.problems})
+}
+
+// Inspection is what the actor says of itself: names, never contents.
+type Inspection struct {
+	Dir        string                     `json:"dir"`
+	Version    uint64                     `json:"version"`
+	ConfigMaps []string                   `json:"configMaps"`
+	Secrets    int                        `json:"secrets"`
+	Problems   []messages.ManifestProblem `json:"problems,omitempty"`
+}
+
+// Inspect implements supervisors.Inspectable.
+func (a *actor) Inspect() any {
+	in := Inspection{Dir: a.opts.Dir, Version: a.last.version, ConfigMaps: []string{}, Problems: slices.Clone(a.last.problems)}
+	if a.last.set != nil {
+		in.Secrets = len(a.last.set.Secrets)
+		for k := range a.last.set.ConfigMaps {
+			in.ConfigMaps = append(in.ConfigMaps, k.Namespace+"/"+k.Name)
+		}
+		slices.Sort(in.ConfigMaps)
+	}
+	return in
+}

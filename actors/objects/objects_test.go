@@ -1,0 +1,210 @@
+package objects
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const hidden = "hunter2"
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// folder is a folder of objects and what was read of it.
+type folder struct {
+	t   testing.TB
+	dir string
+	m   *memory
+	w   *watch
+}
+
+func newFolder(t testing.TB) *folder {
+	f := &folder{t: t, dir: filepath.Join(t.TempDir(), "objects"), m: &memory{files: map[string]*entry{}}}
+	must(t, os.Mkdir(f.dir, 0o700))
+	f.w = newWatch(f.dir)
+	t.Cleanup(f.w.close)
+	return f
+}
+
+// write writes a file that was left alone for a while; each one is younger than the one before.
+func (f *folder) write(name, text string) {
+	f.t.Helper()
+	path := filepath.Join(f.dir, name)
+	must(f.t, os.WriteFile(path+".new", []byte(text), 0o600))
+	then := time.Now().Add(-time.Hour)
+	must(f.t, os.Chtimes(path+".new", then, then))
+	must(f.t, os.Rename(path+".new", path))
+}
+
+func configMap(name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {key: \"%s\"}\n", name, value)
+}
+
+func secret(name string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: other}\nstringData: {key: %s}\n", name, hidden)
+}
+
+// has gives what a reading found, as "namespace/name=value" of ConfigMaps, and names of Secrets.
+func has(r result) string {
+	var out []string
+	for k, o := range r.set.ConfigMaps {
+		out = append(out, k.Namespace+"/"+k.Name+"="+o.Data["key"])
+	}
+	for k, o := range r.set.Secrets {
+		out = append(out, k.Namespace+"/"+k.Name+" holds "+fmt.Sprint(len(o.Data["key"])))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+func TestAFolderFromDayToDay(t *testing.T) {
+	f := newFolder(t)
+	look := func(want string, problems ...string) result {
+		t.Helper()
+		r := f.m.read(f.w)
+		if got := has(r); got != want {
+			t.Errorf("has %q, want %q", got, want)
+		}
+		text, err := json.Marshal(r.problems)
+		must(t, err)
+		if len(r.problems) != len(problems) {
+			t.Errorf("problems %s, want %q", text, problems)
+		}
+		for _, p := range problems {
+			if !strings.Contains(string(text), p) {
+				t.Errorf("problems %s lack %q", text, p)
+			}
+		}
+		if strings.Contains(string(text), hidden) {
+			t.Errorf("problems tell a secret: %s", text)
+		}
+		return r
+	}
+	look("")
+	f.write("a.yaml", configMap("one", "1")+"---\n"+secret("s"))
+	f.write("b.json", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"two","namespace":"x"},"data":{"key":"2"}}`)
+	f.write(".ignored.yaml", "no: sense")
+	must(t, os.Mkdir(filepath.Join(f.dir, "folder"), 0o700))
+	look("default/one=1, other/s holds 7, x/two=2")
+	f.write("a.yaml", configMap("one", "9")+"---\n"+strings.Replace(secret("s"), "stringData", "nonsense", 1))
+	look("default/one=1, other/s holds 7, x/two=2", "nonsense")
+	f.write("a.yaml", configMap("one", "11")) // the Secret is gone on purpose
+	look("default/one=11, x/two=2")
+	f.write("c.yaml", configMap("one", "other")+"---\n"+configMap("three", "3"))
+	look("default/one=11, default/three=3, x/two=2", "ConfigMap default/one is in "+filepath.Join(f.dir, "a.yaml"))
+	must(t, os.Remove(filepath.Join(f.dir, "a.yaml")))
+	look("default/one=other, default/three=3, x/two=2")
+	must(t, os.RemoveAll(f.dir))
+	look("default/one=other, default/three=3, x/two=2", "cannot be read")
+	must(t, os.Mkdir(f.dir, 0o700))
+	look("")
+}
+
+// A file whose writer may not be done is left alone for a moment.
+func TestAFileThatIsBeingWritten(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.yaml", configMap("one", "1"))
+	f.m.read(f.w)
+	must(t, os.WriteFile(filepath.Join(f.dir, "a.yaml"), nil, 0o600))
+	if r := f.m.read(f.w); has(r) != "default/one=1" || r.again != settle {
+		t.Errorf("has %q, again in %s", has(r), r.again)
+	}
+}
+
+func TestWhoeverCanReadSecretsIsWarnedOf(t *testing.T) {
+	f := newFolder(t)
+	f.write("public.yaml", configMap("one", "1"))
+	f.write("secret.yaml", secret("s"))
+	for _, name := range []string{"public.yaml", "secret.yaml"} {
+		must(t, os.Chmod(filepath.Join(f.dir, name), 0o644))
+	}
+	if r := f.m.read(f.w); len(r.warnings) > 0 {
+		t.Errorf("the folder is closed: %q", r.warnings)
+	}
+	must(t, os.Chmod(f.dir, 0o755))
+	r := f.m.read(f.w)
+	if all := strings.Join(r.warnings, "\n"); len(r.warnings) != 2 || !strings.Contains(all, f.dir+" is") || !strings.Contains(all, "secret.yaml") {
+		t.Errorf("got %q", r.warnings)
+	}
+}
+
+type ignore struct{}
+
+func (ignore) Receive(supervisors.Context, any) {}
+
+type forward struct{ to chan<- any }
+
+func (f forward) Receive(_ supervisors.Context, msg any) {
+	switch msg.(type) {
+	case messages.ObjectsChanged, messages.ObjectProblems:
+		f.to <- msg
+	}
+}
+
+// The actor in the tree: what is written is published and told, and what is told is never what it holds.
+func TestInTheTree(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.yaml", configMap("one", "1")+"---\n"+secret("s"))
+	told, problems := make(chan any, 1000), make(chan any, 1000)
+	board := &Board{}
+	tree := &supervisors.Row{Kind: "node", Children: []supervisors.Row{{Kind: "volumes"}, {Kind: "pods"}, {Kind: "objects"}}}
+	sys, err := supervisors.Start(supervisors.Options{Tree: tree, Constructors: map[supervisors.Kind]supervisors.Constructor{
+		"node":    func(string) supervisors.Actor { return ignore{} },
+		"volumes": func(string) supervisors.Actor { return forward{told} },
+		"pods":    func(string) supervisors.Actor { return forward{problems} },
+		"objects": New(Options{Dir: f.dir, Board: board, CheckFrequency: time.Hour}), // inotify alone
+	}})
+	must(t, err)
+	first := (<-told).(messages.ObjectsChanged).Version
+	if o, found, err := board.Secret("other", "s"); err != nil || !found || string(o.Data["key"]) != hidden {
+		t.Errorf("the Secret: %v %v", found, err)
+	}
+	f.write("a.yaml", configMap("one", "2"))
+	if second := (<-told).(messages.ObjectsChanged).Version; second <= first {
+		t.Errorf("version %d after %d", second, first)
+	}
+	if o, _, _ := board.ConfigMap("default", "one"); o == nil || o.Data["key"] != "2" {
+		t.Errorf("got %v", o)
+	}
+	f.write("b.yaml", strings.Replace(secret("s"), "v1", "v2", 1))
+	for {
+		p := (<-problems).(messages.ObjectProblems).Problems
+		if strings.Contains(fmt.Sprint(p), hidden) {
+			t.Errorf("told %v", p)
+		}
+		if len(p) == 1 && strings.HasSuffix(p[0].Path, "b.yaml") {
+			break
+		}
+	}
+	must(t, sys.Shutdown(t.Context()))
+}
+
+func TestInspectionNamesNoValues(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.yaml", configMap("one", hidden)+"---\n"+secret("s"))
+	a := New(Options{Dir: f.dir, Board: &Board{}})("objects").(*actor)
+	a.last = f.m.read(f.w)
+	text, err := json.Marshal(a.Inspect())
+	must(t, err)
+	said := string(text) + fmt.Sprintf("%v %+v", a.last, a.last)
+	if strings.Contains(said, hidden) || !strings.Contains(said, "default/one") {
+		t.Errorf("it said %s", said)
+	}
+}

@@ -1,0 +1,204 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// settle is how long a file must have been left alone before a change of it is taken: its writer may not be done.
+const settle = 200 * time.Millisecond
+
+// result is what a reading gives. It is not for logs.
+type result struct {
+	turn     uint64
+	version  uint64
+	set      *objectset.Set // nil when the folder could not be read
+	problems []messages.ManifestProblem
+	warnings []string
+	again    time.Duration // when it has to be read again; 0: when something changes
+}
+
+// String keeps contents out of whatever prints it.
+func (r result) String() string { return fmt.Sprintf("objects read, %d problems", len(r.problems)) }
+
+// memory is what was read before, by path. It outlives the actor.
+type memory struct {
+	mu    sync.Mutex
+	files map[string]*entry
+	set   *objectset.Set
+}
+
+// entry is one file.
+type entry struct {
+	stamp    stamp
+	good     manifest.Objects // as last read without a problem
+	problems []messages.ManifestProblem
+	pending  bool // it changed, and is left alone for a moment
+}
+
+// stamp changes when a file does.
+type stamp struct {
+	size     int64
+	modified time.Time
+	mode     fs.FileMode
+	inode    uint64
+}
+
+// read reads what has changed since the last time. The whole set is the result, or what stands in its way.
+func (m *memory) read(w *watch) result {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w.open()
+	var r result
+	names, err := os.ReadDir(w.dir)
+	var folder fs.FileInfo
+	if err == nil {
+		folder, err = os.Stat(w.dir)
+	}
+	if err != nil {
+		r.set = m.set
+		if errors.Is(err, fs.ErrNotExist) && m.set == nil {
+			r.set = &objectset.Set{} // it may come; who needs an object waits for it by name
+		}
+		r.problems = []messages.ManifestProblem{{Path: w.dir, Message: "the folder of ConfigMaps and Secrets cannot be read: " + err.Error(), KeptLast: m.set != nil}}
+		return r
+	}
+	open := folder.Mode().Perm()&0o005 != 0
+	if open {
+		r.warnings = append(r.warnings, w.dir+" is a folder for Secrets and can be read by others; chmod o-rwx")
+	}
+	there := map[string]bool{}
+	for _, n := range names {
+		if strings.HasPrefix(n.Name(), ".") {
+			continue
+		}
+		path := filepath.Join(w.dir, n.Name())
+		info, err := os.Stat(path)
+		if err == nil && info.IsDir() || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		there[path] = true
+		e := m.files[path]
+		first := e == nil
+		if first {
+			e = &entry{}
+			m.files[path] = e
+		}
+		e.look(path, info, err, first && m.set == nil)
+		if e.pending {
+			r.again = settle
+		}
+		if info != nil && info.Mode().Perm()&0o004 != 0 && folder.Mode().Perm()&0o001 != 0 && len(e.good.Secrets) > 0 {
+			r.warnings = append(r.warnings, path+" holds Secrets and can be read by others; chmod o-rwx")
+		}
+	}
+	maps.DeleteFunc(m.files, func(path string, _ *entry) bool { return !there[path] })
+	m.collect(&r)
+	return r
+}
+
+// look reads the file if it has changed. At once says that nothing of it is in force that waiting could keep.
+func (e *entry) look(path string, info fs.FileInfo, err error, atOnce bool) {
+	e.pending = false
+	broken := func(message string) {
+		e.problems = []messages.ManifestProblem{{Path: path, Message: message, KeptLast: e.holds()}}
+	}
+	if err != nil {
+		e.stamp = stamp{}
+		broken("it cannot be read: " + err.Error())
+		return
+	}
+	now := stampOf(info)
+	if now == e.stamp {
+		return
+	}
+	if !info.Mode().IsRegular() {
+		e.stamp = now
+		broken("it is no file")
+		return
+	}
+	if age := time.Since(info.ModTime()); !atOnce && age >= 0 && age < settle {
+		e.pending = true
+		return
+	}
+	data, err := readAll(path)
+	if err != nil {
+		e.stamp = stamp{}
+		broken("it cannot be read: " + err.Error())
+		return
+	}
+	e.stamp = now
+	objects, found := manifest.LoadObjects(path, data)
+	e.problems = nil
+	for _, p := range found {
+		e.problems = append(e.problems, messages.ManifestProblem{Path: p.Path, Line: p.Line, Field: p.Field, Message: p.Message, KeptLast: e.holds()})
+	}
+	if len(found) == 0 {
+		e.good = objects
+	}
+}
+
+func (e *entry) holds() bool { return len(e.good.ConfigMaps)+len(e.good.Secrets) > 0 }
+
+func readAll(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, manifest.MaxBytes+1))
+	return data, errors.Join(err, f.Close())
+}
+
+// collect makes the set of all that is good. Of two objects of one name the first file's counts.
+func (m *memory) collect(r *result) {
+	set := &objectset.Set{ConfigMaps: map[objectset.Key]*v1.ConfigMap{}, Secrets: map[objectset.Key]*v1.Secret{}}
+	from := map[string]string{}
+	for _, path := range slices.Sorted(maps.Keys(m.files)) {
+		e := m.files[path]
+		r.problems = append(r.problems, e.problems...)
+		taken := func(kind, namespace, name string) bool {
+			id := kind + " " + namespace + "/" + name
+			if other, twice := from[id]; twice {
+				r.problems = append(r.problems, messages.ManifestProblem{Path: path, Message: id + " is in " + other + " already, which counts"})
+				return true
+			}
+			from[id] = path
+			return false
+		}
+		for _, o := range e.good.ConfigMaps {
+			if !taken("ConfigMap", o.Namespace, o.Name) {
+				set.ConfigMaps[objectset.Key{Namespace: o.Namespace, Name: o.Name}] = o
+			}
+		}
+		for _, o := range e.good.Secrets {
+			if !taken("Secret", o.Namespace, o.Name) {
+				set.Secrets[objectset.Key{Namespace: o.Namespace, Name: o.Name}] = o
+			}
+		}
+	}
+	m.set, r.set = set, set
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	s := stamp{size: info.Size(), modified: info.ModTime(), mode: info.Mode()}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.inode = sys.Ino
+	}
+	return s
+}

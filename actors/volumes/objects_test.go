@@ -1,0 +1,190 @@
+package volumes
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+const hidden = "hunter2"
+
+// objectsOf is a set with a ConfigMap "settings" and a Secret "password".
+func objectsOf(color string) *objectset.Set {
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
+	return &objectset.Set{
+		ConfigMaps: map[objectset.Key]*v1.ConfigMap{{Namespace: "ns", Name: "settings"}: {
+			ObjectMeta: meta("settings"), Data: map[string]string{"color": color, "size": "9"}, BinaryData: map[string][]byte{"raw": {0, 1}},
+		}},
+		Secrets: map[objectset.Key]*v1.Secret{{Namespace: "ns", Name: "password"}: {
+			ObjectMeta: meta("password"), Data: map[string][]byte{"word": []byte(hidden)},
+		}},
+	}
+}
+
+func inNamespace(pod *v1.Pod) *v1.Pod {
+	pod.Namespace = "ns"
+	return pod
+}
+
+func configMapVolume(name, object string, items ...v1.KeyToPath) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
+		LocalObjectReference: v1.LocalObjectReference{Name: object}, Items: items, DefaultMode: ptr(int32(0o644)),
+	}}}
+}
+
+func secretVolume(name, object string, items ...v1.KeyToPath) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{
+		SecretName: object, Items: items, DefaultMode: ptr(int32(0o600)),
+	}}}
+}
+
+func projectedVolume(name string, sources ...v1.VolumeProjection) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+		Sources: sources, DefaultMode: ptr(int32(0o644)),
+	}}}
+}
+
+func TestObjectsAsFiles(t *testing.T) {
+	needMounts(t)
+	optional := func(v v1.Volume) v1.Volume {
+		if v.ConfigMap != nil {
+			v.ConfigMap.Optional = ptr(true)
+		} else {
+			v.Secret.Optional = ptr(true)
+		}
+		return v
+	}
+	item := func(key, path string) v1.KeyToPath { return v1.KeyToPath{Key: key, Path: path} }
+	settings, password := v1.LocalObjectReference{Name: "settings"}, v1.LocalObjectReference{Name: "password"}
+	for _, c := range []struct {
+		name   string
+		volume v1.Volume
+		want   map[string]string
+		wrong  []string // instead: what the failure names
+	}{
+		{"a ConfigMap", configMapVolume("v", "settings"), map[string]string{"color": "red", "size": "9", "raw": "\x00\x01"}, nil},
+		{"some of it", configMapVolume("v", "settings", item("color", "a/b")), map[string]string{"a/b": "red"}, nil},
+		{"a Secret", secretVolume("v", "password"), map[string]string{"word": hidden}, nil},
+		{"no such ConfigMap", configMapVolume("v", "none"), nil, []string{"ConfigMap ns/none", "does not exist"}},
+		{"no such Secret", secretVolume("v", "none"), nil, []string{"Secret ns/none", "does not exist"}},
+		{"no such key", configMapVolume("v", "settings", item("taste", "t")), nil, []string{"ConfigMap ns/settings", `"taste"`}},
+		{"no such key of a Secret", secretVolume("v", "password", item("taste", "t")), nil, []string{"Secret ns/password", `"taste"`}},
+		{"optional ConfigMap", optional(configMapVolume("v", "none")), map[string]string{}, nil},
+		{"optional Secret", optional(secretVolume("v", "none", item("a", "b"))), map[string]string{}, nil},
+		{"optional key", optional(configMapVolume("v", "settings", item("taste", "t"), item("size", "s"))), map[string]string{"s": "9"}, nil},
+		{"projected", projectedVolume("v",
+			v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: settings, Items: []v1.KeyToPath{item("size", "size")}}},
+			v1.VolumeProjection{Secret: &v1.SecretProjection{LocalObjectReference: password, Items: []v1.KeyToPath{item("word", "in/word")}}},
+			v1.VolumeProjection{DownwardAPI: &v1.DownwardAPIProjection{Items: downwardVolume("").DownwardAPI.Items[:1]}},
+		), map[string]string{"size": "9", "in/word": hidden, "name": "u"}, nil},
+		{"a token", projectedVolume("v", v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{}}), nil, []string{"serviceAccountToken"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDisk(t)
+			d.node.Objects = &objectset.Board{}
+			pod := inNamespace(podWith("u", c.volume))
+			if out := d.mountPod(t.Context(), "u", pod); len(out.failures) != 1 && c.name != "a token" {
+				t.Errorf("before the objects were read: %+v", out)
+			}
+			d.node.Objects.Publish(objectsOf("red"))
+			out := d.mountPod(t.Context(), "u", pod)
+			if c.wrong != nil {
+				for _, word := range c.wrong {
+					if len(out.failures) != 1 || !strings.Contains(out.failures[0].message, word) {
+						t.Errorf("got %+v, want a failure with %s", out.failures, word)
+					}
+				}
+				if out.failures[0].permanent != (c.name == "a token") {
+					t.Errorf("permanent: %v", out.failures[0].permanent)
+				}
+				return
+			}
+			if got := seen(t, out.paths["v"]); !maps.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if !d.stillMounted(t.Context(), "u", pod) {
+				t.Error("it is not found")
+			}
+			if c.volume.Secret != nil && len(c.want) > 0 {
+				real, err := filepath.EvalSymlinks(filepath.Join(out.paths["v"], "word"))
+				must(t, err)
+				if m := mode(t, real); m != 0o600 {
+					t.Errorf("mode %s", m)
+				}
+			}
+			if out := d.unmountPod(t.Context(), "u", true); out.left != "" || exists(t, d.pod("u")) {
+				t.Errorf("left %q", out.left)
+			}
+		})
+	}
+}
+
+// A change of an object reaches the pods that use it, whichever way it is heard of; what is gone leaves them what they had.
+func TestAChangeOfAnObjectReachesItsVolumes(t *testing.T) {
+	n := newNode(t)
+	n.disk.node.Objects = &objectset.Board{}
+	n.restart(t)
+	pod, other := inNamespace(podWith("u", configMapVolume("v", "settings"))), podWith("o", emptyDirVolume("v"))
+	publish := func(s *objectset.Set) messages.ObjectsChanged {
+		return messages.ObjectsChanged{Version: n.disk.node.Objects.Publish(s)}
+	}
+	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}); len(got) != 1 || !strings.Contains(fmt.Sprint(got), objectset.ErrUnread.Error()) {
+		t.Fatalf("before anything was read: %+v", got)
+	}
+	n.Send(messages.Objects, publish(objectsOf("red")))
+	n.RunWork()
+	got := n.told("u")
+	if len(got) != 1 {
+		t.Fatalf("got %+v", got)
+	}
+	path := got[0].(messages.VolumesMounted).Paths["v"]
+	n.ask("o", messages.MountVolumes{UID: "o", Pod: other})
+	if text := read(t, filepath.Join(path, "color")); text != "red" {
+		t.Errorf("it holds %q", text)
+	}
+	n.Send(messages.Objects, publish(objectsOf("red")))
+	if len(n.Work) > 0 {
+		t.Error("the same version has work done")
+	}
+	n.Send(messages.Objects, publish(objectsOf("blue")))
+	if len(n.Work) != 1 {
+		t.Errorf("%d pieces of work, want that of the pod that uses it", len(n.Work))
+	}
+	later := publish(objectsOf("green")) // while that is under way
+	n.Send(messages.Objects, later)
+	n.RunWork()
+	n.told("u")
+	if text := read(t, filepath.Join(path, "color")); text != "green" {
+		t.Errorf("after the change it holds %q", text)
+	}
+	n.Send(messages.Objects, publish(&objectset.Set{}))
+	n.RunWork()
+	if got := n.told("u"); len(got) != 1 || got[0].(messages.VolumesFailed).Reason.Permanent {
+		t.Errorf("when it is gone: %+v", got)
+	}
+	if text := read(t, filepath.Join(path, "color")); text != "green" {
+		t.Errorf("when it is gone it holds %q", text)
+	}
+}
+
+// What a Secret holds is in no message, no failure and no inspection.
+func TestSecretsAreNotTold(t *testing.T) {
+	needMounts(t)
+	n := newNode(t)
+	n.disk.node.Objects = &objectset.Board{}
+	n.disk.node.Objects.Publish(objectsOf("red"))
+	n.restart(t)
+	pod := inNamespace(podWith("u", secretVolume("ok", "password"), secretVolume("bad", "password", v1.KeyToPath{Key: "x", Path: "x"})))
+	said := fmt.Sprintf("%+v", n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})) + fmt.Sprintf("%+v", n.actor.(*actor).Inspect())
+	if strings.Contains(said, hidden) || !strings.Contains(said, "Secret ns/password") {
+		t.Errorf("it said %s", said)
+	}
+}
