@@ -38,7 +38,7 @@ terminationGracePeriodSeconds: 5
 containers:
 - name: c
   image: HELLO
-  args: [cat, /settings/color, --, args, "", $(COLOR) $(PRE_size) $(NONE), --, cat, /all/in/word, --, wait-file, /settings/taste, --, cat, /settings/color, --, sleep]
+  args: [cat, /settings/color, --, args, "", $(COLOR) $(PRE_size) $(NONE), --, cat, /all/in/word, --, args, "", --, wait-file, /settings/taste, --, cat, /settings/color, --, args, "", --, sleep]
   env:
   - {name: COLOR, valueFrom: {configMapKeyRef: {name: settings, key: color}}}
   - {name: NONE, valueFrom: {secretKeyRef: {name: none, key: x, optional: true}}}
@@ -56,14 +56,14 @@ volumes:
 		awaitWaiting(t, a, "p", "FailedMount", `"all"`, "Secret default/password", "does not exist")
 		putObject(t, dir, "password.yaml", password)
 		c := up(t, s, "p", "c")
-		first := "red\nred 9 $(NONE)\n" + hiddenWord
+		first := "red\nred 9 $(NONE)\n" + hiddenWord + "\n"
 		awaitLogs(t, s, c.Id, first)
 		before := podMounts(t, a)
 
 		putObject(t, dir, "settings.yaml", strings.ReplaceAll(settings, "COLOR", "blue")+"  taste: sweet\n  nonsense: [broken]\n")
 		awaitProblem(t, a, "settings.yaml", "neither YAML nor JSON")
 		putObject(t, dir, "settings.yaml", strings.ReplaceAll(settings, "COLOR, size", "blue, taste: sweet, size"))
-		awaitLogs(t, s, c.Id, first+"blue")
+		awaitLogs(t, s, c.Id, first+"blue\n")
 
 		must(t, a.Kill9())
 		must(t, a.Start())
