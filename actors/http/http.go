@@ -29,6 +29,8 @@ type Options struct {
 	// not survive the agent.
 	StateDir string
 	NodeName string
+	// Objects says that the node has ConfigMaps and Secrets of its own, so that pods may refer to them.
+	Objects bool
 	// Transport carries the requests; nil: as Go's own does, proxies of the environment included.
 	Transport http.RoundTripper
 }

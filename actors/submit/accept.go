@@ -14,7 +14,7 @@ import (
 // submit accepts the pods of a manifest: all of them, or none when any is wrong. Only a disk that fails in the middle
 // leaves some accepted, and then the answer names them.
 func (j *journal) submit(m messages.SubmitPods, now time.Time) any {
-	wanted, refused := candidates(m, j.opts.NodeName, now)
+	wanted, refused := candidates(m, manifest.Options{NodeName: j.opts.NodeName, Source: manifest.SubmitSource, Objects: j.opts.Objects, Now: now})
 	if refused != nil {
 		return *refused
 	}
@@ -52,12 +52,12 @@ func (j *journal) submit(m messages.SubmitPods, now time.Time) any {
 }
 
 // candidates reads a manifest. It is pure.
-func candidates(m messages.SubmitPods, node string, now time.Time) ([]*record, *messages.SubmissionRefused) {
+func candidates(m messages.SubmitPods, opts manifest.Options) ([]*record, *messages.SubmissionRefused) {
 	documents := manifest.Decode("", m.Manifest)
 	if len(documents) == 0 {
 		return nil, &messages.SubmissionRefused{Why: messages.RefusedMalformed, Message: "the manifest is empty: it must have a Pod, or a list of Pods"}
 	}
-	pods, found := manifest.Load("", m.Manifest, manifest.Options{NodeName: node, Source: manifest.SubmitSource, Now: now})
+	pods, found := manifest.Load("", m.Manifest, opts)
 	if len(found) > 0 {
 		return nil, refusalOf(found)
 	}
@@ -76,7 +76,7 @@ func candidates(m messages.SubmitPods, node string, now time.Time) ([]*record, *
 			return nil, &messages.SubmissionRefused{Why: messages.RefusedInvalid, Message: p.Message, Problems: []messages.ManifestProblem{p}}
 		}
 		uids[string(pod.UID)] = true
-		r, err := newRecord(documents[i].Pod, pod, node, now)
+		r, err := newRecord(documents[i].Pod, pod, opts.NodeName, opts.Now)
 		if err != nil {
 			return nil, &messages.SubmissionRefused{Why: messages.RefusedMalformed, Message: err.Error()}
 		}

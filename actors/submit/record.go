@@ -80,7 +80,10 @@ func (r *record) check(path, node string) error {
 		}
 		return messages.CheckUID(string(r.Pod.UID))
 	}
-	pods, problems := manifest.Load(path, r.Manifest, manifest.Options{NodeName: node, Source: manifest.SubmitSource, Now: r.Accepted})
+	pods, problems := manifest.Load(path, r.Manifest, manifest.Options{
+		NodeName: node, Source: manifest.SubmitSource, Now: r.Accepted,
+		Objects: true, // it was accepted once
+	})
 	if len(problems) > 0 {
 		return problems[0]
 	}

@@ -298,3 +298,18 @@ func FuzzJournal(f *testing.F) {
 		}
 	})
 }
+
+// Only a node that has ConfigMaps takes pods that refer to one; what was taken once is kept.
+func TestPodsThatReferToObjects(t *testing.T) {
+	refers := yaml("web", "one") + "  volumes: [{name: v, configMap: {name: settings}}]\n"
+	r := newRig(t)
+	if got := r.submit(refers); !strings.Contains(got, "spec.volumes[0].configMap") {
+		t.Errorf("on a node without: %s", got)
+	}
+	r.opts.Objects = true
+	r.start()
+	r.says(r.submit(refers), "default/web-node-1 created")
+	r.opts.Objects, r.opts.NodeName = false, "node-2"
+	r.start()
+	r.wants("default/web-node-2=one")
+}

@@ -68,7 +68,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		"file":      a.fileSource(state),
 		"http":      a.httpSource(state),
 		"submit": submit.New(submit.Options{
-			Dir: filepath.Join(state, "submissions"), NodeName: a.node.NodeName, Board: a.board,
+			Dir: filepath.Join(state, "submissions"), NodeName: a.node.NodeName, Board: a.board, Objects: a.host.Objects != nil,
 		}),
 		"server": server.New(server.Options{Listeners: a.listeners}),
 	}
@@ -117,7 +117,7 @@ func (a *agent) httpSource(state string) supervisors.Constructor {
 	}
 	return http.New(http.Options{
 		URL: a.node.Kubelet.StaticPodURL, Header: a.node.Kubelet.StaticPodURLHeader, CheckFrequency: a.node.HTTPCheckFrequency(),
-		StateDir: filepath.Join(state, "http-source"), NodeName: a.node.NodeName,
+		StateDir: filepath.Join(state, "http-source"), NodeName: a.node.NodeName, Objects: a.host.Objects != nil,
 	})
 }
 

@@ -47,7 +47,7 @@ func ReadCapacity(sysfs, procfs string, memory int64) (Capacity, error) {
 		if err != nil {
 			return Capacity{}, fmt.Errorf("the pool of huge pages: %w", err)
 		}
-		c.HugePages[cri.HugePageUnit(kilobytes<<10)] = uint64(max(pages, 0)) * uint64(kilobytes<<10) //nolint:gosec // both are positive
+		c.HugePages[cri.HugePageUnit(kilobytes<<10)] = uint64(max(pages, 0)) * uint64(kilobytes<<10)
 	}
 	return c, nil
 }
