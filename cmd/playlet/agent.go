@@ -65,11 +65,16 @@ func runAgent(ctx context.Context, node *config.Node, log *slog.Logger) (err err
 	if err != nil {
 		return err
 	}
+	return a.run(ctx, lock)
+}
+
+// run starts the agent, lasts as long as it, and closes it.
+func (a *agent) run(ctx context.Context, lock *lockFile) error {
 	if err := a.start(nil); err != nil {
 		return errors.Join(err, a.close())
 	}
-	log.Info("playlet is running", "version", version(), "node", node.NodeName, "runtime", node.RuntimeEndpoint(),
-		"manifests", node.StaticPodPath(), "socket", node.AdminSocket)
+	a.log.Info("playlet is running", "version", version(), "node", a.node.NodeName, "runtime", a.node.RuntimeEndpoint(),
+		"manifests", a.node.StaticPodPath(), "socket", a.node.AdminSocket)
 	return a.live(ctx, lock)
 }
 

@@ -65,7 +65,7 @@ func TestTheLockFileIsHeldByOneAgentAtATime(t *testing.T) {
 func TestAnAgentGivesWayWhenItsLockFileIsOpened(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	path := filepath.Join(r.dir, "lock")
-	r.flags = append(r.flags, "--lock-file="+path, "--exit-on-lock-contention")
+	r.flags = append(r.flags, "--lock-file="+path, "--exit-on-lock-contention", "--cgroups-per-qos=false", "--enforce-node-allocatable=none")
 	logger := slog.New(slog.NewTextHandler(r.log, nil))
 	ended := make(chan error, 1)
 	node := r.node()

@@ -83,7 +83,8 @@ func TestTheServiceManagerIsToldOfTheAgentsLife(t *testing.T) {
 	r.write("web.yaml", manifest("web", "Always", nil, []string{"c image"}))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- runAgent(ctx, r.node(), slog.New(slog.NewTextHandler(r.log, nil))) }()
+	a := r.prepare()
+	go func() { ended <- a.run(ctx, nil) }()
 
 	if before := awaitLine(t, told, "READY=1"); len(before) > 0 {
 		t.Errorf("before it was ready: %q", before)

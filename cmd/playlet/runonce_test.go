@@ -18,7 +18,8 @@ import (
 func once(t *testing.T, r *rig) error {
 	t.Helper()
 	ended := make(chan error, 1)
-	go func() { ended <- runAgent(t.Context(), r.node(), slog.New(slog.NewTextHandler(r.log, nil))) }()
+	a := r.prepare()
+	go func() { ended <- a.run(t.Context(), nil) }()
 	select {
 	case err := <-ended:
 		return err

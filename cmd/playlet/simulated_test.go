@@ -113,14 +113,21 @@ func (r *rig) node() *config.Node {
 	return node
 }
 
-// start starts the agent, with chaos or nil.
-func (r *rig) start(chaos supervisors.Interceptor) {
+// prepare is an agent that is not started yet, with control groups in memory.
+func (r *rig) prepare() *agent {
 	r.t.Helper()
 	a, err := newAgent(r.node(), slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	a.groups = r.groups
+	return a
+}
+
+// start starts the agent, with chaos or nil.
+func (r *rig) start(chaos supervisors.Interceptor) {
+	r.t.Helper()
+	a := r.prepare()
 	if err := a.start(chaos); err != nil {
 		r.t.Fatal(err)
 	}
