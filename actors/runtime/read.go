@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"time"
 
@@ -80,6 +81,10 @@ func readContainer(ctx context.Context, c CRI, light messages.ContainerFact, was
 	full, err := facts.Container(resp.GetStatus())
 	if err != nil {
 		return messages.ContainerFact{}, err
+	}
+	if full.State == messages.ContainerUnknown && light.State != messages.ContainerUnknown {
+		// Nothing is ended on one of two words that disagree: it is read again.
+		return messages.ContainerFact{}, fmt.Errorf("container %s is %s in the runtime's list, and unknown by its status", light.ID, light.State)
 	}
 	full.SandboxID = light.SandboxID
 	return facts.AddMessage(full, facts.Source(resp.GetStatus()).Read()), nil
