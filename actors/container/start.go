@@ -208,6 +208,9 @@ func runAsNonRoot(pod *v1.Pod, c *v1.Container) bool {
 // readFact is all that the runtime says of a container, with the termination message that the application left.
 func readFact(ctx context.Context, h *host.Host, id, sandbox string) (messages.ContainerFact, error) {
 	resp, err := h.CRI.ContainerStatus(ctx, id, false)
+	if err == nil && resp.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_UNKNOWN {
+		resp, err = h.CRI.ContainerStatus(ctx, id, false) // what is unknown is ended: not on one word alone
+	}
 	if err != nil {
 		return messages.ContainerFact{}, err
 	}
