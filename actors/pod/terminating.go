@@ -48,11 +48,7 @@ func (m *Machine) halt(now time.Time) {
 		case starting:
 			underWay = true
 			c.stage = idle
-		case imaging:
-			// Its actor may have been told to run it, before word came that the actor was new or the image another.
-			underWay = underWay || c.turn != 0
-			c.stage = idle
-		case due, spawning:
+		case due, spawning, imaging:
 			c.stage, c.at = idle, time.Time{}
 		case idle, up, stopping:
 		}
