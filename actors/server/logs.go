@@ -73,11 +73,17 @@ func (a *api) readLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	out := &logStream{w: w, control: http.NewResponseController(w), live: options.Follow}
-	out.begin()
+	if options.Follow {
+		out.begin()
+	}
 	err = logs.ReadLogs(r.Context(), path, id, &logs.LogOptions{
 		TailLines: options.Tail, LimitBytes: options.LimitBytes, Since: options.Since, Follow: options.Follow, Timestamp: options.Timestamps,
 	}, containers{Containers: a.l.conf.Containers}, out, out)
-	if err != nil && r.Context().Err() == nil {
+	switch {
+	case err == nil || r.Context().Err() != nil:
+	case !out.begun:
+		fail(w, &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("the log of container %s cannot be read: %v", id, err)})
+	default:
 		a.l.log.Warn("a log broke off", "container", id, "error", err)
 		panic(http.ErrAbortHandler) // what was sent is not all: who reads it must not take it for the end
 	}
@@ -194,14 +200,14 @@ type logStream struct {
 	w       io.Writer
 	control *http.ResponseController
 	live    bool // each piece is sent at once
+	begun   bool // something was sent
 	next    time.Time
 }
 
 // begin sends the header, so that a client that follows a silent log knows that it is read.
 func (s *logStream) begin() {
-	if s.live {
-		_ = s.control.Flush()
-	}
+	s.begun = true
+	_ = s.control.Flush()
 }
 
 // Write implements io.Writer.
@@ -210,6 +216,7 @@ func (s *logStream) Write(p []byte) (int, error) {
 		s.next = now.Add(time.Second)
 		_ = s.control.SetWriteDeadline(now.Add(writeTimeout)) // a recorder in a test has none
 	}
+	s.begun = true
 	n, err := s.w.Write(p)
 	if err == nil && s.live {
 		err = s.control.Flush()

@@ -124,6 +124,7 @@ func TestLogs(t *testing.T) {
 		"never started":          {pod: "web", o: admin.LogOptions{Container: "side"}, failed: "has not been started yet: ErrImagePull: no such image"},
 		"not made yet":           {pod: "web", o: admin.LogOptions{Container: "new"}, failed: "has not been made yet"},
 		"no run before":          {pod: "job", o: admin.LogOptions{Previous: true}, failed: "has had no earlier run"},
+		"a log that was removed": {pod: "web", o: admin.LogOptions{Container: "app", Previous: true}, failed: "the log of container before cannot be read"},
 		"of a runtime that errs": {pod: "web", failed: "the runtime is away"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +133,17 @@ func TestLogs(t *testing.T) {
 				l.err = errors.New("the runtime is away")
 				l.mu.Unlock()
 				defer func() { l.mu.Lock(); l.err = nil; l.mu.Unlock() }()
+			}
+			if strings.Contains(name, "removed") {
+				aside := l.paths["before"] + ".aside"
+				if err := os.Rename(l.paths["before"], aside); err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					if err := os.Rename(aside, l.paths["before"]); err != nil {
+						t.Error(err)
+					}
+				}()
 			}
 			var out bytes.Buffer
 			note := ""
