@@ -126,10 +126,10 @@ func findPod(ctx context.Context, client *admin.Client, namespace, name string) 
 	}
 	var exact, short []string
 	for i := range all.Pods {
-		switch p := all.Pods[i].Pod; p.Name {
-		case name:
+		switch p := all.Pods[i].Pod; {
+		case p.Name == name:
 			exact = append(exact, p.Namespace+"/"+p.Name)
-		case name + "-" + p.Spec.NodeName:
+		case inManifest(name, p):
 			short = append(short, p.Namespace+"/"+p.Name)
 		}
 	}

@@ -103,12 +103,15 @@ func (c *podsCommand) namesake(ctx context.Context) string {
 		return ""
 	}
 	for i := range all.Pods {
-		if p := all.Pods[i].Pod; p.Name == c.filter.Name+"-"+p.Spec.NodeName {
+		if p := all.Pods[i].Pod; inManifest(c.filter.Name, p) {
 			return fmt.Sprintf("; with the node's name, which static pods get, there is %q", p.Name)
 		}
 	}
 	return ""
 }
+
+// inManifest says whether a static pod's name in its manifest is this: the node's name was appended to it.
+func inManifest(name string, p *v1.Pod) bool { return p.Name == name+"-"+p.Spec.NodeName }
 
 // wanted names the pod that was asked for.
 func (c *podsCommand) wanted() string {
