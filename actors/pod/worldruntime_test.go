@@ -87,6 +87,10 @@ func (w *world) run(m messages.RunContainer) {
 		w.send(w.failed(m, "no sandbox", nil))
 		return
 	}
+	if m.Adopt != nil { // it is adopted or nothing: where someone has removed it since, no other is made in its place
+		w.send(w.failed(m, "no container "+m.Adopt.ID, nil))
+		return
+	}
 	w.containers = slices.DeleteFunc(w.containers, func(c messages.ContainerFact) bool {
 		return c.Name == m.Container.Name && c.Attempt == m.Attempt // left of a start that was cut off
 	})
