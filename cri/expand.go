@@ -1,6 +1,9 @@
 package cri
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -50,6 +53,25 @@ func expandReference(out *strings.Builder, text string, lookup func(string) (str
 		out.WriteString("$(" + name + ")")
 	}
 	return rest
+}
+
+// ExpandSubPath expands a volume mount's subPathExpr by the container's environment. A
+// variable that is not set, or is empty, is an error that names it, as with the kubelet:
+// what is left of the path would be another container's part of the volume.
+func ExpandSubPath(expr string, env []EnvVar) (string, error) {
+	values := envMap(env)
+	missing := map[string]bool{}
+	path := Expand(expr, func(name string) (string, bool) {
+		if values[name] == "" {
+			missing[name] = true
+		}
+		return values[name], true
+	})
+	if len(missing) > 0 {
+		names := slices.Sorted(maps.Keys(missing))
+		return "", fmt.Errorf("the container's environment has no value for %s", strings.Join(names, ", "))
+	}
+	return path, nil
 }
 
 func expandAll(texts []string, lookup func(string) (string, bool)) []string {

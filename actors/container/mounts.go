@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/subpath"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -18,13 +19,16 @@ import (
 const etcHosts = "/etc/hosts"
 
 // mounts are all mounts of the container: its volumes, its termination log, and /etc/hosts where it brings none.
-func mounts(h *host.Host, w messages.RunContainer) ([]*runtimeapi.Mount, error) {
+func mounts(h *host.Host, w messages.RunContainer, env []cri.EnvVar) ([]*runtimeapi.Mount, error) {
 	out := make([]*runtimeapi.Mount, 0, len(w.Container.VolumeMounts)+2)
 	ownHosts := false
 	for i := range w.Container.VolumeMounts {
 		vm := &w.Container.VolumeMounts[i]
 		m, err := volumeMount(h, w, vm)
 		if err != nil {
+			return nil, err
+		}
+		if m.HostPath, err = partOf(h, w, i, m.HostPath, env); err != nil {
 			return nil, err
 		}
 		ownHosts = ownHosts || filepath.Clean(m.ContainerPath) == etcHosts
@@ -72,6 +76,27 @@ func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*ru
 	var err error
 	m.RecursiveReadOnly, err = recursiveReadOnly(vm, h.Can().RecursiveReadOnlyMounts)
 	return m, err
+}
+
+// partOf is the path of what a mount asks for of its volume: of the whole of it, or of the part that is bound first.
+func partOf(h *host.Host, w messages.RunContainer, index int, volume string, env []cri.EnvVar) (string, error) {
+	vm := &w.Container.VolumeMounts[index]
+	path := vm.SubPath
+	if vm.SubPathExpr != "" {
+		var err error
+		if path, err = cri.ExpandSubPath(vm.SubPathExpr, env); err != nil {
+			return "", fmt.Errorf("subPathExpr %q of volume %q: %w", vm.SubPathExpr, vm.Name, err)
+		}
+	}
+	if path == "" {
+		return volume, nil
+	}
+	return subpath.Bind(subpath.Wish{
+		Pod: h.PodDir(string(w.Pod.UID)), From: volume, Volume: vm.Name, Container: w.Container.Name, Index: index, Path: path,
+		// Where the kubelet makes a folder in place of a key that is not there, too, its reason is told here.
+		Make:   !agents(w.Pod, vm.Name),
+		PassOn: vm.MountPropagation != nil && *vm.MountPropagation == v1.MountPropagationBidirectional,
+	})
 }
 
 // recursiveReadOnly says whether what is mounted below a read-only volume is read-only, too (KEP-3857).

@@ -159,10 +159,6 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	if err != nil {
 		return nil, nil, err
 	}
-	mounts, err := mounts(h, w)
-	if err != nil {
-		return nil, nil, err
-	}
 	ips := w.Sandbox.IPs
 	if w.Pod.Spec.HostNetwork {
 		ips = h.IPs
@@ -172,6 +168,10 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 		ConfigMap: func(name string) (*v1.ConfigMap, bool, error) { return h.Objects.ConfigMap(w.Pod.Namespace, name) },
 		Secret:    func(name string) (*v1.Secret, bool, error) { return h.Objects.Secret(w.Pod.Namespace, name) },
 	})
+	if err != nil {
+		return nil, nil, err
+	}
+	mounts, err := mounts(h, w, env)
 	if err != nil {
 		return nil, nil, err
 	}

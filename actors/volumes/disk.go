@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/subpath"
 )
 
 // disk does the work. It holds no state of its own and may be used by any number of goroutines.
@@ -138,7 +139,7 @@ func (d disk) unmountAll(ctx context.Context, uid string, remove bool) unmountOu
 		return left(err)
 	}
 	defer d.close(folder.Root)
-	unmountErr := d.unmountFound(ctx, folder)
+	unmountErr := errors.Join(subpath.UnbindAll(ctx, folder.Root), d.unmountFound(ctx, folder))
 	mounts, err := mountsIn(folder)
 	if err != nil {
 		return left(err)

@@ -18,6 +18,7 @@ import (
 //
 //	<root-dir>/pods/<uid>/volumes/<plugin>/<volume>
 //	<root-dir>/pods/<uid>/plugins/<plugin>/<volume>   what a plugin notes about a volume
+//	<root-dir>/pods/<uid>/volume-subpaths/...         parts of volumes (subPath): bound by the container actors, undone here
 //	<root-dir>/pods/<uid>/containers/<container>      the container actors'
 //	<root-dir>/pods/<uid>/etc-hosts                   the container actors'
 const (

@@ -152,8 +152,8 @@ var fields = []rule{
 	{honoured, "{containers,initContainers}[].volumeMounts[].recursiveReadOnly", nil},
 	{honoured, "{containers,initContainers}[].volumeMounts[].mountPropagation", nil},
 	{refused, "{containers,initContainers}[].volumeMounts[].bindMountOptions", nil},
-	{refused, "{containers,initContainers}[].volumeMounts[].subPath", nil},
-	{refused, "{containers,initContainers}[].volumeMounts[].subPathExpr", nil},
+	{honoured, "{containers,initContainers}[].volumeMounts[].subPath", nil},
+	{honoured, "{containers,initContainers}[].volumeMounts[].subPathExpr", nil},
 	{refused, "{containers,initContainers}[].volumeDevices", nil},
 
 	// Containers: life.

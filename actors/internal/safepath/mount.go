@@ -14,12 +14,23 @@ func (r *Root) Mount(name, kind, options string) error {
 	return r.onto(name, func(place string) error { return unix.Mount(kind, place, kind, 0, options) })
 }
 
-// BindFrom makes what a descriptor stands for, a file or a directory with all that is mounted in it, appear at name,
-// which must be of the same sort.
-func (r *Root) BindFrom(fd uintptr, name string) error {
-	return r.onto(name, func(place string) error {
-		return unix.Mount(descriptor(int(fd)), place, "", unix.MS_BIND|unix.MS_REC, "")
+// BindFrom makes what a descriptor stands for, a file or a directory, appear at name, which must be of the same sort.
+// What is mounted in a directory does not come along, as with the kubelet; what is mounted there later does where the
+// mount is shared. Unless passOn is set, nothing goes the other way: what is mounted, or unmounted, at name is not seen
+// where it came from (mount_namespaces(7)).
+func (r *Root) BindFrom(fd uintptr, name string, passOn bool) error {
+	err := r.onto(name, func(place string) error {
+		return unix.Mount(descriptor(int(fd)), place, "", unix.MS_BIND, "")
 	})
+	if err != nil || passOn {
+		return err
+	}
+	return r.Receive(name)
+}
+
+// Receive has the mount on name, and those in it, pass on nothing to where they came from.
+func (r *Root) Receive(name string) error {
+	return r.onto(name, func(place string) error { return unix.Mount("", place, "", unix.MS_SLAVE|unix.MS_REC, "") })
 }
 
 func (r *Root) onto(name string, mount func(place string) error) error {
@@ -38,6 +49,18 @@ func (r *Root) onto(name string, mount func(place string) error) error {
 func (r *Root) Unmount(name string) error {
 	return r.inParent("unmount", name, func(at int, last string) error {
 		return unix.Unmount(descriptor(at)+"/"+last, unix.UMOUNT_NOFOLLOW)
+	})
+}
+
+// Detach undoes the topmost mount on name, with all that is mounted in it, and nothing elsewhere: what is in use goes when
+// it is used no more. Nothing mounted there is an error that wraps unix.EINVAL.
+func (r *Root) Detach(name string) error {
+	// Otherwise the end of what is mounted in it would be passed on to where it was mounted by others.
+	if err := r.Receive(name); err != nil {
+		return err
+	}
+	return r.inParent("unmount", name, func(at int, last string) error {
+		return unix.Unmount(descriptor(at)+"/"+last, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 	})
 }
 

@@ -18,7 +18,12 @@ const attempts = 128
 
 // open resolves name below the root; extra are further RESOLVE_ flags.
 func (r *Root) open(name string, flags int, mode fs.FileMode, extra uint64) (int, error) {
-	how := unix.OpenHow{Flags: uint64(flags), Resolve: beneath | extra} //nolint:gosec // flags are no negative number
+	return r.resolve(name, flags, mode, beneath|extra)
+}
+
+// resolve is open with all the RESOLVE_ flags given.
+func (r *Root) resolve(name string, flags int, mode fs.FileMode, resolve uint64) (int, error) {
+	how := unix.OpenHow{Flags: uint64(flags), Resolve: resolve} //nolint:gosec // flags are no negative number
 	if flags&unix.O_CREAT != 0 {
 		how.Mode = uint64(mode.Perm()) // openat2 refuses a mode for what is not created
 	}

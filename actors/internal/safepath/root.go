@@ -129,11 +129,23 @@ func mkdirAt(at int, name string, mode fs.FileMode) (int, error) {
 	if err != nil || !made {
 		return fd, err
 	}
-	if err := unix.Fchmod(fd, uint32(mode.Perm())); err != nil {
+	if err := unix.Fchmod(fd, kernelMode(mode)); err != nil {
 		closeFD(fd)
 		return -1, err
 	}
 	return fd, nil
+}
+
+// kernelMode is the mode of a folder as chmod(2) has it.
+func kernelMode(mode fs.FileMode) uint32 {
+	out := uint32(mode.Perm())
+	if mode&fs.ModeSetgid != 0 {
+		out |= unix.S_ISGID
+	}
+	if mode&fs.ModeSticky != 0 {
+		out |= unix.S_ISVTX
+	}
+	return out
 }
 
 // ErrBadName is wrapped by the error about a name that is empty, absolute, or steps back.
