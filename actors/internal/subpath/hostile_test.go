@@ -39,6 +39,7 @@ func swap(dir string) error {
 	if err := errors.Join(unix.Chroot(dir), unix.Chdir("/")); err != nil {
 		return err
 	}
+	go snatch()
 	for i := 0; ; i++ {
 		for _, pair := range swapped {
 			if err := unix.Renameat2(unix.AT_FDCWD, pair[0], unix.AT_FDCWD, pair[1], unix.RENAME_EXCHANGE); err != nil {
@@ -54,6 +55,18 @@ func swap(dir string) error {
 	}
 }
 
+// snatch puts a link in the place of a folder that is just being made, as soon as it is there.
+func snatch() {
+	for n := 0; ; {
+		if unix.Renameat2(unix.AT_FDCWD, "race/new", unix.AT_FDCWD, "race/out", unix.RENAME_EXCHANGE) != nil {
+			continue
+		}
+		n++
+		_ = unix.Rename("race/out", fmt.Sprintf("race/snatched%d", n))
+		_ = unix.Rename("race/new", "race/out")
+	}
+}
+
 func (r rig) swapping() (end func()) {
 	r.Helper()
 	for _, pair := range swapped {
@@ -65,8 +78,9 @@ func (r rig) swapping() (end func()) {
 		}
 	}
 	write(r, filepath.Join(r.outside, "sub/who"), "outside")
+	must(r, os.Mkdir(filepath.Join(r.volume, "race"), 0o755))
 	for link, target := range map[string]string{
-		"dir-out": r.outside, "deep/dir-up": "../../../../../outside", "file-out": filepath.Join(r.outside, "sub/who"), "whole-root": "/",
+		"race/out": r.outside, "dir-out": r.outside, "deep/dir-up": "../../../../../outside", "file-out": filepath.Join(r.outside, "sub/who"), "whole-root": "/",
 	} {
 		must(r, os.Symlink(target, filepath.Join(r.volume, link)))
 		if target != "/" {
@@ -123,7 +137,7 @@ func TestSwappedTenThousandTimes(t *testing.T) {
 	r := newRig(t)
 	end := r.swapping()
 	defer end()
-	paths := []string{"dir/sub", "deep/dir/sub", "file", "whole", "dir/made%d", "deep/dir/made%d/below"}
+	paths := []string{"dir/sub", "deep/dir/sub", "file", "whole", "dir/made%d", "deep/dir/made%d/below", "race/new/made%d"}
 	bound, refused := map[string]int{}, map[string]int{}
 	unseen := func(p string) bool { return bound[p] == 0 || refused[p] == 0 }
 	n := 0
