@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-client/pkg/logs"
+	"k8s.io/klog/v2"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/admin"
@@ -72,21 +74,29 @@ func (a *api) readLogs(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(admin.LogNote, note)
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	out := &logStream{w: w, control: http.NewResponseController(w), live: options.Follow}
-	if options.Follow {
-		out.begin()
+	if err := readable(path); err != nil {
+		fail(w, &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("the log of container %s cannot be read: %v", id, err)})
+		return
 	}
-	err = logs.ReadLogs(r.Context(), path, id, &logs.LogOptions{
+	out := &logStream{w: w, control: http.NewResponseController(w), live: options.Follow}
+	out.begin() // before the first line, which may be far into a big log, or be written tomorrow
+	// The library tells its logger of lines that it cannot parse, with the text: what containers write is not the agent's to log.
+	err = logs.ReadLogs(klog.NewContext(r.Context(), klog.Logger{}), path, id, &logs.LogOptions{
 		TailLines: options.Tail, LimitBytes: options.LimitBytes, Since: options.Since, Follow: options.Follow, Timestamp: options.Timestamps,
 	}, containers{Containers: a.l.conf.Containers}, out, out)
-	switch {
-	case err == nil || r.Context().Err() != nil:
-	case !out.begun:
-		fail(w, &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("the log of container %s cannot be read: %v", id, err)})
-	default:
+	if err != nil && r.Context().Err() == nil {
 		a.l.log.Warn("a log broke off", "container", id, "error", err)
 		panic(http.ErrAbortHandler) // what was sent is not all: who reads it must not take it for the end
 	}
+}
+
+// readable says why a log cannot be opened.
+func readable(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // loggedContainer finds the run of the container whose log is meant.
@@ -108,6 +118,8 @@ func (a *api) loggedContainer(namespace, name string, o admin.LogOptions) (id, n
 	}
 	status := containerStatus(pod, container)
 	switch {
+	case status == nil && len(all) == 0: // it was found, and is being ended
+		return "", "", bad("pod %q has no container known here", name)
 	case status == nil && !slices.Contains(all, container):
 		return "", "", bad("pod %q has no container %q; it has %s", name, container, strings.Join(all, ", "))
 	case status == nil:
@@ -162,10 +174,14 @@ func (a *api) logPath(ctx context.Context, id string) (string, error) {
 	return path, nil
 }
 
-// defaultContainer is the one that is meant where none is named, as for kubectl.
+// defaultContainer is the one that is meant where none is named, as for kubectl. It is empty for a pod that names none: one
+// that was found running is known by what the runtime says of it.
 func defaultContainer(pod *v1.Pod) string {
 	if name := pod.Annotations["kubectl.kubernetes.io/default-container"]; slices.Contains(containerNames(pod), name) {
 		return name
+	}
+	if len(pod.Spec.Containers) == 0 {
+		return ""
 	}
 	return pod.Spec.Containers[0].Name
 }
@@ -200,15 +216,11 @@ type logStream struct {
 	w       io.Writer
 	control *http.ResponseController
 	live    bool // each piece is sent at once
-	begun   bool // something was sent
 	next    time.Time
 }
 
-// begin sends the header, so that a client that follows a silent log knows that it is read.
-func (s *logStream) begin() {
-	s.begun = true
-	_ = s.control.Flush()
-}
+// begin sends the header, so that the client knows that the log is read. A client that is gone is found out later.
+func (s *logStream) begin() { _ = s.control.Flush() }
 
 // Write implements io.Writer.
 func (s *logStream) Write(p []byte) (int, error) {
@@ -216,7 +228,6 @@ func (s *logStream) Write(p []byte) (int, error) {
 		s.next = now.Add(time.Second)
 		_ = s.control.SetWriteDeadline(now.Add(writeTimeout)) // a recorder in a test has none
 	}
-	s.begun = true
 	n, err := s.w.Write(p)
 	if err == nil && s.live {
 		err = s.control.Flush()

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/admin"
@@ -86,7 +90,9 @@ func logRig(t *testing.T) (*rig, *logged) {
 	alone := pod("ns", "job", "u2", &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
 		{Name: "c", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: "containerd://done"}}},
 	}})
-	r.board.Publish(board.Snapshot{Pods: []board.Pod{alone, p}})
+	found := pod("ns", "found", "u3", nil) // as pods makes it of what the runtime has: it names no containers
+	found.Pod.Spec.Containers = nil
+	r.board.Publish(board.Snapshot{Pods: []board.Pod{found, alone, p}})
 	for id, text := range map[string]string{
 		"now": fmt.Sprintf(noonLine, 1, 1) + fmt.Sprintf(noonLine, 2, 2), "before": fmt.Sprintf(noonLine, 0, 0),
 		"done": "2026-11-21T12:00:00.5Z stderr P par\n2026-11-21T12:00:00.6Z stderr F tial\n",
@@ -125,6 +131,9 @@ func TestLogs(t *testing.T) {
 		"not made yet":           {pod: "web", o: admin.LogOptions{Container: "new"}, failed: "has not been made yet"},
 		"no run before":          {pod: "job", o: admin.LogOptions{Previous: true}, failed: "has had no earlier run"},
 		"a log that was removed": {pod: "web", o: admin.LogOptions{Container: "app", Previous: true}, failed: "the log of container before cannot be read"},
+		"a removed one followed": {pod: "web", o: admin.LogOptions{Container: "app", Previous: true, Follow: true}, failed: "the log of container before cannot be read"},
+		"of a pod that is found": {pod: "found", failed: `pod "found" has no container known here`},
+		"its container by name":  {pod: "found", o: admin.LogOptions{Container: "app"}, failed: `pod "found" has no container known here`},
 		"of a runtime that errs": {pod: "web", failed: "the runtime is away"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,5 +259,46 @@ func TestLogOptionsThatMakeNoSense(t *testing.T) {
 		if err != nil || resp.StatusCode != 400 || !strings.Contains(string(body), want) {
 			t.Errorf("%s: %d %s %v", query, resp.StatusCode, body, err)
 		}
+	}
+}
+
+// What containers write is theirs: a line that is no line of a log is not quoted in the agent's own.
+func TestWhatContainersWriteIsNotWrittenToTheAgentsLog(t *testing.T) {
+	r, l := logRig(t)
+	said := &spyLog{}
+	klog.SetLogger(klog.New(said))
+	t.Cleanup(klog.ClearLogger)
+	text := fmt.Sprintf(noonLine, 1, 1) + "no time and a SECRET\n2026-11-21T12:00:02.5Z stdout F cut off, and another SECRET"
+	if err := os.WriteFile(l.paths["now"], []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	err := r.client.Logs(t.Context(), "ns", "web", admin.LogOptions{Container: "app"}, &out, func(string) {})
+	if err != nil || out.String() != "line 1\ncut off, and another SECRET" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	if n := said.lines.Load(); n > 0 {
+		t.Errorf("%d lines in the agent's log", n)
+	}
+}
+
+// spyLog counts what a library logs.
+type spyLog struct{ lines atomic.Int64 }
+
+func (*spyLog) Init(klog.RuntimeInfo)            {}
+func (*spyLog) Enabled(int) bool                 { return true }
+func (s *spyLog) Info(int, string, ...any)       { s.lines.Add(1) }
+func (s *spyLog) Error(error, string, ...any)    { s.lines.Add(1) }
+func (s *spyLog) WithValues(...any) klog.LogSink { return s }
+func (s *spyLog) WithName(string) klog.LogSink   { return s }
+
+// A log of gigabytes is searched for long before its first line that is new enough: the client hears at once that it is read.
+func TestTheHeaderOfALogDoesNotWaitForItsFirstLine(t *testing.T) {
+	r, _ := logRig(t)
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/logs/ns/web?container=app&sinceTime=2999-01-01T00:00:00Z", nil)
+	w := httptest.NewRecorder()
+	r.listeners.api.handler(&health{}).ServeHTTP(w, req)
+	if w.Code != http.StatusOK || !w.Flushed || w.Body.Len() > 0 {
+		t.Errorf("%d, flushed %v, %q", w.Code, w.Flushed, w.Body)
 	}
 }
