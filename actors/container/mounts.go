@@ -168,10 +168,12 @@ func writeHosts(h *host.Host, w messages.RunContainer) (string, error) {
 		return "", fmt.Errorf("pod folder: %w", err)
 	}
 	// In place, not by rename: running containers of the pod have this very file mounted.
-	if old, err := os.ReadFile(path); err == nil && string(old) == text {
-		return path, nil
+	if old, err := os.ReadFile(path); err != nil || string(old) != text {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return "", fmt.Errorf("hosts file: %w", err)
+		}
 	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // every user of the container reads it
+	if err := os.Chmod(path, 0o644); err != nil { //nolint:gosec // every user of the container reads it, whatever the umask
 		return "", fmt.Errorf("hosts file: %w", err)
 	}
 	return path, nil

@@ -1,9 +1,15 @@
 package container
 
 import (
+	"io/fs"
+	"os"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // What a runtime cannot do is never asked of it: it would be passed over in silence.
@@ -26,6 +32,28 @@ func TestRecursiveReadOnly(t *testing.T) {
 		asked, err := recursiveReadOnly(&mount, c.able)
 		if asked != c.asked || (err != nil) != c.mistaken {
 			t.Errorf("%q, able %v: asked %v, %v", c.mode, c.able, asked, err)
+		}
+	}
+}
+
+// Whatever umask the agent is started with: every user of a container reads its /etc/hosts, one that is written anew and
+// one that is there already.
+func TestEveryUserReadsTheHostsFile(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o077))
+	h := &host.Host{RootDir: t.TempDir()}
+	w := messages.RunContainer{Pod: &v1.Pod{}, Sandbox: messages.Sandbox{IPs: []string{"192.0.2.1"}}}
+	w.Pod.UID = "u1"
+	for _, earlier := range []fs.FileMode{0, 0o600} {
+		path, err := writeHosts(h, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != 0o644 {
+			t.Errorf("with one of mode %v there: %v, %v", earlier, info.Mode(), err)
+		}
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -160,11 +160,14 @@ func healthzPort(node *config.Node) int {
 
 // prepareFolders makes the folders of the agent's own, and takes the root folder for this process alone.
 func (a *agent) prepareFolders() error {
-	for dir, mode := range map[string]os.FileMode{
-		a.node.RootDir: 0o750, filepath.Join(a.node.RootDir, "pods"): 0o750, filepath.Join(a.node.RootDir, "playlet"): 0o700,
-		a.node.PodLogsDir(): 0o755,
+	for _, f := range []struct {
+		dir  string
+		mode os.FileMode
+	}{
+		{a.node.RootDir, 0o750}, {filepath.Join(a.node.RootDir, "pods"), 0o750}, {filepath.Join(a.node.RootDir, "playlet"), 0o700},
+		{a.node.PodLogsDir(), 0o755},
 	} {
-		if err := os.MkdirAll(dir, mode); err != nil {
+		if err := makeFolder(f.dir, f.mode); err != nil {
 			return fmt.Errorf("making a folder of the agent: %w", err)
 		}
 	}
@@ -178,6 +181,17 @@ func (a *agent) prepareFolders() error {
 	}
 	a.lock = f
 	return nil
+}
+
+// makeFolder makes a folder with this mode, whatever the umask is. One that is there keeps its own.
+func makeFolder(dir string, mode os.FileMode) error {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	if err := os.MkdirAll(dir, mode); err != nil {
+		return err
+	}
+	return os.Chmod(dir, mode)
 }
 
 // start starts the tree. The interceptor is for chaos, and nil otherwise.

@@ -25,6 +25,7 @@ func TestUnit(t *testing.T) {
 	for name, want := range map[string]string{
 		"Unit.StartLimitIntervalSec": "0", "Unit.Conflicts": "kubelet.service", "Service.Type": "notify", "Service.Restart": "always",
 		"Service.KillMode": "process", "Service.WatchdogSec": "60", "Install.WantedBy": "multi-user.target",
+		"Service.UMask":     "0022",
 		"Service.ExecStart": `"/opt/my node/playlet" --config=/etc/100%%/$$x.yaml $PLAYLET_ARGS`,
 	} {
 		if got[name] != want {

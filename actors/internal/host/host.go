@@ -103,9 +103,16 @@ func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string) (
 	return cri.NewSandboxConfig(pod, h.Node, cri.SandboxParams{Attempt: attempt, DNS: dns, CgroupParent: cgroupParent})
 }
 
-// MakeLogDir makes the folder of a pod's logs, or of one of its containers.
+// MakeLogDir makes the folder of logs: of all pods, of one, or of one of its containers. All users may read it, whatever the
+// umask is; one that is there keeps its mode.
 func MakeLogDir(dir string) error {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("log folder: %w", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // those who collect logs are seldom root
 		return fmt.Errorf("log folder: %w", err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -56,5 +57,22 @@ func TestEachSandboxGetsTheResolverConfigurationAsItIsThen(t *testing.T) {
 	h.ResolvConf = t.TempDir()
 	if _, err := h.SandboxConfig(pod, 0, ""); err == nil || !strings.Contains(err.Error(), h.ResolvConf) {
 		t.Errorf("of what is no file: %v", err)
+	}
+}
+
+// Those who collect logs are seldom root: what the umask takes is given back, and what an administrator took is not.
+func TestTheFoldersOfLogsAreReadByAll(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o077))
+	dir := filepath.Join(t.TempDir(), "pod")
+	for _, mode := range []os.FileMode{0o755, 0o700} {
+		if err := MakeLogDir(dir); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%v, %v, want %v", info.Mode(), err, mode)
+		}
+		if err := os.Chmod(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
