@@ -121,11 +121,7 @@ func (a *Agent) Start() error {
 	if a.running() {
 		return errors.New("the agent runs already")
 	}
-	config, err := yaml.Marshal(a.Config)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(a.dir, "config.yaml"), config, 0o600); err != nil {
+	if err := a.WriteConfig(); err != nil {
 		return err
 	}
 	log, err := a.log.open()
@@ -147,6 +143,15 @@ func (a *Agent) Start() error {
 	}()
 	a.cmd, a.exited = cmd, exited
 	return nil
+}
+
+// WriteConfig writes the configuration, as Start does.
+func (a *Agent) WriteConfig() error {
+	config, err := yaml.Marshal(a.Config)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(a.dir, "config.yaml"), config, 0o600)
 }
 
 func (a *Agent) running() bool {

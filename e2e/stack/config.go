@@ -24,6 +24,15 @@ func (s *Stack) Bridge() string { return fmt.Sprintf("pods%d", s.number) }
 // Subnet is where pods' addresses are from.
 func (s *Stack) Subnet() string { return fmt.Sprintf("10.%d.0.0/16", 100+s.number) }
 
+// CNIConfDir is where the runtime's network is configured.
+func (s *Stack) CNIConfDir() string { return s.cniConf() }
+
+// CNIBinDir is the folder of the network's plugins.
+func (s *Stack) CNIBinDir() string { return s.parts.CNIDir }
+
+// LeaseDir is where the network's addresses that are taken are kept.
+func (s *Stack) LeaseDir() string { return s.leases() }
+
 func (s *Stack) root() string    { return filepath.Join(s.Dir, "root") }
 func (s *Stack) state() string   { return filepath.Join(s.Dir, "state") }
 func (s *Stack) config() string  { return filepath.Join(s.Dir, "containerd.toml") }

@@ -1,0 +1,170 @@
+package doctor
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// Controllers without which pods cannot be bounded, and those without which something smaller is missed.
+var (
+	neededControllers = []string{"cpu", "cpuset", "memory", "pids"}
+	usefulControllers = map[string]string{"hugetlb": "huge pages are not bounded"}
+)
+
+// hierarchy is a mounted tree of control groups.
+type hierarchy struct {
+	dir         string
+	unified     bool
+	readOnly    bool
+	controllers []string
+}
+
+// hierarchies are those mounted below /sys/fs/cgroup.
+func (m *Machine) hierarchies() ([]hierarchy, error) {
+	mounts, err := m.mounts()
+	if err != nil {
+		return nil, err
+	}
+	var out []hierarchy
+	for _, at := range mounts {
+		if at.Mountpoint != m.cgroup() && !strings.HasPrefix(at.Mountpoint, m.cgroup()+"/") {
+			continue
+		}
+		h := hierarchy{dir: at.Mountpoint, readOnly: slices.Contains(strings.Split(at.Options, ","), "ro")}
+		switch at.FSType {
+		case "cgroup2":
+			h.unified = true
+			text, err := os.ReadFile(filepath.Join(h.dir, "cgroup.controllers"))
+			if err != nil {
+				return nil, err
+			}
+			h.controllers = strings.Fields(string(text))
+		case "cgroup":
+			h.controllers = strings.Split(at.VFSOptions, ",")
+		default:
+			continue
+		}
+		out = append(out, h)
+	}
+	return out, nil
+}
+
+func (m *Machine) mounts() ([]*mountinfo.Info, error) {
+	f, err := os.Open(filepath.Join(m.Proc, "self/mountinfo"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	return mountinfo.GetMountsFromReader(f, nil)
+}
+
+// unified says whether the machine has cgroups of version 2 alone, as the agent sees it.
+func (m *Machine) unified() (bool, error) {
+	disk, err := m.System.Disk(m.cgroup())
+	return disk.Type == unix.CGROUP2_SUPER_MAGIC, err
+}
+
+func checkCgroups(_ context.Context, m *Machine) []Finding {
+	const mount = "mount them: systemd does, and mount -t cgroup2 cgroup2 /sys/fs/cgroup"
+	unified, err := m.unified()
+	if err != nil {
+		return fail(mount, "no control groups: %v", err)
+	}
+	all, err := m.hierarchies()
+	if err != nil || len(all) == 0 {
+		return fail(mount, "no control groups are mounted at %s", m.cgroup())
+	}
+	if err := m.Node.CheckCgroups(unified); err != nil {
+		return fail("boot with cgroups of version 2 (systemd.unified_cgroup_hierarchy=1), or correct the field that is named", "%v", err)
+	}
+	var controllers []string
+	var found []Finding
+	for _, h := range all {
+		controllers = append(controllers, h.controllers...)
+		useful := slices.ContainsFunc(h.controllers, func(c string) bool { return slices.Contains(neededControllers, c) })
+		if f := m.groupsCanBeMade(h); useful || len(all) == 1 {
+			found = append(found, f...)
+		}
+	}
+	found = append(found, missing(controllers, unified)...)
+	if len(found) > 0 {
+		return found
+	}
+	kind := "version 2"
+	switch both := slices.ContainsFunc(all, func(h hierarchy) bool { return h.unified }); {
+	case !unified && both:
+		kind = "version 1, and version 2 beside it"
+	case !unified:
+		kind = "version 1"
+	}
+	if !unified {
+		return warn("plan for cgroups of version 2: Kubernetes is giving version 1 up", "%s, allowed by failCgroupV1: false; root %s", kind, rootGroup(m))
+	}
+	return ok("%s; root %s", kind, rootGroup(m))
+}
+
+func rootGroup(m *Machine) string {
+	if m.Node.Kubelet.CgroupRoot == "" {
+		return "/"
+	}
+	return m.Node.Kubelet.CgroupRoot
+}
+
+// missing names controllers that no hierarchy has.
+func missing(there []string, unified bool) []Finding {
+	var found []Finding
+	for _, c := range neededControllers {
+		if !slices.Contains(there, c) {
+			do := "boot with cgroup_enable=" + c + " on the kernel's command line, or a kernel that has it"
+			if !unified {
+				do += "; on version 1 it has to be mounted too"
+			}
+			found = append(found, fail(do, "the controller %s is missing", c)...)
+		}
+	}
+	for c, what := range usefulControllers {
+		if !slices.Contains(there, c) {
+			found = append(found, warn("nothing, unless pods need it", "the controller %s is missing: %s", c, what)...)
+		}
+	}
+	return found
+}
+
+// groupsCanBeMade says whether this process may make groups in a hierarchy, and hand controllers down to them.
+func (m *Machine) groupsCanBeMade(h hierarchy) []Finding {
+	const delegate = "run on the host, or have a part of the tree delegated: Delegate=yes of systemd, --cgroupns=host and a writable /sys/fs/cgroup of a container"
+	if h.readOnly {
+		return fail(delegate, "%s is mounted read-only", h.dir)
+	}
+	if err := m.System.Writable(h.dir); err != nil {
+		return fail(delegate, "no group can be made: %v", err)
+	}
+	if !h.unified {
+		return nil
+	}
+	down, err := os.ReadFile(filepath.Join(h.dir, "cgroup.subtree_control"))
+	if err != nil {
+		return fail(delegate, "%v", err)
+	}
+	var kept []string
+	for _, c := range neededControllers {
+		if slices.Contains(h.controllers, c) && !slices.Contains(strings.Fields(string(down)), c) {
+			kept = append(kept, c)
+		}
+	}
+	// The agent hands down what is not. That is refused in a group with processes of its own, unless it is the machine's
+	// root, which alone has no type (cgroups(7), "no internal processes").
+	_, err = os.Stat(filepath.Join(h.dir, "cgroup.type"))
+	members, _ := os.ReadFile(filepath.Join(h.dir, "cgroup.procs"))
+	if len(kept) > 0 && err == nil && len(strings.TrimSpace(string(members))) > 0 {
+		return fail("move the processes in "+h.dir+"/cgroup.procs to a group within, as init systems of containers do",
+			"the controllers %s cannot be handed down to pods: %s has processes of its own", strings.Join(kept, ", "), h.dir)
+	}
+	return nil
+}

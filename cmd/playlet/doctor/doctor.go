@@ -1,0 +1,151 @@
+// Package doctor looks at a machine as the agent needs it: each check is one file with one function and one line in the
+// list of checks.go. What it finds comes with what to do about it. It changes nothing that lasts.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Result is how a check came out.
+type Result string
+
+// The results, the worst last.
+const (
+	// OK says that nothing is to be done.
+	OK Result = "ok"
+	// Skip says that it could not be looked at, and why; another finding usually says what to do.
+	Skip Result = "skip"
+	// Warn says that the agent runs, and something may go wrong or is less than it could be.
+	Warn Result = "warn"
+	// Fail says that the agent, or its pods, cannot run so.
+	Fail Result = "fail"
+)
+
+// Finding is what one check has found.
+type Finding struct {
+	Check  string `json:"check"`
+	Result Result `json:"result"`
+	// Seen is what was found, for people.
+	Seen string `json:"seen"`
+	// Do is what to do about it; empty where there is nothing.
+	Do string `json:"do,omitempty"`
+}
+
+// Check is one thing that is looked at. Checks run side by side.
+type Check struct {
+	Name string
+	// About says in a few words what is looked at.
+	About string
+	// Limit is how long it may take; what takes longer is a finding. Undo is how much longer it may take to put right what
+	// it has changed.
+	Limit, Undo time.Duration
+	// Run looks. Findings without a result are good ones. It obeys ctx, and may be left behind when it does not.
+	Run func(ctx context.Context, m *Machine) []Finding
+}
+
+const (
+	usualLimit = 20 * time.Second
+	// late is how much longer than its limit a check is waited for that obeys its context.
+	late = 2 * time.Second
+)
+
+// Run carries out the checks side by side. progress, unless nil, is told the names of those not done yet whenever one is
+// done. The findings come in the order of the checks. When ctx ends, checks are told so, and what they have changed is put
+// right before it returns.
+func Run(ctx context.Context, m *Machine, checks []Check, progress func(left []string)) []Finding {
+	results := make([][]Finding, len(checks))
+	var mu sync.Mutex
+	open := map[int]bool{}
+	for i := range checks {
+		open[i] = true
+	}
+	tell := func() {
+		var left []string
+		for i, c := range checks {
+			if open[i] {
+				left = append(left, c.Name)
+			}
+		}
+		if progress != nil {
+			progress(left)
+		}
+	}
+	mu.Lock()
+	tell()
+	mu.Unlock()
+	var all sync.WaitGroup
+	for i, c := range checks {
+		all.Go(func() {
+			results[i] = runOne(ctx, m, c)
+			mu.Lock()
+			defer mu.Unlock()
+			delete(open, i)
+			tell()
+		})
+	}
+	all.Wait()
+	var out []Finding
+	for _, r := range results {
+		out = append(out, r...)
+	}
+	return out
+}
+
+// runOne carries out a check, and gives up on one that hangs.
+func runOne(ctx context.Context, m *Machine, c Check) []Finding {
+	limit := c.Limit
+	if limit == 0 {
+		limit = usualLimit
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s", limit))
+	defer cancel()
+	done := make(chan []Finding, 1)
+	go func() { done <- c.Run(ctx, m) }()
+	var found []Finding
+	select {
+	case found = <-done:
+	case <-ctx.Done():
+		select {
+		case found = <-done:
+		case <-time.After(c.Undo + late):
+			found = []Finding{{Result: Fail, Seen: fmt.Sprintf("no answer: %v", context.Cause(ctx)),
+				Do: "something that is looked at hangs (a disk, a network file system, the kernel): dmesg may say more"}}
+		}
+	}
+	for i := range found {
+		found[i].Check = c.Name
+		if found[i].Result == "" {
+			found[i].Result = OK
+		}
+	}
+	return found
+}
+
+// ok, warn, fail and skip make the finding of a check that has one.
+func ok(format string, args ...any) []Finding {
+	return []Finding{{Result: OK, Seen: fmt.Sprintf(format, args...)}}
+}
+
+func warn(do, format string, args ...any) []Finding {
+	return []Finding{{Result: Warn, Seen: fmt.Sprintf(format, args...), Do: do}}
+}
+
+func fail(do, format string, args ...any) []Finding {
+	return []Finding{{Result: Fail, Seen: fmt.Sprintf(format, args...), Do: do}}
+}
+
+func skip(format string, args ...any) []Finding {
+	return []Finding{{Result: Skip, Seen: fmt.Sprintf(format, args...)}}
+}
+
+// Count counts findings by result.
+func Count(findings []Finding) map[Result]int {
+	n := map[Result]int{}
+	for _, f := range findings {
+		n[f.Result]++
+	}
+	return n
+}

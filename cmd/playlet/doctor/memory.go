@@ -1,0 +1,81 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// checkMemory compares the memory there is with the eviction threshold, and looks for swap.
+func checkMemory(_ context.Context, m *Machine) []Finding {
+	total, available, err := m.meminfo()
+	if err != nil {
+		return skip("%v", err)
+	}
+	found := m.short("memory.available", "memory", available, total, bytesText)
+	if len(found) > 0 {
+		found[0].Do = "stop what is not needed, or give the machine more"
+	}
+	swaps, err := m.swaps()
+	if err != nil {
+		return append(found, skip("%v", err)...)
+	}
+	if len(swaps) > 0 && deref(m.Node.Kubelet.FailSwapOn, true) {
+		found = append(found, warn("swapoff -a and take it out of /etc/fstab, or set failSwapOn: false and choose memorySwap.swapBehavior; a kubelet would not start",
+			"swap is on (%s), and failSwapOn says that it must not be", strings.Join(swaps, ", "))...)
+	}
+	if len(found) > 0 {
+		return found
+	}
+	text := fmt.Sprintf("%s of %s available", bytesText(available), bytesText(total))
+	if len(swaps) == 0 {
+		return ok("%s, no swap", text)
+	}
+	behaviour := m.Node.Kubelet.MemorySwap.SwapBehavior
+	if behaviour == "" {
+		behaviour = "NoSwap"
+	}
+	return ok("%s, swap for pods: %s", text, behaviour)
+}
+
+func (m *Machine) meminfo() (total, available uint64, err error) {
+	text, err := os.ReadFile(filepath.Join(m.Proc, "meminfo"))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		n, err := strconv.ParseUint(f[1], 10, 64)
+		switch {
+		case err != nil:
+		case f[0] == "MemTotal:":
+			total = n << 10
+		case f[0] == "MemAvailable:":
+			available = n << 10
+		}
+	}
+	if total == 0 {
+		return 0, 0, fmt.Errorf("%s does not tell", filepath.Join(m.Proc, "meminfo"))
+	}
+	return total, available, nil
+}
+
+// swaps are the areas in use; zram counts too.
+func (m *Machine) swaps() (areas []string, err error) {
+	text, err := os.ReadFile(filepath.Join(m.Proc, "swaps"))
+	if os.IsNotExist(err) {
+		return nil, nil // a kernel without swap
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 0 && f[0] != "Filename" {
+			areas = append(areas, f[0])
+		}
+	}
+	return areas, err
+}

@@ -1,0 +1,185 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/playlet-dev/playlet/cni"
+)
+
+// networkFacts are what was found of the network, once for all checks.
+type networkFacts struct {
+	places   cni.Places
+	from     string
+	guessed  bool // the runtime was not there to be asked
+	networks []cni.Network
+	err      error
+}
+
+const (
+	// pluginLimit is how long all plugins together may take to say their versions and their STATUS.
+	pluginLimit = 10 * time.Second
+	// trialLimit is how long a pod may take to be attached.
+	trialLimit = 20 * time.Second
+)
+
+// readyNetwork looks at the network once.
+func (m *Machine) readyNetwork(ctx context.Context) (*networkFacts, error) {
+	m.looking.Do(func() {
+		m.looked = make(chan struct{})
+		go func() {
+			defer close(m.looked)
+			f := &m.network
+			f.places, f.from, f.guessed = m.places(ctx)
+			ctx, cancel := context.WithTimeoutCause(ctx, pluginLimit, fmt.Errorf("it took longer than %s", pluginLimit))
+			defer cancel()
+			f.networks, f.err = cni.Ready(ctx, f.places)
+		}()
+	})
+	select {
+	case <-m.looked:
+		return &m.network, m.network.err
+	case <-ctx.Done():
+		return &networkFacts{}, context.Cause(ctx)
+	}
+}
+
+// checkNetwork says whether pods would get a network.
+func checkNetwork(ctx context.Context, m *Machine) []Finding {
+	f, err := m.readyNetwork(ctx)
+	if err != nil {
+		all := fail(whatOfNetwork(err, f.places), "%s (folders %s)", err, f.from)
+		if f.guessed { // it may be configured elsewhere
+			all[0].Result = Warn
+		}
+		return all
+	}
+	var each []string
+	for i := range f.networks {
+		each = append(each, describe(&f.networks[i]))
+	}
+	return ok("%s", strings.Join(each, "; "))
+}
+
+func describe(n *cni.Network) string {
+	var plugins []string
+	for _, p := range n.Plugins {
+		if p.IPAM != "" {
+			plugins = append(plugins, p.Type+" ("+p.IPAM+")")
+		} else {
+			plugins = append(plugins, p.Type)
+		}
+	}
+	text := fmt.Sprintf("%s in %s, CNI %s: %s", n.Name, n.File, n.Version, strings.Join(plugins, ", "))
+	if n.HasStatus() {
+		return text + "; STATUS: ready"
+	}
+	return text + "; no STATUS before CNI 1.1"
+}
+
+// whatOfNetwork is what to do about a network that is not ready.
+func whatOfNetwork(err error, p cni.Places) string {
+	no := cni.IsNotReady(err)
+	if no == nil {
+		return "see what the runtime says"
+	}
+	bins := strings.Join(p.BinDirs, ", ")
+	switch no.Reason {
+	case cni.NoConfiguration:
+		return "install a network add-on, which writes one, or write a .conflist into " + p.ConfDir + "; pods of the host's network run without"
+	case cni.Invalid:
+		return "correct " + no.Path + ", or remove it; the first file by name counts"
+	case cni.PluginMissing:
+		return "install it into " + bins + " (Debian: containernetworking-plugins, in /usr/lib/cni)"
+	case cni.PluginUnusable:
+		return "install a version of it that can be run here and speaks what the configuration asks for, or lower its cniVersion"
+	case cni.NoAnswer:
+		return "see what it waits for: often a daemon of the network add-on that does not run"
+	default:
+		return "see the network add-on's own pods and logs: its daemon may not run yet"
+	}
+}
+
+// checkAttach tries what a pod would be given.
+func checkAttach(ctx context.Context, m *Machine) []Finding {
+	f, err := m.readyNetwork(ctx)
+	if err != nil {
+		return skip("the network is not ready")
+	}
+	trial := cni.Trial{Places: f.places, StateDir: m.TrialDir, NetNSDir: m.NetNSDir}
+	ctx, cancel := context.WithTimeoutCause(ctx, trialLimit, fmt.Errorf("it took longer than %s", trialLimit))
+	defer cancel()
+	out, err := trial.Run(ctx, f.networks)
+	var found []Finding
+	for _, note := range out.Notes {
+		if strings.Contains(note, "could not") {
+			found = append(found, warn("see the plugin's own log; the address stays reserved until it is freed", "%s", note)...)
+		} else {
+			found = append(found, ok("%s", note)...)
+		}
+	}
+	if err == nil {
+		return append(ok("%s", given(&out)), found...)
+	}
+	for _, one := range parts(err) {
+		do := "see the kernel's log (dmesg) and what this process may do (capabilities)"
+		if step, isStep := errors.AsType[*cni.StepError](one); isStep {
+			do = whatOfStep(step.Step)
+		}
+		found = append(found, fail(do, "%v", one)...)
+	}
+	return found
+}
+
+// parts are the errors that were joined.
+func parts(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range joined.Unwrap() {
+		out = append(out, parts(e)...)
+	}
+	return out
+}
+
+func whatOfStep(step cni.Step) string {
+	switch step {
+	case cni.Add:
+		return "pods would wait in ContainerCreating for this: see the plugin's configuration and its daemon's log; no address left means a larger subnet, or leases of pods that are gone"
+	case cni.Check:
+		return "the plugin does not find what it has made itself: something else changes interfaces or rules of this machine"
+	case cni.Del:
+		return "pods would not end for this, and their addresses stay reserved: see the plugin's daemon's log; the next run of this command tries again"
+	default:
+		return "the plugin does not do what it says: try another version of it"
+	}
+}
+
+func given(out *cni.Outcome) string {
+	var links []string
+	for _, link := range out.Interfaces {
+		var addresses []string
+		for _, a := range link.Addresses {
+			addresses = append(addresses, a.String())
+		}
+		links = append(links, fmt.Sprintf("%s %s, MTU %d", link.Name, strings.Join(addresses, " "), link.MTU))
+	}
+	text := "a pod gets " + strings.Join(links, "; ")
+	routes := "no default route"
+	for _, r := range out.Routes {
+		if r.Destination.Bits() == 0 {
+			routes = "default route by " + r.Gateway.String()
+			break
+		}
+	}
+	text += "; " + routes
+	if len(out.Unchecked) > 0 {
+		text += "; no CHECK of " + strings.Join(out.Unchecked, ", ")
+	}
+	return text + "; all of it was taken back"
+}

@@ -1,0 +1,147 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPlacesOf(t *testing.T) {
+	for _, test := range []struct {
+		name, info string
+		want       Places
+		ok         bool
+	}{
+		{"containerd 2", `{"cni":{"binDirs":["/a","/b"],"confDir":"/c","maxConfNum":0}}`, Places{"/c", []string{"/a", "/b"}, 0}, true},
+		{"containerd 1", `{"cni":{"binDir":"/a","confDir":"/c","maxConfNum":1}}`, Places{"/c", []string{"/a"}, 1}, true},
+		{"both", `{"cni":{"binDir":"/a","binDirs":["/a"],"confDir":"/c"}}`, Places{"/c", []string{"/a"}, 1}, true},
+		{"another runtime", `{"sandboxImage":"x"}`, Places{}, false},
+		{"no JSON", `[crio]`, Places{}, false},
+		{"nothing", ``, Places{}, false},
+	} {
+		if got, ok := PlacesOf(map[string]string{"config": test.info}); ok != test.ok || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v %v", test.name, got, ok)
+		}
+	}
+}
+
+const good = `{"cniVersion": "1.1.0", "name": "pods", "plugins": [{"type": "one", "ipam": {"type": "two"}}]}`
+
+// What the runtime would choose, and why it would have no network.
+func TestReady(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		files   map[string]string
+		max     int
+		want    Reason
+		says    string
+		plugin  string
+		network []string
+	}{
+		{name: "none", want: NoConfiguration, says: "no network configuration in "},
+		{name: "others' files", files: map[string]string{"readme.txt": "x", "x.conf~": "{"}, want: NoConfiguration},
+		{name: "good", files: map[string]string{"10-a.conflist": good}, network: []string{"pods"}},
+		{name: "the first by name", files: map[string]string{"10-a.conflist": good, "20-b.conf": "{"}, network: []string{"pods"}},
+		{name: "the first is bad", files: map[string]string{"20-a.conflist": good, "10-b.conf": "{"}, want: Invalid, says: "10-b.conf is not valid: line 1: "},
+		{name: "all of them", max: 2, files: map[string]string{"10-a.conflist": good, "20-b.json": `{"name": "b", "type": "one", "cniVersion": "1.0.0"}`}, network: []string{"pods", "b"}},
+		{name: "a line", files: map[string]string{"a.conflist": "{\n\"name\": \"x\",\n}"}, want: Invalid, says: "line 3: "},
+		{name: "a list in a .conf", files: map[string]string{"a.conf": good}, want: Invalid, says: "call it .conflist"},
+		{name: "a plugin in a .conflist", files: map[string]string{"a.conflist": `{"name": "a", "type": "one"}`}, want: Invalid, says: "call it .conf"},
+		{name: "no name", files: map[string]string{"a.conf": `{"type": "one"}`}, want: Invalid, says: `no "name"`},
+		{name: "a bad name", files: map[string]string{"a.conf": `{"type": "one", "name": "a/b"}`}, want: Invalid, says: `name "a/b"`},
+		{name: "no type", files: map[string]string{"a.conflist": `{"name": "a", "plugins": [{}]}`}, want: Invalid, says: "type"},
+		{name: "no plugins", files: map[string]string{"a.conflist": `{"name": "a", "plugins": []}`}, want: Invalid, says: "no plugins"},
+		{name: "a bad version", files: map[string]string{"a.conf": `{"type": "one", "name": "a", "cniVersion": "new"}`}, want: Invalid, says: `cniVersion "new"`},
+		{name: "a plugin is missing", files: map[string]string{"a.conf": `{"type": "three", "name": "a"}`}, want: PluginMissing, plugin: "three", says: "in none of "},
+		{name: "an IPAM plugin is missing", files: map[string]string{"a.conf": `{"type": "one", "name": "a", "cniVersion": "1.0.0", "ipam": {"type": "three"}}`}, want: PluginMissing, plugin: "three"},
+		{name: "not its version", files: map[string]string{"a.conf": `{"type": "one", "name": "a", "cniVersion": "0.3.1"}`}, want: PluginUnusable, plugin: "one", says: "the configuration wants 0.3.1"},
+		{name: "no version is 0.1.0", files: map[string]string{"a.conf": `{"type": "one", "name": "a"}`}, want: PluginUnusable, plugin: "one", says: "wants 0.1.0"},
+		{name: "no program", files: map[string]string{"a.conf": `{"type": "text", "name": "a", "cniVersion": "1.0.0"}`}, want: PluginUnusable, plugin: "text"},
+		{name: "STATUS says no", files: map[string]string{"a.conf": `{"type": "one", "name": "a", "cniVersion": "1.1.0", "fail": {"STATUS": 50}}`}, want: StatusNo, plugin: "one", says: "told to fail"},
+		{name: "STATUS says no of a second plugin", files: map[string]string{"a.conflist": `{"name": "a", "cniVersion": "1.1.0", "plugins": [{"type": "one"}, {"type": "two", "fail": {"STATUS": 51}}]}`}, want: StatusNo, plugin: "two", says: "pods that run may be cut off too"},
+		{name: "STATUS says nothing of use", files: map[string]string{"a.conf": `{"type": "one", "name": "a", "cniVersion": "1.1.0", "garbage": {"STATUS": true}}`}, want: StatusNo, says: "what?"},
+		{name: "before 1.1 there is no STATUS", files: map[string]string{"a.conf": `{"type": "one", "name": "a", "cniVersion": "1.0.0", "fail": {"STATUS": 50}}`}, network: []string{"a"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := places(t, "one", "two")
+			must(t, os.WriteFile(filepath.Join(p.BinDirs[0], "text"), []byte("x"), 0o600))
+			p.MaxConfigs = max(test.max, 1)
+			for name, text := range test.files {
+				p.write(t, name, text)
+			}
+			networks, err := Ready(t.Context(), p)
+			if test.want == "" {
+				var names []string
+				for _, n := range networks {
+					names = append(names, n.Name)
+				}
+				if err != nil || !reflect.DeepEqual(names, test.network) {
+					t.Fatalf("%v, %v", names, err)
+				}
+				return
+			}
+			no := IsNotReady(err)
+			if no == nil || no.Reason != test.want || no.Plugin != test.plugin && test.plugin != "" || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%+v", err)
+			}
+		})
+	}
+}
+
+// A folder that is not there is as good as an empty one; one that is a file is said to be unreadable.
+func TestNoFolder(t *testing.T) {
+	p := places(t)
+	p.ConfDir = filepath.Join(p.ConfDir, "none")
+	_, err := Load(p)
+	if no := IsNotReady(err); no == nil || no.Reason != NoConfiguration || no.Err != nil {
+		t.Errorf("%v", err)
+	}
+	must(t, os.WriteFile(p.ConfDir, nil, 0o600))
+	_, err = Load(p)
+	if no := IsNotReady(err); no == nil || no.Reason != NoConfiguration || no.Err == nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// A plugin that hangs is ended, with all that it has started.
+func TestAPluginThatHangsIsEnded(t *testing.T) {
+	p := places(t, "one")
+	begun := filepath.Join(t.TempDir(), "begun")
+	p.write(t, "a.conf", `{"type": "one", "name": "a", "cniVersion": "1.1.0", "hang": {"STATUS": "`+begun+`"}}`)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	go func() { cancelWhenThere(begun, func() { cancel(errors.New("enough")) }) }()
+	_, err := Ready(ctx, p)
+	if no := IsNotReady(err); no == nil || no.Reason != NoAnswer || no.Plugin != "one" || !strings.Contains(err.Error(), "enough") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAScriptThatHangsInAChildIsEnded(t *testing.T) {
+	p := places(t)
+	begun := filepath.Join(t.TempDir(), "begun")
+	must(t, os.WriteFile(filepath.Join(p.BinDirs[0], "one"), []byte("#!/bin/sh\ntouch "+begun+"\nsleep 1000\n"), 0o700))
+	p.write(t, "a.conf", `{"type": "one", "name": "a", "cniVersion": "1.0.0"}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { cancelWhenThere(begun, cancel) }()
+	_, err := Ready(ctx, p)
+	if no := IsNotReady(err); no == nil || no.Reason != NoAnswer {
+		t.Errorf("%v", err)
+	}
+}
+
+func cancelWhenThere(file string, cancel func()) {
+	for range 60_000 {
+		if _, err := os.Stat(file); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+}

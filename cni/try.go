@@ -1,0 +1,242 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+)
+
+// Trial says where a trial keeps what it needs, and how long it may take.
+type Trial struct {
+	Places Places
+	// StateDir holds a folder for each trial under way, by which the next one finds and undoes what one that was killed
+	// has left. It is best emptied by a restart of the machine, as its namespaces are.
+	StateDir string
+	// NetNSDir is where the namespace's file is made: where the runtime makes those of pods, as daemons of networks look
+	// for them there.
+	NetNSDir string
+	// Undo bounds each DEL, also after the context of the trial has ended. 0 means 10 s.
+	Undo time.Duration
+}
+
+// Default places of trials.
+const (
+	DefaultStateDir = "/run/playlet/doctor"
+	DefaultNetNSDir = "/run/netns"
+)
+
+// Step is the operation of CNI that failed.
+type Step string
+
+// The steps of a trial.
+const (
+	Add   Step = "ADD"
+	Check Step = "CHECK"
+	Del   Step = "DEL"
+	// Look is ours: what was found in the namespace after ADD is not what the plugin has said.
+	Look Step = "after ADD"
+	// Left is ours: what was found after DEL.
+	Left Step = "after DEL"
+)
+
+// StepError is an operation that failed.
+type StepError struct {
+	Step    Step
+	Network string
+	Err     error
+}
+
+// Error implements error.
+func (e *StepError) Error() string {
+	return fmt.Sprintf("%s of network %s: %v", e.Step, e.Network, e.Err)
+}
+
+// Unwrap gives errors.Is and errors.As the cause.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// Outcome is what a pod would have been given.
+type Outcome struct {
+	// ContainerID is the name under which the plugins were called.
+	ContainerID string      `json:"containerID"`
+	Interfaces  []Interface `json:"interfaces,omitempty"`
+	Routes      []Route     `json:"routes,omitempty"`
+	// Unchecked are networks whose version of CNI, or configuration, has no CHECK.
+	Unchecked []string `json:"unchecked,omitempty"`
+	// Notes are what went otherwise and was put right.
+	Notes []string `json:"notes,omitempty"`
+	// Took is how long the ADDs took.
+	Took time.Duration `json:"-"`
+}
+
+// Run attaches a namespace made for it to the networks, as the runtime would a pod, checks that it is, and detaches it
+// again: also when ctx ends, and when an ADD fails. What earlier trials have left that were killed is undone before. No
+// pod's namespace, address or interface is touched. The error joins a *StepError for each operation that failed; what
+// was found is told all the same. Several trials may run at once.
+func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err error) {
+	notes, err := t.Sweep(ctx, networks)
+	out.Notes = notes
+	if err != nil {
+		return out, err
+	}
+	a, err := t.begin(networks)
+	if err != nil {
+		return out, err
+	}
+	out.ContainerID = a.record.ContainerID
+	before := hostLinks()
+	defer func() { err = errors.Join(err, a.end(ctx, networks, before, &out)) }()
+	begun := time.Now()
+	for i := range networks {
+		if err := a.add(ctx, &networks[i]); err != nil {
+			return out, err
+		}
+	}
+	out.Took = time.Since(begun)
+	if out.Interfaces, out.Routes, err = look(a.record.NetNS); err != nil {
+		return out, err
+	}
+	var errs []error
+	for i := range networks {
+		errs = append(errs, a.compare(&networks[i], out.Interfaces), a.check(ctx, &networks[i], &out))
+	}
+	return out, errors.Join(errs...)
+}
+
+// attempt is a trial under way.
+type attempt struct {
+	trial  Trial
+	dir    string
+	lock   *os.File
+	record record
+	config *libcni.CNIConfig
+	given  map[string]*types100.Result // by network
+	begun  map[string]bool             // networks that ADD was called for
+}
+
+// args are what the plugins are called with. Those that look a pod up are told of none.
+func (a *attempt) args(n *Network) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{
+		ContainerID: a.record.ContainerID, NetNS: a.record.NetNS, IfName: n.Interface, Args: [][2]string{{"IgnoreUnknown", "1"}},
+	}
+}
+
+func (a *attempt) add(ctx context.Context, n *Network) error {
+	fail := func(err error) error { return &StepError{Add, n.Name, err} }
+	a.begun[n.Name] = true
+	got, err := a.config.AddNetworkList(ctx, n.list, a.args(n))
+	if err != nil {
+		return fail(err)
+	}
+	result, err := types100.NewResultFromResult(got)
+	if err != nil {
+		return fail(fmt.Errorf("its answer cannot be read: %w", err))
+	}
+	a.given[n.Name] = result
+	return nil
+}
+
+// compare finds in the namespace what the plugin has said.
+func (a *attempt) compare(n *Network, found []Interface) error {
+	result := a.given[n.Name]
+	fail := func(format string, args ...any) error {
+		return &StepError{Look, n.Name, fmt.Errorf(format, args...)}
+	}
+	if len(result.IPs) == 0 {
+		return fail("the plugin has given no address")
+	}
+	for _, link := range found {
+		if link.Name != n.Interface {
+			continue
+		}
+		if !link.Up {
+			return fail("the interface %s is down", n.Interface)
+		}
+		for _, ip := range result.IPs {
+			if !has(link.Addresses, ip.Address.IP) {
+				return fail("the interface %s has not the address %s that the plugin has given", n.Interface, ip.Address.IP)
+			}
+		}
+		return nil
+	}
+	return fail("there is no interface %s in the namespace", n.Interface)
+}
+
+// check calls CHECK, which CNI has from 0.4 on.
+func (a *attempt) check(ctx context.Context, n *Network, out *Outcome) error {
+	err := a.config.CheckNetworkList(ctx, n.list, a.args(n))
+	switch {
+	case errors.Is(err, libcni.ErrorCheckNotSupp) || n.list.DisableCheck:
+		out.Unchecked = append(out.Unchecked, n.Name)
+		return nil
+	case err != nil:
+		return &StepError{Check, n.Name, err}
+	}
+	return nil
+}
+
+// end undoes the attempt: DEL in reverse order, whatever has happened, and then all that is ours.
+func (a *attempt) end(ctx context.Context, networks []Network, before map[string]hostLink, out *Outcome) error {
+	var errs []error
+	for i := len(networks) - 1; i >= 0; i-- {
+		if n := &networks[i]; a.begun[n.Name] {
+			errs = append(errs, a.del(ctx, n))
+		}
+	}
+	if deleted := errors.Join(errs...); deleted == nil {
+		for i := range networks {
+			errs = append(errs, a.left(&networks[i]))
+		}
+		out.Notes = append(out.Notes, a.dropIdleBridges(before)...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		// The record stays for the next trial to try again; the namespace goes, as it holds an address and an interface.
+		return errors.Join(err, removeNetNS(a.record.NetNS), a.lock.Close())
+	}
+	return errors.Join(removeNetNS(a.record.NetNS), os.RemoveAll(a.dir), a.lock.Close())
+}
+
+func (a *attempt) del(ctx context.Context, n *Network) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), a.trial.undo(), errors.New("it took longer than "+a.trial.undo().String()))
+	defer cancel()
+	if err := a.config.DelNetworkList(ctx, n.list, a.args(n)); err != nil {
+		return &StepError{Del, n.Name, err}
+	}
+	return nil
+}
+
+// left looks for what DEL should have taken away: the interface, and the lease of host-local.
+func (a *attempt) left(n *Network) error {
+	fail := func(format string, args ...any) error {
+		return &StepError{Left, n.Name, fmt.Errorf(format, args...)}
+	}
+	links, _, err := look(a.record.NetNS)
+	if err != nil {
+		return fail("%w", err)
+	}
+	for _, link := range links {
+		if link.Name == n.Interface {
+			return fail("the interface %s is still there", n.Interface)
+		}
+	}
+	for _, lease := range n.leases() {
+		if lease.container == a.record.ContainerID {
+			return fail("the address is still reserved: %s", lease.file)
+		}
+	}
+	return nil
+}
+
+func (t Trial) undo() time.Duration {
+	if t.Undo > 0 {
+		return t.Undo
+	}
+	return 10 * time.Second
+}
+
+func (t Trial) dir(id string) string { return filepath.Join(t.StateDir, id) }
