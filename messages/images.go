@@ -11,7 +11,8 @@ type ImageKey struct {
 
 // PullImage asks for an image to be there, by policy. Asking again with the same key is the same question.
 //
-// Sender: pod. Receiver: images. Reply: ImagePulled or ImageFailed, to the pod.
+// Sender: pod. Receiver: images. Reply: ImagePulled or ImageFailed, to the pod, and
+// ImageAwaited until then.
 // If lost: the pod asks again when its patience ends.
 type PullImage struct {
 	Key      ImageKey
@@ -46,6 +47,17 @@ type ImageFailed struct {
 	Reason Reason
 }
 
+// ImageAwaited says how far the image is: its place in the queue of its registry (ReasonPullQueued), or that it is being
+// pulled (ReasonPulling). It is told when that changes.
+//
+// Sender: images. Receiver: pod. Reply: none.
+// If lost: it is told at the next change, and when the pod asks again.
+type ImageAwaited struct {
+	Key    ImageKey
+	Image  string // as in ImagePulled
+	Reason Reason
+}
+
 // ForgetImages ends all needs of a pod: it is terminating.
 //
 // Sender: pod. Receiver: images. Reply: none.
@@ -60,6 +72,9 @@ func (m ImagePulled) PodUID() string { return m.Key.UID }
 
 // PodUID implements Subject.
 func (m ImageFailed) PodUID() string { return m.Key.UID }
+
+// PodUID implements Subject.
+func (m ImageAwaited) PodUID() string { return m.Key.UID }
 
 // PodUID implements Subject.
 func (m ForgetImages) PodUID() string { return m.UID }

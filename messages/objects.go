@@ -1,9 +1,9 @@
 package messages
 
 // ObjectsChanged says that ConfigMaps and Secrets are read, up to this version; volumes that hold older ones are to be
-// written again. Told again, it says nothing new.
+// written again, and pulls may have other credentials. Told again, it says nothing new.
 //
-// Sender: objects. Receiver: volumes. Reply: none.
+// Sender: objects. Receiver: volumes, images. Reply: none.
 // If lost: objects tells it again at each regular check.
 type ObjectsChanged struct{ Version uint64 }
 

@@ -13,6 +13,8 @@ type Reason struct {
 	Permanent bool
 	// RetryAt is when it is tried again; zero when that is not known.
 	RetryAt time.Time
+	// Since is when what is waited for began; zero where that is no matter.
+	Since time.Time
 }
 
 // Reasons that containers and pods wait for or ended with. They are the kubelet's where it has one.
@@ -26,6 +28,8 @@ const (
 	ReasonInvalidImageName    = "InvalidImageName"
 	ReasonImageInspectError   = "ImageInspectError"
 	ReasonRegistryUnavailable = "RegistryUnavailable"
+	ReasonPullQueued          = "PullQueued" // a pull waits for its turn
+	ReasonPulling             = "Pulling"
 	ReasonCreateContainer     = "CreateContainerError"
 	ReasonCreateConfig        = "CreateContainerConfigError"
 	ReasonRunContainer        = "RunContainerError"

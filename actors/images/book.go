@@ -2,11 +2,13 @@ package images
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/pullauth"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -22,20 +24,47 @@ const (
 type need struct {
 	key      messages.ImageKey
 	image    string // as the pod's author wrote it
+	pod      *v1.Pod
 	policy   v1.PullPolicy
 	priority int64
 	arrived  uint64
 	stage    stage
+	keys     keys
 	pulled   bool   // it was answered before with a pull; the same question is not worth another
 	told     string // the last failure it was told
+	awaits   string // the last it was told of the pull that it waits for
+}
+
+// keys is what a registry is shown for somebody's pull. Those who show the same share a pull, and no others do: what one
+// pod may have, another may not, and one that is refused does not hold up the rest.
+type keys struct {
+	id   string // tells keys apart; empty where there are none
+	list []*pullauth.Credential
+	note string // what is wrong with the pod's pull secrets
+}
+
+// request is a question as the book takes it: by the name for the runtime, with what the registry is shown.
+type request struct {
+	messages.PullImage
+	name     string
+	registry string
+	keys     keys
 }
 
 // image is one image that somebody needs, by the name that the runtime is given.
 type image struct {
-	name  string
-	needs map[messages.ImageKey]*need
-	look  try
-	pull  try
+	name     string
+	registry string
+	needs    map[messages.ImageKey]*need
+	look     try
+	pulls    map[string]*pull // by keys.id
+}
+
+// pull is the pulls of one image with the same keys.
+type pull struct {
+	try
+	keys  keys
+	since time.Time // when it was queued, or when it began
 }
 
 // An effect is something that the actor is to do.
@@ -49,9 +78,10 @@ type (
 	}
 	// startLook asks for one ImageStatus; book.looked gets its outcome.
 	startLook struct{ name string }
-	// startPull asks for one pull; book.pulled gets its outcome.
+	// startPull asks for one pull; book.pulledOutcome gets its outcome.
 	startPull struct {
 		name     string
+		keys     keys
 		priority int64
 	}
 )
@@ -80,8 +110,7 @@ const (
 // book is the pure core: which images are needed by whom, and what is under way for them. Its methods take the time
 // and return what is to be done, in order.
 type book struct {
-	limit   int // pulls at once
-	running int
+	queue   queue
 	arrived uint64
 	images  map[string]*image
 	answers answers
@@ -89,15 +118,21 @@ type book struct {
 	out     []effect
 }
 
-func newBook(limit int) *book {
-	return &book{limit: limit, images: map[string]*image{}, answers: answers{}}
+func newBook(q queue) *book {
+	q.lanes = map[string]*lane{}
+	return &book{queue: q, images: map[string]*image{}, answers: answers{}}
 }
 
-// flush ends every method: it starts what can start and hands over what is to be done.
-func (b *book) flush() []effect {
-	b.dispatch()
+// flush ends every method: it starts what can start, tells who waits for what, and hands over what is to be done.
+func (b *book) flush(now time.Time) []effect {
+	b.dispatch(now)
 	for name, im := range b.images {
-		if len(im.needs) == 0 && im.look.phase != busy && im.pull.phase != busy {
+		for id, p := range im.pulls {
+			if p.phase != busy && !im.wants(id) {
+				delete(im.pulls, id)
+			}
+		}
+		if len(im.needs) == 0 && im.look.phase != busy && len(im.pulls) == 0 {
 			delete(b.images, name)
 		}
 	}
@@ -108,50 +143,103 @@ func (b *book) flush() []effect {
 
 func (b *book) tell(n *need, msg any) { b.out = append(b.out, tellPod{n.key.UID, msg}) }
 
-func (b *book) image(name string) *image {
+// fail tells a need why its image is not there, and what besides is wrong with what it shows the registry.
+func (b *book) fail(n *need, r messages.Reason) {
+	n.awaits = ""
+	r.Message += n.keys.note
+	b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: r})
+}
+
+func (b *book) image(name, registry string) *image {
 	im := b.images[name]
 	if im == nil {
-		im = &image{name: name, needs: map[messages.ImageKey]*need{}}
+		im = &image{name: name, registry: registry, needs: map[messages.ImageKey]*need{}, pulls: map[string]*pull{}}
 		b.images[name] = im
 	}
 	return im
 }
 
-// adopt notes a pull that is under way already: it takes its slot, and its outcome will be told to pulled.
-func (b *book) adopt(name string) {
-	im := b.image(name)
-	if im.pull.phase != busy {
-		im.pull.phase = busy
-		b.running++
+// wants says that somebody's keys are these.
+func (im *image) wants(id string) bool {
+	for _, n := range im.needs {
+		if n.keys.id == id {
+			return true
+		}
+	}
+	return false
+}
+
+// pull is the pulls with these keys, which are there from the first need on.
+func (im *image) pull(k keys) *pull {
+	p := im.pulls[k.id]
+	if p == nil {
+		p = &pull{}
+		im.pulls[k.id] = p
+	}
+	if p.phase != busy {
+		p.keys = k
+	}
+	return p
+}
+
+// adopt notes a pull that is under way already: it takes its slot, and its outcome will be told to pulledOutcome.
+func (b *book) adopt(now time.Time, name, registry, id string) {
+	p := b.image(name, registry).pull(keys{id: id})
+	if p.phase != busy {
+		p.phase, p.since = busy, now
+		b.queue.begin(now, registry)
 	}
 }
 
-// ask takes a need, by the name for the runtime. An earlier attempt of the same container, and the same attempt with
-// another image, are not needed any more.
-func (b *book) ask(name string, m messages.PullImage) []effect {
+// ask takes a need. An earlier attempt of the same container, and the same attempt with another image, are not needed any
+// more.
+func (b *book) ask(now time.Time, m request) []effect {
 	if b.overtaken(m.Key) {
-		return b.flush()
+		return b.flush(now)
 	}
-	im := b.image(name)
+	im := b.image(m.name, m.registry)
 	n := im.needs[m.Key]
 	if n == nil || n.image != m.Image || n.policy != m.Policy {
 		b.drop(func(k messages.ImageKey) bool { return k.UID == m.Key.UID && k.Container == m.Key.Container })
 		b.arrived++
-		n = &need{key: m.Key, image: m.Image, policy: m.Policy, arrived: b.arrived, priority: m.Priority}
-		n.pulled = m.Policy != v1.PullNever && b.answers.pulled(m.Key, name)
+		n = &need{key: m.Key, image: m.Image, policy: m.Policy, arrived: b.arrived}
+		n.priority, n.pod, n.keys = m.Priority, m.Pod, m.keys
+		n.pulled = m.Policy != v1.PullNever && b.answers.pulled(m.Key, m.name)
 		im.needs[m.Key] = n
-		b.place(im, n)
-		return b.flush()
+		b.place(now, im, n)
+		return b.flush(now)
 	}
-	n.priority = m.Priority
+	n.priority, n.pod = m.Priority, m.Pod
+	b.rekey(now, im, n, m.keys)
 	// The same question again: the answer may have been lost.
+	n.awaits = ""
 	switch t := im.of(n); {
 	case t.phase == waiting && n.stage == pulls:
-		b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: t.reason()})
+		b.fail(n, t.reason(n.image))
 	case t.phase == waiting:
-		b.place(im, n)
+		b.place(now, im, n)
 	}
-	return b.flush()
+	return b.flush(now)
+}
+
+// refresh looks again at what everybody's keys are.
+func (b *book) refresh(now time.Time, of func(pod *v1.Pod, image string) keys) []effect {
+	for _, name := range slices.Sorted(maps.Keys(b.images)) {
+		im := b.images[name]
+		for _, n := range im.at(func(*need) bool { return true }) {
+			b.rekey(now, im, n, of(n.pod, n.image))
+		}
+	}
+	return b.flush(now)
+}
+
+// rekey gives a need the keys that its pod has by now. With others than before, it does not wait for what the registry
+// said to those.
+func (b *book) rekey(now time.Time, im *image, n *need, k keys) {
+	was := n.keys.id
+	if n.keys = k; k.id != was && n.stage == pulls {
+		b.wantPull(now, im, n)
+	}
 }
 
 // overtaken says that a later attempt of the same container is served already: the question was long on its way.
@@ -169,16 +257,16 @@ func (b *book) overtaken(key messages.ImageKey) bool {
 // of is what a need waits for.
 func (im *image) of(n *need) *try {
 	if n.stage == pulls {
-		return &im.pull
+		return &im.pull(n.keys).try
 	}
 	return &im.look
 }
 
 // forget ends all needs of a pod.
-func (b *book) forget(uid string) []effect {
+func (b *book) forget(now time.Time, uid string) []effect {
 	b.drop(func(k messages.ImageKey) bool { return k.UID == uid })
 	b.answers.forget(uid)
-	return b.flush()
+	return b.flush(now)
 }
 
 func (b *book) drop(match func(messages.ImageKey) bool) {
@@ -192,9 +280,10 @@ func (b *book) drop(match func(messages.ImageKey) bool) {
 }
 
 // place puts a need where it starts: Always at the pull, unless it had one before; the others at a look.
-func (b *book) place(im *image, n *need) {
+func (b *book) place(now time.Time, im *image, n *need) {
+	n.awaits = ""
 	if n.policy == v1.PullAlways && !n.pulled {
-		b.wantPull(im, n)
+		b.wantPull(now, im, n)
 		return
 	}
 	n.stage = looks
@@ -205,62 +294,22 @@ func (b *book) place(im *image, n *need) {
 }
 
 // wantPull puts a need before the pull, where it joins the one that is queued or under way.
-func (b *book) wantPull(im *image, n *need) {
+func (b *book) wantPull(now time.Time, im *image, n *need) {
 	n.stage = pulls
-	switch im.pull.phase {
+	switch p := im.pull(n.keys); p.phase {
 	case idle:
-		im.pull.phase = queued
+		p.phase, p.since = queued, now
 	case waiting:
-		b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: im.pull.reason()})
+		b.fail(n, p.reason(n.image))
 	case queued, busy:
 	}
 }
 
-// dispatch starts queued pulls while there are slots, by priority and then by age.
-func (b *book) dispatch() {
-	type candidate struct {
-		im       *image
-		priority int64
-		arrived  uint64
-	}
-	var line []candidate
-	for _, im := range b.images {
-		if im.pull.phase != queued {
-			continue
-		}
-		first := im.first(pulls)
-		if first == nil { // nobody waits for it any more
-			im.pull.phase = idle
-			continue
-		}
-		line = append(line, candidate{im, first.priority, first.arrived})
-	}
-	slices.SortFunc(line, func(x, y candidate) int {
-		return cmp.Or(cmp.Compare(x.priority, y.priority), cmp.Compare(x.arrived, y.arrived))
-	})
-	for _, c := range line {
-		if b.running >= b.limit {
-			return
-		}
-		b.running++
-		c.im.pull.phase = busy
-		b.out = append(b.out, startPull{c.im.name, c.priority})
-	}
-}
-
-// first is the need at the stage that comes first in the queue.
-func (im *image) first(s stage) *need {
-	if all := im.at(s); len(all) > 0 {
-		return all[0]
-	}
-	return nil
-}
-
-// at lists the needs at the stage, in the order of the queue.
-func (im *image) at(s stage) []*need {
+// at lists the needs that match, in the order of the queue.
+func (im *image) at(match func(*need) bool) []*need {
 	var out []*need
 	for _, n := range im.needs {
-		if n.stage == s {
+		if match(n) {
 			out = append(out, n)
 		}
 	}
@@ -268,4 +317,12 @@ func (im *image) at(s stage) []*need {
 		return cmp.Or(cmp.Compare(x.priority, y.priority), cmp.Compare(x.arrived, y.arrived))
 	})
 	return out
+}
+
+// looking are the needs that wait for a look.
+func (im *image) looking() []*need { return im.at(func(n *need) bool { return n.stage == looks }) }
+
+// pulling are the needs that wait for the pull with these keys.
+func (im *image) pulling(id string) []*need {
+	return im.at(func(n *need) bool { return n.stage == pulls && n.keys.id == id })
 }

@@ -1,6 +1,9 @@
 package images
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,17 +17,24 @@ import (
 type world struct {
 	b       *book
 	limit   int
+	qps     int
+	burst   int
 	now     time.Time
 	looking map[string]bool
-	pulling map[string]bool
-	failed  map[string]time.Time           // when the next pull of an image may begin
+	pulling map[string]bool                // by image and keys
+	failed  map[string]time.Time           // when the next pull of an image with the same keys may begin
+	began   []time.Time                    // all pulls
 	wants   map[messages.ImageKey]question // told and neither answered nor forgotten
 }
 
 type question struct {
 	image  string
 	policy v1.PullPolicy
+	keys   string
 }
+
+// theImages are of two registries.
+var theImages = []string{"r/a", "r/b", "r/c", "s/d"}
 
 func (w *world) do(t *rapid.T, effects []effect) {
 	for _, e := range effects {
@@ -35,27 +45,41 @@ func (w *world) do(t *rapid.T, effects []effect) {
 			}
 			w.looking[e.name] = true
 		case startPull:
-			if w.pulling[e.name] {
-				t.Fatalf("two pulls of %s at once", e.name)
-			}
-			if w.now.Before(w.failed[e.name]) && w.waitedFor(e.name) {
-				t.Fatalf("%s is pulled in its back-off", e.name)
-			}
-			w.pulling[e.name] = true
-			if len(w.pulling) > w.limit {
-				t.Fatalf("%d pulls at once", len(w.pulling))
-			}
+			w.begun(t, e)
 		case tellPod:
 			w.told(t, e)
 		}
 	}
 }
 
+func (w *world) begun(t *rapid.T, e startPull) {
+	which := e.name + " " + e.keys.id
+	if w.pulling[which] {
+		t.Fatalf("two pulls of %s at once", which)
+	}
+	if w.now.Before(w.failed[which]) && w.waitedFor(e.name, e.keys.id) {
+		t.Fatalf("%s is pulled in its back-off", which)
+	}
+	w.pulling[which] = true
+	if len(w.pulling) > w.limit {
+		t.Fatalf("%d pulls at once", len(w.pulling))
+	}
+	w.began = append(w.began, w.now)
+	if w.qps == 0 {
+		return
+	}
+	for i, at := range w.began { // in no time were there more than the burst and the rate allow
+		if n, most := len(w.began)-i, float64(w.burst)+w.now.Sub(at).Seconds()*float64(w.qps); float64(n) > most+1e-6 {
+			t.Fatalf("%d pulls began within %s", n, w.now.Sub(at))
+		}
+	}
+}
+
 // waitedFor says that somebody has waited for a pull of the image since before its back-off began; without, the
 // back-off is forgotten.
-func (w *world) waitedFor(name string) bool {
+func (w *world) waitedFor(name, id string) bool {
 	im := w.b.images[name]
-	return im != nil && im.pull.steps > 0
+	return im != nil && im.pulls[id] != nil && im.pulls[id].steps > 0
 }
 
 func (w *world) told(t *rapid.T, e tellPod) {
@@ -72,6 +96,10 @@ func (w *world) told(t *rapid.T, e tellPod) {
 			t.Fatalf("%v must not pull", m.Key)
 		}
 		delete(w.wants, m.Key)
+	case messages.ImageAwaited:
+		if _, ok := w.wants[m.Key]; !ok || m.Reason.Since.IsZero() || m.Reason.Message == "" {
+			t.Fatalf("told to somebody who did not ask, or nothing: %+v", m)
+		}
 	case messages.ImageFailed:
 		if _, ok := w.wants[m.Key]; !ok {
 			t.Fatalf("%v is told and did not ask", m.Key)
@@ -86,15 +114,17 @@ func TestBookKeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{
 			limit: rapid.IntRange(1, 3).Draw(t, "limit"), now: t0,
+			qps: rapid.IntRange(0, 2).Draw(t, "qps"), burst: rapid.IntRange(1, 3).Draw(t, "burst"),
 			looking: map[string]bool{}, pulling: map[string]bool{}, failed: map[string]time.Time{},
 			wants: map[messages.ImageKey]question{},
 		}
-		w.b = newBook(w.limit)
+		w.b = newBook(newQueue(int32(w.limit), int32(w.qps), int32(w.burst)))
 		t.Repeat(map[string]func(*rapid.T){
 			"ask":    w.ask,
 			"forget": w.forget,
 			"look":   func(t *rapid.T) { w.endLook(t, drawName(t, w.looking), drawResult(t)) },
 			"pull":   func(t *rapid.T) { w.endPull(t, drawName(t, w.pulling), drawResult(t)) },
+			"keys":   w.rekey,
 			"time":   w.pass,
 			"":       w.check,
 		})
@@ -103,8 +133,8 @@ func TestBookKeepsItsPromises(t *testing.T) {
 }
 
 func drawName(t *rapid.T, of map[string]bool) string {
-	for _, name := range []string{"a", "b", "c", "d"} {
-		if of[name] && rapid.Bool().Draw(t, "end "+name) {
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if rapid.Bool().Draw(t, "end "+name) {
 			return name
 		}
 	}
@@ -123,12 +153,24 @@ func (w *world) ask(t *rapid.T) {
 	}
 	m := messages.PullImage{
 		Key:      k,
-		Image:    rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "image"),
+		Image:    rapid.SampledFrom(theImages).Draw(t, "image"),
 		Policy:   rapid.SampledFrom([]v1.PullPolicy{v1.PullAlways, v1.PullIfNotPresent, v1.PullNever}).Draw(t, "policy"),
 		Priority: rapid.Int64Range(0, 3).Draw(t, "priority"),
 	}
-	w.wants[k] = question{m.Image, m.Policy}
-	w.do(t, w.b.ask(m.Image, m))
+	r := req(m)
+	r.keys.id = rapid.SampledFrom([]string{"", "k"}).Draw(t, "keys")
+	w.wants[k] = question{m.Image, m.Policy, r.keys.id}
+	w.do(t, w.b.ask(w.now, r))
+}
+
+// rekey is that all Secrets change.
+func (w *world) rekey(t *rapid.T) {
+	id := rapid.SampledFrom([]string{"", "k"}).Draw(t, "keys")
+	for k, q := range w.wants {
+		q.keys = id
+		w.wants[k] = q
+	}
+	w.do(t, w.b.refresh(w.now, func(*v1.Pod, string) keys { return keys{id: id} }))
 }
 
 func (w *world) forget(t *rapid.T) {
@@ -138,7 +180,7 @@ func (w *world) forget(t *rapid.T) {
 			delete(w.wants, k)
 		}
 	}
-	w.do(t, w.b.forget(uid))
+	w.do(t, w.b.forget(w.now, uid))
 }
 
 func (w *world) endLook(t *rapid.T, name string, r result) {
@@ -146,12 +188,13 @@ func (w *world) endLook(t *rapid.T, name string, r result) {
 	w.do(t, w.b.looked(w.now, name, outcome{result: r, ref: "id of " + name, code: "X"}))
 }
 
-func (w *world) endPull(t *rapid.T, name string, r result) {
-	delete(w.pulling, name)
-	if delete(w.failed, name); r == failed {
-		w.failed[name] = w.now.Add(backOffBase)
+func (w *world) endPull(t *rapid.T, which string, r result) {
+	delete(w.pulling, which)
+	if delete(w.failed, which); r == failed {
+		w.failed[which] = w.now.Add(backOffBase)
 	}
-	w.do(t, w.b.pulledOutcome(w.now, name, outcome{result: r, ref: "id of " + name, code: "X"}))
+	name, id, _ := strings.Cut(which, " ")
+	w.do(t, w.b.pulledOutcome(w.now, name, id, outcome{result: r, ref: "id of " + name, code: "X"}))
 }
 
 func (w *world) pass(t *rapid.T) {
@@ -166,8 +209,8 @@ func (w *world) pass(t *rapid.T) {
 }
 
 func (w *world) check(t *rapid.T) {
-	if w.b.running != len(w.pulling) {
-		t.Fatalf("%d slots for %d pulls", w.b.running, len(w.pulling))
+	if w.b.queue.running != len(w.pulling) {
+		t.Fatalf("%d slots for %d pulls", w.b.queue.running, len(w.pulling))
 	}
 	for k, q := range w.wants {
 		if im := w.b.images[q.image]; im == nil || im.needs[k] == nil {
@@ -175,12 +218,23 @@ func (w *world) check(t *rapid.T) {
 		}
 	}
 	for name, im := range w.b.images {
-		if (im.look.phase == busy) != w.looking[name] || (im.pull.phase == busy) != w.pulling[name] {
-			t.Fatalf("%s: look %s, pull %s", name, im.look.phase, im.pull.phase)
+		if (im.look.phase == busy) != w.looking[name] {
+			t.Fatalf("%s: look %s", name, im.look.phase)
+		}
+		for id, p := range im.pulls {
+			if (p.phase == busy) != w.pulling[name+" "+id] {
+				t.Fatalf("%s: pull %s", name, p.phase)
+			}
+			if p.phase == queued && w.b.queue.tokenAt.IsZero() && w.b.queue.may(im.registry) {
+				t.Fatalf("%s waits and could be pulled", name)
+			}
 		}
 		for k, n := range im.needs {
 			if _, ok := w.wants[k]; !ok {
 				t.Fatalf("%v is kept and nobody wants it", k)
+			}
+			if n.keys.id != w.wants[k].keys {
+				t.Fatalf("%v has other keys than its pod", k)
 			}
 			if im.of(n).phase == idle {
 				t.Fatalf("%v waits for nothing", k)

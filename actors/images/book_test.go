@@ -23,6 +23,15 @@ func ask(uid string, policy v1.PullPolicy, priority int64) messages.PullImage {
 	return messages.PullImage{Key: key(uid, 0), Image: "img", Policy: policy, Priority: priority}
 }
 
+// req is the question as the book takes it, of the registry that the name begins with, if one does.
+func req(m messages.PullImage) request {
+	registry, _, found := strings.Cut(m.Image, "/")
+	if !found {
+		registry = "r"
+	}
+	return request{PullImage: m, name: m.Image, registry: registry}
+}
+
 // script writes effects as short lines: "look img", "pull img", "u: pulled id", "u: there id", "u: Code".
 func script(effects []effect) string {
 	var out []string
@@ -59,7 +68,7 @@ type step struct {
 }
 
 func asks(m messages.PullImage, want string) step {
-	return step{func(b *book) []effect { return b.ask(m.Image, m) }, want}
+	return step{func(b *book) []effect { return b.ask(t0, req(m)) }, want}
 }
 
 func looksAt(at time.Duration, o outcome, want string) step {
@@ -67,7 +76,7 @@ func looksAt(at time.Duration, o outcome, want string) step {
 }
 
 func pullEnds(at time.Duration, o outcome, want string) step {
-	return step{func(b *book) []effect { return b.pulledOutcome(t0.Add(at), "img", o) }, want}
+	return step{func(b *book) []effect { return b.pulledOutcome(t0.Add(at), "img", "", o) }, want}
 }
 
 func ticks(at time.Duration, want string) step {
@@ -80,7 +89,7 @@ func ticks(at time.Duration, want string) step {
 }
 
 func forgets(uid, want string) step {
-	return step{func(b *book) []effect { return b.forget(uid) }, want}
+	return step{func(b *book) []effect { return b.forget(t0, uid) }, want}
 }
 
 func TestBook(t *testing.T) {
@@ -222,7 +231,7 @@ func TestBook(t *testing.T) {
 			asks(ask("v", always, 0), "pull img"),
 		},
 		"a pull that was joined and is over is done again": {
-			step{func(b *book) []effect { b.adopt("img"); return nil }, ""},
+			step{func(b *book) []effect { b.adopt(t0, "img", "r", ""); return nil }, ""},
 			asks(ask("u", always, 0), ""),
 			pullEnds(0, none, "pull img"),
 			pullEnds(0, there, "u: pulled id"),
@@ -237,7 +246,7 @@ func TestBook(t *testing.T) {
 	}
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBook(math.MaxInt)
+			b := newBook(newQueue(0, 0, 0))
 			for i, s := range steps {
 				if got := script(s.does(b)); got != s.want {
 					t.Fatalf("step %d: got %q, want %q", i+1, got, s.want)
@@ -260,7 +269,7 @@ func TestBackOff(t *testing.T) {
 }
 
 func TestQueue(t *testing.T) {
-	b := newBook(2)
+	b := newBook(newQueue(2, 0, 0))
 	var order []string
 	collect := func(effects []effect) {
 		for _, e := range effects {
@@ -272,7 +281,7 @@ func TestQueue(t *testing.T) {
 	put := func(image string, priority int64) {
 		m := ask("pod-of-"+image, v1.PullAlways, priority)
 		m.Image = image
-		collect(b.ask(image, m))
+		collect(b.ask(t0, req(m)))
 	}
 	put("a", 50)
 	put("b", 60)
@@ -280,39 +289,39 @@ func TestQueue(t *testing.T) {
 	put("urgent", 10)
 	put("late-too", 90)
 	put("dropped", 5)
-	collect(b.forget("pod-of-dropped"))
+	collect(b.forget(t0, "pod-of-dropped"))
 	done := 0
 	for done < len(order) {
 		name := order[done]
 		done++
-		collect(b.pulledOutcome(t0, name, outcome{result: present, ref: "id"}))
+		collect(b.pulledOutcome(t0, name, "", outcome{result: present, ref: "id"}))
 	}
 	if want := []string{"a", "b", "urgent", "late", "late-too"}; !slices.Equal(order, want) {
 		t.Errorf("got %v, want %v", order, want)
 	}
-	if b.running != 0 || len(b.images) != 0 {
-		t.Errorf("left behind: %d running, %d images", b.running, len(b.images))
+	if b.queue.running != 0 || len(b.images) != 0 {
+		t.Errorf("left behind: %d running, %d images", b.queue.running, len(b.images))
 	}
 }
 
 func TestAdoptedPullsTakeSlots(t *testing.T) {
-	b := newBook(1)
-	b.adopt("img")
+	b := newBook(newQueue(1, 0, 0))
+	b.adopt(t0, "img", "r", "")
 	m := ask("u", v1.PullAlways, 0)
 	m.Image = "other"
-	if got := script(b.ask("other", m)); got != "" {
+	if got := script(b.ask(t0, req(m))); got != "" {
 		t.Fatalf("begun beside the one adopted: %s", got)
 	}
-	if got := script(b.pulledOutcome(t0, "img", outcome{result: present, ref: "id"})); got != "pull other" {
+	if got := script(b.pulledOutcome(t0, "img", "", outcome{result: present, ref: "id"})); got != "pull other" {
 		t.Fatal(got)
 	}
 }
 
 func TestAnswersAreLetGo(t *testing.T) {
-	b := newBook(1)
+	b := newBook(newQueue(1, 0, 0))
 	for i := range 100 {
-		b.ask("img", ask(fmt.Sprint(i), v1.PullAlways, 0))
-		b.pulledOutcome(t0.Add(time.Duration(i)*time.Minute), "img", outcome{result: present, ref: "id"})
+		b.ask(t0, req(ask(fmt.Sprint(i), v1.PullAlways, 0)))
+		b.pulledOutcome(t0.Add(time.Duration(i)*time.Minute), "img", "", outcome{result: present, ref: "id"})
 	}
 	if len(b.answers) > 25 {
 		t.Errorf("%d answers are kept", len(b.answers))

@@ -2,13 +2,15 @@ package images
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -29,8 +31,15 @@ type Options struct {
 	Operations *cri.Operations
 	// Serialize is serializeImagePulls of the configuration: one pull at a time, whatever MaxParallel says.
 	Serialize bool
-	// MaxParallel is maxParallelImagePulls; 0 is no bound of its own, so that the CRI client's alone holds.
+	// MaxParallel is maxParallelImagePulls; 0 is no bound but the actor's own.
 	MaxParallel int32
+	// QPS and Burst are registryPullQPS and registryBurst: pulls begun a second, and at once after a rest. A QPS of 0 is no
+	// bound. A pull that has to wait for this waits in the queue; the kubelet fails it.
+	QPS, Burst int32
+	// Objects has the Secrets that pods name as their imagePullSecrets; nil where the node has none.
+	Objects *objectset.Board
+	// AuthFiles are where the node's own docker configuration may be (see AuthFiles); the first there is counts.
+	AuthFiles []string
 	// PullTimeout bounds one pull; 0 means 1 h. A runtime ends a pull that makes no progress by itself.
 	PullTimeout time.Duration
 }
@@ -47,24 +56,32 @@ func New(opts Options) supervisors.Constructor {
 	if opts.PullTimeout == 0 {
 		opts.PullTimeout = defaultPullTimeout
 	}
-	limit := math.MaxInt
-	switch {
-	case opts.Serialize:
-		limit = 1
-	case opts.MaxParallel > 0:
-		limit = int(opts.MaxParallel)
+	if opts.Serialize {
+		opts.MaxParallel = 1
 	}
+	secret := []byte(rand.Text())
 	return func(string) supervisors.Actor {
-		return &images{opts: opts, book: newBook(limit), began: map[string]time.Time{}}
+		return &images{
+			opts: opts, secret: secret, book: newBook(newQueue(opts.MaxParallel, opts.QPS, opts.Burst)), began: map[pullKey]time.Time{},
+		}
 	}
 }
 
+// Slots is how many pulls an actor with these options has under way at once, at most: the CRI client needs as many.
+func (o Options) Slots() int {
+	if o.Serialize {
+		return 1
+	}
+	return newQueue(o.MaxParallel, 0, 0).limit
+}
+
 type images struct {
-	opts  Options
-	book  *book
-	began map[string]time.Time // of the pulls under way, by image
-	timer supervisors.Timer
-	next  time.Time // when timer fires
+	opts   Options
+	secret []byte // keys the fingerprints of credentials; the process's, so that a pull is known over restarts
+	book   *book
+	began  map[pullKey]time.Time // of the pulls under way
+	timer  supervisors.Timer
+	next   time.Time // when timer fires
 }
 
 // The results of work, and the timer's message.
@@ -74,7 +91,7 @@ type (
 		outcome outcome
 	}
 	pulled struct {
-		name    string
+		key     pullKey
 		outcome outcome
 	}
 	due struct{}
@@ -88,13 +105,15 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 	case messages.PullImage:
 		a.asked(ctx, m)
 	case messages.ForgetImages:
-		a.carryOut(ctx, a.book.forget(m.UID))
+		a.carryOut(ctx, a.book.forget(ctx.Now(), m.UID))
+	case messages.ObjectsChanged:
+		a.carryOut(ctx, a.book.refresh(ctx.Now(), a.keysFor))
 	case looked:
 		a.carryOut(ctx, a.book.looked(ctx.Now(), m.name, m.outcome))
 	case pulled:
-		logPull(ctx.Log(), m, ctx.Now().Sub(a.began[m.name]))
-		delete(a.began, m.name)
-		a.carryOut(ctx, a.book.pulledOutcome(ctx.Now(), m.name, m.outcome))
+		logPull(ctx.Log(), m, ctx.Now().Sub(a.began[m.key]))
+		delete(a.began, m.key)
+		a.carryOut(ctx, a.book.pulledOutcome(ctx.Now(), m.key.name, m.key.id, m.outcome))
 	case due:
 		a.timer, a.next = nil, time.Time{}
 		a.carryOut(ctx, a.book.tick(ctx.Now()))
@@ -105,7 +124,7 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 
 // asked checks the name; one that is none will never be one, so the need is not kept.
 func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
-	name, err := runtimeName(m.Image)
+	name, err := parseName(m.Image)
 	if err != nil {
 		ctx.Tell(messages.PodAddress(m.Key.UID), messages.ImageFailed{Key: m.Key, Image: m.Image, Reason: messages.Reason{
 			Code:      messages.ReasonInvalidImageName,
@@ -114,7 +133,18 @@ func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
 		}})
 		return
 	}
-	a.carryOut(ctx, a.book.ask(name, m))
+	a.carryOut(ctx, a.book.ask(ctx.Now(), request{
+		PullImage: m, name: name.runtime, registry: name.registry, keys: a.keysOf(m.Pod, name.repository),
+	}))
+}
+
+// keysFor is keysOf for a need that was taken: its name is a good one.
+func (a *images) keysFor(pod *v1.Pod, image string) keys {
+	name, err := parseName(image)
+	if err != nil {
+		return keys{}
+	}
+	return a.keysOf(pod, name.repository)
 }
 
 // carryOut does what the book says, and sees to it that it is asked again in time.
@@ -129,8 +159,12 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 			}})
 		case startPull:
 			ctx.Log().Info("pulling an image", "image", e.name)
-			a.pull(ctx, e.name, e.priority, func(ctx context.Context) (string, error) {
-				return a.opts.Service.PullImage(ctx, &runtimeapi.ImageSpec{Image: e.name}, nil, nil)
+			a.pull(ctx, pullKey{e.keys.id, e.name}, e.priority, func(ctx context.Context) (string, error) {
+				name, err := parseName(e.name)
+				if err != nil {
+					return "", err // it was parsed when it was asked for
+				}
+				return a.pullWith(ctx, name, e.keys.list)
 			})
 		}
 	}
@@ -153,9 +187,9 @@ func (a *images) Inspect() any { return a.book.inspect() }
 func logPull(log *slog.Logger, m pulled, took time.Duration) {
 	switch m.outcome.result {
 	case present:
-		log.Info("pulled an image", "image", m.name, "id", m.outcome.ref, "took", took)
+		log.Info("pulled an image", "image", m.key.name, "id", m.outcome.ref, "took", took)
 	case failed:
-		log.Warn("could not pull an image", "image", m.name, "reason", m.outcome.code, "error", m.outcome.msg, "took", took)
+		log.Warn("could not pull an image", "image", m.key.name, "reason", m.outcome.code, "error", m.outcome.msg, "took", took)
 	case absent, unreachable: // nothing was pulled, and nothing is wrong with the image
 	}
 }

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,8 @@ type fake struct {
 	hold      chan struct{} // pulls wait until it is closed
 	priority  int64
 	pullBegan chan struct{}
+	accepts   *string  // only pulls of this user succeed, all others fail with pullErr
+	users     []string // of all pulls; "-" is nobody
 }
 
 func (f *fake) ImageStatus(_ context.Context, image *runtimeapi.ImageSpec, _ bool) (*runtimeapi.Image, map[string]string, error) {
@@ -45,9 +48,10 @@ func (f *fake) ImageStatus(_ context.Context, image *runtimeapi.ImageSpec, _ boo
 	return nil, nil, f.lookErr
 }
 
-func (f *fake) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+func (f *fake) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
 	f.mu.Lock()
 	f.calls = append(f.calls, "pull "+image.Image)
+	f.users = append(f.users, cmp.Or(auth.GetUsername(), "-"))
 	f.priority = cri.Priority(ctx)
 	hold, began := f.hold, f.pullBegan
 	f.mu.Unlock()
@@ -59,7 +63,7 @@ func (f *fake) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, _ *ru
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.pullErr != nil {
+	if f.pullErr != nil && (f.accepts == nil || *f.accepts != auth.GetUsername()) {
 		return "", f.pullErr
 	}
 	f.there[image.Image] = "id of " + image.Image
@@ -84,7 +88,7 @@ func start(t *testing.T, f *fake, ops *cri.Operations) *supervisortest.Kit {
 	return supervisortest.New(t, messages.Images, New(Options{Service: f, Operations: ops, Serialize: true})("images"))
 }
 
-func pull(uid, image string, policy v1.PullPolicy) messages.PullImage {
+func puller(uid, image string, policy v1.PullPolicy) messages.PullImage {
 	return messages.PullImage{Key: key(uid, 0), Image: image, Policy: policy, Priority: 7}
 }
 
@@ -113,7 +117,7 @@ func TestPresentImageCostsOneCallForAll(t *testing.T) {
 	f := &fake{there: map[string]string{"img:latest": "sha256:1"}}
 	k := start(t, f, nil)
 	for _, uid := range []string{"a", "b", "c"} {
-		k.Send(messages.PodAddress(uid), pull(uid, "img", v1.PullIfNotPresent))
+		k.Send(messages.PodAddress(uid), puller(uid, "img", v1.PullIfNotPresent))
 	}
 	k.RunWork()
 	expect(t, "calls", f.take(), "look img:latest")
@@ -126,7 +130,7 @@ func TestPresentImageCostsOneCallForAll(t *testing.T) {
 func TestMissingImageIsPulledWithThePriorityOfItsPod(t *testing.T) {
 	f := &fake{}
 	k := start(t, f, nil)
-	k.Send("pods/a", pull("a", "img:1", v1.PullIfNotPresent))
+	k.Send("pods/a", puller("a", "img:1", v1.PullIfNotPresent))
 	k.RunWork()
 	expect(t, "calls", f.take(), "look img:1; pull img:1")
 	expect(t, "told", told(k), "pods/a: id of img:1 pulled=true")
@@ -139,7 +143,7 @@ func TestInvalidNameIsPermanent(t *testing.T) {
 	f := &fake{}
 	k := start(t, f, nil)
 	for range 2 {
-		k.Send("pods/a", pull("a", "Not A Name", v1.PullAlways))
+		k.Send("pods/a", puller("a", "Not A Name", v1.PullAlways))
 		expect(t, "told", told(k), "pods/a: InvalidImageName permanent=true")
 	}
 	if len(k.Work) != 0 {
@@ -150,7 +154,7 @@ func TestInvalidNameIsPermanent(t *testing.T) {
 func TestBackOffIsTimed(t *testing.T) {
 	f := &fake{pullErr: errors.New("no such manifest")}
 	k := start(t, f, nil)
-	k.Send("pods/a", pull("a", "img:1", v1.PullAlways))
+	k.Send("pods/a", puller("a", "img:1", v1.PullAlways))
 	k.RunWork()
 	expect(t, "told", told(k), "pods/a: ErrImagePull permanent=false")
 	k.Advance(5 * time.Second)
@@ -168,7 +172,7 @@ func TestBackOffIsTimed(t *testing.T) {
 
 func TestForgottenBackOffLeavesNoTimer(t *testing.T) {
 	k := start(t, &fake{pullErr: errors.New("x")}, nil)
-	k.Send("pods/a", pull("a", "img:1", v1.PullAlways))
+	k.Send("pods/a", puller("a", "img:1", v1.PullAlways))
 	k.RunWork()
 	k.Send("pods/a", messages.ForgetImages{UID: "a"})
 	if p := k.Pending(); len(p) != 0 {
@@ -226,7 +230,7 @@ func TestRestartedActorJoinsThePull(t *testing.T) {
 	ops := cri.NewOperations()
 	f := &fake{there: map[string]string{}, hold: make(chan struct{}), pullBegan: make(chan struct{})}
 	first := start(t, f, ops)
-	first.Send("pods/a", pull("a", "img:1", v1.PullAlways))
+	first.Send("pods/a", puller("a", "img:1", v1.PullAlways))
 	ctx, die := context.WithCancel(context.Background())
 	ended := make(chan any)
 	go func() { ended <- first.Work[0].Run(ctx) }()
@@ -235,8 +239,8 @@ func TestRestartedActorJoinsThePull(t *testing.T) {
 	<-ended // its worker is gone, the pull goes on
 
 	second := start(t, f, ops)
-	second.Send("pods/b", pull("b", "img:2", v1.PullAlways)) // one at a time: it waits for its turn
-	second.Send("pods/a", pull("a", "img:1", v1.PullAlways))
+	second.Send("pods/b", puller("b", "img:2", v1.PullAlways)) // one at a time: it waits for its turn
+	second.Send("pods/a", puller("a", "img:1", v1.PullAlways))
 	if len(second.Work) != 1 {
 		t.Fatalf("%d pulls beside the one under way", len(second.Work))
 	}
@@ -258,7 +262,7 @@ func TestAdoptedPullThatIsOverIsDoneAgain(t *testing.T) {
 	ops := cri.NewOperations()
 	begun, end := make(chan struct{}), make(chan struct{})
 	go func() {
-		_, err := ops.Do(context.Background(), pullPrefix+"img:1", time.Hour, func(context.Context) (any, error) {
+		_, err := ops.Do(context.Background(), pullKey{"", "img:1"}.String(), time.Hour, func(context.Context) (any, error) {
 			close(begun)
 			<-end
 			return "id", nil
@@ -274,7 +278,7 @@ func TestAdoptedPullThatIsOverIsDoneAgain(t *testing.T) {
 	if err := ops.Settle(context.Background(), ""); err != nil {
 		t.Fatal(err)
 	}
-	k.Send("pods/a", pull("a", "img:1", v1.PullAlways))
+	k.Send("pods/a", puller("a", "img:1", v1.PullAlways))
 	k.RunWork()
 	expect(t, "told", told(k), "pods/a: id of img:1 pulled=true")
 	expect(t, "calls", f.take(), "pull img:1")
@@ -286,7 +290,7 @@ func TestInspection(t *testing.T) {
 	if in := actor.Inspect().(Inspection); in.Limit != 3 || len(in.Images) != 0 {
 		t.Errorf("%+v", in)
 	}
-	if in := New(Options{Service: &fake{}, Operations: cri.NewOperations()})("images").(*images).Inspect().(Inspection); in.Limit != 0 {
+	if in := New(Options{Service: &fake{}, Operations: cri.NewOperations()})("images").(*images).Inspect().(Inspection); in.Limit != atOnce {
 		t.Errorf("%+v", in)
 	}
 	k.Send("pods/a", struct{}{})

@@ -1,17 +1,23 @@
 package images
 
 import (
-	"math"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
 // Inspection is the actor's detail of an inspection.
 type Inspection struct {
-	Pulling int     `json:"pulling"`          // slots taken
-	Limit   int     `json:"limit"`            // 0: none
-	Images  []Image `json:"images,omitempty"` // that somebody waits for, by name
+	Pulling    int        `json:"pulling"` // slots taken
+	Limit      int        `json:"limit"`
+	Registries []Registry `json:"registries,omitempty"` // that the node uses, by name
+	Images     []Image    `json:"images,omitempty"`     // that somebody waits for, by name
+}
+
+// Registry is one lane of the queue.
+type Registry struct {
+	Name    string `json:"name"`
+	Pulling int    `json:"pulling"`
 }
 
 // Image is one image that somebody waits for.
@@ -19,25 +25,40 @@ type Image struct {
 	Name    string    `json:"name"`
 	Waiting int       `json:"waiting"` // containers
 	Look    string    `json:"look"`    // idle, busy, waiting
-	Pull    string    `json:"pull"`    // idle, queued, busy, waiting
-	Failed  string    `json:"failed,omitempty"`
+	Pulls   []Pull    `json:"pulls,omitempty"`
+	Failed  string    `json:"failed,omitempty"` // the last look
 	RetryAt time.Time `json:"retryAt,omitzero"`
 }
 
+// Pull is the pulls of an image with the same credentials.
+type Pull struct {
+	Credentials int       `json:"credentials"` // how many of pull secrets there are to try
+	State       string    `json:"state"`       // idle, queued, busy, waiting
+	Since       time.Time `json:"since,omitzero"`
+	Failed      string    `json:"failed,omitempty"`
+	RetryAt     time.Time `json:"retryAt,omitzero"`
+}
+
 func (b *book) inspect() Inspection {
-	out := Inspection{Pulling: b.running}
-	if b.limit != math.MaxInt {
-		out.Limit = b.limit
+	out := Inspection{Pulling: b.queue.running, Limit: b.queue.limit}
+	for _, registry := range slices.Sorted(maps.Keys(b.queue.lanes)) {
+		out.Registries = append(out.Registries, Registry{Name: registry, Pulling: b.queue.lanes[registry].running})
 	}
-	for _, im := range b.images {
-		i := Image{Name: im.name, Waiting: len(im.needs), Look: im.look.phase.String(), Pull: im.pull.phase.String()}
-		for _, t := range []*try{&im.look, &im.pull} {
-			if t.phase == waiting {
-				i.Failed, i.RetryAt = t.failed.String(), t.until
+	for _, name := range slices.Sorted(maps.Keys(b.images)) {
+		im := b.images[name]
+		i := Image{Name: name, Waiting: len(im.needs), Look: im.look.phase.String()}
+		if im.look.phase == waiting {
+			i.Failed, i.RetryAt = im.look.failed.String(), im.look.until
+		}
+		for _, id := range slices.Sorted(maps.Keys(im.pulls)) {
+			p := im.pulls[id]
+			shown := Pull{Credentials: len(p.keys.list), State: p.phase.String(), Since: p.since}
+			if p.phase == waiting {
+				shown.Failed, shown.RetryAt = p.failed.String(), p.until
 			}
+			i.Pulls = append(i.Pulls, shown)
 		}
 		out.Images = append(out.Images, i)
 	}
-	slices.SortFunc(out.Images, func(a, b Image) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }

@@ -8,16 +8,25 @@ import (
 	"github.com/distribution/reference"
 )
 
-// runtimeName is the image as it is given to the runtime: as the pod's author wrote it and, where that has neither tag
-// nor digest, with ":latest". It is not made to point to docker.io, since a runtime may have its own idea of where
-// short names come from. The error says what is wrong with the name.
-func runtimeName(image string) (string, error) {
+// imageName is the name of an image, taken apart.
+type imageName struct {
+	// runtime is the image as it is given to the runtime: as the pod's author wrote it and, where that has neither tag nor
+	// digest, with ":latest". It is not made to point to docker.io, since a runtime may have its own idea of where short
+	// names come from.
+	runtime string
+	// registry and repository are where credentials and the queue take it to be: short names are docker.io's.
+	registry, repository string
+}
+
+// parseName's error says what is wrong with the name.
+func parseName(image string) (imageName, error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
-		return "", err
+		return imageName{}, err
 	}
+	n := imageName{runtime: image, registry: reference.Domain(named), repository: named.Name()}
 	if reference.IsNameOnly(named) && !strings.HasSuffix(image, ":latest") {
-		image += ":latest"
+		n.runtime += ":latest"
 	}
-	return image, nil
+	return n, nil
 }

@@ -29,25 +29,40 @@ func TestRuntimeName(t *testing.T) {
 		{image: strings.Repeat("a/", 130) + "a", bad: true},
 	}
 	for _, tc := range tests {
-		got, err := runtimeName(tc.image)
-		if got != tc.want || (err != nil) != tc.bad {
-			t.Errorf("%q: %q, %v; want %q", tc.image, got, err, tc.want)
+		got, err := parseName(tc.image)
+		if got.runtime != tc.want || (err != nil) != tc.bad {
+			t.Errorf("%q: %+v, %v; want %q", tc.image, got, err, tc.want)
 		}
 	}
 }
 
-func FuzzRuntimeName(f *testing.F) {
+func TestWhereAnImageIs(t *testing.T) {
+	for image, want := range map[string]string{
+		"busybox":    "docker.io docker.io/library/busybox",
+		"team/app:1": "docker.io docker.io/team/app",
+		"r.io:5000/a/b@sha256:" + strings.Repeat("0", 64): "r.io:5000 r.io:5000/a/b",
+		"localhost/a":                "localhost localhost/a",
+		"index.docker.io/team/app:1": "docker.io docker.io/team/app",
+	} {
+		n, err := parseName(image)
+		if got := n.registry + " " + n.repository; err != nil || got != want {
+			t.Errorf("%s: %s, %v", image, got, err)
+		}
+	}
+}
+
+func FuzzImageName(f *testing.F) {
 	for _, s := range []string{"busybox", "a:b@sha256:c", "x/y:z", ":", "@"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, image string) {
-		name, err := runtimeName(image)
+		name, err := parseName(image)
 		if err != nil {
 			return
 		}
-		again, err := runtimeName(name)
+		again, err := parseName(name.runtime)
 		if err != nil || again != name {
-			t.Errorf("%q became %q, and that %q, %v", image, name, again, err)
+			t.Errorf("%q became %+v, and that %+v, %v", image, name, again, err)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 func (b *book) looked(now time.Time, name string, o outcome) []effect {
 	im := b.images[name]
 	if im == nil || im.look.phase != busy {
-		return b.flush()
+		return b.flush(now)
 	}
 	im.look.phase = idle
 	switch o.result {
@@ -25,18 +25,16 @@ func (b *book) looked(now time.Time, name string, o outcome) []effect {
 	case failed, unreachable:
 		o.msg = fmt.Sprintf("could not find out whether the image %q is there: %s", name, o.msg)
 		im.look.fail(now, o)
-		b.tellFailure(im, looks)
+		b.tellFailure(im.looking(), &im.look)
 	}
-	return b.flush()
+	return b.flush(now)
 }
 
 // found answers those who do not insist on a pull.
 func (b *book) found(now time.Time, im *image, ref string) {
-	for _, s := range []stage{looks, pulls} {
-		for _, n := range im.at(s) {
-			if n.policy != v1.PullAlways || n.pulled {
-				b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: ref, Pulled: n.pulled})
-			}
+	for _, n := range append(im.looking(), im.at(func(n *need) bool { return n.stage == pulls })...) {
+		if n.policy != v1.PullAlways || n.pulled {
+			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: ref, Pulled: n.pulled})
 		}
 	}
 }
@@ -44,13 +42,13 @@ func (b *book) found(now time.Time, im *image, ref string) {
 // missing sends those who looked to the pull, but for those who must not pull.
 func (b *book) missing(now time.Time, im *image) {
 	never := false
-	for _, n := range im.at(looks) {
+	for _, n := range im.looking() {
 		if n.policy == v1.PullNever {
 			never = true
 			continue
 		}
 		n.pulled = false
-		b.wantPull(im, n)
+		b.wantPull(now, im, n)
 	}
 	if !never {
 		im.look.steps = 0
@@ -60,40 +58,43 @@ func (b *book) missing(now time.Time, im *image) {
 		result: failed, code: messages.ReasonErrImageNeverPull,
 		msg: fmt.Sprintf("the image %q is not on this node, and the pull policy is Never", im.name),
 	})
-	b.tellFailure(im, looks)
+	b.tellFailure(im.looking(), &im.look)
 }
 
-// pulledOutcome takes the end of a pull.
-func (b *book) pulledOutcome(now time.Time, name string, o outcome) []effect {
+// pulledOutcome takes the end of a pull with these keys.
+func (b *book) pulledOutcome(now time.Time, name, id string, o outcome) []effect {
 	im := b.images[name]
-	if im == nil || im.pull.phase != busy {
-		return b.flush()
+	if im == nil || im.pulls[id] == nil || im.pulls[id].phase != busy {
+		return b.flush(now)
 	}
-	b.running--
-	im.pull.phase = idle
+	p := im.pulls[id]
+	b.queue.end(im.registry)
+	p.phase = idle
 	switch o.result {
 	case present:
-		im.pull.steps = 0
-		for _, n := range im.at(pulls) {
+		p.steps = 0
+		for _, n := range im.pulling(id) {
 			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: o.ref, Pulled: true})
 		}
-		// Whoever still waits here looks again: the image is there now.
-		for _, n := range im.at(looks) {
-			b.place(im, n)
+		// Whoever needs no pull of its own looks again: the image is there now.
+		for _, n := range im.at(func(n *need) bool { return n.policy != v1.PullAlways || n.pulled }) {
+			if im.of(n).phase != busy {
+				b.place(now, im, n)
+			}
 		}
 	case absent:
-		for _, n := range im.at(pulls) {
-			b.place(im, n)
+		for _, n := range im.pulling(id) {
+			b.place(now, im, n)
 		}
 	case failed, unreachable:
 		o.msg = fmt.Sprintf("could not pull the image %q: %s", name, o.msg)
-		im.pull.fail(now, o)
+		p.fail(now, o)
 		if o.result == failed {
-			im.pull.notice = now.Add(im.pull.until.Sub(now) / 2)
+			p.notice = now.Add(p.until.Sub(now) / 2)
 		}
-		b.tellFailure(im, pulls)
+		b.tellFailure(im.pulling(id), &p.try)
 	}
-	return b.flush()
+	return b.flush(now)
 }
 
 // answer ends a need.
@@ -112,53 +113,58 @@ func (b *book) tick(now time.Time) []effect {
 	for _, im := range b.images {
 		if im.look.phase == waiting && !im.look.until.After(now) {
 			im.look.phase = idle
-			for _, n := range im.at(looks) {
-				b.place(im, n)
+			for _, n := range im.looking() {
+				b.place(now, im, n)
 			}
 		}
-		p := &im.pull
-		if p.phase != waiting {
-			continue
-		}
-		if !p.until.After(now) {
-			p.phase = idle
-			for _, n := range im.at(pulls) {
-				b.place(im, n) // somebody may have brought the image meanwhile
-			}
-			continue
-		}
-		if !p.notice.IsZero() && !p.notice.After(now) {
-			p.notice = time.Time{}
-			for _, n := range im.at(pulls) {
-				b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: p.reason()})
-			}
+		for id, p := range im.pulls {
+			b.tickPull(now, im, id, p)
 		}
 	}
-	return b.flush()
+	return b.flush(now)
+}
+
+func (b *book) tickPull(now time.Time, im *image, id string, p *pull) {
+	switch {
+	case p.phase != waiting:
+	case !p.until.After(now):
+		p.phase = idle
+		for _, n := range im.pulling(id) {
+			b.place(now, im, n) // somebody may have brought the image meanwhile
+		}
+	case !p.notice.IsZero() && !p.notice.After(now):
+		p.notice = time.Time{}
+		for _, n := range im.pulling(id) {
+			b.fail(n, p.reason(n.image))
+		}
+	}
 }
 
 // due is when tick has something to do; zero when it has not.
 func (b *book) due() time.Time {
-	var first time.Time
+	first := b.queue.tokenAt
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
 	for _, im := range b.images {
-		for _, t := range []time.Time{im.look.wakes(), im.pull.wakes()} {
-			if !t.IsZero() && (first.IsZero() || t.Before(first)) {
-				first = t
-			}
+		sooner(im.look.wakes())
+		for _, p := range im.pulls {
+			sooner(p.wakes())
 		}
 	}
 	return first
 }
 
-// tellFailure tells the last failure to those at the stage. That the runtime cannot be reached, which is tried many
+// tellFailure tells the last failure to those who wait for it. That the runtime cannot be reached, which is tried many
 // times, is told once.
-func (b *book) tellFailure(im *image, s stage) {
-	for _, n := range im.at(s) {
-		t := im.of(n)
+func (b *book) tellFailure(all []*need, t *try) {
+	for _, n := range all {
 		if t.last == unreachable && n.told == t.failed.String() {
 			continue
 		}
 		n.told = t.failed.String()
-		b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: t.failed})
+		b.fail(n, t.failed)
 	}
 }

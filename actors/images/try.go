@@ -49,14 +49,14 @@ func (t *try) fail(now time.Time, o outcome) {
 	t.failed = messages.Reason{Code: o.code, Message: o.msg, RetryAt: t.until}
 }
 
-// reason is what somebody who comes during the wait, or has seen the failure, waits for.
-func (t *try) reason() messages.Reason {
+// reason is what somebody who comes during the wait, or has seen the failure, waits for. The words are the kubelet's.
+func (t *try) reason(image string) messages.Reason {
 	if t.last == unreachable {
 		return t.failed
 	}
 	return messages.Reason{
 		Code:    messages.ReasonImagePullBackOff,
-		Message: fmt.Sprintf("backing off after %s: %s", t.failed.Code, t.failed.Message),
+		Message: fmt.Sprintf("Back-off pulling image %q: %s", image, t.failed),
 		RetryAt: t.until,
 	}
 }

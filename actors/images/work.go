@@ -30,14 +30,26 @@ func look(ctx context.Context, service Service, name string) outcome {
 	}
 }
 
-// pull joins the pull of the image in the table of operations, or begins it there by doing fn.
-func (a *images) pull(ctx supervisors.Context, name string, priority int64, fn func(context.Context) (string, error)) {
-	a.began[name] = ctx.Now()
+// pullKey names one pull: its keys, by what tells them apart, and its image. It is that of the table of operations, below
+// pullPrefix.
+type pullKey struct{ id, name string }
+
+// String and parseKey are each other's opposite; no id has a slash.
+func (k pullKey) String() string { return pullPrefix + k.id + "/" + k.name }
+
+func parseKey(text string) pullKey {
+	id, name, _ := strings.Cut(strings.TrimPrefix(text, pullPrefix), "/")
+	return pullKey{id, name}
+}
+
+// pull joins the pull in the table of operations, or begins it there by doing fn.
+func (a *images) pull(ctx supervisors.Context, key pullKey, priority int64, fn func(context.Context) (string, error)) {
+	a.began[key] = ctx.Now()
 	limit := a.opts.PullTimeout
-	ctx.Do(supervisors.Work{Name: "PullImage " + name, Timeout: limit + time.Minute, Run: func(ctx context.Context) any {
+	ctx.Do(supervisors.Work{Name: "PullImage " + key.name, Timeout: limit + time.Minute, Run: func(ctx context.Context) any {
 		ctx = cri.WithPriority(ctx, priority)
-		ref, err := cri.Run(ctx, a.opts.Operations, pullPrefix+name, limit, fn)
-		m := pulled{name: name}
+		ref, err := cri.Run(ctx, a.opts.Operations, key.String(), limit, fn)
+		m := pulled{key: key}
 		switch {
 		case err == nil:
 			m.outcome = outcome{result: present, ref: ref}
@@ -52,22 +64,30 @@ func (a *images) pull(ctx supervisors.Context, name string, priority int64, fn f
 
 // adopt joins the pulls that a predecessor began: they take slots, and somebody will ask for them again.
 func (a *images) adopt(ctx supervisors.Context) {
-	for _, key := range a.opts.Operations.InFlight(pullPrefix) {
-		name := strings.TrimPrefix(key, pullPrefix)
-		a.book.adopt(name)
-		a.pull(ctx, name, cri.NodePriority, func(context.Context) (string, error) { return "", errOver })
+	for _, text := range a.opts.Operations.InFlight(pullPrefix) {
+		key := parseKey(text)
+		name, err := parseName(key.name)
+		if err != nil {
+			continue // nobody can ask for it
+		}
+		a.book.adopt(ctx.Now(), key.name, name.registry, key.id)
+		a.pull(ctx, key, cri.NodePriority, func(context.Context) (string, error) { return "", errOver })
 	}
 }
 
 // failure is the outcome for an error: code is the reason where the error has none of its own.
 func failure(err error, code string) outcome {
+	text := cri.Message(err)
+	if r, ok := errors.AsType[*refused](err); ok {
+		err, text = r.last, r.Error()
+	}
 	switch {
 	case cri.IsUnavailable(err), cri.IsNotSent(err), errors.Is(err, cri.ErrOperationsClosed):
-		return outcome{result: unreachable, code: messages.ReasonRuntimeUnavailable, msg: err.Error()}
+		return outcome{result: unreachable, code: messages.ReasonRuntimeUnavailable, msg: text}
 	case errors.Is(err, crierrors.ErrRegistryUnavailable):
 		code = messages.ReasonRegistryUnavailable
 	case errors.Is(err, crierrors.ErrSignatureValidationFailed):
 		code = crierrors.ErrSignatureValidationFailed.Error()
 	}
-	return outcome{result: failed, code: code, msg: cri.Message(err)}
+	return outcome{result: failed, code: code, msg: text}
 }

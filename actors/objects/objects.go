@@ -149,6 +149,7 @@ func (a *actor) onRead(ctx supervisors.Context, r result) {
 func (a *actor) tell(ctx supervisors.Context) {
 	if a.last.version > 0 {
 		ctx.Tell(messages.Volumes, messages.ObjectsChanged{Version: a.last.version})
+		ctx.Tell(messages.Images, messages.ObjectsChanged{Version: a.last.version})
 	}
 	ctx.Tell(messages.Pods, messages.ObjectProblems{Problems: a.last.problems})
 }

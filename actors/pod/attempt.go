@@ -65,7 +65,7 @@ func (m *Machine) wantImage(now time.Time, c *con) bool {
 		return true
 	}
 	if c.image.attempt != attempt {
-		c.image.attempt, c.image.ref, c.image.reason = attempt, "", nil
+		c.image.attempt, c.image.ref, c.image.reason, c.image.awaits = attempt, "", nil, nil
 		m.answered("image", c.name)
 	}
 	if m.due(now, "image", c.name, m.set.Patience) {

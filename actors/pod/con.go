@@ -40,7 +40,8 @@ type con struct {
 	image   struct {
 		attempt uint32
 		ref     string
-		reason  *messages.Reason
+		reason  *messages.Reason // why it could not be had
+		awaits  *messages.Reason // how far its pull is; told later than reason, where both are there
 	}
 	backoff backoff
 	proved  proved

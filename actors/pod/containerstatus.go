@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"fmt"
 	"math"
 
 	v1 "k8s.io/api/core/v1"
@@ -36,7 +37,7 @@ func (m *Machine) containerStatus(c *con) v1.ContainerStatus {
 	case f == nil && hold != nil:
 		s.State.Waiting = &v1.ContainerStateWaiting{Reason: hold.Code, Message: hold.Message}
 	case f == nil || f.State == messages.ContainerCreated:
-		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: m.defaultWait(c)}}
+		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: m.defaultWait(c), Message: pullWord(c)}}
 	case f.State == messages.ContainerExited && hold != nil && m.live():
 		s.LastTerminationState = s.State
 		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: hold.Code, Message: hold.Message}}
@@ -57,6 +58,18 @@ func (m *Machine) defaultWait(c *con) string {
 		return messages.ReasonPodInitializing
 	}
 	return messages.ReasonContainerCreating
+}
+
+// pullWord says that the container's image is being pulled, or is to be. Its place in the queue is no matter of the API.
+func pullWord(c *con) string {
+	switch a := c.awaits(); {
+	case a == nil:
+		return ""
+	case a.Code == messages.ReasonPulling:
+		return fmt.Sprintf("the image %q is being pulled", c.spec.Image)
+	default:
+		return fmt.Sprintf("the image %q waits for its turn to be pulled", c.spec.Image)
+	}
 }
 
 func stateOf(f *messages.ContainerFact, id func(string) string) v1.ContainerState {

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -194,5 +195,48 @@ func TestAFallenActorIsNoRestartOfTheContainer(t *testing.T) {
 	runs := toldOf[messages.RunContainer](a.take())
 	if last := runs[len(runs)-1]; len(runs) != 3 || last.Attempt != 1 || last.BackOff != 1 {
 		t.Errorf("%d runs, the last with attempt %d and back-off step %d", len(runs), last.Attempt, last.BackOff)
+	}
+}
+
+// While its image is pulled a container waits for that, in the words of the API too; a retry says why there was one.
+func TestAPullIsWhatAPodWaitsFor(t *testing.T) {
+	pod := testPod(v1.RestartPolicyAlways, 0, 1)
+	pod.Spec.Containers[0].Image = "web:1"
+	a := newReady(pod)
+	key := messages.ImageKey{UID: "u1", Container: "c0"}
+	queued := messages.Reason{Code: messages.ReasonPullQueued, Message: "2nd", Since: a.now}
+	pulling := messages.Reason{Code: messages.ReasonPulling, Message: "pulling", Since: a.now}
+	says := func(waiting, reason, word string) {
+		t.Helper()
+		got := ""
+		if w := a.machine.waiting(); w != nil {
+			got = w.String()
+		}
+		if got != waiting {
+			t.Errorf("waits for %q, want %q", got, waiting)
+		}
+		published := effects[Publish](a.take())
+		if len(published) == 0 {
+			t.Fatal("nothing was told")
+		}
+		if s := published[len(published)-1].Status.ContainerStatuses[0].State.Waiting; s == nil || s.Reason != reason || !strings.Contains(s.Message, word) {
+			t.Errorf("the status says %+v", s)
+		}
+	}
+	a.hears(messages.ImageAwaited{Key: key, Image: "web:0", Reason: queued}) // of an earlier spec
+	if w := a.machine.waiting(); w != nil {
+		t.Errorf("waits for %v", w)
+	}
+	a.hears(messages.ImageAwaited{Key: key, Image: "web:1", Reason: queued})
+	says("PullQueued: 2nd", messages.ReasonContainerCreating, `"web:1" waits for its turn`)
+	a.hears(messages.ImageAwaited{Key: key, Image: "web:1", Reason: pulling})
+	says("Pulling: pulling", messages.ReasonContainerCreating, `"web:1" is being pulled`)
+	a.hears(messages.ImageFailed{Key: key, Image: "web:1", Reason: messages.Reason{Code: messages.ReasonErrImagePull, Message: "denied"}})
+	says("ErrImagePull: denied", messages.ReasonErrImagePull, "denied")
+	a.hears(messages.ImageAwaited{Key: key, Image: "web:1", Reason: pulling})
+	says("Pulling: pulling; before, ErrImagePull: denied", messages.ReasonErrImagePull, "denied")
+	a.hears(pulled("c0", "web:1"))
+	if w := a.machine.waiting(); w != nil {
+		t.Errorf("it has its image, and waits for %v", w)
 	}
 }

@@ -46,10 +46,28 @@ func (m *Machine) waiting() *messages.Reason {
 	}
 	for _, c := range m.cons {
 		if r := m.hold(c); r != nil {
+			if a := c.awaits(); a != nil {
+				again := *a
+				again.Message += "; before, " + r.String()
+				return &again
+			}
 			return r
 		}
 	}
+	for _, c := range m.cons {
+		if a := c.awaits(); a != nil {
+			return a
+		}
+	}
 	return nil
+}
+
+// awaits is how far the pull of the image is, while that is what the container waits for. It is nothing that went wrong.
+func (c *con) awaits() *messages.Reason {
+	if c.spec == nil || c.running() || c.image.ref != "" {
+		return nil
+	}
+	return c.image.awaits
 }
 
 // hold is what keeps one container from starting, where something does.

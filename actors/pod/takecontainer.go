@@ -15,11 +15,15 @@ func (m *Machine) takeContainer(now time.Time, msg any) {
 	case messages.ImagePulled:
 		if c := m.imageOf(v.Key, v.Image); c != nil {
 			m.answered("image", c.name)
-			c.image.ref, c.image.reason = v.Ref, nil
+			c.image.ref, c.image.reason, c.image.awaits = v.Ref, nil, nil
 		}
 	case messages.ImageFailed:
 		if c := m.imageOf(v.Key, v.Image); c != nil {
-			c.image.reason = &v.Reason // images goes on trying; the question stays open
+			c.image.reason, c.image.awaits = &v.Reason, nil // images goes on trying; the question stays open
+		}
+	case messages.ImageAwaited:
+		if c := m.imageOf(v.Key, v.Image); c != nil {
+			c.image.awaits = &v.Reason
 		}
 	case messages.ContainerStarted:
 		if c := m.con(v.Fact.Name); c != nil {

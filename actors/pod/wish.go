@@ -37,7 +37,7 @@ func (m *Machine) takeWish(now time.Time, w messages.PodWanted) {
 
 // respec has a container whose start is being waited for start from its new spec, at once.
 func (m *Machine) respec(c *con) {
-	c.image.ref, c.image.reason, c.failed, c.tries = "", nil, nil, 0
+	c.image.ref, c.image.reason, c.image.awaits, c.failed, c.tries = "", nil, nil, nil, 0
 	m.answered("image", c.name)
 	f := c.exited()
 	if c.spec == nil || f == nil || !m.set.Changed(c.spec, *f) {

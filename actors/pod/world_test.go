@@ -254,6 +254,7 @@ func (w *world) told(msg any) {
 		if w.noImages {
 			return
 		}
+		w.send(messages.ImageAwaited{Key: m.Key, Image: m.Image, Reason: messages.Reason{Code: messages.ReasonPulling, Message: m.Image, Since: w.now}})
 		w.send(messages.ImagePulled{Key: m.Key, Image: m.Image, Ref: m.Image})
 	case messages.RunContainer:
 		w.run(m)

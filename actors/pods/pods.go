@@ -157,10 +157,11 @@ func (a *actor) ofPod(ctx supervisors.Context, msg any) {
 	}
 }
 
-// logWait tells the log of what a pod begins to wait for. Failed mounts are told by volumes, each volume's own.
+// logWait tells the log of what a pod begins to wait for. Failed mounts are told by volumes, each volume's own, and pulls
+// by images.
 func logWait(ctx supervisors.Context, e *entry, now *messages.Reason) {
 	switch was := e.waiting; {
-	case now == nil || now.Code == messages.ReasonFailedMount:
+	case now == nil || now.Code == messages.ReasonFailedMount || now.Code == messages.ReasonPulling || now.Code == messages.ReasonPullQueued:
 	case was == nil || was.Code != now.Code || was.Message != now.Message:
 		ctx.Log().Warn("a pod waits", "pod", fullName(e.pod), "uid", e.pod.UID, "reason", now.Code, "message", now.Message)
 	}

@@ -38,7 +38,7 @@ func reason(r *messages.Reason) *admin.Reason {
 	if r == nil || r.Code == "" {
 		return nil
 	}
-	return &admin.Reason{Code: r.Code, Message: r.Message, Permanent: r.Permanent, RetryAt: r.RetryAt}
+	return &admin.Reason{Code: r.Code, Message: r.Message, Permanent: r.Permanent, RetryAt: r.RetryAt, Since: r.Since}
 }
 
 func quarantine(q *messages.ChildQuarantined) *admin.Quarantine {

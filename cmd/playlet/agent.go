@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/playlet-dev/playlet/actors/images"
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/pods"
@@ -44,6 +45,7 @@ type agent struct {
 	listeners *server.Listeners
 	system    *supervisors.System
 	lock      *os.File
+	pulls     images.Options
 	groups    resources.Groups // of the machine
 	failed    chan error       // the root of the tree has given up
 }
@@ -126,8 +128,10 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	if err := a.prepareFolders(); err != nil {
 		return nil, err
 	}
+	a.pulls = pullOptions(node)
 	a.client, err = cri.Dial(cri.Options{
 		RuntimeEndpoint: node.RuntimeEndpoint(), ImageEndpoint: node.ImageEndpoint(), RequestTimeout: node.RuntimeRequestTimeout(),
+		Limits: cri.Limits{Pull: a.pulls.Slots()},
 	})
 	if err != nil {
 		return nil, errors.Join(err, a.lock.Close())
@@ -143,6 +147,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	for _, ip := range dns.NodeIPs {
 		a.host.IPs = append(a.host.IPs, ip.String())
 	}
+	a.pulls.Service, a.pulls.Operations, a.pulls.Objects = a.client, a.host.Ops, a.host.Objects
 	a.events = runtime.NewEvents(a.client)
 	a.listeners = server.NewListeners(server.Config{
 		AdminSocket: node.AdminSocket, HealthzAddress: node.Kubelet.HealthzBindAddress, HealthzPort: healthzPort(node),

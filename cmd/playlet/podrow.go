@@ -62,6 +62,9 @@ func waitingFor(p *admin.Pod, now time.Time) string {
 	case !at.IsZero() && !now.IsZero() && at.After(now):
 		text += "; tried again in " + duration.HumanDuration(at.Sub(now))
 	}
+	if since := p.Waiting.Since; !since.IsZero() && !now.IsZero() {
+		text += ", for " + duration.HumanDuration(max(now.Sub(since), 0))
+	}
 	return plain(text)
 }
 

@@ -39,10 +39,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 				MaxTotal: int(a.node.MaxDeadContainers),
 			},
 		}),
-		"images": images.New(images.Options{
-			Service: a.client, Operations: a.host.Ops, Serialize: a.node.SerialImagePulls(),
-			MaxParallel: int32(a.node.MaxParallelImagePulls()), //nolint:gosec // an int32 in the configuration
-		}),
+		"images":  images.New(a.pulls),
 		"objects": a.objectFolder(),
 		"volumes": volumes.New(volumes.Options{
 			RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log, Node: volumes.Facts{Allocatable: a.host.Allocatable, Objects: a.host.Objects},
@@ -72,6 +69,16 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		}),
 		"server": server.New(server.Options{Listeners: a.listeners}),
 	}
+}
+
+// pullOptions are what the configuration says of pulls.
+func pullOptions(node *config.Node) images.Options {
+	o := images.Options{Serialize: node.SerialImagePulls(), QPS: 5, Burst: node.Kubelet.RegistryBurst, AuthFiles: images.AuthFiles(node.RootDir)}
+	o.MaxParallel = int32(node.MaxParallelImagePulls()) //nolint:gosec // an int32 in the configuration
+	if qps := node.Kubelet.RegistryPullQPS; qps != nil {
+		o.QPS = *qps
+	}
+	return o
 }
 
 // sources are the sources that the configuration switches on, the one with the last word on a name first.

@@ -92,7 +92,7 @@ var fields = []rule{
 	{ignorable, "enableServiceLinks", nil},
 
 	// What needs the API server or a part that is not there yet.
-	{refused, "imagePullSecrets", nil},
+	{honoured, "imagePullSecrets[].name", nil},
 	{refused, "runtimeClassName", nil},
 	{refused, "overhead", nil},
 	{honoured, "resources.limits", []string{"cpu", "memory", "hugepages-*"}},

@@ -18,7 +18,7 @@ func ValidateStatic(pod *v1.Pod, objects bool) field.ErrorList {
 	if len(pod.Spec.ResourceClaims) > 0 {
 		s.refuse(spec.Child("resourceClaims"), "resource claims")
 	}
-	if len(pod.Spec.ImagePullSecrets) > 0 {
+	if len(pod.Spec.ImagePullSecrets) > 0 && !objects {
 		s.refuse(spec.Child("imagePullSecrets"), "secrets")
 	}
 	for c, at := range everyContainer(&pod.Spec, spec) {

@@ -40,6 +40,13 @@ func TestValidateStatic(t *testing.T) {
 	}
 }
 
+func TestValidateStaticOfANodeWithObjects(t *testing.T) {
+	pod := podFrom(t, aPod("imagePullSecrets: [{name: a}]"))
+	if got := kinds(append(ValidateStatic(pod, true), Unsupported(pod)...)); len(got) > 0 {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestValidateStaticRefusesVolumesOfTheAPI(t *testing.T) {
 	for kind, source := range map[string]string{
 		"configMap": "{name: a}", "secret": "{secretName: a}", "csi": "{driver: a}", "glusterfs": "{endpoints: a, path: b}",

@@ -72,6 +72,8 @@ type Reason struct {
 	Message   string    `json:"message,omitempty"`
 	Permanent bool      `json:"permanent,omitempty"`
 	RetryAt   time.Time `json:"retryAt,omitzero"`
+	// Since is when what is waited for began, where that is of interest: a pull, or its place in the queue.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // String is "Code: Message".

@@ -1,0 +1,116 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	crierrors "k8s.io/cri-api/pkg/errors"
+
+	"github.com/playlet-dev/playlet/actors/internal/pullauth"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// keysOf finds what a pod's pull secrets have for a repository. A Secret that is missing, or none of the two kinds there
+// are, is passed by, as the kubelet does, and named when the pull fails.
+func (a *images) keysOf(pod *v1.Pod, repository string) keys {
+	if pod == nil || len(pod.Spec.ImagePullSecrets) == 0 {
+		return keys{}
+	}
+	var rings []*pullauth.Keyring
+	var k keys
+	for _, ref := range pod.Spec.ImagePullSecrets {
+		if ref.Name == "" {
+			continue
+		}
+		secret, found, err := a.opts.Objects.Secret(pod.Namespace, ref.Name)
+		if err == nil && !found {
+			err = errors.New("does not exist")
+		}
+		if err == nil {
+			var ring *pullauth.Keyring
+			ring, err = pullauth.OfSecret(secret)
+			rings = append(rings, ring)
+		}
+		if err != nil {
+			k.note += fmt.Sprintf("; of imagePullSecrets, Secret %s/%s %v", pod.Namespace, ref.Name, err)
+		}
+	}
+	k.list = pullauth.Join(rings...).Lookup(repository)
+	k.id = pullauth.Fingerprint(a.secret, k.list)
+	return k
+}
+
+// pullWith pulls with each of these credentials, then with those of the node's own docker configuration, and last with
+// none, until it succeeds.
+func (a *images) pullWith(ctx context.Context, name imageName, list []*pullauth.Credential) (string, error) {
+	node, problems := pullauth.OfFiles(a.opts.AuthFiles)
+	for _, c := range node.Lookup(name.repository) {
+		if !slices.ContainsFunc(list, c.Same) {
+			list = append(slices.Clone(list), c)
+		}
+	}
+	failed := &refused{problems: problems}
+	for _, c := range append(slices.Clone(list), nil) {
+		var auth *runtimeapi.AuthConfig
+		if c != nil {
+			auth = c.Auth()
+		}
+		ref, err := a.opts.Service.PullImage(ctx, &runtimeapi.ImageSpec{Image: name.runtime}, auth, nil)
+		if err == nil {
+			return ref, nil
+		}
+		failed.last = err
+		failed.add(c, hide(cri.Message(err), list), len(list) > 0)
+		if !authorizes(ctx, err) {
+			break
+		}
+	}
+	return "", failed
+}
+
+// authorizes says that other credentials may help: all is not as bad as that nobody, or nobody's runtime, can be reached.
+func authorizes(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && cri.IsAnswered(err) && !cri.IsUnavailable(err) && !cri.IsTimeout(err) &&
+		!errors.Is(err, crierrors.ErrRegistryUnavailable) && !errors.Is(err, crierrors.ErrSignatureValidationFailed)
+}
+
+func hide(text string, list []*pullauth.Credential) string {
+	for _, c := range list {
+		text = c.Hide(text)
+	}
+	return text
+}
+
+// refused is a pull that failed, once or with each credential there is. It tells none of them.
+type refused struct {
+	said     []string
+	problems []error // of the node's docker configuration
+	last     error   // of the runtime; it may tell
+}
+
+func (r *refused) add(c *pullauth.Credential, text string, several bool) {
+	switch {
+	case c != nil:
+		text = fmt.Sprintf("with the %s: %s", c, text)
+	case several:
+		text = "without credentials: " + text
+	}
+	r.said = append(r.said, text)
+}
+
+// Error implements error.
+func (r *refused) Error() string {
+	text := strings.Join(r.said, "; ")
+	for _, p := range r.problems {
+		text += "; the node's docker configuration: " + p.Error()
+	}
+	return text
+}
+
+// AuthFiles are the places of the node's own docker configuration, where the kubelet with this root directory looks.
+func AuthFiles(rootDir string) []string { return pullauth.Files(rootDir) }

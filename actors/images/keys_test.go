@@ -1,0 +1,176 @@
+package images
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	crierrors "k8s.io/cri-api/pkg/errors"
+
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+const hiddenWord = "hunter2"
+
+// registrySecret is a pull secret for r.io whose user is its own name.
+func registrySecret(name string) *v1.Secret {
+	return &v1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Type: v1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{v1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{"r.io":{"username":%q,"password":%q}}}`, name, hiddenWord)},
+	}
+}
+
+func boardOf(secrets ...*v1.Secret) *objectset.Set {
+	set := &objectset.Set{Secrets: map[objectset.Key]*v1.Secret{}}
+	for _, s := range secrets {
+		set.Secrets[objectset.Key{Namespace: s.Namespace, Name: s.Name}] = s
+	}
+	return set
+}
+
+// private asks for an image of r.io with these pull secrets.
+func private(uid string, secrets ...string) messages.PullImage {
+	m := puller(uid, "r.io/app:1", v1.PullAlways)
+	m.Pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: uid}}
+	for _, s := range secrets {
+		m.Pod.Spec.ImagePullSecrets = append(m.Pod.Spec.ImagePullSecrets, v1.LocalObjectReference{Name: s})
+	}
+	return m
+}
+
+func denied(code codes.Code, why string) error {
+	return &cri.CallError{Call: "PullImage", Object: "r.io/app:1", Answered: true, Err: status.Error(code, why)}
+}
+
+type authCase struct {
+	secrets  []string
+	accepts  string // the user that the registry takes
+	refusal  error
+	node     string // the node's own docker configuration
+	wantAuth string // who was tried
+	want     string // in what was told
+}
+
+func TestCredentialsAreTriedInTurn(t *testing.T) {
+	plain := denied(codes.Unknown, "pull access denied with "+hiddenWord)
+	unknowing := denied(codes.Unknown, "pull access denied") // a runtime that was not shown the word cannot tell it
+	away := denied(codes.Unknown, "RegistryUnavailable: nobody answers")
+	away.(*cri.CallError).Reason = crierrors.ErrRegistryUnavailable
+	file := `{"auths":{"*.io":{"username":"node","password":"x"}}}`
+	for name, c := range map[string]authCase{
+		"the first":                  {secrets: []string{"a", "b"}, accepts: "a", refusal: plain, wantAuth: "a", want: "id of r.io/app:1"},
+		"the second":                 {secrets: []string{"a", "b"}, accepts: "b", refusal: plain, wantAuth: "a b", want: "id of"},
+		"none of them":               {secrets: []string{"a"}, accepts: "", refusal: plain, wantAuth: "a -", want: "id of"},
+		"no secrets":                 {accepts: "", wantAuth: "-", want: "id of"},
+		"the node's own":             {secrets: []string{"a"}, accepts: "node", refusal: plain, node: file, wantAuth: "a node", want: "id of"},
+		"nobody":                     {secrets: []string{"a", "b"}, accepts: "x", refusal: plain, node: file, wantAuth: "a b node -", want: "ErrImagePull"},
+		"a registry that is away":    {secrets: []string{"a", "b"}, accepts: "x", refusal: away, wantAuth: "a", want: "RegistryUnavailable"},
+		"a secret that is missing":   {secrets: []string{"gone", "a"}, accepts: "a", refusal: plain, wantAuth: "a", want: "id of"},
+		"only one that is missing":   {secrets: []string{"gone"}, accepts: "x", refusal: unknowing, wantAuth: "-", want: "Secret default/gone does not exist"},
+		"one of another type":        {secrets: []string{"opaque", ""}, accepts: "x", refusal: unknowing, wantAuth: "-", want: "Secret default/opaque is neither"},
+		"a configuration unreadable": {accepts: "x", refusal: unknowing, node: hiddenWord, wantAuth: "-", want: "is not a docker configuration"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opaque := registrySecret("opaque")
+			opaque.Type = v1.SecretTypeOpaque
+			board := &objectset.Board{}
+			board.Publish(boardOf(registrySecret("a"), registrySecret("b"), opaque))
+			f := &fake{there: map[string]string{}, accepts: &c.accepts, pullErr: c.refusal}
+			opts := Options{Service: f, Operations: cri.NewOperations(), Serialize: true, Objects: board}
+			if c.node != "" {
+				opts.AuthFiles = []string{filepath.Join(t.TempDir(), "config.json")}
+				if err := os.WriteFile(opts.AuthFiles[0], []byte(c.node), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			k := supervisortest.New(t, messages.Images, New(opts)("images"))
+			k.Send("pods/u", private("u", c.secrets...))
+			k.RunWork()
+			if got := strings.Join(f.users, " "); got != c.wantAuth {
+				t.Errorf("tried %q, want %q", got, c.wantAuth)
+			}
+			said := fmt.Sprintf("%+v", k.Take())
+			if !strings.Contains(said, c.want) || strings.Contains(said, hiddenWord) {
+				t.Errorf("told %s", said)
+			}
+		})
+	}
+}
+
+// A Secret that comes, or changes, is tried at once; a repeated word changes nothing.
+func TestAChangedSecretEndsTheBackOff(t *testing.T) {
+	board := &objectset.Board{}
+	board.Publish(boardOf())
+	accepts := "a"
+	f := &fake{there: map[string]string{}, accepts: &accepts, pullErr: denied(codes.Unknown, "pull access denied")}
+	k := supervisortest.New(t, messages.Images, New(Options{Service: f, Operations: cri.NewOperations(), Serialize: true, Objects: board})("images"))
+	k.Send("pods/u", private("u", "a"))
+	k.RunWork()
+	expect(t, "told", told(k), "pods/u: ErrImagePull permanent=false")
+	k.Send(messages.Objects, messages.ObjectsChanged{Version: 1})
+	if len(k.Work) != 0 {
+		t.Fatal("pulled again though nothing changed")
+	}
+	board.Publish(boardOf(registrySecret("a")))
+	k.Send(messages.Objects, messages.ObjectsChanged{Version: 2})
+	k.RunWork()
+	expect(t, "told", told(k), "pods/u: id of r.io/app:1 pulled=true")
+	expect(t, "tried", strings.Join(f.users, " "), "- a")
+}
+
+// A successor knows a pull by its credentials, too, and nothing that it is known by tells them.
+func TestAPullWithCredentialsIsJoined(t *testing.T) {
+	board := &objectset.Board{}
+	board.Publish(boardOf(registrySecret("a")))
+	ops := cri.NewOperations()
+	f := &fake{there: map[string]string{}, hold: make(chan struct{}), pullBegan: make(chan struct{})}
+	constructor := New(Options{Service: f, Operations: ops, Serialize: true, Objects: board})
+	first := supervisortest.New(t, messages.Images, constructor("images"))
+	first.Send("pods/u", private("u", "a"))
+	ended := make(chan any)
+	go func() { ended <- first.Work[0].Run(t.Context()) }()
+	<-f.pullBegan
+	if under := fmt.Sprint(ops.InFlight("")); !strings.Contains(under, "r.io/app:1") || strings.Contains(under, hiddenWord) {
+		t.Errorf("under way: %s", under)
+	}
+	second := supervisortest.New(t, messages.Images, constructor("images"))
+	second.Send("pods/u", private("u", "a"))
+	second.Send("pods/v", private("v")) // shows nothing, and waits for its own turn
+	if len(second.Work) != 1 {
+		t.Fatalf("%d pulls", len(second.Work))
+	}
+	close(f.hold)
+	<-ended
+	f.pullBegan = nil
+	second.Work = nil
+	second.Send(messages.Images, pulled{pullKey{constructor("images").(*images).keysOf(private("u", "a").Pod, "r.io/app").id, "r.io/app:1"}, outcome{ref: "joined"}})
+	second.RunWork()
+	expect(t, "told", told(second), "pods/u: joined pulled=true; pods/v: id of r.io/app:1 pulled=true")
+}
+
+func TestWhetherOtherCredentialsMayHelp(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{denied(codes.Unknown, "401"), true},
+		{denied(codes.NotFound, "not found"), true}, // many registries say so of what may not be seen
+		{denied(codes.DeadlineExceeded, "late"), false},
+		{&cri.CallError{Call: "PullImage", Err: status.Error(codes.Unavailable, "gone")}, false},
+		{errors.New("x"), false},
+	} {
+		if got := authorizes(t.Context(), c.err); got != c.want {
+			t.Errorf("%v: %t", c.err, got)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package pullauth
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// maxFile bounds a configuration file, as the API bounds a Secret.
+const maxFile = 1 << 20
+
+// Files are the places of the node's own docker configuration, in the order in which the kubelet looks: config.json, then
+// the old .dockercfg, each in the root directory, the working directory, the home directory and the root of the file system.
+func Files(rootDir string) []string {
+	cwd, _ := os.Getwd() // without one it is not looked at
+	home, _ := os.UserHomeDir()
+	var out []string
+	add := func(dir string, parts ...string) {
+		if dir != "" {
+			out = append(out, filepath.Join(append([]string{dir}, parts...)...))
+		}
+	}
+	add(rootDir, "config.json")
+	add(cwd, "config.json")
+	add(home, ".docker", "config.json")
+	add("/", ".docker", "config.json")
+	for _, dir := range []string{rootDir, cwd, home, "/"} {
+		add(dir, ".dockercfg")
+	}
+	return out
+}
+
+// OfFiles reads the first of these files that is there and holds credentials. problems name those that could not be read;
+// the next one is taken then.
+func OfFiles(paths []string) (ring *Keyring, problems []error) {
+	for _, path := range paths {
+		data, err := readFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			parse := parseConfig
+			if filepath.Base(path) == ".dockercfg" {
+				parse = parseAuths
+			}
+			if ring, err = parse(path, data); err == nil && len(ring.entries) > 0 {
+				return ring, problems
+			}
+			if err == nil { // somebody else's config.json
+				continue
+			}
+			err = fmt.Errorf("%s %w", path, err)
+		}
+		problems = append(problems, err)
+	}
+	return nil, problems
+}
+
+func readFile(path string) (data []byte, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would be waited for
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, fmt.Errorf("%s is no file, or larger than 1 MiB", path)
+	}
+	return io.ReadAll(io.LimitReader(f, maxFile))
+}

@@ -1,0 +1,183 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
+	"github.com/playlet-dev/playlet/e2e/stack"
+)
+
+// another starts a registry besides the stack's, with these images.
+func another(t *testing.T, images ...string) *devimages.Registry {
+	t.Helper()
+	r, err := devimages.StartRegistry(t.Context())
+	must(t, err)
+	t.Cleanup(func() { must(t, r.Close()) })
+	pushTo(t, r, images...)
+	return r
+}
+
+func pushTo(t *testing.T, r *devimages.Registry, images ...string) {
+	t.Helper()
+	for _, name := range images {
+		image, err := devimages.Image(devimages.Hello, func(c *v1.Config) { c.Labels["test"] = name })
+		must(t, err)
+		must(t, r.Push(name, image))
+	}
+}
+
+// ofRegistry is a pod of that image, with these pull secrets.
+func ofRegistry(s *stack.Stack, name, image string, secrets ...string) string {
+	var refs []string
+	for _, s := range secrets {
+		refs = append(refs, "{name: "+s+"}")
+	}
+	return manifest(s, name, fmt.Sprintf("terminationGracePeriodSeconds: 5\nimagePullSecrets: [%s]\ncontainers: [{name: c, image: %q, args: [sleep], imagePullPolicy: Always}]",
+		strings.Join(refs, ", "), image))
+}
+
+// A private registry is shown what the pod's pull secrets have for it, one after another, and at last the node's own
+// docker configuration; a Secret that comes is tried at once. What they hold is told nowhere.
+func TestPullSecrets(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *stack.Stack) {
+		private, open := another(t, "team/app", "other"), another(t, "open")
+		private.Protect("robot", hiddenWord)
+		auth := base64.StdEncoding.EncodeToString([]byte("robot:" + hiddenWord))
+		dir := filepath.Join(t.TempDir(), "objects")
+		must(t, os.Mkdir(dir, 0o700))
+		a := agentWith(t, s, func(a *stack.Agent) { quick(a); a.Args = append(a.Args, "--object-dir="+dir) })
+		app := private.Ref("team/app")
+		must(t, a.Write("none.yaml", ofRegistry(s, "none", app)))
+		must(t, a.Write("later.yaml", ofRegistry(s, "later", app, "wrong", "regcred")))
+		must(t, a.Write("old.yaml", ofRegistry(s, "old", app, "old")))
+		must(t, a.Write("open.yaml", ofRegistry(s, "open", open.Ref("open"), "gone"))) // a public image needs none
+		up(t, s, "open", "c")
+		awaitPod(t, a, "none", saysWaiting("ErrImagePull", app))
+		awaitPod(t, a, "later", saysWaiting("ErrImagePull", app, "Secret default/wrong does not exist", "Secret default/regcred does not exist"))
+
+		secret := func(name, kind, key, config string) string {
+			return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s}\ntype: kubernetes.io/%s\nstringData: {%s: %q}\n", name, kind, key, config)
+		}
+		putObject(t, dir, "secrets.yaml", strings.Join([]string{
+			secret("wrong", "dockerconfigjson", ".dockerconfigjson", fmt.Sprintf(`{"auths":{"%s/team":{"username":"robot","password":"wrong"}}}`, private.Addr)),
+			secret("regcred", "dockerconfigjson", ".dockerconfigjson", fmt.Sprintf(`{"auths":{"http://%s":{"auth":%q}}}`, private.Addr, auth)),
+			secret("old", "dockercfg", ".dockercfg", fmt.Sprintf(`{"%s":{"username":"robot","password":%q}}`, private.Addr, hiddenWord)),
+		}, "---\n"))
+		up(t, s, "later", "c")
+		up(t, s, "old", "c")
+		awaitPod(t, a, "none", saysWaiting("ImagePullBackOff", `Back-off pulling image "`+app+`": ErrImagePull: `))
+
+		must(t, os.WriteFile(filepath.Join(a.RootDir, "config.json"), fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, private.Addr, auth), 0o600))
+		must(t, a.Write("node.yaml", ofRegistry(s, "node", private.Ref("other"))))
+		up(t, s, "node", "c")
+		up(t, s, "none", "c") // with its next try
+
+		shown, err := a.Command(t.Context(), "pods", "-o", "yaml")
+		must(t, err)
+		for what, text := range map[string]string{"log": a.Log(), "output": string(shown)} {
+			if strings.Contains(text, hiddenWord) || strings.Contains(text, auth) {
+				t.Errorf("the agent's %s tells a credential", what)
+			}
+		}
+	})
+}
+
+// While one registry answers nobody, the pulls from another go on; who waits is told where, and as it changes.
+func TestASlowRegistry(t *testing.T) {
+	s := stack.Start(t, stack.Options{})
+	slow, fast := another(t, "a", "b", "c"), another(t, "first", "second", "third")
+	release := make(chan struct{})
+	slow.Intercept(func(*http.Request) devimages.Fault { return devimages.Fault{Until: release} })
+	a := agentWith(t, s, func(a *stack.Agent) {
+		quick(a)
+		a.Config["serializeImagePulls"], a.Config["maxParallelImagePulls"] = false, 2
+	})
+	must(t, a.Write("first.yaml", ofRegistry(s, "first", fast.Ref("first"))))
+	up(t, s, "first", "c")
+	for _, name := range []string{"a", "b", "c"} {
+		must(t, a.Write(name+".yaml", ofRegistry(s, name, slow.Ref(name))))
+		waitsSoFar(t, a, name, "the image \""+slow.Ref(name)+"\"")
+	}
+	must(t, a.Write("second.yaml", ofRegistry(s, "second", fast.Ref("second"))))
+	up(t, s, "second", "c")
+	must(t, a.Write("third.yaml", ofRegistry(s, "third", fast.Ref("third"))))
+	up(t, s, "third", "c")
+	waitsSoFar(t, a, "a", "Pulling: ", slow.Addr, ", for ")
+	waitsSoFar(t, a, "b", "PullQueued: ", " 1st in the queue of the registry "+slow.Addr, ", for ")
+	waitsSoFar(t, a, "c", "PullQueued: ", " 2nd in the queue of the registry "+slow.Addr, ", for ")
+	awaitPod(t, a, "a", saysWaiting("ContainerCreating", "is being pulled"))
+	close(release)
+	running(t, s, 6)
+}
+
+// waitsSoFar waits until "playlet pods" says of a pod that it waits for something with all these words.
+func waitsSoFar(t *testing.T, a *stack.Agent, pod string, words ...string) {
+	t.Helper()
+	await(t, func() error {
+		_, said, _ := playlet(t, "pods", "--admin-socket="+a.AdminSocket)
+		for line := range strings.Lines(said) {
+			if !strings.HasPrefix(line, "default/"+onNode(pod)+" waits for ") {
+				continue
+			}
+			for _, word := range words {
+				if !strings.Contains(line, word) {
+					return fmt.Errorf("it does not speak of %q: %s", word, line)
+				}
+			}
+			return nil
+		}
+		return fmt.Errorf("nothing is said of pod %s:\n%s", pod, said)
+	})
+}
+
+// An agent that is killed while an image is pulled has it pulled again, and the container is started once.
+func TestAgentKilledInAPull(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *stack.Stack) {
+		push(t, s, "held", "")
+		release := make(chan struct{})
+		var blobs atomic.Int32
+		s.Registry.Intercept(func(r *http.Request) devimages.Fault {
+			if !strings.HasPrefix(r.URL.Path, "/v2/held/blobs/") {
+				return devimages.Fault{}
+			}
+			blobs.Add(1)
+			return devimages.Fault{Until: release}
+		})
+		a := s.Agent(t)
+		must(t, a.Write("held.yaml", policyPod(s, "held", s.Registry.Ref("held"), "")))
+		asked := func(before int32) {
+			t.Helper()
+			await(t, func() error {
+				if blobs.Load() == before {
+					return fmt.Errorf("no more than %d times was a layer asked for", before)
+				}
+				return nil
+			})
+		}
+		asked(0)
+		for range 3 {
+			before := blobs.Load()
+			waitsSoFar(t, a, "held", "Pulling: ")
+			must(t, a.Kill9())
+			must(t, a.Start())
+			asked(before)
+		}
+		waitsSoFar(t, a, "held", "Pulling: ")
+		close(release)
+		c := up(t, s, "held", "c")
+		settled(t, a)
+		if all := containersOf(t, s, "held"); len(all) != 1 || c.Metadata.Attempt != 0 {
+			t.Errorf("after the kills there are %v", all)
+		}
+	})
+}
