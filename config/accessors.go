@@ -56,6 +56,14 @@ func (n *Node) ContainerLogMaxSize() int64 {
 	return q.Value()
 }
 
+// ContainerLogMonitorInterval is between looks at the sizes of containers' logs.
+func (n *Node) ContainerLogMonitorInterval() time.Duration {
+	if d := n.Kubelet.ContainerLogMonitorInterval; d != nil {
+		return d.Duration
+	}
+	return 10 * time.Second
+}
+
 // SerialImagePulls reports whether images are pulled one at a time.
 func (n *Node) SerialImagePulls() bool {
 	return n.Kubelet.SerializeImagePulls == nil || *n.Kubelet.SerializeImagePulls

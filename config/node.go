@@ -18,6 +18,9 @@ const (
 	DefaultCertDir = "/var/lib/kubelet/pki"
 	// DefaultAdminSocket is where the sub-commands find the agent.
 	DefaultAdminSocket = "/run/playlet/admin.sock"
+	// DefaultLogLinksDir is where log shippers look for what containers write. It does not follow podLogsDir, in the kubelet
+	// neither.
+	DefaultLogLinksDir = "/var/log/containers"
 	// DefaultHousekeepingInterval is how often container statistics are sampled.
 	DefaultHousekeepingInterval = 10 * time.Second
 	// DefaultCNIBinDir, DefaultCNIConfDir and DefaultCNICacheDir are libcni's conventional folders.
@@ -41,6 +44,8 @@ type Node struct {
 	AdminSocket string
 	// ObjectDir is a folder of manifests of ConfigMaps and Secrets, absolute; empty: this node has none.
 	ObjectDir string
+	// LogLinksDir is a folder with a link to the log of each container, for log shippers, absolute; empty: there is none.
+	LogLinksDir string
 	// ConfigFile and ConfigDir are the files the configuration came from; empty where none was named.
 	ConfigFile string
 	ConfigDir  string
@@ -107,6 +112,7 @@ func newNode() *Node {
 		RootDir:                       DefaultRootDir,
 		CertDir:                       DefaultCertDir,
 		AdminSocket:                   DefaultAdminSocket,
+		LogLinksDir:                   DefaultLogLinksDir,
 		NodeLabels:                    map[string]string{},
 		MaxDeadContainersPerContainer: 1,
 		MaxDeadContainers:             -1,

@@ -62,7 +62,7 @@ func (n *Node) absolutePaths() error {
 		return fmt.Errorf("relative paths need a working folder: %w", err)
 	}
 	resolvePaths(n.Kubelet, here)
-	for _, path := range []*string{&n.RootDir, &n.CertDir, &n.AdminSocket, &n.ObjectDir} {
+	for _, path := range []*string{&n.RootDir, &n.CertDir, &n.AdminSocket, &n.ObjectDir, &n.LogLinksDir} {
 		if *path == "" {
 			continue
 		}

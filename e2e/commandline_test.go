@@ -201,7 +201,8 @@ func TestWhatIsConfiguredIsInForce(t *testing.T) {
 		"containerRuntimeEndpoint: unix:///nowhere\nstaticPodPath: "+dir+"/file"))
 	put(t, dir+"/config.d/10-first.conf", configuration("staticPodPath: "+dir+"/nowhere\nhealthzPort: 10902"))
 	put(t, dir+"/config.d/20-second.conf", configuration("staticPodPath: "+dir+"/dropin\ncontainerRuntimeEndpoint: unix://"+s.Socket()))
-	common := []string{"--root-dir=" + dir + "/root", "--admin-socket=" + dir + "/admin.sock", "--node_ip=" + isolate.NodeIP}
+	common := []string{"--root-dir=" + dir + "/root", "--admin-socket=" + dir + "/admin.sock", "--node_ip=" + isolate.NodeIP,
+		"--log-links-dir=" + dir + "/links"}
 
 	p := begin(t, append(common, "--config="+config, "--config-dir="+dir+"/config.d", "--healthz_port=10903",
 		"--allow-privileged=true", "--network-plugin=cni", "--v=2")...)

@@ -9,7 +9,12 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-func TestMain(m *testing.M) { os.Exit(stack.Main(m.Run)) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "tool" {
+		os.Exit(tool(os.Args[2:]))
+	}
+	os.Exit(stack.Main(m.Run))
+}
 
 // overBoth runs a test over each runtime, with a stack of its own.
 func overBoth(t *testing.T, test func(t *testing.T, s *stack.Stack)) {

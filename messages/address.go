@@ -25,7 +25,9 @@ const (
 	Objects Address = "objects"
 	// Resources has the control groups.
 	Resources Address = "resources"
-	Server    Address = "server"
+	// Logs keeps the log files of containers small.
+	Logs   Address = "logs"
+	Server Address = "server"
 )
 
 // uids is what a UID may look like: it is an element of addresses, and of paths of folders that are removed one day.

@@ -76,6 +76,10 @@ var Tree = Row{
 			Why: "control groups found are given their values again",
 		},
 		{
+			Kind: "logs", Strategy: isolated,
+			Why: "pods run on while logs grow; which are too big, and what was left half done, is seen on the disk",
+		},
+		{
 			Kind: "pods", Strategy: patient, Clients: []messages.Address{messages.Sources},
 			Why: "its restart restarts every pod actor; each finds its containers by the CRI and touches none",
 			Children: []Row{{

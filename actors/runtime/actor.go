@@ -229,9 +229,17 @@ func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 
 // tellPod tells a pod its facts and remembers them; a pod of which the CRI knows nothing is not remembered.
 func (a *actor) tellPod(ctx supervisors.Context, f messages.PodFacts, sig uint64) {
-	if len(f.Sandboxes) == 0 && len(f.Containers) == 0 && sig == 0 {
+	was := a.known[f.UID]
+	switch {
+	case len(f.Sandboxes) == 0 && len(f.Containers) == 0 && sig == 0:
 		delete(a.known, f.UID)
-	} else {
+		if was != nil {
+			ctx.Tell(messages.Logs, messages.ContainersChanged{})
+		}
+	default:
+		if was == nil || was.sig != sig {
+			ctx.Tell(messages.Logs, messages.ContainersChanged{})
+		}
 		a.known[f.UID] = &pod{f, sig}
 	}
 	ctx.Tell(messages.PodAddress(f.UID), messages.PodObserved{Facts: f})

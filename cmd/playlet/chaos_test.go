@@ -139,6 +139,54 @@ func scenario(r *rig, chaos supervisors.Interceptor) {
 			len(s.Sandboxes) == 6
 	})
 	awaitTime(r, r.runtime.Snapshot().Sandbox("web-node").UID, "evening")
+	awaitLogs(r)
+}
+
+// chatter is a line of which three are too much for a log.
+const chatter = "it goes on and on and on"
+
+// awaitLogs waits until the log that is too big has been rotated, once and whole, and until each container that is there
+// has a link to its log, and no other.
+func awaitLogs(r *rig) {
+	r.t.Helper()
+	look := func() error {
+		one := r.runtime.Snapshot().Container("web-node", "one")
+		dir := filepath.Join(r.dir, "logs", "default_web-node_"+one.PodUID, "one")
+		rotated, err := filepath.Glob(filepath.Join(dir, "0.log.*"))
+		if err != nil || len(rotated) != 1 {
+			return fmt.Errorf("rotated are %v, %w", rotated, err)
+		}
+		old, err := os.ReadFile(rotated[0])
+		if err != nil || strings.Count(string(old), chatter) != 3 {
+			return fmt.Errorf("the rotated log has %q, %w", old, err)
+		}
+		if now, err := os.ReadFile(filepath.Join(dir, "0.log")); err != nil || len(now) > 0 {
+			return fmt.Errorf("the log has %q, %w", now, err)
+		}
+		want := []string{}
+		for _, c := range r.runtime.Snapshot().Containers {
+			want = append(want, c.PodName+"_default_"+c.Name+"-"+c.ID+".log")
+		}
+		sort.Strings(want)
+		links, err := os.ReadDir(filepath.Join(r.dir, "links"))
+		got := []string{}
+		for _, l := range links {
+			got = append(got, l.Name())
+		}
+		if err != nil || !slices.Equal(got, want) {
+			return fmt.Errorf("links are %v, want %v, %w", got, want, err)
+		}
+		return nil
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		err := look()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatal(err)
+		}
+	}
 }
 
 // saysTime writes the ConfigMap of the day.
@@ -167,7 +215,8 @@ func awaitTime(r *rig, uid, want string) {
 }
 
 func scenarioRuntime() sim.Options {
-	return sim.Options{Script: sim.Script{ByContainer: map[string]sim.Sequence{
+	return sim.Options{WriteLogs: true, Script: sim.Script{ByContainer: map[string]sim.Sequence{
+		"web-node/one":   {{Output: []string{chatter, chatter, chatter}}},
 		"web-node/setup": {sim.ExitAfter(0, 0)},
 		"job-node/work":  {sim.ExitAfter(0, 1), sim.ExitAfter(0, 0)},
 	}, Exec: func(_ context.Context, c sim.Target, command []string) (r sim.ExecResult) {

@@ -95,7 +95,7 @@ func TestDevStartsAnAgent(t *testing.T) {
 	args := []string{
 		"--root-dir=" + root, "--pod-manifest-path=" + r.manifests, "--fail-cgroupv1=false", "--healthz-port=0",
 		"--container-runtime-endpoint=" + r.runtime.Endpoint(), "--admin-socket=" + filepath.Join(r.dir, "admin.sock"),
-		"--hostname-override=vm", "--node-ip=192.0.2.7",
+		"--hostname-override=vm", "--node-ip=192.0.2.7", "--log-links-dir=" + filepath.Join(r.dir, "links"),
 	}
 	config := filepath.Join(r.dir, "config.yaml")
 	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\npodLogsDir: " + r.dir + "/logs\n"

@@ -100,7 +100,7 @@ func (r *rig) node() *config.Node {
 	args := append([]string{
 		"--root-dir=" + filepath.Join(r.dir, "root"), "--pod-manifest-path=" + r.manifests, "--object-dir=" + r.objects(), "--fail-cgroupv1=false",
 		"--container-runtime-endpoint=" + r.runtime.Endpoint(), "--admin-socket=" + filepath.Join(r.dir, "admin.sock"),
-		"--healthz-port=0", "--hostname-override=node", "--node-ip=192.0.2.7",
+		"--log-links-dir=" + filepath.Join(r.dir, "links"), "--healthz-port=0", "--hostname-override=node", "--node-ip=192.0.2.7",
 	}, r.flags...)
 	if err := fs.Parse(args); err != nil {
 		r.t.Fatal(err)
@@ -110,6 +110,8 @@ func (r *rig) node() *config.Node {
 		r.t.Fatal(err)
 	}
 	node.Kubelet.PodLogsDir = filepath.Join(r.dir, "logs")
+	node.Kubelet.ContainerLogMaxSize = "100"
+	node.Kubelet.ContainerLogMonitorInterval.Duration = 100 * time.Millisecond // sooner than may be configured
 	return node
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/file"
 	"github.com/playlet-dev/playlet/actors/http"
 	"github.com/playlet-dev/playlet/actors/images"
+	"github.com/playlet-dev/playlet/actors/logs"
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/pods"
@@ -54,6 +55,11 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 				}
 				return ""
 			},
+		}),
+		"logs": logs.New(logs.Options{
+			CRI: a.client, Operations: a.host.Ops, PodLogsDir: a.node.PodLogsDir(), LinksDir: a.node.LogLinksDir,
+			MaxSize: a.node.ContainerLogMaxSize(), MaxFiles: int(deref(a.node.Kubelet.ContainerLogMaxFiles, 2)),
+			Workers: int(deref(a.node.Kubelet.ContainerLogMaxWorkers, 1)), Every: a.node.ContainerLogMonitorInterval(),
 		}),
 		"pods": pods.New(pods.Options{
 			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0 || a.onlySubmissions(), Own: submit.Source,

@@ -27,6 +27,8 @@ type Agent struct {
 	Name string
 	// RootDir, ManifestDir and PodLogsDir are its directories; AdminSocket is what `playlet pods` talks to.
 	RootDir, ManifestDir, PodLogsDir, AdminSocket string
+	// LogLinksDir has the links to the containers' logs.
+	LogLinksDir string
 	// Config is the KubeletConfiguration, to be changed before Start. It is written anew with each Start.
 	Config map[string]any
 	// Args are added to the command line with each Start.
@@ -75,6 +77,7 @@ func (s *Stack) NewAgent(args ...string) (*Agent, error) {
 		ManifestDir: filepath.Join(dir, "manifests"),
 		PodLogsDir:  filepath.Join(dir, "podlogs"),
 		AdminSocket: filepath.Join(dir, "admin.sock"),
+		LogLinksDir: filepath.Join(dir, "loglinks"),
 		Args:        args,
 		dir:         dir,
 		log:         &logbook{path: filepath.Join(dir, "agent.log")},
@@ -109,6 +112,7 @@ func (a *Agent) CommandLine() []string {
 		"--config=" + filepath.Join(a.dir, "config.yaml"),
 		"--pod-manifest-path=" + a.ManifestDir,
 		"--admin-socket=" + a.AdminSocket,
+		"--log-links-dir=" + a.LogLinksDir,
 		"--hostname-override=" + isolate.HostName,
 		"--node-ip=" + isolate.NodeIP,
 	}, a.Args...)

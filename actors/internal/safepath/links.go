@@ -46,6 +46,28 @@ func (r *Root) Rename(from, to string) error {
 	return r.inParent("rename", from, func(at int, first string) error { return unix.Renameat(at, first, at, last) })
 }
 
+// RenameNew is Rename where nothing may be at to: then it is an error that wraps unix.EEXIST.
+func (r *Root) RenameNew(from, to string) error {
+	if filepath.Dir(filepath.Clean(from)) != filepath.Dir(filepath.Clean(to)) {
+		return &fs.PathError{Op: "rename", Path: filepath.Join(r.path, to), Err: ErrBadName}
+	}
+	last := filepath.Base(to)
+	if err := CheckElement(last); err != nil {
+		return &fs.PathError{Op: "rename", Path: filepath.Join(r.path, to), Err: err}
+	}
+	return r.inParent("rename", from, func(at int, first string) error {
+		err := unix.Renameat2(at, first, at, last, unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
+			return err
+		}
+		// A file system that cannot do that, NFS for one: a second name is refused where there is one already.
+		if err := unix.Linkat(at, first, at, last, 0); err != nil {
+			return err
+		}
+		return unix.Unlinkat(at, first, 0)
+	})
+}
+
 // Unlink removes the file or link at name, and no directory.
 func (r *Root) Unlink(name string) error {
 	return r.inParent("unlink", name, func(at int, last string) error { return unix.Unlinkat(at, last, 0) })

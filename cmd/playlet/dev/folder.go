@@ -32,13 +32,14 @@ const (
 	kubeletConf    = "kubelet.yaml"
 	nodeFolder     = "node"
 	podLogsFolder  = "pod-logs"
+	logLinksFolder = "log-links"
 	adminSock      = "admin.sock"
 )
 
 var contents = []string{
 	planFile, outcomeFile, agentLog, containerdLog, containerdConf, containerdSock, containerdSock + ".ttrpc", containerdRoot,
 	containerdRun, optFolder, hostsFolder, networkFolder, leasesFolder, kubeletConf, nodeFolder, podLogsFolder, adminSock,
-	adminSock + ".lock",
+	adminSock + ".lock", logLinksFolder,
 }
 
 func (f folder) manifests() string  { return f.at("manifests") }

@@ -202,6 +202,7 @@ func (n *node) startAgent(ctx context.Context, waiting func(string)) (string, er
 	args := []string{
 		"--config=" + n.folder.at(kubeletConf), "--root-dir=" + n.folder.at(nodeFolder),
 		"--cert-dir=" + n.folder.at(nodeFolder) + "/pki", "--admin-socket=" + n.plan.AdminSocket,
+		"--log-links-dir=" + n.folder.at(logLinksFolder),
 	}
 	if n.plan.NodeIP != "" {
 		args = append(args, "--node-ip="+n.plan.NodeIP)

@@ -1,0 +1,146 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/crilog"
+	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// tend does for one log what it needs, as the disk shows it by then, or joins where that is under way.
+func (w work) tend(ctx context.Context, c container, now time.Time) error {
+	_, err := w.opts.Operations.Do(ctx, c.uid+"/log/"+c.id, tendTimeout, func(ctx context.Context) (any, error) {
+		err := w.tendNow(ctx, c, now)
+		if errors.Is(err, errEnded) {
+			err = nil
+		}
+		return nil, err
+	})
+	if p, ok := errors.AsType[*cri.PanicError](err); ok {
+		panic(p) // a bug of the actor's
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return fmt.Errorf("the disk is full: %w", err)
+	}
+	return err
+}
+
+func (w work) tendNow(ctx context.Context, c container, now time.Time) (err error) {
+	root, err := safepath.OpenRoot(w.opts.PodLogsDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	dir, err := root.Sub(filepath.Dir(c.log))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // its pod has gone
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	l := &log{container: c, dir: dir, base: filepath.Base(c.log), cri: w.opts.CRI}
+	return errors.Join(l.tidy(), w.keepSmall(ctx, l, now))
+}
+
+// keepSmall rotates a log that is too big.
+func (w work) keepSmall(ctx context.Context, l *log, now time.Time) error {
+	info, err := l.dir.Lstat(l.base)
+	switch {
+	case w.opts.MaxSize < 0 || !l.running:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		// A crash, or a runtime that did not answer, came between the two steps of a rotation: it still writes to the
+		// rotated file.
+		return l.reopen(ctx)
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular() || info.Size() < w.opts.MaxSize:
+		return nil
+	}
+	return l.rotate(ctx, now, w.opts.MaxFiles)
+}
+
+// log is one log that is worked on.
+type log struct {
+	container
+	dir  *safepath.Root
+	base string
+	cri  CRI
+}
+
+// tidy removes what a crash left of compressing.
+func (l *log) tidy() error {
+	names, err := l.dir.Names(".")
+	if err != nil {
+		return err
+	}
+	return l.remove(crilog.Leftovers(names, l.base))
+}
+
+func (l *log) remove(names []string) error {
+	var errs []error
+	for _, name := range names {
+		if err := l.dir.Unlink(name); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// rotate has the runtime write to a new file. What is compressed after that is surely written to no more, since the
+// runtime has just opened the log's own path.
+func (l *log) rotate(ctx context.Context, now time.Time, maxFiles int) error {
+	names, err := l.dir.Names(".")
+	if err != nil {
+		return err
+	}
+	plan := crilog.PlanRotation(names, l.base, now, maxFiles)
+	left := l.remove(plan.Remove)
+	if err := l.dir.RenameNew(l.base, plan.To); err != nil {
+		return errors.Join(left, err)
+	}
+	if err := l.reopen(ctx); err != nil {
+		return l.rotateBack(plan.To, err)
+	}
+	for _, name := range plan.Compress {
+		if err := crilog.Compress(ctx, l.dir, name); err != nil {
+			return errors.Join(left, fmt.Errorf("it is rotated, but an older part cannot be compressed: %w", err))
+		}
+	}
+	return left
+}
+
+// rotateBack gives the log its name again. Where there is a file of that name by now, the runtime has opened it after all.
+func (l *log) rotateBack(from string, why error) error {
+	err := l.dir.RenameNew(from, l.base)
+	if errors.Is(err, unix.EEXIST) {
+		err = nil
+	}
+	return errors.Join(why, err)
+}
+
+// reopen has the runtime open the log's path. A container that has ended meanwhile writes nothing any more.
+func (l *log) reopen(ctx context.Context) error {
+	err := l.cri.ReopenContainerLog(ctx, l.id)
+	if err == nil {
+		return nil
+	}
+	now, statusErr := l.cri.ContainerStatus(ctx, l.id, false)
+	if cri.IsNotFound(statusErr) || statusErr == nil && now.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		return errEnded
+	}
+	return fmt.Errorf("the runtime does not open it anew: %w", err)
+}
+
+// errEnded says that nothing needs to be done about a log any more.
+var errEnded = errors.New("the container has ended")
