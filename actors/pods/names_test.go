@@ -88,15 +88,19 @@ func TestASourceThatDoesNotKnowIsNotHeard(t *testing.T) {
 		Sources: []messages.Address{other}, Board: b, FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
 	})("pods"))
 	k.RunWork()
+	k.Advance(publishEvery)
+	if now := b.Now(); now.Version == 0 || now.Audited || now.Complete() {
+		t.Errorf("before the runtime has said what runs: %+v", now)
+	}
 	audit(k, "u")
 	k.Send(other, messages.SourcePodsWanted{Source: other, Unknown: true, Problems: []messages.ManifestProblem{{Path: "p", Message: "no"}}})
 	k.Advance(publishEvery)
-	if now := b.Now(); len(k.Spawned) != 0 || len(now.Problems) != 1 || len(now.Unheard) != 1 {
+	if now := b.Now(); len(k.Spawned) != 0 || len(now.Problems) != 1 || len(now.Unheard) != 1 || !now.Audited || now.Complete() {
 		t.Errorf("spawned %v, problems %v, unheard %v", k.Spawned, now.Problems, now.Unheard)
 	}
 	wants(k, other)
 	k.Advance(publishEvery)
-	if now := b.Now(); len(k.Spawned) != 1 || len(now.Problems) != 0 || len(now.Unheard) != 0 {
+	if now := b.Now(); len(k.Spawned) != 1 || len(now.Problems) != 0 || len(now.Unheard) != 0 || !now.Complete() || now.Life.IsZero() {
 		t.Errorf("spawned %v, problems %v, unheard %v", k.Spawned, now.Problems, now.Unheard)
 	}
 }

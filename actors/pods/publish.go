@@ -23,7 +23,7 @@ func (a *actor) changed(ctx supervisors.Context) {
 
 func (a *actor) publish(ctx supervisors.Context) {
 	a.dirty = false
-	s := board.Snapshot{At: ctx.Now(), Runtime: a.runtime, Pods: make([]board.Pod, 0, len(a.entries))}
+	s := board.Snapshot{At: ctx.Now(), Runtime: a.runtime, Life: a.began, Audited: a.loaded && a.audit != nil, Pods: make([]board.Pod, 0, len(a.entries))}
 	for _, e := range a.entries {
 		p := board.Pod{Pod: e.pod, Status: e.status, Source: e.source, Phase: e.phase, Waiting: e.waiting, Quarantine: e.jail}
 		if e.ending != nil {

@@ -171,18 +171,18 @@ func (r *rig) line(lines <-chan *admin.Change) *admin.Change {
 func TestWatchTellsChangesAsTheyHappen(t *testing.T) {
 	r := openRig(t)
 	web, db := pod("default", "web", "u1", nil), pod("default", "db", "u2", nil)
-	r.board.Publish(board.Snapshot{Pods: []board.Pod{db, web}})
+	r.board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{db, web}})
 	lines := r.watch(admin.Filter{})
 	if c := r.line(lines); !c.Full || len(c.Pods) != 2 || c.Node == nil || c.Version != 1 {
 		t.Fatalf("the first line: %+v", c)
 	}
 	web.Status = &v1.PodStatus{Phase: v1.PodRunning}
-	r.board.Publish(board.Snapshot{Pods: []board.Pod{db, web}})
+	r.board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{db, web}})
 	if c := r.line(lines); c.Full || len(c.Pods) != 1 || c.Pods[0].Pod.Status.Phase != v1.PodRunning || c.Node != nil || len(c.Gone) != 0 {
 		t.Fatalf("a changed pod: %+v", c)
 	}
-	r.board.Publish(board.Snapshot{Pods: []board.Pod{db, web}}) // nothing that is shown: no line
-	r.board.Publish(board.Snapshot{Pods: []board.Pod{web}, Problems: []messages.ManifestProblem{{Path: "p"}}})
+	r.board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{db, web}}) // nothing that is shown: no line
+	r.board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{web}, Problems: []messages.ManifestProblem{{Path: "p"}}})
 	if c := r.line(lines); len(c.Pods) != 0 || len(c.Gone) != 1 || c.Gone[0] != (admin.Ref{Namespace: "default", Name: "db", UID: "u2"}) ||
 		c.Node == nil || len(c.Node.Problems) != 1 || c.Version != 4 {
 		t.Fatalf("a pod gone, and a problem: %+v", c)

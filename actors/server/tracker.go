@@ -2,6 +2,7 @@ package server
 
 import (
 	"reflect"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -11,31 +12,49 @@ import (
 
 // tracker makes the lines of one stream: it remembers what was sent, and tells what is new. It is pure.
 type tracker struct {
-	chosen filter
-	begun  bool
-	pods   map[types.UID]*board.Pod
-	node   admin.Node
+	chosen   filter
+	begun    bool
+	complete bool // a complete line was sent
+	life     time.Time
+	pods     map[types.UID]tracked
+	node     admin.Node
 }
 
-// next is what changed since the call before; false when nothing did. The first call tells everything.
+// tracked is a pod as it was sent last.
+type tracked struct {
+	pod *board.Pod
+	// sure says that the actor that publishes would know if it ran: when it leaves, it is gone. A life that has only begun
+	// leaves out what it has not heard of yet.
+	sure bool
+}
+
+// next is what changed since the call before; false when nothing did. The first call tells everything, and so does the first
+// one that knows everything.
 func (t *tracker) next(s *board.Snapshot, node admin.Node) (admin.Change, bool) {
-	change := admin.Change{Version: s.Version, At: s.At, Full: !t.begun}
-	pods := make(map[types.UID]*board.Pod, len(t.pods))
+	complete := s.Complete()
+	change := admin.Change{Version: s.Version, At: s.At, Full: !t.begun || complete && !t.complete}
+	pods := make(map[types.UID]tracked, len(t.pods))
 	for _, p := range t.chosen.choose(s) {
-		pods[p.Pod.UID] = p
-		if old := t.pods[p.Pod.UID]; old == nil || !samePod(old, p) {
+		pods[p.Pod.UID] = tracked{pod: p, sure: s.Audited}
+		if old, ok := t.pods[p.Pod.UID]; change.Full || !ok || !samePod(old.pod, p) {
 			change.Pods = append(change.Pods, podView(p))
 		}
 	}
-	for uid, p := range t.pods {
-		if pods[uid] == nil {
-			change.Gone = append(change.Gone, admin.Ref{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: string(uid)})
+	for uid, old := range t.pods {
+		if _, there := pods[uid]; there {
+			continue
+		}
+		old.sure = old.sure && s.Life.Equal(t.life)
+		if complete || old.sure {
+			change.Gone = append(change.Gone, admin.Ref{Namespace: old.pod.Pod.Namespace, Name: old.pod.Pod.Name, UID: string(uid)})
+		} else {
+			pods[uid] = old
 		}
 	}
-	if !t.begun || !reflect.DeepEqual(t.node, node) {
+	if change.Full || !reflect.DeepEqual(t.node, node) {
 		change.Node = &node
 	}
-	t.begun, t.pods, t.node = true, pods, node
+	t.begun, t.complete, t.life, t.pods, t.node = true, t.complete || complete, s.Life, pods, node
 	return change, change.Full || change.Node != nil || len(change.Pods) > 0 || len(change.Gone) > 0
 }
 

@@ -49,7 +49,7 @@ func quarantine(q *messages.ChildQuarantined) *admin.Quarantine {
 }
 
 func (l *Listeners) nodeView(s *board.Snapshot) admin.Node {
-	return admin.Node{Problems: s.Problems, Runtime: l.conf.Runtime(), Unheard: s.Unheard}
+	return admin.Node{Problems: s.Problems, Runtime: l.conf.Runtime(), Unheard: s.Unheard, Audited: s.Audited}
 }
 
 func (l *Listeners) version() admin.Version {

@@ -63,7 +63,7 @@ func (c *podsCommand) watch(ctx context.Context) error {
 // take prints what a change changes.
 func (w *podWatch) take(change *admin.Change) error {
 	gone := change.Gone
-	if change.Full && change.Version > 0 && change.Node != nil && len(change.Node.Unheard) == 0 {
+	if change.Complete() {
 		gone = append(gone, w.missing(change.Pods)...)
 	}
 	errs := []error{w.changed(change.Pods), w.gone(gone)}
@@ -73,7 +73,7 @@ func (w *podWatch) take(change *admin.Change) error {
 	return errors.Join(errs...)
 }
 
-// missing are the pods that were there before the agent was restarted and are not in its first full word.
+// missing are the pods that were there before the agent was restarted and are not in its first complete word.
 func (w *podWatch) missing(now []admin.Pod) []admin.Ref {
 	var out []admin.Ref
 	for uid, old := range w.pods {

@@ -93,7 +93,12 @@ func TestPodsWatch(t *testing.T) {
 	out.await(t, "default     web    1/1     Running             0          5m    10.0.0.7\n")
 	f.lines <- nil
 	notes.await(t, "the agent is gone; waiting for it to come back\n")
-	f.lines <- &admin.Change{Version: 9, Full: true, Node: ok} // it comes back without the pod
+	f.lines <- &admin.Change{Version: 1, Full: true, Node: ok} // it comes back, and has not heard from the runtime
+	knows := &admin.Node{Runtime: ok.Runtime, Audited: true}
+	f.lines <- &admin.Change{Version: 2, Full: true, Pods: []admin.Pod{*running}, Node: knows}
+	f.lines <- nil
+	notes.await(t, "the agent is gone; waiting for it to come back\n") // and of the pod, nothing was said
+	f.lines <- &admin.Change{Version: 9, Full: true, Node: knows}      // it comes back without the pod
 	out.await(t, "default     web    -       Gone                0          5m    10.0.0.7\n")
 
 	stop()

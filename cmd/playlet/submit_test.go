@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin"
 	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // file writes a manifest outside the folder that the agent reads.
@@ -152,5 +153,22 @@ func TestStandardInputAndJSON(t *testing.T) {
 	var got admin.Submitted
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || len(got.Pods) != 1 || got.Pods[0].Change != "created" {
 		t.Errorf("%d %v\n%s%s", code, err, out, notes)
+	}
+}
+
+// An agent that has only started does not know yet what runs: a pod that it does not name may be there.
+func TestAPodIsNotGoneBeforeTheAgentKnowsWhatRuns(t *testing.T) {
+	c := &submitCommand{}
+	for name, change := range map[string]*admin.Change{
+		"it knows nothing":              {Full: true, Node: &admin.Node{}},
+		"a source is not heard":         {Full: true, Version: 1, Node: &admin.Node{Audited: true, Unheard: []messages.Address{messages.Submit}}},
+		"the runtime has not been read": {Full: true, Version: 1, Node: &admin.Node{}},
+		"it tells a change":             {Version: 2, Node: &admin.Node{Audited: true}},
+		"gone":                          {Full: true, Version: 1, Node: &admin.Node{Audited: true}},
+	} {
+		left := map[string]string{"u": "default/web"}
+		if c.takeGone(change, left); (len(left) == 0) != (name == "gone") {
+			t.Errorf("%s: %v", name, left)
+		}
 	}
 }

@@ -96,7 +96,7 @@ func (c *submitCommand) takeGone(change *admin.Change, left map[string]string) {
 	for _, ref := range change.Gone {
 		delete(left, ref.UID)
 	}
-	if !change.Full || change.Version == 0 || change.Node != nil && len(change.Node.Unheard) > 0 {
+	if !change.Complete() {
 		return
 	}
 	for uid := range left {

@@ -37,7 +37,14 @@ type Snapshot struct {
 	Runtime  messages.RuntimeStateChanged
 	// Unheard are the sources that have not told their first wish yet.
 	Unheard []messages.Address
+	// Life tells one life of the pods actor from another: with each it begins to learn anew which pods there are.
+	Life time.Time
+	// Audited says that the runtime has told what runs, in this life. Before, pods may run that are not among Pods.
+	Audited bool
 }
+
+// Complete says that a pod which is not here is not there: everybody has said what is wanted and what runs.
+func (s *Snapshot) Complete() bool { return s.Version > 0 && s.Audited && len(s.Unheard) == 0 }
 
 // Board holds the newest snapshot. Safe for concurrent use.
 type Board struct {

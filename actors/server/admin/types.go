@@ -24,7 +24,8 @@ type Pods struct {
 type Change struct {
 	Version uint64    `json:"version"`
 	At      time.Time `json:"at,omitzero"`
-	// Full is true on the first line, whose Pods are all there are.
+	// Full says that Pods are all that the agent knows of: on the first line, and, where that was not Complete, once more
+	// on the first line that is.
 	Full bool `json:"full,omitempty"`
 	// Pods are new or changed, each whole; Gone are forgotten.
 	Pods []Pod `json:"pods,omitempty"`
@@ -38,6 +39,14 @@ type Node struct {
 	Runtime  Runtime                    `json:"runtime"`
 	// Unheard are the sources that have not told their first wish yet.
 	Unheard []messages.Address `json:"unheard,omitempty"`
+	// Audited says that the runtime has told what runs. Before, pods may run that are not shown.
+	Audited bool `json:"audited"`
+}
+
+// Complete says that a pod which this line does not have is not there: it has all, and everybody has said what is wanted and
+// what runs. An agent that has only started knows of fewer pods than there are.
+func (c *Change) Complete() bool {
+	return c.Full && c.Version > 0 && c.Node != nil && c.Node.Audited && len(c.Node.Unheard) == 0
 }
 
 // Ref names one pod.

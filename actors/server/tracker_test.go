@@ -1,0 +1,61 @@
+package server
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// A life of the pods actor that has only begun knows of no pods. That is not the end of them: it is told when they are gone
+// indeed, which a later word shows.
+func TestPodsOutliveTheActorThatPublishesThem(t *testing.T) {
+	web, db := pod("ns", "web", "u1", nil), pod("ns", "db", "u2", nil)
+	first, second := time.Unix(1, 0), time.Unix(2, 0)
+	unheard := []messages.Address{messages.Submit}
+	type step struct {
+		why  string
+		s    board.Snapshot
+		gone []string
+		full bool
+	}
+	for name, steps := range map[string][]step{
+		"the actor is restarted": {
+			{"all", board.Snapshot{Life: first, Audited: true, Pods: []board.Pod{db, web}}, nil, true},
+			{"it knows nothing", board.Snapshot{Life: second, Unheard: unheard}, nil, false},
+			{"nor what runs", board.Snapshot{Life: second}, nil, false},
+			{"one source is late", board.Snapshot{Life: second, Audited: true, Unheard: unheard, Pods: []board.Pod{web}}, nil, false},
+			{"one left meanwhile", board.Snapshot{Life: second, Audited: true, Pods: []board.Pod{web}}, []string{"u2"}, false},
+			{"the other leaves", board.Snapshot{Life: second, Audited: true}, []string{"u1"}, false},
+		},
+		"a pod ends while a source is not heard": {
+			{"both", board.Snapshot{Life: first, Audited: true, Unheard: unheard, Pods: []board.Pod{db, web}}, nil, true},
+			{"one ended", board.Snapshot{Life: first, Audited: true, Unheard: unheard, Pods: []board.Pod{db}}, []string{"u1"}, false},
+		},
+		"a pod is withdrawn that may run already": {
+			{"held", board.Snapshot{Life: first, Pods: []board.Pod{web}}, nil, true},
+			{"not wanted", board.Snapshot{Life: first}, nil, false},
+			{"it runs", board.Snapshot{Life: first, Audited: true, Pods: []board.Pod{web}}, nil, true},
+			{"it has ended", board.Snapshot{Life: first, Audited: true}, []string{"u1"}, false},
+		},
+	} {
+		seen := tracker{}
+		for i, step := range steps {
+			step.s.Version = uint64(i + 1)
+			change, _ := seen.next(&step.s, admin.Node{Audited: step.s.Audited, Unheard: step.s.Unheard})
+			var gone []string
+			for _, ref := range change.Gone {
+				gone = append(gone, ref.UID)
+			}
+			if !slices.Equal(gone, step.gone) || change.Full != step.full || change.Full && len(change.Pods) != len(step.s.Pods) {
+				t.Errorf("%s, %s: gone %v, full %v, %d pods", name, step.why, gone, change.Full, len(change.Pods))
+			}
+			if change.Full && change.Complete() != (step.s.Audited && len(step.s.Unheard) == 0) {
+				t.Errorf("%s, %s: complete %v", name, step.why, change.Complete())
+			}
+		}
+	}
+}
