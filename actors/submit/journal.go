@@ -24,7 +24,7 @@ type journal struct {
 	loaded   bool       // what is in memory is what is on disk
 	version  uint64     // counts the changes; 0 is before it was read first
 	records  map[key]*record
-	problems []messages.ManifestProblem // records that were found unreadable, since the process began
+	problems []messages.ManifestProblem // records that were found damaged, until their pods are submitted again or withdrawn
 }
 
 // state is the journal at one time. Immutable.
@@ -66,7 +66,8 @@ func (j *journal) state() state {
 }
 
 // load reads the disk unless what is in memory is known to be the same. A record that is of no use is reported and kept
-// aside, and costs no other.
+// aside, and costs no other; where memory has it, it is written again. One that cannot be read now may be there: until it is
+// known, what was in memory stays, and with nothing there nothing is known.
 func (j *journal) load() error {
 	if j.loaded {
 		return nil
@@ -84,13 +85,16 @@ func (j *journal) load() error {
 			continue // half written, or kept aside
 		}
 		path := filepath.Join(j.opts.Dir, e.Name())
-		r, err := loadRecord(path, j.opts.NodeName)
-		if err != nil {
-			p := messages.ManifestProblem{Path: path, Message: "a submission cannot be read: " + err.Error()}
-			if !slices.Contains(j.problems, p) {
-				j.problems = append(j.problems, p)
-			}
+		r, damage, err := loadRecord(path, j.opts.NodeName)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			continue
+		case err != nil:
+			return err
+		case damage != nil:
+			if r = j.salvage(path, damage); r == nil {
+				continue
+			}
 		}
 		if old := j.records[r.key()]; old != nil && old.Pod.UID == r.Pod.UID && old.Accepted.Equal(r.Accepted) {
 			r = old // pods are shared by pointer
@@ -100,6 +104,31 @@ func (j *journal) load() error {
 	j.records, j.loaded = records, true
 	j.version++
 	return nil
+}
+
+// salvage reports that the file of a record is damaged. Where memory has the record it returns it and writes it again.
+func (j *journal) salvage(path string, damage error) *record {
+	p := messages.ManifestProblem{Path: path, Message: "a submission cannot be read: " + damage.Error()}
+	var known *record
+	for k, r := range j.records {
+		if k.file("") != filepath.Base(path) {
+			continue
+		}
+		known, p.KeptLast = r, true
+		if err := atomicfile.Save(path, recordVersion, r); err != nil { // it is wanted for as long as the agent runs
+			p.Message += "; it is known here, and cannot be written again: " + err.Error()
+		}
+	}
+	if !slices.Contains(j.problems, p) {
+		j.problems = append(j.problems, p)
+	}
+	return known
+}
+
+// mended drops what was wrong with a record that is whole on disk now, or is not there any more.
+func (j *journal) mended(r *record) {
+	path := r.key().file(j.opts.Dir)
+	j.problems = slices.DeleteFunc(slices.Clone(j.problems), func(p messages.ManifestProblem) bool { return p.Path == path })
 }
 
 // put makes r the record of its pod, on disk first. When that fails it is not known what the disk has, and it is read again.
@@ -112,6 +141,7 @@ func (j *journal) put(r *record) error {
 		return j.doubt(err)
 	}
 	j.records[r.key()] = r
+	j.mended(r)
 	j.version++
 	return nil
 }
@@ -122,6 +152,7 @@ func (j *journal) remove(r *record) error {
 		return j.doubt(err)
 	}
 	delete(j.records, r.key())
+	j.mended(r)
 	j.version++
 	return nil
 }

@@ -11,14 +11,17 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
 // rig is the actor with a journal of its own.
 type rig struct {
 	*testing.T
-	opts Options
-	kit  *supervisortest.Kit
+	opts  Options
+	made  supervisors.Constructor
+	actor supervisors.Actor
+	kit   *supervisortest.Kit
 }
 
 func newRig(t *testing.T) *rig {
@@ -30,7 +33,14 @@ func newRig(t *testing.T) *rig {
 
 // start is a new process: nothing of the one before is left but the disk.
 func (r *rig) start() {
-	r.kit = supervisortest.New(r, messages.Submit, New(r.opts)("submit"))
+	r.made = New(r.opts)
+	r.restart()
+}
+
+// restart is a new life of the actor in the same process.
+func (r *rig) restart() {
+	r.actor = r.made("submit")
+	r.kit = supervisortest.New(r, messages.Submit, r.actor)
 	r.kit.RunWork()
 }
 

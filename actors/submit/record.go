@@ -60,13 +60,16 @@ func newRecord(author, pod *v1.Pod, node string, now time.Time) (*record, error)
 }
 
 // loadRecord reads a file of the journal for the node of that name. Whatever it finds that was not written by this
-// package for this place is an error.
-func loadRecord(path, node string) (*record, error) {
-	r := new(record)
+// package for this place is damage; an error says that the file cannot be read now.
+func loadRecord(path, node string) (r *record, damage, err error) {
+	r = new(record)
 	if err := atomicfile.Load(path, recordVersion, r); err != nil {
-		return nil, err
+		if _, useless := errors.AsType[*atomicfile.UnreadableError](err); useless {
+			return nil, err, nil
+		}
+		return nil, nil, err
 	}
-	return r, r.check(path, node)
+	return r, r.check(path, node), nil
 }
 
 // check holds a record against its place, and makes its pod anew where the node has another name now.

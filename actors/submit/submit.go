@@ -75,9 +75,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.open(ctx)
 		ctx.After(checkEvery, checkDue{})
 	case checkDue:
-		if a.state.heard() {
-			a.tell(ctx)
-		} else {
+		a.tell(ctx)
+		if !a.state.heard() || a.failure != "" {
 			a.open(ctx)
 		}
 		ctx.After(checkEvery, checkDue{})
@@ -129,19 +128,27 @@ func (a *actor) work(ctx supervisors.Context, name string, f func() any) {
 // take takes the journal's state, unless a later one is known: works end in any order.
 func (a *actor) take(ctx supervisors.Context, m done) {
 	if m.err != nil && m.err.Error() != a.failure {
+		what := "until then nothing that was found running is ended"
+		if m.state.heard() {
+			what = "until then what was known of it stays in force"
+		}
+		ctx.Log().Error("the journal of submissions cannot be read; it is tried again, and "+what, "error", m.err)
+	}
+	switch {
+	case m.err != nil:
 		a.failure = m.err.Error()
-		ctx.Log().Error("the journal of submissions cannot be read; it is tried again, and until then nothing that was found running is ended",
-			"error", m.err)
+	case m.state.version > a.state.version:
+		a.failure = ""
 	}
 	if m.state.version <= a.state.version {
 		return
 	}
 	for _, p := range m.state.problems {
 		if !a.knows(p) {
-			ctx.Log().Error("a submission is lost", "path", p.Path, "problem", p.Message)
+			ctx.Log().Error("a submission was damaged", "path", p.Path, "problem", p.Message, "known", p.KeptLast)
 		}
 	}
-	a.state, a.failure = m.state, ""
+	a.state = m.state
 	if !a.telling {
 		a.telling = true
 		ctx.After(tellDelay, tellDue{})

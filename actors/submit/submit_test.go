@@ -3,6 +3,7 @@ package submit
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 )
 
 func TestWhatIsAcceptedIsWantedAndOutlivesTheProcess(t *testing.T) {
@@ -147,6 +149,96 @@ func TestADamagedRecordCostsNoOther(t *testing.T) {
 	}
 	r.says(r.submit(yaml("web", "one")), "default/web-node-1 created")
 	r.wants("default/db-node-1=one default/web-node-1=one")
+}
+
+// What was accepted stays wanted as long as the process knows it, whatever becomes of its file.
+func TestARecordThatIsDamagedAfterItWasReadStaysWanted(t *testing.T) {
+	r := newRig(t)
+	r.submit(yaml("web", "one"), yaml("db", "one"))
+	path := key{"default", "web"}.file(r.opts.Dir)
+	if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.restart()
+	wish := r.wants("default/db-node-1=one default/web-node-1=one")
+	if len(wish.Problems) != 1 || !strings.Contains(wish.Problems[0].Message, "kept aside") {
+		t.Errorf("problems %+v", wish.Problems)
+	}
+	r.start() // a new process finds it as it was
+	r.wants("default/db-node-1=one default/web-node-1=one")
+}
+
+// A file that cannot be read now may be read later: nothing is known to be lost, and nothing is ended.
+func TestARecordThatCannotBeReadNow(t *testing.T) {
+	r := newRig(t)
+	r.submit(yaml("web", "one"), yaml("db", "one"))
+	path := key{"default", "web"}.file(r.opts.Dir)
+	aside := filepath.Join(t.TempDir(), "aside")
+	if err := errors.Join(os.Rename(path, aside), os.Symlink(path, path)); err != nil { // a loop: opening it fails
+		t.Fatal(err)
+	}
+	r.restart()
+	r.wants("default/db-node-1=one default/web-node-1=one")
+	r.says(r.submit(yaml("new", "one")), "failure")
+	r.start() // a process that knows nothing
+	r.kit.Advance(tellDelay)
+	r.kit.Send(messages.Sources, messages.TellWish{})
+	if told := r.kit.Take(); len(told) != 0 {
+		t.Fatalf("it tells %v", told)
+	}
+	if err := os.Rename(aside, path); err != nil {
+		t.Fatal(err)
+	}
+	r.kit.Advance(checkEvery)
+	r.kit.RunWork()
+	if wish := r.wants("default/db-node-1=one default/web-node-1=one"); len(wish.Problems) > 0 {
+		t.Errorf("problems %+v", wish.Problems)
+	}
+}
+
+// An actor that knows what is wanted, and could not read the journal again, tries on.
+func TestAJournalIsTriedAgainAfterARestart(t *testing.T) {
+	r := newRig(t)
+	r.submit(yaml("web", "one"))
+	path := key{"default", "web"}.file(r.opts.Dir)
+	aside := filepath.Join(t.TempDir(), "aside")
+	if err := errors.Join(os.Rename(path, aside), os.Symlink(path, path)); err != nil {
+		t.Fatal(err)
+	}
+	r.restart()
+	r.wants("default/web-node-1=one")
+	if in := inspect(r); in.Failure == "" {
+		t.Errorf("%+v", in)
+	}
+	if err := os.Rename(aside, path); err != nil {
+		t.Fatal(err)
+	}
+	r.kit.Advance(checkEvery)
+	r.kit.RunWork()
+	if in := inspect(r); in.Failure != "" {
+		t.Errorf("%+v", in)
+	}
+}
+
+// A problem is told until its pod is submitted again, or withdrawn.
+func TestAProblemEndsWithItsCause(t *testing.T) {
+	r := newRig(t)
+	r.submit(yaml("web", "one"))
+	if err := os.WriteFile(key{"default", "web"}.file(r.opts.Dir), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	if wish := r.wants(""); len(wish.Problems) != 1 {
+		t.Errorf("problems %+v", wish.Problems)
+	}
+	r.submit(yaml("web", "one"))
+	if wish := r.wants("default/web-node-1=one"); len(wish.Problems) != 0 {
+		t.Errorf("problems %+v", wish.Problems)
+	}
+}
+
+func inspect(r *rig) Inspection {
+	return r.actor.(supervisors.Inspectable).Inspect().(Inspection)
 }
 
 func TestARecordInAnothersPlaceIsOfNoUse(t *testing.T) {

@@ -8,9 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"reflect"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxCheckpoint bounds what Load reads into memory, in bytes. A node's checkpoints are some megabytes at most.
@@ -23,8 +24,8 @@ type checkpoint struct {
 	Value   json.RawMessage `json:"value"`
 }
 
-// UnreadableError says that there is a checkpoint and that it is of no use: damaged, of another version, or not to be
-// read. Its owner reports it and goes on as if there were none.
+// UnreadableError says that there is a checkpoint and that it is of no use: damaged, or of another version. Its owner reports
+// it and goes on as if there were none.
 type UnreadableError struct {
 	Path string
 	// KeptAs is where the file was moved so that it can be looked at; empty when that was impossible, and then Err
@@ -67,15 +68,15 @@ func Save(path string, version int, value any) error {
 }
 
 // Load reads the checkpoint at path into value, a pointer. An error leaves value untouched. It wraps fs.ErrNotExist
-// when there is none; otherwise it is an *UnreadableError, and the file is out of the way: neither is a reason not to
-// start.
+// when there is none, and is an *UnreadableError when that is of no use, and then the file is out of the way. Any other says
+// that it cannot be read now, and the file is where it was: a later Load may read it. None is a reason not to start.
 func Load(path string, version int, value any) error {
 	target := reflect.ValueOf(value)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
 		return fmt.Errorf("checkpoint %s: Load needs a pointer, not a %T", path, value)
 	}
 	data, err := read(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, errNoCheckpoint) {
 		return fmt.Errorf("checkpoint %s: %w", path, err)
 	}
 	fresh := reflect.New(target.Type().Elem())
@@ -90,17 +91,22 @@ func Load(path string, version int, value any) error {
 	return nil
 }
 
+// errNoCheckpoint is what is there that no reading makes a checkpoint of.
+var errNoCheckpoint = errors.New("it is no file of a checkpoint")
+
 func read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxCheckpoint+1))
-	if err = errors.Join(err, f.Close()); err != nil {
+	switch err = errors.Join(err, f.Close()); {
+	case errors.Is(err, unix.EISDIR):
+		return nil, fmt.Errorf("%w: %w", errNoCheckpoint, err)
+	case err != nil:
 		return nil, err
-	}
-	if len(data) > maxCheckpoint {
-		return nil, fmt.Errorf("it is larger than %d bytes", maxCheckpoint)
+	case len(data) > maxCheckpoint:
+		return nil, fmt.Errorf("%w: it is larger than %d bytes", errNoCheckpoint, maxCheckpoint)
 	}
 	return data, nil
 }

@@ -114,6 +114,21 @@ func TestLoadOfAFolder(t *testing.T) {
 	must(t, Save(path, 1, "rebuilt"))
 }
 
+// What a later reading may give is left where it is.
+func TestLoadOfWhatCannotBeReadNow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	must(t, os.Symlink(path, path)) // a loop: opening it fails, also for root
+	var got string
+	var unreadable *UnreadableError
+	err := Load(path, 1, &got)
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.As(err, &unreadable) || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v", err)
+	}
+	if left := names(t, filepath.Dir(path)); len(left) != 1 || left[0] != "state" {
+		t.Errorf("there is left %q", left)
+	}
+}
+
 func TestLoadIntoNoPointer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	must(t, Save(path, 1, "x"))
