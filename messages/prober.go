@@ -81,7 +81,6 @@ type WatchedContainer struct {
 type ObservedContainer struct {
 	Name, ID string
 	Results  ProbeResults
-	Message  string // what the last probe that failed said
 }
 
 // WatchProbes is the pod's whole wish for its probes: those named run, all others of the pod do not. A container is named

@@ -75,8 +75,9 @@ func (j job) act(ctx context.Context, opts Options) outcome {
 }
 
 // overslept is by how much more than its timeout a probe may last before it is ours that was late, and not the application:
-// the agent had no processor, or the machine slept.
-const overslept = time.Second
+// the agent had no processor, or the machine slept. A connection that is closed may take its second of lingering (see
+// endpoint.Dialer), and a redirect's another: that lateness is the application's.
+const overslept = 5 * time.Second
 
 // timed gives an action its timeout, from now.
 func timed(act func(context.Context, Options, job) outcome) func(context.Context, Options, job) outcome {
@@ -98,6 +99,14 @@ func timed(act func(context.Context, Options, job) outcome) func(context.Context
 // maxMessage bounds what is kept of what an application said, in bytes.
 const maxMessage = 1 << 10
 
-func text(s string) string {
-	return strings.ToValidUTF8(strings.TrimSpace(s[:min(len(s), maxMessage)]), "")
+// text is the beginning of what an application said, in one or several parts.
+func text(parts ...string) string {
+	var all strings.Builder
+	for _, s := range parts {
+		all.WriteString(s[:min(len(s), maxMessage-all.Len())])
+	}
+	return strings.ToValidUTF8(strings.TrimSpace(all.String()), "")
 }
+
+// head is the beginning of an output, without a copy of the rest, which may be megabytes.
+func head(b []byte) string { return string(b[:min(len(b), maxMessage)]) }

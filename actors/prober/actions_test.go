@@ -1,6 +1,7 @@
 package prober
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -267,4 +269,80 @@ func FuzzResponse(f *testing.F) {
 		}
 		<-done
 	})
+}
+
+// TestWhoWasLate: what takes longer than its timeout has failed, also where closing its connection took a while; only an agent
+// that was itself held up says nothing of the application.
+func TestWhoWasLate(t *testing.T) {
+	for after, want := range map[time.Duration]result{0: failure, 1500 * time.Millisecond: failure, 10 * time.Second: unknown} {
+		synctest.Test(t, func(t *testing.T) {
+			act := timed(func(ctx context.Context, _ Options, _ job) outcome {
+				<-ctx.Done()
+				time.Sleep(after)
+				return outcome{failure, "no answer"}
+			})
+			if got := act(t.Context(), Options{}, job{timeout: time.Second}); got.result != want {
+				t.Errorf("%v after its timeout: %+v", after, got)
+			}
+		})
+	}
+}
+
+// TestHugeAnswers: what an application says beyond what is kept costs the agent nothing.
+func TestHugeAnswers(t *testing.T) {
+	huge := bytes.Repeat([]byte("a"), 16<<20)
+	j := jobOf(t, "", v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"x"}}}, time.Second)
+	for code := range int32(2) {
+		opts := Options{CRI: says{cri.ExecResult{ExitCode: code, Stdout: huge, Stderr: huge}}}
+		if n := testing.Benchmark(func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				execProbe(b.Context(), opts, j)
+			}
+		}).AllocedBytesPerOp(); n > 64<<10 {
+			t.Errorf("code %d: %d bytes are allocated", code, n)
+		}
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Huge", string(huge[:1<<20])) }))
+	defer s.Close()
+	if got := httpProbe(t.Context(), Options{}, jobOf(t, s.Listener.Addr().String(), web("/"), patience)); got.result != failure || !strings.Contains(got.message, "headers") {
+		t.Errorf("a megabyte of headers: %+v", got)
+	}
+}
+
+type says struct{ result cri.ExecResult }
+
+func (s says) ExecSync(context.Context, string, []string, time.Duration) (cri.ExecResult, error) {
+	return s.result, nil
+}
+
+// TestHTTP2: over TLS it is spoken where the application offers it, and may be all that it speaks.
+func TestHTTP2(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			w.WriteHeader(http.StatusHTTPVersionNotSupported)
+		}
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	h := web("/")
+	h.HTTPGet.Scheme = v1.URISchemeHTTPS
+	if got := httpProbe(t.Context(), Options{}, jobOf(t, s.Listener.Addr().String(), h, patience)); got.result != success {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestNoQueryInAnError: it may hold a secret.
+func TestNoQueryInAnError(t *testing.T) {
+	for _, path := range []string{"/drain?token=secret", "//other/drain?token=secret", "/%zz?token=secret"} {
+		for _, host := range []string{"my host", "127.0.0.1"} {
+			h := web(path)
+			h.HTTPGet.Host = host
+			got := httpProbe(t.Context(), Options{}, jobOf(t, "127.0.0.1:1", h, patience))
+			if got.result == success || strings.Contains(got.message, "secret") {
+				t.Errorf("%s at %s: %+v", path, host, got)
+			}
+		}
+	}
 }

@@ -25,6 +25,7 @@ type book struct {
 	random  func() float64 // in [0,1)
 	saves   []*podBook     // wait for their turn to be written
 	saving  int
+	cut     []*probe // ended in the middle of a run, which the actor is to cut off
 }
 
 // podBook is what is known of one pod.
@@ -37,6 +38,9 @@ type podBook struct {
 	saving bool
 	queued bool // for the disk
 	again  due  // in unheard
+	// running are its runs under way, held its probes that wait for one of these to end, in each pool.
+	running [pools]int
+	held    [pools][]*due
 }
 
 // conBook is what is known of one attempt of a container.
@@ -46,7 +50,6 @@ type conBook struct {
 	startedAt time.Time
 	results   messages.ProbeResults
 	known     messages.ProbeResults // as the pod last said
-	message   string
 	probes    map[messages.ProbeKind]*probe
 }
 
@@ -60,6 +63,7 @@ type probe struct {
 	due     due
 	running bool
 	gone    bool // what still comes of it is of no use
+	blind   bool // its latest run said nothing of the application
 	last    result
 	inRow   int32 // so many of the same outcome
 }
@@ -211,10 +215,13 @@ func (b *book) drop(c *conBook) {
 	}
 }
 
-// end ends one probe; a run of it that is under way is not waited for.
+// end ends one probe; a run of it that is under way is cut off and not waited for.
 func (b *book) end(c *conBook, kind messages.ProbeKind) {
 	if p := c.probes[kind]; p != nil {
 		p.gone = true
+		if p.running {
+			b.cut = append(b.cut, p)
+		}
 		take(&b.queues[p.pool], &p.due)
 		delete(c.probes, kind)
 	}
@@ -222,8 +229,11 @@ func (b *book) end(c *conBook, kind messages.ProbeKind) {
 
 // count applies the thresholds to one outcome. One that says nothing of the application counts for nothing.
 func (b *book) count(now time.Time, p *probe, o outcome) []effect {
+	was := p.blind
+	p.blind = false
 	if o.result == unknown {
-		return []effect{note{uid: p.pod.uid, container: p.con.spec.Name, kind: p.kind, message: o.message, result: unknown}}
+		p.blind = true
+		return []effect{note{uid: p.pod.uid, container: p.con.spec.Name, kind: p.kind, message: o.message, result: unknown, changed: !was}}
 	}
 	if p.last != o.result {
 		p.last, p.inRow = o.result, 0
@@ -235,7 +245,6 @@ func (b *book) count(now time.Time, p *probe, o outcome) []effect {
 		if threshold <= 0 {
 			threshold = 3
 		}
-		p.con.message = o.message
 	}
 	is := p.con.results.Of(p.kind)
 	changed := p.inRow >= threshold && *is != word
@@ -259,7 +268,7 @@ func (b *book) tell(now time.Time, p *podBook) effect {
 	heard := true
 	for _, name := range slices.Sorted(maps.Keys(p.cons)) {
 		c := p.cons[name]
-		word.Containers = append(word.Containers, messages.ObservedContainer{Name: name, ID: c.id, Results: c.results, Message: c.message})
+		word.Containers = append(word.Containers, messages.ObservedContainer{Name: name, ID: c.id, Results: c.results})
 		heard = heard && c.results == c.known
 	}
 	if heard {

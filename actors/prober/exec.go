@@ -18,11 +18,11 @@ func execProbe(ctx context.Context, opts Options, j job) outcome {
 	case err != nil:
 		return outcome{unknown, err.Error()}
 	case r.ExitCode != 0:
-		said := text(string(r.Stdout) + string(r.Stderr))
+		said := text(head(r.Stdout), head(r.Stderr))
 		if said == "" {
 			said = fmt.Sprintf("command ended with code %d", r.ExitCode)
 		}
 		return outcome{failure, said}
 	}
-	return outcome{success, text(string(r.Stdout))}
+	return outcome{success, text(head(r.Stdout))}
 }

@@ -31,7 +31,7 @@ func grpcProbe(ctx context.Context, opts Options, j job) outcome {
 		creds = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the pod's own endpoint, by its address
 	}
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds), grpc.WithUserAgent(opts.UserAgent),
-		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxGRPC)),
+		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxGRPC)), grpc.WithMaxHeaderListSize(maxGRPC),
 		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
 			return endpoint.Dialer().DialContext(ctx, "tcp", to)
 		}))

@@ -16,14 +16,19 @@ import (
 type runtime struct {
 	codes map[string]int32
 	calls map[string]int
+	hangs map[string]bool // until its context ends
 }
 
-func (r *runtime) ExecSync(_ context.Context, id string, _ []string, _ time.Duration) (cri.ExecResult, error) {
+func (r *runtime) ExecSync(ctx context.Context, id string, _ []string, _ time.Duration) (cri.ExecResult, error) {
 	r.calls[id]++
+	if r.hangs[id] {
+		<-ctx.Done()
+		return cri.ExecResult{}, ctx.Err()
+	}
 	return cri.ExecResult{ExitCode: r.codes[id]}, nil
 }
 
-func newRuntime() *runtime { return &runtime{codes: map[string]int32{}, calls: map[string]int{}} }
+func newRuntime() *runtime { return &runtime{codes: map[string]int32{}, calls: map[string]int{}, hangs: map[string]bool{}} }
 
 // newKit is a prober whose jitter is none.
 func newKit(t *testing.T, dir string, r CRI, change func(*Options)) *supervisortest.Kit {

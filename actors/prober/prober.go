@@ -46,7 +46,7 @@ func New(opts Options) supervisors.Constructor {
 		opts.Random = rand.Float64
 	}
 	return func(string) supervisors.Actor {
-		return &actor{opts: opts, book: newBook(limits, opts.Random)}
+		return &actor{opts: opts, book: newBook(limits, opts.Random), cuts: map[*probe]context.CancelFunc{}}
 	}
 }
 
@@ -56,6 +56,7 @@ type actor struct {
 	timer supervisors.Timer
 	at    time.Time // of timer
 	late  lateness
+	cuts  map[*probe]context.CancelFunc // cut off runs that are under way
 }
 
 type (
@@ -94,6 +95,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.timer = nil
 		a.do(ctx, a.book.tick(ctx.Now()))
 	case ran:
+		a.cuts[m.probe]()
+		delete(a.cuts, m.probe)
 		a.late.add(m.began.Sub(m.due))
 		a.do(ctx, a.book.ran(ctx.Now(), m.probe, m.outcome))
 	case loaded:
@@ -129,6 +132,12 @@ func (a *actor) plan(ctx supervisors.Context) {
 }
 
 func (a *actor) do(ctx supervisors.Context, effects []effect) {
+	for _, p := range a.book.cut {
+		if cut := a.cuts[p]; cut != nil {
+			cut()
+		}
+	}
+	a.book.cut = nil
 	for _, e := range effects {
 		switch e := e.(type) {
 		case tell:
@@ -155,7 +164,12 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 // run has one probe run. Its time begins when it does: what it waited before that is not the application's.
 func (a *actor) run(ctx supervisors.Context, e run) {
 	opts := a.opts
+	wanted, cut := context.WithCancel(context.Background())
+	a.cuts[e.probe] = cut
 	ctx.Do(supervisors.Work{Name: "probe", Timeout: e.job.timeout + slack, Run: func(c context.Context) any {
+		c, stop := context.WithCancel(c)
+		defer stop()
+		defer context.AfterFunc(wanted, stop)()
 		began := time.Now()
 		return ran{e.probe, began, e.job.due, e.job.act(cri.WithPriority(c, e.job.order), opts)}
 	}})
@@ -164,8 +178,10 @@ func (a *actor) run(ctx supervisors.Context, e run) {
 func (a *actor) note(ctx supervisors.Context, n note) {
 	log := ctx.Log().With("pod", n.uid, "container", n.container, "probe", n.kind)
 	switch {
+	case n.result == unknown && n.changed:
+		log.Warn("a probe cannot be run, and says nothing of the container until it can", "error", n.message)
 	case n.result == unknown:
-		log.Debug("a probe could not be run", "error", n.message)
+		log.Debug("a probe still cannot be run", "error", n.message)
 	case n.result == failure && n.changed:
 		log.Warn("probe failed", "times", n.inRow, "message", n.message)
 	case n.result == failure:

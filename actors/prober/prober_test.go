@@ -214,7 +214,7 @@ func TestWhomToBelieve(t *testing.T) {
 // Only so many run at a time; those that wait run in the order of their times, and a pod that goes frees its workers.
 func TestThePoolIsBounded(t *testing.T) {
 	r := newRuntime()
-	k := newKit(t, folder(t), r, func(o *Options) { o.Commands = 3 })
+	k := newKit(t, folder(t), r, func(o *Options) { o.Commands = 6 }) // of which one pod has half
 	p := command()
 	p.PeriodSeconds = 1
 	w := messages.WatchProbes{UID: "u1", Turn: 1}
@@ -305,5 +305,48 @@ func TestThePodIsLetGoWhenNothingIsWritten(t *testing.T) {
 	k.RunWork()
 	if got := words(k); len(got) != 1 || got[0].Turn != 2 {
 		t.Errorf("it told %+v", got)
+	}
+}
+
+// Probes of one pod that hang leave workers for the others', and its end cuts them off.
+func TestOnePodDoesNotStarveTheOthers(t *testing.T) {
+	r := newRuntime()
+	k := newKit(t, folder(t), r, func(o *Options) { o.Commands = 8 })
+	p := command()
+	greedy := messages.WatchProbes{UID: "u1", Turn: 1}
+	for i := range 20 {
+		r.hangs[fmt.Sprintf("id%d", i)] = true
+		greedy.Containers = append(greedy.Containers, messages.WatchedContainer{
+			Spec: container(fmt.Sprintf("c%d", i), map[messages.ProbeKind]*v1.Probe{messages.Liveness: p}), ID: fmt.Sprintf("id%d", i),
+			StartedAt: k.Now(), Run: []messages.ProbeKind{messages.Liveness},
+		})
+	}
+	k.Send("pods/u1", greedy)
+	load := k.Work[0]
+	k.Work = nil
+	k.RunOne(load)
+	k.Advance(time.Second)
+	if len(k.Work) != 4 {
+		t.Fatalf("%d of its probes run", len(k.Work))
+	}
+	hanging := k.Work
+	k.Work = nil
+	for i := range 3 {
+		w := wishOf(k, 1, container("other", map[messages.ProbeKind]*v1.Probe{messages.Liveness: p}), fmt.Sprintf("other%d", i), messages.Liveness)
+		w.UID = fmt.Sprintf("u%d", i+2)
+		k.Send(messages.PodAddress(w.UID), w)
+		k.RunWork()
+		k.Advance(time.Second)
+		k.RunWork()
+		if r.calls[w.Containers[0].ID] == 0 {
+			t.Errorf("pod %s is not probed", w.UID)
+		}
+	}
+	k.Send("pods/u1", messages.WatchProbes{UID: "u1", Turn: 2})
+	for _, w := range hanging {
+		k.RunOne(w) // it would hang for ever
+	}
+	if k.Advance(time.Hour); r.calls["id19"] > 0 {
+		t.Error("a probe that waited for a worker ran after its pod had gone")
 	}
 }

@@ -100,6 +100,13 @@ func (b *book) firstRun(now time.Time, p *probe, isNew bool) time.Time {
 	return at.Add(time.Duration(b.random() * float64(min(period/10, time.Second/2))))
 }
 
+// crowded says that a pod has to wait for one of its own runs to end. Half of a pool is for everybody; of the other half a
+// pod has an eighth of the pool and no more, so that a few pods whose probes hang do not keep those of the others from running.
+func (b *book) crowded(p *podBook, in pool) bool {
+	limit := b.limits[in]
+	return b.busy[in] >= limit-limit/2 && p.running[in] >= max(limit/8, 1)
+}
+
 // tick starts what is due, oldest first, as far as there are workers, and repeats what was not taken.
 func (b *book) tick(now time.Time) []effect {
 	var out []effect
@@ -113,8 +120,13 @@ func (b *book) tick(now time.Time) []effect {
 				break
 			}
 			take(&b.queues[pool], e)
+			if p := e.probe.pod; b.crowded(p, pool) {
+				p.held[pool] = append(p.held[pool], e)
+				continue
+			}
 			b.busy[pool]++
 			e.probe.running = true
+			e.probe.pod.running[pool]++
 			out = append(out, run{probe: e.probe, job: e.probe.job(e.at)})
 		}
 	}
@@ -143,6 +155,13 @@ func (b *book) next() time.Time {
 func (b *book) ran(now time.Time, p *probe, o outcome) []effect {
 	b.busy[p.pool]--
 	p.running = false
+	p.pod.running[p.pool]--
+	for _, e := range p.pod.held[p.pool] {
+		if !e.probe.gone {
+			b.put(&b.queues[p.pool], e, e.at)
+		}
+	}
+	p.pod.held[p.pool] = nil
 	if p.gone {
 		return b.tick(now)
 	}

@@ -23,6 +23,8 @@ import (
 const (
 	// maxBody bounds what is read of a response, in bytes; the kubelet's.
 	maxBody = 10 << 10
+	// maxHeader bounds the headers of a response, in bytes: hundreds may be read at a time.
+	maxHeader = 256 << 10
 	// maxRedirects on the same host are followed.
 	maxRedirects = 10
 )
@@ -83,9 +85,10 @@ func URL(get *v1.HTTPGetAction, ips []string, ports []v1.ContainerPort) (*url.UR
 	return u, nil
 }
 
-// Place is a URL without its query, which may hold a secret.
+// Place is a URL without its query, which may hold a secret. What was no URL has its query in its path (see URL).
 func Place(u *url.URL) string {
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	path, _, _ := strings.Cut(u.Path, "?")
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: path}).String()
 }
 
 // Dialer connects to applications. Sockets linger for a second only, so that many probes do not use up the ports of the
@@ -111,27 +114,34 @@ type Answer struct {
 func Get(ctx context.Context, target *url.URL, headers []v1.HTTPHeader, userAgent string) (Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
-		return Answer{}, err
+		return Answer{}, fmt.Errorf("GET %s: %w", Place(target), withoutURL(err))
 	}
 	setHeaders(req, headers, userAgent)
 	transport := &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the pod's own endpoint, by its address
 		DisableKeepAlives: true, DisableCompression: true, Proxy: nil, DialContext: Dialer().DialContext,
+		MaxResponseHeaderBytes: maxHeader,
+		ForceAttemptHTTP2:      true, // over TLS, where the application offers it
 	}
 	defer transport.CloseIdleConnections()
 	client := http.Client{Transport: transport, CheckRedirect: sameHost}
 	resp, err := client.Do(req)
 	if err != nil {
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // without the whole URL
-		}
-		return Answer{}, fmt.Errorf("GET %s: %w", Place(target), err)
+		return Answer{}, fmt.Errorf("GET %s: %w", Place(target), withoutURL(err))
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return Answer{}, fmt.Errorf("GET %s: reading the response: %w", Place(target), err)
 	}
 	return Answer{Code: resp.StatusCode, Body: body}, nil
+}
+
+// withoutURL is an error of net/http or net/url without the URL that they put before it, whose query may hold a secret.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 func setHeaders(req *http.Request, headers []v1.HTTPHeader, userAgent string) {
