@@ -40,6 +40,7 @@ type operation struct {
 	key     string
 	waiting int           // callers of Do, guarded by Operations.mu
 	done    chan struct{} // closed after result and err are final
+	cut     context.CancelFunc
 	result  any
 	err     error
 }
@@ -89,9 +90,9 @@ func (o *Operations) joinOrBegin(
 	if o.closed {
 		return nil, fmt.Errorf("operation %s: %w", key, ErrOperationsClosed)
 	}
-	op := &operation{key: key, waiting: 1, done: make(chan struct{})}
-	o.inFlight[key] = op
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	op := &operation{key: key, waiting: 1, done: make(chan struct{}), cut: cancel}
+	o.inFlight[key] = op
 	go func() {
 		defer cancel()
 		defer o.finish(op)
@@ -152,6 +153,16 @@ func (o *Operations) Waiting(key string) int {
 		return op.waiting
 	}
 	return 0
+}
+
+// CutOff ends the context of what runs under key, if anything does, and waits for nothing. It is for work that is of no use
+// any more and may be left half done, such as the hook of a container that has ended; never for a change in the runtime.
+func (o *Operations) CutOff(key string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if op, ok := o.inFlight[key]; ok {
+		op.cut()
+	}
 }
 
 // Settle waits until nothing runs under any key with the prefix, or returns the

@@ -147,6 +147,8 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 		a.tellPod(ctx, a.fail)
 	case d.fact.State == messages.ContainerExited: // it was quicker than the look at it
 		a.over(ctx, *d.fact)
+	case d.hook && a.stop != nil: // it is ended next, without the hook
+		a.state, a.fact = running, *d.fact
 	case d.hook:
 		a.fact = *d.fact
 		a.hook(ctx)
@@ -181,6 +183,7 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 		ctx.Unhandled(m) // there is nothing to end
 		return
 	}
+	a.host.Ops.CutOff(postStartKey(m.UID, m.Fact.ID))
 	a.state, a.fact, a.try = stopping, m.Fact, m.Fact.Attempt
 	ctx.Log().Info("stopping container", "id", m.Fact.ID, "why", m.Reason, "grace", m.Grace)
 	ctx.Do(supervisors.Work{
@@ -208,6 +211,7 @@ func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 // over takes the end of the container.
 func (a *actor) over(ctx supervisors.Context, f messages.ContainerFact) {
 	a.state, a.fact = ended, f
+	a.host.Ops.CutOff(postStartKey(a.uid, f.ID))
 	ctx.Log().Info("container ended", "id", f.ID, "attempt", f.Attempt, "exitCode", f.ExitCode, "reason", f.Reason)
 	a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: f})
 }

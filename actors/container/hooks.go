@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/endpoint"
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -61,7 +63,7 @@ func callHook(ctx context.Context, h *host.Host, m messages.StopContainer, hook 
 	case hook.HTTPGet != nil:
 		return runHTTP(ctx, m, hook.HTTPGet)
 	case hook.Sleep != nil:
-		t := time.NewTimer(time.Duration(hook.Sleep.Seconds) * time.Second)
+		t := time.NewTimer(podspec.Grace(hook.Sleep.Seconds))
 		defer t.Stop()
 		select {
 		case <-t.C:
@@ -80,17 +82,29 @@ func firstBytes(b []byte) string {
 	return strings.ToValidUTF8(strings.TrimSpace(string(b[:min(len(b), limit)])), "")
 }
 
-// runHTTP makes the hook's request.
+// userAgent is what the requests of hooks call themselves.
+const userAgent = "kube-lifecycle/playlet"
+
+// runHTTP makes the hook's request. As with the kubelet, whatever is answered is success, and a server that speaks plain HTTP
+// where the hook says HTTPS is asked that way, without what the hook would only tell it in private.
 func runHTTP(ctx context.Context, m messages.StopContainer, get *v1.HTTPGetAction) error {
 	target, err := endpoint.URL(get, m.IPs, ports(m))
 	if err != nil {
 		return err
 	}
-	answer, err := endpoint.Get(ctx, target, get.HTTPHeaders, "kube-lifecycle/playlet")
-	if err == nil && answer.Code >= http.StatusBadRequest {
-		err = fmt.Errorf("GET %s answered with code %d", endpoint.Place(target), answer.Code)
+	answer, err := endpoint.Get(ctx, target, get.HTTPHeaders, userAgent)
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		target.Scheme = "http"
+		public := slices.DeleteFunc(slices.Clone(get.HTTPHeaders), func(h v1.HTTPHeader) bool { return strings.EqualFold(h.Name, "Authorization") })
+		answer, err = endpoint.Get(ctx, target, public, userAgent)
 	}
-	return err
+	if answer.Code == 0 {
+		return err
+	}
+	if answer.Code >= http.StatusBadRequest {
+		supervisors.LogOf(ctx).Info("a hook was answered with an error code, which does not count", "container", m.Name, "at", endpoint.Place(target), "code", answer.Code)
+	}
+	return nil
 }
 
 // ports are the container's: of its spec or, where that is gone, of the annotations it was made with.

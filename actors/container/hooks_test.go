@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -72,23 +71,45 @@ func TestThePreStopHooksOfADrainAllRunAtOnce(t *testing.T) {
 	}
 }
 
+// get is a hook that makes a request of a server.
+func get(path string, scheme v1.URIScheme, s *httptest.Server) *v1.LifecycleHandler {
+	port := s.Listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it serves TCP
+	return &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Path: path, Scheme: scheme, Port: intstr.FromInt(port), HTTPHeaders: []v1.HTTPHeader{{Name: "Authorization", Value: "secret"}}}}
+}
+
+// Whatever is answered to a hook's request is success, as with the kubelet; so is an answer in plain HTTP where HTTPS was
+// asked for, and there no credentials are sent.
+func TestAnyAnswerToAHookIsSuccess(t *testing.T) {
+	var credentials atomic.Value
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		credentials.Store(r.Header.Get("Authorization"))
+		switch r.URL.Path {
+		case "/teapot":
+			w.WriteHeader(http.StatusTeapot)
+		case "/broken":
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("less"))
+		}
+	}))
+	defer s.Close()
+	h, _ := simulated(t, sim.Options{Preload: []string{"image"}})
+	m := hooked(t, h, nil)
+	for _, path := range []string{"/", "/teapot", "/broken"} {
+		for scheme, sent := range map[v1.URIScheme]string{"HTTP": "secret", "HTTPS": ""} {
+			credentials.Store("nobody asked")
+			if err := runHook(t.Context(), h, m, get(path, scheme, s)); err != nil || credentials.Load() != sent {
+				t.Errorf("%s %s: %v, with the credentials %q", scheme, path, err, credentials.Load())
+			}
+		}
+	}
+}
+
 // What becomes of a hook is known to nobody else: its failure is told, naming pod and container, and never with all that
 // the application said.
 func TestAFailedHookIsTold(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
-	answer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusTeapot)
-		_, _ = w.Write([]byte(long))
-	}))
-	defer answer.Close()
-	at, err := url.Parse(answer.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.Atoi(at.Port())
-	if err != nil {
-		t.Fatal(err)
-	}
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
 	h, _ := simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
 		Exec: func(context.Context, sim.Target, []string) sim.ExecResult {
 			return sim.ExecResult{Code: 3, Stderr: "no such queue " + long}
@@ -100,10 +121,8 @@ func TestAFailedHookIsTold(t *testing.T) {
 		want string
 	}{
 		"a command": {command("drain", "--password=secret"), "ended with code 3: no such queue"},
-		"a request": {&v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Path: "/drain?token=secret", Port: intstr.FromInt(port)}}, "/drain answered with code 418"},
-		"a request to nobody": {&v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Path: "/drain?token=secret", Scheme: "HTTPS", Port: intstr.FromInt(port)}},
-			"/drain: "},
-		"nothing": {&v1.LifecycleHandler{}, "it has no action"},
+		"a request to nobody": {get("/drain?token=secret", "HTTPS", closed), "/drain: "},
+		"nothing":             {&v1.LifecycleHandler{}, "it has no action"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer

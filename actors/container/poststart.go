@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -76,10 +77,12 @@ type hookDone struct {
 // retryStop is the timer after which a container is ended again whose hook failed.
 type retryStop struct{ id string }
 
+// postStartKey is the hook's in the table of operations. The container's end, and what ends it, cut it off there.
+func postStartKey(uid, id string) string { return fmt.Sprintf("%s/poststart/%s", uid, id) }
+
 // runPostStart runs the hook to its end, or joins the one that is under way: it outlives the actor.
 func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id string) hookDone {
-	key := fmt.Sprintf("%s/poststart/%s", w.Pod.UID, id)
-	_, err := h.Ops.Do(ctx, key, hookLimit, func(ctx context.Context) (any, error) {
+	_, err := h.Ops.Do(ctx, postStartKey(string(w.Pod.UID), id), hookLimit, func(ctx context.Context) (any, error) {
 		if err := callHook(ctx, h, stopOf(h, w, messages.ContainerFact{ID: id}, hookLimit, ""), postStart(w.Container)); err != nil {
 			return nil, err
 		}
@@ -104,9 +107,9 @@ func stopOf(h *host.Host, w messages.RunContainer, f messages.ContainerFact, gra
 
 func graceOf(pod *v1.Pod) time.Duration {
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
-		return time.Duration(max(*s, 1)) * time.Second
+		return podspec.Grace(max(*s, 1))
 	}
-	return 30 * time.Second
+	return v1.DefaultTerminationGracePeriodSeconds * time.Second
 }
 
 // look finds out whether a container that is adopted while it runs is still owed its hook.

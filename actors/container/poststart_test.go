@@ -3,9 +3,13 @@ package container
 import (
 	"context"
 	"io/fs"
+	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -143,6 +147,29 @@ func TestAnAdoptedContainerIsOwedTheHookThatWasCutOff(t *testing.T) {
 	}
 }
 
+// So is one that is found by its name, when nobody knows whether it was started; the note of another container counts for none.
+func TestAContainerThatIsFoundIsOwedItsHook(t *testing.T) {
+	r := newHookRig(t)
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunOne(k.Work[0])
+	fact := k.Take()[0].Msg.(messages.ContainerStarted).Fact //nolint:forcetypeassert // it was told
+	k = r.actor()
+	k.Send("pods/u1", r.wish)
+	if k.RunWork(); told(k) != "hooking started" || r.runs != 1 {
+		t.Errorf("%d runs", r.runs)
+	}
+	if err := owe(r.h, r.wish, "another"); err != nil {
+		t.Fatal(err)
+	}
+	k = r.actor()
+	r.wish.Adopt = &fact
+	k.Send("pods/u1", r.wish)
+	if k.RunWork(); told(k) != "started" || r.runs != 1 {
+		t.Errorf("with another's note: %d runs", r.runs)
+	}
+}
+
 // A container that ends while its hook runs has ended.
 func TestAnEndGoesBeforeTheHook(t *testing.T) {
 	r := newHookRig(t)
@@ -156,5 +183,73 @@ func TestAnEndGoesBeforeTheHook(t *testing.T) {
 	k.RunWork()
 	if got := told(k); got != "ended" {
 		t.Errorf("it told %s", got)
+	}
+}
+
+// A hook that hangs ends with its container: when that has ended, when it is being ended, and it is not begun at all where the
+// end was asked for while the start was under way.
+func TestAHookEndsWithItsContainer(t *testing.T) {
+	for name, end := range map[string]func(k *supervisortest.Kit, fact messages.ContainerFact, wish messages.RunContainer){
+		"it ended": func(k *supervisortest.Kit, fact messages.ContainerFact, _ messages.RunContainer) {
+			fact.State = messages.ContainerExited
+			k.Send("pods/u1", messages.ContainerObserved{UID: "u1", Fact: fact})
+		},
+		"it is ended": func(k *supervisortest.Kit, fact messages.ContainerFact, wish messages.RunContainer) {
+			k.Send("pods/u1", messages.StopContainer{UID: "u1", Name: "c", Fact: fact, Pod: wish.Pod, Spec: wish.Container, Grace: time.Second})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s := hanging(t)
+			k := r.actor()
+			k.Send("pods/u1", r.wish)
+			k.RunOne(k.Work[0])
+			fact := k.Take()[0].Msg.(messages.ContainerStarted).Fact //nolint:forcetypeassert // it was told
+			hook := k.Work[1]
+			k.Work = nil
+			ended := make(chan struct{})
+			go func() { defer close(ended); hook.Run(t.Context()) }()
+			<-s.asked
+			end(k, fact, r.wish)
+			<-ended // the hook itself would go on for a day
+			if k.RunWork(); told(k) != "ended" {
+				t.Error("its end was not told")
+			}
+		})
+	}
+	r, _ := hanging(t)
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", messages.StopContainer{UID: "u1", Name: "c", Pod: r.wish.Pod, Spec: r.wish.Container, Grace: time.Second})
+	k.RunWork()
+	if got := told(k); got != "ended" || len(r.r.Calls("StopContainer")) != 1 {
+		t.Errorf("ended while it was started: it told %q", got)
+	}
+}
+
+// server takes requests and never answers.
+type server struct{ asked chan struct{} }
+
+// hanging is a container whose post-start hook asks such a server.
+func hanging(t *testing.T) (*hookRig, server) {
+	t.Helper()
+	s := server{make(chan struct{}, 1)}
+	quit := make(chan struct{})
+	h := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		s.asked <- struct{}{}
+		<-quit
+	}))
+	t.Cleanup(h.Close)
+	t.Cleanup(func() { close(quit) })
+	r := newHookRig(t)
+	r.wish.Container.Lifecycle.PostStart = get("/", "HTTP", h)
+	r.wish.Sandbox.IPs = []string{"127.0.0.1"}
+	return r, s
+}
+
+func TestAGraceThatNoClockHolds(t *testing.T) {
+	pod := podOf(v1.Container{Name: "c"})
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(math.MaxInt64))
+	if got := graceOf(pod); got < time.Hour || got+hookLimit < got {
+		t.Errorf("it is %v", got)
 	}
 }

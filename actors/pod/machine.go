@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -209,5 +210,5 @@ func (m *Machine) grace() time.Duration {
 	if m.ending != nil && m.ending.Grace != nil {
 		s = *m.ending.Grace
 	}
-	return time.Duration(max(s, 1)) * time.Second
+	return podspec.Grace(max(s, 1))
 }

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -80,7 +81,7 @@ func (c *con) unfit() messages.ProbeKind {
 func (m *Machine) endUnfit(now time.Time, c *con, kind messages.ProbeKind) {
 	grace := m.grace()
 	if s := messages.Probe(c.spec, kind).TerminationGracePeriodSeconds; s != nil {
-		grace = time.Duration(*s) * time.Second
+		grace = podspec.Grace(*s)
 	}
 	why := "Container " + c.name + " failed " + string(kind) + " probe"
 	if policyOf(m.pod, c.spec) != v1.RestartPolicyNever {

@@ -28,7 +28,9 @@ func (r *runtime) ExecSync(ctx context.Context, id string, _ []string, _ time.Du
 	return cri.ExecResult{ExitCode: r.codes[id]}, nil
 }
 
-func newRuntime() *runtime { return &runtime{codes: map[string]int32{}, calls: map[string]int{}, hangs: map[string]bool{}} }
+func newRuntime() *runtime {
+	return &runtime{codes: map[string]int32{}, calls: map[string]int{}, hangs: map[string]bool{}}
+}
 
 // newKit is a prober whose jitter is none.
 func newKit(t *testing.T, dir string, r CRI, change func(*Options)) *supervisortest.Kit {

@@ -110,7 +110,8 @@ type Answer struct {
 
 // Get makes the request, within the context. The endpoint is the application's own, so that certificates are not verified,
 // as with the kubelet; redirects are followed on the same host only: of another, the redirect itself is the answer. headers
-// replace the User-Agent and the Accept that are sent otherwise; one that is empty takes it away.
+// replace the User-Agent and the Accept that are sent otherwise; one that is empty takes it away. With an error, the code is
+// that of a response whose body broke off, or 0.
 func Get(ctx context.Context, target *url.URL, headers []v1.HTTPHeader, userAgent string) (Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
@@ -131,7 +132,7 @@ func Get(ctx context.Context, target *url.URL, headers []v1.HTTPHeader, userAgen
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return Answer{}, fmt.Errorf("GET %s: reading the response: %w", Place(target), err)
+		return Answer{Code: resp.StatusCode}, fmt.Errorf("GET %s: reading the response: %w", Place(target), err)
 	}
 	return Answer{Code: resp.StatusCode, Body: body}, nil
 }
