@@ -40,7 +40,7 @@ type GetWish struct{ UID string }
 // PodStatusChanged is a pod's newest status; it replaces all before it.
 //
 // Sender: pod. Receiver: pods. Reply: none.
-// If lost: the pod's next change carries it, and a pod that waits tells it again when its patience ends.
+// If lost: the pod's next change carries it; it is told again with the next audit, and when the wish is told again.
 type PodStatusChanged struct {
 	UID     string
 	Turn    uint64 // of the wish that the pod has taken

@@ -1,11 +1,14 @@
 package pod
 
 import (
+	"slices"
 	"time"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // planInitializing: init containers run one after another, each to success; a sidecar among them has only to run, and
-// to have started, before the next does. Leads to Running, back to Preparing when the sandbox is lost, to Terminating.
+// to have started, before the next does; once the next has been made, its own restarts keep nobody waiting. Leads to Running, back to Preparing when the sandbox is lost, to Terminating.
 func (m *Machine) planInitializing(now time.Time) Phase {
 	if m.over(now) {
 		return Terminating
@@ -16,15 +19,27 @@ func (m *Machine) planInitializing(now time.Time) Phase {
 	m.mount(now)
 	m.ensureCgroup(now)
 	m.clearRemoved(now)
-	for _, c := range m.cons {
+	for i, c := range m.cons {
 		if c.spec == nil || !c.init || m.initialized(c) {
 			continue
 		}
-		if running := m.ensure(now, c); !running || !c.sidecar() || !c.hasStarted() {
+		running := m.ensure(now, c)
+		if c.sidecar() && m.passed(i) {
+			continue
+		}
+		if !running || !c.sidecar() || !c.hasStarted() {
 			return Initializing
 		}
 	}
 	return Running
+}
+
+// passed says that a later init container has been made in the current sandbox: initialization is past this one.
+func (m *Machine) passed(i int) bool {
+	current := m.box.current()
+	return current != nil && slices.ContainsFunc(m.cons[i+1:], func(c *con) bool {
+		return c.init && slices.ContainsFunc(c.facts, func(f messages.ContainerFact) bool { return f.SandboxID == current.ID })
+	})
 }
 
 // initialized says that an init container has done its part in the current sandbox.
@@ -60,8 +75,8 @@ func (m *Machine) begun(sandbox string) bool {
 
 // nextInit is the init container whose turn it is, or nil when the others' is.
 func (m *Machine) nextInit() *con {
-	for _, c := range m.cons {
-		if c.spec == nil || !c.init || m.initialized(c) {
+	for i, c := range m.cons {
+		if c.spec == nil || !c.init || m.initialized(c) || (c.sidecar() && m.passed(i)) {
 			continue
 		}
 		if current := m.box.current(); c.sidecar() && current != nil && (m.begun(current.ID) || (c.hasStarted() && c.newest().SandboxID == current.ID)) {

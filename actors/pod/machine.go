@@ -68,6 +68,7 @@ type Machine struct {
 	last   *v1.PodStatus // as last published
 	waited messages.Reason
 	turn   uint64
+	told   time.Time // when
 	fx     []Effect
 }
 

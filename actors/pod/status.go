@@ -12,7 +12,11 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// publish tells the pod's status when it has changed.
+// retold is how long after it was told a status is told again although it has not changed: the word of it may have been lost.
+// Every audit, once a minute, is a chance.
+const retold = 50 * time.Second
+
+// publish tells the pod's status when it has changed, and again at times.
 func (m *Machine) publish(now time.Time) {
 	if m.pod == nil || !m.read || (m.phase == Reading && m.unproved()) || m.unasked(now) {
 		return
@@ -24,9 +28,12 @@ func (m *Machine) publish(now time.Time) {
 		w.RetryAt = time.Time{} // a retry alone is no news
 	}
 	if m.last != nil && m.wish.Turn == m.turn && w == m.waited && equality.Semantic.DeepEqual(m.last, status) {
-		return
+		if now.Before(m.told.Add(retold)) {
+			return
+		}
+		status = m.last
 	}
-	m.last, m.waited, m.turn = status, w, m.wish.Turn
+	m.last, m.waited, m.turn, m.told = status, w, m.wish.Turn, now
 	m.emit(Publish{Turn: m.turn, Status: status, Phase: m.phase, Waiting: waiting})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"pgregory.net/rapid"
 
 	"github.com/playlet-dev/playlet/messages"
@@ -41,6 +42,7 @@ func TestWhateverHappens(t *testing.T) {
 			sidecar := name == "init0" && len(pod.Spec.InitContainers) > 0 && pod.Spec.InitContainers[0].RestartPolicy != nil
 			return 0, name[0] == 'i' && !sidecar
 		}
+		w.deaf = false // nothing is lost any more
 		w.settle()
 		w.settle()
 		check(t, w)
@@ -52,7 +54,7 @@ func TestWhateverHappens(t *testing.T) {
 
 // storm is one thing going right or wrong.
 func storm(t *rapid.T, w *world) {
-	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "probe", "probe", "prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "end"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "probe", "probe", "prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "deaf", "end"}).Draw(t, "event") {
 	case "deliver":
 		if len(w.pending) > 0 {
 			m := w.pending[0]
@@ -112,6 +114,8 @@ func storm(t *rapid.T, w *world) {
 			}
 			s.Containers[0].Image += "'"
 		})
+	case "deaf":
+		w.deaf = true
 	case "unknown", "removed":
 		someone(t, w)
 	case "end":
@@ -146,6 +150,8 @@ func afterTheStorm(w *world) string {
 		if phase != Finished || len(w.containers)+len(w.sandboxes) > 0 || w.ended == nil || !w.ended.Gone {
 			return fmt.Sprintf("an ended pod is %s with %v and %v", phase, w.containers, w.sandboxes)
 		}
+	case !equality.Semantic.DeepEqual(w.status, w.machine.last):
+		return fmt.Sprintf("others know of the status %+v, and it is %+v", w.status, w.machine.last)
 	case phase == Finished:
 		if w.pod.Spec.RestartPolicy == v1.RestartPolicyAlways || len(w.runningNames()) > 0 {
 			return fmt.Sprintf("it finished with %s, running %v", w.pod.Spec.RestartPolicy, w.runningNames())

@@ -18,6 +18,7 @@ func (m *Machine) takeWish(now time.Time, w messages.PodWanted) {
 	}
 	m.wish, m.ending = &w, w.Ending
 	if !changed {
+		m.told = time.Time{} // it is told again since no status has shown that it was taken
 		return
 	}
 	m.pod = w.Pod

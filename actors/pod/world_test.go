@@ -51,6 +51,7 @@ type world struct {
 	exit       func(name string, attempt uint32) (code int32, ends bool)
 	violations []string
 	trace      []string
+	deaf       bool // the next status is lost
 }
 
 func newWorld(pod *v1.Pod) *world {
@@ -161,8 +162,12 @@ func (w *world) effect(e Effect) {
 		delete(w.actors, e.Name)
 		delete(w.later, e.Name)
 	case Publish:
-		w.status, w.taken = e.Status, e.Turn
 		w.checkProved(e.Status)
+		if w.deaf {
+			w.deaf = false // the word is lost
+			break
+		}
+		w.status, w.taken = e.Status, e.Turn
 		if w.watch != nil {
 			w.watch(e.Status)
 		}

@@ -1,0 +1,77 @@
+package pod
+
+import (
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// drain delivers everything while no time passes.
+func (w *world) drain() {
+	for i := 0; i < 1000; i++ {
+		if w.live(); len(w.pending) == 0 {
+			return
+		}
+		m := w.pending[0]
+		w.pending = w.pending[1:]
+		w.step(m)
+	}
+}
+
+// A sidecar that waits to be restarted keeps only those waiting that have not been made yet, as with the kubelet.
+func TestASidecarInBackOffKeepsNobodyWaiting(t *testing.T) {
+	pod := testPod(v1.RestartPolicyAlways, 3, 1)
+	pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+	w := newWorld(pod)
+	crash, done := false, false
+	w.exit = func(name string, attempt uint32) (int32, bool) {
+		switch name {
+		case "init0":
+			return 1, crash
+		case "init1":
+			return int32(1 - min(attempt, 1)), done
+		case "init2":
+			return 0, true
+		}
+		return 0, false
+	}
+	w.step(nil)
+	w.settle()
+	crash = true
+	w.drain()
+	if got := w.runningNames(); !slices.Equal(got, []string{"init1"}) {
+		t.Fatalf("running %v", got)
+	}
+	done = true
+	w.drain()
+	check(t, w)
+	if got := w.runningNames(); !slices.Equal(got, []string{"c0"}) {
+		t.Errorf("running %v", got)
+	}
+	crash = false
+	w.settle()
+	check(t, w)
+	if got := w.runningNames(); !slices.Equal(got, []string{"c0", "init0"}) {
+		t.Errorf("in the end %v run", got)
+	}
+}
+
+// The word of a status may be lost; others know it in the end.
+func TestAStatusThatIsLostIsToldAgain(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	w.status = nil
+	w.settle() // audits, and no news
+	if w.status == nil || w.status.Phase != v1.PodRunning {
+		t.Errorf("after the next audits it is %+v", w.status)
+	}
+	for range 2 {
+		w.status = nil
+		w.step(w.wish()) // pods has not seen that it was taken
+		if w.status == nil {
+			t.Error("the wish was told again, and no status")
+		}
+	}
+}
