@@ -29,7 +29,7 @@ func aggregate(pod *v1.Pod, of func(*v1.Container) v1.ResourceList) v1.ResourceL
 		addTo(now, sidecars)
 		addTo(now, of(c))
 		raiseTo(starting, now)
-		if restartsAlways(c) {
+		if RestartsAlways(c) {
 			addTo(sidecars, of(c))
 			addTo(running, of(c))
 		}

@@ -135,7 +135,7 @@ func memoryRequest(container *v1.Container) int64 {
 }
 
 func isSidecar(pod *v1.Pod, container *v1.Container) bool {
-	if !restartsAlways(container) || len(pod.Spec.Containers) == 0 {
+	if !RestartsAlways(container) || len(pod.Spec.Containers) == 0 {
 		return false
 	}
 	for i := range pod.Spec.InitContainers {
@@ -146,7 +146,9 @@ func isSidecar(pod *v1.Pod, container *v1.Container) bool {
 	return false
 }
 
-func restartsAlways(container *v1.Container) bool {
+// RestartsAlways says that a container has the restart policy Always of its own; an init container that has is a sidecar
+// (KEP-753).
+func RestartsAlways(container *v1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 

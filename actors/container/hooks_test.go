@@ -120,7 +120,7 @@ func TestAFailedHookIsTold(t *testing.T) {
 		hook *v1.LifecycleHandler
 		want string
 	}{
-		"a command": {command("drain", "--password=secret"), "ended with code 3: no such queue"},
+		"a command":           {command("drain", "--password=secret"), "ended with code 3: no such queue"},
 		"a request to nobody": {get("/drain?token=secret", "HTTPS", closed), "/drain: "},
 		"nothing":             {&v1.LifecycleHandler{}, "it has no action"},
 	} {

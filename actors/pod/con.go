@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/facts"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -76,7 +77,7 @@ func (c *con) running() bool {
 	return f != nil && f.State == messages.ContainerRunning
 }
 
-func (c *con) sidecar() bool { return c.spec != nil && c.init && isSidecar(c.spec) }
+func (c *con) sidecar() bool { return c.spec != nil && c.init && cri.RestartsAlways(c.spec) }
 
 // over says that the container has ended and will not be started again.
 func (c *con) over(pod *v1.Pod) bool {

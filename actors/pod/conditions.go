@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // conditions adds the pod's conditions, in the kubelet's order and words: others select on them.
@@ -25,10 +27,10 @@ func (m *Machine) conditions(now time.Time, s *v1.PodStatus) {
 	for i := range s.InitContainerStatuses {
 		c, spec := &s.InitContainerStatuses[i], &m.pod.Spec.InitContainers[i]
 		switch {
-		case isSidecar(spec) && (c.Started == nil || !*c.Started), !isSidecar(spec) && !c.Ready:
+		case cri.RestartsAlways(spec) && (c.Started == nil || !*c.Started), !cri.RestartsAlways(spec) && !c.Ready:
 			uninitialized = append(uninitialized, c.Name)
 		}
-		if isSidecar(spec) && !c.Ready {
+		if cri.RestartsAlways(spec) && !c.Ready {
 			unready = append(unready, c.Name)
 		}
 	}

@@ -2,6 +2,8 @@ package pod
 
 import (
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // settlePhase adds the pod's phase, and what goes with it. As with the kubelet, a pod is over for others only when nothing of
@@ -54,7 +56,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 			ended = c.LastTerminationState.Terminated
 		}
 		switch {
-		case isSidecar(spec):
+		case cri.RestartsAlways(spec):
 			pendingInit = pendingInit || (c.State.Running == nil && ended == nil)
 		case c.State.Terminated != nil && c.State.Terminated.ExitCode == 0:
 		case ended != nil && ended.ExitCode != 0 && pod.Spec.RestartPolicy == v1.RestartPolicyNever:

@@ -3,6 +3,7 @@ package pod
 import (
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -20,7 +21,7 @@ const (
 func strategy(pod *v1.Pod, spec *v1.Container, init bool, f messages.ContainerFact) answer {
 	policy := policyOf(pod, spec)
 	succeeded := f.ExitCode == 0
-	if init && !isSidecar(spec) {
+	if init && !cri.RestartsAlways(spec) {
 		switch {
 		case succeeded:
 			return leave
@@ -48,8 +49,4 @@ func policyOf(pod *v1.Pod, spec *v1.Container) v1.RestartPolicy {
 		return v1.RestartPolicy(*spec.RestartPolicy)
 	}
 	return pod.Spec.RestartPolicy
-}
-
-func isSidecar(spec *v1.Container) bool {
-	return spec.RestartPolicy != nil && *spec.RestartPolicy == v1.ContainerRestartPolicyAlways
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/facts"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -148,7 +149,7 @@ func lives(c messages.ContainerFact) bool {
 func (w *world) stop(m messages.StopContainer) {
 	w.stops = append(w.stops, m.Name)
 	w.checkStop(m)
-	if w.machine.Phase() == Terminating && m.Spec != nil && isSidecar(m.Spec) {
+	if w.machine.Phase() == Terminating && m.Spec != nil && cri.RestartsAlways(m.Spec) {
 		for _, c := range w.containers {
 			if lives(c) && !w.sidecarNamed(c.Name) {
 				w.fault("sidecar %s is stopped before %s", m.Name, c.Name)
@@ -174,7 +175,7 @@ func (w *world) stop(m messages.StopContainer) {
 func (w *world) sidecarNamed(name string) bool {
 	for i := range w.pod.Spec.InitContainers {
 		if c := &w.pod.Spec.InitContainers[i]; c.Name == name {
-			return isSidecar(c)
+			return cri.RestartsAlways(c)
 		}
 	}
 	return false

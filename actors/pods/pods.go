@@ -57,6 +57,7 @@ type actor struct {
 	objectProblems []messages.ManifestProblem
 
 	loaded   bool                     // the checkpoint has been read
+	complete bool                     // all sources have been heard, and what runs is known
 	finished map[string]*v1.PodStatus // by UID
 	saving   bool
 	unsaved  bool
@@ -174,13 +175,9 @@ func (a *actor) wish(ctx supervisors.Context, m messages.SourcePodsWanted) {
 		a.changed(ctx)
 		return
 	}
-	_, heard := a.wishes[m.Source]
 	delete(a.unknown, m.Source)
 	a.wishes[m.Source] = m
 	a.reconcile(ctx)
-	if !heard && a.heard() {
-		a.sweep(ctx)
-	}
 }
 
 // askAudit asks what runs already, until that is known.

@@ -43,6 +43,10 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 	if !a.loaded || a.audit == nil {
 		return
 	}
+	if !a.complete && a.heard() { // from now on it is known what must stay
+		a.complete = true
+		defer a.sweep(ctx)
+	}
 	byUID, ordered := a.merge()
 	a.endOrphans(ctx, byUID)
 	names := a.endUnwanted(ctx, byUID)

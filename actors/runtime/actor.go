@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/playlet-dev/playlet/messages"
@@ -203,6 +204,9 @@ func (a *actor) pump(ctx supervisors.Context) {
 	}
 }
 
+// tellRest is the rest after the third failure in a row to read a pod: then, and once, a person is told.
+const tellRest = 4 * time.Second
+
 // readEnded tells the pod, or sees to it that it is read later.
 func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 	switch {
@@ -214,8 +218,13 @@ func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 			return settled{m.uid}
 		}})
 	case m.err != nil:
-		ctx.Log().Debug("could not read a pod", "pod", m.uid, "error", m.err)
-		ctx.After(a.queue.failed(m.uid), rested{m.uid})
+		rest := a.queue.failed(m.uid)
+		level := slog.LevelDebug
+		if rest == tellRest {
+			level = slog.LevelWarn
+		}
+		ctx.Log().Log(context.Background(), level, "a pod cannot be read", "uid", m.uid, "error", m.err)
+		ctx.After(rest, rested{m.uid})
 		a.suspect(ctx, m.err)
 	default:
 		if m.read.odd != nil {

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // medium is what holds an emptyDir. Its kind is a type of file systems, or empty: the folder as it is.
@@ -75,7 +77,7 @@ func podMemory(pod *v1.Pod) int64 {
 		if n == 0 {
 			return 0
 		}
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		if cri.RestartsAlways(c) {
 			sidecars += n
 			n = 0
 		}

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // summary is a pod in a few words, the words that kubectl finds for the same status.
@@ -25,7 +26,7 @@ func summarize(p *admin.Pod) summary {
 		s.status = r
 	}
 	for i := range p.Pod.Spec.InitContainers {
-		if isSidecar(&p.Pod.Spec.InitContainers[i]) {
+		if cri.RestartsAlways(&p.Pod.Spec.InitContainers[i]) {
 			s.total++
 		}
 	}
@@ -51,7 +52,7 @@ func (s *summary) initContainers(pod *v1.Pod) (sidecars summary, initializing bo
 	}
 	for i := range pod.Status.InitContainerStatuses {
 		c := &pod.Status.InitContainerStatuses[i]
-		sidecar := isSidecar(specs[c.Name])
+		sidecar := specs[c.Name] != nil && cri.RestartsAlways(specs[c.Name])
 		s.count(c)
 		if sidecar {
 			sidecars.count(c)
@@ -126,10 +127,6 @@ func endOf(t *v1.ContainerStateTerminated) string {
 	default:
 		return fmt.Sprintf("ExitCode:%d", t.ExitCode)
 	}
-}
-
-func isSidecar(c *v1.Container) bool {
-	return c != nil && c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
 func condition(pod *v1.Pod, kind v1.PodConditionType) bool {

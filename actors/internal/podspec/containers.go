@@ -35,8 +35,3 @@ func everyContainer(spec *v1.PodSpec, path ...*field.Path) iter.Seq2[*v1.Contain
 		}
 	}
 }
-
-// isSidecar tells whether an init container keeps running beside the regular ones (KEP-753).
-func isSidecar(c *v1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
-}

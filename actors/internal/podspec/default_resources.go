@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // roundUp lifts every quantity to a whole number of milli units, the finest the API keeps.
@@ -63,7 +65,7 @@ func containersNeed(spec *v1.PodSpec, list func(*v1.Container) v1.ResourceList) 
 	sidecars, peak := v1.ResourceList{}, v1.ResourceList{}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		if isSidecar(c) {
+		if cri.RestartsAlways(c) {
 			add(sidecars, list(c))
 			continue
 		}

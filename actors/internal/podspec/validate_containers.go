@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 func (v *validator) containers(spec *field.Path) {
@@ -68,7 +70,7 @@ func (v *validator) initContainer(c *v1.Container, at *field.Path) {
 	v.containerRestartPolicy(c, at)
 	// One init container at a time has its ports, so that they need be different only within it.
 	v.hostPorts(c.Ports, at.Child("ports"), map[string]bool{})
-	if isSidecar(c) {
+	if cri.RestartsAlways(c) {
 		v.lifecycle(c.Lifecycle, at.Child("lifecycle"))
 		v.probes(c, at)
 		return
