@@ -208,7 +208,8 @@ func (b *book) list() []effect {
 	return []effect{{"", beginList{}}}
 }
 
-// found takes the pods that have a group, by cgroups.Key or UID, and has those removed that nobody speaks for.
+// found takes the pods that have a group, by cgroups.Key or UID, and has those removed that nobody speaks for. The wish may
+// have changed since the listing began: one that is not everybody's takes nothing away.
 func (b *book) found(uids []string, err error) []effect {
 	b.listing = false
 	var out []effect
@@ -221,6 +222,9 @@ func (b *book) found(uids []string, err error) []effect {
 	}
 	if err != nil {
 		out = append(out, effect{"", failed{"listing them", err}})
+	}
+	if !b.wish.Heard {
+		uids = nil
 	}
 	for _, uid := range uids {
 		if messages.CheckUID(uid) == nil && !spoken[cgroups.Key(uid)] {
