@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/wholefile"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -18,7 +19,7 @@ const (
 	// patiencePlace is for a folder that is not there: one cannot be replaced by a link in a single step.
 	patiencePlace = 2 * time.Second
 	// quietWhileWritten is for a file that a writer holds open but does not write to.
-	quietWhileWritten = time.Second
+	quietWhileWritten = wholefile.Quiet
 	// patienceAtMost ends all patience with one that does not stay as it is.
 	patienceAtMost = 10 * time.Second
 )
@@ -87,7 +88,7 @@ type entry struct {
 
 	trial *trial
 
-	id     identity
+	id     wholefile.Identity
 	readAt time.Time
 	sum    [32]byte
 	last   *version // what was read of the content that has that sum

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/actors/internal/wholefile"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -54,24 +55,24 @@ func (r *reader) outcome(m *entry, s sight, now time.Time, how manner) (o outcom
 	case s.err != nil && errors.Is(s.err, fs.ErrNotExist) && s.link:
 		return brokenBy(m.path, errors.New("it is a link that leads to nothing")), false, true
 	case s.err != nil && errors.Is(s.err, fs.ErrNotExist), s.err == nil && s.info.IsDir():
-		m.id = identity{}
+		m.id = wholefile.Identity{}
 		return outcome{grade: gone}, false, true
 	case s.err != nil:
 		return brokenBy(m.path, s.err), false, true
 	}
-	id := identityOf(s.info)
+	id := wholefile.IdentityOf(s.info)
 	touched = id != m.id
 	impatient := m.impatient(now)
 	if !touched && !how.event && !impatient && (!how.recheck || m.trusted()) {
 		return outcome{}, false, false
 	}
 	m.id, m.readAt = id, now
-	data, err := reading{done: how.done, insist: impatient && !touched, now: now}.read(s.real)
+	data, err := wholefile.Reading{Done: how.done, Insist: impatient && !touched, Now: now}.Read(s.real)
 	if err != nil {
 		m.last = nil
 	}
 	switch {
-	case errors.Is(err, errBusy):
+	case errors.Is(err, wholefile.ErrBusy):
 		return outcome{grade: busy}, touched, true
 	case errors.Is(err, fs.ErrNotExist):
 		return outcome{grade: gone}, touched, true
@@ -87,7 +88,7 @@ func (r *reader) outcome(m *entry, s sight, now time.Time, how manner) (o outcom
 
 // trusted says whether the file's identity is proof that its content is the one that was read.
 func (m *entry) trusted() bool {
-	return m.last != nil && m.readAt.Sub(m.id.touched()) >= trustAfter
+	return m.last != nil && m.readAt.Sub(m.id.Touched()) >= trustAfter
 }
 
 func brokenBy(path string, err error) outcome {

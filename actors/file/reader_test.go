@@ -445,24 +445,6 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	}
 }
 
-func TestAFileThatGrowsWhileItIsReadIsBounded(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f")
-	must(t, os.WriteFile(path, make([]byte, maxManifest+1), 0o600))
-	f, err := os.Open(path)
-	must(t, err)
-	defer func() { must(t, f.Close()) }()
-	if _, err := readAll(int(f.Fd()), 10); err != errTooLarge {
-		t.Fatalf("got %v", err)
-	}
-	must(t, os.Truncate(path, maxManifest))
-	if _, err := f.Seek(0, 0); err != nil {
-		t.Fatal(err)
-	}
-	if data, err := readAll(int(f.Fd()), 10); err != nil || len(data) != maxManifest {
-		t.Fatalf("got %d bytes, %v", len(data), err)
-	}
-}
-
 func TestAPathThatCannotBeRead(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a\n")

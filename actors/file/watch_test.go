@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/internal/wholefile"
 )
 
 // TestAwait waits on another goroutine, so that what wakes it comes while it waits, or, as good, before.
@@ -112,31 +114,10 @@ func TestEventsThatAreCutOffCountAsLost(t *testing.T) {
 	}
 }
 
-// TestBusyWithoutLeases asks about a folder, for which the kernel gives no leases.
-func TestBusyWithoutLeases(t *testing.T) {
-	fd, err := unix.Open(t.TempDir(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	must(t, err)
-	defer closeFd(fd)
-	id, err := identityAt(fd)
-	must(t, err)
-	for _, test := range []struct {
-		done bool
-		age  time.Duration
-		want bool
-	}{
-		{false, 0, true}, {false, quietWhileWritten - 1, true}, {false, quietWhileWritten, false}, {true, 0, false},
-		{false, -time.Hour, false}, // a clock that was set back must not make all files busy
-	} {
-		if got := (reading{done: test.done, now: id.touched().Add(test.age)}).busy(fd, id); got != test.want {
-			t.Errorf("a writer heard to be done: %v, %v ago: busy %v, want %v", test.done, test.age, got, test.want)
-		}
-	}
-}
-
 func TestAFileReadJustAfterItWasTouchedIsNotTrusted(t *testing.T) {
 	at := time.Unix(1000, 0)
 	for age, want := range map[time.Duration]bool{0: false, trustAfter - 1: false, trustAfter: true, -time.Hour: false} {
-		m := &entry{last: &version{}, readAt: at.Add(age), id: identity{mtime: [2]int64{900, 0}, ctime: [2]int64{1000, 0}}}
+		m := &entry{last: &version{}, readAt: at.Add(age), id: wholefile.Identity{Modified: [2]int64{900, 0}, Changed: [2]int64{1000, 0}}}
 		if m.trusted() != want {
 			t.Errorf("read %v after it was touched: trusted %v, want %v", age, m.trusted(), want)
 		}

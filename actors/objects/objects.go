@@ -42,7 +42,7 @@ func New(opts Options) supervisors.Constructor {
 	if opts.CheckFrequency <= 0 {
 		opts.CheckFrequency = defaultCheckFrequency
 	}
-	memory := &memory{files: map[string]*entry{}} // outlives the actor: what broke meanwhile is still in force
+	memory := newMemory() // outlives the actor: what broke meanwhile is still in force
 	return func(string) supervisors.Actor {
 		return &actor{opts: opts, memory: memory, known: map[messages.ManifestProblem]bool{}}
 	}

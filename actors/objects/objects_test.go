@@ -2,6 +2,7 @@ package objects
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +12,10 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/actors/internal/wholefile"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -36,7 +40,7 @@ type folder struct {
 }
 
 func newFolder(t testing.TB) *folder {
-	f := &folder{t: t, dir: filepath.Join(t.TempDir(), "objects"), m: &memory{files: map[string]*entry{}}}
+	f := &folder{t: t, dir: filepath.Join(t.TempDir(), "objects"), m: newMemory()}
 	must(t, os.Mkdir(f.dir, 0o700))
 	f.w = newWatch(f.dir)
 	t.Cleanup(f.w.close)
@@ -47,10 +51,11 @@ func newFolder(t testing.TB) *folder {
 func (f *folder) write(name, text string) {
 	f.t.Helper()
 	path := filepath.Join(f.dir, name)
-	must(f.t, os.WriteFile(path+".new", []byte(text), 0o600))
+	hidden := filepath.Join(f.dir, "."+name) // nothing looks at it
+	must(f.t, os.WriteFile(hidden, []byte(text), 0o600))
 	then := time.Now().Add(-time.Hour)
-	must(f.t, os.Chtimes(path+".new", then, then))
-	must(f.t, os.Rename(path+".new", path))
+	must(f.t, os.Chtimes(hidden, then, then))
+	must(f.t, os.Rename(hidden, path))
 }
 
 func configMap(name, value string) string {
@@ -125,6 +130,84 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(f.dir, "a.yaml"), nil, 0o600))
 	if r := f.m.read(f.w); has(r) != "default/one=1" || r.again != settle {
 		t.Errorf("has %q, again in %s", has(r), r.again)
+	}
+}
+
+// A writer that pauses is not done, however long ago it wrote: half of a file may be good, and say something else.
+func TestAWriterIsWaitedFor(t *testing.T) {
+	f := newFolder(t)
+	began := time.Now()
+	f.m.now = func() time.Time { return began }
+	path := filepath.Join(f.dir, "a.yaml")
+	for _, before := range []string{"", "default/one=1"} {
+		w, err := os.Create(path)
+		must(t, err)
+		_, err = w.WriteString(configMap("one", "2"))
+		must(t, err)
+		then := time.Now().Add(-time.Hour)
+		must(t, os.Chtimes(path, then, then))
+		if r := f.m.read(f.w); has(r) != before || r.again != settle {
+			t.Errorf("has %q, want %q, again in %s", has(r), before, r.again)
+		}
+		_, err = w.WriteString("---\n" + configMap("two", "2"))
+		must(t, errors.Join(err, w.Close(), os.Chtimes(path, then, then)))
+		if r := f.m.read(f.w); has(r) != "default/one=2, default/two=2" || r.again != 0 {
+			t.Errorf("has %q, again in %s", has(r), r.again)
+		}
+		f.write("a.yaml", configMap("one", "1"))
+		f.m.read(f.w)
+	}
+}
+
+// One that holds a file open for ever, and writes nothing, does not keep it from us.
+func TestAWriterThatIsQuietIsNotWaitedForForEver(t *testing.T) {
+	f := newFolder(t)
+	began := time.Now()
+	f.m.now = func() time.Time { return began }
+	w, err := os.Create(filepath.Join(f.dir, "a.yaml"))
+	must(t, err)
+	defer func() { must(t, w.Close()) }()
+	_, err = w.WriteString(configMap("one", "1"))
+	must(t, err)
+	if r := f.m.read(f.w); has(r) != "" || r.again != settle {
+		t.Errorf("has %q, again in %s", has(r), r.again)
+	}
+	f.m.now = func() time.Time { return time.Now().Add(wholefile.Quiet) }
+	if r := f.m.read(f.w); has(r) != "default/one=1" {
+		t.Errorf("has %q", has(r))
+	}
+}
+
+// A bug met at one file costs no other, nor what that file held; what it held is not told.
+func TestAParserThatPanicsHidesNoGoodFile(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.yaml", configMap("one", "1"))
+	f.write("b.yaml", configMap("two", "2"))
+	f.m.read(f.w)
+	for _, p := range []any{hidden, errors.New(hidden)} {
+		f.m.parse = func(path string, data []byte) (manifest.Objects, []manifest.Problem) {
+			if strings.HasSuffix(path, "b.yaml") {
+				panic(p)
+			}
+			return manifest.LoadObjects(path, data)
+		}
+		f.write("a.yaml", configMap("one", "3"))
+		f.write("b.yaml", secret("s"))
+		r := f.m.read(f.w)
+		if has(r) != "default/one=3, default/two=2" || len(r.problems) != 1 || !r.problems[0].KeptLast || strings.Contains(fmt.Sprint(r.problems), hidden) {
+			t.Errorf("has %q, problems %+v", has(r), r.problems)
+		}
+	}
+}
+
+// A pipe is never opened: that could block until somebody writes.
+func TestWhatIsNoFileIsNotOpened(t *testing.T) {
+	f := newFolder(t)
+	must(t, unix.Mkfifo(filepath.Join(f.dir, "pipe"), 0o600))
+	must(t, os.Symlink("pipe", filepath.Join(f.dir, "link")))
+	r := f.m.read(f.w)
+	if len(r.problems) != 2 || !strings.Contains(r.problems[0].Message+r.problems[1].Message, "named pipe") {
+		t.Errorf("problems %+v", r.problems)
 	}
 }
 

@@ -3,21 +3,21 @@ package objects
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/wholefile"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -42,22 +42,20 @@ type memory struct {
 	mu    sync.Mutex
 	files map[string]*entry
 	set   *objectset.Set
+	parse func(path string, data []byte) (manifest.Objects, []manifest.Problem)
+	now   func() time.Time // the wall's clock, as of the files' own times
+}
+
+func newMemory() *memory {
+	return &memory{files: map[string]*entry{}, parse: manifest.LoadObjects, now: time.Now}
 }
 
 // entry is one file.
 type entry struct {
-	stamp    stamp
+	id       wholefile.Identity
 	good     manifest.Objects // as last read without a problem
 	problems []messages.ManifestProblem
 	pending  bool // it changed, and is left alone for a moment
-}
-
-// stamp changes when a file does.
-type stamp struct {
-	size     int64
-	modified time.Time
-	mode     fs.FileMode
-	inode    uint64
 }
 
 // read reads what has changed since the last time. The whole set is the result, or what stands in its way.
@@ -100,7 +98,7 @@ func (m *memory) read(w *watch) result {
 			e = &entry{}
 			m.files[path] = e
 		}
-		e.look(path, info, err, first && m.set == nil)
+		m.look(e, path, info, err, first && m.set == nil)
 		if e.pending {
 			r.again = settle
 		}
@@ -113,38 +111,42 @@ func (m *memory) read(w *watch) result {
 	return r
 }
 
-// look reads the file if it has changed. At once says that nothing of it is in force that waiting could keep.
-func (e *entry) look(path string, info fs.FileInfo, err error, atOnce bool) {
+// look reads the file if it has changed and its writer is done. At once says that nothing of it is in force that waiting
+// could keep.
+func (m *memory) look(e *entry, path string, info fs.FileInfo, err error, atOnce bool) {
 	e.pending = false
 	broken := func(message string) {
 		e.problems = []messages.ManifestProblem{{Path: path, Message: message, KeptLast: e.holds()}}
 	}
 	if err != nil {
-		e.stamp = stamp{}
+		e.id = wholefile.Identity{}
 		broken("it cannot be read: " + err.Error())
 		return
 	}
-	now := stampOf(info)
-	if now == e.stamp {
+	id := wholefile.IdentityOf(info)
+	if id == e.id {
 		return
 	}
-	if !info.Mode().IsRegular() {
-		e.stamp = now
-		broken("it is no file")
-		return
-	}
-	if age := time.Since(info.ModTime()); !atOnce && age >= 0 && age < settle {
+	if age := m.now().Sub(info.ModTime()); !atOnce && age >= 0 && age < settle {
 		e.pending = true
 		return
 	}
-	data, err := readAll(path)
+	data, err := m.data(path, id)
+	if errors.Is(err, wholefile.ErrBusy) {
+		e.pending = true
+		return
+	}
 	if err != nil {
-		e.stamp = stamp{}
+		e.id = wholefile.Identity{}
 		broken("it cannot be read: " + err.Error())
 		return
 	}
-	e.stamp = now
-	objects, found := manifest.LoadObjects(path, data)
+	e.id = id
+	objects, found, failed := m.parseSafely(path, data)
+	if failed != "" {
+		broken(failed)
+		return
+	}
 	e.problems = nil
 	for _, p := range found {
 		e.problems = append(e.problems, messages.ManifestProblem{Path: p.Path, Line: p.Line, Field: p.Field, Message: p.Message, KeptLast: e.holds()})
@@ -156,13 +158,29 @@ func (e *entry) look(path string, info fs.FileInfo, err error, atOnce bool) {
 
 func (e *entry) holds() bool { return len(e.good.ConfigMaps)+len(e.good.Secrets) > 0 }
 
-func readAll(path string) ([]byte, error) {
-	f, err := os.Open(path)
+// data reads the file that a path leads to. A writer that holds it open and leaves it alone is not waited for for ever.
+func (m *memory) data(path string, id wholefile.Identity) ([]byte, error) {
+	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, manifest.MaxBytes+1))
-	return data, errors.Join(err, f.Close())
+	now := m.now()
+	return wholefile.Reading{Now: now, Insist: now.Sub(id.Touched()) >= wholefile.Quiet}.Read(real)
+}
+
+// parseSafely keeps a panic of the parser from taking all objects with it: the file that it met it at is a problem. What the
+// panic says is told where it is Go's own word alone, for it may quote the file.
+func (m *memory) parseSafely(path string, data []byte) (objects manifest.Objects, found []manifest.Problem, failed string) {
+	defer func() {
+		if p := recover(); p != nil {
+			failed = "reading it fails by a bug of the agent"
+			if err, is := p.(runtime.Error); is {
+				failed += ": " + err.Error()
+			}
+		}
+	}()
+	objects, found = m.parse(path, data)
+	return objects, found, ""
 }
 
 // collect makes the set of all that is good. Of two objects of one name the first file's counts.
@@ -193,12 +211,4 @@ func (m *memory) collect(r *result) {
 		}
 	}
 	m.set, r.set = set, set
-}
-
-func stampOf(info fs.FileInfo) stamp {
-	s := stamp{size: info.Size(), modified: info.ModTime(), mode: info.Mode()}
-	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-		s.inode = sys.Ino
-	}
-	return s
 }
