@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/url"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -100,12 +101,31 @@ func (n *Node) RegisterNode() bool { return n.Kubelet.RegisterNode == nil || *n.
 // Verbosity is --v: 0 for what an operator always wants to see, more for more.
 func (n *Node) Verbosity() int { return int(n.Kubelet.Logging.Verbosity) }
 
-// Presentable returns a copy of the configuration that may be shown: the values of the manifest URL's headers, which
-// usually hold a credential, are masked.
+// masked stands where a credential would.
+const masked = "<masked>"
+
+// PresentableURL is a URL without its user, password, query and fragment, any of which may be a credential.
+func PresentableURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" { // it may be anything
+		return masked
+	}
+	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	if u.RawQuery != "" {
+		return shown.String() + "?" + masked
+	}
+	return shown.String()
+}
+
+// Presentable returns a copy of the configuration that may be shown: what may be a credential in the manifest URL, and the
+// values of its headers, are masked.
 func (n *Node) Presentable() *KubeletConfiguration {
 	shown := n.Kubelet.DeepCopy()
 	for header := range shown.StaticPodURLHeader {
-		shown.StaticPodURLHeader[header] = []string{"<masked>"}
+		shown.StaticPodURLHeader[header] = []string{masked}
+	}
+	if shown.StaticPodURL != "" {
+		shown.StaticPodURL = PresentableURL(shown.StaticPodURL)
 	}
 	return shown
 }

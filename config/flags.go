@@ -40,6 +40,9 @@ type flagRow struct {
 	legacy bool
 }
 
+// secret says that what the flag is set to may be a credential, and is in no message. The flag package would quote it.
+func (r *flagRow) secret() bool { return r.name == "manifest-url-header" || r.name == "manifest-url" }
+
 // boundFlag is a row together with the values its flag was set to, in order.
 type boundFlag struct {
 	flagRow
@@ -52,9 +55,9 @@ type recorder struct {
 	to *boundFlag
 }
 
-// Set parses value and remembers it.
+// Set parses value and remembers it. What is wrong with one that may be a credential is said by Load.
 func (r *recorder) Set(value string) error {
-	if err := r.Value.Set(value); err != nil {
+	if err := r.Value.Set(value); err != nil && !r.to.secret() {
 		return err
 	}
 	r.to.said = append(r.to.said, value)
@@ -63,7 +66,7 @@ func (r *recorder) Set(value string) error {
 
 // AddFlags registers on fs every flag of the kubelet of Kubernetes 1.36, the flags of older kubelets that units in the
 // field still carry, and Playlet's own. Underscores in names are taken as dashes. Parsing reports an unknown flag or a
-// bad value as one line that names it. The flags --help and --version are left to the command.
+// bad value as one line that names it, but for values that may be credentials, of which Load reports. The flags --help and --version are left to the command.
 func AddFlags(fs *pflag.FlagSet) *Flags {
 	f := &Flags{bound: map[string]*boundFlag{}, scratch: newTarget(nil)}
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
@@ -117,6 +120,9 @@ func (f *Flags) replay(fs *pflag.FlagSet, t *target) ([]Warning, error) {
 			again := b.flagOn(t)
 			for _, value := range b.said {
 				if err := again.Value.Set(value); err != nil {
+					if b.secret() {
+						value = masked
+					}
 					failed = problem("--"+b.name, value, "%v", err)
 					return
 				}

@@ -143,6 +143,31 @@ func TestPresentableMasksHeaders(t *testing.T) {
 	}
 }
 
+// What may be a credential is in no error: errors end in journals, and in what people paste.
+func TestErrorsTellNoCredentials(t *testing.T) {
+	for _, args := range [][]string{
+		{"--manifest-url=https://h/p", "--manifest-url-header=Authorization=Bearer hunter2"},
+		{"--manifest-url=https://h/p", "--manifest-url-header=Good:x,hunter2"},
+		{"--manifest-url=https://h/p", "--manifest-url-header=Authorization Bearer hunter2:x"},
+		{"--manifest-url=https://h/p", "--manifest-url-header=Authorization=hunter2:x"},
+		{"--manifest-url=ftp://u:hunter2@h/p"},
+		{"--manifest-url=ftp://h/p?token=hunter2"},
+		{"--manifest-url=http://u:hunter2@h:port"},
+		{"--manifest-url=hunter2"},
+		{"--config=" + write(t, t.TempDir(), "f", header+"staticPodURLHeader: {Authorization: Bearer hunter2}\n")},
+		{"--config=" + write(t, t.TempDir(), "g", header+"staticPodURLHeader: {Authorization: [[hunter2]]}\n")},
+	} {
+		_, _, err := loadArgs(t, args...)
+		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "manifest-url") && !strings.Contains(err.Error(), "staticPodURL") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	n, _, err := loadArgs(t, "--manifest-url=https://u:hunter2@h/p?token=hunter2")
+	if err != nil || n.Presentable().StaticPodURL != "https://h/p?<masked>" {
+		t.Errorf("shown: %q, %v", n.Presentable().StaticPodURL, err)
+	}
+}
+
 func TestSmallAccessors(t *testing.T) {
 	n, _, err := loadArgs(t, "--runonce", "--container-log-max-size=2Ki", "--register-node=false", "-v=3")
 	if err != nil {

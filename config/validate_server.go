@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -91,10 +92,12 @@ func validateSources(p *problems, n *Node) {
 	if c.StaticPodURL != "" {
 		u, err := url.Parse(c.StaticPodURL)
 		p.check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "",
-			"staticPodURL", c.StaticPodURL, "must be an absolute http or https URL")
+			"staticPodURL", PresentableURL(c.StaticPodURL), "must be an absolute http or https URL")
 	}
 	for _, header := range slices.Sorted(maps.Keys(c.StaticPodURLHeader)) {
-		p.check(header != "" && !strings.ContainsAny(header, " \t\r\n:"), "staticPodURLHeader", header, "no name of an HTTP header")
+		if !httpguts.ValidHeaderFieldName(header) { // where name and value were written otherwise, it is the value
+			p.add("staticPodURLHeader", masked, "no name of an HTTP header")
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -35,22 +36,9 @@ func newFetcher(opts Options) *fetcher {
 		own.DisableKeepAlives = true // the next request is far away
 		transport = own
 	}
-	f := &fetcher{opts: opts, shown: presentable(opts.URL), secret: masker(opts.Header)}
+	f := &fetcher{opts: opts, shown: config.PresentableURL(opts.URL), secret: masker(opts.Header)}
 	f.client = &http.Client{Transport: transport, CheckRedirect: f.redirect}
 	return f
-}
-
-// presentable is a URL without its user, password, query and fragment, any of which may be a credential.
-func presentable(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return "the manifest URL"
-	}
-	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
-	if u.RawQuery != "" {
-		return shown.String() + "?<masked>"
-	}
-	return shown.String()
 }
 
 // masker replaces the headers' values wherever a server sends them back.
