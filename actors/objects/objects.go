@@ -54,6 +54,9 @@ type actor struct {
 	watch  *watch
 	turn   uint64 // of the worker that reads; a result of another turn is of no use
 
+	asked time.Time // when the reading was asked for that is not done yet; zero for none
+	hung  bool      // and that it does not end was told
+
 	last  result
 	known map[messages.ManifestProblem]bool
 	said  map[string]bool // warnings
@@ -76,14 +79,14 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			w.close()
 			return released{}
 		}})
+		a.asked = ctx.Now()
 		a.read(ctx, true)
 		ctx.After(a.opts.CheckFrequency, checkDue{})
 	case result:
 		a.onRead(ctx, m)
 	case checkDue:
 		ctx.After(a.opts.CheckFrequency, checkDue{})
-		a.tell(ctx)
-		a.watch.wake()
+		a.onCheck(ctx)
 	case lookDue:
 		a.watch.wake()
 	case released:
@@ -127,7 +130,8 @@ func (a *actor) onRead(ctx supervisors.Context, r result) {
 			ctx.Log().Error("object manifest problem", "path", p.Path, "line", p.Line, "field", p.Field, "problem", p.Message, "keptLast", p.KeptLast)
 		}
 	}
-	news := !maps.Equal(known, a.known)
+	news := a.hung || !maps.Equal(known, a.known)
+	a.asked, a.hung = time.Time{}, false
 	a.known = known
 	if r.set != nil {
 		version := a.opts.Board.Publish(r.set)
@@ -146,12 +150,39 @@ func (a *actor) onRead(ctx supervisors.Context, r result) {
 	a.read(ctx, false)
 }
 
+// onCheck has everything looked at again. What was asked for at the check before must be done by now; if it is not, the file
+// system does not answer, which is told so that nobody takes what is known for fresh.
+func (a *actor) onCheck(ctx supervisors.Context) {
+	switch {
+	case a.asked.IsZero():
+		a.asked = ctx.Now()
+	case !a.hung:
+		a.hung = true
+		p := a.doesNotEnd()
+		ctx.Log().Error("object manifest problem", "path", p.Path, "problem", p.Message)
+	}
+	a.tell(ctx)
+	a.watch.wake()
+}
+
+func (a *actor) doesNotEnd() messages.ManifestProblem {
+	return messages.ManifestProblem{Path: a.opts.Dir, KeptLast: true,
+		Message: "reading it does not end, since " + a.asked.UTC().Format(time.RFC3339) + ": the file system does not answer"}
+}
+
+func (a *actor) problems() []messages.ManifestProblem {
+	if !a.hung {
+		return a.last.problems
+	}
+	return append([]messages.ManifestProblem{a.doesNotEnd()}, a.last.problems...)
+}
+
 func (a *actor) tell(ctx supervisors.Context) {
 	if a.last.version > 0 {
 		ctx.Tell(messages.Volumes, messages.ObjectsChanged{Version: a.last.version})
 		ctx.Tell(messages.Images, messages.ObjectsChanged{Version: a.last.version})
 	}
-	ctx.Tell(messages.Pods, messages.ObjectProblems{Problems: a.last.problems})
+	ctx.Tell(messages.Pods, messages.ObjectProblems{Problems: a.problems()})
 }
 
 // Inspection is what the actor says of itself: names, never contents.
@@ -165,7 +196,7 @@ type Inspection struct {
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
-	in := Inspection{Dir: a.opts.Dir, Version: a.last.version, ConfigMaps: []string{}, Problems: slices.Clone(a.last.problems)}
+	in := Inspection{Dir: a.opts.Dir, Version: a.last.version, ConfigMaps: []string{}, Problems: slices.Clone(a.problems())}
 	if a.last.set != nil {
 		in.Secrets = len(a.last.set.Secrets)
 		for k := range a.last.set.ConfigMaps {

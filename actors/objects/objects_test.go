@@ -18,6 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/wholefile"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -225,6 +226,52 @@ func TestWhoeverCanReadSecretsIsWarnedOf(t *testing.T) {
 	r := f.m.read(f.w)
 	if all := strings.Join(r.warnings, "\n"); len(r.warnings) != 2 || !strings.Contains(all, f.dir+" is") || !strings.Contains(all, "secret.yaml") {
 		t.Errorf("got %q", r.warnings)
+	}
+}
+
+// A folder that does not answer is told of: nobody is to take what was read last for fresh. A later life waits for the same
+// reading, and tells of it too.
+func TestAReadingThatDoesNotEnd(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.yaml", configMap("one", "1"))
+	made := New(Options{Dir: f.dir, Board: &Board{}, CheckFrequency: time.Minute})
+	for range 2 {
+		a := made("objects").(*actor)
+		k := supervisortest.New(t, messages.Objects, a)
+		defer a.watch.close()
+		hung := func() (out []messages.ManifestProblem) {
+			for _, m := range k.Take() {
+				if p, ok := m.Msg.(messages.ObjectProblems); ok {
+					out = p.Problems
+				}
+			}
+			return out
+		}
+		work := func(name string) (out supervisors.Work) {
+			k.Work = slices.DeleteFunc(k.Work, func(w supervisors.Work) bool {
+				if w.Name == name {
+					out = w
+				}
+				return w.Name == name
+			})
+			return out
+		}
+		work("HoldWatch")
+		reading := work("ReadObjects")
+		for minutes := range 3 { // it does not come back
+			if got := hung(); (len(got) == 1) != (minutes > 0) || len(got) == 1 && !strings.Contains(got[0].Message, "reading it does not end, since ") {
+				t.Errorf("after %d minutes: %+v", minutes, got)
+			}
+			k.Advance(time.Minute)
+		}
+		k.RunOne(reading)
+		if got := hung(); len(got) != 0 {
+			t.Errorf("when it has ended: %+v", got)
+		}
+		k.Advance(time.Minute)
+		if got := hung(); len(got) != 0 {
+			t.Errorf("at the next check, which has just begun: %+v", got)
+		}
 	}
 }
 
