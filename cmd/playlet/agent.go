@@ -138,7 +138,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	}
 	a.host = &pod.Host{
 		CRI: a.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
-		RequestTimeout: node.RuntimeRequestTimeout(), Allocatable: allocatable(node, facts), Abilities: abilities(a.state, node.Kubelet.CgroupDriver),
+		RequestTimeout: node.RuntimeRequestTimeout(), Allocatable: allocatable(node, facts, resources.OnlineCPUs("/sys")), Abilities: abilities(a.state, node.Kubelet.CgroupDriver),
 		ResolvConf: deref(node.Kubelet.ResolverConfig, ""),
 	}
 	if node.ObjectDir != "" {
@@ -209,6 +209,9 @@ func (a *agent) start(chaos supervisors.Interceptor) error {
 	}
 	if levels := notEnforced(a.node); len(levels) > 0 {
 		a.log.Warn("enforceNodeAllocatable: what is reserved is kept from pods, and not enforced on cgroups of its own yet", "levels", levels)
+	}
+	if signals := notEvicted(a.node); len(signals) > 0 {
+		a.log.Warn("evictionHard: what it says of memory is kept from pods, and nothing is evicted at a threshold yet", "signals", signals)
 	}
 	if a.onlySubmissions() {
 		a.log.Warn("no source of pods is configured: those that are submitted (playlet run) are run, and others that are found are left as they are; --pod-manifest-path names a folder of manifests")

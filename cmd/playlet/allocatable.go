@@ -1,7 +1,8 @@
 package main
 
 import (
-	"runtime"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,9 +15,9 @@ import (
 
 // allocatable is what pods can have of the machine: what it has, less what the configuration reserves, and less the hard
 // eviction threshold of memory, which pods must not come to.
-func allocatable(node *config.Node, facts cri.NodeFacts) v1.ResourceList {
+func allocatable(node *config.Node, facts cri.NodeFacts, cpus int) v1.ResourceList {
 	out := v1.ResourceList{
-		v1.ResourceCPU:    *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
+		v1.ResourceCPU:    *resource.NewQuantity(int64(cpus), resource.DecimalSI),
 		v1.ResourceMemory: *resource.NewQuantity(facts.MemoryCapacity, resource.BinarySI),
 	}
 	less := func(name v1.ResourceName, by resource.Quantity) {
@@ -39,8 +40,26 @@ func allocatable(node *config.Node, facts cri.NodeFacts) v1.ResourceList {
 	return out
 }
 
+// notEvicted are the signals whose hard thresholds were set, and at which nothing is evicted yet.
+func notEvicted(node *config.Node) []string {
+	var out []string
+	plain := config.DefaultEvictionHard()
+	for _, signal := range slices.Sorted(maps.Keys(node.Kubelet.EvictionHard)) {
+		if text := node.Kubelet.EvictionHard[signal]; !turnedOff(text) && text != plain[signal] {
+			out = append(out, signal)
+		}
+	}
+	return out
+}
+
+// turnedOff says whether a threshold is none: 0% and 100% turn a signal off, for the kubelet too.
+func turnedOff(text string) bool { return text == "0%" || text == "100%" }
+
 // threshold is a quantity, or a part of the capacity where it is given as a percentage.
 func threshold(text string, capacity int64) resource.Quantity {
+	if turnedOff(text) {
+		return resource.Quantity{}
+	}
 	if percent, ok := strings.CutSuffix(text, "%"); ok {
 		part, err := strconv.ParseFloat(percent, 64)
 		if err != nil {

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"runtime"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,17 +25,36 @@ func TestAllocatable(t *testing.T) {
 		{"a threshold", nil, nil, "100Mi", false, "900Mi"},
 		{"a threshold in percent", nil, nil, "10%", false, "900Mi"},
 		{"a threshold left out", nil, nil, "10%", true, "1000Mi"},
+		{"a threshold that is none", nil, nil, "100%", false, "1000Mi"}, // it turns the signal off, as 0% does
 		{"more than there is", map[string]string{"memory": "2000Mi"}, nil, "", false, "0"},
 	} {
 		node := &config.Node{AllocatableIgnoresEviction: c.ignoreEviction, Kubelet: &config.KubeletConfiguration{
 			SystemReserved: c.system, KubeReserved: c.kube, EvictionHard: map[string]string{"memory.available": c.eviction},
 		}}
-		got := allocatable(node, cri.NodeFacts{MemoryCapacity: capacity})
+		got := allocatable(node, cri.NodeFacts{MemoryCapacity: capacity}, 7)
 		if got.Memory().Cmp(resource.MustParse(c.memory)) != 0 {
 			t.Errorf("%s: memory %s, want %s", c.name, got.Memory(), c.memory)
 		}
-		if cpu := got[v1.ResourceCPU]; cpu.Value() != int64(runtime.NumCPU()) {
+		if cpu := got[v1.ResourceCPU]; cpu.Value() != 7 {
 			t.Errorf("%s: cpu %s", c.name, cpu.String())
+		}
+	}
+}
+
+// Thresholds are kept from pods, and nothing is evicted at them yet: who set some is told.
+func TestThresholdsAtWhichNothingIsEvicted(t *testing.T) {
+	for name, c := range map[string]struct {
+		hard map[string]string
+		want string
+	}{
+		"the defaults":   {config.DefaultEvictionHard(), ""},
+		"none":           {map[string]string{"memory.available": "0%", "nodefs.available": "100%"}, ""},
+		"another":        {map[string]string{"memory.available": "1Gi"}, "memory.available"},
+		"others of many": {map[string]string{"memory.available": "100Mi", "pid.available": "5%", "nodefs.available": "1Gi"}, "nodefs.available pid.available"},
+	} {
+		node := &config.Node{Kubelet: &config.KubeletConfiguration{EvictionHard: c.hard}}
+		if got := strings.Join(notEvicted(node), " "); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }
