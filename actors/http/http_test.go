@@ -304,3 +304,41 @@ func FuzzAnswers(f *testing.F) {
 type roundTrip func() *http.Response
 
 func (f roundTrip) RoundTrip(*http.Request) (*http.Response, error) { return f(), nil }
+
+// A server that gives each answer another date or tag does not have the disk written at each check: what is kept is the wish.
+func TestOnlyAChangedWishIsWrittenToDisk(t *testing.T) {
+	r := newRig(t)
+	asked := 0
+	body := yaml("web", "one")
+	r.answer = func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.Header().Set("ETag", fmt.Sprintf(`"%d"`, asked))
+		text(body)(w, nil)
+	}
+	r.start()
+	writes := func() int {
+		r.kit.Advance(defaultCheckFrequency)
+		n := 0
+		for len(r.kit.Work) > 0 {
+			w := r.kit.Work[0]
+			r.kit.Work = r.kit.Work[1:]
+			if w.Name == "SaveLastGood" {
+				n++
+			}
+			r.kit.RunOne(w)
+		}
+		return n
+	}
+	if n := writes() + writes(); n != 0 {
+		t.Errorf("%d writes of the same pods", n)
+	}
+	if last := r.asked[len(r.asked)-1]; last.Header.Get("If-None-Match") != `"2"` {
+		t.Errorf("asked with %q", last.Header.Get("If-None-Match")) // the newest that is known
+	}
+	body = yaml("web", "two")
+	if n := writes(); n != 1 {
+		t.Errorf("%d writes of other pods", n)
+	}
+	r.start()
+	r.says(r.told(), "default/web-node=two")
+}

@@ -63,7 +63,9 @@ func (s state) after(m fetched, shown string) (next state, changed bool) {
 	}
 	next.problems, next.heard, next.validators = nil, true, m.validators
 	next.pods = kept(s.pods, m.pods)
-	return next, !s.heard || !slices.Equal(next.pods, s.pods) || next.validators != s.validators
+	// Other validators of the same pods are not worth a write at each check: those on disk are of these pods too, and cost one
+	// whole answer after a restart.
+	return next, !s.heard || !slices.Equal(next.pods, s.pods)
 }
 
 // kept gives pods that say the same as before the old object, with the time at which it was seen first.
