@@ -102,10 +102,27 @@ func reasonOf(e *CallError) error {
 	}
 	// A runtime that is there and says "unavailable" of a pull means the registry,
 	// unless it is itself still starting.
-	if e.Call == "PullImage" && e.Answered && status.Code(e.Err) == codes.Unavailable && !notInitialized(msg) {
+	if e.Call != "PullImage" || !e.Answered {
+		return nil
+	}
+	switch code := status.Code(e.Err); {
+	case code == codes.Unavailable && !notInitialized(msg), code == codes.Unknown && registryAway(msg):
 		return crierrors.ErrRegistryUnavailable
 	}
 	return nil
+}
+
+// containerd has no code for a registry that is away. These are its words, of all versions: that its HTTP client had no
+// answer, and that what it had came from a proxy before the registry, or says that the registry is down.
+var (
+	noAnswer = regexp.MustCompile(`failed to do request: `)
+	itIsDown = regexp.MustCompile(`(unexpected status|failed with status code).*: 50[234] `)
+	// What is wrong then is the name, the certificate or the runtime's configuration: the registry is there.
+	otherTrouble = regexp.MustCompile(`x509: |tls: |server gave HTTP response`)
+)
+
+func registryAway(msg string) bool {
+	return noAnswer.MatchString(msg) && !otherTrouble.MatchString(msg) || itIsDown.MatchString(msg)
 }
 
 // notInitialized matches containerd's reply while its CRI plugin still recovers.

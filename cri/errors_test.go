@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	crierrors "k8s.io/cri-api/pkg/errors"
 )
 
 func TestNameConflicts(t *testing.T) {
@@ -76,6 +77,35 @@ func TestErrorKinds(t *testing.T) {
 		if IsNotSent(err) {
 			t.Errorf("%s counts as not sent", tc.code)
 		}
+	}
+}
+
+// What containerd 1.6 and 2 say when a registry is away, and when something else is wrong.
+func TestWordsOfARegistryThatIsAway(t *testing.T) {
+	const pull = `failed to pull and unpack image "r/x:1": `
+	for text, away := range map[string]bool{
+		`failed to resolve image: failed to do request: Head "https://r/v2/x/manifests/1": dial tcp 127.0.0.1:1: connect: connection refused`:   true,
+		`failed to resolve reference "r/x:1": failed to do request: Head "http://r/v2/x/manifests/1": EOF`:                                      true,
+		`failed to resolve image: failed to do request: Head "https://r/v2/x/manifests/1": dial tcp: lookup r on 10.0.0.10:53: no such host`:    true,
+		`failed to copy: httpReadSeeker: failed open: failed to do request: Get "http://r/v2/x/blobs/sha256:5": read: connection reset by peer`: true,
+		`failed to resolve image: unexpected status from HEAD request to http://r/v2/x/manifests/1: 503 Service Unavailable`:                    true,
+		`failed to resolve reference "r/x:1": pulling from host r failed with status code [manifests 1]: 502 Bad Gateway`:                       true,
+		`failed to copy: httpReadSeeker: failed open: unexpected status code http://r/v2/x/blobs/sha256:5: 504 Gateway Timeout`:                 true,
+		`failed to resolve image: unexpected status from HEAD request to http://r/v2/x/manifests/1: 500 Internal Server Error`:                  false,
+		`failed to resolve image: unexpected status from HEAD request to http://r/v2/x/manifests/1: 429 Too Many Requests`:                      false,
+		`failed to resolve image: unexpected status from HEAD request to http://r/v2/503/manifests/1: 401 Unauthorized`:                         false,
+		`failed to resolve image: r/x:1: not found`: false,
+		`failed to resolve image: failed to do request: Head "https://r/v2/x/manifests/1": tls: failed to verify certificate: x509: certificate signed by unknown authority`: false,
+		`failed to resolve image: failed to do request: Head "https://r/v2/x/manifests/1": http: server gave HTTP response to HTTPS client`:                                  false,
+	} {
+		err := newCallError("PullImage", "r/x:1", true, status.Error(codes.Unknown, pull+text))
+		if got := errors.Is(err, crierrors.ErrRegistryUnavailable); got != away || IsUnavailable(err) {
+			t.Errorf("%s: %t", text, got)
+		}
+	}
+	other := newCallError("RunPodSandbox", "x", true, status.Error(codes.Unknown, "failed to do request: connection refused"))
+	if errors.Is(other, crierrors.ErrRegistryUnavailable) {
+		t.Error("a sandbox has a registry")
 	}
 }
 

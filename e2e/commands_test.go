@@ -175,6 +175,12 @@ func TestPodsWatched(t *testing.T) {
 	must(t, a.Write("second.yaml", strings.ReplaceAll(manifest(s, "second",
 		"terminationGracePeriodSeconds: 600\ncontainers: [{name: c, image: HELLO, args: [ignore-term]}]"), s.HelloImage(), s.Registry.Ref("held"))))
 	shows("default", onNode("second"), "0/1", "ContainerCreating")
+	await(t, func() error {
+		if said := w.log.String(); !strings.Contains(said, "default/"+onNode("second")+" waits for Pulling: ") {
+			return fmt.Errorf("the pull is not spoken of:\n%s", said)
+		}
+		return nil
+	})
 	close(release)
 	shows("default", onNode("second"), "1/1", "Running")
 	pid, err := s.ContainerPID(t.Context(), up(t, s, "second", "c").Id)

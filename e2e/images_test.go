@@ -125,8 +125,13 @@ func TestImagesThatCannotBeHad(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := agentWith(t, s, quick)
 		missing, never := s.Registry.Ref("missing"), s.Registry.Ref("never")
+		closed, err := devimages.StartRegistry(t.Context())
+		must(t, err)
+		away := closed.Ref("hello")
+		must(t, closed.Close())
 		push(t, s, "never", "")
 		must(t, a.Write("missing.yaml", policyPod(s, "missing", missing, "")))
+		must(t, a.Write("away.yaml", policyPod(s, "away", away, "")))
 		must(t, a.Write("never.yaml", policyPod(s, "never", never, "Never")))
 		must(t, a.Write("invalid.yaml", manifest(s, "invalid", `
 terminationGracePeriodSeconds: 5
@@ -136,11 +141,13 @@ containers:
 
 		awaitPod(t, a, "missing", saysWaiting("ErrImagePull", missing, "not found"))
 		awaitLogged(t, a, "a pod waits", onNode("missing"), "ErrImagePull", missing)
+		awaitPod(t, a, "away", saysWaiting("RegistryUnavailable", away, "connection refused"))
 		awaitPod(t, a, "never", saysWaiting("ErrImageNeverPull", never, "Never"))
 		awaitPod(t, a, "invalid", saysWaiting("InvalidImageName", "Not/A:Name"))
 		up(t, s, "invalid", "good")
 		awaitPod(t, a, "missing", saysWaiting("ImagePullBackOff", missing, "not found"))
-		for _, pod := range []string{"missing", "never"} {
+		awaitPod(t, a, "away", saysWaiting("ImagePullBackOff", away, "RegistryUnavailable"))
+		for _, pod := range []string{"missing", "never", "away"} {
 			awaitPod(t, a, pod, inPhase(corev1.PodPending))
 			if all := containersOf(t, s, pod); len(all) > 0 {
 				t.Errorf("pod %s has containers: %v", pod, all)
@@ -151,9 +158,13 @@ containers:
 		}
 
 		push(t, s, "missing", "")
-		_, err := s.Pull(t.Context(), never) // as an operator does it, by hand
+		back, err := devimages.StartRegistryOn(t.Context(), closed.Addr)
+		must(t, err)
+		defer func() { must(t, back.Close()) }()
+		_, err = s.Pull(t.Context(), never) // as an operator does it, by hand
 		must(t, err)
 		up(t, s, "missing", "c")
+		up(t, s, "away", "c")
 		up(t, s, "never", "c")
 		if n := s.Registry.Pulls("never"); n != 1 {
 			t.Errorf("the image was pulled %d times besides once by hand", n-1)

@@ -98,6 +98,18 @@ func TestASlowRegistryDoesNotStopTheOthers(t *testing.T) {
 	l.want(t, "s/4")
 }
 
+// Of two registries with room the one with fewer pulls under way goes first, though it had the latest turn.
+func TestTheRegistryWithFewerPullsGoesFirst(t *testing.T) {
+	l := newLine(4, 0, 0)
+	l.put("s/1", "s/2", "s/3", "f/1", "s/4", "f/2")
+	l.want(t, "s/1", "s/2", "s/3", "f/1")
+	l.end("s/1")
+	l.want(t, "f/2")
+	l.put("f/3")
+	l.end("f/1")
+	l.want(t, "f/3")
+}
+
 func TestNoBoundOfTheConfiguration(t *testing.T) {
 	l := newLine(0, 0, 0)
 	for i := range atOnce {

@@ -19,7 +19,8 @@ const podsLong = `List the pods of this node as its agent knows them, with READY
 What the table cannot show goes to stderr: what a pod waits for, manifests with problems, pods in quarantine, a runtime
 that cannot be reached. With -o wide, what a pod waits for is the last column.
 
-With -w, rows are printed as they change until Ctrl-C; when the agent is restarted meanwhile, its return is waited for.`
+With -w, rows are printed as they change until Ctrl-C; when the agent is restarted meanwhile, its return is waited for. How
+long an image has been pulled, or waits for its turn, is said every ten seconds.`
 
 const podsExample = `  # All pods of this node
   playlet pods
@@ -40,6 +41,7 @@ type podsCommand struct {
 	output   string // table, wide, yaml, json
 	out, err io.Writer
 	now      func() time.Time
+	ticks    <-chan time.Time // of a watch: when what goes on is said again; nil for a clock's
 }
 
 func newPodsCommand() *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +18,9 @@ import (
 // reconnectEvery is how often an agent that is gone is looked for.
 const reconnectEvery = time.Second
 
+// progressEvery is how often it is said again what goes on for long: a pull, or the wait for one.
+const progressEvery = 10 * time.Second
+
 // podWatch is the state of "playlet pods -w": what was printed last, to print only what differs.
 type podWatch struct {
 	*podsCommand
@@ -26,6 +30,7 @@ type podWatch struct {
 	waits  map[string]string    // what was said that pods wait for, by UID
 	said   []string             // of the node
 	failed error                // of printing
+	mu     sync.Mutex           // held while something is taken and printed
 }
 
 // watch prints rows as they change, until ctx ends. It outlives the agent: after a restart it goes on.
@@ -33,15 +38,22 @@ func (c *podsCommand) watch(ctx context.Context) error {
 	w := &podWatch{
 		podsCommand: c, table: c.newTable(), pods: map[string]admin.Pod{}, keys: map[string]string{}, waits: map[string]string{},
 	}
+	ctx, stop := context.WithCancel(ctx)
+	var progress sync.WaitGroup
+	defer progress.Wait()
+	defer stop()
+	progress.Go(func() { w.progress(ctx) })
 	reached, lost := false, false
 	for {
 		err := c.client.Watch(ctx, c.filter, func(change *admin.Change) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			reached, lost = true, false
 			w.failed = w.take(change)
 			return w.failed
 		})
-		if w.failed != nil || ctx.Err() != nil {
-			return w.failed
+		if failed := w.failure(); failed != nil || ctx.Err() != nil {
+			return failed
 		}
 		if !reached {
 			return err
@@ -57,6 +69,55 @@ func (c *podsCommand) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+func (w *podWatch) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
+}
+
+// progress says again and again how long what goes on has been going on, until ctx ends.
+func (w *podWatch) progress(ctx context.Context) {
+	ticks := w.ticks
+	if ticks == nil {
+		ticker := time.NewTicker(progressEvery)
+		defer ticker.Stop()
+		ticks = ticker.C
+	}
+	for w.isTable() {
+		select {
+		case <-ticks:
+			w.sayProgress()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *podWatch) sayProgress() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var going []admin.Pod
+	for _, p := range w.pods {
+		if p.Waiting != nil && !p.Waiting.Since.IsZero() {
+			going = append(going, p)
+		}
+	}
+	slices.SortFunc(going, func(x, y admin.Pod) int {
+		return strings.Compare(x.Pod.Namespace+"/"+x.Pod.Name, y.Pod.Namespace+"/"+y.Pod.Name)
+	})
+	if w.output == "table" {
+		w.failed = errors.Join(w.failed, w.note(podNotes(going, w.now())))
+		return
+	}
+	var rows [][]string
+	for i := range going {
+		rows = append(rows, podRow(&going[i], w.now(), true))
+	}
+	if len(rows) > 0 {
+		w.failed = errors.Join(w.failed, w.table.print(rows))
 	}
 }
 

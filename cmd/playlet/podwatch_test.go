@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -134,5 +135,59 @@ func TestPodsWatchOfObjects(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// How long a pull goes on is said again as time passes, and a pull that is over is not spoken of.
+func TestPodsWatchSaysHowFarAPullIs(t *testing.T) {
+	for output, want := range map[string]string{
+		"table": "default/web waits for Pulling: web:1, for 90s\n", "wide": "Pulling: web:1, for 90s\n",
+	} {
+		f := startFakeAgent(t)
+		out := &syncBuffer{more: make(chan struct{}, 1)}
+		ticks := make(chan time.Time)
+		c := &podsCommand{client: admin.NewClient(f.socket), output: output, out: out, err: out, now: func() time.Time { return noon }, ticks: ticks}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.watch(ctx) }()
+		p := podOf("a", v1.PodPending, waits("ContainerCreating"))
+		p.Waiting = &admin.Reason{Code: "Pulling", Message: "web:1", Since: noon.Add(-90 * time.Second)}
+		f.lines <- &admin.Change{Full: true, Pods: []admin.Pod{*p}}
+		out.awaitTimes(t, want, 1)
+		ticks <- noon
+		ticks <- noon
+		out.awaitTimes(t, want, 3)
+		p.Waiting = nil
+		f.lines <- &admin.Change{Version: 2, Pods: []admin.Pod{*p}, Node: &admin.Node{Runtime: admin.Runtime{Ready: true, NetworkReady: false, NetworkReason: "x"}}}
+		out.awaitTimes(t, "the runtime's network is not ready", 1) // it has heard of both
+		ticks <- noon
+		ticks <- noon // the one before has been dealt with
+		out.awaitTimes(t, want, 3)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// awaitTimes waits until this was written so many times, and never more.
+func (s *syncBuffer) awaitTimes(t *testing.T, want string, times int) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		s.mu.Lock()
+		got := s.b.String()
+		s.mu.Unlock()
+		switch n := strings.Count(got, want); {
+		case n == times:
+			return
+		case n > times:
+			t.Fatalf("%q is there %d times, not %d:\n%s", want, n, times, got)
+		}
+		select {
+		case <-s.more:
+		case <-deadline:
+			t.Fatalf("%q is not there %d times:\n%s", want, times, got)
+		}
 	}
 }

@@ -1,7 +1,7 @@
 // Command bench measures the agent beside the floor: the same CRI calls made directly, with no agent, in the same run
 // on the same runtime. It prints times, ratios, processor seconds and memory, and judges nothing.
 //
-//	go run ./e2e/bench [-pods 50] [-singles 10] [-rounds 2]
+//	go run ./e2e/bench [-pods 50] [-singles 10] [-rounds 2] [-waiters 100]
 package main
 
 import (
@@ -18,6 +18,7 @@ import (
 var (
 	burst   = flag.Int("pods", 50, "how many pods are written at once")
 	singles = flag.Int("singles", 6, "how many pods are written one after another, in each round")
+	crowd   = flag.Int("waiters", 100, "how many pods wait for one pull; with -pods 0, that alone is measured")
 	rounds  = flag.Int("rounds", 3, "how often each measurement is made; floor and agent take turns")
 )
 
@@ -44,6 +45,9 @@ func run(ctx context.Context) error {
 	}
 	b := &bench{stack: s, agent: agent}
 	if err := b.watch(ctx); err != nil {
+		return err
+	}
+	if err := b.waiters(ctx); err != nil || *burst == 0 {
 		return err
 	}
 	if err := b.capture(ctx); err != nil {

@@ -60,6 +60,7 @@ func TestWhatAKeyIsFor(t *testing.T) {
 		{"my-registry.io/images", "my-registry.io/images/app", "yes"},
 		{"my-registry.io/images", "my-registry.io/other/app", ""},
 		{"my-registry.io/images", "my-registry.io/app", ""},
+		{"my-registry", "my-registry.io/app", ""},
 		{"my-registry.io:5000", "my-registry.io:5000/app", "yes"},
 		{"my-registry.io", "my-registry.io:5000/app", ""},
 		{"my-registry.io:5000", "my-registry.io/app", ""},
