@@ -13,6 +13,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "tool" {
 		os.Exit(tool(os.Args[2:]))
 	}
+	if os.Getenv(swapVar) != "" { // this is the hostile container of TestSwappedSubPaths
+		os.Exit(swapForEver())
+	}
 	os.Exit(stack.Main(m.Run))
 }
 

@@ -1,0 +1,120 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// volumesAtATime bounds how many volumes of one pod are mounted side by side.
+const volumesAtATime = 8
+
+// volumeOutcome is what came of mounting one volume.
+type volumeOutcome struct {
+	volume *v1.Volume
+	path   string
+	err    error
+}
+
+// mountAll mounts the volumes that are named, all where none is, side by side. Each is an operation of its own, which goes on
+// when one of them hangs and the others are done.
+func (d disk) mountAll(ctx context.Context, uid string, pod *v1.Pod, only []string) mountOutcome {
+	out := mountOutcome{pod: pod, only: only, paths: map[string]string{}}
+	if err := d.inFolder(uid, pod, func(podFolder) error { return nil }); err != nil {
+		out.failures = append(out.failures, failureOf("", err))
+		return out
+	}
+	volumes := slices.DeleteFunc(used(pod), func(v *v1.Volume) bool { return len(only) > 0 && !slices.Contains(only, v.Name) })
+	ctx, cancel := context.WithTimeout(ctx, d.patience.volume)
+	defer cancel()
+	results := make([]volumeOutcome, len(volumes))
+	slots := make(chan struct{}, volumesAtATime)
+	var wg sync.WaitGroup
+	for i, v := range volumes {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			results[i] = volumeOutcome{volume: v, err: errors.New("other volumes of the pod hang, and left no time for it")}
+			continue
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			results[i] = d.mountVolume(ctx, uid, pod, v)
+		})
+	}
+	wg.Wait()
+	for _, r := range results {
+		if r.err != nil {
+			out.failures = append(out.failures, failureOf(r.volume.Name, r.err))
+		} else {
+			out.paths[r.volume.Name] = r.path
+		}
+	}
+	return out
+}
+
+func failureOf(volume string, err error) failure {
+	return failure{volume, oneLine(err), isPermanent(err)}
+}
+
+// inFolder does something in the pod's folder, which is made where it is missing.
+func (d disk) inFolder(uid string, pod *v1.Pod, do func(podFolder) error) error {
+	pods, err := openPods(d.rootDir)
+	if err != nil {
+		return err
+	}
+	defer d.close(pods)
+	folder, err := makePod(pods, uid, pod)
+	if err != nil {
+		return err
+	}
+	defer d.close(folder.Root)
+	folder.node = d.node
+	return do(folder)
+}
+
+// mountVolume mounts one volume as the one operation on it, or joins who does; what is done for an older wish is awaited.
+func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) volumeOutcome {
+	fits := func(o volumeOutcome) bool { return o.volume == v }
+	out, err := exclusive(ctx, d, volumeKey(uid, v.Name), fits, func(ctx context.Context) volumeOutcome {
+		path, err := d.mountOne(ctx, uid, pod, v)
+		return volumeOutcome{v, path, err}
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("it is still being mounted after %s; that goes on", d.patience.volume)
+	}
+	if err != nil {
+		return volumeOutcome{v, "", err}
+	}
+	return out
+}
+
+func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) (path string, err error) {
+	p, err := pluginFor(d.plugins, v)
+	if err != nil {
+		return "", err
+	}
+	err = d.inFolder(uid, pod, func(folder podFolder) error {
+		path, err = p.mount(ctx, folder, v)
+		return err
+	})
+	return path, err
+}
+
+// settle waits for volumes of the pod that are still being mounted, by whoever asked; not for long, as what hangs may hang
+// for ever.
+func (d disk) settle(ctx context.Context, uid string) error {
+	ctx, cancel := context.WithTimeout(ctx, d.patience.settle)
+	defer cancel()
+	if err := d.ops.Settle(ctx, operationsPrefix+volumeKey(uid, "")); err != nil {
+		return fmt.Errorf("a volume is still being mounted, so nothing is removed: %w", err)
+	}
+	return nil
+}
+
+// volumeKey is the key of operations on one volume.
+func volumeKey(uid, volume string) string { return uid + "/" + volume }
