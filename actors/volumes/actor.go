@@ -58,7 +58,7 @@ func newWith(opts Options, list []plugin) supervisors.Constructor {
 	return func(string) supervisors.Actor {
 		return &actor{
 			machine: newMachine(opts.Parallel),
-			disk:    disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, log: opts.Log},
+			disk:    disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, log: opts.Log, patience: patient},
 		}
 	}
 }
@@ -124,12 +124,12 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 				ctx.Log().Warn("something of a pod's folder remains; it is tried again with the next sweep", "pod", uid, "reason", what.left)
 			}
 		case noteFailures:
-			for _, f := range what.failures {
-				ctx.Log().Warn("a volume cannot be mounted", "pod", uid, "volume", f.volume, "reason", f.message, "retryAt", what.retryAt)
+			for _, t := range what.troubles {
+				ctx.Log().Warn("a volume cannot be mounted", "pod", uid, "volume", t.volume, "reason", t.message, "retryAt", t.retryAt)
 			}
 		case beginMount:
 			ctx.Do(supervisors.Work{Name: "mount " + uid, Timeout: mountPatience, Run: func(ctx context.Context) any {
-				return podEvent{uid, mountEnded{turn, disk.mountPod(ctx, uid, what.pod)}}
+				return podEvent{uid, mountEnded{turn, disk.mountPod(ctx, uid, what.pod, what.only...)}}
 			}})
 		case beginUnmount:
 			ctx.Do(supervisors.Work{Name: "unmount " + uid, Timeout: unmountPatience, Run: func(ctx context.Context) any {

@@ -3,10 +3,11 @@ package volumes
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -21,11 +22,19 @@ type disk struct {
 	ops     Operations
 	node    Facts
 	log     *slog.Logger
+	patience
 }
+
+// patience is how long others wait for a volume that hangs: those that are mounted with it, and who undoes them all.
+type patience struct{ volume, settle time.Duration }
+
+// patient leaves the actor, which waits for both together, the time to be told.
+var patient = patience{volume: mountPatience * 3 / 4, settle: unmountPatience * 2 / 3}
 
 // mountOutcome is what came of mounting a pod's volumes: paths, or failures.
 type mountOutcome struct {
 	pod      *v1.Pod
+	only     []string // the volumes that were asked for; empty: all
 	paths    map[string]string
 	failures []failure
 }
@@ -36,12 +45,13 @@ type unmountOutcome struct {
 	left   string // why something remained; empty: nothing did
 }
 
-// mountPod mounts all volumes of a pod, or joins who is doing it; anything else under way for the pod is awaited first.
-func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod) mountOutcome {
-	fits := func(o mountOutcome) bool { return o.pod == pod }
-	out, err := exclusive(ctx, d, uid, fits, func(ctx context.Context) mountOutcome { return d.mountAll(ctx, uid, pod) })
+// mountPod mounts volumes of a pod, all where none is named, or joins who is doing it; anything else under way for the pod is
+// awaited first.
+func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...string) mountOutcome {
+	fits := func(o mountOutcome) bool { return o.pod == pod && slices.Equal(o.only, only) }
+	out, err := exclusive(ctx, d, uid, fits, func(ctx context.Context) mountOutcome { return d.mountAll(ctx, uid, pod, only) })
 	if err != nil {
-		return mountOutcome{pod: pod, failures: []failure{{message: err.Error()}}}
+		return mountOutcome{pod: pod, only: only, failures: []failure{{message: err.Error()}}}
 	}
 	return out
 }
@@ -54,47 +64,6 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) unmountOu
 		return unmountOutcome{remove, err.Error()}
 	}
 	return out
-}
-
-func (d disk) mountAll(ctx context.Context, uid string, pod *v1.Pod) mountOutcome {
-	out := mountOutcome{pod: pod, paths: map[string]string{}}
-	fail := func(volume string, err error) {
-		var final permanentError
-		out.failures = append(out.failures, failure{volume, oneLine(err), errors.As(err, &final)})
-	}
-	pods, err := openPods(d.rootDir)
-	if err != nil {
-		fail("", err)
-		return out
-	}
-	defer d.close(pods)
-	folder, err := makePod(pods, uid, pod)
-	if err != nil {
-		fail("", err)
-		return out
-	}
-	defer d.close(folder.Root)
-	folder.node = d.node
-	for _, v := range used(pod) {
-		path, err := d.mountOne(ctx, folder, v)
-		if err != nil {
-			fail(v.Name, err)
-			continue
-		}
-		out.paths[v.Name] = path
-	}
-	return out
-}
-
-func (d disk) mountOne(ctx context.Context, folder podFolder, v *v1.Volume) (string, error) {
-	p, err := pluginFor(d.plugins, v)
-	if err != nil {
-		return "", err
-	}
-	if err := ctx.Err(); err != nil {
-		return "", fmt.Errorf("there was no time left for it: %w", err)
-	}
-	return p.mount(ctx, folder, v)
 }
 
 // stillMounted says whether all of a pod's volumes are as mountAll left them.
@@ -126,6 +95,9 @@ func (d disk) allMounted(uid string, pod *v1.Pod) (bool, error) {
 
 func (d disk) unmountAll(ctx context.Context, uid string, remove bool) unmountOutcome {
 	left := func(err error) unmountOutcome { return unmountOutcome{remove, oneLine(err)} }
+	if err := d.settle(ctx, uid); err != nil {
+		return left(err)
+	}
 	pods, err := openPods(d.rootDir)
 	if err != nil {
 		return left(err)

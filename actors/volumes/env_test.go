@@ -79,7 +79,7 @@ func newDisk(t testing.TB, list ...plugin) disk {
 	quiet := slog.New(slog.DiscardHandler)
 	root := t.TempDir()
 	t.Cleanup(func() { unmountBelow(t, root) })
-	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), log: quiet, node: Facts{log: quiet}}
+	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), log: quiet, node: Facts{log: quiet}, patience: patient}
 }
 
 func (d disk) pod(elements ...string) string {

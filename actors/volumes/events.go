@@ -29,15 +29,15 @@ type (
 
 // The effects of one pod's step.
 type (
-	tell         struct{ msg any } // to the pod's actor
-	beginMount   struct{ pod *v1.Pod }
+	tell       struct{ msg any } // to the pod's actor
+	beginMount struct {
+		pod  *v1.Pod
+		only []string // volumes; empty: all
+	}
 	beginVerify  struct{ pod *v1.Pod }
 	beginUnmount struct{ remove bool }
 	retryAfter   struct{ d time.Duration }
-	moved        struct{ from, to phase } // for the log
-	noteLeft     struct{ left string }    // why something remained; empty when nothing did
-	noteFailures struct {
-		failures []failure
-		retryAt  time.Time
-	}
+	moved        struct{ from, to phase }     // for the log
+	noteLeft     struct{ left string }        // why something remained; empty when nothing did
+	noteFailures struct{ troubles []trouble } // what has just failed
 )

@@ -12,11 +12,16 @@ type inspection struct {
 }
 
 type podInspection struct {
-	Phase    string            `json:"phase"`
-	Paths    map[string]string `json:"paths,omitempty"`
-	Failures []string          `json:"failures,omitempty"`
-	Attempts int               `json:"failedAttempts,omitempty"`
-	RetryAt  *time.Time        `json:"retryAt,omitempty"`
+	Phase string            `json:"phase"`
+	Paths map[string]string `json:"paths,omitempty"`
+	// Troubles are by volume; that of the pod's folder has no name.
+	Troubles map[string]troubleInspection `json:"troubles,omitempty"`
+}
+
+type troubleInspection struct {
+	Reason   string     `json:"reason"`
+	Attempts int        `json:"failedAttempts"`
+	RetryAt  *time.Time `json:"retryAt,omitempty"`
 }
 
 // Inspect implements supervisors.Inspectable.
@@ -24,13 +29,13 @@ func (a *actor) Inspect() any {
 	m := a.machine
 	out := inspection{Pods: map[string]podInspection{}, Left: map[string]string{}, Busy: m.busy, Waiting: len(m.queue)}
 	for uid, p := range m.pods {
-		in := podInspection{Phase: string(p.phase), Paths: p.paths, Attempts: p.fails}
-		for _, f := range p.failures {
-			in.Failures = append(in.Failures, f.volume+": "+f.message)
-		}
-		if !p.retryAt.IsZero() {
-			at := p.retryAt
-			in.RetryAt = &at
+		in := podInspection{Phase: string(p.phase), Paths: p.paths, Troubles: map[string]troubleInspection{}}
+		for volume, t := range p.troubles {
+			trouble := troubleInspection{Reason: t.message, Attempts: t.fails}
+			if at := t.retryAt; !at.IsZero() {
+				trouble.RetryAt = &at
+			}
+			in.Troubles[volume] = trouble
 		}
 		out.Pods[uid] = in
 	}

@@ -1,6 +1,10 @@
 package volumes
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // configMap is the keys of a ConfigMap as files.
 type configMap struct{}
@@ -73,18 +77,9 @@ func projectedFiles(p podFolder, out map[string]file, source *v1.VolumeProjectio
 }
 
 // usesObjects says whether a pod has volumes with ConfigMaps or Secrets in them.
-func usesObjects(pod *v1.Pod) bool {
-	for _, v := range used(pod) {
-		if v.ConfigMap != nil || v.Secret != nil {
-			return true
-		}
-		if v.Projected != nil {
-			for i := range v.Projected.Sources {
-				if s := &v.Projected.Sources[i]; s.ConfigMap != nil || s.Secret != nil {
-					return true
-				}
-			}
-		}
-	}
-	return false
+func usesObjects(pod *v1.Pod) bool { return slices.ContainsFunc(used(pod), holdsObjects) }
+
+func holdsObjects(v *v1.Volume) bool {
+	return v.ConfigMap != nil || v.Secret != nil ||
+		v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s v1.VolumeProjection) bool { return s.ConfigMap != nil || s.Secret != nil })
 }

@@ -7,22 +7,27 @@ import (
 	"time"
 )
 
-// Operations is the process-wide table of work that outlives the actor that asked for it. Do joins what is under way
-// with the key or begins fn; when ctx ends it returns and leaves fn running, to at most the timeout.
+// Operations is the process-wide table of work that outlives the actor that asked for it.
 type Operations interface {
+	// Do joins what is under way with the key or begins fn; when ctx ends it returns and leaves fn running, to at most the
+	// timeout.
 	Do(ctx context.Context, key string, timeout time.Duration, fn func(context.Context) (any, error)) (any, error)
+	// Settle waits until nothing is under way with a key that begins so, or for the end of ctx: that error names what is.
+	Settle(ctx context.Context, prefix string) error
 }
+
+const operationsPrefix = "volumes/"
 
 // operationTimeout ends an operation that nobody waits for any more, as far as the kernel lets it be ended. A large
 // emptyDir on a slow disk takes minutes to remove.
 const operationTimeout = 10 * time.Minute
 
-// exclusive runs fn as the one operation of this pod, so that it outlives the actor. What another incarnation of the
+// exclusive runs fn as the one operation of this pod, or of one of its volumes, so that it outlives the actor. What another incarnation of the
 // actor began is joined when its result fits, and otherwise awaited. The error is the end of the wait, not of the work.
-func exclusive[T any](ctx context.Context, d disk, uid string, fits func(T) bool, fn func(context.Context) T) (T, error) {
+func exclusive[T any](ctx context.Context, d disk, key string, fits func(T) bool, fn func(context.Context) T) (T, error) {
 	for {
-		result, err := d.ops.Do(ctx, "volumes/"+uid, operationTimeout, func(ctx context.Context) (result any, err error) {
-			defer d.catch(uid, &err)
+		result, err := d.ops.Do(ctx, operationsPrefix+key, operationTimeout, func(ctx context.Context) (result any, err error) {
+			defer d.catch(key, &err)
 			return fn(ctx), nil
 		})
 		if err != nil {

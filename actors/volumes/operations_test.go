@@ -3,7 +3,9 @@ package volumes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,4 +116,75 @@ func TestLookEndsWithItsContext(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	close(block)
+}
+
+// hanging is a kind of volume that hangs where its path says so.
+type hanging struct{ gate }
+
+func (h hanging) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
+	if v.HostPath.Path == "/hangs" {
+		return h.gate.mount(ctx, p, v)
+	}
+	return h.hostPath.mount(ctx, p, v)
+}
+
+// A volume that hangs keeps none of the others: they are mounted, and the one is named. Nothing is removed under it; it is
+// joined, and when it ends all is well.
+func TestAVolumeThatHangsIsAlone(t *testing.T) {
+	h := hanging{gate{entered: make(chan struct{}, 9), leave: make(chan struct{})}}
+	d := newDisk(t, emptyDir{}, h)
+	d.patience = patience{time.Millisecond, time.Millisecond}
+	volumes := []v1.Volume{hostPathVolume("hung", "/hangs", "")}
+	for i := range volumesAtATime {
+		volumes = append(volumes, emptyDirVolume(fmt.Sprint("v", i)))
+	}
+	pod := podWith("u", volumes...)
+	first := make(chan mountOutcome)
+	go func() { first <- d.mountPod(t.Context(), "u", pod) }()
+	<-h.entered
+	out := <-first
+	if i := slices.IndexFunc(out.failures, func(f failure) bool { return f.volume == "hung" && strings.Contains(f.message, "still being mounted") }); i < 0 {
+		t.Errorf("got %+v", out)
+	}
+	d.patience.volume = time.Hour
+	var others []string
+	for _, v := range volumes[1:] {
+		others = append(others, v.Name)
+	}
+	if out := d.mountPod(t.Context(), "u", pod, others...); len(out.failures) > 0 || len(out.paths) != len(others) {
+		t.Errorf("the others: %+v", out)
+	}
+	if out := d.unmountPod(t.Context(), "u", true); !strings.Contains(out.left, "volumes/u/hung") || !exists(t, d.pod("u/volumes/kubernetes.io~empty-dir/v0")) {
+		t.Errorf("left %q", out.left)
+	}
+	again := make(chan mountOutcome)
+	go func() { again <- d.mountPod(t.Context(), "u", pod) }()
+	close(h.leave)
+	if out := <-again; len(out.failures) > 0 || out.paths["hung"] != "/gate" || len(out.paths) != len(volumes) {
+		t.Errorf("in the end: %+v", out)
+	}
+	if out := d.unmountPod(t.Context(), "u", true); out.left != "" || exists(t, d.pod("u")) {
+		t.Errorf("left %q", out.left)
+	}
+}
+
+// The volumes of one pod are mounted side by side.
+func TestVolumesAreMountedSideBySide(t *testing.T) {
+	g := gate{entered: make(chan struct{}), leave: make(chan struct{})}
+	d := newDisk(t, g)
+	done := make(chan mountOutcome, 1)
+	go func() {
+		done <- d.mountPod(t.Context(), "u", podWith("u", hostPathVolume("a", "/x", ""), hostPathVolume("b", "/x", "")))
+	}()
+	for range 2 {
+		select {
+		case <-g.entered:
+		case <-time.After(time.Minute): // only a hang reaches it
+			t.Error("one waits for the other")
+		}
+	}
+	close(g.leave)
+	if out := <-done; len(out.failures) > 0 || len(out.paths) != 2 {
+		t.Errorf("got %+v", out)
+	}
 }

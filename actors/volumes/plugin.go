@@ -10,7 +10,7 @@ import (
 )
 
 // plugin is one kind of volume. All its methods may be called at any time and by several goroutines, for different
-// pods; for one pod mount and unmount never run side by side. They do I/O, and give up with ctx where they can.
+// volumes; for one volume mount and unmount never run side by side. They do I/O, and give up with ctx where they can.
 type plugin interface {
 	// name is the kubelet's, e.g. "kubernetes.io/empty-dir": folders on the disk are named after it.
 	name() string

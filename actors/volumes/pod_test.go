@@ -39,15 +39,16 @@ func TestStep(t *testing.T) {
 	again := podWith("u", emptyDirVolume("a")) // read again from its source
 	const turn, fresh = 7, 8
 	at := func(p phase) podState {
-		return podState{phase: p, turn: turn, pod: one, opPod: one, paths: map[string]string{"a": "/a"}, fails: 3,
-			failures: []failure{{"a", "why", p == refused}}}
+		why := trouble{failure{"a", "why", p == refused}, 3, now}
+		return podState{phase: p, turn: turn, pod: one, opPod: one, troubles: map[string]trouble{"a": why}}
 	}
 	with := func(p podState, change func(*podState)) podState { change(&p); return p }
 	changed := func(p *podState) { p.pod = other }
 	removing := func(p *podState) { p.remove, p.opRemove, p.asked = true, true, true }
 	fine := mountEnded{turn, mountOutcome{pod: one, paths: map[string]string{"a": "/a"}}}
 	failed := mountEnded{turn, mountOutcome{pod: one, failures: []failure{{"a", "why", false}}}}
-	hopeless := mountEnded{turn, mountOutcome{pod: one, failures: []failure{{"a", "why", false}, {"b", "no", true}}}}
+	hopeless := mountEnded{turn, mountOutcome{pod: one, failures: []failure{{"a", "no", true}}}}
+	mixed := mountEnded{turn, mountOutcome{pod: one, failures: []failure{{"a", "why", false}, {"b", "no", true}}}}
 	gone := unmountEnded{turn, unmountOutcome{}}
 	stuck := unmountEnded{turn, unmountOutcome{left: "(why)"}}
 
@@ -66,7 +67,8 @@ func TestStep(t *testing.T) {
 		{"asked twice", at(mounting), mountAsked{again}, mounting, ""},
 		{"mounted", at(mounting), fine, mounted, "VolumesMounted"},
 		{"failed", at(mounting), failed, backingOff, "VolumesFailed noteFailures retryAfter(4s)"},
-		{"refused", at(mounting), hopeless, refused, "VolumesFailed VolumesFailed noteFailures"},
+		{"refused", at(mounting), hopeless, refused, "VolumesFailed noteFailures"},
+		{"one refused, one failed", at(mounting), mixed, backingOff, "VolumesFailed VolumesFailed noteFailures retryAfter(4s)"},
 		{"changed meanwhile", with(at(mounting), changed), fine, mounting, "beginMount"},
 		{"unmounting waits for mounting", at(mounting), unmountAsked{true}, abandoning, ""},
 		{"mounting is no orphan", at(mounting), leftBehind{}, mounting, ""},
@@ -184,10 +186,10 @@ func TestWantingAgainTakesTheUnmountBack(t *testing.T) {
 
 // A pod that asks for something else begins its back-off anew.
 func TestBackOffIsOfOneWish(t *testing.T) {
-	p := podState{phase: backingOff, pod: podWith("u", emptyDirVolume("a")), fails: 5}
+	p := podState{phase: backingOff, pod: podWith("u", emptyDirVolume("a")), troubles: map[string]trouble{"a": {fails: 5}}}
 	p, _ = p.step("u", mountAsked{podWith("u", emptyDirVolume("b"))}, time.Time{}, 1)
-	if p.fails != 0 {
-		t.Errorf("%d failures are remembered", p.fails)
+	if len(p.troubles) != 0 {
+		t.Errorf("failures are remembered: %v", p.troubles)
 	}
 }
 
