@@ -27,10 +27,13 @@ type api struct {
 	l       *Listeners
 	watches chan struct{} // a slot a stream
 	logs    chan struct{} // a slot a log that is read
+	streams chan struct{} // a slot a command that is run
 }
 
 func newAPI(l *Listeners) *api {
-	return &api{l: l, watches: make(chan struct{}, maxWatches), logs: make(chan struct{}, maxLogs)}
+	return &api{
+		l: l, watches: make(chan struct{}, maxWatches), logs: make(chan struct{}, maxLogs), streams: make(chan struct{}, maxStreams),
+	}
 }
 
 // handler is all that the admin socket answers: the API, and /healthz.
@@ -38,6 +41,7 @@ func (a *api) handler(h *health) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/pods", a.pods)
 	mux.HandleFunc("GET /v1/logs/{namespace}/{pod}", a.readLogs)
+	mux.HandleFunc("POST /v1/exec/{namespace}/{pod}", a.exec)
 	mux.HandleFunc("GET /v1/version", a.version)
 	mux.HandleFunc("GET /v1/tree", a.tree)
 	mux.HandleFunc("GET /v1/inspect/{actor...}", a.inspect)

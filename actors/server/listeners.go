@@ -38,6 +38,8 @@ type Config struct {
 	Runtime func() admin.Runtime
 	// Containers is asked for the logs of containers.
 	Containers Containers
+	// Commands is asked to run commands in containers.
+	Commands Commands
 	// Version is the agent's own, Kubernetes the release that it is tested against.
 	Version    string
 	Kubernetes string

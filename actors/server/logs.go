@@ -101,41 +101,17 @@ func readable(path string) error {
 
 // loggedContainer finds the run of the container whose log is meant.
 func (a *api) loggedContainer(namespace, name string, o admin.LogOptions) (id, note string, err error) {
-	found := filter{namespace, name}.choose(a.l.conf.Board.Now())
-	if len(found) == 0 {
-		return "", "", &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no pod %q in namespace %q", name, namespace)}
+	c, err := a.choose(namespace, name, o.Container)
+	if err != nil {
+		return "", "", err
 	}
-	pod := found[0]
-	all := containerNames(pod.Pod)
-	container := o.Container
-	if container == "" {
-		if container = defaultContainer(pod.Pod); len(all) > 1 {
-			note = fmt.Sprintf("container %q of %s; -c names another", container, strings.Join(all, ", "))
-		}
-	}
-	bad := func(format string, args ...any) error {
-		return &admin.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf(format, args...)}
-	}
-	status := containerStatus(pod, container)
-	switch {
-	case status == nil && len(all) == 0: // it was found, and is being ended
-		return "", "", bad("pod %q has no container known here", name)
-	case status == nil && !slices.Contains(all, container):
-		return "", "", bad("pod %q has no container %q; it has %s", name, container, strings.Join(all, ", "))
-	case status == nil:
-		return "", "", bad("container %q of pod %q has not been made yet", container, name)
-	}
-	if id = runOf(status, o.Previous); id != "" {
-		return id, note, nil
+	if id = runOf(c.status, o.Previous); id != "" {
+		return id, c.note, nil
 	}
 	if o.Previous {
-		return "", "", bad("container %q of pod %q has had no earlier run, or nothing is left of it", container, name)
+		return "", "", bad("container %q of pod %q has had no earlier run, or nothing is left of it", c.container, name)
 	}
-	why := "ContainerCreating"
-	if status.State.Waiting != nil {
-		why = strings.TrimSuffix(status.State.Waiting.Reason+": "+status.State.Waiting.Message, ": ")
-	}
-	return "", "", bad("container %q of pod %q has not been started yet: %s", container, name, why)
+	return "", "", bad("container %q of pod %q has not been started yet: %s", c.container, name, c.waits())
 }
 
 // runOf is the ID of a container's latest run, or of the one before; empty when there is none.

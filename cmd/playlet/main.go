@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,6 +23,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	if err := root.ExecuteContext(ctx); err != nil {
+		if ended, ok := errors.AsType[*exitError](err); ok {
+			if ended.err != nil {
+				fmt.Fprintf(stderr, "playlet: %s\n", oneLine(err))
+			}
+			return ended.code
+		}
 		fmt.Fprintf(stderr, "playlet: %s\n", oneLine(err))
 		return 1
 	}

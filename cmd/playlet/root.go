@@ -55,7 +55,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
-	root.AddCommand(newDevCommand(), newDoctorCommand(), newInstallCommand(), newLogsCommand(), newPodsCommand(), newRmCommand(), newRunCommand(),
+	root.AddCommand(newDevCommand(), newDoctorCommand(), newExecCommand(), newInstallCommand(), newLogsCommand(), newPodsCommand(), newRmCommand(), newRunCommand(),
 		newUninstallCommand(), newVersionCommand())
 	return root
 }

@@ -150,16 +150,21 @@ func (c *Client) open(ctx context.Context, method, path, query string, send []by
 	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusCreated {
 		return resp.Body, resp.Header, nil
 	}
+	return nil, nil, refusalOf(resp)
+}
+
+// refusalOf is the error that an answer is.
+func refusalOf(resp *http.Response) error {
 	defer func() { _ = resp.Body.Close() }() // only read from
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxError))
 	if err != nil {
-		return nil, nil, fmt.Errorf("the agent answered %s, and then: %w", resp.Status, err)
+		return fmt.Errorf("the agent answered %s, and then: %w", resp.Status, err)
 	}
 	failed := &Error{}
 	if json.Unmarshal(text, failed) != nil || failed.Text == "" {
-		return nil, nil, &Error{Status: resp.StatusCode, Text: strings.TrimSpace(resp.Status + " " + string(text))}
+		return &Error{Status: resp.StatusCode, Text: strings.TrimSpace(resp.Status + " " + string(text))}
 	}
-	return nil, nil, failed
+	return failed
 }
 
 // explain says what a failed connection means to the person who typed the command.

@@ -1,0 +1,243 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+)
+
+// Kubernetes' protocol for remote commands, as kubectl and kubelets speak it: a stream for the outcome, one for each of
+// stdin, stdout and stderr, and one for the size of the terminal.
+const (
+	streamVersion  = "v4.channel.k8s.io"
+	versionHeader  = "X-Stream-Protocol-Version"
+	streamType     = "streamType"
+	causeExitCode  = "ExitCode"
+	reasonExitCode = "NonZeroExitCode"
+)
+
+// Note is the header of an answer that says what is worth saying beside it.
+const Note = LogNote
+
+// Size is that of a terminal, in characters.
+type Size struct{ Width, Height uint16 }
+
+// ExecOptions say what is run.
+type ExecOptions struct {
+	Container  string // empty: the pod's default one
+	Command    []string
+	Stdin, TTY bool
+}
+
+// Query is how a request says it.
+func (o ExecOptions) Query() string {
+	q := url.Values{"command": o.Command}
+	if o.Container != "" {
+		q.Set("container", o.Container)
+	}
+	for name, on := range map[string]bool{"stdin": o.Stdin, "tty": o.TTY} {
+		if on {
+			q.Set(name, "true")
+		}
+	}
+	return q.Encode()
+}
+
+// ParseExecOptions reads what Query wrote.
+func ParseExecOptions(q url.Values) (ExecOptions, error) {
+	o := ExecOptions{Command: q["command"]}
+	for name, values := range q {
+		text := values[len(values)-1]
+		var err error
+		switch name {
+		case "command":
+		case "container":
+			o.Container = text
+		case "stdin":
+			o.Stdin, err = strconv.ParseBool(text)
+		case "tty":
+			o.TTY, err = strconv.ParseBool(text)
+		default:
+			return o, fmt.Errorf("unknown parameter %q", name)
+		}
+		if err != nil {
+			return o, fmt.Errorf("%s=%q: %w", name, text, err)
+		}
+	}
+	if len(o.Command) == 0 {
+		return o, errors.New("no command is given")
+	}
+	return o, nil
+}
+
+// Terminal is the caller's end of a command. With a TTY, stdout has all that the command writes.
+type Terminal struct {
+	Stdin          io.Reader // nil: none
+	Stdout, Stderr io.Writer
+	Sizes          <-chan Size  // of the terminal, as it changes; nil: not told
+	Note           func(string) // is told what is worth saying
+}
+
+// ErrCutOff is what Exec returns when the connection ended before the command did: the agent was killed, or the runtime.
+var ErrCutOff = errors.New("the connection broke off before the command's end was told; it may still run")
+
+// Exec runs a command in a container, and gives its exit code. An error means that it is not known how the command ended,
+// or that it could not be run.
+func (c *Client) Exec(ctx context.Context, namespace, pod string, o ExecOptions, t Terminal) (int, error) {
+	conn, err := c.upgrade(ctx, "/v1/exec/"+url.PathEscape(namespace)+"/"+url.PathEscape(pod), o.Query(), t.Note)
+	if err != nil {
+		return 0, err
+	}
+	streams, err := spdy.NewClientConnection(conn)
+	if err != nil {
+		return 0, errors.Join(err, conn.Close())
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	defer func() { _ = streams.Close() }() // all that is of use has been read
+	outcome, err := converse(streams, o, t)
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w (%w)", ErrCutOff, err)
+	}
+	return exitCode(outcome)
+}
+
+// upgrade asks for a connection of its own, which HTTP has no say in any more.
+func (c *Client) upgrade(ctx context.Context, path, query string, note func(string)) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", c.socket)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	u := url.URL{Scheme: "http", Host: "playlet", Path: path, RawQuery: query}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), nil)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	request.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, versionHeader: {streamVersion}}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if err := errors.Join(conn.SetDeadline(time.Now().Add(upgradeTimeout)), request.Write(conn)); err != nil {
+		return nil, errors.Join(c.explain(err), conn.Close())
+	}
+	buffered := bufio.NewReader(conn)
+	answer, err := http.ReadResponse(buffered, request)
+	if err != nil {
+		return nil, errors.Join(c.explain(err), conn.Close())
+	}
+	if answer.StatusCode != http.StatusSwitchingProtocols {
+		return nil, errors.Join(refusalOf(answer), conn.Close())
+	}
+	if text := answer.Header.Get(Note); text != "" && note != nil {
+		note(text)
+	}
+	return &bufferedConn{conn, buffered}, conn.SetDeadline(time.Time{})
+}
+
+// upgradeTimeout is longer than the agent's patience with the runtime.
+const upgradeTimeout = time.Minute
+
+// bufferedConn is a connection of which some was read already.
+type bufferedConn struct {
+	net.Conn
+	buffered *bufio.Reader
+}
+
+// Read implements net.Conn.
+func (c *bufferedConn) Read(b []byte) (int, error) { return c.buffered.Read(b) }
+
+// converse passes everything on until the command has ended, and gives what was said of that.
+func converse(conn httpstream.Connection, o ExecOptions, t Terminal) ([]byte, error) {
+	open := func(kind string) (httpstream.Stream, error) {
+		return conn.CreateStream(http.Header{streamType: {kind}})
+	}
+	outcome, err := open("error")
+	if err != nil {
+		return nil, err
+	}
+	var in, size httpstream.Stream
+	if o.Stdin {
+		if in, err = open("stdin"); err != nil {
+			return nil, err
+		}
+	}
+	outputs := map[string]io.Writer{"stdout": t.Stdout, "stderr": t.Stderr}
+	if o.TTY {
+		delete(outputs, "stderr")
+	}
+	var reading sync.WaitGroup
+	for kind, to := range outputs {
+		from, err := open(kind)
+		if err != nil {
+			return nil, err
+		}
+		reading.Go(func() { _, _ = io.Copy(to, from) }) // its end, whatever that is; the outcome tells more
+	}
+	if o.TTY && t.Sizes != nil {
+		if size, err = open("resize"); err != nil {
+			return nil, err
+		}
+		go tellSizes(size, t.Sizes, conn.CloseChan())
+	}
+	if in != nil {
+		go func() { // it may wait for a key for ever
+			_, _ = io.Copy(in, t.Stdin)
+			_ = in.Close() // that is how the command learns of the end
+		}()
+		go func() { _, _ = io.Copy(io.Discard, in) }()
+	}
+	text, err := io.ReadAll(io.LimitReader(outcome, maxError))
+	reading.Wait()
+	return text, err
+}
+
+func tellSizes(to io.Writer, sizes <-chan Size, closed <-chan bool) {
+	lines := json.NewEncoder(to)
+	for {
+		select {
+		case s := <-sizes:
+			if lines.Encode(s) != nil {
+				return
+			}
+		case <-closed:
+			return
+		}
+	}
+}
+
+// exitCode reads the outcome. A connection that breaks off leaves none, which is no success.
+func exitCode(outcome []byte) (int, error) {
+	if len(outcome) == 0 {
+		return 0, ErrCutOff
+	}
+	status := &metav1.Status{}
+	if err := json.Unmarshal(outcome, status); err != nil {
+		return 0, fmt.Errorf("%w (%q)", ErrCutOff, outcome)
+	}
+	if status.Status == metav1.StatusSuccess {
+		return 0, nil
+	}
+	if status.Reason == reasonExitCode && status.Details != nil {
+		for _, cause := range status.Details.Causes {
+			if code, err := strconv.Atoi(cause.Message); cause.Type == causeExitCode && err == nil {
+				return code, nil
+			}
+		}
+	}
+	return 0, errors.New(status.Message)
+}

@@ -1,0 +1,288 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/admin"
+)
+
+// fakeRuntime runs commands as a runtime's streaming server does; what they do is written here.
+type fakeRuntime struct {
+	*testing.T
+	server *httptest.Server
+	err    error
+
+	mu      sync.Mutex
+	request *runtimeapi.ExecRequest
+	headers http.Header
+	running sync.WaitGroup
+}
+
+func newFakeRuntime(t *testing.T) *fakeRuntime {
+	f := &fakeRuntime{T: t}
+	f.server = httptest.NewServer(f)
+	t.Cleanup(func() { f.server.Close(); f.running.Wait() })
+	return f
+}
+
+func (f *fakeRuntime) Exec(_ context.Context, r *runtimeapi.ExecRequest) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.request = r
+	return f.server.URL + "/exec/secret", f.err
+}
+
+func (f *fakeRuntime) asked() (*runtimeapi.ExecRequest, http.Header) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.request, f.headers
+}
+
+// ServeHTTP implements http.Handler.
+func (f *fakeRuntime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.headers = r.Header
+	asked := f.request
+	f.mu.Unlock()
+	if r.URL.Path != "/exec/secret" || asked.Cmd[0] == "refused" {
+		http.Error(w, "no such token", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("X-Stream-Protocol-Version", r.Header.Get("X-Stream-Protocol-Version"))
+	opened := make(chan httpstream.Stream, 5)
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error {
+		opened <- s
+		return nil
+	})
+	want := 3 // error, stdout, stderr or resize
+	if asked.Stdin {
+		want++
+	}
+	f.running.Go(func() {
+		defer conn.Close() //nolint:errcheck // it may be closed
+		streams := map[string]httpstream.Stream{}
+		for len(streams) < want {
+			select {
+			case s := <-opened:
+				streams[s.Headers().Get("streamType")] = s
+			case <-conn.CloseChan():
+				return
+			}
+		}
+		f.command(asked.Cmd, streams, conn)
+	})
+}
+
+func (f *fakeRuntime) command(cmd []string, s map[string]httpstream.Stream, conn httpstream.Connection) {
+	status := metav1.Status{Status: metav1.StatusSuccess}
+	switch cmd[0] {
+	case "cat":
+		_, _ = io.Copy(s["stdout"], s["stdin"])
+	case "say":
+		fmt.Fprintln(s["stdout"], "to stdout")
+		fmt.Fprintln(s["stderr"], "to stderr")
+		status = metav1.Status{
+			Status: metav1.StatusFailure, Reason: "NonZeroExitCode", Message: "command terminated with non-zero exit code",
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: "ExitCode", Message: "3"}}},
+		}
+	case "size":
+		size := admin.Size{}
+		_ = json.NewDecoder(s["resize"]).Decode(&size)
+		fmt.Fprintf(s["stdout"], "%dx%d", size.Width, size.Height)
+	case "none":
+		status = metav1.Status{Status: metav1.StatusFailure, Message: `exec: "none": executable file not found in $PATH`}
+	case "hang":
+		fmt.Fprintln(s["stdout"], "it hangs")
+		<-conn.CloseChan()
+		return
+	case "drop":
+		return
+	}
+	for _, kind := range []string{"stdout", "stderr"} {
+		if s[kind] != nil {
+			_ = s[kind].Close()
+		}
+	}
+	text, _ := json.Marshal(&status)
+	_, _ = s["error"].Write(text)
+	_ = s["error"].Close()
+	<-conn.CloseChan() // the client has read it
+}
+
+// execRig is a rig with a container that runs, "app", and others that do not.
+func execRig(t *testing.T) (*rig, *fakeRuntime) {
+	f := newFakeRuntime(t)
+	r := newRig(t, func(c *Config) { c.Commands = f })
+	p := pod("ns", "web", "u1", &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
+		{Name: "app", ContainerID: "containerd://c1", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
+		{Name: "done", ContainerID: "containerd://c2", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 4, Reason: "Error"}}},
+		{Name: "slow", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}},
+	}})
+	p.Pod.Spec.Containers = []v1.Container{{Name: "app"}, {Name: "done"}, {Name: "slow"}}
+	r.board.Publish(board.Snapshot{Version: 1, Pods: []board.Pod{p}})
+	if err := r.listeners.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r, f
+}
+
+// execute runs a command, and gives what it wrote.
+func execute(r *rig, o admin.ExecOptions, stdin string) (code int, out, errs, note string, err error) {
+	r.Helper()
+	var stdout, stderr bytes.Buffer
+	t := admin.Terminal{Stdout: &stdout, Stderr: &stderr, Note: func(text string) { note = text }}
+	if o.Stdin {
+		t.Stdin = strings.NewReader(stdin)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	code, err = r.client.Exec(ctx, "ns", "web", o, t)
+	return code, stdout.String(), stderr.String(), note, err
+}
+
+func TestExec(t *testing.T) {
+	r, f := execRig(t)
+	code, out, errs, note, err := execute(r, admin.ExecOptions{Command: []string{"say", "x"}}, "")
+	if code != 3 || out != "to stdout\n" || errs != "to stderr\n" || err != nil || !strings.Contains(note, `container "app" of app, done, slow`) {
+		t.Errorf("code %d, %q, %q, note %q, %v", code, out, errs, note, err)
+	}
+	if got, _ := f.asked(); got.ContainerId != "c1" || got.Tty || got.Stdin || !got.Stdout || !got.Stderr || len(got.Cmd) != 2 {
+		t.Errorf("the runtime was asked %v", got)
+	}
+	if _, headers := f.asked(); headers.Get("Authorization") != "" {
+		t.Errorf("the runtime was told %v", headers)
+	}
+	long := strings.Repeat("a long input\n", 100_000)
+	code, out, _, note, err = execute(r, admin.ExecOptions{Container: "app", Command: []string{"cat"}, Stdin: true}, long)
+	if code != 0 || out != long || err != nil || note != "" {
+		t.Errorf("code %d, %d bytes of %d, note %q, %v", code, len(out), len(long), note, err)
+	}
+	_, _, _, _, err = execute(r, admin.ExecOptions{Command: []string{"none"}}, "")
+	if err == nil || !strings.Contains(err.Error(), "not found in $PATH") || errors.Is(err, admin.ErrCutOff) {
+		t.Errorf("a command that does not exist: %v", err)
+	}
+}
+
+func TestExecWithATerminal(t *testing.T) {
+	r, _ := execRig(t)
+	sizes := make(chan admin.Size, 1)
+	sizes <- admin.Size{Width: 99, Height: 33}
+	var out bytes.Buffer
+	code, err := r.client.Exec(t.Context(), "ns", "web", admin.ExecOptions{Container: "app", Command: []string{"size"}, TTY: true},
+		admin.Terminal{Stdout: &out, Sizes: sizes})
+	if code != 0 || err != nil || out.String() != "99x33" {
+		t.Errorf("code %d, %v, %q", code, err, out.String())
+	}
+}
+
+func TestExecRefused(t *testing.T) {
+	r, f := execRig(t)
+	for _, c := range []struct {
+		container, command, want string
+	}{
+		{"done", "x", `container "done" of pod "web" does not run: it ended with exit code 4 (Error)`},
+		{"slow", "x", `container "slow" of pod "web" does not run: ImagePullBackOff`},
+		{"nobody", "x", `no container "nobody"; it has app, done, slow`},
+		{"app", "refused", "the container runtime does not stream: 404"},
+	} {
+		_, _, _, _, err := execute(r, admin.ExecOptions{Container: c.container, Command: []string{c.command}}, "")
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s in %s: %v, want %q", c.command, c.container, err, c.want)
+		}
+		if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), f.server.URL)) {
+			t.Errorf("the runtime's URL is told: %v", err)
+		}
+	}
+	f.err = errors.New("it is busy")
+	if _, _, _, _, err := execute(r, admin.ExecOptions{Container: "app", Command: []string{"x"}}, ""); err == nil || !strings.Contains(err.Error(), "it is busy") {
+		t.Error(err)
+	}
+	f.err = nil
+	for path, want := range map[string]int{
+		"/v1/exec/ns/web?command=say&container=app": http.StatusBadRequest, // no upgrade
+		"/v1/exec/ns/web":                       http.StatusBadRequest,
+		"/v1/exec/ns/web?command=x&shell=sh":    http.StatusBadRequest,
+		"/v1/exec/ns/web?command=x&tty=perhaps": http.StatusBadRequest,
+		"/v1/exec/ns/none?command=x":            http.StatusNotFound,
+	} {
+		if got := r.raw(http.MethodPost, path).StatusCode; got != want {
+			t.Errorf("%s: %d, want %d", path, got, want)
+		}
+	}
+}
+
+// A connection that breaks off is no success: whether the command ended, and how, is not known.
+func TestExecBrokenOff(t *testing.T) {
+	r, _ := execRig(t)
+	if code, _, _, _, err := execute(r, admin.ExecOptions{Container: "app", Command: []string{"drop"}}, ""); !errors.Is(err, admin.ErrCutOff) {
+		t.Errorf("the runtime drops it: code %d, %v", code, err)
+	}
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := r.client.Exec(r.Context(), "ns", "web", admin.ExecOptions{Container: "app", Command: []string{"hang"}},
+			admin.Terminal{Stdout: in, Stderr: io.Discard})
+		ended <- err
+	}()
+	line := make([]byte, 9)
+	if _, err := io.ReadFull(out, line); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.listeners.Close(); err != nil { // the agent ends
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, admin.ErrCutOff) {
+		t.Errorf("the agent ends: %v", err)
+	}
+}
+
+// A stream outlives the actor: nothing of it is the actor's. There are no more of them than may be.
+func TestExecLimit(t *testing.T) {
+	r, _ := execRig(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var hanging sync.WaitGroup
+	outputs := make(chan struct{}, maxStreams)
+	for range maxStreams {
+		hanging.Go(func() {
+			_, err := r.client.Exec(ctx, "ns", "web", admin.ExecOptions{Container: "app", Command: []string{"hang"}},
+				admin.Terminal{Stdout: signalWriter(outputs), Stderr: io.Discard})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("interrupted: %v", err)
+			}
+		})
+	}
+	for range maxStreams {
+		<-outputs
+	}
+	_, _, _, _, err := execute(r, admin.ExecOptions{Container: "app", Command: []string{"say"}}, "")
+	if err == nil || !strings.Contains(err.Error(), "32 commands are run already") {
+		t.Errorf("one too many: %v", err)
+	}
+	cancel()
+	hanging.Wait()
+}
+
+// signalWriter tells of each write.
+type signalWriter chan struct{}
+
+func (s signalWriter) Write(p []byte) (int, error) {
+	s <- struct{}{}
+	return len(p), nil
+}
