@@ -184,7 +184,7 @@ func statusLine(now *pods.Snapshot) string {
 		line += fmt.Sprintf("; %d sources not heard yet", n)
 	}
 	if n := len(now.Problems); n > 0 {
-		line += fmt.Sprintf("; %d manifests with problems", n)
+		line += fmt.Sprintf("; %d problems with manifests", n)
 	}
 	return line
 }

@@ -29,20 +29,24 @@ func writerOf(path string) *sync.Mutex {
 
 // WriteFile puts data at path, with exactly mode, by way of a temporary file beside it: written, synced, renamed, and
 // the folder synced. When it returns nil the content survives a power cut. When it fails, what was at path before is
-// untouched; a full disk is an error that wraps ErrNoSpace. The folder must exist. A link at path is replaced, not
+// untouched, but for one case, which the error names: the new content is there, and may not survive a power cut. A full disk
+// that left the old content is an error that wraps ErrNoSpace. The folder must exist. A link at path is replaced, not
 // followed. Safe for concurrent use in one process; one process at a time may write a path.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	lock := writerOf(path)
 	lock.Lock()
 	defer lock.Unlock()
 	temporary := temporaryOf(path)
-	if err := write(temporary, path, data, mode); err != nil {
+	if err := place(temporary, path, data, mode); err != nil {
 		// What there is of the temporary file is of no use; when even removing it fails, the next write will.
 		_ = os.Remove(temporary)
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			return fmt.Errorf("writing %s: %w; its former content stays: %w", path, ErrNoSpace, err)
 		}
 		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("writing %s: the new content is there, and may not survive a power cut: %w", path, err)
 	}
 	return nil
 }
@@ -51,7 +55,8 @@ func temporaryOf(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
 }
 
-func write(temporary, path string, data []byte, mode fs.FileMode) error {
+// place writes and syncs the temporary file, and gives it its name.
+func place(temporary, path string, data []byte, mode fs.FileMode) error {
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -65,10 +70,7 @@ func write(temporary, path string, data []byte, mode fs.FileMode) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(temporary, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
+	return os.Rename(temporary, path)
 }
 
 func fill(f *os.File, data []byte, mode fs.FileMode) error {
@@ -81,7 +83,8 @@ func fill(f *os.File, data []byte, mode fs.FileMode) error {
 	return f.Sync()
 }
 
-func syncDir(path string) error {
+// syncDir makes what was done in a folder survive a power cut. A variable: no disk fails on demand.
+var syncDir = func(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
 		return err

@@ -132,6 +132,19 @@ func tiny(t *testing.T) string {
 	return dir
 }
 
+// When only the folder cannot be synced, the new content is there: to say that the old one stays would be wrong.
+func TestAFolderThatCannotBeSynced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	must(t, WriteFile(path, []byte("old"), 0o600))
+	plain := syncDir
+	defer func() { syncDir = plain }()
+	syncDir = func(string) error { return unix.ENOSPC }
+	err := WriteFile(path, []byte("new"), 0o600)
+	if !errors.Is(err, unix.ENOSPC) || errors.Is(err, ErrNoSpace) || content(t, path) != "new" || !strings.Contains(err.Error(), "is there") {
+		t.Errorf("%q, %v", content(t, path), err)
+	}
+}
+
 func TestFullDiskKeepsTheOldContent(t *testing.T) {
 	path := filepath.Join(tiny(t), "file")
 	must(t, Save(path, 1, "old"))
