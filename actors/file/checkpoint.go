@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -51,9 +50,9 @@ func collect(path, node string, files map[string]*entry) *lastGood {
 
 func checkpointPath(dir string) string { return filepath.Join(dir, "last-good.json") }
 
-// save keeps g in dir, which is made where it is missing. Pods have secrets in their environment: it is for root alone.
+// save keeps g in dir, which is made where it is missing, in a folder that is there. Pods have secrets in their environment: it is for root alone.
 func save(dir string, g *lastGood) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := atomicfile.MakeDir(dir); err != nil {
 		return fmt.Errorf("keeping the last good manifests: %w", err)
 	}
 	return atomicfile.Save(checkpointPath(dir), checkpointVersion, g)

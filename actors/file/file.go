@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/playlet-dev/playlet/actors/internal/problemlog"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -61,7 +62,7 @@ func New(opts Options) supervisors.Constructor {
 	}
 	memory := new(memory)
 	return func(string) supervisors.Actor {
-		return &source{opts: opts, memory: memory, known: map[messages.ManifestProblem]bool{}}
+		return &source{opts: opts, memory: memory}
 	}
 }
 
@@ -74,7 +75,7 @@ type source struct {
 
 	wish     *messages.SourcePodsWanted // nil until it is known what is wanted
 	problems []messages.ManifestProblem // also while there is no wish
-	known    map[messages.ManifestProblem]bool
+	logged   problemlog.Log
 	readAt   time.Time
 	files    int
 
@@ -153,7 +154,7 @@ func (s *source) onLooked(ctx supervisors.Context, l looked) {
 	for _, text := range l.notes {
 		ctx.Log().Warn(text)
 	}
-	s.logProblems(ctx, l.problems)
+	s.logged.Tell(ctx.Log(), "manifest problem", l.problems)
 	if l.heard && (l.changed || s.wish == nil) {
 		s.wish = &messages.SourcePodsWanted{Source: ctx.Self(), Pods: l.pods, Problems: l.problems}
 	}
@@ -183,18 +184,6 @@ func (s *source) tell(ctx supervisors.Context) {
 	if s.wish != nil {
 		ctx.Tell(messages.Pods, *s.wish)
 	}
-}
-
-func (s *source) logProblems(ctx supervisors.Context, problems []messages.ManifestProblem) {
-	now := make(map[messages.ManifestProblem]bool, len(problems))
-	for _, p := range problems {
-		now[p] = true
-		if !s.known[p] {
-			ctx.Log().Error("manifest problem", "path", p.Path, "line", p.Line, "manifestPod", p.Pod, "field", p.Field,
-				"problem", p.Message, "keptLast", p.KeptLast)
-		}
-	}
-	s.known = now
 }
 
 func (s *source) planCheck(ctx supervisors.Context) {
@@ -229,7 +218,7 @@ func (s *source) tellHung(ctx supervisors.Context) {
 	p := messages.ManifestProblem{Path: s.opts.Path, KeptLast: true,
 		Message: "reading it does not end, since " + s.asked.UTC().Format(time.RFC3339) + ": the file system does not answer"}
 	problems := append([]messages.ManifestProblem{p}, s.problems...)
-	s.logProblems(ctx, problems)
+	s.logged.Tell(ctx.Log(), "manifest problem", problems)
 	if s.wish != nil {
 		wish := *s.wish
 		wish.Problems = problems

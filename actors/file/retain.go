@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -149,6 +150,5 @@ func named(pod *v1.Pod, name string) bool {
 	if pod.Name == name {
 		return true
 	}
-	node := strings.ToLower(pod.Spec.NodeName)
-	return node != "" && pod.Name == name+"-"+node
+	return pod.Spec.NodeName != "" && pod.Name == manifest.StaticName(name, pod.Spec.NodeName)
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/problemlog"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -60,7 +61,7 @@ type source struct {
 	asking  bool
 	saving  bool
 	unsaved bool
-	logged  []messages.ManifestProblem
+	logged  problemlog.Log
 }
 
 type (
@@ -148,16 +149,9 @@ func (s *source) tell(ctx supervisors.Context) {
 
 // log tells of problems that were not there before, and of their end.
 func (s *source) log(ctx supervisors.Context) {
-	for _, p := range s.state.problems {
-		if !slices.Contains(s.logged, p) {
-			ctx.Log().Error("manifest problem", "path", p.Path, "line", p.Line, "manifestPod", p.Pod, "field", p.Field,
-				"problem", p.Message, "keptLast", p.KeptLast)
-		}
-	}
-	if len(s.logged) > 0 && len(s.state.problems) == 0 {
+	if s.logged.Tell(ctx.Log(), "manifest problem", s.state.problems) && !s.logged.Any() {
 		ctx.Log().Info("the manifest URL gives a good manifest again")
 	}
-	s.logged = s.state.problems
 }
 
 // save keeps the wish on disk, one writing at a time.

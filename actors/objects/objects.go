@@ -9,11 +9,11 @@ package objects
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/problemlog"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -44,7 +44,7 @@ func New(opts Options) supervisors.Constructor {
 	}
 	memory := newMemory() // outlives the actor: what broke meanwhile is still in force
 	return func(string) supervisors.Actor {
-		return &actor{opts: opts, memory: memory, known: map[messages.ManifestProblem]bool{}}
+		return &actor{opts: opts, memory: memory}
 	}
 }
 
@@ -57,9 +57,9 @@ type actor struct {
 	asked time.Time // when the reading was asked for that is not done yet; zero for none
 	hung  bool      // and that it does not end was told
 
-	last  result
-	known map[messages.ManifestProblem]bool
-	said  map[string]bool // warnings
+	last   result
+	logged problemlog.Log
+	said   map[string]bool // warnings
 }
 
 type (
@@ -123,16 +123,8 @@ func (a *actor) onRead(ctx supervisors.Context, r result) {
 	for _, text := range r.warnings {
 		a.said[text] = true
 	}
-	known := map[messages.ManifestProblem]bool{}
-	for _, p := range r.problems {
-		known[p] = true
-		if !a.known[p] {
-			ctx.Log().Error("object manifest problem", "path", p.Path, "line", p.Line, "field", p.Field, "problem", p.Message, "keptLast", p.KeptLast)
-		}
-	}
-	news := a.hung || !maps.Equal(known, a.known)
 	a.asked, a.hung = time.Time{}, false
-	a.known = known
+	news := a.log(ctx, r.problems)
 	if r.set != nil {
 		version := a.opts.Board.Publish(r.set)
 		news = news || version != a.last.version
@@ -158,11 +150,15 @@ func (a *actor) onCheck(ctx supervisors.Context) {
 		a.asked = ctx.Now()
 	case !a.hung:
 		a.hung = true
-		p := a.doesNotEnd()
-		ctx.Log().Error("object manifest problem", "path", p.Path, "problem", p.Message)
+		a.log(ctx, a.problems())
 	}
 	a.tell(ctx)
 	a.watch.wake()
+}
+
+// log tells what is new, and says whether anything is.
+func (a *actor) log(ctx supervisors.Context, problems []messages.ManifestProblem) (news bool) {
+	return a.logged.Tell(ctx.Log(), "object manifest problem", problems)
 }
 
 func (a *actor) doesNotEnd() messages.ManifestProblem {

@@ -168,7 +168,7 @@ func (j *journal) find(namespace, name string) *record {
 	if r := j.records[key{namespace, name}]; r != nil {
 		return r
 	}
-	short, ok := strings.CutSuffix(name, podName("", j.opts.NodeName))
+	short, ok := strings.CutSuffix(name, manifest.StaticName("", j.opts.NodeName))
 	if !ok {
 		return nil
 	}
@@ -176,7 +176,7 @@ func (j *journal) find(namespace, name string) *record {
 }
 
 func (j *journal) unknown(namespace, name string) messages.SubmissionRefused {
-	for _, n := range []string{name, podName(name, j.opts.NodeName)} {
+	for _, n := range []string{name, manifest.StaticName(name, j.opts.NodeName)} {
 		if source, pod := j.foreign(&v1.Pod{ObjectMeta: objectMeta(namespace, n)}); pod != nil {
 			return messages.SubmissionRefused{Why: messages.RefusedConflict, Message: fmt.Sprintf(
 				"pod %s/%s was not submitted: %s wants it; remove it there", pod.Namespace, pod.Name, source)}

@@ -7,6 +7,9 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
+// StaticName is the name on a node of the pod that its manifest calls name; see manifest.StaticName.
+var StaticName = manifest.StaticName
+
 // Name is the namespace and name of one pod of a manifest, as it has them.
 type Name struct{ Namespace, Name string }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -78,7 +77,7 @@ func (r *record) check(path, node string) error {
 		return errors.New("it is not the record of the pod that its name stands for")
 	}
 	if r.NodeName == node {
-		if r.Pod.Namespace != r.Namespace || r.Pod.Name != podName(r.Name, node) {
+		if r.Pod.Namespace != r.Namespace || r.Pod.Name != manifest.StaticName(r.Name, node) {
 			return fmt.Errorf("its pod is %s/%s", r.Pod.Namespace, r.Pod.Name)
 		}
 		return messages.CheckUID(string(r.Pod.UID))
@@ -90,15 +89,12 @@ func (r *record) check(path, node string) error {
 	if len(problems) > 0 {
 		return problems[0]
 	}
-	if len(pods) != 1 || pods[0].Name != podName(r.Name, node) || pods[0].Namespace != r.Namespace {
+	if len(pods) != 1 || pods[0].Name != manifest.StaticName(r.Name, node) || pods[0].Namespace != r.Namespace {
 		return errors.New("its manifest is not that of its pod")
 	}
 	r.Pod, r.NodeName = pods[0], node
 	return nil
 }
-
-// podName is the name that a static pod gets on a node.
-func podName(name, node string) string { return name + "-" + strings.ToLower(node) }
 
 func (r *record) view() messages.Submission {
 	return messages.Submission{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/actors/internal/problemlog"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -53,6 +54,7 @@ type actor struct {
 	state   state // of the journal, the newest that is known
 	telling bool
 	opening bool
+	logged  problemlog.Log
 	failure string // why the journal cannot be read, when it cannot
 }
 
@@ -143,25 +145,12 @@ func (a *actor) take(ctx supervisors.Context, m done) {
 	if m.state.version <= a.state.version {
 		return
 	}
-	for _, p := range m.state.problems {
-		if !a.knows(p) {
-			ctx.Log().Error("a submission was damaged", "path", p.Path, "problem", p.Message, "known", p.KeptLast)
-		}
-	}
+	a.logged.Tell(ctx.Log(), "a submission was damaged", m.state.problems)
 	a.state = m.state
 	if !a.telling {
 		a.telling = true
 		ctx.After(tellDelay, tellDue{})
 	}
-}
-
-func (a *actor) knows(p messages.ManifestProblem) bool {
-	for _, known := range a.state.problems {
-		if known == p {
-			return true
-		}
-	}
-	return false
 }
 
 // tell tells pods what is wanted, if that is known.

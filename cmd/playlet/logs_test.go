@@ -18,7 +18,7 @@ func TestFindPod(t *testing.T) {
 	for _, name := range []string{"a/web-node", "a/web", "b/db-node", "c/db-node", "c/one-node"} {
 		p := podOf("a", v1.PodRunning)
 		p.Pod.Namespace, p.Pod.Name, _ = strings.Cut(name, "/")
-		p.Pod.Spec.NodeName = "node"
+		p.Pod.Spec.NodeName = "Node"
 		all = append(all, *p)
 	}
 	f.pods = admin.Pods{Pods: all}

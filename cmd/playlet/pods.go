@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/submit"
 )
 
 const podsLong = `List the pods of this node as its agent knows them, with READY, STATUS and RESTARTS as kubectl computes them.
@@ -113,7 +114,9 @@ func (c *podsCommand) namesake(ctx context.Context) string {
 }
 
 // inManifest says whether a static pod's name in its manifest is this: the node's name was appended to it.
-func inManifest(name string, p *v1.Pod) bool { return p.Name == name+"-"+p.Spec.NodeName }
+func inManifest(name string, p *v1.Pod) bool {
+	return p.Name == submit.StaticName(name, p.Spec.NodeName)
+}
 
 // wanted names the pod that was asked for.
 func (c *podsCommand) wanted() string {

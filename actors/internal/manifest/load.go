@@ -123,7 +123,7 @@ func (l *loading) pod() string {
 	if namespace == "" {
 		namespace = v1.NamespaceDefault
 	}
-	return namespace + "/" + staticName(l.document.name, l.opts.NodeName)
+	return namespace + "/" + StaticName(l.document.name, l.opts.NodeName)
 }
 
 // isWithin tells whether a field is another one or lies in it.

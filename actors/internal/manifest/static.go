@@ -48,7 +48,7 @@ func Static(pod *v1.Pod, path string, opts Options) *v1.Pod {
 	if static.UID == "" {
 		static.UID = uidOf(pod, path, opts)
 	}
-	static.Name = staticName(static.Name, opts.NodeName)
+	static.Name = StaticName(static.Name, opts.NodeName)
 	if static.Namespace == "" {
 		static.Namespace = v1.NamespaceDefault
 	}
@@ -66,7 +66,8 @@ func Static(pod *v1.Pod, path string, opts Options) *v1.Pod {
 	return static
 }
 
-func staticName(name, node string) string { return name + "-" + strings.ToLower(node) }
+// StaticName is the name on a node of the static pod that its manifest calls name, as with the kubelet.
+func StaticName(name, node string) string { return name + "-" + strings.ToLower(node) }
 
 // tolerateNoExecute lets the pod stay whatever befalls the node. A toleration of the same taints that the manifest has,
 // with a time limit, gives way to it.
