@@ -71,7 +71,6 @@ type source struct {
 	opts   Options
 	memory *memory
 	r      *reader
-	turn   uint64 // of the worker that reads; a result of another turn is of no use
 
 	wish     *messages.SourcePodsWanted // nil until it is known what is wanted
 	problems []messages.ManifestProblem // also while there is no wish
@@ -80,11 +79,10 @@ type source struct {
 	files    int
 
 	again supervisors.Timer
-	ticks []supervisors.Timer // of the next check, and of the one after, should the first be lost
-	asked time.Time           // when the check that is not done yet was due first; zero for none
+	asked time.Time // when the check that is not done yet was due first; zero for none
 
 	unsaved *lastGood // nil when all is saved
-	saving  time.Time // since when it is being saved; zero when it is not
+	saving  bool
 }
 
 type (
@@ -129,27 +127,17 @@ func (s *source) start(ctx supervisors.Context) {
 		hold.close()
 		return released{}
 	}})
-	s.read(ctx, false)
-	s.planCheck(ctx)
+	s.read(ctx)
+	ctx.After(s.opts.CheckFrequency, checkDue{})
 }
 
-// read sends the worker to read what changes next.
-func (s *source) read(ctx supervisors.Context, afresh bool) {
-	s.turn++
-	r, turn := s.r, s.turn
-	r.working.Store(true)
-	ctx.Do(supervisors.Work{Name: "ReadManifests", Timeout: lifetime, Run: func(ctx context.Context) any {
-		l := r.next(ctx, afresh)
-		l.turn = turn
-		return l
-	}})
+// read sends the worker to read what changes next. Its result is lost only with the actor, as its timers are.
+func (s *source) read(ctx supervisors.Context) {
+	r := s.r
+	ctx.Do(supervisors.Work{Name: "ReadManifests", Timeout: lifetime, Run: func(ctx context.Context) any { return r.next(ctx) }})
 }
 
 func (s *source) onLooked(ctx supervisors.Context, l looked) {
-	if l.turn != s.turn {
-		ctx.Unhandled(l)
-		return
-	}
 	s.readAt, s.files, s.problems = l.at, l.files, l.problems
 	for _, text := range l.notes {
 		ctx.Log().Warn(text)
@@ -166,7 +154,7 @@ func (s *source) onLooked(ctx supervisors.Context, l looked) {
 	}
 	if l.good != nil {
 		s.unsaved = l.good
-		if s.saving.IsZero() {
+		if !s.saving {
 			ctx.After(saveDelay, saveDue{})
 		}
 	}
@@ -176,7 +164,7 @@ func (s *source) onLooked(ctx supervisors.Context, l looked) {
 		}
 		s.again = ctx.After(max(0, l.again.Sub(ctx.Now())), lookDue{})
 	}
-	s.read(ctx, false)
+	s.read(ctx)
 }
 
 // tell tells pods what is wanted, if that is known.
@@ -186,32 +174,17 @@ func (s *source) tell(ctx supervisors.Context) {
 	}
 }
 
-func (s *source) planCheck(ctx supervisors.Context) {
-	for _, t := range s.ticks {
-		t.Cancel()
-	}
-	s.ticks = []supervisors.Timer{
-		ctx.After(s.opts.CheckFrequency, checkDue{}), ctx.After(2*s.opts.CheckFrequency, checkDue{}),
-	}
-}
-
-// onCheck has everything read again. The check before must be done by now: if it is not, either the result was lost, or
-// the file system does not answer, which is told so that nobody takes the last wish for a fresh one.
+// onCheck has everything read again. The check before must be done by now: if it is not, the file system does not answer,
+// which is told so that nobody takes the last wish for a fresh one.
 func (s *source) onCheck(ctx supervisors.Context) {
-	s.planCheck(ctx)
-	switch {
-	case s.asked.IsZero():
+	ctx.After(s.opts.CheckFrequency, checkDue{})
+	if s.asked.IsZero() {
 		s.asked = ctx.Now()
-	case !s.r.working.Load():
-		s.asked = time.Time{}
-		s.read(ctx, true)
-	default:
+	} else {
 		s.tellHung(ctx)
 	}
 	s.r.watch.wake(false)
-	if s.unsaved != nil && ctx.Now().Sub(s.saving) > saveTimeout {
-		s.save(ctx)
-	}
+	s.save(ctx)
 }
 
 func (s *source) tellHung(ctx supervisors.Context) {
@@ -228,11 +201,11 @@ func (s *source) tellHung(ctx supervisors.Context) {
 
 // save keeps on disk what is in force, unless that is being done.
 func (s *source) save(ctx supervisors.Context) {
-	if s.unsaved == nil || (!s.saving.IsZero() && ctx.Now().Sub(s.saving) <= saveTimeout) {
+	if s.unsaved == nil || s.saving {
 		return
 	}
 	good, dir := s.unsaved, s.opts.StateDir
-	s.unsaved, s.saving = nil, ctx.Now()
+	s.unsaved, s.saving = nil, true
 	ctx.Do(supervisors.Work{Name: "SaveLastGood", Timeout: saveTimeout, Run: func(context.Context) any {
 		err := save(dir, good)
 		return saved{good, err}
@@ -240,7 +213,7 @@ func (s *source) save(ctx supervisors.Context) {
 }
 
 func (s *source) onSaved(ctx supervisors.Context, m saved) {
-	s.saving = time.Time{}
+	s.saving = false
 	if m.err != nil {
 		ctx.Log().Error("the last good manifests cannot be kept on disk; they are lost if the agent stops now", "reason", m.err)
 		if s.unsaved == nil {

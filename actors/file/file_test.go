@@ -1,7 +1,6 @@
 package file
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -241,25 +240,6 @@ func TestASaveThatFailsIsTriedAgainAtTheCheck(t *testing.T) {
 	}
 }
 
-func TestALostResultIsMadeUpForAtTheChecks(t *testing.T) {
-	p := newPlay(t, map[string]string{"a": "pod a\n"})
-	p.read()
-	p.wants("a", 0)
-	p.write("b", "pod b\n")
-	lost := p.take("ReadManifests").Run(context.Background())
-	p.Advance(defaultCheckFrequency)
-	p.silent()
-	p.Advance(defaultCheckFrequency)
-	p.read()
-	p.wants("a b", 0)
-	p.Send(messages.File, lost) // found after all
-	p.silent()
-	if len(p.Ignored) != 1 {
-		t.Fatalf("ignored %v", p.Ignored)
-	}
-	p.take("ReadManifests")
-}
-
 func TestAFileSystemThatDoesNotAnswerIsTold(t *testing.T) {
 	p := newPlay(t, map[string]string{"a": "pod a\n"})
 	p.read()
@@ -271,16 +251,6 @@ func TestAFileSystemThatDoesNotAnswerIsTold(t *testing.T) {
 	if w == nil || names(w.Pods) != "a" || len(w.Problems) != 1 || !strings.Contains(w.Problems[0].Message, "does not answer") {
 		t.Fatalf("told %+v", w)
 	}
-	p.read()
-	p.wants("a", 0)
-}
-
-func TestALostTimerOfTheCheckIsMadeUpFor(t *testing.T) {
-	p := newPlay(t, map[string]string{"a": "pod a\n"})
-	p.read()
-	p.Take()
-	p.actor.ticks[0].Cancel()
-	p.Advance(2 * defaultCheckFrequency)
 	p.read()
 	p.wants("a", 0)
 }

@@ -103,7 +103,7 @@ func (b *bench) start() looked {
 	if err := b.r.watch.open(); err != nil {
 		b.t.Fatalf("the test needs inotify, whose instances other processes may have used up: %v", err)
 	}
-	b.last = b.keep(b.r.next(context.Background(), false))
+	b.last = b.keep(b.r.next(context.Background()))
 	return b.last
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,7 +13,7 @@ import (
 )
 
 // reader finds, reads and parses manifests. It belongs to one worker at a time, as that worker's memory from one piece
-// of work to the next; the actor calls the methods of its watch that may be called from anywhere, and reads working.
+// of work to the next; the actor calls the methods of its watch that may be called from anywhere.
 type reader struct {
 	path     string // absolute and clean; of a file or a folder
 	node     string
@@ -23,7 +22,6 @@ type reader struct {
 	clock    clock.PassiveClock
 	watch    *watch
 	memory   *memory
-	working  atomic.Bool // set when a worker is sent to it, cleared when that is done
 
 	opened   bool
 	loaded   bool              // there was a checkpoint
@@ -49,7 +47,6 @@ type told struct {
 
 // looked is the one result of a worker that reads.
 type looked struct {
-	turn     uint64
 	heard    bool      // false as long as it is not known what is wanted; then pods are no wish
 	pods     []*v1.Pod // immutable, as are the problems
 	problems []messages.ManifestProblem
@@ -74,13 +71,10 @@ func newReader(o Options, m *memory) *reader {
 }
 
 // next waits until there is something for the actor to know, and returns it; the first call returns after the first
-// reading. With afresh it reads at once and returns all there is, since what it returned last was lost. When ctx ends, so
-// does the actor, and nothing is returned.
-func (r *reader) next(ctx context.Context, afresh bool) looked {
-	defer r.working.Store(false)
-	if !r.opened || afresh {
+// reading. When ctx ends, so does the actor, and nothing is returned.
+func (r *reader) next(ctx context.Context) looked {
+	if !r.opened {
 		r.open()
-		r.told, r.dirty = told{}, r.dirty || afresh
 		l := r.look(changes{lost: true})
 		l.changed = true
 		return l
@@ -96,11 +90,8 @@ func (r *reader) next(ctx context.Context, afresh bool) looked {
 	}
 }
 
-// open recalls what was in force, once.
+// open recalls what was in force.
 func (r *reader) open() {
-	if r.opened {
-		return
-	}
 	r.opened = true
 	g := r.memory.good()
 	r.dirty = true

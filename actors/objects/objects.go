@@ -52,7 +52,6 @@ type actor struct {
 	opts   Options
 	memory *memory
 	watch  *watch
-	turn   uint64 // of the worker that reads; a result of another turn is of no use
 
 	asked time.Time // when the reading was asked for that is not done yet; zero for none
 	hung  bool      // and that it does not end was told
@@ -97,23 +96,16 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 
 // read sends the worker to read, at once or when something changes.
 func (a *actor) read(ctx supervisors.Context, now bool) {
-	a.turn++
-	w, m, turn := a.watch, a.memory, a.turn
+	w, m := a.watch, a.memory
 	ctx.Do(supervisors.Work{Name: "ReadObjects", Timeout: lifetime, Run: func(ctx context.Context) any {
 		if !now {
 			w.await(ctx)
 		}
-		r := m.read(w)
-		r.turn = turn
-		return r
+		return m.read(w)
 	}})
 }
 
 func (a *actor) onRead(ctx supervisors.Context, r result) {
-	if r.turn != a.turn {
-		ctx.Unhandled(r)
-		return
-	}
 	for _, text := range r.warnings {
 		if !a.said[text] {
 			ctx.Log().Warn(text)
