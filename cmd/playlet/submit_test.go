@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/server/admin"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
@@ -170,5 +172,48 @@ func TestAPodIsNotGoneBeforeTheAgentKnowsWhatRuns(t *testing.T) {
 		if c.takeGone(change, left); (len(left) == 0) != (name == "gone") {
 			t.Errorf("%s: %v", name, left)
 		}
+	}
+}
+
+// Who waits for the end of a pod waits for that, and not for a restart of the actor that tells of it.
+func TestRmWaitsThroughRestartsOfPods(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	r.start(nil)
+	r.does("pod/web-node created\n", "run", "-f", r.file("web.yaml", manifest("web", "Always", nil, []string{"main one"})), "--wait")
+	release := r.runtime.Inject(sim.Fault{Call: "StopContainer", Kind: sim.Hang, Times: -1})
+	defer release()
+	ended := make(chan string, 1)
+	go func() {
+		out, notes, code := r.playlet("rm", "web", "--wait")
+		ended <- fmt.Sprintf("%d %s%s", code, out, notes)
+	}()
+	until := func(ok func(*pods.Snapshot) bool) *pods.Snapshot {
+		for now := r.agent.board.Now(); ; {
+			if ok(now) {
+				return now
+			}
+			var err error
+			if now, err = r.agent.board.After(t.Context(), now.Version); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ending := func(s *pods.Snapshot) bool { return len(s.Pods) == 1 && s.Pods[0].Ending != "" }
+	was := until(ending)
+	for range 3 {
+		r.agent.system.Kill(messages.Pods, "a test")
+		was = until(func(s *pods.Snapshot) bool { return ending(s) && s.Complete() && !s.Life.Equal(was.Life) })
+	}
+	select {
+	case got := <-ended:
+		t.Fatalf("it says, while the pod runs: %s", got)
+	default:
+	}
+	if !isUp(r.runtime.Snapshot(), "web-node") {
+		t.Fatal("the pod does not run, so that nothing is shown here")
+	}
+	release()
+	if got := <-ended; !strings.HasPrefix(got, "0 pod/web-node deleted\n") || isUp(r.runtime.Snapshot(), "web-node") {
+		t.Error(got)
 	}
 }
