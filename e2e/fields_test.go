@@ -106,7 +106,10 @@ func podIP(t *testing.T, s *stack.Stack, pod *corev1.Pod) string {
 // Who runs it, and what it may do.
 func TestSecurityContext(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
-		a := s.Agent(t)
+		a, err := s.NewAgent()
+		must(t, err)
+		a.Umask = "0077" // whoever starts the agent: what is made for pods is theirs to read
+		must(t, a.Start())
 		profiles := filepath.Join(a.RootDir, "seccomp")
 		must(t, os.MkdirAll(profiles, 0o755))
 		must(t, os.WriteFile(filepath.Join(profiles, "no-groups.json"), []byte(
@@ -118,6 +121,7 @@ containers:
 - {name: pods, image: HELLO, args: [id]}
 - {name: own, image: HELLO, args: [id], securityContext: {runAsUser: 2000, runAsNonRoot: true}}
 - {name: plain, image: HELLO, args: [cat, /proc/self/status, --, write, /tmp/x, text]}
+- {name: hosts, image: HELLO, args: [cat, /etc/hosts]}
 - {name: read-only, image: HELLO, args: [write, /tmp/x, text], securityContext: {readOnlyRootFilesystem: true}}
 - {name: no-new, image: HELLO, args: [cat, /proc/self/status], securityContext: {allowPrivilegeEscalation: false}}
 - {name: default-seccomp, image: HELLO, args: [cat, /proc/self/status], securityContext: {seccompProfile: {type: RuntimeDefault}}}
@@ -136,7 +140,7 @@ containers:
 		said(t, s, "p", "pods", "uid=1000 gid=3000 groups=3000,4000,5000")
 		said(t, s, "p", "own", "uid=2000 gid=3000 groups=3000,4000,5000")
 		said(t, s, "p", "own-seccomp", "uid=1000 gid=3000 groups=")
-		for container, want := range map[string]int32{"plain": 0, "read-only": 1} {
+		for container, want := range map[string]int32{"plain": 0, "hosts": 0, "read-only": 1} {
 			if got := down(t, s, "p", container).ExitCode; got != want {
 				t.Errorf("container %s ended with %d, want %d: %s", container, got, want, output(t, s, "p", container))
 			}

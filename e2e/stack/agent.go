@@ -35,6 +35,8 @@ type Agent struct {
 	Args []string
 	// Env is added to its environment with each Start, as "NAME=value".
 	Env []string
+	// Umask is what it is started with, in octal; empty: the test's own.
+	Umask string
 
 	dir        string
 	log        *logbook
@@ -134,6 +136,9 @@ func (a *Agent) Start() error {
 	}
 	defer log.Close() //nolint:errcheck // the child has its own descriptor
 	cmd := exec.Command(binary(), a.CommandLine()...)
+	if a.Umask != "" {
+		cmd = exec.Command("sh", append([]string{"-c", `umask "$0" && exec "$@"`, a.Umask, binary()}, a.CommandLine()...)...)
+	}
 	cmd.Dir = a.dir
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir}, a.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
