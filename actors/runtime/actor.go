@@ -147,8 +147,11 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 // keep notes who is wanted. The first word, and one that has heard less than the last, come from a pods that has just
 // started: it is told everything, without waiting for the next audit.
 func (a *actor) keep(ctx supervisors.Context, m messages.KeepContainers) {
-	anew := !a.bin.known || a.bin.heard && !m.Heard
+	anew, all := !a.bin.known || a.bin.heard && !m.Heard, !a.bin.heard && m.Heard
 	a.bin.keep(m)
+	if all && a.phase == connected { // what an agent before this one left behind need not wait for the next collection
+		a.survey(ctx)
+	}
 	if !anew {
 		return
 	}
