@@ -42,7 +42,7 @@ func TestWhateverHappens(t *testing.T) {
 			sidecar := name == "init0" && len(pod.Spec.InitContainers) > 0 && pod.Spec.InitContainers[0].RestartPolicy != nil
 			return 0, name[0] == 'i' && !sidecar
 		}
-		w.deaf = false // nothing is lost any more
+		w.deaf, w.blind = false, false // nothing is lost any more
 		w.settle()
 		w.settle()
 		check(t, w)
@@ -54,7 +54,7 @@ func TestWhateverHappens(t *testing.T) {
 
 // storm is one thing going right or wrong.
 func storm(t *rapid.T, w *world) {
-	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "probe", "probe", "prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "deaf", "end"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "probe", "probe", "prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "deaf", "blind", "end"}).Draw(t, "event") {
 	case "deliver":
 		if len(w.pending) > 0 {
 			m := w.pending[0]
@@ -114,6 +114,8 @@ func storm(t *rapid.T, w *world) {
 			}
 			s.Containers[0].Image += "'"
 		})
+	case "blind":
+		w.blind = true
 	case "deaf":
 		w.deaf = true
 	case "unknown", "removed":

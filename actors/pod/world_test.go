@@ -52,6 +52,7 @@ type world struct {
 	violations []string
 	trace      []string
 	deaf       bool // the next status is lost
+	blind      bool // what came of the next start cannot be read
 }
 
 func newWorld(pod *v1.Pod) *world {

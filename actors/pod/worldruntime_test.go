@@ -126,6 +126,11 @@ func (w *world) failed(m messages.RunContainer, why string, fact *messages.Conta
 }
 
 func (w *world) answer(m messages.RunContainer, c messages.ContainerFact) {
+	if w.blind {
+		w.blind = false
+		w.send(w.failed(m, "its status cannot be read", nil))
+		return
+	}
 	switch c.State {
 	case messages.ContainerExited:
 		w.send(messages.ContainerEnded{UID: "u1", Fact: c})

@@ -149,7 +149,8 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 func (a *actor) keep(ctx supervisors.Context, m messages.KeepContainers) {
 	anew, all := !a.bin.known || a.bin.heard && !m.Heard, !a.bin.heard && m.Heard
 	a.bin.keep(m)
-	if all && a.phase == connected { // what an agent before this one left behind need not wait for the next collection
+	if all && a.phase == connected { // what an agent before this one left of pods that are gone need not wait
+		a.bin.goneOnly = true
 		a.survey(ctx)
 	}
 	if !anew {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/remains"
@@ -23,6 +24,7 @@ type collector struct {
 	// word.
 	asked    map[string]time.Time
 	surveys  bool // a survey is under way
+	goneOnly bool // of the next survey only pods that nobody wants are of interest
 	line     []removal
 	removing int
 	timer    supervisors.Timer
@@ -113,6 +115,10 @@ func (a *actor) surveyEnded(ctx supervisors.Context, m surveyed) {
 		return
 	}
 	a.bin.line = choose(*a.opts.Collect, ctx.Now(), m.holding, a.bin.wishes())
+	if a.bin.goneOnly {
+		a.bin.line = slices.DeleteFunc(a.bin.line, func(r removal) bool { return !r.gone })
+		a.bin.goneOnly = false
+	}
 	a.removeNext(ctx)
 }
 

@@ -32,9 +32,12 @@ func TestCollector(t *testing.T) {
 	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"u": true}, Heard: true})
 	r.Send("pods/back", messages.ReadPod{UID: "back"}) // younger than that word
 	r.work()
-	if got := f.took(); !strings.HasSuffix(got, "rm:gone/s0/b0 stopp:gone/s0 rmp:gone/s0 rm:u/s0/a0") {
-		t.Errorf("as soon as it is known who is wanted: %s", got)
+	if got := f.took(); !strings.HasSuffix(got, ":back rm:gone/s0/b0 stopp:gone/s0 rmp:gone/s0") {
+		t.Errorf("as soon as it is known who is wanted, what nobody wants goes: %s", got)
 	}
+	r.Advance(time.Minute)
+	r.work()
+	r.expect("calls", f.took(), "sandboxes containers rm:u/s0/a0")
 	for name, want := range map[string]bool{"ns_name_u": true, "ns_name_gone": false, "ns_name_back": true, "other": true} {
 		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
 			t.Errorf("log folder %s: %v", name, err)

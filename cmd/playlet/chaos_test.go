@@ -254,7 +254,8 @@ spec:
     livenessProbe: {exec: {command: [alive]}, periodSeconds: 1, failureThreshold: 1}
 `
 
-// outcome is all that matters of how the day ended, without what differs by chance.
+// outcome is all that matters of how the day ended, without what differs by chance: of a container only the latest attempt
+// counts, since those before it may have been collected.
 func outcome(r *rig) string {
 	var out []string
 	s := r.runtime.Snapshot()
@@ -262,6 +263,11 @@ func outcome(r *rig) string {
 		out = append(out, fmt.Sprintf("sandbox %s attempt %d ready %v", sb.Name, sb.Attempt, sb.Ready))
 	}
 	for _, c := range s.Containers {
+		if slices.ContainsFunc(s.Containers, func(o *sim.ContainerState) bool {
+			return o.PodUID == c.PodUID && o.Name == c.Name && o.Attempt > c.Attempt
+		}) {
+			continue
+		}
 		out = append(out, fmt.Sprintf("container %s/%s attempt %d running %v code %d", c.PodName, c.Name, c.Attempt, c.Running(), c.ExitCode))
 	}
 	sort.Strings(out)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // drain delivers everything while no time passes.
@@ -73,5 +75,31 @@ func TestAStatusThatIsLostIsToldAgain(t *testing.T) {
 		if w.status == nil {
 			t.Error("the wish was told again, and no status")
 		}
+	}
+}
+
+// A start of which it could not be read what came may have made a container that runs: it is looked for before the sandbox is
+// stopped, and ended with its grace.
+func TestAStartThatFailedWithoutAWordMayRun(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.blind = true
+	w.step(nil)
+	for i := 0; i < 1000; i++ {
+		m := w.pending[0]
+		w.pending = w.pending[1:]
+		w.step(m)
+		if _, ok := m.(messages.ContainerFailed); ok {
+			break
+		}
+	}
+	if got := w.runningNames(); !slices.Equal(got, []string{"c0"}) {
+		t.Fatalf("running %v", got)
+	}
+	w.ending = &messages.Ending{Reason: "test"}
+	w.step(w.wish())
+	w.settle()
+	check(t, w)
+	if len(w.stops) != 1 || w.ended == nil {
+		t.Errorf("stopped %v", w.stops)
 	}
 }
