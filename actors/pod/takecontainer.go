@@ -152,7 +152,7 @@ func (m *Machine) takeFailed(now time.Time, c *con, v messages.ContainerFailed) 
 	r.RetryAt = now.Add(retryDelay(c.tries))
 	c.failed = &r
 	c.stage, c.loose = imaging, v.Fact == nil // without a word on it, it may run: an end looks first
-	c.image.ref = "" // it may be gone: it is asked for anew
+	c.image.ref = ""                          // it may be gone: it is asked for anew
 	// What it needed may be gone without anyone having said so: the truth is read.
 	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}})
 }
