@@ -173,8 +173,13 @@ func TestAgentKilledInAPull(t *testing.T) {
 			asked(before)
 		}
 		waitsSoFar(t, a, "held", "Pulling: ")
+		// One pull at a time, unless the configuration says otherwise.
+		other := another(t, "other")
+		must(t, a.Write("other.yaml", policyPod(s, "other", other.Ref("other"), "")))
+		waitsSoFar(t, a, "other", "PullQueued: ", " 1st in the queue of the registry "+other.Addr)
 		close(release)
 		c := up(t, s, "held", "c")
+		up(t, s, "other", "c")
 		settled(t, a)
 		if all := containersOf(t, s, "held"); len(all) != 1 || c.Metadata.Attempt != 0 {
 			t.Errorf("after the kills there are %v", all)

@@ -115,7 +115,7 @@ func scenario(r *rig, chaos supervisors.Interceptor) {
 		"    image: forever\n", "    image: forever\n    envFrom: [{configMapRef: {name: times}}]\n    volumeMounts: [{name: times, mountPath: /times}]\n", 1)+
 		"  volumes: [{name: times, configMap: {name: times}}]\n")
 	r.write("job.yaml", manifest("job", "OnFailure", nil, []string{"work fails-once"}))
-	r.write("gone.yaml", manifest("gone", "Always", nil, []string{"main forever"}))
+	r.write("gone.yaml", manifest("gone", "Always", nil, []string{"main private"})+"  imagePullSecrets: [{name: registry}]\n")
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main forever"}))
 	r.write("sick.yaml", sickManifest)
 	remote := r.serve(manifest("remote", "Always", nil, []string{"main forever"}))
@@ -203,7 +203,7 @@ func awaitLogs(r *rig) {
 func saysTime(r *rig, time string) {
 	r.t.Helper()
 	path := filepath.Join(r.objects(), "times.yaml") // renamed into place: whole at once
-	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: times}\ndata: {time: " + time + "}\n"
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: times}\ndata: {time: " + time + "}\n" + registrySecret
 	if err := errors.Join(os.WriteFile(filepath.Join(r.dir, "times.new"), []byte(text), 0o600), os.Rename(filepath.Join(r.dir, "times.new"), path)); err != nil {
 		r.t.Fatal(err)
 	}
@@ -225,7 +225,8 @@ func awaitTime(r *rig, uid, want string) {
 }
 
 func scenarioRuntime() sim.Options {
-	return sim.Options{WriteLogs: true, Script: sim.Script{ByContainer: map[string]sim.Sequence{
+	private := map[string]sim.Image{"private": {Username: "me", Password: "word"}}
+	return sim.Options{WriteLogs: true, Images: private, Script: sim.Script{ByContainer: map[string]sim.Sequence{
 		"web-node/one":   {{Output: []string{chatter, chatter, chatter}}},
 		"web-node/setup": {sim.ExitAfter(0, 0)},
 		"job-node/work":  {sim.ExitAfter(0, 1), sim.ExitAfter(0, 0)},
@@ -236,6 +237,15 @@ func scenarioRuntime() sim.Options {
 		return r
 	}}}
 }
+
+// registrySecret is what the image "private" is pulled with.
+const registrySecret = `---
+apiVersion: v1
+kind: Secret
+metadata: {name: registry}
+type: kubernetes.io/dockerconfigjson
+stringData: {.dockerconfigjson: '{"auths":{"docker.io":{"username":"me","password":"word"}}}'}
+`
 
 // sickManifest is a pod with every kind of probe: the first attempt of main is not alive.
 const sickManifest = `

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/images"
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
@@ -66,5 +69,28 @@ func TestReasonsOfImagesInTheStatus(t *testing.T) {
 	}
 	if n := len(r.runtime.Snapshot().Containers); n > 0 {
 		t.Errorf("%d containers were made", n)
+	}
+}
+
+// What the configuration and old kubelets' flags say of pulls reaches those who pull.
+func TestConfigurationOfPulls(t *testing.T) {
+	for _, c := range []struct {
+		flags []string
+		want  images.Options
+	}{
+		{nil, images.Options{Serialize: true, MaxParallel: 1, QPS: 5, Burst: 10}},
+		{[]string{"--serialize-image-pulls=false", "--registry-qps=3", "--registry-burst=4"}, images.Options{QPS: 3, Burst: 4}},
+		{[]string{"--registry-qps=0"}, images.Options{Serialize: true, MaxParallel: 1, Burst: 10}},
+	} {
+		r := newRig(t, sim.Options{}, c.flags...)
+		node := r.node()
+		got := pullOptions(node)
+		if got.AuthFiles[0] != filepath.Join(node.RootDir, "config.json") {
+			t.Errorf("the node's docker configuration is looked for in %v", got.AuthFiles)
+		}
+		got.AuthFiles = nil
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%v: %+v", c.flags, got)
+		}
 	}
 }
