@@ -106,7 +106,7 @@ func reasonOf(e *CallError) error {
 		return nil
 	}
 	switch code := status.Code(e.Err); {
-	case code == codes.Unavailable && !notInitialized(msg), code == codes.Unknown && registryAway(msg):
+	case code == codes.Unavailable && !notInitialized(msg), (code == codes.Unknown || code == codes.DeadlineExceeded) && registryAway(msg):
 		return crierrors.ErrRegistryUnavailable
 	}
 	return nil

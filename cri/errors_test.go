@@ -103,6 +103,12 @@ func TestWordsOfARegistryThatIsAway(t *testing.T) {
 			t.Errorf("%s: %t", text, got)
 		}
 	}
+	late := status.Error(codes.DeadlineExceeded, pull+`failed to resolve image: failed to do request: Head "https://r/v2/x/manifests/1": net/http: timeout awaiting response headers`)
+	for answered, away := range map[bool]bool{true: true, false: false} { // one that we ourselves waited for too long says nothing
+		if got := errors.Is(newCallError("PullImage", "r/x:1", answered, late), crierrors.ErrRegistryUnavailable); got != away {
+			t.Errorf("a registry that does not answer, answered %t: %t", answered, got)
+		}
+	}
 	other := newCallError("RunPodSandbox", "x", true, status.Error(codes.Unknown, "failed to do request: connection refused"))
 	if errors.Is(other, crierrors.ErrRegistryUnavailable) {
 		t.Error("a sandbox has a registry")
