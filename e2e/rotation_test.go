@@ -4,10 +4,12 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -172,6 +174,7 @@ func TestLogRotation(t *testing.T) {
 		must(t, a.Start())
 		await(t, func() error { _, err := os.Stat(filepath.Join(w.folder, "0.log")); return err })
 		w.whole(1, w.stop())
+		followed := w.follow(a)
 		w.goOn()
 		w.awaitRotated(files - 2)
 		last := w.stop()
@@ -179,7 +182,14 @@ func TestLogRotation(t *testing.T) {
 		if got := len(w.rotated()) + 1; got > files {
 			t.Errorf("there are %d files: %v", got, w.rotated())
 		}
+		lines := w.lines()
+		out, errs, code := playlet(t, "logs", "writer", "--admin-socket="+a.AdminSocket, "--tail="+strconv.Itoa(len(lines)-1))
+		if code != 0 || strings.Count(out, "\n") != len(lines)-1 || !strings.HasPrefix(out, fmt.Sprintf("line %d ", lines[1])) {
+			t.Errorf("the last %d lines over rotated files: code %d, %s, %d lines, first %.20q, want %d", len(lines)-1, code, errs,
+				strings.Count(out, "\n"), out, lines[1])
+		}
 		must(t, a.Remove("writer.yaml"))
+		followed(last)
 		cleared(t, s, a)
 		await(t, func() error {
 			left, err := os.ReadDir(a.LogLinksDir)
@@ -189,6 +199,37 @@ func TestLogRotation(t *testing.T) {
 			return err
 		})
 	})
+}
+
+// follow reads the log as it comes. What it gives checks, when the container has ended, that each line was there once.
+func (w *writer) follow(a *stack.Agent) func(last int) {
+	w.t.Helper()
+	cmd := exec.Command(program(), "logs", "-f", "writer", "--admin-socket="+a.AdminSocket)
+	out, err := cmd.StdoutPipe()
+	must(w.t, err)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	must(w.t, cmd.Start())
+	in := bufio.NewReader(out)
+	first, err := in.ReadString('\n') // it follows
+	must(w.t, err)
+	rest := make(chan string, 1)
+	go func() {
+		text, _ := io.ReadAll(in) // its end is looked at
+		rest <- string(text)
+	}()
+	return func(last int) {
+		w.t.Helper()
+		n := 0
+		for line := range strings.Lines(first + <-rest) {
+			if n++; !strings.HasPrefix(line, fmt.Sprintf("line %d ", n)) {
+				w.t.Fatalf("followed: %q in the place of line %d", line, n)
+			}
+		}
+		if err := cmd.Wait(); err != nil || n != last {
+			w.t.Errorf("followed: %d lines of %d, %v, %s", n, last, err, errs.String())
+		}
+	}
 }
 
 // goOn has it write again.

@@ -36,6 +36,8 @@ type Config struct {
 	Board *board.Board
 	// Runtime is the newest word on the container runtime. It is called from many goroutines and must not wait.
 	Runtime func() admin.Runtime
+	// PodLogsDir has the logs of pods; a link below it is not followed.
+	PodLogsDir string
 	// Containers is asked for the logs of containers.
 	Containers Containers
 	// Commands is asked to run commands in containers.

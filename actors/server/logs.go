@@ -6,18 +6,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/cri-client/pkg/logs"
-	"k8s.io/klog/v2"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/crilog"
+	"github.com/playlet-dev/playlet/actors/internal/safepath"
 	"github.com/playlet-dev/playlet/actors/server/admin"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -25,22 +24,6 @@ import (
 // Containers is the part of the runtime's client that logs need; *cri.Client implements it.
 type Containers interface {
 	ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
-}
-
-// containers gives the library that reads logs the one call that it makes.
-type containers struct {
-	internalapi.RuntimeService // nil: nothing else is called
-	Containers
-}
-
-// ContainerStatus implements internalapi.RuntimeService. A container that was removed has ended: its log, as far as it was
-// there, is read to its end.
-func (c containers) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
-	got, err := c.Containers.ContainerStatus(ctx, id, verbose)
-	if cri.IsNotFound(err) {
-		return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, State: runtimeapi.ContainerState_CONTAINER_EXITED}}, nil
-	}
-	return got, err
 }
 
 // maxLogs is how many logs are read at once.
@@ -70,33 +53,56 @@ func (a *api) readLogs(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
+	dir, err := a.logFolder(path)
+	if err == nil {
+		defer func() { _ = dir.Close() }() // only read from
+		err = crilog.Readable(dir, filepath.Base(path))
+	}
+	if err != nil {
+		fail(w, &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("the log of container %s cannot be read: %v", id, err)})
+		return
+	}
 	if note != "" {
 		w.Header().Set(admin.LogNote, note)
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if err := readable(path); err != nil {
-		fail(w, &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("the log of container %s cannot be read: %v", id, err)})
-		return
-	}
 	out := &logStream{w: w, control: http.NewResponseController(w), live: options.Follow}
 	out.begin() // before the first line, which may be far into a big log, or be written tomorrow
-	// The library tells its logger of lines that it cannot parse, with the text: what containers write is not the agent's to log.
-	err = logs.ReadLogs(klog.NewContext(r.Context(), klog.Logger{}), path, id, &logs.LogOptions{
-		TailLines: options.Tail, LimitBytes: options.LimitBytes, Since: options.Since, Follow: options.Follow, Timestamp: options.Timestamps,
-	}, containers{Containers: a.l.conf.Containers}, out, out)
-	if err != nil && r.Context().Err() == nil {
+	o := crilog.Options{Tail: options.Tail, LimitBytes: options.LimitBytes, Since: options.Since, Timestamps: options.Timestamps}
+	if options.Follow {
+		o.Live = func(ctx context.Context) bool { return a.live(ctx, id) }
+	}
+	if err = crilog.Read(r.Context(), dir, filepath.Base(path), o, out); err != nil && r.Context().Err() == nil {
 		a.l.log.Warn("a log broke off", "container", id, "error", err)
 		panic(http.ErrAbortHandler) // what was sent is not all: who reads it must not take it for the end
 	}
 }
 
-// readable says why a log cannot be opened.
-func readable(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
+// logFolder opens the folder of a log, which the runtime names. Below the folder of all logs, no link is followed: a pod that
+// may write there could have put it.
+func (a *api) logFolder(path string) (*safepath.Root, error) {
+	below, ours := strings.CutPrefix(filepath.Dir(path), strings.TrimSuffix(a.l.conf.PodLogsDir, "/")+"/")
+	if a.l.conf.PodLogsDir == "" || !ours {
+		return safepath.OpenRoot(filepath.Dir(path))
 	}
-	return f.Close()
+	root, err := safepath.OpenRoot(a.l.conf.PodLogsDir)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := root.Sub(below)
+	return dir, errors.Join(err, root.Close())
+}
+
+// live says whether a container may still write. A runtime that cannot be asked does not say that it has ended; one that
+// knows it no more does.
+func (a *api) live(ctx context.Context, id string) bool {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	got, err := a.l.conf.Containers.ContainerStatus(ctx, id, false)
+	if err != nil {
+		return !cri.IsNotFound(err)
+	}
+	return got.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
 // loggedContainer finds the run of the container whose log is meant.

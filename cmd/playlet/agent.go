@@ -151,7 +151,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	a.events = runtime.NewEvents(a.client)
 	a.listeners = server.NewListeners(server.Config{
 		AdminSocket: node.AdminSocket, HealthzAddress: node.Kubelet.HealthzBindAddress, HealthzPort: healthzPort(node),
-		Board: a.board, Runtime: runtimeWord(a.state), Containers: a.client, Commands: a.client, Version: version(), Kubernetes: kubernetesVersion, Log: log,
+		Board: a.board, Runtime: runtimeWord(a.state), PodLogsDir: node.PodLogsDir(), Containers: a.client, Commands: a.client, Version: version(), Kubernetes: kubernetesVersion, Log: log,
 	})
 	return a, nil
 }

@@ -2,7 +2,8 @@ package facts
 
 import (
 	"bytes"
-	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/crilog"
 )
 
 // logTail is what an application wrote in the last lines of a CRI log, at most limit bytes of it. data is the end of
@@ -18,8 +19,8 @@ func logTail(data []byte, whole bool, lines, limit int) []byte {
 	}
 	var out []byte
 	for _, line := range lastLines(data, lines) {
-		if content, ok := logContent(line); ok {
-			out = append(out, content...)
+		if l, ok := crilog.ParseLine(line); ok {
+			out = append(out, l.Text...)
 		}
 	}
 	return last(out, limit)
@@ -34,29 +35,6 @@ func lastLines(data []byte, n int) [][]byte {
 		n++
 	}
 	return all[max(len(all)-n, 0):]
-}
-
-// logContent is what the application wrote, with its line end unless the line goes on.
-func logContent(line []byte) ([]byte, bool) {
-	stamp, rest, ok := bytes.Cut(line, []byte{' '})
-	if !ok {
-		return nil, false
-	}
-	if _, err := time.Parse(time.RFC3339Nano, string(stamp)); err != nil {
-		return nil, false
-	}
-	stream, rest, ok := bytes.Cut(rest, []byte{' '})
-	if !ok || (string(stream) != "stdout" && string(stream) != "stderr") {
-		return nil, false
-	}
-	tags, content, ok := bytes.Cut(rest, []byte{' '})
-	if !ok {
-		return nil, false
-	}
-	if first, _, _ := bytes.Cut(tags, []byte{':'}); string(first) == "P" {
-		content = bytes.TrimSuffix(content, []byte{'\n'})
-	}
-	return content, true
 }
 
 func last(b []byte, n int) []byte { return b[max(len(b)-n, 0):] }

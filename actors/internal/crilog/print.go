@@ -1,0 +1,110 @@
+package crilog
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// maxLine bounds what is kept of a line whose end has not come, in bytes. Runtimes cut far shorter ones in parts.
+const maxLine = 4 << 20
+
+// errEnough says that the limit of bytes is reached.
+var errEnough = errors.New("enough")
+
+// stampFormat is that of times in front of lines, as kubectl's.
+const stampFormat = "2006-01-02T15:04:05.000000000Z07:00"
+
+// printer prints lines as the container wrote them, many at a time.
+type printer struct {
+	o       Options
+	out     io.Writer
+	left    int64 // bytes that may still be printed; negative: any number
+	in      []byte
+	used    int // of in
+	text    []byte
+	partial bool // the last line printed goes on
+	seen    int64
+	failed  error
+}
+
+func newPrinter(o Options, out io.Writer) *printer {
+	p := &printer{o: o, out: out, left: -1}
+	if o.LimitBytes != nil {
+		p.left = *o.LimitBytes
+	}
+	return p
+}
+
+// space is where the next bytes of the log go.
+func (p *printer) space() []byte {
+	if len(p.in)-p.used < block {
+		p.in = append(p.in, make([]byte, block)...)
+	}
+	return p.in[p.used:]
+}
+
+// add takes n bytes that were put into the space, and prints the lines that they complete, less the first skip ones.
+func (p *printer) add(n int, skip int64) int64 {
+	p.seen += int64(n)
+	p.used += n
+	rest := p.in[:p.used]
+	for p.failed == nil {
+		end := bytes.IndexByte(rest, '\n')
+		if end < 0 {
+			break
+		}
+		if skip > 0 {
+			skip--
+		} else {
+			p.line(rest[:end+1])
+		}
+		rest = rest[end+1:]
+	}
+	if len(rest) > maxLine {
+		rest = nil // no runtime writes such a line
+	}
+	p.used = copy(p.in, rest)
+	p.flush()
+	return skip
+}
+
+// line puts what a line says to the text. What is not in the format is passed over.
+func (p *printer) line(raw []byte) {
+	l, ok := ParseLine(raw)
+	if !ok || l.At.Before(p.o.Since) {
+		return
+	}
+	if p.o.Timestamps && !p.partial {
+		p.text = append(l.At.AppendFormat(p.text, stampFormat), ' ')
+	}
+	p.partial = l.Partial
+	p.text = append(p.text, l.Text...)
+}
+
+func (p *printer) flush() {
+	text := p.text
+	p.text = p.text[:0]
+	if p.left >= 0 && int64(len(text)) >= p.left {
+		text, p.failed = text[:p.left], errEnough
+	}
+	if len(text) == 0 {
+		return
+	}
+	if p.left > 0 {
+		p.left -= int64(len(text))
+	}
+	if _, err := p.out.Write(text); err != nil {
+		p.failed = err
+	}
+}
+
+// end prints a last line that has no end.
+func (p *printer) end() error {
+	if p.used > 0 && p.failed == nil {
+		p.line(p.in[:p.used])
+		p.used = 0
+		p.flush()
+	}
+	return p.failed
+}

@@ -1,0 +1,172 @@
+package crilog
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/safepath"
+)
+
+// Options say what is read of a log.
+type Options struct {
+	Tail       *int64    // so many lines from the end; nil: all
+	LimitBytes *int64    // at most so much; nil: no limit
+	Since      time.Time // nothing older; zero: all
+	Timestamps bool      // each line begins with its time
+	// Live is asked whether the container can still write, once a second while nothing comes; the log is followed until it
+	// cannot. nil: the log is not followed.
+	Live func(context.Context) bool
+}
+
+const (
+	// liveEvery is between questions whether the container can still write.
+	liveEvery = time.Second
+	// settle is how long a rotated file stays the same before it is taken for finished: when a runtime says that it writes
+	// to a new one, the last lines may still be on their way to the old.
+	settle = time.Second
+)
+
+// Read writes what is in a log, rotated files and all, in order. Nothing but ordinary files is opened. It returns at the end of
+// the log, when ctx ends, or when out takes no more, with that error.
+func Read(ctx context.Context, dir *safepath.Root, base string, o Options, out io.Writer) (err error) {
+	files, err := openAll(dir, base)
+	if err != nil {
+		return err
+	}
+	newest := files.newest()
+	skip, err := files.tail(o.Tail)
+	if err != nil {
+		return errors.Join(err, files.close())
+	}
+	p := newPrinter(o, out)
+	c := &cursor{dir: dir, base: base, files: files, skip: skip, print: p, last: newest}
+	if o.Live != nil {
+		if c.watch, err = newWatch(dir); err != nil {
+			c.watch = nil // there are too many: it is looked at each second
+		}
+	}
+	err = c.run(ctx, o)
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return errors.Join(err, c.close())
+}
+
+// cursor goes through the files of a log.
+type cursor struct {
+	dir   *safepath.Root
+	base  string
+	files opened // those still to be read, oldest first; the first is being read
+	skip  int64  // lines of the first that are not wanted
+	print *printer
+	watch *watch
+	last  string // the stamp of the newest rotated file that was read, or was there before all that are
+}
+
+func (c *cursor) run(ctx context.Context, o Options) error {
+	for len(c.files) > 0 {
+		f := c.files[0]
+		if err := c.drain(ctx, f); err != nil {
+			return err
+		}
+		if len(c.files) == 1 {
+			if o.Live == nil {
+				break
+			}
+			if err := c.follow(ctx, f, o.Live); err != nil {
+				return err
+			}
+		}
+		if c.skip > 0 {
+			c.print.used = 0 // its last line has no end, and is not wanted either
+		}
+		if err := c.print.end(); err != nil {
+			return err
+		}
+		c.last = max(c.last, f.stamp)
+		c.files = c.files[1:]
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return c.print.end()
+}
+
+// drain prints what is there of a file by now.
+func (c *cursor) drain(ctx context.Context, f *part) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := f.content.Read(c.print.space())
+		if n > 0 {
+			c.skip = c.print.add(n, c.skip)
+		}
+		switch {
+		case c.print.failed != nil:
+			return c.print.failed
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// follow prints what comes to a file until its successor is there, which is then opened, or the container can write no more.
+func (c *cursor) follow(ctx context.Context, f *part, live func(context.Context) bool) error {
+	for {
+		ended := !c.await(ctx, liveEvery) && !live(ctx)
+		if err := c.drain(ctx, f); err != nil {
+			return err
+		}
+		next, err := c.successor(f)
+		if err != nil {
+			return err
+		}
+		if next == nil {
+			if ended {
+				return nil
+			}
+			continue
+		}
+		c.files = append(c.files, next)
+		for !ended {
+			before := c.print.seen
+			c.rest(ctx, settle)
+			if err := c.drain(ctx, f); err != nil {
+				return err
+			}
+			ended = c.print.seen == before
+		}
+		return nil
+	}
+}
+
+// await waits for something to happen to the log's files, and says whether it did.
+func (c *cursor) await(ctx context.Context, most time.Duration) bool {
+	if c.watch == nil {
+		c.rest(ctx, most)
+		return false
+	}
+	return c.watch.wait(ctx, most)
+}
+
+func (c *cursor) rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (c *cursor) close() error {
+	err := c.files.close()
+	if c.watch != nil {
+		err = errors.Join(err, c.watch.close())
+	}
+	return err
+}
