@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,6 +32,9 @@ const podsExample = `  # All pods of this node
 
   # One pod as an API object, with its status
   playlet pods web-node1 -n default -o yaml
+
+  # A static pod by the name in its manifest
+  playlet pods web
 
   # Changes as they happen
   playlet pods -w`
@@ -79,6 +83,7 @@ func newPodsCommand() *cobra.Command {
 func (c *podsCommand) isTable() bool { return c.output == "table" || c.output == "wide" }
 
 func (c *podsCommand) list(ctx context.Context) error {
+	c.resolve(ctx)
 	pods, err := c.client.Pods(ctx, c.filter)
 	if err != nil {
 		return err
@@ -94,23 +99,27 @@ func (c *podsCommand) list(ctx context.Context) error {
 	}
 	err = errors.Join(err, c.note(notes))
 	if err == nil && c.filter.Name != "" && len(pods.Pods) == 0 {
-		err = fmt.Errorf("there is no pod %s%s", c.wanted(), c.namesake(ctx))
+		err = fmt.Errorf("there is no pod %s", c.wanted())
 	}
 	return err
 }
 
-// namesake helps who asks for a static pod by the name in its manifest: the node's name was appended to it.
-func (c *podsCommand) namesake(ctx context.Context) string {
+// resolve lets a static pod be asked for by the name in its manifest, to which the node's name was appended, where no pod is
+// called that. An agent that cannot be asked is met by the question that follows.
+func (c *podsCommand) resolve(ctx context.Context) {
+	if c.filter.Name == "" {
+		return
+	}
 	all, err := c.client.Pods(ctx, admin.Filter{Namespace: c.filter.Namespace})
-	if err != nil {
-		return ""
+	if err != nil || slices.ContainsFunc(all.Pods, func(p admin.Pod) bool { return p.Pod.Name == c.filter.Name }) {
+		return
 	}
 	for i := range all.Pods {
 		if p := all.Pods[i].Pod; inManifest(c.filter.Name, p) {
-			return fmt.Sprintf("; with the node's name, which static pods get, there is %q", p.Name)
+			c.filter.Name = p.Name
+			return
 		}
 	}
-	return ""
 }
 
 // inManifest says whether a static pod's name in its manifest is this: the node's name was appended to it.

@@ -73,7 +73,7 @@ func TestPodsPrintsObjects(t *testing.T) {
 			t.Errorf("%s: %v\n%s", output, err, out)
 		}
 	}
-	if got := f.queries[1]; got != "name=web&namespace=default" {
+	if got := f.queries[2]; got != "name=web&namespace=default" {
 		t.Errorf("it asked for %s", got)
 	}
 }

@@ -35,6 +35,7 @@ type podWatch struct {
 
 // watch prints rows as they change, until ctx ends. It outlives the agent: after a restart it goes on.
 func (c *podsCommand) watch(ctx context.Context) error {
+	c.resolve(ctx)
 	w := &podWatch{
 		podsCommand: c, table: c.newTable(), pods: map[string]admin.Pod{}, keys: map[string]string{}, waits: map[string]string{},
 	}
