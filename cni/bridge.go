@@ -1,7 +1,9 @@
 package cni
 
 import (
+	"cmp"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"syscall"
@@ -75,23 +77,41 @@ func text(b []byte) string {
 	return string(b)
 }
 
-// dropIdleBridges removes bridges that the trial's ADD has made on the host, which DEL leaves for the next pod, and which
-// no pod is attached to. A pod that is just being attached is attached again by who wants it.
-func (a *attempt) dropIdleBridges(before map[string]hostLink) (notes []string) {
-	if before == nil {
+// absentBridges are the bridges that the networks' configurations name, and that are not there yet: ADD makes them, and DEL
+// leaves them for the next pod.
+func absentBridges(networks []Network) []string {
+	now := hostLinks()
+	if now == nil {
 		return nil
 	}
-	now := hostLinks()
-	for _, result := range a.given {
-		for _, made := range result.Interfaces {
-			link, there := now[made.Name]
-			_, was := before[made.Name]
-			if made.Sandbox != "" || !there || was || !link.bridge || hasPorts(now, link.index) {
+	var absent []string
+	for i := range networks {
+		for _, p := range networks[i].list.Plugins {
+			var conf struct {
+				Bridge string `json:"bridge"`
+			}
+			if p.Network.Type != "bridge" && p.Network.Type != "flannel" || json.Unmarshal(p.Bytes, &conf) != nil {
 				continue
 			}
-			if err := deleteLink(link.index); err != nil {
-				notes = append(notes, fmt.Sprintf("the bridge %s, which was not there before, could not be removed: %v", made.Name, err))
+			if name := cmp.Or(conf.Bridge, "cni0"); now[name] == (hostLink{}) {
+				absent = append(absent, name)
 			}
+		}
+	}
+	return absent
+}
+
+// dropIdle removes those bridges to which nothing is attached. A pod that is just being attached is attached again by who
+// wants it.
+func dropIdle(names []string) (notes []string) {
+	now := hostLinks()
+	for _, name := range names {
+		link, there := now[name]
+		if !there || !link.bridge || hasPorts(now, link.index) {
+			continue
+		}
+		if err := deleteLink(link.index); err != nil {
+			notes = append(notes, fmt.Sprintf("the bridge %s, which was not there before, could not be removed: %v", name, err))
 		}
 	}
 	return notes

@@ -17,6 +17,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv("CNI_COMMAND") != "" {
 		plugin()
 	}
+	// With the race detector a process waits a second at its end, for reports of others.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -125,7 +126,7 @@ func TestAPluginThatHangsIsEnded(t *testing.T) {
 func TestAScriptThatHangsInAChildIsEnded(t *testing.T) {
 	p := places(t)
 	begun := filepath.Join(t.TempDir(), "begun")
-	must(t, os.WriteFile(filepath.Join(p.BinDirs[0], "one"), []byte("#!/bin/sh\ntouch "+begun+"\nsleep 1000\n"), 0o700))
+	must(t, os.WriteFile(filepath.Join(p.BinDirs[0], "one"), []byte("#!/bin/sh\nsleep 1000 &\necho $! >"+begun+".new\nmv "+begun+".new "+begun+"\nwait\n"), 0o700))
 	p.write(t, "a.conf", `{"type": "one", "name": "a", "cniVersion": "1.0.0"}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -133,6 +134,14 @@ func TestAScriptThatHangsInAChildIsEnded(t *testing.T) {
 	_, err := Ready(ctx, p)
 	if no := IsNotReady(err); no == nil || no.Reason != NoAnswer {
 		t.Errorf("%v", err)
+	}
+	text, err := os.ReadFile(begun)
+	must(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	must(t, err)
+	for ended := false; !ended; time.Sleep(time.Millisecond) { // it is signalled, and whoever adopts it reaps it
+		state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		ended = err != nil || strings.Contains(string(state), ") Z ")
 	}
 }
 

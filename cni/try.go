@@ -89,8 +89,7 @@ func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err er
 		return out, err
 	}
 	out.ContainerID = a.record.ContainerID
-	before := hostLinks()
-	defer func() { err = errors.Join(err, a.end(ctx, networks, before, &out)) }()
+	defer func() { err = errors.Join(err, a.end(ctx, networks, &out)) }()
 	begun := time.Now()
 	for i := range networks {
 		if err := a.add(ctx, &networks[i]); err != nil {
@@ -181,7 +180,7 @@ func (a *attempt) check(ctx context.Context, n *Network, out *Outcome) error {
 }
 
 // end undoes the attempt: DEL in reverse order, whatever has happened, and then all that is ours.
-func (a *attempt) end(ctx context.Context, networks []Network, before map[string]hostLink, out *Outcome) error {
+func (a *attempt) end(ctx context.Context, networks []Network, out *Outcome) error {
 	var errs []error
 	for i := len(networks) - 1; i >= 0; i-- {
 		if n := &networks[i]; a.begun[n.Name] {
@@ -192,8 +191,8 @@ func (a *attempt) end(ctx context.Context, networks []Network, before map[string
 		for i := range networks {
 			errs = append(errs, a.left(&networks[i]))
 		}
-		out.Notes = append(out.Notes, a.dropIdleBridges(before)...)
 	}
+	out.Notes = append(out.Notes, dropIdle(a.record.Bridges)...)
 	if err := errors.Join(errs...); err != nil {
 		// The record stays for the next trial to try again; the namespace goes, as it holds an address and an interface.
 		return errors.Join(err, removeNetNS(a.record.NetNS), a.lock.Close())

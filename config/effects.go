@@ -181,9 +181,9 @@ var flagEffects = map[string]effect{
 	"api-servers":                              pending,
 	"cadvisor-port":                            pending,
 	"pod-infra-container-image":                pending,
-	"cni-bin-dir":                              pending,
-	"cni-conf-dir":                             pending,
-	"network-plugin-dir":                       pending,
+	"cni-bin-dir":                              inForce, // of playlet doctor; the agent asks the runtime
+	"cni-conf-dir":                             inForce, // the same
+	"network-plugin-dir":                       inForce, // the same
 	"cni-cache-dir":                            pending,
 }
 

@@ -4,7 +4,7 @@ const (
 	logsToStderr = "ignored: the log goes to stderr, and the service manager keeps it"
 	dockerGone   = "ignored: Docker Engine is spoken to through CRI only, at --container-runtime-endpoint"
 	rktGone      = "ignored: rkt is no longer a runtime"
-	cniInRuntime = "the container runtime calls CNI and decides which folders count"
+	cniInRuntime = "the container runtime calls CNI and decides which folders count; playlet doctor looks into these"
 	hostSources  = "ignored: what a pod may use of the host is decided by admission (Pod Security Standards)"
 )
 
@@ -52,7 +52,7 @@ var legacyRows = []flagRow{
 	kept("cni-bin-dir", toStrings(func(t *target) *[]string { return &t.node.CNIBinDirs }), cniInRuntime),
 	kept("cni-conf-dir", onNode(func(n *Node) *string { return &n.CNIConfDir }), cniInRuntime),
 	kept("network-plugin-dir", onNode(func(n *Node) *string { return &n.CNIConfDir }), cniInRuntime),
-	kept("cni-cache-dir", onNode(func(n *Node) *string { return &n.CNICacheDir }), cniInRuntime),
+	kept("cni-cache-dir", onNode(func(n *Node) *string { return &n.CNICacheDir }), "the container runtime calls CNI and keeps its results where it likes"),
 
 	// Runtimes.
 	gone("container-runtime", "ignored: every runtime is a CRI runtime; --container-runtime-endpoint says which"),

@@ -215,6 +215,19 @@ esac
 	text = []byte(strings.Replace(string(text), `{"type": "portmap", "capabilities": {"portMappings": true}, "snat": true}`, `{"type": "waits"}`, 1))
 	must(t, os.WriteFile(filepath.Join(conf, "a.conflist"), text, 0o600))
 
+	// Ctrl-C undoes at once.
+	asked := exec.Command(program(), append([]string{"doctor", "attach", "--cni-conf-dir=" + conf, bins}, a.CommandLine()...)...)
+	must(t, asked.Start())
+	awaitFile(t, begun, "")
+	must(t, asked.Process.Signal(os.Interrupt))
+	if err := asked.Wait(); asked.ProcessState.ExitCode() != 1 {
+		t.Errorf("after Ctrl-C: %v", err)
+	}
+	if after := hostState(t, s); !slices.Equal(after, before) {
+		t.Errorf("after Ctrl-C:\n%q\n%q", before, after)
+	}
+	must(t, os.Remove(begun))
+
 	killed := exec.Command(program(), append([]string{"doctor", "attach", "--cni-conf-dir=" + conf, bins}, a.CommandLine()...)...)
 	must(t, killed.Start())
 	awaitFile(t, begun, "")
@@ -230,8 +243,7 @@ esac
 	}
 	found(t, all, "attach", "ok", "removed what an earlier trial had left that was killed")
 	found(t, all, "attach", "ok", "a pod gets eth0 ")
-	after := slices.DeleteFunc(hostState(t, s), func(l string) bool { return l == "interface "+s.Bridge() }) // made by the dead one
-	if !slices.Equal(after, before) {
+	if after := hostState(t, s); !slices.Equal(after, before) {
 		t.Errorf("it left the machine otherwise:\n%q\n%q", before, after)
 	}
 	// The plugin that it had started ends with the test.

@@ -41,6 +41,9 @@ const doctorExample = `  # Is this machine fit?
   # For scripts
   playlet doctor -o json | jq -r '.findings[] | select(.result == "fail") | .do'`
 
+// serviceConfig is the configuration of the service that playlet install makes.
+const serviceConfig = "/etc/playlet/config.yaml"
+
 // doctorFlags are those of the agent's flags that the help of the command lists.
 var doctorFlags = []string{
 	"admin-socket", "cni-bin-dir", "cni-conf-dir", "config", "config-dir", "container-runtime-endpoint", "hostname-override", "node-ip",
@@ -127,6 +130,9 @@ func examine(cmd *cobra.Command, flags *config.Flags, checks []doctor.Check) []d
 	}
 	if cmd.Flags().Changed("cni-bin-dir") {
 		m.CNIBinDirs = node.CNIBinDirs
+	}
+	if _, err := os.Stat(serviceConfig); err == nil && node.ConfigFile == "" && node.ConfigDir == "" {
+		m.OtherConfig = serviceConfig
 	}
 	show, done := showProgress(cmd.ErrOrStderr(), len(checks))
 	defer done()

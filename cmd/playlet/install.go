@@ -97,7 +97,7 @@ func newUninstallCommand() *cobra.Command {
 
 func (i *installer) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&i.binary, "binary", "/usr/local/bin/playlet", "Where the program is installed")
-	cmd.Flags().StringVar(&i.config, "config", "/etc/playlet/config.yaml", "The service's KubeletConfiguration; one is written where there is none")
+	cmd.Flags().StringVar(&i.config, "config", serviceConfig, "The service's KubeletConfiguration; one is written where there is none")
 	cmd.Flags().BoolVar(&i.dryRun, "dry-run", false, "Say what would be done, and do nothing")
 }
 

@@ -16,6 +16,9 @@ func checkConfiguration(_ context.Context, m *Machine) []Finding {
 	case m.Node.ConfigFile != "" || m.Node.ConfigDir != "":
 		from = m.Node.ConfigFile + m.Node.ConfigDir
 	}
+	if m.OtherConfig != "" {
+		return warn("playlet doctor --config="+m.OtherConfig, "%s: the machine was looked at for these, and not for %s, which is there", from, m.OtherConfig)
+	}
 	if len(m.Warnings) == 0 {
 		return ok("%s; node %s, root folder %s", from, m.Node.NodeName, m.Node.RootDir)
 	}

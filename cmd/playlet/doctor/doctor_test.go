@@ -31,8 +31,9 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		result Result
 		says   string
 	}{
-		"configuration":  {check: "configuration", result: OK, says: "flags and defaults"},
-		"a pending flag": {wrong: func(r *rig) { r.Warnings = []config.Warning{{Flag: "--x", Message: "does nothing"}} }, check: "configuration", result: Warn, says: "--x: does nothing"},
+		"configuration":    {check: "configuration", result: OK, says: "flags and defaults"},
+		"a pending flag":   {wrong: func(r *rig) { r.Warnings = []config.Warning{{Flag: "--x", Message: "does nothing"}} }, check: "configuration", result: Warn, says: "--x: does nothing"},
+		"a file not named": {wrong: func(r *rig) { r.OtherConfig = "/etc/x.yaml" }, check: "configuration", result: Warn, says: "doctor --config=/etc/x.yaml"},
 		"many of them": {wrong: func(r *rig) {
 			for i := range 9 {
 				r.Warnings = append(r.Warnings, config.Warning{Flag: fmt.Sprint("--", i), Message: "long"})

@@ -20,6 +20,8 @@ type Machine struct {
 	// Node is the agent's configuration, Warnings what was said of it.
 	Node     *config.Node
 	Warnings []config.Warning
+	// OtherConfig is a configuration file that is there and was not named; empty where there is none.
+	OtherConfig string
 	// CNIConfDir and CNIBinDirs are what the command line says; empty: the runtime is asked.
 	CNIConfDir string
 	CNIBinDirs []string
