@@ -176,7 +176,11 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 			return
 		}
 		c.sys.Counters.Panics.Add(1)
-		c.log.Error("panic", "message", typeName(env.msg), "reason", fmt.Sprint(r), "flow", env.flow.ID,
+		log := c.log
+		if env.flow.Pod != "" {
+			log = log.With("pod", env.flow.Pod)
+		}
+		log.Error("panic", "message", typeName(env.msg), "reason", fmt.Sprint(r), "flow", env.flow.ID,
 			"stack", string(debug.Stack()), "last", c.sys.recorder.Dump(env.flow.Pod))
 		panic(r)
 	}()

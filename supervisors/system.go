@@ -137,7 +137,7 @@ func (s *System) onDeadLetter(e any) {
 
 // lost notes a message that nobody handles. That is allowed, and worth a line only to those who look for it.
 func (s *System) lost(to messages.Address, env *envelope, why string) {
-	s.log.Debug(why, "to", to.String(), "from", env.from.String(), "message", typeName(env.msg))
+	s.log.Debug(why, "actor", to.String(), "from", env.from.String(), "message", typeName(env.msg))
 }
 
 func addressOf(pid *actor.PID) messages.Address {

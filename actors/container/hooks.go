@@ -40,7 +40,7 @@ func runHook(ctx context.Context, h *host.Host, m messages.StopContainer, hook *
 	if err != nil {
 		log := supervisors.LogOf(ctx)
 		if m.Pod != nil {
-			log = log.With("namespace", m.Pod.Namespace, "pod", m.Pod.Name)
+			log = log.With("pod", m.Pod.Namespace+"/"+m.Pod.Name)
 		}
 		log.Warn("pre-stop hook failed; the container is stopped all the same",
 			"container", m.Name, "id", m.Fact.ID, "error", firstBytes([]byte(err.Error())))

@@ -133,7 +133,7 @@ func TestAFailedHookIsTold(t *testing.T) {
 				t.Error("it did not fail")
 			}
 			got := log.String()
-			for _, want := range []string{"level=WARN", "namespace=default pod=web", "container=c", c.want} {
+			for _, want := range []string{"level=WARN", "pod=default/web", "container=c", c.want} {
 				if !strings.Contains(got, want) {
 					t.Errorf("%q is not in %s", want, got)
 				}

@@ -111,7 +111,7 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 	case looked:
 		a.carryOut(ctx, a.book.looked(ctx.Now(), m.name, m.outcome))
 	case pulled:
-		logPull(ctx.Log(), m, ctx.Now().Sub(a.began[m.key]))
+		logPull(a.log(ctx, m.key), m, ctx.Now().Sub(a.began[m.key]))
 		delete(a.began, m.key)
 		a.carryOut(ctx, a.book.pulledOutcome(ctx.Now(), m.key.name, m.key.id, m.outcome))
 	case due:
@@ -158,7 +158,7 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 				return looked{e.name, look(ctx, a.opts.Service, e.name)}
 			}})
 		case startPull:
-			ctx.Log().Info("pulling an image", "image", e.name)
+			a.log(ctx, pullKey{e.keys.id, e.name}).Info("pulling an image", "image", e.name)
 			a.pull(ctx, pullKey{e.keys.id, e.name}, e.priority, func(ctx context.Context) (string, error) {
 				name, err := parseName(e.name)
 				if err != nil {
@@ -183,6 +183,16 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 
 // Inspect implements supervisors.Inspectable.
 func (a *images) Inspect() any { return a.book.inspect() }
+
+// log names the pod that waits for a pull, the first where there are several.
+func (a *images) log(ctx supervisors.Context, of pullKey) *slog.Logger {
+	if im := a.book.images[of.name]; im != nil {
+		if needs := im.pulling(of.id); len(needs) > 0 {
+			return ctx.Log().With("pod", needs[0].key.UID)
+		}
+	}
+	return ctx.Log()
+}
 
 func logPull(log *slog.Logger, m pulled, took time.Duration) {
 	switch m.outcome.result {

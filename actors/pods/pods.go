@@ -24,6 +24,8 @@ type Options struct {
 	Board *board.Board
 	// FinishedPath is the checkpoint of pods that finished by themselves.
 	FinishedPath string
+	// Named, unless nil, is told the name (namespace/name) of each pod that is heard of, before anything else is done for it.
+	Named func(uid, name string)
 }
 
 const (
@@ -164,12 +166,15 @@ func logWait(ctx supervisors.Context, e *entry, now *messages.Reason) {
 	switch was := e.waiting; {
 	case now == nil || now.Code == messages.ReasonFailedMount || now.Code == messages.ReasonPulling || now.Code == messages.ReasonPullQueued:
 	case was == nil || was.Code != now.Code || was.Message != now.Message:
-		ctx.Log().Warn("a pod waits", "pod", fullName(e.pod), "uid", e.pod.UID, "reason", now.Code, "message", now.Message)
+		ctx.Log().Warn("a pod waits", "pod", fullName(e.pod), "podUID", e.pod.UID, "reason", now.Code, "message", now.Message)
 	}
 }
 
 // wish takes the whole wish of one source.
 func (a *actor) wish(ctx supervisors.Context, m messages.SourcePodsWanted) {
+	for _, p := range m.Pods {
+		a.named(string(p.UID), p)
+	}
 	if m.Unknown {
 		a.unknown[m.Source] = m
 		a.changed(ctx)

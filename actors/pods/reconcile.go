@@ -95,7 +95,7 @@ func (a *actor) endUnwanted(ctx supervisors.Context, byUID map[string]want) map[
 
 func (a *actor) end(ctx supervisors.Context, e *entry, why messages.Ending) {
 	e.ending = &why
-	ctx.Log().Info("ending pod", "pod", fullName(e.pod), "uid", e.pod.UID, "why", why.Reason)
+	ctx.Log().Info("ending pod", "pod", fullName(e.pod), "podUID", e.pod.UID, "why", why.Reason)
 	a.renew(ctx, e)
 }
 
@@ -103,7 +103,7 @@ func (a *actor) admit(ctx supervisors.Context, w want) {
 	a.order++
 	uid := string(w.pod.UID)
 	a.entries[uid] = &entry{pod: w.pod, source: w.source, order: a.order, turn: 1}
-	ctx.Log().Info("new pod", "pod", fullName(w.pod), "uid", uid, "source", w.source)
+	ctx.Log().Info("new pod", "pod", fullName(w.pod), "podUID", uid, "source", w.source)
 	ctx.Spawn(uid)
 }
 
@@ -113,6 +113,9 @@ func (a *actor) audited(ctx supervisors.Context, m messages.RuntimeAudited) {
 		return // on its way to an earlier life of this actor
 	}
 	a.audit = &m
+	for _, f := range m.Pods {
+		a.named(f.UID, orphan(f))
+	}
 	for uid, at := range a.goneAt {
 		if at.Before(m.ReadAt) {
 			delete(a.goneAt, uid)
@@ -135,7 +138,7 @@ func (a *actor) endOrphans(ctx supervisors.Context, byUID map[string]want) {
 			Reason: "it was found running and no source wants it", Since: ctx.Now(), Orphan: true,
 		}}
 		a.entries[f.UID] = e
-		ctx.Log().Info("ending pod", "pod", fullName(e.pod), "uid", f.UID, "why", e.ending.Reason)
+		ctx.Log().Info("ending pod", "pod", fullName(e.pod), "podUID", f.UID, "why", e.ending.Reason)
 		ctx.Spawn(f.UID)
 	}
 }
@@ -184,6 +187,13 @@ func orphan(f messages.PodFacts) *v1.Pod {
 		p.Spec.TerminationGracePeriodSeconds = &grace
 	}
 	return p
+}
+
+// named tells the name of a pod, for the log.
+func (a *actor) named(uid string, pod *v1.Pod) {
+	if a.opts.Named != nil {
+		a.opts.Named(uid, fullName(pod))
+	}
 }
 
 func fullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }

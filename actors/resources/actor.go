@@ -130,7 +130,11 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 		case failed:
 			if a.told[what.what] != what.err.Error() {
 				a.told[what.what] = what.err.Error()
-				ctx.Log().Warn("a control group cannot be made or removed; it is tried again", "of", what.what, "error", what.err)
+				log := ctx.Log().With("of", what.what)
+				if uid != "" {
+					log = ctx.Log().With("pod", uid)
+				}
+				log.Warn("a control group cannot be made or removed; it is tried again", "error", what.err)
 			}
 		case mended:
 			delete(a.told, what.what)

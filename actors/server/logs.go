@@ -73,7 +73,7 @@ func (a *api) readLogs(w http.ResponseWriter, r *http.Request) {
 		o.Live = func(ctx context.Context) bool { return a.live(ctx, id) }
 	}
 	if err = crilog.Read(r.Context(), dir, filepath.Base(path), o, out); err != nil && r.Context().Err() == nil {
-		a.l.log.Warn("a log broke off", "container", id, "error", err)
+		a.l.log.Warn("a log broke off", "pod", r.PathValue("namespace")+"/"+r.PathValue("pod"), "container", id, "error", err)
 		panic(http.ErrAbortHandler) // what was sent is not all: who reads it must not take it for the end
 	}
 }

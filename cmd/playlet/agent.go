@@ -23,6 +23,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -47,7 +48,8 @@ type agent struct {
 	lock      *os.File
 	pulls     images.Options
 	groups    resources.Groups // of the machine
-	failed    chan error       // the root of the tree has given up
+	names     *podNames
+	failed    chan error // the root of the tree has given up
 }
 
 // runAgent is the agent's whole life.
@@ -124,7 +126,9 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	if err := node.CheckCgroups(facts.CgroupV2); err != nil {
 		return nil, err
 	}
-	a := &agent{node: node, log: log, state: &runtime.State{}, board: pods.NewBoard(), failed: make(chan error, 1), groups: resources.Host{}}
+	names := newPodNames()
+	log = withPodNames(log, names)
+	a := &agent{node: node, log: log, names: names, state: &runtime.State{}, board: pods.NewBoard(), failed: make(chan error, 1), groups: resources.Host{}}
 	if err := a.prepareFolders(); err != nil {
 		return nil, err
 	}
@@ -151,7 +155,8 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	a.events = runtime.NewEvents(a.client)
 	a.listeners = server.NewListeners(server.Config{
 		AdminSocket: node.AdminSocket, HealthzAddress: node.Kubelet.HealthzBindAddress, HealthzPort: healthzPort(node),
-		Board: a.board, Runtime: runtimeWord(a.state), PodLogsDir: node.PodLogsDir(), Containers: a.client, Commands: a.client, Version: version(), Kubernetes: kubernetesVersion, Log: log,
+		Board: a.board, Runtime: runtimeWord(a.state), PodLogsDir: node.PodLogsDir(), Containers: a.client, Commands: a.client,
+		Version: version(), Kubernetes: kubernetesVersion, Log: log.With(actorKey, messages.Server.String()),
 	})
 	return a, nil
 }

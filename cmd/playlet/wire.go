@@ -43,7 +43,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		"images":  images.New(a.pulls),
 		"objects": a.objectFolder(),
 		"volumes": volumes.New(volumes.Options{
-			RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log, Node: volumes.Facts{Allocatable: a.host.Allocatable, Objects: a.host.Objects},
+			RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log.With(actorKey, messages.Volumes.String()), Node: volumes.Facts{Allocatable: a.host.Allocatable, Objects: a.host.Objects},
 		}),
 		"prober": prober.New(prober.Options{
 			CRI: a.client, RootDir: a.node.RootDir, UserAgent: "kube-probe/" + kubernetesVersion[:strings.LastIndexByte(kubernetesVersion, '.')],
@@ -63,7 +63,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		}),
 		"pods": pods.New(pods.Options{
 			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0 || a.onlySubmissions(), Own: submit.Source,
-			Board: a.board, FinishedPath: filepath.Join(state, "finished.json"),
+			Board: a.board, FinishedPath: filepath.Join(state, "finished.json"), Named: a.names.note,
 		}),
 		"pod":       pod.New(pod.Options{Host: a.host, Settings: settings}),
 		"container": container.New(a.host),
