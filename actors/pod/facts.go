@@ -104,8 +104,11 @@ func (m *Machine) takeMissing(now time.Time, f messages.PodFacts) {
 		gone.Message, gone.FinishedAt = "the container was removed from the runtime by someone else", now
 		c.learn(gone)
 		switch c.stage {
-		case up, stopping, starting:
+		case up, stopping:
 			m.answerEnd(c)
+		case starting:
+			m.answerEnd(c)
+			c.loose = true // what it was told once more, an actor that fell takes for the first time: that may make another
 		case idle, due, spawning, imaging:
 		}
 	}
