@@ -109,11 +109,15 @@ volumes:
 func TestKilledInTheMiddleOfMounting(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := agentWith(t, s, quick)
-		const pods, each = 5, 12
+		const pods, each, parts = 5, 12, 4
+		const total = pods * (each + parts)
 		var volumes, mounts []string
 		for i := range each {
 			volumes = append(volumes, fmt.Sprintf("{name: v%d, emptyDir: {medium: Memory, sizeLimit: 1Mi}}", i))
 			mounts = append(mounts, fmt.Sprintf("{name: v%d, mountPath: /v%d}", i, i))
+		}
+		for i := range parts {
+			mounts = append(mounts, fmt.Sprintf("{name: v%d, mountPath: /part%d, subPath: a/b}", i, i))
 		}
 		for i := range pods {
 			name := fmt.Sprint("p", i)
@@ -122,10 +126,10 @@ func TestKilledInTheMiddleOfMounting(t *testing.T) {
 				strings.Join(mounts, ", "), strings.Join(volumes, ", ")))))
 		}
 		for round := range 8 {
-			// It is struck when there is one mount more than the last time, or some more; where, is chance.
-			want := round + rand.IntN(each)
+			// It is struck when there are some mounts more than the last time; where, is chance.
+			want := round*total/8 + rand.IntN(each)
 			await(t, func() error {
-				if n := len(podMounts(t, a)); n < min(want, pods*each) {
+				if n := len(podMounts(t, a)); n < min(want, total) {
 					return fmt.Errorf("%d mounts, want %d", n, want)
 				}
 				return nil
@@ -137,14 +141,20 @@ func TestKilledInTheMiddleOfMounting(t *testing.T) {
 			up(t, s, fmt.Sprint("p", i), "c")
 		}
 		before := podMounts(t, a)
-		if len(before) != pods*each || len(slices.Compact(slices.Clone(before))) != len(before) {
-			t.Errorf("%d mounts of %d volumes: %v", len(before), pods*each, before)
+		if len(before) != total || len(slices.Compact(slices.Clone(before))) != len(before) {
+			t.Errorf("%d mounts of %d volumes and parts of them: %v", len(before), total, before)
 		}
 		must(t, a.Kill9())
 		must(t, a.Start())
 		settled(t, a)
 		if now := podMounts(t, a); !slices.Equal(now, before) {
 			t.Errorf("before %v was mounted, now %v", before, now)
+		}
+		for i := range pods {
+			p := awaitPod(t, a, fmt.Sprint("p", i), ready)
+			if c := statusOf(p, "c"); p.Status.Phase != corev1.PodRunning || c.LastTerminationState.Terminated != nil {
+				t.Errorf("the status of what has run all the time: %+v", p.Status)
+			}
 		}
 		for i := range pods {
 			must(t, a.Remove(fmt.Sprint("p", i, ".yaml")))

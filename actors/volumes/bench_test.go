@@ -1,0 +1,45 @@
+package volumes
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+)
+
+// Twenty volumes of one pod, in turn on disk, in memory, a ConfigMap and a Secret, beside one and none: from nothing to all
+// mounted, and back. The ratios are to the pod without volumes, in the same run.
+func BenchmarkMount(b *testing.B) {
+	var none float64
+	for _, n := range []int{0, 1, 20} {
+		b.Run(fmt.Sprint("volumes=", n), func(b *testing.B) {
+			d := newDisk(b)
+			d.node.Objects = &objectset.Board{}
+			d.node.Objects.Publish(objectsOf("red"))
+			var volumes []v1.Volume
+			for i := range n {
+				name := fmt.Sprint("v", i)
+				volumes = append(volumes, []v1.Volume{
+					emptyDirVolume(name), memoryVolume(name), configMapVolume(name, "settings"), secretVolume(name, "password"),
+				}[i%4])
+			}
+			pod := inNamespace(podWith("u", volumes...))
+			for b.Loop() {
+				if out := d.mountPod(b.Context(), "u", pod); len(out.failures) > 0 {
+					b.Fatal(out.failures)
+				}
+				if out := d.unmountPod(b.Context(), "u", true); out.left != "" {
+					b.Fatal(out.left)
+				}
+			}
+			each := float64(b.Elapsed()) / float64(b.N)
+			if n == 0 {
+				none = each
+			} else if none > 0 {
+				b.ReportMetric(each/none, "x-none")
+			}
+		})
+	}
+}
