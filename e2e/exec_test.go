@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
@@ -28,8 +30,12 @@ restartPolicy: Never
 containers:
 - {name: app, image: HELLO, args: [sleep], TOOL}
 - {name: done, image: HELLO, args: [exit, '4']}`, t.TempDir()))))
-		down(t, s, "web", "done")
-		up(t, s, "web", "app")
+		awaitPod(t, a, "web", func(p *corev1.Pod) error { // the agent's word counts, which comes after the runtime's
+			if statusOf(p, "done").State.Terminated == nil || statusOf(p, "app").State.Running == nil {
+				return fmt.Errorf("the containers are %+v", p.Status.ContainerStatuses)
+			}
+			return nil
+		})
 		socket := "--admin-socket=" + a.AdminSocket
 		run := func(stdin string, args ...string) (out, errs string, code int) {
 			t.Helper()
