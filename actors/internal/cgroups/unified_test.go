@@ -83,7 +83,9 @@ func onUnified(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- sleeper.Wait() }() // a child that is not waited for stays in its group
 	must("remove", tree.RemovePod(t.Context(), "u1"))
-	<-ended
+	if err := <-ended; err == nil {
+		t.Error("the process ended by itself")
+	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the group is still there: %v", err)
 	}
