@@ -23,6 +23,12 @@ func (m *Machine) ensureImage(now time.Time, c *con) {
 	}
 	f := c.newest()
 	next := c.nextAttempt()
+	if next != c.attempt && !c.loose.IsZero() {
+		if m.due(now, "read", "", m.set.Patience) {
+			m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}})
+		}
+		return
+	}
 	switch {
 	case c.replace:
 		c.backoff = backoff{}
@@ -79,7 +85,7 @@ func (m *Machine) wantImage(now time.Time, c *con) bool {
 
 // run tells the container's actor its wish.
 func (m *Machine) run(now time.Time, c *con) {
-	c.stage, c.told, c.loose = starting, "", false
+	c.stage, c.told, c.loose = starting, "", time.Time{}
 	m.answered("spawn", c.name)
 	m.answered("run", c.name)
 	m.tellRun(now, c)

@@ -37,8 +37,10 @@ type con struct {
 	free    uint32                   // lowest attempt whose name can be had
 	turn    uint64                   // of the latest RunContainer
 	told    string                   // the sandbox of the latest RunContainer
-	loose   bool                     // a start that is not waited for any more may be under way
-	image   struct {
+	// loose is since when a start that is not waited for any more may be under way, or may have been made without our
+	// knowing: no other attempt is begun, and no sandbox is stopped, before a later reading has told.
+	loose time.Time
+	image struct {
 		attempt uint32
 		ref     string
 		reason  *messages.Reason // why it could not be had

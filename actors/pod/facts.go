@@ -23,6 +23,11 @@ func (m *Machine) takeFacts(now time.Time, f messages.PodFacts) {
 	for i := range f.Containers {
 		m.takeFact(now, f.ReadAt, f.Containers[i], first)
 	}
+	for _, c := range m.cons {
+		if f.ReadAt.After(c.loose) {
+			c.loose = time.Time{}
+		}
+	}
 	m.takeMissing(now, f)
 	m.forget()
 	for i := range f.Sandboxes {
@@ -108,7 +113,7 @@ func (m *Machine) takeMissing(now time.Time, f messages.PodFacts) {
 			m.answerEnd(c)
 		case starting:
 			m.answerEnd(c)
-			c.loose = true // what it was told once more, an actor that fell takes for the first time: that may make another
+			c.loose = now // what it was told once more, an actor that fell takes for the first time: that may make another
 		case idle, due, spawning, imaging:
 		}
 	}

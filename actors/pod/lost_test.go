@@ -3,6 +3,7 @@ package pod
 import (
 	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -101,5 +102,34 @@ func TestAStartThatFailedWithoutAWordMayRun(t *testing.T) {
 	check(t, w)
 	if len(w.stops) != 1 || w.ended == nil {
 		t.Errorf("stopped %v", w.stops)
+	}
+}
+
+// The actor falls while a start is under way, and the spec has changed: before another attempt is begun, it is looked at whether
+// the one before runs.
+func TestNoOtherAttemptBesideAStartOfWhichNothingIsKnown(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.halfway = 1
+	w.step(nil)
+	w.drain() // it is created, and did not start
+	w.blind = true
+	for len(w.runningNames()) == 0 {
+		w.now = w.now.Add(time.Second)
+		w.step(nil)
+		for i := 0; len(w.pending) > 0 && i < 100 && len(w.runningNames()) == 0; i++ {
+			m := w.pending[0]
+			w.pending = w.pending[1:]
+			w.step(m)
+		}
+	}
+	w.pending = nil // the word of it comes too late
+	w.edit(func(s *v1.PodSpec) { s.Containers[0].Image += "'" })
+	w.step(w.pending[0])
+	w.pending = w.pending[1:]
+	w.step(messages.ChildStarted{Name: "c0", Again: true})
+	w.settle()
+	check(t, w)
+	if got := w.status.ContainerStatuses[0]; got.State.Running == nil || got.Image != "image'" {
+		t.Errorf("%+v", got)
 	}
 }

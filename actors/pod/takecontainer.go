@@ -69,7 +69,10 @@ func (m *Machine) takeChild(now time.Time, v messages.ChildStarted) {
 		f := c.newest()
 		switch {
 		case f != nil && f.Attempt != c.attempt, m.standing(c) == nil && c.image.ref == "":
-			c.stage, c.loose = imaging, c.stage == starting // another attempt, or another image since: it is asked for first
+			if c.stage == starting {
+				c.loose = now
+			}
+			c.stage = imaging // another attempt, or another image since: it is asked for first
 		default:
 			c.stage = starting
 		}
@@ -151,8 +154,11 @@ func (m *Machine) takeFailed(now time.Time, c *con, v messages.ContainerFailed) 
 	r := v.Reason
 	r.RetryAt = now.Add(retryDelay(c.tries))
 	c.failed = &r
-	c.stage, c.loose = imaging, v.Fact == nil // without a word on it, it may run: an end looks first
-	c.image.ref = ""                          // it may be gone: it is asked for anew
+	c.stage = imaging
+	if v.Fact == nil { // without a word on it, it may run
+		c.loose = now
+	}
+	c.image.ref = "" // it may be gone: it is asked for anew
 	// What it needed may be gone without anyone having said so: the truth is read.
 	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}})
 }

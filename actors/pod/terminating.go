@@ -41,8 +41,8 @@ func (m *Machine) halt(now time.Time) {
 	for _, c := range m.cons {
 		forget = forget || m.asking("image", c.name)
 		m.answered("image", c.name)
-		if c.loose {
-			underWay, c.loose = true, false
+		if !c.loose.IsZero() {
+			underWay, c.loose = true, time.Time{}
 		}
 		switch c.stage {
 		case starting:

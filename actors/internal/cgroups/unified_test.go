@@ -18,16 +18,24 @@ import (
 // TestOnARealUnifiedHierarchy: groups on the machine's own cgroup v2, mounted where a v2 node has it, in a process whose mounts
 // are its own. What controllers it has is the machine's to say: values are shown for huge pages, where these are among them.
 func TestOnARealUnifiedHierarchy(t *testing.T) {
-	const inside = "PLAYLET_UNIFIED_TEST"
-	if os.Getenv(inside) != "" {
-		onUnified(t)
+	withOwnMounts(t, onUnified)
+}
+
+// withOwnMounts runs the test once more in a process whose mounts are its own, since what the library finds there it keeps for
+// the life of a process.
+func withOwnMounts(t *testing.T, test func(*testing.T), env ...string) {
+	t.Helper()
+	const inside = "PLAYLET_OWN_MOUNTS"
+	if os.Getenv(inside) == t.Name() {
+		must(t, "private mounts", syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
+		test(t)
 		return
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("it mounts, and needs root")
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOnARealUnifiedHierarchy$", "-test.v")
-	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(append(os.Environ(), inside+"="+t.Name()), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.Contains(string(out), "--- SKIP") {
@@ -35,15 +43,16 @@ func TestOnARealUnifiedHierarchy(t *testing.T) {
 	}
 }
 
+func must(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
 func onUnified(t *testing.T) {
 	const mounted = "/sys/fs/cgroup"
-	must := func(what string, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
-	must("private mounts", syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
+	must := func(what string, err error) { t.Helper(); must(t, what, err) }
 	must("mount", syscall.Mount("cgroup2", mounted, "cgroup2", 0, ""))
 	if !library.IsCgroup2UnifiedMode() {
 		t.Fatal("the library does not take it for cgroup v2")

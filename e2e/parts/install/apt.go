@@ -14,10 +14,12 @@ type tool struct {
 	there func() bool
 }
 
-// runTools is what running the parts takes: the CNI plugins bridge and portmap call iptables.
+// runTools is what running the parts takes: the CNI plugins bridge and portmap call iptables. dbus-daemon is for the test of the
+// systemd driver.
 var runTools = []tool{
 	{"iproute2", hasProgram("ip")},
 	{"iptables", hasProgram("iptables")},
+	{"dbus-daemon", hasProgram("dbus-daemon")},
 }
 
 func hasProgram(name string) func() bool {
