@@ -349,8 +349,10 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 				r := newRig(t, scenarioRuntime())
 				scenario(r, k)
 				gotOutcome, gotCalls := settled(r)
-				if !k.struck {
+				if why := byChance[s.String()]; !k.struck && why == "" {
 					t.Error("the day had no such message: nothing was killed")
+				} else if !k.struck {
+					t.Log("the day had no such message:", why)
 				}
 				if gotOutcome != wantOutcome {
 					t.Errorf("it ended with\n%s\ninstead of\n%s", gotOutcome, wantOutcome)
@@ -362,6 +364,11 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 			})
 		}
 	}
+}
+
+// byChance are messages that a day may do without, and why.
+var byChance = map[string]string{
+	"images/due": "a pull waits for its time only where several come at once, or one has failed",
 }
 
 // settled stops the agent, which waits for what is under way, and tells how the day ended.
