@@ -264,7 +264,7 @@ var fields = []rule{
 	// Volumes: one line a kind.
 	{honoured, "volumes[].name", nil},
 	{honoured, "volumes[].emptyDir.medium", []string{"Memory", "HugePages*"}},
-	{honoured, "volumes[].emptyDir.sizeLimit", nil}, // in memory; for the disk it is eviction's, and the agent warns
+	{honoured, "volumes[].emptyDir.sizeLimit", nil}, // in memory; on the disk it is for eviction, which static pods are not subject to, and the agent warns
 	{honoured, "volumes[].emptyDir.mode", nil},
 	{honoured, "volumes[].hostPath.path", nil},
 	{honoured, "volumes[].hostPath.type", nil},
