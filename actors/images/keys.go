@@ -65,7 +65,7 @@ func (a *images) pullWith(ctx context.Context, name imageName, list []*pullauth.
 			return ref, nil
 		}
 		failed.last = err
-		failed.add(c, hide(cri.Message(err), list), len(list) > 0)
+		failed.add(c, pullauth.Hide(cri.Message(err), list), len(list) > 0)
 		if !authorizes(ctx, err) {
 			break
 		}
@@ -77,13 +77,6 @@ func (a *images) pullWith(ctx context.Context, name imageName, list []*pullauth.
 func authorizes(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && cri.IsAnswered(err) && !cri.IsUnavailable(err) && !cri.IsTimeout(err) &&
 		!errors.Is(err, crierrors.ErrRegistryUnavailable) && !errors.Is(err, crierrors.ErrSignatureValidationFailed)
-}
-
-func hide(text string, list []*pullauth.Credential) string {
-	for _, c := range list {
-		text = c.Hide(text)
-	}
-	return text
 }
 
 // refused is a pull that failed, once or with each credential there is. It tells none of them.

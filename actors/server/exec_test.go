@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,12 +34,13 @@ type fakeRuntime struct {
 	request *runtimeapi.ExecRequest
 	headers http.Header
 	running sync.WaitGroup
+	quit    chan struct{}
 }
 
 func newFakeRuntime(t *testing.T) *fakeRuntime {
-	f := &fakeRuntime{T: t}
+	f := &fakeRuntime{T: t, quit: make(chan struct{})}
 	f.server = httptest.NewServer(f)
-	t.Cleanup(func() { f.server.Close(); f.running.Wait() })
+	t.Cleanup(func() { f.server.Close(); close(f.quit); f.running.Wait() })
 	return f
 }
 
@@ -111,6 +113,10 @@ func (f *fakeRuntime) command(cmd []string, s map[string]httpstream.Stream, conn
 	case "hang":
 		fmt.Fprintln(s["stdout"], "it hangs")
 		<-conn.CloseChan()
+		return
+	case "runs": // whoever listens: containerd ends a stream with the command alone
+		fmt.Fprintln(s["stdout"], "it runs")
+		<-f.quit
 		return
 	case "drop":
 		return
@@ -261,7 +267,7 @@ func TestExecLimit(t *testing.T) {
 	outputs := make(chan struct{}, maxStreams)
 	for range maxStreams {
 		hanging.Go(func() {
-			_, err := r.client.Exec(ctx, "ns", "web", admin.ExecOptions{Container: "app", Command: []string{"hang"}},
+			_, err := r.client.Exec(ctx, "ns", "web", admin.ExecOptions{Container: "app", Command: []string{"runs"}},
 				admin.Terminal{Stdout: signalWriter(outputs), Stderr: io.Discard})
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("interrupted: %v", err)
@@ -277,6 +283,14 @@ func TestExecLimit(t *testing.T) {
 	}
 	cancel()
 	hanging.Wait()
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) { // those who went have left their places
+		if _, _, _, _, err = execute(r, admin.ExecOptions{Container: "app", Command: []string{"say"}}, ""); err == nil {
+			return
+		}
+		if time.Since(begun) > patience {
+			t.Fatal(err)
+		}
+	}
 }
 
 // signalWriter tells of each write.

@@ -121,24 +121,15 @@ func requestStream(r *http.Request, conn net.Conn, target *url.URL) (*http.Respo
 	return answer, buffered, conn.SetDeadline(time.Time{})
 }
 
-// splice passes bytes both ways until both directions have ended. An end of one is passed on as such, where the connection
-// can: the other may have more to say.
+// splice passes bytes both ways until one side ends: the protocol of streams knows no half-closed connection. A client that has
+// gone ends the stream, since the runtime would keep it, and the command's output, for as long as the command runs.
 func splice(client net.Conn, fromClient io.Reader, runtime net.Conn, fromRuntime io.Reader) {
 	var both sync.WaitGroup
 	pass := func(to net.Conn, from io.Reader) {
-		_, err := io.Copy(to, from)
-		if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
-			err = half.CloseWrite()
-		}
-		if err != nil { // nobody listens any more
-			_ = errors.Join(client.Close(), runtime.Close())
-		}
+		_, _ = io.Copy(to, from) // whatever ended it, it has ended
+		_ = errors.Join(client.Close(), runtime.Close())
 	}
 	both.Go(func() { pass(runtime, fromClient) })
-	both.Go(func() {
-		pass(client, fromRuntime)
-		_ = runtime.Close() // it has said all; what the client still sends has no use
-		_ = client.Close()
-	})
+	both.Go(func() { pass(client, fromRuntime) })
 	both.Wait()
 }

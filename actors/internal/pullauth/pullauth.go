@@ -5,6 +5,7 @@
 package pullauth
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -15,6 +16,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -46,16 +48,22 @@ func (c *Credential) Auth() *runtimeapi.AuthConfig {
 // Same says that two credentials hold the same, wherever they are from.
 func (c *Credential) Same(o *Credential) bool { return c.auth == o.auth }
 
-// Hide takes out of a text, an error of the runtime, all that the credential holds and that is not to be told.
-func (c *Credential) Hide(text string) string {
-	basic := base64.StdEncoding.EncodeToString([]byte(c.auth.username + ":" + c.auth.password))
-	for _, secret := range []string{basic, c.auth.password, c.auth.identityToken, c.auth.registryToken} {
-		if secret == "" || c.auth.password == "" && secret == basic {
-			continue
+// Hide takes out of a text, an error of the runtime, all that the credentials hold and that is not to be told.
+func Hide(text string, creds []*Credential) string {
+	var forms []string
+	for _, c := range creds {
+		basic := base64.StdEncoding.EncodeToString([]byte(c.auth.username + ":" + c.auth.password))
+		for _, secret := range []string{basic, c.auth.password, c.auth.identityToken, c.auth.registryToken} {
+			if secret == "" || c.auth.password == "" && secret == basic {
+				continue
+			}
+			forms = append(forms, secret, url.QueryEscape(secret), url.PathEscape(secret), strings.Trim(strconv.Quote(secret), `"`))
 		}
-		for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret)} {
-			text = strings.ReplaceAll(text, form, "(hidden)")
-		}
+	}
+	// The longest first: one may be the beginning of another.
+	slices.SortFunc(forms, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	for _, form := range forms {
+		text = strings.ReplaceAll(text, form, "(hidden)")
 	}
 	return text
 }
@@ -140,7 +148,7 @@ func parseAuths(from string, data []byte) (*Keyring, error) {
 		}
 		key, ok := keyOf(where)
 		if !ok {
-			return nil, ErrForm
+			continue // what names no registry is for none; the others are good
 		}
 		ring.entries = append(ring.entries, entry{key, c})
 	}

@@ -135,7 +135,7 @@ func TestSecrets(t *testing.T) {
 		"nothing in it":      {secret(v1.SecretTypeDockerConfigJson, ".dockerconfigjson", `{"auths":{}}`), "", nil},
 		"auth of no user":    {secret(v1.SecretTypeDockercfg, ".dockercfg", `{"r.io":{"auth":"`+base64.StdEncoding.EncodeToString([]byte("x"))+`"}}`), "", ErrForm},
 		"auth not in base64": {secret(v1.SecretTypeDockercfg, ".dockercfg", `{"r.io":{"auth":"`+word+`!"}}`), "", ErrForm},
-		"a key that is none": {secret(v1.SecretTypeDockercfg, ".dockercfg", `{"r io:%":{}}`), "", ErrForm},
+		"a key that is none": {secret(v1.SecretTypeDockercfg, ".dockercfg", `{"r io:%":{"username":"other"},"r.io":{"auth":"`+encoded+`"}}`), "me " + word, nil},
 	} {
 		r, err := OfSecret(c.secret)
 		got := ""
@@ -170,14 +170,21 @@ func TestNothingPrintsACredential(t *testing.T) {
 	for _, said := range []string{
 		fmt.Sprintf("%v %+v %#v %s", c, c, c, c), fmt.Sprintf("%v %+v %#v", found, found, found),
 		fmt.Sprintf("%v %+v %#v", holder, holder, holder), string(text),
-		c.Hide("failed with " + word + " and " + base64.StdEncoding.EncodeToString([]byte("r.io:"+word)) + " at https://x/?password=h%2Funter%3D2&p=h%2Funter=2"),
+		Hide("failed with "+word+" and "+base64.StdEncoding.EncodeToString([]byte("r.io:"+word))+" at https://x/?password=h%2Funter%3D2&p=h%2Funter=2", found),
 	} {
 		if strings.Contains(said, "unter") || strings.Contains(said, base64.StdEncoding.EncodeToString([]byte(word))) {
 			t.Errorf("it tells: %s", said)
 		}
 	}
-	if got := (&Credential{}).Hide("nothing"); got != "nothing" {
+	if got := Hide("nothing", []*Credential{{}}); got != "nothing" {
 		t.Errorf("got %q", got)
+	}
+	short, long := &Credential{}, &Credential{}
+	short.auth.password, long.auth.password = "team", `team-7"hq`
+	for _, list := range [][]*Credential{{short, long}, {long, short}} {
+		if got := Hide(`with team-7"hq, "team-7\"hq", team`, list); got != `with (hidden), "(hidden)", (hidden)` {
+			t.Errorf("got %s", got)
+		}
 	}
 }
 
@@ -237,7 +244,7 @@ func FuzzDockerConfig(f *testing.F) {
 				t.Fatalf("%v and %v", r, err)
 			}
 			for _, c := range r.Lookup(repository) {
-				if c.Auth() == nil || c.Hide(repository) == "" && repository != "" {
+				if c.Auth() == nil || Hide(repository, []*Credential{c}) == "" && repository != "" {
 					t.Fatal("no credential")
 				}
 			}
