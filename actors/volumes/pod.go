@@ -75,6 +75,7 @@ func (p podState) onMountAsked(uid string, pod *v1.Pod, turn uint64) (podState, 
 	p.pod, p.remove, p.asked = pod, false, false
 	if !same {
 		p.paths, p.troubles = nil, nil
+		p.opPod = nil // what is under way was of some of the volumes, perhaps; it is done anew
 	}
 	switch p.phase {
 	case mounting, remounting: // the answer comes when it ends
@@ -123,7 +124,7 @@ func (p podState) onMountEnded(uid string, out mountOutcome, now time.Time, turn
 		return p.unmount(turn)
 	case p.phase != mounting:
 		return p, nil
-	case !sameWish(p.pod, p.opPod):
+	case p.opPod == nil || !sameWish(p.pod, p.opPod):
 		return p.mountAgain(turn)
 	}
 	p = p.after(out, now)

@@ -49,6 +49,8 @@ func TestStep(t *testing.T) {
 	failed := mountEnded{turn, mountOutcome{pod: one, failures: []failure{{"a", "why", false}}}}
 	hopeless := mountEnded{turn, mountOutcome{pod: one, failures: []failure{{"a", "no", true}}}}
 	mixed := mountEnded{turn, mountOutcome{pod: one, failures: []failure{{"a", "why", false}, {"b", "no", true}}}}
+	back, _ := at(mounting).onMountAsked("u", other, fresh) // and then as it was
+	back, _ = back.onMountAsked("u", again, fresh)
 	gone := unmountEnded{turn, unmountOutcome{}}
 	stuck := unmountEnded{turn, unmountOutcome{left: "(why)"}}
 
@@ -70,6 +72,7 @@ func TestStep(t *testing.T) {
 		{"refused", at(mounting), hopeless, refused, "VolumesFailed noteFailures"},
 		{"one refused, one failed", at(mounting), mixed, backingOff, "VolumesFailed VolumesFailed noteFailures retryAfter(4s)"},
 		{"changed meanwhile", with(at(mounting), changed), fine, mounting, "beginMount"},
+		{"changed meanwhile, and back", back, fine, mounting, "beginMount"},
 		{"unmounting waits for mounting", at(mounting), unmountAsked{true}, abandoning, ""},
 		{"mounting is no orphan", at(mounting), leftBehind{}, mounting, ""},
 		{"a late timer", at(mounting), retryDue{turn}, mounting, ""},

@@ -24,7 +24,8 @@ import (
 const doctorLong = `Look at this machine as the agent needs it: container runtime, control groups, network, mounts, ports, disks, clock,
 capabilities, kernel. Each finding comes with what to do about it. It works whether the agent runs or not, takes the
 agent's flags and configuration (those not listed here too, see playlet --help), and changes nothing that lasts: the
-network is tried in a namespace made for that, which is gone afterwards, after Ctrl-C too.
+network is tried in a namespace made for that, which is gone afterwards, after Ctrl-C too. Only what a network plugin turns on
+for a pod and leaves on, as net.ipv4.ip_forward, stays, and is named.
 
 The exit code is 1 where something fails. Warnings, and what could not be looked at, do not count.`
 

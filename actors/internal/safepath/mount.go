@@ -65,7 +65,7 @@ func (r *Root) Detach(name string) error {
 }
 
 // IsMountPoint says whether something is mounted on name, a bind mount of the same file system included, and of which
-// type it is (statfs(2)).
+// type it is (statfs(2)); of a dead file system, whose server has gone, the type is 0.
 func (r *Root) IsMountPoint(name string) (is bool, kind int64, err error) {
 	f, err := r.OpenBeneath(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -74,7 +74,11 @@ func (r *Root) IsMountPoint(name string) (is bool, kind int64, err error) {
 	fd := int(f.Fd())
 	var stat unix.Statx_t
 	var fs unix.Statfs_t
-	err = errors.Join(unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &stat), unix.Fstatfs(fd, &fs), f.Close())
+	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &stat)
+	if unix.Fstatfs(fd, &fs) != nil {
+		fs.Type = 0
+	}
+	err = errors.Join(err, f.Close())
 	if err == nil && stat.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
 		err = fmt.Errorf("this kernel does not say what is mounted (Linux 5.8): %w", errors.ErrUnsupported)
 	}

@@ -129,6 +129,10 @@ func mkdirAt(at int, name string, mode fs.FileMode) (int, error) {
 	if err != nil || !made {
 		return fd, err
 	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil || stat.Uid != uint32(os.Geteuid()) { //nolint:gosec // an ID is never negative
+		return fd, err // somebody has put another folder in the place of the new one: its mode is none of our business
+	}
 	if err := unix.Fchmod(fd, kernelMode(mode)); err != nil {
 		closeFD(fd)
 		return -1, err

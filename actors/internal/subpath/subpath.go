@@ -126,11 +126,8 @@ func settle(pod *safepath.Root, place string, wanted fs.FileInfo) (bool, error) 
 		if err != nil {
 			return false, err
 		}
-		found, err := pod.Lstat(place)
-		if err != nil {
-			return false, err
-		}
-		if os.SameFile(found, wanted) {
+		// What cannot be looked at is of a file system that is dead, and goes.
+		if found, err := pod.Lstat(place); err == nil && os.SameFile(found, wanted) {
 			return true, nil
 		}
 		if err := pod.Detach(place); err != nil {

@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 )
 
+// defaultDriver is what the configuration says where nobody has said anything.
+const defaultDriver = "cgroupfs"
+
 // checkCgroupDriver compares who is to make control groups with who can.
 func checkCgroupDriver(ctx context.Context, m *Machine) []Finding {
 	driver, from := m.Node.Kubelet.CgroupDriver, "by the configuration"
@@ -26,7 +29,7 @@ func checkCgroupDriver(ctx context.Context, m *Machine) []Finding {
 	case driver == "cgroupfs" && systemd && unified:
 		return warn("set SystemdCgroup = true for runc in containerd's configuration, and cgroupDriver: systemd; pods have to be made anew then",
 			"cgroupfs, %s, beside systemd, which thinks that the tree is its own", from)
-	case facts.driver != "" && m.Node.Kubelet.CgroupDriver != facts.driver:
+	case facts.driver != "" && m.Node.Kubelet.CgroupDriver != facts.driver && m.Node.Kubelet.CgroupDriver != defaultDriver:
 		return warn("set cgroupDriver: "+facts.driver, "%s, %s, which counts; the configuration says %s", driver, from, m.Node.Kubelet.CgroupDriver)
 	}
 	return ok("%s, %s", driver, from)

@@ -44,6 +44,7 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"a kubelet":              {wrong: func(r *rig) { r.process("77", "kubelet") }, check: "agent", result: Fail, says: "process 77"},
 		"a kubelet elsewhere":    {wrong: kubeletElsewhere, check: "agent", result: Warn, says: "in a container"},
 		"an agent":               {wrong: func(r *rig) { r.agent(true) }, check: "agent", result: OK, says: "playlet v1 runs here, process 88"},
+		"an agent behind a link": {wrong: func(r *rig) { r.rootThroughALink(); r.agent(true) }, check: "agent", result: OK, says: "playlet v1 runs here, process 88"},
 		"an agent that is dumb":  {wrong: func(r *rig) { r.agent(false) }, check: "agent", result: Warn, says: "does not answer"},
 		"an agent of other root": {wrong: func(r *rig) { r.Agent = func(context.Context) (string, error) { return "v1", nil } }, check: "agent", result: Warn, says: "another root folder"},
 
@@ -75,7 +76,8 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"systemd without it":  {wrong: func(r *rig) { r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) }, check: "cgroup-driver", result: Fail, says: "SystemdCgroup = false"},
 		"systemd with it":     {flags: []string{"--cgroup-driver=systemd"}, wrong: func(r *rig) { r.systemd(); r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) }, check: "cgroup-driver", result: OK, says: "systemd, as"},
 		"cgroupfs beside it":  {wrong: func(r *rig) { r.systemd() }, check: "cgroup-driver", result: Warn, says: "SystemdCgroup = true"},
-		"drivers that differ": {wrong: func(r *rig) { r.systemd(); r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) }, check: "cgroup-driver", result: Warn, says: "set cgroupDriver: systemd"},
+		"drivers that differ": {flags: []string{"--cgroup-driver=systemd"}, wrong: func(r *rig) { r.driverIs(runtimeapi.CgroupDriver_CGROUPFS) }, check: "cgroup-driver", result: Warn, says: "set cgroupDriver: cgroupfs"},
+		"nothing configured":  {wrong: func(r *rig) { r.systemd(); r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) }, check: "cgroup-driver", result: OK, says: "systemd, as"},
 
 		"no network configuration":    {check: "network", result: Fail, says: "no network configuration in "},
 		"the same, and nobody to ask": {wrong: func(r *rig) { r.CNIConfDir, r.runtime.err = "", errors.New("x") }, check: "network", result: Warn, says: "by convention"},
@@ -177,10 +179,19 @@ func (r *rig) agent(answers bool) {
 	info, err := os.Stat(lock)
 	must(r.t, err)
 	r.write(r.Proc+"/locks", fmt.Sprintf("1: POSIX  ADVISORY  WRITE 5 08:01:1 0 EOF\n2: FLOCK  ADVISORY  WRITE 88 08:01:%d 0 EOF\n", info.Sys().(*syscall.Stat_t).Ino))
-	r.process("88", "playlet", lock, "socket:[4711]")
+	resolved, err := filepath.EvalSymlinks(lock) // as /proc has it
+	must(r.t, err)
+	r.process("88", "playlet", resolved, "socket:[4711]")
 	if answers {
 		r.Agent = func(context.Context) (string, error) { return "v1", nil }
 	}
+}
+
+// rootThroughALink has the root folder elsewhere.
+func (r *rig) rootThroughALink() {
+	must(r.t, os.MkdirAll(r.Node.RootDir, 0o755))
+	must(r.t, os.Rename(r.Node.RootDir, r.Node.RootDir+"-elsewhere"))
+	must(r.t, os.Symlink(r.Node.RootDir+"-elsewhere", r.Node.RootDir))
 }
 
 func (r *rig) condition(i int, message string) {

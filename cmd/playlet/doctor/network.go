@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,8 +113,14 @@ func checkAttach(ctx context.Context, m *Machine) []Finding {
 	trial := cni.Trial{Places: f.places, StateDir: m.TrialDir, NetNSDir: m.NetNSDir}
 	ctx, cancel := context.WithTimeoutCause(ctx, trialLimit, fmt.Errorf("it took longer than %s", trialLimit))
 	defer cancel()
+	before := m.forwards()
 	out, err := trial.Run(ctx, f.networks)
 	var found []Finding
+	for _, name := range m.forwards() {
+		if !slices.Contains(before, name) {
+			found = append(found, warn("sysctl -w "+name+"=0, where this machine must not forward until pods run", "the network's plugins have turned on %s, as for a pod, and leave it on", name)...)
+		}
+	}
 	for _, note := range out.Notes {
 		if strings.Contains(note, "could not") {
 			found = append(found, warn("see the plugin's own log; the address stays reserved until it is freed", "%s", note)...)
@@ -132,6 +139,17 @@ func checkAttach(ctx context.Context, m *Machine) []Finding {
 		found = append(found, fail(do, "%v", one)...)
 	}
 	return found
+}
+
+// forwards are the settings of forwarding that are on. The plugin bridge turns them on, and never off.
+func (m *Machine) forwards() []string {
+	var on []string
+	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"} {
+		if value, err := m.sysctl(name); err == nil && value == 1 {
+			on = append(on, name)
+		}
+	}
+	return on
 }
 
 // parts are the errors that were joined.

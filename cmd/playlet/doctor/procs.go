@@ -53,6 +53,10 @@ func (m *Machine) opens(p process, link string) bool {
 
 // holder finds the process that holds the flock(2) on a file, by /proc/locks: to try the lock would be to hold it.
 func (m *Machine) holder(path string) (process, bool) {
+	path, err := filepath.EvalSymlinks(path) // as descriptors have it
+	if err != nil {
+		return process{}, false
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return process{}, false
