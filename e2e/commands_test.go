@@ -78,6 +78,7 @@ func TestCommands(t *testing.T) {
 			}
 		}
 		row(t, socket, []string{"pods", "-n", "apart"}, "apart", onNode("web"))
+		row(t, socket, []string{"pods", "web"}, "apart", onNode("web")) // by its name in the manifest
 		objects(t, s, socket)
 
 		for _, c := range []struct {
@@ -85,7 +86,7 @@ func TestCommands(t *testing.T) {
 			want string
 		}{
 			{[]string{"pods", "nobody", socket}, `there is no pod "nobody" in any namespace`},
-			{[]string{"pods", "web", socket}, `there is "` + onNode("web") + `"`},
+			{[]string{"pods", "we", socket}, `there is no pod "we" in any namespace`},
 			{[]string{"pods", onNode("web"), "-n", "default", "-o", "yaml", socket}, `there is no pod "` + onNode("web") + `" in namespace "default"`},
 			{[]string{"pods", "-o", "xml", socket}, `"xml"`},
 			{[]string{"pods", "--admin-socket=" + a.RootDir + "/none"}, "not running (no socket at " + a.RootDir + "/none)"},
