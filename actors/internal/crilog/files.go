@@ -1,11 +1,8 @@
 package crilog
 
 import (
-	"bytes"
-	"compress/gzip"
+	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -13,15 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/safepath"
 )
 
-// part is one open file of a log.
-type part struct {
-	*readable
-	stamp   string    // of a rotated one; empty for the log itself
-	content io.Reader // as it was written, before it was compressed
-	packed  bool
-}
-
-// opened are open files of one log, oldest first.
+// opened are the files of one log, oldest first.
 type opened []*part
 
 func (o opened) close() error {
@@ -83,47 +72,42 @@ func openAll(dir *safepath.Root, base string) (opened, error) {
 	return nil, errMoved
 }
 
+// maxOpen is how many files of a log, the newest, are opened at once, so that they can be read though they are rotated away
+// for good meanwhile: more than are kept of a log by default. Others are opened when their turn comes.
+const maxOpen = 10
+
 func openThese(dir *safepath.Root, base string, names []string) (out opened, err error) {
 	for _, f := range Rotated(names, base) {
-		p, err := openPart(dir, f)
-		if err != nil {
-			return nil, errors.Join(err, out.close())
-		}
-		out = append(out, p)
+		out = append(out, &part{name: f.Name, stamp: f.stamp, packed: f.Compressed})
 	}
-	p, err := openPart(dir, File{Name: base})
+	log := &part{name: base}
+	err = log.hold(dir)
 	switch {
 	case err == nil:
-		out = append(out, p)
+		out = append(out, log)
 	case !errors.Is(err, fs.ErrNotExist) || len(out) == 0: // missing for a moment: the newest rotated one is written to
-		return nil, errors.Join(err, out.close())
+		return nil, err
+	}
+	for i, p := range slices.Backward(out) {
+		if len(out)-i > maxOpen {
+			break
+		}
+		if err := p.hold(dir); err != nil && (i == len(out)-1 || !unreadable(err)) {
+			return nil, errors.Join(err, out.close())
+		}
 	}
 	return out, nil
 }
 
-func openPart(dir *safepath.Root, f File) (*part, error) {
-	r, err := OpenFile(dir, f.Name)
-	if err != nil {
-		return nil, err
-	}
-	p := &part{readable: r, stamp: f.stamp, content: r, packed: f.Compressed}
-	if f.Compressed {
-		if p.content, err = gzip.NewReader(r); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", f.Name, err), r.Close())
-		}
-	}
-	return p, nil
-}
-
 // tail drops the files that are not needed for the last so many lines, and gives how many lines of the first of the others are
-// not either.
-func (o *opened) tail(lines *int64) (skip int64, err error) {
+// not either. One that cannot be read has as many lines as can be.
+func (o *opened) tail(ctx context.Context, dir *safepath.Root, lines *int64) (skip int64, err error) {
 	if lines == nil {
 		return 0, nil
 	}
 	left := max(*lines, 0)
 	for i := len(*o) - 1; i >= 0; i-- {
-		n, err := (*o)[i].count()
+		n, err := (*o)[i].lines(ctx, dir)
 		if err != nil {
 			return 0, err
 		}
@@ -140,35 +124,6 @@ func (o *opened) tail(lines *int64) (skip int64, err error) {
 	return 0, nil
 }
 
-// count counts the lines, and begins anew.
-func (p *part) count() (n int64, err error) {
-	space := make([]byte, block)
-	open := false // a last line without an end counts
-	for {
-		got, err := p.content.Read(space)
-		n += int64(bytes.Count(space[:got], []byte{'\n'}))
-		if got > 0 {
-			open = space[got-1] != '\n'
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-	if open {
-		n++
-	}
-	if _, err := p.Seek(0, io.SeekStart); err != nil {
-		return 0, err
-	}
-	if p.packed {
-		return n, p.content.(*gzip.Reader).Reset(p.readable)
-	}
-	return n, nil
-}
-
 // successor opens the file that follows f, of which all is read that is there; nil: there is none yet.
 func (c *cursor) successor(f *part) (*part, error) {
 	for range maxTries {
@@ -180,6 +135,7 @@ func (c *cursor) successor(f *part) (*part, error) {
 			return nil, err
 		}
 		if c.is(f, c.base) {
+			f.stamp = ""    // a rotation of it may have been taken back
 			return nil, nil // it is still the log itself
 		}
 		rotated := Rotated(names, c.base)
@@ -223,6 +179,11 @@ func (c *cursor) after(f *part, rotated []File) *File {
 			break
 		}
 	}
+	for _, r := range rotated { // it may have been named anew: its first rotation was taken back
+		if f.stamp != "" && r.stamp > f.stamp && !r.Compressed && c.is(f, r.Name) {
+			f.stamp = r.stamp
+		}
+	}
 	seen := max(f.stamp, c.last)
 	for i := range rotated {
 		if rotated[i].stamp > seen {
@@ -234,6 +195,9 @@ func (c *cursor) after(f *part, rotated []File) *File {
 
 // is says whether f has that name.
 func (c *cursor) is(f *part, name string) bool {
+	if f.readable == nil { // it could not be opened
+		return false
+	}
 	info, err := c.dir.Lstat(name)
 	return err == nil && os.SameFile(info, f.info)
 }

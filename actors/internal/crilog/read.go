@@ -3,6 +3,7 @@ package crilog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -18,6 +19,8 @@ type Options struct {
 	// Live is asked whether the container can still write, once a second while nothing comes; the log is followed until it
 	// cannot. nil: the log is not followed.
 	Live func(context.Context) bool
+	// PassedOver is told of a rotated file that cannot be read, or not to its end, and why. nil: nobody is.
+	PassedOver func(name string, why error)
 }
 
 const (
@@ -28,20 +31,21 @@ const (
 	settle = time.Second
 )
 
-// Read writes what is in a log, rotated files and all, in order. Nothing but ordinary files is opened. It returns at the end of
-// the log, when ctx ends, or when out takes no more, with that error.
+// Read writes what is in a log, rotated files and all, in order. Nothing but ordinary files is opened. A rotated file that is
+// damaged, or was removed meanwhile, is passed over. It returns at the end of the log, when ctx ends, or when out takes no more,
+// with that error.
 func Read(ctx context.Context, dir *safepath.Root, base string, o Options, out io.Writer) (err error) {
 	files, err := openAll(dir, base)
 	if err != nil {
 		return err
 	}
 	newest := files.newest()
-	skip, err := files.tail(o.Tail)
+	skip, err := files.tail(ctx, dir, o.Tail)
 	if err != nil {
 		return errors.Join(err, files.close())
 	}
 	p := newPrinter(o, out)
-	c := &cursor{dir: dir, base: base, files: files, skip: skip, print: p, last: newest}
+	c := &cursor{dir: dir, base: base, files: files, skip: skip, print: p, last: newest, tell: o.PassedOver}
 	if o.Live != nil {
 		if c.watch, err = newWatch(dir); err != nil {
 			c.watch = nil // there are too many: it is looked at each second
@@ -62,12 +66,16 @@ type cursor struct {
 	skip  int64  // lines of the first that are not wanted
 	print *printer
 	watch *watch
-	last  string // the stamp of the newest rotated file that was read, or was there before all that are
+	tell  func(name string, why error) // of what is passed over; may be nil
+	last  string                       // the stamp of the newest rotated file that was read, or was there before all that are
 }
 
 func (c *cursor) run(ctx context.Context, o Options) error {
 	for len(c.files) > 0 {
 		f := c.files[0]
+		if err := c.open(f); err != nil {
+			return err
+		}
 		if err := c.drain(ctx, f); err != nil {
 			return err
 		}
@@ -80,7 +88,7 @@ func (c *cursor) run(ctx context.Context, o Options) error {
 			}
 		}
 		if c.skip > 0 {
-			c.print.used = 0 // its last line has no end, and is not wanted either
+			c.print.used, c.skip = 0, 0 // its last line has no end, and is not wanted either
 		}
 		if err := c.print.end(); err != nil {
 			return err
@@ -109,6 +117,9 @@ func (c *cursor) drain(ctx context.Context, f *part) error {
 			return c.print.failed
 		case errors.Is(err, io.EOF):
 			return nil
+		case err != nil && f.packed && unreadable(err):
+			c.passOver(f, fmt.Errorf("%s: %w", f.name, err))
+			return nil
 		case err != nil:
 			return err
 		}
@@ -117,10 +128,18 @@ func (c *cursor) drain(ctx context.Context, f *part) error {
 
 // follow prints what comes to a file until its successor is there, which is then opened, or the container can write no more.
 func (c *cursor) follow(ctx context.Context, f *part, live func(context.Context) bool) error {
+	quiet := time.Now() // since when nothing has come, or since it was asked
 	for {
-		ended := !c.await(ctx, liveEvery) && !live(ctx)
+		c.await(ctx, time.Until(quiet.Add(liveEvery)))
+		// Other runs may write to the folder all the time: what happens there says nothing of this one.
+		asked := time.Since(quiet) >= liveEvery
+		ended := asked && !live(ctx)
+		before := c.print.seen
 		if err := c.drain(ctx, f); err != nil {
 			return err
+		}
+		if asked || c.print.seen != before {
+			quiet = time.Now()
 		}
 		next, err := c.successor(f)
 		if err != nil {
@@ -145,13 +164,13 @@ func (c *cursor) follow(ctx context.Context, f *part, live func(context.Context)
 	}
 }
 
-// await waits for something to happen to the log's files, and says whether it did.
-func (c *cursor) await(ctx context.Context, most time.Duration) bool {
+// await waits for something to happen in the log's folder.
+func (c *cursor) await(ctx context.Context, most time.Duration) {
 	if c.watch == nil {
 		c.rest(ctx, most)
-		return false
+		return
 	}
-	return c.watch.wait(ctx, most)
+	c.watch.wait(ctx, most)
 }
 
 func (c *cursor) rest(ctx context.Context, d time.Duration) {

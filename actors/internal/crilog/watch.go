@@ -35,15 +35,14 @@ func newWatch(dir *safepath.Root) (w *watch, err error) {
 	return w, nil
 }
 
-// wait waits for something to happen since the wait before, but no longer than most, and says whether it did.
-func (w *watch) wait(ctx context.Context, most time.Duration) bool {
+// wait waits for something to happen since the wait before, but no longer than most.
+func (w *watch) wait(ctx context.Context, most time.Duration) {
 	if w.f.SetReadDeadline(time.Now().Add(most)) != nil {
-		return false
+		return
 	}
 	stop := context.AfterFunc(ctx, func() { _ = w.f.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	n, err := w.f.Read(w.space)
-	return n > 0 && err == nil
+	_, _ = w.f.Read(w.space)
 }
 
 func (w *watch) close() error { return w.f.Close() }
