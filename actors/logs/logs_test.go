@@ -401,3 +401,60 @@ func TestARotationIsJoined(t *testing.T) {
 		t.Errorf("%+v, reopened %d times", got, n.reopened)
 	}
 }
+
+// leaver is a runtime whose container ends when its log is to be opened anew.
+type leaver struct {
+	*node
+	before func() // it ends
+}
+
+func (l *leaver) ReopenContainerLog(context.Context, string) error {
+	l.before()
+	l.running = false
+	return errors.New("it has ended")
+}
+
+// That a container has ended hides nothing else that is wrong with its log.
+func TestWhatIsWrongWithTheLogOfAContainerThatEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(n *node)
+		before  func(n *node)
+		wrong   string
+	}{
+		"nothing": {},
+		"a leftover that cannot be removed": {
+			prepare: func(n *node) { n.must(os.MkdirAll(n.at(theLog+".20251231-000000.tmp/x"), 0o755)) }, wrong: "20251231-000000.tmp",
+		},
+		"a part too many that cannot be removed": {
+			prepare: func(n *node) {
+				n.opts.MaxFiles = 2
+				n.must(os.MkdirAll(n.at(theLog+".20251231-000000/x"), 0o755))
+			}, wrong: "20251231-000000",
+		},
+		"its name that cannot be given back": {
+			before: func(n *node) {
+				for _, name := range n.names() {
+					n.must(os.Rename(n.at(filepath.Dir(theLog)+"/"+name), filepath.Join(n.dir, name)))
+				}
+			}, wrong: "no such file",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, nil)
+			n.write(3)
+			if c.prepare != nil {
+				c.prepare(n)
+			}
+			l := &leaver{n, func() {
+				if c.before != nil {
+					c.before(n)
+				}
+			}}
+			n.opts.CRI = l
+			err := work{n.opts}.tend(t.Context(), container{id: "c1", uid: "uid", running: true, log: theLog}, time.Now())
+			if n.running || (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+				t.Errorf("%v, want one of %q", err, c.wrong)
+			}
+		})
+	}
+}

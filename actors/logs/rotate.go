@@ -19,11 +19,7 @@ import (
 // tend does for one log what it needs, as the disk shows it by then, or joins where that is under way.
 func (w work) tend(ctx context.Context, c container, now time.Time) error {
 	_, err := w.opts.Operations.Do(ctx, c.uid+"/log/"+c.id, tendTimeout, func(ctx context.Context) (any, error) {
-		err := w.tendNow(ctx, c, now)
-		if errors.Is(err, errEnded) {
-			err = nil
-		}
-		return nil, err
+		return nil, w.tendNow(ctx, c, now)
 	})
 	if p, ok := errors.AsType[*cri.PanicError](err); ok {
 		panic(p) // a bug of the actor's
@@ -61,7 +57,7 @@ func (w work) keepSmall(ctx context.Context, l *log, now time.Time) error {
 	case errors.Is(err, fs.ErrNotExist):
 		// A crash, or a runtime that did not answer, came between the two steps of a rotation: it still writes to the
 		// rotated file.
-		return l.reopen(ctx)
+		return unlessEnded(l.reopen(ctx))
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular() || info.Size() < w.opts.MaxSize:
@@ -110,7 +106,7 @@ func (l *log) rotate(ctx context.Context, now time.Time, maxFiles int) error {
 		return errors.Join(left, err)
 	}
 	if err := l.reopen(ctx); err != nil {
-		return l.rotateBack(plan.To, err)
+		return errors.Join(left, l.rotateBack(plan.To, err))
 	}
 	for _, name := range plan.Compress {
 		if err := crilog.Compress(ctx, l.dir, name); err != nil {
@@ -126,7 +122,7 @@ func (l *log) rotateBack(from string, why error) error {
 	if errors.Is(err, unix.EEXIST) {
 		err = nil
 	}
-	return errors.Join(why, err)
+	return errors.Join(unlessEnded(why), err)
 }
 
 // reopen has the runtime open the log's path. A container that has ended meanwhile writes nothing any more.
@@ -144,3 +140,11 @@ func (l *log) reopen(ctx context.Context) error {
 
 // errEnded says that nothing needs to be done about a log any more.
 var errEnded = errors.New("the container has ended")
+
+// unlessEnded drops that error alone: what else is wrong is still said.
+func unlessEnded(err error) error {
+	if errors.Is(err, errEnded) {
+		return nil
+	}
+	return err
+}
