@@ -29,6 +29,9 @@ type Containers interface {
 // maxLogs is how many logs are read at once.
 const maxLogs = 32
 
+// logPatience is writeTimeout; tests have less.
+var logPatience = writeTimeout
+
 // readLogs answers GET /v1/logs/NAMESPACE/POD with the text of a container's log.
 func (a *api) readLogs(w http.ResponseWriter, r *http.Request) {
 	options, err := admin.ParseLogOptions(r.URL.Query())
@@ -69,13 +72,18 @@ func (a *api) readLogs(w http.ResponseWriter, r *http.Request) {
 	out := &logStream{w: w, control: http.NewResponseController(w), live: options.Follow}
 	out.begin() // before the first line, which may be far into a big log, or be written tomorrow
 	o := crilog.Options{Tail: options.Tail, LimitBytes: options.LimitBytes, Since: options.Since, Timestamps: options.Timestamps}
+	who := r.PathValue("namespace") + "/" + r.PathValue("pod")
+	o.PassedOver = func(name string, why error) {
+		a.l.log.Warn("a rotated part of a log cannot be read, and is passed over", "pod", who, "container", id, "file", name, "error", why)
+	}
 	if options.Follow {
 		o.Live = func(ctx context.Context) bool { return a.live(ctx, id) }
 	}
 	if err = crilog.Read(r.Context(), dir, filepath.Base(path), o, out); err != nil && r.Context().Err() == nil {
-		a.l.log.Warn("a log broke off", "pod", r.PathValue("namespace")+"/"+r.PathValue("pod"), "container", id, "error", err)
+		a.l.log.Warn("a log broke off", "pod", who, "container", id, "error", err)
 		panic(http.ErrAbortHandler) // what was sent is not all: who reads it must not take it for the end
 	}
+	out.allow(time.Now()) // for the end of the answer: the time for the last line may be over long since
 }
 
 // logFolder opens the folder of a log, which the runtime names. Below the folder of all logs, no link is followed: a pod that
@@ -193,7 +201,7 @@ func containerStatus(pod *board.Pod, name string) *v1.ContainerStatus {
 	return nil
 }
 
-// logStream writes to a client that may be slow: one that does not read for writeTimeout is let go.
+// logStream writes to a client that may be slow: one that does not read for logPatience is let go.
 type logStream struct {
 	w       io.Writer
 	control *http.ResponseController
@@ -204,11 +212,16 @@ type logStream struct {
 // begin sends the header, so that the client knows that the log is read. A client that is gone is found out later.
 func (s *logStream) begin() { _ = s.control.Flush() }
 
+// allow gives the client its time anew.
+func (s *logStream) allow(now time.Time) {
+	_ = s.control.SetWriteDeadline(now.Add(logPatience)) // a recorder in a test has none
+}
+
 // Write implements io.Writer.
 func (s *logStream) Write(p []byte) (int, error) {
 	if now := time.Now(); now.After(s.next) { // not at each line: it is a system call
 		s.next = now.Add(time.Second)
-		_ = s.control.SetWriteDeadline(now.Add(writeTimeout)) // a recorder in a test has none
+		s.allow(now)
 	}
 	n, err := s.w.Write(p)
 	if err == nil && s.live {

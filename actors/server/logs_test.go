@@ -227,6 +227,46 @@ func followToTheEnd(t *testing.T, removed bool) {
 	}
 }
 
+// Who follows a container that has long been silent hears of its end as of any: the patience with a write is over by then.
+func TestTheEndOfALogThatWasSilent(t *testing.T) {
+	was := logPatience
+	t.Cleanup(func() { logPatience = was })
+	logPatience = 500 * time.Millisecond // less than passes between questions whether a silent container runs
+	r, l := logRig(t)
+	text, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := r.client.Logs(t.Context(), "ns", "web", admin.LogOptions{Container: "app", Follow: true}, w, nil)
+		ended <- errors.Join(err, w.Close())
+	}()
+	if _, err := io.ReadFull(text, make([]byte, 14)); err != nil {
+		t.Fatal(err)
+	}
+	l.end("now")
+	if rest, err := io.ReadAll(text); len(rest) > 0 || err != nil {
+		t.Errorf("%q, %v", rest, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// One rotated file that is damaged does not hide the log.
+func TestADamagedRotatedLog(t *testing.T) {
+	r, l := logRig(t)
+	if err := os.WriteFile(l.paths["now"]+".20261121-110000.gz", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one := int64(1)
+	for want, tail := range map[string]*int64{"line 2\n": &one, "line 1\nline 2\n": nil} {
+		var out bytes.Buffer
+		err := r.client.Logs(t.Context(), "ns", "web", admin.LogOptions{Container: "app", Tail: tail}, &out, nil)
+		if err != nil || out.String() != want {
+			t.Errorf("%q, %v", out.String(), err)
+		}
+	}
+}
+
 // A client that goes lets go of what it used; the agent's end ends the streams.
 func TestFollowersThatGo(t *testing.T) {
 	r, _ := logRig(t)
