@@ -29,6 +29,7 @@ type podWatch struct {
 	keys   map[string]string    // of the rows printed last, by UID
 	waits  map[string]string    // what was said that pods wait for, by UID
 	said   []string             // of the node
+	lost   bool                 // the agent is gone, and was not heard of since
 	failed error                // of printing
 	mu     sync.Mutex           // held while something is taken and printed
 }
@@ -44,12 +45,12 @@ func (c *podsCommand) watch(ctx context.Context) error {
 	defer progress.Wait()
 	defer stop()
 	progress.Go(func() { w.progress(ctx) })
-	reached, lost := false, false
+	reached := false
 	for {
 		err := c.client.Watch(ctx, c.filter, func(change *admin.Change) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			reached, lost = true, false
+			reached, w.lost = true, false
 			w.failed = w.take(change)
 			return w.failed
 		})
@@ -59,11 +60,8 @@ func (c *podsCommand) watch(ctx context.Context) error {
 		if !reached {
 			return err
 		}
-		if !lost {
-			lost = true
-			if err := c.note([]string{"the agent is gone; waiting for it to come back"}); err != nil {
-				return err
-			}
+		if err := w.lose(); err != nil {
+			return err
 		}
 		select {
 		case <-time.After(reconnectEvery):
@@ -71,6 +69,17 @@ func (c *podsCommand) watch(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// lose says once that the agent is gone.
+func (w *podWatch) lose() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lost {
+		return nil
+	}
+	w.lost = true
+	return w.note([]string{"the agent is gone; waiting for it to come back"})
 }
 
 func (w *podWatch) failure() error {
@@ -100,6 +109,9 @@ func (w *podWatch) progress(ctx context.Context) {
 func (w *podWatch) sayProgress() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.lost { // what was known of the pods is old
+		return
+	}
 	var going []admin.Pod
 	for _, p := range w.pods {
 		if p.Waiting != nil && !p.Waiting.Since.IsZero() {

@@ -191,3 +191,45 @@ func (s *syncBuffer) awaitTimes(t *testing.T, want string, times int) {
 		}
 	}
 }
+
+// heldBuffer is output that is held up when it is told of an agent that is gone; it has no lock, as a file's user has none.
+type heldBuffer struct {
+	b             strings.Builder
+	held, release chan struct{}
+}
+
+func (h *heldBuffer) Write(p []byte) (int, error) {
+	if bytes.HasPrefix(p, []byte("the agent is gone")) {
+		h.held <- struct{}{}
+		<-h.release
+	}
+	return h.b.Write(p)
+}
+
+// While the agent is gone nobody knows how far a pull is; and one thing is said after the other.
+func TestPodsWatchSaysNothingOfAPullWhileTheAgentIsGone(t *testing.T) {
+	f := startFakeAgent(t)
+	out, notes := &syncBuffer{more: make(chan struct{}, 1)}, &heldBuffer{held: make(chan struct{}), release: make(chan struct{})}
+	ticks := make(chan time.Time)
+	c := &podsCommand{client: admin.NewClient(f.socket), output: "table", out: out, err: notes, now: func() time.Time { return noon }, ticks: ticks}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.watch(ctx) }()
+	p := podOf("a", v1.PodPending, waits("ContainerCreating"))
+	p.Waiting = &admin.Reason{Code: "Pulling", Message: "web:1", Since: noon.Add(-90 * time.Second)}
+	f.lines <- &admin.Change{Version: 1, Full: true, Pods: []admin.Pod{*p}}
+	out.awaitTimes(t, "ContainerCreating", 1)
+	f.lines <- nil
+	<-notes.held
+	ticks <- noon
+	notes.release <- struct{}{}
+	ticks <- noon
+	ticks <- noon // the one before has been dealt with
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := notes.b.String(); got != "default/web waits for Pulling: web:1, for 90s\nthe agent is gone; waiting for it to come back\n" {
+		t.Errorf("%q", got)
+	}
+}
