@@ -14,18 +14,6 @@ import (
 	"time"
 )
 
-// awaitLine waits until that line is the last which was read.
-func (f *folder) awaitLine(r *reader, n int) {
-	f.Helper()
-	for deadline := time.Now().Add(patience); !r.has(n); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			f.Fatalf("it waits for line %d: %q", n, r.out.String())
-		}
-	}
-}
-
 func (r *reader) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
