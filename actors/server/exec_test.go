@@ -69,8 +69,11 @@ func (f *fakeRuntime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("X-Stream-Protocol-Version", r.Header.Get("X-Stream-Protocol-Version"))
 	opened := make(chan httpstream.Stream, 5)
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error {
-		opened <- s
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, answered <-chan struct{}) error {
+		go func() { // as servers do: a stream is used when its opening was answered, on which the client waits
+			<-answered
+			opened <- s
+		}()
 		return nil
 	})
 	want := 3 // error, stdout, stderr or resize
