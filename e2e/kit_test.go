@@ -221,6 +221,13 @@ func awaitFile(t *testing.T, path, want string) {
 // cleared waits until nothing of any pod is left: in the runtime, in the agent's folders, on the machine.
 func cleared(t *testing.T, s *stack.Stack, a *stack.Agent) {
 	t.Helper()
+	done(t, s, a)
+	must(t, s.AwaitNoLeftovers())
+}
+
+// done waits until nothing of any pod is left in the runtime and in the agent's folders.
+func done(t *testing.T, s *stack.Stack, a *stack.Agent) {
+	t.Helper()
 	nothing(t, s)
 	for _, dir := range []string{a.RootDir + "/pods", a.PodLogsDir} {
 		await(t, func() error {
@@ -231,7 +238,6 @@ func cleared(t *testing.T, s *stack.Stack, a *stack.Agent) {
 			return err
 		})
 	}
-	must(t, s.AwaitNoLeftovers())
 }
 
 // asStarted compares what runs with what ran before: the same containers, by ID.

@@ -15,6 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
 	"github.com/playlet-dev/playlet/e2e/stack"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // another starts a registry besides the stack's, with these images.
@@ -165,6 +166,13 @@ func TestAgentKilledInAPull(t *testing.T) {
 			})
 		}
 		asked(0)
+		await(t, func() error { // containerd leaves a shim of one whose making is cut off
+			all, err := s.Sandboxes(t.Context())
+			if err == nil && (len(all) != 1 || all[0].State != runtimeapi.PodSandboxState_SANDBOX_READY) {
+				err = fmt.Errorf("the sandboxes are %v", all)
+			}
+			return err
+		})
 		for range 3 {
 			before := blobs.Load()
 			waitsSoFar(t, a, "held", "Pulling: ")
