@@ -113,7 +113,7 @@ func TestNoOtherAttemptBesideAStartOfWhichNothingIsKnown(t *testing.T) {
 	w.step(nil)
 	w.drain() // it is created, and did not start
 	w.blind = true
-	for len(w.runningNames()) == 0 {
+	for range 100 { // until it is tried again, and runs
 		w.now = w.now.Add(time.Second)
 		w.step(nil)
 		for i := 0; len(w.pending) > 0 && i < 100 && len(w.runningNames()) == 0; i++ {
@@ -121,6 +121,12 @@ func TestNoOtherAttemptBesideAStartOfWhichNothingIsKnown(t *testing.T) {
 			w.pending = w.pending[1:]
 			w.step(m)
 		}
+		if len(w.runningNames()) > 0 {
+			break
+		}
+	}
+	if got := w.runningNames(); !slices.Equal(got, []string{"c0"}) {
+		t.Fatalf("running %v", got)
 	}
 	w.pending = nil // the word of it comes too late
 	w.edit(func(s *v1.PodSpec) { s.Containers[0].Image += "'" })

@@ -74,7 +74,7 @@ func (r *Root) IsMountPoint(name string) (is bool, kind int64, err error) {
 	fd := int(f.Fd())
 	var stat unix.Statx_t
 	var fs unix.Statfs_t
-	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &stat)
+	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &stat)
 	if unix.Fstatfs(fd, &fs) != nil {
 		fs.Type = 0
 	}
