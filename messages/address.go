@@ -17,17 +17,27 @@ const (
 	File    Address = "sources/file"
 	HTTP    Address = "sources/http"
 	Submit  Address = "sources/submit"
-	Pods    Address = "pods"
-	Runtime Address = "runtime"
-	Images  Address = "images"
-	Volumes Address = "volumes"
-	Prober  Address = "prober"
-	Objects Address = "objects"
+	// APIServer has the pods that the API server assigns to this node.
+	APIServer Address = "sources/apiserver"
+	Pods      Address = "pods"
+	Runtime   Address = "runtime"
+	Images    Address = "images"
+	Volumes   Address = "volumes"
+	Prober    Address = "prober"
+	Objects   Address = "objects"
 	// Resources has the control groups.
 	Resources Address = "resources"
 	// Logs keeps the log files of containers small.
 	Logs   Address = "logs"
 	Server Address = "server"
+	// Status writes the statuses of pods to the API server, and their mirror pods.
+	Status Address = "status"
+	// Registration has the Node object, its conditions and its lease.
+	Registration Address = "registration"
+	// Eviction measures what the node is short of.
+	Eviction Address = "eviction"
+	// Events writes Kubernetes Events.
+	Events Address = "events"
 )
 
 // uids is what a UID may look like: it is an element of addresses, and of paths of folders that are removed one day.

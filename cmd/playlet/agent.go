@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/playlet-dev/playlet/actors/apiserver"
 	"github.com/playlet-dev/playlet/actors/images"
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
@@ -49,7 +50,8 @@ type agent struct {
 	pulls     images.Options
 	groups    resources.Groups // of the machine
 	names     *podNames
-	failed    chan error // the root of the tree has given up
+	api       *apiserver.Clients // nil on a node of its own
+	failed    chan error         // the root of the tree has given up
 }
 
 // runAgent is the agent's whole life.
@@ -126,9 +128,13 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	if err := node.CheckCgroups(facts.CgroupV2); err != nil {
 		return nil, err
 	}
+	api, err := dialAPI(node)
+	if err != nil {
+		return nil, err
+	}
 	names := newPodNames()
 	log = withPodNames(log, names)
-	a := &agent{node: node, log: log, names: names, state: &runtime.State{}, board: pods.NewBoard(), failed: make(chan error, 1), groups: resources.Host{}}
+	a := &agent{node: node, log: log, names: names, api: api, state: &runtime.State{}, board: pods.NewBoard(), failed: make(chan error, 1), groups: resources.Host{}}
 	if err := a.prepareFolders(); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/playlet-dev/playlet/actors/apiserver"
+	"github.com/playlet-dev/playlet/config"
+)
+
+// dialAPI makes the clients towards the API server; nil where the node is on its own. Nothing is sent.
+func dialAPI(node *config.Node) (*apiserver.Clients, error) {
+	if node.Standalone() {
+		return nil, nil
+	}
+	k := node.Kubelet
+	return apiserver.Dial(apiserver.ClientOptions{
+		Kubeconfig: node.KubeconfigPath, UserAgent: fmt.Sprintf("playlet/%s (%s/%s)", version(), runtime.GOOS, runtime.GOARCH),
+		ContentType: k.ContentType,
+		QPS:         unbounded(k.KubeAPIQPS, 50), Burst: int(k.KubeAPIBurst),
+		EventQPS: unbounded(k.EventRecordQPS, 50), EventBurst: int(k.EventBurst),
+		HeartbeatTimeout: k.NodeStatusUpdateFrequency.Duration,
+	})
+}
+
+// unbounded is a rate as client-go takes it: there 0 is a default of its own, and what is negative no bound.
+func unbounded(qps *int32, otherwise int32) float32 {
+	if v := deref(qps, otherwise); v != 0 {
+		return float32(v)
+	}
+	return -1
+}

@@ -1,0 +1,103 @@
+package messages
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// APIPodsObserved is all pods of this node as the API server has them, mirror pods among them, whole and with their statuses.
+// It is what status compares with before it writes.
+//
+// Sender: sources/apiserver. Receiver: status. Reply: none.
+// If lost: the next change tells all again, as does each regular check.
+type APIPodsObserved struct {
+	Pods []*v1.Pod // immutable; without managedFields
+	// At is when the API server was last known to agree: the end of a list, or the last event of the watch.
+	At time.Time
+}
+
+// PodStatusWanted is the newest status of one pod; it replaces all before it.
+//
+// Sender: pods. Receiver: status. Reply: none.
+// If lost: the pod's next change carries it, and PodStatusesWanted tells all again with each sweep.
+type PodStatusWanted struct {
+	UID string
+	// Pod is the pod as its source wants it. Immutable.
+	Pod *v1.Pod
+	// Static says that it does not come from the API server: a mirror pod stands for it there.
+	Static bool
+	// Status is nil while nothing is known of it yet.
+	Status *v1.PodStatus
+	// Over says that nothing of the pod is left on this node, and that it was asked to end: after its final status is written,
+	// the API server is told to remove it.
+	Over bool
+}
+
+// PodStatusesWanted is the whole set of pods of this node: status forgets all others and, where every source was heard,
+// removes the mirror pods of all others.
+//
+// Sender: pods. Receiver: status. Reply: none.
+// If lost: pods tells it again with its next sweep.
+type PodStatusesWanted struct {
+	Pods []PodStatusWanted
+	// Heard is true when every source has been heard.
+	Heard bool
+}
+
+// NodeObserved is this node's object as the API server has it: its labels and taints decide which pods are admitted. A node
+// that is not registered yet is nil.
+//
+// Sender: registration. Receiver: pods. Reply: none.
+// If lost: registration tells it again with each regular check.
+type NodeObserved struct{ Node *v1.Node } // immutable
+
+// GetNode asks for this node's object.
+//
+// Sender: pods. Receiver: registration. Reply: NodeObserved.
+// If lost: registration tells it again with each regular check.
+type GetNode struct{}
+
+// Pressure is one kind of shortage on the node.
+type Pressure struct {
+	Type    v1.NodeConditionType // MemoryPressure, DiskPressure or PIDPressure
+	Under   bool
+	Reason  string // as the kubelet has it, e.g. KubeletHasDiskPressure
+	Message string // names the signals below their thresholds, with what was measured
+	Since   time.Time
+}
+
+// NodePressureObserved is all three kinds of shortage, as measured last.
+//
+// Sender: eviction. Receiver: registration. Reply: none.
+// If lost: the next measurement tells it again.
+type NodePressureObserved struct {
+	Pressures []Pressure
+	At        time.Time // of the measurement
+}
+
+// RecordEvent asks for a Kubernetes Event. It is made of the same reasons as statuses, and never holds what a Secret holds.
+//
+// Sender: any actor. Receiver: events. Reply: none.
+// If lost: the Event is missing; events are news, and nothing depends on them.
+type RecordEvent struct {
+	// Object is what the event is about: a pod, with the path of a container's field where it is about one, or the node. A
+	// static pod goes by its own UID, which its mirror pod carries in kubernetes.io/config.mirror.
+	Object v1.ObjectReference
+	// Type is Normal or Warning.
+	Type    string
+	Reason  string // CamelCase, the kubelet's where it has one
+	Message string
+	At      time.Time
+}
+
+// PodUID implements Subject.
+func (m PodStatusWanted) PodUID() string { return m.UID }
+
+// PodUID implements Subject. It is empty for events of the node.
+func (m RecordEvent) PodUID() string {
+	if m.Object.Kind != "Pod" {
+		return ""
+	}
+	return string(m.Object.UID)
+}
