@@ -30,8 +30,9 @@ type Options struct {
 
 const (
 	sweepEvery   = 20 * time.Second
-	publishEvery = 2 * time.Millisecond // changes within it are published together
-	askEvery     = 2 * time.Second      // for the audit, until it comes
+	publishEvery = 2 * time.Millisecond  // changes within it are published together,
+	publishEach  = 20 * time.Microsecond // and within this more for each pod
+	askEvery     = 2 * time.Second       // for the audit, until it comes
 	saveTimeout  = 30 * time.Second
 )
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -12,13 +13,14 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// changed has a new snapshot published soon; a burst of changes makes one.
+// changed has a new snapshot published soon; a burst of changes makes one. A snapshot costs the more the more pods there are,
+// and so do their changes: the time between two grows with them, so that a pod's share does not.
 func (a *actor) changed(ctx supervisors.Context) {
 	if a.dirty {
 		return
 	}
 	a.dirty = true
-	ctx.After(publishEvery, publish{})
+	ctx.After(publishEvery+time.Duration(len(a.entries))*publishEach, publish{})
 }
 
 func (a *actor) publish(ctx supervisors.Context) {

@@ -33,6 +33,7 @@ type rig struct {
 	agent     *agent
 	log       *logBuffer
 	flags     []string
+	measured  bool // as a node has it, for benchmarks: logs are looked at seldom, and little is said
 }
 
 type logBuffer struct {
@@ -110,15 +111,21 @@ func (r *rig) node() *config.Node {
 		r.t.Fatal(err)
 	}
 	node.Kubelet.PodLogsDir = filepath.Join(r.dir, "logs")
-	node.Kubelet.ContainerLogMaxSize = "100"
-	node.Kubelet.ContainerLogMonitorInterval.Duration = 100 * time.Millisecond // sooner than may be configured
+	if !r.measured {
+		node.Kubelet.ContainerLogMaxSize = "100"
+		node.Kubelet.ContainerLogMonitorInterval.Duration = 100 * time.Millisecond // sooner than may be configured
+	}
 	return node
 }
 
 // prepare is an agent that is not started yet, with control groups in memory.
 func (r *rig) prepare() *agent {
 	r.t.Helper()
-	a, err := newAgent(r.node(), slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	level := slog.LevelDebug
+	if r.measured {
+		level = slog.LevelInfo
+	}
+	a, err := newAgent(r.node(), slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: level})))
 	if err != nil {
 		r.t.Fatal(err)
 	}
