@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/playlet-dev/playlet/e2e/cluster"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/stack"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -75,8 +76,8 @@ func awaitLog(t *testing.T, s *stack.Stack, p *stack.Pod, want string) {
 // nothingLeft looks further than Leftovers: at everything in the namespaces.
 func nothingLeft(t *testing.T, s *stack.Stack) {
 	t.Helper()
-	// The namespaces' init and this test remain.
-	if pids, err := filepath.Glob("/proc/[0-9]*"); err != nil || len(pids) != 2 {
+	// The namespaces' init, this test and the cluster that tests share remain.
+	if pids, err := filepath.Glob("/proc/[0-9]*"); err != nil || len(pids) != 2+len(cluster.PIDs()) {
 		for _, dir := range pids {
 			args, _ := os.ReadFile(dir + "/cmdline") // one that ended meanwhile
 			t.Errorf("process left: %s %q", dir, args)

@@ -1,6 +1,6 @@
 // Command parts gets what the end-to-end tests and benchmarks need beside Go, git, gcc and root: it builds pinned
-// versions of containerd, runc and the CNI plugins, unpacks Debian's older ones, and installs missing Debian packages,
-// naming each. What is there already is left alone, so that it can be run again at any time.
+// versions of containerd, runc, the CNI plugins, kube-apiserver, etcd and the kubelet, unpacks Debian's older runtime, and
+// installs missing Debian packages, naming each. What is there already is left alone, so that it can be run again at any time.
 //
 //	go run ./e2e/parts         gets everything, and prints where it is
 //	go run ./e2e/parts -only-new   leaves out Debian's older runtime
@@ -38,6 +38,9 @@ func run(ctx context.Context, onlyNew bool) error {
 	if err := install.Ensure(ctx, os.Stderr, wanted...); err != nil {
 		return err
 	}
+	if err := install.EnsureCluster(ctx, os.Stderr); err != nil {
+		return err
+	}
 	for _, kind := range wanted {
 		parts, err := install.Locate(kind)
 		if err != nil {
@@ -45,5 +48,10 @@ func run(ctx context.Context, onlyNew bool) error {
 		}
 		fmt.Printf("%s: %s\n  %s\n  %s\n  %s\n", kind, parts.Containerd, parts.Shim, parts.Runc, parts.CNIDir)
 	}
+	cluster, err := install.LocateCluster()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("cluster: %s\n  %s\n  %s\n", cluster.APIServer, cluster.Etcd, cluster.Kubelet)
 	return nil
 }

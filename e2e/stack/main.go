@@ -33,6 +33,9 @@ func prepare(dir string) error {
 	if err := install.Ensure(ctx, os.Stderr, Runtimes...); err != nil {
 		return err
 	}
+	if err := install.EnsureCluster(ctx, os.Stderr); err != nil {
+		return err
+	}
 	return buildAgent(ctx, filepath.Join(dir, binaryName))
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 )
@@ -15,7 +16,8 @@ type part struct {
 	programs              []string // packages, relative to the module
 	tags                  string
 	cgo                   bool
-	setVersion            string // variables that the linker sets to the version
+	setVersion            string // variable that the linker sets to the version
+	set                   string // further arguments of the linker
 	packages              []tool // Debian packages that building takes
 	check                 string // a program whose --version must say the version, without its v
 }
@@ -52,15 +54,41 @@ var (
 	}
 )
 
+// clusterModule is the folder, below the project's, of the module that pins the parts of a cluster. They cannot be installed
+// by version alone, as Kubernetes asks for modules that are replaced there.
+const clusterModule = "e2e/parts/cluster"
+
+// The parts of a cluster, which have to be of the versions in the module: a test compares.
+var (
+	kubernetes = part{
+		name: "kubernetes", module: "k8s.io/kubernetes", version: "v1.36.3",
+		programs:   []string{"cmd/kube-apiserver", "cmd/kubelet"},
+		setVersion: "k8s.io/component-base/version.gitVersion",
+		set: "-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +
+			" -X k8s.io/component-base/version.gitTreeState=clean",
+		check: "kubelet",
+	}
+	etcd = part{
+		name: "etcd", module: "go.etcd.io/etcd/server/v3", version: "v3.6.8",
+		programs: []string{""},
+		check:    "etcd",
+	}
+)
+
 // build compiles a part with `go install`, unless it is there.
-func (j *job) build(p part) error {
+func (j *job) build(p part) error { return j.compile(p, j.goInstall) }
+
+// buildCluster compiles a part of a cluster in the module that pins it, unless it is there.
+func (j *job) buildCluster(p part) error { return j.compile(p, j.goBuild) }
+
+func (j *job) compile(p part, compile func(p part, dir string) error) error {
 	return j.place(p.dir(), func(dir string) error {
 		if err := j.apt(p.packages...); err != nil {
 			return err
 		}
 		what := fmt.Sprintf("building %s %s", p.name, p.version)
 		return j.step(what, func() error {
-			if err := j.goInstall(p, dir); err != nil {
+			if err := compile(p, dir); err != nil {
 				return err
 			}
 			return checkVersion(p, dir)
@@ -69,25 +97,54 @@ func (j *job) build(p part) error {
 }
 
 func (j *job) goInstall(p part, dir string) error {
-	args := []string{"install", "-tags", p.tags, "-ldflags", "-s -w"}
-	if p.setVersion != "" {
-		args[len(args)-1] += " -X " + p.setVersion + "=" + p.version
+	args := append([]string{"install"}, p.flags()...)
+	for _, program := range p.programs {
+		args = append(args, p.path(program)+"@"+p.version)
+	}
+	cmd := j.goCommand(p, args...)
+	cmd.Dir = dir // outside any module: go.mod and its workspace do not take part
+	cmd.Env = append(cmd.Env, "GOBIN="+dir)
+	return run(cmd)
+}
+
+func (j *job) goBuild(p part, dir string) error {
+	root, err := exec.CommandContext(j.ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("the module of the working directory: %w", err)
 	}
 	for _, program := range p.programs {
-		path := p.module
-		if program != "" {
-			path += "/" + program
+		name := path.Base(program)
+		if program == "" {
+			name = p.name
 		}
-		args = append(args, path+"@"+p.version)
+		args := append([]string{"build", "-trimpath", "-o", filepath.Join(dir, name)}, p.flags()...)
+		cmd := j.goCommand(p, append(args, p.path(program))...)
+		cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), clusterModule)
+		if err := run(cmd); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+func (p part) path(program string) string { return path.Join(p.module, program) }
+
+func (p part) flags() []string {
+	link := "-s -w"
+	if p.setVersion != "" {
+		link += " -X " + p.setVersion + "=" + p.version
+	}
+	return []string{"-tags", p.tags, "-ldflags", strings.TrimSpace(link + " " + p.set)}
+}
+
+func (j *job) goCommand(p part, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(j.ctx, "go", args...)
-	cmd.Dir = dir // outside any module: go.mod and its workspace do not take part
 	cgo := "0"
 	if p.cgo {
 		cgo = "1"
 	}
-	cmd.Env = append(os.Environ(), "GOBIN="+dir, "CGO_ENABLED="+cgo, "GOWORK=off", "GOFLAGS=-buildvcs=false", "GOOS=", "GOARCH=")
-	return run(cmd)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "GOWORK=off", "GOFLAGS=-buildvcs=false", "GOOS=", "GOARCH=")
+	return cmd
 }
 
 func checkVersion(p part, dir string) error {

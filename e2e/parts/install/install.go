@@ -1,6 +1,6 @@
 // Package install gets the parts that the end-to-end tests run: containerd, its shim, ctr, runc and the CNI plugins, in
-// a new and in an old version. The new ones are built from pinned Go modules; the old ones are Debian 12's packages,
-// unpacked beside and never installed. Each part lies in a directory named after its version, which appears only when
+// a new and in an old version; and a cluster's: kube-apiserver, etcd and, to compare with, the kubelet. The old runtime is
+// Debian 12's packages, unpacked beside and never installed; all else is built from pinned Go modules. Each part lies in a directory named after its version, which appears only when
 // it is complete, so that a stopped run leaves nothing half done and a changed pin builds that part alone.
 package install
 
@@ -79,6 +79,31 @@ func Locate(kind Kind) (Runtime, error) {
 // lines; what is there already costs nothing and is not mentioned. Processes that call it at the same time wait for one
 // another. A first run takes minutes, and network; building runc, and packages, take root.
 func Ensure(ctx context.Context, log io.Writer, wanted ...Kind) error {
+	return locked(ctx, log, func(j *job) error {
+		if err := j.apt(runTools...); err != nil {
+			return err
+		}
+		for _, kind := range wanted {
+			var err error
+			switch kind {
+			case New:
+				err = errors.Join(j.build(containerd), j.build(runc), j.build(cniPlugins))
+			case Old:
+				err = j.unpackDebian()
+			}
+			if err != nil {
+				return err
+			}
+			if _, err := Locate(kind); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// locked does work while no other process does any.
+func locked(ctx context.Context, log io.Writer, work func(*job) error) error {
 	cache, err := cacheDir()
 	if err != nil {
 		return err
@@ -91,27 +116,7 @@ func Ensure(ctx context.Context, log io.Writer, wanted ...Kind) error {
 		return err
 	}
 	defer unlock()
-
-	j := &job{ctx: ctx, log: log, cache: cache}
-	if err := j.apt(runTools...); err != nil {
-		return err
-	}
-	for _, kind := range wanted {
-		var err error
-		switch kind {
-		case New:
-			err = errors.Join(j.build(containerd), j.build(runc), j.build(cniPlugins))
-		case Old:
-			err = j.unpackDebian()
-		}
-		if err != nil {
-			return err
-		}
-		if _, err := Locate(kind); err != nil {
-			return err
-		}
-	}
-	return nil
+	return work(&job{ctx: ctx, log: log, cache: cache})
 }
 
 // job is one run of Ensure, which holds the lock.
@@ -122,15 +127,29 @@ type job struct {
 	updated bool // the package lists were fetched by this run
 }
 
-// step runs one long piece of work and tells how long it took.
+// sign is how often a long piece of work says that it goes on.
+const sign = 30 * time.Second
+
+// step runs one long piece of work and tells, now and then, how long it takes.
 func (j *job) step(what string, work func() error) error {
 	begun := time.Now()
 	j.say("%s ...", what)
-	if err := work(); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+	result := make(chan error, 1)
+	go func() { result <- work() }()
+	signs := time.NewTicker(sign)
+	defer signs.Stop()
+	for {
+		select {
+		case err := <-result:
+			if err != nil {
+				return fmt.Errorf("%s: %w", what, err)
+			}
+			j.say("%s: done in %.0f s", what, time.Since(begun).Seconds())
+			return nil
+		case <-signs.C:
+			j.say("%s: %.0f s so far", what, time.Since(begun).Seconds())
+		}
 	}
-	j.say("%s: done in %.0f s", what, time.Since(begun).Seconds())
-	return nil
 }
 
 func (j *job) say(format string, args ...any) {

@@ -76,6 +76,19 @@ func TestLocateWantsEveryPart(t *testing.T) {
 	}
 }
 
+// What is built says the version that the code has; what is built is what the module pins.
+func TestTheClustersModulePinsTheVersions(t *testing.T) {
+	data, err := os.ReadFile("../cluster/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []part{kubernetes, etcd} {
+		if want := "\n\t" + p.module + " " + p.version + " "; !strings.Contains(string(data), want) {
+			t.Errorf("the module of the cluster does not require %s", want)
+		}
+	}
+}
+
 func TestLockIsExclusiveAndGivenUpInTime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	var log bytes.Buffer

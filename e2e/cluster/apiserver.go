@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/playlet-dev/playlet/e2e/isolate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// auditPolicy keeps who asked what, of nodes alone, once the answer is known or, for a watch, begun and ended.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, userGroups: ["system:nodes"]}
+- {level: None}
+`
+
+// URL is where the server serves. It is an address of the node, so that pods reach it too.
+func (c *Cluster) URL() string { return fmt.Sprintf("https://%s:%d", isolate.NodeIP, c.port(3)) }
+
+func (c *Cluster) auditLog() string { return filepath.Join(c.Dir, "audit.log") }
+
+func (c *Cluster) startAPIServer() error {
+	policy := filepath.Join(c.Dir, "audit.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o644); err != nil {
+		return err
+	}
+	f := c.pki.file
+	err := c.apiServer.start(
+		"--etcd-servers="+c.etcdURL(),
+		"--advertise-address="+isolate.NodeIP,
+		fmt.Sprint("--secure-port=", c.port(3)),
+		"--service-cluster-ip-range=10.96.0.0/16",
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged=true",
+		"--client-ca-file="+f("ca.crt"),
+		"--tls-cert-file="+f("apiserver.crt"),
+		"--tls-private-key-file="+f("apiserver.key"),
+		"--kubelet-client-certificate="+f("apiserver-kubelet-client.crt"),
+		"--kubelet-client-key="+f("apiserver-kubelet-client.key"),
+		"--kubelet-preferred-address-types=InternalIP",
+		"--requestheader-client-ca-file="+f("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file="+f("front-proxy-client.crt"),
+		"--proxy-client-key-file="+f("front-proxy-client.key"),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file="+f("sa.key"),
+		"--service-account-signing-key-file="+f("sa.key"),
+		"--audit-policy-file="+policy,
+		"--audit-log-path="+c.auditLog(),
+		"--audit-log-mode=blocking",
+	)
+	if err != nil {
+		return err
+	}
+	return c.apiServer.awaitReady(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_, err := c.Admin.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	})
+}
+
+// StartAPIServer starts the server again over the same etcd, at the same address, and waits until it is ready.
+func (c *Cluster) StartAPIServer() error { return c.startAPIServer() }
+
+// KillAPIServer kills the server with SIGKILL and reaps it. There is no gentler way, as a server that is asked to end waits a
+// minute for watches.
+func (c *Cluster) KillAPIServer() error {
+	if err := c.own("killing the server"); err != nil {
+		return err
+	}
+	return c.apiServer.kill()
+}
+
+// RestartAPIServer is KillAPIServer and StartAPIServer.
+func (c *Cluster) RestartAPIServer() error {
+	if err := c.KillAPIServer(); err != nil {
+		return err
+	}
+	return c.StartAPIServer()
+}
+
+// populate makes in a namespace what controllers of a cluster do. The service account has no token mounted into pods
+// unless they ask for it, so that they need no more than what a test gives them.
+func (c *Cluster) populate(ctx context.Context, namespace string) error {
+	no := false
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}, AutomountServiceAccountToken: &no}
+	ca, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return err
+	}
+	root := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": string(ca)}}
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		_, err = c.Admin.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
+		if err == nil || apierrors.IsAlreadyExists(err) {
+			break
+		}
+		if time.Since(begun) > patience {
+			return err // the server makes its namespaces a little after it is ready
+		}
+	}
+	_, err = c.Admin.CoreV1().ConfigMaps(namespace).Create(ctx, root, metav1.CreateOptions{})
+	return err
+}

@@ -1,0 +1,193 @@
+// Package cluster runs a real cluster without nodes for tests and benchmarks: an etcd and a kube-apiserver with
+// certificates of its own, RBAC, the Node authorizer and NodeRestriction, and what a test needs to disturb them. There is
+// no scheduler and no controller: a test says spec.nodeName, and what a controller would make it makes itself. It runs in the
+// namespaces that stack.Main makes.
+//
+//	func TestAPodOfTheCluster(t *testing.T) {
+//		c := cluster.Shared(t)          // one for all tests that leave the server alone; cluster.Start(t) for others
+//		n := c.Node(t)                  // a name and a kubeconfig, no Node object yet
+//		ns := c.Namespace(t)            // of this test, with a service account that mounts no token
+//		s := stack.Start(t, stack.Options{})
+//		s.Agent(t, n.Args()...)         // --kubeconfig and --hostname-override
+//
+//		_, err := c.Admin.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}) // pod.Spec.NodeName = n.Name
+//		…
+//		said, err := c.Requests(n.Name) // what the node asked of the server, from its audit log
+//	}
+//
+// With one of its own, a test may kill and restart the server (KillAPIServer, StartAPIServer), have it forget old
+// resource versions (Forget), or have it know less than it did (Save, GoBack). For faults of the network between the server
+// and one node, shared or not, the node's kubeconfig names a proxy instead, which passes on who asks:
+//
+//	p := c.Proxy(t)
+//	n := c.NodeBehind(t, p)
+//	p.Answer(http.StatusTooManyRequests) // until p.Answer(0); also Delay, Cut, Refuse, Freeze
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/playlet-dev/playlet/e2e/isolate"
+	"github.com/playlet-dev/playlet/e2e/parts/install"
+	"github.com/playlet-dev/playlet/e2e/stack"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// patience bounds every wait; it is reached only when something is broken, however slow the machine.
+const patience = 2 * time.Minute
+
+// TB is what this package needs of a testing.TB.
+type TB = stack.TB
+
+// Cluster is a running etcd and kube-apiserver. Its methods may be called from several goroutines, but those that stop and
+// start a part only one at a time.
+type Cluster struct {
+	// Admin may do everything, as a member of system:masters.
+	Admin kubernetes.Interface
+	// Config is what Admin was made of.
+	Config *rest.Config
+	// Dir holds everything this cluster writes. CAFile, in PEM, has the authority of all its certificates.
+	Dir, CAFile string
+
+	parts     install.Cluster
+	number    int // from 1, within the process
+	shared    bool
+	pki       *pki
+	etcd      *process
+	apiServer *process
+}
+
+var (
+	numbered atomic.Int32
+	shared   struct {
+		sync.Mutex
+		cluster *Cluster
+		err     error
+	}
+	// every has all clusters of this process, for PIDs.
+	every struct {
+		sync.Mutex
+		list []*Cluster
+	}
+)
+
+// Start starts a cluster for one test and stops it at its end. The logs of a failed test have the server's last lines.
+func Start(t TB) *Cluster {
+	t.Helper()
+	c, err := New(context.Background())
+	if err != nil {
+		t.Fatalf("cluster: %v", err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("last lines of kube-apiserver:\n%s\nof etcd:\n%s", c.apiServer.tail(40), c.etcd.tail(10))
+		}
+		if err := c.Stop(); err != nil {
+			t.Errorf("stopping the cluster: %v", err)
+		}
+	})
+	return c
+}
+
+// Shared gives a cluster that all tests of this process have in common, which the first one starts. It ends with the
+// process. What would disturb other tests is an error with it.
+func Shared(t TB) *Cluster {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.cluster == nil && shared.err == nil {
+		if shared.cluster, shared.err = New(context.Background()); shared.err == nil {
+			shared.cluster.shared = true
+		}
+	}
+	if shared.err != nil {
+		t.Fatalf("the shared cluster: %v", shared.err)
+	}
+	return shared.cluster
+}
+
+// New starts a cluster: when it returns, the server says that it is ready. The caller calls Stop.
+func New(ctx context.Context) (*Cluster, error) {
+	if !isolate.Inside() {
+		return nil, errors.New("not in namespaces of its own: begin the program with stack.Main")
+	}
+	parts, err := install.LocateCluster()
+	if err != nil {
+		return nil, err
+	}
+	n := int(numbered.Add(1))
+	c := &Cluster{Dir: filepath.Join(isolate.Dir(), fmt.Sprint("c", n)), number: n, parts: parts}
+	c.CAFile = filepath.Join(c.Dir, "ca.crt")
+	c.etcd = &process{name: "etcd", path: parts.Etcd, dir: c.Dir}
+	c.apiServer = &process{name: "kube-apiserver", path: parts.APIServer, dir: c.Dir}
+	every.Lock()
+	every.list = append(every.list, c)
+	every.Unlock()
+	if err := c.setUp(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) setUp(ctx context.Context) error {
+	if err := os.Mkdir(c.Dir, 0o755); err != nil {
+		return err
+	}
+	var err error
+	if c.pki, err = newPKI(c.Dir); err != nil {
+		return err
+	}
+	if c.Config, err = c.config("admin", c.URL(), "kubernetes-admin", "system:masters"); err != nil {
+		return err
+	}
+	if c.Admin, err = kubernetes.NewForConfig(c.Config); err != nil {
+		return err
+	}
+	if err := c.startEtcd(); err != nil {
+		return err
+	}
+	if err := c.startAPIServer(); err != nil {
+		return err
+	}
+	return c.populate(ctx, "default")
+}
+
+// Stop ends the parts and removes what they wrote. It may be called again.
+func (c *Cluster) Stop() error {
+	err := errors.Join(c.apiServer.kill(), c.etcd.kill())
+	if os.Getenv("PLAYLET_E2E_KEEP") != "" {
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(c.Dir))
+}
+
+// PIDs are the processes of all clusters of this process, for those who look for others.
+func PIDs() []int {
+	every.Lock()
+	defer every.Unlock()
+	var pids []int
+	for _, c := range every.list {
+		for _, p := range []*process{c.etcd, c.apiServer} {
+			if pid := p.pid(); pid != 0 {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// own refuses what would disturb other tests.
+func (c *Cluster) own(what string) error {
+	if c.shared {
+		return fmt.Errorf("%s: other tests use this cluster: begin with cluster.Start", what)
+	}
+	return nil
+}

@@ -1,0 +1,325 @@
+package cluster
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/playlet-dev/playlet/e2e/isolate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Proxy stands between nodes and the server and makes faults. It ends TLS with the authority of the cluster; to the server
+// it says, as an authenticating proxy does, whose request it passes on, so that the server sees the node. A request whose
+// answer does not come, as the server is not there, has its connection cut. Its methods may be called at any time, from
+// several goroutines.
+type Proxy struct {
+	// URL is what a kubeconfig names instead of the server.
+	URL string
+
+	listener net.Listener
+	server   *http.Server
+	gate     *gate
+
+	mu     sync.Mutex
+	delay  time.Duration
+	answer func(*http.Request) int
+	refuse bool
+	conns  map[net.Conn]bool
+	passed int
+	failed int
+}
+
+// Proxy starts a proxy that passes everything on, and ends with the test.
+func (c *Cluster) Proxy(t TB) *Proxy {
+	t.Helper()
+	p, err := c.newProxy()
+	if err != nil {
+		t.Fatalf("proxy: %v", err)
+	}
+	t.Cleanup(func() {
+		p.Thaw()
+		if err := p.server.Close(); err != nil {
+			t.Errorf("proxy: %v", err)
+		}
+	})
+	return p
+}
+
+func (c *Cluster) newProxy() (*Proxy, error) {
+	listener, err := net.Listen("tcp", isolate.NodeIP+":0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{URL: "https://" + listener.Addr().String(), gate: newGate(), conns: map[net.Conn]bool{}}
+	p.listener = &gatedListener{Listener: listener, proxy: p}
+	forward, err := c.forward()
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(c.pki.ca.cert)
+	p.server = &http.Server{
+		Handler:           p.handler(forward),
+		TLSConfig:         &tls.Config{ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: roots},
+		ErrorLog:          log.New(io.Discard, "", 0), // connections that were cut, on purpose
+		ReadHeaderTimeout: patience,
+	}
+	go func() {
+		_ = p.server.ServeTLS(p.listener, c.pki.file("apiserver.crt"), c.pki.file("apiserver.key")) // until it is closed
+	}()
+	return p, nil
+}
+
+// forward sends requests to the server, as somebody who may say whose they are.
+func (c *Cluster) forward() (*httputil.ReverseProxy, error) {
+	front, err := tls.LoadX509KeyPair(c.pki.file("front-proxy-client.crt"), c.pki.file("front-proxy-client.key"))
+	if err != nil {
+		return nil, err
+	}
+	target, err := url.Parse(c.URL())
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(c.pki.ca.cert)
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Del("X-Remote-User")
+			r.Out.Header.Del("X-Remote-Group")
+			if peers := r.In.TLS.PeerCertificates; len(peers) > 0 {
+				r.Out.Header.Set("X-Remote-User", peers[0].Subject.CommonName)
+				r.Out.Header["X-Remote-Group"] = peers[0].Subject.Organization
+			}
+		},
+		Transport: &http.Transport{
+			TLSClientConfig:   &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{front}},
+			ForceAttemptHTTP2: true,
+		},
+		FlushInterval: -1, // a watch is passed on as it comes
+		ErrorLog:      log.New(io.Discard, "", 0),
+		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}, nil
+}
+
+func (p *Proxy) handler(forward http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		delay, code := p.delay, 0
+		if p.answer != nil {
+			code = p.answer(r)
+		}
+		if code == 0 {
+			p.passed++
+		} else {
+			p.failed++
+		}
+		p.mu.Unlock()
+		if delay > 0 {
+			select {
+			case <-time.After(delay):
+			case <-r.Context().Done():
+				return
+			}
+		}
+		if code == 0 {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		answer(w, code)
+	})
+}
+
+// answer is an error as the server gives one.
+func answer(w http.ResponseWriter, code int) {
+	w.Header().Set("Content-Type", "application/json")
+	if code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(code)
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Message: "the proxy of a test says so", Code: int32(code),
+		Reason: map[int]metav1.StatusReason{
+			http.StatusUnauthorized: metav1.StatusReasonUnauthorized, http.StatusForbidden: metav1.StatusReasonForbidden,
+			http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusConflict: metav1.StatusReasonConflict,
+			http.StatusGone: metav1.StatusReasonExpired, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
+			http.StatusInternalServerError: metav1.StatusReasonInternalError,
+			http.StatusServiceUnavailable:  metav1.StatusReasonServiceUnavailable,
+		}[code],
+	}
+	_ = json.NewEncoder(w).Encode(status) // to a client that may have gone
+}
+
+// Delay has every further request wait before it is passed on or answered. A watch that is under way is not delayed.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// Answer has every further request answered with that HTTP status, 429 with Retry-After of a second; with 0 they
+// are passed on again. A watch that is under way goes on: see Cut.
+func (p *Proxy) Answer(code int) { p.AnswerWhere(func(*http.Request) int { return code }) }
+
+// AnswerWhere asks a function for each further request; it gives an HTTP status, or 0 for a request that is passed on.
+// It is called for one request at a time.
+func (p *Proxy) AnswerWhere(code func(*http.Request) int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = code
+}
+
+// Counts gives how many requests were passed on and how many were answered otherwise, watches too.
+func (p *Proxy) Counts() (passed, failed int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.passed, p.failed
+}
+
+// Cut closes all connections, with what is under way on them. New ones are taken.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for conn := range p.conns {
+		_ = conn.Close() // closed already
+	}
+}
+
+// Refuse closes all connections, and every new one at once, until Admit.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	p.refuse = true
+	p.mu.Unlock()
+	p.Cut()
+}
+
+// Admit undoes Refuse.
+func (p *Proxy) Admit() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = false
+}
+
+// Freeze lets nothing through in either direction until Thaw, while connections stay and new ones are taken, as a
+// network does that swallows packets.
+func (p *Proxy) Freeze() { p.gate.shut() }
+
+// Thaw undoes Freeze: what was held back arrives.
+func (p *Proxy) Thaw() { p.gate.open() }
+
+// gatedListener takes connections that the proxy can close and stop.
+type gatedListener struct {
+	net.Listener
+	proxy *Proxy
+}
+
+func (l *gatedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		p := l.proxy
+		p.mu.Lock()
+		if p.refuse {
+			p.mu.Unlock()
+			_ = conn.Close() // as it was told
+			continue
+		}
+		gated := &gatedConn{Conn: conn, proxy: p, gone: make(chan struct{})}
+		p.conns[gated] = true
+		p.mu.Unlock()
+		return gated, nil
+	}
+}
+
+type gatedConn struct {
+	net.Conn
+	proxy *Proxy
+	once  sync.Once
+	gone  chan struct{}
+}
+
+func (c *gatedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if !c.proxy.gate.pass(c.gone) {
+		return 0, errors.New("closed while frozen")
+	}
+	return n, err
+}
+
+func (c *gatedConn) Write(b []byte) (int, error) {
+	if !c.proxy.gate.pass(c.gone) {
+		return 0, errors.New("closed while frozen")
+	}
+	return c.Conn.Write(b)
+}
+
+// Close may be called while the proxy's lock is held.
+func (c *gatedConn) Close() error {
+	c.once.Do(func() {
+		close(c.gone)
+		go func() {
+			c.proxy.mu.Lock()
+			defer c.proxy.mu.Unlock()
+			delete(c.proxy.conns, c)
+		}()
+	})
+	return c.Conn.Close()
+}
+
+// gate is open or shut.
+type gate struct {
+	mu     sync.Mutex
+	opened chan struct{} // closed while the gate is open
+}
+
+func newGate() *gate {
+	g := &gate{opened: make(chan struct{})}
+	close(g.opened)
+	return g
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.opened:
+		g.opened = make(chan struct{})
+	default:
+	}
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.opened:
+	default:
+		close(g.opened)
+	}
+}
+
+// pass waits until the gate is open; false says that the caller is gone before.
+func (g *gate) pass(gone <-chan struct{}) bool {
+	g.mu.Lock()
+	opened := g.opened
+	g.mu.Unlock()
+	select {
+	case <-opened:
+		return true
+	case <-gone:
+		return false
+	}
+}
