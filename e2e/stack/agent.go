@@ -35,6 +35,9 @@ type Agent struct {
 	Args []string
 	// Env is added to its environment with each Start, as "NAME=value".
 	Env []string
+	// Binary, unless empty, is run in place of the agent that was built, with the flags and the configuration that a kubelet
+	// takes: Kubelet gives one. It may be changed between a Term and a Start, for the other to go on where the one stopped.
+	Binary string
 	// Umask is what it is started with, in octal; empty: the test's own.
 	Umask string
 
@@ -109,6 +112,9 @@ func binary() string { return filepath.Join(isolate.Dir(), binaryName) }
 
 // CommandLine gives the arguments that Start passes.
 func (a *Agent) CommandLine() []string {
+	if a.Binary != "" {
+		return a.kubeletLine()
+	}
 	return append([]string{
 		"--root-dir=" + a.RootDir,
 		"--config=" + filepath.Join(a.dir, "config.yaml"),
@@ -135,9 +141,9 @@ func (a *Agent) Start() error {
 		return err
 	}
 	defer log.Close() //nolint:errcheck // the child has its own descriptor
-	cmd := exec.Command(binary(), a.CommandLine()...)
+	cmd := exec.Command(a.binary(), a.CommandLine()...)
 	if a.Umask != "" {
-		cmd = exec.Command("sh", append([]string{"-c", `umask "$0" && exec "$@"`, a.Umask, binary()}, a.CommandLine()...)...)
+		cmd = exec.Command("sh", append([]string{"-c", `umask "$0" && exec "$@"`, a.Umask, a.binary()}, a.CommandLine()...)...)
 	}
 	cmd.Dir = a.dir
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir}, a.Env...)
@@ -156,7 +162,7 @@ func (a *Agent) Start() error {
 
 // WriteConfig writes the configuration, as Start does.
 func (a *Agent) WriteConfig() error {
-	config, err := yaml.Marshal(a.Config)
+	config, err := yaml.Marshal(a.configuration())
 	if err != nil {
 		return err
 	}
