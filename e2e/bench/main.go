@@ -2,6 +2,7 @@
 // on the same runtime. It prints times, ratios, processor seconds and memory, and judges nothing.
 //
 //	go run ./e2e/bench [-pods 50] [-singles 10] [-rounds 2] [-waiters 100]
+//	go run ./e2e/bench -cluster [-kubelet] [-binary FILE] [-only NAME] [-crowds 20,90] [-idles 0,50,100]
 package main
 
 import (
@@ -25,7 +26,11 @@ var (
 func main() {
 	flag.Parse()
 	os.Exit(stack.Main(func() int {
-		if err := run(context.Background()); err != nil {
+		measure := run
+		if *inCluster {
+			measure = runCluster
+		}
+		if err := measure(context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			return 1
 		}

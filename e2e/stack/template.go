@@ -55,7 +55,28 @@ func configOf(info map[string]string, into proto.Message) error {
 	if err := json.Unmarshal([]byte(info["info"]), &all); err != nil {
 		return err
 	}
-	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(all.Config, into)
+	config, err := withBytes(all.Config)
+	if err != nil {
+		return err
+	}
+	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(config, into)
+}
+
+// withBytes has the values of environment variables as the newer CRI has them, in which they are bytes: containerd's is older,
+// and tells text.
+func withBytes(config []byte) ([]byte, error) {
+	var all map[string]any
+	if err := json.Unmarshal(config, &all); err != nil {
+		return nil, err
+	}
+	envs, _ := all["envs"].([]any)
+	for _, e := range envs {
+		if env, ok := e.(map[string]any); ok {
+			text, _ := env["value"].(string)
+			env["value"] = []byte(text) // which is written as base64
+		}
+	}
+	return json.Marshal(all)
 }
 
 func (t *Template) keepFiles(dir string) error {

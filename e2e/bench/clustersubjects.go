@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/playlet-dev/playlet/e2e/stack"
+)
+
+// subjects are those that were asked for, Playlet first, each with a node of its own.
+func (b *clusterBench) subjects(t *owner) ([]*subject, error) {
+	binaries := []struct{ name, path string }{{"playlet", ""}}
+	if *second {
+		path, err := stack.Kubelet()
+		if err != nil {
+			return nil, err
+		}
+		binaries = append(binaries, struct{ name, path string }{"kubelet", path})
+	}
+	if *binary != "" {
+		binaries = append(binaries, struct{ name, path string }{filepath.Base(*binary), *binary})
+	}
+	var out []*subject
+	for _, of := range binaries {
+		node := b.cluster.Node(t)
+		agent, err := b.stack.NewAgent(node.Args()...)
+		if err != nil {
+			return nil, err
+		}
+		agent.Binary = of.path
+		out = append(out, &subject{name: of.name, start: agent.Start, kill: agent.Kill9, pid: agent.PID, log: agent.Log, node: node})
+	}
+	if *only != "" {
+		out = slices.DeleteFunc(out, func(s *subject) bool { return s.name != *only })
+	}
+	return out, nil
+}
+
+// tellRatios prints each subject's best figures beside one another.
+func (b *clusterBench) tellRatios(subjects []*subject) {
+	fmt.Printf("\nbest of %d rounds\n%-52s %10s", *rounds, "", "floor")
+	for _, sub := range subjects {
+		fmt.Printf(" %10s %9s %9s", sub.name, "of floor", "of first")
+	}
+	fmt.Println()
+	var figures []string
+	for f := range b.gathered {
+		figures = append(figures, f)
+	}
+	slices.Sort(figures)
+	for _, f := range figures {
+		values := b.gathered[f]
+		floor, has := values["floor"]
+		cell := "-"
+		if has {
+			cell = fmt.Sprintf("%.3f", floor)
+		}
+		fmt.Printf("%-52s %10s", f, cell)
+		for _, sub := range subjects {
+			ofFloor, ofFirst := "-", "-"
+			if has && floor > 0 {
+				ofFloor = fmt.Sprintf("%.2f", values[sub.name]/floor)
+			}
+			if first := values[subjects[0].name]; first > 0 {
+				ofFirst = fmt.Sprintf("%.2f", values[sub.name]/first)
+			}
+			fmt.Printf(" %10.3f %9s %9s", values[sub.name], ofFloor, ofFirst)
+		}
+		fmt.Println()
+	}
+}

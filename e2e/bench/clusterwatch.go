@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+)
+
+// podWatch is what a watch of a namespace's pods has seen, and when.
+type podWatch struct {
+	mu      sync.Mutex
+	ready   map[string]time.Time // by UID, the first time
+	gone    map[string]time.Time
+	changed chan struct{}
+	failed  error
+}
+
+func watchPods(ctx context.Context, client kubernetes.Interface, namespace string) (*podWatch, error) {
+	w, err := client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	p := &podWatch{ready: map[string]time.Time{}, gone: map[string]time.Time{}, changed: make(chan struct{}, 1)}
+	go p.follow(w)
+	return p, nil
+}
+
+func (p *podWatch) follow(w watch.Interface) {
+	for e := range w.ResultChan() {
+		now := time.Now()
+		p.mu.Lock()
+		if pod, ok := e.Object.(*corev1.Pod); ok {
+			p.see(e.Type, pod, now)
+		}
+		p.mu.Unlock()
+		p.tell()
+	}
+	p.mu.Lock()
+	p.failed = errors.New("the watch of the benchmark ended")
+	p.mu.Unlock()
+	p.tell()
+}
+
+func (p *podWatch) see(kind watch.EventType, pod *corev1.Pod, now time.Time) {
+	uid := string(pod.UID)
+	if kind == watch.Deleted {
+		p.gone[uid] = now
+		return
+	}
+	if _, ok := p.ready[uid]; ok {
+		return
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			p.ready[uid] = now
+		}
+	}
+}
+
+func (p *podWatch) tell() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// await gives when each pod was first seen as asked for.
+func (p *podWatch) await(ctx context.Context, seen func() map[string]time.Time, uids []string) ([]time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		p.mu.Lock()
+		out, err := make([]time.Time, 0, len(uids)), p.failed
+		for _, uid := range uids {
+			if at, ok := seen()[uid]; ok {
+				out = append(out, at)
+			}
+		}
+		p.mu.Unlock()
+		if len(out) == len(uids) || err != nil {
+			return out, err
+		}
+		select {
+		case <-p.changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%d of %d pods were seen", len(out), len(uids))
+		}
+	}
+}
+
+func (p *podWatch) allReady(ctx context.Context, uids []string) ([]time.Time, error) {
+	return p.await(ctx, func() map[string]time.Time { return p.ready }, uids)
+}
+
+func (p *podWatch) allGone(ctx context.Context, uids []string) ([]time.Time, error) {
+	return p.await(ctx, func() map[string]time.Time { return p.gone }, uids)
+}
