@@ -83,9 +83,9 @@ var fieldEffects = map[string]effect{
 	"cpuCFSQuotaPeriod":                          inForce,
 	"nodeStatusMaxImages":                        pending,
 	"maxOpenFiles":                               pending,
-	"contentType":                                pending,
-	"kubeAPIQPS":                                 pending,
-	"kubeAPIBurst":                               pending,
+	"contentType":                                inForce,
+	"kubeAPIQPS":                                 inForce,
+	"kubeAPIBurst":                               inForce,
 	"serializeImagePulls":                        inForce,
 	"maxParallelImagePulls":                      inForce,
 	"evictionHard":                               inForce, // kept from pods; the agent says at its start that nothing is evicted
@@ -155,8 +155,8 @@ var fieldEffects = map[string]effect{
 var flagEffects = map[string]effect{
 	"config":                                   inForce,
 	"config-dir":                               inForce,
-	"kubeconfig":                               inForce, // the agent says at its start that the API server's pods are not run
-	"bootstrap-kubeconfig":                     inForce, // the same
+	"kubeconfig":                               inForce,
+	"bootstrap-kubeconfig":                     inForce, // the agent says at its start that the API server's pods are not run by it alone
 	"experimental-bootstrap-kubeconfig":        inForce,
 	"hostname-override":                        inForce,
 	"node-ip":                                  inForce,

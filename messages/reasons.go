@@ -44,6 +44,7 @@ const (
 	ReasonDeadlineExceeded    = "DeadlineExceeded"
 	ReasonRuntimeUnavailable  = "RuntimeUnavailable"
 	ReasonQuarantined         = "Quarantined"
+	ReasonUnsupported         = "Unsupported" // the pod sets a field that this agent does not honour yet
 )
 
 // Err is the reason as an error text: "Code: Message".

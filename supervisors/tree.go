@@ -103,6 +103,9 @@ var Tree = Row{
 			}, {
 				Kind: "submit", Strategy: isolated,
 				Why: "what was accepted is on disk and stays wanted while nobody can submit anything",
+			}, {
+				Kind: "apiserver", Strategy: isolated,
+				Why: "whatever an API server answers must not take the node with it; the watch goes on beside it, and the last wish stays in force",
 			}},
 		},
 		{

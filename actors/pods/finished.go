@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
+	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -76,4 +77,17 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 			a.renew(ctx, e)
 		}
 	}
+}
+
+// gone takes the word that nothing is left of a pod. Of a deleted one the final status is kept until its object has gone, on
+// disk too: the API server may not have it yet.
+func (a *actor) gone(ctx supervisors.Context, e *entry, final *v1.PodStatus) {
+	if final != nil {
+		e.status = final
+	}
+	if e.source != messages.APIServer || e.pod.DeletionTimestamp == nil || final == nil || a.finished[string(e.pod.UID)] != nil {
+		return
+	}
+	a.finished[string(e.pod.UID)] = final
+	a.save(ctx)
 }

@@ -25,7 +25,7 @@ func TestTheOneThatRunsKeepsItsName(t *testing.T) {
 	for _, runs := range []string{"a", "b"} {
 		for _, first := range []string{"a", "b"} {
 			k := begin(t)
-			foundAs(k, "web", runs, "file")
+			foundAs(k, "web", runs, map[string]string{"a": "file", "b": "other"}[runs])
 			say := map[string]func(){"a": func() { wants(k, messages.File, a) }, "b": func() { wants(k, other, b) }}
 			second := map[string]string{"a": "b", "b": "a"}[first]
 			say[first]()
@@ -78,6 +78,27 @@ func TestOnlyOurOwnIsEndedWhereNotAllAreHeard(t *testing.T) {
 		if len(k.Spawned) != want {
 			t.Errorf("%q: %d are ended, want %d", source, len(k.Spawned), want)
 		}
+	}
+}
+
+// A manifest that was changed while no agent ran has its successor started as soon as its own source was heard: the API
+// server, which is not heard, may be that very pod.
+func TestAPodOfAManifestWaitsForNoAPIServer(t *testing.T) {
+	k := supervisortest.New(t, messages.Pods, New(Options{
+		Sources: []messages.Address{messages.File, messages.APIServer}, Board: board.New(), FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
+	})("pods"))
+	k.RunWork()
+	foundAs(k, "web", "old", "file")
+	if wants(k, messages.File, pod("web", "new")); !slices.Equal(k.Spawned, []string{"old"}) {
+		t.Fatalf("spawned %v: the one before it has to end", k.Spawned)
+	}
+	k.Send(messages.PodAddress("old"), messages.PodEnded{UID: "old", Gone: true})
+	if k.Send(messages.Pods, messages.ChildStopped{Name: "old"}); !slices.Equal(k.Spawned, []string{"old", "new"}) {
+		t.Errorf("spawned %v", k.Spawned)
+	}
+	foundAs(k, "cloud", "c", "api")
+	if len(k.Spawned) != 2 {
+		t.Errorf("spawned %v: whose pod that is nobody has said", k.Spawned)
 	}
 }
 

@@ -20,8 +20,10 @@ type Options struct {
 	// nothing that was found is ended, but for what carries the mark of Own.
 	Unheard bool
 	// Own is the annotation kubernetes.io/config.source of pods that no agent but this one makes.
-	Own   string
-	Board *board.Board
+	Own string
+	// Cluster says that there is an API server: it is told of the status of every pod.
+	Cluster bool
+	Board   *board.Board
 	// FinishedPath is the checkpoint of pods that finished by themselves.
 	FinishedPath string
 	// Named, unless nil, is told the name (namespace/name) of each pod that is heard of, before anything else is done for it.
@@ -42,6 +44,7 @@ func New(opts Options) supervisors.Constructor {
 		return &actor{
 			opts: opts, wishes: map[messages.Address]messages.SourcePodsWanted{}, entries: map[string]*entry{},
 			unknown: map[messages.Address]messages.SourcePodsWanted{}, goneAt: map[string]time.Time{}, finished: map[string]*v1.PodStatus{},
+			over: map[string]*overPod{}, holding: map[string]*v1.Pod{},
 		}
 	}
 }
@@ -64,6 +67,9 @@ type actor struct {
 	finished map[string]*v1.PodStatus // by UID
 	saving   bool
 	unsaved  bool
+
+	over    map[string]*overPod // by UID
+	holding map[string]*v1.Pod  // by UID: pods that cannot be run, as they were told of
 
 	dirty bool // a snapshot is to be published
 }
@@ -115,6 +121,10 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.runtime = m
 		a.changed(ctx)
 	case messages.ServiceStarted:
+		if m.Service == messages.Status {
+			a.tellStatuses(ctx)
+			return
+		}
 		a.forward(ctx, m)
 	case messages.GetWish, messages.PodStatusChanged, messages.PodEnded, messages.ChildStarted, messages.ChildStopped,
 		messages.ChildQuarantined:
@@ -143,6 +153,9 @@ func (a *actor) ofPod(ctx supervisors.Context, msg any) {
 			logWait(ctx, e, m.Waiting)
 			e.status, e.phase, e.waiting, e.taken = m.Status, m.Phase, m.Waiting, m.Turn
 			a.changed(ctx)
+			if e.ending == nil || !e.ending.Orphan {
+				a.tellStatus(ctx, e.wanted())
+			}
 		}
 	case messages.PodEnded:
 		a.ended(ctx, m)
@@ -229,6 +242,7 @@ func (a *actor) ended(ctx supervisors.Context, m messages.PodEnded) {
 	}
 	if m.Gone {
 		e.gone = true
+		a.gone(ctx, e, m.Status)
 		ctx.Stop(m.UID)
 		return
 	}
@@ -243,16 +257,18 @@ func (a *actor) ended(ctx supervisors.Context, m messages.PodEnded) {
 
 // forget drops a pod of which nothing is left; a successor that waited for its name may start.
 func (a *actor) forget(ctx supervisors.Context, uid string) {
-	if e := a.entries[uid]; e == nil || !e.gone {
+	e := a.entries[uid]
+	if e == nil || !e.gone {
 		return
 	}
 	delete(a.entries, uid)
 	a.goneAt[uid] = ctx.Now()
-	if a.finished[uid] != nil {
+	if !a.laidOver(ctx, e) && a.finished[uid] != nil {
 		delete(a.finished, uid)
 		a.save(ctx)
 	}
 	a.reconcile(ctx)
+	a.tellStatuses(ctx)
 }
 
 // forward tells every pod that a service has forgotten it.
@@ -278,6 +294,7 @@ func (a *actor) sweep(ctx supervisors.Context) {
 			wanted[string(p.UID)] = true
 		}
 	}
+	a.tellStatuses(ctx)
 	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Heard: heard})
 	if a.audit != nil { // what is not known of may run, in a group of its own
 		ctx.Tell(messages.Resources, messages.PodCgroupsWanted{UIDs: wanted, Heard: heard, Active: a.active()})

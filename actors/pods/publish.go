@@ -56,11 +56,13 @@ func (a *actor) held() []board.Pod {
 	_, ordered := a.merge()
 	var out []board.Pod
 	for _, w := range ordered {
-		if a.entries[string(w.pod.UID)] != nil {
+		if uid := string(w.pod.UID); a.entries[uid] != nil || a.over[uid] != nil {
 			continue
 		}
 		why := a.namesake(w)
-		switch {
+		switch lacking := unsupported(w); {
+		case lacking != nil:
+			why = *lacking
 		case !a.loaded:
 			why = messages.Reason{Code: "AgentStarting", Message: "the agent is starting"}
 		case a.audit == nil:

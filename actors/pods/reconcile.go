@@ -48,6 +48,7 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 		defer a.sweep(ctx)
 	}
 	byUID, ordered := a.merge()
+	a.dropOver(byUID)
 	a.endOrphans(ctx, byUID)
 	names := a.endUnwanted(ctx, byUID)
 	found := a.foundNames(byUID)
@@ -55,6 +56,12 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 		uid := string(w.pod.UID)
 		e := a.entries[uid]
 		switch {
+		case a.over[uid] != nil:
+			// Nothing is left of it, and its object will go.
+		case e == nil && deleted(w):
+			a.beginEnd(ctx, w)
+		case e == nil && unsupported(w) != nil:
+			a.holds(ctx, w, *unsupported(w))
 		case e == nil && names[fullName(w.pod)]:
 			// It waits for its predecessor of the same name; forget calls again.
 		case e == nil && len(found[fullName(w.pod)]) > 0 && !slices.Contains(found[fullName(w.pod)], uid):
@@ -64,6 +71,10 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 			a.admit(ctx, w)
 		case e.ending != nil:
 			// Wanted again while it ends: it is made anew when nothing is left of it.
+			a.endAgain(ctx, e, w)
+		case deleted(w):
+			e.pod = w.pod
+			a.end(ctx, e, deletion(ctx, w.pod))
 		case e.pod != w.pod:
 			e.pod, e.source = w.pod, w.source
 			a.renew(ctx, e)
@@ -81,7 +92,11 @@ func (a *actor) endUnwanted(ctx supervisors.Context, byUID map[string]want) map[
 	for _, uid := range slices.Sorted(maps.Keys(a.entries)) {
 		e := a.entries[uid]
 		names[fullName(e.pod)] = true
-		if _, wanted := byUID[uid]; wanted || e.ending != nil {
+		_, wanted := byUID[uid]
+		if !wanted && e.ending != nil {
+			a.vanished(ctx, e)
+		}
+		if wanted || e.ending != nil {
 			continue
 		}
 		reason := "no source wants it any more"
@@ -101,7 +116,9 @@ func (a *actor) end(ctx supervisors.Context, e *entry, why messages.Ending) {
 
 func (a *actor) admit(ctx supervisors.Context, w want) {
 	a.order++
+	a.decided(w)
 	uid := string(w.pod.UID)
+	delete(a.holding, uid)
 	a.entries[uid] = &entry{pod: w.pod, source: w.source, order: a.order, turn: 1}
 	ctx.Log().Info("new pod", "pod", fullName(w.pod), "podUID", uid, "source", w.source)
 	ctx.Spawn(uid)
@@ -126,11 +143,9 @@ func (a *actor) audited(ctx supervisors.Context, m messages.RuntimeAudited) {
 
 // endOrphans ends what runs of pods that no source wants, once every source has been heard.
 func (a *actor) endOrphans(ctx supervisors.Context, byUID map[string]want) {
-	if !a.told() {
-		return
-	}
+	told := a.told()
 	for _, f := range a.unclaimed() {
-		if _, wanted := byUID[f.UID]; wanted || a.opts.Unheard && !a.own(f) {
+		if _, wanted := byUID[f.UID]; wanted || !told && !a.ofHeardSource(f) || a.opts.Unheard && !a.own(f) {
 			continue
 		}
 		a.order++
@@ -163,7 +178,7 @@ func (a *actor) own(f messages.PodFacts) bool {
 func (a *actor) foundNames(byUID map[string]want) map[string][]string {
 	out := map[string][]string{}
 	for _, f := range a.unclaimed() {
-		if _, wanted := byUID[f.UID]; wanted || !a.told() {
+		if _, wanted := byUID[f.UID]; wanted || !a.told() && !a.ofHeardSource(f) {
 			out[f.Namespace+"/"+f.Name] = append(out[f.Namespace+"/"+f.Name], f.UID)
 		}
 	}

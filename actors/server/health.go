@@ -102,18 +102,23 @@ func (h *health) supervisors(context.Context) verdict {
 	return out
 }
 
-// sources fails until each source has told its first wish: before that, what nobody wants is not ended.
+// sources fails until each source of this node has told its first wish: before that, what nobody wants is not ended. That the
+// API server has not been heard is a note: no restart of the agent brings it back, and it may be a pod of this node.
 func (h *health) sources(context.Context) verdict {
 	now := h.l.conf.Board.Now()
 	if now.Version == 0 {
 		return verdict{failed: "no source has been heard yet"}
 	}
 	var out verdict
-	if len(now.Unheard) > 0 {
-		names := make([]string, 0, len(now.Unheard))
-		for _, s := range now.Unheard {
-			names = append(names, s.String())
+	var names []string
+	for _, s := range now.Unheard {
+		if s == messages.APIServer {
+			out.notes = append(out.notes, "not heard yet: "+s.String())
+			continue
 		}
+		names = append(names, s.String())
+	}
+	if len(names) > 0 {
 		out.failed = "not heard yet: " + strings.Join(names, ", ")
 	}
 	for _, p := range now.Problems {

@@ -51,6 +51,7 @@ type agent struct {
 	groups    resources.Groups // of the machine
 	names     *podNames
 	api       *apiserver.Clients // nil on a node of its own
+	feed      *apiserver.Feed    // of the pods that the API server assigns to this node; nil without one
 	failed    chan error         // the root of the tree has given up
 }
 
@@ -215,6 +216,11 @@ func (a *agent) start(chaos supervisors.Interceptor) error {
 	if err := a.listeners.Open(context.Background()); errors.Is(err, server.ErrInUse) {
 		return err // anything else may mend itself: the server's actor tries again
 	}
+	if a.api != nil {
+		a.feed = apiserver.NewFeed(apiserver.FeedOptions{
+			Clients: a.api, NodeName: a.node.NodeName, Log: a.log.With(actorKey, messages.APIServer.String()),
+		})
+	}
 	for _, source := range unheard(a.node) {
 		a.log.Warn("pods of this source are not run yet; pods that are found and that no other source wants are left as they are", "source", source)
 	}
@@ -246,6 +252,9 @@ func (a *agent) close() error {
 	var errs []error
 	if a.system != nil {
 		errs = append(errs, a.system.Shutdown(ctx))
+	}
+	if a.feed != nil {
+		a.feed.Close()
 	}
 	settle(a.host.Ops, settleTime, a.log)
 	a.events.Close()

@@ -108,9 +108,9 @@ func (k *killer) After(d supervisors.Delivery) supervisors.Verdict {
 
 // scenario is a day in the life of a node: pods come, one finishes, one crashes and comes back, one is changed, one
 // goes, one is found sick by its probe. What it leads to is the same whatever falls on the way.
-func scenario(r *rig, chaos supervisors.Interceptor) {
+func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 	r.t.Helper()
-	saysTime(r, "morning")
+	saysTime(r.rig, "morning")
 	r.write("web.yaml", strings.Replace(manifest("web", "Always", []string{"setup once"}, []string{"one forever", "two forever"}),
 		"    image: forever\n", "    image: forever\n    envFrom: [{configMapRef: {name: times}}]\n    volumeMounts: [{name: times, mountPath: /times}]\n", 1)+
 		"  volumes: [{name: times, configMap: {name: times}}]\n")
@@ -119,12 +119,14 @@ func scenario(r *rig, chaos supervisors.Interceptor) {
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main forever"}))
 	r.write("sick.yaml", sickManifest)
 	remote := r.serve(manifest("remote", "Always", nil, []string{"main forever"}))
+	r.binds(manifest("cloud", "Always", []string{"setup once"}, []string{"main forever"}))
+	r.binds(manifest("leaves", "Always", nil, []string{"main forever"}))
 	r.start(chaos)
 	r.submits(manifest("sent", "Always", nil, []string{"main forever"}))
 	r.submits(manifest("back", "Always", nil, []string{"main forever"}))
 	r.await("the pods of the morning", func(s sim.Snapshot) bool {
 		work, sick := s.Container("job-node", "work"), s.Container("sick-node", "main")
-		return s.Running() == 9 && s.Ready() == 7 && sick != nil && sick.Attempt == 1 && sick.Running() &&
+		return s.Running() == 11 && s.Ready() == 9 && sick != nil && sick.Attempt == 1 && sick.Running() &&
 			work != nil && work.Attempt == 1 && !work.FinishedAt.IsZero()
 	})
 	if err := r.runtime.Exit(r.runtime.Snapshot().Sandbox("web-node").UID, "two", 1, "Error"); err != nil {
@@ -136,20 +138,22 @@ func scenario(r *rig, chaos supervisors.Interceptor) {
 	})
 	before, remoteBefore := r.runtime.Snapshot().Sandbox("changed-node").UID, r.runtime.Snapshot().Sandbox("remote-node").UID
 	remote(manifest("remote", "Always", nil, []string{"main other"}))
-	saysTime(r, "evening")
+	saysTime(r.rig, "evening")
 	r.remove("gone.yaml")
+	r.deletes("leaves", 2)
+	r.edits("cloud", func(p *v1.Pod) { p.Labels = map[string]string{"time": "evening"} })
 	r.withdraws("back")
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main other"}))
 	r.await("the pods of the evening", func(s sim.Snapshot) bool {
 		changed, sandbox := s.Container("changed-node", "main"), s.Sandbox("changed-node")
 		far := s.Container("remote-node", "main")
-		return s.Running() == 7 && far != nil && far.PodUID != remoteBefore && far.Running() &&
+		return s.Running() == 8 && far != nil && far.PodUID != remoteBefore && far.Running() &&
 			s.Container("gone-node", "main") == nil && s.Sandbox("gone-node") == nil && s.Sandbox("back-node") == nil &&
-			changed != nil && changed.PodUID != before && changed.Running() && s.Ready() == 5 && sandbox.UID != before &&
-			len(s.Sandboxes) == 6
+			changed != nil && changed.PodUID != before && changed.Running() && s.Ready() == 6 && s.Sandbox("leaves") == nil && sandbox.UID != before &&
+			len(s.Sandboxes) == 7
 	})
-	awaitTime(r, r.runtime.Snapshot().Sandbox("web-node").UID, "evening")
-	awaitLogs(r)
+	awaitTime(r.rig, r.runtime.Snapshot().Sandbox("web-node").UID, "evening")
+	awaitLogs(r.rig)
 }
 
 // chatter is a line of which three are too much for a log.
@@ -230,6 +234,7 @@ func scenarioRuntime() sim.Options {
 		"web-node/one":   {{Output: []string{chatter, chatter, chatter}}},
 		"web-node/setup": {sim.ExitAfter(0, 0)},
 		"job-node/work":  {sim.ExitAfter(0, 1), sim.ExitAfter(0, 0)},
+		"cloud/setup":    {sim.ExitAfter(0, 0)},
 	}, Exec: func(_ context.Context, c sim.Target, command []string) (r sim.ExecResult) {
 		if command[0] == "alive" && c.Attempt == 0 {
 			r.Code = 1
@@ -320,10 +325,10 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 	w := &watcher{seen: map[spot]int{}, losing: map[spot]bool{}, shared: map[*v1.Pod]*v1.Pod{}}
 	var wantOutcome, wantCalls string
 	if !t.Run("undisturbed", func(t *testing.T) {
-		r := newRig(t, scenarioRuntime())
+		r := newClusterRig(t, scenarioRuntime())
 		scenario(r, w)
-		wantOutcome, wantCalls = settled(r)
-		checkViolations(t, r)
+		wantOutcome, wantCalls = settled(r.rig)
+		checkViolations(t, r.rig)
 		w.checkShared(t)
 	}) {
 		return
@@ -346,9 +351,9 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 			t.Run(s.String()+"/"+manner, func(t *testing.T) {
 				t.Parallel()
 				k := &killer{spot: s, manner: manner}
-				r := newRig(t, scenarioRuntime())
+				r := newClusterRig(t, scenarioRuntime())
 				scenario(r, k)
-				gotOutcome, gotCalls := settled(r)
+				gotOutcome, gotCalls := settled(r.rig)
 				if why := byChance[s.String()]; !k.struck && why == "" {
 					t.Error("the day had no such message: nothing was killed")
 				} else if !k.struck {
@@ -360,7 +365,7 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 				if gotCalls != wantCalls {
 					t.Errorf("what was done:\n%s\ninstead of\n%s", gotCalls, wantCalls)
 				}
-				checkViolations(t, r)
+				checkViolations(t, r.rig)
 			})
 		}
 	}

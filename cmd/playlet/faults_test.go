@@ -19,9 +19,9 @@ var faulty = []string{
 func TestEveryCallFailsOnce(t *testing.T) {
 	want := ""
 	if !t.Run("undisturbed", func(t *testing.T) {
-		r := newRig(t, scenarioRuntime())
+		r := newClusterRig(t, scenarioRuntime())
 		scenario(r, nil)
-		want, _ = settled(r)
+		want, _ = settled(r.rig)
 	}) {
 		return
 	}
@@ -36,18 +36,18 @@ func TestEveryCallFailsOnce(t *testing.T) {
 			}
 			t.Run(call+"/"+string(kind), func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, scenarioRuntime(), "--runtime-request-timeout=2s")
+				r := newClusterRig(t, scenarioRuntime(), "--runtime-request-timeout=2s")
 				r.runtime.Inject(sim.Fault{Call: call, Kind: kind, Times: 1})
 				if kind == sim.CrashBefore || kind == sim.CrashAfter {
 					stop := r.revive()
 					defer stop()
 				}
 				scenario(r, nil)
-				got, _ := settled(r)
+				got, _ := settled(r.rig)
 				if got != want {
 					t.Errorf("it ended with\n%s\ninstead of\n%s", got, want)
 				}
-				checkViolations(t, r)
+				checkViolations(t, r.rig)
 			})
 		}
 	}
@@ -59,11 +59,11 @@ func TestTheSameDayWithoutEvents(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		opts := scenarioRuntime()
 		opts.Old = old
-		r := newRig(t, opts)
+		r := newClusterRig(t, opts)
 		scenario(r, nil)
-		got, _ := settled(r)
+		got, _ := settled(r.rig)
 		outcomes = append(outcomes, got)
-		checkViolations(t, r)
+		checkViolations(t, r.rig)
 	}
 	if outcomes[0] != outcomes[1] {
 		t.Errorf("with events\n%s\nwithout\n%s", outcomes[0], outcomes[1])

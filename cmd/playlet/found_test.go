@@ -87,7 +87,7 @@ func exists(t testing.TB, path string) bool {
 // The unit of a kubelet has --kubeconfig. The pods of its API server are nobody else's wish, and outlive the swap.
 func TestPodsOfASourceThatIsNotHeardAreLeftAsTheyAre(t *testing.T) {
 	for _, flags := range [][]string{
-		{"--kubeconfig=" + unreachable(t)}, {"--manifest-url=http://127.0.0.1:1/pods"}, {},
+		{"--kubeconfig=" + unreachable(t)}, {"--bootstrap-kubeconfig=/none"}, {"--manifest-url=http://127.0.0.1:1/pods"}, {},
 	} {
 		r := newRig(t, sim.Options{Preload: []string{"web:1"}}, flags...)
 		file := r.found("c7f0b1de-8a55-4d0a-9a7e-0f1c8a3a9f10", "coredns-abc")

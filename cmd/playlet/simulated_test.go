@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/playlet-dev/playlet/actors/apiserver"
 	"github.com/playlet-dev/playlet/actors/resources/resourcestest"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri/sim"
@@ -33,7 +34,8 @@ type rig struct {
 	agent     *agent
 	log       *logBuffer
 	flags     []string
-	measured  bool // as a node has it, for benchmarks: logs are looked at seldom, and little is said
+	measured  bool               // as a node has it, for benchmarks: logs are looked at seldom, and little is said
+	clients   *apiserver.Clients // of a cluster in memory; nil without one
 }
 
 type logBuffer struct {
@@ -130,6 +132,9 @@ func (r *rig) prepare() *agent {
 		r.t.Fatal(err)
 	}
 	a.groups = r.groups
+	if r.clients != nil {
+		a.api = r.clients
+	}
 	return a
 }
 

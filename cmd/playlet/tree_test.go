@@ -15,7 +15,7 @@ import (
 // TestTheRunningTreeIsTheTable draws the actors of a running agent with one pod by their kinds, and compares the
 // drawing with the table.
 func TestTheRunningTreeIsTheTable(t *testing.T) {
-	r := newRig(t, sim.Options{})
+	r := newClusterRig(t, sim.Options{})
 	r.serve(manifest("far", "Always", nil, []string{"main forever"}))
 	r.write("web.yaml", manifest("web", "Always", nil, []string{"main forever"}))
 	r.start(nil)
@@ -67,7 +67,7 @@ func drawn(s *supervisors.System) []string {
 
 // TestEveryRowHasAConstructorAndEveryConstructorARow: what one of the two forgets would never run.
 func TestEveryRowHasAConstructorAndEveryConstructorARow(t *testing.T) {
-	r := newRig(t, sim.Options{})
+	r := newClusterRig(t, sim.Options{})
 	r.serve("")
 	r.start(nil)
 	wired := r.agent.wire()

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/playlet-dev/playlet/actors/apiserver"
 	"github.com/playlet-dev/playlet/actors/container"
 	"github.com/playlet-dev/playlet/actors/file"
 	"github.com/playlet-dev/playlet/actors/http"
@@ -62,7 +63,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 			Workers: int(deref(a.node.Kubelet.ContainerLogMaxWorkers, 1)), Every: a.node.ContainerLogMonitorInterval(),
 		}),
 		"pods": pods.New(pods.Options{
-			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0 || a.onlySubmissions(), Own: submit.Source,
+			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0 || a.onlySubmissions(), Own: submit.Source, Cluster: a.api != nil,
 			Board: a.board, FinishedPath: filepath.Join(state, "finished.json"), Named: a.names.note,
 		}),
 		"pod":       pod.New(pod.Options{Host: a.host, Settings: settings}),
@@ -73,7 +74,8 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		"submit": submit.New(submit.Options{
 			Dir: filepath.Join(state, "submissions"), NodeName: a.node.NodeName, Board: a.board, Objects: a.host.Objects != nil,
 		}),
-		"server": server.New(server.Options{Listeners: a.listeners}),
+		"apiserver": a.apiSource(),
+		"server":    server.New(server.Options{Listeners: a.listeners}),
 	}
 }
 
@@ -96,7 +98,11 @@ func (a *agent) sources() []messages.Address {
 	if a.node.Kubelet.StaticPodURL != "" {
 		out = append(out, messages.HTTP)
 	}
-	return append(out, messages.Submit)
+	out = append(out, messages.Submit)
+	if a.api != nil {
+		out = append(out, messages.APIServer)
+	}
+	return out
 }
 
 // onlySubmissions says that no source is configured. Then whose the pods are that were found here is known of submitted
@@ -107,8 +113,8 @@ func (a *agent) onlySubmissions() bool { return len(a.sources()) == 1 }
 // ran here before, are neither run nor ended.
 func unheard(node *config.Node) []string {
 	var out []string
-	if !node.Standalone() || node.BootstrapKubeconfigPath != "" {
-		out = append(out, "the API server (--kubeconfig)")
+	if node.Standalone() && node.BootstrapKubeconfigPath != "" {
+		out = append(out, "the API server (--bootstrap-kubeconfig)")
 	}
 	return out
 }
@@ -132,6 +138,14 @@ func (a *agent) httpSource(state string) supervisors.Constructor {
 		URL: a.node.Kubelet.StaticPodURL, Header: a.node.Kubelet.StaticPodURLHeader, CheckFrequency: a.node.HTTPCheckFrequency(),
 		StateDir: filepath.Join(state, "http-source"), NodeName: a.node.NodeName, Objects: a.host.Objects != nil,
 	})
+}
+
+// apiSource has the pods that the API server assigns to this node; a node of its own has none.
+func (a *agent) apiSource() supervisors.Constructor {
+	if a.feed == nil {
+		return nil
+	}
+	return apiserver.New(apiserver.Options{Feed: a.feed, Server: a.api.Server})
 }
 
 // objectFolder has the ConfigMaps and Secrets of a folder; a node without one has none.

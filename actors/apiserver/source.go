@@ -1,0 +1,134 @@
+package apiserver
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/problemlog"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Options are what the actor needs.
+type Options struct {
+	Feed *Feed
+	// Server is the API server's address, for people.
+	Server string
+}
+
+const (
+	// checkEvery is how long nothing has to happen until all is told again.
+	checkEvery = 30 * time.Second
+	// slack is what a worker has to return in after that.
+	slack = 10 * time.Second
+)
+
+// New makes the constructor of the actor of the kind "apiserver": it waits for what the feed has, and tells it on.
+func New(opts Options) supervisors.Constructor {
+	return func(string) supervisors.Actor { return &source{opts: opts} }
+}
+
+// source is the actor.
+type source struct {
+	opts   Options
+	view   View
+	wished []*v1.Pod // as told last
+	logged problemlog.Log
+}
+
+// seen is one look at the feed.
+type seen struct{ view View }
+
+// Routine implements messages.Routine: what follows from it is told, and recorded there.
+func (seen) Routine() {}
+
+// Receive implements supervisors.Actor.
+func (s *source) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started:
+		s.wait(ctx)
+	case seen:
+		s.look(ctx, m.view)
+		s.wait(ctx)
+	case messages.TellWish:
+		s.tellWish(ctx)
+	case messages.ServiceStarted: // status has forgotten what is there
+		s.tellServed(ctx)
+	default:
+		ctx.Unhandled(msg)
+	}
+}
+
+// wait waits for what is newer than what is known.
+func (s *source) wait(ctx supervisors.Context) {
+	feed, after := s.opts.Feed, s.view.Version
+	ctx.Do(supervisors.Work{Name: "WatchPods", Timeout: checkEvery + slack, Run: func(c context.Context) any {
+		c, cancel := context.WithTimeout(c, checkEvery)
+		defer cancel()
+		return seen{feed.Wait(c, after)}
+	}})
+}
+
+// look takes what is known. Where nothing was heard for a while, all is told again.
+func (s *source) look(ctx supervisors.Context, now View) {
+	was := s.view
+	s.view = now
+	quiet := now.Version == was.Version
+	if quiet || now.Heard != was.Heard || now.Problem != was.Problem || !slices.Equal(now.Wanted, s.wished) || !slices.Equal(now.Odd, was.Odd) {
+		s.tellWish(ctx)
+	}
+	s.tellServed(ctx)
+}
+
+// tellServed tells status what the API server has.
+func (s *source) tellServed(ctx supervisors.Context) {
+	if s.view.Heard {
+		ctx.Tell(messages.Status, messages.APIPodsObserved{Pods: s.view.Served, At: s.view.At})
+	}
+}
+
+// tellWish tells pods what is wanted, or what keeps that from being known.
+func (s *source) tellWish(ctx supervisors.Context) {
+	problems := s.problems()
+	if s.logged.Tell(ctx.Log(), "pods of the API server", problems) && !s.logged.Any() {
+		ctx.Log().Info("the API server answers again")
+	}
+	if !s.view.Heard && len(problems) == 0 {
+		return
+	}
+	s.wished = s.view.Wanted
+	ctx.Tell(messages.Pods, messages.SourcePodsWanted{Source: ctx.Self(), Pods: s.view.Wanted, Problems: problems, Unknown: !s.view.Heard})
+}
+
+func (s *source) problems() []messages.ManifestProblem {
+	var out []messages.ManifestProblem
+	if s.view.Problem != "" {
+		out = append(out, messages.ManifestProblem{
+			Path: s.opts.Server, Message: problemText(s.view.Problem, s.view.Since), KeptLast: len(s.view.Wanted) > 0,
+		})
+	}
+	for _, odd := range s.view.Odd {
+		out = append(out, messages.ManifestProblem{Path: s.opts.Server, Message: odd})
+	}
+	return out
+}
+
+// Inspection is what the actor says of itself.
+type Inspection struct {
+	Server  string    `json:"server"`
+	Heard   bool      `json:"heard"` // whether there was a whole list
+	Served  int       `json:"served"`
+	Wanted  int       `json:"wanted"`
+	At      time.Time `json:"at,omitzero"` // when the API server was last known to agree
+	Problem string    `json:"problem,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// Inspect implements supervisors.Inspectable.
+func (s *source) Inspect() any {
+	v := s.view
+	return Inspection{Server: s.opts.Server, Heard: v.Heard, Served: len(v.Served), Wanted: len(v.Wanted), At: v.At, Problem: v.Problem, Since: v.Since}
+}

@@ -1,0 +1,140 @@
+package apiserver
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// backOff is between two tries at an API server that fails: it spares a server that has trouble, and loses little time when
+// it is back.
+func backOff() *wait.Backoff {
+	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: 15 * time.Second, Steps: 20}
+}
+
+// quietLogger says nothing: what goes wrong is told as the source's problem.
+func quietLogger() klog.Logger { return klog.New(nil) }
+
+func withLogger(ctx context.Context, l klog.Logger) context.Context { return klog.NewContext(ctx, l) }
+
+// listWatch asks for the pods of this node, and notes how that goes.
+func (f *Feed) listWatch() cache.ListerWatcher {
+	pods := f.opts.Clients.Main.CoreV1().Pods(metav1.NamespaceAll)
+	mine := fields.OneTermEqualSelector("spec.nodeName", f.opts.NodeName).String()
+	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		o.FieldSelector = mine
+		return pods.List(ctx, o)
+	}
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if o.ResourceVersion == "0" {
+				o.ResourceVersion = "" // an answer from before what was seen here already would end pods
+			}
+			f.asks()
+			out, err := list(ctx, o)
+			f.answers(err)
+			return out, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = mine
+			f.asks()
+			if o.ResourceVersion != "" && f.wentBack(ctx, list, o.ResourceVersion) {
+				f.listAnew()
+				return nil, apierrors.NewResourceExpired("the API server is older than what it said before")
+			}
+			w, err := pods.Watch(ctx, o)
+			whole := o.SendInitialEvents != nil && *o.SendInitialEvents
+			if err != nil || !whole { // else the answer is there when the list is
+				f.answers(err)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return watch.Filter(w, f.event), nil
+		},
+	}, f.opts.Clients.Main)
+}
+
+// wentBack says that the API server's newest resource version is older than one it gave before: it was restored from a
+// backup. A watch from the newer one would say nothing until it is reached again.
+func (f *Feed) wentBack(ctx context.Context, list func(context.Context, metav1.ListOptions) (runtime.Object, error), seen string) bool {
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
+	out, err := list(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return false // the watch says the same, and better
+	}
+	meta, ok := out.(metav1.ListInterface)
+	if !ok {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(meta.GetResourceVersion(), seen)
+	return err == nil && order < 0
+}
+
+const versionTimeout = 30 * time.Second
+
+// listAnew has all listed by a reflector that remembers nothing.
+func (f *Feed) listAnew() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.opts.Log.Warn("the API server has an older resource version than before, as after the restoration of a backup; its pods are listed anew and count")
+	f.again()
+}
+
+// event notes what comes of a watch.
+func (f *Feed) event(e watch.Event) (watch.Event, bool) {
+	if e.Type == watch.Error {
+		f.answers(apierrors.FromObject(e.Object))
+		return e, true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked, f.view.At = time.Time{}, f.opts.Clock.Now()
+	return e, true
+}
+
+// asks notes that an answer is awaited.
+func (f *Feed) asks() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asked.IsZero() {
+		f.asked = f.opts.Clock.Now()
+	}
+}
+
+// answers notes how a request ended. That the server has forgotten what came since is no trouble: all is asked for.
+func (f *Feed) answers(err error) {
+	if f.ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.opts.Clock.Now()
+	if err == nil {
+		f.asked, f.view.At = time.Time{}, now
+		if f.view.Problem != "" {
+			f.view.Problem, f.view.Since = "", time.Time{}
+			f.news()
+		}
+		return
+	}
+	what := describe(err, f.opts.NodeName)
+	if f.view.Problem == what {
+		return
+	}
+	if f.view.Problem == "" {
+		f.view.Since = now
+	}
+	f.view.Problem = what
+	f.news()
+}

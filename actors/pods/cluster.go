@@ -1,0 +1,210 @@
+package pods
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// overPod is a pod of the API server that was deleted, and of which nothing is left here: its object is there until the API
+// server is told so.
+type overPod struct {
+	pod    *v1.Pod
+	status *v1.PodStatus
+}
+
+// vanishedGrace is what is left, in seconds, to a pod that ends already when its object goes: somebody forced its deletion,
+// which asks for a grace period of 0, and a pod has 1 s at least.
+const vanishedGrace = 1
+
+// deleted says that the API server asks for the pod's end.
+func deleted(w want) bool { return w.source == messages.APIServer && w.pod.DeletionTimestamp != nil }
+
+// deletion is the end that the pod's deletion asks for.
+func deletion(ctx supervisors.Context, p *v1.Pod) messages.Ending {
+	return messages.Ending{Reason: "it was deleted", Since: ctx.Now(), Grace: p.DeletionGracePeriodSeconds}
+}
+
+// beginEnd ends a deleted pod that has no entry yet: nothing of it is started, and what is found of it is ended.
+func (a *actor) beginEnd(ctx supervisors.Context, w want) {
+	a.admit(ctx, w)
+	end := deletion(ctx, w.pod)
+	a.entries[string(w.pod.UID)].ending = &end
+}
+
+// endAgain takes a change of a pod that ends already: a grace period can only become shorter.
+func (a *actor) endAgain(ctx supervisors.Context, e *entry, w want) {
+	if e.pod == w.pod || !deleted(w) || e.gone {
+		return
+	}
+	e.pod = w.pod
+	if g := w.pod.DeletionGracePeriodSeconds; g != nil {
+		e.shorten(*g)
+	}
+	a.renew(ctx, e)
+}
+
+// shorten gives the pod's end this grace period, in seconds, where that is less than it has. It reports whether it is.
+func (e *entry) shorten(grace int64) bool {
+	has := e.ending.Grace
+	if has == nil {
+		has = e.pod.Spec.TerminationGracePeriodSeconds
+	}
+	if has != nil && *has <= grace {
+		return false
+	}
+	end := *e.ending
+	end.Grace = &grace
+	e.ending = &end
+	return true
+}
+
+// vanished hurries the end of a pod whose object has gone meanwhile.
+func (a *actor) vanished(ctx supervisors.Context, e *entry) {
+	if e.source == messages.APIServer && !e.gone && e.pod.DeletionTimestamp != nil && e.shorten(vanishedGrace) {
+		ctx.Log().Info("the deletion of a pod was forced", "pod", fullName(e.pod), "podUID", e.pod.UID)
+		a.renew(ctx, e)
+	}
+}
+
+// laidOver keeps a deleted pod of which nothing is left, for as long as its object is there. It reports whether it is.
+func (a *actor) laidOver(ctx supervisors.Context, e *entry) bool {
+	byUID, _ := a.merge()
+	uid := string(e.pod.UID)
+	w, wanted := byUID[uid]
+	if !wanted || !deleted(w) {
+		return false
+	}
+	a.over[uid] = &overPod{w.pod, e.status}
+	a.tellStatus(ctx, a.over[uid].wanted())
+	return true
+}
+
+// dropOver forgets the pods that are over and that no source names any more.
+func (a *actor) dropOver(byUID map[string]want) {
+	for uid := range a.over {
+		if _, wanted := byUID[uid]; !wanted {
+			delete(a.over, uid)
+		}
+	}
+}
+
+// decided notes that a pod is over which the API server calls Succeeded or Failed, and of which nothing is known here: it
+// is not run again.
+func (a *actor) decided(w want) {
+	uid := string(w.pod.UID)
+	final := w.pod.Status.Phase == v1.PodSucceeded || w.pod.Status.Phase == v1.PodFailed
+	if w.source == messages.APIServer && final && a.finished[uid] == nil {
+		a.finished[uid] = &w.pod.Status
+		a.unsaved = true // with the next sweep: the API server has it, too
+	}
+}
+
+// unsupported is why a pod of the API server cannot be run here as it is meant. A source of manifests refuses such a one.
+func unsupported(w want) *messages.Reason {
+	if w.source != messages.APIServer || w.pod.DeletionTimestamp != nil {
+		return nil
+	}
+	errs := podspec.Unsupported(w.pod)
+	if len(errs) == 0 {
+		return nil
+	}
+	var names []string
+	for _, e := range errs {
+		if !slices.Contains(names, e.Field) {
+			names = append(names, e.Field)
+		}
+	}
+	return &messages.Reason{
+		Code: messages.ReasonUnsupported, Permanent: true,
+		Message: "the pod waits, since it sets what Playlet does not support yet: " + strings.Join(names, ", "),
+	}
+}
+
+// isFound says that the runtime has something of a pod that has no entry.
+func (a *actor) isFound(uid string) bool {
+	return a.audit != nil && slices.ContainsFunc(a.audit.Pods, func(f messages.PodFacts) bool { return f.UID == uid })
+}
+
+// holds tells the status of a pod that is held, when that is new.
+func (a *actor) holds(ctx supervisors.Context, w want, why messages.Reason) {
+	uid := string(w.pod.UID)
+	if a.holding[uid] == w.pod {
+		return
+	}
+	a.holding[uid] = w.pod
+	ctx.Log().Warn("a pod is not run", "pod", fullName(w.pod), "podUID", uid, "reason", why.Code, "message", why.Message)
+	a.tellStatus(ctx, a.heldStatus(w, why))
+}
+
+// heldStatus is what the API server is told of a pod that is held. Of one that runs, as another agent left it, nothing is
+// said.
+func (a *actor) heldStatus(w want, why messages.Reason) messages.PodStatusWanted {
+	out := messages.PodStatusWanted{UID: string(w.pod.UID), Pod: w.pod, Static: w.source != messages.APIServer}
+	if !a.isFound(out.UID) {
+		out.Status = w.pod.Status.DeepCopy()
+		out.Status.Phase, out.Status.Reason, out.Status.Message = v1.PodPending, why.Code, why.Message
+	}
+	return out
+}
+
+// tellStatus tells the status of one pod.
+func (a *actor) tellStatus(ctx supervisors.Context, m messages.PodStatusWanted) {
+	if a.opts.Cluster {
+		ctx.Tell(messages.Status, m)
+	}
+}
+
+// tellStatuses tells those of all pods.
+func (a *actor) tellStatuses(ctx supervisors.Context) {
+	if !a.opts.Cluster {
+		return
+	}
+	m := messages.PodStatusesWanted{Heard: a.heard() && a.loaded && a.audit != nil}
+	for _, e := range a.entries {
+		if e.ending == nil || !e.ending.Orphan {
+			m.Pods = append(m.Pods, e.wanted())
+		}
+	}
+	for _, o := range a.over {
+		m.Pods = append(m.Pods, o.wanted())
+	}
+	_, ordered := a.merge()
+	for _, w := range ordered {
+		uid := string(w.pod.UID)
+		if why := unsupported(w); why != nil && a.entries[uid] == nil && a.over[uid] == nil {
+			m.Pods = append(m.Pods, a.heldStatus(w, *why))
+		}
+	}
+	slices.SortFunc(m.Pods, func(x, y messages.PodStatusWanted) int { return strings.Compare(x.UID, y.UID) })
+	ctx.Tell(messages.Status, m)
+}
+
+func (e *entry) wanted() messages.PodStatusWanted {
+	return messages.PodStatusWanted{UID: string(e.pod.UID), Pod: e.pod, Static: e.source != messages.APIServer, Status: e.status}
+}
+
+func (o *overPod) wanted() messages.PodStatusWanted {
+	return messages.PodStatusWanted{UID: string(o.pod.UID), Pod: o.pod, Status: o.status, Over: true}
+}
+
+// ofHeardSource says that a pod that was found came from a source that was heard since, by the mark on its sandboxes: whether
+// it is wanted is known then, whatever the others will say. So no pod of a manifest waits for an API server, which may be
+// the very pod.
+func (a *actor) ofHeardSource(f messages.PodFacts) bool {
+	for _, s := range f.Sandboxes {
+		source, ok := marks[s.Source]
+		if _, heard := a.wishes[source]; !ok || !heard {
+			return false
+		}
+	}
+	return len(f.Sandboxes) > 0
+}
+
+// marks are the sources by what they write into the annotation kubernetes.io/config.source.
+var marks = map[string]messages.Address{"file": messages.File, "http": messages.HTTP, "submit": messages.Submit, "api": messages.APIServer}

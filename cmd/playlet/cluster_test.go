@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/playlet-dev/playlet/actors/apiserver"
+	"github.com/playlet-dev/playlet/actors/apiserver/apiservertest"
+	"github.com/playlet-dev/playlet/cri/sim"
+)
+
+// clusterRig is the whole agent over a simulated runtime, as a node of a cluster that is in memory: client-go's fake
+// clientset, which a test may give reactors for faults. It has no admission, no garbage collection, and no field selectors.
+type clusterRig struct {
+	*rig
+	api *fake.Clientset
+}
+
+// newClusterRig is newRig, with an API server.
+func newClusterRig(t testing.TB, opts sim.Options, flags ...string) *clusterRig {
+	t.Helper()
+	r := &clusterRig{rig: newRig(t, opts, flags...), api: fake.NewClientset()}
+	r.clients = &apiserver.Clients{Main: r.api, Heartbeat: r.api, Events: r.api, Server: "https://cluster.test:6443"}
+	r.flags = append(r.flags, "--kubeconfig="+unreachable(t))
+	return r
+}
+
+// binds has a pod, which a manifest describes, assigned to this node, as the scheduler would: defaulted, with a UID.
+func (r *clusterRig) binds(manifest string) *v1.Pod {
+	r.t.Helper()
+	pod, err := apiservertest.Bound(manifest, "node")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	out, err := r.api.CoreV1().Pods(pod.Namespace).Create(r.t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}
+
+// pod is the pod as the API server has it; nil when it has none.
+func (r *clusterRig) pod(name string) *v1.Pod {
+	r.t.Helper()
+	pod, err := r.api.CoreV1().Pods(metav1.NamespaceDefault).Get(context.Background(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return pod
+}
+
+// edits changes a pod's object.
+func (r *clusterRig) edits(name string, how func(*v1.Pod)) {
+	r.t.Helper()
+	for {
+		pod := r.pod(name)
+		if pod == nil {
+			r.t.Fatalf("there is no pod %s to edit", name)
+		}
+		how(pod)
+		pod.Generation++
+		_, err := r.api.CoreV1().Pods(pod.Namespace).Update(context.Background(), pod, metav1.UpdateOptions{})
+		if apierrors.IsConflict(err) {
+			continue
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return
+	}
+}
+
+// deletes asks for a pod's end, as kubectl delete does: it has so many seconds, counted from when the node hears of it.
+func (r *clusterRig) deletes(name string, grace int64) {
+	r.t.Helper()
+	r.edits(name, func(p *v1.Pod) {
+		at := metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second).Truncate(time.Second))
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &at, &grace
+	})
+}
+
+// forgets removes a pod's object at once, as the deletion with a grace period of 0 does.
+func (r *clusterRig) forgets(name string) {
+	r.t.Helper()
+	if err := r.api.CoreV1().Pods(metav1.NamespaceDefault).Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// eventually waits until what is asked for is so. It is for what no call to the runtime tells of.
+func (r *rig) eventually(what string, ok func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("it did not come to it: %s", what)
+		}
+	}
+}
