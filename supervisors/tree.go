@@ -109,6 +109,10 @@ var Tree = Row{
 			}},
 		},
 		{
+			Kind: "events", Strategy: isolated,
+			Why: "events are news, and nothing depends on them; those that waited are lost",
+		},
+		{
 			Kind: "server", Strategy: isolated,
 			Why: "pods run on when nobody can ask about them",
 		},

@@ -150,7 +150,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	a.host = &pod.Host{
 		CRI: a.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
 		RequestTimeout: node.RuntimeRequestTimeout(), Allocatable: allocatable(node, facts, resources.OnlineCPUs("/sys")), Abilities: abilities(a.state, node.Kubelet.CgroupDriver),
-		ResolvConf: deref(node.Kubelet.ResolverConfig, ""),
+		ResolvConf: deref(node.Kubelet.ResolverConfig, ""), Events: api != nil,
 	}
 	if node.ObjectDir != "" {
 		a.host.Objects = &objects.Board{}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/apiserver"
 	"github.com/playlet-dev/playlet/actors/container"
+	"github.com/playlet-dev/playlet/actors/events"
 	"github.com/playlet-dev/playlet/actors/file"
 	"github.com/playlet-dev/playlet/actors/http"
 	"github.com/playlet-dev/playlet/actors/images"
@@ -75,6 +76,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 			Dir: filepath.Join(state, "submissions"), NodeName: a.node.NodeName, Board: a.board, Objects: a.host.Objects != nil,
 		}),
 		"apiserver": a.apiSource(),
+		"events":    a.eventWriter(),
 		"server":    server.New(server.Options{Listeners: a.listeners}),
 	}
 }
@@ -154,6 +156,14 @@ func (a *agent) objectFolder() supervisors.Constructor {
 		return nil
 	}
 	return objects.New(objects.Options{Dir: a.node.ObjectDir, Board: a.host.Objects, CheckFrequency: a.node.FileCheckFrequency()})
+}
+
+// eventWriter writes Kubernetes Events; a node of its own has nobody to write them to.
+func (a *agent) eventWriter() supervisors.Constructor {
+	if a.api == nil {
+		return nil
+	}
+	return events.New(events.Options{Client: a.api.Events.CoreV1(), NodeName: a.node.NodeName})
 }
 
 // newNode is the root: it only holds the others.

@@ -56,6 +56,8 @@ type Host struct {
 	Objects *objectset.Board
 	// RequestTimeout bounds one CRI call.
 	RequestTimeout time.Duration
+	// Events says that there is an actor which writes Kubernetes Events: only then is it told of any.
+	Events bool
 	// Abilities asks what the runtime says of itself by now; nil stands for a runtime that says nothing.
 	Abilities func() Abilities
 }

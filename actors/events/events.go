@@ -1,0 +1,129 @@
+// Package events is the actor that writes Kubernetes Events: what others tell (RecordEvent) is counted, combined and limited
+// as the kubelet's recorder does it, waits in a bounded queue, and is given to the API server in batches.
+//
+// Events are news, and nothing depends on them: what waits is lost with the actor, and the oldest goes where there is no
+// room. While the API server cannot be reached they wait for as long as it would keep them.
+package events
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Options are what the actor needs; all are required but Random.
+type Options struct {
+	// Client writes them. eventRecordQPS and eventBurst are its limits.
+	Client corev1.EventsGetter
+	// NodeName is what the events say as their source.
+	NodeName string
+	// Random gives numbers in [0,1) for pauses; nil is math/rand's.
+	Random func() float64
+}
+
+// New makes the constructor of the actor. The first actor of a process says that the node's agent has started.
+func New(opts Options) supervisors.Constructor {
+	if opts.Random == nil {
+		opts.Random = rand.Float64
+	}
+	first := true
+	return func(string) supervisors.Actor {
+		a := &actor{opts: opts, book: newBook(opts.NodeName), first: first}
+		first = false
+		return a
+	}
+}
+
+type actor struct {
+	opts    Options
+	book    *book
+	first   bool
+	timer   supervisors.Timer
+	dropped uint64 // as last told in the log
+	refusal string // the same
+}
+
+// due is what the timer posts at the end of a pause.
+type due struct{}
+
+// Receive implements supervisors.Actor.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started:
+		if a.first {
+			a.book.record(ctx.Now(), messages.NodeEvent(a.opts.NodeName, v1.EventTypeNormal, messages.EventStarting, "Starting kubelet.", ctx.Now()))
+		}
+	case messages.RecordEvent:
+		a.book.record(ctx.Now(), m)
+	case written:
+		a.report(ctx, m)
+		a.book.wrote(ctx.Now(), m, a.opts.Random())
+	case due:
+		a.timer = nil
+	default:
+		ctx.Unhandled(msg)
+		return
+	}
+	a.flush(ctx)
+}
+
+// flush has written what can be.
+func (a *actor) flush(ctx supervisors.Context) {
+	if items := a.book.next(ctx.Now()); len(items) > 0 {
+		client := a.opts.Client
+		ctx.Do(supervisors.Work{Name: "write events", Timeout: batchTimeout + callTimeout, Run: func(c context.Context) any {
+			return write(c, client, items)
+		}})
+		return
+	}
+	if pause := a.book.retryAt.Sub(ctx.Now()); pause > 0 && a.timer == nil {
+		a.timer = ctx.After(pause, due{})
+	}
+}
+
+// report says in the log what is new.
+func (a *actor) report(ctx supervisors.Context, r written) {
+	switch {
+	case r.unreached != nil && a.book.trouble == "":
+		ctx.Log().Warn("events cannot be written; they wait", "error", r.unreached)
+	case r.unreached == nil && a.book.trouble != "":
+		ctx.Log().Info("events are written again", "waiting", len(a.book.queue)+len(r.left))
+	}
+	if dropped := a.book.counts.Dropped; dropped > a.dropped && r.unreached == nil {
+		ctx.Log().Warn("events were dropped, the oldest first: too many waited", "dropped", dropped-a.dropped, "room", room)
+		a.dropped = dropped
+	}
+	if r.refusal == nil || apierrors.HasStatusCause(r.refusal, v1.NamespaceTerminatingCause) {
+		return
+	}
+	if text := r.refusal.Error(); text != a.refusal {
+		a.refusal = text
+		ctx.Log().Warn("the API server refused events; they are dropped", "events", r.refused, "error", text)
+	}
+}
+
+// Inspection is what the actor says of itself.
+type Inspection struct {
+	Counts
+	Waiting int    `json:"waiting"`
+	Room    int    `json:"room"`
+	Trouble string `json:"trouble,omitempty"` // why nothing is written now
+	// RetryAt is when it is tried again.
+	RetryAt *time.Time `json:"retryAt,omitempty"`
+}
+
+// Inspect implements supervisors.Inspectable.
+func (a *actor) Inspect() any {
+	in := Inspection{Counts: a.book.counts, Waiting: len(a.book.queue), Room: room, Trouble: a.book.trouble}
+	if at := a.book.retryAt; !at.IsZero() {
+		in.RetryAt = &at
+	}
+	return in
+}

@@ -1,0 +1,201 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+type rig struct {
+	*supervisortest.Kit
+	client *fake.Clientset
+	make   supervisors.Constructor
+	actor  supervisors.Actor
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	client := fake.NewClientset()
+	construct := New(Options{Client: client.CoreV1(), NodeName: "node1", Random: func() float64 { return 0 }})
+	r := &rig{client: client, make: construct, actor: construct("events")}
+	r.Kit = supervisortest.New(t, messages.Events, r.actor)
+	return r
+}
+
+// fails has every request of this verb answered with the error, until it is taken back.
+func (r *rig) fails(verb string, err error) (again func()) {
+	on := true
+	r.client.PrependReactor(verb, "events", func(clienttesting.Action) (bool, runtime.Object, error) { return on, nil, err })
+	return func() { on = false }
+}
+
+func (r *rig) events(t *testing.T) map[string]int32 {
+	t.Helper()
+	list, err := r.client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int32{}
+	for _, e := range list.Items {
+		out[e.InvolvedObject.Name+" "+e.Reason] += e.Count
+	}
+	return out
+}
+
+func (r *rig) inspection() Inspection {
+	in, _ := r.actor.(supervisors.Inspectable).Inspect().(Inspection)
+	return in
+}
+
+func TestEventsAreWritten(t *testing.T) {
+	r := newRig(t)
+	for range 3 {
+		r.Send(messages.PodAddress("u"), said("web", "again"))
+		r.RunWork()
+	}
+	if got := r.events(t); fmt.Sprint(got) != "map[node1 Starting:1 web BackOff:3]" {
+		t.Errorf("there are %v", got)
+	}
+	if in := r.inspection(); in.Written != 4 || in.Waiting != 0 || in.Recorded != 4 {
+		t.Errorf("it says %+v", in)
+	}
+	second := supervisortest.New(t, messages.Events, r.make("events"))
+	if second.RunWork(); r.events(t)["node1 Starting"] != 1 {
+		t.Error("an actor that was restarted says that the agent was started")
+	}
+}
+
+// A status says how much it is worth to ask again.
+func TestWhatTheServerRefusesIsDropped(t *testing.T) {
+	group := schema.GroupResource{Resource: "events"}
+	ending := apierrors.NewForbidden(group, "x", errors.New("it is being terminated"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: v1.NamespaceTerminatingCause}}
+	for _, c := range []struct {
+		err   error
+		again bool
+	}{
+		{ending, false},
+		{apierrors.NewForbidden(group, "x", errors.New("no")), false},
+		{apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "gone"), false},
+		{apierrors.NewInvalid(schema.GroupKind{Kind: "Event"}, "x", nil), false},
+		{apierrors.NewBadRequest("what"), false},
+		{apierrors.NewUnauthorized("who"), true},
+		{apierrors.NewTooManyRequests("wait", 1), true},
+		{apierrors.NewInternalError(errors.New("ouch")), true},
+		{apierrors.NewServiceUnavailable("not now"), true},
+		{apierrors.NewTimeoutError("slow", 1), true},
+		{apierrors.NewGenericServerResponse(http.StatusBadGateway, "create", group, "x", "", 0, true), true},
+		{errors.New("dial tcp: connection refused"), true},
+	} {
+		t.Run(c.err.Error(), func(t *testing.T) {
+			r := newRig(t)
+			again := r.fails("create", c.err)
+			r.Send(messages.Pods, said("web", "hello"))
+			r.RunWork()
+			in := r.inspection()
+			if waits := in.Waiting > 0; waits != c.again || (in.Refused > 0) == c.again || (in.Trouble != "") != c.again {
+				t.Fatalf("it says %+v", in)
+			}
+			again()
+			r.Advance(time.Minute)
+			r.RunWork()
+			if got := r.events(t); (got["web BackOff"] == 1) != c.again {
+				t.Errorf("there are %v", got)
+			}
+		})
+	}
+}
+
+// An Event that has expired there is made again, with its count.
+func TestAnEventThatIsGoneIsMadeAgain(t *testing.T) {
+	r := newRig(t)
+	r.Send(messages.Pods, said("web", "hello"))
+	r.RunWork()
+	if err := r.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("events"), "default", nameOf(t, r, "web")); err != nil {
+		t.Fatal(err)
+	}
+	r.Send(messages.Pods, said("web", "hello"))
+	r.RunWork()
+	if got := r.events(t); got["web BackOff"] != 2 {
+		t.Errorf("there are %v", got)
+	}
+}
+
+// The answer to a creation was lost, and the same happened again meanwhile: the Event is found, and counted.
+func TestALostAnswerMakesNoSecondEvent(t *testing.T) {
+	r := newRig(t)
+	r.RunWork()
+	lost := true
+	r.client.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if !lost {
+			return false, nil, nil
+		}
+		lost = false
+		if err := r.client.Tracker().Add(a.(clienttesting.CreateAction).GetObject()); err != nil {
+			t.Error(err)
+		}
+		return true, nil, errors.New("unexpected EOF")
+	})
+	r.Send(messages.Pods, said("web", "hello"))
+	r.Send(messages.Pods, said("web", "hello"))
+	r.RunWork()
+	r.Advance(time.Minute)
+	r.RunWork()
+	if got := r.events(t); got["web BackOff"] != 2 {
+		t.Errorf("there are %v", got)
+	}
+	if in := r.inspection(); in.Waiting != 0 || in.Refused != 0 {
+		t.Errorf("it says %+v", in)
+	}
+}
+
+// While the server is gone one try is made at a time, and not for each event that comes.
+func TestAServerThatIsGoneIsLeftAlone(t *testing.T) {
+	r := newRig(t)
+	tries := 0
+	r.client.PrependReactor("*", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+		tries++
+		return true, nil, errors.New("connection refused")
+	})
+	for i := range 50 {
+		r.Send(messages.Pods, said(fmt.Sprint("pod", i), "hello"))
+		r.RunWork()
+	}
+	if tries != 1 {
+		t.Errorf("it was tried %d times", tries)
+	}
+	r.Advance(10 * time.Minute)
+	r.RunWork()
+	if in := r.inspection(); in.Waiting != 51 || in.RetryAt == nil {
+		t.Errorf("it says %+v", in)
+	}
+}
+
+func nameOf(t *testing.T, r *rig, object string) string {
+	t.Helper()
+	list, err := r.client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if e.InvolvedObject.Name == object {
+			return e.Name
+		}
+	}
+	t.Fatalf("no event of %s", object)
+	return ""
+}

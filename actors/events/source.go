@@ -1,0 +1,65 @@
+package events
+
+import (
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record/util"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// component is who says it: others select the events of a node by the kubelet's name.
+const component = "kubelet"
+
+// longest is the length of a message, in bytes, beyond which it is cut.
+const longest = 2 << 10
+
+// source makes events.
+type source struct {
+	node string
+	last int64 // of the last name
+}
+
+// event is what is asked for as the API has it.
+func (s *source) event(now time.Time, m messages.RecordEvent) *v1.Event {
+	at := m.At
+	if at.IsZero() {
+		at = now
+	}
+	namespace := m.Object.Namespace
+	if namespace == "" { // a node has none
+		namespace = metav1.NamespaceDefault
+	}
+	s.last = max(s.last+1, now.UnixNano()) // two of one moment have names of their own
+	t := metav1.NewTime(at)
+	return &v1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: util.GenerateEventName(m.Object.Name, s.last)},
+		InvolvedObject: m.Object,
+		Type:           m.Type, Reason: m.Reason, Message: cut(m.Message),
+		FirstTimestamp: t, LastTimestamp: t, Count: 1,
+		Source: v1.EventSource{Component: component, Host: s.node},
+	}
+}
+
+// sign says who reports it, also of what the correlator has made of several.
+func (s *source) sign(e *v1.Event) { e.ReportingController, e.ReportingInstance = component, s.node }
+
+// cut bounds a message.
+func cut(text string) string {
+	if len(text) > longest {
+		text = text[:longest]
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// stepped is the correlator's clock: the time of the message being handled.
+type stepped struct{ now time.Time }
+
+// Now implements clock.PassiveClock.
+func (s *stepped) Now() time.Time { return s.now }
+
+// Since implements clock.PassiveClock.
+func (s *stepped) Since(t time.Time) time.Duration { return s.now.Sub(t) }

@@ -1,0 +1,109 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// callTimeout bounds one request, the wait for its turn in the client's limits and the repetitions that the API server
+	// asks for included.
+	callTimeout = 30 * time.Second
+	// batchTimeout bounds a batch: what was not begun then is left to the next.
+	batchTimeout = 2 * time.Minute
+)
+
+// written is the result of writing a batch.
+type written struct {
+	done    uint64
+	refused uint64
+	refusal error // the last one
+	left    []*item
+	// unreached is why the batch was not written to its end; nil where it was.
+	unreached error
+}
+
+// write gives the API server a batch, in its order, up to the first that does not reach it.
+func write(ctx context.Context, client corev1.EventsGetter, items []*item) written {
+	var out written
+	begun := time.Now()
+	for n, i := range items {
+		if time.Since(begun) > batchTimeout {
+			out.left = items[n:]
+			return out
+		}
+		err := writeOne(ctx, client, i)
+		switch {
+		case err == nil:
+			out.done++
+		case isRefusal(err):
+			out.refused++
+			out.refusal = err
+		default:
+			out.left, out.unreached = items[n:], err
+			return out
+		}
+	}
+	return out
+}
+
+// writeOne creates an Event, or changes the one that is there to this state of it. Whichever of the two turns out wrong, the
+// other is done: an Event may have expired, and an answer may have been lost.
+func writeOne(ctx context.Context, client corev1.EventsGetter, i *item) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if i.create {
+		err := create(ctx, client, i.event)
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if i.patch == nil {
+			return nil
+		}
+		return patch(ctx, client, i)
+	}
+	err := patch(ctx, client, i)
+	if apierrors.IsNotFound(err) {
+		err = create(ctx, client, i.event)
+	}
+	return err
+}
+
+func create(ctx context.Context, client corev1.EventsGetter, e *v1.Event) error {
+	_, err := client.Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
+	return err
+}
+
+func patch(ctx context.Context, client corev1.EventsGetter, i *item) error {
+	_, err := client.Events(i.event.Namespace).Patch(ctx, i.event.Name, types.StrategicMergePatchType, i.patch, metav1.PatchOptions{})
+	return err
+}
+
+// isRefusal says that the API server has answered, and that asking again would lead to the same: the namespace is ending or
+// gone, the event is invalid, the node may not write it. A server that has no time, fails, or does not know us (a certificate
+// may be on its way) is asked again.
+func isRefusal(err error) bool {
+	if _, ok := errors.AsType[*rest.RequestConstructionError](err); ok {
+		return true
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; {
+	case code >= http.StatusInternalServerError, code == http.StatusTooManyRequests, code == http.StatusUnauthorized,
+		code == http.StatusRequestTimeout, code == 0:
+		return false
+	default:
+		return true
+	}
+}

@@ -1,0 +1,72 @@
+package messages
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Reasons of Kubernetes Events, the kubelet's. Some of those that things wait for are reasons of events, too.
+const (
+	// Of a container.
+	EventCreated             = "Created"
+	EventStarted             = "Started"
+	EventFailed              = "Failed"
+	EventKilling             = "Killing"
+	EventBackOff             = "BackOff"
+	EventUnhealthy           = "Unhealthy"
+	EventProbeWarning        = "ProbeWarning"
+	EventFailedPostStartHook = "FailedPostStartHook"
+	EventFailedPreStopHook   = "FailedPreStopHook"
+	// Of an image.
+	EventPulling           = "Pulling"
+	EventPulled            = "Pulled"
+	EventInspectFailed     = "InspectFailed"
+	EventErrImageNeverPull = "ErrImageNeverPull"
+	// Of a pod.
+	EventFailedMount        = "FailedMount"
+	EventFailedSandbox      = "FailedCreatePodSandBox"
+	EventSandboxChanged     = "SandboxChanged"
+	EventFailedKillPod      = "FailedKillPod"
+	EventFailedPodContainer = "FailedCreatePodContainer"
+	EventDeadlineExceeded   = "DeadlineExceeded"
+	EventNetworkNotReady    = "NetworkNotReady"
+	// Of the node.
+	EventStarting = "Starting"
+)
+
+// PodEvent asks for an event about a pod or, where a container is named, about that container of it. kind is Normal or
+// Warning (v1.EventTypeNormal, v1.EventTypeWarning).
+func PodEvent(pod *v1.Pod, container, kind, reason, message string, at time.Time) RecordEvent {
+	return RecordEvent{
+		Object: v1.ObjectReference{
+			Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+			ResourceVersion: pod.ResourceVersion, FieldPath: containerPath(pod, container),
+		},
+		Type: kind, Reason: reason, Message: message, At: at,
+	}
+}
+
+// NodeEvent asks for an event about the node of this name. As UID it has the name, by which kubectl looks for the events that
+// a kubelet writes.
+func NodeEvent(node, kind, reason, message string, at time.Time) RecordEvent {
+	return RecordEvent{
+		Object: v1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)},
+		Type:   kind, Reason: reason, Message: message, At: at,
+	}
+}
+
+// containerPath is where a container stands in its pod, e.g. "spec.containers{web}"; empty for none.
+func containerPath(pod *v1.Pod, container string) string {
+	if container == "" {
+		return ""
+	}
+	list := "containers"
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].Name == container {
+			list = "initContainers"
+		}
+	}
+	return "spec." + list + "{" + container + "}"
+}
