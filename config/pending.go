@@ -87,9 +87,6 @@ func changedFields(c, plain *KubeletConfiguration) map[string]bool {
 			changed[path] = true
 		}
 	})
-	if c.NodeStatusReportFrequency == c.NodeStatusUpdateFrequency { // follows it where nobody sets it
-		delete(changed, "nodeStatusReportFrequency")
-	}
 	return changed
 }
 

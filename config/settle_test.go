@@ -189,7 +189,7 @@ func TestCloudProvider(t *testing.T) {
 			t.Errorf("%q: %v, %v", given, n, err)
 		}
 		warned := slices.ContainsFunc(warnings, func(w Warning) bool { return w.Flag == "--cloud-provider" })
-		if warned != (given != "") { // of what is gone, or of what has no effect yet
+		if warned != (given == "aws") { // of what is gone
 			t.Errorf("%q: warned %t", given, warned)
 		}
 	}

@@ -97,12 +97,15 @@ type RuntimeAudited struct {
 
 // RuntimeStateChanged says whether the runtime can be reached and is ready.
 //
-// Sender: runtime. Receiver: pods. Reply: none.
+// Sender: runtime. Receiver: pods, registration. Reply: none.
 // If lost: the next audit tells it again.
 type RuntimeStateChanged struct {
 	Ready  bool
 	Reason Reason // why not
 	Since  time.Time
+	// NetworkReady is the runtime's own word on the pods' network, as it was last; NetworkReason says why not.
+	NetworkReady  bool
+	NetworkReason string
 }
 
 // KeepContainers names the pods whose dead containers and sandboxes the collector must not touch beyond the

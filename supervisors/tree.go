@@ -80,6 +80,10 @@ var Tree = Row{
 			Why: "pods run on while logs grow; which are too big, and what was left half done, is seen on the disk",
 		},
 		{
+			Kind: "registration", Strategy: patient,
+			Why: "without its lease the cluster gives the node's pods to others; what the API server has is read again",
+		},
+		{
 			Kind: "pods", Strategy: patient, Clients: []messages.Address{messages.Sources},
 			Why: "its restart restarts every pod actor; each finds its containers by the CRI and touches none",
 			Children: []Row{{

@@ -122,10 +122,13 @@ func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {
 		a.away(ctx, *reason, why)
 		return
 	}
-	was := a.link.snapshot.NetworkReady
+	was := a.link.snapshot
 	a.link.snapshot.describe(m.version, m.status)
-	a.logNetwork(ctx, was)
+	a.logNetwork(ctx, was.NetworkReady)
 	a.publish()
+	if now := a.link.snapshot; now.NetworkReady != was.NetworkReady || now.NetworkReason != was.NetworkReason {
+		a.tellState(ctx)
+	}
 	if again {
 		a.check(ctx)
 		return
@@ -154,7 +157,13 @@ func (a *actor) away(ctx supervisors.Context, reason messages.Reason, why cause)
 func (a *actor) tellState(ctx supervisors.Context) {
 	a.link.told, a.link.toldAt = true, ctx.Now()
 	s := a.link.snapshot
-	ctx.Tell(messages.Pods, messages.RuntimeStateChanged{Ready: s.Ready, Reason: s.Reason, Since: s.Since})
+	state := messages.RuntimeStateChanged{
+		Ready: s.Ready, Reason: s.Reason, Since: s.Since, NetworkReady: s.NetworkReady, NetworkReason: s.NetworkReason,
+	}
+	ctx.Tell(messages.Pods, state)
+	if a.opts.Registered {
+		ctx.Tell(messages.Registration, state)
+	}
 }
 
 func (a *actor) publish() { a.opts.State.store(a.link.snapshot) }

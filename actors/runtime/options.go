@@ -39,6 +39,8 @@ type Options struct {
 	Events *Events
 	// State is where the actor publishes what it knows of the runtime; nil: nowhere.
 	State *State
+	// Registered says that there is a registration, which is told how the runtime is.
+	Registered bool
 	// Endpoint is the runtime's, for messages.
 	Endpoint string
 	// PollPeriod is between audits where there are no events; 0 means 1 s.

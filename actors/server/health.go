@@ -49,6 +49,9 @@ func newHealth(l *Listeners) *health {
 		{"pods", h.answers},
 		{"listeners", h.listeners},
 	}
+	if l.conf.Cluster != nil {
+		h.checks = append(h.checks, check{"cluster", h.cluster})
+	}
 	return h
 }
 
@@ -71,6 +74,10 @@ func (h *health) runtime(context.Context) verdict {
 	}
 	return out
 }
+
+// cluster names what goes wrong with the API server. These are notes: pods run on without it, and a restart of the agent mends
+// none of it.
+func (h *health) cluster(context.Context) verdict { return verdict{notes: h.l.conf.Cluster()} }
 
 // supervisors fails while an actor that stands in the tree by itself is left stopped. A pod in quarantine is named:
 // it is one pod's trouble, and not the node's.

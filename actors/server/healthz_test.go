@@ -155,6 +155,19 @@ func TestProbesAreNoWorkForPods(t *testing.T) {
 	}
 }
 
+// The API server's absence is named, and is no reason to restart the agent.
+func TestWhatGoesWrongWithTheClusterIsNamed(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Cluster = func() []string { return []string{"the API server cannot be reached"} } })
+	if err := r.listeners.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.listeners.Attach(r.tree)
+	r.board.Publish(board.Snapshot{})
+	if got := body(t, r.raw("GET", "/healthz?verbose")); !strings.Contains(got, "[+]cluster ok\n    the API server cannot be reached\nhealthz check passed") {
+		t.Error(got)
+	}
+}
+
 func TestHealthzOnItsOwnPort(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.HealthzAddress, c.HealthzPort = "127.0.0.1", 10248 })
 	public := r.listeners.ends[1]

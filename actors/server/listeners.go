@@ -36,6 +36,9 @@ type Config struct {
 	Board *board.Board
 	// Runtime is the newest word on the container runtime. It is called from many goroutines and must not wait.
 	Runtime func() admin.Runtime
+	// Cluster are sentences that say what goes wrong between this node and its cluster; nil on a node of its own. It must not
+	// wait.
+	Cluster func() []string
 	// PodLogsDir has the logs of pods; a link below it is not followed.
 	PodLogsDir string
 	// Containers is asked for the logs of containers.

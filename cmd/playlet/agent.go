@@ -19,6 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
@@ -37,22 +38,24 @@ const settleTime = 5 * time.Second
 
 // agent is everything of the process that outlives its actors, and the tree.
 type agent struct {
-	node      *config.Node
-	log       *slog.Logger
-	client    *cri.Client
-	host      *pod.Host
-	events    *runtime.Events
-	state     *runtime.State
-	board     *pods.Board
-	listeners *server.Listeners
-	system    *supervisors.System
-	lock      *os.File
-	pulls     images.Options
-	groups    resources.Groups // of the machine
-	names     *podNames
-	api       *apiserver.Clients // nil on a node of its own
-	feed      *apiserver.Feed    // of the pods that the API server assigns to this node; nil without one
-	failed    chan error         // the root of the tree has given up
+	node       *config.Node
+	log        *slog.Logger
+	client     *cri.Client
+	host       *pod.Host
+	events     *runtime.Events
+	state      *runtime.State
+	board      *pods.Board
+	listeners  *server.Listeners
+	system     *supervisors.System
+	lock       *os.File
+	pulls      images.Options
+	groups     resources.Groups // of the machine
+	names      *podNames
+	api        *apiserver.Clients  // nil on a node of its own
+	ownNode    *registration.Watch // nil there too
+	registered *registration.State
+	feed       *apiserver.Feed // of the pods that the API server assigns to this node; nil without one
+	failed     chan error      // the root of the tree has given up
 }
 
 // runAgent is the agent's whole life.
@@ -135,9 +138,13 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	}
 	names := newPodNames()
 	log = withPodNames(log, names)
-	a := &agent{node: node, log: log, names: names, api: api, state: &runtime.State{}, board: pods.NewBoard(), failed: make(chan error, 1), groups: resources.Host{}}
+	a := &agent{node: node, log: log, names: names, api: api, state: &runtime.State{}, board: pods.NewBoard(), failed: make(chan error, 1), groups: resources.Host{}, registered: &registration.State{}}
 	if err := a.prepareFolders(); err != nil {
 		return nil, err
+	}
+	machine, err := registration.HostPlaces(node.RootDir).Read()
+	if err != nil {
+		log.Warn("not all of the machine can be read", "reason", err)
 	}
 	a.pulls = pullOptions(node)
 	a.client, err = cri.Dial(cri.Options{
@@ -149,7 +156,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	}
 	a.host = &pod.Host{
 		CRI: a.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
-		RequestTimeout: node.RuntimeRequestTimeout(), Allocatable: allocatable(node, facts, resources.OnlineCPUs("/sys")), Abilities: abilities(a.state, node.Kubelet.CgroupDriver),
+		RequestTimeout: node.RuntimeRequestTimeout(), Allocatable: allocatable(node, machine), Abilities: abilities(a.state, node.Kubelet.CgroupDriver),
 		ResolvConf: deref(node.Kubelet.ResolverConfig, ""), Events: api != nil,
 	}
 	if node.ObjectDir != "" {
@@ -160,7 +167,12 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	}
 	a.pulls.Service, a.pulls.Operations, a.pulls.Objects = a.client, a.host.Ops, a.host.Objects
 	a.events = runtime.NewEvents(a.client)
+	var cluster func() []string
+	if api != nil {
+		cluster = func() []string { return a.registered.Load().Problems }
+	}
 	a.listeners = server.NewListeners(server.Config{
+		Cluster:     cluster,
 		AdminSocket: node.AdminSocket, HealthzAddress: node.Kubelet.HealthzBindAddress, HealthzPort: healthzPort(node),
 		Board: a.board, Runtime: runtimeWord(a.state), PodLogsDir: node.PodLogsDir(), Containers: a.client, Commands: a.client,
 		Version: version(), Kubernetes: kubernetesVersion, Log: log.With(actorKey, messages.Server.String()),
@@ -258,6 +270,9 @@ func (a *agent) close() error {
 	}
 	settle(a.host.Ops, settleTime, a.log)
 	a.events.Close()
+	if a.ownNode != nil {
+		a.ownNode.Close()
+	}
 	errs = append(errs, a.listeners.Close(), a.client.Close(), a.lock.Close())
 	return errors.Join(errs...)
 }

@@ -3,41 +3,27 @@ package main
 import (
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/config"
-	"github.com/playlet-dev/playlet/cri"
 )
 
+// sizes is what the configuration says of how much of the machine pods get.
+func sizes(node *config.Node) registration.Sizes {
+	k := node.Kubelet
+	return registration.Sizes{
+		System: k.SystemReserved, Kube: k.KubeReserved, EvictionHard: k.EvictionHard, IgnoreEviction: node.AllocatableIgnoresEviction,
+		MaxPods: k.MaxPods, PodsPerCore: k.PodsPerCore, LocalStorage: deref(k.LocalStorageCapacityIsolation, true),
+	}
+}
+
 // allocatable is what pods can have of the machine: what it has, less what the configuration reserves, and less the hard
-// eviction threshold of memory, which pods must not come to.
-func allocatable(node *config.Node, facts cri.NodeFacts, cpus int) v1.ResourceList {
-	out := v1.ResourceList{
-		v1.ResourceCPU:    *resource.NewQuantity(int64(cpus), resource.DecimalSI),
-		v1.ResourceMemory: *resource.NewQuantity(facts.MemoryCapacity, resource.BinarySI),
-	}
-	less := func(name v1.ResourceName, by resource.Quantity) {
-		left := out[name]
-		if left.Sub(by); left.Sign() < 0 {
-			left = resource.Quantity{}
-		}
-		out[name] = left
-	}
-	for _, reserved := range []map[string]string{node.Kubelet.SystemReserved, node.Kubelet.KubeReserved} {
-		for name := range out {
-			if q, err := resource.ParseQuantity(reserved[string(name)]); err == nil { // validated; a missing one is none
-				less(name, q)
-			}
-		}
-	}
-	if !node.AllocatableIgnoresEviction {
-		less(v1.ResourceMemory, threshold(node.Kubelet.EvictionHard["memory.available"], facts.MemoryCapacity))
-	}
-	return out
+// eviction thresholds, which pods must not come to.
+func allocatable(node *config.Node, machine registration.Machine) v1.ResourceList {
+	s := sizes(node)
+	return s.Allocatable(s.Capacity(machine))
 }
 
 // notEvicted are the signals whose hard thresholds were set, and at which nothing is evicted yet.
@@ -45,31 +31,9 @@ func notEvicted(node *config.Node) []string {
 	var out []string
 	plain := config.DefaultEvictionHard()
 	for _, signal := range slices.Sorted(maps.Keys(node.Kubelet.EvictionHard)) {
-		if text := node.Kubelet.EvictionHard[signal]; !turnedOff(text) && text != plain[signal] {
+		if text := node.Kubelet.EvictionHard[signal]; !registration.TurnedOff(text) && text != plain[signal] {
 			out = append(out, signal)
 		}
 	}
 	return out
-}
-
-// turnedOff says whether a threshold is none: 0% and 100% turn a signal off, for the kubelet too.
-func turnedOff(text string) bool { return text == "0%" || text == "100%" }
-
-// threshold is a quantity, or a part of the capacity where it is given as a percentage.
-func threshold(text string, capacity int64) resource.Quantity {
-	if turnedOff(text) {
-		return resource.Quantity{}
-	}
-	if percent, ok := strings.CutSuffix(text, "%"); ok {
-		part, err := strconv.ParseFloat(percent, 64)
-		if err != nil {
-			return resource.Quantity{}
-		}
-		return *resource.NewQuantity(int64(float64(capacity)*part/100), resource.BinarySI)
-	}
-	q, err := resource.ParseQuantity(text)
-	if err != nil {
-		return resource.Quantity{}
-	}
-	return q
 }

@@ -36,7 +36,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 	return map[supervisors.Kind]supervisors.Constructor{
 		"node": newNode,
 		"runtime": runtime.New(runtime.Options{
-			CRI: a.client, Operations: a.host.Ops, Events: a.events, State: a.state, Endpoint: a.node.RuntimeEndpoint(),
+			CRI: a.client, Operations: a.host.Ops, Events: a.events, State: a.state, Endpoint: a.node.RuntimeEndpoint(), Registered: a.api != nil,
 			PodLogsDir: a.node.PodLogsDir(), Collect: &runtime.Policy{
 				MinAge: a.node.MinimumContainerTTL, MaxPerContainer: int(a.node.MaxDeadContainersPerContainer),
 				MaxTotal: int(a.node.MaxDeadContainers),
@@ -63,6 +63,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 			MaxSize: a.node.ContainerLogMaxSize(), MaxFiles: int(deref(a.node.Kubelet.ContainerLogMaxFiles, 2)),
 			Workers: int(deref(a.node.Kubelet.ContainerLogMaxWorkers, 1)), Every: a.node.ContainerLogMonitorInterval(),
 		}),
+		"registration": a.registration(),
 		"pods": pods.New(pods.Options{
 			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0 || a.onlySubmissions(), Own: submit.Source, Cluster: a.api != nil,
 			Board: a.board, FinishedPath: filepath.Join(state, "finished.json"), Named: a.names.note,

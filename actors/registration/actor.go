@@ -1,0 +1,320 @@
+package registration
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+type actor struct {
+	opts Options
+	life *life
+	book book
+
+	gathering, again bool
+	imagesAt         time.Time // when they were listed last
+	writing          bool
+	retry            supervisors.Timer
+	told             string // the problem that the log was told last
+	runtime          messages.RuntimeStateChanged
+
+	lease      tenant
+	leaseTimer supervisors.Timer
+}
+
+type (
+	lookDue  struct{}
+	retryDue struct{}
+	gathered struct {
+		machine    Machine
+		machineErr error
+		addresses  []netip.Addr
+		runtime    Runtime
+		network    string
+		images     []v1.ContainerImage
+		imagesRead bool
+	}
+	seen  struct{ Seen }
+	wrote struct {
+		deed deed
+		node *v1.Node
+		err  error
+	}
+)
+
+const (
+	// gatherTimeout bounds one look at the machine and at the runtime's images.
+	gatherTimeout = 10 * time.Second
+	// networkTimeout bounds the question to network plugins how they are, for which the report of a network that is not
+	// ready waits.
+	networkTimeout = 4 * time.Second
+	// imagesEvery is between lists of images; the kubelet's.
+	imagesEvery = 30 * time.Second
+	// writeTimeout bounds one write; the client's own timeout is usually shorter.
+	writeTimeout = 30 * time.Second
+	// watchTimeout is after how long the watch is asked again where nothing happens.
+	watchTimeout = 10 * time.Minute
+)
+
+func newActor(o Options, l *life) *actor { return &actor{opts: o, life: l} }
+
+// Receive implements supervisors.Actor.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started:
+		a.start(ctx)
+	case lookDue:
+		ctx.After(a.opts.UpdateFrequency, lookDue{})
+		a.gather(ctx)
+		a.tellNode(ctx)
+	case gathered:
+		a.onGathered(ctx, m)
+	case seen:
+		a.onSeen(ctx, m.Seen)
+	case wrote:
+		a.onWrote(ctx, m)
+	case retryDue:
+		a.act(ctx)
+	case leaseDue:
+		a.renew(ctx)
+	case leased:
+		a.renewedLease(ctx, m)
+	case messages.RuntimeStateChanged:
+		a.onRuntime(ctx, m)
+	case messages.NodePressureObserved:
+		if a.book.pressures(m) {
+			a.act(ctx)
+		}
+	case messages.GetNode:
+		ctx.Reply(messages.NodeObserved{Node: a.book.node})
+	default:
+		ctx.Unhandled(msg)
+	}
+}
+
+func (a *actor) start(ctx supervisors.Context) {
+	a.book = book{
+		wish: a.opts.Wish, sizes: a.opts.Sizes, began: a.life.begin(ctx.Now()), every: a.opts.ReportFrequency, random: a.opts.Random,
+		registered: a.life.registered.Load(),
+	}
+	ctx.After(a.opts.UpdateFrequency, lookDue{})
+	a.await(ctx, 0)
+	a.gather(ctx)
+	a.renew(ctx)
+}
+
+// await waits for what the watch sees next.
+func (a *actor) await(ctx supervisors.Context, version uint64) {
+	w := a.opts.Watch
+	ctx.Do(supervisors.Work{Name: "WatchNode", Timeout: watchTimeout, Run: func(ctx context.Context) any {
+		return seen{w.Next(ctx, version)}
+	}})
+}
+
+func (a *actor) onSeen(ctx supervisors.Context, s Seen) {
+	a.await(ctx, s.Version)
+	if s.Err != nil {
+		s.Err = explained{apiclient.Explain(s.Err, a.opts.Wish.Name)}
+	}
+	known := a.book.node != nil
+	if a.book.observe(s) {
+		a.tellNode(ctx)
+	}
+	a.noteRegistered(ctx, known)
+	a.act(ctx)
+}
+
+// explained is an error's sentence for a person.
+type explained struct{ text string }
+
+func (e explained) Error() string { return e.text }
+
+// noteRegistered has the lease made as soon as there is a Node to which it can belong.
+func (a *actor) noteRegistered(ctx supervisors.Context, known bool) {
+	if a.book.node == nil {
+		return
+	}
+	a.life.registered.Store(true)
+	if !known && a.lease.last == nil {
+		a.renew(ctx)
+	}
+}
+
+// tellNode tells those who need the Node.
+func (a *actor) tellNode(ctx supervisors.Context) {
+	if !a.book.heard {
+		return
+	}
+	ctx.Tell(messages.Pods, messages.NodeObserved{Node: a.book.node})
+	ctx.Tell(messages.Status, messages.NodeObserved{Node: a.book.node})
+}
+
+// onRuntime looks at once where the runtime, or its network, became ready or ceased to be.
+func (a *actor) onRuntime(ctx supervisors.Context, m messages.RuntimeStateChanged) {
+	was := a.runtime
+	a.runtime = m
+	if was.Ready != m.Ready || was.Reason.Message != m.Reason.Message || was.NetworkReady != m.NetworkReady || was.NetworkReason != m.NetworkReason {
+		a.gather(ctx)
+	}
+}
+
+// gather looks at the machine, the runtime and its network.
+func (a *actor) gather(ctx supervisors.Context) {
+	if a.gathering {
+		a.again = true
+		return
+	}
+	a.gathering = true
+	o := a.opts
+	list := a.imagesAt.IsZero() || ctx.Now().Sub(a.imagesAt) >= imagesEvery
+	if list && o.Runtime().Ready {
+		a.imagesAt = ctx.Now()
+	}
+	ctx.Do(supervisors.Work{Name: "LookAtNode", Timeout: gatherTimeout, Run: func(ctx context.Context) any {
+		m := gathered{runtime: o.Runtime(), addresses: o.Addresses(ctx)}
+		m.machine, m.machineErr = o.Machine()
+		if m.runtime.Ready && !m.runtime.NetworkReady && o.Network != nil {
+			ctx, cancel := context.WithTimeout(ctx, networkTimeout)
+			defer cancel()
+			if err := o.Network(ctx); err != nil {
+				m.network = err.Error()
+			}
+		}
+		if list && m.runtime.Ready {
+			if images, err := o.Images.ListImages(ctx, nil); err == nil {
+				m.images, m.imagesRead = imagesOf(images, o.Wish.MaxImages), true
+			}
+		}
+		return m
+	}})
+}
+
+func (a *actor) onGathered(ctx supervisors.Context, m gathered) {
+	a.gathering = false
+	f := &a.book.facts
+	if m.machineErr != nil && (f.machineErr == nil || f.machineErr.Error() != m.machineErr.Error()) {
+		ctx.Log().Warn("not all of the machine can be read", "reason", m.machineErr)
+	}
+	f.machine, f.machineErr, f.addresses, f.runtime, f.network = m.machine, m.machineErr, m.addresses, m.runtime, m.network
+	if m.imagesRead {
+		f.images, f.imagesRead = m.images, true
+	}
+	a.book.gathered = true
+	if a.again {
+		a.again = false
+		a.gather(ctx)
+	}
+	a.act(ctx)
+}
+
+// act does what is to be done next, one thing at a time.
+func (a *actor) act(ctx supervisors.Context) {
+	defer a.publish()
+	if a.writing {
+		return
+	}
+	d, err := a.book.next(ctx.Now())
+	if err != nil {
+		a.failed(ctx, err.Error())
+		return
+	}
+	if d.none() {
+		return
+	}
+	a.writing = true
+	client, name := a.opts.Client, a.opts.Wish.Name
+	ctx.Do(supervisors.Work{Name: d.name(), Timeout: writeTimeout, Run: func(ctx context.Context) any {
+		nodes := client.CoreV1().Nodes()
+		if d.create == nil {
+			var sub []string
+			if d.status {
+				sub = []string{"status"}
+			}
+			node, err := nodes.Patch(ctx, name, types.StrategicMergePatchType, d.patch, metav1.PatchOptions{}, sub...)
+			return wrote{d, node, err}
+		}
+		node, err := nodes.Create(ctx, d.create, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) { // made meanwhile; what differs is patched next
+			d.create = nil
+			node, err = nodes.Get(ctx, name, metav1.GetOptions{})
+		}
+		return wrote{d, node, err}
+	}})
+}
+
+func (a *actor) onWrote(ctx supervisors.Context, m wrote) {
+	a.writing = false
+	switch {
+	case m.err == nil:
+		a.wroteNode(ctx, m)
+	case apierrors.IsNotFound(m.err) && m.deed.create == nil:
+		// It is gone; the watch says so too.
+		a.failed(ctx, "the Node "+a.opts.Wish.Name+" is not there")
+	default:
+		a.failed(ctx, "the Node "+a.opts.Wish.Name+" cannot be written: "+apiclient.Explain(m.err, a.opts.Wish.Name))
+	}
+	a.act(ctx)
+}
+
+func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
+	known := a.book.node != nil
+	if a.told != "" {
+		ctx.Log().Info("the Node can be written again")
+		a.told = ""
+	}
+	if m.deed.create != nil {
+		ctx.Log().Info("the Node is registered", "node", m.node.Name, "uid", m.node.UID)
+	}
+	a.book.done(m.deed, m.node, ctx.Now())
+	a.book.heard = true
+	a.tellNode(ctx)
+	a.noteRegistered(ctx, known)
+}
+
+// failed has the write tried again later, and says so once.
+func (a *actor) failed(ctx supervisors.Context, why string) {
+	rest := a.book.fail(why, ctx.Now())
+	if why != a.told {
+		ctx.Log().Warn("the Node is tried again", "reason", why)
+		a.told = why
+	}
+	if a.retry != nil {
+		a.retry.Cancel()
+	}
+	a.retry = ctx.After(rest, retryDue{})
+}
+
+// publish says how it goes, for health.
+func (a *actor) publish() {
+	s := Snapshot{Registered: a.book.node != nil, Problems: a.book.problems()}
+	if a.lease.failed != "" {
+		s.Problems = append(s.Problems, a.lease.failed)
+	}
+	a.opts.State.p.Store(&s)
+}
+
+// Inspection is what the actor says of itself.
+type Inspection struct {
+	Heard      bool      `json:"heard"`      // the API server has told whether there is a Node
+	Registered bool      `json:"registered"` // there is one
+	Reported   time.Time `json:"reported,omitzero"`
+	Leased     time.Time `json:"leased,omitzero"`
+	Problems   []string  `json:"problems,omitempty"`
+}
+
+// Inspect implements supervisors.Inspectable.
+func (a *actor) Inspect() any {
+	return Inspection{
+		Heard: a.book.heard, Registered: a.book.node != nil, Reported: a.book.reported, Leased: a.lease.renewed,
+		Problems: a.opts.State.Load().Problems,
+	}
+}

@@ -1,0 +1,340 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func expect(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestANodeIsMadeReadyAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	expect(t, "before the watch has told anything", w.writes(), []string{})
+	w.sees()
+	expect(t, "the writes", w.writes(), []string{"create"})
+	node := w.stored()
+	if c := condition(node, v1.NodeReady); c == nil || c.Status != v1.ConditionTrue || node.Labels["rack"] != "7" || node.Labels[v1.LabelHostname] != "node" {
+		t.Errorf("%+v", node)
+	}
+	w.sees()
+	w.passes(time.Minute)
+	expect(t, "while nothing changes", w.writes(), []string{})
+	told := 0
+	for _, m := range w.Take() {
+		if o, ok := m.Msg.(messages.NodeObserved); ok && o.Node != nil && m.To == messages.Pods {
+			told++
+		}
+	}
+	if told < 6 {
+		t.Errorf("pods were told %d times", told)
+	}
+	w.Send(messages.Pods, messages.GetNode{})
+	if len(w.Replies) != 1 || w.Replies[0].(messages.NodeObserved).Node.Name != "node" {
+		t.Errorf("replies %v", w.Replies)
+	}
+	w.passes(5 * time.Minute)
+	expect(t, "when it is time to report", w.writes(), []string{"patch status"})
+}
+
+func TestANodeThatIsThereIsReconciled(t *testing.T) {
+	w := newWorld(t, nil)
+	was := found()
+	was.Spec.Taints = []v1.Taint{{Key: "other", Effect: v1.TaintEffectNoSchedule}}
+	was.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeNetworkUnavailable, Status: v1.ConditionTrue, Reason: "Calico"}}
+	was.Status.VolumesInUse = []v1.UniqueVolumeName{"v"}
+	was.Status.Addresses = []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "192.0.2.9"}, {Type: v1.NodeInternalIP, Address: "192.0.2.10"}}
+	was.Status.Capacity = v1.ResourceList{"example.com/gpu": *quantity(2)}
+	w.put(was)
+	w.start()
+	w.sees()
+	expect(t, "the writes", w.writes(), []string{"patch", "patch status"})
+	node := w.stored()
+	if node.Labels["mine"] != "yes" || node.Labels[v1.LabelOSStable] != "linux" || node.Labels["rack"] != "" || node.Annotations[annotationAttachDetach] != "true" {
+		t.Errorf("labels %v, annotations %v", node.Labels, node.Annotations)
+	}
+	if len(node.Spec.Taints) != 1 || condition(node, v1.NodeNetworkUnavailable).Reason != "Calico" || len(node.Status.VolumesInUse) != 1 {
+		t.Errorf("what is others': %+v", node)
+	}
+	if gpu := node.Status.Allocatable["example.com/gpu"]; gpu.Value() != 2 {
+		t.Errorf("a device's allocatable is %v", gpu.String())
+	}
+	expect(t, "addresses", node.Status.Addresses, []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "192.0.2.7"}, {Type: v1.NodeHostName, Address: "node"}})
+	node.Labels["beta.kubernetes.io/os"] = "mine now"
+	delete(node.Labels, v1.LabelArchStable)
+	w.put(node)
+	w.sees()
+	if node := w.stored(); node.Labels["beta.kubernetes.io/os"] != "mine now" || node.Labels[v1.LabelArchStable] == "" {
+		t.Errorf("later: %v", node.Labels)
+	}
+}
+
+func TestWhoDoesNotRegisterOnlyUpdates(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Wish.Register = false })
+	w.start()
+	w.sees()
+	w.passes(time.Minute)
+	expect(t, "without a Node", w.writes(), []string{})
+	if p := w.state.Load().Problems; len(p) != 1 || !strings.Contains(p[0], "registerNode is off") {
+		t.Errorf("%q", p)
+	}
+	w.put(found())
+	w.sees()
+	expect(t, "with a Node", w.writes(), []string{"patch", "patch status"})
+	if node := w.stored(); node.Labels[v1.LabelHostname] != "" || node.Labels[v1.LabelOSStable] != "linux" || len(w.state.Load().Problems) > 0 {
+		t.Errorf("%v, %v", node.Labels, w.state.Load())
+	}
+}
+
+// As with the kubelet: who has deleted a node does not want it back before somebody restarts the agent. The actor's own
+// restart is none.
+func TestADeletedNodeStaysDeleted(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	w.sees()
+	if err := w.api.CoreV1().Nodes().Delete(t.Context(), "node", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.writes()
+	for range 2 {
+		w.sees()
+		w.passes(time.Minute)
+		expect(t, "after the deletion", w.writes(), []string{})
+		if p := w.state.Load().Problems; len(p) != 1 || !strings.Contains(p[0], "somebody has deleted the Node node") {
+			t.Errorf("%q", p)
+		}
+		w.start()
+	}
+	w.life = &life{} // the process is another
+	w.start()
+	w.sees()
+	expect(t, "after the agent's restart", w.writes(), []string{"create"})
+}
+
+func TestReadinessIsReportedAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	w.sees()
+	w.sees()
+	w.writes()
+	w.runtime.NetworkReady, w.runtime.NetworkReason = false, "NetworkPluginNotReady: cni plugin not initialized"
+	w.network = errors.New("no network configuration in /etc/cni/net.d")
+	state := messages.RuntimeStateChanged{Ready: true, NetworkReason: w.runtime.NetworkReason}
+	w.Send(messages.Runtime, state)
+	w.work()
+	expect(t, "the writes", w.writes(), []string{"patch status"})
+	c := condition(w.stored(), v1.NodeReady)
+	if c.Status != v1.ConditionFalse || c.Reason != "KubeletNotReady" || c.Message != "container runtime network not ready: NetworkPluginNotReady: cni plugin not initialized: no network configuration in /etc/cni/net.d" {
+		t.Errorf("%+v", c)
+	}
+	w.sees()
+	w.runtime.NetworkReady = true
+	w.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true, NetworkReady: true})
+	w.work()
+	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionTrue {
+		t.Errorf("%+v", c)
+	}
+	w.sees()
+	w.writes()
+	pressures := messages.NodePressureObserved{Pressures: []messages.Pressure{{Type: v1.NodeDiskPressure, Under: true, Reason: "KubeletHasDiskPressure", Message: "nodefs.available"}}}
+	w.Send(messages.Eviction, pressures)
+	w.work()
+	w.Send(messages.Eviction, pressures)
+	w.work()
+	expect(t, "under pressure", w.writes(), []string{"patch status"})
+	if c := condition(w.stored(), v1.NodeDiskPressure); c.Status != v1.ConditionTrue || c.Message != "nodefs.available" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A runtime that restarts takes no pod out of its Services.
+func TestARuntimeIsGivenTimeToComeBack(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	w.sees()
+	w.sees()
+	w.runtime.Ready, w.runtime.Reason, w.runtime.Since = false, "the container runtime cannot be reached", w.Now()
+	w.Send(messages.Runtime, messages.RuntimeStateChanged{})
+	w.passes(20 * time.Second)
+	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionTrue {
+		t.Errorf("too soon: %+v", c)
+	}
+	w.passes(20 * time.Second)
+	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionFalse || !strings.Contains(c.Message, "cannot be reached") {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestTransitionTimesOutliveTheAgent(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	w.sees()
+	was := condition(w.stored(), v1.NodeReady).LastTransitionTime
+	w.life, w.runtime = &life{}, Runtime{} // another process, which has not heard of the runtime yet
+	at := w.Now().Add(10 * time.Second)
+	w.start()
+	w.Clock.SetTime(at)
+	w.sees()
+	c := condition(w.stored(), v1.NodeReady)
+	if c.Status != v1.ConditionTrue || !c.LastTransitionTime.Equal(&was) {
+		t.Errorf("before the runtime was heard: %+v", c)
+	}
+}
+
+var nodes = schema.GroupResource{Resource: "nodes"}
+
+// Whatever the API server answers, the same is tried again, with rests that grow, and said in words.
+func TestFailuresAreTriedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		says string
+	}{
+		"401": {apierrors.NewUnauthorized("no"), "does not accept this node's credentials"},
+		"403": {apierrors.NewForbidden(nodes, "node", errors.New("not allowed")), "system:node:node"},
+		"409": {apierrors.NewConflict(nodes, "node", errors.New("changed")), "changed"},
+		"429": {apierrors.NewTooManyRequests("slowly", 1), "too much to do"},
+		"500": {apierrors.NewInternalError(errors.New("etcd")), "fails"},
+		"cut": {errors.New("connection refused"), "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, verb := range []string{"create", "patch"} {
+				w := newWorld(t, nil)
+				if verb == "patch" {
+					w.put(found())
+				}
+				failing := true
+				w.api.PrependReactor(verb, "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return failing, nil, c.err })
+				w.start()
+				w.sees()
+				w.passes(30 * time.Second)
+				if got := len(w.writes()); got < 6 || got > 12 {
+					t.Errorf("%s: tried %d times in half a minute", verb, got)
+				}
+				if p := strings.Join(w.state.Load().Problems, " "); !strings.Contains(p, c.says) {
+					t.Errorf("%s: %s", verb, p)
+				}
+				failing = false
+				w.passes(10 * time.Second)
+				if node := w.stored(); node == nil || condition(node, v1.NodeReady) == nil || len(w.state.Load().Problems) > 0 {
+					t.Errorf("%s: %+v, %v", verb, node, w.state.Load())
+				}
+			}
+		})
+	}
+}
+
+func TestSomebodyElseMakesTheNodeMeanwhile(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	w.put(found())
+	w.says(nil, nil) // the watch is late
+	if node := w.stored(); node.UID != "uid-1" || condition(node, v1.NodeReady) == nil || node.Labels["mine"] != "yes" {
+		t.Errorf("%+v", node)
+	}
+}
+
+func TestAPatchIsForTheNodeItWasMadeFor(t *testing.T) {
+	a, b := found(), found()
+	b.Labels = map[string]string{"x": "y"}
+	b.Status.Phase = v1.NodeRunning
+	for _, f := range []func(_, _ *v1.Node) ([]byte, error){metadataPatch, statusPatch} {
+		if text, err := f(a, b); err != nil || !strings.Contains(string(text), `"uid":"uid-1"`) {
+			t.Errorf("%s, %v", text, err)
+		}
+	}
+	if text, err := metadataPatch(a, a); err != nil || text != nil {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+func TestTheLease(t *testing.T) {
+	w := newWorld(t, nil)
+	lost := true
+	w.api.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return lost, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, v1.NamespaceNodeLease)
+	})
+	w.start()
+	made := func() (out []string) {
+		for _, a := range w.api.Actions() {
+			if a.GetResource().Resource == "leases" {
+				out = append(out, a.GetVerb())
+			}
+		}
+		w.api.ClearActions()
+		return out
+	}
+	expect(t, "before there is a Node", made(), []string{"get"})
+	w.sees()
+	if p := w.state.Load().Problems; len(p) != 1 || !strings.Contains(p[0], "namespace kube-node-lease is not there") {
+		t.Errorf("%q", p)
+	}
+	lost = false
+	w.passes(10 * time.Second)
+	made()
+	get := func() (time.Time, metav1.OwnerReference) {
+		l, err := w.api.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(context.Background(), "node", metav1.GetOptions{})
+		if err != nil || len(l.OwnerReferences) != 1 || *l.Spec.LeaseDurationSeconds != 40 || *l.Spec.HolderIdentity != "node" {
+			t.Fatalf("%+v, %v", l, err)
+		}
+		return l.Spec.RenewTime.Time, l.OwnerReferences[0]
+	}
+	first, _ := get()
+	made()
+	w.passes(11 * time.Second)
+	expect(t, "a renewal", made(), []string{"update"})
+	if again, _ := get(); again.Sub(first) < 10*time.Second {
+		t.Errorf("renewed at %s and %s", first, again)
+	}
+	made()
+	if err := w.api.CoordinationV1().Leases(v1.NamespaceNodeLease).Delete(t.Context(), "node", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	made()
+	w.passes(11 * time.Second)
+	expect(t, "when it was deleted", made(), []string{"update", "get", "create"})
+	// It outlives the actor, and a Node that is not known yet.
+	w.start()
+	expect(t, "at a restart", made(), []string{"get", "update"})
+	if len(w.state.Load().Problems) > 0 {
+		t.Errorf("%q", w.state.Load().Problems)
+	}
+}
+
+// A lease is renewed while everything else hangs.
+func TestNothingDelaysTheLease(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	w.sees()
+	for range 5 { // nothing but the lease is answered
+		w.Advance(11 * time.Second)
+		for _, one := range slices.Clone(w.Work) {
+			if one.Name == "RenewLease" {
+				w.Work = slices.DeleteFunc(w.Work, func(x supervisorsWork) bool { return x.Name == "RenewLease" })
+				w.RunOne(one)
+			}
+		}
+	}
+	l, err := w.api.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(t.Context(), "node", metav1.GetOptions{})
+	if err != nil || w.Now().Sub(l.Spec.RenewTime.Time) > 11*time.Second {
+		t.Errorf("%+v, %v", l, err)
+	}
+}

@@ -1,0 +1,180 @@
+package registration
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// book is what the actor knows, and decides what is to be done next. It does nothing itself and has no clock.
+type book struct {
+	wish  Wish
+	sizes Sizes
+	began time.Time // of the process
+	every time.Duration
+	// random is in [0, 1).
+	random func() float64
+
+	facts    facts
+	gathered bool
+
+	heard      bool     // the API server has told whether there is a Node
+	node       *v1.Node // as it has it; nil: none
+	registered bool     // it was there, in this process' life
+	reconciled types.UID
+	reported   time.Time // when the status was written last; zero: not yet
+	spread     time.Duration
+
+	failures int
+	retryAt  time.Time
+	failed   string // why the last write failed
+	watching string // why the watch does not stand
+}
+
+// deed is what is to be done next, at most one at a time.
+type deed struct {
+	create *v1.Node // a Node to be made
+	patch  []byte   // of the Node that is there
+	status bool     // the patch is of its status
+}
+
+func (d deed) none() bool { return d.create == nil && d.patch == nil }
+
+// name says what is being done.
+func (d deed) name() string {
+	switch {
+	case d.create != nil:
+		return "CreateNode"
+	case d.status:
+		return "PatchNodeStatus"
+	default:
+		return "PatchNode"
+	}
+}
+
+// next is what is to be done now.
+func (b *book) next(now time.Time) (deed, error) {
+	if !b.gathered || !b.heard || now.Before(b.retryAt) {
+		return deed{}, nil
+	}
+	if b.node == nil {
+		if b.registered || !b.wish.Register {
+			return deed{}, nil
+		}
+		return deed{create: compose(b.wish, b.sizes, b.facts, b.wish.initial(), b.began, now)}, nil
+	}
+	meta, err := metadataPatch(b.node, b.wish.reconciled(b.node, b.reconciled != b.node.UID))
+	if err != nil || meta != nil {
+		return deed{patch: meta}, err
+	}
+	b.reconciled = b.node.UID
+	status := compose(b.wish, b.sizes, b.facts, b.node, b.began, now)
+	changed := differs(b.node, status)
+	if !changed && !b.due(now) {
+		return deed{}, nil
+	}
+	text, err := statusPatch(b.node, status)
+	return deed{patch: text, status: true}, err
+}
+
+// due says that a status that did not change is to be reported.
+func (b *book) due(now time.Time) bool {
+	return b.reported.IsZero() || now.Sub(b.reported) >= b.every+b.spread
+}
+
+// observe takes what the watch has seen, and says whether the Node is another than before.
+func (b *book) observe(s Seen) bool {
+	b.watching = ""
+	if s.Err != nil {
+		b.watching = s.Err.Error()
+	}
+	if !s.Heard || older(s.Node, b.node) {
+		return false
+	}
+	changed := !b.heard || b.node != s.Node
+	b.heard = true
+	if s.Node == nil && b.node != nil { // what failed was about one that is gone
+		b.failures, b.retryAt, b.failed = 0, time.Time{}, ""
+	}
+	b.take(s.Node)
+	return changed
+}
+
+func (b *book) take(node *v1.Node) {
+	b.node = node
+	if node != nil {
+		b.registered = true
+	}
+}
+
+// done takes the answer to a deed: the Node after it.
+func (b *book) done(d deed, node *v1.Node, now time.Time) {
+	b.failures, b.retryAt, b.failed = 0, time.Time{}, ""
+	if d.create != nil {
+		b.reconciled = node.UID
+	}
+	if d.create != nil || d.status {
+		// What changed sets the next report somewhere around its time, so that nodes do not all report at once; what was
+		// merely due keeps the time that it has found.
+		b.spread = 0
+		if b.reported.IsZero() || b.node == nil || differs(b.node, node) {
+			b.spread = time.Duration((b.random() - 0.5) * float64(b.every))
+		}
+		b.reported = now
+	}
+	if !older(node, b.node) {
+		b.take(node)
+	}
+}
+
+// The rests after a failed write: the kubelet's.
+const (
+	firstRest = 200 * time.Millisecond
+	maxRest   = 7 * time.Second
+)
+
+// fail takes the failure of a deed, and says after what rest it is tried again.
+func (b *book) fail(why string, now time.Time) time.Duration {
+	rest := min(firstRest<<min(b.failures, 10), maxRest)
+	b.failures++
+	b.failed, b.retryAt = why, now.Add(rest)
+	return rest
+}
+
+// problems are what goes wrong, in sentences.
+func (b *book) problems() []string {
+	var out []string
+	if b.failed != "" {
+		out = append(out, b.failed)
+	}
+	if b.watching != "" && b.failed == "" {
+		out = append(out, b.watching)
+	}
+	switch {
+	case !b.heard || b.node != nil || b.failed != "":
+	case b.registered:
+		out = append(out, fmt.Sprintf("somebody has deleted the Node %s; as with the kubelet, it is made again when the agent is restarted", b.wish.Name))
+	case !b.wish.Register:
+		out = append(out, fmt.Sprintf("there is no Node %s, and registerNode is off: whoever sets nodes up here has to make it", b.wish.Name))
+	}
+	return out
+}
+
+// pressures takes a measurement, and says whether it is another than before.
+func (b *book) pressures(m messages.NodePressureObserved) bool {
+	was := b.facts.pressures
+	b.facts.pressures = m.Pressures
+	if len(was) != len(m.Pressures) {
+		return true
+	}
+	for i, p := range m.Pressures {
+		if p.Type != was[i].Type || p.Under != was[i].Under || p.Message != was[i].Message {
+			return true
+		}
+	}
+	return false
+}

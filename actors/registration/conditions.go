@@ -1,0 +1,112 @@
+package registration
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// runtimeGrace is how long a runtime that was ready may be away before the node counts as not ready: its restart is no
+// reason to take pods out of Services. It is the kubelet's.
+const runtimeGrace = 30 * time.Second
+
+// pressureTypes are in the kubelet's order, before Ready.
+var pressureTypes = []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure}
+
+// calm is what a kind of pressure says while there is none.
+var calm = map[v1.NodeConditionType]messages.Pressure{
+	v1.NodeMemoryPressure: {Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
+	v1.NodeDiskPressure:   {Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
+	v1.NodePIDPressure:    {Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
+}
+
+func condition(node *v1.Node, kind v1.NodeConditionType) *v1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == kind {
+			return c
+		}
+	}
+	return nil
+}
+
+// setCondition replaces the condition in its place, or puts it last. Its time of transition is now only where its status
+// changes; of one that somebody else has set, an agent before this one or the controller that misses us, it goes on.
+func setCondition(node *v1.Node, c v1.NodeCondition, now time.Time) {
+	c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
+	if was := condition(node, c.Type); was != nil {
+		if was.Status == c.Status {
+			c.LastTransitionTime = was.LastTransitionTime
+		}
+		*was = c
+		return
+	}
+	node.Status.Conditions = append(node.Status.Conditions, c)
+}
+
+// setPressures sets the three kinds of pressure. What was not measured yet stays as it was.
+func setPressures(node *v1.Node, pressures []messages.Pressure, now time.Time) {
+	for _, kind := range pressureTypes {
+		i := slices.IndexFunc(pressures, func(p messages.Pressure) bool { return p.Type == kind })
+		p := calm[kind]
+		switch was := condition(node, kind); {
+		case i >= 0:
+			p = pressures[i]
+		case was != nil && was.Status != v1.ConditionUnknown:
+			was.LastHeartbeatTime = metav1.NewTime(now)
+			continue
+		}
+		c := v1.NodeCondition{Type: kind, Status: v1.ConditionFalse, Reason: p.Reason, Message: p.Message}
+		if p.Under {
+			c.Status = v1.ConditionTrue
+		}
+		setCondition(node, c, now)
+	}
+}
+
+// setReady sets Ready, last of the conditions that it adds.
+func setReady(node *v1.Node, problems []string, now time.Time) {
+	c := v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"}
+	if len(problems) > 0 {
+		c.Status, c.Reason, c.Message = v1.ConditionFalse, "KubeletNotReady", strings.Join(problems, "; ")
+	}
+	setCondition(node, c, now)
+}
+
+// unready is what keeps the node from being ready, in words. was says that the API server has it as ready.
+func (f facts) unready(was bool, began, now time.Time) []string {
+	var out []string
+	r := f.runtime
+	switch {
+	case r.Ready:
+		if !r.NetworkReady {
+			out = append(out, f.networkProblem())
+		}
+	case r.Since.IsZero() && was && now.Sub(began) < runtimeGrace:
+		// The agent has just begun, and the node is as it was.
+	case r.Since.IsZero():
+		out = append(out, "the container runtime was not heard yet")
+	case was && now.Sub(r.Since) < runtimeGrace:
+	default:
+		out = append(out, "container runtime not ready: "+r.Reason)
+	}
+	if f.machineErr != nil && (f.machine.CPUs == 0 || f.machine.Memory == 0) {
+		out = append(out, "the machine cannot be read: "+f.machineErr.Error())
+	}
+	return out
+}
+
+func (f facts) networkProblem() string {
+	text := "container runtime network not ready"
+	if f.runtime.NetworkReason != "" {
+		text += ": " + f.runtime.NetworkReason
+	}
+	if f.network != "" {
+		text += ": " + f.network
+	}
+	return text
+}

@@ -1,0 +1,123 @@
+package registration
+
+import (
+	"context"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// tenant is the actor's book on its lease.
+type tenant struct {
+	last     *coordinationv1.Lease // as written last
+	renewing bool
+	failures int
+	failed   string
+	renewed  time.Time
+}
+
+type (
+	leaseDue struct{}
+	leased   struct {
+		lease *coordinationv1.Lease
+		// waiting says that there is none, and that none can be made before the Node is known, whose it is to be.
+		waiting bool
+		at      time.Time
+		err     error
+	}
+)
+
+// renewEvery is between renewals: a quarter of the lease's duration, the kubelet's.
+func (a *actor) renewEvery() time.Duration { return a.opts.LeaseDuration / 4 }
+
+// renew renews the lease, as the only work on it.
+func (a *actor) renew(ctx supervisors.Context) {
+	if a.lease.renewing {
+		return
+	}
+	a.lease.renewing = true
+	client, name, last, node := a.opts.Client.CoordinationV1().Leases(v1.NamespaceNodeLease), a.opts.Wish.Name, a.lease.last, a.book.node
+	seconds, now := int32(a.opts.LeaseDuration/time.Second), ctx.Now() //nolint:gosec // an int32 in the configuration
+	ctx.Do(supervisors.Work{Name: "RenewLease", Timeout: max(a.renewEvery(), time.Second), Run: func(ctx context.Context) any {
+		m := renewLease(ctx, client, name, last, func(l *coordinationv1.Lease) { fill(l, name, seconds, node, now) }, node != nil)
+		m.at = now
+		return m
+	}})
+}
+
+// fill makes a lease say that this node is alive. It belongs to the Node, with which it goes.
+func fill(l *coordinationv1.Lease, name string, seconds int32, node *v1.Node, now time.Time) {
+	renewed := metav1.NewMicroTime(now)
+	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &name, &seconds, &renewed
+	if node == nil || len(l.OwnerReferences) == 1 && l.OwnerReferences[0].UID == node.UID {
+		return
+	}
+	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}}
+}
+
+// renewLease writes over the lease as it was last, without asking first: nobody else writes it. Where that is wrong it asks.
+func renewLease(ctx context.Context, client coordinationclient.LeaseInterface, name string, last *coordinationv1.Lease, fill func(*coordinationv1.Lease), known bool) leased {
+	if last != nil {
+		next := last.DeepCopy()
+		fill(next)
+		lease, err := client.Update(ctx, next, metav1.UpdateOptions{})
+		if err == nil || !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return leased{lease: lease, err: err}
+		}
+	}
+	found, err := client.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		next := found.DeepCopy()
+		fill(next)
+		lease, err := client.Update(ctx, next, metav1.UpdateOptions{})
+		return leased{lease: lease, err: err}
+	case !apierrors.IsNotFound(err):
+		return leased{err: err}
+	case !known:
+		return leased{waiting: true}
+	}
+	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: v1.NamespaceNodeLease}}
+	fill(next)
+	lease, err := client.Create(ctx, next, metav1.CreateOptions{})
+	return leased{lease: lease, err: err}
+}
+
+func (a *actor) renewedLease(ctx supervisors.Context, m leased) {
+	l := &a.lease
+	l.renewing = false
+	rest := a.renewEvery()
+	rest += time.Duration(float64(rest) * 0.04 * a.opts.Random()) // the kubelet's jitter
+	switch {
+	case m.waiting: // the Node's coming renews at once
+		l.last = nil
+	case m.err != nil:
+		rest = min(firstRest<<min(l.failures, 10), maxRest, a.renewEvery())
+		l.failures++
+		why := "the node's lease cannot be renewed: " + apiclient.Explain(m.err, a.opts.Wish.Name)
+		if apierrors.IsNotFound(m.err) {
+			why = "the node's lease cannot be made: the namespace " + v1.NamespaceNodeLease + " is not there yet"
+		}
+		if why != l.failed {
+			ctx.Log().Warn("the lease is tried again", "reason", why)
+		}
+		l.failed = why
+	default:
+		if l.failed != "" {
+			ctx.Log().Info("the node's lease is renewed again")
+		}
+		l.last, l.failures, l.failed, l.renewed = m.lease, 0, "", m.at
+	}
+	if a.leaseTimer != nil {
+		a.leaseTimer.Cancel()
+	}
+	a.leaseTimer = ctx.After(rest, leaseDue{})
+	a.publish()
+}

@@ -1,0 +1,122 @@
+package registration
+
+import (
+	"maps"
+	"net/netip"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Names that others read on Node objects.
+const (
+	labelBetaOS   = "beta.kubernetes.io/os"
+	labelBetaArch = "beta.kubernetes.io/arch"
+	// annotationAttachDetach says that the attach/detach controller serves the node.
+	annotationAttachDetach = "volumes.kubernetes.io/controller-managed-attach-detach"
+	// annotationNodeIP tells a cloud controller manager which addresses the node was told to have.
+	annotationNodeIP = "alpha.kubernetes.io/provided-node-ip"
+	// taintUninitialized keeps pods away until a cloud controller manager has completed the Node.
+	taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+)
+
+// initial is the Node to be made, without its status.
+func (w Wish) initial() *v1.Node {
+	node := &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name, Labels: w.defaultLabels(), Annotations: map[string]string{}},
+		Spec:       v1.NodeSpec{ProviderID: w.ProviderID},
+	}
+	maps.Copy(node.Labels, w.Labels)
+	for _, t := range w.Taints {
+		node.Spec.Taints = append(node.Spec.Taints, *t.DeepCopy())
+	}
+	if w.ExternalCloud {
+		node.Spec.Taints = append(node.Spec.Taints, v1.Taint{Key: taintUninitialized, Value: "true", Effect: v1.TaintEffectNoSchedule})
+	}
+	if w.AttachDetach {
+		node.Annotations[annotationAttachDetach] = "true"
+	}
+	w.annotateIPs(node)
+	return node
+}
+
+func (w Wish) defaultLabels() map[string]string {
+	return map[string]string{
+		v1.LabelHostname: w.Name, v1.LabelOSStable: goos, v1.LabelArchStable: goarch, labelBetaOS: goos, labelBetaArch: goarch,
+	}
+}
+
+// annotateIPs sets or removes what a cloud controller manager is told.
+func (w Wish) annotateIPs(node *v1.Node) {
+	if !w.ExternalCloud || len(w.NodeIPs) == 0 {
+		delete(node.Annotations, annotationNodeIP)
+		return
+	}
+	texts := make([]string, 0, len(w.NodeIPs))
+	for _, ip := range w.NodeIPs {
+		texts = append(texts, ip.String())
+	}
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	node.Annotations[annotationNodeIP] = strings.Join(texts, ",")
+}
+
+// reconciledLabels are those that an agent sets anew on a Node that is there already. All others are set when the Node is
+// made, and then belong to whoever changes them; it is the kubelet's list.
+var reconciledLabels = []string{
+	v1.LabelHostname, v1.LabelTopologyZone, v1.LabelTopologyRegion, v1.LabelFailureDomainBetaZone, v1.LabelFailureDomainBetaRegion,
+	v1.LabelInstanceTypeStable, v1.LabelInstanceType, v1.LabelOSStable, v1.LabelArchStable, labelBetaOS, labelBetaArch,
+}
+
+// reconciled is the Node with the metadata that is the agent's to set; was is not changed. first says that the agent has not
+// seen this Node before: from then on only what schedulers cannot do without is set again, as with the kubelet.
+func (w Wish) reconciled(was *v1.Node, first bool) *v1.Node {
+	node := was.DeepCopy()
+	if node.Labels == nil {
+		node.Labels = map[string]string{}
+	}
+	node.Labels[v1.LabelOSStable], node.Labels[v1.LabelArchStable] = goos, goarch
+	w.annotateIPs(node)
+	if !first || !w.Register {
+		return node
+	}
+	wanted := w.initial()
+	for _, name := range reconciledLabels {
+		value, ok := wanted.Labels[name]
+		switch {
+		case ok && value == "":
+			delete(node.Labels, name)
+		case ok:
+			node.Labels[name] = value
+		}
+	}
+	if w.AttachDetach {
+		if node.Annotations == nil {
+			node.Annotations = map[string]string{}
+		}
+		node.Annotations[annotationAttachDetach] = "true"
+	} else {
+		delete(node.Annotations, annotationAttachDetach)
+	}
+	return node
+}
+
+// addresses are the Node's. Those that a cloud controller manager has set stay.
+func (w Wish) addresses(was []v1.NodeAddress, ips []netip.Addr) []v1.NodeAddress {
+	host := v1.NodeAddress{Type: v1.NodeHostName, Address: w.Name}
+	switch {
+	case w.ExternalCloud && len(was) > 0:
+		return was
+	case w.ExternalCloud && len(w.NodeIPs) == 0 && !w.AnyIP:
+		return []v1.NodeAddress{host} // the cloud's to tell
+	case len(ips) == 0:
+		return was // not known now; what was known still stands
+	}
+	out := make([]v1.NodeAddress, 0, len(ips)+1)
+	for _, ip := range ips {
+		out = append(out, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip.String()})
+	}
+	return append(out, host)
+}

@@ -1,0 +1,139 @@
+package registration
+
+import (
+	"context"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Options are what the actor needs.
+type Options struct {
+	// Client is for what must not wait: the node's status and its lease.
+	Client kubernetes.Interface
+	// Watch is the process's watch of the own Node.
+	Watch *Watch
+	// State is where it is published how registration goes; nil: nowhere.
+	State *State
+	// Wish is what the configuration says of the Node.
+	Wish Wish
+	// Sizes is what the configuration takes off the machine.
+	Sizes Sizes
+	// Machine reads the machine. It may be slow, and is called outside the mailbox.
+	Machine func() (Machine, error)
+	// Addresses are the node's own, the one to be used first. May be slow.
+	Addresses func(context.Context) []netip.Addr
+	// Runtime is what is known of the container runtime; it does not wait.
+	Runtime func() Runtime
+	// Network says why pods get no network, from the network's configuration; nil where nothing is found wrong. It is asked
+	// where the runtime says that the network is not ready. May be slow; ctx bounds it.
+	Network func(context.Context) error
+	// Images are those of the runtime.
+	Images ImageLister
+	// UpdateFrequency is between looks at what the status is (nodeStatusUpdateFrequency), ReportFrequency between reports of
+	// one that does not change (nodeStatusReportFrequency).
+	UpdateFrequency, ReportFrequency time.Duration
+	// LeaseDuration is after which time without renewal the node counts as lost (nodeLeaseDurationSeconds).
+	LeaseDuration time.Duration
+	// Random is in [0, 1), to spread reports of many nodes; nil: 0.5.
+	Random func() float64
+}
+
+// Wish is what the configuration says of the Node object.
+type Wish struct {
+	// Name is the node's, and its host name.
+	Name string
+	// Register says that the Node is made where there is none (registerNode).
+	Register bool
+	// Labels and Taints are set when it is made (--node-labels, registerWithTaints).
+	Labels map[string]string
+	Taints []v1.Taint
+	// ProviderID is set when it is made (providerID).
+	ProviderID string
+	// ExternalCloud says that a cloud controller manager completes the Node (--cloud-provider=external).
+	ExternalCloud bool
+	// NodeIPs are those of --node-ip, which a cloud controller manager is told; unspecified ones left out.
+	NodeIPs []netip.Addr
+	// AnyIP says that --node-ip chose no more than a family.
+	AnyIP bool
+	// AttachDetach says that the attach/detach controller serves this node (enableControllerAttachDetach).
+	AttachDetach bool
+	// KubeletVersion is reported as the kubelet's.
+	KubeletVersion string
+	// KubeletPort is where the kubelet's API is served; 0: nowhere.
+	KubeletPort int32
+	// MaxImages bounds the images reported (nodeStatusMaxImages); -1: all.
+	MaxImages int32
+}
+
+// Runtime is what is known of the container runtime.
+type Runtime struct {
+	// Since is since when it is ready or not; zero where it was not asked yet.
+	Since time.Time
+	// Ready says that it can be worked with; Reason, a sentence, why not.
+	Ready  bool
+	Reason string
+	// Name and Version are of the runtime that answered last.
+	Name, Version string
+	// NetworkReady is its word on the pods' network; NetworkReason why not.
+	NetworkReady  bool
+	NetworkReason string
+	Handlers      []v1.NodeRuntimeHandler
+	Features      *v1.NodeFeatures
+}
+
+// ImageLister lists images; *cri.Client does.
+type ImageLister interface {
+	ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error)
+}
+
+// New is the constructor of the actor.
+func New(o Options) supervisors.Constructor {
+	if o.State == nil {
+		o.State = &State{}
+	}
+	if o.Random == nil {
+		o.Random = func() float64 { return 0.5 }
+	}
+	life := &life{}
+	return func(string) supervisors.Actor { return newActor(o, life) }
+}
+
+// life is what outlives the actor and ends with the process.
+type life struct {
+	// registered says that the Node was there: when it is gone now, somebody has deleted it.
+	registered atomic.Bool
+	began      atomic.Pointer[time.Time]
+}
+
+// begin is when the process' first actor began.
+func (l *life) begin(now time.Time) time.Time {
+	l.began.CompareAndSwap(nil, &now)
+	return *l.began.Load()
+}
+
+// State is how registration goes, for those who must not wait for it. The zero value is one before the first word; safe for
+// concurrent use.
+type State struct{ p atomic.Pointer[Snapshot] }
+
+// Snapshot is registration at one time.
+type Snapshot struct {
+	// Registered says that the API server has the Node.
+	Registered bool
+	// Problems are sentences that say what goes wrong.
+	Problems []string
+}
+
+// Load is the newest snapshot.
+func (s *State) Load() Snapshot {
+	if p := s.p.Load(); p != nil {
+		return *p
+	}
+	return Snapshot{}
+}

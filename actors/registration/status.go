@@ -1,0 +1,141 @@
+package registration
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// facts are what was gathered for the status.
+type facts struct {
+	machine    Machine
+	machineErr error
+	addresses  []netip.Addr
+	runtime    Runtime
+	network    string // what the network's configuration lacks, where the runtime says that it is not ready
+	images     []v1.ContainerImage
+	imagesRead bool
+	pressures  []messages.Pressure
+}
+
+// compose is the Node with the status that it has to have now; was is not changed. What belongs to others (volumes, devices,
+// conditions of other writers, what a new version of Kubernetes brings) stays.
+func compose(w Wish, s Sizes, f facts, was *v1.Node, began, now time.Time) *v1.Node {
+	node := was.DeepCopy()
+	st := &node.Status
+	st.Addresses = w.addresses(st.Addresses, f.addresses)
+	setSizes(st, s, f.machine)
+	info := &st.NodeInfo
+	m := f.machine
+	info.MachineID, info.SystemUUID, info.BootID = cmp.Or(m.MachineID, info.MachineID), cmp.Or(m.SystemUUID, info.SystemUUID), cmp.Or(m.BootID, info.BootID)
+	info.KernelVersion, info.OSImage = cmp.Or(m.Kernel, info.KernelVersion), cmp.Or(m.OSImage, info.OSImage)
+	info.OperatingSystem, info.Architecture = goos, goarch
+	info.KubeletVersion = w.KubeletVersion
+	info.KubeProxyVersion = "" //nolint:staticcheck // deprecated, and emptied by kubelets since 1.33
+	info.Swap = nil
+	if m.Swap > 0 {
+		info.Swap = &v1.NodeSwapStatus{Capacity: &m.Swap}
+	}
+	if f.runtime.Name != "" {
+		info.ContainerRuntimeVersion = f.runtime.Name + "://" + plainVersion(f.runtime.Version)
+		st.RuntimeHandlers, st.Features = f.runtime.Handlers, f.runtime.Features
+	} else if info.ContainerRuntimeVersion == "" {
+		info.ContainerRuntimeVersion = "Unknown"
+	}
+	st.DaemonEndpoints = v1.NodeDaemonEndpoints{KubeletEndpoint: v1.DaemonEndpoint{Port: w.KubeletPort}}
+	if f.imagesRead {
+		st.Images = f.images
+	}
+	ready := condition(was, v1.NodeReady)
+	setPressures(node, f.pressures, now)
+	setReady(node, f.unready(ready != nil && ready.Status == v1.ConditionTrue, began, now), now)
+	return node
+}
+
+// setSizes sets capacity and allocatable of what is the agent's to know. Resources of others stay as they are: those of
+// device plugins, and those that an operator has put there.
+func setSizes(st *v1.NodeStatus, s Sizes, m Machine) {
+	if m.CPUs == 0 || m.Memory == 0 {
+		return // not read; unready says so
+	}
+	own := s.Capacity(m)
+	if st.Capacity == nil {
+		st.Capacity = v1.ResourceList{}
+	}
+	for name := range st.Capacity {
+		if _, still := own[name]; !still && isHugePages(name) {
+			delete(st.Capacity, name)
+			delete(st.Allocatable, name)
+		}
+	}
+	for name, q := range own {
+		st.Capacity[name] = q
+	}
+	if st.Allocatable == nil {
+		st.Allocatable = v1.ResourceList{}
+	}
+	for name, q := range s.Allocatable(st.Capacity) {
+		if _, ours := own[name]; ours || !has(st.Allocatable, name) {
+			st.Allocatable[name] = q
+		}
+	}
+}
+
+func has(list v1.ResourceList, name v1.ResourceName) bool {
+	_, ok := list[name]
+	return ok
+}
+
+// plainVersion is a runtime's version without a leading v and what distributions append, as the kubelet reports it.
+func plainVersion(text string) string {
+	if v, err := version.ParseSemantic(text); err == nil {
+		return v.String()
+	}
+	if v, err := version.ParseGeneric(text); err == nil {
+		return v.String()
+	}
+	return cmp.Or(text, "Unknown")
+}
+
+// maxNames is how many names of an image are reported; the kubelet's.
+const maxNames = 5
+
+// imagesOf are the images as they are reported, the largest first, by digest and by tag; limit -1: all.
+func imagesOf(all []*runtimeapi.Image, limit int32) []v1.ContainerImage {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b *runtimeapi.Image) int {
+		return cmp.Or(cmp.Compare(b.GetSize(), a.GetSize()), cmp.Compare(a.GetId(), b.GetId()))
+	})
+	if limit >= 0 && int(limit) < len(all) {
+		all = all[:limit]
+	}
+	var out []v1.ContainerImage
+	for _, i := range all {
+		names := slices.Concat(i.GetRepoDigests(), i.GetRepoTags())
+		out = append(out, v1.ContainerImage{Names: names[:min(len(names), maxNames)], SizeBytes: int64(i.GetSize())}) //nolint:gosec // an image's size
+	}
+	return out
+}
+
+// differs says whether the status changed in more than its heartbeats.
+func differs(a, b *v1.Node) bool { return !equality.Semantic.DeepEqual(still(a), still(b)) }
+
+// still is the status without heartbeats.
+func still(node *v1.Node) *v1.NodeStatus {
+	st := node.Status.DeepCopy()
+	for i := range st.Conditions {
+		st.Conditions[i].LastHeartbeatTime = metav1.Time{}
+		st.Conditions[i].LastTransitionTime = metav1.NewTime(st.Conditions[i].LastTransitionTime.Truncate(time.Second)) // as it is sent
+	}
+	slices.SortFunc(st.Conditions, func(x, y v1.NodeCondition) int { return cmp.Compare(x.Type, y.Type) })
+	return st
+}

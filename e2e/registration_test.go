@@ -1,0 +1,109 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/playlet-dev/playlet/e2e/cluster"
+	"github.com/playlet-dev/playlet/e2e/stack"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A node registers as itself and is ready; its lease belongs to it and is renewed; what is said of readiness outlives the agent.
+func TestTheNodeRegisters(t *testing.T) {
+	c := cluster.Shared(t)
+	n := c.Node(t)
+	_, a := inCluster(t, c, n, func(a *stack.Agent) {
+		a.Args = append(a.Args, "--node-labels=rack=7,topology.kubernetes.io/zone=z1", "--register-with-taints=only=me:NoSchedule")
+		a.Config["nodeLeaseDurationSeconds"] = 4
+	})
+	node := awaitNode(t, c, n.Name, nodeReady)
+	for label, want := range map[string]string{corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux", "rack": "7", corev1.LabelTopologyZone: "z1"} {
+		if got := node.Labels[label]; got != want {
+			t.Errorf("label %s is %q, want %q", label, got, want)
+		}
+	}
+	taint := func(n *corev1.Node) error {
+		for _, one := range n.Spec.Taints {
+			if one.Key == "only" && one.Value == "me" && one.Effect == corev1.TaintEffectNoSchedule {
+				return nil
+			}
+		}
+		return fmt.Errorf("taints are %v", n.Spec.Taints)
+	}
+	must(t, taint(node))
+	st := node.Status
+	if v := st.NodeInfo.KubeletVersion; !strings.HasPrefix(v, "v1.36.3+playlet-") {
+		t.Errorf("the version is %s", v)
+	}
+	if v := st.NodeInfo.ContainerRuntimeVersion; v != "containerd://2.4.2" {
+		t.Errorf("the runtime is %s", v)
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage} {
+		if q, less := st.Capacity[name], st.Allocatable[name]; q.Sign() <= 0 || less.Sign() <= 0 || less.Cmp(q) > 0 {
+			t.Errorf("%s: capacity %s, allocatable %s", name, q.String(), less.String())
+		}
+	}
+	if len(st.Addresses) != 2 || st.Addresses[0].Type != corev1.NodeInternalIP || st.Addresses[1].Address != n.Name {
+		t.Errorf("addresses are %v", st.Addresses)
+	}
+	lease := awaitLease(t, c, n, nil)
+	if len(lease.owners) != 1 || lease.owners[0].UID != node.UID {
+		t.Errorf("the lease belongs to %v, want %s", lease.owners, node.UID)
+	}
+	awaitLease(t, c, n, &lease.renewed)
+
+	must(t, a.Kill9())
+	must(t, a.Start())
+	first := awaitLease(t, c, n, nil)
+	awaitLease(t, c, n, &first.renewed)
+	again := awaitNode(t, c, n.Name, func(now *corev1.Node) error {
+		if was, is := ready1(node), ready1(now); is.LastHeartbeatTime.After(was.LastHeartbeatTime.Time) {
+			return nil
+		}
+		return errors.New("the agent has not reported again")
+	})
+	if was, is := ready1(node), ready1(again); is.Status != corev1.ConditionTrue || !is.LastTransitionTime.Equal(&was.LastTransitionTime) {
+		t.Errorf("Ready was %+v and is %+v", was, is)
+	}
+	if node.UID != again.UID {
+		t.Error("the Node was made anew")
+	}
+	must(t, taint(again))
+}
+
+func ready1(n *corev1.Node) corev1.NodeCondition {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c
+		}
+	}
+	return corev1.NodeCondition{}
+}
+
+type lease struct {
+	owners  []metav1.OwnerReference
+	renewed metav1.MicroTime
+}
+
+// awaitLease waits until the node has a lease, which was renewed after the time where there is one.
+func awaitLease(t *testing.T, c *cluster.Cluster, n *cluster.Node, after *metav1.MicroTime) (out lease) {
+	t.Helper()
+	await(t, func() error {
+		l, err := c.Admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), n.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if after != nil && !l.Spec.RenewTime.After(after.Time) {
+			return errors.New("the lease is not renewed")
+		}
+		out = lease{l.OwnerReferences, *l.Spec.RenewTime}
+		return nil
+	})
+	return out
+}
