@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// GraceSlack is by how much a deadline must be earlier than another to count as earlier.
+const GraceSlack = time.Second
+
 // ErrOperationsClosed is the answer to an operation asked for after Close.
 var ErrOperationsClosed = errors.New("the agent is shutting down: no new operation is begun")
 

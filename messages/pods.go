@@ -17,6 +17,9 @@ type PodWanted struct {
 	Turn uint64
 	// Final is the pod's last status when it had finished before: it is never run again.
 	Final *v1.PodStatus
+	// Last is the newest status that is known of the pod, from an earlier life of its actor or of the agent: its status goes on
+	// from there. Immutable.
+	Last *v1.PodStatus
 	// Order is the pod's place in the queue for the runtime: lower goes first.
 	Order int64
 	// Ending is set when the pod must end.

@@ -43,6 +43,7 @@ type actor struct {
 	// condemned is how a container is ended whose post-start hook failed.
 	condemned *messages.StopContainer
 	stop      *messages.StopContainer // asked for while the start was under way
+	until     time.Time               // by when it is to be ended, while it is being stopped
 }
 
 // startDone is the result of creating and starting.
@@ -176,6 +177,9 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 			return
 		}
 	case stopping:
+		if ctx.Now().Add(m.Grace).Before(a.until.Add(-cri.GraceSlack)) && m.Fact.ID == a.fact.ID {
+			a.doStop(ctx, m) // it was given less time since
+		}
 		return
 	case idle, running, hooking, failed:
 	}
@@ -185,6 +189,12 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 	}
 	a.host.Ops.CutOff(postStartKey(m.UID, m.Fact.ID))
 	a.state, a.fact, a.try = stopping, m.Fact, m.Fact.Attempt
+	a.doStop(ctx, m)
+}
+
+// doStop has it ended within the grace period, from now on.
+func (a *actor) doStop(ctx supervisors.Context, m messages.StopContainer) {
+	a.until = ctx.Now().Add(m.Grace)
 	ctx.Log().Info("stopping container", "id", m.Fact.ID, "why", m.Reason, "grace", m.Grace)
 	ctx.Do(supervisors.Work{
 		Name: "StopContainer", Timeout: m.Grace + a.host.Reap(4),

@@ -3,6 +3,8 @@ package container
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
@@ -14,22 +16,42 @@ import (
 const minGrace = 2 * time.Second
 
 // stop runs the pre-stop hook, has the runtime end the container within what is left of the grace, and reads the end.
-// A stop that is under way is joined: a second one would wait the whole grace again.
+// A stop that is under way is joined: a second one would wait the whole grace again. One that has less time than those
+// under way is begun beside them: the runtime goes by the shortest. The hook has had its time then.
 func stop(ctx context.Context, h *host.Host, m messages.StopContainer) stopDone {
-	key := fmt.Sprintf("%s/stop/%s", m.UID, m.Fact.ID)
+	key, hurried := stopKey(h.Ops, m, time.Now())
+	if hurried {
+		h.Ops.CutOff(preStopKey(m))
+	}
 	fact, err := cri.Run(ctx, h.Ops, key, m.Grace+h.Reap(3), func(ctx context.Context) (messages.ContainerFact, error) {
-		return stopAndRead(ctx, h, m)
+		return stopAndRead(ctx, h, m, hurried)
 	})
 	return stopDone{id: m.Fact.ID, fact: fact, failed: host.Joined(err)}
 }
 
-func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer) (messages.ContainerFact, error) {
+// stopKey is the key of the stop to join, or to begin, now; hurried says that another is under way that has more time. Keys
+// tell by when.
+func stopKey(ops *cri.Operations, m messages.StopContainer, now time.Time) (key string, hurried bool) {
+	until, prefix := now.Add(m.Grace), fmt.Sprintf("%s/stop/%s/", m.UID, m.Fact.ID)
+	for _, other := range ops.InFlight(prefix) {
+		ms, err := strconv.ParseInt(strings.TrimPrefix(other, prefix), 10, 64)
+		if err == nil && !time.UnixMilli(ms).After(until.Add(cri.GraceSlack)) {
+			return other, false
+		}
+		hurried = true
+	}
+	return prefix + strconv.FormatInt(until.UnixMilli(), 10), hurried
+}
+
+func preStopKey(m messages.StopContainer) string {
+	return fmt.Sprintf("%s/prestop/%s", m.UID, m.Fact.ID)
+}
+
+func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer, hurried bool) (messages.ContainerFact, error) {
 	began := time.Now()
-	if hook := preStop(m); hook != nil && m.Fact.State == messages.ContainerRunning {
-		hctx, cancel := context.WithTimeout(ctx, m.Grace)
+	if hook := preStop(m); hook != nil && m.Fact.State == messages.ContainerRunning && !hurried {
 		// A failed hook, which is told in the log, does not keep the container from being stopped; it only loses its chance.
-		_ = runHook(hctx, h, m, hook)
-		cancel()
+		_, _ = h.Ops.Do(ctx, preStopKey(m), m.Grace, func(ctx context.Context) (any, error) { return nil, runHook(ctx, h, m, hook) })
 	}
 	grace := max(m.Grace-time.Since(began), min(minGrace, m.Grace))
 	if err := host.Ignore(h.CRI.StopContainer(ctx, m.Fact.ID, grace)); err != nil {

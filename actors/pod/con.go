@@ -51,6 +51,7 @@ type con struct {
 	hooked  hooked
 	ends    struct { // as its actor was asked to end it
 		grace time.Duration
+		until time.Time
 		why   string
 	}
 	failed  *messages.Reason        // why this attempt could not be created

@@ -69,7 +69,12 @@ func (m *Machine) verdicts(s *v1.PodStatus, uninitialized, unready []string, add
 		add(v1.PodReady, false, "ContainersNotReady", message)
 		add(v1.ContainersReady, false, "ContainersNotReady", message)
 	default:
-		add(v1.PodReady, true, "", "")
+		closed := gatesClosed(m.pod)
+		if closed == "" {
+			add(v1.PodReady, true, "", "")
+		} else {
+			add(v1.PodReady, false, "ReadinessGatesNotReady", closed)
+		}
 		add(v1.ContainersReady, true, "", "")
 	}
 }
@@ -80,9 +85,13 @@ func list(what string, names []string) string {
 
 // since is when the condition took its present status.
 func (m *Machine) since(now time.Time, c v1.PodCondition) metav1.Time {
-	if m.last != nil {
-		for i := range m.last.Conditions {
-			if o := &m.last.Conditions[i]; o.Type == c.Type && o.Status == c.Status {
+	last := m.last
+	if last == nil {
+		last = m.wish.Last
+	}
+	if last != nil {
+		for i := range last.Conditions {
+			if o := &last.Conditions[i]; o.Type == c.Type && o.Status == c.Status {
 				return o.LastTransitionTime
 			}
 		}

@@ -202,7 +202,7 @@ func (m *Machine) deadline() (time.Time, bool) {
 	return m.started.Add(time.Duration(*m.pod.Spec.ActiveDeadlineSeconds) * time.Second), true
 }
 
-// Grace is how long the pod's containers are given to end.
+// grace is how long the pod's containers are given to end.
 func (m *Machine) grace() time.Duration {
 	s := int64(30)
 	if m.pod != nil && m.pod.Spec.TerminationGracePeriodSeconds != nil {

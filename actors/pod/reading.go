@@ -20,12 +20,18 @@ func (m *Machine) planReading(now time.Time) Phase {
 		return Reading
 	case m.wish.Final == nil && m.unproved():
 		return Reading
+	}
+	m.seedProbes()
+	switch {
 	case m.ending != nil:
 		for _, c := range m.cons { // nobody starts these any more, nor tells of their hooks: what runs counts as started
 			if f := c.newest(); f != nil {
 				c.hooked = hooked{id: f.ID, done: true}
 			}
 		}
+		return Terminating
+	case m.wish.Final != nil && m.mayRun():
+		m.verdict = &verdict{phase: m.wish.Final.Phase, reason: m.wish.Final.Reason, message: m.wish.Final.Message}
 		return Terminating
 	case m.wish.Final != nil:
 		return Finished

@@ -39,6 +39,9 @@ func (m *Machine) over(now time.Time) bool {
 }
 
 func (m *Machine) judge(now time.Time) *verdict {
+	if v := m.judged(); v != nil {
+		return v
+	}
 	if at, ok := m.deadline(); ok && !now.Before(at) {
 		return &verdict{
 			phase: v1.PodFailed, reason: messages.ReasonDeadlineExceeded,

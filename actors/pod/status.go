@@ -120,6 +120,7 @@ func (m *Machine) status(now time.Time) *v1.PodStatus {
 	shareLastWords(s)
 	m.settlePhase(s)
 	m.settleContainers(s)
+	m.settleEnd(s)
 	m.addresses(s)
 	m.conditions(now, s)
 	return s

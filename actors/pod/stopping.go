@@ -3,6 +3,7 @@ package pod
 import (
 	"time"
 
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -10,8 +11,12 @@ import (
 func (m *Machine) stopContainer(now time.Time, c *con, grace time.Duration, why string) {
 	if c.stage != stopping {
 		c.stage = stopping
-		c.ends.grace, c.ends.why = grace, why
+		c.ends.grace, c.ends.why, c.ends.until = grace, why, now.Add(grace)
 		m.answered("run", c.name)
+		m.answered("stop", c.name)
+	}
+	if until := now.Add(grace); until.Before(c.ends.until.Add(-cri.GraceSlack)) { // it was given less time since
+		c.ends.grace, c.ends.until = grace, until
 		m.answered("stop", c.name)
 	}
 	if !c.actor {

@@ -25,6 +25,9 @@ func TestWhateverHappens(t *testing.T) {
 			pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 		}
 		drawProbes(t, pod)
+		if rapid.Bool().Draw(t, "cloud") {
+			pod.Annotations = map[string]string{sourceAnnotation: apiSource}
+		}
 		w := newWorld(pod)
 		crashes := rapid.IntRange(0, 3).Draw(t, "crashes")
 		w.exit = func(name string, attempt uint32) (int32, bool) {
@@ -123,6 +126,11 @@ func storm(t *rapid.T, w *world) {
 	case "end":
 		if w.ending == nil && rapid.IntRange(0, 4).Draw(t, "really") == 0 {
 			w.ending = &messages.Ending{Reason: "storm"}
+			w.send(w.wish())
+		} else if w.ending != nil {
+			shorter := *w.ending
+			shorter.Grace = new(int64(rapid.IntRange(0, 9).Draw(t, "grace")))
+			w.ending = &shorter
 			w.send(w.wish())
 		}
 	}

@@ -155,9 +155,7 @@ func (m *Machine) takeFailed(now time.Time, c *con, v messages.ContainerFailed) 
 	r.RetryAt = now.Add(retryDelay(c.tries))
 	c.failed = &r
 	c.stage = imaging
-	if v.Fact == nil { // without a word on it, it may run
-		c.loose = now
-	}
+	c.loose = now    // without a word on it, it may run; and what it was told once more may start it yet
 	c.image.ref = "" // it may be gone: it is asked for anew
 	// What it needed may be gone without anyone having said so: the truth is read.
 	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}})

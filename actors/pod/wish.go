@@ -16,7 +16,11 @@ func (m *Machine) takeWish(now time.Time, w messages.PodWanted) {
 		m.answered("unmount", "") // from now on it is to be removed, too
 		m.cleaned.volumes = false
 	}
+	first := m.wish == nil
 	m.wish, m.ending = &w, w.Ending
+	if sooner := now.Add(m.grace()); m.ending != nil && !m.ends.IsZero() && sooner.Before(m.ends) {
+		m.ends = sooner // the containers are told when their turn comes
+	}
 	if !changed {
 		m.told = time.Time{} // it is told again since no status has shown that it was taken
 		return
@@ -31,6 +35,9 @@ func (m *Machine) takeWish(now time.Time, w messages.PodWanted) {
 	m.answered("mount", "")
 	m.cgroup.ready = false // so is the group that its requests and limits now ask for
 	m.answered("cgroup", "")
+	if first {
+		m.seed()
+	}
 	if m.started.IsZero() {
 		m.started = now
 	}

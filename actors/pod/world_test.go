@@ -24,6 +24,7 @@ type world struct {
 	pod     *v1.Pod
 	ending  *messages.Ending
 	final   *v1.PodStatus
+	last    *v1.PodStatus // what is known of it from before
 
 	pending []any                // messages on their way to the machine
 	later   map[string]time.Time // when the actors of containers are back
@@ -293,7 +294,7 @@ func (w *world) wish() messages.PodWanted {
 	if w.final != nil {
 		turn += 2
 	}
-	return messages.PodWanted{Pod: w.pod, Turn: turn, Ending: w.ending, Final: w.final}
+	return messages.PodWanted{Pod: w.pod, Turn: turn, Ending: w.ending, Final: w.final, Last: w.last}
 }
 
 // settle delivers everything, in order, and lets time pass, until nothing happens for as long as an audit takes.

@@ -37,6 +37,10 @@ func (w *world) endHook(c messages.ContainerFact) any {
 func (w *world) watchProbes(m messages.WatchProbes) {
 	for i := range m.Containers {
 		c := &m.Containers[i]
+		if is := c.Known; w.words != nil { // what the pod goes by counts where nothing was seen
+			is.Learn(w.words[c.ID])
+			w.words[c.ID] = is
+		}
 		for _, kind := range c.Run {
 			started := c.Spec.StartupProbe == nil || c.Known.Startup == messages.ProbeSucceeded
 			if (kind == messages.Startup) == started {

@@ -208,3 +208,11 @@ func (a *actor) ofHeardSource(f messages.PodFacts) bool {
 
 // marks are the sources by what they write into the annotation kubernetes.io/config.source.
 var marks = map[string]messages.Address{"file": messages.File, "http": messages.HTTP, "submit": messages.Submit, "api": messages.APIServer}
+
+// last is the newest status that is known of a pod: that which its actor told, or else the API server's.
+func (e *entry) last() *v1.PodStatus {
+	if e.status == nil && e.source == messages.APIServer {
+		return &e.pod.Status
+	}
+	return e.status
+}

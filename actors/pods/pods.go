@@ -231,7 +231,9 @@ func (a *actor) renew(ctx supervisors.Context, e *entry) {
 
 func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	uid := string(e.pod.UID)
-	ctx.Tell(messages.PodAddress(uid), messages.PodWanted{Pod: e.pod, Turn: e.turn, Final: a.finished[uid], Order: e.order, Ending: e.ending})
+	ctx.Tell(messages.PodAddress(uid), messages.PodWanted{
+		Pod: e.pod, Turn: e.turn, Final: a.finished[uid], Last: e.last(), Order: e.order, Ending: e.ending,
+	})
 }
 
 // ended takes the word that nothing of a pod runs any more.

@@ -31,7 +31,7 @@ var fields = []rule{
 	{honoured, "restartPolicy", nil},
 	{honoured, "terminationGracePeriodSeconds", nil},
 	{honoured, "activeDeadlineSeconds", nil},
-	{refused, "readinessGates", nil},
+	{honoured, "readinessGates[].conditionType", nil},
 
 	// Namespaces, users, privileges.
 	{honoured, "hostNetwork", nil},

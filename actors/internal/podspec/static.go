@@ -18,6 +18,9 @@ func ValidateStatic(pod *v1.Pod, objects bool) field.ErrorList {
 	if len(pod.Spec.ResourceClaims) > 0 {
 		s.refuse(spec.Child("resourceClaims"), "resource claims")
 	}
+	if len(pod.Spec.ReadinessGates) > 0 {
+		s.forbidden(spec.Child("readinessGates"), "a static pod cannot have any: nobody sets its conditions")
+	}
 	if len(pod.Spec.ImagePullSecrets) > 0 && !objects {
 		s.refuse(spec.Child("imagePullSecrets"), "secrets")
 	}

@@ -1,0 +1,106 @@
+package container
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// A grace period that was shortened since takes effect: the runtime kills what ignores its signal, a hook is cut off, and
+// whoever waited for the longer one is answered, too.
+func TestAShorterStopOvertakesALongerOne(t *testing.T) {
+	for name, hook := range map[string]*v1.LifecycleHandler{
+		"in the grace period": nil, "in a hook": {Sleep: &v1.SleepAction{Seconds: 3600}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, runtime := simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{Default: sim.Sequence{{Term: sim.Term{Ignore: true}}}}})
+			m := hooked(t, h, hook)
+			if hook == nil {
+				m.Spec.Lifecycle = nil
+			}
+			m.Grace = time.Hour
+			first := make(chan stopDone, 1)
+			go func() { first <- stop(context.Background(), h, m) }()
+			for len(h.Ops.InFlight("u1/stop/")) == 0 || (hook != nil && len(h.Ops.InFlight(preStopKey(m))) == 0) {
+				time.Sleep(time.Millisecond)
+			}
+			m.Grace = time.Second
+			if done := stop(t.Context(), h, m); done.failed != nil || done.fact.State != messages.ContainerExited || done.fact.ExitCode != 137 {
+				t.Errorf("the shorter one: %+v", done)
+			}
+			select {
+			case done := <-first:
+				if done.failed != nil || done.fact.State != messages.ContainerExited {
+					t.Errorf("the longer one: %+v", done)
+				}
+			case <-time.After(time.Minute):
+				t.Error("whoever asked first still waits")
+			}
+			if c := runtime.Snapshot().Containers[0]; c.Running() {
+				t.Error("it runs")
+			}
+		})
+	}
+}
+
+// A stop joins one that ends in time, and no other.
+func TestWhichStopIsJoined(t *testing.T) {
+	ops, release := cri.NewOperations(), make(chan struct{})
+	now := time.Unix(1000, 0)
+	m := messages.StopContainer{UID: "u", Fact: messages.ContainerFact{ID: "c"}, Grace: 30 * time.Second}
+	first, hurried := stopKey(ops, m, now)
+	if hurried || !strings.HasPrefix(first, "u/stop/c/") {
+		t.Fatalf("%s, %v", first, hurried)
+	}
+	begun, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = ops.Do(t.Context(), first, time.Minute, func(context.Context) (any, error) { close(begun); <-release; return nil, nil })
+	}()
+	<-begun
+	for _, c := range []struct {
+		grace, later time.Duration
+		joined       bool
+	}{
+		{30 * time.Second, 0, true},
+		{30 * time.Second, time.Minute, true},
+		{20 * time.Second, 10 * time.Second, true},
+		{29500 * time.Millisecond, 0, true},
+		{20 * time.Second, 0, false},
+	} {
+		m.Grace = c.grace
+		key, hurried := stopKey(ops, m, now.Add(c.later))
+		if (key == first) != c.joined || hurried == c.joined {
+			t.Errorf("%s asked for %s later: %s, hurried %v", c.grace, c.later, key, hurried)
+		}
+	}
+	close(release)
+	<-ended
+}
+
+// The actor, too, begins another stop only where that has less time.
+func TestTheActorStopsAgainWhenThereIsLessTime(t *testing.T) {
+	h, _ := simulated(t, sim.Options{})
+	k := supervisortest.New(t, messages.ContainerAddress("u", "c"), New(h)("c"))
+	m := messages.StopContainer{UID: "u", Name: "c", Fact: messages.ContainerFact{ID: "id", Name: "c", State: messages.ContainerRunning}, Pod: podOf(v1.Container{Name: "c"})}
+	works := 0
+	for i, c := range []struct {
+		grace time.Duration
+		more  int
+	}{{30, 1}, {30, 0}, {60, 0}, {5, 1}, {30, 0}, {1, 1}} {
+		m.Grace = c.grace * time.Second
+		k.Send(messages.PodAddress("u"), m)
+		if got := len(k.Work) - works; got != c.more {
+			t.Errorf("step %d: %d stops are begun, want %d", i, got, c.more)
+		}
+		works = len(k.Work)
+	}
+}

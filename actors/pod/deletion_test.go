@@ -1,0 +1,219 @@
+package pod
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// cloudPod is a pod of the API server.
+func cloudPod(policy v1.RestartPolicy, init, regular int) *v1.Pod {
+	p := testPod(policy, init, regular)
+	p.Annotations = map[string]string{sourceAnnotation: apiSource}
+	return p
+}
+
+func ended(w *world, code int32) messages.ContainerFact {
+	f := w.containers[0]
+	f.State, f.ExitCode, f.FinishedAt = messages.ContainerExited, code, w.now
+	return f
+}
+
+// A grace period that becomes shorter while the pod ends is told to its containers; one that becomes longer is not.
+func TestAGracePeriodIsShortened(t *testing.T) {
+	pod := cloudPod(v1.RestartPolicyAlways, 0, 1)
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(600))
+	w := newWorld(pod)
+	w.step(nil)
+	w.settle()
+	a := &alone{now: w.now, machine: w.machine}
+	end := func(turn uint64, grace int64) []messages.StopContainer {
+		a.hears(messages.PodWanted{Pod: pod, Turn: turn, Ending: &messages.Ending{Since: w.now, Grace: &grace}})
+		return toldOf[messages.StopContainer](a.take())
+	}
+	if stops := end(2, 300); len(stops) != 1 || stops[0].Grace != 300*time.Second {
+		t.Fatalf("told to stop: %+v", stops)
+	}
+	a.now = a.now.Add(time.Second)
+	for _, longer := range []int64{300, 600} {
+		if stops := end(3, longer); len(stops) != 0 {
+			t.Errorf("told of %d s: %+v", longer, stops)
+		}
+	}
+	if stops := end(4, 5); len(stops) != 1 || stops[0].Grace != 5*time.Second {
+		t.Errorf("told of the shorter one: %+v", stops)
+	}
+	a.now = a.now.Add(2 * time.Second)
+	a.hears(nil)
+	if stops := toldOf[messages.StopContainer](a.take()); len(stops) != 0 {
+		t.Errorf("told again: %+v", stops)
+	}
+	if stops := end(5, 0); len(stops) != 1 || stops[0].Grace != time.Second {
+		t.Errorf("told of none at all: %+v", stops)
+	}
+}
+
+// A pod that was deleted is told to be over, by its exit codes, when nothing of it runs any more, and not before.
+func TestADeletedPodGetsItsFinalPhase(t *testing.T) {
+	for code, want := range map[int32]v1.PodPhase{0: v1.PodSucceeded, 143: v1.PodFailed} {
+		w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
+		w.step(nil)
+		w.settle()
+		a := &alone{now: w.now, machine: w.machine}
+		a.hears(messages.PodWanted{Pod: w.pod, Turn: 2, Ending: &messages.Ending{Since: w.now}})
+		if s := a.machine.status(a.now); s.Phase != v1.PodRunning {
+			t.Errorf("while it runs it is %s", s.Phase)
+		}
+		a.hears(messages.ContainerEnded{UID: "u1", Fact: ended(w, code)}, SandboxStopped{ID: w.sandboxes[0].ID})
+		if s := a.machine.status(a.now); s.Phase != want || s.ContainerStatuses[0].State.Terminated == nil {
+			t.Errorf("exit code %d: it is %s, %+v", code, s.Phase, s.ContainerStatuses[0].State)
+		}
+	}
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	w.ending = &messages.Ending{}
+	w.send(w.wish())
+	w.settle()
+	if check(t, w); w.status.Phase != v1.PodRunning {
+		t.Errorf("a pod of a manifest is %s", w.status.Phase)
+	}
+}
+
+// A deleted pod of which nothing is here ends without anything being started.
+func TestADeletedPodThatNeverRan(t *testing.T) {
+	w := newWorld(cloudPod(v1.RestartPolicyAlways, 1, 1))
+	w.ending = &messages.Ending{}
+	w.step(nil)
+	w.settle()
+	if check(t, w); w.ended == nil || !w.ended.Gone || w.ended.Status.Phase != v1.PodFailed || w.seq > 0 {
+		t.Errorf("it ended as %+v", w.ended)
+	}
+}
+
+// Somebody with a right to it has called a running pod failed: it is ended, and not run again.
+func TestAPodThatOthersCallFailed(t *testing.T) {
+	w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	w.edits++
+	w.pod = w.pod.DeepCopy()
+	w.pod.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "NodeLost", Message: "gone"}
+	w.send(w.wish())
+	w.settle()
+	if check(t, w); w.ended == nil || w.ended.Gone || w.status.Phase != v1.PodFailed || w.status.Reason != "NodeLost" || len(w.runningNames()) > 0 {
+		t.Errorf("it is %+v, running %v", w.status, w.runningNames())
+	}
+}
+
+// A pod that had finished, by the word that is kept, and of which something runs all the same, has that ended, and is told
+// of as before.
+func TestAFinishedPodThatRuns(t *testing.T) {
+	w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	w.final = &v1.PodStatus{Phase: v1.PodSucceeded, Message: "kept"}
+	w.restart()
+	w.settle()
+	if check(t, w); w.machine.Phase() != Finished || w.status != w.final || len(w.runningNames()) > 0 {
+		t.Errorf("it is %s, %+v, running %v", w.machine.Phase(), w.status, w.runningNames())
+	}
+}
+
+// A status goes on where it was: not one of its conditions changes, whoever ran the pod before.
+func TestAStatusOutlivesTheAgent(t *testing.T) {
+	pod := cloudPod(v1.RestartPolicyAlways, 0, 1)
+	pod.Spec.Containers[0].ReadinessProbe, pod.Spec.Containers[0].StartupProbe = &v1.Probe{}, &v1.Probe{}
+	w := newWorld(pod)
+	w.step(nil)
+	w.settle()
+	if check(t, w); !allReady(w.status) {
+		t.Fatalf("it is not ready: %+v", w.status)
+	}
+	before := w.status
+	w.now = w.now.Add(time.Hour)
+	w.last = before
+	clear(w.words) // a kubelet ran it: of its probes nothing was kept
+	var seen []string
+	w.watch = func(s *v1.PodStatus) {
+		for i := range s.Conditions {
+			if now, was := s.Conditions[i], before.Conditions[i]; now.Status != was.Status || !now.LastTransitionTime.Equal(&was.LastTransitionTime) {
+				seen = append(seen, string(now.Type)+"="+string(now.Status)+now.LastTransitionTime.String())
+			}
+		}
+		if !s.StartTime.Equal(before.StartTime) {
+			seen = append(seen, "started "+s.StartTime.String())
+		}
+	}
+	w.restart()
+	w.settle()
+	if check(t, w); len(seen) > 0 {
+		t.Errorf("it was told: %s", strings.Join(seen, ", "))
+	}
+}
+
+// How often a container was started is known from the status where the runtime has lost it.
+func TestRestartsAreCountedOn(t *testing.T) {
+	w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
+	started := metav1.NewTime(w.now.Add(-time.Hour).Truncate(time.Second))
+	w.last = &v1.PodStatus{
+		StartTime: &started, Conditions: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: started}},
+		ContainerStatuses: []v1.ContainerStatus{{Name: "c0", ContainerID: "sim://lost", RestartCount: 6}},
+	}
+	w.step(nil)
+	w.settle()
+	check(t, w)
+	if s := w.status; s.ContainerStatuses[0].RestartCount != 7 || !s.StartTime.Equal(&started) {
+		t.Errorf("%+v", s)
+	}
+	for _, c := range w.status.Conditions {
+		if c.Type == v1.PodScheduled && !c.LastTransitionTime.Equal(&started) {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// A pod is ready when its readiness gates are open, too (KEP-580).
+func TestReadinessGates(t *testing.T) {
+	w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
+	w.pod.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "example.com/a"}, {ConditionType: "example.com/b"}}
+	w.step(nil)
+	w.settle()
+	ready := func() string {
+		for _, c := range w.status.Conditions {
+			if c.Type == v1.PodReady {
+				return string(c.Status) + " " + c.Reason + " " + c.Message
+			}
+		}
+		return ""
+	}
+	open := func(status v1.ConditionStatus, types ...v1.PodConditionType) {
+		w.edits++
+		w.pod = w.pod.DeepCopy()
+		for _, ct := range types {
+			w.pod.Status.Conditions = append(w.pod.Status.Conditions, v1.PodCondition{Type: ct, Status: status})
+		}
+		w.send(w.wish())
+		w.settle()
+	}
+	if got := ready(); !strings.HasPrefix(got, "False ReadinessGatesNotReady ") || !strings.Contains(got, "example.com/b") {
+		t.Errorf("closed: %s", got)
+	}
+	open(v1.ConditionTrue, "example.com/a")
+	if got := ready(); !strings.HasPrefix(got, "False ") || strings.Contains(got, "example.com/a") {
+		t.Errorf("one is open: %s", got)
+	}
+	open(v1.ConditionTrue, "example.com/b")
+	if got := ready(); got != "True  " {
+		t.Errorf("both are open: %s", got)
+	}
+	check(t, w)
+	if len(w.stops) > 0 {
+		t.Errorf("stopped: %v", w.stops)
+	}
+}

@@ -1,0 +1,101 @@
+package pod
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// apiSource is what the annotation kubernetes.io/config.source says of a pod of the API server.
+const (
+	sourceAnnotation = "kubernetes.io/config.source"
+	apiSource        = "api"
+)
+
+func fromAPI(pod *v1.Pod) bool { return pod.Annotations[sourceAnnotation] == apiSource }
+
+// seed takes over what is known of the pod from before this machine, so that its status goes on where it was: when it was
+// started, and how often its containers were, where the runtime no longer has any.
+func (m *Machine) seed() {
+	last := m.wish.Last
+	if last == nil {
+		return
+	}
+	if last.StartTime != nil && m.started.IsZero() {
+		m.started = last.StartTime.Time
+	}
+	for _, c := range m.cons {
+		if s := lastOf(last, c.name); s != nil && s.ContainerID != "" && s.RestartCount >= 0 {
+			c.free = max(c.free, uint32(s.RestartCount)+1)
+		}
+	}
+}
+
+// seedProbes takes what the status says of containers that run, where no probe's word was kept: another agent ran them, and
+// its last word stands until a probe says otherwise.
+func (m *Machine) seedProbes() {
+	if m.wish.Last == nil {
+		return
+	}
+	for _, c := range m.cons {
+		f, s := c.newest(), lastOf(m.wish.Last, c.name)
+		if !probed(c.spec) || s == nil || !c.running() || s.ContainerID != m.set.runtimeID(f.ID) {
+			continue
+		}
+		var said messages.ProbeResults
+		if s.Started != nil && *s.Started {
+			said.Startup = messages.ProbeSucceeded
+		}
+		if s.Ready {
+			said.Startup, said.Readiness = messages.ProbeSucceeded, messages.ProbeSucceeded
+		}
+		said.Learn(c.results())
+		c.proved = proved{id: f.ID, results: only(c.spec, said)}
+	}
+}
+
+// only are the results of the probes that the container has.
+func only(spec *v1.Container, r messages.ProbeResults) messages.ProbeResults {
+	for _, kind := range messages.ProbeKinds {
+		if messages.Probe(spec, kind) == nil {
+			*r.Of(kind) = ""
+		}
+	}
+	return r
+}
+
+// lastOf is the status of one container; nil where there is none.
+func lastOf(s *v1.PodStatus, name string) *v1.ContainerStatus {
+	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// settleEnd gives a pod that was asked to end, and of which nothing runs any more, its final phase: whoever waits for its
+// end goes by it. A pod of a manifest keeps its phase, as with the kubelet.
+func (m *Machine) settleEnd(s *v1.PodStatus) {
+	final := s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed
+	if final || m.ending == nil || !fromAPI(m.pod) || (m.phase != Cleaning && m.phase != Finished) {
+		return
+	}
+	s.Phase = v1.PodSucceeded
+	for i := range s.ContainerStatuses {
+		if end := s.ContainerStatuses[i].State.Terminated; end == nil || end.ExitCode != 0 {
+			s.Phase = v1.PodFailed
+		}
+	}
+}
+
+// judged is the verdict of others on a pod that runs: somebody has set its phase.
+func (m *Machine) judged() *verdict {
+	s := &m.pod.Status
+	if !fromAPI(m.pod) || (s.Phase != v1.PodFailed && s.Phase != v1.PodSucceeded) {
+		return nil
+	}
+	return &verdict{phase: s.Phase, reason: s.Reason, message: s.Message}
+}

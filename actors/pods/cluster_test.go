@@ -1,0 +1,225 @@
+package pods
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// cluster is the actor of a node of a cluster, with a folder of manifests that is empty.
+func cluster(t *testing.T, path string) (*supervisortest.Kit, *board.Board) {
+	t.Helper()
+	b := board.New()
+	k := supervisortest.New(t, messages.Pods, New(Options{
+		Sources: []messages.Address{messages.File, messages.APIServer}, Cluster: true, Board: b, FinishedPath: path,
+	})("pods"))
+	k.RunWork()
+	wants(k, messages.File)
+	return k, b
+}
+
+func deletedPod(name, uid string, grace int64) *v1.Pod {
+	p := pod(name, uid)
+	at := metav1.NewTime(time.Unix(1_000_000, 0))
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &at, &grace
+	p.Spec.TerminationGracePeriodSeconds = new(int64(30))
+	return p
+}
+
+// graces are the grace periods that a pod was told of since; -1 stands for its own.
+func graces(k *supervisortest.Kit) []int64 {
+	var out []int64
+	for _, m := range told[messages.PodWanted](k) {
+		switch {
+		case m.Ending == nil:
+		case m.Ending.Grace == nil:
+			out = append(out, -1)
+		default:
+			out = append(out, *m.Ending.Grace)
+		}
+	}
+	return out
+}
+
+// statuses are those that status was told of, the whole ones left out.
+func statuses(k *supervisortest.Kit) []messages.PodStatusWanted {
+	return told[messages.PodStatusWanted](k)
+}
+
+func gone(k *supervisortest.Kit, uid string, status *v1.PodStatus) {
+	k.Send(messages.PodAddress(uid), messages.PodEnded{UID: uid, Gone: true, Status: status})
+	k.Send(messages.Pods, messages.ChildStopped{Name: uid})
+	k.RunWork()
+}
+
+// The grace period of a deletion is the object's, and can become shorter; an object that goes meanwhile was forced away.
+func TestADeletionShortens(t *testing.T) {
+	k, _ := cluster(t, filepath.Join(t.TempDir(), "finished.json"))
+	audit(k)
+	wants(k, messages.APIServer, pod("web", "u"))
+	k.Take()
+	for i, c := range []struct {
+		wish []*v1.Pod
+		want []int64
+	}{
+		{[]*v1.Pod{deletedPod("web", "u", 20)}, []int64{20}},
+		{[]*v1.Pod{deletedPod("web", "u", 25)}, []int64{20}},
+		{[]*v1.Pod{deletedPod("web", "u", 7)}, []int64{7}},
+		{[]*v1.Pod{pod("web", "u")}, nil},
+		{nil, []int64{vanishedGrace}},
+		{nil, nil},
+	} {
+		wants(k, messages.APIServer, c.wish...)
+		if got := graces(k); !slices.Equal(got, c.want) {
+			t.Errorf("step %d: told of %v, want %v", i, got, c.want)
+		}
+	}
+	wants(k, messages.APIServer, pod("other", "v"))
+	k.Take()
+	wants(k, messages.APIServer)
+	if got := graces(k); !slices.Equal(got, []int64{-1}) {
+		t.Errorf("a pod that vanished has %v, and not its own", got)
+	}
+}
+
+// Of a deleted pod of which nothing is left the API server is told, until its object is gone; it is not made again,
+// whoever starts anew.
+func TestADeletedPodIsOver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "finished.json")
+	k, b := cluster(t, path)
+	audit(k)
+	dying := deletedPod("web", "u", 5)
+	wants(k, messages.APIServer, dying)
+	if !slices.Equal(k.Spawned, []string{"u"}) {
+		t.Fatalf("spawned %v: what may be left of it has to be looked for", k.Spawned)
+	}
+	k.Take()
+	final := &v1.PodStatus{Phase: v1.PodFailed, Message: "final"}
+	gone(k, "u", final)
+	over := statuses(k)
+	if len(over) != 1 || !over[0].Over || over[0].Status != final || over[0].Static {
+		t.Fatalf("told %+v", over)
+	}
+	wants(k, messages.APIServer, deletedPod("web", "u", 5))
+	k.Advance(2 * sweepEvery)
+	var whole messages.PodStatusesWanted
+	for _, m := range told[messages.PodStatusesWanted](k) {
+		whole = m
+	}
+	if len(k.Spawned) != 1 || !whole.Heard || len(whole.Pods) != 1 || !whole.Pods[0].Over || len(b.Now().Pods) != 0 {
+		t.Errorf("spawned %v, told %+v, published %+v", k.Spawned, whole, b.Now().Pods)
+	}
+
+	k, _ = cluster(t, path) // another life: it is asked again what is left, and its status is that of before
+	audit(k)
+	wants(k, messages.APIServer, dying)
+	k.Take()
+	k.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+	if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Ending == nil || w[0].Final == nil || w[0].Final.Message != "final" {
+		t.Errorf("told %+v", w)
+	}
+	gone(k, "u", final)
+	wants(k, messages.APIServer)
+	k.Advance(2 * sweepEvery)
+	k.RunWork()
+	for _, m := range told[messages.PodStatusesWanted](k) {
+		whole = m
+	}
+	if len(whole.Pods) != 0 {
+		t.Errorf("its object is gone, and told is %+v", whole.Pods)
+	}
+	k, _ = cluster(t, path)
+	audit(k)
+	wants(k, messages.APIServer, dying)
+	k.Take()
+	k.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+	if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final != nil {
+		t.Errorf("what was known of it is kept for ever: %+v", w)
+	}
+}
+
+// What cannot be run as it is meant is held, with the fields named, and told once; one that another agent runs is
+// left as it is, and nothing is said of it.
+func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
+	k, b := cluster(t, filepath.Join(t.TempDir(), "finished.json"))
+	audit(k, "running")
+	odd := func(name, uid string) *v1.Pod {
+		p := pod(name, uid)
+		p.Spec.RuntimeClassName, p.Spec.Overhead = new("kata"), v1.ResourceList{"cpu": {}}
+		p.Spec.Volumes = []v1.Volume{{Name: "d", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}}
+		return p
+	}
+	waits, runs := odd("waits", "waits"), odd("found-running", "running")
+	k.Take()
+	wants(k, messages.APIServer, waits, runs)
+	wants(k, messages.APIServer, waits, runs)
+	said := statuses(k)
+	if len(k.Spawned) > 0 || len(said) != 2 || said[1].Status != nil || said[0].Status == nil {
+		t.Fatalf("spawned %v, told %+v", k.Spawned, said)
+	}
+	if s := said[0].Status; s.Phase != v1.PodPending || s.Reason != messages.ReasonUnsupported || !strings.Contains(s.Message, "spec.volumes[0].nfs") {
+		t.Errorf("told %+v", s)
+	}
+	k.Advance(publishEvery)
+	if now := b.Now().Pods; len(now) != 2 || now[0].Waiting == nil || now[0].Waiting.Code != messages.ReasonUnsupported {
+		t.Errorf("published %+v", now)
+	}
+	wants(k, messages.APIServer, pod("waits", "waits"), runs)
+	if !slices.Equal(k.Spawned, []string{"waits"}) {
+		t.Errorf("spawned %v", k.Spawned)
+	}
+}
+
+// The API server's word that a pod is over is as good as our own, and is kept.
+func TestAPodThatIsOverElsewhere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "finished.json")
+	k, _ := cluster(t, path)
+	audit(k)
+	job := pod("job", "u")
+	job.Status.Phase = v1.PodSucceeded
+	wants(k, messages.APIServer, job)
+	k.Take()
+	k.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+	if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Final.Phase != v1.PodSucceeded {
+		t.Fatalf("told %+v", w)
+	}
+	if k.Advance(sweepEvery); len(k.Work) == 0 {
+		t.Error("it is not written down")
+	}
+}
+
+// Each status is told on, with where its pod comes from; those who come anew are told of all.
+func TestStatusesAreToldOn(t *testing.T) {
+	k, _ := cluster(t, filepath.Join(t.TempDir(), "finished.json"))
+	audit(k, "orphan")
+	wants(k, messages.File, pod("web", "s"))
+	wants(k, messages.APIServer, pod("cloud", "c"))
+	k.Take()
+	for _, uid := range []string{"s", "c", "orphan"} {
+		k.Send(messages.PodAddress(uid), messages.PodStatusChanged{UID: uid, Status: &v1.PodStatus{Message: uid}})
+	}
+	said := statuses(k)
+	if len(said) != 2 || said[0].UID != "s" || !said[0].Static || said[0].Status.Message != "s" || said[1].UID != "c" || said[1].Static || said[1].Over {
+		t.Errorf("told %+v", said)
+	}
+	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Status})
+	all := told[messages.PodStatusesWanted](k)
+	if len(all) != 1 || len(all[0].Pods) != 2 || !all[0].Heard {
+		t.Errorf("told %+v", all)
+	}
+	k, _ = cluster(t, filepath.Join(t.TempDir(), "finished.json"))
+	audit(k)
+	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Status})
+	if all = told[messages.PodStatusesWanted](k); len(all) != 1 || all[0].Heard {
+		t.Errorf("before the API server was heard: %+v", all)
+	}
+}
