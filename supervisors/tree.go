@@ -96,6 +96,10 @@ var Tree = Row{
 			}},
 		},
 		{
+			Kind: "status", Strategy: patient, Clients: []messages.Address{messages.Pods, messages.APIServer},
+			Why: "writes under way live in the operations table; what is wanted and what the API server has are told again",
+		},
+		{
 			Kind: "sources", Strategy: patient,
 			Why: "holds the sources apart: one failing source never stops another",
 			Children: []Row{{

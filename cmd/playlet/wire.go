@@ -19,6 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
 	"github.com/playlet-dev/playlet/actors/sources"
+	"github.com/playlet-dev/playlet/actors/status"
 	"github.com/playlet-dev/playlet/actors/submit"
 	"github.com/playlet-dev/playlet/actors/volumes"
 	"github.com/playlet-dev/playlet/config"
@@ -78,6 +79,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		}),
 		"apiserver": a.apiSource(),
 		"events":    a.eventWriter(),
+		"status":    a.statusWriter(),
 		"server":    server.New(server.Options{Listeners: a.listeners}),
 	}
 }
@@ -149,6 +151,14 @@ func (a *agent) apiSource() supervisors.Constructor {
 		return nil
 	}
 	return apiserver.New(apiserver.Options{Feed: a.feed, Server: a.api.Server})
+}
+
+// statusWriter writes to the API server what becomes of pods; a node of its own has none.
+func (a *agent) statusWriter() supervisors.Constructor {
+	if a.api == nil {
+		return nil
+	}
+	return status.New(status.Options{Client: a.api.Main, Operations: a.host.Ops, NodeName: a.node.NodeName, State: a.written})
 }
 
 // objectFolder has the ConfigMaps and Secrets of a folder; a node without one has none.
