@@ -80,6 +80,10 @@ var Tree = Row{
 			Why: "pods run on while logs grow; which are too big, and what was left half done, is seen on the disk",
 		},
 		{
+			Kind: "eviction", Strategy: isolated,
+			Why: "what was measured last stays reported; nothing else depends on it yet",
+		},
+		{
 			Kind: "registration", Strategy: patient,
 			Why: "without its lease the cluster gives the node's pods to others; what the API server has is read again",
 		},

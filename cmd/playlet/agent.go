@@ -242,7 +242,7 @@ func (a *agent) start(chaos supervisors.Interceptor) error {
 		a.log.Warn("enforceNodeAllocatable: what is reserved is kept from pods, and not enforced on cgroups of its own yet", "levels", levels)
 	}
 	if signals := notEvicted(a.node); len(signals) > 0 {
-		a.log.Warn("evictionHard: what it says of memory is kept from pods, and nothing is evicted at a threshold yet", "signals", signals)
+		a.log.Warn("evictionHard: it is kept from pods and, in a cluster, reported in the node's conditions; nothing is evicted at a threshold yet", "signals", signals)
 	}
 	if a.onlySubmissions() {
 		a.log.Warn("no source of pods is configured: those that are submitted (playlet run) are run, and others that are found are left as they are; --pod-manifest-path names a folder of manifests")

@@ -64,6 +64,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 			MaxSize: a.node.ContainerLogMaxSize(), MaxFiles: int(deref(a.node.Kubelet.ContainerLogMaxFiles, 2)),
 			Workers: int(deref(a.node.Kubelet.ContainerLogMaxWorkers, 1)), Every: a.node.ContainerLogMonitorInterval(),
 		}),
+		"eviction":     a.eviction(),
 		"registration": a.registration(),
 		"pods": pods.New(pods.Options{
 			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0 || a.onlySubmissions(), Own: submit.Source, Cluster: a.api != nil,
