@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
 // Container restart back-off as the kubelet counts it. The reduced pair is chosen by the feature gate
@@ -38,6 +39,16 @@ func (n *Node) PodLogsDir() string { return n.Kubelet.PodLogsDir }
 
 // FileCheckFrequency is how often manifest files are looked at besides inotify.
 func (n *Node) FileCheckFrequency() time.Duration { return n.Kubelet.FileCheckFrequency.Duration }
+
+// ObjectPoll is how often ConfigMaps and Secrets of the API server are read while pods name them; 0: they are watched
+// (configMapAndSecretChangeDetectionStrategy). Cache and Get both read them once a minute, as a kubelet does whose node object
+// says nothing else.
+func (n *Node) ObjectPoll() time.Duration {
+	if n.Kubelet.ConfigMapAndSecretChangeDetectionStrategy == kubeletconfig.WatchChangeDetectionStrategy {
+		return 0
+	}
+	return time.Minute
+}
 
 // HTTPCheckFrequency is how often the manifest URL is asked.
 func (n *Node) HTTPCheckFrequency() time.Duration { return n.Kubelet.HTTPCheckFrequency.Duration }

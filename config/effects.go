@@ -88,12 +88,12 @@ var fieldEffects = map[string]effect{
 	"kubeAPIBurst":                               inForce,
 	"serializeImagePulls":                        inForce,
 	"maxParallelImagePulls":                      inForce,
-	"evictionHard":                               inForce, // kept from pods, and of the node's conditions; the agent says at its start that nothing is evicted
-	"evictionSoft":                               inForce, // of the node's conditions
+	"evictionHard":                               inForce, // kept from pods; the agent says at its start that nothing is evicted
+	"evictionSoft":                               pending,
 	"evictionSoftGracePeriod":                    pending,
-	"evictionPressureTransitionPeriod":           inForce,
+	"evictionPressureTransitionPeriod":           pending,
 	"evictionMaxPodGracePeriod":                  pending,
-	"evictionMinimumReclaim":                     inForce, // of the node's conditions
+	"evictionMinimumReclaim":                     pending,
 	"mergeDefaultEvictionSettings":               inForce, // of evictionHard
 	"podsPerCore":                                inForce,
 	"enableControllerAttachDetach":               inForce, // of what the Node says
@@ -108,7 +108,7 @@ var fieldEffects = map[string]effect{
 	"containerLogMaxFiles":                       inForce,
 	"containerLogMaxWorkers":                     inForce,
 	"containerLogMonitorInterval":                inForce,
-	"configMapAndSecretChangeDetectionStrategy":  pending,
+	"configMapAndSecretChangeDetectionStrategy":  inForce,
 	"systemReserved":                             inForce,
 	"kubeReserved":                               inForce,
 	"reservedSystemCPUs":                         pending,

@@ -60,8 +60,8 @@ var Tree = Row{
 			Why: "pulls under way live in the operations table and are joined again",
 		},
 		{
-			Kind: "objects", Strategy: isolated,
-			Why: "pods that run need none of it; what was published stays in force, and the folder is read again",
+			Kind: "objects", Strategy: isolated, Clients: []messages.Address{messages.Pods},
+			Why: "pods that run need none of it; what was published stays in force; the folder is read again, and pods tell what they name at the API server",
 		},
 		{
 			Kind: "volumes", Strategy: patient, Clients: []messages.Address{messages.Pods},
@@ -80,10 +80,6 @@ var Tree = Row{
 			Why: "pods run on while logs grow; which are too big, and what was left half done, is seen on the disk",
 		},
 		{
-			Kind: "eviction", Strategy: isolated,
-			Why: "what was measured last stays reported; nothing else depends on it yet",
-		},
-		{
 			Kind: "registration", Strategy: patient,
 			Why: "without its lease the cluster gives the node's pods to others; what the API server has is read again",
 		},
@@ -98,10 +94,6 @@ var Tree = Row{
 					Why: "a bug met at one container is a bug of its pod; exits are not panics, and are answered by restartPolicy",
 				}},
 			}},
-		},
-		{
-			Kind: "status", Strategy: patient, Clients: []messages.Address{messages.Pods, messages.APIServer},
-			Why: "writes under way live in the operations table; what is wanted and what the API server has are told again",
 		},
 		{
 			Kind: "sources", Strategy: patient,

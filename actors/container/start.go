@@ -163,11 +163,7 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	if w.Pod.Spec.HostNetwork {
 		ips = h.IPs
 	}
-	env, err := cri.ResolveEnv(w.Pod, w.Container, cri.EnvSources{
-		HostIPs: h.IPs, PodIPs: ips, Allocatable: h.Allocatable,
-		ConfigMap: func(name string) (*v1.ConfigMap, bool, error) { return h.Objects.ConfigMap(w.Pod.Namespace, name) },
-		Secret:    func(name string) (*v1.Secret, bool, error) { return h.Objects.Secret(w.Pod.Namespace, name) },
-	})
+	env, err := environment(ctx, h, w, ips)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -195,6 +191,23 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	}
 	config, err := cri.NewContainerConfig(w.Pod, w.Container, h.Node, params)
 	return config, sandbox, err
+}
+
+// unreadPatience is how long a start waits for objects that have not been read yet. Then it fails, and says what it needs.
+const unreadPatience = 2 * time.Second
+
+// environment is what the container finds in its environment.
+func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips []string) (env []cri.EnvVar, err error) {
+	sources := cri.EnvSources{
+		HostIPs: h.IPs, PodIPs: ips, Allocatable: h.Allocatable,
+		ConfigMap: func(name string) (*v1.ConfigMap, bool, error) { return h.Objects.ConfigMap(w.Pod, name) },
+		Secret:    func(name string) (*v1.Secret, bool, error) { return h.Objects.Secret(w.Pod, name) },
+	}
+	err = h.Objects.Settle(ctx, unreadPatience, func() error {
+		env, err = cri.ResolveEnv(w.Pod, w.Container, sources)
+		return err
+	})
+	return env, err
 }
 
 func runAsNonRoot(pod *v1.Pod, c *v1.Container) bool {

@@ -41,6 +41,8 @@ type keys struct {
 	id   string // tells keys apart; empty where there are none
 	list []*pullauth.Credential
 	note string // what is wrong with the pod's pull secrets
+	// unread says that some of these have not been read yet.
+	unread bool
 }
 
 // request is a question as the book takes it: by the name for the runtime, with what the registry is shown.

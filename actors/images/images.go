@@ -63,6 +63,7 @@ func New(opts Options) supervisors.Constructor {
 	return func(string) supervisors.Actor {
 		return &images{
 			opts: opts, secret: secret, book: newBook(newQueue(opts.MaxParallel, opts.QPS, opts.Burst)), began: map[pullKey]time.Time{},
+			held: map[messages.ImageKey]*held{},
 		}
 	}
 }
@@ -82,6 +83,7 @@ type images struct {
 	began  map[pullKey]time.Time // of the pulls under way
 	timer  supervisors.Timer
 	next   time.Time // when timer fires
+	held   map[messages.ImageKey]*held
 }
 
 // The results of work, and the timer's message.
@@ -105,9 +107,13 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 	case messages.PullImage:
 		a.asked(ctx, m)
 	case messages.ForgetImages:
+		a.drop(m.UID)
 		a.carryOut(ctx, a.book.forget(ctx.Now(), m.UID))
 	case messages.ObjectsChanged:
 		a.carryOut(ctx, a.book.refresh(ctx.Now(), a.keysFor))
+		a.askHeld(ctx)
+	case heldLong:
+		a.release(ctx, m)
 	case looked:
 		a.carryOut(ctx, a.book.looked(ctx.Now(), m.name, m.outcome))
 	case pulled:
@@ -133,9 +139,12 @@ func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
 		}})
 		return
 	}
-	a.carryOut(ctx, a.book.ask(ctx.Now(), request{
-		PullImage: m, name: name.runtime, registry: name.registry, keys: a.keysOf(m.Pod, name.repository),
-	}))
+	k := a.keysOf(m.Pod, name.repository)
+	if k.unread && a.hold(ctx, m) {
+		return
+	}
+	delete(a.held, m.Key)
+	a.carryOut(ctx, a.book.ask(ctx.Now(), request{PullImage: m, name: name.runtime, registry: name.registry, keys: k}))
 }
 
 // keysFor is keysOf for a need that was taken: its name is a good one.

@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/pullauth"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -27,7 +28,8 @@ func (a *images) keysOf(pod *v1.Pod, repository string) keys {
 		if ref.Name == "" {
 			continue
 		}
-		secret, found, err := a.opts.Objects.Secret(pod.Namespace, ref.Name)
+		secret, found, err := a.opts.Objects.Secret(pod, ref.Name)
+		k.unread = k.unread || objectset.IsUnread(err)
 		if err == nil && !found {
 			err = errors.New("does not exist")
 		}

@@ -174,3 +174,37 @@ func TestWhetherOtherCredentialsMayHelp(t *testing.T) {
 		}
 	}
 }
+
+// A pull secret that is being read is waited for, for a while: without it the pull would fail that succeeds with it.
+func TestAPullWaitsForASecretThatIsBeingRead(t *testing.T) {
+	ask := private("u", "a")
+	ask.Pod.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
+	ref := objectset.Ref{Kind: objectset.Secret, Namespace: ask.Pod.Namespace, Name: "a"}
+	for name, comes := range map[string]bool{"it comes": true, "it does not": false} {
+		t.Run(name, func(t *testing.T) {
+			board := objectset.NewBoard(false)
+			accepts := "a"
+			f := &fake{there: map[string]string{}, accepts: &accepts, pullErr: denied(codes.Unknown, "pull access denied")}
+			k := supervisortest.New(t, messages.Images, New(Options{Service: f, Operations: cri.NewOperations(), Serialize: true, Objects: board})("images"))
+			k.Send("pods/u", ask)
+			k.Send("pods/u", ask) // again is the same
+			k.Send(messages.Objects, messages.ObjectsChanged{Version: 1})
+			if len(k.Work) > 0 {
+				t.Fatal("it is pulled without what is not read yet")
+			}
+			if comes {
+				board.Put(ref, registrySecret("a"))
+				k.Send(messages.Objects, messages.ObjectsChanged{Version: 2})
+				k.RunWork()
+				expect(t, "told", told(k), "pods/u: id of r.io/app:1 pulled=true")
+				expect(t, "tried", strings.Join(f.users, " "), "a")
+				return
+			}
+			k.Advance(unreadPatience)
+			k.RunWork()
+			if said := fmt.Sprintf("%+v", k.Take()); !strings.Contains(said, "Secret default/a it has not been read from the API server yet") {
+				t.Errorf("told %s", said)
+			}
+		})
+	}
+}

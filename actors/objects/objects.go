@@ -1,16 +1,19 @@
-// Package objects is the actor that holds the ConfigMaps and Secrets that something on this node needs. Without an API
-// server they come from a folder of manifests.
+// Package objects is the actor that holds the ConfigMaps and Secrets that something on this node needs. Those of static pods
+// come from a folder of manifests, those of the API server's pods from there (cluster.go); either may be missing.
 //
-// A worker waits for changes, reads what changed, and returns one result (reader.go); the actor publishes it for those who
-// read, and tells volumes that there is something new. A file that breaks takes nothing away: what it held last stays in
-// force while the agent lives. Nothing of it is kept on the disk, for Secrets are among it, and what they hold is never
-// logged, told, or shown.
+// A worker waits for changes of the folder, reads what changed, and returns one result (reader.go); the actor publishes it for
+// those who read, and tells volumes and images that there is something new. Of the API server's objects those are read and
+// followed (follow.go) that pods here name, and published as they come. A file that breaks, and a server that is away, takes
+// nothing away: what was read last stays in force while the agent lives. Nothing of it is kept on the disk, for Secrets are
+// among it, and what they hold is never logged, told, or shown.
 package objects
 
 import (
 	"context"
 	"slices"
 	"time"
+
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/problemlog"
@@ -21,10 +24,17 @@ import (
 // Board is where the objects are published.
 type Board = objectset.Board
 
+// NewBoard is the board of a node with or without a folder of objects.
+func NewBoard(folder bool) *Board { return objectset.NewBoard(folder) }
+
 // Options are what the actor needs.
 type Options struct {
-	// Dir is the folder of manifests (--object-dir), absolute.
+	// Dir is the folder of manifests (--object-dir), absolute; empty: there is none.
 	Dir string
+	// Client is the API server's; nil: there is none.
+	Client kubernetes.Interface
+	// Poll is how often objects of the API server are read; 0: they are watched.
+	Poll time.Duration
 	// Board is where the objects are published.
 	Board *Board
 	// CheckFrequency is the time between two regular checks; 20 s when it is not positive.
@@ -49,9 +59,10 @@ func New(opts Options) supervisors.Constructor {
 }
 
 type actor struct {
-	opts   Options
-	memory *memory
-	watch  *watch
+	opts    Options
+	memory  *memory
+	watch   *watch   // nil without a folder
+	cluster *cluster // nil without an API server
 
 	asked time.Time // when the reading was asked for that is not done yet; zero for none
 	hung  bool      // and that it does not end was told
@@ -65,22 +76,23 @@ type (
 	checkDue struct{}
 	lookDue  struct{}
 	released struct{}
+	news     struct{} // of the API server
 )
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
-		a.watch = newWatch(a.opts.Dir)
-		w := a.watch
-		ctx.Do(supervisors.Work{Name: "HoldWatch", Timeout: lifetime, Run: func(ctx context.Context) any {
-			<-ctx.Done()
-			w.close()
-			return released{}
-		}})
-		a.asked = ctx.Now()
-		a.read(ctx, true)
+		a.beginFolder(ctx)
+		a.beginCluster(ctx)
 		ctx.After(a.opts.CheckFrequency, checkDue{})
+	case messages.ObjectsWanted:
+		if a.cluster != nil {
+			a.cluster.want(m.Pods)
+		}
+	case news:
+		a.tell(ctx)
+		a.awaitNews(ctx)
 	case result:
 		a.onRead(ctx, m)
 	case checkDue:
@@ -92,6 +104,44 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	default:
 		ctx.Unhandled(msg)
 	}
+}
+
+func (a *actor) beginFolder(ctx supervisors.Context) {
+	if a.opts.Dir == "" {
+		return
+	}
+	a.watch = newWatch(a.opts.Dir)
+	w := a.watch
+	ctx.Do(supervisors.Work{Name: "HoldWatch", Timeout: lifetime, Run: func(ctx context.Context) any {
+		<-ctx.Done()
+		w.close()
+		return released{}
+	}})
+	a.asked = ctx.Now()
+	a.read(ctx, true)
+}
+
+// beginCluster follows nothing yet: what pods name they tell when they hear that this actor has started.
+func (a *actor) beginCluster(ctx supervisors.Context) {
+	if a.opts.Client == nil {
+		return
+	}
+	a.cluster = newCluster(clusterOptions{Client: a.opts.Client, Board: a.opts.Board, Poll: a.opts.Poll})
+	c := a.cluster
+	ctx.Do(supervisors.Work{Name: "FollowObjects", Timeout: lifetime, Run: func(ctx context.Context) any {
+		<-ctx.Done()
+		c.stop()
+		return released{}
+	}})
+	a.awaitNews(ctx)
+}
+
+func (a *actor) awaitNews(ctx supervisors.Context) {
+	c := a.cluster
+	ctx.Do(supervisors.Work{Name: "AwaitObjects", Timeout: lifetime, Run: func(ctx context.Context) any {
+		c.await(ctx)
+		return news{}
+	}})
 }
 
 // read sends the worker to read, at once or when something changes.
@@ -116,16 +166,14 @@ func (a *actor) onRead(ctx supervisors.Context, r result) {
 		a.said[text] = true
 	}
 	a.asked, a.hung = time.Time{}, false
-	news := a.log(ctx, r.problems)
+	a.last.problems = r.problems
+	fresh := a.log(ctx)
 	if r.set != nil {
-		version := a.opts.Board.Publish(r.set)
-		news = news || version != a.last.version
-		r.version = version
-	} else {
-		r.version = a.last.version
+		before := a.opts.Board.Version()
+		fresh = a.opts.Board.Publish(r.set) != before || fresh
 	}
 	a.last = r
-	if news {
+	if fresh {
 		a.tell(ctx)
 	}
 	if r.again > 0 {
@@ -137,20 +185,21 @@ func (a *actor) onRead(ctx supervisors.Context, r result) {
 // onCheck has everything looked at again. What was asked for at the check before must be done by now; if it is not, the file
 // system does not answer, which is told so that nobody takes what is known for fresh.
 func (a *actor) onCheck(ctx supervisors.Context) {
-	switch {
-	case a.asked.IsZero():
-		a.asked = ctx.Now()
-	case !a.hung:
-		a.hung = true
-		a.log(ctx, a.problems())
+	if a.watch != nil {
+		if a.asked.IsZero() {
+			a.asked = ctx.Now()
+		} else {
+			a.hung = true
+		}
+		defer a.watch.wake()
 	}
+	a.log(ctx)
 	a.tell(ctx)
-	a.watch.wake()
 }
 
 // log tells what is new, and says whether anything is.
-func (a *actor) log(ctx supervisors.Context, problems []messages.ManifestProblem) (news bool) {
-	return a.logged.Tell(ctx.Log(), "object manifest problem", problems)
+func (a *actor) log(ctx supervisors.Context) (news bool) {
+	return a.logged.Tell(ctx.Log(), "object problem", a.problems())
 }
 
 func (a *actor) doesNotEnd() messages.ManifestProblem {
@@ -159,32 +208,49 @@ func (a *actor) doesNotEnd() messages.ManifestProblem {
 }
 
 func (a *actor) problems() []messages.ManifestProblem {
-	if !a.hung {
-		return a.last.problems
+	out := slices.Clone(a.last.problems)
+	if a.hung {
+		out = append([]messages.ManifestProblem{a.doesNotEnd()}, out...)
 	}
-	return append([]messages.ManifestProblem{a.doesNotEnd()}, a.last.problems...)
+	if a.cluster != nil {
+		out = append(out, a.cluster.problems()...)
+	}
+	return out
 }
 
 func (a *actor) tell(ctx supervisors.Context) {
-	if a.last.version > 0 {
-		ctx.Tell(messages.Volumes, messages.ObjectsChanged{Version: a.last.version})
-		ctx.Tell(messages.Images, messages.ObjectsChanged{Version: a.last.version})
+	if version := a.opts.Board.Version(); version > 0 {
+		ctx.Tell(messages.Volumes, messages.ObjectsChanged{Version: version})
+		ctx.Tell(messages.Images, messages.ObjectsChanged{Version: version})
 	}
 	ctx.Tell(messages.Pods, messages.ObjectProblems{Problems: a.problems()})
 }
 
 // Inspection is what the actor says of itself: names, never contents.
 type Inspection struct {
-	Dir        string                     `json:"dir"`
-	Version    uint64                     `json:"version"`
-	ConfigMaps []string                   `json:"configMaps"`
-	Secrets    int                        `json:"secrets"`
-	Problems   []messages.ManifestProblem `json:"problems,omitempty"`
+	Dir        string   `json:"dir,omitempty"`
+	Version    uint64   `json:"version"`
+	ConfigMaps []string `json:"configMaps"` // of the folder
+	Secrets    int      `json:"secrets"`    // of the folder
+	// APIServer counts the objects of the API server that pods here name.
+	APIServer *Followed                  `json:"apiServer,omitempty"`
+	Problems  []messages.ManifestProblem `json:"problems,omitempty"`
+}
+
+// Followed counts objects of the API server: those that are there, those that are not, and those not read yet.
+type Followed struct {
+	There   int `json:"there"`
+	Missing int `json:"missing"`
+	Unread  int `json:"unread"`
 }
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
-	in := Inspection{Dir: a.opts.Dir, Version: a.last.version, ConfigMaps: []string{}, Problems: slices.Clone(a.problems())}
+	in := Inspection{Dir: a.opts.Dir, Version: a.opts.Board.Version(), ConfigMaps: []string{}, Problems: a.problems()}
+	if a.cluster != nil {
+		in.APIServer = &Followed{}
+		in.APIServer.There, in.APIServer.Missing, in.APIServer.Unread = a.opts.Board.Known()
+	}
 	if a.last.set != nil {
 		in.Secrets = len(a.last.set.Secrets)
 		for k := range a.last.set.ConfigMaps {

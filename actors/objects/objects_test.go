@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/actors/internal/wholefile"
@@ -61,6 +63,11 @@ func (f *folder) write(name, text string) {
 
 func configMap(name, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {key: \"%s\"}\n", name, value)
+}
+
+// inNamespace is a static pod.
+func inNamespace(namespace string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
 }
 
 func secret(name string) string {
@@ -303,14 +310,14 @@ func TestInTheTree(t *testing.T) {
 	}})
 	must(t, err)
 	first := (<-told).(messages.ObjectsChanged).Version
-	if o, found, err := board.Secret("other", "s"); err != nil || !found || string(o.Data["key"]) != hidden {
+	if o, found, err := board.Secret(inNamespace("other"), "s"); err != nil || !found || string(o.Data["key"]) != hidden {
 		t.Errorf("the Secret: %v %v", found, err)
 	}
 	f.write("a.yaml", configMap("one", "2"))
 	for second := first; second <= first; { // a version may be told more than once
 		second = (<-told).(messages.ObjectsChanged).Version
 	}
-	if o, _, _ := board.ConfigMap("default", "one"); o == nil || o.Data["key"] != "2" {
+	if o, _, _ := board.ConfigMap(inNamespace("default"), "one"); o == nil || o.Data["key"] != "2" {
 		t.Errorf("got %v", o)
 	}
 	f.write("b.yaml", strings.Replace(secret("s"), "v1", "v2", 1))

@@ -26,7 +26,6 @@ const settle = 200 * time.Millisecond
 
 // result is what a reading gives. It is not for logs.
 type result struct {
-	version  uint64
 	set      *objectset.Set // nil when the folder could not be read
 	problems []messages.ManifestProblem
 	warnings []string

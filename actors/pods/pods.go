@@ -71,7 +71,9 @@ type actor struct {
 	over    map[string]*overPod // by UID
 	holding map[string]*v1.Pod  // by UID: pods that cannot be run, as they were told of
 
-	dirty bool // a snapshot is to be published
+	dirty bool      // a snapshot is to be published
+	users []*v1.Pod // of the API server's objects, as told last
+	uses  bool      // there were some
 }
 
 // entry is the book on one pod that is there.
@@ -276,7 +278,9 @@ func (a *actor) forget(ctx supervisors.Context, uid string) {
 // forward tells every pod that a service has forgotten it.
 func (a *actor) forward(ctx supervisors.Context, m messages.ServiceStarted) {
 	for uid := range a.entries {
-		ctx.Tell(messages.PodAddress(uid), m)
+		if m.Service != messages.Objects { // which no pod asks anything
+			ctx.Tell(messages.PodAddress(uid), m)
+		}
 	}
 	a.sweep(ctx)
 }
@@ -297,6 +301,7 @@ func (a *actor) sweep(ctx supervisors.Context) {
 		}
 	}
 	a.tellStatuses(ctx)
+	a.tellObjects(ctx, true)
 	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Heard: heard})
 	if a.audit != nil { // what is not known of may run, in a group of its own
 		ctx.Tell(messages.Resources, messages.PodCgroupsWanted{UIDs: wanted, Heard: heard, Active: a.active()})

@@ -47,6 +47,7 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 		a.complete = true
 		defer a.sweep(ctx)
 	}
+	defer a.tellObjects(ctx, false)
 	byUID, ordered := a.merge()
 	a.dropOver(byUID)
 	a.endOrphans(ctx, byUID)

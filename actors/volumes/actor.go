@@ -56,8 +56,10 @@ func newWith(opts Options, list []plugin) supervisors.Constructor {
 	}
 	opts.Node.log = opts.Log
 	return func(string) supervisors.Actor {
+		m := newMachine(opts.Parallel)
+		m.versionOf = opts.Node.Objects.VersionOf
 		return &actor{
-			machine: newMachine(opts.Parallel),
+			machine: m,
 			disk:    disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, log: opts.Log, patience: patient},
 		}
 	}
@@ -98,7 +100,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.machine.onWanted(m.UIDs)
 		a.look(ctx)
 	case messages.ObjectsChanged:
-		a.do(ctx, a.machine.onObjects(m.Version, ctx.Now()))
+		a.do(ctx, a.machine.onObjects(ctx.Now()))
 	case foldersFound:
 		a.found(ctx, m)
 	case podEvent:

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/safepath"
 )
 
@@ -41,15 +43,19 @@ func (c content) folder(volume string) string {
 	return filepath.Join(volumesFolder, escaped(c.kind), volume)
 }
 
-func (c content) mount(_ context.Context, p podFolder, v *v1.Volume) (string, error) {
+func (c content) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
 	if err := safepath.CheckElement(v.Name); err != nil {
 		return "", permanentError{err}
 	}
-	files, err := c.source.files(p, v) // first what may be missing: nothing is mounted for a pod that waits
-	if err != nil {
+	folder := c.folder(v.Name)
+	files, err := c.files(ctx, p, v) // first what may be missing: nothing is mounted for a pod that waits
+	switch {
+	case objectset.IsUnread(err) && c.mounted(p, v):
+		// An earlier agent wrote it: it stays as it is until the API server says otherwise.
+		return filepath.Join(p.Path(), folder), nil
+	case err != nil:
 		return "", err
 	}
-	folder := c.folder(v.Name)
 	if err := p.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return "", err
 	}
@@ -68,6 +74,22 @@ func (c content) mount(_ context.Context, p podFolder, v *v1.Volume) (string, er
 		return "", err
 	}
 	return filepath.Join(p.Path(), folder), nil
+}
+
+// unreadPatience is how long the first mount of a volume waits for objects that have not been read yet.
+const unreadPatience = time.Second
+
+// files are the content. What has been asked for and not been read yet is waited for, but not by a volume that is there.
+func (c content) files(ctx context.Context, p podFolder, v *v1.Volume) (files map[string]file, err error) {
+	patience := unreadPatience
+	if c.mounted(p, v) {
+		patience = 0
+	}
+	err = p.node.Objects.Settle(ctx, patience, func() error {
+		files, err = c.source.files(p, v)
+		return err
+	})
+	return files, err
 }
 
 func (c content) mounted(p podFolder, v *v1.Volume) bool {
@@ -126,7 +148,7 @@ func isTrue(b *bool) bool { return b != nil && *b }
 // configMapData is what a ConfigMap of the pod's namespace holds.
 func configMapData(p podFolder, name string, optional *bool) (keyed, error) {
 	k := keyed{object: "ConfigMap " + p.pod.Namespace + "/" + name, optional: isTrue(optional), data: map[string][]byte{}}
-	object, found, err := p.node.Objects.ConfigMap(p.pod.Namespace, name)
+	object, found, err := p.node.Objects.ConfigMap(p.pod, name)
 	if err := k.missing(found, err); err != nil || !found {
 		return k, err
 	}
@@ -140,7 +162,7 @@ func configMapData(p podFolder, name string, optional *bool) (keyed, error) {
 // secretData is what a Secret of the pod's namespace holds.
 func secretData(p podFolder, name string, optional *bool) (keyed, error) {
 	k := keyed{object: "Secret " + p.pod.Namespace + "/" + name, optional: isTrue(optional)}
-	object, found, err := p.node.Objects.Secret(p.pod.Namespace, name)
+	object, found, err := p.node.Objects.Secret(p.pod, name)
 	if err := k.missing(found, err); err != nil || !found {
 		return k, err
 	}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // machine decides for the whole node: one podState for each pod, and who may work now. It does no I/O and knows no
@@ -15,8 +17,9 @@ type machine struct {
 	busy  int      // operations under way
 	queue []effect // operations that wait for a place, oldest first
 	// wanted is the last whole wish of pods. It counts from the first one on.
-	wanted  map[string]bool
-	version uint64 // of the ConfigMaps and Secrets, as last heard
+	wanted map[string]bool
+	// versionOf is the version of the ConfigMaps and Secrets that a pod may read. It only looks.
+	versionOf func(*v1.Pod) uint64
 	// left is why a folder that nobody wants is still there, by UID.
 	left map[string]string
 }
@@ -29,7 +32,7 @@ type effect struct {
 }
 
 func newMachine(limit int) *machine {
-	return &machine{pods: map[string]podState{}, limit: limit, left: map[string]string{}}
+	return &machine{pods: map[string]podState{}, limit: limit, left: map[string]string{}, versionOf: func(*v1.Pod) uint64 { return 0 }}
 }
 
 // on takes one event of one pod and says what to do now.
@@ -41,7 +44,11 @@ func (m *machine) on(uid string, ev any, now time.Time) []effect {
 	m.turn++
 	before := m.pods[uid].phase
 	state := m.pods[uid]
-	state.version = m.version
+	if asked, ok := ev.(mountAsked); ok {
+		state.version = m.versionOf(asked.pod)
+	} else {
+		state.version = m.versionOf(state.pod)
+	}
 	next, effects := state.step(uid, ev, now, m.turn)
 	if next.phase != before {
 		effects = append(effects, moved{before, next.phase})
@@ -72,9 +79,8 @@ func (m *machine) admit() []effect {
 	return out
 }
 
-// onObjects takes the version of the ConfigMaps and Secrets that there are now.
-func (m *machine) onObjects(version uint64, now time.Time) []effect {
-	m.version = version
+// onObjects takes that there are other ConfigMaps or Secrets than before.
+func (m *machine) onObjects(now time.Time) []effect {
 	var out []effect
 	for _, uid := range slices.Sorted(maps.Keys(m.pods)) {
 		out = append(out, m.on(uid, objectsChanged{}, now)...)

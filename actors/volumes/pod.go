@@ -23,7 +23,7 @@ type podState struct {
 	paths    map[string]string  // of what is mounted
 	troubles map[string]trouble // by volume
 
-	version   uint64 // of the ConfigMaps and Secrets, as last heard
+	version   uint64 // of the ConfigMaps and Secrets that it may read
 	opVersion uint64 // as it was when the last mount began
 
 	remove   bool // the folder must go too

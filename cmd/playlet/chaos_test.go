@@ -111,16 +111,16 @@ func (k *killer) After(d supervisors.Delivery) supervisors.Verdict {
 func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 	r.t.Helper()
 	saysTime(r.rig, "morning")
-	r.write("web.yaml", strings.Replace(manifest("web", "Always", []string{"setup once"}, []string{"one forever", "two forever"}),
-		"    image: forever\n", "    image: forever\n    envFrom: [{configMapRef: {name: times}}]\n    volumeMounts: [{name: times, mountPath: /times}]\n", 1)+
-		"  volumes: [{name: times, configMap: {name: times}}]\n")
+	r.keepsTime("noon")
+	r.keepsRegistry()
+	r.write("web.yaml", timely(manifest("web", "Always", []string{"setup once"}, []string{"one forever", "two forever"})))
 	r.write("job.yaml", manifest("job", "OnFailure", nil, []string{"work fails-once"}))
 	r.write("gone.yaml", manifest("gone", "Always", nil, []string{"main private"})+"  imagePullSecrets: [{name: registry}]\n")
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main forever"}))
 	r.write("sick.yaml", sickManifest)
 	remote := r.serve(manifest("remote", "Always", nil, []string{"main forever"}))
-	r.binds(manifest("cloud", "Always", []string{"setup once"}, []string{"main forever"}))
-	r.binds(manifest("leaves", "Always", nil, []string{"main forever"}))
+	r.binds(timely(manifest("cloud", "Always", []string{"setup once"}, []string{"main forever"})))
+	r.binds(manifest("leaves", "Always", nil, []string{"main private"}) + "  imagePullSecrets: [{name: registry}]\n")
 	r.start(chaos)
 	r.submits(manifest("sent", "Always", nil, []string{"main forever"}))
 	r.submits(manifest("back", "Always", nil, []string{"main forever"}))
@@ -139,6 +139,7 @@ func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 	before, remoteBefore := r.runtime.Snapshot().Sandbox("changed-node").UID, r.runtime.Snapshot().Sandbox("remote-node").UID
 	remote(manifest("remote", "Always", nil, []string{"main other"}))
 	saysTime(r.rig, "evening")
+	r.keepsTime("night")
 	r.remove("gone.yaml")
 	r.deletes("leaves", 2)
 	r.edits("cloud", func(p *v1.Pod) { p.Labels = map[string]string{"time": "evening"} })
@@ -153,6 +154,7 @@ func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 			len(s.Sandboxes) == 7
 	})
 	awaitTime(r.rig, r.runtime.Snapshot().Sandbox("web-node").UID, "evening")
+	awaitTime(r.rig, r.runtime.Snapshot().Sandbox("cloud").UID, "night")
 	awaitLogs(r.rig)
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
 	"github.com/playlet-dev/playlet/actors/sources"
-	"github.com/playlet-dev/playlet/actors/status"
 	"github.com/playlet-dev/playlet/actors/submit"
 	"github.com/playlet-dev/playlet/actors/volumes"
 	"github.com/playlet-dev/playlet/config"
@@ -44,7 +43,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 			},
 		}),
 		"images":  images.New(a.pulls),
-		"objects": a.objectFolder(),
+		"objects": a.objects(),
 		"volumes": volumes.New(volumes.Options{
 			RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log.With(actorKey, messages.Volumes.String()), Node: volumes.Facts{Allocatable: a.host.Allocatable, Objects: a.host.Objects},
 		}),
@@ -64,7 +63,6 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 			MaxSize: a.node.ContainerLogMaxSize(), MaxFiles: int(deref(a.node.Kubelet.ContainerLogMaxFiles, 2)),
 			Workers: int(deref(a.node.Kubelet.ContainerLogMaxWorkers, 1)), Every: a.node.ContainerLogMonitorInterval(),
 		}),
-		"eviction":     a.eviction(),
 		"registration": a.registration(),
 		"pods": pods.New(pods.Options{
 			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0 || a.onlySubmissions(), Own: submit.Source, Cluster: a.api != nil,
@@ -76,11 +74,10 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		"file":      a.fileSource(state),
 		"http":      a.httpSource(state),
 		"submit": submit.New(submit.Options{
-			Dir: filepath.Join(state, "submissions"), NodeName: a.node.NodeName, Board: a.board, Objects: a.host.Objects != nil,
+			Dir: filepath.Join(state, "submissions"), NodeName: a.node.NodeName, Board: a.board, Objects: a.node.ObjectDir != "",
 		}),
 		"apiserver": a.apiSource(),
 		"events":    a.eventWriter(),
-		"status":    a.statusWriter(),
 		"server":    server.New(server.Options{Listeners: a.listeners}),
 	}
 }
@@ -132,7 +129,7 @@ func (a *agent) fileSource(state string) supervisors.Constructor {
 	}
 	return file.New(file.Options{
 		Path: path, CheckFrequency: a.node.FileCheckFrequency(), StateDir: filepath.Join(state, "file-source"),
-		NodeName: a.node.NodeName, Objects: a.host.Objects != nil,
+		NodeName: a.node.NodeName, Objects: a.node.ObjectDir != "",
 	})
 }
 
@@ -142,7 +139,7 @@ func (a *agent) httpSource(state string) supervisors.Constructor {
 	}
 	return http.New(http.Options{
 		URL: a.node.Kubelet.StaticPodURL, Header: a.node.Kubelet.StaticPodURLHeader, CheckFrequency: a.node.HTTPCheckFrequency(),
-		StateDir: filepath.Join(state, "http-source"), NodeName: a.node.NodeName, Objects: a.host.Objects != nil,
+		StateDir: filepath.Join(state, "http-source"), NodeName: a.node.NodeName, Objects: a.node.ObjectDir != "",
 	})
 }
 
@@ -154,20 +151,16 @@ func (a *agent) apiSource() supervisors.Constructor {
 	return apiserver.New(apiserver.Options{Feed: a.feed, Server: a.api.Server})
 }
 
-// statusWriter writes to the API server what becomes of pods; a node of its own has none.
-func (a *agent) statusWriter() supervisors.Constructor {
-	if a.api == nil {
-		return nil
-	}
-	return status.New(status.Options{Client: a.api.Main, Operations: a.host.Ops, NodeName: a.node.NodeName, State: a.written})
-}
-
-// objectFolder has the ConfigMaps and Secrets of a folder; a node without one has none.
-func (a *agent) objectFolder() supervisors.Constructor {
+// objects has the ConfigMaps and Secrets of a folder and of the API server; a node with neither has none.
+func (a *agent) objects() supervisors.Constructor {
 	if a.host.Objects == nil {
 		return nil
 	}
-	return objects.New(objects.Options{Dir: a.node.ObjectDir, Board: a.host.Objects, CheckFrequency: a.node.FileCheckFrequency()})
+	o := objects.Options{Dir: a.node.ObjectDir, Board: a.host.Objects, CheckFrequency: a.node.FileCheckFrequency(), Poll: a.node.ObjectPoll()}
+	if a.api != nil {
+		o.Client = a.api.Main
+	}
+	return objects.New(o)
 }
 
 // eventWriter writes Kubernetes Events; a node of its own has nobody to write them to.

@@ -1,5 +1,6 @@
-// Package objectset holds the ConfigMaps and Secrets that this node has: what the actor objects publishes and volumes and
-// containers read. It never says what is in an object.
+// Package objectset holds the ConfigMaps and Secrets that this node has: what the actor objects publishes and volumes,
+// pulls and containers read. There are two sets, which are kept apart: that of a folder (--object-dir), for static pods,
+// and that of the API server, for its own pods. It never says what is in an object.
 package objectset
 
 import (
@@ -13,7 +14,7 @@ import (
 // Key names an object among those of its kind.
 type Key struct{ Namespace, Name string }
 
-// Set is all objects that there are. Immutable once published.
+// Set is all objects of the folder. Immutable once published.
 type Set struct {
 	ConfigMaps map[Key]*v1.ConfigMap
 	Secrets    map[Key]*v1.Secret
@@ -25,52 +26,105 @@ var (
 	ErrUnread = errors.New("the folder of ConfigMaps and Secrets (--object-dir) has not been read yet")
 )
 
-// Board holds the newest set. Safe for concurrent use; a nil board is of a node that has no objects.
+// Board holds the newest of both sets. Safe for concurrent use. The zero value is of a node with a folder; a nil board is of
+// a node that has no objects.
 type Board struct {
-	mu      sync.Mutex
-	set     *Set
-	version uint64
+	mu       sync.Mutex
+	noFolder bool
+	set      *Set
+	version  uint64 // grows with each change of either set
+	ofFolder uint64 // the version at which set changed last
+	readings map[Ref]reading
+	turned   chan struct{} // closed at the next change; nil while nobody waits for it
 }
 
-// Publish puts a set in place of the one before and returns its version, which grows with each set that differs.
+// NewBoard is a board of a node with or without a folder of objects.
+func NewBoard(folder bool) *Board { return &Board{noFolder: !folder} }
+
+// Publish puts the folder's set in place of the one before and returns the board's version, which grows with each change.
 func (b *Board) Publish(s *Set) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.set == nil || !equality.Semantic.DeepEqual(b.set, s) {
-		b.version++
-		b.set = s
+		b.change()
+		b.set, b.ofFolder = s, b.version
 	}
 	return b.version
 }
 
-func (b *Board) read() (*Set, error) {
+// change counts a change and wakes those who wait for one.
+func (b *Board) change() {
+	b.version++
+	if b.turned != nil {
+		close(b.turned)
+		b.turned = nil
+	}
+}
+
+// Version grows with each change of what is on the board.
+func (b *Board) Version() uint64 {
 	if b == nil {
-		return nil, ErrNone
+		return 0
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.set == nil {
-		return nil, ErrUnread
-	}
-	return b.set, nil
+	return b.version
 }
 
-// ConfigMap returns the object; it is shared and immutable. An error says that it is not known whether there is one.
-func (b *Board) ConfigMap(namespace, name string) (object *v1.ConfigMap, found bool, err error) {
-	s, err := b.read()
-	if err != nil {
-		return nil, false, err
+// VersionOf is the version at which something changed last that this pod may read.
+func (b *Board) VersionOf(pod *v1.Pod) (version uint64) {
+	if b == nil || pod == nil {
+		return 0
 	}
-	object, found = s.ConfigMaps[Key{namespace, name}]
-	return object, found, nil
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !OfAPIServer(pod) {
+		return b.ofFolder
+	}
+	for r := range Refs(pod) {
+		version = max(version, b.readings[r].version)
+	}
+	return version
 }
 
-// Secret returns the object; it is shared and immutable. An error says that it is not known whether there is one.
-func (b *Board) Secret(namespace, name string) (object *v1.Secret, found bool, err error) {
-	s, err := b.read()
-	if err != nil {
-		return nil, false, err
+// ConfigMap returns the object of the pod's namespace; it is shared and immutable. An error says that it is not known
+// whether there is one.
+func (b *Board) ConfigMap(pod *v1.Pod, name string) (object *v1.ConfigMap, found bool, err error) {
+	return lookUp[*v1.ConfigMap](b, pod, ConfigMap, name, func(s *Set, k Key) (*v1.ConfigMap, bool) {
+		object, found := s.ConfigMaps[k]
+		return object, found
+	})
+}
+
+// Secret returns the object of the pod's namespace; it is shared and immutable. An error says that it is not known whether
+// there is one.
+func (b *Board) Secret(pod *v1.Pod, name string) (object *v1.Secret, found bool, err error) {
+	return lookUp[*v1.Secret](b, pod, Secret, name, func(s *Set, k Key) (*v1.Secret, bool) {
+		object, found := s.Secrets[k]
+		return object, found
+	})
+}
+
+func lookUp[T any](b *Board, pod *v1.Pod, kind Kind, name string, local func(*Set, Key) (T, bool)) (object T, found bool, err error) {
+	if b == nil {
+		return object, false, ErrNone
 	}
-	object, found = s.Secrets[Key{namespace, name}]
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if OfAPIServer(pod) {
+		r := b.readings[Ref{kind, pod.Namespace, name}]
+		if !r.known {
+			return object, false, unreadError{r.err}
+		}
+		object, found = r.object.(T)
+		return object, found, nil
+	}
+	switch {
+	case b.noFolder:
+		return object, false, ErrNone
+	case b.set == nil:
+		return object, false, ErrUnread
+	}
+	object, found = local(b.set, Key{pod.Namespace, name})
 	return object, found, nil
 }

@@ -1,0 +1,147 @@
+package objectset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func pod(source string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Annotations: map[string]string{SourceAnnotation: source}}}
+}
+
+func secretOf(value string) *v1.Secret {
+	return &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "word", Namespace: "ns"}, Data: map[string][]byte{"key": []byte(value)}}
+}
+
+// What is in the folder is not for pods of the API server, whose authors could not read it there, and the other way round.
+func TestTheTwoSetsAreKeptApart(t *testing.T) {
+	b := NewBoard(true)
+	b.Publish(&Set{Secrets: map[Key]*v1.Secret{{Namespace: "ns", Name: "word"}: secretOf("folder")}})
+	b.Put(Ref{Secret, "ns", "word"}, secretOf("server"))
+	for source, want := range map[string]string{"api": "server", "file": "folder", "http": "folder", "submit": "folder", "": "folder"} {
+		if o, found, err := b.Secret(pod(source), "word"); !found || err != nil || string(o.Data["key"]) != want {
+			t.Errorf("a pod of %q reads %v, %v", source, found, err)
+		}
+	}
+	if _, _, err := NewBoard(false).Secret(pod("file"), "word"); !errors.Is(err, ErrNone) {
+		t.Errorf("a static pod without a folder: %v", err)
+	}
+	if _, _, err := (&Board{}).Secret(pod("file"), "word"); !errors.Is(err, ErrUnread) || IsUnread(err) {
+		t.Errorf("a folder that is not read: %v", err)
+	}
+}
+
+func TestWhatIsKnownOfAnObject(t *testing.T) {
+	b, ref := NewBoard(false), Ref{Secret, "ns", "word"}
+	of := pod("api")
+	of.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "word"}}
+	state := func() string {
+		o, found, err := b.Secret(of, "word")
+		if IsUnread(err) {
+			return "unread"
+		}
+		if !found {
+			return "missing"
+		}
+		return string(o.Data["key"])
+	}
+	for i, step := range []struct {
+		do   func()
+		want string
+		news bool
+	}{
+		{func() {}, "unread", false},
+		{func() { b.Fail(ref, errors.New("away")) }, "unread", false},
+		{func() { b.Put(ref, nil) }, "missing", true},
+		{func() { b.Put(ref, nil) }, "missing", false},
+		{func() { b.Put(ref, secretOf("a")) }, "a", true},
+		{func() { b.Put(ref, secretOf("a")) }, "a", false},
+		{func() { b.Fail(ref, errors.New("away")) }, "a", false},
+		{func() { b.Put(Ref{ConfigMap, "ns", "word"}, nil) }, "a", false},
+		{func() { b.Put(ref, secretOf("b")) }, "b", true},
+		{func() { b.Keep(map[Ref]bool{ref: true}) }, "b", false},
+		{func() { b.Put(ref, nil) }, "missing", true},
+	} {
+		before := b.VersionOf(of)
+		step.do()
+		if got := state(); got != step.want || (b.VersionOf(of) > before) != step.news {
+			t.Errorf("step %d: %s, version %d after %d", i, got, b.VersionOf(of), before)
+		}
+	}
+	b.Keep(nil)
+	if state() != "unread" || b.VersionOf(of) != 0 {
+		t.Errorf("forgotten: %s, version %d", state(), b.VersionOf(of))
+	}
+}
+
+func TestWaitingForWhatIsNotRead(t *testing.T) {
+	b, ref := NewBoard(false), Ref{Secret, "ns", "word"}
+	read := func() error {
+		_, _, err := b.Secret(pod("api"), "word")
+		return err
+	}
+	if err := b.Settle(t.Context(), 0, read); !IsUnread(err) {
+		t.Errorf("without patience: %v", err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.Settle(over, time.Hour, read); !IsUnread(err) {
+		t.Errorf("when nobody waits: %v", err)
+	}
+	done := make(chan error)
+	go func() { done <- b.Settle(t.Context(), time.Hour, read) }()
+	b.Put(Ref{ConfigMap, "ns", "else"}, nil)
+	b.Put(ref, nil)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := (*Board)(nil).Settle(t.Context(), time.Hour, func() error { return ErrNone }); !errors.Is(err, ErrNone) {
+		t.Errorf("a node without objects: %v", err)
+	}
+}
+
+func TestWhatAPodNames(t *testing.T) {
+	name := func(n string) v1.LocalObjectReference { return v1.LocalObjectReference{Name: n} }
+	env := []v1.EnvVar{
+		{Name: "PLAIN", Value: "x"}, {Name: "FIELD", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+		{Name: "A", ValueFrom: &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: name("env")}}},
+		{Name: "B", ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{LocalObjectReference: name("env")}}},
+	}
+	p := pod("api")
+	p.Spec = v1.PodSpec{
+		ImagePullSecrets:    []v1.LocalObjectReference{name("registry"), name("")},
+		InitContainers:      []v1.Container{{Env: env}},
+		Containers:          []v1.Container{{EnvFrom: []v1.EnvFromSource{{ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: name("all")}}, {SecretRef: &v1.SecretEnvSource{LocalObjectReference: name("all")}}}}},
+		EphemeralContainers: []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{EnvFrom: []v1.EnvFromSource{{ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: name("debug")}}}}}},
+		Volumes: []v1.Volume{
+			{VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
+			{VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: name("volume")}}},
+			{VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "volume"}}},
+			{VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+				{ServiceAccountToken: &v1.ServiceAccountTokenProjection{}},
+				{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: name("kube-root-ca.crt")}},
+				{Secret: &v1.SecretProjection{LocalObjectReference: name("part")}},
+			}}}},
+		},
+	}
+	var got []string
+	for r := range Refs(p) {
+		got = append(got, strings.Replace(r.String(), " ns/", "/", 1))
+	}
+	slices.Sort(got)
+	want := "[ConfigMap/all ConfigMap/debug ConfigMap/env ConfigMap/kube-root-ca.crt ConfigMap/volume Secret/all Secret/env Secret/part Secret/registry Secret/volume]"
+	if fmt.Sprint(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for range Refs(p) {
+		break // asking for one is fine
+	}
+}

@@ -1,0 +1,228 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// getsAtATime bounds first reads side by side, so that a slow server has not all of them before it.
+const getsAtATime = 16
+
+// lastingAfter is how long reading an object must have failed before that is told: some failures pass by themselves.
+const lastingAfter = 5 * time.Second
+
+// clusterOptions are what a cluster needs.
+type clusterOptions struct {
+	Client kubernetes.Interface
+	Board  *Board
+	Poll   time.Duration // objects are read again so often; 0: they are watched
+}
+
+// cluster is the objects of the API server that pods here name, each with a follower while some pod names it. It belongs to one
+// life of the actor; what is on the board outlives it.
+type cluster struct {
+	opts  clusterOptions
+	slots chan struct{}
+	woken chan struct{}
+	now   func() time.Time
+
+	mu        sync.Mutex
+	life      context.Context // of all followers
+	end       context.CancelFunc
+	ended     bool
+	running   sync.WaitGroup
+	followers map[objectset.Ref]*follower
+	broken    any // what a follower panicked with
+	stack     string
+}
+
+func newCluster(opts clusterOptions) *cluster {
+	c := &cluster{
+		opts: opts, slots: make(chan struct{}, getsAtATime), woken: make(chan struct{}, 1), now: time.Now,
+		followers: map[objectset.Ref]*follower{},
+	}
+	c.life, c.end = context.WithCancel(context.Background())
+	return c
+}
+
+// want follows what these pods name, and nothing else.
+func (c *cluster) want(pods []*v1.Pod) {
+	refs := map[objectset.Ref]bool{}
+	for _, p := range pods {
+		if objectset.OfAPIServer(p) {
+			for r := range objectset.Refs(p) {
+				refs[r] = true
+			}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	for r, f := range c.followers {
+		if !refs[r] {
+			f.cancel()
+			delete(c.followers, r)
+		}
+	}
+	c.opts.Board.Keep(refs)
+	for r := range refs {
+		if c.followers[r] == nil {
+			c.follow(r)
+		}
+	}
+}
+
+func (c *cluster) follow(r objectset.Ref) {
+	ctx, cancel := context.WithCancel(c.life)
+	f := &follower{cluster: c, ref: r, cancel: cancel}
+	c.followers[r] = f
+	c.running.Go(func() {
+		defer cancel()
+		defer func() {
+			if p := recover(); p != nil {
+				c.mu.Lock()
+				c.broken, c.stack = p, string(debug.Stack())
+				c.mu.Unlock()
+				c.wake()
+			}
+		}()
+		f.run(ctx)
+	})
+}
+
+// stop ends all followers and waits for them.
+func (c *cluster) stop() {
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	c.end()
+	c.running.Wait()
+}
+
+// put publishes what a follower read, unless nobody wants it any more.
+func (c *cluster) put(f *follower, object any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended || c.followers[f.ref] != f {
+		return
+	}
+	f.trouble, f.since = nil, time.Time{}
+	if c.opts.Board.Put(f.ref, object) {
+		c.wake()
+	}
+}
+
+// well notes that the API server answers for the object again.
+func (c *cluster) well(f *follower) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.trouble, f.since = nil, time.Time{}
+}
+
+func (c *cluster) failed(f *follower, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended || c.followers[f.ref] != f {
+		return
+	}
+	if f.trouble == nil {
+		f.since = c.now()
+	}
+	f.trouble = err
+	c.opts.Board.Fail(f.ref, plain(err))
+}
+
+// immutable says that the object is there and says of itself that it never changes.
+func (c *cluster) immutable(r objectset.Ref) bool { return c.opts.Board.Immutable(r) }
+
+// slot waits for a turn to read.
+func (c *cluster) slot(ctx context.Context) bool {
+	select {
+	case c.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (c *cluster) free() { <-c.slots }
+
+func (c *cluster) wake() {
+	select {
+	case c.woken <- struct{}{}:
+	default:
+	}
+}
+
+// await waits for news. What a follower panicked with is a panic of who waits.
+func (c *cluster) await(ctx context.Context) {
+	select {
+	case <-c.woken:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	broken, stack := c.broken, c.stack
+	c.mu.Unlock()
+	if broken != nil {
+		panic(fmt.Sprintf("%v, in a follower:\n%s", broken, stack))
+	}
+}
+
+// problems are what could not be read for a while, by why.
+func (c *cluster) problems() []messages.ManifestProblem { return c.problemsAt(c.now()) }
+
+func (c *cluster) problemsAt(now time.Time) []messages.ManifestProblem {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	by, kept := map[string][]string{}, map[string]bool{}
+	for r, f := range c.followers {
+		if f.trouble != nil && now.Sub(f.since) >= lastingAfter {
+			why := plain(f.trouble).Error()
+			by[why] = append(by[why], r.String())
+			kept[why] = kept[why] || c.opts.Board.Has(r)
+		}
+	}
+	var out []messages.ManifestProblem
+	for _, why := range slices.Sorted(maps.Keys(by)) {
+		slices.Sort(by[why])
+		out = append(out, messages.ManifestProblem{Path: "API server", Message: some(by[why]) + " cannot be read: " + why, KeptLast: kept[why]})
+	}
+	return out
+}
+
+// some names the first few.
+func some(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
+
+// plain is an error without the address that was asked, by which errors of one cause differ.
+func plain(err error) error {
+	if of, is := errors.AsType[*url.Error](err); is {
+		return of.Err
+	}
+	return err
+}
+
+// quiet keeps client-go from logging what is told otherwise.
+func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }

@@ -1,0 +1,319 @@
+package objects
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// patience is reached only when something is stuck.
+const patience = 60 * time.Second
+
+func apiPod(uid string, volumes ...v1.VolumeSource) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: uid, Namespace: "ns", Annotations: map[string]string{objectset.SourceAnnotation: objectset.APISource},
+	}}
+	for i, v := range volumes {
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: fmt.Sprint(i), VolumeSource: v})
+	}
+	return p
+}
+
+func ofConfigMap(name string) v1.VolumeSource {
+	return v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: name}}}
+}
+
+func ofSecret(name string) v1.VolumeSource {
+	return v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: name}}
+}
+
+func settings(value string) *v1.ConfigMap {
+	return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "ns"}, Data: map[string]string{"key": value}}
+}
+
+// api is an API server and the objects that are followed there.
+type api struct {
+	t      *testing.T
+	client *fake.Clientset
+	board  *Board
+	c      *cluster
+
+	mu    sync.Mutex
+	asked []string
+}
+
+func newAPI(t *testing.T, poll time.Duration, objects ...runtime.Object) *api {
+	a := &api{t: t, client: fake.NewClientset(objects...), board: NewBoard(false)}
+	a.client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		a.note(action)
+		return false, nil, nil
+	})
+	a.client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, apiwatch.Interface, error) {
+		a.note(action)
+		return false, nil, nil
+	})
+	a.c = newCluster(clusterOptions{Client: a.client, Board: a.board, Poll: poll})
+	t.Cleanup(func() { a.c.stop() })
+	return a
+}
+
+func (a *api) note(action clienttesting.Action) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	verb := action.GetVerb() + " " + action.GetResource().Resource
+	if w, ok := action.(clienttesting.WatchActionImpl); ok {
+		verb += " " + w.WatchRestrictions.Fields.String()
+	}
+	a.asked = append(a.asked, verb)
+}
+
+func (a *api) count(verb string) (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, v := range a.asked {
+		if strings.HasPrefix(v, verb) {
+			n++
+		}
+	}
+	return n
+}
+
+// refuse has requests with this verb fail while why gives an error.
+func (a *api) refuse(verb string, why func() error) {
+	a.client.PrependReactor(verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		err := why()
+		return err != nil, nil, err
+	})
+}
+
+func (a *api) await(what string, ok func() bool) {
+	a.t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			a.t.Fatalf("%s: never; asked %q", what, a.asked)
+		}
+	}
+}
+
+// holds says what the pod's ConfigMap settings has, by what of it is known.
+func (a *api) holds() string {
+	o, found, err := a.board.ConfigMap(apiPod("u"), "settings")
+	switch {
+	case err != nil:
+		return "unread"
+	case !found:
+		return "missing"
+	}
+	return o.Data["key"]
+}
+
+func (a *api) awaitHolds(want string) {
+	a.t.Helper()
+	a.await("it holds "+want, func() bool { return a.holds() == want })
+}
+
+func TestWhatPodsNameIsFollowed(t *testing.T) {
+	a := newAPI(t, 0)
+	configMaps := a.client.CoreV1().ConfigMaps("ns")
+	if a.holds() != "unread" {
+		t.Errorf("it holds %s before anybody named it", a.holds())
+	}
+	static := apiPod("s", ofConfigMap("other"))
+	static.Annotations = nil
+	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"), ofSecret("word")), apiPod("v", ofConfigMap("settings")), static})
+	a.awaitHolds("missing")
+	a.await("a watch of each", func() bool {
+		return a.count("watch configmaps metadata.name=settings") == 1 && a.count("watch secrets metadata.name=word") == 1
+	})
+	_, err := configMaps.Create(t.Context(), settings("red"), metav1.CreateOptions{})
+	must(t, err)
+	a.awaitHolds("red")
+	version := a.board.VersionOf(apiPod("u", ofConfigMap("settings")))
+	_, err = configMaps.Create(t.Context(), &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "else", Namespace: "ns"}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = configMaps.Update(t.Context(), settings("blue"), metav1.UpdateOptions{})
+	must(t, err)
+	a.awaitHolds("blue")
+	if now := a.board.VersionOf(apiPod("u", ofConfigMap("settings"))); now <= version || a.board.VersionOf(apiPod("u", ofSecret("word"))) > version {
+		t.Errorf("versions %d, then %d; of a pod that does not name it %d", version, now, a.board.VersionOf(apiPod("u", ofSecret("word"))))
+	}
+	must(t, configMaps.Delete(t.Context(), "settings", metav1.DeleteOptions{}))
+	a.awaitHolds("missing")
+	if there, missing, unread := a.board.Known(); there+unread > 0 || missing != 2 {
+		t.Errorf("known are %d, %d, %d", there, missing, unread)
+	}
+	if n := a.count("get configmaps"); n != 1 {
+		t.Errorf("read %d times at first", n)
+	}
+	a.c.want([]*v1.Pod{apiPod("v", ofSecret("word"))})
+	if a.holds() != "unread" || len(a.c.followers) != 1 {
+		t.Errorf("it holds %s when nobody names it; %d are followed", a.holds(), len(a.c.followers))
+	}
+}
+
+// The Node authorizer may learn of a pod after the node.
+func TestWhatIsForbiddenAtFirstIsAskedForAgain(t *testing.T) {
+	a := newAPI(t, 0, settings("red"))
+	left := 3
+	a.refuse("get", func() error {
+		if left--; left < 0 {
+			return nil
+		}
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "settings", errors.New("no relationship found"))
+	})
+	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
+	a.awaitHolds("red")
+}
+
+// With the server away what was read stays in force; why it cannot be read is told when it lasts, once for all.
+func TestAServerThatIsAway(t *testing.T) {
+	a := newAPI(t, 0, settings("red"))
+	var mu sync.Mutex
+	away := false
+	a.refuse("*", func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !away {
+			return nil
+		}
+		return &url.Error{Op: "Get", URL: "https://here/" + hidden, Err: errors.New("connection refused")}
+	})
+	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
+	a.awaitHolds("red")
+	mu.Lock()
+	away = true
+	mu.Unlock()
+	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings")), apiPod("v", ofConfigMap("more"), ofSecret("word"))})
+	why := func(name string) string {
+		_, _, err := a.board.Secret(apiPod("v"), name)
+		return fmt.Sprint(err)
+	}
+	a.await("a reason", func() bool {
+		return strings.Contains(why("word"), "not been read from the API server yet: connection refused")
+	})
+	a.await("two reasons", func() bool { return a.count("get") >= 0 && len(a.c.problemsAt(time.Now().Add(lastingAfter))) == 1 })
+	a.await("both in one", func() bool {
+		text, err := json.Marshal(a.c.problemsAt(time.Now().Add(lastingAfter)))
+		must(t, err)
+		return strings.Contains(string(text), "ConfigMap ns/more, Secret ns/word cannot be read: connection refused") && !strings.Contains(string(text), hidden)
+	})
+	if a.holds() != "red" {
+		t.Errorf("it holds %s", a.holds())
+	}
+	mu.Lock()
+	away = false
+	mu.Unlock()
+	a.await("the others", func() bool { return !strings.Contains(why("word"), "not been read") })
+	a.await("no problem", func() bool { return len(a.c.problemsAt(time.Now().Add(lastingAfter))) == 0 })
+}
+
+func TestWhatNeverChangesIsNotWatched(t *testing.T) {
+	yes := true
+	fixed, loose := settings("red"), settings("loose")
+	fixed.Immutable, loose.Name = &yes, "loose"
+	a := newAPI(t, 0, fixed, loose)
+	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"), ofConfigMap("loose"))})
+	a.awaitHolds("red")
+	a.await("a watch", func() bool { return a.count("watch configmaps metadata.name=loose") == 1 })
+	loose = loose.DeepCopy()
+	loose.Immutable = &yes
+	_, err := a.client.CoreV1().ConfigMaps("ns").Update(t.Context(), loose, metav1.UpdateOptions{})
+	must(t, err)
+	a.c.running.Wait() // no follower is left
+	if n := a.count("watch configmaps metadata.name=settings"); n != 0 || a.holds() != "red" {
+		t.Errorf("%d watches, it holds %s", n, a.holds())
+	}
+}
+
+func TestObjectsThatAreReadFromTimeToTime(t *testing.T) {
+	a := newAPI(t, time.Millisecond, settings("red"))
+	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
+	a.awaitHolds("red")
+	_, err := a.client.CoreV1().ConfigMaps("ns").Update(t.Context(), settings("blue"), metav1.UpdateOptions{})
+	must(t, err)
+	a.awaitHolds("blue")
+	if n := a.count("watch"); n > 0 {
+		t.Errorf("%d watches", n)
+	}
+}
+
+// A bug met at one object is the actor's: it is restarted, and what was published stays.
+func TestAFollowerThatPanics(t *testing.T) {
+	a := newAPI(t, 0, settings("red"))
+	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
+	a.awaitHolds("red")
+	a.refuse("get", func() error { panic("a bug") })
+	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"), ofSecret("word"))})
+	defer func() {
+		if p := fmt.Sprint(recover()); !strings.Contains(p, "a bug") {
+			t.Errorf("it panicked with %s", p)
+		}
+		if a.holds() != "red" {
+			t.Errorf("it holds %s", a.holds())
+		}
+	}()
+	for t.Context().Err() == nil {
+		a.c.await(t.Context())
+	}
+}
+
+// The actor in a cluster tells of news at once, and of its version at each check; nothing is said of what objects hold.
+func TestTheActorInACluster(t *testing.T) {
+	word := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "word", Namespace: "ns"}, Data: map[string][]byte{"key": []byte(hidden)}}
+	board := NewBoard(false)
+	actor := New(Options{Client: fake.NewClientset(word), Board: board, CheckFrequency: time.Minute})("objects").(*actor)
+	k := supervisortest.New(t, messages.Objects, actor)
+	var hold, await supervisors.Work
+	for _, w := range k.Work {
+		switch w.Name {
+		case "FollowObjects":
+			hold = w
+		case "AwaitObjects":
+			await = w
+		default:
+			t.Errorf("work %s", w.Name)
+		}
+	}
+	k.Work = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan any)
+	go func() { ended <- hold.Run(ctx) }()
+	k.Send(messages.Pods, messages.ObjectsWanted{Pods: []*v1.Pod{apiPod("u", ofSecret("word"))}})
+	k.RunOne(await)
+	if _, found, err := board.Secret(apiPod("u"), "word"); !found || err != nil {
+		t.Errorf("%v, %v", found, err)
+	}
+	said := fmt.Sprintf("%+v", k.Take())
+	if !strings.Contains(said, "ObjectsChanged{Version:1}") && !strings.Contains(said, "{Version:1}") {
+		t.Errorf("told %s", said)
+	}
+	k.Advance(time.Minute)
+	said += fmt.Sprintf("%+v", k.Take())
+	text, err := json.Marshal(actor.Inspect())
+	must(t, err)
+	if said += string(text); strings.Count(said, "{Version:1}") != 4 || strings.Contains(said, hidden) || !strings.Contains(said, `"there":1`) {
+		t.Errorf("told %s", said)
+	}
+	cancel()
+	<-ended
+}

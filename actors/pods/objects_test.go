@@ -1,0 +1,73 @@
+package pods
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// usersTold are the pods of which objects was told last; false when it was told nothing.
+func usersTold(k *supervisortest.Kit) (names string, told bool) {
+	for _, m := range k.Take() {
+		if w, ok := m.Msg.(messages.ObjectsWanted); ok && m.To == messages.Objects {
+			names, told = "", true
+			for _, p := range w.Pods {
+				names += p.Name + " "
+			}
+		}
+	}
+	return names, told
+}
+
+// objects hears of the API server's pods alone, when they change, with each sweep, and when it has started anew.
+func TestObjectsHearsWhoUsesThem(t *testing.T) {
+	k := begin(t)
+	audit(k)
+	expect := func(what, want string, wantTold bool) {
+		t.Helper()
+		if got, told := usersTold(k); got != want || told != wantTold {
+			t.Errorf("%s: told %v %q, want %v %q", what, told, got, wantTold, want)
+		}
+	}
+	wants(k, messages.File, pod("static", "s"))
+	k.Advance(sweepEvery)
+	expect("static pods alone", "", false)
+	web, more := pod("web", "a"), pod("more", "b")
+	for _, p := range []map[string]string{web.Annotations, more.Annotations} {
+		if p != nil {
+			t.Fatal("these have annotations")
+		}
+	}
+	web.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
+	more.Annotations = web.Annotations
+	wants(k, other, web)
+	expect("a pod", "web ", true)
+	wants(k, other, web)
+	expect("nothing new", "", false)
+	wants(k, other, web, more)
+	expect("another pod", "web more ", true)
+	k.Advance(sweepEvery)
+	expect("a sweep", "web more ", true)
+	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Objects})
+	for _, m := range k.Outbox {
+		if _, forwarded := m.Msg.(messages.ServiceStarted); forwarded {
+			t.Errorf("%s is told that objects has started", m.To)
+		}
+	}
+	expect("objects has started", "web more ", true)
+	wants(k, other)
+	k.Take()
+	for _, uid := range []string{"a", "b"} {
+		k.Send(messages.PodAddress(uid), messages.PodEnded{UID: uid, Gone: true})
+		k.Send(messages.Pods, messages.ChildStopped{Name: uid})
+	}
+	expect("all gone", "", true)
+	k.Advance(sweepEvery)
+	expect("again", "", true)
+	if fmt.Sprint(k.Ignored) != "[]" {
+		t.Errorf("ignored %v", k.Ignored)
+	}
+}
