@@ -88,12 +88,12 @@ var fieldEffects = map[string]effect{
 	"kubeAPIBurst":                               inForce,
 	"serializeImagePulls":                        inForce,
 	"maxParallelImagePulls":                      inForce,
-	"evictionHard":                               inForce, // kept from pods; the agent says at its start that nothing is evicted
-	"evictionSoft":                               pending,
+	"evictionHard":                               inForce, // kept from pods, and of the node's conditions; the agent says at its start that nothing is evicted
+	"evictionSoft":                               inForce, // of the node's conditions
 	"evictionSoftGracePeriod":                    pending,
-	"evictionPressureTransitionPeriod":           pending,
+	"evictionPressureTransitionPeriod":           inForce,
 	"evictionMaxPodGracePeriod":                  pending,
-	"evictionMinimumReclaim":                     pending,
+	"evictionMinimumReclaim":                     inForce, // of the node's conditions
 	"mergeDefaultEvictionSettings":               inForce, // of evictionHard
 	"podsPerCore":                                inForce,
 	"enableControllerAttachDetach":               inForce, // of what the Node says

@@ -121,7 +121,7 @@ func TestWhatIsSetWithoutEffectIsNamedOnce(t *testing.T) {
 		"two flags of one":    {args: []string{"--kubelet-cgroups=/a", "--resource-container=/b"}, want: []string{"--kubelet-cgroups"}},
 		"a node that is full": {args: []string{"--register-schedulable=false"}},
 		"a threshold":         {file: "evictionHard: {memory.available: 1Gi}\n", args: []string{"--experimental-allocatable-ignore-eviction"}},
-		"a soft threshold":    {file: "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}\n", want: []string{"evictionSoft", "evictionSoftGracePeriod"}},
+		"a soft threshold":    {file: "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}\n", want: []string{"evictionSoftGracePeriod"}},
 		"gates": {file: "featureGates: {MemoryQoS: true, ReduceDefaultCrashLoopBackOffDecay: true, NodeLogQuery: true}\n",
 			want: []string{"featureGates.MemoryQoS"}},
 		"no cloud": {args: []string{"--cloud-provider=aws"}}, // it is ignored, and that is said

@@ -5,6 +5,8 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -106,4 +108,71 @@ func awaitLease(t *testing.T, c *cluster.Cluster, n *cluster.Node, after *metav1
 		return nil
 	})
 	return out
+}
+
+// Ready says what is missing as soon as it is missing, and nothing that runs is disturbed by it.
+func TestANodeWithoutItsNetworkSaysSo(t *testing.T) {
+	c := cluster.Shared(t)
+	n := c.Node(t)
+	s, _ := inCluster(t, c, n, func(a *stack.Agent) {
+		a.Args = append(a.Args, "--cni-conf-dir="+filepath.Join(a.RootDir, "no-such-folder"))
+		a.Config["evictionHard"] = map[string]string{"memory.available": "99.9%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"}
+	})
+	pressed := awaitNode(t, c, n.Name, func(n *corev1.Node) error {
+		for _, one := range n.Status.Conditions {
+			if one.Type == corev1.NodeMemoryPressure && one.Status == corev1.ConditionTrue && one.Reason == "KubeletHasInsufficientMemory" &&
+				strings.Contains(one.Message, "memory.available is ") && strings.Contains(one.Message, "less than 99.9% (evictionHard)") {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions are %+v", n.Status.Conditions)
+	})
+	for _, one := range pressed.Status.Conditions {
+		if one.Type == corev1.NodeDiskPressure && one.Status != corev1.ConditionFalse {
+			t.Errorf("%+v", one)
+		}
+	}
+	config, gone := s.CNIConfDir(), t.TempDir()
+	move := func(from, to string) { // one by one: the runtime ends when the folder that it watches goes
+		files, err := os.ReadDir(from)
+		must(t, err)
+		for _, f := range files {
+			text, err := os.ReadFile(filepath.Join(from, f.Name()))
+			must(t, err)
+			must(t, os.WriteFile(filepath.Join(to, f.Name()), text, 0o600))
+			must(t, os.Remove(filepath.Join(from, f.Name())))
+		}
+	}
+	move(config, gone)
+	awaitNode(t, c, n.Name, func(n *corev1.Node) error {
+		if r := ready1(n); r.Status != corev1.ConditionFalse || r.Reason != "KubeletNotReady" || !strings.Contains(r.Message, "container runtime network not ready") ||
+			!strings.Contains(r.Message, "no network configuration") {
+			return fmt.Errorf("Ready is %+v", r)
+		}
+		return nil
+	})
+	move(gone, config)
+	awaitNode(t, c, n.Name, nodeReady)
+}
+
+// With registerNode off, nothing is made, and what there is is kept true.
+func TestANodeThatOthersMake(t *testing.T) {
+	c := cluster.Shared(t)
+	n := c.Node(t)
+	s := stack.Start(t, stack.Options{})
+	a := agentWith(t, s, func(a *stack.Agent) { a.Args, a.Config["registerNode"] = n.Args(), false })
+	await(t, func() error {
+		_, text, err := a.Healthz(t.Context(), "/healthz?verbose")
+		if err == nil && !strings.Contains(text, "registerNode is off") {
+			err = errors.New(text)
+		}
+		return err
+	})
+	_, err := n.Create(t.Context(), func(n *corev1.Node) { n.Labels = map[string]string{"made": "by-hand"} })
+	must(t, err)
+	node := awaitNode(t, c, n.Name, nodeReady)
+	if node.Labels["made"] != "by-hand" || node.Labels[corev1.LabelHostname] != "" {
+		t.Errorf("labels are %v", node.Labels)
+	}
+	awaitLease(t, c, n, nil)
 }

@@ -48,13 +48,13 @@ type PodStatusesWanted struct {
 // NodeObserved is this node's object as the API server has it: its labels and taints decide which pods are admitted. A node
 // that is not registered yet is nil.
 //
-// Sender: registration. Receiver: pods, status. Reply: none.
+// Sender: registration. Receiver: pods; status, since mirror pods belong to the Node. Reply: none.
 // If lost: registration tells it again with each regular check.
 type NodeObserved struct{ Node *v1.Node } // immutable
 
 // GetNode asks for this node's object.
 //
-// Sender: pods. Receiver: registration. Reply: NodeObserved.
+// Sender: pods, status. Receiver: registration. Reply: NodeObserved.
 // If lost: registration tells it again with each regular check.
 type GetNode struct{}
 

@@ -80,6 +80,10 @@ var Tree = Row{
 			Why: "pods run on while logs grow; which are too big, and what was left half done, is seen on the disk",
 		},
 		{
+			Kind: "eviction", Strategy: isolated,
+			Why: "what was measured last stays reported; nothing else depends on it yet",
+		},
+		{
 			Kind: "registration", Strategy: patient,
 			Why: "without its lease the cluster gives the node's pods to others; what the API server has is read again",
 		},
@@ -94,6 +98,10 @@ var Tree = Row{
 					Why: "a bug met at one container is a bug of its pod; exits are not panics, and are answered by restartPolicy",
 				}},
 			}},
+		},
+		{
+			Kind: "status", Strategy: patient, Clients: []messages.Address{messages.Pods, messages.APIServer},
+			Why: "writes under way live in the operations table; what is wanted and what the API server has are told again",
 		},
 		{
 			Kind: "sources", Strategy: patient,

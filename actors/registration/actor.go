@@ -125,9 +125,13 @@ func (a *actor) onSeen(ctx supervisors.Context, s Seen) {
 	if s.Err != nil {
 		s.Err = explained{apiclient.Explain(s.Err, a.opts.Wish.Name)}
 	}
-	known := a.book.node != nil
+	was := a.book.node
+	known := was != nil
 	if a.book.observe(s) {
 		a.tellNode(ctx)
+		if known {
+			a.tellNews(ctx, was)
+		}
 	}
 	a.noteRegistered(ctx, known)
 	a.act(ctx)
@@ -156,6 +160,16 @@ func (a *actor) tellNode(ctx supervisors.Context) {
 	}
 	ctx.Tell(messages.Pods, messages.NodeObserved{Node: a.book.node})
 	ctx.Tell(messages.Status, messages.NodeObserved{Node: a.book.node})
+}
+
+// tellNews has events written about what changed; was is nil where the Node was just made.
+func (a *actor) tellNews(ctx supervisors.Context, was *v1.Node) {
+	if a.book.node == nil {
+		return
+	}
+	for _, e := range news(was, a.book.node, ctx.Now()) {
+		ctx.Tell(messages.Events, e)
+	}
 }
 
 // onRuntime looks at once where the runtime, or its network, became ready or ceased to be.
@@ -266,7 +280,8 @@ func (a *actor) onWrote(ctx supervisors.Context, m wrote) {
 }
 
 func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
-	known := a.book.node != nil
+	was := a.book.node
+	known := was != nil
 	if a.told != "" {
 		ctx.Log().Info("the Node can be written again")
 		a.told = ""
@@ -277,6 +292,9 @@ func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
 	a.book.done(m.deed, m.node, ctx.Now())
 	a.book.heard = true
 	a.tellNode(ctx)
+	if known || m.deed.create != nil {
+		a.tellNews(ctx, was)
+	}
 	a.noteRegistered(ctx, known)
 }
 

@@ -338,3 +338,38 @@ func TestNothingDelaysTheLease(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
+
+// What happens to the node is told as events, once.
+func TestWhatHappensToTheNodeIsTold(t *testing.T) {
+	w := newWorld(t, nil)
+	told := func() (out []string) {
+		for _, m := range w.Take() {
+			if e, ok := m.Msg.(messages.RecordEvent); ok && m.To == messages.Events {
+				if e.Object.Kind != "Node" || e.Object.UID != "node" {
+					t.Errorf("about %+v", e.Object)
+				}
+				out = append(out, e.Type+" "+e.Reason)
+			}
+		}
+		return out
+	}
+	w.start()
+	w.sees()
+	w.sees()
+	expect(t, "a new Node", told(), []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure", "Normal NodeHasSufficientPID"})
+	w.runtime.NetworkReady = false
+	w.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true})
+	w.work()
+	w.sees()
+	expect(t, "no network", told(), []string{"Normal NodeNotReady"})
+	node := w.stored()
+	node.Spec.Unschedulable = true
+	w.put(node)
+	w.sees()
+	expect(t, "a drain", told(), []string{"Normal NodeNotSchedulable"})
+	w.machine.BootID, w.runtime.NetworkReady = "c", true
+	w.start()
+	w.sees()
+	w.sees()
+	expect(t, "a reboot", told(), []string{"Normal NodeReady", "Warning Rebooted"})
+}

@@ -23,6 +23,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
+	"github.com/playlet-dev/playlet/actors/status"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -55,6 +56,7 @@ type agent struct {
 	ownNode    *registration.Watch // nil there too
 	registered *registration.State
 	feed       *apiserver.Feed // of the pods that the API server assigns to this node; nil without one
+	written    *status.State   // what cannot be written to the API server about pods
 	failed     chan error      // the root of the tree has given up
 }
 
@@ -138,7 +140,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	}
 	names := newPodNames()
 	log = withPodNames(log, names)
-	a := &agent{node: node, log: log, names: names, api: api, state: &runtime.State{}, board: pods.NewBoard(), failed: make(chan error, 1), groups: resources.Host{}, registered: &registration.State{}}
+	a := &agent{node: node, log: log, names: names, api: api, state: &runtime.State{}, board: pods.NewBoard(), failed: make(chan error, 1), groups: resources.Host{}, registered: &registration.State{}, written: &status.State{}}
 	if err := a.prepareFolders(); err != nil {
 		return nil, err
 	}
@@ -169,7 +171,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	a.events = runtime.NewEvents(a.client)
 	var cluster func() []string
 	if api != nil {
-		cluster = func() []string { return a.registered.Load().Problems }
+		cluster = a.clusterTroubles
 	}
 	a.listeners = server.NewListeners(server.Config{
 		Cluster:     cluster,
@@ -240,7 +242,7 @@ func (a *agent) start(chaos supervisors.Interceptor) error {
 		a.log.Warn("enforceNodeAllocatable: what is reserved is kept from pods, and not enforced on cgroups of its own yet", "levels", levels)
 	}
 	if signals := notEvicted(a.node); len(signals) > 0 {
-		a.log.Warn("evictionHard: what it says of memory is kept from pods, and nothing is evicted at a threshold yet", "signals", signals)
+		a.log.Warn("evictionHard: it is kept from pods and, in a cluster, reported in the node's conditions; nothing is evicted at a threshold yet", "signals", signals)
 	}
 	if a.onlySubmissions() {
 		a.log.Warn("no source of pods is configured: those that are submitted (playlet run) are run, and others that are found are left as they are; --pod-manifest-path names a folder of manifests")

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/playlet-dev/playlet/actors/apiserver"
 	"github.com/playlet-dev/playlet/config"
@@ -29,4 +30,13 @@ func unbounded(qps *int32, otherwise int32) float32 {
 		return float32(v)
 	}
 	return -1
+}
+
+// clusterTroubles are sentences for health that say what goes wrong between this node and its cluster.
+func (a *agent) clusterTroubles() []string {
+	out := slices.Clone(a.registered.Load().Problems)
+	for _, t := range a.written.Load() {
+		out = append(out, t.String())
+	}
+	return out
 }

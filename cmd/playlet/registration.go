@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/eviction"
 	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/cni"
@@ -35,6 +36,21 @@ func (a *agent) registration() supervisors.Constructor {
 		UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
 		LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second,
 		Random:        rand.Float64,
+	})
+}
+
+// eviction is the actor that measures what the node is short of, for the Node's conditions; a node of its own has none.
+func (a *agent) eviction() supervisors.Constructor {
+	if a.api == nil {
+		return nil
+	}
+	k := a.node.Kubelet
+	places := eviction.Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: a.node.RootDir, Images: a.client}
+	return eviction.New(eviction.Options{
+		Limits: eviction.Limits{
+			Hard: k.EvictionHard, Soft: k.EvictionSoft, SoftGrace: k.EvictionSoftGracePeriod, MinimumReclaim: k.EvictionMinimumReclaim,
+		},
+		Transition: k.EvictionPressureTransitionPeriod.Duration, Measure: places.Measure,
 	})
 }
 

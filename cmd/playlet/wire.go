@@ -19,6 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
 	"github.com/playlet-dev/playlet/actors/sources"
+	"github.com/playlet-dev/playlet/actors/status"
 	"github.com/playlet-dev/playlet/actors/submit"
 	"github.com/playlet-dev/playlet/actors/volumes"
 	"github.com/playlet-dev/playlet/config"
@@ -63,6 +64,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 			MaxSize: a.node.ContainerLogMaxSize(), MaxFiles: int(deref(a.node.Kubelet.ContainerLogMaxFiles, 2)),
 			Workers: int(deref(a.node.Kubelet.ContainerLogMaxWorkers, 1)), Every: a.node.ContainerLogMonitorInterval(),
 		}),
+		"eviction":     a.eviction(),
 		"registration": a.registration(),
 		"pods": pods.New(pods.Options{
 			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0 || a.onlySubmissions(), Own: submit.Source, Cluster: a.api != nil,
@@ -78,6 +80,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		}),
 		"apiserver": a.apiSource(),
 		"events":    a.eventWriter(),
+		"status":    a.statusWriter(),
 		"server":    server.New(server.Options{Listeners: a.listeners}),
 	}
 }
@@ -149,6 +152,14 @@ func (a *agent) apiSource() supervisors.Constructor {
 		return nil
 	}
 	return apiserver.New(apiserver.Options{Feed: a.feed, Server: a.api.Server})
+}
+
+// statusWriter writes to the API server what becomes of pods; a node of its own has none.
+func (a *agent) statusWriter() supervisors.Constructor {
+	if a.api == nil {
+		return nil
+	}
+	return status.New(status.Options{Client: a.api.Main, Operations: a.host.Ops, NodeName: a.node.NodeName, State: a.written})
 }
 
 // objects has the ConfigMaps and Secrets of a folder and of the API server; a node with neither has none.

@@ -1,0 +1,113 @@
+package eviction
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Options are what the actor needs.
+type Options struct {
+	Limits Limits
+	// Transition is how long a kind of pressure stays after it was there last (evictionPressureTransitionPeriod).
+	Transition time.Duration
+	// Measure measures. It is called outside the mailbox.
+	Measure func(context.Context) Measurement
+	// Every is between measurements; 0: 10 s, the kubelet's.
+	Every time.Duration
+}
+
+// measureTimeout bounds one measurement: of disks, which may hang, and of what the runtime says.
+const measureTimeout = 30 * time.Second
+
+// New is the constructor of the actor. What was seen outlives the actor: its restart ends no pressure.
+func New(o Options) supervisors.Constructor {
+	if o.Every <= 0 {
+		o.Every = 10 * time.Second
+	}
+	kept := &atomic.Pointer[book]{}
+	kept.Store(&book{limits: o.Limits.list(), transition: o.Transition})
+	return func(string) supervisors.Actor { return &actor{opts: o, kept: kept} }
+}
+
+type actor struct {
+	opts      Options
+	kept      *atomic.Pointer[book]
+	measuring bool
+	said      map[Signal]string // which signals cannot be measured, and why
+}
+
+type (
+	measureDue struct{}
+	measured   struct{ m Measurement }
+)
+
+// Receive implements supervisors.Actor.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started, measureDue:
+		ctx.After(a.opts.Every, measureDue{})
+		a.measure(ctx)
+	case measured:
+		a.onMeasured(ctx, m.m)
+	default:
+		ctx.Unhandled(msg)
+	}
+}
+
+func (a *actor) measure(ctx supervisors.Context) {
+	if a.measuring {
+		return
+	}
+	a.measuring = true
+	measure := a.opts.Measure
+	ctx.Do(supervisors.Work{Name: "Measure", Timeout: measureTimeout, Run: func(ctx context.Context) any {
+		return measured{measure(ctx)}
+	}})
+}
+
+func (a *actor) onMeasured(ctx supervisors.Context, m Measurement) {
+	a.measuring = false
+	was := a.kept.Load()
+	now := was.observe(m, ctx.Now())
+	a.kept.Store(&now)
+	a.say(ctx, m)
+	for _, p := range now.pressures() {
+		if before := was.told[p.Type]; before.Under != p.Under {
+			ctx.Log().Info("the node's pressure changed", "condition", p.Type, "under", p.Under, "reason", p.Message)
+		}
+	}
+	ctx.Tell(messages.Registration, messages.NodePressureObserved{Pressures: now.pressures(), At: ctx.Now()})
+}
+
+// say logs what cannot be measured of what there are thresholds for, once.
+func (a *actor) say(ctx supervisors.Context, m Measurement) {
+	now := map[Signal]string{}
+	for _, l := range a.kept.Load().limits {
+		if err := m.Failed[l.signal]; err != nil {
+			now[l.signal] = err.Error()
+		}
+	}
+	for _, s := range slices.Sorted(maps.Keys(now)) {
+		if _, told := a.said[s]; !told {
+			ctx.Log().Warn("a signal cannot be measured, and counts as no pressure", "signal", s, "reason", now[s])
+		}
+	}
+	a.said = now
+}
+
+// Inspection is what the actor says of itself.
+type Inspection struct {
+	Pressures []messages.Pressure `json:"pressures"`
+	Failed    map[Signal]string   `json:"failed,omitempty"`
+}
+
+// Inspect implements supervisors.Inspectable.
+func (a *actor) Inspect() any {
+	return Inspection{Pressures: a.kept.Load().pressures(), Failed: maps.Clone(a.said)}
+}

@@ -1,0 +1,170 @@
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// ImageService tells where images are; *cri.Client does.
+type ImageService interface {
+	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
+}
+
+// Places are where it is measured.
+type Places struct {
+	Proc, Cgroups string // "/proc", "/sys/fs/cgroup"
+	// RootDir is the agent's folder, whose file system is the node's.
+	RootDir string
+	Images  ImageService
+}
+
+// Measure measures all signals.
+func (p Places) Measure(ctx context.Context) Measurement {
+	m := Measurement{Readings: map[Signal]Reading{}, Failed: map[Signal]error{}}
+	note := func(s Signal, r Reading, err error) {
+		if err != nil {
+			m.Failed[s] = err
+			return
+		}
+		m.Readings[s] = r
+	}
+	r, err := p.memory()
+	note(MemoryAvailable, r, err)
+	space, inodes, err := disk(p.RootDir)
+	note(NodeFsAvailable, space, err)
+	noteInodes(&m, NodeFsInodesFree, inodes, err)
+	space, inodes, err = p.images(ctx)
+	note(ImageFsAvailable, space, err)
+	noteInodes(&m, ImageFsInodesFree, inodes, err)
+	r, err = p.pids()
+	note(PIDAvailable, r, err)
+	return m
+}
+
+// noteInodes leaves a file system out that counts no inodes, as btrfs: it is never short of them.
+func noteInodes(m *Measurement, s Signal, r Reading, err error) {
+	switch {
+	case err != nil:
+		m.Failed[s] = err
+	case r.Capacity > 0:
+		m.Readings[s] = r
+	}
+}
+
+// memory is what is left of the machine's beside the working set of all processes: what they use less the file pages that
+// they have not used for a while. It is the kubelet's measure, and not what the kernel calls available.
+func (p Places) memory() (Reading, error) {
+	info, err := fields(filepath.Join(p.Proc, "meminfo"))
+	if err != nil {
+		return Reading{}, err
+	}
+	total := info["MemTotal:"] << 10
+	if total <= 0 {
+		return Reading{}, errors.New("/proc/meminfo does not tell the machine's memory")
+	}
+	used, err := p.workingSet()
+	if err != nil {
+		return Reading{}, err
+	}
+	return Reading{max(total-used, 0), total}, nil
+}
+
+// workingSet is the root cgroup's. Of version 2 that group counts its pages alone.
+func (p Places) workingSet() (int64, error) {
+	if stat, err := fields(filepath.Join(p.Cgroups, "memory.stat")); err == nil {
+		return max(stat["anon"]+stat["file"]-stat["inactive_file"], 0), nil
+	}
+	dir := filepath.Join(p.Cgroups, "memory")
+	stat, err := fields(filepath.Join(dir, "memory.stat"))
+	if err != nil {
+		return 0, fmt.Errorf("no cgroup tells the memory in use: %w", err)
+	}
+	used, err := number(filepath.Join(dir, "memory.usage_in_bytes"))
+	return max(used-stat["total_inactive_file"], 0), err
+}
+
+func disk(path string) (space, inodes Reading, err error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return Reading{}, Reading{}, fmt.Errorf("the file system of %s: %w", path, err)
+	}
+	//nolint:gosec // sizes of a disk
+	return Reading{int64(fs.Bavail) * fs.Frsize, int64(fs.Blocks) * fs.Frsize}, Reading{int64(fs.Ffree), int64(fs.Files)}, nil
+}
+
+func (p Places) images(ctx context.Context) (space, inodes Reading, err error) {
+	info, err := p.Images.ImageFsInfo(ctx)
+	if err != nil {
+		return Reading{}, Reading{}, fmt.Errorf("the runtime does not tell where images are: %w", err)
+	}
+	for _, fs := range info.GetImageFilesystems() {
+		if at := fs.GetFsId().GetMountpoint(); at != "" {
+			return disk(at)
+		}
+	}
+	return Reading{}, Reading{}, errors.New("the runtime does not tell where images are")
+}
+
+// pids are how many more tasks the kernel would make: it ends at whichever limit is less.
+func (p Places) pids() (Reading, error) {
+	limit := int64(math.MaxInt64)
+	for _, file := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
+		n, err := number(filepath.Join(p.Proc, file))
+		if err != nil {
+			return Reading{}, err
+		}
+		limit = min(limit, n)
+	}
+	text, err := os.ReadFile(filepath.Join(p.Proc, "loadavg"))
+	if err != nil {
+		return Reading{}, err
+	}
+	all := strings.Fields(string(text)) // 0.20 0.18 0.12 1/80 11206; proc_loadavg(5)
+	if len(all) < 4 {
+		return Reading{}, errors.New("/proc/loadavg does not tell how many tasks there are")
+	}
+	_, tasks, _ := strings.Cut(all[3], "/")
+	running, err := strconv.ParseInt(tasks, 10, 64)
+	if err != nil {
+		return Reading{}, fmt.Errorf("/proc/loadavg: %w", err)
+	}
+	return Reading{max(limit-running, 0), limit}, nil
+}
+
+// fields are the numbers of a file whose lines begin with a name and a number.
+func fields(path string) (map[string]int64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]int64{}
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) >= 2 {
+			if n, err := strconv.ParseInt(words[1], 10, 64); err == nil {
+				out[words[0]] = n
+			}
+		}
+	}
+	return out, nil
+}
+
+func number(path string) (int64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return n, nil
+}

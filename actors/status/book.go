@@ -1,0 +1,257 @@
+package status
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// writers is how many writes are under way at most. One write takes the API server some milliseconds, most of it the wait for
+// etcd's disk, so that one at a time would make ninety pods wait for one another; beyond eight the default budget of the
+// client (kubeAPIQPS, 50 a second) is used up anyway.
+const writers = 8
+
+// believed is how long the result of a write counts for more than an older object that is observed. After that the API server
+// was set back, by a backup of etcd perhaps, and what it has is the truth.
+const believed = 30 * time.Second
+
+// book is the whole state: pure, without a clock.
+type book struct {
+	node    string
+	nodeUID types.UID // of the Node object; empty until it is known
+	random  func() float64
+
+	seen  bool // the API server's pods were told
+	heard bool // every source was heard, and what they want was told
+	lines map[string]*line
+	dirty map[*line]bool
+	todo  map[*line]bool // those with something to write
+	busy  int
+	gate  gate
+}
+
+// line is the work for one pod: one of the API server, by its UID, or the static ones of one name and their mirror pod.
+type line struct {
+	key, namespace, name string
+
+	wants    map[string]*messages.PodStatusWanted // by UID
+	observed *v1.Pod                              // nil: it is not there
+
+	written *v1.Pod // what a write gave back, until it is observed
+	over    *v1.Pod // what was observed at that time
+	at      time.Time
+
+	sent *sending // the last status that was written
+
+	gone        types.UID // an object that is not there any more, whatever was observed
+	goneOver    *v1.Pod   // what was observed when that became known
+	deleteAfter time.Time // it was deleted, and is not deleted again before this
+	deletions   int
+	remakeAfter time.Time // the mirror pod was made again, and is not before this
+	remakes     int
+
+	next     *job
+	since    time.Time // since when there is something to write
+	busy     bool
+	failures int
+	due      time.Time
+	trouble  *trouble
+}
+
+// sending is one status as it was written, and what the API server made of it.
+type sending struct {
+	uid           types.UID
+	from, to, got *v1.PodStatus
+}
+
+func newBook(node string, random func() float64) *book {
+	return &book{
+		node: node, random: random, lines: map[string]*line{}, dirty: map[*line]bool{}, todo: map[*line]bool{},
+	}
+}
+
+func apiKey(uid string) string                { return "pod/" + uid }
+func staticKey(namespace, name string) string { return "static/" + namespace + "/" + name }
+
+// line finds or begins the line.
+func (b *book) line(key, namespace, name string) *line {
+	l := b.lines[key]
+	if l == nil {
+		l = &line{key: key, namespace: namespace, name: name, wants: map[string]*messages.PodStatusWanted{}}
+		b.lines[key] = l
+	}
+	return l
+}
+
+// want takes the newest status of one pod.
+func (b *book) want(m messages.PodStatusWanted) {
+	if m.Pod == nil {
+		return
+	}
+	key := apiKey(m.UID)
+	if m.Static {
+		key = staticKey(m.Pod.Namespace, m.Pod.Name)
+	}
+	l := b.line(key, m.Pod.Namespace, m.Pod.Name)
+	if old := l.wants[m.UID]; old == nil || *old != m {
+		l.wants[m.UID] = &m
+		b.dirty[l] = true
+	}
+}
+
+// wantAll takes the whole set: what is not in it is not wanted.
+func (b *book) wantAll(m messages.PodStatusesWanted) {
+	uids := make(map[string]bool, len(m.Pods))
+	for _, p := range m.Pods {
+		uids[p.UID] = true
+		b.want(p)
+	}
+	for _, l := range b.lines {
+		for uid := range l.wants {
+			if !uids[uid] {
+				delete(l.wants, uid)
+				b.dirty[l] = true
+			}
+		}
+	}
+	if m.Heard != b.heard {
+		b.heard = m.Heard
+		b.all()
+	}
+}
+
+// all has every line looked at again.
+func (b *book) all() {
+	for _, l := range b.lines {
+		b.dirty[l] = true
+	}
+}
+
+// register takes the node's object.
+func (b *book) register(node *v1.Node) {
+	var uid types.UID
+	if node != nil {
+		uid = node.UID
+	}
+	if uid != b.nodeUID {
+		b.nodeUID = uid
+		b.all()
+	}
+}
+
+// observe takes what the API server has.
+func (b *book) observe(m messages.APIPodsObserved) {
+	there := make(map[*line]bool, len(m.Pods))
+	for _, p := range m.Pods {
+		l := b.lineOf(p)
+		there[l] = true
+		b.see(l, p, m.At)
+	}
+	for _, l := range b.lines {
+		if !there[l] {
+			b.see(l, nil, m.At)
+		}
+	}
+	if !b.seen {
+		b.seen = true
+		b.all()
+	}
+}
+
+// lineOf is the line of an object. One that is no mirror pod has a line of its own, and also stands in the way of a mirror pod
+// of its name: that is seen when the mirror pod cannot be created.
+func (b *book) lineOf(p *v1.Pod) *line {
+	if isMirror(p) {
+		return b.line(staticKey(p.Namespace, p.Name), p.Namespace, p.Name)
+	}
+	return b.line(apiKey(string(p.UID)), p.Namespace, p.Name)
+}
+
+// see takes what the API server has of one pod; nil where it has none.
+func (b *book) see(l *line, p *v1.Pod, at time.Time) {
+	if l.observed != p {
+		b.news(l)
+		if p == nil { // its name is free
+			b.news(b.lines[staticKey(l.namespace, l.name)])
+		}
+	}
+	l.observed = p
+	if l.written != nil && l.caughtUp(at) {
+		l.written, l.over = nil, nil
+		b.dirty[l] = true
+	}
+	if l.gone != "" && (p == nil || p.UID != l.gone || p != l.goneOver) {
+		l.gone, l.goneOver = "", nil
+		b.dirty[l] = true
+	}
+	if p == nil {
+		l.deleteAfter, l.deletions = time.Time{}, 0
+	}
+}
+
+// news has a line looked at again, and what was in conflict tried again at once.
+func (b *book) news(l *line) {
+	if l == nil {
+		return
+	}
+	if l.trouble != nil && l.trouble.fate == conflict {
+		l.failures, l.due = 0, time.Time{}
+	}
+	b.dirty[l] = true
+}
+
+// caughtUp says that what is observed is no older than what was written.
+func (l *line) caughtUp(at time.Time) bool {
+	switch p := l.observed; {
+	case at.Sub(l.at) > believed:
+		return true
+	case p == nil:
+		// It was there and is not any more; one that was only just created may not be observed yet.
+		return l.over != nil && l.over.UID == l.written.UID
+	default:
+		order, err := resourceversion.CompareResourceVersion(p.ResourceVersion, l.written.ResourceVersion)
+		if err != nil {
+			return p != l.over
+		}
+		return order >= 0
+	}
+}
+
+// current is the object as it is, as far as is known; nil where there is none.
+func (l *line) current() *v1.Pod {
+	p := l.observed
+	if l.written != nil {
+		p = l.written
+	}
+	if p != nil && p.UID == l.gone {
+		return nil
+	}
+	return p
+}
+
+// wanted is the one of which the line is to tell. Of static pods of one name that is the one which the mirror pod stands for
+// already, as its successor waits for its end; else one of which something is known.
+func (l *line) wanted(mirror *v1.Pod) *messages.PodStatusWanted {
+	var uids []string
+	for uid := range l.wants {
+		uids = append(uids, uid)
+	}
+	slices.Sort(uids)
+	var best *messages.PodStatusWanted
+	for _, uid := range uids {
+		w := l.wants[uid]
+		switch {
+		case w.Static && w.Over:
+		case w.Static && mirror != nil && mirror.Annotations[mirrorAnnotation] == hashOf(w.Pod):
+			return w
+		case best == nil || (best.Status == nil && w.Status != nil):
+			best = w
+		}
+	}
+	return best
+}

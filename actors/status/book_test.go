@@ -1,0 +1,285 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func TestNothingIsWrittenBeforeBothSidesAreKnown(t *testing.T) {
+	p := object("web", "u")
+	b := newBook("node", func() float64 { return 1 })
+	b.want(wish(p, statusOf(true, 0)))
+	none(t, b, noon)
+	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{p}})
+	if j := only(t, b, noon); j.deed != patchStatus || j.uid != "u" || j.class != readiness {
+		t.Errorf("%+v", j)
+	}
+	b = aBook(p)
+	b.want(wish(p, nil))
+	none(t, b, noon)
+}
+
+func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
+	m := newModel()
+	m.put(object("web", "u"))
+	p := m.list()[0]
+	b := aBook(p)
+	b.want(wish(p, statusOf(true, 0)))
+	j := only(t, b, noon)
+	b.want(wish(p, statusOf(true, 0))) // meanwhile, and another object of the same content
+	none(t, b, noon)
+	b.wrote(noon, m.answered(t, j))
+	none(t, b, noon)
+	// The object of before, with another's change, is observed late.
+	late := p.DeepCopy()
+	late.Labels = map[string]string{"a": "b"}
+	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{late}, At: noon})
+	none(t, b, noon)
+	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
+	none(t, b, noon)
+	// An API server that was set back is believed after a while.
+	b.wrote(noon, m.answered(t, &job{key: j.key, deed: patchStatus, namespace: "default", name: "web", uid: "u", from: j.from, to: j.to}))
+	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{p}, At: noon.Add(believed)})
+	none(t, b, noon)
+	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{p}, At: noon.Add(believed + 1)})
+	only(t, b, noon)
+}
+
+// An API server that drops a field is not told of it for ever.
+func TestAFieldThatIsDropped(t *testing.T) {
+	m := newModel()
+	m.put(object("web", "u"))
+	b := aBook(m.list()...)
+	b.want(wish(m.list()[0], statusOf(true, 0)))
+	write := func() answer {
+		a := m.answered(t, only(t, b, noon))
+		a.pod = a.pod.DeepCopy()
+		a.pod.Status.HostIPs = nil
+		b.wrote(noon, a)
+		return a
+	}
+	write()
+	a := write() // it might have been another who took it out
+	none(t, b, noon)
+	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{a.pod}, At: noon})
+	none(t, b, noon)
+	b.want(wish(a.pod, statusOf(false, 0)))
+	only(t, b, noon)
+}
+
+func TestTheOrderOfWrites(t *testing.T) {
+	var pods []*v1.Pod
+	b := newBook("node", func() float64 { return 1 })
+	for i := range 20 {
+		p := object(fmt.Sprintf("p%02d", i), fmt.Sprintf("u%02d", i))
+		p.Status = *merge(p, statusOf(true, 0), noon)
+		pods = append(pods, p)
+	}
+	b.observe(messages.APIPodsObserved{Pods: pods, At: noon})
+	for i := 19; i >= 10; i-- { // the later the older
+		b.want(wish(pods[i], statusOf(true, 1)))
+		b.refresh(noon.Add(time.Duration(20-i) * time.Second))
+	}
+	for i := range 10 {
+		w := wish(pods[i], statusOf(i%2 == 0, 1))
+		w.Over = i < 3
+		b.want(w)
+	}
+	jobs, again := b.take(noon.Add(time.Minute))
+	var order []string
+	for _, j := range jobs {
+		order = append(order, j.name)
+	}
+	if got := strings.Join(order, " "); got != "p00 p01 p02 p03 p05 p07 p09 p19" || !again.IsZero() {
+		t.Errorf("the first %d are %s, again at %v", writers, got, again)
+	}
+	none(t, b, noon.Add(time.Minute))
+	b.wrote(noon, answer{job: jobs[0], fate: gone})
+	if j := only(t, b, noon); j.name != "p18" {
+		t.Errorf("then %s", j.name)
+	}
+}
+
+func TestTheEndOfAPod(t *testing.T) {
+	m := newModel()
+	p := object("web", "u")
+	p.DeletionTimestamp, p.Finalizers = new(at(0)), []string{"example.com/hold"}
+	m.put(p)
+	b := aBook(m.list()...)
+	w := wish(p, statusOf(true, 0))
+	w.Over = true
+	b.want(w)
+	j := only(t, b, noon)
+	if j.deed != patchStatus || j.to.Phase != v1.PodFailed || j.class != ending {
+		t.Fatalf("first %+v", j)
+	}
+	b.wrote(noon, m.answered(t, j))
+	j = only(t, b, noon)
+	if j.deed != deletePod || j.uid != "u" {
+		t.Fatalf("then %+v", j)
+	}
+	b.wrote(noon, m.answered(t, j))
+	none(t, b, noon)
+	// A finalizer holds it: it is observed on, and not deleted again at once.
+	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
+	jobs, again := b.take(noon)
+	if len(jobs) > 0 || !again.After(noon) {
+		t.Fatalf("%v, again at %v", jobs, again)
+	}
+	if j = only(t, b, again); j.deed != deletePod {
+		t.Errorf("%+v", j)
+	}
+	b.wrote(again, failing(j, code(404)))
+	b.observe(messages.APIPodsObserved{At: noon})
+	b.wantAll(messages.PodStatusesWanted{})
+	none(t, b, again)
+	if len(b.lines) != 0 {
+		t.Errorf("%d lines are left", len(b.lines))
+	}
+}
+
+// A pod that ended without being deleted stays.
+func TestAPodThatIsNotDeletedIsNotRemoved(t *testing.T) {
+	m := newModel()
+	m.put(object("web", "u"))
+	b := aBook(m.list()...)
+	w := wish(m.list()[0], statusOf(true, 0))
+	w.Over = true
+	b.want(w)
+	b.wrote(noon, m.answered(t, only(t, b, noon)))
+	none(t, b, noon)
+}
+
+func TestWhatAnAnswerMeans(t *testing.T) {
+	invalid := apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "web", field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "u", "immutable")})
+	slow := code(429)
+	var status *apierrors.StatusError
+	if errors.As(slow, &status) {
+		status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 7}
+	}
+	for _, c := range []struct {
+		deed deed
+		err  error
+		want fate
+		wait time.Duration
+	}{
+		{patchStatus, nil, done, 0}, {patchStatus, code(404), gone, 0}, {patchStatus, code(409), conflict, 0}, {patchStatus, invalid, gone, 0},
+		{patchStatus, code(422), refused, 0}, {patchStatus, code(403), refused, 0}, {patchStatus, code(500), broken, 0},
+		{patchStatus, code(401), unavailable, 0}, {patchStatus, code(503), unavailable, 0}, {patchStatus, slow, unavailable, 7 * time.Second},
+		{patchStatus, &net.OpError{Op: "dial", Err: errors.New("refused")}, unavailable, 0}, {patchStatus, errors.New("EOF"), unavailable, 0},
+		{deletePod, code(409), conflict, 0}, {deletePod, code(404), gone, 0}, {deleteMirror, code(403), refused, 0},
+		{createMirror, code(404), refused, 0}, {createMirror, apierrors.NewAlreadyExists(podResource, "web"), conflict, 0},
+	} {
+		if got, wait := read(c.deed, c.err); got != c.want || wait != c.wait {
+			t.Errorf("%s, %v: %s and %s, want %s and %s", c.deed, c.err, got, wait, c.want, c.wait)
+		}
+	}
+}
+
+// While the API server takes nothing, one write at a time tries; the newest wish is what it writes then.
+func TestAnAPIServerThatIsAway(t *testing.T) {
+	m := newModel()
+	for i := range 20 {
+		m.put(object(fmt.Sprintf("p%02d", i), fmt.Sprintf("u%02d", i)))
+	}
+	b := aBook(m.list()...)
+	for _, p := range m.list() {
+		b.want(wish(p, statusOf(true, 0)))
+	}
+	jobs, _ := b.take(noon)
+	for _, j := range jobs {
+		b.wrote(noon, failing(j, errors.New("connection refused")))
+	}
+	now := noon
+	for range 20 {
+		jobs, again := b.take(now)
+		if len(jobs) > 0 {
+			t.Fatal("tried at once again")
+		}
+		if again.Sub(now) > gateMost || !again.After(now) {
+			t.Fatalf("tried again after %s", again.Sub(now))
+		}
+		now = again
+		b.wrote(now, failing(only(t, b, now), code(503)))
+	}
+	if got := b.troubles(); len(got) != 1 || got[0].Pod != "" || !strings.Contains(got[0].String(), "said no") || !got[0].Since.Equal(noon) {
+		t.Errorf("health says %v", got)
+	}
+	b.want(wish(m.pods["default/p00"], statusOf(true, 9)))
+	written := map[string]int{}
+	for {
+		jobs, again := b.take(now)
+		for _, j := range jobs {
+			written[j.name]++
+			b.wrote(now, m.answered(t, j))
+		}
+		if len(jobs) == 0 && again.IsZero() {
+			break
+		}
+		now = now.Add(time.Second)
+	}
+	if len(written) != 20 || written["p00"] != 1 || m.pods["default/p00"].Status.ContainerStatuses[0].RestartCount != 9 || len(b.troubles()) != 0 {
+		t.Errorf("written %v, troubles %v", written, b.troubles())
+	}
+}
+
+// One pod whose write fails holds up no other, and is tried again ever more rarely.
+func TestOnePodThatIsRefused(t *testing.T) {
+	m := newModel()
+	m.put(object("bad", "b"))
+	m.put(object("good", "g"))
+	b := aBook(m.list()...)
+	for _, p := range m.list() {
+		b.want(wish(p, statusOf(true, 0)))
+	}
+	now, tries := noon, 0
+	for now.Before(noon.Add(time.Hour)) {
+		jobs, again := b.take(now)
+		for _, j := range jobs {
+			if j.name == "good" {
+				b.wrote(now, m.answered(t, j))
+				continue
+			}
+			tries++
+			b.wrote(now, failing(j, code(403)))
+		}
+		if len(jobs) == 0 {
+			now = again
+		}
+	}
+	if tries < 12 || tries > 30 {
+		t.Errorf("tried %d times within the hour", tries)
+	}
+	if got := b.troubles(); len(got) != 1 || got[0].Pod != "default/bad" || !got[0].Since.Equal(noon) || !ready(&m.pods["default/good"].Status) {
+		t.Errorf("health says %v", got)
+	}
+	b.wantAll(messages.PodStatusesWanted{})
+	none(t, b, now)
+	if len(b.troubles()) != 0 {
+		t.Error("it is not wanted any more, and health still names it")
+	}
+}
+
+// A conflict waits for what is observed, and is tried at once then.
+func TestAConflict(t *testing.T) {
+	m := newModel()
+	m.put(object("web", "u"))
+	b := aBook(m.list()...)
+	b.want(wish(m.list()[0], statusOf(true, 0)))
+	b.wrote(noon, failing(only(t, b, noon), code(409)))
+	none(t, b, noon)
+	m.put(m.list()[0])
+	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
+	only(t, b, noon)
+}

@@ -1,0 +1,103 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// mergeConditions gives the conditions that the pod is to have: those that are wanted, and those of others as they are, in
+// the order in which the API server has them. out is the status as merged so far.
+func mergeConditions(pod *v1.Pod, out, wanted *v1.PodStatus, generation int64, now time.Time) []v1.PodCondition {
+	merged := slices.Clone(pod.Status.Conditions)
+	for _, c := range wanted.Conditions {
+		c = settle(pod, out.Phase, c)
+		c.ObservedGeneration = generation
+		i := slices.IndexFunc(merged, func(o v1.PodCondition) bool { return o.Type == c.Type })
+		if i < 0 {
+			c.LastTransitionTime = since(c, wanted, now)
+			merged = append(merged, c)
+			continue
+		}
+		o := merged[i]
+		switch {
+		case c.Type == v1.PodScheduled && o.Status == v1.ConditionTrue:
+			continue // the scheduler's word
+		case o.Status == c.Status:
+			c.LastTransitionTime = o.LastTransitionTime
+		default:
+			c.LastTransitionTime = since(c, wanted, now)
+		}
+		c.LastProbeTime = o.LastProbeTime
+		merged[i] = c
+	}
+	return merged
+}
+
+// since is when a condition became what it is: as wanted, unless it was settled to be something else.
+func since(c v1.PodCondition, wanted *v1.PodStatus, now time.Time) metav1.Time {
+	w := condition(wanted, c.Type)
+	if w == nil || w.Status != c.Status || w.LastTransitionTime.IsZero() {
+		return metav1.NewTime(now.Truncate(time.Second))
+	}
+	return *seconds(&w.LastTransitionTime)
+}
+
+// settle corrects a wanted condition by what only the API server's object tells: that the pod has ended, and how its readiness
+// gates are (KEP-580).
+func settle(pod *v1.Pod, phase v1.PodPhase, c v1.PodCondition) v1.PodCondition {
+	if c.Status != v1.ConditionTrue {
+		return c
+	}
+	switch {
+	case (c.Type == v1.PodReady || c.Type == v1.ContainersReady) && terminal(phase):
+		c.Status, c.Reason, c.Message = v1.ConditionFalse, endReason(phase), ""
+	case c.Type == v1.PodReady:
+		if closed := closedGates(pod); len(closed) > 0 {
+			c.Status, c.Reason = v1.ConditionFalse, "ReadinessGatesNotReady"
+			c.Message = "readiness gates: " + strings.Join(closed, ", ")
+		}
+	}
+	return c
+}
+
+// endReason is the kubelet's reason for a pod that is not ready because it has ended.
+func endReason(phase v1.PodPhase) string {
+	if phase == v1.PodSucceeded {
+		return "PodCompleted"
+	}
+	return "PodFailed"
+}
+
+// closedGates says of each readiness gate that keeps the pod from being ready what its condition is.
+func closedGates(pod *v1.Pod) []string {
+	var out []string
+	for _, gate := range pod.Spec.ReadinessGates {
+		switch c := condition(&pod.Status, gate.ConditionType); {
+		case c == nil:
+			out = append(out, fmt.Sprintf("condition %q is not there", gate.ConditionType))
+		case c.Status != v1.ConditionTrue:
+			out = append(out, fmt.Sprintf("condition %q is %s", gate.ConditionType, c.Status))
+		}
+	}
+	return out
+}
+
+func condition(s *v1.PodStatus, t v1.PodConditionType) *v1.PodCondition {
+	for i := range s.Conditions {
+		if s.Conditions[i].Type == t {
+			return &s.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// ready says whether the status calls the pod ready.
+func ready(s *v1.PodStatus) bool {
+	c := condition(s, v1.PodReady)
+	return c != nil && c.Status == v1.ConditionTrue
+}

@@ -1,0 +1,231 @@
+package status
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// deed is a kind of write.
+type deed string
+
+const (
+	patchStatus  deed = "patch"
+	deletePod    deed = "delete"
+	createMirror deed = "create mirror"
+	deleteMirror deed = "delete mirror"
+)
+
+// class is the order of writes: a lower one goes first.
+type class int
+
+const (
+	ending class = iota
+	readiness
+	other
+)
+
+// job is one write. Immutable.
+type job struct {
+	key             string
+	deed            deed
+	class           class
+	namespace, name string
+	uid             types.UID // of the object; empty where it is created
+	pod             string    // UID of the wanted pod, for the log
+	from, to        *v1.PodStatus
+	mirror          *v1.Pod // to create
+	why             string  // a mirror pod is deleted
+	remake          bool    // which stands for the same pod as the one that follows
+	after           time.Time
+}
+
+// refresh works out anew what is to be written for the lines that something has happened to.
+func (b *book) refresh(now time.Time) {
+	for l := range b.dirty {
+		delete(b.dirty, l)
+		l.next = nil
+		if b.seen {
+			l.next = b.evaluate(l, now)
+		}
+		switch {
+		case l.next == nil:
+			delete(b.todo, l)
+			l.since = time.Time{}
+		case l.since.IsZero():
+			l.since = now
+			fallthrough
+		default:
+			b.todo[l] = true
+		}
+		if l.next == nil && !l.busy {
+			l.trouble, l.failures, l.due = nil, 0, time.Time{}
+			if l.observed == nil && len(l.wants) == 0 {
+				delete(b.lines, l.key)
+			}
+		}
+	}
+}
+
+// evaluate says what is to be written for one line; nil for nothing.
+func (b *book) evaluate(l *line, now time.Time) *job {
+	current := l.current()
+	w := l.wanted(current)
+	switch {
+	case len(l.wants) > 0 && w == nil, w != nil && w.Static, current != nil && isMirror(current):
+		return b.evaluateMirror(l, w, current, now)
+	case w == nil || w.Status == nil || current == nil:
+		return nil
+	}
+	if j := l.patch(w, current, now); j != nil {
+		return j
+	}
+	if w.Over && current.DeletionTimestamp != nil {
+		j := l.job(deletePod, ending, w, current)
+		j.after = l.deleteAfter
+		return j
+	}
+	return nil
+}
+
+// evaluateMirror is evaluate for static pods.
+func (b *book) evaluateMirror(l *line, w *messages.PodStatusWanted, mirror *v1.Pod, now time.Time) *job {
+	switch {
+	case w == nil && mirror == nil:
+		return nil
+	case w == nil:
+		if !b.heard {
+			return nil // whoever wants it may not have been heard yet
+		}
+		return l.unmake(w, mirror, "its static pod is gone")
+	case mirror == nil:
+		if b.nodeUID == "" {
+			return nil // NodeRestriction admits none without its owner
+		}
+		j := l.job(createMirror, other, w, nil)
+		j.mirror = mirrorOf(w.Pod, b.node, b.nodeUID)
+		return j
+	case mirror.DeletionTimestamp != nil:
+		return l.unmake(w, mirror, "someone deleted it")
+	}
+	if why := stale(mirror, w.Pod, b.nodeUID); why != "" {
+		j := l.unmake(w, mirror, why)
+		if j.remake = mirror.Annotations[mirrorAnnotation] == hashOf(w.Pod); j.remake && l.remakeAfter.After(j.after) {
+			j.after = l.remakeAfter // whoever changes it may do so at once again
+		}
+		return j
+	}
+	if w.Status == nil {
+		return nil
+	}
+	return l.patch(w, mirror, now)
+}
+
+func (l *line) unmake(w *messages.PodStatusWanted, mirror *v1.Pod, why string) *job {
+	j := l.job(deleteMirror, ending, w, mirror)
+	j.why, j.after = why, l.deleteAfter
+	return j
+}
+
+// patch is the write of a status; nil where it would change nothing.
+func (l *line) patch(w *messages.PodStatusWanted, current *v1.Pod, now time.Time) *job {
+	to := merge(current, w.Status, now)
+	if w.Over {
+		finish(current, to, now)
+	}
+	if equality.Semantic.DeepEqual(&current.Status, to) {
+		return nil
+	}
+	if l.futile(current, to) {
+		return nil
+	}
+	j := l.job(patchStatus, other, w, current)
+	j.from, j.to = &current.Status, to
+	switch {
+	case w.Over:
+		j.class = ending
+	case ready(to) != ready(j.from):
+		j.class = readiness
+	}
+	return j
+}
+
+// futile says that this very write was done before and has changed nothing: an API server that does not know a field drops it,
+// and would be told of it for ever.
+func (l *line) futile(current *v1.Pod, to *v1.PodStatus) bool {
+	s := l.sent
+	return s != nil && s.uid == current.UID && equality.Semantic.DeepEqual(s.to, to) &&
+		equality.Semantic.DeepEqual(s.from, &current.Status) && equality.Semantic.DeepEqual(s.got, &current.Status)
+}
+
+func (l *line) job(d deed, c class, w *messages.PodStatusWanted, object *v1.Pod) *job {
+	j := &job{key: l.key, deed: d, class: c, namespace: l.namespace, name: l.name}
+	if w != nil {
+		j.pod = w.UID
+	}
+	if object != nil {
+		j.uid = object.UID
+	}
+	return j
+}
+
+// take gives the writes to begin now, the most urgent first, and when it is to be asked again: zero for not before something
+// happens.
+func (b *book) take(now time.Time) (jobs []*job, again time.Time) {
+	b.refresh(now)
+	for b.busy < b.gate.width(now) {
+		var best *line
+		for l := range b.todo {
+			if l.busy || l.starts().After(now) {
+				continue
+			}
+			if best == nil || l.before(best) {
+				best = l
+			}
+		}
+		if best == nil {
+			break
+		}
+		best.busy = true
+		b.busy++
+		delete(b.todo, best)
+		jobs = append(jobs, best.next)
+	}
+	return jobs, b.again(now)
+}
+
+// again is the next time at which something may be begun that may not yet.
+func (b *book) again(now time.Time) time.Time {
+	var out time.Time
+	for l := range b.todo {
+		at := l.starts()
+		if b.gate.until.After(at) {
+			at = b.gate.until
+		}
+		if !l.busy && at.After(now) && (out.IsZero() || at.Before(out)) {
+			out = at
+		}
+	}
+	return out
+}
+
+func (l *line) starts() time.Time {
+	if l.next.after.After(l.due) {
+		return l.next.after
+	}
+	return l.due
+}
+
+func (l *line) before(o *line) bool {
+	if l.next.class != o.next.class {
+		return l.next.class < o.next.class
+	}
+	if !l.since.Equal(o.since) {
+		return l.since.Before(o.since)
+	}
+	return l.key < o.key
+}

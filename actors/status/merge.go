@@ -1,0 +1,158 @@
+package status
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// merge gives the status that the pod is to have: what the agent owns is as wanted, all else as the API server has it. The
+// result shares nothing that is changed with its arguments.
+func merge(pod *v1.Pod, wanted *v1.PodStatus, now time.Time) *v1.PodStatus {
+	out := pod.Status.DeepCopy()
+	generation := wanted.ObservedGeneration
+	if isMirror(pod) {
+		generation = pod.Generation // the static pod has none; the mirror pod is of it alone (KEP-5067)
+	}
+	generation = max(generation, out.ObservedGeneration)
+	out.ObservedGeneration = generation
+	mergePhase(out, wanted)
+	mergeAddresses(out, wanted)
+	if out.StartTime == nil {
+		out.StartTime = seconds(wanted.StartTime)
+	}
+	if out.QOSClass == "" { // the API server sets it and lets nobody change it
+		out.QOSClass = wanted.QOSClass
+	}
+	out.InitContainerStatuses = mergeContainers(out.InitContainerStatuses, wanted.InitContainerStatuses, pod.Spec.InitContainers, &pod.Spec)
+	out.ContainerStatuses = mergeContainers(out.ContainerStatuses, wanted.ContainerStatuses, pod.Spec.Containers, &pod.Spec)
+	out.EphemeralContainerStatuses = mergeEphemeral(out.EphemeralContainerStatuses, wanted.EphemeralContainerStatuses)
+	out.Conditions = mergeConditions(pod, out, wanted, generation, now)
+	return out
+}
+
+// mergePhase never takes back that a pod has ended: others have acted on it.
+func mergePhase(out, wanted *v1.PodStatus) {
+	if wanted.Phase == "" || (terminal(out.Phase) && out.Phase != wanted.Phase) {
+		return
+	}
+	out.Phase, out.Reason, out.Message = wanted.Phase, wanted.Reason, wanted.Message
+}
+
+// mergeAddresses keeps those that are known when there are none any more: others still ask where the pod was.
+func mergeAddresses(out, wanted *v1.PodStatus) {
+	if wanted.HostIP != "" {
+		out.HostIP, out.HostIPs = wanted.HostIP, wanted.HostIPs
+	}
+	if wanted.PodIP != "" {
+		out.PodIP, out.PodIPs = wanted.PodIP, wanted.PodIPs
+	}
+}
+
+func mergeContainers(observed, wanted []v1.ContainerStatus, specs []v1.Container, pod *v1.PodSpec) []v1.ContainerStatus {
+	if len(wanted) == 0 {
+		return observed // nothing is known of them here; that they were there is
+	}
+	out := make([]v1.ContainerStatus, 0, len(wanted))
+	for i := range wanted {
+		s := *wanted[i].DeepCopy()
+		truncate(&s)
+		if o := named(observed, s.Name); o != nil {
+			mergeContainer(&s, o, spec(specs, s.Name), pod)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// mergeContainer takes over from the observed status what must not be lost.
+func mergeContainer(s, observed *v1.ContainerStatus, spec *v1.Container, pod *v1.PodSpec) {
+	s.RestartCount = max(s.RestartCount, observed.RestartCount) // containers that were collected are not counted any more
+	if s.AllocatedResourcesStatus == nil {
+		s.AllocatedResourcesStatus = observed.AllocatedResourcesStatus
+	}
+	if s.LastTerminationState == (v1.ContainerState{}) && s.RestartCount > 0 {
+		s.LastTerminationState = observed.LastTerminationState
+	}
+	// The API server refuses the whole status where a container that has ended for good lives again.
+	if ended := observed.State.Terminated; ended != nil && s.State.Terminated == nil && !mayRestart(spec, pod, ended.ExitCode) {
+		s.State, s.Ready, s.Started = observed.State, observed.Ready, observed.Started
+	}
+}
+
+// mayRestart is the API server's rule for containers that ended with this code.
+func mayRestart(c *v1.Container, pod *v1.PodSpec, code int32) bool {
+	policy := pod.RestartPolicy
+	if c != nil && len(c.RestartPolicyRules) > 0 {
+		return true // the API server knows best
+	}
+	if c != nil && c.RestartPolicy != nil {
+		policy = v1.RestartPolicy(*c.RestartPolicy)
+	}
+	switch policy {
+	case v1.RestartPolicyNever:
+		return false
+	case v1.RestartPolicyOnFailure:
+		return code != 0
+	default:
+		return true
+	}
+}
+
+// mergeEphemeral keeps those of which nothing is known here.
+func mergeEphemeral(observed, wanted []v1.ContainerStatus) []v1.ContainerStatus {
+	for i := range wanted {
+		s := *wanted[i].DeepCopy()
+		truncate(&s)
+		if o := named(observed, s.Name); o != nil {
+			*o = s
+		} else {
+			observed = append(observed, s)
+		}
+	}
+	return observed
+}
+
+func named(all []v1.ContainerStatus, name string) *v1.ContainerStatus {
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+func spec(all []v1.Container, name string) *v1.Container {
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// truncate brings all times to whole seconds, which is what the wire has: what is finer would always differ.
+func truncate(s *v1.ContainerStatus) {
+	for _, state := range []*v1.ContainerState{&s.State, &s.LastTerminationState} {
+		if r := state.Running; r != nil {
+			r.StartedAt = *seconds(&r.StartedAt)
+		}
+		if t := state.Terminated; t != nil {
+			t.StartedAt, t.FinishedAt = *seconds(&t.StartedAt), *seconds(&t.FinishedAt)
+		}
+	}
+}
+
+// seconds is the time in whole seconds.
+func seconds(t *metav1.Time) *metav1.Time {
+	if t == nil {
+		return nil
+	}
+	if t.IsZero() {
+		return &metav1.Time{}
+	}
+	return &metav1.Time{Time: t.Truncate(time.Second)}
+}
+
+func terminal(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }

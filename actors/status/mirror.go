@@ -1,0 +1,74 @@
+package status
+
+import (
+	"cmp"
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
+)
+
+// mirrorAnnotation marks a pod of the API server as standing for the static pod whose hash it holds.
+const mirrorAnnotation = v1.MirrorPodAnnotationKey
+
+func isMirror(pod *v1.Pod) bool {
+	_, ok := pod.Annotations[mirrorAnnotation]
+	return ok
+}
+
+// hashOf tells one static pod from another of its name, as the kubelet does.
+func hashOf(pod *v1.Pod) string {
+	return cmp.Or(pod.Annotations[manifest.HashAnnotation], string(pod.UID))
+}
+
+// mirrorOf is the pod to create at the API server for a static one. NodeRestriction admits it when it is bound to the node of
+// whoever creates it, is owned by that Node object alone, and refers to no other object (KEP-1314).
+func mirrorOf(static *v1.Pod, node string, nodeUID types.UID) *v1.Pod {
+	controller := true
+	out := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: static.Namespace, Name: static.Name, Labels: static.Labels, Annotations: maps.Clone(static.Annotations),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "Node", Name: node, UID: nodeUID, Controller: &controller,
+			}},
+		},
+		Spec: *static.Spec.DeepCopy(),
+	}
+	if out.Annotations == nil {
+		out.Annotations = map[string]string{}
+	}
+	out.Annotations[mirrorAnnotation] = hashOf(static)
+	out.Spec.NodeName = node
+	return out
+}
+
+// stale says why the mirror pod does not stand for the static pod any more; empty where it does.
+func stale(mirror, static *v1.Pod, nodeUID types.UID) string {
+	switch {
+	case mirror.Annotations[mirrorAnnotation] != hashOf(static):
+		return "it stands for another version of the static pod"
+	case mirror.Generation > 1: // it is made with 1, and each change of its spec by others counts (KEP-5067)
+		return "its spec was changed"
+	case nodeUID != "" && !ownedBy(mirror, nodeUID):
+		return "it belongs to another Node object"
+	}
+	for k, v := range static.Labels {
+		if mirror.Labels[k] != v {
+			return "its labels were changed"
+		}
+	}
+	return ""
+}
+
+// ownedBy says that the garbage collector leaves the mirror pod alone for as long as the Node with this UID is there.
+func ownedBy(mirror *v1.Pod, nodeUID types.UID) bool {
+	for _, o := range mirror.OwnerReferences {
+		if o.Kind == "Node" && o.UID != nodeUID {
+			return false
+		}
+	}
+	return true
+}

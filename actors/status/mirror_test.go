@@ -1,0 +1,190 @@
+package status
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func TestAMirrorPodIsWhatNodesMayCreate(t *testing.T) {
+	s := static("web", "h1")
+	before := s.DeepCopy()
+	p := mirrorOf(s, "node", "node-uid")
+	if len(s.Annotations) != len(before.Annotations) {
+		t.Error("the static pod was changed")
+	}
+	if p.UID != "" || p.Spec.NodeName != "node" || p.Annotations[mirrorAnnotation] != "h1" || p.Annotations["kubernetes.io/config.source"] != "file" ||
+		p.Annotations["kubernetes.io/config.hash"] != "h1" || p.Labels["app"] != "web" {
+		t.Errorf("%+v", p.ObjectMeta)
+	}
+	if o := p.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].APIVersion != "v1" || o[0].Name != "node" || o[0].UID != "node-uid" ||
+		o[0].Controller == nil || !*o[0].Controller || o[0].BlockOwnerDeletion != nil {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestALifeOfAMirrorPod(t *testing.T) {
+	m := newModel()
+	b := newBook("node", func() float64 { return 1 })
+	b.observe(messages.APIPodsObserved{At: noon})
+	web := static("web", "h1")
+	b.want(staticWish(web, nil))
+	none(t, b, noon) // the node has no UID yet
+	b.register(&v1.Node{})
+	none(t, b, noon)
+	node := &v1.Node{}
+	node.UID = "node-uid"
+	b.register(node)
+	do := func(want deed) *job {
+		t.Helper()
+		j := only(t, b, noon)
+		if j.deed != want {
+			t.Fatalf("%s, want %s", j.deed, want)
+		}
+		b.wrote(noon, m.answered(t, j))
+		return j
+	}
+	do(createMirror)
+	none(t, b, noon)
+	b.want(staticWish(web, statusOf(true, 0)))
+	do(patchStatus) // before it is observed
+	b.observe(messages.APIPodsObserved{At: noon})
+	none(t, b, noon)
+	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
+	none(t, b, noon)
+	if got := m.pods["default/web"]; !ready(&got.Status) || got.Status.ObservedGeneration != 1 {
+		t.Errorf("the mirror pod says %+v", got.Status)
+	}
+
+	// Someone deletes it, gently.
+	p := m.pods["default/web"].DeepCopy()
+	p.DeletionTimestamp = new(at(1))
+	m.put(p)
+	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
+	do(deleteMirror)
+	do(createMirror)
+	do(patchStatus)
+	b.observe(messages.APIPodsObserved{At: noon}) // in between
+	none(t, b, noon)
+	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
+	none(t, b, noon)
+
+	// And by force.
+	m.remove(m.pods["default/web"])
+	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
+	do(createMirror)
+	do(patchStatus)
+	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
+
+	// The manifest changes: the old pod ends, while the new one waits.
+	two := static("web", "h2")
+	b.want(staticWish(two, nil))
+	none(t, b, noon)
+	over := staticWish(web, statusOf(false, 0))
+	over.Over = true
+	b.want(over)
+	do(deleteMirror)
+	do(createMirror)
+	if got := m.pods["default/web"].Annotations[mirrorAnnotation]; got != "h2" {
+		t.Errorf("it stands for %s", got)
+	}
+	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
+
+	// It goes, when everyone was heard.
+	b.wantAll(messages.PodStatusesWanted{})
+	none(t, b, noon)
+	b.wantAll(messages.PodStatusesWanted{Heard: true})
+	_, again := b.take(noon)
+	j := only(t, b, again)
+	if j.deed != deleteMirror {
+		t.Fatalf("%+v", j)
+	}
+	b.wrote(again, m.answered(t, j))
+	b.observe(messages.APIPodsObserved{At: again})
+	none(t, b, again)
+	if len(m.pods)+len(b.lines) != 0 {
+		t.Errorf("left are %d pods and %d lines", len(m.pods), len(b.lines))
+	}
+}
+
+func TestAMirrorPodThatStandsForTheStaticPodNoMore(t *testing.T) {
+	for name, change := range map[string]func(*v1.Pod){
+		"another hash": func(p *v1.Pod) { p.Annotations[mirrorAnnotation] = "h0" },
+		"spec":         func(p *v1.Pod) { p.Generation = 2 },
+		"label":        func(p *v1.Pod) { p.Labels = map[string]string{"app": "other"} },
+		"owner":        func(p *v1.Pod) { p.OwnerReferences[0].UID = "another-node" },
+		"deleted":      func(p *v1.Pod) { p.DeletionTimestamp = new(at(0)) },
+		"":             func(p *v1.Pod) { p.Labels = map[string]string{"app": "web", "more": "yes"} },
+	} {
+		p := mirror("web", "h1", "m")
+		change(p)
+		b := aBook(p)
+		b.want(staticWish(static("web", "h1"), nil))
+		jobs, _ := b.take(noon)
+		if (name == "") != (len(jobs) == 0) {
+			t.Errorf("%q: %v", name, jobs)
+		}
+		if len(jobs) == 1 && (jobs[0].deed != deleteMirror || jobs[0].uid != "m" || jobs[0].why == "") {
+			t.Errorf("%q: %+v", name, jobs[0])
+		}
+	}
+}
+
+// Somebody changes each mirror pod as soon as it is made: it is not made anew without end.
+func TestAMirrorPodThatIsChangedEachTime(t *testing.T) {
+	m := newModel()
+	b := aBook()
+	b.want(staticWish(static("web", "h1"), nil))
+	made := 0
+	for now := noon; now.Before(noon.Add(time.Hour)); {
+		jobs, again := b.take(now)
+		for _, j := range jobs {
+			a := m.answered(t, j)
+			b.wrote(now, a)
+			if j.deed == createMirror {
+				made++
+				p := m.pods["default/web"].DeepCopy()
+				p.Labels = nil
+				m.put(p)
+			}
+			b.observe(messages.APIPodsObserved{Pods: m.list(), At: now})
+		}
+		if len(jobs) == 0 {
+			now = again
+		}
+	}
+	if made < 5 || made > 30 {
+		t.Errorf("made %d times within the hour", made)
+	}
+}
+
+// A pod of that name that is none of ours is left alone, and told of.
+func TestANameThatIsTaken(t *testing.T) {
+	m := newModel()
+	foreign := object("web", "foreign")
+	m.put(foreign)
+	b := aBook(m.list()...)
+	b.want(staticWish(static("web", "h1"), statusOf(true, 0)))
+	now := noon
+	for range 10 {
+		j := only(t, b, now)
+		if j.deed != createMirror {
+			t.Fatalf("%+v", j)
+		}
+		b.wrote(now, m.answered(t, j))
+		_, now = b.take(now)
+	}
+	now = now.Add(-1)
+	if got := b.troubles(); len(got) != 1 || got[0].Pod != "default/web" {
+		t.Errorf("health says %v", got)
+	}
+	m.remove(foreign)
+	b.observe(messages.APIPodsObserved{Pods: m.list(), At: now})
+	b.wrote(now, m.answered(t, only(t, b, now)))
+	if !isMirror(m.pods["default/web"]) || len(b.troubles()) != 0 {
+		t.Errorf("it was not made when the name was free: %v", b.troubles())
+	}
+}

@@ -1,0 +1,93 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Trouble is something that cannot be written to the API server.
+type Trouble struct {
+	// Since is when that began.
+	Since time.Time `json:"since"`
+	// Pod is its namespace and name; empty where it is about all pods.
+	Pod string `json:"pod,omitempty"`
+	// What is a sentence about what was tried, and the answer.
+	What string `json:"what"`
+}
+
+// String is the trouble in one line.
+func (t Trouble) String() string {
+	if t.Pod == "" {
+		return fmt.Sprintf("%s, since %s", t.What, t.Since.Format(time.RFC3339))
+	}
+	return fmt.Sprintf("pod %s: %s, since %s", t.Pod, t.What, t.Since.Format(time.RFC3339))
+}
+
+// State is what cannot be written at present, for those who must not wait for the actor. The zero value has none. Safe for
+// concurrent use.
+type State struct{ p atomic.Pointer[[]Trouble] }
+
+// Load is the newest word: what concerns all pods, then by the names of the pods. It must not be changed.
+func (s *State) Load() []Trouble {
+	if s == nil {
+		return nil
+	}
+	if p := s.p.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (s *State) store(t []Trouble) {
+	if s != nil {
+		s.p.Store(&t)
+	}
+}
+
+// trouble is that of one line.
+type trouble struct {
+	since time.Time
+	what  string
+	fate  fate
+	quiet bool // not worth telling yet
+}
+
+// failure says what was tried, and the answer.
+func failure(a answer) string {
+	what := map[deed]string{
+		patchStatus:  "its status cannot be written",
+		deletePod:    "it has ended and cannot be removed",
+		createMirror: "its mirror pod cannot be created",
+		deleteMirror: "its mirror pod cannot be removed",
+	}[a.job.deed]
+	if a.job.deed == createMirror && apierrors.IsAlreadyExists(a.err) {
+		return what + ": a pod of its name is there that is no mirror pod of this node, and is left as it is"
+	}
+	return fmt.Sprintf("%s: %v", what, a.err)
+}
+
+// troubles is all that cannot be written, for health. What fails for all is told once.
+func (b *book) troubles() []Trouble {
+	var out []Trouble
+	waiting := 0
+	for _, l := range b.lines {
+		switch t := l.trouble; {
+		case t == nil || t.quiet:
+		case t.fate == unavailable:
+			waiting++
+		default:
+			out = append(out, Trouble{t.since, l.namespace + "/" + l.name, t.what})
+		}
+	}
+	slices.SortFunc(out, func(a, b Trouble) int { return cmp.Compare(a.Pod, b.Pod) })
+	if b.gate.failures > 0 {
+		first := Trouble{Since: b.gate.since, What: fmt.Sprintf("nothing can be written to the API server about pods (%d wait): %v", waiting, b.gate.err)}
+		out = slices.Insert(out, 0, first)
+	}
+	return out
+}

@@ -1,0 +1,165 @@
+package status
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Options are what the actor needs.
+type Options struct {
+	// Client is towards the API server. Required.
+	Client kubernetes.Interface
+	// Operations is the process's table; writes live there under "status/". Required.
+	Operations *cri.Operations
+	// NodeName is the name of this node's object.
+	NodeName string
+	// State, unless nil, is told what cannot be written.
+	State *State
+	// Random gives numbers in [0,1) for jitter; nil is math/rand's.
+	Random func() float64
+}
+
+// New is the constructor of the actor.
+func New(opts Options) supervisors.Constructor {
+	if opts.Random == nil {
+		opts.Random = rand.Float64
+	}
+	return func(string) supervisors.Actor {
+		return &actor{opts: opts, book: newBook(opts.NodeName, opts.Random), told: map[string]string{}}
+	}
+}
+
+type actor struct {
+	opts  Options
+	book  *book
+	timer supervisors.Timer
+	next  time.Time         // when timer fires
+	told  map[string]string // troubles that stand in the log, by pod
+}
+
+type (
+	wrote struct{ answer answer }
+	due   struct{}
+)
+
+// PodUID implements messages.Subject.
+func (m wrote) PodUID() string { return m.answer.job.pod }
+
+// Receive implements supervisors.Actor.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started:
+		ctx.Tell(messages.Registration, messages.GetNode{})
+		a.opts.State.store(nil)
+		return
+	case messages.APIPodsObserved:
+		a.book.observe(m)
+	case messages.PodStatusWanted:
+		a.book.want(m)
+	case messages.PodStatusesWanted:
+		a.book.wantAll(m)
+	case messages.NodeObserved:
+		a.book.register(m.Node)
+	case wrote:
+		a.book.wrote(ctx.Now(), m.answer)
+		a.log(ctx, m.answer)
+	case due:
+		a.timer, a.next = nil, time.Time{}
+	default:
+		ctx.Unhandled(msg)
+		return
+	}
+	a.turn(ctx)
+}
+
+// turn begins what may be begun, and sets the timer for what may not yet.
+func (a *actor) turn(ctx supervisors.Context) {
+	jobs, again := a.book.take(ctx.Now())
+	for _, j := range jobs {
+		ctx.Do(supervisors.Work{
+			Name: string(j.deed) + " " + j.namespace + "/" + j.name, Timeout: writeTimeout + 5*time.Second,
+			Run: func(c context.Context) any { return wrote{write(c, a.opts.Client, a.opts.Operations, j)} },
+		})
+	}
+	switch {
+	case again.IsZero():
+	case a.timer != nil && !again.Before(a.next):
+	default:
+		if a.timer != nil {
+			a.timer.Cancel()
+		}
+		a.next = again
+		a.timer = ctx.After(again.Sub(ctx.Now()), due{})
+	}
+	a.opts.State.store(a.book.troubles())
+}
+
+// log tells what was done about pods as such, what goes wrong, once, and when it goes well again.
+func (a *actor) log(ctx supervisors.Context, w answer) {
+	log, mirror := ctx.Log(), w.job.namespace+"/"+w.job.name
+	if w.job.pod != "" {
+		log = log.With("pod", w.job.pod)
+	}
+	switch {
+	case w.fate != done:
+	case w.job.deed == createMirror:
+		log.Info("created a mirror pod", "mirror", mirror)
+	case w.job.deed == deleteMirror:
+		log.Info("removed a mirror pod", "mirror", mirror, "reason", w.job.why)
+	case w.job.deed == deletePod:
+		log.Info("the pod is over, and was removed from the API server")
+	}
+	l := a.book.lines[w.job.key]
+	switch {
+	case l == nil || l.trouble == nil:
+		delete(a.told, w.job.key)
+	case l.trouble.quiet || l.trouble.fate == unavailable:
+	case a.told[w.job.key] != l.trouble.what:
+		a.told[w.job.key] = l.trouble.what
+		log.Warn(l.trouble.what, "name", mirror)
+	}
+	a.logGate(ctx)
+}
+
+// logGate tells when the API server takes no writes any more, and when it does again.
+func (a *actor) logGate(ctx supervisors.Context) {
+	const all = ""
+	_, told := a.told[all]
+	switch failing := a.book.gate.failures > 0; {
+	case failing && !told:
+		a.told[all] = "told"
+		ctx.Log().Warn("the API server takes nothing about pods; it is tried again, and pods run on", "error", a.book.gate.err)
+	case !failing && told:
+		delete(a.told, all)
+		ctx.Log().Info("the API server takes what is written about pods again")
+	}
+}
+
+// inspection is what the actor says of itself.
+type inspection struct {
+	Known    bool      `json:"known"` // what the API server has
+	Heard    bool      `json:"heard"` // what all sources want
+	Lines    int       `json:"lines"`
+	Waiting  []string  `json:"waiting,omitempty"` // to be written, or being written
+	Troubles []Trouble `json:"troubles,omitempty"`
+}
+
+// Inspect implements supervisors.Inspectable.
+func (a *actor) Inspect() any {
+	out := inspection{Known: a.book.seen, Heard: a.book.heard, Lines: len(a.book.lines), Troubles: a.book.troubles()}
+	for _, l := range a.book.lines {
+		if l.next != nil {
+			out.Waiting = append(out.Waiting, string(l.next.deed)+" "+l.namespace+"/"+l.name)
+		}
+	}
+	slices.Sort(out.Waiting)
+	return out
+}
