@@ -162,7 +162,7 @@ func TestANodeThatOthersMake(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := agentWith(t, s, func(a *stack.Agent) { a.Args, a.Config["registerNode"] = n.Args(), false })
 	await(t, func() error {
-		_, text, err := a.Healthz(t.Context(), "/healthz?verbose")
+		_, text, err := a.Healthz(t.Context(), "?verbose")
 		if err == nil && !strings.Contains(text, "registerNode is off") {
 			err = errors.New(text)
 		}
