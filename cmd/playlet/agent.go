@@ -48,6 +48,7 @@ type agent struct {
 	board      *pods.Board
 	listeners  *server.Listeners
 	system     *supervisors.System
+	wired      map[supervisors.Kind]supervisors.Constructor // of the tree; nil for what the configuration switches off
 	lock       *os.File
 	pulls      images.Options
 	groups     resources.Groups // of the machine
@@ -247,8 +248,9 @@ func (a *agent) start(chaos supervisors.Interceptor) error {
 	if a.onlySubmissions() {
 		a.log.Warn("no source of pods is configured: those that are submitted (playlet run) are run, and others that are found are left as they are; --pod-manifest-path names a folder of manifests")
 	}
+	a.wired = a.wire()
 	system, err := supervisors.Start(supervisors.Options{
-		Constructors: a.wire(), Log: a.log, Interceptor: chaos, Fatal: func(err error) { a.failed <- err },
+		Constructors: a.wired, Log: a.log, Interceptor: chaos, Fatal: func(err error) { a.failed <- err },
 	})
 	if err != nil {
 		return err

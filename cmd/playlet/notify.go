@@ -47,9 +47,7 @@ const (
 // newServiceManager reads NOTIFY_SOCKET and WATCHDOG_USEC.
 func newServiceManager(a *agent) *serviceManager {
 	s := &serviceManager{log: a.log, board: a.board, actors: indispensable(&supervisors.Tree)}
-	if a.api == nil { // such a node is registered nowhere
-		s.actors = slices.DeleteFunc(s.actors, func(x messages.Address) bool { return x == messages.Registration })
-	}
+	s.actors = slices.DeleteFunc(s.actors, func(x messages.Address) bool { return a.wired[supervisors.Kind(x)] == nil })
 	s.ask = func(ctx context.Context, actor messages.Address) error {
 		_, err := a.system.Ask(ctx, actor, messages.GetInspection{})
 		return err
