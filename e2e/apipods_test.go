@@ -1,0 +1,199 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/playlet-dev/playlet/e2e/cluster"
+	"github.com/playlet-dev/playlet/e2e/stack"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// awaitHere waits until the agent says of a pod, by its whole name, what look wants to hear, and gives it.
+func awaitHere(t *testing.T, a *stack.Agent, name string, look func(*stack.PodState) error) *stack.PodState {
+	t.Helper()
+	var state *stack.PodState
+	await(t, func() error {
+		now, err := a.Snapshot(t.Context())
+		if err != nil {
+			return err
+		}
+		if state = now.Pod(name); state == nil {
+			return fmt.Errorf("the agent knows no pod %s: %+v", name, now.Problems)
+		}
+		return look(state)
+	})
+	return state
+}
+
+func readyHere(p *stack.PodState) error { return ready(p.Pod) }
+
+// awaitLeft waits until the agent has no pod of that name, and the runtime nothing of it.
+func awaitLeft(t *testing.T, s *stack.Stack, a *stack.Agent, name string) {
+	t.Helper()
+	await(t, func() error {
+		now, err := a.Snapshot(t.Context())
+		if err == nil && now.Pod(name) != nil {
+			err = fmt.Errorf("the agent still has pod %s: %+v", name, now.Pod(name))
+		}
+		if err != nil {
+			return err
+		}
+		if left := ofPod(t, s, name); len(left) > 0 {
+			return fmt.Errorf("the runtime still has %v", left)
+		}
+		return nil
+	})
+}
+
+// ofPod lists the containers of a pod, by its whole name.
+func ofPod(t *testing.T, s *stack.Stack, name string) []*runtimeapi.Container {
+	t.Helper()
+	all, err := s.Containers(t.Context())
+	must(t, err)
+	var out []*runtimeapi.Container
+	for _, c := range all {
+		if c.Labels["io.kubernetes.pod.name"] == name {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// awaitTrouble waits until the agent says, with these words, why it does not hear the API server.
+func awaitTrouble(t *testing.T, a *stack.Agent, words string) {
+	t.Helper()
+	await(t, func() error {
+		now, err := a.Snapshot(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, p := range now.Problems {
+			if strings.HasPrefix(p.Path, "https://") && strings.Contains(p.Message, words) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no problem of the API server with %q among %+v", words, now.Problems)
+	})
+}
+
+// awaitNoTrouble waits until the agent has no problem.
+func awaitNoTrouble(t *testing.T, a *stack.Agent) {
+	t.Helper()
+	await(t, func() error {
+		now, err := a.Snapshot(t.Context())
+		if err == nil && len(now.Problems) > 0 {
+			err = fmt.Errorf("there are problems: %+v", now.Problems)
+		}
+		return err
+	})
+}
+
+const cloudSleeper = "terminationGracePeriodSeconds: 60\ncontainers: [{name: c, image: HELLO, args: [sleep]}]"
+
+// Pods of the API server: they run beside a static one, wait for their readiness gates, and end as their deletion says,
+// also where its grace period is shortened, or its object is taken away.
+func TestPodsOfTheAPIServer(t *testing.T) {
+	c := cluster.Shared(t)
+	n, ns := c.Node(t), c.Namespace(t)
+	s, a := inCluster(t, c, n, nil)
+	must(t, a.Write("static.yaml", manifest(s, "static", cloudSleeper)))
+	web := create(t, c, ns, n.Name, manifest(s, "web", cloudSleeper))
+	create(t, c, ns, n.Name, manifest(s, "gated", "readinessGates: [{conditionType: example.com/open}]\n"+cloudSleeper))
+	create(t, c, ns, n.Name, manifest(s, "forced", cloudSleeper))
+	create(t, c, ns, n.Name, manifest(s, "stubborn",
+		"terminationGracePeriodSeconds: 3600\ncontainers: [{name: c, image: HELLO, args: [ignore-term], lifecycle: {preStop: {sleep: {seconds: 3000}}}}]"))
+	for _, name := range []string{"web", "forced", "stubborn"} {
+		awaitHere(t, a, name, readyHere)
+	}
+	awaitHere(t, a, "static-"+n.Name, readyHere)
+	if got := ofPod(t, s, "web"); len(got) != 1 || got[0].Labels["io.kubernetes.pod.uid"] != string(web.UID) || got[0].Labels["io.kubernetes.pod.namespace"] != ns {
+		t.Errorf("the runtime has %+v", got)
+	}
+
+	awaitHere(t, a, "gated", func(p *stack.PodState) error {
+		for _, c := range p.Pod.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Reason == "ReadinessGatesNotReady" && strings.Contains(c.Message, "example.com/open") {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions are %+v", p.Pod.Status.Conditions)
+	})
+	_, err := c.Admin.CoreV1().Pods(ns).Patch(t.Context(), "gated", "application/strategic-merge-patch+json",
+		[]byte(`{"status":{"conditions":[{"type":"example.com/open","status":"True"}]}}`), metav1.PatchOptions{}, "status")
+	must(t, err)
+	awaitHere(t, a, "gated", readyHere)
+
+	remove(t, c, ns, "web")
+	awaitLeft(t, s, a, "web")
+	remove(t, c, ns, "stubborn")
+	awaitHere(t, a, "stubborn", func(p *stack.PodState) error {
+		if p.Ending == "" || p.Phase != "terminating" {
+			return fmt.Errorf("it is %s, ending: %q", p.Phase, p.Ending)
+		}
+		return nil
+	})
+	must(t, c.Admin.CoreV1().Pods(ns).Delete(t.Context(), "stubborn", metav1.DeleteOptions{GracePeriodSeconds: new(int64(2))}))
+	awaitLeft(t, s, a, "stubborn")
+	must(t, c.Admin.CoreV1().Pods(ns).Delete(t.Context(), "forced", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
+	awaitLeft(t, s, a, "forced")
+	awaitHere(t, a, "gated", readyHere)
+	awaitHere(t, a, "static-"+n.Name, readyHere)
+}
+
+// An API server that is killed, comes back having forgotten what came between, or as it was in a backup, and an agent that
+// is killed meanwhile: nothing happens to the pods but what the API server asks for in the end.
+func TestPodsOutliveTheAPIServer(t *testing.T) {
+	c := cluster.Start(t)
+	ns := c.Namespace(t)
+	p := c.Proxy(t)
+	n := c.NodeBehind(t, p)
+	s, a := inCluster(t, c, n, nil)
+	create(t, c, ns, n.Name, manifest(s, "web", cloudSleeper))
+	awaitHere(t, a, "web", readyHere)
+	must(t, c.Save())
+	create(t, c, ns, n.Name, manifest(s, "late", cloudSleeper))
+	awaitHere(t, a, "late", readyHere)
+	before, err := s.Containers(t.Context())
+	must(t, err)
+
+	for _, answer := range []struct {
+		code  int
+		words string
+	}{{401, "401 Unauthorized"}, {403, "system:node:" + n.Name}, {429, "429 Too Many Requests"}, {500, "fault of its own (500)"}} {
+		p.Answer(answer.code)
+		p.Cut()
+		awaitTrouble(t, a, answer.words)
+	}
+	p.Answer(0)
+	awaitNoTrouble(t, a)
+
+	must(t, c.KillAPIServer())
+	awaitTrouble(t, a, "cannot be re")
+	must(t, a.Kill9())
+	must(t, a.Start())
+	awaitTrouble(t, a, "cannot be re")
+	must(t, a.Write("static.yaml", manifest(s, "static", cloudSleeper)))
+	awaitHere(t, a, "static-"+n.Name, readyHere)
+	asStarted(t, s, before)
+	must(t, c.StartAPIServer())
+	must(t, c.Forget(t.Context()))
+	create(t, c, ns, n.Name, manifest(s, "next", cloudSleeper))
+	for _, name := range []string{"web", "late", "next"} {
+		awaitHere(t, a, name, readyHere)
+	}
+	awaitNoTrouble(t, a)
+	asStarted(t, s, before)
+
+	must(t, c.GoBack())
+	awaitLeft(t, s, a, "late")
+	awaitLeft(t, s, a, "next")
+	awaitHere(t, a, "web", readyHere)
+	awaitHere(t, a, "static-"+n.Name, readyHere)
+	asStarted(t, s, ofPod(t, s, "web"))
+}
