@@ -116,7 +116,7 @@ var fieldEffects = map[string]effect{
 	"systemReservedCgroup":                       pending,
 	"kubeReservedCgroup":                         pending,
 	"enforceNodeAllocatable":                     inForce, // of pods; the agent says at its start that it does no more
-	"allowedUnsafeSysctls":                       pending,
+	"allowedUnsafeSysctls":                       inForce,
 	"defaultPodSysctls":                          pending,
 	"volumePluginDir":                            pending,
 	"providerID":                                 inForce,

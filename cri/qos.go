@@ -92,7 +92,7 @@ func sameQuantities(a, b map[v1.ResourceName]resource.Quantity) bool {
 // the node's memory it requests, so that one using more than it asked for is
 // the first to go; a sidecar is never worse off than the containers it serves.
 func oomScoreAdj(pod *v1.Pod, container *v1.Container, capacity int64) int64 {
-	if isCritical(pod) && pod.Spec.PriorityClassName == systemNodeCritical {
+	if IsCritical(pod) && pod.Spec.PriorityClassName == systemNodeCritical {
 		return guaranteedOOMScore
 	}
 	switch QOSClass(pod) {
@@ -152,9 +152,15 @@ func RestartsAlways(container *v1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// isCritical is true of static and mirror pods and from a system priority up.
-func isCritical(pod *v1.Pod) bool {
-	if source, ok := pod.Annotations[annotationConfigSource]; ok && source != "api" {
+// IsStatic says that a pod comes from another source than the API server.
+func IsStatic(pod *v1.Pod) bool {
+	source, ok := pod.Annotations[annotationConfigSource]
+	return ok && source != "api"
+}
+
+// IsCritical is true of static and mirror pods and from a system priority up.
+func IsCritical(pod *v1.Pod) bool {
+	if IsStatic(pod) {
 		return true
 	}
 	if _, ok := pod.Annotations[annotationConfigMirror]; ok {

@@ -156,7 +156,7 @@ func setSwap(r *runtimeapi.LinuxContainerResources, pod *v1.Pod, container *v1.C
 
 func maySwap(pod *v1.Pod, container *v1.Container) bool {
 	request, limit := container.Resources.Requests.Memory(), container.Resources.Limits.Memory()
-	return !isCritical(pod) && QOSClass(pod) == v1.PodQOSBurstable && request.Cmp(*limit) != 0
+	return !IsCritical(pod) && QOSClass(pod) == v1.PodQOSBurstable && request.Cmp(*limit) != 0
 }
 
 // checkQuotaPeriod refuses what the kernel would.

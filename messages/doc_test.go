@@ -13,7 +13,7 @@ import (
 
 // values are the exported structs that are carried by messages and are none themselves.
 var values = []string{
-	"ContainerFact", "ContainerUser", "Ending", "ImageKey", "ManifestProblem", "ObservedContainer", "PodFacts", "Pressure", "ProbeResults", "Reason",
+	"ContainerFact", "ContainerUser", "Ending", "ImageKey", "ManifestProblem", "ObservedContainer", "PodFacts", "PodFailure", "Pressure", "ProbeResults", "Reason",
 	"Sandbox", "SandboxFact", "Submission", "SubmittedPod", "WatchedContainer",
 }
 

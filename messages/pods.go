@@ -24,6 +24,19 @@ type PodWanted struct {
 	Order int64
 	// Ending is set when the pod must end.
 	Ending *Ending
+	// NoNetwork is why no sandbox can be started now, where none can: one that is there is not touched, and a pod on the host's
+	// network needs none of it.
+	NoNetwork *Reason
+	// Fail is set when the node has to end the pod, which stays as a failed one.
+	Fail *PodFailure
+}
+
+// PodFailure is why the node ends a pod that is still wanted. It is told with the pod's wish until the pod has ended.
+type PodFailure struct {
+	Reason  string // CamelCase, as the kubelet has it in the pod's status
+	Message string
+	// Disruption is the message of the condition DisruptionTarget (KEP-3329); empty where there is none.
+	Disruption string
 }
 
 // Ending is why and how a pod must end.

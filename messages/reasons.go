@@ -45,6 +45,9 @@ const (
 	ReasonRuntimeUnavailable  = "RuntimeUnavailable"
 	ReasonQuarantined         = "Quarantined"
 	ReasonUnsupported         = "Unsupported" // the pod sets a field that this agent does not honour yet
+	ReasonNetworkNotReady     = "NetworkNotReady"
+	ReasonPreempting          = "Preempting"
+	ReasonNodeUnknown         = "NodeUnknown" // what decides over a pod is not known yet
 )
 
 // Err is the reason as an error text: "Code: Message".

@@ -95,7 +95,7 @@ type RuntimeAudited struct {
 	ReadAt time.Time
 }
 
-// RuntimeStateChanged says whether the runtime can be reached and is ready.
+// RuntimeStateChanged says whether the runtime can be reached and is ready, and its network with it.
 //
 // Sender: runtime. Receiver: pods, registration. Reply: none.
 // If lost: the next audit tells it again.

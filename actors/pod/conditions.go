@@ -44,6 +44,9 @@ func (m *Machine) conditions(now time.Time, s *v1.PodStatus) {
 	}
 	m.verdicts(s, uninitialized, unready, add)
 	add(v1.PodScheduled, true, "", "")
+	if m.verdict != nil && m.verdict.disruption != "" {
+		add(v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet, m.verdict.disruption)
+	}
 }
 
 // verdicts adds Initialized, Ready and ContainersReady.

@@ -86,6 +86,8 @@ type verdict struct {
 	phase   v1.PodPhase
 	reason  string
 	message string
+	// disruption is the message of the condition DisruptionTarget, where the node ended it (KEP-3329).
+	disruption string
 }
 
 // volumes is what the pod knows of its volumes.

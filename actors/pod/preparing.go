@@ -85,6 +85,9 @@ func (m *Machine) startSandbox(now time.Time) {
 		m.stopSandbox(now, m.box.all[0].ID)
 		return
 	}
+	if m.wish.NoNetwork != nil { // the wish is told anew when there is one
+		return
+	}
 	if m.cgroup.ready && m.due(now, "sandbox", "", m.set.Work) {
 		m.emit(StartSandbox{Attempt: m.box.next, Started: m.started, CgroupParent: m.cgroup.parent})
 	}

@@ -33,9 +33,20 @@ func (m *Machine) planRunning(now time.Time) Phase {
 // over reports whether the pod has to end: it is asked to, it has run for as long as it may, or all is done.
 func (m *Machine) over(now time.Time) bool {
 	if m.ending == nil && m.verdict == nil {
-		m.verdict = m.judge(now)
+		if m.verdict = m.failed(); m.verdict == nil {
+			m.verdict = m.judge(now)
+		}
 	}
 	return m.ending != nil || m.verdict != nil
+}
+
+// failed is the verdict of the node, where it has to end the pod.
+func (m *Machine) failed() *verdict {
+	f := m.wish.Fail
+	if f == nil {
+		return nil
+	}
+	return &verdict{phase: v1.PodFailed, reason: f.Reason, message: f.Message, disruption: f.Disruption}
 }
 
 func (m *Machine) judge(now time.Time) *verdict {

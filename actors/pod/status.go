@@ -45,6 +45,9 @@ func (m *Machine) waiting() *messages.Reason {
 	if !m.cgroup.ready && m.cgroup.reason != nil {
 		return m.cgroup.reason
 	}
+	if m.box.current() == nil && m.wish.NoNetwork != nil {
+		return m.wish.NoNetwork
+	}
 	if m.box.current() == nil && m.box.failed != nil {
 		return m.box.failed
 	}

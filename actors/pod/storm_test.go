@@ -46,6 +46,9 @@ func TestWhateverHappens(t *testing.T) {
 			return 0, name[0] == 'i' && !sidecar
 		}
 		w.deaf, w.blind = false, false // nothing is lost any more
+		if w.offline != nil {
+			w.network(true)
+		}
 		w.settle()
 		w.settle()
 		check(t, w)
@@ -57,7 +60,7 @@ func TestWhateverHappens(t *testing.T) {
 
 // storm is one thing going right or wrong.
 func storm(t *rapid.T, w *world) {
-	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "probe", "probe", "prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "deaf", "blind", "end"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "probe", "probe", "prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "deaf", "blind", "network", "fail", "end"}).Draw(t, "event") {
 	case "deliver":
 		if len(w.pending) > 0 {
 			m := w.pending[0]
@@ -119,6 +122,12 @@ func storm(t *rapid.T, w *world) {
 		})
 	case "blind":
 		w.blind = true
+	case "network":
+		w.network(w.offline != nil)
+	case "fail":
+		if w.final == nil {
+			w.condemn()
+		}
 	case "deaf":
 		w.deaf = true
 	case "unknown", "removed":
@@ -162,6 +171,10 @@ func afterTheStorm(w *world) string {
 		}
 	case !equality.Semantic.DeepEqual(w.status, w.machine.last):
 		return fmt.Sprintf("others know of the status %+v, and it is %+v", w.status, w.machine.last)
+	case w.fail != nil:
+		if phase != Finished || len(w.runningNames()) > 0 {
+			return fmt.Sprintf("a pod that has to go is %s, running %v", phase, w.runningNames())
+		}
 	case phase == Finished:
 		if w.pod.Spec.RestartPolicy == v1.RestartPolicyAlways || len(w.runningNames()) > 0 {
 			return fmt.Sprintf("it finished with %s, running %v", w.pod.Spec.RestartPolicy, w.runningNames())

@@ -12,6 +12,9 @@ func (m *Machine) takeWish(now time.Time, w messages.PodWanted) {
 	if m.wish != nil && m.wish.Ending != nil && w.Ending == nil {
 		w.Ending = m.wish.Ending // an end is never taken back
 	}
+	if m.wish != nil && m.wish.NoNetwork != nil && w.NoNetwork == nil {
+		m.box.retry = time.Time{} // what failed for want of a network is tried at once
+	}
 	if m.ending == nil && w.Ending != nil {
 		m.answered("unmount", "") // from now on it is to be removed, too
 		m.cleaned.volumes = false

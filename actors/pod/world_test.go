@@ -25,6 +25,9 @@ type world struct {
 	ending  *messages.Ending
 	final   *v1.PodStatus
 	last    *v1.PodStatus // what is known of it from before
+	fail    *messages.PodFailure
+	offline *messages.Reason // why there is no network
+	waiting *messages.Reason // as told
 
 	pending []any                // messages on their way to the machine
 	later   map[string]time.Time // when the actors of containers are back
@@ -129,6 +132,9 @@ func (w *world) effect(e Effect) {
 	case Tell:
 		w.told(e.Msg)
 	case StartSandbox:
+		if w.machine.wish.NoNetwork != nil {
+			w.fault("a sandbox is started without a network")
+		}
 		w.startSandbox(e)
 	case StopSandbox:
 		for _, c := range w.containers {
@@ -169,7 +175,7 @@ func (w *world) effect(e Effect) {
 			w.deaf = false // the word is lost
 			break
 		}
-		w.status, w.taken = e.Status, e.Turn
+		w.status, w.taken, w.waiting = e.Status, e.Turn, e.Waiting
 		if w.watch != nil {
 			w.watch(e.Status)
 		}
@@ -294,7 +300,7 @@ func (w *world) wish() messages.PodWanted {
 	if w.final != nil {
 		turn += 2
 	}
-	return messages.PodWanted{Pod: w.pod, Turn: turn, Ending: w.ending, Final: w.final, Last: w.last}
+	return messages.PodWanted{Pod: w.pod, Turn: turn, Ending: w.ending, Final: w.final, Last: w.last, Fail: w.fail, NoNetwork: w.offline}
 }
 
 // settle delivers everything, in order, and lets time pass, until nothing happens for as long as an audit takes.
@@ -334,6 +340,23 @@ func (w *world) edit(change func(*v1.PodSpec)) {
 	w.edits++
 	w.pod = w.pod.DeepCopy()
 	change(&w.pod.Spec)
+	w.send(w.wish())
+}
+
+// network is there, or goes.
+func (w *world) network(there bool) {
+	w.edits++
+	w.offline = nil
+	if !there {
+		w.offline = &messages.Reason{Code: messages.ReasonNetworkNotReady, Message: "network is not ready: no"}
+	}
+	w.send(w.wish())
+}
+
+// condemn has the node end the pod.
+func (w *world) condemn() {
+	w.edits++
+	w.fail = &messages.PodFailure{Reason: messages.ReasonPreempting, Message: "make room", Disruption: "it had to"}
 	w.send(w.wish())
 }
 

@@ -177,7 +177,11 @@ func (a *actor) tellStatuses(ctx supervisors.Context) {
 	_, ordered := a.merge()
 	for _, w := range ordered {
 		uid := string(w.pod.UID)
-		if why := unsupported(w); why != nil && a.entries[uid] == nil && a.over[uid] == nil {
+		why := unsupported(w)
+		if waits, ok := a.waits[uid]; ok && why == nil && waits.Code != messages.ReasonNodeUnknown {
+			why = &waits
+		}
+		if why != nil && a.entries[uid] == nil && a.over[uid] == nil {
 			m.Pods = append(m.Pods, a.heldStatus(w, *why))
 		}
 	}

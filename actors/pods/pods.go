@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -26,6 +27,8 @@ type Options struct {
 	Board   *board.Board
 	// FinishedPath is the checkpoint of pods that finished by themselves.
 	FinishedPath string
+	// Here is this node, as admission sees it.
+	Here Here
 	// Named, unless nil, is told the name (namespace/name) of each pod that is heard of, before anything else is done for it.
 	Named func(uid, name string)
 }
@@ -68,8 +71,10 @@ type actor struct {
 	saving   bool
 	unsaved  bool
 
-	over    map[string]*overPod // by UID
-	holding map[string]*v1.Pod  // by UID: pods that cannot be run, as they were told of
+	over    map[string]*overPod        // by UID
+	holding map[string]*v1.Pod         // by UID: pods that cannot be run, as they were told of
+	waits   map[string]messages.Reason // by UID: pods that are wanted and not admitted yet
+	node    observed
 
 	dirty bool      // a snapshot is to be published
 	users []*v1.Pod // of the API server's objects, as told last
@@ -85,6 +90,8 @@ type entry struct {
 	turn    uint64 // of the wish
 	taken   uint64 // turn of the wish that the pod's actor has taken
 	gone    bool   // its actor is being stopped for good
+	fail    *messages.PodFailure
+	claim   *admission.Claim // of pod
 	status  *v1.PodStatus
 	phase   string
 	waiting *messages.Reason
@@ -104,6 +111,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.began = ctx.Now()
 		a.load(ctx)
 		a.askAudit(ctx)
+		a.askNode(ctx)
 		ctx.After(sweepEvery, sweep{})
 		a.changed(ctx)
 	case loadDone:
@@ -120,8 +128,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.RuntimeAudited:
 		a.audited(ctx, m)
 	case messages.RuntimeStateChanged:
-		a.runtime = m
-		a.changed(ctx)
+		a.runtimeChanged(ctx, m)
 	case messages.ServiceStarted:
 		if m.Service == messages.Status {
 			a.tellStatuses(ctx)
@@ -136,6 +143,11 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.After(sweepEvery, sweep{})
 	case auditDue:
 		a.askAudit(ctx)
+	case messages.NodeObserved:
+		a.nodeObserved(ctx, m)
+	case nodeDue:
+		a.askNode(ctx)
+		a.reconsider(ctx)
 	case publish:
 		a.publish(ctx)
 	default:
@@ -153,10 +165,14 @@ func (a *actor) ofPod(ctx supervisors.Context, msg any) {
 	case messages.PodStatusChanged:
 		if e := a.entries[m.UID]; e != nil {
 			logWait(ctx, e, m.Waiting)
+			freed := ended(m.Status) && !ended(e.status)
 			e.status, e.phase, e.waiting, e.taken = m.Status, m.Phase, m.Waiting, m.Turn
 			a.changed(ctx)
 			if e.ending == nil || !e.ending.Orphan {
 				a.tellStatus(ctx, e.wanted())
+			}
+			if freed {
+				a.reconsider(ctx)
 			}
 		}
 	case messages.PodEnded:
@@ -234,7 +250,7 @@ func (a *actor) renew(ctx supervisors.Context, e *entry) {
 func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	uid := string(e.pod.UID)
 	ctx.Tell(messages.PodAddress(uid), messages.PodWanted{
-		Pod: e.pod, Turn: e.turn, Final: a.finished[uid], Last: e.last(), Order: e.order, Ending: e.ending,
+		Pod: e.pod, Turn: e.turn, Final: a.finished[uid], Last: e.last(), Order: e.order, Ending: e.ending, NoNetwork: e.noNetwork(a.runtime), Fail: e.fail,
 	})
 }
 
@@ -253,6 +269,7 @@ func (a *actor) ended(ctx supervisors.Context, m messages.PodEnded) {
 	if a.finished[m.UID] == nil || (a.unsaved && !a.saving) {
 		a.finished[m.UID] = m.Status
 		a.save(ctx)
+		a.reconsider(ctx)
 	}
 	if !a.unsaved && !a.saving { // the acknowledgement waits for the disk
 		a.renew(ctx, e)

@@ -59,7 +59,10 @@ func (a *actor) held() []board.Pod {
 		if uid := string(w.pod.UID); a.entries[uid] != nil || a.over[uid] != nil {
 			continue
 		}
-		why := a.namesake(w)
+		why, waits := a.waits[string(w.pod.UID)]
+		if !waits {
+			why = a.namesake(w)
+		}
 		switch lacking := unsupported(w); {
 		case lacking != nil:
 			why = *lacking

@@ -53,6 +53,7 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 	a.endOrphans(ctx, byUID)
 	names := a.endUnwanted(ctx, byUID)
 	found := a.foundNames(byUID)
+	var fresh []want
 	for _, w := range ordered {
 		uid := string(w.pod.UID)
 		e := a.entries[uid]
@@ -69,7 +70,7 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 			// One of that name runs whose turn comes first, or of which it is not known yet whether it is wanted.
 		case e == nil:
 			names[fullName(w.pod)] = true
-			a.admit(ctx, w)
+			fresh = append(fresh, w)
 		case e.ending != nil:
 			// Wanted again while it ends: it is made anew when nothing is left of it.
 			a.endAgain(ctx, e, w)
@@ -81,6 +82,7 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 			a.renew(ctx, e)
 		}
 	}
+	a.admitNew(ctx, fresh)
 }
 
 // endUnwanted ends the pods that no source wants, and returns the full names that are taken.

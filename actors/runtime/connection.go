@@ -73,6 +73,14 @@ func (a *actor) check(ctx supervisors.Context) {
 	}})
 }
 
+// checkPeriod is the time to the next question while the runtime is well. A network that is missing is waited for by pods.
+func (a *actor) checkPeriod() time.Duration {
+	if a.link.snapshot.NetworkReady {
+		return a.opts.StatusPeriod
+	}
+	return min(checkCap, a.opts.StatusPeriod)
+}
+
 func (a *actor) checkAfter(ctx supervisors.Context, d time.Duration) {
 	a.link.timer = ctx.After(d, checkDue{})
 }
@@ -94,9 +102,9 @@ func (a *actor) checkedConnecting(ctx supervisors.Context, m checked) {
 		return
 	}
 	a.link.failures = 0
-	a.checkAfter(ctx, a.opts.StatusPeriod)
 	s := &a.link.snapshot
 	s.describe(m.version, m.status)
+	a.checkAfter(ctx, a.checkPeriod())
 	s.CgroupDriver = ""
 	if linux := m.config.GetLinux(); linux != nil {
 		s.CgroupDriver = strings.ToLower(linux.GetCgroupDriver().String())
@@ -133,7 +141,7 @@ func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {
 		a.check(ctx)
 		return
 	}
-	a.checkAfter(ctx, a.opts.StatusPeriod)
+	a.checkAfter(ctx, a.checkPeriod())
 }
 
 // away notes that the runtime is not to be worked with. It is logged and told when it begins and when its cause

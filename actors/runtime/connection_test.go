@@ -85,6 +85,26 @@ func TestNotReadyIsAway(t *testing.T) {
 	}
 }
 
+// That the network comes or goes is told at once, and while it is away it is asked for more often.
+func TestTheNetworkComesAndGoes(t *testing.T) {
+	f := newFake()
+	r := start(t, f, nil)
+	r.work()
+	r.told()
+	for _, c := range []struct {
+		gone  bool
+		after time.Duration
+		want  string
+	}{{true, 5 * time.Second, "without a network (NoCNI)"}, {false, checkCap, "ready"}} {
+		f.noNetwork = c.gone
+		r.Advance(c.after)
+		r.work()
+		if got := r.told(); !strings.HasSuffix(got, c.want) {
+			t.Errorf("told %q, want %q at the end", got, c.want)
+		}
+	}
+}
+
 func TestExplain(t *testing.T) {
 	call := func(answered bool, code codes.Code, msg string) error {
 		return &cri.CallError{Call: "Version", Answered: answered, Err: status.Error(code, msg)}

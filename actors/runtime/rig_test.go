@@ -64,7 +64,11 @@ func (r *rig) told() string {
 	for _, m := range r.Take() {
 		switch a := m.Msg.(type) {
 		case messages.RuntimeStateChanged:
-			out = append(out, map[bool]string{true: "ready", false: "away"}[a.Ready])
+			word := map[bool]string{true: "ready", false: "away"}[a.Ready]
+			if a.Ready && !a.NetworkReady {
+				word = "without a network (" + a.NetworkReason + ")"
+			}
+			out = append(out, word)
 		case messages.RuntimeAudited:
 			var uids []string
 			for _, p := range a.Pods {

@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -121,6 +122,7 @@ func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 	remote := r.serve(manifest("remote", "Always", nil, []string{"main forever"}))
 	r.binds(timely(manifest("cloud", "Always", []string{"setup once"}, []string{"main forever"})))
 	r.binds(manifest("leaves", "Always", nil, []string{"main private"}) + "  imagePullSecrets: [{name: registry}]\n")
+	r.binds(strings.Replace(manifest("misfit", "Always", nil, []string{"main forever"}), "spec:\n", "spec:\n  nodeSelector: {disk: none}\n", 1))
 	r.start(chaos)
 	r.submits(manifest("sent", "Always", nil, []string{"main forever"}))
 	r.submits(manifest("back", "Always", nil, []string{"main forever"}))
@@ -129,6 +131,7 @@ func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 		return s.Running() == 11 && s.Ready() == 9 && sick != nil && sick.Attempt == 1 && sick.Running() &&
 			work != nil && work.Attempt == 1 && !work.FinishedAt.IsZero()
 	})
+	r.awaitPod("misfit", func(p *pods.Published) bool { return p.Status.Reason == "NodeAffinity" && p.Phase == "finished" })
 	if err := r.runtime.Exit(r.runtime.Snapshot().Sandbox("web-node").UID, "two", 1, "Error"); err != nil {
 		r.t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func benchmarkScale(b *testing.B, pods int) {
 	socket := filepath.Join(dir, "s")
 	startOtherSide(b, socket)
 	for b.Loop() {
-		r := newRig(b, sim.Options{}, "--container-runtime-endpoint=unix://"+socket)
+		r := newRig(b, sim.Options{}, "--container-runtime-endpoint=unix://"+socket, "--max-pods=1000")
 		r.measured = true
 		r.start(nil)
 		for !r.agent.board.Now().Complete() {

@@ -68,7 +68,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		"registration": a.registration(),
 		"pods": pods.New(pods.Options{
 			Sources: a.sources(), Unheard: len(unheard(a.node)) > 0 || a.onlySubmissions(), Own: submit.Source, Cluster: a.api != nil,
-			Board: a.board, FinishedPath: filepath.Join(state, "finished.json"), Named: a.names.note,
+			Board: a.board, FinishedPath: filepath.Join(state, "finished.json"), Named: a.names.note, Here: a.here(),
 		}),
 		"pod":       pod.New(pod.Options{Host: a.host, Settings: settings}),
 		"container": container.New(a.host),

@@ -1,0 +1,211 @@
+// Package admission decides whether a pod may run on this node: a pure function of the node, the pods that hold something of
+// it, and the pod. Its reasons and their order are the kubelet's, as controllers and people read them in statuses; the
+// explanations behind them are our own, and name what is wrong.
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// Reasons that a pod is refused for. One for a resource is "OutOf" and the resource's name.
+const (
+	ReasonEvicted           = "Evicted" // the node is under pressure
+	ReasonSysctlForbidden   = "SysctlForbidden"
+	ReasonOSLabel           = "PodOSSelectorNodeLabelDoesNotMatch"
+	ReasonOS                = "PodOSNotSupported"
+	ReasonGroupsPolicy      = "SupplementalGroupsPolicyNotSupported"
+	ReasonOutOf             = "OutOf"
+	ReasonNodeAffinity      = "NodeAffinity"
+	ReasonNodeName          = "NodeName"
+	ReasonNodePorts         = "NodePorts"
+	ReasonTaintToleration   = "TaintToleration"
+	ReasonAppArmor          = "AppArmor"
+	ReasonUnexpected        = "UnexpectedAdmissionError" // a critical pod that no room can be made for
+	operatingSystem         = "linux"                    // the only one that the agent is built for
+	rejected                = "Pod was rejected: "
+	conditionMessagePattern = "The node had condition: %v. "
+)
+
+// Node is what is to be known of this node. It is only read.
+type Node struct {
+	// Object has the node's name, labels, taints and conditions. It is never nil.
+	Object *v1.Node
+	// Allocatable is what pods can have of it; "pods" is how many, and no limit where it is missing. The node has nothing else.
+	Allocatable v1.ResourceList
+	// Partial says that Allocatable may lack resources that the node has; those are not held against a pod.
+	Partial bool
+	// UnboundRequests says that what pods request of the machine is not held against Allocatable, except for how many there are.
+	UnboundRequests bool
+	// Sysctls may be set, besides those that are safe.
+	Sysctls Sysctls
+	// GroupsPolicy says that the runtime can do supplementalGroupsPolicy Strict (KEP-3619).
+	GroupsPolicy bool
+	// AppArmor says that the kernel enforces it.
+	AppArmor bool
+}
+
+// Refusal is why a pod may not run. The zero value is none: it may.
+type Refusal struct {
+	Reason  string // CamelCase, as the kubelet has it
+	Message string // for a person
+	// Lacks is set when nothing stands in the pod's way but resources: so much would have to be freed.
+	Lacks []Lack
+}
+
+// Refused says that the pod may not run.
+func (r Refusal) Refused() bool { return r.Reason != "" }
+
+// StatusMessage is the message as a refused pod's status has it.
+func (r Refusal) StatusMessage() string { return rejected + r.Message }
+
+// Lack is so much of a resource that is not there: thousandths of cpu, bytes, or pieces.
+type Lack struct {
+	Name   v1.ResourceName
+	Amount int64
+}
+
+// Admit says whether the pod may run beside those in the ledger.
+func Admit(node *Node, others *Ledger, claim *Claim) Refusal {
+	pod := claim.Pod
+	for _, check := range []func(*Node, *v1.Pod) Refusal{pressure, sysctls, osLabel, osField, groupsPolicy} {
+		if r := check(node, pod); r.Refused() {
+			return r
+		}
+	}
+	if r := general(node, others, claim); r.Refused() {
+		return r
+	}
+	return appArmor(node, pod)
+}
+
+// general are the rules that the scheduler has, too. Of several reasons a resource is told first, unless the pod is critical:
+// then it would be made room for.
+func general(node *Node, others *Ledger, claim *Claim) Refusal {
+	pod, short := claim.Pod, shortages(node, others, claim)
+	if len(short) > 0 && !Critical(pod) {
+		return short[0].refusal()
+	}
+	for _, r := range []Refusal{affinity(node, pod), nodeName(node, pod), others.conflict(claim), taints(node, pod)} {
+		if r.Refused() {
+			return r
+		}
+	}
+	if len(short) == 0 {
+		return Refusal{}
+	}
+	r := short[0].refusal()
+	for _, s := range short {
+		r.Lacks = append(r.Lacks, Lack{s.name, s.requested - (s.capacity - s.used)})
+	}
+	return r
+}
+
+// Critical says that a pod matters more than those that are not: a static one, or one with a system priority.
+func Critical(pod *v1.Pod) bool { return cri.IsCritical(pod) }
+
+// pressure refuses what would make a shortage worse: while memory is short what requests none, else everything.
+func pressure(node *Node, pod *v1.Pod) Refusal {
+	if Critical(pod) {
+		return Refusal{}
+	}
+	var under []v1.NodeConditionType
+	for _, c := range node.Object.Status.Conditions {
+		shortage := c.Type == v1.NodeMemoryPressure || c.Type == v1.NodeDiskPressure || c.Type == v1.NodePIDPressure
+		if shortage && c.Status == v1.ConditionTrue {
+			under = append(under, c.Type)
+		}
+	}
+	if len(under) == 0 {
+		return Refusal{}
+	}
+	if slices.Equal(under, []v1.NodeConditionType{v1.NodeMemoryPressure}) {
+		taint := v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
+		if cri.QOSClass(pod) != v1.PodQOSBestEffort || tolerated(pod, &taint) {
+			return Refusal{}
+		}
+	}
+	return Refusal{Reason: ReasonEvicted, Message: fmt.Sprintf(conditionMessagePattern, under)}
+}
+
+// osLabel looks at a label of the pod; that of the node is what the agent is built for.
+func osLabel(_ *Node, pod *v1.Pod) Refusal {
+	label, ok := pod.Labels[v1.LabelOSStable]
+	if !ok || label == operatingSystem {
+		return Refusal{}
+	}
+	return Refusal{Reason: ReasonOSLabel, Message: fmt.Sprintf("the pod's label %s is %s, and this node's is %s", v1.LabelOSStable, label, operatingSystem)}
+}
+
+func osField(_ *Node, pod *v1.Pod) Refusal {
+	if pod.Spec.OS == nil || pod.Spec.OS.Name == operatingSystem {
+		return Refusal{}
+	}
+	return Refusal{Reason: ReasonOS, Message: fmt.Sprintf("spec.os.name is %s, and this node's is %s", pod.Spec.OS.Name, operatingSystem)}
+}
+
+func groupsPolicy(node *Node, pod *v1.Pod) Refusal {
+	sc := pod.Spec.SecurityContext
+	if sc == nil || sc.SupplementalGroupsPolicy == nil || *sc.SupplementalGroupsPolicy != v1.SupplementalGroupsPolicyStrict || node.GroupsPolicy {
+		return Refusal{}
+	}
+	return Refusal{Reason: ReasonGroupsPolicy, Message: "this node's container runtime cannot do SupplementalGroupsPolicy=Strict"}
+}
+
+func nodeName(node *Node, pod *v1.Pod) Refusal {
+	if pod.Spec.NodeName == "" || pod.Spec.NodeName == node.Object.Name || cri.IsStatic(pod) {
+		return Refusal{}
+	}
+	return predicate(ReasonNodeName, fmt.Sprintf("the pod is for node %s, and this is %s", pod.Spec.NodeName, node.Object.Name))
+}
+
+// taints looks at NoExecute alone: what only keeps pods from being scheduled here says nothing to one that was.
+func taints(node *Node, pod *v1.Pod) Refusal {
+	if cri.IsStatic(pod) {
+		return Refusal{}
+	}
+	for i := range node.Object.Spec.Taints {
+		taint := &node.Object.Spec.Taints[i]
+		if taint.Effect == v1.TaintEffectNoExecute && !tolerated(pod, taint) {
+			return predicate(ReasonTaintToleration, "the pod does not tolerate the node's taint "+taint.ToString())
+		}
+	}
+	return Refusal{}
+}
+
+func tolerated(pod *v1.Pod, taint *v1.Taint) bool {
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(t v1.Toleration) bool {
+		return t.ToleratesTaint(klog.Logger{}, taint, false) // comparison operators are behind a gate that is alpha
+	})
+}
+
+// appArmor looks at profiles that have to be enforced.
+func appArmor(node *Node, pod *v1.Pod) Refusal {
+	if node.AppArmor {
+		return Refusal{}
+	}
+	asks := func(p *v1.AppArmorProfile) bool { return p != nil && p.Type != v1.AppArmorProfileTypeUnconfined }
+	asked := pod.Spec.SecurityContext != nil && asks(pod.Spec.SecurityContext.AppArmorProfile)
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		asked = asked || c.SecurityContext != nil && asks(c.SecurityContext.AppArmorProfile)
+	}
+	for key, value := range pod.Annotations {
+		asked = asked || strings.HasPrefix(key, v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) &&
+			value != v1.DeprecatedAppArmorBetaProfileNameUnconfined
+	}
+	if !asked {
+		return Refusal{}
+	}
+	return Refusal{Reason: ReasonAppArmor, Message: "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
+}
+
+// predicate is a refusal in the form that the scheduler's rules have.
+func predicate(name, why string) Refusal {
+	return Refusal{Reason: name, Message: fmt.Sprintf("Predicate %s failed: %s", name, why)}
+}

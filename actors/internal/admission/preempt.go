@@ -1,0 +1,103 @@
+package admission
+
+import (
+	"math"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// Preempts says whether the first pod may take the second one's place: it is critical and the other is not, or its priority is
+// higher.
+func Preempts(pod, other *v1.Pod) bool {
+	if Critical(pod) && !Critical(other) {
+		return true
+	}
+	a, b := pod.Spec.Priority, other.Spec.Priority
+	return a != nil && b != nil && *a > *b
+}
+
+// Victims are the pods to be ended so that what a critical pod lacks is there; false when ending all that may be ended would
+// not suffice. As with the kubelet as few as possible of the Guaranteed ones go, then of the Burstable ones, then of the
+// others; of one class, those go that together cover what is lacking best, and of equals those that request less.
+func Victims(pod *v1.Pod, others []*Claim, lacks []Lack) ([]*Claim, bool) {
+	classes := map[v1.PodQOSClass][]*Claim{}
+	var all []*Claim
+	for _, other := range others {
+		if Preempts(pod, other.Pod) {
+			class := cri.QOSClass(other.Pod)
+			classes[class], all = append(classes[class], other), append(all, other)
+		}
+	}
+	if len(less(lacks, all)) > 0 {
+		return nil, false
+	}
+	best, burst := classes[v1.PodQOSBestEffort], classes[v1.PodQOSBurstable]
+	guaranteed := cover(classes[v1.PodQOSGuaranteed], less(lacks, best, burst))
+	burst = cover(burst, less(lacks, best, guaranteed))
+	best = cover(best, less(lacks, burst, guaranteed))
+	return slices.Concat(best, burst, guaranteed), true
+}
+
+// cover chooses pods until nothing is lacking. They are known to suffice.
+func cover(pods []*Claim, lacks []Lack) []*Claim {
+	pods = slices.Clone(pods)
+	var out []*Claim
+	for len(lacks) > 0 && len(pods) > 0 {
+		best := 0
+		for i := range pods {
+			d, least := distance(pods[i], lacks), distance(pods[best], lacks)
+			if d < least || d == least && smaller(pods[i], pods[best]) {
+				best = i
+			}
+		}
+		out = append(out, pods[best])
+		lacks = less(lacks, pods[best:best+1])
+		pods = slices.Delete(pods, best, best+1)
+	}
+	return out
+}
+
+// distance is how far from enough one pod's end is: for each resource the square of the part that would still be lacking.
+func distance(pod *Claim, lacks []Lack) float64 {
+	sum := 0.0
+	for _, l := range lacks {
+		if left := float64(l.Amount - pod.holds(l.Name)); left > 0 {
+			sum += math.Pow(left/float64(l.Amount), 2)
+		}
+	}
+	return sum
+}
+
+// less is what is still lacking when the pods are gone.
+func less(lacks []Lack, gone ...[]*Claim) []Lack {
+	var out []Lack
+	for _, l := range lacks {
+		for _, pod := range slices.Concat(gone...) {
+			l.Amount -= pod.holds(l.Name)
+		}
+		if l.Amount > 0 {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func smaller(a, b *Claim) bool {
+	for _, name := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceCPU} {
+		if x, y := a.holds(name), b.holds(name); x != y {
+			return x < y
+		}
+	}
+	return false
+}
+
+// holds is what becomes free when the pod is gone.
+func (c *Claim) holds(name v1.ResourceName) int64 {
+	if name == v1.ResourcePods {
+		return 1
+	}
+	return c.requests[name]
+}

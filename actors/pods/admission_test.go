@@ -1,0 +1,313 @@
+package pods
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// small is a node of a cluster with one processor and room for four pods.
+func small() Here {
+	return Here{Told: true, Object: thisObject(nil), Allocatable: v1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("4")}}
+}
+
+func thisObject(labels map[string]string) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: labels}}
+}
+
+// node is the actor under test with one source of static pods and the API server; life begins another one of it.
+type node struct {
+	*supervisortest.Kit
+	board *board.Board
+	life  func()
+}
+
+func beginCluster(t *testing.T, here Here) *node { return beginNode(t, here, true) }
+
+func beginNode(t *testing.T, here Here, cluster bool) *node {
+	t.Helper()
+	n, path := &node{}, filepath.Join(t.TempDir(), "finished.json")
+	n.life = func() {
+		n.board = board.New()
+		n.Kit = supervisortest.New(t, messages.Pods, New(Options{
+			Sources: []messages.Address{messages.File, messages.APIServer}, Board: n.board, FinishedPath: path, Here: here, Cluster: cluster,
+		})("pods"))
+		n.RunWork()
+	}
+	n.life()
+	return n
+}
+
+// known says that the node's object is known, and what the runtime has.
+func (n *node) known(found ...string) {
+	n.Send(messages.Registration, messages.NodeObserved{Node: thisObject(map[string]string{"disk": "ssd"})})
+	audit(n.Kit, found...)
+}
+
+// asking is a pod of the API server that requests so many thousandths of a processor.
+func asking(uid string, milli int64) *v1.Pod {
+	p := pod(uid, uid)
+	p.CreationTimestamp = metav1.NewTime(time.Unix(int64(len(uid)), 0))
+	p.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
+		"cpu": *resource.NewMilliQuantity(milli, resource.DecimalSI),
+	}}}}
+	return p
+}
+
+func static(p *v1.Pod) *v1.Pod {
+	p.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	return p
+}
+
+func critical(p *v1.Pod) *v1.Pod {
+	p.Spec.Priority = new(int32(2_000_001_000))
+	return p
+}
+
+// wish is what a pod's actor would be told now.
+func (n *node) wish(uid string) messages.PodWanted {
+	n.TB.Helper()
+	n.Take()
+	n.Send(messages.PodAddress(uid), messages.GetWish{UID: uid})
+	got := told[messages.PodWanted](n.Kit)
+	if len(got) != 1 {
+		n.TB.Fatalf("pod %s is told %+v", uid, got)
+	}
+	return got[0]
+}
+
+// waits is what a pod that is held waits for; empty where it is none.
+func (n *node) waits(uid string) string {
+	n.Advance(time.Second)
+	for _, p := range n.board.Now().Pods {
+		if string(p.Pod.UID) == uid && p.Phase == "held" {
+			return p.Waiting.Code
+		}
+	}
+	return ""
+}
+
+func (n *node) spawned(want ...string) {
+	n.TB.Helper()
+	if !slices.Equal(n.Spawned, want) {
+		n.TB.Errorf("spawned %v, want %v", n.Spawned, want)
+	}
+}
+
+// A pod that does not fit is given its final status, on disk, and is handled as one that had finished: also by the next agent.
+func TestARefusedPodIsFinished(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, asking("a", 700), asking("bb", 700))
+	n.spawned("a", "bb")
+	events := told[messages.RecordEvent](n.Kit)
+	if len(events) != 1 || events[0].Reason != "OutOfcpu" || events[0].Type != "Warning" || events[0].Object.UID != "bb" || events[0].Object.Kind != "Pod" {
+		t.Errorf("events %+v", events)
+	}
+	check := func() {
+		t.Helper()
+		final := n.wish("bb").Final
+		if final == nil || final.Phase != v1.PodFailed || final.Reason != "OutOfcpu" || final.StartTime.IsZero() ||
+			final.Message != "Pod was rejected: Node didn't have enough resource: cpu, requested: 700, used: 700, capacity: 1000" {
+			t.Fatalf("%+v", final)
+		}
+		if n.wish("a").Final != nil {
+			t.Fatal("the one that was admitted is finished, too")
+		}
+	}
+	check()
+	n.RunWork()
+	n.life()
+	n.known("a")
+	wants(n.Kit, messages.APIServer, asking("a", 700), asking("bb", 700))
+	if check(); len(told[messages.RecordEvent](n.Kit)) > 0 {
+		t.Error("it is refused anew")
+	}
+}
+
+// What runs is never asked again whether it may, however much the others ask for, and what it holds counts.
+func TestWhatRunsIsNotRefused(t *testing.T) {
+	started := asking("dddd", 900)
+	started.Status.StartTime = new(metav1.NewTime(time.Unix(9, 0)))
+	ending := asking("eeeee", 900)
+	ending.DeletionTimestamp = new(metav1.NewTime(time.Unix(9, 0)))
+	n := beginCluster(t, small())
+	n.known("bb", "ccc")
+	wants(n.Kit, messages.APIServer, asking("a", 100), asking("bb", 900), asking("ccc", 900), started, ending)
+	for _, uid := range []string{"bb", "ccc", "dddd", "eeeee"} {
+		if n.wish(uid).Final != nil {
+			t.Errorf("%s is refused", uid)
+		}
+	}
+	if final := n.wish("a").Final; final == nil || final.Reason != "OutOfpods" {
+		t.Errorf("%+v", final)
+	}
+}
+
+// A pod that is over in the API server's eyes is not run again, although the checkpoint knows nothing of it.
+func TestAPodThatIsOverIsNotRun(t *testing.T) {
+	done := asking("a", 100)
+	done.Status = v1.PodStatus{Phase: v1.PodSucceeded, Reason: "Fine"}
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, done)
+	if final := n.wish("a").Final; final == nil || final.Phase != v1.PodSucceeded || final.Reason != "Fine" {
+		t.Errorf("%+v", final)
+	}
+}
+
+// The older of two that do not both fit is admitted, whatever their order in the wish; a static pod comes first.
+func TestTheOldestIsAdmittedFirst(t *testing.T) {
+	n := beginCluster(t, small())
+	wants(n.Kit, messages.APIServer, asking("ccc", 600), asking("a", 300), asking("bb", 300))
+	wants(n.Kit, messages.File, static(asking("static", 100)))
+	n.known()
+	n.spawned("static", "a", "bb", "ccc")
+	if n.wish("ccc").Final == nil || n.wish("bb").Final != nil {
+		t.Error("the younger one is admitted")
+	}
+}
+
+// What a pod that ended held is free as soon as nothing of it runs, and not before.
+func TestWhatIsOverHoldsNothing(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, asking("a", 700))
+	wants(n.Kit, messages.APIServer, asking("bb", 700)) // a is to end
+	if n.wish("bb").Final == nil {
+		t.Error("admitted beside one that still ends")
+	}
+	n.Send(messages.PodAddress("a"), messages.PodStatusChanged{UID: "a", Status: &v1.PodStatus{Phase: v1.PodSucceeded}})
+	wants(n.Kit, messages.APIServer, asking("bb", 700), asking("ccc", 700))
+	if n.wish("ccc").Final != nil {
+		t.Error("refused beside one that is over")
+	}
+}
+
+// A static pod is not refused for good, as nobody would make another: it waits, and is admitted when it can be.
+func TestAStaticPodWaits(t *testing.T) {
+	n := beginNode(t, small(), false)
+	audit(n.Kit)
+	var pods []*v1.Pod
+	for i := range 5 {
+		pods = append(pods, static(asking(fmt.Sprint("s", i), 900))) // no cpu is counted on a node of its own
+	}
+	wants(n.Kit, messages.File, pods...)
+	n.spawned("s0", "s1", "s2", "s3")
+	if why := n.waits("s4"); why != "OutOfpods" {
+		t.Errorf("it waits for %q", why)
+	}
+	n.Send(messages.PodAddress("s1"), messages.PodEnded{UID: "s1", Status: &v1.PodStatus{Phase: v1.PodSucceeded}})
+	n.spawned("s0", "s1", "s2", "s3", "s4")
+	if n.wish("s4").Final != nil || n.waits("s4") != "" {
+		t.Error("it is not admitted")
+	}
+}
+
+// New pods of the API server wait for the node's object; those of other sources do not.
+func TestTheNodeIsAwaited(t *testing.T) {
+	picky := asking("a", 1)
+	picky.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	n := beginCluster(t, small())
+	if asked := told[messages.GetNode](n.Kit); len(asked) != 1 {
+		t.Errorf("asked %v", asked)
+	}
+	audit(n.Kit, "bb")
+	wants(n.Kit, messages.File, static(asking("static", 1)))
+	wants(n.Kit, messages.APIServer, picky, asking("bb", 1), asking("ccc", 1))
+	n.spawned("static", "bb")
+	if why := n.waits("a"); why != messages.ReasonNodeUnknown {
+		t.Errorf("it waits for %q", why)
+	}
+	n.Advance(nodeWait)
+	n.spawned("static", "bb", "ccc") // and what the labels decide waits on
+	if why := n.waits("a"); why != "NodeAffinity" {
+		t.Errorf("it waits for %q", why)
+	}
+	n.Send(messages.Registration, messages.NodeObserved{Node: thisObject(map[string]string{"disk": "ssd"})})
+	n.spawned("static", "bb", "ccc", "a")
+	if n.wish("a").Final != nil {
+		t.Error("it is refused")
+	}
+}
+
+// Room for a critical pod is made of others, which fail as the kubelet has it. It waits until they are gone.
+func TestACriticalPodPreempts(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, asking("a", 300), asking("bb", 600))
+	n.Take()
+	wants(n.Kit, messages.APIServer, asking("a", 300), asking("bb", 600), critical(asking("ccc", 500)), asking("dddd", 200), asking("eeeee", 1))
+	if events := told[messages.RecordEvent](n.Kit); len(events) != 2 || events[0].Reason != "Preempting" || events[0].Object.UID != "bb" {
+		t.Errorf("events %+v", events)
+	}
+	n.spawned("a", "bb", "eeeee") // for which there will be none
+	if why, young := n.waits("ccc"), n.waits("dddd"); why != messages.ReasonPreempting || young != why {
+		t.Errorf("it waits for %q, and the younger one, for which there will be room, for %q", why, young)
+	}
+	fail := n.wish("bb").Fail
+	if fail == nil || fail.Reason != "Preempting" || fail.Disruption == "" || n.wish("a").Fail != nil {
+		t.Errorf("%+v", fail)
+	}
+	n.Send(messages.Registration, messages.NodeObserved{}) // looked at again: nobody else has to go
+	if n.wish("a").Fail != nil {
+		t.Error("another one is ended, too")
+	}
+	n.Send(messages.PodAddress("bb"), messages.PodEnded{UID: "bb", Status: &v1.PodStatus{Phase: v1.PodFailed}})
+	n.spawned("a", "bb", "eeeee", "ccc", "dddd")
+	if n.wish("ccc").Final != nil || n.wish("dddd").Final != nil || n.wish("eeeee").Final == nil {
+		t.Error("it is refused")
+	}
+}
+
+// Where no room can be made, a critical pod of the API server fails, and a static one waits.
+func TestNoRoomCanBeMade(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, asking("a", 300), critical(asking("bb", 1001)))
+	wants(n.Kit, messages.File, static(asking("static", 1001)))
+	if final := n.wish("bb").Final; final == nil || final.Reason != "UnexpectedAdmissionError" {
+		t.Errorf("%+v", final)
+	}
+	if why := n.waits("static"); why != "OutOfcpu" || n.wish("a").Fail != nil {
+		t.Errorf("it waits for %q", why)
+	}
+}
+
+// Pods that need a network are told that there is none, and are told again when there is.
+func TestTheNetworkIsTold(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	host := asking("bb", 1)
+	host.Spec.HostNetwork = true
+	wants(n.Kit, messages.APIServer, asking("a", 1), host)
+	none := messages.Reason{Code: messages.ReasonNetworkNotReady, Message: "network is not ready: NoCNI"}
+	n.Take()
+	n.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true, NetworkReason: "NoCNI"})
+	got := told[messages.PodWanted](n.Kit)
+	if len(got) != 1 || got[0].Pod.UID != "a" || got[0].NoNetwork == nil || *got[0].NoNetwork != none {
+		t.Errorf("told %+v", got)
+	}
+	if n.wish("bb").NoNetwork != nil {
+		t.Error("a pod on the host's network is told that there is none")
+	}
+	n.Take()
+	n.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true, NetworkReason: "NoCNI"})
+	if got = told[messages.PodWanted](n.Kit); len(got) != 0 {
+		t.Errorf("told once more: %+v", got)
+	}
+	n.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true, NetworkReady: true})
+	if got = told[messages.PodWanted](n.Kit); len(got) != 1 || got[0].NoNetwork != nil {
+		t.Errorf("told %+v", got)
+	}
+}

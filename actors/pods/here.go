@@ -1,0 +1,90 @@
+package pods
+
+import (
+	"maps"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Here is what the agent knows of this node by itself.
+type Here struct {
+	// Told says that registration tells what the API server knows of this node: new pods wait for that.
+	Told bool
+	// Object has the labels and taints that the node registers with. It is replaced by the API server's, once that is known.
+	Object *v1.Node
+	// Allocatable is what pods can have of the machine, and how many of them there may be.
+	Allocatable v1.ResourceList
+	// Sysctls are those that pods may set besides the safe ones: names, and beginnings with a * at the end.
+	Sysctls []string
+	// AppArmor says that the kernel enforces it.
+	AppArmor bool
+	// GroupsPolicy asks whether the runtime can do supplementalGroupsPolicy Strict; nil stands for one that cannot.
+	GroupsPolicy func() bool
+}
+
+// nodeWait is how long new pods of the API server wait for the node's object. It comes from the same server as they do.
+const nodeWait = 30 * time.Second
+
+// observed is the API server's word on this node.
+type observed struct {
+	heard  bool
+	object *v1.Node // nil while it is not registered
+	until  time.Time
+}
+
+type nodeDue struct{}
+
+// askNode asks for the node's object, until it is known.
+func (a *actor) askNode(ctx supervisors.Context) {
+	if a.opts.Here.Told && !a.node.heard {
+		ctx.Tell(messages.Registration, messages.GetNode{})
+		ctx.After(askEvery, nodeDue{})
+	}
+}
+
+// awaitNode says that pods of the API server have to wait for the node's object. They do not wait for ever.
+func (a *actor) awaitNode(ctx supervisors.Context) bool {
+	if !a.opts.Here.Told || a.node.heard {
+		return false
+	}
+	if a.node.until.IsZero() {
+		a.node.until = ctx.Now().Add(nodeWait)
+	}
+	return ctx.Now().Before(a.node.until)
+}
+
+func (a *actor) nodeObserved(ctx supervisors.Context, m messages.NodeObserved) {
+	same := a.node.heard && equality.Semantic.DeepEqual(a.node.object, m.Node)
+	a.node.heard, a.node.object = true, m.Node
+	if !same {
+		a.reconsider(ctx)
+	}
+}
+
+// thisNode is this node as far as it is known now. What the agent measures itself counts more than what the API server was
+// told of it before.
+func (a *actor) thisNode() *admission.Node {
+	here := &a.opts.Here
+	n := &admission.Node{
+		Object: here.Object, Sysctls: here.Sysctls, AppArmor: here.AppArmor, GroupsPolicy: here.GroupsPolicy != nil && here.GroupsPolicy(),
+		Allocatable: here.Allocatable, Partial: true, UnboundRequests: !a.opts.Cluster,
+	}
+	if n.Object == nil {
+		n.Object = &v1.Node{}
+	}
+	if o := a.node.object; o != nil {
+		n.Object, n.Partial = o, len(o.Status.Allocatable) == 0
+		n.Allocatable = maps.Clone(o.Status.Allocatable)
+		if n.Allocatable == nil {
+			n.Allocatable = v1.ResourceList{}
+		}
+		maps.Copy(n.Allocatable, here.Allocatable)
+	}
+	return n
+}

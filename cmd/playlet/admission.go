@@ -1,0 +1,42 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"runtime"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/config"
+)
+
+// here is this node as admission sees it before the API server has said anything of it, and for good where there is none.
+func (a *agent) here() pods.Here {
+	return pods.Here{
+		Object: ownNode(a.node), Told: a.api != nil, Allocatable: a.host.Allocatable,
+		Sysctls: a.node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
+		GroupsPolicy: func() bool { return a.host.Can().SupplementalGroupsPolicy },
+	}
+}
+
+// ownNode has the name, the labels and the taints that the configuration gives this node.
+func ownNode(node *config.Node) *v1.Node {
+	labels := map[string]string{
+		v1.LabelHostname: node.NodeName, v1.LabelOSStable: runtime.GOOS, v1.LabelArchStable: runtime.GOARCH,
+		"beta.kubernetes.io/os": runtime.GOOS, "beta.kubernetes.io/arch": runtime.GOARCH,
+	}
+	maps.Copy(labels, node.NodeLabels)
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node.NodeName, Labels: labels},
+		Spec:       v1.NodeSpec{Taints: node.Kubelet.RegisterWithTaints},
+	}
+}
+
+// appArmor says whether the kernel enforces AppArmor profiles.
+func appArmor(sys string) bool {
+	text, err := os.ReadFile(sys + "/module/apparmor/parameters/enabled")
+	return err == nil && strings.HasPrefix(string(text), "Y")
+}
