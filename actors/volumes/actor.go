@@ -32,7 +32,9 @@ type Facts struct {
 	Allocatable v1.ResourceList
 	// Objects are the ConfigMaps and Secrets; nil where this node has none.
 	Objects *objectset.Board
-	log     *slog.Logger
+	// Tokens gives service account tokens; nil where there is no API server.
+	Tokens Tokens
+	log    *slog.Logger
 }
 
 // The actor's patience with an operation, which goes on without it. A pod's ending waits for its volumes no longer than

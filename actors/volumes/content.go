@@ -10,14 +10,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/safepath"
 )
 
 // file is one file of a volume's content.
 type file struct {
-	data []byte
-	mode int32
+	data  []byte
+	mode  int32
+	owner *int64 // nil: the agent's
 }
 
 // source is where the content of a volume comes from.
@@ -50,8 +50,9 @@ func (c content) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, 
 	folder := c.folder(v.Name)
 	files, err := c.files(ctx, p, v) // first what may be missing: nothing is mounted for a pod that waits
 	switch {
-	case objectset.IsUnread(err) && c.mounted(p, v):
-		// An earlier agent wrote it: it stays as it is until the API server says otherwise.
+	case mayPass(err) && c.mounted(p, v):
+		// It was written before, perhaps by an earlier agent: it stays as it is until the API server can be asked.
+		p.renewTroubled(v, err)
 		return filepath.Join(p.Path(), folder), nil
 	case err != nil:
 		return "", err
@@ -127,7 +128,7 @@ type keyed struct {
 func (k keyed) files(out map[string]file, items []v1.KeyToPath, mode int32) error {
 	if len(items) == 0 {
 		for key, data := range k.data {
-			out[key] = file{data, mode}
+			out[key] = file{data: data, mode: mode}
 		}
 		return nil
 	}
@@ -135,7 +136,7 @@ func (k keyed) files(out map[string]file, items []v1.KeyToPath, mode int32) erro
 		data, ok := k.data[item.Key]
 		switch {
 		case ok:
-			out[item.Path] = file{data, modeOr(item.Mode, mode)}
+			out[item.Path] = file{data: data, mode: modeOr(item.Mode, mode)}
 		case !k.optional:
 			return fmt.Errorf("%s has no key %q", k.object, item.Key)
 		}

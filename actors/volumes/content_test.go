@@ -281,7 +281,7 @@ func TestWriteFilesAfterACrashAnywhere(t *testing.T) {
 	content := func(pairs ...string) map[string]file {
 		out := map[string]file{}
 		for i := 0; i < len(pairs); i += 2 {
-			out[pairs[i]] = file{[]byte(pairs[i+1]), 0o644}
+			out[pairs[i]] = file{data: []byte(pairs[i+1]), mode: 0o644}
 		}
 		return out
 	}

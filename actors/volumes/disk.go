@@ -37,6 +37,7 @@ type mountOutcome struct {
 	only     []string // the volumes that were asked for; empty: all
 	paths    map[string]string
 	failures []failure
+	renew    map[string]time.Time // when a volume is to be mounted again, of those that are
 }
 
 // unmountOutcome is what came of unmounting them.

@@ -35,7 +35,7 @@ func downwardFiles(p podFolder, out map[string]file, items []v1.DownwardAPIVolum
 		if err != nil {
 			return permanent("file %q: %w", item.Path, err)
 		}
-		out[item.Path] = file{[]byte(text), modeOr(item.Mode, mode)}
+		out[item.Path] = file{data: []byte(text), mode: modeOr(item.Mode, mode)}
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ type podFolder struct {
 	*safepath.Root
 	pod  *v1.Pod // nil when only the folder is known
 	node Facts
+	work *mountWork // nil but in a mount
 }
 
 // openPods opens the folder of all pods, and makes it when it is not there. The path of the root directory is the

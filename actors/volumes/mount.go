@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -18,12 +19,13 @@ type volumeOutcome struct {
 	volume *v1.Volume
 	path   string
 	err    error
+	renew  time.Time // when it is to be mounted again; zero: when something changes
 }
 
 // mountAll mounts the volumes that are named, all where none is, side by side. Each is an operation of its own, which goes on
 // when one of them hangs and the others are done.
 func (d disk) mountAll(ctx context.Context, uid string, pod *v1.Pod, only []string) mountOutcome {
-	out := mountOutcome{pod: pod, only: only, paths: map[string]string{}}
+	out := mountOutcome{pod: pod, only: only, paths: map[string]string{}, renew: map[string]time.Time{}}
 	if err := d.inFolder(uid, pod, func(podFolder) error { return nil }); err != nil {
 		out.failures = append(out.failures, failureOf("", err))
 		return out
@@ -52,6 +54,9 @@ func (d disk) mountAll(ctx context.Context, uid string, pod *v1.Pod, only []stri
 			out.failures = append(out.failures, failureOf(r.volume.Name, r.err))
 		} else {
 			out.paths[r.volume.Name] = r.path
+			if !r.renew.IsZero() {
+				out.renew[r.volume.Name] = r.renew
+			}
 		}
 	}
 	return out
@@ -81,25 +86,27 @@ func (d disk) inFolder(uid string, pod *v1.Pod, do func(podFolder) error) error 
 func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) volumeOutcome {
 	fits := func(o volumeOutcome) bool { return o.volume == v }
 	out, err := exclusive(ctx, d, volumeKey(uid, v.Name), fits, func(ctx context.Context) volumeOutcome {
-		path, err := d.mountOne(ctx, uid, pod, v)
-		return volumeOutcome{v, path, err}
+		work := &mountWork{ctx: ctx}
+		path, err := d.mountOne(work, uid, pod, v)
+		return volumeOutcome{v, path, err, work.renew}
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("it is still being mounted after %s; that goes on", d.patience.volume)
 	}
 	if err != nil {
-		return volumeOutcome{v, "", err}
+		return volumeOutcome{volume: v, err: err}
 	}
 	return out
 }
 
-func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) (path string, err error) {
+func (d disk) mountOne(work *mountWork, uid string, pod *v1.Pod, v *v1.Volume) (path string, err error) {
 	p, err := pluginFor(d.plugins, v)
 	if err != nil {
 		return "", err
 	}
 	err = d.inFolder(uid, pod, func(folder podFolder) error {
-		path, err = p.mount(ctx, folder, v)
+		folder.work = work
+		path, err = p.mount(work.ctx, folder, v)
 		return err
 	})
 	return path, err

@@ -67,7 +67,7 @@ func projectedFiles(p podFolder, out map[string]file, source *v1.VolumeProjectio
 	case source.DownwardAPI != nil:
 		return downwardFiles(p, out, source.DownwardAPI.Items, mode)
 	case source.ServiceAccountToken != nil:
-		return permanent("projected serviceAccountToken needs an API server")
+		return tokenFile(p, out, source.ServiceAccountToken, mode)
 	case source.ClusterTrustBundle != nil:
 		return permanent("projected clusterTrustBundle needs an API server")
 	case source.PodCertificate != nil:

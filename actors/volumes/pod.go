@@ -17,11 +17,12 @@ type podState struct {
 	// turn is the operation or timer whose end is awaited; what comes of another is stale.
 	turn uint64
 
-	pod      *v1.Pod            // as last asked for
-	opPod    *v1.Pod            // as the mount under way has it
-	opOnly   []string           // the volumes that the mount under way is of; empty: all
-	paths    map[string]string  // of what is mounted
-	troubles map[string]trouble // by volume
+	pod      *v1.Pod              // as last asked for
+	opPod    *v1.Pod              // as the mount under way has it
+	opOnly   []string             // the volumes that the mount under way is of; empty: all
+	paths    map[string]string    // of what is mounted
+	troubles map[string]trouble   // by volume
+	renew    map[string]time.Time // when a volume is to be mounted again, of those that are
 
 	version   uint64 // of the ConfigMaps and Secrets that it may read
 	opVersion uint64 // as it was when the last mount began
@@ -54,7 +55,7 @@ func (p podState) step(uid string, ev any, now time.Time, turn uint64) (podState
 		}
 	case verifyEnded:
 		if e.turn == p.turn && p.phase == verifying {
-			return p.onVerifyEnded(uid, e.ok, turn)
+			return p.onVerifyEnded(uid, e.ok, now, turn)
 		}
 	case unmountEnded:
 		if e.turn == p.turn {
@@ -63,7 +64,7 @@ func (p podState) step(uid string, ev any, now time.Time, turn uint64) (podState
 	case objectsChanged:
 		return p.onObjectsChanged(now, turn)
 	case retryDue:
-		if e.turn == p.turn && p.phase == backingOff {
+		if e.turn == p.turn && (p.phase == backingOff || p.phase == mounted) {
 			return p.mount(turn, p.due(now)...)
 		}
 	}
@@ -74,7 +75,7 @@ func (p podState) onMountAsked(uid string, pod *v1.Pod, turn uint64) (podState, 
 	same := p.pod != nil && sameWish(p.pod, pod)
 	p.pod, p.remove, p.asked = pod, false, false
 	if !same {
-		p.paths, p.troubles = nil, nil
+		p.paths, p.troubles, p.renew = nil, nil, nil
 		p.opPod = nil // what is under way was of some of the volumes, perhaps; it is done anew
 	}
 	switch p.phase {
@@ -132,7 +133,7 @@ func (p podState) onMountEnded(uid string, out mountOutcome, now time.Time, turn
 		p = p.to(mounted)
 		effects := []any{tell{messages.VolumesMounted{UID: uid, Paths: p.paths}}}
 		if !p.stale() {
-			return p, effects
+			return p.renewing(effects, now, turn)
 		}
 		next, more := p.mount(turn, p.due(now)...)
 		return next, append(effects, more...)
@@ -171,11 +172,11 @@ func (p podState) onObjectsChanged(now time.Time, turn uint64) (podState, []any)
 	return p, nil
 }
 
-func (p podState) onVerifyEnded(uid string, ok bool, turn uint64) (podState, []any) {
+func (p podState) onVerifyEnded(uid string, ok bool, now time.Time, turn uint64) (podState, []any) {
 	if !ok {
 		return p.mount(turn)
 	}
-	return p.to(mounted), []any{tell{messages.VolumesMounted{UID: uid, Paths: p.paths}}}
+	return p.to(mounted).renewing([]any{tell{messages.VolumesMounted{UID: uid, Paths: p.paths}}}, now, turn)
 }
 
 func (p podState) onUnmountEnded(uid string, out unmountOutcome, turn uint64) (podState, []any) {

@@ -39,6 +39,15 @@ func (p podState) after(out mountOutcome, now time.Time) podState {
 			}
 		}
 	}
+	renew := map[string]time.Time{}
+	if len(p.opOnly) > 0 {
+		for volume, at := range p.renew {
+			if !slices.Contains(p.opOnly, volume) {
+				renew[volume] = at
+			}
+		}
+	}
+	maps.Copy(renew, out.renew)
 	maps.Copy(paths, out.paths)
 	for _, f := range out.failures {
 		fails := p.troubles[f.volume].fails
@@ -48,7 +57,7 @@ func (p podState) after(out mountOutcome, now time.Time) podState {
 		}
 		troubles[f.volume] = t
 	}
-	p.paths, p.troubles = paths, troubles
+	p.paths, p.troubles, p.renew = paths, troubles, renew
 	return p
 }
 
@@ -61,6 +70,7 @@ func (p podState) due(now time.Time) []string {
 		switch {
 		case troubled && !t.retryAt.IsZero() && !t.retryAt.After(now),
 			!troubled && p.paths[v.Name] == "",
+			!troubled && !p.renew[v.Name].IsZero() && !p.renew[v.Name].After(now),
 			p.stale() && holdsObjects(v):
 			out = append(out, v.Name)
 		}
@@ -68,14 +78,36 @@ func (p podState) due(now time.Time) []string {
 	return out
 }
 
-// nextRetry is when a volume is tried again next; there is no such time where all failed for good.
+// nextRetry is when a volume is tried again, or renewed, next; there may be no such time.
 func (p podState) nextRetry() (next time.Time, again bool) {
 	for _, t := range p.troubles {
 		if !t.retryAt.IsZero() && (!again || t.retryAt.Before(next)) {
 			next, again = t.retryAt, true
 		}
 	}
+	if at, renews := p.nextRenewal(); renews && (!again || at.Before(next)) {
+		return at, true
+	}
 	return next, again
+}
+
+// nextRenewal is when a mounted volume is to be mounted again next.
+func (p podState) nextRenewal() (next time.Time, renews bool) {
+	for _, at := range p.renew {
+		if !renews || at.Before(next) {
+			next, renews = at, true
+		}
+	}
+	return next, renews
+}
+
+// renewing has volumes that are mounted renewed when it is time.
+func (p podState) renewing(effects []any, now time.Time, turn uint64) (podState, []any) {
+	if next, renews := p.nextRenewal(); renews {
+		p.turn = turn
+		effects = append(effects, retryAfter{max(next.Sub(now), 0)})
+	}
+	return p, effects
 }
 
 // sorted are the troubles that these failures made, by volume.

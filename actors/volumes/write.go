@@ -104,17 +104,17 @@ func (w writing) holds(folder string) bool {
 		info, statErr := got.Stat()
 		data, readErr := io.ReadAll(io.LimitReader(got, int64(len(f.data))+1))
 		if errors.Join(statErr, readErr, got.Close()) != nil || !info.Mode().IsRegular() ||
-			info.Mode().Perm() != w.modeOf(f) || !bytes.Equal(data, f.data) || !w.owned(info) {
+			info.Mode().Perm() != w.modeOf(f) || !bytes.Equal(data, f.data) || !w.owned(info, f) {
 			return false
 		}
 	}
 	return true
 }
 
-func (w writing) owned(info fs.FileInfo) bool {
+func (w writing) owned(info fs.FileInfo, f file) bool {
 	group := fsGroupOf(w.root.pod)
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	return group == nil || ok && int64(stat.Gid) == *group
+	return (group == nil || ok && int64(stat.Gid) == *group) && (f.owner == nil || ok && int64(stat.Uid) == *f.owner)
 }
 
 // count counts the files in a folder; it is false where that cannot be done.
@@ -177,12 +177,17 @@ func (w writing) writeFile(folder, path string, f file) error {
 	if _, err := out.Write(f.data); err != nil {
 		return errors.Join(err, out.Close())
 	}
-	if group := fsGroupOf(w.root.pod); group != nil {
-		if err := out.Chown(-1, int(*group)); err != nil {
-			return errors.Join(err, out.Close())
-		}
+	if err := out.Chown(idOr(f.owner, -1), idOr(fsGroupOf(w.root.pod), -1)); err != nil {
+		return errors.Join(err, out.Close())
 	}
 	return errors.Join(out.Chmod(w.modeOf(f)), out.Close())
+}
+
+func idOr(id *int64, otherwise int) int {
+	if id == nil {
+		return otherwise
+	}
+	return int(*id)
 }
 
 // top is the name under which a file, or the topmost folder it lies in, is seen in the volume.

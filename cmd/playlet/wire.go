@@ -46,7 +46,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		"images":  images.New(a.pulls),
 		"objects": a.objects(),
 		"volumes": volumes.New(volumes.Options{
-			RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log.With(actorKey, messages.Volumes.String()), Node: volumes.Facts{Allocatable: a.host.Allocatable, Objects: a.host.Objects},
+			RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log.With(actorKey, messages.Volumes.String()), Node: a.volumeFacts(),
 		}),
 		"prober": prober.New(prober.Options{
 			CRI: a.client, RootDir: a.node.RootDir, UserAgent: "kube-probe/" + kubernetesVersion[:strings.LastIndexByte(kubernetesVersion, '.')],
@@ -180,6 +180,15 @@ func (a *agent) eventWriter() supervisors.Constructor {
 		return nil
 	}
 	return events.New(events.Options{Client: a.api.Events.CoreV1(), NodeName: a.node.NodeName})
+}
+
+// volumeFacts are what volumes know of the node.
+func (a *agent) volumeFacts() volumes.Facts {
+	f := volumes.Facts{Allocatable: a.host.Allocatable, Objects: a.host.Objects}
+	if a.api != nil {
+		f.Tokens = volumes.NewTokens(a.api.Main)
+	}
+	return f
 }
 
 // newNode is the root: it only holds the others.

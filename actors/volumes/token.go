@@ -1,0 +1,107 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/satoken"
+)
+
+// Tokens gives service account tokens.
+type Tokens interface {
+	// Token is a token of the pod's service account, bound to the pod, for an audience, where it is empty the API server, and when to
+	// ask for another. Seconds is how long it is to be good for. It is called side by side, and gives up with ctx.
+	Token(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (token string, renew time.Time, err error)
+}
+
+// NewTokens asks the API server for tokens.
+func NewTokens(client kubernetes.Interface) Tokens { return satoken.New(client) }
+
+// mountWork is one mount of one volume.
+type mountWork struct {
+	ctx   context.Context
+	renew time.Time // when it is to be mounted again, at the latest; zero: never
+}
+
+func (m *mountWork) renewAt(at time.Time) {
+	if m.renew.IsZero() || at.Before(m.renew) {
+		m.renew = at
+	}
+}
+
+// renewRetry is when a token is asked for again that could not be had, where an old one is there.
+const renewRetry = 30 * time.Second
+
+// tokenError is of a token that cannot be had now.
+type tokenError struct{ error }
+
+// Unwrap gives the cause.
+func (e tokenError) Unwrap() error { return e.error }
+
+// mayPass says that content is not known now, and that what was written before may be as good.
+func mayPass(err error) bool {
+	_, token := errors.AsType[tokenError](err)
+	return token || objectset.IsUnread(err)
+}
+
+// renewTroubled has a volume looked at again that stays as it is since its token cannot be had.
+func (p podFolder) renewTroubled(v *v1.Volume, err error) {
+	if _, token := errors.AsType[tokenError](err); token {
+		p.node.log.Warn("a volume's token cannot be renewed; the old one stays", "pod", p.pod.UID, "volume", v.Name, "error", err)
+		p.work.renewAt(time.Now().Add(renewRetry))
+	}
+}
+
+// tokenFile adds a token. Who else than root may read it is the kubelet's rule: everybody by the volume's mode, unless the pod
+// says which user or group it runs as.
+func tokenFile(p podFolder, out map[string]file, source *v1.ServiceAccountTokenProjection, mode int32) error {
+	if p.node.Tokens == nil || !objectset.OfAPIServer(p.pod) {
+		return permanent("projected serviceAccountToken needs an API server")
+	}
+	token, renew, err := p.node.Tokens.Token(p.work.ctx, p.pod, source.Audience, source.ExpirationSeconds)
+	if err != nil {
+		return tokenError{fmt.Errorf("a token of the service account %s/%s: %w", p.pod.Namespace, p.pod.Spec.ServiceAccountName, err)}
+	}
+	p.work.renewAt(renew)
+	owner := userOf(p.pod)
+	if owner != nil || fsGroupOf(p.pod) != nil {
+		mode = 0o600
+	}
+	out[source.Path] = file{data: []byte(token), mode: mode, owner: owner}
+	return nil
+}
+
+// userOf is the user that all containers of the pod run as, where they say so and agree.
+func userOf(pod *v1.Pod) (user *int64) {
+	of := func(c *v1.SecurityContext) *int64 {
+		if c != nil && c.RunAsUser != nil {
+			return c.RunAsUser
+		}
+		if pod.Spec.SecurityContext != nil {
+			return pod.Spec.SecurityContext.RunAsUser
+		}
+		return nil
+	}
+	var all []*int64
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			all = append(all, of(list[i].SecurityContext))
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		all = append(all, of(pod.Spec.EphemeralContainers[i].SecurityContext))
+	}
+	for _, u := range all {
+		if u == nil || user != nil && *u != *user {
+			return nil
+		}
+		user = u
+	}
+	return user
+}

@@ -1,0 +1,146 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// mint gives a token that tells how many there were.
+type mint struct {
+	given int
+	now   func() time.Time
+	err   error
+}
+
+func (m *mint) Token(_ context.Context, pod *v1.Pod, audience string, seconds *int64) (string, time.Time, error) {
+	m.given++
+	return fmt.Sprint("token ", m.given, " of ", pod.Spec.ServiceAccountName, " for ", audience), m.now().Add(time.Duration(*seconds) * time.Second), m.err
+}
+
+func tokenPod(uid string) *v1.Pod {
+	life := int64(600)
+	pod := apiPodWith(uid, projectedVolume("v", v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{
+		Audience: "vault", ExpirationSeconds: &life, Path: "token",
+	}}))
+	pod.Spec.ServiceAccountName = "web"
+	return pod
+}
+
+// A token is written, and written anew when it is time; when that fails the old one stays, also for an agent that starts.
+func TestATokenIsRenewed(t *testing.T) {
+	needMounts(t)
+	n := newNode(t)
+	m := &mint{now: func() time.Time { return n.Now() }}
+	n.disk.node.Objects, n.disk.node.Tokens = objectset.NewBoard(false), m
+	n.restart(t)
+	pod := tokenPod("u")
+	m.err = errors.New("the server says no")
+	got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})
+	if said := fmt.Sprintf("%+v", got); len(got) != 1 || !strings.Contains(said, "a token of the service account ns/web: the server says no") || strings.Contains(said, "token 1") {
+		t.Fatalf("without a token: %s", said)
+	}
+	m.err = nil
+	n.Advance(retryFirst)
+	n.RunWork()
+	mounted := n.told("u")
+	path := filepath.Join(mounted[0].(messages.VolumesMounted).Paths["v"], "token")
+	expect := func(want string) {
+		t.Helper()
+		if text := read(t, path); text != want+" of web for vault" {
+			t.Errorf("it holds %q", text)
+		}
+	}
+	expect("token 2")
+	n.Advance(600*time.Second - 1)
+	if len(n.Work) > 0 {
+		t.Error("it is renewed too soon")
+	}
+	n.Advance(1)
+	n.RunWork()
+	n.told("u")
+	expect("token 3")
+	n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}) // it is looked whether it is there, and is renewed all the same
+	n.Advance(600 * time.Second)
+	n.RunWork()
+	n.told("u")
+	expect("token 4")
+	m.err = errors.New("away")
+	n.Advance(600 * time.Second)
+	n.RunWork()
+	if told := n.told("u"); len(told) != 1 || told[0].(messages.VolumesMounted).Paths["v"] == "" {
+		t.Errorf("told %+v", told)
+	}
+	expect("token 4")
+	n.restart(t)
+	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}); len(got) != 1 || got[0].(messages.VolumesMounted).Paths["v"] == "" {
+		t.Errorf("another agent says %+v", got)
+	}
+	expect("token 4")
+}
+
+// Who may read a token.
+func TestTheModeOfAToken(t *testing.T) {
+	needMounts(t)
+	one, two := int64(1234), int64(4321)
+	for name, c := range map[string]struct {
+		how  func(*v1.Pod)
+		mode fs.FileMode
+		user int
+	}{
+		"anybody": {func(*v1.Pod) {}, 0o644, 0},
+		"a user":  {func(p *v1.Pod) { p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: &one} }, 0o600, 1234},
+		"a group": {func(p *v1.Pod) { p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &one} }, 0o640, 0},
+		"both":    {func(p *v1.Pod) { p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: &two, FSGroup: &one} }, 0o640, 4321},
+		"two of them": {func(p *v1.Pod) {
+			p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: &one}
+			p.Spec.InitContainers = []v1.Container{{SecurityContext: &v1.SecurityContext{RunAsUser: &two}}}
+		}, 0o644, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisk(t)
+			d.node.Objects, d.node.Tokens = objectset.NewBoard(false), &mint{now: time.Now}
+			pod := tokenPod("u")
+			c.how(pod)
+			for range 2 { // the second time it is there
+				out := d.mountPod(t.Context(), "u", pod)
+				if len(out.failures) > 0 {
+					t.Fatalf("%+v", out.failures)
+				}
+				real, err := filepath.EvalSymlinks(filepath.Join(out.paths["v"], "token"))
+				must(t, err)
+				if m, u := mode(t, real), ownerOf(t, real); m != c.mode || u != c.user {
+					t.Errorf("mode %s of user %d", m, u)
+				}
+			}
+			if out := d.unmountPod(t.Context(), "u", true); out.left != "" {
+				t.Error(out.left)
+			}
+		})
+	}
+	static := tokenPod("s")
+	static.Annotations = nil
+	d := newDisk(t)
+	d.node.Tokens = &mint{now: time.Now}
+	if out := d.mountPod(t.Context(), "s", static); len(out.failures) != 1 || !out.failures[0].permanent {
+		t.Errorf("a static pod: %+v", out)
+	}
+}
+
+func ownerOf(t *testing.T, path string) int {
+	t.Helper()
+	var stat unix.Stat_t
+	must(t, unix.Stat(path, &stat))
+	return int(stat.Uid)
+}
