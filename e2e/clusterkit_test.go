@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/playlet-dev/playlet/e2e/cluster"
@@ -14,12 +15,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// inCluster starts a stack with an agent that is a node of a cluster, and waits until the API server has it as ready.
+// inCluster starts a stack with an agent that is a node of a cluster, and waits until the API server has it as ready. With
+// PLAYLET_E2E_SUBJECT=kubelet the real kubelet is that agent: what a test expects of ours can be seen of it.
 func inCluster(t *testing.T, c *cluster.Cluster, n *cluster.Node, change func(*stack.Agent)) (*stack.Stack, *stack.Agent) {
 	t.Helper()
 	s := stack.Start(t, stack.Options{})
 	a := agentWith(t, s, func(a *stack.Agent) {
 		a.Args = n.Args()
+		if os.Getenv("PLAYLET_E2E_SUBJECT") == "kubelet" {
+			asKubelet(t, a)
+		}
 		if change != nil {
 			change(a)
 		}

@@ -1,0 +1,258 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/e2e/cluster"
+	"github.com/playlet-dev/playlet/e2e/stack"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// insist does what a client of an API server that comes and goes does: again, until it is done.
+func insist(t *testing.T, do func() error) {
+	t.Helper()
+	await(t, func() error {
+		if err := do(); err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+}
+
+// rollOut is pods that are made, or deleted, one after another while something goes wrong.
+type rollOut struct {
+	c        *cluster.Cluster
+	s        *stack.Stack
+	ns, node string
+}
+
+func (r *rollOut) create(t *testing.T, name string) {
+	t.Helper()
+	pod := &corev1.Pod{}
+	must(t, yaml.UnmarshalStrict([]byte(manifest(r.s, name, sleeper)), pod))
+	pod.Spec.NodeName = r.node
+	insist(t, func() error {
+		_, err := r.c.Admin.CoreV1().Pods(r.ns).Create(t.Context(), pod, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func (r *rollOut) remove(t *testing.T, name string) {
+	t.Helper()
+	insist(t, func() error { return r.c.Admin.CoreV1().Pods(r.ns).Delete(t.Context(), name, metav1.DeleteOptions{}) })
+}
+
+// moment is a random short time: faults are to meet the agent at any point of what it does.
+func moment(random *rand.Rand, most time.Duration) {
+	time.Sleep(time.Duration(random.Int64N(int64(most))))
+}
+
+// gone waits until neither side has anything left of the pods.
+func (r *rollOut) gone(t *testing.T, a *stack.Agent) {
+	t.Helper()
+	await(t, func() error {
+		left, err := podsOf(t, r.c, r.node)
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("the API server still has %d pods, one of them %+v", len(left), left[0])
+		}
+		return err
+	})
+	if a.Binary != "" { // a kubelet removes folders and logs when it gets to it
+		must(t, r.s.AwaitNoLeftovers())
+		return
+	}
+	cleared(t, r.s, a)
+}
+
+func seeded(t *testing.T) *rand.Rand {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 1))
+}
+
+func named(i int) string { return fmt.Sprintf("p%02d", i) }
+
+// The API server may die during a roll-out, and during the deletion of what was rolled out.
+func TestTheServerIsKilledDuringARollOut(t *testing.T) {
+	random := seeded(t)
+	c := cluster.Start(t)
+	n, ns := c.Node(t), c.Namespace(t)
+	s, a := inCluster(t, c, n, nil)
+	r := &rollOut{c, s, ns, n.Name}
+	const pods = 50
+	restart := func() {
+		moment(random, 500*time.Millisecond)
+		must(t, c.KillAPIServer())
+		moment(random, 2*time.Second)
+		must(t, c.StartAPIServer())
+	}
+	for i := range pods {
+		r.create(t, named(i))
+		if i == pods/3 || i == pods-1 {
+			restart()
+		}
+	}
+	noneRestarted(t, s, awaitAgreement(t, c, s, n.Name, pods))
+	for i := range pods {
+		r.remove(t, named(i))
+		if i == pods/2 {
+			restart()
+		}
+	}
+	r.gone(t, a)
+}
+
+// faults are what a network and a server in trouble do to requests; each is followed by its end.
+func faults(p *cluster.Proxy) []func() (end func()) {
+	answer := func(code int) func() func() {
+		return func() func() {
+			p.Answer(code)
+			return func() { p.Answer(0) }
+		}
+	}
+	return []func() func(){
+		answer(http.StatusTooManyRequests), answer(http.StatusInternalServerError), answer(http.StatusServiceUnavailable),
+		answer(http.StatusUnauthorized), answer(http.StatusForbidden), answer(http.StatusGone),
+		func() func() { p.Cut(); return p.Cut },
+		func() func() { p.Refuse(); return p.Admit },
+		func() func() { p.Freeze(); return p.Thaw },
+		func() func() {
+			p.Delay(time.Second)
+			return func() { p.Delay(0) }
+		},
+		func() func() {
+			calls := 0
+			p.AnswerWhere(func(*http.Request) int {
+				if calls++; calls%3 == 0 {
+					return http.StatusInternalServerError
+				}
+				return 0
+			})
+			return func() { p.AnswerWhere(nil) }
+		},
+	}
+}
+
+// Every fault between the node and the API server passes, and what came of a roll-out is the same.
+func TestFaultsOnTheWayToTheServer(t *testing.T) {
+	random := seeded(t)
+	c := cluster.Shared(t)
+	p := c.Proxy(t)
+	n, ns := c.NodeBehind(t, p), c.Namespace(t)
+	s, a := inCluster(t, c, n, nil)
+	r := &rollOut{c, s, ns, n.Name}
+	all := faults(p)
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for i, fault := range all {
+		r.create(t, named(2*i))
+		moment(random, 300*time.Millisecond)
+		end := fault()
+		r.create(t, named(2*i+1))
+		moment(random, 2*time.Second)
+		end()
+	}
+	noneRestarted(t, s, awaitAgreement(t, c, s, n.Name, 2*len(all)))
+	for i, fault := range all {
+		r.remove(t, named(2*i))
+		end := fault()
+		r.remove(t, named(2*i+1))
+		moment(random, 500*time.Millisecond)
+		end()
+	}
+	r.gone(t, a)
+}
+
+// An agent that is killed at any moment leaves nothing behind that the next one does not finish.
+func TestTheAgentOfANodeIsKilled(t *testing.T) {
+	random := seeded(t)
+	c := cluster.Shared(t)
+	n, ns := c.Node(t), c.Namespace(t)
+	s, a := inCluster(t, c, n, nil)
+	r := &rollOut{c, s, ns, n.Name}
+	const pods = 20
+	again := func() {
+		moment(random, 500*time.Millisecond)
+		must(t, a.Kill9())
+		must(t, a.Start())
+	}
+	for i := range pods {
+		r.create(t, named(i))
+		if i%3 == 0 {
+			again()
+		}
+	}
+	noneRestarted(t, s, awaitAgreement(t, c, s, n.Name, pods))
+	for i := range pods {
+		r.remove(t, named(i))
+		if i%3 == 0 {
+			again()
+		}
+	}
+	await(t, func() error {
+		left, err := podsOf(t, c, n.Name)
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("the API server still has %d pods", len(left))
+		}
+		return err
+	})
+	nothing(t, s)
+	must(t, s.SweepByForce()) // what a kill in the middle of a CRI call left to the runtime
+	r.gone(t, a)
+}
+
+// A server that has forgotten what came after the agent's last word from it (410), and one that knows less than it did, as
+// after a backup was restored: what it says now is what is to run.
+func TestTheServerForgets(t *testing.T) {
+	c := cluster.Start(t)
+	p := c.Proxy(t)
+	n, ns := c.NodeBehind(t, p), c.Namespace(t)
+	s, a := inCluster(t, c, n, nil)
+	r := &rollOut{c, s, ns, n.Name}
+	for i := range 3 {
+		r.create(t, named(i))
+	}
+	stays := awaitAgreement(t, c, s, n.Name, 3)[0]
+
+	p.Refuse()
+	r.remove(t, named(1))
+	r.create(t, named(3))
+	must(t, c.Forget(t.Context()))
+	p.Admit()
+	awaitNoAPIPod(t, c, ns, named(1))
+	awaitAgreement(t, c, s, n.Name, 3)
+
+	must(t, c.Save())
+	r.create(t, named(4))
+	r.remove(t, named(2))
+	awaitNoAPIPod(t, c, ns, named(2))
+	awaitAgreement(t, c, s, n.Name, 3)
+	p.Refuse()
+	must(t, c.GoBack())
+	p.Admit()
+	await(t, func() error { // the pod that never was ends
+		all, err := s.CRI().ListContainers(t.Context(), onlyRunning)
+		for _, c := range all.GetContainers() {
+			if c.Labels["io.kubernetes.pod.name"] == named(4) {
+				err = fmt.Errorf("pod %s runs, which the API server does not know", named(4))
+			}
+		}
+		return err
+	})
+	now := awaitAPIPod(t, c, ns, stays.Name, ready)
+	if idsIn(now)[0] != idsIn(&stays)[0] {
+		t.Errorf("pod %s, which no change concerned, has another container", stays.Name)
+	}
+	for _, i := range []int{0, 2, 3} {
+		r.remove(t, named(i))
+	}
+	r.gone(t, a)
+}
