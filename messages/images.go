@@ -1,6 +1,10 @@
 package messages
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // ImageKey names one need of an image: by one start of one container.
 type ImageKey struct {
@@ -34,6 +38,12 @@ type ImagePulled struct {
 	Ref string
 	// Pulled is false when the image was there already.
 	Pulled bool
+	// Again says that nothing has happened since this was answered before.
+	Again bool
+	// Took is how long the pull lasted, and Waited how long the pod waited for it, its time in the queue included.
+	Took, Waited time.Duration
+	// Size is the image's, in bytes, as the runtime has it; 0 where it is not known.
+	Size uint64
 }
 
 // ImageFailed says that the image is not there now. Unless the reason is permanent, images goes on trying for this
@@ -45,6 +55,9 @@ type ImageFailed struct {
 	Key    ImageKey
 	Image  string // as in ImagePulled
 	Reason Reason
+	// Cause is what the runtime or the registry said, alone; without credentials. It is empty where nobody was asked.
+	Cause string
+	Again bool // as in ImagePulled
 }
 
 // ImageAwaited says how far the image is: its place in the queue of its registry (ReasonPullQueued), or that it is being
@@ -56,6 +69,7 @@ type ImageAwaited struct {
 	Key    ImageKey
 	Image  string // as in ImagePulled
 	Reason Reason
+	Again  bool // as in ImagePulled; of a pull that is under way
 }
 
 // ForgetImages ends all needs of a pod: it is terminating.

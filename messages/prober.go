@@ -91,6 +91,7 @@ type ObservedContainer struct {
 type WatchProbes struct {
 	UID        string
 	Turn       uint64
+	Pod        *v1.Pod  // immutable; for events
 	Order      int64    // the pod's place in the queue for the runtime
 	IPs        []string // where the pod can be reached
 	Containers []WatchedContainer

@@ -6,6 +6,8 @@ import (
 	"context"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -44,6 +46,8 @@ type actor struct {
 	condemned *messages.StopContainer
 	stop      *messages.StopContainer // asked for while the start was under way
 	until     time.Time               // by when it is to be ended, while it is being stopped
+	killed    string                  // the ID of the container of whose end an event was told
+	endingPod *v1.Pod                 // of the latest wish to end it
 }
 
 // startDone is the result of creating and starting.
@@ -53,6 +57,8 @@ type startDone struct {
 	reason  *messages.Reason
 	taken   bool // see messages.ContainerFailed
 	hook    bool // the post-start hook is still to be run
+	// created and started are what was done, rather than found done.
+	created, started bool
 }
 
 // stopDone is the result of ending.
@@ -60,6 +66,8 @@ type stopDone struct {
 	id     string
 	fact   messages.ContainerFact
 	failed error
+	// hookFailed says that the pre-stop hook did.
+	hookFailed bool
 }
 
 // retryPause is how long after a failure a container is ended again whose hook failed.
@@ -140,6 +148,7 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 	if a.state != starting || d.attempt != a.try {
 		return
 	}
+	a.recordStart(ctx, d)
 	switch {
 	case d.reason != nil:
 		a.state = failed
@@ -188,6 +197,8 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 		return
 	}
 	a.host.Ops.CutOff(postStartKey(m.UID, m.Fact.ID))
+	a.endingPod = m.Pod
+	a.recordKill(ctx, m)
 	a.state, a.fact, a.try = stopping, m.Fact, m.Fact.Attempt
 	a.doStop(ctx, m)
 }
@@ -205,6 +216,9 @@ func (a *actor) doStop(ctx supervisors.Context, m messages.StopContainer) {
 func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 	if a.state != stopping || d.id != a.fact.ID {
 		return
+	}
+	if d.hookFailed {
+		a.record(ctx, a.endingPod, v1.EventTypeWarning, messages.EventFailedPreStopHook, "PreStopHook failed")
 	}
 	if d.failed != nil {
 		// It may run still: the pod, which has no answer, asks again.

@@ -142,6 +142,7 @@ func (a *actor) hookDone(ctx supervisors.Context, d hookDone) {
 	}
 	why := failedPostStart + ": " + firstBytes([]byte(d.failed.Error()))
 	ctx.Log().Warn("the post-start hook failed; the container is ended", "id", d.id, "reason", failedPostStart, "error", firstBytes([]byte(d.failed.Error())))
+	a.record(ctx, a.wish.Pod, v1.EventTypeWarning, messages.EventFailedPostStartHook, "PostStartHook failed")
 	a.condemned = new(stopOf(a.host, a.wish, a.fact, graceOf(a.wish.Pod), why))
 	a.end(ctx, *a.condemned)
 }

@@ -50,6 +50,7 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 			return done
 		}
 	}
+	done.created = !made.found
 	if err := owe(h, w, id); err != nil {
 		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: "post-start hook: " + err.Error()}
 		return done
@@ -62,6 +63,7 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 		return done
 	}
 	done.fact, done.hook = &fact, fact.State == messages.ContainerRunning && postStart(w.Container) != nil
+	done.started = fact.State == messages.ContainerRunning || fact.State == messages.ContainerExited && !fact.StartedAt.IsZero()
 	switch fact.State {
 	case messages.ContainerRunning, messages.ContainerExited:
 		if startErr != nil && fact.State == messages.ContainerExited && fact.StartedAt.IsZero() {

@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -23,16 +24,19 @@ func stop(ctx context.Context, h *host.Host, m messages.StopContainer) stopDone 
 	if hurried {
 		h.Ops.CutOff(preStopKey(m))
 	}
-	fact, err := cri.Run(ctx, h.Ops, key, m.Grace+h.Reap(3), func(ctx context.Context) (messages.ContainerFact, error) {
-		return stopAndRead(ctx, h, m, hurried)
+	done, err := cri.Run(ctx, h.Ops, key, m.Grace+h.Reap(3), func(ctx context.Context) (stopDone, error) {
+		return hookAndStop(ctx, h, m, hurried), nil
 	})
-	return stopDone{id: m.Fact.ID, fact: fact, failed: host.Joined(err)}
+	if err = host.Joined(err); err != nil {
+		return stopDone{id: m.Fact.ID, fact: m.Fact, failed: err}
+	}
+	return done
 }
 
 // stopKey is the key of the stop to join, or to begin, now; hurried says that another is under way that has more time. Keys
 // tell by when.
 func stopKey(ops *cri.Operations, m messages.StopContainer, now time.Time) (key string, hurried bool) {
-	until, prefix := now.Add(m.Grace), fmt.Sprintf("%s/stop/%s/", m.UID, m.Fact.ID)
+	until, prefix := now.Add(m.Grace), stopPrefix(m)
 	for _, other := range ops.InFlight(prefix) {
 		ms, err := strconv.ParseInt(strings.TrimPrefix(other, prefix), 10, 64)
 		if err == nil && !time.UnixMilli(ms).After(until.Add(cri.GraceSlack)) {
@@ -43,16 +47,26 @@ func stopKey(ops *cri.Operations, m messages.StopContainer, now time.Time) (key 
 	return prefix + strconv.FormatInt(until.UnixMilli(), 10), hurried
 }
 
+// stopPrefix begins the keys of all stops of the container.
+func stopPrefix(m messages.StopContainer) string { return fmt.Sprintf("%s/stop/%s/", m.UID, m.Fact.ID) }
+
 func preStopKey(m messages.StopContainer) string {
 	return fmt.Sprintf("%s/prestop/%s", m.UID, m.Fact.ID)
 }
 
-func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer, hurried bool) (messages.ContainerFact, error) {
-	began := time.Now()
+// hookAndStop runs the pre-stop hook, and ends the container however that went.
+func hookAndStop(ctx context.Context, h *host.Host, m messages.StopContainer, hurried bool) stopDone {
+	began, done := time.Now(), stopDone{id: m.Fact.ID}
 	if hook := preStop(m); hook != nil && m.Fact.State == messages.ContainerRunning && !hurried {
 		// A failed hook, which is told in the log, does not keep the container from being stopped; it only loses its chance.
-		_, _ = h.Ops.Do(ctx, preStopKey(m), m.Grace, func(ctx context.Context) (any, error) { return nil, runHook(ctx, h, m, hook) })
+		_, err := h.Ops.Do(ctx, preStopKey(m), m.Grace, func(ctx context.Context) (any, error) { return nil, runHook(ctx, h, m, hook) })
+		done.hookFailed = err != nil && !errors.Is(err, context.Canceled) // by another stop, which has less time
 	}
+	done.fact, done.failed = stopAndRead(ctx, h, m, began)
+	return done
+}
+
+func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer, began time.Time) (messages.ContainerFact, error) {
 	grace := max(m.Grace-time.Since(began), min(minGrace, m.Grace))
 	if err := host.Ignore(h.CRI.StopContainer(ctx, m.Fact.ID, grace)); err != nil {
 		return m.Fact, err

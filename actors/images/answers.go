@@ -26,6 +26,12 @@ func (a answers) pulled(k messages.ImageKey, name string) bool {
 	return ok && was.attempt == k.Attempt && was.name == name && was.pulled
 }
 
+// gave tells whether this very question was answered.
+func (a answers) gave(k messages.ImageKey, name string) bool {
+	was, ok := a[k.UID][k.Container]
+	return ok && was.attempt == k.Attempt && was.name == name
+}
+
 // remember notes an answer.
 func (a answers) remember(now time.Time, m messages.ImagePulled, name string) {
 	of := a[m.Key.UID]

@@ -32,7 +32,11 @@ type need struct {
 	keys     keys
 	pulled   bool   // it was answered before with a pull; the same question is not worth another
 	told     string // the last failure it was told
-	awaits   string // the last it was told of the pull that it waits for
+	// failed, pulling and since are of the last failure that it was told, of the last pull that it was told to be under way, and
+	// since when it waits for a pull: what is told again is no news.
+	failed         string
+	pulling, since time.Time
+	awaits         string // the last it was told of the pull that it waits for
 }
 
 // keys is what a registry is shown for somebody's pull. Those who show the same share a pull, and no others do: what one
@@ -96,8 +100,10 @@ func (startPull) effect() {}
 type outcome struct {
 	result result
 	ref    string // of the image that is there
+	size   uint64 // of what was pulled, in bytes
 	code   string // of a failure, with message
 	msg    string
+	cause  string // what was said, alone
 }
 
 type result int
@@ -146,10 +152,12 @@ func (b *book) flush(now time.Time) []effect {
 func (b *book) tell(n *need, msg any) { b.out = append(b.out, tellPod{n.key.UID, msg}) }
 
 // fail tells a need why its image is not there, and what besides is wrong with what it shows the registry.
-func (b *book) fail(n *need, r messages.Reason) {
+func (b *book) fail(n *need, t *try, r messages.Reason) {
 	n.awaits = ""
 	r.Message += n.keys.note
-	b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: r})
+	key := r.Code + t.until.String()
+	b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: r, Cause: t.cause + n.keys.note, Again: n.failed == key})
+	n.failed = key
 }
 
 func (b *book) image(name, registry string) *image {
@@ -217,7 +225,7 @@ func (b *book) ask(now time.Time, m request) []effect {
 	n.awaits = ""
 	switch t := im.of(n); {
 	case t.phase == waiting && n.stage == pulls:
-		b.fail(n, t.reason(n.image))
+		b.fail(n, t, t.reason(n.image))
 	case t.phase == waiting:
 		b.place(now, im, n)
 	}
@@ -297,12 +305,14 @@ func (b *book) place(now time.Time, im *image, n *need) {
 
 // wantPull puts a need before the pull, where it joins the one that is queued or under way.
 func (b *book) wantPull(now time.Time, im *image, n *need) {
-	n.stage = pulls
+	if n.stage != pulls || n.since.IsZero() {
+		n.stage, n.since = pulls, now
+	}
 	switch p := im.pull(n.keys); p.phase {
 	case idle:
 		p.phase, p.since = queued, now
 	case waiting:
-		b.fail(n, p.reason(n.image))
+		b.fail(n, &p.try, p.reason(n.image))
 	case queued, busy:
 	}
 }

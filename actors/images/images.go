@@ -38,6 +38,8 @@ type Options struct {
 	QPS, Burst int32
 	// Objects has the Secrets that pods name as their imagePullSecrets; nil where the node has none.
 	Objects *objectset.Board
+	// Sizes says that it is told how large a pulled image is.
+	Sizes bool
 	// AuthFiles are where the node's own docker configuration may be (see AuthFiles); the first there is counts.
 	AuthFiles []string
 	// PullTimeout bounds one pull; 0 means 1 h. A runtime ends a pull that makes no progress by itself.

@@ -23,6 +23,7 @@ func (b *book) looked(now time.Time, name string, o outcome) []effect {
 	case absent:
 		b.missing(now, im)
 	case failed, unreachable:
+		o.cause = o.msg
 		o.msg = fmt.Sprintf("could not find out whether the image %q is there: %s", name, o.msg)
 		im.look.fail(now, o)
 		b.tellFailure(im.looking(), &im.look)
@@ -34,7 +35,7 @@ func (b *book) looked(now time.Time, name string, o outcome) []effect {
 func (b *book) found(now time.Time, im *image, ref string) {
 	for _, n := range append(im.looking(), im.at(func(n *need) bool { return n.stage == pulls })...) {
 		if n.policy != v1.PullAlways || n.pulled {
-			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: ref, Pulled: n.pulled})
+			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: ref, Pulled: n.pulled, Again: b.answers.gave(n.key, im.name)})
 		}
 	}
 }
@@ -74,7 +75,10 @@ func (b *book) pulledOutcome(now time.Time, name, id string, o outcome) []effect
 	case present:
 		p.steps = 0
 		for _, n := range im.pulling(id) {
-			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: o.ref, Pulled: true})
+			b.answer(now, im, n, messages.ImagePulled{
+				Key: n.key, Image: n.image, Ref: o.ref, Pulled: true, Size: o.size,
+				Took: min(now.Sub(p.since), now.Sub(n.since)), Waited: now.Sub(n.since),
+			})
 		}
 		// Whoever needs no pull of its own looks again: the image is there now.
 		for _, n := range im.at(func(n *need) bool { return n.policy != v1.PullAlways || n.pulled }) {
@@ -87,6 +91,7 @@ func (b *book) pulledOutcome(now time.Time, name, id string, o outcome) []effect
 			b.place(now, im, n)
 		}
 	case failed, unreachable:
+		o.cause = o.msg
 		o.msg = fmt.Sprintf("could not pull the image %q: %s", name, o.msg)
 		p.fail(now, o)
 		if o.result == failed {
@@ -135,7 +140,7 @@ func (b *book) tickPull(now time.Time, im *image, id string, p *pull) {
 	case !p.notice.IsZero() && !p.notice.After(now):
 		p.notice = time.Time{}
 		for _, n := range im.pulling(id) {
-			b.fail(n, p.reason(n.image))
+			b.fail(n, &p.try, p.reason(n.image))
 		}
 	}
 }
@@ -165,6 +170,6 @@ func (b *book) tellFailure(all []*need, t *try) {
 			continue
 		}
 		n.told = t.failed.String()
-		b.fail(n, t.failed)
+		b.fail(n, t, t.failed)
 	}
 }

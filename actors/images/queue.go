@@ -198,10 +198,16 @@ func (b *book) tellPlaces(lines map[string][]candidate) {
 }
 
 func (b *book) await(n *need, r messages.Reason) {
-	if text := r.String(); n.awaits != text {
-		n.awaits = text
-		b.tell(n, messages.ImageAwaited{Key: n.key, Image: n.image, Reason: r})
+	text := r.String()
+	if n.awaits == text {
+		return
 	}
+	n.awaits = text
+	m := messages.ImageAwaited{Key: n.key, Image: n.image, Reason: r}
+	if r.Code == messages.ReasonPulling {
+		m.Again, n.pulling = n.pulling.Equal(r.Since), r.Since
+	}
+	b.tell(n, m)
 }
 
 func ordinal(n int) string {

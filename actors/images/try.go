@@ -34,6 +34,7 @@ type try struct {
 	steps  int // failures in a row that count for the back-off
 	last   result
 	failed messages.Reason // the last failure, for waiting
+	cause  string          // of it, as it was said
 	until  time.Time       // when waiting ends
 	notice time.Time       // when those who wait are told that it backs off; zero when there is nothing to tell
 }
@@ -46,7 +47,7 @@ func (t *try) fail(now time.Time, o outcome) {
 		t.steps++
 	}
 	t.phase, t.last, t.until, t.notice = waiting, o.result, now.Add(delay), time.Time{}
-	t.failed = messages.Reason{Code: o.code, Message: o.msg, RetryAt: t.until}
+	t.failed, t.cause = messages.Reason{Code: o.code, Message: o.msg, RetryAt: t.until}, o.cause
 }
 
 // reason is what somebody who comes during the wait, or has seen the failure, waits for. The words are the kubelet's.

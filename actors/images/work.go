@@ -52,7 +52,7 @@ func (a *images) pull(ctx supervisors.Context, key pullKey, priority int64, fn f
 		m := pulled{key: key}
 		switch {
 		case err == nil:
-			m.outcome = outcome{result: present, ref: ref}
+			m.outcome = outcome{result: present, ref: ref, size: a.size(ctx, ref)}
 		case errors.Is(err, errOver):
 			m.outcome = outcome{result: absent}
 		default:
@@ -60,6 +60,18 @@ func (a *images) pull(ctx supervisors.Context, key pullKey, priority int64, fn f
 		}
 		return m
 	}})
+}
+
+// size is how large an image is that was just pulled, in bytes; 0 where that is not asked or not known.
+func (a *images) size(ctx context.Context, ref string) uint64 {
+	if !a.opts.Sizes {
+		return 0
+	}
+	image, _, err := a.opts.Service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref}, false)
+	if err != nil {
+		return 0 // it is for an event alone
+	}
+	return image.GetSize()
 }
 
 // adopt joins the pulls that a predecessor began: they take slots, and somebody will ask for them again.

@@ -16,6 +16,7 @@ type box struct {
 	next    uint32   // attempt of the next one
 	lastIPs []string // of the last one that had any
 	hostNet bool     // the pod wants the host's network
+	changed bool     // an event was told of that it has to be replaced
 	settled string   // the sandbox of no use that was read again, before it is stopped
 	// stopped has the sandboxes whose network was given back.
 	stopped map[string]bool

@@ -30,6 +30,7 @@ func (m *Machine) takeCgroup(msg any) {
 			m.cgroup = cgroup{ready: true, parent: v.Parent}
 		}
 	case messages.PodCgroupFailed:
+		m.recordCgroup(v.Reason)
 		m.cgroup.reason = &v.Reason // resources goes on trying; the question stays open
 	case messages.PodCgroupRemoved:
 		m.cgroup.ready = false

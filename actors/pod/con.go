@@ -45,6 +45,7 @@ type con struct {
 		ref     string
 		reason  *messages.Reason // why it could not be had
 		awaits  *messages.Reason // how far its pull is; told later than reason, where both are there
+		pulling bool             // an event was told of its pull
 	}
 	backoff backoff
 	proved  proved
@@ -54,6 +55,7 @@ type con struct {
 		until time.Time
 		why   string
 	}
+	held    string                  // the ID of the end of which an event was told that it is backed off from
 	failed  *messages.Reason        // why this attempt could not be created
 	tries   int                     // failures to create in a row
 	replace bool                    // it is being stopped because its spec changed: its back-off starts anew

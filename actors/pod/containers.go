@@ -10,7 +10,7 @@ import (
 func (m *Machine) ensure(now time.Time, c *con) bool {
 	f := c.newest()
 	if f != nil && f.State == messages.ContainerUnknown && (c.stage == imaging || c.stage == up) {
-		m.stopContainer(now, c, m.grace(), "the runtime does not know its state")
+		m.stopContainer(now, c, m.grace(), unknownState)
 		return false
 	}
 	switch c.stage {
@@ -37,7 +37,7 @@ func (m *Machine) ensure(now time.Time, c *con) bool {
 		}
 		if c.spec != nil && f != nil && f.State == messages.ContainerRunning && m.set.Changed(c.spec, *f) {
 			c.replace = true
-			m.stopContainer(now, c, m.grace(), "its spec changed")
+			m.stopContainer(now, c, m.grace(), "Container "+c.name+" definition changed, will be restarted")
 			return false
 		}
 		if kind := c.unfit(); kind != "" && c.running() && c.seen == nil {
@@ -67,7 +67,7 @@ func (m *Machine) ensureIdle(now time.Time, c *con, f *messages.ContainerFact) b
 			m.startAt(now, c, m.restartTime(now, c, f))
 		}
 	case f.State == messages.ContainerUnknown:
-		m.stopContainer(now, c, m.grace(), "the runtime does not know its state")
+		m.stopContainer(now, c, m.grace(), unknownState)
 	default: // created or running: adopted, or, where it was created in a sandbox that is gone, made again
 		m.startAt(now, c, now)
 	}
@@ -91,6 +91,9 @@ func (m *Machine) restartTime(now time.Time, c *con, f *messages.ContainerFact) 
 
 // startAt has the container's actor there at the given time: spawned, or, when there is one, restarted.
 func (m *Machine) startAt(now time.Time, c *con, at time.Time) {
+	if at.After(now) {
+		m.recordBackOff(c)
+	}
 	if c.actor {
 		c.stage, c.at = spawning, at
 		m.answered("run", c.name)

@@ -53,6 +53,9 @@ type Publish struct {
 	Waiting *messages.Reason
 }
 
+// Record tells an event about the pod or, where a container is named, about that.
+type Record struct{ Container, Type, Reason, Message string }
+
 // Wake plans the machine's next look at what is overdue; it replaces the one before.
 type Wake struct{ At time.Time }
 
@@ -65,4 +68,5 @@ func (SpawnContainer) effect()   {}
 func (RestartContainer) effect() {}
 func (DropContainer) effect()    {}
 func (Publish) effect()          {}
+func (Record) effect()           {}
 func (Wake) effect()             {}

@@ -20,6 +20,8 @@ type Settings struct {
 	BackOff BackOff
 	// HostIPs are the node's addresses, for status and for pods on the host's network. Immutable.
 	HostIPs []string
+	// Events says that there is who writes events: without, none are told.
+	Events bool
 	// Changed says whether a container was made from another spec than this one.
 	Changed func(spec *v1.Container, made messages.ContainerFact) bool
 	// Resources are those that a container was made with; nil where that is not known.
@@ -98,6 +100,7 @@ type volumes struct {
 	forgotten bool
 	paths     map[string]string
 	reason    *messages.Reason
+	failed    map[string]messages.Reason // by volume, as told in events
 }
 
 // cgroup is what the pod knows of its control group.

@@ -27,7 +27,7 @@ type Options struct {
 func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) Settings {
 	return Settings{
 		Patience: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.IPs, RuntimeName: runtimeName,
-		Changed: changed, Resources: madeWith,
+		Changed: changed, Resources: madeWith, Events: h.Events,
 		RecursiveReadOnly: func() bool { return h.Can().RecursiveReadOnlyMounts },
 		BackOffStep: func(made messages.ContainerFact) int {
 			n, err := strconv.Atoi(made.Annotations[cri.AnnotationBackoff])
@@ -124,6 +124,8 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		ctx.Stop(e.Name)
 	case Publish:
 		ctx.Tell(messages.Pods, messages.PodStatusChanged{UID: a.uid, Turn: e.Turn, Phase: string(e.Phase), Status: e.Status, Waiting: e.Waiting})
+	case Record:
+		ctx.Tell(messages.Events, messages.PodEvent(a.machine.pod, e.Container, e.Type, e.Reason, e.Message, ctx.Now()))
 	case Wake:
 		if a.waker != nil {
 			a.waker.Cancel()

@@ -78,9 +78,14 @@ func (m *Machine) clearLost(now time.Time) bool {
 
 // startSandbox asks for a new sandbox, once the one before it has given its network back.
 func (m *Machine) startSandbox(now time.Time) {
-	if m.box.current() != nil || now.Before(m.box.retry) {
+	if m.box.current() != nil {
+		m.box.changed = false
 		return
 	}
+	if now.Before(m.box.retry) {
+		return
+	}
+	m.recordChanged()
 	if len(m.box.all) > 0 && !m.box.stopped[m.box.all[0].ID] {
 		m.stopSandbox(now, m.box.all[0].ID)
 		return

@@ -124,7 +124,7 @@ func (m *Machine) runs(c *con) []messages.ProbeKind {
 
 // probes is the whole wish.
 func (m *Machine) probes() messages.WatchProbes {
-	w := messages.WatchProbes{UID: m.uid, IPs: m.ips(), Order: m.wish.Order}
+	w := messages.WatchProbes{UID: m.uid, Pod: m.pod, IPs: m.ips(), Order: m.wish.Order}
 	if m.phase == Cleaning || m.phase == Finished {
 		return w
 	}

@@ -35,6 +35,7 @@ func (m *Machine) over(now time.Time) bool {
 	if m.ending == nil && m.verdict == nil {
 		if m.verdict = m.failed(); m.verdict == nil {
 			m.verdict = m.judge(now)
+			m.recordDeadline()
 		}
 	}
 	return m.ending != nil || m.verdict != nil

@@ -154,6 +154,7 @@ func someone(t *rapid.T, w *world) {
 	i := rapid.IntRange(0, n-1).Draw(t, "container")
 	switch c := &w.containers[i]; {
 	case rapid.Bool().Draw(t, "remove"):
+		w.ends[c.Name]++
 		w.containers = slices.Delete(w.containers, i, i+1)
 	case c.State == messages.ContainerRunning:
 		c.State = messages.ContainerUnknown
@@ -164,6 +165,9 @@ func someone(t *rapid.T, w *world) {
 // afterTheStorm says what is wrong with the pod when all is quiet again.
 func afterTheStorm(w *world) string {
 	phase := w.machine.Phase()
+	if name := toldTooOften(w); name != "" {
+		return fmt.Sprintf("%s ended %d times, and its back-off is told more often: %v", name, w.ends[name], w.records)
+	}
 	switch {
 	case w.ending != nil:
 		if phase != Finished || len(w.containers)+len(w.sandboxes) > 0 || w.ended == nil || !w.ended.Gone {

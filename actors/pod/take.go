@@ -3,6 +3,8 @@ package pod
 import (
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -38,6 +40,7 @@ func (m *Machine) take(now time.Time, msg any) {
 		m.answered("mount", "")
 		m.volumes = volumes{mounted: true, paths: v.Paths}
 	case messages.VolumesFailed:
+		m.recordMount(v)
 		m.volumes.reason = &v.Reason // volumes goes on trying; the question stays open
 	case messages.VolumesUnmounted:
 		m.volumes.mounted = false
@@ -66,19 +69,25 @@ func (m *Machine) takeWork(now time.Time, msg any) {
 			m.box.next = max(m.box.next, v.Attempt+1)
 		}
 		if v.Fact == nil {
+			if !v.Taken {
+				m.recordSandbox(v.Reason)
+			}
 			m.sandboxFailed(now, v.Reason)
 			return
 		}
 		m.notice(v.Fact.ID, now)
 		m.box.learn(*v.Fact)
 		if s := m.box.unfit(); s != nil && s.NoIP {
-			m.sandboxFailed(now, messages.Reason{Code: messages.ReasonCreateSandbox, Message: "the runtime gave the sandbox no IP address"})
+			r := messages.Reason{Code: messages.ReasonCreateSandbox, Message: "the runtime gave the sandbox no IP address"}
+			m.recordSandbox(r)
+			m.sandboxFailed(now, r)
 			return
 		}
 		m.box.failed, m.box.tries, m.box.retry = nil, 0, time.Time{}
 	case SandboxStopped:
 		m.answered("stopbox", v.ID)
 		if v.Failed != nil {
+			m.record("", v1.EventTypeWarning, messages.EventFailedKillPod, "error killing pod: %s", v.Failed.Message)
 			m.sandboxFailed(now, *v.Failed)
 			return
 		}

@@ -15,14 +15,17 @@ func (m *Machine) takeContainer(now time.Time, msg any) {
 	case messages.ImagePulled:
 		if c := m.imageOf(v.Key, v.Image); c != nil {
 			m.answered("image", c.name)
+			m.recordPulled(c, v)
 			c.image.ref, c.image.reason, c.image.awaits = v.Ref, nil, nil
 		}
 	case messages.ImageFailed:
 		if c := m.imageOf(v.Key, v.Image); c != nil {
+			m.recordImageFailed(c, v)
 			c.image.reason, c.image.awaits = &v.Reason, nil // images goes on trying; the question stays open
 		}
 	case messages.ImageAwaited:
 		if c := m.imageOf(v.Key, v.Image); c != nil {
+			m.recordPulling(c, v)
 			c.image.awaits = &v.Reason
 		}
 	case messages.ContainerStarted:

@@ -55,6 +55,9 @@ type world struct {
 	exit       func(name string, attempt uint32) (code int32, ends bool)
 	violations []string
 	trace      []string
+	records    []Record
+	ends       map[string]int // of each container
+	gave       map[messages.ImageKey]bool
 	deaf       bool // the next status is lost
 	blind      bool // what came of the next start cannot be read
 }
@@ -62,8 +65,9 @@ type world struct {
 func newWorld(pod *v1.Pod) *world {
 	w := &world{
 		now: time.Unix(1_000_000, 0), pod: pod, actors: map[string]bool{}, later: map[string]time.Time{},
-		exit: func(string, uint32) (int32, bool) { return 0, false },
+		exit: func(string, uint32) (int32, bool) { return 0, false }, ends: map[string]int{}, gave: map[messages.ImageKey]bool{},
 		set: Settings{
+			Events:   true,
 			Patience: 10 * time.Second, Work: 30 * time.Second, BackOff: BackOff{Base: 10 * time.Second, Max: 300 * time.Second},
 			HostIPs: []string{"10.0.0.1"}, RuntimeName: func() string { return "sim" },
 			Changed:           func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
@@ -179,6 +183,8 @@ func (w *world) effect(e Effect) {
 		if w.watch != nil {
 			w.watch(e.Status)
 		}
+	case Record:
+		w.records = append(w.records, e)
 	case Wake:
 		if !e.At.After(w.stepAt) {
 			w.fault("it wants to be woken in the past: it would spin")
@@ -267,8 +273,9 @@ func (w *world) told(msg any) {
 		if w.noImages {
 			return
 		}
-		w.send(messages.ImageAwaited{Key: m.Key, Image: m.Image, Reason: messages.Reason{Code: messages.ReasonPulling, Message: m.Image, Since: w.now}})
-		w.send(messages.ImagePulled{Key: m.Key, Image: m.Image, Ref: m.Image})
+		w.send(messages.ImageAwaited{Key: m.Key, Image: m.Image, Again: w.gave[m.Key], Reason: messages.Reason{Code: messages.ReasonPulling, Message: m.Image, Since: w.now}})
+		w.send(messages.ImagePulled{Key: m.Key, Image: m.Image, Ref: m.Image, Again: w.gave[m.Key]})
+		w.gave[m.Key] = true
 	case messages.RunContainer:
 		w.run(m)
 	case messages.StopContainer:

@@ -190,6 +190,7 @@ func (w *world) exitContainer(c *messages.ContainerFact, code int32) {
 	if !lives(*c) {
 		return // what never ran does not end
 	}
+	w.ends[c.Name]++
 	c.State, c.ExitCode, c.FinishedAt, c.Reason = messages.ContainerExited, code, w.now, "Error"
 	if code == 0 {
 		c.Reason = "Completed"

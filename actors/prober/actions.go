@@ -16,6 +16,7 @@ type result string
 const (
 	unknown result = "unknown" // nothing: it could not be asked
 	success result = "success"
+	warning result = "warning" // success, and something to be said of it
 	failure result = "failure"
 )
 

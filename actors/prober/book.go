@@ -3,6 +3,7 @@ package prober
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -93,6 +94,11 @@ type (
 		inRow                   int32
 		result                  result
 		changed                 bool
+	}
+	// news is for an event.
+	news struct {
+		pod                        *v1.Pod
+		container, reason, message string
 	}
 )
 
@@ -231,9 +237,13 @@ func (b *book) end(c *conBook, kind messages.ProbeKind) {
 func (b *book) count(now time.Time, p *probe, o outcome) []effect {
 	was := p.blind
 	p.blind = false
+	out := p.news(o, was)
+	if o.result == warning {
+		o.result = success
+	}
 	if o.result == unknown {
 		p.blind = true
-		return []effect{note{uid: p.pod.uid, container: p.con.spec.Name, kind: p.kind, message: o.message, result: unknown, changed: !was}}
+		return append(out, note{uid: p.pod.uid, container: p.con.spec.Name, kind: p.kind, message: o.message, result: unknown, changed: !was})
 	}
 	if p.last != o.result {
 		p.last, p.inRow = o.result, 0
@@ -248,7 +258,6 @@ func (b *book) count(now time.Time, p *probe, o outcome) []effect {
 	}
 	is := p.con.results.Of(p.kind)
 	changed := p.inRow >= threshold && *is != word
-	var out []effect
 	if changed || (o.result == failure && p.inRow == 1) {
 		out = append(out, note{p.pod.uid, p.con.spec.Name, o.message, p.kind, p.inRow, o.result, changed})
 	}
@@ -260,6 +269,25 @@ func (b *book) count(now time.Time, p *probe, o outcome) []effect {
 		b.end(p.con, p.kind)
 	}
 	return append(append(out, b.tell(now, p.pod)), b.keep(p.pod)...)
+}
+
+// news are what is told of one run: each failure, as with the kubelet, and that the probe cannot be run, once.
+func (p *probe) news(o outcome, wasBlind bool) []effect {
+	if o.result == success || (o.result == unknown && wasBlind) {
+		return nil
+	}
+	n := news{pod: p.pod.wish.Pod, container: p.con.spec.Name, reason: messages.EventUnhealthy}
+	kind := strings.ToUpper(string(p.kind)[:1]) + string(p.kind)[1:]
+	said := strings.ReplaceAll(o.message, p.con.id, p.con.spec.Name) // an ID would make each attempt's an event of its own
+	switch o.result {
+	case failure:
+		n.message = kind + " probe failed: " + said
+	case warning:
+		n.reason, n.message = messages.EventProbeWarning, kind+" probe warning: "+said
+	default:
+		n.message = kind + " probe errored and resulted in unknown state: " + said
+	}
+	return []effect{n}
 }
 
 // tell is the word for a pod. It is repeated until the pod shows that it knows.

@@ -21,6 +21,8 @@ func httpProbe(ctx context.Context, opts Options, j job) outcome {
 		return outcome{failure, text(err.Error())}
 	case answer.Code < http.StatusOK || answer.Code >= http.StatusBadRequest:
 		return outcome{failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", answer.Code)}
+	case answer.Code >= http.StatusMultipleChoices:
+		return outcome{warning, "Probe terminated redirects"}
 	}
 	return outcome{success, ""}
 }

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -24,6 +26,8 @@ type Options struct {
 	UserAgent string
 	// Commands and Network are how many exec probes, and how many others, run at a time; 0 is 24 and 256.
 	Commands, Network int
+	// Events says that failures are told to events.
+	Events bool
 	// Random gives numbers in [0,1) for jitter; nil is math/rand's.
 	Random func() float64
 }
@@ -146,6 +150,10 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 			a.run(ctx, e)
 		case note:
 			a.note(ctx, e)
+		case news:
+			if a.opts.Events && e.pod != nil {
+				ctx.Tell(messages.Events, messages.PodEvent(e.pod, e.container, v1.EventTypeWarning, e.reason, e.message, ctx.Now()))
+			}
 		case load:
 			dir := a.opts.RootDir
 			ctx.Do(supervisors.Work{Name: "read probe results", Timeout: diskTimeout, Run: func(context.Context) any {

@@ -169,6 +169,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 		a.host.IPs = append(a.host.IPs, ip.String())
 	}
 	a.pulls.Service, a.pulls.Operations, a.pulls.Objects = a.client, a.host.Ops, a.host.Objects
+	a.pulls.Sizes = a.host.Events
 	a.events = runtime.NewEvents(a.client)
 	var cluster func() []string
 	if api != nil {

@@ -332,6 +332,7 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 	if !t.Run("undisturbed", func(t *testing.T) {
 		r := newClusterRig(t, scenarioRuntime())
 		scenario(r, w)
+		r.eventually("each start is told", func() bool { return startsTold(r, true) == nil })
 		wantOutcome, wantCalls = settled(r.rig)
 		checkViolations(t, r.rig)
 		w.checkShared(t)
@@ -371,6 +372,9 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 					t.Errorf("what was done:\n%s\ninstead of\n%s", gotCalls, wantCalls)
 				}
 				checkViolations(t, r.rig)
+				if err := startsTold(r, false); err != nil {
+					t.Error(err)
+				}
 			})
 		}
 	}

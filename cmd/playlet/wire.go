@@ -49,7 +49,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 			RootDir: a.node.RootDir, Operations: a.host.Ops, Log: a.log.With(actorKey, messages.Volumes.String()), Node: a.volumeFacts(),
 		}),
 		"prober": prober.New(prober.Options{
-			CRI: a.client, RootDir: a.node.RootDir, UserAgent: "kube-probe/" + kubernetesVersion[:strings.LastIndexByte(kubernetesVersion, '.')],
+			CRI: a.client, RootDir: a.node.RootDir, Events: a.host.Events, UserAgent: "kube-probe/" + kubernetesVersion[:strings.LastIndexByte(kubernetesVersion, '.')],
 		}),
 		"resources": resources.New(resources.Options{
 			Tree: groupTree(a.node, a.host.Node, a.groups, systemd), Operations: a.host.Ops, Parent: func() string {

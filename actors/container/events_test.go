@@ -1,0 +1,180 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// recorded are the events that were told since, as "Reason: message".
+func recorded(k *supervisortest.Kit) (out []string) {
+	for _, m := range k.Take() {
+		if e, ok := m.Msg.(messages.RecordEvent); ok {
+			if m.To != messages.Events || e.Object.Name != "web" || e.Object.FieldPath != "spec.containers{c}" || e.At.IsZero() {
+				k.TB.Errorf("to %s: %+v", m.To, e)
+			}
+			out = append(out, e.Reason+": "+e.Message)
+		}
+	}
+	return out
+}
+
+func sameEvents(t *testing.T, what string, k *supervisortest.Kit, want ...string) {
+	t.Helper()
+	if got := recorded(k); !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// plain is a container without hooks.
+func plain(t *testing.T) *hookRig {
+	r := newHookRig(t)
+	r.h.Events = true
+	r.wish.Container.Lifecycle = nil
+	return r
+}
+
+func (r *hookRig) stopOf(fact messages.ContainerFact, why string) messages.StopContainer {
+	return messages.StopContainer{UID: "u1", Name: "c", Pod: r.wish.Pod, Spec: r.wish.Container, Fact: fact, Grace: time.Second, Reason: why}
+}
+
+func (r *hookRig) fact(state messages.ContainerState) messages.ContainerFact {
+	c := r.r.Snapshot().Containers[0]
+	return messages.ContainerFact{ID: c.ID, Name: "c", SandboxID: r.wish.Sandbox.ID, State: state}
+}
+
+// What happens is told once. What is found done by another actor, or told once more, is no news.
+func TestEventsOfAContainer(t *testing.T) {
+	r := plain(t)
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunWork()
+	k.Send("pods/u1", r.wish)
+	sameEvents(t, "a start", k, "Created: Container created", "Started: Container started")
+
+	adopts := r.actor()
+	w, fact := r.wish, r.fact(messages.ContainerRunning)
+	w.Adopt = &fact
+	adopts.Send("pods/u1", w)
+	adopts.RunWork()
+	sameEvents(t, "an adoption", adopts)
+	finds := r.actor()
+	finds.Send("pods/u1", r.wish)
+	finds.RunWork()
+	if got := recorded(finds); slices.Contains(got, "Started: Container started") {
+		t.Errorf("it is started that was found: %q", got)
+	}
+
+	stop := r.stopOf(fact, "its manifest is gone")
+	adopts.Send("pods/u1", stop)
+	adopts.Send("pods/u1", stop)
+	adopts.RunWork()
+	adopts.Send("pods/u1", stop)
+	sameEvents(t, "its end", adopts, "Killing: Stopping container c")
+}
+
+// A stop that is under way when the actor begins is joined, and was told.
+func TestAStopThatIsJoinedIsNoNews(t *testing.T) {
+	r := plain(t)
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunWork()
+	stop := r.stopOf(r.fact(messages.ContainerRunning), "its manifest is gone")
+	began, end := make(chan struct{}), make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = r.h.Ops.Do(t.Context(), stopPrefix(stop)+"1", time.Minute, func(context.Context) (any, error) {
+			close(began)
+			<-end
+			return stopDone{id: stop.Fact.ID, fact: stop.Fact}, nil
+		})
+	}()
+	<-began
+	again := r.actor()
+	again.Send("pods/u1", stop)
+	sameEvents(t, "a stop that is joined", again)
+	close(end)
+	<-ended
+}
+
+func TestWhyAContainerIsKilled(t *testing.T) {
+	for why, want := range map[string]string{
+		"the pod has finished":                            "Stopping container c",
+		"Container c failed liveness probe":               "Container c failed liveness probe",
+		"FailedPostStartHook: said: password=secret":      "FailedPostStartHook",
+		"Container c definition changed, will be started": "Container c definition changed, will be started",
+	} {
+		if got := killMessage(messages.StopContainer{Name: "c", Reason: why}); got != want {
+			t.Errorf("%s: %s", why, got)
+		}
+	}
+}
+
+// A container that cannot be made or started says why, by its name and not by an ID.
+func TestEventsOfAFailedStart(t *testing.T) {
+	r := plain(t)
+	r.r.Inject(sim.Fault{Call: "CreateContainer", Times: 1, Kind: sim.Error, Err: errors.New("no room")})
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunWork()
+	if got := recorded(k); len(got) != 1 || !strings.HasPrefix(got[0], "Failed: Error: ") || !strings.HasSuffix(got[0], "no room") {
+		t.Errorf("a failed creation: %q", got)
+	}
+	k.Send("pods/u1", r.wish)
+	sameEvents(t, "told once more", k)
+	r.wish.Turn++
+	r.r.Inject(sim.Fault{Call: "StartContainer", Times: 1, Kind: sim.Error, Err: errors.New("no such command")})
+	k.Send("pods/u1", r.wish)
+	k.RunWork()
+	got := recorded(k)
+	if len(got) != 2 || got[0] != "Created: Container created" || !strings.HasSuffix(got[1], "no such command") {
+		t.Fatalf("a failed start: %q", got)
+	}
+	if id := r.r.Snapshot().Containers[0].ID; strings.Contains(got[1], id) {
+		t.Errorf("it names the ID: %s", got[1])
+	}
+}
+
+// What hooks say may be a secret, and is in no event.
+func TestEventsOfHooks(t *testing.T) {
+	r := newHookRig(t)
+	r.h.Events, r.code = true, 1
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunWork()
+	sameEvents(t, "a post-start hook", k, "Created: Container created", "Started: Container started",
+		"FailedPostStartHook: PostStartHook failed", "Killing: FailedPostStartHook")
+
+	r = plain(t)
+	r.code = 1
+	k = r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunWork()
+	k.Take()
+	r.wish.Container.Lifecycle = &v1.Lifecycle{PreStop: command("leave", "--password=secret")}
+	k.Send("pods/u1", r.stopOf(r.fact(messages.ContainerRunning), "the pod has finished"))
+	k.RunWork()
+	sameEvents(t, "a pre-stop hook", k, "Killing: Stopping container c", "FailedPreStopHook: PreStopHook failed")
+}
+
+// Where nobody writes them, none are told.
+func TestNoEventsOnANodeOfItsOwn(t *testing.T) {
+	r := plain(t)
+	r.h.Events = false
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunWork()
+	k.Send("pods/u1", r.stopOf(r.fact(messages.ContainerRunning), "the pod has finished"))
+	k.RunWork()
+	sameEvents(t, "a life", k)
+}

@@ -1,0 +1,83 @@
+package images
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// newsOf writes what a pod is told, with what an event would say of it: "again" for what is no news.
+func newsOf(effects []effect) string {
+	var out []string
+	for _, e := range effects {
+		t, ok := e.(tellPod)
+		if !ok {
+			continue
+		}
+		var line string
+		again := false
+		switch m := t.msg.(type) {
+		case messages.ImagePulled:
+			line, again = fmt.Sprintf("pulled in %s of %s, %d bytes", m.Took, m.Waited, m.Size), m.Again
+			if !m.Pulled {
+				line = "there"
+			}
+		case messages.ImageFailed:
+			line, again = m.Reason.Code+" "+m.Cause, m.Again
+		case messages.ImageAwaited:
+			line, again = m.Reason.Code, m.Again
+		}
+		if again {
+			line += " again"
+		}
+		out = append(out, t.uid+": "+line)
+	}
+	return strings.Join(out, "; ")
+}
+
+func wants(t *testing.T, what string, got []effect, want string) {
+	t.Helper()
+	if text := newsOf(got); text != want {
+		t.Errorf("%s: %q, want %q", what, text, want)
+	}
+}
+
+// The same word on the same pull is told as often as it is asked for, and is news once.
+func TestWhatIsToldAgainIsSaidToBe(t *testing.T) {
+	b := newBook(newQueue(1, 0, 0))
+	at := func(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
+	question := req(ask("a", v1.PullAlways, 1))
+	other := req(messages.PullImage{Key: key("b", 0), Image: "other", Policy: v1.PullAlways, Priority: 2})
+	wants(t, "asked", b.ask(at(0), question), "a: Pulling")
+	wants(t, "asked again", b.ask(at(1), question), "a: Pulling again")
+	wants(t, "another", b.ask(at(1), other), "b: PullQueued")
+	wants(t, "a failure", b.pulledOutcome(at(2), "img", "", outcome{result: failed, code: "ErrImagePull", msg: "denied"}), "a: ErrImagePull denied; b: Pulling")
+	wants(t, "asked in the back-off", b.ask(at(3), question), "a: ImagePullBackOff denied")
+	wants(t, "and again", b.ask(at(4), question), "a: ImagePullBackOff denied again")
+	wants(t, "the other's end", b.pulledOutcome(at(5), "other", "", outcome{result: present, ref: "id2", size: 7}), "b: pulled in 3s of 4s, 7 bytes")
+	wants(t, "the back-off is noticed", b.tick(at(7)), "a: ImagePullBackOff denied again")
+	wants(t, "tried again", b.tick(at(12)), "a: Pulling")
+	wants(t, "a second failure", b.pulledOutcome(at(13), "img", "", outcome{result: failed, code: "ErrImagePull", msg: "denied"}), "a: ErrImagePull denied")
+	b.tick(at(33))
+	wants(t, "its end", b.pulledOutcome(at(34), "img", "", outcome{result: present, ref: "id", size: 9}), "a: pulled in 1s of 34s, 9 bytes")
+	b.ask(at(35), question)
+	wants(t, "an answer that was lost", b.looked(at(35), "img", outcome{result: present, ref: "id"}), "a: pulled in 0s of 0s, 0 bytes again")
+}
+
+// What is there is said of each attempt, and once.
+func TestAnImageThatIsThereIsNewsOfEachAttempt(t *testing.T) {
+	b := newBook(newQueue(1, 0, 0))
+	m := ask("a", v1.PullIfNotPresent, 1)
+	for _, want := range []string{"a: there", "a: there again"} {
+		b.ask(t0, req(m))
+		wants(t, "a question", b.looked(t0, "img", outcome{result: present, ref: "id"}), want)
+	}
+	m.Key.Attempt++
+	b.ask(t0, req(m))
+	wants(t, "the next attempt", b.looked(t0, "img", outcome{result: present, ref: "id"}), "a: there")
+}

@@ -1,0 +1,134 @@
+package pod
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// unknownState is the kubelet's word for why a container is ended whose state the runtime has lost.
+const unknownState = `Container is in "unknown" state, try killing it before restart`
+
+// record tells an event, where there is who writes it. Reasons and messages are the kubelet's, for others read them; each is
+// told when something has happened, and not again when it is only said again.
+func (m *Machine) record(container, kind, reason, format string, args ...any) {
+	if m.set.Events && m.pod != nil {
+		m.emit(Record{Container: container, Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)})
+	}
+}
+
+// recordPulling tells that the pull of a container's image has begun.
+func (m *Machine) recordPulling(c *con, v messages.ImageAwaited) {
+	if v.Reason.Code != messages.ReasonPulling || v.Again || c.image.pulling {
+		return
+	}
+	c.image.pulling = true
+	m.record(c.name, v1.EventTypeNormal, messages.EventPulling, "Pulling image %q", v.Image)
+}
+
+// recordPulled tells that the image is there.
+func (m *Machine) recordPulled(c *con, v messages.ImagePulled) {
+	c.image.pulling = false
+	switch {
+	case v.Again || c.image.ref == v.Ref:
+	case v.Pulled:
+		m.record(c.name, v1.EventTypeNormal, messages.EventPulled, "Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
+			v.Image, v.Took.Truncate(time.Millisecond), v.Waited.Truncate(time.Millisecond), v.Size)
+	default:
+		m.record(c.name, v1.EventTypeNormal, messages.EventPulled, "Container image %q already present on machine", v.Image)
+	}
+}
+
+// recordImageFailed tells why the image is not there, and, as the kubelet does, that the container waits for that. That the
+// runtime cannot be reached is the node's matter.
+func (m *Machine) recordImageFailed(c *con, v messages.ImageFailed) {
+	r := v.Reason
+	if v.Again || (c.image.reason != nil && same(*c.image.reason, r)) {
+		return
+	}
+	c.image.pulling = false
+	warn := func(reason, format string, args ...any) {
+		m.record(c.name, v1.EventTypeWarning, reason, format, args...)
+	}
+	switch r.Code {
+	case messages.ReasonRuntimeUnavailable:
+		return
+	case messages.ReasonImagePullBackOff:
+		m.record(c.name, v1.EventTypeNormal, messages.EventBackOff, "Back-off pulling image %q", v.Image)
+	case messages.ReasonErrImageNeverPull:
+		warn(messages.EventErrImageNeverPull, "Container image %q is not present with pull policy of Never", v.Image)
+	case messages.ReasonInvalidImageName:
+		warn(messages.EventInspectFailed, "Failed to apply default image tag %q: %s", v.Image, r.Message)
+	case messages.ReasonImageInspectError:
+		warn(messages.EventInspectFailed, "Failed to inspect image %q: %s", v.Image, v.Cause)
+	default:
+		warn(messages.EventFailed, "Failed to pull image %q: %s", v.Image, v.Cause)
+	}
+	warn(messages.EventFailed, "Error: %s", r.Code)
+}
+
+// recordBackOff tells that a container is held back after its end; once for each end, and not of an end before this life of
+// the actor, which told it.
+func (m *Machine) recordBackOff(c *con) {
+	f := c.exited()
+	if f == nil || c.replace || c.held == f.ID || f.FinishedAt.Before(m.born) {
+		return
+	}
+	c.held = f.ID
+	m.record(c.name, v1.EventTypeWarning, messages.EventBackOff, "Back-off restarting failed container %s in pod %s_%s(%s)", c.name, m.pod.Name, m.pod.Namespace, m.uid)
+}
+
+// recordMount tells that a volume could not be mounted.
+func (m *Machine) recordMount(v messages.VolumesFailed) {
+	if same(m.volumes.failed[v.Volume], v.Reason) {
+		return
+	}
+	if m.volumes.failed == nil {
+		m.volumes.failed = map[string]messages.Reason{}
+	}
+	m.volumes.failed[v.Volume] = v.Reason
+	text := strings.TrimPrefix(v.Reason.Message, fmt.Sprintf("volume %q: ", v.Volume))
+	if v.Volume == "" {
+		m.record("", v1.EventTypeWarning, messages.EventFailed, "error making pod data directories: %s", text)
+		return
+	}
+	m.record("", v1.EventTypeWarning, messages.EventFailedMount, "MountVolume.SetUp failed for volume %q : %s", v.Volume, text)
+}
+
+// recordCgroup tells that the pod's control group could not be made.
+func (m *Machine) recordCgroup(r messages.Reason) {
+	if m.live() && (m.cgroup.reason == nil || !same(*m.cgroup.reason, r)) {
+		m.record("", v1.EventTypeWarning, messages.EventFailedPodContainer, "unable to ensure pod container exists: %s", r.Message)
+	}
+}
+
+// same says that two reasons are of the same failure, told twice.
+func same(a, b messages.Reason) bool {
+	return a.Code == b.Code && a.Message == b.Message && a.RetryAt.Equal(b.RetryAt)
+}
+
+// recordSandbox tells that a sandbox could not be made; of a pod that is ending nobody wants one.
+func (m *Machine) recordSandbox(r messages.Reason) {
+	if m.live() {
+		m.record("", v1.EventTypeWarning, messages.EventFailedSandbox, "Failed to create pod sandbox: %s", r.Message)
+	}
+}
+
+// recordChanged tells, once, that the pod's sandbox has to be replaced.
+func (m *Machine) recordChanged() {
+	if len(m.box.all) > 0 && !m.box.changed {
+		m.box.changed = true
+		m.record("", v1.EventTypeNormal, messages.EventSandboxChanged, "Pod sandbox changed, it will be killed and re-created.")
+	}
+}
+
+// recordDeadline tells that the pod has run for as long as it may, where that is the verdict.
+func (m *Machine) recordDeadline() {
+	if v := m.verdict; v != nil && v.reason == messages.ReasonDeadlineExceeded {
+		m.record("", v1.EventTypeNormal, messages.EventDeadlineExceeded, "Pod was active on the node longer than the specified deadline")
+	}
+}

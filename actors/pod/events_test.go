@@ -1,0 +1,172 @@
+package pod
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// toldTooOften names a container of which more back-offs are told than it has ended; empty when there is none.
+func toldTooOften(w *world) string {
+	told := map[string]int{}
+	for _, r := range w.records {
+		if r.Reason == messages.EventBackOff {
+			told[r.Container]++
+		}
+		if told[r.Container] > w.ends[r.Container] {
+			return r.Container
+		}
+	}
+	return ""
+}
+
+// said are events as "container Reason: message".
+func said(records []Record) (out []string) {
+	for _, r := range records {
+		out = append(out, strings.TrimSpace(r.Container+" "+r.Reason+": "+r.Message))
+	}
+	return out
+}
+
+func (a *alone) sameEvents(t *testing.T, what string, want ...string) {
+	t.Helper()
+	if got := said(effects[Record](a.take())); !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestTheEventsOfAnOrdinaryLife(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.exit = func(_ string, attempt uint32) (int32, bool) { return 1, attempt < 3 }
+	w.step(nil)
+	w.settle()
+	check(t, w)
+	start := []string{`c0 Pulling: Pulling image "image"`, `c0 Pulled: Container image "image" already present on machine`}
+	held := "c0 BackOff: Back-off restarting failed container c0 in pod web_default(u1)"
+	want := slices.Concat(start, start, []string{held}, start, []string{held}, start)
+	if got := said(w.records); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	w.records = nil
+	w.restart()
+	w.settle()
+	if len(w.records) > 0 {
+		t.Errorf("an actor that was restarted says %q", said(w.records))
+	}
+}
+
+// A back-off that was told before the actor fell is not told again.
+func TestABackOffIsToldOnce(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.exit = func(_ string, attempt uint32) (int32, bool) { return 1, attempt < 3 }
+	w.set.BackOffStep = func(f messages.ContainerFact) int { return int(f.Attempt) }
+	w.step(nil)
+	for len(w.records) == 0 || w.records[len(w.records)-1].Reason != messages.EventBackOff {
+		w.live()
+		if len(w.pending) == 0 {
+			w.now = w.nextTime()
+			w.arrive()
+			w.step(nil)
+			continue
+		}
+		m := w.pending[0]
+		w.pending = w.pending[1:]
+		w.step(m)
+	}
+	w.records = nil
+	w.now = w.now.Add(time.Second)
+	w.restart()
+	for len(w.pending) > 0 {
+		m := w.pending[0]
+		w.pending = w.pending[1:]
+		w.step(m)
+	}
+	if w.status.ContainerStatuses[0].State.Waiting == nil {
+		t.Fatalf("it is not held back: %+v", w.status.ContainerStatuses[0])
+	}
+	if slices.ContainsFunc(w.records, func(r Record) bool { return r.Reason == messages.EventBackOff }) {
+		t.Errorf("it says %q", said(w.records))
+	}
+}
+
+func TestTheEventsOfAnImage(t *testing.T) {
+	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
+	a.take()
+	key := messages.ImageKey{UID: "u1", Container: "c0"}
+	pulling := messages.ImageAwaited{Key: key, Image: "image", Reason: messages.Reason{Code: messages.ReasonPulling}}
+	again := pulling
+	again.Again = true
+	a.hears(messages.ImageAwaited{Key: key, Image: "image", Reason: messages.Reason{Code: messages.ReasonPullQueued}})
+	a.sameEvents(t, "a place in the queue")
+	a.hears(again)
+	a.sameEvents(t, "an actor that was restarted during the pull")
+	a.hears(pulling, pulling)
+	a.sameEvents(t, "a pull", `c0 Pulling: Pulling image "image"`)
+	failed := func(code, cause string, at time.Time) messages.ImageFailed {
+		return messages.ImageFailed{Key: key, Image: "image", Cause: cause, Reason: messages.Reason{Code: code, Message: "could not: " + cause, RetryAt: at}}
+	}
+	at := a.now.Add(time.Minute)
+	a.hears(failed(messages.ReasonErrImagePull, "denied", at), failed(messages.ReasonErrImagePull, "denied", at))
+	a.sameEvents(t, "a failure", `c0 Failed: Failed to pull image "image": denied`, "c0 Failed: Error: ErrImagePull")
+	a.hears(failed(messages.ReasonImagePullBackOff, "denied", at), failed(messages.ReasonImagePullBackOff, "denied", at))
+	a.sameEvents(t, "a back-off", `c0 BackOff: Back-off pulling image "image"`, "c0 Failed: Error: ImagePullBackOff")
+	a.hears(failed(messages.ReasonRuntimeUnavailable, "gone", at))
+	a.sameEvents(t, "no runtime")
+	a.hears(failed(messages.ReasonErrImageNeverPull, "", at))
+	a.sameEvents(t, "Never", `c0 ErrImageNeverPull: Container image "image" is not present with pull policy of Never`, "c0 Failed: Error: ErrImageNeverPull")
+	a.hears(failed(messages.ReasonImageInspectError, "no disk", at))
+	a.sameEvents(t, "a look", `c0 InspectFailed: Failed to inspect image "image": no disk`, "c0 Failed: Error: ImageInspectError")
+	a.hears(pulling, messages.ImagePulled{Key: key, Image: "image", Ref: "id", Pulled: true, Took: 1234567 * time.Microsecond, Waited: 3 * time.Second, Size: 42})
+	a.sameEvents(t, "a pull", `c0 Pulling: Pulling image "image"`,
+		`c0 Pulled: Successfully pulled image "image" in 1.234s (3s including waiting). Image size: 42 bytes.`)
+	a.hears(messages.ImagePulled{Key: key, Image: "image", Ref: "id", Pulled: true})
+	a.sameEvents(t, "told twice")
+}
+
+func TestTheEventsOfAPod(t *testing.T) {
+	pod := testPod(v1.RestartPolicyAlways, 0, 1)
+	pod.Spec.ActiveDeadlineSeconds = new(int64(3600))
+	a := newAlone(pod)
+	a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: a.now}}, grouped(pod))
+	a.take()
+	mount := messages.VolumesFailed{UID: "u1", Volume: "data", Reason: messages.Reason{Code: messages.ReasonFailedMount, Message: `volume "data": no such thing`}}
+	a.hears(mount, mount)
+	a.sameEvents(t, "a mount", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing`)
+	mount.Reason.RetryAt = a.now
+	a.hears(mount)
+	a.sameEvents(t, "it failed again", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing`)
+	group := messages.PodCgroupFailed{UID: "u1", Reason: messages.Reason{Code: messages.ReasonCreatePodContainer, Message: "no cgroup"}}
+	a.hears(group, group)
+	a.sameEvents(t, "a control group", "FailedCreatePodContainer: unable to ensure pod container exists: no cgroup")
+	a.hears(messages.VolumesMounted{UID: "u1"}, SandboxStarted{Reason: messages.Reason{Message: "no network"}}, SandboxStarted{Taken: true, Reason: messages.Reason{Message: "taken"}})
+	a.sameEvents(t, "a sandbox", "FailedCreatePodSandBox: Failed to create pod sandbox: no network")
+	a.passes(time.Minute)
+	a.hears(SandboxStarted{Fact: &messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}})
+	a.sameEvents(t, "a sandbox that is made")
+	a.passes(time.Second)
+	dead := []messages.SandboxFact{{ID: "s1", CreatedAt: a.now}}
+	a.observes(dead)
+	a.observes(dead)
+	a.hears(SandboxStopped{ID: "s1"})
+	a.sameEvents(t, "a sandbox that is lost", "SandboxChanged: Pod sandbox changed, it will be killed and re-created.")
+	a.passes(time.Hour)
+	a.passes(time.Second)
+	a.sameEvents(t, "its time is over", "DeadlineExceeded: Pod was active on the node longer than the specified deadline")
+}
+
+// Where nobody writes events, none are told.
+func TestNoEventsOnANodeOfItsOwn(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.set.Events = false
+	w.machine = NewMachine("u1", w.set)
+	w.step(nil)
+	w.settle()
+	if len(w.records) > 0 {
+		t.Errorf("it says %q", said(w.records))
+	}
+}

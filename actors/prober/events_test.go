@@ -1,0 +1,81 @@
+package prober
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+func recorded(k *supervisortest.Kit) (out []string) {
+	for _, m := range k.Take() {
+		if e, ok := m.Msg.(messages.RecordEvent); ok {
+			out = append(out, e.Object.Name+" "+e.Object.FieldPath+" "+e.Type+" "+e.Reason+": "+e.Message)
+		}
+	}
+	return out
+}
+
+func podOf(c *v1.Container) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"}, Spec: v1.PodSpec{Containers: []v1.Container{*c}}}
+}
+
+// Each run that fails is told, as with the kubelet, whether it counts or not.
+func TestEachFailureIsAnEvent(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		r := newRuntime()
+		k := newKit(t, folder(t), r, func(o *Options) { o.Events = on })
+		spec := container("c", map[messages.ProbeKind]*v1.Probe{messages.Liveness: command()})
+		w := wishOf(k, 1, spec, "id", messages.Liveness)
+		w.Pod = podOf(spec)
+		k.Send("pods/u1", w)
+		k.RunWork()
+		step(k, 21)
+		if got := recorded(k); got != nil {
+			t.Errorf("a probe that succeeds: %q", got)
+		}
+		r.codes["id"] = 1
+		step(k, 20)
+		one := "web spec.containers{c} Warning Unhealthy: Liveness probe failed: command ended with code 1"
+		want := []string{one, one}
+		if !on {
+			want = nil
+		}
+		if got := recorded(k); !slices.Equal(got, want) {
+			t.Errorf("events %v: %q", on, got)
+		}
+	}
+}
+
+// That a probe cannot be run is told once, without the ID that the runtime names.
+func TestAProbeThatCannotBeRunIsAnEvent(t *testing.T) {
+	b := newBook([pools]int{}, func() float64 { return 0 })
+	spec := container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()})
+	p := &probe{pod: &podBook{uid: "u1", wish: messages.WatchProbes{Pod: podOf(spec)}}, con: &conBook{spec: spec, id: "0123"}, kind: messages.Readiness, spec: spec.ReadinessProbe}
+	p.pod.cons = map[string]*conBook{"c": p.con}
+	var got []string
+	for _, o := range []outcome{
+		{unknown, "container 0123 is gone"}, {unknown, "container 0123 is gone"}, {warning, "Probe terminated redirects"}, {success, ""},
+	} {
+		for _, e := range b.count(time.Unix(1, 0), p, o) {
+			if n, ok := e.(news); ok {
+				got = append(got, n.reason+": "+n.message)
+			}
+		}
+	}
+	want := []string{
+		"Unhealthy: Readiness probe errored and resulted in unknown state: container c is gone",
+		"ProbeWarning: Readiness probe warning: Probe terminated redirects",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if p.con.results.Readiness != messages.ProbeSucceeded {
+		t.Error("a warning is no success")
+	}
+}
