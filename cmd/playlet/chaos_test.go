@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/cri/sim"
@@ -159,6 +161,32 @@ func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 	awaitTime(r.rig, r.runtime.Snapshot().Sandbox("web-node").UID, "evening")
 	awaitTime(r.rig, r.runtime.Snapshot().Sandbox("cloud").UID, "night")
 	awaitLogs(r.rig)
+	r.eventually("the API server has it as it is", func() bool { return apiAgrees(r) })
+}
+
+// apiAgrees says that the API server has what is left of the day, and nothing else: each pod that runs as ready, under the name of
+// its mirror pod where it is a static one.
+func apiAgrees(r *clusterRig) bool {
+	all, err := r.api.CoreV1().Pods("").List(r.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, p := range all.Items {
+		got[p.Name] = string(p.Status.Phase)
+		for _, c := range p.Status.Conditions {
+			if c.Type == v1.PodReady && c.Status == v1.ConditionTrue {
+				got[p.Name] = "ready"
+			}
+		}
+		if hash := p.Annotations[v1.MirrorPodAnnotationKey]; hash != "" && r.runtime.Snapshot().Sandbox(p.Name) != nil && hash != r.runtime.Snapshot().Sandbox(p.Name).UID {
+			return false
+		}
+	}
+	return maps.Equal(got, map[string]string{
+		"cloud": "ready", "web-node": "ready", "changed-node": "ready", "sick-node": "ready", "remote-node": "ready", "sent-node": "ready",
+		"job-node": "Succeeded", "misfit": "Failed",
+	})
 }
 
 // chatter is a line of which three are too much for a log.

@@ -7,8 +7,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
 
 	"github.com/playlet-dev/playlet/actors/apiserver"
 	"github.com/playlet-dev/playlet/actors/apiserver/apiservertest"
@@ -26,6 +30,14 @@ type clusterRig struct {
 func newClusterRig(t testing.TB, opts sim.Options, flags ...string) *clusterRig {
 	t.Helper()
 	r := &clusterRig{rig: newRig(t, opts, flags...), api: fake.NewClientset()}
+	r.api.PrependReactor("create", "*", func(a ktesting.Action) (bool, runtime.Object, error) {
+		if create, ok := a.(ktesting.CreateAction); ok {
+			if object, err := meta.Accessor(create.GetObject()); err == nil && object.GetUID() == "" {
+				object.SetUID(uuid.NewUUID()) // as an API server does
+			}
+		}
+		return false, nil, nil
+	})
 	r.clients = &apiserver.Clients{Main: r.api, Heartbeat: r.api, Events: r.api, Server: "https://cluster.test:6443"}
 	r.flags = append(r.flags, "--kubeconfig="+unreachable(t))
 	return r
