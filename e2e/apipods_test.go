@@ -129,7 +129,9 @@ func TestPodsOfTheAPIServer(t *testing.T) {
 	must(t, err)
 	awaitHere(t, a, "gated", readyHere)
 
+	awaitAPIPod(t, c, ns, "gated", ready)
 	remove(t, c, ns, "web")
+	awaitNoAPIPod(t, c, ns, "web")
 	awaitLeft(t, s, a, "web")
 	remove(t, c, ns, "stubborn")
 	awaitHere(t, a, "stubborn", func(p *stack.PodState) error {
@@ -139,6 +141,7 @@ func TestPodsOfTheAPIServer(t *testing.T) {
 		return nil
 	})
 	must(t, c.Admin.CoreV1().Pods(ns).Delete(t.Context(), "stubborn", metav1.DeleteOptions{GracePeriodSeconds: new(int64(2))}))
+	awaitNoAPIPod(t, c, ns, "stubborn")
 	awaitLeft(t, s, a, "stubborn")
 	must(t, c.Admin.CoreV1().Pods(ns).Delete(t.Context(), "forced", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 	awaitLeft(t, s, a, "forced")

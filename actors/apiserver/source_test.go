@@ -321,3 +321,15 @@ func TestAllIsToldAgain(t *testing.T) {
 		t.Errorf("told %+v", told)
 	}
 }
+
+// A watch that is stopped while an event waits to be taken leaves nothing behind.
+func TestAWatchThatIsStoppedEnds(t *testing.T) {
+	inner, seen := watch.NewFake(), make(chan watch.Event, 1)
+	o := observe(inner, func(e watch.Event) { seen <- e })
+	inner.Add(podOn("node", "web"))
+	<-seen // it is on its way, and nobody takes it
+	o.Stop()
+	for range o.ResultChan() { // until it is closed
+		continue
+	}
+}

@@ -59,7 +59,7 @@ func (f *Feed) listWatch() cache.ListerWatcher {
 			if err != nil {
 				return nil, err
 			}
-			return watch.Filter(w, f.event), nil
+			return observe(w, f.event), nil
 		},
 	}, f.opts.Clients.Main)
 }
@@ -92,15 +92,14 @@ func (f *Feed) listAnew() {
 }
 
 // event notes what comes of a watch.
-func (f *Feed) event(e watch.Event) (watch.Event, bool) {
+func (f *Feed) event(e watch.Event) {
 	if e.Type == watch.Error {
 		f.answers(apierrors.FromObject(e.Object))
-		return e, true
+		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked, f.view.At = time.Time{}, f.opts.Clock.Now()
-	return e, true
 }
 
 // asks notes that an answer is awaited.

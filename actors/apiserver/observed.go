@@ -1,0 +1,41 @@
+package apiserver
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// observed is a watch whose events are looked at on their way. It ends with Stop, also while nobody takes an event.
+type observed struct {
+	inner watch.Interface
+	out   chan watch.Event
+	quit  chan struct{}
+	once  sync.Once
+}
+
+// observe begins to look at what a watch brings.
+func observe(inner watch.Interface, look func(watch.Event)) *observed {
+	o := &observed{inner: inner, out: make(chan watch.Event), quit: make(chan struct{})}
+	go func() {
+		defer close(o.out)
+		for e := range inner.ResultChan() {
+			look(e)
+			select {
+			case o.out <- e:
+			case <-o.quit:
+				return
+			}
+		}
+	}()
+	return o
+}
+
+// Stop implements watch.Interface.
+func (o *observed) Stop() {
+	o.once.Do(func() { close(o.quit) })
+	o.inner.Stop()
+}
+
+// ResultChan implements watch.Interface.
+func (o *observed) ResultChan() <-chan watch.Event { return o.out }
