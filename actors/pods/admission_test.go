@@ -130,9 +130,10 @@ func TestARefusedPodIsFinished(t *testing.T) {
 	n.life()
 	n.known("a")
 	wants(n.Kit, messages.APIServer, asking("a", 700), asking("bb", 700))
-	if check(); len(told[messages.RecordEvent](n.Kit)) > 0 {
+	if len(told[messages.RecordEvent](n.Kit)) > 0 {
 		t.Error("it is refused anew")
 	}
+	check()
 }
 
 // What runs is never asked again whether it may, however much the others ask for, and what it holds counts.
@@ -268,6 +269,29 @@ func TestACriticalPodPreempts(t *testing.T) {
 	if n.wish("ccc").Final != nil || n.wish("dddd").Final != nil || n.wish("eeeee").Final == nil {
 		t.Error("it is refused")
 	}
+}
+
+// Of what a second critical pod lacks, that is counted which is ended already, and nobody is ended who need not be.
+func TestTheSecondCriticalPod(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	pods := []*v1.Pod{asking("a", 300), asking("bb", 600), critical(asking("ccc", 200))}
+	wants(n.Kit, messages.APIServer, pods[:2]...)
+	wants(n.Kit, messages.APIServer, pods...)
+	if n.wish("a").Fail == nil || n.wish("bb").Fail != nil {
+		t.Fatal("the first one's place is not the one of a")
+	}
+	wants(n.Kit, messages.APIServer, append(pods, critical(asking("dddd", 150)))...)
+	if n.wish("bb").Fail != nil {
+		t.Error("bb is ended for what is free already")
+	}
+	wants(n.Kit, messages.APIServer, append(pods, critical(asking("dddd", 150)), critical(asking("eeeee", 400)))...)
+	if n.wish("bb").Fail == nil {
+		t.Error("bb is not ended, although the third one needs its place")
+	}
+	n.Send(messages.PodAddress("a"), messages.PodEnded{UID: "a", Status: &v1.PodStatus{Phase: v1.PodFailed}})
+	n.Send(messages.PodAddress("bb"), messages.PodEnded{UID: "bb", Status: &v1.PodStatus{Phase: v1.PodFailed}})
+	n.spawned("a", "bb", "ccc", "dddd", "eeeee")
 }
 
 // Where no room can be made, a critical pod of the API server fails, and a static one waits.

@@ -1,0 +1,93 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/playlet-dev/playlet/e2e/cluster"
+	"github.com/playlet-dev/playlet/e2e/stack"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Pods that cannot run here fail with the kubelet's reasons, and go when they are deleted; a critical one takes another's place;
+// those that lack a network wait, and go on when it is back. What runs is left alone.
+func TestAdmission(t *testing.T) {
+	c := cluster.Shared(t)
+	n, ns := c.Node(t), c.Namespace(t)
+	s, a := inCluster(t, c, n, func(a *stack.Agent) { a.Config["maxPods"] = 3 })
+	create(t, c, ns, n.Name, manifest(s, "web", "terminationGracePeriodSeconds: 1\ncontainers: [{name: c, image: HELLO, args: [sleep], ports: [{containerPort: 8080, hostPort: 18099}]}]"))
+	awaitAPIPod(t, c, ns, "web", ready)
+	for name, want := range map[string]struct{ spec, reason, says string }{
+		"picky":   {"nodeSelector: {disk: ssd}\n" + cloudSleeper, "NodeAffinity", "wants the label disk=ssd, which this node has not"},
+		"big":     {"containers: [{name: c, image: HELLO, resources: {requests: {cpu: 1000}}}]", "OutOfcpu", "Node didn't have enough resource: cpu, requested: 1000000"},
+		"tuned":   {"securityContext: {sysctls: [{name: net.core.somaxconn, value: '9'}]}\n" + cloudSleeper, "SysctlForbidden", "net.core.somaxconn"},
+		"blocked": {"containers: [{name: c, image: HELLO, ports: [{containerPort: 8080, hostPort: 18099}]}]", "NodePorts", "is used by pod " + ns + "/web"},
+	} {
+		create(t, c, ns, n.Name, manifest(s, name, want.spec))
+		pod := awaitAPIPod(t, c, ns, name, failedFor(want.reason))
+		if !strings.HasPrefix(pod.Status.Message, "Pod was rejected: ") || !strings.Contains(pod.Status.Message, want.says) {
+			t.Errorf("%s: %q", name, pod.Status.Message)
+		}
+		remove(t, c, ns, name)
+		awaitNoAPIPod(t, c, ns, name)
+		if left := ofPod(t, s, name); len(left) > 0 {
+			t.Errorf("%s was run: %v", name, left)
+		}
+	}
+
+	config, gone := filepath.Join(s.CNIConfDir(), "10-playlet.conflist"), filepath.Join(t.TempDir(), "conflist")
+	text, err := os.ReadFile(config)
+	must(t, err)
+	must(t, os.WriteFile(gone, text, 0o600))
+	must(t, os.Remove(config))
+	awaitNode(t, c, n.Name, func(n *corev1.Node) error {
+		if nodeReady(n) == nil {
+			return fmt.Errorf("it is ready")
+		}
+		return nil
+	})
+	create(t, c, ns, n.Name, manifest(s, "late", cloudSleeper))
+	create(t, c, ns, n.Name, manifest(s, "outer", "hostNetwork: true\nterminationGracePeriodSeconds: 1\ncontainers: [{name: c, image: HELLO, args: [sleep]}]"))
+	awaitHere(t, a, "late", func(p *stack.PodState) error {
+		if p.Waiting == nil || p.Waiting.Code != "NetworkNotReady" || p.Pod.Status.Phase != corev1.PodPending {
+			return fmt.Errorf("it waits for %+v", p.Waiting)
+		}
+		return nil
+	})
+	awaitAPIPod(t, c, ns, "outer", ready)
+	must(t, os.WriteFile(config, text, 0o644))
+	awaitAPIPod(t, c, ns, "late", ready)
+	if web := ofPod(t, s, "web"); len(web) != 1 {
+		t.Errorf("web was touched: %v", web)
+	}
+
+	create(t, c, ns, n.Name, manifest(s, "full", cloudSleeper))
+	awaitAPIPod(t, c, ns, "full", failedFor("OutOfpods"))
+	must(t, a.Write("static.yaml", manifest(s, "static", cloudSleeper)))
+	awaitHere(t, a, "static-"+n.Name, readyHere)
+	await(t, func() error {
+		for _, name := range []string{"web", "late", "outer"} {
+			pod, err := c.Admin.CoreV1().Pods(ns).Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil || failedFor("Preempting")(pod) == nil {
+				return err
+			}
+		}
+		return fmt.Errorf("nobody has made room for the static pod")
+	})
+}
+
+// failedFor is for awaitAPIPod.
+func failedFor(reason string) func(*corev1.Pod) error {
+	return func(p *corev1.Pod) error {
+		if p.Status.Phase != corev1.PodFailed || p.Status.Reason != reason {
+			return fmt.Errorf("pod %s is %s for %q: %s", p.Name, p.Status.Phase, p.Status.Reason, p.Status.Message)
+		}
+		return nil
+	}
+}
