@@ -61,6 +61,12 @@ func Changed(container *v1.Container, annotations map[string]string) bool {
 		is, err := SpecHash(container)
 		return err != nil || is != was
 	}
+	return ChangedForKubelet(container, annotations)
+}
+
+// ChangedForKubelet is Changed as the kubelet decides it, by name and image alone. It is for pods of an API server, which allows
+// no other change of a container that exists, and whose next release may fill in defaults that are no change.
+func ChangedForKubelet(container *v1.Container, annotations map[string]string) bool {
 	was, err := strconv.ParseUint(annotations[AnnotationHash], 16, 64)
 	return err != nil || was != KubeletHash(container)
 }

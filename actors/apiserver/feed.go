@@ -59,6 +59,9 @@ type View struct {
 	Odd []string
 }
 
+// hangsAfter is how long a question to an API server that answered before may be without an answer until that is a problem.
+const hangsAfter = 30 * time.Second
+
 // NewFeed is a feed at rest: nothing is asked before someone waits.
 func NewFeed(o FeedOptions) *Feed {
 	if o.Clock == nil {
@@ -104,7 +107,8 @@ func (f *Feed) now() (View, <-chan struct{}) {
 		f.view.Served, f.view.Wanted, f.view.Odd = f.book.lists()
 	}
 	view := f.view
-	if !view.Heard && view.Problem == "" && !f.asked.IsZero() {
+	hangs := !f.asked.IsZero() && (!view.Heard || f.opts.Clock.Since(f.asked) > hangsAfter)
+	if view.Problem == "" && hangs {
 		view.Problem, view.Since = "it has not answered yet", f.asked
 	}
 	return view, f.changed

@@ -35,7 +35,8 @@ func New(opts Options) supervisors.Constructor {
 type source struct {
 	opts   Options
 	view   View
-	wished []*v1.Pod // as told last
+	wished []*v1.Pod // as told last,
+	told   time.Time // and when
 	logged problemlog.Log
 }
 
@@ -72,12 +73,13 @@ func (s *source) wait(ctx supervisors.Context) {
 	}})
 }
 
-// look takes what is known. Where nothing was heard for a while, all is told again.
+// look takes what is known. Where nothing was told for a while, all is told again.
 func (s *source) look(ctx supervisors.Context, now View) {
 	was := s.view
 	s.view = now
-	quiet := now.Version == was.Version
-	if quiet || now.Heard != was.Heard || now.Problem != was.Problem || !slices.Equal(now.Wanted, s.wished) || !slices.Equal(now.Odd, was.Odd) {
+	// The last word may have been lost, and where others' changes keep coming it is never quiet.
+	again := now.Version == was.Version || !ctx.Now().Before(s.told.Add(checkEvery))
+	if again || now.Heard != was.Heard || now.Problem != was.Problem || !slices.Equal(now.Wanted, s.wished) || !slices.Equal(now.Odd, was.Odd) {
 		s.tellWish(ctx)
 	}
 	s.tellServed(ctx)
@@ -99,7 +101,7 @@ func (s *source) tellWish(ctx supervisors.Context) {
 	if !s.view.Heard && len(problems) == 0 {
 		return
 	}
-	s.wished = s.view.Wanted
+	s.wished, s.told = s.view.Wanted, ctx.Now()
 	ctx.Tell(messages.Pods, messages.SourcePodsWanted{Source: ctx.Self(), Pods: s.view.Wanted, Problems: problems, Unknown: !s.view.Heard})
 }
 

@@ -49,11 +49,15 @@ func unreachable(err error) string {
 	return "it cannot be read: " + inner(err).Error()
 }
 
-// inner is the error without the URL that was asked.
+// inner is the error without the URL that was asked, and without addresses.
 func inner(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
-		return u.Err
+		err = u.Err
+	}
+	var op *net.OpError // it has our own port, which differs each time
+	if errors.As(err, &op) && op.Err != nil {
+		return fmt.Errorf("%s: %w", op.Op, op.Err)
 	}
 	return err
 }

@@ -47,7 +47,7 @@ func (m *Machine) standing(c *con) *messages.ContainerFact {
 	if f == nil || current == nil || f.SandboxID != current.ID {
 		return nil
 	}
-	if f.State == messages.ContainerRunning || (f.State == messages.ContainerCreated && c.spec != nil && !m.set.Changed(c.spec, *f)) {
+	if f.State == messages.ContainerRunning || (f.State == messages.ContainerCreated && c.spec != nil && !m.changed(c, f)) {
 		return f
 	}
 	return nil

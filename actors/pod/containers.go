@@ -3,6 +3,8 @@ package pod
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -35,7 +37,7 @@ func (m *Machine) ensure(now time.Time, c *con) bool {
 		if f == nil || f.State == messages.ContainerCreated { // it was taken away, and what stands there never ran
 			return m.ensureIdle(now, c, f)
 		}
-		if c.spec != nil && f != nil && f.State == messages.ContainerRunning && m.set.Changed(c.spec, *f) {
+		if c.spec != nil && f != nil && f.State == messages.ContainerRunning && m.outdated(c, f) {
 			c.replace = true
 			m.stopContainer(now, c, m.grace(), "Container "+c.name+" definition changed, will be restarted")
 			return false
@@ -119,4 +121,27 @@ func (m *Machine) spawn(now time.Time, c *con) {
 	c.stage, c.actor, c.at = spawning, true, time.Time{}
 	m.asks[ask{"spawn", c.name}] = now.Add(m.set.Patience)
 	m.emit(SpawnContainer{c.name})
+}
+
+// changed says that the container was made from another spec. What it may use is part of that.
+func (m *Machine) changed(c *con, f *messages.ContainerFact) bool {
+	was := m.set.Resources(*f)
+	return m.respecced(c, f) || (was != nil && !equality.Semantic.DeepEqual(*was, c.spec.Resources))
+}
+
+// respecced says so of all but what it may use.
+func (m *Machine) respecced(c *con, f *messages.ContainerFact) bool {
+	if fromAPI(m.pod) {
+		return m.set.ChangedImage(c.spec, *f)
+	}
+	return m.set.Changed(c.spec, *f)
+}
+
+// outdated says that a container which runs has to be made anew. What a container of a manifest may use changes only so; a pod of the
+// API server is resized in place or not at all (KEP-1287), and its containers run on with what they have.
+func (m *Machine) outdated(c *con, f *messages.ContainerFact) bool {
+	if fromAPI(m.pod) {
+		return m.respecced(c, f)
+	}
+	return m.changed(c, f)
 }

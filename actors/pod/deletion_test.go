@@ -125,6 +125,24 @@ func TestAFinishedPodThatRuns(t *testing.T) {
 	}
 }
 
+// The API server can know of an end before all of it was undone: an agent that finds such a pod stops its sandbox, and gives its
+// volumes and its control group back.
+func TestAFinishedPodOfWhichTheSandboxIsLeft(t *testing.T) {
+	w := newWorld(cloudPod(v1.RestartPolicyNever, 0, 1))
+	w.step(nil)
+	w.settle()
+	w.containers[0] = ended(w, 0)
+	w.final = &v1.PodStatus{Phase: v1.PodSucceeded}
+	w.restart()
+	w.settle()
+	if check(t, w); w.machine.Phase() != Finished || w.sandboxes[0].Ready || w.status != w.final {
+		t.Errorf("it is %s, its sandbox %+v", w.machine.Phase(), w.sandboxes[0])
+	}
+	if len(w.containers) != 1 {
+		t.Error("its dead container is gone, and the log with it")
+	}
+}
+
 // A status goes on where it was: not one of its conditions changes, whoever ran the pod before.
 func TestAStatusOutlivesTheAgent(t *testing.T) {
 	pod := cloudPod(v1.RestartPolicyAlways, 0, 1)

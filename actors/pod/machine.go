@@ -24,6 +24,8 @@ type Settings struct {
 	Events bool
 	// Changed says whether a container was made from another spec than this one.
 	Changed func(spec *v1.Container, made messages.ContainerFact) bool
+	// ChangedImage says so of what an API server lets change in a container: its image.
+	ChangedImage func(spec *v1.Container, made messages.ContainerFact) bool
 	// Resources are those that a container was made with; nil where that is not known.
 	Resources func(made messages.ContainerFact) *v1.ResourceRequirements
 	// RecursiveReadOnly says whether the runtime can mount read-only all that is mounted below a volume (KEP-3857).

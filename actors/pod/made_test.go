@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -39,18 +40,34 @@ func carrying(t *testing.T, spec *v1.Container, r v1.ResourceRequirements) messa
 }
 
 // An edit of what a container may use takes effect: the container is replaced. Another way to write the same is no edit, and
-// one that carries none, of a kubelet, is left alone.
+// one that carries none, of a kubelet, is left alone. So is a container of the API server that is resized: it runs on.
 func TestAnEditOfResourcesReplacesTheContainer(t *testing.T) {
 	spec := &v1.Container{Name: "c0", Image: "image", Resources: limited("1024Mi")}
+	of := func(pod *v1.Pod) *Machine {
+		return &Machine{pod: pod, set: Settings{Changed: changed, ChangedImage: changedImage, Resources: madeWith}}
+	}
+	machine, c := of(testPod(v1.RestartPolicyAlways, 0, 1)), &con{name: "c0", spec: spec}
 	for text, want := range map[string]bool{"1024Mi": false, "1Gi": false, "2Gi": true} {
-		if got := changed(spec, carrying(t, spec, limited(text))); got != want {
-			t.Errorf("made with %s: changed %v, want %v", text, got, want)
+		f := carrying(t, spec, limited(text))
+		if got := machine.outdated(c, &f); got != want {
+			t.Errorf("made with %s: outdated %v, want %v", text, got, want)
 		}
 	}
 	foreign := carrying(t, spec, limited("2Gi"))
 	delete(foreign.Annotations, cri.AnnotationResources)
-	if changed(spec, foreign) {
+	if machine.outdated(c, &foreign) {
 		t.Error("a container that does not carry its resources is replaced")
+	}
+	resized := carrying(t, spec, limited("2Gi"))
+	resized.Annotations[cri.AnnotationHash] = strconv.FormatUint(cri.KubeletHash(spec), 16)
+	resized.Annotations[cri.AnnotationSpecHash] = "1-of another release's defaults"
+	if machine = of(cloudPod(v1.RestartPolicyAlways, 0, 1)); machine.outdated(c, &resized) {
+		t.Error("a container of the API server is replaced for its resources, or for a default")
+	}
+	c.spec = spec.DeepCopy()
+	c.spec.Image = "another"
+	if !machine.outdated(c, &resized) {
+		t.Error("a container of the API server keeps an old image")
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 
 // Edges is every transition there is. An edge outside it is a bug and fails the actor.
 var Edges = map[Phase][]Phase{
-	Reading:      {Preparing, Terminating, Finished},
+	Reading:      {Preparing, Terminating},
 	Preparing:    {Initializing, Running, Terminating},
 	Initializing: {Preparing, Running, Terminating},
 	Running:      {Preparing, Terminating},

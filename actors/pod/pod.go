@@ -9,7 +9,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
@@ -27,7 +26,7 @@ type Options struct {
 func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) Settings {
 	return Settings{
 		Patience: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.IPs, RuntimeName: runtimeName,
-		Changed: changed, Resources: madeWith, Events: h.Events,
+		Changed: changed, ChangedImage: changedImage, Resources: madeWith, Events: h.Events,
 		RecursiveReadOnly: func() bool { return h.Can().RecursiveReadOnlyMounts },
 		BackOffStep: func(made messages.ContainerFact) int {
 			n, err := strconv.Atoi(made.Annotations[cri.AnnotationBackoff])
@@ -39,10 +38,14 @@ func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) S
 	}
 }
 
-// changed says that the container was made from another spec. What it may use can be changed only by making it again, too.
+// changed says that the container was made from another spec, whatever it may use.
 func changed(spec *v1.Container, made messages.ContainerFact) bool {
-	was := madeWith(made)
-	return cri.Changed(spec, made.Annotations) || (was != nil && !equality.Semantic.DeepEqual(*was, spec.Resources))
+	return cri.Changed(spec, made.Annotations)
+}
+
+// changedImage says that the container was made from another image.
+func changedImage(spec *v1.Container, made messages.ContainerFact) bool {
+	return cri.ChangedForKubelet(spec, made.Annotations)
 }
 
 // madeWith is the container's spec.resources at the time it was made; nil where it does not carry them, as a kubelet's.

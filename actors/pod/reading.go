@@ -7,7 +7,7 @@ import (
 )
 
 // planReading: the actor has just started and knows nothing. It waits for its parent's wish, for the CRI's word
-// and, where there are containers with probes, for the prober's, and derives everything from these. Leads to Preparing, Terminating, Finished.
+// and, where there are containers with probes, for the prober's, and derives everything from these. Leads to Preparing, Terminating.
 func (m *Machine) planReading(now time.Time) Phase {
 	if m.wish == nil && m.due(now, "wish", "", m.set.Patience) {
 		m.emit(Tell{messages.Pods, messages.GetWish{UID: m.uid}})
@@ -30,11 +30,9 @@ func (m *Machine) planReading(now time.Time) Phase {
 			}
 		}
 		return Terminating
-	case m.wish.Final != nil && m.mayRun():
+	case m.wish.Final != nil: // that it is over is known; whether all of it was undone when the agent was killed is not
 		m.verdict = &verdict{phase: m.wish.Final.Phase, reason: m.wish.Final.Reason, message: m.wish.Final.Message}
 		return Terminating
-	case m.wish.Final != nil:
-		return Finished
 	default:
 		return Preparing
 	}

@@ -51,7 +51,7 @@ func (m *Machine) respec(c *con) {
 	c.image.ref, c.image.reason, c.image.awaits, c.failed, c.tries = "", nil, nil, nil, 0
 	m.answered("image", c.name)
 	f := c.exited()
-	if c.spec == nil || f == nil || !m.set.Changed(c.spec, *f) {
+	if c.spec == nil || f == nil || !m.changed(c, f) {
 		return
 	}
 	if c.stage == due || c.stage == spawning {

@@ -85,11 +85,16 @@ func (a *actor) laidOver(ctx supervisors.Context, e *entry) bool {
 	return true
 }
 
-// dropOver forgets the pods that are over and that no source names any more.
+// dropOver forgets the pods that are over or held and that no source names any more.
 func (a *actor) dropOver(byUID map[string]want) {
 	for uid := range a.over {
 		if _, wanted := byUID[uid]; !wanted {
 			delete(a.over, uid)
+		}
+	}
+	for uid := range a.holding {
+		if _, wanted := byUID[uid]; !wanted {
+			delete(a.holding, uid)
 		}
 	}
 }
@@ -110,15 +115,15 @@ func unsupported(w want) *messages.Reason {
 	if w.source != messages.APIServer || w.pod.DeletionTimestamp != nil {
 		return nil
 	}
-	errs := podspec.Unsupported(w.pod)
-	if len(errs) == 0 {
-		return nil
-	}
 	var names []string
-	for _, e := range errs {
-		if !slices.Contains(names, e.Field) {
+	for _, e := range podspec.Unsupported(w.pod) {
+		// Ephemeral containers are added to pods that run, which go on running.
+		if !slices.Contains(names, e.Field) && !strings.HasPrefix(e.Field, "spec.ephemeralContainers") {
 			names = append(names, e.Field)
 		}
+	}
+	if len(names) == 0 {
+		return nil
 	}
 	return &messages.Reason{
 		Code: messages.ReasonUnsupported, Permanent: true,
@@ -147,8 +152,7 @@ func (a *actor) holds(ctx supervisors.Context, w want, why messages.Reason) {
 func (a *actor) heldStatus(w want, why messages.Reason) messages.PodStatusWanted {
 	out := messages.PodStatusWanted{UID: string(w.pod.UID), Pod: w.pod, Static: w.source != messages.APIServer}
 	if !a.isFound(out.UID) {
-		out.Status = w.pod.Status.DeepCopy()
-		out.Status.Phase, out.Status.Reason, out.Status.Message = v1.PodPending, why.Code, why.Message
+		out.Status = &v1.PodStatus{Phase: v1.PodPending, Reason: why.Code, Message: why.Message, ObservedGeneration: w.pod.Generation}
 	}
 	return out
 }
@@ -177,11 +181,14 @@ func (a *actor) tellStatuses(ctx supervisors.Context) {
 	_, ordered := a.merge()
 	for _, w := range ordered {
 		uid := string(w.pod.UID)
+		if a.entries[uid] != nil || a.over[uid] != nil {
+			continue
+		}
 		why := unsupported(w)
 		if waits, ok := a.waits[uid]; ok && why == nil && waits.Code != messages.ReasonNodeUnknown {
 			why = &waits
 		}
-		if why != nil && a.entries[uid] == nil && a.over[uid] == nil {
+		if why != nil {
 			m.Pods = append(m.Pods, a.heldStatus(w, *why))
 		}
 	}

@@ -73,7 +73,8 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 		return
 	}
 	for uid, e := range a.entries {
-		if a.finished[uid] != nil && e.ending == nil && !e.gone {
+		if e.unanswered && a.finished[uid] != nil && e.ending == nil && !e.gone {
+			e.unanswered = false
 			a.renew(ctx, e)
 		}
 	}

@@ -83,19 +83,21 @@ type actor struct {
 
 // entry is the book on one pod that is there.
 type entry struct {
-	pod     *v1.Pod
-	source  messages.Address
-	order   int64
-	ending  *messages.Ending
-	turn    uint64 // of the wish
-	taken   uint64 // turn of the wish that the pod's actor has taken
-	gone    bool   // its actor is being stopped for good
-	fail    *messages.PodFailure
-	claim   *admission.Claim // of pod
-	status  *v1.PodStatus
-	phase   string
-	waiting *messages.Reason
-	jail    *messages.ChildQuarantined
+	pod    *v1.Pod
+	source messages.Address
+	order  int64
+	ending *messages.Ending
+	turn   uint64 // of the wish
+	taken  uint64 // turn of the wish that the pod's actor has taken
+	gone   bool   // its actor is being stopped for good
+	// unanswered says that it ended by itself and waits for the word that this is on the disk.
+	unanswered bool
+	fail       *messages.PodFailure
+	claim      *admission.Claim // of pod
+	status     *v1.PodStatus
+	phase      string
+	waiting    *messages.Reason
+	jail       *messages.ChildQuarantined
 }
 
 type (
@@ -266,12 +268,14 @@ func (a *actor) ended(ctx supervisors.Context, m messages.PodEnded) {
 		ctx.Stop(m.UID)
 		return
 	}
+	e.unanswered = true
 	if a.finished[m.UID] == nil || (a.unsaved && !a.saving) {
 		a.finished[m.UID] = m.Status
 		a.save(ctx)
 		a.reconsider(ctx)
 	}
 	if !a.unsaved && !a.saving { // the acknowledgement waits for the disk
+		e.unanswered = false
 		a.renew(ctx, e)
 	}
 }
