@@ -162,6 +162,7 @@ func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 	awaitTime(r.rig, r.runtime.Snapshot().Sandbox("cloud").UID, "night")
 	awaitLogs(r.rig)
 	r.eventually("the API server has it as it is", func() bool { return apiAgrees(r) })
+	r.awaitsNode()
 }
 
 // apiAgrees says that the API server has what is left of the day, and nothing else: each pod that runs as ready, under the name of

@@ -117,3 +117,21 @@ func (r *rig) eventually(what string, ok func() bool) {
 		}
 	}
 }
+
+// awaitsNode waits until the Node is there and ready, and has its lease.
+func (r *clusterRig) awaitsNode() {
+	r.t.Helper()
+	r.eventually("the Node is ready and has a lease", func() bool {
+		node, err := r.api.CoreV1().Nodes().Get(context.Background(), "node", metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue {
+				_, err := r.api.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(context.Background(), "node", metav1.GetOptions{})
+				return err == nil
+			}
+		}
+		return false
+	})
+}

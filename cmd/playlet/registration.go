@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"regexp"
@@ -87,7 +88,7 @@ func kubeletVersion(own string) string {
 // addresses are this node's. Where none was known at the start, they are looked for again.
 func (a *agent) addresses() []netip.Addr {
 	if len(a.host.IPs) == 0 {
-		return nodeIPs(a.node, a.log)
+		return nodeIPs(a.node, slog.New(slog.DiscardHandler)) // that there is none was said
 	}
 	out := make([]netip.Addr, 0, len(a.host.IPs))
 	for _, text := range a.host.IPs {

@@ -1,0 +1,107 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// until waits for a word of the watch.
+func until(t *testing.T, w *Watch, ok func(Seen) bool) Seen {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // reached only when it hangs
+	defer cancel()
+	for s := (Seen{}); ; {
+		next := w.Next(ctx, s.Version)
+		if ok(next) {
+			return next
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("it is not told; the last word is %+v", next)
+		}
+		s = next
+	}
+}
+
+func TestTheWatch(t *testing.T) {
+	api := fake.NewClientset()
+	w := NewWatch(api, "node")
+	defer w.Close()
+	until(t, w, func(s Seen) bool { return s.Heard && s.Node == nil && s.Err == nil })
+	for _, name := range []string{"another", "node"} {
+		if _, err := api.CoreV1().Nodes().Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, w, func(s Seen) bool { return s.Node != nil && s.Node.Name == "node" })
+	for _, name := range []string{"node", "another"} {
+		if err := api.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, w, func(s Seen) bool { return s.Heard && s.Node == nil })
+}
+
+// What the watch cannot bridge is listed anew; what fails is said, and what was known stays known.
+func TestTheWatchBeginsAnew(t *testing.T) {
+	api := fake.NewClientset(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"at": "first"}}})
+	streams := make(chan *watch.FakeWatcher, 1)
+	api.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
+		stream := watch.NewFake()
+		streams <- stream
+		return true, stream, nil
+	})
+	w := NewWatch(api, "node")
+	defer w.Close()
+	until(t, w, func(s Seen) bool { return s.Node != nil && s.Node.Labels["at"] == "first" })
+	first := <-streams
+	if _, err := api.CoreV1().Nodes().Update(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"at": "second"}}}, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	first.Error(&metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired})
+	until(t, w, func(s Seen) bool { return s.Node.Labels["at"] == "second" })
+	second := <-streams
+	away := errors.New("the server is away")
+	failing := make(chan struct{})
+	api.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		select {
+		case <-failing:
+			return false, nil, nil
+		default:
+			return true, nil, away
+		}
+	})
+	second.Stop()
+	if s := until(t, w, func(s Seen) bool { return s.Err != nil }); !errors.Is(s.Err, away) || s.Node == nil {
+		t.Errorf("%+v", s)
+	}
+	close(failing)
+	until(t, w, func(s Seen) bool { return s.Err == nil && s.Node != nil })
+	<-streams
+}
+
+func TestAnOlderWordIsNoNews(t *testing.T) {
+	at := func(uid types.UID, version string) *v1.Node {
+		return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: uid, ResourceVersion: version}}
+	}
+	for _, c := range []struct {
+		a, b *v1.Node
+		want bool
+	}{{at("u", "9"), at("u", "10"), true}, {at("u", "10"), at("u", "9"), false}, {at("v", "9"), at("u", "10"), false}, {nil, at("u", "1"), false}, {at("u", "1"), nil, false}} {
+		if got := older(c.a, c.b); got != c.want {
+			t.Errorf("%v, %v: %v", c.a, c.b, got)
+		}
+	}
+}
