@@ -9,15 +9,16 @@ import (
 
 // box is what the pod knows of its sandboxes.
 type box struct {
-	all     []messages.SandboxFact // newest first
-	failed  *messages.Reason       // of the last attempt to start one
-	tries   int                    // failed in a row
-	retry   time.Time
-	next    uint32   // attempt of the next one
-	lastIPs []string // of the last one that had any
-	hostNet bool     // the pod wants the host's network
-	changed bool     // an event was told of that it has to be replaced
-	settled string   // the sandbox of no use that was read again, before it is stopped
+	all         []messages.SandboxFact // newest first
+	failed      *messages.Reason       // of the last attempt to start one
+	tries       int                    // failed in a row
+	retry       time.Time
+	next        uint32   // attempt of the next one
+	lastIPs     []string // of the last one that had any
+	hostNet     bool     // the pod wants the host's network
+	changed     bool     // an event was told of that it has to be replaced
+	unconnected string   // what was told of why there is no network for it
+	settled     string   // the sandbox of no use that was read again, before it is stopped
 	// stopped has the sandboxes whose network was given back.
 	stopped map[string]bool
 }

@@ -126,6 +126,18 @@ func (m *Machine) recordChanged() {
 	}
 }
 
+// recordNetwork tells, once for each reason, that the node has no network for the pod's sandbox.
+func (m *Machine) recordNetwork() {
+	var why messages.Reason
+	if m.wish.NoNetwork != nil {
+		why = *m.wish.NoNetwork
+	}
+	if why.Message != "" && why.Message != m.box.unconnected {
+		m.record("", v1.EventTypeWarning, messages.EventNetworkNotReady, "%s", why.Message)
+	}
+	m.box.unconnected = why.Message
+}
+
 // recordDeadline tells that the pod has run for as long as it may, where that is the verdict.
 func (m *Machine) recordDeadline() {
 	if v := m.verdict; v != nil && v.reason == messages.ReasonDeadlineExceeded {

@@ -61,6 +61,27 @@ func TestTheEventsOfAnOrdinaryLife(t *testing.T) {
 }
 
 // A back-off that was told before the actor fell is not told again.
+// A pod for which there is no network says so once, and again when the reason is another.
+func TestAMissingNetworkIsToldOnce(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.offline = &messages.Reason{Code: messages.ReasonNetworkNotReady, Message: "network is not ready: none"}
+	w.step(nil)
+	w.settle()
+	w.send(w.wish())
+	w.settle()
+	w.offline = &messages.Reason{Code: messages.ReasonNetworkNotReady, Message: "network is not ready: another"}
+	w.send(w.wish())
+	w.settle()
+	w.offline = nil
+	w.send(w.wish())
+	w.settle()
+	check(t, w)
+	got := slices.DeleteFunc(said(w.records), func(s string) bool { return !strings.HasPrefix(s, "NetworkNotReady") })
+	if !slices.Equal(got, []string{"NetworkNotReady: network is not ready: none", "NetworkNotReady: network is not ready: another"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestABackOffIsToldOnce(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.exit = func(_ string, attempt uint32) (int32, bool) { return 1, attempt < 3 }

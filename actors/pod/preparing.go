@@ -90,6 +90,7 @@ func (m *Machine) startSandbox(now time.Time) {
 		m.stopSandbox(now, m.box.all[0].ID)
 		return
 	}
+	m.recordNetwork()
 	if m.wish.NoNetwork != nil { // the wish is told anew when there is one
 		return
 	}
