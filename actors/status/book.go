@@ -49,7 +49,8 @@ type line struct {
 	sent *sending // the last status that was written
 
 	gone        types.UID // an object that is not there any more, whatever was observed
-	goneOver    *v1.Pod   // what was observed when that became known
+	goneOver    *v1.Pod   // what was observed when that became known,
+	goneAt      time.Time // and when
 	deleteAfter time.Time // it was deleted, and is not deleted again before this
 	deletions   int
 	remakeAfter time.Time // the mirror pod was made again, and is not before this
@@ -185,7 +186,7 @@ func (b *book) see(l *line, p *v1.Pod, at time.Time) {
 		l.written, l.over = nil, nil
 		b.dirty[l] = true
 	}
-	if l.gone != "" && (p == nil || p.UID != l.gone || p != l.goneOver) {
+	if l.gone != "" && (p == nil || p.UID != l.gone || p != l.goneOver || at.Sub(l.goneAt) > believed) {
 		l.gone, l.goneOver = "", nil
 		b.dirty[l] = true
 	}

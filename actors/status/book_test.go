@@ -149,6 +149,42 @@ func TestTheEndOfAPod(t *testing.T) {
 	}
 }
 
+// Where the API server refuses the final status for good, the pod goes without: nothing of it is left, and its name is needed.
+func TestAnEndWhoseStatusIsRefused(t *testing.T) {
+	p := object("web", "u")
+	p.DeletionTimestamp = new(at(0))
+	b := aBook(p)
+	w := wish(p, statusOf(true, 0))
+	w.Over = true
+	b.want(w)
+	now := noon
+	for range finalTries {
+		j := only(t, b, now)
+		if j.deed != patchStatus {
+			t.Fatalf("%+v", j)
+		}
+		b.wrote(now, failing(j, code(422)))
+		_, now = b.take(now)
+	}
+	if j := only(t, b, now); j.deed != deletePod || j.uid != "u" {
+		t.Errorf("%+v", j)
+	}
+}
+
+// Something between says once that a pod is not there, which is: its statuses are written again after a while.
+func TestAFalseNotFound(t *testing.T) {
+	p := object("web", "u")
+	b := aBook(p)
+	b.want(wish(p, statusOf(true, 0)))
+	b.wrote(noon, failing(only(t, b, noon), code(404)))
+	none(t, b, noon)
+	later := noon.Add(believed + time.Second)
+	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{p}, At: later})
+	if j := only(t, b, later); j.deed != patchStatus {
+		t.Errorf("%+v", j)
+	}
+}
+
 // A pod that ended without being deleted stays.
 func TestAPodThatIsNotDeletedIsNotRemoved(t *testing.T) {
 	m := newModel()

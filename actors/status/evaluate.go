@@ -81,7 +81,7 @@ func (b *book) evaluate(l *line, now time.Time) *job {
 	case w == nil || w.Status == nil || current == nil:
 		return nil
 	}
-	if j := l.patch(w, current, now); j != nil {
+	if j := l.patch(w, current, now); j != nil && !(w.Over && l.unwelcome()) {
 		return j
 	}
 	if w.Over && current.DeletionTimestamp != nil {
@@ -122,7 +122,19 @@ func (b *book) evaluateMirror(l *line, w *messages.PodStatusWanted, mirror *v1.P
 	if w.Status == nil {
 		return nil
 	}
+	if terminal(mirror.Status.Phase) && !terminal(w.Status.Phase) { // no API server lets a pod come back from there
+		return l.unmake(w, mirror, "its static pod runs again")
+	}
 	return l.patch(w, mirror, now)
+}
+
+// finalTries is how often a final status is refused until the pod is deleted without it: nothing of it is left on the node, and it
+// must not keep its name for ever.
+const finalTries = 4
+
+// unwelcome says that the API server refuses what it is told of this pod, and has been asked often enough.
+func (l *line) unwelcome() bool {
+	return l.trouble != nil && l.trouble.fate == refused && l.failures >= finalTries
 }
 
 func (l *line) unmake(w *messages.PodStatusWanted, mirror *v1.Pod, why string) *job {

@@ -133,6 +133,17 @@ func TestAMirrorPodThatStandsForTheStaticPodNoMore(t *testing.T) {
 	}
 }
 
+// What an API server has as Failed or Succeeded never lives again there: a static pod that does gets another mirror pod.
+func TestAMirrorPodOfAStaticPodThatRunsAgain(t *testing.T) {
+	p := mirror("web", "h1", "m")
+	p.Status.Phase = v1.PodSucceeded
+	b := aBook(p)
+	b.want(staticWish(static("web", "h1"), statusOf(true, 0)))
+	if j := only(t, b, noon); j.deed != deleteMirror || j.uid != "m" {
+		t.Errorf("%+v", j)
+	}
+}
+
 // Somebody changes each mirror pod as soon as it is made: it is not made anew without end.
 func TestAMirrorPodThatIsChangedEachTime(t *testing.T) {
 	m := newModel()

@@ -131,7 +131,7 @@ func (b *book) wrote(now time.Time, a answer) {
 		b.succeeded(l, now, a)
 	case gone:
 		l.failures, l.due, l.trouble = 0, time.Time{}, nil
-		l.lose(a.job.uid)
+		l.lose(a.job.uid, now)
 	default:
 		b.failed(l, now, a)
 	}
@@ -147,7 +147,7 @@ func (b *book) succeeded(l *line, now time.Time, a answer) {
 	case createMirror:
 		l.written, l.over, l.at = a.pod, l.observed, now
 	case deletePod, deleteMirror:
-		l.lose(a.job.uid)
+		l.lose(a.job.uid, now)
 		l.deletions++
 		l.deleteAfter = now.Add(b.wait(deleteWait, lineMost, l.deletions))
 		if a.job.remake {
@@ -160,9 +160,10 @@ func (b *book) succeeded(l *line, now time.Time, a answer) {
 	}
 }
 
-// lose notes that an object is not there, until something else is observed.
-func (l *line) lose(uid types.UID) {
-	l.gone, l.goneOver = uid, l.observed
+// lose notes that an object is not there, until something else is observed or, as whoever said so may have been wrong, until it
+// is observed for long.
+func (l *line) lose(uid types.UID, now time.Time) {
+	l.gone, l.goneOver, l.goneAt = uid, l.observed, now
 	if l.written != nil && l.written.UID == uid {
 		l.written, l.over = nil, nil
 	}
