@@ -15,7 +15,7 @@ import (
 )
 
 // What pods of the API server name is read from there, as the node and not as an administrator: ConfigMaps and Secrets in files
-// and environments, a change of them, one that is missing at first, and a token of the pod's service account that the API server
+// and environments, Services in environments, a change of them, one that is missing at first, and a token of the pod's service account that the API server
 // takes for it.
 func TestWhatPodsOfTheAPIServerName(t *testing.T) {
 	c := cluster.Shared(t)
@@ -31,7 +31,7 @@ terminationGracePeriodSeconds: 5
 containers:
 - name: c
   image: HELLO
-  args: [cat, /all/color, --, args, "", $(WORD) $(COLOR), --, wait-file, /all/taste, --, cat, /all/color, --, args, "", --, sleep]
+  args: [cat, /all/color, --, args, "", $(WORD) $(COLOR) $(KUBERNETES_SERVICE_PORT), --, wait-file, /all/taste, --, cat, /all/color, --, args, "", --, sleep]
   env: [{name: WORD, valueFrom: {secretKeyRef: {name: password, key: word}}}]
   envFrom: [{configMapRef: {name: upper, optional: true}}]
   volumeMounts: [{name: all, mountPath: /all}]
@@ -67,7 +67,7 @@ volumes: [{name: access, projected: {sources: [{serviceAccountToken: {path: toke
 	settings.Data = map[string]string{"color": "blue", "taste": "sweet"}
 	_, err = configMaps.Update(t.Context(), settings, metav1.UpdateOptions{})
 	must(t, err)
-	awaitLogs(t, s, containerOf(t, s, p), "red\n"+hiddenWord+" $(COLOR)\nblue\n")
+	awaitLogs(t, s, containerOf(t, s, p), "red\n"+hiddenWord+" $(COLOR) 443\nblue\n")
 	for _, name := range []string{"p", "token"} {
 		remove(t, c, ns, name)
 		awaitNoAPIPod(t, c, ns, name)

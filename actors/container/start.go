@@ -206,6 +206,9 @@ func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips
 		Secret:    func(name string) (*v1.Secret, bool, error) { return h.Objects.Secret(w.Pod, name) },
 	}
 	err = h.Objects.Settle(ctx, unreadPatience, func() error {
+		if sources.Services, err = h.Objects.ServiceEnv(w.Pod); err != nil {
+			return err
+		}
 		env, err = cri.ResolveEnv(w.Pod, w.Container, sources)
 		return err
 	})

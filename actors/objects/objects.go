@@ -128,6 +128,7 @@ func (a *actor) beginCluster(ctx supervisors.Context) {
 	}
 	a.cluster = newCluster(clusterOptions{Client: a.opts.Client, Board: a.opts.Board, Poll: a.opts.Poll})
 	c := a.cluster
+	c.followServices()
 	ctx.Do(supervisors.Work{Name: "FollowObjects", Timeout: lifetime, Run: func(ctx context.Context) any {
 		<-ctx.Done()
 		c.stop()

@@ -101,7 +101,7 @@ var fields = []rule{
 	{ignorable, "serviceAccountName", nil},
 	{ignorable, "serviceAccount", nil},
 	{ignorable, "automountServiceAccountToken", nil},
-	{ignorable, "enableServiceLinks", nil},
+	{honoured, "enableServiceLinks", nil},
 
 	// What needs the API server or a part that is not there yet.
 	{honoured, "imagePullSecrets[].name", nil},

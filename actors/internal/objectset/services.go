@@ -1,0 +1,103 @@
+package objectset
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// masterService is the Service of the API server itself, of which every pod is told.
+var masterService = Key{Namespace: v1.NamespaceDefault, Name: "kubernetes"}
+
+// PutServices takes all Services of the API server. They become shared and immutable.
+func (b *Board) PutServices(services map[Key]*v1.Service) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := b.services == nil
+	if b.services = services; services == nil {
+		b.services = map[Key]*v1.Service{}
+	}
+	b.servicesErr = nil
+	if first {
+		b.change() // starts of containers wait for them
+	}
+}
+
+// FailServices takes that Services could not be read; what was known of them stays in force.
+func (b *Board) FailServices(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.servicesErr = err
+}
+
+// servicesUnread is of a pod whose environment depends on Services of which nothing is known yet.
+type servicesUnread struct{ unreadError }
+
+// Error implements error.
+func (e servicesUnread) Error() string { return "Services: " + e.unreadError.Error() }
+
+// Unwrap gives the error that says that something is unread.
+func (e servicesUnread) Unwrap() error { return e.unreadError }
+
+// ServiceEnv is what the environment of the pod's containers says of Services: of those of its own namespace, unless
+// enableServiceLinks is false, and of the API server's own. A pod of the API server has to wait for them, and the error says
+// so; a static pod is told of what is known. A node without an API server knows none.
+func (b *Board) ServiceEnv(pod *v1.Pod) (map[string]string, error) {
+	if b == nil {
+		return nil, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.services == nil {
+		if OfAPIServer(pod) {
+			return nil, servicesUnread{unreadError{b.servicesErr}}
+		}
+		return nil, nil
+	}
+	links := pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks
+	env := map[string]string{}
+	own := b.services[Key{pod.Namespace, masterService.Name}]
+	if s := b.services[masterService]; s != nil && (own == nil || !links) { // one of the pod's own namespace hides it
+		addService(env, s)
+	}
+	for k, s := range b.services {
+		if links && k.Namespace == pod.Namespace {
+			addService(env, s)
+		}
+	}
+	return env, nil
+}
+
+// addService adds the variables of one Service, in the two forms that Kubernetes documents: its host and ports, and those of
+// Docker's links of old. Headless Services have none.
+func addService(env map[string]string, s *v1.Service) {
+	ip := s.Spec.ClusterIP
+	if ip == "" || ip == v1.ClusterIPNone || len(s.Spec.Ports) == 0 {
+		return
+	}
+	name := variable(s.Name)
+	env[name+"_SERVICE_HOST"] = ip
+	for i := range s.Spec.Ports {
+		p := &s.Spec.Ports[i]
+		number := strconv.Itoa(int(p.Port))
+		protocol := p.Protocol
+		if protocol == "" {
+			protocol = v1.ProtocolTCP
+		}
+		url := fmt.Sprintf("%s://%s", strings.ToLower(string(protocol)), net.JoinHostPort(ip, number))
+		if i == 0 {
+			env[name+"_SERVICE_PORT"], env[name+"_PORT"] = number, url
+		}
+		if p.Name != "" {
+			env[name+"_SERVICE_PORT_"+variable(p.Name)] = number
+		}
+		link := fmt.Sprintf("%s_PORT_%s_%s", name, number, protocol)
+		env[link], env[link+"_PROTO"], env[link+"_PORT"], env[link+"_ADDR"] = url, strings.ToLower(string(protocol)), number, ip
+	}
+}
+
+// variable is a name as variables have it.
+func variable(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
