@@ -95,7 +95,9 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			a.act(ctx)
 		}
 	case messages.GetNode:
-		ctx.Reply(messages.NodeObserved{Node: a.book.node})
+		if a.book.heard { // else it is told when it is
+			ctx.Reply(messages.NodeObserved{Node: a.book.node})
+		}
 	default:
 		ctx.Unhandled(msg)
 	}

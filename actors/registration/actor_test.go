@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
 func expect(t *testing.T, what string, got, want any) {
@@ -83,8 +84,28 @@ func TestANodeThatIsThereIsReconciled(t *testing.T) {
 	delete(node.Labels, v1.LabelArchStable)
 	w.put(node)
 	w.sees()
+	expect(t, "writes so soon after the last", w.writes(), []string{}) // whoever takes them back each time is not fought without end
+	w.passes(10 * time.Second)
 	if node := w.stored(); node.Labels["beta.kubernetes.io/os"] != "mine now" || node.Labels[v1.LabelArchStable] == "" {
 		t.Errorf("later: %v", node.Labels)
+	}
+}
+
+// Before the API server was heard nothing is said of the Node: pods would take it for one that is not there.
+func TestWhoAsksTooEarlyIsToldLater(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(found())
+	w.start()
+	w.Send(messages.Pods, messages.GetNode{})
+	if len(w.Replies) != 0 {
+		t.Errorf("replies %v", w.Replies)
+	}
+	w.sees()
+	if !slices.ContainsFunc(w.Take(), func(m supervisortest.Told) bool {
+		_, is := m.Msg.(messages.NodeObserved)
+		return is && m.To == messages.Pods
+	}) {
+		t.Error("pods is not told of the Node")
 	}
 }
 

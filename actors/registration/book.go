@@ -2,6 +2,7 @@ package registration
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -28,6 +29,8 @@ type book struct {
 	reconciled types.UID
 	reported   time.Time // when the status was written last; zero: not yet
 	spread     time.Duration
+	statusAt   time.Time // when it was patched last, in this life,
+	metaAt     time.Time // and labels and the like
 
 	failures int
 	retryAt  time.Time
@@ -68,17 +71,39 @@ func (b *book) next(now time.Time) (deed, error) {
 		return deed{create: compose(b.wish, b.sizes, b.facts, b.wish.initial(), b.began, now)}, nil
 	}
 	meta, err := metadataPatch(b.node, b.wish.reconciled(b.node, b.reconciled != b.node.UID))
-	if err != nil || meta != nil {
-		return deed{patch: meta}, err
+	switch {
+	case err != nil:
+		return deed{}, err
+	case meta == nil:
+		b.reconciled = b.node.UID
+	case !now.Before(b.metaAt.Add(writeRest)):
+		return deed{patch: meta}, nil
 	}
-	b.reconciled = b.node.UID
 	status := compose(b.wish, b.sizes, b.facts, b.node, b.began, now)
-	changed := differs(b.node, status)
-	if !changed && !b.due(now) {
+	switch changed := differs(b.node, status); {
+	case !changed && !b.due(now):
 		return deed{}, nil
+	case changed && !turned(b.node, status) && now.Before(b.statusAt.Add(writeRest)):
+		return deed{}, nil // a look comes before long
 	}
 	text, err := statusPatch(b.node, status)
 	return deed{patch: text, status: true}, err
+}
+
+// writeRest is how long what was just written is not written again, but for a condition that turned: an API server, or another writer,
+// that takes back what is written here would otherwise be written to without end.
+const writeRest = 9 * time.Second
+
+// turned says that a condition of the agent's own is another than the API server has.
+func turned(node, status *v1.Node) bool {
+	for i := range status.Status.Conditions {
+		c := &status.Status.Conditions[i]
+		j := slices.IndexFunc(node.Status.Conditions, func(o v1.NodeCondition) bool { return o.Type == c.Type })
+		if j < 0 || node.Status.Conditions[j].Status != c.Status || node.Status.Conditions[j].Reason != c.Reason || node.Status.Conditions[j].Message != c.Message {
+			return true
+		}
+	}
+	return false
 }
 
 // due says that a status that did not change is to be reported.
@@ -92,7 +117,8 @@ func (b *book) observe(s Seen) bool {
 	if s.Err != nil {
 		b.watching = s.Err.Error()
 	}
-	if !s.Heard || older(s.Node, b.node) {
+	stale := s.Err != nil && s.Node == nil && b.node != nil // from before it was made; what comes after an error is listed anew
+	if !s.Heard || stale || older(s.Node, b.node) {
 		return false
 	}
 	changed := !b.heard || b.node != s.Node
@@ -125,6 +151,12 @@ func (b *book) done(d deed, node *v1.Node, now time.Time) {
 			b.spread = time.Duration((b.random() - 0.5) * float64(b.every))
 		}
 		b.reported = now
+	}
+	switch {
+	case d.status:
+		b.statusAt = now
+	case d.create == nil:
+		b.metaAt = now
 	}
 	if !older(node, b.node) {
 		b.take(node)
