@@ -72,7 +72,8 @@ type Machine struct {
 	last   *v1.PodStatus // as last published
 	waited messages.Reason
 	turn   uint64
-	told   time.Time // when
+	told   time.Time // when,
+	phased Phase     // and in which phase
 	fx     []Effect
 }
 

@@ -27,13 +27,13 @@ func (m *Machine) publish(now time.Time) {
 		w = *waiting
 		w.RetryAt = time.Time{} // a retry alone is no news
 	}
-	if m.last != nil && m.wish.Turn == m.turn && w == m.waited && equality.Semantic.DeepEqual(m.last, status) {
+	if m.last != nil && m.phased == m.phase && m.wish.Turn == m.turn && w == m.waited && equality.Semantic.DeepEqual(m.last, status) {
 		if now.Before(m.told.Add(retold)) {
 			return
 		}
 		status = m.last
 	}
-	m.last, m.waited, m.turn, m.told = status, w, m.wish.Turn, now
+	m.last, m.waited, m.turn, m.told, m.phased = status, w, m.wish.Turn, now, m.phase
 	m.emit(Publish{Turn: m.turn, Status: status, Phase: m.phase, Waiting: waiting})
 }
 
