@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// manyAtOnce has tests that run side by side do so eight at a time, unless -parallel says how many: the days of chaos wait
+// manyAtOnce has tests that run side by side do so sixteen at a time, unless -parallel says how many: the days of chaos wait
 // for deadlines and periods most of their time, and two at a time leave two cores idle.
 func manyAtOnce() error {
 	said := false
@@ -23,5 +23,5 @@ func manyAtOnce() error {
 	if said {
 		return nil
 	}
-	return flag.Set("test.parallel", "8")
+	return flag.Set("test.parallel", "16")
 }
