@@ -177,7 +177,7 @@ containers: [{name: c, image: HELLO, args: [id]}]`)))
 			}
 		} else {
 			awaitPod(t, a, "must", saysWaiting("CreateContainerConfigError", "/v", "recursiveReadOnly", "cannot do"))
-			awaitWaiting(t, a, "groups", "FailedCreatePodSandBox", "supplementalGroupsPolicy", "cannot do")
+			awaitWaiting(t, a, "groups", "SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict", "cannot do")
 		}
 		if got := down(t, s, "possible", "c").ExitCode; got != wantCode {
 			t.Errorf("writing below a mount that is read-only where possible ended with %d, want %d", got, wantCode)
