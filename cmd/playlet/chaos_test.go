@@ -383,12 +383,15 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 	}
 	slices.SortFunc(spots, func(a, b spot) int { return strings.Compare(a.String(), b.String()) })
 	t.Logf("%d kinds of messages at actors, %d of which can be lost", len(spots), len(w.losing))
-	for _, s := range spots {
+	if underRace {
+		t.Log("with the race detector each actor is killed before every second kind of message and after the others; `task chaos` does both everywhere")
+	}
+	for i, s := range spots {
 		if s.kind == "node" {
 			continue // the root's end is the process's: see TestTheRootsEndIsTheProcesss
 		}
 		for _, manner := range []string{"before", "after", "lost"} {
-			if manner == "lost" && !w.losing[s] {
+			if manner == "lost" && !w.losing[s] || underRace && manner == []string{"before", "after"}[i%2] {
 				continue
 			}
 			t.Run(s.String()+"/"+manner, func(t *testing.T) {
