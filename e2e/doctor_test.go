@@ -104,7 +104,7 @@ func TestDoctorOnAMachineThatIsFit(t *testing.T) {
 		found(t, all, "runtime", "ok", "containerd ")
 		found(t, all, "conditions", "ok", "NetworkReady")
 		found(t, all, "network", "ok", "bridge (host-local), portmap")
-		subnet := strings.TrimSuffix(s.Subnet(), "0.0/16")
+		subnet := strings.TrimSuffix(s.Subnet(), "0/20")
 		found(t, all, "attach", "ok", "a pod gets eth0 "+subnet)
 		found(t, all, "attach", "ok", "default route by "+subnet)
 		found(t, all, "ports", "ok", "free: ")

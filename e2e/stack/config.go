@@ -22,7 +22,7 @@ func (s *Stack) HelloImage() string { return s.Registry.Ref("hello") }
 func (s *Stack) Bridge() string { return fmt.Sprintf("pods%d", s.number) }
 
 // Subnet is where pods' addresses are from.
-func (s *Stack) Subnet() string { return fmt.Sprintf("10.%d.0.0/16", 100+s.number) }
+func (s *Stack) Subnet() string { return fmt.Sprintf("10.%d.%d.0/20", 100+s.number/16, s.number%16*16) }
 
 // CNIConfDir is where the runtime's network is configured.
 func (s *Stack) CNIConfDir() string { return s.cniConf() }
