@@ -54,7 +54,7 @@ type NodeObserved struct{ Node *v1.Node } // immutable
 
 // GetNode asks for this node's object.
 //
-// Sender: pods, status. Receiver: registration. Reply: NodeObserved.
+// Sender: pods, status. Receiver: registration. Reply: NodeObserved, where the API server has told of the Node.
 // If lost: registration tells it again with each regular check.
 type GetNode struct{}
 

@@ -93,8 +93,15 @@ func (c *cluster) follow(r objectset.Ref) {
 	ctx, cancel := context.WithCancel(c.life)
 	f := &follower{cluster: c, ref: r, cancel: cancel}
 	c.followers[r] = f
-	c.running.Go(func() {
+	c.begin(func() {
 		defer cancel()
+		f.run(ctx)
+	})
+}
+
+// begin runs a follower until the cluster's end. Its panic becomes one of who waits for news.
+func (c *cluster) begin(run func()) {
+	c.running.Go(func() {
 		defer func() {
 			if p := recover(); p != nil {
 				c.mu.Lock()
@@ -103,7 +110,7 @@ func (c *cluster) follow(r objectset.Ref) {
 				c.wake()
 			}
 		}()
-		f.run(ctx)
+		run()
 	})
 }
 

@@ -302,19 +302,25 @@ func TestTheActorInACluster(t *testing.T) {
 	ended := make(chan any)
 	go func() { ended <- hold.Run(ctx) }()
 	k.Send(messages.Pods, messages.ObjectsWanted{Pods: []*v1.Pod{apiPod("u", ofSecret("word"))}})
+	const both = 2 // versions: of the Services' first list and of the Secret, in whatever order
+	for deadline := time.Now().Add(patience); board.Version() < both; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("version %d", board.Version())
+		}
+	}
 	k.RunOne(await)
 	if _, found, err := board.Secret(apiPod("u"), "word"); !found || err != nil {
 		t.Errorf("%v, %v", found, err)
 	}
 	said := fmt.Sprintf("%+v", k.Take())
-	if !strings.Contains(said, "ObjectsChanged{Version:1}") && !strings.Contains(said, "{Version:1}") {
+	if !strings.Contains(said, "{Version:2}") {
 		t.Errorf("told %s", said)
 	}
 	k.Advance(time.Minute)
 	said += fmt.Sprintf("%+v", k.Take())
 	text, err := json.Marshal(actor.Inspect())
 	must(t, err)
-	if said += string(text); strings.Count(said, "{Version:1}") != 4 || strings.Contains(said, hidden) || !strings.Contains(said, `"there":1`) {
+	if said += string(text); strings.Count(said, "{Version:2}") != 4 || strings.Contains(said, hidden) || !strings.Contains(said, `"there":1`) {
 		t.Errorf("told %s", said)
 	}
 	cancel()

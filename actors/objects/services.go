@@ -3,7 +3,6 @@ package objects
 import (
 	"context"
 	"maps"
-	"runtime/debug"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,15 +28,7 @@ type services struct {
 // followServices begins it, for the life of the cluster.
 func (c *cluster) followServices() {
 	s := &services{cluster: c}
-	c.running.Go(func() {
-		defer func() {
-			if p := recover(); p != nil {
-				c.mu.Lock()
-				c.broken, c.stack = p, string(debug.Stack())
-				c.mu.Unlock()
-				c.wake()
-			}
-		}()
+	c.begin(func() {
 		reflector := cache.NewReflectorWithOptions(s.listerWatcher(), &v1.Service{}, s, cache.ReflectorOptions{Name: "services"})
 		reflector.RunWithContext(quiet(c.life))
 	})

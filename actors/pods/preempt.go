@@ -40,12 +40,7 @@ func (a *actor) preempt(ctx supervisors.Context, r *room, w want, claim *admissi
 
 // tellEvent has an Event written about a pod.
 func tellEvent(ctx supervisors.Context, pod *v1.Pod, reason, message string) {
-	ctx.Tell(messages.Events, messages.RecordEvent{
-		Object: v1.ObjectReference{
-			Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-		},
-		Type: v1.EventTypeWarning, Reason: reason, Message: message, At: ctx.Now(),
-	})
+	ctx.Tell(messages.Events, messages.PodEvent(pod, "", v1.EventTypeWarning, reason, message, ctx.Now()))
 }
 
 func metaNow(ctx supervisors.Context) metav1.Time { return metav1.NewTime(ctx.Now()) }
