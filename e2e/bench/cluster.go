@@ -34,6 +34,11 @@ type subject struct {
 	node  *cluster.Node
 }
 
+// failed says whose failure it is, and what the subject said last.
+func (s *subject) failed(err error) error {
+	return fmt.Errorf("%s: %w\n%s", s.name, err, lastLines(s.log(), 30))
+}
+
 // clusterBench measures subjects by what a watch of the API server sees.
 type clusterBench struct {
 	stack     *stack.Stack
@@ -66,7 +71,7 @@ func runCluster(ctx context.Context) error {
 		return err
 	}
 	if err := b.capture(ctx, subjects[0]); err != nil {
-		return err
+		return subjects[0].failed(err)
 	}
 	for round := range *rounds {
 		fmt.Printf("round %d of %d\n", round+1, *rounds)
@@ -75,7 +80,7 @@ func runCluster(ctx context.Context) error {
 		}
 		for _, sub := range subjects {
 			if err := b.measure(ctx, sub); err != nil {
-				return fmt.Errorf("%s: %w\n%s", sub.name, err, lastLines(sub.log(), 30))
+				return sub.failed(err)
 			}
 		}
 	}

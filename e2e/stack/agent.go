@@ -98,6 +98,7 @@ func (s *Stack) NewAgent(args ...string) (*Agent, error) {
 		"podLogsDir":               a.PodLogsDir,
 		"healthzBindAddress":       "127.0.0.1",
 		"healthzPort":              a.healthPort,
+		"evictionHard":             map[string]string{"memory.available": "1Mi"}, // how full this machine's disk is does not matter
 	}
 	for _, d := range []string{a.ManifestDir, a.RootDir, a.PodLogsDir} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
