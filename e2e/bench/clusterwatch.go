@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 // podWatch is what a watch of a namespace's pods has seen, and when.
@@ -23,7 +25,15 @@ type podWatch struct {
 }
 
 func watchPods(ctx context.Context, client kubernetes.Interface, namespace string) (*podWatch, error) {
-	w, err := client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{})
+	pods := client.CoreV1().Pods(namespace)
+	list, err := pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	// An API server ends watches now and then, and those that are slow; this one goes on where it was.
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return pods.Watch(ctx, o) },
+	})
 	if err != nil {
 		return nil, err
 	}
