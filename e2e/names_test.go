@@ -79,6 +79,11 @@ hostAliases: [{ip: 192.0.2.7, hostnames: [one.test, two.test]}, {ip: 192.0.2.8, 
 dnsPolicy: None
 dnsConfig: {nameservers: [192.0.2.53], searches: [a.test, b.test], options: [{name: ndots, value: "2"}, {name: edns0}]}`)
 		namesPod(t, s, a, "default", "dnsPolicy: Default\ndnsConfig: {searches: [more.test]}")
+		namesPod(t, s, a, "sub", "hostname: short\nsubdomain: sub\nsetHostnameAsFQDN: true")
+		namesPod(t, s, a, "leaf", "hostname: short\nsubdomain: sub")
+		namesPod(t, s, a, "over", "hostnameOverride: over.ride.test\nsubdomain: sub")
+		must(t, a.Write("long.yaml", manifest(s, "long", "subdomain: "+strings.Repeat("s", 40)+
+			"\nsetHostnameAsFQDN: true\ncontainers: [{name: c, image: HELLO, args: [sleep]}]")))
 		namesPod(t, s, a, "host", "hostNetwork: true\nhostAliases: [{ip: 192.0.2.9, hostnames: [four.test]}]")
 
 		ip := awaitPod(t, a, "plain", ready).Status.PodIP
@@ -90,6 +95,20 @@ dnsConfig: {nameservers: [192.0.2.53], searches: [a.test, b.test], options: [{na
 		awaitLines(t, s, "own", "hostname", true, "other")
 		awaitLines(t, s, "own", "hosts", false, ip+"\tother", "192.0.2.7\tone.test\ttwo.test", "192.0.2.8\tthree.test")
 		awaitLines(t, s, "own", "resolv", true, "search a.test b.test", "nameserver 192.0.2.53", "options ndots:2 edns0")
+		ip = awaitPod(t, a, "sub", ready).Status.PodIP
+		awaitLines(t, s, "sub", "hostname", true, "short.sub.default.svc.cluster.test")
+		awaitLines(t, s, "sub", "hosts", false, ip+"\tshort.sub.default.svc.cluster.test\tshort")
+		ip = awaitPod(t, a, "leaf", ready).Status.PodIP
+		awaitLines(t, s, "leaf", "hostname", true, "short")
+		awaitLines(t, s, "leaf", "hosts", false, ip+"\tshort.sub.default.svc.cluster.test\tshort")
+		ip = awaitPod(t, a, "over", ready).Status.PodIP
+		awaitLines(t, s, "over", "hostname", true, "over.ride.test")
+		awaitLines(t, s, "over", "hosts", false, ip+"\tover.ride.test")
+		now, err := a.Snapshot(t.Context())
+		must(t, err)
+		if long := now.Pod(onNode("long")); long == nil || long.Waiting == nil || !strings.Contains(long.Waiting.Message, "64 are allowed") {
+			t.Errorf("a name that is too long: %+v", long)
+		}
 		awaitLines(t, s, "default", "resolv", true, "search node.test more.test", "nameserver 192.0.2.1", "options timeout:3")
 		awaitLines(t, s, "host", "hostname", true, isolate.HostName)
 		awaitLines(t, s, "host", "hosts", false, "192.0.2.9\tfour.test")

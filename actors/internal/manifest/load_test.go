@@ -77,9 +77,9 @@ func TestLoadReports(t *testing.T) {
 		{"what cannot be in a static pod, once", head + "  volumes: [{name: a, secret: {secretName: b}}]\n", []string{
 			"/m/web.yaml:6: spec.volumes[0].secret: Forbidden: a static pod cannot refer to secrets: there is no API server " +
 				"to ask, and no folder of them (--object-dir) [default/web-node-1]"}},
-		{"what is not honoured yet", head + "  volumes: [{name: a, image: {reference: x}}]\n  subdomain: x\n", []string{
+		{"what is not honoured yet", head + "  volumes: [{name: a, image: {reference: x}}]\n  securityContext: {seLinuxChangePolicy: Recursive}\n", []string{
 			"/m/web.yaml:6: spec.volumes[0].image: Forbidden: not supported yet by Playlet [default/web-node-1]",
-			"/m/web.yaml:7: spec.subdomain: Forbidden: not supported yet by Playlet [default/web-node-1]"}},
+			"/m/web.yaml:7: spec.securityContext.seLinuxChangePolicy: Forbidden: not supported yet by Playlet [default/web-node-1]"}},
 		{"a mirror", strings.Replace(head, "web", "web, annotations: {kubernetes.io/config.mirror: x}", 1), []string{
 			"/m/web.yaml:3: metadata.annotations[kubernetes.io/config.mirror]: Forbidden: only the agent may set it [default/web-node-1]"}},
 		{"an item of a list", `{"apiVersion":"v1","kind":"List","items":[` + "\n" +

@@ -62,9 +62,9 @@ var fields = []rule{
 
 	// Names and name resolution.
 	{honoured, "hostname", nil},
-	{refused, "subdomain", nil},
-	{refused, "setHostnameAsFQDN", nil},
-	{refused, "hostnameOverride", nil},
+	{honoured, "subdomain", nil},
+	{honoured, "setHostnameAsFQDN", nil},
+	{honoured, "hostnameOverride", nil},
 	{honoured, "hostAliases[].ip", nil},
 	{honoured, "hostAliases[].hostnames[]", nil},
 	{honoured, "dnsPolicy", nil},
