@@ -32,6 +32,8 @@ const (
 	EventFailedPodContainer = "FailedCreatePodContainer"
 	EventDeadlineExceeded   = "DeadlineExceeded"
 	EventNetworkNotReady    = "NetworkNotReady"
+	// EventExceededGracePeriod is of a pod that the node ends, and that does not end in time.
+	EventExceededGracePeriod = "ExceededGracePeriod"
 	// Of the node.
 	EventStarting = "Starting"
 )

@@ -30,7 +30,7 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []want) {
 		return
 	}
 	slices.SortStableFunc(undecided, firstCome)
-	r := a.newRoom()
+	r := a.newRoom(ctx)
 	for _, w := range undecided {
 		claim := admission.NewClaim(w.pod)
 		wait, refusal := a.decide(ctx, r, w, claim)
@@ -39,6 +39,7 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []want) {
 			a.hold(ctx, w, was, *wait)
 			if wait.Code == messages.ReasonPreempting { // what is made for this one is not for the next
 				r.reserve(claim)
+				a.awaitRoom(ctx)
 			}
 		case refusal.Refused():
 			a.refuse(ctx, w, refusal)
@@ -49,35 +50,49 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []want) {
 	}
 }
 
-// room is what there is for pods that come: now, and when those are gone that are ended for a critical pod.
+// room is what there is for pods that come: now, when those are gone that are ended for a critical pod, and, where some of
+// these do not end, without them.
 type room struct {
-	node       *admission.Node
-	now, later *admission.Ledger // later is nil while nothing is ended for another
-	reserved   []*admission.Claim
+	node         *admission.Node
+	now          *admission.Ledger
+	later, taken *admission.Ledger // nil where they are no other than now
+	// reserved is held by what was found and may not be ended, and for pods that others are ended for.
+	reserved []*admission.Claim
 }
 
-func (a *actor) newRoom() *room {
-	r := &room{node: a.thisNode(), now: admission.NewLedger(a.claims(nil)...)}
-	a.clear(r)
+func (a *actor) newRoom(ctx supervisors.Context) *room {
+	r := &room{node: a.thisNode(), reserved: a.foundClaims()}
+	r.now = admission.NewLedger(slices.Concat(a.claims(nil), r.reserved)...)
+	a.clear(ctx, r)
 	return r
 }
 
 // clear counts what there will be when the preempted pods are gone.
-func (a *actor) clear(r *room) {
-	failing := false
+func (a *actor) clear(ctx supervisors.Context, r *room) {
+	failing, overdue := false, false
 	staying := a.claims(func(e *entry) bool {
-		failing = failing || e.fail != nil
-		return e.fail != nil
+		leaves := e.fail != nil && !e.overdue(ctx.Now())
+		failing = failing || leaves
+		return leaves
 	})
 	if failing {
 		r.later = admission.NewLedger(slices.Concat(staying, r.reserved)...)
 	}
+	rest := a.claims(func(e *entry) bool {
+		late := e.overdue(ctx.Now())
+		overdue = overdue || late
+		return late
+	})
+	if overdue {
+		r.taken = admission.NewLedger(slices.Concat(rest, r.reserved)...)
+	}
 }
 
 func (r *room) add(c *admission.Claim) {
-	r.now.Add(c)
-	if r.later != nil {
-		r.later.Add(c)
+	for _, l := range []*admission.Ledger{r.now, r.later, r.taken} {
+		if l != nil {
+			l.Add(c)
+		}
 	}
 }
 
@@ -115,13 +130,17 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w want, claim *admissio
 	if !refusal.Refused() {
 		return nil, refusal
 	}
-	roomSoon := &messages.Reason{Code: messages.ReasonPreempting, Message: "other pods are ended to make room: " + refusal.Message}
+	if len(refusal.Lacks) > 0 && r.taken != nil && !admission.Admit(r.node, r.taken, claim).Refused() {
+		ctx.Log().Warn("a critical pod is admitted, although others that should have ended still hold what it needs",
+			"pod", fullName(w.pod), "podUID", w.pod.UID, "lacks", refusal.Message)
+		return nil, admission.Refusal{}
+	}
 	if r.later != nil && !admission.Admit(r.node, r.later, claim).Refused() {
-		return roomSoon, admission.Refusal{}
+		return a.makingRoom(ctx, refusal.Message), admission.Refusal{}
 	}
 	if len(refusal.Lacks) > 0 {
 		if a.preempt(ctx, r, w, claim) {
-			return roomSoon, admission.Refusal{}
+			return a.makingRoom(ctx, refusal.Message), admission.Refusal{}
 		}
 		if !static {
 			refusal = admission.Refusal{Reason: admission.ReasonUnexpected, Message: "no pods that may be ended for it hold enough: " + refusal.Message}
@@ -139,7 +158,8 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w want, claim *admissio
 func (a *actor) admitted(w want) bool {
 	uid := string(w.pod.UID)
 	told := w.source == messages.APIServer && (ended(&w.pod.Status) || w.pod.Status.StartTime != nil)
-	return a.finished[uid] != nil || told || a.isFound(uid)
+	_, failing := a.failing.pods[uid]
+	return a.finished[uid] != nil || told || failing || a.isFound(uid)
 }
 
 // ended says that the phase is one that a pod never leaves.
@@ -194,13 +214,18 @@ func (a *actor) claims(but func(*entry) bool) []*admission.Claim {
 	out := make([]*admission.Claim, 0, len(a.entries))
 	for _, uid := range slices.Sorted(maps.Keys(a.entries)) {
 		e := a.entries[uid]
-		if e.gone || a.finished[uid] != nil || ended(e.status) || but != nil && but(e) {
+		if !a.holdsRoom(e) || but != nil && but(e) {
 			continue
 		}
-		if e.claim == nil || e.claim.Pod != e.pod {
+		if e.claim == nil || e.claim.Pod != e.pod && (e.ending == nil || !e.ending.Orphan) { // an orphan's is what was found of it
 			e.claim = admission.NewClaim(e.pod)
 		}
 		out = append(out, e.claim)
 	}
 	return out
+}
+
+// holdsRoom says that a pod that is here still has what it asked for.
+func (a *actor) holdsRoom(e *entry) bool {
+	return !e.gone && a.finished[string(e.pod.UID)] == nil && !ended(e.status)
 }

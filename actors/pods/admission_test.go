@@ -29,6 +29,7 @@ func thisObject(labels map[string]string) *v1.Node {
 type node struct {
 	*supervisortest.Kit
 	board *board.Board
+	path  string
 	life  func()
 }
 
@@ -36,11 +37,11 @@ func beginCluster(t *testing.T, here Here) *node { return beginNode(t, here, tru
 
 func beginNode(t *testing.T, here Here, cluster bool) *node {
 	t.Helper()
-	n, path := &node{}, filepath.Join(t.TempDir(), "finished.json")
+	n := &node{path: filepath.Join(t.TempDir(), "finished.json")}
 	n.life = func() {
 		n.board = board.New()
 		n.Kit = supervisortest.New(t, messages.Pods, New(Options{
-			Sources: []messages.Address{messages.File, messages.APIServer}, Board: n.board, FinishedPath: path, Here: here, Cluster: cluster,
+			Sources: []messages.Address{messages.File, messages.APIServer}, Board: n.board, FinishedPath: n.path, Here: here, Cluster: cluster,
 		})("pods"))
 		n.RunWork()
 	}
@@ -77,6 +78,7 @@ func critical(p *v1.Pod) *v1.Pod {
 // wish is what a pod's actor would be told now.
 func (n *node) wish(uid string) messages.PodWanted {
 	n.TB.Helper()
+	n.RunWork()
 	n.Take()
 	n.Send(messages.PodAddress(uid), messages.GetWish{UID: uid})
 	got := told[messages.PodWanted](n.Kit)
@@ -87,14 +89,16 @@ func (n *node) wish(uid string) messages.PodWanted {
 }
 
 // waits is what a pod that is held waits for; empty where it is none.
-func (n *node) waits(uid string) string {
+func (n *node) waits(uid string) string { return n.waitsFor(uid).Code }
+
+func (n *node) waitsFor(uid string) messages.Reason {
 	n.Advance(time.Second)
 	for _, p := range n.board.Now().Pods {
 		if string(p.Pod.UID) == uid && p.Phase == "held" {
-			return p.Waiting.Code
+			return *p.Waiting
 		}
 	}
-	return ""
+	return messages.Reason{}
 }
 
 func (n *node) spawned(want ...string) {

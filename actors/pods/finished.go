@@ -18,22 +18,26 @@ const finishedVersion = 1
 
 type (
 	loadDone struct {
-		finished map[string]*v1.PodStatus
-		problem  error
+		finished       map[string]*v1.PodStatus
+		problem        error
+		failing        map[string]messages.PodFailure
+		failingProblem error
 	}
 	saveDone struct{ problem error }
 )
 
-// load reads which pods had finished by themselves: they are never run again.
+// load reads which pods had finished by themselves, which are never run again, and which the node had decided to end.
 func (a *actor) load(ctx supervisors.Context) {
-	path := a.opts.FinishedPath
+	path, failing := a.opts.FinishedPath, failingPath(a.opts)
 	ctx.Do(supervisors.Work{Name: "read the checkpoint of finished pods", Timeout: saveTimeout, Run: func(context.Context) any {
 		finished := map[string]*v1.PodStatus{}
 		err := atomicfile.Load(path, finishedVersion, &finished)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil // none has finished yet
 		}
-		return loadDone{finished, err}
+		out := loadDone{finished: finished, problem: err}
+		out.failing, out.failingProblem = loadFailing(failing)
+		return out
 	}})
 }
 
@@ -43,6 +47,7 @@ func (a *actor) loadDone(ctx supervisors.Context, m loadDone) {
 			"path", a.opts.FinishedPath, "error", m.problem)
 	}
 	maps.Copy(a.finished, m.finished)
+	a.learnFailing(ctx, m)
 	a.loaded = true
 	a.reconcile(ctx)
 }

@@ -25,7 +25,7 @@ type Options struct {
 	// Cluster says that there is an API server: it is told of the status of every pod.
 	Cluster bool
 	Board   *board.Board
-	// FinishedPath is the checkpoint of pods that finished by themselves.
+	// FinishedPath is the checkpoint of pods that finished by themselves. Beside it lies that of pods that the node ends.
 	FinishedPath string
 	// Here is this node, as admission sees it.
 	Here Here
@@ -48,6 +48,7 @@ func New(opts Options) supervisors.Constructor {
 			opts: opts, wishes: map[messages.Address]messages.SourcePodsWanted{}, entries: map[string]*entry{},
 			unknown: map[messages.Address]messages.SourcePodsWanted{}, goneAt: map[string]time.Time{}, finished: map[string]*v1.PodStatus{},
 			over: map[string]*overPod{}, holding: map[string]*v1.Pod{},
+			failing: failing{pods: map[string]messages.PodFailure{}, kept: map[string]bool{}},
 		}
 	}
 }
@@ -75,6 +76,8 @@ type actor struct {
 	holding map[string]*v1.Pod         // by UID: pods that cannot be run, as they were told of
 	waits   map[string]messages.Reason // by UID: pods that are wanted and not admitted yet
 	node    observed
+	failing failing
+	roomAt  time.Time // when it is looked again at pods that wait for the end of others
 
 	dirty bool      // a snapshot is to be published
 	users []*v1.Pod // of the API server's objects, as told last
@@ -93,6 +96,8 @@ type entry struct {
 	// unanswered says that it ended by itself and waits for the word that this is on the disk.
 	unanswered bool
 	fail       *messages.PodFailure
+	failed     time.Time        // since when it has to fail, in this actor's life
+	stuck      bool             // it was told that it does not end
 	claim      *admission.Claim // of pod
 	status     *v1.PodStatus
 	phase      string
@@ -120,6 +125,10 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.loadDone(ctx, m)
 	case saveDone:
 		a.saveDone(ctx, m)
+	case failingSaved:
+		a.failingSaved(ctx, m)
+	case roomDue:
+		a.roomDue(ctx)
 	case messages.SourcePodsWanted:
 		a.wish(ctx, m)
 	case messages.ObjectProblems:
@@ -252,7 +261,7 @@ func (a *actor) renew(ctx supervisors.Context, e *entry) {
 func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	uid := string(e.pod.UID)
 	ctx.Tell(messages.PodAddress(uid), messages.PodWanted{
-		Pod: e.pod, Turn: e.turn, Final: a.finished[uid], Last: e.last(), Order: e.order, Ending: e.ending, NoNetwork: e.noNetwork(a.runtime), Fail: e.fail,
+		Pod: e.pod, Turn: e.turn, Final: a.finished[uid], Last: e.last(), Order: e.order, Ending: e.ending, NoNetwork: e.noNetwork(a.runtime), Fail: a.failure(e),
 	})
 }
 
@@ -288,6 +297,7 @@ func (a *actor) forget(ctx supervisors.Context, uid string) {
 	}
 	delete(a.entries, uid)
 	a.goneAt[uid] = ctx.Now()
+	a.dropFailing(ctx, uid)
 	if !a.laidOver(ctx, e) && a.finished[uid] != nil {
 		delete(a.finished, uid)
 		a.save(ctx)
@@ -304,51 +314,4 @@ func (a *actor) forward(ctx supervisors.Context, m messages.ServiceStarted) {
 		}
 	}
 	a.sweep(ctx)
-}
-
-// sweep tells those who clean up what must stay.
-func (a *actor) sweep(ctx supervisors.Context) {
-	heard := a.heard() && a.loaded
-	wanted := make(map[string]bool, len(a.entries))
-	for uid, e := range a.entries {
-		wanted[uid] = true
-		if e.taken != e.turn && !e.gone {
-			a.tell(ctx, e)
-		}
-	}
-	for _, w := range a.wishes {
-		for _, p := range w.Pods { // those that wait for their predecessor, too
-			wanted[string(p.UID)] = true
-		}
-	}
-	a.tellStatuses(ctx)
-	a.tellObjects(ctx, true)
-	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Heard: heard})
-	if a.audit != nil { // what is not known of may run, in a group of its own
-		ctx.Tell(messages.Resources, messages.PodCgroupsWanted{UIDs: wanted, Heard: heard, Active: a.active()})
-	}
-	if !heard || a.audit == nil { // a pod that is not known of may still run, and needs its volumes
-		return
-	}
-	ctx.Tell(messages.Volumes, messages.PodFoldersWanted{UIDs: wanted})
-	for uid := range a.finished {
-		if !wanted[uid] { // it was taken away while the agent was not there
-			delete(a.finished, uid)
-			a.unsaved = true
-		}
-	}
-	if a.unsaved && !a.saving {
-		a.save(ctx)
-	}
-}
-
-// active are the pods that run or are to run.
-func (a *actor) active() map[string]*v1.Pod {
-	out := map[string]*v1.Pod{}
-	for uid, e := range a.entries {
-		if e.ending == nil && !e.gone && a.finished[uid] == nil {
-			out[uid] = e.pod
-		}
-	}
-	return out
 }

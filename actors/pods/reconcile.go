@@ -123,6 +123,7 @@ func (a *actor) admit(ctx supervisors.Context, w want) {
 	uid := string(w.pod.UID)
 	delete(a.holding, uid)
 	a.entries[uid] = &entry{pod: w.pod, source: w.source, order: a.order, turn: 1}
+	a.failsOn(ctx, a.entries[uid])
 	ctx.Log().Info("new pod", "pod", fullName(w.pod), "podUID", uid, "source", w.source)
 	ctx.Spawn(uid)
 }
@@ -155,6 +156,7 @@ func (a *actor) endOrphans(ctx supervisors.Context, byUID map[string]want) {
 		e := &entry{pod: orphan(f), order: a.order, turn: 1, ending: &messages.Ending{
 			Reason: "it was found running and no source wants it", Since: ctx.Now(), Orphan: true,
 		}}
+		e.claim = foundClaim(f)
 		a.entries[f.UID] = e
 		ctx.Log().Info("ending pod", "pod", fullName(e.pod), "podUID", f.UID, "why", e.ending.Reason)
 		ctx.Spawn(f.UID)

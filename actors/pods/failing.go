@@ -1,0 +1,117 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"path/filepath"
+
+	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// failingVersion is the format of the checkpoint: why the node ends pods, by UID.
+const failingVersion = 1
+
+// failing is the checkpoint of pods that the node has decided to end. It is written before anything of them is ended, so that
+// an agent that is killed meanwhile neither lets them run on nor chooses others.
+type failing struct {
+	pods   map[string]messages.PodFailure // by UID
+	kept   map[string]bool                // those that are on the disk, or that no disk will have
+	saving bool
+	stale  bool // the file is to be written once more
+}
+
+type failingSaved struct {
+	uids    map[string]messages.PodFailure
+	problem error
+}
+
+func failingPath(o Options) string {
+	return filepath.Join(filepath.Dir(o.FinishedPath), "failing.json")
+}
+
+// loadFailing reads the checkpoint.
+func loadFailing(path string) (map[string]messages.PodFailure, error) {
+	pods := map[string]messages.PodFailure{}
+	err := atomicfile.Load(path, failingVersion, &pods)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // none
+	}
+	return pods, err
+}
+
+// learnFailing takes what an earlier agent has decided.
+func (a *actor) learnFailing(ctx supervisors.Context, m loadDone) {
+	if m.failingProblem != nil {
+		ctx.Log().Error("the checkpoint of pods that are ended for others cannot be read; it is made anew, and such a pod may run on",
+			"path", failingPath(a.opts), "error", m.failingProblem)
+	}
+	for uid, why := range m.failing {
+		a.failing.pods[uid], a.failing.kept[uid] = why, true
+	}
+}
+
+// fail has the node end a pod, which stays as a failed one. It is told when that is on the disk.
+func (a *actor) fail(ctx supervisors.Context, e *entry, why messages.PodFailure) {
+	e.fail, e.failed = &why, ctx.Now()
+	a.failing.pods[string(e.pod.UID)] = why
+	a.saveFailing(ctx)
+}
+
+// failsOn gives a new entry what was decided over its pod before.
+func (a *actor) failsOn(ctx supervisors.Context, e *entry) {
+	if why, ok := a.failing.pods[string(e.pod.UID)]; ok {
+		e.fail, e.failed = &why, ctx.Now()
+	}
+}
+
+// failure is what a pod is told of its failure.
+func (a *actor) failure(e *entry) *messages.PodFailure {
+	if e.fail == nil || !a.failing.kept[string(e.pod.UID)] {
+		return nil
+	}
+	return e.fail
+}
+
+// dropFailing forgets what was decided over a pod that is gone.
+func (a *actor) dropFailing(ctx supervisors.Context, uid string) {
+	if _, ok := a.failing.pods[uid]; ok {
+		delete(a.failing.pods, uid)
+		delete(a.failing.kept, uid)
+		a.saveFailing(ctx)
+	}
+}
+
+// saveFailing writes the checkpoint, one writing at a time.
+func (a *actor) saveFailing(ctx supervisors.Context) {
+	a.failing.stale = true
+	if a.failing.saving {
+		return
+	}
+	a.failing.saving, a.failing.stale = true, false
+	path, pods := failingPath(a.opts), maps.Clone(a.failing.pods)
+	ctx.Do(supervisors.Work{Name: "write the checkpoint of pods that are ended for others", Timeout: saveTimeout, Run: func(context.Context) any {
+		return failingSaved{pods, atomicfile.Save(path, failingVersion, pods)}
+	}})
+}
+
+func (a *actor) failingSaved(ctx supervisors.Context, m failingSaved) {
+	a.failing.saving = false
+	if m.problem != nil {
+		// They are ended all the same: a full disk is no reason for a critical pod to wait.
+		ctx.Log().Error("the checkpoint of pods that are ended for others cannot be written; an agent that is killed now forgets them",
+			"path", failingPath(a.opts), "error", m.problem)
+	}
+	for uid := range m.uids {
+		if e := a.entries[uid]; !a.failing.kept[uid] && e != nil && e.fail != nil {
+			a.failing.kept[uid] = true
+			a.renew(ctx, e)
+		}
+	}
+	if a.failing.stale {
+		a.saveFailing(ctx)
+	}
+}

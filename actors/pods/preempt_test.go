@@ -1,0 +1,141 @@
+package pods
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// crowded are a victim and a critical pod that needs its place.
+func crowded() (all []*v1.Pod) {
+	victim := asking("bb", 600)
+	victim.Spec.TerminationGracePeriodSeconds = new(int64(20))
+	return []*v1.Pod{asking("a", 300), victim, critical(asking("ccc", 500))}
+}
+
+// A pod is ended for another only when that is on the disk, and the agent that is killed then goes on with the same one, and
+// with nobody else.
+func TestAPreemptionOutlivesTheAgent(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, crowded()[:2]...)
+	n.RunWork()
+	n.Take()
+	wants(n.Kit, messages.APIServer, crowded()...)
+	for _, m := range told[messages.PodWanted](n.Kit) {
+		if m.Fail != nil {
+			t.Error("it is told before it is on the disk")
+		}
+	}
+	n.Send(messages.PodAddress("bb"), messages.GetWish{UID: "bb"})
+	if got := told[messages.PodWanted](n.Kit); len(got) != 1 || got[0].Fail != nil {
+		t.Errorf("told %+v", got)
+	}
+	n.RunWork()
+	if got := told[messages.PodWanted](n.Kit); len(got) != 1 || got[0].Fail == nil || got[0].Pod.UID != "bb" {
+		t.Fatalf("told %+v", got)
+	}
+	n.life()
+	n.known("a") // nothing of the victim is left
+	n.Take()
+	wants(n.Kit, messages.APIServer, crowded()...)
+	if fail := n.wish("bb").Fail; fail == nil || fail.Reason != "Preempting" || fail.Disruption == "" {
+		t.Errorf("%+v", fail)
+	}
+	if n.wish("a").Fail != nil || n.waits("ccc") != messages.ReasonPreempting {
+		t.Error("another one is chosen, or the critical pod does not wait")
+	}
+	n.Send(messages.PodAddress("bb"), messages.PodEnded{UID: "bb", Gone: true, Status: &v1.PodStatus{Phase: v1.PodFailed}})
+	wants(n.Kit, messages.APIServer, crowded()[0], crowded()[2])
+	n.Send(messages.PodAddress("bb"), messages.ChildStopped{Name: "bb"})
+	n.RunWork()
+	n.spawned("a", "bb", "ccc")
+	n.life()
+	n.known("a", "bb")
+	wants(n.Kit, messages.APIServer, crowded()[:2]...)
+	if n.wish("bb").Fail != nil {
+		t.Error("what was decided over it outlives it")
+	}
+}
+
+// A disk that takes nothing keeps no critical pod waiting.
+func TestAPreemptionThatCannotBeKept(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, crowded()[:2]...)
+	n.RunWork()
+	if err := os.Mkdir(filepath.Join(filepath.Dir(n.path), "failing.json"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	wants(n.Kit, messages.APIServer, crowded()...)
+	if n.wish("bb").Fail == nil {
+		t.Error("it is not ended")
+	}
+}
+
+// The pod that waits says for whom. Where a victim does not end, the critical pod is started all the same when it should
+// have, and no other.
+func TestAVictimThatDoesNotEnd(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, crowded()[:2]...)
+	wants(n.Kit, messages.APIServer, append(crowded(), asking("dddd", 200))...)
+	for _, uid := range []string{"ccc", "dddd"} {
+		if why := n.waitsFor(uid); why.Code != messages.ReasonPreempting || !strings.Contains(why.Message, "the end of default/bb, ") ||
+			!strings.Contains(why.Message, "cpu") {
+			t.Errorf("%s waits for %+v", uid, why)
+		}
+	}
+	n.RunWork()
+	n.Advance(26 * time.Second)
+	n.spawned("a", "bb")
+	n.Take()
+	n.Advance(3 * time.Second) // one and a half times its grace period
+	n.spawned("a", "bb", "ccc", "dddd")
+	if n.wish("ccc").Final != nil || n.wish("dddd").Final == nil {
+		t.Error("the critical pod is refused, or the other one is not")
+	}
+	if n.wish("a").Fail != nil {
+		t.Error("another one is ended, too")
+	}
+}
+
+// That it does not end is told once, with the kubelet's event.
+func TestAVictimThatDoesNotEndIsTold(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, crowded()[:2]...)
+	wants(n.Kit, messages.APIServer, crowded()...)
+	n.Take()
+	n.Advance(time.Minute)
+	events := told[messages.RecordEvent](n.Kit)
+	if len(events) != 1 || events[0].Reason != "ExceededGracePeriod" || events[0].Object.UID != "bb" {
+		t.Errorf("%+v", events)
+	}
+}
+
+// A deleted pod that does not end is no reason to wait for ever either.
+func TestADeletedPodThatDoesNotEnd(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, crowded()[:2]...)
+	gone := crowded()
+	gone[1].DeletionTimestamp, gone[1].DeletionGracePeriodSeconds = new(metav1.NewTime(n.Now())), new(int64(2))
+	wants(n.Kit, messages.APIServer, gone...)
+	if why := n.waitsFor("ccc"); why.Code != messages.ReasonPreempting || !strings.Contains(why.Message, "default/bb") {
+		t.Errorf("it waits for %+v", why)
+	}
+	n.spawned("a", "bb")
+	n.Advance(10 * time.Second)
+	n.spawned("a", "bb", "ccc")
+	if n.wish("ccc").Final != nil || n.wish("a").Fail != nil {
+		t.Error("it is refused, or another one is ended")
+	}
+}
