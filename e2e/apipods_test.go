@@ -3,7 +3,10 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +97,35 @@ func awaitNoTrouble(t *testing.T, a *stack.Agent) {
 	})
 }
 
+// awaitHealth waits until health says on one line all of the words, and is well all the same.
+func awaitHealth(t *testing.T, a *stack.Agent, words ...string) {
+	t.Helper()
+	await(t, func() error {
+		code, text, err := a.Healthz(t.Context(), "?verbose")
+		if err != nil || code != http.StatusOK {
+			return fmt.Errorf("health answers %d: %s, %w", code, text, err)
+		}
+		for line := range strings.Lines(text) {
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+				return nil
+			}
+		}
+		return fmt.Errorf("health does not say %q: %s", words, text)
+	})
+}
+
+// awaitWellCluster waits until health has nothing to say of the cluster.
+func awaitWellCluster(t *testing.T, a *stack.Agent) {
+	t.Helper()
+	await(t, func() error {
+		_, text, err := a.Healthz(t.Context(), "?verbose")
+		if err == nil && strings.Contains(text, "the API server") {
+			err = errors.New(text)
+		}
+		return err
+	})
+}
+
 const cloudSleeper = "terminationGracePeriodSeconds: 60\ncontainers: [{name: c, image: HELLO, args: [sleep]}]"
 
 // Pods of the API server: they run beside a static one, wait for their readiness gates, and end as their deletion says,
@@ -172,9 +204,15 @@ func TestPodsOutliveTheAPIServer(t *testing.T) {
 		p.Answer(answer.code)
 		p.Cut()
 		awaitTrouble(t, a, answer.words)
+		if answer.code < http.StatusTooManyRequests { // which a client asks again by itself
+			awaitHealth(t, a, "the node's lease cannot be renewed: the API server", answer.words)
+		}
 	}
+	asStarted(t, s, before)
 	p.Answer(0)
 	awaitNoTrouble(t, a)
+	awaitNode(t, c, n.Name, nodeReady)
+	awaitWellCluster(t, a)
 
 	must(t, c.KillAPIServer())
 	awaitTrouble(t, a, "cannot be re")

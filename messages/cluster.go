@@ -69,7 +69,7 @@ type Pressure struct {
 
 // NodePressureObserved is all three kinds of shortage, as measured last.
 //
-// Sender: eviction. Receiver: registration. Reply: none.
+// Sender: eviction. Receiver: registration, pods. Reply: none.
 // If lost: the next measurement tells it again.
 type NodePressureObserved struct {
 	Pressures []Pressure

@@ -209,7 +209,7 @@ func TestWhatTheAPIServerAnswers(t *testing.T) {
 		{apierrors.NewTooManyRequests("busy", 0), "429 Too Many Requests"},
 		{apierrors.NewInternalError(errors.New("oh")), "a fault of its own (500)"},
 		{apierrors.NewServiceUnavailable("oh"), "a fault of its own (503)"},
-		{&url.Error{Op: "Get", URL: "https://server/secret", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}, "it cannot be reached: dial: connection refused"},
+		{&url.Error{Op: "Get", URL: "https://server/secret", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}, "the API server cannot be reached: dial: connection refused"},
 		{context.DeadlineExceeded, "does not answer in time"},
 	} {
 		t.Run(c.want, func(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 )
 
 // backOff is between two tries at an API server that fails: it spares a server that has trouble, and loses little time when
@@ -127,7 +129,7 @@ func (f *Feed) answers(err error) {
 		}
 		return
 	}
-	what := describe(err, f.opts.NodeName)
+	what := apiclient.Explain(err, f.opts.NodeName)
 	if f.view.Problem == what {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -141,7 +142,7 @@ func (b *book) wrote(now time.Time, r written, random float64) {
 	}
 	pause := min(firstPause<<min(b.fails, 5), lastPause)
 	b.fails++
-	b.trouble = r.unreached.Error()
+	b.trouble = apiclient.Explain(r.unreached, b.source.node)
 	b.retryAt = now.Add(pause/2 + time.Duration(random*float64(pause/2)))
 }
 

@@ -14,16 +14,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the actor needs; all are required but Random.
+// Options are what the actor needs; all are required but State and Random.
 type Options struct {
 	// Client writes them. eventRecordQPS and eventBurst are its limits.
 	Client corev1.EventsGetter
 	// NodeName is what the events say as their source.
 	NodeName string
+	// State is where it is published that events cannot be written; nil: nowhere.
+	State *State
 	// Random gives numbers in [0,1) for pauses; nil is math/rand's.
 	Random func() float64
 }
@@ -65,6 +68,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case written:
 		a.report(ctx, m)
 		a.book.wrote(ctx.Now(), m, a.opts.Random())
+		a.opts.State.store(a.book, m)
 	case due:
 		a.timer = nil
 	default:
@@ -92,7 +96,7 @@ func (a *actor) flush(ctx supervisors.Context) {
 func (a *actor) report(ctx supervisors.Context, r written) {
 	switch {
 	case r.unreached != nil && a.book.trouble == "":
-		ctx.Log().Warn("events cannot be written; they wait", "error", r.unreached)
+		ctx.Log().Warn("events cannot be written; they wait", "reason", apiclient.Explain(r.unreached, a.opts.NodeName))
 	case r.unreached == nil && a.book.trouble != "":
 		ctx.Log().Info("events are written again", "waiting", len(a.book.queue)+len(r.left))
 	}
@@ -103,9 +107,9 @@ func (a *actor) report(ctx supervisors.Context, r written) {
 	if r.refusal == nil || apierrors.HasStatusCause(r.refusal, v1.NamespaceTerminatingCause) {
 		return
 	}
-	if text := r.refusal.Error(); text != a.refusal {
+	if text := apiclient.Explain(r.refusal, a.opts.NodeName); text != a.refusal {
 		a.refusal = text
-		ctx.Log().Warn("the API server refused events; they are dropped", "events", r.refused, "error", text)
+		ctx.Log().Warn("the API server refused events; they are dropped", "events", r.refused, "reason", text)
 	}
 }
 

@@ -25,13 +25,15 @@ type rig struct {
 	client *fake.Clientset
 	make   supervisors.Constructor
 	actor  supervisors.Actor
+	state  *State
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	client := fake.NewClientset()
-	construct := New(Options{Client: client.CoreV1(), NodeName: "node1", Random: func() float64 { return 0 }})
-	r := &rig{client: client, make: construct, actor: construct("events")}
+	state := &State{}
+	construct := New(Options{Client: client.CoreV1(), NodeName: "node1", State: state, Random: func() float64 { return 0 }})
+	r := &rig{client: client, make: construct, actor: construct("events"), state: state}
 	r.Kit = supervisortest.New(t, messages.Events, r.actor)
 	return r
 }
@@ -110,9 +112,17 @@ func TestWhatTheServerRefusesIsDropped(t *testing.T) {
 			if waits := in.Waiting > 0; waits != c.again || (in.Refused > 0) == c.again || (in.Trouble != "") != c.again {
 				t.Fatalf("it says %+v", in)
 			}
+			// A node that may write none is told of as well.
+			if told := len(r.state.Problems()) > 0; told != (c.again || apierrors.IsForbidden(c.err) && c.err != error(ending)) {
+				t.Errorf("health says %q", r.state.Problems())
+			}
 			again()
 			r.Advance(time.Minute)
+			r.Send(messages.Pods, said("other", "hello"))
 			r.RunWork()
+			if p := r.state.Problems(); len(p) > 0 {
+				t.Errorf("health says %q later", p)
+			}
 			if got := r.events(t); (got["web BackOff"] == 1) != c.again {
 				t.Errorf("there are %v", got)
 			}

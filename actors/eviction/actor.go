@@ -2,8 +2,10 @@ package eviction
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +18,8 @@ type Options struct {
 	Limits Limits
 	// Transition is how long a kind of pressure stays after it was there last (evictionPressureTransitionPeriod).
 	Transition time.Duration
+	// State is where it is published what cannot be measured; nil: nowhere.
+	State *State
 	// Measure measures. It is called outside the mailbox.
 	Measure func(context.Context) Measurement
 	// Every is between measurements; 0: 10 s, the kubelet's.
@@ -82,7 +86,9 @@ func (a *actor) onMeasured(ctx supervisors.Context, m Measurement) {
 			ctx.Log().Info("the node's pressure changed", "condition", p.Type, "under", p.Under, "reason", p.Message)
 		}
 	}
-	ctx.Tell(messages.Registration, messages.NodePressureObserved{Pressures: now.pressures(), At: ctx.Now()})
+	told := messages.NodePressureObserved{Pressures: now.pressures(), At: ctx.Now()}
+	ctx.Tell(messages.Registration, told)
+	ctx.Tell(messages.Pods, told)
 }
 
 // say logs what cannot be measured of what there are thresholds for, once.
@@ -99,6 +105,34 @@ func (a *actor) say(ctx supervisors.Context, m Measurement) {
 		}
 	}
 	a.said = now
+	a.opts.State.store(now)
+}
+
+// State is what cannot be measured, for those who must not wait for the actor. The zero value has nothing. Safe for concurrent
+// use.
+type State struct{ p atomic.Pointer[[]string] }
+
+// Problems are sentences that say what cannot be measured. They must not be changed.
+func (s *State) Problems() []string {
+	if p := s.p.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (s *State) store(failed map[Signal]string) {
+	if s == nil {
+		return
+	}
+	names := map[string][]string{} // by what keeps them from being measured
+	for _, signal := range slices.Sorted(maps.Keys(failed)) {
+		names[failed[signal]] = append(names[failed[signal]], string(signal))
+	}
+	var out []string
+	for _, why := range slices.Sorted(maps.Keys(names)) {
+		out = append(out, fmt.Sprintf("the node's pressure cannot be measured by %s, which counts as none: %s", strings.Join(names[why], ", "), why))
+	}
+	s.p.Store(&out)
 }
 
 // Inspection is what the actor says of itself.

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"pgregory.net/rapid"
 
+	"github.com/playlet-dev/playlet/actors/internal/overdue"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
@@ -197,7 +198,7 @@ func TestMeasuring(t *testing.T) {
 		dir, groups := t.TempDir(), t.TempDir()
 		write(dir, proc)
 		write(groups, cgroups)
-		m := Places{dir, groups, dir, imageFs{at: dir}}.Measure(t.Context())
+		m := Places{dir, groups, dir, imageFs{at: dir}}.Meter().Measure(t.Context())
 		if got, want := m.Readings[MemoryAvailable], (Reading{1024000 - 256000, 1024000}); got != want {
 			t.Errorf("%s: memory %v, want %v", name, got, want)
 		}
@@ -211,12 +212,46 @@ func TestMeasuring(t *testing.T) {
 			t.Errorf("%s: %v", name, m.Failed)
 		}
 	}
-	m := Places{"/none", "/none", "/none", imageFs{err: errors.New("away")}}.Measure(t.Context())
+	m := Places{"/none", "/none", "/none", imageFs{err: errors.New("away")}}.Meter().Measure(t.Context())
 	if len(m.Failed) != 6 || len(m.Readings) > 0 {
 		t.Errorf("of nothing: %v", m)
 	}
-	m = Places{"/proc", "/sys/fs/cgroup", "/", imageFs{at: "/"}}.Measure(t.Context())
+	m = Places{"/proc", "/sys/fs/cgroup", "/", imageFs{at: "/"}}.Meter().Measure(t.Context())
 	if r := m.Readings[PIDAvailable]; r.Available <= 0 || r.Available >= r.Capacity {
 		t.Errorf("of this machine: %v, %v", r, m.Failed)
+	}
+}
+
+// A file system that hangs is named, and all else is measured.
+func TestAFileSystemThatHangs(t *testing.T) {
+	back := make(chan struct{})
+	meter := Places{"/proc", "/sys/fs/cgroup", "/here", imageFs{at: "/there"}}.Meter()
+	meter.disks["/there"] = overdue.New("the file system of /there", time.Millisecond, func() (disk, error) {
+		<-back
+		return disk{}, nil
+	})
+	meter.statfs = func(string) (disk, error) { return disk{Reading{5, 100}, Reading{5, 100}}, nil }
+	state := &State{}
+	limits := Limits{Hard: map[string]string{"nodefs.available": "10%", "imagefs.available": "10%", "imagefs.inodesFree": "10%"}}
+	k := supervisortest.New(t, messages.Eviction, New(Options{Limits: limits, State: state, Measure: meter.Measure})(""))
+	k.RunWork()
+	var told []messages.Pressure
+	for _, one := range k.Take() {
+		if m, ok := one.Msg.(messages.NodePressureObserved); ok {
+			told = m.Pressures
+		}
+	}
+	if len(told) != 3 || !told[1].Under {
+		t.Errorf("told %+v", told)
+	}
+	if p := state.Problems(); len(p) != 1 || !strings.Contains(p[0], "by imagefs.available, imagefs.inodesFree, which counts as none: the file system of /there: it is being read since") {
+		t.Errorf("%q", p)
+	}
+	close(back)
+	delete(meter.disks, "/there")
+	k.Advance(10 * time.Second)
+	k.RunWork()
+	if p := state.Problems(); len(p) != 0 {
+		t.Errorf("%q", p)
 	}
 }

@@ -9,9 +9,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/overdue"
 )
 
 // ImageService tells where images are; *cri.Client does.
@@ -27,8 +31,25 @@ type Places struct {
 	Images  ImageService
 }
 
+// Meter measures at places. Safe for concurrent use.
+type Meter struct {
+	Places
+	statfs func(path string) (disk, error)
+
+	mu    sync.Mutex
+	disks map[string]*overdue.Reading[disk] // by path
+}
+
+// Meter makes the meter of these places.
+func (p Places) Meter() *Meter {
+	return &Meter{Places: p, statfs: statfs, disks: map[string]*overdue.Reading[disk]{}}
+}
+
+// diskPatience is how long a file system is waited for: one of a file server that is gone does not answer.
+const diskPatience = 5 * time.Second
+
 // Measure measures all signals.
-func (p Places) Measure(ctx context.Context) Measurement {
+func (p *Meter) Measure(ctx context.Context) Measurement {
 	m := Measurement{Readings: map[Signal]Reading{}, Failed: map[Signal]error{}}
 	note := func(s Signal, r Reading, err error) {
 		if err != nil {
@@ -39,12 +60,16 @@ func (p Places) Measure(ctx context.Context) Measurement {
 	}
 	r, err := p.memory()
 	note(MemoryAvailable, r, err)
-	space, inodes, err := disk(p.RootDir)
-	note(NodeFsAvailable, space, err)
-	noteInodes(&m, NodeFsInodesFree, inodes, err)
-	space, inodes, err = p.images(ctx)
-	note(ImageFsAvailable, space, err)
-	noteInodes(&m, ImageFsInodesFree, inodes, err)
+	var d disk
+	var diskErr error
+	var node sync.WaitGroup
+	node.Go(func() { d, diskErr = p.disk(ctx, p.RootDir) })
+	i, err := p.images(ctx)
+	note(ImageFsAvailable, i.space, err)
+	noteInodes(&m, ImageFsInodesFree, i.inodes, err)
+	node.Wait()
+	note(NodeFsAvailable, d.space, diskErr)
+	noteInodes(&m, NodeFsInodesFree, d.inodes, diskErr)
 	r, err = p.pids()
 	note(PIDAvailable, r, err)
 	return m
@@ -92,26 +117,41 @@ func (p Places) workingSet() (int64, error) {
 	return max(used-stat["total_inactive_file"], 0), err
 }
 
-func disk(path string) (space, inodes Reading, err error) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(path, &fs); err != nil {
-		return Reading{}, Reading{}, fmt.Errorf("the file system of %s: %w", path, err)
+// disk is what is left of a file system.
+type disk struct{ space, inodes Reading }
+
+// disk looks at the file system that the path is on.
+func (p *Meter) disk(ctx context.Context, path string) (disk, error) {
+	p.mu.Lock()
+	reading := p.disks[path]
+	if reading == nil {
+		reading = overdue.New("the file system of "+path, diskPatience, func() (disk, error) { return p.statfs(path) })
+		p.disks[path] = reading
 	}
-	//nolint:gosec // sizes of a disk
-	return Reading{int64(fs.Bavail) * fs.Frsize, int64(fs.Blocks) * fs.Frsize}, Reading{int64(fs.Ffree), int64(fs.Files)}, nil
+	p.mu.Unlock()
+	return reading.Get(ctx)
 }
 
-func (p Places) images(ctx context.Context) (space, inodes Reading, err error) {
+func statfs(path string) (disk, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return disk{}, fmt.Errorf("the file system of %s: %w", path, err)
+	}
+	//nolint:gosec // sizes of a disk
+	return disk{Reading{int64(fs.Bavail) * fs.Frsize, int64(fs.Blocks) * fs.Frsize}, Reading{int64(fs.Ffree), int64(fs.Files)}}, nil
+}
+
+func (p *Meter) images(ctx context.Context) (disk, error) {
 	info, err := p.Images.ImageFsInfo(ctx)
 	if err != nil {
-		return Reading{}, Reading{}, fmt.Errorf("the runtime does not tell where images are: %w", err)
+		return disk{}, fmt.Errorf("the runtime does not tell where images are: %w", err)
 	}
 	for _, fs := range info.GetImageFilesystems() {
 		if at := fs.GetFsId().GetMountpoint(); at != "" {
-			return disk(at)
+			return p.disk(ctx, at)
 		}
 	}
-	return Reading{}, Reading{}, errors.New("the runtime does not tell where images are")
+	return disk{}, errors.New("the runtime does not tell where images are")
 }
 
 // pids are how many more tasks the kernel would make: it ends at whichever limit is less.

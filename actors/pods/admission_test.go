@@ -18,7 +18,9 @@ import (
 
 // small is a node of a cluster with one processor and room for four pods.
 func small() Here {
-	return Here{Told: true, Object: thisObject(nil), Allocatable: v1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("4")}}
+	return Here{Told: true, Object: thisObject(nil), Allocatable: func() v1.ResourceList {
+		return v1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("4")}
+	}}
 }
 
 func thisObject(labels map[string]string) *v1.Node {
@@ -337,5 +339,55 @@ func TestTheNetworkIsTold(t *testing.T) {
 	n.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true, NetworkReady: true})
 	if got = told[messages.PodWanted](n.Kit); len(got) != 1 || got[0].NoNetwork != nil {
 		t.Errorf("told %+v", got)
+	}
+}
+
+// What the agent has measured counts, and not what an agent before it has told the API server; until it has measured, nothing is
+// short, as with the kubelet.
+func TestAShortageIsOneThatWasMeasured(t *testing.T) {
+	n := beginCluster(t, small())
+	old := thisObject(nil)
+	old.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue}}
+	n.Send(messages.Registration, messages.NodeObserved{Node: old})
+	audit(n.Kit)
+	wants(n.Kit, messages.APIServer, asking("a", 1))
+	if final := n.wish("a").Final; final != nil {
+		t.Errorf("it is refused: %+v", final)
+	}
+	pressure := func(under bool) {
+		n.Send(messages.Eviction, messages.NodePressureObserved{Pressures: []messages.Pressure{
+			{Type: v1.NodeMemoryPressure}, {Type: v1.NodeDiskPressure, Under: under}, {Type: v1.NodePIDPressure},
+		}})
+	}
+	pressure(true)
+	wants(n.Kit, messages.APIServer, asking("a", 1), asking("bb", 1))
+	if final := n.wish("bb").Final; final == nil || final.Reason != "Evicted" || final.Message != "Pod was rejected: The node had condition: [DiskPressure]. " {
+		t.Errorf("under pressure: %+v", final)
+	}
+	pressure(false)
+	wants(n.Kit, messages.APIServer, asking("a", 1), asking("bb", 1), asking("ccc", 1))
+	if final := n.wish("ccc").Final; final != nil {
+		t.Errorf("when it is over: %+v", final)
+	}
+}
+
+// What there is, is what was read last: more that is plugged in is there for the next pod, whatever the API server has of it.
+func TestWhatThereIsWasReadLast(t *testing.T) {
+	here, cpus := small(), "1"
+	here.Allocatable = func() v1.ResourceList { return v1.ResourceList{"cpu": resource.MustParse(cpus)} }
+	n := beginCluster(t, here)
+	object := thisObject(nil)
+	object.Status.Allocatable = v1.ResourceList{"cpu": resource.MustParse("9")}
+	n.Send(messages.Registration, messages.NodeObserved{Node: object})
+	audit(n.Kit)
+	pods := []*v1.Pod{asking("a", 800), asking("bb", 800)}
+	wants(n.Kit, messages.APIServer, pods...)
+	if n.wish("a").Final != nil || n.wish("bb").Final == nil {
+		t.Error("what the API server has counts")
+	}
+	cpus = "2"
+	wants(n.Kit, messages.APIServer, append(pods, asking("ccc", 800))...)
+	if final := n.wish("ccc").Final; final != nil {
+		t.Errorf("with a second processor: %+v", final)
 	}
 }

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,8 +19,9 @@ type Here struct {
 	Told bool
 	// Object has the labels and taints that the node registers with. It is replaced by the API server's, once that is known.
 	Object *v1.Node
-	// Allocatable is what pods can have of the machine, and how many of them there may be.
-	Allocatable v1.ResourceList
+	// Allocatable is what pods can have of the machine, and how many of them there may be, as read last: what registration reports.
+	// It does not wait.
+	Allocatable func() v1.ResourceList
 	// Sysctls are those that pods may set besides the safe ones: names, and beginnings with a * at the end.
 	Sysctls []string
 	// AppArmor says that the kernel enforces it.
@@ -67,13 +69,31 @@ func (a *actor) nodeObserved(ctx supervisors.Context, m messages.NodeObserved) {
 	}
 }
 
+// pressures takes what the node is short of. Until it was measured the node counts as short of nothing, as with the kubelet.
+func (a *actor) pressures(ctx supervisors.Context, m messages.NodePressureObserved) {
+	var under []v1.NodeConditionType
+	for _, p := range m.Pressures {
+		if p.Under {
+			under = append(under, p.Type)
+		}
+	}
+	if !slices.Equal(under, a.under) {
+		a.under = under
+		a.reconsider(ctx)
+	}
+}
+
 // thisNode is this node as far as it is known now. What the agent measures itself counts more than what the API server was
 // told of it before.
 func (a *actor) thisNode() *admission.Node {
 	here := &a.opts.Here
+	var own v1.ResourceList
+	if here.Allocatable != nil {
+		own = here.Allocatable()
+	}
 	n := &admission.Node{
 		Object: here.Object, Sysctls: here.Sysctls, AppArmor: here.AppArmor, GroupsPolicy: here.GroupsPolicy != nil && here.GroupsPolicy(),
-		Allocatable: here.Allocatable, Partial: true, UnboundRequests: !a.opts.Cluster,
+		Allocatable: own, Under: a.under, Partial: true, UnboundRequests: !a.opts.Cluster,
 	}
 	if n.Object == nil {
 		n.Object = &v1.Node{}
@@ -84,7 +104,7 @@ func (a *actor) thisNode() *admission.Node {
 		if n.Allocatable == nil {
 			n.Allocatable = v1.ResourceList{}
 		}
-		maps.Copy(n.Allocatable, here.Allocatable)
+		maps.Copy(n.Allocatable, own)
 	}
 	return n
 }

@@ -77,7 +77,8 @@ type actor struct {
 	waits   map[string]messages.Reason // by UID: pods that are wanted and not admitted yet
 	node    observed
 	failing failing
-	roomAt  time.Time // when it is looked again at pods that wait for the end of others
+	roomAt  time.Time              // when it is looked again at pods that wait for the end of others
+	under   []v1.NodeConditionType // what the node is short of, as measured last
 
 	dirty bool      // a snapshot is to be published
 	users []*v1.Pod // of the API server's objects, as told last
@@ -154,6 +155,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.After(sweepEvery, sweep{})
 	case auditDue:
 		a.askAudit(ctx)
+	case messages.NodePressureObserved:
+		a.pressures(ctx, m)
 	case messages.NodeObserved:
 		a.nodeObserved(ctx, m)
 	case nodeDue:

@@ -2,7 +2,6 @@ package registration
 
 import (
 	"context"
-	"net/netip"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,8 +19,10 @@ type actor struct {
 	life *life
 	book book
 
-	gathering, again bool
-	imagesAt         time.Time // when they were listed last
+	looking          bool      // at the machine and its addresses
+	asking, askAgain bool      // the network's configuration
+	listing          bool      // images,
+	imagesAt         time.Time // which were listed last then
 	writing          bool
 	retry            supervisors.Timer
 	told             string // the problem that the log was told last
@@ -34,17 +35,8 @@ type actor struct {
 type (
 	lookDue  struct{}
 	retryDue struct{}
-	gathered struct {
-		machine    Machine
-		machineErr error
-		addresses  []netip.Addr
-		runtime    Runtime
-		network    string
-		images     []v1.ContainerImage
-		imagesRead bool
-	}
-	seen  struct{ Seen }
-	wrote struct {
+	seen     struct{ Seen }
+	wrote    struct {
 		deed deed
 		node *v1.Node
 		err  error
@@ -52,13 +44,6 @@ type (
 )
 
 const (
-	// gatherTimeout bounds one look at the machine and at the runtime's images.
-	gatherTimeout = 10 * time.Second
-	// networkTimeout bounds the question to network plugins how they are, for which the report of a network that is not
-	// ready waits.
-	networkTimeout = 4 * time.Second
-	// imagesEvery is between lists of images; the kubelet's.
-	imagesEvery = 30 * time.Second
 	// writeTimeout bounds one write; the client's own timeout is usually shorter.
 	writeTimeout = 30 * time.Second
 	// watchTimeout is after how long the watch is asked again where nothing happens.
@@ -75,9 +60,14 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case lookDue:
 		ctx.After(a.opts.UpdateFrequency, lookDue{})
 		a.gather(ctx)
+		a.act(ctx)
 		a.tellNode(ctx)
-	case gathered:
-		a.onGathered(ctx, m)
+	case machineSeen:
+		a.onMachine(ctx, m)
+	case networkSeen:
+		a.onNetwork(ctx, m)
+	case imagesSeen:
+		a.onImages(ctx, m)
 	case seen:
 		a.onSeen(ctx, m.Seen)
 	case wrote:
@@ -180,56 +170,8 @@ func (a *actor) onRuntime(ctx supervisors.Context, m messages.RuntimeStateChange
 	a.runtime = m
 	if was.Ready != m.Ready || was.Reason.Message != m.Reason.Message || was.NetworkReady != m.NetworkReady || was.NetworkReason != m.NetworkReason {
 		a.gather(ctx)
+		a.act(ctx)
 	}
-}
-
-// gather looks at the machine, the runtime and its network.
-func (a *actor) gather(ctx supervisors.Context) {
-	if a.gathering {
-		a.again = true
-		return
-	}
-	a.gathering = true
-	o := a.opts
-	list := a.imagesAt.IsZero() || ctx.Now().Sub(a.imagesAt) >= imagesEvery
-	if list && o.Runtime().Ready {
-		a.imagesAt = ctx.Now()
-	}
-	ctx.Do(supervisors.Work{Name: "LookAtNode", Timeout: gatherTimeout, Run: func(ctx context.Context) any {
-		m := gathered{runtime: o.Runtime(), addresses: o.Addresses(ctx)}
-		m.machine, m.machineErr = o.Machine()
-		if m.runtime.Ready && !m.runtime.NetworkReady && o.Network != nil {
-			ctx, cancel := context.WithTimeout(ctx, networkTimeout)
-			defer cancel()
-			if err := o.Network(ctx); err != nil {
-				m.network = err.Error()
-			}
-		}
-		if list && m.runtime.Ready {
-			if images, err := o.Images.ListImages(ctx, nil); err == nil {
-				m.images, m.imagesRead = imagesOf(images, o.Wish.MaxImages), true
-			}
-		}
-		return m
-	}})
-}
-
-func (a *actor) onGathered(ctx supervisors.Context, m gathered) {
-	a.gathering = false
-	f := &a.book.facts
-	if m.machineErr != nil && (f.machineErr == nil || f.machineErr.Error() != m.machineErr.Error()) {
-		ctx.Log().Warn("not all of the machine can be read", "reason", m.machineErr)
-	}
-	f.machine, f.machineErr, f.addresses, f.runtime, f.network = m.machine, m.machineErr, m.addresses, m.runtime, m.network
-	if m.imagesRead {
-		f.images, f.imagesRead = m.images, true
-	}
-	a.book.gathered = true
-	if a.again {
-		a.again = false
-		a.gather(ctx)
-	}
-	a.act(ctx)
 }
 
 // act does what is to be done next, one thing at a time.
@@ -316,6 +258,9 @@ func (a *actor) failed(ctx supervisors.Context, why string) {
 // publish says how it goes, for health.
 func (a *actor) publish() {
 	s := Snapshot{Registered: a.book.node != nil, Problems: a.book.problems()}
+	if err := a.book.facts.machineErr; err != nil {
+		s.Problems = append(s.Problems, "not all of the machine can be read: "+oneLine(err.Error()))
+	}
 	if a.lease.failed != "" {
 		s.Problems = append(s.Problems, a.lease.failed)
 	}

@@ -162,7 +162,7 @@ func TestReadinessIsReportedAtOnce(t *testing.T) {
 	state := messages.RuntimeStateChanged{Ready: true, NetworkReason: w.runtime.NetworkReason}
 	w.Send(messages.Runtime, state)
 	w.work()
-	expect(t, "the writes", w.writes(), []string{"patch status"})
+	expect(t, "the writes, at once, and when it is known why", w.writes(), []string{"patch status", "patch status"})
 	c := condition(w.stored(), v1.NodeReady)
 	if c.Status != v1.ConditionFalse || c.Reason != "KubeletNotReady" || c.Message != "container runtime network not ready: NetworkPluginNotReady: cni plugin not initialized: no network configuration in /etc/cni/net.d" {
 		t.Errorf("%+v", c)
@@ -233,7 +233,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 		"403": {apierrors.NewForbidden(nodes, "node", errors.New("not allowed")), "system:node:node"},
 		"409": {apierrors.NewConflict(nodes, "node", errors.New("changed")), "changed"},
 		"429": {apierrors.NewTooManyRequests("slowly", 1), "too much to do"},
-		"500": {apierrors.NewInternalError(errors.New("etcd")), "fails"},
+		"500": {apierrors.NewInternalError(errors.New("etcd")), "a fault of its own (500)"},
 		"cut": {errors.New("connection refused"), "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -393,4 +393,54 @@ func TestWhatHappensToTheNodeIsTold(t *testing.T) {
 	w.sees()
 	w.sees()
 	expect(t, "a reboot", told(), []string{"Normal NodeReady", "Warning Rebooted"})
+}
+
+// Images come when they are there, the machine when it can be read: whether the node is ready waits for neither.
+func TestReadinessWaitsForNothingElse(t *testing.T) {
+	w := newWorld(t, nil)
+	w.images = images{{Id: "i", RepoTags: []string{"i:1"}, Size: 5}}
+	w.holding = "ListImages"
+	w.start()
+	w.sees()
+	w.sees()
+	if node := w.stored(); condition(node, v1.NodeReady).Status != v1.ConditionTrue || len(node.Status.Images) > 0 {
+		t.Errorf("while images are listed: %+v", node.Status)
+	}
+	w.holding = ""
+	w.passes(10 * time.Second)
+	if node := w.stored(); len(node.Status.Images) != 1 {
+		t.Errorf("images: %v", node.Status.Images)
+	}
+	w.sees()
+	w.writes()
+	w.holding = "LookAtMachine"
+	w.passes(10 * time.Second)
+	w.runtime.NetworkReady, w.runtime.NetworkReason = false, "no plugin"
+	w.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true, NetworkReason: "no plugin"})
+	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionTrue {
+		t.Fatalf("before the write %+v", c)
+	}
+	w.work()
+	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionFalse {
+		t.Errorf("while the machine is read: %+v", c)
+	}
+}
+
+// A machine that cannot be read wholly is named, keeps its figures, and changes nothing else.
+func TestAMachineThatHides(t *testing.T) {
+	w := newWorld(t, nil)
+	w.machineErr = errors.New("the disk is being read since 03:04")
+	w.start()
+	w.sees()
+	if p := w.state.Load().Problems; len(p) != 1 || p[0] != "not all of the machine can be read: the disk is being read since 03:04" {
+		t.Errorf("%q", p)
+	}
+	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionTrue {
+		t.Errorf("%+v", c)
+	}
+	w.machineErr = nil
+	w.passes(10 * time.Second)
+	if p := w.state.Load().Problems; len(p) > 0 {
+		t.Errorf("%q", p)
+	}
 }

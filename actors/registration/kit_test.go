@@ -20,15 +20,17 @@ import (
 // world is an actor with an API server and a machine that the test says.
 type world struct {
 	*supervisortest.Kit
-	t       *testing.T
-	api     *fake.Clientset
-	machine Machine
-	runtime Runtime
-	network error
-	images  images
-	opts    Options
-	state   *State
-	life    *life
+	t          *testing.T
+	api        *fake.Clientset
+	machine    Machine
+	runtime    Runtime
+	network    error
+	images     images
+	holding    string // the work of this name is not done
+	machineErr error
+	opts       Options
+	state      *State
+	life       *life
 
 	feed Seen // what the watch says next
 }
@@ -52,7 +54,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	w := &world{t: t, api: fake.NewClientset(), machine: machine, runtime: wellRuntime(), images: images{}, state: &State{}, life: &life{}}
 	w.opts = Options{
 		Client: w.api, State: w.state, Wish: wish(), Sizes: Sizes{MaxPods: 110, LocalStorage: true},
-		Machine:   func() (Machine, error) { return w.machine, nil },
+		Machine:   func(context.Context) (Machine, error) { return w.machine, w.machineErr },
 		Addresses: func(context.Context) []netip.Addr { return []netip.Addr{netip.MustParseAddr("192.0.2.7")} },
 		Runtime:   func() Runtime { return w.runtime }, Network: func(context.Context) error { return w.network }, Images: w,
 		UpdateFrequency: 10 * time.Second, ReportFrequency: 5 * time.Minute, LeaseDuration: 40 * time.Second, Random: func() float64 { return 0.5 },
@@ -83,7 +85,7 @@ func (w *world) work() {
 	for again := true; again; {
 		again = false
 		for i, one := range w.Work {
-			if one.Name == "WatchNode" {
+			if one.Name == "WatchNode" || one.Name == w.holding {
 				continue
 			}
 			w.Work = append(w.Work[:i:i], w.Work[i+1:]...)

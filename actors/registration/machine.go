@@ -1,6 +1,8 @@
 package registration
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,10 +10,13 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/internal/cgroups"
+	"github.com/playlet-dev/playlet/actors/internal/overdue"
 )
 
 // Machine is what the node has and is. Sizes are in bytes.
@@ -38,8 +43,66 @@ func HostPlaces(rootDir string) Places {
 	return Places{Proc: "/proc", Sys: "/sys", Etc: "/etc", Lib: "/var/lib", RootDir: rootDir}
 }
 
-// Read reads the machine. With an error, what could be read is there all the same.
-func (p Places) Read() (Machine, error) {
+// Reader reads the machine for all of the process, so that all have the same figures. Safe for concurrent use.
+type Reader struct {
+	files *overdue.Reading[Machine]
+	disk  *overdue.Reading[int64]
+
+	mu   sync.Mutex
+	last Machine
+}
+
+// readPatience is how long one reading is waited for: a folder may lie on a file system that hangs.
+const readPatience = 5 * time.Second
+
+// Reader makes the reader of these places.
+func (p Places) Reader() *Reader {
+	return &Reader{
+		files: overdue.New("the machine", readPatience, p.files),
+		disk:  overdue.New("the size of the disk of "+p.RootDir, readPatience, p.disk),
+	}
+}
+
+// Read reads the machine. With an error, what could be read now or before is there all the same.
+func (r *Reader) Read(ctx context.Context) (Machine, error) {
+	var disk int64
+	var diskErr error
+	var both sync.WaitGroup
+	both.Go(func() { disk, diskErr = r.disk.Get(ctx) })
+	m, err := r.files.Get(ctx)
+	both.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if diskErr == nil {
+		m.Disk = disk
+	}
+	r.last = m.orElse(r.last)
+	return r.last, errors.Join(err, diskErr)
+}
+
+// Last is what was read last; the zero value before the first reading. It does not wait.
+func (r *Reader) Last() Machine {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+// orElse is the machine with what was known before in place of what could not be read now.
+func (m Machine) orElse(was Machine) Machine {
+	if m.Memory == 0 { // swap is in the same file
+		m.Memory, m.Swap = was.Memory, was.Swap
+	}
+	if m.HugePages == nil {
+		m.HugePages = was.HugePages
+	}
+	m.CPUs, m.Disk = cmp.Or(m.CPUs, was.CPUs), cmp.Or(m.Disk, was.Disk)
+	m.MachineID, m.SystemUUID, m.BootID = cmp.Or(m.MachineID, was.MachineID), cmp.Or(m.SystemUUID, was.SystemUUID), cmp.Or(m.BootID, was.BootID)
+	m.Kernel, m.OSImage = cmp.Or(m.Kernel, was.Kernel), cmp.Or(m.OSImage, was.OSImage)
+	return m
+}
+
+// files is what files tell of the machine: all but the disk. With an error, what could be read is there all the same.
+func (p Places) files() (Machine, error) {
 	m := Machine{
 		CPUs:       cgroups.OnlineCPUs(p.Sys),
 		MachineID:  firstOf(filepath.Join(p.Etc, "machine-id"), filepath.Join(p.Lib, "dbus/machine-id")),
@@ -48,21 +111,20 @@ func (p Places) Read() (Machine, error) {
 		Kernel:     firstOf(filepath.Join(p.Proc, "sys/kernel/osrelease")),
 		OSImage:    p.osImage(),
 	}
-	var problems []error
-	var err error
-	if m.Memory, m.Swap, err = p.memory(); err != nil {
-		problems = append(problems, err)
+	var memErr, pagesErr error
+	m.Memory, m.Swap, memErr = p.memory()
+	if m.HugePages, pagesErr = p.hugePages(); pagesErr != nil {
+		m.HugePages = nil
 	}
-	if m.HugePages, err = p.hugePages(); err != nil {
-		problems = append(problems, err)
-	}
+	return m, errors.Join(memErr, pagesErr)
+}
+
+func (p Places) disk() (int64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(p.RootDir, &fs); err != nil {
-		problems = append(problems, fmt.Errorf("the size of the disk of %s: %w", p.RootDir, err))
-	} else {
-		m.Disk = int64(fs.Blocks) * fs.Frsize //nolint:gosec // a disk's size
+		return 0, fmt.Errorf("the size of the disk of %s: %w", p.RootDir, err)
 	}
-	return m, errors.Join(problems...)
+	return int64(fs.Blocks) * fs.Frsize, nil //nolint:gosec // a disk's size
 }
 
 // firstOf is what the first file holds that is there, in one line.

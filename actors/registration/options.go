@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/overdue"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -25,11 +26,12 @@ type Options struct {
 	Wish Wish
 	// Sizes is what the configuration takes off the machine.
 	Sizes Sizes
-	// Machine reads the machine. It may be slow, and is called outside the mailbox.
-	Machine func() (Machine, error)
-	// Addresses are the node's own, the one to be used first. May be slow.
+	// Machine reads the machine. It may be slow, and is called outside the mailbox; ctx bounds it. With an error, what is known is
+	// there all the same.
+	Machine func(context.Context) (Machine, error)
+	// Addresses are the node's own, the one to be used first. May be slow; ctx bounds it.
 	Addresses func(context.Context) []netip.Addr
-	// Runtime is what is known of the container runtime; it does not wait.
+	// Runtime is what is known of the container runtime; it does not wait, and is called in the mailbox.
 	Runtime func() Runtime
 	// Network says why pods get no network, from the network's configuration; nil where nothing is found wrong. It is asked
 	// where the runtime says that the network is not ready. May be slow; ctx bounds it.
@@ -100,6 +102,18 @@ func New(o Options) supervisors.Constructor {
 	}
 	if o.Random == nil {
 		o.Random = func() float64 { return 0.5 }
+	}
+	if o.Network != nil { // its folders may hang
+		ask := o.Network
+		reading := overdue.New("the network's configuration", networkTimeout, func() (struct{}, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), networkTimeout)
+			defer cancel()
+			return struct{}{}, ask(ctx)
+		})
+		o.Network = func(ctx context.Context) error {
+			_, err := reading.Get(ctx)
+			return err
+		}
 	}
 	life := &life{}
 	return func(string) supervisors.Actor { return newActor(o, life) }

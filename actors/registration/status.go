@@ -2,6 +2,7 @@ package registration
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -61,8 +63,8 @@ func compose(w Wish, s Sizes, f facts, was *v1.Node, began, now time.Time) *v1.N
 	return node
 }
 
-// setSizes sets capacity and allocatable of what is the agent's to know. Resources of others stay as they are: those of
-// device plugins, and those that an operator has put there.
+// setSizes sets capacity and allocatable of what is the agent's to know. Capacities of others stay as they are, those of device
+// plugins and those that an operator has put there, and are allocatable as a whole, as with the kubelet.
 func setSizes(st *v1.NodeStatus, s Sizes, m Machine) {
 	if m.CPUs == 0 || m.Memory == 0 {
 		return // not read; unready says so
@@ -72,9 +74,8 @@ func setSizes(st *v1.NodeStatus, s Sizes, m Machine) {
 		st.Capacity = v1.ResourceList{}
 	}
 	for name := range st.Capacity {
-		if _, still := own[name]; !still && isHugePages(name) {
+		if !has(own, name) && isHugePages(name) {
 			delete(st.Capacity, name)
-			delete(st.Allocatable, name)
 		}
 	}
 	for name, q := range own {
@@ -83,11 +84,12 @@ func setSizes(st *v1.NodeStatus, s Sizes, m Machine) {
 	if st.Allocatable == nil {
 		st.Allocatable = v1.ResourceList{}
 	}
-	for name, q := range s.Allocatable(st.Capacity) {
-		if _, ours := own[name]; ours || !has(st.Allocatable, name) {
-			st.Allocatable[name] = q
+	for name := range st.Allocatable {
+		if !has(st.Capacity, name) && (isHugePages(name) || admission.Extended(name)) {
+			delete(st.Allocatable, name)
 		}
 	}
+	maps.Copy(st.Allocatable, s.Allocatable(st.Capacity))
 }
 
 func has(list v1.ResourceList, name v1.ResourceName) bool {

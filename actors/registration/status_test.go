@@ -1,10 +1,13 @@
 package registration
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/overdue"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -183,7 +187,8 @@ func TestReadingAMachine(t *testing.T) {
 		}
 	}
 	p := Places{filepath.Join(dir, "proc"), filepath.Join(dir, "sys"), filepath.Join(dir, "etc"), filepath.Join(dir, "lib"), dir}
-	got, err := p.Read()
+	reader := p.Reader()
+	got, err := reader.Read(t.Context())
 	if err != nil || got.Disk <= 0 {
 		t.Fatal(got, err)
 	}
@@ -191,7 +196,50 @@ func TestReadingAMachine(t *testing.T) {
 	expect(t, "the machine", got, Machine{
 		CPUs: 3, Memory: 1 << 20, Swap: 512 << 10, HugePages: map[int64]int64{2 << 20: 6 << 20}, MachineID: "m", SystemUUID: "u", BootID: "b", Kernel: "6.1", OSImage: "A B",
 	})
-	if _, err := (Places{Proc: dir, Sys: dir, Etc: dir, Lib: dir, RootDir: filepath.Join(dir, "none")}).Read(); err == nil {
+	if _, err := (Places{Proc: dir, Sys: dir, Etc: dir, Lib: dir, RootDir: filepath.Join(dir, "none")}).Reader().Read(t.Context()); err == nil {
 		t.Error("nothing there, and no error")
+	}
+}
+
+// A disk that hangs takes nothing else away, and what was known of it stays.
+func TestADiskThatHangs(t *testing.T) {
+	back := make(chan struct{})
+	defer close(back)
+	reader := HostPlaces(t.TempDir()).Reader()
+	first, err := reader.Read(t.Context())
+	if err != nil || first.Disk == 0 {
+		t.Fatal(first, err)
+	}
+	reader.disk = overdue.New("the disk", time.Millisecond, func() (int64, error) {
+		<-back
+		return 0, nil
+	})
+	for range 2 {
+		got, err := reader.Read(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "the disk: it is being read since") {
+			t.Error(err)
+		}
+		expect(t, "the machine", got, first)
+	}
+	reader.files = overdue.New("the machine", time.Hour, func() (Machine, error) { return Machine{CPUs: 3}, errors.New("no memory") })
+	got, _ := reader.Read(t.Context())
+	if got.CPUs != 3 || got.Memory != first.Memory || !reflect.DeepEqual(got, reader.Last()) {
+		t.Errorf("%+v, last %+v, first %+v", got, reader.Last(), first)
+	}
+}
+
+// What others give the node is allocatable as a whole, each time it changes, and goes when it is taken back.
+func TestResourcesOfOthers(t *testing.T) {
+	st := &v1.NodeStatus{Capacity: v1.ResourceList{"example.com/dongle": *quantity(4), "hugepages-4Mi": *quantity(1)}, Allocatable: v1.ResourceList{
+		"example.com/dongle": *quantity(2), "example.com/gone": *quantity(1), "hugepages-4Mi": *quantity(1),
+	}}
+	setSizes(st, Sizes{MaxPods: 110}, machine)
+	if q := st.Allocatable["example.com/dongle"]; q.Value() != 4 {
+		t.Errorf("%s are allocatable", q.String())
+	}
+	for _, name := range []v1.ResourceName{"example.com/gone", "hugepages-4Mi"} {
+		if has(st.Allocatable, name) || has(st.Capacity, name) {
+			t.Errorf("%s is still there: %v", name, st)
+		}
 	}
 }

@@ -190,7 +190,7 @@ func (b *book) failed(l *line, now time.Time, a answer) {
 	case broken, conflict, done, gone:
 	}
 	l.due = now.Add(max(b.wait(lineWait, most, l.failures), a.retryAfter))
-	t := &trouble{what: failure(a), since: now, fate: a.fate, quiet: a.fate == conflict && l.failures < oddConflicts}
+	t := &trouble{what: failure(a, b.node), since: now, fate: a.fate, quiet: a.fate == conflict && l.failures < oddConflicts}
 	if l.trouble != nil {
 		t.since = l.trouble.since
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 )
 
 // Trouble is something that cannot be written to the API server.
@@ -58,7 +60,7 @@ type trouble struct {
 }
 
 // failure says what was tried, and the answer.
-func failure(a answer) string {
+func failure(a answer, node string) string {
 	what := map[deed]string{
 		patchStatus:  "its status cannot be written",
 		deletePod:    "it has ended and cannot be removed",
@@ -68,7 +70,7 @@ func failure(a answer) string {
 	if a.job.deed == createMirror && apierrors.IsAlreadyExists(a.err) {
 		return what + ": a pod of its name is there that is no mirror pod of this node, and is left as it is"
 	}
-	return fmt.Sprintf("%s: %v", what, a.err)
+	return what + ": " + apiclient.Explain(a.err, node)
 }
 
 // troubles is all that cannot be written, for health. What fails for all is told once.
@@ -86,7 +88,7 @@ func (b *book) troubles() []Trouble {
 	}
 	slices.SortFunc(out, func(a, b Trouble) int { return cmp.Compare(a.Pod, b.Pod) })
 	if b.gate.failures > 0 {
-		first := Trouble{Since: b.gate.since, What: fmt.Sprintf("nothing can be written to the API server about pods (%d wait): %v", waiting, b.gate.err)}
+		first := Trouble{Since: b.gate.since, What: fmt.Sprintf("nothing can be written to the API server about pods (%d wait): %s", waiting, apiclient.Explain(b.gate.err, b.node))}
 		out = slices.Insert(out, 0, first)
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -136,7 +137,7 @@ func (a *actor) logGate(ctx supervisors.Context) {
 	switch failing := a.book.gate.failures > 0; {
 	case failing && !told:
 		a.told[all] = "told"
-		ctx.Log().Warn("the API server takes nothing about pods; it is tried again, and pods run on", "error", a.book.gate.err)
+		ctx.Log().Warn("the API server takes nothing about pods; it is tried again, and pods run on", "reason", apiclient.Explain(a.book.gate.err, a.opts.NodeName))
 	case !failing && told:
 		delete(a.told, all)
 		ctx.Log().Info("the API server takes what is written about pods again")

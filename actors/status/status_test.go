@@ -142,7 +142,7 @@ func TestAFaultOfTheAPIServer(t *testing.T) {
 		fault error
 		says  string
 	}{
-		"500": {code(500), "pod default/web: its status cannot be written: said no"}, "403": {code(403), "pod default/web: its status cannot"},
+		"500": {code(500), "pod default/web: its status cannot be written: the API server has a fault of its own (500): said no"}, "403": {code(403), "pod default/web: its status cannot"},
 		"503": {code(503), "nothing can be written"}, "401": {code(401), "nothing can be written"}, "429": {code(429), "nothing can be written"},
 		"reset": {errors.New("connection reset"), "nothing can be written to the API server about pods (1 wait): connection reset"},
 		"409":   {code(409), ""},

@@ -16,7 +16,7 @@ import (
 // here is this node as admission sees it before the API server has said anything of it, and for good where there is none.
 func (a *agent) here() pods.Here {
 	return pods.Here{
-		Object: ownNode(a.node), Told: a.api != nil, Allocatable: a.host.Allocatable,
+		Object: ownNode(a.node), Told: a.api != nil, Allocatable: func() v1.ResourceList { return allocatable(a.node, a.machine.Last()) },
 		Sysctls: a.node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
 		GroupsPolicy: func() bool { return a.host.Can().SupplementalGroupsPolicy },
 	}

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/apiserver"
+	"github.com/playlet-dev/playlet/actors/events"
+	"github.com/playlet-dev/playlet/actors/eviction"
 	"github.com/playlet-dev/playlet/actors/images"
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
@@ -56,8 +58,11 @@ type agent struct {
 	api        *apiserver.Clients  // nil on a node of its own
 	ownNode    *registration.Watch // nil there too
 	registered *registration.State
+	machine    *registration.Reader
+	measured   *eviction.State // what of the node's pressure cannot be measured
 	feed       *apiserver.Feed // of the pods that the API server assigns to this node; nil without one
 	written    *status.State   // what cannot be written to the API server about pods
+	told       *events.State   // what keeps Kubernetes Events from being written
 	failed     chan error      // the root of the tree has given up
 }
 
@@ -141,11 +146,12 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	}
 	names := newPodNames()
 	log = withPodNames(log, names)
-	a := &agent{node: node, log: log, names: names, api: api, state: &runtime.State{}, board: pods.NewBoard(), failed: make(chan error, 1), groups: resources.Host{}, registered: &registration.State{}, written: &status.State{}}
+	a := &agent{node: node, log: log, names: names, api: api, state: &runtime.State{}, board: pods.NewBoard(), failed: make(chan error, 1), groups: resources.Host{}, registered: &registration.State{}, measured: &eviction.State{}, written: &status.State{}, told: &events.State{}}
 	if err := a.prepareFolders(); err != nil {
 		return nil, err
 	}
-	machine, err := registration.HostPlaces(node.RootDir).Read()
+	a.machine = registration.HostPlaces(node.RootDir).Reader()
+	machine, err := a.machine.Read(context.Background())
 	if err != nil {
 		log.Warn("not all of the machine can be read", "reason", err)
 	}

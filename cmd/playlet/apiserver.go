@@ -32,11 +32,12 @@ func unbounded(qps *int32, otherwise int32) float32 {
 	return -1
 }
 
-// clusterTroubles are sentences for health that say what goes wrong between this node and its cluster.
+// clusterTroubles are sentences for health that say what goes wrong between this node and its cluster, or with what the cluster is
+// told of it.
 func (a *agent) clusterTroubles() []string {
-	out := slices.Clone(a.registered.Load().Problems)
+	out := slices.Concat(a.registered.Load().Problems, a.measured.Problems())
 	for _, t := range a.written.Load() {
 		out = append(out, t.String())
 	}
-	return out
+	return append(out, a.told.Problems()...)
 }

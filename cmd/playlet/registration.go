@@ -31,7 +31,7 @@ func (a *agent) registration() supervisors.Constructor {
 	k := a.node.Kubelet
 	return registration.New(registration.Options{
 		Client: a.api.Heartbeat, Watch: a.ownNode, State: a.registered, Wish: nodeWish(a.node), Sizes: sizes(a.node),
-		Machine: registration.HostPlaces(a.node.RootDir).Read, Images: a.client,
+		Machine: a.machine.Read, Images: a.client,
 		Addresses: func(context.Context) []netip.Addr { return a.addresses() },
 		Runtime:   runtimeOfNode(a.state), Network: networkWord(a.node),
 		UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
@@ -51,7 +51,7 @@ func (a *agent) eviction() supervisors.Constructor {
 		Limits: eviction.Limits{
 			Hard: k.EvictionHard, Soft: k.EvictionSoft, SoftGrace: k.EvictionSoftGracePeriod, MinimumReclaim: k.EvictionMinimumReclaim,
 		},
-		Transition: k.EvictionPressureTransitionPeriod.Duration, Measure: places.Measure,
+		Transition: k.EvictionPressureTransitionPeriod.Duration, State: a.measured, Measure: places.Meter().Measure,
 	})
 }
 

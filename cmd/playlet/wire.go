@@ -179,7 +179,7 @@ func (a *agent) eventWriter() supervisors.Constructor {
 	if a.api == nil {
 		return nil
 	}
-	return events.New(events.Options{Client: a.api.Events.CoreV1(), NodeName: a.node.NodeName})
+	return events.New(events.Options{Client: a.api.Events.CoreV1(), NodeName: a.node.NodeName, State: a.told})
 }
 
 // volumeFacts are what volumes know of the node.

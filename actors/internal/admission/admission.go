@@ -35,8 +35,10 @@ const (
 
 // Node is what is to be known of this node. It is only read.
 type Node struct {
-	// Object has the node's name, labels, taints and conditions. It is never nil.
+	// Object has the node's name, labels and taints. It is never nil.
 	Object *v1.Node
+	// Under are the kinds of shortage that were measured last. Conditions of the Object may be those of an earlier agent.
+	Under []v1.NodeConditionType
 	// Allocatable is what pods can have of it; "pods" is how many, and no limit where it is missing. The node has nothing else.
 	Allocatable v1.ResourceList
 	// Partial says that Allocatable may lack resources that the node has; those are not held against a pod.
@@ -115,23 +117,16 @@ func pressure(node *Node, pod *v1.Pod) Refusal {
 	if Critical(pod) {
 		return Refusal{}
 	}
-	var under []v1.NodeConditionType
-	for _, c := range node.Object.Status.Conditions {
-		shortage := c.Type == v1.NodeMemoryPressure || c.Type == v1.NodeDiskPressure || c.Type == v1.NodePIDPressure
-		if shortage && c.Status == v1.ConditionTrue {
-			under = append(under, c.Type)
-		}
-	}
-	if len(under) == 0 {
+	if len(node.Under) == 0 {
 		return Refusal{}
 	}
-	if slices.Equal(under, []v1.NodeConditionType{v1.NodeMemoryPressure}) {
+	if slices.Equal(node.Under, []v1.NodeConditionType{v1.NodeMemoryPressure}) {
 		taint := v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
 		if cri.QOSClass(pod) != v1.PodQOSBestEffort || tolerated(pod, &taint) {
 			return Refusal{}
 		}
 	}
-	return Refusal{Reason: ReasonEvicted, Message: fmt.Sprintf(conditionMessagePattern, under)}
+	return Refusal{Reason: ReasonEvicted, Message: fmt.Sprintf(conditionMessagePattern, node.Under)}
 }
 
 // osLabel looks at a label of the pod; that of the node is what the agent is built for.

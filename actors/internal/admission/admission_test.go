@@ -50,9 +50,7 @@ const (
 
 // condition and taint change the node.
 func condition(of v1.NodeConditionType) func(*Node) {
-	return func(n *Node) {
-		n.Object.Status.Conditions = append(n.Object.Status.Conditions, v1.NodeCondition{Type: of, Status: v1.ConditionTrue})
-	}
+	return func(n *Node) { n.Under = append(n.Under, of) }
 }
 
 func taint(effect v1.TaintEffect) func(*Node) {
@@ -151,7 +149,9 @@ var tableOfReasons = map[string]struct {
 	"the disk is full":      {node: condition(v1.NodeDiskPressure), pod: asks("memory: 1Mi"), reason: "Evicted"},
 	"critical all the same": {node: condition(v1.NodeDiskPressure), pod: critical},
 	"static all the same":   {node: condition(v1.NodePIDPressure), pod: static + "{}"},
-	"it is ready":           {node: condition(v1.NodeReady), pod: "{}"},
+	"what others have told": {node: func(n *Node) {
+		n.Object.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue}}
+	}, pod: "{}"},
 }
 
 func needs(expression string) string {

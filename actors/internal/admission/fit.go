@@ -31,7 +31,7 @@ func shortages(node *Node, others *Ledger, claim *Claim) []shortage {
 	}
 	for _, name := range claim.inOrder() {
 		limit, known := node.Allocatable[name]
-		if !known && (node.Partial || extended(name)) {
+		if !known && (node.Partial || Extended(name)) {
 			continue // an extended one is the cluster's, not a node's
 		}
 		s := shortage{name, claim.requests[name], others.used[name], amount(name, limit)}
@@ -63,8 +63,8 @@ func amount(name v1.ResourceName, q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// extended says that a resource is neither Kubernetes' own nor a node's as such.
-func extended(name v1.ResourceName) bool {
+// Extended says that a resource is neither Kubernetes' own nor a node's as such.
+func Extended(name v1.ResourceName) bool {
 	text := string(name)
 	return strings.Contains(text, "/") && !strings.Contains(text, v1.ResourceDefaultNamespacePrefix) &&
 		!strings.HasPrefix(text, v1.DefaultResourceRequestsPrefix)

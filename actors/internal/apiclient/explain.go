@@ -1,29 +1,125 @@
 package apiclient
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"net/url"
+	"regexp"
+	"strings"
+	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Explain says what an error of the API server means, and what to do where somebody has to do something. node is this
-// node's name, which its credentials have to name.
+// Explain says in a sentence what an error of the API server means, and what to do where somebody has to do something. It is the same
+// text each time that the same goes wrong: it names neither what was asked for by its URL nor ports of our own. node is this node's
+// name, which its credentials have to name; err is not nil.
 func Explain(err error, node string) string {
-	if refused, ok := errors.AsType[*url.Error](err); ok && !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
-		return "the API server cannot be reached: " + refused.Err.Error()
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		if text := answered(status.Status().Code, bare(status.Status().Message), node); text != "" {
+			return text
+		}
 	}
+	if text := distrusted(err); text != "" {
+		return text
+	}
+	return unreachable(err)
+}
+
+// answered is about an answer with this HTTP status; empty where that is none.
+func answered(code int32, message, node string) string {
 	switch {
-	case apierrors.IsUnauthorized(err):
-		return "the API server does not accept this node's credentials (401): those that the kubeconfig names may have expired"
-	case apierrors.IsForbidden(err):
-		return "the API server does not allow it (403); the credentials have to be those of system:node:" + node + ", in the group system:nodes: " + err.Error()
-	case apierrors.IsTooManyRequests(err):
-		return "the API server has too much to do (429): " + err.Error()
-	case apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err):
-		return "the API server did not answer in time: " + err.Error()
-	case apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err):
-		return "the API server fails: " + err.Error()
+	case code == http.StatusUnauthorized:
+		return "the API server does not accept this node's credentials (401 Unauthorized): the certificate or token of the kubeconfig's user may have expired, or be for another cluster"
+	case code == http.StatusForbidden:
+		return fmt.Sprintf("the API server does not allow it (403 Forbidden); the kubeconfig's user has to be system:node:%s in the group system:nodes (--hostname-override is the node's name): %s", node, message)
+	case code == http.StatusNotFound:
+		return "the API server does not have it (404 Not Found): " + message
+	case code == http.StatusConflict:
+		return "somebody else has made or changed it meanwhile (409 Conflict): " + message
+	case code == http.StatusGone:
+		return "the API server no longer has what came after its last answer (410 Gone); it is asked for all again"
+	case code == http.StatusTooManyRequests:
+		return "the API server has too much to do (429 Too Many Requests); it is asked again"
+	case code == http.StatusRequestTimeout, code == http.StatusGatewayTimeout:
+		return fmt.Sprintf("the API server did not finish in time (%d): %s", code, message)
+	case code >= http.StatusInternalServerError:
+		return fmt.Sprintf("the API server has a fault of its own (%d): %s", code, message)
+	case code >= http.StatusBadRequest:
+		return fmt.Sprintf("the API server answers with an error (%d): %s", code, message)
 	}
-	return err.Error()
+	return ""
+}
+
+// distrusted is about certificates, the API server's and this node's; empty where nothing is wrong with them.
+func distrusted(err error) string {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "the API server's certificate is not signed by the kubeconfig's certificate-authority: that, or the kubeconfig's server, is of another cluster"
+	}
+	if e, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "the API server's certificate is not for the name or address that the kubeconfig's server has: " + e.Error()
+	}
+	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
+		if e.Reason == x509.Expired {
+			return "the API server's certificate has expired or is not valid yet: it has to be renewed, or this machine's clock is wrong"
+		}
+		return "the API server's certificate is not good: " + e.Error()
+	}
+	if e, ok := errors.AsType[tls.AlertError](err); ok {
+		return "the API server does not accept this node's certificate, which the kubeconfig names: it may have expired, or be for another cluster (" + e.Error() + ")"
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return "what answers at the address of the kubeconfig's server speaks no TLS: the port may be wrong"
+	}
+	return ""
+}
+
+// unreachable says why there is no answer at all.
+func unreachable(err error) string {
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		if e.IsNotFound {
+			return fmt.Sprintf("the API server cannot be reached: its name %s is not known to the DNS; see the kubeconfig's server", e.Name)
+		}
+		return fmt.Sprintf("the API server cannot be reached: the DNS does not tell the address of %s; see this machine's name servers", e.Name)
+	}
+	late, isNet := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the API server cannot be reached: nothing listens at its address (connection refused); it may be down, or the kubeconfig's server is wrong"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "the API server cannot be reached: there is no way to its address (" + bare(inner(err).Error()) + ")"
+	case errors.Is(err, context.DeadlineExceeded), isNet && late.Timeout():
+		return "the API server does not answer in time"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "the API server cannot be reached: the connection was cut"
+	case isNet:
+		return "the API server cannot be reached: " + bare(inner(err).Error())
+	}
+	return bare(inner(err).Error())
+}
+
+// inner is the error without the request that it was for, and without addresses.
+func inner(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Err != nil {
+		return fmt.Errorf("%s: %w", e.Op, e.Err)
+	}
+	return err
+}
+
+// changing is what differs from one error to the next: URLs, and the port of our own in front of the other side's address.
+var changing = regexp.MustCompile(`"?https?://[^\s"]*"?:?\s?|\S+:\d+->`)
+
+// bare is a text in one line without what differs each time.
+func bare(text string) string {
+	return strings.ReplaceAll(changing.ReplaceAllString(text, ""), "\n", " ")
 }

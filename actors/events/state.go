@@ -1,0 +1,39 @@
+package events
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+)
+
+// State is what keeps events from being written, for those who must not wait for the actor. The zero value has nothing. Safe for
+// concurrent use.
+type State struct{ p atomic.Pointer[string] }
+
+// Problems are sentences that say what goes wrong: that events wait, or are refused as the node may not write them.
+func (s *State) Problems() []string {
+	if p := s.p.Load(); p != nil && *p != "" {
+		return []string{*p}
+	}
+	return nil
+}
+
+// store takes how the last batch went. One event that is refused, as for a namespace that ends, is no trouble; a node that may
+// write none has all of them refused.
+func (s *State) store(b *book, last written) {
+	if s == nil {
+		return
+	}
+	var text string
+	switch {
+	case b.trouble != "":
+		text = fmt.Sprintf("events cannot be written, and wait (%d): %s", len(b.queue), b.trouble)
+	case last.done == 0 && apierrors.IsForbidden(last.refusal) && !apierrors.HasStatusCause(last.refusal, v1.NamespaceTerminatingCause):
+		text = "events are refused, and dropped: " + apiclient.Explain(last.refusal, b.source.node)
+	}
+	s.p.Store(&text)
+}

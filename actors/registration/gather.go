@@ -1,0 +1,136 @@
+package registration
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+const (
+	// machineTimeout bounds one look at the machine and its addresses.
+	machineTimeout = 10 * time.Second
+	// networkTimeout bounds the question to network plugins how they are.
+	networkTimeout = 4 * time.Second
+	// imagesTimeout bounds one list of images, and imagesEvery is between them; the latter is the kubelet's.
+	imagesTimeout = 2 * time.Minute
+	imagesEvery   = 30 * time.Second
+)
+
+// What was gathered comes in parts, so that none waits for another: that the node is ready, or no longer, least of all.
+type (
+	machineSeen struct {
+		machine   Machine
+		err       error
+		addresses []netip.Addr
+	}
+	networkSeen struct{ problem string }
+	imagesSeen  struct {
+		images []v1.ContainerImage
+		err    error
+	}
+)
+
+// gather takes the runtime's word, and looks at all else. Of each kind one look is under way at a time.
+func (a *actor) gather(ctx supervisors.Context) {
+	f := &a.book.facts
+	f.runtime = a.opts.Runtime()
+	if f.runtime.NetworkReady {
+		f.network = ""
+	}
+	a.lookAtMachine(ctx)
+	a.askNetwork(ctx)
+	a.listImages(ctx)
+}
+
+func (a *actor) lookAtMachine(ctx supervisors.Context) {
+	if a.looking {
+		return
+	}
+	a.looking = true
+	o := a.opts
+	ctx.Do(supervisors.Work{Name: "LookAtMachine", Timeout: machineTimeout, Run: func(ctx context.Context) any {
+		var m machineSeen
+		var addresses sync.WaitGroup
+		addresses.Go(func() { m.addresses = o.Addresses(ctx) })
+		m.machine, m.err = o.Machine(ctx)
+		addresses.Wait()
+		return m
+	}})
+}
+
+func (a *actor) onMachine(ctx supervisors.Context, m machineSeen) {
+	a.looking = false
+	f := &a.book.facts
+	switch was := f.machineErr; {
+	case m.err != nil && (was == nil || was.Error() != m.err.Error()):
+		ctx.Log().Warn("not all of the machine can be read; what was known of it counts", "reason", m.err)
+	case m.err == nil && was != nil:
+		ctx.Log().Info("the machine can be read again")
+	}
+	f.machine, f.machineErr, f.addresses = m.machine, m.err, m.addresses
+	a.book.gathered = true
+	a.act(ctx)
+}
+
+// askNetwork asks why the network is not ready, where the runtime says so.
+func (a *actor) askNetwork(ctx supervisors.Context) {
+	r := a.book.facts.runtime
+	if !r.Ready || r.NetworkReady || a.opts.Network == nil {
+		return
+	}
+	if a.asking {
+		a.askAgain = true
+		return
+	}
+	a.asking = true
+	ask := a.opts.Network
+	ctx.Do(supervisors.Work{Name: "AskNetwork", Timeout: networkTimeout, Run: func(ctx context.Context) any {
+		if err := ask(ctx); err != nil {
+			return networkSeen{err.Error()}
+		}
+		return networkSeen{}
+	}})
+}
+
+func (a *actor) onNetwork(ctx supervisors.Context, m networkSeen) {
+	a.asking = false
+	if f := &a.book.facts; !f.runtime.NetworkReady {
+		f.network = m.problem
+	}
+	if a.askAgain {
+		a.askAgain = false
+		a.askNetwork(ctx)
+	}
+	a.act(ctx)
+}
+
+func (a *actor) listImages(ctx supervisors.Context) {
+	now := ctx.Now()
+	if a.listing || !a.book.facts.runtime.Ready || !a.imagesAt.IsZero() && now.Sub(a.imagesAt) < imagesEvery {
+		return
+	}
+	a.listing, a.imagesAt = true, now
+	images, limit := a.opts.Images, a.opts.Wish.MaxImages
+	ctx.Do(supervisors.Work{Name: "ListImages", Timeout: imagesTimeout, Run: func(ctx context.Context) any {
+		all, err := images.ListImages(ctx, nil)
+		return imagesSeen{imagesOf(all, limit), err}
+	}})
+}
+
+func (a *actor) onImages(ctx supervisors.Context, m imagesSeen) {
+	a.listing = false
+	if m.err != nil { // the runtime's trouble, of which others tell
+		return
+	}
+	a.book.facts.images, a.book.facts.imagesRead = m.images, true
+	a.act(ctx)
+}
+
+// oneLine is an error's text in one line: joined errors have several.
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
