@@ -103,6 +103,7 @@ func (a *agent) live(ctx context.Context, lock *lockFile) error {
 	defer stopReporting()
 	var reports sync.WaitGroup
 	reports.Go(func() { manager.run(reporting) })
+	reports.Go(func() { giveMemoryBack(reporting) })
 	once := make(chan error, 1)
 	if a.node.RunOnce() {
 		reports.Go(func() { once <- runOnce(reporting, a.board, onceLimit, a.log) })
