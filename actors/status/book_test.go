@@ -56,6 +56,41 @@ func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
 	only(t, b, noon)
 }
 
+// The steps of a pod that starts are written each second at most; that it is ready, at once and with all of them.
+func TestStepsOfAStart(t *testing.T) {
+	m := newModel()
+	m.put(object("web", "u"))
+	p := m.list()[0]
+	pending := statusOf(false, 0)
+	pending.Phase, pending.PodIP, pending.PodIPs, pending.ContainerStatuses = v1.PodPending, "", nil, []v1.ContainerStatus{waiting("main")}
+	further := pending.DeepCopy()
+	further.PodIP, further.PodIPs = "10.0.0.1", []v1.PodIP{{IP: "10.0.0.1"}}
+	b := aBook(p)
+	b.want(wish(p, pending))
+	quiet := func(now time.Time, again time.Duration) {
+		t.Helper()
+		if jobs, next := b.take(now); len(jobs) != 0 || !next.Equal(noon.Add(again)) {
+			t.Fatalf("%d writes, and again after %s", len(jobs), next.Sub(noon))
+		}
+	}
+	quiet(noon, lull)
+	b.want(wish(p, further))
+	quiet(noon.Add(lull-1), lull)
+	j := only(t, b, noon.Add(lull))
+	if j.to.PodIP == "" {
+		t.Error("an older step is written")
+	}
+	third := further.DeepCopy()
+	third.ContainerStatuses[0].State.Waiting.Message = "another step"
+	b.want(wish(p, third)) // while it is being written
+	b.wrote(noon.Add(lull), m.answered(t, j))
+	quiet(noon.Add(lull), 2*lull)
+	b.want(wish(p, statusOf(true, 0)))
+	if j := only(t, b, noon.Add(lull)); j.class != readiness {
+		t.Errorf("%+v", j)
+	}
+}
+
 // An API server that drops a field is not told of it for ever.
 func TestAFieldThatIsDropped(t *testing.T) {
 	m := newModel()

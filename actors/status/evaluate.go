@@ -29,6 +29,10 @@ const (
 	other
 )
 
+// lull is how long a step of a pod that is pending waits for the next, so that a pod which starts within it is written once: when
+// it is ready. A write costs an API server far more than us.
+const lull = time.Second
+
 // job is one write. Immutable.
 type job struct {
 	key             string
@@ -41,6 +45,7 @@ type job struct {
 	mirror          *v1.Pod // to create
 	why             string  // a mirror pod is deleted
 	remake          bool    // which stands for the same pod as the one that follows
+	passing         bool    // it tells of a step on the way to running, and may wait for the next
 	after           time.Time
 }
 
@@ -162,6 +167,8 @@ func (l *line) patch(w *messages.PodStatusWanted, current *v1.Pod, now time.Time
 		j.class = ending
 	case ready(to) != ready(j.from):
 		j.class = readiness
+	case to.Phase == v1.PodPending && j.from.Phase == to.Phase:
+		j.passing = true
 	}
 	return j
 }
@@ -226,10 +233,14 @@ func (b *book) again(now time.Time) time.Time {
 }
 
 func (l *line) starts() time.Time {
-	if l.next.after.After(l.due) {
-		return l.next.after
+	at := l.due
+	if l.next.after.After(at) {
+		at = l.next.after
 	}
-	return l.due
+	if settled := l.since.Add(lull); l.next.passing && settled.After(at) {
+		at = settled
+	}
+	return at
 }
 
 func (l *line) before(o *line) bool {

@@ -128,6 +128,7 @@ func (b *book) wrote(now time.Time, a answer) {
 	switch a.fate {
 	case done:
 		l.failures, l.due, l.trouble = 0, time.Time{}, nil
+		l.since = time.Time{} // what is to be written now is younger
 		b.succeeded(l, now, a)
 	case gone:
 		l.failures, l.due, l.trouble = 0, time.Time{}, nil
