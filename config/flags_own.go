@@ -52,7 +52,7 @@ var ownRows = []flagRow{
 	{name: "admin-socket", bind: onNode(func(n *Node) *string { return &n.AdminSocket }),
 		usage: "unix `socket` on which playlet's sub-commands reach the agent"},
 	{name: "object-dir", bind: onNode(func(n *Node) *string { return &n.ObjectDir }),
-		usage: "`folder` of manifests of ConfigMaps and Secrets that pods of this node may refer to; without it, there are none. For root's eyes only (chmod 700)"},
+		usage: "`folder` of manifests of ConfigMaps, Secrets and RuntimeClasses that static pods of this node may refer to; without it, there are none. For root's eyes only (chmod 700)"},
 	{name: "log-links-dir", bind: onNode(func(n *Node) *string { return &n.LogLinksDir }),
 		usage: "`folder` with a link to the log of each container, named <pod>_<namespace>_<container>-<id>.log, for log shippers; empty: none"},
 	{name: "housekeeping-interval", bind: toDuration(func(t *target) *time.Duration { return &t.node.HousekeepingInterval }),

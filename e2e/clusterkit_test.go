@@ -20,6 +20,12 @@ import (
 func inCluster(t *testing.T, c *cluster.Cluster, n *cluster.Node, change func(*stack.Agent)) (*stack.Stack, *stack.Agent) {
 	t.Helper()
 	s := stack.Start(t, stack.Options{})
+	return s, joinCluster(t, c, n, s, change)
+}
+
+// joinCluster is inCluster over a stack that is there.
+func joinCluster(t *testing.T, c *cluster.Cluster, n *cluster.Node, s *stack.Stack, change func(*stack.Agent)) *stack.Agent {
+	t.Helper()
 	a := agentWith(t, s, func(a *stack.Agent) {
 		a.Args = n.Args()
 		if os.Getenv("PLAYLET_E2E_SUBJECT") == "kubelet" {
@@ -30,7 +36,7 @@ func inCluster(t *testing.T, c *cluster.Cluster, n *cluster.Node, change func(*s
 		}
 	})
 	awaitNode(t, c, n.Name, nodeReady)
-	return s, a
+	return a
 }
 
 // asKubelet has the kubelet take an agent's place, from its next start on.

@@ -70,7 +70,7 @@ func TestCommands(t *testing.T) {
 		errs := row(t, socket, []string{"pods"}, "default", onNode("stuck"), "0/1", "ErrImagePull", "0")
 		for _, want := range []string{
 			"default/" + onNode("stuck") + " waits for ErrImagePull: ",
-			"manifest problem: " + a.ManifestDir + "/bad.yaml:5: spec.runtimeClassName: Forbidden: not supported yet",
+			"manifest problem: " + a.ManifestDir + "/bad.yaml:5: spec.runtimeClassName: Forbidden: a static pod cannot refer to runtime classes",
 			"manifest problem: " + a.ManifestDir + "/worse.yaml:4: ",
 		} {
 			if !strings.Contains(errs, want) {

@@ -13,6 +13,8 @@ type Sandbox struct {
 	IPs     []string
 	// CgroupParent is the pod's control group as the runtime takes it.
 	CgroupParent string
+	// Handler is the runtime's handler that it was made with; empty: the default one.
+	Handler string
 }
 
 // RunContainer is the whole wish for one container: this attempt of it runs, in this sandbox. Telling it again changes

@@ -49,6 +49,8 @@ type SandboxFact struct {
 	CreatedAt time.Time
 	IPs       []string
 	HostNet   bool
+	// Handler is the runtime's handler that it was made with; empty: the default one.
+	Handler string
 	// NoIP says that the runtime tells of a network of its own, and of no address in it.
 	NoIP bool
 	// PodStarted is the pod's start time, as noted on the sandbox; zero where it is not.

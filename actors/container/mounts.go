@@ -74,7 +74,7 @@ func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*ru
 		}
 	}
 	var err error
-	m.RecursiveReadOnly, err = recursiveReadOnly(vm, h.Can().RecursiveReadOnlyMounts)
+	m.RecursiveReadOnly, err = recursiveReadOnly(vm, h.Can().RecursiveReadOnlyMounts[w.Sandbox.Handler])
 	return m, err
 }
 

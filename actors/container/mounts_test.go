@@ -36,6 +36,21 @@ func TestRecursiveReadOnly(t *testing.T) {
 	}
 }
 
+// What the runtime can do is what the handler can do that the sandbox was made with.
+func TestRecursiveReadOnlyIsTheHandlers(t *testing.T) {
+	possible := v1.RecursiveReadOnlyIfPossible
+	h := &host.Host{Abilities: func() host.Abilities {
+		return host.Abilities{RecursiveReadOnlyMounts: map[string]bool{"": false, "able": true}}
+	}}
+	for handler, want := range map[string]bool{"able": true, "": false, "unknown": false} {
+		w := messages.RunContainer{Pod: &v1.Pod{}, Volumes: map[string]string{"v": "/v"}, Sandbox: messages.Sandbox{Handler: handler}}
+		m, err := volumeMount(h, w, &v1.VolumeMount{Name: "v", MountPath: "/m", ReadOnly: true, RecursiveReadOnly: &possible})
+		if err != nil || m.RecursiveReadOnly != want {
+			t.Errorf("%q: %v, %v", handler, m, err)
+		}
+	}
+}
+
 // Whatever umask the agent is started with: every user of a container reads its /etc/hosts, one that is written anew and
 // one that is there already.
 func TestEveryUserReadsTheHostsFile(t *testing.T) {

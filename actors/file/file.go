@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/actors/internal/problemlog"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -29,8 +30,10 @@ type Options struct {
 	// When empty, the last good versions of manifests do not survive the agent.
 	StateDir string
 	NodeName string
-	// Objects says that the node has ConfigMaps and Secrets of its own, so that pods may refer to them.
+	// Objects says that the node has ConfigMaps, Secrets and RuntimeClasses of its own, so that pods may refer to them.
 	Objects bool
+	// Cluster says that it has an API server, to whose RuntimeClasses they may refer.
+	Cluster bool
 	// Parse reads a manifest; nil: as the kubelet and the API server would.
 	Parse Parse
 	// Clock is the tree's clock; nil: the real one.
@@ -55,7 +58,7 @@ func New(opts Options) supervisors.Constructor {
 		opts.Clock = clock.RealClock{}
 	}
 	if opts.Parse == nil {
-		opts.Parse = manifestParser(opts.NodeName, opts.Objects, opts.Clock)
+		opts.Parse = manifestParser(opts.NodeName, manifest.Has{Objects: opts.Objects, Cluster: opts.Cluster}, opts.Clock)
 	}
 	if abs, err := filepath.Abs(opts.Path); err == nil { // it fails only where there is no working folder
 		opts.Path = abs

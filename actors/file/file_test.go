@@ -10,6 +10,7 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
@@ -287,7 +288,7 @@ func TestManifestsAsUsersWriteThem(t *testing.T) {
 	b := newBench(t)
 	const doc = "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec:\n  containers: [{name: c, image: REF}]\n"
 	pod := func(name, image string) string { return strings.NewReplacer("NAME", name, "REF", image).Replace(doc) }
-	b.parse = manifestParser(testNode, false, b.clock)
+	b.parse = manifestParser(testNode, manifest.Has{}, b.clock)
 	b.start()
 	b.write("two.yaml", pod("a", "one")+"---\n"+pod("b", "one"))
 	b.write("c.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)

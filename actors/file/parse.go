@@ -14,9 +14,9 @@ import (
 type Parse func(path string, data []byte) ([]*v1.Pod, []messages.ManifestProblem)
 
 // manifestParser parses as the kubelet and the API server together would.
-func manifestParser(node string, objects bool, now clock.PassiveClock) Parse {
+func manifestParser(node string, has manifest.Has, now clock.PassiveClock) Parse {
 	return func(path string, data []byte) ([]*v1.Pod, []messages.ManifestProblem) {
-		pods, found := manifest.Load(path, data, manifest.Options{NodeName: node, Source: manifest.FileSource, Objects: objects, Now: now.Now()})
+		pods, found := manifest.Load(path, data, manifest.Options{NodeName: node, Source: manifest.FileSource, Has: has, Now: now.Now()})
 		var problems []messages.ManifestProblem
 		for _, p := range found {
 			problems = append(problems, messages.ManifestProblem{

@@ -84,7 +84,7 @@ func (f *fetcher) fetch(ctx context.Context, v validators, now time.Time) fetche
 	if out.same {
 		return out
 	}
-	pods, problems := manifest.Load(f.opts.URL, body, manifest.Options{NodeName: f.opts.NodeName, Source: manifest.HTTPSource, Objects: f.opts.Objects, Now: now})
+	pods, problems := manifest.Load(f.opts.URL, body, manifest.Options{NodeName: f.opts.NodeName, Source: manifest.HTTPSource, Has: manifest.Has{Objects: f.opts.Objects, Cluster: f.opts.Cluster}, Now: now})
 	out.pods = pods
 	for _, p := range problems {
 		out.problems = append(out.problems, messages.ManifestProblem{

@@ -30,8 +30,10 @@ type Options struct {
 	// not survive the agent.
 	StateDir string
 	NodeName string
-	// Objects says that the node has ConfigMaps and Secrets of its own, so that pods may refer to them.
+	// Objects says that the node has ConfigMaps, Secrets and RuntimeClasses of its own, so that pods may refer to them.
 	Objects bool
+	// Cluster says that it has an API server, to whose RuntimeClasses they may refer.
+	Cluster bool
 	// Transport carries the requests; nil: as Go's own does, proxies of the environment included.
 	Transport http.RoundTripper
 }

@@ -302,8 +302,8 @@ func TestTheActorInACluster(t *testing.T) {
 	ended := make(chan any)
 	go func() { ended <- hold.Run(ctx) }()
 	k.Send(messages.Pods, messages.ObjectsWanted{Pods: []*v1.Pod{apiPod("u", ofSecret("word"))}})
-	const both = 2 // versions: of the Services' first list and of the Secret, in whatever order
-	for deadline := time.Now().Add(patience); board.Version() < both; time.Sleep(time.Millisecond) {
+	const all = 3 // versions: of the first lists of Services and RuntimeClasses and of the Secret, in whatever order
+	for deadline := time.Now().Add(patience); board.Version() < all; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("version %d", board.Version())
 		}
@@ -313,14 +313,14 @@ func TestTheActorInACluster(t *testing.T) {
 		t.Errorf("%v, %v", found, err)
 	}
 	said := fmt.Sprintf("%+v", k.Take())
-	if !strings.Contains(said, "{Version:2}") {
+	if !strings.Contains(said, "{Version:3}") {
 		t.Errorf("told %s", said)
 	}
 	k.Advance(time.Minute)
 	said += fmt.Sprintf("%+v", k.Take())
 	text, err := json.Marshal(actor.Inspect())
 	must(t, err)
-	if said += string(text); strings.Count(said, "{Version:2}") != 4 || strings.Contains(said, hidden) || !strings.Contains(said, `"there":1`) {
+	if said += string(text); strings.Count(said, "{Version:3}") != 4 || strings.Contains(said, hidden) || !strings.Contains(said, `"there":1`) {
 		t.Errorf("told %s", said)
 	}
 	cancel()

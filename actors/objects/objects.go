@@ -1,5 +1,6 @@
-// Package objects is the actor that holds the ConfigMaps and Secrets that something on this node needs. Those of static pods
-// come from a folder of manifests, those of the API server's pods from there (cluster.go); either may be missing.
+// Package objects is the actor that holds the ConfigMaps, Secrets, Services and RuntimeClasses that something on this node needs.
+// Those of static pods come from a folder of manifests, those of the API server's pods from there (cluster.go); either may be
+// missing.
 //
 // A worker waits for changes of the folder, reads what changed, and returns one result (reader.go); the actor publishes it for
 // those who read, and tells volumes and images that there is something new. Of the API server's objects those are read and
@@ -10,6 +11,7 @@ package objects
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -129,6 +131,7 @@ func (a *actor) beginCluster(ctx supervisors.Context) {
 	a.cluster = newCluster(clusterOptions{Client: a.opts.Client, Board: a.opts.Board, Poll: a.opts.Poll})
 	c := a.cluster
 	c.followServices()
+	c.followRuntimeClasses()
 	ctx.Do(supervisors.Work{Name: "FollowObjects", Timeout: lifetime, Run: func(ctx context.Context) any {
 		<-ctx.Done()
 		c.stop()
@@ -233,6 +236,8 @@ type Inspection struct {
 	Version    uint64   `json:"version"`
 	ConfigMaps []string `json:"configMaps"` // of the folder
 	Secrets    int      `json:"secrets"`    // of the folder
+	// RuntimeClasses are those of the folder.
+	RuntimeClasses []string `json:"runtimeClasses,omitempty"`
 	// APIServer counts the objects of the API server that pods here name.
 	APIServer *Followed                  `json:"apiServer,omitempty"`
 	Problems  []messages.ManifestProblem `json:"problems,omitempty"`
@@ -258,6 +263,7 @@ func (a *actor) Inspect() any {
 			in.ConfigMaps = append(in.ConfigMaps, k.Namespace+"/"+k.Name)
 		}
 		slices.Sort(in.ConfigMaps)
+		in.RuntimeClasses = slices.Sorted(maps.Keys(a.last.set.RuntimeClasses))
 	}
 	return in
 }

@@ -154,7 +154,9 @@ func (m *memory) look(e *entry, path string, info fs.FileInfo, err error, atOnce
 	}
 }
 
-func (e *entry) holds() bool { return len(e.good.ConfigMaps)+len(e.good.Secrets) > 0 }
+func (e *entry) holds() bool {
+	return len(e.good.ConfigMaps)+len(e.good.Secrets)+len(e.good.RuntimeClasses) > 0
+}
 
 // data reads the file that a path leads to. A writer that holds it open and leaves it alone is not waited for for ever.
 func (m *memory) data(path string, id wholefile.Identity) ([]byte, error) {
@@ -183,13 +185,14 @@ func (m *memory) parseSafely(path string, data []byte) (objects manifest.Objects
 
 // collect makes the set of all that is good. Of two objects of one name the first file's counts.
 func (m *memory) collect(r *result) {
-	set := &objectset.Set{ConfigMaps: map[objectset.Key]*v1.ConfigMap{}, Secrets: map[objectset.Key]*v1.Secret{}}
+	set := &objectset.Set{
+		ConfigMaps: map[objectset.Key]*v1.ConfigMap{}, Secrets: map[objectset.Key]*v1.Secret{}, RuntimeClasses: map[string]string{},
+	}
 	from := map[string]string{}
 	for _, path := range slices.Sorted(maps.Keys(m.files)) {
 		e := m.files[path]
 		r.problems = append(r.problems, e.problems...)
-		taken := func(kind, namespace, name string) bool {
-			id := kind + " " + namespace + "/" + name
+		taken := func(id string) bool {
 			if other, twice := from[id]; twice {
 				r.problems = append(r.problems, messages.ManifestProblem{Path: path, Message: id + " is in " + other + " already, which counts"})
 				return true
@@ -198,13 +201,18 @@ func (m *memory) collect(r *result) {
 			return false
 		}
 		for _, o := range e.good.ConfigMaps {
-			if !taken("ConfigMap", o.Namespace, o.Name) {
+			if !taken("ConfigMap " + o.Namespace + "/" + o.Name) {
 				set.ConfigMaps[objectset.Key{Namespace: o.Namespace, Name: o.Name}] = o
 			}
 		}
 		for _, o := range e.good.Secrets {
-			if !taken("Secret", o.Namespace, o.Name) {
+			if !taken("Secret " + o.Namespace + "/" + o.Name) {
 				set.Secrets[objectset.Key{Namespace: o.Namespace, Name: o.Name}] = o
+			}
+		}
+		for _, o := range e.good.RuntimeClasses {
+			if !taken("RuntimeClass " + o.Name) {
+				set.RuntimeClasses[o.Name] = o.Handler
 			}
 		}
 	}

@@ -101,7 +101,7 @@ func (m *Machine) tellRun(now time.Time, c *con) {
 	}
 	w := messages.RunContainer{
 		Pod: m.pod, Container: c.spec, Attempt: c.attempt, ImageRef: c.image.ref, Volumes: m.volumes.paths,
-		Sandbox: messages.Sandbox{ID: current.ID, Attempt: current.Attempt, IPs: current.IPs, CgroupParent: m.cgroup.parent},
+		Sandbox: messages.Sandbox{ID: current.ID, Attempt: current.Attempt, IPs: current.IPs, CgroupParent: m.cgroup.parent, Handler: current.Handler},
 		BackOff: c.backoff.step, Order: m.wish.Order, Turn: c.turn,
 	}
 	if f := m.standing(c); f != nil && f.Attempt == c.attempt {

@@ -13,7 +13,7 @@ import (
 // containerStatus is the status of one container. The order of the cases is the kubelet's: what exists goes before
 // what is waited for, and a wait after an end moves that end to the last termination state.
 func (m *Machine) containerStatus(c *con) v1.ContainerStatus {
-	s := v1.ContainerStatus{Name: c.name, Image: c.spec.Image, VolumeMounts: m.volumeMounts(c.spec)}
+	s := v1.ContainerStatus{Name: c.name, Image: c.spec.Image, VolumeMounts: m.volumeMounts(c)}
 	f := c.newest()
 	hold := m.hold(c)
 	if f != nil {
@@ -99,15 +99,15 @@ func (m *Machine) resources(c *con, f *messages.ContainerFact) *v1.ResourceRequi
 }
 
 // volumeMounts are the container's mounts of volumes. Of one that is read-only it is told whether what is mounted below it is,
-// too (KEP-3857).
-func (m *Machine) volumeMounts(spec *v1.Container) []v1.VolumeMountStatus {
+// too (KEP-3857), which the runtime's handler decides.
+func (m *Machine) volumeMounts(c *con) []v1.VolumeMountStatus {
 	var out []v1.VolumeMountStatus
-	for i := range spec.VolumeMounts {
-		vm := &spec.VolumeMounts[i]
+	for i := range c.spec.VolumeMounts {
+		vm := &c.spec.VolumeMounts[i]
 		s := v1.VolumeMountStatus{Name: vm.Name, MountPath: vm.MountPath, ReadOnly: vm.ReadOnly}
 		if vm.ReadOnly {
 			mode := v1.RecursiveReadOnlyDisabled
-			if wants := vm.RecursiveReadOnly; wants != nil && *wants != v1.RecursiveReadOnlyDisabled && m.set.RecursiveReadOnly() {
+			if wants := vm.RecursiveReadOnly; wants != nil && *wants != v1.RecursiveReadOnlyDisabled && m.recursive(c) {
 				mode = v1.RecursiveReadOnlyEnabled
 			}
 			s.RecursiveReadOnly = &mode
@@ -115,4 +115,21 @@ func (m *Machine) volumeMounts(spec *v1.Container) []v1.VolumeMountStatus {
 		out = append(out, s)
 	}
 	return out
+}
+
+// recursive says whether the handler can do it that the container's sandbox was made with. Before a sandbox is there, nothing is
+// known of the handler of a pod that names a RuntimeClass.
+func (m *Machine) recursive(c *con) bool {
+	if len(m.box.all) == 0 {
+		return m.pod.Spec.RuntimeClassName == nil && m.set.RecursiveReadOnly("")
+	}
+	handler := m.box.all[0].Handler
+	if f := c.newest(); f != nil {
+		for i := range m.box.all {
+			if m.box.all[i].ID == f.SandboxID {
+				handler = m.box.all[i].Handler
+			}
+		}
+	}
+	return m.set.RecursiveReadOnly(handler)
 }

@@ -28,8 +28,8 @@ type Settings struct {
 	ChangedImage func(spec *v1.Container, made messages.ContainerFact) bool
 	// Resources are those that a container was made with; nil where that is not known.
 	Resources func(made messages.ContainerFact) *v1.ResourceRequirements
-	// RecursiveReadOnly says whether the runtime can mount read-only all that is mounted below a volume (KEP-3857).
-	RecursiveReadOnly func() bool
+	// RecursiveReadOnly says whether a handler of the runtime can mount read-only all that is mounted below a volume (KEP-3857).
+	RecursiveReadOnly func(handler string) bool
 	// RuntimeName is the scheme of container IDs in statuses, e.g. "containerd".
 	RuntimeName func() string
 	// BackOffStep reads the back-off step that a container carries in its annotations.

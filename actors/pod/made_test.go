@@ -2,8 +2,6 @@ package pod
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -11,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
@@ -112,7 +109,7 @@ func TestTheStatusTellsVolumeMounts(t *testing.T) {
 		c.mount.Name, c.mount.MountPath = "data", "/data"
 		pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{c.mount}
 		w := newWorld(pod)
-		w.set.RecursiveReadOnly = func() bool { return c.able }
+		w.set.RecursiveReadOnly = func(string) bool { return c.able }
 		w.restart()
 		w.settle()
 		got := w.status.ContainerStatuses[0].VolumeMounts
@@ -125,30 +122,44 @@ func TestTheStatusTellsVolumeMounts(t *testing.T) {
 	}
 }
 
+// What is mounted below a volume is as the sandbox's handler can have it, which is the default one only for who names no class.
+func TestVolumeMountsAreAsTheHandlerCan(t *testing.T) {
+	possible := v1.RecursiveReadOnlyIfPossible
+	for _, c := range []struct {
+		able, handler string // of the sandbox
+		unmade        bool   // there is none yet
+		class         *string
+		want          v1.RecursiveReadOnlyMode
+	}{
+		{able: "second", handler: "second", class: new("a"), want: v1.RecursiveReadOnlyEnabled},
+		{able: "second", class: new("a"), want: v1.RecursiveReadOnlyDisabled},
+		{able: "second", handler: "second", want: v1.RecursiveReadOnlyEnabled},
+		{able: "", handler: "second", class: new("a"), want: v1.RecursiveReadOnlyDisabled},
+		{able: "", unmade: true, class: new("a"), want: v1.RecursiveReadOnlyDisabled},
+		{able: "", unmade: true, want: v1.RecursiveReadOnlyEnabled},
+	} {
+		pod := testPod(v1.RestartPolicyAlways, 0, 1)
+		pod.Spec.RuntimeClassName = c.class
+		pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "data", MountPath: "/data", ReadOnly: true, RecursiveReadOnly: &possible}}
+		w := newWorld(pod)
+		w.handler = c.handler
+		w.set.RecursiveReadOnly = func(handler string) bool { return handler == c.able }
+		w.restart()
+		if c.unmade {
+			w.network(false)
+		}
+		w.settle()
+		mode := w.status.ContainerStatuses[0].VolumeMounts[0].RecursiveReadOnly
+		if mode == nil || *mode != c.want {
+			t.Errorf("%+v: told %v", c, mode)
+		}
+		check(t, w)
+	}
+}
+
 // The sandbox carries the pod's start time, beside what the pod's author noted.
 func TestASandboxCarriesTheStartTime(t *testing.T) {
-	dir, err := os.MkdirTemp("", "pod") // a short path, as unix sockets have
-	if err != nil {
-		t.Fatal(err)
-	}
-	runtime, err := sim.Start(sim.Options{Socket: filepath.Join(dir, "s")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := cri.Dial(cri.Options{RuntimeEndpoint: runtime.Endpoint()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-		runtime.Close()
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	}()
-	h := &host.Host{CRI: client, Ops: cri.NewOperations(), RequestTimeout: time.Minute, Node: cri.NodeFacts{PodLogsDir: filepath.Join(dir, "logs")}}
+	h, _ := simulated(t, sim.Options{})
 	start := time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
 	for attempt, notes := range []map[string]string{nil, {"note": "kept"}} {
 		pod := testPod(v1.RestartPolicyAlways, 0, 1)
@@ -157,7 +168,7 @@ func TestASandboxCarriesTheStartTime(t *testing.T) {
 		if done.Fact == nil || !done.Fact.PodStarted.Equal(start) {
 			t.Fatalf("%+v, %v", done.Fact, done.Reason)
 		}
-		status, err := client.PodSandboxStatus(t.Context(), done.Fact.ID, false)
+		status, err := h.CRI.PodSandboxStatus(t.Context(), done.Fact.ID, false)
 		if err != nil || status.GetStatus().GetAnnotations()["note"] != notes["note"] || len(pod.Annotations) != len(notes) {
 			t.Errorf("annotations %v, the pod's %v, %v", status.GetStatus().GetAnnotations(), pod.Annotations, err)
 		}

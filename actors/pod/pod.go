@@ -27,7 +27,7 @@ func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) S
 	return Settings{
 		Patience: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.IPs, RuntimeName: runtimeName,
 		Changed: changed, ChangedImage: changedImage, Resources: madeWith, Events: h.Events,
-		RecursiveReadOnly: func() bool { return h.Can().RecursiveReadOnlyMounts },
+		RecursiveReadOnly: func(handler string) bool { return h.Can().RecursiveReadOnlyMounts[handler] },
 		BackOffStep: func(made messages.ContainerFact) int {
 			n, err := strconv.Atoi(made.Annotations[cri.AnnotationBackoff])
 			if err != nil {

@@ -50,7 +50,11 @@ func makeSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox)
 	if err := host.MakeLogDir(config.GetLogDirectory()); err != nil {
 		return messages.SandboxFact{}, err
 	}
-	id, err := h.CRI.RunPodSandbox(ctx, config, "")
+	handler, err := runtimeHandler(ctx, h, pod)
+	if err != nil {
+		return messages.SandboxFact{}, err
+	}
+	id, err := h.CRI.RunPodSandbox(ctx, config, handler)
 	if err == nil && id == "" {
 		err = errors.New("the runtime answered RunPodSandbox without an ID")
 	}
@@ -66,6 +70,19 @@ func makeSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox)
 		id = found
 	}
 	return sandboxFact(ctx, h, id)
+}
+
+// classPatience is how long a sandbox waits for RuntimeClasses that have not been read yet. Then it fails, and says so.
+const classPatience = 2 * time.Second
+
+// runtimeHandler is the runtime's handler by the RuntimeClass that the pod names. It counts for this new sandbox alone: one that is
+// there keeps its own, whatever becomes of the class.
+func runtimeHandler(ctx context.Context, h *host.Host, pod *v1.Pod) (handler string, err error) {
+	err = h.Objects.Settle(ctx, classPatience, func() error {
+		handler, err = h.Objects.RuntimeHandler(pod)
+		return err
+	})
+	return handler, err
 }
 
 // sandboxFact reads what became of a sandbox that was just made or found.

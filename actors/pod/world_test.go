@@ -58,8 +58,9 @@ type world struct {
 	records    []Record
 	ends       map[string]int // of each container
 	gave       map[messages.ImageKey]bool
-	deaf       bool // the next status is lost
-	blind      bool // what came of the next start cannot be read
+	deaf       bool   // the next status is lost
+	blind      bool   // what came of the next start cannot be read
+	handler    string // with which the runtime makes sandboxes
 }
 
 func newWorld(pod *v1.Pod) *world {
@@ -73,7 +74,7 @@ func newWorld(pod *v1.Pod) *world {
 			Changed:           func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
 			ChangedImage:      func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
 			Resources:         func(messages.ContainerFact) *v1.ResourceRequirements { return nil },
-			RecursiveReadOnly: func() bool { return true },
+			RecursiveReadOnly: func(string) bool { return true },
 			BackOffStep:       func(f messages.ContainerFact) int { return len(f.Annotations["step"]) },
 		},
 	}

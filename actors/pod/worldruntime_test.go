@@ -44,7 +44,7 @@ func (w *world) startSandbox(e StartSandbox) {
 		w.fault("a sandbox is started in the control group %q (there: %v)", e.CgroupParent, w.grouped)
 	}
 	w.seq++
-	s := messages.SandboxFact{ID: fmt.Sprintf("s%d", w.seq), Attempt: e.Attempt, Ready: true, CreatedAt: w.now, HostNet: w.machine.pod.Spec.HostNetwork, PodStarted: e.Started}
+	s := messages.SandboxFact{ID: fmt.Sprintf("s%d", w.seq), Attempt: e.Attempt, Ready: true, CreatedAt: w.now, HostNet: w.machine.pod.Spec.HostNetwork, PodStarted: e.Started, Handler: w.handler}
 	if !s.HostNet {
 		s.IPs = []string{fmt.Sprintf("10.88.0.%d", 2+e.Attempt)}
 	}
@@ -80,6 +80,9 @@ func (w *world) run(m messages.RunContainer) {
 		if c.Attempt > m.Attempt {
 			w.fault("%s attempt %d is started after attempt %d", c.Name, m.Attempt, c.Attempt)
 		}
+	}
+	if m.Sandbox.Handler != w.handler {
+		w.fault("%s is started with the handler %q", m.Container.Name, m.Sandbox.Handler)
 	}
 	if m.Sandbox.CgroupParent == "" {
 		w.fault("%s is started in no control group", m.Container.Name)

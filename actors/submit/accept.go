@@ -14,7 +14,7 @@ import (
 // submit accepts the pods of a manifest: all of them, or none when any is wrong. Only a disk that fails in the middle
 // leaves some accepted, and then the answer names them.
 func (j *journal) submit(m messages.SubmitPods, now time.Time) any {
-	wanted, refused := candidates(m, manifest.Options{NodeName: j.opts.NodeName, Source: manifest.SubmitSource, Objects: j.opts.Objects, Now: now})
+	wanted, refused := candidates(m, manifest.Options{NodeName: j.opts.NodeName, Source: manifest.SubmitSource, Has: manifest.Has{Objects: j.opts.Objects, Cluster: j.opts.Cluster}, Now: now})
 	if refused != nil {
 		return *refused
 	}

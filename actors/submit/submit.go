@@ -23,8 +23,10 @@ type Options struct {
 	// Dir is a folder for this actor alone, e.g. <root-dir>/playlet/submissions. The folder that it lies in must be there.
 	Dir      string
 	NodeName string
-	// Objects says that the node has ConfigMaps and Secrets of its own, so that pods may refer to them.
+	// Objects says that the node has ConfigMaps, Secrets and RuntimeClasses of its own, so that pods may refer to them.
 	Objects bool
+	// Cluster says that it has an API server, to whose RuntimeClasses they may refer.
+	Cluster bool
 	// Board is where the pods actor publishes: a name that another source's pod has is refused. nil: none is known.
 	Board *board.Board
 }

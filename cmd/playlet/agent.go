@@ -171,6 +171,9 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	}
 	if node.ObjectDir != "" || api != nil {
 		a.host.Objects = objects.NewBoard(node.ObjectDir != "")
+		if api != nil {
+			a.host.Objects.InCluster()
+		}
 	}
 	for _, ip := range dns.NodeIPs {
 		a.host.IPs = append(a.host.IPs, ip.String())

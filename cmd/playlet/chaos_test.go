@@ -116,13 +116,14 @@ func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 	saysTime(r.rig, "morning")
 	r.keepsTime("noon")
 	r.keepsRegistry()
-	r.write("web.yaml", timely(manifest("web", "Always", []string{"setup once"}, []string{"one forever", "two forever"})))
+	r.hasClass("servers", "runc")
+	r.write("web.yaml", classed("folders", timely(manifest("web", "Always", []string{"setup once"}, []string{"one forever", "two forever"}))))
 	r.write("job.yaml", manifest("job", "OnFailure", nil, []string{"work fails-once"}))
 	r.write("gone.yaml", manifest("gone", "Always", nil, []string{"main private"})+"  imagePullSecrets: [{name: registry}]\n")
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main forever"}))
 	r.write("sick.yaml", sickManifest)
 	remote := r.serve(manifest("remote", "Always", nil, []string{"main forever"}))
-	r.binds(timely(manifest("cloud", "Always", []string{"setup once"}, []string{"main forever"})))
+	r.binds(classed("servers", timely(manifest("cloud", "Always", []string{"setup once"}, []string{"main forever"}))))
 	r.binds(manifest("leaves", "Always", nil, []string{"main private"}) + "  imagePullSecrets: [{name: registry}]\n")
 	r.binds(strings.Replace(manifest("misfit", "Always", nil, []string{"main forever"}), "spec:\n", "spec:\n  nodeSelector: {disk: none}\n", 1))
 	r.start(chaos)
@@ -241,7 +242,7 @@ func awaitLogs(r *rig) {
 func saysTime(r *rig, time string) {
 	r.t.Helper()
 	path := filepath.Join(r.objects(), "times.yaml") // renamed into place: whole at once
-	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: times}\ndata: {time: " + time + "}\n" + registrySecret
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: times}\ndata: {time: " + time + "}\n" + registrySecret + "---\n" + classManifest("folders", "runc")
 	if err := errors.Join(os.WriteFile(filepath.Join(r.dir, "times.new"), []byte(text), 0o600), os.Rename(filepath.Join(r.dir, "times.new"), path)); err != nil {
 		r.t.Fatal(err)
 	}
@@ -309,7 +310,7 @@ func outcome(r *rig) string {
 	var out []string
 	s := r.runtime.Snapshot()
 	for _, sb := range s.Sandboxes {
-		out = append(out, fmt.Sprintf("sandbox %s attempt %d ready %v", sb.Name, sb.Attempt, sb.Ready))
+		out = append(out, fmt.Sprintf("sandbox %s attempt %d ready %v handler %q", sb.Name, sb.Attempt, sb.Ready, sb.Handler))
 	}
 	for _, c := range s.Containers {
 		if slices.ContainsFunc(s.Containers, func(o *sim.ContainerState) bool {

@@ -24,15 +24,14 @@ func runtimeWord(state *runtime.State) func() admin.Runtime {
 	}
 }
 
-// abilities translates what the runtime says it can do for the actors of pods. Pods name no runtime handler, and so get
-// the default one. The cgroup driver of the configuration counts where the runtime does not tell its own (KEP-4033).
+// abilities translates what the runtime says it can do for the actors of pods. The cgroup driver of the configuration counts where the runtime does not tell its own (KEP-4033).
 func abilities(state *runtime.State, cgroupDriver string) func() pod.Abilities {
 	return func() pod.Abilities {
 		s := state.Load()
-		can := pod.Abilities{SupplementalGroupsPolicy: s.Features.SupplementalGroupsPolicy}
+		can := pod.Abilities{SupplementalGroupsPolicy: s.Features.SupplementalGroupsPolicy, RecursiveReadOnlyMounts: map[string]bool{}}
 		can.SystemdCgroups = cmp.Or(s.CgroupDriver, cgroupDriver) == "systemd"
 		for _, h := range s.Handlers {
-			can.RecursiveReadOnlyMounts = can.RecursiveReadOnlyMounts || h.Name == "" && h.RecursiveReadOnlyMounts
+			can.RecursiveReadOnlyMounts[h.Name] = h.RecursiveReadOnlyMounts
 		}
 		return can
 	}

@@ -33,3 +33,17 @@ func TestTheCgroupDriverIsTheRuntimes(t *testing.T) {
 		})
 	}
 }
+
+// What each of the runtime's handlers can do is told by its name, and what is not told of cannot be done.
+func TestEachHandlerCanWhatItSays(t *testing.T) {
+	handler := func(name string, recursive bool) *runtimeapi.RuntimeHandler {
+		return &runtimeapi.RuntimeHandler{Name: name, Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: recursive}}
+	}
+	r := newRig(t, sim.Options{Preload: []string{"web:1"}, Handlers: []*runtimeapi.RuntimeHandler{handler("", false), handler("second", true)}})
+	r.start(nil)
+	r.write("web.yaml", manifest("web", "Always", nil, []string{"app web:1"}))
+	r.await("web", func(s sim.Snapshot) bool { return isUp(s, "web-node") })
+	if can := r.agent.host.Can().RecursiveReadOnlyMounts; can[""] || !can["second"] || can["third"] {
+		t.Errorf("able are %v", can)
+	}
+}

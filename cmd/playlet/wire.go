@@ -76,7 +76,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 		"file":      a.fileSource(state),
 		"http":      a.httpSource(state),
 		"submit": submit.New(submit.Options{
-			Dir: filepath.Join(state, "submissions"), NodeName: a.node.NodeName, Board: a.board, Objects: a.node.ObjectDir != "",
+			Dir: filepath.Join(state, "submissions"), NodeName: a.node.NodeName, Board: a.board, Objects: a.node.ObjectDir != "", Cluster: a.api != nil,
 		}),
 		"apiserver": a.apiSource(),
 		"events":    a.eventWriter(),
@@ -132,7 +132,7 @@ func (a *agent) fileSource(state string) supervisors.Constructor {
 	}
 	return file.New(file.Options{
 		Path: path, CheckFrequency: a.node.FileCheckFrequency(), StateDir: filepath.Join(state, "file-source"),
-		NodeName: a.node.NodeName, Objects: a.node.ObjectDir != "",
+		NodeName: a.node.NodeName, Objects: a.node.ObjectDir != "", Cluster: a.api != nil,
 	})
 }
 
@@ -142,7 +142,7 @@ func (a *agent) httpSource(state string) supervisors.Constructor {
 	}
 	return http.New(http.Options{
 		URL: a.node.Kubelet.StaticPodURL, Header: a.node.Kubelet.StaticPodURLHeader, CheckFrequency: a.node.HTTPCheckFrequency(),
-		StateDir: filepath.Join(state, "http-source"), NodeName: a.node.NodeName, Objects: a.node.ObjectDir != "",
+		StateDir: filepath.Join(state, "http-source"), NodeName: a.node.NodeName, Objects: a.node.ObjectDir != "", Cluster: a.api != nil,
 	})
 }
 
@@ -162,7 +162,7 @@ func (a *agent) statusWriter() supervisors.Constructor {
 	return status.New(status.Options{Client: a.api.Main, Operations: a.host.Ops, NodeName: a.node.NodeName, State: a.written})
 }
 
-// objects has the ConfigMaps and Secrets of a folder and of the API server; a node with neither has none.
+// objects has the ConfigMaps, Secrets, Services and RuntimeClasses of a folder and of the API server; a node with neither has none.
 func (a *agent) objects() supervisors.Constructor {
 	if a.host.Objects == nil {
 		return nil

@@ -28,6 +28,7 @@ type SandboxState struct {
 	Attempt                  uint32
 	Ready                    bool
 	IP                       string // "" in the host's network, and after the sandbox was stopped
+	Handler                  string // the runtime's; "" is the default one
 	CreatedAt                time.Time
 }
 
@@ -138,7 +139,7 @@ func (s *sandbox) snapshot() *SandboxState {
 		m := s.config.GetMetadata()
 		s.view = &SandboxState{
 			ID: s.id, UID: m.GetUid(), Name: m.GetName(), Namespace: m.GetNamespace(), Attempt: m.GetAttempt(),
-			Ready: s.ready, IP: s.ip, CreatedAt: s.created,
+			Ready: s.ready, IP: s.ip, Handler: s.handler, CreatedAt: s.created,
 		}
 	}
 	return s.view

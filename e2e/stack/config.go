@@ -39,9 +39,12 @@ func (s *Stack) config() string  { return filepath.Join(s.Dir, "containerd.toml"
 func (s *Stack) cniConf() string { return filepath.Join(s.Dir, "net.d") }
 func (s *Stack) leases() string  { return filepath.Join(s.Dir, "leases") }
 
+// SecondHandler is a handler that the runtime has beside its default one, of the same runc.
+const SecondHandler = "runc-second"
+
 // settings are what the templates below take.
 type settings struct {
-	Root, State, Socket, Opt, Sandbox, Snapshotter, Runc, CNIBin, CNIConf string
+	Root, State, Socket, Opt, Sandbox, Snapshotter, Runc, Second, CNIBin, CNIConf string
 }
 
 // newConfig is for containerd 2. Lowering oom_score_adj takes CAP_SYS_RESOURCE, which a container with a test in it
@@ -69,6 +72,11 @@ imports = []
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      BinaryName = "{{.Runc}}"
+      SystemdCgroup = false
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{{.Second}}]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{{.Second}}.options]
       BinaryName = "{{.Runc}}"
       SystemdCgroup = false
 
@@ -101,6 +109,11 @@ imports = []
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      BinaryName = "{{.Runc}}"
+      SystemdCgroup = false
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{{.Second}}]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{{.Second}}.options]
       BinaryName = "{{.Runc}}"
       SystemdCgroup = false
 
@@ -139,7 +152,7 @@ func (s *Stack) writeConfig() error {
 	err := template.Must(template.New("containerd").Parse(text)).Execute(&out, settings{
 		Root: s.root(), State: s.state(), Socket: s.Socket(), Opt: filepath.Join(s.Dir, "opt"),
 		Sandbox: s.PauseImage(), Snapshotter: snapshotter(s.Dir),
-		Runc: s.parts.Runc, CNIBin: s.parts.CNIDir, CNIConf: s.cniConf(),
+		Runc: s.parts.Runc, Second: SecondHandler, CNIBin: s.parts.CNIDir, CNIConf: s.cniConf(),
 	})
 	if err != nil {
 		return err

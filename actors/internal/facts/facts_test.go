@@ -195,6 +195,11 @@ func TestSandbox(t *testing.T) {
 	if f, err := Sandbox(noted); err != nil || !f.PodStarted.Equal(time.Date(2026, 2, 3, 4, 5, 6, 789e6, time.UTC)) {
 		t.Errorf("the pod's start time: %v, %v", f.PodStarted, err)
 	}
+	handled := sandboxStatus(nil, true, false)
+	handled.RuntimeHandler = "second"
+	if f, err := Sandbox(handled); err != nil || f.Handler != "second" {
+		t.Errorf("the runtime's handler: %q, %v", f.Handler, err)
+	}
 	bare := sandboxStatus(nil, true, false)
 	bare.Linux = nil
 	if f, err := Sandbox(bare); err != nil || f.HostNet {

@@ -24,6 +24,7 @@ func Sandbox(status *runtimeapi.PodSandboxStatus) (messages.SandboxFact, error) 
 		Ready:     status.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
 		CreatedAt: timeOf(status.GetCreatedAt()),
 		HostNet:   network != nil && network.GetNetwork() == runtimeapi.NamespaceMode_NODE,
+		Handler:   status.GetRuntimeHandler(),
 	}
 	f.PodStarted = startedOf(status.GetAnnotations())
 	f.Source = status.GetAnnotations()[sourceAnnotation]
@@ -44,7 +45,7 @@ func ListedSandbox(s *runtimeapi.PodSandbox) (messages.SandboxFact, error) {
 		Attempt:   s.GetMetadata().GetAttempt(),
 		Ready:     s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
 		CreatedAt: timeOf(s.GetCreatedAt()), PodStarted: startedOf(s.GetAnnotations()),
-		Source: s.GetAnnotations()[sourceAnnotation],
+		Source: s.GetAnnotations()[sourceAnnotation], Handler: s.GetRuntimeHandler(),
 	}, nil
 }
 

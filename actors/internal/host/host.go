@@ -52,7 +52,7 @@ type Host struct {
 	IPs []string
 	// Allocatable is what pods can have of the machine: what the downward API says of limits that are not set.
 	Allocatable v1.ResourceList
-	// Objects are the ConfigMaps and Secrets; nil where this node has none.
+	// Objects are the ConfigMaps, Secrets, Services and RuntimeClasses; nil where this node has none.
 	Objects *objectset.Board
 	// RequestTimeout bounds one CRI call.
 	RequestTimeout time.Duration
@@ -65,7 +65,8 @@ type Host struct {
 // Abilities are what a pod may ask for and only some runtimes do. The others pass over it in silence, so that it must not
 // be asked of them.
 type Abilities struct {
-	RecursiveReadOnlyMounts  bool // KEP-3857
+	// RecursiveReadOnlyMounts is by the runtime's handlers; "" is the default one (KEP-3857).
+	RecursiveReadOnlyMounts  map[string]bool
 	SupplementalGroupsPolicy bool // KEP-3619
 	// SystemdCgroups says that it makes cgroups through systemd, and takes the names of slices for them.
 	SystemdCgroups bool

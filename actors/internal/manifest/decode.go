@@ -73,7 +73,7 @@ func decodeChunk(path string, c chunk) []Document {
 	}
 	head, faults := readHead(text, "")
 	if len(faults) == 0 {
-		faults = checkKind(head, "", "Pod", "PodList", "List")
+		faults = checkKind(head, "v1", "", "Pod", "PodList", "List")
 	}
 	if len(faults) > 0 {
 		return []Document{document.broken(faults...)}
@@ -116,7 +116,7 @@ func (d Document) broken(faults ...fault) Document {
 }
 
 // checkKind checks what kind of object a document says it is.
-func checkKind(h head, prefix string, kinds ...string) []fault {
+func checkKind(h head, version, prefix string, kinds ...string) []fault {
 	check := func(name string, value any, valid ...string) []fault {
 		at := field.NewPath(prefix + name)
 		text, isText := value.(string)
@@ -130,7 +130,7 @@ func checkKind(h head, prefix string, kinds ...string) []fault {
 		}
 		return nil
 	}
-	return append(check("apiVersion", h.APIVersion, "v1"), check("kind", h.Kind, kinds...)...)
+	return append(check("apiVersion", h.APIVersion, version), check("kind", h.Kind, kinds...)...)
 }
 
 // decodeList takes a list apart. The items of a PodList need not say that they are Pods.
@@ -156,7 +156,7 @@ func (d Document) decodeList(text []byte, typed bool) []Document {
 func (d Document) decodeItem(text []byte, typed bool) Document {
 	head, faults := readHead(text, d.prefix)
 	if len(faults) == 0 && (!typed || head.Kind != nil || head.APIVersion != nil) {
-		faults = checkKind(head, d.prefix, "Pod")
+		faults = checkKind(head, "v1", d.prefix, "Pod")
 	}
 	if len(faults) > 0 {
 		return d.broken(faults...)

@@ -66,7 +66,7 @@ func (l *loading) load() *v1.Pod {
 	}
 	// Each check may find a field wrong in several ways, but a field that one has blamed is not blamed by the next.
 	report(podspec.Validate(pod))
-	report(podspec.ValidateStatic(pod, l.opts.Objects))
+	report(podspec.ValidateStatic(pod, l.opts.Has))
 	report(podspec.Unsupported(pod))
 	if l.untold > 0 {
 		l.problems = append(l.problems, Problem{

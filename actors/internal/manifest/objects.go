@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -14,14 +15,15 @@ import (
 // maxObjectBytes is how much an object may hold (the API server's limit of ConfigMaps and Secrets).
 const maxObjectBytes = 1 << 20
 
-// Objects are the ConfigMaps and Secrets of one file.
+// Objects are the ConfigMaps, Secrets and RuntimeClasses of one file.
 type Objects struct {
-	ConfigMaps []*v1.ConfigMap
-	Secrets    []*v1.Secret
+	ConfigMaps     []*v1.ConfigMap
+	Secrets        []*v1.Secret
+	RuntimeClasses []*nodev1.RuntimeClass
 }
 
-// LoadObjects reads the ConfigMaps and Secrets of a manifest: documents of YAML or JSON. They are defaulted (a namespace,
-// stringData among data) and validated. When there are problems, the objects are not to be used. A problem never tells
+// LoadObjects reads the ConfigMaps, Secrets and RuntimeClasses of a manifest: documents of YAML or JSON. They are defaulted (a
+// namespace, stringData among data) and validated. When there are problems, the objects are not to be used. A problem never tells
 // what an object holds, nor what a line of the file says.
 func LoadObjects(path string, data []byte) (out Objects, problems []Problem) {
 	if len(data) > MaxBytes {
@@ -63,8 +65,12 @@ func (l *objectLoading) load(data []byte) {
 		return
 	}
 	head, faults := readHead(text, "")
+	version := "v1"
+	if head.Kind == runtimeClass {
+		version = nodev1.SchemeGroupVersion.String()
+	}
 	if len(faults) == 0 {
-		faults = checkKind(head, "", "ConfigMap", "Secret")
+		faults = checkKind(head, version, "", "ConfigMap", "Secret", runtimeClass)
 	}
 	for _, f := range faults {
 		l.problems = append(l.problems, l.document.problem(f))
@@ -72,50 +78,97 @@ func (l *objectLoading) load(data []byte) {
 	if len(faults) > 0 {
 		return
 	}
-	if head.Kind == "ConfigMap" {
-		object := &v1.ConfigMap{}
-		if l.decode(text, object, &object.ObjectMeta, "ConfigMap") {
-			l.keys("data", object.Data, nil)
-			l.keys("binaryData", object.BinaryData, object.Data)
-			l.size(object.Data, object.BinaryData)
-			l.out.ConfigMaps = append(l.out.ConfigMaps, object)
-		}
-		return
-	}
-	object := &v1.Secret{}
-	if l.decode(text, object, &object.ObjectMeta, "Secret") {
-		l.keys("data", object.Data, nil)
-		l.keys("stringData", object.StringData, nil)
-		for key, value := range object.StringData {
-			if object.Data == nil {
-				object.Data = map[string][]byte{}
-			}
-			object.Data[key] = []byte(value)
-		}
-		object.StringData = nil
-		l.size(nil, object.Data)
-		l.out.Secrets = append(l.out.Secrets, object)
+	switch head.Kind {
+	case runtimeClass:
+		l.runtimeClass(text)
+	case "ConfigMap":
+		l.configMap(text)
+	default:
+		l.secret(text)
 	}
 }
 
-func (l *objectLoading) decode(text []byte, into any, meta *metav1.ObjectMeta, kind string) bool {
+func (l *objectLoading) configMap(text []byte) {
+	object := &v1.ConfigMap{}
+	if l.namespaced(text, object, &object.ObjectMeta, "ConfigMap") {
+		l.keys("data", object.Data, nil)
+		l.keys("binaryData", object.BinaryData, object.Data)
+		l.size(object.Data, object.BinaryData)
+		l.out.ConfigMaps = append(l.out.ConfigMaps, object)
+	}
+}
+
+func (l *objectLoading) secret(text []byte) {
+	object := &v1.Secret{}
+	if !l.namespaced(text, object, &object.ObjectMeta, "Secret") {
+		return
+	}
+	l.keys("data", object.Data, nil)
+	l.keys("stringData", object.StringData, nil)
+	for key, value := range object.StringData {
+		if object.Data == nil {
+			object.Data = map[string][]byte{}
+		}
+		object.Data[key] = []byte(value)
+	}
+	object.StringData = nil
+	l.size(nil, object.Data)
+	l.out.Secrets = append(l.out.Secrets, object)
+}
+
+const runtimeClass = "RuntimeClass"
+
+// runtimeClass takes a class, which is in no namespace. What an API server would write of it into pods their author has to write
+// there.
+func (l *objectLoading) runtimeClass(text []byte) {
+	object := &nodev1.RuntimeClass{}
+	if !l.decode(text, object, runtimeClass) {
+		return
+	}
+	l.object = runtimeClass + " " + object.Name
+	l.name(object.Name)
+	if object.Namespace != "" {
+		l.wrong("metadata.namespace", "is not known to a RuntimeClass, which is for all of them")
+	}
+	for _, message := range validation.IsDNS1123Label(object.Handler) {
+		l.wrong("handler", message)
+	}
+	if object.Overhead != nil {
+		l.wrong("overhead", "no API server writes it into pods here: what counts is spec.overhead of each pod")
+	}
+	if object.Scheduling != nil {
+		l.wrong("scheduling", "no API server writes it into pods here: what counts is in spec.nodeSelector and spec.tolerations of each pod")
+	}
+	l.out.RuntimeClasses = append(l.out.RuntimeClasses, object)
+}
+
+func (l *objectLoading) decode(text []byte, into any, kind string) bool {
 	for _, f := range unmarshal(text, into, "") {
 		l.wrong(f.field, "is not known to a "+kind+", is there twice, or holds what does not fit it (data of a Secret is base64)")
 	}
-	if len(l.problems) > 0 {
+	return len(l.problems) == 0
+}
+
+// namespaced decodes what lies in a namespace.
+func (l *objectLoading) namespaced(text []byte, into any, meta *metav1.ObjectMeta, kind string) bool {
+	if !l.decode(text, into, kind) {
 		return false
 	}
 	if meta.Namespace == "" {
 		meta.Namespace = v1.NamespaceDefault
 	}
 	l.object = kind + " " + meta.Namespace + "/" + meta.Name
-	for _, message := range apivalidation.NameIsDNSSubdomain(meta.Name, false) {
-		l.wrong("metadata.name", message)
-	}
+	l.name(meta.Name)
 	for _, message := range apivalidation.ValidateNamespaceName(meta.Namespace, false) {
 		l.wrong("metadata.namespace", message)
 	}
 	return true
+}
+
+func (l *objectLoading) name(name string) {
+	for _, message := range apivalidation.NameIsDNSSubdomain(name, false) {
+		l.wrong("metadata.name", message)
+	}
 }
 
 func (l *objectLoading) keys(field string, data any, others map[string]string) {

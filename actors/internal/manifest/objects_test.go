@@ -34,6 +34,31 @@ func TestLoadObjectsNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestRuntimeClassesOfAManifest(t *testing.T) {
+	const head, secret = "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: second}\n", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
+	objects, problems := LoadObjects("/o.yaml", []byte(head+"handler: runc-2\n---\n"+secret))
+	if len(problems) > 0 || len(objects.RuntimeClasses) != 1 || objects.RuntimeClasses[0].Name != "second" || objects.RuntimeClasses[0].Handler != "runc-2" ||
+		objects.RuntimeClasses[0].Namespace != "" || len(objects.Secrets) != 1 {
+		t.Errorf("got %+v, %v", objects, problems)
+	}
+	for _, c := range []struct{ name, data, want string }{
+		{"no handler", head, "/o.yaml:1: handler: RuntimeClass second: "},
+		{"a handler that is no name", head + "handler: A/b\n", "/o.yaml:4: handler"},
+		{"a namespace", strings.Replace(head, "name: second", "name: second, namespace: x", 1) + "handler: a\n", "metadata.namespace"},
+		{"a wrong name", strings.Replace(head, "second", "S S", 1) + "handler: a\n", "metadata.name"},
+		{"the version of a ConfigMap", strings.Replace(head, "node.k8s.io/", "", 1) + "handler: a\n", "apiVersion"},
+		{"a Secret of its version", strings.Replace(head, "RuntimeClass", "Secret", 1), "apiVersion"},
+		{"overhead", head + "handler: a\noverhead: {podFixed: {cpu: 1}}\n", "spec.overhead of each pod"},
+		{"scheduling", head + "handler: a\nscheduling: {nodeSelector: {a: b}}\n", "spec.nodeSelector"},
+		{"an unknown field", head + "handler: a\nspec: {}\n", "spec"},
+	} {
+		_, problems := LoadObjects("/o.yaml", []byte(c.data))
+		if text := fmt.Sprint(problems); len(problems) == 0 || !strings.Contains(text, c.want) {
+			t.Errorf("%s: got %s, want %q", c.name, text, c.want)
+		}
+	}
+}
+
 func FuzzLoadObjects(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {k: v}\n---\nkind: ConfigMap"))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -32,11 +32,14 @@ type Options struct {
 	NodeName string
 	// Source is FileSource, HTTPSource, SubmitSource, or a name of its own, which is treated as HTTPSource is.
 	Source string
-	// Objects says that the node has ConfigMaps and Secrets of its own, so that a pod may refer to them.
-	Objects bool
+	// Has is what the node has that a pod may refer to.
+	Has Has
 	// Now becomes the time at which the pod was first seen.
 	Now time.Time
 }
+
+// Has is what a node has that static pods may refer to.
+type Has = podspec.Has
 
 // Static makes of pod, as its author wrote it, the pod that runs on this node without an API server: a new object, in
 // whose name the node's is, with a UID that is the same for the same manifest, node and path, with the annotations of

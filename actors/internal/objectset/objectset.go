@@ -1,6 +1,6 @@
-// Package objectset holds the ConfigMaps and Secrets that this node has: what the actor objects publishes and volumes,
-// pulls and containers read. There are two sets, which are kept apart: that of a folder (--object-dir), for static pods,
-// and that of the API server, for its own pods. It never says what is in an object.
+// Package objectset holds the ConfigMaps, Secrets, Services and RuntimeClasses that this node has: what the actor objects
+// publishes and volumes, pulls, sandboxes and containers read. There are two sets, which are kept apart: that of a folder
+// (--object-dir), for static pods, and that of the API server, for its own pods. It never says what is in an object.
 package objectset
 
 import (
@@ -18,6 +18,8 @@ type Key struct{ Namespace, Name string }
 type Set struct {
 	ConfigMaps map[Key]*v1.ConfigMap
 	Secrets    map[Key]*v1.Secret
+	// RuntimeClasses are handlers of the runtime by names of classes.
+	RuntimeClasses map[string]string
 }
 
 // Errors of a board without objects.
@@ -31,6 +33,7 @@ var (
 type Board struct {
 	mu       sync.Mutex
 	noFolder bool
+	cluster  bool
 	set      *Set
 	version  uint64 // grows with each change of either set
 	ofFolder uint64 // the version at which set changed last
@@ -38,7 +41,10 @@ type Board struct {
 	// services are those of the API server; nil while they have not been read, and servicesErr says why.
 	services    map[Key]*v1.Service
 	servicesErr error
-	turned      chan struct{} // closed at the next change; nil while nobody waits for it
+	// classes are the RuntimeClasses there, handlers by name; as services.
+	classes    map[string]string
+	classesErr error
+	turned     chan struct{} // closed at the next change; nil while nobody waits for it
 }
 
 // NewBoard is a board of a node with or without a folder of objects.

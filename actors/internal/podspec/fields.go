@@ -105,8 +105,8 @@ var fields = []rule{
 
 	// What needs the API server or a part that is not there yet.
 	{honoured, "imagePullSecrets[].name", nil},
-	{refused, "runtimeClassName", nil},
-	{refused, "overhead", nil},
+	{honoured, "runtimeClassName", nil},
+	{honoured, "overhead", nil},
 	{honoured, "resources.limits", []string{"cpu", "memory", "hugepages-*"}},
 	{honoured, "resources.requests", []string{"cpu", "memory", "hugepages-*"}},
 	{refused, "resources.claims", nil},

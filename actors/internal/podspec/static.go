@@ -5,12 +5,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// Has is what a node has that static pods may refer to.
+type Has struct {
+	// Objects says that it has ConfigMaps, Secrets and RuntimeClasses of its own.
+	Objects bool
+	// Cluster says that there is an API server, of which they may have RuntimeClasses.
+	Cluster bool
+}
+
 // ValidateStatic finds what a pod cannot have when it comes from a file, a URL or a submission rather than from the
 // API server: anything that only an object of the API can fill. The kubelet refuses the same (feature gate
 // PreventStaticPodAPIReferences, on since Kubernetes 1.34), as such a pod could read what its author may not.
-// A node that has ConfigMaps and Secrets of its own (objects) can fill those. The pod must be defaulted.
-func ValidateStatic(pod *v1.Pod, objects bool) field.ErrorList {
-	s := &staticChecker{objects: objects}
+// What the node has can fill some of it. A RuntimeClass is none of the kubelet's list: with an API server it looks for the class
+// there, and without one it passes over the field. The pod must be defaulted.
+func ValidateStatic(pod *v1.Pod, has Has) field.ErrorList {
+	s := &staticChecker{objects: has.Objects}
 	spec := field.NewPath("spec")
 	if pod.Spec.ServiceAccountName != "" {
 		s.refuse(spec.Child("serviceAccountName"), "service accounts")
@@ -21,7 +30,10 @@ func ValidateStatic(pod *v1.Pod, objects bool) field.ErrorList {
 	if len(pod.Spec.ReadinessGates) > 0 {
 		s.forbidden(spec.Child("readinessGates"), "a static pod cannot have any: nobody sets its conditions")
 	}
-	if len(pod.Spec.ImagePullSecrets) > 0 && !objects {
+	if pod.Spec.RuntimeClassName != nil && !has.Objects && !has.Cluster {
+		s.refuse(spec.Child("runtimeClassName"), runtimeClasses)
+	}
+	if len(pod.Spec.ImagePullSecrets) > 0 && !has.Objects {
 		s.refuse(spec.Child("imagePullSecrets"), "secrets")
 	}
 	for c, at := range everyContainer(&pod.Spec, spec) {
@@ -43,15 +55,16 @@ type staticChecker struct {
 
 func (s *staticChecker) refuse(at *field.Path, objects string) {
 	why := "there is no API server to ask"
-	if objects == configMaps || objects == secrets {
+	if objects == configMaps || objects == secrets || objects == runtimeClasses {
 		why += ", and no folder of them (--object-dir)"
 	}
 	s.forbidden(at, "a static pod cannot refer to "+objects+": "+why)
 }
 
 const (
-	configMaps = "config maps"
-	secrets    = "secrets"
+	configMaps     = "config maps"
+	secrets        = "secrets"
+	runtimeClasses = "runtime classes"
 )
 
 func (s *staticChecker) container(c *v1.Container, at *field.Path) {

@@ -20,6 +20,7 @@ func TestValidateStatic(t *testing.T) {
 			[]string{"spec.resourceClaims: Forbidden", "spec.imagePullSecrets: Forbidden"}},
 		{"ephemeral container", aPod("ephemeralContainers: [{name: a, image: b, envFrom: [{secretRef: {name: c}}]}]"),
 			[]string{"spec.ephemeralContainers[0].envFrom[0].secretRef: Forbidden", "spec.ephemeralContainers: Forbidden"}},
+		{"runtime class", aPod("runtimeClassName: a"), []string{"spec.runtimeClassName: Forbidden"}},
 		{"environment", anInitContainer("envFrom: [{configMapRef: {name: a}}, {secretRef: {name: b}}]\nenv:\n" +
 			"- {name: a, value: b}\n- {name: c, valueFrom: {configMapKeyRef: {name: d, key: e}}}\n- {name: f, valueFrom: {secretKeyRef: {name: g, key: h}}}"),
 			[]string{"spec.initContainers[0].envFrom[0].configMapRef: Forbidden", "spec.initContainers[0].envFrom[1].secretRef: Forbidden",
@@ -33,7 +34,7 @@ func TestValidateStatic(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			pod := podFrom(t, test.manifest)
 			Default(pod)
-			if got := kinds(ValidateStatic(pod, false)); !slices.Equal(got, test.want) {
+			if got := kinds(ValidateStatic(pod, Has{})); !slices.Equal(got, test.want) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
@@ -42,8 +43,23 @@ func TestValidateStatic(t *testing.T) {
 
 func TestValidateStaticOfANodeWithObjects(t *testing.T) {
 	pod := podFrom(t, aPod("imagePullSecrets: [{name: a}]"))
-	if got := kinds(append(ValidateStatic(pod, true), Unsupported(pod)...)); len(got) > 0 {
+	if got := kinds(append(ValidateStatic(pod, Has{Objects: true}), Unsupported(pod)...)); len(got) > 0 {
 		t.Errorf("got %v", got)
+	}
+}
+
+// A RuntimeClass is of the folder or of the API server; nothing else of the API is a static pod's.
+func TestValidateStaticOfARuntimeClass(t *testing.T) {
+	pod := podFrom(t, aPod("runtimeClassName: a\noverhead: {cpu: 1m}\nimagePullSecrets: [{name: a}]"))
+	for has, want := range map[Has][]string{
+		{}:                             {"spec.runtimeClassName: Forbidden", "spec.imagePullSecrets: Forbidden"},
+		{Objects: true}:                {},
+		{Cluster: true}:                {"spec.imagePullSecrets: Forbidden"},
+		{Objects: true, Cluster: true}: {},
+	} {
+		if got := kinds(append(ValidateStatic(pod, has), Unsupported(pod)...)); !slices.Equal(got, want) {
+			t.Errorf("%+v: got %v, want %v", has, got, want)
+		}
 	}
 }
 
@@ -54,7 +70,7 @@ func TestValidateStaticRefusesVolumesOfTheAPI(t *testing.T) {
 		"azureFile": "{secretName: a, shareName: b}",
 	} {
 		pod := podFrom(t, aVolume(kind+": "+source))
-		if got, want := kinds(ValidateStatic(pod, false)), "spec.volumes[0]."+kind+": Forbidden"; !slices.Equal(got, []string{want}) {
+		if got, want := kinds(ValidateStatic(pod, Has{})), "spec.volumes[0]."+kind+": Forbidden"; !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %v, want %s", kind, got, want)
 		}
 	}
@@ -63,7 +79,7 @@ func TestValidateStaticRefusesVolumesOfTheAPI(t *testing.T) {
 		"cinder": "volumeID: a", "flexVolume": "driver: a", "scaleIO": "gateway: a, system: b", "storageos": "volumeName: a",
 	} {
 		pod := podFrom(t, aVolume(kind+": {secretRef: {name: s}, "+source+"}"))
-		if got, want := kinds(ValidateStatic(pod, false)), "spec.volumes[0]."+kind+".secretRef: Forbidden"; !slices.Equal(got, []string{want}) {
+		if got, want := kinds(ValidateStatic(pod, Has{})), "spec.volumes[0]."+kind+".secretRef: Forbidden"; !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %v, want %s", kind, got, want)
 		}
 	}

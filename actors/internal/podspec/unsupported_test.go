@@ -35,7 +35,7 @@ volumes:
 - {name: plain}
 `))
 	Default(pod)
-	errs := append(append(Validate(pod), ValidateStatic(pod, false)...), Unsupported(pod)...)
+	errs := append(append(Validate(pod), ValidateStatic(pod, Has{})...), Unsupported(pod)...)
 	if len(errs) > 0 {
 		t.Errorf("refused: %v", errs)
 	}

@@ -1,0 +1,99 @@
+package objectset
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// InCluster says that there is an API server, whose RuntimeClasses static pods may name, too. It is called before the board is
+// shared.
+func (b *Board) InCluster() { b.cluster = true }
+
+// PutRuntimeClasses takes all RuntimeClasses of the API server: the runtime's handlers by the names of the classes. The map becomes
+// shared and immutable.
+func (b *Board) PutRuntimeClasses(handlers map[string]string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if handlers == nil {
+		handlers = map[string]string{}
+	}
+	first := b.classes == nil
+	b.classes, b.classesErr = handlers, nil
+	if first {
+		b.change() // sandboxes wait for them
+	}
+}
+
+// FailRuntimeClasses takes that RuntimeClasses could not be read; what was known of them stays in force.
+func (b *Board) FailRuntimeClasses(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.classesErr = err
+}
+
+// classUnread is of a pod that names a RuntimeClass of which it is not known yet whether it is there.
+type classUnread struct {
+	name string
+	unreadError
+}
+
+// Error implements error.
+func (e classUnread) Error() string {
+	if errors.Is(e.why, ErrUnread) {
+		return fmt.Sprintf("RuntimeClass %q: %v", e.name, ErrUnread)
+	}
+	return fmt.Sprintf("RuntimeClass %q: %v", e.name, e.unreadError)
+}
+
+// Unwrap gives the error that says that something is unread.
+func (e classUnread) Unwrap() error { return e.unreadError }
+
+// RuntimeHandler is the runtime's handler for the pod: that of the RuntimeClass which it names, or the default one, "", where it
+// names none. A pod of the API server has the classes of there; a static pod has those of the folder, and on a node of a cluster
+// those of the API server besides. An error that IsUnread says that this has to be waited for; any other is in words that name
+// the class, as the kubelet does.
+func (b *Board) RuntimeHandler(pod *v1.Pod) (string, error) {
+	if pod.Spec.RuntimeClassName == nil || *pod.Spec.RuntimeClassName == "" {
+		return "", nil
+	}
+	name := *pod.Spec.RuntimeClassName
+	if b == nil {
+		return "", noClasses(name)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fromAPI, fromFolder := OfAPIServer(pod) || b.cluster, !OfAPIServer(pod) && !b.noFolder
+	if fromFolder {
+		if b.set == nil {
+			return "", classUnread{name, unreadError{ErrUnread}}
+		}
+		if handler, found := b.set.RuntimeClasses[name]; found {
+			return handler, nil
+		}
+	}
+	switch {
+	case fromAPI && b.classes == nil:
+		return "", classUnread{name, unreadError{b.classesErr}}
+	case fromAPI:
+		if handler, found := b.classes[name]; found {
+			return handler, nil
+		}
+		missing := apierrors.NewNotFound(nodev1.Resource("runtimeclass"), name)
+		if fromFolder {
+			return "", fmt.Errorf("%w, nor is it in the folder of objects (--object-dir)", missing)
+		}
+		return "", missing
+	case fromFolder:
+		return "", errors.New("RuntimeClass " + strconv.Quote(name) + " does not exist in the folder of objects (--object-dir)")
+	}
+	return "", noClasses(name)
+}
+
+func noClasses(name string) error {
+	return fmt.Errorf("RuntimeClass %q: this node has neither an API server nor a folder of objects (--object-dir) that could have it", name)
+}
