@@ -25,7 +25,8 @@ func putObject(t *testing.T, dir, name, text string) {
 const hiddenWord = "hunter2"
 
 // ConfigMaps and Secrets of a folder come into files and environments; a change comes into the files of running
-// containers; what is missing is waited for by its name; what a Secret holds is told nowhere.
+// containers; what is missing is waited for by its name; what a Secret holds is told nowhere. A RuntimeClass of there names the
+// pod's handler.
 func TestConfigMapsAndSecrets(t *testing.T) {
 	const settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: COLOR, size: \"9\"}\n"
 	const password = "apiVersion: v1\nkind: Secret\nmetadata: {name: password}\nstringData: {word: " + hiddenWord + "}\n"
@@ -33,8 +34,10 @@ func TestConfigMapsAndSecrets(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "objects")
 		putObject(t, dir, "settings.yaml", strings.ReplaceAll(settings, "COLOR", "red"))
 		a := agentWith(t, s, func(a *stack.Agent) { quick(a); a.Args = append(a.Args, "--object-dir="+dir) })
+		putObject(t, dir, "class.yaml", "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: second}\nhandler: "+stack.SecondHandler+"\n")
 		must(t, a.Write("p.yaml", manifest(s, "p", `
 terminationGracePeriodSeconds: 5
+runtimeClassName: second
 containers:
 - name: c
   image: HELLO
@@ -59,6 +62,7 @@ volumes:
 		first := "red\nred 9 $(NONE)\n" + hiddenWord + "\n"
 		awaitLogs(t, s, c.Id, first)
 		before := podMounts(t, a)
+		sandbox := runsBySecond(t, s, c.Labels[stack.UIDLabel])
 
 		putObject(t, dir, "settings.yaml", strings.ReplaceAll(settings, "COLOR", "blue")+"  taste: sweet\n  nonsense: [broken]\n")
 		awaitProblem(t, a, "settings.yaml", "neither YAML nor JSON")
@@ -73,6 +77,9 @@ volumes:
 			t.Errorf("before the agent was killed %v was mounted, now %v", before, now)
 		}
 		asStarted(t, s, containersOf(t, s, "p"))
+		if again := runsBySecond(t, s, c.Labels[stack.UIDLabel]); again != sandbox {
+			t.Errorf("the pod's sandbox was %s and is %s", sandbox, again)
+		}
 
 		must(t, a.Write("env.yaml", manifest(s, "env", `
 terminationGracePeriodSeconds: 5

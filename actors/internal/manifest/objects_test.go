@@ -61,11 +61,17 @@ func TestRuntimeClassesOfAManifest(t *testing.T) {
 
 func FuzzLoadObjects(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {k: v}\n---\nkind: ConfigMap"))
+	f.Add([]byte("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: s}\nhandler: h"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		objects, problems := LoadObjects("/o.yaml", data)
 		for _, o := range objects.Secrets {
 			if len(problems) == 0 && (o.Name == "" || o.Namespace == "" || o.StringData != nil) {
 				t.Errorf("a Secret that is not whole")
+			}
+		}
+		for _, o := range objects.RuntimeClasses {
+			if len(problems) == 0 && (o.Name == "" || o.Namespace != "" || o.Handler == "" || o.Overhead != nil || o.Scheduling != nil) {
+				t.Errorf("a RuntimeClass that is not whole, or is passed over in part")
 			}
 		}
 	})
