@@ -66,9 +66,10 @@ type PodStatusChanged struct {
 }
 
 // PodEnded says that nothing of the pod runs any more. Gone says that nothing of it is left either; pods stops the
-// actor then. Without Gone the pod finished by itself, and stays for as long as a source names it.
+// actor then. Without Gone the pod finished by itself, and stays for as long as a source names it, or it was deleted and waits
+// for its final status to be kept before it removes what the runtime has of it.
 //
-// Sender: pod. Receiver: pods. Reply: none; a pod that is gone is stopped.
+// Sender: pod. Receiver: pods. Reply: PodWanted with Final, when that is on the disk; a pod that is gone is stopped.
 // If lost: the pod tells it again when its patience ends.
 type PodEnded struct {
 	UID    string

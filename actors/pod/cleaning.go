@@ -10,6 +10,7 @@ import (
 // control group goes last. Leads to Finished.
 func (m *Machine) planCleaning(now time.Time) Phase {
 	gone := m.ending != nil
+	noted := gone && m.noted(now) // it is written while the others let go
 	for _, c := range m.cons {
 		if c.actor {
 			m.drop(c)
@@ -21,7 +22,7 @@ func (m *Machine) planCleaning(now time.Time) Phase {
 	if !m.cleaned.volumes && m.due(now, "unmount", "", m.set.Patience) {
 		m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
 	}
-	if gone && !m.cleaned.runtime && !now.Before(m.cleaned.retry) && m.due(now, "remove", "", m.set.Work) {
+	if gone && !m.cleaned.runtime && noted && !now.Before(m.cleaned.retry) && m.due(now, "remove", "", m.set.Work) {
 		m.emit(RemovePod{})
 	}
 	if !m.cleaned.volumes || (gone && !m.cleaned.runtime) {
@@ -32,4 +33,17 @@ func (m *Machine) planCleaning(now time.Time) Phase {
 		return Cleaning
 	}
 	return Finished
+}
+
+// noted reports whether the pod's final status may be lost here: that of a deleted pod has to be on the disk before the runtime
+// forgets how its containers ended, since an agent that is killed in between could only guess.
+func (m *Machine) noted(now time.Time) bool {
+	if !fromAPI(m.pod) || m.pod.DeletionTimestamp == nil || m.wish.Final != nil {
+		m.answered("note", "")
+		return true
+	}
+	if m.due(now, "note", "", m.set.Patience) {
+		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Status: m.status(now)}})
+	}
+	return false
 }

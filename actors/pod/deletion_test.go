@@ -235,3 +235,93 @@ func TestReadinessGates(t *testing.T) {
 		t.Errorf("stopped: %v", w.stops)
 	}
 }
+
+// deletedCloudPod is a pod of the API server that is to end.
+func deletedCloudPod(policy v1.RestartPolicy, init, regular int) *v1.Pod {
+	p := cloudPod(policy, init, regular)
+	p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	return p
+}
+
+// What the runtime has of a deleted pod is removed only when the final status is kept: also where the agent is killed in
+// between, its containers' own exit codes are told.
+func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
+	w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	a := &alone{now: w.now, machine: w.machine}
+	ending := messages.PodWanted{Pod: deletedCloudPod(v1.RestartPolicyAlways, 0, 1), Turn: 2, Ending: &messages.Ending{Since: w.now}}
+	a.hears(ending, messages.ContainerEnded{UID: "u1", Fact: ended(w, 3)}, SandboxStopped{ID: w.sandboxes[0].ID})
+	fx := a.take()
+	watched := toldOf[messages.WatchProbes](fx)
+	a.hears(messages.ProbesObserved{UID: "u1", Turn: watched[len(watched)-1].Turn}, messages.VolumesUnmounted{UID: "u1", Removed: true})
+	fx = append(fx, a.take()...)
+	notes := toldOf[messages.PodEnded](fx)
+	if len(notes) != 1 || notes[0].Gone || notes[0].Status.Phase != v1.PodFailed || notes[0].Status.ContainerStatuses[0].State.Terminated.ExitCode != 3 {
+		t.Fatalf("told %+v", notes)
+	}
+	removes := func(fx []Effect) (n int) {
+		for _, e := range fx {
+			if _, ok := e.(RemovePod); ok {
+				n++
+			}
+		}
+		return n
+	}
+	if removes(fx) != 0 {
+		t.Error("it is removed before its end is kept")
+	}
+	a.now = a.now.Add(time.Hour)
+	a.hears(nil)
+	if fx = a.take(); len(toldOf[messages.PodEnded](fx)) != 1 || removes(fx) != 0 {
+		t.Error("it is not told again, or removed")
+	}
+	ending.Turn, ending.Final = 3, notes[0].Status
+	a.hears(ending)
+	if fx = a.take(); removes(fx) != 1 {
+		t.Error("it is not removed")
+	}
+	a.hears(PodRemoved{}, messages.PodCgroupRemoved{UID: "u1"})
+	if notes = toldOf[messages.PodEnded](a.take()); len(notes) != 1 || !notes[0].Gone || notes[0].Status != ending.Final {
+		t.Errorf("told %+v", notes)
+	}
+}
+
+// lastly is a status of another agent, of one container that has ended or is held back after its end.
+func lastly(held bool) *v1.PodStatus {
+	end := &v1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", Message: "bad", FinishedAt: metav1.NewTime(time.Unix(100, 0))}
+	c := v1.ContainerStatus{Name: "c0", ContainerID: "sim://old", RestartCount: 2, State: v1.ContainerState{Terminated: end}}
+	if held {
+		c.State, c.LastTerminationState = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}, c.State
+	}
+	return &v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{c}}
+}
+
+// How a container ended that the runtime has forgotten is what the status says, not a guess.
+func TestAnEndThatOnlyTheStatusKnows(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		w := newWorld(deletedCloudPod(v1.RestartPolicyAlways, 0, 1))
+		w.ending, w.last = &messages.Ending{}, lastly(held)
+		w.step(nil)
+		w.settle()
+		check(t, w)
+		end := w.ended.Status.ContainerStatuses[0].State.Terminated
+		if !w.ended.Gone || end == nil || end.ExitCode != 3 || end.Message != "bad" || w.ended.Status.ContainerStatuses[0].RestartCount != 2 {
+			t.Errorf("held %v: it ended as %+v", held, w.ended.Status.ContainerStatuses)
+		}
+	}
+	w := newWorld(cloudPod(v1.RestartPolicyNever, 0, 1)) // it is over, and not run again
+	w.last = lastly(false)
+	w.step(nil)
+	w.settle()
+	if check(t, w); w.ended == nil || w.ended.Gone || w.ended.Status.Phase != v1.PodFailed || len(w.containers) > 0 {
+		t.Errorf("it ended as %+v, with %v", w.ended, w.containers)
+	}
+	w = newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1)) // it is started again, as the next attempt
+	w.last = lastly(false)
+	w.step(nil)
+	w.settle()
+	if check(t, w); len(w.containers) != 1 || w.containers[0].Attempt != 3 {
+		t.Errorf("there are %+v", w.containers)
+	}
+}

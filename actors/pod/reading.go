@@ -22,6 +22,7 @@ func (m *Machine) planReading(now time.Time) Phase {
 		return Reading
 	}
 	m.seedProbes()
+	m.seedEnds()
 	switch {
 	case m.ending != nil:
 		for _, c := range m.cons { // nobody starts these any more, nor tells of their hooks: what runs counts as started

@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/messages"
@@ -51,6 +53,32 @@ func (m *Machine) seedProbes() {
 		}
 		said.Learn(c.results())
 		c.proved = proved{id: f.ID, results: only(c.spec, said)}
+	}
+}
+
+// seedEnds takes from the status how containers of the API server's pod ended of which the runtime has nothing any more: what
+// was told of an end counts for more than a guess, and what is over is not run again since somebody removed its remains.
+func (m *Machine) seedEnds() {
+	if m.wish.Last == nil || !fromAPI(m.pod) {
+		return
+	}
+	for _, c := range m.cons {
+		s := lastOf(m.wish.Last, c.name)
+		if s == nil || c.spec == nil || c.newest() != nil || s.RestartCount < 0 {
+			continue
+		}
+		end := s.State.Terminated
+		if end == nil && s.State.Waiting != nil {
+			end = s.LastTerminationState.Terminated
+		}
+		if end == nil || s.ContainerID == "" || end.Reason == messages.ReasonUnknown {
+			continue
+		}
+		_, id, _ := strings.Cut(s.ContainerID, "://")
+		c.learn(messages.ContainerFact{
+			ID: id, Name: c.name, Attempt: uint32(s.RestartCount), State: messages.ContainerExited, Image: s.Image, ImageRef: s.ImageID,
+			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, ExitCode: end.ExitCode, Reason: end.Reason, Message: end.Message,
+		})
 	}
 }
 

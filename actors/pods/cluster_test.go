@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -221,5 +222,42 @@ func TestStatusesAreToldOn(t *testing.T) {
 	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Status})
 	if all = told[messages.PodStatusesWanted](k); len(all) != 1 || all[0].Heard {
 		t.Errorf("before the API server was heard: %+v", all)
+	}
+}
+
+// The end of a deleted pod is answered when it is on the disk, from where the next agent has it; where the disk takes nothing it
+// is answered all the same, as what goes makes room.
+func TestTheEndOfADeletedPodIsKept(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "finished.json")
+		k, _ := cluster(t, path)
+		audit(k)
+		wants(k, messages.APIServer, deletedPod("web", "u", 5))
+		if full {
+			if err := os.MkdirAll(filepath.Join(path, "x"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k.Take()
+		final := &v1.PodStatus{Phase: v1.PodFailed, Message: "final"}
+		k.Send(messages.PodAddress("u"), messages.PodEnded{UID: "u", Status: final})
+		if w := told[messages.PodWanted](k); len(w) != 0 {
+			t.Errorf("answered before it is on the disk: %+v", w)
+		}
+		k.RunWork()
+		if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Ending == nil || len(k.Stopped) > 0 {
+			t.Errorf("disk full %v: told %+v, stopped %v", full, w, k.Stopped)
+		}
+		if full {
+			continue
+		}
+		k, _ = cluster(t, path)
+		audit(k)
+		wants(k, messages.APIServer, deletedPod("web", "u", 5))
+		k.Take()
+		k.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+		if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Final.Message != "final" {
+			t.Errorf("the next agent tells %+v", w)
+		}
 	}
 }

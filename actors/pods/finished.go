@@ -71,14 +71,20 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 		// The pods that wait for the acknowledgement say again that they have ended, and it is tried again then.
 		ctx.Log().Error("the checkpoint of finished pods cannot be written", "path", a.opts.FinishedPath, "error", m.problem)
 		a.unsaved = true
+		a.acknowledge(ctx, func(e *entry) bool { return e.ending != nil }) // what is to go makes room on a disk that is full
 		return
 	}
 	if a.unsaved {
 		a.save(ctx)
 		return
 	}
+	a.acknowledge(ctx, func(*entry) bool { return true })
+}
+
+// acknowledge tells those of the pods that wait for it that their final status is kept.
+func (a *actor) acknowledge(ctx supervisors.Context, which func(*entry) bool) {
 	for uid, e := range a.entries {
-		if e.unanswered && a.finished[uid] != nil && e.ending == nil && !e.gone {
+		if e.unanswered && a.finished[uid] != nil && !e.gone && which(e) {
 			e.unanswered = false
 			a.renew(ctx, e)
 		}
