@@ -19,7 +19,8 @@ type Options struct {
 	Operations Operations
 	// Log gets what happens in operations, outside any actor; nil: slog.Default().
 	Log *slog.Logger
-	// Parallel is how many pods are mounted or unmounted at a time; 0 is 10.
+	// Parallel is how many pods are mounted or unmounted at a time; 0 is 10. So many others may ask the API server for tokens, and
+	// so many renew them.
 	Parallel int
 	// Node is what volumes need to know of the machine.
 	Node Facts
@@ -115,7 +116,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 // do carries out effects.
 func (a *actor) do(ctx supervisors.Context, effects []effect) {
 	for _, e := range effects {
-		disk, uid, turn := a.disk, e.uid, e.turn
+		disk, uid, turn, lane := a.disk, e.uid, e.turn, e.lane
 		switch what := e.what.(type) {
 		case moved:
 			ctx.Log().Debug("volumes of a pod", "pod", uid, "from", what.from, "to", what.to)
@@ -133,7 +134,9 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 			}
 		case beginMount:
 			ctx.Do(supervisors.Work{Name: "mount " + uid, Timeout: mountPatience, Run: func(ctx context.Context) any {
-				return podEvent{uid, mountEnded{turn, disk.mountPod(ctx, uid, what.pod, what.only...)}}
+				out := disk.mountPod(ctx, uid, what.pod, what.only...)
+				out.lane = lane
+				return podEvent{uid, mountEnded{turn, out}}
 			}})
 		case beginUnmount:
 			ctx.Do(supervisors.Work{Name: "unmount " + uid, Timeout: unmountPatience, Run: func(ctx context.Context) any {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/subpath"
@@ -38,6 +39,7 @@ type mountOutcome struct {
 	paths    map[string]string
 	failures []failure
 	renew    map[string]time.Time // when a volume is to be mounted again, of those that are
+	lane     lane                 // that the operation had its place in
 }
 
 // unmountOutcome is what came of unmounting them.
@@ -98,6 +100,9 @@ func (d disk) unmountAll(ctx context.Context, uid string, remove bool) unmountOu
 	left := func(err error) unmountOutcome { return unmountOutcome{remove, oneLine(err)} }
 	if err := d.settle(ctx, uid); err != nil {
 		return left(err)
+	}
+	if d.node.Tokens != nil {
+		d.node.Tokens.Forget(types.UID(uid))
 	}
 	pods, err := openPods(d.rootDir)
 	if err != nil {

@@ -27,7 +27,7 @@ type troubleInspection struct {
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
 	m := a.machine
-	out := inspection{Pods: map[string]podInspection{}, Left: map[string]string{}, Busy: m.busy, Waiting: len(m.queue)}
+	out := inspection{Pods: map[string]podInspection{}, Left: map[string]string{}, Busy: m.busy(), Waiting: m.waiting()}
 	for uid, p := range m.pods {
 		in := podInspection{Phase: string(p.phase), Paths: p.paths, Troubles: map[string]troubleInspection{}}
 		for volume, t := range p.troubles {

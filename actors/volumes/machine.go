@@ -13,9 +13,11 @@ import (
 type machine struct {
 	pods  map[string]podState
 	turn  uint64
-	limit int      // operations at a time
-	busy  int      // operations under way
-	queue []effect // operations that wait for a place, oldest first
+	limit int // operations at a time, in each lane
+	lanes [lanes]struct {
+		busy  int      // operations under way
+		queue []effect // operations that wait for a place, oldest first
+	}
 	// wanted is the last whole wish of pods. It counts from the first one on.
 	wanted map[string]bool
 	// versionOf is the version of the ConfigMaps and Secrets that a pod may read. It only looks.
@@ -29,6 +31,7 @@ type effect struct {
 	uid  string
 	turn uint64 // the operation or timer to which it belongs
 	what any
+	lane lane // of an operation
 }
 
 func newMachine(limit int) *machine {
@@ -37,9 +40,11 @@ func newMachine(limit int) *machine {
 
 // on takes one event of one pod and says what to do now.
 func (m *machine) on(uid string, ev any, now time.Time) []effect {
-	switch ev.(type) {
-	case mountEnded, unmountEnded: // stale or not, its place is free
-		m.busy--
+	switch e := ev.(type) { // stale or not, its place is free
+	case mountEnded:
+		m.lanes[e.lane].busy--
+	case unmountEnded:
+		m.lanes[onDisk].busy--
 	}
 	m.turn++
 	before := m.pods[uid].phase
@@ -60,23 +65,18 @@ func (m *machine) on(uid string, ev any, now time.Time) []effect {
 	}
 	var out []effect
 	for _, what := range effects {
-		e := effect{uid, m.turn, what}
-		switch what.(type) {
-		case beginMount, beginUnmount:
-			m.queue = append(m.queue, e)
+		e := effect{uid: uid, turn: m.turn, what: what}
+		switch w := what.(type) {
+		case beginMount:
+			e.lane = laneOf(w, before)
+			m.wait(e)
+		case beginUnmount:
+			m.wait(e)
 		default:
 			out = append(out, e)
 		}
 	}
 	return append(out, m.admit()...)
-}
-
-func (m *machine) admit() []effect {
-	n := min(len(m.queue), max(m.limit-m.busy, 0))
-	out := slices.Clone(m.queue[:n])
-	m.queue = slices.Delete(m.queue, 0, n)
-	m.busy += n
-	return out
 }
 
 // onObjects takes that there are other ConfigMaps or Secrets than before.

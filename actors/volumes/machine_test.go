@@ -36,18 +36,18 @@ func TestOperationsAreBoundedAndServedInOrder(t *testing.T) {
 		take(m.on(uid, mountAsked{podWith(uid)}, anyTime))
 		take(m.on(uid, mountAsked{podWith(uid)}, anyTime)) // twice: it still has one place
 	}
-	if len(order) != 2 || m.busy != 2 || len(m.queue) != 4 {
-		t.Fatalf("began %v, busy %d, waiting %d", order, m.busy, len(m.queue))
+	if len(order) != 2 || m.busy() != 2 || m.waiting() != 4 {
+		t.Fatalf("began %v, busy %d, waiting %d", order, m.busy(), m.waiting())
 	}
 	for i := range 6 {
 		uid := fmt.Sprint(i)
 		take(m.on(uid, mountEnded{turns[uid], mountOutcome{}}, anyTime))
-		if m.busy > 2 {
-			t.Fatalf("%d at a time", m.busy)
+		if m.busy() > 2 {
+			t.Fatalf("%d at a time", m.busy())
 		}
 	}
-	if got := fmt.Sprint(order); got != "[0 1 2 3 4 5]" || m.busy != 0 || len(m.queue) != 0 {
-		t.Errorf("began %v, busy %d, waiting %d", got, m.busy, len(m.queue))
+	if got := fmt.Sprint(order); got != "[0 1 2 3 4 5]" || m.busy() != 0 || m.waiting() != 0 {
+		t.Errorf("began %v, busy %d, waiting %d", got, m.busy(), m.waiting())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
@@ -18,6 +19,8 @@ type Tokens interface {
 	// Token is a token of the pod's service account, bound to the pod, for an audience, where it is empty the API server, and when to
 	// ask for another. Seconds is how long it is to be good for. It is called side by side, and gives up with ctx.
 	Token(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (token string, renew time.Time, err error)
+	// Forget drops the tokens of a pod, which is at its end.
+	Forget(pod types.UID)
 }
 
 // NewTokens asks the API server for tokens.

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
@@ -22,7 +24,10 @@ type mint struct {
 	given int
 	now   func() time.Time
 	err   error
+	gone  []types.UID
 }
+
+func (m *mint) Forget(pod types.UID) { m.gone = append(m.gone, pod) }
 
 func (m *mint) Token(_ context.Context, pod *v1.Pod, audience string, seconds *int64) (string, time.Time, error) {
 	m.given++
@@ -88,6 +93,48 @@ func TestATokenIsRenewed(t *testing.T) {
 		t.Errorf("another agent says %+v", got)
 	}
 	expect("token 4")
+	if n.ask("u", messages.UnmountVolumes{UID: "u"}); !slices.Equal(m.gone, []types.UID{"u"}) {
+		t.Errorf("the tokens of %v are forgotten", m.gone)
+	}
+}
+
+// An API server that does not answer keeps those that need a token, or another one, each as many as may ask, and nobody else.
+func TestTokensKeepNoOtherWaiting(t *testing.T) {
+	m := newMachine(2)
+	pods := map[string]*v1.Pod{}
+	ask := func(uid string, pod *v1.Pod) []string {
+		pods[uid] = pod
+		return begun(m.on(uid, mountAsked{pod}, anyTime))
+	}
+	end := func(uid string) []effect {
+		s, e := m.pods[uid], mountOutcome{pod: pods[uid], paths: map[string]string{"v": "/v"}, renew: map[string]time.Time{"v": anyTime.Add(time.Hour)}}
+		e.lane = asking
+		return m.on(uid, mountEnded{s.turn, e}, anyTime)
+	}
+	for _, uid := range []string{"a", "b", "c", "d"} {
+		ask(uid, tokenPod(uid))
+		end(uid)
+	}
+	later := anyTime.Add(time.Hour)
+	var renewed []string
+	for _, uid := range []string{"a", "b", "c", "d"} {
+		renewed = append(renewed, begun(m.on(uid, retryDue{m.pods[uid].turn}, later))...)
+	}
+	if !slices.Equal(renewed, []string{"a", "b"}) {
+		t.Errorf("renewed at a time: %v", renewed)
+	}
+	if got := slices.Concat(ask("e", tokenPod("e")), ask("f", tokenPod("f")), ask("g", tokenPod("g"))); !slices.Equal(got, []string{"e", "f"}) {
+		t.Errorf("mounted while tokens are renewed: %v", got)
+	}
+	if got := slices.Concat(ask("h", podWith("h")), begun(m.on("x", unmountAsked{true}, later))); !slices.Equal(got, []string{"h", "x"}) {
+		t.Errorf("nobody answers, and mounted and unmounted are %v", got)
+	}
+	if m.busy() != 6 || m.waiting() != 3 {
+		t.Errorf("busy %d, waiting %d", m.busy(), m.waiting())
+	}
+	if got := begun(end("e")); !slices.Equal(got, []string{"g"}) {
+		t.Errorf("then %v", got)
+	}
 }
 
 // Who may read a token.

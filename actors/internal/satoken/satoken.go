@@ -79,6 +79,13 @@ func (s *Source) Token(ctx context.Context, pod *v1.Pod, audience string, second
 	return fresh.text, fresh.renew, nil
 }
 
+// Forget drops the tokens of a pod. One that is asked for meanwhile is kept all the same, until it expires.
+func (s *Source) Forget(pod types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.tokens, func(k key, _ token) bool { return k.pod == pod })
+}
+
 // known is what was given before; those that have expired are forgotten.
 func (s *Source) known(k key) token {
 	s.mu.Lock()

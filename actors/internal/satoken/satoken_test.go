@@ -67,4 +67,14 @@ func TestTokensAreRememberedWhileTheyAreFresh(t *testing.T) {
 	}
 	refused = nil
 	get("a", "", &short, "token 7")
+	get("other", "", &long, "token 8")
+	other := pod("a")
+	other.UID = "v"
+	if _, _, err := s.Token(t.Context(), other, "", &long); err != nil {
+		t.Error(err)
+	}
+	s.Forget("u")
+	if n := len(s.tokens); n != 1 {
+		t.Errorf("of a pod that is gone, %d tokens are kept", n-1)
+	}
 }
