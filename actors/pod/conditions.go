@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -72,7 +73,7 @@ func (m *Machine) verdicts(s *v1.PodStatus, uninitialized, unready []string, add
 		add(v1.PodReady, false, "ContainersNotReady", message)
 		add(v1.ContainersReady, false, "ContainersNotReady", message)
 	default:
-		closed := gatesClosed(m.pod)
+		closed := podspec.GatesClosed(m.pod)
 		if closed == "" {
 			add(v1.PodReady, true, "", "")
 		} else {

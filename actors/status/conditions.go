@@ -1,13 +1,13 @@
 package status
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 )
 
 // mergeConditions gives the conditions that the pod is to have: those that are wanted, and those of others as they are, in
@@ -57,9 +57,8 @@ func settle(pod *v1.Pod, phase v1.PodPhase, c v1.PodCondition) v1.PodCondition {
 	case (c.Type == v1.PodReady || c.Type == v1.ContainersReady) && terminal(phase):
 		c.Status, c.Reason, c.Message = v1.ConditionFalse, endReason(phase), ""
 	case c.Type == v1.PodReady:
-		if closed := closedGates(pod); len(closed) > 0 {
-			c.Status, c.Reason = v1.ConditionFalse, "ReadinessGatesNotReady"
-			c.Message = "readiness gates: " + strings.Join(closed, ", ")
+		if closed := podspec.GatesClosed(pod); closed != "" {
+			c.Status, c.Reason, c.Message = v1.ConditionFalse, "ReadinessGatesNotReady", closed
 		}
 	}
 	return c
@@ -71,20 +70,6 @@ func endReason(phase v1.PodPhase) string {
 		return "PodCompleted"
 	}
 	return "PodFailed"
-}
-
-// closedGates says of each readiness gate that keeps the pod from being ready what its condition is.
-func closedGates(pod *v1.Pod) []string {
-	var out []string
-	for _, gate := range pod.Spec.ReadinessGates {
-		switch c := condition(&pod.Status, gate.ConditionType); {
-		case c == nil:
-			out = append(out, fmt.Sprintf("condition %q is not there", gate.ConditionType))
-		case c.Status != v1.ConditionTrue:
-			out = append(out, fmt.Sprintf("condition %q is %s", gate.ConditionType, c.Status))
-		}
-	}
-	return out
 }
 
 func condition(s *v1.PodStatus, t v1.PodConditionType) *v1.PodCondition {

@@ -77,7 +77,7 @@ func TestReadinessGates(t *testing.T) {
 		ready bool
 		says  string
 	}{
-		"absent": {"", false, "is not there"}, "false": {v1.ConditionFalse, false, "is False"}, "true": {v1.ConditionTrue, true, ""},
+		"absent": {"", false, "nobody has set"}, "false": {v1.ConditionFalse, false, "condition is False"}, "true": {v1.ConditionTrue, true, ""},
 	} {
 		p := object("web", "u")
 		p.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "example.com/gate"}}

@@ -1,4 +1,4 @@
-package pod
+package podspec
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// gatesClosed says which of the pod's readiness gates are not open, and why (KEP-580); empty where all are. The conditions
+// GatesClosed says which of the pod's readiness gates are not open, and why (KEP-580); empty where all are. The conditions
 // are others' to set, and come with the pod's object.
-func gatesClosed(pod *v1.Pod) string {
+func GatesClosed(pod *v1.Pod) string {
 	var closed []string
 	for _, g := range pod.Spec.ReadinessGates {
 		is := v1.ConditionStatus("")
