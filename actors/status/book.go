@@ -55,6 +55,10 @@ type line struct {
 	deletions   int
 	remakeAfter time.Time // the mirror pod was made again, and is not before this
 	remakes     int
+	makeAfter   time.Time // the mirror pod was created, and is not again before this where somebody else removes it
+	madeAt      time.Time
+	makes       int
+	ours        bool // its last object was deleted by us, since it was stale
 
 	next     *job
 	since    time.Time // since when there is something to write

@@ -46,6 +46,7 @@ type job struct {
 	why             string  // a mirror pod is deleted
 	remake          bool    // which stands for the same pod as the one that follows
 	passing         bool    // it tells of a step on the way to running, and may wait for the next
+	foreign         bool    // which somebody else wants away
 	after           time.Time
 }
 
@@ -113,9 +114,14 @@ func (b *book) evaluateMirror(l *line, w *messages.PodStatusWanted, mirror *v1.P
 		}
 		j := l.job(createMirror, other, w, nil)
 		j.mirror = mirrorOf(w.Pod, b.node, b.nodeUID)
+		if !l.ours {
+			j.after = l.makeAfter
+		}
 		return j
 	case mirror.DeletionTimestamp != nil:
-		return l.unmake(w, mirror, "someone deleted it")
+		j := l.unmake(w, mirror, "someone deleted it")
+		j.foreign = true
+		return j
 	}
 	if why := stale(mirror, w.Pod, b.nodeUID); why != "" {
 		j := l.unmake(w, mirror, why)

@@ -172,6 +172,46 @@ func TestAMirrorPodThatIsChangedEachTime(t *testing.T) {
 	}
 }
 
+// Somebody deletes each mirror pod as soon as it is made, gently or by force: it is made again, not without end, and never much
+// later.
+func TestAMirrorPodThatIsDeletedEachTime(t *testing.T) {
+	for _, gently := range []bool{true, false} {
+		m := newModel()
+		b := aBook()
+		b.want(staticWish(static("web", "h1"), nil))
+		var made []time.Time
+		for now := noon; now.Before(noon.Add(time.Hour)); {
+			jobs, again := b.take(now)
+			for _, j := range jobs {
+				b.wrote(now, m.answered(t, j))
+				b.observe(messages.APIPodsObserved{Pods: m.list(), At: now})
+				if j.deed != createMirror {
+					continue
+				}
+				made = append(made, now)
+				p := m.pods["default/web"].DeepCopy()
+				if p.DeletionTimestamp = new(at(1)); gently {
+					m.put(p)
+				} else {
+					m.remove(p)
+				}
+				b.observe(messages.APIPodsObserved{Pods: m.list(), At: now})
+			}
+			if len(jobs) == 0 {
+				now = again
+			}
+		}
+		if len(made) < 120 || len(made) > 300 || !made[2].Equal(noon) {
+			t.Errorf("gently %v: made %d times within the hour, first at %v", gently, len(made), made[:4])
+		}
+		for i := 1; i < len(made); i++ {
+			if made[i].Sub(made[i-1]) > 2*makeMost {
+				t.Errorf("gently %v: it was away from %s to %s", gently, made[i-1], made[i])
+			}
+		}
+	}
+}
+
 // A pod of that name that is none of ours is left alone, and told of.
 func TestANameThatIsTaken(t *testing.T) {
 	m := newModel()

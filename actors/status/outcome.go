@@ -20,6 +20,9 @@ const (
 	timedOutMost       = 10 * time.Second
 	deleteWait         = 2 * time.Second // an object that is deleted and still observed may only be late, or held by finalizers
 	remakeWait         = 10 * time.Second
+	// A mirror pod that others delete is made again at once, and, where they go on, at these times. The kubelet knows no end of it.
+	makeWait, makeMost = time.Second, 30 * time.Second
+	makeCalm           = 10 * time.Minute
 	retryAfterMost     = 5 * time.Minute
 )
 
@@ -147,10 +150,12 @@ func (b *book) succeeded(l *line, now time.Time, a answer) {
 		}
 	case createMirror:
 		l.written, l.over, l.at = a.pod, l.observed, now
+		b.made(l, now)
 	case deletePod, deleteMirror:
 		l.lose(a.job.uid, now)
 		l.deletions++
 		l.deleteAfter = now.Add(b.wait(deleteWait, lineMost, l.deletions))
+		l.ours = !a.job.foreign
 		if a.job.remake {
 			if now.Sub(l.remakeAfter) > 2*refusedMost {
 				l.remakes = 0
@@ -159,6 +164,21 @@ func (b *book) succeeded(l *line, now time.Time, a answer) {
 			l.remakeAfter = now.Add(b.wait(remakeWait, refusedMost, l.remakes))
 		}
 	}
+}
+
+// made notes that a mirror pod was created. Where that is since somebody removed the one before, the next one waits the longer
+// the oftener that was.
+func (b *book) made(l *line, now time.Time) {
+	again := !l.madeAt.IsZero() && now.Sub(l.madeAt) < makeCalm
+	switch {
+	case !again:
+		l.makes, l.makeAfter = 0, time.Time{}
+	case !l.ours:
+		if l.makes++; l.makes > 1 {
+			l.makeAfter = now.Add(b.wait(makeWait, makeMost, l.makes-1))
+		}
+	}
+	l.madeAt, l.ours = now, false
 }
 
 // lose notes that an object is not there, until something else is observed or, as whoever said so may have been wrong, until it
