@@ -47,6 +47,7 @@ type actor struct {
 	stop      *messages.StopContainer // asked for while the start was under way
 	until     time.Time               // by when it is to be ended, while it is being stopped
 	killed    string                  // the ID of the container of whose end an event was told
+	stuck     string                  // and of that which could not be ended
 	endingPod *v1.Pod                 // of the latest wish to end it
 }
 
@@ -223,6 +224,7 @@ func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 	if d.failed != nil {
 		// It may run still: the pod, which has no answer, asks again.
 		ctx.Log().Warn("the container could not be stopped; it is tried again", "id", d.id, "error", d.failed)
+		a.recordStuck(ctx, d)
 		a.state = running
 		if a.condemned != nil {
 			ctx.After(retryPause, retryStop{d.id})

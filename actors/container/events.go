@@ -49,6 +49,16 @@ func (a *actor) recordKill(ctx supervisors.Context, m messages.StopContainer) {
 	}
 }
 
+// recordStuck tells, once for each container, that the runtime cannot end it. As the kubelet has it, that is an event of the pod.
+func (a *actor) recordStuck(ctx supervisors.Context, d stopDone) {
+	if a.stuck == d.id || !a.host.Events || a.endingPod == nil {
+		return
+	}
+	a.stuck = d.id
+	message := "error killing pod: failed to \"KillContainer\" for \"" + a.name + "\": " + strings.ReplaceAll(d.failed.Error(), d.id, a.name)
+	ctx.Tell(messages.Events, messages.PodEvent(a.endingPod, "", v1.EventTypeWarning, messages.EventFailedKillPod, message, ctx.Now()))
+}
+
 // killMessage is why a container is ended, in the kubelet's words. What a hook said is not in it: it may tell a secret.
 func killMessage(m messages.StopContainer) string {
 	switch {

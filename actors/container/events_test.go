@@ -178,3 +178,27 @@ func TestNoEventsOnANodeOfItsOwn(t *testing.T) {
 	k.RunWork()
 	sameEvents(t, "a life", k)
 }
+
+// That the runtime cannot end a container is told once, as an event of the pod.
+func TestAContainerThatCannotBeEnded(t *testing.T) {
+	r := plain(t)
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunWork()
+	fact := r.fact(messages.ContainerRunning)
+	r.r.Inject(sim.Fault{Call: "StopContainer", Times: 2, Kind: sim.Error, Err: errors.New("container " + fact.ID + " is stuck")})
+	k.Take()
+	for range 2 {
+		k.Send("pods/u1", r.stopOf(fact, "the pod has finished"))
+		k.RunWork()
+	}
+	var told []messages.RecordEvent
+	for _, m := range k.Take() {
+		if e, ok := m.Msg.(messages.RecordEvent); ok && e.Reason == messages.EventFailedKillPod {
+			told = append(told, e)
+		}
+	}
+	if len(told) != 1 || told[0].Object.FieldPath != "" || !strings.HasSuffix(told[0].Message, "container c is stuck") || told[0].Type != v1.EventTypeWarning {
+		t.Errorf("told %+v", told)
+	}
+}

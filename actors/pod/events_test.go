@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -190,4 +191,14 @@ func TestNoEventsOnANodeOfItsOwn(t *testing.T) {
 	if len(w.records) > 0 {
 		t.Errorf("it says %q", said(w.records))
 	}
+}
+
+// What of a pod's resolver configuration had to be left out is told with its sandbox.
+func TestWhatIsLeftOutOfDNSIsTold(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	a := &alone{now: w.now, machine: w.machine}
+	a.hears(SandboxStarted{Fact: &w.sandboxes[0], Warnings: []cri.DNSWarning{{Reason: "DNSConfigForming", Message: "100% too many"}}})
+	a.sameEvents(t, "a sandbox", "DNSConfigForming: 100% too many")
 }

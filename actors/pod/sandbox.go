@@ -27,7 +27,7 @@ func runSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox) 
 		out.Reason = messages.Reason{Code: messages.ReasonCreateSandbox, Message: err.Error()}
 		return out
 	}
-	out.Fact = &fact
+	out.Fact, out.Warnings = &fact, h.DNSWarnings(pod)
 	return out
 }
 

@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -17,6 +18,8 @@ type (
 		Reason  messages.Reason
 		// Taken says that the attempt's name belongs to something else for good: the next attempt is another.
 		Taken bool
+		// Warnings say what of the pod's resolver configuration had to be left out.
+		Warnings []cri.DNSWarning
 	}
 	// SandboxStopped is the result of StopSandbox.
 	SandboxStopped struct {
@@ -77,6 +80,9 @@ func (m *Machine) takeWork(now time.Time, msg any) {
 		}
 		m.notice(v.Fact.ID, now)
 		m.box.learn(*v.Fact)
+		for _, w := range v.Warnings {
+			m.record("", v1.EventTypeWarning, w.Reason, "%s", w.Message)
+		}
 		if s := m.box.unfit(); s != nil && s.NoIP {
 			r := messages.Reason{Code: messages.ReasonCreateSandbox, Message: "the runtime gave the sandbox no IP address"}
 			m.recordSandbox(r)

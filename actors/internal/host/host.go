@@ -97,13 +97,31 @@ func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string) (
 			Err:    errors.New("securityContext.supplementalGroupsPolicy is Strict, which this container runtime cannot do"),
 		}
 	}
+	dns, _, err := h.dns(pod)
+	if err != nil {
+		return nil, err
+	}
+	return cri.NewSandboxConfig(pod, h.Node, cri.SandboxParams{Attempt: attempt, DNS: dns, CgroupParent: cgroupParent})
+}
+
+// dns is the pod's resolver configuration, and what had to be left out of it.
+func (h *Host) dns(pod *v1.Pod) (*runtimeapi.DNSConfig, []cri.DNSWarning, error) {
 	facts := h.DNS
 	var err error
 	if facts.Host, err = cri.ReadResolvConf(h.ResolvConf); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("the node's resolver configuration: %w", err)
+		return nil, nil, fmt.Errorf("the node's resolver configuration: %w", err)
 	}
-	dns, _ := cri.NewDNSConfig(pod, facts)
-	return cri.NewSandboxConfig(pod, h.Node, cri.SandboxParams{Attempt: attempt, DNS: dns, CgroupParent: cgroupParent})
+	config, warnings := cri.NewDNSConfig(pod, facts)
+	return config, warnings, nil
+}
+
+// DNSWarnings are what had to be left out of the pod's resolver configuration, as it would be made now.
+func (h *Host) DNSWarnings(pod *v1.Pod) []cri.DNSWarning {
+	_, warnings, err := h.dns(pod)
+	if err != nil {
+		return nil // whoever makes a sandbox is told
+	}
+	return warnings
 }
 
 // MakeLogDir makes the folder of logs: of all pods, of one, or of one of its containers. All users may read it, whatever the

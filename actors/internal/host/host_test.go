@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // What a runtime cannot do is never asked of it: it would be passed over in silence.
@@ -74,5 +76,17 @@ func TestTheFoldersOfLogsAreReadByAll(t *testing.T) {
 		if err := os.Chmod(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestWhatIsLeftOutOfDNS(t *testing.T) {
+	h := &Host{DNS: cri.DNSFacts{ClusterDNS: []string{"10.0.0.1"}}}
+	pod := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSClusterFirst}}
+	if got := h.DNSWarnings(pod); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+	pod.Spec.DNSConfig = &v1.PodDNSConfig{Nameservers: []string{"10.0.0.2", "10.0.0.3", "10.0.0.4"}}
+	if got := h.DNSWarnings(pod); len(got) != 1 || got[0].Reason != "DNSConfigForming" {
+		t.Errorf("%+v", got)
 	}
 }
