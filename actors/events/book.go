@@ -75,7 +75,7 @@ func newBook(node string) *book {
 func (b *book) record(now time.Time, m messages.RecordEvent) {
 	b.counts.Recorded++
 	e := b.source.event(now, m)
-	b.clock.now = time.Unix(0, b.source.last) // what is combined is named by it, too
+	b.clock.step(now)
 	result, err := b.correlator.EventCorrelate(e)
 	switch {
 	case err != nil: // of making the patch, which cannot be but for a bug; the event is told all the same

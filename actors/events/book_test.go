@@ -298,3 +298,21 @@ func TestNoEventIsLostInTheBook(t *testing.T) {
 		}
 	})
 }
+
+// A clock that jumps ahead and is set back later stops neither the combining of what is similar nor what each object may say
+// as time goes on.
+func TestAClockThatIsSet(t *testing.T) {
+	b := newBook("node1")
+	now := begin
+	b.record(now, said("other", "x"))
+	b.record(now.AddDate(1, 0, 0), said("other", "y"))
+	written := 0
+	for i := range 200 { // more seldom than the limit for one object
+		now = now.Add(10 * time.Minute)
+		b.record(now, said("web", fmt.Sprint("message ", i)))
+		written += len(b.all(t, now))
+	}
+	if b.counts.Filtered > 0 {
+		t.Errorf("%d of 200 events in a day and a half are left out, %d are written", b.counts.Filtered, written)
+	}
+}

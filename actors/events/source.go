@@ -55,8 +55,19 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// stepped is the correlator's clock: the time of the message being handled.
-type stepped struct{ now time.Time }
+// stepped is the correlator's clock: it begins with the time of the first message, and goes on by what has passed between one
+// and the next. A clock of the node that is set moves it at most once and never back, so that counting, combining and the limits
+// go on; and no two messages have the same time, by which what is combined is named.
+type stepped struct{ now, seen time.Time }
+
+func (s *stepped) step(now time.Time) {
+	if s.now.IsZero() {
+		s.now, s.seen = now.Round(0), now
+		return
+	}
+	passed := now.Sub(s.seen) // by the monotonic clock, where the times have it
+	s.now, s.seen = s.now.Add(max(passed, time.Nanosecond)), now
+}
 
 // Now implements clock.PassiveClock.
 func (s *stepped) Now() time.Time { return s.now }
