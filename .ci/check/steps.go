@@ -80,24 +80,3 @@ func gofmt(ctx context.Context, out io.Writer) (tally, error) {
 	}
 	return tally{passed: 1}, nil
 }
-
-// e2e runs the packages that have tests with the build tag e2e, one after another: each has the machine to itself.
-// $PLAYLET_BINARY names the agent that they test; without it they build one.
-func e2e(ctx context.Context, out io.Writer) (tally, error) {
-	list, err := output(ctx, plain, "go", "list", "-f", `{{$p := .ImportPath}}{{range .IgnoredGoFiles}}{{$p}} {{.}}{{"\n"}}{{end}}`, "./e2e/...")
-	if err != nil {
-		return tally{}, err
-	}
-	args := []string{"-tags=e2e", "-vet=off", "-p=1", "-timeout=40m"}
-	last := ""
-	for line := range strings.Lines(list) {
-		pkg, file, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if strings.HasSuffix(file, "_test.go") && pkg != last {
-			args, last = append(args, pkg), pkg
-		}
-	}
-	if last == "" {
-		return tally{}, errors.New("no package below e2e has tests with the build tag e2e")
-	}
-	return goTest(plain, true, args...)(ctx, out)
-}
