@@ -25,6 +25,8 @@ const (
 type book struct {
 	node string
 	pods map[types.NamespacedName]*entry
+	// order has the entries of pods, the oldest first: it is kept, since a change of one pod among many must not cost their sorting.
+	order []*entry
 }
 
 // entry is one pod. Both objects are immutable.
@@ -41,30 +43,59 @@ func newBook(node string) *book {
 func (b *book) put(pod *v1.Pod, now time.Time) {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	if pod.Spec.NodeName != b.node {
-		delete(b.pods, key)
+		b.drop(key)
 		return
 	}
 	pod.ManagedFields = nil
-	b.pods[key] = &entry{served: pod, wanted: wantedOf(pod, b.pods[key], now)}
+	e := &entry{served: pod, wanted: wantedOf(pod, b.pods[key], now)}
+	if was := b.pods[key]; was != nil && was.compare(e) == 0 {
+		b.order[b.place(was)] = e
+	} else {
+		b.drop(key)
+		b.order = slices.Insert(b.order, b.place(e), e)
+	}
+	b.pods[key] = e
+}
+
+// drop forgets one pod.
+func (b *book) drop(key types.NamespacedName) {
+	if e := b.pods[key]; e != nil {
+		i := b.place(e)
+		b.order = slices.Delete(b.order, i, i+1)
+		delete(b.pods, key)
+	}
+}
+
+// place is where in the order an entry is, or would be.
+func (b *book) place(e *entry) int {
+	i, _ := slices.BinarySearchFunc(b.order, e, (*entry).compare)
+	return i
+}
+
+// compare is the order of pods: by age, and by name, of which there is one each.
+func (e *entry) compare(o *entry) int {
+	p, q := e.served, o.served
+	return cmp.Or(p.CreationTimestamp.Compare(q.CreationTimestamp.Time), cmp.Compare(p.Namespace, q.Namespace), cmp.Compare(p.Name, q.Name))
 }
 
 func (b *book) remove(pod *v1.Pod) {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	if was := b.pods[key]; was != nil && was.served.UID == pod.UID {
-		delete(b.pods, key)
+		b.drop(key)
 	}
 }
 
 // replace takes a whole list.
 func (b *book) replace(pods []*v1.Pod, now time.Time) {
-	before := b.pods
-	b.pods = make(map[types.NamespacedName]*entry, len(pods))
+	there := make(map[types.NamespacedName]bool, len(pods))
 	for _, p := range pods {
-		key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-		if was := before[key]; was != nil {
-			b.pods[key] = was
-		}
+		there[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}] = true
 		b.put(p, now)
+	}
+	for key := range b.pods {
+		if !there[key] {
+			b.drop(key)
+		}
 	}
 }
 
@@ -130,13 +161,9 @@ func gate(s *v1.PodStatus, t v1.PodConditionType) v1.ConditionStatus {
 
 // lists are all pods that are served and those that are wanted, the oldest first, and what is wrong with others.
 func (b *book) lists() (served, wanted []*v1.Pod, problems []string) {
-	entries := slices.Collect(maps.Values(b.pods))
-	slices.SortFunc(entries, func(x, y *entry) int {
-		p, q := x.served, y.served
-		return cmp.Or(p.CreationTimestamp.Compare(q.CreationTimestamp.Time), cmp.Compare(p.Namespace, q.Namespace), cmp.Compare(p.Name, q.Name))
-	})
-	uids := map[types.UID]bool{}
-	for _, e := range entries {
+	uids := make(map[types.UID]bool, len(b.order))
+	served, wanted = make([]*v1.Pod, 0, len(b.order)), make([]*v1.Pod, 0, len(b.order))
+	for _, e := range b.order {
 		served = append(served, e.served)
 		if e.wanted != nil && !uids[e.wanted.UID] {
 			uids[e.wanted.UID] = true
