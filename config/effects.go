@@ -75,7 +75,7 @@ var fieldEffects = map[string]effect{
 	"runtimeRequestTimeout":                      inForce,
 	"hairpinMode":                                pending,
 	"maxPods":                                    inForce,
-	"podCIDR":                                    pending,
+	"podCIDR":                                    inForce,
 	"podPidsLimit":                               inForce,
 	"resolvConf":                                 inForce,
 	"runOnce":                                    inForce,

@@ -14,6 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // A node registers as itself and is ready; its lease belongs to it and is renewed; what is said of readiness outlives the agent.
@@ -151,8 +152,19 @@ func TestANodeWithoutItsNetworkSaysSo(t *testing.T) {
 		}
 		return nil
 	})
-	move(gone, config)
+	// The runtime makes a configuration of the Node's range of addresses, where it has a template: the agent tells it of that.
+	was, err := os.ReadFile(filepath.Join(gone, "10-playlet.conflist"))
+	must(t, err)
+	must(t, os.WriteFile(s.CNITemplate(), []byte(strings.ReplaceAll(string(was), s.Subnet(), "{{.PodCIDR}}")), 0o600))
+	_, err = c.Admin.CoreV1().Nodes().Patch(t.Context(), n.Name, types.StrategicMergePatchType,
+		fmt.Appendf(nil, `{"spec": {"podCIDR": %q, "podCIDRs": [%q]}}`, s.Subnet(), s.Subnet()), metav1.PatchOptions{})
+	must(t, err)
 	awaitNode(t, c, n.Name, nodeReady)
+	made, err := os.ReadDir(config)
+	must(t, err)
+	if len(made) != 1 || made[0].Name() == "10-playlet.conflist" {
+		t.Errorf("the network's configuration is in %v", made)
+	}
 }
 
 // With registerNode off, nothing is made, and what there is is kept true.

@@ -48,7 +48,8 @@ type PodStatusesWanted struct {
 // NodeObserved is this node's object as the API server has it: its labels and taints decide which pods are admitted. A node
 // that is not registered yet is nil.
 //
-// Sender: registration. Receiver: pods; status, since mirror pods belong to the Node. Reply: none.
+// Sender: registration. Receiver: pods; status, since mirror pods belong to the Node; runtime, since the container runtime is told the
+// pods' range of addresses. Reply: none.
 // If lost: registration tells it again with each regular check.
 type NodeObserved struct{ Node *v1.Node } // immutable
 

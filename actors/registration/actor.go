@@ -152,6 +152,7 @@ func (a *actor) tellNode(ctx supervisors.Context) {
 	}
 	ctx.Tell(messages.Pods, messages.NodeObserved{Node: a.book.node})
 	ctx.Tell(messages.Status, messages.NodeObserved{Node: a.book.node})
+	ctx.Tell(messages.Runtime, messages.NodeObserved{Node: a.book.node})
 }
 
 // tellNews has events written about what changed; was is nil where the Node was just made.

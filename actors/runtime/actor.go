@@ -29,6 +29,7 @@ type actor struct {
 	queue *readQueue
 	known map[string]*pod // by UID: what was told last
 	bin   collector
+	cidrs cidrs
 }
 
 // pod is what a pod was told last.
@@ -41,7 +42,7 @@ func newActor(opts Options) *actor {
 	return &actor{
 		opts: opts, phase: connecting, queue: newReadQueue(opts.MaxReads), known: map[string]*pod{},
 		link: link{snapshot: Snapshot{Endpoint: opts.Endpoint, Hints: ByPolling}},
-		bin:  newCollector(),
+		bin:  newCollector(), cidrs: cidrs{wanted: opts.PodCIDR},
 	}
 }
 
@@ -74,6 +75,8 @@ func (a *actor) become(ctx supervisors.Context, to phase) {
 		a.planSurvey(ctx)
 		a.queue.rouse()
 		a.pump(ctx)
+		a.cidrs.told = "" // this may be another runtime
+		a.tellCIDRs(ctx)
 	}
 }
 
@@ -139,6 +142,12 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 		a.surveyEnded(ctx, m)
 	case removalEnded:
 		a.removedOne(ctx, m)
+	case messages.NodeObserved:
+		a.wantCIDRs(ctx, m)
+	case cidrsTold:
+		a.toldCIDRs(ctx, m)
+	case cidrsDue:
+		a.tellCIDRs(ctx)
 	default:
 		ctx.Unhandled(msg)
 	}

@@ -112,6 +112,12 @@ func (f *fake) RuntimeConfig(context.Context) (*runtimeapi.RuntimeConfigResponse
 	}}, f.called("RuntimeConfig", "")
 }
 
+func (f *fake) UpdateRuntimeConfig(_ context.Context, podCIDR string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.called("UpdateRuntimeConfig", podCIDR)
+}
+
 func (f *fake) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,6 +21,7 @@ type CRI interface {
 	RemoveContainer(ctx context.Context, id string) error
 	StopPodSandbox(ctx context.Context, id string) error
 	RemovePodSandbox(ctx context.Context, id string) error
+	UpdateRuntimeConfig(ctx context.Context, podCIDR string) error
 }
 
 // Operations is the table of operations as the actor needs it; *cri.Operations has it. Operations that make or start
@@ -41,6 +42,8 @@ type Options struct {
 	State *State
 	// Registered says that there is a registration, which is told how the runtime is.
 	Registered bool
+	// PodCIDR is the pods' range of addresses, or one of each family, comma-separated, until a Node says otherwise (podCIDR).
+	PodCIDR string
 	// Endpoint is the runtime's, for messages.
 	Endpoint string
 	// PollPeriod is between audits where there are no events; 0 means 1 s.

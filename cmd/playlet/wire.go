@@ -37,7 +37,7 @@ func (a *agent) wire() map[supervisors.Kind]supervisors.Constructor {
 	return map[supervisors.Kind]supervisors.Constructor{
 		"node": newNode,
 		"runtime": runtime.New(runtime.Options{
-			CRI: a.client, Operations: a.host.Ops, Events: a.events, State: a.state, Endpoint: a.node.RuntimeEndpoint(), Registered: a.api != nil,
+			CRI: a.client, Operations: a.host.Ops, Events: a.events, State: a.state, Endpoint: a.node.RuntimeEndpoint(), Registered: a.api != nil, PodCIDR: a.node.Kubelet.PodCIDR,
 			PodLogsDir: a.node.PodLogsDir(), Collect: &runtime.Policy{
 				MinAge: a.node.MinimumContainerTTL, MaxPerContainer: int(a.node.MaxDeadContainersPerContainer),
 				MaxTotal: int(a.node.MaxDeadContainers),

@@ -27,6 +27,10 @@ func (s *Stack) Subnet() string { return fmt.Sprintf("10.%d.%d.0/20", 100+s.numb
 // CNIConfDir is where the runtime's network is configured.
 func (s *Stack) CNIConfDir() string { return s.cniConf() }
 
+// CNITemplate is the file of which containerd 2 makes the network's configuration when it is told the pods' range of addresses. It is
+// not there unless a test writes it.
+func (s *Stack) CNITemplate() string { return filepath.Join(s.Dir, "net.template") }
+
 // CNIBinDir is the folder of the network's plugins.
 func (s *Stack) CNIBinDir() string { return s.parts.CNIDir }
 
@@ -44,7 +48,7 @@ const SecondHandler = "runc-second"
 
 // settings are what the templates below take.
 type settings struct {
-	Root, State, Socket, Opt, Sandbox, Snapshotter, Runc, Second, CNIBin, CNIConf string
+	Root, State, Socket, Opt, Sandbox, Snapshotter, Runc, Second, CNIBin, CNIConf, CNITemplate string
 }
 
 // newConfig is for containerd 2. Lowering oom_score_adj takes CAP_SYS_RESOURCE, which a container with a test in it
@@ -69,6 +73,7 @@ imports = []
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["{{.CNIBin}}"]
     conf_dir = "{{.CNIConf}}"
+    conf_template = "{{.CNITemplate}}"
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
@@ -152,7 +157,7 @@ func (s *Stack) writeConfig() error {
 	err := template.Must(template.New("containerd").Parse(text)).Execute(&out, settings{
 		Root: s.root(), State: s.state(), Socket: s.Socket(), Opt: filepath.Join(s.Dir, "opt"),
 		Sandbox: s.PauseImage(), Snapshotter: snapshotter(s.Dir),
-		Runc: s.parts.Runc, Second: SecondHandler, CNIBin: s.parts.CNIDir, CNIConf: s.cniConf(),
+		Runc: s.parts.Runc, Second: SecondHandler, CNIBin: s.parts.CNIDir, CNIConf: s.cniConf(), CNITemplate: s.CNITemplate(),
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,88 @@
+package runtime
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// cidrs is the actor's book on the pods' ranges of addresses: a runtime that has a template for it makes the network's configuration
+// of them (containerd: cni.conf_template).
+type cidrs struct {
+	wanted  string // comma-separated; empty: none are known
+	told    string // what this runtime has taken since it was connected
+	telling bool
+	failed  string // as the log was told last
+}
+
+type (
+	cidrsTold struct {
+		cidrs string
+		err   error
+	}
+	cidrsDue struct{}
+)
+
+const (
+	cidrsTimeout = 30 * time.Second
+	cidrsRest    = 5 * time.Second
+)
+
+// wantCIDRs takes the Node's ranges. A Node that has none says nothing, as with the kubelet.
+func (a *actor) wantCIDRs(ctx supervisors.Context, m messages.NodeObserved) {
+	if m.Node == nil || len(m.Node.Spec.PodCIDRs) == 0 {
+		return
+	}
+	a.cidrs.wanted = strings.Join(m.Node.Spec.PodCIDRs, ",")
+	a.tellCIDRs(ctx)
+}
+
+// tellCIDRs tells the runtime what it has not taken yet. It is an operation: one that an earlier actor began is joined.
+func (a *actor) tellCIDRs(ctx supervisors.Context) {
+	c := &a.cidrs
+	if a.phase != connected || c.telling || c.wanted == "" || c.told == c.wanted {
+		return
+	}
+	c.telling = true
+	wanted, runtime, ops := c.wanted, a.opts.CRI, a.opts.Operations
+	ctx.Do(supervisors.Work{Name: "UpdateRuntimeConfig", Timeout: cidrsTimeout, Run: func(ctx context.Context) any {
+		did, err := ops.Do(ctx, "pod-cidr", cidrsTimeout, func(ctx context.Context) (any, error) {
+			return wanted, runtime.UpdateRuntimeConfig(ctx, wanted)
+		})
+		text, _ := did.(string)
+		return cidrsTold{text, err}
+	}})
+}
+
+func (a *actor) toldCIDRs(ctx supervisors.Context, m cidrsTold) {
+	c := &a.cidrs
+	c.telling = false
+	switch {
+	case m.err == nil:
+		c.told, c.failed = m.cidrs, ""
+		ctx.Log().Info("the container runtime knows the pods' range of addresses", "podCIDR", m.cidrs)
+		if !a.link.snapshot.NetworkReady {
+			a.check(ctx) // it may be, now
+		}
+	case cri.IsUnimplemented(m.err):
+		if c.failed == "" {
+			c.failed = m.err.Error()
+			ctx.Log().Info("the container runtime does not take the pods' range of addresses; its network is configured otherwise")
+		}
+		c.told = c.wanted
+		return
+	default:
+		if text := m.err.Error(); c.failed != text {
+			c.failed = text
+			ctx.Log().Warn("the container runtime does not take the pods' range of addresses; it is told again", "podCIDR", c.wanted, "error", m.err)
+		}
+		ctx.After(cidrsRest, cidrsDue{})
+		a.suspect(ctx, m.err)
+		return
+	}
+	a.tellCIDRs(ctx) // they may have changed meanwhile
+}
