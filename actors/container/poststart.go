@@ -98,7 +98,7 @@ func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id
 func stopOf(h *host.Host, w messages.RunContainer, f messages.ContainerFact, grace time.Duration, why string) messages.StopContainer {
 	ips := w.Sandbox.IPs
 	if w.Pod.Spec.HostNetwork {
-		ips = h.IPs
+		ips = h.NodeIPs()
 	}
 	return messages.StopContainer{
 		UID: string(w.Pod.UID), Name: w.Container.Name, Fact: f, Pod: w.Pod, Spec: w.Container, IPs: ips, Grace: grace, Reason: why, Order: w.Order,

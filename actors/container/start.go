@@ -163,7 +163,7 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	}
 	ips := w.Sandbox.IPs
 	if w.Pod.Spec.HostNetwork {
-		ips = h.IPs
+		ips = h.NodeIPs()
 	}
 	env, err := environment(ctx, h, w, ips)
 	if err != nil {
@@ -201,7 +201,7 @@ const unreadPatience = 2 * time.Second
 // environment is what the container finds in its environment.
 func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips []string) (env []cri.EnvVar, err error) {
 	sources := cri.EnvSources{
-		HostIPs: h.IPs, PodIPs: ips, Allocatable: h.Allocatable,
+		HostIPs: h.NodeIPs(), PodIPs: ips, Allocatable: h.Allocatable,
 		ConfigMap: func(name string) (*v1.ConfigMap, bool, error) { return h.Objects.ConfigMap(w.Pod, name) },
 		Secret:    func(name string) (*v1.Secret, bool, error) { return h.Objects.Secret(w.Pod, name) },
 	}

@@ -52,6 +52,7 @@ func (m *Machine) takeSandboxes(f messages.PodFacts) {
 	for _, s := range f.Sandboxes {
 		listed[s.ID] = true
 		m.notice(s.ID, f.ReadAt)
+		s.IPs = m.byFamily(s.IPs)
 		m.box.learn(s)
 	}
 	m.box.all = slices.DeleteFunc(m.box.all, func(s messages.SandboxFact) bool {

@@ -18,8 +18,8 @@ type Settings struct {
 	Work time.Duration
 	// BackOff is the kubelet's container back-off.
 	BackOff BackOff
-	// HostIPs are the node's addresses, for status and for pods on the host's network. Immutable.
-	HostIPs []string
+	// HostIPs are the node's addresses now, for status and for pods on the host's network. What it gives is not changed.
+	HostIPs func() []string
 	// Events says that there is who writes events: without, none are told.
 	Events bool
 	// Changed says whether a container was made from another spec than this one.

@@ -2,6 +2,8 @@ package pod
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -130,7 +132,7 @@ func (m *Machine) status(now time.Time) *v1.PodStatus {
 }
 
 func (m *Machine) addresses(s *v1.PodStatus) {
-	for i, ip := range m.set.HostIPs {
+	for i, ip := range m.set.HostIPs() {
 		if i == 0 {
 			s.HostIP = ip
 		}
@@ -148,9 +150,26 @@ func (m *Machine) addresses(s *v1.PodStatus) {
 // last one where there is none, since others still ask where a pod that has ended was.
 func (m *Machine) addressesOf() []string {
 	if m.pod.Spec.HostNetwork {
-		return m.set.HostIPs
+		return m.set.HostIPs()
 	}
 	return m.box.lastIPs
+}
+
+// byFamily are a pod's addresses as they are used and told: the first of the node's first family, and then the first of the other, as
+// with the kubelet. A runtime may have more, in any order.
+func (m *Machine) byFamily(ips []string) []string {
+	host := m.set.HostIPs()
+	if len(ips) < 2 || len(host) == 0 {
+		return ips
+	}
+	six := func(ip string) bool { return strings.Contains(ip, ":") }
+	var out []string
+	for _, want := range []bool{six(host[0]), !six(host[0])} {
+		if i := slices.IndexFunc(ips, func(ip string) bool { return six(ip) == want }); i >= 0 {
+			out = append(out, ips[i])
+		}
+	}
+	return out
 }
 
 // ips are the addresses at which the pod can be reached: the sandbox's, or the node's on the host's network.
@@ -160,7 +179,7 @@ func (m *Machine) ips() []string {
 	case current == nil:
 		return nil
 	case m.pod.Spec.HostNetwork:
-		return m.set.HostIPs
+		return m.set.HostIPs()
 	default:
 		return current.IPs
 	}

@@ -244,3 +244,18 @@ func TestContainersOfAPodThatIsOverHaveAnEnd(t *testing.T) {
 		})
 	}
 }
+
+// A pod's addresses are told in the order of the node's families, one of each, as the kubelet tells them.
+func TestAddressesInTheOrderOfFamilies(t *testing.T) {
+	for _, c := range []struct{ host, has, want []string }{
+		{nil, []string{"10.0.0.1", "fd00::1", "10.0.0.2"}, []string{"10.0.0.1", "fd00::1", "10.0.0.2"}},
+		{[]string{"192.0.2.1"}, []string{"fd00::1", "10.0.0.1", "10.0.0.2"}, []string{"10.0.0.1", "fd00::1"}},
+		{[]string{"2001:db8::1", "192.0.2.1"}, []string{"10.0.0.1", "fd00::1", "fd00::2"}, []string{"fd00::1", "10.0.0.1"}},
+		{[]string{"2001:db8::1"}, []string{"10.0.0.1"}, []string{"10.0.0.1"}},
+	} {
+		m := &Machine{set: Settings{HostIPs: func() []string { return c.host }}}
+		if got := m.byFamily(c.has); !slices.Equal(got, c.want) {
+			t.Errorf("%v on a node with %v: %v", c.has, c.host, got)
+		}
+	}
+}

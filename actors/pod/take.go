@@ -79,7 +79,9 @@ func (m *Machine) takeWork(now time.Time, msg any) {
 			return
 		}
 		m.notice(v.Fact.ID, now)
-		m.box.learn(*v.Fact)
+		fact := *v.Fact
+		fact.IPs = m.byFamily(fact.IPs)
+		m.box.learn(fact)
 		for _, w := range v.Warnings {
 			m.record("", v1.EventTypeWarning, w.Reason, "%s", w.Message)
 		}

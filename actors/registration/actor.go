@@ -262,6 +262,9 @@ func (a *actor) publish() {
 	if err := a.book.facts.machineErr; err != nil {
 		s.Problems = append(s.Problems, "not all of the machine can be read: "+oneLine(err.Error()))
 	}
+	if err := a.book.facts.addressErr; err != nil {
+		s.Problems = append(s.Problems, "the node's addresses are left as they were: "+oneLine(err.Error()))
+	}
 	if a.lease.failed != "" {
 		s.Problems = append(s.Problems, a.lease.failed)
 	}

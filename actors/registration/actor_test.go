@@ -62,6 +62,7 @@ func TestANodeThatIsThereIsReconciled(t *testing.T) {
 	was := found()
 	was.Spec.Taints = []v1.Taint{{Key: "other", Effect: v1.TaintEffectNoSchedule}}
 	was.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeNetworkUnavailable, Status: v1.ConditionTrue, Reason: "Calico"}}
+	was.Status.DeclaredFeatures = []string{"a kubelet's"}
 	was.Status.VolumesInUse = []v1.UniqueVolumeName{"v"}
 	was.Status.Addresses = []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "192.0.2.9"}, {Type: v1.NodeInternalIP, Address: "192.0.2.10"}}
 	was.Status.Capacity = v1.ResourceList{"example.com/gpu": *quantity(2)}
@@ -75,6 +76,9 @@ func TestANodeThatIsThereIsReconciled(t *testing.T) {
 	}
 	if len(node.Spec.Taints) != 1 || condition(node, v1.NodeNetworkUnavailable).Reason != "Calico" || len(node.Status.VolumesInUse) != 1 {
 		t.Errorf("what is others': %+v", node)
+	}
+	if len(node.Status.DeclaredFeatures) > 0 {
+		t.Errorf("features are %v", node.Status.DeclaredFeatures)
 	}
 	if gpu := node.Status.Allocatable["example.com/gpu"]; gpu.Value() != 2 {
 		t.Errorf("a device's allocatable is %v", gpu.String())
@@ -443,4 +447,23 @@ func TestAMachineThatHides(t *testing.T) {
 	if p := w.state.Load().Problems; len(p) > 0 {
 		t.Errorf("%q", p)
 	}
+}
+
+// Addresses that change are reported; while they are not known those that were reported stay, and health says why.
+func TestAddressesThatChange(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	w.sees()
+	reported := func() string { return w.stored().Status.Addresses[0].Address }
+	w.addresses = addrs("192.0.2.8")
+	w.passes(20 * time.Second)
+	expect(t, "when it changed", reported(), "192.0.2.8")
+	w.addresses, w.addressErr = nil, errors.New("no route")
+	w.passes(20 * time.Second)
+	expect(t, "when it is not known", reported(), "192.0.2.8")
+	expect(t, "health", w.state.Load().Problems, []string{"the node's addresses are left as they were: no route"})
+	w.addresses, w.addressErr = addrs("192.0.2.9"), nil
+	w.passes(20 * time.Second)
+	expect(t, "when it is known again", reported(), "192.0.2.9")
+	expect(t, "health then", len(w.state.Load().Problems), 0)
 }

@@ -28,6 +28,7 @@ type (
 		machine   Machine
 		err       error
 		addresses []netip.Addr
+		unknown   error // why addresses are not known
 	}
 	networkSeen struct{ problem string }
 	imagesSeen  struct {
@@ -57,7 +58,7 @@ func (a *actor) lookAtMachine(ctx supervisors.Context) {
 	ctx.Do(supervisors.Work{Name: "LookAtMachine", Timeout: machineTimeout, Run: func(ctx context.Context) any {
 		var m machineSeen
 		var addresses sync.WaitGroup
-		addresses.Go(func() { m.addresses = o.Addresses(ctx) })
+		addresses.Go(func() { m.addresses, m.unknown = o.Addresses(ctx) })
 		m.machine, m.err = o.Machine(ctx)
 		addresses.Wait()
 		return m
@@ -73,7 +74,15 @@ func (a *actor) onMachine(ctx supervisors.Context, m machineSeen) {
 	case m.err == nil && was != nil:
 		ctx.Log().Info("the machine can be read again")
 	}
-	f.machine, f.machineErr, f.addresses = m.machine, m.err, m.addresses
+	f.machine, f.machineErr = m.machine, m.err
+	if m.unknown != nil {
+		if f.addressErr == nil || f.addressErr.Error() != m.unknown.Error() {
+			ctx.Log().Warn("the node's addresses are left as they were", "reason", m.unknown)
+		}
+	} else {
+		f.addresses = m.addresses
+	}
+	f.addressErr = m.unknown
 	a.book.gathered = true
 	a.act(ctx)
 }

@@ -28,6 +28,8 @@ type world struct {
 	images     images
 	holding    string // the work of this name is not done
 	machineErr error
+	addresses  []netip.Addr
+	addressErr error
 	opts       Options
 	state      *State
 	life       *life
@@ -51,11 +53,11 @@ func wellRuntime() Runtime {
 }
 
 func newWorld(t *testing.T, change func(*Options)) *world {
-	w := &world{t: t, api: fake.NewClientset(), machine: machine, runtime: wellRuntime(), images: images{}, state: &State{}, life: &life{}}
+	w := &world{t: t, api: fake.NewClientset(), machine: machine, runtime: wellRuntime(), images: images{}, state: &State{}, life: &life{}, addresses: addrs("192.0.2.7")}
 	w.opts = Options{
 		Client: w.api, State: w.state, Wish: wish(), Sizes: Sizes{MaxPods: 110, LocalStorage: true},
 		Machine:   func(context.Context) (Machine, error) { return w.machine, w.machineErr },
-		Addresses: func(context.Context) []netip.Addr { return []netip.Addr{netip.MustParseAddr("192.0.2.7")} },
+		Addresses: func(context.Context) ([]netip.Addr, error) { return w.addresses, w.addressErr },
 		Runtime:   func() Runtime { return w.runtime }, Network: func(context.Context) error { return w.network }, Images: w,
 		UpdateFrequency: 10 * time.Second, ReportFrequency: 5 * time.Minute, LeaseDuration: 40 * time.Second, Random: func() float64 { return 0.5 },
 		Watch: NewWatch(w.api, "node"),

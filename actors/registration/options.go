@@ -30,7 +30,7 @@ type Options struct {
 	// there all the same.
 	Machine func(context.Context) (Machine, error)
 	// Addresses are the node's own, the one to be used first. May be slow; ctx bounds it.
-	Addresses func(context.Context) []netip.Addr
+	Addresses func(context.Context) ([]netip.Addr, error)
 	// Runtime is what is known of the container runtime; it does not wait, and is called in the mailbox.
 	Runtime func() Runtime
 	// Network says why pods get no network, from the network's configuration; nil where nothing is found wrong. It is asked

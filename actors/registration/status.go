@@ -22,6 +22,7 @@ type facts struct {
 	machine    Machine
 	machineErr error
 	addresses  []netip.Addr
+	addressErr error
 	runtime    Runtime
 	network    string // what the network's configuration lacks, where the runtime says that it is not ready
 	images     []v1.ContainerImage
@@ -54,6 +55,7 @@ func compose(w Wish, s Sizes, f facts, was *v1.Node, began, now time.Time) *v1.N
 		info.ContainerRuntimeVersion = "Unknown"
 	}
 	st.DaemonEndpoints = v1.NodeDaemonEndpoints{KubeletEndpoint: v1.DaemonEndpoint{Port: w.KubeletPort}}
+	st.DeclaredFeatures = nil // a kubelet's before us, which the scheduler would believe (KEP-5328); of those none is here yet
 	if f.imagesRead {
 		st.Images = f.images
 	}

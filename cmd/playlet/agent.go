@@ -59,11 +59,13 @@ type agent struct {
 	ownNode    *registration.Watch // nil there too
 	registered *registration.State
 	machine    *registration.Reader
-	measured   *eviction.State // what of the node's pressure cannot be measured
-	feed       *apiserver.Feed // of the pods that the API server assigns to this node; nil without one
-	written    *status.State   // what cannot be written to the API server about pods
-	told       *events.State   // what keeps Kubernetes Events from being written
-	failed     chan error      // the root of the tree has given up
+
+	addressBook addressBook
+	measured    *eviction.State // what of the node's pressure cannot be measured
+	feed        *apiserver.Feed // of the pods that the API server assigns to this node; nil without one
+	written     *status.State   // what cannot be written to the API server about pods
+	told        *events.State   // what keeps Kubernetes Events from being written
+	failed      chan error      // the root of the tree has given up
 }
 
 // runAgent is the agent's whole life.
@@ -175,9 +177,8 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 			a.host.Objects.InCluster()
 		}
 	}
-	for _, ip := range dns.NodeIPs {
-		a.host.IPs = append(a.host.IPs, ip.String())
-	}
+	a.addressBook.store(dns.NodeIPs)
+	a.host.IPs = a.addressBook.load
 	a.pulls.Service, a.pulls.Operations, a.pulls.Objects = a.client, a.host.Ops, a.host.Objects
 	a.pulls.Sizes = a.host.Events
 	a.events = runtime.NewEvents(a.client)

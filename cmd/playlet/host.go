@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -48,24 +51,38 @@ func readHost(node *config.Node, log *slog.Logger) (cri.NodeFacts, cri.DNSFacts,
 	return facts, dns, nil
 }
 
-// nodeIPs are the node's addresses: those of --node-ip or, as with the kubelet, that of the default route's interface.
+// nodeAddresses finds the node's addresses.
+func nodeAddresses(node *config.Node) registration.Addresses {
+	return registration.Addresses{Given: node.NodeIPs, Name: node.NodeName}
+}
+
+// nodeIPs are the node's addresses. Those of --node-ip count here also while this machine has them not.
 func nodeIPs(node *config.Node, log *slog.Logger) []netip.Addr {
-	var out []netip.Addr
-	for _, ip := range node.NodeIPs {
-		if !ip.IsUnspecified() {
-			out = append(out, ip)
-		}
-	}
-	if len(out) > 0 {
-		return out
-	}
-	ip, err := utilnet.ChooseHostInterface()
+	found, err := nodeAddresses(node).Find(context.Background())
 	if err != nil {
-		log.Warn("this node's address is not known; --node-ip sets it", "error", err)
-		return nil
+		log.Warn("this node's addresses cannot be had as they are wanted", "reason", err)
+		found = slices.DeleteFunc(slices.Clone(node.NodeIPs), netip.Addr.IsUnspecified)
 	}
-	addr, _ := netip.AddrFromSlice(ip)
-	return []netip.Addr{addr.Unmap()}
+	return found
+}
+
+// addressBook has the node's addresses as they were found last. Safe for concurrent use.
+type addressBook struct{ p atomic.Pointer[[]string] }
+
+// load is what is known now. It must not be changed.
+func (b *addressBook) load() []string {
+	if p := b.p.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (b *addressBook) store(found []netip.Addr) {
+	out := make([]string, 0, len(found))
+	for _, ip := range found {
+		out = append(out, ip.String())
+	}
+	b.p.Store(&out)
 }
 
 // unifiedCgroups says whether the host has cgroups of version 2 alone.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"regexp"
@@ -32,7 +31,7 @@ func (a *agent) registration() supervisors.Constructor {
 	return registration.New(registration.Options{
 		Client: a.api.Heartbeat, Watch: a.ownNode, State: a.registered, Wish: nodeWish(a.node), Sizes: sizes(a.node),
 		Machine: a.machine.Read, Images: a.client,
-		Addresses: func(context.Context) []netip.Addr { return a.addresses() },
+		Addresses: a.addresses,
 		Runtime:   runtimeOfNode(a.state), Network: networkWord(a.node),
 		UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
 		LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second,
@@ -85,18 +84,13 @@ func kubeletVersion(own string) string {
 	return "v" + kubernetesVersion + "+playlet-" + strings.Join(parts, ".")
 }
 
-// addresses are this node's. Where none was known at the start, they are looked for again.
-func (a *agent) addresses() []netip.Addr {
-	if len(a.host.IPs) == 0 {
-		return nodeIPs(a.node, slog.New(slog.DiscardHandler)) // that there is none was said
+// addresses are this node's as they are now, for the Node and for pods.
+func (a *agent) addresses(ctx context.Context) ([]netip.Addr, error) {
+	found, err := nodeAddresses(a.node).Find(ctx)
+	if err == nil {
+		a.addressBook.store(found)
 	}
-	out := make([]netip.Addr, 0, len(a.host.IPs))
-	for _, text := range a.host.IPs {
-		if ip, err := netip.ParseAddr(text); err == nil {
-			out = append(out, ip)
-		}
-	}
-	return out
+	return found, err
 }
 
 // runtimeOfNode translates what the runtime actor knows into what the Node tells of it.

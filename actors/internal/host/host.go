@@ -48,8 +48,8 @@ type Host struct {
 	RootDir string
 	// NodeName is this node's name.
 	NodeName string
-	// IPs are the node's addresses, the primary one first.
-	IPs []string
+	// IPs are the node's addresses now, the primary one first; nil: none. It does not wait, and what it gives is not changed.
+	IPs func() []string
 	// Allocatable is what pods can have of the machine: what the downward API says of limits that are not set.
 	Allocatable v1.ResourceList
 	// Objects are the ConfigMaps, Secrets, Services and RuntimeClasses; nil where this node has none.
@@ -70,6 +70,14 @@ type Abilities struct {
 	SupplementalGroupsPolicy bool // KEP-3619
 	// SystemdCgroups says that it makes cgroups through systemd, and takes the names of slices for them.
 	SystemdCgroups bool
+}
+
+// NodeIPs are the node's addresses now; none where they are not known.
+func (h *Host) NodeIPs() []string {
+	if h.IPs == nil {
+		return nil
+	}
+	return h.IPs()
 }
 
 // Can is what the runtime can do.

@@ -1,0 +1,143 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// Addresses finds the node's own addresses. The zero value of a function is that of this machine.
+type Addresses struct {
+	// Given are those of --node-ip: none, one, or two of different families. One that is unspecified chooses a family.
+	Given []netip.Addr
+	// Name is the node's.
+	Name string
+	// Lookup resolves a name; ctx bounds it.
+	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
+	// Own are the addresses of the machine's interfaces.
+	Own func() ([]netip.Addr, error)
+	// Route is the address of the default route's interface, of IPv6 where that is asked for and there is one, else the other way round.
+	Route func(six bool) (netip.Addr, error)
+}
+
+// lookupTimeout bounds the question for the node's name.
+const lookupTimeout = 3 * time.Second
+
+// Find finds the node's addresses, the one to be used first, as the kubelet does: those that are given, else the name where it is an
+// address, else the first good one that the name resolves to, else that of the default route's interface. It may be slow.
+func (a Addresses) Find(ctx context.Context) ([]netip.Addr, error) {
+	a = a.orHost()
+	own, err := a.Own()
+	if err != nil {
+		return nil, fmt.Errorf("this machine's addresses cannot be read: %w", err)
+	}
+	given := slices.DeleteFunc(slices.Clone(a.Given), netip.Addr.IsUnspecified)
+	if len(given) > 0 {
+		for _, ip := range given {
+			if why := unfit(ip, own); why != "" {
+				return nil, fmt.Errorf("--node-ip: %s %s", ip, why)
+			}
+		}
+		return given, nil
+	}
+	if ip, err := netip.ParseAddr(a.Name); err == nil {
+		return []netip.Addr{ip.Unmap()}, nil
+	}
+	six := len(a.Given) > 0 && a.Given[0].Is6()
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	named, _ := a.Lookup(ctx, a.Name) // a name that is not known is common
+	if ip, ok := choose(named, own, six); ok {
+		return []netip.Addr{ip}, nil
+	}
+	ip, err := a.Route(six)
+	if err != nil {
+		return nil, fmt.Errorf("this node's address is not known: its name does not resolve to one of the machine's, and there is no default route (%w); --node-ip sets it", err)
+	}
+	return []netip.Addr{ip.Unmap()}, nil
+}
+
+// orHost has this machine's functions in place of those that are nil.
+func (a Addresses) orHost() Addresses {
+	if a.Lookup == nil {
+		a.Lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+		}
+	}
+	if a.Own == nil {
+		a.Own = interfaceAddresses
+	}
+	if a.Route == nil {
+		a.Route = routeAddress
+	}
+	return a
+}
+
+// choose is the first address of the family that is preferred, else the first, of those that can be a node's.
+func choose(named, own []netip.Addr, six bool) (netip.Addr, bool) {
+	var first netip.Addr
+	for _, ip := range named {
+		ip = ip.Unmap()
+		switch {
+		case unfit(ip, own) != "":
+		case ip.Is6() == six:
+			return ip, true
+		case !first.IsValid():
+			first = ip
+		}
+	}
+	return first, first.IsValid()
+}
+
+// unfit says why an address cannot be a node's; empty where it can.
+func unfit(ip netip.Addr, own []netip.Addr) string {
+	switch {
+	case ip.IsLoopback():
+		return "is a loopback address, at which no other node reaches this one"
+	case ip.IsMulticast():
+		return "is a multicast address"
+	case ip.IsLinkLocalUnicast():
+		return "is a link-local address, which is good on one link alone"
+	case ip.IsUnspecified():
+		return "is no address"
+	case !slices.Contains(own, ip.WithZone("")):
+		return "is on none of this machine's interfaces"
+	}
+	return ""
+}
+
+func interfaceAddresses() ([]netip.Addr, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	var out []netip.Addr
+	for _, one := range all {
+		if prefix, err := netip.ParsePrefix(one.String()); err == nil {
+			out = append(out, prefix.Addr().Unmap())
+		}
+	}
+	return out, nil
+}
+
+func routeAddress(six bool) (netip.Addr, error) {
+	family := net.IPv4zero
+	if six {
+		family = net.IPv6zero
+	}
+	found, err := utilnet.ResolveBindAddress(family)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	ip, ok := netip.AddrFromSlice(found)
+	if !ok {
+		return netip.Addr{}, errors.New("the default route's interface has no address")
+	}
+	return ip, nil
+}
