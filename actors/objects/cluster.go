@@ -2,10 +2,8 @@ package objects
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -28,9 +27,10 @@ const lastingAfter = 5 * time.Second
 
 // clusterOptions are what a cluster needs.
 type clusterOptions struct {
-	Client kubernetes.Interface
-	Board  *Board
-	Poll   time.Duration // objects are read again so often; 0: they are watched
+	Client   kubernetes.Interface
+	NodeName string
+	Board    *Board
+	Poll     time.Duration // objects are read again so often; 0: they are watched
 }
 
 // cluster is the objects of the API server that pods here name, each with a follower while some pod names it. It belongs to one
@@ -153,7 +153,7 @@ func (c *cluster) failed(f *follower, err error) {
 		f.since = c.now()
 	}
 	f.trouble = err
-	c.opts.Board.Fail(f.ref, plain(err))
+	c.opts.Board.Fail(f.ref, c.plain(err))
 }
 
 // immutable says that the object is there and says of itself that it never changes.
@@ -201,7 +201,7 @@ func (c *cluster) problemsAt(now time.Time) []messages.ManifestProblem {
 	by, kept := map[string][]string{}, map[string]bool{}
 	for r, f := range c.followers {
 		if f.trouble != nil && now.Sub(f.since) >= lastingAfter {
-			why := plain(f.trouble).Error()
+			why := c.plain(f.trouble).Error()
 			by[why] = append(by[why], r.String())
 			kept[why] = kept[why] || c.opts.Board.Has(r)
 		}
@@ -223,13 +223,18 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
-// plain is an error without the address that was asked, by which errors of one cause differ.
-func plain(err error) error {
-	if of, is := errors.AsType[*url.Error](err); is {
-		return of.Err
-	}
-	return err
+// plain is an error in the words that all errors of the API server have, which are the same for each object.
+func (c *cluster) plain(err error) error {
+	return explained{apiclient.Explain(err, c.opts.NodeName), err}
 }
+
+type explained struct {
+	text  string
+	cause error
+}
+
+func (e explained) Error() string { return e.text }
+func (e explained) Unwrap() error { return e.cause }
 
 // quiet keeps client-go from logging what is told otherwise.
 func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }

@@ -212,13 +212,13 @@ func TestAServerThatIsAway(t *testing.T) {
 		return fmt.Sprint(err)
 	}
 	a.await("a reason", func() bool {
-		return strings.Contains(why("word"), "not been read from the API server yet: connection refused")
+		return strings.Contains(why("word"), "not been read from the API server yet: the API server cannot be reached: connection refused")
 	})
 	a.await("two reasons", func() bool { return a.count("get") >= 0 && len(a.c.problemsAt(time.Now().Add(lastingAfter))) == 1 })
 	a.await("both in one", func() bool {
 		text, err := json.Marshal(a.c.problemsAt(time.Now().Add(lastingAfter)))
 		must(t, err)
-		return strings.Contains(string(text), "ConfigMap ns/more, Secret ns/word cannot be read: connection refused") && !strings.Contains(string(text), hidden)
+		return strings.Contains(string(text), "ConfigMap ns/more, Secret ns/word cannot be read: the API server cannot be reached: connection refused") && !strings.Contains(string(text), hidden)
 	})
 	if a.holds() != "red" {
 		t.Errorf("it holds %s", a.holds())

@@ -23,12 +23,15 @@ type every[K comparable, V any] struct {
 	publish func(map[K]V)                 // what is told is never written to again
 	fail    func(error)                   // why they cannot be read, for those who wait for them
 
+	plain func(error) error // an error in plain words; the cluster's
+
 	mu    sync.Mutex
 	known map[K]V
 }
 
 // follow begins it, for the life of the cluster.
 func follow[K comparable, V any](c *cluster, name string, e *every[K, V]) {
+	e.plain = c.plain
 	c.begin(func() {
 		reflector := cache.NewReflectorWithOptions(e.listerWatcher(c.opts.Client), e.kind, e, cache.ReflectorOptions{Name: name})
 		reflector.RunWithContext(quiet(c.life))
@@ -50,7 +53,7 @@ func (e *every[K, V]) listerWatcher(client kubernetes.Interface) cache.ListerWat
 
 func (e *every[K, V]) noted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() == nil && !apierrors.IsInvalid(err) && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-		e.fail(plain(err))
+		e.fail(e.plain(err))
 	}
 	return err
 }

@@ -35,6 +35,8 @@ type Options struct {
 	Dir string
 	// Client is the API server's; nil: there is none.
 	Client kubernetes.Interface
+	// NodeName is this node's.
+	NodeName string
 	// Poll is how often objects of the API server are read; 0: they are watched.
 	Poll time.Duration
 	// Board is where the objects are published.
@@ -128,7 +130,7 @@ func (a *actor) beginCluster(ctx supervisors.Context) {
 	if a.opts.Client == nil {
 		return
 	}
-	a.cluster = newCluster(clusterOptions{Client: a.opts.Client, Board: a.opts.Board, Poll: a.opts.Poll})
+	a.cluster = newCluster(clusterOptions{Client: a.opts.Client, NodeName: a.opts.NodeName, Board: a.opts.Board, Poll: a.opts.Poll})
 	c := a.cluster
 	c.followServices()
 	c.followRuntimeClasses()

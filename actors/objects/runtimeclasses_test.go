@@ -54,7 +54,7 @@ func TestRuntimeClassesAreFollowed(t *testing.T) {
 func TestRuntimeClassesThatMayNotBeReadAtFirst(t *testing.T) {
 	for name, no := range map[string]error{
 		"forbidden": apierrors.NewForbidden(schema.GroupResource{Resource: "runtimeclasses"}, "", nil),
-		"too many":  apierrors.NewTooManyRequestsError("too many"),
+		"Too Many":  apierrors.NewTooManyRequestsError("busy"),
 		"gone":      errors.New("the connection is gone"),
 	} {
 		t.Run(name, func(t *testing.T) {

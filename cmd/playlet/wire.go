@@ -169,7 +169,7 @@ func (a *agent) objects() supervisors.Constructor {
 	}
 	o := objects.Options{Dir: a.node.ObjectDir, Board: a.host.Objects, CheckFrequency: a.node.FileCheckFrequency(), Poll: a.node.ObjectPoll()}
 	if a.api != nil {
-		o.Client = a.api.Main
+		o.Client, o.NodeName = a.api.Main, a.node.NodeName
 	}
 	return objects.New(o)
 }

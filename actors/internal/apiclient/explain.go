@@ -38,6 +38,8 @@ func answered(code int32, message, node string) string {
 	switch {
 	case code == http.StatusUnauthorized:
 		return "the API server does not accept this node's credentials (401 Unauthorized): the certificate or token of the kubeconfig's user may have expired, or be for another cluster"
+	case code == http.StatusForbidden && strings.Contains(message, "no relationship found between node"): // the Node authorizer's
+		return "the API server does not allow it (403 Forbidden): as far as it knows no pod of this node names it: " + message
 	case code == http.StatusForbidden:
 		return fmt.Sprintf("the API server does not allow it (403 Forbidden); the kubeconfig's user has to be system:node:%s in the group system:nodes (--hostname-override is the node's name): %s", node, message)
 	case code == http.StatusNotFound:

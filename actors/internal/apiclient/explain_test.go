@@ -30,6 +30,7 @@ func TestExplain(t *testing.T) {
 	for want, err := range map[string]error{
 		"does not accept this node's credentials (401 Unauthorized)":                                apierrors.NewUnauthorized("no"),
 		"system:node:n in the group system:nodes (--hostname-override is the node's name): pods \"": apierrors.NewForbidden(pods, "p", errors.New("no")),
+		"as far as it knows no pod of this node names it: ":                                         apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s", errors.New("no relationship found between node 'n' and this object")),
 		"does not have it (404 Not Found): pods \"p\" not found":                                    apierrors.NewNotFound(pods, "p"),
 		"somebody else has made or changed it meanwhile (409 Conflict)":                             apierrors.NewConflict(pods, "p", errors.New("changed")),
 		"made or changed it meanwhile (409 Conflict): pods \"p\" already exists":                    apierrors.NewAlreadyExists(pods, "p"),
