@@ -34,6 +34,9 @@ func (b *clusterBench) subjects(t *owner) ([]*subject, error) {
 	if *only != "" {
 		out = slices.DeleteFunc(out, func(s *subject) bool { return s.name != *only })
 	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("-only %s: no subject has this name; there are playlet, kubelet with -kubelet, and the file's name with -binary", *only)
+	}
 	return out, nil
 }
 
