@@ -16,12 +16,14 @@ import (
 )
 
 // Pods that cannot run here fail with the kubelet's reasons, and go when they are deleted; a critical one takes another's place;
-// those that lack a network wait, and go on when it is back. What runs is left alone.
+// those that lack a network wait, and go on when it is back. What runs is left alone. An agent that is killed while a pod makes room goes on
+// with the same one.
 func TestAdmission(t *testing.T) {
+	const slow = "terminationGracePeriodSeconds: 4\n"
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)
 	s, a := inCluster(t, c, n, func(a *stack.Agent) { a.Config["maxPods"] = 3 })
-	create(t, c, ns, n.Name, manifest(s, "web", "terminationGracePeriodSeconds: 1\ncontainers: [{name: c, image: HELLO, args: [sleep], ports: [{containerPort: 8080, hostPort: 18099}]}]"))
+	create(t, c, ns, n.Name, manifest(s, "web", slow+"containers: [{name: c, image: HELLO, args: [ignore-term], ports: [{containerPort: 8080, hostPort: 18099}]}]"))
 	awaitAPIPod(t, c, ns, "web", ready)
 	for name, want := range map[string]struct{ spec, reason, says string }{
 		"picky":   {"nodeSelector: {disk: ssd}\n" + cloudSleeper, "NodeAffinity", "wants the label disk=ssd, which this node has not"},
@@ -52,8 +54,8 @@ func TestAdmission(t *testing.T) {
 		}
 		return nil
 	})
-	create(t, c, ns, n.Name, manifest(s, "late", cloudSleeper))
-	create(t, c, ns, n.Name, manifest(s, "outer", "hostNetwork: true\nterminationGracePeriodSeconds: 1\ncontainers: [{name: c, image: HELLO, args: [sleep]}]"))
+	create(t, c, ns, n.Name, manifest(s, "late", slow+"containers: [{name: c, image: HELLO, args: [ignore-term]}]"))
+	create(t, c, ns, n.Name, manifest(s, "outer", "hostNetwork: true\n"+slow+"containers: [{name: c, image: HELLO, args: [ignore-term]}]"))
 	awaitHere(t, a, "late", func(p *stack.PodState) error {
 		if p.Waiting == nil || p.Waiting.Code != "NetworkNotReady" || p.Pod.Status.Phase != corev1.PodPending {
 			return fmt.Errorf("it waits for %+v", p.Waiting)
@@ -70,16 +72,39 @@ func TestAdmission(t *testing.T) {
 	create(t, c, ns, n.Name, manifest(s, "full", cloudSleeper))
 	awaitAPIPod(t, c, ns, "full", failedFor("OutOfpods"))
 	must(t, a.Write("static.yaml", manifest(s, "static", cloudSleeper)))
+	awaitHere(t, a, "static-"+n.Name, func(p *stack.PodState) error {
+		if p.Waiting == nil || p.Waiting.Code != "Preempting" || !strings.Contains(p.Waiting.Message, "the end of "+ns+"/") {
+			return fmt.Errorf("it waits for %+v", p.Waiting)
+		}
+		return nil
+	})
+	must(t, a.Kill9()) // whom it has chosen is chosen
+	must(t, a.Start())
 	awaitHere(t, a, "static-"+n.Name, readyHere)
+	victims := map[string]bool{}
 	await(t, func() error {
 		for _, name := range []string{"web", "late", "outer"} {
 			pod, err := c.Admin.CoreV1().Pods(ns).Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil || failedFor("Preempting")(pod) == nil {
+			if err != nil {
 				return err
 			}
+			if failedFor("Preempting")(pod) == nil {
+				victims[name] = true
+			}
 		}
-		return fmt.Errorf("nobody has made room for the static pod")
+		if len(victims) == 0 {
+			return fmt.Errorf("nobody has made room for the static pod")
+		}
+		return nil
 	})
+	for _, name := range []string{"web", "late", "outer"} {
+		if !victims[name] {
+			awaitAPIPod(t, c, ns, name, ready)
+		}
+	}
+	if len(victims) != 1 {
+		t.Errorf("room for one was made by %v", victims)
+	}
 }
 
 // failedFor is for awaitAPIPod.
