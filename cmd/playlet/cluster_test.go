@@ -39,7 +39,7 @@ func newClusterRig(t testing.TB, opts sim.Options, flags ...string) *clusterRig 
 		return false, nil, nil
 	})
 	r.clients = &apiserver.Clients{Main: r.api, Heartbeat: r.api, Events: r.api, Server: "https://cluster.test:6443"}
-	r.flags = append(r.flags, "--kubeconfig="+unreachable(t))
+	r.flags = append(r.flags, "--kubeconfig="+unreachable(t), "--cluster-dns=192.0.2.53") // without one, each pod has an event about it
 	return r
 }
 
