@@ -1,12 +1,9 @@
 package container
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -15,41 +12,10 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/actors/internal/host"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
 )
-
-// simulated is a host over a simulated runtime.
-func simulated(t *testing.T, o sim.Options) (*host.Host, *sim.Runtime) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "container") // a short path, as unix sockets have
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Socket = filepath.Join(dir, "s")
-	runtime, err := sim.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := cri.Dial(cri.Options{RuntimeEndpoint: runtime.Endpoint()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-		runtime.Close()
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return &host.Host{
-		CRI: client, Ops: cri.NewOperations(), RootDir: filepath.Join(dir, "root"), RequestTimeout: time.Minute,
-		Node: cri.NodeFacts{PodLogsDir: filepath.Join(dir, "logs")},
-	}, runtime
-}
 
 // sandbox makes the pod's sandbox of an attempt.
 func sandbox(t *testing.T, h *host.Host, pod *v1.Pod, attempt uint32) messages.Sandbox {
@@ -80,7 +46,7 @@ func TestWhatIsLeftOfACutOffStartGivesWay(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var starts atomic.Int32
-			h, runtime := simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
+			h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
 				Func: func(sim.Target) (sim.Behaviour, bool) {
 					if starts.Add(1) == 1 {
 						return sim.Behaviour{StartError: c.failure}, true
@@ -116,7 +82,7 @@ func TestWhatIsLeftOfACutOffStartGivesWay(t *testing.T) {
 
 // One that was adopted as created and turns out to be cut off is no end of the container.
 func TestAnAdoptedContainerThatIsCutOffHasFailedOnly(t *testing.T) {
-	h, _ := simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
+	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
 		Default: sim.Sequence{{StartError: "failed to create containerd task: context canceled"}},
 	}})
 	pod := &v1.Pod{
@@ -137,7 +103,7 @@ func TestAnAdoptedContainerThatIsCutOffHasFailedOnly(t *testing.T) {
 // What a runtime cannot remove keeps its name: the pod hears that, and that nothing was started.
 func TestANameThatCannotBeHadIsSaid(t *testing.T) {
 	for code, taken := range map[codes.Code]bool{codes.FailedPrecondition: true, codes.Unknown: false} {
-		h, runtime := simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
+		h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
 			Default: sim.Sequence{{StartError: "failed to create containerd task: context canceled"}},
 		}})
 		pod := podOf(v1.Container{Name: "c", Image: "image"})

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -45,7 +46,7 @@ func TestThePreStopHooksOfADrainAllRunAtOnce(t *testing.T) {
 	const hooks = 80
 	var begun atomic.Int32
 	all := make(chan struct{})
-	h, _ := simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
+	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
 		Exec: func(ctx context.Context, _ sim.Target, _ []string) sim.ExecResult {
 			if begun.Add(1) == hooks {
 				close(all)
@@ -92,7 +93,7 @@ func TestAnyAnswerToAHookIsSuccess(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	h, _ := simulated(t, sim.Options{Preload: []string{"image"}})
+	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	m := hooked(t, h, nil)
 	for _, path := range []string{"/", "/teapot", "/broken"} {
 		for scheme, sent := range map[v1.URIScheme]string{"HTTP": "secret", "HTTPS": ""} {
@@ -110,7 +111,7 @@ func TestAFailedHookIsTold(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
-	h, _ := simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
+	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
 		Exec: func(context.Context, sim.Target, []string) sim.ExecResult {
 			return sim.ExecResult{Code: 3, Stderr: "no such queue " + long}
 		},

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
@@ -21,7 +22,7 @@ func TestAShorterStopOvertakesALongerOne(t *testing.T) {
 		"in the grace period": nil, "in a hook": {Sleep: &v1.SleepAction{Seconds: 3600}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, runtime := simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{Default: sim.Sequence{{Term: sim.Term{Ignore: true}}}}})
+			h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{Default: sim.Sequence{{Term: sim.Term{Ignore: true}}}}})
 			m := hooked(t, h, hook)
 			if hook == nil {
 				m.Spec.Lifecycle = nil
@@ -88,7 +89,7 @@ func TestWhichStopIsJoined(t *testing.T) {
 
 // The actor, too, begins another stop only where that has less time.
 func TestTheActorStopsAgainWhenThereIsLessTime(t *testing.T) {
-	h, _ := simulated(t, sim.Options{})
+	h, _ := hosttest.Simulated(t, sim.Options{})
 	k := supervisortest.New(t, messages.ContainerAddress("u", "c"), New(h)("c"))
 	m := messages.StopContainer{UID: "u", Name: "c", Fact: messages.ContainerFact{ID: "id", Name: "c", State: messages.ContainerRunning}, Pod: podOf(v1.Container{Name: "c"})}
 	works := 0

@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
@@ -31,7 +32,7 @@ type hookRig struct {
 
 func newHookRig(t *testing.T) *hookRig {
 	rig := &hookRig{t: t}
-	rig.h, rig.r = simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
+	rig.h, rig.r = hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
 		Exec: func(context.Context, sim.Target, []string) sim.ExecResult {
 			rig.runs++
 			return sim.ExecResult{Code: rig.code}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
@@ -23,7 +24,7 @@ func podOf(c v1.Container) *v1.Pod {
 
 // What a container was made with can be read from it: a spec that is edited later does not tell.
 func TestAContainerCarriesTheResourcesItWasMadeWith(t *testing.T) {
-	h, _ := simulated(t, sim.Options{Preload: []string{"image"}})
+	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	pod := podOf(v1.Container{Name: "c", Image: "image", Resources: v1.ResourceRequirements{
 		Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1000Mi")}, Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("0.25")},
 	}})
@@ -40,7 +41,7 @@ func TestAContainerCarriesTheResourcesItWasMadeWith(t *testing.T) {
 
 // Runtimes leave a container as it is that was created and never started: that is no failure to stop it.
 func TestAContainerThatNeverRanIsStoppedAtOnce(t *testing.T) {
-	h, _ := simulated(t, sim.Options{Preload: []string{"image"}})
+	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	pod := podOf(v1.Container{Name: "c", Image: "image"})
 	w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
 	config, box, err := configs(t.Context(), h, w)

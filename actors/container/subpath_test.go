@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -19,7 +20,7 @@ func TestSubPaths(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting needs root")
 	}
-	h, _ := simulated(t, sim.Options{Preload: []string{"image"}})
+	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	for _, c := range []struct {
 		name, kind, path, expr, env, seen, why string
 	}{

@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -12,7 +13,7 @@ import (
 // What is unknown is ended, so that one status that calls a container unknown does not make it so.
 func TestOneWrongStatusDoesNotEndAStart(t *testing.T) {
 	for times, want := range map[int]messages.ContainerState{1: messages.ContainerRunning, 2: messages.ContainerUnknown} {
-		h, runtime := simulated(t, sim.Options{Preload: []string{"image"}})
+		h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 		pod := podOf(v1.Container{Name: "c", Image: "image"})
 		w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
 		runtime.Inject(sim.Fault{Call: "ContainerStatus", Times: times, Kind: sim.Wrong})

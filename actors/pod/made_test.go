@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
@@ -159,7 +160,7 @@ func TestVolumeMountsAreAsTheHandlerCan(t *testing.T) {
 
 // The sandbox carries the pod's start time, beside what the pod's author noted.
 func TestASandboxCarriesTheStartTime(t *testing.T) {
-	h, _ := simulated(t, sim.Options{})
+	h, _ := hosttest.Simulated(t, sim.Options{})
 	start := time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
 	for attempt, notes := range []map[string]string{nil, {"note": "kept"}} {
 		pod := testPod(v1.RestartPolicyAlways, 0, 1)

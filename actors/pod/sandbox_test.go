@@ -2,53 +2,21 @@ package pod
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
-	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/sim"
 )
-
-// simulated is a host over a simulated runtime.
-func simulated(t *testing.T, opts sim.Options) (*host.Host, *sim.Runtime) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "pod") // a short path, as unix sockets have
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts.Socket = filepath.Join(dir, "s")
-	runtime, err := sim.Start(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := cri.Dial(cri.Options{RuntimeEndpoint: runtime.Endpoint()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-		runtime.Close()
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return &host.Host{CRI: client, Ops: cri.NewOperations(), RequestTimeout: time.Minute, Node: cri.NodeFacts{PodLogsDir: filepath.Join(dir, "logs")}}, runtime
-}
 
 // A sandbox is made with the handler of the class that the pod names, which is waited for while it is not read; why it cannot be
 // had is said by name. One that is there keeps its own handler.
 func TestASandboxGetsTheHandlerOfItsClass(t *testing.T) {
-	h, runtime := simulated(t, sim.Options{Handlers: []*runtimeapi.RuntimeHandler{{Name: ""}, {Name: "second"}}})
+	h, runtime := hosttest.Simulated(t, sim.Options{Handlers: []*runtimeapi.RuntimeHandler{{Name: ""}, {Name: "second"}}})
 	h.Objects = objectset.NewBoard(false)
 	pod := testPod(v1.RestartPolicyAlways, 0, 1)
 	pod.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
