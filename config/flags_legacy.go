@@ -4,7 +4,7 @@ const (
 	logsToStderr = "ignored: the log goes to stderr, and the service manager keeps it"
 	dockerGone   = "ignored: Docker Engine is spoken to through CRI only, at --container-runtime-endpoint"
 	rktGone      = "ignored: rkt is no longer a runtime"
-	cniInRuntime = "the container runtime calls CNI and decides which folders count; playlet doctor looks into these"
+	cniInRuntime = "the container runtime calls CNI and decides which folders count; playlet doctor looks into these, and so does the agent where the runtime names none"
 	hostSources  = "ignored: what a pod may use of the host is decided by admission (Pod Security Standards)"
 )
 

@@ -93,7 +93,8 @@ type Node struct {
 	// CAdvisorPort is the port of the statistics page that old kubelets served on 4194. 0: not served.
 	CAdvisorPort int32
 
-	// CNIBinDirs, CNIConfDir and CNICacheDir are where the doctor looks. The runtime alone decides what is used.
+	// CNIBinDirs, CNIConfDir and CNICacheDir are where the doctor looks, and the first two are where the agent looks for what is
+	// wrong with the network where the runtime does not say where it looks. The runtime alone decides what is used.
 	CNIBinDirs  []string
 	CNIConfDir  string
 	CNICacheDir string

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -111,59 +112,75 @@ func awaitLease(t *testing.T, c *cluster.Cluster, n *cluster.Node, after *metav1
 	return out
 }
 
-// Ready says what is missing as soon as it is missing, and nothing that runs is disturbed by it.
+// Ready says what is missing as soon as it is missing, by the configuration that the runtime reads whatever the flags say.
 func TestANodeWithoutItsNetworkSaysSo(t *testing.T) {
 	c := cluster.Shared(t)
 	n := c.Node(t)
 	s, _ := inCluster(t, c, n, func(a *stack.Agent) {
-		a.Args = append(a.Args, "--cni-conf-dir="+filepath.Join(a.RootDir, "no-such-folder"))
-		a.Config["evictionHard"] = map[string]string{"memory.available": "99.9%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"}
-	})
-	pressed := awaitNode(t, c, n.Name, func(n *corev1.Node) error {
-		for _, one := range n.Status.Conditions {
-			if one.Type == corev1.NodeMemoryPressure && one.Status == corev1.ConditionTrue && one.Reason == "KubeletHasInsufficientMemory" &&
-				strings.Contains(one.Message, "memory.available is ") && strings.Contains(one.Message, "less than 99.9% (evictionHard)") {
-				return nil
-			}
+		a.Args = append(a.Args, "--cni-conf-dir="+filepath.Join(a.RootDir, "no-such-folder"), "--cni-bin-dir="+a.RootDir)
+		a.Config["nodeStatusUpdateFrequency"] = "1s"
+		a.Config["evictionHard"] = map[string]string{
+			"memory.available": "99.9%", "pid.available": "1G", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%",
 		}
-		return fmt.Errorf("conditions are %+v", n.Status.Conditions)
 	})
-	for _, one := range pressed.Status.Conditions {
-		if one.Type == corev1.NodeDiskPressure && one.Status != corev1.ConditionFalse {
-			t.Errorf("%+v", one)
-		}
+	awaitNode(t, c, n.Name, pressed(corev1.NodeMemoryPressure, "KubeletHasInsufficientMemory", "memory.available is ", "less than 99.9% (evictionHard)"))
+	node := awaitNode(t, c, n.Name, pressed(corev1.NodePIDPressure, "KubeletHasInsufficientPID", "pid.available is ", "less than 1G (evictionHard)"))
+	if pressed(corev1.NodeDiskPressure, "KubeletHasDiskPressure")(node) == nil {
+		t.Errorf("%+v", node.Status.Conditions)
 	}
-	config, gone := s.CNIConfDir(), t.TempDir()
-	move := func(from, to string) { // one by one: the runtime ends when the folder that it watches goes
-		files, err := os.ReadDir(from)
-		must(t, err)
-		for _, f := range files {
-			text, err := os.ReadFile(filepath.Join(from, f.Name()))
-			must(t, err)
-			must(t, os.WriteFile(filepath.Join(to, f.Name()), text, 0o600))
-			must(t, os.Remove(filepath.Join(from, f.Name())))
-		}
-	}
-	move(config, gone)
-	awaitNode(t, c, n.Name, func(n *corev1.Node) error {
-		if r := ready1(n); r.Status != corev1.ConditionFalse || r.Reason != "KubeletNotReady" || !strings.Contains(r.Message, "container runtime network not ready") ||
-			!strings.Contains(r.Message, "no network configuration") {
-			return fmt.Errorf("Ready is %+v", r)
-		}
-		return nil
-	})
-	// The runtime makes a configuration of the Node's range of addresses, where it has a template: the agent tells it of that.
-	was, err := os.ReadFile(filepath.Join(gone, "10-playlet.conflist"))
+	config := filepath.Join(s.CNIConfDir(), "10-playlet.conflist")
+	was, err := os.ReadFile(config)
 	must(t, err)
+	must(t, os.WriteFile(filepath.Join(s.CNIOwnBinDir(), "not-now"), []byte(`#!/bin/sh
+cat >/dev/null
+case $CNI_COMMAND in
+VERSION) echo '{"cniVersion": "1.1.0", "supportedVersions": ["1.1.0"]}' ;;
+STATUS) echo '{"cniVersion": "1.1.0", "code": 50, "msg": "the daemon of not-now does not run"}'; exit 1 ;;
+esac
+`), 0o755))
+	plugin := func(name string) string {
+		return fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "pods", "plugins": [{"type": %q}]}`, name)
+	}
+	for _, one := range []struct{ text, says string }{
+		{"{\n\"name\": ,\n}", "the network configuration " + config + " is not valid: line 2: "},
+		{plugin("nowhere"), "the network plugin nowhere of " + config + " is missing: it is in none of " + s.CNIBinDir()},
+		{plugin("not-now"), "the network plugin not-now of " + config + " says that it is not available: the daemon of not-now does not run"},
+		{"", "no network configuration in " + s.CNIConfDir()},
+	} {
+		if must(t, os.Remove(config)); one.text != "" {
+			must(t, os.WriteFile(config, []byte(one.text), 0o600))
+		}
+		awaitNode(t, c, n.Name, func(n *corev1.Node) error {
+			if r := ready1(n); r.Status != corev1.ConditionFalse || r.Reason != "KubeletNotReady" || !strings.Contains(r.Message, "container runtime network not ready") ||
+				!strings.Contains(r.Message, one.says) {
+				return fmt.Errorf("Ready is %+v, and does not say %q", r, one.says)
+			}
+			return nil
+		})
+	}
+	// The runtime makes a configuration of the Node's range of addresses, where it has a template: the agent tells it of that.
 	must(t, os.WriteFile(s.CNITemplate(), []byte(strings.ReplaceAll(string(was), s.Subnet(), "{{.PodCIDR}}")), 0o600))
 	_, err = c.Admin.CoreV1().Nodes().Patch(t.Context(), n.Name, types.StrategicMergePatchType,
 		fmt.Appendf(nil, `{"spec": {"podCIDR": %q, "podCIDRs": [%q]}}`, s.Subnet(), s.Subnet()), metav1.PatchOptions{})
 	must(t, err)
 	awaitNode(t, c, n.Name, nodeReady)
-	made, err := os.ReadDir(config)
+	made, err := os.ReadDir(s.CNIConfDir())
 	must(t, err)
-	if len(made) != 1 || made[0].Name() == "10-playlet.conflist" {
+	if len(made) != 1 || made[0].Name() == filepath.Base(config) {
 		t.Errorf("the network's configuration is in %v", made)
+	}
+}
+
+// pressed is for awaitNode: a condition of pressure that is true, and why.
+func pressed(kind corev1.NodeConditionType, reason string, says ...string) func(*corev1.Node) error {
+	return func(n *corev1.Node) error {
+		for _, one := range n.Status.Conditions {
+			if one.Type == kind && one.Status == corev1.ConditionTrue && one.Reason == reason &&
+				!slices.ContainsFunc(says, func(text string) bool { return !strings.Contains(one.Message, text) }) {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions are %+v", n.Status.Conditions)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/eviction"
 	"github.com/playlet-dev/playlet/actors/registration"
@@ -32,7 +33,7 @@ func (a *agent) registration() supervisors.Constructor {
 		Client: a.api.Heartbeat, Watch: a.ownNode, State: a.registered, Wish: nodeWish(a.node), Sizes: sizes(a.node),
 		Machine: a.machine.Read, Images: a.client,
 		Addresses: a.addresses,
-		Runtime:   runtimeOfNode(a.state), Network: networkWord(a.node),
+		Runtime:   runtimeOfNode(a.state), Network: networkWord(a.node, a.client),
 		UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
 		LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second,
 		Random:        rand.Float64,
@@ -113,11 +114,25 @@ func runtimeOfNode(state *runtime.State) func() registration.Runtime {
 	}
 }
 
-// networkWord says why pods get no network, as the runtime's configuration of it shows.
-func networkWord(node *config.Node) func(context.Context) error {
-	places := cni.Places{ConfDir: node.CNIConfDir, BinDirs: node.CNIBinDirs, MaxConfigs: 1}
+// runtimeStatus asks the runtime how it is; *cri.Client does.
+type runtimeStatus interface {
+	Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error)
+}
+
+// networkWord says why pods get no network, as the configuration of it shows that the runtime reads: it says itself where that
+// is. The flags count where a runtime tells nothing of CNI. One that gives no answer is no word on the network: a look elsewhere
+// could name a folder that nobody reads.
+func networkWord(node *config.Node, runtime runtimeStatus) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := cni.Ready(ctx, places)
+		status, err := runtime.Status(ctx, true)
+		if err != nil {
+			return nil //nolint:nilerr // others tell of a runtime that does not answer
+		}
+		places, ok := cni.PlacesOf(status.GetInfo())
+		if !ok {
+			places = cni.Places{ConfDir: node.CNIConfDir, BinDirs: node.CNIBinDirs, MaxConfigs: 1}
+		}
+		_, err = cni.Ready(ctx, places)
 		return err
 	}
 }

@@ -1,7 +1,14 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	semver "k8s.io/apimachinery/pkg/util/version"
 
@@ -34,5 +41,47 @@ func TestWhatTheNodeIsToBe(t *testing.T) {
 	}
 	if got := runtimeOfNode(&runtime.State{})(); !got.Since.IsZero() || got.Ready || got.Features != nil {
 		t.Errorf("before the runtime was heard: %+v", got)
+	}
+}
+
+type saysOfCNI struct {
+	info string
+	err  error
+}
+
+func (s saysOfCNI) Status(_ context.Context, verbose bool) (*runtimeapi.StatusResponse, error) {
+	if s.err != nil || !verbose {
+		return &runtimeapi.StatusResponse{}, s.err
+	}
+	return &runtimeapi.StatusResponse{Info: map[string]string{"config": s.info}}, nil
+}
+
+// What is wrong with the network is looked for where the runtime looks, and by the flags only where it does not say.
+func TestTheNetworkIsLookedAtWhereTheRuntimeLooks(t *testing.T) {
+	flags, runtimes, bin := t.TempDir(), t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{"10-a.conf": `{"cniVersion": "1.0.0", "name": "a", "type": "here"}`, "20-b.conf": `{"cniVersion": "1.0.0", "name": "b", "type": "gone"}`} {
+		if err := os.WriteFile(filepath.Join(runtimes, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(bin, "here"), []byte("#!/bin/sh\necho '{\"cniVersion\": \"1.0.0\", \"supportedVersions\": [\"1.0.0\"]}'\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	node := &config.Node{CNIConfDir: flags, CNIBinDirs: []string{flags}}
+	for _, c := range []struct {
+		runtime saysOfCNI
+		want    string // empty: nothing is wrong
+	}{
+		{saysOfCNI{info: `{"cni": {"binDirs": ["` + bin + `"], "confDir": "` + runtimes + `", "maxConfNum": 1}}`}, ""},
+		{saysOfCNI{info: `{"cni": {"binDirs": ["` + bin + `"], "confDir": "` + runtimes + `", "maxConfNum": 0}}`}, "the network plugin gone of "},
+		{saysOfCNI{info: `{"cni": {"binDir": "` + runtimes + `", "confDir": "` + runtimes + `"}}`}, "it is in none of " + runtimes},
+		{saysOfCNI{info: `{"sandboxImage": "x"}`}, "no network configuration in " + flags},
+		{saysOfCNI{}, "no network configuration in " + flags},
+		{saysOfCNI{err: errors.New("away")}, ""},
+	} {
+		err := networkWord(node, c.runtime)(t.Context())
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.runtime, err, c.want)
+		}
 	}
 }

@@ -34,6 +34,9 @@ func (s *Stack) CNITemplate() string { return filepath.Join(s.Dir, "net.template
 // CNIBinDir is the folder of the network's plugins.
 func (s *Stack) CNIBinDir() string { return s.parts.CNIDir }
 
+// CNIOwnBinDir is a further folder of plugins, empty and of this stack alone, of containerd 2.
+func (s *Stack) CNIOwnBinDir() string { return filepath.Join(s.Dir, "plugins") }
+
 // LeaseDir is where the network's addresses that are taken are kept.
 func (s *Stack) LeaseDir() string { return s.leases() }
 
@@ -48,7 +51,7 @@ const SecondHandler = "runc-second"
 
 // settings are what the templates below take.
 type settings struct {
-	Root, State, Socket, Opt, Sandbox, Snapshotter, Runc, Second, CNIBin, CNIConf, CNITemplate string
+	Root, State, Socket, Opt, Sandbox, Snapshotter, Runc, Second, CNIBin, CNIOwnBin, CNIConf, CNITemplate string
 }
 
 // newConfig is for containerd 2. Lowering oom_score_adj takes CAP_SYS_RESOURCE, which a container with a test in it
@@ -71,7 +74,7 @@ imports = []
   disable_apparmor = true
   netns_mounts_under_state_dir = true
   [plugins."io.containerd.cri.v1.runtime".cni]
-    bin_dirs = ["{{.CNIBin}}"]
+    bin_dirs = ["{{.CNIBin}}", "{{.CNIOwnBin}}"]
     conf_dir = "{{.CNIConf}}"
     conf_template = "{{.CNITemplate}}"
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
@@ -157,7 +160,7 @@ func (s *Stack) writeConfig() error {
 	err := template.Must(template.New("containerd").Parse(text)).Execute(&out, settings{
 		Root: s.root(), State: s.state(), Socket: s.Socket(), Opt: filepath.Join(s.Dir, "opt"),
 		Sandbox: s.PauseImage(), Snapshotter: snapshotter(s.Dir),
-		Runc: s.parts.Runc, Second: SecondHandler, CNIBin: s.parts.CNIDir, CNIConf: s.cniConf(), CNITemplate: s.CNITemplate(),
+		Runc: s.parts.Runc, Second: SecondHandler, CNIBin: s.parts.CNIDir, CNIOwnBin: s.CNIOwnBinDir(), CNIConf: s.cniConf(), CNITemplate: s.CNITemplate(),
 	})
 	if err != nil {
 		return err
@@ -165,8 +168,10 @@ func (s *Stack) writeConfig() error {
 	if err := os.WriteFile(s.config(), []byte(out.String()), 0o600); err != nil {
 		return err
 	}
-	if err := os.Mkdir(s.cniConf(), 0o755); err != nil {
-		return err
+	for _, dir := range []string{s.cniConf(), s.CNIOwnBinDir()} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
 	}
 	conf := fmt.Sprintf(network, cniVersion, s.number, s.Bridge(), s.leases(), s.Subnet())
 	return os.WriteFile(filepath.Join(s.cniConf(), "10-playlet.conflist"), []byte(conf), 0o644)
