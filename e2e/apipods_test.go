@@ -14,6 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -181,6 +182,13 @@ func TestPodsOfTheAPIServer(t *testing.T) {
 	awaitHere(t, a, "static-"+n.Name, readyHere)
 }
 
+func hasHostname(n *corev1.Node) error {
+	if n.Labels[corev1.LabelHostname] != n.Name {
+		return fmt.Errorf("the labels are %v", n.Labels)
+	}
+	return nil
+}
+
 // An API server that is killed, comes back having forgotten what came between, or as it was in a backup, and an agent that
 // is killed meanwhile: nothing happens to the pods but what the API server asks for in the end.
 func TestPodsOutliveTheAPIServer(t *testing.T) {
@@ -191,7 +199,10 @@ func TestPodsOutliveTheAPIServer(t *testing.T) {
 	s, a := inCluster(t, c, n, nil)
 	create(t, c, ns, n.Name, manifest(s, "web", cloudSleeper))
 	awaitHere(t, a, "web", readyHere)
-	must(t, c.Save())
+	_, err := c.Admin.CoreV1().Nodes().Patch(t.Context(), n.Name, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"kubernetes.io/hostname":null}}}`), metav1.PatchOptions{})
+	must(t, err)
+	must(t, c.Save()) // of a Node that lacks a label, which an agent sets on one that it meets
 	create(t, c, ns, n.Name, manifest(s, "late", cloudSleeper))
 	awaitHere(t, a, "late", readyHere)
 	before, err := s.Containers(t.Context())
@@ -231,10 +242,13 @@ func TestPodsOutliveTheAPIServer(t *testing.T) {
 	awaitNoTrouble(t, a)
 	asStarted(t, s, before)
 
+	awaitNode(t, c, n.Name, hasHostname)
 	must(t, c.GoBack())
 	awaitLeft(t, s, a, "late")
 	awaitLeft(t, s, a, "next")
 	awaitHere(t, a, "web", readyHere)
 	awaitHere(t, a, "static-"+n.Name, readyHere)
 	asStarted(t, s, ofPod(t, s, "web"))
+	awaitNode(t, c, n.Name, hasHostname)
+	awaitNode(t, c, n.Name, nodeReady)
 }

@@ -25,6 +25,7 @@ type actor struct {
 	imagesAt         time.Time // which were listed last then
 	writing          bool
 	retry            supervisors.Timer
+	settling         supervisors.Timer
 	told             string // the problem that the log was told last
 	runtime          messages.RuntimeStateChanged
 
@@ -35,6 +36,8 @@ type actor struct {
 type (
 	lookDue  struct{}
 	retryDue struct{}
+	// settleDue: what was told that is older than an answer is believed now.
+	settleDue struct{}
 	seen     struct{ Seen }
 	wrote    struct {
 		deed deed
@@ -74,6 +77,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.onWrote(ctx, m)
 	case retryDue:
 		a.act(ctx)
+	case settleDue:
+		a.settle(ctx)
 	case leaseDue:
 		a.renew(ctx)
 	case leased:
@@ -119,13 +124,14 @@ func (a *actor) onSeen(ctx supervisors.Context, s Seen) {
 	}
 	was := a.book.node
 	known := was != nil
-	if a.book.observe(s) {
+	if a.book.observe(s, ctx.Now()) {
 		a.tellNode(ctx)
 		if known {
 			a.tellNews(ctx, was)
 		}
 	}
 	a.noteRegistered(ctx, known)
+	a.awaitSettling(ctx)
 	a.act(ctx)
 }
 

@@ -23,9 +23,11 @@ type book struct {
 	facts    facts
 	gathered bool
 
-	heard      bool     // the API server has told whether there is a Node
-	node       *v1.Node // as it has it; nil: none
-	registered bool     // it was there, in this process' life
+	heard      bool      // the API server has told whether there is a Node
+	node       *v1.Node  // as it has it; nil: none
+	answered   time.Time // when the answer to a write came that node was; the watch may not have told it yet
+	held       *v1.Node  // older than that answer, and what the watch told last
+	registered bool      // it was there, in this process' life
 	reconciled types.UID
 	reported   time.Time // when the status was written last; zero: not yet
 	spread     time.Duration
@@ -43,6 +45,7 @@ type deed struct {
 	create *v1.Node // a Node to be made
 	patch  []byte   // of the Node that is there
 	status bool     // the patch is of its status
+	over   *v1.Node // what was known when it was made; nil: nothing
 }
 
 func (d deed) none() bool { return d.create == nil && d.patch == nil }
@@ -77,7 +80,7 @@ func (b *book) next(now time.Time) (deed, error) {
 	case meta == nil:
 		b.reconciled = b.node.UID
 	case !now.Before(b.metaAt.Add(writeRest)):
-		return deed{patch: meta}, nil
+		return deed{patch: meta, over: b.node}, nil
 	}
 	status := compose(b.wish, b.sizes, b.facts, b.node, b.began, now)
 	switch changed := differs(b.node, status); {
@@ -87,7 +90,7 @@ func (b *book) next(now time.Time) (deed, error) {
 		return deed{}, nil // a look comes before long
 	}
 	text, err := statusPatch(b.node, status)
-	return deed{patch: text, status: true}, err
+	return deed{patch: text, status: true, over: b.node}, err
 }
 
 // writeRest is how long what was just written is not written again, but for a condition that turned: an API server, or another writer,
@@ -112,14 +115,20 @@ func (b *book) due(now time.Time) bool {
 }
 
 // observe takes what the watch has seen, and says whether the Node is another than before.
-func (b *book) observe(s Seen) bool {
-	b.watching = ""
+func (b *book) observe(s Seen, now time.Time) bool {
+	b.watching, b.held = "", nil
 	if s.Err != nil {
 		b.watching = s.Err.Error()
 	}
 	stale := s.Err != nil && s.Node == nil && b.node != nil // from before it was made; what comes after an error is listed anew
-	if !s.Heard || stale || older(s.Node, b.node) {
+	if !s.Heard || stale {
 		return false
+	}
+	if older(s.Node, b.node) {
+		if s.Err == nil { // else it is from before the error
+			b.held = s.Node
+		}
+		return b.settle(now)
 	}
 	changed := !b.heard || b.node != s.Node
 	b.heard = true
@@ -158,9 +167,15 @@ func (b *book) done(d deed, node *v1.Node, now time.Time) {
 	case d.create == nil:
 		b.metaAt = now
 	}
-	if !older(node, b.node) {
+	switch {
+	case !older(node, b.node):
 		b.take(node)
+	case older(node, d.over): // the answer to what was asked later
+		b.goBack(node)
+	default:
+		return // the watch told what came after it
 	}
+	b.answered = now
 }
 
 // The rests after a failed write: the kubelet's.

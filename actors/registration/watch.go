@@ -1,7 +1,6 @@
 package registration
 
 import (
-	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync"
@@ -10,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 )
@@ -80,7 +78,8 @@ func (w *Watch) note(change func(*Seen)) {
 	w.changed = make(chan struct{})
 }
 
-// run lists and watches until the end. A list comes first, after whatever the watch could not bridge: it is of one object.
+// run lists and watches until the end. A list comes before each watch: it is of one object, and after the restoration of a backup a
+// watch that goes on from where the last ended would say nothing until that is reached again.
 func (w *Watch) run() {
 	rest := firstRest
 	for w.ctx.Err() == nil {
@@ -117,41 +116,31 @@ func (w *Watch) listAndWatch() error {
 		}
 	}
 	w.note(func(s *Seen) { s.Heard, s.Node, s.Err = true, found, nil })
-	o.ResourceVersion, o.AllowWatchBookmarks = list.ResourceVersion, true
-	for w.ctx.Err() == nil {
-		seconds := int64(300 + rand.IntN(300)) //nolint:gosec // spreads the nodes' requests
-		o.TimeoutSeconds = &seconds
-		stream, err := w.client.CoreV1().Nodes().Watch(w.ctx, o)
-		if err != nil {
-			return err
-		}
-		began := time.Now()
-		version, ok := w.follow(stream)
-		o.ResourceVersion = cmp.Or(version, o.ResourceVersion)
-		if !ok || time.Since(began) < time.Second {
-			return nil
-		}
+	seconds := int64(300 + rand.IntN(300)) //nolint:gosec // spreads the nodes' requests
+	o.ResourceVersion, o.TimeoutSeconds = list.ResourceVersion, &seconds
+	stream, err := w.client.CoreV1().Nodes().Watch(w.ctx, o)
+	if err != nil {
+		return err
 	}
+	w.follow(stream)
 	return nil
 }
 
-// follow takes what the stream tells until it ends, and gives the version that it came to. It is not ok where the API server
-// can tell no more from there (410).
-func (w *Watch) follow(stream watch.Interface) (version string, ok bool) {
+// follow takes what the stream tells until it ends, or the API server can tell no more from there (410).
+func (w *Watch) follow(stream watch.Interface) {
 	defer stream.Stop()
 	for {
 		select {
 		case <-w.ctx.Done():
-			return version, true
+			return
 		case e, open := <-stream.ResultChan():
 			if !open {
-				return version, true
+				return
 			}
 			node, isNode := e.Object.(*v1.Node)
 			if e.Type == watch.Error || !isNode {
-				return version, false
+				return
 			}
-			version = node.ResourceVersion
 			if e.Type == watch.Bookmark || node.Name != w.name {
 				continue
 			}
@@ -161,14 +150,4 @@ func (w *Watch) follow(stream watch.Interface) (version string, ok bool) {
 			w.note(func(s *Seen) { s.Heard, s.Node, s.Err = true, node, nil })
 		}
 	}
-}
-
-// older says that a is the same object as b at an earlier time: the answer to a write may come before the watch tells what
-// was before it.
-func older(a, b *v1.Node) bool {
-	if a == nil || b == nil || a.UID != b.UID {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
-	return err == nil && order < 0
 }

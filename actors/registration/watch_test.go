@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -90,18 +89,4 @@ func TestTheWatchBeginsAnew(t *testing.T) {
 	close(failing)
 	until(t, w, func(s Seen) bool { return s.Err == nil && s.Node != nil })
 	<-streams
-}
-
-func TestAnOlderWordIsNoNews(t *testing.T) {
-	at := func(uid types.UID, version string) *v1.Node {
-		return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: uid, ResourceVersion: version}}
-	}
-	for _, c := range []struct {
-		a, b *v1.Node
-		want bool
-	}{{at("u", "9"), at("u", "10"), true}, {at("u", "10"), at("u", "9"), false}, {at("v", "9"), at("u", "10"), false}, {nil, at("u", "1"), false}, {at("u", "1"), nil, false}} {
-		if got := older(c.a, c.b); got != c.want {
-			t.Errorf("%v, %v: %v", c.a, c.b, got)
-		}
-	}
 }
