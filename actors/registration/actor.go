@@ -26,6 +26,7 @@ type actor struct {
 	writing          bool
 	retry            supervisors.Timer
 	settling         supervisors.Timer
+	grace            supervisors.Timer
 	told             string // the problem that the log was told last
 	runtime          messages.RuntimeStateChanged
 
@@ -38,6 +39,8 @@ type (
 	retryDue struct{}
 	// settleDue: what was told that is older than an answer is believed now.
 	settleDue struct{}
+	// graceDue: the runtime has been away for too long.
+	graceDue struct{}
 	seen     struct{ Seen }
 	wrote    struct {
 		deed deed
@@ -79,6 +82,9 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.act(ctx)
 	case settleDue:
 		a.settle(ctx)
+	case graceDue:
+		a.gather(ctx)
+		a.act(ctx)
 	case leaseDue:
 		a.renew(ctx)
 	case leased:

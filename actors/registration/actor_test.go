@@ -209,6 +209,38 @@ func TestARuntimeIsGivenTimeToComeBack(t *testing.T) {
 	}
 }
 
+// That the time is over is told then, however seldom the machine is looked at.
+func TestARuntimeThatStaysAwayIsToldAtOnce(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.UpdateFrequency = time.Hour })
+	w.start()
+	w.sees()
+	w.sees()
+	w.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true, NetworkReady: true})
+	w.runtime.Ready, w.runtime.Reason, w.runtime.Since = false, "the container runtime cannot be reached", w.Now()
+	w.Send(messages.Runtime, messages.RuntimeStateChanged{})
+	w.passes(runtimeGrace - time.Second)
+	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionTrue {
+		t.Errorf("too soon: %+v", c)
+	}
+	w.passes(2 * time.Second)
+	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionFalse {
+		t.Errorf("%+v", c)
+	}
+	w.runtime = wellRuntime()
+	w.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true, NetworkReady: true})
+	w.work()
+	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionTrue {
+		t.Errorf("%+v", c)
+	}
+	w.life, w.runtime = &life{}, Runtime{} // another process, which does not come to hear of the runtime
+	w.start()
+	w.sees()
+	w.passes(runtimeGrace + time.Second)
+	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionFalse {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestTransitionTimesOutliveTheAgent(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start()

@@ -44,9 +44,26 @@ func (a *actor) gather(ctx supervisors.Context) {
 	if f.runtime.NetworkReady {
 		f.network = ""
 	}
+	a.awaitGrace(ctx)
 	a.lookAtMachine(ctx)
 	a.askNetwork(ctx)
 	a.listImages(ctx)
+}
+
+// awaitGrace looks again when the runtime has been away for too long: the next regular look may be minutes away.
+func (a *actor) awaitGrace(ctx supervisors.Context) {
+	if a.grace != nil {
+		a.grace.Cancel()
+		a.grace = nil
+	}
+	r := a.book.facts.runtime
+	since := r.Since
+	if since.IsZero() {
+		since = a.book.began
+	}
+	if left := since.Add(runtimeGrace).Sub(ctx.Now()); !r.Ready && left > 0 {
+		a.grace = ctx.After(left, graceDue{})
+	}
 }
 
 func (a *actor) lookAtMachine(ctx supervisors.Context) {
