@@ -41,8 +41,13 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	if made.found {
 		// It may have been started since, and even have ended: a container is never started twice.
 		fact, err := readFact(ctx, h, id, w.Sandbox.ID)
+		if err != nil {
+			fact, err = readFact(ctx, h, id, w.Sandbox.ID)
+		}
 		switch {
-		case err != nil: // starting it tells
+		case err != nil:
+			done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: err.Error()}
+			return done
 		case facts.CutOff(fact):
 			return startDone{attempt: w.Attempt, fact: &fact, reason: &messages.Reason{Code: messages.ReasonRunContainer, Message: fact.Message}}
 		case fact.State != messages.ContainerCreated:

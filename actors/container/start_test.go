@@ -58,3 +58,25 @@ func TestAContainerThatNeverRanIsStoppedAtOnce(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 }
+
+// A container that was found, and of which the runtime does not say whether it was started, is not started blindly.
+func TestAContainerThatWasFoundIsReadBeforeItIsStarted(t *testing.T) {
+	h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
+	pod := podOf(v1.Container{Name: "c", Image: "image"})
+	w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
+	first := start(t.Context(), h, w)
+	if first.fact == nil || first.reason != nil {
+		t.Fatalf("%+v", first)
+	}
+	w.Adopt = first.fact
+	runtime.Inject(sim.Fault{Call: "ContainerStatus", Kind: sim.Error, Times: 2})
+	if done := start(t.Context(), h, w); done.reason == nil || done.fact != nil {
+		t.Errorf("%+v", done)
+	}
+	if done := start(t.Context(), h, w); done.reason != nil || done.fact == nil || done.fact.ID != first.fact.ID || done.started {
+		t.Errorf("%+v", done)
+	}
+	if v := runtime.Violations(); len(v) > 0 {
+		t.Error(v)
+	}
+}

@@ -43,6 +43,24 @@ func newClusterRig(t testing.TB, opts sim.Options, flags ...string) *clusterRig 
 	return r
 }
 
+// watched waits until the agent, if it has listed the pods, also watches them: an API server tells a watch what came since the list,
+// the fake one does not.
+func (r *clusterRig) watched() {
+	r.t.Helper()
+	if r.agent == nil {
+		return
+	}
+	r.eventually("what was listed is watched", func() bool {
+		verb := "watch"
+		for _, a := range r.api.Actions() {
+			if v := a.GetVerb(); a.GetResource().Resource == "pods" && (v == "list" || v == "watch") {
+				verb = v
+			}
+		}
+		return verb == "watch"
+	})
+}
+
 // binds has a pod, which a manifest describes, assigned to this node, as the scheduler would: defaulted, with a UID.
 func (r *clusterRig) binds(manifest string) *v1.Pod {
 	r.t.Helper()
@@ -50,6 +68,7 @@ func (r *clusterRig) binds(manifest string) *v1.Pod {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.watched()
 	out, err := r.api.CoreV1().Pods(pod.Namespace).Create(r.t.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
 		r.t.Fatal(err)
@@ -80,6 +99,7 @@ func (r *clusterRig) edits(name string, how func(*v1.Pod)) {
 		}
 		how(pod)
 		pod.Generation++
+		r.watched()
 		_, err := r.api.CoreV1().Pods(pod.Namespace).Update(context.Background(), pod, metav1.UpdateOptions{})
 		if apierrors.IsConflict(err) {
 			continue
@@ -103,6 +123,7 @@ func (r *clusterRig) deletes(name string, grace int64) {
 // forgets removes a pod's object at once, as the deletion with a grace period of 0 does.
 func (r *clusterRig) forgets(name string) {
 	r.t.Helper()
+	r.watched()
 	if err := r.api.CoreV1().Pods(metav1.NamespaceDefault).Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
