@@ -21,6 +21,8 @@ type Options struct {
 	Live func(context.Context) bool
 	// PassedOver is told of a rotated file that cannot be read, or not to its end, and why. nil: nobody is.
 	PassedOver func(name string, why error)
+
+	settled func(context.Context) // waits for settle; nil: by the clock
 }
 
 const (
@@ -45,7 +47,10 @@ func Read(ctx context.Context, dir *safepath.Root, base string, o Options, out i
 		return errors.Join(err, files.close())
 	}
 	p := newPrinter(o, out)
-	c := &cursor{dir: dir, base: base, files: files, skip: skip, print: p, last: newest, tell: o.PassedOver}
+	c := &cursor{dir: dir, base: base, files: files, skip: skip, print: p, last: newest, tell: o.PassedOver, settled: o.settled}
+	if c.settled == nil {
+		c.settled = func(ctx context.Context) { c.rest(ctx, settle) }
+	}
 	if o.Live != nil {
 		if c.watch, err = newWatch(dir); err != nil {
 			c.watch = nil // there are too many: it is looked at each second
@@ -60,14 +65,15 @@ func Read(ctx context.Context, dir *safepath.Root, base string, o Options, out i
 
 // cursor goes through the files of a log.
 type cursor struct {
-	dir   *safepath.Root
-	base  string
-	files opened // those still to be read, oldest first; the first is being read
-	skip  int64  // lines of the first that are not wanted
-	print *printer
-	watch *watch
-	tell  func(name string, why error) // of what is passed over; may be nil
-	last  string                       // the stamp of the newest rotated file that was read, or was there before all that are
+	dir     *safepath.Root
+	base    string
+	files   opened // those still to be read, oldest first; the first is being read
+	skip    int64  // lines of the first that are not wanted
+	print   *printer
+	watch   *watch
+	tell    func(name string, why error) // of what is passed over; may be nil
+	settled func(context.Context)
+	last    string // the stamp of the newest rotated file that was read, or was there before all that are
 }
 
 func (c *cursor) run(ctx context.Context, o Options) error {
@@ -154,7 +160,7 @@ func (c *cursor) follow(ctx context.Context, f *part, live func(context.Context)
 		c.files = append(c.files, next)
 		for !ended {
 			before := c.print.seen
-			c.rest(ctx, settle)
+			c.settled(ctx)
 			if err := c.drain(ctx, f); err != nil {
 				return err
 			}

@@ -207,11 +207,16 @@ func (f *folder) follow(o Options) *reader {
 func TestFollowOverRotations(t *testing.T) {
 	f := newFolder(t)
 	f.write(3)
-	r := f.follow(Options{})
+	var rotating sync.Mutex // while it is held, the renamed file has not settled
+	r := f.follow(Options{settled: func(context.Context) {
+		rotating.Lock()
+		defer rotating.Unlock()
+	}})
 	at := noon
 	for i := range 4 {
 		f.write(5)
 		at = at.Add(10 * time.Second)
+		rotating.Lock()
 		f.rotate(at, 10, func() {
 			f.write(3)
 			old := f.file
@@ -221,6 +226,7 @@ func TestFollowOverRotations(t *testing.T) {
 			f.file = old
 			f.write(1) // the runtime has opened the new one, and still has something for the old
 			f.must(late.Close())
+			rotating.Unlock()
 		})
 		f.write(i)
 		for deadline := time.Now().Add(patience); !r.has(f.line); time.Sleep(time.Millisecond) {
