@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Pods that cannot run here fail with the kubelet's reasons, and go when they are deleted; a critical one takes another's place;
@@ -22,25 +24,35 @@ func TestAdmission(t *testing.T) {
 	const slow = "terminationGracePeriodSeconds: 4\n"
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)
-	s, a := inCluster(t, c, n, func(a *stack.Agent) { a.Config["maxPods"] = 3 })
-	create(t, c, ns, n.Name, manifest(s, "web", slow+"containers: [{name: c, image: HELLO, args: [ignore-term], ports: [{containerPort: 8080, hostPort: 18099}]}]"))
-	awaitAPIPod(t, c, ns, "web", ready)
+	s, a := inCluster(t, c, n, func(a *stack.Agent) {
+		a.Args, a.Config["maxPods"] = append(a.Args, "--node-labels=rack=7"), 3
+	})
+	create(t, c, ns, n.Name, manifest(s, "web", mustHave("rack", "7")+"nodeSelector: {rack: '7', kubernetes.io/os: linux, kubernetes.io/arch: "+
+		runtime.GOARCH+"}\nos: {name: linux}\n"+slow+"containers: [{name: c, image: HELLO, args: [ignore-term], ports: [{containerPort: 8080, hostPort: 18099}]}]"))
+	web := awaitAPIPod(t, c, ns, "web", ready)
 	for name, want := range map[string]struct{ spec, reason, says string }{
 		"picky":   {"nodeSelector: {disk: ssd}\n" + cloudSleeper, "NodeAffinity", "wants the label disk=ssd, which this node has not"},
+		"foreign": {"nodeSelector: {kubernetes.io/arch: pdp11}\n" + cloudSleeper, "NodeAffinity", "wants the label kubernetes.io/arch=pdp11, and this node has " + runtime.GOARCH},
+		"affine":  {mustHave("kubernetes.io/os", "windows") + cloudSleeper, "NodeAffinity", "this node's labels are not what the pod's node affinity requires"},
 		"big":     {"containers: [{name: c, image: HELLO, resources: {requests: {cpu: 1000}}}]", "OutOfcpu", "Node didn't have enough resource: cpu, requested: 1000000"},
 		"tuned":   {"securityContext: {sysctls: [{name: net.core.somaxconn, value: '9'}]}\n" + cloudSleeper, "SysctlForbidden", "net.core.somaxconn"},
 		"blocked": {"containers: [{name: c, image: HELLO, ports: [{containerPort: 8080, hostPort: 18099}]}]", "NodePorts", "is used by pod " + ns + "/web"},
 	} {
-		create(t, c, ns, n.Name, manifest(s, name, want.spec))
-		pod := awaitAPIPod(t, c, ns, name, failedFor(want.reason))
-		if !strings.HasPrefix(pod.Status.Message, "Pod was rejected: ") || !strings.Contains(pod.Status.Message, want.says) {
-			t.Errorf("%s: %q", name, pod.Status.Message)
-		}
-		remove(t, c, ns, name)
-		awaitNoAPIPod(t, c, ns, name)
-		if left := ofPod(t, s, name); len(left) > 0 {
-			t.Errorf("%s was run: %v", name, left)
-		}
+		refused(t, c, s, n, ns, name, want.spec, want.reason, want.says)
+	}
+
+	// What was admitted is not asked again, whatever the node became while the agent was away; what comes anew is.
+	must(t, a.Kill9())
+	_, err := c.Admin.CoreV1().Nodes().Patch(t.Context(), n.Name, types.StrategicMergePatchType,
+		[]byte(`{"metadata": {"labels": {"rack": null}}, "spec": {"taints": [{"key": "out", "effect": "NoExecute"}]}}`), metav1.PatchOptions{})
+	must(t, err)
+	must(t, a.Start())
+	refused(t, c, s, n, ns, "tainted", cloudSleeper, "TaintToleration", "does not tolerate the node's taint out:NoExecute")
+	const stays = "tolerations: [{key: out, operator: Exists, effect: NoExecute}]\n"
+	refused(t, c, s, n, ns, "racked", stays+"nodeSelector: {rack: '7'}\n"+cloudSleeper, "NodeAffinity", "wants the label rack=7, which this node has not")
+	now := awaitAPIPod(t, c, ns, "web", ready).Status.ContainerStatuses[0]
+	if was := web.Status.ContainerStatuses[0]; now.ContainerID != was.ContainerID || now.RestartCount != 0 {
+		t.Errorf("web was %+v and is %+v", was, now)
 	}
 
 	config, gone := filepath.Join(s.CNIConfDir(), "10-playlet.conflist"), filepath.Join(t.TempDir(), "conflist")
@@ -54,8 +66,8 @@ func TestAdmission(t *testing.T) {
 		}
 		return nil
 	})
-	create(t, c, ns, n.Name, manifest(s, "late", slow+"containers: [{name: c, image: HELLO, args: [ignore-term]}]"))
-	create(t, c, ns, n.Name, manifest(s, "outer", "hostNetwork: true\n"+slow+"containers: [{name: c, image: HELLO, args: [ignore-term]}]"))
+	create(t, c, ns, n.Name, manifest(s, "late", stays+slow+"containers: [{name: c, image: HELLO, args: [ignore-term]}]"))
+	create(t, c, ns, n.Name, manifest(s, "outer", stays+"hostNetwork: true\n"+slow+"containers: [{name: c, image: HELLO, args: [ignore-term]}]"))
 	awaitHere(t, a, "late", func(p *stack.PodState) error {
 		if p.Waiting == nil || p.Waiting.Code != "NetworkNotReady" || p.Pod.Status.Phase != corev1.PodPending {
 			return fmt.Errorf("it waits for %+v", p.Waiting)
@@ -69,7 +81,7 @@ func TestAdmission(t *testing.T) {
 		t.Errorf("web was touched: %v", web)
 	}
 
-	create(t, c, ns, n.Name, manifest(s, "full", cloudSleeper))
+	create(t, c, ns, n.Name, manifest(s, "full", stays+cloudSleeper))
 	awaitAPIPod(t, c, ns, "full", failedFor("OutOfpods"))
 	must(t, a.Write("static.yaml", manifest(s, "static", cloudSleeper)))
 	awaitHere(t, a, "static-"+n.Name, func(p *stack.PodState) error {
@@ -105,6 +117,27 @@ func TestAdmission(t *testing.T) {
 	if len(victims) != 1 {
 		t.Errorf("room for one was made by %v", victims)
 	}
+}
+
+// refused makes a pod, which fails for that reason and is never run, and takes it away.
+func refused(t *testing.T, c *cluster.Cluster, s *stack.Stack, n *cluster.Node, ns, name, spec, reason, says string) {
+	t.Helper()
+	create(t, c, ns, n.Name, manifest(s, name, spec))
+	pod := awaitAPIPod(t, c, ns, name, failedFor(reason))
+	if !strings.HasPrefix(pod.Status.Message, "Pod was rejected: ") || !strings.Contains(pod.Status.Message, says) {
+		t.Errorf("%s: %q", name, pod.Status.Message)
+	}
+	remove(t, c, ns, name)
+	awaitNoAPIPod(t, c, ns, name)
+	if left := ofPod(t, s, name); len(left) > 0 {
+		t.Errorf("%s was run: %v", name, left)
+	}
+}
+
+// mustHave is a node affinity that is required.
+func mustHave(label, value string) string {
+	return fmt.Sprintf("affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: "+
+		"[{key: %s, operator: In, values: ['%s']}]}]}}}\n", label, value)
 }
 
 // failedFor is for awaitAPIPod.
