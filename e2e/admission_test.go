@@ -34,6 +34,7 @@ func TestAdmission(t *testing.T) {
 		"picky":   {"nodeSelector: {disk: ssd}\n" + cloudSleeper, "NodeAffinity", "wants the label disk=ssd, which this node has not"},
 		"foreign": {"nodeSelector: {kubernetes.io/arch: pdp11}\n" + cloudSleeper, "NodeAffinity", "wants the label kubernetes.io/arch=pdp11, and this node has " + runtime.GOARCH},
 		"affine":  {mustHave("kubernetes.io/os", "windows") + cloudSleeper, "NodeAffinity", "this node's labels are not what the pod's node affinity requires"},
+		"windows": {"os: {name: windows}\n" + cloudSleeper, "PodOSNotSupported", "spec.os.name is windows, and this node's is linux"},
 		"big":     {"containers: [{name: c, image: HELLO, resources: {requests: {cpu: 1000}}}]", "OutOfcpu", "Node didn't have enough resource: cpu, requested: 1000000"},
 		"tuned":   {"securityContext: {sysctls: [{name: net.core.somaxconn, value: '9'}]}\n" + cloudSleeper, "SysctlForbidden", "net.core.somaxconn"},
 		"blocked": {"containers: [{name: c, image: HELLO, ports: [{containerPort: 8080, hostPort: 18099}]}]", "NodePorts", "is used by pod " + ns + "/web"},

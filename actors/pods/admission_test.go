@@ -142,6 +142,24 @@ func TestARefusedPodIsFinished(t *testing.T) {
 	check()
 }
 
+// A pod for another operating system waits for nothing: it fails, with the kubelet's reason, and stays so.
+func TestAPodForAnotherSystemIsRefused(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	p := asking("w", 1)
+	p.Spec.OS = &v1.PodOS{Name: v1.Windows}
+	for range 2 {
+		wants(n.Kit, messages.APIServer, p)
+		if w := n.wish("w"); w.Final == nil || w.Final.Phase != v1.PodFailed || w.Final.Reason != "PodOSNotSupported" {
+			t.Errorf("it is told %+v", w)
+		}
+		p = p.DeepCopy() // as the API server has it then
+		p.Status = v1.PodStatus{Phase: v1.PodFailed, StartTime: &metav1.Time{Time: time.Unix(1, 0)}}
+		n.life()
+		n.known()
+	}
+}
+
 // What runs is never asked again whether it may, however much the others ask for, and what it holds counts.
 func TestWhatRunsIsNotRefused(t *testing.T) {
 	started := asking("dddd", 900)

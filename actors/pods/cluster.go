@@ -110,9 +110,10 @@ func (a *actor) decided(w want) {
 	}
 }
 
-// unsupported is why a pod of the API server cannot be run here as it is meant. A source of manifests refuses such a one.
+// unsupported is why a pod of the API server cannot be run here as it is meant. A source of manifests refuses such a one, and
+// admission one that is for another operating system and has not begun.
 func unsupported(w want) *messages.Reason {
-	if w.source != messages.APIServer || w.pod.DeletionTimestamp != nil {
+	if w.source != messages.APIServer || w.pod.DeletionTimestamp != nil || foreign(w.pod) && (w.pod.Status.StartTime == nil || ended(&w.pod.Status)) {
 		return nil
 	}
 	var names []string
@@ -130,6 +131,9 @@ func unsupported(w want) *messages.Reason {
 		Message: "the pod waits, since it sets what Playlet does not support yet: " + strings.Join(names, ", "),
 	}
 }
+
+// foreign says that a pod is for another operating system.
+func foreign(pod *v1.Pod) bool { return pod.Spec.OS != nil && pod.Spec.OS.Name != v1.Linux }
 
 // isFound says that the runtime has something of a pod that has no entry.
 func (a *actor) isFound(uid string) bool {
