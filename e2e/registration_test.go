@@ -5,8 +5,10 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -14,17 +16,28 @@ import (
 	"github.com/playlet-dev/playlet/e2e/cluster"
 	"github.com/playlet-dev/playlet/e2e/stack"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A node registers as itself and is ready; its lease belongs to it and is renewed; what is said of readiness outlives the agent.
+// A node registers as itself and is ready, with what the configuration says of it; its lease belongs to it and is renewed; what is said
+// of readiness outlives the agent.
 func TestTheNodeRegisters(t *testing.T) {
 	c := cluster.Shared(t)
 	n := c.Node(t)
-	_, a := inCluster(t, c, n, func(a *stack.Agent) {
-		a.Args = append(a.Args, "--node-labels=rack=7,topology.kubernetes.io/zone=z1", "--register-with-taints=only=me:NoSchedule")
-		a.Config["nodeLeaseDurationSeconds"] = 4
+	s := stack.Start(t, stack.Options{})
+	for _, image := range []string{s.HelloImage(), s.PauseImage()} {
+		_, err := s.Pull(t.Context(), image)
+		must(t, err)
+	}
+	a := joinCluster(t, c, n, s, func(a *stack.Agent) {
+		a.Args = append(a.Args, "--node-labels=rack=7,topology.kubernetes.io/zone=z1", "--register-with-taints=only=me:NoSchedule", "--provider-id=cloud://one")
+		maps.Copy(a.Config, map[string]any{
+			"nodeLeaseDurationSeconds": 4, "nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "2s", "nodeStatusMaxImages": 1,
+			"systemReserved": map[string]string{"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "8Mi"}, "kubeReserved": map[string]string{"memory": "32Mi"},
+			"evictionHard": map[string]string{"memory.available": "1Mi", "nodefs.available": "2Mi"},
+		})
 	})
 	node := awaitNode(t, c, n.Name, nodeReady)
 	for label, want := range map[string]string{corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux", "rack": "7", corev1.LabelTopologyZone: "z1"} {
@@ -48,11 +61,34 @@ func TestTheNodeRegisters(t *testing.T) {
 	if v := st.NodeInfo.ContainerRuntimeVersion; v != "containerd://2.4.2" {
 		t.Errorf("the runtime is %s", v)
 	}
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage} {
-		if q, less := st.Capacity[name], st.Allocatable[name]; q.Sign() <= 0 || less.Sign() <= 0 || less.Cmp(q) > 0 {
-			t.Errorf("%s: capacity %s, allocatable %s", name, q.String(), less.String())
+	for name, want := range map[corev1.ResourceName]string{
+		corev1.ResourceCPU: "100m", corev1.ResourceMemory: "97Mi", corev1.ResourceEphemeralStorage: "10Mi", corev1.ResourcePods: "0",
+	} {
+		capacity, less := st.Capacity[name], st.Allocatable[name]
+		kept := capacity.DeepCopy()
+		if kept.Sub(less); less.Sign() <= 0 || kept.Cmp(resource.MustParse(want)) != 0 {
+			t.Errorf("%s: capacity %s, allocatable %s, want %s kept", name, capacity.String(), less.String(), want)
 		}
 	}
+	if node.Spec.ProviderID != "cloud://one" {
+		t.Errorf("the provider ID is %q", node.Spec.ProviderID)
+	}
+	for _, name := range []string{"runc", stack.SecondHandler} {
+		if !slices.ContainsFunc(st.RuntimeHandlers, func(h corev1.NodeRuntimeHandler) bool {
+			return h.Name == name && h.Features != nil && h.Features.RecursiveReadOnlyMounts != nil && h.Features.UserNamespaces != nil
+		}) {
+			t.Errorf("handler %s is not among %+v", name, st.RuntimeHandlers)
+		}
+	}
+	if st.Features == nil || st.Features.SupplementalGroupsPolicy == nil || !*st.Features.SupplementalGroupsPolicy {
+		t.Errorf("features are %+v", st.Features)
+	}
+	awaitNode(t, c, n.Name, func(n *corev1.Node) error {
+		if len(n.Status.Images) != 1 {
+			return fmt.Errorf("images are %v", n.Status.Images)
+		}
+		return nil
+	})
 	if len(st.Addresses) != 2 || st.Addresses[0].Type != corev1.NodeInternalIP || st.Addresses[1].Address != n.Name {
 		t.Errorf("addresses are %v", st.Addresses)
 	}
@@ -62,16 +98,28 @@ func TestTheNodeRegisters(t *testing.T) {
 	}
 	awaitLease(t, c, n, &lease.renewed)
 
-	must(t, a.Kill9())
-	must(t, a.Start())
-	first := awaitLease(t, c, n, nil)
-	awaitLease(t, c, n, &first.renewed)
-	again := awaitNode(t, c, n.Name, func(now *corev1.Node) error {
+	later := func(now *corev1.Node) error {
 		if was, is := ready1(node), ready1(now); is.LastHeartbeatTime.After(was.LastHeartbeatTime.Time) {
 			return nil
 		}
 		return errors.New("the agent has not reported again")
-	})
+	}
+	awaitNode(t, c, n.Name, later) // as often as nodeStatusReportFrequency says
+
+	must(t, a.Kill9())
+	var err error
+	node, err = c.Admin.CoreV1().Nodes().Patch(t.Context(), n.Name, types.StrategicMergePatchType,
+		[]byte(`{"metadata": {"labels": {"topology.kubernetes.io/zone": "z2", "kubernetes.io/arch": null, "rack": "8"}}}`), metav1.PatchOptions{})
+	must(t, err)
+	must(t, a.Start())
+	first := awaitLease(t, c, n, nil)
+	awaitLease(t, c, n, &first.renewed)
+	again := awaitNode(t, c, n.Name, later)
+	for label, want := range map[string]string{corev1.LabelTopologyZone: "z1", corev1.LabelArchStable: runtime.GOARCH, "rack": "8"} { // the last is set at first only
+		if got := again.Labels[label]; got != want {
+			t.Errorf("after a restart label %s is %q, want %q", label, got, want)
+		}
+	}
 	if was, is := ready1(node), ready1(again); is.Status != corev1.ConditionTrue || !is.LastTransitionTime.Equal(&was.LastTransitionTime) {
 		t.Errorf("Ready was %+v and is %+v", was, is)
 	}
@@ -189,7 +237,10 @@ func TestANodeThatOthersMake(t *testing.T) {
 	c := cluster.Shared(t)
 	n := c.Node(t)
 	s := stack.Start(t, stack.Options{})
-	a := agentWith(t, s, func(a *stack.Agent) { a.Args, a.Config["registerNode"] = n.Args(), false })
+	a := agentWith(t, s, func(a *stack.Agent) {
+		a.Args, a.Config["registerNode"] = n.Args(), false
+		a.Config["evictionHard"] = map[string]string{"memory.available": "0%", "nodefs.available": "99.9999%"}
+	})
 	await(t, func() error {
 		_, text, err := a.Healthz(t.Context(), "?verbose")
 		if err == nil && !strings.Contains(text, "registerNode is off") {
@@ -204,4 +255,5 @@ func TestANodeThatOthersMake(t *testing.T) {
 		t.Errorf("labels are %v", node.Labels)
 	}
 	awaitLease(t, c, n, nil)
+	awaitNode(t, c, n.Name, pressed(corev1.NodeDiskPressure, "KubeletHasDiskPressure", "nodefs.available is ", "less than 99.9999% (evictionHard)"))
 }

@@ -57,6 +57,19 @@ func TestANodeIsMadeReadyAtOnce(t *testing.T) {
 	expect(t, "when it is time to report", w.writes(), []string{"patch status"})
 }
 
+// What does not change is reported as often as nodeStatusReportFrequency says.
+func TestTheStatusIsReportedAsOftenAsConfigured(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.ReportFrequency = time.Minute })
+	w.start()
+	w.says(nil, nil)
+	w.sees()
+	w.writes()
+	w.passes(50 * time.Second)
+	expect(t, "before it is time", w.writes(), []string{})
+	w.passes(20 * time.Second)
+	expect(t, "when it is time", w.writes(), []string{"patch status"})
+}
+
 func TestANodeThatIsThereIsReconciled(t *testing.T) {
 	w := newWorld(t, nil)
 	was := found()
