@@ -51,10 +51,6 @@ func TestAdmission(t *testing.T) {
 	refused(t, c, s, n, ns, "tainted", cloudSleeper, "TaintToleration", "does not tolerate the node's taint out:NoExecute")
 	const stays = "tolerations: [{key: out, operator: Exists, effect: NoExecute}]\n"
 	refused(t, c, s, n, ns, "racked", stays+"nodeSelector: {rack: '7'}\n"+cloudSleeper, "NodeAffinity", "wants the label rack=7, which this node has not")
-	now := awaitAPIPod(t, c, ns, "web", ready).Status.ContainerStatuses[0]
-	if was := web.Status.ContainerStatuses[0]; now.ContainerID != was.ContainerID || now.RestartCount != 0 {
-		t.Errorf("web was %+v and is %+v", was, now)
-	}
 
 	config, gone := filepath.Join(s.CNIConfDir(), "10-playlet.conflist"), filepath.Join(t.TempDir(), "conflist")
 	text, err := os.ReadFile(config)
@@ -78,8 +74,11 @@ func TestAdmission(t *testing.T) {
 	awaitAPIPod(t, c, ns, "outer", ready)
 	must(t, os.WriteFile(config, text, 0o644))
 	awaitAPIPod(t, c, ns, "late", ready)
-	if web := ofPod(t, s, "web"); len(web) != 1 {
-		t.Errorf("web was touched: %v", web)
+	now, err := c.Admin.CoreV1().Pods(ns).Get(t.Context(), "web", metav1.GetOptions{})
+	must(t, err)
+	must(t, ready(now))
+	if was, is := web.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]; is.ContainerID != was.ContainerID || is.RestartCount != 0 || len(ofPod(t, s, "web")) != 1 {
+		t.Errorf("web was %+v and is %+v", was, is)
 	}
 
 	create(t, c, ns, n.Name, manifest(s, "full", stays+cloudSleeper))
