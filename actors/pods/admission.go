@@ -56,6 +56,7 @@ type room struct {
 	node         *admission.Node
 	now          *admission.Ledger
 	later, taken *admission.Ledger // nil where they are no other than now
+	awaited      bool              // a pod waits for the end of those that are deleted, so that they are counted as leaving, too
 	// reserved is held by what was found and may not be ended, and for pods that others are ended for.
 	reserved []*admission.Claim
 }
@@ -67,11 +68,11 @@ func (a *actor) newRoom(ctx supervisors.Context) *room {
 	return r
 }
 
-// clear counts what there will be when the preempted pods are gone.
+// clear counts what there will be when the preempted pods are gone, and those whose end is awaited.
 func (a *actor) clear(ctx supervisors.Context, r *room) {
 	failing, overdue := false, false
 	staying := a.claims(func(e *entry) bool {
-		leaves := e.fail != nil && !e.overdue(ctx.Now())
+		leaves := (e.fail != nil || r.awaited && e.ending != nil) && !e.overdue(ctx.Now())
 		failing = failing || leaves
 		return leaves
 	})

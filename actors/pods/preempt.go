@@ -21,6 +21,8 @@ func (a *actor) preempt(ctx supervisors.Context, r *room, w want, claim *admissi
 	staying := a.claims(func(e *entry) bool { return e.ending != nil || e.fail != nil })
 	refusal := admission.Admit(r.node, admission.NewLedger(slices.Concat(staying, r.reserved)...), claim)
 	if !refusal.Refused() {
+		r.awaited = true
+		a.clear(ctx, r)
 		return true
 	}
 	victims, ok := admission.Victims(w.pod, staying, refusal.Lacks)
@@ -37,6 +39,7 @@ func (a *actor) preempt(ctx supervisors.Context, r *room, w want, claim *admissi
 			"for", fullName(w.pod), "lacks", refusal.Message)
 		tellEvent(ctx, e.pod, e.fail.Reason, e.fail.Message)
 	}
+	r.awaited = true
 	a.clear(ctx, r)
 	return true
 }

@@ -3,6 +3,7 @@ package pods
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,4 +139,28 @@ func TestADeletedPodThatDoesNotEnd(t *testing.T) {
 	if n.wish("ccc").Final != nil || n.wish("a").Fail != nil {
 		t.Error("it is refused, or another one is ended")
 	}
+}
+
+// While a critical pod waits for the end of one that is deleted, an ordinary pod for which there is room then waits, too.
+func TestWhoComesAfterAnAwaitedEndIsNotRefused(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, crowded()[:2]...)
+	all := crowded()
+	all[1].DeletionTimestamp, all[1].DeletionGracePeriodSeconds = new(metav1.NewTime(n.Now())), new(int64(20))
+	all = append(all, asking("dddd", 200), asking("eeeee", 400))
+	wants(n.Kit, messages.APIServer, all...)
+	for _, uid := range []string{"ccc", "dddd"} {
+		if why := n.waitsFor(uid); why.Code != messages.ReasonPreempting || !strings.Contains(why.Message, "the end of default/bb, ") {
+			t.Errorf("%s waits for %+v", uid, why)
+		}
+	}
+	if n.wish("a").Fail != nil || n.wish("eeeee").Final == nil {
+		t.Error("another one is ended, or one for which there will be no room is not refused")
+	}
+	n.Send(messages.PodAddress("bb"), messages.PodEnded{UID: "bb", Gone: true, Status: &v1.PodStatus{Phase: v1.PodFailed}})
+	wants(n.Kit, messages.APIServer, slices.Concat(all[:1], all[2:])...)
+	n.Send(messages.PodAddress("bb"), messages.ChildStopped{Name: "bb"})
+	n.RunWork()
+	n.spawned("a", "bb", "eeeee", "ccc", "dddd")
 }
