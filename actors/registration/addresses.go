@@ -18,6 +18,8 @@ type Addresses struct {
 	Given []netip.Addr
 	// Name is the node's.
 	Name string
+	// Last are those that were found before: they stay while nobody answers who the name is.
+	Last []netip.Addr
 	// Lookup resolves a name; ctx bounds it.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Own are the addresses of the machine's interfaces.
@@ -52,7 +54,10 @@ func (a Addresses) Find(ctx context.Context) ([]netip.Addr, error) {
 	six := len(a.Given) > 0 && a.Given[0].Is6()
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	named, _ := a.Lookup(ctx, a.Name) // a name that is not known is common
+	named, err := a.Lookup(ctx, a.Name) // a name that is not known is common
+	if err != nil && !notFound(err) && len(a.Last) > 0 && !slices.ContainsFunc(a.Last, func(ip netip.Addr) bool { return unfit(ip, own) != "" }) {
+		return a.Last, nil
+	}
 	if ip, ok := choose(named, own, six); ok {
 		return []netip.Addr{ip}, nil
 	}
@@ -61,6 +66,12 @@ func (a Addresses) Find(ctx context.Context) ([]netip.Addr, error) {
 		return nil, fmt.Errorf("this node's address is not known: its name does not resolve to one of the machine's, and there is no default route (%w); --node-ip sets it", err)
 	}
 	return []netip.Addr{ip.Unmap()}, nil
+}
+
+// notFound says of an error that the name is not known, rather than that nobody could be asked.
+func notFound(err error) bool {
+	of, is := errors.AsType[*net.DNSError](err)
+	return is && of.IsNotFound
 }
 
 // orHost has this machine's functions in place of those that are nil.

@@ -3,6 +3,7 @@ package registration
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -82,6 +83,32 @@ func TestThisMachinesAddresses(t *testing.T) {
 	for _, ip := range own {
 		if why := unfit(ip, own); strings.Contains(why, "interfaces") {
 			t.Errorf("%s %s", ip, why)
+		}
+	}
+}
+
+// A name server that does not answer moves no address.
+func TestAddressesWhileNobodyAnswers(t *testing.T) {
+	unknown, timeout := &net.DNSError{IsNotFound: true}, &net.DNSError{IsTimeout: true}
+	for _, c := range []struct {
+		err        error
+		last, want string
+	}{
+		{timeout, "192.0.2.8", "192.0.2.8"},
+		{timeout, "192.0.2.9", "192.0.2.1"}, // which the machine has no more
+		{timeout, "", "192.0.2.1"},
+		{unknown, "192.0.2.8", "192.0.2.1"},
+	} {
+		a := Addresses{
+			Name: "node", Lookup: func(context.Context, string) ([]netip.Addr, error) { return nil, c.err },
+			Own:   func() ([]netip.Addr, error) { return addrs("192.0.2.1", "192.0.2.8"), nil },
+			Route: func(bool) (netip.Addr, error) { return netip.MustParseAddr("192.0.2.1"), nil },
+		}
+		if c.last != "" {
+			a.Last = addrs(c.last)
+		}
+		if got, err := a.Find(t.Context()); err != nil || len(got) != 1 || got[0].String() != c.want {
+			t.Errorf("%v after %q: %v, %v", c.err, c.last, got, err)
 		}
 	}
 }

@@ -67,12 +67,25 @@ func nodeIPs(node *config.Node, log *slog.Logger) []netip.Addr {
 }
 
 // addressBook has the node's addresses as they were found last. Safe for concurrent use.
-type addressBook struct{ p atomic.Pointer[[]string] }
+type addressBook struct{ p atomic.Pointer[knownAddresses] }
+
+type knownAddresses struct {
+	found []netip.Addr
+	texts []string
+}
 
 // load is what is known now. It must not be changed.
 func (b *addressBook) load() []string {
 	if p := b.p.Load(); p != nil {
-		return *p
+		return p.texts
+	}
+	return nil
+}
+
+// last is load as addresses.
+func (b *addressBook) last() []netip.Addr {
+	if p := b.p.Load(); p != nil {
+		return p.found
 	}
 	return nil
 }
@@ -82,7 +95,7 @@ func (b *addressBook) store(found []netip.Addr) {
 	for _, ip := range found {
 		out = append(out, ip.String())
 	}
-	b.p.Store(&out)
+	b.p.Store(&knownAddresses{found, out})
 }
 
 // unifiedCgroups says whether the host has cgroups of version 2 alone.

@@ -71,7 +71,7 @@ func unmapProgram() error {
 	if err != nil {
 		return err
 	}
-	maps, err := os.ReadFile("/proc/self/maps")
+	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
 		return err
 	}
@@ -87,20 +87,31 @@ func unmapProgram() error {
 // addresses are a range of them, without the end.
 type addresses struct{ start, end uintptr }
 
-// programPages finds in the text of /proc/PID/maps (proc_pid_maps(5)) where the program is mapped and cannot be written to: what
-// could be written to may differ from the file.
-func programPages(maps, program string) (out []addresses) {
-	for line := range strings.Lines(maps) {
+// programPages finds in the text of /proc/PID/smaps (proc_pid_smaps(5)) where the program is mapped, and is as it is in the file: where
+// it cannot be written to, and no page of it is the process' own, as those are that a loader has relocated before it protected them.
+func programPages(smaps, program string) (out []addresses) {
+	var at addresses
+	fits := false
+	for line := range strings.Lines(smaps) {
 		f := strings.Fields(line)
-		if len(f) != 6 || f[5] != program || len(f[1]) != 4 || f[1][1] == 'w' || f[1][3] != 'p' {
-			continue
-		}
-		from, to, _ := strings.Cut(f[0], "-")
-		start, err := strconv.ParseUint(from, 16, 64)
-		end, err2 := strconv.ParseUint(to, 16, 64)
-		if err == nil && err2 == nil && start < end {
-			out = append(out, addresses{uintptr(start), uintptr(end)})
+		switch {
+		case len(f) == 3 && f[0] == "Anonymous:":
+			if fits && f[1] == "0" {
+				out = append(out, at)
+			}
+			fits = false
+		case len(f) >= 5 && strings.Contains(f[0], "-"):
+			at, fits = rangeOf(f[0])
+			fits = fits && len(f) == 6 && f[5] == program && len(f[1]) == 4 && f[1][1] != 'w' && f[1][3] == 'p'
 		}
 	}
 	return out
+}
+
+// rangeOf reads what stands before a mapping.
+func rangeOf(text string) (addresses, bool) {
+	from, to, _ := strings.Cut(text, "-")
+	start, err := strconv.ParseUint(from, 16, 64)
+	end, err2 := strconv.ParseUint(to, 16, 64)
+	return addresses{uintptr(start), uintptr(end)}, err == nil && err2 == nil && start < end
 }

@@ -35,16 +35,16 @@ func TestMemoryIsGivenBackAtRest(t *testing.T) {
 }
 
 func TestWhereTheProgramIs(t *testing.T) {
-	const maps = `00400000-0196c000 r-xp 00000000 fe:00 1234   /usr/local/bin/playlet
-0196c000-03421000 r--p 0156c000 fe:00 1234   /usr/local/bin/playlet
-03421000-034aa000 rw-p 03021000 fe:00 1234   /usr/local/bin/playlet
-034aa000-03500000 r--s 03021000 fe:00 1234   /usr/local/bin/playlet
-03500000-03501000 r-xp 00000000 fe:00 99     /usr/local/bin/playlet2
-03501000-03502000 r-xp 00000000 fe:00 99     /usr/local/bin/playlet (deleted)
-c000000000-c000400000 rw-p 00000000 00:00 0
-7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0   [vdso]
-nonsense
-`
+	const none, some = "Rss: 8 kB\nAnonymous:             0 kB\nVmFlags: rd mr mw me\n", "Rss: 8 kB\nAnonymous:             4 kB\nVmFlags: rd mr mw me\n"
+	maps := "00400000-0196c000 r-xp 00000000 fe:00 1234   /usr/local/bin/playlet\n" + none +
+		"0196c000-03421000 r--p 0156c000 fe:00 1234   /usr/local/bin/playlet\n" + none +
+		"03421000-034aa000 r--p 03021000 fe:00 1234   /usr/local/bin/playlet\n" + some + // relocated, then protected
+		"034aa000-034ab000 rw-p 03021000 fe:00 1234   /usr/local/bin/playlet\n" + none +
+		"034ab000-03500000 r--s 03021000 fe:00 1234   /usr/local/bin/playlet\n" + none +
+		"03500000-03501000 r-xp 00000000 fe:00 99     /usr/local/bin/playlet2\n" + none +
+		"03501000-03502000 r-xp 00000000 fe:00 99     /usr/local/bin/playlet (deleted)\n" + none +
+		"c000000000-c000400000 rw-p 00000000 00:00 0\n" + none +
+		"7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0   [vdso]\n" + none + "nonsense\n" + none
 	want := []addresses{{0x400000, 0x196c000}, {0x196c000, 0x3421000}}
 	if got := programPages(maps, "/usr/local/bin/playlet"); !reflect.DeepEqual(got, want) {
 		t.Errorf("%x", got)

@@ -87,7 +87,9 @@ func kubeletVersion(own string) string {
 
 // addresses are this node's as they are now, for the Node and for pods.
 func (a *agent) addresses(ctx context.Context) ([]netip.Addr, error) {
-	found, err := nodeAddresses(a.node).Find(ctx)
+	look := nodeAddresses(a.node)
+	look.Last = a.addressBook.last()
+	found, err := look.Find(ctx)
 	if err == nil {
 		a.addressBook.store(found)
 	}
