@@ -61,8 +61,8 @@ func (e emptyDir) mount(_ context.Context, p podFolder, v *v1.Volume) (string, e
 		return "", err
 	}
 	if size := v.EmptyDir.SizeLimit; medium.kind == "" && size != nil && !size.IsZero() {
-		// On the disk a limit is eviction's to hold, and a kubelet evicts no static pods, of which all pods are here.
-		p.node.log.Warn("the size of an emptyDir on the disk is not bounded: a static pod is not evicted when it exceeds sizeLimit",
+		// On the disk a limit is eviction's to hold, which evicts nothing yet, and as with a kubelet never a static pod.
+		p.node.log.Warn("the size of an emptyDir on the disk is not bounded: the pod is not evicted when it exceeds sizeLimit",
 			"pod", p.pod.UID, "volume", v.Name, "sizeLimit", size.String())
 	}
 	return path, setReady(p, emptyDirNotes(v.Name))

@@ -67,7 +67,9 @@ func nodeIPs(node *config.Node, log *slog.Logger) []netip.Addr {
 }
 
 // addressBook has the node's addresses as they were found last. Safe for concurrent use.
-type addressBook struct{ p atomic.Pointer[knownAddresses] }
+type addressBook struct {
+	p atomic.Pointer[knownAddresses]
+}
 
 type knownAddresses struct {
 	found []netip.Addr
