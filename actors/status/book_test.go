@@ -258,6 +258,23 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 	}
 }
 
+// A namespace that is made is met soon, however long it was not there; what was forbidden is not asked for that often.
+func TestAMirrorPodWaitsForItsNamespace(t *testing.T) {
+	for answer, most := range map[int32]time.Duration{404: 30 * time.Second, 403: refusedMost} {
+		b := aBook()
+		b.want(staticWish(static("web", "h1"), nil))
+		now, wait := noon, time.Duration(0)
+		for range 20 {
+			b.wrote(now, failing(only(t, b, now), code(answer)))
+			_, again := b.take(now)
+			wait, now = again.Sub(now), again
+		}
+		if wait > most || wait < most/3 {
+			t.Errorf("after %d it waits %s, want %s at most", answer, wait, most)
+		}
+	}
+}
+
 // While the API server takes nothing, one write at a time tries; the newest wish is what it writes then.
 func TestAnAPIServerThatIsAway(t *testing.T) {
 	m := newModel()

@@ -15,7 +15,8 @@ import (
 // The waits after failures. That of the API server as a whole stays short, so that what waits follows soon when it returns.
 const (
 	lineWait, lineMost = time.Second, time.Minute
-	refusedMost        = 5 * time.Minute // nothing changes by itself where somebody has said no
+	refusedMost        = 5 * time.Minute  // nothing changes by itself where somebody has said no
+	absentMost         = 20 * time.Second // a namespace that is not there yet may be made at any time
 	gateWait, gateMost = 250 * time.Millisecond, 10 * time.Second
 	timedOutMost       = 10 * time.Second
 	deleteWait         = 2 * time.Second // an object that is deleted and still observed may only be late, or held by finalizers
@@ -208,6 +209,9 @@ func (b *book) failed(l *line, now time.Time, a answer) {
 		most = timedOutMost
 	case refused:
 		most = refusedMost
+		if apierrors.IsNotFound(a.err) {
+			most = absentMost
+		}
 	case broken, conflict, done, gone:
 	}
 	l.due = now.Add(max(b.wait(lineWait, most, l.failures), a.retryAfter))
