@@ -29,7 +29,7 @@ const oneSecond = "containers: [{name: main, image: HELLO}]\nterminationGracePer
 func TestMirrorPods(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)
-	s, a := inCluster(t, c, n, nil)
+	s, a := inCluster(t, c, n, func(a *stack.Agent) { a.Args = append(a.Args, "--object-dir="+t.TempDir()) })
 	must(t, a.Write("web.yaml", inNamespace(ns, "web", manifest(s, "web", oneSecond))))
 	name := "web-" + n.Name
 	first := awaitAPIPod(t, c, ns, name, ready)
@@ -64,6 +64,12 @@ func TestMirrorPods(t *testing.T) {
 	if third.Status.ContainerStatuses[0].ContainerID != container {
 		t.Errorf("the container %s became %s", container, third.Status.ContainerStatuses[0].ContainerID)
 	}
+
+	// One that refers to an object is admitted by nobody, and runs.
+	must(t, a.Write("refers.yaml", inNamespace(ns, "refers", manifest(s, "refers", "imagePullSecrets: [{name: none}]\n"+oneSecond))))
+	awaitHere(t, a, "refers-"+n.Name, readyHere)
+	awaitHealth(t, a, "pod "+ns+"/refers-"+n.Name+": its mirror pod cannot be created", "The static pod runs all the same")
+	must(t, a.Remove("refers.yaml"))
 
 	// A pod of that name that is none of the node's stays.
 	foreign := create(t, c, ns, "", inNamespace(ns, "taken-"+n.Name, manifest(s, "taken-"+n.Name, oneSecond)))

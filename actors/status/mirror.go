@@ -25,7 +25,8 @@ func hashOf(pod *v1.Pod) string {
 }
 
 // mirrorOf is the pod to create at the API server for a static one. NodeRestriction admits it when it is bound to the node of
-// whoever creates it, is owned by that Node object alone, and refers to no other object (KEP-1314).
+// whoever creates it, is owned by that Node object alone, and refers to no other object (KEP-1314). A static pod that refers to
+// some of --object-dir has none, therefore: a spec without them would not be its own.
 func mirrorOf(static *v1.Pod, node string, nodeUID types.UID) *v1.Pod {
 	controller := true
 	out := &v1.Pod{

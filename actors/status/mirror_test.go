@@ -1,10 +1,13 @@
 package status
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -23,6 +26,26 @@ func TestAMirrorPodIsWhatNodesMayCreate(t *testing.T) {
 	if o := p.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].APIVersion != "v1" || o[0].Name != "node" || o[0].UID != "node-uid" ||
 		o[0].Controller == nil || !*o[0].Controller || o[0].BlockOwnerDeletion != nil {
 		t.Errorf("%+v", o)
+	}
+}
+
+// What the API server admits no mirror pod for is no matter of the node's credentials.
+func TestAMirrorPodThatRefersToObjects(t *testing.T) {
+	for words, want := range map[string]bool{
+		"a mirror pod may not reference secrets":                                             true,
+		"a mirror pod may not reference configmaps":                                          true,
+		`node "node" can not create pods that reference configmaps`:                          true,
+		`node "node" can only create pods with spec.nodeName set to itself`:                  false,
+		`User "system:anonymous" cannot create resource "pods" in API group "" in "default"`: false,
+	} {
+		b := aBook()
+		b.want(staticWish(static("web", "h1"), nil))
+		b.wrote(noon, failing(only(t, b, noon), apierrors.NewForbidden(podResource, "web", errors.New(words))))
+		said := b.troubles()
+		if len(said) != 1 || !strings.Contains(said[0].What, words) ||
+			strings.Contains(said[0].What, "The static pod runs all the same") != want || strings.Contains(said[0].What, "the kubeconfig's user") == want {
+			t.Errorf("%s: said %v", words, said)
+		}
 	}
 }
 

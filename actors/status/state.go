@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -70,7 +71,18 @@ func failure(a answer, node string) string {
 	if a.job.deed == createMirror && apierrors.IsAlreadyExists(a.err) {
 		return what + ": a pod of its name is there that is no mirror pod of this node, and is left as it is"
 	}
+	if a.job.deed == createMirror && refers(a.err) {
+		return what + ": the API server admits no mirror pod that refers to other objects (ConfigMaps, Secrets, claims, service accounts). " +
+			"The static pod runs all the same, and the API server does not show it: " + a.err.Error()
+	}
 	return what + ": " + apiclient.Explain(a.err, node)
+}
+
+// refers says that a mirror pod was refused for what it refers to, by either of the two that look at that: the admission plugins
+// ServiceAccount and NodeRestriction.
+func refers(err error) bool {
+	return apierrors.IsForbidden(err) && (strings.Contains(err.Error(), " mirror pod may not ") ||
+		strings.Contains(err.Error(), "can not create pods that reference "))
 }
 
 // troubles is all that cannot be written, for health. What fails for all is told once.
