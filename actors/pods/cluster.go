@@ -140,13 +140,18 @@ func (a *actor) isFound(uid string) bool {
 	return a.audit != nil && slices.ContainsFunc(a.audit.Pods, func(f messages.PodFacts) bool { return f.UID == uid })
 }
 
-// holds tells the status of a pod that is held, when that is new.
+// holds tells the status of a pod that is held, when that is new, and has an Event written of one that waits,
+// when the reason is.
 func (a *actor) holds(ctx supervisors.Context, w want, why messages.Reason) {
 	uid := string(w.pod.UID)
-	if a.holding[uid] == w.pod {
+	was := a.holding[uid]
+	if was == w.pod {
 		return
 	}
 	a.holding[uid] = w.pod
+	if !a.isFound(uid) && (was == nil || unsupported(want{was, w.source}).Message != why.Message) {
+		tellEvent(ctx, w.pod, why.Code, why.Message)
+	}
 	ctx.Log().Warn("a pod is not run", "pod", fullName(w.pod), "podUID", uid, "reason", why.Code, "message", why.Message)
 	a.tellStatus(ctx, a.heldStatus(w, why))
 }

@@ -52,6 +52,16 @@ func graces(k *supervisortest.Kit) []int64 {
 }
 
 // statuses are those that status was told of, the whole ones left out.
+func ofType[T any](sent []supervisortest.Told) []T {
+	var out []T
+	for _, m := range sent {
+		if v, ok := m.Msg.(T); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
 func statuses(k *supervisortest.Kit) []messages.PodStatusWanted {
 	return told[messages.PodStatusWanted](k)
 }
@@ -163,7 +173,16 @@ func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
 	k.Take()
 	wants(k, messages.APIServer, waits, runs)
 	wants(k, messages.APIServer, waits, runs)
-	said := statuses(k)
+	sent := k.Take()
+	said := ofType[messages.PodStatusWanted](sent)
+	events := ofType[messages.RecordEvent](sent)
+	wants(k, messages.APIServer, waits.DeepCopy(), runs) // as it is observed when its status is written
+	events = append(events, told[messages.RecordEvent](k)...)
+	if len(events) != 1 || events[0].Object.Name != "waits" || events[0].Type != v1.EventTypeWarning || events[0].Reason != messages.ReasonUnsupported ||
+		!strings.Contains(events[0].Message, "spec.volumes[0].nfs") {
+		t.Errorf("events: %+v", events)
+	}
+	wants(k, messages.APIServer, waits, runs)
 	if len(k.Spawned) > 0 || len(said) != 2 || said[1].Status != nil || said[0].Status == nil {
 		t.Fatalf("spawned %v, told %+v", k.Spawned, said)
 	}
