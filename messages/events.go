@@ -24,6 +24,7 @@ const (
 	EventPulled            = "Pulled"
 	EventInspectFailed     = "InspectFailed"
 	EventErrImageNeverPull = "ErrImageNeverPull"
+	EventFailedPullSecret  = "FailedToRetrieveImagePullSecret"
 	// Of a pod.
 	EventFailedMount        = "FailedMount"
 	EventFailedSandbox      = "FailedCreatePodSandBox"

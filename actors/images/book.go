@@ -47,6 +47,8 @@ type keys struct {
 	note string // what is wrong with the pod's pull secrets
 	// unread says that some of these have not been read yet.
 	unread bool
+	// unfound are the pull secrets that do not exist.
+	unfound []string
 }
 
 // request is a question as the book takes it: by the name for the runtime, with what the registry is shown.

@@ -65,7 +65,7 @@ func New(opts Options) supervisors.Constructor {
 	return func(string) supervisors.Actor {
 		return &images{
 			opts: opts, secret: secret, book: newBook(newQueue(opts.MaxParallel, opts.QPS, opts.Burst)), began: map[pullKey]time.Time{},
-			held: map[messages.ImageKey]*held{},
+			held: map[messages.ImageKey]*held{}, unfound: map[string]string{},
 		}
 	}
 }
@@ -86,6 +86,8 @@ type images struct {
 	timer  supervisors.Timer
 	next   time.Time // when timer fires
 	held   map[messages.ImageKey]*held
+	// unfound are the pull secrets that were told to be missing, by the UID of the pod.
+	unfound map[string]string
 }
 
 // The results of work, and the timer's message.
@@ -112,7 +114,7 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 		a.drop(m.UID)
 		a.carryOut(ctx, a.book.forget(ctx.Now(), m.UID))
 	case messages.ObjectsChanged:
-		a.carryOut(ctx, a.book.refresh(ctx.Now(), a.keysFor))
+		a.carryOut(ctx, a.book.refresh(ctx.Now(), func(pod *v1.Pod, image string) keys { return a.keysFor(ctx, pod, image) }))
 		a.askHeld(ctx)
 	case heldLong:
 		a.release(ctx, m)
@@ -146,16 +148,19 @@ func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
 		return
 	}
 	delete(a.held, m.Key)
+	a.tellUnfound(ctx, m.Pod, k)
 	a.carryOut(ctx, a.book.ask(ctx.Now(), request{PullImage: m, name: name.runtime, registry: name.registry, keys: k}))
 }
 
 // keysFor is keysOf for a need that was taken: its name is a good one.
-func (a *images) keysFor(pod *v1.Pod, image string) keys {
+func (a *images) keysFor(ctx supervisors.Context, pod *v1.Pod, image string) keys {
 	name, err := parseName(image)
 	if err != nil {
 		return keys{}
 	}
-	return a.keysOf(pod, name.repository)
+	k := a.keysOf(pod, name.repository)
+	a.tellUnfound(ctx, pod, k)
+	return k
 }
 
 // carryOut does what the book says, and sees to it that it is asked again in time.

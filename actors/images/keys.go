@@ -14,6 +14,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/pullauth"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 )
 
 // keysOf finds what a pod's pull secrets have for a repository. A Secret that is missing, or none of the two kinds there
@@ -32,6 +34,7 @@ func (a *images) keysOf(pod *v1.Pod, repository string) keys {
 		k.unread = k.unread || objectset.IsUnread(err)
 		if err == nil && !found {
 			err = errors.New("does not exist")
+			k.unfound = append(k.unfound, ref.Name)
 		}
 		if err == nil {
 			var ring *pullauth.Keyring
@@ -45,6 +48,25 @@ func (a *images) keysOf(pod *v1.Pod, repository string) keys {
 	k.list = pullauth.Join(rings...).Lookup(repository)
 	k.id = pullauth.Fingerprint(a.secret, k.list)
 	return k
+}
+
+// tellUnfound has an Event written about the pull secrets that a pod names and that do not exist, in the kubelet's words: once, and
+// again when they are others.
+func (a *images) tellUnfound(ctx supervisors.Context, pod *v1.Pod, k keys) {
+	if pod == nil || k.unread {
+		return
+	}
+	uid, names := string(pod.UID), strings.Join(slices.Compact(slices.Sorted(slices.Values(k.unfound))), ", ")
+	if names == a.unfound[uid] {
+		return
+	}
+	if names == "" {
+		delete(a.unfound, uid)
+		return
+	}
+	a.unfound[uid] = names
+	ctx.Tell(messages.Events, messages.PodEvent(pod, "", v1.EventTypeWarning, messages.EventFailedPullSecret,
+		"Unable to retrieve some image pull secrets ("+names+"); attempting to pull the image may not succeed.", ctx.Now()))
 }
 
 // pullWith pulls with each of these credentials, then with those of the node's own docker configuration, and last with

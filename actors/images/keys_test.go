@@ -208,3 +208,42 @@ func TestAPullWaitsForASecretThatIsBeingRead(t *testing.T) {
 		})
 	}
 }
+
+// A pull secret that does not exist is told in an event: once, however often it is looked at, and again when others are missing.
+func TestAPullSecretThatDoesNotExistIsAnEvent(t *testing.T) {
+	f := &fake{there: map[string]string{}}
+	board := objectset.NewBoard(true)
+	board.Publish(boardOf())
+	k := supervisortest.New(t, messages.Images, New(Options{Service: f, Operations: cri.NewOperations(), Serialize: true, Objects: board})("images"))
+	events := func() string {
+		var out []string
+		for _, m := range k.Take() {
+			if e, ok := m.Msg.(messages.RecordEvent); ok && m.To == messages.Events {
+				out = append(out, fmt.Sprintf("%s %s %s%s: %s", e.Object.Name, e.Type, e.Reason, e.Object.FieldPath, e.Message))
+			}
+		}
+		return strings.Join(out, "; ")
+	}
+	event := func(names string) string {
+		return "u Warning FailedToRetrieveImagePullSecret: Unable to retrieve some image pull secrets (" + names + "); attempting to pull the image may not succeed."
+	}
+	ask := private("u", "b", "a", "a")
+	ask.Pod.UID = "u"
+	k.Send("pods/u", ask)
+	expect(t, "asked", events(), event("a, b"))
+	k.Send("pods/u", ask)
+	k.Send(messages.Objects, messages.ObjectsChanged{Version: 1})
+	expect(t, "asked again", events(), "")
+	board.Publish(boardOf(registrySecret("a")))
+	k.Send(messages.Objects, messages.ObjectsChanged{Version: 2})
+	expect(t, "one has come", events(), event("b"))
+	board.Publish(boardOf(registrySecret("a"), registrySecret("b")))
+	k.Send(messages.Objects, messages.ObjectsChanged{Version: 3})
+	expect(t, "both have come", events(), "")
+	board.Publish(boardOf(registrySecret("a")))
+	k.Send(messages.Objects, messages.ObjectsChanged{Version: 4})
+	expect(t, "one has gone", events(), event("b"))
+	k.Send("pods/u", messages.ForgetImages{UID: "u"})
+	k.Send("pods/u", ask)
+	expect(t, "another life of the pod", events(), event("b"))
+}
