@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -127,6 +129,31 @@ func awaitWellCluster(t *testing.T, a *stack.Agent) {
 	})
 }
 
+// mountsOf counts what is mounted in the folder of a pod.
+func mountsOf(t *testing.T, a *stack.Agent, pod *corev1.Pod) int {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	must(t, err)
+	return strings.Count(string(mounts), " "+a.RootDir+"/pods/"+string(pod.UID)+"/")
+}
+
+// watchRemoval begins to watch a pod; what it gives waits until its object goes, and no longer.
+func watchRemoval(t *testing.T, c *cluster.Cluster, ns, name string) func() {
+	t.Helper()
+	w, err := c.Admin.CoreV1().Pods(ns).Watch(t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: name}))
+	must(t, err)
+	t.Cleanup(w.Stop)
+	return func() {
+		t.Helper()
+		for e := range w.ResultChan() {
+			if e.Type == watch.Deleted {
+				return
+			}
+		}
+		t.Fatalf("the watch of pod %s ended before it", name)
+	}
+}
+
 const cloudSleeper = "terminationGracePeriodSeconds: 60\ncontainers: [{name: c, image: HELLO, args: [sleep]}]"
 
 // Pods of the API server: they run beside a static one, wait for their readiness gates, and end as their deletion says,
@@ -136,7 +163,8 @@ func TestPodsOfTheAPIServer(t *testing.T) {
 	n, ns := c.Node(t), c.Namespace(t)
 	s, a := inCluster(t, c, n, nil)
 	must(t, a.Write("static.yaml", manifest(s, "static", cloudSleeper)))
-	web := create(t, c, ns, n.Name, manifest(s, "web", cloudSleeper))
+	web := create(t, c, ns, n.Name, manifest(s, "web", "volumes: [{name: v, emptyDir: {medium: Memory}}]\n"+
+		strings.Replace(cloudSleeper, "args: [sleep]", "args: [sleep], volumeMounts: [{name: v, mountPath: /v}]", 1)))
 	create(t, c, ns, n.Name, manifest(s, "gated", "readinessGates: [{conditionType: example.com/open}]\n"+cloudSleeper))
 	create(t, c, ns, n.Name, manifest(s, "forced", cloudSleeper))
 	create(t, c, ns, n.Name, manifest(s, "stubborn",
@@ -163,8 +191,15 @@ func TestPodsOfTheAPIServer(t *testing.T) {
 	awaitHere(t, a, "gated", readyHere)
 
 	awaitAPIPod(t, c, ns, "gated", ready)
+	if mountsOf(t, a, web) == 0 {
+		t.Error("nothing is mounted for the pod's volume in memory")
+	}
+	removed := watchRemoval(t, c, ns, "web")
 	remove(t, c, ns, "web")
-	awaitNoAPIPod(t, c, ns, "web")
+	removed()
+	if n := mountsOf(t, a, web); n > 0 {
+		t.Errorf("%d of its volumes are mounted when its object has gone", n)
+	}
 	awaitLeft(t, s, a, "web")
 	remove(t, c, ns, "stubborn")
 	awaitHere(t, a, "stubborn", func(p *stack.PodState) error {
