@@ -246,7 +246,7 @@ func TestPodsOutliveTheAPIServer(t *testing.T) {
 	for _, answer := range []struct {
 		code  int
 		words string
-	}{{401, "401 Unauthorized"}, {403, "system:node:" + n.Name}, {429, "429 Too Many Requests"}, {500, "fault of its own (500)"}} {
+	}{{401, "401 Unauthorized"}, {403, "system:node:" + n.Name}, {410, "410 Gone"}, {429, "429 Too Many Requests"}, {500, "fault of its own (500)"}} {
 		p.Answer(answer.code)
 		p.Cut()
 		awaitTrouble(t, a, answer.words)

@@ -38,6 +38,7 @@ type Feed struct {
 	dirty   bool          // the lists of view are older than the book
 	changed chan struct{} // closed at the next change, and replaced
 	asked   time.Time     // since when an answer is awaited; zero when none is
+	gone    int           // how often in a row the API server had forgotten what came since (410)
 	again   context.CancelFunc
 }
 

@@ -206,6 +206,7 @@ func TestWhatTheAPIServerAnswers(t *testing.T) {
 	}{
 		{apierrors.NewUnauthorized("no"), "401 Unauthorized"},
 		{apierrors.NewForbidden(pods, "", errors.New("no")), "system:node:node in the group system:nodes"},
+		{apierrors.NewResourceExpired("too old"), "410 Gone"},
 		{apierrors.NewTooManyRequests("busy", 0), "429 Too Many Requests"},
 		{apierrors.NewInternalError(errors.New("oh")), "a fault of its own (500)"},
 		{apierrors.NewServiceUnavailable("oh"), "a fault of its own (503)"},

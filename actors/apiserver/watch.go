@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -49,9 +48,9 @@ func (f *Feed) listWatch() cache.ListerWatcher {
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = mine
 			f.asks()
-			if o.ResourceVersion != "" && f.wentBack(ctx, list, o.ResourceVersion) {
+			if o.ResourceVersion != "" && apiclient.WentBack(ctx, list, o.ResourceVersion) {
 				f.listAnew()
-				return nil, apierrors.NewResourceExpired("the API server is older than what it said before")
+				return nil, apiclient.ErrWentBack
 			}
 			w, err := pods.Watch(ctx, o)
 			whole := o.SendInitialEvents != nil && *o.SendInitialEvents
@@ -65,25 +64,6 @@ func (f *Feed) listWatch() cache.ListerWatcher {
 		},
 	}, f.opts.Clients.Main)
 }
-
-// wentBack says that the API server's newest resource version is older than one it gave before: it was restored from a
-// backup. A watch from the newer one would say nothing until it is reached again.
-func (f *Feed) wentBack(ctx context.Context, list func(context.Context, metav1.ListOptions) (runtime.Object, error), seen string) bool {
-	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
-	defer cancel()
-	out, err := list(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return false // the watch says the same, and better
-	}
-	meta, ok := out.(metav1.ListInterface)
-	if !ok {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(meta.GetResourceVersion(), seen)
-	return err == nil && order < 0
-}
-
-const versionTimeout = 30 * time.Second
 
 // listAnew has all listed by a reflector that remembers nothing.
 func (f *Feed) listAnew() {
@@ -101,7 +81,7 @@ func (f *Feed) event(e watch.Event) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked, f.view.At = time.Time{}, f.opts.Clock.Now()
+	f.asked, f.view.At, f.gone = time.Time{}, f.opts.Clock.Now(), 0
 }
 
 // asks notes that an answer is awaited.
@@ -113,14 +93,26 @@ func (f *Feed) asks() {
 	}
 }
 
-// answers notes how a request ended. That the server has forgotten what came since is no trouble: all is asked for.
+// goneOften is how many 410 in a row are told: a watch and a list that follow from what is known may both have one before all is asked for.
+const goneOften = 4
+
+// answers notes how a request ended. That the server has forgotten what came since is no trouble, unless it says so each time: all is
+// asked for.
 func (f *Feed) answers(err error) {
-	if f.ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+	if f.ctx.Err() != nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.opts.Clock.Now()
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		f.asked = time.Time{}
+		if f.gone++; f.gone < goneOften {
+			return
+		}
+	} else {
+		f.gone = 0
+	}
 	if err == nil {
 		f.asked, f.view.At = time.Time{}, now
 		if f.view.Problem != "" {
