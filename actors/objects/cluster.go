@@ -3,10 +3,7 @@ package objects
 import (
 	"context"
 	"fmt"
-	"maps"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,16 +11,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
-	"github.com/playlet-dev/playlet/messages"
 )
 
 // getsAtATime bounds first reads side by side, so that a slow server has not all of them before it.
 const getsAtATime = 16
-
-// lastingAfter is how long reading an object must have failed before that is told: some failures pass by themselves.
-const lastingAfter = 5 * time.Second
 
 // clusterOptions are what a cluster needs.
 type clusterOptions struct {
@@ -47,14 +39,15 @@ type cluster struct {
 	ended     bool
 	running   sync.WaitGroup
 	followers map[objectset.Ref]*follower
-	broken    any // what a follower panicked with
+	kinds     map[string]*trouble // of objects that are followed whatever pods name
+	broken    any                 // what a follower panicked with
 	stack     string
 }
 
 func newCluster(opts clusterOptions) *cluster {
 	c := &cluster{
 		opts: opts, slots: make(chan struct{}, getsAtATime), woken: make(chan struct{}, 1), now: time.Now,
-		followers: map[objectset.Ref]*follower{},
+		followers: map[objectset.Ref]*follower{}, kinds: map[string]*trouble{},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c
@@ -130,7 +123,7 @@ func (c *cluster) put(f *follower, object any) {
 	if c.ended || c.followers[f.ref] != f {
 		return
 	}
-	f.trouble, f.since = nil, time.Time{}
+	f.well()
 	if c.opts.Board.Put(f.ref, object) {
 		c.wake()
 	}
@@ -140,7 +133,7 @@ func (c *cluster) put(f *follower, object any) {
 func (c *cluster) well(f *follower) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f.trouble, f.since = nil, time.Time{}
+	f.well()
 }
 
 func (c *cluster) failed(f *follower, err error) {
@@ -149,10 +142,7 @@ func (c *cluster) failed(f *follower, err error) {
 	if c.ended || c.followers[f.ref] != f {
 		return
 	}
-	if f.trouble == nil {
-		f.since = c.now()
-	}
-	f.trouble = err
+	f.trouble.failed(err, c.now())
 	c.opts.Board.Fail(f.ref, c.plain(err))
 }
 
@@ -191,50 +181,6 @@ func (c *cluster) await(ctx context.Context) {
 		panic(fmt.Sprintf("%v, in a follower:\n%s", broken, stack))
 	}
 }
-
-// problems are what could not be read for a while, by why.
-func (c *cluster) problems() []messages.ManifestProblem { return c.problemsAt(c.now()) }
-
-func (c *cluster) problemsAt(now time.Time) []messages.ManifestProblem {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	by, kept := map[string][]string{}, map[string]bool{}
-	for r, f := range c.followers {
-		if f.trouble != nil && now.Sub(f.since) >= lastingAfter {
-			why := c.plain(f.trouble).Error()
-			by[why] = append(by[why], r.String())
-			kept[why] = kept[why] || c.opts.Board.Has(r)
-		}
-	}
-	var out []messages.ManifestProblem
-	for _, why := range slices.Sorted(maps.Keys(by)) {
-		slices.Sort(by[why])
-		out = append(out, messages.ManifestProblem{Path: "API server", Message: some(by[why]) + " cannot be read: " + why, KeptLast: kept[why]})
-	}
-	return out
-}
-
-// some names the first few.
-func some(names []string) string {
-	const few = 3
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
-}
-
-// plain is an error in the words that all errors of the API server have, which are the same for each object.
-func (c *cluster) plain(err error) error {
-	return explained{apiclient.Explain(err, c.opts.NodeName), err}
-}
-
-type explained struct {
-	text  string
-	cause error
-}
-
-func (e explained) Error() string { return e.text }
-func (e explained) Unwrap() error { return e.cause }
 
 // quiet keeps client-go from logging what is told otherwise.
 func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }

@@ -5,11 +5,9 @@ import (
 	"maps"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -23,37 +21,26 @@ type every[K comparable, V any] struct {
 	publish func(map[K]V)                 // what is told is never written to again
 	fail    func(error)                   // why they cannot be read, for those who wait for them
 
-	plain func(error) error // an error in plain words; the cluster's
+	cluster *cluster
+	trouble *trouble
 
 	mu    sync.Mutex
 	known map[K]V
 }
 
-// follow begins it, for the life of the cluster.
+// follow begins it, for the life of the cluster. The name is what people call these objects.
 func follow[K comparable, V any](c *cluster, name string, e *every[K, V]) {
-	e.plain = c.plain
+	e.cluster, e.trouble = c, c.kind(name)
 	c.begin(func() {
-		reflector := cache.NewReflectorWithOptions(e.listerWatcher(c.opts.Client), e.kind, e, cache.ReflectorOptions{Name: name})
-		reflector.RunWithContext(quiet(c.life))
+		requests{e.list, e.watch, e.noted}.reflect(c.life, c.opts.Client, e.kind, e, cache.ReflectorOptions{Name: name})
 	})
 }
 
-func (e *every[K, V]) listerWatcher(client kubernetes.Interface) cache.ListerWatcher {
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list, err := e.list(ctx, o)
-			return list, e.noted(ctx, err)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			w, err := e.watch(ctx, o)
-			return w, e.noted(ctx, err)
-		},
-	}, client)
-}
-
 func (e *every[K, V]) noted(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() == nil && !apierrors.IsInvalid(err) && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-		e.fail(e.plain(err))
+	if ctx.Err() == nil && !passing(err) {
+		if why := e.cluster.kindAnswered(e.trouble, err); why != nil {
+			e.fail(why)
+		}
 	}
 	return err
 }
@@ -103,4 +90,5 @@ func (e *every[K, V]) change(how func(map[K]V)) {
 	how(next)
 	e.known = next
 	e.publish(next)
+	e.cluster.read(e.trouble)
 }

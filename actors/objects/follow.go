@@ -31,9 +31,7 @@ type follower struct {
 	cancel  context.CancelFunc
 	// unwatch ends the watch alone, of an object that says it never changes.
 	unwatch context.CancelFunc
-	// trouble is why the last try failed, and since when tries do; guarded by the cluster's mutex.
-	trouble error
-	since   time.Time
+	trouble
 }
 
 func (f *follower) run(ctx context.Context) {
@@ -53,10 +51,9 @@ func (f *follower) run(ctx context.Context) {
 	if f.immutable() {
 		return
 	}
-	reflector := cache.NewReflectorWithOptions(f.listerWatcher(), f.kind(), store{f}, cache.ReflectorOptions{
+	f.requests().reflect(ctx, f.cluster.opts.Client, f.kind(), store{f}, cache.ReflectorOptions{
 		Name: f.ref.String(), TypeDescription: string(f.ref.Kind),
 	})
-	reflector.RunWithContext(quiet(ctx))
 }
 
 // read reads the object until that succeeds, and says whether to go on.
@@ -105,32 +102,34 @@ func (f *follower) kind() runtime.Object {
 	return &v1.ConfigMap{}
 }
 
-// listerWatcher lists and watches the one object. What fails is noted.
-func (f *follower) listerWatcher() cache.ListerWatcher {
+// requests list and watch the one object. What fails is noted.
+func (f *follower) requests() requests {
 	client := f.cluster.opts.Client
 	secrets, configMaps := client.CoreV1().Secrets(f.ref.Namespace), client.CoreV1().ConfigMaps(f.ref.Namespace)
 	only := func(o metav1.ListOptions) metav1.ListOptions {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, f.ref.Name).String()
 		return o
 	}
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (list runtime.Object, err error) {
-			if f.ref.Kind == objectset.Secret {
-				list, err = secrets.List(ctx, only(o))
-			} else {
-				list, err = configMaps.List(ctx, only(o))
-			}
-			return list, f.noted(ctx, err)
+	if f.ref.Kind == objectset.Secret {
+		return requests{
+			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return secrets.List(ctx, only(o))
+			},
+			watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+				return secrets.Watch(ctx, only(o))
+			},
+			noted: f.noted,
+		}
+	}
+	return requests{
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return configMaps.List(ctx, only(o))
 		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (w apiwatch.Interface, err error) {
-			if f.ref.Kind == objectset.Secret {
-				w, err = secrets.Watch(ctx, only(o))
-			} else {
-				w, err = configMaps.Watch(ctx, only(o))
-			}
-			return w, f.noted(ctx, err)
+		watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			return configMaps.Watch(ctx, only(o))
 		},
-	}, client)
+		noted: f.noted,
+	}
 }
 
 // noted notes an error of the reflector, or that there is none.
@@ -139,7 +138,7 @@ func (f *follower) noted(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 	case err == nil:
 		f.cluster.well(f)
-	case apierrors.IsInvalid(err), apierrors.IsResourceExpired(err), apierrors.IsGone(err): // the reflector asks otherwise
+	case passing(err):
 	default:
 		f.failed(err)
 	}

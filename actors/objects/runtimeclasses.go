@@ -13,7 +13,7 @@ import (
 // the cluster. Overhead and scheduling are not read: the API server has written both into the pods.
 func (c *cluster) followRuntimeClasses() {
 	classes := c.opts.Client.NodeV1().RuntimeClasses()
-	follow(c, "runtimeclasses", &every[string, string]{
+	follow(c, "RuntimeClasses", &every[string, string]{
 		kind: &nodev1.RuntimeClass{}, publish: c.opts.Board.PutRuntimeClasses, fail: c.opts.Board.FailRuntimeClasses,
 		entry: func(object any) (name, handler string, ok bool) {
 			if o, ok := object.(*nodev1.RuntimeClass); ok {

@@ -17,7 +17,7 @@ import (
 func (c *cluster) followServices() {
 	client := c.opts.Client
 	addressed := fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone).String()
-	follow(c, "services", &every[objectset.Key, *v1.Service]{
+	follow(c, "Services", &every[objectset.Key, *v1.Service]{
 		kind: &v1.Service{}, publish: c.opts.Board.PutServices, fail: c.opts.Board.FailServices,
 		entry: func(object any) (objectset.Key, *v1.Service, bool) {
 			o, ok := object.(*v1.Service)

@@ -1,0 +1,118 @@
+package objects
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// lastingAfter is how long reading an object must have failed before that is told: some failures pass by themselves.
+const lastingAfter = 5 * time.Second
+
+// trouble is why something cannot be read; guarded by the cluster's mutex. The zero value is none.
+type trouble struct {
+	err   error     // the last failure; nil for none
+	since time.Time // tries fail
+	known bool      // it was read before; of a kind
+}
+
+// failed notes a failure.
+func (t *trouble) failed(err error, now time.Time) {
+	if t.err == nil {
+		t.since = now
+	}
+	t.err = err
+}
+
+// well notes that the API server answers.
+func (t *trouble) well() { t.err, t.since = nil, time.Time{} }
+
+// passing is an error after which a reflector asks otherwise.
+func passing(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+}
+
+// plain is an error in the words that all errors of the API server have, which are the same for each object.
+func (c *cluster) plain(err error) error {
+	return explained{apiclient.Explain(err, c.opts.NodeName), err}
+}
+
+type explained struct {
+	text  string
+	cause error
+}
+
+func (e explained) Error() string { return e.text }
+func (e explained) Unwrap() error { return e.cause }
+
+// kind is the trouble with all objects of a kind.
+func (c *cluster) kind(name string) *trouble {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := &trouble{}
+	c.kinds[name] = t
+	return t
+}
+
+// kindAnswered notes how a question about a kind went, and gives what went wrong in words.
+func (c *cluster) kindAnswered(t *trouble, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		t.well()
+		return nil
+	}
+	t.failed(err, c.now())
+	return c.plain(err)
+}
+
+// read notes that something of a kind was read.
+func (c *cluster) read(t *trouble) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.known = true
+}
+
+// problems are what could not be read for a while, by why.
+func (c *cluster) problems() []messages.ManifestProblem { return c.problemsAt(c.now()) }
+
+func (c *cluster) problemsAt(now time.Time) []messages.ManifestProblem {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	by, kept := map[string][]string{}, map[string]bool{}
+	add := func(name string, t trouble, known bool) {
+		if t.err != nil && now.Sub(t.since) >= lastingAfter {
+			why := c.plain(t.err).Error()
+			by[why] = append(by[why], name)
+			kept[why] = kept[why] || known
+		}
+	}
+	for r, f := range c.followers {
+		add(r.String(), f.trouble, c.opts.Board.Has(r))
+	}
+	for name, t := range c.kinds {
+		add(name, *t, t.known)
+	}
+	var out []messages.ManifestProblem
+	for _, why := range slices.Sorted(maps.Keys(by)) {
+		slices.Sort(by[why])
+		out = append(out, messages.ManifestProblem{Path: "API server", Message: some(by[why]) + " cannot be read: " + why, KeptLast: kept[why]})
+	}
+	return out
+}
+
+// some names the first few.
+func some(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}

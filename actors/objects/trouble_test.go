@@ -1,0 +1,100 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// That objects which all pods wait for cannot be read is told when it lasts, and no longer when they are read.
+func TestKindsThatCannotBeReadAreTold(t *testing.T) {
+	a := newAPI(t, 0)
+	failing := make(chan bool, 1)
+	failing <- true
+	fails := func() bool { f := <-failing; failing <- f; return f }
+	watches := make(chan *apiwatch.RaceFreeFakeWatcher, 100)
+	for _, kind := range []string{"services", "runtimeclasses"} {
+		a.client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return fails(), nil, apierrors.NewInternalError(errors.New("etcd"))
+		})
+		a.client.PrependWatchReactor(kind, func(clienttesting.Action) (bool, apiwatch.Interface, error) {
+			if fails() {
+				return true, nil, apierrors.NewInternalError(errors.New("etcd"))
+			}
+			w := apiwatch.NewRaceFreeFake()
+			watches <- w
+			return true, w, nil
+		})
+	}
+	told := func() string {
+		text := ""
+		for _, p := range a.c.problemsAt(time.Now().Add(lastingAfter)) {
+			text += fmt.Sprintf("%s, kept %v\n", p.Message, p.KeptLast)
+		}
+		return text
+	}
+	const words = "RuntimeClasses, Services cannot be read: the API server has a fault of its own (500): "
+	a.c.followServices()
+	a.c.followRuntimeClasses()
+	a.await("they are told", func() bool { return strings.HasPrefix(told(), words) && strings.Contains(told(), "kept false") })
+	if p := a.c.problemsAt(time.Time{}); len(p) > 0 {
+		t.Errorf("at once: %+v", p)
+	}
+	<-failing
+	failing <- false
+	a.await("nothing is told", func() bool { return told() == "" && len(watches) == 2 })
+	<-failing
+	failing <- true
+	(<-watches).Stop()
+	(<-watches).Stop()
+	a.await("they are told again", func() bool { return strings.HasPrefix(told(), words) && strings.Contains(told(), "kept true") })
+}
+
+// After the restoration of a backup all is listed anew: a watch from the future would say nothing.
+func TestObjectsOfAnAPIServerThatWentBack(t *testing.T) {
+	a := newAPI(t, 0, settings("old"))
+	now := make(chan string, 1)
+	now <- "1000"
+	version := func() string { v := <-now; now <- v; return v }
+	services := func() runtime.Object {
+		v := version()
+		s := web("10.0.0." + v[:1])
+		s.ResourceVersion = v
+		return &v1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: v}, Items: []v1.Service{*s}}
+	}
+	configMaps := func() runtime.Object {
+		v := version()
+		s := settings(v)
+		s.ResourceVersion = v
+		return &v1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: v}, Items: []v1.ConfigMap{*s}}
+	}
+	watches := make(chan *apiwatch.RaceFreeFakeWatcher, 100)
+	for kind, list := range map[string]func() runtime.Object{"services": services, "configmaps": configMaps} {
+		a.client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list(), nil })
+		a.client.PrependWatchReactor(kind, func(clienttesting.Action) (bool, apiwatch.Interface, error) {
+			w := apiwatch.NewRaceFreeFake()
+			watches <- w
+			return true, w, nil
+		})
+	}
+	a.c.followServices()
+	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
+	a.host("10.0.0.1")
+	a.awaitHolds("1000")
+	a.await("watches", func() bool { return len(watches) == 2 })
+	<-now
+	now <- "900"
+	(<-watches).Stop()
+	(<-watches).Stop()
+	a.host("10.0.0.9")
+	a.awaitHolds("900")
+}
