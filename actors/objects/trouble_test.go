@@ -82,14 +82,24 @@ func TestObjectsOfAnAPIServerThatWentBack(t *testing.T) {
 		a.client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list(), nil })
 		a.client.PrependWatchReactor(kind, func(clienttesting.Action) (bool, apiwatch.Interface, error) {
 			w := apiwatch.NewRaceFreeFake()
+			if version() == "1000" { // what was told has it go on from there
+				if s := web("10.0.0.2"); kind == "services" {
+					s.ResourceVersion = "1001"
+					w.Modify(s)
+				} else {
+					m := settings("1001")
+					m.ResourceVersion = "1001"
+					w.Modify(m)
+				}
+			}
 			watches <- w
 			return true, w, nil
 		})
 	}
 	a.c.followServices()
 	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
-	a.host("10.0.0.1")
-	a.awaitHolds("1000")
+	a.host("10.0.0.2")
+	a.awaitHolds("1001")
 	a.await("watches", func() bool { return len(watches) == 2 })
 	<-now
 	now <- "900"
