@@ -3,6 +3,7 @@ package registration
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -185,6 +186,10 @@ func TestReadinessIsReportedAtOnce(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	w.sees()
+	w.network = fmt.Errorf("away: %w", ErrNoWord) // what was said stays
+	w.Send(messages.Runtime, state)
+	w.work()
+	expect(t, "the writes where it cannot be looked", w.writes(), nil)
 	w.runtime.NetworkReady = true
 	w.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true, NetworkReady: true})
 	w.work()

@@ -2,6 +2,7 @@ package registration
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 	"sync"
@@ -30,7 +31,7 @@ type (
 		addresses []netip.Addr
 		unknown   error // why addresses are not known
 	}
-	networkSeen struct{ problem string }
+	networkSeen struct{ problem error }
 	imagesSeen  struct {
 		images []v1.ContainerImage
 		err    error
@@ -117,17 +118,18 @@ func (a *actor) askNetwork(ctx supervisors.Context) {
 	a.asking = true
 	ask := a.opts.Network
 	ctx.Do(supervisors.Work{Name: "AskNetwork", Timeout: networkTimeout, Run: func(ctx context.Context) any {
-		if err := ask(ctx); err != nil {
-			return networkSeen{err.Error()}
-		}
-		return networkSeen{}
+		return networkSeen{ask(ctx)}
 	}})
 }
 
 func (a *actor) onNetwork(ctx supervisors.Context, m networkSeen) {
 	a.asking = false
-	if f := &a.book.facts; !f.runtime.NetworkReady {
-		f.network = m.problem
+	switch f := &a.book.facts; {
+	case f.runtime.NetworkReady, errors.Is(m.problem, ErrNoWord):
+	case m.problem != nil:
+		f.network = m.problem.Error()
+	default:
+		f.network = ""
 	}
 	if a.askAgain {
 		a.askAgain = false

@@ -2,6 +2,7 @@ package registration
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,7 @@ type Options struct {
 	// Runtime is what is known of the container runtime; it does not wait, and is called in the mailbox.
 	Runtime func() Runtime
 	// Network says why pods get no network, from the network's configuration; nil where nothing is found wrong. It is asked
-	// where the runtime says that the network is not ready. May be slow; ctx bounds it.
+	// where the runtime says that the network is not ready. May be slow; ctx bounds it. With ErrNoWord what it said before stays.
 	Network func(context.Context) error
 	// Images are those of the runtime.
 	Images ImageLister
@@ -118,6 +119,9 @@ func New(o Options) supervisors.Constructor {
 	life := &life{}
 	return func(string) supervisors.Actor { return newActor(o, life) }
 }
+
+// ErrNoWord is the answer of a Network that could not look.
+var ErrNoWord = errors.New("it could not be looked why the network is not ready")
 
 // life is what outlives the actor and ends with the process.
 type life struct {

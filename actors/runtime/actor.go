@@ -75,7 +75,7 @@ func (a *actor) become(ctx supervisors.Context, to phase) {
 		a.planSurvey(ctx)
 		a.queue.rouse()
 		a.pump(ctx)
-		a.cidrs.told = "" // this may be another runtime
+		a.cidrs.anew()
 		a.tellCIDRs(ctx)
 	}
 }

@@ -15,6 +15,7 @@ import (
 type cidrs struct {
 	wanted  string // comma-separated; empty: none are known
 	told    string // what this runtime has taken since it was connected
+	link    int    // counts the connections, each of which may be to another runtime
 	telling bool
 	failed  string // as the log was told last
 }
@@ -22,6 +23,7 @@ type cidrs struct {
 type (
 	cidrsTold struct {
 		cidrs string
+		link  int // when it was begun
 		err   error
 	}
 	cidrsDue struct{}
@@ -31,6 +33,9 @@ const (
 	cidrsTimeout = 30 * time.Second
 	cidrsRest    = 5 * time.Second
 )
+
+// anew forgets what a runtime was told: the one that is connected now may be another.
+func (c *cidrs) anew() { c.told, c.link = "", c.link+1 }
 
 // wantCIDRs takes the Node's ranges. A Node that has none says nothing, as with the kubelet.
 func (a *actor) wantCIDRs(ctx supervisors.Context, m messages.NodeObserved) {
@@ -48,13 +53,13 @@ func (a *actor) tellCIDRs(ctx supervisors.Context) {
 		return
 	}
 	c.telling = true
-	wanted, runtime, ops := c.wanted, a.opts.CRI, a.opts.Operations
+	wanted, link, runtime, ops := c.wanted, c.link, a.opts.CRI, a.opts.Operations
 	ctx.Do(supervisors.Work{Name: "UpdateRuntimeConfig", Timeout: cidrsTimeout, Run: func(ctx context.Context) any {
 		did, err := ops.Do(ctx, "pod-cidr", cidrsTimeout, func(ctx context.Context) (any, error) {
 			return wanted, runtime.UpdateRuntimeConfig(ctx, wanted)
 		})
 		text, _ := did.(string)
-		return cidrsTold{text, err}
+		return cidrsTold{text, link, err}
 	}})
 }
 
@@ -62,6 +67,7 @@ func (a *actor) toldCIDRs(ctx supervisors.Context, m cidrsTold) {
 	c := &a.cidrs
 	c.telling = false
 	switch {
+	case m.link != c.link: // it is no word of the runtime that is there now
 	case m.err == nil:
 		c.told, c.failed = m.cidrs, ""
 		ctx.Log().Info("the container runtime knows the pods' range of addresses", "podCIDR", m.cidrs)

@@ -68,3 +68,26 @@ func TestTheRuntimeIsToldTheRangeOfAddresses(t *testing.T) {
 	r.Advance(time.Minute)
 	r.expect("an old runtime later", update(), "")
 }
+
+// What a runtime answers that is gone meanwhile is not taken for the word of the next.
+func TestARangeThatAnotherRuntimeTook(t *testing.T) {
+	f := newFake()
+	r := start(t, f, nil)
+	r.work()
+	f.took()
+	r.Send(messages.Registration, observed("10.1.0.0/24"))
+	old := r.take("UpdateRuntimeConfig")
+	f.fail("", away())
+	r.Advance(5 * time.Second)
+	r.work()
+	f.fail("", nil)
+	r.Advance(checkCap)
+	r.work()
+	f.took()
+	r.RunOne(old)
+	f.took()
+	r.work()
+	if calls := f.took(); !strings.Contains(calls, "UpdateRuntimeConfig:10.1.0.0/24") {
+		t.Errorf("the runtime that is there now was asked %s", calls)
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"regexp"
@@ -128,7 +129,7 @@ func networkWord(node *config.Node, runtime runtimeStatus) func(context.Context)
 	return func(ctx context.Context) error {
 		status, err := runtime.Status(ctx, true)
 		if err != nil {
-			return nil //nolint:nilerr // others tell of a runtime that does not answer
+			return fmt.Errorf("%w: %w", registration.ErrNoWord, err)
 		}
 		places, ok := cni.PlacesOf(status.GetInfo())
 		if !ok {

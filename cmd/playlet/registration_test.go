@@ -13,6 +13,7 @@ import (
 	semver "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/playlet-dev/playlet/actors/runtime"
+	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri/sim"
 )
@@ -77,7 +78,7 @@ func TestTheNetworkIsLookedAtWhereTheRuntimeLooks(t *testing.T) {
 		{saysOfCNI{info: `{"cni": {"binDir": "` + runtimes + `", "confDir": "` + runtimes + `"}}`}, "it is in none of " + runtimes},
 		{saysOfCNI{info: `{"sandboxImage": "x"}`}, "no network configuration in " + flags},
 		{saysOfCNI{}, "no network configuration in " + flags},
-		{saysOfCNI{err: errors.New("away")}, ""},
+		{saysOfCNI{err: errors.New("away")}, registration.ErrNoWord.Error()},
 	} {
 		err := networkWord(node, c.runtime)(t.Context())
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
