@@ -12,8 +12,8 @@ import (
 
 	semver "k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/registration"
+	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri/sim"
 )
