@@ -1,9 +1,11 @@
 package events
 
 import (
+	"encoding/json"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
@@ -53,6 +55,7 @@ type book struct {
 	source     source
 	clock      *stepped
 	correlator *record.EventCorrelator
+	combined   bool    // what the correlator was given last is told with similar events, as one
 	queue      []*item // oldest first
 	waiting    map[name]*item
 	busy       bool // a batch is on its way
@@ -63,11 +66,12 @@ type book struct {
 }
 
 func newBook(node string) *book {
-	clock := &stepped{}
-	return &book{
-		source: source{node: node}, clock: clock, waiting: map[name]*item{},
-		correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{Clock: clock}),
-	}
+	b := &book{source: source{node: node}, clock: &stepped{}, waiting: map[name]*item{}}
+	b.correlator = record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{Clock: b.clock, MessageFunc: func(e *v1.Event) string {
+		b.combined = true // it is asked for of such events only
+		return record.EventAggregatorByReasonMessageFunc(e)
+	}})
+	return b
 }
 
 // record takes one event. Like ones are counted, similar ones combined, and too many about one object left out, as the
@@ -76,6 +80,7 @@ func (b *book) record(now time.Time, m messages.RecordEvent) {
 	b.counts.Recorded++
 	e := b.source.event(now, m)
 	b.clock.step(now)
+	b.combined = false
 	result, err := b.correlator.EventCorrelate(e)
 	switch {
 	case err != nil: // of making the patch, which cannot be but for a bug; the event is told all the same
@@ -83,8 +88,22 @@ func (b *book) record(now time.Time, m messages.RecordEvent) {
 		b.counts.Filtered++
 		return
 	}
+	if b.combined {
+		b.dated(now, result)
+	}
 	b.source.sign(result.Event)
 	b.put(&item{event: result.Event, patch: result.Patch, create: result.Patch == nil, since: now})
+}
+
+// dated gives combined events the times of the node's clock: the last is now, and the first as long ago as the correlator counts.
+// What changes of an Event that is there already is told anew, with that time.
+func (b *book) dated(now time.Time, r *record.EventCorrelateResult) {
+	e := r.Event
+	e.FirstTimestamp = metav1.NewTime(now.Add(-b.clock.Since(e.FirstTimestamp.Time)))
+	e.LastTimestamp = metav1.NewTime(now)
+	if r.Patch != nil {
+		r.Patch, _ = json.Marshal(map[string]any{"count": e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message}) // these can be encoded
+	}
 }
 
 // put has an item wait, in the place of an earlier state of the same event.

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -314,5 +315,58 @@ func TestAClockThatIsSet(t *testing.T) {
 	}
 	if b.counts.Filtered > 0 {
 		t.Errorf("%d of 200 events in a day and a half are left out, %d are written", b.counts.Filtered, written)
+	}
+}
+
+// What is combined has the node's time, also when its clock is set right after the first events; it is counted on.
+func TestWhatIsCombinedHasTheNodesTime(t *testing.T) {
+	for _, before := range []int{3, 12} { // events while the clock is wrong: too few to be combined, and enough
+		b := newBook("n")
+		wrong := time.Unix(60, 0)
+		n := 0
+		say := func(now time.Time) *item {
+			t.Helper()
+			n++
+			b.record(now, said("web", fmt.Sprint("message ", n)))
+			got := b.all(t, now)
+			if len(got) != 1 {
+				t.Fatalf("written are %v", got)
+			}
+			return got[0]
+		}
+		for range before {
+			say(wrong)
+		}
+		now := begin
+		b.clock.seen = begin // by the monotonic clock nothing has passed
+		for n < 9 {
+			say(now)
+		}
+		for i := range 5 {
+			now = begin.Add(time.Duration(i) * time.Minute)
+			got := say(now)
+			e := got.event
+			if !strings.HasPrefix(e.Message, "(combined from similar events)") {
+				t.Fatalf("it is not combined: %+v", e)
+			}
+			if !e.LastTimestamp.Time.Equal(now) || e.FirstTimestamp.After(now) || e.FirstTimestamp.Time.Before(begin.Add(-time.Minute)) {
+				t.Errorf("at %v it is of %v to %v", now, e.FirstTimestamp, e.LastTimestamp)
+			}
+			if got.create != (before < 9 && i == 0) {
+				t.Errorf("%d: create is %v", i, got.create)
+			}
+			var patch struct {
+				Count         int32       `json:"count"`
+				Message       string      `json:"message"`
+				LastTimestamp metav1.Time `json:"lastTimestamp"`
+			}
+			if got.create {
+				continue
+			}
+			if err := json.Unmarshal(got.patch, &patch); err != nil || patch.Count != e.Count || patch.Message != e.Message ||
+				!patch.LastTimestamp.Time.Equal(now.Truncate(time.Second)) {
+				t.Errorf("%v: the change is %s", err, got.patch)
+			}
+		}
 	}
 }

@@ -55,9 +55,10 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// stepped is the correlator's clock: it begins with the time of the first message, and goes on by what has passed between one
-// and the next. A clock of the node that is set moves it at most once and never back, so that counting, combining and the limits
-// go on; and no two messages have the same time, by which what is combined is named.
+// stepped is the clock by which the correlator counts: it begins with the time of the first message, and goes on by what has passed
+// between one and the next. A clock of the node that is set moves it at most once and never back, so that counting, combining and
+// the limits go on; and no two messages have the same time, by which what is combined is named. The node's clock may have been wrong
+// then, and time that the machine sleeps is not in it: what is told of combined events has the node's time (see dated).
 type stepped struct{ now, seen time.Time }
 
 func (s *stepped) step(now time.Time) {
