@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
@@ -278,5 +280,49 @@ func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 		if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Final.Message != "final" {
 			t.Errorf("the next agent tells %+v", w)
 		}
+	}
+}
+
+// The final status of a deleted pod is dropped with its object, also where another source is never heard; that of a pod which waits
+// for its removal is not.
+func TestWhatIsKeptOfADeletedPodGoesWithItsObject(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "finished.json")
+	k := supervisortest.New(t, messages.Pods, New(Options{
+		Sources: []messages.Address{messages.HTTP, messages.APIServer}, Cluster: true, Board: board.New(), FinishedPath: path,
+	})("pods"))
+	k.RunWork()
+	audit(k)
+	kept := func() []string {
+		t.Helper()
+		k.RunWork()
+		out := map[string]*v1.PodStatus{}
+		if err := atomicfile.Load(path, finishedVersion, &out); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Sorted(maps.Keys(out))
+	}
+	final := &v1.PodStatus{Phase: v1.PodFailed}
+	waits := deletedPod("waits", "waits", 5)
+	wants(k, messages.APIServer, deletedPod("a", "a", 5), waits)
+	for _, uid := range []string{"a", "waits"} {
+		k.Send(messages.PodAddress(uid), messages.PodEnded{UID: uid, Status: final})
+	}
+	gone(k, "a", final)
+	if got := kept(); !slices.Equal(got, []string{"a", "waits"}) {
+		t.Fatalf("kept are %v", got)
+	}
+	wants(k, messages.APIServer, waits)
+	k.Advance(sweepEvery)
+	if got := kept(); !slices.Equal(got, []string{"waits"}) {
+		t.Errorf("when the object has gone, kept are %v", got)
+	}
+	wants(k, messages.APIServer) // the object of what still has remains is forced away
+	k.Advance(sweepEvery)
+	if got := kept(); !slices.Equal(got, []string{"waits"}) {
+		t.Errorf("before its remains are removed, kept are %v", got)
+	}
+	gone(k, "waits", final)
+	if got := kept(); len(got) > 0 {
+		t.Errorf("at the end, kept are %v", got)
 	}
 }

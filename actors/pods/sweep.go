@@ -28,6 +28,11 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	if a.audit != nil { // what is not known of may run, in a group of its own
 		ctx.Tell(messages.Resources, messages.PodCgroupsWanted{UIDs: wanted, Heard: heard, Active: a.active()})
 	}
+	defer func() {
+		if a.loaded && a.unsaved && !a.saving {
+			a.save(ctx)
+		}
+	}()
 	if !heard || a.audit == nil { // a pod that is not known of may still run, and needs its volumes
 		return
 	}
@@ -37,9 +42,6 @@ func (a *actor) sweep(ctx supervisors.Context) {
 			delete(a.finished, uid)
 			a.unsaved = true
 		}
-	}
-	if a.unsaved && !a.saving {
-		a.save(ctx)
 	}
 	for uid := range a.failing.pods {
 		if !wanted[uid] {
