@@ -67,15 +67,18 @@ func TestCommands(t *testing.T) {
 		must(t, a.Write("worse.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: worse}\nspec: {containers: {}}\n"))
 		row(t, socket, []string{"pods"}, "NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP")
 		row(t, socket, []string{"pods"}, "apart", onNode("web"), "1/1", "Running", "0")
-		errs := row(t, socket, []string{"pods"}, "default", onNode("stuck"), "0/1", "ErrImagePull", "0")
+		row(t, socket, []string{"pods"}, "default", onNode("stuck"), "0/1", "ErrImagePull", "0")
 		for _, want := range []string{
 			"default/" + onNode("stuck") + " waits for ErrImagePull: ",
 			"manifest problem: " + a.ManifestDir + "/bad.yaml:5: spec.runtimeClassName: Forbidden: a static pod cannot refer to runtime classes",
 			"manifest problem: " + a.ManifestDir + "/worse.yaml:4: ",
 		} {
-			if !strings.Contains(errs, want) {
-				t.Errorf("stderr does not say %q:\n%s", want, errs)
-			}
+			await(t, func() error { // a file that was just written is given a moment before it counts as wrong
+				if _, errs, _ := playlet(t, "pods", socket); !strings.Contains(errs, want) {
+					return fmt.Errorf("stderr does not say %q:\n%s", want, errs)
+				}
+				return nil
+			})
 		}
 		row(t, socket, []string{"pods", "-n", "apart"}, "apart", onNode("web"))
 		row(t, socket, []string{"pods", "web"}, "apart", onNode("web")) // by its name in the manifest

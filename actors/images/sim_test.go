@@ -216,7 +216,14 @@ func TestKilledActorJoinsItsPull(t *testing.T) {
 	if m := await[messages.ImagePulled](n); !m.Pulled {
 		t.Errorf("%+v", m)
 	}
-	if got := len(n.sim.Calls("PullImage")); got != 1 {
-		t.Errorf("%d pulls", got)
+	// The pull may have ended before the successor's work had joined it, which then pulls once more; never two at once.
+	calls := n.sim.Calls("PullImage")
+	for i := 1; i < len(calls); i++ {
+		if !calls[i-1].Done() || calls[i-1].EndSeq > calls[i].Seq {
+			t.Errorf("two pulls at once: %+v", calls)
+		}
+	}
+	if len(calls) > 2 {
+		t.Errorf("%d pulls", len(calls))
 	}
 }
