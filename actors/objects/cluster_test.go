@@ -100,6 +100,8 @@ func (a *api) count(verb string) (n int) {
 
 // refuse has requests with this verb fail while why gives an error.
 func (a *api) refuse(verb string, why func() error) {
+	a.client.Lock() // followers may be asking, and it does not lock itself
+	defer a.client.Unlock()
 	a.client.PrependReactor(verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		err := why()
 		return err != nil, nil, err
