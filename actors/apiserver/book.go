@@ -39,14 +39,18 @@ func newBook(node string) *book {
 	return &book{node: node, pods: map[types.NamespacedName]*entry{}}
 }
 
-// put takes one pod, which belongs to the book from then on.
+// put takes one pod, which nobody changes from then on, the book neither: a watch may share what it gives.
 func (b *book) put(pod *v1.Pod, now time.Time) {
+	if pod.ManagedFields != nil {
+		light := *pod
+		light.ManagedFields = nil
+		pod = &light
+	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	if pod.Spec.NodeName != b.node {
 		b.drop(key)
 		return
 	}
-	pod.ManagedFields = nil
 	e := &entry{served: pod, wanted: wantedOf(pod, b.pods[key], now)}
 	if was := b.pods[key]; was != nil && was.compare(e) == 0 {
 		b.order[b.place(was)] = e
