@@ -258,7 +258,6 @@ func TestPodsOutliveTheAPIServer(t *testing.T) {
 	p.Answer(0)
 	awaitNoTrouble(t, a)
 	awaitNode(t, c, n.Name, nodeReady)
-	awaitWellCluster(t, a)
 
 	must(t, c.KillAPIServer())
 	awaitTrouble(t, a, "cannot be re")
@@ -275,6 +274,7 @@ func TestPodsOutliveTheAPIServer(t *testing.T) {
 		awaitHere(t, a, name, readyHere)
 	}
 	awaitNoTrouble(t, a)
+	awaitWellCluster(t, a)
 	asStarted(t, s, before)
 
 	awaitNode(t, c, n.Name, hasHostname)

@@ -49,17 +49,25 @@ type actor struct {
 	book    *book
 	first   bool
 	timer   supervisors.Timer
-	dropped uint64 // as last told in the log
-	refusal string // the same
+	stale   supervisors.Timer // when it is no longer told that events were refused
+	dropped uint64            // as last told in the log
+	refusal string            // the same
 }
 
-// due is what the timer posts at the end of a pause.
-type due struct{}
+// due is what the timer posts at the end of a pause, and old, what the other one posts when a refusal is old news.
+type (
+	due struct{}
+	old struct{}
+)
+
+// refusalTold is for how long it is told that events were refused when nothing is written that could show how it is now.
+const refusalTold = 10 * time.Minute
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
+		a.opts.State.store("")
 		if a.first {
 			a.book.record(ctx.Now(), messages.NodeEvent(a.opts.NodeName, v1.EventTypeNormal, messages.EventStarting, "Starting kubelet.", ctx.Now()))
 		}
@@ -68,14 +76,30 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case written:
 		a.report(ctx, m)
 		a.book.wrote(ctx.Now(), m, a.opts.Random())
-		a.opts.State.store(a.book, m)
+		a.tell(ctx, m)
 	case due:
 		a.timer = nil
+	case old:
+		a.stale = nil
+		a.opts.State.store("")
 	default:
 		ctx.Unhandled(msg)
 		return
 	}
 	a.flush(ctx)
+}
+
+// tell publishes how the last batch went.
+func (a *actor) tell(ctx supervisors.Context, last written) {
+	if a.stale != nil {
+		a.stale.Cancel()
+		a.stale = nil
+	}
+	text := problem(a.book, last)
+	a.opts.State.store(text)
+	if text != "" && a.book.trouble == "" {
+		a.stale = ctx.After(refusalTold, old{})
+	}
 }
 
 // flush has written what can be.

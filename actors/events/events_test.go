@@ -130,6 +130,32 @@ func TestWhatTheServerRefusesIsDropped(t *testing.T) {
 	}
 }
 
+// That events were refused is told for a while only where no other event shows how it is now, and not by an actor that was restarted.
+func TestARefusalIsOldNewsInTheEnd(t *testing.T) {
+	r := newRig(t)
+	r.fails("create", apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "x", errors.New("no")))
+	refused := func(pod string) {
+		r.Send(messages.Pods, said(pod, "hello"))
+		r.RunWork()
+	}
+	refused("web")
+	r.Advance(refusalTold - time.Minute)
+	refused("other")
+	r.Advance(refusalTold - time.Minute)
+	if p := r.state.Problems(); len(p) != 1 {
+		t.Errorf("health says %q, of what was refused last", p)
+	}
+	r.Advance(2 * time.Minute)
+	if p := r.state.Problems(); len(p) > 0 {
+		t.Errorf("health says %q, of what is long ago", p)
+	}
+	refused("third")
+	supervisortest.New(t, messages.Events, r.make("events"))
+	if p := r.state.Problems(); len(p) > 0 {
+		t.Errorf("health says %q, of an actor that is no more", p)
+	}
+}
+
 // An Event that has expired there is made again, with its count.
 func TestAnEventThatIsGoneIsMadeAgain(t *testing.T) {
 	r := newRig(t)

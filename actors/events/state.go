@@ -22,18 +22,20 @@ func (s *State) Problems() []string {
 	return nil
 }
 
-// store takes how the last batch went. One event that is refused, as for a namespace that ends, is no trouble; a node that may
-// write none has all of them refused.
-func (s *State) store(b *book, last written) {
-	if s == nil {
-		return
+func (s *State) store(text string) {
+	if s != nil {
+		s.p.Store(&text)
 	}
-	var text string
+}
+
+// problem says what is wrong after a batch. One event that is refused, as for a namespace that ends, is no trouble; a node that may
+// write none has all of them refused.
+func problem(b *book, last written) string {
 	switch {
 	case b.trouble != "":
-		text = fmt.Sprintf("events cannot be written, and wait (%d): %s", len(b.queue), b.trouble)
+		return fmt.Sprintf("events cannot be written, and wait (%d): %s", len(b.queue), b.trouble)
 	case last.done == 0 && apierrors.IsForbidden(last.refusal) && !apierrors.HasStatusCause(last.refusal, v1.NamespaceTerminatingCause):
-		text = "events are refused, and dropped: " + apiclient.Explain(last.refusal, b.source.node)
+		return "events are refused, and dropped: " + apiclient.Explain(last.refusal, b.source.node)
 	}
-	s.p.Store(&text)
+	return ""
 }
