@@ -1,5 +1,5 @@
-// Package overdue bounds readings that cannot be broken off. A system call on a file system whose server is gone does not return,
-// and the goroutine that has made it stays; so no second one is made while one is under way, and nobody waits for ever.
+// Package overdue bounds readings and writes that cannot be broken off. A system call on a file system whose server is gone does not
+// return, and the goroutine that has made it stays; so no second one is made while one is under way, and nobody waits for ever.
 package overdue
 
 import (
@@ -35,7 +35,16 @@ func New[T any](what string, patience time.Duration, read func() (T, error)) *Re
 // is waited, or when ctx ends. While a reading hangs, the error is the same each time.
 func (r *Reading[T]) Get(ctx context.Context) (T, error) {
 	f := r.join()
-	rest := time.NewTimer(time.Until(f.began.Add(r.patience)))
+	if !f.ended(ctx, r.patience) {
+		var none T
+		return none, f.overdue(r.what, "read")
+	}
+	return f.value, f.err
+}
+
+// ended waits for the flight's end, until it has taken longer than patience or ctx ends, and reports whether it has ended.
+func (f *flight[T]) ended(ctx context.Context, patience time.Duration) bool {
+	rest := time.NewTimer(time.Until(f.began.Add(patience)))
 	defer rest.Stop()
 	select {
 	case <-f.done:
@@ -44,11 +53,15 @@ func (r *Reading[T]) Get(ctx context.Context) (T, error) {
 	}
 	select {
 	case <-f.done:
-		return f.value, f.err
+		return true
 	default:
-		var none T
-		return none, fmt.Errorf("%s: it is being read since %s and has not come to an end, as where a file server is gone", r.what, f.began.UTC().Format(time.RFC3339))
+		return false
 	}
+}
+
+// overdue is the error of one that has not ended; done is what is done to it.
+func (f *flight[T]) overdue(what, done string) error {
+	return fmt.Errorf("%s: it is being %s since %s and has not come to an end, as where a file server is gone", what, done, f.began.UTC().Format(time.RFC3339))
 }
 
 // join gives the reading that is under way, and begins one where there is none.

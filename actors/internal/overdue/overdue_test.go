@@ -45,8 +45,8 @@ func TestAReadingThatHangs(t *testing.T) {
 	if first == nil || second == nil || first.Error() != second.Error() || !strings.Contains(first.Error(), "the disk: it is being read since ") {
 		t.Errorf("%v, then %v", first, second)
 	}
-	if calls.Load() != 1 {
-		t.Errorf("%d readings are under way", calls.Load())
+	if n := calls.Load(); n > 1 { // it may yet have to begin
+		t.Errorf("%d readings are under way", n)
 	}
 	r.patience = time.Hour
 	close(back)
