@@ -38,7 +38,7 @@ func (m *Machine) planCleaning(now time.Time) Phase {
 // noted reports whether the pod's final status may be lost here: that of a deleted pod has to be on the disk before the runtime
 // forgets how its containers ended, since an agent that is killed in between could only guess.
 func (m *Machine) noted(now time.Time) bool {
-	if !fromAPI(m.pod) || m.pod.DeletionTimestamp == nil || m.wish.Final != nil {
+	if !fromAPI(m.pod) || m.pod.DeletionTimestamp == nil || m.finalKept() {
 		m.answered("note", "")
 		return true
 	}
@@ -47,3 +47,6 @@ func (m *Machine) noted(now time.Time) bool {
 	}
 	return false
 }
+
+// finalKept reports whether the pod's final status is on the disk.
+func (m *Machine) finalKept() bool { return m.wish.Final != nil && !m.wish.Unkept }

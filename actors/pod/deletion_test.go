@@ -143,6 +143,22 @@ func TestAFinishedPodOfWhichTheSandboxIsLeft(t *testing.T) {
 	}
 }
 
+// The end of a pod that finished by itself is told until it is answered that this is on the disk.
+func TestAnEndIsToldUntilItIsKept(t *testing.T) {
+	w := newWorld(cloudPod(v1.RestartPolicyNever, 0, 1))
+	w.final = &v1.PodStatus{Phase: v1.PodSucceeded}
+	w.step(nil)
+	w.settle()
+	a := &alone{now: w.now, machine: w.machine}
+	for _, unkept := range []bool{true, true, false} {
+		a.hears(messages.PodWanted{Pod: w.pod, Turn: 9, Final: w.final, Unkept: unkept})
+		a.passes(time.Hour)
+		if n := len(toldOf[messages.PodEnded](a.take())); (n > 0) != unkept {
+			t.Errorf("unkept %v: it is told %d times", unkept, n)
+		}
+	}
+}
+
 // A status goes on where it was: not one of its conditions changes, whoever ran the pod before.
 func TestAStatusOutlivesTheAgent(t *testing.T) {
 	pod := cloudPod(v1.RestartPolicyAlways, 0, 1)
@@ -276,7 +292,13 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 	if fx = a.take(); len(toldOf[messages.PodEnded](fx)) != 1 || removes(fx) != 0 {
 		t.Error("it is not told again, or removed")
 	}
-	ending.Turn, ending.Final = 3, notes[0].Status
+	ending.Turn, ending.Final, ending.Unkept = 3, notes[0].Status, true
+	a.hears(ending)
+	a.passes(time.Hour)
+	if fx = a.take(); len(toldOf[messages.PodEnded](fx)) != 1 || removes(fx) != 0 {
+		t.Error("the status is known and not kept, and it is not told again, or removed")
+	}
+	ending.Turn, ending.Unkept = 4, false
 	a.hears(ending)
 	if fx = a.take(); removes(fx) != 1 {
 		t.Error("it is not removed")

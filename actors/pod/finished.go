@@ -15,7 +15,7 @@ func (m *Machine) planFinished(now time.Time) Phase {
 		m.answered("ended", "")
 		return Terminating
 	}
-	acknowledged := !gone && m.wish.Final != nil
+	acknowledged := !gone && m.finalKept()
 	if !acknowledged && m.due(now, "ended", "", m.set.Patience) {
 		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Gone: gone, Status: m.status(now)}})
 	}

@@ -265,8 +265,15 @@ func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 		if w := told[messages.PodWanted](k); len(w) != 0 {
 			t.Errorf("answered before it is on the disk: %+v", w)
 		}
+		k.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+		wants(k, messages.APIServer, deletedPod("web", "u", 2))
+		for _, w := range told[messages.PodWanted](k) {
+			if w.Final == nil || !w.Unkept {
+				t.Errorf("before it is on the disk, told is %+v", w)
+			}
+		}
 		k.RunWork()
-		if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Ending == nil || len(k.Stopped) > 0 {
+		if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Unkept || w[0].Ending == nil || len(k.Stopped) > 0 {
 			t.Errorf("disk full %v: told %+v, stopped %v", full, w, k.Stopped)
 		}
 		if full {

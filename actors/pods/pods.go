@@ -264,7 +264,7 @@ func (a *actor) renew(ctx supervisors.Context, e *entry) {
 func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	uid := string(e.pod.UID)
 	ctx.Tell(messages.PodAddress(uid), messages.PodWanted{
-		Pod: e.pod, Turn: e.turn, Final: a.finished[uid], Last: e.last(), Order: e.order, Ending: e.ending, NoNetwork: e.noNetwork(a.runtime), Fail: a.failure(e),
+		Pod: e.pod, Turn: e.turn, Final: a.finished[uid], Unkept: e.unanswered, Last: e.last(), Order: e.order, Ending: e.ending, NoNetwork: e.noNetwork(a.runtime), Fail: a.failure(e),
 	})
 }
 
