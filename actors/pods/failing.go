@@ -2,12 +2,9 @@ package pods
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"maps"
 	"path/filepath"
 
-	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -29,25 +26,16 @@ type failingSaved struct {
 	problem error
 }
 
-func failingPath(o Options) string {
-	return filepath.Join(filepath.Dir(o.FinishedPath), "failing.json")
-}
-
-// loadFailing reads the checkpoint.
-func loadFailing(path string) (map[string]messages.PodFailure, error) {
-	pods := map[string]messages.PodFailure{}
-	err := atomicfile.Load(path, failingVersion, &pods)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // none
-	}
-	return pods, err
+// failingPath is the checkpoint's, by that of finished pods.
+func failingPath(finished string) string {
+	return filepath.Join(filepath.Dir(finished), "failing.json")
 }
 
 // learnFailing takes what an earlier agent has decided.
 func (a *actor) learnFailing(ctx supervisors.Context, m loadDone) {
 	if m.failingProblem != nil {
 		ctx.Log().Error("the checkpoint of pods that are ended for others cannot be read; it is made anew, and such a pod may run on",
-			"path", failingPath(a.opts), "error", m.failingProblem)
+			"path", failingPath(a.opts.FinishedPath), "error", m.failingProblem)
 	}
 	for uid, why := range m.failing {
 		a.failing.pods[uid], a.failing.kept[uid] = why, true
@@ -87,31 +75,30 @@ func (a *actor) dropFailing(ctx supervisors.Context, uid string) {
 
 // saveFailing writes the checkpoint, one writing at a time.
 func (a *actor) saveFailing(ctx supervisors.Context) {
+	w, pods := a.disk.failing, maps.Clone(a.failing.pods)
+	w.Set(pods)
 	a.failing.stale = true
 	if a.failing.saving {
 		return
 	}
 	a.failing.saving, a.failing.stale = true, false
-	path, pods := failingPath(a.opts), maps.Clone(a.failing.pods)
 	ctx.Do(supervisors.Work{Name: "write the checkpoint of pods that are ended for others", Timeout: saveTimeout, Run: func(context.Context) any {
-		return failingSaved{pods, atomicfile.Save(path, failingVersion, pods)}
+		return failingSaved{pods, w.Flush()}
 	}})
 }
 
 func (a *actor) failingSaved(ctx supervisors.Context, m failingSaved) {
-	a.failing.saving = false
-	if m.problem != nil {
-		// They are ended all the same: a full disk is no reason for a critical pod to wait.
-		ctx.Log().Error("the checkpoint of pods that are ended for others cannot be written; an agent that is killed now forgets them",
-			"path", failingPath(a.opts), "error", m.problem)
-	}
+	again := a.failing.stale
+	a.failing.saving, a.failing.stale = false, again || m.problem != nil // with the next sweep
+	// Where it cannot be written they are ended all the same: a full disk is no reason for a critical pod to wait.
+	a.wrote(ctx, failingPath(a.opts.FinishedPath), "which pods are ended for others cannot be kept on the disk", m.problem)
 	for uid := range m.uids {
 		if e := a.entries[uid]; !a.failing.kept[uid] && e != nil && e.fail != nil {
 			a.failing.kept[uid] = true
 			a.renew(ctx, e)
 		}
 	}
-	if a.failing.stale {
+	if again {
 		a.saveFailing(ctx)
 	}
 }

@@ -2,13 +2,10 @@ package pods
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"maps"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -19,8 +16,10 @@ const finishedVersion = 1
 type (
 	loadDone struct {
 		finished       map[string]*v1.PodStatus
+		written        bool
 		problem        error
 		failing        map[string]messages.PodFailure
+		failingWritten bool
 		failingProblem error
 	}
 	saveDone struct{ problem error }
@@ -28,15 +27,11 @@ type (
 
 // load reads which pods had finished by themselves, which are never run again, and which the node had decided to end.
 func (a *actor) load(ctx supervisors.Context) {
-	path, failing := a.opts.FinishedPath, failingPath(a.opts)
+	d, path := a.disk, a.opts.FinishedPath
 	ctx.Do(supervisors.Work{Name: "read the checkpoint of finished pods", Timeout: saveTimeout, Run: func(context.Context) any {
-		finished := map[string]*v1.PodStatus{}
-		err := atomicfile.Load(path, finishedVersion, &finished)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // none has finished yet
-		}
-		out := loadDone{finished: finished, problem: err}
-		out.failing, out.failingProblem = loadFailing(failing)
+		var out loadDone
+		out.finished, out.written, out.problem = recall(d.finished, path, finishedVersion)
+		out.failing, out.failingWritten, out.failingProblem = recall(d.failing, failingPath(path), failingVersion)
 		return out
 	}})
 }
@@ -47,6 +42,7 @@ func (a *actor) loadDone(ctx supervisors.Context, m loadDone) {
 			"path", a.opts.FinishedPath, "error", m.problem)
 	}
 	maps.Copy(a.finished, m.finished)
+	a.unsaved, a.failing.stale = !m.written, !m.failingWritten // the sweep writes it
 	a.learnFailing(ctx, m)
 	a.loaded = true
 	a.reconcile(ctx)
@@ -54,22 +50,23 @@ func (a *actor) loadDone(ctx supervisors.Context, m loadDone) {
 
 // save writes the checkpoint, one writing at a time.
 func (a *actor) save(ctx supervisors.Context) {
+	w := a.disk.finished
+	w.Set(maps.Clone(a.finished))
 	a.unsaved = true
 	if a.saving {
 		return
 	}
 	a.saving, a.unsaved = true, false
-	path, finished := a.opts.FinishedPath, maps.Clone(a.finished)
 	ctx.Do(supervisors.Work{Name: "write the checkpoint of finished pods", Timeout: saveTimeout, Run: func(context.Context) any {
-		return saveDone{atomicfile.Save(path, finishedVersion, finished)}
+		return saveDone{w.Flush()}
 	}})
 }
 
 func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 	a.saving = false
+	a.wrote(ctx, a.opts.FinishedPath, "what became of pods cannot be kept on the disk", m.problem)
 	if m.problem != nil {
 		// The pods that wait for the acknowledgement say again that they have ended, and it is tried again then.
-		ctx.Log().Error("the checkpoint of finished pods cannot be written", "path", a.opts.FinishedPath, "error", m.problem)
 		a.unsaved = true
 		a.acknowledge(ctx, func(e *entry) bool { return e.ending != nil }) // what is to go makes room on a disk that is full
 		return
@@ -79,6 +76,30 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 		return
 	}
 	a.acknowledge(ctx, func(*entry) bool { return true })
+}
+
+// ended takes the word that nothing of a pod runs any more.
+func (a *actor) ended(ctx supervisors.Context, m messages.PodEnded) {
+	e := a.entries[m.UID]
+	if e == nil {
+		return
+	}
+	if m.Gone {
+		e.gone = true
+		a.gone(ctx, e, m.Status)
+		ctx.Stop(m.UID)
+		return
+	}
+	e.unanswered = true
+	if a.finished[m.UID] == nil || (a.unsaved && !a.saving) {
+		a.finished[m.UID] = m.Status
+		a.save(ctx)
+		a.reconsider(ctx)
+	}
+	if !a.unsaved && !a.saving { // the acknowledgement waits for the disk
+		e.unanswered = false
+		a.renew(ctx, e)
+	}
 }
 
 // acknowledge tells those of the pods that wait for it that their final status is kept.

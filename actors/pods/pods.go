@@ -38,23 +38,25 @@ const (
 	publishEvery = 2 * time.Millisecond  // changes within it are published together,
 	publishEach  = 20 * time.Microsecond // and within this more for each pod
 	askEvery     = 2 * time.Second       // for the audit, until it comes
-	saveTimeout  = 30 * time.Second
 )
 
 // New makes the actor of the kind "pods".
-func New(opts Options) supervisors.Constructor {
+func New(opts Options) supervisors.Constructor { return newWith(opts, newDisk(opts.FinishedPath)) }
+
+func newWith(opts Options, d disk) supervisors.Constructor {
 	return func(string) supervisors.Actor {
 		return &actor{
-			opts: opts, wishes: map[messages.Address]messages.SourcePodsWanted{}, entries: map[string]*entry{},
+			opts: opts, disk: d, wishes: map[messages.Address]messages.SourcePodsWanted{}, entries: map[string]*entry{},
 			unknown: map[messages.Address]messages.SourcePodsWanted{}, goneAt: map[string]time.Time{}, finished: map[string]*v1.PodStatus{},
 			over: map[string]*overPod{}, holding: map[string]*v1.Pod{},
-			failing: failing{pods: map[string]messages.PodFailure{}, kept: map[string]bool{}},
+			failing: failing{pods: map[string]messages.PodFailure{}, kept: map[string]bool{}}, unwritten: map[string]string{},
 		}
 	}
 }
 
 type actor struct {
 	opts    Options
+	disk    disk
 	wishes  map[messages.Address]messages.SourcePodsWanted
 	unknown map[messages.Address]messages.SourcePodsWanted // of sources that cannot say yet what they want
 	entries map[string]*entry                              // by UID
@@ -71,6 +73,8 @@ type actor struct {
 	finished map[string]*v1.PodStatus // by UID
 	saving   bool
 	unsaved  bool
+	// unwritten are sentences on the checkpoints that cannot be written, by path.
+	unwritten map[string]string
 
 	over    map[string]*overPod        // by UID
 	holding map[string]*v1.Pod         // by UID: pods that cannot be run, as they were told of
@@ -266,30 +270,6 @@ func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	ctx.Tell(messages.PodAddress(uid), messages.PodWanted{
 		Pod: e.pod, Turn: e.turn, Final: a.finished[uid], Unkept: e.unanswered, Last: e.last(), Order: e.order, Ending: e.ending, NoNetwork: e.noNetwork(a.runtime), Fail: a.failure(e),
 	})
-}
-
-// ended takes the word that nothing of a pod runs any more.
-func (a *actor) ended(ctx supervisors.Context, m messages.PodEnded) {
-	e := a.entries[m.UID]
-	if e == nil {
-		return
-	}
-	if m.Gone {
-		e.gone = true
-		a.gone(ctx, e, m.Status)
-		ctx.Stop(m.UID)
-		return
-	}
-	e.unanswered = true
-	if a.finished[m.UID] == nil || (a.unsaved && !a.saving) {
-		a.finished[m.UID] = m.Status
-		a.save(ctx)
-		a.reconsider(ctx)
-	}
-	if !a.unsaved && !a.saving { // the acknowledgement waits for the disk
-		e.unanswered = false
-		a.renew(ctx, e)
-	}
 }
 
 // forget drops a pod of which nothing is left; a successor that waited for its name may start.

@@ -3,6 +3,7 @@ package pods
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -48,6 +49,7 @@ func (a *actor) publish(ctx supervisors.Context) {
 		s.Problems = append(append(s.Problems, w.Problems...), a.unknown[src].Problems...)
 	}
 	s.Problems = append(s.Problems, a.objectProblems...)
+	s.Unwritten = slices.Sorted(maps.Values(a.unwritten))
 	a.opts.Board.Publish(s)
 }
 

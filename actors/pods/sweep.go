@@ -32,6 +32,9 @@ func (a *actor) sweep(ctx supervisors.Context) {
 		if a.loaded && a.unsaved && !a.saving {
 			a.save(ctx)
 		}
+		if a.loaded && a.failing.stale && !a.failing.saving {
+			a.saveFailing(ctx)
+		}
 	}()
 	if !heard || a.audit == nil { // a pod that is not known of may still run, and needs its volumes
 		return

@@ -134,7 +134,7 @@ func (h *health) sources(context.Context) verdict {
 	return out
 }
 
-// answers fails when the pods actor does not answer: then the tree does not turn.
+// answers fails when the pods actor does not answer: then the tree does not turn. What it cannot keep on the disk is a note.
 func (h *health) answers(context.Context) verdict {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,7 +148,7 @@ func (h *health) answers(context.Context) verdict {
 	// Not the request's context: those who wait behind it would inherit the end of somebody else's patience.
 	ctx, cancel := context.WithTimeout(h.l.ctx, askTimeout)
 	defer cancel()
-	h.pods = verdict{}
+	h.pods = verdict{notes: h.l.conf.Board.Now().Unwritten}
 	if _, err := tree.Ask(ctx, messages.Pods, messages.GetInspection{}); err != nil {
 		h.pods.failed = err.Error()
 	}

@@ -108,8 +108,9 @@ func TestWhatIsNamedWithoutMakingTheNodeUnhealthy(t *testing.T) {
 	r.tree.jailed["pods/u1"] = messages.ChildQuarantined{Reason: "nil map", Until: until}
 	r.tree.jailed["pods/u2"] = messages.ChildQuarantined{Reason: "again", Until: until}
 	r.board.Publish(board.Snapshot{
-		Pods:     []board.Pod{pod("default", "web", "u1", nil)},
-		Problems: []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 3, Field: "spec.x", Message: "unknown field", KeptLast: true}},
+		Pods:      []board.Pod{pod("default", "web", "u1", nil)},
+		Problems:  []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 3, Field: "spec.x", Message: "unknown field", KeptLast: true}},
+		Unwritten: []string{"a checkpoint is being written"},
 	})
 	if got := body(t, r.raw("GET", "/healthz")); got != "ok" {
 		t.Errorf("unhealthy: %q", got)
@@ -118,7 +119,7 @@ func TestWhatIsNamedWithoutMakingTheNodeUnhealthy(t *testing.T) {
 	for _, want := range []string{
 		"[+]supervisors ok\n    pod default/web (u1) is in quarantine until 2026-01-02T03:04:05Z: nil map\n    pod u2 is in quarantine",
 		"[+]sources ok\n    /m/a.yaml:3: spec.x: unknown field (the last good version keeps running)\n",
-		"[+]ping excluded: ok\n", `there is no check "nope" to exclude`, "\nhealthz check passed\n",
+		"[+]pods ok\n    a checkpoint is being written\n", "[+]ping excluded: ok\n", `there is no check "nope" to exclude`, "\nhealthz check passed\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)

@@ -34,7 +34,9 @@ type Snapshot struct {
 	At       time.Time
 	Pods     []Pod // by namespace and name
 	Problems []messages.ManifestProblem
-	Runtime  messages.RuntimeStateChanged
+	// Unwritten are sentences on what cannot be kept on the disk, for health.
+	Unwritten []string
+	Runtime   messages.RuntimeStateChanged
 	// Unheard are the sources that have not told their first wish yet.
 	Unheard []messages.Address
 	// Life tells one life of the pods actor from another: with each it begins to learn anew which pods there are.

@@ -1,0 +1,196 @@
+package pods
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/overdue"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// stuck is a disk on which every write hangs until it is freed. It is memory: that a real one takes its time is no matter here.
+type stuck struct {
+	t     *testing.T
+	board *board.Board
+	begun atomic.Int32 // writes of finished pods
+	free  func()
+	kind  supervisors.Constructor
+
+	mu       sync.Mutex
+	finished map[string]*v1.PodStatus // as written last
+	failing  map[string]messages.PodFailure
+}
+
+func newStuck(t *testing.T) *stuck {
+	t.Helper()
+	s := &stuck{t: t, board: board.New()}
+	back := make(chan struct{})
+	s.free = sync.OnceFunc(func() { close(back) })
+	t.Cleanup(s.free)
+	s.kind = newWith(Options{
+		Sources: []messages.Address{messages.File, messages.APIServer}, Cluster: true, Board: s.board, FinishedPath: filepath.Join(t.TempDir(), "finished.json"), Here: small(),
+	}, disk{
+		finished: overdue.NewWriting("finished", time.Millisecond, func(pods map[string]*v1.PodStatus) error {
+			s.begun.Add(1)
+			<-back
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.finished = pods
+			return nil
+		}),
+		failing: overdue.NewWriting("failing", time.Millisecond, func(pods map[string]messages.PodFailure) error {
+			<-back
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.failing = pods
+			return nil
+		}),
+	})
+	return s
+}
+
+// life begins another life of the actor, which wants these jobs of a folder of manifests.
+func (s *stuck) life(jobs ...string) *node {
+	n := &node{Kit: supervisortest.New(s.t, messages.Pods, s.kind("pods")), board: s.board}
+	n.RunWork()
+	n.known()
+	var pods []*v1.Pod
+	for _, uid := range jobs {
+		pods = append(pods, static(pod(uid, uid)))
+	}
+	wants(n.Kit, messages.File, pods...)
+	n.RunWork()
+	n.Take()
+	return n
+}
+
+// settles lets the disk go, and sweeps until all is written.
+func (s *stuck) settles(n *node) {
+	s.t.Helper()
+	s.free()
+	for end := time.Now().Add(time.Minute); len(s.board.Now().Unwritten) > 0; {
+		if time.Now().After(end) {
+			s.t.Fatalf("it is not written: %v", s.board.Now().Unwritten)
+		}
+		n.Advance(sweepEvery)
+		n.RunWork()
+		n.Advance(time.Second)
+	}
+}
+
+// kept are the pods that the disk has as finished.
+func (s *stuck) kept() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.finished))
+}
+
+func finishes(n *node, uid string) {
+	n.Send(messages.PodAddress(uid), messages.PodEnded{UID: uid, Status: &v1.PodStatus{Phase: v1.PodSucceeded}})
+}
+
+// Of a write that hangs nobody waits for the end: a deleted pod goes on, as where the disk is full; one that finished by itself
+// is not answered before it is kept. Health names the write, and no other is made beside it.
+func TestADiskThatHangs(t *testing.T) {
+	s := newStuck(t)
+	n := s.life("job")
+	wants(n.Kit, messages.APIServer, deletedPod("web", "web", 5))
+	n.Take()
+	finishes(n, "job")
+	finishes(n, "web")
+	n.RunWork()
+	if w := told[messages.PodWanted](n.Kit); len(w) != 1 || w[0].Pod.UID != "web" || w[0].Final == nil || w[0].Unkept {
+		t.Fatalf("told %+v", w)
+	}
+	n.Advance(time.Second)
+	now := s.board.Now().Unwritten
+	if len(now) != 1 || !strings.HasPrefix(now[0], "what became of pods cannot be kept on the disk: finished: it is being written since ") {
+		t.Errorf("health is told %v", now)
+	}
+	finishes(n, "job")
+	n.RunWork()
+	n.Advance(sweepEvery)
+	n.RunWork()
+	for _, w := range told[messages.PodWanted](n.Kit) {
+		if w.Pod.UID == "job" && (w.Final == nil || !w.Unkept) {
+			t.Errorf("it is not kept, and told is %+v", w)
+		}
+	}
+	if begun := s.begun.Load(); begun > 1 { // it may yet have to begin
+		t.Errorf("%d writes were begun", begun)
+	}
+	s.settles(n)
+	if w := n.wish("job"); w.Final == nil || w.Unkept {
+		t.Errorf("it is kept, and told is %+v", w)
+	}
+	if got := s.kept(); !slices.Equal(got, []string{"job", "web"}) {
+		t.Errorf("kept are %v", got)
+	}
+}
+
+// A life of the actor goes on from what the one before it wanted written, and what that had begun to write comes to the disk neither
+// beside nor after what this one writes.
+func TestWritesOutliveTheActor(t *testing.T) {
+	s := newStuck(t)
+	n := s.life("a", "b", "c", "d")
+	finishes(n, "a")
+	n.RunWork()
+	finishes(n, "b")
+	finishes(n, "d")
+	late := n.Work // which the actor does not live to see begun
+
+	n = s.life("a", "b", "c", "d")
+	for _, uid := range []string{"a", "b", "d"} {
+		if n.wish(uid).Final == nil {
+			t.Errorf("that %s had finished is forgotten", uid)
+		}
+	}
+	n.Advance(sweepEvery)
+	n.RunWork()
+	n.Advance(time.Second)
+	if len(s.board.Now().Unwritten) == 0 {
+		t.Error("health is not told that it is still being written")
+	}
+	finishes(n, "c")
+	n.RunWork()
+	s.settles(n)
+	for _, w := range late {
+		w.Run(t.Context())
+	}
+	if got := s.kept(); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
+		t.Errorf("kept are %v", got)
+	}
+}
+
+// No critical pod waits for a disk that hangs; whom the node ends for it is on the disk when that goes on.
+func TestAPreemptionWhereTheDiskHangs(t *testing.T) {
+	s := newStuck(t)
+	n := s.life()
+	wants(n.Kit, messages.APIServer, crowded()[:2]...)
+	wants(n.Kit, messages.APIServer, crowded()...)
+	if n.wish("bb").Fail == nil {
+		t.Error("it is not ended")
+	}
+	n.Advance(time.Second)
+	now := s.board.Now().Unwritten
+	if len(now) != 1 || !strings.HasPrefix(now[0], "which pods are ended for others cannot be kept on the disk: failing: it is being written since ") {
+		t.Errorf("health is told %v", now)
+	}
+	s.settles(n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.failing) != 1 || s.failing["bb"].Reason != messages.ReasonPreempting {
+		t.Errorf("the disk has %v", s.failing)
+	}
+}
