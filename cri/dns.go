@@ -25,8 +25,9 @@ type DNSFacts struct {
 	// Host is what the file [resolvConf] holds, see ReadResolvConf.
 	Host ResolvConf
 	// NoHost says that resolvConf is set to "": pods get no outside resolver.
-	NoHost  bool
-	NodeIPs []netip.Addr
+	NoHost bool
+	// NodeIPs are the node's addresses.
+	NodeIPs []string
 }
 
 // DNSWarning is something that was left out of a pod's DNS configuration; it
@@ -76,10 +77,10 @@ func NewDNSConfig(pod *v1.Pod, facts DNSFacts) (*runtimeapi.DNSConfig, []DNSWarn
 
 // localServers is the node itself, once for each of its addresses: what
 // resolvers take when no server is named at all (resolv.conf(5)).
-func localServers(nodeIPs []netip.Addr) []string {
+func localServers(nodeIPs []string) []string {
 	var servers []string
 	for _, ip := range nodeIPs {
-		if ip.Unmap().Is6() {
+		if strings.Contains(ip, ":") {
 			servers = append(servers, "::1")
 		} else {
 			servers = append(servers, "127.0.0.1")

@@ -1,7 +1,6 @@
 package cri
 
 import (
-	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -18,7 +17,7 @@ func TestDNSPolicies(t *testing.T) {
 		Host: ResolvConf{Servers: []string{"192.0.2.53"}, Searches: []string{"example.org", "cluster.local"}, Options: []string{"ndots:2"}},
 	}
 	standalone := DNSFacts{Host: cluster.Host}
-	deaf := DNSFacts{NoHost: true, NodeIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}}
+	deaf := DNSFacts{NoHost: true, NodeIPs: []string{"192.0.2.1", "2001:db8::1"}}
 	hostConf := "192.0.2.53|example.org,cluster.local|ndots:2"
 	clusterConf := "10.96.0.10,fd00::a|shop.svc.cluster.local,svc.cluster.local,cluster.local,example.org|ndots:5"
 	for _, tc := range []struct {

@@ -270,7 +270,10 @@ func (a *actor) failed(ctx supervisors.Context, why string) {
 
 // publish says how it goes, for health.
 func (a *actor) publish() {
-	s := Snapshot{Registered: a.book.node != nil, Problems: a.book.problems()}
+	s := Snapshot{Registered: a.book.node != nil, Addresses: hostIPs(a.book.node), Problems: a.book.problems()}
+	if len(s.Addresses) == 0 {
+		s.Addresses = a.opts.State.Load().Addresses
+	}
 	if err := a.book.facts.machineErr; err != nil {
 		s.Problems = append(s.Problems, "not all of the machine can be read: "+oneLine(err.Error()))
 	}

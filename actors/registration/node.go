@@ -103,6 +103,28 @@ func (w Wish) reconciled(was *v1.Node, first bool) *v1.Node {
 	return node
 }
 
+// hostIPs are the addresses of the node that pods tell: the first one of the Node's, internal ones before external ones, and the first of
+// the other family; it is the kubelet's order.
+func hostIPs(node *v1.Node) []string {
+	if node == nil {
+		return nil
+	}
+	var out []netip.Addr
+	for _, kind := range []v1.NodeAddressType{v1.NodeInternalIP, v1.NodeExternalIP} {
+		for _, a := range node.Status.Addresses {
+			ip, err := netip.ParseAddr(a.Address)
+			if err == nil && a.Type == kind && (len(out) == 0 || len(out) == 1 && out[0].Is4() != ip.Is4()) {
+				out = append(out, ip)
+			}
+		}
+	}
+	texts := make([]string, 0, len(out))
+	for _, ip := range out {
+		texts = append(texts, ip.String())
+	}
+	return texts
+}
+
 // addresses are the Node's. Those that a cloud controller manager has set stay.
 func (w Wish) addresses(was []v1.NodeAddress, ips []netip.Addr) []v1.NodeAddress {
 	host := v1.NodeAddress{Type: v1.NodeHostName, Address: w.Name}

@@ -144,6 +144,8 @@ type State struct{ p atomic.Pointer[Snapshot] }
 type Snapshot struct {
 	// Registered says that the API server has the Node.
 	Registered bool
+	// Addresses are the node's as the API server's Node has them (see hostIPs), and stay when that is gone. Not to be changed.
+	Addresses []string
 	// Problems are sentences that say what goes wrong.
 	Problems []string
 }

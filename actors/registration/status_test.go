@@ -243,3 +243,27 @@ func TestResourcesOfOthers(t *testing.T) {
 		}
 	}
 }
+
+// What pods tell of the node's addresses is what the kubelet's do, and stays when the Node is gone or the actor begins anew.
+func TestAddressesThatPodsTell(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Wish.ExternalCloud = true })
+	w.start()
+	for _, c := range []struct{ given, want string }{
+		{"Hostname=node", ""},
+		{"ExternalIP=198.51.100.1 Hostname=192.0.2.2 InternalIP=192.0.2.9 InternalIP=192.0.2.10", "192.0.2.9"},
+		{"InternalIP=name InternalIP=2001:db8::7 ExternalIP=2001:db8::8 ExternalIP=198.51.100.1 ExternalIP=198.51.100.2", "2001:db8::7 198.51.100.1"},
+		{"Hostname=node", "2001:db8::7 198.51.100.1"},
+	} {
+		node := found()
+		for one := range strings.FieldsSeq(c.given) {
+			kind, address, _ := strings.Cut(one, "=")
+			node.Status.Addresses = append(node.Status.Addresses, v1.NodeAddress{Type: v1.NodeAddressType(kind), Address: address})
+		}
+		w.put(node)
+		w.sees()
+		expect(t, c.given, strings.Join(w.state.Load().Addresses, " "), c.want)
+	}
+	w.says(nil, nil)
+	w.start()
+	expect(t, "without a Node", strings.Join(w.state.Load().Addresses, " "), "2001:db8::7 198.51.100.1")
+}

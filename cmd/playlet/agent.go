@@ -106,6 +106,9 @@ func (a *agent) live(ctx context.Context, lock *lockFile) error {
 	var reports sync.WaitGroup
 	reports.Go(func() { manager.run(reporting) })
 	reports.Go(func() { giveMemoryBack(reporting) })
+	if a.api == nil { // else registration looks for them
+		reports.Go(func() { a.followAddresses(reporting) })
+	}
 	once := make(chan error, 1)
 	if a.node.RunOnce() {
 		reports.Go(func() { once <- runOnce(reporting, a.board, onceLimit, a.log) })
@@ -177,8 +180,8 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 			a.host.Objects.InCluster()
 		}
 	}
-	a.addressBook.store(dns.NodeIPs)
-	a.host.IPs = a.addressBook.load
+	a.addressBook.store(nodeIPs(node, log))
+	a.host.IPs = a.hostIPs
 	a.pulls.Service, a.pulls.Operations, a.pulls.Objects = a.client, a.host.Ops, a.host.Objects
 	a.pulls.Sizes = a.host.Events
 	a.events = runtime.NewEvents(a.client)

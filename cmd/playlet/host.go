@@ -1,17 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"path/filepath"
-	"slices"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -41,7 +36,7 @@ func readHost(node *config.Node, log *slog.Logger) (cri.NodeFacts, cri.DNSFacts,
 	if k.CPUCFSQuotaPeriod != nil {
 		facts.CPUCFSQuotaPeriod = k.CPUCFSQuotaPeriod.Duration
 	}
-	dns := cri.DNSFacts{ClusterDNS: k.ClusterDNS, ClusterDomain: k.ClusterDomain, NodeIPs: nodeIPs(node, log)}
+	dns := cri.DNSFacts{ClusterDNS: k.ClusterDNS, ClusterDomain: k.ClusterDomain}
 	resolv := deref(k.ResolverConfig, "")
 	dns.NoHost = resolv == ""
 	if _, err = cri.ReadResolvConf(resolv); err != nil {
@@ -49,55 +44,6 @@ func readHost(node *config.Node, log *slog.Logger) (cri.NodeFacts, cri.DNSFacts,
 			"file", resolv, "error", err)
 	}
 	return facts, dns, nil
-}
-
-// nodeAddresses finds the node's addresses.
-func nodeAddresses(node *config.Node) registration.Addresses {
-	return registration.Addresses{Given: node.NodeIPs, Name: node.NodeName}
-}
-
-// nodeIPs are the node's addresses. Those of --node-ip count here also while this machine has them not.
-func nodeIPs(node *config.Node, log *slog.Logger) []netip.Addr {
-	found, err := nodeAddresses(node).Find(context.Background())
-	if err != nil {
-		log.Warn("this node's addresses cannot be had as they are wanted", "reason", err)
-		found = slices.DeleteFunc(slices.Clone(node.NodeIPs), netip.Addr.IsUnspecified)
-	}
-	return found
-}
-
-// addressBook has the node's addresses as they were found last. Safe for concurrent use.
-type addressBook struct {
-	p atomic.Pointer[knownAddresses]
-}
-
-type knownAddresses struct {
-	found []netip.Addr
-	texts []string
-}
-
-// load is what is known now. It must not be changed.
-func (b *addressBook) load() []string {
-	if p := b.p.Load(); p != nil {
-		return p.texts
-	}
-	return nil
-}
-
-// last is load as addresses.
-func (b *addressBook) last() []netip.Addr {
-	if p := b.p.Load(); p != nil {
-		return p.found
-	}
-	return nil
-}
-
-func (b *addressBook) store(found []netip.Addr) {
-	out := make([]string, 0, len(found))
-	for _, ip := range found {
-		out = append(out, ip.String())
-	}
-	b.p.Store(&knownAddresses{found, out})
 }
 
 // unifiedCgroups says whether the host has cgroups of version 2 alone.

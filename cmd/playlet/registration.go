@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -62,7 +61,7 @@ func nodeWish(node *config.Node) registration.Wish {
 	k := node.Kubelet
 	w := registration.Wish{
 		Name: node.NodeName, Register: node.RegisterNode(), Labels: node.NodeLabels, Taints: k.RegisterWithTaints, ProviderID: k.ProviderID,
-		ExternalCloud: node.CloudProvider == "external", AttachDetach: deref(k.EnableControllerAttachDetach, true),
+		ExternalCloud: node.CloudProvider == externalCloud, AttachDetach: deref(k.EnableControllerAttachDetach, true),
 		KubeletVersion: kubeletVersion(version()), MaxImages: deref(k.NodeStatusMaxImages, 50),
 	}
 	for _, ip := range node.NodeIPs {
@@ -84,17 +83,6 @@ func kubeletVersion(own string) string {
 	own = noMetadata.ReplaceAllString(own, "-")
 	parts := slices.DeleteFunc(strings.Split(own, "."), func(s string) bool { return s == "" })
 	return "v" + kubernetesVersion + "+playlet-" + strings.Join(parts, ".")
-}
-
-// addresses are this node's as they are now, for the Node and for pods.
-func (a *agent) addresses(ctx context.Context) ([]netip.Addr, error) {
-	look := nodeAddresses(a.node)
-	look.Last = a.addressBook.last()
-	found, err := look.Find(ctx)
-	if err == nil {
-		a.addressBook.store(found)
-	}
-	return found, err
 }
 
 // runtimeOfNode translates what the runtime actor knows into what the Node tells of it.

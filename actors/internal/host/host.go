@@ -40,7 +40,7 @@ type Host struct {
 	CRI  CRI
 	Ops  *cri.Operations
 	Node cri.NodeFacts
-	// DNS lacks the node's own configuration, which is read for each sandbox: it comes and changes with the network.
+	// DNS lacks the node's own configuration and its addresses, which are read for each sandbox: they come and change with the network.
 	DNS cri.DNSFacts
 	// ResolvConf is the file with it; empty: pods get none of it.
 	ResolvConf string
@@ -115,6 +115,7 @@ func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string) (
 // dns is the pod's resolver configuration, and what had to be left out of it.
 func (h *Host) dns(pod *v1.Pod) (*runtimeapi.DNSConfig, []cri.DNSWarning, error) {
 	facts := h.DNS
+	facts.NodeIPs = h.NodeIPs()
 	var err error
 	if facts.Host, err = cri.ReadResolvConf(h.ResolvConf); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("the node's resolver configuration: %w", err)

@@ -56,6 +56,10 @@ func TestEachSandboxGetsTheResolverConfigurationAsItIsThen(t *testing.T) {
 			t.Errorf("got %v, want %s", got, server)
 		}
 	}
+	h.DNS.NoHost, h.IPs = true, func() []string { return []string{"2001:db8::7"} }
+	if got := servers(); !slices.Equal(got, []string{"::1"}) {
+		t.Errorf("on a node with an address of IPv6 alone: %v", got)
+	}
 	h.ResolvConf = t.TempDir()
 	if _, err := h.SandboxConfig(pod, 0, ""); err == nil || !strings.Contains(err.Error(), h.ResolvConf) {
 		t.Errorf("of what is no file: %v", err)
