@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/playlet-dev/playlet/messages"
@@ -38,11 +39,11 @@ type pod struct {
 	sig   uint64 // of the lists that the facts are made of
 }
 
-func newActor(opts Options) *actor {
+func newActor(opts Options, nodeCIDRs *atomic.Pointer[string]) *actor {
 	return &actor{
 		opts: opts, phase: connecting, queue: newReadQueue(opts.MaxReads), known: map[string]*pod{},
 		link: link{snapshot: Snapshot{Endpoint: opts.Endpoint, Hints: ByPolling}},
-		bin:  newCollector(), cidrs: cidrs{wanted: opts.PodCIDR},
+		bin:  newCollector(), cidrs: newCIDRs(opts.PodCIDR, nodeCIDRs),
 	}
 }
 

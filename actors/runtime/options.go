@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -90,5 +91,6 @@ func (o Options) withDefaults() Options {
 // New is the constructor of the actor.
 func New(opts Options) supervisors.Constructor {
 	opts = opts.withDefaults()
-	return func(string) supervisors.Actor { return newActor(opts) }
+	nodeCIDRs := &atomic.Pointer[string]{}
+	return func(string) supervisors.Actor { return newActor(opts, nodeCIDRs) }
 }

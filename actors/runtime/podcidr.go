@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/playlet-dev/playlet/cri"
@@ -18,6 +19,16 @@ type cidrs struct {
 	link    int    // counts the connections, each of which may be to another runtime
 	telling bool
 	failed  string // as the log was told last
+	node    *atomic.Pointer[string]
+}
+
+// newCIDRs begins with those of the Node, where an earlier actor of this process heard of them: node outlives the actor. Else with those
+// that the configuration has.
+func newCIDRs(configured string, node *atomic.Pointer[string]) cidrs {
+	if known := node.Load(); known != nil {
+		configured = *known
+	}
+	return cidrs{wanted: configured, node: node}
 }
 
 type (
@@ -42,7 +53,9 @@ func (a *actor) wantCIDRs(ctx supervisors.Context, m messages.NodeObserved) {
 	if m.Node == nil || len(m.Node.Spec.PodCIDRs) == 0 {
 		return
 	}
-	a.cidrs.wanted = strings.Join(m.Node.Spec.PodCIDRs, ",")
+	ranges := strings.Join(m.Node.Spec.PodCIDRs, ",")
+	a.cidrs.wanted = ranges
+	a.cidrs.node.Store(&ranges)
 	a.tellCIDRs(ctx)
 }
 
@@ -70,6 +83,7 @@ func (a *actor) toldCIDRs(ctx supervisors.Context, m cidrsTold) {
 	case m.link != c.link: // it is no word of the runtime that is there now
 	case m.err == nil:
 		c.told, c.failed = m.cidrs, ""
+		a.refused("")
 		ctx.Log().Info("the container runtime knows the pods' range of addresses", "podCIDR", m.cidrs)
 		if !a.link.snapshot.NetworkReady {
 			a.check(ctx) // it may be, now
@@ -80,15 +94,25 @@ func (a *actor) toldCIDRs(ctx supervisors.Context, m cidrsTold) {
 			ctx.Log().Info("the container runtime does not take the pods' range of addresses; its network is configured otherwise")
 		}
 		c.told = c.wanted
+		a.refused("")
 		return
 	default:
 		if text := m.err.Error(); c.failed != text {
 			c.failed = text
 			ctx.Log().Warn("the container runtime does not take the pods' range of addresses; it is told again", "podCIDR", c.wanted, "error", m.err)
 		}
+		a.refused("the container runtime does not take the pods' range of addresses " + c.wanted + ", and is told again: " + m.err.Error())
 		ctx.After(cidrsRest, cidrsDue{})
 		a.suspect(ctx, m.err)
 		return
 	}
 	a.tellCIDRs(ctx) // they may have changed meanwhile
+}
+
+// refused publishes what the runtime does not take; empty: nothing.
+func (a *actor) refused(what string) {
+	if a.link.snapshot.Refused != what {
+		a.link.snapshot.Refused = what
+		a.publish()
+	}
 }

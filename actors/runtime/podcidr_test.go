@@ -11,6 +11,7 @@ import (
 
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
 func observed(cidrs ...string) messages.NodeObserved {
@@ -49,9 +50,11 @@ func TestTheRuntimeIsToldTheRangeOfAddresses(t *testing.T) {
 	r.Send(messages.Registration, observed("10.2.0.0/24"))
 	r.expect("what fails", update(), "10.2.0.0/24 ")
 	r.expect("at once", update(), "")
+	r.expect("health", r.state.Load().Refused, "the container runtime does not take the pods' range of addresses 10.2.0.0/24, and is told again: rpc error: code = Internal desc = no template")
 	f.fail("UpdateRuntimeConfig", nil)
 	r.Advance(cidrsRest)
 	r.expect("again", update(), "10.2.0.0/24 ")
+	r.expect("health later", r.state.Load().Refused, "")
 	r.Advance(time.Minute)
 	r.expect("later", update(), "")
 
@@ -67,6 +70,25 @@ func TestTheRuntimeIsToldTheRangeOfAddresses(t *testing.T) {
 	r.expect("an old runtime", update(), "10.3.0.0/24 ")
 	r.Advance(time.Minute)
 	r.expect("an old runtime later", update(), "")
+}
+
+// An actor that begins anew goes on with the Node's range: that of the configuration would change the network for a moment.
+func TestTheRangeOfTheNodeOutlivesTheActor(t *testing.T) {
+	f := newFake()
+	opts := Options{CRI: f, Operations: cri.NewOperations(), State: &State{}, PodCIDR: "10.9.0.0/24"}
+	build := New(opts)
+	r := &rig{t: t, f: f, state: opts.State}
+	for i, want := range []string{"10.9.0.0/24", "10.1.0.0/24", "10.1.0.0/24"} {
+		r.Kit = supervisortest.New(t, messages.Runtime, build("runtime"))
+		r.work()
+		calls := f.took()
+		if !strings.Contains(calls, "UpdateRuntimeConfig:"+want) || strings.Count(calls, "UpdateRuntimeConfig") != 1 {
+			t.Errorf("actor %d told %s, want %s", i, calls, want)
+		}
+		r.Send(messages.Registration, observed("10.1.0.0/24"))
+		r.work()
+		f.took()
+	}
 }
 
 // What a runtime answers that is gone meanwhile is not taken for the word of the next.

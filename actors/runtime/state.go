@@ -37,9 +37,11 @@ type Snapshot struct {
 	Reason messages.Reason `json:"reason,omitzero"`
 	Since  time.Time       `json:"since,omitzero"`
 	// NetworkReady is the runtime's own word; pods on the host's network run without. NetworkReason says why not.
-	NetworkReady  bool     `json:"networkReady"`
-	NetworkReason string   `json:"networkReason,omitempty"`
-	Features      Features `json:"features"`
+	NetworkReady  bool   `json:"networkReady"`
+	NetworkReason string `json:"networkReason,omitempty"`
+	// Refused is a sentence on what it was told and does not take; empty: nothing.
+	Refused  string   `json:"refused,omitempty"`
+	Features Features `json:"features"`
 	// CgroupDriver is "systemd" or "cgroupfs"; empty when the runtime does not tell (before containerd 2.0).
 	CgroupDriver string    `json:"cgroupDriver,omitempty"`
 	Handlers     []Handler `json:"handlers,omitempty"`

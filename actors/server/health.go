@@ -72,6 +72,9 @@ func (h *health) runtime(context.Context) verdict {
 	if !r.NetworkReady {
 		out.notes = append(out.notes, "only pods on the host's network can start: "+r.NetworkReason)
 	}
+	if r.Refused != "" {
+		out.notes = append(out.notes, r.Refused)
+	}
 	return out
 }
 

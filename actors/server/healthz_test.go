@@ -112,11 +112,13 @@ func TestWhatIsNamedWithoutMakingTheNodeUnhealthy(t *testing.T) {
 		Problems:  []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 3, Field: "spec.x", Message: "unknown field", KeptLast: true}},
 		Unwritten: []string{"a checkpoint is being written"},
 	})
+	r.setRuntime(admin.Runtime{Ready: true, NetworkReason: "no bridge", Refused: "it does not take the range"})
 	if got := body(t, r.raw("GET", "/healthz")); got != "ok" {
 		t.Errorf("unhealthy: %q", got)
 	}
 	got := body(t, r.raw("GET", "/healthz?verbose&exclude=ping&exclude=nope"))
 	for _, want := range []string{
+		"[+]runtime ok\n    only pods on the host's network can start: no bridge\n    it does not take the range\n",
 		"[+]supervisors ok\n    pod default/web (u1) is in quarantine until 2026-01-02T03:04:05Z: nil map\n    pod u2 is in quarantine",
 		"[+]sources ok\n    /m/a.yaml:3: spec.x: unknown field (the last good version keeps running)\n",
 		"[+]pods ok\n    a checkpoint is being written\n", "[+]ping excluded: ok\n", `there is no check "nope" to exclude`, "\nhealthz check passed\n",

@@ -15,7 +15,7 @@ func runtimeWord(state *runtime.State) func() admin.Runtime {
 		s := state.Load()
 		out := admin.Runtime{
 			Endpoint: s.Endpoint, Name: s.Name, Version: s.Version, APIVersion: s.APIVersion, Ready: s.Ready, Since: s.Since,
-			NetworkReady: s.NetworkReady, NetworkReason: s.NetworkReason, Hints: string(s.Hints),
+			NetworkReady: s.NetworkReady, NetworkReason: s.NetworkReason, Refused: s.Refused, Hints: string(s.Hints),
 		}
 		if r := s.Reason; r.Code != "" {
 			out.Reason = &admin.Reason{Code: r.Code, Message: r.Message, Permanent: r.Permanent, RetryAt: r.RetryAt}

@@ -108,6 +108,8 @@ type Runtime struct {
 	// NetworkReady is the runtime's own word on its network; NetworkReason why not.
 	NetworkReady  bool   `json:"networkReady"`
 	NetworkReason string `json:"networkReason,omitempty"`
+	// Refused is what it was told and does not take; empty: nothing.
+	Refused string `json:"refused,omitempty"`
 	// Hints is how changes are noticed: "events" or "polling".
 	Hints string `json:"hints,omitempty"`
 }
