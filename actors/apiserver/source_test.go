@@ -300,11 +300,15 @@ func TestAnAPIServerThatWentBack(t *testing.T) {
 	})
 	r.start()
 	r.until("both", r.wants("one", "two"))
+	first, three := <-watches, podOn("node", "three")
+	three.ResourceVersion = "1001" // from where the next watch goes on: one that told nothing is no ground for a watch
+	first.Add(three)
+	r.until("what the watch tells", r.wants("one", "three", "two"))
 	<-version
 	<-listed
 	version <- "900"
 	listed <- []v1.Pod{*podOn("node", "one")}
-	(<-watches).Stop()
+	first.Stop()
 	r.until("what the backup has", r.wants("one"))
 }
 

@@ -93,9 +93,6 @@ func (f *Feed) asks() {
 	}
 }
 
-// goneOften is how many 410 in a row are told: a watch and a list that follow from what is known may both have one before all is asked for.
-const goneOften = 4
-
 // answers notes how a request ended. That the server has forgotten what came since is no trouble, unless it says so each time: all is
 // asked for.
 func (f *Feed) answers(err error) {
@@ -105,9 +102,9 @@ func (f *Feed) answers(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.opts.Clock.Now()
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+	if apiclient.Gone(err) {
 		f.asked = time.Time{}
-		if f.gone++; f.gone < goneOften {
+		if f.gone++; f.gone < apiclient.GoneOften {
 			return
 		}
 	} else {

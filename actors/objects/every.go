@@ -37,7 +37,7 @@ func follow[K comparable, V any](c *cluster, name string, e *every[K, V]) {
 }
 
 func (e *every[K, V]) noted(ctx context.Context, err error) error {
-	if ctx.Err() == nil && !passing(err) {
+	if ctx.Err() == nil {
 		if why := e.cluster.kindAnswered(e.trouble, err); why != nil {
 			e.fail(why)
 		}

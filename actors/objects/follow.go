@@ -138,7 +138,6 @@ func (f *follower) noted(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 	case err == nil:
 		f.cluster.well(f)
-	case passing(err):
 	default:
 		f.failed(err)
 	}

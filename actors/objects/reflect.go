@@ -17,12 +17,13 @@ import (
 type requests struct {
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
-	noted func(context.Context, error) error // notes how each went, and gives the error back
+	noted func(context.Context, error) error // notes how each went, what is worth it, and gives the error back
 }
 
 // reflect runs reflectors until ctx ends: one, and another whenever the API server was set back, as after the restoration of a
 // backup.
 func (r requests) reflect(ctx context.Context, client kubernetes.Interface, kind runtime.Object, to cache.ReflectorStore, o cache.ReflectorOptions) {
+	r.noted = patient(r.noted)
 	for ctx.Err() == nil {
 		one, again := context.WithCancel(ctx)
 		cache.NewReflectorWithOptions(r.listerWatcher(client, again), kind, to, o).RunWithContext(quiet(one))

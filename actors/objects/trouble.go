@@ -1,10 +1,12 @@
 package objects
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,9 +36,21 @@ func (t *trouble) failed(err error, now time.Time) {
 // well notes that the API server answers.
 func (t *trouble) well() { t.err, t.since = nil, time.Time{} }
 
-// passing is an error after which a reflector asks otherwise.
-func passing(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+// patient leaves out the errors after which a reflector asks otherwise; that the API server has forgotten what came since it does not
+// leave out where it says so each time.
+func patient(noted func(context.Context, error) error) func(context.Context, error) error {
+	var gone atomic.Int32
+	return func(ctx context.Context, err error) error {
+		if !apiclient.Gone(err) {
+			gone.Store(0)
+		} else if gone.Add(1) < apiclient.GoneOften {
+			return err
+		}
+		if apierrors.IsInvalid(err) {
+			return err
+		}
+		return noted(ctx, err)
+	}
 }
 
 // plain is an error in the words that all errors of the API server have, which are the same for each object.

@@ -15,20 +15,31 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// That objects which all pods wait for cannot be read is told when it lasts, and no longer when they are read.
+// That objects cannot be read is told when it lasts, and no longer when they are read; that the API server has forgotten what came since
+// (410) lasts where it says so each time.
 func TestKindsThatCannotBeReadAreTold(t *testing.T) {
-	a := newAPI(t, 0)
+	for _, c := range []struct {
+		err   error
+		words string
+	}{
+		{apierrors.NewInternalError(errors.New("etcd")), "the API server has a fault of its own (500): "},
+		{apierrors.NewResourceExpired("too old"), "the API server no longer has what came after its last answer (410 Gone)"},
+	} {
+		t.Run(c.words, func(t *testing.T) { kindsThatCannotBeRead(t, c.err, c.words) })
+	}
+}
+
+func kindsThatCannotBeRead(t *testing.T, err error, words string) {
+	a := newAPI(t, 0, settings("a"))
 	failing := make(chan bool, 1)
 	failing <- true
 	fails := func() bool { f := <-failing; failing <- f; return f }
 	watches := make(chan *apiwatch.RaceFreeFakeWatcher, 100)
-	for _, kind := range []string{"services", "runtimeclasses"} {
-		a.client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) {
-			return fails(), nil, apierrors.NewInternalError(errors.New("etcd"))
-		})
+	for _, kind := range []string{"services", "runtimeclasses", "configmaps"} {
+		a.client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) { return fails(), nil, err })
 		a.client.PrependWatchReactor(kind, func(clienttesting.Action) (bool, apiwatch.Interface, error) {
 			if fails() {
-				return true, nil, apierrors.NewInternalError(errors.New("etcd"))
+				return true, nil, err
 			}
 			w := apiwatch.NewRaceFreeFake()
 			watches <- w
@@ -42,10 +53,12 @@ func TestKindsThatCannotBeReadAreTold(t *testing.T) {
 		}
 		return text
 	}
-	const words = "RuntimeClasses, Services cannot be read: the API server has a fault of its own (500): "
+	both := func(kept string) bool {
+		return strings.HasPrefix(told(), "RuntimeClasses, Services cannot be read: "+words) && strings.Contains(told(), "kept "+kept)
+	}
 	a.c.followServices()
 	a.c.followRuntimeClasses()
-	a.await("they are told", func() bool { return strings.HasPrefix(told(), words) && strings.Contains(told(), "kept false") })
+	a.await("they are told", func() bool { return both("false") })
 	if p := a.c.problemsAt(time.Time{}); len(p) > 0 {
 		t.Errorf("at once: %+v", p)
 	}
@@ -56,7 +69,12 @@ func TestKindsThatCannotBeReadAreTold(t *testing.T) {
 	failing <- true
 	(<-watches).Stop()
 	(<-watches).Stop()
-	a.await("they are told again", func() bool { return strings.HasPrefix(told(), words) && strings.Contains(told(), "kept true") })
+	a.await("they are told again", func() bool { return both("true") })
+	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
+	a.awaitHolds("a") // it can be got, and not be followed
+	a.await("it is told, too", func() bool {
+		return strings.HasPrefix(told(), "ConfigMap ns/settings, RuntimeClasses, Services cannot")
+	})
 }
 
 // After the restoration of a backup all is listed anew: a watch from the future would say nothing.

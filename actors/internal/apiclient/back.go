@@ -12,6 +12,13 @@ import (
 
 const versionTimeout = 30 * time.Second
 
+// Gone says that the API server has forgotten what came since (410), after which all is asked for.
+func Gone(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+// GoneOften is how many of these in a row are told: a watch and a list that follow from what is known may both have one before all is
+// asked for.
+const GoneOften = 4
+
 // ErrWentBack is for a reflector in place of a watch, where WentBack.
 var ErrWentBack = apierrors.NewResourceExpired("the API server is older than what it said before")
 
