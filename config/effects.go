@@ -111,7 +111,7 @@ var fieldEffects = map[string]effect{
 	"configMapAndSecretChangeDetectionStrategy":  inForce,
 	"systemReserved":                             inForce,
 	"kubeReserved":                               inForce,
-	"reservedSystemCPUs":                         pending,
+	"reservedSystemCPUs":                         inForce, // as a number; the policies of the CPU manager are pending
 	"showHiddenMetricsForVersion":                pending,
 	"systemReservedCgroup":                       pending,
 	"kubeReservedCgroup":                         pending,

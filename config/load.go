@@ -57,6 +57,7 @@ func load(flags *Flags, fs *pflag.FlagSet, hostname func() (string, error)) (*No
 	if err := node.validate(); err != nil {
 		return nil, nil, err
 	}
+	warnings = append(warnings, node.reserveCPUs()...)
 	warnings = append(warnings, flags.pendingSettings(fs, node.Kubelet, plain, warnings)...)
 	return node, append(warnings, openServer(flags, node)...), nil
 }
