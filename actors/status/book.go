@@ -31,8 +31,12 @@ type book struct {
 	lines map[string]*line
 	dirty map[*line]bool
 	todo  map[*line]bool // those with something to write
-	busy  int
-	gate  gate
+	told  []*v1.Pod      // what was observed last
+	// unsettled are lines that have more to learn of what is observed than that it has changed, and troubled those with troubles:
+	// some, so that a message costs what it says and not what there is.
+	unsettled, troubled map[*line]bool
+	busy                int
+	gate                gate
 }
 
 // line is the work for one pod: one of the API server, by its UID, or the static ones of one name and their mirror pod.
@@ -77,6 +81,7 @@ type sending struct {
 func newBook(node string, random func() float64) *book {
 	return &book{
 		node: node, random: random, lines: map[string]*line{}, dirty: map[*line]bool{}, todo: map[*line]bool{},
+		unsettled: map[*line]bool{}, troubled: map[*line]bool{},
 	}
 }
 
@@ -149,18 +154,30 @@ func (b *book) register(node *v1.Node) {
 	}
 }
 
-// observe takes what the API server has.
+// observe takes what the API server has: what differs from before, which is the pods between those at the beginning and the end of the
+// list that do not.
 func (b *book) observe(m messages.APIPodsObserved) {
-	there := make(map[*line]bool, len(m.Pods))
-	for _, p := range m.Pods {
+	was, now := b.told, m.Pods
+	for len(was) > 0 && len(now) > 0 && was[0] == now[0] {
+		was, now = was[1:], now[1:]
+	}
+	for len(was) > 0 && len(now) > 0 && was[len(was)-1] == now[len(now)-1] {
+		was, now = was[:len(was)-1], now[:len(now)-1]
+	}
+	b.told = m.Pods
+	there := make(map[*line]bool, len(now))
+	for _, p := range now {
 		l := b.lineOf(p)
 		there[l] = true
 		b.see(l, p, m.At)
 	}
-	for _, l := range b.lines {
-		if !there[l] {
+	for _, p := range was {
+		if l := b.lineOf(p); !there[l] {
 			b.see(l, nil, m.At)
 		}
+	}
+	for l := range b.unsettled {
+		b.see(l, l.observed, m.At)
 	}
 	if !b.seen {
 		b.seen = true
@@ -196,6 +213,9 @@ func (b *book) see(l *line, p *v1.Pod, at time.Time) {
 	}
 	if p == nil {
 		l.deleteAfter, l.deletions = time.Time{}, 0
+	}
+	if l.written == nil && l.gone == "" && l.deletions == 0 {
+		delete(b.unsettled, l)
 	}
 }
 

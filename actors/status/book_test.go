@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -370,4 +371,25 @@ func TestAConflict(t *testing.T) {
 	m.put(m.list()[0])
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
 	only(t, b, noon)
+}
+
+// BenchmarkOneOfManyChanges is what the change of one object costs among so many that do not change.
+func BenchmarkOneOfManyChanges(b *testing.B) {
+	for _, n := range []int{100, 1000} {
+		b.Run(fmt.Sprint("pods=", n), func(b *testing.B) {
+			book, list := newBook("node", func() float64 { return 0 }), make([]*v1.Pod, n)
+			for i := range list {
+				list[i] = object(fmt.Sprint("web-", i), fmt.Sprint("u", i))
+			}
+			book.observe(messages.APIPodsObserved{Pods: list, At: noon})
+			book.take(noon)
+			for b.Loop() {
+				list = slices.Clone(list)
+				list[n/2] = list[n/2].DeepCopy()
+				book.observe(messages.APIPodsObserved{Pods: list, At: noon})
+				book.take(noon)
+				book.troubles()
+			}
+		})
+	}
 }

@@ -72,6 +72,7 @@ func (b *book) refresh(now time.Time) {
 			l.trouble, l.failures, l.due = nil, 0, time.Time{}
 			if l.observed == nil && len(l.wants) == 0 {
 				delete(b.lines, l.key)
+				delete(b.unsettled, l)
 			}
 		}
 	}

@@ -125,7 +125,7 @@ func (b *book) wrote(now time.Time, a answer) {
 		l.busy = false
 		b.busy--
 	}
-	b.dirty[l] = true
+	b.dirty[l], b.unsettled[l] = true, true
 	if a.fate != unavailable {
 		b.gate = gate{} // it answers
 	}
@@ -220,6 +220,7 @@ func (b *book) failed(l *line, now time.Time, a answer) {
 		t.since = l.trouble.since
 	}
 	l.trouble = t
+	b.troubled[l] = true
 }
 
 // wait is the back-off after so many failures in a row: it doubles, and is spread over its second half.

@@ -89,9 +89,11 @@ func refers(err error) bool {
 func (b *book) troubles() []Trouble {
 	var out []Trouble
 	waiting := 0
-	for _, l := range b.lines {
+	for l := range b.troubled {
 		switch t := l.trouble; {
-		case t == nil || t.quiet:
+		case t == nil:
+			delete(b.troubled, l)
+		case t.quiet:
 		case t.fate == unavailable:
 			waiting++
 		default:
