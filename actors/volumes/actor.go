@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -120,6 +122,9 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 		switch what := e.what.(type) {
 		case moved:
 			ctx.Log().Debug("volumes of a pod", "pod", uid, "from", what.from, "to", what.to)
+			if disk.node.Tokens != nil && (what.to == abandoning || what.to == unmounting) {
+				disk.node.Tokens.Forget(types.UID(uid)) // an API server that does not answer keeps no pod from its end
+			}
 		case tell:
 			ctx.Tell(messages.PodAddress(uid), what.msg)
 		case retryAfter:

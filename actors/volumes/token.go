@@ -19,7 +19,7 @@ type Tokens interface {
 	// Token is a token of the pod's service account, bound to the pod, for an audience, where it is empty the API server, and when to
 	// ask for another. Seconds is how long it is to be good for. It is called side by side, and gives up with ctx.
 	Token(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (token string, renew time.Time, err error)
-	// Forget drops the tokens of a pod, which is at its end.
+	// Forget drops the tokens of a pod, which is at its end, and breaks off the requests for more. It does not wait.
 	Forget(pod types.UID)
 }
 

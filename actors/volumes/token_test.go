@@ -93,8 +93,24 @@ func TestATokenIsRenewed(t *testing.T) {
 		t.Errorf("another agent says %+v", got)
 	}
 	expect("token 4")
-	if n.ask("u", messages.UnmountVolumes{UID: "u"}); !slices.Equal(m.gone, []types.UID{"u"}) {
+	if n.ask("u", messages.UnmountVolumes{UID: "u"}); !slices.Equal(slices.Compact(m.gone), []types.UID{"u"}) {
 		t.Errorf("the tokens of %v are forgotten", m.gone)
+	}
+}
+
+// The end of a pod waits for no token: requests are broken off at once, also those that an earlier actor began.
+func TestTheEndOfAPodWaitsForNoToken(t *testing.T) {
+	n := newNode(t)
+	m := &mint{now: func() time.Time { return n.Now() }}
+	n.disk.node.Objects, n.disk.node.Tokens = objectset.NewBoard(false), m
+	n.restart(t)
+	n.Send(messages.PodAddress("u"), messages.MountVolumes{UID: "u", Pod: tokenPod("u")})
+	if n.Send(messages.PodAddress("u"), messages.UnmountVolumes{UID: "u"}); !slices.Equal(m.gone, []types.UID{"u"}) {
+		t.Errorf("while it is mounted, those of %v are broken off", m.gone)
+	}
+	n.restart(t)
+	if n.Send(messages.PodAddress("u"), messages.UnmountVolumes{UID: "u"}); !slices.Equal(m.gone, []types.UID{"u", "u"}) {
+		t.Errorf("by another actor, those of %v are broken off", m.gone)
 	}
 }
 

@@ -35,6 +35,13 @@ type Source struct {
 
 	mu     sync.Mutex
 	tokens map[key]token
+	asking map[*asking]bool // under way
+}
+
+// asking is a request.
+type asking struct {
+	pod    types.UID
+	cancel context.CancelFunc
 }
 
 // key is all by which tokens differ.
@@ -51,7 +58,7 @@ type token struct {
 
 // New makes a source; nothing is sent.
 func New(client kubernetes.Interface) *Source {
-	return &Source{client: client, now: time.Now, tokens: map[key]token{}}
+	return &Source{client: client, now: time.Now, tokens: map[key]token{}, asking: map[*asking]bool{}}
 }
 
 // Token is a token of the pod's service account for this audience, bound to the pod, and when to ask again; an empty audience is
@@ -79,10 +86,15 @@ func (s *Source) Token(ctx context.Context, pod *v1.Pod, audience string, second
 	return fresh.text, fresh.renew, nil
 }
 
-// Forget drops the tokens of a pod. One that is asked for meanwhile is kept all the same, until it expires.
+// Forget drops the tokens of a pod, and breaks off the requests for more. One that is asked for later is kept, until it expires.
 func (s *Source) Forget(pod types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for a := range s.asking {
+		if a.pod == pod {
+			a.cancel()
+		}
+	}
 	maps.DeleteFunc(s.tokens, func(k key, _ token) bool { return k.pod == pod })
 }
 
@@ -97,7 +109,7 @@ func (s *Source) known(k key) token {
 
 func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64) (token, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
+	defer s.asks(&asking{pod.UID, cancel})()
 	ask := &authv1.TokenRequest{Spec: authv1.TokenRequestSpec{
 		ExpirationSeconds: seconds,
 		BoundObjectRef:    &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
@@ -120,4 +132,17 @@ func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64
 	// By our own clock: that of the API server may be another.
 	jitter := time.Duration(rand.Int64N(int64(min(maxJitter, life/20)) + 1)) //nolint:gosec // nothing secret hangs on it
 	return token{text: got.Status.Token, renew: asked.Add(min(life/5*4, maxAge) - jitter), expires: asked.Add(life)}, nil
+}
+
+// asks notes a request, until what it returns is called at its end.
+func (s *Source) asks(a *asking) (ended func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking[a] = true
+	return func() {
+		a.cancel()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.asking, a)
+	}
 }

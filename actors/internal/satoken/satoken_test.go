@@ -1,8 +1,12 @@
 package satoken
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -10,7 +14,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -77,4 +84,42 @@ func TestTokensAreRememberedWhileTheyAreFresh(t *testing.T) {
 	if n := len(s.tokens); n != 1 {
 		t.Errorf("of a pod that is gone, %d tokens are kept", n-1)
 	}
+}
+
+// Requests for a pod that is at its end are broken off, those for others are not.
+func TestRequestsForAPodThatIsForgottenEnd(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // else the end of the request is not noticed
+		asked <- struct{}{}
+		select {
+		case <-answer:
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, ended := New(client), make(chan types.UID, 2)
+	for _, uid := range []types.UID{"u", "v"} {
+		go func() {
+			_, _, err := s.Token(t.Context(), &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: uid}, Spec: v1.PodSpec{ServiceAccountName: "a"}}, "", nil)
+			if uid == "u" && !errors.Is(err, context.Canceled) {
+				t.Errorf("it ended with %v", err)
+			}
+			ended <- uid
+		}()
+		<-asked
+	}
+	s.Forget("u")
+	if uid := <-ended; uid != "u" {
+		t.Errorf("the request of %s ended", uid)
+	}
+	if len(s.asking) != 1 {
+		t.Errorf("%d requests are under way", len(s.asking))
+	}
+	close(answer)
+	<-ended
 }
