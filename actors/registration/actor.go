@@ -25,7 +25,6 @@ type actor struct {
 	imagesAt         time.Time // which were listed last then
 	writing          bool
 	retry            supervisors.Timer
-	settling         supervisors.Timer
 	grace            supervisors.Timer
 	told             string // the problem that the log was told last
 	runtime          messages.RuntimeStateChanged
@@ -37,15 +36,14 @@ type actor struct {
 type (
 	lookDue  struct{}
 	retryDue struct{}
-	// settleDue: what was told that is older than an answer is believed now.
-	settleDue struct{}
 	// graceDue: the runtime has been away for too long.
 	graceDue struct{}
 	seen     struct{ Seen }
 	wrote    struct {
-		deed deed
-		node *v1.Node
-		err  error
+		deed  deed
+		node  *v1.Node
+		lists uint64 // of the watch that had begun when the answer came
+		err   error
 	}
 )
 
@@ -80,8 +78,6 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.onWrote(ctx, m)
 	case retryDue:
 		a.act(ctx)
-	case settleDue:
-		a.settle(ctx)
 	case graceDue:
 		a.gather(ctx)
 		a.act(ctx)
@@ -130,14 +126,16 @@ func (a *actor) onSeen(ctx supervisors.Context, s Seen) {
 	}
 	was := a.book.node
 	known := was != nil
-	if a.book.observe(s, ctx.Now()) {
+	if a.book.observe(s) {
+		if older(a.book.node, was) {
+			ctx.Log().Warn("the API server has an older Node than it had, as after the restoration of a backup; that counts")
+		}
 		a.tellNode(ctx)
 		if known {
 			a.tellNews(ctx, was)
 		}
 	}
 	a.noteRegistered(ctx, known)
-	a.awaitSettling(ctx)
 	a.act(ctx)
 }
 
@@ -202,7 +200,7 @@ func (a *actor) act(ctx supervisors.Context) {
 		return
 	}
 	a.writing = true
-	client, name := a.opts.Client, a.opts.Wish.Name
+	client, watch, name := a.opts.Client, a.opts.Watch, a.opts.Wish.Name
 	ctx.Do(supervisors.Work{Name: d.name(), Timeout: writeTimeout, Run: func(ctx context.Context) any {
 		nodes := client.CoreV1().Nodes()
 		if d.create == nil {
@@ -211,14 +209,14 @@ func (a *actor) act(ctx supervisors.Context) {
 				sub = []string{"status"}
 			}
 			node, err := nodes.Patch(ctx, name, types.StrategicMergePatchType, d.patch, metav1.PatchOptions{}, sub...)
-			return wrote{d, node, err}
+			return wrote{d, node, watch.begun(), err}
 		}
 		node, err := nodes.Create(ctx, d.create, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) { // made meanwhile; what differs is patched next
 			d.create = nil
 			node, err = nodes.Get(ctx, name, metav1.GetOptions{})
 		}
-		return wrote{d, node, err}
+		return wrote{d, node, watch.begun(), err}
 	}})
 }
 
@@ -246,7 +244,7 @@ func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
 	if m.deed.create != nil {
 		ctx.Log().Info("the Node is registered", "node", m.node.Name, "uid", m.node.UID)
 	}
-	a.book.done(m.deed, m.node, ctx.Now())
+	a.book.done(m.deed, m.node, m.lists, ctx.Now())
 	a.book.heard = true
 	a.tellNode(ctx)
 	if known || m.deed.create != nil {

@@ -29,27 +29,32 @@ func TestAnOlderWordIsNoNews(t *testing.T) {
 	}
 }
 
-// An answer counts for more than what the watch tells of before it, for a while, and an API server that was set back for more than
-// what it had.
+// An answer counts for more than what the watch tells of before it, and an API server that was set back, as a list shows that was
+// begun after the answer, for more than what it had.
 func TestAnAPIServerThatWentBack(t *testing.T) {
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	saw := func(version string) Seen { return Seen{Heard: true, Node: at("u", version)} }
+	saw := func(version string, list uint64) Seen { return Seen{Heard: true, Node: at("u", version), List: list} }
+	failed := saw("90", 1)
+	failed.Err = errors.New("away")
 	for name, c := range map[string]struct {
 		how  func(*book)
 		want string
 	}{
-		"the watch is behind":     {func(b *book) { b.observe(saw("90"), noon.Add(believed)) }, "100"},
-		"for long":                {func(b *book) { b.observe(saw("90"), noon.Add(believed+1)) }, "90"},
-		"for long, and no news":   {func(b *book) { b.observe(saw("90"), noon); b.settle(noon.Add(believed + 1)) }, "90"},
-		"it has caught up":        {func(b *book) { b.observe(saw("90"), noon); b.observe(saw("100"), noon); b.settle(noon.Add(time.Hour)) }, "100"},
-		"what it told goes back":  {func(b *book) { b.observe(saw("110"), noon.Add(time.Hour)); b.observe(saw("90"), noon.Add(time.Hour)) }, "90"},
-		"before an error":         {func(b *book) { s := saw("90"); s.Err = errors.New("away"); b.observe(s, noon.Add(time.Hour)) }, "100"},
-		"an answer goes back":     {func(b *book) { b.done(deed{status: true, over: b.node}, at("u", "90"), noon) }, "90"},
-		"an answer that was late": {func(b *book) { d := deed{over: b.node}; b.observe(saw("120"), noon); b.done(d, at("u", "110"), noon) }, "120"},
+		"the watch is behind":    {func(b *book) { b.observe(saw("90", 1)) }, "100"},
+		"so is a list":           {func(b *book) { b.observe(saw("90", 2)) }, "100"},
+		"it went back":           {func(b *book) { b.observe(saw("90", 3)) }, "90"},
+		"what it told goes back": {func(b *book) { b.observe(saw("110", 2)); b.observe(saw("90", 3)) }, "90"},
+		"written before it tells": {func(b *book) {
+			b.done(deed{status: true, over: b.node}, at("u", "110"), 3, noon)
+			b.observe(saw("90", 3))
+		}, "110"},
+		"before an error":         {func(b *book) { b.observe(failed) }, "100"},
+		"an answer goes back":     {func(b *book) { b.done(deed{status: true, over: b.node}, at("u", "90"), 2, noon) }, "90"},
+		"an answer that was late": {func(b *book) { d := deed{over: b.node}; b.observe(saw("120", 2)); b.done(d, at("u", "110"), 2, noon) }, "120"},
 	} {
 		b := book{random: func() float64 { return 0.5 }, every: time.Minute}
-		b.observe(saw("80"), noon)
-		b.done(deed{status: true, over: b.node}, at("u", "100"), noon)
+		b.observe(saw("80", 1))
+		b.done(deed{status: true, over: b.node}, at("u", "100"), 2, noon)
 		b.reconciled = "u"
 		c.how(&b)
 		if b.node.ResourceVersion != c.want || c.want == "90" && b.reconciled != "" {
@@ -58,7 +63,7 @@ func TestAnAPIServerThatWentBack(t *testing.T) {
 	}
 }
 
-// What a backup had of the Node is mended, when what was written before is no longer believed to be there.
+// What a backup had of the Node is mended as soon as it is listed. What was told of before an answer is no news.
 func TestANodeThatWentBack(t *testing.T) {
 	w := newWorld(t, nil)
 	version := "100"
@@ -84,20 +89,23 @@ func TestANodeThatWentBack(t *testing.T) {
 	w.runtime.NetworkReady = false
 	w.passes(10 * time.Second)
 	w.runtime.NetworkReady = true
-	w.passes(10 * time.Second) // written just now
+	w.opts.Watch.beginList()
+	w.passes(10 * time.Second) // written just now, while a list is under way
 	w.writes()
 	version = "51"
 	w.put(was)
 	w.sees()
-	expect(t, "the writes so soon", w.writes(), []string{})
-	w.passes(believed + time.Second)
+	expect(t, "the writes after what was listed before", w.writes(), []string{})
+	w.feed.List = w.opts.Watch.beginList()
+	w.sees()
 	expect(t, "the writes", w.writes(), []string{"patch", "patch status"})
 	if node := w.stored(); condition(node, v1.NodeReady).Status != v1.ConditionTrue || node.Labels[v1.LabelHostname] != "node" {
 		t.Errorf("%v, %+v", node.Labels, condition(node, v1.NodeReady))
 	}
 }
 
-// A watch does not go on from where the last ended, which may be in the future of an API server that was set back.
+// A watch does not go on from where the last ended, which may be in the future of an API server that was set back. What it tells says
+// from which list it is.
 func TestAWatchBeginsWithAList(t *testing.T) {
 	api := fake.NewClientset()
 	versions := make(chan string, 1)
@@ -115,13 +123,13 @@ func TestAWatchBeginsWithAList(t *testing.T) {
 	})
 	w := NewWatch(api, "node")
 	defer w.Close()
-	until(t, w, func(s Seen) bool { return s.Node != nil && s.Node.ResourceVersion == "100" })
+	until(t, w, func(s Seen) bool { return s.Node != nil && s.Node.ResourceVersion == "100" && s.List == 1 })
 	first := <-streams
 	first.Modify(at("u", "110"))
-	until(t, w, func(s Seen) bool { return s.Node.ResourceVersion == "110" })
+	until(t, w, func(s Seen) bool { return s.Node.ResourceVersion == "110" && s.List == 1 })
 	<-versions
 	versions <- "90"
 	first.Stop()
-	until(t, w, func(s Seen) bool { return s.Node.ResourceVersion == "90" })
+	until(t, w, func(s Seen) bool { return s.Node.ResourceVersion == "90" && s.List == w.begun() })
 	<-streams
 }

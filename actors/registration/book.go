@@ -23,11 +23,10 @@ type book struct {
 	facts    facts
 	gathered bool
 
-	heard      bool      // the API server has told whether there is a Node
-	node       *v1.Node  // as it has it; nil: none
-	answered   time.Time // when the answer to a write came that node was; the watch may not have told it yet
-	held       *v1.Node  // older than that answer, and what the watch told last
-	registered bool      // it was there, in this process' life
+	heard      bool     // the API server has told whether there is a Node
+	node       *v1.Node // as it has it; nil: none
+	answered   uint64   // the lists that had begun when the answer to a write came that node was; the watch may not have told it yet
+	registered bool     // it was there, in this process' life
 	reconciled types.UID
 	reported   time.Time // when the status was written last; zero: not yet
 	spread     time.Duration
@@ -115,8 +114,8 @@ func (b *book) due(now time.Time) bool {
 }
 
 // observe takes what the watch has seen, and says whether the Node is another than before.
-func (b *book) observe(s Seen, now time.Time) bool {
-	b.watching, b.held = "", nil
+func (b *book) observe(s Seen) bool {
+	b.watching = ""
 	if s.Err != nil {
 		b.watching = s.Err.Error()
 	}
@@ -125,10 +124,11 @@ func (b *book) observe(s Seen, now time.Time) bool {
 		return false
 	}
 	if older(s.Node, b.node) {
-		if s.Err == nil { // else it is from before the error
-			b.held = s.Node
+		if s.List <= b.answered {
+			return false // the watch has yet to tell what is known
 		}
-		return b.settle(now)
+		b.goBack(s.Node)
+		return true
 	}
 	changed := !b.heard || b.node != s.Node
 	b.heard = true
@@ -146,8 +146,8 @@ func (b *book) take(node *v1.Node) {
 	}
 }
 
-// done takes the answer to a deed: the Node after it.
-func (b *book) done(d deed, node *v1.Node, now time.Time) {
+// done takes the answer to a deed: the Node after it, and how many lists had begun when it came.
+func (b *book) done(d deed, node *v1.Node, lists uint64, now time.Time) {
 	b.failures, b.retryAt, b.failed = 0, time.Time{}, ""
 	if d.create != nil {
 		b.reconciled = node.UID
@@ -175,7 +175,7 @@ func (b *book) done(d deed, node *v1.Node, now time.Time) {
 	default:
 		return // the watch told what came after it
 	}
-	b.answered = now
+	b.answered = lists
 }
 
 // The rests after a failed write: the kubelet's.

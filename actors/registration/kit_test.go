@@ -105,7 +105,7 @@ func (w *world) sees() {
 }
 
 func (w *world) says(node *v1.Node, err error) {
-	w.feed = Seen{Version: w.feed.Version + 1, Heard: w.feed.Heard || err == nil, Node: node, Err: err}
+	w.feed = Seen{Version: w.feed.Version + 1, Heard: w.feed.Heard || err == nil, Node: node, List: w.feed.List, Err: err}
 	w.Send(messages.Registration, seen{w.feed})
 	w.work()
 }

@@ -23,6 +23,7 @@ type Watch struct {
 	done   sync.WaitGroup
 
 	mu      sync.Mutex
+	lists   uint64 // that have begun
 	now     Seen
 	changed chan struct{} // closed at the next change
 }
@@ -34,6 +35,8 @@ type Seen struct {
 	// Heard says that the API server has told whether there is a Node; Node is nil where there is none. Immutable.
 	Heard bool
 	Node  *v1.Node
+	// List is the ordinal, from 1, of the list that told it, or from which the watch goes on that did.
+	List uint64
 	// Err is why nothing newer is known; nil while the watch stands.
 	Err error
 }
@@ -78,6 +81,20 @@ func (w *Watch) note(change func(*Seen)) {
 	w.changed = make(chan struct{})
 }
 
+// begun is how many lists have begun: one with a higher ordinal is of what there is later than this call.
+func (w *Watch) begun() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lists
+}
+
+func (w *Watch) beginList() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lists++
+	return w.lists
+}
+
 // run lists and watches until the end. A list comes before each watch: it is of one object, and after the restoration of a backup a
 // watch that goes on from where the last ended would say nothing until that is reached again.
 func (w *Watch) run() {
@@ -105,6 +122,7 @@ func (w *Watch) run() {
 // listAndWatch returns when what is known has to be listed anew; without an error where nothing failed.
 func (w *Watch) listAndWatch() error {
 	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()}
+	ordinal := w.beginList()
 	list, err := w.client.CoreV1().Nodes().List(w.ctx, o)
 	if err != nil {
 		return err
@@ -115,7 +133,7 @@ func (w *Watch) listAndWatch() error {
 			found = &list.Items[i]
 		}
 	}
-	w.note(func(s *Seen) { s.Heard, s.Node, s.Err = true, found, nil })
+	w.note(func(s *Seen) { s.Heard, s.Node, s.List, s.Err = true, found, ordinal, nil })
 	seconds := int64(300 + rand.IntN(300)) //nolint:gosec // spreads the nodes' requests
 	o.ResourceVersion, o.TimeoutSeconds = list.ResourceVersion, &seconds
 	stream, err := w.client.CoreV1().Nodes().Watch(w.ctx, o)
