@@ -243,6 +243,7 @@ func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
 	}
 	if m.deed.create != nil {
 		ctx.Log().Info("the Node is registered", "node", m.node.Name, "uid", m.node.UID)
+		was = nil // also where the watch told of it before the answer came, of which no news were made
 	}
 	a.book.done(m.deed, m.node, m.lists, ctx.Now())
 	a.book.heard = true

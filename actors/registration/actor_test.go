@@ -419,17 +419,7 @@ func TestNothingDelaysTheLease(t *testing.T) {
 // What happens to the node is told as events, once.
 func TestWhatHappensToTheNodeIsTold(t *testing.T) {
 	w := newWorld(t, nil)
-	told := func() (out []string) {
-		for _, m := range w.Take() {
-			if e, ok := m.Msg.(messages.RecordEvent); ok && m.To == messages.Events {
-				if e.Object.Kind != "Node" || e.Object.UID != "node" {
-					t.Errorf("about %+v", e.Object)
-				}
-				out = append(out, e.Type+" "+e.Reason)
-			}
-		}
-		return out
-	}
+	told := w.tellsNews
 	w.start()
 	w.sees()
 	w.sees()
@@ -449,6 +439,20 @@ func TestWhatHappensToTheNodeIsTold(t *testing.T) {
 	w.sees()
 	w.sees()
 	expect(t, "a reboot", told(), []string{"Normal NodeReady", "Warning Rebooted"})
+}
+
+// A new Node that the watch tells of before the answer to its creation comes is a new one all the same.
+func TestANewNodeIsNewsWhoeverTellsOfIt(t *testing.T) {
+	w := newWorld(t, nil)
+	w.api.PrependReactor("create", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		_, node, err := clienttesting.ObjectReaction(w.api.Tracker())(a)
+		w.feed = Seen{Version: w.feed.Version + 1, Heard: true, Node: node.(*v1.Node)}
+		w.Send(messages.Registration, seen{w.feed})
+		return true, node, err
+	})
+	w.start()
+	w.sees()
+	expect(t, "a new Node", w.tellsNews(), []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure", "Normal NodeHasSufficientPID"})
 }
 
 // Images come when they are there, the machine when it can be read: whether the node is ready waits for neither.

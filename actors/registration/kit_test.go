@@ -160,6 +160,20 @@ func (w *world) writes() []string {
 	return out
 }
 
+// tellsNews are the events that were told since the last call.
+func (w *world) tellsNews() (out []string) {
+	w.t.Helper()
+	for _, m := range w.Take() {
+		if e, ok := m.Msg.(messages.RecordEvent); ok && m.To == messages.Events {
+			if e.Object.Kind != "Node" || e.Object.UID != "node" {
+				w.t.Errorf("about %+v", e.Object)
+			}
+			out = append(out, e.Type+" "+e.Reason)
+		}
+	}
+	return out
+}
+
 func found() *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: types.UID("uid-1"), Labels: map[string]string{"mine": "yes"}}}
 }
