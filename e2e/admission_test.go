@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,6 +52,13 @@ func TestAdmission(t *testing.T) {
 	refused(t, c, s, n, ns, "tainted", cloudSleeper, "TaintToleration", "does not tolerate the node's taint out:NoExecute")
 	const stays = "tolerations: [{key: out, operator: Exists, effect: NoExecute}]\n"
 	refused(t, c, s, n, ns, "racked", stays+"nodeSelector: {rack: '7'}\n"+cloudSleeper, "NodeAffinity", "wants the label rack=7, which this node has not")
+	here, err := a.Snapshot(t.Context()) // what was refused beside it came later
+	must(t, err)
+	if p := here.Pod("web"); p == nil {
+		t.Error("the agent has no web")
+	} else if p.Ending != "" || slices.Contains([]string{"terminating", "cleaning", "finished"}, p.Phase) {
+		t.Errorf("web, which was admitted before, is %s: %s %s", p.Phase, p.Ending, p.Pod.Status.Reason)
+	}
 
 	config, gone := filepath.Join(s.CNIConfDir(), "10-playlet.conflist"), filepath.Join(t.TempDir(), "conflist")
 	text, err := os.ReadFile(config)
@@ -63,7 +71,7 @@ func TestAdmission(t *testing.T) {
 		}
 		return nil
 	})
-	create(t, c, ns, n.Name, manifest(s, "late", stays+slow+"containers: [{name: c, image: HELLO, args: [ignore-term]}]"))
+	late := create(t, c, ns, n.Name, manifest(s, "late", stays+slow+"containers: [{name: c, image: HELLO, args: [ignore-term]}]"))
 	create(t, c, ns, n.Name, manifest(s, "outer", stays+"hostNetwork: true\n"+slow+"containers: [{name: c, image: HELLO, args: [ignore-term]}]"))
 	awaitHere(t, a, "late", func(p *stack.PodState) error {
 		if p.Waiting == nil || p.Waiting.Code != "NetworkNotReady" || p.Pod.Status.Phase != corev1.PodPending {
@@ -71,6 +79,7 @@ func TestAdmission(t *testing.T) {
 		}
 		return nil
 	})
+	awaitEvents(t, c, ns, string(late.UID), map[string]int32{"Warning NetworkNotReady : network is not ready: ": 1})
 	awaitAPIPod(t, c, ns, "outer", ready)
 	must(t, os.WriteFile(config, text, 0o644))
 	awaitAPIPod(t, c, ns, "late", ready)
@@ -119,7 +128,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// refused makes a pod, which fails for that reason and is never run, and takes it away.
+// refused makes a pod, which fails for that reason, in its status and in an event, and is never run, and takes it away.
 func refused(t *testing.T, c *cluster.Cluster, s *stack.Stack, n *cluster.Node, ns, name, spec, reason, says string) {
 	t.Helper()
 	create(t, c, ns, n.Name, manifest(s, name, spec))
@@ -127,6 +136,7 @@ func refused(t *testing.T, c *cluster.Cluster, s *stack.Stack, n *cluster.Node, 
 	if !strings.HasPrefix(pod.Status.Message, "Pod was rejected: ") || !strings.Contains(pod.Status.Message, says) {
 		t.Errorf("%s: %q", name, pod.Status.Message)
 	}
+	awaitEvents(t, c, ns, string(pod.UID), map[string]int32{"Warning " + reason + " : ": 1})
 	remove(t, c, ns, name)
 	awaitNoAPIPod(t, c, ns, name)
 	if left := ofPod(t, s, name); len(left) > 0 {

@@ -33,8 +33,8 @@ func podsOf(t *testing.T, c *cluster.Cluster, node string) ([]corev1.Pod, error)
 	return list.Items, nil
 }
 
-// awaitAgreement waits until the API server has that many pods of a node, all ready, and the runtime has those and no others: each
-// with one sandbox that is ready, and with the very containers that its status names.
+// awaitAgreement waits until the API server has that many pods of a node, mirror pods too, all ready, and the runtime has those and no
+// others: each with one sandbox that is ready, and with the very containers that its status names.
 func awaitAgreement(t *testing.T, c *cluster.Cluster, s *stack.Stack, node string, pods int) []corev1.Pod {
 	t.Helper()
 	var all []corev1.Pod
@@ -76,15 +76,24 @@ func agreement(t *testing.T, s *stack.Stack, all []corev1.Pod) error {
 			return err
 		}
 		said := idsIn(p)
-		has := slices.Sorted(slices.Values(runs[string(p.UID)]))
-		if !slices.Equal(said, has) || ready1[string(p.UID)] != 1 {
-			return fmt.Errorf("pod %s: the API server has the containers %v, the runtime %v in %d sandboxes", p.Name, said, has, ready1[string(p.UID)])
+		uid := uidHere(p)
+		has := slices.Sorted(slices.Values(runs[uid]))
+		if !slices.Equal(said, has) || ready1[uid] != 1 {
+			return fmt.Errorf("pod %s: the API server has the containers %v, the runtime %v in %d sandboxes", p.Name, said, has, ready1[uid])
 		}
 	}
 	if len(ready1) != len(all) || len(runs) != len(all) {
 		return fmt.Errorf("%d pods have sandboxes, %d containers that run, and the API server has %d", len(ready1), len(runs), len(all))
 	}
 	return nil
+}
+
+// uidHere is what the node knows a pod by: a mirror pod's is its static pod's.
+func uidHere(p *corev1.Pod) string {
+	if static, is := p.Annotations[corev1.MirrorPodAnnotationKey]; is {
+		return static
+	}
+	return string(p.UID)
 }
 
 // idsIn are the IDs of the containers that a pod's status says run, sorted.

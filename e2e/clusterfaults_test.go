@@ -28,10 +28,11 @@ func insist(t *testing.T, do func() error) {
 	})
 }
 
-// rollOut is pods that are made, or deleted, one after another while something goes wrong.
+// rollOut is pods that are made, or deleted, one after another while something goes wrong; some of them are static.
 type rollOut struct {
 	c        *cluster.Cluster
 	s        *stack.Stack
+	a        *stack.Agent
 	ns, node string
 }
 
@@ -51,13 +52,22 @@ func (r *rollOut) remove(t *testing.T, name string) {
 	insist(t, func() error { return r.c.Admin.CoreV1().Pods(r.ns).Delete(t.Context(), name, metav1.DeleteOptions{}) })
 }
 
+// writeStatic writes the manifest of a static pod.
+func (r *rollOut) writeStatic(t *testing.T, name string) {
+	t.Helper()
+	must(t, r.a.Write(name+".yaml", inNamespace(r.ns, name, manifest(r.s, name, sleeper))))
+}
+
+// mirror is the name of the mirror pod of a static one.
+func (r *rollOut) mirror(name string) string { return name + "-" + r.node }
+
 // moment is a random short time: faults are to meet the agent at any point of what it does.
 func moment(random *rand.Rand, most time.Duration) {
 	time.Sleep(time.Duration(random.Int64N(int64(most))))
 }
 
 // gone waits until neither side has anything left of the pods.
-func (r *rollOut) gone(t *testing.T, a *stack.Agent) {
+func (r *rollOut) gone(t *testing.T) {
 	t.Helper()
 	await(t, func() error {
 		left, err := podsOf(t, r.c, r.node)
@@ -66,11 +76,11 @@ func (r *rollOut) gone(t *testing.T, a *stack.Agent) {
 		}
 		return err
 	})
-	if a.Binary != "" { // a kubelet removes folders and logs when it gets to it
+	if r.a.Binary != "" { // a kubelet removes folders and logs when it gets to it
 		must(t, r.s.AwaitNoLeftovers())
 		return
 	}
-	cleared(t, r.s, a)
+	cleared(t, r.s, r.a)
 }
 
 func seeded(t *testing.T) *rand.Rand {
@@ -81,13 +91,14 @@ func seeded(t *testing.T) *rand.Rand {
 
 func named(i int) string { return fmt.Sprintf("p%02d", i) }
 
-// The API server may die during a roll-out, and during the deletion of what was rolled out.
+// The API server may die during a roll-out, and during the deletion of what was rolled out. A static pod comes and goes with the others,
+// and somebody deletes its mirror pod.
 func TestTheServerIsKilledDuringARollOut(t *testing.T) {
 	random := seeded(t)
 	c := cluster.Start(t)
 	n, ns := c.Node(t), c.Namespace(t)
 	s, a := inCluster(t, c, n, nil)
-	r := &rollOut{c, s, ns, n.Name}
+	r := &rollOut{c, s, a, ns, n.Name}
 	const pods = 50
 	restart := func() {
 		moment(random, 500*time.Millisecond)
@@ -97,18 +108,24 @@ func TestTheServerIsKilledDuringARollOut(t *testing.T) {
 	}
 	for i := range pods {
 		r.create(t, named(i))
-		if i == pods/3 || i == pods-1 {
+		switch i {
+		case pods / 3:
+			r.writeStatic(t, "static")
+			restart()
+		case pods - 1:
+			r.remove(t, r.mirror("static"))
 			restart()
 		}
 	}
-	noneRestarted(t, s, awaitAgreement(t, c, s, n.Name, pods))
+	noneRestarted(t, s, awaitAgreement(t, c, s, n.Name, pods+1))
 	for i := range pods {
 		r.remove(t, named(i))
 		if i == pods/2 {
+			must(t, a.Remove("static.yaml"))
 			restart()
 		}
 	}
-	r.gone(t, a)
+	r.gone(t)
 }
 
 // faults are what a network and a server in trouble do to requests; each is followed by its end.
@@ -149,7 +166,7 @@ func TestFaultsOnTheWayToTheServer(t *testing.T) {
 	p := c.Proxy(t)
 	n, ns := c.NodeBehind(t, p), c.Namespace(t)
 	s, a := inCluster(t, c, n, nil)
-	r := &rollOut{c, s, ns, n.Name}
+	r := &rollOut{c, s, a, ns, n.Name}
 	all := faults(p)
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for i, fault := range all {
@@ -157,18 +174,27 @@ func TestFaultsOnTheWayToTheServer(t *testing.T) {
 		moment(random, 300*time.Millisecond)
 		end := fault()
 		r.create(t, named(2*i+1))
+		switch i {
+		case 0:
+			r.writeStatic(t, "static")
+		case len(all) / 2:
+			r.remove(t, r.mirror("static"))
+		}
 		moment(random, 2*time.Second)
 		end()
 	}
-	noneRestarted(t, s, awaitAgreement(t, c, s, n.Name, 2*len(all)))
+	noneRestarted(t, s, awaitAgreement(t, c, s, n.Name, 2*len(all)+1))
 	for i, fault := range all {
 		r.remove(t, named(2*i))
 		end := fault()
 		r.remove(t, named(2*i+1))
+		if i == len(all)/2 {
+			must(t, a.Remove("static.yaml"))
+		}
 		moment(random, 500*time.Millisecond)
 		end()
 	}
-	r.gone(t, a)
+	r.gone(t)
 }
 
 // An agent that is killed at any moment leaves nothing behind that the next one does not finish.
@@ -177,7 +203,7 @@ func TestTheAgentOfANodeIsKilled(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)
 	s, a := inCluster(t, c, n, nil)
-	r := &rollOut{c, s, ns, n.Name}
+	r := &rollOut{c, s, a, ns, n.Name}
 	const pods = 20
 	again := func() {
 		moment(random, 500*time.Millisecond)
@@ -186,13 +212,22 @@ func TestTheAgentOfANodeIsKilled(t *testing.T) {
 	}
 	for i := range pods {
 		r.create(t, named(i))
+		switch i {
+		case 0:
+			r.writeStatic(t, "static")
+		case 9:
+			r.remove(t, r.mirror("static"))
+		}
 		if i%3 == 0 {
 			again()
 		}
 	}
-	noneRestarted(t, s, awaitAgreement(t, c, s, n.Name, pods))
+	noneRestarted(t, s, awaitAgreement(t, c, s, n.Name, pods+1))
 	for i := range pods {
 		r.remove(t, named(i))
+		if i == 9 {
+			must(t, a.Remove("static.yaml"))
+		}
 		if i%3 == 0 {
 			again()
 		}
@@ -206,53 +241,5 @@ func TestTheAgentOfANodeIsKilled(t *testing.T) {
 	})
 	nothing(t, s)
 	must(t, s.SweepByForce()) // what a kill in the middle of a CRI call left to the runtime
-	r.gone(t, a)
-}
-
-// A server that has forgotten what came after the agent's last word from it (410), and one that knows less than it did, as
-// after a backup was restored: what it says now is what is to run.
-func TestTheServerForgets(t *testing.T) {
-	c := cluster.Start(t)
-	p := c.Proxy(t)
-	n, ns := c.NodeBehind(t, p), c.Namespace(t)
-	s, a := inCluster(t, c, n, nil)
-	r := &rollOut{c, s, ns, n.Name}
-	for i := range 3 {
-		r.create(t, named(i))
-	}
-	stays := awaitAgreement(t, c, s, n.Name, 3)[0]
-
-	p.Refuse()
-	r.remove(t, named(1))
-	r.create(t, named(3))
-	must(t, c.Forget(t.Context()))
-	p.Admit()
-	awaitNoAPIPod(t, c, ns, named(1))
-	awaitAgreement(t, c, s, n.Name, 3)
-
-	must(t, c.Save())
-	r.create(t, named(4))
-	r.remove(t, named(2))
-	awaitNoAPIPod(t, c, ns, named(2))
-	awaitAgreement(t, c, s, n.Name, 3)
-	p.Refuse()
-	must(t, c.GoBack())
-	p.Admit()
-	await(t, func() error { // the pod that never was ends
-		all, err := s.CRI().ListContainers(t.Context(), onlyRunning)
-		for _, c := range all.GetContainers() {
-			if c.Labels["io.kubernetes.pod.name"] == named(4) {
-				err = fmt.Errorf("pod %s runs, which the API server does not know", named(4))
-			}
-		}
-		return err
-	})
-	now := awaitAPIPod(t, c, ns, stays.Name, ready)
-	if idsIn(now)[0] != idsIn(&stays)[0] {
-		t.Errorf("pod %s, which no change concerned, has another container", stays.Name)
-	}
-	for _, i := range []int{0, 2, 3} {
-		r.remove(t, named(i))
-	}
-	r.gone(t, a)
+	r.gone(t)
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/playlet-dev/playlet/e2e/cluster"
+	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/stack"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -31,8 +32,10 @@ func TestTheNodeRegisters(t *testing.T) {
 		_, err := s.Pull(t.Context(), image)
 		must(t, err)
 	}
+	bothFamilies(t, s)
 	a := joinCluster(t, c, n, s, func(a *stack.Agent) {
-		a.Args = append(a.Args, "--node-labels=rack=7,topology.kubernetes.io/zone=z1", "--register-with-taints=only=me:NoSchedule", "--provider-id=cloud://one")
+		a.Args = append(a.Args, "--node-labels=rack=7,topology.kubernetes.io/zone=z1", "--register-with-taints=only=me:NoSchedule", "--provider-id=cloud://one",
+			"--node-ip="+isolate.NodeIP+","+nodeIPv6)
 		maps.Copy(a.Config, map[string]any{
 			"nodeLeaseDurationSeconds": 4, "nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "2s", "nodeStatusMaxImages": 1,
 			"systemReserved": map[string]string{"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "8Mi"}, "kubeReserved": map[string]string{"memory": "32Mi"},
@@ -89,9 +92,13 @@ func TestTheNodeRegisters(t *testing.T) {
 		}
 		return nil
 	})
-	if len(st.Addresses) != 2 || st.Addresses[0].Type != corev1.NodeInternalIP || st.Addresses[1].Address != n.Name {
-		t.Errorf("addresses are %v", st.Addresses)
+	ip := func(address string) corev1.NodeAddress {
+		return corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address}
 	}
+	if want := []corev1.NodeAddress{ip(isolate.NodeIP), ip(nodeIPv6), {Type: corev1.NodeHostName, Address: n.Name}}; !slices.Equal(st.Addresses, want) {
+		t.Errorf("addresses are %v, want %v", st.Addresses, want)
+	}
+	podsOfBothFamilies(t, c, s, n.Name, c.Namespace(t))
 	lease := awaitLease(t, c, n, nil)
 	if len(lease.owners) != 1 || lease.owners[0].UID != node.UID {
 		t.Errorf("the lease belongs to %v, want %s", lease.owners, node.UID)
@@ -211,7 +218,15 @@ esac
 	_, err = c.Admin.CoreV1().Nodes().Patch(t.Context(), n.Name, types.StrategicMergePatchType,
 		fmt.Appendf(nil, `{"spec": {"podCIDR": %q, "podCIDRs": [%q]}}`, s.Subnet(), s.Subnet()), metav1.PatchOptions{})
 	must(t, err)
-	awaitNode(t, c, n.Name, nodeReady)
+	back := awaitNode(t, c, n.Name, nodeReady)
+	if a := back.Status.Addresses; len(a) != 2 || a[0].Type != corev1.NodeInternalIP || a[1].Address != n.Name {
+		t.Errorf("addresses are %v", a)
+	}
+	turns := map[string]int32{}
+	for _, reason := range []string{"NodeNotReady", "NodeReady", "NodeHasInsufficientMemory", "NodeHasInsufficientPID"} {
+		turns["Normal "+reason+" : Node "+n.Name+" status is now: "+reason] = 1
+	}
+	awaitEvents(t, c, corev1.NamespaceDefault, n.Name, turns)
 	made, err := os.ReadDir(s.CNIConfDir())
 	must(t, err)
 	if len(made) != 1 || made[0].Name() == filepath.Base(config) {

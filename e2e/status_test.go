@@ -3,8 +3,11 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -101,11 +104,17 @@ func TestMirrorPods(t *testing.T) {
 }
 
 // A status is written by patches that leave to others what is theirs; an agent that begins anew says nothing else than the one
-// before; and the last status is written before the object is removed.
+// before; and the last status is written before the object is removed. What is written of a pod is never written of another one that
+// was given its name.
 func TestStatusesInTheCluster(t *testing.T) {
 	c := cluster.Shared(t)
-	n, ns := c.Node(t), c.Namespace(t)
-	s, a := inCluster(t, c, n, func(a *stack.Agent) { quick(a) })
+	p, ns := c.Proxy(t), c.Namespace(t)
+	n := c.NodeBehind(t, p)
+	s, a := inCluster(t, c, n, quick)
+	names := &namesakes{c: c, ns: ns, was: map[string]*corev1.Pod{}}
+	for _, name := range []string{"away", "told", "deleted"} {
+		names.was[name] = create(t, c, ns, n.Name, manifest(s, name, oneSecond))
+	}
 	made := create(t, c, ns, n.Name, manifest(s, "one", oneSecond+"\nreadinessGates: [{conditionType: example.com/gate}]"))
 	closed := awaitAPIPod(t, c, ns, "one", func(p *corev1.Pod) error {
 		if r := conditionOf(p, corev1.ContainersReady); r == nil || r.Status != corev1.ConditionTrue {
@@ -121,8 +130,10 @@ func TestStatusesInTheCluster(t *testing.T) {
 	must(t, err)
 	open := awaitAPIPod(t, c, ns, "one", ready)
 
+	names.await(t)
 	must(t, a.Kill9())
 	begun := time.Now()
+	must(t, names.replace(t.Context(), "away"))
 	must(t, a.Start())
 	create(t, c, ns, n.Name, manifest(s, "two", oneSecond))
 	awaitAPIPod(t, c, ns, "two", ready)
@@ -138,6 +149,18 @@ func TestStatusesInTheCluster(t *testing.T) {
 		t.Errorf("after the restart the agent wrote of a pod that is as it was: %v", got)
 	}
 
+	replaced := names.replaceAt(t, p, map[string]string{"told": http.MethodPatch, "deleted": http.MethodDelete})
+	remove(t, c, ns, "told")
+	remove(t, c, ns, "deleted")
+	replaced()
+	names.await(t)
+	awaitRequest(t, c, n, begun, "told", "patch", http.StatusUnprocessableEntity)
+	awaitRequest(t, c, n, begun, "deleted", "delete", http.StatusConflict)
+	for name := range names.was {
+		remove(t, c, ns, name)
+		awaitNoAPIPod(t, c, ns, name)
+	}
+
 	remove(t, c, ns, "one")
 	remove(t, c, ns, "two")
 	awaitNoAPIPod(t, c, ns, "one")
@@ -150,6 +173,79 @@ func TestStatusesInTheCluster(t *testing.T) {
 		return nil
 	})
 	must(t, s.AwaitNoLeftovers())
+}
+
+// namesakes are pods, by name, each as it was made last.
+type namesakes struct {
+	c   *cluster.Cluster
+	ns  string
+	was map[string]*corev1.Pod
+}
+
+// await waits until all of them are ready: those that were made last, and not others of their names.
+func (n *namesakes) await(t *testing.T) {
+	t.Helper()
+	for name, was := range n.was {
+		awaitAPIPod(t, n.c, n.ns, name, func(p *corev1.Pod) error {
+			if p.UID != was.UID {
+				return fmt.Errorf("pod %s is %s", name, p.UID)
+			}
+			return ready(p)
+		})
+	}
+}
+
+// replace takes the pod away without grace and makes another one like it, with its name.
+func (n *namesakes) replace(ctx context.Context, name string) error {
+	pods, now, was := n.c.Admin.CoreV1().Pods(n.ns), int64(0), n.was[name]
+	if err := pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		return err
+	}
+	next, err := pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: was.Spec}, metav1.CreateOptions{})
+	n.was[name] = next
+	return err
+}
+
+// replaceAt has each of those that are named replaced while the next request of this method about it is on its way; what it gives waits
+// until all of them were.
+func (n *namesakes) replaceAt(t *testing.T, p *cluster.Proxy, methods map[string]string) func() {
+	left := len(methods)
+	done := make(chan struct{}, left)
+	p.AnswerWhere(func(r *http.Request) int {
+		name := path.Base(strings.TrimSuffix(r.URL.Path, "/status"))
+		if methods[name] == r.Method {
+			delete(methods, name)
+			if err := n.replace(t.Context(), name); err != nil {
+				t.Error(err)
+			}
+			done <- struct{}{}
+		}
+		return 0
+	})
+	return func() {
+		t.Helper()
+		for range left {
+			select {
+			case <-done:
+			case <-time.After(patience):
+				t.Fatal("the agent has not asked for it")
+			}
+		}
+	}
+}
+
+// awaitRequest waits until a node's request about a pod was answered so.
+func awaitRequest(t *testing.T, c *cluster.Cluster, n *cluster.Node, begun time.Time, pod, verb string, code int) {
+	t.Helper()
+	await(t, func() error {
+		all, err := c.Requests(n.Name)
+		for _, r := range cluster.Since(all, begun) {
+			if r.Object.Resource == "pods" && r.Object.Name == pod && r.Verb == verb && r.Answer.Code == code {
+				return nil
+			}
+		}
+		return fmt.Errorf("no %s of pod %s was answered with %d: %w", verb, pod, code, err)
+	})
 }
 
 func conditionOf(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
