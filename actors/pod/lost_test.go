@@ -105,6 +105,34 @@ func TestAStartThatFailedWithoutAWordMayRun(t *testing.T) {
 	}
 }
 
+// A container's actor falls, its container is removed by somebody, and another is made, of which nothing is heard: the word of the
+// first start, which comes later, is not the last one, and the pod's sandbox is not stopped under what runs.
+func TestTheAnswerToAnEarlierLifeIsNotTheLast(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	for len(w.runningNames()) == 0 {
+		m := w.pending[0]
+		w.pending = w.pending[1:]
+		w.step(m)
+	}
+	late := w.pending
+	w.pending, w.containers, w.blind = nil, nil, true
+	w.step(messages.ChildStarted{Name: "c0", Again: true})
+	if got := w.runningNames(); !slices.Equal(got, []string{"c0"}) {
+		t.Fatalf("running %v", got)
+	}
+	for _, m := range late {
+		w.step(m)
+	}
+	w.ending = &messages.Ending{Reason: "test"}
+	w.step(w.wish())
+	w.settle()
+	check(t, w)
+	if w.ended == nil || len(w.containers) > 0 {
+		t.Errorf("it has ended: %v, with %v left", w.ended, w.containers)
+	}
+}
+
 // The actor falls while a start is under way, and the spec has changed: before another attempt is begun, it is looked at whether
 // the one before runs.
 func TestNoOtherAttemptBesideAStartOfWhichNothingIsKnown(t *testing.T) {

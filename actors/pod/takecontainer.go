@@ -78,6 +78,7 @@ func (m *Machine) takeChild(now time.Time, v messages.ChildStarted) {
 			c.stage = imaging // another attempt, or another image since: it is asked for first
 		default:
 			c.stage = starting
+			c.loose = now // an answer that its earlier life gave may come yet, and is not the last one
 		}
 	case stopping:
 		m.answered("stop", c.name)

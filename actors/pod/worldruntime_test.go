@@ -99,6 +99,7 @@ func (w *world) run(m messages.RunContainer) {
 		return c.Name == m.Container.Name && c.Attempt == m.Attempt // left of a start that was cut off
 	})
 	w.seq++
+	w.now = w.now.Add(time.Microsecond) // no two are made at one moment
 	c := messages.ContainerFact{
 		ID: fmt.Sprintf("%s-%d", m.Container.Name, w.seq), Name: m.Container.Name, SandboxID: m.Sandbox.ID, Attempt: m.Attempt,
 		State: messages.ContainerCreated, CreatedAt: w.now, Image: m.Container.Image,
