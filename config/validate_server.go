@@ -70,7 +70,7 @@ func validateAPI(p *problems, n *Node) {
 	atLeast(p, "kubeAPIBurst", c.KubeAPIBurst, 0)
 	atLeast(p, "nodeLeaseDurationSeconds", c.NodeLeaseDurationSeconds, 1)
 	atLeast(p, "nodeStatusMaxImages", orZero(c.NodeStatusMaxImages), -1)
-	atLeast(p, "nodeStatusUpdateFrequency", c.NodeStatusUpdateFrequency.Duration, 0)
+	atLeast(p, "nodeStatusUpdateFrequency", c.NodeStatusUpdateFrequency.Duration, time.Millisecond) // 0 would be always
 	atLeast(p, "nodeStatusReportFrequency", c.NodeStatusReportFrequency.Duration, 0)
 	oneOf(p, "configMapAndSecretChangeDetectionStrategy", c.ConfigMapAndSecretChangeDetectionStrategy,
 		kubeletconfig.GetChangeDetectionStrategy, kubeletconfig.TTLCacheChangeDetectionStrategy, kubeletconfig.WatchChangeDetectionStrategy)

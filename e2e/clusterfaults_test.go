@@ -52,6 +52,14 @@ func (r *rollOut) remove(t *testing.T, name string) {
 	insist(t, func() error { return r.c.Admin.CoreV1().Pods(r.ns).Delete(t.Context(), name, metav1.DeleteOptions{}) })
 }
 
+// removeMirror has somebody delete the mirror pod of a static one, as soon as there is one.
+func (r *rollOut) removeMirror(t *testing.T, name string) {
+	t.Helper()
+	await(t, func() error {
+		return r.c.Admin.CoreV1().Pods(r.ns).Delete(t.Context(), r.mirror(name), metav1.DeleteOptions{})
+	})
+}
+
 // writeStatic writes the manifest of a static pod.
 func (r *rollOut) writeStatic(t *testing.T, name string) {
 	t.Helper()
@@ -113,7 +121,7 @@ func TestTheServerIsKilledDuringARollOut(t *testing.T) {
 			r.writeStatic(t, "static")
 			restart()
 		case pods - 1:
-			r.remove(t, r.mirror("static"))
+			r.removeMirror(t, "static")
 			restart()
 		}
 	}
@@ -178,7 +186,7 @@ func TestFaultsOnTheWayToTheServer(t *testing.T) {
 		case 0:
 			r.writeStatic(t, "static")
 		case len(all) / 2:
-			r.remove(t, r.mirror("static"))
+			r.removeMirror(t, "static")
 		}
 		moment(random, 2*time.Second)
 		end()
@@ -216,7 +224,7 @@ func TestTheAgentOfANodeIsKilled(t *testing.T) {
 		case 0:
 			r.writeStatic(t, "static")
 		case 9:
-			r.remove(t, r.mirror("static"))
+			r.removeMirror(t, "static")
 		}
 		if i%3 == 0 {
 			again()

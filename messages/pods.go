@@ -17,7 +17,8 @@ type PodWanted struct {
 	Turn uint64
 	// Final is the pod's last status when it had finished before: it is never run again.
 	Final *v1.PodStatus
-	// Unkept says that Final is not on the disk yet: nothing of the pod may be removed, and PodEnded has no answer.
+	// Unkept says that Final is not on the disk yet, and it was not given up to write it: nothing of the pod may be removed, and PodEnded
+	// has no answer.
 	Unkept bool
 	// Last is the newest status that is known of the pod, from an earlier life of its actor or of the agent: its status goes on
 	// from there. Immutable.
@@ -71,7 +72,8 @@ type PodStatusChanged struct {
 // actor then. Without Gone the pod finished by itself, and stays for as long as a source names it, or it was deleted and waits
 // for its final status to be kept before it removes what the runtime has of it.
 //
-// Sender: pod. Receiver: pods. Reply: PodWanted with Final and without Unkept, when that is on the disk; a pod that is gone is stopped.
+// Sender: pod. Receiver: pods. Reply: PodWanted with Final and without Unkept, when that is on the disk, or cannot be written and the
+// pod was deleted; a pod that is gone is stopped.
 // If lost: the pod tells it again when its patience ends.
 type PodEnded struct {
 	UID    string

@@ -147,6 +147,9 @@ func (b *book) next(now time.Time) []*item {
 	return out
 }
 
+// idle says that nothing waits, nor is on its way.
+func (b *book) idle() bool { return !b.busy && len(b.queue) == 0 }
+
 // wrote takes what became of a batch. What did not reach the API server waits on, in its place; random, in [0,1), keeps nodes
 // that lost it together from coming back together.
 func (b *book) wrote(now time.Time, r written, random float64) {

@@ -111,6 +111,10 @@ func (a *actor) flush(ctx supervisors.Context) {
 		}})
 		return
 	}
+	if a.book.idle() && a.book.trouble != "" { // what waited has expired
+		a.book.trouble = ""
+		a.opts.State.store("")
+	}
 	if pause := a.book.retryAt.Sub(ctx.Now()); pause > 0 && a.timer == nil {
 		a.timer = ctx.After(pause, due{})
 	}

@@ -156,6 +156,24 @@ func TestARefusalIsOldNewsInTheEnd(t *testing.T) {
 	}
 }
 
+// Where all that waited has expired nothing is in trouble any more.
+func TestTroubleEndsWithWhatWaited(t *testing.T) {
+	r := newRig(t)
+	r.fails("create", errors.New("dial tcp: connection refused"))
+	r.Send(messages.Pods, said("web", "hello"))
+	r.RunWork()
+	if p := r.state.Problems(); len(p) != 1 {
+		t.Fatalf("health says %q", p)
+	}
+	for range 2 * expiry / time.Minute {
+		r.Advance(time.Minute)
+		r.RunWork()
+	}
+	if p, in := r.state.Problems(), r.inspection(); len(p) > 0 || in.Trouble != "" || in.Waiting > 0 {
+		t.Errorf("health says %q, the actor %+v", p, in)
+	}
+}
+
 // An Event that has expired there is made again, with its count.
 func TestAnEventThatIsGoneIsMadeAgain(t *testing.T) {
 	r := newRig(t)

@@ -20,6 +20,9 @@ type Settings struct {
 	BackOff BackOff
 	// HostIPs are the node's addresses now, for status and for pods on the host's network. What it gives is not changed.
 	HostIPs func() []string
+	// Unsettled says that the node's addresses may be others yet: then a status says nothing of them, which leaves what others know as
+	// it is.
+	Unsettled func() bool
 	// Events says that there is who writes events: without, none are told.
 	Events bool
 	// Changed says whether a container was made from another spec than this one.

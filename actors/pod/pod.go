@@ -25,7 +25,7 @@ type Options struct {
 // DefaultSettings are the settings for a node.
 func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) Settings {
 	return Settings{
-		Patience: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.NodeIPs, RuntimeName: runtimeName,
+		Patience: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.NodeIPs, Unsettled: h.Unsettled, RuntimeName: runtimeName,
 		Changed: changed, ChangedImage: changedImage, Resources: madeWith, Events: h.Events,
 		RecursiveReadOnly: func(handler string) bool { return h.Can().RecursiveReadOnlyMounts[handler] },
 		BackOffStep: func(made messages.ContainerFact) int {

@@ -132,7 +132,14 @@ func (m *Machine) status(now time.Time) *v1.PodStatus {
 }
 
 func (m *Machine) addresses(s *v1.PodStatus) {
-	for i, ip := range m.set.HostIPs() {
+	var host []string
+	switch {
+	case !m.set.Unsettled():
+		host = m.set.HostIPs()
+	case m.pod.Spec.HostNetwork:
+		return
+	}
+	for i, ip := range host {
 		if i == 0 {
 			s.HostIP = ip
 		}

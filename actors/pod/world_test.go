@@ -70,7 +70,7 @@ func newWorld(pod *v1.Pod) *world {
 		set: Settings{
 			Events:   true,
 			Patience: 10 * time.Second, Work: 30 * time.Second, BackOff: BackOff{Base: 10 * time.Second, Max: 300 * time.Second},
-			HostIPs: func() []string { return []string{"10.0.0.1"} }, RuntimeName: func() string { return "sim" },
+			HostIPs: func() []string { return []string{"10.0.0.1"} }, Unsettled: func() bool { return false }, RuntimeName: func() string { return "sim" },
 			Changed:           func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
 			ChangedImage:      func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
 			Resources:         func(messages.ContainerFact) *v1.ResourceRequirements { return nil },

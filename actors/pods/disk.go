@@ -36,11 +36,10 @@ func newDisk(finished string) disk {
 	}
 }
 
-// recall gives a checkpoint: what an earlier life of the actor wanted written, and whether that is on the disk now, or else what
-// the disk has.
+// recall gives a checkpoint: what an earlier life of the actor wanted written, which may not be on the disk, or else what the disk has.
 func recall[T any](w *overdue.Writing[map[string]T], path string, version int) (pods map[string]T, written bool, err error) {
 	if newest, ok := w.Newest(); ok {
-		return newest, w.Flush() == nil, nil // why not is told when it is tried again
+		return newest, false, nil
 	}
 	pods = map[string]T{}
 	err = atomicfile.Load(path, version, &pods)

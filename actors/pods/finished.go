@@ -42,9 +42,14 @@ func (a *actor) loadDone(ctx supervisors.Context, m loadDone) {
 			"path", a.opts.FinishedPath, "error", m.problem)
 	}
 	maps.Copy(a.finished, m.finished)
-	a.unsaved, a.failing.stale = !m.written, !m.failingWritten // the sweep writes it
 	a.learnFailing(ctx, m)
 	a.loaded = true
+	if !m.written {
+		a.save(ctx)
+	}
+	if !m.failingWritten {
+		a.saveFailing(ctx)
+	}
 	a.reconcile(ctx)
 }
 
@@ -101,6 +106,9 @@ func (a *actor) ended(ctx supervisors.Context, m messages.PodEnded) {
 		a.renew(ctx, e)
 	}
 }
+
+// unkept says that the final status of a pod, which is known, may not be on the disk yet.
+func (a *actor) unkept(uid string) bool { return a.finished[uid] != nil && (a.unsaved || a.saving) }
 
 // acknowledge tells those of the pods that wait for it that their final status is kept.
 func (a *actor) acknowledge(ctx supervisors.Context, which func(*entry) bool) {

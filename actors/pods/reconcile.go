@@ -122,7 +122,7 @@ func (a *actor) admit(ctx supervisors.Context, w want) {
 	a.decided(w)
 	uid := string(w.pod.UID)
 	delete(a.holding, uid)
-	a.entries[uid] = &entry{pod: w.pod, source: w.source, order: a.order, turn: 1}
+	a.entries[uid] = &entry{pod: w.pod, source: w.source, order: a.order, turn: 1, unanswered: a.unkept(uid)}
 	a.failsOn(ctx, a.entries[uid])
 	ctx.Log().Info("new pod", "pod", fullName(w.pod), "podUID", uid, "source", w.source)
 	ctx.Spawn(uid)
@@ -153,7 +153,7 @@ func (a *actor) endOrphans(ctx supervisors.Context, byUID map[string]want) {
 			continue
 		}
 		a.order++
-		e := &entry{pod: orphan(f), order: a.order, turn: 1, ending: &messages.Ending{
+		e := &entry{pod: orphan(f), order: a.order, turn: 1, unanswered: a.unkept(f.UID), ending: &messages.Ending{
 			Reason: "it was found running and no source wants it", Since: ctx.Now(), Orphan: true,
 		}}
 		e.claim = foundClaim(f)

@@ -160,6 +160,7 @@ func (a *actor) tellNode(ctx supervisors.Context) {
 	if !a.book.heard {
 		return
 	}
+	a.publish() // who hears of the Node finds its addresses
 	ctx.Tell(messages.Pods, messages.NodeObserved{Node: a.book.node})
 	ctx.Tell(messages.Status, messages.NodeObserved{Node: a.book.node})
 	ctx.Tell(messages.Runtime, messages.NodeObserved{Node: a.book.node})

@@ -62,7 +62,11 @@ func (a *actor) wantCIDRs(ctx supervisors.Context, m messages.NodeObserved) {
 // tellCIDRs tells the runtime what it has not taken yet. It is an operation: one that an earlier actor began is joined.
 func (a *actor) tellCIDRs(ctx supervisors.Context) {
 	c := &a.cidrs
-	if a.phase != connected || c.telling || c.wanted == "" || c.told == c.wanted {
+	if a.phase != connected || c.telling || c.wanted == "" {
+		return
+	}
+	if c.told == c.wanted {
+		a.refused("") // what it did not take is wanted no more
 		return
 	}
 	c.telling = true

@@ -65,6 +65,13 @@ func TestTheRuntimeIsToldTheRangeOfAddresses(t *testing.T) {
 	r.Advance(checkCap)
 	r.expect("a runtime that was away", update(), "10.2.0.0/24 ")
 
+	f.fail("UpdateRuntimeConfig", &cri.CallError{Answered: true, Err: status.Error(codes.Internal, "no")})
+	r.Send(messages.Registration, observed("10.2.1.0/24"))
+	r.expect("what is not taken", update(), "10.2.1.0/24 ")
+	r.Send(messages.Registration, observed("10.2.0.0/24"))
+	r.expect("what was taken before", update(), "")
+	r.expect("health then", r.state.Load().Refused, "")
+
 	f.fail("UpdateRuntimeConfig", &cri.CallError{Answered: true, Err: status.Error(codes.Unimplemented, "what")})
 	r.Send(messages.Registration, observed("10.3.0.0/24"))
 	r.expect("an old runtime", update(), "10.3.0.0/24 ")

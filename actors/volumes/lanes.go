@@ -42,6 +42,25 @@ func (m *machine) wait(e effect) {
 	m.lanes[e.lane].queue = append(m.lanes[e.lane].queue, e)
 }
 
+// withdraw takes out a pod's mount that still waits, as if it had been given its place: a pod at its end does not wait for what it is not
+// to have.
+func (m *machine) withdraw(uid string) (turn uint64, l lane, waits bool) {
+	for l := range lanes {
+		queue := m.lanes[l].queue
+		i := slices.IndexFunc(queue, func(e effect) bool {
+			_, mounts := e.what.(beginMount)
+			return mounts && e.uid == uid
+		})
+		if i >= 0 {
+			turn = queue[i].turn
+			m.lanes[l].queue = slices.Delete(queue, i, i+1)
+			m.lanes[l].busy++
+			return turn, l, true
+		}
+	}
+	return 0, 0, false
+}
+
 // admit gives places to those that wait.
 func (m *machine) admit() (out []effect) {
 	for i := range m.lanes {

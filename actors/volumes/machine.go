@@ -76,6 +76,11 @@ func (m *machine) on(uid string, ev any, now time.Time) []effect {
 			out = append(out, e)
 		}
 	}
+	if next.phase == abandoning {
+		if turn, l, waits := m.withdraw(uid); waits {
+			return append(out, m.on(uid, mountEnded{turn, mountOutcome{lane: l}}, now)...)
+		}
+	}
 	return append(out, m.admit()...)
 }
 

@@ -51,6 +51,32 @@ func TestOperationsAreBoundedAndServedInOrder(t *testing.T) {
 	}
 }
 
+// A pod at its end whose mount waits for a place does not wait for it, and neither for its unmounting in another lane.
+func TestAMountThatWaitsIsWithdrawn(t *testing.T) {
+	m := newMachine(1)
+	turns := map[string]uint64{}
+	for _, uid := range []string{"slow", "ending", "next"} {
+		for _, e := range m.on(uid, mountAsked{tokenPod(uid)}, anyTime) {
+			turns[e.uid] = e.turn
+		}
+	}
+	var got []string
+	for _, e := range m.on("ending", unmountAsked{}, anyTime) {
+		switch e.what.(type) {
+		case beginMount:
+			got = append(got, "mount "+e.uid)
+		case beginUnmount:
+			got = append(got, "unmount "+e.uid)
+		}
+	}
+	if fmt.Sprint(got) != "[unmount ending]" || m.waiting() != 1 {
+		t.Errorf("it does %v, and %d wait", got, m.waiting())
+	}
+	if got := begun(m.on("slow", mountEnded{turns["slow"], mountOutcome{lane: asking}}, anyTime)); fmt.Sprint(got) != "[next]" {
+		t.Errorf("then begins %v", got)
+	}
+}
+
 func TestOrphans(t *testing.T) {
 	m := newMachine(10)
 	m.on("mounting", mountAsked{podWith("mounting")}, anyTime)

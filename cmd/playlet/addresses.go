@@ -86,6 +86,11 @@ func (a *agent) hostIPs() []string {
 	return a.addressBook.load()
 }
 
+// unsettledIPs says that the Node has not been heard of yet, whose addresses count.
+func (a *agent) unsettledIPs() bool {
+	return a.node.CloudProvider == externalCloud && a.api != nil && !a.registered.Load().Registered
+}
+
 // followAddresses looks for this node's addresses until ctx ends: a machine may have none yet when the agent starts.
 func (a *agent) followAddresses(ctx context.Context) {
 	tick := time.NewTicker(a.node.Kubelet.NodeStatusUpdateFrequency.Duration)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -10,6 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ktesting "k8s.io/client-go/testing"
 
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri/sim"
@@ -56,8 +59,28 @@ func TestPodsTellTheAddressesOfTheCloud(t *testing.T) {
 			if _, err := r.api.CoreV1().Nodes().UpdateStatus(context.Background(), given, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
+			if provider == "" {
+				r.tells("after", want[1])
+				return
+			}
 			r.eventually("the Node's addresses are seen", func() bool { return slices.Contains(r.agent.registered.Load().Addresses, "198.51.100.1") })
 			r.tells("after", want[1])
+
+			// An agent that was restarted and has not heard of the Node yet leaves what others know of a pod as it is.
+			r.stop()
+			r.api.PrependReactor("list", "nodes", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("not now") })
+			r.start(nil)
+			r.untilPrinted([]string{"pods"}, "after", "Running")
+			if err := r.runtime.Exit(r.runtime.Snapshot().Sandbox("after").UID, "main", 1, "Error"); err != nil {
+				t.Fatal(err)
+			}
+			r.eventually("the pod's container is told to have restarted", func() bool {
+				s := r.pod("after").Status.ContainerStatuses
+				return len(s) > 0 && s[0].RestartCount == 1
+			})
+			if got := r.pod("after").Status; got.HostIP != want[1] {
+				t.Errorf("it is on %s now", got.HostIP)
+			}
 		})
 	}
 }

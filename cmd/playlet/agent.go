@@ -181,7 +181,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 		}
 	}
 	a.addressBook.store(nodeIPs(node, log))
-	a.host.IPs = a.hostIPs
+	a.host.IPs, a.host.IPsUnsettled = a.hostIPs, a.unsettledIPs
 	a.pulls.Service, a.pulls.Operations, a.pulls.Objects = a.client, a.host.Ops, a.host.Objects
 	a.pulls.Sizes = a.host.Events
 	a.events = runtime.NewEvents(a.client)

@@ -50,6 +50,8 @@ type Host struct {
 	NodeName string
 	// IPs are the node's addresses now, the primary one first; nil: none. It does not wait, and what it gives is not changed.
 	IPs func() []string
+	// IPsUnsettled says that these may be others yet, as the API server has not told the Node's; nil: never.
+	IPsUnsettled func() bool
 	// Allocatable is what pods can have of the machine: what the downward API says of limits that are not set.
 	Allocatable v1.ResourceList
 	// Objects are the ConfigMaps, Secrets, Services and RuntimeClasses; nil where this node has none.
@@ -79,6 +81,9 @@ func (h *Host) NodeIPs() []string {
 	}
 	return h.IPs()
 }
+
+// Unsettled says that the node's addresses may be others yet.
+func (h *Host) Unsettled() bool { return h.IPsUnsettled != nil && h.IPsUnsettled() }
 
 // Can is what the runtime can do.
 func (h *Host) Can() Abilities {
