@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ spec:
 func running(t *testing.T, s *stack.Stack, n int) []*runtimeapi.Container {
 	t.Helper()
 	var last []*runtimeapi.Container
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for p := (progress{}); p.goesOn(max(n-len(last), len(last)-n)); {
 		resp, err := s.CRI().ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
 			State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 		}})
@@ -71,8 +72,8 @@ func whatIsThere(t *testing.T, s *stack.Stack) string {
 // nothing waits until the runtime knows no container and no sandbox.
 func nothing(t *testing.T, s *stack.Stack) {
 	t.Helper()
-	left := ""
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	left, n := "", math.MaxInt
+	for p := (progress{}); p.goesOn(n); {
 		containers, err := s.CRI().ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
 		if err != nil {
 			continue
@@ -81,7 +82,7 @@ func nothing(t *testing.T, s *stack.Stack) {
 		if err != nil {
 			continue
 		}
-		if len(containers.Containers)+len(sandboxes.Items) == 0 {
+		if n = len(containers.Containers) + len(sandboxes.Items); n == 0 {
 			return
 		}
 		left = fmt.Sprint(containers.Containers, sandboxes.Items)

@@ -31,6 +31,22 @@ func await(t *testing.T, look func() error) {
 	t.Fatalf("it stays so: %v", last)
 }
 
+// progress is of what becomes less: it may take as long as it likes, as on a slow machine, but must not stand still. The zero value
+// begins.
+type progress struct {
+	least    int
+	deadline time.Time
+}
+
+// goesOn says that this is less than ever, or that patience is not at its end; it waits a moment.
+func (p *progress) goesOn(left int) bool {
+	if p.deadline.IsZero() || left < p.least {
+		p.least, p.deadline = left, time.Now().Add(patience)
+	}
+	time.Sleep(50 * time.Millisecond)
+	return time.Now().Before(p.deadline)
+}
+
 // agentWith starts an agent whose configuration was changed before.
 func agentWith(t *testing.T, s *stack.Stack, change func(*stack.Agent)) *stack.Agent {
 	t.Helper()
