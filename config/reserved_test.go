@@ -6,6 +6,13 @@ import (
 	"testing"
 )
 
+// A pause of none would be a look without end.
+func TestANodeIsNotLookedAtAllTheTime(t *testing.T) {
+	if _, _, err := loadArgs(t, "--node-status-update-frequency=0s"); err == nil {
+		t.Error("it is taken")
+	}
+}
+
 func TestCPUsThatAreReservedOneByOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		args         []string

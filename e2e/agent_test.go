@@ -33,7 +33,7 @@ spec:
 func running(t *testing.T, s *stack.Stack, n int) []*runtimeapi.Container {
 	t.Helper()
 	var last []*runtimeapi.Container
-	for p := (progress{}); p.goesOn(max(n-len(last), len(last)-n)); {
+	for p := (progress{}); p.goesOn(max(n-len(last), len(last)-n)); time.Sleep(20 * time.Millisecond) {
 		resp, err := s.CRI().ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
 			State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 		}})
@@ -73,7 +73,7 @@ func whatIsThere(t *testing.T, s *stack.Stack) string {
 func nothing(t *testing.T, s *stack.Stack) {
 	t.Helper()
 	left, n := "", math.MaxInt
-	for p := (progress{}); p.goesOn(n); {
+	for p := (progress{}); p.goesOn(n); time.Sleep(20 * time.Millisecond) {
 		containers, err := s.CRI().ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
 		if err != nil {
 			continue

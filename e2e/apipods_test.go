@@ -258,6 +258,9 @@ func TestPodsOutliveTheAPIServer(t *testing.T) {
 	p.Answer(0)
 	awaitNoTrouble(t, a)
 	awaitNode(t, c, n.Name, nodeReady)
+	create(t, c, ns, n.Name, manifest(s, "more", cloudSleeper)) // of which there are events: the last ones were refused
+	awaitHere(t, a, "more", readyHere)
+	awaitWellCluster(t, a)
 
 	must(t, c.KillAPIServer())
 	awaitTrouble(t, a, "cannot be re")
@@ -274,12 +277,12 @@ func TestPodsOutliveTheAPIServer(t *testing.T) {
 		awaitHere(t, a, name, readyHere)
 	}
 	awaitNoTrouble(t, a)
-	awaitWellCluster(t, a)
 	asStarted(t, s, before)
 
 	awaitNode(t, c, n.Name, hasHostname)
 	must(t, c.GoBack())
 	awaitLeft(t, s, a, "late")
+	awaitLeft(t, s, a, "more")
 	awaitLeft(t, s, a, "next")
 	awaitHere(t, a, "web", readyHere)
 	awaitHere(t, a, "static-"+n.Name, readyHere)

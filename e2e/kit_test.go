@@ -38,12 +38,11 @@ type progress struct {
 	deadline time.Time
 }
 
-// goesOn says that this is less than ever, or that patience is not at its end; it waits a moment.
+// goesOn says that this is less than ever, or that patience is not at its end.
 func (p *progress) goesOn(left int) bool {
 	if p.deadline.IsZero() || left < p.least {
 		p.least, p.deadline = left, time.Now().Add(patience)
 	}
-	time.Sleep(50 * time.Millisecond)
 	return time.Now().Before(p.deadline)
 }
 

@@ -80,8 +80,9 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case due:
 		a.timer = nil
 	case old:
-		a.stale = nil
-		a.opts.State.store("")
+		if a.stale = nil; a.book.trouble == "" { // else it came late, and there is other trouble by now
+			a.opts.State.store("")
+		}
 	default:
 		ctx.Unhandled(msg)
 		return

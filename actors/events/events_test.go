@@ -162,6 +162,7 @@ func TestTroubleEndsWithWhatWaited(t *testing.T) {
 	r.fails("create", errors.New("dial tcp: connection refused"))
 	r.Send(messages.Pods, said("web", "hello"))
 	r.RunWork()
+	r.Send(messages.Events, old{}) // of a refusal before, and late
 	if p := r.state.Problems(); len(p) != 1 {
 		t.Fatalf("health says %q", p)
 	}

@@ -245,6 +245,23 @@ func TestContainersOfAPodThatIsOverHaveAnEnd(t *testing.T) {
 	}
 }
 
+// While the node's addresses may be others yet, a status says nothing of them.
+func TestAddressesThatAreUnsettled(t *testing.T) {
+	for _, c := range []struct {
+		unsettled, host bool
+		hostIP, podIP   string
+	}{{false, false, "192.0.2.1", "10.0.0.1"}, {false, true, "192.0.2.1", "192.0.2.1"}, {true, false, "", "10.0.0.1"}, {true, true, "", ""}} {
+		m := &Machine{pod: &v1.Pod{Spec: v1.PodSpec{HostNetwork: c.host}}, set: Settings{
+			HostIPs: func() []string { return []string{"192.0.2.1"} }, Unsettled: func() bool { return c.unsettled },
+		}}
+		m.box.lastIPs = []string{"10.0.0.1"}
+		var s v1.PodStatus
+		if m.addresses(&s); s.HostIP != c.hostIP || s.PodIP != c.podIP || len(s.HostIPs) > 0 != (c.hostIP != "") || len(s.PodIPs) > 0 != (c.podIP != "") {
+			t.Errorf("%+v: %+v", c, s)
+		}
+	}
+}
+
 // A pod's addresses are told in the order of the node's families, one of each, as the kubelet tells them.
 func TestAddressesInTheOrderOfFamilies(t *testing.T) {
 	for _, c := range []struct{ host, has, want []string }{

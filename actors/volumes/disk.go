@@ -102,7 +102,7 @@ func (d disk) unmountAll(ctx context.Context, uid string, remove bool) unmountOu
 		return left(err)
 	}
 	if d.node.Tokens != nil {
-		d.node.Tokens.Forget(types.UID(uid))
+		d.node.Tokens.Forget(types.UID(uid)) // once more: what was under way may have got one
 	}
 	pods, err := openPods(d.rootDir)
 	if err != nil {
