@@ -85,12 +85,13 @@ func (a *actor) laidOver(ctx supervisors.Context, e *entry) bool {
 	return true
 }
 
-// dropOver forgets the pods that are over or held and that no source names any more. The final status of one that is over goes with
-// it: its source was heard, and nothing of it is left that could be taken for running. Others may yet be named by a source that was
-// not heard; the sweep has those.
+// dropOver forgets the pods that are over or held and that no source names any more, and those that are over and not deleted, since
+// the API server was set back to before: these begin anew. The final status of one that is over goes with it: its source was heard,
+// and nothing of it is left that could be taken for running. Others may yet be named by a source that was not heard; the sweep has
+// those.
 func (a *actor) dropOver(byUID map[string]want) {
 	for uid := range a.over {
-		if _, wanted := byUID[uid]; !wanted {
+		if w, wanted := byUID[uid]; !wanted || !deleted(w) {
 			delete(a.over, uid)
 			if a.finished[uid] != nil {
 				delete(a.finished, uid)

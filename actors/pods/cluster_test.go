@@ -160,6 +160,24 @@ func TestADeletedPodIsOver(t *testing.T) {
 	}
 }
 
+// An API server that was set back to before the deletion of a pod which is over has it run: it begins anew, and its final status is
+// forgotten.
+func TestADeletionThatWasUndone(t *testing.T) {
+	k, _ := cluster(t, filepath.Join(t.TempDir(), "finished.json"))
+	audit(k)
+	wants(k, messages.APIServer, deletedPod("web", "u", 5))
+	gone(k, "u", &v1.PodStatus{Phase: v1.PodSucceeded})
+	k.Take()
+	wants(k, messages.APIServer, pod("web", "u"))
+	if !slices.Equal(k.Spawned, []string{"u", "u"}) {
+		t.Fatalf("spawned %v: it is wanted again", k.Spawned)
+	}
+	k.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+	if w := told[messages.PodWanted](k); len(w) == 0 || w[len(w)-1].Ending != nil || w[len(w)-1].Final != nil {
+		t.Errorf("told %+v", w)
+	}
+}
+
 // What cannot be run as it is meant is held, with the fields named, and told once; one that another agent runs is
 // left as it is, and nothing is said of it.
 func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {

@@ -120,6 +120,9 @@ func TestTheOrderOfWrites(t *testing.T) {
 	for i := range 20 {
 		p := object(fmt.Sprintf("p%02d", i), fmt.Sprintf("u%02d", i))
 		p.Status = *merge(p, statusOf(true, 0), noon)
+		if i < 3 {
+			p.DeletionTimestamp = new(at(0))
+		}
 		pods = append(pods, p)
 	}
 	b.observe(messages.APIPodsObserved{Pods: pods, At: noon})
@@ -221,16 +224,32 @@ func TestAFalseNotFound(t *testing.T) {
 	}
 }
 
-// A pod that ended without being deleted stays.
-func TestAPodThatIsNotDeletedIsNotRemoved(t *testing.T) {
-	m := newModel()
-	m.put(object("web", "u"))
-	b := aBook(m.list()...)
-	w := wish(m.list()[0], statusOf(true, 0))
-	w.Over = true
-	b.want(w)
-	b.wrote(noon, m.answered(t, only(t, b, noon)))
-	none(t, b, noon)
+// The API server was set back to before the deletion of a pod that has ended here. It is to run again, and is told of nothing until what
+// runs is known; least of all is its object removed. The same where it is only not seen yet that it was deleted.
+func TestADeletionThatWasUndone(t *testing.T) {
+	for _, over := range []bool{false, true} {
+		alive, dying := object("web", "u"), object("web", "u")
+		dying.DeletionTimestamp, alive.ResourceVersion = new(at(0)), "2"
+		final := statusOf(false, 0)
+		final.Phase = v1.PodSucceeded
+		w := wish(dying, final)
+		w.Over = over
+		b := aBook(alive)
+		b.want(w)
+		none(t, b, noon)
+		b.want(wish(alive, statusOf(true, 0)))
+		if j := only(t, b, noon); j.deed != patchStatus || j.to.Phase != v1.PodRunning {
+			t.Errorf("over %v: of the pod that is back is told %+v", over, j)
+		}
+
+		b = aBook(object("web", "u"))
+		b.want(w)
+		none(t, b, noon)
+		b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{dying}, At: noon})
+		if j := only(t, b, noon); j.deed != patchStatus || j.to.Phase != v1.PodSucceeded {
+			t.Errorf("over %v: of the deleted pod is told %+v", over, j)
+		}
+	}
 }
 
 func TestWhatAnAnswerMeans(t *testing.T) {

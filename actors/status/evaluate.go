@@ -85,18 +85,24 @@ func (b *book) evaluate(l *line, now time.Time) *job {
 	switch {
 	case len(l.wants) > 0 && w == nil, w != nil && w.Static, current != nil && isMirror(current):
 		return b.evaluateMirror(l, w, current, now)
-	case w == nil || w.Status == nil || current == nil:
+	case w == nil || w.Status == nil || current == nil, undone(w, current):
 		return nil
 	}
 	if j := l.patch(w, current, now); j != nil && !(w.Over && l.unwelcome()) {
 		return j
 	}
-	if w.Over && current.DeletionTimestamp != nil {
+	if w.Over {
 		j := l.job(deletePod, ending, w, current)
 		j.after = l.deleteAfter
 		return j
 	}
 	return nil
+}
+
+// undone says that the status is of a pod that was deleted, and its object is not: it is not seen yet that it was, or the API server
+// was set back to before. The pod is to run then, and no API server lets one come back from a final phase.
+func undone(w *messages.PodStatusWanted, current *v1.Pod) bool {
+	return (w.Over || w.Pod.DeletionTimestamp != nil) && current.DeletionTimestamp == nil
 }
 
 // evaluateMirror is evaluate for static pods.

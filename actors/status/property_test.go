@@ -237,6 +237,9 @@ func (w *world) check() {
 		if m.Over && p.DeletionTimestamp != nil && len(p.Finalizers) == 0 {
 			w.t.Errorf("%s is over and still there", uid)
 		}
+		if (m.Over || m.Pod.DeletionTimestamp != nil) && p.DeletionTimestamp == nil {
+			continue // another pod of this UID was deleted: nothing is said of this one
+		}
 		want := merge(p, m.Status, w.now)
 		if m.Over {
 			finish(p, want, w.now)

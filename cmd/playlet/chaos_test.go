@@ -429,6 +429,7 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 var byChance = map[string]string{
 	"images/heldLong": "a pull waits for its Secrets only where these are read later than the image is asked for",
 	"images/due":      "a pull waits for its time only where several come at once, or one has failed",
+	"objects/lookDue": "a change of a file waits only where it is read within 0.2 s of being written",
 }
 
 // settled stops the agent, which waits for what is under way, and tells how the day ended.
