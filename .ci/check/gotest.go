@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -104,7 +105,7 @@ func (r *reader) ended(e event, key string) {
 			return
 		}
 		r.failed++
-		r.failures = append(r.failures, key)
+		r.failures = append(r.failures, key+said(kept))
 	case e.Test == "":
 		return
 	case e.Action == "pass":
@@ -121,6 +122,27 @@ func (r *reader) ended(e event, key string) {
 		fmt.Fprintf(r.out, "%-4s %s (%s)\n", e.Action, e.Test, time.Duration(e.Elapsed*float64(time.Second)).Round(10*time.Millisecond))
 	}
 }
+
+// saidLines is how much of a failed test's words stands again in the summary: its last ones, since a test ends with what is wrong.
+const (
+	saidLines = 6
+	saidBytes = 500 // of a line
+)
+
+// said are the test's own words, each on a line that begins with a newline: where all output is long, or only its end was kept, the
+// summary tells enough.
+func said(output []string) string {
+	var lines []string
+	for _, s := range output {
+		if own.MatchString(s) {
+			lines = append(lines, "\n    "+strings.TrimSpace(s[:min(len(s), saidBytes)]))
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-saidLines):], "")
+}
+
+// own matches what a test said with its place, not what was printed beside it.
+var own = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
 
 // packageFailed prints what unfinished tests of a package said, and counts the package where none of its tests failed:
 // it does not build, or its TestMain found something, or it died.

@@ -28,11 +28,12 @@ func TestReaderCountsAndShows(t *testing.T) {
 		{
 			name: "a failure shows what it said, and its package is not counted again",
 			in: `{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:1: wrong\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"        chatter\n"}
 {"Action":"fail","Package":"p","Test":"TestA","Elapsed":0}
 {"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}
 {"Action":"fail","Package":"p","Elapsed":0.1}
 `,
-			want: tally{failed: 1, failures: []string{"p TestA"}}, shown: []string{"a_test.go:1: wrong", "FAIL\tp"},
+			want: tally{failed: 1, failures: []string{"p TestA\n    a_test.go:1: wrong"}}, shown: []string{"a_test.go:1: wrong", "chatter", "FAIL\tp"},
 		},
 		{
 			name: "a leak that TestMain finds fails the package",
