@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
+	"k8s.io/utils/cpuset"
 )
 
 // maxSocketPath is the longest path that fits into sockaddr_un, unix(7), without its closing NUL.
@@ -17,7 +18,7 @@ const maxSocketPath = 107
 // validate reports every value that cannot be honoured, in the order of the fields. Besides the kubelet's own rules it
 // checks what the kubelet finds out only later while starting: addresses, quantities, policies, TLS names.
 //
-// What depends on the machine is not looked at here, see CheckCgroups. runOnce, which the kubelet has come to refuse, is
+// What depends on the machine is not looked at here, see CheckCgroups and CheckCPUs. runOnce, which the kubelet has come to refuse, is
 // accepted.
 func (n *Node) validate() error {
 	var p problems
@@ -47,6 +48,14 @@ func (n *Node) CheckCgroups(unified bool) error {
 	if single := n.Kubelet.SingleProcessOOMKill; single != nil {
 		p.check(*single, "singleProcessOOMKill", *single, "cgroups of version 1, which this host has, cannot kill a container as a group")
 	}
+	return p.err()
+}
+
+// CheckCPUs reports whether the host has all CPUs that are reserved one by one, as the kubelet does. online are its CPUs by number.
+func (n *Node) CheckCPUs(online cpuset.CPUSet) error {
+	var p problems
+	cpus, err := cpuset.Parse(n.Kubelet.ReservedSystemCPUs) // what is no list was refused before
+	p.check(err != nil || cpus.IsSubsetOf(online), "reservedSystemCPUs", n.Kubelet.ReservedSystemCPUs, "this host has the CPUs %s only", online)
 	return p.err()
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"k8s.io/utils/cpuset"
 )
 
 // refused lists values, as they stand in a file, and what the error says of each: path, value, reason.
@@ -213,6 +215,19 @@ func TestAllProblemsAreSaidAtOnce(t *testing.T) {
 	oneLineWith(t, err, "; ")
 	for _, want := range []string{"maxPods", "port", "hairpinMode"} {
 		oneLineWith(t, err, want)
+	}
+}
+
+func TestCheckCPUs(t *testing.T) {
+	n := &Node{Kubelet: &KubeletConfiguration{}}
+	for cpus, want := range map[string]string{
+		"": "", "0": "", "0-1,4": "", "2": "reservedSystemCPUs (--reserved-cpus): invalid value \"2\": this host has the CPUs 0-1,4 only", "0-4": "this host has the CPUs 0-1,4 only",
+	} {
+		n.Kubelet.ReservedSystemCPUs = cpus
+		err := n.CheckCPUs(cpuset.New(0, 1, 4))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", cpus, err)
+		}
 	}
 }
 

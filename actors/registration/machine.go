@@ -104,7 +104,7 @@ func (m Machine) orElse(was Machine) Machine {
 // files is what files tell of the machine: all but the disk. With an error, what could be read is there all the same.
 func (p Places) files() (Machine, error) {
 	m := Machine{
-		CPUs:       cgroups.OnlineCPUs(p.Sys),
+		CPUs:       cgroups.OnlineCPUs(p.Sys).Size(),
 		MachineID:  firstOf(filepath.Join(p.Etc, "machine-id"), filepath.Join(p.Lib, "dbus/machine-id")),
 		SystemUUID: firstOf(filepath.Join(p.Sys, "class/dmi/id/product_uuid"), filepath.Join(p.Proc, "device-tree/system-id"), filepath.Join(p.Proc, "device-tree/vm,uuid"), filepath.Join(p.Etc, "machine-id")),
 		BootID:     firstOf(filepath.Join(p.Proc, "sys/kernel/random/boot_id")),

@@ -19,7 +19,7 @@ type (
 // ReadCapacity reads what the machine has; see cgroups.ReadCapacity.
 var ReadCapacity = cgroups.ReadCapacity
 
-// OnlineCPUs is how many CPUs the machine has; see cgroups.OnlineCPUs.
+// OnlineCPUs are the CPUs that the machine has; see cgroups.OnlineCPUs.
 var OnlineCPUs = cgroups.OnlineCPUs
 
 // ParseName reads a path as cgroupRoot has it.

@@ -146,6 +146,9 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	if err := node.CheckCgroups(facts.CgroupV2); err != nil {
 		return nil, err
 	}
+	if err := node.CheckCPUs(resources.OnlineCPUs("/sys")); err != nil {
+		return nil, err
+	}
 	api, err := dialAPI(node)
 	if err != nil {
 		return nil, err

@@ -14,19 +14,24 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// OnlineCPUs is how many CPUs the machine has. What the agent itself may run on does not matter: pods may run on all.
-func OnlineCPUs(sysfs string) int {
+// OnlineCPUs are the CPUs that the machine has, by number, read from "/sys". What the agent itself may run on does not matter: pods may
+// run on all.
+func OnlineCPUs(sysfs string) cpuset.CPUSet {
 	if text, err := os.ReadFile(filepath.Join(sysfs, "devices/system/cpu/online")); err == nil {
 		if set, err := cpuset.Parse(strings.TrimSpace(string(text))); err == nil && set.Size() > 0 {
-			return set.Size()
+			return set
 		}
 	}
-	return runtime.NumCPU()
+	var set []int
+	for i := range runtime.NumCPU() {
+		set = append(set, i)
+	}
+	return cpuset.New(set...)
 }
 
 // ReadCapacity reads what the machine has, from "/sys" and "/proc". Memory is in bytes, as the caller knows it.
 func ReadCapacity(sysfs, procfs string, memory int64) (Capacity, error) {
-	c := Capacity{Memory: memory, MilliCPU: int64(OnlineCPUs(sysfs)) * 1000, HugePages: map[string]uint64{}}
+	c := Capacity{Memory: memory, MilliCPU: int64(OnlineCPUs(sysfs).Size()) * 1000, HugePages: map[string]uint64{}}
 	// The kernel ends at whichever is less.
 	for _, file := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
 		n, err := readNumber(filepath.Join(procfs, file))

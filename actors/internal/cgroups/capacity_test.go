@@ -20,7 +20,7 @@ func TestOnlineCPUs(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := OnlineCPUs(sysfs); got != want {
+		if got := OnlineCPUs(sysfs).Size(); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}
