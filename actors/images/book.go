@@ -65,6 +65,7 @@ type image struct {
 	registry string
 	needs    map[messages.ImageKey]*need
 	look     try
+	stale    bool             // the look under way may have been answered before a pull ended
 	pulls    map[string]*pull // by keys.id
 }
 

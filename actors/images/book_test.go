@@ -114,6 +114,23 @@ func TestBook(t *testing.T) {
 			asks(ask("x", always, 3), ""),
 			pullEnds(0, there, "u: pulled id; v: pulled id; w: pulled id; x: pulled id"),
 		},
+		"a look that may have been before the end of a pull is not believed when it found nothing": {
+			asks(ask("u", ifNot, 0), "look img"),
+			looksAt(0, none, "pull img"),
+			asks(ask("v", ifNot, 1), "look img"),
+			pullEnds(0, there, "u: pulled id"),
+			asks(ask("w", ifNot, 2), ""),
+			looksAt(0, none, "look img"),
+			looksAt(0, there, "v: there id; w: there id"),
+		},
+		"a look that was begun after the end of a pull is believed": {
+			asks(ask("u", ifNot, 0), "look img"),
+			looksAt(0, none, "pull img"),
+			asks(ask("v", ifNot, 1), "look img"),
+			pullEnds(0, there, "u: pulled id"),
+			looksAt(0, none, "look img"),
+			looksAt(0, none, "pull img"),
+		},
 		"Always pulls without a look": {
 			asks(ask("u", always, 0), "pull img"),
 			pullEnds(0, there, "u: pulled id"),

@@ -16,11 +16,19 @@ func (b *book) looked(now time.Time, name string, o outcome) []effect {
 		return b.flush(now)
 	}
 	im.look.phase = idle
+	stale := im.stale
+	im.stale = false
 	switch o.result {
 	case present:
 		im.look.steps = 0
 		b.found(now, im, o.ref)
 	case absent:
+		if stale {
+			for _, n := range im.looking() {
+				b.place(now, im, n)
+			}
+			break
+		}
 		b.missing(now, im)
 	case failed, unreachable:
 		o.cause = o.msg
@@ -80,6 +88,7 @@ func (b *book) pulledOutcome(now time.Time, name, id string, o outcome) []effect
 				Took: min(now.Sub(p.since), now.Sub(n.since)), Waited: now.Sub(n.since),
 			})
 		}
+		im.stale = im.look.phase == busy
 		// Whoever needs no pull of its own looks again: the image is there now.
 		for _, n := range im.at(func(n *need) bool { return n.policy != v1.PullAlways || n.pulled }) {
 			if im.of(n).phase != busy {
