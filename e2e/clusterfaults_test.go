@@ -60,6 +60,15 @@ func (r *rollOut) removeMirror(t *testing.T, name string) {
 	})
 }
 
+// awaitMirror waits until the API server has the mirror pod of a static one.
+func (r *rollOut) awaitMirror(t *testing.T, name string) {
+	t.Helper()
+	await(t, func() error {
+		_, err := r.c.Admin.CoreV1().Pods(r.ns).Get(t.Context(), r.mirror(name), metav1.GetOptions{})
+		return err
+	})
+}
+
 // writeStatic writes the manifest of a static pod.
 func (r *rollOut) writeStatic(t *testing.T, name string) {
 	t.Helper()
@@ -179,6 +188,9 @@ func TestFaultsOnTheWayToTheServer(t *testing.T) {
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for i, fault := range all {
 		r.create(t, named(2*i))
+		if i == len(all)/2 {
+			r.awaitMirror(t, "static") // while no fault keeps it from being made
+		}
 		moment(random, 300*time.Millisecond)
 		end := fault()
 		r.create(t, named(2*i+1))

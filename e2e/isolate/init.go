@@ -45,21 +45,16 @@ func ownMounts() error {
 }
 
 // ownDirs hides what the machine's own containerd, CNI plugins and kubelet keep, and takes what ours write: /run is
-// empty, and /var/lib looks as outside but forgets every change.
+// empty, and /var/lib and /var/log look as outside but forget every change.
 func ownDirs() error {
 	resolv, resolvErr := os.ReadFile("/etc/resolv.conf")
 	if err := tmpfs("/run"); err != nil {
 		return err
 	}
-	const upper = "/run/var-lib"
-	for _, dir := range []string{upper, upper + "/changes", upper + "/work"} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return err
+	for dir, upper := range map[string]string{"/var/lib": "/run/var-lib", "/var/log": "/run/var-log"} {
+		if err := forgetful(dir, upper); err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
 		}
-	}
-	data := "lowerdir=/var/lib,upperdir=" + upper + "/changes,workdir=" + upper + "/work"
-	if err := syscall.Mount("overlay", "/var/lib", "overlay", 0, data); err != nil {
-		return fmt.Errorf("/var/lib: %w", err)
 	}
 	// resolv.conf may have been a link into /run; sandboxes get a copy of it.
 	target, err := os.Readlink("/etc/resolv.conf")
@@ -76,6 +71,17 @@ func ownDirs() error {
 		return err
 	}
 	return os.WriteFile(target, resolv, 0o644)
+}
+
+// forgetful lays a file system over a directory that takes every change to it, and keeps them below upper.
+func forgetful(dir, upper string) error {
+	for _, d := range []string{upper, upper + "/changes", upper + "/work"} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return err
+		}
+	}
+	data := "lowerdir=" + dir + ",upperdir=" + upper + "/changes,workdir=" + upper + "/work"
+	return syscall.Mount("overlay", dir, "overlay", 0, data)
 }
 
 func tmpfs(dir string) error {
