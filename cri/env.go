@@ -21,7 +21,7 @@ type EnvSources struct {
 	// found says whether it is absent, which optional references forgive.
 	ConfigMap func(name string) (object *v1.ConfigMap, found bool, err error)
 	Secret    func(name string) (object *v1.Secret, found bool, err error)
-	// File returns the value of a key in a file of a mounted volume (KEP-3721).
+	// File returns the value of a key in a file of a mounted volume (KEP-3721); a file that is not there has none.
 	File func(volume, path, key string) (value string, found bool, err error)
 	// HostIPs and PodIPs are in the order of the node's address families.
 	HostIPs, PodIPs []string
@@ -165,7 +165,7 @@ func (r *envResolver) fileKey(ref *v1.FileKeySelector) (value string, skip bool,
 		return "", false, err
 	}
 	if !found && !isTrue(ref.Optional) {
-		return "", false, fmt.Errorf("file %s of volume %s has no key %s", ref.Path, ref.VolumeName, ref.Key)
+		return "", false, fmt.Errorf("file %s of volume %q has no value for key %s", ref.Path, ref.VolumeName, ref.Key)
 	}
 	return value, !found, nil
 }

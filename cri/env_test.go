@@ -87,7 +87,7 @@ func TestEnvThatIsNotThere(t *testing.T) {
 		"ConfigMap default/settings has no key x":       fromConfigMap("settings", "x", false),
 		"the Secret default/none does not exist":        fromSecret("none", "a", false),
 		"the Secret default/keys has no key x":          fromSecret("keys", "x", false),
-		"file p of volume v has no key missing":         fromFile("missing", false),
+		"file p of volume \"v\" has no value for key missing":         fromFile("missing", false),
 		`fieldPath "spec.containers" is not supported`:  {FieldRef: &v1.ObjectFieldSelector{FieldPath: "spec.containers"}},
 		`resource "limits.x" is not supported`:          {ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "limits.x"}},
 		"resource limits.cpu: the pod has no container": {ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c", Resource: "limits.cpu"}},

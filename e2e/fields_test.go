@@ -90,6 +90,37 @@ containers:
 	})
 }
 
+// A container finds in its environment what another one of its pod has written to a file, and waits for what is not there (KEP-3721).
+func TestEnvironmentFiles(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *stack.Stack) {
+		a := s.Agent(t)
+		must(t, a.Write("p.yaml", manifest(s, "p", `
+restartPolicy: Never
+initContainers:
+- {name: writes, image: HELLO, args: [append, /files/env, "A='a $B'", --, append, /files/env, "B='b", --, append, /files/env, "c' # d"], volumeMounts: [{name: files, mountPath: /files}]}
+containers:
+- name: reads
+  image: HELLO
+  args: [args, "$(A)", "$(B)", "$(C)"]
+  env:
+  - {name: A, valueFrom: {fileKeyRef: {volumeName: files, path: env, key: A}}}
+  - {name: B, valueFrom: {fileKeyRef: {volumeName: files, path: env, key: B}}}
+  - {name: C, valueFrom: {fileKeyRef: {volumeName: files, path: env, key: C, optional: true}}}
+- {name: cannot, image: HELLO, args: [sleep], env: [{name: C, valueFrom: {fileKeyRef: {volumeName: files, path: env, key: C}}}]}
+volumes: [{name: files, emptyDir: {}}]`)))
+		said(t, s, "p", "reads", "a $B", "b\nc", "$(C)")
+		pod := awaitPod(t, a, "p", func(p *corev1.Pod) error {
+			if w := statusOf(p, "cannot").State.Waiting; w == nil || w.Reason != "CreateContainerConfigError" {
+				return fmt.Errorf("container cannot is %+v", statusOf(p, "cannot").State)
+			}
+			return nil
+		})
+		if text := statusOf(pod, "cannot").State.Waiting.Message; !strings.Contains(text, "file env") || !strings.Contains(text, `"files"`) || !strings.Contains(text, "key C") {
+			t.Errorf("it waits and says %q", text)
+		}
+	})
+}
+
 // podIP is the address of a pod's sandbox; the status of a pod that has ended has none.
 func podIP(t *testing.T, s *stack.Stack, pod *corev1.Pod) string {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/envfile"
 	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/remains"
@@ -209,6 +210,7 @@ func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips
 		HostIPs: h.NodeIPs(), PodIPs: ips, Allocatable: h.Allocatable,
 		ConfigMap: func(name string) (*v1.ConfigMap, bool, error) { return h.Objects.ConfigMap(w.Pod, name) },
 		Secret:    func(name string) (*v1.Secret, bool, error) { return h.Objects.Secret(w.Pod, name) },
+		File:      func(volume, path, key string) (string, bool, error) { return fileKey(w, volume, path, key) },
 	}
 	err = h.Objects.Settle(ctx, unreadPatience, func() error {
 		if sources.Services, err = h.Objects.ServiceEnv(w.Pod); err != nil {
@@ -218,6 +220,19 @@ func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips
 		return err
 	})
 	return env, err
+}
+
+// fileKey is what a file in a volume of the pod says of a key. As with the kubelet, one with an empty value is not there.
+func fileKey(w messages.RunContainer, volume, path, key string) (value string, found bool, err error) {
+	dir, ok := w.Volumes[volume]
+	if !ok {
+		return "", false, fmt.Errorf("volume %q of key %s is not mounted", volume, key)
+	}
+	value, err = envfile.Read(dir, path, key)
+	if err != nil {
+		return "", false, fmt.Errorf("file %s of volume %q: %w", path, volume, err)
+	}
+	return value, value != "", nil
 }
 
 func runAsNonRoot(pod *v1.Pod, c *v1.Container) bool {

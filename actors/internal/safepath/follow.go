@@ -2,6 +2,7 @@ package safepath
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -72,4 +73,33 @@ func (r *Root) nearest(elements []string) (fd int, missing []string, err error) 
 		}
 	}
 	return -1, nil, err
+}
+
+// OpenFollowing opens the regular file that name leads to below the root, for reading. Links are followed as Follow does, but to no other
+// file system, which a container may have mounted and may leave unanswered; anything else than a regular file is an error that wraps
+// unix.EINVAL, and is never opened: a device or a pipe may act, or block.
+func (r *Root) OpenFollowing(name string) (*os.File, error) {
+	path := filepath.Join(r.path, name)
+	fail := func(err error) (*os.File, error) { return nil, &fs.PathError{Op: "open", Path: path, Err: err} }
+	if err := CheckName(name); err != nil {
+		return fail(err)
+	}
+	handle, err := r.resolve(name, unix.O_PATH, 0, r.within()|unix.RESOLVE_NO_XDEV)
+	if err != nil {
+		return fail(err)
+	}
+	defer closeFD(handle)
+	var st unix.Stat_t
+	if err := unix.Fstat(handle, &st); err != nil {
+		return fail(err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return fail(fmt.Errorf("it is no regular file: %w", unix.EINVAL))
+	}
+	// The same file that was looked at, whatever has its name by now.
+	f, err := os.OpenFile(descriptor(handle), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return fail(err)
+	}
+	return f, nil
 }
