@@ -49,6 +49,13 @@ containers: [{name: fails, image: HELLO, args: [exit, '4']}, {name: fine, image:
 	"done": `
 restartPolicy: Never
 containers: [{name: c, image: HELLO, args: [append, /data/done, ran], DATA}]`,
+	"own": `
+restartPolicy: Never
+containers:
+- {name: rule, image: HELLO, args: [exit, '42'], restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]}
+- {name: fails, image: HELLO, args: [append, /data/own, tried, '--', check-file, /data/own-may], restartPolicy: OnFailure, DATA}
+- {name: fine, image: HELLO, args: [exit, '0'], restartPolicy: OnFailure}
+- {name: once, image: HELLO, args: [exit, '4']}`,
 	"missing": `
 containers: [{name: c, image: HELLO, command: [/not/there]}]`,
 	"crash": `
@@ -73,6 +80,7 @@ func TestTheLifeOfContainers(t *testing.T) {
 			{"always", lifeAlways},
 			{"on failure", lifeOnFailure},
 			{"never", lifeNever},
+			{"own", lifeOwn},
 			{"missing", lifeMissing},
 			{"crash", lifeCrash},
 			{"finished", lifeFinished},

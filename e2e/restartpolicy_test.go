@@ -104,6 +104,32 @@ func lifeNever(t *testing.T, w *world) {
 	w.onlyFirst(t, "done", "c")
 }
 
+// What a container says of its own restarts goes before what the pod says (KEP-5307), and the pod goes on as long as one is started again.
+func lifeOwn(t *testing.T, w *world) {
+	pod := awaitPod(t, w.a, "own", func(p *corev1.Pod) error {
+		if statusOf(p, "rule").RestartCount < 2 || statusOf(p, "fails").RestartCount < 1 || statusOf(p, "fine").State.Terminated == nil || statusOf(p, "once").State.Terminated == nil {
+			return fmt.Errorf("status: %+v", p.Status)
+		}
+		return nil
+	})
+	if pod.Status.Phase != corev1.PodRunning {
+		t.Errorf("the pod is %s", pod.Status.Phase)
+	}
+	w.allow(t, "own-may")
+	pod = awaitPod(t, w.a, "own", func(p *corev1.Pod) error {
+		if end := statusOf(p, "fails").State.Terminated; end == nil || end.ExitCode != 0 {
+			return fmt.Errorf("the container: %+v", statusOf(p, "fails"))
+		}
+		return nil
+	})
+	w.tried(t, "own", statusOf(pod, "fails").RestartCount)
+	for _, name := range []string{"fine", "once"} {
+		if c := statusOf(pod, name); c.RestartCount != 0 || len(containersOf(t, w.s, "own", name)) != 1 {
+			t.Errorf("%s was started again: %+v", name, c)
+		}
+	}
+}
+
 // A program that is not there is no success, and is tried again likewise.
 func lifeMissing(t *testing.T, w *world) {
 	pod := awaitPod(t, w.a, "missing", func(p *corev1.Pod) error {

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -91,6 +92,87 @@ func TestRestartPolicy(t *testing.T) {
 				t.Errorf("its end: %+v", w.ended)
 			}
 		})
+	}
+}
+
+// What a container says of its own restarts goes before what its pod says, and the first of its rules that its exit code meets before
+// both (KEP-5307).
+func TestRestartPolicyOfOneContainer(t *testing.T) {
+	rule := func(op v1.ContainerRestartRuleOnExitCodesOperator, codes ...int32) v1.ContainerRestartRule {
+		return v1.ContainerRestartRule{Action: v1.ContainerRestartRuleActionRestart, ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: op, Values: codes}}
+	}
+	const in, notIn = v1.ContainerRestartRuleOnExitCodesOpIn, v1.ContainerRestartRuleOnExitCodesOpNotIn
+	const always, onFailure, never = v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyOnFailure, v1.ContainerRestartPolicyNever
+	for _, c := range []struct {
+		name  string
+		pod   v1.RestartPolicy
+		own   v1.ContainerRestartPolicy
+		rules []v1.ContainerRestartRule
+		code  int32
+		phase v1.PodPhase
+		again bool
+	}{
+		{"never, in a pod that always does", v1.RestartPolicyAlways, never, nil, 3, v1.PodFailed, false},
+		{"never, and all is well", v1.RestartPolicyAlways, never, nil, 0, v1.PodSucceeded, false},
+		{"always, in a pod that never does", v1.RestartPolicyNever, always, nil, 0, v1.PodRunning, true},
+		{"on failure, in a pod that always does", v1.RestartPolicyAlways, onFailure, nil, 0, v1.PodSucceeded, false},
+		{"on failure, in a pod that never does", v1.RestartPolicyNever, onFailure, nil, 3, v1.PodRunning, true},
+		{"a rule for this code", v1.RestartPolicyNever, never, []v1.ContainerRestartRule{rule(in, 2, 3)}, 3, v1.PodRunning, true},
+		{"a rule for another one", v1.RestartPolicyAlways, never, []v1.ContainerRestartRule{rule(in, 2)}, 3, v1.PodFailed, false},
+		{"a rule for others than this one", v1.RestartPolicyNever, never, []v1.ContainerRestartRule{rule(notIn, 3)}, 3, v1.PodFailed, false},
+		{"a rule for others, such as this one", v1.RestartPolicyNever, never, []v1.ContainerRestartRule{rule(notIn, 2)}, 3, v1.PodRunning, true},
+		{"a rule for success", v1.RestartPolicyNever, onFailure, []v1.ContainerRestartRule{rule(in, 2), rule(in, 0)}, 0, v1.PodRunning, true},
+	} {
+		for _, init := range []bool{false, true} {
+			if init && (c.own == always || c.code == 0) {
+				continue // a sidecar; and one that succeeds is done, whatever it says
+			}
+			t.Run(fmt.Sprintf("%s, init %v", c.name, init), func(t *testing.T) {
+				pod := testPod(c.pod, 0, 1)
+				spec := &pod.Spec.Containers[0]
+				if init {
+					pod = testPod(c.pod, 1, 1)
+					spec = &pod.Spec.InitContainers[0]
+				}
+				spec.RestartPolicy, spec.RestartPolicyRules = &c.own, c.rules
+				w := newWorld(pod)
+				w.exit = func(name string, attempt uint32) (int32, bool) { return c.code, name == spec.Name && attempt < 2 }
+				w.step(nil)
+				w.settle()
+				check(t, w)
+				want := c.phase
+				if init && c.again {
+					want = v1.PodPending // it is started again until it succeeds, which it does not
+				}
+				if w.status.Phase != want {
+					t.Errorf("phase %s, want %s", w.status.Phase, want)
+				}
+				times := 0
+				for _, f := range w.containers {
+					if f.Name == spec.Name {
+						times++
+					}
+				}
+				if (times > 1) != c.again {
+					t.Errorf("started %d times", times)
+				}
+			})
+		}
+	}
+}
+
+// One container that is started again keeps a pod alive, of which another one is not.
+func TestOneContainerEndsForGood(t *testing.T) {
+	pod := testPod(v1.RestartPolicyAlways, 0, 2)
+	pod.Spec.Containers[1].RestartPolicy = new(v1.ContainerRestartPolicyNever)
+	w := newWorld(pod)
+	w.exit = func(_ string, attempt uint32) (int32, bool) { return 3, attempt < 1 }
+	w.step(nil)
+	w.settle()
+	check(t, w)
+	first, second := w.status.ContainerStatuses[0], w.status.ContainerStatuses[1]
+	if w.status.Phase != v1.PodRunning || first.State.Running == nil || first.RestartCount != 1 || second.State.Terminated == nil || second.RestartCount != 0 {
+		t.Errorf("phase %s, %+v and %+v", w.status.Phase, first.State, second.State)
 	}
 }
 

@@ -59,39 +59,42 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 		case cri.RestartsAlways(spec):
 			pendingInit = pendingInit || (c.State.Running == nil && ended == nil)
 		case c.State.Terminated != nil && c.State.Terminated.ExitCode == 0:
-		case ended != nil && ended.ExitCode != 0 && pod.Spec.RestartPolicy == v1.RestartPolicyNever:
+		case ended != nil && ended.ExitCode != 0 && !restarts(pod, spec, ended.ExitCode):
 			return v1.PodFailed
 		default:
 			pendingInit = true
 		}
 	}
-	var running, waiting, stopped, succeeded int
+	var running, waiting, stopped, succeeded, again int
 	for i := range s.ContainerStatuses {
-		c := &s.ContainerStatuses[i]
+		c, spec := &s.ContainerStatuses[i], &pod.Spec.Containers[i]
+		ended := c.State.Terminated
+		if ended == nil {
+			ended = c.LastTerminationState.Terminated
+		}
 		switch {
 		case c.State.Running != nil:
 			running++
-		case c.State.Terminated != nil:
+		case ended == nil:
+			waiting++
+		default:
 			stopped++
-			if c.State.Terminated.ExitCode == 0 {
+			if c.State.Terminated != nil && ended.ExitCode == 0 {
 				succeeded++
 			}
-		case c.LastTerminationState.Terminated != nil:
-			stopped++
-		default:
-			waiting++
+			if restarts(pod, spec, ended.ExitCode) {
+				again++
+			}
 		}
 	}
 	switch {
 	case pendingInit && running+stopped == 0, waiting > 0, running+stopped == 0:
 		return v1.PodPending
-	case running > 0, pod.Spec.RestartPolicy == v1.RestartPolicyAlways:
+	case running > 0, again > 0:
 		return v1.PodRunning
 	case stopped == succeeded:
 		return v1.PodSucceeded
-	case pod.Spec.RestartPolicy == v1.RestartPolicyNever:
-		return v1.PodFailed
 	default:
-		return v1.PodRunning
+		return v1.PodFailed
 	}
 }

@@ -24,6 +24,7 @@ func TestWhateverHappens(t *testing.T) {
 		if len(pod.Spec.InitContainers) > 0 && rapid.Bool().Draw(t, "sidecar") {
 			pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 		}
+		drawPolicies(t, pod)
 		drawProbes(t, pod)
 		if rapid.Bool().Draw(t, "cloud") {
 			pod.Annotations = map[string]string{sourceAnnotation: apiSource}
@@ -56,6 +57,32 @@ func TestWhateverHappens(t *testing.T) {
 			t.Fatalf("%s: %+v\nafter\n%s", wrong, w.machine.Inspect(), strings.Join(w.trace, "\n"))
 		}
 	})
+}
+
+// drawPolicies gives some containers restart policies of their own (KEP-5307).
+func drawPolicies(t *rapid.T, pod *v1.Pod) {
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		policy := rapid.SampledFrom([]v1.ContainerRestartPolicy{"", "", v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyOnFailure, v1.ContainerRestartPolicyNever}).Draw(t, "own policy")
+		if policy == "" {
+			continue
+		}
+		c.RestartPolicy = &policy
+		if rapid.Bool().Draw(t, "rules") {
+			c.RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestart, ExitCodes: &v1.ContainerRestartRuleOnExitCodes{
+				Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}}}}
+		}
+	}
+}
+
+// staying are the regular containers that are started again whatever ended them.
+func staying(pod *v1.Pod) (names []string) {
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; policyOf(pod, c) == v1.RestartPolicyAlways {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 // storm is one thing going right or wrong.
@@ -180,18 +207,20 @@ func afterTheStorm(w *world) string {
 			return fmt.Sprintf("a pod that has to go is %s, running %v", phase, w.runningNames())
 		}
 	case phase == Finished:
-		if w.pod.Spec.RestartPolicy == v1.RestartPolicyAlways || len(w.runningNames()) > 0 {
-			return fmt.Sprintf("it finished with %s, running %v", w.pod.Spec.RestartPolicy, w.runningNames())
+		failedFirst := w.pod.Spec.RestartPolicy == v1.RestartPolicyNever && len(w.pod.Spec.InitContainers) > 0 // one that is lost has failed
+		if len(staying(w.pod)) > 0 && !failedFirst || len(w.runningNames()) > 0 {
+			return fmt.Sprintf("it finished where %v stay, running %v", staying(w.pod), w.runningNames())
 		}
 	case phase == Running:
 		if s := w.sandboxes[0]; s.HostNet != w.pod.Spec.HostNetwork || s.NoIP {
 			return fmt.Sprintf("its sandbox is %+v", s)
 		}
 		for _, c := range w.pod.Spec.Containers {
-			if s := w.status; w.pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !allReady(s) {
+			stay := staying(w.pod)
+			if s := w.status; len(stay) == len(w.pod.Spec.Containers) && !allReady(s) {
 				return fmt.Sprintf("it is not ready: %+v", s)
 			}
-			if w.pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !slices.Contains(w.runningNames(), c.Name) {
+			if slices.Contains(stay, c.Name) && !slices.Contains(w.runningNames(), c.Name) {
 				return c.Name + " does not run"
 			}
 			for _, f := range w.containers {

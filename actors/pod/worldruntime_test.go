@@ -158,7 +158,7 @@ func lives(c messages.ContainerFact) bool {
 func (w *world) stop(m messages.StopContainer) {
 	w.stops = append(w.stops, m.Name)
 	w.checkStop(m)
-	if w.machine.Phase() == Terminating && m.Spec != nil && cri.RestartsAlways(m.Spec) {
+	if w.machine.Phase() == Terminating && m.Spec != nil && w.sidecarNamed(m.Name) {
 		for _, c := range w.containers {
 			if lives(c) && !w.sidecarNamed(c.Name) {
 				w.fault("sidecar %s is stopped before %s", m.Name, c.Name)

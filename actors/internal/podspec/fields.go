@@ -172,9 +172,10 @@ var fields = []rule{
 	{refused, "{containers,initContainers}[].volumeDevices", nil},
 
 	// Containers: life.
-	{refused, "containers[].restartPolicy", nil},
-	{honoured, "initContainers[].restartPolicy", []string{"Always"}},
-	{refused, "{containers,initContainers}[].restartPolicyRules", nil},
+	{honoured, "{containers,initContainers}[].restartPolicy", nil},
+	{honoured, "{containers,initContainers}[].restartPolicyRules[].action", []string{"Restart"}},
+	{honoured, "{containers,initContainers}[].restartPolicyRules[].exitCodes.operator", nil},
+	{honoured, "{containers,initContainers}[].restartPolicyRules[].exitCodes.values[]", nil},
 	{honoured, "{containers,initContainers}[].lifecycle.postStart.exec.command[]", nil},
 	{honoured, "{containers,initContainers}[].lifecycle.postStart.httpGet.path", nil},
 	{honoured, "{containers,initContainers}[].lifecycle.postStart.httpGet.port", nil},
