@@ -7,13 +7,15 @@ import (
 )
 
 // settlePhase adds the pod's phase, and what goes with it. As with the kubelet, a pod is over for others only when nothing of
-// it runs: until then it may hold what they wait for.
+// it runs: until then it may hold what they wait for. Nor is one that goes on: what ended is started again, whatever the exit codes
+// look like from outside (a container that a probe ended, or that is replaced by its next version, may have ended well), and the API
+// server would take neither Succeeded nor Failed back.
 func (m *Machine) settlePhase(s *v1.PodStatus) {
 	s.Phase = phaseOf(m.pod, s)
 	if m.verdict != nil {
 		s.Phase, s.Reason, s.Message = m.verdict.phase, m.verdict.reason, m.verdict.message
 	}
-	if over := s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed; over && m.mayRun() {
+	if over := s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed; over && (m.mayRun() || m.live() && m.verdict == nil) {
 		s.Phase, s.Reason, s.Message = v1.PodPending, "", ""
 		if m.hasRun() {
 			s.Phase = v1.PodRunning

@@ -196,6 +196,47 @@ func TestASickContainerBacksOff(t *testing.T) {
 	}
 }
 
+// A container that a probe ends, or that is replaced by its next version, is started again although it ends well: its pod goes on, and is
+// told to be over at no moment, which the API server would not take back.
+func TestAPodThatGoesOnIsNotToldToBeOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy v1.RestartPolicy
+		own    *v1.ContainerRestartPolicy
+		begin  func(*world)
+	}{
+		"ended by a probe":     {v1.RestartPolicyOnFailure, nil, (*world).fallIll},
+		"the container's own":  {v1.RestartPolicyNever, new(v1.ContainerRestartPolicyOnFailure), (*world).fallIll},
+		"replaced":             {v1.RestartPolicyNever, nil, (*world).replace},
+		"replaced, by its own": {v1.RestartPolicyAlways, new(v1.ContainerRestartPolicyNever), (*world).replace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(probedPod(test.policy, messages.Liveness))
+			w.pod.Spec.Containers[0].RestartPolicy = test.own
+			w.heeded = 0 // SIGTERM is heeded, and the application ends well
+			w.step(nil)
+			w.settle()
+			told := map[v1.PodPhase]bool{}
+			w.watch = func(s *v1.PodStatus) { told[s.Phase] = true }
+			test.begin(w)
+			w.settle()
+			check(t, w)
+			if len(w.containers) < 2 || len(told) != 1 || !told[v1.PodRunning] {
+				t.Errorf("%d containers, told to be %v", len(w.containers), told)
+			}
+		})
+	}
+}
+
+// fallIll has the liveness probe fail for good.
+func (w *world) fallIll() {
+	w.sick = map[string]bool{"c0/" + string(messages.Liveness): true}
+	w.send(w.word())
+}
+
+func (w *world) replace() {
+	w.edit(func(s *v1.PodSpec) { s.Containers[0].Image = "next" })
+}
+
 // A container has not started for others before its post-start hook has ended, nor is it probed.
 func TestAPostStartHookGatesWhatComesAfter(t *testing.T) {
 	pod := probedPod(v1.RestartPolicyAlways, messages.Liveness)

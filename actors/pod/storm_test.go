@@ -32,7 +32,7 @@ func TestWhateverHappens(t *testing.T) {
 		w := newWorld(pod)
 		crashes := rapid.IntRange(0, 3).Draw(t, "crashes")
 		w.exit = func(name string, attempt uint32) (int32, bool) {
-			if name[0] == 'i' && !(name == "init0" && len(pod.Spec.InitContainers) > 0 && pod.Spec.InitContainers[0].RestartPolicy != nil) {
+			if name[0] == 'i' && !w.sidecarNamed(name) {
 				return 0, true
 			}
 			return 1, int(attempt) < crashes
@@ -43,8 +43,7 @@ func TestWhateverHappens(t *testing.T) {
 		}
 		w.halfway = 0
 		w.exit = func(name string, attempt uint32) (int32, bool) {
-			sidecar := name == "init0" && len(pod.Spec.InitContainers) > 0 && pod.Spec.InitContainers[0].RestartPolicy != nil
-			return 0, name[0] == 'i' && !sidecar
+			return 0, name[0] == 'i' && !w.sidecarNamed(name)
 		}
 		w.deaf, w.blind = false, false // nothing is lost any more
 		if w.offline != nil {
@@ -61,10 +60,16 @@ func TestWhateverHappens(t *testing.T) {
 
 // drawPolicies gives some containers restart policies of their own (KEP-5307).
 func drawPolicies(t *rapid.T, pod *v1.Pod) {
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		policy := rapid.SampledFrom([]v1.ContainerRestartPolicy{"", "", v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyOnFailure, v1.ContainerRestartPolicyNever}).Draw(t, "own policy")
-		if policy == "" {
+	for i := range len(pod.Spec.InitContainers) + len(pod.Spec.Containers) {
+		policies := []v1.ContainerRestartPolicy{"", "", v1.ContainerRestartPolicyOnFailure, v1.ContainerRestartPolicyNever}
+		c := (*v1.Container)(nil)
+		if at := i - len(pod.Spec.InitContainers); at < 0 {
+			c = &pod.Spec.InitContainers[i]
+		} else {
+			c, policies = &pod.Spec.Containers[at], append(policies, v1.ContainerRestartPolicyAlways)
+		}
+		policy := rapid.SampledFrom(policies).Draw(t, "own policy")
+		if policy == "" || c.RestartPolicy != nil {
 			continue
 		}
 		c.RestartPolicy = &policy
@@ -87,7 +92,7 @@ func staying(pod *v1.Pod) (names []string) {
 
 // storm is one thing going right or wrong.
 func storm(t *rapid.T, w *world) {
-	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "probe", "probe", "prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "deaf", "blind", "network", "fail", "end"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "heeded", "probe", "probe", "prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "deaf", "blind", "network", "fail", "end"}).Draw(t, "event") {
 	case "deliver":
 		if len(w.pending) > 0 {
 			m := w.pending[0]
@@ -114,6 +119,8 @@ func storm(t *rapid.T, w *world) {
 		w.step(nil)
 	case "live":
 		w.live()
+	case "heeded": // what is stopped ends well from now on, or does not
+		w.heeded = 143 - w.heeded
 	case "probe":
 		probeStorm(t, w)
 	case "prober": // its actor falls; the disk stays
@@ -207,7 +214,7 @@ func afterTheStorm(w *world) string {
 			return fmt.Sprintf("a pod that has to go is %s, running %v", phase, w.runningNames())
 		}
 	case phase == Finished:
-		failedFirst := w.pod.Spec.RestartPolicy == v1.RestartPolicyNever && len(w.pod.Spec.InitContainers) > 0 // one that is lost has failed
+		failedFirst := slices.ContainsFunc(w.pod.Spec.InitContainers, func(c v1.Container) bool { return policyOf(w.pod, &c) == v1.RestartPolicyNever }) // one that is lost has failed
 		if len(staying(w.pod)) > 0 && !failedFirst || len(w.runningNames()) > 0 {
 			return fmt.Sprintf("it finished where %v stay, running %v", staying(w.pod), w.runningNames())
 		}

@@ -61,11 +61,13 @@ type world struct {
 	deaf       bool   // the next status is lost
 	blind      bool   // what came of the next start cannot be read
 	handler    string // with which the runtime makes sandboxes
+	heeded     int32  // the exit code of what is stopped
 }
 
 func newWorld(pod *v1.Pod) *world {
 	w := &world{
-		now: time.Unix(1_000_000, 0), pod: pod, actors: map[string]bool{}, later: map[string]time.Time{},
+		heeded: 143,
+		now:    time.Unix(1_000_000, 0), pod: pod, actors: map[string]bool{}, later: map[string]time.Time{},
 		exit: func(string, uint32) (int32, bool) { return 0, false }, ends: map[string]int{}, gave: map[messages.ImageKey]bool{},
 		set: Settings{
 			Events:   true,
@@ -177,6 +179,7 @@ func (w *world) effect(e Effect) {
 		delete(w.later, e.Name)
 	case Publish:
 		w.checkProved(e.Status)
+		w.checkNotOver(e)
 		if w.deaf {
 			w.deaf = false // the word is lost
 			break

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -155,6 +157,17 @@ func lives(c messages.ContainerFact) bool {
 	return c.State == messages.ContainerRunning || c.State == messages.ContainerUnknown
 }
 
+// checkNotOver: the API server takes no final phase back, so that none is told of a pod that goes on.
+func (w *world) checkNotOver(p Publish) {
+	switch p.Phase {
+	case Preparing, Initializing, Running:
+		if over := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed; over && w.fail == nil {
+			w.fault("a pod that is %s is told to be %s", p.Phase, p.Status.Phase)
+		}
+	default:
+	}
+}
+
 func (w *world) stop(m messages.StopContainer) {
 	w.stops = append(w.stops, m.Name)
 	w.checkStop(m)
@@ -173,7 +186,7 @@ func (w *world) stop(m messages.StopContainer) {
 		ended.State, ended.ExitCode, ended.FinishedAt = messages.ContainerExited, 137, w.now
 		for i := range w.containers {
 			if c := &w.containers[i]; c.ID == m.Fact.ID {
-				w.exitContainer(c, 143)
+				w.exitContainer(c, w.heeded)
 				ended = *c
 			}
 		}
