@@ -83,14 +83,14 @@ func TestResolveEnv(t *testing.T) {
 func TestEnvThatIsNotThere(t *testing.T) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}
 	for want, source := range map[string]*v1.EnvVarSource{
-		"ConfigMap default/none does not exist":         fromConfigMap("none", "a", false),
-		"ConfigMap default/settings has no key x":       fromConfigMap("settings", "x", false),
-		"the Secret default/none does not exist":        fromSecret("none", "a", false),
-		"the Secret default/keys has no key x":          fromSecret("keys", "x", false),
-		"file p of volume \"v\" has no value for key missing":         fromFile("missing", false),
-		`fieldPath "spec.containers" is not supported`:  {FieldRef: &v1.ObjectFieldSelector{FieldPath: "spec.containers"}},
-		`resource "limits.x" is not supported`:          {ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "limits.x"}},
-		"resource limits.cpu: the pod has no container": {ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c", Resource: "limits.cpu"}},
+		"ConfigMap default/none does not exist":               fromConfigMap("none", "a", false),
+		"ConfigMap default/settings has no key x":             fromConfigMap("settings", "x", false),
+		"the Secret default/none does not exist":              fromSecret("none", "a", false),
+		"the Secret default/keys has no key x":                fromSecret("keys", "x", false),
+		"file p of volume \"v\" has no value for key missing": fromFile("missing", false),
+		`fieldPath "spec.containers" is not supported`:        {FieldRef: &v1.ObjectFieldSelector{FieldPath: "spec.containers"}},
+		`resource "limits.x" is not supported`:                {ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "limits.x"}},
+		"resource limits.cpu: the pod has no container":       {ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c", Resource: "limits.cpu"}},
 	} {
 		_, err := ResolveEnv(pod, &v1.Container{Env: []v1.EnvVar{{Name: "X", ValueFrom: source}}}, testEnvSources())
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "environment variable X") {

@@ -146,12 +146,6 @@ func isSidecar(pod *v1.Pod, container *v1.Container) bool {
 	return false
 }
 
-// RestartsAlways says that a container has the restart policy Always of its own; an init container that has is a sidecar
-// (KEP-753).
-func RestartsAlways(container *v1.Container) bool {
-	return container.RestartPolicy != nil && *container.RestartPolicy == v1.ContainerRestartPolicyAlways
-}
-
 // IsStatic says that a pod comes from another source than the API server.
 func IsStatic(pod *v1.Pod) bool {
 	source, ok := pod.Annotations[annotationConfigSource]

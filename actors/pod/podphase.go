@@ -61,7 +61,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 		case cri.RestartsAlways(spec):
 			pendingInit = pendingInit || (c.State.Running == nil && ended == nil)
 		case c.State.Terminated != nil && c.State.Terminated.ExitCode == 0:
-		case ended != nil && ended.ExitCode != 0 && !restarts(pod, spec, ended.ExitCode):
+		case ended != nil && ended.ExitCode != 0 && !cri.Restarts(&pod.Spec, spec, ended.ExitCode):
 			return v1.PodFailed
 		default:
 			pendingInit = true
@@ -84,7 +84,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 			if c.State.Terminated != nil && ended.ExitCode == 0 {
 				succeeded++
 			}
-			if restarts(pod, spec, ended.ExitCode) {
+			if cri.Restarts(&pod.Spec, spec, ended.ExitCode) {
 				again++
 			}
 		}

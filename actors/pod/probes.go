@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -84,7 +85,7 @@ func (m *Machine) endUnfit(now time.Time, c *con, kind messages.ProbeKind) {
 		grace = podspec.Grace(*s)
 	}
 	why := "Container " + c.name + " failed " + string(kind) + " probe"
-	if policyOf(m.pod, c.spec) != v1.RestartPolicyNever {
+	if cri.RestartPolicy(&m.pod.Spec, c.spec) != v1.RestartPolicyNever {
 		why += ", will be restarted"
 	}
 	m.stopContainer(now, c, grace, why)
@@ -94,7 +95,7 @@ func (m *Machine) endUnfit(now time.Time, c *con, kind messages.ProbeKind) {
 // exit code says.
 func (c *con) answer(pod *v1.Pod, f messages.ContainerFact) answer {
 	a := strategy(pod, c.spec, c.init, f)
-	if a == leave && c.proved.id == f.ID && c.unfit() != "" && policyOf(pod, c.spec) != v1.RestartPolicyNever {
+	if a == leave && c.proved.id == f.ID && c.unfit() != "" && cri.RestartPolicy(&pod.Spec, c.spec) != v1.RestartPolicyNever {
 		return restart
 	}
 	return a

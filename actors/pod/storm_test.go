@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"pgregory.net/rapid"
 
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -83,7 +84,7 @@ func drawPolicies(t *rapid.T, pod *v1.Pod) {
 // staying are the regular containers that are started again whatever ended them.
 func staying(pod *v1.Pod) (names []string) {
 	for i := range pod.Spec.Containers {
-		if c := &pod.Spec.Containers[i]; policyOf(pod, c) == v1.RestartPolicyAlways {
+		if c := &pod.Spec.Containers[i]; cri.RestartPolicy(&pod.Spec, c) == v1.RestartPolicyAlways {
 			names = append(names, c.Name)
 		}
 	}
@@ -214,7 +215,7 @@ func afterTheStorm(w *world) string {
 			return fmt.Sprintf("a pod that has to go is %s, running %v", phase, w.runningNames())
 		}
 	case phase == Finished:
-		failedFirst := slices.ContainsFunc(w.pod.Spec.InitContainers, func(c v1.Container) bool { return policyOf(w.pod, &c) == v1.RestartPolicyNever }) // one that is lost has failed
+		failedFirst := slices.ContainsFunc(w.pod.Spec.InitContainers, func(c v1.Container) bool { return cri.RestartPolicy(&w.pod.Spec, &c) == v1.RestartPolicyNever }) // one that is lost has failed
 		if len(staying(w.pod)) > 0 && !failedFirst || len(w.runningNames()) > 0 {
 			return fmt.Sprintf("it finished where %v stay, running %v", staying(w.pod), w.runningNames())
 		}

@@ -89,15 +89,22 @@ func (a *actor) laidOver(ctx supervisors.Context, e *entry) bool {
 // the API server was set back to before: these begin anew. The final status of one that is over goes with it: its source was heard,
 // and nothing of it is left that could be taken for running. Others may yet be named by a source that was not heard; the sweep has
 // those.
-func (a *actor) dropOver(byUID map[string]want) {
+func (a *actor) dropOver(ctx supervisors.Context, byUID map[string]want) {
+	anew := false
 	for uid := range a.over {
-		if w, wanted := byUID[uid]; !wanted || !deleted(w) {
-			delete(a.over, uid)
-			if a.finished[uid] != nil {
-				delete(a.finished, uid)
-				a.unsaved = true // with the next sweep
-			}
+		w, wanted := byUID[uid]
+		if wanted && deleted(w) {
+			continue
 		}
+		delete(a.over, uid)
+		if a.finished[uid] != nil {
+			delete(a.finished, uid)
+			a.unsaved = true // with the next sweep
+			anew = anew || wanted
+		}
+	}
+	if anew { // the agent's next life must not take what runs by then for what was over
+		a.save(ctx)
 	}
 	for uid := range a.holding {
 		if _, wanted := byUID[uid]; !wanted {

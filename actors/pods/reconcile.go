@@ -49,7 +49,7 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 	}
 	defer a.tellObjects(ctx, false)
 	byUID, ordered := a.merge()
-	a.dropOver(byUID)
+	a.dropOver(ctx, byUID)
 	a.endOrphans(ctx, byUID)
 	names := a.endUnwanted(ctx, byUID)
 	found := a.foundNames(byUID)

@@ -1,10 +1,13 @@
 package status
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // merge gives the status that the pod is to have: what the agent owns is as wanted, all else as the API server has it. The
@@ -81,23 +84,22 @@ func mergeContainer(s, observed *v1.ContainerStatus, spec *v1.Container, pod *v1
 	}
 }
 
-// mayRestart is the API server's rule for containers that ended with this code.
+// mayRestart is the API server's rule for containers that ended with this code. Where one of them may have all restarted, it lets
+// any live again.
 func mayRestart(c *v1.Container, pod *v1.PodSpec, code int32) bool {
-	policy := pod.RestartPolicy
-	if c != nil && len(c.RestartPolicyRules) > 0 {
-		return true // the API server knows best
+	if c == nil {
+		c = &v1.Container{}
 	}
-	if c != nil && c.RestartPolicy != nil {
-		policy = v1.RestartPolicy(*c.RestartPolicy)
-	}
-	switch policy {
-	case v1.RestartPolicyNever:
-		return false
-	case v1.RestartPolicyOnFailure:
-		return code != 0
-	default:
-		return true
-	}
+	return restartsAll(pod.InitContainers) || restartsAll(pod.Containers) || cri.Restarts(pod, c, code)
+}
+
+// restartsAll says that one of the containers has a rule to restart all containers of its pod (KEP-5532).
+func restartsAll(containers []v1.Container) bool {
+	return slices.ContainsFunc(containers, func(c v1.Container) bool {
+		return slices.ContainsFunc(c.RestartPolicyRules, func(r v1.ContainerRestartRule) bool {
+			return r.Action == v1.ContainerRestartRuleActionRestartAllContainers
+		})
+	})
 }
 
 // mergeEphemeral keeps those of which nothing is known here.

@@ -119,7 +119,11 @@ func TestContainersKeepTheirHistory(t *testing.T) {
 
 // TestNoContainerLivesAgain: the API server refuses the whole status where one does that must not.
 func TestNoContainerLivesAgain(t *testing.T) {
-	always := v1.ContainerRestartPolicyAlways
+	always, never := v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyNever
+	rule := func(action v1.ContainerRestartRuleAction, code int32) []v1.ContainerRestartRule {
+		return []v1.ContainerRestartRule{{Action: action, ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{code}}}}
+	}
+	const again, all = v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers
 	for _, c := range []struct {
 		policy v1.RestartPolicy
 		own    *v1.ContainerRestartPolicy
@@ -129,7 +133,10 @@ func TestNoContainerLivesAgain(t *testing.T) {
 	}{
 		{policy: v1.RestartPolicyNever, code: 1}, {policy: v1.RestartPolicyNever}, {policy: v1.RestartPolicyOnFailure},
 		{policy: v1.RestartPolicyOnFailure, code: 1, lives: true}, {policy: v1.RestartPolicyAlways, lives: true},
-		{policy: v1.RestartPolicyNever, own: &always, lives: true}, {policy: v1.RestartPolicyNever, rules: make([]v1.ContainerRestartRule, 1), lives: true},
+		{policy: v1.RestartPolicyNever, own: &always, lives: true}, {policy: v1.RestartPolicyAlways, own: &never},
+		{policy: v1.RestartPolicyNever, own: &never, rules: rule(again, 42), code: 42, lives: true},
+		{policy: v1.RestartPolicyNever, own: &never, rules: rule(again, 42), code: 143}, {policy: v1.RestartPolicyNever, own: &never, rules: rule(again, 42)},
+		{policy: v1.RestartPolicyNever, own: &never, rules: rule(all, 42), code: 143, lives: true}, // it lets any of them live again
 	} {
 		p := object("web", "u")
 		p.Spec.RestartPolicy = c.policy
@@ -137,6 +144,13 @@ func TestNoContainerLivesAgain(t *testing.T) {
 		p.Status.ContainerStatuses = []v1.ContainerStatus{exited("main", c.code)}
 		if got := merge(p, statusOf(true, 0), noon).ContainerStatuses[0]; (got.State.Running != nil) != c.lives {
 			t.Errorf("%+v: %+v", c, got.State)
+		}
+		p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, []v1.Container{{Name: "other"}}
+		p.Status.InitContainerStatuses, p.Status.ContainerStatuses = p.Status.ContainerStatuses, nil
+		wanted := statusOf(true, 0)
+		wanted.InitContainerStatuses, wanted.ContainerStatuses = wanted.ContainerStatuses, nil
+		if got := merge(p, wanted, noon).InitContainerStatuses[0]; (got.State.Running != nil) != c.lives {
+			t.Errorf("init, %+v: %+v", c, got.State)
 		}
 	}
 }

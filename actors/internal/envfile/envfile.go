@@ -28,13 +28,13 @@ func Read(volume, path, key string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer root.Close() //nolint:errcheck // only looked at
-	f, err := root.OpenFollowing(path)
+	defer root.Close()                                        //nolint:errcheck // only looked at
+	f, err := root.OpenFollowing(strings.TrimLeft(path, "/")) // the API server takes an absolute path, too, for one in the volume
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
 	case errors.Is(err, unix.EXDEV):
-		return "", errors.New("it leads out of the volume")
+		return "", errors.New("it leads out of the volume, or to what is mounted in it")
 	case err != nil:
 		return "", err
 	}

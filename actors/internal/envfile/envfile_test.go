@@ -63,6 +63,8 @@ func TestFiles(t *testing.T) {
 		{"file", "v", ""},
 		{"sub/file", "w", ""},
 		{"in", "w", ""},
+		{"/sub/file", "w", ""},
+		{"/", "", "not a plain relative path"},
 		{"nothing", "", ""},
 		{"sub/nothing", "", ""},
 		{"out", "", "leads out"},

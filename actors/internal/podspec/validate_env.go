@@ -75,7 +75,7 @@ func (v *validator) keyRef(name, key string, at *field.Path) {
 	v.name(at.Child("key"), key, validation.IsConfigMapKey)
 }
 
-// fileKeyRef checks a variable read from a file that an init container wrote (KEP-3721).
+// fileKeyRef checks a variable read from a file that a container of the pod wrote (KEP-3721).
 func (v *validator) fileKeyRef(ref *v1.FileKeySelector, at *field.Path) {
 	v.name(at.Child("key"), ref.Key, validation.IsRelaxedEnvVarName)
 	if ref.Path == "" {

@@ -1,0 +1,54 @@
+package cri
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// RestartsAlways says that a container has the restart policy Always of its own; an init container that has is a sidecar
+// (KEP-753).
+func RestartsAlways(container *v1.Container) bool {
+	return container.RestartPolicy != nil && *container.RestartPolicy == v1.ContainerRestartPolicyAlways
+}
+
+// RestartPolicy is that of one container: its pod's, unless it has its own.
+func RestartPolicy(pod *v1.PodSpec, c *v1.Container) v1.RestartPolicy {
+	if c.RestartPolicy != nil {
+		return v1.RestartPolicy(*c.RestartPolicy)
+	}
+	return pod.RestartPolicy
+}
+
+// Restarts says whether a container that ended with this code is to be started again: by the first of its own rules that the code
+// meets, or else by its policy (KEP-5307). A rule to restart all containers (KEP-5532) counts as none.
+func Restarts(pod *v1.PodSpec, c *v1.Container, code int32) bool {
+	first := slices.IndexFunc(c.RestartPolicyRules, func(r v1.ContainerRestartRule) bool { return meets(r.ExitCodes, code) })
+	if first >= 0 && c.RestartPolicyRules[first].Action == v1.ContainerRestartRuleActionRestart {
+		return true
+	}
+	switch RestartPolicy(pod, c) {
+	case v1.RestartPolicyNever:
+		return false
+	case v1.RestartPolicyOnFailure:
+		return code != 0
+	case v1.RestartPolicyAlways:
+	}
+	return true
+}
+
+// meets says whether an exit code is one of those that a rule is about.
+func meets(codes *v1.ContainerRestartRuleOnExitCodes, code int32) bool {
+	if codes == nil {
+		return false
+	}
+	listed := slices.Contains(codes.Values, code)
+	switch codes.Operator {
+	case v1.ContainerRestartRuleOnExitCodesOpIn:
+		return listed
+	case v1.ContainerRestartRuleOnExitCodesOpNotIn:
+		return !listed
+	default:
+		return false
+	}
+}
