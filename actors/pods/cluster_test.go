@@ -163,7 +163,8 @@ func TestADeletedPodIsOver(t *testing.T) {
 // An API server that was set back to before the deletion of a pod which is over has it run: it begins anew, and its final status is
 // forgotten.
 func TestADeletionThatWasUndone(t *testing.T) {
-	k, _ := cluster(t, filepath.Join(t.TempDir(), "finished.json"))
+	path := filepath.Join(t.TempDir(), "finished.json")
+	k, _ := cluster(t, path)
 	audit(k)
 	wants(k, messages.APIServer, deletedPod("web", "u", 5))
 	gone(k, "u", &v1.PodStatus{Phase: v1.PodSucceeded})
@@ -175,6 +176,15 @@ func TestADeletionThatWasUndone(t *testing.T) {
 	k.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
 	if w := told[messages.PodWanted](k); len(w) == 0 || w[len(w)-1].Ending != nil || w[len(w)-1].Final != nil {
 		t.Errorf("told %+v", w)
+	}
+	k.RunWork()
+	next, _ := cluster(t, path) // the agent is killed, and its next life finds the pod running
+	audit(next, "u")
+	wants(next, messages.APIServer, pod("web", "u"))
+	next.Take()
+	next.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+	if w := told[messages.PodWanted](next); len(w) != 1 || w[0].Final != nil {
+		t.Errorf("told the next agent's pod %+v", w)
 	}
 }
 

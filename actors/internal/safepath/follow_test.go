@@ -2,6 +2,7 @@ package safepath
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -164,5 +165,66 @@ func TestBindAndDetach(t *testing.T) {
 		if err := r.Detach("place"); !errors.Is(err, unix.EINVAL) {
 			t.Errorf("detached again: %v", err)
 		}
+	}
+}
+
+// What is read is a regular file of the root's own file system, whatever leads there.
+func TestOpenFollowing(t *testing.T) {
+	r := openTemp(t)
+	outside := t.TempDir()
+	write(t, filepath.Join(outside, "file"), "outside")
+	write(t, filepath.Join(r.Path(), "a/file"), "inside")
+	must(t, r.MkdirAll("mounted", 0o755))
+	must(t, unix.Mkfifo(filepath.Join(r.Path(), "pipe"), 0o600))
+	for link, target := range map[string]string{"in": "a/file", "out": filepath.Join(outside, "file"), "away": "mounted/file", "fifo": "pipe"} {
+		must(t, os.Symlink(target, filepath.Join(r.Path(), link)))
+	}
+	bind(t, outside, filepath.Join(r.Path(), "mounted"))
+	for name, want := range map[string]error{
+		"a/file": nil, "in": nil, "out": unix.EXDEV, "mounted/file": unix.EXDEV, "away": unix.EXDEV,
+		"pipe": unix.EINVAL, "fifo": unix.EINVAL, "a": unix.EINVAL, "nothing": unix.ENOENT, "../file": ErrBadName,
+	} {
+		f, err := r.OpenFollowing(name)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(f)
+		if must(t, f.Close()); err != nil || string(text) != "inside" {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
+}
+
+// A hostile container exchanges the file for others while it is opened: what was looked at is what is read, and no pipe is waited for.
+func TestOpenFollowingUnderSwaps(t *testing.T) {
+	r := openTemp(t)
+	outside := t.TempDir()
+	write(t, filepath.Join(outside, "file"), "outside")
+	for _, other := range []string{"pipe", "link"} {
+		place := filepath.Join(r.Path(), other)
+		write(t, filepath.Join(r.Path(), "file"), "inside")
+		if other == "pipe" {
+			must(t, unix.Mkfifo(place, 0o600))
+		} else {
+			must(t, os.Symlink(filepath.Join(outside, "file"), place))
+		}
+		done := swap(t, filepath.Join(r.Path(), "file"), place)
+		for range swaps {
+			f, err := r.OpenFollowing("file")
+			if err != nil {
+				continue
+			}
+			text, err := io.ReadAll(f)
+			must(t, errors.Join(err, f.Close()))
+			if string(text) != "inside" {
+				t.Fatalf("read %q", text)
+			}
+		}
+		done()
+		must(t, os.RemoveAll(filepath.Join(r.Path(), "file")))
+		must(t, os.RemoveAll(place))
 	}
 }

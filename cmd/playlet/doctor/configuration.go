@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/playlet-dev/playlet/actors/resources"
 )
 
 // checkConfiguration says which configuration is looked at, and what of it does nothing. One that cannot be read has ended
@@ -18,6 +20,9 @@ func checkConfiguration(_ context.Context, m *Machine) []Finding {
 	}
 	if m.OtherConfig != "" {
 		return warn("playlet doctor --config="+m.OtherConfig, "%s: the machine was looked at for these, and not for %s, which is there", from, m.OtherConfig)
+	}
+	if err := m.Node.CheckCPUs(resources.OnlineCPUs(m.Sys)); err != nil {
+		return fail("correct the field that is named; the agent does not start with it", "%s: %v", from, err)
 	}
 	if len(m.Warnings) == 0 {
 		return ok("%s; node %s, root folder %s", from, m.Node.NodeName, m.Node.RootDir)

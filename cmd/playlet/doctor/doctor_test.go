@@ -34,6 +34,8 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"configuration":    {check: "configuration", result: OK, says: "flags and defaults"},
 		"a pending flag":   {wrong: func(r *rig) { r.Warnings = []config.Warning{{Flag: "--x", Message: "does nothing"}} }, check: "configuration", result: Warn, says: "--x: does nothing"},
 		"a file not named": {wrong: func(r *rig) { r.OtherConfig = "/etc/x.yaml" }, check: "configuration", result: Warn, says: "doctor --config=/etc/x.yaml"},
+		"CPUs that are not there": {flags: []string{"--reserved-cpus=0,7"}, wrong: func(r *rig) { r.write(r.Sys+"/devices/system/cpu/online", "0-3\n") },
+			check: "configuration", result: Fail, says: "reservedSystemCPUs"},
 		"many of them": {wrong: func(r *rig) {
 			for i := range 9 {
 				r.Warnings = append(r.Warnings, config.Warning{Flag: fmt.Sprint("--", i), Message: "long"})
