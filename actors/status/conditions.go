@@ -26,7 +26,8 @@ func mergeConditions(pod *v1.Pod, out, wanted *v1.PodStatus, generation int64, n
 		o := merged[i]
 		switch {
 		case c.Type == v1.PodScheduled && o.Status == v1.ConditionTrue:
-			continue // the scheduler's word
+			merged[i].ObservedGeneration = generation // the rest is the scheduler's word
+			continue
 		case o.Status == c.Status:
 			c.LastTransitionTime = o.LastTransitionTime
 		default:

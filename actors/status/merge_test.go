@@ -71,6 +71,23 @@ func TestTimesOfConditions(t *testing.T) {
 	}
 }
 
+// Each condition of the agent's tells of which generation it is (KEP-5067); of the scheduler's nothing else is touched.
+func TestConditionsTellTheirGeneration(t *testing.T) {
+	p := object("web", "u")
+	p.Generation = 3
+	p.Status.Conditions = []v1.PodCondition{
+		{Type: v1.PodScheduled, Status: v1.ConditionTrue, Reason: "scheduler's", ObservedGeneration: 1}, {Type: "example.com/gate", ObservedGeneration: 1},
+	}
+	want := statusOf(true, 0)
+	want.ObservedGeneration = 3
+	for _, c := range merge(p, want, noon).Conditions {
+		others := c.Type == "example.com/gate"
+		if (c.ObservedGeneration == 3) == others || c.Type == v1.PodScheduled && c.Reason != "scheduler's" {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
 func TestReadinessGates(t *testing.T) {
 	for name, c := range map[string]struct {
 		gate  v1.ConditionStatus
