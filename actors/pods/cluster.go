@@ -126,12 +126,12 @@ func (a *actor) decided(w want) {
 
 // unsupported is why a pod of the API server cannot be run here as it is meant. A source of manifests refuses such a one, and
 // admission one that is for another operating system and has not begun.
-func unsupported(w want) *messages.Reason {
+func (a *actor) unsupported(w want) *messages.Reason {
 	if w.source != messages.APIServer || w.pod.DeletionTimestamp != nil || foreign(w.pod) && (w.pod.Status.StartTime == nil || ended(&w.pod.Status)) {
 		return nil
 	}
 	var names []string
-	for _, e := range podspec.Unsupported(w.pod) {
+	for _, e := range podspec.Unsupported(w.pod, a.opts.Here.Devices...) {
 		// Ephemeral containers are added to pods that run, which go on running.
 		if !slices.Contains(names, e.Field) && !strings.HasPrefix(e.Field, "spec.ephemeralContainers") {
 			names = append(names, e.Field)
@@ -163,7 +163,7 @@ func (a *actor) holds(ctx supervisors.Context, w want, why messages.Reason) {
 		return
 	}
 	a.holding[uid] = w.pod
-	if !a.isFound(uid) && (was == nil || unsupported(want{was, w.source}).Message != why.Message) {
+	if !a.isFound(uid) && (was == nil || a.unsupported(want{was, w.source}).Message != why.Message) {
 		tellEvent(ctx, w.pod, why.Code, why.Message)
 	}
 	ctx.Log().Warn("a pod is not run", "pod", fullName(w.pod), "podUID", uid, "reason", why.Code, "message", why.Message)
@@ -207,7 +207,7 @@ func (a *actor) tellStatuses(ctx supervisors.Context) {
 		if a.entries[uid] != nil || a.over[uid] != nil {
 			continue
 		}
-		why := unsupported(w)
+		why := a.unsupported(w)
 		if waits, ok := a.waits[uid]; ok && why == nil && waits.Code != messages.ReasonNodeUnknown {
 			why = &waits
 		}

@@ -22,6 +22,9 @@ type Here struct {
 	// Allocatable is what pods can have of the machine, and how many of them there may be, as read last: what registration reports.
 	// It does not wait.
 	Allocatable func() v1.ResourceList
+	// Devices are the resources of device plugins, by name or pattern, which are not given to containers yet: pods that ask for them
+	// are held.
+	Devices []string
 	// Sysctls are those that pods may set besides the safe ones: names, and beginnings with a * at the end.
 	Sysctls []string
 	// AppArmor says that the kernel enforces it.

@@ -65,7 +65,7 @@ func (a *actor) held() []board.Pod {
 		if !waits {
 			why = a.namesake(w)
 		}
-		switch lacking := unsupported(w); {
+		switch lacking := a.unsupported(w); {
 		case lacking != nil:
 			why = *lacking
 		case !a.loaded:

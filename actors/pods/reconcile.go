@@ -62,8 +62,8 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 			// Nothing is left of it, and its object will go.
 		case e == nil && deleted(w):
 			a.beginEnd(ctx, w)
-		case e == nil && unsupported(w) != nil:
-			a.holds(ctx, w, *unsupported(w))
+		case e == nil && a.unsupported(w) != nil:
+			a.holds(ctx, w, *a.unsupported(w))
 		case e == nil && names[fullName(w.pod)]:
 			// It waits for its predecessor of the same name; forget calls again.
 		case e == nil && len(found[fullName(w.pod)]) > 0 && !slices.Contains(found[fullName(w.pod)], uid):

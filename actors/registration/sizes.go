@@ -19,6 +19,8 @@ type Sizes struct {
 	IgnoreEviction bool
 	// MaxPods and PodsPerCore bound the number of pods; 0 per core: no such bound.
 	MaxPods, PodsPerCore int32
+	// Devices are the resources of device plugins, which are not given to containers yet: there are none for the scheduler.
+	Devices []string
 	// LocalStorage says that ephemeral storage is a resource (localStorageCapacityIsolation).
 	LocalStorage bool
 }

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -30,15 +31,22 @@ type facts struct {
 	pressures  []messages.Pressure
 }
 
-// compose is the Node with the status that it has to have now; was is not changed. What belongs to others (volumes, devices,
-// conditions of other writers, what a new version of Kubernetes brings) stays.
+// compose is the Node with the status that it has to have now; was is not changed. What belongs to others (volumes, resources
+// that an operator gave it, conditions of other writers, what a new version of Kubernetes brings) stays.
 func compose(w Wish, s Sizes, f facts, was *v1.Node, began, now time.Time) *v1.Node {
 	node := was.DeepCopy()
 	st := &node.Status
 	st.Addresses = w.addresses(st.Addresses, f.addresses)
-	setSizes(st, s, f.machine)
 	info := &st.NodeInfo
 	m := f.machine
+	if another(info.MachineID, m.MachineID) || another(info.SystemUUID, m.SystemUUID) {
+		for name := range st.Capacity { // of the machine that had this name before
+			if admission.Extended(name) {
+				st.Capacity[name] = none
+			}
+		}
+	}
+	setSizes(st, s, m)
 	info.MachineID, info.SystemUUID, info.BootID = cmp.Or(m.MachineID, info.MachineID), cmp.Or(m.SystemUUID, info.SystemUUID), cmp.Or(m.BootID, info.BootID)
 	info.KernelVersion, info.OSImage = cmp.Or(m.Kernel, info.KernelVersion), cmp.Or(m.OSImage, info.OSImage)
 	info.OperatingSystem, info.Architecture = goos, goarch
@@ -65,8 +73,14 @@ func compose(w Wish, s Sizes, f facts, was *v1.Node, began, now time.Time) *v1.N
 	return node
 }
 
-// setSizes sets capacity and allocatable of what is the agent's to know. Capacities of others stay as they are, those of device
-// plugins and those that an operator has put there, and are allocatable as a whole, as with the kubelet.
+// another says that an identity of a machine is not the one that was told of the Node before.
+func another(was, is string) bool { return was != "" && is != "" && was != is }
+
+var none = *resource.NewQuantity(0, resource.DecimalSI)
+
+// setSizes sets capacity and allocatable of what is the agent's to know. Capacities of others, which an operator has put there, stay
+// as they are and are allocatable as a whole; those of device plugins that a kubelet had are none while no plugin gives them, rather than
+// not there, which would make them the cluster's. Both as with the kubelet.
 func setSizes(st *v1.NodeStatus, s Sizes, m Machine) {
 	if m.CPUs == 0 || m.Memory == 0 {
 		return // not read; unready says so
@@ -78,6 +92,11 @@ func setSizes(st *v1.NodeStatus, s Sizes, m Machine) {
 	for name := range st.Capacity {
 		if !has(own, name) && isHugePages(name) {
 			delete(st.Capacity, name)
+		}
+	}
+	for _, name := range s.Devices {
+		if name := v1.ResourceName(name); admission.Extended(name) && name != AnyDevice {
+			st.Capacity[name] = none
 		}
 	}
 	for name, q := range own {

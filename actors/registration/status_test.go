@@ -244,6 +244,42 @@ func TestResourcesOfOthers(t *testing.T) {
 	}
 }
 
+// Of what a kubelet's device plugins gave there is nothing for the scheduler.
+func TestDevicesWithoutPlugins(t *testing.T) {
+	st := &v1.NodeStatus{Capacity: v1.ResourceList{"example.com/gpu": *quantity(4), "example.com/dongle": *quantity(2)}}
+	setSizes(st, Sizes{MaxPods: 110, Devices: []string{"example.com/gpu", "example.com/nic", AnyDevice}}, machine)
+	for name, want := range map[v1.ResourceName]int64{"example.com/gpu": 0, "example.com/nic": 0, "example.com/dongle": 2} {
+		there, free := st.Capacity[name], st.Allocatable[name]
+		if there.Value() != want || free.Value() != want || !has(st.Allocatable, name) {
+			t.Errorf("%s: %s there, %s allocatable", name, there.String(), free.String())
+		}
+	}
+	if has(st.Capacity, AnyDevice) || has(st.Allocatable, AnyDevice) {
+		t.Errorf("%+v", st.Capacity)
+	}
+}
+
+// What an operator gave the machine that had this name before is not here.
+func TestANodeOfAnotherMachine(t *testing.T) {
+	for name, c := range map[string]struct {
+		was  v1.NodeSystemInfo
+		want int64
+	}{
+		"the same":       {was: v1.NodeSystemInfo{MachineID: "m", SystemUUID: "s"}, want: 2},
+		"not known":      {want: 2},
+		"set up anew":    {was: v1.NodeSystemInfo{MachineID: "other", SystemUUID: "s"}},
+		"other hardware": {was: v1.NodeSystemInfo{MachineID: "m", SystemUUID: "other"}},
+	} {
+		was := wish().initial()
+		was.Status.NodeInfo, was.Status.Capacity = c.was, v1.ResourceList{"example.com/dongle": *quantity(2)}
+		node := compose(wish(), Sizes{MaxPods: 110}, facts{machine: machine}, was, time.Time{}, time.Time{})
+		there, free := node.Status.Capacity["example.com/dongle"], node.Status.Allocatable["example.com/dongle"]
+		if there.Value() != c.want || free.Value() != c.want || !has(node.Status.Allocatable, "example.com/dongle") {
+			t.Errorf("%s: %s there, %s allocatable", name, there.String(), free.String())
+		}
+	}
+}
+
 // What pods tell of the node's addresses is what the kubelet's do, and stays when the Node is gone or the actor begins anew.
 func TestAddressesThatPodsTell(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Wish.ExternalCloud = true })

@@ -17,7 +17,7 @@ import (
 func (a *agent) here() pods.Here {
 	return pods.Here{
 		Object: ownNode(a.node), Told: a.api != nil, Allocatable: func() v1.ResourceList { return allocatable(a.node, a.machine.Last()) },
-		Sysctls: a.node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
+		Devices: a.devices, Sysctls: a.node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
 		GroupsPolicy: func() bool { return a.host.Can().SupplementalGroupsPolicy },
 	}
 }

@@ -59,6 +59,7 @@ type agent struct {
 	ownNode    *registration.Watch // nil there too
 	registered *registration.State
 	machine    *registration.Reader
+	devices    []string // resources of device plugins
 
 	addressBook addressBook
 	measured    *eviction.State // what of the node's pressure cannot be measured
@@ -163,6 +164,9 @@ func newAgent(node *config.Node, log *slog.Logger) (*agent, error) {
 	machine, err := a.machine.Read(context.Background())
 	if err != nil {
 		log.Warn("not all of the machine can be read", "reason", err)
+	}
+	if api != nil {
+		a.devices = pluginDevices(registration.DevicesPath, log)
 	}
 	a.pulls = pullOptions(node)
 	a.client, err = cri.Dial(cri.Options{

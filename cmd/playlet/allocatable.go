@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -19,11 +20,34 @@ func sizes(node *config.Node) registration.Sizes {
 	}
 }
 
+// nodeSizes are the sizes that the Node reports.
+func (a *agent) nodeSizes() registration.Sizes {
+	s := sizes(a.node)
+	s.Devices = a.devices
+	return s
+}
+
 // allocatable is what pods can have of the machine: what it has, less what the configuration reserves, and less the hard
 // eviction thresholds, which pods must not come to.
 func allocatable(node *config.Node, machine registration.Machine) v1.ResourceList {
 	s := sizes(node)
 	return s.Allocatable(s.Capacity(machine))
+}
+
+// pluginDevices are the resources of the device plugins that a kubelet had here, by its checkpoint at path. Where that cannot be told,
+// it may be any.
+func pluginDevices(path string, log *slog.Logger) []string {
+	devices, err := registration.Devices(path)
+	if err != nil {
+		log.Warn("no extended resource is given to pods, as any may be of a device plugin: those that ask for one wait; "+
+			"mend or remove the checkpoint, and restart the agent", "reason", err)
+		return []string{registration.AnyDevice}
+	}
+	if len(devices) > 0 {
+		log.Warn("resources of a kubelet's device plugins are not given to pods yet: those that ask for them wait; "+
+			"where the plugins are gone for good, remove the checkpoint, and restart the agent", "resources", devices, "checkpoint", path)
+	}
+	return devices
 }
 
 // notEvicted are the signals whose hard thresholds were set, and at which nothing is evicted yet.

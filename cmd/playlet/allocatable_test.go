@@ -1,6 +1,10 @@
 package main
 
 import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,5 +60,26 @@ func TestThresholdsAtWhichNothingIsEvicted(t *testing.T) {
 		if got := strings.Join(notEvicted(node), " "); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// What a kubelet's device plugins gave is known to admission and to the Node; where that cannot be told, it may be any.
+func TestDevicesOfPlugins(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint")
+	for text, want := range map[string][]string{`{"Data":{"RegisteredDevices":{"example.com/gpu":["a"]}}}`: {"example.com/gpu"}, `{"Da`: {"*/*"}} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		a := &agent{
+			node:    &config.Node{Kubelet: &config.KubeletConfiguration{}},
+			devices: pluginDevices(path, slog.New(slog.NewTextHandler(&log, nil))),
+		}
+		if here, told := a.here().Devices, a.nodeSizes().Devices; !slices.Equal(here, want) || !slices.Equal(told, want) || !strings.Contains(log.String(), path) {
+			t.Errorf("%s: admission knows %v, the Node %v: %s", text, here, told, log.String())
+		}
+	}
+	if got := pluginDevices(path+".none", slog.New(slog.DiscardHandler)); len(got) > 0 {
+		t.Errorf("of no checkpoint: %v", got)
 	}
 }

@@ -30,7 +30,7 @@ func (a *agent) registration() supervisors.Constructor {
 	}
 	k := a.node.Kubelet
 	return registration.New(registration.Options{
-		Client: a.api.Heartbeat, Watch: a.ownNode, State: a.registered, Wish: nodeWish(a.node), Sizes: sizes(a.node),
+		Client: a.api.Heartbeat, Watch: a.ownNode, State: a.registered, Wish: nodeWish(a.node), Sizes: a.nodeSizes(),
 		Machine: a.machine.Read, Images: a.client,
 		Addresses: a.addresses,
 		Runtime:   runtimeOfNode(a.state), Network: networkWord(a.node, a.client),

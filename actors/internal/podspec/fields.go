@@ -17,7 +17,7 @@ const (
 //
 // The path is as in manifests, below spec. [] stands for each item of a list; {a,b} for both spellings, so that two
 // kinds of containers need one line. Only, where given, lists the values that the verdict is about besides the default
-// (for a map: its keys; a trailing * stands for any ending); all others are refused.
+// (for a map: its keys; a * stands for anything but a slash); all others are refused.
 type rule struct {
 	verdict verdict
 	path    string
@@ -154,9 +154,9 @@ var fields = []rule{
 	{honoured, "{containers,initContainers}[].ports[].hostPort", nil},
 	{honoured, "{containers,initContainers}[].ports[].hostIP", nil},
 	{honoured, "{containers,initContainers}[].ports[].protocol", nil},
-	{honoured, "{containers,initContainers}[].resources.limits", []string{"cpu", "memory", "hugepages-*"}},
+	{honoured, "{containers,initContainers}[].resources.limits", []string{"cpu", "memory", "hugepages-*", "*/*"}},
 	{honoured, "{containers,initContainers}[].resources.requests",
-		[]string{"cpu", "memory", "hugepages-*", "ephemeral-storage"}},
+		[]string{"cpu", "memory", "hugepages-*", "*/*", "ephemeral-storage"}},
 	{refused, "{containers,initContainers}[].resources.claims", nil},
 	{ignorable, "{containers,initContainers}[].resizePolicy", nil},
 

@@ -1,6 +1,8 @@
 package podspec
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -68,6 +70,8 @@ const (
 )
 
 func (s *staticChecker) container(c *v1.Container, at *field.Path) {
+	s.counted(c.Resources.Limits, at.Child("resources", "limits"))
+	s.counted(c.Resources.Requests, at.Child("resources", "requests"))
 	if s.objects {
 		return
 	}
@@ -87,6 +91,16 @@ func (s *staticChecker) container(c *v1.Container, at *field.Path) {
 		}
 		if variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil {
 			s.refuse(here.Child("secretKeyRef"), secrets)
+		}
+	}
+}
+
+// counted refuses resources that are neither the machine's nor a scheduler's to find here: whether they are a device plugin's is not
+// known of a node of its own.
+func (s *staticChecker) counted(list v1.ResourceList, at *field.Path) {
+	for _, name := range sortedKeys(list) {
+		if strings.Contains(string(name), "/") {
+			s.forbidden(at.Key(string(name)), notYet)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"fmt"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,10 +18,22 @@ const notYet = "not supported yet by Playlet"
 
 // Unsupported names every field of a defaulted pod's spec that is set to other than its default and that this agent
 // does not honour yet, so that nothing is dropped in silence. What is honoured is the table in fields.go; a field that
-// is not in it is refused.
-func Unsupported(pod *v1.Pod) field.ErrorList {
+// is not in it is refused. Resources that are devices of device plugins (names, or patterns as path.Match has
+// them) are refused in containers, and so are those that the scheduler took from ResourceClaims (KEP-5004): others are counted only,
+// with nothing to be done for the container.
+func Unsupported(pod *v1.Pod, devices ...string) field.ErrorList {
 	w := &walker{}
 	w.walk(reflect.ValueOf(&pod.Spec).Elem(), field.NewPath("spec"), "")
+	for c, at := range everyContainer(&pod.Spec, field.NewPath("spec")) {
+		for _, name := range sortedKeys(c.Resources.Limits) {
+			if q := c.Resources.Limits[name]; !q.IsZero() && matchesAny(devices, string(name)) {
+				w.forbidden(at.Child("resources", "limits").Key(string(name)), notYet)
+			}
+		}
+	}
+	if pod.Status.ExtendedResourceClaimStatus != nil {
+		w.forbidden(field.NewPath("status", "extendedResourceClaimStatus"), notYet)
+	}
 	return w.errs
 }
 
@@ -113,8 +126,8 @@ func (w *walker) judge(r rule, value reflect.Value, at *field.Path) {
 
 func matchesAny(patterns []string, value string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		return value == pattern || (open && strings.HasPrefix(value, prefix))
+		matches, err := path.Match(pattern, value)
+		return err == nil && matches
 	})
 }
 

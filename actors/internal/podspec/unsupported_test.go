@@ -4,6 +4,8 @@ import (
 	"maps"
 	"reflect"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // TestAnOrdinaryPodIsSupported has what the pods of a node without an API server are made of.
@@ -58,6 +60,33 @@ func TestUnsupportedSpeaksPlainly(t *testing.T) {
 		if errs[i].Error() != want[i] {
 			t.Errorf("got %s, want %s", errs[i], want[i])
 		}
+	}
+}
+
+// What is counted is supported; what is to be given to the container is not, nor any of it in a pod that no scheduler saw.
+func TestExtendedResources(t *testing.T) {
+	pod := podFrom(t, aContainer("resources: {limits: {example.com/dongle: 1, example.com/gpu: 1, example.com/nic: 0}}"))
+	Default(pod)
+	if errs := Unsupported(pod); len(errs) > 0 {
+		t.Errorf("counted: %v", errs)
+	}
+	const gpu, dongle = "spec.containers[0].resources.limits[example.com/gpu]", "spec.containers[0].resources.limits[example.com/dongle]"
+	if errs := Unsupported(pod, "example.com/gpu", "example.com/nic"); len(errs) != 1 || errs[0].Field != gpu {
+		t.Errorf("devices: %v", errs)
+	}
+	if errs := Unsupported(pod, "*/*"); len(errs) != 2 || errs[0].Field != dongle || errs[1].Field != gpu {
+		t.Errorf("of any: %v", errs)
+	}
+	for _, text := range []string{"limits: {example.com/dongle: 1}", "limits: {kubernetes.io/batteries: 1}", "limits: {deviceclass.resource.kubernetes.io/gpu: 1}", "requests: {kubernetes.io/batteries: 1}"} {
+		static := podFrom(t, aContainer("resources: {"+text+"}"))
+		Default(static)
+		if errs := ValidateStatic(static, Has{Cluster: true}); len(errs) == 0 || errs[0].Detail != notYet {
+			t.Errorf("of a static pod, %s: %v", text, errs)
+		}
+	}
+	pod.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{}
+	if errs := Unsupported(pod); len(errs) != 1 || errs[0].Field != "status.extendedResourceClaimStatus" {
+		t.Errorf("of claims: %v", errs)
 	}
 }
 

@@ -139,12 +139,12 @@ func hasCPUOrMemory(r *v1.ResourceRequirements) bool {
 	return false
 }
 
-// isNative tells whether a resource belongs to Kubernetes rather than to a device plugin.
+// isNative tells whether a resource is Kubernetes' own, rather than one that an operator or a device plugin gave a node.
 func isNative(name v1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
 }
 
-// isExtended tells whether a resource is one of a device plugin, which comes in whole pieces.
+// isExtended tells whether a resource is one that an operator or a device plugin gave a node, which comes in whole pieces.
 func isExtended(name v1.ResourceName) bool {
 	if isNative(name) || strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) {
 		return false
