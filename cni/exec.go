@@ -42,7 +42,8 @@ func (*runner) ExecPlugin(ctx context.Context, path string, stdin []byte, env []
 		return nil, fmt.Errorf("%s was ended: %w", path, context.Cause(ctx))
 	}
 	answer := &types.Error{}
-	if _, ended := errors.AsType[*exec.ExitError](err); ended && json.Unmarshal(stdout.Bytes(), answer) == nil && (answer.Msg != "" || answer.Code != 0) {
+	if _, ended := errors.AsType[*exec.ExitError](err); ended && json.Unmarshal(stdout.Bytes(), answer) == nil &&
+		(answer.Msg != "" || answer.Code != 0) {
 		return nil, answer
 	}
 	return nil, fmt.Errorf("%s: %w%s", path, err, said(stdout.String(), stderr.String()))

@@ -17,6 +17,9 @@ type lease struct{ file, container string }
 // defaultLeases is where host-local keeps them, a folder for each network.
 const defaultLeases = "/var/lib/cni/networks"
 
+// maxLease bounds a reservation, in bytes.
+const maxLease = 4 << 10
+
 // leases are those of the network's host-local plugins; none where it has no such plugin, or none can be read.
 func (n *Network) leases() []lease {
 	var out []lease
@@ -39,7 +42,7 @@ func (n *Network) leases() []lease {
 			if _, err := netip.ParseAddr(strings.ReplaceAll(e.Name(), "_", ":")); err != nil || !e.Type().IsRegular() {
 				continue
 			}
-			text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+			text, err := readAtMost(filepath.Join(dir, e.Name()), maxLease)
 			if err != nil {
 				continue
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
+	utilio "k8s.io/utils/io"
 )
 
 // Network is one that pods are attached to. Immutable.
@@ -69,9 +70,25 @@ func newNetwork(file, ifname string, list *libcni.NetworkConfigList) Network {
 	return n
 }
 
+// maxConfig bounds a configuration, in bytes: pods that install a network write it.
+const maxConfig = 1 << 20
+
+// readAtMost reads a file; one that is larger is an error, and not read any further.
+func readAtMost(file string, limit int64) (data []byte, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if data, err = utilio.ReadAtMost(f, limit+1); err != nil {
+		return nil, fmt.Errorf("%s, of which at most %d bytes are read: %w", file, limit, err)
+	}
+	return data, nil
+}
+
 // read reads a file. Its name says whether it holds a list of plugins or a single one.
 func read(file string) (*libcni.NetworkConfigList, error) {
-	data, err := os.ReadFile(file)
+	data, err := readAtMost(file, maxConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -81,12 +98,14 @@ func read(file string) (*libcni.NetworkConfigList, error) {
 	}
 	if filepath.Ext(file) == ".conflist" {
 		if _, single := keys["type"]; single && keys["plugins"] == nil {
-			return nil, errors.New(`it holds a single plugin, and a file that ends in .conflist holds a list ("plugins"); call it .conf`)
+			return nil, errors.New(
+				`it holds a single plugin, and a file that ends in .conflist holds a list ("plugins"); call it .conf`)
 		}
 		return libcni.NetworkConfFromFile(file)
 	}
 	if keys["plugins"] != nil {
-		return nil, fmt.Errorf(`it holds a list ("plugins"), and a file that ends in %s holds a single plugin; call it .conflist`, filepath.Ext(file))
+		return nil, fmt.Errorf(
+			`it holds a list ("plugins"), and a file that ends in %s holds a single plugin; call it .conflist`, filepath.Ext(file))
 	}
 	plugin, err := libcni.NetworkPluginConfFromBytes(data)
 	if err != nil {
@@ -133,7 +152,8 @@ func check(list *libcni.NetworkConfigList) error {
 
 // inlined is a network's configuration in one piece, with the plugins that lie in files of their own.
 func (n *Network) inlined() ([]byte, error) {
-	whole := map[string]any{"name": n.list.Name, "cniVersion": n.list.CNIVersion, "disableCheck": n.list.DisableCheck, "loadOnlyInlinedPlugins": true}
+	whole := map[string]any{"name": n.list.Name, "cniVersion": n.list.CNIVersion, "disableCheck": n.list.DisableCheck,
+		"loadOnlyInlinedPlugins": true}
 	var plugins []json.RawMessage
 	for _, p := range n.list.Plugins {
 		plugins = append(plugins, p.Bytes)

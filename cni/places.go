@@ -27,7 +27,7 @@ func DefaultPlaces() Places {
 }
 
 // PlacesOf reads what containerd says of its own configuration in a verbose Status (CRI). ok is false where the runtime
-// tells nothing of CNI, as other runtimes do.
+// reports nothing of CNI, as other runtimes do.
 func PlacesOf(info map[string]string) (p Places, ok bool) {
 	var config struct {
 		CNI struct {

@@ -55,7 +55,8 @@ func (n *Network) ready(ctx context.Context, dirs []string) error {
 		if err == nil {
 			continue
 		}
-		no := &NotReady{Reason: StatusNo, Path: n.File, Plugin: p.Type, Limited: Code(err) == types.ErrLimitedConnectivity, Err: err}
+		no := &NotReady{Reason: StatusNo, Path: n.File, Plugin: p.Type, Limited: Code(err) == types.ErrLimitedConnectivity,
+			Err: err}
 		if ctx.Err() != nil {
 			no.Reason = NoAnswer
 		}
@@ -85,7 +86,8 @@ func (n *Network) usable(ctx context.Context, name string, dirs []string) error 
 		wanted = "0.1.0" // CNI: where a configuration says none
 	}
 	if !slices.Contains(info.SupportedVersions(), wanted) {
-		return no(PluginUnusable, fmt.Errorf("%s speaks CNI %s, and the configuration wants %s", path, strings.Join(info.SupportedVersions(), ", "), wanted))
+		return no(PluginUnusable, fmt.Errorf("%s speaks CNI %s, and the configuration wants %s", path,
+			strings.Join(info.SupportedVersions(), ", "), wanted))
 	}
 	return nil
 }

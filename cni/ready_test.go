@@ -48,7 +48,8 @@ func TestReady(t *testing.T) {
 		{name: "others' files", files: map[string]string{"readme.txt": "x", "x.conf~": "{"}, want: NoConfiguration},
 		{name: "good", files: map[string]string{"10-a.conflist": good}, network: []string{"pods"}},
 		{name: "the first by name", files: map[string]string{"10-a.conflist": good, "20-b.conf": "{"}, network: []string{"pods"}},
-		{name: "the first is bad", files: map[string]string{"20-a.conflist": good, "10-b.conf": "{"}, want: Invalid, says: "10-b.conf is not valid: line 1: "},
+		{name: "the first is bad", files: map[string]string{"20-a.conflist": good, "10-b.conf": "{"}, want: Invalid,
+			says: "10-b.conf is not valid: line 1: "},
 		{name: "all of them", max: 2, files: map[string]string{"10-a.conflist": good, "20-b.json": `{"name": "b", "type": "one", "cniVersion": "1.0.0"}`}, network: []string{"pods", "b"}},
 		{name: "a line", files: map[string]string{"a.conflist": "{\n\"name\": \"x\",\n}"}, want: Invalid, says: "line 3: "},
 		{name: "a list in a .conf", files: map[string]string{"a.conf": good}, want: Invalid, says: "call it .conflist"},
@@ -87,7 +88,8 @@ func TestReady(t *testing.T) {
 				return
 			}
 			no := IsNotReady(err)
-			if no == nil || no.Reason != test.want || no.Plugin != test.plugin && test.plugin != "" || !strings.Contains(err.Error(), test.says) {
+			if no == nil || no.Reason != test.want || no.Plugin != test.plugin && test.plugin != "" ||
+				!strings.Contains(err.Error(), test.says) {
 				t.Errorf("%+v", err)
 			}
 		})
@@ -109,6 +111,18 @@ func TestNoFolder(t *testing.T) {
 	}
 }
 
+// Pods that install a network write its configuration, and may make it as large as they like.
+func TestAConfigurationIsNotReadWhole(t *testing.T) {
+	p := places(t)
+	p.write(t, "a.conflist", good)
+	must(t, os.Truncate(filepath.Join(p.ConfDir, "a.conflist"), 1<<40))
+	_, err := Load(p)
+	if no := IsNotReady(err); no == nil || no.Reason != Invalid ||
+		!strings.Contains(err.Error(), "at most 1048576 bytes are read") {
+		t.Errorf("%v", err)
+	}
+}
+
 // A plugin that hangs is ended, with all that it has started.
 func TestAPluginThatHangsIsEnded(t *testing.T) {
 	p := places(t, "one")
@@ -118,7 +132,8 @@ func TestAPluginThatHangsIsEnded(t *testing.T) {
 	defer cancel(nil)
 	go func() { cancelWhenThere(begun, func() { cancel(errors.New("enough")) }) }()
 	_, err := Ready(ctx, p)
-	if no := IsNotReady(err); no == nil || no.Reason != NoAnswer || no.Plugin != "one" || !strings.Contains(err.Error(), "enough") {
+	if no := IsNotReady(err); no == nil || no.Reason != NoAnswer || no.Plugin != "one" ||
+		!strings.Contains(err.Error(), "enough") {
 		t.Errorf("%v", err)
 	}
 }
@@ -126,7 +141,8 @@ func TestAPluginThatHangsIsEnded(t *testing.T) {
 func TestAScriptThatHangsInAChildIsEnded(t *testing.T) {
 	p := places(t)
 	begun := filepath.Join(t.TempDir(), "begun")
-	must(t, os.WriteFile(filepath.Join(p.BinDirs[0], "one"), []byte("#!/bin/sh\nsleep 1000 &\necho $! >"+begun+".new\nmv "+begun+".new "+begun+"\nwait\n"), 0o700))
+	must(t, os.WriteFile(filepath.Join(p.BinDirs[0], "one"),
+		[]byte("#!/bin/sh\nsleep 1000 &\necho $! >"+begun+".new\nmv "+begun+".new "+begun+"\nwait\n"), 0o700))
 	p.write(t, "a.conf", `{"type": "one", "name": "a", "cniVersion": "1.0.0"}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -51,7 +51,8 @@ func (t Trial) begin(networks []Network) (*attempt, error) {
 		return nil, err
 	}
 	id := prefix + hex.EncodeToString(random)
-	r := record{ContainerID: id, NetNS: filepath.Join(t.NetNSDir, id), BinDirs: t.Places.BinDirs, Bridges: absentBridges(networks)}
+	r := record{ContainerID: id, NetNS: filepath.Join(t.NetNSDir, id), BinDirs: t.Places.BinDirs,
+		Bridges: absentBridges(networks)}
 	for i := range networks {
 		config, err := networks[i].inlined()
 		if err != nil {
@@ -122,8 +123,9 @@ func (t Trial) Sweep(ctx context.Context, networks []Network) (notes []string, e
 		case errors.Is(err, errHeld):
 			alive[e.Name()] = true
 		case err != nil:
-			alive[e.Name()] = true // it is told of, not tried twice
-			notes = append(notes, fmt.Sprintf("what an earlier trial has left (%s) could not be undone: %v", t.dir(e.Name()), err))
+			alive[e.Name()] = true // it is reported, not tried twice
+			notes = append(notes, fmt.Sprintf("what an earlier trial has left (%s) could not be undone: %v", t.dir(e.Name()),
+				err))
 		default:
 			notes = append(notes, "removed what an earlier trial had left that was killed")
 		}
@@ -179,7 +181,9 @@ func (t Trial) freeLeases(ctx context.Context, networks []Network, alive map[str
 			}
 			a := t.attempt(t.dir(lease.container), nil, record{ContainerID: lease.container, BinDirs: t.Places.BinDirs})
 			if err := a.del(ctx, n); err != nil {
-				notes = append(notes, fmt.Sprintf("an address that an earlier trial has reserved (%s) could not be freed: %v", lease.file, err))
+				notes = append(notes, fmt.Sprintf("an address that an earlier trial has reserved (%s) could not be freed: %v",
+					lease.file,
+					err))
 				continue
 			}
 			notes = append(notes, "freed an address that an earlier trial had reserved")

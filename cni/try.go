@@ -77,7 +77,7 @@ type Outcome struct {
 // Run attaches a namespace made for it to the networks, as the runtime would a pod, checks that it is, and detaches it
 // again: also when ctx ends, and when an ADD fails. What earlier trials have left that were killed is undone before. No
 // pod's namespace, address or interface is touched. The error joins a *StepError for each operation that failed; what
-// was found is told all the same. Several trials may run at once.
+// was found is reported all the same. Several trials may run at once.
 func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err error) {
 	notes, err := t.Sweep(ctx, networks)
 	out.Notes = notes
@@ -118,7 +118,7 @@ type attempt struct {
 	begun  map[string]bool             // networks that ADD was called for
 }
 
-// args are what the plugins are called with. Those that look a pod up are told of none.
+// args are what the plugins are called with. Those that look a pod up get none.
 func (a *attempt) args(n *Network) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
 		ContainerID: a.record.ContainerID, NetNS: a.record.NetNS, IfName: n.Interface, Args: [][2]string{{"IgnoreUnknown", "1"}},
@@ -201,7 +201,8 @@ func (a *attempt) end(ctx context.Context, networks []Network, out *Outcome) err
 }
 
 func (a *attempt) del(ctx context.Context, n *Network) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), a.trial.undo(), errors.New("it took longer than "+a.trial.undo().String()))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), a.trial.undo(),
+		errors.New("it took longer than "+a.trial.undo().String()))
 	defer cancel()
 	if err := a.config.DelNetworkList(ctx, n.list, a.args(n)); err != nil {
 		return &StepError{Del, n.Name, err}

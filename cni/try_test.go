@@ -173,7 +173,8 @@ func TestLeasesOfTheDeadAreFreed(t *testing.T) {
 	tr, log, data := trial(t, p), filepath.Join(t.TempDir(), "log"), t.TempDir()
 	p.write(t, "a.conf", `{"type": "one", "name": "a", "cniVersion": "1.1.0", "log": "`+log+`", "ipam": {"type": "host-local", "dataDir": "`+data+`"}}`)
 	must(t, os.MkdirAll(filepath.Join(data, "a"), 0o700))
-	for name, text := range map[string]string{"10.0.0.2": prefix + "dead\r\neth0", "10.0.0.3": "some-pod\r\neth0", "lock": "", "last_reserved_ip.0": "10.0.0.3"} {
+	for name, text := range map[string]string{"10.0.0.2": prefix + "dead\r\neth0", "10.0.0.3": "some-pod\r\neth0", "lock": "",
+		"last_reserved_ip.0": "10.0.0.3"} {
 		must(t, os.WriteFile(filepath.Join(data, "a", name), []byte(text), 0o600))
 	}
 	notes, err := tr.Sweep(t.Context(), load(t, p))
@@ -190,8 +191,9 @@ func TestReadRoutes(t *testing.T) {
 	v4, v6 := filepath.Join(dir, "4"), filepath.Join(dir, "6")
 	must(t, os.WriteFile(v4, []byte("Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n"+
 		"eth0\t00000000\t0100640A\t0003\t0\t0\t0\t00000000\t0\t0\t0\neth0\t0000640A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"), 0o600))
-	must(t, os.WriteFile(v6, []byte("00000000000000000000000000000000 00 00000000000000000000000000000000 00 fd000000000000000000000000000001 00000400 00000001 00000000 00000003     eth0\n"+
-		"00000000000000000000000000000000 00 00000000000000000000000000000000 00 00000000000000000000000000000000 ffffffff 00000001 00000000 00200200       lo\n"), 0o600))
+	must(t, os.WriteFile(v6,
+		[]byte("00000000000000000000000000000000 00 00000000000000000000000000000000 00 fd000000000000000000000000000001 00000400 00000001 00000000 00000003     eth0\n"+
+			"00000000000000000000000000000000 00 00000000000000000000000000000000 00 00000000000000000000000000000000 ffffffff 00000001 00000000 00200200       lo\n"), 0o600))
 	routes, err := readRoutes(v4, v6)
 	must(t, err)
 	var got []string

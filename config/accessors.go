@@ -31,15 +31,6 @@ func (n *Node) CrashLoopBackOff() (initial, limit time.Duration) {
 	return min(initial, limit), limit
 }
 
-// StaticPodPath is the manifest file or folder, absolute; empty where there is none.
-func (n *Node) StaticPodPath() string { return n.Kubelet.StaticPodPath }
-
-// PodLogsDir is the absolute folder of pod logs.
-func (n *Node) PodLogsDir() string { return n.Kubelet.PodLogsDir }
-
-// FileCheckFrequency is how often manifest files are looked at besides inotify.
-func (n *Node) FileCheckFrequency() time.Duration { return n.Kubelet.FileCheckFrequency.Duration }
-
 // ObjectPoll is how often ConfigMaps and Secrets of the API server are read while pods name them; 0: they are watched
 // (configMapAndSecretChangeDetectionStrategy). Cache and Get both read them once a minute, as a kubelet does whose node object
 // says nothing else.
@@ -49,15 +40,6 @@ func (n *Node) ObjectPoll() time.Duration {
 	}
 	return time.Minute
 }
-
-// HTTPCheckFrequency is how often the manifest URL is asked.
-func (n *Node) HTTPCheckFrequency() time.Duration { return n.Kubelet.HTTPCheckFrequency.Duration }
-
-// SyncFrequency is the longest a pod goes without its actual state being compared with the wanted one.
-func (n *Node) SyncFrequency() time.Duration { return n.Kubelet.SyncFrequency.Duration }
-
-// RuntimeRequestTimeout bounds every CRI call except pulls, logs, exec and attach.
-func (n *Node) RuntimeRequestTimeout() time.Duration { return n.Kubelet.RuntimeRequestTimeout.Duration }
 
 // ContainerLogMaxSize is the size in bytes at which a container's log is rotated. Negative: never.
 func (n *Node) ContainerLogMaxSize() int64 {
@@ -92,9 +74,6 @@ func (n *Node) MaxParallelImagePulls() int {
 	return int(*n.Kubelet.MaxParallelImagePulls)
 }
 
-// RuntimeEndpoint is the CRI runtime's address, in URL form ("unix:///run/containerd/containerd.sock").
-func (n *Node) RuntimeEndpoint() string { return n.Kubelet.ContainerRuntimeEndpoint }
-
 // ImageEndpoint is the CRI image service's address; the runtime's own where none was given.
 func (n *Node) ImageEndpoint() string {
 	if n.Kubelet.ImageServiceEndpoint != "" {
@@ -102,9 +81,6 @@ func (n *Node) ImageEndpoint() string {
 	}
 	return n.Kubelet.ContainerRuntimeEndpoint
 }
-
-// RunOnce reports whether the agent runs the pods it finds once and exits.
-func (n *Node) RunOnce() bool { return n.Kubelet.RunOnce }
 
 // RegisterNode reports whether the Node object is created at the API server.
 func (n *Node) RegisterNode() bool { return n.Kubelet.RegisterNode == nil || *n.Kubelet.RegisterNode }

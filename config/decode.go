@@ -86,12 +86,12 @@ func decodeStrict(data []byte) ([]byte, *KubeletConfiguration, error) {
 		return nil, nil, fmt.Errorf("apiVersion %q: want %q", head.APIVersion, wanted)
 	}
 	c := &KubeletConfiguration{}
-	loose, err := kjson.UnmarshalStrict(asJSON, c)
+	strict, err := kjson.UnmarshalStrict(asJSON, c)
 	if err != nil {
 		return nil, nil, misfit(asJSON, err)
 	}
-	if len(loose) > 0 {
-		return nil, nil, lineError(loose)
+	if len(strict) > 0 {
+		return nil, nil, lineError(strict)
 	}
 	return asJSON, c, nil
 }

@@ -17,10 +17,12 @@ func TestBadFiles(t *testing.T) {
 		"duplicate":            {header + "maxPods: 3\nmaxPods: 4", `"maxPods" already set`},
 		"duplicate in JSON":    {`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","port":1,"port":2}`, `"port" already set`},
 		"wrong type":           {header + "maxPods: lots", "maxPods"},
-		"number for string":    {header + "evictionHard: {memory.available: 5}", "evictionHard.memory.available: holds number where string is wanted"},
-		"number for duration":  {header + "syncFrequency: 5", "syncFrequency: "},
-		"bad duration":         {header + "syncFrequency: soon", `syncFrequency: time: invalid duration "soon"`},
-		"bad nested duration":  {header + "maxPods: 3\nauthentication: {webhook: {enabled: true, cacheTTL: soon}}", "authentication.webhook.cacheTTL: "},
+		"number for string": {header + "evictionHard: {memory.available: 5}",
+			"evictionHard.memory.available: holds number where string is wanted"},
+		"number for duration": {header + "syncFrequency: 5", "syncFrequency: "},
+		"bad duration":        {header + "syncFrequency: soon", `syncFrequency: time: invalid duration "soon"`},
+		"bad nested duration": {header + "maxPods: 3\nauthentication: {webhook: {enabled: true, cacheTTL: soon}}",
+			"authentication.webhook.cacheTTL: "},
 		"bad quantity in list": {header + "reservedMemory: [{numaNode: 0, limits: {memory: lots}}]", "reservedMemory: "},
 		"too large a number":   {header + "maxPods: 3000000000", "maxPods: "},
 		"bad YAML":             {header + "maxPods: [", "line 3"},
@@ -33,7 +35,8 @@ func TestBadFiles(t *testing.T) {
 		"other version":        {"apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration", `apiVersion "kubelet.config.k8s.io/v1"`},
 		"a list":               {"- 1", "KubeletConfiguration"},
 		"bad value":            {header + "maxPods: -1", "maxPods (--max-pods): invalid value -1"},
-		"unknown gate":         {header + "featureGates: {Sorcery: true}", "featureGates.Sorcery (--feature-gates): invalid value true"},
+		"unknown gate": {header + "featureGates: {Sorcery: true}",
+			"featureGates.Sorcery (--feature-gates): invalid value true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := write(t, t.TempDir(), "kubelet.yaml", test.content)
@@ -91,7 +94,8 @@ func TestGoodFiles(t *testing.T) {
 			if err != nil || len(warnings) != 0 {
 				t.Fatalf("%v %v", warnings, err)
 			}
-			if *node.Kubelet.HealthzPort != 7 || *node.Kubelet.Authentication.Anonymous.Enabled || node.Kubelet.ReadOnlyPort != 0 {
+			if *node.Kubelet.HealthzPort != 7 || *node.Kubelet.Authentication.Anonymous.Enabled ||
+				node.Kubelet.ReadOnlyPort != 0 {
 				t.Errorf("%+v", node.Kubelet)
 			}
 		})

@@ -127,9 +127,11 @@ func TestDerivedDefaults(t *testing.T) {
 			given: KubeletConfiguration{EvictionHard: map[string]string{"pid.available": "10%"}},
 			holds: func(c *KubeletConfiguration) bool { return len(c.EvictionHard) == 1 }},
 		"one threshold merged with the defaults": {
-			given: KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "1Gi"}, MergeDefaultEvictionSettings: &yes},
+			given: KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "1Gi"},
+				MergeDefaultEvictionSettings: &yes},
 			holds: func(c *KubeletConfiguration) bool {
-				return c.EvictionHard["memory.available"] == "1Gi" && c.EvictionHard["nodefs.available"] == "10%" && len(c.EvictionHard) == 5
+				return c.EvictionHard["memory.available"] == "1Gi" && c.EvictionHard["nodefs.available"] == "10%" &&
+					len(c.EvictionHard) == 5
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,6 +151,7 @@ func TestCommandLineBaseIsTheKubelets(t *testing.T) {
 	c := commandLineBase(defaultGates(t))
 	if !*c.Authentication.Anonymous.Enabled || *c.Authentication.Webhook.Enabled || c.ReadOnlyPort != 10255 ||
 		c.Authorization.Mode != kubeletconfig.KubeletAuthorizationModeAlwaysAllow {
-		t.Errorf("authentication %+v, authorization %q, read-only port %d", c.Authentication, c.Authorization.Mode, c.ReadOnlyPort)
+		t.Errorf("authentication %+v, authorization %q, read-only port %d", c.Authentication, c.Authorization.Mode,
+			c.ReadOnlyPort)
 	}
 }

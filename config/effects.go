@@ -1,5 +1,7 @@
 package config
 
+import "strings"
+
 // effect is what a setting does in this version of Playlet.
 type effect bool
 
@@ -8,184 +10,71 @@ const (
 	pending effect = false // it is read and checked, and nothing looks at it yet; Load warns where it is set
 )
 
-// fieldEffects says of every field of KubeletConfiguration whether it takes effect. Who makes one take effect changes its
-// row here; a field that a new version of the library brings has to be decided.
-var fieldEffects = map[string]effect{
-	"enableServer":                               pending,
-	"staticPodPath":                              inForce,
-	"podLogsDir":                                 inForce,
-	"syncFrequency":                              pending,
-	"fileCheckFrequency":                         inForce,
-	"httpCheckFrequency":                         inForce,
-	"staticPodURL":                               inForce,
-	"staticPodURLHeader":                         inForce,
-	"address":                                    pending,
-	"port":                                       pending,
-	"readOnlyPort":                               pending,
-	"tlsCertFile":                                pending,
-	"tlsPrivateKeyFile":                          pending,
-	"tlsCipherSuites":                            pending,
-	"tlsCurvePreferences":                        pending,
-	"tlsMinVersion":                              pending,
-	"rotateCertificates":                         pending,
-	"serverTLSBootstrap":                         pending,
-	"authentication.anonymous.enabled":           pending,
-	"authentication.webhook.cacheTTL":            pending,
-	"authentication.webhook.enabled":             pending,
-	"authentication.x509.clientCAFile":           pending,
-	"authorization.mode":                         pending,
-	"authorization.webhook.cacheAuthorizedTTL":   pending,
-	"authorization.webhook.cacheUnauthorizedTTL": pending,
-	"registryPullQPS":                            inForce,
-	"registryBurst":                              inForce,
-	"imagePullCredentialsVerificationPolicy":     pending,
-	"preloadedImagesVerificationAllowlist":       pending,
-	"eventRecordQPS":                             inForce,
-	"eventBurst":                                 inForce,
-	"enableDebuggingHandlers":                    pending,
-	"enableContentionProfiling":                  pending,
-	"healthzPort":                                inForce,
-	"healthzBindAddress":                         inForce,
-	"oomScoreAdj":                                pending,
-	"clusterDomain":                              inForce,
-	"clusterDNS":                                 inForce,
-	"streamingConnectionIdleTimeout":             pending,
-	"nodeStatusUpdateFrequency":                  inForce,
-	"nodeStatusReportFrequency":                  inForce,
-	"nodeLeaseDurationSeconds":                   inForce,
-	"imageMinimumGCAge":                          pending,
-	"imageMaximumGCAge":                          pending,
-	"imageGCHighThresholdPercent":                pending,
-	"imageGCLowThresholdPercent":                 pending,
-	"volumeStatsAggPeriod":                       pending,
-	"kubeletCgroups":                             pending,
-	"systemCgroups":                              pending,
-	"cgroupRoot":                                 inForce,
-	"cgroupsPerQOS":                              inForce,
-	"cgroupDriver":                               inForce, // the runtime's own answer comes first
-	"cpuManagerPolicy":                           pending,
-	"singleProcessOOMKill":                       inForce,
-	"cpuManagerPolicyOptions":                    pending,
-	"cpuManagerReconcilePeriod":                  pending,
-	"memoryManagerPolicy":                        pending,
-	"topologyManagerPolicy":                      pending,
-	"topologyManagerScope":                       pending,
-	"topologyManagerPolicyOptions":               pending,
-	"qosReserved":                                pending,
-	"runtimeRequestTimeout":                      inForce,
-	"hairpinMode":                                pending,
-	"maxPods":                                    inForce,
-	"podCIDR":                                    inForce,
-	"podPidsLimit":                               inForce,
-	"resolvConf":                                 inForce,
-	"runOnce":                                    inForce,
-	"cpuCFSQuota":                                inForce,
-	"cpuCFSQuotaPeriod":                          inForce,
-	"nodeStatusMaxImages":                        inForce,
-	"maxOpenFiles":                               pending,
-	"contentType":                                inForce,
-	"kubeAPIQPS":                                 inForce,
-	"kubeAPIBurst":                               inForce,
-	"serializeImagePulls":                        inForce,
-	"maxParallelImagePulls":                      inForce,
-	"evictionHard":                               inForce, // kept from pods, and of the node's conditions; the agent says at its start that nothing is evicted
-	"evictionSoft":                               inForce, // of the node's conditions
-	"evictionSoftGracePeriod":                    pending,
-	"evictionPressureTransitionPeriod":           inForce,
-	"evictionMaxPodGracePeriod":                  pending,
-	"evictionMinimumReclaim":                     inForce, // of the node's conditions
-	"mergeDefaultEvictionSettings":               inForce, // of evictionHard
-	"podsPerCore":                                inForce,
-	"enableControllerAttachDetach":               inForce, // of what the Node says
-	"protectKernelDefaults":                      pending,
-	"makeIPTablesUtilChains":                     pending,
-	"iptablesMasqueradeBit":                      pending,
-	"iptablesDropBit":                            pending,
-	"featureGates":                               inForce, // gate by gate, see effectiveGates
-	"failSwapOn":                                 pending,
-	"memorySwap.swapBehavior":                    inForce,
-	"containerLogMaxSize":                        inForce,
-	"containerLogMaxFiles":                       inForce,
-	"containerLogMaxWorkers":                     inForce,
-	"containerLogMonitorInterval":                inForce,
-	"configMapAndSecretChangeDetectionStrategy":  inForce,
-	"systemReserved":                             inForce,
-	"kubeReserved":                               inForce,
-	"reservedSystemCPUs":                         inForce, // as a number; the policies of the CPU manager are pending
-	"showHiddenMetricsForVersion":                pending,
-	"systemReservedCgroup":                       pending,
-	"kubeReservedCgroup":                         pending,
-	"enforceNodeAllocatable":                     inForce, // of pods; the agent says at its start that it does no more
-	"allowedUnsafeSysctls":                       inForce,
-	"defaultPodSysctls":                          pending,
-	"volumePluginDir":                            pending,
-	"providerID":                                 inForce,
-	"kernelMemcgNotification":                    pending,
-	"logging.flushFrequency":                     inForce, // every line is written at once
-	"logging.format":                             inForce,
-	"logging.options.json.infoBufferSize":        pending,
-	"logging.options.json.splitStream":           pending,
-	"logging.options.text.infoBufferSize":        pending,
-	"logging.options.text.splitStream":           pending,
-	"logging.verbosity":                          inForce,
-	"logging.vmodule":                            inForce,
-	"enableSystemLogHandler":                     pending,
-	"enableSystemLogQuery":                       pending,
-	"shutdownGracePeriod":                        pending,
-	"shutdownGracePeriodCriticalPods":            pending,
-	"shutdownGracePeriodByPodPriority":           pending,
-	"crashLoopBackOff.maxContainerRestartPeriod": inForce,
-	"reservedMemory":                             pending,
-	"enableProfilingHandler":                     pending,
-	"enableDebugFlagsHandler":                    pending,
-	"seccompDefault":                             inForce,
-	"memoryThrottlingFactor":                     pending,
-	"memoryReservationPolicy":                    pending,
-	"registerWithTaints":                         inForce,
-	"registerNode":                               inForce,
-	"tracing":                                    pending,
-	"localStorageCapacityIsolation":              inForce, // of what the node has; nothing is evicted yet
-	"containerRuntimeEndpoint":                   inForce,
-	"imageServiceEndpoint":                       inForce,
-	"failCgroupV1":                               inForce,
-	"userNamespaces":                             pending,
+// effects makes a table of two lists.
+func effects(done, open string) map[string]effect {
+	table := map[string]effect{}
+	for name := range strings.FieldsSeq(done) {
+		table[name] = inForce
+	}
+	for name := range strings.FieldsSeq(open) {
+		table[name] = pending
+	}
+	return table
 }
 
-// flagEffects says the same of every flag that sets no field and that is not there for old times' sake only.
-var flagEffects = map[string]effect{
-	"config":                                   inForce,
-	"config-dir":                               inForce,
-	"kubeconfig":                               inForce,
-	"bootstrap-kubeconfig":                     inForce, // the agent says at its start that the API server's pods are not run by it alone
-	"experimental-bootstrap-kubeconfig":        inForce,
-	"hostname-override":                        inForce,
-	"node-ip":                                  inForce,
-	"node-labels":                              inForce,
-	"root-dir":                                 inForce,
-	"cert-dir":                                 pending,
-	"cloud-provider":                           inForce,
-	"runtime-cgroups":                          pending,
-	"image-credential-provider-config":         pending,
-	"image-credential-provider-bin-dir":        pending,
-	"lock-file":                                inForce,
-	"exit-on-lock-contention":                  inForce,
-	"admin-socket":                             inForce,
-	"object-dir":                               inForce,
-	"log-links-dir":                            inForce,
-	"housekeeping-interval":                    pending,
-	"minimum-container-ttl-duration":           inForce,
-	"maximum-dead-containers-per-container":    inForce,
-	"maximum-dead-containers":                  inForce,
-	"experimental-mounter-path":                pending,
-	"experimental-allocatable-ignore-eviction": inForce,
-	"api-servers":                              pending,
-	"cadvisor-port":                            pending,
-	"pod-infra-container-image":                pending,
-	"cni-bin-dir":                              inForce, // of playlet doctor; the agent asks the runtime
-	"cni-conf-dir":                             inForce, // the same
-	"network-plugin-dir":                       inForce, // the same
-	"cni-cache-dir":                            pending,
-}
+// fieldEffects says of every field of KubeletConfiguration whether it takes effect: first those that do. Who makes one take
+// effect moves its name; a field that a new version of the library brings has to be decided. Some take effect in part:
+//
+//   - cgroupDriver: the runtime's own answer comes first.
+//   - evictionHard is kept from pods and in the node's conditions, as evictionSoft and evictionMinimumReclaim are in those;
+//     the agent says at its start that nothing is evicted yet. mergeDefaultEvictionSettings is about evictionHard.
+//   - enableControllerAttachDetach and localStorageCapacityIsolation: in what the Node reports.
+//   - featureGates: gate by gate, see effectiveGates.
+//   - reservedSystemCPUs: as a number; the policies of the CPU manager are pending.
+//   - enforceNodeAllocatable: for pods; the agent says at its start that it does no more.
+//   - logging.flushFrequency: every line is written at once.
+var fieldEffects = effects(`
+	staticPodPath podLogsDir fileCheckFrequency httpCheckFrequency staticPodURL staticPodURLHeader registryPullQPS
+	registryBurst eventRecordQPS eventBurst healthzPort healthzBindAddress clusterDomain clusterDNS nodeStatusUpdateFrequency
+	nodeStatusReportFrequency nodeLeaseDurationSeconds cgroupRoot cgroupsPerQOS cgroupDriver singleProcessOOMKill
+	runtimeRequestTimeout maxPods podCIDR podPidsLimit resolvConf runOnce cpuCFSQuota cpuCFSQuotaPeriod nodeStatusMaxImages
+	contentType kubeAPIQPS kubeAPIBurst serializeImagePulls maxParallelImagePulls evictionHard evictionSoft
+	evictionPressureTransitionPeriod evictionMinimumReclaim mergeDefaultEvictionSettings podsPerCore
+	enableControllerAttachDetach featureGates memorySwap.swapBehavior containerLogMaxSize containerLogMaxFiles
+	containerLogMaxWorkers containerLogMonitorInterval configMapAndSecretChangeDetectionStrategy systemReserved kubeReserved
+	reservedSystemCPUs enforceNodeAllocatable allowedUnsafeSysctls providerID logging.flushFrequency logging.format
+	logging.verbosity logging.vmodule crashLoopBackOff.maxContainerRestartPeriod seccompDefault registerWithTaints
+	registerNode localStorageCapacityIsolation containerRuntimeEndpoint imageServiceEndpoint failCgroupV1
+`, `
+	enableServer syncFrequency address port readOnlyPort tlsCertFile tlsPrivateKeyFile tlsCipherSuites tlsCurvePreferences
+	tlsMinVersion rotateCertificates serverTLSBootstrap authentication.anonymous.enabled authentication.webhook.cacheTTL
+	authentication.webhook.enabled authentication.x509.clientCAFile authorization.mode
+	authorization.webhook.cacheAuthorizedTTL authorization.webhook.cacheUnauthorizedTTL imagePullCredentialsVerificationPolicy
+	preloadedImagesVerificationAllowlist enableDebuggingHandlers enableContentionProfiling oomScoreAdj
+	streamingConnectionIdleTimeout imageMinimumGCAge imageMaximumGCAge imageGCHighThresholdPercent imageGCLowThresholdPercent
+	volumeStatsAggPeriod kubeletCgroups systemCgroups cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod
+	memoryManagerPolicy topologyManagerPolicy topologyManagerScope topologyManagerPolicyOptions qosReserved hairpinMode
+	maxOpenFiles evictionSoftGracePeriod evictionMaxPodGracePeriod protectKernelDefaults makeIPTablesUtilChains
+	iptablesMasqueradeBit iptablesDropBit failSwapOn showHiddenMetricsForVersion systemReservedCgroup kubeReservedCgroup
+	defaultPodSysctls volumePluginDir kernelMemcgNotification logging.options.json.infoBufferSize
+	logging.options.json.splitStream logging.options.text.infoBufferSize logging.options.text.splitStream
+	enableSystemLogHandler enableSystemLogQuery shutdownGracePeriod shutdownGracePeriodCriticalPods
+	shutdownGracePeriodByPodPriority reservedMemory enableProfilingHandler enableDebugFlagsHandler memoryThrottlingFactor
+	memoryReservationPolicy tracing userNamespaces
+`)
+
+// flagEffects says the same of every flag that sets no field and has some use. Those of bootstrap-kubeconfig: the agent
+// says at its start that it does not run the API server's pods by it alone. The folders of CNI are the doctor's, as the agent
+// asks the runtime first.
+var flagEffects = effects(`
+	config config-dir kubeconfig bootstrap-kubeconfig experimental-bootstrap-kubeconfig hostname-override node-ip node-labels
+	root-dir cloud-provider lock-file exit-on-lock-contention admin-socket object-dir log-links-dir
+	minimum-container-ttl-duration maximum-dead-containers-per-container maximum-dead-containers
+	experimental-allocatable-ignore-eviction cni-bin-dir cni-conf-dir network-plugin-dir
+`, `
+	cert-dir runtime-cgroups image-credential-provider-config image-credential-provider-bin-dir housekeeping-interval
+	experimental-mounter-path api-servers cadvisor-port pod-infra-container-image cni-cache-dir
+`)
 
 // effectiveGates are the feature gates that something asks for; of these alone, AllAlpha and AllBeta mean anything.
 var effectiveGates = map[string]bool{

@@ -23,16 +23,13 @@ type target struct {
 	gates   map[string]bool
 }
 
-// binder registers one flag on fs so that setting it writes to t.
-type binder func(fs *pflag.FlagSet, t *target, name, usage string)
-
 // flagRow describes one flag.
 type flagRow struct {
 	name      string
 	shorthand string
 	// field is the path of the KubeletConfiguration field the flag sets, empty where there is none.
 	field string
-	bind  binder
+	at    place
 	usage string
 	// successor is what replaces the flag, and warning what else is said when it is used; see answer.
 	successor, warning string
@@ -66,7 +63,8 @@ func (r *recorder) Set(value string) error {
 
 // AddFlags registers on fs every flag of the kubelet of Kubernetes 1.36, the flags of older kubelets that units in the
 // field still carry, and Playlet's own. Underscores in names are taken as dashes. Parsing reports an unknown flag or a
-// bad value as one line that names it, but for values that may be credentials, of which Load reports. The flags --help and --version are left to the command.
+// bad value as one line that names it; Load reports bad values that may be credentials. The flags --help and --version
+// are left to the command.
 func AddFlags(fs *pflag.FlagSet) *Flags {
 	f := &Flags{bound: map[string]*boundFlag{}, scratch: newTarget(nil)}
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
@@ -90,13 +88,13 @@ func newTarget(base *KubeletConfiguration) *target {
 
 // allRows returns the rows of all tables, without order.
 func allRows() []flagRow {
-	return slices.Concat(ownRows, serverRows, podRows, resourceRows, legacyRows)
+	return slices.Concat(ownRows, fieldRows, legacyRows, goneRows())
 }
 
 // flagOn makes the row's flag, bound to t.
 func (r flagRow) flagOn(t *target) *pflag.Flag {
 	one := pflag.NewFlagSet(r.name, pflag.ContinueOnError)
-	r.bind(one, t, r.name, r.usage)
+	register(one, r.at(t), r.name, r.usage)
 	flag := one.Lookup(r.name)
 	flag.Shorthand = r.shorthand
 	flag.Hidden = r.legacy
@@ -143,7 +141,7 @@ func (f *Flags) given(name string) bool { return len(f.bound[name].said) > 0 }
 
 // flagOfField returns the present-day flag that sets a configuration field, with its dashes, or "".
 func flagOfField(path string) string {
-	for _, row := range slices.Concat(serverRows, podRows, resourceRows) {
+	for _, row := range fieldRows {
 		if rest, found := strings.CutPrefix(path, row.field); found && (rest == "" || rest[0] == '[' || rest[0] == '.') {
 			return "--" + row.name
 		}

@@ -1,58 +1,108 @@
 package config
 
 import (
+	"fmt"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
-// The functions below make binders out of "where in the target does the value live". A flag's default, shown in the
-// help text, is what the target holds when the flag is bound.
+// place says where in the target the value of a flag lives: a pointer to it, or a pflag.Value.
+type place func(*target) any
 
-func toBool(at func(*target) *bool) binder {
-	return func(fs *pflag.FlagSet, t *target, name, usage string) { fs.BoolVar(at(t), name, *at(t), usage) }
+// register adds a flag that sets the value at the place. Its default, shown in the help text, is what that holds now.
+func register(fs *pflag.FlagSet, at any, name, usage string) {
+	switch at := at.(type) {
+	case *bool:
+		fs.BoolVar(at, name, *at, usage)
+	case *int32:
+		fs.Int32Var(at, name, *at, usage)
+	case *int64:
+		fs.Int64Var(at, name, *at, usage)
+	case *time.Duration:
+		fs.DurationVar(at, name, *at, usage)
+	case *string:
+		fs.StringVar(at, name, *at, usage)
+	case *[]string:
+		fs.StringSliceVar(at, name, *at, usage)
+	case *map[string]string: // the first use of the flag drops what was there before
+		fs.Var(cliflag.NewMapStringString(at), name, usage)
+	case *map[string][]string:
+		fs.Var(cliflag.NewColonSeparatedMultimapStringString(at), name, usage)
+	case *[]corev1.Taint:
+		fs.Var(&taintsValue{at}, name, usage)
+	case *[]kubeletconfig.MemoryReservation:
+		fs.Var(&reservedMemoryValue{to: at}, name, usage)
+	case *logsapi.VerbosityLevel:
+		fs.Var(logsapi.VerbosityLevelPflag(at), name, usage)
+	case *logsapi.VModuleConfiguration:
+		fs.Var(logsapi.VModuleConfigurationPflag(at), name, usage)
+	case pflag.Value:
+		fs.Var(at, name, usage)
+	default:
+		panic(fmt.Sprintf("--%s: no flag sets a %T", name, at)) // of a table; every test sees it
+	}
 }
 
-func toInt32(at func(*target) *int32) binder {
-	return func(fs *pflag.FlagSet, t *target, name, usage string) { fs.Int32Var(at(t), name, *at(t), usage) }
+// thresholds takes signal<quantity pairs.
+func thresholds(at any) pflag.Value {
+	return cliflag.NewLangleSeparatedMapStringString(at.(*map[string]string))
 }
 
-func toInt64(at func(*target) *int64) binder {
-	return func(fs *pflag.FlagSet, t *target, name, usage string) { fs.Int64Var(at(t), name, *at(t), usage) }
+// fieldSyntax are the fields whose flag has another syntax than others of the same type.
+var fieldSyntax = map[string]func(at any) pflag.Value{
+	"address":                 func(at any) pflag.Value { return &ipValue{at.(*string)} },
+	"healthzBindAddress":      func(at any) pflag.Value { return &ipValue{at.(*string)} },
+	"evictionHard":            thresholds,
+	"evictionSoft":            thresholds,
+	"cpuManagerPolicyOptions": func(at any) pflag.Value { return cliflag.NewMapStringStringNoSplit(at.(*map[string]string)) },
 }
 
-func toDuration(at func(*target) *time.Duration) binder {
-	return func(fs *pflag.FlagSet, t *target, name, usage string) { fs.DurationVar(at(t), name, *at(t), usage) }
+// fieldOf is the place of a field of KubeletConfiguration, named by its path in the file.
+func fieldOf(path string) place {
+	return func(t *target) any {
+		at := fieldAt(t.kubelet, path)
+		if syntax := fieldSyntax[path]; syntax != nil {
+			return syntax(at)
+		}
+		return at
+	}
 }
 
-func toString(at func(*target) *string) binder {
-	return func(fs *pflag.FlagSet, t *target, name, usage string) { fs.StringVar(at(t), name, *at(t), usage) }
+// fieldAt points to the field's value, behind pointers and inside durations. Types of strings are strings.
+func fieldAt(c *KubeletConfiguration, path string) any {
+	v := reflect.ValueOf(c)
+	for name := range strings.SplitSeq(path, ".") {
+		v = reflect.Indirect(fieldNamed(reflect.Indirect(v), name))
+	}
+	switch at := v.Addr().Interface().(type) {
+	case *metav1.Duration:
+		return &at.Duration
+	case *logsapi.TimeOrMetaDuration:
+		return &at.Duration.Duration
+	}
+	if v.Kind() == reflect.String {
+		return v.Addr().Convert(reflect.TypeFor[*string]()).Interface()
+	}
+	return v.Addr().Interface()
 }
 
-func toStrings(at func(*target) *[]string) binder {
-	return func(fs *pflag.FlagSet, t *target, name, usage string) { fs.StringSliceVar(at(t), name, *at(t), usage) }
-}
-
-// toMap takes key=value pairs; the first use of the flag drops what was there before.
-func toMap(at func(*target) *map[string]string) binder {
-	return toValue(func(t *target) pflag.Value { return cliflag.NewMapStringString(at(t)) })
-}
-
-// toThresholds takes signal<quantity pairs.
-func toThresholds(at func(*target) *map[string]string) binder {
-	return toValue(func(t *target) pflag.Value { return cliflag.NewLangleSeparatedMapStringString(at(t)) })
-}
-
-func toIP(at func(*target) *string) binder {
-	return toValue(func(t *target) pflag.Value { return &ipValue{at(t)} })
-}
-
-// toValue is for everything with a pflag.Value of its own.
-func toValue(at func(*target) pflag.Value) binder {
-	return func(fs *pflag.FlagSet, t *target, name, usage string) { fs.Var(at(t), name, usage) }
+func fieldNamed(v reflect.Value, name string) reflect.Value {
+	for _, field := range reflect.VisibleFields(v.Type()) {
+		if tag, _, _ := strings.Cut(field.Tag.Get("json"), ","); tag == name {
+			return v.FieldByIndex(field.Index)
+		}
+	}
+	panic(fmt.Sprintf("%s has no field %s", v.Type(), name)) // of a table; every test sees it
 }
 
 // nowhere accepts any text and drops it; nowhereBool is for flags that may stand without a value.
-func nowhere(fs *pflag.FlagSet, _ *target, name, usage string)     { fs.String(name, "", usage) }
-func nowhereBool(fs *pflag.FlagSet, _ *target, name, usage string) { fs.Bool(name, false, usage) }
+func nowhere(*target) any     { return new(string) }
+func nowhereBool(*target) any { return new(bool) }

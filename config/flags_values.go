@@ -171,7 +171,7 @@ func parseReservation(s string) (*kubeletconfig.MemoryReservation, error) {
 	return r, nil
 }
 
-// reservableMemory tells the kinds of memory the memory manager knows.
+// reservableMemory says whether the memory manager knows this kind of memory.
 func reservableMemory(name corev1.ResourceName) bool {
 	return name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }

@@ -53,7 +53,7 @@ var retiredGates = sync.OnceValue(func() map[string]bool {
 	return retired
 })
 
-// resolveGates returns the state of every known gate after the wishes in set. A gate that Kubernetes once had is warned
+// resolveGates returns the state of every known gate with those in set. A gate that Kubernetes once had is warned
 // about and without effect; a name it never had, or a gate that can no longer be changed, is an error.
 func resolveGates(set map[string]bool) (map[string]bool, []Warning, error) {
 	known := knownGates()
@@ -66,7 +66,8 @@ func resolveGates(set map[string]bool) (map[string]bool, []Warning, error) {
 		case found && g.locked && set[name] != g.on:
 			bad.add(path, set[name], "the feature is %s and locked to %t", g.stage, g.on)
 		case !found && retiredGates()[name]:
-			warnings = append(warnings, Warning{Flag: path, Message: "ignored: Kubernetes has retired this feature gate; remove it"})
+			warnings = append(warnings, Warning{Flag: path,
+				Message: "ignored: Kubernetes has retired this feature gate; remove it"})
 		case !found:
 			bad.add(path, set[name], "no such feature gate")
 		}

@@ -11,11 +11,15 @@ func TestGates(t *testing.T) {
 		set     map[string]bool
 		on, off []string
 	}{
-		"defaults":          {nil, []string{"NodeSwap", "KubeletCrashLoopBackOffMax", "ContextualLogging"}, []string{"MemoryQoS", "EventedPLEG", "AllAlpha", "NoSuchGate"}},
-		"by name":           {map[string]bool{"MemoryQoS": true, "KubeletSeparateDiskGC": false}, []string{"MemoryQoS"}, []string{"KubeletSeparateDiskGC"}},
-		"all alpha but one": {map[string]bool{"AllAlpha": true, "EventedPLEG": false}, []string{"MemoryQoS", "AllAlpha"}, []string{"EventedPLEG", "MaxUnavailableStatefulSet"}},
-		"no beta but one":   {map[string]bool{"AllBeta": false, "ContainerCheckpoint": true}, []string{"ContainerCheckpoint", "NodeSwap"}, []string{"KubeletCrashLoopBackOffMax"}},
-		"locked as it is":   {map[string]bool{"NodeSwap": true}, []string{"NodeSwap"}, nil},
+		"defaults": {nil, []string{"NodeSwap", "KubeletCrashLoopBackOffMax", "ContextualLogging"},
+			[]string{"MemoryQoS", "EventedPLEG", "AllAlpha", "NoSuchGate"}},
+		"by name": {map[string]bool{"MemoryQoS": true, "KubeletSeparateDiskGC": false}, []string{"MemoryQoS"},
+			[]string{"KubeletSeparateDiskGC"}},
+		"all alpha but one": {map[string]bool{"AllAlpha": true, "EventedPLEG": false}, []string{"MemoryQoS", "AllAlpha"},
+			[]string{"EventedPLEG", "MaxUnavailableStatefulSet"}},
+		"no beta but one": {map[string]bool{"AllBeta": false, "ContainerCheckpoint": true},
+			[]string{"ContainerCheckpoint", "NodeSwap"}, []string{"KubeletCrashLoopBackOffMax"}},
+		"locked as it is": {map[string]bool{"NodeSwap": true}, []string{"NodeSwap"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gates, warnings, err := resolveGates(test.set)

@@ -90,7 +90,8 @@ func readBase(flags *Flags) (base, plain *KubeletConfiguration, warnings []Warni
 	if folder != "" {
 		base.StaticPodPath = folder
 		warnings = append(warnings, Warning{Flag: "--config", Message: fmt.Sprintf(
-			"%q is a folder and taken for a manifest folder, as of old; --pod-manifest-path or staticPodPath replaces it", own.ConfigFile)})
+			"%q is a folder and taken for a manifest folder, as of old; --pod-manifest-path or staticPodPath replaces it",
+			own.ConfigFile)})
 	}
 	merged, err := applyDropins(base, patches)
 	if err != nil {
@@ -117,7 +118,7 @@ func configFile(path string) (file *KubeletConfiguration, folder string, err err
 	return file, "", err
 }
 
-// gatesOf tells the gates before any default is filled in, because some defaults depend on them.
+// gatesOf finds the gates before any default is filled in, because some defaults depend on them.
 func gatesOf(file *KubeletConfiguration, patches []any, line map[string]bool) (map[string]bool, error) {
 	raw := &KubeletConfiguration{}
 	if file != nil {
@@ -134,7 +135,8 @@ func gatesOf(file *KubeletConfiguration, patches []any, line map[string]bool) (m
 // openServer warns where the command line's defaults leave the kubelet's API open to everyone, once that is served.
 func openServer(flags *Flags, n *Node) []Warning {
 	c := n.Kubelet
-	if fieldEffects["enableServer"] == pending || flags.given("anonymous-auth") || flags.given("authorization-mode") || !*c.EnableServer ||
+	if fieldEffects["enableServer"] == pending || flags.given("anonymous-auth") || flags.given("authorization-mode") ||
+		!*c.EnableServer ||
 		!*c.Authentication.Anonymous.Enabled || c.Authorization.Mode != kubeletconfig.KubeletAuthorizationModeAlwaysAllow {
 		return nil
 	}

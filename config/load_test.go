@@ -59,8 +59,10 @@ evictionHard: {memory.available: 1Gi, nodefs.available: 2Gi}
 clusterDNS: [192.0.2.1, 192.0.2.2]
 featureGates: {NodeLogQuery: true, EventedPLEG: true, MemoryQoS: false}
 `)
-	write(t, folder, "d/10-first.conf", header+"podsPerCore: 2\nregistryBurst: 2\neventBurst: 2\nevictionHard: {memory.available: 3Gi}\n")
-	write(t, folder, "d/sub/20.conf", header+"registryBurst: 3\neventBurst: 3\nclusterDNS: [192.0.2.3]\nfeatureGates: {EventedPLEG: false}\n")
+	write(t, folder, "d/10-first.conf",
+		header+"podsPerCore: 2\nregistryBurst: 2\neventBurst: 2\nevictionHard: {memory.available: 3Gi}\n")
+	write(t, folder, "d/sub/20.conf",
+		header+"registryBurst: 3\neventBurst: 3\nclusterDNS: [192.0.2.3]\nfeatureGates: {EventedPLEG: false}\n")
 	write(t, folder, "d/30.conf/ignored", "a folder's name does not count: [")
 	write(t, folder, "d/30.conf.bak", "not read at all: [")
 	write(t, folder, "d/20.yaml", "nor is this: [")
@@ -114,7 +116,8 @@ func TestDropins(t *testing.T) {
 				a := n.Kubelet.Authentication
 				return a.X509.ClientCAFile == "/ca" && *a.Anonymous.Enabled
 			}},
-		"large numbers survive": {"maxOpenFiles: 9007199254740993", "maxPods: 3", func(n *Node) bool { return n.Kubelet.MaxOpenFiles == 9007199254740993 }},
+		"large numbers survive": {"maxOpenFiles: 9007199254740993", "maxPods: 3",
+			func(n *Node) bool { return n.Kubelet.MaxOpenFiles == 9007199254740993 }},
 		"a gate that is turned off takes its default along": {"", "featureGates: {KubeletCrashLoopBackOffMax: false}",
 			func(n *Node) bool { return n.Kubelet.CrashLoopBackOff.MaxContainerRestartPeriod == nil }},
 	} {
@@ -137,7 +140,8 @@ func TestRelativePaths(t *testing.T) {
 	folder := t.TempDir()
 	file := write(t, folder, "etc/kubelet.yaml", header+"staticPodPath: manifests\nresolvConf: \"\"\ntlsCertFile: /abs\n")
 	write(t, folder, "drop/1.conf", header+"authentication: {x509: {clientCAFile: ca.pem}}\n")
-	node, _, err := loadArgs(t, "--config="+file, "--config-dir="+filepath.Join(folder, "drop"), "--tls-private-key-file=key", "--root-dir=here")
+	node, _, err := loadArgs(t, "--config="+file, "--config-dir="+filepath.Join(folder, "drop"), "--tls-private-key-file=key",
+		"--root-dir=here")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +150,7 @@ func TestRelativePaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	for got, want := range map[string]string{
-		node.StaticPodPath():                               filepath.Join(folder, "etc/manifests"),
+		node.Kubelet.StaticPodPath:                         filepath.Join(folder, "etc/manifests"),
 		node.Kubelet.Authentication.X509.ClientCAFile:      filepath.Join(folder, "drop/ca.pem"),
 		node.Kubelet.TLSCertFile:                           "/abs",
 		node.Kubelet.TLSPrivateKeyFile:                     filepath.Join(here, "key"),
@@ -165,8 +169,8 @@ func TestConfigFolderIsAManifestFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if node.StaticPodPath() != folder {
-		t.Errorf("manifest folder %q", node.StaticPodPath())
+	if node.Kubelet.StaticPodPath != folder {
+		t.Errorf("manifest folder %q", node.Kubelet.StaticPodPath)
 	}
 	if !slices.ContainsFunc(warnings, func(w Warning) bool {
 		return w.Flag == "--config" && strings.Contains(w.Message, "--pod-manifest-path")
@@ -174,7 +178,7 @@ func TestConfigFolderIsAManifestFolder(t *testing.T) {
 		t.Errorf("no warning: %v", warnings)
 	}
 	node, _, err = loadArgs(t, "--config="+folder, "--pod-manifest-path=/other")
-	if err != nil || node.StaticPodPath() != "/other" {
+	if err != nil || node.Kubelet.StaticPodPath != "/other" {
 		t.Errorf("the flag's present name does not win: %v %v", node, err)
 	}
 }
@@ -196,16 +200,19 @@ func TestOldUnitsCommandLine(t *testing.T) {
 	}
 	c := n.Kubelet
 	for name, holds := range map[string]bool{
-		"folders":  n.RootDir == "/r" && n.CertDir == "/c" && n.StaticPodPath() == "/m" && n.KubeconfigPath == "/kc",
-		"auth":     *c.Authentication.Webhook.Enabled && !*c.Authentication.Anonymous.Enabled && c.Authentication.X509.ClientCAFile == "/ca" && c.ReadOnlyPort == 0,
+		"folders": n.RootDir == "/r" && n.CertDir == "/c" && n.Kubelet.StaticPodPath == "/m" && n.KubeconfigPath == "/kc",
+		"auth": *c.Authentication.Webhook.Enabled && !*c.Authentication.Anonymous.Enabled &&
+			c.Authentication.X509.ClientCAFile == "/ca" && c.ReadOnlyPort == 0,
 		"dns":      slices.Equal(c.ClusterDNS, []string{"10.0.0.10"}) && c.ClusterDomain == "cluster.local.",
 		"cni":      slices.Equal(n.CNIBinDirs, []string{"/bin1"}) && n.CNIConfDir == "/conf",
 		"identity": n.NodeName == "name" && n.NodeLabels["a"] == "b" && !n.RegisterNode() && !n.Standalone(),
-		"node":     c.HairpinMode == "hairpin-veth" && !*c.FailSwapOn && c.SystemReserved["memory"] == "1.5Gi" && n.Verbosity() == 1,
-		"cgroups":  n.RuntimeCgroups == "/systemd/system.slice" && c.KubeletCgroups == "/systemd/system.slice",
-		"tls":      len(c.TLSCipherSuites) == 2,
-		"sources":  c.StaticPodURL == "http://h/p" && n.FileCheckFrequency() == 5*time.Second && n.HTTPCheckFrequency() == 6*time.Second,
-		"runtime":  n.RuntimeRequestTimeout() == 15*time.Minute && n.HousekeepingInterval == 8*time.Second,
+		"node": c.HairpinMode == "hairpin-veth" && !*c.FailSwapOn && c.SystemReserved["memory"] == "1.5Gi" &&
+			n.Verbosity() == 1,
+		"cgroups": n.RuntimeCgroups == "/systemd/system.slice" && c.KubeletCgroups == "/systemd/system.slice",
+		"tls":     len(c.TLSCipherSuites) == 2,
+		"sources": c.StaticPodURL == "http://h/p" && n.Kubelet.FileCheckFrequency.Duration == 5*time.Second &&
+			n.Kubelet.HTTPCheckFrequency.Duration == 6*time.Second,
+		"runtime":  n.Kubelet.RuntimeRequestTimeout.Duration == 15*time.Minute && n.HousekeepingInterval == 8*time.Second,
 		"eviction": len(c.EvictionHard) == 1 && c.EvictionSoft["memory.available"] == "2Gi",
 		"ports":    n.CAdvisorPort == 4194 && *c.HealthzPort == 1 && c.HealthzBindAddress == "0.0.0.0",
 		"servers":  slices.Equal(n.APIServers, []string{"http://a", "http://b"}),
@@ -215,7 +222,8 @@ func TestOldUnitsCommandLine(t *testing.T) {
 			t.Errorf("%s: not in effect", name)
 		}
 	}
-	for _, flag := range []string{"--allow-privileged", "--network-plugin", "--logtostderr", "--container-runtime", "--cadvisor-port", "--api-servers", "--cni-bin-dir"} {
+	for _, flag := range []string{"--allow-privileged", "--network-plugin", "--logtostderr", "--container-runtime",
+		"--cadvisor-port", "--api-servers", "--cni-bin-dir"} {
 		if !slices.ContainsFunc(warnings, func(w Warning) bool { return w.Flag == flag }) {
 			t.Errorf("%s: no warning", flag)
 		}
@@ -223,8 +231,10 @@ func TestOldUnitsCommandLine(t *testing.T) {
 }
 
 func TestFlagsOfOldWithASuccessor(t *testing.T) {
-	n, _, err := loadArgs(t, "--register-schedulable=false", "--system-container=/old", "--cgroup-root=/", "--experimental-fail-swap-on=false",
-		"--experimental-bootstrap-kubeconfig=/b", "--iptables-drop-bit=3", "--resource-container=/old", "--kubelet-cgroups=/new", "--network-plugin-dir=/cni")
+	n, _, err := loadArgs(t, "--register-schedulable=false", "--system-container=/old", "--cgroup-root=/",
+		"--experimental-fail-swap-on=false",
+		"--experimental-bootstrap-kubeconfig=/b", "--iptables-drop-bit=3", "--resource-container=/old", "--kubelet-cgroups=/new",
+		"--network-plugin-dir=/cni")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +242,8 @@ func TestFlagsOfOldWithASuccessor(t *testing.T) {
 	if len(c.RegisterWithTaints) != 1 || c.RegisterWithTaints[0].Key != corev1.TaintNodeUnschedulable {
 		t.Errorf("taints %v", c.RegisterWithTaints)
 	}
-	if c.SystemCgroups != "/old" || *c.FailSwapOn || n.BootstrapKubeconfigPath != "/b" || *c.IPTablesDropBit != 3 || n.CNIConfDir != "/cni" {
+	if c.SystemCgroups != "/old" || *c.FailSwapOn || n.BootstrapKubeconfigPath != "/b" || *c.IPTablesDropBit != 3 ||
+		n.CNIConfDir != "/cni" {
 		t.Errorf("not in effect: %+v", n)
 	}
 	if c.KubeletCgroups != "/new" {
@@ -257,7 +268,8 @@ func TestOpenServerIsWarnedAboutOnceItIsServed(t *testing.T) {
 	if !warned() {
 		t.Error("no file, no flags: no warning")
 	}
-	for _, quiet := range [][]string{{"--anonymous-auth=false"}, {"--anonymous-auth=true"}, {"--authorization-mode=Webhook"}, {"--enable-server=false"}} {
+	for _, quiet := range [][]string{{"--anonymous-auth=false"}, {"--anonymous-auth=true"}, {"--authorization-mode=Webhook"},
+		{"--enable-server=false"}} {
 		if warned(quiet...) {
 			t.Errorf("%v: warned", quiet)
 		}

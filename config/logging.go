@@ -53,7 +53,8 @@ func kubeletKeys(groups []string, a slog.Attr) slog.Attr {
 		}
 	case slog.SourceKey:
 		if source, ok := a.Value.Any().(*slog.Source); ok && source != nil {
-			return slog.String("caller", filepath.Base(filepath.Dir(source.File))+"/"+filepath.Base(source.File)+":"+strconv.Itoa(source.Line))
+			return slog.String("caller",
+				filepath.Base(filepath.Dir(source.File))+"/"+filepath.Base(source.File)+":"+strconv.Itoa(source.Line))
 		}
 	case slog.LevelKey:
 		level, ok := a.Value.Any().(slog.Level)

@@ -51,7 +51,8 @@ func TestVerbosity(t *testing.T) {
 
 func TestTextLog(t *testing.T) {
 	got := logAll(t, "--v=5", "--vmodule=nothing=1")
-	for _, want := range []string{"level=ERROR msg=an-error", "level=INFO msg=an-info", "level=V2 msg=at-two", "level=V5 msg=at-five pod=p g.k=v"} {
+	for _, want := range []string{"level=ERROR msg=an-error", "level=INFO msg=an-info", "level=V2 msg=at-two",
+		"level=V5 msg=at-five pod=p g.k=v"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in:\n%s", want, got)
 		}

@@ -29,7 +29,7 @@ const (
 	DefaultCNICacheDir = "/var/lib/cni/cache"
 )
 
-// Node is everything the agent was told, in one value. It is built by Load and read-only from then on: it is shared by
+// Node is the whole configuration of the agent, in one value. It is built by Load and read-only from then on: it is shared by
 // every actor without locks, so nobody may write to it or to what its pointers, maps and slices lead to.
 type Node struct {
 	// Kubelet is the final KubeletConfiguration: defaults, files and flags merged, every default filled in.

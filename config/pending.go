@@ -37,13 +37,13 @@ func (r flagRow) answer() string {
 }
 
 // pendingSettings warns of everything that was set to other than its default and has no effect yet, once each: of the
-// flag that set it, or else of the field. plain is what c would be with nothing set; flags in told were answered already.
-func (f *Flags) pendingSettings(fs *pflag.FlagSet, c, plain *KubeletConfiguration, told []Warning) []Warning {
+// flag that set it, or else of the field. plain is what c would be with nothing set; flags in answered have a warning already.
+func (f *Flags) pendingSettings(fs *pflag.FlagSet, c, plain *KubeletConfiguration, answered []Warning) []Warning {
 	var warnings []Warning
 	changed := changedFields(c, plain)
 	fs.Visit(func(flag *pflag.Flag) {
 		b := f.bound[flag.Name]
-		if b == nil || !b.pending() || slices.ContainsFunc(told, func(w Warning) bool { return w.Flag == "--"+flag.Name }) {
+		if b == nil || !b.pending() || slices.ContainsFunc(answered, func(w Warning) bool { return w.Flag == "--"+flag.Name }) {
 			return
 		}
 		said := []string{noEffectYet, b.answer()}
@@ -72,7 +72,8 @@ func pendingGates(set map[string]bool) []Warning {
 		}
 		message := noEffectYet
 		if name == allAlpha || name == allBeta {
-			message += fmt.Sprintf(", but on %s where they are of this stage", strings.Join(slices.Sorted(maps.Keys(effectiveGates)), ", "))
+			message += fmt.Sprintf(", but on %s where they are of this stage",
+				strings.Join(slices.Sorted(maps.Keys(effectiveGates)), ", "))
 		}
 		warnings = append(warnings, Warning{Flag: "featureGates." + name, Message: message})
 	}
@@ -103,7 +104,8 @@ func fields(a, b reflect.Value, above string, visit func(path string, value, oth
 			fields(a.Field(i), b.Field(i), above, visit)
 		case field.Type.Kind() == reflect.Struct && !whole:
 			fields(a.Field(i), b.Field(i), path, visit)
-		case (field.Type.Kind() == reflect.Map || field.Type.Kind() == reflect.Slice) && a.Field(i).Len() == 0 && b.Field(i).Len() == 0:
+		case (field.Type.Kind() == reflect.Map || field.Type.Kind() == reflect.Slice) && a.Field(i).Len() == 0 &&
+			b.Field(i).Len() == 0:
 			visit(path, nil, nil)
 		default:
 			visit(path, a.Field(i).Interface(), b.Field(i).Interface())

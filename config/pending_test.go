@@ -109,19 +109,25 @@ func TestWhatIsSetWithoutEffectIsNamedOnce(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"nothing":             {},
-		"in force":            {file: "staticPodPath: /m\nclusterDNS: [192.0.2.1]\nhealthzPort: 1\n", want: nil},
-		"a file":              {file: "maxOpenFiles: 5\nauthentication: {x509: {clientCAFile: /ca}}\n", want: []string{"authentication.x509.clientCAFile", "maxOpenFiles"}},
-		"its defaults":        {file: "maxOpenFiles: 1000000\nsystemReserved: {}\nreadOnlyPort: 0\nevictionPressureTransitionPeriod: 0s\npodPidsLimit: -1\n"},
-		"a flag":              {args: []string{"--max-open-files=5"}, want: []string{"--max-open-files"}},
-		"a flag's default":    {args: []string{"--max-open-files=1000000", "--node-labels="}},
-		"a file and a flag":   {file: "maxOpenFiles: 5\n", args: []string{"--max-open-files=6"}, want: []string{"--max-open-files"}},
-		"a flag takes back":   {file: "maxOpenFiles: 5\n", args: []string{"--max-open-files=1000000"}},
-		"a flag of old":       {args: []string{"--cadvisor-port=4194", "--network-plugin=cni"}, want: []string{"--cadvisor-port"}},
-		"two flags of one":    {args: []string{"--kubelet-cgroups=/a", "--resource-container=/b"}, want: []string{"--kubelet-cgroups"}},
+		"nothing":  {},
+		"in force": {file: "staticPodPath: /m\nclusterDNS: [192.0.2.1]\nhealthzPort: 1\n", want: nil},
+		"a file": {file: "maxOpenFiles: 5\nauthentication: {x509: {clientCAFile: /ca}}\n",
+			want: []string{"authentication.x509.clientCAFile", "maxOpenFiles"}},
+		"its defaults":     {file: "maxOpenFiles: 1000000\nsystemReserved: {}\nreadOnlyPort: 0\nevictionPressureTransitionPeriod: 0s\npodPidsLimit: -1\n"},
+		"a flag":           {args: []string{"--max-open-files=5"}, want: []string{"--max-open-files"}},
+		"a flag's default": {args: []string{"--max-open-files=1000000", "--node-labels="}},
+		"a file and a flag": {file: "maxOpenFiles: 5\n", args: []string{"--max-open-files=6"},
+			want: []string{"--max-open-files"}},
+		"a flag takes back": {file: "maxOpenFiles: 5\n", args: []string{"--max-open-files=1000000"}},
+		"a flag of old": {args: []string{"--cadvisor-port=4194", "--network-plugin=cni"},
+			want: []string{"--cadvisor-port"}},
+		"two flags of one": {args: []string{"--kubelet-cgroups=/a", "--resource-container=/b"},
+			want: []string{"--kubelet-cgroups"}},
 		"a node that is full": {args: []string{"--register-schedulable=false"}},
-		"a threshold":         {file: "evictionHard: {memory.available: 1Gi}\n", args: []string{"--experimental-allocatable-ignore-eviction"}},
-		"a soft threshold":    {file: "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}\n", want: []string{"evictionSoftGracePeriod"}},
+		"a threshold": {file: "evictionHard: {memory.available: 1Gi}\n",
+			args: []string{"--experimental-allocatable-ignore-eviction"}},
+		"a soft threshold": {file: "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}\n",
+			want: []string{"evictionSoftGracePeriod"}},
 		"gates": {file: "featureGates: {MemoryQoS: true, ReduceDefaultCrashLoopBackOffDecay: true, NodeLogQuery: true}\n",
 			want: []string{"featureGates.MemoryQoS"}},
 		"no cloud": {args: []string{"--cloud-provider=aws"}}, // it is ignored, and that is said
@@ -157,7 +163,8 @@ func TestAFlagWithoutEffectReadsSo(t *testing.T) {
 	if err != nil || len(warnings) != 1 {
 		t.Fatal(warnings, err)
 	}
-	if got, want := warnings[0].String(), "--max-open-files: without effect in this version of Playlet; maxOpenFiles in the --config file replaces it"; got != want {
+	if got, want := warnings[0].String(),
+		"--max-open-files: without effect in this version of Playlet; maxOpenFiles in the --config file replaces it"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// reserveCPUs has the CPUs that are reserved one by one (reservedSystemCPUs) stand for all cpu that systemReserved and kubeReserved
-// keep from pods, as with the kubelet. What keeps pods off these very CPUs is a policy of the CPU manager. To be called when all is
-// validated.
+// reserveCPUs has the CPUs that are reserved one by one (reservedSystemCPUs) stand for all cpu that systemReserved and
+// kubeReserved keep from pods, as with the kubelet. What keeps pods off these very CPUs is a policy of the CPU manager. To be
+// called when all is validated.
 func (n *Node) reserveCPUs() []Warning {
 	const cpu = string(corev1.ResourceCPU)
 	c := n.Kubelet

@@ -19,10 +19,13 @@ func TestCPUsThatAreReservedOneByOne(t *testing.T) {
 		system, kube map[string]string
 		warned       bool
 	}{
-		"none":        {[]string{"--system-reserved=cpu=100m", "--kube-reserved=cpu=200m"}, map[string]string{"cpu": "100m"}, map[string]string{"cpu": "200m"}, false},
-		"alone":       {[]string{"--reserved-cpus=0-1,3"}, map[string]string{"cpu": "3"}, nil, false},
-		"with others": {[]string{"--reserved-cpus=0", "--system-reserved=memory=1Gi", "--kube-reserved=pid=9"}, map[string]string{"cpu": "1", "memory": "1Gi"}, map[string]string{"pid": "9"}, false},
-		"in place of": {[]string{"--reserved-cpus=0-1", "--system-reserved=cpu=100m,memory=1Gi", "--kube-reserved=cpu=5"}, map[string]string{"cpu": "2", "memory": "1Gi"}, nil, true},
+		"none": {[]string{"--system-reserved=cpu=100m", "--kube-reserved=cpu=200m"}, map[string]string{"cpu": "100m"},
+			map[string]string{"cpu": "200m"}, false},
+		"alone": {[]string{"--reserved-cpus=0-1,3"}, map[string]string{"cpu": "3"}, nil, false},
+		"with others": {[]string{"--reserved-cpus=0", "--system-reserved=memory=1Gi", "--kube-reserved=pid=9"},
+			map[string]string{"cpu": "1", "memory": "1Gi"}, map[string]string{"pid": "9"}, false},
+		"in place of": {[]string{"--reserved-cpus=0-1", "--system-reserved=cpu=100m,memory=1Gi", "--kube-reserved=cpu=5"},
+			map[string]string{"cpu": "2", "memory": "1Gi"}, nil, true},
 	} {
 		n, warnings, err := loadArgs(t, c.args...)
 		if err != nil {

@@ -30,7 +30,8 @@ func (n *Node) settle(hostname func() (string, error)) ([]Warning, error) {
 	}
 	if n.CloudProvider != "" && n.CloudProvider != "external" {
 		warnings = append(warnings, Warning{Flag: "--cloud-provider", Message: fmt.Sprintf(
-			"%q is ignored: cloud providers have left Kubernetes; external, with a cloud controller manager, replaces it", n.CloudProvider)})
+			"%q is ignored: cloud providers have left Kubernetes; external, with a cloud controller manager, replaces it",
+			n.CloudProvider)})
 		n.CloudProvider = ""
 	}
 	if err := n.absolutePaths(); err != nil {

@@ -24,7 +24,8 @@ func TestNodeName(t *testing.T) {
 	if _, err := nodeName(" ", testHost); err == nil || !strings.Contains(err.Error(), "--hostname-override") {
 		t.Errorf("a blank override: %v", err)
 	}
-	if _, err := nodeName("", func() (string, error) { return "", errors.New("no host") }); err == nil || !strings.Contains(err.Error(), "no host") {
+	if _, err := nodeName("", func() (string, error) { return "", errors.New("no host") }); err == nil ||
+		!strings.Contains(err.Error(), "no host") {
 		t.Errorf("a host without name: %v", err)
 	}
 }
@@ -81,11 +82,13 @@ func TestNodeIPs(t *testing.T) {
 
 func TestEndpoints(t *testing.T) {
 	n, _, err := loadArgs(t)
-	if err != nil || n.RuntimeEndpoint() != DefaultRuntimeEndpoint || n.ImageEndpoint() != DefaultRuntimeEndpoint {
+	const containerd = "unix:///run/containerd/containerd.sock"
+	if err != nil || n.Kubelet.ContainerRuntimeEndpoint != containerd || n.ImageEndpoint() != containerd {
 		t.Errorf("%v %v", n, err)
 	}
-	n, warnings, err := loadArgs(t, "--container-runtime-endpoint=/run/x.sock", "--image-service-endpoint=unix:///run/y.sock", "--anonymous-auth=false")
-	if err != nil || n.RuntimeEndpoint() != "unix:///run/x.sock" || n.ImageEndpoint() != "unix:///run/y.sock" {
+	n, warnings, err := loadArgs(t, "--container-runtime-endpoint=/run/x.sock", "--image-service-endpoint=unix:///run/y.sock",
+		"--anonymous-auth=false")
+	if err != nil || n.Kubelet.ContainerRuntimeEndpoint != "unix:///run/x.sock" || n.ImageEndpoint() != "unix:///run/y.sock" {
 		t.Errorf("%v %v", n, err)
 	}
 	if !slices.ContainsFunc(warnings, func(w Warning) bool {
@@ -104,8 +107,9 @@ func TestCrashLoopBackOff(t *testing.T) {
 		"lower cap":              {"crashLoopBackOff: {maxContainerRestartPeriod: 30s}", 10 * time.Second, 30 * time.Second},
 		"cap below the first":    {"crashLoopBackOff: {maxContainerRestartPeriod: 2s}", 2 * time.Second, 2 * time.Second},
 		"without the cap's gate": {"featureGates: {KubeletCrashLoopBackOffMax: false}", 10 * time.Second, 300 * time.Second},
-		"reduced":                {"featureGates: {KubeletCrashLoopBackOffMax: false, ReduceDefaultCrashLoopBackOffDecay: true}", time.Second, time.Minute},
-		"reduced, own cap":       {"crashLoopBackOff: {maxContainerRestartPeriod: 90s}\nfeatureGates: {ReduceDefaultCrashLoopBackOffDecay: true}", time.Second, 90 * time.Second},
+		"reduced": {"featureGates: {KubeletCrashLoopBackOffMax: false, ReduceDefaultCrashLoopBackOffDecay: true}",
+			time.Second, time.Minute},
+		"reduced, own cap": {"crashLoopBackOff: {maxContainerRestartPeriod: 90s}\nfeatureGates: {ReduceDefaultCrashLoopBackOffDecay: true}", time.Second, 90 * time.Second},
 	} {
 		n, _, err := loadArgs(t, "--config="+write(t, t.TempDir(), "f", header+test.content))
 		if err != nil {
@@ -158,7 +162,8 @@ func TestErrorsTellNoCredentials(t *testing.T) {
 		{"--config=" + write(t, t.TempDir(), "g", header+"staticPodURLHeader: {Authorization: [[hunter2]]}\n")},
 	} {
 		_, _, err := loadArgs(t, args...)
-		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "manifest-url") && !strings.Contains(err.Error(), "staticPodURL") {
+		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "manifest-url") &&
+			!strings.Contains(err.Error(), "staticPodURL") {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
@@ -173,8 +178,9 @@ func TestSmallAccessors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !n.RunOnce() || n.ContainerLogMaxSize() != 2048 || n.RegisterNode() || n.Verbosity() != 3 ||
-		n.SyncFrequency() != time.Minute || n.PodLogsDir() != "/var/log/pods" || n.AdminSocket != "/run/playlet/admin.sock" {
+	if !n.Kubelet.RunOnce || n.ContainerLogMaxSize() != 2048 || n.RegisterNode() || n.Verbosity() != 3 ||
+		n.Kubelet.SyncFrequency.Duration != time.Minute || n.Kubelet.PodLogsDir != "/var/log/pods" ||
+		n.AdminSocket != "/run/playlet/admin.sock" {
 		t.Errorf("%+v", n)
 	}
 	if got := (Warning{Flag: "--x", Message: "y"}).String(); got != "--x: y" {

@@ -31,7 +31,8 @@ func validateEviction(p *problems, n *Node) {
 	validSignals(p, "evictionMinimumReclaim", c.EvictionMinimumReclaim, validReclaim)
 	for _, signal := range slices.Sorted(maps.Keys(c.EvictionSoft)) {
 		_, found := c.EvictionSoftGracePeriod[signal]
-		p.check(found, fmt.Sprintf("evictionSoft[%s]", signal), c.EvictionSoft[signal], "needs a period in evictionSoftGracePeriod")
+		p.check(found, fmt.Sprintf("evictionSoft[%s]", signal), c.EvictionSoft[signal],
+			"needs a period in evictionSoftGracePeriod")
 	}
 }
 
@@ -85,7 +86,8 @@ func validateShutdown(p *problems, n *Node) {
 	whole, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration
 	validPeriod(p, n, "shutdownGracePeriod", whole)
 	validPeriod(p, n, "shutdownGracePeriodCriticalPods", critical)
-	p.check(critical <= whole, "shutdownGracePeriodCriticalPods", critical, "must be at most shutdownGracePeriod, which is %v", whole)
+	p.check(critical <= whole, "shutdownGracePeriodCriticalPods", critical, "must be at most shutdownGracePeriod, which is %v",
+		whole)
 	if len(c.ShutdownGracePeriodByPodPriority) == 0 {
 		return
 	}
@@ -94,7 +96,8 @@ func validateShutdown(p *problems, n *Node) {
 	needsGate(p, n, path, said, "GracefulNodeShutdownBasedOnPodPriority")
 	p.check(whole == 0 && critical == 0, path, said, "excludes shutdownGracePeriod and shutdownGracePeriodCriticalPods")
 	for i, one := range c.ShutdownGracePeriodByPodPriority {
-		p.check(one.ShutdownGracePeriodSeconds >= 0, fmt.Sprintf("%s[%d].shutdownGracePeriodSeconds", path, i), one.ShutdownGracePeriodSeconds, "must be at least 0")
+		p.check(one.ShutdownGracePeriodSeconds >= 0, fmt.Sprintf("%s[%d].shutdownGracePeriodSeconds", path, i),
+			one.ShutdownGracePeriodSeconds, "must be at least 0")
 	}
 }
 

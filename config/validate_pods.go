@@ -33,7 +33,8 @@ func validateImages(p *problems, n *Node) {
 	}
 	if parallel := c.MaxParallelImagePulls; parallel != nil {
 		atLeast(p, "maxParallelImagePulls", *parallel, 1)
-		p.check(*parallel <= 1 || !n.SerialImagePulls(), "maxParallelImagePulls", *parallel, "more than 1 needs serializeImagePulls to be false")
+		p.check(*parallel <= 1 || !n.SerialImagePulls(), "maxParallelImagePulls", *parallel,
+			"more than 1 needs serializeImagePulls to be false")
 	}
 	validatePullCredentials(p, n)
 }
@@ -52,12 +53,14 @@ func validatePullCredentials(p *problems, n *Node) {
 	p.check(len(list) == 0 || policy == kubeletconfig.NeverVerifyAllowlistedImages, listPath, strings.Join(list, ","),
 		"only %s %q has a list", policyPath, kubeletconfig.NeverVerifyAllowlistedImages)
 	for i, image := range list {
-		p.check(imagePattern.MatchString(image), fmt.Sprintf("%s[%d]", listPath, i), image, "must be an image without tag and digest, or end in /*")
+		p.check(imagePattern.MatchString(image), fmt.Sprintf("%s[%d]", listPath, i), image,
+			"must be an image without tag and digest, or end in /*")
 	}
 }
 
 // imagePattern is registry[:port]/path, the last element of which may be a lone *, and which has no tag or digest.
-var imagePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*(:[0-9]+(/[a-z0-9._-]+)*(/\*|/[a-z0-9._-]+)|(/[a-z0-9._-]+)*(/\*)?)$`)
+var imagePattern = regexp.MustCompile(
+	`^[a-zA-Z0-9][a-zA-Z0-9._-]*(:[0-9]+(/[a-z0-9._-]+)*(/\*|/[a-z0-9._-]+)|(/[a-z0-9._-]+)*(/\*)?)$`)
 
 // validateContainers is about the runtime, logs and the network of pods.
 func validateContainers(p *problems, n *Node) {
@@ -73,8 +76,10 @@ func validateContainers(p *problems, n *Node) {
 	atLeast(p, "containerLogMonitorInterval", orZero(c.ContainerLogMonitorInterval).Duration, 3*time.Second)
 	logs := c.PodLogsDir
 	p.check(filepath.IsAbs(logs), "podLogsDir", logs, "must be an absolute path")
-	p.check(filepath.Clean(logs) == logs || filepath.Clean(logs)+"/" == logs, "podLogsDir", logs, "must be a path without ., .. and doubled slashes")
-	p.check(!strings.ContainsFunc(logs, func(r rune) bool { return r > unicode.MaxASCII }), "podLogsDir", logs, "must be ASCII, because metrics show it")
+	p.check(filepath.Clean(logs) == logs || filepath.Clean(logs)+"/" == logs, "podLogsDir", logs,
+		"must be a path without ., .. and doubled slashes")
+	p.check(!strings.ContainsFunc(logs, func(r rune) bool { return r > unicode.MaxASCII }), "podLogsDir", logs,
+		"must be ASCII, because metrics show it")
 	oneOf(p, "hairpinMode", c.HairpinMode, kubeletconfig.PromiscuousBridge, kubeletconfig.HairpinVeth, kubeletconfig.HairpinNone)
 	within(p, "iptablesMasqueradeBit", orZero(c.IPTablesMasqueradeBit), 0, 31)
 	within(p, "iptablesDropBit", orZero(c.IPTablesDropBit), 0, 31)
@@ -109,7 +114,9 @@ func validateSysctls(p *problems, c *KubeletConfiguration) {
 	check := func(path, name, pattern string) {
 		dotted := strings.ReplaceAll(strings.TrimSuffix(name, "*"), "/", ".")
 		known := slices.ContainsFunc(namespacedSysctls, func(group string) bool { return strings.HasPrefix(dotted, group) })
-		p.check(sysctlPattern.MatchString(name) && known, path, name, "%s, and in a group that pods have of their own: %s", pattern, strings.Join(namespacedSysctls, " "))
+		p.check(sysctlPattern.MatchString(name) && known, path, name, "%s, and in a group that pods have of their own: %s",
+			pattern,
+			strings.Join(namespacedSysctls, " "))
 	}
 	for i, name := range c.AllowedUnsafeSysctls {
 		check(fmt.Sprintf("allowedUnsafeSysctls[%d]", i), name, "must be a sysctl, or the start of some and *")

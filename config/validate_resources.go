@@ -32,10 +32,13 @@ func validateResources(p *problems, n *Node) {
 		needsGate(p, n, "cpuCFSQuotaPeriod", period, "CustomCPUCFSQuotaPeriod")
 	}
 	oneOf(p, "cpuManagerPolicy", c.CPUManagerPolicy, "none", "static")
-	oneOf(p, "memoryManagerPolicy", c.MemoryManagerPolicy, kubeletconfig.NoneMemoryManagerPolicy, kubeletconfig.StaticMemoryManagerPolicy)
-	oneOf(p, "topologyManagerPolicy", c.TopologyManagerPolicy, kubeletconfig.NoneTopologyManagerPolicy, kubeletconfig.BestEffortTopologyManagerPolicy,
+	oneOf(p, "memoryManagerPolicy", c.MemoryManagerPolicy, kubeletconfig.NoneMemoryManagerPolicy,
+		kubeletconfig.StaticMemoryManagerPolicy)
+	oneOf(p, "topologyManagerPolicy", c.TopologyManagerPolicy, kubeletconfig.NoneTopologyManagerPolicy,
+		kubeletconfig.BestEffortTopologyManagerPolicy,
 		kubeletconfig.RestrictedTopologyManagerPolicy, kubeletconfig.SingleNumaNodeTopologyManagerPolicy)
-	oneOf(p, "topologyManagerScope", c.TopologyManagerScope, kubeletconfig.ContainerTopologyManagerScope, kubeletconfig.PodTopologyManagerScope)
+	oneOf(p, "topologyManagerScope", c.TopologyManagerScope, kubeletconfig.ContainerTopologyManagerScope,
+		kubeletconfig.PodTopologyManagerScope)
 	validateMemory(p, n)
 	if u := c.UserNamespaces; u != nil && u.IDsPerPod != nil {
 		ids := *u.IDsPerPod
@@ -66,7 +69,8 @@ func validateMemory(p *problems, n *Node) {
 			key := fmt.Sprint(reservation.NumaNode, name)
 			p.check(reservableMemory(name), path, amount.String(), "only memory and hugepages-SIZE can be reserved")
 			p.check(!amount.IsZero(), path, amount.String(), "must not be zero")
-			p.check(!taken[key], path, amount.String(), "NUMA node %d has a reservation of %s already", reservation.NumaNode, name)
+			p.check(!taken[key], path, amount.String(), "NUMA node %d has a reservation of %s already", reservation.NumaNode,
+				name)
 			taken[key] = true
 		}
 	}
@@ -83,12 +87,14 @@ func validateReservations(p *problems, n *Node) {
 		digits, isPercentage := strings.CutSuffix(value, "%")
 		percentage, err := strconv.Atoi(digits)
 		p.check(name == string(corev1.ResourceMemory), path, value, "only memory can be reserved")
-		p.check(isPercentage && err == nil && percentage >= 0 && percentage <= 100, path, value, "must be a percentage such as 50%%")
+		p.check(isPercentage && err == nil && percentage >= 0 && percentage <= 100, path, value,
+			"must be a percentage such as 50%%")
 	}
 	if cpus := c.ReservedSystemCPUs; cpus != "" {
 		_, err := cpuset.Parse(cpus)
 		p.check(err == nil, "reservedSystemCPUs", cpus, "must be a list of CPUs such as 0-3,7")
-		p.check(c.SystemReservedCgroup == "" && c.KubeReservedCgroup == "", "reservedSystemCPUs", cpus, "excludes systemReservedCgroup and kubeReservedCgroup")
+		p.check(c.SystemReservedCgroup == "" && c.KubeReservedCgroup == "", "reservedSystemCPUs", cpus,
+			"excludes systemReservedCgroup and kubeReservedCgroup")
 	}
 	validateEnforcement(p, c)
 }
@@ -125,9 +131,11 @@ func validateEnforcement(p *problems, c *KubeletConfiguration) {
 		case "kube-reserved", "kube-reserved" + compressible:
 			p.check(c.KubeReservedCgroup != "", path, level, "needs kubeReservedCgroup")
 		}
-		oneOf(p, path, level, "none", "pods", "system-reserved", "system-reserved"+compressible, "kube-reserved", "kube-reserved"+compressible)
+		oneOf(p, path, level, "none", "pods", "system-reserved", "system-reserved"+compressible, "kube-reserved",
+			"kube-reserved"+compressible)
 		p.check(orZero(c.CgroupsPerQOS), path, level, "needs cgroupsPerQOS")
-		p.check(!seen[level+compressible] && (!strings.HasSuffix(level, compressible) || !seen[strings.TrimSuffix(level, compressible)]),
+		p.check(!seen[level+compressible] && (!strings.HasSuffix(level, compressible) ||
+			!seen[strings.TrimSuffix(level, compressible)]),
 			path, level, "is named in full and as compressible")
 	}
 }

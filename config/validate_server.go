@@ -57,11 +57,12 @@ func validateTLS(p *problems, n *Node) {
 	}
 	for i, curve := range c.TLSCurvePreferences {
 		_, err := cliflag.TLSCurvePreferences([]int32{curve})
-		p.check(err == nil, fmt.Sprintf("tlsCurvePreferences[%d]", i), curve, "no such key exchange; see crypto/tls.CurveID, such as %d for X25519", tls.X25519)
+		p.check(err == nil, fmt.Sprintf("tlsCurvePreferences[%d]", i), curve,
+			"no such key exchange; see crypto/tls.CurveID, such as %d for X25519", tls.X25519)
 	}
 }
 
-// validateAPI is about talking to the API server and what is told to it.
+// validateAPI is about talking to the API server and what is reported to it.
 func validateAPI(p *problems, n *Node) {
 	c := n.Kubelet
 	atLeast(p, "eventRecordQPS", orZero(c.EventRecordQPS), 0)
@@ -73,7 +74,8 @@ func validateAPI(p *problems, n *Node) {
 	atLeast(p, "nodeStatusUpdateFrequency", c.NodeStatusUpdateFrequency.Duration, time.Millisecond) // 0 would be always
 	atLeast(p, "nodeStatusReportFrequency", c.NodeStatusReportFrequency.Duration, 0)
 	oneOf(p, "configMapAndSecretChangeDetectionStrategy", c.ConfigMapAndSecretChangeDetectionStrategy,
-		kubeletconfig.GetChangeDetectionStrategy, kubeletconfig.TTLCacheChangeDetectionStrategy, kubeletconfig.WatchChangeDetectionStrategy)
+		kubeletconfig.GetChangeDetectionStrategy, kubeletconfig.TTLCacheChangeDetectionStrategy,
+		kubeletconfig.WatchChangeDetectionStrategy)
 	for i, taint := range c.RegisterWithTaints {
 		path := fmt.Sprintf("registerWithTaints[%d]", i)
 		if err := checkTaint(taint); err != nil {
@@ -110,7 +112,8 @@ func validateLogging(p *problems, n *Node) {
 	p.check(len(c.VModule) == 0 || c.Format == "text", "logging.vmodule", fmt.Sprint(c.VModule), "only the text format has it")
 	for i, item := range c.VModule {
 		path := fmt.Sprintf("logging.vmodule[%d]", i)
-		p.check(item.FilePattern != "" && !strings.ContainsAny(item.FilePattern, "=,"), path+".filePattern", item.FilePattern, "must be a file name or pattern without = and ,")
+		p.check(item.FilePattern != "" && !strings.ContainsAny(item.FilePattern, "=,"), path+".filePattern", item.FilePattern,
+			"must be a file name or pattern without = and ,")
 		p.check(item.Verbosity <= most, path+".verbosity", uint32(item.Verbosity), "must be at most %d", most)
 	}
 	validRouting(p, n, "logging.options.text", c.Options.Text.OutputRoutingOptions)

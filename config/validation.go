@@ -18,8 +18,8 @@ const maxSocketPath = 107
 // validate reports every value that cannot be honoured, in the order of the fields. Besides the kubelet's own rules it
 // checks what the kubelet finds out only later while starting: addresses, quantities, policies, TLS names.
 //
-// What depends on the machine is not looked at here, see CheckCgroups and CheckCPUs. runOnce, which the kubelet has come to refuse, is
-// accepted.
+// What depends on the machine is not looked at here, see CheckCgroups and CheckCPUs. runOnce, which the kubelet has come to
+// refuse, is accepted.
 func (n *Node) validate() error {
 	var p problems
 	n.validateOwn(&p)
@@ -43,19 +43,24 @@ func (n *Node) CheckCgroups(unified bool) error {
 	}
 	var p problems
 	if fail := n.Kubelet.FailCgroupV1; fail != nil {
-		p.check(!*fail, "failCgroupV1", *fail, "this host has cgroups of version 1, which Kubernetes is giving up; set it to false to run here all the same")
+		p.check(!*fail, "failCgroupV1", *fail, "this host has cgroups of version 1, which Kubernetes is giving up; set it to "+
+			"false to run here all the same")
 	}
 	if single := n.Kubelet.SingleProcessOOMKill; single != nil {
-		p.check(*single, "singleProcessOOMKill", *single, "cgroups of version 1, which this host has, cannot kill a container as a group")
+		p.check(*single, "singleProcessOOMKill", *single,
+			"cgroups of version 1, which this host has, cannot kill a container as "+
+				"a group")
 	}
 	return p.err()
 }
 
-// CheckCPUs reports whether the host has all CPUs that are reserved one by one, as the kubelet does. online are its CPUs by number.
+// CheckCPUs reports whether the host has all CPUs that are reserved one by one, as the kubelet does. online are its CPUs by
+// number.
 func (n *Node) CheckCPUs(online cpuset.CPUSet) error {
 	var p problems
 	cpus, err := cpuset.Parse(n.Kubelet.ReservedSystemCPUs) // what is no list was refused before
-	p.check(err != nil || cpus.IsSubsetOf(online), "reservedSystemCPUs", n.Kubelet.ReservedSystemCPUs, "this host has the CPUs %s only", online)
+	p.check(err != nil || cpus.IsSubsetOf(online), "reservedSystemCPUs", n.Kubelet.ReservedSystemCPUs,
+		"this host has the CPUs %s only", online)
 	return p.err()
 }
 
@@ -64,7 +69,8 @@ func (n *Node) validateOwn(p *problems) {
 	p.check(n.RootDir != "", "--root-dir", n.RootDir, "a folder is needed")
 	p.check(n.CertDir != "", "--cert-dir", n.CertDir, "a folder is needed")
 	p.check(n.AdminSocket != "", "--admin-socket", n.AdminSocket, "a path is needed")
-	p.check(len(n.AdminSocket) <= maxSocketPath, "--admin-socket", n.AdminSocket, "longer than %d bytes, the limit of a unix socket's path", maxSocketPath)
+	p.check(len(n.AdminSocket) <= maxSocketPath, "--admin-socket", n.AdminSocket,
+		"longer than %d bytes, the limit of a unix socket's path", maxSocketPath)
 	p.check(!n.ExitOnLockContention || n.LockFile != "", "--exit-on-lock-contention", true, "needs --lock-file")
 	p.check(n.HousekeepingInterval > 0, "--housekeeping-interval", n.HousekeepingInterval, "must be positive")
 	p.check(n.CAdvisorPort >= 0 && n.CAdvisorPort <= 65535, "--cadvisor-port", n.CAdvisorPort, "must be between 0 and 65535")

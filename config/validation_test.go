@@ -17,7 +17,8 @@ var refused = []struct{ content, want string }{
 	{"address: here", `address (--address): invalid value "here"`},
 	{"healthzBindAddress: here", "healthzBindAddress"},
 	{"authorization: {mode: Sometimes}", `authorization.mode (--authorization-mode): invalid value "Sometimes"`},
-	{"enableSystemLogQuery: true\nenableSystemLogHandler: false", "enableSystemLogQuery: invalid value true: needs enableSystemLogHandler"},
+	{"enableSystemLogQuery: true\nenableSystemLogHandler: false",
+		"enableSystemLogQuery: invalid value true: needs enableSystemLogHandler"},
 	{"showHiddenMetricsForVersion: '1.20'", `showHiddenMetricsForVersion: invalid value "1.20"`},
 	{"tlsCipherSuites: [TLS_AES_128_GCM_SHA256, ROT13]", `tlsCipherSuites[1] (--tls-cipher-suites): invalid value "ROT13"`},
 	{"tlsMinVersion: '1.2'", "tlsMinVersion (--tls-min-version)"},
@@ -65,7 +66,8 @@ var refused = []struct{ content, want string }{
 	{"imagePullCredentialsVerificationPolicy: Trust", "imagePullCredentialsVerificationPolicy"},
 	{"preloadedImagesVerificationAllowlist: [a]", "preloadedImagesVerificationAllowlist"},
 	{"imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: ['a/*', 'b:tag']", "preloadedImagesVerificationAllowlist[1]"},
-	{"imagePullCredentialsVerificationPolicy: AlwaysVerify\nfeatureGates: {KubeletEnsureSecretPulledImages: false}", "needs the feature gate KubeletEnsureSecretPulledImages"},
+	{"imagePullCredentialsVerificationPolicy: AlwaysVerify\nfeatureGates: {KubeletEnsureSecretPulledImages: false}",
+		"needs the feature gate KubeletEnsureSecretPulledImages"},
 
 	{"containerRuntimeEndpoint: tcp://h:1", `containerRuntimeEndpoint (--container-runtime-endpoint): invalid value "tcp://h:1"`},
 	{"imageServiceEndpoint: unix://relative", "imageServiceEndpoint (--image-service-endpoint)"},
@@ -84,9 +86,11 @@ var refused = []struct{ content, want string }{
 	{"allowedUnsafeSysctls: [vm.swappiness]", "allowedUnsafeSysctls[0] (--allowed-unsafe-sysctls)"},
 	{"allowedUnsafeSysctls: ['net.*.x']", "allowedUnsafeSysctls[0]"},
 	{"defaultPodSysctls: {'net.*': '1'}", "defaultPodSysctls[net.*]"},
-	{"crashLoopBackOff: {maxContainerRestartPeriod: 500ms}", "crashLoopBackOff.maxContainerRestartPeriod: invalid value \"500ms\""},
+	{"crashLoopBackOff: {maxContainerRestartPeriod: 500ms}",
+		"crashLoopBackOff.maxContainerRestartPeriod: invalid value \"500ms\""},
 	{"crashLoopBackOff: {maxContainerRestartPeriod: 301s}", "must be between 1s and 5m0s"},
-	{"crashLoopBackOff: {maxContainerRestartPeriod: 30s}\nfeatureGates: {KubeletCrashLoopBackOffMax: false}", "needs the feature gate KubeletCrashLoopBackOffMax"},
+	{"crashLoopBackOff: {maxContainerRestartPeriod: 30s}\nfeatureGates: {KubeletCrashLoopBackOffMax: false}",
+		"needs the feature gate KubeletCrashLoopBackOffMax"},
 
 	{"maxPods: -1", "maxPods (--max-pods)"},
 	{"podsPerCore: -1", "podsPerCore (--pods-per-core)"},
@@ -110,7 +114,8 @@ var refused = []struct{ content, want string }{
 	{"userNamespaces: {idsPerPod: 4294967296}", "userNamespaces.idsPerPod"},
 	{"reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]", "reservedMemory[0].limits[cpu] (--reserved-memory)"},
 	{"reservedMemory: [{numaNode: 0, limits: {memory: 0}}]", "must not be zero"},
-	{"reservedMemory: [{numaNode: 0, limits: {memory: 1}}, {numaNode: 0, limits: {memory: 2}}]", "reservedMemory[1].limits[memory]"},
+	{"reservedMemory: [{numaNode: 0, limits: {memory: 1}}, {numaNode: 0, limits: {memory: 2}}]",
+		"reservedMemory[1].limits[memory]"},
 	{"systemReserved: {gpu: '1'}", "systemReserved[gpu] (--system-reserved)"},
 	{"kubeReserved: {memory: lots}", "kubeReserved[memory] (--kube-reserved)"},
 	{"kubeReserved: {memory: -1Gi}", "not negative"},
@@ -124,7 +129,8 @@ var refused = []struct{ content, want string }{
 	{"enforceNodeAllocatable: [none-compressible]", "none-compressible"},
 	{"enforceNodeAllocatable: [system-reserved]", "needs systemReservedCgroup"},
 	{"enforceNodeAllocatable: [kube-reserved-compressible]", "needs kubeReservedCgroup"},
-	{"enforceNodeAllocatable: [kube-reserved, kube-reserved-compressible]\nkubeReservedCgroup: /k", "in full and as compressible"},
+	{"enforceNodeAllocatable: [kube-reserved, kube-reserved-compressible]\nkubeReservedCgroup: /k",
+		"in full and as compressible"},
 	{"cgroupsPerQOS: false", "needs cgroupsPerQOS"},
 
 	{"evictionPressureTransitionPeriod: -1s", "evictionPressureTransitionPeriod"},
@@ -132,14 +138,18 @@ var refused = []struct{ content, want string }{
 	{"evictionHard: {memory.available: '0'}", "evictionHard[memory.available]"},
 	{"evictionHard: {memory.available: 101%}", "between 0% and 100%"},
 	{"evictionHard: {memory.available: NaN%}", "between 0% and 100%"},
-	{"evictionSoft: {memory.available: 1Gi}", "evictionSoft[memory.available] (--eviction-soft): invalid value \"1Gi\": needs a period"},
-	{"evictionSoftGracePeriod: {memory.available: soon}", "evictionSoftGracePeriod[memory.available] (--eviction-soft-grace-period)"},
+	{"evictionSoft: {memory.available: 1Gi}",
+		"evictionSoft[memory.available] (--eviction-soft): invalid value \"1Gi\": needs a period"},
+	{"evictionSoftGracePeriod: {memory.available: soon}",
+		"evictionSoftGracePeriod[memory.available] (--eviction-soft-grace-period)"},
 	{"evictionMinimumReclaim: {memory.available: '-1'}", "evictionMinimumReclaim[memory.available] (--eviction-minimum-reclaim)"},
 	{"shutdownGracePeriod: 500ms", "shutdownGracePeriod: invalid value \"500ms\""},
 	{"shutdownGracePeriodCriticalPods: 2s", "must be at most shutdownGracePeriod"},
 	{"shutdownGracePeriod: 2s\nfeatureGates: {GracefulNodeShutdown: false}", "needs the feature gate GracefulNodeShutdown"},
-	{"shutdownGracePeriod: 2s\nshutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 1}]", "shutdownGracePeriodByPodPriority"},
-	{"shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: -1}]", "shutdownGracePeriodByPodPriority[0].shutdownGracePeriodSeconds"},
+	{"shutdownGracePeriod: 2s\nshutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 1}]",
+		"shutdownGracePeriodByPodPriority"},
+	{"shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: -1}]",
+		"shutdownGracePeriodByPodPriority[0].shutdownGracePeriodSeconds"},
 }
 
 func TestRefusedValues(t *testing.T) {
@@ -176,7 +186,8 @@ func TestAcceptedValues(t *testing.T) {
 		"evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 0s}\nevictionMinimumReclaim: {memory.available: '0'}",
 		"shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 30s",
 		"shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 1}]",
-		"logging: {options: {json: {splitStream: true}}}\nfeatureGates: {LoggingAlphaOptions: true}", "logging: {flushFrequency: 1000000}",
+		"logging: {options: {json: {splitStream: true}}}\nfeatureGates: {LoggingAlphaOptions: true}",
+		"logging: {flushFrequency: 1000000}",
 		"runOnce: true", "volumeStatsAggPeriod: -1s", "tracing: {endpoint: 'localhost:4317'}",
 	} {
 		t.Run(content, func(t *testing.T) {
@@ -205,7 +216,8 @@ func TestRefusedFlags(t *testing.T) {
 		_, _, err := loadArgs(t, test.arg)
 		oneLineWith(t, err, test.want)
 	}
-	if _, _, err := loadArgs(t, "--node-labels=kubernetes.io/arch=x,node.kubernetes.io/own=y,example.com/z=,a=b", "--lock-file=/l", "--exit-on-lock-contention"); err != nil {
+	if _, _, err := loadArgs(t, "--node-labels=kubernetes.io/arch=x,node.kubernetes.io/own=y,example.com/z=,a=b",
+		"--lock-file=/l", "--exit-on-lock-contention"); err != nil {
 		t.Error(err)
 	}
 }
@@ -221,7 +233,9 @@ func TestAllProblemsAreSaidAtOnce(t *testing.T) {
 func TestCheckCPUs(t *testing.T) {
 	n := &Node{Kubelet: &KubeletConfiguration{}}
 	for cpus, want := range map[string]string{
-		"": "", "0": "", "0-1,4": "", "2": "reservedSystemCPUs (--reserved-cpus): invalid value \"2\": this host has the CPUs 0-1,4 only", "0-4": "this host has the CPUs 0-1,4 only",
+		"": "", "0": "", "0-1,4": "",
+		"2":   "reservedSystemCPUs (--reserved-cpus): invalid value \"2\": this host has the CPUs 0-1,4 only",
+		"0-4": "this host has the CPUs 0-1,4 only",
 	} {
 		n.Kubelet.ReservedSystemCPUs = cpus
 		err := n.CheckCPUs(cpuset.New(0, 1, 4))

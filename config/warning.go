@@ -2,7 +2,7 @@ package config
 
 import "fmt"
 
-// Warning tells an operator that something was accepted but should be said differently. Load returns warnings as values;
+// Warning says to an operator that something was accepted but should be said differently. Load returns warnings as values;
 // the command logs them.
 type Warning struct {
 	// Flag is the flag with its dashes ("--network-plugin"), or the path of a configuration field

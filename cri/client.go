@@ -144,7 +144,8 @@ func SocketPath(endpoint string) (string, error) {
 		return "", fmt.Errorf("endpoint %q is not an absolute path to a unix socket", endpoint)
 	}
 	if len(path) > maxSocketPath {
-		return "", fmt.Errorf("endpoint %q: a socket's path has at most %d bytes, this one %d", endpoint, maxSocketPath, len(path))
+		return "", fmt.Errorf("endpoint %q: a socket's path has at most %d bytes, this one %d", endpoint, maxSocketPath,
+			len(path))
 	}
 	return path, nil
 }

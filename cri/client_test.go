@@ -22,11 +22,13 @@ func TestDialNamesABadEndpoint(t *testing.T) {
 		if endpoint == "" {
 			continue
 		}
-		if _, err := Dial(Options{RuntimeEndpoint: "/ok", ImageEndpoint: endpoint}); err == nil || !strings.Contains(err.Error(), "image service endpoint") {
+		if _, err := Dial(Options{RuntimeEndpoint: "/ok", ImageEndpoint: endpoint}); err == nil ||
+			!strings.Contains(err.Error(), "image service endpoint") {
 			t.Errorf("image endpoint %q: error %v", endpoint, err)
 		}
 	}
-	if _, err := Dial(Options{RuntimeEndpoint: "/ok", Limits: Limits{Exec: -1}}); err == nil || !strings.Contains(err.Error(), "exec") {
+	if _, err := Dial(Options{RuntimeEndpoint: "/ok", Limits: Limits{Exec: -1}}); err == nil ||
+		!strings.Contains(err.Error(), "exec") {
 		t.Errorf("a negative limit: %v", err)
 	}
 }
@@ -84,7 +86,8 @@ func TestRuntimeComesGoesAndReturns(t *testing.T) {
 
 func TestTwoEndpoints(t *testing.T) {
 	images := socketPath(t)
-	t.Cleanup(serve(t, &fakeRuntime{pull: func(context.Context, *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+	t.Cleanup(serve(t, &fakeRuntime{pull: func(context.Context, *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse,
+		error) {
 		return &runtimeapi.PullImageResponse{ImageRef: "from the image service"}, nil
 	}}, images))
 	c := fakeClient(t, &fakeRuntime{}, Options{ImageEndpoint: images})
@@ -104,13 +107,15 @@ func TestAnswersAboveGRPCsDefaultSize(t *testing.T) {
 
 // TestHungRuntime has a call end by the client's own deadline.
 func TestHungRuntime(t *testing.T) {
-	f := &fakeRuntime{start: func(ctx context.Context, _ *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+	f := &fakeRuntime{start: func(ctx context.Context, _ *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse,
+		error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
 	c := fakeClient(t, f, Options{RequestTimeout: 20 * time.Millisecond})
 	err := c.StartContainer(t.Context(), "0123456789abcdef")
-	if !IsTimeout(err) || IsNotSent(err) || IsUnavailable(err) || !strings.HasPrefix(err.Error(), "StartContainer 0123456789abc: ") {
+	if !IsTimeout(err) || IsNotSent(err) || IsUnavailable(err) ||
+		!strings.HasPrefix(err.Error(), "StartContainer 0123456789abc: ") {
 		t.Fatalf("%v", err)
 	}
 }
@@ -118,7 +123,8 @@ func TestHungRuntime(t *testing.T) {
 func TestStopContainerAddsTheGraceToItsDeadline(t *testing.T) {
 	var left time.Duration
 	var seconds int64
-	f := &fakeRuntime{stopContainer: func(ctx context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+	f := &fakeRuntime{stopContainer: func(ctx context.Context,
+		r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 		deadline, _ := ctx.Deadline()
 		left, seconds = time.Until(deadline), r.Timeout
 		return &runtimeapi.StopContainerResponse{}, nil
@@ -143,7 +149,8 @@ func TestStopContainerAddsTheGraceToItsDeadline(t *testing.T) {
 func TestWaitingForAGracePeriodHoldsNoSlot(t *testing.T) {
 	const stops = 5
 	entered, leave := make(chan struct{}), make(chan struct{})
-	f := &fakeRuntime{stopContainer: func(_ context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+	f := &fakeRuntime{stopContainer: func(_ context.Context,
+		r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 		if r.Timeout > 0 {
 			entered <- struct{}{}
 			<-leave
@@ -179,9 +186,11 @@ func TestPullErrors(t *testing.T) {
 		want error
 		down bool
 	}{
-		{"registry by name", status.Error(codes.Unknown, "RegistryUnavailable: pull QPS exceeded"), crierrors.ErrRegistryUnavailable, false},
+		{"registry by name", status.Error(codes.Unknown, "RegistryUnavailable: pull QPS exceeded"),
+			crierrors.ErrRegistryUnavailable, false},
 		{"registry by code", status.Error(codes.Unavailable, "503 from the registry"), crierrors.ErrRegistryUnavailable, false},
-		{"signature", status.Error(codes.Unknown, "SignatureValidationFailed: no key"), crierrors.ErrSignatureValidationFailed, false},
+		{"signature", status.Error(codes.Unknown, "SignatureValidationFailed: no key"), crierrors.ErrSignatureValidationFailed,
+			false},
 		{"runtime still starting", status.Error(codes.Unavailable, "server is not initialized yet"), nil, true},
 		{"anything else", status.Error(codes.Unknown, "no such host"), nil, false},
 	} {

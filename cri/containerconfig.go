@@ -40,7 +40,8 @@ type ContainerParams struct {
 // NewContainerConfig is the container as the kubelet of 1.36 asks for it. It
 // reads nothing but its arguments and changes none of them; an error is a
 // *ConfigError. The log folder has to exist before CreateContainer.
-func NewContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p ContainerParams) (*runtimeapi.ContainerConfig, error) {
+func NewContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p ContainerParams) (*runtimeapi.ContainerConfig,
+	error) {
 	config, err := newContainerConfig(pod, container, node, p)
 	if err != nil {
 		return nil, &ConfigError{Object: pod.Namespace + "/" + pod.Name + "/" + container.Name, Err: err}
@@ -48,7 +49,8 @@ func NewContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p 
 	return config, nil
 }
 
-func newContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p ContainerParams) (*runtimeapi.ContainerConfig, error) {
+func newContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p ContainerParams) (*runtimeapi.ContainerConfig,
+	error) {
 	if err := checkQuotaPeriod(node); err != nil {
 		return nil, err
 	}
@@ -71,12 +73,23 @@ func newContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p 
 		security.NamespaceOptions.Pid = runtimeapi.NamespaceMode_TARGET
 		security.NamespaceOptions.TargetId = p.TargetID
 	}
-	lookup := lookupIn(envMap(p.Env))
+	lookup, left := lookupIn(envMap(p.Env)), maxStrings
+	for _, e := range p.Env {
+		left -= envSize(e.Name, e.Value)
+	}
+	command, err := expandAll("command", container.Command, lookup, &left)
+	if err != nil {
+		return nil, err
+	}
+	args, err := expandAll("args", container.Args, lookup, &left)
+	if err != nil {
+		return nil, err
+	}
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: container.Name, Attempt: p.RestartCount},
 		Image:       &runtimeapi.ImageSpec{Image: p.ImageRef, UserSpecifiedImage: container.Image},
-		Command:     expandAll(container.Command, lookup),
-		Args:        expandAll(container.Args, lookup),
+		Command:     command,
+		Args:        args,
 		WorkingDir:  container.WorkingDir,
 		Envs:        keyValues(p.Env),
 		Labels:      containerLabels(pod, container),

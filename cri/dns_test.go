@@ -14,7 +14,8 @@ import (
 func TestDNSPolicies(t *testing.T) {
 	cluster := DNSFacts{
 		ClusterDNS: []string{"10.96.0.10", "FD00:0:0::A"}, ClusterDomain: "cluster.local",
-		Host: ResolvConf{Servers: []string{"192.0.2.53"}, Searches: []string{"example.org", "cluster.local"}, Options: []string{"ndots:2"}},
+		Host: ResolvConf{Servers: []string{"192.0.2.53"}, Searches: []string{"example.org", "cluster.local"},
+			Options: []string{"ndots:2"}},
 	}
 	standalone := DNSFacts{Host: cluster.Host}
 	deaf := DNSFacts{NoHost: true, NodeIPs: []string{"192.0.2.1", "2001:db8::1"}}
@@ -40,7 +41,8 @@ func TestDNSPolicies(t *testing.T) {
 		{"no cluster domain", v1.DNSClusterFirst, false, DNSFacts{ClusterDNS: []string{"10.96.0.10"}, Host: cluster.Host},
 			"10.96.0.10|example.org,cluster.local|ndots:5", 0},
 	} {
-		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}, Spec: v1.PodSpec{DNSPolicy: tc.policy, HostNetwork: tc.hostNetwork}}
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"},
+			Spec: v1.PodSpec{DNSPolicy: tc.policy, HostNetwork: tc.hostNetwork}}
 		c, warnings := NewDNSConfig(pod, tc.facts)
 		got := strings.Join(c.Servers, ",") + "|" + strings.Join(c.Searches, ",") + "|" + strings.Join(c.Options, ",")
 		if got != tc.want || len(warnings) != tc.warnings {
@@ -105,7 +107,8 @@ options ndots:2 rotate
 options ndots:4
 `))
 	want := ResolvConf{
-		Servers: []string{"192.0.2.1", "192.0.2.2"}, Searches: []string{"a.example", "b.example"}, Options: []string{"ndots:4", "rotate"},
+		Servers: []string{"192.0.2.1", "192.0.2.2"}, Searches: []string{"a.example", "b.example"},
+		Options: []string{"ndots:4", "rotate"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)

@@ -33,9 +33,10 @@ type EnvSources struct {
 // by env in order, with $(NAME) expanded from what came before and from the
 // services; then the services' variables that nothing overrides, by name. A name
 // set twice keeps its first place and its last value. (The kubelet's order is
-// that of a Go map, so none can depend on it.)
+// that of a Go map, so none can depend on it.) A variable that no program can be
+// given, by itself or with those before it, is an error that names it.
 func ResolveEnv(pod *v1.Pod, container *v1.Container, src EnvSources) ([]EnvVar, error) {
-	r := envResolver{pod: pod, container: container, src: src, values: map[string]string{}}
+	r := envResolver{pod: pod, container: container, src: src, values: map[string]string{}, left: maxStrings}
 	for _, from := range container.EnvFrom {
 		if err := r.addAll(from); err != nil {
 			return nil, err
@@ -44,15 +45,20 @@ func ResolveEnv(pod *v1.Pod, container *v1.Container, src EnvSources) ([]EnvVar,
 	for _, v := range container.Env {
 		value, skip, err := r.value(v)
 		if err != nil {
-			return nil, fmt.Errorf("environment variable %s: %w", v.Name, err)
+			return nil, fmt.Errorf("environment variable %s: %w", shortened(v.Name), err)
 		}
-		if !skip {
-			r.set(v.Name, value)
+		if skip {
+			continue
+		}
+		if err := r.set(v.Name, value); err != nil {
+			return nil, err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(src.Services)) {
 		if _, ok := r.values[name]; !ok {
-			r.set(name, src.Services[name])
+			if err := r.set(name, src.Services[name]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	env := make([]EnvVar, 0, len(r.order))
@@ -76,14 +82,29 @@ type envResolver struct {
 	src       EnvSources
 	values    map[string]string
 	order     []string
+	left      int // bytes that the environment can have yet
 }
 
-func (r *envResolver) set(name, value string) {
-	if _, ok := r.values[name]; !ok {
+func (r *envResolver) set(name, value string) error {
+	size := envSize(name, value)
+	earlier, ok := r.values[name]
+	if ok {
+		r.left += envSize(name, earlier)
+	}
+	switch r.left -= size; {
+	case size > maxString:
+		return fmt.Errorf("environment variable %s: %w", shortened(name), errTooLong())
+	case r.left < 0:
+		return fmt.Errorf("environment variable %s: %w", shortened(name), errTooMany())
+	case !ok:
 		r.order = append(r.order, name)
 	}
 	r.values[name] = value
+	return nil
 }
+
+// envSize is the size of a variable in bytes: NAME=value and a zero.
+func envSize(name, value string) int { return len(name) + len(value) + 2 }
 
 // addAll takes every key of a ConfigMap or Secret.
 func (r *envResolver) addAll(from v1.EnvFromSource) error {
@@ -105,7 +126,9 @@ func (r *envResolver) addAll(from v1.EnvFromSource) error {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
-		r.set(from.Prefix+key, data[key])
+		if err := r.set(from.Prefix+key, data[key]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -113,7 +136,8 @@ func (r *envResolver) addAll(from v1.EnvFromSource) error {
 // value resolves one variable; skip means an optional source has nothing.
 func (r *envResolver) value(v v1.EnvVar) (value string, skip bool, err error) {
 	if v.Value != "" || v.ValueFrom == nil {
-		return Expand(v.Value, lookupIn(r.values, r.src.Services)), false, nil
+		value, err = Expand(v.Value, lookupIn(r.values, r.src.Services))
+		return value, false, err
 	}
 	switch from := v.ValueFrom; {
 	case from.FieldRef != nil:

@@ -90,7 +90,8 @@ func TestEnvThatIsNotThere(t *testing.T) {
 		"file p of volume \"v\" has no value for key missing": fromFile("missing", false),
 		`fieldPath "spec.containers" is not supported`:        {FieldRef: &v1.ObjectFieldSelector{FieldPath: "spec.containers"}},
 		`resource "limits.x" is not supported`:                {ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "limits.x"}},
-		"resource limits.cpu: the pod has no container":       {ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c", Resource: "limits.cpu"}},
+		"resource limits.cpu: the pod has no container": {ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c",
+			Resource: "limits.cpu"}},
 	} {
 		_, err := ResolveEnv(pod, &v1.Container{Env: []v1.EnvVar{{Name: "X", ValueFrom: source}}}, testEnvSources())
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "environment variable X") {

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // podField returns the value of a fieldRef: the paths the downward API documents
@@ -125,7 +126,7 @@ func limitOf(pod *v1.Pod, container *v1.Container, name v1.ResourceName, allocat
 	if !limit.IsZero() || isHugePages(name) {
 		return limit
 	}
-	if hasPodLimits(pod) && isPodLevelResource(name) {
+	if resourcehelper.IsPodLevelLimitsSet(pod) && resourcehelper.IsSupportedPodLevelResource(name) {
 		if podLimit := pod.Spec.Resources.Limits[name]; !podLimit.IsZero() {
 			return podLimit
 		}

@@ -106,7 +106,8 @@ func reasonOf(e *CallError) error {
 		return nil
 	}
 	switch code := status.Code(e.Err); {
-	case code == codes.Unavailable && !notInitialized(msg), (code == codes.Unknown || code == codes.DeadlineExceeded) && registryAway(msg):
+	case code == codes.Unavailable && !notInitialized(msg), (code == codes.Unknown || code == codes.DeadlineExceeded) &&
+		registryAway(msg):
 		return crierrors.ErrRegistryUnavailable
 	}
 	return nil
@@ -150,6 +151,11 @@ func IsUnimplemented(err error) bool { return answeredWith(err, codes.Unimplemen
 func IsPermanent(err error) bool {
 	_, ok := errors.AsType[*PermanentError](err)
 	return ok
+}
+
+// IsTooLarge reports whether the answer does not fit into one message, of 16 MiB: the runtime says so, or gRPC's client.
+func IsTooLarge(err error) bool {
+	return answeredWith(err, codes.ResourceExhausted) && strings.Contains(Message(err), "larger than max")
 }
 
 // IsUnavailable reports whether the runtime is absent, going or still coming

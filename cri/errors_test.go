@@ -56,7 +56,8 @@ func TestErrorKinds(t *testing.T) {
 		{codes.Unknown, true, kinds{}, "StartContainer web: m"},
 		{codes.Unavailable, false, kinds{unavailable: true}, "StartContainer web: the container runtime cannot be reached: m"},
 		{codes.Unavailable, true, kinds{unavailable: true}, "StartContainer web: m (Unavailable)"},
-		{codes.DeadlineExceeded, false, kinds{timeout: true}, "StartContainer web: the container runtime gave no answer in time: m"},
+		{codes.DeadlineExceeded, false, kinds{timeout: true},
+			"StartContainer web: the container runtime gave no answer in time: m"},
 		{codes.DeadlineExceeded, true, kinds{timeout: true}, "StartContainer web: m (DeadlineExceeded)"},
 		{codes.InvalidArgument, true, kinds{permanent: true}, "StartContainer web: m (InvalidArgument)"},
 		{codes.Unimplemented, true, kinds{permanent: true, unimplemented: true}, "StartContainer web: m (Unimplemented)"},
@@ -104,7 +105,8 @@ func TestWordsOfARegistryThatIsAway(t *testing.T) {
 		}
 	}
 	late := status.Error(codes.DeadlineExceeded, pull+`failed to resolve image: failed to do request: Head "https://r/v2/x/manifests/1": net/http: timeout awaiting response headers`)
-	for answered, away := range map[bool]bool{true: true, false: false} { // one that we ourselves waited for too long says nothing
+	for answered, away := range map[bool]bool{true: true,
+		false: false} { // one that we ourselves waited for too long says nothing
 		if got := errors.Is(newCallError("PullImage", "r/x:1", answered, late), crierrors.ErrRegistryUnavailable); got != away {
 			t.Errorf("a registry that does not answer, answered %t: %t", answered, got)
 		}
@@ -118,7 +120,8 @@ func TestWordsOfARegistryThatIsAway(t *testing.T) {
 // TestQueuedCallsEndWithTheirContext covers a call that never got its turn.
 func TestQueuedCallsEndWithTheirContext(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	f := &fakeRuntime{runSandbox: func(context.Context, *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+	f := &fakeRuntime{runSandbox: func(context.Context, *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse,
+		error) {
 		entered <- struct{}{}
 		<-leave
 		return &runtimeapi.RunPodSandboxResponse{PodSandboxId: "s"}, nil

@@ -3,6 +3,7 @@ package cri
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -10,47 +11,85 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// maxString bounds an argument or a variable, and maxStrings all of them together, in bytes: the kernel starts no program
+// with more (execve(2)), where the stack is limited to 8 MiB as usual. A few references could ask for gigabytes.
+var maxString = 32 * os.Getpagesize()
+
+const maxStrings = 2 << 20
+
 // Expand replaces $(NAME) by what lookup says of NAME, in the syntax the API
 // documents for command, args and env: "$$" stands for one "$" and protects what
 // follows, an unclosed "$(" and a "$" before anything else stay as they are, and
 // so does a reference lookup does not know. What is put in is not expanded again.
-func Expand(text string, lookup func(name string) (string, bool)) string {
-	var out strings.Builder
+// A result that no program can be given is an error, and is never built.
+func Expand(text string, lookup func(name string) (string, bool)) (string, error) {
+	var out expansion
 	for {
 		before, after, found := strings.Cut(text, "$")
-		out.WriteString(before)
+		out.write(before, "")
 		switch {
 		case !found:
-			return out.String()
+			return out.text.String(), out.err
 		case after == "":
-			out.WriteByte('$')
-			return out.String()
+			out.write("$", "")
+			return out.text.String(), out.err
 		case after[0] == '$':
-			out.WriteByte('$')
+			out.write("$", "")
 			text = after[1:]
 		case after[0] == '(':
 			text = expandReference(&out, after[1:], lookup)
 		default:
 			_, size := utf8.DecodeRuneInString(after)
-			out.WriteByte('$')
-			out.WriteString(after[:size])
+			out.write("$"+after[:size], "")
 			text = after[size:]
 		}
 	}
 }
 
+// expansion is the result so far; after an error it does not grow.
+type expansion struct {
+	text strings.Builder
+	err  error
+}
+
+// write adds a piece, which is the value of the named variable or, where the name is empty, of the text itself.
+func (e *expansion) write(piece, name string) {
+	switch {
+	case e.err != nil:
+	case e.text.Len()+len(piece) < maxString: // one byte is the zero at its end
+		e.text.WriteString(piece)
+	case name == "":
+		e.err = errTooLong()
+	default:
+		e.err = fmt.Errorf("with the value of $(%s) %w", shortened(name), errTooLong())
+	}
+}
+
+func errTooLong() error {
+	return fmt.Errorf("it is longer than a program's argument or variable can be (%d bytes)", maxString)
+}
+
+// shortened is a name for a message: a pod can give it any length.
+func shortened(name string) string {
+	const limit = 256
+	if len(name) > limit {
+		return strings.ToValidUTF8(name[:limit], "") + "…"
+	}
+	return name
+}
+
 // expandReference writes the value of the reference whose opening was just read
 // and returns the text after it.
-func expandReference(out *strings.Builder, text string, lookup func(string) (string, bool)) string {
+func expandReference(out *expansion, text string, lookup func(string) (string, bool)) string {
 	name, rest, closed := strings.Cut(text, ")")
 	if !closed {
-		out.WriteString("$(")
+		out.write("$(", "")
 		return text
 	}
 	if value, ok := lookup(name); ok {
-		out.WriteString(value)
+		out.write(value, name)
 	} else {
-		out.WriteString("$(" + name + ")")
+		out.write("$("+name+")", "")
 	}
 	return rest
 }
@@ -61,7 +100,7 @@ func expandReference(out *strings.Builder, text string, lookup func(string) (str
 func ExpandSubPath(expr string, env []EnvVar) (string, error) {
 	values := envMap(env)
 	missing := map[string]bool{}
-	path := Expand(expr, func(name string) (string, bool) {
+	path, err := Expand(expr, func(name string) (string, bool) {
 		if values[name] == "" {
 			missing[name] = true
 		}
@@ -71,15 +110,28 @@ func ExpandSubPath(expr string, env []EnvVar) (string, error) {
 		names := slices.Sorted(maps.Keys(missing))
 		return "", fmt.Errorf("the container's environment has no value for %s", strings.Join(names, ", "))
 	}
-	return path, nil
+	return path, err
 }
 
-func expandAll(texts []string, lookup func(string) (string, bool)) []string {
+// expandAll expands a command or its arguments; field is their name in an error. left is how many bytes the program can
+// be given yet.
+func expandAll(field string, texts []string, lookup func(string) (string, bool), left *int) ([]string, error) {
 	var out []string
-	for _, text := range texts {
-		out = append(out, Expand(text, lookup))
+	for i, text := range texts {
+		value, err := Expand(text, lookup)
+		if *left -= len(value) + 1; err == nil && *left < 0 {
+			err = errTooMany()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s[%d]: %w", field, i, err)
+		}
+		out = append(out, value)
 	}
-	return out
+	return out, nil
+}
+
+func errTooMany() error {
+	return fmt.Errorf("with it the environment and the arguments are larger than a program's can be (%d bytes)", maxStrings)
 }
 
 // lookupIn looks a name up in the maps, the first that has it.
@@ -96,12 +148,13 @@ func lookupIn(maps ...map[string]string) func(string) (string, bool) {
 
 // ExpandCommand expands a command that runs in a container that is there already: by what the container's spec says of its
 // environment word for word, since nothing else is looked up again.
-func ExpandCommand(command []string, env []v1.EnvVar) []string {
+func ExpandCommand(command []string, env []v1.EnvVar) ([]string, error) {
 	values := map[string]string{}
 	for i := range env {
 		if env[i].ValueFrom == nil {
 			values[env[i].Name] = env[i].Value
 		}
 	}
-	return expandAll(command, lookupIn(values))
+	left := maxStrings
+	return expandAll("command", command, lookupIn(values), &left)
 }

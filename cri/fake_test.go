@@ -27,18 +27,21 @@ type fakeRuntime struct {
 	status        *runtimeapi.ContainerStatusResponse
 }
 
-func (f *fakeRuntime) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (f *fakeRuntime) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse,
+	error) {
 	if f.runSandbox == nil {
 		return f.UnimplementedRuntimeServiceServer.RunPodSandbox(ctx, r)
 	}
 	return f.runSandbox(ctx, r)
 }
 
-func (f *fakeRuntime) StopContainer(ctx context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (f *fakeRuntime) StopContainer(ctx context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse,
+	error) {
 	return f.stopContainer(ctx, r)
 }
 
-func (f *fakeRuntime) StartContainer(ctx context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (f *fakeRuntime) StartContainer(ctx context.Context,
+	r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
 	return f.start(ctx, r)
 }
 
@@ -57,15 +60,18 @@ func (f *fakeRuntime) Version(ctx context.Context, r *runtimeapi.VersionRequest)
 	return f.version(ctx)
 }
 
-func (f *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (f *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse,
+	error) {
 	return &runtimeapi.ListContainersResponse{Containers: f.listed}, nil
 }
 
-func (f *fakeRuntime) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (f *fakeRuntime) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse,
+	error) {
 	return f.status, nil
 }
 
-func (f *fakeRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, s grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (f *fakeRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest,
+	s grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	if f.events == nil {
 		return f.UnimplementedRuntimeServiceServer.GetContainerEvents(nil, s)
 	}

@@ -57,7 +57,8 @@ func TestChanged(t *testing.T) {
 	}{
 		{"nothing", func(*v1.Container) {}, false, false},
 		{"resources", func(c *v1.Container) { c.Resources = v1.ResourceRequirements{} }, false, false},
-		{"resize policy", func(c *v1.Container) { c.ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: "cpu"}} }, false, false},
+		{"resize policy", func(c *v1.Container) { c.ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: "cpu"}} }, false,
+			false},
 		{"command", func(c *v1.Container) { c.Command = []string{"other"} }, true, false},
 		{"environment", func(c *v1.Container) { c.Env = []v1.EnvVar{{Name: "A"}} }, true, false},
 		{"image", func(c *v1.Container) { c.Image = "example.org/a:2" }, true, true},

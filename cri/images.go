@@ -19,7 +19,8 @@ func (c *Client) ListImages(ctx context.Context, filter *runtimeapi.ImageFilter)
 // ImageStatus returns the image, or nil and no error when it is not there. A
 // response with an image that lacks its ID or size counts as an error, as the
 // kubelet counts it.
-func (c *Client) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.Image, map[string]string, error) {
+func (c *Client) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.Image,
+	map[string]string, error) {
 	k := call{name: "ImageStatus", object: image.GetImage(), class: ClassRead}
 	resp, err := invoke(ctx, c, k, c.images.ImageStatus,
 		&runtimeapi.ImageStatusRequest{Image: image, Verbose: verbose})

@@ -1,10 +1,13 @@
 package cri
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -43,10 +46,49 @@ const (
 // time (RFC 3339), which so survives the agent and the pod's first sandbox.
 const AnnotationPodStarted = "playlet.dev/pod-started"
 
+// What a runtime keeps with a sandbox or container comes back in each of its lists, and a list of more than 16 MiB fails as a
+// whole (maxMessageSize). An API object may have 256 KiB of annotations, and hooks and ports that are bigger yet.
+const (
+	maxEntry   = 8 << 10  // bytes of one label or annotation: its key and its value
+	maxEntries = 32 << 10 // of all labels, or of all annotations, together
+)
+
+// bounded is labels or annotations without those that are too big. Where all together are too big, the biggest are left out,
+// those last that say where the pod came from. Nobody who looks at a sandbox or container needs what is left out: a hook in
+// an annotation serves only who does not know the pod any more.
+func bounded(all map[string]string) map[string]string {
+	out, sum := make(map[string]string, len(all)+3), 0 // the caller adds some
+	for key, value := range all {
+		if size := len(key) + len(value); size <= maxEntry {
+			out[key] = value
+			sum += size
+		}
+	}
+	if sum <= maxEntries {
+		return out
+	}
+	origin := func(key string) int {
+		if strings.HasPrefix(key, "kubernetes.io/config.") {
+			return 1
+		}
+		return 0
+	}
+	keys := slices.SortedFunc(maps.Keys(out), func(a, b string) int {
+		return cmp.Or(origin(a)-origin(b), len(b)+len(out[b])-len(a)-len(out[a]), cmp.Compare(a, b))
+	})
+	for _, key := range keys {
+		if sum <= maxEntries {
+			break
+		}
+		sum -= len(key) + len(out[key])
+		delete(out, key)
+	}
+	return out
+}
+
 // sandboxLabels is the pod's own labels and, above them, its identity.
 func sandboxLabels(pod *v1.Pod) map[string]string {
-	labels := make(map[string]string, len(pod.Labels)+3)
-	maps.Copy(labels, pod.Labels)
+	labels := bounded(pod.Labels)
 	labels[LabelPodName] = pod.Name
 	labels[LabelPodNamespace] = pod.Namespace
 	labels[LabelPodUID] = string(pod.UID)
@@ -69,8 +111,7 @@ func containerLabels(pod *v1.Pod, container *v1.Container) map[string]string {
 func containerAnnotations(
 	pod *v1.Pod, container *v1.Container, restartCount uint32, extra map[string]string,
 ) (map[string]string, error) {
-	a := make(map[string]string, len(extra)+9)
-	maps.Copy(a, extra)
+	a := map[string]string{}
 	a[AnnotationHash] = strconv.FormatUint(KubeletHash(container), 16)
 	a[AnnotationRestartCount] = strconv.FormatUint(uint64(restartCount), 10)
 	a[AnnotationTerminationMessagePath] = container.TerminationMessagePath
@@ -100,5 +141,7 @@ func containerAnnotations(
 		return nil, err
 	}
 	a[AnnotationSpecHash] = hash
-	return a, nil
+	out := bounded(extra)
+	maps.Copy(out, bounded(a))
+	return out, nil
 }

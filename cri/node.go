@@ -40,7 +40,7 @@ type NodeFacts struct {
 // HostPaths finds what the translation needs and the kernel publishes under
 // sysfs ("/sys"): the sizes of huge pages in the hugetlb cgroup's spelling
 // ("2MB"), and each processor's thermal_throttle folder, whose counters tell one
-// tenant of another's load (moby masks them, and so does the kubelet).
+// pod of another's load (moby masks them, and so does the kubelet).
 func HostPaths(sysfs string) (hugePageSizes, throttlePaths []string, err error) {
 	entries, err := os.ReadDir(filepath.Join(sysfs, "kernel/mm/hugepages"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("operation %s panicked:
 type Operations struct {
 	mu       sync.Mutex
 	inFlight map[string]*operation
+	watches  map[*map[string]bool]bool // each collects the keys that something runs under
 	closed   bool
 }
 
@@ -50,7 +52,7 @@ type operation struct {
 
 // NewOperations returns an empty table.
 func NewOperations() *Operations {
-	return &Operations{inFlight: map[string]*operation{}}
+	return &Operations{inFlight: map[string]*operation{}, watches: map[*map[string]bool]bool{}}
 }
 
 // Do joins the operation in flight under key or, if there is none, begins fn in
@@ -96,6 +98,9 @@ func (o *Operations) joinOrBegin(
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	op := &operation{key: key, waiting: 1, done: make(chan struct{}), cut: cancel}
 	o.inFlight[key] = op
+	for seen := range o.watches {
+		(*seen)[key] = true
+	}
 	go func() {
 		defer cancel()
 		defer o.finish(op)
@@ -145,6 +150,24 @@ func (o *Operations) InFlight(prefix string) []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// Watch collects the keys under which something runs from now on, be it for a moment only, until the function that it
+// returns is called, which gives them in no order. What is read between the two calls may show any of it half done.
+func (o *Operations) Watch() (end func() []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	seen := map[string]bool{}
+	for key := range o.inFlight {
+		seen[key] = true
+	}
+	o.watches[&seen] = true
+	return func() []string {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.watches, &seen)
+		return slices.Collect(maps.Keys(seen))
+	}
 }
 
 // Waiting returns how many callers wait for the operation in flight under key,

@@ -167,7 +167,8 @@ func TestOperationsSettleAndClose(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := o.Settle(ended, "a/"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "a/1") || strings.Contains(err.Error(), "b/1") {
+	if err := o.Settle(ended, "a/"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "a/1") ||
+		strings.Contains(err.Error(), "b/1") {
 		t.Errorf("an unfinished settle: %v", err)
 	}
 	if err := o.Close(ended); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "a/1, b/1") {

@@ -1,32 +1,30 @@
 package cri
 
 import (
-	"maps"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// What the groups of pods need of the translation of their containers, so that both count alike.
+// What the cgroups of pods need of the translation of their containers, so that both count alike.
 
 // PodRequests is what the pod asks for as a whole, its overhead included. The result is the caller's.
 func PodRequests(pod *v1.Pod) v1.ResourceList {
-	list := podRequests(pod)
-	addTo(list, pod.Spec.Overhead)
-	return list
+	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 }
 
 // PodLimits is what the pod is limited to as a whole, its overhead included where there is a limit. The result is the
 // caller's.
 func PodLimits(pod *v1.Pod) v1.ResourceList {
-	list := podLimits(pod)
-	overhead := maps.Clone(pod.Spec.Overhead)
-	maps.DeleteFunc(overhead, func(name v1.ResourceName, _ resource.Quantity) bool {
-		limit, ok := list[name]
-		return !ok || limit.IsZero()
-	})
-	addTo(list, overhead)
-	return list
+	return resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
+}
+
+// withoutOverhead has the requests and limits of the pod's containers, with the pod's own above them (KEP-2837).
+var withoutOverhead = resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
+
+func isHugePages(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 }
 
 // CPUShares is the weight of cgroup v1 for so many thousandths of a processor, within the kernel's bounds.

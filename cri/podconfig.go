@@ -2,7 +2,6 @@ package cri
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -78,7 +77,7 @@ func NewSandboxConfig(pod *v1.Pod, node NodeFacts, p SandboxParams) (*runtimeapi
 		DnsConfig:    p.DNS,
 		PortMappings: portMappings(pod),
 		Labels:       sandboxLabels(pod),
-		Annotations:  maps.Clone(pod.Annotations),
+		Annotations:  bounded(pod.Annotations),
 		Linux:        linux,
 	}, nil
 }

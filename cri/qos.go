@@ -3,6 +3,7 @@ package cri
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 const (
@@ -122,10 +123,10 @@ func oomScoreAdj(pod *v1.Pod, container *v1.Container, capacity int64) int64 {
 // unclaimedMemoryPerContainer is each container's part of the memory that the pod
 // requests and its containers do not (KEP-2837).
 func unclaimedMemoryPerContainer(pod *v1.Pod) int64 {
-	if !hasPodRequests(pod) || pod.Spec.Resources.Requests.Memory().IsZero() {
+	if !resourcehelper.IsPodLevelRequestsSet(pod) || pod.Spec.Resources.Requests.Memory().IsZero() {
 		return 0
 	}
-	claimed := containerRequests(pod)[v1.ResourceMemory]
+	claimed := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})[v1.ResourceMemory]
 	unclaimed := pod.Spec.Resources.Requests.Memory().Value() - claimed.Value()
 	return unclaimed / int64(len(pod.Spec.Containers)+len(pod.Spec.InitContainers))
 }

@@ -26,20 +26,25 @@ func TestQOSClass(t *testing.T) {
 		want v1.PodQOSClass
 	}{
 		{"nothing", v1.PodSpec{Containers: []v1.Container{{}}}, v1.PodQOSBestEffort},
-		{"zero", v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: list("0", "0")}}}}, v1.PodQOSBestEffort},
+		{"zero", v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: list("0", "0")}}}},
+			v1.PodQOSBestEffort},
 		{"storage alone", v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{
 			Requests: v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("1Gi")}}}}}, v1.PodQOSBestEffort},
 		{"all equal", v1.PodSpec{Containers: []v1.Container{{Resources: full}, {Resources: full}}}, v1.PodQOSGuaranteed},
 		{"one without", v1.PodSpec{Containers: []v1.Container{{Resources: full}, {}}}, v1.PodQOSBurstable},
-		{"init without", v1.PodSpec{Containers: []v1.Container{{Resources: full}}, InitContainers: []v1.Container{{}}}, v1.PodQOSBurstable},
-		{"one of both", v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: list("1", ""), Limits: list("1", "")}}}}, v1.PodQOSBurstable},
+		{"init without", v1.PodSpec{Containers: []v1.Container{{Resources: full}}, InitContainers: []v1.Container{{}}},
+			v1.PodQOSBurstable},
+		{"one of both", v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: list("1", ""),
+			Limits: list("1", "")}}}}, v1.PodQOSBurstable},
 		{"less than the limit", v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{
 			Requests: list("1", "1Gi"), Limits: list("1", "2Gi")}}}}, v1.PodQOSBurstable},
-		{"limits alone", v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: list("1", "1Gi")}}}}, v1.PodQOSBurstable},
+		{"limits alone", v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: list("1", "1Gi")}}}},
+			v1.PodQOSBurstable},
 		{"pod's own, guaranteed", v1.PodSpec{Resources: &full, Containers: []v1.Container{{}}}, v1.PodQOSGuaranteed},
 		{"pod's own, requests", v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: list("1", "1Gi")},
 			Containers: []v1.Container{{Resources: full}}}, v1.PodQOSBurstable},
-		{"pod's own, nothing in it", v1.PodSpec{Resources: &v1.ResourceRequirements{}, Containers: []v1.Container{{Resources: full}}}, v1.PodQOSBestEffort},
+		{"pod's own, nothing in it", v1.PodSpec{Resources: &v1.ResourceRequirements{},
+			Containers: []v1.Container{{Resources: full}}}, v1.PodQOSBestEffort},
 	} {
 		if got := QOSClass(&v1.Pod{Spec: tc.spec}); got != tc.want {
 			t.Errorf("%s: %s", tc.name, got)
@@ -84,7 +89,8 @@ func TestOOMScore(t *testing.T) {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 		}
 	}
-	if got := oomScoreAdj(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{burstable("1Mi")}}}, &v1.Container{}, 0); got != 999 {
+	if got := oomScoreAdj(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{burstable("1Mi")}}}, &v1.Container{},
+		0); got != 999 {
 		t.Errorf("a machine whose memory is not known: %d", got)
 	}
 }
@@ -100,7 +106,8 @@ func TestCPUConversions(t *testing.T) {
 			t.Errorf("%d m: quota %d, want %d", milli, got, want)
 		}
 	}
-	for bytes, want := range map[int64]string{0: "0B", 512: "512B", 2048 << 10: "2MB", 1 << 30: "1GB", 64 << 10: "64KB", 32 << 20: "32MB"} {
+	for bytes, want := range map[int64]string{0: "0B", 512: "512B", 2048 << 10: "2MB", 1 << 30: "1GB", 64 << 10: "64KB",
+		32 << 20: "32MB"} {
 		if got := hugePageUnit(bytes); got != want {
 			t.Errorf("%d bytes: %s, want %s", bytes, got, want)
 		}

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -21,9 +22,10 @@ const (
 // NewContainerResources is the container's limits as the runtime is to set them,
 // at creation and for UpdateContainerResources. exclusiveCPUs says that it has
 // processors of its own, on which a quota would only throttle it.
-func NewContainerResources(pod *v1.Pod, container *v1.Container, node NodeFacts, exclusiveCPUs bool) *runtimeapi.LinuxContainerResources {
+func NewContainerResources(pod *v1.Pod, container *v1.Container, node NodeFacts,
+	exclusiveCPUs bool) *runtimeapi.LinuxContainerResources {
 	cpuLimit, memoryLimit := *container.Resources.Limits.Cpu(), *container.Resources.Limits.Memory()
-	if hasPodRequests(pod) || hasPodLimits(pod) {
+	if resourcehelper.IsPodLevelResourcesSet(pod) {
 		if cpuLimit.IsZero() {
 			cpuLimit = *pod.Spec.Resources.Limits.Cpu()
 		}
@@ -41,8 +43,9 @@ func NewContainerResources(pod *v1.Pod, container *v1.Container, node NodeFacts,
 // sandboxResources is what the pod's containers may use together, for runtimes
 // that size a virtual machine by it, and overhead what the sandbox itself needs.
 func sandboxResources(pod *v1.Pod, node NodeFacts, exclusiveCPUs bool) (resources, overhead *runtimeapi.LinuxContainerResources) {
-	limits := podLimits(pod)
-	resources = linuxResources(node, podRequests(pod), *limits.Cpu(), *limits.Memory(), exclusiveCPUs)
+	limits := resourcehelper.PodLimits(pod, withoutOverhead)
+	resources = linuxResources(node, resourcehelper.PodRequests(pod, withoutOverhead), *limits.Cpu(), *limits.Memory(),
+		exclusiveCPUs)
 	if pod.Spec.Overhead == nil {
 		return resources, &runtimeapi.LinuxContainerResources{}
 	}
@@ -96,7 +99,7 @@ func cpuQuota(milliCPU, period int64) int64 {
 // its pod, has no limit for.
 func hugepageLimits(pod *v1.Pod, container *v1.Container, sizes []string) []*runtimeapi.HugepageLimit {
 	bytes := map[string]uint64{}
-	if hasPodRequests(pod) || hasPodLimits(pod) {
+	if resourcehelper.IsPodLevelResourcesSet(pod) {
 		addHugePages(bytes, pod.Spec.Resources.Limits)
 	}
 	addHugePages(bytes, container.Resources.Limits)

@@ -69,7 +69,8 @@ func containerSecurityContext(
 	if out.Seccomp, err = seccompProfile(pod, container, node); err != nil {
 		return nil, err
 	}
-	out.Apparmor, out.ApparmorProfile, err = apparmorProfile(pod, container) //nolint:staticcheck // runtimes before the field read it
+	//nolint:staticcheck // runtimes before the field read it
+	out.Apparmor, out.ApparmorProfile, err = apparmorProfile(pod, container)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +223,8 @@ func VerifyRunAsNonRoot(pod *v1.Pod, container *v1.Container, uid *int64, userna
 	case sc.RunAsUser != nil:
 		return nil
 	case uid == nil && username != "":
-		return fmt.Errorf("runAsNonRoot is set, and the image's user %q is not numeric: it cannot be told whether it is root", username)
+		return fmt.Errorf("runAsNonRoot is set, and the image's user %q is not numeric: it cannot be told whether it is root",
+			username)
 	case uid != nil && *uid == 0:
 		return fmt.Errorf("runAsNonRoot is set, but the image runs as root")
 	case uid != nil && (*uid < 0 || *uid > math.MaxInt32):

@@ -25,10 +25,12 @@ func TestVerifyRunAsNonRoot(t *testing.T) {
 		{"not asked for", nil, nil, n(0), "", true},
 		{"image is root", &v1.PodSecurityContext{RunAsNonRoot: &yes}, nil, n(0), "", false},
 		{"image is not", &v1.PodSecurityContext{RunAsNonRoot: &yes}, nil, n(1), "", true},
-		{"container overrules", &v1.PodSecurityContext{RunAsNonRoot: &yes}, &v1.SecurityContext{RunAsNonRoot: &no}, n(0), "", true},
+		{"container overrules", &v1.PodSecurityContext{RunAsNonRoot: &yes}, &v1.SecurityContext{RunAsNonRoot: &no}, n(0), "",
+			true},
 		{"container alone", nil, &v1.SecurityContext{RunAsNonRoot: &yes}, n(0), "", false},
 		{"pod's user", &v1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: n(5)}, nil, n(0), "", true},
-		{"container's user is root", &v1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: n(5)}, &v1.SecurityContext{RunAsUser: n(0)}, n(1), "", false},
+		{"container's user is root", &v1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: n(5)},
+			&v1.SecurityContext{RunAsUser: n(0)}, n(1), "", false},
 		{"a name", &v1.PodSecurityContext{RunAsNonRoot: &yes}, nil, nil, "www", false},
 		{"out of range", &v1.PodSecurityContext{RunAsNonRoot: &yes}, nil, n(math.MaxInt32 + 1), "", false},
 		{"negative", &v1.PodSecurityContext{RunAsNonRoot: &yes}, nil, n(-1), "", false},
@@ -68,7 +70,8 @@ func TestTheImagesUserIsTheLastResort(t *testing.T) {
 	}
 	uid := int64(9)
 	container.SecurityContext = &v1.SecurityContext{RunAsUser: &uid}
-	config, err = NewContainerConfig(pod, container, recordedNodes()["cgroupv1"], ContainerParams{ImageUsername: "www", ExtraGroups: []int64{5}})
+	config, err = NewContainerConfig(pod, container, recordedNodes()["cgroupv1"],
+		ContainerParams{ImageUsername: "www", ExtraGroups: []int64{5}})
 	if err != nil || config.Linux.SecurityContext.RunAsUsername != "" || config.Linux.SecurityContext.RunAsUser.Value != 9 ||
 		!reflect.DeepEqual(config.Linux.SecurityContext.SupplementalGroups, []int64{5}) {
 		t.Errorf("%v, %v", config, err)

@@ -223,7 +223,8 @@ func TestTargetOfAnEphemeralContainer(t *testing.T) {
 	pod := loadPod(t, "testdata/translation/plain.yaml")
 	for _, shared := range []bool{false, true} {
 		pod.Spec.ShareProcessNamespace = &shared
-		config, err := NewContainerConfig(pod, &pod.Spec.Containers[0], recordedNodes()["cgroupv1"], ContainerParams{TargetID: "abc"})
+		config, err := NewContainerConfig(pod, &pod.Spec.Containers[0], recordedNodes()["cgroupv1"],
+			ContainerParams{TargetID: "abc"})
 		if err != nil {
 			t.Fatal(err)
 		}

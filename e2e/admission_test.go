@@ -28,17 +28,25 @@ func TestAdmission(t *testing.T) {
 	s, a := inCluster(t, c, n, func(a *stack.Agent) {
 		a.Args, a.Config["maxPods"] = append(a.Args, "--node-labels=rack=7"), 3
 	})
-	create(t, c, ns, n.Name, manifest(s, "web", mustHave("rack", "7")+"nodeSelector: {rack: '7', kubernetes.io/os: linux, kubernetes.io/arch: "+
+	create(t, c, ns, n.Name, manifest(s, "web", mustHave("rack",
+		"7")+"nodeSelector: {rack: '7', kubernetes.io/os: linux, kubernetes.io/arch: "+
 		runtime.GOARCH+"}\nos: {name: linux}\n"+slow+"containers: [{name: c, image: HELLO, args: [ignore-term], ports: [{containerPort: 8080, hostPort: 18099}]}]"))
 	web := awaitAPIPod(t, c, ns, "web", ready)
 	for name, want := range map[string]struct{ spec, reason, says string }{
-		"picky":   {"nodeSelector: {disk: ssd}\n" + cloudSleeper, "NodeAffinity", "wants the label disk=ssd, which this node has not"},
-		"foreign": {"nodeSelector: {kubernetes.io/arch: pdp11}\n" + cloudSleeper, "NodeAffinity", "wants the label kubernetes.io/arch=pdp11, and this node has " + runtime.GOARCH},
-		"affine":  {mustHave("kubernetes.io/os", "windows") + cloudSleeper, "NodeAffinity", "this node's labels are not what the pod's node affinity requires"},
-		"windows": {"os: {name: windows}\n" + cloudSleeper, "PodOSNotSupported", "spec.os.name is windows, and this node's is linux"},
-		"big":     {"containers: [{name: c, image: HELLO, resources: {requests: {cpu: 1000}}}]", "OutOfcpu", "Node didn't have enough resource: cpu, requested: 1000000"},
-		"tuned":   {"securityContext: {sysctls: [{name: net.core.somaxconn, value: '9'}]}\n" + cloudSleeper, "SysctlForbidden", "net.core.somaxconn"},
-		"blocked": {"containers: [{name: c, image: HELLO, ports: [{containerPort: 8080, hostPort: 18099}]}]", "NodePorts", "is used by pod " + ns + "/web"},
+		"picky": {"nodeSelector: {disk: ssd}\n" + cloudSleeper, "NodeAffinity",
+			"wants the label disk=ssd, which this node has not"},
+		"foreign": {"nodeSelector: {kubernetes.io/arch: pdp11}\n" + cloudSleeper, "NodeAffinity",
+			"wants the label kubernetes.io/arch=pdp11, and this node has " + runtime.GOARCH},
+		"affine": {mustHave("kubernetes.io/os", "windows") + cloudSleeper, "NodeAffinity",
+			"this node's labels are not what the pod's node affinity requires"},
+		"windows": {"os: {name: windows}\n" + cloudSleeper, "PodOSNotSupported",
+			"spec.os.name is windows, and this node's is linux"},
+		"big": {"containers: [{name: c, image: HELLO, resources: {requests: {cpu: 1000}}}]", "OutOfcpu",
+			"Node didn't have enough resource: cpu, requested: 1000000"},
+		"tuned": {"securityContext: {sysctls: [{name: net.core.somaxconn, value: '9'}]}\n" + cloudSleeper, "SysctlForbidden",
+			"net.core.somaxconn"},
+		"blocked": {"containers: [{name: c, image: HELLO, ports: [{containerPort: 8080, hostPort: 18099}]}]", "NodePorts",
+			"is used by pod " + ns + "/web"},
 	} {
 		refused(t, c, s, n, ns, name, want.spec, want.reason, want.says)
 	}
@@ -51,7 +59,8 @@ func TestAdmission(t *testing.T) {
 	must(t, a.Start())
 	refused(t, c, s, n, ns, "tainted", cloudSleeper, "TaintToleration", "does not tolerate the node's taint out:NoExecute")
 	const stays = "tolerations: [{key: out, operator: Exists, effect: NoExecute}]\n"
-	refused(t, c, s, n, ns, "racked", stays+"nodeSelector: {rack: '7'}\n"+cloudSleeper, "NodeAffinity", "wants the label rack=7, which this node has not")
+	refused(t, c, s, n, ns, "racked", stays+"nodeSelector: {rack: '7'}\n"+cloudSleeper, "NodeAffinity",
+		"wants the label rack=7, which this node has not")
 	here, err := a.Snapshot(t.Context()) // what was refused beside it came later
 	must(t, err)
 	if p := here.Pod("web"); p == nil {
@@ -72,7 +81,8 @@ func TestAdmission(t *testing.T) {
 		return nil
 	})
 	late := create(t, c, ns, n.Name, manifest(s, "late", stays+slow+"containers: [{name: c, image: HELLO, args: [ignore-term]}]"))
-	create(t, c, ns, n.Name, manifest(s, "outer", stays+"hostNetwork: true\n"+slow+"containers: [{name: c, image: HELLO, args: [ignore-term]}]"))
+	create(t, c, ns, n.Name,
+		manifest(s, "outer", stays+"hostNetwork: true\n"+slow+"containers: [{name: c, image: HELLO, args: [ignore-term]}]"))
 	awaitHere(t, a, "late", func(p *stack.PodState) error {
 		if p.Waiting == nil || p.Waiting.Code != "NetworkNotReady" || p.Pod.Status.Phase != corev1.PodPending {
 			return fmt.Errorf("it waits for %+v", p.Waiting)
@@ -86,7 +96,8 @@ func TestAdmission(t *testing.T) {
 	now, err := c.Admin.CoreV1().Pods(ns).Get(t.Context(), "web", metav1.GetOptions{})
 	must(t, err)
 	must(t, ready(now))
-	if was, is := web.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]; is.ContainerID != was.ContainerID || is.RestartCount != 0 || len(ofPod(t, s, "web")) != 1 {
+	if was, is := web.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]; is.ContainerID != was.ContainerID ||
+		is.RestartCount != 0 || len(ofPod(t, s, "web")) != 1 {
 		t.Errorf("web was %+v and is %+v", was, is)
 	}
 

@@ -60,7 +60,8 @@ func whatIsThere(t *testing.T, s *stack.Stack) string {
 	containers, err := s.CRI().ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
 	must(t, err)
 	for _, c := range containers.Containers {
-		lines[c.Labels["io.kubernetes.pod.name"]] += fmt.Sprintf("; container %.8s %d %s in %.8s", c.Id, c.Metadata.Attempt, c.State, c.PodSandboxId)
+		lines[c.Labels["io.kubernetes.pod.name"]] += fmt.Sprintf("; container %.8s %d %s in %.8s", c.Id, c.Metadata.Attempt,
+			c.State, c.PodSandboxId)
 	}
 	var out strings.Builder
 	for _, pod := range slices.Sorted(maps.Keys(lines)) {

@@ -79,11 +79,13 @@ func agreement(t *testing.T, s *stack.Stack, all []corev1.Pod) error {
 		uid := uidHere(p)
 		has := slices.Sorted(slices.Values(runs[uid]))
 		if !slices.Equal(said, has) || ready1[uid] != 1 {
-			return fmt.Errorf("pod %s: the API server has the containers %v, the runtime %v in %d sandboxes", p.Name, said, has, ready1[uid])
+			return fmt.Errorf("pod %s: the API server has the containers %v, the runtime %v in %d sandboxes", p.Name, said, has,
+				ready1[uid])
 		}
 	}
 	if len(ready1) != len(all) || len(runs) != len(all) {
-		return fmt.Errorf("%d pods have sandboxes, %d containers that run, and the API server has %d", len(ready1), len(runs), len(all))
+		return fmt.Errorf("%d pods have sandboxes, %d containers that run, and the API server has %d", len(ready1), len(runs),
+			len(all))
 	}
 	return nil
 }
@@ -115,7 +117,8 @@ func noneRestarted(t *testing.T, s *stack.Stack, pods []corev1.Pod) {
 	for _, p := range pods {
 		for _, c := range p.Status.ContainerStatuses {
 			if c.RestartCount != left[p.Name] {
-				t.Errorf("container %s of pod %s was restarted %d times: %+v", c.Name, p.Name, c.RestartCount, c.LastTerminationState)
+				t.Errorf("container %s of pod %s was restarted %d times: %+v", c.Name, p.Name, c.RestartCount,
+					c.LastTerminationState)
 			}
 		}
 	}

@@ -173,13 +173,15 @@ func TestPodsOfTheAPIServer(t *testing.T) {
 		awaitHere(t, a, name, readyHere)
 	}
 	awaitHere(t, a, "static-"+n.Name, readyHere)
-	if got := ofPod(t, s, "web"); len(got) != 1 || got[0].Labels["io.kubernetes.pod.uid"] != string(web.UID) || got[0].Labels["io.kubernetes.pod.namespace"] != ns {
+	if got := ofPod(t, s, "web"); len(got) != 1 || got[0].Labels["io.kubernetes.pod.uid"] != string(web.UID) ||
+		got[0].Labels["io.kubernetes.pod.namespace"] != ns {
 		t.Errorf("the runtime has %+v", got)
 	}
 
 	awaitHere(t, a, "gated", func(p *stack.PodState) error {
 		for _, c := range p.Pod.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Reason == "ReadinessGatesNotReady" && strings.Contains(c.Message, "example.com/open") {
+			if c.Type == corev1.PodReady && c.Reason == "ReadinessGatesNotReady" &&
+				strings.Contains(c.Message, "example.com/open") {
 				return nil
 			}
 		}
@@ -246,7 +248,8 @@ func TestPodsOutliveTheAPIServer(t *testing.T) {
 	for _, answer := range []struct {
 		code  int
 		words string
-	}{{401, "401 Unauthorized"}, {403, "system:node:" + n.Name}, {429, "429 Too Many Requests"}, {500, "fault of its own (500)"}} {
+	}{{401, "401 Unauthorized"}, {403, "system:node:" + n.Name}, {429, "429 Too Many Requests"},
+		{500, "fault of its own (500)"}} {
 		p.Answer(answer.code)
 		p.Cut()
 		awaitTrouble(t, a, answer.words)

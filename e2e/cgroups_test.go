@@ -87,7 +87,8 @@ func TestPodCgroups(t *testing.T) {
 			a.Config["systemReserved"] = map[string]string{"memory": "1Gi", "pid": "100"}
 		})
 		must(t, a.Write("p.yaml", manifest(s, "p", groupPods)))
-		must(t, a.Write("free.yaml", manifest(s, "free", "terminationGracePeriodSeconds: 1\ncontainers: [{name: c, image: HELLO, args: [sleep]}]")))
+		must(t, a.Write("free.yaml",
+			manifest(s, "free", "terminationGracePeriodSeconds: 1\ncontainers: [{name: c, image: HELLO, args: [sleep]}]")))
 		must(t, a.Write("sure.yaml", manifest(s, "sure", `
 terminationGracePeriodSeconds: 1
 containers: [{name: c, image: HELLO, args: [sleep], resources: {limits: {cpu: 20m, memory: 96Mi}}}]`)))
@@ -110,7 +111,8 @@ containers: [{name: c, image: HELLO, args: [sleep], resources: {limits: {cpu: 20
 			groupHolds(t, c.group, c.v1, c.v2, c.want1, c.want2)
 		}
 		total, reserved := memoryTotal(t), int64(1<<30)
-		groupHolds(t, root+"/kubepods", "memory/memory.limit_in_bytes", "memory.max", fmt.Sprint(total-reserved), fmt.Sprint(total-reserved))
+		groupHolds(t, root+"/kubepods", "memory/memory.limit_in_bytes", "memory.max", fmt.Sprint(total-reserved),
+			fmt.Sprint(total-reserved))
 		for _, name := range []string{"a", "b"} { // it is the runtime that puts them there
 			if in := groupOf(t, s, up(t, s, "p", name).Id); !strings.HasPrefix(in, p+"/") {
 				t.Errorf("container %s runs in %s", name, in)
@@ -184,7 +186,8 @@ func TestAPodWaitsForItsCgroup(t *testing.T) {
 			return err
 		}
 		p := now.Pod(onNode("p"))
-		if p == nil || p.Waiting == nil || p.Waiting.Code != "FailedCreatePodContainer" || !strings.Contains(p.Waiting.Message, "/later") {
+		if p == nil || p.Waiting == nil || p.Waiting.Code != "FailedCreatePodContainer" ||
+			!strings.Contains(p.Waiting.Message, "/later") {
 			return fmt.Errorf("the agent says %+v", p)
 		}
 		return nil

@@ -200,7 +200,8 @@ func TestWhatIsConfiguredIsInForce(t *testing.T) {
 	config := put(t, dir+"/config.yaml", configuration(machine+logs+
 		"containerRuntimeEndpoint: unix:///nowhere\nstaticPodPath: "+dir+"/file"))
 	put(t, dir+"/config.d/10-first.conf", configuration("staticPodPath: "+dir+"/nowhere\nhealthzPort: 10902"))
-	put(t, dir+"/config.d/20-second.conf", configuration("staticPodPath: "+dir+"/dropin\ncontainerRuntimeEndpoint: unix://"+s.Socket()))
+	put(t, dir+"/config.d/20-second.conf",
+		configuration("staticPodPath: "+dir+"/dropin\ncontainerRuntimeEndpoint: unix://"+s.Socket()))
 	common := []string{"--root-dir=" + dir + "/root", "--admin-socket=" + dir + "/admin.sock", "--node_ip=" + isolate.NodeIP,
 		"--log-links-dir=" + dir + "/links"}
 

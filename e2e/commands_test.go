@@ -61,7 +61,8 @@ func TestCommands(t *testing.T) {
 			t.Errorf("with no pods: %d %q %q", code, out, errs)
 		}
 
-		must(t, a.Write("web.yaml", strings.Replace(manifest(s, "web", sleeper), "{name: web}", "{name: web, namespace: apart}", 1)))
+		must(t, a.Write("web.yaml", strings.Replace(manifest(s, "web", sleeper), "{name: web}", "{name: web, namespace: apart}",
+			1)))
 		must(t, a.Write("stuck.yaml", policyPod(s, "stuck", s.Registry.Ref("missing"), "")))
 		must(t, a.Write("bad.yaml", manifest(s, "bad", "runtimeClassName: other\ncontainers: [{name: c, image: HELLO}]")))
 		must(t, a.Write("worse.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: worse}\nspec: {containers: {}}\n"))
@@ -70,7 +71,8 @@ func TestCommands(t *testing.T) {
 		row(t, socket, []string{"pods"}, "default", onNode("stuck"), "0/1", "ErrImagePull", "0")
 		for _, want := range []string{
 			"default/" + onNode("stuck") + " waits for ErrImagePull: ",
-			"manifest problem: " + a.ManifestDir + "/bad.yaml:5: spec.runtimeClassName: Forbidden: a static pod cannot refer to runtime classes",
+			"manifest problem: " + a.ManifestDir +
+				"/bad.yaml:5: spec.runtimeClassName: Forbidden: a static pod cannot refer to runtime classes",
 			"manifest problem: " + a.ManifestDir + "/worse.yaml:4: ",
 		} {
 			await(t, func() error { // a file that was just written is given a moment before it counts as wrong
@@ -121,7 +123,8 @@ func objects(t *testing.T, s *stack.Stack, socket string) {
 		if err := yaml.UnmarshalStrict([]byte(out), pod); err != nil || code != 0 || errs != "" {
 			t.Errorf("-o %s: %d, %v, %q", form, code, err, errs)
 		}
-		if pod.Kind != "Pod" || pod.APIVersion != "v1" || pod.Name != onNode("web") || string(pod.UID) != c.Labels[stack.UIDLabel] ||
+		if pod.Kind != "Pod" || pod.APIVersion != "v1" || pod.Name != onNode("web") ||
+			string(pod.UID) != c.Labels[stack.UIDLabel] ||
 			pod.Status.Phase != corev1.PodRunning || len(pod.Status.ContainerStatuses) != 1 ||
 			pod.Status.ContainerStatuses[0].ContainerID != "containerd://"+c.Id {
 			t.Errorf("-o %s: %s", form, out)
@@ -149,7 +152,8 @@ func versions(t *testing.T, s *stack.Stack, socket string) {
 	}
 	err := json.Unmarshal([]byte(out), &v)
 	want := map[stack.Runtime]string{stack.Containerd2: "v2.4.2", stack.Containerd1: "1.6.20"}[s.Kind()]
-	if err != nil || code != 0 || errs != "" || v.Client.Version == "" || v.Client.Version != v.Agent.Version || v.Agent.Go == "" ||
+	if err != nil || code != 0 || errs != "" || v.Client.Version == "" || v.Client.Version != v.Agent.Version ||
+		v.Agent.Go == "" ||
 		v.Agent.Runtime.Name != "containerd" || !strings.HasPrefix(v.Agent.Runtime.Version, want) || !v.Agent.Runtime.Ready {
 		t.Errorf("%d, %v, %q\n%s", code, err, errs, out)
 	}
@@ -177,7 +181,8 @@ func TestPodsWatched(t *testing.T) {
 	release := make(chan struct{})
 	s.Registry.Intercept(func(*http.Request) devimages.Fault { return devimages.Fault{Until: release} })
 	must(t, a.Write("second.yaml", strings.ReplaceAll(manifest(s, "second",
-		"terminationGracePeriodSeconds: 600\ncontainers: [{name: c, image: HELLO, args: [ignore-term]}]"), s.HelloImage(), s.Registry.Ref("held"))))
+		"terminationGracePeriodSeconds: 600\ncontainers: [{name: c, image: HELLO, args: [ignore-term]}]"), s.HelloImage(),
+		s.Registry.Ref("held"))))
 	shows("default", onNode("second"), "0/1", "ContainerCreating")
 	await(t, func() error {
 		if said := w.log.String(); !strings.Contains(said, "default/"+onNode("second")+" waits for Pulling: ") {
@@ -213,18 +218,18 @@ func TestHealthChecksHaveNames(t *testing.T) {
 	if status != 200 || !strings.HasSuffix(text, "healthz check passed\n") {
 		t.Errorf("%d %s", status, text)
 	}
-	for _, check := range []string{"ping", "runtime", "supervisors", "sources", "pods", "listeners"} {
+	for _, check := range []string{"ping", "runtime", "supervisors", "sources", "pods", "listeners", "probes"} {
 		if !strings.Contains(text, "[+]"+check+" ok\n") {
 			t.Errorf("there is no check %s: %s", check, text)
 		}
-		if status, text, err := a.Healthz(t.Context(), "/"+check); err != nil || status != 200 {
+		if status, text, err := a.PublicHealthz(t.Context(), "/"+check); err != nil || status != 200 {
 			t.Errorf("check %s alone: %d %q, %v", check, status, text, err)
 		}
 	}
-	if status, text, err := a.Healthz(t.Context(), ""); err != nil || status != 200 || text != "ok" {
+	if status, text, err := a.PublicHealthz(t.Context(), ""); err != nil || status != 200 || text != "ok" {
 		t.Errorf("%d %q, %v", status, text, err)
 	}
-	if status, _, err := a.Healthz(t.Context(), "/no-such-check"); err != nil || status != 404 {
+	if status, _, err := a.PublicHealthz(t.Context(), "/no-such-check"); err != nil || status != 404 {
 		t.Errorf("a check that there is not: %d, %v", status, err)
 	}
 }

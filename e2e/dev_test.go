@@ -148,7 +148,8 @@ func (d *devRun) refusesASecond(kind stack.Runtime) {
 	for _, flag := range []string{"--once", "--clean"} {
 		second := startDev(d.t, kind, flag)
 		second.ends(0, 1)
-		want := fmt.Sprintf("playlet: playlet dev runs already: process %d, in %s; end that one first\n", d.cmd.Process.Pid, d.folder())
+		want := fmt.Sprintf("playlet: playlet dev runs already: process %d, in %s; end that one first\n", d.cmd.Process.Pid,
+			d.folder())
 		if got := second.out.String(); got != want {
 			d.t.Errorf("a second one with %s says %q, want %q", flag, got, want)
 		}

@@ -60,7 +60,8 @@ func devCommand(t *testing.T, kind stack.Runtime, args ...string) *exec.Cmd {
 	parts, err := install.Locate(kind)
 	must(t, err)
 	dirs := []string{filepath.Dir(parts.Containerd), filepath.Dir(parts.Runc), parts.CNIDir}
-	cmd := exec.Command(filepath.Join(isolate.Dir(), "playlet"), append([]string{"dev", "--programs=" + strings.Join(dirs, ",")}, args...)...)
+	cmd := exec.Command(filepath.Join(isolate.Dir(), "playlet"),
+		append([]string{"dev", "--programs=" + strings.Join(dirs, ",")}, args...)...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + devTemp(), "TMPDIR=" + devTemp()}
 	return cmd
 }
@@ -274,13 +275,18 @@ func asBefore(t *testing.T, before []string) {
 	var lost, left []string
 	look := func() bool {
 		now := machine(t)
-		lost = slices.DeleteFunc(slices.Clone(before), func(line string) bool { _, there := slices.BinarySearch(now, line); return there })
+		lost = slices.DeleteFunc(slices.Clone(before), func(line string) bool {
+			_,
+				there := slices.BinarySearch(now, line)
+			return there
+		})
 		left = slices.DeleteFunc(now, func(line string) bool { _, there := slices.BinarySearch(before, line); return there })
 		return len(lost)+len(left) == 0
 	}
 	for deadline := time.Now().Add(20 * time.Second); !look(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("the machine is not as it was\nleft behind:\n  %s\nlost:\n  %s", strings.Join(left, "\n  "), strings.Join(lost, "\n  "))
+			t.Fatalf("the machine is not as it was\nleft behind:\n  %s\nlost:\n  %s", strings.Join(left, "\n  "),
+				strings.Join(lost, "\n  "))
 		}
 	}
 }

@@ -131,7 +131,8 @@ func TestDoctorOnAMachineThatIsFit(t *testing.T) {
 		found(t, all, "agent", "ok", fmt.Sprintf("runs here, process %d", a.PID()))
 		found(t, all, "ports", "ok", "the agent's that runs: ")
 		out, errs, code := playlet(t, append([]string{"doctor"}, a.CommandLine()...)...)
-		if code != 0 || errs != "" || !strings.Contains(out, "ok    runtime") || !strings.Contains(out, " 0 failed, ") || strings.Contains(out, "\x1b") {
+		if code != 0 || errs != "" || !strings.Contains(out, "ok    runtime") || !strings.Contains(out, " 0 failed, ") ||
+			strings.Contains(out, "\x1b") {
 			t.Errorf("for people: %d %q\n%s", code, errs, out)
 		}
 	})
@@ -184,7 +185,10 @@ esac
 	must(t, os.RemoveAll(filepath.Join(s.CNIConfDir(), "10-playlet.conflist")))
 	await(t, func() error {
 		all, _ := doctor(t, a, "conditions")
-		if !slices.ContainsFunc(all, func(f finding) bool { return f.Result == "fail" && strings.Contains(f.Seen, "NetworkReady is false") }) {
+		if !slices.ContainsFunc(all, func(f finding) bool {
+			return f.Result == "fail" &&
+				strings.Contains(f.Seen, "NetworkReady is false")
+		}) {
 			return fmt.Errorf("%+v", all)
 		}
 		return nil
@@ -212,7 +216,11 @@ esac
 	bins := "--cni-bin-dir=" + bin + "," + s.CNIBinDir()
 	text, err := os.ReadFile(filepath.Join(s.CNIConfDir(), "10-playlet.conflist"))
 	must(t, err)
-	text = []byte(strings.Replace(string(text), `{"type": "portmap", "capabilities": {"portMappings": true}, "snat": true}`, `{"type": "waits"}`, 1))
+	var network map[string]any
+	must(t, json.Unmarshal(text, &network))
+	network["plugins"].([]any)[1] = map[string]any{"type": "waits"} // instead of portmap
+	text, err = json.Marshal(network)
+	must(t, err)
 	must(t, os.WriteFile(filepath.Join(conf, "a.conflist"), text, 0o600))
 
 	// Ctrl-C undoes at once.
@@ -234,7 +242,8 @@ esac
 	must(t, killed.Process.Kill())
 	_ = killed.Wait() // it was killed
 	left := hostState(t, s)
-	if slices.Equal(left, before) || !slices.ContainsFunc(left, func(l string) bool { return strings.HasPrefix(l, "file "+s.LeaseDir()) }) {
+	if slices.Equal(left, before) || !slices.ContainsFunc(left,
+		func(l string) bool { return strings.HasPrefix(l, "file "+s.LeaseDir()) }) {
 		t.Fatalf("it has left nothing: %q", left)
 	}
 	all, code := doctor(t, a, "attach")

@@ -25,7 +25,8 @@ func eventsOf(t *testing.T, c *cluster.Cluster, ns, uid string) map[string]int32
 	t.Helper()
 	out := map[string]int32{}
 	for _, e := range listEvents(t, c, ns, uid) {
-		if e.Source.Component != "kubelet" || e.Count < 1 || e.FirstTimestamp.IsZero() || e.LastTimestamp.Before(&e.FirstTimestamp) {
+		if e.Source.Component != "kubelet" || e.Count < 1 || e.FirstTimestamp.IsZero() ||
+			e.LastTimestamp.Before(&e.FirstTimestamp) {
 			t.Errorf("an event is %+v", e)
 		}
 		out[e.Type+" "+e.Reason+" "+e.InvolvedObject.FieldPath+": "+e.Message] += e.Count
@@ -69,7 +70,8 @@ containers: [{name: c, image: "127.0.0.1:1/none:1"}]`, map[string]int32{
 	}},
 	"sick": {`containers:
 - {name: c, image: HELLO, args: [sleep], livenessProbe: {periodSeconds: 1, failureThreshold: 2, terminationGracePeriodSeconds: 1, exec: {command: [/hello, exit, "3"]}}}`, map[string]int32{
-		"Warning Unhealthy" + at + "Liveness probe failed: ": 2, "Normal Killing" + at + "Container c failed liveness probe, will be restarted": 1,
+		"Warning Unhealthy" + at + "Liveness probe failed: ": 2, "Normal Killing" + at +
+			"Container c failed liveness probe, will be restarted": 1,
 		"Normal Started" + at: 2,
 	}},
 	"hook": {`terminationGracePeriodSeconds: 1
@@ -107,7 +109,9 @@ terminationGracePeriodSeconds: 1`)
 	lost := pod("lost", "terminationGracePeriodSeconds: 1\ncontainers: [{name: c, image: HELLO, args: [sleep]}]")
 	awaitEvents(t, c, ns, lost, map[string]int32{"Normal Started" + at: 1})
 	must(t, s.KillSandboxProcess(t.Context(), lost))
-	awaitEvents(t, c, ns, lost, map[string]int32{"Normal SandboxChanged : Pod sandbox changed, it will be killed and re-created.": 1, "Normal Started" + at: 2})
+	awaitEvents(t, c, ns, lost,
+		map[string]int32{"Normal SandboxChanged : Pod sandbox changed, it will be killed and re-created.": 1, "Normal Started" +
+			at: 2})
 	awaitEvents(t, c, ns, well, map[string]int32{"Normal Pulled" + at: 1, "Normal Created" + at: 1, "Normal Started" + at: 1})
 	for name, one := range news {
 		want := map[string]int32{}
@@ -130,7 +134,8 @@ terminationGracePeriodSeconds: 1`)
 	must(t, a.Start())
 	awaitEvents(t, c, corev1.NamespaceDefault, n.Name, map[string]int32{"Normal Starting : Starting kubelet.": 2})
 	remove(t, c, ns, "well")
-	awaitEvents(t, c, ns, well, map[string]int32{"Normal Killing" + at + "Stopping container c": 1, "Warning FailedPreStopHook" + at: 1})
+	awaitEvents(t, c, ns, well, map[string]int32{"Normal Killing" + at + "Stopping container c": 1, "Warning FailedPreStopHook" +
+		at: 1})
 	for text, count := range eventsOf(t, c, ns, well) {
 		if count != 1 {
 			t.Errorf("%s: %d times", text, count)
@@ -176,7 +181,8 @@ func limited(t *testing.T, c *cluster.Cluster, node, ns, many string, held func(
 		return nil
 	})
 	// What comes of this was told after all of them.
-	awaitEvents(t, c, ns, held(), map[string]int32{"Warning Unsupported : the pod waits, since it sets what Playlet does not support yet: spec.volumes[0].glusterfs": 1})
+	awaitEvents(t, c, ns, held(),
+		map[string]int32{"Warning Unsupported : the pod waits, since it sets what Playlet does not support yet: spec.volumes[0].glusterfs": 1})
 	sum, similar := int32(0), int32(0)
 	for text, count := range eventsOf(t, c, ns, many) {
 		sum += count

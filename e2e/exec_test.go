@@ -55,7 +55,8 @@ containers:
 			t.Errorf("code %d, %q, %q", code, out, errs)
 		}
 		long := strings.Repeat("what comes in goes out\n", 50_000)
-		if out, errs, code = run(long, with([]string{"-i", onNode("web"), "-n", "default", "-c", "app"}, "cat")...); code != 0 || out != long || errs != "" {
+		if out, errs, code = run(long, with([]string{"-i", onNode("web"), "-n", "default", "-c", "app"}, "cat")...); code != 0 ||
+			out != long || errs != "" {
 			t.Errorf("code %d, %d bytes of %d, %q", code, len(out), len(long), errs)
 		}
 		if out, errs, code = run("not passed on", with([]string{"web"}, "cat")...); code != 0 || out != "" || !strings.Contains(errs, `container "app" of app, done`) {
@@ -74,7 +75,8 @@ containers:
 			{[]string{"web", "ls"}, 1, `a command comes after "--": playlet exec web -- ls`},
 			{[]string{"web"}, 1, "which command?"},
 		} {
-			if _, errs, code := run("", c.args...); code != c.code || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {
+			if _, errs, code := run("", c.args...); code != c.code || !strings.Contains(errs, c.want) ||
+				strings.Count(errs, "\n") != 1 {
 				t.Errorf("%v: code %d, %q, want %d and %q", c.args, code, errs, c.code, c.want)
 			}
 		}
@@ -137,7 +139,8 @@ func inTerminal(t *testing.T, socket string) {
 	if after.Lflag != before.Lflag || after.Iflag != before.Iflag || after.Oflag != before.Oflag {
 		t.Error("the terminal was left as a raw one")
 	}
-	if out, errs, code := playlet(t, "exec", socket, "-t", "web", "-c", "app", "--", toolPath, "tool", "say", "a", "b", "0"); code != 0 || out != "a\n" ||
+	if out, errs, code := playlet(t, "exec", socket, "-t", "web", "-c", "app", "--", toolPath, "tool", "say", "a", "b",
+		"0"); code != 0 || out != "a\n" ||
 		!strings.Contains(errs, "the input is no terminal") {
 		t.Errorf("-t without a terminal: code %d, %q, %q", code, out, errs)
 	}
@@ -159,7 +162,8 @@ func killedMeanwhile(t *testing.T, s *stack.Stack, a *stack.Agent, socket string
 	}
 	must(t, a.Kill9())
 	_ = cmd.Wait() // its code is looked at
-	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(errs.String(), "broke off") || strings.Count(errs.String(), "\n") != 1 {
+	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(errs.String(), "broke off") ||
+		strings.Count(errs.String(), "\n") != 1 {
 		t.Errorf("code %d, %q", code, errs.String())
 	}
 	must(t, a.Start())

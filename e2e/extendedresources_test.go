@@ -37,11 +37,13 @@ func TestExtendedResources(t *testing.T) {
 	create(t, c, ns, n.Name, manifest(s, "elsewhere", asks("example.com/licence: 7")))
 	was := awaitAPIPod(t, c, ns, "has", ready)
 	awaitAPIPod(t, c, ns, "elsewhere", ready)
-	refused(t, c, s, n, ns, "lacks", asks("example.com/dongle: 1"), "OutOfexample.com/dongle", "requested: 1, used: 2, capacity: 2")
+	refused(t, c, s, n, ns, "lacks", asks("example.com/dongle: 1"), "OutOfexample.com/dongle",
+		"requested: 1, used: 2, capacity: 2")
 
 	must(t, a.Kill9())
 	must(t, a.Start())
-	refused(t, c, s, n, ns, "lacks-still", asks("example.com/dongle: 1"), "OutOfexample.com/dongle", "requested: 1, used: 2, capacity: 2")
+	refused(t, c, s, n, ns, "lacks-still", asks("example.com/dongle: 1"), "OutOfexample.com/dongle",
+		"requested: 1, used: 2, capacity: 2")
 	now, err := c.Admin.CoreV1().Nodes().Get(t.Context(), n.Name, metav1.GetOptions{})
 	must(t, err)
 	must(t, two(now))
@@ -49,7 +51,8 @@ func TestExtendedResources(t *testing.T) {
 	is, err := c.Admin.CoreV1().Pods(ns).Get(t.Context(), "has", metav1.GetOptions{})
 	must(t, err)
 	must(t, ready(is))
-	if was, is := was.Status.ContainerStatuses[0], is.Status.ContainerStatuses[0]; is.ContainerID != was.ContainerID || is.RestartCount != 0 {
+	if was, is := was.Status.ContainerStatuses[0], is.Status.ContainerStatuses[0]; is.ContainerID != was.ContainerID ||
+		is.RestartCount != 0 {
 		t.Errorf("its container was %+v and is %+v", was, is)
 	}
 }

@@ -32,8 +32,12 @@ func bothFamilies(t *testing.T, s *stack.Stack) {
 	path := filepath.Join(s.CNIConfDir(), "10-playlet.conflist")
 	text, err := os.ReadFile(path)
 	must(t, err)
-	v4 := fmt.Sprintf("[{%q: %q}]", "subnet", s.Subnet())
-	must(t, os.WriteFile(path, bytes.Replace(text, []byte(v4), []byte(v4+`, [{"subnet": "fd78::/64"}]`), 1), 0o600))
+	v4 := fmt.Sprintf("[{%q:%q}]", "subnet", s.Subnet())
+	both := bytes.Replace(text, []byte(v4), []byte(v4+`,[{"subnet":"fd78::/64"}]`), 1)
+	if bytes.Equal(both, text) {
+		t.Fatalf("there is no %s in %s", v4, text)
+	}
+	must(t, os.WriteFile(path, both, 0o600))
 }
 
 // podsOfBothFamilies sees that pods have the node's addresses, in its order, and two of their own; on the host's network the node's.

@@ -86,7 +86,8 @@ containers:
 		}
 		pod := awaitPod(t, a, "p", inPhase(corev1.PodSucceeded))
 		ip := podIP(t, s, pod)
-		said(t, s, "p", "fields", onNode("p")+" default "+string(pod.UID), isolate.HostName+" "+isolate.NodeIP, ip+" "+ip, " x file")
+		said(t, s, "p", "fields", onNode("p")+" default "+string(pod.UID), isolate.HostName+" "+isolate.NodeIP, ip+" "+ip,
+			" x file")
 	})
 }
 
@@ -243,7 +244,8 @@ containers: [{name: c, image: HELLO, args: [cat, /proc/self/oom_score_adj]}]`)))
 			t.Errorf("the container reads %q of its limits", lines)
 		}
 		if limited.Resources != nil { // the old runtime does not tell
-			if r := limited.Resources.Linux; r.CpuShares != 102 || r.MemoryLimitInBytes != 64<<20 || r.CpuQuota != 25000 || r.CpuPeriod != 100000 {
+			if r := limited.Resources.Linux; r.CpuShares != 102 || r.MemoryLimitInBytes != 64<<20 || r.CpuQuota != 25000 ||
+				r.CpuPeriod != 100000 {
 				t.Errorf("the runtime says %v", r)
 			}
 		}

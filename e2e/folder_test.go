@@ -187,7 +187,8 @@ func TestDocumentsAndJSON(t *testing.T) {
 		}
 		pod := awaitPod(t, a, "three", ready)
 		if pod.Namespace != "default" || pod.Labels["app"] != "x" || pod.Annotations["kubernetes.io/config.source"] != "file" ||
-			pod.Annotations["kubernetes.io/config.hash"] != string(pod.UID) || pod.Annotations["kubernetes.io/config.seen"] == "" {
+			pod.Annotations["kubernetes.io/config.hash"] != string(pod.UID) ||
+			pod.Annotations["kubernetes.io/config.seen"] == "" {
 			t.Errorf("the pod is %+v", pod.ObjectMeta)
 		}
 		must(t, a.Kill9())

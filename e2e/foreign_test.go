@@ -33,13 +33,15 @@ func newForeigners(t *testing.T, s *stack.Stack) *foreigners {
 	must(t, err)
 	for _, name := range []string{"empty", "dead", "alive"} {
 		box, container := f.run(t, "foreign-"+name)
-		f.sandboxes[box], f.containers[container] = runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.ContainerState_CONTAINER_RUNNING
+		f.sandboxes[box], f.containers[container] = runtimeapi.PodSandboxState_SANDBOX_READY,
+			runtimeapi.ContainerState_CONTAINER_RUNNING
 		if name == "alive" {
 			continue
 		}
 		_, err := s.CRI().StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: box})
 		must(t, err)
-		f.sandboxes[box], f.containers[container] = runtimeapi.PodSandboxState_SANDBOX_NOTREADY, runtimeapi.ContainerState_CONTAINER_EXITED
+		f.sandboxes[box], f.containers[container] = runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
+			runtimeapi.ContainerState_CONTAINER_EXITED
 		if name == "empty" {
 			_, err := s.CRI().RemoveContainer(t.Context(), &runtimeapi.RemoveContainerRequest{ContainerId: container})
 			must(t, err)
@@ -63,7 +65,8 @@ func (f *foreigners) run(t *testing.T, name string) (sandbox, container string) 
 	t.Helper()
 	ctx, cri := t.Context(), f.s.CRI()
 	config := &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Uid: name, Namespace: "default"}, Linux: &runtimeapi.LinuxPodSandboxConfig{},
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Uid: name, Namespace: "default"},
+		Linux:    &runtimeapi.LinuxPodSandboxConfig{},
 	}
 	box, err := cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
 	must(t, err)

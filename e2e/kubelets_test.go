@@ -61,7 +61,8 @@ containers:
 		want = maps.Clone(own)
 		want["app"] = "test"
 		box := sandboxes[0]
-		if !maps.Equal(box.Labels, want) || box.Metadata.Name != onNode("p") || box.Metadata.Namespace != "apart" || box.Metadata.Uid != uid {
+		if !maps.Equal(box.Labels, want) || box.Metadata.Name != onNode("p") || box.Metadata.Namespace != "apart" ||
+			box.Metadata.Uid != uid {
 			t.Errorf("the sandbox is %v with the labels %v", box.Metadata, box.Labels)
 		}
 		if box.Annotations["example.test/note"] != "a note" || box.Annotations["kubernetes.io/config.source"] != "file" ||
@@ -135,11 +136,11 @@ containers:
 			if end == nil || end.ExitCode != want.code || end.Reason != want.reason || end.Message != want.message {
 				t.Errorf("container %s ended with %.500v, want %.500v", c.Name, end, want)
 			}
-			if end != nil && (end.StartedAt.IsZero() || end.FinishedAt.IsZero() || !strings.HasPrefix(end.ContainerID, "containerd://")) {
+			if end != nil && (end.StartedAt.IsZero() || end.FinishedAt.IsZero() ||
+				!strings.HasPrefix(end.ContainerID, "containerd://")) {
 				t.Errorf("container %s ended with %+v", c.Name, end)
 			}
 		}
-		awaitLogged(t, a, "container ended", "exitCode=4", "reason=Error")
 		awaitLogged(t, a, "container did not start", "/nothing")
 	})
 }

@@ -34,13 +34,13 @@ volumes: [{name: v, hostPath: {path: /none/of/it, type: Directory}}]`)))
 	awaitPod(t, a, "web", ready)
 	// Each of these is a line that tells of a pod by what another kind of actor knows of it.
 	expected := map[string]string{ // by what is said: the pod
-		"a volume cannot be mounted": "default/" + onNode("nofolder"),
-		"probe failed":               "default/" + onNode("unfit"),
-		"could not pull an image":    "default/" + onNode("stuck"),
-		"container ended":            "default/",
-		"new pod":                    "default/",
-		"stopping container":         "default/",
-		"volumes of a pod":           "default/",
+		"volumes operation failed": "default/" + onNode("nofolder"),
+		"probe failed":             "default/" + onNode("unfit"),
+		"could not pull an image":  "default/" + onNode("stuck"),
+		"container ended":          "default/",
+		"new pod":                  "default/",
+		"stopping container":       "default/",
+		"volumes phase transition": "default/",
 	}
 	await(t, func() error {
 		for said := range expected {
@@ -88,7 +88,7 @@ func checkLine(t *testing.T, line string, expected map[string]string) {
 		seen[key.(string)] = true
 	}
 	// What the command itself says, before and after the tree, is no actor's.
-	if said.Actor == "" && !strings.HasPrefix(said.Caller, "playlet/") {
+	if said.Actor == "" && !strings.HasPrefix(said.Caller, "agent/") {
 		t.Errorf("no actor: %s", line)
 	}
 	ofPod := strings.HasPrefix(said.Actor, "pods/") || seen["pod"] || seen["podUID"]

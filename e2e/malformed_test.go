@@ -91,7 +91,8 @@ func TestWhatIsNotHonouredIsRefusedByName(t *testing.T) {
 		{"containers: [{name: c, image: HELLO}]\nvolumes: [{name: v, configMap: {name: x}}]", "spec.volumes[0].configMap"},
 		{"containers: [{name: c, image: HELLO}]\nruntimeClassName: other", "spec.runtimeClassName"},
 		{"containers: [{name: c, image: HELLO, volumeMounts: [{name: v, mountPath: /x, bindMountOptions: [noexec]}]}]\nvolumes: [{name: v, emptyDir: {}}]", "spec.containers[0].volumeMounts[0].bindMountOptions"},
-		{"containers: [{name: c, image: HELLO, volumeMounts: [{name: missing, mountPath: /x}]}]", "spec.containers[0].volumeMounts[0].name"},
+		{"containers: [{name: c, image: HELLO, volumeMounts: [{name: missing, mountPath: /x}]}]",
+			"spec.containers[0].volumeMounts[0].name"},
 		{"containers: [{name: c, image: HELLO, ports: [{containerPort: 70000}]}]", "spec.containers[0].ports[0].containerPort"},
 		{"containers: [{name: c, image: HELLO, iamge: x}]", "iamge"},
 	} {

@@ -76,7 +76,8 @@ func TestTheAgentIsKilledDuringARollOut(t *testing.T) {
 		for i := range pods {
 			pod := awaitPod(t, a, fmt.Sprintf("p%02d", i), inPhase(corev1.PodRunning))
 			if got := pod.Status.ContainerStatuses[0]; got.RestartCount != left[pod.Name] {
-				t.Errorf("pod %s shows %d restarts; its last end: %+v", pod.Name, got.RestartCount, got.LastTerminationState.Terminated)
+				t.Errorf("pod %s shows %d restarts; its last end: %+v", pod.Name, got.RestartCount,
+					got.LastTerminationState.Terminated)
 			}
 		}
 		asStarted(t, s, atKill)

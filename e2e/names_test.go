@@ -70,7 +70,8 @@ func TestNamesAndTheirResolution(t *testing.T) {
 		resolv := t.TempDir() + "/resolv.conf"
 		must(t, os.WriteFile(resolv, []byte("nameserver 192.0.2.1\nsearch node.test\noptions timeout:3\n"), 0o644))
 		a := agentWith(t, s, func(a *stack.Agent) {
-			a.Config["resolvConf"], a.Config["clusterDNS"], a.Config["clusterDomain"] = resolv, []string{"10.96.0.10"}, "cluster.test"
+			a.Config["resolvConf"], a.Config["clusterDNS"], a.Config["clusterDomain"] = resolv, []string{"10.96.0.10"},
+				"cluster.test"
 		})
 		namesPod(t, s, a, "plain", "")
 		namesPod(t, s, a, "own", `
@@ -106,7 +107,8 @@ dnsConfig: {nameservers: [192.0.2.53], searches: [a.test, b.test], options: [{na
 		awaitLines(t, s, "over", "hosts", false, ip+"\tover.ride.test")
 		now, err := a.Snapshot(t.Context())
 		must(t, err)
-		if long := now.Pod(onNode("long")); long == nil || long.Waiting == nil || !strings.Contains(long.Waiting.Message, "64 are allowed") {
+		if long := now.Pod(onNode("long")); long == nil || long.Waiting == nil ||
+			!strings.Contains(long.Waiting.Message, "64 are allowed") {
 			t.Errorf("a name that is too long: %+v", long)
 		}
 		awaitLines(t, s, "default", "resolv", true, "search node.test more.test", "nameserver 192.0.2.1", "options timeout:3")

@@ -34,7 +34,8 @@ func TestConfigMapsAndSecrets(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "objects")
 		putObject(t, dir, "settings.yaml", strings.ReplaceAll(settings, "COLOR", "red"))
 		a := agentWith(t, s, func(a *stack.Agent) { quick(a); a.Args = append(a.Args, "--object-dir="+dir) })
-		putObject(t, dir, "class.yaml", "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: second}\nhandler: "+stack.SecondHandler+"\n")
+		putObject(t, dir, "class.yaml",
+			"apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: second}\nhandler: "+stack.SecondHandler+"\n")
 		must(t, a.Write("p.yaml", manifest(s, "p", `
 terminationGracePeriodSeconds: 5
 runtimeClassName: second
@@ -86,7 +87,8 @@ terminationGracePeriodSeconds: 5
 containers:
 - {name: c, image: HELLO, args: [env, WORD, --, sleep], env: [{name: WORD, valueFrom: {secretKeyRef: {name: password, key: other}}}]}`)))
 		pod := awaitPod(t, a, "env", waitsFor("CreateContainerConfigError"))
-		if m := fmt.Sprint(statusOf(pod, "c").State.Waiting); !strings.Contains(m, "default/password") || !strings.Contains(m, "other") {
+		if m := fmt.Sprint(statusOf(pod, "c").State.Waiting); !strings.Contains(m, "default/password") ||
+			!strings.Contains(m, "other") {
 			t.Errorf("the reason does not name object and key: %s", m)
 		}
 		putObject(t, dir, "password.yaml", strings.Replace(password, "{word:", "{other: new, word:", 1))

@@ -111,7 +111,8 @@ containers:
 		before := awaitPod(t, a, "p", ready)
 		must(t, os.Remove(filepath.Join(folder, "alive")))
 		awaitPod(t, a, "p", func(p *corev1.Pod) error {
-			if c := statusOf(p, "c"); c.RestartCount == 0 || c.LastTerminationState.Terminated == nil && c.State.Terminated == nil {
+			if c := statusOf(p, "c"); c.RestartCount == 0 || c.LastTerminationState.Terminated == nil &&
+				c.State.Terminated == nil {
 				return fmt.Errorf("it is %+v", c)
 			}
 			return nil
@@ -205,7 +206,8 @@ containers:
 				said++
 				must(t, readies("good")(pod.Pod))
 				for _, name := range []string{"good", "bad"} {
-					if c := statusOf(pod.Pod, name); c.ContainerID != statusOf(was, name).ContainerID || c.Started == nil || !*c.Started {
+					if c := statusOf(pod.Pod, name); c.ContainerID != statusOf(was, name).ContainerID || c.Started == nil ||
+						!*c.Started {
 						t.Fatalf("%s is %+v", name, c)
 					}
 				}

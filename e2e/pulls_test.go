@@ -43,8 +43,9 @@ func ofRegistry(s *stack.Stack, name, image string, secrets ...string) string {
 	for _, s := range secrets {
 		refs = append(refs, "{name: "+s+"}")
 	}
-	return manifest(s, name, fmt.Sprintf("terminationGracePeriodSeconds: 5\nimagePullSecrets: [%s]\ncontainers: [{name: c, image: %q, args: [sleep], imagePullPolicy: Always}]",
-		strings.Join(refs, ", "), image))
+	return manifest(s, name,
+		fmt.Sprintf("terminationGracePeriodSeconds: 5\nimagePullSecrets: [%s]\ncontainers: [{name: c, image: %q, args: [sleep], imagePullPolicy: Always}]",
+			strings.Join(refs, ", "), image))
 }
 
 // A private registry is shown what the pod's pull secrets have for it, one after another, and at last the node's own
@@ -64,7 +65,8 @@ func TestPullSecrets(t *testing.T) {
 		must(t, a.Write("open.yaml", ofRegistry(s, "open", open.Ref("open"), "gone"))) // a public image needs none
 		up(t, s, "open", "c")
 		awaitPod(t, a, "none", saysWaiting("ErrImagePull", app))
-		awaitPod(t, a, "later", saysWaiting("ErrImagePull", app, "Secret default/wrong does not exist", "Secret default/regcred does not exist"))
+		awaitPod(t, a, "later", saysWaiting("ErrImagePull", app, "Secret default/wrong does not exist",
+			"Secret default/regcred does not exist"))
 
 		secret := func(name, kind, key, config string) string {
 			return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s}\ntype: kubernetes.io/%s\nstringData: {%s: %q}\n", name, kind, key, config)

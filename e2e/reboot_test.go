@@ -65,7 +65,8 @@ func TestAReboot(t *testing.T) {
 		for _, name := range []string{"web", "job", "once", "done"} {
 			before[name] = containersOf(t, s, name, "c")[0]
 		}
-		kept := filepath.Join(w.a.RootDir, "pods", before["web"].Labels[stack.UIDLabel], "volumes/kubernetes.io~empty-dir/kept/file")
+		kept := filepath.Join(w.a.RootDir, "pods", before["web"].Labels[stack.UIDLabel],
+			"volumes/kubernetes.io~empty-dir/kept/file")
 		awaitFile(t, kept, "begun\n")
 
 		must(t, s.Reboot())
@@ -111,7 +112,8 @@ func (w *world) again(t *testing.T, name string, before *runtimeapi.Container) *
 	})
 	after := up(t, w.s, name, "c")
 	if after.Metadata.Attempt != 1 || statusOf(pod, "c").RestartCount != 1 || after.PodSandboxId == before.PodSandboxId {
-		t.Errorf("pod %s: attempt %d in sandbox %s, before in %s", name, after.Metadata.Attempt, after.PodSandboxId, before.PodSandboxId)
+		t.Errorf("pod %s: attempt %d in sandbox %s, before in %s", name, after.Metadata.Attempt, after.PodSandboxId,
+			before.PodSandboxId)
 	}
 	if end := statusOf(pod, "c").LastTerminationState.Terminated; end == nil || end.ExitCode == 0 {
 		t.Errorf("pod %s: its container had no end: %+v", name, statusOf(pod, "c"))

@@ -34,16 +34,20 @@ func TestTheNodeRegisters(t *testing.T) {
 	}
 	bothFamilies(t, s)
 	a := joinCluster(t, c, n, s, func(a *stack.Agent) {
-		a.Args = append(a.Args, "--node-labels=rack=7,topology.kubernetes.io/zone=z1", "--register-with-taints=only=me:NoSchedule", "--provider-id=cloud://one",
+		a.Args = append(a.Args, "--node-labels=rack=7,topology.kubernetes.io/zone=z1",
+			"--register-with-taints=only=me:NoSchedule", "--provider-id=cloud://one",
 			"--node-ip="+isolate.NodeIP+","+nodeIPv6)
 		maps.Copy(a.Config, map[string]any{
-			"nodeLeaseDurationSeconds": 4, "nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "2s", "nodeStatusMaxImages": 1,
-			"systemReserved": map[string]string{"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "8Mi"}, "kubeReserved": map[string]string{"memory": "32Mi"},
-			"evictionHard": map[string]string{"memory.available": "1Mi", "nodefs.available": "2Mi"},
+			"nodeLeaseDurationSeconds": 4, "nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "2s",
+			"nodeStatusMaxImages": 1,
+			"systemReserved":      map[string]string{"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "8Mi"},
+			"kubeReserved":        map[string]string{"memory": "32Mi"},
+			"evictionHard":        map[string]string{"memory.available": "1Mi", "nodefs.available": "2Mi"},
 		})
 	})
 	node := awaitNode(t, c, n.Name, nodeReady)
-	for label, want := range map[string]string{corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux", "rack": "7", corev1.LabelTopologyZone: "z1"} {
+	for label, want := range map[string]string{corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux", "rack": "7",
+		corev1.LabelTopologyZone: "z1"} {
 		if got := node.Labels[label]; got != want {
 			t.Errorf("label %s is %q, want %q", label, got, want)
 		}
@@ -65,7 +69,8 @@ func TestTheNodeRegisters(t *testing.T) {
 		t.Errorf("the runtime is %s", v)
 	}
 	for name, want := range map[corev1.ResourceName]string{
-		corev1.ResourceCPU: "100m", corev1.ResourceMemory: "97Mi", corev1.ResourceEphemeralStorage: "10Mi", corev1.ResourcePods: "0",
+		corev1.ResourceCPU: "100m", corev1.ResourceMemory: "97Mi", corev1.ResourceEphemeralStorage: "10Mi",
+		corev1.ResourcePods: "0",
 	} {
 		capacity, less := st.Capacity[name], st.Allocatable[name]
 		kept := capacity.DeepCopy()
@@ -78,7 +83,8 @@ func TestTheNodeRegisters(t *testing.T) {
 	}
 	for _, name := range []string{"runc", stack.SecondHandler} {
 		if !slices.ContainsFunc(st.RuntimeHandlers, func(h corev1.NodeRuntimeHandler) bool {
-			return h.Name == name && h.Features != nil && h.Features.RecursiveReadOnlyMounts != nil && h.Features.UserNamespaces != nil
+			return h.Name == name && h.Features != nil && h.Features.RecursiveReadOnlyMounts != nil &&
+				h.Features.UserNamespaces != nil
 		}) {
 			t.Errorf("handler %s is not among %+v", name, st.RuntimeHandlers)
 		}
@@ -95,7 +101,8 @@ func TestTheNodeRegisters(t *testing.T) {
 	ip := func(address string) corev1.NodeAddress {
 		return corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address}
 	}
-	if want := []corev1.NodeAddress{ip(isolate.NodeIP), ip(nodeIPv6), {Type: corev1.NodeHostName, Address: n.Name}}; !slices.Equal(st.Addresses, want) {
+	if want := []corev1.NodeAddress{ip(isolate.NodeIP), ip(nodeIPv6),
+		{Type: corev1.NodeHostName, Address: n.Name}}; !slices.Equal(st.Addresses, want) {
 		t.Errorf("addresses are %v, want %v", st.Addresses, want)
 	}
 	podsOfBothFamilies(t, c, s, n.Name, c.Namespace(t))
@@ -122,12 +129,14 @@ func TestTheNodeRegisters(t *testing.T) {
 	first := awaitLease(t, c, n, nil)
 	awaitLease(t, c, n, &first.renewed)
 	again := awaitNode(t, c, n.Name, later)
-	for label, want := range map[string]string{corev1.LabelTopologyZone: "z1", corev1.LabelArchStable: runtime.GOARCH, "rack": "8"} { // the last is set at first only
+	for label, want := range map[string]string{corev1.LabelTopologyZone: "z1", corev1.LabelArchStable: runtime.GOARCH,
+		"rack": "8"} { // the last is set at first only
 		if got := again.Labels[label]; got != want {
 			t.Errorf("after a restart label %s is %q, want %q", label, got, want)
 		}
 	}
-	if was, is := ready1(node), ready1(again); is.Status != corev1.ConditionTrue || !is.LastTransitionTime.Equal(&was.LastTransitionTime) {
+	if was, is := ready1(node), ready1(again); is.Status != corev1.ConditionTrue ||
+		!is.LastTransitionTime.Equal(&was.LastTransitionTime) {
 		t.Errorf("Ready was %+v and is %+v", was, is)
 	}
 	if node.UID != again.UID {
@@ -175,11 +184,14 @@ func TestANodeWithoutItsNetworkSaysSo(t *testing.T) {
 		a.Args = append(a.Args, "--cni-conf-dir="+filepath.Join(a.RootDir, "no-such-folder"), "--cni-bin-dir="+a.RootDir)
 		a.Config["nodeStatusUpdateFrequency"] = "1s"
 		a.Config["evictionHard"] = map[string]string{
-			"memory.available": "99.9%", "pid.available": "1G", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%",
+			"memory.available": "99.9%", "pid.available": "1G", "nodefs.available": "0%", "nodefs.inodesFree": "0%",
+			"imagefs.available": "0%",
 		}
 	})
-	awaitNode(t, c, n.Name, pressed(corev1.NodeMemoryPressure, "KubeletHasInsufficientMemory", "memory.available is ", "less than 99.9% (evictionHard)"))
-	node := awaitNode(t, c, n.Name, pressed(corev1.NodePIDPressure, "KubeletHasInsufficientPID", "pid.available is ", "less than 1G (evictionHard)"))
+	awaitNode(t, c, n.Name, pressed(corev1.NodeMemoryPressure, "KubeletHasInsufficientMemory", "memory.available is ",
+		"less than 99.9% (evictionHard)"))
+	node := awaitNode(t, c, n.Name, pressed(corev1.NodePIDPressure, "KubeletHasInsufficientPID", "pid.available is ",
+		"less than 1G (evictionHard)"))
 	if pressed(corev1.NodeDiskPressure, "KubeletHasDiskPressure")(node) == nil {
 		t.Errorf("%+v", node.Status.Conditions)
 	}
@@ -199,14 +211,16 @@ esac
 	for _, one := range []struct{ text, says string }{
 		{"{\n\"name\": ,\n}", "the network configuration " + config + " is not valid: line 2: "},
 		{plugin("nowhere"), "the network plugin nowhere of " + config + " is missing: it is in none of " + s.CNIBinDir()},
-		{plugin("not-now"), "the network plugin not-now of " + config + " says that it is not available: the daemon of not-now does not run"},
+		{plugin("not-now"), "the network plugin not-now of " + config +
+			" says that it is not available: the daemon of not-now does not run"},
 		{"", "no network configuration in " + s.CNIConfDir()},
 	} {
 		if must(t, os.Remove(config)); one.text != "" {
 			must(t, os.WriteFile(config, []byte(one.text), 0o600))
 		}
 		awaitNode(t, c, n.Name, func(n *corev1.Node) error {
-			if r := ready1(n); r.Status != corev1.ConditionFalse || r.Reason != "KubeletNotReady" || !strings.Contains(r.Message, "container runtime network not ready") ||
+			if r := ready1(n); r.Status != corev1.ConditionFalse || r.Reason != "KubeletNotReady" ||
+				!strings.Contains(r.Message, "container runtime network not ready") ||
 				!strings.Contains(r.Message, one.says) {
 				return fmt.Errorf("Ready is %+v, and does not say %q", r, one.says)
 			}
@@ -270,5 +284,6 @@ func TestANodeThatOthersMake(t *testing.T) {
 		t.Errorf("labels are %v", node.Labels)
 	}
 	awaitLease(t, c, n, nil)
-	awaitNode(t, c, n.Name, pressed(corev1.NodeDiskPressure, "KubeletHasDiskPressure", "nodefs.available is ", "less than 99.9999% (evictionHard)"))
+	awaitNode(t, c, n.Name, pressed(corev1.NodeDiskPressure, "KubeletHasDiskPressure", "nodefs.available is ",
+		"less than 99.9999% (evictionHard)"))
 }

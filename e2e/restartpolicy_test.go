@@ -107,7 +107,8 @@ func lifeNever(t *testing.T, w *world) {
 // What a container says of its own restarts goes before what the pod says (KEP-5307), and the pod goes on as long as one is started again.
 func lifeOwn(t *testing.T, w *world) {
 	pod := awaitPod(t, w.a, "own", func(p *corev1.Pod) error {
-		if statusOf(p, "rule").RestartCount < 2 || statusOf(p, "fails").RestartCount < 1 || statusOf(p, "fine").State.Terminated == nil || statusOf(p, "once").State.Terminated == nil {
+		if statusOf(p, "rule").RestartCount < 2 || statusOf(p, "fails").RestartCount < 1 ||
+			statusOf(p, "fine").State.Terminated == nil || statusOf(p, "once").State.Terminated == nil {
 			return fmt.Errorf("status: %+v", p.Status)
 		}
 		return nil
@@ -138,7 +139,8 @@ func lifeMissing(t *testing.T, w *world) {
 		}
 		return waitsFor("CrashLoopBackOff")(p)
 	})
-	if end := statusOf(pod, "c").LastTerminationState.Terminated; end == nil || end.ExitCode != 128 || end.Reason != "StartError" {
+	if end := statusOf(pod, "c").LastTerminationState.Terminated; end == nil || end.ExitCode != 128 ||
+		end.Reason != "StartError" {
 		t.Errorf("the container: %+v", statusOf(pod, "c"))
 	}
 	w.paused(t, "missing", "c")
@@ -155,7 +157,8 @@ func lifeCrash(t *testing.T, w *world) {
 		}
 		return ready(p)
 	})
-	if end := statusOf(pod, "c").LastTerminationState.Terminated; end == nil || end.ExitCode != 137 || !strings.HasSuffix(end.ContainerID, before.Id) {
+	if end := statusOf(pod, "c").LastTerminationState.Terminated; end == nil || end.ExitCode != 137 ||
+		!strings.HasSuffix(end.ContainerID, before.Id) {
 		t.Errorf("the container: %+v", statusOf(pod, "c"))
 	}
 	after := up(t, w.s, "crash", "c")

@@ -168,7 +168,8 @@ func TestLogRotation(t *testing.T) {
 
 		// What a crash leaves: a log that was renamed, and that the runtime still writes to.
 		must(t, a.Kill9())
-		must(t, os.Rename(filepath.Join(w.folder, "0.log"), filepath.Join(w.folder, "0.log."+time.Now().Add(time.Minute).Format("20060102-150405"))))
+		must(t, os.Rename(filepath.Join(w.folder, "0.log"),
+			filepath.Join(w.folder, "0.log."+time.Now().Add(time.Minute).Format("20060102-150405"))))
 		put(t, filepath.Join(w.folder, "0.log.20260101-000000.tmp"), "half of it")
 		w.goOn()
 		must(t, a.Start())
@@ -185,7 +186,8 @@ func TestLogRotation(t *testing.T) {
 		lines := w.lines()
 		out, errs, code := playlet(t, "logs", "writer", "--admin-socket="+a.AdminSocket, "--tail="+strconv.Itoa(len(lines)-1))
 		if code != 0 || strings.Count(out, "\n") != len(lines)-1 || !strings.HasPrefix(out, fmt.Sprintf("line %d ", lines[1])) {
-			t.Errorf("the last %d lines over rotated files: code %d, %s, %d lines, first %.20q, want %d", len(lines)-1, code, errs,
+			t.Errorf("the last %d lines over rotated files: code %d, %s, %d lines, first %.20q, want %d", len(lines)-1, code,
+				errs,
 				strings.Count(out, "\n"), out, lines[1])
 		}
 		must(t, a.Remove("writer.yaml"))

@@ -54,7 +54,8 @@ containers: [{name: c, image: IMAGE, args: [sleep], resources: {limits: {memory:
 	pods := map[string]*corev1.Pod{} // before there is an agent, since the API server takes no pod without its class
 	s := stack.Start(t, stack.Options{})
 	for name, class := range map[string]string{"p": second, "waits": late} {
-		pods[name] = create(t, c, ns, n.Name, manifest(s, name, strings.NewReplacer("CLASS", class, "IMAGE", "HELLO").Replace(text)))
+		pods[name] = create(t, c, ns, n.Name, manifest(s, name,
+			strings.NewReplacer("CLASS", class, "IMAGE", "HELLO").Replace(text)))
 	}
 	must(t, c.Admin.NodeV1().RuntimeClasses().Delete(t.Context(), late, metav1.DeleteOptions{}))
 	a := joinCluster(t, c, n, s, nil)
@@ -62,10 +63,12 @@ containers: [{name: c, image: IMAGE, args: [sleep], resources: {limits: {memory:
 	awaitAPIPod(t, c, ns, "p", ready)
 	sandbox := runsBySecond(t, s, string(pods["p"].UID))
 	memory := strconv.Itoa(80 << 20)
-	groupHolds(t, filepath.Join(s.CgroupRoot(), "kubepods/burstable", "pod"+string(pods["p"].UID)), "memory/memory.limit_in_bytes", "memory.max", memory, memory)
+	groupHolds(t, filepath.Join(s.CgroupRoot(), "kubepods/burstable", "pod"+string(pods["p"].UID)),
+		"memory/memory.limit_in_bytes", "memory.max", memory, memory)
 	missing := `Failed to create pod sandbox: runtimeclass.node.k8s.io "` + late + `" not found`
 	await(t, func() error {
-		events, err := c.Admin.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=waits,reason=FailedCreatePodSandBox"})
+		events, err := c.Admin.CoreV1().Events(ns).List(t.Context(),
+			metav1.ListOptions{FieldSelector: "involvedObject.name=waits,reason=FailedCreatePodSandBox"})
 		if err != nil || len(events.Items) == 0 || events.Items[0].Message != missing {
 			return fmt.Errorf("its events are %+v, %v", events.Items, err)
 		}

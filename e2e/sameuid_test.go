@@ -51,7 +51,8 @@ containers:
 			t.Errorf("pod %s: the container that was replaced should have ended with %d: %+v", name, code, statusOf(pod, "c"))
 		}
 		if after := up(t, w.s, name, "c"); after.Metadata.Attempt != 1 || after.PodSandboxId != sandbox[name] {
-			t.Errorf("pod %s: attempt %d in sandbox %s, before in %s", name, after.Metadata.Attempt, after.PodSandboxId, sandbox[name])
+			t.Errorf("pod %s: attempt %d in sandbox %s, before in %s", name, after.Metadata.Attempt, after.PodSandboxId,
+				sandbox[name])
 		}
 	}
 	awaitFile(t, w.file("stuck"), "hook\n")

@@ -80,7 +80,8 @@ func (r *rollOut) disown(t *testing.T) {
 		"":       `{"metadata": {"labels": {"kubernetes.io/hostname": null}}}`,
 		"status": `{"status": {"addresses": [{"type": "Hostname", "address": "elsewhere"}], "conditions": [{"type": "Ready", "status": "Unknown"}]}}`,
 	} {
-		_, err := r.c.Admin.CoreV1().Nodes().Patch(t.Context(), r.node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, sub)
+		_, err := r.c.Admin.CoreV1().Nodes().Patch(t.Context(), r.node, types.StrategicMergePatchType, []byte(patch),
+			metav1.PatchOptions{}, sub)
 		must(t, err)
 	}
 }

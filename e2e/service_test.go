@@ -21,7 +21,8 @@ func TestRunOnce(t *testing.T) {
 		a, err := s.NewAgent("--runonce")
 		must(t, err)
 		must(t, a.Write("web.yaml", manifest(s, "web", sleeper)))
-		must(t, a.Write("job.yaml", manifest(s, "job", "restartPolicy: Never\ncontainers: [{name: c, image: HELLO, args: [exit, '0']}]")))
+		must(t, a.Write("job.yaml",
+			manifest(s, "job", "restartPolicy: Never\ncontainers: [{name: c, image: HELLO, args: [exit, '0']}]")))
 		must(t, a.Start())
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()

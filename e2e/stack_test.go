@@ -39,7 +39,8 @@ func TestStackRunsAPod(t *testing.T) {
 		if got, want := greeting(t, p), "Hello from one: /x\n"; got != want {
 			t.Errorf("the pod answers %q, want %q", got, want)
 		}
-		if containers, err := s.ContainersOf(ctx, p.UID); err != nil || len(containers) != 1 || containers[0].Id != p.ContainerID {
+		if containers, err := s.ContainersOf(ctx, p.UID); err != nil || len(containers) != 1 ||
+			containers[0].Id != p.ContainerID {
 			t.Errorf("containers of the pod: %v, %v", containers, err)
 		}
 		awaitLog(t, s, p, "listening\nGET /x\n")
@@ -122,7 +123,8 @@ func TestLeftoversAreSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := strings.Join(left, "\n")
-		for _, want := range []string{"containerd-shim-runc-v2", "/hello", "/pause", "mount ", "cgroup ", "network namespace ", "interface veth", "lease "} {
+		for _, want := range []string{"containerd-shim-runc-v2", "/hello", "/pause", "mount ", "cgroup ", "network namespace ",
+			"interface veth", "lease "} {
 			if !strings.Contains(all, want) {
 				t.Errorf("a running pod does not show as %q:\n%s", want, all)
 			}

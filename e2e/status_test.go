@@ -42,7 +42,8 @@ func TestMirrorPods(t *testing.T) {
 	first := awaitAPIPod(t, c, ns, name, ready)
 	node := awaitNode(t, c, n.Name, nodeReady)
 	static := first.Annotations["kubernetes.io/config.hash"]
-	if static == "" || first.Annotations["kubernetes.io/config.mirror"] != static || first.Annotations["kubernetes.io/config.source"] != "file" {
+	if static == "" || first.Annotations["kubernetes.io/config.mirror"] != static ||
+		first.Annotations["kubernetes.io/config.source"] != "file" {
 		t.Errorf("its annotations are %v", first.Annotations)
 	}
 	if o := first.OwnerReferences; len(o) != 1 || o[0].UID != node.UID || o[0].Controller == nil || !*o[0].Controller {
@@ -65,7 +66,8 @@ func TestMirrorPods(t *testing.T) {
 	remove(t, c, ns, name)
 	second := another(first)
 	patch := `{"spec":{"containers":[{"name":"main","image":"another"}]}}`
-	_, err := c.Admin.CoreV1().Pods(ns).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := c.Admin.CoreV1().Pods(ns).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	must(t, err)
 	third := another(second)
 	if third.Status.ContainerStatuses[0].ContainerID != container {
@@ -74,7 +76,8 @@ func TestMirrorPods(t *testing.T) {
 
 	// One that refers to an object is admitted by nobody, and runs.
 	if a.Binary == "" {
-		must(t, a.Write("refers.yaml", inNamespace(ns, "refers", manifest(s, "refers", "imagePullSecrets: [{name: none}]\n"+oneSecond))))
+		must(t, a.Write("refers.yaml", inNamespace(ns, "refers",
+			manifest(s, "refers", "imagePullSecrets: [{name: none}]\n"+oneSecond))))
 		awaitHere(t, a, "refers-"+n.Name, readyHere)
 		awaitHealth(t, a, "pod "+ns+"/refers-"+n.Name+": its mirror pod cannot be created", "The static pod runs all the same")
 		must(t, a.Remove("refers.yaml"))
@@ -122,11 +125,13 @@ func TestStatusesInTheCluster(t *testing.T) {
 		}
 		return nil
 	})
-	if r := conditionOf(closed, corev1.PodReady); r == nil || r.Status != corev1.ConditionFalse || closed.Status.ObservedGeneration != made.Generation {
+	if r := conditionOf(closed, corev1.PodReady); r == nil || r.Status != corev1.ConditionFalse ||
+		closed.Status.ObservedGeneration != made.Generation {
 		t.Errorf("with its gate closed: %+v", closed.Status)
 	}
 	patch := `{"status":{"conditions":[{"type":"example.com/gate","status":"True"},{"type":"example.com/other","status":"Unknown","message":"mine"}]}}`
-	_, err := c.Admin.CoreV1().Pods(ns).Patch(t.Context(), "one", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	_, err := c.Admin.CoreV1().Pods(ns).Patch(t.Context(), "one", types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{}, "status")
 	must(t, err)
 	open := awaitAPIPod(t, c, ns, "one", ready)
 
@@ -264,7 +269,8 @@ func podWrites(t *testing.T, c *cluster.Cluster, n *cluster.Node, pod string, be
 	must(t, err)
 	var out []string
 	for _, r := range cluster.Since(all, begun) {
-		if r.Object.Resource == "pods" && r.Object.Name == pod && slices.Contains([]string{"patch", "update", "create", "delete"}, r.Verb) {
+		if r.Object.Resource == "pods" && r.Object.Name == pod &&
+			slices.Contains([]string{"patch", "update", "create", "delete"}, r.Verb) {
 			out = append(out, r.Verb)
 		}
 	}

@@ -24,10 +24,11 @@ import (
 
 // admin asks the admin socket as any program can: with HTTP. An error is that no whole answer came.
 func admin(ctx context.Context, a *stack.Agent, method, path, body string) (int, string, error) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", a.AdminSocket)
-	}}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", a.AdminSocket)
+		}}}
 	req, err := http.NewRequestWithContext(ctx, method, "http://playlet"+path, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
@@ -71,7 +72,8 @@ func TestPodsSubmitted(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "web.yaml")
 		must(t, os.WriteFile(file, []byte(manifest(s, "web", sleeper)), 0o600))
 		settled(t, a)
-		if out, errs, code := playlet(t, "run", "-f", file, "--wait", socket); out != "pod/"+onNode("web")+" created\n" || code != 0 {
+		if out, errs, code := playlet(t, "run", "-f", file, "--wait", socket); out != "pod/"+onNode("web")+" created\n" ||
+			code != 0 {
 			t.Fatalf("%d %s%s", code, out, errs)
 		}
 		before := running(t, s, 1)
@@ -180,7 +182,8 @@ func TestASubmissionStorm(t *testing.T) {
 		if bad(i) {
 			continue
 		}
-		if got, text, err := admin(t.Context(), a, http.MethodDelete, "/v1/submissions/default/"+name(i), ""); err != nil || got != http.StatusOK {
+		if got, text, err := admin(t.Context(), a, http.MethodDelete, "/v1/submissions/default/"+name(i), ""); err != nil ||
+			got != http.StatusOK {
 			t.Fatalf("%d %s %v", got, text, err)
 		}
 	}
@@ -262,15 +265,16 @@ func TestPodsOfAURL(t *testing.T) {
 		var answer http.HandlerFunc
 		unchanged := 0
 		set := func(h http.HandlerFunc) { mu.Lock(); defer mu.Unlock(); answer = h }
-		server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			mu.Lock()
-			h := answer
-			mu.Unlock()
-			if r.Header.Get("X-Token") != "s3cret-token" {
-				h = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "who are you?", http.StatusForbidden) }
-			}
-			h(w, r)
-		})}
+		server := &http.Server{ReadHeaderTimeout: time.Minute,
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				h := answer
+				mu.Unlock()
+				if r.Header.Get("X-Token") != "s3cret-token" {
+					h = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "who are you?", http.StatusForbidden) }
+				}
+				h(w, r)
+			})}
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
 		done := make(chan struct{})
@@ -290,7 +294,8 @@ func TestPodsOfAURL(t *testing.T) {
 			}
 		}
 		set(serve("1", manifest(s, "web", sleeper)))
-		a := s.Agent(t, "--manifest-url=http://"+l.Addr().String()+"/pods", "--manifest-url-header=X-Token:s3cret-token", "--http-check-frequency=200ms")
+		a := s.Agent(t, "--manifest-url=http://"+l.Addr().String()+"/pods", "--manifest-url-header=X-Token:s3cret-token",
+			"--http-check-frequency=200ms")
 		web := up(t, s, "web", "c")
 		await(t, func() error {
 			mu.Lock()

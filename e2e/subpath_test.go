@@ -65,7 +65,8 @@ volumes:
 			t.Errorf("a part that is read-only was written: %+v", c)
 		}
 		before := podMounts(t, a)
-		if parts := slices.DeleteFunc(slices.Clone(before), func(m string) bool { return !strings.Contains(m, "/volume-subpaths/") }); len(parts) != 10 || len(before) != 14 {
+		if parts := slices.DeleteFunc(slices.Clone(before),
+			func(m string) bool { return !strings.Contains(m, "/volume-subpaths/") }); len(parts) != 10 || len(before) != 14 {
 			t.Errorf("%d parts are bound, of %d mounts: %v", len(parts), len(before), before)
 		}
 		must(t, a.Kill9())

@@ -158,7 +158,8 @@ func untouched(t *testing.T, s *stack.Stack, before map[string]*runtimeapi.Conta
 	}
 	for id, c := range now {
 		if before[id] == nil && pods[c.Labels[stack.UIDLabel]] {
-			t.Errorf("container %s of pod %s was started anew, attempt %d", c.Metadata.Name, c.Labels["io.kubernetes.pod.name"], c.Metadata.Attempt)
+			t.Errorf("container %s of pod %s was started anew, attempt %d", c.Metadata.Name, c.Labels["io.kubernetes.pod.name"],
+				c.Metadata.Attempt)
 		}
 	}
 }
@@ -171,14 +172,16 @@ func asItWas(t *testing.T, c *cluster.Cluster, ns string, before map[string]*cor
 		if name == "once" {
 			is.Status.PodIP = was.Status.PodIP // which went with the sandbox, and a kubelet that starts forgets it too
 		}
-		if is.Status.Phase != was.Status.Phase || is.Status.PodIP != was.Status.PodIP || !is.Status.StartTime.Equal(was.Status.StartTime) {
+		if is.Status.Phase != was.Status.Phase || is.Status.PodIP != was.Status.PodIP ||
+			!is.Status.StartTime.Equal(was.Status.StartTime) {
 			t.Errorf("pod %s: %s, %s since %v, was %s, %s since %v", name, is.Status.Phase, is.Status.PodIP, is.Status.StartTime,
 				was.Status.Phase, was.Status.PodIP, was.Status.StartTime)
 		}
 		for _, w := range was.Status.Conditions {
 			for _, i := range is.Status.Conditions {
 				if i.Type == w.Type && (i.Status != w.Status || !i.LastTransitionTime.Equal(&w.LastTransitionTime)) {
-					t.Errorf("pod %s: the condition %s is %s since %v, was %s since %v", name, w.Type, i.Status, i.LastTransitionTime, w.Status, w.LastTransitionTime)
+					t.Errorf("pod %s: the condition %s is %s since %v, was %s since %v", name, w.Type, i.Status,
+						i.LastTransitionTime, w.Status, w.LastTransitionTime)
 				}
 			}
 		}

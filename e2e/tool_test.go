@@ -148,5 +148,6 @@ func withTool(t *testing.T, spec, data string) string {
 	must(t, err)
 	must(t, to.Close())
 	spec = strings.ReplaceAll(spec, "TOOL", "volumeMounts: [{name: tool, mountPath: /tool/run}, {name: data, mountPath: /data}]")
-	return spec + fmt.Sprintf("\nvolumes: [{name: tool, hostPath: {path: %s, type: File}}, {name: data, hostPath: {path: %s}}]", path, data)
+	return spec + fmt.Sprintf("\nvolumes: [{name: tool, hostPath: {path: %s, type: File}}, {name: data, hostPath: {path: %s}}]",
+		path, data)
 }

@@ -70,14 +70,16 @@ volumes:
 		uid := c.Labels[stack.UIDLabel]
 		awaitLogs(t, s, c.Id, onNode("p")+"\ntester\n100\n2\n")
 		if got := output(t, s, "p", "mounts"); !slices.ContainsFunc(strings.Split(got, "\n"), func(line string) bool {
-			return strings.Contains(line, " /memory ") && strings.Contains(line, " - tmpfs ") && strings.Contains(line, "size=3072k")
+			return strings.Contains(line, " /memory ") && strings.Contains(line, " - tmpfs ") &&
+				strings.Contains(line, "size=3072k")
 		}) {
 			t.Errorf("no tmpfs of 3 MiB at /memory in %s", got)
 		}
 		if c := down(t, s, "p", "readonly"); c.ExitCode != 1 {
 			t.Errorf("the downward API's files were written: %+v", c)
 		}
-		for _, file := range []string{volumeOf(a, uid, "empty-dir", "memory", "file"), volumeOf(a, uid, "empty-dir", "data", "file")} {
+		for _, file := range []string{volumeOf(a, uid, "empty-dir", "memory", "file"),
+			volumeOf(a, uid, "empty-dir", "data", "file")} {
 			info, err := os.Stat(file)
 			must(t, err)
 			if stat := info.Sys().(*syscall.Stat_t); stat.Gid != 4711 || stat.Uid != 65534 {

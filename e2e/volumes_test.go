@@ -218,7 +218,8 @@ containers:
 - {name: empty-rw, image: HELLO, args: [write, /v/rw, x], volumeMounts: [{name: empty, mountPath: /v}]}
 volumes: [{name: host, hostPath: {path: %s}}, {name: empty, emptyDir: {}}]`, dir))))
 		for _, kind := range []string{"host", "empty"} {
-			if c := down(t, s, "p", kind+"-ro"); c.ExitCode != 1 || !strings.Contains(output(t, s, "p", kind+"-ro"), "cannot write /v/ro") {
+			if c := down(t, s, "p", kind+"-ro"); c.ExitCode != 1 ||
+				!strings.Contains(output(t, s, "p", kind+"-ro"), "cannot write /v/ro") {
 				t.Errorf("writing through a read-only mount of %s ended with %d", kind, c.ExitCode)
 			}
 			if c := down(t, s, "p", kind+"-rw"); c.ExitCode != 0 {

@@ -15,7 +15,7 @@ const (
 	Node    Address = ""
 	Sources Address = "sources"
 	File    Address = "sources/file"
-	HTTP    Address = "sources/http"
+	URL     Address = "sources/url"
 	Submit  Address = "sources/submit"
 	// APIServer has the pods that the API server assigns to this node.
 	APIServer Address = "sources/apiserver"
@@ -25,7 +25,7 @@ const (
 	Volumes   Address = "volumes"
 	Prober    Address = "prober"
 	Objects   Address = "objects"
-	// Resources has the control groups.
+	// Resources has the cgroups.
 	Resources Address = "resources"
 	// Logs keeps the log files of containers small.
 	Logs   Address = "logs"

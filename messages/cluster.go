@@ -10,7 +10,7 @@ import (
 // It is what status compares with before it writes.
 //
 // Sender: sources/apiserver. Receiver: status. Reply: none.
-// If lost: the next change tells all again, as does each regular check.
+// If lost: the next change sends all again, as does each regular check.
 type APIPodsObserved struct {
 	Pods []*v1.Pod // immutable; without managedFields
 	// At is when the API server was last known to agree: the end of a list, or the last event of the watch.
@@ -20,7 +20,7 @@ type APIPodsObserved struct {
 // PodStatusWanted is the newest status of one pod; it replaces all before it.
 //
 // Sender: pods. Receiver: status. Reply: none.
-// If lost: the pod's next change carries it, and PodStatusesWanted tells all again with each sweep.
+// If lost: the pod's next change carries it, and PodStatusesWanted sends all again with each sweep.
 type PodStatusWanted struct {
 	UID string
 	// Pod is the pod as its source wants it. Immutable.
@@ -38,7 +38,7 @@ type PodStatusWanted struct {
 // removes the mirror pods of all others.
 //
 // Sender: pods. Receiver: status. Reply: none.
-// If lost: pods tells it again with its next sweep.
+// If lost: pods sends it again with its next sweep.
 type PodStatusesWanted struct {
 	Pods []PodStatusWanted
 	// Heard is true when every source has been heard.
@@ -48,15 +48,15 @@ type PodStatusesWanted struct {
 // NodeObserved is this node's object as the API server has it: its labels and taints decide which pods are admitted. A node
 // that is not registered yet is nil.
 //
-// Sender: registration. Receiver: pods; status, since mirror pods belong to the Node; runtime, since the container runtime is told the
-// pods' range of addresses. Reply: none.
-// If lost: registration tells it again with each regular check.
+// Sender: registration. Receiver: pods; status, since mirror pods belong to the Node; runtime, which passes the pods' range of
+// addresses to the container runtime. Reply: none.
+// If lost: registration sends it again with each regular check.
 type NodeObserved struct{ Node *v1.Node } // immutable
 
 // GetNode asks for this node's object.
 //
 // Sender: pods, status. Receiver: registration. Reply: NodeObserved, where the API server has told of the Node.
-// If lost: registration tells it again with each regular check.
+// If lost: registration sends it again with each regular check.
 type GetNode struct{}
 
 // Pressure is one kind of shortage on the node.
@@ -71,7 +71,7 @@ type Pressure struct {
 // NodePressureObserved is all three kinds of shortage, as measured last.
 //
 // Sender: eviction. Receiver: registration, pods. Reply: none.
-// If lost: the next measurement tells it again.
+// If lost: the next measurement sends it again.
 type NodePressureObserved struct {
 	Pressures []Pressure
 	At        time.Time // of the measurement
@@ -91,9 +91,6 @@ type RecordEvent struct {
 	Message string
 	At      time.Time
 }
-
-// PodUID implements Subject.
-func (m PodStatusWanted) PodUID() string { return m.UID }
 
 // PodUID implements Subject. It is empty for events of the node.
 func (m RecordEvent) PodUID() string {

@@ -11,17 +11,30 @@ type Sandbox struct {
 	ID      string
 	Attempt uint32
 	IPs     []string
-	// CgroupParent is the pod's control group as the runtime takes it.
+	// CgroupParent is the pod's cgroup as the runtime takes it.
 	CgroupParent string
 	// Handler is the runtime's handler that it was made with; empty: the default one.
 	Handler string
 }
 
-// RunContainer is the whole wish for one container: this attempt of it runs, in this sandbox. Telling it again changes
-// nothing; a new attempt comes only to an actor that was restarted.
+// ContainerStage is where the actor of a container is in its run. The table of what leads to what is in actors/container.
+type ContainerStage string
+
+// The stages.
+const (
+	StageIdle     ContainerStage = "idle"     // it was told nothing yet, or its latest start failed
+	StageStarting ContainerStage = "starting" // create and start are under way
+	StageHooking  ContainerStage = "hooking"  // the container runs, and so does its post-start hook
+	StageRunning  ContainerStage = "running"
+	StageWaiting  ContainerStage = "waiting"  // its pre-stop hook was begun, and its end waits for that of others
+	StageStopping ContainerStage = "stopping" // pre-stop hook, signal and grace period are under way
+)
+
+// RunContainer is all that one container is to be: this attempt of it runs, in this sandbox. Telling it again changes
+// nothing, and is answered again. Another attempt comes only to an actor that has none.
 //
-// Sender: pod. Receiver: container. Reply: ContainerStarted, then ContainerEnded; or ContainerFailed.
-// If lost: the pod tells it again when its patience ends.
+// Sender: pod. Receiver: container. Reply: ContainerReported; the actor exits with ContainerEnded when the container ends.
+// If lost: the pod tells it again when its timeout ends.
 type RunContainer struct {
 	Pod       *v1.Pod
 	Container *v1.Container
@@ -29,19 +42,24 @@ type RunContainer struct {
 	Sandbox   Sandbox
 	ImageRef  string
 	Volumes   map[string]string // host paths by volume name
-	// Adopt is the container that already stands for this attempt, created or running.
+	// Adopt is the container that already stands for this attempt: created, running or exited. With one that has exited, the
+	// actor exits.
 	Adopt *ContainerFact
 	// BackOff is the step of the restart back-off, kept in an annotation of the container.
 	BackOff int
 	Order   int64
-	// Turn tells one try at this attempt from the next, and is larger. It comes back with a failure.
-	Turn uint64
+	// TargetID is the container whose processes an ephemeral one shares; empty for none.
+	TargetID string
+	// Generation tells one try at this attempt from the next, and is larger. It comes back with the report.
+	Generation uint64
 }
 
 // StopContainer asks for the container to be ended: pre-stop hook, signal, grace, SIGKILL. Asking again is the same.
+// With HookOnly the pre-stop hook runs, and the signal waits until the same is asked for without HookOnly: the hook is not run a
+// second time then.
 //
-// Sender: pod. Receiver: container. Reply: ContainerEnded.
-// If lost: the pod asks again when its patience ends.
+// Sender: pod. Receiver: container. Reply: none; the actor exits with ContainerEnded.
+// If lost: the pod asks again when its timeout ends.
 type StopContainer struct {
 	UID    string
 	Name   string
@@ -52,69 +70,30 @@ type StopContainer struct {
 	Grace  time.Duration
 	Reason string // for people: "its pod is ending"
 	Order  int64
+	// HookOnly says that the container is not to end yet, and that its pre-stop hook runs meanwhile (KEP-753).
+	HookOnly bool
 }
 
-// ContainerObserved is the CRI's word on the container's newest attempt.
-//
-// Sender: pod. Receiver: container. Reply: ContainerEnded, when it shows the end.
-// If lost: the next audit brings it again.
-type ContainerObserved struct {
-	UID  string
-	Fact ContainerFact
-}
-
-// ContainerStarted says that the container runs. Hooking says that its post-start hook has not ended yet: until it is told
-// again without, the container has not started for others. A hook that fails ends the container.
+// ContainerReported is all that the actor of a container has to say of it: at each change, and whenever it is told again what
+// to run. Its end is no report: the actor exits with it.
 //
 // Sender: container. Receiver: pod. Reply: none.
-// If lost: the next reading of the pod shows it running.
-type ContainerStarted struct {
-	UID     string
-	Fact    ContainerFact
-	Hooking bool
-}
-
-// ContainerEnded says that the container ran and has ended, or, after StopContainer, that it was created and never ran.
-// The actor stays, until the pod's strategy has answered.
-//
-// Sender: container. Receiver: pod. Reply: none; the pod restarts or stops the actor.
-// If lost: the next reading of the pod shows it exited.
-type ContainerEnded struct {
-	UID  string
-	Fact ContainerFact
-}
-
-// ContainerFailed says that this attempt could not be created or started. Where a container was created and could not
-// be started, Fact is what the CRI says of it; otherwise Fact is nil and nothing exists.
-//
-// Sender: container. Receiver: pod. Reply: none; the pod restarts the actor after back-off.
-// If lost: the pod tells RunContainer again when its patience ends, and is answered again.
-type ContainerFailed struct {
-	UID     string
-	Name    string
-	Attempt uint32
-	Turn    uint64 // of the RunContainer that failed
-	Reason  Reason
-	Fact    *ContainerFact
+// If lost: the pod tells RunContainer again when its timeout ends, and is answered again.
+type ContainerReported struct {
+	UID, Name  string
+	Generation uint64 // of the latest RunContainer
+	// Stage is StageRunning, or StageHooking until the post-start hook has ended: before that the container has not started for
+	// others, and a hook that fails ends it. StageIdle says that it could not be created or started.
+	Stage ContainerStage
+	// Fact is the container; nil where none was created, as far as is known.
+	Fact *ContainerFact
+	// Failed is why it could not be created or started.
+	Failed *Reason
 	// Taken says that the runtime has a container under this attempt's name that never ran, and cannot remove it: the next
 	// attempt is to be made.
 	Taken bool
 }
 
-// PodUID implements Subject.
-func (m RunContainer) PodUID() string { return string(m.Pod.UID) }
-
-// PodUID implements Subject.
-func (m StopContainer) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m ContainerObserved) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m ContainerStarted) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m ContainerEnded) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m ContainerFailed) PodUID() string { return m.UID }
+// ContainerEnded is the result with which the actor of a container exits: the container ran and has ended, or, after
+// StopContainer, was created and never ran.
+type ContainerEnded struct{ Fact ContainerFact }

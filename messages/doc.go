@@ -5,3 +5,5 @@
 // Delivery is at most once, so each message says who sends it, who receives it, what answers it, and what repairs
 // its loss. A test reads these comments and fails where one of the four is missing.
 package messages
+
+//go:generate go test -run TestTableOfMessages . -update

@@ -1,9 +1,12 @@
 package messages
 
 import (
+	"flag"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -13,7 +16,8 @@ import (
 
 // values are the exported structs that are carried by messages and are none themselves.
 var values = []string{
-	"ContainerFact", "ContainerUser", "Ending", "ImageKey", "ManifestProblem", "ObservedContainer", "PodFacts", "PodFailure", "Pressure", "ProbeResults", "Reason",
+	"ContainerEnded", "ContainerFact", "ContainerUser", "Ending", "ImageKey", "ManifestProblem", "ObservedContainer", "PodFacts",
+	"PodFailure", "Pressure", "ProbeResults", "Reason",
 	"Sandbox", "SandboxFact", "Submission", "SubmittedPod", "WatchedContainer",
 }
 
@@ -126,4 +130,47 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+var update = flag.Bool("update", false, "write README.md anew from the comments of the messages")
+
+// TestTableOfMessages: README.md has the messages as their comments describe them. `go generate ./messages` writes it.
+func TestTableOfMessages(t *testing.T) {
+	want := tableOf(exportedStructs(t))
+	if *update {
+		if err := os.WriteFile("README.md", []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile("README.md")
+	if err != nil || string(got) != want {
+		t.Errorf("README.md is not what the comments say (%v): run go generate ./messages", err)
+	}
+}
+
+// tableOf is the table in Markdown, a line for each message, by name.
+func tableOf(docs map[string]string) string {
+	var out strings.Builder
+	out.WriteString("# Messages\n\nGenerated from the comments by `go generate ./messages`.\n\n" +
+		"| message | what it says | sender | receiver | reply | if lost |\n| --- | --- | --- | --- | --- | --- |\n")
+	names := slices.Sorted(maps.Keys(docs))
+	for _, name := range slices.DeleteFunc(names, func(n string) bool { return slices.Contains(values, n) }) {
+		text := strings.Join(strings.Fields(docs[name]), " ")
+		fmt.Fprintf(&out, "| `%s` | %s", name, firstSentence(strings.TrimPrefix(text, name+" ")))
+		for i, part := range parts {
+			_, rest, _ := strings.Cut(text, part+": ")
+			if i+1 < len(parts) {
+				rest, _, _ = strings.Cut(rest, parts[i+1]+": ")
+			}
+			fmt.Fprintf(&out, " | %s", strings.TrimSuffix(strings.TrimSpace(rest), "."))
+		}
+		out.WriteString(" |\n")
+	}
+	return strings.ReplaceAll(out.String(), "[", "\\[")
+}
+
+func firstSentence(text string) string {
+	text, _, _ = strings.Cut(text, "Sender: ")
+	first, _, _ := strings.Cut(text, ". ")
+	return strings.TrimSuffix(strings.TrimSpace(first), ".")
 }

@@ -71,5 +71,10 @@ func containerPath(pod *v1.Pod, container string) string {
 			list = "initContainers"
 		}
 	}
+	for i := range pod.Spec.EphemeralContainers {
+		if pod.Spec.EphemeralContainers[i].Name == container {
+			list = "ephemeralContainers"
+		}
+	}
 	return "spec." + list + "{" + container + "}"
 }

@@ -17,7 +17,7 @@ type ImageKey struct {
 //
 // Sender: pod. Receiver: images. Reply: ImagePulled or ImageFailed, to the pod, and
 // ImageAwaited until then.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type PullImage struct {
 	Key      ImageKey
 	Image    string // as the pod's author wrote it
@@ -29,7 +29,7 @@ type PullImage struct {
 // ImagePulled says that the image is there.
 //
 // Sender: images. Receiver: pod. Reply: none.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type ImagePulled struct {
 	Key ImageKey
 	// Image is the one that was asked for: with the same key another may be wanted by now.
@@ -50,7 +50,7 @@ type ImagePulled struct {
 // key and will say ImagePulled when it succeeds.
 //
 // Sender: images. Receiver: pod. Reply: none.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type ImageFailed struct {
 	Key    ImageKey
 	Image  string // as in ImagePulled
@@ -61,10 +61,10 @@ type ImageFailed struct {
 }
 
 // ImageAwaited says how far the image is: its place in the queue of its registry (ReasonPullQueued), or that it is being
-// pulled (ReasonPulling). It is told when that changes.
+// pulled (ReasonPulling). It is sent when that changes.
 //
 // Sender: images. Receiver: pod. Reply: none.
-// If lost: it is told at the next change, and when the pod asks again.
+// If lost: it is sent at the next change, and when the pod asks again.
 type ImageAwaited struct {
 	Key    ImageKey
 	Image  string // as in ImagePulled
@@ -77,18 +77,3 @@ type ImageAwaited struct {
 // Sender: pod. Receiver: images. Reply: none.
 // If lost: a pull is finished for nobody, and its answer finds no pod.
 type ForgetImages struct{ UID string }
-
-// PodUID implements Subject.
-func (m PullImage) PodUID() string { return m.Key.UID }
-
-// PodUID implements Subject.
-func (m ImagePulled) PodUID() string { return m.Key.UID }
-
-// PodUID implements Subject.
-func (m ImageFailed) PodUID() string { return m.Key.UID }
-
-// PodUID implements Subject.
-func (m ImageAwaited) PodUID() string { return m.Key.UID }
-
-// PodUID implements Subject.
-func (m ForgetImages) PodUID() string { return m.UID }

@@ -1,8 +1,8 @@
 package messages
 
-// ContainersChanged says that containers came, started, ended or went: their logs are worth a look before the next
-// regular one. It names none, since whoever looks, looks at all of them.
+// ContainersChanged lists the containers of a pod, of which one came, started, ended or went: their logs are worth a look
+// before the next regular one. Of a pod that is gone it lists none.
 //
 // Sender: runtime. Receiver: logs. Reply: none.
-// If lost: logs looks again after containerLogMonitorInterval.
-type ContainersChanged struct{}
+// If lost: an audit tells every pod again.
+type ContainersChanged struct{ Facts PodFacts }

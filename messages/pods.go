@@ -6,19 +6,19 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// PodWanted is the whole wish for one pod. Telling it again changes nothing.
+// PodWanted is the desired state of one pod. Sending it again changes nothing.
 //
 // Sender: pods. Receiver: pod. Reply: none.
-// If lost: pods tells it again when the pod's actor says that it knows nothing (GetWish), and at each sweep until a
+// If lost: pods sends it again when the pod's actor says that it knows nothing (GetDesired), and at each sweep until a
 // PodStatusChanged shows that it was taken.
 type PodWanted struct {
 	Pod *v1.Pod // immutable
-	// Turn counts the changes of the wish.
+	// Turn counts the changes of the desired state.
 	Turn uint64
 	// Final is the pod's last status when it had finished before: it is never run again.
 	Final *v1.PodStatus
-	// Unkept says that Final is not on the disk yet, and it was not given up to write it: nothing of the pod may be removed, and PodEnded
-	// has no answer.
+	// Unkept says that Final is not on the disk yet, and it was not given up to write it: nothing of the pod may be removed,
+	// and PodEnded has no answer.
 	Unkept bool
 	// Last is the newest status that is known of the pod, from an earlier life of its actor or of the agent: its status goes on
 	// from there. Immutable.
@@ -34,7 +34,7 @@ type PodWanted struct {
 	Fail *PodFailure
 }
 
-// PodFailure is why the node ends a pod that is still wanted. It is told with the pod's wish until the pod has ended.
+// PodFailure is why the node ends a pod that is still wanted. It is sent with the pod's desired state until the pod has ended.
 type PodFailure struct {
 	Reason  string // CamelCase, as the kubelet has it in the pod's status
 	Message string
@@ -50,19 +50,19 @@ type Ending struct {
 	Orphan bool   // no source ever named it: Pod was made from what the CRI says
 }
 
-// GetWish says that a pod's actor runs and knows nothing.
+// GetDesired says that a pod's actor runs and knows nothing.
 //
 // Sender: pod. Receiver: pods. Reply: PodWanted.
-// If lost: the pod asks again when its patience ends.
-type GetWish struct{ UID string }
+// If lost: the pod asks again when its timeout ends.
+type GetDesired struct{ UID string }
 
 // PodStatusChanged is a pod's newest status; it replaces all before it.
 //
 // Sender: pod. Receiver: pods. Reply: none.
-// If lost: the pod's next change carries it; it is told again with the next audit, and when the wish is told again.
+// If lost: the pod's next change carries it; it is sent again with the next audit, and when the desired state is.
 type PodStatusChanged struct {
 	UID     string
-	Turn    uint64 // of the wish that the pod has taken
+	Turn    uint64 // of the desired state that the pod has taken
 	Phase   string // of the pod's actor, e.g. "running"
 	Status  *v1.PodStatus
 	Waiting *Reason // what the pod waits for, when it does
@@ -72,23 +72,11 @@ type PodStatusChanged struct {
 // actor then. Without Gone the pod finished by itself, and stays for as long as a source names it, or it was deleted and waits
 // for its final status to be kept before it removes what the runtime has of it.
 //
-// Sender: pod. Receiver: pods. Reply: PodWanted with Final and without Unkept, when that is on the disk, or cannot be written and the
-// pod was deleted; a pod that is gone is stopped.
-// If lost: the pod tells it again when its patience ends.
+// Sender: pod. Receiver: pods. Reply: PodWanted with Final and without Unkept, when that is on the disk, or cannot be
+// written and the pod was deleted; a pod that is gone is stopped.
+// If lost: the pod sends it again when its timeout ends.
 type PodEnded struct {
 	UID    string
 	Gone   bool
 	Status *v1.PodStatus
 }
-
-// PodUID implements Subject.
-func (m PodWanted) PodUID() string { return string(m.Pod.UID) }
-
-// PodUID implements Subject.
-func (m GetWish) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m PodStatusChanged) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m PodEnded) PodUID() string { return m.UID }

@@ -19,7 +19,7 @@ const (
 // ProbeKinds lists them, the one that gates the others first.
 var ProbeKinds = []ProbeKind{Startup, Readiness, Liveness}
 
-// ProbeResult is a probe's word on its container, after its thresholds. It is empty while there is none.
+// ProbeResult is a probe's result for its container, after its thresholds. It is empty while there is none.
 type ProbeResult string
 
 // The results.
@@ -83,11 +83,11 @@ type ObservedContainer struct {
 	Results  ProbeResults
 }
 
-// WatchProbes is the pod's whole wish for its probes: those named run, all others of the pod do not. A container is named
-// for as long as its results count. No containers: the prober forgets the pod. Telling it again changes nothing.
+// WatchProbes is the desired state of the pod's probes: those named run, all others of the pod do not. A container is named
+// for as long as its results count. No containers: the prober forgets the pod. Sending it again changes nothing.
 //
 // Sender: pod. Receiver: prober. Reply: ProbesObserved with its turn.
-// If lost: the pod tells it again when its patience ends.
+// If lost: the pod sends it again when its timeout ends.
 type WatchProbes struct {
 	UID        string
 	Turn       uint64
@@ -100,15 +100,9 @@ type WatchProbes struct {
 // ProbesObserved is all that the prober knows of a pod's probes: after WatchProbes, and whenever a result changes.
 //
 // Sender: prober. Receiver: pod. Reply: WatchProbes that shows it as known.
-// If lost: the prober tells it again every few seconds until the pod shows it as known.
+// If lost: the prober sends it again every few seconds until the pod shows it as known.
 type ProbesObserved struct {
 	UID        string
-	Turn       uint64 // of the wish that this is known under
+	Turn       uint64 // of the desired state that this is known under
 	Containers []ObservedContainer
 }
-
-// PodUID implements Subject.
-func (m WatchProbes) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m ProbesObserved) PodUID() string { return m.UID }

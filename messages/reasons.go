@@ -28,7 +28,7 @@ const (
 	ReasonInvalidImageName    = "InvalidImageName"
 	ReasonImageInspectError   = "ImageInspectError"
 	ReasonRegistryUnavailable = "RegistryUnavailable"
-	ReasonPullQueued          = "PullQueued" // a pull waits for its turn
+	ReasonPullQueued          = "PullQueued" // a pull is queued
 	ReasonPulling             = "Pulling"
 	ReasonCreateContainer     = "CreateContainerError"
 	ReasonCreateConfig        = "CreateContainerConfigError"
@@ -40,7 +40,7 @@ const (
 	ReasonUnknown             = "ContainerStatusUnknown"
 	ReasonCreateSandbox       = "FailedCreatePodSandBox"
 	ReasonFailedMount         = "FailedMount"
-	ReasonCreatePodContainer  = "FailedCreatePodContainer" // its control group, in the kubelet's words
+	ReasonCreatePodContainer  = "FailedCreatePodContainer" // its cgroup, in the kubelet's terms
 	ReasonDeadlineExceeded    = "DeadlineExceeded"
 	ReasonRuntimeUnavailable  = "RuntimeUnavailable"
 	ReasonQuarantined         = "Quarantined"

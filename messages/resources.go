@@ -2,20 +2,20 @@ package messages
 
 import v1 "k8s.io/api/core/v1"
 
-// EnsurePodCgroup asks for the pod's control group, with the values that its spec asks for. Asking again is the same
+// EnsurePodCgroup asks for the pod's cgroup, with the values that its spec asks for. Asking again is the same
 // question; asking with another spec changes the values.
 //
 // Sender: pod. Receiver: resources. Reply: PodCgroupReady or PodCgroupFailed.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type EnsurePodCgroup struct {
 	UID string
 	Pod *v1.Pod
 }
 
-// PodCgroupReady says that the pod's control group is there.
+// PodCgroupReady says that the pod's cgroup is there.
 //
 // Sender: resources. Receiver: pod. Reply: none.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type PodCgroupReady struct {
 	UID string
 	// Pod is the pod as it was asked for: the answer to an older question is none to a newer one.
@@ -24,37 +24,37 @@ type PodCgroupReady struct {
 	Parent string
 }
 
-// PodCgroupFailed says that the pod's control group cannot be made now. resources goes on trying, with back-off, and will
+// PodCgroupFailed says that the pod's cgroup cannot be made now. resources goes on trying, with back-off, and will
 // say PodCgroupReady when it succeeds.
 //
 // Sender: resources. Receiver: pod. Reply: none.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type PodCgroupFailed struct {
 	UID    string
 	Reason Reason
 }
 
-// RemovePodCgroup asks for the pod's control group to be removed; what still runs in it is killed before.
+// RemovePodCgroup asks for the pod's cgroup to be removed; what still runs in it is killed before.
 //
 // Sender: pod. Receiver: resources. Reply: PodCgroupRemoved.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type RemovePodCgroup struct{ UID string }
 
-// PodCgroupRemoved says that the pod has no control group any more.
+// PodCgroupRemoved says that the pod has no cgroup any more.
 //
 // Sender: resources. Receiver: pod. Reply: none.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type PodCgroupRemoved struct {
 	UID string
 	// Left is why it is still there; it is tried again with the next sweep and never holds the pod up.
 	Left string
 }
 
-// PodCgroupsWanted is the whole set of pods that may have a control group; all others are left behind, and are removed with
-// what runs in them once every source has been heard. It is told when it is known what runs.
+// PodCgroupsWanted is the whole set of pods that may have a cgroup; all others are left behind, and are removed with
+// what runs in them once every source has been heard. It is sent when it is known what runs.
 //
 // Sender: pods. Receiver: resources. Reply: none.
-// If lost: pods tells it again with its next sweep.
+// If lost: pods sends it again with its next sweep.
 type PodCgroupsWanted struct {
 	UIDs map[string]bool
 	// Heard is true when every source has been heard: only then is anything left behind.
@@ -62,18 +62,3 @@ type PodCgroupsWanted struct {
 	// Active are those of them that run or are to run: burstable pods weigh together what these ask for. Immutable.
 	Active map[string]*v1.Pod
 }
-
-// PodUID implements Subject.
-func (m EnsurePodCgroup) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m PodCgroupReady) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m PodCgroupFailed) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m RemovePodCgroup) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m PodCgroupRemoved) PodUID() string { return m.UID }

@@ -2,7 +2,7 @@ package messages
 
 import "time"
 
-// ContainerState is the CRI's word on a container.
+// ContainerState is the CRI's state of a container.
 type ContainerState string
 
 // The states that the CRI knows.
@@ -68,16 +68,16 @@ type PodFacts struct {
 	ReadAt time.Time
 }
 
-// ReadPod asks for the CRI's word on one pod.
+// ReadPod asks for the CRI's state of one pod.
 //
 // Sender: pod. Receiver: runtime. Reply: PodObserved, when the runtime can be reached.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type ReadPod struct{ UID string }
 
-// PodObserved is the CRI's word on one pod: after ReadPod, an event, or an audit that found a difference.
+// PodObserved is the CRI's state of one pod: after ReadPod, an event, or an audit that found a difference.
 //
 // Sender: runtime. Receiver: pod. Reply: none.
-// If lost: the next audit tells every pod again.
+// If lost: the next audit sends every pod again.
 type PodObserved struct{ Facts PodFacts }
 
 // GetAudit asks for a list of every pod that the CRI knows of. Until it has one, pods starts nothing: a pod's predecessor
@@ -91,7 +91,7 @@ type GetAudit struct{}
 // times of start and end, exit code, reason, message, log path and user; sandboxes lack addresses, HostNet and NoIP.
 //
 // Sender: runtime. Receiver: pods. Reply: none.
-// If lost: the next audit tells it again.
+// If lost: the next audit sends it again.
 type RuntimeAudited struct {
 	Pods   []PodFacts
 	ReadAt time.Time
@@ -100,21 +100,23 @@ type RuntimeAudited struct {
 // RuntimeStateChanged says whether the runtime can be reached and is ready, and its network with it.
 //
 // Sender: runtime. Receiver: pods, registration. Reply: none.
-// If lost: the next audit tells it again.
+// If lost: the next audit sends it again.
 type RuntimeStateChanged struct {
 	Ready  bool
 	Reason Reason // why not
 	Since  time.Time
-	// NetworkReady is the runtime's own word on the pods' network, as it was last; NetworkReason says why not.
+	// NetworkReady is what the runtime reported last of the pods' network; NetworkReason says why not.
 	NetworkReady  bool
 	NetworkReason string
+	// Stale says why the runtime's lists are not to be relied on though it is ready; empty when they are.
+	Stale string
 }
 
 // KeepContainers names the pods whose dead containers and sandboxes the collector must not touch beyond the
 // configured limits, and those that are gone, of which it removes everything.
 //
 // Sender: pods. Receiver: runtime. Reply: none.
-// If lost: pods tells it again with its next sweep.
+// If lost: pods sends it again with its next sweep.
 type KeepContainers struct {
 	// At is when this was true: a pod that asked to be read later counts as wanted.
 	At time.Time
@@ -124,9 +126,3 @@ type KeepContainers struct {
 	// Heard is true when every source has been heard: only then may what belongs to no pod be removed.
 	Heard bool
 }
-
-// PodUID implements Subject.
-func (m ReadPod) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m PodObserved) PodUID() string { return m.Facts.UID }

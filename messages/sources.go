@@ -13,10 +13,10 @@ type ManifestProblem struct {
 	KeptLast bool `json:"keptLast,omitempty"`
 }
 
-// SourcePodsWanted is the whole wish of one source: these pods, and no others of that source.
+// SourcePodsWanted is all that one source wants: these pods, and no others of that source.
 //
 // Sender: a source. Receiver: pods. Reply: none.
-// If lost: the source repeats its wish at every check and after ServiceStarted or TellWish.
+// If lost: the source repeats it at every check and after ServiceStarted or ResendDesired.
 type SourcePodsWanted struct {
 	Source   Address
 	Pods     []*v1.Pod // defaulted, validated, with UID; immutable
@@ -25,8 +25,8 @@ type SourcePodsWanted struct {
 	Unknown bool
 }
 
-// TellWish asks a source to tell its wish again.
+// ResendDesired asks a source to send what it wants again.
 //
 // Sender: sources, for its children. Receiver: each source. Reply: SourcePodsWanted, to pods.
-// If lost: the source's next check tells it anyway.
-type TellWish struct{}
+// If lost: the source's next check sends it anyway.
+type ResendDesired struct{}

@@ -8,9 +8,9 @@ import "time"
 // If lost: it cannot be; it is delivered with the start itself.
 type Started struct{}
 
-// ChildStarted says that a child runs and knows nothing yet; its parent answers by sending it its whole wish.
+// ChildStarted says that a child runs and knows nothing yet; its parent answers by sending it its whole desired state.
 //
-// Sender: the supervision layer. Receiver: the child's parent. Reply: the child's wish, to the child.
+// Sender: the supervision layer. Receiver: the child's parent. Reply: the child's desired state, to the child.
 // If lost: with the parent, whose restart starts all its children anew.
 type ChildStarted struct {
 	Name  string
@@ -23,6 +23,28 @@ type ChildStarted struct {
 // If lost: with the parent, whose restart has no children.
 type ChildStopped struct{ Name string }
 
+// ExitVerdict is what a supervisor does about a child that ended itself.
+type ExitVerdict string
+
+// The verdicts.
+const (
+	ExitRestarts  ExitVerdict = "restart"
+	ExitStops     ExitVerdict = "stop"
+	ExitEscalates ExitVerdict = "escalate" // it stays stopped, and its parent has failed with it
+)
+
+// ChildExited says that a child ended itself, with which result, and what the strategy that it was spawned with says of that.
+// Its name is free again unless it is restarted; then ChildStarted follows.
+//
+// Sender: the supervision layer. Receiver: the child's parent. Reply: none.
+// If lost: with the parent, whose restart has no children.
+type ChildExited struct {
+	Name      string
+	Result    any
+	Verdict   ExitVerdict
+	RestartAt time.Time // where it is restarted
+}
+
 // ChildQuarantined says that a child panicked more often than its row of the tree allows and is left stopped.
 //
 // Sender: the supervision layer. Receiver: the child's parent. Reply: none.
@@ -33,10 +55,11 @@ type ChildQuarantined struct {
 	Until  time.Time // when it is tried again
 }
 
-// ServiceStarted says that a service runs and remembers nothing; clients resend it their whole wish.
+// ServiceStarted says that a service runs and remembers nothing; clients resend it their whole desired state.
 //
-// Sender: the supervision layer. Receiver: the clients that the service's row of the tree names. Reply: each client's wish.
-// If lost: clients repeat what is unanswered when their patience runs out.
+// Sender: the supervision layer. Receiver: the clients that the service's row of the tree names. Reply: each client's desired
+// state.
+// If lost: clients repeat what is unanswered when their timeout ends.
 type ServiceStarted struct{ Service Address }
 
 // GetInspection asks an actor what it is doing. The layer answers for every actor.
@@ -61,7 +84,7 @@ type Inspection struct {
 	Detail       any      `json:"detail,omitempty"`
 }
 
-// Subject is implemented by messages that belong to one pod's story.
+// Subject is implemented by messages that belong to one pod's story, where their fields do not say so.
 type Subject interface {
 	// PodUID is the UID of the pod that the message is about.
 	PodUID() string

@@ -5,7 +5,7 @@ import v1 "k8s.io/api/core/v1"
 // MountVolumes asks for the pod's folder and all its volumes. Asking again is the same question.
 //
 // Sender: pod. Receiver: volumes. Reply: VolumesMounted or VolumesFailed.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type MountVolumes struct {
 	UID string
 	Pod *v1.Pod
@@ -14,7 +14,7 @@ type MountVolumes struct {
 // VolumesMounted says where the pod's volumes are.
 //
 // Sender: volumes. Receiver: pod. Reply: none.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type VolumesMounted struct {
 	UID string
 	// Paths are host paths by volume name. Immutable.
@@ -25,7 +25,7 @@ type VolumesMounted struct {
 // VolumesMounted when it succeeds.
 //
 // Sender: volumes. Receiver: pod. Reply: none.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type VolumesFailed struct {
 	UID    string
 	Volume string
@@ -36,7 +36,7 @@ type VolumesFailed struct {
 // removed too, never across a mount.
 //
 // Sender: pod. Receiver: volumes. Reply: VolumesUnmounted.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type UnmountVolumes struct {
 	UID    string
 	Remove bool
@@ -45,33 +45,18 @@ type UnmountVolumes struct {
 // VolumesUnmounted says that nothing of the pod is mounted any more, and, if so asked, that its folder is gone.
 //
 // Sender: volumes. Receiver: pod. Reply: none.
-// If lost: the pod asks again when its patience ends.
+// If lost: the pod asks again when its timeout ends.
 type VolumesUnmounted struct {
 	UID string
 	// Removed says that the folder was asked to be removed, too.
 	Removed bool
-	// Left is why something remained; it is retried by the orphan sweep and never holds the pod up.
+	// Left is why something remained; it is tried again, and never holds the pod up.
 	Left string
 }
 
 // PodFoldersWanted is the whole set of pods whose folders must stay; all others are left behind and are removed,
-// never across a mount. It is told only when every source has been heard.
+// never across a mount. It is sent only when every source has been heard.
 //
 // Sender: pods. Receiver: volumes. Reply: none.
-// If lost: pods tells it again with its next sweep.
+// If lost: pods sends it again with its next sweep.
 type PodFoldersWanted struct{ UIDs map[string]bool }
-
-// PodUID implements Subject.
-func (m MountVolumes) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m VolumesMounted) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m VolumesFailed) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m UnmountVolumes) PodUID() string { return m.UID }
-
-// PodUID implements Subject.
-func (m VolumesUnmounted) PodUID() string { return m.UID }

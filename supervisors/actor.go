@@ -48,10 +48,19 @@ type Context interface {
 	// Spawn starts a child of the row's dynamic kind, once: spawning a name that is there is a no-op. The child's
 	// parent then gets ChildStarted.
 	Spawn(name string)
+	// SpawnKind is Spawn where the row has several dynamic kinds, of which Spawn takes the first. A name is free for another kind
+	// when ChildStopped was told.
+	SpawnKind(kind Kind, name string)
+	// SpawnWith is Spawn with what follows when the child ends itself; Spawn alone is with a Temporary strategy. Where the
+	// child is there already, the strategy replaces the one before.
+	SpawnWith(name string, s ExitStrategy)
+	// Exit ends this actor, once the message being handled is done with, with a result: a value that its parent's strategy
+	// judges and its parent gets in ChildExited. It is no failure and counts towards no intensity.
+	Exit(result any)
 	// Stop ends a child for good; ChildStopped follows when its name is free.
 	Stop(name string)
-	// Restart ends a child and starts it again under the same name when its end is known and after has passed.
-	// It is the mechanism by which restartPolicy works; the same one restarts a child after a panic.
+	// Restart ends a child and starts it again under the same name when its end is known and after has passed. The same
+	// mechanism restarts a child after a panic, and after an exit where its strategy says so.
 	Restart(name string, after time.Duration)
 	// Become replaces the actor's behaviour, from the next message on.
 	Become(b Behavior)

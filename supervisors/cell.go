@@ -29,6 +29,7 @@ type cell struct {
 	pctx     actor.Context
 	env      *envelope // being handled
 	stopping bool
+	exit     *exit // set when the actor has ended itself
 	handled  uint64
 	depth    depth
 
@@ -198,6 +199,10 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 	handle(env)
 	if c.sys.opts.Interceptor != nil && c.sys.opts.Interceptor.After(d) == Panic {
 		panic("chaos: after " + typeName(env.msg))
+	}
+	if c.exit != nil && !c.stopping {
+		c.stopping = true
+		c.pctx.Stop(c.pctx.Self())
 	}
 }
 

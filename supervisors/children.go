@@ -14,7 +14,7 @@ type childState int
 
 const (
 	running     childState = iota
-	ending                 // told to stop; its end is awaited
+	ending                 // asked to stop; its end is awaited
 	waiting                // ended; to be spawned when its back-off is over
 	quarantined            // ended; to be tried again when the quarantine is over
 )
@@ -27,38 +27,59 @@ const (
 	isolate
 )
 
-// child is the supervisor's book on one child. It outlives the child's incarnations.
+// child is what the supervisor knows of one child. It outlives the child's incarnations.
 type child struct {
 	row     *Row
+	exits   ExitStrategy
+	cell    *cell // of the latest incarnation
 	pid     *actor.PID
 	state   childState
 	next    next // what follows its end
 	after   time.Duration
 	reason  string
 	history record
-	turn    uint64 // tells the latest respawn from one that was overtaken
+	respawn uint64 // number of the latest respawn; an earlier one was overtaken
 	runs    int
 }
 
 // respawn tells the supervisor that a child's back-off or quarantine is over.
 type respawn struct {
-	name string
-	turn uint64
+	name   string
+	number uint64
 }
 
 // Spawn implements Context.
-func (c *cell) Spawn(name string) {
+func (c *cell) Spawn(name string) { c.SpawnWith(name, ExitStrategy{Restart: Temporary}) }
+
+// SpawnKind implements Context.
+func (c *cell) SpawnKind(kind Kind, name string) {
+	for i := range c.row.Children {
+		if row := &c.row.Children[i]; row.Dynamic && row.Kind == kind {
+			c.spawnRow(row, name, ExitStrategy{Restart: Temporary})
+			return
+		}
+	}
+	panic(fmt.Sprintf("%s has no row in the tree for dynamic children of kind %q", c.self, kind))
+}
+
+// SpawnWith implements Context.
+func (c *cell) SpawnWith(name string, s ExitStrategy) {
 	row := c.row.child(name)
 	if row == nil {
 		panic(fmt.Sprintf("%s has no row in the tree for a child named %q", c.self, name))
 	}
+	c.spawnRow(row, name, s)
+}
+
+func (c *cell) spawnRow(row *Row, name string, s ExitStrategy) {
 	if ch, ok := c.children[name]; ok {
+		ch.exits = s
 		if ch.state == ending && ch.next == forget {
 			ch.next, ch.after = again, 0
 		}
 		return
 	}
-	ch := &child{row: row}
+	ch := &child{row: row, exits: s}
 	c.children[name] = ch
 	c.spawnChild(name, ch)
 }
@@ -72,7 +93,7 @@ func (c *cell) spawnChild(name string, ch *child) {
 	if err != nil {
 		panic(fmt.Sprintf("spawning %s: %v", kid.self, err))
 	}
-	ch.pid, ch.state = pid, running
+	ch.pid, ch.cell, ch.state = pid, kid, running
 	ch.runs++
 	if ch.runs > 1 {
 		c.sys.Counters.Restarts.Add(1)
@@ -113,7 +134,8 @@ func (c *cell) end(name string, n next, after time.Duration) {
 
 // HandleFailure implements actor.SupervisorStrategy: protoactor calls it on this cell's mailbox when a child has
 // panicked, with the child's mailbox suspended.
-func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *actor.PID, _ *actor.RestartStatistics, reason any, _ any) {
+func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *actor.PID, _ *actor.RestartStatistics, reason any,
+	_ any) {
 	name := addressOf(pid).Name()
 	ch, ok := c.children[name]
 	if !ok || ch.pid == nil || ch.pid.Id != pid.Id || c.stopping {
@@ -127,7 +149,8 @@ func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *ac
 	}
 	v := ch.history.judge(ch.row.Strategy, c.sys.clock.Now(), randomJitter)
 	if v.outcome == Escalate {
-		c.log.Error("a child panicked too often; this actor falls with it", "child", c.self.Child(name).String(), "reason", firstLine(ch.reason))
+		c.log.Error("a child panicked too often; this actor falls with it", "child", c.self.Child(name).String(), "reason",
+			firstLine(ch.reason))
 		panic(fmt.Sprintf("%s panicked more than %d times within %s, the last time because of: %s",
 			c.self.Child(name), ch.row.Strategy.Panics, ch.row.Strategy.Within, ch.reason))
 	}
@@ -141,7 +164,8 @@ func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *ac
 // childTerminated is where a child's name becomes free.
 func (c *cell) childTerminated(name string) {
 	ch, ok := c.children[name]
-	if !ok || c.stopping || ch.state != ending {
+	exited := ok && ch.state == running && ch.cell.exit != nil
+	if !ok || c.stopping || !exited && ch.state != ending {
 		return
 	}
 	ch.pid = nil
@@ -150,13 +174,17 @@ func (c *cell) childTerminated(name string) {
 		c.env = &envelope{id: id, flow: Flow{ID: id}}
 		defer func() { c.env = nil }()
 	}
+	if exited {
+		c.childExited(name, ch)
+		return
+	}
 	c.settle(name, ch)
 }
 
 // settle carries out what follows the end of a child.
 func (c *cell) settle(name string, ch *child) {
 	addr := c.self.Child(name)
-	ch.turn++
+	ch.respawn++
 	if ch.state == quarantined {
 		c.sys.setQuarantine(addr, nil)
 	}
@@ -170,7 +198,7 @@ func (c *cell) settle(name string, ch *child) {
 			return
 		}
 		ch.state = waiting
-		c.After(ch.after, respawn{name, ch.turn})
+		c.After(ch.after, respawn{name, ch.respawn})
 	case isolate:
 		ch.state = quarantined
 		q := messages.ChildQuarantined{Name: name, Reason: firstLine(ch.reason), Until: c.Now().Add(ch.after)}
@@ -178,13 +206,13 @@ func (c *cell) settle(name string, ch *child) {
 		c.log.Error("quarantined: it panicked too often and is left alone, its containers too",
 			"child", addr.String(), "reason", q.Reason, "until", q.Until)
 		c.Tell(c.self, q)
-		c.After(ch.after, respawn{name, ch.turn})
+		c.After(ch.after, respawn{name, ch.respawn})
 	}
 }
 
 func (c *cell) respawnChild(m respawn) {
 	ch, ok := c.children[m.name]
-	if !ok || ch.turn != m.turn || (ch.state != waiting && ch.state != quarantined) {
+	if !ok || ch.respawn != m.number || (ch.state != waiting && ch.state != quarantined) {
 		return
 	}
 	if ch.state == quarantined {

@@ -38,7 +38,8 @@ func (w *watcher) Receive(ctx actor.Context) {
 	}
 }
 
-func (w *watcher) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason any, _ any) {
+func (w *watcher) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics,
+	reason any, _ any) {
 	w.failures <- reason
 	sup.StopChildren(child)
 }

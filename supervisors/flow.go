@@ -43,15 +43,8 @@ func (f Flow) next(id uint64, msg any) Flow {
 	if f.ID == 0 {
 		f.ID = id
 	}
-	s, ok := msg.(messages.Subject)
-	if !ok {
-		return f
-	}
-	uid := s.PodUID()
-	switch {
-	case uid == "" || f.Pod == uid:
-		return f
-	default:
+	if uid := messages.PodOf(msg); uid != "" && f.Pod != uid {
 		return Flow{ID: id, Pod: uid}
 	}
+	return f
 }

@@ -5,15 +5,17 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Sizes of the flight recorder: what a pod's story and the node's keep at most. A pod's entries take about 8 KiB.
+// Sizes of the flight recorder: how many messages of a pod and of the node it keeps at most, and how many bytes the stories of
+// all pods together take. What is over that is forgotten oldest first, whichever pod's it is.
 const (
 	podEntries  = 64
 	nodeEntries = 512
-	podsKept    = 512
+	podsBudget  = 8 << 20
 )
 
 // Entry is one message as the flight recorder keeps it: who, to whom, what kind, why and when, never its contents,
@@ -39,38 +41,36 @@ func (e Entry) String() string {
 	return s
 }
 
-type ring struct {
-	entries []Entry
-	size    int
-	at      int
+// note is one entry in the list of all pods' entries, oldest first, and in that of its pod.
+type note struct {
+	Entry
+	before, after *note
+	younger       *note // of the same pod
 }
 
-func (r *ring) add(e Entry) {
-	if len(r.entries) < r.size {
-		r.entries = append(r.entries, e)
-		return
-	}
-	r.entries[r.at] = e
-	r.at = (r.at + 1) % r.size
+// bytes is about what the note takes.
+func (n *note) bytes() int {
+	return int(unsafe.Sizeof(*n)) + len(n.From) + len(n.To) + len(n.Flow.Pod) + len(n.Panic)
 }
 
-func (r *ring) list() []Entry {
-	out := make([]Entry, 0, len(r.entries))
-	out = append(out, r.entries[r.at:]...)
-	return append(out, r.entries[:r.at]...)
+// story are the entries of one pod.
+type story struct {
+	oldest, youngest *note
+	count            int
 }
 
-// Recorder keeps the last messages of each pod and of the node in bounded memory. Safe for concurrent use.
+// Recorder keeps the last messages of each pod and of the node in bounded memory. The zero value is an empty one. Safe for
+// concurrent use.
 type Recorder struct {
-	mu    sync.Mutex
-	node  ring
-	pods  map[string]*ring
-	order []string // pods by first message, for dropping the oldest
+	mu               sync.Mutex
+	node             []Entry // a ring, once it is full
+	nodeAt           int     // the oldest of it
+	pods             map[string]*story
+	oldest, youngest *note // of all pods
+	bytes, budget    int
 }
 
-func newRecorder() *Recorder {
-	return &Recorder{node: ring{size: nodeEntries}, pods: map[string]*ring{}}
-}
+func newRecorder() *Recorder { return &Recorder{pods: map[string]*story{}, budget: podsBudget} }
 
 func (r *Recorder) record(to messages.Address, env *envelope, began, ended time.Time, panicked any) {
 	if _, routine := env.msg.(messages.Routine); routine && panicked == nil {
@@ -83,28 +83,76 @@ func (r *Recorder) record(to messages.Address, env *envelope, began, ended time.
 	if panicked != nil {
 		e.Panic = firstLine(fmt.Sprint(panicked))
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e.Flow.Pod == "" {
-		r.node.add(e)
-		return
-	}
-	ring := r.pods[e.Flow.Pod]
-	if ring == nil {
-		ring = r.admit(e.Flow.Pod)
-	}
-	ring.add(e)
+	r.add(e)
 }
 
-func (r *Recorder) admit(pod string) *ring {
-	if len(r.order) >= podsKept {
-		delete(r.pods, r.order[0])
-		r.order = r.order[1:]
+func (r *Recorder) add(e Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case e.Flow.Pod != "":
+		r.addPod(e)
+	case len(r.node) < nodeEntries:
+		r.node = append(r.node, e)
+	default:
+		r.node[r.nodeAt] = e
+		r.nodeAt = (r.nodeAt + 1) % nodeEntries
 	}
-	p := &ring{size: podEntries}
-	r.pods[pod] = p
-	r.order = append(r.order, pod)
-	return p
+}
+
+func (r *Recorder) addPod(e Entry) {
+	s := r.pods[e.Flow.Pod]
+	if s == nil {
+		s = &story{}
+		r.pods[e.Flow.Pod] = s
+	}
+	var n *note
+	if s.count == podEntries {
+		n = r.drop(s)
+	}
+	for r.bytes > r.budget {
+		n = r.drop(r.pods[r.oldest.Flow.Pod])
+	}
+	if n == nil {
+		n = &note{}
+	}
+	*n = note{Entry: e, before: r.youngest}
+	r.bytes += n.bytes()
+	if r.youngest != nil {
+		r.youngest.after = n
+	} else {
+		r.oldest = n
+	}
+	r.youngest = n
+	if s.count == 0 {
+		s.oldest = n
+		r.pods[e.Flow.Pod] = s // its last entry may just have been dropped
+	} else {
+		s.youngest.younger = n
+	}
+	s.youngest = n
+	s.count++
+}
+
+// drop forgets the oldest entry of a pod, and gives its note to be used again.
+func (r *Recorder) drop(s *story) *note {
+	n := s.oldest
+	s.oldest = n.younger
+	if s.count--; s.count == 0 {
+		delete(r.pods, n.Flow.Pod)
+	}
+	if n.before != nil {
+		n.before.after = n.after
+	} else {
+		r.oldest = n.after
+	}
+	if n.after != nil {
+		n.after.before = n.before
+	} else {
+		r.youngest = n.before
+	}
+	r.bytes -= n.bytes()
+	return n
 }
 
 // Last lists the last messages of the pod with this UID, oldest first; of the node when uid is empty.
@@ -112,12 +160,15 @@ func (r *Recorder) Last(uid string) []Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if uid == "" {
-		return r.node.list()
+		return append(append([]Entry{}, r.node[r.nodeAt:]...), r.node[:r.nodeAt]...) // never nil: a server shows a list
 	}
-	if p := r.pods[uid]; p != nil {
-		return p.list()
+	var out []Entry
+	if s := r.pods[uid]; s != nil {
+		for n := s.oldest; n != nil; n = n.younger {
+			out = append(out, n.Entry)
+		}
 	}
-	return nil
+	return out
 }
 
 // Dump is Last as text, one line a message.

@@ -52,7 +52,8 @@ func TestProbationEnds(t *testing.T) {
 
 func TestJudgeNeverExceedsIntensity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := Strategy{Panics: rapid.IntRange(0, 6).Draw(t, "panics"), Within: time.Minute, Then: rapid.SampledFrom([]Outcome{Escalate, Quarantine}).Draw(t, "then")}
+		s := Strategy{Panics: rapid.IntRange(0, 6).Draw(t, "panics"), Within: time.Minute,
+			Then: rapid.SampledFrom([]Outcome{Escalate, Quarantine}).Draw(t, "then")}
 		var r record
 		var times []time.Time
 		now := time.Unix(0, 0)

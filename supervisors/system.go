@@ -115,7 +115,8 @@ func (s *System) props(c *cell) *actor.Props {
 type topStrategy struct{ s *System }
 
 // HandleFailure implements actor.SupervisorStrategy.
-func (t topStrategy) HandleFailure(_ *actor.ActorSystem, _ actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason any, _ any) {
+func (t topStrategy) HandleFailure(_ *actor.ActorSystem, _ actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics,
+	reason any, _ any) {
 	t.s.fail(fmt.Errorf("the root of the tree failed: %v", reason))
 	t.s.as.Root.Stop(child)
 }
@@ -232,7 +233,7 @@ func (s *System) setQuarantine(a messages.Address, q *messages.ChildQuarantined)
 	s.quarantined[a] = *q
 }
 
-// Kill makes the actor panic at its next turn, as a bug would. It is for chaos.
+// Kill makes the actor panic at its next message, as a bug would. It is for chaos.
 func (s *System) Kill(a messages.Address, reason string) { s.Tell(a, kill{reason}) }
 
 type kill struct{ reason string }

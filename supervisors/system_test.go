@@ -78,7 +78,8 @@ type named struct {
 // family is a small tree: a root, a static service, and a keeper of dynamic children.
 func family(then Outcome, panics int) *Row {
 	return &Row{Kind: "node", Strategy: Strategy{Panics: 3, Within: time.Minute, Then: Escalate}, Children: []Row{
-		{Kind: "service", Clients: []messages.Address{"keeper"}, Strategy: Strategy{Panics: 100, Within: time.Minute, Then: Escalate}},
+		{Kind: "service", Clients: []messages.Address{"keeper"},
+			Strategy: Strategy{Panics: 100, Within: time.Minute, Then: Escalate}},
 		{Kind: "keeper", Strategy: Strategy{Panics: 3, Within: time.Minute, Then: Escalate}, Children: []Row{
 			{Kind: "kid", Dynamic: true, Strategy: Strategy{Panics: panics, Within: time.Minute, Then: then}},
 		}},
@@ -107,7 +108,8 @@ func startFamily(t *testing.T, tree *Row, in *inbox, fatal func(error), more fun
 			}
 		}}
 	}
-	s, err := Start(Options{Tree: tree, Constructors: map[Kind]Constructor{"node": make, "service": make, "keeper": make, "kid": make}, Fatal: fatal})
+	s, err := Start(Options{Tree: tree, Constructors: map[Kind]Constructor{"node": make, "service": make, "keeper": make,
+		"kid": make}, Fatal: fatal})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +366,8 @@ func TestInspectionIsAnsweredByEveryActor(t *testing.T) {
 }
 
 func TestARowWithoutAConstructorIsFound(t *testing.T) {
-	_, err := Start(Options{Tree: family(Escalate, 1), Constructors: map[Kind]Constructor{"node": nil, "keeper": nil, "service": nil}})
+	_, err := Start(Options{Tree: family(Escalate, 1), Constructors: map[Kind]Constructor{"node": nil, "keeper": nil,
+		"service": nil}})
 	if err == nil || !strings.Contains(err.Error(), "keeper/kid") {
 		t.Errorf("error: %v", err)
 	}

@@ -23,19 +23,20 @@ const (
 // QuarantinePeriod is how long an actor in quarantine is left alone before it is tried again.
 const QuarantinePeriod = 5 * time.Minute
 
-// Strategy is what a supervisor does about panics of a child of this row. Only panics count; a container's exit is
-// a fact that the pod answers by restartPolicy, through the same restart mechanism.
+// Strategy is what a supervisor does about panics of a child of this row. Only panics count: what
+// follows when a child ends itself says the ExitStrategy that it was spawned with, through the same restart mechanism.
 type Strategy struct {
 	Panics int           // this many panics
 	Within time.Duration // within this time are restarted, with jittered back-off; one more is too many
 	Then   Outcome
 }
 
-// Row declares one kind of actor: where it stands, who is told when it starts anew, and what happens when it panics.
+// Row declares one kind of actor: where it stands, who has to send desired state again after its restart, and what happens when
+// it panics.
 type Row struct {
 	Kind     Kind
 	Dynamic  bool               // spawned by its parent under names of the parent's choosing; otherwise once, named as its kind
-	Clients  []messages.Address // told ServiceStarted after every start, since the actor has forgotten their wishes
+	Clients  []messages.Address // get ServiceStarted after every start, since the actor has forgotten what they desire
 	Strategy Strategy
 	Why      string
 	Children []Row
@@ -46,14 +47,15 @@ var (
 	isolated = Strategy{Panics: 5, Within: time.Minute, Then: Quarantine}
 )
 
-// Tree is who restarts whom. Children start in the order given.
+// Tree says who restarts whom. Children start in the order given.
 var Tree = Row{
 	Kind: "node", Strategy: patient,
-	Why: "the root restarts services one by one; when one cannot be kept alive, the process exits with the reason and systemd starts it again, containers untouched",
+	Why: "the root restarts services one by one; when one cannot be kept alive, the process exits with the reason and systemd " +
+		"starts it again, containers untouched",
 	Children: []Row{
 		{
 			Kind: "runtime", Strategy: patient, Clients: []messages.Address{messages.Pods},
-			Why: "without the runtime's word no pod moves; what it knew is read again from the CRI",
+			Why: "no pod moves while the runtime is not read; a restarted actor reads the CRI again",
 		},
 		{
 			Kind: "images", Strategy: patient, Clients: []messages.Address{messages.Pods},
@@ -61,7 +63,8 @@ var Tree = Row{
 		},
 		{
 			Kind: "objects", Strategy: isolated, Clients: []messages.Address{messages.Pods},
-			Why: "pods that run need none of it; what was published stays in force; the folder is read again, and pods tell what they name at the API server",
+			Why: "running pods need none of it; published objects stay in force; the folder is read again, and pods name " +
+				"again what they need of the API server",
 		},
 		{
 			Kind: "volumes", Strategy: patient, Clients: []messages.Address{messages.Pods},
@@ -69,15 +72,15 @@ var Tree = Row{
 		},
 		{
 			Kind: "prober", Strategy: patient, Clients: []messages.Address{messages.Pods},
-			Why: "the last word of each probe lies on the disk and with its pod; pods tell again what is to be probed",
+			Why: "each probe's last result lies on the disk and with its pod; pods send again what is to be probed",
 		},
 		{
 			Kind: "resources", Strategy: patient, Clients: []messages.Address{messages.Pods},
-			Why: "control groups found are given their values again",
+			Why: "found cgroups get their values again",
 		},
 		{
-			Kind: "logs", Strategy: isolated,
-			Why: "pods run on while logs grow; which are too big, and what was left half done, is seen on the disk",
+			Kind: "logs", Strategy: isolated, Clients: []messages.Address{messages.Runtime},
+			Why: "pods run on while logs grow; the disk shows which logs are too big and what was left half done",
 		},
 		{
 			Kind: "eviction", Strategy: isolated,
@@ -95,34 +98,39 @@ var Tree = Row{
 				Why: "one pod that cannot be handled must not disturb another: it is quarantined, its containers left alone",
 				Children: []Row{{
 					Kind: "container", Dynamic: true, Strategy: Strategy{Panics: 5, Within: time.Minute, Then: Escalate},
-					Why: "a bug met at one container is a bug of its pod; exits are not panics, and are answered by restartPolicy",
+					Why: "a bug met at one container is a bug of its pod; exits are not panics, and are answered by " +
+						"restartPolicy",
 				}},
+			}, {
+				Kind: "ender", Dynamic: true, Strategy: isolated,
+				Why: "ends a pod in the place of its actor, which is in quarantine; it reads the truth and goes on from there",
 			}},
 		},
 		{
 			Kind: "status", Strategy: patient, Clients: []messages.Address{messages.Pods, messages.APIServer},
-			Why: "writes under way live in the operations table; what is wanted and what the API server has are told again",
+			Why: "writes under way live in the operations table; desired and observed statuses are sent again",
 		},
 		{
 			Kind: "sources", Strategy: patient,
 			Why: "holds the sources apart: one failing source never stops another",
 			Children: []Row{{
 				Kind: "file", Strategy: isolated,
-				Why: "a folder that breaks its reader must not take the node with it; the last wish stays in force",
+				Why: "a folder that breaks its reader must not take the node with it; what it desired last stays in force",
 			}, {
-				Kind: "http", Strategy: isolated,
-				Why: "whatever a server answers must not take the node with it; the last wish stays in force",
+				Kind: "url", Strategy: isolated,
+				Why: "no answer of a server may take the node with it; what it desired last stays in force",
 			}, {
 				Kind: "submit", Strategy: isolated,
 				Why: "what was accepted is on disk and stays wanted while nobody can submit anything",
 			}, {
 				Kind: "apiserver", Strategy: isolated,
-				Why: "whatever an API server answers must not take the node with it; the watch goes on beside it, and the last wish stays in force",
+				Why: "no answer of an API server may take the node with it; the watch goes on beside it, and what it desired " +
+					"last stays in force",
 			}},
 		},
 		{
 			Kind: "events", Strategy: isolated,
-			Why: "events are news, and nothing depends on them; those that waited are lost",
+			Why: "nothing depends on Events; those that waited are lost",
 		},
 		{
 			Kind: "server", Strategy: isolated,

@@ -30,7 +30,7 @@ func treeProblems(tree *Row) []string {
 			say("no strategy: %+v", s)
 		}
 		for i, c := range row.Children {
-			if c.Dynamic && i != len(row.Children)-1 {
+			if c.Dynamic && i != len(row.Children)-1 && !row.Children[i+1].Dynamic {
 				say("the rows after %s cannot be told from it by name", c.Kind)
 			}
 		}
@@ -81,9 +81,11 @@ func TestTreeProblemsAreFound(t *testing.T) {
 		{"no kind", func(r *Row) { r.Children[1].Children[0].Kind = "" }, []string{"b/: no kind"}},
 		{"no why", func(r *Row) { r.Children[0].Why = " " }, []string{"a: no why"}},
 		{"no outcome", func(r *Row) { r.Children[0].Strategy.Then = "" }, []string{"a: no strategy: {Panics:1 Within:1s Then:}"}},
-		{"no panic is allowed for", func(r *Row) { r.Strategy.Panics = 0 }, []string{"node: no strategy: {Panics:0 Within:1s Then:escalate}"}},
+		{"no panic is allowed for", func(r *Row) { r.Strategy.Panics = 0 },
+			[]string{"node: no strategy: {Panics:0 Within:1s Then:escalate}"}},
 		{"a client that is nowhere", func(r *Row) { r.Children[0].Clients[0] = "x" }, []string{"a: its client x has no row"}},
-		{"a client that comes and goes", func(r *Row) { r.Children[0].Clients[0] = "b/c" }, []string{"a: its client b/c has no row"}},
+		{"a client that comes and goes", func(r *Row) { r.Children[0].Clients[0] = "b/c" },
+			[]string{"a: its client b/c has no row"}},
 		{"a dynamic row with clients", func(r *Row) {
 			r.Children[1].Children[0].Clients = []messages.Address{"a"}
 		}, []string{"b/c: it has clients, and only services are announced"}},

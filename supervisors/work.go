@@ -40,7 +40,8 @@ func (c *cell) Do(w Work) {
 		c.mu.Lock()
 		delete(c.working, id)
 		c.mu.Unlock()
-		c.sys.post(c.self, &envelope{id: id, cause: cause, flow: flow, from: c.self, gen: c.gen, sent: c.sys.clock.Now(), msg: msg, reply: reply})
+		c.sys.post(c.self, &envelope{id: id, cause: cause, flow: flow, from: c.self, gen: c.gen, sent: c.sys.clock.Now(),
+			msg: msg, reply: reply})
 	}()
 }
 

@@ -35,9 +35,10 @@ func startWorker(t *testing.T, chaos Interceptor, receive func(ctx Context, msg 
 	t.Helper()
 	log := &logBuffer{}
 	s, err := Start(Options{
-		Tree:         &Row{Kind: "node", Strategy: patient, Children: []Row{{Kind: "worker", Strategy: patient}}},
-		Constructors: map[Kind]Constructor{"node": func(string) Actor { return &probe{func(Context, any) {}} }, "worker": func(string) Actor { return &probe{receive} }},
-		Log:          slog.New(slog.NewTextHandler(log, nil)), Interceptor: chaos,
+		Tree: &Row{Kind: "node", Strategy: patient, Children: []Row{{Kind: "worker", Strategy: patient}}},
+		Constructors: map[Kind]Constructor{"node": func(string) Actor { return &probe{func(Context, any) {}} },
+			"worker": func(string) Actor { return &probe{receive} }},
+		Log: slog.New(slog.NewTextHandler(log, nil)), Interceptor: chaos,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +85,8 @@ func TestWorkLogsAsItsActor(t *testing.T) {
 	_, log := startWorker(t, nil, func(ctx Context, msg any) {
 		in.put(named{ctx.Self(), msg})
 		if _, ok := msg.(messages.Started); ok {
-			ctx.Do(Work{Name: "w", Timeout: time.Minute, Run: func(c context.Context) any { LogOf(c).Info("at work"); return ping{} }})
+			ctx.Do(Work{Name: "w", Timeout: time.Minute,
+				Run: func(c context.Context) any { LogOf(c).Info("at work"); return ping{} }})
 		}
 	})
 	in.await(t, 1, "results", is[ping]("worker"))

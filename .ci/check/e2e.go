@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +17,8 @@ const lanes = 2
 // e2e runs the packages that have tests with the build tag e2e, one package after another. $PLAYLET_BINARY names the agent that
 // they test; without it they build one.
 func e2e(ctx context.Context, out io.Writer) (tally, error) {
-	list, err := output(ctx, plain, "go", "list", "-f", `{{$p := .ImportPath}}{{range .IgnoredGoFiles}}{{$p}} {{.}}{{"\n"}}{{end}}`, "./e2e/...")
+	const ignored = `{{$p := .ImportPath}}{{range .IgnoredGoFiles}}{{$p}} {{.}}{{"\n"}}{{end}}`
+	list, err := output(ctx, plain, "go", "list", "-f", ignored, "./e2e/...")
 	if err != nil {
 		return tally{}, err
 	}
@@ -43,9 +45,13 @@ func e2e(ctx context.Context, out io.Writer) (tally, error) {
 			continue
 		}
 		// -count=1, as Go's cache of results does not see what they are about: the agent, which is built apart from the tests.
-		t, err := sideBySide(ctx, out, patterns, func(which string) func(context.Context, io.Writer) (tally, error) {
+		run := func(which string) func(context.Context, io.Writer) (tally, error) {
 			return goTest(plain, true, "-tags=e2e", "-vet=off", "-count=1", "-timeout=40m", "-run="+which, pkg)
-		})
+		}
+		t, err := sideBySide(ctx, out, patterns, run)
+		if err == nil {
+			t, err = again(ctx, out, t, pkg, run)
+		}
 		all.add(t)
 		errs = append(errs, err)
 	}
@@ -72,8 +78,49 @@ func deal(list string, n int) []string {
 	return out
 }
 
+// mostAgain is how many failed tests of a package run once more. Where more of them fail the fault is no rare one.
+const mostAgain = 8
+
+// again runs each failed test of a package once more, alone after all the others. A test that passes then counts as passed,
+// and as flaky. The machine that end-to-end tests share with each other is what they may fail by; no other test runs again.
+func again(ctx context.Context, out io.Writer, t tally, pkg string,
+	run func(string) func(context.Context, io.Writer) (tally, error)) (tally, error) {
+	failed := map[string][]string{} // what is counted as failed, by top-level test
+	for _, f := range t.failures {
+		key, _, _ := strings.Cut(f, "\n")
+		test, isTest := strings.CutPrefix(key, pkg+" ")
+		if !isTest {
+			return t, nil // the package itself failed
+		}
+		top, _, _ := strings.Cut(test, "/")
+		failed[top] = append(failed[top], f)
+	}
+	if len(failed) > mostAgain {
+		return t, nil
+	}
+	var errs []error
+	for _, test := range slices.Sorted(maps.Keys(failed)) {
+		if ctx.Err() != nil {
+			break
+		}
+		fmt.Fprintf(out, "=== %s failed; it runs once more alone\n", test)
+		second, err := run("^"+test+"$")(ctx, out)
+		errs = append(errs, err)
+		if err != nil || second.failed > 0 || second.passed == 0 {
+			continue
+		}
+		first := failed[test]
+		t.failures = slices.DeleteFunc(t.failures, func(f string) bool { return slices.Contains(first, f) })
+		t.failed -= len(first)
+		t.passed += len(first)
+		t.flaky = append(t.flaky, first...)
+	}
+	return t, errors.Join(errs...)
+}
+
 // sideBySide runs a step for each pattern at once, and gives what they found together.
-func sideBySide(ctx context.Context, out io.Writer, patterns []string, step func(string) func(context.Context, io.Writer) (tally, error)) (tally, error) {
+func sideBySide(ctx context.Context, out io.Writer, patterns []string,
+	step func(string) func(context.Context, io.Writer) (tally, error)) (tally, error) {
 	var all tally
 	var errs []error
 	var mu sync.Mutex

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -37,20 +38,81 @@ func TestEachTestIsDealtOnce(t *testing.T) {
 func TestLanesAreCountedTogether(t *testing.T) {
 	both := make(chan struct{})
 	var out strings.Builder
-	got, err := sideBySide(t.Context(), &out, []string{"a", "b"}, func(which string) func(context.Context, io.Writer) (tally, error) {
-		return func(_ context.Context, out io.Writer) (tally, error) {
-			select { // only side by side do they end
-			case both <- struct{}{}:
-			case <-both:
+	got, err := sideBySide(t.Context(), &out, []string{"a", "b"},
+		func(which string) func(context.Context, io.Writer) (tally, error) {
+			return func(_ context.Context, out io.Writer) (tally, error) {
+				select { // only side by side do they end
+				case both <- struct{}{}:
+				case <-both:
+				}
+				fmt.Fprintln(out, which)
+				if which == "b" {
+					return tally{passed: 1, failed: 1, failures: []string{"b"}}, errors.New("no")
+				}
+				return tally{passed: 2}, nil
 			}
-			fmt.Fprintln(out, which)
-			if which == "b" {
-				return tally{passed: 1, failed: 1, failures: []string{"b"}}, errors.New("no")
+		})
+	if got.passed != 3 || got.failed != 1 || len(got.failures) != 1 || err == nil || len(out.String()) != 4 {
+		t.Errorf("%+v, %v, %q", got, err, out.String())
+	}
+}
+
+func TestAFailedTestRunsOnceMoreAlone(t *testing.T) {
+	first := tally{
+		passed: 5, failed: 3, failures: []string{"p TestOnce", "p TestOnce/part\n    x_test.go:1: first words", "p TestAlways"},
+	}
+	var ran []string
+	want := slices.Clone(first.failures[:2])
+	got, err := again(t.Context(), io.Discard, first, "p", func(which string) func(context.Context, io.Writer) (tally, error) {
+		return func(context.Context, io.Writer) (tally, error) {
+			ran = append(ran, which)
+			if which == "^TestAlways$" {
+				return tally{failed: 1, failures: []string{"p TestAlways"}}, nil
 			}
 			return tally{passed: 2}, nil
 		}
 	})
-	if got.passed != 3 || got.failed != 1 || len(got.failures) != 1 || err == nil || len(out.String()) != 4 {
-		t.Errorf("%+v, %v, %q", got, err, out.String())
+	if err != nil || strings.Join(ran, " ") != "^TestAlways$ ^TestOnce$" {
+		t.Fatalf("%v; run once more: %v", err, ran)
+	}
+	if got.String() != "7 passed, 1 failed" || strings.Join(got.failures, ",") != "p TestAlways" {
+		t.Errorf("%s: %q", got, got.failures)
+	}
+	if strings.Join(got.flaky, ",") != strings.Join(want, ",") {
+		t.Errorf("flaky: %q, want %q", got.flaky, want)
+	}
+	var out strings.Builder
+	if !run(t.Context(), &out, []step{{"a", "e2e", func(context.Context, io.Writer) (tally, error) {
+		return tally{passed: 1, flaky: []string{"p TestOnce\n    first words"}}, nil
+	}}}) || !strings.Contains(out.String(), "FLAKY p TestOnce\n    first words") {
+		t.Errorf("a run with a flaky test that passed then says\n%s", out.String())
+	}
+}
+
+func TestWhatIsNotFlaky(t *testing.T) {
+	many := tally{failed: mostAgain + 1}
+	for i := range mostAgain + 1 {
+		many.failures = append(many.failures, fmt.Sprint("p TestNo", i))
+	}
+	for name, first := range map[string]tally{
+		"the package failed": {failed: 2, failures: []string{"p TestA", "p"}},
+		"too many failed":    many,
+		"none failed":        {passed: 3},
+	} {
+		got, err := again(t.Context(), io.Discard, first, "p", func(string) func(context.Context, io.Writer) (tally, error) {
+			t.Errorf("%s: a test runs once more", name)
+			return func(context.Context, io.Writer) (tally, error) { return tally{passed: 1}, nil }
+		})
+		if err != nil || got.String() != first.String() || len(got.flaky) > 0 {
+			t.Errorf("%s: %s, %v, flaky %q", name, got, err, got.flaky)
+		}
+	}
+	// A test that vanished, so that nothing ran, has not passed.
+	got, _ := again(t.Context(), io.Discard, tally{failed: 1, failures: []string{"p TestA"}}, "p",
+		func(string) func(context.Context, io.Writer) (tally, error) {
+			return func(context.Context, io.Writer) (tally, error) { return tally{}, nil }
+		})
+	if got.failed != 1 || len(got.flaky) > 0 {
+		t.Errorf("of nothing that ran: %s", got)
 	}
 }

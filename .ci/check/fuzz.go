@@ -32,7 +32,8 @@ func fuzz(fuzztime string) func(context.Context, io.Writer) (tally, error) {
 				break
 			}
 			said := &strings.Builder{}
-			args := []string{"go", "test", "-vet=off", "-run=^$", "-fuzz=^" + target.name + "$", "-fuzztime=" + fuzztime, target.pkg}
+			args := []string{"go", "test", "-vet=off", "-run=^$", "-fuzz=^" + target.name + "$", "-fuzztime=" + fuzztime,
+				target.pkg}
 			if err := started(ctx, plain, said, args...).Run(); err != nil {
 				fmt.Fprintf(out, "%s\n%s %s: %v\n", said, target.pkg, target.name, err)
 				t.failed++

@@ -119,18 +119,20 @@ func (r *reader) ended(e event, key string) {
 		}
 	}
 	if r.each && top {
-		fmt.Fprintf(r.out, "%-4s %s (%s)\n", e.Action, e.Test, time.Duration(e.Elapsed*float64(time.Second)).Round(10*time.Millisecond))
+		fmt.Fprintf(r.out, "%-4s %s (%s)\n", e.Action, e.Test,
+			time.Duration(e.Elapsed*float64(time.Second)).Round(10*time.Millisecond))
 	}
 }
 
-// saidLines is how much of a failed test's words stands again in the summary: its last ones, since a test ends with what is wrong.
+// saidLines is how much of a failed test's words stands again in the summary: its last ones, since a test ends with what is
+// wrong.
 const (
 	saidLines = 6
 	saidBytes = 500 // of a line
 )
 
-// said are the test's own words, each on a line that begins with a newline: where all output is long, or only its end was kept, the
-// summary tells enough.
+// said are the test's own words, each on a line that begins with a newline: where all output is long, or only its end was kept,
+// the summary tells enough.
 func said(output []string) string {
 	var lines []string
 	for _, s := range output {

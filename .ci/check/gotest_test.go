@@ -33,7 +33,8 @@ func TestReaderCountsAndShows(t *testing.T) {
 {"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}
 {"Action":"fail","Package":"p","Elapsed":0.1}
 `,
-			want: tally{failed: 1, failures: []string{"p TestA\n    a_test.go:1: wrong"}}, shown: []string{"a_test.go:1: wrong", "chatter", "FAIL\tp"},
+			want:  tally{failed: 1, failures: []string{"p TestA\n    a_test.go:1: wrong"}},
+			shown: []string{"a_test.go:1: wrong", "chatter", "FAIL\tp"},
 		},
 		{
 			name: "a leak that TestMain finds fails the package",
@@ -73,7 +74,8 @@ func TestReaderCountsAndShows(t *testing.T) {
 			var out strings.Builder
 			r := reader{out: &out, outputs: map[string][]string{}}
 			r.all(strings.NewReader(test.in))
-			if got, want := r.tally.String()+strings.Join(r.failures, ","), test.want.String()+strings.Join(test.want.failures, ","); got != want {
+			if got, want := r.tally.String()+strings.Join(r.failures, ","),
+				test.want.String()+strings.Join(test.want.failures, ","); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
 			for _, s := range test.shown {

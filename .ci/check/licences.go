@@ -26,10 +26,14 @@ var compatible = []struct {
 }{
 	{"Apache-2.0", words("Apache License Version 2.0, January 2004")},
 	{"MPL-2.0", words("Mozilla Public License Version 2.0")},
-	{"MIT", words("Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files")},
-	{"BSD", words("Redistribution and use in source and binary forms, with or without modification, are permitted provided that the following conditions are met")},
-	{"ISC", words("Permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted")},
-	{"ISC", words("Permission to use, copy, modify, and distribute this software for any purpose with or without fee is hereby granted")},
+	{"MIT", words("Permission is hereby granted, free of charge, to any person obtaining a copy of this software and " +
+		"associated documentation files")},
+	{"BSD", words("Redistribution and use in source and binary forms, with or without modification, are permitted provided " +
+		"that the following conditions are met")},
+	{"ISC", words("Permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is " +
+		"hereby granted")},
+	{"ISC", words("Permission to use, copy, modify, and distribute this software for any purpose with or without fee is " +
+		"hereby granted")},
 	{"CC0-1.0", words("CC0 1.0 Universal")},
 	{"Unlicense", words("This is free and unencumbered software released into the public domain")},
 }
@@ -98,7 +102,8 @@ func licencesOf(dir string) ([]string, error) {
 	found := map[string]bool{}
 	for _, e := range entries {
 		// Licences of a module's documentation are no matter here: it is not distributed.
-		if !e.Type().IsRegular() || !licenceFile.MatchString(e.Name()) || slices.Contains([]string{".go", ".docs"}, filepath.Ext(e.Name())) {
+		if !e.Type().IsRegular() || !licenceFile.MatchString(e.Name()) ||
+			slices.Contains([]string{".go", ".docs"}, filepath.Ext(e.Name())) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))

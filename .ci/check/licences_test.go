@@ -67,7 +67,8 @@ func TestLicencesOf(t *testing.T) {
 				}
 			}
 			got, err := licencesOf(dir)
-			if !slices.Equal(got, test.want) || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			if !slices.Equal(got, test.want) || (err != nil) != (test.err != "") || err != nil &&
+				!strings.Contains(err.Error(), test.err) {
 				t.Errorf("got %q, %v; want %q, %q", got, err, test.want, test.err)
 			}
 		})

@@ -47,7 +47,8 @@ type step struct {
 // tally counts checks.
 type tally struct {
 	passed, failed, skipped int
-	failures                []string // what failed, by name
+	failures                []string // the name of each check that failed, and what it said on lines of their own
+	flaky                   []string // the same of tests that failed first, and passed when they ran once more alone
 }
 
 func (t *tally) add(o tally) {
@@ -55,6 +56,7 @@ func (t *tally) add(o tally) {
 	t.failed += o.failed
 	t.skipped += o.skipped
 	t.failures = append(t.failures, o.failures...)
+	t.flaky = append(t.flaky, o.flaky...)
 }
 
 func (t tally) String() string {
@@ -102,7 +104,9 @@ func run(ctx context.Context, out io.Writer, chosen []step) bool {
 	for i, s := range chosen {
 		fmt.Fprintf(out, "\n=== %d/%d %s (at %s)\n", i+1, len(chosen), s.name, elapsed(begun))
 		stepBegun := time.Now()
-		t, err := s.run(ctx, out)
+		told := tellProgress(out, s.name, silence)
+		t, err := s.run(ctx, told)
+		told.stop()
 		if err != nil {
 			t.failed++
 			t.failures = append(t.failures, s.name+": "+err.Error())
@@ -118,6 +122,9 @@ func run(ctx context.Context, out io.Writer, chosen []step) bool {
 		}
 	}
 	fmt.Fprintf(out, "\n%s\n", strings.Join(table, "\n"))
+	for _, f := range total.flaky {
+		fmt.Fprintln(out, "FLAKY", f)
+	}
 	for _, f := range total.failures {
 		fmt.Fprintln(out, "FAIL", f)
 	}

@@ -33,21 +33,38 @@ func TestEveryKindOfActorHasItsImportRule(t *testing.T) {
 	if err := yaml.Unmarshal(text, &config); err != nil {
 		t.Fatal(err)
 	}
-	kinds, err := os.ReadDir("../../actors")
+	const actors = "github.com/playlet-dev/playlet/actors"
+	check := func(folder, ruleName string, shared ...string) {
+		rule := config.Linters.Settings.Depguard.Rules[ruleName]
+		own := actors + "/" + folder
+		if !slices.Equal(rule.Files, []string{"${base-path}/actors/" + folder + "/**"}) ||
+			!slices.Equal(rule.Allow, slices.Concat([]string{actors + "/internal"}, shared, []string{own + "$", own + "/"})) ||
+			len(rule.Deny) == 0 || rule.Deny[0].Pkg != actors {
+			t.Errorf("actors/%s has no import rule in .golangci.yml, or not that of the others: %+v", folder, rule)
+		}
+	}
+	for _, kind := range folders(t, "../../actors") {
+		if kind != "internal" {
+			check(kind, kind)
+		}
+	}
+	for _, kind := range folders(t, "../../actors/sources") {
+		if kind != "base" { // which is no source, and what all of them share
+			check("sources/"+kind, "source-"+kind, actors+"/sources/base$")
+		}
+	}
+}
+
+func folders(t *testing.T, path string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const actors = "github.com/playlet-dev/playlet/actors"
-	for _, kind := range kinds {
-		if kind.Name() == "internal" || !kind.IsDir() {
-			continue
-		}
-		rule := config.Linters.Settings.Depguard.Rules[kind.Name()]
-		own := actors + "/" + kind.Name()
-		if !slices.Equal(rule.Files, []string{"${base-path}/actors/" + kind.Name() + "/**"}) ||
-			!slices.Equal(rule.Allow, []string{actors + "/internal", own + "$", own + "/"}) ||
-			len(rule.Deny) == 0 || rule.Deny[0].Pkg != actors {
-			t.Errorf("actors/%s has no import rule in .golangci.yml, or not that of the others: %+v", kind.Name(), rule)
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
 		}
 	}
+	return names
 }

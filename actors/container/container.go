@@ -1,54 +1,73 @@
-// Package container is the actor of one container: it creates and starts it, sees it run, ends it. When the container
-// has ended, the actor says so and stays; its supervisor, the pod, answers by restartPolicy.
+// Package container is the actor of one container: one run of it, that is, one attempt. It creates and starts the container,
+// sees it run and ends it. When the container has ended, so does the actor, with the exit as its result. What follows is
+// said by the strategy that the pod spawned it with: the layer starts the actor again after the crash back-off, or leaves it.
+//
+// The stages of a run, and what leads from one to another, are the table edges. The pod tells what it wants in RunContainer
+// and StopContainer, and hears in ContainerReported where the run stands. All three are said again until they are answered:
+//
+//   - RunContainer is lost, or the actor falls and knows nothing: the pod tells it again; what was made is found by its name,
+//     what is under way is joined in the table of operations, and what runs is adopted.
+//   - ContainerReported is lost: RunContainer comes again and is answered again.
+//   - StopContainer is lost: it comes again, and joins the stop that is under way.
+//   - The actor falls before its exit is judged: it is started again, told of the container that has ended, and exits.
+//   - The end is seen by the runtime's events first: the pod tells RunContainer with the ended container, and the actor exits.
 package container
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
 // New makes actors of the kind "container", named as the container in its pod.
 func New(h *host.Host) supervisors.Constructor {
-	return func(name string) supervisors.Actor { return &actor{host: h, name: name, state: idle} }
+	return func(name string) supervisors.Actor { return &actor{host: h, name: name, stage: messages.StageIdle} }
 }
 
-// state is where the container is, as far as its actor knows. The pod keeps the whole story; this is the present.
-type state string
-
-const (
-	idle     state = "idle"     // it knows nothing yet → starting, running, stopping
-	starting state = "starting" // create and start are under way → hooking, running, failed, ended
-	hooking  state = "hooking"  // it runs, and its post-start hook does → running, stopping, ended
-	running  state = "running"  // → stopping, ended
-	stopping state = "stopping" // hook, signal and grace are under way → ended, running when that failed
-	failed   state = "failed"   // this attempt could not be made → starting
-	ended    state = "ended"    // → starting, with the next attempt only
-)
+// edges is every transition of a run. An edge outside it is a bug and fails the actor. From each stage the run may end, and
+// the actor with it.
+var edges = map[messages.ContainerStage][]messages.ContainerStage{
+	messages.StageIdle:     {messages.StageStarting, messages.StageRunning, messages.StageWaiting, messages.StageStopping},
+	messages.StageStarting: {messages.StageIdle, messages.StageHooking, messages.StageRunning},
+	messages.StageHooking:  {messages.StageRunning, messages.StageWaiting, messages.StageStopping},
+	messages.StageRunning:  {messages.StageWaiting, messages.StageStopping},
+	messages.StageWaiting:  {messages.StageWaiting, messages.StageStopping},
+	messages.StageStopping: {messages.StageRunning}, // the runtime could not stop it
+}
 
 type actor struct {
-	host  *host.Host
-	name  string
-	state state
-	uid   string
-	try   uint32 // attempt
-	turn  uint64 // the latest try at it that was asked for
-	fact  messages.ContainerFact
-	fail  messages.ContainerFailed
-	wish  messages.RunContainer
-	// condemned is how a container is ended whose post-start hook failed.
-	condemned *messages.StopContainer
-	stop      *messages.StopContainer // asked for while the start was under way
-	until     time.Time               // by when it is to be ended, while it is being stopped
-	killed    string                  // the ID of the container of whose end an event was told
-	stuck     string                  // and of that which could not be ended
-	endingPod *v1.Pod                 // of the latest wish to end it
+	host    *host.Host
+	name    string
+	uid     string
+	stage   messages.ContainerStage
+	desired messages.RunContainer
+	fact    messages.ContainerFact      // the container of this run
+	failed  *messages.ContainerReported // of the latest start, which failed
+	// hookFailed is how a container is ended whose post-start hook failed.
+	hookFailed *messages.StopContainer
+	stop       *messages.StopContainer // asked for while the start was under way
+	until      time.Time               // when it is to have ended, while it is being stopped
+	killed     string                  // the ID of the container whose end an event has told
+	preStop    string                  // the ID of the container whose pre-stop hook an event has told failed
+	stuck      string                  // the ID of the container of which an event has told that it could not be ended
+	endingPod  *v1.Pod                 // of the latest StopContainer
+}
+
+// enter is the one way from a stage to another.
+func (a *actor) enter(to messages.ContainerStage) {
+	if !slices.Contains(edges[a.stage], to) {
+		panic(fmt.Sprintf("container %s of pod %s: no edge from %s to %s", a.name, a.uid, a.stage, to))
+	}
+	a.stage = to
 }
 
 // startDone is the result of creating and starting.
@@ -71,28 +90,34 @@ type stopDone struct {
 	hookFailed bool
 }
 
+// preStopDone is the result of the pre-stop hook of a container that waits for its turn to end.
+type preStopDone struct {
+	id     string
+	failed bool
+}
+
 // retryPause is how long after a failure a container is ended again whose hook failed.
 const retryPause = 10 * time.Second
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
-	case messages.Started: // it waits for its wish
+	case messages.Started: // it waits for what its pod wants
 	case messages.RunContainer:
 		a.run(ctx, m)
 	case messages.StopContainer:
 		a.end(ctx, m)
-	case messages.ContainerObserved:
-		a.observed(ctx, m)
 	case startDone:
 		a.startDone(ctx, m)
 	case stopDone:
 		a.stopDone(ctx, m)
 	case hookDone:
 		a.hookDone(ctx, m)
+	case preStopDone:
+		a.recordPreStop(ctx, m.id, m.failed)
 	case retryStop:
-		if a.state == running && a.condemned != nil && m.id == a.fact.ID {
-			a.end(ctx, *a.condemned)
+		if a.stage == messages.StageRunning && a.hookFailed != nil && m.id == a.fact.ID {
+			a.end(ctx, *a.hookFailed)
 		}
 	default:
 		ctx.Unhandled(msg)
@@ -101,71 +126,105 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
-	return map[string]any{"state": string(a.state), "attempt": a.try, "id": a.fact.ID}
+	return map[string]any{"state": string(a.stage), "attempt": a.desired.Attempt, "id": a.fact.ID}
 }
 
-// run takes the wish. Told again, it is answered again.
+// run takes what the pod wants. Told again, it is answered again.
 func (a *actor) run(ctx supervisors.Context, m messages.RunContainer) {
 	a.uid = string(m.Pod.UID)
-	same, again := a.try == m.Attempt, a.turn == m.Turn
-	a.turn = m.Turn
-	switch {
-	case a.state == starting || a.state == stopping:
-	case a.state == hooking && same, a.state == running && same && a.condemned != nil:
-		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact, Hooking: true})
-	case a.state == running && same:
-		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact})
-	case a.state == ended && same:
-		a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
-	case a.state == failed && same && again:
-		a.tellPod(ctx, a.fail)
-	case a.state == running, a.state == hooking:
-		ctx.Unhandled(m) // the pod is told of this one's end before it can want the next
-	default:
-		a.begin(ctx, m)
+	ended := m.Adopt != nil && m.Adopt.State == messages.ContainerExited
+	switch a.stage {
+	case messages.StageIdle:
+		switch {
+		case ended:
+			a.over(ctx, *m.Adopt)
+		case a.failed != nil && a.failed.Generation == m.Generation:
+			ctx.Tell(ctx.Self().Parent(), *a.failed)
+		default:
+			a.begin(ctx, m)
+		}
+	case messages.StageStarting, messages.StageStopping: // what comes of it is told
+		if m.Attempt == a.desired.Attempt {
+			a.desired.Generation = m.Generation
+		}
+	case messages.StageWaiting:
+		if ended && m.Adopt.ID == a.fact.ID {
+			a.over(ctx, *m.Adopt)
+		}
+	case messages.StageHooking, messages.StageRunning:
+		switch {
+		case m.Attempt != a.fact.Attempt:
+			ctx.Unhandled(m) // the pod hears of this one's end before it can want the next
+		case ended && m.Adopt.ID == a.fact.ID:
+			a.over(ctx, *m.Adopt)
+		default:
+			a.desired.Generation = m.Generation
+			a.report(ctx)
+		}
 	}
 }
 
-func (a *actor) begin(ctx supervisors.Context, m messages.RunContainer) {
-	a.try, a.wish, a.condemned = m.Attempt, m, nil
-	if m.Adopt != nil && m.Adopt.State == messages.ContainerRunning && postStart(m.Container) != nil {
-		a.state = starting
-		a.look(ctx, m)
-		return
+// report tells the pod of the container that runs. While it is to be ended since its hook failed, it has not started for others.
+func (a *actor) report(ctx supervisors.Context) {
+	fact, stage := a.fact, a.stage
+	if a.hookFailed != nil {
+		stage = messages.StageHooking
 	}
-	if m.Adopt != nil && m.Adopt.State == messages.ContainerRunning {
-		a.state, a.fact = running, *m.Adopt
-		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact})
-		return
-	}
-	a.state = starting
-	ctx.Do(supervisors.Work{
-		Name: "StartContainer", Timeout: a.host.Reap(5),
-		Run: func(c context.Context) any { return start(cri.WithPriority(c, m.Order), a.host, m) },
+	ctx.Tell(ctx.Self().Parent(), messages.ContainerReported{
+		UID: a.uid, Name: a.name, Generation: a.desired.Generation, Stage: stage, Fact: &fact,
 	})
 }
 
+func (a *actor) begin(ctx supervisors.Context, m messages.RunContainer) {
+	a.desired, a.failed, a.hookFailed = m, nil, nil
+	adopts := m.Adopt != nil && m.Adopt.State == messages.ContainerRunning
+	switch {
+	case adopts && postStart(m.Container) != nil:
+		a.enter(messages.StageStarting)
+		a.look(ctx, m)
+	case adopts:
+		a.fact = *m.Adopt
+		a.enter(messages.StageRunning)
+		a.report(ctx)
+	default:
+		a.enter(messages.StageStarting)
+		ctx.Do(supervisors.Work{
+			Name: "StartContainer", Timeout: a.host.Reap(5),
+			Run: func(c context.Context) any { return start(cri.WithPriority(c, m.Order), a.host, m) },
+		})
+	}
+}
+
 func (a *actor) startDone(ctx supervisors.Context, d startDone) {
-	if a.state != starting || d.attempt != a.try {
+	if a.stage != messages.StageStarting || d.attempt != a.desired.Attempt {
 		return
 	}
 	a.recordStart(ctx, d)
+	if d.reason != nil {
+		ctx.Log().Warn("container did not start", "attempt", d.attempt, "reason", d.reason.Code, "error", d.reason.Message)
+	}
+	ended := d.fact != nil && d.fact.State == messages.ContainerExited && !facts.CutOff(*d.fact)
 	switch {
-	case d.reason != nil:
-		a.state = failed
-		ctx.Log().Warn("container did not start", "attempt", a.try, "reason", d.reason.Code, "error", d.reason.Message)
-		a.fail = messages.ContainerFailed{UID: a.uid, Name: a.name, Attempt: a.try, Turn: a.turn, Reason: *d.reason, Fact: d.fact, Taken: d.taken}
-		a.tellPod(ctx, a.fail)
-	case d.fact.State == messages.ContainerExited: // it was quicker than the look at it
+	case ended: // it was quicker than the look at it, or the runtime counts a start that failed as an end
 		a.over(ctx, *d.fact)
+		return
+	case d.reason != nil:
+		a.enter(messages.StageIdle)
+		a.failed = &messages.ContainerReported{
+			UID: a.uid, Name: a.name, Generation: a.desired.Generation, Stage: a.stage, Fact: d.fact, Failed: d.reason,
+			Taken: d.taken,
+		}
+		ctx.Tell(ctx.Self().Parent(), *a.failed)
 	case d.hook && a.stop != nil: // it is ended next, without the hook
-		a.state, a.fact = running, *d.fact
+		a.fact = *d.fact
+		a.enter(messages.StageRunning)
 	case d.hook:
 		a.fact = *d.fact
 		a.hook(ctx)
 	default:
-		a.state, a.fact = running, *d.fact
-		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact})
+		a.fact = *d.fact
+		a.enter(messages.StageRunning)
+		a.report(ctx)
 	}
 	if stop := a.stop; stop != nil {
 		a.stop = nil
@@ -174,24 +233,23 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 	}
 }
 
-// end has the container ended. Asked again, it joins what is under way, or is answered again.
+// end has the container ended. Asked again, it joins what is under way.
 func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 	a.uid = m.UID
-	switch a.state {
-	case starting:
+	switch a.stage {
+	case messages.StageStarting:
 		a.stop = &m
 		return
-	case ended:
-		if m.Fact.ID == "" || m.Fact.ID == a.fact.ID {
-			a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
-			return
-		}
-	case stopping:
+	case messages.StageStopping:
 		if ctx.Now().Add(m.Grace).Before(a.until.Add(-cri.GraceSlack)) && m.Fact.ID == a.fact.ID {
 			a.doStop(ctx, m) // it was given less time since
 		}
 		return
-	case idle, running, hooking, failed:
+	case messages.StageWaiting:
+		if m.HookOnly && m.Fact.ID == a.fact.ID && !ctx.Now().Add(m.Grace).Before(a.until.Add(-cri.GraceSlack)) {
+			return
+		}
+	case messages.StageIdle, messages.StageHooking, messages.StageRunning:
 	}
 	if m.Fact.ID == "" {
 		ctx.Unhandled(m) // there is nothing to end
@@ -200,7 +258,16 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 	a.host.Ops.CutOff(postStartKey(m.UID, m.Fact.ID))
 	a.endingPod = m.Pod
 	a.recordKill(ctx, m)
-	a.state, a.fact, a.try = stopping, m.Fact, m.Fact.Attempt
+	a.fact, a.desired.Attempt = m.Fact, m.Fact.Attempt
+	if m.HookOnly {
+		a.enter(messages.StageWaiting)
+		a.until = ctx.Now().Add(m.Grace)
+		ctx.Do(supervisors.Work{Name: "pre-stop hook", Timeout: m.Grace + time.Minute, Run: func(c context.Context) any {
+			return preStopDone{m.Fact.ID, runPreStop(cri.WithPriority(c, m.Order), a.host, m)}
+		}})
+		return
+	}
+	a.enter(messages.StageStopping)
 	a.doStop(ctx, m)
 }
 
@@ -215,18 +282,16 @@ func (a *actor) doStop(ctx supervisors.Context, m messages.StopContainer) {
 }
 
 func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
-	if a.state != stopping || d.id != a.fact.ID {
+	if a.stage != messages.StageStopping || d.id != a.fact.ID {
 		return
 	}
-	if d.hookFailed {
-		a.record(ctx, a.endingPod, v1.EventTypeWarning, messages.EventFailedPreStopHook, "PreStopHook failed")
-	}
+	a.recordPreStop(ctx, d.id, d.hookFailed)
 	if d.failed != nil {
 		// It may run still: the pod, which has no answer, asks again.
 		ctx.Log().Warn("the container could not be stopped; it is tried again", "id", d.id, "error", d.failed)
 		a.recordStuck(ctx, d)
-		a.state = running
-		if a.condemned != nil {
+		a.enter(messages.StageRunning)
+		if a.hookFailed != nil {
 			ctx.After(retryPause, retryStop{d.id})
 		}
 		return
@@ -234,26 +299,10 @@ func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 	a.over(ctx, d.fact)
 }
 
-// over takes the end of the container.
+// over ends the run with the end of its container, and the actor with it.
 func (a *actor) over(ctx supervisors.Context, f messages.ContainerFact) {
-	a.state, a.fact = ended, f
+	a.fact = f
 	a.host.Ops.CutOff(postStartKey(a.uid, f.ID))
 	ctx.Log().Info("container ended", "id", f.ID, "attempt", f.Attempt, "exitCode", f.ExitCode, "reason", f.Reason)
-	a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: f})
+	ctx.Exit(messages.ContainerEnded{Fact: f})
 }
-
-// observed takes the CRI's word that the container has ended.
-func (a *actor) observed(ctx supervisors.Context, m messages.ContainerObserved) {
-	if m.Fact.ID != a.fact.ID || m.Fact.State != messages.ContainerExited {
-		return
-	}
-	switch a.state {
-	case running, hooking:
-		a.over(ctx, m.Fact)
-	case ended:
-		a.tellPod(ctx, messages.ContainerEnded{UID: a.uid, Fact: a.fact})
-	case idle, starting, stopping, failed:
-	}
-}
-
-func (a *actor) tellPod(ctx supervisors.Context, msg any) { ctx.Tell(ctx.Self().Parent(), msg) }

@@ -10,9 +10,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
+	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -41,7 +41,8 @@ func TestWhatIsLeftOfACutOffStartGivesWay(t *testing.T) {
 	}{
 		{"cut off", "failed to create containerd task: context canceled", false, true},
 		{"cut off, and the sandbox lost", "failed to create containerd task: context canceled", true, true},
-		{"cut off at the shim", "failed to create containerd task: failed to start shim: start failed: : signal: killed: unknown", false, true},
+		{"cut off at the shim", "failed to create containerd task: failed to start shim: start failed: : signal: killed: unknown",
+			false, true},
 		{"failed", "exec: no such file", false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -58,7 +59,8 @@ func TestWhatIsLeftOfACutOffStartGivesWay(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"},
 				Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "image"}}},
 			}
-			w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
+			w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image",
+				Sandbox: sandbox(t, h, pod, 0)}
 			first := start(t.Context(), h, w)
 			if first.reason == nil || first.fact == nil || facts.CutOff(*first.fact) != c.again {
 				t.Fatalf("the start that fails: %+v", first)
@@ -70,7 +72,8 @@ func TestWhatIsLeftOfACutOffStartGivesWay(t *testing.T) {
 				w.Sandbox = sandbox(t, h, pod, 1)
 			}
 			second := start(t.Context(), h, w)
-			if ran := second.fact != nil && second.fact.State == messages.ContainerRunning && second.fact.Attempt == 0; ran != c.again {
+			if ran := second.fact != nil && second.fact.State == messages.ContainerRunning &&
+				second.fact.Attempt == 0; ran != c.again {
 				t.Errorf("started again: %+v", second)
 			}
 			if n := len(runtime.Snapshot().Containers); n != 1 {
@@ -107,13 +110,16 @@ func TestANameThatCannotBeHadIsSaid(t *testing.T) {
 			Default: sim.Sequence{{StartError: "failed to create containerd task: context canceled"}},
 		}})
 		pod := podOf(v1.Container{Name: "c", Image: "image"})
-		w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
+		w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image",
+			Sandbox: sandbox(t, h, pod, 0)}
 		if first := start(t.Context(), h, w); first.reason == nil {
 			t.Fatalf("%+v", first)
 		}
-		runtime.Inject(sim.Fault{Call: "RemoveContainer", Times: -1, Kind: sim.Error, Err: status.Error(code, "cannot delete running task")})
+		runtime.Inject(sim.Fault{Call: "RemoveContainer", Times: -1, Kind: sim.Error,
+			Err: status.Error(code, "cannot delete running task")})
 		got := start(t.Context(), h, w)
-		if got.taken != taken || got.reason == nil || !strings.Contains(got.reason.Message, "cannot delete running task") || got.fact != nil {
+		if got.taken != taken || got.reason == nil || !strings.Contains(got.reason.Message, "cannot delete running task") ||
+			got.fact != nil {
 			t.Errorf("%s: %+v", code, got)
 		}
 	}

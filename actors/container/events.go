@@ -27,13 +27,13 @@ func (a *actor) recordStart(ctx supervisors.Context, d startDone) {
 		a.fact.ID = d.fact.ID
 	}
 	if d.created {
-		a.record(ctx, a.wish.Pod, v1.EventTypeNormal, messages.EventCreated, "Container created")
+		a.record(ctx, a.desired.Pod, v1.EventTypeNormal, messages.EventCreated, "Container created")
 	}
 	if d.started {
-		a.record(ctx, a.wish.Pod, v1.EventTypeNormal, messages.EventStarted, "Container started")
+		a.record(ctx, a.desired.Pod, v1.EventTypeNormal, messages.EventStarted, "Container started")
 	}
 	if d.reason != nil {
-		a.record(ctx, a.wish.Pod, v1.EventTypeWarning, messages.EventFailed, "Error: "+d.reason.Message)
+		a.record(ctx, a.desired.Pod, v1.EventTypeWarning, messages.EventFailed, "Error: "+d.reason.Message)
 	}
 }
 
@@ -49,14 +49,25 @@ func (a *actor) recordKill(ctx supervisors.Context, m messages.StopContainer) {
 	}
 }
 
+// recordPreStop tells, once for each container, that its pre-stop hook failed.
+func (a *actor) recordPreStop(ctx supervisors.Context, id string, failed bool) {
+	if !failed || a.preStop == id || id != a.fact.ID {
+		return
+	}
+	a.preStop = id
+	a.record(ctx, a.endingPod, v1.EventTypeWarning, messages.EventFailedPreStopHook, "PreStopHook failed")
+}
+
 // recordStuck tells, once for each container, that the runtime cannot end it. As the kubelet has it, that is an event of the pod.
 func (a *actor) recordStuck(ctx supervisors.Context, d stopDone) {
 	if a.stuck == d.id || !a.host.Events || a.endingPod == nil {
 		return
 	}
 	a.stuck = d.id
-	message := "error killing pod: failed to \"KillContainer\" for \"" + a.name + "\": " + strings.ReplaceAll(d.failed.Error(), d.id, a.name)
-	ctx.Tell(messages.Events, messages.PodEvent(a.endingPod, "", v1.EventTypeWarning, messages.EventFailedKillPod, message, ctx.Now()))
+	message := "error killing pod: failed to \"KillContainer\" for \"" + a.name + "\": " +
+		strings.ReplaceAll(d.failed.Error(), d.id, a.name)
+	ctx.Tell(messages.Events, messages.PodEvent(a.endingPod, "", v1.EventTypeWarning, messages.EventFailedKillPod, message,
+		ctx.Now()))
 }
 
 // killMessage is why a container is ended, in the kubelet's words. What a hook said is not in it: it may tell a secret.

@@ -44,7 +44,8 @@ func plain(t *testing.T) *hookRig {
 }
 
 func (r *hookRig) stopOf(fact messages.ContainerFact, why string) messages.StopContainer {
-	return messages.StopContainer{UID: "u1", Name: "c", Pod: r.wish.Pod, Spec: r.wish.Container, Fact: fact, Grace: time.Second, Reason: why}
+	return messages.StopContainer{UID: "u1", Name: "c", Pod: r.wish.Pod, Spec: r.wish.Container, Fact: fact, Grace: time.Second,
+		Reason: why}
 }
 
 func (r *hookRig) fact(state messages.ContainerState) messages.ContainerFact {
@@ -127,12 +128,13 @@ func TestEventsOfAFailedStart(t *testing.T) {
 	k := r.actor()
 	k.Send("pods/u1", r.wish)
 	k.RunWork()
-	if got := recorded(k); len(got) != 1 || !strings.HasPrefix(got[0], "Failed: Error: ") || !strings.HasSuffix(got[0], "no room") {
+	if got := recorded(k); len(got) != 1 || !strings.HasPrefix(got[0], "Failed: Error: ") ||
+		!strings.HasSuffix(got[0], "no room") {
 		t.Errorf("a failed creation: %q", got)
 	}
 	k.Send("pods/u1", r.wish)
 	sameEvents(t, "told once more", k)
-	r.wish.Turn++
+	r.wish.Generation++
 	r.r.Inject(sim.Fault{Call: "StartContainer", Times: 1, Kind: sim.Error, Err: errors.New("no such command")})
 	k.Send("pods/u1", r.wish)
 	k.RunWork()
@@ -198,7 +200,8 @@ func TestAContainerThatCannotBeEnded(t *testing.T) {
 			told = append(told, e)
 		}
 	}
-	if len(told) != 1 || told[0].Object.FieldPath != "" || !strings.HasSuffix(told[0].Message, "container c is stuck") || told[0].Type != v1.EventTypeWarning {
+	if len(told) != 1 || told[0].Object.FieldPath != "" || !strings.HasSuffix(told[0].Message, "container c is stuck") ||
+		told[0].Type != v1.EventTypeWarning {
 		t.Errorf("told %+v", told)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,8 +20,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// preStop is the container's pre-stop hook: of its spec or, where that is gone, of the annotations it was made with.
-func preStop(m messages.StopContainer) *v1.LifecycleHandler {
+// preStopOf is the container's pre-stop hook: of its spec or, where that is gone, of the annotations it was made with.
+func preStopOf(m messages.StopContainer) *v1.LifecycleHandler {
 	if m.Spec != nil {
 		if m.Spec.Lifecycle == nil {
 			return nil
@@ -32,6 +33,33 @@ func preStop(m messages.StopContainer) *v1.LifecycleHandler {
 		return nil // what cannot be read cannot be run; the container is stopped all the same
 	}
 	return info.PreStop
+}
+
+// runPreStop runs the container's pre-stop hook within the grace period, and says whether it failed. The hook runs once: one that
+// is under way is joined, and one that has ended is noted in the container's folder, for whoever asks after a restart of the
+// agent.
+func runPreStop(ctx context.Context, h *host.Host, m messages.StopContainer) (failed bool) {
+	hook := preStopOf(m)
+	if hook == nil || m.Fact.State != messages.ContainerRunning {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.Grace)
+	defer cancel()
+	_, err := h.Ops.Do(ctx, preStopKey(m), m.Grace, func(ctx context.Context) (any, error) {
+		path := filepath.Join(h.ContainerDir(m.UID, m.Name), "pre-stop.json")
+		if noted(path, m.Fact.ID) {
+			return nil, nil
+		}
+		err := runHook(ctx, h, m, hook)
+		if noteErr := note(path, m.Fact.ID); noteErr != nil {
+			supervisors.LogOf(ctx).Warn("the end of a pre-stop hook cannot be noted; it may run again", "error", noteErr)
+		}
+		return nil, err
+	})
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		h.Ops.CutOff(preStopKey(m)) // it was begun when there was more time
+	}
+	return err != nil && !errors.Is(err, context.Canceled) // which is another stop, that has less time
 }
 
 // runHook runs a pre-stop hook to its end, or to the context's, and says in the log where it failed.
@@ -49,6 +77,13 @@ func runHook(ctx context.Context, h *host.Host, m messages.StopContainer, hook *
 }
 
 func callHook(ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler) error {
+	if hook.Sleep == nil { // which takes nothing that others need
+		leave, err := h.Hooks.Enter(ctx, m.UID)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	switch {
 	case hook.Exec != nil:
 		// It spends the grace period, which runs while others have the slots: it takes none.
@@ -95,14 +130,16 @@ func runHTTP(ctx context.Context, m messages.StopContainer, get *v1.HTTPGetActio
 	answer, err := endpoint.Get(ctx, target, get.HTTPHeaders, userAgent)
 	if errors.Is(err, http.ErrSchemeMismatch) {
 		target.Scheme = "http"
-		public := slices.DeleteFunc(slices.Clone(get.HTTPHeaders), func(h v1.HTTPHeader) bool { return strings.EqualFold(h.Name, "Authorization") })
+		public := slices.DeleteFunc(slices.Clone(get.HTTPHeaders),
+			func(h v1.HTTPHeader) bool { return strings.EqualFold(h.Name, "Authorization") })
 		answer, err = endpoint.Get(ctx, target, public, userAgent)
 	}
 	if answer.Code == 0 {
 		return err
 	}
 	if answer.Code >= http.StatusBadRequest {
-		supervisors.LogOf(ctx).Info("a hook was answered with an error code, which does not count", "container", m.Name, "at", endpoint.Place(target), "code", answer.Code)
+		supervisors.LogOf(ctx).Info("a hook was answered with an error code, which does not count", "container", m.Name, "at",
+			endpoint.Place(target), "code", answer.Code)
 	}
 	return nil
 }

@@ -30,11 +30,13 @@ func hooked(t *testing.T, h *host.Host, hook *v1.LifecycleHandler) messages.Stop
 		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "image", Lifecycle: &v1.Lifecycle{PreStop: hook}}}},
 	}
 	c := &pod.Spec.Containers[0]
-	done := start(t.Context(), h, messages.RunContainer{Pod: pod, Container: c, ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)})
+	done := start(t.Context(), h, messages.RunContainer{Pod: pod, Container: c, ImageRef: "image",
+		Sandbox: sandbox(t, h, pod, 0)})
 	if done.fact == nil || done.fact.State != messages.ContainerRunning {
 		t.Fatalf("it does not run: %+v", done)
 	}
-	return messages.StopContainer{UID: "u1", Name: "c", Fact: *done.fact, Pod: pod, Spec: c, IPs: []string{"127.0.0.1"}, Grace: time.Minute}
+	return messages.StopContainer{UID: "u1", Name: "c", Fact: *done.fact, Pod: pod, Spec: c, IPs: []string{"127.0.0.1"},
+		Grace: time.Minute}
 }
 
 func command(c ...string) *v1.LifecycleHandler {
@@ -75,7 +77,8 @@ func TestThePreStopHooksOfADrainAllRunAtOnce(t *testing.T) {
 // get is a hook that makes a request of a server.
 func get(path string, scheme v1.URIScheme, s *httptest.Server) *v1.LifecycleHandler {
 	port := s.Listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it serves TCP
-	return &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Path: path, Scheme: scheme, Port: intstr.FromInt(port), HTTPHeaders: []v1.HTTPHeader{{Name: "Authorization", Value: "secret"}}}}
+	return &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Path: path, Scheme: scheme, Port: intstr.FromInt(port),
+		HTTPHeaders: []v1.HTTPHeader{{Name: "Authorization", Value: "secret"}}}}
 }
 
 // Whatever is answered to a hook's request is success, as with the kubelet; so is an answer in plain HTTP where HTTPS was

@@ -22,7 +22,8 @@ func TestAShorterStopOvertakesALongerOne(t *testing.T) {
 		"in the grace period": nil, "in a hook": {Sleep: &v1.SleepAction{Seconds: 3600}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{Default: sim.Sequence{{Term: sim.Term{Ignore: true}}}}})
+			h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"},
+				Script: sim.Script{Default: sim.Sequence{{Term: sim.Term{Ignore: true}}}}})
 			m := hooked(t, h, hook)
 			if hook == nil {
 				m.Spec.Lifecycle = nil
@@ -34,7 +35,8 @@ func TestAShorterStopOvertakesALongerOne(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			m.Grace = time.Second
-			if done := stop(t.Context(), h, m); done.failed != nil || done.fact.State != messages.ContainerExited || done.fact.ExitCode != 137 {
+			if done := stop(t.Context(), h, m); done.failed != nil || done.fact.State != messages.ContainerExited ||
+				done.fact.ExitCode != 137 {
 				t.Errorf("the shorter one: %+v", done)
 			}
 			select {
@@ -64,7 +66,12 @@ func TestWhichStopIsJoined(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = ops.Do(t.Context(), first, time.Minute, func(context.Context) (any, error) { close(begun); <-release; return nil, nil })
+		_, _ = ops.Do(t.Context(), first, time.Minute, func(context.Context) (any, error) {
+			close(begun)
+			<-release
+			return nil,
+				nil
+		})
 	}()
 	<-begun
 	for _, c := range []struct {
@@ -91,7 +98,8 @@ func TestWhichStopIsJoined(t *testing.T) {
 func TestTheActorStopsAgainWhenThereIsLessTime(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{})
 	k := supervisortest.New(t, messages.ContainerAddress("u", "c"), New(h)("c"))
-	m := messages.StopContainer{UID: "u", Name: "c", Fact: messages.ContainerFact{ID: "id", Name: "c", State: messages.ContainerRunning}, Pod: podOf(v1.Container{Name: "c"})}
+	m := messages.StopContainer{UID: "u", Name: "c", Fact: messages.ContainerFact{ID: "id", Name: "c",
+		State: messages.ContainerRunning}, Pod: podOf(v1.Container{Name: "c"})}
 	works := 0
 	for i, c := range []struct {
 		grace time.Duration

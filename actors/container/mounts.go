@@ -9,14 +9,18 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	utilio "k8s.io/utils/io"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
-	"github.com/playlet-dev/playlet/actors/internal/subpath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 const etcHosts = "/etc/hosts"
+
+// maxHosts bounds what is read of the node's, which a container with a hostPath may write to, in bytes.
+const maxHosts = 1 << 20
 
 // mounts are all mounts of the container: its volumes, its termination log, and /etc/hosts where it brings none.
 func mounts(h *host.Host, w messages.RunContainer, env []cri.EnvVar) ([]*runtimeapi.Mount, error) {
@@ -91,7 +95,7 @@ func partOf(h *host.Host, w messages.RunContainer, index int, volume string, env
 	if path == "" {
 		return volume, nil
 	}
-	return subpath.Bind(subpath.Wish{
+	return subpath.Bind(subpath.Part{
 		Pod: h.PodDir(string(w.Pod.UID)), From: volume, Volume: vm.Name, Container: w.Container.Name, Index: index, Path: path,
 		// Where the kubelet makes a folder in place of a key that is not there, too, its reason is told here.
 		Make:   !agents(w.Pod, vm.Name),
@@ -152,9 +156,9 @@ func writeHosts(h *host.Host, w messages.RunContainer) (string, error) {
 	path := filepath.Join(h.PodDir(string(w.Pod.UID)), "etc-hosts")
 	var text string
 	if w.Pod.Spec.HostNetwork {
-		node, err := os.ReadFile(etcHosts)
+		node, err := readAtMost(etcHosts, maxHosts)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return "", err
+			return "", fmt.Errorf("the node's hosts file: %w", err)
 		}
 		text = "# Kubernetes-managed hosts file (host network).\n" + string(node)
 	} else {
@@ -167,8 +171,9 @@ func writeHosts(h *host.Host, w messages.RunContainer) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", fmt.Errorf("pod folder: %w", err)
 	}
-	// In place, not by rename: running containers of the pod have this very file mounted.
-	if old, err := os.ReadFile(path); err != nil || string(old) != text {
+	// In place, not by rename: running containers of the pod have this very file mounted. They can write to it, and make it as
+	// large as they like.
+	if old, err := readAtMost(path, int64(len(text))); err != nil || string(old) != text {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			return "", fmt.Errorf("hosts file: %w", err)
 		}
@@ -177,6 +182,19 @@ func writeHosts(h *host.Host, w messages.RunContainer) (string, error) {
 		return "", fmt.Errorf("hosts file: %w", err)
 	}
 	return path, nil
+}
+
+// readAtMost reads a file; one that is larger is an error, and not read any further.
+func readAtMost(path string, limit int64) (data []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if data, err = utilio.ReadAtMost(f, limit+1); err != nil {
+		return nil, fmt.Errorf("%s, of which at most %d bytes are read: %w", path, limit, err)
+	}
+	return data, nil
 }
 
 func ownHosts(w messages.RunContainer, clusterDomain string) (string, error) {

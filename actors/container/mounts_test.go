@@ -1,6 +1,7 @@
 package container
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"testing"
@@ -43,7 +44,8 @@ func TestRecursiveReadOnlyIsTheHandlers(t *testing.T) {
 		return host.Abilities{RecursiveReadOnlyMounts: map[string]bool{"": false, "able": true}}
 	}}
 	for handler, want := range map[string]bool{"able": true, "": false, "unknown": false} {
-		w := messages.RunContainer{Pod: &v1.Pod{}, Volumes: map[string]string{"v": "/v"}, Sandbox: messages.Sandbox{Handler: handler}}
+		w := messages.RunContainer{Pod: &v1.Pod{}, Volumes: map[string]string{"v": "/v"},
+			Sandbox: messages.Sandbox{Handler: handler}}
 		m, err := volumeMount(h, w, &v1.VolumeMount{Name: "v", MountPath: "/m", ReadOnly: true, RecursiveReadOnly: &possible})
 		if err != nil || m.RecursiveReadOnly != want {
 			t.Errorf("%q: %v, %v", handler, m, err)
@@ -69,6 +71,42 @@ func TestEveryUserReadsTheHostsFile(t *testing.T) {
 		}
 		if err := os.Chmod(path, 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A container may write what it likes to its /etc/hosts, and as much as it likes.
+func TestHostsFileIsNotReadWhole(t *testing.T) {
+	h := &host.Host{RootDir: t.TempDir()}
+	w := messages.RunContainer{Pod: &v1.Pod{}, Sandbox: messages.Sandbox{IPs: []string{"192.0.2.1"}}}
+	w.Pod.UID = "u1"
+	path, err := writeHosts(h, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func() error{
+		"a terabyte":       func() error { return os.Truncate(path, 1<<40) },
+		"a byte more":      func() error { return os.Truncate(path, int64(len(want))+1) },
+		"nothing":          func() error { return os.Truncate(path, 0) },
+		"another text":     func() error { return os.WriteFile(path, bytes.ToUpper(want), 0o644) },
+		"what there was":   func() error { return nil },
+		"it has been lost": func() error { return os.Remove(path) },
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := writeHosts(h, w); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Size() != int64(len(want)) {
+			t.Fatalf("%s: the file has %d bytes, %v", name, info.Size(), err)
+		}
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: it says %q, %v", name, got, err)
 		}
 	}
 }

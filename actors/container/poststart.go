@@ -11,8 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -25,14 +25,29 @@ const hookLimit = 24 * time.Hour
 // failedPostStart is the kubelet's word for why a container is ended whose post-start hook failed.
 const failedPostStart = "FailedPostStartHook"
 
-// pendingVersion is the shape of pending on the disk.
-const pendingVersion = 1
+// hookNoteVersion is the shape of hookNote on the disk.
+const hookNoteVersion = 1
 
-// pending says, in the container's folder, that the post-start hook of this container has not ended well yet. It is there
-// before the container is started, so that a hook that is cut off by the agent's death runs again: it is delivered at least
-// once. What a kubelet started carries none, and its hook is not run again.
-type pending struct {
+// hookNote names, in the container's folder, the container that a note about a hook is of.
+type hookNote struct {
 	ID string `json:"id"`
+	// Failed is why a post-start hook failed that has ended.
+	Failed string `json:"failed,omitempty"`
+}
+
+// note writes that what the file stands for is so of the container.
+func note(path, id string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	return atomicfile.Save(path, hookNoteVersion, hookNote{ID: id})
+}
+
+// noted says whether that was written. What cannot be read is as if it were not there.
+func noted(path, id string) bool {
+	var n hookNote
+	err := atomicfile.Load(path, hookNoteVersion, &n)
+	return err == nil && n.ID == id
 }
 
 func postStart(c *v1.Container) *v1.LifecycleHandler {
@@ -42,6 +57,9 @@ func postStart(c *v1.Container) *v1.LifecycleHandler {
 	return c.Lifecycle.PostStart
 }
 
+// pendingPath is the note that the post-start hook has not ended well yet. It is there before the container is started, so that a
+// hook that is cut off by the agent's death runs again: it is delivered at least once. What a kubelet started carries none, and
+// its hook is not run again.
 func pendingPath(h *host.Host, w messages.RunContainer) string {
 	return filepath.Join(h.ContainerDir(string(w.Pod.UID), w.Container.Name), "post-start.json")
 }
@@ -51,21 +69,12 @@ func owe(h *host.Host, w messages.RunContainer, id string) error {
 	if postStart(w.Container) == nil {
 		return nil
 	}
-	path := pendingPath(h, w)
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return err
-	}
-	return atomicfile.Save(path, pendingVersion, pending{ID: id})
+	return note(pendingPath(h, w), id)
 }
 
-// owed says whether the container's hook has not ended well yet. What cannot be read is as if it were not there.
+// owed says whether the container's hook has not ended well yet.
 func owed(h *host.Host, w messages.RunContainer, id string) bool {
-	if postStart(w.Container) == nil {
-		return false
-	}
-	var p pending
-	err := atomicfile.Load(pendingPath(h, w), pendingVersion, &p)
-	return err == nil && p.ID == id
+	return postStart(w.Container) != nil && noted(pendingPath(h, w), id)
 }
 
 // hookDone is the result of the post-start hook.
@@ -83,10 +92,22 @@ func postStartKey(uid, id string) string { return fmt.Sprintf("%s/poststart/%s",
 // runPostStart runs the hook to its end, or joins the one that is under way: it outlives the actor.
 func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id string) hookDone {
 	_, err := h.Ops.Do(ctx, postStartKey(string(w.Pod.UID), id), hookLimit, func(ctx context.Context) (any, error) {
-		if err := callHook(ctx, h, stopOf(h, w, messages.ContainerFact{ID: id}, hookLimit, ""), postStart(w.Container)); err != nil {
+		path, before := pendingPath(h, w), hookNote{}
+		if atomicfile.Load(path, hookNoteVersion, &before) == nil && before.ID == id && before.Failed != "" {
+			return nil, errors.New(before.Failed) // an agent before this one saw its end
+		}
+		if err := callHook(ctx, h, stopOf(h, w, messages.ContainerFact{ID: id}, hookLimit, ""),
+			postStart(w.Container)); err != nil {
+			if ctx.Err() != nil {
+				return nil, err // it was cut off
+			}
+			failed := hookNote{ID: id, Failed: firstBytes([]byte(err.Error()))}
+			if err := atomicfile.Save(path, hookNoteVersion, failed); err != nil {
+				supervisors.LogOf(ctx).Warn("the end of a post-start hook cannot be noted; it may run again", "error", err)
+			}
 			return nil, err
 		}
-		if err := os.Remove(pendingPath(h, w)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			supervisors.LogOf(ctx).Warn("the note of a post-start hook cannot be removed; it may run again", "error", err)
 		}
 		return nil, nil
@@ -95,13 +116,15 @@ func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id
 }
 
 // stopOf is the wish to end the container that was to run.
-func stopOf(h *host.Host, w messages.RunContainer, f messages.ContainerFact, grace time.Duration, why string) messages.StopContainer {
+func stopOf(h *host.Host, w messages.RunContainer, f messages.ContainerFact, grace time.Duration,
+	why string) messages.StopContainer {
 	ips := w.Sandbox.IPs
 	if w.Pod.Spec.HostNetwork {
 		ips = h.NodeIPs()
 	}
 	return messages.StopContainer{
-		UID: string(w.Pod.UID), Name: w.Container.Name, Fact: f, Pod: w.Pod, Spec: w.Container, IPs: ips, Grace: grace, Reason: why, Order: w.Order,
+		UID: string(w.Pod.UID), Name: w.Container.Name, Fact: f, Pod: w.Pod, Spec: w.Container, IPs: ips, Grace: grace,
+		Reason: why, Order: w.Order,
 	}
 }
 
@@ -122,9 +145,9 @@ func (a *actor) look(ctx supervisors.Context, m messages.RunContainer) {
 
 // hook has the post-start hook run. Until it has ended, the container has not started as far as others go.
 func (a *actor) hook(ctx supervisors.Context) {
-	a.state = hooking
-	a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact, Hooking: true})
-	h, w, id := a.host, a.wish, a.fact.ID
+	a.enter(messages.StageHooking)
+	a.report(ctx)
+	h, w, id := a.host, a.desired, a.fact.ID
 	ctx.Do(supervisors.Work{Name: "post-start hook", Timeout: hookLimit + time.Minute, Run: func(c context.Context) any {
 		return runPostStart(cri.WithPriority(c, w.Order), h, w, id)
 	}})
@@ -132,17 +155,18 @@ func (a *actor) hook(ctx supervisors.Context) {
 
 // hookDone takes the end of the hook. One that failed ends the container, which the pod answers as any end.
 func (a *actor) hookDone(ctx supervisors.Context, d hookDone) {
-	if a.state != hooking || d.id != a.fact.ID {
+	if a.stage != messages.StageHooking || d.id != a.fact.ID {
 		return
 	}
-	a.state = running
+	a.enter(messages.StageRunning)
 	if d.failed == nil {
-		a.tellPod(ctx, messages.ContainerStarted{UID: a.uid, Fact: a.fact})
+		a.report(ctx)
 		return
 	}
 	why := failedPostStart + ": " + firstBytes([]byte(d.failed.Error()))
-	ctx.Log().Warn("the post-start hook failed; the container is ended", "id", d.id, "reason", failedPostStart, "error", firstBytes([]byte(d.failed.Error())))
-	a.record(ctx, a.wish.Pod, v1.EventTypeWarning, messages.EventFailedPostStartHook, "PostStartHook failed")
-	a.condemned = new(stopOf(a.host, a.wish, a.fact, graceOf(a.wish.Pod), why))
-	a.end(ctx, *a.condemned)
+	ctx.Log().Warn("the post-start hook failed; the container is ended", "id", d.id, "reason", failedPostStart, "error",
+		firstBytes([]byte(d.failed.Error())))
+	a.record(ctx, a.desired.Pod, v1.EventTypeWarning, messages.EventFailedPostStartHook, "PostStartHook failed")
+	a.hookFailed = new(stopOf(a.host, a.desired, a.fact, graceOf(a.desired.Pod), why))
+	a.end(ctx, *a.hookFailed)
 }

@@ -39,7 +39,8 @@ func newHookRig(t *testing.T) *hookRig {
 		},
 	}})
 	pod := podOf(v1.Container{Name: "c", Image: "image", Lifecycle: &v1.Lifecycle{PostStart: command("greet")}})
-	rig.wish = messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, rig.h, pod, 0), Turn: 1}
+	rig.wish = messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image",
+		Sandbox: sandbox(t, rig.h, pod, 0), Generation: 1}
 	return rig
 }
 
@@ -47,24 +48,36 @@ func (r *hookRig) actor() *supervisortest.Kit {
 	return supervisortest.New(r.t, "pods/u1/c", New(r.h)("c"))
 }
 
-// told are the kinds of what the pod was told, in order.
+// told are the kinds of what the pod was told, in order, and "ended" when the actor has ended with its container.
 func told(k *supervisortest.Kit) string {
 	var out []string
 	for _, m := range k.Take() {
-		switch m := m.Msg.(type) {
-		case messages.ContainerStarted:
-			if m.Hooking {
+		if m, ok := m.Msg.(messages.ContainerReported); ok {
+			switch {
+			case m.Failed != nil:
+				out = append(out, "failed: "+m.Failed.String())
+			case m.Stage == messages.StageHooking:
 				out = append(out, "hooking")
-			} else {
+			default:
 				out = append(out, "started")
 			}
-		case messages.ContainerEnded:
-			out = append(out, "ended")
-		case messages.ContainerFailed:
-			out = append(out, "failed: "+m.Reason.String())
 		}
 	}
+	for range k.Exited {
+		out = append(out, "ended")
+	}
 	return strings.Join(out, " ")
+}
+
+// adopting is the same, with what stands for it.
+func adopting(w messages.RunContainer, fact messages.ContainerFact) messages.RunContainer {
+	w.Adopt = &fact
+	return w
+}
+
+// reported is the container of the first report.
+func reported(k *supervisortest.Kit) messages.ContainerFact {
+	return *k.Take()[0].Msg.(messages.ContainerReported).Fact //nolint:forcetypeassert // it was told
 }
 
 func TestAPostStartHookRunsOnceAndThenTheContainerHasStarted(t *testing.T) {
@@ -102,6 +115,25 @@ func TestAFailedPostStartHookEndsTheContainer(t *testing.T) {
 	}
 }
 
+// A hook whose failure was known to an agent that died before it ended the container is not run again: the container is ended.
+func TestAPostStartHookThatFailedBeforeARestartIsNotRunAgain(t *testing.T) {
+	r := newHookRig(t)
+	r.code = 1
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunOne(k.Work[0])
+	k.RunOne(k.Work[1]) // the hook; nothing ends the container
+	fact := reported(k)
+
+	k = r.actor()
+	r.wish.Adopt = &fact
+	k.Send("pods/u1", r.wish)
+	k.RunWork()
+	if got := told(k); got != "hooking ended" || r.runs != 1 {
+		t.Errorf("it told %s, and the hook ran %d times", got, r.runs)
+	}
+}
+
 // One that fails while the runtime cannot stop is ended later.
 func TestAContainerWhoseHookFailedIsEndedInTheEnd(t *testing.T) {
 	r := newHookRig(t)
@@ -131,7 +163,7 @@ func TestAnAdoptedContainerIsOwedTheHookThatWasCutOff(t *testing.T) {
 			k.Work = k.Work[1:]
 			k.RunWork()
 		}
-		fact := k.Take()[0].Msg.(messages.ContainerStarted).Fact //nolint:forcetypeassert // it was told
+		fact := reported(k)
 		runs := r.runs
 
 		k = r.actor()
@@ -154,7 +186,7 @@ func TestAContainerThatIsFoundIsOwedItsHook(t *testing.T) {
 	k := r.actor()
 	k.Send("pods/u1", r.wish)
 	k.RunOne(k.Work[0])
-	fact := k.Take()[0].Msg.(messages.ContainerStarted).Fact //nolint:forcetypeassert // it was told
+	fact := reported(k)
 	k = r.actor()
 	k.Send("pods/u1", r.wish)
 	if k.RunWork(); told(k) != "hooking started" || r.runs != 1 {
@@ -177,9 +209,9 @@ func TestAnEndGoesBeforeTheHook(t *testing.T) {
 	k := r.actor()
 	k.Send("pods/u1", r.wish)
 	k.RunOne(k.Work[0])
-	fact := k.Take()[0].Msg.(messages.ContainerStarted).Fact //nolint:forcetypeassert // it was told
+	fact := reported(k)
 	fact.State = messages.ContainerExited
-	k.Send("pods/u1", messages.ContainerObserved{UID: "u1", Fact: fact})
+	k.Send("pods/u1", adopting(r.wish, fact))
 	k.Work = k.Work[1:]
 	k.RunWork()
 	if got := told(k); got != "ended" {
@@ -191,12 +223,13 @@ func TestAnEndGoesBeforeTheHook(t *testing.T) {
 // end was asked for while the start was under way.
 func TestAHookEndsWithItsContainer(t *testing.T) {
 	for name, end := range map[string]func(k *supervisortest.Kit, fact messages.ContainerFact, wish messages.RunContainer){
-		"it ended": func(k *supervisortest.Kit, fact messages.ContainerFact, _ messages.RunContainer) {
+		"it ended": func(k *supervisortest.Kit, fact messages.ContainerFact, wish messages.RunContainer) {
 			fact.State = messages.ContainerExited
-			k.Send("pods/u1", messages.ContainerObserved{UID: "u1", Fact: fact})
+			k.Send("pods/u1", adopting(wish, fact))
 		},
 		"it is ended": func(k *supervisortest.Kit, fact messages.ContainerFact, wish messages.RunContainer) {
-			k.Send("pods/u1", messages.StopContainer{UID: "u1", Name: "c", Fact: fact, Pod: wish.Pod, Spec: wish.Container, Grace: time.Second})
+			k.Send("pods/u1", messages.StopContainer{UID: "u1", Name: "c", Fact: fact, Pod: wish.Pod, Spec: wish.Container,
+				Grace: time.Second})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +237,7 @@ func TestAHookEndsWithItsContainer(t *testing.T) {
 			k := r.actor()
 			k.Send("pods/u1", r.wish)
 			k.RunOne(k.Work[0])
-			fact := k.Take()[0].Msg.(messages.ContainerStarted).Fact //nolint:forcetypeassert // it was told
+			fact := reported(k)
 			hook := k.Work[1]
 			k.Work = nil
 			ended := make(chan struct{})

@@ -11,11 +11,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/envfile"
-	"github.com/playlet-dev/playlet/actors/internal/facts"
+	"github.com/playlet-dev/playlet/actors/container/envfile"
 	"github.com/playlet-dev/playlet/actors/internal/host"
-	"github.com/playlet-dev/playlet/actors/internal/remains"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
+	"github.com/playlet-dev/playlet/cri/remains"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -50,7 +50,8 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 			done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: err.Error()}
 			return done
 		case facts.CutOff(fact):
-			return startDone{attempt: w.Attempt, fact: &fact, reason: &messages.Reason{Code: messages.ReasonRunContainer, Message: fact.Message}}
+			return startDone{attempt: w.Attempt, fact: &fact,
+				reason: &messages.Reason{Code: messages.ReasonRunContainer, Message: fact.Message}}
 		case fact.State != messages.ContainerCreated:
 			done.fact, done.hook = &fact, fact.State == messages.ContainerRunning && owed(h, w, id)
 			return done
@@ -124,7 +125,8 @@ func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
 	case left != "":
 		// It stands in the way with its name only: its start was cut off, and it never ran.
 		if err = host.Ignore(h.CRI.RemoveContainer(ctx, left)); err != nil {
-			m := notMade(messages.ReasonCreateContainer, fmt.Errorf("of an earlier start that was cut off there is left what the runtime cannot remove: %w", err))
+			m := notMade(messages.ReasonCreateContainer,
+				fmt.Errorf("of an earlier start that was cut off there is left what the runtime cannot remove: %w", err))
 			m.taken = remains.Refused(err)
 			return m
 		}
@@ -162,7 +164,8 @@ func find(ctx context.Context, h *host.Host, w messages.RunContainer) (there, le
 
 // configs are the container and its sandbox as the runtime is asked for them, with the files and folders that they
 // name made first.
-func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runtimeapi.ContainerConfig, *runtimeapi.PodSandboxConfig, error) {
+func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runtimeapi.ContainerConfig,
+	*runtimeapi.PodSandboxConfig, error) {
 	sandbox, err := h.SandboxConfig(w.Pod, w.Sandbox.Attempt, w.Sandbox.CgroupParent)
 	if err != nil {
 		return nil, nil, err
@@ -184,8 +187,9 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 		return nil, nil, err
 	}
 	params := cri.ContainerParams{
-		RestartCount: w.Attempt, ImageRef: w.ImageRef, Env: env, Mounts: mounts,
-		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff), cri.AnnotationResources: string(resources)},
+		RestartCount: w.Attempt, ImageRef: w.ImageRef, Env: env, Mounts: mounts, TargetID: w.TargetID,
+		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff),
+			cri.AnnotationResources: string(resources)},
 	}
 	if runAsNonRoot(w.Pod, w.Container) {
 		image, _, err := h.CRI.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: w.ImageRef}, false)

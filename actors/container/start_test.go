@@ -18,7 +18,8 @@ import (
 
 func podOf(c v1.Container) *v1.Pod {
 	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"}, Spec: v1.PodSpec{Containers: []v1.Container{c}},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"},
+		Spec:       v1.PodSpec{Containers: []v1.Container{c}},
 	}
 }
 
@@ -26,15 +27,18 @@ func podOf(c v1.Container) *v1.Pod {
 func TestAContainerCarriesTheResourcesItWasMadeWith(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	pod := podOf(v1.Container{Name: "c", Image: "image", Resources: v1.ResourceRequirements{
-		Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1000Mi")}, Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("0.25")},
+		Limits:   v1.ResourceList{v1.ResourceMemory: resource.MustParse("1000Mi")},
+		Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("0.25")},
 	}})
-	done := start(t.Context(), h, messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)})
+	done := start(t.Context(), h, messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image",
+		Sandbox: sandbox(t, h, pod, 0)})
 	if done.fact == nil || done.reason != nil {
 		t.Fatalf("%+v", done)
 	}
 	var got v1.ResourceRequirements
 	text := done.fact.Annotations[cri.AnnotationResources]
-	if err := json.Unmarshal([]byte(text), &got); err != nil || !equality.Semantic.DeepEqual(got, pod.Spec.Containers[0].Resources) {
+	if err := json.Unmarshal([]byte(text), &got); err != nil ||
+		!equality.Semantic.DeepEqual(got, pod.Spec.Containers[0].Resources) {
 		t.Errorf("it carries %q: %v", text, err)
 	}
 }

@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -57,10 +56,8 @@ func preStopKey(m messages.StopContainer) string {
 // hookAndStop runs the pre-stop hook, and ends the container however that went.
 func hookAndStop(ctx context.Context, h *host.Host, m messages.StopContainer, hurried bool) stopDone {
 	began, done := time.Now(), stopDone{id: m.Fact.ID}
-	if hook := preStop(m); hook != nil && m.Fact.State == messages.ContainerRunning && !hurried {
-		// A failed hook, which is told in the log, does not keep the container from being stopped; it only loses its chance.
-		_, err := h.Ops.Do(ctx, preStopKey(m), m.Grace, func(ctx context.Context) (any, error) { return nil, runHook(ctx, h, m, hook) })
-		done.hookFailed = err != nil && !errors.Is(err, context.Canceled) // by another stop, which has less time
+	if !hurried {
+		done.hookFailed = runPreStop(ctx, h, m) // which does not keep the container from being stopped
 	}
 	done.fact, done.failed = stopAndRead(ctx, h, m, began)
 	return done

@@ -38,7 +38,8 @@ func TestSubPaths(t *testing.T) {
 		{name: "a key", kind: "config", path: "dir/file", seen: "dir/file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			place, dir, err := partBound(t, h, c.kind, v1.VolumeMount{Name: "v", MountPath: "/v", SubPath: c.path, SubPathExpr: c.expr}, c.env)
+			place, dir, err := partBound(t, h, c.kind, v1.VolumeMount{Name: "v", MountPath: "/v", SubPath: c.path,
+				SubPathExpr: c.expr}, c.env)
 			if c.why != "" {
 				if err == nil || !strings.Contains(err.Error(), c.why) || !strings.Contains(err.Error(), `"v"`) {
 					t.Errorf("got %v, want %q", err, c.why)

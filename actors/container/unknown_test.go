@@ -15,7 +15,8 @@ func TestOneWrongStatusDoesNotEndAStart(t *testing.T) {
 	for times, want := range map[int]messages.ContainerState{1: messages.ContainerRunning, 2: messages.ContainerUnknown} {
 		h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 		pod := podOf(v1.Container{Name: "c", Image: "image"})
-		w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
+		w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image",
+			Sandbox: sandbox(t, h, pod, 0)}
 		runtime.Inject(sim.Fault{Call: "ContainerStatus", Times: times, Kind: sim.Wrong})
 		done := start(t.Context(), h, w)
 		if done.fact == nil || done.fact.State != want || (done.reason == nil) != (want == messages.ContainerRunning) {

@@ -1,8 +1,11 @@
-// Package events is the actor that writes Kubernetes Events: what others tell (RecordEvent) is counted, combined and limited
-// as the kubelet's recorder does it, waits in a bounded queue, and is given to the API server in batches.
+// Package events is the actor that writes Kubernetes Events. client-go's correlator counts, combines and limits them, with
+// the kubelet's figures. They wait in a bounded queue and go to the API server in batches.
 //
-// Events are news, and nothing depends on them: what waits is lost with the actor, and the oldest goes where there is no
-// room. While the API server cannot be reached they wait for as long as it would keep them.
+// Nothing depends on Events: the queue is lost with the actor. A thousand wait, an hour at most, and the oldest is dropped
+// first. A standalone node has no such actor.
+//
+// An event is recorded once for each time that it happens; adopting a container or joining a stop records none. Reasons and
+// words are the kubelet's, since others read them.
 package events
 
 import (
@@ -25,7 +28,7 @@ type Options struct {
 	Client corev1.EventsGetter
 	// NodeName is what the events say as their source.
 	NodeName string
-	// State is where it is published that events cannot be written; nil: nowhere.
+	// State says whether events can be written; nil: not published.
 	State *State
 	// Random gives numbers in [0,1) for pauses; nil is math/rand's.
 	Random func() float64
@@ -38,7 +41,7 @@ func New(opts Options) supervisors.Constructor {
 	}
 	first := true
 	return func(string) supervisors.Actor {
-		a := &actor{opts: opts, book: newBook(opts.NodeName), first: first}
+		a := &actor{opts: opts, queue: newQueue(opts.NodeName), first: first}
 		first = false
 		return a
 	}
@@ -46,12 +49,12 @@ func New(opts Options) supervisors.Constructor {
 
 type actor struct {
 	opts    Options
-	book    *book
+	queue   *queue
 	first   bool
 	timer   supervisors.Timer
-	stale   supervisors.Timer // when it is no longer told that events were refused
-	dropped uint64            // as last told in the log
-	refusal string            // the same
+	stale   supervisors.Timer // when a refusal leaves health
+	dropped uint64            // as logged last
+	refusal string            // as logged last
 }
 
 // due is what the timer posts at the end of a pause, and old, what the other one posts when a refusal is old news.
@@ -60,7 +63,7 @@ type (
 	old struct{}
 )
 
-// refusalTold is for how long it is told that events were refused when nothing is written that could show how it is now.
+// refusalTold is how long a refusal stays in health when no later write shows the present state.
 const refusalTold = 10 * time.Minute
 
 // Receive implements supervisors.Actor.
@@ -69,18 +72,19 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.Started:
 		a.opts.State.store("")
 		if a.first {
-			a.book.record(ctx.Now(), messages.NodeEvent(a.opts.NodeName, v1.EventTypeNormal, messages.EventStarting, "Starting kubelet.", ctx.Now()))
+			a.queue.record(ctx.Now(), messages.NodeEvent(a.opts.NodeName, v1.EventTypeNormal, messages.EventStarting,
+				"Starting kubelet.", ctx.Now()))
 		}
 	case messages.RecordEvent:
-		a.book.record(ctx.Now(), m)
+		a.queue.record(ctx.Now(), m)
 	case written:
 		a.report(ctx, m)
-		a.book.wrote(ctx.Now(), m, a.opts.Random())
+		a.queue.wrote(ctx.Now(), m, a.opts.Random())
 		a.tell(ctx, m)
 	case due:
 		a.timer = nil
 	case old:
-		if a.stale = nil; a.book.trouble == "" { // else it came late, and there is other trouble by now
+		if a.stale = nil; a.queue.trouble == "" { // else there is newer trouble
 			a.opts.State.store("")
 		}
 	default:
@@ -96,27 +100,27 @@ func (a *actor) tell(ctx supervisors.Context, last written) {
 		a.stale.Cancel()
 		a.stale = nil
 	}
-	text := problem(a.book, last)
+	text := problem(a.queue, last)
 	a.opts.State.store(text)
-	if text != "" && a.book.trouble == "" {
+	if text != "" && a.queue.trouble == "" {
 		a.stale = ctx.After(refusalTold, old{})
 	}
 }
 
 // flush has written what can be.
 func (a *actor) flush(ctx supervisors.Context) {
-	if items := a.book.next(ctx.Now()); len(items) > 0 {
+	if items := a.queue.next(ctx.Now()); len(items) > 0 {
 		client := a.opts.Client
 		ctx.Do(supervisors.Work{Name: "write events", Timeout: batchTimeout + callTimeout, Run: func(c context.Context) any {
 			return write(c, client, items)
 		}})
 		return
 	}
-	if a.book.idle() && a.book.trouble != "" { // what waited has expired
-		a.book.trouble = ""
+	if a.queue.idle() && a.queue.trouble != "" { // what waited has expired
+		a.queue.trouble = ""
 		a.opts.State.store("")
 	}
-	if pause := a.book.retryAt.Sub(ctx.Now()); pause > 0 && a.timer == nil {
+	if pause := a.queue.retryAt.Sub(ctx.Now()); pause > 0 && a.timer == nil {
 		a.timer = ctx.After(pause, due{})
 	}
 }
@@ -124,13 +128,13 @@ func (a *actor) flush(ctx supervisors.Context) {
 // report says in the log what is new.
 func (a *actor) report(ctx supervisors.Context, r written) {
 	switch {
-	case r.unreached != nil && a.book.trouble == "":
+	case r.unreached != nil && a.queue.trouble == "":
 		ctx.Log().Warn("events cannot be written; they wait", "reason", apiclient.Explain(r.unreached, a.opts.NodeName))
-	case r.unreached == nil && a.book.trouble != "":
-		ctx.Log().Info("events are written again", "waiting", len(a.book.queue)+len(r.left))
+	case r.unreached == nil && a.queue.trouble != "":
+		ctx.Log().Info("events are written again", "waiting", len(a.queue.items)+len(r.left))
 	}
-	if dropped := a.book.counts.Dropped; dropped > a.dropped && r.unreached == nil {
-		ctx.Log().Warn("events were dropped, the oldest first: too many waited", "dropped", dropped-a.dropped, "room", room)
+	if dropped := a.queue.counts.Dropped; dropped > a.dropped && r.unreached == nil {
+		ctx.Log().Warn("events were dropped, the oldest first: too many waited", "dropped", dropped-a.dropped, "room", maxWaiting)
 		a.dropped = dropped
 	}
 	if r.refusal == nil || apierrors.HasStatusCause(r.refusal, v1.NamespaceTerminatingCause) {
@@ -145,17 +149,17 @@ func (a *actor) report(ctx supervisors.Context, r written) {
 // Inspection is what the actor says of itself.
 type Inspection struct {
 	Counts
-	Waiting int    `json:"waiting"`
-	Room    int    `json:"room"`
-	Trouble string `json:"trouble,omitempty"` // why nothing is written now
+	Waiting    int    `json:"waiting"`
+	MaxWaiting int    `json:"room"`
+	Trouble    string `json:"trouble,omitempty"` // why nothing is written now
 	// RetryAt is when it is tried again.
 	RetryAt *time.Time `json:"retryAt,omitempty"`
 }
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
-	in := Inspection{Counts: a.book.counts, Waiting: len(a.book.queue), Room: room, Trouble: a.book.trouble}
-	if at := a.book.retryAt; !at.IsZero() {
+	in := Inspection{Counts: a.queue.counts, Waiting: len(a.queue.items), MaxWaiting: maxWaiting, Trouble: a.queue.trouble}
+	if at := a.queue.retryAt; !at.IsZero() {
 		in.RetryAt = &at
 	}
 	return in

@@ -180,7 +180,8 @@ func TestAnEventThatIsGoneIsMadeAgain(t *testing.T) {
 	r := newRig(t)
 	r.Send(messages.Pods, said("web", "hello"))
 	r.RunWork()
-	if err := r.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("events"), "default", nameOf(t, r, "web")); err != nil {
+	if err := r.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("events"), "default",
+		nameOf(t, r, "web")); err != nil {
 		t.Fatal(err)
 	}
 	r.Send(messages.Pods, said("web", "hello"))

@@ -14,8 +14,8 @@ import (
 // component is who says it: others select the events of a node by the kubelet's name.
 const component = "kubelet"
 
-// longest is the length of a message, in bytes, beyond which it is cut.
-const longest = 2 << 10
+// maxMessage is the length of a message, in bytes, beyond which it is cut.
+const maxMessage = 2 << 10
 
 // source makes events.
 type source struct {
@@ -49,16 +49,16 @@ func (s *source) sign(e *v1.Event) { e.ReportingController, e.ReportingInstance 
 
 // cut bounds a message.
 func cut(text string) string {
-	if len(text) > longest {
-		text = text[:longest]
+	if len(text) > maxMessage {
+		text = text[:maxMessage]
 	}
 	return strings.ToValidUTF8(text, "")
 }
 
-// stepped is the clock by which the correlator counts: it begins with the time of the first message, and goes on by what has passed
-// between one and the next. A clock of the node that is set moves it at most once and never back, so that counting, combining and
-// the limits go on; and no two messages have the same time, by which what is combined is named. The node's clock may have been wrong
-// then, and time that the machine sleeps is not in it: what is told of combined events has the node's time (see dated).
+// stepped is the clock by which the correlator counts: it begins with the time of the first message, and goes on by what has
+// passed between one and the next. A clock of the node that is set moves it at most once and never back, so that counting,
+// combining and the limits go on; and no two messages have the same time, by which what is combined is named. The node's clock
+// may have been wrong then, and time that the machine sleeps is not in it: combined events get the node's time (see dated).
 type stepped struct{ now, seen time.Time }
 
 func (s *stepped) step(now time.Time) {

@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 )
 
-// State is what keeps events from being written, for those who must not wait for the actor. The zero value has nothing. Safe for
+// State says why events cannot be written, for readers that must not wait for the actor. The zero value: they can. Safe for
 // concurrent use.
 type State struct{ p atomic.Pointer[string] }
 
@@ -28,14 +28,15 @@ func (s *State) store(text string) {
 	}
 }
 
-// problem says what is wrong after a batch. One event that is refused, as for a namespace that ends, is no trouble; a node that may
-// write none has all of them refused.
-func problem(b *book, last written) string {
+// problem says what is wrong after a batch. One event that is refused, as for a namespace that ends, is no trouble; a node that
+// may write none has all of them refused.
+func problem(q *queue, last written) string {
 	switch {
-	case b.trouble != "":
-		return fmt.Sprintf("events cannot be written, and wait (%d): %s", len(b.queue), b.trouble)
-	case last.done == 0 && apierrors.IsForbidden(last.refusal) && !apierrors.HasStatusCause(last.refusal, v1.NamespaceTerminatingCause):
-		return "events are refused, and dropped: " + apiclient.Explain(last.refusal, b.source.node)
+	case q.trouble != "":
+		return fmt.Sprintf("events cannot be written, and wait (%d): %s", len(q.items), q.trouble)
+	case last.done == 0 && apierrors.IsForbidden(last.refusal) &&
+		!apierrors.HasStatusCause(last.refusal, v1.NamespaceTerminatingCause):
+		return "events are refused, and dropped: " + apiclient.Explain(last.refusal, q.source.node)
 	}
 	return ""
 }

@@ -84,7 +84,8 @@ func create(ctx context.Context, client corev1.EventsGetter, e *v1.Event) error 
 }
 
 func patch(ctx context.Context, client corev1.EventsGetter, i *item) error {
-	_, err := client.Events(i.event.Namespace).Patch(ctx, i.event.Name, types.StrategicMergePatchType, i.patch, metav1.PatchOptions{})
+	_, err := client.Events(i.event.Namespace).Patch(ctx, i.event.Name, types.StrategicMergePatchType, i.patch,
+		metav1.PatchOptions{})
 	return err
 }
 

@@ -18,7 +18,7 @@ type Options struct {
 	Limits Limits
 	// Transition is how long a kind of pressure stays after it was there last (evictionPressureTransitionPeriod).
 	Transition time.Duration
-	// State is where it is published what cannot be measured; nil: nowhere.
+	// State says what cannot be measured; nil: not published.
 	State *State
 	// Measure measures. It is called outside the mailbox.
 	Measure func(context.Context) Measurement
@@ -34,16 +34,16 @@ func New(o Options) supervisors.Constructor {
 	if o.Every <= 0 {
 		o.Every = 10 * time.Second
 	}
-	kept := &atomic.Pointer[book]{}
-	kept.Store(&book{limits: o.Limits.list(), transition: o.Transition})
-	return func(string) supervisors.Actor { return &actor{opts: o, kept: kept} }
+	state := &atomic.Pointer[pressureState]{}
+	state.Store(&pressureState{limits: o.Limits.list(), transition: o.Transition})
+	return func(string) supervisors.Actor { return &actor{opts: o, state: state} }
 }
 
 type actor struct {
 	opts      Options
-	kept      *atomic.Pointer[book]
+	state     *atomic.Pointer[pressureState]
 	measuring bool
-	said      map[Signal]string // which signals cannot be measured, and why
+	logged    map[Signal]string // which signals cannot be measured, and why
 }
 
 type (
@@ -77,39 +77,39 @@ func (a *actor) measure(ctx supervisors.Context) {
 
 func (a *actor) onMeasured(ctx supervisors.Context, m Measurement) {
 	a.measuring = false
-	was := a.kept.Load()
+	was := a.state.Load()
 	now := was.observe(m, ctx.Now())
-	a.kept.Store(&now)
-	a.say(ctx, m)
+	a.state.Store(&now)
+	a.logFailures(ctx, m)
 	for _, p := range now.pressures() {
-		if before := was.told[p.Type]; before.Under != p.Under {
+		if before := was.reported[p.Type]; before.Under != p.Under {
 			ctx.Log().Info("the node's pressure changed", "condition", p.Type, "under", p.Under, "reason", p.Message)
 		}
 	}
-	told := messages.NodePressureObserved{Pressures: now.pressures(), At: ctx.Now()}
-	ctx.Tell(messages.Registration, told)
-	ctx.Tell(messages.Pods, told)
+	report := messages.NodePressureObserved{Pressures: now.pressures(), At: ctx.Now()}
+	ctx.Tell(messages.Registration, report)
+	ctx.Tell(messages.Pods, report)
 }
 
-// say logs what cannot be measured of what there are thresholds for, once.
-func (a *actor) say(ctx supervisors.Context, m Measurement) {
+// logFailures logs each signal that has a threshold and cannot be measured, once.
+func (a *actor) logFailures(ctx supervisors.Context, m Measurement) {
 	now := map[Signal]string{}
-	for _, l := range a.kept.Load().limits {
+	for _, l := range a.state.Load().limits {
 		if err := m.Failed[l.signal]; err != nil {
 			now[l.signal] = err.Error()
 		}
 	}
 	for _, s := range slices.Sorted(maps.Keys(now)) {
-		if _, told := a.said[s]; !told {
+		if _, logged := a.logged[s]; !logged {
 			ctx.Log().Warn("a signal cannot be measured, and counts as no pressure", "signal", s, "reason", now[s])
 		}
 	}
-	a.said = now
+	a.logged = now
 	a.opts.State.store(now)
 }
 
-// State is what cannot be measured, for those who must not wait for the actor. The zero value has nothing. Safe for concurrent
-// use.
+// State lists the signals that cannot be measured, for readers that must not wait for the actor. The zero value has none. Safe
+// for concurrent use.
 type State struct{ p atomic.Pointer[[]string] }
 
 // Problems are sentences that say what cannot be measured. They must not be changed.
@@ -130,12 +130,13 @@ func (s *State) store(failed map[Signal]string) {
 	}
 	var out []string
 	for _, why := range slices.Sorted(maps.Keys(names)) {
-		out = append(out, fmt.Sprintf("the node's pressure cannot be measured by %s, which counts as none: %s", strings.Join(names[why], ", "), why))
+		out = append(out, fmt.Sprintf("the node's pressure cannot be measured by %s, which counts as none: %s",
+			strings.Join(names[why], ", "), why))
 	}
 	s.p.Store(&out)
 }
 
-// Inspection is what the actor says of itself.
+// Inspection is the actor's answer to an inspection.
 type Inspection struct {
 	Pressures []messages.Pressure `json:"pressures"`
 	Failed    map[Signal]string   `json:"failed,omitempty"`
@@ -143,5 +144,5 @@ type Inspection struct {
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
-	return Inspection{Pressures: a.kept.Load().pressures(), Failed: maps.Clone(a.said)}
+	return Inspection{Pressures: a.state.Load().pressures(), Failed: maps.Clone(a.logged)}
 }

@@ -32,7 +32,8 @@ type step struct {
 }
 
 func TestHysteresis(t *testing.T) {
-	full := Measurement{Readings: map[Signal]Reading{NodeFsAvailable: {5, 100}, NodeFsInodesFree: {50, 100}, PIDAvailable: {4, 100}}}
+	full := Measurement{Readings: map[Signal]Reading{NodeFsAvailable: {5, 100}, NodeFsInodesFree: {50, 100},
+		PIDAvailable: {4, 100}}}
 	for name, c := range map[string]struct {
 		limits Limits
 		steps  []step
@@ -42,30 +43,37 @@ func TestHysteresis(t *testing.T) {
 			{3*time.Minute + 59*time.Second, memory(500), "MemoryPressure"}, {time.Second, memory(500), ""},
 		}},
 		"the period begins anew": {Limits{Hard: map[string]string{"memory.available": "100Mi"}}, []step{
-			{0, memory(99), "MemoryPressure"}, {4 * time.Minute, memory(99), "MemoryPressure"}, {4 * time.Minute, memory(500), "MemoryPressure"}, {time.Minute, memory(500), ""},
+			{0, memory(99), "MemoryPressure"}, {4 * time.Minute, memory(99), "MemoryPressure"},
+			{4 * time.Minute, memory(500), "MemoryPressure"}, {time.Minute, memory(500), ""},
 		}},
 		"after an hour without a measurement": {Limits{Hard: map[string]string{"memory.available": "100Mi"}}, []step{
 			{0, memory(99), "MemoryPressure"}, {time.Hour, memory(99), "MemoryPressure"}, {time.Hour, memory(100), ""},
 		}},
-		"soft ones count at once": {Limits{Soft: map[string]string{"memory.available": "50%"}, SoftGrace: map[string]string{"memory.available": "1m"}}, []step{
+		"soft ones count at once": {Limits{Soft: map[string]string{"memory.available": "50%"},
+			SoftGrace: map[string]string{"memory.available": "1m"}}, []step{
 			{0, memory(499), "MemoryPressure"},
 		}},
 		"more has to be reclaimed, when the grace has passed": {Limits{
-			Soft: map[string]string{"memory.available": "100Mi"}, SoftGrace: map[string]string{"memory.available": "1m"}, MinimumReclaim: map[string]string{"memory.available": "100Mi"},
+			Soft: map[string]string{"memory.available": "100Mi"}, SoftGrace: map[string]string{"memory.available": "1m"},
+			MinimumReclaim: map[string]string{"memory.available": "100Mi"},
 		}, []step{
-			{0, memory(50), "MemoryPressure"}, {2 * time.Minute, memory(150), "MemoryPressure"}, {10 * time.Minute, memory(199), "MemoryPressure"},
+			{0, memory(50), "MemoryPressure"}, {2 * time.Minute, memory(150), "MemoryPressure"},
+			{10 * time.Minute, memory(199), "MemoryPressure"},
 			{4 * time.Minute, memory(200), "MemoryPressure"}, {6 * time.Minute, memory(150), ""},
 		}},
-		"each kind by itself": {Limits{Hard: map[string]string{"nodefs.available": "10%", "nodefs.inodesFree": "5%", "pid.available": "5", "memory.available": "1Gi"}}, []step{
+		"each kind by itself": {Limits{Hard: map[string]string{"nodefs.available": "10%", "nodefs.inodesFree": "5%",
+			"pid.available": "5", "memory.available": "1Gi"}}, []step{
 			{0, full, "DiskPressure PIDPressure"},
 		}},
-		"turned off, and not measured": {Limits{Hard: map[string]string{"nodefs.available": "100%", "pid.available": "0%", "imagefs.available": "99%"}}, []step{{0, full, ""}}},
+		"turned off, and not measured": {Limits{Hard: map[string]string{"nodefs.available": "100%", "pid.available": "0%",
+			"imagefs.available": "99%"}}, []step{{0, full, ""}}},
 		"a measurement that fails ends nothing at once": {Limits{Hard: map[string]string{"memory.available": "100Mi"}}, []step{
-			{0, memory(99), "MemoryPressure"}, {time.Minute, Measurement{}, "MemoryPressure"}, {5 * time.Minute, Measurement{}, ""},
+			{0, memory(99), "MemoryPressure"}, {time.Minute, Measurement{}, "MemoryPressure"},
+			{5 * time.Minute, Measurement{}, ""},
 		}},
 		"nothing is set": {Limits{}, []step{{0, full, ""}}},
 	} {
-		b, now := book{limits: c.limits.list(), transition: 5 * time.Minute}, begin
+		b, now := pressureState{limits: c.limits.list(), transition: 5 * time.Minute}, begin
 		for i, s := range c.steps {
 			now = now.Add(s.after)
 			b = b.observe(s.m, now)
@@ -84,7 +92,8 @@ func TestHysteresis(t *testing.T) {
 
 // What is said names the signal, and changes only with what is met.
 func TestWhatIsSaid(t *testing.T) {
-	b := book{limits: Limits{Hard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%"}}.list(), transition: time.Minute}
+	b := pressureState{limits: Limits{Hard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%",
+		"nodefs.inodesFree": "5%"}}.list(), transition: time.Minute}
 	b = b.observe(memory(99), begin)
 	p := b.pressures()[0]
 	want := messages.Pressure{
@@ -101,11 +110,13 @@ func TestWhatIsSaid(t *testing.T) {
 		}
 	}
 	b = b.observe(memory(200), begin.Add(2*time.Minute))
-	if got := b.pressures()[0]; got.Under || got.Reason != "KubeletHasSufficientMemory" || got.Message != "kubelet has sufficient memory available" || !got.Since.Equal(begin.Add(2*time.Minute)) {
+	if got := b.pressures()[0]; got.Under || got.Reason != "KubeletHasSufficientMemory" ||
+		got.Message != "kubelet has sufficient memory available" || !got.Since.Equal(begin.Add(2*time.Minute)) {
 		t.Errorf("at the end %+v", got)
 	}
 	b = b.observe(Measurement{Readings: map[Signal]Reading{NodeFsAvailable: {1 << 30, 20 << 30}}}, begin)
-	b = b.observe(Measurement{Readings: map[Signal]Reading{NodeFsAvailable: {1 << 30, 20 << 30}, NodeFsInodesFree: {1, 100}}}, begin)
+	b = b.observe(Measurement{Readings: map[Signal]Reading{NodeFsAvailable: {1 << 30, 20 << 30}, NodeFsInodesFree: {1, 100}}},
+		begin)
 	if got := b.pressures()[1].Message; got != "kubelet has disk pressure: nodefs.available is 1Gi of 20Gi, less than 10% (evictionHard); nodefs.inodesFree is 1 of 100, less than 5% (evictionHard)" {
 		t.Error(got)
 	}
@@ -115,7 +126,8 @@ func TestWhatIsSaid(t *testing.T) {
 func TestPressureIsWhatWasSeenWithinThePeriod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const period = 60
-		b, now, last := book{limits: Limits{Hard: map[string]string{"memory.available": "100Mi"}}.list(), transition: period * time.Second}, 0, -1000
+		b, now, last := pressureState{limits: Limits{Hard: map[string]string{"memory.available": "100Mi"}}.list(),
+			transition: period * time.Second}, 0, -1000
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now += rapid.IntRange(1, 50).Draw(t, "seconds")
 			mebibytes := rapid.Int64Range(50, 150).Draw(t, "available")
@@ -133,7 +145,8 @@ func TestPressureIsWhatWasSeenWithinThePeriod(t *testing.T) {
 func TestTheActor(t *testing.T) {
 	m := memory(50)
 	m.Failed = map[Signal]error{PIDAvailable: errors.New("no /proc")}
-	o := Options{Limits: Limits{Hard: map[string]string{"memory.available": "100Mi", "pid.available": "5%"}}, Transition: 5 * time.Minute, Measure: func(context.Context) Measurement { return m }}
+	o := Options{Limits: Limits{Hard: map[string]string{"memory.available": "100Mi", "pid.available": "5%"}},
+		Transition: 5 * time.Minute, Measure: func(context.Context) Measurement { return m }}
 	construct := New(o)
 	k := supervisortest.New(t, messages.Eviction, construct(""))
 	k.RunWork()
@@ -190,10 +203,12 @@ func TestMeasuring(t *testing.T) {
 			}
 		}
 	}
-	proc := map[string]string{"meminfo": "MemTotal:       1000 kB\nMemAvailable:   7 kB\n", "sys/kernel/pid_max": "4194304\n", "sys/kernel/threads-max": "1000\n", "loadavg": "1.36 3.49 4.53 2/300 3715089\n"}
+	proc := map[string]string{"meminfo": "MemTotal:       1000 kB\nMemAvailable:   7 kB\n", "sys/kernel/pid_max": "4194304\n",
+		"sys/kernel/threads-max": "1000\n", "loadavg": "1.36 3.49 4.53 2/300 3715089\n"}
 	for name, cgroups := range map[string]map[string]string{
 		"version 2": {"memory.stat": "anon 102400\nfile 204800\ninactive_file 51200\n"},
-		"version 1": {"memory/memory.stat": "inactive_file 1\ntotal_inactive_file 51200\n", "memory/memory.usage_in_bytes": "307200\n"},
+		"version 1": {"memory/memory.stat": "inactive_file 1\ntotal_inactive_file 51200\n",
+			"memory/memory.usage_in_bytes": "307200\n"},
 	} {
 		dir, groups := t.TempDir(), t.TempDir()
 		write(dir, proc)
@@ -205,7 +220,8 @@ func TestMeasuring(t *testing.T) {
 		if got := m.Readings[PIDAvailable]; got != (Reading{700, 1000}) {
 			t.Errorf("%s: pids %v", name, got)
 		}
-		if node, image := m.Readings[NodeFsAvailable], m.Readings[ImageFsAvailable]; node.Capacity <= 0 || image.Capacity != node.Capacity {
+		if node, image := m.Readings[NodeFsAvailable], m.Readings[ImageFsAvailable]; node.Capacity <= 0 ||
+			image.Capacity != node.Capacity {
 			t.Errorf("%s: disks %v %v", name, node, image)
 		}
 		if len(m.Failed) > 0 {
@@ -244,7 +260,8 @@ func TestAFileSystemThatHangs(t *testing.T) {
 	if len(told) != 3 || !told[1].Under {
 		t.Errorf("told %+v", told)
 	}
-	if p := state.Problems(); len(p) != 1 || !strings.Contains(p[0], "by imagefs.available, imagefs.inodesFree, which counts as none: the file system of /there: it is being read since") {
+	if p := state.Problems(); len(p) != 1 || !strings.Contains(p[0],
+		"by imagefs.available, imagefs.inodesFree, which counts as none: the file system of /there: it is being read since") {
 		t.Errorf("%q", p)
 	}
 	close(back)

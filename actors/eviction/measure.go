@@ -45,8 +45,8 @@ func (p Places) Meter() *Meter {
 	return &Meter{Places: p, statfs: statfs, disks: map[string]*overdue.Reading[disk]{}}
 }
 
-// diskPatience is how long a file system is waited for: one of a file server that is gone does not answer.
-const diskPatience = 5 * time.Second
+// diskTimeout is how long a file system is waited for: one of a file server that is gone does not answer.
+const diskTimeout = 5 * time.Second
 
 // Measure measures all signals.
 func (p *Meter) Measure(ctx context.Context) Measurement {
@@ -125,7 +125,7 @@ func (p *Meter) disk(ctx context.Context, path string) (disk, error) {
 	p.mu.Lock()
 	reading := p.disks[path]
 	if reading == nil {
-		reading = overdue.New("the file system of "+path, diskPatience, func() (disk, error) { return p.statfs(path) })
+		reading = overdue.New("the file system of "+path, diskTimeout, func() (disk, error) { return p.statfs(path) })
 		p.disks[path] = reading
 	}
 	p.mu.Unlock()
@@ -138,7 +138,8 @@ func statfs(path string) (disk, error) {
 		return disk{}, fmt.Errorf("the file system of %s: %w", path, err)
 	}
 	//nolint:gosec // sizes of a disk
-	return disk{Reading{int64(fs.Bavail) * fs.Frsize, int64(fs.Blocks) * fs.Frsize}, Reading{int64(fs.Ffree), int64(fs.Files)}}, nil
+	return disk{Reading{int64(fs.Bavail) * fs.Frsize, int64(fs.Blocks) * fs.Frsize}, Reading{int64(fs.Ffree), int64(fs.Files)}},
+		nil
 }
 
 func (p *Meter) images(ctx context.Context) (disk, error) {

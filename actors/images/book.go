@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/pullauth"
+	"github.com/playlet-dev/playlet/actors/images/pullauth"
 	"github.com/playlet-dev/playlet/messages"
 )
 

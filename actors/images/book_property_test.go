@@ -191,7 +191,7 @@ func (w *world) endLook(t *rapid.T, name string, r result) {
 func (w *world) endPull(t *rapid.T, which string, r result) {
 	delete(w.pulling, which)
 	if delete(w.failed, which); r == failed {
-		w.failed[which] = w.now.Add(backOffBase)
+		w.failed[which] = w.now.Add(pullRetry.First)
 	}
 	name, id, _ := strings.Cut(which, " ")
 	w.do(t, w.b.pulledOutcome(w.now, name, id, outcome{result: r, ref: "id of " + name, code: "X"}))

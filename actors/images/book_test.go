@@ -2,7 +2,6 @@ package images
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -273,15 +272,12 @@ func TestBook(t *testing.T) {
 	}
 }
 
+// The waits are the kubelet's.
 func TestBackOff(t *testing.T) {
-	want := []time.Duration{10, 20, 40, 80, 160, 300, 300}
-	for i, w := range want {
-		if got := backOff(i); got != w*time.Second {
-			t.Errorf("after %d failures: %s", i, got)
+	for i, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
+		if got := pullRetry.After(i+1, 0); got != want*time.Second {
+			t.Errorf("after %d failures: %s", i+1, got)
 		}
-	}
-	if got := backOff(math.MaxInt); got != backOffCap {
-		t.Errorf("after very many: %s", got)
 	}
 }
 

@@ -56,17 +56,22 @@ func TestWhatIsToldAgainIsSaidToBe(t *testing.T) {
 	wants(t, "asked", b.ask(at(0), question), "a: Pulling")
 	wants(t, "asked again", b.ask(at(1), question), "a: Pulling again")
 	wants(t, "another", b.ask(at(1), other), "b: PullQueued")
-	wants(t, "a failure", b.pulledOutcome(at(2), "img", "", outcome{result: failed, code: "ErrImagePull", msg: "denied"}), "a: ErrImagePull denied; b: Pulling")
+	wants(t, "a failure", b.pulledOutcome(at(2), "img", "", outcome{result: failed, code: "ErrImagePull", msg: "denied"}),
+		"a: ErrImagePull denied; b: Pulling")
 	wants(t, "asked in the back-off", b.ask(at(3), question), "a: ImagePullBackOff denied")
 	wants(t, "and again", b.ask(at(4), question), "a: ImagePullBackOff denied again")
-	wants(t, "the other's end", b.pulledOutcome(at(5), "other", "", outcome{result: present, ref: "id2", size: 7}), "b: pulled in 3s of 4s, 7 bytes")
+	wants(t, "the other's end", b.pulledOutcome(at(5), "other", "", outcome{result: present, ref: "id2", size: 7}),
+		"b: pulled in 3s of 4s, 7 bytes")
 	wants(t, "the back-off is noticed", b.tick(at(7)), "a: ImagePullBackOff denied again")
 	wants(t, "tried again", b.tick(at(12)), "a: Pulling")
-	wants(t, "a second failure", b.pulledOutcome(at(13), "img", "", outcome{result: failed, code: "ErrImagePull", msg: "denied"}), "a: ErrImagePull denied")
+	wants(t, "a second failure", b.pulledOutcome(at(13), "img", "", outcome{result: failed, code: "ErrImagePull", msg: "denied"}),
+		"a: ErrImagePull denied")
 	b.tick(at(33))
-	wants(t, "its end", b.pulledOutcome(at(34), "img", "", outcome{result: present, ref: "id", size: 9}), "a: pulled in 1s of 34s, 9 bytes")
+	wants(t, "its end", b.pulledOutcome(at(34), "img", "", outcome{result: present, ref: "id", size: 9}),
+		"a: pulled in 1s of 34s, 9 bytes")
 	b.ask(at(35), question)
-	wants(t, "an answer that was lost", b.looked(at(35), "img", outcome{result: present, ref: "id"}), "a: pulled in 0s of 0s, 0 bytes again")
+	wants(t, "an answer that was lost", b.looked(at(35), "img", outcome{result: present, ref: "id"}),
+		"a: pulled in 0s of 0s, 0 bytes again")
 }
 
 // What is there is said of each attempt, and once.

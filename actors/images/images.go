@@ -21,7 +21,8 @@ type Service interface {
 	// ImageStatus returns nil and no error for an image that is not there.
 	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.Image, map[string]string, error)
 	// PullImage returns the runtime's reference of the image.
-	PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error)
+	PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig,
+		sandbox *runtimeapi.PodSandboxConfig) (string, error)
 }
 
 // Options are what the actor needs. Service and Operations are required.
@@ -64,8 +65,9 @@ func New(opts Options) supervisors.Constructor {
 	secret := []byte(rand.Text())
 	return func(string) supervisors.Actor {
 		return &images{
-			opts: opts, secret: secret, book: newBook(newQueue(opts.MaxParallel, opts.QPS, opts.Burst)), began: map[pullKey]time.Time{},
-			held: map[messages.ImageKey]*held{}, unfound: map[string]string{},
+			opts: opts, secret: secret, book: newBook(newQueue(opts.MaxParallel, opts.QPS, opts.Burst)),
+			began: map[pullKey]time.Time{},
+			held:  map[messages.ImageKey]*held{}, unfound: map[string]string{},
 		}
 	}
 }

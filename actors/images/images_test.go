@@ -48,7 +48,8 @@ func (f *fake) ImageStatus(_ context.Context, image *runtimeapi.ImageSpec, _ boo
 	return nil, nil, f.lookErr
 }
 
-func (f *fake) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+func (f *fake) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig,
+	_ *runtimeapi.PodSandboxConfig) (string, error) {
 	f.mu.Lock()
 	f.calls = append(f.calls, "pull "+image.Image)
 	f.users = append(f.users, cmp.Or(auth.GetUsername(), "-"))
@@ -189,9 +190,12 @@ func TestReasonsComeFromTheirCauses(t *testing.T) {
 		wantPull, look string
 		result         result
 	}{
-		"the runtime is away": {call(false, codes.Unavailable, "refused", nil), messages.ReasonRuntimeUnavailable, messages.ReasonRuntimeUnavailable, unreachable},
-		"no such manifest":    {call(true, codes.NotFound, "not found", nil), messages.ReasonErrImagePull, messages.ReasonImageInspectError, failed},
-		"no answer":           {call(false, codes.DeadlineExceeded, "late", nil), messages.ReasonErrImagePull, messages.ReasonImageInspectError, failed},
+		"the runtime is away": {call(false, codes.Unavailable, "refused", nil), messages.ReasonRuntimeUnavailable,
+			messages.ReasonRuntimeUnavailable, unreachable},
+		"no such manifest": {call(true, codes.NotFound, "not found", nil), messages.ReasonErrImagePull,
+			messages.ReasonImageInspectError, failed},
+		"no answer": {call(false, codes.DeadlineExceeded, "late", nil), messages.ReasonErrImagePull,
+			messages.ReasonImageInspectError, failed},
 		"the registry is away": {
 			call(true, codes.Unknown, "RegistryUnavailable: 503", crierrors.ErrRegistryUnavailable),
 			messages.ReasonRegistryUnavailable, messages.ReasonRegistryUnavailable, failed,
@@ -200,8 +204,10 @@ func TestReasonsComeFromTheirCauses(t *testing.T) {
 			call(true, codes.Unknown, "SignatureValidationFailed: key", crierrors.ErrSignatureValidationFailed),
 			"SignatureValidationFailed", "SignatureValidationFailed", failed,
 		},
-		"we are shutting down": {fmt.Errorf("x: %w", cri.ErrOperationsClosed), messages.ReasonRuntimeUnavailable, messages.ReasonRuntimeUnavailable, unreachable},
-		"a panic":              {&cri.PanicError{Key: "k", Value: "v"}, messages.ReasonErrImagePull, messages.ReasonImageInspectError, failed},
+		"we are shutting down": {fmt.Errorf("x: %w", cri.ErrOperationsClosed), messages.ReasonRuntimeUnavailable,
+			messages.ReasonRuntimeUnavailable, unreachable},
+		"a panic": {&cri.PanicError{Key: "k", Value: "v"}, messages.ReasonErrImagePull,
+			messages.ReasonImageInspectError, failed},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -290,7 +296,8 @@ func TestInspection(t *testing.T) {
 	if in := actor.Inspect().(Inspection); in.Limit != 3 || len(in.Images) != 0 {
 		t.Errorf("%+v", in)
 	}
-	if in := New(Options{Service: &fake{}, Operations: cri.NewOperations()})("images").(*images).Inspect().(Inspection); in.Limit != atOnce {
+	if in := New(Options{Service: &fake{},
+		Operations: cri.NewOperations()})("images").(*images).Inspect().(Inspection); in.Limit != atOnce {
 		t.Errorf("%+v", in)
 	}
 	k.Send("pods/a", struct{}{})

@@ -11,8 +11,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
 
+	"github.com/playlet-dev/playlet/actors/images/pullauth"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
-	"github.com/playlet-dev/playlet/actors/internal/pullauth"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -50,8 +50,8 @@ func (a *images) keysOf(pod *v1.Pod, repository string) keys {
 	return k
 }
 
-// tellUnfound has an Event written about the pull secrets that a pod names and that do not exist, in the kubelet's words: once, and
-// again when they are others.
+// tellUnfound has an Event written about the pull secrets that a pod names and that do not exist, in the kubelet's words: once,
+// and again when they are others.
 func (a *images) tellUnfound(ctx supervisors.Context, pod *v1.Pod, k keys) {
 	if pod == nil || k.unread {
 		return

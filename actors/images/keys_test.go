@@ -68,17 +68,25 @@ func TestCredentialsAreTriedInTurn(t *testing.T) {
 	away.(*cri.CallError).Reason = crierrors.ErrRegistryUnavailable
 	file := `{"auths":{"*.io":{"username":"node","password":"x"}}}`
 	for name, c := range map[string]authCase{
-		"the first":                  {secrets: []string{"a", "b"}, accepts: "a", refusal: plain, wantAuth: "a", want: "id of r.io/app:1"},
-		"the second":                 {secrets: []string{"a", "b"}, accepts: "b", refusal: plain, wantAuth: "a b", want: "id of"},
-		"none of them":               {secrets: []string{"a"}, accepts: "", refusal: plain, wantAuth: "a -", want: "id of"},
-		"no secrets":                 {accepts: "", wantAuth: "-", want: "id of"},
-		"the node's own":             {secrets: []string{"a"}, accepts: "node", refusal: plain, node: file, wantAuth: "a node", want: "id of"},
-		"nobody":                     {secrets: []string{"a", "b"}, accepts: "x", refusal: plain, node: file, wantAuth: "a b node -", want: "ErrImagePull"},
-		"a registry that is away":    {secrets: []string{"a", "b"}, accepts: "x", refusal: away, wantAuth: "a", want: "RegistryUnavailable"},
-		"a secret that is missing":   {secrets: []string{"gone", "a"}, accepts: "a", refusal: plain, wantAuth: "a", want: "id of"},
-		"only one that is missing":   {secrets: []string{"gone"}, accepts: "x", refusal: unknowing, wantAuth: "-", want: "Secret default/gone does not exist"},
-		"one of another type":        {secrets: []string{"opaque", ""}, accepts: "x", refusal: unknowing, wantAuth: "-", want: "Secret default/opaque is neither"},
-		"a configuration unreadable": {accepts: "x", refusal: unknowing, node: hiddenWord, wantAuth: "-", want: "is not a docker configuration"},
+		"the first": {secrets: []string{"a", "b"}, accepts: "a", refusal: plain, wantAuth: "a",
+			want: "id of r.io/app:1"},
+		"the second":   {secrets: []string{"a", "b"}, accepts: "b", refusal: plain, wantAuth: "a b", want: "id of"},
+		"none of them": {secrets: []string{"a"}, accepts: "", refusal: plain, wantAuth: "a -", want: "id of"},
+		"no secrets":   {accepts: "", wantAuth: "-", want: "id of"},
+		"the node's own": {secrets: []string{"a"}, accepts: "node", refusal: plain, node: file, wantAuth: "a node",
+			want: "id of"},
+		"nobody": {secrets: []string{"a", "b"}, accepts: "x", refusal: plain, node: file,
+			wantAuth: "a b node -", want: "ErrImagePull"},
+		"a registry that is away": {secrets: []string{"a", "b"}, accepts: "x", refusal: away, wantAuth: "a",
+			want: "RegistryUnavailable"},
+		"a secret that is missing": {secrets: []string{"gone", "a"}, accepts: "a", refusal: plain, wantAuth: "a",
+			want: "id of"},
+		"only one that is missing": {secrets: []string{"gone"}, accepts: "x", refusal: unknowing, wantAuth: "-",
+			want: "Secret default/gone does not exist"},
+		"one of another type": {secrets: []string{"opaque", ""}, accepts: "x", refusal: unknowing, wantAuth: "-",
+			want: "Secret default/opaque is neither"},
+		"a configuration unreadable": {accepts: "x", refusal: unknowing, node: hiddenWord, wantAuth: "-",
+			want: "is not a docker configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opaque := registrySecret("opaque")
@@ -113,7 +121,8 @@ func TestAChangedSecretEndsTheBackOff(t *testing.T) {
 	board.Publish(boardOf())
 	accepts := "a"
 	f := &fake{there: map[string]string{}, accepts: &accepts, pullErr: denied(codes.Unknown, "pull access denied")}
-	k := supervisortest.New(t, messages.Images, New(Options{Service: f, Operations: cri.NewOperations(), Serialize: true, Objects: board})("images"))
+	k := supervisortest.New(t, messages.Images, New(Options{Service: f, Operations: cri.NewOperations(), Serialize: true,
+		Objects: board})("images"))
 	k.Send("pods/u", private("u", "a"))
 	k.RunWork()
 	expect(t, "told", told(k), "pods/u: ErrImagePull permanent=false")
@@ -153,7 +162,8 @@ func TestAPullWithCredentialsIsJoined(t *testing.T) {
 	<-ended
 	f.pullBegan = nil
 	second.Work = nil
-	second.Send(messages.Images, pulled{pullKey{constructor("images").(*images).keysOf(private("u", "a").Pod, "r.io/app").id, "r.io/app:1"}, outcome{ref: "joined"}})
+	second.Send(messages.Images, pulled{pullKey{constructor("images").(*images).keysOf(private("u", "a").Pod, "r.io/app").id,
+		"r.io/app:1"}, outcome{ref: "joined"}})
 	second.RunWork()
 	expect(t, "told", told(second), "pods/u: joined pulled=true; pods/v: id of r.io/app:1 pulled=true")
 }
@@ -185,7 +195,8 @@ func TestAPullWaitsForASecretThatIsBeingRead(t *testing.T) {
 			board := objectset.NewBoard(false)
 			accepts := "a"
 			f := &fake{there: map[string]string{}, accepts: &accepts, pullErr: denied(codes.Unknown, "pull access denied")}
-			k := supervisortest.New(t, messages.Images, New(Options{Service: f, Operations: cri.NewOperations(), Serialize: true, Objects: board})("images"))
+			k := supervisortest.New(t, messages.Images, New(Options{Service: f, Operations: cri.NewOperations(), Serialize: true,
+				Objects: board})("images"))
 			k.Send("pods/u", ask)
 			k.Send("pods/u", ask) // again is the same
 			k.Send(messages.Objects, messages.ObjectsChanged{Version: 1})
@@ -202,7 +213,8 @@ func TestAPullWaitsForASecretThatIsBeingRead(t *testing.T) {
 			}
 			k.Advance(unreadPatience)
 			k.RunWork()
-			if said := fmt.Sprintf("%+v", k.Take()); !strings.Contains(said, "Secret default/a it has not been read from the API server yet") {
+			if said := fmt.Sprintf("%+v", k.Take()); !strings.Contains(said,
+				"Secret default/a it has not been read from the API server yet") {
 				t.Errorf("told %s", said)
 			}
 		})
@@ -214,7 +226,8 @@ func TestAPullSecretThatDoesNotExistIsAnEvent(t *testing.T) {
 	f := &fake{there: map[string]string{}}
 	board := objectset.NewBoard(true)
 	board.Publish(boardOf())
-	k := supervisortest.New(t, messages.Images, New(Options{Service: f, Operations: cri.NewOperations(), Serialize: true, Objects: board})("images"))
+	k := supervisortest.New(t, messages.Images, New(Options{Service: f, Operations: cri.NewOperations(), Serialize: true,
+		Objects: board})("images"))
 	events := func() string {
 		var out []string
 		for _, m := range k.Take() {
@@ -225,7 +238,8 @@ func TestAPullSecretThatDoesNotExistIsAnEvent(t *testing.T) {
 		return strings.Join(out, "; ")
 	}
 	event := func(names string) string {
-		return "u Warning FailedToRetrieveImagePullSecret: Unable to retrieve some image pull secrets (" + names + "); attempting to pull the image may not succeed."
+		return "u Warning FailedToRetrieveImagePullSecret: Unable to retrieve some image pull secrets (" + names +
+			"); attempting to pull the image may not succeed."
 	}
 	ask := private("u", "b", "a", "a")
 	ask.Pod.UID = "u"

@@ -43,7 +43,8 @@ func (b *book) looked(now time.Time, name string, o outcome) []effect {
 func (b *book) found(now time.Time, im *image, ref string) {
 	for _, n := range append(im.looking(), im.at(func(n *need) bool { return n.stage == pulls })...) {
 		if n.policy != v1.PullAlways || n.pulled {
-			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: ref, Pulled: n.pulled, Again: b.answers.gave(n.key, im.name)})
+			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: ref, Pulled: n.pulled,
+				Again: b.answers.gave(n.key, im.name)})
 		}
 	}
 }

@@ -120,7 +120,8 @@ func (b *book) lines(now time.Time) map[string][]candidate {
 	}
 	for _, line := range lines {
 		slices.SortFunc(line, func(x, y candidate) int {
-			return cmp.Or(cmp.Compare(x.needs[0].priority, y.needs[0].priority), cmp.Compare(x.needs[0].arrived, y.needs[0].arrived))
+			return cmp.Or(cmp.Compare(x.needs[0].priority, y.needs[0].priority),
+				cmp.Compare(x.needs[0].arrived, y.needs[0].arrived))
 		})
 	}
 	return lines

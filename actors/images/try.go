@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// The kubelet's back-off after a failed pull: 10 s, doubling to 300 s.
-const (
-	backOffBase = 10 * time.Second
-	backOffCap  = 300 * time.Second
-)
+// pullRetry is the kubelet's back-off after a failed pull.
+var pullRetry = backoff.Policy{First: 10 * time.Second, Max: 300 * time.Second}
 
 // soon is how long a runtime that cannot be reached is left alone, so that its return is noticed at once.
 const soon = 500 * time.Millisecond
@@ -43,8 +41,8 @@ type try struct {
 func (t *try) fail(now time.Time, o outcome) {
 	delay := soon
 	if o.result == failed {
-		delay = backOff(t.steps)
 		t.steps++
+		delay = pullRetry.After(t.steps, 0)
 	}
 	t.phase, t.last, t.until, t.notice = waiting, o.result, now.Add(delay), time.Time{}
 	t.failed, t.cause = messages.Reason{Code: o.code, Message: o.msg, RetryAt: t.until}, o.cause
@@ -72,13 +70,4 @@ func (t *try) wakes() time.Time {
 	default:
 		return t.until
 	}
-}
-
-// backOff is the wait after so many failures before this one.
-func backOff(steps int) time.Duration {
-	d := backOffBase
-	for ; steps > 0 && d < backOffCap; steps-- {
-		d *= 2
-	}
-	return min(d, backOffCap)
 }

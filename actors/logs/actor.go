@@ -12,7 +12,6 @@ import (
 
 // CRI is what the actor needs of the CRI's client; *cri.Client has it.
 type CRI interface {
-	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
 	ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
 	ReopenContainerLog(ctx context.Context, id string) error
 }
@@ -42,23 +41,23 @@ type Options struct {
 // New makes the constructor of the logs actor.
 func New(opts Options) supervisors.Constructor {
 	return func(string) supervisors.Actor {
-		return &actor{opts: opts, work: work{opts}, book: newBook(opts.MaxSize, opts.Workers, opts.Every)}
+		return &actor{opts: opts, work: work{opts}, schedule: newSchedule(opts.MaxSize, opts.Workers, opts.Every)}
 	}
 }
 
 type actor struct {
-	opts Options
-	work work
-	book *book
-	said string // of the links
+	opts        Options
+	work        work
+	schedule    *schedule
+	linkProblem string // as it was logged last
 }
 
 // Timers and results of work.
 type (
-	lookDue struct{ turn uint64 }
+	lookDue struct{ all bool }
 	looked  struct {
 		found []sight
-		whole bool
+		all   bool
 		links error
 	}
 	tended struct {
@@ -80,16 +79,18 @@ const (
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
-		a.do(ctx, a.book.begin())
+		a.do(ctx, a.schedule.begin())
 	case messages.ContainersChanged:
-		a.do(ctx, a.book.changed())
+		a.do(ctx, a.schedule.changed(m.Facts.UID, containersOf(m.Facts)))
 	case lookDue:
-		a.do(ctx, a.book.due(m.turn))
+		a.do(ctx, a.schedule.due(m.all))
 	case looked:
-		a.linked(ctx, m.links)
-		a.do(ctx, a.book.looked(m.found, m.whole))
+		if m.links != nil || m.all { // a look at some logs says nothing of the other links
+			a.linked(ctx, m.links)
+		}
+		a.do(ctx, a.schedule.looked(m.found, m.all))
 	case tended:
-		a.do(ctx, a.book.tended(m.container, m.problem))
+		a.do(ctx, a.schedule.tended(m.container, m.problem))
 	default:
 		ctx.Unhandled(msg)
 	}
@@ -99,33 +100,36 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case look:
-			ctx.Do(supervisors.Work{Name: "look at the logs of containers", Timeout: lookTimeout, Run: func(ctx context.Context) any {
-				return a.work.look(ctx, e.thorough)
-			}})
+			ctx.Do(supervisors.Work{Name: "look at the logs of containers", Timeout: lookTimeout,
+				Run: func(ctx context.Context) any {
+					return a.work.look(ctx, e)
+				}})
 		case lookAfter:
-			ctx.After(e.after, lookDue{e.turn})
+			ctx.After(e.after, lookDue{e.all})
 		case tend:
 			now := ctx.Now()
 			ctx.Do(supervisors.Work{Name: "rotate " + e.log, Timeout: tendTimeout, Run: func(ctx context.Context) any {
 				return tended{e.container, a.work.tend(ctx, e.container, now)}
 			}})
 		case warn:
-			ctx.Log().Warn("the log of a container is not kept as small as it should be; what was written is kept", "pod", e.uid, "container", e.id,
+			ctx.Log().Warn("could not rotate the log of a container; nothing that was written is lost", "pod", e.uid, "container",
+				e.id,
 				"log", e.log, "error", e.problem)
 		}
 	}
 }
 
-// linked says once what is wrong with the links.
+// linked logs once what is wrong with the links.
 func (a *actor) linked(ctx supervisors.Context, problem error) {
 	text := ""
 	if problem != nil {
 		text = problem.Error()
 	}
-	if text != a.said && text != "" {
-		ctx.Log().Warn("the links to logs are not all as they should be; log shippers may miss some", "folder", a.opts.LinksDir, "error", problem)
+	if text != a.linkProblem && text != "" {
+		ctx.Log().Warn("could not make or remove all links to logs; log shippers may miss some",
+			"folder", a.opts.LinksDir, "error", problem)
 	}
-	a.said = text
+	a.linkProblem = text
 }
 
 // inspection is what the actor says of itself.
@@ -139,11 +143,12 @@ type inspection struct {
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
-	out := inspection{Phase: a.book.phase, Working: len(a.book.active), Problems: map[string]string{}, Links: a.said}
-	for _, c := range a.book.queue {
+	out := inspection{Phase: a.schedule.phase, Working: len(a.schedule.active), Problems: map[string]string{},
+		Links: a.linkProblem}
+	for _, c := range a.schedule.queue {
 		out.Waiting = append(out.Waiting, c.id)
 	}
-	for id, text := range a.book.told {
+	for id, text := range a.schedule.problems {
 		out.Problems[id] = text
 	}
 	return out

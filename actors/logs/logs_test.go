@@ -73,6 +73,9 @@ func (n *node) at(name string) string { return filepath.Join(n.opts.PodLogsDir, 
 func (n *node) start() {
 	n.Kit = supervisortest.New(n.t, messages.Logs, New(n.opts)("logs"))
 	n.RunWork()
+	n.tell()
+	n.Advance(soon)
+	n.RunWork()
 }
 
 // round is one regular look, and what it leads to.
@@ -81,19 +84,24 @@ func (n *node) round() {
 	n.RunWork()
 }
 
-func (n *node) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+// tell tells what containers there are.
+func (n *node) tell() {
+	state := messages.ContainerExited
+	if n.running {
+		state = messages.ContainerRunning
+	}
+	n.Send(messages.Runtime, messages.ContainersChanged{Facts: messages.PodFacts{UID: "uid", Namespace: "ns", Name: "pod",
+		Containers: []messages.ContainerFact{
+			{ID: "c1", Name: "app", State: state}, {ID: "../x", Name: "foreign"},
+		}}})
+}
+
+func (n *node) ContainerStatus(context.Context, string, bool) (*runtimeapi.ContainerStatusResponse, error) {
 	state := runtimeapi.ContainerState_CONTAINER_EXITED
 	if n.running {
 		state = runtimeapi.ContainerState_CONTAINER_RUNNING
 	}
-	return []*runtimeapi.Container{{Id: "c1", State: state, Metadata: &runtimeapi.ContainerMetadata{Name: "app"}, Labels: map[string]string{
-		cri.LabelPodNamespace: "ns", cri.LabelPodName: "pod", cri.LabelPodUID: "uid", cri.LabelContainerName: "app",
-	}}, {Id: "foreign"}}, nil
-}
-
-func (n *node) ContainerStatus(context.Context, string, bool) (*runtimeapi.ContainerStatusResponse, error) {
-	list, err := n.ListContainers(context.Background(), nil)
-	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{State: list[0].State}}, err
+	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{State: state}}, nil
 }
 
 func (n *node) ReopenContainerLog(context.Context, string) error {
@@ -341,16 +349,24 @@ func TestLinks(t *testing.T) {
 	n.is("anothers.log", "/nowhere/0.log")
 	n.is("no-log", n.at("x"))
 	n.must(os.Remove(filepath.Join(n.opts.LinksDir, theLink)))
-	n.Send(messages.Runtime, messages.ContainersChanged{})
-	n.Advance(soon)
-	n.RunWork()
+	n.round()
 	n.is(theLink, n.at(theLog))
 	// While it is being rotated the log is missing for a moment; its link stays.
 	n.running = false
+	n.tell()
 	n.must(os.Rename(n.at(theLog), n.at(theLog)+".away"))
 	n.round()
 	n.is(theLink, n.at(theLog))
 	n.must(os.Rename(n.at(theLog)+".away", n.at(theLog)))
+	// A container that is gone takes its link along, and no look at anything else is needed for it.
+	put("beside.log", n.at("ns_pod_uid/app/0.log"))
+	n.Send(messages.Runtime, messages.ContainersChanged{Facts: messages.PodFacts{UID: "uid"}})
+	n.Advance(soon)
+	n.RunWork()
+	n.is(theLink, "")
+	n.is("beside.log", n.at(theLog))
+	n.round() // a container of which the actor was not told yet: its log is there
+	n.is("beside.log", n.at(theLog))
 }
 
 func (n *node) is(name, want string) {
@@ -377,6 +393,9 @@ func TestARotationIsJoined(t *testing.T) {
 	n := newNode(t, nil)
 	n.write(3)
 	n.Kit = supervisortest.New(t, messages.Logs, New(n.opts)("logs"))
+	n.RunWork()
+	n.tell()
+	n.Advance(soon)
 	n.RunOne(n.Work[0])
 	work := n.Work[1:]
 	if len(work) != 1 {
@@ -423,7 +442,8 @@ func TestWhatIsWrongWithTheLogOfAContainerThatEnds(t *testing.T) {
 	}{
 		"nothing": {},
 		"a leftover that cannot be removed": {
-			prepare: func(n *node) { n.must(os.MkdirAll(n.at(theLog+".20251231-000000.tmp/x"), 0o755)) }, wrong: "20251231-000000.tmp",
+			prepare: func(n *node) { n.must(os.MkdirAll(n.at(theLog+".20251231-000000.tmp/x"), 0o755)) },
+			wrong:   "20251231-000000.tmp",
 		},
 		"a part too many that cannot be removed": {
 			prepare: func(n *node) {

@@ -6,59 +6,52 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/crilog"
-	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/cri"
-	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/cri/crilog"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // work is what is done outside the mailbox.
 type work struct{ opts Options }
 
-// look sees all logs, and puts the links right.
-func (w work) look(ctx context.Context, thorough bool) looked {
-	list, err := w.opts.CRI.ListContainers(ctx, nil)
-	if err != nil {
-		supervisors.LogOf(ctx).Debug("could not list containers for their logs", "error", err)
-		return looked{}
-	}
+// look sees logs, and puts their links right.
+func (w work) look(ctx context.Context, l look) looked {
+	out := looked{all: l.all}
 	root, err := safepath.OpenRoot(w.opts.PodLogsDir)
 	if err != nil {
-		return looked{links: fmt.Errorf("the folder of logs: %w", err)}
+		out.links = fmt.Errorf("the folder of logs: %w", err)
+		return out
 	}
-	out := looked{whole: true}
-	for _, c := range list {
-		if of, ok := w.known(c); ok {
-			out.found = append(out.found, w.see(root, of, thorough))
-		}
+	for _, c := range l.containers {
+		out.found = append(out.found, w.see(root, c, l.fresh[c.id]))
 	}
-	out.links = errors.Join(w.putLinks(ctx, out.found), root.Close())
+	out.links = errors.Join(w.putLinks(ctx, root, out.found, l), root.Close())
 	return out
 }
 
-// known is a container as the actor knows it; false for one that no agent of Kubernetes made.
-func (w work) known(c *runtimeapi.Container) (container, bool) {
-	l := c.GetLabels()
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: l[cri.LabelPodNamespace], Name: l[cri.LabelPodName], UID: types.UID(l[cri.LabelPodUID]),
-	}}
-	name := l[cri.LabelContainerName]
-	for _, part := range []string{pod.Namespace, pod.Name, string(pod.UID), name, c.GetId()} {
-		if safepath.CheckElement(part) != nil {
-			return container{}, false
+// containersOf are the containers of a pod as the actor knows them, without any that no agent of Kubernetes made.
+func containersOf(p messages.PodFacts) (out []container) {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}}
+	for _, c := range p.Containers {
+		if slices.ContainsFunc([]string{p.Namespace, p.Name, p.UID, c.Name, c.ID}, func(part string) bool {
+			return safepath.CheckElement(part) != nil
+		}) {
+			continue
 		}
+		out = append(out, container{
+			id: c.ID, uid: p.UID, running: c.State == messages.ContainerRunning,
+			log:  filepath.Join(cri.PodLogDir("", pod), cri.ContainerLogPath(c.Name, c.Attempt)),
+			link: linkName(p.Name, p.Namespace, c.Name, c.ID),
+		})
 	}
-	return container{
-		id: c.GetId(), uid: string(pod.UID), running: c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING,
-		log:  filepath.Join(cri.PodLogDir("", pod), cri.ContainerLogPath(name, c.GetMetadata().GetAttempt())),
-		link: linkName(pod.Name, pod.Namespace, name, c.GetId()),
-	}, true
+	return out
 }
 
 // see looks at one log.

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/crilog"
-	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/crilog"
 )
 
 // tend does for one log what it needs, as the disk shows it by then, or joins where that is under way.
@@ -132,7 +132,8 @@ func (l *log) reopen(ctx context.Context) error {
 		return nil
 	}
 	now, statusErr := l.cri.ContainerStatus(ctx, l.id, false)
-	if cri.IsNotFound(statusErr) || statusErr == nil && now.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+	if cri.IsNotFound(statusErr) || statusErr == nil &&
+		now.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		return errEnded
 	}
 	return fmt.Errorf("the runtime does not open it anew: %w", err)

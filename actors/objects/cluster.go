@@ -149,7 +149,7 @@ func (c *cluster) failed(f *follower, err error) {
 // immutable says that the object is there and says of itself that it never changes.
 func (c *cluster) immutable(r objectset.Ref) bool { return c.opts.Board.Immutable(r) }
 
-// slot waits for a turn to read.
+// slot waits for a place among those that read.
 func (c *cluster) slot(ctx context.Context) bool {
 	select {
 	case c.slots <- struct{}{}:
@@ -182,5 +182,5 @@ func (c *cluster) await(ctx context.Context) {
 	}
 }
 
-// quiet keeps client-go from logging what is told otherwise.
+// quiet keeps client-go from logging problems that are reported otherwise.
 func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }

@@ -26,8 +26,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// patience is reached only when something is stuck.
-const patience = 60 * time.Second
+// timeout is reached only when something is stuck.
+const timeout = 60 * time.Second
 
 func apiPod(uid string, volumes ...v1.VolumeSource) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -110,7 +110,7 @@ func (a *api) refuse(verb string, why func() error) {
 
 func (a *api) await(what string, ok func() bool) {
 	a.t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			a.t.Fatalf("%s: never; asked %q", what, a.asked)
 		}
@@ -151,13 +151,16 @@ func TestWhatPodsNameIsFollowed(t *testing.T) {
 	must(t, err)
 	a.awaitHolds("red")
 	version := a.board.VersionOf(apiPod("u", ofConfigMap("settings")))
-	_, err = configMaps.Create(t.Context(), &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "else", Namespace: "ns"}}, metav1.CreateOptions{})
+	_, err = configMaps.Create(t.Context(), &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "else", Namespace: "ns"}},
+		metav1.CreateOptions{})
 	must(t, err)
 	_, err = configMaps.Update(t.Context(), settings("blue"), metav1.UpdateOptions{})
 	must(t, err)
 	a.awaitHolds("blue")
-	if now := a.board.VersionOf(apiPod("u", ofConfigMap("settings"))); now <= version || a.board.VersionOf(apiPod("u", ofSecret("word"))) > version {
-		t.Errorf("versions %d, then %d; of a pod that does not name it %d", version, now, a.board.VersionOf(apiPod("u", ofSecret("word"))))
+	if now := a.board.VersionOf(apiPod("u", ofConfigMap("settings"))); now <= version ||
+		a.board.VersionOf(apiPod("u", ofSecret("word"))) > version {
+		t.Errorf("versions %d, then %d; of a pod that does not name it %d", version, now,
+			a.board.VersionOf(apiPod("u", ofSecret("word"))))
 	}
 	must(t, configMaps.Delete(t.Context(), "settings", metav1.DeleteOptions{}))
 	a.awaitHolds("missing")
@@ -181,7 +184,8 @@ func TestWhatIsForbiddenAtFirstIsAskedForAgain(t *testing.T) {
 		if left--; left < 0 {
 			return nil
 		}
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "settings", errors.New("no relationship found"))
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "settings",
+			errors.New("no relationship found"))
 	})
 	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
 	a.awaitHolds("red")
@@ -214,13 +218,16 @@ func TestAServerThatIsAway(t *testing.T) {
 		return fmt.Sprint(err)
 	}
 	a.await("a reason", func() bool {
-		return strings.Contains(why("word"), "not been read from the API server yet: the API server cannot be reached: connection refused")
+		return strings.Contains(why("word"),
+			"not been read from the API server yet: the API server cannot be reached: connection refused")
 	})
 	a.await("two reasons", func() bool { return a.count("get") >= 0 && len(a.c.problemsAt(time.Now().Add(lastingAfter))) == 1 })
 	a.await("both in one", func() bool {
 		text, err := json.Marshal(a.c.problemsAt(time.Now().Add(lastingAfter)))
 		must(t, err)
-		return strings.Contains(string(text), "ConfigMap ns/more, Secret ns/word cannot be read: the API server cannot be reached: connection refused") && !strings.Contains(string(text), hidden)
+		return strings.Contains(string(text),
+			"ConfigMap ns/more, Secret ns/word cannot be read: the API server cannot be reached: connection refused") &&
+			!strings.Contains(string(text), hidden)
 	})
 	if a.holds() != "red" {
 		t.Errorf("it holds %s", a.holds())
@@ -234,15 +241,15 @@ func TestAServerThatIsAway(t *testing.T) {
 
 func TestWhatNeverChangesIsNotWatched(t *testing.T) {
 	yes := true
-	fixed, loose := settings("red"), settings("loose")
-	fixed.Immutable, loose.Name = &yes, "loose"
-	a := newAPI(t, 0, fixed, loose)
-	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"), ofConfigMap("loose"))})
+	fixed, changeable := settings("red"), settings("changeable")
+	fixed.Immutable, changeable.Name = &yes, "changeable"
+	a := newAPI(t, 0, fixed, changeable)
+	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"), ofConfigMap("changeable"))})
 	a.awaitHolds("red")
-	a.await("a watch", func() bool { return a.count("watch configmaps metadata.name=loose") == 1 })
-	loose = loose.DeepCopy()
-	loose.Immutable = &yes
-	_, err := a.client.CoreV1().ConfigMaps("ns").Update(t.Context(), loose, metav1.UpdateOptions{})
+	a.await("a watch", func() bool { return a.count("watch configmaps metadata.name=changeable") == 1 })
+	changeable = changeable.DeepCopy()
+	changeable.Immutable = &yes
+	_, err := a.client.CoreV1().ConfigMaps("ns").Update(t.Context(), changeable, metav1.UpdateOptions{})
 	must(t, err)
 	a.c.running.Wait()                                                 // no follower is left
 	if n := a.count("list configmaps"); n != 1 || a.holds() != "red" { // that of the other, before its watch
@@ -284,7 +291,8 @@ func TestAFollowerThatPanics(t *testing.T) {
 
 // The actor in a cluster tells of news at once, and of its version at each check; nothing is said of what objects hold.
 func TestTheActorInACluster(t *testing.T) {
-	word := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "word", Namespace: "ns"}, Data: map[string][]byte{"key": []byte(hidden)}}
+	word := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "word", Namespace: "ns"},
+		Data: map[string][]byte{"key": []byte(hidden)}}
 	board := NewBoard(false)
 	actor := New(Options{Client: fake.NewClientset(word), Board: board, CheckFrequency: time.Minute})("objects").(*actor)
 	k := supervisortest.New(t, messages.Objects, actor)
@@ -305,7 +313,7 @@ func TestTheActorInACluster(t *testing.T) {
 	go func() { ended <- hold.Run(ctx) }()
 	k.Send(messages.Pods, messages.ObjectsWanted{Pods: []*v1.Pod{apiPod("u", ofSecret("word"))}})
 	const all = 3 // versions: of the first lists of Services and RuntimeClasses and of the Secret, in whatever order
-	for deadline := time.Now().Add(patience); board.Version() < all; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(timeout); board.Version() < all; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("version %d", board.Version())
 		}

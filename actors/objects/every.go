@@ -18,7 +18,7 @@ type every[K comparable, V any] struct {
 	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch   func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
 	entry   func(object any) (K, V, bool) // what is kept of an object
-	publish func(map[K]V)                 // what is told is never written to again
+	publish func(map[K]V)                 // the map is never written to again
 	fail    func(error)                   // why they cannot be read, for those who wait for them
 
 	cluster *cluster

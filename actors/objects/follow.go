@@ -10,17 +10,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 )
 
 const (
 	getTimeout = 10 * time.Second
+)
+
+var (
+	readRetry = backoff.Policy{First: 500 * time.Millisecond, Max: 30 * time.Second, Jitter: backoff.Half}
 	// The Node authorizer allows a node what its pods name, and learns of a pod when the node does: whichever is first.
-	forbiddenFirst, forbiddenCap = 50 * time.Millisecond, 10 * time.Second
-	retryFirst, retryCap         = 500 * time.Millisecond, 30 * time.Second
+	forbiddenRetry = backoff.Policy{First: 50 * time.Millisecond, Max: 10 * time.Second, Jitter: backoff.Half}
 )
 
 // follower reads one object and follows it. A read comes first, since its answer is the newest that there is and comes soon;
@@ -42,7 +47,7 @@ func (f *follower) run(ctx context.Context) {
 		if f.cluster.opts.Poll == 0 {
 			break
 		}
-		if f.immutable() || !pause(ctx, jittered(f.cluster.opts.Poll)) {
+		if f.immutable() || !pause(ctx, wait.Jitter(f.cluster.opts.Poll, backoff.Half)) {
 			return
 		}
 	}
@@ -58,7 +63,7 @@ func (f *follower) run(ctx context.Context) {
 
 // read reads the object until that succeeds, and says whether to go on.
 func (f *follower) read(ctx context.Context) bool {
-	for fails := 0; ; fails++ {
+	for failures := 1; ; failures++ {
 		object, err := f.get(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -71,11 +76,11 @@ func (f *follower) read(ctx context.Context) bool {
 			return true
 		}
 		f.failed(err)
-		first, limit := retryFirst, retryCap
+		retry := readRetry
 		if apierrors.IsForbidden(err) {
-			first, limit = forbiddenFirst, forbiddenCap
+			retry = forbiddenRetry
 		}
-		if !pause(ctx, jittered(min(first<<min(fails, 12), limit))) {
+		if !pause(ctx, retry.After(failures, rand.Float64())) { //nolint:gosec // nothing secret hangs on it
 			return false
 		}
 	}
@@ -220,9 +225,4 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// jittered is the duration and up to half as much again, so that many do not ask at once.
-func jittered(d time.Duration) time.Duration {
-	return d + time.Duration(rand.Int64N(int64(d)/2+1)) //nolint:gosec // nothing secret hangs on it
 }

@@ -6,7 +6,14 @@
 // those who read, and tells volumes and images that there is something new. Of the API server's objects those are read and
 // followed (follow.go) that pods here name, and published as they come. A file that breaks, and a server that is away, takes
 // nothing away: what was read last stays in force while the agent lives. Nothing of it is kept on the disk, for Secrets are
-// among it, and what they hold is never logged, told, or shown.
+// among it, and what they hold is never logged, sent, or shown.
+//
+// All Services with an address are followed, since environments list them. Of ConfigMaps and Secrets exactly those are
+// followed that pods here name: a read of each, then a reflector of that one object, as a node may see no others; an
+// immutable one is not followed. Objects of the folder and of the API server are kept apart: each pod reads those of its
+// own kind. Until an object was read, mounts, pulls and starts wait for it with a reason. RuntimeClasses name the handler
+// of a new sandbox; an existing sandbox keeps its handler. Static pods see those of the folder and, in a cluster, those of
+// the API server.
 package objects
 
 import (
@@ -69,7 +76,7 @@ type actor struct {
 	cluster *cluster // nil without an API server
 
 	asked time.Time // when the reading was asked for that is not done yet; zero for none
-	hung  bool      // and that it does not end was told
+	hung  bool      // and it was reported that this does not end
 
 	last   result
 	logged problemlog.Log
@@ -130,7 +137,8 @@ func (a *actor) beginCluster(ctx supervisors.Context) {
 	if a.opts.Client == nil {
 		return
 	}
-	a.cluster = newCluster(clusterOptions{Client: a.opts.Client, NodeName: a.opts.NodeName, Board: a.opts.Board, Poll: a.opts.Poll})
+	a.cluster = newCluster(clusterOptions{Client: a.opts.Client, NodeName: a.opts.NodeName, Board: a.opts.Board,
+		Poll: a.opts.Poll})
 	c := a.cluster
 	c.followServices()
 	c.followRuntimeClasses()
@@ -189,7 +197,7 @@ func (a *actor) onRead(ctx supervisors.Context, r result) {
 }
 
 // onCheck has everything looked at again. What was asked for at the check before must be done by now; if it is not, the file
-// system does not answer, which is told so that nobody takes what is known for fresh.
+// system does not answer, which is reported so that nobody takes the last state for fresh.
 func (a *actor) onCheck(ctx supervisors.Context) {
 	if a.watch != nil {
 		if a.asked.IsZero() {

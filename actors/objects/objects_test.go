@@ -71,7 +71,8 @@ func inNamespace(namespace string) *v1.Pod {
 }
 
 func secret(name string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: other}\nstringData: {key: %s}\n", name, hidden)
+	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: other}\nstringData: {key: %s}\n", name,
+		hidden)
 }
 
 // has gives what a reading found, as "namespace/name=value" of ConfigMaps, and names of Secrets.
@@ -202,7 +203,8 @@ func TestAParserThatPanicsHidesNoGoodFile(t *testing.T) {
 		f.write("a.yaml", configMap("one", "3"))
 		f.write("b.yaml", secret("s"))
 		r := f.m.read(f.w)
-		if has(r) != "default/one=3, default/two=2" || len(r.problems) != 1 || !r.problems[0].KeptLast || strings.Contains(fmt.Sprint(r.problems), hidden) {
+		if has(r) != "default/one=3, default/two=2" || len(r.problems) != 1 || !r.problems[0].KeptLast ||
+			strings.Contains(fmt.Sprint(r.problems), hidden) {
 			t.Errorf("has %q, problems %+v", has(r), r.problems)
 		}
 	}
@@ -231,7 +233,8 @@ func TestWhoeverCanReadSecretsIsWarnedOf(t *testing.T) {
 	}
 	must(t, os.Chmod(f.dir, 0o755))
 	r := f.m.read(f.w)
-	if all := strings.Join(r.warnings, "\n"); len(r.warnings) != 2 || !strings.Contains(all, f.dir+" is") || !strings.Contains(all, "secret.yaml") {
+	if all := strings.Join(r.warnings, "\n"); len(r.warnings) != 2 || !strings.Contains(all, f.dir+" is") ||
+		!strings.Contains(all, "secret.yaml") {
 		t.Errorf("got %q", r.warnings)
 	}
 }
@@ -266,7 +269,8 @@ func TestAReadingThatDoesNotEnd(t *testing.T) {
 		work("HoldWatch")
 		reading := work("ReadObjects")
 		for minutes := range 3 { // it does not come back
-			if got := hung(); (len(got) == 1) != (minutes > 0) || len(got) == 1 && !strings.Contains(got[0].Message, "reading it does not end, since ") {
+			if got := hung(); (len(got) == 1) != (minutes > 0) || len(got) == 1 &&
+				!strings.Contains(got[0].Message, "reading it does not end, since ") {
 				t.Errorf("after %d minutes: %+v", minutes, got)
 			}
 			k.Advance(time.Minute)

@@ -72,7 +72,9 @@ func (m *memory) read(w *watch) result {
 		if errors.Is(err, fs.ErrNotExist) && m.set == nil {
 			r.set = &objectset.Set{} // it may come; who needs an object waits for it by name
 		}
-		r.problems = []messages.ManifestProblem{{Path: w.dir, Message: "the folder of ConfigMaps and Secrets cannot be read: " + err.Error(), KeptLast: m.set != nil}}
+		r.problems = []messages.ManifestProblem{{
+			Path: w.dir, Message: "the folder of ConfigMaps and Secrets cannot be read: " + err.Error(), KeptLast: m.set != nil,
+		}}
 		return r
 	}
 	open := folder.Mode().Perm()&0o005 != 0
@@ -147,7 +149,9 @@ func (m *memory) look(e *entry, path string, info fs.FileInfo, err error, atOnce
 	}
 	e.problems = nil
 	for _, p := range found {
-		e.problems = append(e.problems, messages.ManifestProblem{Path: p.Path, Line: p.Line, Field: p.Field, Message: p.Message, KeptLast: e.holds()})
+		e.problems = append(e.problems, messages.ManifestProblem{
+			Path: p.Path, Line: p.Line, Field: p.Field, Message: p.Message, KeptLast: e.holds(),
+		})
 	}
 	if len(found) == 0 {
 		e.good = objects
@@ -169,7 +173,7 @@ func (m *memory) data(path string, id wholefile.Identity) ([]byte, error) {
 }
 
 // parseSafely keeps a panic of the parser from taking all objects with it: the file that it met it at is a problem. What the
-// panic says is told where it is Go's own word alone, for it may quote the file.
+// panic says is reported where it is Go's own text alone, for it may quote the file.
 func (m *memory) parseSafely(path string, data []byte) (objects manifest.Objects, found []manifest.Problem, failed string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -186,7 +190,8 @@ func (m *memory) parseSafely(path string, data []byte) (objects manifest.Objects
 // collect makes the set of all that is good. Of two objects of one name the first file's counts.
 func (m *memory) collect(r *result) {
 	set := &objectset.Set{
-		ConfigMaps: map[objectset.Key]*v1.ConfigMap{}, Secrets: map[objectset.Key]*v1.Secret{}, RuntimeClasses: map[string]string{},
+		ConfigMaps: map[objectset.Key]*v1.ConfigMap{}, Secrets: map[objectset.Key]*v1.Secret{},
+		RuntimeClasses: map[string]string{},
 	}
 	from := map[string]string{}
 	for _, path := range slices.Sorted(maps.Keys(m.files)) {
@@ -194,7 +199,8 @@ func (m *memory) collect(r *result) {
 		r.problems = append(r.problems, e.problems...)
 		taken := func(id string) bool {
 			if other, twice := from[id]; twice {
-				r.problems = append(r.problems, messages.ManifestProblem{Path: path, Message: id + " is in " + other + " already, which counts"})
+				r.problems = append(r.problems, messages.ManifestProblem{Path: path, Message: id + " is in " + other +
+					" already, which counts"})
 				return true
 			}
 			from[id] = path

@@ -22,8 +22,10 @@ type requests struct {
 
 // reflect runs reflectors until ctx ends: one, and another whenever the API server was set back, as after the restoration of a
 // backup.
-func (r requests) reflect(ctx context.Context, client kubernetes.Interface, kind runtime.Object, to cache.ReflectorStore, o cache.ReflectorOptions) {
-	r.noted = patient(r.noted)
+func (r requests) reflect(
+	ctx context.Context, client kubernetes.Interface, kind runtime.Object, to cache.ReflectorStore, o cache.ReflectorOptions,
+) {
+	r.noted = withoutExpected(r.noted)
 	for ctx.Err() == nil {
 		one, again := context.WithCancel(ctx)
 		cache.NewReflectorWithOptions(r.listerWatcher(client, again), kind, to, o).RunWithContext(quiet(one))

@@ -69,8 +69,10 @@ func TestRuntimeClassesThatMayNotBeReadAtFirst(t *testing.T) {
 					return true
 				}
 			}
-			a.client.PrependReactor("list", "runtimeclasses", func(clienttesting.Action) (bool, runtime.Object, error) { return refused(), nil, no })
-			a.client.PrependWatchReactor("runtimeclasses", func(clienttesting.Action) (bool, apiwatch.Interface, error) { return refused(), nil, no })
+			a.client.PrependReactor("list", "runtimeclasses",
+				func(clienttesting.Action) (bool, runtime.Object, error) { return refused(), nil, no })
+			a.client.PrependWatchReactor("runtimeclasses",
+				func(clienttesting.Action) (bool, apiwatch.Interface, error) { return refused(), nil, no })
 			a.c.followRuntimeClasses()
 			a.await(name, func() bool {
 				_, err := a.handler()
@@ -106,7 +108,8 @@ func TestRuntimeClassesOfTheFolder(t *testing.T) {
 	}
 	board := NewBoard(true)
 	board.Publish(r.set)
-	if handler, err := board.RuntimeHandler(&v1.Pod{Spec: v1.PodSpec{RuntimeClassName: new("second")}}); handler != "kata" || err != nil {
+	if handler, err := board.RuntimeHandler(&v1.Pod{Spec: v1.PodSpec{RuntimeClassName: new("second")}}); handler != "kata" ||
+		err != nil {
 		t.Errorf("published %q, %v", handler, err)
 	}
 }

@@ -26,7 +26,7 @@ func web(ip string) *v1.Service {
 // host waits until the environment of pods has this address of the Service; empty for none.
 func (a *api) host(want string) {
 	a.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		env, err := a.board.ServiceEnv(apiPod("u"))
 		if err == nil && env["WEB_SERVICE_HOST"] == want {
 			return
@@ -41,7 +41,7 @@ func TestServicesAreFollowed(t *testing.T) {
 	a := newAPI(t, 0, web("10.0.0.1"))
 	a.c.followServices()
 	a.host("10.0.0.1")
-	for deadline := time.Now().Add(patience); a.count("watch services") == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(timeout); a.count("watch services") == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 	}
 	services := a.client.CoreV1().Services("ns")
 	if _, err := services.Update(t.Context(), web("10.0.0.2"), metav1.UpdateOptions{}); err != nil {
@@ -59,9 +59,12 @@ func TestServicesThatMayNotBeRead(t *testing.T) {
 	a := newAPI(t, 0)
 	no := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", nil)
 	a.client.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, no })
-	a.client.PrependWatchReactor("services", func(clienttesting.Action) (bool, apiwatch.Interface, error) { return true, nil, no })
+	a.client.PrependWatchReactor("services", func(clienttesting.Action) (bool, apiwatch.Interface, error) {
+		return true, nil,
+			no
+	})
 	a.c.followServices()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		_, err := a.board.ServiceEnv(apiPod("u"))
 		if objectset.IsUnread(err) && strings.Contains(err.Error(), "forbidden") {
 			break

@@ -15,7 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// lastingAfter is how long reading an object must have failed before that is told: some failures pass by themselves.
+// lastingAfter is how long reading an object must have failed before that is reported: some failures pass by themselves.
 const lastingAfter = 5 * time.Second
 
 // trouble is why something cannot be read; guarded by the cluster's mutex. The zero value is none.
@@ -36,9 +36,9 @@ func (t *trouble) failed(err error, now time.Time) {
 // well notes that the API server answers.
 func (t *trouble) well() { t.err, t.since = nil, time.Time{} }
 
-// patient leaves out the errors after which a reflector asks otherwise; that the API server has forgotten what came since it does not
-// leave out where it says so each time.
-func patient(noted func(context.Context, error) error) func(context.Context, error) error {
+// withoutExpected passes on to noted all errors but those that a reflector answers by another request. An API server that has
+// forgotten all changes each time is passed on, too.
+func withoutExpected(noted func(context.Context, error) error) func(context.Context, error) error {
 	var gone atomic.Int32
 	return func(ctx context.Context, err error) error {
 		if !apiclient.Gone(err) {
@@ -117,7 +117,8 @@ func (c *cluster) problemsAt(now time.Time) []messages.ManifestProblem {
 	var out []messages.ManifestProblem
 	for _, why := range slices.Sorted(maps.Keys(by)) {
 		slices.Sort(by[why])
-		out = append(out, messages.ManifestProblem{Path: "API server", Message: some(by[why]) + " cannot be read: " + why, KeptLast: kept[why]})
+		out = append(out, messages.ManifestProblem{Path: "API server", Message: some(by[why]) + " cannot be read: " + why,
+			KeptLast: kept[why]})
 	}
 	return out
 }

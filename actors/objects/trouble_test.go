@@ -36,7 +36,10 @@ func kindsThatCannotBeRead(t *testing.T, err error, words string) {
 	fails := func() bool { f := <-failing; failing <- f; return f }
 	watches := make(chan *apiwatch.RaceFreeFakeWatcher, 100)
 	for _, kind := range []string{"services", "runtimeclasses", "configmaps"} {
-		a.client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) { return fails(), nil, err })
+		a.client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return fails(), nil,
+				err
+		})
 		a.client.PrependWatchReactor(kind, func(clienttesting.Action) (bool, apiwatch.Interface, error) {
 			if fails() {
 				return true, nil, err
@@ -54,7 +57,8 @@ func kindsThatCannotBeRead(t *testing.T, err error, words string) {
 		return text
 	}
 	both := func(kept string) bool {
-		return strings.HasPrefix(told(), "RuntimeClasses, Services cannot be read: "+words) && strings.Contains(told(), "kept "+kept)
+		return strings.HasPrefix(told(), "RuntimeClasses, Services cannot be read: "+words) &&
+			strings.Contains(told(), "kept "+kept)
 	}
 	a.c.followServices()
 	a.c.followRuntimeClasses()
@@ -97,7 +101,10 @@ func TestObjectsOfAnAPIServerThatWentBack(t *testing.T) {
 	}
 	watches := make(chan *apiwatch.RaceFreeFakeWatcher, 100)
 	for kind, list := range map[string]func() runtime.Object{"services": services, "configmaps": configMaps} {
-		a.client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list(), nil })
+		a.client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, list(),
+				nil
+		})
 		a.client.PrependWatchReactor(kind, func(clienttesting.Action) (bool, apiwatch.Interface, error) {
 			w := apiwatch.NewRaceFreeFake()
 			if version() == "1000" { // what was told has it go on from there

@@ -25,7 +25,7 @@ const events = unix.IN_CLOSE_WRITE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | uni
 
 func newWatch(dir string) *watch { return &watch{dir: dir, woken: make(chan struct{}, 1)} }
 
-// open begins to watch, unless it does; what happens from then on is told.
+// open begins to watch, unless it does; what happens from then on is reported.
 func (w *watch) open() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

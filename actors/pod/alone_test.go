@@ -51,7 +51,8 @@ func (a *alone) passes(d time.Duration) {
 
 // observes is a reading that begins now.
 func (a *alone) observes(sandboxes []messages.SandboxFact, containers ...messages.ContainerFact) {
-	a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: a.now, Sandboxes: sandboxes, Containers: containers}})
+	a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: a.now, Sandboxes: sandboxes,
+		Containers: containers}})
 }
 
 // take empties what has been done since.

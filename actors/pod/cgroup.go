@@ -8,7 +8,7 @@ import (
 
 // ensureCgroup asks for the pod's control group. Everything that is started in the pod lies within.
 func (m *Machine) ensureCgroup(now time.Time) {
-	if m.cgroup.ready || !m.due(now, "cgroup", "", m.set.Patience) {
+	if m.cgroup.ready || !m.due(now, "cgroup", "", m.set.AnswerTimeout) {
 		return
 	}
 	m.emit(Tell{messages.Resources, messages.EnsurePodCgroup{UID: m.uid, Pod: m.pod}})
@@ -16,7 +16,7 @@ func (m *Machine) ensureCgroup(now time.Time) {
 
 // removeCgroup asks for it to be removed, once nothing of the pod is there that needs it.
 func (m *Machine) removeCgroup(now time.Time) {
-	if m.due(now, "uncgroup", "", m.set.Patience) {
+	if m.due(now, "uncgroup", "", m.set.AnswerTimeout) {
 		m.emit(Tell{messages.Resources, messages.RemovePodCgroup{UID: m.uid}})
 	}
 }

@@ -11,7 +11,7 @@ import (
 func (m *Machine) planCleaning(now time.Time) Phase {
 	gone := m.ending != nil
 	noted := gone && m.noted(now) // it is written while the others let go
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		if c.actor {
 			m.drop(c)
 		}
@@ -19,7 +19,7 @@ func (m *Machine) planCleaning(now time.Time) Phase {
 	if !m.unwatched() {
 		return Cleaning
 	}
-	if !m.cleaned.volumes && m.due(now, "unmount", "", m.set.Patience) {
+	if !m.cleaned.volumes && m.due(now, "unmount", "", m.set.AnswerTimeout) {
 		m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
 	}
 	if gone && !m.cleaned.runtime && noted && !now.Before(m.cleaned.retry) && m.due(now, "remove", "", m.set.Work) {
@@ -42,11 +42,11 @@ func (m *Machine) noted(now time.Time) bool {
 		m.answered("note", "")
 		return true
 	}
-	if m.due(now, "note", "", m.set.Patience) {
+	if m.due(now, "note", "", m.set.AnswerTimeout) {
 		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Status: m.status(now)}})
 	}
 	return false
 }
 
 // finalKept reports whether the pod's final status is on the disk.
-func (m *Machine) finalKept() bool { return m.wish.Final != nil && !m.wish.Unkept }
+func (m *Machine) finalKept() bool { return m.desired.Final != nil && !m.desired.Unkept }

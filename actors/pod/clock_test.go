@@ -37,11 +37,11 @@ func TestAReadingThatBeganBeforeMissesNothing(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	began := a.now
 	a.now = a.now.Add(time.Second)
-	a.hears(pulled("c0", "image"), messages.ContainerStarted{UID: "u1", Fact: messages.ContainerFact{
+	a.hears(pulled("c0", "image"), started(messages.ContainerFact{
 		ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerRunning, CreatedAt: began.Add(-time.Hour), Image: "image",
-	}})
+	}))
 	a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: began}})
-	if a.machine.box.current() == nil || !a.machine.con("c0").running() {
+	if a.machine.sandboxes.current() == nil || !a.machine.container("c0").running() {
 		t.Errorf("it is believed gone: %+v", a.machine.Inspect())
 	}
 }
@@ -86,7 +86,7 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 	}
 	check(t, w)
 	m := w.machine
-	if kept := fmt.Sprint(len(m.box.all), len(m.box.stopped), len(m.known), len(m.asks)); kept != "1 0 3 0" {
-		t.Errorf("kept: %s; %v %v %v", kept, m.box.stopped, m.known, m.asks)
+	if kept := fmt.Sprint(len(m.sandboxes.all), len(m.sandboxes.stopped), len(m.known), len(m.asks)); kept != "1 0 3 0" {
+		t.Errorf("kept: %s; %v %v %v", kept, m.sandboxes.stopped, m.known, m.asks)
 	}
 }

@@ -15,14 +15,15 @@ import (
 // conditions adds the pod's conditions, in the kubelet's order and words: others select on them.
 func (m *Machine) conditions(now time.Time, s *v1.PodStatus) {
 	add := func(t v1.PodConditionType, ok bool, reason, message string) {
-		c := v1.PodCondition{Type: t, Status: v1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: m.pod.Generation}
+		c := v1.PodCondition{Type: t, Status: v1.ConditionFalse, Reason: reason, Message: message,
+			ObservedGeneration: m.pod.Generation}
 		if ok {
 			c.Status = v1.ConditionTrue
 		}
 		c.LastTransitionTime = m.since(now, c)
 		s.Conditions = append(s.Conditions, c)
 	}
-	add(v1.PodReadyToStartContainers, m.box.current() != nil, "", "")
+	add(v1.PodReadyToStartContainers, m.sandboxes.current() != nil, "", "")
 
 	var uninitialized, unready []string
 	for i := range s.InitContainerStatuses {
@@ -35,7 +36,7 @@ func (m *Machine) conditions(now time.Time, s *v1.PodStatus) {
 			unready = append(unready, c.Name)
 		}
 	}
-	if current := m.box.current(); current != nil && m.begun(current.ID) {
+	if current := m.sandboxes.current(); current != nil && m.begun(current.ID) {
 		uninitialized = nil
 	}
 	for i := range s.ContainerStatuses {
@@ -45,13 +46,17 @@ func (m *Machine) conditions(now time.Time, s *v1.PodStatus) {
 	}
 	m.verdicts(s, uninitialized, unready, add)
 	add(v1.PodScheduled, true, "", "")
+	if m.resized && m.live() {
+		add(v1.PodResizePending, true, v1.PodReasonInfeasible, resizeMessage)
+	}
 	if m.verdict != nil && m.verdict.disruption != "" {
 		add(v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet, m.verdict.disruption)
 	}
 }
 
 // verdicts adds Initialized, Ready and ContainersReady.
-func (m *Machine) verdicts(s *v1.PodStatus, uninitialized, unready []string, add func(v1.PodConditionType, bool, string, string)) {
+func (m *Machine) verdicts(s *v1.PodStatus, uninitialized, unready []string,
+	add func(v1.PodConditionType, bool, string, string)) {
 	const completed, failed = "PodCompleted", "PodFailed"
 	switch {
 	case s.Phase == v1.PodSucceeded:
@@ -91,7 +96,7 @@ func list(what string, names []string) string {
 func (m *Machine) since(now time.Time, c v1.PodCondition) metav1.Time {
 	last := m.last
 	if last == nil {
-		last = m.wish.Last
+		last = m.desired.Last
 	}
 	if last != nil {
 		for i := range last.Conditions {

@@ -12,7 +12,7 @@ import (
 
 // containerStatus is the status of one container. The order of the cases is the kubelet's: what exists goes before
 // what is waited for, and a wait after an end moves that end to the last termination state.
-func (m *Machine) containerStatus(c *con) v1.ContainerStatus {
+func (m *Machine) containerStatus(c *container) v1.ContainerStatus {
 	s := v1.ContainerStatus{Name: c.name, Image: c.spec.Image, VolumeMounts: m.volumeMounts(c)}
 	f := c.newest()
 	hold := m.hold(c)
@@ -27,7 +27,8 @@ func (m *Machine) containerStatus(c *con) v1.ContainerStatus {
 		s.Resources = m.resources(c, f)
 		s.AllocatedResources = s.Resources.Requests
 		if f.User != nil {
-			s.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: f.User.UID, GID: f.User.GID, SupplementalGroups: f.User.Groups}}
+			s.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: f.User.UID, GID: f.User.GID,
+				SupplementalGroups: f.User.Groups}}
 		}
 		if len(c.facts) > 1 && c.facts[1].State == messages.ContainerExited {
 			s.LastTerminationState = stateOf(&c.facts[1], m.set.runtimeID)
@@ -48,12 +49,14 @@ func (m *Machine) containerStatus(c *con) v1.ContainerStatus {
 	if c.init && !c.sidecar() {
 		s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
 	}
-	s.Started = &started
+	if s.Started = &started; c.ephemeral { // for nobody
+		s.Ready, s.Started = false, nil
+	}
 	return s
 }
 
 // defaultWait is why a container that does not exist yet is waiting, when nothing went wrong.
-func (m *Machine) defaultWait(c *con) string {
+func (m *Machine) defaultWait(c *container) string {
 	if len(m.pod.Spec.InitContainers) > 0 {
 		return messages.ReasonPodInitializing
 	}
@@ -61,7 +64,7 @@ func (m *Machine) defaultWait(c *con) string {
 }
 
 // pullWord says that the container's image is being pulled, or is to be. Its place in the queue is no matter of the API.
-func pullWord(c *con) string {
+func pullWord(c *container) string {
 	switch a := c.awaits(); {
 	case a == nil:
 		return ""
@@ -91,7 +94,7 @@ func stateOf(f *messages.ContainerFact, id func(string) string) v1.ContainerStat
 }
 
 // resources are what the container was made with, which is not what is wanted by now where that was edited since.
-func (m *Machine) resources(c *con, f *messages.ContainerFact) *v1.ResourceRequirements {
+func (m *Machine) resources(c *container, f *messages.ContainerFact) *v1.ResourceRequirements {
 	if was := m.set.Resources(*f); was != nil {
 		return was
 	}
@@ -100,7 +103,7 @@ func (m *Machine) resources(c *con, f *messages.ContainerFact) *v1.ResourceRequi
 
 // volumeMounts are the container's mounts of volumes. Of one that is read-only it is told whether what is mounted below it is,
 // too (KEP-3857), which the runtime's handler decides.
-func (m *Machine) volumeMounts(c *con) []v1.VolumeMountStatus {
+func (m *Machine) volumeMounts(c *container) []v1.VolumeMountStatus {
 	var out []v1.VolumeMountStatus
 	for i := range c.spec.VolumeMounts {
 		vm := &c.spec.VolumeMounts[i]
@@ -119,15 +122,15 @@ func (m *Machine) volumeMounts(c *con) []v1.VolumeMountStatus {
 
 // recursive says whether the handler can do it that the container's sandbox was made with. Before a sandbox is there, nothing is
 // known of the handler of a pod that names a RuntimeClass.
-func (m *Machine) recursive(c *con) bool {
-	if len(m.box.all) == 0 {
+func (m *Machine) recursive(c *container) bool {
+	if len(m.sandboxes.all) == 0 {
 		return m.pod.Spec.RuntimeClassName == nil && m.set.RecursiveReadOnly("")
 	}
-	handler := m.box.all[0].Handler
+	handler := m.sandboxes.all[0].Handler
 	if f := c.newest(); f != nil {
-		for i := range m.box.all {
-			if m.box.all[i].ID == f.SandboxID {
-				handler = m.box.all[i].Handler
+		for i := range m.sandboxes.all {
+			if m.sandboxes.all[i].ID == f.SandboxID {
+				handler = m.sandboxes.all[i].Handler
 			}
 		}
 	}

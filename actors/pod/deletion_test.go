@@ -69,7 +69,7 @@ func TestADeletedPodGetsItsFinalPhase(t *testing.T) {
 		if s := a.machine.status(a.now); s.Phase != v1.PodRunning {
 			t.Errorf("while it runs it is %s", s.Phase)
 		}
-		a.hears(messages.ContainerEnded{UID: "u1", Fact: ended(w, code)}, SandboxStopped{ID: w.sandboxes[0].ID})
+		a.hears(a.ended(ended(w, code)), SandboxStopped{ID: w.sandboxes[0].ID})
 		if s := a.machine.status(a.now); s.Phase != want || s.ContainerStatuses[0].State.Terminated == nil {
 			t.Errorf("exit code %d: it is %s, %+v", code, s.Phase, s.ContainerStatuses[0].State)
 		}
@@ -106,7 +106,8 @@ func TestAPodThatOthersCallFailed(t *testing.T) {
 	w.pod.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "NodeLost", Message: "gone"}
 	w.send(w.wish())
 	w.settle()
-	if check(t, w); w.ended == nil || w.ended.Gone || w.status.Phase != v1.PodFailed || w.status.Reason != "NodeLost" || len(w.runningNames()) > 0 {
+	if check(t, w); w.ended == nil || w.ended.Gone || w.status.Phase != v1.PodFailed || w.status.Reason != "NodeLost" ||
+		len(w.runningNames()) > 0 {
 		t.Errorf("it is %+v, running %v", w.status, w.runningNames())
 	}
 }
@@ -176,7 +177,8 @@ func TestAStatusOutlivesTheAgent(t *testing.T) {
 	var seen []string
 	w.watch = func(s *v1.PodStatus) {
 		for i := range s.Conditions {
-			if now, was := s.Conditions[i], before.Conditions[i]; now.Status != was.Status || !now.LastTransitionTime.Equal(&was.LastTransitionTime) {
+			if now, was := s.Conditions[i], before.Conditions[i]; now.Status != was.Status ||
+				!now.LastTransitionTime.Equal(&was.LastTransitionTime) {
 				seen = append(seen, string(now.Type)+"="+string(now.Status)+now.LastTransitionTime.String())
 			}
 		}
@@ -196,7 +198,8 @@ func TestRestartsAreCountedOn(t *testing.T) {
 	w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
 	started := metav1.NewTime(w.now.Add(-time.Hour).Truncate(time.Second))
 	w.last = &v1.PodStatus{
-		StartTime: &started, Conditions: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: started}},
+		StartTime: &started, Conditions: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue,
+			LastTransitionTime: started}},
 		ContainerStatuses: []v1.ContainerStatus{{Name: "c0", ContainerID: "sim://lost", RestartCount: 6}},
 	}
 	w.step(nil)
@@ -266,14 +269,17 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	a := &alone{now: w.now, machine: w.machine}
-	ending := messages.PodWanted{Pod: deletedCloudPod(v1.RestartPolicyAlways, 0, 1), Turn: 2, Ending: &messages.Ending{Since: w.now}}
-	a.hears(ending, messages.ContainerEnded{UID: "u1", Fact: ended(w, 3)}, SandboxStopped{ID: w.sandboxes[0].ID})
+	ending := messages.PodWanted{Pod: deletedCloudPod(v1.RestartPolicyAlways, 0, 1), Turn: 2,
+		Ending: &messages.Ending{Since: w.now}}
+	a.hears(ending, a.ended(ended(w, 3)), SandboxStopped{ID: w.sandboxes[0].ID})
 	fx := a.take()
 	watched := toldOf[messages.WatchProbes](fx)
-	a.hears(messages.ProbesObserved{UID: "u1", Turn: watched[len(watched)-1].Turn}, messages.VolumesUnmounted{UID: "u1", Removed: true})
+	a.hears(messages.ProbesObserved{UID: "u1", Turn: watched[len(watched)-1].Turn},
+		messages.VolumesUnmounted{UID: "u1", Removed: true})
 	fx = append(fx, a.take()...)
 	notes := toldOf[messages.PodEnded](fx)
-	if len(notes) != 1 || notes[0].Gone || notes[0].Status.Phase != v1.PodFailed || notes[0].Status.ContainerStatuses[0].State.Terminated.ExitCode != 3 {
+	if len(notes) != 1 || notes[0].Gone || notes[0].Status.Phase != v1.PodFailed ||
+		notes[0].Status.ContainerStatuses[0].State.Terminated.ExitCode != 3 {
 		t.Fatalf("told %+v", notes)
 	}
 	removes := func(fx []Effect) (n int) {
@@ -311,10 +317,12 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 
 // lastly is a status of another agent, of one container that has ended or is held back after its end.
 func lastly(held bool) *v1.PodStatus {
-	end := &v1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", Message: "bad", FinishedAt: metav1.NewTime(time.Unix(100, 0))}
+	end := &v1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", Message: "bad",
+		FinishedAt: metav1.NewTime(time.Unix(100, 0))}
 	c := v1.ContainerStatus{Name: "c0", ContainerID: "sim://old", RestartCount: 2, State: v1.ContainerState{Terminated: end}}
 	if held {
-		c.State, c.LastTerminationState = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}, c.State
+		c.State, c.LastTerminationState = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			c.State
 	}
 	return &v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{c}}
 }
@@ -328,7 +336,8 @@ func TestAnEndThatOnlyTheStatusKnows(t *testing.T) {
 		w.settle()
 		check(t, w)
 		end := w.ended.Status.ContainerStatuses[0].State.Terminated
-		if !w.ended.Gone || end == nil || end.ExitCode != 3 || end.Message != "bad" || w.ended.Status.ContainerStatuses[0].RestartCount != 2 {
+		if !w.ended.Gone || end == nil || end.ExitCode != 3 || end.Message != "bad" ||
+			w.ended.Status.ContainerStatuses[0].RestartCount != 2 {
 			t.Errorf("held %v: it ended as %+v", held, w.ended.Status.ContainerStatuses)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 )
 
 // Effect is something for the actor to carry out. The machine decides; the actor does.
@@ -20,7 +21,7 @@ type Tell struct {
 	Msg any
 }
 
-// StartSandbox runs a sandbox for the pod, under this attempt, and notes the pod's start time on it. It lies in the pod's control group.
+// StartSandbox runs a sandbox for the pod, under this attempt, and notes the pod's start time on it. It lies in the pod's cgroup.
 type StartSandbox struct {
 	Attempt      uint32
 	Started      time.Time
@@ -33,14 +34,14 @@ type StopSandbox struct{ ID string }
 // RemovePod removes all that the runtime has of the pod, and its logs.
 type RemovePod struct{}
 
-// SpawnContainer starts the actor of a container.
-type SpawnContainer struct{ Name string }
-
-// RestartContainer ends the actor of a container and starts it anew after a back-off: restartPolicy at work.
-type RestartContainer struct {
-	Name  string
-	After time.Duration
+// SpawnContainer starts the actor of a container, where it is not there, and says how its exits are answered.
+type SpawnContainer struct {
+	Name     string
+	Strategy supervisors.ExitStrategy
 }
+
+// RestartContainer ends the actor of a container and starts it anew at once.
+type RestartContainer struct{ Name string }
 
 // DropContainer stops the actor of a container for good.
 type DropContainer struct{ Name string }

@@ -22,7 +22,7 @@ func (m *Machine) record(container, kind, reason, format string, args ...any) {
 }
 
 // recordPulling tells that the pull of a container's image has begun.
-func (m *Machine) recordPulling(c *con, v messages.ImageAwaited) {
+func (m *Machine) recordPulling(c *container, v messages.ImageAwaited) {
 	if v.Reason.Code != messages.ReasonPulling || v.Again || c.image.pulling {
 		return
 	}
@@ -31,12 +31,13 @@ func (m *Machine) recordPulling(c *con, v messages.ImageAwaited) {
 }
 
 // recordPulled tells that the image is there.
-func (m *Machine) recordPulled(c *con, v messages.ImagePulled) {
+func (m *Machine) recordPulled(c *container, v messages.ImagePulled) {
 	c.image.pulling = false
 	switch {
 	case v.Again || c.image.ref == v.Ref:
 	case v.Pulled:
-		m.record(c.name, v1.EventTypeNormal, messages.EventPulled, "Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
+		m.record(c.name, v1.EventTypeNormal, messages.EventPulled,
+			"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
 			v.Image, v.Took.Truncate(time.Millisecond), v.Waited.Truncate(time.Millisecond), v.Size)
 	default:
 		m.record(c.name, v1.EventTypeNormal, messages.EventPulled, "Container image %q already present on machine", v.Image)
@@ -45,7 +46,7 @@ func (m *Machine) recordPulled(c *con, v messages.ImagePulled) {
 
 // recordImageFailed tells why the image is not there, and, as the kubelet does, that the container waits for that. That the
 // runtime cannot be reached is the node's matter.
-func (m *Machine) recordImageFailed(c *con, v messages.ImageFailed) {
+func (m *Machine) recordImageFailed(c *container, v messages.ImageFailed) {
 	r := v.Reason
 	if v.Again || (c.image.reason != nil && same(*c.image.reason, r)) {
 		return
@@ -73,13 +74,14 @@ func (m *Machine) recordImageFailed(c *con, v messages.ImageFailed) {
 
 // recordBackOff tells that a container is held back after its end; once for each end, and not of an end before this life of
 // the actor, which told it.
-func (m *Machine) recordBackOff(c *con) {
+func (m *Machine) recordBackOff(c *container) {
 	f := c.exited()
 	if f == nil || c.replace || c.held == f.ID || f.FinishedAt.Before(m.born) {
 		return
 	}
 	c.held = f.ID
-	m.record(c.name, v1.EventTypeWarning, messages.EventBackOff, "Back-off restarting failed container %s in pod %s_%s(%s)", c.name, m.pod.Name, m.pod.Namespace, m.uid)
+	m.record(c.name, v1.EventTypeWarning, messages.EventBackOff, "Back-off restarting failed container %s in pod %s_%s(%s)",
+		c.name, m.pod.Name, m.pod.Namespace, m.uid)
 }
 
 // recordMount tells that a volume could not be mounted.
@@ -102,7 +104,8 @@ func (m *Machine) recordMount(v messages.VolumesFailed) {
 // recordCgroup tells that the pod's control group could not be made.
 func (m *Machine) recordCgroup(r messages.Reason) {
 	if m.live() && (m.cgroup.reason == nil || !same(*m.cgroup.reason, r)) {
-		m.record("", v1.EventTypeWarning, messages.EventFailedPodContainer, "unable to ensure pod container exists: %s", r.Message)
+		m.record("", v1.EventTypeWarning, messages.EventFailedPodContainer, "unable to ensure pod container exists: %s",
+			r.Message)
 	}
 }
 
@@ -120,8 +123,8 @@ func (m *Machine) recordSandbox(r messages.Reason) {
 
 // recordChanged tells, once, that the pod's sandbox has to be replaced.
 func (m *Machine) recordChanged() {
-	if len(m.box.all) > 0 && !m.box.changed {
-		m.box.changed = true
+	if len(m.sandboxes.all) > 0 && !m.sandboxes.changed {
+		m.sandboxes.changed = true
 		m.record("", v1.EventTypeNormal, messages.EventSandboxChanged, "Pod sandbox changed, it will be killed and re-created.")
 	}
 }
@@ -129,18 +132,19 @@ func (m *Machine) recordChanged() {
 // recordNetwork tells, once for each reason, that the node has no network for the pod's sandbox.
 func (m *Machine) recordNetwork() {
 	var why messages.Reason
-	if m.wish.NoNetwork != nil {
-		why = *m.wish.NoNetwork
+	if m.desired.NoNetwork != nil {
+		why = *m.desired.NoNetwork
 	}
-	if why.Message != "" && why.Message != m.box.unconnected {
+	if why.Message != "" && why.Message != m.sandboxes.unconnected {
 		m.record("", v1.EventTypeWarning, messages.EventNetworkNotReady, "%s", why.Message)
 	}
-	m.box.unconnected = why.Message
+	m.sandboxes.unconnected = why.Message
 }
 
 // recordDeadline tells that the pod has run for as long as it may, where that is the verdict.
 func (m *Machine) recordDeadline() {
 	if v := m.verdict; v != nil && v.reason == messages.ReasonDeadlineExceeded {
-		m.record("", v1.EventTypeNormal, messages.EventDeadlineExceeded, "Pod was active on the node longer than the specified deadline")
+		m.record("", v1.EventTypeNormal, messages.EventDeadlineExceeded,
+			"Pod was active on the node longer than the specified deadline")
 	}
 }

@@ -78,7 +78,8 @@ func TestAMissingNetworkIsToldOnce(t *testing.T) {
 	w.settle()
 	check(t, w)
 	got := slices.DeleteFunc(said(w.records), func(s string) bool { return !strings.HasPrefix(s, "NetworkNotReady") })
-	if !slices.Equal(got, []string{"NetworkNotReady: network is not ready: none", "NetworkNotReady: network is not ready: another"}) {
+	if !slices.Equal(got, []string{"NetworkNotReady: network is not ready: none",
+		"NetworkNotReady: network is not ready: another"}) {
 		t.Errorf("%q", got)
 	}
 }
@@ -130,7 +131,8 @@ func TestTheEventsOfAnImage(t *testing.T) {
 	a.hears(pulling, pulling)
 	a.sameEvents(t, "a pull", `c0 Pulling: Pulling image "image"`)
 	failed := func(code, cause string, at time.Time) messages.ImageFailed {
-		return messages.ImageFailed{Key: key, Image: "image", Cause: cause, Reason: messages.Reason{Code: code, Message: "could not: " + cause, RetryAt: at}}
+		return messages.ImageFailed{Key: key, Image: "image", Cause: cause,
+			Reason: messages.Reason{Code: code, Message: "could not: " + cause, RetryAt: at}}
 	}
 	at := a.now.Add(time.Minute)
 	a.hears(failed(messages.ReasonErrImagePull, "denied", at), failed(messages.ReasonErrImagePull, "denied", at))
@@ -143,7 +145,8 @@ func TestTheEventsOfAnImage(t *testing.T) {
 	a.sameEvents(t, "Never", `c0 ErrImageNeverPull: Container image "image" is not present with pull policy of Never`, "c0 Failed: Error: ErrImageNeverPull")
 	a.hears(failed(messages.ReasonImageInspectError, "no disk", at))
 	a.sameEvents(t, "a look", `c0 InspectFailed: Failed to inspect image "image": no disk`, "c0 Failed: Error: ImageInspectError")
-	a.hears(pulling, messages.ImagePulled{Key: key, Image: "image", Ref: "id", Pulled: true, Took: 1234567 * time.Microsecond, Waited: 3 * time.Second, Size: 42})
+	a.hears(pulling, messages.ImagePulled{Key: key, Image: "image", Ref: "id", Pulled: true, Took: 1234567 * time.Microsecond,
+		Waited: 3 * time.Second, Size: 42})
 	a.sameEvents(t, "a pull", `c0 Pulling: Pulling image "image"`,
 		`c0 Pulled: Successfully pulled image "image" in 1.234s (3s including waiting). Image size: 42 bytes.`)
 	a.hears(messages.ImagePulled{Key: key, Image: "image", Ref: "id", Pulled: true})
@@ -162,10 +165,12 @@ func TestTheEventsOfAPod(t *testing.T) {
 	mount.Reason.RetryAt = a.now
 	a.hears(mount)
 	a.sameEvents(t, "it failed again", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing`)
-	group := messages.PodCgroupFailed{UID: "u1", Reason: messages.Reason{Code: messages.ReasonCreatePodContainer, Message: "no cgroup"}}
+	group := messages.PodCgroupFailed{UID: "u1", Reason: messages.Reason{Code: messages.ReasonCreatePodContainer,
+		Message: "no cgroup"}}
 	a.hears(group, group)
 	a.sameEvents(t, "a control group", "FailedCreatePodContainer: unable to ensure pod container exists: no cgroup")
-	a.hears(messages.VolumesMounted{UID: "u1"}, SandboxStarted{Reason: messages.Reason{Message: "no network"}}, SandboxStarted{Taken: true, Reason: messages.Reason{Message: "taken"}})
+	a.hears(messages.VolumesMounted{UID: "u1"}, SandboxStarted{Reason: messages.Reason{Message: "no network"}},
+		SandboxStarted{Taken: true, Reason: messages.Reason{Message: "taken"}})
 	a.sameEvents(t, "a sandbox", "FailedCreatePodSandBox: Failed to create pod sandbox: no network")
 	a.passes(time.Minute)
 	a.hears(SandboxStarted{Fact: &messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}})
@@ -199,6 +204,7 @@ func TestWhatIsLeftOutOfDNSIsTold(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	a := &alone{now: w.now, machine: w.machine}
-	a.hears(SandboxStarted{Fact: &w.sandboxes[0], Warnings: []cri.DNSWarning{{Reason: "DNSConfigForming", Message: "100% too many"}}})
+	a.hears(SandboxStarted{Fact: &w.sandboxes[0], Warnings: []cri.DNSWarning{{Reason: "DNSConfigForming",
+		Message: "100% too many"}}})
 	a.sameEvents(t, "a sandbox", "DNSConfigForming: 100% too many")
 }

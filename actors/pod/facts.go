@@ -21,11 +21,11 @@ func (m *Machine) takeFacts(now time.Time, f messages.PodFacts) {
 	}
 	m.takeSandboxes(f)
 	for i := range f.Containers {
-		m.takeFact(now, f.ReadAt, f.Containers[i], first)
+		m.takeFact(f.ReadAt, f.Containers[i], first)
 	}
-	for _, c := range m.cons {
-		if f.ReadAt.After(c.loose) {
-			c.loose = time.Time{}
+	for _, c := range m.containers {
+		if f.ReadAt.After(c.unread) {
+			c.unread = time.Time{}
 		}
 	}
 	m.takeMissing(now, f)
@@ -53,40 +53,27 @@ func (m *Machine) takeSandboxes(f messages.PodFacts) {
 		listed[s.ID] = true
 		m.notice(s.ID, f.ReadAt)
 		s.IPs = m.byFamily(s.IPs)
-		m.box.learn(s)
+		m.sandboxes.learn(s)
 	}
-	m.box.all = slices.DeleteFunc(m.box.all, func(s messages.SandboxFact) bool {
+	m.sandboxes.all = slices.DeleteFunc(m.sandboxes.all, func(s messages.SandboxFact) bool {
 		return !listed[s.ID] && m.known[s.ID].Before(f.ReadAt)
 	})
 }
 
-// takeFact notes the CRI's word on one container, read at a time of our own clock. Where an actor stands for the container,
-// it is told, and answers.
-func (m *Machine) takeFact(now, at time.Time, f messages.ContainerFact, first bool) {
-	c := m.con(f.Name)
+// takeFact takes one container of a reading, with the time of our own clock. Its actor hears of its end.
+func (m *Machine) takeFact(at time.Time, f messages.ContainerFact, first bool) {
+	c := m.container(f.Name)
 	if c == nil {
-		c = &con{name: f.Name, stage: idle}
-		m.cons = append(m.cons, c)
-	}
-	if c.actor && (c.stage == up || c.stage == stopping || (c.stage == starting && c.hooked.id == f.ID)) {
-		if n := c.newest(); n != nil && n.ID == f.ID && f.State == messages.ContainerExited && n.State != messages.ContainerExited {
-			c.seen = &f
-			m.answered("observe", c.name)
-			m.tellSeen(now, c)
-			return
-		}
+		c = &container{name: f.Name, stage: messages.StageIdle}
+		m.containers = append(m.containers, c)
 	}
 	m.notice(f.ID, at)
 	c.learn(f)
+	if end := c.exited(); end != nil && end.Attempt == c.attempt && c.stage == messages.StageIdle {
+		c.failed, c.tries = nil, 0 // its start had not failed: the outcome was lost
+	}
 	if n := c.newest(); first && n != nil && n.ID == f.ID && f.Attempt > 0 {
 		c.backoff = backoff{step: m.set.BackOffStep(f), last: f.CreatedAt}
-	}
-}
-
-// tellSeen has a container's actor confirm the end that was read.
-func (m *Machine) tellSeen(now time.Time, c *con) {
-	if c.seen != nil && m.due(now, "observe", c.name, m.set.Patience) {
-		m.emit(Tell{messages.ContainerAddress(m.uid, c.name), messages.ContainerObserved{UID: m.uid, Fact: *c.seen}})
 	}
 }
 
@@ -96,7 +83,7 @@ func (m *Machine) takeMissing(now time.Time, f messages.PodFacts) {
 	for _, o := range f.Containers {
 		listed[o.ID] = true
 	}
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		n := c.newest()
 		if n == nil || listed[n.ID] || n.State == messages.ContainerExited || !m.known[n.ID].Before(f.ReadAt) {
 			continue
@@ -109,13 +96,8 @@ func (m *Machine) takeMissing(now time.Time, f messages.PodFacts) {
 		gone.State, gone.ExitCode, gone.Reason = messages.ContainerExited, 137, messages.ReasonUnknown
 		gone.Message, gone.FinishedAt = "the container was removed from the runtime by someone else", now
 		c.learn(gone)
-		switch c.stage {
-		case up, stopping:
-			m.answerEnd(c)
-		case starting:
-			m.answerEnd(c)
-			c.loose = now // what it was told once more, an actor that fell takes for the first time: that may make another
-		case idle, due, spawning, imaging:
+		if c.stage == messages.StageStarting {
+			c.unread = now // what it was told once more, an actor that fell takes for the first time: that may make another
 		}
 	}
 }
@@ -127,18 +109,18 @@ func (m *Machine) notice(id string, at time.Time) {
 	}
 }
 
-// forget lets go of what is kept of sandboxes and containers that are in no book any more.
+// forget drops what is kept of sandboxes and containers that are not known any more.
 func (m *Machine) forget() {
 	there := map[string]bool{}
-	for i := range m.box.all {
-		there[m.box.all[i].ID] = true
+	for i := range m.sandboxes.all {
+		there[m.sandboxes.all[i].ID] = true
 	}
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		for i := range c.facts {
 			there[c.facts[i].ID] = true
 		}
 	}
 	maps.DeleteFunc(m.known, func(id string, _ time.Time) bool { return !there[id] })
-	maps.DeleteFunc(m.box.stopped, func(id string, _ bool) bool { return !there[id] })
-	maps.DeleteFunc(m.asks, func(k ask, _ time.Time) bool { return k.what == "stopbox" && !there[k.of] })
+	maps.DeleteFunc(m.sandboxes.stopped, func(id string, _ bool) bool { return !there[id] })
+	maps.DeleteFunc(m.asks, func(k ask, _ time.Time) bool { return k.what == "stopSandbox" && !there[k.of] })
 }

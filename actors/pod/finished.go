@@ -16,7 +16,7 @@ func (m *Machine) planFinished(now time.Time) Phase {
 		return Terminating
 	}
 	acknowledged := !gone && m.finalKept()
-	if !acknowledged && m.due(now, "ended", "", m.set.Patience) {
+	if !acknowledged && m.due(now, "ended", "", m.set.AnswerTimeout) {
 		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Gone: gone, Status: m.status(now)}})
 	}
 	return Finished

@@ -8,7 +8,8 @@ import (
 )
 
 // planInitializing: init containers run one after another, each to success; a sidecar among them has only to run, and
-// to have started, before the next does; once the next has been made, its own restarts keep nobody waiting. Leads to Running, back to Preparing when the sandbox is lost, to Terminating.
+// to have started, before the next does; once the next has been made, its own restarts keep nobody waiting. Leads to Running,
+// back to Preparing when the sandbox is lost, to Terminating.
 func (m *Machine) planInitializing(now time.Time) Phase {
 	if m.over(now) {
 		return Terminating
@@ -19,7 +20,8 @@ func (m *Machine) planInitializing(now time.Time) Phase {
 	m.mount(now)
 	m.ensureCgroup(now)
 	m.clearRemoved(now)
-	for i, c := range m.cons {
+	m.ensureEphemeral(now)
+	for i, c := range m.containers {
 		if c.spec == nil || !c.init || m.initialized(c) {
 			continue
 		}
@@ -34,20 +36,29 @@ func (m *Machine) planInitializing(now time.Time) Phase {
 	return Running
 }
 
+// ensureEphemeral starts what was added to look into the pod: also while that is not initialized.
+func (m *Machine) ensureEphemeral(now time.Time) {
+	for _, c := range m.containers {
+		if c.ephemeral && c.spec != nil {
+			m.ensure(now, c)
+		}
+	}
+}
+
 // passed says that a later init container has been made in the current sandbox: initialization is past this one.
 func (m *Machine) passed(i int) bool {
-	current := m.box.current()
-	return current != nil && slices.ContainsFunc(m.cons[i+1:], func(c *con) bool {
+	current := m.sandboxes.current()
+	return current != nil && slices.ContainsFunc(m.containers[i+1:], func(c *container) bool {
 		return c.init && slices.ContainsFunc(c.facts, func(f messages.ContainerFact) bool { return f.SandboxID == current.ID })
 	})
 }
 
 // initialized says that an init container has done its part in the current sandbox.
-func (m *Machine) initialized(c *con) bool {
+func (m *Machine) initialized(c *container) bool {
 	if c.sidecar() {
 		return false
 	}
-	current, f := m.box.current(), c.exited()
+	current, f := m.sandboxes.current(), c.exited()
 	if current == nil {
 		return false
 	}
@@ -60,8 +71,8 @@ func (m *Machine) initialized(c *con) bool {
 // begun says that a regular container has been made in the sandbox, so that all init containers have succeeded in it,
 // even where the collector has removed them since.
 func (m *Machine) begun(sandbox string) bool {
-	for _, c := range m.cons {
-		if c.init {
+	for _, c := range m.containers {
+		if c.init || c.ephemeral {
 			continue
 		}
 		for _, f := range c.facts {
@@ -74,12 +85,13 @@ func (m *Machine) begun(sandbox string) bool {
 }
 
 // nextInit is the init container whose turn it is, or nil when the others' is.
-func (m *Machine) nextInit() *con {
-	for i, c := range m.cons {
+func (m *Machine) nextInit() *container {
+	for i, c := range m.containers {
 		if c.spec == nil || !c.init || m.initialized(c) || (c.sidecar() && m.passed(i)) {
 			continue
 		}
-		if current := m.box.current(); c.sidecar() && current != nil && (m.begun(current.ID) || (c.hasStarted() && c.newest().SandboxID == current.ID)) {
+		if current := m.sandboxes.current(); c.sidecar() && current != nil &&
+			(m.begun(current.ID) || (c.hasStarted() && c.newest().SandboxID == current.ID)) {
 			continue
 		}
 		return c
@@ -88,23 +100,17 @@ func (m *Machine) nextInit() *con {
 }
 
 // lost says that the sandbox is no more.
-func (m *Machine) lost() bool { return m.box.current() == nil }
+func (m *Machine) lost() bool { return m.sandboxes.current() == nil }
 
-// prepareAgain leaves for Preparing: what was on its way to start waits for its turn in a new sandbox.
+// prepareAgain leaves for Preparing: what was to start waits for its turn in a new sandbox.
 func (m *Machine) prepareAgain() Phase {
-	m.box.settled = ""
-	for _, c := range m.cons {
-		if c.stage == due || c.stage == spawning || c.stage == imaging {
-			c.stage, c.at = idle, time.Time{}
-			m.answered("spawn", c.name)
-		}
-	}
+	m.sandboxes.settled = ""
 	return Preparing
 }
 
 // clearRemoved ends containers that the spec no longer has.
 func (m *Machine) clearRemoved(now time.Time) {
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		if c.spec != nil {
 			continue
 		}

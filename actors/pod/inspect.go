@@ -46,7 +46,7 @@ func (m *Machine) Inspect() Inspection {
 		out.Awaiting = append(out.Awaiting, name)
 	}
 	slices.Sort(out.Awaiting)
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		ci := ContainerInspection{Name: c.name, Stage: string(c.stage), Attempt: c.attempt, BackOff: c.backoff.step}
 		if f := c.newest(); f != nil {
 			ci.State, ci.Attempt = string(f.State), f.Attempt

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -89,7 +90,7 @@ func TestAStartThatFailedWithoutAWordMayRun(t *testing.T) {
 		m := w.pending[0]
 		w.pending = w.pending[1:]
 		w.step(m)
-		if _, ok := m.(messages.ContainerFailed); ok {
+		if r, ok := m.(messages.ContainerReported); ok && r.Failed != nil {
 			break
 		}
 	}
@@ -165,5 +166,47 @@ func TestNoOtherAttemptBesideAStartOfWhichNothingIsKnown(t *testing.T) {
 	check(t, w)
 	if got := w.status.ContainerStatuses[0]; got.State.Running == nil || got.Image != "image'" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The outcome of a start is lost, and the container is then read as exited. That is an end as any other: restartPolicy says what
+// follows, and the back-off when.
+func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
+	for policy, code := range map[v1.RestartPolicy]int32{v1.RestartPolicyNever: 0, v1.RestartPolicyOnFailure: 0,
+		v1.RestartPolicyAlways: 1} {
+		a := newReady(testPod(policy, 0, 2))
+		image := pulled("c0", "image")
+		for attempt := range 2 {
+			image.Key.Attempt = uint32(attempt)
+			a.hears(image)
+			runs := toldOf[messages.RunContainer](a.take())
+			if len(runs) != 1 {
+				t.Fatalf("%s, attempt %d: told %+v", policy, attempt, runs)
+			}
+			a.hears(messages.ContainerReported{
+				UID: "u1", Name: "c0", Generation: runs[0].Generation,
+				Failed: &messages.Reason{Code: messages.ReasonRunContainer, Message: "its status cannot be read"},
+			})
+			a.now = a.now.Add(time.Microsecond)
+			f := madeIn(a, "c0", messages.ContainerExited)
+			f.ID, f.Attempt, f.ExitCode, f.FinishedAt = fmt.Sprintf("c0-%d", attempt), uint32(attempt), code, a.now
+			a.observes(a.machine.sandboxes.all, f)
+			early := toldOf[messages.RunContainer](a.take())
+			if policy != v1.RestartPolicyAlways {
+				a.passes(time.Minute)
+				image.Key.Attempt++
+				a.hears(image)
+				if again := toldOf[messages.RunContainer](a.take()); len(early)+len(again) > 0 ||
+					a.machine.container("c0").failed != nil {
+					t.Errorf("%s: it is restarted: %+v, %+v", policy, early, again)
+				}
+				break
+			}
+			image.Key.Attempt = uint32(attempt) + 1
+			if what, at := a.machine.lacks(a.now, a.machine.container("c0")); attempt == 1 &&
+				(what != backingOff || at.Sub(a.now) != 10*time.Second) {
+				t.Errorf("attempt %d: it waits for %q until %s", attempt, what, at)
+			}
+		}
 	}
 }

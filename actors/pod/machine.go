@@ -11,8 +11,8 @@ import (
 
 // Settings are what the machine needs to know of the node.
 type Settings struct {
-	// Patience is how long an answer from another actor is awaited before the question is repeated.
-	Patience time.Duration
+	// AnswerTimeout is how long an answer from another actor is awaited before the question is repeated.
+	AnswerTimeout time.Duration
 	// Work is how long a result of the pod's own work is awaited before the work is asked for again, which joins
 	// what is still under way.
 	Work time.Duration
@@ -20,10 +20,10 @@ type Settings struct {
 	BackOff BackOff
 	// HostIPs are the node's addresses now, for status and for pods on the host's network. What it gives is not changed.
 	HostIPs func() []string
-	// Unsettled says that the node's addresses may be others yet: then a status says nothing of them, which leaves what others know as
-	// it is.
+	// Unsettled says that the node's addresses may be others yet: then a status says nothing of them, which leaves what others
+	// know as it is.
 	Unsettled func() bool
-	// Events says that there is who writes events: without, none are told.
+	// Events: whether Kubernetes Events are recorded.
 	Events bool
 	// Changed says whether a container was made from another spec than this one.
 	Changed func(spec *v1.Container, made messages.ContainerFact) bool
@@ -48,36 +48,39 @@ type Machine struct {
 	set   Settings
 	phase Phase
 
-	wish   *messages.PodWanted
-	pod    *v1.Pod
-	ending *messages.Ending
-	born   time.Time // of this machine; what was read before it may belong to an earlier life of the actor
-	read   bool      // the CRI's word has been heard since the start
-	readAt time.Time
+	desired *messages.PodWanted
+	pod     *v1.Pod
+	ending  *messages.Ending
+	born    time.Time // of this machine; what was read before it may belong to an earlier life of the actor
+	read    bool      // the CRI's word has been heard since the start
+	readAt  time.Time
 	// known is when, by our own clock, a sandbox or container was first known to be there: a later reading that lacks it
 	// says that it is gone. The times that the runtime tells are of no use for this, since clocks are set.
 	known   map[string]time.Time
 	started time.Time // the pod's start time
 	ends    time.Time // when the grace period is over that all of the pod's containers have together
 
-	volumes volumes
-	probing probing
-	cgroup  cgroup
-	box     box
-	cons    []*con // init containers in order, then the others, then those that are no longer in the spec
+	volumes    volumes
+	probing    probing
+	cgroup     cgroup
+	sandboxes  sandboxes
+	containers []*container // in order: init, regular, ephemeral containers, then those that are no longer in the spec
 
+	// resized is set where the desired resources are not those of pod, which are in force.
+	resized bool
 	verdict *verdict // set when the pod ended by itself
 	asks    map[ask]time.Time
 	// settle is set while it must be read again what starts were under way when the pod began to end.
 	settle  time.Time
 	cleaned cleaned
 
-	last   *v1.PodStatus // as last published
-	waited messages.Reason
-	turn   uint64
-	told   time.Time // when,
-	phased Phase     // and in which phase
-	fx     []Effect
+	last       *v1.PodStatus // as last published
+	waited     messages.Reason
+	turn       uint64
+	reportedAt time.Time // when,
+	phased     Phase     // and in which phase
+	now        time.Time // of the present step
+	fx         []Effect
 }
 
 // cleaned is what has been undone of the pod.
@@ -106,7 +109,7 @@ type volumes struct {
 	forgotten bool
 	paths     map[string]string
 	reason    *messages.Reason
-	failed    map[string]messages.Reason // by volume, as told in events
+	failed    map[string]messages.Reason // by volume, as recorded in Events
 }
 
 // cgroup is what the pod knows of its control group.
@@ -124,7 +127,8 @@ type ask struct {
 
 // NewMachine is the machine of a pod of which nothing is known but its UID.
 func NewMachine(uid string, set Settings) *Machine {
-	return &Machine{uid: uid, set: set, phase: Reading, asks: map[ask]time.Time{}, known: map[string]time.Time{}, box: box{stopped: map[string]bool{}}}
+	return &Machine{uid: uid, set: set, phase: Reading, asks: map[ask]time.Time{}, known: map[string]time.Time{},
+		sandboxes: sandboxes{stopped: map[string]bool{}}}
 }
 
 // Phase is the current phase.
@@ -132,7 +136,7 @@ func (m *Machine) Phase() Phase { return m.phase }
 
 // Step takes one message and returns what is to be done about it. msg is nil when only time has passed.
 func (m *Machine) Step(now time.Time, msg any) []Effect {
-	m.fx = nil
+	m.fx, m.now = nil, now
 	if m.born.IsZero() {
 		m.born = now
 	}
@@ -155,12 +159,12 @@ func (m *Machine) Step(now time.Time, msg any) []Effect {
 func (m *Machine) emit(e Effect) { m.fx = append(m.fx, e) }
 
 // due reports whether a question must be put now: it was never put, or its answer is overdue. It notes that it is put.
-func (m *Machine) due(now time.Time, what, of string, patience time.Duration) bool {
+func (m *Machine) due(now time.Time, what, of string, timeout time.Duration) bool {
 	k := ask{what, of}
 	if until, ok := m.asks[k]; ok && now.Before(until) {
 		return false
 	}
-	m.asks[k] = now.Add(patience)
+	m.asks[k] = now.Add(timeout)
 	return true
 }
 
@@ -183,17 +187,20 @@ func (m *Machine) wake(now time.Time) {
 		earlier(t)
 	}
 	if m.live() {
-		for _, c := range m.cons {
-			earlier(c.at)
-			if c.failed != nil {
-				earlier(c.failed.RetryAt)
+		for _, c := range m.containers {
+			if c.stage == messages.StageIdle {
+				_, at := m.lacks(now, c)
+				earlier(at)
 			}
 		}
 		if t, ok := m.deadline(); ok {
 			earlier(t)
 		}
 	}
-	earlier(m.box.retry)
+	if m.phase == Terminating {
+		earlier(m.ends)
+	}
+	earlier(m.sandboxes.retry)
 	earlier(m.cleaned.retry)
 	if !at.IsZero() {
 		m.emit(Wake{At: at})

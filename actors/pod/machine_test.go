@@ -99,10 +99,12 @@ func TestRestartPolicy(t *testing.T) {
 // both (KEP-5307).
 func TestRestartPolicyOfOneContainer(t *testing.T) {
 	rule := func(op v1.ContainerRestartRuleOnExitCodesOperator, codes ...int32) v1.ContainerRestartRule {
-		return v1.ContainerRestartRule{Action: v1.ContainerRestartRuleActionRestart, ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: op, Values: codes}}
+		return v1.ContainerRestartRule{Action: v1.ContainerRestartRuleActionRestart,
+			ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: op, Values: codes}}
 	}
 	const in, notIn = v1.ContainerRestartRuleOnExitCodesOpIn, v1.ContainerRestartRuleOnExitCodesOpNotIn
-	const always, onFailure, never = v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyOnFailure, v1.ContainerRestartPolicyNever
+	const always, onFailure, never = v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyOnFailure,
+		v1.ContainerRestartPolicyNever
 	for _, c := range []struct {
 		name  string
 		pod   v1.RestartPolicy
@@ -119,9 +121,12 @@ func TestRestartPolicyOfOneContainer(t *testing.T) {
 		{"on failure, in a pod that never does", v1.RestartPolicyNever, onFailure, nil, 3, v1.PodRunning, true},
 		{"a rule for this code", v1.RestartPolicyNever, never, []v1.ContainerRestartRule{rule(in, 2, 3)}, 3, v1.PodRunning, true},
 		{"a rule for another one", v1.RestartPolicyAlways, never, []v1.ContainerRestartRule{rule(in, 2)}, 3, v1.PodFailed, false},
-		{"a rule for others than this one", v1.RestartPolicyNever, never, []v1.ContainerRestartRule{rule(notIn, 3)}, 3, v1.PodFailed, false},
-		{"a rule for others, such as this one", v1.RestartPolicyNever, never, []v1.ContainerRestartRule{rule(notIn, 2)}, 3, v1.PodRunning, true},
-		{"a rule for success", v1.RestartPolicyNever, onFailure, []v1.ContainerRestartRule{rule(in, 2), rule(in, 0)}, 0, v1.PodRunning, true},
+		{"a rule for others than this one", v1.RestartPolicyNever, never, []v1.ContainerRestartRule{rule(notIn, 3)}, 3,
+			v1.PodFailed, false},
+		{"a rule for others, such as this one", v1.RestartPolicyNever, never, []v1.ContainerRestartRule{rule(notIn, 2)}, 3,
+			v1.PodRunning, true},
+		{"a rule for success", v1.RestartPolicyNever, onFailure, []v1.ContainerRestartRule{rule(in, 2), rule(in, 0)}, 0,
+			v1.PodRunning, true},
 	} {
 		for _, init := range []bool{false, true} {
 			if init && (c.own == always || c.code == 0) {
@@ -171,7 +176,8 @@ func TestOneContainerEndsForGood(t *testing.T) {
 	w.settle()
 	check(t, w)
 	first, second := w.status.ContainerStatuses[0], w.status.ContainerStatuses[1]
-	if w.status.Phase != v1.PodRunning || first.State.Running == nil || first.RestartCount != 1 || second.State.Terminated == nil || second.RestartCount != 0 {
+	if w.status.Phase != v1.PodRunning || first.State.Running == nil || first.RestartCount != 1 ||
+		second.State.Terminated == nil || second.RestartCount != 0 {
 		t.Errorf("phase %s, %+v and %+v", w.status.Phase, first.State, second.State)
 	}
 }
@@ -186,7 +192,8 @@ func TestBackOffIsTheKubelets(t *testing.T) {
 	for i := len(w.containers) - 1; i > 0; i-- {
 		waits = append(waits, w.containers[i-1].StartedAt.Sub(w.containers[i].FinishedAt).Truncate(time.Millisecond))
 	}
-	want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 300 * time.Second, 300 * time.Second}
+	want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second,
+		300 * time.Second, 300 * time.Second}
 	if !slices.Equal(waits, want) {
 		t.Errorf("waits %v, want %v", waits, want)
 	}
@@ -236,7 +243,8 @@ func TestAnEndedPodLeavesNothing(t *testing.T) {
 	w.settle()
 	check(t, w)
 	if len(w.containers)+len(w.sandboxes) > 0 || w.mounted || !w.foldersOut || w.ended == nil || !w.ended.Gone {
-		t.Errorf("left: %v %v, mounted %v, folders removed %v, ended %+v", w.containers, w.sandboxes, w.mounted, w.foldersOut, w.ended)
+		t.Errorf("left: %v %v, mounted %v, folders removed %v, ended %+v", w.containers, w.sandboxes, w.mounted, w.foldersOut,
+			w.ended)
 	}
 }
 
@@ -300,6 +308,65 @@ func TestSidecarsAreStoppedLastAndInReverse(t *testing.T) {
 	}
 }
 
+// All pre-stop hooks run when the pod's termination begins; sidecars wait for their turn, but no longer than the grace period.
+func TestHooksRunAtOnceAndTheGracePeriodEndsAll(t *testing.T) {
+	pod := testPod(v1.RestartPolicyAlways, 2, 1)
+	for i := range pod.Spec.InitContainers {
+		pod.Spec.InitContainers[i].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+	}
+	w := newWorld(pod)
+	w.step(nil)
+	w.settle()
+	facts := map[string]messages.ContainerFact{}
+	for _, f := range w.containers {
+		f.State, f.FinishedAt = messages.ContainerExited, w.now
+		facts[f.Name] = f
+	}
+	begin := func() *alone {
+		w.restart()
+		w.settle()
+		a := &alone{now: w.now, machine: w.machine}
+		a.hears(messages.PodWanted{Pod: pod, Turn: 2, Ending: &messages.Ending{Since: w.now}})
+		return a
+	}
+	says := func(a *alone, when string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, s := range toldOf[messages.StopContainer](a.take()) {
+			text := s.Name + " ends in " + s.Grace.String()
+			if s.HookOnly {
+				text = s.Name + " waits for " + s.Grace.String()
+			}
+			got = append(got, text)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	a := begin()
+	says(a, "at once", "c0 ends in 5s", "init0 waits for 5s", "init1 waits for 5s")
+	a.passes(time.Second)
+	a.hears(a.ended(facts["c0"]))
+	says(a, "the regular one is over", "init1 ends in 4s")
+	a.passes(time.Second)
+	a.hears(a.ended(facts["init1"]))
+	says(a, "the last sidecar is over", "init0 ends in 3s")
+
+	a = begin()
+	says(a, "again", "c0 ends in 5s", "init0 waits for 5s", "init1 waits for 5s")
+	wakes := effects[Wake](a.machine.Step(a.now, nil))
+	if len(wakes) != 1 || wakes[0].At.Sub(a.now) != 5*time.Second {
+		t.Fatalf("it wakes %+v", wakes)
+	}
+	a.passes(5 * time.Second)
+	says(a, "the grace period is over", "init0 ends in 2s", "init1 ends in 2s")
+
+	a = begin()
+	a.take()
+	a.hears(messages.PodWanted{Pod: pod, Turn: 3, Ending: &messages.Ending{Since: w.now, Grace: new(int64(2))}})
+	says(a, "less time", "c0 ends in 2s", "init0 waits for 2s", "init1 waits for 2s")
+}
+
 func TestLearnGoesForwardOnly(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	running := messages.ContainerFact{ID: "a", Attempt: 1, State: messages.ContainerRunning, CreatedAt: at(10)}
@@ -316,7 +383,7 @@ func TestLearnGoesForwardOnly(t *testing.T) {
 		{"an earlier twin of the attempt is not taken", []messages.ContainerFact{running, twin}, running},
 		{"an end is learnt", []messages.ContainerFact{older, running, exited}, exited},
 	} {
-		b := &con{}
+		b := &container{}
 		for _, f := range c.told {
 			b.learn(f)
 		}
@@ -334,7 +401,7 @@ func TestAReadingThatIsOvertakenIsNotTaken(t *testing.T) {
 	old.Facts.ReadAt = w.now.Add(-time.Hour)
 	old.Facts.Sandboxes = nil
 	w.step(old)
-	if w.machine.box.current() == nil {
+	if w.machine.sandboxes.current() == nil {
 		t.Error("an old reading took the sandbox away")
 	}
 }
@@ -346,12 +413,14 @@ func TestAStartThatWasCutOffIsDoneAgainAndNotCounted(t *testing.T) {
 		w.sandboxes = []messages.SandboxFact{{ID: "s0", Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}}
 		w.containers = []messages.ContainerFact{{
 			ID: "left", Name: "c0", SandboxID: "s0", State: messages.ContainerExited, CreatedAt: w.now, FinishedAt: w.now,
-			ExitCode: 128, Reason: messages.ReasonStartError, Message: "failed to create containerd task: context canceled", Image: "image",
+			ExitCode: 128, Reason: messages.ReasonStartError, Message: "failed to create containerd task: context canceled",
+			Image: "image",
 		}}
 		w.step(nil)
 		w.settle()
 		check(t, w)
-		if len(w.containers) != 1 || w.containers[0].ID == "left" || w.containers[0].State != messages.ContainerRunning || w.containers[0].Attempt != 0 {
+		if len(w.containers) != 1 || w.containers[0].ID == "left" || w.containers[0].State != messages.ContainerRunning ||
+			w.containers[0].Attempt != 0 {
 			t.Errorf("%s: containers %+v", policy, w.containers)
 		}
 		if w.status.Phase != v1.PodRunning || w.status.ContainerStatuses[0].RestartCount != 0 {
@@ -367,7 +436,8 @@ func TestANameThatCannotBeHadIsPassedOver(t *testing.T) {
 		w.sandboxes = []messages.SandboxFact{{ID: "s0", Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}}
 		w.containers = []messages.ContainerFact{{
 			ID: "left", Name: "c0", SandboxID: "s0", State: messages.ContainerExited, CreatedAt: w.now, FinishedAt: w.now,
-			ExitCode: 128, Reason: messages.ReasonStartError, Message: "failed to create containerd task: context canceled", Image: "image",
+			ExitCode: 128, Reason: messages.ReasonStartError, Message: "failed to create containerd task: context canceled",
+			Image: "image",
 		}}
 		w.stuck = map[string]bool{"left": true}
 		w.step(nil)

@@ -44,7 +44,7 @@ func TestAnEditOfResourcesReplacesTheContainer(t *testing.T) {
 	of := func(pod *v1.Pod) *Machine {
 		return &Machine{pod: pod, set: Settings{Changed: changed, ChangedImage: changedImage, Resources: madeWith}}
 	}
-	machine, c := of(testPod(v1.RestartPolicyAlways, 0, 1)), &con{name: "c0", spec: spec}
+	machine, c := of(testPod(v1.RestartPolicyAlways, 0, 1)), &container{name: "c0", spec: spec}
 	for text, want := range map[string]bool{"1024Mi": false, "1Gi": false, "2Gi": true} {
 		f := carrying(t, spec, limited(text))
 		if got := machine.outdated(c, &f); got != want {
@@ -79,7 +79,7 @@ func TestTheStatusTellsTheResourcesInForce(t *testing.T) {
 	m := w.machine
 	m.set.Resources = madeWith
 	for made, want := range map[string]string{"1Gi": "1Gi", "": "2Gi"} {
-		f := &m.con("c0").facts[0]
+		f := &m.container("c0").facts[0]
 		f.Annotations = nil
 		if made != "" {
 			f.Annotations = carrying(t, &pod.Spec.Containers[0], limited(made)).Annotations
@@ -141,7 +141,8 @@ func TestVolumeMountsAreAsTheHandlerCan(t *testing.T) {
 	} {
 		pod := testPod(v1.RestartPolicyAlways, 0, 1)
 		pod.Spec.RuntimeClassName = c.class
-		pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "data", MountPath: "/data", ReadOnly: true, RecursiveReadOnly: &possible}}
+		pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "data", MountPath: "/data", ReadOnly: true,
+			RecursiveReadOnly: &possible}}
 		w := newWorld(pod)
 		w.handler = c.handler
 		w.set.RecursiveReadOnly = func(handler string) bool { return handler == c.able }

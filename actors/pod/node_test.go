@@ -16,7 +16,8 @@ func TestTheNetworkIsAwaited(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	check(t, w)
-	if len(w.sandboxes) > 0 || !w.mounted || w.status.Phase != v1.PodPending || w.waiting == nil || w.waiting.Code != messages.ReasonNetworkNotReady {
+	if len(w.sandboxes) > 0 || !w.mounted || w.status.Phase != v1.PodPending || w.waiting == nil ||
+		w.waiting.Code != messages.ReasonNetworkNotReady {
 		t.Fatalf("sandboxes %v, mounted %v, status %+v, waits for %+v", w.sandboxes, w.mounted, w.status, w.waiting)
 	}
 	since := w.now
@@ -65,7 +66,8 @@ func TestAPodThatHasToGoFails(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	for _, c := range w.ended.Status.Conditions {
-		if c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == "TerminationByKubelet" && c.Message == "it had to" {
+		if c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == "TerminationByKubelet" &&
+			c.Message == "it had to" {
 			return
 		}
 	}

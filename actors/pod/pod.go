@@ -1,5 +1,5 @@
 // Package pod is the actor of one pod: a pure state machine decides (machine.go and one file a phase), and this shell
-// carries its effects out. It supervises one actor a container, and its supervision strategy is the pod's restartPolicy.
+// carries its effects out. It supervises one actor a container, and their supervision strategy is the pod's restartPolicy.
 package pod
 
 import (
@@ -25,7 +25,8 @@ type Options struct {
 // DefaultSettings are the settings for a node.
 func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) Settings {
 	return Settings{
-		Patience: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.NodeIPs, Unsettled: h.Unsettled, RuntimeName: runtimeName,
+		AnswerTimeout: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.NodeIPs,
+		Unsettled: h.Unsettled, RuntimeName: runtimeName,
 		Changed: changed, ChangedImage: changedImage, Resources: madeWith, Events: h.Events,
 		RecursiveReadOnly: func(handler string) bool { return h.Can().RecursiveReadOnlyMounts[handler] },
 		BackOffStep: func(made messages.ContainerFact) int {
@@ -84,12 +85,13 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.Started, wake:
 		a.do(ctx, a.machine.Step(ctx.Now(), nil))
 	case messages.PodWanted, messages.PodObserved, messages.ServiceStarted, messages.VolumesMounted, messages.VolumesFailed,
-		messages.VolumesUnmounted, messages.PodCgroupReady, messages.PodCgroupFailed, messages.PodCgroupRemoved, messages.ImagePulled,
-		messages.ImageFailed, messages.ImageAwaited, messages.ChildStarted, messages.ContainerStarted,
-		messages.ContainerEnded, messages.ContainerFailed, messages.ProbesObserved, SandboxStarted, SandboxStopped, PodRemoved:
+		messages.VolumesUnmounted, messages.PodCgroupReady, messages.PodCgroupFailed, messages.PodCgroupRemoved,
+		messages.ImagePulled,
+		messages.ImageFailed, messages.ImageAwaited, messages.ChildStarted, messages.ChildExited, messages.ContainerReported,
+		messages.ProbesObserved, SandboxStarted, SandboxStopped, PodRemoved:
 		a.do(ctx, a.machine.Step(ctx.Now(), m))
 	case messages.ChildStopped:
-		// On our own order; the book knows already.
+		// On our own order, which the machine knows of.
 	default:
 		ctx.Unhandled(msg)
 	}
@@ -108,7 +110,7 @@ func (a *actor) do(ctx supervisors.Context, effects []Effect) {
 func (a *actor) one(ctx supervisors.Context, e Effect) {
 	switch e := e.(type) {
 	case Transition:
-		ctx.Log().Info("pod", "from", e.From, "to", e.To, "pod", a.machine.Name())
+		ctx.Log().Info("phase transition", "from", e.From, "to", e.To, "pod", a.machine.Name())
 	case Tell:
 		ctx.Tell(e.To, e.Msg)
 	case StartSandbox:
@@ -120,13 +122,14 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		pod := a.machine.pod
 		a.work(ctx, "RemovePodSandbox", 8, func(c context.Context) any { return removePod(c, a.opts.Host, pod) })
 	case SpawnContainer:
-		ctx.Spawn(e.Name)
+		ctx.SpawnWith(e.Name, e.Strategy)
 	case RestartContainer:
-		ctx.Restart(e.Name, e.After)
+		ctx.Restart(e.Name, 0)
 	case DropContainer:
 		ctx.Stop(e.Name)
 	case Publish:
-		ctx.Tell(messages.Pods, messages.PodStatusChanged{UID: a.uid, Turn: e.Turn, Phase: string(e.Phase), Status: e.Status, Waiting: e.Waiting})
+		ctx.Tell(messages.Pods, messages.PodStatusChanged{UID: a.uid, Turn: e.Turn, Phase: string(e.Phase), Status: e.Status,
+			Waiting: e.Waiting})
 	case Record:
 		ctx.Tell(messages.Events, messages.PodEvent(a.machine.pod, e.Container, e.Type, e.Reason, e.Message, ctx.Now()))
 	case Wake:
@@ -137,9 +140,16 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 	}
 }
 
+func removePod(ctx context.Context, h *host.Host, pod *v1.Pod) PodRemoved {
+	if err := h.RemovePod(ctx, pod); err != nil {
+		return PodRemoved{Failed: &messages.Reason{Code: "FailedRemove", Message: err.Error()}}
+	}
+	return PodRemoved{}
+}
+
 // work is the pod's own work towards the runtime, in the pod's place in the queue.
 func (a *actor) work(ctx supervisors.Context, name string, calls int, run func(context.Context) any) {
-	order := a.machine.wish.Order
+	order := a.machine.desired.Order
 	ctx.Do(supervisors.Work{
 		Name: name, Timeout: a.opts.Host.Reap(calls) + 5*time.Second,
 		Run: func(c context.Context) any { return run(cri.WithPriority(c, order)) },

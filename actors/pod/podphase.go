@@ -4,12 +4,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // settlePhase adds the pod's phase, and what goes with it. As with the kubelet, a pod is over for others only when nothing of
-// it runs: until then it may hold what they wait for. Nor is one that goes on: what ended is started again, whatever the exit codes
-// look like from outside (a container that a probe ended, or that is replaced by its next version, may have ended well), and the API
-// server would take neither Succeeded nor Failed back.
+// it runs: until then it may hold what they wait for. Nor is one that goes on: what ended is started again, whatever the exit
+// codes look like from outside (a container that a probe ended, or that is replaced by its next version, may have ended well),
+// and the API server would take neither Succeeded nor Failed back.
 func (m *Machine) settlePhase(s *v1.PodStatus) {
 	s.Phase = phaseOf(m.pod, s)
 	if m.verdict != nil {
@@ -25,8 +26,8 @@ func (m *Machine) settlePhase(s *v1.PodStatus) {
 
 // mayRun says that a container runs, or that a start may still be under way.
 func (m *Machine) mayRun() bool {
-	for _, c := range m.cons {
-		if c.alive() || c.stage == starting {
+	for _, c := range m.containers {
+		if c.alive() || c.stage == messages.StageStarting {
 			return true
 		}
 	}
@@ -35,8 +36,8 @@ func (m *Machine) mayRun() bool {
 
 // hasRun says that a regular container was started once, as far as is known.
 func (m *Machine) hasRun() bool {
-	for _, c := range m.cons {
-		if c.init || c.spec == nil {
+	for _, c := range m.containers {
+		if !c.regular() {
 			continue
 		}
 		for i := range c.facts {

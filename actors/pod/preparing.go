@@ -3,11 +3,12 @@ package pod
 import (
 	"time"
 
+	retries "github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// planPreparing: the pod's control group and then its sandbox, its volumes and first images are wanted, side by side; what still runs of an earlier
-// sandbox is ended first. Leads to Initializing, Running, Terminating.
+// planPreparing: the pod's cgroup and then its sandbox, its volumes and first images are wanted, side by side; what still runs of
+// an earlier sandbox is ended first. Leads to Initializing, Running, Terminating.
 func (m *Machine) planPreparing(now time.Time) Phase {
 	if m.over(now) {
 		return Terminating
@@ -18,7 +19,7 @@ func (m *Machine) planPreparing(now time.Time) Phase {
 	if m.settledIn(now) && m.clearLost(now) {
 		m.startSandbox(now)
 	}
-	if m.box.current() == nil || !m.volumes.mounted || !m.cgroup.ready {
+	if m.sandboxes.current() == nil || !m.volumes.mounted || !m.cgroup.ready {
 		return Preparing
 	}
 	if m.nextInit() != nil {
@@ -28,7 +29,7 @@ func (m *Machine) planPreparing(now time.Time) Phase {
 }
 
 func (m *Machine) mount(now time.Time) {
-	if m.volumes.mounted && !m.volumes.forgotten || !m.due(now, "mount", "", m.set.Patience) {
+	if m.volumes.mounted && !m.volumes.forgotten || !m.due(now, "mount", "", m.set.AnswerTimeout) {
 		return
 	}
 	m.emit(Tell{messages.Volumes, messages.MountVolumes{UID: m.uid, Pod: m.pod}})
@@ -40,7 +41,7 @@ func (m *Machine) prefetch(now time.Time) {
 		m.wantImage(now, c)
 		return
 	}
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		if !c.init && c.spec != nil && !c.over(m.pod) {
 			m.wantImage(now, c)
 		}
@@ -50,8 +51,8 @@ func (m *Machine) prefetch(now time.Time) {
 // settledIn reports whether it is known what runs in a sandbox that lives and is to be replaced. A container may be on its way
 // to start there: the pod is read again, which begins when such starts have ended.
 func (m *Machine) settledIn(now time.Time) bool {
-	if s := m.box.unfit(); s != nil && m.box.settled != s.ID {
-		m.box.settled, m.settle = s.ID, now
+	if s := m.sandboxes.unfit(); s != nil && m.sandboxes.settled != s.ID {
+		m.sandboxes.settled, m.settle = s.ID, now
 		m.answered("read", "")
 	}
 	return m.settled(now)
@@ -60,9 +61,9 @@ func (m *Machine) settledIn(now time.Time) bool {
 // clearLost ends what runs outside the current sandbox; a lost sandbox ends its containers. It reports whether none is
 // left.
 func (m *Machine) clearLost(now time.Time) bool {
-	current := m.box.current()
+	current := m.sandboxes.current()
 	cleared := true
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		f := c.newest()
 		if !c.alive() { // what was created and never ran has nothing to end; it is left to the collector
 			continue
@@ -78,43 +79,43 @@ func (m *Machine) clearLost(now time.Time) bool {
 
 // startSandbox asks for a new sandbox, once the one before it has given its network back.
 func (m *Machine) startSandbox(now time.Time) {
-	if m.box.current() != nil {
-		m.box.changed = false
+	if m.sandboxes.current() != nil {
+		m.sandboxes.changed = false
 		return
 	}
-	if now.Before(m.box.retry) {
+	if now.Before(m.sandboxes.retry) {
 		return
 	}
 	m.recordChanged()
-	if len(m.box.all) > 0 && !m.box.stopped[m.box.all[0].ID] {
-		m.stopSandbox(now, m.box.all[0].ID)
+	if len(m.sandboxes.all) > 0 && !m.sandboxes.stopped[m.sandboxes.all[0].ID] {
+		m.stopSandbox(now, m.sandboxes.all[0].ID)
 		return
 	}
 	m.recordNetwork()
-	if m.wish.NoNetwork != nil { // the wish is told anew when there is one
+	if m.desired.NoNetwork != nil { // pods sends the desired pod again when there is one
 		return
 	}
 	if m.cgroup.ready && m.due(now, "sandbox", "", m.set.Work) {
-		m.emit(StartSandbox{Attempt: m.box.next, Started: m.started, CgroupParent: m.cgroup.parent})
+		m.emit(StartSandbox{Attempt: m.sandboxes.next, Started: m.started, CgroupParent: m.cgroup.parent})
 	}
 }
 
 func (m *Machine) stopSandbox(now time.Time, id string) {
-	if m.due(now, "stopbox", id, m.set.Work) {
+	if m.due(now, "stopSandbox", id, m.set.Work) {
 		m.emit(StopSandbox{ID: id})
 	}
 }
 
 // sandboxFailed notes a failure to start a sandbox; the next try comes after a back-off.
 func (m *Machine) sandboxFailed(now time.Time, reason messages.Reason) {
-	m.box.tries++
-	m.box.retry = now.Add(retryDelay(m.box.tries))
-	reason.RetryAt = m.box.retry
-	m.box.failed = &reason
+	m.sandboxes.tries++
+	m.sandboxes.retry = now.Add(retryDelay(m.sandboxes.tries))
+	reason.RetryAt = m.sandboxes.retry
+	m.sandboxes.failed = &reason
 }
 
-// retryDelay is the wait before the n-th repetition of a step that failed: 1 s doubling to 10 s, the kubelet's own
-// pause between syncs of a failing pod.
-func retryDelay(n int) time.Duration {
-	return min(time.Second<<min(max(n-1, 0), 4), 10*time.Second)
-}
+// stepRetry ends with the kubelet's own pause between syncs of a failing pod.
+var stepRetry = retries.Policy{First: time.Second, Max: 10 * time.Second}
+
+// retryDelay is the wait before the n-th repetition of a step that failed.
+func retryDelay(n int) time.Duration { return stepRetry.After(n, 0) }

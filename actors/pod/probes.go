@@ -11,11 +11,11 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// probing is the pod's book on its probes. The prober runs them; what follows from a result is decided here.
+// probing is what the pod knows of its probes. The prober runs them; the pod decides what follows from a result.
 type probing struct {
 	turn  uint64
-	told  *messages.WatchProbes // the latest wish; nil when the prober knows of none
-	heard uint64                // the turn of the latest word
+	sent  *messages.WatchProbes // sent last; nil when the prober knows of none
+	heard uint64                // the sequence of the latest answer
 }
 
 // proved is what is known of the newest attempt of a container.
@@ -31,7 +31,7 @@ type hooked struct {
 }
 
 // hookEnded says that the newest container's post-start hook has ended, where it has one.
-func (c *con) hookEnded() bool {
+func (c *container) hookEnded() bool {
 	f := c.newest()
 	return !hasPostStart(c.spec) || f == nil || (c.hooked.id == f.ID && c.hooked.done)
 }
@@ -41,7 +41,7 @@ func hasPostStart(spec *v1.Container) bool {
 }
 
 // results are those of the container that is the newest: of another, nothing counts.
-func (c *con) results() messages.ProbeResults {
+func (c *container) results() messages.ProbeResults {
 	if f := c.newest(); f != nil && f.ID == c.proved.id {
 		return c.proved.results
 	}
@@ -55,17 +55,18 @@ func probed(spec *v1.Container) bool {
 
 // hasStarted says that the container runs and is up for others: its post-start hook has ended and its startup probe has
 // succeeded, where it has them.
-func (c *con) hasStarted() bool {
-	return c.running() && c.hookEnded() && (c.spec == nil || c.spec.StartupProbe == nil || c.results().Startup == messages.ProbeSucceeded)
+func (c *container) hasStarted() bool {
+	return c.running() && c.hookEnded() && (c.spec == nil || c.spec.StartupProbe == nil ||
+		c.results().Startup == messages.ProbeSucceeded)
 }
 
 // isReady says that the container has started and that its readiness probe agrees, where it has one.
-func (c *con) isReady() bool {
+func (c *container) isReady() bool {
 	return c.hasStarted() && (c.spec == nil || c.spec.ReadinessProbe == nil || c.results().Readiness == messages.ProbeSucceeded)
 }
 
 // unfit is the kind of the probe by which the container must end; empty when it need not.
-func (c *con) unfit() messages.ProbeKind {
+func (c *container) unfit() messages.ProbeKind {
 	if c.spec == nil {
 		return ""
 	}
@@ -79,7 +80,7 @@ func (c *con) unfit() messages.ProbeKind {
 
 // endUnfit has a container ended that a probe found unfit, in the kubelet's words, and with the probe's own grace period
 // where it has one (KEP-2238). What follows its end is the strategy's to say.
-func (m *Machine) endUnfit(now time.Time, c *con, kind messages.ProbeKind) {
+func (m *Machine) endUnfit(now time.Time, c *container, kind messages.ProbeKind) {
 	grace := m.grace()
 	if s := messages.Probe(c.spec, kind).TerminationGracePeriodSeconds; s != nil {
 		grace = podspec.Grace(*s)
@@ -93,8 +94,11 @@ func (m *Machine) endUnfit(now time.Time, c *con, kind messages.ProbeKind) {
 
 // answer is what follows the end of a container. One that was ended since a probe found it unfit has failed, whatever its
 // exit code says.
-func (c *con) answer(pod *v1.Pod, f messages.ContainerFact) answer {
-	a := strategy(pod, c.spec, c.init, f)
+func (c *container) answer(pod *v1.Pod, f messages.ContainerFact) answer {
+	if c.ephemeral {
+		return leave
+	}
+	a := policy(pod, c.spec, c.init, f)
 	if a == leave && c.proved.id == f.ID && c.unfit() != "" && cri.RestartPolicy(&pod.Spec, c.spec) != v1.RestartPolicyNever {
 		return restart
 	}
@@ -103,12 +107,12 @@ func (c *con) answer(pod *v1.Pod, f messages.ContainerFact) answer {
 
 // runs are the probes of a container that are to run now. A startup probe comes before the others; a pod that is to end is
 // asked only whether it is ready.
-func (m *Machine) runs(c *con) []messages.ProbeKind {
+func (m *Machine) runs(c *container) []messages.ProbeKind {
 	switch {
 	case !c.running(), !c.hookEnded():
 		return nil
 	case !c.hasStarted():
-		if m.live() && c.stage != stopping {
+		if m.live() && c.stage != messages.StageStopping {
 			return []messages.ProbeKind{messages.Startup}
 		}
 		return nil
@@ -117,19 +121,19 @@ func (m *Machine) runs(c *con) []messages.ProbeKind {
 	if c.spec.ReadinessProbe != nil {
 		out = append(out, messages.Readiness)
 	}
-	if c.spec.LivenessProbe != nil && m.live() && c.stage != stopping {
+	if c.spec.LivenessProbe != nil && m.live() && c.stage != messages.StageStopping {
 		out = append(out, messages.Liveness)
 	}
 	return out
 }
 
-// probes is the whole wish.
+// probes lists all containers to be probed.
 func (m *Machine) probes() messages.WatchProbes {
-	w := messages.WatchProbes{UID: m.uid, Pod: m.pod, IPs: m.ips(), Order: m.wish.Order}
+	w := messages.WatchProbes{UID: m.uid, Pod: m.pod, IPs: m.ips(), Order: m.desired.Order}
 	if m.phase == Cleaning || m.phase == Finished {
 		return w
 	}
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		f := c.newest()
 		if !probed(c.spec) || f == nil || f.State == messages.ContainerCreated || (m.phase == Terminating && !c.running()) {
 			continue
@@ -141,39 +145,40 @@ func (m *Machine) probes() messages.WatchProbes {
 	return w
 }
 
-// watch tells the prober the wish when it has changed, and again while there is no answer.
+// watch sends the prober what is to be probed when that has changed, and again while there is no answer.
 func (m *Machine) watch(now time.Time) {
-	if m.wish == nil || !m.read || (m.phase == Finished && m.probing.told == nil) {
+	if m.desired == nil || !m.read || (m.phase == Finished && m.probing.sent == nil) {
 		return
 	}
 	w := m.probes()
-	if m.probing.told == nil && len(w.Containers) == 0 && m.phase != Cleaning {
+	if m.probing.sent == nil && len(w.Containers) == 0 && m.phase != Cleaning {
 		return
 	}
-	if m.probing.told == nil || !sameProbes(m.probing.told, &w) {
+	if m.probing.sent == nil || !sameProbes(m.probing.sent, &w) {
 		m.answered("probes", "")
 		// Larger than any of an earlier life, too: what was said to that one is not taken for the answer.
 		m.probing.turn = max(m.probing.turn+1, uint64(max(now.UnixNano(), 0)))
-		m.probing.told = &w
+		m.probing.sent = &w
 	}
-	if m.probing.heard == m.probing.turn || !m.due(now, "probes", "", m.set.Patience) {
+	if m.probing.heard == m.probing.turn || !m.due(now, "probes", "", m.set.AnswerTimeout) {
 		return
 	}
-	told := *m.probing.told
-	told.Turn = m.probing.turn
-	m.emit(Tell{messages.Prober, told})
+	again := *m.probing.sent
+	again.Turn = m.probing.turn
+	m.emit(Tell{messages.Prober, again})
 }
 
 func sameProbes(a, b *messages.WatchProbes) bool {
 	return slices.Equal(a.IPs, b.IPs) && slices.EqualFunc(a.Containers, b.Containers, func(x, y messages.WatchedContainer) bool {
-		return x.Spec == y.Spec && x.ID == y.ID && x.StartedAt.Equal(y.StartedAt) && slices.Equal(x.Run, y.Run) && x.Known == y.Known
+		return x.Spec == y.Spec && x.ID == y.ID && x.StartedAt.Equal(y.StartedAt) && slices.Equal(x.Run, y.Run) &&
+			x.Known == y.Known
 	})
 }
 
 // takeProbes takes the prober's word.
 func (m *Machine) takeProbes(v messages.ProbesObserved) {
 	for _, o := range v.Containers {
-		c := m.con(o.Name)
+		c := m.container(o.Name)
 		if c == nil || c.newest() == nil || c.newest().ID != o.ID {
 			continue
 		}
@@ -182,7 +187,7 @@ func (m *Machine) takeProbes(v messages.ProbesObserved) {
 		}
 		c.proved.results.Learn(o.Results)
 	}
-	if v.Turn == m.probing.turn && m.probing.told != nil {
+	if v.Turn == m.probing.turn && m.probing.sent != nil {
 		m.probing.heard = v.Turn
 		m.answered("probes", "")
 	}
@@ -194,7 +199,7 @@ func (m *Machine) unproved() bool {
 	if m.probing.heard > 0 {
 		return false
 	}
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		if f := c.newest(); probed(c.spec) && f != nil && f.State != messages.ContainerCreated {
 			return true
 		}
@@ -205,10 +210,10 @@ func (m *Machine) unproved() bool {
 // unasked says that it is not known yet whether a container that was found running has had its post-start hook. Its actor tells
 // soon; no longer than it is waited for any answer is nothing said of the pod.
 func (m *Machine) unasked(now time.Time) bool {
-	if m.last != nil || !m.live() || !now.Before(m.born.Add(m.set.Patience)) {
+	if m.last != nil || !m.live() || !now.Before(m.born.Add(m.set.AnswerTimeout)) {
 		return false
 	}
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		if f := c.newest(); hasPostStart(c.spec) && c.running() && c.hooked.id != f.ID {
 			return true
 		}
@@ -218,5 +223,5 @@ func (m *Machine) unasked(now time.Time) bool {
 
 // unwatched says that the prober has let go of the pod, whose folder can be removed then.
 func (m *Machine) unwatched() bool {
-	return m.probing.told != nil && len(m.probing.told.Containers) == 0 && m.probing.heard == m.probing.turn
+	return m.probing.sent != nil && len(m.probing.sent.Containers) == 0 && m.probing.heard == m.probing.turn
 }

@@ -41,25 +41,34 @@ func TestStartedAndReady(t *testing.T) {
 		started, ready bool
 		runs           []messages.ProbeKind
 	}{
-		"no probes":                    {nil, messages.ProbeResults{}, true, true, nil},
-		"liveness alone":               {[]messages.ProbeKind{liveness}, messages.ProbeResults{}, true, true, []messages.ProbeKind{liveness}},
-		"readiness, nothing known":     {[]messages.ProbeKind{readiness}, messages.ProbeResults{}, true, false, []messages.ProbeKind{readiness}},
-		"readiness, failed":            {[]messages.ProbeKind{readiness}, messages.ProbeResults{Readiness: f}, true, false, []messages.ProbeKind{readiness}},
-		"readiness, succeeded":         {[]messages.ProbeKind{readiness}, messages.ProbeResults{Readiness: s}, true, true, []messages.ProbeKind{readiness}},
-		"startup, nothing known":       {[]messages.ProbeKind{startup}, messages.ProbeResults{}, false, false, []messages.ProbeKind{startup}},
-		"startup, succeeded":           {[]messages.ProbeKind{startup}, messages.ProbeResults{Startup: s}, true, true, nil},
-		"all, nothing known":           {[]messages.ProbeKind{startup, readiness, liveness}, messages.ProbeResults{}, false, false, []messages.ProbeKind{startup}},
-		"all, started":                 {[]messages.ProbeKind{startup, readiness, liveness}, messages.ProbeResults{Startup: s}, true, false, []messages.ProbeKind{readiness, liveness}},
-		"all, ready":                   {[]messages.ProbeKind{startup, readiness, liveness}, messages.ProbeResults{Startup: s, Readiness: s}, true, true, []messages.ProbeKind{readiness, liveness}},
-		"ready before, not started":    {[]messages.ProbeKind{startup, readiness}, messages.ProbeResults{Readiness: s}, false, false, []messages.ProbeKind{startup}},
+		"no probes": {nil, messages.ProbeResults{}, true, true, nil},
+		"liveness alone": {[]messages.ProbeKind{liveness}, messages.ProbeResults{}, true, true,
+			[]messages.ProbeKind{liveness}},
+		"readiness, nothing known": {[]messages.ProbeKind{readiness}, messages.ProbeResults{}, true, false,
+			[]messages.ProbeKind{readiness}},
+		"readiness, failed": {[]messages.ProbeKind{readiness}, messages.ProbeResults{Readiness: f}, true, false,
+			[]messages.ProbeKind{readiness}},
+		"readiness, succeeded": {[]messages.ProbeKind{readiness}, messages.ProbeResults{Readiness: s}, true, true,
+			[]messages.ProbeKind{readiness}},
+		"startup, nothing known": {[]messages.ProbeKind{startup}, messages.ProbeResults{}, false, false,
+			[]messages.ProbeKind{startup}},
+		"startup, succeeded": {[]messages.ProbeKind{startup}, messages.ProbeResults{Startup: s}, true, true, nil},
+		"all, nothing known": {[]messages.ProbeKind{startup, readiness, liveness}, messages.ProbeResults{}, false,
+			false, []messages.ProbeKind{startup}},
+		"all, started": {[]messages.ProbeKind{startup, readiness, liveness}, messages.ProbeResults{Startup: s},
+			true, false, []messages.ProbeKind{readiness, liveness}},
+		"all, ready": {[]messages.ProbeKind{startup, readiness, liveness},
+			messages.ProbeResults{Startup: s, Readiness: s}, true, true, []messages.ProbeKind{readiness, liveness}},
+		"ready before, not started": {[]messages.ProbeKind{startup, readiness}, messages.ProbeResults{Readiness: s}, false,
+			false, []messages.ProbeKind{startup}},
 		"of a probe that is not there": {nil, messages.ProbeResults{Readiness: f, Startup: f, Liveness: f}, true, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(probedPod(v1.RestartPolicyAlways, c.kinds...))
 			m := w.machine
 			m.phase, m.pod = Running, w.pod
-			m.book()
-			con := m.cons[0]
+			m.matchSpec()
+			con := m.containers[0]
 			con.learn(messages.ContainerFact{ID: "x", Name: "c0", State: messages.ContainerRunning})
 			con.proved = proved{"x", c.results}
 			st := m.containerStatus(con)
@@ -81,20 +90,23 @@ func TestStartedAndReady(t *testing.T) {
 // failure, whatever the exit code.
 func TestAFailingProbeIsAnEnd(t *testing.T) {
 	for _, kind := range []messages.ProbeKind{messages.Liveness, messages.Startup} {
-		for policy, again := range map[v1.RestartPolicy]bool{v1.RestartPolicyAlways: true, v1.RestartPolicyOnFailure: true, v1.RestartPolicyNever: false} {
+		for policy, again := range map[v1.RestartPolicy]bool{v1.RestartPolicyAlways: true, v1.RestartPolicyOnFailure: true,
+			v1.RestartPolicyNever: false} {
 			pod := probedPod(policy, kind)
 			messages.Probe(&pod.Spec.Containers[0], kind).TerminationGracePeriodSeconds = new(int64(7))
 			a := newReady(pod)
 			a.hears(pulled("c0", "image"))
-			one := messages.ContainerFact{ID: "one", Name: "c0", Image: "image", SandboxID: "s1", State: messages.ContainerRunning, CreatedAt: a.now, StartedAt: a.now}
-			a.hears(messages.ContainerStarted{UID: "u1", Fact: one})
+			one := messages.ContainerFact{ID: "one", Name: "c0", Image: "image", SandboxID: "s1",
+				State: messages.ContainerRunning, CreatedAt: a.now, StartedAt: a.now}
+			a.hears(started(one))
 			wishes := toldOf[messages.WatchProbes](a.take())
 			if n := len(wishes); n == 0 || wishes[n-1].Containers[0].ID != "one" {
 				t.Fatalf("told %+v", wishes)
 			}
 			failed := messages.ObservedContainer{Name: "c0", ID: "one"}
 			*failed.Results.Of(kind) = messages.ProbeFailed
-			a.hears(messages.ProbesObserved{UID: "u1", Turn: wishes[len(wishes)-1].Turn, Containers: []messages.ObservedContainer{failed}})
+			a.hears(messages.ProbesObserved{UID: "u1", Turn: wishes[len(wishes)-1].Turn,
+				Containers: []messages.ObservedContainer{failed}})
 			stops := toldOf[messages.StopContainer](a.take())
 			want := "Container c0 failed " + string(kind) + " probe"
 			if again {
@@ -104,13 +116,13 @@ func TestAFailingProbeIsAnEnd(t *testing.T) {
 				t.Fatalf("%s: stops %+v", policy, stops)
 			}
 			a.passes(time.Minute)
-			if repeated := toldOf[messages.StopContainer](a.take()); len(repeated) != 1 || repeated[0].Grace != 7*time.Second || repeated[0].Reason != want {
+			if repeated := toldOf[messages.StopContainer](a.take()); len(repeated) != 1 || repeated[0].Grace != 7*time.Second ||
+				repeated[0].Reason != want {
 				t.Errorf("asked again: %+v", repeated)
 			}
 			one.State, one.FinishedAt, one.ExitCode = messages.ContainerExited, a.now, 0
-			a.hears(messages.ContainerEnded{UID: "u1", Fact: one})
-			if restarts := effects[RestartContainer](a.take()); (len(restarts) == 1) != again {
-				t.Errorf("%s, %s: restarts %+v", kind, policy, restarts)
+			if verdict := a.ended(one).Verdict; (verdict == messages.ExitRestarts) != again {
+				t.Errorf("%s, %s: its end is answered with %s", kind, policy, verdict)
 			}
 		}
 	}
@@ -243,14 +255,15 @@ func TestAPostStartHookGatesWhatComesAfter(t *testing.T) {
 	pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}
 	a := newReady(pod)
 	a.hears(pulled("c0", "image"))
-	one := messages.ContainerFact{ID: "one", Name: "c0", Image: "image", SandboxID: "s1", State: messages.ContainerRunning, CreatedAt: a.now, StartedAt: a.now}
+	one := messages.ContainerFact{ID: "one", Name: "c0", Image: "image", SandboxID: "s1", State: messages.ContainerRunning,
+		CreatedAt: a.now, StartedAt: a.now}
 	last := func() (bool, []messages.ProbeKind) {
 		fx := a.take()
 		says, wishes := effects[Publish](fx), toldOf[messages.WatchProbes](fx)
 		c := says[len(says)-1].Status.ContainerStatuses[0]
 		return *c.Started && c.Ready, wishes[len(wishes)-1].Containers[0].Run
 	}
-	a.hears(messages.ContainerStarted{UID: "u1", Fact: one, Hooking: true})
+	a.hears(hooking(one))
 	if started, runs := last(); started || len(runs) > 0 {
 		t.Errorf("the hook runs: started %v, probes %v", started, runs)
 	}
@@ -258,7 +271,7 @@ func TestAPostStartHookGatesWhatComesAfter(t *testing.T) {
 	if n := len(toldOf[messages.RunContainer](a.take())); n != 1 {
 		t.Errorf("the end of the hook is asked for %d times", n)
 	}
-	a.hears(messages.ContainerStarted{UID: "u1", Fact: one})
+	a.hears(started(one))
 	if started, runs := last(); !started || len(runs) != 1 {
 		t.Errorf("the hook has ended: started %v, probes %v", started, runs)
 	}

@@ -1,13 +1,16 @@
 package pod
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// answer is what the pod's supervision strategy says about the end of a container.
+// answer is what restartPolicy says about the end of a container.
 type answer int
 
 const (
@@ -16,9 +19,9 @@ const (
 	failPod               // it is done, and the pod has failed with it
 )
 
-// strategy is restartPolicy as a supervision strategy: what follows the end of a container. An init container must
+// policy is what follows the end of a container by restartPolicy, its own rules before the pod's. An init container must
 // succeed; a sidecar (an init container with restartPolicy Always, KEP-753) never ends for good.
-func strategy(pod *v1.Pod, spec *v1.Container, init bool, f messages.ContainerFact) answer {
+func policy(pod *v1.Pod, spec *v1.Container, init bool, f messages.ContainerFact) answer {
 	sidecar, again := init && cri.RestartsAlways(spec), cri.Restarts(&pod.Spec, spec, f.ExitCode)
 	switch {
 	case sidecar:
@@ -32,4 +35,36 @@ func strategy(pod *v1.Pod, spec *v1.Container, init bool, f messages.ContainerFa
 	default:
 		return leave
 	}
+}
+
+// strategy is the same as a supervision strategy for the container's actor. Its functions read the machine as it is when the
+// actor exits; they run on the pod's mailbox. Of a pod that is ending nothing is restarted.
+func (m *Machine) strategy(c *container) supervisors.ExitStrategy {
+	answers := func(want answer) func(any) bool {
+		return func(result any) bool {
+			end, ok := result.(messages.ContainerEnded)
+			return ok && end.Fact.State == messages.ContainerExited && c.spec != nil && m.live() &&
+				c.answer(m.pod, end.Fact) == want
+		}
+	}
+	s := supervisors.ExitStrategy{
+		Restart: supervisors.Transient, Failed: answers(restart), Escalate: answers(failPod),
+		Delay: func(now time.Time, result any) time.Duration {
+			end, _ := result.(messages.ContainerEnded)
+			if c.stage == messages.StageStarting && end.Fact.Attempt < c.attempt {
+				return 0 // an end that is told once more: its back-off is over, and the next attempt waits for an actor
+			}
+			return m.restartTime(now, c, &end.Fact).Sub(now)
+		},
+	}
+	switch {
+	case c.spec == nil || c.ephemeral || !m.live():
+		s.Restart = supervisors.Temporary
+	case c.sidecar(), !c.init && len(c.spec.RestartPolicyRules) == 0 &&
+		cri.RestartPolicy(&m.pod.Spec, c.spec) == v1.RestartPolicyAlways:
+		s.Restart = supervisors.Permanent
+	case len(c.spec.RestartPolicyRules) == 0 && cri.RestartPolicy(&m.pod.Spec, c.spec) == v1.RestartPolicyNever:
+		s.Restart = supervisors.Temporary
+	}
+	return s
 }

@@ -21,7 +21,7 @@ func (m *Machine) planRunning(now time.Time) Phase {
 	m.mount(now)
 	m.ensureCgroup(now)
 	m.clearRemoved(now)
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		if c.spec == nil || (c.init && !c.sidecar()) {
 			continue
 		}
@@ -43,7 +43,7 @@ func (m *Machine) over(now time.Time) bool {
 
 // failed is the verdict of the node, where it has to end the pod.
 func (m *Machine) failed() *verdict {
-	f := m.wish.Fail
+	f := m.desired.Fail
 	if f == nil {
 		return nil
 	}
@@ -57,18 +57,19 @@ func (m *Machine) judge(now time.Time) *verdict {
 	if at, ok := m.deadline(); ok && !now.Before(at) {
 		return &verdict{
 			phase: v1.PodFailed, reason: messages.ReasonDeadlineExceeded,
-			message: fmt.Sprintf("the pod was active for longer than its activeDeadlineSeconds (%d)", *m.pod.Spec.ActiveDeadlineSeconds),
+			message: fmt.Sprintf("the pod was active for longer than its activeDeadlineSeconds (%d)",
+				*m.pod.Spec.ActiveDeadlineSeconds),
 		}
 	}
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		f := c.exited()
 		if c.init && c.spec != nil && f != nil && !c.replace && c.answer(m.pod, *f) == failPod {
 			return &verdict{phase: v1.PodFailed}
 		}
 	}
 	succeeded, regular := true, 0
-	for _, c := range m.cons {
-		if c.init || c.spec == nil {
+	for _, c := range m.containers {
+		if !c.regular() {
 			continue
 		}
 		regular++

@@ -9,9 +9,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -72,13 +72,13 @@ func makeSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox)
 	return sandboxFact(ctx, h, id)
 }
 
-// classPatience is how long a sandbox waits for RuntimeClasses that have not been read yet. Then it fails, and says so.
-const classPatience = 2 * time.Second
+// classTimeout is how long a sandbox waits for RuntimeClasses that have not been read yet. Then it fails, and says so.
+const classTimeout = 2 * time.Second
 
-// runtimeHandler is the runtime's handler by the RuntimeClass that the pod names. It counts for this new sandbox alone: one that is
-// there keeps its own, whatever becomes of the class.
+// runtimeHandler is the runtime's handler by the RuntimeClass that the pod names. It counts for this new sandbox alone: one that
+// is there keeps its own, whatever becomes of the class.
 func runtimeHandler(ctx context.Context, h *host.Host, pod *v1.Pod) (handler string, err error) {
-	err = h.Objects.Settle(ctx, classPatience, func() error {
+	err = h.Objects.Settle(ctx, classTimeout, func() error {
 		handler, err = h.Objects.RuntimeHandler(pod)
 		return err
 	})
@@ -117,7 +117,7 @@ func findSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, attempt uint32)
 
 // stopSandbox has the sandbox's network given back.
 func stopSandbox(ctx context.Context, h *host.Host, uid, id string) SandboxStopped {
-	_, err := h.Ops.Do(ctx, uid+"/stopbox/"+id, h.Reap(1), func(ctx context.Context) (any, error) {
+	_, err := h.Ops.Do(ctx, uid+"/stopsandbox/"+id, h.Reap(1), func(ctx context.Context) (any, error) {
 		return nil, host.Ignore(h.CRI.StopPodSandbox(ctx, id))
 	})
 	out := SandboxStopped{ID: id}

@@ -23,7 +23,8 @@ func TestASandboxGetsTheHandlerOfItsClass(t *testing.T) {
 	try := func(attempt uint32, want, why string) {
 		t.Helper()
 		done := runSandbox(t.Context(), h, pod, StartSandbox{Attempt: attempt})
-		if (done.Fact != nil) != (why == "") || done.Fact != nil && done.Fact.Handler != want || !strings.Contains(done.Reason.Message, why) {
+		if (done.Fact != nil) != (why == "") || done.Fact != nil && done.Fact.Handler != want ||
+			!strings.Contains(done.Reason.Message, why) {
 			t.Errorf("attempt %d: %+v, %v", attempt, done.Fact, done.Reason)
 		}
 	}

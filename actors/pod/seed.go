@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -19,14 +20,14 @@ func fromAPI(pod *v1.Pod) bool { return pod.Annotations[sourceAnnotation] == api
 // seed takes over what is known of the pod from before this machine, so that its status goes on where it was: when it was
 // started, and how often its containers were, where the runtime no longer has any.
 func (m *Machine) seed() {
-	last := m.wish.Last
+	last := m.desired.Last
 	if last == nil {
 		return
 	}
 	if last.StartTime != nil && m.started.IsZero() {
 		m.started = last.StartTime.Time
 	}
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		if s := lastOf(last, c.name); s != nil && s.ContainerID != "" && s.RestartCount >= 0 {
 			c.free = max(c.free, uint32(s.RestartCount)+1)
 		}
@@ -36,11 +37,11 @@ func (m *Machine) seed() {
 // seedProbes takes what the status says of containers that run, where no probe's word was kept: another agent ran them, and
 // its last word stands until a probe says otherwise.
 func (m *Machine) seedProbes() {
-	if m.wish.Last == nil {
+	if m.desired.Last == nil {
 		return
 	}
-	for _, c := range m.cons {
-		f, s := c.newest(), lastOf(m.wish.Last, c.name)
+	for _, c := range m.containers {
+		f, s := c.newest(), lastOf(m.desired.Last, c.name)
 		if !probed(c.spec) || s == nil || !c.running() || s.ContainerID != m.set.runtimeID(f.ID) {
 			continue
 		}
@@ -59,11 +60,11 @@ func (m *Machine) seedProbes() {
 // seedEnds takes from the status how containers of the API server's pod ended of which the runtime has nothing any more: what
 // was told of an end counts for more than a guess, and what is over is not run again since somebody removed its remains.
 func (m *Machine) seedEnds() {
-	if m.wish.Last == nil || !fromAPI(m.pod) {
+	if m.desired.Last == nil || !fromAPI(m.pod) {
 		return
 	}
-	for _, c := range m.cons {
-		s := lastOf(m.wish.Last, c.name)
+	for _, c := range m.containers {
+		s := lastOf(m.desired.Last, c.name)
 		if s == nil || c.spec == nil || c.newest() != nil || s.RestartCount < 0 {
 			continue
 		}
@@ -76,8 +77,10 @@ func (m *Machine) seedEnds() {
 		}
 		_, id, _ := strings.Cut(s.ContainerID, "://")
 		c.learn(messages.ContainerFact{
-			ID: id, Name: c.name, Attempt: uint32(s.RestartCount), State: messages.ContainerExited, Image: s.Image, ImageRef: s.ImageID,
-			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, ExitCode: end.ExitCode, Reason: end.Reason, Message: end.Message,
+			ID: id, Name: c.name, Attempt: uint32(s.RestartCount), State: messages.ContainerExited, Image: s.Image,
+			ImageRef:  s.ImageID,
+			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, ExitCode: end.ExitCode, Reason: end.Reason,
+			Message: end.Message,
 		})
 	}
 }
@@ -94,7 +97,7 @@ func only(spec *v1.Container, r messages.ProbeResults) messages.ProbeResults {
 
 // lastOf is the status of one container; nil where there is none.
 func lastOf(s *v1.PodStatus, name string) *v1.ContainerStatus {
-	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
 		for i := range list {
 			if list[i].Name == name {
 				return &list[i]
@@ -104,25 +107,22 @@ func lastOf(s *v1.PodStatus, name string) *v1.ContainerStatus {
 	return nil
 }
 
-// settleEnd gives a pod that was asked to end, and of which nothing runs any more, its final phase: whoever waits for its
-// end goes by it. A pod of a manifest keeps its phase, as with the kubelet.
+// settleEnd gives a pod of which nothing runs any more what its last status lacks. A pod of the API server that was asked to end
+// gets its final phase, too: whoever waits for its end goes by it. A pod of a manifest keeps its phase, as with the kubelet.
 func (m *Machine) settleEnd(s *v1.PodStatus) {
-	final := s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed
-	if final || m.ending == nil || !fromAPI(m.pod) || (m.phase != Cleaning && m.phase != Finished) {
+	if m.phase != Cleaning && m.phase != Finished {
 		return
 	}
-	s.Phase = v1.PodSucceeded
-	for i := range s.ContainerStatuses {
-		if end := s.ContainerStatuses[i].State.Terminated; end == nil || end.ExitCode != 0 {
-			s.Phase = v1.PodFailed
-		}
+	finalstatus.EndContainers(&m.pod.Spec, s)
+	if m.ending != nil && fromAPI(m.pod) && !finalstatus.Final(s.Phase) {
+		s.Phase = finalstatus.Phase(s)
 	}
 }
 
 // judged is the verdict of others on a pod that runs: somebody has set its phase.
 func (m *Machine) judged() *verdict {
 	s := &m.pod.Status
-	if !fromAPI(m.pod) || (s.Phase != v1.PodFailed && s.Phase != v1.PodSucceeded) {
+	if !fromAPI(m.pod) || !finalstatus.Final(s.Phase) {
 		return nil
 	}
 	return &verdict{phase: s.Phase, reason: s.Reason, message: s.Message}

@@ -15,7 +15,8 @@ import (
 func TestAFailedStartThatLeavesItCreatedIsPaused(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	a.hears(pulled("c0", "image"))
-	created := messages.ContainerFact{ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerCreated, CreatedAt: a.now, Image: "image"}
+	created := messages.ContainerFact{ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerCreated, CreatedAt: a.now,
+		Image: "image"}
 	for try := range 5 {
 		runs := toldOf[messages.RunContainer](a.take())
 		if len(runs) != 1 {
@@ -25,7 +26,8 @@ func TestAFailedStartThatLeavesItCreatedIsPaused(t *testing.T) {
 			t.Errorf("try %d: adopts %+v", try, runs[0].Adopt)
 		}
 		for range 3 { // said more than once
-			a.hears(messages.ContainerFailed{UID: "u1", Name: "c0", Turn: runs[0].Turn, Reason: messages.Reason{Code: messages.ReasonRunContainer}, Fact: &created})
+			a.hears(messages.ContainerReported{UID: "u1", Name: "c0", Generation: runs[0].Generation,
+				Failed: &messages.Reason{Code: messages.ReasonRunContainer}, Fact: &created})
 		}
 		a.passes(retryDelay(try+1) - time.Millisecond)
 		if early := toldOf[messages.RunContainer](a.take()); len(early) > 0 {
@@ -40,7 +42,8 @@ func TestAContainerThatNeverRanHoldsNoPodUp(t *testing.T) {
 	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyNever} {
 		w := newWorld(testPod(policy, 0, 1))
 		w.sandboxes = []messages.SandboxFact{{ID: "s0", CreatedAt: w.now}}
-		w.containers = []messages.ContainerFact{{ID: "left", Name: "c0", SandboxID: "s0", State: messages.ContainerCreated, CreatedAt: w.now, Image: "image"}}
+		w.containers = []messages.ContainerFact{{ID: "left", Name: "c0", SandboxID: "s0", State: messages.ContainerCreated,
+			CreatedAt: w.now, Image: "image"}}
 		w.step(nil)
 		w.settle()
 		check(t, w)
@@ -60,7 +63,7 @@ func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
 		t.Fatalf("told to stop %d times", len(stops))
 	}
 	fact.State = messages.ContainerCreated
-	a.hears(messages.ContainerEnded{UID: "u1", Fact: fact})
+	a.hears(a.ended(fact))
 	if len(effects[StopSandbox](a.take())) != 1 {
 		t.Errorf("it waits for %v", a.machine.Inspect().Awaiting)
 	}
@@ -68,7 +71,10 @@ func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
 		SandboxStopped{ID: "s0"}, messages.VolumesMounted{UID: "u1"}, grouped(a.machine.pod),
 		SandboxStarted{Attempt: 1, Fact: &messages.SandboxFact{ID: "s1", Attempt: 1, Ready: true, CreatedAt: a.now}},
 	)
-	if len(effects[RestartContainer](a.take())) != 1 {
+	image := pulled("c0", "image")
+	image.Key.Attempt = 1
+	a.hears(messages.ChildStarted{Name: "c0", Again: true}, image)
+	if runs := toldOf[messages.RunContainer](a.take()); len(runs) != 1 || runs[0].Attempt != 1 {
 		t.Errorf("it is not made again: %+v", a.machine.Inspect())
 	}
 }
@@ -104,7 +110,8 @@ func TestAContainerOfUnknownStateIsStartedAgain(t *testing.T) {
 	w.send(w.observed())
 	w.settle()
 	check(t, w)
-	if len(w.containers) != 2 || w.containers[1].State != messages.ContainerExited || !slices.Equal(w.runningNames(), []string{"c0"}) {
+	if len(w.containers) != 2 || w.containers[1].State != messages.ContainerExited ||
+		!slices.Equal(w.runningNames(), []string{"c0"}) {
 		t.Errorf("containers %+v", w.containers)
 	}
 }
@@ -117,7 +124,8 @@ func TestAnImageOfAnEarlierSpecIsNotTaken(t *testing.T) {
 	changed := pod.DeepCopy()
 	changed.Spec.Containers[0].Image = "web:2"
 	a.hears(messages.PodWanted{Pod: changed, Turn: 2}, messages.VolumesMounted{UID: "u1"})
-	old := messages.ImageFailed{Key: messages.ImageKey{UID: "u1", Container: "c0"}, Image: "web:1", Reason: messages.Reason{Code: messages.ReasonErrImagePull}}
+	old := messages.ImageFailed{Key: messages.ImageKey{UID: "u1", Container: "c0"}, Image: "web:1",
+		Reason: messages.Reason{Code: messages.ReasonErrImagePull}}
 	a.hears(pulled("c0", "web:1"), old)
 	fx := a.take()
 	if runs := toldOf[messages.RunContainer](fx); len(runs) > 0 {
@@ -155,7 +163,8 @@ func TestNothingIsRunWithoutAnImage(t *testing.T) {
 func TestWhatWasCreatedFromAnEarlierSpecIsNotStarted(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.sandboxes = []messages.SandboxFact{{ID: "s0", Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}}
-	w.containers = []messages.ContainerFact{{ID: "left", Name: "c0", SandboxID: "s0", State: messages.ContainerCreated, CreatedAt: w.now, Image: "old"}}
+	w.containers = []messages.ContainerFact{{ID: "left", Name: "c0", SandboxID: "s0", State: messages.ContainerCreated,
+		CreatedAt: w.now, Image: "old"}}
 	w.step(nil)
 	w.settle()
 	check(t, w)
@@ -169,11 +178,12 @@ func TestAnAnswerOfAnEarlierLifeIsNotTaken(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	a.hears(pulled("c0", "image"), messages.ChildStarted{Name: "c0", Again: true})
 	runs := toldOf[messages.RunContainer](a.take())
-	if len(runs) != 2 || runs[0].Turn >= runs[1].Turn {
+	if len(runs) != 2 || runs[0].Generation >= runs[1].Generation {
 		t.Fatalf("told %+v", runs)
 	}
 	for i, taken := range []bool{false, true} {
-		a.hears(messages.ContainerFailed{UID: "u1", Name: "c0", Turn: runs[i].Turn, Reason: messages.Reason{Code: messages.ReasonRunContainer}})
+		a.hears(messages.ContainerReported{UID: "u1", Name: "c0", Generation: runs[i].Generation,
+			Failed: &messages.Reason{Code: messages.ReasonRunContainer}})
 		if got := a.machine.waiting() != nil; got != taken {
 			t.Errorf("the failure of try %d is taken: %v", i, got)
 		}
@@ -184,8 +194,9 @@ func TestAnAnswerOfAnEarlierLifeIsNotTaken(t *testing.T) {
 func TestAFallenActorIsNoRestartOfTheContainer(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 0, 1)
 	a := newReady(pod)
-	ended := messages.ContainerFact{ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerExited, ExitCode: 1, CreatedAt: a.now, FinishedAt: a.now}
-	a.hears(pulled("c0", "image"), messages.ContainerEnded{UID: "u1", Fact: ended}, messages.ChildStarted{Name: "c0", Again: true})
+	ended := messages.ContainerFact{ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerExited, ExitCode: 1,
+		CreatedAt: a.now, FinishedAt: a.now}
+	a.hears(pulled("c0", "image"), a.ended(ended), messages.ChildStarted{Name: "c0", Again: true})
 	again := pulled("c0", "image")
 	again.Key.Attempt = 1
 	a.hears(again)
@@ -219,7 +230,8 @@ func TestAPullIsWhatAPodWaitsFor(t *testing.T) {
 		if len(published) == 0 {
 			t.Fatal("nothing was told")
 		}
-		if s := published[len(published)-1].Status.ContainerStatuses[0].State.Waiting; s == nil || s.Reason != reason || !strings.Contains(s.Message, word) {
+		if s := published[len(published)-1].Status.ContainerStatuses[0].State.Waiting; s == nil || s.Reason != reason ||
+			!strings.Contains(s.Message, word) {
 			t.Errorf("the status says %+v", s)
 		}
 	}
@@ -231,7 +243,8 @@ func TestAPullIsWhatAPodWaitsFor(t *testing.T) {
 	says("PullQueued: 2nd", messages.ReasonContainerCreating, `"web:1" waits for its turn`)
 	a.hears(messages.ImageAwaited{Key: key, Image: "web:1", Reason: pulling})
 	says("Pulling: pulling", messages.ReasonContainerCreating, `"web:1" is being pulled`)
-	a.hears(messages.ImageFailed{Key: key, Image: "web:1", Reason: messages.Reason{Code: messages.ReasonErrImagePull, Message: "denied"}})
+	a.hears(messages.ImageFailed{Key: key, Image: "web:1",
+		Reason: messages.Reason{Code: messages.ReasonErrImagePull, Message: "denied"}})
 	says("ErrImagePull: denied", messages.ReasonErrImagePull, "denied")
 	a.hears(messages.ImageAwaited{Key: key, Image: "web:1", Reason: pulling})
 	says("Pulling: pulling; before, ErrImagePull: denied", messages.ReasonErrImagePull, "denied")

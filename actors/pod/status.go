@@ -14,9 +14,9 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// retold is how long after it was told a status is told again although it has not changed: the word of it may have been lost.
+// reportAgain is after how long an unchanged status is sent again: the message may have been lost.
 // Every audit, once a minute, is a chance.
-const retold = 50 * time.Second
+const reportAgain = 50 * time.Second
 
 // publish tells the pod's status when it has changed, and again at times.
 func (m *Machine) publish(now time.Time) {
@@ -29,13 +29,14 @@ func (m *Machine) publish(now time.Time) {
 		w = *waiting
 		w.RetryAt = time.Time{} // a retry alone is no news
 	}
-	if m.last != nil && m.phased == m.phase && m.wish.Turn == m.turn && w == m.waited && equality.Semantic.DeepEqual(m.last, status) {
-		if now.Before(m.told.Add(retold)) {
+	if m.last != nil && m.phased == m.phase && m.desired.Turn == m.turn && w == m.waited &&
+		equality.Semantic.DeepEqual(m.last, status) {
+		if now.Before(m.reportedAt.Add(reportAgain)) {
 			return
 		}
 		status = m.last
 	}
-	m.last, m.waited, m.turn, m.told, m.phased = status, w, m.wish.Turn, now, m.phase
+	m.last, m.waited, m.turn, m.reportedAt, m.phased = status, w, m.desired.Turn, now, m.phase
 	m.emit(Publish{Turn: m.turn, Status: status, Phase: m.phase, Waiting: waiting})
 }
 
@@ -47,16 +48,16 @@ func (m *Machine) waiting() *messages.Reason {
 	if !m.cgroup.ready && m.cgroup.reason != nil {
 		return m.cgroup.reason
 	}
-	if m.box.current() == nil && m.wish.NoNetwork != nil {
-		return m.wish.NoNetwork
+	if m.sandboxes.current() == nil && m.desired.NoNetwork != nil {
+		return m.desired.NoNetwork
 	}
-	if m.box.current() == nil && m.box.failed != nil {
-		return m.box.failed
+	if m.sandboxes.current() == nil && m.sandboxes.failed != nil {
+		return m.sandboxes.failed
 	}
 	if !m.volumes.mounted && m.volumes.reason != nil {
 		return m.volumes.reason
 	}
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		if r := m.hold(c); r != nil {
 			if a := c.awaits(); a != nil {
 				again := *a
@@ -66,7 +67,7 @@ func (m *Machine) waiting() *messages.Reason {
 			return r
 		}
 	}
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		if a := c.awaits(); a != nil {
 			return a
 		}
@@ -75,7 +76,7 @@ func (m *Machine) waiting() *messages.Reason {
 }
 
 // awaits is how far the pull of the image is, while that is what the container waits for. It is nothing that went wrong.
-func (c *con) awaits() *messages.Reason {
+func (c *container) awaits() *messages.Reason {
 	if c.spec == nil || c.running() || c.image.ref != "" {
 		return nil
 	}
@@ -83,7 +84,7 @@ func (c *con) awaits() *messages.Reason {
 }
 
 // hold is what keeps one container from starting, where something does.
-func (m *Machine) hold(c *con) *messages.Reason {
+func (m *Machine) hold(c *container) *messages.Reason {
 	switch {
 	case c.spec == nil || c.running():
 		return nil
@@ -91,11 +92,16 @@ func (m *Machine) hold(c *con) *messages.Reason {
 		return c.image.reason
 	case c.failed != nil:
 		return c.failed
-	case !c.at.IsZero() && (c.stage == spawning || c.stage == due) && c.exited() != nil && c.backoff.step > 0:
+	case c.stage != messages.StageStarting && (c.init || m.phase == Running) && m.phase != Preparing && c.backoff.step > 0:
+		what, at := m.lacks(m.now, c)
+		if what != backingOff {
+			return nil
+		}
 		wait := m.set.BackOff.wait(c.backoff.step)
 		return &messages.Reason{
-			Code: messages.ReasonCrashLoopBackOff, RetryAt: c.at,
-			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", wait, c.name, m.pod.Name, m.pod.Namespace, m.uid),
+			Code: messages.ReasonCrashLoopBackOff, RetryAt: at,
+			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", wait, c.name, m.pod.Name,
+				m.pod.Namespace, m.uid),
 		}
 	}
 	return nil
@@ -103,8 +109,8 @@ func (m *Machine) hold(c *con) *messages.Reason {
 
 // status is the pod's status as the kubelet computes it. Unchanged conditions keep their transition times.
 func (m *Machine) status(now time.Time) *v1.PodStatus {
-	if m.wish != nil && m.wish.Final != nil {
-		return m.wish.Final
+	if m.desired != nil && m.desired.Final != nil {
+		return m.desired.Final
 	}
 	s := &v1.PodStatus{
 		QOSClass: cri.QOSClass(m.pod), ObservedGeneration: m.pod.Generation,
@@ -113,9 +119,11 @@ func (m *Machine) status(now time.Time) *v1.PodStatus {
 		t := metav1.NewTime(m.started.Truncate(time.Second))
 		s.StartTime = &t
 	}
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		switch {
 		case c.spec == nil:
+		case c.ephemeral:
+			s.EphemeralContainerStatuses = append(s.EphemeralContainerStatuses, m.containerStatus(c))
 		case c.init:
 			s.InitContainerStatuses = append(s.InitContainerStatuses, m.containerStatus(c))
 		default:
@@ -124,7 +132,6 @@ func (m *Machine) status(now time.Time) *v1.PodStatus {
 	}
 	shareLastWords(s)
 	m.settlePhase(s)
-	m.settleContainers(s)
 	m.settleEnd(s)
 	m.addresses(s)
 	m.conditions(now, s)
@@ -159,11 +166,11 @@ func (m *Machine) addressesOf() []string {
 	if m.pod.Spec.HostNetwork {
 		return m.set.HostIPs()
 	}
-	return m.box.lastIPs
+	return m.sandboxes.lastIPs
 }
 
-// byFamily are a pod's addresses as they are used and told: the first of the node's first family, and then the first of the other, as
-// with the kubelet. A runtime may have more, in any order.
+// byFamily are a pod's addresses as they are used and told: the first of the node's first family, and then the first of the
+// other, as with the kubelet. A runtime may have more, in any order.
 func (m *Machine) byFamily(ips []string) []string {
 	host := m.set.HostIPs()
 	if len(ips) < 2 || len(host) == 0 {
@@ -181,7 +188,7 @@ func (m *Machine) byFamily(ips []string) []string {
 
 // ips are the addresses at which the pod can be reached: the sandbox's, or the node's on the host's network.
 func (m *Machine) ips() []string {
-	current := m.box.current()
+	current := m.sandboxes.current()
 	switch {
 	case current == nil:
 		return nil

@@ -41,7 +41,8 @@ func TestAPodIsNotOverWhileAContainerRuns(t *testing.T) {
 			w.step(nil)
 			w.settle()
 			check(t, w)
-			if want := map[string]v1.PodPhase{"succeeded": v1.PodSucceeded}[name]; w.ended == nil || (want != "" && w.status.Phase != want) || (want == "" && w.status.Phase != v1.PodFailed) {
+			if want := map[string]v1.PodPhase{"succeeded": v1.PodSucceeded}[name]; w.ended == nil ||
+				(want != "" && w.status.Phase != want) || (want == "" && w.status.Phase != v1.PodFailed) {
 				t.Errorf("in the end it is %s", w.status.Phase)
 			}
 		})
@@ -61,7 +62,8 @@ func TestSidecarsGetWhatIsLeftOfTheGrace(t *testing.T) {
 	takes := map[string]time.Duration{"c0": 10 * time.Second, "init2": 15 * time.Second, "init1": 4 * time.Second, "init0": 0}
 	var got []time.Duration
 	for range takes {
-		stops := toldOf[messages.StopContainer](a.take())
+		stops := slices.DeleteFunc(toldOf[messages.StopContainer](a.take()),
+			func(s messages.StopContainer) bool { return s.HookOnly })
 		if len(stops) != 1 {
 			t.Fatalf("told to stop: %+v", stops)
 		}
@@ -69,7 +71,7 @@ func TestSidecarsGetWhatIsLeftOfTheGrace(t *testing.T) {
 		f := stops[0].Fact
 		f.State, f.ExitCode, f.FinishedAt = messages.ContainerExited, 137, a.now
 		a.now = a.now.Add(takes[f.Name])
-		a.hears(messages.ContainerEnded{UID: "u1", Fact: f})
+		a.hears(a.ended(f))
 	}
 	if want := []time.Duration{30 * time.Second, 20 * time.Second, 5 * time.Second, 2 * time.Second}; !slices.Equal(got, want) {
 		t.Errorf("given %v, want %v", got, want)
@@ -133,7 +135,8 @@ func TestASandboxOfNoUseIsReplaced(t *testing.T) {
 			if s.Attempt != 1 || !s.Ready || s.HostNet != w.pod.Spec.HostNetwork || w.sandboxes[1].Ready {
 				t.Errorf("sandboxes %+v", w.sandboxes)
 			}
-			if c := w.containers[0]; c.State != messages.ContainerRunning || c.SandboxID != s.ID || !slices.Equal(w.stops, []string{"c0"}) {
+			if c := w.containers[0]; c.State != messages.ContainerRunning || c.SandboxID != s.ID ||
+				!slices.Equal(w.stops, []string{"c0"}) {
 				t.Errorf("stopped %v, containers %+v", w.stops, w.containers)
 			}
 		})
@@ -195,7 +198,8 @@ func TestTheStartTimeStays(t *testing.T) {
 func TestTheStartTimeOfAKubeletsPod(t *testing.T) {
 	a := newAlone(testPod(v1.RestartPolicyAlways, 0, 1))
 	made := a.now.Add(-time.Hour)
-	a.observes([]messages.SandboxFact{{ID: "s1", Attempt: 1, Ready: true, CreatedAt: made.Add(time.Minute)}, {ID: "s0", CreatedAt: made}})
+	a.observes([]messages.SandboxFact{{ID: "s1", Attempt: 1, Ready: true, CreatedAt: made.Add(time.Minute)},
+		{ID: "s0", CreatedAt: made}})
 	if !a.machine.started.Equal(made) {
 		t.Errorf("started %v, want %v", a.machine.started, made)
 	}
@@ -250,13 +254,15 @@ func TestAddressesThatAreUnsettled(t *testing.T) {
 	for _, c := range []struct {
 		unsettled, host bool
 		hostIP, podIP   string
-	}{{false, false, "192.0.2.1", "10.0.0.1"}, {false, true, "192.0.2.1", "192.0.2.1"}, {true, false, "", "10.0.0.1"}, {true, true, "", ""}} {
+	}{{false, false, "192.0.2.1", "10.0.0.1"}, {false, true, "192.0.2.1", "192.0.2.1"}, {true, false, "", "10.0.0.1"},
+		{true, true, "", ""}} {
 		m := &Machine{pod: &v1.Pod{Spec: v1.PodSpec{HostNetwork: c.host}}, set: Settings{
 			HostIPs: func() []string { return []string{"192.0.2.1"} }, Unsettled: func() bool { return c.unsettled },
 		}}
-		m.box.lastIPs = []string{"10.0.0.1"}
+		m.sandboxes.lastIPs = []string{"10.0.0.1"}
 		var s v1.PodStatus
-		if m.addresses(&s); s.HostIP != c.hostIP || s.PodIP != c.podIP || len(s.HostIPs) > 0 != (c.hostIP != "") || len(s.PodIPs) > 0 != (c.podIP != "") {
+		if m.addresses(&s); s.HostIP != c.hostIP || s.PodIP != c.podIP || len(s.HostIPs) > 0 != (c.hostIP != "") ||
+			len(s.PodIPs) > 0 != (c.podIP != "") {
 			t.Errorf("%+v: %+v", c, s)
 		}
 	}

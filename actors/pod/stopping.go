@@ -8,10 +8,15 @@ import (
 )
 
 // stopContainer has a container ended, through its actor.
-func (m *Machine) stopContainer(now time.Time, c *con, grace time.Duration, why string) {
-	if c.stage != stopping {
-		c.stage = stopping
-		c.ends.grace, c.ends.why, c.ends.until = grace, why, now.Add(grace)
+func (m *Machine) stopContainer(now time.Time, c *container, grace time.Duration, why string) {
+	m.askStop(now, c, grace, why, false)
+}
+
+// askStop has a container ended or, with hookOnly, its pre-stop hook run until its turn to end has come.
+func (m *Machine) askStop(now time.Time, c *container, grace time.Duration, why string, hookOnly bool) {
+	if c.stage != messages.StageStopping || c.ends.hookOnly != hookOnly {
+		c.stage = messages.StageStopping
+		c.ends.grace, c.ends.why, c.ends.until, c.ends.hookOnly = grace, why, now.Add(grace), hookOnly
 		m.answered("run", c.name)
 		m.answered("stop", c.name)
 	}
@@ -19,39 +24,40 @@ func (m *Machine) stopContainer(now time.Time, c *con, grace time.Duration, why 
 		c.ends.grace, c.ends.until = grace, until
 		m.answered("stop", c.name)
 	}
-	if !c.actor {
-		c.actor = true
-		m.emit(SpawnContainer{c.name})
-	}
-	if !m.due(now, "stop", c.name, m.set.Patience) {
+	again := m.asking("stop", c.name)
+	if !m.due(now, "stop", c.name, m.set.AnswerTimeout) {
 		return
 	}
-	msg := messages.StopContainer{UID: m.uid, Name: c.name, Pod: m.pod, Spec: c.spec, IPs: m.ips(), Grace: grace, Reason: why, Order: m.wish.Order}
+	if again || !c.actor { // it may have ended, and the word of that may be lost
+		m.supervise(c)
+	}
+	msg := messages.StopContainer{
+		UID: m.uid, Name: c.name, Pod: m.pod, Spec: c.spec, IPs: m.ips(), Grace: grace, Reason: why, Order: m.desired.Order,
+		HookOnly: hookOnly,
+	}
 	if f := c.newest(); f != nil {
 		msg.Fact = *f
 	}
 	m.emit(Tell{messages.ContainerAddress(m.uid, c.name), msg})
 }
 
-// answerEnd notes that a container's end is known. Where it is the container's turn, the plan answers it, by
-// restartPolicy.
-func (m *Machine) answerEnd(c *con) {
-	c.stage, c.seen = idle, nil
-	m.answered("run", c.name)
-	m.answered("stop", c.name)
-	m.answered("observe", c.name)
+// answerEnd notes that its actor has nothing more to do for a container. What follows is the plan's, when it is its turn.
+func (m *Machine) answerEnd(c *container) {
+	c.stage = messages.StageIdle
+	for _, what := range []string{"run", "stop", "end"} {
+		m.answered(what, c.name)
+	}
 }
 
 // alive says that there is a process to end, as far as is known.
-func (c *con) alive() bool {
+func (c *container) alive() bool {
 	f := c.newest()
 	return f != nil && (f.State == messages.ContainerRunning || f.State == messages.ContainerUnknown)
 }
 
-func (m *Machine) drop(c *con) {
-	c.actor, c.stage, c.at = false, idle, time.Time{}
+func (m *Machine) drop(c *container) {
+	c.actor = false
+	m.answerEnd(c)
 	m.answered("spawn", c.name)
-	m.answered("run", c.name)
-	m.answered("stop", c.name)
 	m.emit(DropContainer{c.name})
 }

@@ -20,7 +20,8 @@ import (
 // storm is over the pod is where it should be: it is never stuck.
 func TestWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		policy := rapid.SampledFrom([]v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}).Draw(t, "policy")
+		policy := rapid.SampledFrom([]v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure,
+			v1.RestartPolicyNever}).Draw(t, "policy")
 		pod := testPod(policy, rapid.IntRange(0, 2).Draw(t, "init"), rapid.IntRange(1, 3).Draw(t, "regular"))
 		if len(pod.Spec.InitContainers) > 0 && rapid.Bool().Draw(t, "sidecar") {
 			pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
@@ -38,6 +39,7 @@ func TestWhateverHappens(t *testing.T) {
 			}
 			return 1, int(attempt) < crashes
 		}
+		w.brief = rapid.Bool().Draw(t, "brief")
 		w.step(nil)
 		for range rapid.IntRange(0, 120).Draw(t, "steps") {
 			storm(t, w)
@@ -46,7 +48,7 @@ func TestWhateverHappens(t *testing.T) {
 		w.exit = func(name string, attempt uint32) (int32, bool) {
 			return 0, name[0] == 'i' && !w.sidecarNamed(name)
 		}
-		w.deaf, w.blind = false, false // nothing is lost any more
+		w.deaf, w.blind = false, false // nothing is lost any more, but for the outcome of one start
 		if w.offline != nil {
 			w.network(true)
 		}
@@ -75,8 +77,9 @@ func drawPolicies(t *rapid.T, pod *v1.Pod) {
 		}
 		c.RestartPolicy = &policy
 		if rapid.Bool().Draw(t, "rules") {
-			c.RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestart, ExitCodes: &v1.ContainerRestartRuleOnExitCodes{
-				Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}}}}
+			c.RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestart,
+				ExitCodes: &v1.ContainerRestartRuleOnExitCodes{
+					Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}}}}
 		}
 	}
 }
@@ -93,7 +96,11 @@ func staying(pod *v1.Pod) (names []string) {
 
 // storm is one thing going right or wrong.
 func storm(t *rapid.T, w *world) {
-	switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "heeded", "probe", "probe", "prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "deaf", "blind", "network", "fail", "end"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{
+		"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "heeded", "probe", "probe",
+		"prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "deaf", "blind", "brief",
+		"debug", "network", "fail", "end",
+	}).Draw(t, "event") {
 	case "deliver":
 		if len(w.pending) > 0 {
 			m := w.pending[0]
@@ -157,6 +164,14 @@ func storm(t *rapid.T, w *world) {
 		})
 	case "blind":
 		w.blind = true
+	case "debug":
+		if len(w.pod.Spec.EphemeralContainers) < 2 {
+			target := rapid.SampledFrom([]string{"", "c0"}).Draw(t, "target")
+			w.edits, w.pod = w.edits+1, debugged(w.pod, fmt.Sprintf("debug%d", len(w.pod.Spec.EphemeralContainers)), target)
+			w.send(w.wish())
+		}
+	case "brief":
+		w.brief = true
 	case "network":
 		w.network(w.offline != nil)
 	case "fail":
@@ -215,7 +230,11 @@ func afterTheStorm(w *world) string {
 			return fmt.Sprintf("a pod that has to go is %s, running %v", phase, w.runningNames())
 		}
 	case phase == Finished:
-		failedFirst := slices.ContainsFunc(w.pod.Spec.InitContainers, func(c v1.Container) bool { return cri.RestartPolicy(&w.pod.Spec, &c) == v1.RestartPolicyNever }) // one that is lost has failed
+		failedFirst := slices.ContainsFunc(w.pod.Spec.InitContainers,
+			func(c v1.Container) bool {
+				return cri.RestartPolicy(&w.pod.Spec,
+					&c) == v1.RestartPolicyNever
+			}) // one that is lost has failed
 		if len(staying(w.pod)) > 0 && !failedFirst || len(w.runningNames()) > 0 {
 			return fmt.Sprintf("it finished where %v stay, running %v", staying(w.pod), w.runningNames())
 		}
@@ -232,8 +251,10 @@ func afterTheStorm(w *world) string {
 				return c.Name + " does not run"
 			}
 			for _, f := range w.containers {
-				if f.Name == c.Name && f.State == messages.ContainerRunning && (f.Image != c.Image || f.SandboxID != w.sandboxes[0].ID) {
-					return fmt.Sprintf("%s runs %s in %s, wanted is %s in %s", c.Name, f.Image, f.SandboxID, c.Image, w.sandboxes[0].ID)
+				if f.Name == c.Name && f.State == messages.ContainerRunning &&
+					(f.Image != c.Image || f.SandboxID != w.sandboxes[0].ID) {
+					return fmt.Sprintf("%s runs %s in %s, wanted is %s in %s", c.Name, f.Image, f.SandboxID, c.Image,
+						w.sandboxes[0].ID)
 				}
 			}
 		}

@@ -69,7 +69,7 @@ func (m *Machine) takeWork(now time.Time, msg any) {
 	case SandboxStarted:
 		m.answered("sandbox", "")
 		if v.Taken {
-			m.box.next = max(m.box.next, v.Attempt+1)
+			m.sandboxes.next = max(m.sandboxes.next, v.Attempt+1)
 		}
 		if v.Fact == nil {
 			if !v.Taken {
@@ -81,28 +81,28 @@ func (m *Machine) takeWork(now time.Time, msg any) {
 		m.notice(v.Fact.ID, now)
 		fact := *v.Fact
 		fact.IPs = m.byFamily(fact.IPs)
-		m.box.learn(fact)
+		m.sandboxes.learn(fact)
 		for _, w := range v.Warnings {
 			m.record("", v1.EventTypeWarning, w.Reason, "%s", w.Message)
 		}
-		if s := m.box.unfit(); s != nil && s.NoIP {
+		if s := m.sandboxes.unfit(); s != nil && s.NoIP {
 			r := messages.Reason{Code: messages.ReasonCreateSandbox, Message: "the runtime gave the sandbox no IP address"}
 			m.recordSandbox(r)
 			m.sandboxFailed(now, r)
 			return
 		}
-		m.box.failed, m.box.tries, m.box.retry = nil, 0, time.Time{}
+		m.sandboxes.failed, m.sandboxes.tries, m.sandboxes.retry = nil, 0, time.Time{}
 	case SandboxStopped:
-		m.answered("stopbox", v.ID)
+		m.answered("stopSandbox", v.ID)
 		if v.Failed != nil {
 			m.record("", v1.EventTypeWarning, messages.EventFailedKillPod, "error killing pod: %s", v.Failed.Message)
 			m.sandboxFailed(now, *v.Failed)
 			return
 		}
-		m.box.stopped[v.ID] = true
-		for i := range m.box.all {
-			if m.box.all[i].ID == v.ID {
-				m.box.all[i].Ready = false
+		m.sandboxes.stopped[v.ID] = true
+		for i := range m.sandboxes.all {
+			if m.sandboxes.all[i].ID == v.ID {
+				m.sandboxes.all[i].Ready = false
 			}
 		}
 	case PodRemoved:

@@ -6,22 +6,28 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// planTerminating: nothing is started any more. Containers are ended, sidecars after the others and in reverse order;
-// then the sandbox is stopped. Leads to Cleaning.
+// planTerminating: nothing is started any more. All pre-stop hooks run at once. Containers are ended, sidecars after the others
+// and in reverse order; then the sandbox is stopped. Leads to Cleaning.
 func (m *Machine) planTerminating(now time.Time) Phase {
 	if m.ends.IsZero() {
 		m.ends = now.Add(m.grace())
+		for _, c := range m.containers {
+			if c.actor {
+				m.supervise(c) // nothing is restarted any more
+			}
+		}
 	}
 	m.halt(now)
 	settled := m.settled(now)
-	if m.stopMains(now) || !settled || m.stopSidecars(now) {
+	mains := m.stopMains(now)
+	if m.stopSidecars(now, mains || !settled) || !settled {
 		return Terminating
 	}
 	waiting := false
-	for _, s := range m.box.all {
-		if !m.box.stopped[s.ID] {
+	for _, s := range m.sandboxes.all {
+		if !m.sandboxes.stopped[s.ID] {
 			waiting = true
-			if !now.Before(m.box.retry) {
+			if !now.Before(m.sandboxes.retry) {
 				m.stopSandbox(now, s.ID)
 			}
 		}
@@ -38,19 +44,13 @@ func (m *Machine) halt(now time.Time) {
 	underWay := m.asking("sandbox", "")
 	m.answered("sandbox", "")
 	forget := false
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		forget = forget || m.asking("image", c.name)
 		m.answered("image", c.name)
-		if !c.loose.IsZero() {
-			underWay, c.loose = true, time.Time{}
-		}
-		switch c.stage {
-		case starting:
-			underWay = true
-			c.stage = idle
-		case due, spawning, imaging:
-			c.stage, c.at = idle, time.Time{}
-		case idle, up, stopping:
+		underWay = underWay || !c.unread.IsZero() || c.stage == messages.StageStarting
+		c.unread = time.Time{}
+		if c.stage == messages.StageStarting {
+			c.stage = messages.StageIdle
 		}
 		m.answered("spawn", c.name)
 		m.answered("run", c.name)
@@ -68,7 +68,7 @@ func (m *Machine) settled(now time.Time) bool {
 	if m.settle.IsZero() {
 		return true
 	}
-	if m.due(now, "read", "", m.set.Patience) {
+	if m.due(now, "read", "", m.set.AnswerTimeout) {
 		m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}})
 	}
 	return false
@@ -77,7 +77,7 @@ func (m *Machine) settled(now time.Time) bool {
 // stopMains ends all containers but sidecars, side by side. It reports whether any still runs.
 func (m *Machine) stopMains(now time.Time) bool {
 	left := false
-	for _, c := range m.cons {
+	for _, c := range m.containers {
 		if !c.sidecar() && c.alive() {
 			left = true
 			m.stopContainer(now, c, m.grace(), m.endReason())
@@ -89,15 +89,26 @@ func (m *Machine) stopMains(now time.Time) bool {
 // leastGrace is what a sidecar has when those before it have used the pod's grace period up (KEP-753).
 const leastGrace = 2 * time.Second
 
-// stopSidecars ends sidecars one after another, the last first, within what is left of the pod's grace period (KEP-753).
-func (m *Machine) stopSidecars(now time.Time) bool {
-	for i := len(m.cons) - 1; i >= 0; i-- {
-		if c := m.cons[i]; c.sidecar() && c.alive() {
-			m.stopContainer(now, c, max(m.ends.Sub(now), leastGrace), m.endReason())
-			return true
+// stopSidecars ends sidecars one after another, the last first, within what is left of the pod's grace period. Their pre-stop
+// hooks do not wait: they run from the beginning. When the grace period is used up, no sidecar waits for its turn any more
+// (KEP-753). others says that a container which ends before all sidecars is left, or may be. It reports whether any container is
+// left.
+func (m *Machine) stopSidecars(now time.Time, others bool) bool {
+	left := others
+	for i := len(m.containers) - 1; i >= 0; i-- {
+		c := m.containers[i]
+		if !c.sidecar() || !c.alive() {
+			continue
 		}
+		rest, begun := m.ends.Sub(now), c.stage == messages.StageStopping && !c.ends.hookOnly
+		if left && rest > 0 && !begun {
+			m.askStop(now, c, rest, m.endReason(), true)
+		} else {
+			m.stopContainer(now, c, max(rest, leastGrace), m.endReason())
+		}
+		left = true
 	}
-	return false
+	return left
 }
 
 func (m *Machine) endReason() string {

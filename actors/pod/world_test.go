@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 )
 
 // world is a small model of all that a pod's machine speaks to: parent, runtime, images, volumes and the actors of its
@@ -40,11 +41,13 @@ type world struct {
 	seq        int
 	sandboxes  []messages.SandboxFact   // newest first
 	containers []messages.ContainerFact // newest first
-	actors     map[string]bool
-	stops      []string // names, as asked
+	actors     map[string]supervisors.ExitStrategy
+	stops      []string          // names, as asked
+	asked      map[string]string // what each container was asked last: its "hook", or its "end"
 	mounted    bool
 	foldersOut bool
-	grouped    bool // its control group is there
+	grouped    bool      // its control group is there
+	groups     []*v1.Pod // as its cgroup was asked for
 	edits      uint64
 	noImages   bool // no pull ends
 	watch      func(*v1.PodStatus)
@@ -58,21 +61,27 @@ type world struct {
 	records    []Record
 	ends       map[string]int // of each container
 	gave       map[messages.ImageKey]bool
-	deaf       bool   // the next status is lost
-	blind      bool   // what came of the next start cannot be read
-	handler    string // with which the runtime makes sandboxes
-	heeded     int32  // the exit code of what is stopped
+	deaf       bool            // the next status is lost
+	blind      bool            // what came of the next start cannot be read
+	brief      bool            // the outcome of the next start of a regular container is lost, and it ends well at once
+	excused    map[string]bool // containers that are started again whatever their exit code: they were ended for that
+	unread     map[string]bool // containers whose start failed, as far as the pod was told
+	handler    string          // with which the runtime makes sandboxes
+	heeded     int32           // the exit code of what is stopped
 }
 
 func newWorld(pod *v1.Pod) *world {
 	w := &world{
 		heeded: 143,
-		now:    time.Unix(1_000_000, 0), pod: pod, actors: map[string]bool{}, later: map[string]time.Time{},
+		now:    time.Unix(1_000_000, 0), pod: pod, actors: map[string]supervisors.ExitStrategy{}, later: map[string]time.Time{},
 		exit: func(string, uint32) (int32, bool) { return 0, false }, ends: map[string]int{}, gave: map[messages.ImageKey]bool{},
+		unread: map[string]bool{}, excused: map[string]bool{}, asked: map[string]string{},
 		set: Settings{
-			Events:   true,
-			Patience: 10 * time.Second, Work: 30 * time.Second, BackOff: BackOff{Base: 10 * time.Second, Max: 300 * time.Second},
-			HostIPs: func() []string { return []string{"10.0.0.1"} }, Unsettled: func() bool { return false }, RuntimeName: func() string { return "sim" },
+			Events:        true,
+			AnswerTimeout: 10 * time.Second, Work: 30 * time.Second,
+			BackOff: BackOff{Base: 10 * time.Second, Max: 300 * time.Second},
+			HostIPs: func() []string { return []string{"10.0.0.1"} }, Unsettled: func() bool { return false },
+			RuntimeName:       func() string { return "sim" },
 			Changed:           func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
 			ChangedImage:      func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
 			Resources:         func(messages.ContainerFact) *v1.ResourceRequirements { return nil },
@@ -119,6 +128,7 @@ func (w *world) step(msg any) {
 	for _, e := range w.machine.Step(w.now, msg) {
 		w.effect(e)
 	}
+	w.checkAsked()
 	if p := w.machine.Phase(); p != before || len(w.phases) == 0 {
 		w.phases = append(w.phases, p)
 	}
@@ -140,7 +150,7 @@ func (w *world) effect(e Effect) {
 	case Tell:
 		w.told(e.Msg)
 	case StartSandbox:
-		if w.machine.wish.NoNetwork != nil {
+		if w.machine.desired.NoNetwork != nil {
 			w.fault("a sandbox is started without a network")
 		}
 		w.startSandbox(e)
@@ -166,14 +176,16 @@ func (w *world) effect(e Effect) {
 		w.sandboxes, w.containers = nil, nil
 		w.send(PodRemoved{})
 	case SpawnContainer:
-		if !w.actors[e.Name] {
-			w.actors[e.Name] = true
+		_, there := w.actors[e.Name]
+		w.actors[e.Name] = e.Strategy
+		if !there {
 			w.send(messages.ChildStarted{Name: e.Name})
 		}
 	case RestartContainer:
-		w.actors[e.Name] = true
-		w.later[e.Name] = w.now.Add(e.After) // a later order replaces an earlier one
-		w.arrive()
+		if _, there := w.actors[e.Name]; there {
+			w.later[e.Name] = w.now // a later order replaces an earlier one
+			w.arrive()
+		}
 	case DropContainer:
 		delete(w.actors, e.Name)
 		delete(w.later, e.Name)
@@ -196,6 +208,33 @@ func (w *world) effect(e Effect) {
 		}
 		w.wakeAt = e.At
 	}
+}
+
+// present says that a container's actor is there to hear what it is told.
+func (w *world) present(name string) bool {
+	_, there := w.actors[name]
+	_, waits := w.later[name]
+	return there && !waits
+}
+
+// exits is the end of a container's actor, as the layer judges it, and the word of that; nil where the actor is gone already.
+func (w *world) exits(f messages.ContainerFact) any {
+	if !w.present(f.Name) {
+		return nil
+	}
+	result := messages.ContainerEnded{Fact: f}
+	verdict, after := w.actors[f.Name].Judge(w.now, result)
+	told := messages.ChildExited{Name: f.Name, Result: result, Verdict: verdict}
+	if verdict == messages.ExitRestarts {
+		if !w.machine.live() {
+			w.fault("the actor of %s is restarted while its pod is %s", f.Name, w.machine.Phase())
+		}
+		told.RestartAt = w.now.Add(after)
+		w.later[f.Name] = told.RestartAt
+	} else {
+		delete(w.actors, f.Name)
+	}
+	return told
 }
 
 // arrive has the actors speak whose back-off is over.
@@ -241,7 +280,7 @@ func (w *world) fault(format string, args ...any) {
 // told is what the other actors do.
 func (w *world) told(msg any) {
 	switch m := msg.(type) {
-	case messages.GetWish:
+	case messages.GetDesired:
 		w.send(w.wish())
 	case messages.ReadPod:
 		w.send(w.observed())
@@ -262,7 +301,7 @@ func (w *world) told(msg any) {
 			return messages.VolumesUnmounted{UID: m.UID, Removed: m.Remove}
 		}))
 	case messages.EnsurePodCgroup:
-		w.grouped = true
+		w.grouped, w.groups = true, append(w.groups, m.Pod)
 		w.send(messages.PodCgroupReady{UID: m.UID, Pod: m.Pod, Parent: "/kubepods/podu1"})
 	case messages.RemovePodCgroup:
 		for _, c := range w.containers {
@@ -278,19 +317,23 @@ func (w *world) told(msg any) {
 		if w.noImages {
 			return
 		}
-		w.send(messages.ImageAwaited{Key: m.Key, Image: m.Image, Again: w.gave[m.Key], Reason: messages.Reason{Code: messages.ReasonPulling, Message: m.Image, Since: w.now}})
+		w.send(messages.ImageAwaited{Key: m.Key, Image: m.Image, Again: w.gave[m.Key],
+			Reason: messages.Reason{Code: messages.ReasonPulling, Message: m.Image, Since: w.now}})
 		w.send(messages.ImagePulled{Key: m.Key, Image: m.Image, Ref: m.Image, Again: w.gave[m.Key]})
 		w.gave[m.Key] = true
 	case messages.RunContainer:
-		w.run(m)
+		if w.present(m.Container.Name) {
+			w.run(m)
+		}
 	case messages.StopContainer:
-		w.stop(m)
-	case messages.ContainerObserved:
-		w.send(messages.ContainerEnded{UID: m.UID, Fact: m.Fact})
+		if w.present(m.Name) {
+			w.stop(m)
+		}
 	case messages.PodEnded:
 		w.ended = &m
 		if m.Gone && (len(w.containers)+len(w.sandboxes) > 0 || !w.foldersOut || w.grouped) {
-			w.fault("it says that nothing is left of it, and %v, %v and its folder (removed: %v) or control group (%v) are", w.containers, w.sandboxes, w.foldersOut, w.grouped)
+			w.fault("it says that nothing is left of it, and %v, %v and its folder (removed: %v) or control group (%v) are",
+				w.containers, w.sandboxes, w.foldersOut, w.grouped)
 		}
 		if !m.Gone {
 			w.final = m.Status
@@ -312,7 +355,8 @@ func (w *world) wish() messages.PodWanted {
 	if w.final != nil {
 		turn += 2
 	}
-	return messages.PodWanted{Pod: w.pod, Turn: turn, Ending: w.ending, Final: w.final, Last: w.last, Fail: w.fail, NoNetwork: w.offline}
+	return messages.PodWanted{Pod: w.pod, Turn: turn, Ending: w.ending, Final: w.final, Last: w.last, Fail: w.fail,
+		NoNetwork: w.offline}
 }
 
 // settle delivers everything, in order, and lets time pass, until nothing happens for as long as an audit takes.
@@ -377,6 +421,6 @@ func (w *world) restart() {
 	w.machine = NewMachine(string(w.pod.UID), w.set)
 	w.pending, w.wakeAt = nil, time.Time{}
 	clear(w.later)
-	w.actors = map[string]bool{}
+	clear(w.actors)
 	w.step(nil)
 }

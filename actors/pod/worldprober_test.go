@@ -24,14 +24,14 @@ type proberBook struct {
 func (w *world) endHook(c messages.ContainerFact) any {
 	for i := range w.containers {
 		if is := w.containers[i]; is.ID == c.ID && is.State == messages.ContainerExited {
-			return messages.ContainerEnded{UID: "u1", Fact: is}
+			return w.exits(is)
 		}
 	}
 	if w.hooksDone == nil {
 		w.hooksDone = map[string]bool{}
 	}
 	w.hooksDone[c.ID] = true
-	return messages.ContainerStarted{UID: "u1", Fact: c}
+	return started(c)
 }
 
 func (w *world) watchProbes(m messages.WatchProbes) {
@@ -103,13 +103,15 @@ func (w *world) probeOnce() bool {
 // checkProved: nothing is said to be ready, or to have started, that no probe has seen so.
 func (w *world) checkProved(s *v1.PodStatus) {
 	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
-		spec := w.machine.con(c.Name).spec
+		spec := w.machine.container(c.Name).spec
 		_, id, _ := strings.Cut(c.ContainerID, "//")
 		words := w.words[id]
-		if c.State.Running != nil && c.Started != nil && *c.Started && spec.StartupProbe != nil && words.Startup != messages.ProbeSucceeded {
+		if c.State.Running != nil && c.Started != nil && *c.Started && spec.StartupProbe != nil &&
+			words.Startup != messages.ProbeSucceeded {
 			w.fault("%s is said to have started", c.Name)
 		}
-		if c.State.Running != nil && c.Started != nil && *c.Started && hasPostStart(spec) && !w.hooksDone[id] && w.machine.Phase() != Terminating {
+		if c.State.Running != nil && c.Started != nil && *c.Started && hasPostStart(spec) && !w.hooksDone[id] &&
+			w.machine.Phase() != Terminating {
 			w.fault("%s is said to have started, and its hook has not ended", c.Name)
 		}
 		if c.Ready && c.State.Running != nil && spec.ReadinessProbe != nil && words.Readiness == "" {
@@ -141,7 +143,8 @@ func probeStorm(t *rapid.T, w *world) {
 	if held := *is.Of(kind); held == messages.ProbeFailed && kind == messages.Liveness || held != "" && kind == messages.Startup {
 		return // such a word is the last
 	}
-	w.prove(c.ID, kind, rapid.SampledFrom([]messages.ProbeResult{messages.ProbeSucceeded, messages.ProbeSucceeded, messages.ProbeFailed}).Draw(t, "result"))
+	w.prove(c.ID, kind, rapid.SampledFrom([]messages.ProbeResult{messages.ProbeSucceeded, messages.ProbeSucceeded,
+		messages.ProbeFailed}).Draw(t, "result"))
 }
 
 func drawProbes(t *rapid.T, pod *v1.Pod) {

@@ -3,12 +3,13 @@ package pod
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -46,7 +47,8 @@ func (w *world) startSandbox(e StartSandbox) {
 		w.fault("a sandbox is started in the control group %q (there: %v)", e.CgroupParent, w.grouped)
 	}
 	w.seq++
-	s := messages.SandboxFact{ID: fmt.Sprintf("s%d", w.seq), Attempt: e.Attempt, Ready: true, CreatedAt: w.now, HostNet: w.machine.pod.Spec.HostNetwork, PodStarted: e.Started, Handler: w.handler}
+	s := messages.SandboxFact{ID: fmt.Sprintf("s%d", w.seq), Attempt: e.Attempt, Ready: true, CreatedAt: w.now,
+		HostNet: w.machine.pod.Spec.HostNetwork, PodStarted: e.Started, Handler: w.handler}
 	if !s.HostNet {
 		s.IPs = []string{fmt.Sprintf("10.88.0.%d", 2+e.Attempt)}
 	}
@@ -54,7 +56,36 @@ func (w *world) startSandbox(e StartSandbox) {
 	w.send(SandboxStarted{Attempt: e.Attempt, Fact: &s})
 }
 
+// started is the report of a container that runs.
+func started(f messages.ContainerFact) messages.ContainerReported {
+	return messages.ContainerReported{UID: "u1", Name: f.Name, Stage: messages.StageRunning, Fact: &f}
+}
+
+// hooking is the report of one whose post-start hook runs.
+func hooking(f messages.ContainerFact) messages.ContainerReported {
+	return messages.ContainerReported{UID: "u1", Name: f.Name, Stage: messages.StageHooking, Fact: &f}
+}
+
+// ended is the word of the end of a container, as a machine's own strategy answers it.
+func (a *alone) ended(f messages.ContainerFact) messages.ChildExited {
+	result := messages.ContainerEnded{Fact: f}
+	verdict, after := a.machine.strategy(a.machine.container(f.Name)).Judge(a.now, result)
+	return messages.ChildExited{Name: f.Name, Result: result, Verdict: verdict, RestartAt: a.now.Add(after)}
+}
+
+// sendExit has the actor end now; the word of it comes later.
+func (w *world) sendExit(f messages.ContainerFact) {
+	if told := w.exits(f); told != nil {
+		w.send(told)
+		w.arrive()
+	}
+}
+
 func (w *world) run(m messages.RunContainer) {
+	if m.Adopt != nil && m.Adopt.State == messages.ContainerExited {
+		w.sendExit(*m.Adopt)
+		return
+	}
 	if p := w.machine.Phase(); (p != Running && p != Initializing) || w.machine.ending != nil {
 		w.fault("%s is started while %s, ending %v", m.Container.Name, p, w.machine.ending)
 	}
@@ -100,6 +131,8 @@ func (w *world) run(m messages.RunContainer) {
 	w.containers = slices.DeleteFunc(w.containers, func(c messages.ContainerFact) bool {
 		return c.Name == m.Container.Name && c.Attempt == m.Attempt // left of a start that was cut off
 	})
+	w.checkOrder(m)
+	w.checkPolicy(m)
 	w.seq++
 	w.now = w.now.Add(time.Microsecond) // no two are made at one moment
 	c := messages.ContainerFact{
@@ -111,6 +144,40 @@ func (w *world) run(m messages.RunContainer) {
 	w.answer(m, c)
 }
 
+// checkPolicy: no regular container is made again that has ended for good. One that was ended for a probe, or for its next version, is
+// made again in any case.
+func (w *world) checkPolicy(m messages.RunContainer) {
+	i := slices.IndexFunc(w.containers, func(c messages.ContainerFact) bool {
+		return c.Name == m.Container.Name &&
+			!facts.CutOff(c)
+	})
+	if i < 0 || m.Container.Name[0] == 'i' {
+		return
+	}
+	c := w.containers[i] // the newest
+	if strings.HasPrefix(c.Name, "debug") && !c.StartedAt.IsZero() {
+		w.fault("%s is made again, and is ephemeral", c.ID)
+	}
+	if c.State == messages.ContainerExited && !cri.Restarts(&w.pod.Spec, m.Container, c.ExitCode) && !w.excused[c.ID] {
+		w.fault("%s is made again as attempt %d, and ended with %d", c.ID, m.Attempt, c.ExitCode)
+	}
+}
+
+// checkOrder: no regular container is made while the post-start hook of an earlier one runs. The hook of a container whose start
+// failed, as far as the pod knows, does not run.
+func (w *world) checkOrder(m messages.RunContainer) {
+	specs := w.machine.pod.Spec.Containers
+	at := slices.IndexFunc(specs, func(c v1.Container) bool { return c.Name == m.Container.Name })
+	for i := range specs[:max(at, 0)] {
+		for _, c := range w.containers {
+			if c.Name == specs[i].Name && c.State == messages.ContainerRunning && hasPostStart(&specs[i]) && !w.hooksDone[c.ID] &&
+				!w.unread[c.ID] {
+				w.fault("%s is made while the post-start hook of %s runs", m.Container.Name, c.ID)
+			}
+		}
+	}
+}
+
 // start starts a created container, unless starts fail.
 func (w *world) start(c *messages.ContainerFact) {
 	if w.halfway > 0 {
@@ -118,36 +185,42 @@ func (w *world) start(c *messages.ContainerFact) {
 		return
 	}
 	c.State, c.StartedAt = messages.ContainerRunning, w.now
+	if w.brief && c.Name[0] == 'c' {
+		w.brief, w.blind = false, true
+		w.exitContainer(c, 0)
+	}
 }
 
 func (w *world) ready(sandbox string) bool {
 	return len(w.sandboxes) > 0 && w.sandboxes[0].Ready && w.sandboxes[0].ID == sandbox
 }
 
-func (w *world) failed(m messages.RunContainer, why string, fact *messages.ContainerFact) messages.ContainerFailed {
-	return messages.ContainerFailed{
-		UID: "u1", Name: m.Container.Name, Attempt: m.Attempt, Turn: m.Turn, Fact: fact,
-		Reason: messages.Reason{Code: messages.ReasonRunContainer, Message: why},
+func (w *world) failed(m messages.RunContainer, why string, fact *messages.ContainerFact) messages.ContainerReported {
+	return messages.ContainerReported{
+		UID: "u1", Name: m.Container.Name, Generation: m.Generation, Stage: messages.StageIdle, Fact: fact,
+		Failed: &messages.Reason{Code: messages.ReasonRunContainer, Message: why},
 	}
 }
 
 func (w *world) answer(m messages.RunContainer, c messages.ContainerFact) {
 	if w.blind {
 		w.blind = false
+		w.unread[c.ID] = true
 		w.send(w.failed(m, "its status cannot be read", nil))
 		return
 	}
 	switch c.State {
 	case messages.ContainerExited:
-		w.send(messages.ContainerEnded{UID: "u1", Fact: c})
+		w.sendExit(c)
 	case messages.ContainerRunning:
 		if hasPostStart(m.Container) && !w.hooksDone[c.ID] {
-			w.send(messages.ContainerStarted{UID: "u1", Fact: c, Hooking: true})
+			w.send(hooking(c))
 			w.send(delayed(func() any { return w.endHook(c) }))
 			return
 		}
-		w.send(messages.ContainerStarted{UID: "u1", Fact: c})
+		w.send(started(c))
 	case messages.ContainerCreated, messages.ContainerUnknown:
+		w.unread[c.ID] = true
 		w.send(w.failed(m, "it did not start", &c))
 	}
 }
@@ -169,9 +242,22 @@ func (w *world) checkNotOver(p Publish) {
 }
 
 func (w *world) stop(m messages.StopContainer) {
+	was := w.asked[m.Fact.ID]
+	w.asked[m.Fact.ID] = "hook"
+	if m.HookOnly {
+		if !w.sidecarNamed(m.Name) || m.Grace <= 0 {
+			w.fault("%s waits for its turn to end, for %s", m.Name, m.Grace)
+		}
+		return
+	}
+	w.asked[m.Fact.ID] = "end"
+	if strings.HasSuffix(m.Reason, "will be restarted") { // for a probe, or for another spec
+		w.excused[m.Fact.ID] = true
+	}
 	w.stops = append(w.stops, m.Name)
 	w.checkStop(m)
-	if w.machine.Phase() == Terminating && m.Spec != nil && w.sidecarNamed(m.Name) {
+	if w.machine.Phase() == Terminating && m.Spec != nil && w.sidecarNamed(m.Name) && was != "end" &&
+		w.stepAt.Before(w.machine.ends) {
 		for _, c := range w.containers {
 			if lives(c) && !w.sidecarNamed(c.Name) {
 				w.fault("sidecar %s is stopped before %s", m.Name, c.Name)
@@ -190,8 +276,23 @@ func (w *world) stop(m messages.StopContainer) {
 				ended = *c
 			}
 		}
-		return messages.ContainerEnded{UID: "u1", Fact: ended}
+		return w.exits(ended)
 	}))
+}
+
+// checkAsked: of a pod that ends, every container that runs has been asked to end, or its pre-stop hook was. When the grace period is
+// over, none waits for its turn.
+func (w *world) checkAsked() {
+	for _, c := range w.machine.containers {
+		f := c.newest()
+		if w.machine.Phase() != Terminating || !c.alive() {
+			continue
+		}
+		if asked := w.asked[f.ID]; asked == "" && !w.machine.asking("stop", c.name) || asked == "hook" &&
+			!w.stepAt.Before(w.machine.ends) {
+			w.fault("%s of a pod that ends by %s is asked to %q at %s", f.ID, w.machine.ends, asked, w.stepAt)
+		}
+	}
 }
 
 func (w *world) sidecarNamed(name string) bool {

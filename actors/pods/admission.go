@@ -125,7 +125,8 @@ func firstCome(x, y want) int {
 func (a *actor) decide(ctx supervisors.Context, r *room, w want, claim *admission.Claim) (*messages.Reason, admission.Refusal) {
 	static := cri.IsStatic(w.pod)
 	if !static && a.awaitNode(ctx) {
-		return &messages.Reason{Code: messages.ReasonNodeUnknown, Message: "this node's object, whose labels and taints decide, was not read yet"}, admission.Refusal{}
+		return &messages.Reason{Code: messages.ReasonNodeUnknown,
+			Message: "this node's object, whose labels and taints decide, was not read yet"}, admission.Refusal{}
 	}
 	refusal := admission.Admit(r.node, r.now, claim)
 	if !refusal.Refused() {
@@ -144,7 +145,8 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w want, claim *admissio
 			return a.makingRoom(ctx, refusal.Message), admission.Refusal{}
 		}
 		if !static {
-			refusal = admission.Refusal{Reason: admission.ReasonUnexpected, Message: "no pods that may be ended for it hold enough: " + refusal.Message}
+			refusal = admission.Refusal{Reason: admission.ReasonUnexpected,
+				Message: "no pods that may be ended for it hold enough: " + refusal.Message}
 		}
 	}
 	byLabels := refusal.Reason == admission.ReasonNodeAffinity || refusal.Reason == admission.ReasonTaintToleration
@@ -175,7 +177,8 @@ func (a *actor) hold(ctx supervisors.Context, w want, was map[string]messages.Re
 	if old, ok := was[uid]; ok && old == why {
 		return
 	}
-	ctx.Log().Warn("a pod is not admitted; it waits", "pod", fullName(w.pod), "podUID", uid, "reason", why.Code, "message", why.Message)
+	ctx.Log().Warn("a pod is not admitted; it waits", "pod", fullName(w.pod), "podUID", uid, "reason", why.Code, "message",
+		why.Message)
 	if why.Code == messages.ReasonNodeUnknown { // it is known in a moment
 		return
 	}
@@ -218,7 +221,8 @@ func (a *actor) claims(but func(*entry) bool) []*admission.Claim {
 		if !a.holdsRoom(e) || but != nil && but(e) {
 			continue
 		}
-		if e.claim == nil || e.claim.Pod != e.pod && (e.ending == nil || !e.ending.Orphan) { // an orphan's is what was found of it
+		// an orphan's is what was found of it
+		if e.claim == nil || e.claim.Pod != e.pod && (e.ending == nil || !e.ending.Orphan) {
 			e.claim = admission.NewClaim(e.pod)
 		}
 		out = append(out, e.claim)

@@ -43,7 +43,8 @@ func beginNode(t *testing.T, here Here, cluster bool) *node {
 	n.life = func() {
 		n.board = board.New()
 		n.Kit = supervisortest.New(t, messages.Pods, New(Options{
-			Sources: []messages.Address{messages.File, messages.APIServer}, Board: n.board, FinishedPath: n.path, Here: here, Cluster: cluster,
+			Sources: []messages.Address{messages.File, messages.APIServer}, Board: n.board, FinishedPath: n.path, Here: here,
+			Cluster: cluster,
 		})("pods"))
 		n.RunWork()
 	}
@@ -82,7 +83,7 @@ func (n *node) wish(uid string) messages.PodWanted {
 	n.TB.Helper()
 	n.RunWork()
 	n.Take()
-	n.Send(messages.PodAddress(uid), messages.GetWish{UID: uid})
+	n.Send(messages.PodAddress(uid), messages.GetDesired{UID: uid})
 	got := told[messages.PodWanted](n.Kit)
 	if len(got) != 1 {
 		n.TB.Fatalf("pod %s is told %+v", uid, got)
@@ -117,7 +118,8 @@ func TestARefusedPodIsFinished(t *testing.T) {
 	wants(n.Kit, messages.APIServer, asking("a", 700), asking("bb", 700))
 	n.spawned("a", "bb")
 	events := told[messages.RecordEvent](n.Kit)
-	if len(events) != 1 || events[0].Reason != "OutOfcpu" || events[0].Type != "Warning" || events[0].Object.UID != "bb" || events[0].Object.Kind != "Pod" {
+	if len(events) != 1 || events[0].Reason != "OutOfcpu" || events[0].Type != "Warning" || events[0].Object.UID != "bb" ||
+		events[0].Object.Kind != "Pod" {
 		t.Errorf("events %+v", events)
 	}
 	check := func() {
@@ -272,8 +274,10 @@ func TestACriticalPodPreempts(t *testing.T) {
 	n.known()
 	wants(n.Kit, messages.APIServer, asking("a", 300), asking("bb", 600))
 	n.Take()
-	wants(n.Kit, messages.APIServer, asking("a", 300), asking("bb", 600), critical(asking("ccc", 500)), asking("dddd", 200), asking("eeeee", 1))
-	if events := told[messages.RecordEvent](n.Kit); len(events) != 2 || events[0].Reason != "Preempting" || events[0].Object.UID != "bb" {
+	wants(n.Kit, messages.APIServer, asking("a", 300), asking("bb", 600), critical(asking("ccc", 500)), asking("dddd", 200),
+		asking("eeeee", 1))
+	if events := told[messages.RecordEvent](n.Kit); len(events) != 2 || events[0].Reason != "Preempting" ||
+		events[0].Object.UID != "bb" {
 		t.Errorf("events %+v", events)
 	}
 	n.spawned("a", "bb", "eeeee") // for which there will be none
@@ -379,7 +383,8 @@ func TestAShortageIsOneThatWasMeasured(t *testing.T) {
 	}
 	pressure(true)
 	wants(n.Kit, messages.APIServer, asking("a", 1), asking("bb", 1))
-	if final := n.wish("bb").Final; final == nil || final.Reason != "Evicted" || final.Message != "Pod was rejected: The node had condition: [DiskPressure]. " {
+	if final := n.wish("bb").Final; final == nil || final.Reason != "Evicted" ||
+		final.Message != "Pod was rejected: The node had condition: [DiskPressure]. " {
 		t.Errorf("under pressure: %+v", final)
 	}
 	pressure(false)

@@ -85,10 +85,10 @@ func (a *actor) laidOver(ctx supervisors.Context, e *entry) bool {
 	return true
 }
 
-// dropOver forgets the pods that are over or held and that no source names any more, and those that are over and not deleted, since
-// the API server was set back to before: these begin anew. The final status of one that is over goes with it: its source was heard,
-// and nothing of it is left that could be taken for running. Others may yet be named by a source that was not heard; the sweep has
-// those.
+// dropOver forgets the pods that are over or held and that no source names any more, and those that are over and not deleted,
+// since the API server was set back to before: these begin anew. The final status of one that is over goes with it: its source
+// was heard, and nothing of it is left that could be taken for running. Others may yet be named by a source that was not heard;
+// the sweep has those.
 func (a *actor) dropOver(ctx supervisors.Context, byUID map[string]want) {
 	anew := false
 	for uid := range a.over {
@@ -127,13 +127,40 @@ func (a *actor) decided(w want) {
 // unsupported is why a pod of the API server cannot be run here as it is meant. A source of manifests refuses such a one, and
 // admission one that is for another operating system and has not begun.
 func (a *actor) unsupported(w want) *messages.Reason {
-	if w.source != messages.APIServer || w.pod.DeletionTimestamp != nil || foreign(w.pod) && (w.pod.Status.StartTime == nil || ended(&w.pod.Status)) {
+	if w.source != messages.APIServer || w.pod.DeletionTimestamp != nil || foreign(w.pod) &&
+		(w.pod.Status.StartTime == nil || ended(&w.pod.Status)) {
 		return nil
 	}
+	return a.unsupportedFields(w.pod)
+}
+
+// fieldsOf is what unsupportedFields found in one version of a pod.
+type fieldsOf struct {
+	pod *v1.Pod
+	why *messages.Reason
+}
+
+// unsupportedFields is unsupported by the fields of the pod alone. It is computed once for each version of a pod: it walks the
+// whole spec, and all pods that are held are published at each change.
+func (a *actor) unsupportedFields(pod *v1.Pod) *messages.Reason {
+	if known, ok := a.fields[pod.UID]; ok && known.pod == pod {
+		return known.why
+	}
+	if len(a.fields) > 2*maxFields {
+		clear(a.fields) // of pods that are gone; those that are there are computed anew
+	}
+	why := a.findUnsupported(pod)
+	a.fields[pod.UID] = fieldsOf{pod, why}
+	return why
+}
+
+// maxFields is how many pods a node has at most for unsupportedFields to keep what it found.
+const maxFields = 2000
+
+func (a *actor) findUnsupported(pod *v1.Pod) *messages.Reason {
 	var names []string
-	for _, e := range podspec.Unsupported(w.pod, a.opts.Here.Devices...) {
-		// Ephemeral containers are added to pods that run, which go on running.
-		if !slices.Contains(names, e.Field) && !strings.HasPrefix(e.Field, "spec.ephemeralContainers") {
+	for _, e := range podspec.Unsupported(pod, a.opts.Here.IsDevice) {
+		if !slices.Contains(names, e.Field) {
 			names = append(names, e.Field)
 		}
 	}
@@ -175,7 +202,8 @@ func (a *actor) holds(ctx supervisors.Context, w want, why messages.Reason) {
 func (a *actor) heldStatus(w want, why messages.Reason) messages.PodStatusWanted {
 	out := messages.PodStatusWanted{UID: string(w.pod.UID), Pod: w.pod, Static: w.source != messages.APIServer}
 	if !a.isFound(out.UID) {
-		out.Status = &v1.PodStatus{Phase: v1.PodPending, Reason: why.Code, Message: why.Message, ObservedGeneration: w.pod.Generation}
+		out.Status = &v1.PodStatus{Phase: v1.PodPending, Reason: why.Code, Message: why.Message,
+			ObservedGeneration: w.pod.Generation}
 	}
 	return out
 }
@@ -241,7 +269,8 @@ func (a *actor) ofHeardSource(f messages.PodFacts) bool {
 }
 
 // marks are the sources by what they write into the annotation kubernetes.io/config.source.
-var marks = map[string]messages.Address{"file": messages.File, "http": messages.HTTP, "submit": messages.Submit, "api": messages.APIServer}
+var marks = map[string]messages.Address{"file": messages.File, "http": messages.URL, "submit": messages.Submit,
+	"api": messages.APIServer}
 
 // last is the newest status that is known of a pod: that which its actor told, or else the API server's.
 func (e *entry) last() *v1.PodStatus {

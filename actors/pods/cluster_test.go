@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
@@ -138,7 +138,7 @@ func TestADeletedPodIsOver(t *testing.T) {
 	audit(k)
 	wants(k, messages.APIServer, dying)
 	k.Take()
-	k.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+	k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
 	if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Ending == nil || w[0].Final == nil || w[0].Final.Message != "final" {
 		t.Errorf("told %+v", w)
 	}
@@ -156,7 +156,7 @@ func TestADeletedPodIsOver(t *testing.T) {
 	audit(k)
 	wants(k, messages.APIServer, dying)
 	k.Take()
-	k.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+	k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
 	if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final != nil {
 		t.Errorf("what was known of it is kept for ever: %+v", w)
 	}
@@ -175,7 +175,7 @@ func TestADeletionThatWasUndone(t *testing.T) {
 	if !slices.Equal(k.Spawned, []string{"u", "u"}) {
 		t.Fatalf("spawned %v: it is wanted again", k.Spawned)
 	}
-	k.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+	k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
 	if w := told[messages.PodWanted](k); len(w) == 0 || w[len(w)-1].Ending != nil || w[len(w)-1].Final != nil {
 		t.Errorf("told %+v", w)
 	}
@@ -184,7 +184,7 @@ func TestADeletionThatWasUndone(t *testing.T) {
 	audit(next, "u")
 	wants(next, messages.APIServer, pod("web", "u"))
 	next.Take()
-	next.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+	next.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
 	if w := told[messages.PodWanted](next); len(w) != 1 || w[0].Final != nil {
 		t.Errorf("told the next agent's pod %+v", w)
 	}
@@ -210,7 +210,8 @@ func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
 	events := ofType[messages.RecordEvent](sent)
 	wants(k, messages.APIServer, waits.DeepCopy(), runs) // as it is observed when its status is written
 	events = append(events, told[messages.RecordEvent](k)...)
-	if len(events) != 1 || events[0].Object.Name != "waits" || events[0].Type != v1.EventTypeWarning || events[0].Reason != messages.ReasonUnsupported ||
+	if len(events) != 1 || events[0].Object.Name != "waits" || events[0].Type != v1.EventTypeWarning ||
+		events[0].Reason != messages.ReasonUnsupported ||
 		!strings.Contains(events[0].Message, "spec.volumes[0].nfs") {
 		t.Errorf("events: %+v", events)
 	}
@@ -218,7 +219,8 @@ func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
 	if len(k.Spawned) > 0 || len(said) != 2 || said[1].Status != nil || said[0].Status == nil {
 		t.Fatalf("spawned %v, told %+v", k.Spawned, said)
 	}
-	if s := said[0].Status; s.Phase != v1.PodPending || s.Reason != messages.ReasonUnsupported || !strings.Contains(s.Message, "spec.volumes[0].nfs") {
+	if s := said[0].Status; s.Phase != v1.PodPending || s.Reason != messages.ReasonUnsupported ||
+		!strings.Contains(s.Message, "spec.volumes[0].nfs") {
 		t.Errorf("told %+v", s)
 	}
 	k.Advance(publishEvery)
@@ -246,13 +248,15 @@ func extendedResources(t *testing.T, found bool) {
 		claimed  *v1.PodExtendedResourceClaimStatus
 		says     string
 	}{
-		"counted":   {resource: "example.com/dongle"},
-		"a device":  {resource: "example.com/gpu", says: "spec.containers[0].resources.limits[example.com/gpu]"},
-		"of claims": {resource: "example.com/dongle", claimed: &v1.PodExtendedResourceClaimStatus{}, says: "status.extendedResourceClaimStatus"},
+		"counted":  {resource: "example.com/dongle"},
+		"a device": {resource: "example.com/gpu", says: "spec.containers[0].resources.limits[example.com/gpu]"},
+		"of claims": {resource: "example.com/dongle", claimed: &v1.PodExtendedResourceClaimStatus{},
+			says: "status.extendedResourceClaimStatus"},
 	} {
 		k := supervisortest.New(t, messages.Pods, New(Options{
-			Sources: []messages.Address{messages.APIServer}, Cluster: true, Board: board.New(), FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
-			Here: Here{Devices: []string{"example.com/gpu"}},
+			Sources: []messages.Address{messages.APIServer}, Cluster: true, Board: board.New(),
+			FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
+			Here:         Here{IsDevice: func(name v1.ResourceName) bool { return name == "example.com/gpu" }},
 		})("pods"))
 		k.RunWork()
 		if found {
@@ -262,7 +266,8 @@ func extendedResources(t *testing.T, found bool) {
 		}
 		p := pod("web", "u")
 		list := v1.ResourceList{c.resource: resource.MustParse("1")}
-		p.Spec.Containers = []v1.Container{{Name: "c", Image: "i", Resources: v1.ResourceRequirements{Limits: list, Requests: list}}}
+		p.Spec.Containers = []v1.Container{{Name: "c", Image: "i",
+			Resources: v1.ResourceRequirements{Limits: list, Requests: list}}}
 		p.Status.ExtendedResourceClaimStatus = c.claimed
 		podspec.Default(p)
 		k.Take()
@@ -292,7 +297,7 @@ func TestAPodThatIsOverElsewhere(t *testing.T) {
 	job.Status.Phase = v1.PodSucceeded
 	wants(k, messages.APIServer, job)
 	k.Take()
-	k.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+	k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
 	if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Final.Phase != v1.PodSucceeded {
 		t.Fatalf("told %+v", w)
 	}
@@ -312,7 +317,8 @@ func TestStatusesAreToldOn(t *testing.T) {
 		k.Send(messages.PodAddress(uid), messages.PodStatusChanged{UID: uid, Status: &v1.PodStatus{Message: uid}})
 	}
 	said := statuses(k)
-	if len(said) != 2 || said[0].UID != "s" || !said[0].Static || said[0].Status.Message != "s" || said[1].UID != "c" || said[1].Static || said[1].Over {
+	if len(said) != 2 || said[0].UID != "s" || !said[0].Static || said[0].Status.Message != "s" || said[1].UID != "c" ||
+		said[1].Static || said[1].Over {
 		t.Errorf("told %+v", said)
 	}
 	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Status})
@@ -347,7 +353,7 @@ func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 		if w := told[messages.PodWanted](k); len(w) != 0 {
 			t.Errorf("answered before it is on the disk: %+v", w)
 		}
-		k.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+		k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
 		wants(k, messages.APIServer, deletedPod("web", "u", 2))
 		for _, w := range told[messages.PodWanted](k) {
 			if w.Final == nil || !w.Unkept {
@@ -355,7 +361,8 @@ func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 			}
 		}
 		k.RunWork()
-		if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Unkept || w[0].Ending == nil || len(k.Stopped) > 0 {
+		if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Unkept || w[0].Ending == nil ||
+			len(k.Stopped) > 0 {
 			t.Errorf("disk full %v: told %+v, stopped %v", full, w, k.Stopped)
 		}
 		if full {
@@ -365,7 +372,7 @@ func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 		audit(k)
 		wants(k, messages.APIServer, deletedPod("web", "u", 5))
 		k.Take()
-		k.Send(messages.PodAddress("u"), messages.GetWish{UID: "u"})
+		k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
 		if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Final.Message != "final" {
 			t.Errorf("the next agent tells %+v", w)
 		}
@@ -377,7 +384,7 @@ func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 func TestWhatIsKeptOfADeletedPodGoesWithItsObject(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "finished.json")
 	k := supervisortest.New(t, messages.Pods, New(Options{
-		Sources: []messages.Address{messages.HTTP, messages.APIServer}, Cluster: true, Board: board.New(), FinishedPath: path,
+		Sources: []messages.Address{messages.URL, messages.APIServer}, Cluster: true, Board: board.New(), FinishedPath: path,
 	})("pods"))
 	k.RunWork()
 	audit(k)

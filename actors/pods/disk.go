@@ -7,7 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -18,8 +18,8 @@ const (
 	saveTimeout  = 2 * savePatience
 )
 
-// disk has the checkpoints. It is the process's: what an earlier life of the actor writes is never beside, or after, what this one
-// does.
+// disk has the checkpoints. It is the process's: what an earlier life of the actor writes is never beside, or after, what this
+// one does.
 type disk struct {
 	finished *overdue.Writing[map[string]*v1.PodStatus]
 	failing  *overdue.Writing[map[string]messages.PodFailure]
@@ -30,13 +30,15 @@ func newDisk(finished string) disk {
 		finished: overdue.NewWriting("the checkpoint of finished pods", savePatience, func(pods map[string]*v1.PodStatus) error {
 			return atomicfile.Save(finished, finishedVersion, pods)
 		}),
-		failing: overdue.NewWriting("the checkpoint of pods that are ended for others", savePatience, func(pods map[string]messages.PodFailure) error {
-			return atomicfile.Save(failingPath(finished), failingVersion, pods)
-		}),
+		failing: overdue.NewWriting("the checkpoint of pods that are ended for others", savePatience,
+			func(pods map[string]messages.PodFailure) error {
+				return atomicfile.Save(failingPath(finished), failingVersion, pods)
+			}),
 	}
 }
 
-// recall gives a checkpoint: what an earlier life of the actor wanted written, which may not be on the disk, or else what the disk has.
+// recall gives a checkpoint: what an earlier life of the actor wanted written, which may not be on the disk, or else what the
+// disk has.
 func recall[T any](w *overdue.Writing[map[string]T], path string, version int) (pods map[string]T, written bool, err error) {
 	if newest, ok := w.Newest(); ok {
 		return newest, false, nil

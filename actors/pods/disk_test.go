@@ -39,7 +39,8 @@ func newStuck(t *testing.T) *stuck {
 	s.free = sync.OnceFunc(func() { close(back) })
 	t.Cleanup(s.free)
 	s.kind = newWith(Options{
-		Sources: []messages.Address{messages.File, messages.APIServer}, Cluster: true, Board: s.board, FinishedPath: filepath.Join(t.TempDir(), "finished.json"), Here: small(),
+		Sources: []messages.Address{messages.File, messages.APIServer}, Cluster: true, Board: s.board,
+		FinishedPath: filepath.Join(t.TempDir(), "finished.json"), Here: small(),
 	}, disk{
 		finished: overdue.NewWriting("finished", time.Millisecond, func(pods map[string]*v1.PodStatus) error {
 			s.begun.Add(1)
@@ -115,7 +116,8 @@ func TestADiskThatHangs(t *testing.T) {
 	}
 	n.Advance(time.Second)
 	now := s.board.Now().Unwritten
-	if len(now) != 1 || !strings.HasPrefix(now[0], "what became of pods cannot be kept on the disk: finished: it is being written since ") {
+	if len(now) != 1 ||
+		!strings.HasPrefix(now[0], "what became of pods cannot be kept on the disk: finished: it is being written since ") {
 		t.Errorf("health is told %v", now)
 	}
 	finishes(n, "job")
@@ -183,7 +185,9 @@ func TestAPreemptionWhereTheDiskHangs(t *testing.T) {
 	}
 	n.Advance(time.Second)
 	now := s.board.Now().Unwritten
-	if len(now) != 1 || !strings.HasPrefix(now[0], "which pods are ended for others cannot be kept on the disk: failing: it is being written since ") {
+	if len(now) != 1 ||
+		!strings.HasPrefix(now[0],
+			"which pods are ended for others cannot be kept on the disk: failing: it is being written since ") {
 		t.Errorf("health is told %v", now)
 	}
 	s.settles(n)

@@ -34,7 +34,8 @@ func failingPath(finished string) string {
 // learnFailing takes what an earlier agent has decided.
 func (a *actor) learnFailing(ctx supervisors.Context, m loadDone) {
 	if m.failingProblem != nil {
-		ctx.Log().Error("the checkpoint of pods that are ended for others cannot be read; it is made anew, and such a pod may run on",
+		ctx.Log().Error("the checkpoint of pods that are ended for others cannot be read; it is made anew, and such a pod may "+
+			"run on",
 			"path", failingPath(a.opts.FinishedPath), "error", m.failingProblem)
 	}
 	for uid, why := range m.failing {
@@ -82,9 +83,10 @@ func (a *actor) saveFailing(ctx supervisors.Context) {
 		return
 	}
 	a.failing.saving, a.failing.stale = true, false
-	ctx.Do(supervisors.Work{Name: "write the checkpoint of pods that are ended for others", Timeout: saveTimeout, Run: func(context.Context) any {
-		return failingSaved{pods, w.Flush()}
-	}})
+	ctx.Do(supervisors.Work{Name: "write the checkpoint of pods that are ended for others", Timeout: saveTimeout,
+		Run: func(context.Context) any {
+			return failingSaved{pods, w.Flush()}
+		}})
 }
 
 func (a *actor) failingSaved(ctx supervisors.Context, m failingSaved) {

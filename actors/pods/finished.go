@@ -38,7 +38,8 @@ func (a *actor) load(ctx supervisors.Context) {
 
 func (a *actor) loadDone(ctx supervisors.Context, m loadDone) {
 	if m.problem != nil {
-		ctx.Log().Error("the checkpoint of finished pods cannot be read; it is made anew, and a pod that had finished may be run again",
+		ctx.Log().Error("the checkpoint of finished pods cannot be read; it is made anew, and a pod that had finished may be "+
+			"run again",
 			"path", a.opts.FinishedPath, "error", m.problem)
 	}
 	maps.Copy(a.finished, m.finished)

@@ -19,12 +19,12 @@ type Here struct {
 	Told bool
 	// Object has the labels and taints that the node registers with. It is replaced by the API server's, once that is known.
 	Object *v1.Node
-	// Allocatable is what pods can have of the machine, and how many of them there may be, as read last: what registration reports.
-	// It does not wait.
+	// Allocatable is what pods can have of the machine, and how many of them there may be, as read last: what registration
+	// reports. It does not wait.
 	Allocatable func() v1.ResourceList
-	// Devices are the resources of device plugins, by name or pattern, which are not given to containers yet: pods that ask for them
-	// are held.
-	Devices []string
+	// IsDevice says whether an extended resource is a device plugin's, which is not given to containers yet: pods that ask for
+	// one are held. It says the same each time, and does not wait; nil: none is.
+	IsDevice func(v1.ResourceName) bool
 	// Sysctls are those that pods may set besides the safe ones: names, and beginnings with a * at the end.
 	Sysctls []string
 	// AppArmor says that the kernel enforces it.
@@ -95,7 +95,8 @@ func (a *actor) thisNode() *admission.Node {
 		own = here.Allocatable()
 	}
 	n := &admission.Node{
-		Object: here.Object, Sysctls: here.Sysctls, AppArmor: here.AppArmor, GroupsPolicy: here.GroupsPolicy != nil && here.GroupsPolicy(),
+		Object: here.Object, Sysctls: here.Sysctls, AppArmor: here.AppArmor, GroupsPolicy: here.GroupsPolicy != nil &&
+			here.GroupsPolicy(),
 		Allocatable: own, Under: a.under, Partial: true, UnboundRequests: !a.opts.Cluster,
 	}
 	if n.Object == nil {

@@ -57,7 +57,8 @@ func TestANameThatIsTakenIsSaid(t *testing.T) {
 			got = p.Waiting
 		}
 	}
-	if got == nil || got.Code != "NameTaken" || got.Message != "sources/file wants a pod of the same name, which runs: remove one of the two" {
+	if got == nil || got.Code != "NameTaken" ||
+		got.Message != "sources/file wants a pod of the same name, which runs: remove one of the two" {
 		t.Errorf("it waits for %+v", got)
 	}
 }
@@ -85,7 +86,8 @@ func TestOnlyOurOwnIsEndedWhereNotAllAreHeard(t *testing.T) {
 // server, which is not heard, may be that very pod.
 func TestAPodOfAManifestWaitsForNoAPIServer(t *testing.T) {
 	k := supervisortest.New(t, messages.Pods, New(Options{
-		Sources: []messages.Address{messages.File, messages.APIServer}, Board: board.New(), FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
+		Sources: []messages.Address{messages.File, messages.APIServer}, Board: board.New(),
+		FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
 	})("pods"))
 	k.RunWork()
 	foundAs(k, "web", "old", "file")
@@ -114,14 +116,16 @@ func TestASourceThatDoesNotKnowIsNotHeard(t *testing.T) {
 		t.Errorf("before the runtime has said what runs: %+v", now)
 	}
 	audit(k, "u")
-	k.Send(other, messages.SourcePodsWanted{Source: other, Unknown: true, Problems: []messages.ManifestProblem{{Path: "p", Message: "no"}}})
+	k.Send(other, messages.SourcePodsWanted{Source: other, Unknown: true,
+		Problems: []messages.ManifestProblem{{Path: "p", Message: "no"}}})
 	k.Advance(publishEvery)
 	if now := b.Now(); len(k.Spawned) != 0 || len(now.Problems) != 1 || len(now.Unheard) != 1 || !now.Audited || now.Complete() {
 		t.Errorf("spawned %v, problems %v, unheard %v", k.Spawned, now.Problems, now.Unheard)
 	}
 	wants(k, other)
 	k.Advance(publishEvery)
-	if now := b.Now(); len(k.Spawned) != 1 || len(now.Problems) != 0 || len(now.Unheard) != 0 || !now.Complete() || now.Life.IsZero() {
+	if now := b.Now(); len(k.Spawned) != 1 || len(now.Problems) != 0 || len(now.Unheard) != 0 || !now.Complete() ||
+		now.Life.IsZero() {
 		t.Errorf("spawned %v, problems %v, unheard %v", k.Spawned, now.Problems, now.Unheard)
 	}
 }

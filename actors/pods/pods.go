@@ -1,4 +1,26 @@
 // Package pods is the actor that merges what the sources want, and supervises one actor a pod.
+//
+// Admission. Each new pod is admitted once, by the pure function of actors/internal/admission, with the kubelet's reasons.
+// A pod of the API server that is refused fails for good, since its controller makes another. A static pod waits with the
+// same reason and is looked at again whenever something changes; the kubelet fails it until it is restarted. On a
+// standalone node requests of cpu, memory and storage are not held against what there is, since no scheduler put the pods
+// there. A pod that ends holds its resources until nothing of it runs. For a critical pod others are ended; which ones is
+// on disk before they are told, and the critical pod is admitted at the latest after one and a half times their grace
+// period (10 s at least).
+//
+// Pods of the API server. A pod that was admitted has sandboxes or a final status on disk, and is not admitted again. A
+// refused pod gets its final status into the checkpoint and is handled like one that had finished. Fields that Playlet
+// cannot honour yet (the table in podspec/fields.go) hold the pod in Pending and are named. An extended resource of an
+// operator is only counted. One that a kubelet's device plugins gave, by the kubelet's checkpoint, is held. When nothing
+// of a deleted pod is left, its entry stays as over, and status is told so, until the source names the pod no more.
+//
+// Checkpoints. A write to a disk cannot be cancelled and may never return. So each of the two files has one writer that
+// belongs to the process (actors/internal/overdue): one write is under way, and the next takes the newest content when it
+// begins. A write of more than 15 s counts as failed, is named in health, and is tried again. Until its final status is on
+// disk a pod removes nothing; where the disk cannot take it a deleted pod goes all the same, which makes room.
+//
+// The network. While the runtime has none a pod is prepared up to its sandbox and waits. What runs is not touched, and
+// pods on the host's network do not wait.
 package pods
 
 import (
@@ -6,6 +28,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/board"
@@ -47,7 +70,8 @@ func newWith(opts Options, d disk) supervisors.Constructor {
 	return func(string) supervisors.Actor {
 		return &actor{
 			opts: opts, disk: d, wishes: map[messages.Address]messages.SourcePodsWanted{}, entries: map[string]*entry{},
-			unknown: map[messages.Address]messages.SourcePodsWanted{}, goneAt: map[string]time.Time{}, finished: map[string]*v1.PodStatus{},
+			unknown: map[messages.Address]messages.SourcePodsWanted{}, goneAt: map[string]time.Time{},
+			finished: map[string]*v1.PodStatus{}, fields: map[types.UID]fieldsOf{},
 			over: map[string]*overPod{}, holding: map[string]*v1.Pod{},
 			failing: failing{pods: map[string]messages.PodFailure{}, kept: map[string]bool{}}, unwritten: map[string]string{},
 		}
@@ -71,6 +95,7 @@ type actor struct {
 	loaded   bool                     // the checkpoint has been read
 	complete bool                     // all sources have been heard, and what runs is known
 	finished map[string]*v1.PodStatus // by UID
+	fields   map[types.UID]fieldsOf   // see unsupportedFields
 	saving   bool
 	unsaved  bool
 	// unwritten are sentences on the checkpoints that cannot be written, by path.
@@ -108,6 +133,8 @@ type entry struct {
 	phase      string
 	waiting    *messages.Reason
 	jail       *messages.ChildQuarantined
+	// replaced is set once its actor, which is in quarantine, is stopped so that an ender ends the pod in its place.
+	replaced bool
 }
 
 type (
@@ -151,7 +178,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			return
 		}
 		a.forward(ctx, m)
-	case messages.GetWish, messages.PodStatusChanged, messages.PodEnded, messages.ChildStarted, messages.ChildStopped,
+	case messages.GetDesired, messages.PodStatusChanged, messages.PodEnded, messages.ChildStarted, messages.ChildStopped,
 		messages.ChildQuarantined:
 		a.ofPod(ctx, m)
 	case sweep:
@@ -176,7 +203,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 // ofPod handles what concerns one pod.
 func (a *actor) ofPod(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
-	case messages.GetWish:
+	case messages.GetDesired:
 		if e := a.entries[m.UID]; e != nil && !e.gone {
 			a.tell(ctx, e)
 		}
@@ -201,11 +228,16 @@ func (a *actor) ofPod(ctx supervisors.Context, msg any) {
 			a.changed(ctx)
 		}
 	case messages.ChildStopped:
+		if e := a.entries[m.Name]; e != nil && e.replaced && !e.gone {
+			ctx.SpawnKind("ender", m.Name)
+			return
+		}
 		a.forget(ctx, m.Name)
 	case messages.ChildQuarantined:
 		if e := a.entries[m.Name]; e != nil {
 			e.jail = &m
 			a.changed(ctx)
+			a.replace(ctx, e)
 		}
 	}
 }
@@ -214,7 +246,8 @@ func (a *actor) ofPod(ctx supervisors.Context, msg any) {
 // by images.
 func logWait(ctx supervisors.Context, e *entry, now *messages.Reason) {
 	switch was := e.waiting; {
-	case now == nil || now.Code == messages.ReasonFailedMount || now.Code == messages.ReasonPulling || now.Code == messages.ReasonPullQueued:
+	case now == nil || now.Code == messages.ReasonFailedMount || now.Code == messages.ReasonPulling ||
+		now.Code == messages.ReasonPullQueued:
 	case was == nil || was.Code != now.Code || was.Message != now.Message:
 		ctx.Log().Warn("a pod waits", "pod", fullName(e.pod), "podUID", e.pod.UID, "reason", now.Code, "message", now.Message)
 	}
@@ -268,8 +301,21 @@ func (a *actor) renew(ctx supervisors.Context, e *entry) {
 func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	uid := string(e.pod.UID)
 	ctx.Tell(messages.PodAddress(uid), messages.PodWanted{
-		Pod: e.pod, Turn: e.turn, Final: a.finished[uid], Unkept: e.unanswered, Last: e.last(), Order: e.order, Ending: e.ending, NoNetwork: e.noNetwork(a.runtime), Fail: a.failure(e),
+		Pod: e.pod, Turn: e.turn, Final: a.finished[uid], Unkept: e.unanswered, Last: e.last(), Order: e.order, Ending: e.ending,
+		NoNetwork: e.noNetwork(a.runtime), Fail: a.failure(e),
 	})
+}
+
+// replace has an ender end a pod whose actor is in quarantine: it would not be tried again for minutes, and would panic again.
+func (a *actor) replace(ctx supervisors.Context, e *entry) {
+	if e.jail == nil || e.ending == nil || e.replaced || e.gone {
+		return
+	}
+	e.replaced = true
+	ctx.Log().Warn("the actor of a pod that is to end is in quarantine; the pod is ended without it", "pod", fullName(e.pod),
+		"podUID", e.pod.UID,
+		"reason", e.jail.Reason)
+	ctx.Stop(string(e.pod.UID))
 }
 
 // forget drops a pod of which nothing is left; a successor that waited for its name may start.

@@ -21,7 +21,8 @@ const other messages.Address = "sources/other"
 func begin(t *testing.T) *supervisortest.Kit {
 	t.Helper()
 	k := supervisortest.New(t, messages.Pods, New(Options{
-		Sources: []messages.Address{messages.File, other}, Board: board.New(), FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
+		Sources: []messages.Address{messages.File, other}, Board: board.New(),
+		FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
 	})("pods"))
 	k.RunWork()
 	return k
@@ -137,7 +138,8 @@ func TestAWishThatWasNotTakenIsToldAgain(t *testing.T) {
 func TestAFinishedPodIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "finished.json")
 	start := func() *supervisortest.Kit {
-		k := supervisortest.New(t, messages.Pods, New(Options{Sources: []messages.Address{messages.File}, Board: board.New(), FinishedPath: path})("pods"))
+		k := supervisortest.New(t, messages.Pods, New(Options{Sources: []messages.Address{messages.File}, Board: board.New(),
+			FinishedPath: path})("pods"))
 		k.RunWork()
 		wants(k, messages.File, pod("job", "u1"))
 		audit(k)
@@ -155,7 +157,7 @@ func TestAFinishedPodIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
 	}
 	k = start()
 	k.Take()
-	k.Send(messages.PodAddress("u1"), messages.GetWish{UID: "u1"})
+	k.Send(messages.PodAddress("u1"), messages.GetDesired{UID: "u1"})
 	if got := told[messages.PodWanted](k); len(got) != 1 || got[0].Final == nil {
 		t.Errorf("after a restart: %+v", got)
 	}

@@ -119,9 +119,11 @@ func (a *actor) roomDue(ctx supervisors.Context) {
 	for _, e := range a.entries {
 		if e.fail != nil && !e.stuck && a.holdsRoom(e) && e.overdue(ctx.Now()) {
 			e.stuck = true
-			ctx.Log().Warn("a pod that is ended to make room does not end; a critical pod is started all the same", "pod", fullName(e.pod),
+			ctx.Log().Warn("a pod that is ended to make room does not end; a critical pod is started all the same", "pod",
+				fullName(e.pod),
 				"podUID", e.pod.UID, "reason", e.fail.Reason)
-			tellEvent(ctx, e.pod, messages.EventExceededGracePeriod, "Container runtime did not kill the pod within specified grace period.")
+			tellEvent(ctx, e.pod, messages.EventExceededGracePeriod,
+				"Container runtime did not kill the pod within specified grace period.")
 		}
 	}
 	a.reconsider(ctx)

@@ -35,7 +35,7 @@ func TestAPreemptionOutlivesTheAgent(t *testing.T) {
 			t.Error("it is told before it is on the disk")
 		}
 	}
-	n.Send(messages.PodAddress("bb"), messages.GetWish{UID: "bb"})
+	n.Send(messages.PodAddress("bb"), messages.GetDesired{UID: "bb"})
 	if got := told[messages.PodWanted](n.Kit); len(got) != 1 || got[0].Fail != nil {
 		t.Errorf("told %+v", got)
 	}
@@ -89,7 +89,8 @@ func TestAVictimThatDoesNotEnd(t *testing.T) {
 	wants(n.Kit, messages.APIServer, crowded()[:2]...)
 	wants(n.Kit, messages.APIServer, append(crowded(), asking("dddd", 200))...)
 	for _, uid := range []string{"ccc", "dddd"} {
-		if why := n.waitsFor(uid); why.Code != messages.ReasonPreempting || !strings.Contains(why.Message, "the end of default/bb, ") ||
+		if why := n.waitsFor(uid); why.Code != messages.ReasonPreempting ||
+			!strings.Contains(why.Message, "the end of default/bb, ") ||
 			!strings.Contains(why.Message, "cpu") {
 			t.Errorf("%s waits for %+v", uid, why)
 		}
@@ -151,7 +152,8 @@ func TestWhoComesAfterAnAwaitedEndIsNotRefused(t *testing.T) {
 	all = append(all, asking("dddd", 200), asking("eeeee", 400))
 	wants(n.Kit, messages.APIServer, all...)
 	for _, uid := range []string{"ccc", "dddd"} {
-		if why := n.waitsFor(uid); why.Code != messages.ReasonPreempting || !strings.Contains(why.Message, "the end of default/bb, ") {
+		if why := n.waitsFor(uid); why.Code != messages.ReasonPreempting ||
+			!strings.Contains(why.Message, "the end of default/bb, ") {
 			t.Errorf("%s waits for %+v", uid, why)
 		}
 	}

@@ -26,7 +26,8 @@ func (a *actor) changed(ctx supervisors.Context) {
 
 func (a *actor) publish(ctx supervisors.Context) {
 	a.dirty = false
-	s := board.Snapshot{At: ctx.Now(), Runtime: a.runtime, Life: a.began, Audited: a.loaded && a.audit != nil, Pods: make([]board.Pod, 0, len(a.entries))}
+	s := board.Snapshot{At: ctx.Now(), Runtime: a.runtime, Life: a.began, Audited: a.loaded && a.audit != nil,
+		Pods: make([]board.Pod, 0, len(a.entries))}
 	for _, e := range a.entries {
 		p := board.Pod{Pod: e.pod, Status: e.status, Source: e.source, Phase: e.phase, Waiting: e.waiting, Quarantine: e.jail}
 		if e.ending != nil {
@@ -39,7 +40,8 @@ func (a *actor) publish(ctx supervisors.Context) {
 	}
 	s.Pods = append(s.Pods, a.held()...)
 	slices.SortFunc(s.Pods, func(x, y board.Pod) int {
-		return cmp.Or(cmp.Compare(x.Pod.Namespace, y.Pod.Namespace), cmp.Compare(x.Pod.Name, y.Pod.Name), cmp.Compare(x.Pod.UID, y.Pod.UID))
+		return cmp.Or(cmp.Compare(x.Pod.Namespace, y.Pod.Namespace), cmp.Compare(x.Pod.Name, y.Pod.Name),
+			cmp.Compare(x.Pod.UID, y.Pod.UID))
 	})
 	for _, src := range a.opts.Sources {
 		w, ok := a.wishes[src]
@@ -73,10 +75,12 @@ func (a *actor) held() []board.Pod {
 		case a.audit == nil:
 			why = a.runtime.Reason
 			if why.Code == "" {
-				why = messages.Reason{Code: messages.ReasonRuntimeUnavailable, Message: "the container runtime has not said yet what runs"}
+				why = messages.Reason{Code: messages.ReasonRuntimeUnavailable,
+					Message: "the container runtime has not said yet what runs"}
 			}
 		}
-		out = append(out, board.Pod{Pod: w.pod, Status: &v1.PodStatus{Phase: v1.PodPending}, Source: w.source, Phase: "held", Waiting: &why})
+		out = append(out, board.Pod{Pod: w.pod, Status: &v1.PodStatus{Phase: v1.PodPending}, Source: w.source, Phase: "held",
+			Waiting: &why})
 	}
 	return out
 }
@@ -93,5 +97,6 @@ func (a *actor) namesake(w want) messages.Reason {
 		}
 		return messages.Reason{Code: "PredecessorEnding", Message: "a pod of the same name is still ending"}
 	}
-	return messages.Reason{Code: "PredecessorFound", Message: "a pod of the same name was found running, and not every source has said yet whether it is wanted"}
+	return messages.Reason{Code: "PredecessorFound",
+		Message: "a pod of the same name was found running, and not every source has said yet whether it is wanted"}
 }

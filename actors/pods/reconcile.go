@@ -115,6 +115,7 @@ func (a *actor) end(ctx supervisors.Context, e *entry, why messages.Ending) {
 	e.ending = &why
 	ctx.Log().Info("ending pod", "pod", fullName(e.pod), "podUID", e.pod.UID, "why", why.Reason)
 	a.renew(ctx, e)
+	a.replace(ctx, e)
 }
 
 func (a *actor) admit(ctx supervisors.Context, w want) {
@@ -175,7 +176,8 @@ func (a *actor) unclaimed() []messages.PodFacts {
 }
 
 func (a *actor) own(f messages.PodFacts) bool {
-	return a.opts.Own != "" && slices.ContainsFunc(f.Sandboxes, func(s messages.SandboxFact) bool { return s.Source == a.opts.Own })
+	return a.opts.Own != "" && slices.ContainsFunc(f.Sandboxes,
+		func(s messages.SandboxFact) bool { return s.Source == a.opts.Own })
 }
 
 // foundNames are the UIDs by full name of pods that run, without an entry, and may yet be adopted: they are wanted, or a

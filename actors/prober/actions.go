@@ -24,24 +24,26 @@ const (
 type outcome struct {
 	result  result
 	message string
+	// timedOut says that the run used its whole time up, whatever that says of the application.
+	timedOut bool
 }
 
-// job is one run of a probe, with all that it needs: it shares nothing with the book.
+// job is one run of a probe, with all that it needs: it shares nothing with the state.
 type job struct {
-	kind    messages.ProbeKind
-	id      string // of the container
-	con     *v1.Container
-	spec    *v1.Probe
-	ips     []string
-	order   int64
-	timeout time.Duration
-	due     time.Time
+	kind      messages.ProbeKind
+	id        string // of the container
+	container *v1.Container
+	spec      *v1.Probe
+	ips       []string
+	order     int64
+	timeout   time.Duration
 }
 
-func (p *probe) job(at time.Time) job {
+func (p *probe) job() job {
 	return job{
-		kind: p.kind, id: p.con.id, con: p.con.spec, spec: p.spec, ips: p.pod.wish.IPs, order: p.pod.wish.Order,
-		timeout: seconds(p.spec.TimeoutSeconds, 1), due: at,
+		kind: p.kind, id: p.container.id, container: p.container.spec, spec: p.spec, ips: p.pod.desired.IPs,
+		order:   p.pod.desired.Order,
+		timeout: seconds(p.spec.TimeoutSeconds, 1),
 	}
 }
 
@@ -72,7 +74,7 @@ func (j job) act(ctx context.Context, opts Options) outcome {
 			return a.act(ctx, opts, j)
 		}
 	}
-	return outcome{unknown, "the probe has no action"}
+	return outcome{result: unknown, message: "the probe has no action"}
 }
 
 // overslept is by how much more than its timeout a probe may last before it is ours that was late, and not the application:
@@ -87,11 +89,12 @@ func timed(act func(context.Context, Options, job) outcome) func(context.Context
 		bound, cancel := context.WithTimeout(ctx, j.timeout)
 		defer cancel()
 		o := act(bound, opts, j)
+		o.timedOut = bound.Err() != nil && ctx.Err() == nil
 		switch {
 		case ctx.Err() != nil:
-			return outcome{unknown, "the probe was cut off by the agent itself"}
+			return outcome{result: unknown, message: "the probe was cut off by the agent itself"}
 		case o.result == failure && time.Since(began) > j.timeout+overslept:
-			return outcome{unknown, "the agent was held up while it probed: " + o.message}
+			o.result, o.message = unknown, "the agent was held up while it probed: "+o.message
 		}
 		return o
 	}

@@ -46,7 +46,7 @@ func jobOf(t *testing.T, address string, h v1.ProbeHandler, timeout time.Duratio
 			h.GRPC.Port = int32(n)
 		}
 	}
-	return job{id: "id", con: con, spec: &v1.Probe{ProbeHandler: h}, ips: []string{"127.0.0.1"}, timeout: timeout}
+	return job{id: "id", container: con, spec: &v1.Probe{ProbeHandler: h}, ips: []string{"127.0.0.1"}, timeout: timeout}
 }
 
 func web(path string, headers ...v1.HTTPHeader) v1.ProbeHandler {
@@ -77,7 +77,8 @@ func TestHTTP(t *testing.T) {
 	})
 	mux.HandleFunc("/hang", func(http.ResponseWriter, *http.Request) { <-hung })
 	mux.HandleFunc("/headers", func(w http.ResponseWriter, r *http.Request) {
-		if r.Host != "some.host" || r.UserAgent() != "kube-probe/1.2" || r.Header.Get("Accept") != "*/*" || r.Header.Get("X-One") != "1" || r.URL.RawQuery != "a=b" {
+		if r.Host != "some.host" || r.UserAgent() != "kube-probe/1.2" || r.Header.Get("Accept") != "*/*" ||
+			r.Header.Get("X-One") != "1" || r.URL.RawQuery != "a=b" {
 			w.WriteHeader(http.StatusTeapot)
 		}
 	})
@@ -99,10 +100,13 @@ func TestHTTP(t *testing.T) {
 		"400": {web("/code/400"), failure, "statuscode: 400"}, "500": {web("/code/500"), failure, "statuscode: 500"},
 		"redirect here": {web("/same"), failure, "500"}, "redirect elsewhere": {web("/other"), warning, "terminated redirects"},
 		"redirects for ever": {web("/loop"), failure, "10 redirects"}, "an endless body": {web("/endless"), success, ""},
-		"no answer":    {web("/hang"), failure, "deadline"},
-		"headers":      {web("/headers?a=b", v1.HTTPHeader{Name: "host", Value: "some.host"}, v1.HTTPHeader{Name: "X-One", Value: "1"}), success, ""},
-		"own":          {web("/own", v1.HTTPHeader{Name: "user-agent", Value: "mine"}, v1.HTTPHeader{Name: "Accept"}), success, ""},
-		"no such port": {v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: "/", Port: intstr.FromString("metrics")}}, unknown, "metrics"},
+		"no answer": {web("/hang"), failure, "deadline"},
+		"headers": {web("/headers?a=b", v1.HTTPHeader{Name: "host", Value: "some.host"},
+			v1.HTTPHeader{Name: "X-One", Value: "1"}), success, ""},
+		"own": {web("/own", v1.HTTPHeader{Name: "user-agent", Value: "mine"}, v1.HTTPHeader{Name: "Accept"}), success,
+			""},
+		"no such port": {v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: "/", Port: intstr.FromString("metrics")}}, unknown,
+			"metrics"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, server := range []*httptest.Server{plain, secure} {
@@ -117,7 +121,8 @@ func TestHTTP(t *testing.T) {
 				j := jobOf(t, u.Host, *c.probe.DeepCopy(), limit)
 				j.spec.HTTPGet.Scheme = v1.URIScheme(strings.ToUpper(u.Scheme))
 				got := j.act(t.Context(), Options{UserAgent: "kube-probe/1.2"})
-				if late := got.result == unknown && strings.Contains(got.message, "held up"); got.result != c.want && !late || !strings.Contains(got.message, c.says) {
+				if late := got.result == unknown && strings.Contains(got.message, "held up"); got.result != c.want && !late ||
+					!strings.Contains(got.message, c.says) {
 					t.Errorf("%s: %+v", u.Scheme, got)
 				}
 			}
@@ -179,10 +184,12 @@ func TestGRPC(t *testing.T) {
 			says        string
 		}{
 			{l.Addr().String(), "", success, ""}, {l.Addr().String(), "sick", failure, "NOT_SERVING"},
-			{l.Addr().String(), "other", failure, "unknown service"}, {bareListener.Addr().String(), "", failure, "does not implement"},
+			{l.Addr().String(), "other", failure, "unknown service"},
+			{bareListener.Addr().String(), "", failure, "does not implement"},
 		} {
 			j := jobOf(t, c.at, v1.ProbeHandler{GRPC: &v1.GRPCAction{Service: &c.service, Mode: &mode}}, patience)
-			if got := j.act(t.Context(), Options{UserAgent: "kube-probe/1.2"}); got.result != c.want || !strings.Contains(got.message, c.says) {
+			if got := j.act(t.Context(), Options{UserAgent: "kube-probe/1.2"}); got.result != c.want ||
+				!strings.Contains(got.message, c.says) {
 				t.Errorf("%s %q: %+v", mode, c.service, got)
 			}
 		}
@@ -215,8 +222,9 @@ func TestExec(t *testing.T) {
 		want result
 		says string
 	}{
-		"success":        {answers{}, success, ""},
-		"failure":        {answers{ExecResult: cri.ExecResult{ExitCode: 3, Stdout: []byte("out "), Stderr: []byte("err")}}, failure, "out err"},
+		"success": {answers{}, success, ""},
+		"failure": {answers{ExecResult: cri.ExecResult{ExitCode: 3, Stdout: []byte("out "), Stderr: []byte("err")}},
+			failure, "out err"},
 		"silent failure": {answers{ExecResult: cri.ExecResult{ExitCode: 3}}, failure, "code 3"},
 		"timed out":      {answers{err: &cri.CallError{Answered: true, Err: timeout}}, failure, "timed out"},
 		"no answer":      {answers{err: &cri.CallError{Err: timeout}}, unknown, ""},
@@ -236,8 +244,10 @@ func TestExec(t *testing.T) {
 // FuzzResponse has an application answer whatever it likes: a probe ends, within bounds, with a word.
 func FuzzResponse(f *testing.F) {
 	for _, seed := range []string{
-		"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: http://[::1/\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nx",
-		"HTTP/1.1 999 \xff\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x00\x00\x00\x04\x00\x00\x00\x00\x00", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", "",
+		"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: http://[::1/\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nx",
+		"HTTP/1.1 999 \xff\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", "",
 		"HTTP/1.1 301 Moved\r\nLocation: /\r\nContent-Length: 0\r\n\r\n",
 	} {
 		f.Add([]byte(seed))
@@ -279,7 +289,7 @@ func TestWhoWasLate(t *testing.T) {
 			act := timed(func(ctx context.Context, _ Options, _ job) outcome {
 				<-ctx.Done()
 				time.Sleep(after)
-				return outcome{failure, "no answer"}
+				return outcome{result: failure, message: "no answer"}
 			})
 			if got := act(t.Context(), Options{}, job{timeout: time.Second}); got.result != want {
 				t.Errorf("%v after its timeout: %+v", after, got)
@@ -303,9 +313,13 @@ func TestHugeAnswers(t *testing.T) {
 			t.Errorf("code %d: %d bytes are allocated", code, n)
 		}
 	}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Huge", string(huge[:1<<20])) }))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.Header().Set("X-Huge", string(huge[:1<<20]))
+	}))
 	defer s.Close()
-	if got := httpProbe(t.Context(), Options{}, jobOf(t, s.Listener.Addr().String(), web("/"), patience)); got.result != failure || !strings.Contains(got.message, "headers") {
+	if got := httpProbe(t.Context(), Options{}, jobOf(t, s.Listener.Addr().String(), web("/"),
+		patience)); got.result != failure || !strings.Contains(got.message, "headers") {
 		t.Errorf("a megabyte of headers: %+v", got)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/playlet-dev/playlet/actors/internal/atomicfile"
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -17,48 +17,48 @@ const recordVersion = 1
 // maxSaves is how many records are written at a time: each waits for the disk.
 const maxSaves = 8
 
-// record is the last word of each probe of a pod, as it lies in the pod's folder.
+// record is the last result of each probe of a pod, as it lies in the pod's folder.
 type record struct {
-	Containers map[string]lastWord `json:"containers"` // by name
+	Containers map[string]lastResults `json:"containers"` // by name
 }
 
-// lastWord is what is known of one attempt of a container.
-type lastWord struct {
+// lastResults is what is known of one attempt of a container.
+type lastResults struct {
 	ID      string                `json:"id"`
 	Results messages.ProbeResults `json:"results"`
 }
 
 // keep has the pod's record written when it differs from what lies there.
-func (b *book) keep(p *podBook) []effect {
+func (s *state) keep(p *podState) []effect {
 	if p.queued || maps.Equal(p.saved.Containers, p.record().Containers) {
 		return nil
 	}
 	p.queued = true
-	b.saves = append(b.saves, p)
-	return b.write()
+	s.saves = append(s.saves, p)
+	return s.write()
 }
 
-func (p *podBook) record() record {
-	r := record{Containers: map[string]lastWord{}}
-	for name, c := range p.cons {
+func (p *podState) record() record {
+	r := record{Containers: map[string]lastResults{}}
+	for name, c := range p.containers {
 		if c.results != (messages.ProbeResults{}) {
-			r.Containers[name] = lastWord{ID: c.id, Results: c.results}
+			r.Containers[name] = lastResults{ID: c.id, Results: c.results}
 		}
 	}
 	return r
 }
 
 // write starts what waits to be written, one record of a pod at a time.
-func (b *book) write() []effect {
+func (s *state) write() []effect {
 	var out []effect
-	for b.saving < maxSaves {
-		i := slices.IndexFunc(b.saves, func(p *podBook) bool { return !p.saving })
+	for s.saving < maxSaves {
+		i := slices.IndexFunc(s.saves, func(p *podState) bool { return !p.saving })
 		if i < 0 {
 			break
 		}
-		p := b.saves[i]
-		b.saves = slices.Delete(b.saves, i, i+1)
-		b.saving++
+		p := s.saves[i]
+		s.saves = slices.Delete(s.saves, i, i+1)
+		s.saving++
 		p.queued, p.saving, p.saved = false, true, p.record()
 		out = append(out, save{p.uid, p.saved})
 	}
@@ -66,10 +66,10 @@ func (b *book) write() []effect {
 }
 
 // wrote takes the end of a write. One that failed is repeated with the next change.
-func (b *book) wrote(uid string, failed bool) []effect {
-	b.saving--
-	out := b.write()
-	p := b.pods[uid]
+func (s *state) wrote(uid string, failed bool) []effect {
+	s.saving--
+	out := s.write()
+	p := s.pods[uid]
 	if p == nil {
 		return out
 	}
@@ -77,10 +77,10 @@ func (b *book) wrote(uid string, failed bool) []effect {
 	if failed {
 		p.saved = record{}
 	}
-	if len(p.cons) == 0 && p.loaded {
-		return append(out, b.forget(p)...)
+	if len(p.containers) == 0 && p.loaded {
+		return append(out, s.forget(p)...)
 	}
-	return append(out, b.write()...)
+	return append(out, s.write()...)
 }
 
 func path(rootDir, uid string) string { return filepath.Join(rootDir, "pods", uid, "probes.json") }
@@ -97,10 +97,11 @@ func loadRecord(rootDir, uid string) (record, error) {
 	return r, nil
 }
 
-// saveRecord writes it. The folder is made by volumes, before any container is.
+// saveRecord writes it. The folder is made by volumes, before any container is. The disk is not waited for: after a power cut
+// the containers that it is about are dead.
 func saveRecord(rootDir, uid string, r record) error {
 	if err := messages.CheckUID(uid); err != nil {
 		return err
 	}
-	return atomicfile.Save(path(rootDir, uid), recordVersion, r)
+	return atomicfile.SaveVolatile(path(rootDir, uid), recordVersion, r)
 }

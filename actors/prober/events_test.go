@@ -22,7 +22,8 @@ func recorded(k *supervisortest.Kit) (out []string) {
 }
 
 func podOf(c *v1.Container) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"}, Spec: v1.PodSpec{Containers: []v1.Container{*c}}}
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"},
+		Spec: v1.PodSpec{Containers: []v1.Container{*c}}}
 }
 
 // Each run that fails is told, as with the kubelet, whether it counts or not.
@@ -54,15 +55,17 @@ func TestEachFailureIsAnEvent(t *testing.T) {
 
 // That a probe cannot be run is told once, without the ID that the runtime names.
 func TestAProbeThatCannotBeRunIsAnEvent(t *testing.T) {
-	b := newBook([pools]int{}, func() float64 { return 0 })
+	s := newState([pools]int{}, func() float64 { return 0 })
 	spec := container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()})
-	p := &probe{pod: &podBook{uid: "u1", wish: messages.WatchProbes{Pod: podOf(spec)}}, con: &conBook{spec: spec, id: "0123"}, kind: messages.Readiness, spec: spec.ReadinessProbe}
-	p.pod.cons = map[string]*conBook{"c": p.con}
+	p := &probe{pod: &podState{uid: "u1", desired: messages.WatchProbes{Pod: podOf(spec)}},
+		container: &containerState{spec: spec, id: "0123"}, kind: messages.Readiness, spec: spec.ReadinessProbe}
+	p.pod.containers = map[string]*containerState{"c": p.container}
 	var got []string
 	for _, o := range []outcome{
-		{unknown, "container 0123 is gone"}, {unknown, "container 0123 is gone"}, {warning, "Probe terminated redirects"}, {success, ""},
+		{result: unknown, message: "container 0123 is gone"}, {result: unknown, message: "container 0123 is gone"},
+		{result: warning, message: "Probe terminated redirects"}, {result: success},
 	} {
-		for _, e := range b.count(time.Unix(1, 0), p, o) {
+		for _, e := range s.count(time.Unix(1, 0), p, o) {
 			if n, ok := e.(news); ok {
 				got = append(got, n.reason+": "+n.message)
 			}
@@ -75,7 +78,7 @@ func TestAProbeThatCannotBeRunIsAnEvent(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
-	if p.con.results.Readiness != messages.ProbeSucceeded {
+	if p.container.results.Readiness != messages.ProbeSucceeded {
 		t.Error("a warning is no success")
 	}
 }

@@ -1,32 +1,112 @@
 package prober
 
 import (
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
-// lateness keeps how late the last probes ran.
-type lateness struct {
+// lateRuns keeps how late the last probes ran.
+type lateRuns struct {
 	last []time.Duration
 	at   int
 }
 
-const latenessKept = 4096
+const lateRunsKept = 4096
 
-func (l *lateness) add(d time.Duration) {
-	if len(l.last) < latenessKept {
+func (l *lateRuns) add(d time.Duration) {
+	if len(l.last) < lateRunsKept {
 		l.last = append(l.last, d)
 		return
 	}
 	l.last[l.at] = d
-	l.at = (l.at + 1) % latenessKept
+	l.at = (l.at + 1) % lateRunsKept
 }
 
-func (l *lateness) quantile(sorted []time.Duration, q float64) time.Duration {
+func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
 	}
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+// Lateness tells health how late probes begin. It outlives the actor, so that an actor that hangs is seen as well. The zero
+// value has nothing to tell. Safe for concurrent use.
+type Lateness struct{ delays atomic.Pointer[delays] }
+
+// delays are those of each queue.
+type delays [pools][lanes]delay
+
+// delay is how late the probes of one queue begin.
+type delay struct {
+	earliest    time.Time // when the probe at the head of the queue is due
+	worst       time.Duration
+	at          time.Time // when a probe began so late
+	busy, limit int       // workers
+}
+
+const (
+	// lateLimit is how late a probe may begin before health says so: half of the usual period.
+	lateLimit = 5 * time.Second
+	// lateWindow is how long a late run is told.
+	lateWindow = time.Minute
+)
+
+// Problems are sentences on probes that begin more than 5 s late, now or within the last minute: one a kind of worker for
+// those whose latest run ended in time, and one for the others.
+func (l *Lateness) Problems(now time.Time) []string {
+	all := l.delays.Load()
+	if all == nil {
+		return nil
+	}
+	var out []string
+	for pool, kind := range [pools]string{commands: "exec probes", network: "HTTP, TCP and gRPC probes"} {
+		for lane, which := range [lanes]string{lagging: " whose latest run timed out"} {
+			d := all[pool][lane]
+			late := d.waited(now)
+			if d.worst > late && now.Sub(d.at) < lateWindow {
+				late = d.worst
+			}
+			if late > lateLimit {
+				out = append(out, fmt.Sprintf("%s%s begin up to %s late: %d of %d workers are busy",
+					kind, which, late.Round(time.Second), d.busy, d.limit))
+			}
+		}
+	}
+	return out
+}
+
+func (d delay) waited(now time.Time) time.Duration {
+	if d.earliest.IsZero() {
+		return 0
+	}
+	return now.Sub(d.earliest)
+}
+
+// begun notes that a run began. The worst of the window is kept.
+func (d *delay) begun(now time.Time, late time.Duration) {
+	if late >= d.worst || now.Sub(d.at) >= lateWindow {
+		d.worst, d.at = late, now
+	}
+}
+
+// publish tells health what the queues are like.
+func (a *actor) publish() {
+	if a.opts.Lateness == nil {
+		return
+	}
+	now := a.delays
+	for pool := range pools {
+		for l := range lanes {
+			d := &now[pool][l]
+			d.busy, d.limit = a.state.running(pool), a.state.limits[pool]
+			if q := a.state.queues[pool][l]; len(q) > 0 {
+				d.earliest = q[0].at
+			}
+		}
+	}
+	a.opts.Lateness.delays.Store(&now)
 }
 
 // Inspection is what the prober says of itself. Lateness is how long after its time a probe began, of the last 4,096 runs.
@@ -43,9 +123,13 @@ type Inspection struct {
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
 	sorted := slices.Sorted(slices.Values(a.late.last))
+	waiting := 0
+	for _, queues := range a.state.queues {
+		waiting += len(queues[prompt]) + len(queues[lagging])
+	}
 	return Inspection{
-		Pods: len(a.book.pods), Waiting: len(a.book.queues[commands]) + len(a.book.queues[network]),
-		Commands: a.book.busy[commands], Network: a.book.busy[network], Runs: len(sorted),
-		Late50: a.late.quantile(sorted, 0.5), Late99: a.late.quantile(sorted, 0.99),
+		Pods: len(a.state.pods), Waiting: waiting,
+		Commands: a.state.running(commands), Network: a.state.running(network), Runs: len(sorted),
+		Late50: quantile(sorted, 0.5), Late99: quantile(sorted, 0.99),
 	}
 }

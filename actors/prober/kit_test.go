@@ -51,7 +51,8 @@ func command() *v1.Probe {
 
 func container(name string, probes map[messages.ProbeKind]*v1.Probe) *v1.Container {
 	return &v1.Container{
-		Name: name, StartupProbe: probes[messages.Startup], ReadinessProbe: probes[messages.Readiness], LivenessProbe: probes[messages.Liveness],
+		Name: name, StartupProbe: probes[messages.Startup], ReadinessProbe: probes[messages.Readiness],
+		LivenessProbe: probes[messages.Liveness],
 	}
 }
 

@@ -28,11 +28,13 @@ type Options struct {
 	Commands, Network int
 	// Events says that failures are told to events.
 	Events bool
+	// Lateness is told how late probes begin; nil: nobody asks.
+	Lateness *Lateness
 	// Random gives numbers in [0,1) for jitter; nil is math/rand's.
 	Random func() float64
 }
 
-// Patience with what is not the application's: the runtime's queue and answer, the disk.
+// Timeouts for what is not the application's: the runtime's queue and answer, the disk.
 const (
 	slack       = 5 * time.Minute
 	diskTimeout = 30 * time.Second
@@ -50,25 +52,24 @@ func New(opts Options) supervisors.Constructor {
 		opts.Random = rand.Float64
 	}
 	return func(string) supervisors.Actor {
-		return &actor{opts: opts, book: newBook(limits, opts.Random), cuts: map[*probe]context.CancelFunc{}}
+		return &actor{opts: opts, state: newState(limits, opts.Random), cuts: map[*probe]context.CancelFunc{}}
 	}
 }
 
 type actor struct {
-	opts  Options
-	book  *book
-	timer supervisors.Timer
-	at    time.Time // of timer
-	late  lateness
-	cuts  map[*probe]context.CancelFunc // cut off runs that are under way
+	opts   Options
+	state  *state
+	timer  supervisors.Timer
+	at     time.Time // of timer
+	late   lateRuns
+	delays delays                        // as they were published last, but for what is queued now
+	cuts   map[*probe]context.CancelFunc // cut off runs that are under way
 }
 
 type (
 	tick struct{}
 	ran  struct {
 		probe   *probe
-		began   time.Time
-		due     time.Time
 		outcome outcome
 	}
 	loaded struct {
@@ -94,34 +95,35 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.Started:
 		// Nothing is known: pods tell what is to be probed, and their folders have what was known before.
 	case messages.WatchProbes:
-		a.do(ctx, a.book.watch(ctx.Now(), m))
+		a.do(ctx, a.state.watch(ctx.Now(), m))
 	case tick:
 		a.timer = nil
-		a.do(ctx, a.book.tick(ctx.Now()))
+		a.do(ctx, a.state.tick(ctx.Now()))
 	case ran:
 		a.cuts[m.probe]()
 		delete(a.cuts, m.probe)
-		a.late.add(m.began.Sub(m.due))
-		a.do(ctx, a.book.ran(ctx.Now(), m.probe, m.outcome))
+		a.do(ctx, a.state.ran(ctx.Now(), m.probe, m.outcome))
 	case loaded:
 		if m.err != nil {
-			ctx.Log().Warn("what was last known of a pod's probes cannot be read; it is found out anew", "pod", m.uid, "error", m.err)
+			ctx.Log().Warn("what was last known of a pod's probes cannot be read; it is found out anew", "pod", m.uid, "error",
+				m.err)
 		}
-		a.do(ctx, a.book.read(ctx.Now(), m.uid, m.rec))
+		a.do(ctx, a.state.read(ctx.Now(), m.uid, m.rec))
 	case saved:
 		if m.err != nil {
 			ctx.Log().Warn("the results of a pod's probes cannot be kept", "pod", m.uid, "error", m.err)
 		}
-		a.do(ctx, a.book.wrote(m.uid, m.err != nil))
+		a.do(ctx, a.state.wrote(m.uid, m.err != nil))
 	default:
 		ctx.Unhandled(msg)
 	}
 	a.plan(ctx)
+	a.publish()
 }
 
 // plan sets the one timer.
 func (a *actor) plan(ctx supervisors.Context) {
-	at := a.book.next()
+	at := a.state.next()
 	if a.timer != nil && a.at.Equal(at) {
 		return
 	}
@@ -136,23 +138,24 @@ func (a *actor) plan(ctx supervisors.Context) {
 }
 
 func (a *actor) do(ctx supervisors.Context, effects []effect) {
-	for _, p := range a.book.cut {
+	for _, p := range a.state.cut {
 		if cut := a.cuts[p]; cut != nil {
 			cut()
 		}
 	}
-	a.book.cut = nil
+	a.state.cut = nil
 	for _, e := range effects {
 		switch e := e.(type) {
-		case tell:
-			ctx.Tell(messages.PodAddress(e.word.UID), e.word)
+		case report:
+			ctx.Tell(messages.PodAddress(e.results.UID), e.results)
 		case run:
 			a.run(ctx, e)
 		case note:
 			a.note(ctx, e)
 		case news:
 			if a.opts.Events && e.pod != nil {
-				ctx.Tell(messages.Events, messages.PodEvent(e.pod, e.container, v1.EventTypeWarning, e.reason, e.message, ctx.Now()))
+				ctx.Tell(messages.Events, messages.PodEvent(e.pod, e.container, v1.EventTypeWarning, e.reason, e.message,
+					ctx.Now()))
 			}
 		case load:
 			dir := a.opts.RootDir
@@ -171,6 +174,9 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 
 // run has one probe run. Its time begins when it does: what it waited before that is not the application's.
 func (a *actor) run(ctx supervisors.Context, e run) {
+	late := ctx.Now().Sub(e.due)
+	a.late.add(late)
+	a.delays[e.probe.pool][e.probe.lane].begun(ctx.Now(), late)
 	opts := a.opts
 	wanted, cut := context.WithCancel(context.Background())
 	a.cuts[e.probe] = cut
@@ -178,8 +184,7 @@ func (a *actor) run(ctx supervisors.Context, e run) {
 		c, stop := context.WithCancel(c)
 		defer stop()
 		defer context.AfterFunc(wanted, stop)()
-		began := time.Now()
-		return ran{e.probe, began, e.job.due, e.job.act(cri.WithPriority(c, e.job.order), opts)}
+		return ran{e.probe, e.job.act(cri.WithPriority(c, e.job.order), opts)}
 	}})
 }
 

@@ -43,13 +43,17 @@ func TestThresholds(t *testing.T) {
 		codes            []int32
 		want             []messages.ProbeResult
 	}{
-		"readiness at once":            {messages.Readiness, 1, 3, []int32{0}, []messages.ProbeResult{succeeded}},
-		"readiness fails at the third": {messages.Readiness, 1, 3, []int32{0, 1, 1, 1, 0}, []messages.ProbeResult{succeeded, succeeded, succeeded, failed, succeeded}},
-		"a success in between":         {messages.Readiness, 1, 3, []int32{0, 1, 1, 0, 1, 1, 1}, []messages.ProbeResult{succeeded, succeeded, succeeded, succeeded, succeeded, succeeded, failed}},
-		"two successes are wanted":     {messages.Readiness, 2, 1, []int32{0, 1, 0, 0}, []messages.ProbeResult{"", failed, failed, succeeded}},
-		"liveness":                     {messages.Liveness, 1, 2, []int32{0, 1, 1}, []messages.ProbeResult{succeeded, succeeded, failed}},
-		"startup":                      {messages.Startup, 1, 2, []int32{1, 0}, []messages.ProbeResult{"", succeeded}},
-		"startup fails":                {messages.Startup, 1, 2, []int32{1, 1}, []messages.ProbeResult{"", failed}},
+		"readiness at once": {messages.Readiness, 1, 3, []int32{0}, []messages.ProbeResult{succeeded}},
+		"readiness fails at the third": {messages.Readiness, 1, 3, []int32{0, 1, 1, 1, 0},
+			[]messages.ProbeResult{succeeded, succeeded, succeeded, failed, succeeded}},
+		"a success in between": {messages.Readiness, 1, 3, []int32{0, 1, 1, 0, 1, 1, 1},
+			[]messages.ProbeResult{succeeded, succeeded, succeeded, succeeded, succeeded, succeeded, failed}},
+		"two successes are wanted": {messages.Readiness, 2, 1, []int32{0, 1, 0, 0},
+			[]messages.ProbeResult{"", failed, failed, succeeded}},
+		"liveness": {messages.Liveness, 1, 2, []int32{0, 1, 1},
+			[]messages.ProbeResult{succeeded, succeeded, failed}},
+		"startup":       {messages.Startup, 1, 2, []int32{1, 0}, []messages.ProbeResult{"", succeeded}},
+		"startup fails": {messages.Startup, 1, 2, []int32{1, 1}, []messages.ProbeResult{"", failed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRuntime()
@@ -78,7 +82,8 @@ func TestThresholds(t *testing.T) {
 					t.Errorf("after run %d it is %q, want %q", i, is, c.want[i])
 				}
 			}
-			if c.kind != messages.Readiness && is != "" && is == c.want[len(c.want)-1] && (is == failed || c.kind == messages.Startup) {
+			if c.kind != messages.Readiness && is != "" && is == c.want[len(c.want)-1] &&
+				(is == failed || c.kind == messages.Startup) {
 				step(k, 20)
 				if n := r.calls["id"]; n != len(c.codes) {
 					t.Errorf("it went on: %d runs", n)
@@ -157,7 +162,8 @@ func TestAnUnreadableRecordIsMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := newKit(t, dir, r, nil)
-	k.Send("pods/u1", wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()}), "id", messages.Readiness))
+	k.Send("pods/u1", wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()}), "id",
+		messages.Readiness))
 	step(k, 2)
 	if got := last(t, k).Containers[0].Results.Readiness; got != succeeded {
 		t.Errorf("it says %q", got)
@@ -193,11 +199,13 @@ func TestAWordIsToldUntilItIsKnown(t *testing.T) {
 // What the pod knows comes before what lies on the disk, and after what this prober has seen.
 func TestWhomToBelieve(t *testing.T) {
 	dir, r := folder(t), newRuntime()
-	if err := saveRecord(dir, "u1", record{Containers: map[string]lastWord{"c": {ID: "id", Results: messages.ProbeResults{Readiness: succeeded, Startup: succeeded}}}}); err != nil {
+	if err := saveRecord(dir, "u1", record{Containers: map[string]lastResults{"c": {ID: "id",
+		Results: messages.ProbeResults{Readiness: succeeded, Startup: succeeded}}}}); err != nil {
 		t.Fatal(err)
 	}
 	k := newKit(t, dir, r, nil)
-	w := wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Startup: command(), messages.Readiness: command()}), "id", messages.Readiness)
+	w := wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Startup: command(),
+		messages.Readiness: command()}), "id", messages.Readiness)
 	w.Containers[0].Known = messages.ProbeResults{Readiness: failed}
 	k.Send("pods/u1", w)
 	k.RunWork()
@@ -220,7 +228,8 @@ func TestThePoolIsBounded(t *testing.T) {
 	w := messages.WatchProbes{UID: "u1", Turn: 1}
 	for i := range 10 {
 		w.Containers = append(w.Containers, messages.WatchedContainer{
-			Spec: container(fmt.Sprintf("c%d", i), map[messages.ProbeKind]*v1.Probe{messages.Readiness: p}), ID: fmt.Sprintf("id%d", i),
+			Spec:      container(fmt.Sprintf("c%d", i), map[messages.ProbeKind]*v1.Probe{messages.Readiness: p}),
+			ID:        fmt.Sprintf("id%d", i),
 			StartedAt: k.Now(), Run: []messages.ProbeKind{messages.Readiness},
 		})
 	}
@@ -264,7 +273,8 @@ func TestNoThunderAfterARestart(t *testing.T) {
 	w := messages.WatchProbes{UID: "u1", Turn: 1}
 	for i := range 10 {
 		w.Containers = append(w.Containers, messages.WatchedContainer{
-			Spec: container(fmt.Sprintf("c%d", i), map[messages.ProbeKind]*v1.Probe{messages.Liveness: command()}), ID: fmt.Sprintf("id%d", i),
+			Spec:      container(fmt.Sprintf("c%d", i), map[messages.ProbeKind]*v1.Probe{messages.Liveness: command()}),
+			ID:        fmt.Sprintf("id%d", i),
 			StartedAt: k.Now().Add(-time.Hour), Run: []messages.ProbeKind{messages.Liveness},
 		})
 	}
@@ -288,7 +298,8 @@ func TestNoThunderAfterARestart(t *testing.T) {
 // The answer that lets a pod's folder be removed waits until nothing is written there.
 func TestThePodIsLetGoWhenNothingIsWritten(t *testing.T) {
 	k := newKit(t, folder(t), newRuntime(), nil)
-	k.Send("pods/u1", wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()}), "id", messages.Readiness))
+	k.Send("pods/u1", wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()}), "id",
+		messages.Readiness))
 	for i := 0; i < 10 && (len(k.Work) == 0 || k.Work[0].Name != "keep probe results"); i++ {
 		if len(k.Work) > 0 {
 			w := k.Work[0]
@@ -317,7 +328,8 @@ func TestOnePodDoesNotStarveTheOthers(t *testing.T) {
 	for i := range 20 {
 		r.hangs[fmt.Sprintf("id%d", i)] = true
 		greedy.Containers = append(greedy.Containers, messages.WatchedContainer{
-			Spec: container(fmt.Sprintf("c%d", i), map[messages.ProbeKind]*v1.Probe{messages.Liveness: p}), ID: fmt.Sprintf("id%d", i),
+			Spec:      container(fmt.Sprintf("c%d", i), map[messages.ProbeKind]*v1.Probe{messages.Liveness: p}),
+			ID:        fmt.Sprintf("id%d", i),
 			StartedAt: k.Now(), Run: []messages.ProbeKind{messages.Liveness},
 		})
 	}
@@ -332,7 +344,8 @@ func TestOnePodDoesNotStarveTheOthers(t *testing.T) {
 	hanging := k.Work
 	k.Work = nil
 	for i := range 3 {
-		w := wishOf(k, 1, container("other", map[messages.ProbeKind]*v1.Probe{messages.Liveness: p}), fmt.Sprintf("other%d", i), messages.Liveness)
+		w := wishOf(k, 1, container("other", map[messages.ProbeKind]*v1.Probe{messages.Liveness: p}), fmt.Sprintf("other%d", i),
+			messages.Liveness)
 		w.UID = fmt.Sprintf("u%d", i+2)
 		k.Send(messages.PodAddress(w.UID), w)
 		k.RunWork()

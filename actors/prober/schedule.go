@@ -15,22 +15,39 @@ const (
 	pools
 )
 
+// lane is where a probe queues for the workers of its pool.
+type lane int
+
+const (
+	prompt  lane = iota // the probe's latest run ended within its time, or it has not run yet
+	lagging             // it timed out: such probes share half of the pool
+	lanes
+)
+
+func (p *probe) nextLane() lane {
+	if p.timedOut {
+		return lagging
+	}
+	return prompt
+}
+
 // dues is a heap of what is to be done at a time, the earliest first; equal ones in order of asking.
 type dues []*due
 
 // due is one thing in it.
 type due struct {
-	at    time.Time
-	turn  uint64
-	index int // in its heap; -1 when it is in none
-	probe *probe
-	pod   *podBook
+	at       time.Time
+	sequence uint64
+	in       *dues // nil when it is in none
+	index    int
+	probe    *probe
+	pod      *podState
 }
 
 func (d dues) Len() int { return len(d) }
 func (d dues) Less(i, j int) bool {
 	if d[i].at.Equal(d[j].at) {
-		return d[i].turn < d[j].turn
+		return d[i].sequence < d[j].sequence
 	}
 	return d[i].at.Before(d[j].at)
 }
@@ -52,25 +69,24 @@ func (d *dues) Pop() any {
 	e := old[len(old)-1]
 	old[len(old)-1] = nil
 	*d = old[:len(old)-1]
-	e.index = -1
+	e.in = nil
 	return e
 }
 
 // put has something due at a time, in place of any time before.
-func (b *book) put(d *dues, e *due, at time.Time) {
-	b.turn++
-	e.at, e.turn = at, b.turn
-	if e.index >= 0 {
-		heap.Fix(d, e.index)
-		return
-	}
+func (s *state) put(d *dues, e *due, at time.Time) {
+	e.take()
+	s.sequence++
+	e.at, e.sequence, e.in = at, s.sequence, d
 	heap.Push(d, e)
 }
 
+func (s *state) enqueue(p *probe, at time.Time) { s.put(&s.queues[p.pool][p.nextLane()], &p.due, at) }
+
 // take takes something out, wherever it is.
-func take(d *dues, e *due) {
-	if e.index >= 0 {
-		heap.Remove(d, e.index)
+func (e *due) take() {
+	if e.in != nil {
+		heap.Remove(e.in, e.index)
 	}
 }
 
@@ -85,49 +101,67 @@ func (d dues) first(now time.Time) *due {
 // firstRun is when a probe runs for the first time. A container that is new to us and has run for longer than a period was
 // there before this agent: its probes are spread over the period, so that a restart makes no thunder. Otherwise there is a
 // little jitter, so that what started together does not stay together.
-func (b *book) firstRun(now time.Time, p *probe, isNew bool) time.Time {
+func (s *state) firstRun(now time.Time, p *probe, isNew bool) time.Time {
 	delay, period := seconds(p.spec.InitialDelaySeconds, 0), seconds(p.spec.PeriodSeconds, 10)
-	at := p.con.startedAt.Add(delay)
+	at := p.container.startedAt.Add(delay)
 	if at.After(now.Add(delay)) {
 		at = now.Add(delay) // the runtime's clock is not ours: nobody waits longer than the delay
 	}
 	if isNew && now.Sub(at) > period {
-		return now.Add(time.Duration(b.random() * float64(period)))
+		return now.Add(time.Duration(s.random() * float64(period)))
 	}
 	if at.Before(now) {
 		at = now
 	}
-	return at.Add(time.Duration(b.random() * float64(min(period/10, time.Second/2))))
+	return at.Add(time.Duration(s.random() * float64(min(period/10, time.Second/2))))
 }
 
 // crowded says that a pod has to wait for one of its own runs to end. Half of a pool is for everybody; of the other half a
 // pod has an eighth of the pool and no more, so that a few pods whose probes hang do not keep those of the others from running.
-func (b *book) crowded(p *podBook, in pool) bool {
-	limit := b.limits[in]
-	return b.busy[in] >= limit-limit/2 && p.running[in] >= max(limit/8, 1)
+func (s *state) crowded(p *podState, in pool) bool {
+	limit := s.limits[in]
+	return s.running(in) >= limit-limit/2 && p.running[in] >= max(limit/8, 1)
 }
 
-// tick starts what is due, oldest first, as far as there are workers, and repeats what was not taken.
-func (b *book) tick(now time.Time) []effect {
+// running counts the workers of a pool that are busy.
+func (s *state) running(in pool) int { return s.busy[in][prompt] + s.busy[in][lagging] }
+
+// free says that a pool has a worker for this lane. Many pods whose probes hang never have more than half of the workers,
+// once each has timed out.
+func (s *state) free(in pool, l lane) bool {
+	return s.running(in) < s.limits[in] && (l == prompt || s.busy[in][lagging] < max(s.limits[in]/2, 1))
+}
+
+// pick is the earliest probe of a pool that is due and has a worker; nil: there is none.
+func (s *state) pick(now time.Time, in pool) *due {
+	var best *due
+	for l := range lanes {
+		e := s.queues[in][l].first(now)
+		if e != nil && s.free(in, l) && (best == nil || e.at.Before(best.at)) {
+			best = e
+		}
+	}
+	return best
+}
+
+// tick starts what is due, oldest first, as far as there are workers, and repeats what was not confirmed.
+func (s *state) tick(now time.Time) []effect {
 	var out []effect
-	for e := b.unheard.first(now); e != nil; e = b.unheard.first(now) {
-		out = append(out, b.tell(now, e.pod))
+	for e := s.unconfirmed.first(now); e != nil; e = s.unconfirmed.first(now) {
+		out = append(out, s.report(now, e.pod))
 	}
 	for pool := range pools {
-		for b.busy[pool] < b.limits[pool] {
-			e := b.queues[pool].first(now)
-			if e == nil {
-				break
-			}
-			take(&b.queues[pool], e)
-			if p := e.probe.pod; b.crowded(p, pool) {
-				p.held[pool] = append(p.held[pool], e)
+		for e := s.pick(now, pool); e != nil; e = s.pick(now, pool) {
+			e.take()
+			p := e.probe
+			if s.crowded(p.pod, pool) {
+				p.pod.held[pool] = append(p.pod.held[pool], e)
 				continue
 			}
-			b.busy[pool]++
-			e.probe.running = true
-			e.probe.pod.running[pool]++
-			out = append(out, run{probe: e.probe, job: e.probe.job(e.at)})
+			p.running, p.lane = true, p.nextLane()
+			s.busy[pool][p.lane]++
+			p.pod.running[pool]++
+			out = append(out, run{probe: p, job: p.job(), due: e.at})
 		}
 	}
 	return out
@@ -135,45 +169,48 @@ func (b *book) tick(now time.Time) []effect {
 
 // next is when the clock is to be looked at again; zero when nothing is to come. What waits for a worker is looked at when
 // one is free.
-func (b *book) next() time.Time {
+func (s *state) next() time.Time {
 	var at time.Time
 	earlier := func(d dues) {
 		if len(d) > 0 && (at.IsZero() || d[0].at.Before(at)) {
 			at = d[0].at
 		}
 	}
-	earlier(b.unheard)
+	earlier(s.unconfirmed)
 	for pool := range pools {
-		if b.busy[pool] < b.limits[pool] {
-			earlier(b.queues[pool])
+		for l := range lanes {
+			if s.free(pool, l) {
+				earlier(s.queues[pool][l])
+			}
 		}
 	}
 	return at
 }
 
 // ran takes the outcome of one run of a probe.
-func (b *book) ran(now time.Time, p *probe, o outcome) []effect {
-	b.busy[p.pool]--
+func (s *state) ran(now time.Time, p *probe, o outcome) []effect {
+	s.busy[p.pool][p.lane]--
 	p.running = false
 	p.pod.running[p.pool]--
 	for _, e := range p.pod.held[p.pool] {
 		if !e.probe.gone {
-			b.put(&b.queues[p.pool], e, e.at)
+			s.enqueue(e.probe, e.at)
 		}
 	}
 	p.pod.held[p.pool] = nil
 	if p.gone {
-		return b.tick(now)
+		return s.tick(now)
 	}
+	p.timedOut = o.timedOut
 	next := p.due.at.Add(seconds(p.spec.PeriodSeconds, 10))
 	if next.Before(now) {
 		next = now // it took longer than its period
 	}
-	out := b.count(now, p, o)
+	out := s.count(now, p, o)
 	if !p.gone {
-		b.put(&b.queues[p.pool], &p.due, next)
+		s.enqueue(p, next)
 	}
-	return append(out, b.tick(now)...)
+	return append(out, s.tick(now)...)
 }
 
 // seconds is a field of a probe, which is more than zero unless its default is.

@@ -15,9 +15,9 @@ import (
 )
 
 type actor struct {
-	opts Options
-	life *life
-	book book
+	opts  Options
+	life  *life
+	state nodeState
 
 	looking          bool      // at the machine and its addresses
 	asking, askAgain bool      // the network's configuration
@@ -26,10 +26,10 @@ type actor struct {
 	writing          bool
 	retry            supervisors.Timer
 	grace            supervisors.Timer
-	told             string // the problem that the log was told last
+	lastLogged       string // the problem that was logged last
 	runtime          messages.RuntimeStateChanged
 
-	lease      tenant
+	lease      leaseState
 	leaseTimer supervisors.Timer
 }
 
@@ -40,7 +40,7 @@ type (
 	graceDue struct{}
 	seen     struct{ Seen }
 	wrote    struct {
-		deed  deed
+		write write
 		node  *v1.Node
 		lists uint64 // of the watch that had begun when the answer came
 		err   error
@@ -65,7 +65,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.After(a.opts.UpdateFrequency, lookDue{})
 		a.gather(ctx)
 		a.act(ctx)
-		a.tellNode(ctx)
+		a.sendNode(ctx)
 	case machineSeen:
 		a.onMachine(ctx, m)
 	case networkSeen:
@@ -88,12 +88,12 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.RuntimeStateChanged:
 		a.onRuntime(ctx, m)
 	case messages.NodePressureObserved:
-		if a.book.pressures(m) {
+		if a.state.pressures(m) {
 			a.act(ctx)
 		}
 	case messages.GetNode:
-		if a.book.heard { // else it is told when it is
-			ctx.Reply(messages.NodeObserved{Node: a.book.node})
+		if a.state.heard { // else it is sent then
+			ctx.Reply(messages.NodeObserved{Node: a.state.node})
 		}
 	default:
 		ctx.Unhandled(msg)
@@ -101,8 +101,9 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 }
 
 func (a *actor) start(ctx supervisors.Context) {
-	a.book = book{
-		wish: a.opts.Wish, sizes: a.opts.Sizes, began: a.life.begin(ctx.Now()), every: a.opts.ReportFrequency, random: a.opts.Random,
+	a.state = nodeState{
+		desired: a.opts.Desired, sizes: a.opts.Sizes, began: a.life.begin(ctx.Now()), every: a.opts.ReportFrequency,
+		random:     a.opts.Random,
 		registered: a.life.registered.Load(),
 	}
 	ctx.After(a.opts.UpdateFrequency, lookDue{})
@@ -122,17 +123,17 @@ func (a *actor) await(ctx supervisors.Context, version uint64) {
 func (a *actor) onSeen(ctx supervisors.Context, s Seen) {
 	a.await(ctx, s.Version)
 	if s.Err != nil {
-		s.Err = explained{apiclient.Explain(s.Err, a.opts.Wish.Name)}
+		s.Err = explained{apiclient.Explain(s.Err, a.opts.Desired.Name)}
 	}
-	was := a.book.node
+	was := a.state.node
 	known := was != nil
-	if a.book.observe(s) {
-		if older(a.book.node, was) {
-			ctx.Log().Warn("the API server has an older Node than it had, as after the restoration of a backup; that counts")
+	if a.state.observe(s) {
+		if older(a.state.node, was) {
+			ctx.Log().Warn("the API server went back to an older Node, as after a restored backup; the older one is used")
 		}
-		a.tellNode(ctx)
+		a.sendNode(ctx)
 		if known {
-			a.tellNews(ctx, was)
+			a.recordEvents(ctx, was)
 		}
 	}
 	a.noteRegistered(ctx, known)
@@ -146,7 +147,7 @@ func (e explained) Error() string { return e.text }
 
 // noteRegistered has the lease made as soon as there is a Node to which it can belong.
 func (a *actor) noteRegistered(ctx supervisors.Context, known bool) {
-	if a.book.node == nil {
+	if a.state.node == nil {
 		return
 	}
 	a.life.registered.Store(true)
@@ -155,23 +156,23 @@ func (a *actor) noteRegistered(ctx supervisors.Context, known bool) {
 	}
 }
 
-// tellNode tells those who need the Node.
-func (a *actor) tellNode(ctx supervisors.Context) {
-	if !a.book.heard {
+// sendNode sends the Node to those who need it.
+func (a *actor) sendNode(ctx supervisors.Context) {
+	if !a.state.heard {
 		return
 	}
-	a.publish() // who hears of the Node finds its addresses
-	ctx.Tell(messages.Pods, messages.NodeObserved{Node: a.book.node})
-	ctx.Tell(messages.Status, messages.NodeObserved{Node: a.book.node})
-	ctx.Tell(messages.Runtime, messages.NodeObserved{Node: a.book.node})
+	a.publish() // before the receivers look for its addresses
+	ctx.Tell(messages.Pods, messages.NodeObserved{Node: a.state.node})
+	ctx.Tell(messages.Status, messages.NodeObserved{Node: a.state.node})
+	ctx.Tell(messages.Runtime, messages.NodeObserved{Node: a.state.node})
 }
 
-// tellNews has events written about what changed; was is nil where the Node was just made.
-func (a *actor) tellNews(ctx supervisors.Context, was *v1.Node) {
-	if a.book.node == nil {
+// recordEvents has Events written about changes of the Node; was is nil where the Node was just made.
+func (a *actor) recordEvents(ctx supervisors.Context, was *v1.Node) {
+	if a.state.node == nil {
 		return
 	}
-	for _, e := range news(was, a.book.node, ctx.Now()) {
+	for _, e := range nodeEvents(was, a.state.node, ctx.Now()) {
 		ctx.Tell(messages.Events, e)
 	}
 }
@@ -180,7 +181,9 @@ func (a *actor) tellNews(ctx supervisors.Context, was *v1.Node) {
 func (a *actor) onRuntime(ctx supervisors.Context, m messages.RuntimeStateChanged) {
 	was := a.runtime
 	a.runtime = m
-	if was.Ready != m.Ready || was.Reason.Message != m.Reason.Message || was.NetworkReady != m.NetworkReady || was.NetworkReason != m.NetworkReason {
+	if was.Ready != m.Ready || was.Reason.Message != m.Reason.Message || was.NetworkReady != m.NetworkReady ||
+		was.NetworkReason != m.NetworkReason ||
+		was.Stale != m.Stale {
 		a.gather(ctx)
 		a.act(ctx)
 	}
@@ -192,7 +195,7 @@ func (a *actor) act(ctx supervisors.Context) {
 	if a.writing {
 		return
 	}
-	d, err := a.book.next(ctx.Now())
+	d, err := a.state.next(ctx.Now())
 	if err != nil {
 		a.failed(ctx, err.Error())
 		return
@@ -201,7 +204,7 @@ func (a *actor) act(ctx supervisors.Context) {
 		return
 	}
 	a.writing = true
-	client, watch, name := a.opts.Client, a.opts.Watch, a.opts.Wish.Name
+	client, watch, name := a.opts.Client, a.opts.Watch, a.opts.Desired.Name
 	ctx.Do(supervisors.Work{Name: d.name(), Timeout: writeTimeout, Run: func(ctx context.Context) any {
 		nodes := client.CoreV1().Nodes()
 		if d.create == nil {
@@ -226,41 +229,41 @@ func (a *actor) onWrote(ctx supervisors.Context, m wrote) {
 	switch {
 	case m.err == nil:
 		a.wroteNode(ctx, m)
-	case apierrors.IsNotFound(m.err) && m.deed.create == nil:
+	case apierrors.IsNotFound(m.err) && m.write.create == nil:
 		// It is gone; the watch says so too.
-		a.failed(ctx, "the Node "+a.opts.Wish.Name+" is not there")
+		a.failed(ctx, "the Node "+a.opts.Desired.Name+" is not there")
 	default:
-		a.failed(ctx, "the Node "+a.opts.Wish.Name+" cannot be written: "+apiclient.Explain(m.err, a.opts.Wish.Name))
+		a.failed(ctx, "the Node "+a.opts.Desired.Name+" cannot be written: "+apiclient.Explain(m.err, a.opts.Desired.Name))
 	}
 	a.act(ctx)
 }
 
 func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
-	was := a.book.node
+	was := a.state.node
 	known := was != nil
-	if a.told != "" {
+	if a.lastLogged != "" {
 		ctx.Log().Info("the Node can be written again")
-		a.told = ""
+		a.lastLogged = ""
 	}
-	if m.deed.create != nil {
+	if m.write.create != nil {
 		ctx.Log().Info("the Node is registered", "node", m.node.Name, "uid", m.node.UID)
-		was = nil // also where the watch told of it before the answer came, of which no news were made
+		was = nil // the watch may have seen it before the answer came, and no Events were recorded then
 	}
-	a.book.done(m.deed, m.node, m.lists, ctx.Now())
-	a.book.heard = true
-	a.tellNode(ctx)
-	if known || m.deed.create != nil {
-		a.tellNews(ctx, was)
+	a.state.done(m.write, m.node, m.lists, ctx.Now())
+	a.state.heard = true
+	a.sendNode(ctx)
+	if known || m.write.create != nil {
+		a.recordEvents(ctx, was)
 	}
 	a.noteRegistered(ctx, known)
 }
 
 // failed has the write tried again later, and says so once.
 func (a *actor) failed(ctx supervisors.Context, why string) {
-	rest := a.book.fail(why, ctx.Now())
-	if why != a.told {
-		ctx.Log().Warn("the Node is tried again", "reason", why)
-		a.told = why
+	rest := a.state.fail(why, ctx.Now())
+	if why != a.lastLogged {
+		ctx.Log().Warn("writing the Node failed; it is tried again", "reason", why)
+		a.lastLogged = why
 	}
 	if a.retry != nil {
 		a.retry.Cancel()
@@ -268,16 +271,16 @@ func (a *actor) failed(ctx supervisors.Context, why string) {
 	a.retry = ctx.After(rest, retryDue{})
 }
 
-// publish says how it goes, for health.
+// publish writes the state for health and for readers of the addresses.
 func (a *actor) publish() {
-	s := Snapshot{Registered: a.book.node != nil, Addresses: hostIPs(a.book.node), Problems: a.book.problems()}
+	s := Snapshot{Registered: a.state.node != nil, Addresses: hostIPs(a.state.node), Problems: a.state.problems()}
 	if len(s.Addresses) == 0 {
 		s.Addresses = a.opts.State.Load().Addresses
 	}
-	if err := a.book.facts.machineErr; err != nil {
+	if err := a.state.facts.machineErr; err != nil {
 		s.Problems = append(s.Problems, "not all of the machine can be read: "+oneLine(err.Error()))
 	}
-	if err := a.book.facts.addressErr; err != nil {
+	if err := a.state.facts.addressErr; err != nil {
 		s.Problems = append(s.Problems, "the node's addresses are left as they were: "+oneLine(err.Error()))
 	}
 	if a.lease.failed != "" {
@@ -286,9 +289,9 @@ func (a *actor) publish() {
 	a.opts.State.p.Store(&s)
 }
 
-// Inspection is what the actor says of itself.
+// Inspection is the actor's answer to an inspection.
 type Inspection struct {
-	Heard      bool      `json:"heard"`      // the API server has told whether there is a Node
+	Heard      bool      `json:"heard"`      // whether there is a Node is known
 	Registered bool      `json:"registered"` // there is one
 	Reported   time.Time `json:"reported,omitzero"`
 	Leased     time.Time `json:"leased,omitzero"`
@@ -298,7 +301,7 @@ type Inspection struct {
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
 	return Inspection{
-		Heard: a.book.heard, Registered: a.book.node != nil, Reported: a.book.reported, Leased: a.lease.renewed,
+		Heard: a.state.heard, Registered: a.state.node != nil, Reported: a.state.reported, Leased: a.lease.renewed,
 		Problems: a.opts.State.Load().Problems,
 	}
 }

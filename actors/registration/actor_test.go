@@ -35,7 +35,8 @@ func TestANodeIsMadeReadyAtOnce(t *testing.T) {
 	w.sees()
 	expect(t, "the writes", w.writes(), []string{"create"})
 	node := w.stored()
-	if c := condition(node, v1.NodeReady); c == nil || c.Status != v1.ConditionTrue || node.Labels["rack"] != "7" || node.Labels[v1.LabelHostname] != "node" {
+	if c := condition(node, v1.NodeReady); c == nil || c.Status != v1.ConditionTrue || node.Labels["rack"] != "7" ||
+		node.Labels[v1.LabelHostname] != "node" {
 		t.Errorf("%+v", node)
 	}
 	w.sees()
@@ -78,17 +79,20 @@ func TestANodeThatIsThereIsReconciled(t *testing.T) {
 	was.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeNetworkUnavailable, Status: v1.ConditionTrue, Reason: "Calico"}}
 	was.Status.DeclaredFeatures = []string{"a kubelet's"}
 	was.Status.VolumesInUse = []v1.UniqueVolumeName{"v"}
-	was.Status.Addresses = []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "192.0.2.9"}, {Type: v1.NodeInternalIP, Address: "192.0.2.10"}}
+	was.Status.Addresses = []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "192.0.2.9"},
+		{Type: v1.NodeInternalIP, Address: "192.0.2.10"}}
 	was.Status.Capacity = v1.ResourceList{"example.com/gpu": *quantity(2)}
 	w.put(was)
 	w.start()
 	w.sees()
 	expect(t, "the writes", w.writes(), []string{"patch", "patch status"})
 	node := w.stored()
-	if node.Labels["mine"] != "yes" || node.Labels[v1.LabelOSStable] != "linux" || node.Labels["rack"] != "" || node.Annotations[annotationAttachDetach] != "true" {
+	if node.Labels["mine"] != "yes" || node.Labels[v1.LabelOSStable] != "linux" || node.Labels["rack"] != "" ||
+		node.Annotations[annotationAttachDetach] != "true" {
 		t.Errorf("labels %v, annotations %v", node.Labels, node.Annotations)
 	}
-	if len(node.Spec.Taints) != 1 || condition(node, v1.NodeNetworkUnavailable).Reason != "Calico" || len(node.Status.VolumesInUse) != 1 {
+	if len(node.Spec.Taints) != 1 || condition(node, v1.NodeNetworkUnavailable).Reason != "Calico" ||
+		len(node.Status.VolumesInUse) != 1 {
 		t.Errorf("what is others': %+v", node)
 	}
 	if len(node.Status.DeclaredFeatures) > 0 {
@@ -97,12 +101,14 @@ func TestANodeThatIsThereIsReconciled(t *testing.T) {
 	if gpu := node.Status.Allocatable["example.com/gpu"]; gpu.Value() != 2 {
 		t.Errorf("a device's allocatable is %v", gpu.String())
 	}
-	expect(t, "addresses", node.Status.Addresses, []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "192.0.2.7"}, {Type: v1.NodeHostName, Address: "node"}})
+	expect(t, "addresses", node.Status.Addresses, []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "192.0.2.7"},
+		{Type: v1.NodeHostName, Address: "node"}})
 	node.Labels["beta.kubernetes.io/os"] = "mine now"
 	delete(node.Labels, v1.LabelArchStable)
 	w.put(node)
 	w.sees()
-	expect(t, "writes so soon after the last", w.writes(), []string{}) // whoever takes them back each time is not fought without end
+	expect(t, "writes so soon after the last", w.writes(),
+		[]string{}) // whoever takes them back each time is not fought without end
 	w.passes(10 * time.Second)
 	if node := w.stored(); node.Labels["beta.kubernetes.io/os"] != "mine now" || node.Labels[v1.LabelArchStable] == "" {
 		t.Errorf("later: %v", node.Labels)
@@ -128,7 +134,7 @@ func TestWhoAsksTooEarlyIsToldLater(t *testing.T) {
 }
 
 func TestWhoDoesNotRegisterOnlyUpdates(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Wish.Register = false })
+	w := newWorld(t, func(o *Options) { o.Desired.Register = false })
 	w.start()
 	w.sees()
 	w.passes(time.Minute)
@@ -139,7 +145,8 @@ func TestWhoDoesNotRegisterOnlyUpdates(t *testing.T) {
 	w.put(found())
 	w.sees()
 	expect(t, "with a Node", w.writes(), []string{"patch", "patch status"})
-	if node := w.stored(); node.Labels[v1.LabelHostname] != "" || node.Labels[v1.LabelOSStable] != "linux" || len(w.state.Load().Problems) > 0 {
+	if node := w.stored(); node.Labels[v1.LabelHostname] != "" || node.Labels[v1.LabelOSStable] != "linux" ||
+		len(w.state.Load().Problems) > 0 {
 		t.Errorf("%v, %v", node.Labels, w.state.Load())
 	}
 }
@@ -182,11 +189,12 @@ func TestReadinessIsReportedAtOnce(t *testing.T) {
 	w.work()
 	expect(t, "the writes, at once, and when it is known why", w.writes(), []string{"patch status", "patch status"})
 	c := condition(w.stored(), v1.NodeReady)
-	if c.Status != v1.ConditionFalse || c.Reason != "KubeletNotReady" || c.Message != "container runtime network not ready: NetworkPluginNotReady: cni plugin not initialized: no network configuration in /etc/cni/net.d" {
+	if c.Status != v1.ConditionFalse || c.Reason != "KubeletNotReady" ||
+		c.Message != "container runtime network not ready: NetworkPluginNotReady: cni plugin not initialized: no network configuration in /etc/cni/net.d" {
 		t.Errorf("%+v", c)
 	}
 	w.sees()
-	w.network = fmt.Errorf("away: %w", ErrNoWord) // what was said stays
+	w.network = fmt.Errorf("away: %w", ErrNotKnown) // what was said stays
 	w.Send(messages.Runtime, state)
 	w.work()
 	if w := w.writes(); len(w) > 0 {
@@ -200,7 +208,8 @@ func TestReadinessIsReportedAtOnce(t *testing.T) {
 	}
 	w.sees()
 	w.writes()
-	pressures := messages.NodePressureObserved{Pressures: []messages.Pressure{{Type: v1.NodeDiskPressure, Under: true, Reason: "KubeletHasDiskPressure", Message: "nodefs.available"}}}
+	pressures := messages.NodePressureObserved{Pressures: []messages.Pressure{{Type: v1.NodeDiskPressure, Under: true,
+		Reason: "KubeletHasDiskPressure", Message: "nodefs.available"}}}
 	w.Send(messages.Eviction, pressures)
 	w.work()
 	w.Send(messages.Eviction, pressures)
@@ -224,7 +233,8 @@ func TestARuntimeIsGivenTimeToComeBack(t *testing.T) {
 		t.Errorf("too soon: %+v", c)
 	}
 	w.passes(20 * time.Second)
-	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionFalse || !strings.Contains(c.Message, "cannot be reached") {
+	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionFalse ||
+		!strings.Contains(c.Message, "cannot be reached") {
 		t.Errorf("%+v", c)
 	}
 }
@@ -299,7 +309,10 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 					w.put(found())
 				}
 				failing := true
-				w.api.PrependReactor(verb, "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return failing, nil, c.err })
+				w.api.PrependReactor(verb, "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return failing,
+						nil, c.err
+				})
 				w.start()
 				w.sees()
 				w.passes(30 * time.Second)
@@ -382,7 +395,8 @@ func TestTheLease(t *testing.T) {
 		t.Errorf("renewed at %s and %s", first, again)
 	}
 	made()
-	if err := w.api.CoordinationV1().Leases(v1.NamespaceNodeLease).Delete(t.Context(), "node", metav1.DeleteOptions{}); err != nil {
+	if err := w.api.CoordinationV1().Leases(v1.NamespaceNodeLease).Delete(t.Context(), "node",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	made()
@@ -423,7 +437,8 @@ func TestWhatHappensToTheNodeIsTold(t *testing.T) {
 	w.start()
 	w.sees()
 	w.sees()
-	expect(t, "a new Node", told(), []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure", "Normal NodeHasSufficientPID"})
+	expect(t, "a new Node", told(), []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure",
+		"Normal NodeHasSufficientPID"})
 	w.runtime.NetworkReady = false
 	w.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true})
 	w.work()
@@ -452,7 +467,8 @@ func TestANewNodeIsNewsWhoeverTellsOfIt(t *testing.T) {
 	})
 	w.start()
 	w.sees()
-	expect(t, "a new Node", w.tellsNews(), []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure", "Normal NodeHasSufficientPID"})
+	expect(t, "a new Node", w.tellsNews(), []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure",
+		"Normal NodeHasSufficientPID"})
 }
 
 // Images come when they are there, the machine when it can be read: whether the node is ready waits for neither.
@@ -492,7 +508,8 @@ func TestAMachineThatHides(t *testing.T) {
 	w.machineErr = errors.New("the disk is being read since 03:04")
 	w.start()
 	w.sees()
-	if p := w.state.Load().Problems; len(p) != 1 || p[0] != "not all of the machine can be read: the disk is being read since 03:04" {
+	if p := w.state.Load().Problems; len(p) != 1 ||
+		p[0] != "not all of the machine can be read: the disk is being read since 03:04" {
 		t.Errorf("%q", p)
 	}
 	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionTrue {

@@ -24,15 +24,16 @@ type Addresses struct {
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Own are the addresses of the machine's interfaces.
 	Own func() ([]netip.Addr, error)
-	// Route is the address of the default route's interface, of IPv6 where that is asked for and there is one, else the other way round.
+	// Route is the address of the default route's interface, of IPv6 where that is asked for and there is one, else the other way
+	// round.
 	Route func(six bool) (netip.Addr, error)
 }
 
 // lookupTimeout bounds the question for the node's name.
 const lookupTimeout = 3 * time.Second
 
-// Find finds the node's addresses, the one to be used first, as the kubelet does: those that are given, else the name where it is an
-// address, else the first good one that the name resolves to, else that of the default route's interface. It may be slow.
+// Find finds the node's addresses, the one to be used first, as the kubelet does: those that are given, else the name where it is
+// an address, else the first good one that the name resolves to, else that of the default route's interface. It may be slow.
 func (a Addresses) Find(ctx context.Context) ([]netip.Addr, error) {
 	a = a.orHost()
 	own, err := a.Own()
@@ -55,7 +56,8 @@ func (a Addresses) Find(ctx context.Context) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	named, err := a.Lookup(ctx, a.Name) // a name that is not known is common
-	if err != nil && !notFound(err) && len(a.Last) > 0 && !slices.ContainsFunc(a.Last, func(ip netip.Addr) bool { return unfit(ip, own) != "" }) {
+	if err != nil && !notFound(err) && len(a.Last) > 0 && !slices.ContainsFunc(a.Last,
+		func(ip netip.Addr) bool { return unfit(ip, own) != "" }) {
 		return a.Last, nil
 	}
 	if ip, ok := choose(named, own, six); ok {
@@ -63,7 +65,9 @@ func (a Addresses) Find(ctx context.Context) ([]netip.Addr, error) {
 	}
 	ip, err := a.Route(six)
 	if err != nil {
-		return nil, fmt.Errorf("this node's address is not known: its name does not resolve to one of the machine's, and there is no default route (%w); --node-ip sets it", err)
+		return nil,
+			fmt.Errorf("this node's address is not known: its name does not resolve to one of the machine's, and there is no "+
+				"default route (%w); --node-ip sets it", err)
 	}
 	return []netip.Addr{ip.Unmap()}, nil
 }

@@ -2,6 +2,7 @@ package registration
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -22,7 +23,8 @@ func TestAnOlderWordIsNoNews(t *testing.T) {
 	for _, c := range []struct {
 		a, b *v1.Node
 		want bool
-	}{{at("u", "9"), at("u", "10"), true}, {at("u", "10"), at("u", "9"), false}, {at("v", "9"), at("u", "10"), false}, {nil, at("u", "1"), false}, {at("u", "1"), nil, false}} {
+	}{{at("u", "9"), at("u", "10"), true}, {at("u", "10"), at("u", "9"), false}, {at("v", "9"), at("u", "10"), false},
+		{nil, at("u", "1"), false}, {at("u", "1"), nil, false}} {
 		if got := older(c.a, c.b); got != c.want {
 			t.Errorf("%v, %v: %v", c.a, c.b, got)
 		}
@@ -37,24 +39,28 @@ func TestAnAPIServerThatWentBack(t *testing.T) {
 	failed := saw("90", 1)
 	failed.Err = errors.New("away")
 	for name, c := range map[string]struct {
-		how  func(*book)
+		how  func(*nodeState)
 		want string
 	}{
-		"the watch is behind":    {func(b *book) { b.observe(saw("90", 1)) }, "100"},
-		"so is a list":           {func(b *book) { b.observe(saw("90", 2)) }, "100"},
-		"it went back":           {func(b *book) { b.observe(saw("90", 3)) }, "90"},
-		"what it told goes back": {func(b *book) { b.observe(saw("110", 2)); b.observe(saw("90", 3)) }, "90"},
-		"written before it tells": {func(b *book) {
-			b.done(deed{status: true, over: b.node}, at("u", "110"), 3, noon)
+		"the watch is behind":    {func(b *nodeState) { b.observe(saw("90", 1)) }, "100"},
+		"so is a list":           {func(b *nodeState) { b.observe(saw("90", 2)) }, "100"},
+		"it went back":           {func(b *nodeState) { b.observe(saw("90", 3)) }, "90"},
+		"what it told goes back": {func(b *nodeState) { b.observe(saw("110", 2)); b.observe(saw("90", 3)) }, "90"},
+		"written before it tells": {func(b *nodeState) {
+			b.done(write{status: true, over: b.node}, at("u", "110"), 3, noon)
 			b.observe(saw("90", 3))
 		}, "110"},
-		"before an error":         {func(b *book) { b.observe(failed) }, "100"},
-		"an answer goes back":     {func(b *book) { b.done(deed{status: true, over: b.node}, at("u", "90"), 2, noon) }, "90"},
-		"an answer that was late": {func(b *book) { d := deed{over: b.node}; b.observe(saw("120", 2)); b.done(d, at("u", "110"), 2, noon) }, "120"},
+		"before an error":     {func(b *nodeState) { b.observe(failed) }, "100"},
+		"an answer goes back": {func(b *nodeState) { b.done(write{status: true, over: b.node}, at("u", "90"), 2, noon) }, "90"},
+		"an answer that was late": {func(b *nodeState) {
+			d := write{over: b.node}
+			b.observe(saw("120", 2))
+			b.done(d, at("u", "110"), 2, noon)
+		}, "120"},
 	} {
-		b := book{random: func() float64 { return 0.5 }, every: time.Minute}
+		b := nodeState{random: func() float64 { return 0.5 }, every: time.Minute}
 		b.observe(saw("80", 1))
-		b.done(deed{status: true, over: b.node}, at("u", "100"), 2, noon)
+		b.done(write{status: true, over: b.node}, at("u", "100"), 2, noon)
 		b.reconciled = "u"
 		c.how(&b)
 		if b.node.ResourceVersion != c.want || c.want == "90" && b.reconciled != "" {
@@ -121,7 +127,7 @@ func TestAWatchBeginsWithAList(t *testing.T) {
 		streams <- stream
 		return true, stream, nil
 	})
-	w := NewWatch(api, "node")
+	w := NewWatch(api, "node", slog.New(slog.DiscardHandler))
 	defer w.Close()
 	until(t, w, func(s Seen) bool { return s.Node != nil && s.Node.ResourceVersion == "100" && s.List == 1 })
 	first := <-streams

@@ -18,8 +18,8 @@ const runtimeGrace = 30 * time.Second
 // pressureTypes are in the kubelet's order, before Ready.
 var pressureTypes = []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure}
 
-// calm is what a kind of pressure says while there is none.
-var calm = map[v1.NodeConditionType]messages.Pressure{
+// noPressure is what a kind of pressure says while there is none.
+var noPressure = map[v1.NodeConditionType]messages.Pressure{
 	v1.NodeMemoryPressure: {Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
 	v1.NodeDiskPressure:   {Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
 	v1.NodePIDPressure:    {Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
@@ -52,7 +52,7 @@ func setCondition(node *v1.Node, c v1.NodeCondition, now time.Time) {
 func setPressures(node *v1.Node, pressures []messages.Pressure, now time.Time) {
 	for _, kind := range pressureTypes {
 		i := slices.IndexFunc(pressures, func(p messages.Pressure) bool { return p.Type == kind })
-		p := calm[kind]
+		p := noPressure[kind]
 		switch was := condition(node, kind); {
 		case i >= 0:
 			p = pressures[i]
@@ -70,14 +70,15 @@ func setPressures(node *v1.Node, pressures []messages.Pressure, now time.Time) {
 
 // setReady sets Ready, last of the conditions that it adds.
 func setReady(node *v1.Node, problems []string, now time.Time) {
-	c := v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"}
+	c := v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady",
+		Message: "kubelet is posting ready status"}
 	if len(problems) > 0 {
 		c.Status, c.Reason, c.Message = v1.ConditionFalse, "KubeletNotReady", strings.Join(problems, "; ")
 	}
 	setCondition(node, c, now)
 }
 
-// unready is what keeps the node from being ready, in words. was says that the API server has it as ready.
+// unready lists in words what keeps the node from being ready. was says that the API server has it as ready.
 func (f facts) unready(was bool, began, now time.Time) []string {
 	var out []string
 	r := f.runtime

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 func TestDevicesOfAKubelet(t *testing.T) {
@@ -13,9 +15,9 @@ func TestDevicesOfAKubelet(t *testing.T) {
 		`"AllocResp":""},{"PodUID":"v","ContainerName":"c","ResourceName":"example.com/gpu","DeviceIDs":{"0":["b"]},"AllocResp":""}],"RegisteredDevices":{"example.com/nic":[],"example.com/gpu":["a","b"]}},"Checksum":3207014417}`
 	for name, c := range map[string]struct {
 		text, fault string
-		want        []string
+		want        []v1.ResourceName
 	}{
-		"a kubelet's":  {text: written, want: []string{"example.com/away", "example.com/gpu", "example.com/nic"}},
+		"a kubelet's":  {text: written, want: []v1.ResourceName{"example.com/away", "example.com/gpu", "example.com/nic"}},
 		"of none":      {text: `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":1}`},
 		"half written": {text: written[:60], fault: "is no checkpoint"},
 		"empty":        {fault: "is no checkpoint"},
@@ -25,7 +27,8 @@ func TestDevicesOfAKubelet(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := Devices(path)
-		if !slices.Equal(got, c.want) || (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+		if !slices.Equal(got, c.want) || (err == nil) != (c.fault == "") || err != nil &&
+			!strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}

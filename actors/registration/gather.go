@@ -23,7 +23,7 @@ const (
 	imagesEvery   = 30 * time.Second
 )
 
-// What was gathered comes in parts, so that none waits for another: that the node is ready, or no longer, least of all.
+// The results come in parts, so that none waits for another; readiness least of all.
 type (
 	machineSeen struct {
 		machine   Machine
@@ -38,9 +38,9 @@ type (
 	}
 )
 
-// gather takes the runtime's word, and looks at all else. Of each kind one look is under way at a time.
+// gather reads the runtime's state and begins to read everything else. One reading of each kind is under way at a time.
 func (a *actor) gather(ctx supervisors.Context) {
-	f := &a.book.facts
+	f := &a.state.facts
 	f.runtime = a.opts.Runtime()
 	if f.runtime.NetworkReady {
 		f.network = ""
@@ -57,10 +57,10 @@ func (a *actor) awaitGrace(ctx supervisors.Context) {
 		a.grace.Cancel()
 		a.grace = nil
 	}
-	r := a.book.facts.runtime
+	r := a.state.facts.runtime
 	since := r.Since
 	if since.IsZero() {
-		since = a.book.began
+		since = a.state.began
 	}
 	if left := since.Add(runtimeGrace).Sub(ctx.Now()); !r.Ready && left > 0 {
 		a.grace = ctx.After(left, graceDue{})
@@ -85,10 +85,10 @@ func (a *actor) lookAtMachine(ctx supervisors.Context) {
 
 func (a *actor) onMachine(ctx supervisors.Context, m machineSeen) {
 	a.looking = false
-	f := &a.book.facts
+	f := &a.state.facts
 	switch was := f.machineErr; {
 	case m.err != nil && (was == nil || was.Error() != m.err.Error()):
-		ctx.Log().Warn("not all of the machine can be read; what was known of it counts", "reason", m.err)
+		ctx.Log().Warn("reading the machine failed in part; the last known values are used", "reason", m.err)
 	case m.err == nil && was != nil:
 		ctx.Log().Info("the machine can be read again")
 	}
@@ -101,13 +101,13 @@ func (a *actor) onMachine(ctx supervisors.Context, m machineSeen) {
 		f.addresses = m.addresses
 	}
 	f.addressErr = m.unknown
-	a.book.gathered = true
+	a.state.gathered = true
 	a.act(ctx)
 }
 
 // askNetwork asks why the network is not ready, where the runtime says so.
 func (a *actor) askNetwork(ctx supervisors.Context) {
-	r := a.book.facts.runtime
+	r := a.state.facts.runtime
 	if !r.Ready || r.NetworkReady || a.opts.Network == nil {
 		return
 	}
@@ -124,8 +124,8 @@ func (a *actor) askNetwork(ctx supervisors.Context) {
 
 func (a *actor) onNetwork(ctx supervisors.Context, m networkSeen) {
 	a.asking = false
-	switch f := &a.book.facts; {
-	case f.runtime.NetworkReady, errors.Is(m.problem, ErrNoWord):
+	switch f := &a.state.facts; {
+	case f.runtime.NetworkReady, errors.Is(m.problem, ErrNotKnown):
 	case m.problem != nil:
 		f.network = m.problem.Error()
 	default:
@@ -140,11 +140,11 @@ func (a *actor) onNetwork(ctx supervisors.Context, m networkSeen) {
 
 func (a *actor) listImages(ctx supervisors.Context) {
 	now := ctx.Now()
-	if a.listing || !a.book.facts.runtime.Ready || !a.imagesAt.IsZero() && now.Sub(a.imagesAt) < imagesEvery {
+	if a.listing || !a.state.facts.runtime.Ready || !a.imagesAt.IsZero() && now.Sub(a.imagesAt) < imagesEvery {
 		return
 	}
 	a.listing, a.imagesAt = true, now
-	images, limit := a.opts.Images, a.opts.Wish.MaxImages
+	images, limit := a.opts.Images, a.opts.Desired.MaxImages
 	ctx.Do(supervisors.Work{Name: "ListImages", Timeout: imagesTimeout, Run: func(ctx context.Context) any {
 		all, err := images.ListImages(ctx, nil)
 		return imagesSeen{imagesOf(all, limit), err}
@@ -153,10 +153,10 @@ func (a *actor) listImages(ctx supervisors.Context) {
 
 func (a *actor) onImages(ctx supervisors.Context, m imagesSeen) {
 	a.listing = false
-	if m.err != nil { // the runtime's trouble, of which others tell
+	if m.err != nil { // runtime reports this trouble
 		return
 	}
-	a.book.facts.images, a.book.facts.imagesRead = m.images, true
+	a.state.facts.images, a.state.facts.imagesRead = m.images, true
 	a.act(ctx)
 }
 

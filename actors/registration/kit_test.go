@@ -3,6 +3,7 @@ package registration
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"testing"
 	"time"
@@ -46,21 +47,25 @@ func (i images) ListImages(context.Context, *runtimeapi.ImageFilter) ([]*runtime
 	return i, nil
 }
 
-var machine = Machine{CPUs: 4, Memory: 8 << 30, Disk: 100 << 30, HugePages: map[int64]int64{2 << 20: 64 << 20, 1 << 30: 0}, MachineID: "m", SystemUUID: "s", BootID: "b", Kernel: "6.1", OSImage: "Debian"}
+var machine = Machine{CPUs: 4, Memory: 8 << 30, Disk: 100 << 30, HugePages: map[int64]int64{2 << 20: 64 << 20, 1 << 30: 0},
+	MachineID: "m", SystemUUID: "s", BootID: "b", Kernel: "6.1", OSImage: "Debian"}
 
 func wellRuntime() Runtime {
-	return Runtime{Since: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), Ready: true, Name: "containerd", Version: "v2.4.2", NetworkReady: true}
+	return Runtime{Since: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), Ready: true, Name: "containerd", Version: "v2.4.2",
+		NetworkReady: true}
 }
 
 func newWorld(t *testing.T, change func(*Options)) *world {
-	w := &world{t: t, api: fake.NewClientset(), machine: machine, runtime: wellRuntime(), images: images{}, state: &State{}, life: &life{}, addresses: addrs("192.0.2.7")}
+	w := &world{t: t, api: fake.NewClientset(), machine: machine, runtime: wellRuntime(), images: images{}, state: &State{},
+		life: &life{}, addresses: addrs("192.0.2.7")}
 	w.opts = Options{
-		Client: w.api, State: w.state, Wish: wish(), Sizes: Sizes{MaxPods: 110, LocalStorage: true},
+		Client: w.api, State: w.state, Desired: wish(), Sizes: Sizes{MaxPods: 110, LocalStorage: true},
 		Machine:   func(context.Context) (Machine, error) { return w.machine, w.machineErr },
 		Addresses: func(context.Context) ([]netip.Addr, error) { return w.addresses, w.addressErr },
 		Runtime:   func() Runtime { return w.runtime }, Network: func(context.Context) error { return w.network }, Images: w,
-		UpdateFrequency: 10 * time.Second, ReportFrequency: 5 * time.Minute, LeaseDuration: 40 * time.Second, Random: func() float64 { return 0.5 },
-		Watch: NewWatch(w.api, "node"),
+		UpdateFrequency: 10 * time.Second, ReportFrequency: 5 * time.Minute, LeaseDuration: 40 * time.Second,
+		Random: func() float64 { return 0.5 },
+		Watch:  NewWatch(w.api, "node", slog.New(slog.DiscardHandler)),
 	}
 	if change != nil {
 		change(&w.opts)
@@ -72,8 +77,9 @@ func (w *world) ListImages(ctx context.Context, f *runtimeapi.ImageFilter) ([]*r
 	return w.images.ListImages(ctx, f)
 }
 
-func wish() Wish {
-	return Wish{Name: "node", Register: true, Labels: map[string]string{"rack": "7"}, AttachDetach: true, KubeletVersion: "v1.36.3+playlet-x", MaxImages: 50}
+func wish() Desired {
+	return Desired{Name: "node", Register: true, Labels: map[string]string{"rack": "7"}, AttachDetach: true,
+		KubeletVersion: "v1.36.3+playlet-x", MaxImages: 50}
 }
 
 // start starts the actor, as a new one of the same process where there was one before.
@@ -175,5 +181,6 @@ func (w *world) tellsNews() (out []string) {
 }
 
 func found() *v1.Node {
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: types.UID("uid-1"), Labels: map[string]string{"mine": "yes"}}}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: types.UID("uid-1"),
+		Labels: map[string]string{"mine": "yes"}}}
 }

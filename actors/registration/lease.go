@@ -14,8 +14,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// tenant is the actor's book on its lease.
-type tenant struct {
+// leaseState is what the actor knows of its lease.
+type leaseState struct {
 	last     *coordinationv1.Lease // as written last
 	renewing bool
 	failures int
@@ -43,7 +43,8 @@ func (a *actor) renew(ctx supervisors.Context) {
 		return
 	}
 	a.lease.renewing = true
-	client, name, last, node := a.opts.Client.CoordinationV1().Leases(v1.NamespaceNodeLease), a.opts.Wish.Name, a.lease.last, a.book.node
+	client, name, last, node := a.opts.Client.CoordinationV1().Leases(v1.NamespaceNodeLease), a.opts.Desired.Name, a.lease.last,
+		a.state.node
 	seconds, now := int32(a.opts.LeaseDuration/time.Second), ctx.Now() //nolint:gosec // an int32 in the configuration
 	ctx.Do(supervisors.Work{Name: "RenewLease", Timeout: max(a.renewEvery(), time.Second), Run: func(ctx context.Context) any {
 		m := renewLease(ctx, client, name, last, func(l *coordinationv1.Lease) { fill(l, name, seconds, node, now) }, node != nil)
@@ -63,7 +64,8 @@ func fill(l *coordinationv1.Lease, name string, seconds int32, node *v1.Node, no
 }
 
 // renewLease writes over the lease as it was last, without asking first: nobody else writes it. Where that is wrong it asks.
-func renewLease(ctx context.Context, client coordinationclient.LeaseInterface, name string, last *coordinationv1.Lease, fill func(*coordinationv1.Lease), known bool) leased {
+func renewLease(ctx context.Context, client coordinationclient.LeaseInterface, name string, last *coordinationv1.Lease,
+	fill func(*coordinationv1.Lease), known bool) leased {
 	if last != nil {
 		next := last.DeepCopy()
 		fill(next)
@@ -99,14 +101,14 @@ func (a *actor) renewedLease(ctx supervisors.Context, m leased) {
 	case m.waiting: // the Node's coming renews at once
 		l.last = nil
 	case m.err != nil:
-		rest = min(firstRest<<min(l.failures, 10), maxRest, a.renewEvery())
 		l.failures++
-		why := "the node's lease cannot be renewed: " + apiclient.Explain(m.err, a.opts.Wish.Name)
+		rest = min(retry.After(l.failures, 0), a.renewEvery())
+		why := "the node's lease cannot be renewed: " + apiclient.Explain(m.err, a.opts.Desired.Name)
 		if apierrors.IsNotFound(m.err) {
 			why = "the node's lease cannot be made: the namespace " + v1.NamespaceNodeLease + " is not there yet"
 		}
 		if why != l.failed {
-			ctx.Log().Warn("the lease is tried again", "reason", why)
+			ctx.Log().Warn("renewing the lease failed; it is tried again", "reason", why)
 		}
 		l.failed = why
 	default:

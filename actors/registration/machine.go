@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/playlet-dev/playlet/actors/internal/cgroups"
+	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 )
 
@@ -27,7 +27,7 @@ type Machine struct {
 	Disk int64
 	// HugePages has the bytes in huge pages by the size of a page; sizes that the kernel knows and has none of too.
 	HugePages map[int64]int64
-	// The rest is empty where the machine does not tell.
+	// The rest is empty where the machine does not say.
 	MachineID, SystemUUID, BootID, Kernel, OSImage string
 }
 
@@ -96,20 +96,22 @@ func (m Machine) orElse(was Machine) Machine {
 		m.HugePages = was.HugePages
 	}
 	m.CPUs, m.Disk = cmp.Or(m.CPUs, was.CPUs), cmp.Or(m.Disk, was.Disk)
-	m.MachineID, m.SystemUUID, m.BootID = cmp.Or(m.MachineID, was.MachineID), cmp.Or(m.SystemUUID, was.SystemUUID), cmp.Or(m.BootID, was.BootID)
+	m.MachineID, m.SystemUUID, m.BootID = cmp.Or(m.MachineID, was.MachineID), cmp.Or(m.SystemUUID, was.SystemUUID),
+		cmp.Or(m.BootID, was.BootID)
 	m.Kernel, m.OSImage = cmp.Or(m.Kernel, was.Kernel), cmp.Or(m.OSImage, was.OSImage)
 	return m
 }
 
-// files is what files tell of the machine: all but the disk. With an error, what could be read is there all the same.
+// files reads the machine from files: all but the disk. With an error, the result holds what could be read.
 func (p Places) files() (Machine, error) {
 	m := Machine{
-		CPUs:       cgroups.OnlineCPUs(p.Sys).Size(),
-		MachineID:  firstOf(filepath.Join(p.Etc, "machine-id"), filepath.Join(p.Lib, "dbus/machine-id")),
-		SystemUUID: firstOf(filepath.Join(p.Sys, "class/dmi/id/product_uuid"), filepath.Join(p.Proc, "device-tree/system-id"), filepath.Join(p.Proc, "device-tree/vm,uuid"), filepath.Join(p.Etc, "machine-id")),
-		BootID:     firstOf(filepath.Join(p.Proc, "sys/kernel/random/boot_id")),
-		Kernel:     firstOf(filepath.Join(p.Proc, "sys/kernel/osrelease")),
-		OSImage:    p.osImage(),
+		CPUs:      cgroups.OnlineCPUs(p.Sys).Size(),
+		MachineID: firstOf(filepath.Join(p.Etc, "machine-id"), filepath.Join(p.Lib, "dbus/machine-id")),
+		SystemUUID: firstOf(filepath.Join(p.Sys, "class/dmi/id/product_uuid"), filepath.Join(p.Proc, "device-tree/system-id"),
+			filepath.Join(p.Proc, "device-tree/vm,uuid"), filepath.Join(p.Etc, "machine-id")),
+		BootID:  firstOf(filepath.Join(p.Proc, "sys/kernel/random/boot_id")),
+		Kernel:  firstOf(filepath.Join(p.Proc, "sys/kernel/osrelease")),
+		OSImage: p.osImage(),
 	}
 	var memErr, pagesErr error
 	m.Memory, m.Swap, memErr = p.memory()
@@ -165,7 +167,7 @@ func (p Places) memory() (total, swap int64, err error) {
 		}
 	}
 	if total == 0 {
-		return 0, 0, errors.New("the machine's memory: /proc/meminfo does not tell")
+		return 0, 0, errors.New("the machine's memory: /proc/meminfo has no MemTotal")
 	}
 	return total, swap, nil
 }

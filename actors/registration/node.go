@@ -15,14 +15,14 @@ const (
 	labelBetaArch = "beta.kubernetes.io/arch"
 	// annotationAttachDetach says that the attach/detach controller serves the node.
 	annotationAttachDetach = "volumes.kubernetes.io/controller-managed-attach-detach"
-	// annotationNodeIP tells a cloud controller manager which addresses the node was told to have.
+	// annotationNodeIP gives a cloud controller manager the addresses of --node-ip.
 	annotationNodeIP = "alpha.kubernetes.io/provided-node-ip"
 	// taintUninitialized keeps pods away until a cloud controller manager has completed the Node.
 	taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 )
 
 // initial is the Node to be made, without its status.
-func (w Wish) initial() *v1.Node {
+func (w Desired) initial() *v1.Node {
 	node := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: w.Name, Labels: w.defaultLabels(), Annotations: map[string]string{}},
 		Spec:       v1.NodeSpec{ProviderID: w.ProviderID},
@@ -32,7 +32,8 @@ func (w Wish) initial() *v1.Node {
 		node.Spec.Taints = append(node.Spec.Taints, *t.DeepCopy())
 	}
 	if w.ExternalCloud {
-		node.Spec.Taints = append(node.Spec.Taints, v1.Taint{Key: taintUninitialized, Value: "true", Effect: v1.TaintEffectNoSchedule})
+		node.Spec.Taints = append(node.Spec.Taints, v1.Taint{Key: taintUninitialized, Value: "true",
+			Effect: v1.TaintEffectNoSchedule})
 	}
 	if w.AttachDetach {
 		node.Annotations[annotationAttachDetach] = "true"
@@ -41,14 +42,14 @@ func (w Wish) initial() *v1.Node {
 	return node
 }
 
-func (w Wish) defaultLabels() map[string]string {
+func (w Desired) defaultLabels() map[string]string {
 	return map[string]string{
 		v1.LabelHostname: w.Name, v1.LabelOSStable: goos, v1.LabelArchStable: goarch, labelBetaOS: goos, labelBetaArch: goarch,
 	}
 }
 
-// annotateIPs sets or removes what a cloud controller manager is told.
-func (w Wish) annotateIPs(node *v1.Node) {
+// annotateIPs sets or removes annotationNodeIP.
+func (w Desired) annotateIPs(node *v1.Node) {
 	if !w.ExternalCloud || len(w.NodeIPs) == 0 {
 		delete(node.Annotations, annotationNodeIP)
 		return
@@ -66,13 +67,14 @@ func (w Wish) annotateIPs(node *v1.Node) {
 // reconciledLabels are those that an agent sets anew on a Node that is there already. All others are set when the Node is
 // made, and then belong to whoever changes them; it is the kubelet's list.
 var reconciledLabels = []string{
-	v1.LabelHostname, v1.LabelTopologyZone, v1.LabelTopologyRegion, v1.LabelFailureDomainBetaZone, v1.LabelFailureDomainBetaRegion,
+	v1.LabelHostname, v1.LabelTopologyZone, v1.LabelTopologyRegion, v1.LabelFailureDomainBetaZone,
+	v1.LabelFailureDomainBetaRegion,
 	v1.LabelInstanceTypeStable, v1.LabelInstanceType, v1.LabelOSStable, v1.LabelArchStable, labelBetaOS, labelBetaArch,
 }
 
 // reconciled is the Node with the metadata that is the agent's to set; was is not changed. first says that the agent has not
 // seen this Node before: from then on only what schedulers cannot do without is set again, as with the kubelet.
-func (w Wish) reconciled(was *v1.Node, first bool) *v1.Node {
+func (w Desired) reconciled(was *v1.Node, first bool) *v1.Node {
 	node := was.DeepCopy()
 	if node.Labels == nil {
 		node.Labels = map[string]string{}
@@ -103,8 +105,8 @@ func (w Wish) reconciled(was *v1.Node, first bool) *v1.Node {
 	return node
 }
 
-// hostIPs are the addresses of the node that pods tell: the first one of the Node's, internal ones before external ones, and the first of
-// the other family; it is the kubelet's order.
+// hostIPs are the node's addresses for pod statuses: the first of the Node's, internal before external ones, and the first of
+// the other family. The order is the kubelet's.
 func hostIPs(node *v1.Node) []string {
 	if node == nil {
 		return nil
@@ -126,13 +128,13 @@ func hostIPs(node *v1.Node) []string {
 }
 
 // addresses are the Node's. Those that a cloud controller manager has set stay.
-func (w Wish) addresses(was []v1.NodeAddress, ips []netip.Addr) []v1.NodeAddress {
+func (w Desired) addresses(was []v1.NodeAddress, ips []netip.Addr) []v1.NodeAddress {
 	host := v1.NodeAddress{Type: v1.NodeHostName, Address: w.Name}
 	switch {
 	case w.ExternalCloud && len(was) > 0:
 		return was
 	case w.ExternalCloud && len(w.NodeIPs) == 0 && !w.AnyIP:
-		return []v1.NodeAddress{host} // the cloud's to tell
+		return []v1.NodeAddress{host} // the cloud controller manager sets the others
 	case len(ips) == 0:
 		return was // not known now; what was known still stands
 	}

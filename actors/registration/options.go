@@ -23,19 +23,20 @@ type Options struct {
 	Watch *Watch
 	// State is where it is published how registration goes; nil: nowhere.
 	State *State
-	// Wish is what the configuration says of the Node.
-	Wish Wish
+	// Desired is what the configuration says of the Node.
+	Desired Desired
 	// Sizes is what the configuration takes off the machine.
 	Sizes Sizes
-	// Machine reads the machine. It may be slow, and is called outside the mailbox; ctx bounds it. With an error, what is known is
-	// there all the same.
+	// Machine reads the machine. It may be slow, and is called outside the mailbox; ctx bounds it. With an error, what is known
+	// is there all the same.
 	Machine func(context.Context) (Machine, error)
 	// Addresses are the node's own, the one to be used first. May be slow; ctx bounds it.
 	Addresses func(context.Context) ([]netip.Addr, error)
 	// Runtime is what is known of the container runtime; it does not wait, and is called in the mailbox.
 	Runtime func() Runtime
 	// Network says why pods get no network, from the network's configuration; nil where nothing is found wrong. It is asked
-	// where the runtime says that the network is not ready. May be slow; ctx bounds it. With ErrNoWord what it said before stays.
+	// where the runtime says that the network is not ready. May be slow; ctx bounds it. With ErrNotKnown what it said before
+	// stays.
 	Network func(context.Context) error
 	// Images are those of the runtime.
 	Images ImageLister
@@ -48,8 +49,8 @@ type Options struct {
 	Random func() float64
 }
 
-// Wish is what the configuration says of the Node object.
-type Wish struct {
+// Desired is what the configuration says of the Node object.
+type Desired struct {
 	// Name is the node's, and its host name.
 	Name string
 	// Register says that the Node is made where there is none (registerNode).
@@ -61,7 +62,7 @@ type Wish struct {
 	ProviderID string
 	// ExternalCloud says that a cloud controller manager completes the Node (--cloud-provider=external).
 	ExternalCloud bool
-	// NodeIPs are those of --node-ip, which a cloud controller manager is told; unspecified ones left out.
+	// NodeIPs are those of --node-ip, for a cloud controller manager; unspecified ones left out.
 	NodeIPs []netip.Addr
 	// AnyIP says that --node-ip chose no more than a family.
 	AnyIP bool
@@ -84,7 +85,7 @@ type Runtime struct {
 	Reason string
 	// Name and Version are of the runtime that answered last.
 	Name, Version string
-	// NetworkReady is its word on the pods' network; NetworkReason why not.
+	// NetworkReady: whether the runtime has a network for pods; NetworkReason why not.
 	NetworkReady  bool
 	NetworkReason string
 	Handlers      []v1.NodeRuntimeHandler
@@ -120,8 +121,8 @@ func New(o Options) supervisors.Constructor {
 	return func(string) supervisors.Actor { return newActor(o, life) }
 }
 
-// ErrNoWord is the answer of a Network that could not look.
-var ErrNoWord = errors.New("it could not be looked why the network is not ready")
+// ErrNotKnown is the answer of a Network that could not find out.
+var ErrNotKnown = errors.New("the cause of the network not being ready is not known")
 
 // life is what outlives the actor and ends with the process.
 type life struct {
@@ -136,7 +137,7 @@ func (l *life) begin(now time.Time) time.Time {
 	return *l.began.Load()
 }
 
-// State is how registration goes, for those who must not wait for it. The zero value is one before the first word; safe for
+// State is the newest Snapshot, for readers who must not wait. The zero value is empty; safe for
 // concurrent use.
 type State struct{ p atomic.Pointer[Snapshot] }
 

@@ -49,7 +49,7 @@ func patch(uid types.UID, was, now *v1.Node, addresses []any) ([]byte, error) {
 	}
 	text, err := strategicpatch.CreateTwoWayMergePatch(before, after, v1.Node{})
 	if err != nil {
-		return nil, fmt.Errorf("what differs in the Node cannot be told: %w", err)
+		return nil, fmt.Errorf("the patch of the Node cannot be computed: %w", err)
 	}
 	var out map[string]any
 	if err := json.Unmarshal(text, &out); err != nil {

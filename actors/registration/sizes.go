@@ -20,7 +20,7 @@ type Sizes struct {
 	// MaxPods and PodsPerCore bound the number of pods; 0 per core: no such bound.
 	MaxPods, PodsPerCore int32
 	// Devices are the resources of device plugins, which are not given to containers yet: there are none for the scheduler.
-	Devices []string
+	Devices []v1.ResourceName
 	// LocalStorage says that ephemeral storage is a resource (localStorageCapacityIsolation).
 	LocalStorage bool
 }

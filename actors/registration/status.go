@@ -33,21 +33,16 @@ type facts struct {
 
 // compose is the Node with the status that it has to have now; was is not changed. What belongs to others (volumes, resources
 // that an operator gave it, conditions of other writers, what a new version of Kubernetes brings) stays.
-func compose(w Wish, s Sizes, f facts, was *v1.Node, began, now time.Time) *v1.Node {
+func compose(w Desired, s Sizes, f facts, was *v1.Node, began, now time.Time) *v1.Node {
 	node := was.DeepCopy()
 	st := &node.Status
 	st.Addresses = w.addresses(st.Addresses, f.addresses)
 	info := &st.NodeInfo
 	m := f.machine
-	if another(info.MachineID, m.MachineID) || another(info.SystemUUID, m.SystemUUID) {
-		for name := range st.Capacity { // of the machine that had this name before
-			if admission.Extended(name) {
-				st.Capacity[name] = none
-			}
-		}
-	}
+	dropOthers(st, m)
 	setSizes(st, s, m)
-	info.MachineID, info.SystemUUID, info.BootID = cmp.Or(m.MachineID, info.MachineID), cmp.Or(m.SystemUUID, info.SystemUUID), cmp.Or(m.BootID, info.BootID)
+	info.MachineID, info.SystemUUID, info.BootID = cmp.Or(m.MachineID, info.MachineID), cmp.Or(m.SystemUUID, info.SystemUUID),
+		cmp.Or(m.BootID, info.BootID)
 	info.KernelVersion, info.OSImage = cmp.Or(m.Kernel, info.KernelVersion), cmp.Or(m.OSImage, info.OSImage)
 	info.OperatingSystem, info.Architecture = goos, goarch
 	info.KubeletVersion = w.KubeletVersion
@@ -73,14 +68,22 @@ func compose(w Wish, s Sizes, f facts, was *v1.Node, began, now time.Time) *v1.N
 	return node
 }
 
-// another says that an identity of a machine is not the one that was told of the Node before.
-func another(was, is string) bool { return was != "" && is != "" && was != is }
+// dropOthers leaves nothing of what was given to another machine that had the Node's name before.
+func dropOthers(st *v1.NodeStatus, m Machine) {
+	another := func(was, is string) bool { return was != "" && is != "" && was != is }
+	if !another(st.NodeInfo.MachineID, m.MachineID) && !another(st.NodeInfo.SystemUUID, m.SystemUUID) {
+		return
+	}
+	for name := range st.Capacity {
+		if admission.Extended(name) {
+			st.Capacity[name] = resource.Quantity{}
+		}
+	}
+}
 
-var none = *resource.NewQuantity(0, resource.DecimalSI)
-
-// setSizes sets capacity and allocatable of what is the agent's to know. Capacities of others, which an operator has put there, stay
-// as they are and are allocatable as a whole; those of device plugins that a kubelet had are none while no plugin gives them, rather than
-// not there, which would make them the cluster's. Both as with the kubelet.
+// setSizes sets capacity and allocatable of the agent's own resources. An operator's extended resources stay as they are, and are
+// allocatable as a whole. Those of a kubelet's device plugins become 0 and stay listed: a missing one would count as the
+// cluster's. Both are the kubelet's rules.
 func setSizes(st *v1.NodeStatus, s Sizes, m Machine) {
 	if m.CPUs == 0 || m.Memory == 0 {
 		return // not read; unready says so
@@ -95,9 +98,7 @@ func setSizes(st *v1.NodeStatus, s Sizes, m Machine) {
 		}
 	}
 	for _, name := range s.Devices {
-		if name := v1.ResourceName(name); admission.Extended(name) && name != AnyDevice {
-			st.Capacity[name] = none
-		}
+		st.Capacity[name] = resource.Quantity{}
 	}
 	for name, q := range own {
 		st.Capacity[name] = q
@@ -144,20 +145,24 @@ func imagesOf(all []*runtimeapi.Image, limit int32) []v1.ContainerImage {
 	var out []v1.ContainerImage
 	for _, i := range all {
 		names := slices.Concat(i.GetRepoDigests(), i.GetRepoTags())
-		out = append(out, v1.ContainerImage{Names: names[:min(len(names), maxNames)], SizeBytes: int64(i.GetSize())}) //nolint:gosec // an image's size
+		out = append(out, v1.ContainerImage{Names: names[:min(len(names), maxNames)],
+			SizeBytes: int64(i.GetSize())}) //nolint:gosec // an image's size
 	}
 	return out
 }
 
-// differs says whether the status changed in more than its heartbeats.
-func differs(a, b *v1.Node) bool { return !equality.Semantic.DeepEqual(still(a), still(b)) }
+// differs reports whether the status changed in more than its heartbeats.
+func differs(a, b *v1.Node) bool {
+	return !equality.Semantic.DeepEqual(withoutHeartbeats(a), withoutHeartbeats(b))
+}
 
 // still is the status without heartbeats.
-func still(node *v1.Node) *v1.NodeStatus {
+func withoutHeartbeats(node *v1.Node) *v1.NodeStatus {
 	st := node.Status.DeepCopy()
 	for i := range st.Conditions {
 		st.Conditions[i].LastHeartbeatTime = metav1.Time{}
-		st.Conditions[i].LastTransitionTime = metav1.NewTime(st.Conditions[i].LastTransitionTime.Truncate(time.Second)) // as it is sent
+		// as it is sent
+		st.Conditions[i].LastTransitionTime = metav1.NewTime(st.Conditions[i].LastTransitionTime.Truncate(time.Second))
 	}
 	slices.SortFunc(st.Conditions, func(x, y v1.NodeCondition) int { return cmp.Compare(x.Type, y.Type) })
 	return st

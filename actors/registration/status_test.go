@@ -35,16 +35,22 @@ func TestSizes(t *testing.T) {
 			"hugepages-2Mi": {"64Mi", "64Mi"}, "hugepages-1Gi": {"0", "0"},
 		}},
 		"reserved": {Sizes{
-			MaxPods: 110, PodsPerCore: 10, LocalStorage: true, System: map[string]string{"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
-			Kube: map[string]string{"cpu": "250m", "pid": "100"}, EvictionHard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%"},
+			MaxPods: 110, PodsPerCore: 10, LocalStorage: true,
+			System:       map[string]string{"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+			Kube:         map[string]string{"cpu": "250m", "pid": "100"},
+			EvictionHard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%"},
 		}, map[v1.ResourceName][2]string{
-			"cpu": {"4", "3250m"}, "memory": {"8Gi", "7004Mi"}, "pods": {"40", "40"}, "ephemeral-storage": {"100Gi", "95563022176"},
+			"cpu": {"4", "3250m"}, "memory": {"8Gi", "7004Mi"}, "pods": {"40", "40"},
+			"ephemeral-storage": {"100Gi", "95563022176"},
 		}},
-		"no local storage": {Sizes{MaxPods: 3, PodsPerCore: 10}, map[v1.ResourceName][2]string{"pods": {"3", "3"}, "ephemeral-storage": {"", ""}}},
-		"thresholds left out": {Sizes{IgnoreEviction: true, EvictionHard: map[string]string{"memory.available": "1Gi"}}, map[v1.ResourceName][2]string{
-			"memory": {"8Gi", "8128Mi"},
-		}},
-		"more than there is": {Sizes{LocalStorage: true, System: map[string]string{"cpu": "9", "memory": "9Gi", "ephemeral-storage": "1Ti"}}, map[v1.ResourceName][2]string{
+		"no local storage": {Sizes{MaxPods: 3, PodsPerCore: 10},
+			map[v1.ResourceName][2]string{"pods": {"3", "3"}, "ephemeral-storage": {"", ""}}},
+		"thresholds left out": {Sizes{IgnoreEviction: true, EvictionHard: map[string]string{"memory.available": "1Gi"}},
+			map[v1.ResourceName][2]string{
+				"memory": {"8Gi", "8128Mi"},
+			}},
+		"more than there is": {Sizes{LocalStorage: true, System: map[string]string{"cpu": "9", "memory": "9Gi",
+			"ephemeral-storage": "1Ti"}}, map[v1.ResourceName][2]string{
 			"cpu": {"4", "0"}, "memory": {"8Gi", "0"}, "ephemeral-storage": {"100Gi", "0"},
 		}},
 	} {
@@ -63,7 +69,8 @@ func TestSizes(t *testing.T) {
 
 func TestComposing(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	f := facts{machine: machine, runtime: wellRuntime(), addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")}}
+	f := facts{machine: machine, runtime: wellRuntime(), addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7"),
+		netip.MustParseAddr("2001:db8::7")}}
 	f.machine.Swap = 1 << 30
 	node := compose(wish(), Sizes{MaxPods: 110}, f, wish().initial(), now, now)
 	want := []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure, v1.NodeReady}
@@ -73,23 +80,29 @@ func TestComposing(t *testing.T) {
 		}
 	}
 	expect(t, "info", node.Status.NodeInfo, v1.NodeSystemInfo{
-		MachineID: "m", SystemUUID: "s", BootID: "b", KernelVersion: "6.1", OSImage: "Debian", ContainerRuntimeVersion: "containerd://2.4.2",
-		KubeletVersion: "v1.36.3+playlet-x", OperatingSystem: goos, Architecture: goarch, Swap: &v1.NodeSwapStatus{Capacity: &f.machine.Swap},
+		MachineID: "m", SystemUUID: "s", BootID: "b", KernelVersion: "6.1", OSImage: "Debian",
+		ContainerRuntimeVersion: "containerd://2.4.2",
+		KubeletVersion:          "v1.36.3+playlet-x", OperatingSystem: goos, Architecture: goarch,
+		Swap: &v1.NodeSwapStatus{Capacity: &f.machine.Swap},
 	})
 	expect(t, "addresses", node.Status.Addresses, []v1.NodeAddress{
-		{Type: v1.NodeInternalIP, Address: "192.0.2.7"}, {Type: v1.NodeInternalIP, Address: "2001:db8::7"}, {Type: v1.NodeHostName, Address: "node"},
+		{Type: v1.NodeInternalIP, Address: "192.0.2.7"}, {Type: v1.NodeInternalIP, Address: "2001:db8::7"},
+		{Type: v1.NodeHostName, Address: "node"},
 	})
 	later := compose(wish(), Sizes{MaxPods: 110}, f, node, now, now.Add(time.Minute))
 	if differs(node, later) {
 		t.Error("the same is different a minute later")
 	}
-	if c := condition(later, v1.NodeReady); !c.LastTransitionTime.Time.Equal(now) || !c.LastHeartbeatTime.Time.Equal(now.Add(time.Minute)) {
+	if c := condition(later, v1.NodeReady); !c.LastTransitionTime.Time.Equal(now) ||
+		!c.LastHeartbeatTime.Time.Equal(now.Add(time.Minute)) {
 		t.Errorf("%+v", c)
 	}
 	// The controller has missed us, and said so.
-	*condition(later, v1.NodeReady) = v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionUnknown, LastTransitionTime: metav1.NewTime(now.Add(time.Second))}
+	*condition(later, v1.NodeReady) = v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionUnknown,
+		LastTransitionTime: metav1.NewTime(now.Add(time.Second))}
 	back := compose(wish(), Sizes{MaxPods: 110}, f, later, now, now.Add(2*time.Minute))
-	if c := condition(back, v1.NodeReady); c.Status != v1.ConditionTrue || !c.LastTransitionTime.Time.Equal(now.Add(2*time.Minute)) {
+	if c := condition(back, v1.NodeReady); c.Status != v1.ConditionTrue ||
+		!c.LastTransitionTime.Time.Equal(now.Add(2*time.Minute)) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -106,17 +119,22 @@ func TestWhatKeepsANodeFromBeingReady(t *testing.T) {
 		began time.Time
 		want  []string
 	}{
-		"nothing":                     {facts{runtime: wellRuntime()}, false, now, nil},
-		"never heard":                 {facts{}, false, now, []string{"the container runtime was not heard yet"}},
-		"not heard yet":               {facts{}, true, now, nil},
-		"not heard for long":          {facts{}, true, now.Add(-time.Minute), []string{"the container runtime was not heard yet"}},
-		"away for a moment":           {facts{runtime: away}, true, now, nil},
-		"away, and not ready before":  {facts{runtime: away}, false, now, []string{"container runtime not ready: it is away"}},
-		"away":                        {facts{runtime: gone}, true, now, []string{"container runtime not ready: it is away"}},
-		"no network":                  {facts{runtime: noNet}, true, now, []string{"container runtime network not ready: NetworkPluginNotReady"}},
-		"no network, and why":         {facts{runtime: noNet, network: "no plugin"}, true, now, []string{"container runtime network not ready: NetworkPluginNotReady: no plugin"}},
-		"a machine that hides":        {facts{runtime: wellRuntime(), machineErr: fmt.Errorf("no /proc")}, true, now, []string{"the machine cannot be read: no /proc"}},
-		"a machine that hides little": {facts{runtime: wellRuntime(), machine: machine, machineErr: fmt.Errorf("no disk")}, true, now, nil},
+		"nothing":       {facts{runtime: wellRuntime()}, false, now, nil},
+		"never heard":   {facts{}, false, now, []string{"the container runtime was not heard yet"}},
+		"not heard yet": {facts{}, true, now, nil},
+		"not heard for long": {facts{}, true, now.Add(-time.Minute),
+			[]string{"the container runtime was not heard yet"}},
+		"away for a moment":          {facts{runtime: away}, true, now, nil},
+		"away, and not ready before": {facts{runtime: away}, false, now, []string{"container runtime not ready: it is away"}},
+		"away":                       {facts{runtime: gone}, true, now, []string{"container runtime not ready: it is away"}},
+		"no network": {facts{runtime: noNet}, true, now,
+			[]string{"container runtime network not ready: NetworkPluginNotReady"}},
+		"no network, and why": {facts{runtime: noNet, network: "no plugin"}, true, now,
+			[]string{"container runtime network not ready: NetworkPluginNotReady: no plugin"}},
+		"a machine that hides": {facts{runtime: wellRuntime(), machineErr: fmt.Errorf("no /proc")}, true, now,
+			[]string{"the machine cannot be read: no /proc"}},
+		"a machine that hides little": {facts{runtime: wellRuntime(), machine: machine, machineErr: fmt.Errorf("no disk")}, true,
+			now, nil},
 	} {
 		expect(t, name, c.facts.unready(c.was, c.began, now), c.want)
 	}
@@ -124,15 +142,18 @@ func TestWhatKeepsANodeFromBeingReady(t *testing.T) {
 
 func TestACloudControllerManagersNode(t *testing.T) {
 	w := wish()
-	w.ExternalCloud, w.NodeIPs, w.Taints = true, []netip.Addr{netip.MustParseAddr("192.0.2.7")}, []v1.Taint{{Key: "a", Effect: v1.TaintEffectNoExecute}}
+	w.ExternalCloud, w.NodeIPs, w.Taints = true, []netip.Addr{netip.MustParseAddr("192.0.2.7")},
+		[]v1.Taint{{Key: "a", Effect: v1.TaintEffectNoExecute}}
 	node := w.initial()
-	if len(node.Spec.Taints) != 2 || node.Spec.Taints[1].Key != taintUninitialized || node.Annotations[annotationNodeIP] != "192.0.2.7" {
+	if len(node.Spec.Taints) != 2 || node.Spec.Taints[1].Key != taintUninitialized ||
+		node.Annotations[annotationNodeIP] != "192.0.2.7" {
 		t.Errorf("%+v", node)
 	}
 	set := []v1.NodeAddress{{Type: v1.NodeExternalIP, Address: "198.51.100.1"}}
 	expect(t, "addresses of the cloud", w.addresses(set, w.NodeIPs), set)
 	w.NodeIPs = nil
-	expect(t, "addresses to be told", w.addresses(nil, []netip.Addr{netip.MustParseAddr("192.0.2.7")}), []v1.NodeAddress{{Type: v1.NodeHostName, Address: "node"}})
+	expect(t, "addresses to be told", w.addresses(nil, []netip.Addr{netip.MustParseAddr("192.0.2.7")}),
+		[]v1.NodeAddress{{Type: v1.NodeHostName, Address: "node"}})
 	if again := w.reconciled(node, false); again.Annotations[annotationNodeIP] != "" || node.Annotations[annotationNodeIP] == "" {
 		t.Errorf("%v, was %v", again.Annotations, node.Annotations)
 	}
@@ -141,7 +162,8 @@ func TestACloudControllerManagersNode(t *testing.T) {
 func TestPressuresThatWereNotMeasured(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	node := found()
-	node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue, Reason: "KubeletHasDiskPressure"}}
+	node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue,
+		Reason: "KubeletHasDiskPressure"}}
 	setPressures(node, nil, now)
 	if c := condition(node, v1.NodeDiskPressure); c.Status != v1.ConditionTrue {
 		t.Errorf("an agent that has just begun says %+v", c)
@@ -154,7 +176,8 @@ func TestPressuresThatWereNotMeasured(t *testing.T) {
 
 func TestImages(t *testing.T) {
 	all := []*runtimeapi.Image{
-		{Id: "b", Size: 5, RepoTags: []string{"b:1"}}, {Id: "a", Size: 5, RepoTags: []string{"a:1"}, RepoDigests: []string{"a@sha256:1"}},
+		{Id: "b", Size: 5, RepoTags: []string{"b:1"}}, {Id: "a", Size: 5, RepoTags: []string{"a:1"},
+			RepoDigests: []string{"a@sha256:1"}},
 		{Id: "c", Size: 9, RepoTags: []string{"1", "2", "3", "4", "5", "6"}},
 	}
 	expect(t, "two", imagesOf(all, 2), []v1.ContainerImage{
@@ -165,7 +188,8 @@ func TestImages(t *testing.T) {
 }
 
 func TestVersionsOfRuntimes(t *testing.T) {
-	for given, want := range map[string]string{"v2.4.2": "2.4.2", "1.6.20~ds1": "1.6.20", "1.7.0-rc.1": "1.7.0-rc.1", "": "Unknown", "odd": "odd"} {
+	for given, want := range map[string]string{"v2.4.2": "2.4.2", "1.6.20~ds1": "1.6.20", "1.7.0-rc.1": "1.7.0-rc.1",
+		"": "Unknown", "odd": "odd"} {
 		if got := plainVersion(given); got != want {
 			t.Errorf("%q: %q, want %q", given, got, want)
 		}
@@ -175,9 +199,11 @@ func TestVersionsOfRuntimes(t *testing.T) {
 func TestReadingAMachine(t *testing.T) {
 	dir := t.TempDir()
 	for path, text := range map[string]string{
-		"proc/meminfo": "MemTotal:       1024 kB\nMemFree: 1 kB\nSwapTotal:      512 kB\n", "proc/sys/kernel/osrelease": "6.1\n", "proc/sys/kernel/random/boot_id": "b\n",
-		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "3\n", "sys/devices/system/cpu/online": "0-2\n", "sys/class/dmi/id/product_uuid": "u\n",
-		"lib/dbus/machine-id": "m\n", "etc/os-release": "NAME=x\nPRETTY_NAME=\"A B\"\n",
+		"proc/meminfo": "MemTotal:       1024 kB\nMemFree: 1 kB\nSwapTotal:      512 kB\n", "proc/sys/kernel/osrelease": "6.1\n",
+		"proc/sys/kernel/random/boot_id":                        "b\n",
+		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "3\n", "sys/devices/system/cpu/online": "0-2\n",
+		"sys/class/dmi/id/product_uuid": "u\n",
+		"lib/dbus/machine-id":           "m\n", "etc/os-release": "NAME=x\nPRETTY_NAME=\"A B\"\n",
 	} {
 		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(path)), 0o700); err != nil {
 			t.Fatal(err)
@@ -194,9 +220,11 @@ func TestReadingAMachine(t *testing.T) {
 	}
 	got.Disk = 0
 	expect(t, "the machine", got, Machine{
-		CPUs: 3, Memory: 1 << 20, Swap: 512 << 10, HugePages: map[int64]int64{2 << 20: 6 << 20}, MachineID: "m", SystemUUID: "u", BootID: "b", Kernel: "6.1", OSImage: "A B",
+		CPUs: 3, Memory: 1 << 20, Swap: 512 << 10, HugePages: map[int64]int64{2 << 20: 6 << 20}, MachineID: "m", SystemUUID: "u",
+		BootID: "b", Kernel: "6.1", OSImage: "A B",
 	})
-	if _, err := (Places{Proc: dir, Sys: dir, Etc: dir, Lib: dir, RootDir: filepath.Join(dir, "none")}).Reader().Read(t.Context()); err == nil {
+	if _, err := (Places{Proc: dir, Sys: dir, Etc: dir, Lib: dir,
+		RootDir: filepath.Join(dir, "none")}).Reader().Read(t.Context()); err == nil {
 		t.Error("nothing there, and no error")
 	}
 }
@@ -221,7 +249,10 @@ func TestADiskThatHangs(t *testing.T) {
 		}
 		expect(t, "the machine", got, first)
 	}
-	reader.files = overdue.New("the machine", time.Hour, func() (Machine, error) { return Machine{CPUs: 3}, errors.New("no memory") })
+	reader.files = overdue.New("the machine", time.Hour, func() (Machine, error) {
+		return Machine{CPUs: 3},
+			errors.New("no memory")
+	})
 	got, _ := reader.Read(t.Context())
 	if got.CPUs != 3 || got.Memory != first.Memory || !reflect.DeepEqual(got, reader.Last()) {
 		t.Errorf("%+v, last %+v, first %+v", got, reader.Last(), first)
@@ -230,9 +261,10 @@ func TestADiskThatHangs(t *testing.T) {
 
 // What others give the node is allocatable as a whole, each time it changes, and goes when it is taken back.
 func TestResourcesOfOthers(t *testing.T) {
-	st := &v1.NodeStatus{Capacity: v1.ResourceList{"example.com/dongle": *quantity(4), "hugepages-4Mi": *quantity(1)}, Allocatable: v1.ResourceList{
-		"example.com/dongle": *quantity(2), "example.com/gone": *quantity(1), "hugepages-4Mi": *quantity(1),
-	}}
+	st := &v1.NodeStatus{Capacity: v1.ResourceList{"example.com/dongle": *quantity(4), "hugepages-4Mi": *quantity(1)},
+		Allocatable: v1.ResourceList{
+			"example.com/dongle": *quantity(2), "example.com/gone": *quantity(1), "hugepages-4Mi": *quantity(1),
+		}}
 	setSizes(st, Sizes{MaxPods: 110}, machine)
 	if q := st.Allocatable["example.com/dongle"]; q.Value() != 4 {
 		t.Errorf("%s are allocatable", q.String())
@@ -247,15 +279,12 @@ func TestResourcesOfOthers(t *testing.T) {
 // Of what a kubelet's device plugins gave there is nothing for the scheduler.
 func TestDevicesWithoutPlugins(t *testing.T) {
 	st := &v1.NodeStatus{Capacity: v1.ResourceList{"example.com/gpu": *quantity(4), "example.com/dongle": *quantity(2)}}
-	setSizes(st, Sizes{MaxPods: 110, Devices: []string{"example.com/gpu", "example.com/nic", AnyDevice}}, machine)
+	setSizes(st, Sizes{MaxPods: 110, Devices: []v1.ResourceName{"example.com/gpu", "example.com/nic"}}, machine)
 	for name, want := range map[v1.ResourceName]int64{"example.com/gpu": 0, "example.com/nic": 0, "example.com/dongle": 2} {
 		there, free := st.Capacity[name], st.Allocatable[name]
 		if there.Value() != want || free.Value() != want || !has(st.Allocatable, name) {
 			t.Errorf("%s: %s there, %s allocatable", name, there.String(), free.String())
 		}
-	}
-	if has(st.Capacity, AnyDevice) || has(st.Allocatable, AnyDevice) {
-		t.Errorf("%+v", st.Capacity)
 	}
 }
 
@@ -282,18 +311,20 @@ func TestANodeOfAnotherMachine(t *testing.T) {
 
 // What pods tell of the node's addresses is what the kubelet's do, and stays when the Node is gone or the actor begins anew.
 func TestAddressesThatPodsTell(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Wish.ExternalCloud = true })
+	w := newWorld(t, func(o *Options) { o.Desired.ExternalCloud = true })
 	w.start()
 	for _, c := range []struct{ given, want string }{
 		{"Hostname=node", ""},
 		{"ExternalIP=198.51.100.1 Hostname=192.0.2.2 InternalIP=192.0.2.9 InternalIP=192.0.2.10", "192.0.2.9"},
-		{"InternalIP=name InternalIP=2001:db8::7 ExternalIP=2001:db8::8 ExternalIP=198.51.100.1 ExternalIP=198.51.100.2", "2001:db8::7 198.51.100.1"},
+		{"InternalIP=name InternalIP=2001:db8::7 ExternalIP=2001:db8::8 ExternalIP=198.51.100.1 ExternalIP=198.51.100.2",
+			"2001:db8::7 198.51.100.1"},
 		{"Hostname=node", "2001:db8::7 198.51.100.1"},
 	} {
 		node := found()
 		for one := range strings.FieldsSeq(c.given) {
 			kind, address, _ := strings.Cut(one, "=")
-			node.Status.Addresses = append(node.Status.Addresses, v1.NodeAddress{Type: v1.NodeAddressType(kind), Address: address})
+			node.Status.Addresses = append(node.Status.Addresses,
+				v1.NodeAddress{Type: v1.NodeAddressType(kind), Address: address})
 		}
 		w.put(node)
 		w.sees()

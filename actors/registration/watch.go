@@ -2,6 +2,7 @@ package registration
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -11,12 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
+	"github.com/playlet-dev/playlet/actors/internal/guard"
 )
 
-// Watch is the process's watch of its own Node. It outlives the actor. It keeps the newest word only. Safe for concurrent use.
+// Watch is the process's watch of its own Node. It outlives the actor. It keeps the newest state only. Safe for concurrent use.
 type Watch struct {
 	client kubernetes.Interface
 	name   string
+	log    *slog.Logger
 	ctx    context.Context
 	cancel context.CancelFunc
 	begin  sync.Once
@@ -30,21 +35,21 @@ type Watch struct {
 
 // Seen is what the watch has seen.
 type Seen struct {
-	// Version tells one word from another; 0 is before the first.
+	// Version grows with each change; 0 is before the first.
 	Version uint64
-	// Heard says that the API server has told whether there is a Node; Node is nil where there is none. Immutable.
+	// Heard: whether there is a Node is known. Node is nil where there is none. Immutable.
 	Heard bool
 	Node  *v1.Node
-	// List is the ordinal, from 1, of the list that told it, or from which the watch goes on that did.
+	// List is the ordinal, from 1, of the list that it comes from, or that its watch began with.
 	List uint64
 	// Err is why nothing newer is known; nil while the watch stands.
 	Err error
 }
 
-// NewWatch makes a watch that begins with the first Next.
-func NewWatch(client kubernetes.Interface, name string) *Watch {
+// NewWatch makes a watch that begins with the first Next. A panic in it is logged, and the watch goes on after a while.
+func NewWatch(client kubernetes.Interface, name string, log *slog.Logger) *Watch {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Watch{client: client, name: name, ctx: ctx, cancel: cancel, changed: make(chan struct{})}
+	return &Watch{client: client, name: name, log: log, ctx: ctx, cancel: cancel, changed: make(chan struct{})}
 }
 
 // Next waits for something newer than the version. When ctx ends before, it is what there is.
@@ -95,27 +100,26 @@ func (w *Watch) beginList() uint64 {
 	return w.lists
 }
 
-// run lists and watches until the end. A list comes before each watch: it is of one object, and after the restoration of a backup a
-// watch that goes on from where the last ended would say nothing until that is reached again.
+// run lists and watches until the end. A list comes before each watch: it is of one object, and after the restoration of a backup
+// a watch that goes on from where the last ended would say nothing until that is reached again.
 func (w *Watch) run() {
-	rest := firstRest
+	rest := backoff.Policy{First: retry.First, Max: retry.Max, Jitter: backoff.Half}
+	failures := 0
 	for w.ctx.Err() == nil {
 		began := time.Now()
-		err := w.listAndWatch()
-		switch {
-		case time.Since(began) > 2*maxRest: // it stood
-			rest = firstRest
-		case err == nil:
-			rest = min(max(rest, firstRest), time.Second)
+		err := guard.Call(w.log, "the watch of the Node", w.listAndWatch)
+		if failures++; time.Since(began) > 2*rest.Max { // it stood
+			failures = 1
+		} else if err == nil {
+			failures = min(failures, 3) // a second at most
 		}
 		if err != nil && w.ctx.Err() == nil {
 			w.note(func(s *Seen) { s.Err = err })
 		}
 		select {
-		case <-time.After(rest/2 + rand.N(rest)): //nolint:gosec // spreads the nodes' requests
+		case <-time.After(rest.After(failures, rand.Float64())): //nolint:gosec // spreads the nodes' requests
 		case <-w.ctx.Done():
 		}
-		rest = min(2*rest, maxRest)
 	}
 }
 
@@ -144,7 +148,7 @@ func (w *Watch) listAndWatch() error {
 	return nil
 }
 
-// follow takes what the stream tells until it ends, or the API server can tell no more from there (410).
+// follow takes the events of the stream until it ends, also with 410 (Gone).
 func (w *Watch) follow(stream watch.Interface) {
 	defer stream.Stop()
 	for {

@@ -3,6 +3,7 @@ package registration
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -36,11 +37,12 @@ func until(t *testing.T, w *Watch, ok func(Seen) bool) Seen {
 
 func TestTheWatch(t *testing.T) {
 	api := fake.NewClientset()
-	w := NewWatch(api, "node")
+	w := NewWatch(api, "node", slog.New(slog.DiscardHandler))
 	defer w.Close()
 	until(t, w, func(s Seen) bool { return s.Heard && s.Node == nil && s.Err == nil })
 	for _, name := range []string{"another", "node"} {
-		if _, err := api.CoreV1().Nodes().Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := api.CoreV1().Nodes().Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,11 +64,12 @@ func TestTheWatchBeginsAnew(t *testing.T) {
 		streams <- stream
 		return true, stream, nil
 	})
-	w := NewWatch(api, "node")
+	w := NewWatch(api, "node", slog.New(slog.DiscardHandler))
 	defer w.Close()
 	until(t, w, func(s Seen) bool { return s.Node != nil && s.Node.Labels["at"] == "first" })
 	first := <-streams
-	if _, err := api.CoreV1().Nodes().Update(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"at": "second"}}}, metav1.UpdateOptions{}); err != nil {
+	if _, err := api.CoreV1().Nodes().Update(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node",
+		Labels: map[string]string{"at": "second"}}}, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	first.Error(&metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired})
@@ -89,4 +92,19 @@ func TestTheWatchBeginsAnew(t *testing.T) {
 	close(failing)
 	until(t, w, func(s Seen) bool { return s.Err == nil && s.Node != nil })
 	<-streams
+}
+
+// A panic in the watch's goroutine is an error of the watch, which begins again.
+func TestTheWatchOutlivesAPanic(t *testing.T) {
+	api, times := fake.NewClientset(), 0
+	api.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if times++; times == 1 {
+			panic("broken")
+		}
+		return false, nil, nil
+	})
+	w := NewWatch(api, "node", slog.New(slog.DiscardHandler))
+	defer w.Close()
+	until(t, w, func(s Seen) bool { return s.Err != nil })
+	until(t, w, func(s Seen) bool { return s.Heard && s.Err == nil })
 }

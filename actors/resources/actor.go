@@ -1,165 +1,197 @@
 package resources
 
 import (
-	"context"
+	"maps"
+	"slices"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/internal/cgroups"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
+	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
+	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
 // Options are what the actor needs.
 type Options struct {
-	// Tree is the tree of control groups; nil: pods have none [cgroupsPerQOS].
+	// Tree is the tree of cgroups; nil: pods have none [cgroupsPerQOS].
 	Tree *cgroups.Tree
 	// Parent is asked then for what all pods lie in.
 	Parent func() string
 	// Operations is the process-wide table of work that outlives the actor.
-	Operations Operations
+	Operations reconcile.Operations
 }
+
+const (
+	// timeout is how long the end of an operation is awaited. It goes on after that, to at most operationTimeout.
+	timeout          = 30 * time.Second
+	operationTimeout = time.Minute
+	// nodeKey is the key of the node's own cgroups. No pod has this UID.
+	nodeKey = "node"
+)
+
+// The lanes of operations on pods' cgroups.
+const (
+	ensuring = iota // closed until the node's own cgroups are there
+	removing
+)
+
+// retry is as pods wait for other things.
+var retry = backoff.Policy{First: time.Second, Max: 10 * time.Second}
 
 // New makes the constructor of the resources actor. It answers EnsurePodCgroup, RemovePodCgroup and PodCgroupsWanted; see the
 // messages for what each promises.
 func New(opts Options) supervisors.Constructor {
-	return func(string) supervisors.Actor { return &actor{opts: opts, book: newBook(), told: map[string]string{}} }
+	return func(string) supervisors.Actor {
+		if opts.Tree == nil {
+			return without{opts.Parent}
+		}
+		a := &actor{}
+		a.pods = reconcile.New(reconcile.Options[*v1.Pod, string]{
+			Name: "cgroup", Driver: podDriver{opts.Tree}, Report: a.podReported,
+			Operations: opts.Operations, Prefix: "cgroups/", OperationTimeout: operationTimeout,
+			Rules: reconcile.Rules[*v1.Pod, string]{
+				Same: func(a, b *v1.Pod) bool { return a == b }, Retry: retry, Timeout: timeout, RemoveTimeout: timeout, Grace: 2,
+				Places: []int{ensuring: 0, removing: -1}, Lane: lane, Identity: cgroups.Key,
+			},
+		})
+		a.node = reconcile.New(reconcile.Options[[]*v1.Pod, struct{}]{
+			Name: "node cgroups", Driver: nodeDriver{opts.Tree}, Report: a.nodeReported, Pod: func(string) string { return "" },
+			Operations: opts.Operations, Prefix: "cgroups/", OperationTimeout: operationTimeout,
+			Rules: reconcile.Rules[[]*v1.Pod, struct{}]{Same: slices.Equal[[]*v1.Pod], Retry: retry, Timeout: timeout},
+		})
+		return a
+	}
+}
+
+func lane(op reconcile.Operation[*v1.Pod, string]) int {
+	if op.Remove {
+		return removing
+	}
+	return ensuring
 }
 
 type actor struct {
-	opts Options
-	book *book
-	told map[string]string // failures in the log, by what failed
+	pods   *reconcile.Reconciler[*v1.Pod, string]
+	node   *reconcile.Reconciler[[]*v1.Pod, struct{}]
+	active map[string]*v1.Pod // as pods last told
+	weighs []*v1.Pod          // what the node's cgroups were last to weigh
+	ready  bool               // they have been made since the start
+	reason *messages.Reason   // why they could not be made or weighed when that was last tried
 }
-
-// podEvent is the result of work or a timer of one pod.
-type podEvent struct {
-	uid string
-	ev  any
-}
-
-// PodUID implements messages.Subject.
-func (e podEvent) PodUID() string { return e.uid }
-
-// Results and timers of the node.
-type (
-	nodeMade    struct{ err error }
-	nodeRetry   struct{ turn uint64 }
-	groupsFound struct {
-		uids []string
-		err  error
-	}
-)
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
-	if a.opts.Tree == nil {
-		a.without(ctx, msg)
-		return
-	}
 	switch m := msg.(type) {
 	case messages.Started:
 		// Nothing is known, and nothing is assumed: pods that wait ask again.
 	case messages.EnsurePodCgroup:
-		a.do(ctx, a.book.want(m.UID, m.Pod))
+		a.pods.Ensure(ctx, m.UID, m.Pod)
+		a.tellNode(ctx, m.UID)
+		a.weigh(ctx)
 	case messages.RemovePodCgroup:
-		a.do(ctx, a.book.unwant(m.UID, true))
+		a.pods.Remove(ctx, m.UID)
 	case messages.PodCgroupsWanted:
-		a.do(ctx, a.book.wanted(m))
-	case podEvent:
-		a.do(ctx, a.book.on(m.uid, m.ev, ctx.Now()))
-	case nodeMade:
-		a.do(ctx, a.book.nodeMade(m.err, ctx.Now()))
-	case nodeRetry:
-		a.do(ctx, a.book.nodeRetry(m.turn))
-	case groupsFound:
-		a.do(ctx, a.book.found(m.uids, m.err))
+		a.active = m.Active
+		a.weighs = a.running()
+		a.node.Ensure(ctx, nodeKey, a.weighs) // values that someone changed are set again, as by the kubelet, now and then
+		a.pods.Sweep(ctx, m.UIDs, m.Heard)
 	default:
-		ctx.Unhandled(msg)
-	}
-}
-
-// without answers where pods have no groups of their own.
-func (a *actor) without(ctx supervisors.Context, msg any) {
-	switch m := msg.(type) {
-	case messages.Started, messages.PodCgroupsWanted:
-	case messages.EnsurePodCgroup:
-		ctx.Tell(messages.PodAddress(m.UID), messages.PodCgroupReady{UID: m.UID, Pod: m.Pod, Parent: a.opts.Parent()})
-	case messages.RemovePodCgroup:
-		ctx.Tell(messages.PodAddress(m.UID), messages.PodCgroupRemoved{UID: m.UID})
-	default:
-		ctx.Unhandled(msg)
-	}
-}
-
-// Patience with one operation, which goes on without the actor.
-const (
-	makePatience   = 30 * time.Second
-	removePatience = 30 * time.Second
-)
-
-// do carries out effects.
-func (a *actor) do(ctx supervisors.Context, effects []effect) {
-	w := work{a.opts.Tree, a.opts.Operations}
-	for _, e := range effects {
-		uid := e.uid
-		switch what := e.what.(type) {
-		case tell:
-			ctx.Tell(messages.PodAddress(uid), what.msg)
-		case beginMake:
-			ctx.Do(supervisors.Work{Name: "make the control group of " + uid, Timeout: makePatience, Run: func(ctx context.Context) any {
-				return podEvent{uid, w.make(ctx, uid, what.pod)}
-			}})
-		case beginRemove:
-			ctx.Do(supervisors.Work{Name: "remove the control group of " + uid, Timeout: removePatience, Run: func(ctx context.Context) any {
-				return podEvent{uid, w.remove(ctx, uid)}
-			}})
-		case beginNode:
-			ctx.Do(supervisors.Work{Name: "make the node's control groups", Timeout: makePatience, Run: func(ctx context.Context) any {
-				return w.node(ctx, what.pods)
-			}})
-		case beginList:
-			ctx.Do(supervisors.Work{Name: "list control groups", Timeout: makePatience, Run: func(ctx context.Context) any {
-				return w.list(ctx)
-			}})
-		case retryAfter:
-			if uid == "" {
-				ctx.After(what.d, nodeRetry{what.turn})
-			} else {
-				ctx.After(what.d, podEvent{uid, retryDue{what.turn}})
-			}
-		case failed:
-			if a.told[what.what] != what.err.Error() {
-				a.told[what.what] = what.err.Error()
-				log := ctx.Log().With("of", what.what)
-				if uid != "" {
-					log = ctx.Log().With("pod", uid)
-				}
-				log.Warn("a control group cannot be made or removed; it is tried again", "error", what.err)
-			}
-		case mended:
-			delete(a.told, what.what)
+		if !a.pods.Receive(ctx, msg) && !a.node.Receive(ctx, msg) {
+			ctx.Unhandled(msg)
 		}
+	}
+}
+
+// weigh has the node's cgroups made and weighed, when what they hold has changed. What failed is tried again by itself.
+func (a *actor) weigh(ctx supervisors.Context) {
+	if pods := a.running(); a.reason == nil && (!a.ready || !slices.Equal(pods, a.weighs)) {
+		a.weighs = pods
+		a.node.Ensure(ctx, nodeKey, pods)
+	}
+}
+
+// running are the pods whose requests weigh.
+func (a *actor) running() []*v1.Pod {
+	all := map[string]*v1.Pod{}
+	maps.Copy(all, a.active)
+	a.pods.Each(func(r reconcile.Report[*v1.Pod, string]) {
+		if all[r.Key] = r.Desired; r.Remove {
+			delete(all, r.Key)
+		}
+	})
+	out := make([]*v1.Pod, 0, len(all))
+	for _, uid := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, all[uid])
+	}
+	return out
+}
+
+// nodeReported takes what came of the node's own cgroups. Pods wait for the first success.
+func (a *actor) nodeReported(ctx supervisors.Context, r reconcile.Report[[]*v1.Pod, struct{}]) {
+	if r.Err == nil {
+		a.ready, a.reason = true, nil
+		a.pods.SetPlaces(ctx, ensuring, -1)
+		a.weigh(ctx)
+		return
+	}
+	a.reason = &messages.Reason{Code: messages.ReasonCreatePodContainer, Message: r.Err.Error(), RetryAt: r.RetryAt}
+	a.pods.Each(func(r reconcile.Report[*v1.Pod, string]) {
+		if !r.Remove {
+			a.tellNode(ctx, r.Key)
+		}
+	})
+}
+
+// tellNode tells a pod why the cgroups that its own is to lie in are not there.
+func (a *actor) tellNode(ctx supervisors.Context, uid string) {
+	if a.reason != nil && !a.ready {
+		ctx.Tell(messages.PodAddress(uid), messages.PodCgroupFailed{UID: uid, Reason: *a.reason})
+	}
+}
+
+// podReported tells a pod what came of its cgroup.
+func (a *actor) podReported(ctx supervisors.Context, r reconcile.Report[*v1.Pod, string]) {
+	uid, to := r.Key, messages.PodAddress(r.Key)
+	switch {
+	case r.Remove && r.Err == nil && r.Asked:
+		ctx.Tell(to, messages.PodCgroupRemoved{UID: uid})
+	case r.Remove && r.Asked:
+		ctx.Tell(to, messages.PodCgroupRemoved{UID: uid, Left: r.Err.Error()})
+	case r.Remove:
+	case r.Err == nil:
+		ctx.Tell(to, messages.PodCgroupReady{UID: uid, Pod: r.Desired, Parent: r.Actual})
+	default:
+		ctx.Tell(to, messages.PodCgroupFailed{UID: uid, Reason: messages.Reason{
+			Code: messages.ReasonCreatePodContainer, Message: "the pod's cgroup: " + r.Err.Error(), RetryAt: r.RetryAt,
+		}})
 	}
 }
 
 // inspection is what the actor says of itself.
 type inspection struct {
-	NodeReady bool                     `json:"nodeReady"`
-	Node      *messages.Reason         `json:"node,omitempty"` // why it is not
-	Pods      map[string]podInspection `json:"pods,omitempty"`
-}
-
-type podInspection struct {
-	Phase  phase            `json:"phase"`
-	Parent string           `json:"parent,omitempty"`
-	Reason *messages.Reason `json:"reason,omitempty"`
+	NodeReady bool                 `json:"nodeReady"`
+	Node      *messages.Reason     `json:"node,omitempty"` // why it is not
+	Pods      reconcile.Inspection `json:"pods"`
 }
 
 // Inspect implements supervisors.Inspectable.
-func (a *actor) Inspect() any {
-	out := inspection{NodeReady: a.book.node.ready, Node: a.book.node.reason, Pods: map[string]podInspection{}}
-	for uid, e := range a.book.pods {
-		out.Pods[uid] = podInspection{e.phase, e.parent, e.reason}
+func (a *actor) Inspect() any { return inspection{a.ready, a.reason, a.pods.Inspect()} }
+
+// without is the actor where pods have no cgroups of their own.
+type without struct{ parent func() string }
+
+// Receive implements supervisors.Actor.
+func (a without) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started, messages.PodCgroupsWanted:
+	case messages.EnsurePodCgroup:
+		ctx.Tell(messages.PodAddress(m.UID), messages.PodCgroupReady{UID: m.UID, Pod: m.Pod, Parent: a.parent()})
+	case messages.RemovePodCgroup:
+		ctx.Tell(messages.PodAddress(m.UID), messages.PodCgroupRemoved{UID: m.UID})
+	default:
+		ctx.Unhandled(msg)
 	}
-	return out
 }

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/playlet-dev/playlet/actors/internal/cgroups"
-	"github.com/playlet-dev/playlet/actors/internal/cgroups/cgroupstest"
+	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
+	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups/cgroupstest"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -37,7 +37,7 @@ func newNode(t testing.TB) *node {
 // restart puts a new actor in place of the one there is; groups and operations stay.
 func (n *node) restart(t testing.TB) {
 	tree := &cgroups.Tree{
-		Groups: n.groups, Systemd: func() bool { return false }, Kill: n.groups.Kill, Pause: time.Microsecond,
+		Groups: n.groups, Systemd: func() bool { return false }, Pause: time.Microsecond,
 		Capacity: func() (cgroups.Capacity, error) { return cgroups.Capacity{MilliCPU: 2000, Memory: 1 << 30}, nil },
 	}
 	n.actor = New(Options{Tree: tree, Operations: n.ops})("resources")
@@ -104,7 +104,8 @@ func TestAPodsGroupFromStartToFinish(t *testing.T) {
 	}
 	n.restart(t)
 	changed := podOf("u", "2")
-	if got := n.ask("u", ensure(changed)); !reflect.DeepEqual(got, []any{messages.PodCgroupReady{UID: "u", Pod: changed, Parent: at}}) {
+	if got := n.ask("u", ensure(changed)); !reflect.DeepEqual(got,
+		[]any{messages.PodCgroupReady{UID: "u", Pod: changed, Parent: at}}) {
 		t.Fatalf("told %+v", got)
 	}
 	for path, want := range map[string]uint64{at: 2048, "/kubepods/burstable": 2048} {
@@ -114,7 +115,8 @@ func TestAPodsGroupFromStartToFinish(t *testing.T) {
 	}
 	n.groups.Put(at, 4711) // a process that the runtime left
 	for range 2 {
-		if got := n.ask("u", messages.RemovePodCgroup{UID: "u"}); !reflect.DeepEqual(got, []any{messages.PodCgroupRemoved{UID: "u"}}) || len(n.there()) > 0 {
+		if got := n.ask("u", messages.RemovePodCgroup{UID: "u"}); !reflect.DeepEqual(got,
+			[]any{messages.PodCgroupRemoved{UID: "u"}}) || len(n.there()) > 0 {
 			t.Errorf("told %+v, there are %v", got, n.there())
 		}
 	}
@@ -138,14 +140,16 @@ func TestAGroupThatCannotBeMadeIsTriedAgain(t *testing.T) {
 				t.Fatalf("told %+v", got)
 			}
 			reason := got[0].(messages.PodCgroupFailed).Reason
-			if reason.Code != "FailedCreatePodContainer" || !strings.Contains(reason.Message, "no room") || !reason.RetryAt.Equal(n.Now().Add(time.Second)) {
+			if reason.Code != "FailedCreatePodContainer" || !strings.Contains(reason.Message, "no room") ||
+				!reason.RetryAt.Equal(n.Now().Add(time.Second)) {
 				t.Errorf("the reason is %+v", reason)
 			}
 			if again := n.ask("u", ensure(p)); !reflect.DeepEqual(again, got) {
 				t.Errorf("asked again, it is told %+v", again)
 			}
 			n.Advance(time.Second)
-			if again := n.work(); len(again) != 1 || !again[0].(messages.PodCgroupFailed).Reason.RetryAt.Equal(n.Now().Add(2*time.Second)) {
+			if again := n.work(); len(again) != 1 ||
+				!again[0].(messages.PodCgroupFailed).Reason.RetryAt.Equal(n.Now().Add(2*time.Second)) {
 				t.Errorf("the second time it is told %+v", again)
 			}
 			n.groups.Fail(nil)
@@ -245,10 +249,12 @@ func TestWithoutGroups(t *testing.T) {
 	actor := New(Options{Parent: func() string { return "kubepods.slice" }})("resources")
 	n := &node{Kit: supervisortest.New(t, messages.Resources, actor), actor: actor}
 	p := podOf("u", "1")
-	if got := n.ask("u", ensure(p)); !reflect.DeepEqual(got, []any{messages.PodCgroupReady{UID: "u", Pod: p, Parent: "kubepods.slice"}}) {
+	if got := n.ask("u", ensure(p)); !reflect.DeepEqual(got,
+		[]any{messages.PodCgroupReady{UID: "u", Pod: p, Parent: "kubepods.slice"}}) {
 		t.Errorf("told %+v", got)
 	}
-	if got := n.ask("u", messages.RemovePodCgroup{UID: "u"}); !reflect.DeepEqual(got, []any{messages.PodCgroupRemoved{UID: "u"}}) {
+	if got := n.ask("u", messages.RemovePodCgroup{UID: "u"}); !reflect.DeepEqual(got,
+		[]any{messages.PodCgroupRemoved{UID: "u"}}) {
 		t.Errorf("told %+v", got)
 	}
 	if got := n.sweep(true); len(got) > 0 {

@@ -1,8 +1,8 @@
 package resources
 
-import "github.com/playlet-dev/playlet/actors/internal/cgroups"
+import "github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
 
-// What the command needs to say which groups there are to be; see actors/internal/cgroups.
+// What the command needs to say which groups there are to be; see actors/internal/linux/cgroups.
 type (
 	// Tree is the kubelet's tree of groups.
 	Tree = cgroups.Tree

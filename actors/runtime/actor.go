@@ -62,7 +62,7 @@ func (a *actor) become(ctx supervisors.Context, to phase) {
 	if edges[a.phase] != to {
 		panic("runtime: no edge from " + string(a.phase) + " to " + string(to))
 	}
-	ctx.Log().Debug("phase", "from", a.phase, "to", to)
+	ctx.Log().Debug("phase transition", "from", a.phase, "to", to)
 	a.phase = to
 	a.queue.open = to == connected
 	switch to {
@@ -72,16 +72,17 @@ func (a *actor) become(ctx supervisors.Context, to phase) {
 		ctx.Become(a.connected)
 		a.audit.everything = true // pods may have missed what happened
 		a.watchAgain(ctx)
+		a.queue.rouse()
+		a.queue.share(shareAbove, a.audit.sequence+1)
 		a.startAudit(ctx)
 		a.planSurvey(ctx)
-		a.queue.rouse()
 		a.pump(ctx)
 		a.cidrs.anew()
 		a.tellCIDRs(ctx)
 	}
 }
 
-// connecting is the phase in which the runtime is asked until it answers. Wishes are kept.
+// connecting is the phase in which the runtime is asked until it answers. What is asked for is kept.
 func (a *actor) connecting(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case checked:
@@ -110,7 +111,7 @@ func (a *actor) connected(ctx supervisors.Context, msg any) {
 	}
 }
 
-// always handles what is the same in both phases: wishes, and the ends of work that began while connected.
+// always handles what is the same in both phases: requests, and the ends of work that began while connected.
 func (a *actor) always(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.ReadPod:
@@ -119,6 +120,10 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 		a.pump(ctx)
 	case messages.KeepContainers:
 		a.keep(ctx, m)
+	case messages.ServiceStarted: // logs knows of no container
+		for _, p := range a.known {
+			ctx.Tell(messages.Logs, messages.ContainersChanged{Facts: p.facts})
+		}
 	case messages.GetAudit:
 		a.tellState(ctx)
 		a.audit.everything = true
@@ -196,8 +201,15 @@ func startPrefix(uid string) string { return uid + startInfix }
 
 const startInfix = "/start/"
 
+// shareAbove is how many pods make their own lists when they are to be read at one time. More than so many, after a start of
+// the agent or when a node is emptied, are read from the lists of one audit.
+const shareAbove = 4
+
 // pump begins the readings whose turn it is.
 func (a *actor) pump(ctx supervisors.Context) {
+	if !a.audit.split && a.queue.share(shareAbove, a.audit.sequence+1) {
+		a.startAudit(ctx)
+	}
 	readAt := ctx.Now()
 	for {
 		uid, from, ok := a.queue.next(readAt)
@@ -218,8 +230,8 @@ func (a *actor) pump(ctx supervisors.Context) {
 	}
 }
 
-// tellRest is the rest after the third failure in a row to read a pod: then, and once, a person is told.
-const tellRest = 4 * time.Second
+// warnRest is the rest after the third failure in a row to read a pod: then, and once, a person is told.
+const warnRest = 4 * time.Second
 
 // readEnded tells the pod, or sees to it that it is read later.
 func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
@@ -234,15 +246,15 @@ func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 	case m.err != nil:
 		rest := a.queue.failed(m.uid)
 		level := slog.LevelDebug
-		if rest == tellRest {
+		if rest == warnRest {
 			level = slog.LevelWarn
 		}
-		ctx.Log().Log(context.Background(), level, "a pod cannot be read", "uid", m.uid, "error", m.err)
+		ctx.Log().Log(context.Background(), level, "could not read a pod", "uid", m.uid, "error", m.err)
 		ctx.After(rest, rested{m.uid})
 		a.suspect(ctx, m.err)
 	default:
 		if m.read.odd != nil {
-			ctx.Log().Warn("left out what has malformed labels", "pod", m.uid, "error", m.read.odd)
+			ctx.Log().Warn("left out containers or sandboxes with malformed labels", "pod", m.uid, "error", m.read.odd)
 		}
 		a.queue.done(m.uid)
 		a.tellPod(ctx, m.read.facts, m.read.sig)
@@ -252,18 +264,12 @@ func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 
 // tellPod tells a pod its facts and remembers them; a pod of which the CRI knows nothing is not remembered.
 func (a *actor) tellPod(ctx supervisors.Context, f messages.PodFacts, sig uint64) {
-	was := a.known[f.UID]
 	switch {
 	case len(f.Sandboxes) == 0 && len(f.Containers) == 0 && sig == 0:
 		delete(a.known, f.UID)
-		if was != nil {
-			ctx.Tell(messages.Logs, messages.ContainersChanged{})
-		}
 	default:
-		if was == nil || was.sig != sig {
-			ctx.Tell(messages.Logs, messages.ContainersChanged{})
-		}
 		a.known[f.UID] = &pod{f, sig}
 	}
+	ctx.Tell(messages.Logs, messages.ContainersChanged{Facts: f})
 	ctx.Tell(messages.PodAddress(f.UID), messages.PodObserved{Facts: f})
 }

@@ -3,6 +3,9 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +32,8 @@ func TestFirstAuditTellsEverything(t *testing.T) {
 	r := start(t, f, nil)
 	r.work()
 	r.expect("told", r.told(), "ready ready audit(u v) u[10.0.0.1,a1=running,a0=exited0] v[10.0.0.1,b0=created]")
-	r.expect("calls", f.took(), "sandboxes containers container:u/s0/a1 container:u/s0/a0 sandbox:u/s0 container:v/s0/b0 sandbox:v/s0")
+	r.expect("calls", f.took(),
+		"sandboxes containers container:u/s0/a1 container:u/s0/a0 sandbox:u/s0 container:v/s0/b0 sandbox:v/s0")
 	if s := r.state.Load(); !s.Ready || s.Name != "fake" || s.Hints != ByPolling || !s.NetworkReady || s.Audited.IsZero() ||
 		!s.Features.SupplementalGroupsPolicy || len(s.Handlers) != 1 || !s.Handlers[0].UserNamespaces {
 		t.Errorf("%+v", s)
@@ -62,7 +66,8 @@ func TestEverythingIsToldAgain(t *testing.T) {
 	f := newFake()
 	f.pod("u", "a0r")
 	r := settledRig(t, f, func(o *Options) { o.PollPeriod = 30 * time.Second })
-	wish := messages.KeepContainers{At: r.Now().Add(time.Second), Wanted: map[string]bool{"u": true, "not-there-yet": true}, Heard: true}
+	wish := messages.KeepContainers{At: r.Now().Add(time.Second), Wanted: map[string]bool{"u": true, "not-there-yet": true},
+		Heard: true}
 	r.Send("pods", wish)
 	r.work()
 	r.expect("at the first word of pods", r.told(), "ready u[10.0.0.1,a0=running] not-there-yet[] ready audit(u)")
@@ -83,6 +88,7 @@ func TestEverythingIsToldAgain(t *testing.T) {
 	r.Outbox = again
 	r.expect("told", r.told(), "u[10.0.0.1,a0=running] not-there-yet[] ready audit(u)")
 	r.expect("calls", f.took(), "sandboxes containers sandboxes containers") // the audit's and the collector's
+	again = slices.DeleteFunc(again, func(m supervisortest.Told) bool { return m.To == messages.Logs })
 	if got := again[0].Msg.(messages.PodObserved).Facts.ReadAt; r.Now().Sub(got) > time.Second {
 		t.Errorf("as of %s, at %s", got, r.Now())
 	}
@@ -230,5 +236,130 @@ func TestInspection(t *testing.T) {
 	k.Send("pods", struct{}{})
 	if len(k.Ignored) != 1 {
 		t.Error("a message that is none of its own was not recorded")
+	}
+}
+
+// A start that begins after the audit did, and may be over before it is, shows half of its pod in the lists.
+func TestAnAuditTellsNothingOfPodsThatWereStartedMeanwhile(t *testing.T) {
+	f := newFake()
+	f.pod("u")
+	r := settledRig(t, f, nil)
+	f.between = func() { // the two lists
+		release := r.hold("v/start/sandbox")
+		f.pod("v", "b0r") // of which one list shows the container, and the other no sandbox
+		release()
+		f.between = nil
+	}
+	r.Advance(time.Second)
+	r.work()
+	r.expect("told", r.told(), "ready audit(u v)")
+	r.Advance(time.Second)
+	r.work()
+	r.expect("told afterwards", r.told(), "ready audit(u v) v[10.0.0.1,b0=running]")
+}
+
+// Lists that fail for longer than three periods are stale: the Node is not ready then, as with a kubelet whose PLEG is stuck.
+func TestStaleListsAreTold(t *testing.T) {
+	f := newFake()
+	f.pod("u", "a0r")
+	r := settledRig(t, f, func(o *Options) { o.AuditPeriod = 10 * time.Second })
+	stale := func() string {
+		told := ""
+		for _, m := range r.Take() {
+			if s, ok := m.Msg.(messages.RuntimeStateChanged); ok {
+				told = s.Stale
+			}
+		}
+		if got := r.state.Load().Stale; got != told {
+			t.Errorf("published %q, told %q", got, told)
+		}
+		return told
+	}
+	f.fail("containers", errors.New("it has lost its head"))
+	for range 29 {
+		r.Advance(time.Second)
+		r.work()
+	}
+	if got := stale(); got != "" {
+		t.Errorf("after three periods: %s", got)
+	}
+	for range 10 {
+		r.Advance(time.Second)
+		r.work()
+	}
+	if got := stale(); !strings.Contains(got, "stale") || !strings.Contains(got, "lost its head") {
+		t.Errorf("after four: %q", got)
+	}
+	f.fail("containers", nil)
+	r.Advance(time.Second)
+	r.work()
+	if got := stale(); got != "" {
+		t.Errorf("when it is well: %s", got)
+	}
+}
+
+// Many that ask at one time, as after a start of the agent, are read from the lists of one audit that begins after they asked.
+func TestManyReadingsShareTheLists(t *testing.T) {
+	f := newFake()
+	var uids []string
+	for i := range shareAbove + 4 {
+		uids = append(uids, fmt.Sprintf("u%d", i))
+		f.pod(uids[i], "a0r")
+	}
+	r := settledRig(t, f, func(o *Options) { o.MaxReads, o.PollPeriod = 1, time.Hour })
+	release := r.hold(startPrefix("u3") + "x") // one that is being started makes its own lists afterwards
+	for _, uid := range append(uids, "absent") {
+		r.Send(messages.PodAddress(uid), messages.ReadPod{UID: uid})
+	}
+	settle := supervisors.Work{}
+	for len(r.Work) > 0 {
+		w := r.Work[0]
+		r.Work = r.Work[1:]
+		if strings.HasPrefix(w.Name, "settle") {
+			settle = w
+			continue
+		}
+		r.RunOne(w)
+	}
+	// The first was being read, and the last three asked after the audit had begun and are few.
+	r.expect("calls", f.took(), "sandboxes:u0 containers:u0 sandboxes containers "+
+		"sandboxes:u6 containers:u6 sandboxes:u7 containers:u7 sandboxes:absent containers:absent")
+	told := r.told()
+	for _, uid := range append(uids, "absent") {
+		if want := uid != "u3"; strings.Contains(told, uid+"[") != want {
+			t.Errorf("%s: want %v in %q", uid, want, told)
+		}
+	}
+	release()
+	r.RunOne(settle)
+	r.work()
+	r.expect("told of the one", r.told(), "u3[10.0.0.1,a0=running]")
+	r.expect("calls", f.took(), "sandboxes:u3 containers:u3")
+	// An audit that fails serves nobody, and keeps nobody waiting.
+	f.fail("sandboxes", errors.New("no"))
+	for _, uid := range uids {
+		r.Send(messages.PodAddress(uid), messages.ReadPod{UID: uid})
+	}
+	r.work()
+	if len(r.queue().line) > 0 || r.queue().running > 0 {
+		t.Errorf("%+v", r.queue())
+	}
+	for _, w := range r.queue().pods {
+		if w.state != resting {
+			t.Errorf("%+v", w)
+		}
+	}
+}
+
+// A logs that was restarted is told all containers.
+func TestLogsIsToldAllContainers(t *testing.T) {
+	f := newFake()
+	f.pod("u", "a0r")
+	r := settledRig(t, f, nil)
+	r.Take()
+	r.Send(messages.Node, messages.ServiceStarted{Service: messages.Logs})
+	got := r.Take()
+	if len(got) != 1 || got[0].To != messages.Logs || len(got[0].Msg.(messages.ContainersChanged).Facts.Containers) != 1 {
+		t.Errorf("%+v", got)
 	}
 }

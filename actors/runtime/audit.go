@@ -2,39 +2,55 @@ package runtime
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/internal/facts"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// audits is the actor's book on the audit.
+// audits is the state of the audit.
 type audits struct {
-	running    bool
-	again      bool // asked for while one is under way
-	soon       bool // the next one comes after PollPeriod, whatever the hints
-	everything bool // tell every pod, whether it differs or not
-	toldAll    time.Time
-	told       map[string]uint64 // what RuntimeAudited said last: signatures by UID
-	timer      supervisors.Timer
-	last       time.Time
+	running      bool
+	sequence     uint64    // of the audit that began last
+	again        bool      // asked for while one is under way
+	due          time.Time // when the next one begins; zero: not planned
+	by           time.Time // when the one after that under way is to begin at the latest; zero: in its own time
+	soon         bool      // the next one comes after PollPeriod, whatever the hints
+	everything   bool      // tell every pod, whether it differs or not
+	reportedAll  time.Time
+	split        bool              // the lists were too large last time, and pods were listed one by one
+	err          error             // of the last audit; nil when it succeeded, or none has ended
+	lastReported map[string]uint64 // what RuntimeAudited said last: signatures by UID
+	timer        supervisors.Timer
+	last         time.Time
 }
 
 type (
 	auditDue struct{}
 	audited  struct {
+		sequence uint64
 		readAt   time.Time
 		pods     map[string]*listed
-		starting map[string]bool // UIDs with start operations in flight: their part may be half of it
+		only     map[string]bool // the UIDs that were asked for; nil: all that there are
+		starting map[string]bool // UIDs that had start operations in flight: their part may be half of it
 		err      error
 	}
 )
 
-const auditTimeout = 2 * time.Minute
+const (
+	auditTimeout = 2 * time.Minute
+	// splitPeriod is the least time between audits that list pods one by one.
+	splitPeriod = 10 * time.Second
+	// staleAfter is how many periods of audits may pass without one that succeeds. With the default of a minute these are the
+	// three minutes that the kubelet's PLEG has.
+	staleAfter = 3
+)
 
 // startAudit lists everything now.
 func (a *actor) startAudit(ctx supervisors.Context) {
@@ -46,40 +62,129 @@ func (a *actor) startAudit(ctx supervisors.Context) {
 		a.audit.timer.Cancel()
 		a.audit.timer = nil
 	}
-	a.audit.running = true
-	readAt := ctx.Now()
+	a.audit.running, a.audit.due = true, time.Time{}
+	a.audit.sequence++
+	sequence := a.audit.sequence
+	readAt, uids := ctx.Now(), a.uids()
 	ctx.Do(supervisors.Work{Name: "audit", Timeout: auditTimeout, Run: func(ctx context.Context) any {
-		return auditAll(ctx, a.opts.CRI, a.opts.Operations, readAt)
+		return a.auditAll(ctx, uids, sequence, readAt)
 	}})
 }
 
-// auditAll makes the two lists. Which pods are being started is found out before, so that what the lists show of the
-// others is whole.
-func auditAll(ctx context.Context, c CRI, ops Operations, readAt time.Time) audited {
-	m := audited{readAt: readAt, pods: map[string]*listed{}, starting: map[string]bool{}}
-	for _, key := range ops.InFlight("") {
+// auditAfter has an audit begin after that time at the latest. However much happens until then, it is one.
+func (a *actor) auditAfter(ctx supervisors.Context, d time.Duration) {
+	if a.audit.split {
+		return // pods are listed one by one: that costs too much to be done sooner
+	}
+	at := ctx.Now().Add(d)
+	if a.audit.running {
+		if a.audit.by.IsZero() { // later starts do not put it off
+			a.audit.by = at
+		}
+		return
+	}
+	if !a.audit.due.IsZero() && !at.Before(a.audit.due) {
+		return
+	}
+	if a.audit.timer != nil {
+		a.audit.timer.Cancel()
+	}
+	a.audit.due, a.audit.timer = at, ctx.After(d, auditDue{})
+}
+
+// auditAll makes the two lists. Which pods are being started is noted from before until after them, so that what the lists
+// show of the others is whole: also of one whose sandbox was made between the two.
+func (a *actor) auditAll(ctx context.Context, uids []string, sequence uint64, readAt time.Time) audited {
+	m := audited{sequence: sequence, readAt: readAt, pods: map[string]*listed{}, starting: map[string]bool{}}
+	startedMeanwhile := a.opts.Operations.Watch()
+	all, only, err := a.listAll(ctx, uids)
+	for _, key := range startedMeanwhile() {
 		if uid, _, ok := strings.Cut(key, startInfix); ok {
 			m.starting[uid] = true
 		}
 	}
-	all, err := listAll(ctx, c)
 	if err != nil {
 		m.err = err
 		return m
 	}
+	m.only = only
 	for uid, l := range all.ByPod() {
 		m.pods[uid] = &listed{l, signature(l), readAt}
 	}
 	return m
 }
 
-func listAll(ctx context.Context, c CRI) (facts.Listing, error) {
-	sandboxes, err := c.ListPodSandbox(ctx, nil)
-	if err != nil {
-		return facts.Listing{}, err
+// uids are the pods that are known of, whether the runtime has anything of them or not.
+func (a *actor) uids() []string {
+	w := a.bin.desired()
+	for uid := range a.known {
+		w.wanted[uid] = true
 	}
-	containers, err := c.ListContainers(ctx, nil)
-	return facts.Listing{Sandboxes: sandboxes, Containers: containers}, err
+	return slices.Collect(maps.Keys(w.wanted))
+}
+
+// listAll lists everything. Where a list does not fit into one message, pods are listed one by one: those of uids, and those
+// that have a log folder, which each pod of a kubelet gets before its sandbox. only are the UIDs of those pods then, and nil
+// otherwise. It runs outside the mailbox.
+func (a *actor) listAll(ctx context.Context, uids []string) (all facts.Listing, only map[string]bool, err error) {
+	all.Sandboxes, err = a.opts.CRI.ListPodSandbox(ctx, nil)
+	if err == nil {
+		all.Containers, err = a.opts.CRI.ListContainers(ctx, nil)
+	}
+	if !cri.IsTooLarge(err) {
+		return all, nil, err
+	}
+	folders, err := logFolders(a.opts.PodLogsDir)
+	if err != nil {
+		return facts.Listing{}, nil, err
+	}
+	only = map[string]bool{}
+	for _, uid := range uids {
+		only[uid] = true
+	}
+	for _, name := range folders {
+		if uid, ok := logFolderUID(name); ok {
+			only[uid] = true
+		}
+	}
+	all = facts.Listing{}
+	for uid := range only {
+		l, err := listPod(ctx, a.opts.CRI, uid)
+		if err != nil {
+			return facts.Listing{}, nil, err
+		}
+		all.Sandboxes = append(all.Sandboxes, l.Sandboxes...)
+		all.Containers = append(all.Containers, l.Containers...)
+	}
+	return all, only, nil
+}
+
+// judgeAudit tells it when the runtime's lists become stale, and when they cease to be.
+func (a *actor) judgeAudit(ctx supervisors.Context) {
+	s := &a.link.snapshot
+	last, stale := a.audit.last, ""
+	if last.Before(s.Since) {
+		last = s.Since
+	}
+	if limit := staleAfter * a.opts.AuditPeriod; ctx.Now().Sub(last) > limit {
+		stale = fmt.Sprintf("the container runtime's lists are stale: none could be made since %s (limit: %s)",
+			last.Format(time.RFC3339), limit)
+		if a.audit.err != nil {
+			stale += ": " + a.audit.err.Error()
+		}
+	}
+	if stale == s.Stale {
+		return
+	}
+	switch {
+	case s.Stale == "":
+		ctx.Log().Warn("lists of the container runtime are stale", "reason", stale)
+	case stale == "":
+		ctx.Log().Info("lists of the container runtime are not stale any more")
+	}
+	s.Stale = stale
+	a.publish()
+	a.tellState(ctx)
 }
 
 // auditEnded has those pods read that differ from what was told of them, and plans the next audit.
@@ -89,22 +194,47 @@ func (a *actor) auditEnded(ctx supervisors.Context, m audited) {
 		a.audit.again = false
 		return
 	}
+	a.queue.shared(m.sequence, m.part)
 	defer a.planAudit(ctx)
+	a.audit.err = m.err
 	if m.err != nil {
-		ctx.Log().Debug("could not audit", "error", m.err)
+		ctx.Log().Debug("audit failed", "error", m.err)
 		a.suspect(ctx, m.err)
+		a.pump(ctx)
 		return
 	}
-	a.audit.last, a.link.snapshot.Audited = m.readAt, m.readAt
+	switch split := m.only != nil; {
+	case split && !a.audit.split:
+		ctx.Log().Warn("the container runtime's lists do not fit into one message; pods are listed one by one", "pods",
+			len(m.pods))
+	case !split && a.audit.split:
+		ctx.Log().Info("the container runtime's lists fit into one message again")
+	}
+	a.audit.split = m.only != nil
+	// Lists are stale by when they ended: those that are made pod by pod take their time.
+	a.audit.last, a.link.snapshot.Audited = ctx.Now(), m.readAt
 	a.publish()
-	all := a.audit.everything || m.readAt.Sub(a.audit.toldAll) >= a.opts.AuditPeriod
+	a.judgeAudit(ctx)
+	all := a.audit.everything || m.readAt.Sub(a.audit.reportedAll) >= a.opts.AuditPeriod
 	if all {
-		a.audit.everything, a.audit.toldAll = false, m.readAt
+		a.audit.everything, a.audit.reportedAll = false, m.readAt
 	}
 	a.comparePods(ctx, m, all)
 	a.tellState(ctx)
 	a.tellAudited(ctx, m, all)
 	a.pump(ctx)
+}
+
+// part is what the lists have of a pod; nil where that is not known, or may be half of it.
+func (m audited) part(uid string) *listed {
+	switch l := m.pods[uid]; {
+	case m.err != nil || m.starting[uid] || m.only != nil && !m.only[uid]:
+		return nil
+	case l == nil:
+		return &listed{readAt: m.readAt}
+	default:
+		return l
+	}
 }
 
 // planAudit sees to it that another follows.
@@ -118,8 +248,14 @@ func (a *actor) planAudit(ctx supervisors.Context) {
 	if a.audit.soon || a.link.snapshot.Hints == ByPolling {
 		period = a.opts.PollPeriod
 	}
-	a.audit.soon = false
-	a.audit.timer = ctx.After(period, auditDue{})
+	if by := a.audit.by; !by.IsZero() {
+		period = min(period, max(by.Sub(ctx.Now()), 0))
+	}
+	if a.audit.split {
+		period = max(period, splitPeriod)
+	}
+	a.audit.soon, a.audit.by = false, time.Time{}
+	a.audit.due, a.audit.timer = ctx.Now().Add(period), ctx.After(period, auditDue{})
 }
 
 // comparePods tells pods from the audit what it can, and has the others read. all is whether those are told too that
@@ -146,7 +282,8 @@ func (a *actor) comparePods(ctx supervisors.Context, m audited, all bool) {
 		maps.Copy(absent, a.bin.wanted)
 	}
 	for _, uid := range slices.Sorted(maps.Keys(absent)) {
-		if m.pods[uid] == nil && !m.starting[uid] && !a.newer(uid, m.readAt) && !a.queue.pending(uid) {
+		nothing := m.pods[uid] == nil && (m.only == nil || m.only[uid]) && !m.starting[uid]
+		if nothing && !a.newer(uid, m.readAt) && !a.queue.pending(uid) {
 			a.tellPod(ctx, messages.PodFacts{UID: uid, ReadAt: m.readAt}, 0)
 		}
 	}
@@ -164,10 +301,10 @@ func (a *actor) tellAudited(ctx supervisors.Context, m audited, all bool) {
 	for uid, l := range m.pods {
 		now[uid] = l.sig
 	}
-	if !all && maps.Equal(now, a.audit.told) {
+	if !all && maps.Equal(now, a.audit.lastReported) {
 		return
 	}
-	a.audit.told = now
+	a.audit.lastReported = now
 	out := messages.RuntimeAudited{ReadAt: m.readAt}
 	for _, uid := range slices.Sorted(maps.Keys(m.pods)) {
 		light, _ := m.pods[uid].Light(uid, m.readAt) // what is malformed is told when the pod is read

@@ -9,8 +9,8 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
 )
 
 // Policy limits what dead containers are kept; the kubelet's flags of the same meaning are named.
@@ -28,17 +28,17 @@ type Policy struct {
 // DefaultPolicy is the kubelet's: the newest dead instance of each container.
 func DefaultPolicy() Policy { return Policy{MinAge: 0, MaxPerContainer: 1, MaxTotal: -1} }
 
-// wishes is who is wanted, as far as pods has told.
-type wishes struct {
+// desired is which pods are wanted, as far as pods has said.
+type desired struct {
 	wanted map[string]bool
 	heard  bool
 }
 
 // gone says that nobody wants the pod, which is known only when every source has been heard.
-func (w wishes) gone(uid string) bool { return w.heard && !w.wanted[uid] }
+func (w desired) gone(uid string) bool { return w.heard && !w.wanted[uid] }
 
 // spared says that nothing of the pod may be touched: nobody knows yet whether it is wanted.
-func (w wishes) spared(uid string) bool { return !w.heard && !w.wanted[uid] }
+func (w desired) spared(uid string) bool { return !w.heard && !w.wanted[uid] }
 
 // removal is what is to be removed of one pod, in this order.
 type removal struct {
@@ -61,7 +61,7 @@ type holding struct {
 // choose decides what is removed. It is pure. Of a pod that is gone everything dead goes; of others, dead instances
 // beyond the limits and empty sandboxes other than the newest. What runs, or is being started, is never chosen, nor
 // anything that has not a pod's labels.
-func choose(p Policy, now time.Time, h holding, w wishes) []removal {
+func choose(p Policy, now time.Time, h holding, w desired) []removal {
 	byPod := h.ByPod()
 	out := map[string]*removal{}
 	of := func(uid string) *removal {
@@ -70,16 +70,17 @@ func choose(p Policy, now time.Time, h holding, w wishes) []removal {
 		}
 		return out[uid]
 	}
-	doomed := chooseContainers(p, now, byPod, w)
+	toRemove := chooseContainers(p, now, byPod, w)
 	for uid, l := range byPod {
 		if w.spared(uid) {
 			continue
 		}
 		var left []string // sandboxes of containers that stay
 		for _, c := range l.Containers {
-			if doomed[c.GetId()] {
+			if toRemove[c.GetId()] {
 				r := of(uid)
-				r.containers = append(r.containers, deadContainer{c.GetId(), c.GetPodSandboxId(), logOf(c, l.Containers, doomed)})
+				r.containers = append(r.containers, deadContainer{c.GetId(), c.GetPodSandboxId(),
+					logOf(c, l.Containers, toRemove)})
 				continue
 			}
 			left = append(left, c.GetPodSandboxId())
@@ -109,8 +110,8 @@ func choose(p Policy, now time.Time, h holding, w wishes) []removal {
 type unit struct{ uid, name string }
 
 // chooseContainers is the set of IDs of containers to remove.
-func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w wishes) map[string]bool {
-	doomed := map[string]bool{}
+func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w desired) map[string]bool {
+	toRemove := map[string]bool{}
 	kept := map[unit][]*runtimeapi.Container{} // newest first, without what is too young
 	for uid, l := range byPod {
 		if w.spared(uid) {
@@ -122,7 +123,7 @@ func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w
 				switch {
 				case !removable(c, i == 0 && !w.gone(uid)) || now.Sub(time.Unix(0, c.GetCreatedAt())) < p.MinAge:
 				case w.gone(uid):
-					doomed[c.GetId()] = true
+					toRemove[c.GetId()] = true
 				default:
 					dead = append(dead, c)
 				}
@@ -133,18 +134,18 @@ func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w
 		}
 	}
 	if p.MaxPerContainer >= 0 {
-		trim(kept, p.MaxPerContainer, doomed)
+		trim(kept, p.MaxPerContainer, toRemove)
 	}
-	chooseForTotal(p, kept, doomed)
-	return doomed
+	chooseForTotal(p, kept, toRemove)
+	return toRemove
 }
 
-// chooseForTotal dooms the rest beyond MaxTotal: first all units are cut to an equal share, then the oldest go.
-func chooseForTotal(p Policy, kept map[unit][]*runtimeapi.Container, doomed map[string]bool) {
+// chooseForTotal chooses the rest beyond MaxTotal: first all units are cut to an equal share, then the oldest go.
+func chooseForTotal(p Policy, kept map[unit][]*runtimeapi.Container, toRemove map[string]bool) {
 	if p.MaxTotal < 0 || len(kept) == 0 || count(kept) <= p.MaxTotal {
 		return
 	}
-	trim(kept, max(p.MaxTotal/len(kept), 1), doomed)
+	trim(kept, max(p.MaxTotal/len(kept), 1), toRemove)
 	least := 1 // of each unit
 	if p.MaxPerContainer == 0 {
 		least = 0
@@ -157,15 +158,15 @@ func chooseForTotal(p Policy, kept map[unit][]*runtimeapi.Container, doomed map[
 		return cmp.Or(cmp.Compare(a.GetCreatedAt(), b.GetCreatedAt()), strings.Compare(a.GetId(), b.GetId()))
 	})
 	for _, c := range rest[:min(len(rest), max(count(kept)-p.MaxTotal, 0))] {
-		doomed[c.GetId()] = true
+		toRemove[c.GetId()] = true
 	}
 }
 
-// trim keeps the newest n of each unit and dooms the others.
-func trim(kept map[unit][]*runtimeapi.Container, n int, doomed map[string]bool) {
+// trim keeps the newest n of each unit and chooses the others.
+func trim(kept map[unit][]*runtimeapi.Container, n int, toRemove map[string]bool) {
 	for u, dead := range kept {
 		for _, c := range dead[min(n, len(dead)):] {
-			doomed[c.GetId()] = true
+			toRemove[c.GetId()] = true
 		}
 		kept[u] = dead[:min(n, len(dead))]
 	}

@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"pgregory.net/rapid"
 
-	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
 )
 
 func podLabels(uid, container string) map[string]string {
@@ -38,8 +38,9 @@ func parse(text string) holding {
 		at := int64(i+1) * int64(time.Minute)
 		if len(parts) == 2 {
 			s := &runtimeapi.PodSandbox{
-				Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Attempt: attempt}, CreatedAt: at, Labels: podLabels(parts[0], ""),
-				State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
+				Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Attempt: attempt}, CreatedAt: at,
+				Labels: podLabels(parts[0], ""),
+				State:  runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
 			}
 			if state == '+' {
 				s.State = runtimeapi.PodSandboxState_SANDBOX_READY
@@ -83,32 +84,34 @@ func TestChoose(t *testing.T) {
 		notHeard bool
 		want     string
 	}{
-		"the newest dead one stays":            {standard, "u/s0+ u/s0/a0x u/s0/a1x u/s0/a2x", "u", false, "u/s0/a0 u/s0/a1"},
-		"beside the one that runs":             {standard, "u/s0+ u/s0/a0x u/s0/a1x u/s0/a2r", "u", false, "u/s0/a0"},
-		"each container has its own":           {standard, "u/s0+ u/s0/a0x u/s0/b0x", "u", false, ""},
-		"two are kept":                         {with(2, -1), "u/s0+ u/s0/a0x u/s0/a1x u/s0/a2x", "u", false, "u/s0/a0"},
-		"all are kept":                         {with(-1, -1), "u/s0+ u/s0/a0x u/s0/a1x u/s0/a2x", "u", false, ""},
-		"none is kept":                         {with(0, -1), "u/s0+ u/s0/a0x u/s0/a1x u/s0/a2r", "u", false, "u/s0/a0 u/s0/a1"},
-		"the current one that was created":     {with(0, -1), "u/s0+ u/s0/a0x u/s0/a1c", "u", false, "u/s0/a0"},
-		"an older one that was created":        {standard, "u/s0+ u/s0/a0c u/s0/a1r u/s0/b0x", "u", false, ""},
-		"two older, created":                   {standard, "u/s0+ u/s0/a0c u/s0/a1c u/s0/a2r", "u", false, "u/s0/a0"},
-		"unknown and current":                  {with(0, -1), "u/s0+ u/s0/a0?", "u", false, ""},
-		"unknown and old":                      {standard, "u/s0+ u/s0/a0? u/s0/a1x u/s0/a2r", "u", false, "u/s0/a0"},
-		"nobody knows yet who is wanted":       {standard, "u/s0- u/s1- u/s1/a0x u/s1/a1x _u", "", true, ""},
-		"but of a wanted pod":                  {standard, "u/s0- u/s1+ u/s1/a0x u/s1/a1x _u", "u", true, "u/s1/a0 u/s0"},
-		"gone":                                 {standard, "u/s0- u/s0/a0x u/s0/a1x _u", "", false, "u/s0/a0 u/s0/a1 u/s0 _u"},
-		"gone, but something runs":             {standard, "u/s0+ u/s0/a0x u/s0/b0r _u", "", false, "u/s0/a0"},
-		"gone, but its sandbox is ready":       {standard, "u/s0+ u/s0/a0x _u", "", false, "u/s0/a0"},
-		"gone, created or unknown":             {standard, "u/s0- u/s0/a0c u/s0/b0?", "", false, "u/s0/a0 u/s0/b0 u/s0"},
-		"gone long ago":                        {standard, "_u", "", false, "_u"},
-		"logs of a wanted pod":                 {standard, "_u", "u", false, ""},
-		"the newest sandbox stays":             {standard, "u/s0- u/s1- u/s2-", "u", false, "u/s0 u/s1"},
-		"also when it runs":                    {standard, "u/s0- u/s1+", "u", false, "u/s0"},
-		"an old sandbox with containers":       {standard, "u/s0- u/s1+ u/s0/a0x u/s1/a1r", "u", false, ""},
-		"an old one that becomes empty":        {standard, "u/s0- u/s1+ u/s0/a0x u/s1/a1x", "u", false, "u/s0/a0 u/s0"},
-		"an old sandbox that is ready":         {standard, "u/s0+ u/s1+", "u", false, ""},
-		"total: an equal share each":           {with(-1, 4), "u/s0+ u/s0/a0x u/s0/a1x u/s0/a2x u/s0/a3x u/s0/b0x", "u", false, "u/s0/a0 u/s0/a1"},
-		"total: then the oldest":               {with(-1, 5), "u/s0+ u/s0/a0x u/s0/a1x v/s0+ v/s0/a0x v/s0/a1x w/s0+ w/s0/a0x w/s0/a1x", "u v w", false, "u/s0/a0 v/s0/a0 w/s0/a0"},
+		"the newest dead one stays":        {standard, "u/s0+ u/s0/a0x u/s0/a1x u/s0/a2x", "u", false, "u/s0/a0 u/s0/a1"},
+		"beside the one that runs":         {standard, "u/s0+ u/s0/a0x u/s0/a1x u/s0/a2r", "u", false, "u/s0/a0"},
+		"each container has its own":       {standard, "u/s0+ u/s0/a0x u/s0/b0x", "u", false, ""},
+		"two are kept":                     {with(2, -1), "u/s0+ u/s0/a0x u/s0/a1x u/s0/a2x", "u", false, "u/s0/a0"},
+		"all are kept":                     {with(-1, -1), "u/s0+ u/s0/a0x u/s0/a1x u/s0/a2x", "u", false, ""},
+		"none is kept":                     {with(0, -1), "u/s0+ u/s0/a0x u/s0/a1x u/s0/a2r", "u", false, "u/s0/a0 u/s0/a1"},
+		"the current one that was created": {with(0, -1), "u/s0+ u/s0/a0x u/s0/a1c", "u", false, "u/s0/a0"},
+		"an older one that was created":    {standard, "u/s0+ u/s0/a0c u/s0/a1r u/s0/b0x", "u", false, ""},
+		"two older, created":               {standard, "u/s0+ u/s0/a0c u/s0/a1c u/s0/a2r", "u", false, "u/s0/a0"},
+		"unknown and current":              {with(0, -1), "u/s0+ u/s0/a0?", "u", false, ""},
+		"unknown and old":                  {standard, "u/s0+ u/s0/a0? u/s0/a1x u/s0/a2r", "u", false, "u/s0/a0"},
+		"nobody knows yet who is wanted":   {standard, "u/s0- u/s1- u/s1/a0x u/s1/a1x _u", "", true, ""},
+		"but of a wanted pod":              {standard, "u/s0- u/s1+ u/s1/a0x u/s1/a1x _u", "u", true, "u/s1/a0 u/s0"},
+		"gone":                             {standard, "u/s0- u/s0/a0x u/s0/a1x _u", "", false, "u/s0/a0 u/s0/a1 u/s0 _u"},
+		"gone, but something runs":         {standard, "u/s0+ u/s0/a0x u/s0/b0r _u", "", false, "u/s0/a0"},
+		"gone, but its sandbox is ready":   {standard, "u/s0+ u/s0/a0x _u", "", false, "u/s0/a0"},
+		"gone, created or unknown":         {standard, "u/s0- u/s0/a0c u/s0/b0?", "", false, "u/s0/a0 u/s0/b0 u/s0"},
+		"gone long ago":                    {standard, "_u", "", false, "_u"},
+		"logs of a wanted pod":             {standard, "_u", "u", false, ""},
+		"the newest sandbox stays":         {standard, "u/s0- u/s1- u/s2-", "u", false, "u/s0 u/s1"},
+		"also when it runs":                {standard, "u/s0- u/s1+", "u", false, "u/s0"},
+		"an old sandbox with containers":   {standard, "u/s0- u/s1+ u/s0/a0x u/s1/a1r", "u", false, ""},
+		"an old one that becomes empty":    {standard, "u/s0- u/s1+ u/s0/a0x u/s1/a1x", "u", false, "u/s0/a0 u/s0"},
+		"an old sandbox that is ready":     {standard, "u/s0+ u/s1+", "u", false, ""},
+		"total: an equal share each": {with(-1, 4), "u/s0+ u/s0/a0x u/s0/a1x u/s0/a2x u/s0/a3x u/s0/b0x", "u", false,
+			"u/s0/a0 u/s0/a1"},
+		"total: then the oldest": {with(-1, 5),
+			"u/s0+ u/s0/a0x u/s0/a1x v/s0+ v/s0/a0x v/s0/a1x w/s0+ w/s0/a0x w/s0/a1x", "u v w", false, "u/s0/a0 v/s0/a0 w/s0/a0"},
 		"total: the newest are not forgotten":  {with(1, 1), "u/s0+ u/s0/a0x v/s0+ v/s0/a0x", "u v", false, ""},
 		"total: unless none is to be kept":     {with(0, 1), "u/s0+ u/s0/a0x", "u", false, "u/s0/a0"},
 		"total: what is gone does not count":   {with(-1, 2), "u/s0+ u/s0/a0x u/s0/a1x v/s0/a0x", "u", false, "v/s0/a0"},
@@ -121,7 +124,7 @@ func TestChoose(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := wishes{wanted: map[string]bool{}, heard: !tc.notHeard}
+			w := desired{wanted: map[string]bool{}, heard: !tc.notHeard}
 			for _, uid := range strings.Fields(tc.wanted) {
 				w.wanted[uid] = true
 			}
@@ -139,11 +142,13 @@ func TestChoose(t *testing.T) {
 func TestForeignIsNeverChosen(t *testing.T) {
 	h := holding{logs: []string{"lost+found", "a_b", "a_b_c_d", "__", "ns_name_", "u"}}
 	h.Sandboxes = append(h.Sandboxes,
-		&runtimeapi.PodSandbox{Id: "foreign", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"}, State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY})
+		&runtimeapi.PodSandbox{Id: "foreign", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"},
+			State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY})
 	h.Containers = append(h.Containers,
 		&runtimeapi.Container{Id: "foreign", State: runtimeapi.ContainerState_CONTAINER_EXITED},
-		&runtimeapi.Container{Id: "nameless", Labels: podLabels("u", ""), Metadata: &runtimeapi.ContainerMetadata{}, State: runtimeapi.ContainerState_CONTAINER_EXITED})
-	if got := choose(Policy{}, time.Unix(1<<40, 0), h, wishes{heard: true}); len(got) != 0 {
+		&runtimeapi.Container{Id: "nameless", Labels: podLabels("u", ""), Metadata: &runtimeapi.ContainerMetadata{},
+			State: runtimeapi.ContainerState_CONTAINER_EXITED})
+	if got := choose(Policy{}, time.Unix(1<<40, 0), h, desired{heard: true}); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -171,12 +176,13 @@ func TestChooseKeepsItsPromises(t *testing.T) {
 			MinAge:          time.Duration(rapid.IntRange(0, 5).Draw(t, "age")) * time.Minute,
 			MaxPerContainer: rapid.IntRange(-1, 2).Draw(t, "per"), MaxTotal: rapid.IntRange(-1, 3).Draw(t, "total"),
 		}
-		w := wishes{wanted: map[string]bool{"u": rapid.Bool().Draw(t, "u"), "v": rapid.Bool().Draw(t, "v")}, heard: rapid.Bool().Draw(t, "heard")}
+		w := desired{wanted: map[string]bool{"u": rapid.Bool().Draw(t, "u"), "v": rapid.Bool().Draw(t, "v")},
+			heard: rapid.Bool().Draw(t, "heard")}
 		checkChoice(t, p, h, w, choose(p, time.Unix(0, 0).Add(10*time.Minute), h, w))
 	})
 }
 
-func checkChoice(t *rapid.T, p Policy, h holding, w wishes, rs []removal) {
+func checkChoice(t *rapid.T, p Policy, h holding, w desired, rs []removal) {
 	chosen := map[string]bool{}
 	for _, r := range rs {
 		if w.spared(r.uid) {
@@ -201,7 +207,8 @@ func checkChoice(t *rapid.T, p Policy, h holding, w wishes, rs []removal) {
 			t.Fatalf("%s goes with %s in it", c.PodSandboxId, c.Id)
 		}
 		current := instancesOf(facts.Listing{Containers: byUID(h, uid)})[c.Labels[cri.LabelContainerName]][0] == c
-		if chosen[c.Id] && current && w.wanted[uid] && (p.MaxPerContainer != 0 || c.State != runtimeapi.ContainerState_CONTAINER_EXITED) {
+		if chosen[c.Id] && current && w.wanted[uid] && (p.MaxPerContainer != 0 ||
+			c.State != runtimeapi.ContainerState_CONTAINER_EXITED) {
 			t.Fatalf("%s is current", c.Id)
 		}
 	}

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/internal/remains"
-	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/cri/remains"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// collector is the actor's book on what is dead.
+// collector is the state of the collection of what is dead.
 type collector struct {
 	known  bool // pods has told who is wanted
 	heard  bool
@@ -58,9 +58,9 @@ func (c *collector) keep(m messages.KeepContainers) {
 	maps.DeleteFunc(c.asked, func(_ string, at time.Time) bool { return at.Before(m.At) })
 }
 
-// wishes is who is wanted now.
-func (c *collector) wishes() wishes {
-	w := wishes{wanted: make(map[string]bool, len(c.wanted)+len(c.asked)), heard: c.heard}
+// desired is which pods are wanted now.
+func (c *collector) desired() desired {
+	w := desired{wanted: make(map[string]bool, len(c.wanted)+len(c.asked)), heard: c.heard}
 	maps.Copy(w.wanted, c.wanted)
 	for uid := range c.asked {
 		w.wanted[uid] = true
@@ -82,12 +82,13 @@ func (a *actor) survey(ctx supervisors.Context) {
 		return // nothing may be removed yet, or the last collection is not over
 	}
 	a.bin.surveys = true
+	uids := a.uids()
 	ctx.Do(supervisors.Work{Name: "survey", Timeout: surveyTimeout, Run: func(ctx context.Context) any {
-		all, err := listAll(ctx, a.opts.CRI)
+		logs, err := logFolders(a.opts.PodLogsDir) // before the lists: of each folder, the lists tell whether its pod is there
 		if err != nil {
 			return surveyed{err: err}
 		}
-		logs, err := logFolders(a.opts.PodLogsDir)
+		all, _, err := a.listAll(ctx, uids)
 		return surveyed{holding{all, logs}, err}
 	}})
 }
@@ -110,11 +111,11 @@ func logFolders(dir string) (names []string, err error) {
 func (a *actor) surveyEnded(ctx supervisors.Context, m surveyed) {
 	a.bin.surveys = false
 	if m.err != nil {
-		ctx.Log().Debug("could not look for what is dead", "error", m.err)
+		ctx.Log().Debug("survey of dead containers failed", "error", m.err)
 		a.suspect(ctx, m.err)
 		return
 	}
-	a.bin.line = choose(*a.opts.Collect, ctx.Now(), m.holding, a.bin.wishes())
+	a.bin.line = choose(*a.opts.Collect, ctx.Now(), m.holding, a.bin.desired())
 	if a.bin.goneOnly {
 		a.bin.line = slices.DeleteFunc(a.bin.line, func(r removal) bool { return !r.gone })
 		a.bin.goneOnly = false
@@ -128,21 +129,22 @@ func (a *actor) removeNext(ctx supervisors.Context) {
 	for a.bin.removing < maxRemovals && len(a.bin.line) > 0 {
 		r := a.bin.line[0]
 		a.bin.line = a.bin.line[1:]
-		if a.phase != connected || r.gone && !a.bin.wishes().gone(r.uid) {
+		if a.phase != connected || r.gone && !a.bin.desired().gone(r.uid) {
 			continue
 		}
 		a.bin.removing++
 		if r.gone {
 			a.queue.hold(r.uid)
 		}
-		ctx.Do(supervisors.Work{Name: "remove the remains of pod " + r.uid, Timeout: r.patience(), Run: func(ctx context.Context) any {
-			done, err := a.remove(ctx, r)
-			return removalEnded{r.uid, err, done}
-		}})
+		ctx.Do(supervisors.Work{Name: "remove the remains of pod " + r.uid, Timeout: r.timeout(),
+			Run: func(ctx context.Context) any {
+				done, err := a.remove(ctx, r)
+				return removalEnded{r.uid, err, done}
+			}})
 	}
 }
 
-func (r removal) patience() time.Duration {
+func (r removal) timeout() time.Duration {
 	return time.Duration(len(r.containers)+2*len(r.sandboxes)+len(r.logs)+1) * removeTimeout
 }
 
@@ -150,10 +152,11 @@ func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 	a.bin.removing--
 	a.queue.release(m.uid)
 	if m.done > 0 {
-		ctx.Log().Debug("removed what was dead of a pod", "pod", m.uid, "things", m.done)
+		ctx.Log().Debug("removed dead containers, sandboxes and logs of a pod", "pod", m.uid, "things", m.done)
 	}
 	if m.err != nil {
-		ctx.Log().Warn("could not remove all that is dead of a pod; it is tried again", "pod", m.uid, "error", m.err)
+		ctx.Log().Warn("could not remove all dead containers, sandboxes and logs of a pod; will retry", "pod", m.uid, "error",
+			m.err)
 		a.suspect(ctx, m.err)
 	}
 	a.removeNext(ctx)

@@ -8,21 +8,22 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// link is the actor's book on the connection.
+// link is the state of the connection.
 type link struct {
-	snapshot Snapshot
-	told     bool      // the state was told at least once
-	toldAt   time.Time // when it was told last
-	cause    cause     // of not being ready, for the log
-	checking bool
-	again    bool // something failed while a check was under way: check once more
-	timer    supervisors.Timer
-	failures int
+	snapshot   Snapshot
+	reported   bool      // the state was reported at least once
+	reportedAt time.Time // when it was reported last
+	cause      cause     // of not being ready, for the log
+	checking   bool
+	again      bool // something failed while a check was under way: check once more
+	timer      supervisors.Timer
+	failures   int
 }
 
 type (
@@ -35,14 +36,12 @@ type (
 	checkDue struct{}
 )
 
-const (
-	// checkTimeout is how long a runtime may take to say who it is before it counts as hanging.
-	checkTimeout = 10 * time.Second
-	// The back-off of checks while the runtime is away: its return is to be noticed at once, and a refused connection
-	// costs nothing.
-	checkBase = 100 * time.Millisecond
-	checkCap  = time.Second
-)
+// checkTimeout is how long a runtime may take to say who it is before it counts as hanging.
+const checkTimeout = 10 * time.Second
+
+// checkRetry is the back-off of checks while the runtime is away: its return is to be noticed at once, and a refused connection
+// costs nothing.
+var checkRetry = backoff.Policy{First: 100 * time.Millisecond, Max: time.Second}
 
 // check asks the runtime who and how it is, now.
 func (a *actor) check(ctx supervisors.Context) {
@@ -78,7 +77,7 @@ func (a *actor) checkPeriod() time.Duration {
 	if a.link.snapshot.NetworkReady {
 		return a.opts.StatusPeriod
 	}
-	return min(checkCap, a.opts.StatusPeriod)
+	return min(checkRetry.Max, a.opts.StatusPeriod)
 }
 
 func (a *actor) checkAfter(ctx supervisors.Context, d time.Duration) {
@@ -97,7 +96,7 @@ func (a *actor) checkedConnecting(ctx supervisors.Context, m checked) {
 	reason, why := a.judge(m)
 	if reason != nil {
 		a.link.failures++
-		a.checkAfter(ctx, min(checkBase<<min(a.link.failures-1, 10), checkCap))
+		a.checkAfter(ctx, checkRetry.After(a.link.failures, 0))
 		a.away(ctx, *reason, why)
 		return
 	}
@@ -109,7 +108,7 @@ func (a *actor) checkedConnecting(ctx supervisors.Context, m checked) {
 	if linux := m.config.GetLinux(); linux != nil {
 		s.CgroupDriver = strings.ToLower(linux.GetCgroupDriver().String())
 	}
-	s.Ready, s.Reason, s.Since = true, messages.Reason{}, ctx.Now()
+	s.Ready, s.Reason, s.Since, s.Stale = true, messages.Reason{}, ctx.Now(), ""
 	a.link.cause = ""
 	ctx.Log().Info("the container runtime is ready",
 		"endpoint", s.Endpoint, "name", s.Name, "version", s.Version, "api", s.APIVersion)
@@ -125,7 +124,7 @@ func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {
 	reason, why := a.judge(m)
 	if reason != nil {
 		a.link.failures = 1
-		a.checkAfter(ctx, checkBase)
+		a.checkAfter(ctx, checkRetry.First)
 		a.become(ctx, connecting)
 		a.away(ctx, *reason, why)
 		return
@@ -137,6 +136,7 @@ func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {
 	if now := a.link.snapshot; now.NetworkReady != was.NetworkReady || now.NetworkReason != was.NetworkReason {
 		a.tellState(ctx)
 	}
+	a.judgeAudit(ctx)
 	if again {
 		a.check(ctx)
 		return
@@ -148,7 +148,7 @@ func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {
 // changes, and told again from time to time.
 func (a *actor) away(ctx supervisors.Context, reason messages.Reason, why cause) {
 	s := &a.link.snapshot
-	if s.Ready || !a.link.told {
+	if s.Ready || !a.link.reported {
 		s.Since = ctx.Now()
 	}
 	changed := s.Ready || why != a.link.cause
@@ -157,16 +157,17 @@ func (a *actor) away(ctx supervisors.Context, reason messages.Reason, why cause)
 	if changed {
 		ctx.Log().Warn("waiting for the container runtime", "endpoint", s.Endpoint, "reason", reason.Message)
 	}
-	if changed || ctx.Now().Sub(a.link.toldAt) >= a.opts.StatusPeriod {
+	if changed || ctx.Now().Sub(a.link.reportedAt) >= a.opts.StatusPeriod {
 		a.tellState(ctx)
 	}
 }
 
 func (a *actor) tellState(ctx supervisors.Context) {
-	a.link.told, a.link.toldAt = true, ctx.Now()
+	a.link.reported, a.link.reportedAt = true, ctx.Now()
 	s := a.link.snapshot
 	state := messages.RuntimeStateChanged{
 		Ready: s.Ready, Reason: s.Reason, Since: s.Since, NetworkReady: s.NetworkReady, NetworkReason: s.NetworkReason,
+		Stale: s.Stale,
 	}
 	ctx.Tell(messages.Pods, state)
 	if a.opts.Registered {
@@ -228,7 +229,8 @@ func explain(err error) (string, cause) {
 	case cri.IsPermanent(err):
 		return "cannot be used: " + msg, noCRI
 	case cri.IsTimeout(err):
-		return fmt.Sprintf("did not answer within %s: it hangs; its own log says why, and restarting it may help", checkTimeout), hangs
+		return fmt.Sprintf("did not answer within %s: it hangs; its own log says why, and restarting it may help", checkTimeout),
+			hangs
 	case strings.Contains(msg, "no such file or directory"):
 		return "cannot be reached: there is no socket; start the runtime (systemctl start containerd), " +
 			"or name its socket by --container-runtime-endpoint", noSocket

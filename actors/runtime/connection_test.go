@@ -42,7 +42,7 @@ func TestRuntimeAwayAndBack(t *testing.T) {
 
 	since := r.Now()
 	f.fail("", nil)
-	r.Advance(checkCap)
+	r.Advance(checkRetry.Max)
 	r.work()
 	r.expect("told when it is there", r.told(), "ready ready audit(u v) u[10.0.0.1,a0=running] v[10.0.0.1,b0=running]")
 	if s := r.state.Load(); !s.Ready || s.Reason.Code != "" || s.Since.Before(since) {
@@ -56,7 +56,7 @@ func TestRuntimeAwayAndBack(t *testing.T) {
 	r.expect("told when it died", r.told(), "away")
 	f.fail("", nil)
 	f.set("u/s0/a0", exitedState, 0)
-	r.Advance(checkCap)
+	r.Advance(checkRetry.Max)
 	r.work()
 	r.expect("told when it is back", r.told(), "ready v[10.0.0.1,b0=running] ready audit(u v) u[10.0.0.1,a0=exited0]")
 }
@@ -71,7 +71,7 @@ func TestNotReadyIsAway(t *testing.T) {
 		t.Error(m)
 	}
 	f.notReady, f.noNetwork = false, true
-	r.Advance(checkCap)
+	r.Advance(checkRetry.Max)
 	r.work()
 	if s := r.state.Load(); !s.Ready || s.NetworkReady || s.NetworkReason != "NoCNI" {
 		t.Errorf("%+v", s)
@@ -95,7 +95,7 @@ func TestTheNetworkComesAndGoes(t *testing.T) {
 		gone  bool
 		after time.Duration
 		want  string
-	}{{true, 5 * time.Second, "without a network (NoCNI)"}, {false, checkCap, "ready"}} {
+	}{{true, 5 * time.Second, "without a network (NoCNI)"}, {false, checkRetry.Max, "ready"}} {
 		f.noNetwork = c.gone
 		r.Advance(c.after)
 		r.work()
@@ -121,7 +121,8 @@ func TestExplain(t *testing.T) {
 		{call(false, codes.Unavailable, "EOF"), unreachable},
 		{call(false, codes.DeadlineExceeded, "deadline"), hangs},
 		{context.DeadlineExceeded, hangs},
-		{&cri.PermanentError{CallError: &cri.CallError{Answered: true, Err: status.Error(codes.Unimplemented, "unknown service")}}, noCRI},
+		{&cri.PermanentError{CallError: &cri.CallError{Answered: true,
+			Err: status.Error(codes.Unimplemented, "unknown service")}}, noCRI},
 		{errors.New("odd"), fails},
 	}
 	for _, tc := range tests {

@@ -3,13 +3,15 @@ package runtime
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/facts"
+	"github.com/playlet-dev/playlet/actors/internal/guard"
+	"github.com/playlet-dev/playlet/cri/facts"
 )
 
 // EventSource is where events come from; *cri.Client is one.
@@ -24,6 +26,7 @@ type EventSource interface {
 // events are hints, and what is true is read. Safe for concurrent use.
 type Events struct {
 	source EventSource
+	log    *slog.Logger
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -34,6 +37,7 @@ type Events struct {
 	standing bool // opened and not ended
 	opened   bool
 	ended    error
+	started  bool // a container was
 	pods     map[string]bool
 	objects  map[string]bool
 }
@@ -44,17 +48,19 @@ type Batch struct {
 	Opened bool
 	// Ended is why the subscription ended; nil while it lasts. The next Wait begins another.
 	Ended error
+	// Started says that containers were started.
+	Started bool
 	// Pods are the UIDs of pods of which something ended or was removed. Sorted.
 	Pods []string
 	// Objects are IDs of containers and sandboxes that are gone together with what could tell whose they were. Sorted.
 	Objects []string
 }
 
-// NewEvents makes a subscription that begins with the first Wait.
-func NewEvents(source EventSource) *Events {
+// NewEvents makes a subscription that begins with the first Wait. A panic in it is logged, and ends the subscription.
+func NewEvents(source EventSource, log *slog.Logger) *Events {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Events{
-		source: source, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1),
+		source: source, log: log, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1),
 		pods: map[string]bool{}, objects: map[string]bool{},
 	}
 }
@@ -68,6 +74,9 @@ func (e *Events) Wait(ctx context.Context) Batch {
 		}
 		select {
 		case <-e.wake:
+			if ctx.Err() != nil {
+				e.note(func() {}) // it was for the one who waits after this one
+			}
 		case <-ctx.Done():
 			return Batch{}
 		}
@@ -96,9 +105,9 @@ func (e *Events) take(ctx context.Context) (Batch, bool) {
 	if ctx.Err() != nil {
 		return Batch{}, true
 	}
-	if e.opened || e.ended != nil || len(e.pods) > 0 || len(e.objects) > 0 {
-		b := Batch{e.opened, e.ended, slices.Sorted(maps.Keys(e.pods)), slices.Sorted(maps.Keys(e.objects))}
-		e.opened, e.ended = false, nil
+	if e.opened || e.ended != nil || e.started || len(e.pods) > 0 || len(e.objects) > 0 {
+		b := Batch{e.opened, e.ended, e.started, slices.Sorted(maps.Keys(e.pods)), slices.Sorted(maps.Keys(e.objects))}
+		e.opened, e.ended, e.started = false, nil, false
 		clear(e.pods)
 		clear(e.objects)
 		return b, true
@@ -116,24 +125,32 @@ func (e *Events) take(ctx context.Context) (Batch, bool) {
 var errClosed = errors.New("the subscription is closed")
 
 func (e *Events) run() {
-	err := e.source.GetContainerEvents(e.ctx, func() { e.note(func() { e.opened, e.standing = true, true }) }, e.event)
+	err := guard.Call(e.log, "the subscription to the runtime's events", func() error {
+		return e.source.GetContainerEvents(e.ctx, func() { e.note(func() { e.opened, e.standing = true, true }) }, e.event)
+	})
 	e.note(func() { e.running, e.standing, e.ended = false, false, err })
 }
 
 // note changes the batch and wakes the one who waits.
 func (e *Events) note(change func()) {
-	e.mu.Lock()
-	change()
-	e.mu.Unlock()
+	func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		change()
+	}()
 	select {
 	case e.wake <- struct{}{}:
 	default:
 	}
 }
 
-// event notes what ended or was removed. What was created or started was so by the pod's own actor, which knows.
+// event notes what ended or was removed. What was created or started was so by the pod's own actor, which knows; others learn
+// of it by the next audit, which then comes soon.
 func (e *Events) event(ev *runtimeapi.ContainerEventResponse) {
 	switch ev.GetContainerEventType() {
+	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
+		e.note(func() { e.started = true })
+		return
 	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
 	default:
 		return

@@ -3,9 +3,12 @@ package runtime
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"reflect"
+	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -64,7 +67,7 @@ func subscribe(t *testing.T, e *Events, s *stream) {
 
 func TestEventsAreCoalesced(t *testing.T) {
 	s := newStream()
-	e := NewEvents(s)
+	e := NewEvents(s, slog.New(slog.DiscardHandler))
 	defer e.Close()
 	if e.Standing() {
 		t.Error("stands before it began")
@@ -82,11 +85,12 @@ func TestEventsAreCoalesced(t *testing.T) {
 	deleted := &runtimeapi.ContainerEventResponse{
 		ContainerId: "gone", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT,
 	}
-	for _, ev := range []*runtimeapi.ContainerEventResponse{stopped("w"), started, created, foreign, stopped("u"), deleted, stopped("w"), nil} {
+	for _, ev := range []*runtimeapi.ContainerEventResponse{stopped("w"), started, created, foreign, stopped("u"), deleted,
+		stopped("w"), nil} {
 		s.event(ev)
 	}
 	got := e.Wait(context.Background())
-	want := Batch{Pods: []string{"u", "w"}, Objects: []string{"gone"}}
+	want := Batch{Started: true, Pods: []string{"u", "w"}, Objects: []string{"gone"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -94,7 +98,7 @@ func TestEventsAreCoalesced(t *testing.T) {
 
 func TestEventsWakeWhoWaits(t *testing.T) {
 	s := newStream()
-	e := NewEvents(s)
+	e := NewEvents(s, slog.New(slog.DiscardHandler))
 	defer e.Close()
 	subscribe(t, e, s)
 	got := make(chan Batch)
@@ -107,7 +111,7 @@ func TestEventsWakeWhoWaits(t *testing.T) {
 
 func TestEventsOutliveWhoWaited(t *testing.T) {
 	s := newStream()
-	e := NewEvents(s)
+	e := NewEvents(s, slog.New(slog.DiscardHandler))
 	defer e.Close()
 	subscribe(t, e, s)
 	s.event(stopped("u"))
@@ -126,7 +130,7 @@ func TestEventsOutliveWhoWaited(t *testing.T) {
 
 func TestEventsBeginAgainAfterTheirEnd(t *testing.T) {
 	s := newStream()
-	e := NewEvents(s)
+	e := NewEvents(s, slog.New(slog.DiscardHandler))
 	defer e.Close()
 	subscribe(t, e, s)
 	broken := errors.New("broken")
@@ -150,7 +154,7 @@ func TestEventsBeginAgainAfterTheirEnd(t *testing.T) {
 
 func TestEventsClosed(t *testing.T) {
 	s := newStream()
-	e := NewEvents(s)
+	e := NewEvents(s, slog.New(slog.DiscardHandler))
 	subscribe(t, e, s)
 	e.Close()
 	e.Close()
@@ -160,3 +164,65 @@ func TestEventsClosed(t *testing.T) {
 		}
 	}
 }
+
+// A panic in the subscription's goroutine ends the subscription, and no more. The next wait begins another.
+func TestAPanicEndsTheSubscriptionAlone(t *testing.T) {
+	s := &panics{stream: newStream(), times: 1}
+	e := NewEvents(s, slog.New(slog.DiscardHandler))
+	defer e.Close()
+	b := e.Wait(context.Background())
+	if b.Ended == nil { // that it began came first; the end follows
+		b = e.Wait(context.Background())
+	}
+	if b.Ended == nil || e.Standing() {
+		t.Fatalf("%+v", b)
+	}
+	subscribe(t, e, s.stream)
+}
+
+// panics is a source of events that panics a few times.
+type panics struct {
+	*stream
+	times int
+}
+
+func (p *panics) GetContainerEvents(ctx context.Context, opened func(), event func(*runtimeapi.ContainerEventResponse)) error {
+	if p.times--; p.times >= 0 {
+		opened()
+		panic("broken")
+	}
+	return p.stream.GetContainerEvents(ctx, opened, event)
+}
+
+// An actor that was killed may still wait when its successor does: what wakes it is passed on.
+func TestASuccessorIsWokenBesideItsPredecessor(t *testing.T) {
+	s := newStream()
+	e := NewEvents(s, slog.New(slog.DiscardHandler))
+	defer e.Close()
+	subscribe(t, e, s)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what wakes the first does not let it run at once
+	for range 20 {
+		over, cancel := context.WithCancel(context.Background())
+		old, next := make(chan Batch, 1), make(chan Batch, 1)
+		go func() { old <- e.Wait(over) }()
+		for range 100 {
+			runtime.Gosched() // until it waits
+		}
+		go func() { next <- e.Wait(context.Background()) }()
+		for range 100 {
+			runtime.Gosched()
+		}
+		s.event(stopped("u"))
+		cancel()
+		if b := <-old; len(b.Pods) > 0 {
+			s.event(stopped("u")) // it was there in time: the successor is told the next
+		}
+		select {
+		case <-next:
+		case <-time.After(patience):
+			t.Fatal("the successor sleeps")
+		}
+	}
+}
+
+const patience = time.Minute

@@ -23,6 +23,7 @@ type fake struct {
 	err        map[string]error // by call; "" stands for all
 	notReady   bool
 	noNetwork  bool
+	between    func() // what happens before containers are listed
 }
 
 func newFake() *fake { return &fake{of: map[string]string{}, err: map[string]error{}} }
@@ -49,7 +50,8 @@ func (f *fake) pod(uid string, containers ...string) {
 		l := parse(uid + "/s0/" + c).Containers[0]
 		f.of[l.Id] = l.PodSandboxId
 		f.containers = append(f.containers, &runtimeapi.ContainerStatus{
-			Id: l.Id, Metadata: l.Metadata, State: l.State, CreatedAt: l.CreatedAt, Labels: l.Labels, Annotations: map[string]string{},
+			Id: l.Id, Metadata: l.Metadata, State: l.State, CreatedAt: l.CreatedAt, Labels: l.Labels,
+			Annotations: map[string]string{},
 		})
 	}
 }
@@ -69,8 +71,10 @@ func (f *fake) set(id string, s runtimeapi.ContainerState, code int32) {
 func (f *fake) drop(uid string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.sandboxes = slices.DeleteFunc(f.sandboxes, func(s *runtimeapi.PodSandboxStatus) bool { return s.Labels[cri.LabelPodUID] == uid })
-	f.containers = slices.DeleteFunc(f.containers, func(c *runtimeapi.ContainerStatus) bool { return c.Labels[cri.LabelPodUID] == uid })
+	f.sandboxes = slices.DeleteFunc(f.sandboxes,
+		func(s *runtimeapi.PodSandboxStatus) bool { return s.Labels[cri.LabelPodUID] == uid })
+	f.containers = slices.DeleteFunc(f.containers,
+		func(c *runtimeapi.ContainerStatus) bool { return c.Labels[cri.LabelPodUID] == uid })
 }
 
 func (f *fake) fail(call string, err error) {
@@ -126,8 +130,9 @@ func (f *fake) Status(context.Context, bool) (*runtimeapi.StatusResponse, error)
 			{Type: runtimeapi.RuntimeReady, Status: !f.notReady, Reason: "Sulking", Message: "it does not want to"},
 			{Type: runtimeapi.NetworkReady, Status: !f.noNetwork, Reason: "NoCNI"},
 		}},
-		Features:        &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
-		RuntimeHandlers: []*runtimeapi.RuntimeHandler{{Name: "runc", Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}}},
+		Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
+		RuntimeHandlers: []*runtimeapi.RuntimeHandler{{Name: "runc",
+			Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}}},
 	}, f.called("Status", "")
 }
 
@@ -138,13 +143,17 @@ func (f *fake) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandboxFi
 	var out []*runtimeapi.PodSandbox
 	for _, s := range f.sandboxes {
 		if uid == "" || s.Labels[cri.LabelPodUID] == uid {
-			out = append(out, &runtimeapi.PodSandbox{Id: s.Id, Metadata: s.Metadata, State: s.State, CreatedAt: s.CreatedAt, Labels: s.Labels})
+			out = append(out, &runtimeapi.PodSandbox{Id: s.Id, Metadata: s.Metadata, State: s.State, CreatedAt: s.CreatedAt,
+				Labels: s.Labels})
 		}
 	}
 	return out, f.called("sandboxes", uid)
 }
 
 func (f *fake) ListContainers(_ context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	if f.between != nil {
+		f.between()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	uid := filter.GetLabelSelector()[cri.LabelPodUID]
@@ -152,7 +161,8 @@ func (f *fake) ListContainers(_ context.Context, filter *runtimeapi.ContainerFil
 	for _, c := range f.containers {
 		if uid == "" || c.Labels[cri.LabelPodUID] == uid {
 			out = append(out, &runtimeapi.Container{
-				Id: c.Id, PodSandboxId: f.of[c.Id], Metadata: c.Metadata, State: c.State, CreatedAt: c.CreatedAt, Labels: c.Labels,
+				Id: c.Id, PodSandboxId: f.of[c.Id], Metadata: c.Metadata, State: c.State, CreatedAt: c.CreatedAt,
+				Labels: c.Labels,
 			})
 		}
 	}

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ func TestEventsAreHints(t *testing.T) {
 	f.pod("u", "a0r")
 	f.pod("v", "b0r")
 	s := newStream()
-	e := NewEvents(s)
+	e := NewEvents(s, slog.New(slog.DiscardHandler))
 	defer e.Close()
 	r := settledRig(t, f, func(o *Options) { o.Events = e })
 	happens := func(b Batch) { // the one wait there is ends with this
@@ -57,7 +58,7 @@ func TestEventsAreHints(t *testing.T) {
 		t.Error(got)
 	}
 	r.expect("told when it broke", r.told(), "ready audit(u)")
-	r.Advance(subscribeBase)
+	r.Advance(subscribeRetry.First)
 	happens(Batch{Opened: true})
 	if got := r.state.Load().Hints; got != ByEvents {
 		t.Error(got)
@@ -66,7 +67,7 @@ func TestEventsAreHints(t *testing.T) {
 
 func TestRuntimeWithoutEventsIsPolled(t *testing.T) {
 	f := newFake()
-	e := NewEvents(newStream())
+	e := NewEvents(newStream(), slog.New(slog.DiscardHandler))
 	defer e.Close()
 	r := settledRig(t, f, func(o *Options) { o.Events = e })
 	r.Work = nil

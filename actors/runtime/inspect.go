@@ -16,6 +16,6 @@ type Inspection struct {
 func (a *actor) Inspect() any {
 	return Inspection{
 		Phase: string(a.phase), Runtime: a.link.snapshot, Pods: len(a.known),
-		ToRead: len(a.queue.pods), Reading: a.queue.running, ToRemove: len(a.bin.line) + a.bin.removing, PodCIDR: a.cidrs.told,
+		ToRead: len(a.queue.pods), Reading: a.queue.running, ToRemove: len(a.bin.line) + a.bin.removing, PodCIDR: a.cidrs.actual,
 	}
 }

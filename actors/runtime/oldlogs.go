@@ -13,21 +13,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/cri"
 )
 
 // logOf is the log of a container that is to be removed, beneath the folder of all logs: the kubelet removes it with its
 // container, and otherwise a container that crashes for ever would fill the disk. It is empty where nothing may be
 // removed: the name is not known, or another container of the same attempt, made in its place, writes there.
-func logOf(c *runtimeapi.Container, all []*runtimeapi.Container, doomed map[string]bool) string {
+func logOf(c *runtimeapi.Container, all []*runtimeapi.Container, toRemove map[string]bool) string {
 	l, attempt := c.GetLabels(), c.GetMetadata().GetAttempt()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: l[cri.LabelPodNamespace], Name: l[cri.LabelPodName], UID: types.UID(l[cri.LabelPodUID]),
 	}}
 	name := l[cri.LabelContainerName]
 	twin := slices.ContainsFunc(all, func(o *runtimeapi.Container) bool {
-		return o.GetId() != c.GetId() && !doomed[o.GetId()] && o.GetLabels()[cri.LabelContainerName] == name &&
+		return o.GetId() != c.GetId() && !toRemove[o.GetId()] && o.GetLabels()[cri.LabelContainerName] == name &&
 			o.GetMetadata().GetAttempt() == attempt
 	})
 	if twin || pod.Namespace == "" || pod.Name == "" || pod.UID == "" || name == "" {

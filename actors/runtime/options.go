@@ -29,6 +29,7 @@ type CRI interface {
 // something of a pod have keys that begin with "<uid>/start/"; what the collector removes has "<uid>/remove/<id>".
 type Operations interface {
 	InFlight(prefix string) []string
+	Watch() (end func() []string)
 	Settle(ctx context.Context, prefix string) error
 	Do(ctx context.Context, key string, timeout time.Duration, fn func(context.Context) (any, error)) (any, error)
 }
@@ -49,6 +50,9 @@ type Options struct {
 	Endpoint string
 	// PollPeriod is between audits where there are no events; 0 means 1 s.
 	PollPeriod time.Duration
+	// StartedPeriod is after how long an audit sees a container that was started: its log is rotated and linked from then on. 0
+	// means 10 s, as often as the kubelet looks at logs.
+	StartedPeriod time.Duration
 	// AuditPeriod is between audits where there are events, and after it everything is told again; 0 means 60 s.
 	AuditPeriod time.Duration
 	// StatusPeriod is between questions whether a runtime that is connected is still well; 0 means 5 s.
@@ -68,7 +72,7 @@ func (o Options) withDefaults() Options {
 		value    *time.Duration
 		fallback time.Duration
 	}{
-		{&o.PollPeriod, time.Second}, {&o.AuditPeriod, time.Minute},
+		{&o.PollPeriod, time.Second}, {&o.StartedPeriod, 10 * time.Second}, {&o.AuditPeriod, time.Minute},
 		{&o.StatusPeriod, 5 * time.Second}, {&o.CollectPeriod, time.Minute},
 	} {
 		if *d.value == 0 {

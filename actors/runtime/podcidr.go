@@ -11,24 +11,24 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// cidrs is the actor's book on the pods' ranges of addresses: a runtime that has a template for it makes the network's configuration
-// of them (containerd: cni.conf_template).
+// cidrs is the pods' ranges of addresses, desired and actual. A runtime that has a template for it makes the network's
+// configuration of them (containerd: cni.conf_template).
 type cidrs struct {
-	wanted  string // comma-separated; empty: none are known
-	told    string // what this runtime has taken since it was connected
+	desired string // comma-separated; empty: none are known
+	actual  string // what this runtime has taken since it was connected
 	link    int    // counts the connections, each of which may be to another runtime
 	telling bool
 	failed  string // as the log was told last
 	node    *atomic.Pointer[string]
 }
 
-// newCIDRs begins with those of the Node, where an earlier actor of this process heard of them: node outlives the actor. Else with those
-// that the configuration has.
+// newCIDRs begins with those of the Node, where an earlier actor of this process heard of them, as node outlives the actor. Else
+// it begins with those of the configuration.
 func newCIDRs(configured string, node *atomic.Pointer[string]) cidrs {
 	if known := node.Load(); known != nil {
 		configured = *known
 	}
-	return cidrs{wanted: configured, node: node}
+	return cidrs{desired: configured, node: node}
 }
 
 type (
@@ -46,7 +46,7 @@ const (
 )
 
 // anew forgets what a runtime was told: the one that is connected now may be another.
-func (c *cidrs) anew() { c.told, c.link = "", c.link+1 }
+func (c *cidrs) anew() { c.actual, c.link = "", c.link+1 }
 
 // wantCIDRs takes the Node's ranges. A Node that has none says nothing, as with the kubelet.
 func (a *actor) wantCIDRs(ctx supervisors.Context, m messages.NodeObserved) {
@@ -54,7 +54,7 @@ func (a *actor) wantCIDRs(ctx supervisors.Context, m messages.NodeObserved) {
 		return
 	}
 	ranges := strings.Join(m.Node.Spec.PodCIDRs, ",")
-	a.cidrs.wanted = ranges
+	a.cidrs.desired = ranges
 	a.cidrs.node.Store(&ranges)
 	a.tellCIDRs(ctx)
 }
@@ -62,15 +62,15 @@ func (a *actor) wantCIDRs(ctx supervisors.Context, m messages.NodeObserved) {
 // tellCIDRs tells the runtime what it has not taken yet. It is an operation: one that an earlier actor began is joined.
 func (a *actor) tellCIDRs(ctx supervisors.Context) {
 	c := &a.cidrs
-	if a.phase != connected || c.telling || c.wanted == "" {
+	if a.phase != connected || c.telling || c.desired == "" {
 		return
 	}
-	if c.told == c.wanted {
+	if c.actual == c.desired {
 		a.refused("") // what it did not take is wanted no more
 		return
 	}
 	c.telling = true
-	wanted, link, runtime, ops := c.wanted, c.link, a.opts.CRI, a.opts.Operations
+	wanted, link, runtime, ops := c.desired, c.link, a.opts.CRI, a.opts.Operations
 	ctx.Do(supervisors.Work{Name: "UpdateRuntimeConfig", Timeout: cidrsTimeout, Run: func(ctx context.Context) any {
 		did, err := ops.Do(ctx, "pod-cidr", cidrsTimeout, func(ctx context.Context) (any, error) {
 			return wanted, runtime.UpdateRuntimeConfig(ctx, wanted)
@@ -86,26 +86,26 @@ func (a *actor) toldCIDRs(ctx supervisors.Context, m cidrsTold) {
 	switch {
 	case m.link != c.link: // it is no word of the runtime that is there now
 	case m.err == nil:
-		c.told, c.failed = m.cidrs, ""
+		c.actual, c.failed = m.cidrs, ""
 		a.refused("")
-		ctx.Log().Info("the container runtime knows the pods' range of addresses", "podCIDR", m.cidrs)
+		ctx.Log().Info("podCIDR was passed to the container runtime", "podCIDR", m.cidrs)
 		if !a.link.snapshot.NetworkReady {
 			a.check(ctx) // it may be, now
 		}
 	case cri.IsUnimplemented(m.err):
 		if c.failed == "" {
 			c.failed = m.err.Error()
-			ctx.Log().Info("the container runtime does not take the pods' range of addresses; its network is configured otherwise")
+			ctx.Log().Info("the container runtime does not implement UpdateRuntimeConfig; podCIDR was not passed to it")
 		}
-		c.told = c.wanted
+		c.actual = c.desired
 		a.refused("")
 		return
 	default:
 		if text := m.err.Error(); c.failed != text {
 			c.failed = text
-			ctx.Log().Warn("the container runtime does not take the pods' range of addresses; it is told again", "podCIDR", c.wanted, "error", m.err)
+			ctx.Log().Warn("UpdateRuntimeConfig failed; will retry", "podCIDR", c.desired, "error", m.err)
 		}
-		a.refused("the container runtime does not take the pods' range of addresses " + c.wanted + ", and is told again: " + m.err.Error())
+		a.refused("the container runtime does not take podCIDR " + c.desired + "; will retry: " + m.err.Error())
 		ctx.After(cidrsRest, cidrsDue{})
 		a.suspect(ctx, m.err)
 		return

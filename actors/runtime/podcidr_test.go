@@ -36,7 +36,7 @@ func TestTheRuntimeIsToldTheRangeOfAddresses(t *testing.T) {
 		}
 		return out
 	}
-	r.Advance(checkCap)
+	r.Advance(checkRetry.Max)
 	r.expect("what the configuration has", update(), "10.9.0.0/24 ")
 	r.Send(messages.Registration, messages.NodeObserved{})
 	r.Send(messages.Registration, observed())
@@ -50,7 +50,8 @@ func TestTheRuntimeIsToldTheRangeOfAddresses(t *testing.T) {
 	r.Send(messages.Registration, observed("10.2.0.0/24"))
 	r.expect("what fails", update(), "10.2.0.0/24 ")
 	r.expect("at once", update(), "")
-	r.expect("health", r.state.Load().Refused, "the container runtime does not take the pods' range of addresses 10.2.0.0/24, and is told again: rpc error: code = Internal desc = no template")
+	r.expect("health", r.state.Load().Refused,
+		"the container runtime does not take podCIDR 10.2.0.0/24; will retry: rpc error: code = Internal desc = no template")
 	f.fail("UpdateRuntimeConfig", nil)
 	r.Advance(cidrsRest)
 	r.expect("again", update(), "10.2.0.0/24 ")
@@ -62,7 +63,7 @@ func TestTheRuntimeIsToldTheRangeOfAddresses(t *testing.T) {
 	r.Advance(5 * time.Second)
 	r.work()
 	f.fail("", nil)
-	r.Advance(checkCap)
+	r.Advance(checkRetry.Max)
 	r.expect("a runtime that was away", update(), "10.2.0.0/24 ")
 
 	f.fail("UpdateRuntimeConfig", &cri.CallError{Answered: true, Err: status.Error(codes.Internal, "no")})
@@ -110,7 +111,7 @@ func TestARangeThatAnotherRuntimeTook(t *testing.T) {
 	r.Advance(5 * time.Second)
 	r.work()
 	f.fail("", nil)
-	r.Advance(checkCap)
+	r.Advance(checkRetry.Max)
 	r.work()
 	f.took()
 	r.RunOne(old)

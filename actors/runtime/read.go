@@ -9,8 +9,8 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/facts"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -66,7 +66,9 @@ func listPod(ctx context.Context, c CRI, uid string) (facts.Listing, error) {
 }
 
 // readContainer is the whole fact of a container that a list has told of.
-func readContainer(ctx context.Context, c CRI, light messages.ContainerFact, was []messages.ContainerFact) (messages.ContainerFact, error) {
+func readContainer(
+	ctx context.Context, c CRI, light messages.ContainerFact, was []messages.ContainerFact,
+) (messages.ContainerFact, error) {
 	if light.State == messages.ContainerExited || light.State == messages.ContainerRunning {
 		for _, f := range was {
 			if f.ID == light.ID && f.State == light.State {
@@ -84,7 +86,8 @@ func readContainer(ctx context.Context, c CRI, light messages.ContainerFact, was
 	}
 	if full.State == messages.ContainerUnknown && light.State != messages.ContainerUnknown {
 		// Nothing is ended on one of two words that disagree: it is read again.
-		return messages.ContainerFact{}, fmt.Errorf("container %s is %s in the runtime's list, and unknown by its status", light.ID, light.State)
+		return messages.ContainerFact{}, fmt.Errorf("container %s is %s in the runtime's list, and unknown by its status",
+			light.ID, light.State)
 	}
 	full.SandboxID = light.SandboxID
 	return facts.AddMessage(full, facts.Source(resp.GetStatus()).Read()), nil

@@ -1,10 +1,12 @@
 package runtime
 
 import (
+	"maps"
 	"slices"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/internal/facts"
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
+	"github.com/playlet-dev/playlet/cri/facts"
 )
 
 // listed is one pod's part of an audit's lists: a reading that begins with it needs no lists of its own.
@@ -20,6 +22,7 @@ type readState int
 const (
 	inLine   readState = iota
 	reading            // under way
+	sharing            // waits for the lists of an audit, which serve many at once
 	settling           // waits for the end of the pod's own start operations
 	resting            // failed; waits before it is tried again
 )
@@ -30,11 +33,13 @@ type wantedRead struct {
 	again    bool // asked for while under way: once more after it
 	failures int
 	from     *listed   // nil: it makes its own lists
+	alone    bool      // no audit could serve it
+	audit    uint64    // the first audit that serves it, while it is sharing
 	began    time.Time // when it began to be read
 }
 
 // readQueue decides which pod is read when. It is pure. Each pod is read by one reading at a time, and however often a
-// reading is asked for while one is under way, one follows. While it is closed, wishes are kept.
+// reading is asked for while one is under way, one follows. While it is closed, what is asked for is kept.
 type readQueue struct {
 	limit   int
 	running int
@@ -70,6 +75,8 @@ func (q *readQueue) want(uid string, l *listed) {
 		if l == nil || w.from != nil {
 			w.from = l
 		}
+	case sharing:
+		w.again = w.again || l == nil // the audit may be under way
 	case settling, resting: // it will make its own lists, later than these
 	}
 }
@@ -102,6 +109,39 @@ func (q *readQueue) next(now time.Time) (uid string, from *listed, ok bool) {
 	return uid, w.from, true
 }
 
+// share has those in line that would make their own lists wait for an audit, where they are more than so many. It says
+// whether there are any.
+func (q *readQueue) share(above int, audit uint64) bool {
+	mayShare := func(uid string) bool { w := q.pods[uid]; return w.from == nil && !w.alone && !q.held[uid] }
+	n := 0
+	for _, uid := range q.line {
+		if mayShare(uid) {
+			n++
+		}
+	}
+	if !q.open || n <= above {
+		return false
+	}
+	q.line = slices.DeleteFunc(q.line, func(uid string) bool {
+		if !mayShare(uid) {
+			return false
+		}
+		q.pods[uid].state, q.pods[uid].audit = sharing, audit
+		return true
+	})
+	return true
+}
+
+// shared ends the wait for an audit: from gives each pod's part of its lists, and nil where it has none to rely on.
+func (q *readQueue) shared(audit uint64, from func(uid string) *listed) {
+	for _, uid := range slices.Sorted(maps.Keys(q.pods)) {
+		if w := q.pods[uid]; w.state == sharing && w.audit <= audit {
+			l := from(uid)
+			q.rejoin(uid, &wantedRead{failures: w.failures, again: w.again, from: l, alone: l == nil})
+		}
+	}
+}
+
 // done ends a reading that succeeded.
 func (q *readQueue) done(uid string) {
 	w := q.leave(uid)
@@ -122,11 +162,11 @@ func (q *readQueue) busy(uid string) {
 func (q *readQueue) failed(uid string) time.Duration {
 	w := q.leave(uid)
 	q.pods[uid] = &wantedRead{state: resting, failures: w.failures + 1}
-	return min(time.Second<<min(w.failures, 10), readRetryCap)
+	return readRetry.After(w.failures+1, 0)
 }
 
-// readRetryCap is the longest rest after a reading that failed.
-const readRetryCap = 30 * time.Second
+// readRetry is the rest after a reading that failed.
+var readRetry = backoff.Policy{First: time.Second, Max: 30 * time.Second}
 
 func (q *readQueue) settled(uid string) { q.back(uid, settling) }
 func (q *readQueue) rested(uid string)  { q.back(uid, resting) }

@@ -23,6 +23,7 @@ type rig struct {
 	f     *fake
 	ops   *cri.Operations
 	state *State
+	queue func() *readQueue
 }
 
 func start(t *testing.T, f *fake, change func(*Options)) *rig {
@@ -31,7 +32,9 @@ func start(t *testing.T, f *fake, change func(*Options)) *rig {
 	if change != nil {
 		change(&opts)
 	}
-	r.Kit = supervisortest.New(t, messages.Runtime, New(opts)("runtime"))
+	a := New(opts)("runtime").(*actor)
+	r.queue = func() *readQueue { return a.queue }
+	r.Kit = supervisortest.New(t, messages.Runtime, a)
 	return r
 }
 

@@ -2,6 +2,9 @@ package runtime_test
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -73,7 +76,7 @@ func run(t *testing.T, so sim.Options, change func(*runtime.Options), uids ...st
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { check(t, n.cri.Close()) })
-	events := runtime.NewEvents(n.cri)
+	events := runtime.NewEvents(n.cri, slog.New(slog.DiscardHandler))
 	t.Cleanup(events.Close)
 	opts := runtime.Options{
 		CRI: n.cri, Operations: n.ops, Events: events, State: &runtime.State{}, Endpoint: n.sim.Endpoint(),
@@ -242,4 +245,24 @@ func TestRemainsAreCollected(t *testing.T) {
 	if s := n.sim.Snapshot(); s.Running() != 1 || len(n.sim.Violations()) != 0 {
 		t.Errorf("%+v, %v", s, n.sim.Violations())
 	}
+}
+
+// A node whose lists do not fit into one message is audited pod by pod, the pods of an agent before this one by their log folders.
+func TestListsThatAreTooLargeAreMadePodByPod(t *testing.T) {
+	logs := t.TempDir()
+	var uids []string
+	for i := range 12 {
+		uids = append(uids, fmt.Sprintf("u%02d", i))
+		check(t, os.Mkdir(filepath.Join(logs, "default_"+uids[i]+"_"+uids[i]), 0o755))
+	}
+	n := run(t, sim.Options{MaxMessage: 1000}, func(o *runtime.Options) { o.PodLogsDir = logs }, uids...)
+	n.awaitReady(true)
+	for _, uid := range uids {
+		n.pod(uid)
+	}
+	if _, err := n.cri.ListPodSandbox(n.ctx, nil); !cri.IsTooLarge(err) {
+		t.Fatalf("the list: %v", err)
+	}
+	n.sys.Tell(messages.Runtime, messages.GetAudit{})
+	await(n, "a whole audit", func(m messages.RuntimeAudited) bool { return len(m.Pods) == len(uids) })
 }

@@ -47,6 +47,8 @@ type Snapshot struct {
 	Handlers     []Handler `json:"handlers,omitempty"`
 	// Hints says how changes are noticed: by events or by polling.
 	Hints Hints `json:"hints"`
+	// Stale says why the runtime's lists are not to be relied on though it answers; empty when they are.
+	Stale string `json:"stale,omitempty"`
 	// Audited is when the last audit that succeeded began; zero when none has.
 	Audited time.Time `json:"audited,omitzero"`
 }

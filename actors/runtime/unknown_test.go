@@ -17,7 +17,8 @@ func (f forgetful) ContainerStatus(ctx context.Context, id string, verbose bool)
 	got, err := f.fake.ContainerStatus(ctx, id, verbose)
 	if err == nil {
 		got = &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{
-			Id: got.Status.Id, Metadata: got.Status.Metadata, Labels: got.Status.Labels, State: runtimeapi.ContainerState_CONTAINER_UNKNOWN,
+			Id: got.Status.Id, Metadata: got.Status.Metadata, Labels: got.Status.Labels,
+			State: runtimeapi.ContainerState_CONTAINER_UNKNOWN,
 		}}
 	}
 	return got, err

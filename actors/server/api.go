@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	// askTimeout is the patience with an actor; after it the answer is a 503 that names the actor.
+	// askTimeout bounds one question to an actor; after it the answer is a 503 that names the actor.
 	askTimeout = 2 * time.Second
 	// writeTimeout bounds the writing of one answer, or of one line of a stream: who does not read is let go.
 	writeTimeout = 30 * time.Second
 	maxWatches   = 32
+	adminConns   = 128
 )
 
 // api are the handlers of the admin socket.
@@ -32,8 +33,16 @@ type api struct {
 
 func newAPI(l *Listeners) *api {
 	return &api{
-		l: l, watches: make(chan struct{}, maxWatches), logs: make(chan struct{}, maxLogs), streams: make(chan struct{}, maxStreams),
+		l: l, watches: make(chan struct{}, maxWatches), logs: make(chan struct{}, maxLogs),
+		streams: make(chan struct{}, maxStreams),
 	}
+}
+
+// endpoint is the admin socket's.
+func (a *api) endpoint(h *health) *endpoint {
+	server := &http.Server{Handler: a.handler(h), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
+	where := a.l.conf.AdminSocket
+	return newEndpoint("admin", where, adminConns, server, &socketDoor{path: where})
 }
 
 // handler is all that the admin socket answers: the API, and /healthz.
@@ -51,7 +60,7 @@ func (a *api) handler(h *health) http.Handler {
 	mux.HandleFunc("GET /v1/submissions/{namespace}/{name}", a.submission)
 	mux.HandleFunc("PUT /v1/submissions/{namespace}/{name}", a.submitOne)
 	mux.HandleFunc("DELETE /v1/submissions/{namespace}/{name}", a.withdraw)
-	probes := h.routes()
+	probes := h.routes(true)
 	mux.Handle("/healthz", probes)
 	mux.Handle("/healthz/", probes)
 	return inJSON(mux)
@@ -119,7 +128,7 @@ func (a *api) ask(ctx context.Context, to messages.Address, question any) (any, 
 	return a.askFor(ctx, askTimeout, to, question)
 }
 
-func (a *api) askFor(ctx context.Context, patience time.Duration, to messages.Address, question any) (any, error) {
+func (a *api) askFor(ctx context.Context, timeout time.Duration, to messages.Address, question any) (any, error) {
 	tree := a.l.tree()
 	if tree == nil {
 		return nil, errNoTree
@@ -133,7 +142,7 @@ func (a *api) askFor(ctx context.Context, patience time.Duration, to messages.Ad
 		}
 		return nil, &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no actor %q", to)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return tree.Ask(ctx, to, question)
 }
@@ -176,7 +185,8 @@ func (a *api) flows(w http.ResponseWriter, r *http.Request) {
 	}
 	entries := tree.Recorder().Last(uid)
 	if entries == nil && uid != "" {
-		fail(w, &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("no messages are recorded of a pod with UID %q", uid)})
+		fail(w, &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("no messages are recorded of a pod with UID %q",
+			uid)})
 		return
 	}
 	answer(w, http.StatusOK, admin.Flows{Pod: uid, Entries: entries})

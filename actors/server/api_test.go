@@ -23,31 +23,44 @@ import (
 func TestPods(t *testing.T) {
 	r := openRig(t)
 	empty, err := r.client.Pods(t.Context(), admin.Filter{})
-	if err != nil || empty.Version != 0 || len(empty.Pods) != 0 || empty.Runtime.Name != "containerd" {
+	if err != nil || empty.Metadata.ResourceVersion != "0" || len(empty.Pods) != 0 || empty.Runtime.Name != "containerd" {
 		t.Fatalf("before anything was published: %+v, %v", empty, err)
 	}
 	retry := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	web, db, other := pod("default", "web", "u1", &v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.1"}), pod("default", "db", "u2", nil), pod("x", "web", "u3", nil)
+	web, db, other := pod("default", "web", "u1", &v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.1"}),
+		pod("default", "db", "u2", nil), pod("x", "web", "u3", nil)
 	db.Waiting = &messages.Reason{Code: messages.ReasonErrImagePull, Message: "no such image", RetryAt: retry}
 	db.Quarantine = &messages.ChildQuarantined{Name: "u2", Reason: "nil map", Until: retry}
 	other.Ending = "its manifest is gone"
 	problems := []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 1, Message: "bad"}}
-	r.board.Publish(board.Snapshot{Pods: []board.Pod{db, web, other}, Problems: problems, Unheard: []messages.Address{messages.File}})
+	r.board.Publish(board.Snapshot{Pods: []board.Pod{db, web, other}, Problems: problems,
+		Unheard: []messages.Address{messages.File}})
 
 	got, err := r.client.Pods(t.Context(), admin.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Version != 1 || len(got.Pods) != 3 || !reflect.DeepEqual(got.Problems, problems) || !slices.Equal(got.Unheard, []messages.Address{messages.File}) {
+	if got.Metadata.ResourceVersion != "1" || len(got.Pods) != 3 || !reflect.DeepEqual(got.Problems, problems) ||
+		!slices.Equal(got.Unheard, []messages.Address{messages.File}) {
 		t.Fatalf("%+v", got)
 	}
-	if p := got.Pods[0]; p.Waiting == nil || *p.Waiting != (admin.Reason{Code: "ErrImagePull", Message: "no such image", RetryAt: retry}) ||
-		p.Quarantine == nil || *p.Quarantine != (admin.Quarantine{Reason: "nil map", Until: retry}) || p.Pod.Status.Phase != v1.PodPending {
+	if p := got.Pods[0]; p.Waiting == nil || *p.Waiting != (admin.Reason{Code: "ErrImagePull", Message: "no such image",
+		RetryAt: retry}) ||
+		p.Quarantine == nil || *p.Quarantine != (admin.Quarantine{Reason: "nil map", Until: retry}) ||
+		p.Pod.Status.Phase != v1.PodPending {
 		t.Errorf("a pod that waits: %+v", p)
 	}
-	if p := got.Pods[1]; p.Pod.Kind != "Pod" || p.Pod.APIVersion != "v1" || p.Pod.Status.PodIP != "10.0.0.1" || p.Source != messages.File ||
+	if p := got.Pods[1]; p.Pod.Kind != "Pod" || p.Pod.APIVersion != "v1" || p.Pod.Status.PodIP != "10.0.0.1" ||
+		p.Source != messages.File ||
 		p.Phase != "running" || p.Pod.Spec.Containers[0].Env[0].Value != "v" {
 		t.Errorf("a pod that runs: %+v", p)
+	}
+	list := &v1.PodList{}
+	if err := json.Unmarshal([]byte(body(t, r.raw("GET", "/v1/pods"))), list); err != nil || list.Kind != "PodList" ||
+		list.ResourceVersion != "1" ||
+		len(list.Items) != 3 || list.Items[1].Name != "web" || list.Items[1].Kind != "Pod" ||
+		list.Items[1].Status.PodIP != "10.0.0.1" {
+		t.Errorf("a Kubernetes client reads %+v, %v", list, err)
 	}
 	if p := got.Pods[2]; p.Ending != "its manifest is gone" {
 		t.Errorf("a pod that ends: %+v", p)
@@ -56,7 +69,8 @@ func TestPods(t *testing.T) {
 		t.Error("the board's own pod was changed")
 	}
 	for f, want := range map[admin.Filter][]string{
-		{Namespace: "default"}: {"u2", "u1"}, {Name: "web"}: {"u1", "u3"}, {Namespace: "x", Name: "web"}: {"u3"}, {Name: "nope"}: nil,
+		{Namespace: "default"}: {"u2", "u1"}, {Name: "web"}: {"u1", "u3"}, {Namespace: "x", Name: "web"}: {"u3"},
+		{Name: "nope"}: nil,
 	} {
 		got, err := r.client.Pods(t.Context(), f)
 		if err != nil {
@@ -75,13 +89,15 @@ func TestPods(t *testing.T) {
 func TestVersionTreeInspectionAndFlows(t *testing.T) {
 	r := openRig(t)
 	v, err := r.client.Version(t.Context())
-	if err != nil || v.Version != "v1" || v.Kubernetes != "1.36.3" || v.Go == "" || v.PID == 0 || v.Since.IsZero() || v.Runtime.Version != "2.4.2" {
+	if err != nil || v.Version != "v1" || v.Kubernetes != "1.36.3" || v.Go == "" || v.PID == 0 || v.Since.IsZero() ||
+		v.Runtime.Version != "2.4.2" {
 		t.Errorf("%+v, %v", v, err)
 	}
-	r.tree.jailed["pods/u0"] = messages.ChildQuarantined{Reason: "nil map"}
+	r.tree.quarantined["pods/u0"] = messages.ChildQuarantined{Reason: "nil map"}
 	tree, err := r.client.Tree(t.Context())
 	want := []admin.Actor{
-		{Path: "", Kind: "node"}, {Path: "pods", Kind: "pods"}, {Path: "pods/u0", Quarantine: &admin.Quarantine{Reason: "nil map"}},
+		{Path: "", Kind: "node"}, {Path: "pods", Kind: "pods"},
+		{Path: "pods/u0", Quarantine: &admin.Quarantine{Reason: "nil map"}},
 		{Path: "pods/u1", Kind: "pod"}, {Path: "server", Kind: "server"},
 	}
 	if err != nil || !reflect.DeepEqual(tree.Actors, want) {
@@ -100,7 +116,8 @@ func TestVersionTreeInspectionAndFlows(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	r := openRig(t)
-	r.tree.jailed["pods/u0"] = messages.ChildQuarantined{Reason: "nil map", Until: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	r.tree.quarantined["pods/u0"] = messages.ChildQuarantined{Reason: "nil map",
+		Until: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	check := func(method, path string, want admin.Error) {
 		t.Helper()
 		resp := r.raw(method, path)
@@ -108,7 +125,8 @@ func TestRefusals(t *testing.T) {
 		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
 			t.Errorf("%s %s: not JSON: %v", method, path, err)
 		}
-		if !reflect.DeepEqual(got, want) || resp.StatusCode != want.Status || resp.Header.Get("Content-Type") != "application/json" {
+		if !reflect.DeepEqual(got, want) || resp.StatusCode != want.Status ||
+			resp.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s %s: %d %+v, want %+v", method, path, resp.StatusCode, got, want)
 		}
 	}
@@ -178,12 +196,14 @@ func TestWatchTellsChangesAsTheyHappen(t *testing.T) {
 	}
 	web.Status = &v1.PodStatus{Phase: v1.PodRunning}
 	r.board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{db, web}})
-	if c := r.line(lines); c.Full || len(c.Pods) != 1 || c.Pods[0].Pod.Status.Phase != v1.PodRunning || c.Node != nil || len(c.Gone) != 0 {
+	if c := r.line(lines); c.Full || len(c.Pods) != 1 || c.Pods[0].Pod.Status.Phase != v1.PodRunning || c.Node != nil ||
+		len(c.Gone) != 0 {
 		t.Fatalf("a changed pod: %+v", c)
 	}
 	r.board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{db, web}}) // nothing that is shown: no line
 	r.board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{web}, Problems: []messages.ManifestProblem{{Path: "p"}}})
-	if c := r.line(lines); len(c.Pods) != 0 || len(c.Gone) != 1 || c.Gone[0] != (admin.Ref{Namespace: "default", Name: "db", UID: "u2"}) ||
+	if c := r.line(lines); len(c.Pods) != 0 || len(c.Gone) != 1 ||
+		c.Gone[0] != (admin.Ref{Namespace: "default", Name: "db", UID: "u2"}) ||
 		c.Node == nil || len(c.Node.Problems) != 1 || c.Version != 4 {
 		t.Fatalf("a pod gone, and a problem: %+v", c)
 	}
@@ -254,7 +274,7 @@ func TestTheClientSaysWhatIsTheMatter(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	r := openRig(t)
-	r.tree.jailed["pods/ü x"] = messages.ChildQuarantined{Reason: "r"}
+	r.tree.quarantined["pods/ü x"] = messages.ChildQuarantined{Reason: "r"}
 	if _, err := r.client.Inspect(t.Context(), "pods/ü x"); err == nil || !strings.Contains(err.Error(), `"pods/ü x" is in quarantine`) {
 		t.Errorf("a path is not escaped: %v", err)
 	}

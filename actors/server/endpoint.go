@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 var errClosed = errors.New("the server is closed for good")
@@ -75,7 +73,7 @@ func (e *endpoint) ensure(ctx context.Context) error {
 		e.serving, e.err = nil, fmt.Errorf("%s: %w", e.name, err)
 		return e.err
 	}
-	e.serving, e.err = &loop{listener, time.Now(), make(chan struct{})}, nil
+	e.serving, e.err = &loop{newConnLimit(listener, e.conns), time.Now(), make(chan struct{})}, nil
 	e.loops.Add(1)
 	go e.serve(e.serving)
 	return nil
@@ -84,7 +82,7 @@ func (e *endpoint) ensure(ctx context.Context) error {
 func (e *endpoint) serve(l *loop) {
 	defer e.loops.Done()
 	defer close(l.ended)
-	err := e.server.Serve(netutil.LimitListener(l.listener, e.conns))
+	err := e.server.Serve(l.listener)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.serving == l && !e.closed {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -40,8 +39,8 @@ func (a *api) exec(w http.ResponseWriter, r *http.Request) {
 	switch state := c.status.State; {
 	case state.Running != nil:
 	case state.Terminated != nil:
-		fail(w, bad("container %q of pod %q does not run: it ended with exit code %d (%s)", c.container, c.pod, state.Terminated.ExitCode,
-			state.Terminated.Reason))
+		fail(w, bad("container %q of pod %q does not run: it ended with exit code %d (%s)",
+			c.container, c.pod, state.Terminated.ExitCode, state.Terminated.Reason))
 		return
 	default:
 		fail(w, bad("container %q of pod %q does not run: %s", c.container, c.pod, c.waits()))
@@ -65,7 +64,7 @@ func (a *api) execIn(w http.ResponseWriter, r *http.Request, id string, o admin.
 		if cri.IsNotFound(err) {
 			status = http.StatusNotFound
 		}
-		fail(w, &admin.Error{Status: status, Text: fmt.Sprintf("the container runtime does not run a command in container %s: %v", id, err)})
+		fail(w, refuse(status, "the container runtime does not run a command in container %s: %v", id, err))
 		return
 	}
 	a.stream(w, r, url)
@@ -77,7 +76,7 @@ func (a *api) slot(w http.ResponseWriter) (release func(), err error) {
 	case a.streams <- struct{}{}:
 		return func() { <-a.streams }, nil
 	default:
-		err := &admin.Error{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("%d commands are run already, which is the limit", maxStreams)}
+		err := refuse(http.StatusTooManyRequests, "%d commands are run already, which is the limit", maxStreams)
 		fail(w, err)
 		return nil, err
 	}

@@ -141,7 +141,8 @@ func execRig(t *testing.T) (*rig, *fakeRuntime) {
 	r := newRig(t, func(c *Config) { c.Commands = f })
 	p := pod("ns", "web", "u1", &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
 		{Name: "app", ContainerID: "containerd://c1", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
-		{Name: "done", ContainerID: "containerd://c2", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 4, Reason: "Error"}}},
+		{Name: "done", ContainerID: "containerd://c2",
+			State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 4, Reason: "Error"}}},
 		{Name: "slow", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}},
 	}})
 	p.Pod.Spec.Containers = []v1.Container{{Name: "app"}, {Name: "done"}, {Name: "slow"}}
@@ -194,7 +195,8 @@ func TestExecWithATerminal(t *testing.T) {
 	sizes := make(chan admin.Size, 1)
 	sizes <- admin.Size{Width: 99, Height: 33}
 	var out bytes.Buffer
-	code, err := r.client.Exec(t.Context(), "ns", "web", admin.ExecOptions{Container: "app", Command: []string{"size"}, TTY: true},
+	code, err := r.client.Exec(t.Context(), "ns", "web", admin.ExecOptions{Container: "app", Command: []string{"size"},
+		TTY: true},
 		admin.Terminal{Stdout: &out, Sizes: sizes})
 	if code != 0 || err != nil || out.String() != "99x33" {
 		t.Errorf("code %d, %v, %q", code, err, out.String())
@@ -220,7 +222,8 @@ func TestExecRefused(t *testing.T) {
 		}
 	}
 	f.err = errors.New("it is busy")
-	if _, _, _, _, err := execute(r, admin.ExecOptions{Container: "app", Command: []string{"x"}}, ""); err == nil || !strings.Contains(err.Error(), "it is busy") {
+	if _, _, _, _, err := execute(r, admin.ExecOptions{Container: "app", Command: []string{"x"}}, ""); err == nil ||
+		!strings.Contains(err.Error(), "it is busy") {
 		t.Error(err)
 	}
 	f.err = nil
@@ -240,7 +243,8 @@ func TestExecRefused(t *testing.T) {
 // A connection that breaks off is no success: whether the command ended, and how, is not known.
 func TestExecBrokenOff(t *testing.T) {
 	r, _ := execRig(t)
-	if code, _, _, _, err := execute(r, admin.ExecOptions{Container: "app", Command: []string{"drop"}}, ""); !errors.Is(err, admin.ErrCutOff) {
+	if code, _, _, _, err := execute(r, admin.ExecOptions{Container: "app", Command: []string{"drop"}}, ""); !errors.Is(err,
+		admin.ErrCutOff) {
 		t.Errorf("the runtime drops it: code %d, %v", code, err)
 	}
 	out, in := io.Pipe()

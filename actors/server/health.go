@@ -49,8 +49,14 @@ func newHealth(l *Listeners) *health {
 		{"pods", h.answers},
 		{"listeners", h.listeners},
 	}
-	if l.conf.Cluster != nil {
-		h.checks = append(h.checks, check{"cluster", h.cluster})
+	// These are notes: pods run on, and a restart of the agent mends nothing.
+	for _, c := range []struct {
+		name  string
+		notes func() []string
+	}{{"probes", l.conf.Probes}, {"cluster", l.conf.Cluster}} {
+		if c.notes != nil {
+			h.checks = append(h.checks, check{c.name, func(context.Context) verdict { return verdict{notes: c.notes()} }})
+		}
 	}
 	return h
 }
@@ -69,6 +75,7 @@ func (h *health) runtime(context.Context) verdict {
 		}
 		return out
 	}
+	out.failed = r.Stale
 	if !r.NetworkReady {
 		out.notes = append(out.notes, "only pods on the host's network can start: "+r.NetworkReason)
 	}
@@ -77,10 +84,6 @@ func (h *health) runtime(context.Context) verdict {
 	}
 	return out
 }
-
-// cluster names what goes wrong with the API server. These are notes: pods run on without it, and a restart of the agent mends
-// none of it.
-func (h *health) cluster(context.Context) verdict { return verdict{notes: h.l.conf.Cluster()} }
 
 // supervisors fails while an actor that stands in the tree by itself is left stopped. A pod in quarantine is named:
 // it is one pod's trouble, and not the node's.
@@ -95,9 +98,9 @@ func (h *health) supervisors(context.Context) verdict {
 	for _, p := range h.l.conf.Board.Now().Pods {
 		names[messages.PodAddress(string(p.Pod.UID))] = p.Pod.Namespace + "/" + p.Pod.Name
 	}
-	jailed := tree.Quarantined()
-	for _, a := range slices.Sorted(maps.Keys(jailed)) {
-		q := jailed[a]
+	quarantined := tree.Quarantined()
+	for _, a := range slices.Sorted(maps.Keys(quarantined)) {
+		q := quarantined[a]
 		why := fmt.Sprintf("in quarantine until %s: %s", q.Until.Format(time.RFC3339), q.Reason)
 		switch {
 		case a.Parent() != messages.Pods:
@@ -112,7 +115,7 @@ func (h *health) supervisors(context.Context) verdict {
 	return out
 }
 
-// sources fails until each source of this node has told its first wish: before that, what nobody wants is not ended. That the
+// sources fails until each source of this node has said what it wants: before that, no pod is ended for being unwanted. That the
 // API server has not been heard is a note: no restart of the agent brings it back, and it may be a pod of this node.
 func (h *health) sources(context.Context) verdict {
 	now := h.l.conf.Board.Now()
@@ -148,7 +151,7 @@ func (h *health) answers(context.Context) verdict {
 	if tree == nil {
 		return verdict{failed: errNoTree.Text}
 	}
-	// Not the request's context: those who wait behind it would inherit the end of somebody else's patience.
+	// Not the request's context: those who wait behind it would inherit somebody else's deadline.
 	ctx, cancel := context.WithTimeout(h.l.ctx, askTimeout)
 	defer cancel()
 	h.pods = verdict{notes: h.l.conf.Board.Now().Unwritten}

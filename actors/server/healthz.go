@@ -2,23 +2,46 @@ package server
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 )
 
-// routes are /healthz and /healthz/<check>, in the form that Kubernetes components give them.
-func (h *health) routes() http.Handler {
+const (
+	probeTimeout = 10 * time.Second // for a whole request to /healthz, and its answer
+	probeConns   = 64
+)
+
+// endpoint is the one of /healthz on a TCP port of its own.
+func (h *health) endpoint() *endpoint {
+	where := net.JoinHostPort(h.l.conf.HealthzAddress, strconv.Itoa(h.l.conf.HealthzPort))
+	server := &http.Server{
+		Handler: h.routes(false), ReadHeaderTimeout: headerTimeout, ReadTimeout: probeTimeout, WriteTimeout: probeTimeout,
+		IdleTimeout: idleTimeout,
+	}
+	return newEndpoint("healthz", where, probeConns, server, tcpDoor(where))
+}
+
+// routes are /healthz and /healthz/<check>, in the form that Kubernetes components give them. Only with details they say why a
+// check fails, and what else is worth knowing: that names pods, paths and addresses, which is not for everybody who can connect.
+func (h *health) routes(details bool) http.Handler {
+	all := func(w http.ResponseWriter, r *http.Request) { h.all(w, r, details) }
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", h.all)
-	mux.HandleFunc("GET /healthz/{$}", h.all)
-	mux.HandleFunc("GET /healthz/{check}", h.one)
+	mux.HandleFunc("GET /healthz", all)
+	mux.HandleFunc("GET /healthz/{$}", all)
+	mux.HandleFunc("GET /healthz/{check}", func(w http.ResponseWriter, r *http.Request) { h.one(w, r, details) })
 	return mux
 }
 
+// withheld stands for the reason of a failure, as in the answers of Kubernetes components.
+const withheld = "reason withheld"
+
 // all answers /healthz: "ok", or 500 and what failed. ?verbose lists every check; ?exclude=NAME leaves one out.
-func (h *health) all(w http.ResponseWriter, r *http.Request) {
+func (h *health) all(w http.ResponseWriter, r *http.Request, details bool) {
 	query := r.URL.Query()
 	_, verbose := query["verbose"]
 	excluded := query["exclude"]
@@ -29,7 +52,7 @@ func (h *health) all(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(&text, "[+]%s excluded: ok\n", c.name)
 			continue
 		}
-		v := c.run(r.Context())
+		v := c.run(r.Context()).shown(details)
 		if v.failed != "" {
 			failed = true
 			fmt.Fprintf(&text, "[-]%s failed: %s\n", c.name, plain(v.failed))
@@ -58,18 +81,29 @@ func (h *health) all(w http.ResponseWriter, r *http.Request) {
 }
 
 // one answers /healthz/<check>.
-func (h *health) one(w http.ResponseWriter, r *http.Request) {
+func (h *health) one(w http.ResponseWriter, r *http.Request, details bool) {
 	name := r.PathValue("check")
 	i := slices.IndexFunc(h.checks, func(c check) bool { return c.name == name })
 	if i < 0 {
 		say(w, http.StatusNotFound, fmt.Sprintf("there is no check %q\n", name))
 		return
 	}
-	if v := h.checks[i].run(r.Context()); v.failed != "" {
+	if v := h.checks[i].run(r.Context()).shown(details); v.failed != "" {
 		say(w, http.StatusInternalServerError, plain(v.failed)+"\n")
 		return
 	}
 	say(w, http.StatusOK, "ok")
+}
+
+// shown is the verdict, without its details unless they are asked for.
+func (v verdict) shown(details bool) verdict {
+	switch {
+	case details:
+		return v
+	case v.failed != "":
+		return verdict{failed: withheld}
+	}
+	return verdict{}
 }
 
 func say(w http.ResponseWriter, status int, text string) {

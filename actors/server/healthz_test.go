@@ -1,7 +1,10 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -63,16 +66,22 @@ func TestWhatMakesANodeUnhealthy(t *testing.T) {
 		want  string
 	}{
 		"runtime": {func(r *rig) {
-			r.setRuntime(admin.Runtime{Endpoint: "unix:///c.sock", Reason: &admin.Reason{Code: "RuntimeUnavailable", Message: "no\nsocket \x1b[31m"}})
+			r.setRuntime(admin.Runtime{Endpoint: "unix:///c.sock",
+				Reason: &admin.Reason{Code: "RuntimeUnavailable", Message: "no\nsocket \x1b[31m"}})
 		}, "runtime", "the container runtime at unix:///c.sock is not ready: RuntimeUnavailable: no socket  [31m"},
+		"stale lists": {func(r *rig) {
+			r.setRuntime(admin.Runtime{Ready: true, NetworkReady: true, Stale: "the lists are stale"})
+		},
+			"runtime", "the lists are stale"},
 		"tree": {func(r *rig) { r.listeners.Attach(nil) }, "supervisors", "the agent is starting: its actors do not run yet"},
 		"a service given up": {func(r *rig) {
-			r.tree.jailed[messages.File] = messages.ChildQuarantined{Name: "file", Reason: "index out of range", Until: until}
+			r.tree.quarantined[messages.File] = messages.ChildQuarantined{Name: "file", Reason: "index out of range",
+				Until: until}
 		}, "supervisors", "actor sources/file is in quarantine until 2026-01-02T03:04:05Z: index out of range"},
 		"silence": {func(r *rig) { r.tree.hangs = true }, "pods", `no answer from actor "pods" to GetInspection: context deadline exceeded`},
 		"unheard": {func(r *rig) {
-			r.board.Publish(board.Snapshot{Unheard: []messages.Address{messages.File, "sources/http"}})
-		}, "sources", "not heard yet: sources/file, sources/http"},
+			r.board.Publish(board.Snapshot{Unheard: []messages.Address{messages.File, "sources/url"}})
+		}, "sources", "not heard yet: sources/file, sources/url"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := healthy(t)
@@ -85,7 +94,8 @@ func TestWhatMakesANodeUnhealthy(t *testing.T) {
 					t.Errorf("%s: %d %q, want %q", path, resp.StatusCode, got, want)
 				}
 			}
-			if got := body(t, r.raw("GET", "/healthz")); !strings.HasSuffix(got, "\nhealthz check failed\n") || !strings.HasPrefix(got, "[+]ping ok\n") {
+			if got := body(t, r.raw("GET", "/healthz")); !strings.HasSuffix(got, "\nhealthz check failed\n") ||
+				!strings.HasPrefix(got, "[+]ping ok\n") {
 				t.Errorf("%q", got)
 			}
 			if got := body(t, r.raw("GET", "/healthz?exclude="+c.check)); got != "ok" && name != "tree" {
@@ -105,11 +115,12 @@ func TestBeforeAnyPublicationNoSourceIsHeard(t *testing.T) {
 func TestWhatIsNamedWithoutMakingTheNodeUnhealthy(t *testing.T) {
 	r := healthy(t)
 	until := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	r.tree.jailed["pods/u1"] = messages.ChildQuarantined{Reason: "nil map", Until: until}
-	r.tree.jailed["pods/u2"] = messages.ChildQuarantined{Reason: "again", Until: until}
+	r.tree.quarantined["pods/u1"] = messages.ChildQuarantined{Reason: "nil map", Until: until}
+	r.tree.quarantined["pods/u2"] = messages.ChildQuarantined{Reason: "again", Until: until}
 	r.board.Publish(board.Snapshot{
-		Pods:      []board.Pod{pod("default", "web", "u1", nil)},
-		Problems:  []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 3, Field: "spec.x", Message: "unknown field", KeptLast: true}},
+		Pods: []board.Pod{pod("default", "web", "u1", nil)},
+		Problems: []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 3, Field: "spec.x", Message: "unknown field",
+			KeptLast: true}},
 		Unwritten: []string{"a checkpoint is being written"},
 	})
 	r.setRuntime(admin.Runtime{Ready: true, NetworkReason: "no bridge", Refused: "it does not take the range"})
@@ -166,38 +177,111 @@ func TestWhatGoesWrongWithTheClusterIsNamed(t *testing.T) {
 	}
 	r.listeners.Attach(r.tree)
 	r.board.Publish(board.Snapshot{})
-	if got := body(t, r.raw("GET", "/healthz?verbose")); !strings.Contains(got, "[+]cluster ok\n    the API server cannot be reached\nhealthz check passed") {
+	if got := body(t, r.raw("GET", "/healthz?verbose")); !strings.Contains(got,
+		"[+]cluster ok\n    the API server cannot be reached\nhealthz check passed") {
 		t.Error(got)
 	}
 }
 
-func TestHealthzOnItsOwnPort(t *testing.T) {
+// openPublic is a rig with /healthz on a TCP port as well, whose URL it gives.
+func openPublic(t *testing.T) (*rig, string) {
+	t.Helper()
 	r := newRig(t, func(c *Config) { c.HealthzAddress, c.HealthzPort = "127.0.0.1", 10248 })
-	public := r.listeners.ends[1]
-	if public.door != tcpDoor("127.0.0.1:10248") {
-		t.Fatalf("it would listen on %v", public.door)
+	end := r.listeners.ends[1]
+	if end.door != tcpDoor("127.0.0.1:10248") {
+		t.Fatalf("it would listen on %v", end.door)
 	}
-	public.door = tcpDoor("127.0.0.1:0") // one that is free here
+	end.door = tcpDoor("127.0.0.1:0") // one that is free here
+	// No test depends on these.
+	end.server.ReadHeaderTimeout, end.server.ReadTimeout, end.server.WriteTimeout, end.server.IdleTimeout = 0, 0, 0, 0
 	if err := r.listeners.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r.listeners.Attach(r.tree)
+	return r, "http://" + end.serving.listener.Addr().String()
+}
+
+func TestHealthzOnItsOwnPort(t *testing.T) {
+	r, where := openPublic(t)
 	r.board.Publish(board.Snapshot{})
-	where := "http://" + public.serving.listener.Addr().String()
 	for path, want := range map[string]int{"/healthz": 200, "/v1/pods": 404, "/": 404, "/healthz/ping": 200} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, where+path, nil)
+		if code, _ := public(t, where+path); code != want {
+			t.Errorf("%s: %d, want %d", path, code, want)
+		}
+	}
+}
+
+// public asks /healthz on its own port.
+func public(t *testing.T, url string) (int, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := body(t, resp)
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	return resp.StatusCode, text
+}
+
+// Anybody who can connect learns which checks fail, and neither why nor anything else.
+func TestHealthzTellsNobodyNamesAndPaths(t *testing.T) {
+	r, where := openPublic(t)
+	r.board.Publish(board.Snapshot{
+		Problems:  []messages.ManifestProblem{{Path: "/etc/secret/a.yaml", Message: "secret"}},
+		Unwritten: []string{"/var/lib/secret cannot be written"}, Pods: []board.Pod{pod("default", "secret", "u1", nil)},
+	})
+	r.tree.quarantined["pods/u1"] = messages.ChildQuarantined{Reason: "secret"}
+	if code, text := public(t, where+"/healthz?verbose"); code != http.StatusOK || strings.Contains(text, "secret") ||
+		!strings.HasSuffix(text, "healthz check passed\n") {
+		t.Errorf("%d %s", code, text)
+	}
+	r.setRuntime(admin.Runtime{Endpoint: "unix:///secret.sock", Reason: &admin.Reason{Message: "secret"}})
+	r.tree.quarantined[messages.File] = messages.ChildQuarantined{Reason: "secret"}
+	const want = "[+]ping ok\n[-]runtime failed: reason withheld\n[-]supervisors failed: reason withheld\n" +
+		"[+]sources ok\n[+]pods ok\n[+]listeners ok\nhealthz check failed\n"
+	if code, text := public(t, where+"/healthz"); code != http.StatusInternalServerError || text != want {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, text := public(t, where+"/healthz/runtime"); code != http.StatusInternalServerError || text != "reason withheld\n" {
+		t.Errorf("%d %s", code, text)
+	}
+	if got := body(t, r.raw("GET", "/healthz/runtime")); !strings.Contains(got, "secret.sock") {
+		t.Errorf("on the admin socket: %s", got)
+	}
+}
+
+// Connections that are silent, idle, or in the middle of a header keep nobody from asking: the oldest gives way.
+func TestIdleConnectionsDoNotStarveHealthz(t *testing.T) {
+	r, where := openPublic(t)
+	r.board.Publish(board.Snapshot{})
+	address := strings.TrimPrefix(where, "http://")
+	var idle []net.Conn
+	for i := range probeConns {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-		if err != nil {
+		defer conn.Close() //nolint:errcheck // whoever ended it
+		if _, err := conn.Write([]byte([]string{"", "GET /he", "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"}[i%3])); err != nil {
 			t.Fatal(err)
 		}
-		if resp.StatusCode != want {
-			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
-		}
-		if err := resp.Body.Close(); err != nil {
-			t.Error(err)
-		}
+		idle = append(idle, conn)
+	}
+	if code, text := public(t, where+"/healthz"); code != http.StatusOK {
+		t.Errorf("%d %s", code, text)
+	}
+	if err := idle[0].SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := idle[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the oldest connection: %v", err)
 	}
 }

@@ -28,21 +28,21 @@ const patience = 30 * time.Second
 
 // fakeTree is a running tree whose actors answer, or hang.
 type fakeTree struct {
-	mu       sync.Mutex
-	kinds    map[messages.Address]supervisors.Kind
-	jailed   map[messages.Address]messages.ChildQuarantined
-	hangs    bool
-	asked    int
-	question any // the last
-	answer   any // to questions that are not for an inspection
-	recorder supervisors.Recorder
+	mu          sync.Mutex
+	kinds       map[messages.Address]supervisors.Kind
+	quarantined map[messages.Address]messages.ChildQuarantined
+	hangs       bool
+	asked       int
+	question    any // the last
+	answer      any // to questions that are not for an inspection
+	recorder    supervisors.Recorder
 }
 
 func newFakeTree() *fakeTree {
 	return &fakeTree{kinds: map[messages.Address]supervisors.Kind{
 		messages.Node: "node", messages.Pods: "pods", "pods/u1": "pod", messages.Server: "server",
 		messages.Submit: "submit",
-	}, jailed: map[messages.Address]messages.ChildQuarantined{}}
+	}, quarantined: map[messages.Address]messages.ChildQuarantined{}}
 }
 
 func (f *fakeTree) Ask(ctx context.Context, to messages.Address, question any) (any, error) {
@@ -71,7 +71,7 @@ func (f *fakeTree) Quarantined() map[messages.Address]messages.ChildQuarantined 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := map[messages.Address]messages.ChildQuarantined{}
-	for k, v := range f.jailed {
+	for k, v := range f.quarantined {
 		out[k] = v
 	}
 	return out

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -39,6 +37,8 @@ type Config struct {
 	// Cluster are sentences that say what goes wrong between this node and its cluster; nil on a node of its own. It must not
 	// wait.
 	Cluster func() []string
+	// Probes are sentences on probes that run late; nil: there is no such check. It must not wait.
+	Probes func() []string
 	// PodLogsDir has the logs of pods; a link below it is not followed.
 	PodLogsDir string
 	// Containers is asked for the logs of containers.
@@ -60,7 +60,6 @@ type Listeners struct {
 	ctx    context.Context // ends with Close; each request's context is made from it
 	cancel context.CancelFunc
 	api    *api
-	admin  *endpoint
 	ends   []*endpoint
 
 	mu    sync.Mutex
@@ -78,12 +77,9 @@ type Listener struct {
 
 const (
 	headerTimeout   = 5 * time.Second
-	probeTimeout    = 10 * time.Second // for a whole request to /healthz, and its answer
 	idleTimeout     = time.Minute
 	maxHeaderBytes  = 16 << 10
 	maxBodyBytes    = 1 << 20
-	adminConns      = 128
-	probeConns      = 64
 	shutdownTimeout = 2 * time.Second
 )
 
@@ -100,18 +96,13 @@ func NewListeners(conf Config) *Listeners {
 	l.api = newAPI(l)
 	health := newHealth(l)
 
-	private := &http.Server{Handler: l.api.handler(health), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
-	l.admin = newEndpoint("admin", conf.AdminSocket, adminConns, private, &socketDoor{path: conf.AdminSocket})
-	l.ends = append(l.ends, l.admin)
+	// Another listener is another line here, and a file with its endpoint.
+	l.ends = []*endpoint{l.api.endpoint(health)}
 	if conf.HealthzPort != 0 {
-		where := net.JoinHostPort(conf.HealthzAddress, strconv.Itoa(conf.HealthzPort))
-		public := &http.Server{
-			Handler: health.routes(), ReadHeaderTimeout: headerTimeout, ReadTimeout: probeTimeout, WriteTimeout: probeTimeout,
-			IdleTimeout: idleTimeout,
-		}
-		l.ends = append(l.ends, newEndpoint("healthz", where, probeConns, public, tcpDoor(where)))
+		l.ends = append(l.ends, health.endpoint())
 	}
 	for _, e := range l.ends {
+		marksBusy(e.server)
 		e.server.MaxHeaderBytes = maxHeaderBytes
 		e.server.BaseContext = func(net.Listener) context.Context { return l.ctx }
 		e.server.ErrorLog = slog.NewLogLogger(l.log.With("listener", e.name).Handler(), slog.LevelWarn)

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -15,10 +14,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/internal/crilog"
-	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/server/admin"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/crilog"
 )
 
 // Containers is the part of the runtime's client that logs need; *cri.Client implements it.
@@ -29,8 +28,8 @@ type Containers interface {
 // maxLogs is how many logs are read at once.
 const maxLogs = 32
 
-// logPatience is writeTimeout; tests have less.
-var logPatience = writeTimeout
+// logTimeout is writeTimeout; tests have less.
+var logTimeout = writeTimeout
 
 // readLogs answers GET /v1/logs/NAMESPACE/POD with the text of a container's log.
 func (a *api) readLogs(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +42,7 @@ func (a *api) readLogs(w http.ResponseWriter, r *http.Request) {
 	case a.logs <- struct{}{}:
 		defer func() { <-a.logs }()
 	default:
-		fail(w, &admin.Error{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("%d logs are read already, which is the limit", maxLogs)})
+		fail(w, refuse(http.StatusTooManyRequests, "%d logs are read already, which is the limit", maxLogs))
 		return
 	}
 	id, note, err := a.loggedContainer(r.PathValue("namespace"), r.PathValue("pod"), options)
@@ -62,7 +61,7 @@ func (a *api) readLogs(w http.ResponseWriter, r *http.Request) {
 		err = crilog.Readable(dir, filepath.Base(path))
 	}
 	if err != nil {
-		fail(w, &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("the log of container %s cannot be read: %v", id, err)})
+		fail(w, refuse(http.StatusNotFound, "the log of container %s cannot be read: %v", id, err))
 		return
 	}
 	if note != "" {
@@ -74,7 +73,8 @@ func (a *api) readLogs(w http.ResponseWriter, r *http.Request) {
 	o := crilog.Options{Tail: options.Tail, LimitBytes: options.LimitBytes, Since: options.Since, Timestamps: options.Timestamps}
 	who := r.PathValue("namespace") + "/" + r.PathValue("pod")
 	o.PassedOver = func(name string, why error) {
-		a.l.log.Warn("a rotated part of a log cannot be read, and is passed over", "pod", who, "container", id, "file", name, "error", why)
+		a.l.log.Warn("a rotated part of a log cannot be read, and is passed over",
+			"pod", who, "container", id, "file", name, "error", why)
 	}
 	if options.Follow {
 		o.Live = func(ctx context.Context) bool { return a.live(ctx, id) }
@@ -155,11 +155,11 @@ func (a *api) logPath(ctx context.Context, id string) (string, error) {
 	defer cancel()
 	got, err := a.l.conf.Containers.ContainerStatus(ctx, id, false)
 	if err != nil {
-		return "", &admin.Error{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("the container runtime does not say where the log is: %v", err)}
+		return "", refuse(http.StatusServiceUnavailable, "the container runtime does not say where the log is: %v", err)
 	}
 	path := got.GetStatus().GetLogPath()
 	if path == "" {
-		return "", &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("container %s keeps no log", id)}
+		return "", refuse(http.StatusNotFound, "container %s keeps no log", id)
 	}
 	return path, nil
 }
@@ -184,6 +184,9 @@ func containerNames(pod *v1.Pod) []string {
 	for _, c := range pod.Spec.InitContainers {
 		out = append(out, c.Name)
 	}
+	for i := range pod.Spec.EphemeralContainers {
+		out = append(out, pod.Spec.EphemeralContainers[i].Name)
+	}
 	return out
 }
 
@@ -191,7 +194,8 @@ func containerStatus(pod *board.Pod, name string) *v1.ContainerStatus {
 	if pod.Status == nil {
 		return nil
 	}
-	for _, list := range [][]v1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+	st := pod.Status
+	for _, list := range [][]v1.ContainerStatus{st.ContainerStatuses, st.InitContainerStatuses, st.EphemeralContainerStatuses} {
 		for i := range list {
 			if list[i].Name == name {
 				return &list[i]
@@ -201,7 +205,7 @@ func containerStatus(pod *board.Pod, name string) *v1.ContainerStatus {
 	return nil
 }
 
-// logStream writes to a client that may be slow: one that does not read for logPatience is let go.
+// logStream writes to a client that may be slow: one that does not read for logTimeout is let go.
 type logStream struct {
 	w       io.Writer
 	control *http.ResponseController
@@ -214,7 +218,7 @@ func (s *logStream) begin() { _ = s.control.Flush() }
 
 // allow gives the client its time anew.
 func (s *logStream) allow(now time.Time) {
-	_ = s.control.SetWriteDeadline(now.Add(logPatience)) // a recorder in a test has none
+	_ = s.control.SetWriteDeadline(now.Add(logTimeout)) // a recorder in a test has none
 }
 
 // Write implements io.Writer.

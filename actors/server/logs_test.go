@@ -84,7 +84,8 @@ func logRig(t *testing.T) (*rig, *logged) {
 			Name: "app", ContainerID: "containerd://now", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}},
 			LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: "containerd://before"}},
 		},
-		{Name: "side", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}},
+		{Name: "side", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ErrImagePull",
+			Message: "no such image"}}},
 	}})
 	p.Pod.Spec.Containers = []v1.Container{{Name: "app"}, {Name: "side"}, {Name: "new"}}
 	alone := pod("ns", "job", "u2", &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
@@ -116,22 +117,26 @@ func TestLogs(t *testing.T) {
 		note   string
 		failed string
 	}{
-		"the one container":      {pod: "job", want: "partial\n"},
-		"the first of several":   {pod: "web", want: "line 1\nline 2\n", note: `container "app" of app, side, new`},
-		"named":                  {pod: "web", o: admin.LogOptions{Container: "app"}, want: "line 1\nline 2\n"},
-		"the run before":         {pod: "web", o: admin.LogOptions{Container: "app", Previous: true}, want: "line 0\n"},
-		"the end alone":          {pod: "web", o: admin.LogOptions{Container: "app", Tail: &two}, want: "line 2\n"},
-		"since":                  {pod: "web", o: admin.LogOptions{Container: "app", Since: at}, want: "line 2\n"},
-		"with times":             {pod: "web", o: admin.LogOptions{Container: "app", Since: at, Timestamps: true}, want: "2026-11-21T12:00:02.500000000Z line 2\n"},
-		"not more than":          {pod: "web", o: admin.LogOptions{Container: "app", LimitBytes: &two}, want: "l"},
-		"followed to its end":    {pod: "job", o: admin.LogOptions{Follow: true}, want: "partial\n"},
-		"no such pod":            {pod: "none", failed: `there is no pod "none" in namespace "ns"`},
-		"no such container":      {pod: "web", o: admin.LogOptions{Container: "x"}, failed: `pod "web" has no container "x"; it has app, side, new`},
-		"never started":          {pod: "web", o: admin.LogOptions{Container: "side"}, failed: "has not been started yet: ErrImagePull: no such image"},
-		"not made yet":           {pod: "web", o: admin.LogOptions{Container: "new"}, failed: "has not been made yet"},
-		"no run before":          {pod: "job", o: admin.LogOptions{Previous: true}, failed: "has had no earlier run"},
-		"a log that was removed": {pod: "web", o: admin.LogOptions{Container: "app", Previous: true}, failed: "the log of container before cannot be read"},
-		"a removed one followed": {pod: "web", o: admin.LogOptions{Container: "app", Previous: true, Follow: true}, failed: "the log of container before cannot be read"},
+		"the one container":    {pod: "job", want: "partial\n"},
+		"the first of several": {pod: "web", want: "line 1\nline 2\n", note: `container "app" of app, side, new`},
+		"named":                {pod: "web", o: admin.LogOptions{Container: "app"}, want: "line 1\nline 2\n"},
+		"the run before":       {pod: "web", o: admin.LogOptions{Container: "app", Previous: true}, want: "line 0\n"},
+		"the end alone":        {pod: "web", o: admin.LogOptions{Container: "app", Tail: &two}, want: "line 2\n"},
+		"since":                {pod: "web", o: admin.LogOptions{Container: "app", Since: at}, want: "line 2\n"},
+		"with times": {pod: "web", o: admin.LogOptions{Container: "app", Since: at, Timestamps: true},
+			want: "2026-11-21T12:00:02.500000000Z line 2\n"},
+		"not more than":       {pod: "web", o: admin.LogOptions{Container: "app", LimitBytes: &two}, want: "l"},
+		"followed to its end": {pod: "job", o: admin.LogOptions{Follow: true}, want: "partial\n"},
+		"no such pod":         {pod: "none", failed: `there is no pod "none" in namespace "ns"`},
+		"no such container":   {pod: "web", o: admin.LogOptions{Container: "x"}, failed: `pod "web" has no container "x"; it has app, side, new`},
+		"never started": {pod: "web", o: admin.LogOptions{Container: "side"},
+			failed: "has not been started yet: ErrImagePull: no such image"},
+		"not made yet":  {pod: "web", o: admin.LogOptions{Container: "new"}, failed: "has not been made yet"},
+		"no run before": {pod: "job", o: admin.LogOptions{Previous: true}, failed: "has had no earlier run"},
+		"a log that was removed": {pod: "web", o: admin.LogOptions{Container: "app", Previous: true},
+			failed: "the log of container before cannot be read"},
+		"a removed one followed": {pod: "web", o: admin.LogOptions{Container: "app", Previous: true, Follow: true},
+			failed: "the log of container before cannot be read"},
 		"of a pod that is found": {pod: "found", failed: `pod "found" has no container known here`},
 		"its container by name":  {pod: "found", o: admin.LogOptions{Container: "app"}, failed: `pod "found" has no container known here`},
 		"of a runtime that errs": {pod: "web", failed: "the runtime is away"},
@@ -229,9 +234,9 @@ func followToTheEnd(t *testing.T, removed bool) {
 
 // Who follows a container that has long been silent hears of its end as of any: the patience with a write is over by then.
 func TestTheEndOfALogThatWasSilent(t *testing.T) {
-	was := logPatience
-	t.Cleanup(func() { logPatience = was })
-	logPatience = 500 * time.Millisecond // less than passes between questions whether a silent container runs
+	was := logTimeout
+	t.Cleanup(func() { logTimeout = was })
+	logTimeout = 500 * time.Millisecond // less than passes between questions whether a silent container runs
 	r, l := logRig(t)
 	text, w := io.Pipe()
 	ended := make(chan error, 1)
@@ -335,7 +340,8 @@ func (s *spyLog) WithName(string) klog.LogSink   { return s }
 // A log of gigabytes is searched for long before its first line that is new enough: the client hears at once that it is read.
 func TestTheHeaderOfALogDoesNotWaitForItsFirstLine(t *testing.T) {
 	r, _ := logRig(t)
-	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/logs/ns/web?container=app&sinceTime=2999-01-01T00:00:00Z", nil)
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+		"/v1/logs/ns/web?container=app&sinceTime=2999-01-01T00:00:00Z", nil)
 	w := httptest.NewRecorder()
 	r.listeners.api.handler(&health{}).ServeHTTP(w, req)
 	if w.Code != http.StatusOK || !w.Flushed || w.Body.Len() > 0 {

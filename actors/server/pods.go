@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/playlet-dev/playlet/actors/server/admin"
 )
 
@@ -36,7 +38,11 @@ func (a *api) pods(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	now := a.l.conf.Board.Now()
-	out := admin.Pods{Version: now.Version, At: now.At, Pods: []admin.Pod{}, Node: a.l.nodeView(now)}
+	out := admin.Pods{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
+		Metadata: metav1.ListMeta{ResourceVersion: strconv.FormatUint(now.Version, 10)},
+		At:       now.At, Pods: []admin.Pod{}, Node: a.l.nodeView(now),
+	}
 	for _, p := range chosen.choose(now) {
 		out.Pods = append(out.Pods, podView(p))
 	}

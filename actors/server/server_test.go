@@ -87,7 +87,8 @@ func TestATakenPortIsTriedAgainWithBackOff(t *testing.T) {
 		k.RunWork()
 	}
 	in := a.Inspect().(Inspection)
-	if in.Failures != 8 || in.Listeners[0].Error != "" || !in.Listeners[0].Open || in.Listeners[1].Open || in.Listeners[1].Error == "" {
+	if in.Failures != 8 || in.Listeners[0].Error != "" || !in.Listeners[0].Open || in.Listeners[1].Open ||
+		in.Listeners[1].Error == "" {
 		t.Errorf("inspection %+v", in)
 	}
 	r.listeners.Attach(r.tree)
@@ -110,7 +111,7 @@ func TestATakenPortIsTriedAgainWithBackOff(t *testing.T) {
 func TestNothingElseConcernsTheActor(t *testing.T) {
 	k := startActor(t, newRig(t, nil))
 	k.RunWork()
-	k.Send(messages.Node, messages.TellWish{})
+	k.Send(messages.Node, messages.ResendDesired{})
 	if len(k.Ignored) != 1 || len(k.Take()) != 0 {
 		t.Errorf("ignored %v", k.Ignored)
 	}

@@ -17,7 +17,7 @@ const (
 	submissionsPath = "/v1/submissions"
 	// maxManifestBytes is as much as a manifest in a file may have.
 	maxManifestBytes = manifest.MaxBytes
-	// submitTimeout is the patience with an acceptance, which waits for the disk. It is shorter than the client's.
+	// submitTimeout bounds an acceptance, which waits for the disk. It is shorter than the client's.
 	submitTimeout = 12 * time.Second
 	// readTimeout bounds the reading of a manifest.
 	readTimeout = 30 * time.Second
@@ -35,22 +35,23 @@ var refusals = map[messages.Refusal]int{
 
 // submissions answers GET /v1/submissions.
 func (a *api) submissions(w http.ResponseWriter, r *http.Request) {
-	told, err := askSubmit[messages.SubmissionsTold](a, r, messages.GetSubmissions{})
+	found, err := askSubmit[messages.SubmissionsTold](a, r, messages.GetSubmissions{})
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	answer(w, http.StatusOK, admin.Submissions{Submissions: told.Submissions})
+	answer(w, http.StatusOK, admin.Submissions{Submissions: found.Submissions})
 }
 
 // submission answers GET /v1/submissions/{namespace}/{name}.
 func (a *api) submission(w http.ResponseWriter, r *http.Request) {
-	told, err := askSubmit[messages.SubmissionsTold](a, r, messages.GetSubmissions{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")})
+	question := messages.GetSubmissions{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	found, err := askSubmit[messages.SubmissionsTold](a, r, question)
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	answer(w, http.StatusOK, told.Submissions[0])
+	answer(w, http.StatusOK, found.Submissions[0])
 }
 
 // submit answers POST /v1/submissions[?replace=true]: a manifest of one or more pods.
@@ -110,7 +111,8 @@ func readManifest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 
 // withdraw answers DELETE /v1/submissions/{namespace}/{name}.
 func (a *api) withdraw(w http.ResponseWriter, r *http.Request) {
-	gone, err := askSubmit[messages.PodWithdrawn](a, r, messages.WithdrawPod{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")})
+	question := messages.WithdrawPod{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	gone, err := askSubmit[messages.PodWithdrawn](a, r, question)
 	if err != nil {
 		fail(w, err)
 		return
@@ -125,7 +127,8 @@ func askSubmit[T any](a *api, r *http.Request, question any) (T, error) {
 	var failed *admin.Error
 	if errors.As(err, &failed) && failed.Status == http.StatusNotFound { // between two lives
 		return none, &admin.Error{
-			Status: http.StatusServiceUnavailable, Actor: messages.Submit.String(), Text: "submissions are not taken at this moment; send it again",
+			Status: http.StatusServiceUnavailable, Actor: messages.Submit.String(),
+			Text: "submissions are not taken at this moment; send it again",
 		}
 	}
 	if err != nil {

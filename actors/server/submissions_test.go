@@ -69,15 +69,18 @@ func TestRefusedSubmissions(t *testing.T) {
 		}
 	}
 	var got *admin.Error
-	if _, err := r.client.Submit(t.Context(), make([]byte, maxManifestBytes+1), false); !errors.As(err, &got) || got.Status != 413 {
+	if _, err := r.client.Submit(t.Context(), make([]byte, maxManifestBytes+1), false); !errors.As(err, &got) ||
+		got.Status != 413 {
 		t.Errorf("too large: %v", err)
 	}
 	delete(r.tree.kinds, messages.Submit)
-	if _, err := r.client.Submit(t.Context(), nil, false); !errors.As(err, &got) || got.Status != 503 || got.Actor != "sources/submit" {
+	if _, err := r.client.Submit(t.Context(), nil, false); !errors.As(err, &got) || got.Status != 503 ||
+		got.Actor != "sources/submit" {
 		t.Errorf("between two lives: %v", err)
 	}
 	r.tree.kinds[messages.Submit], r.tree.hangs = "submit", true
-	if _, err := r.client.Submit(t.Context(), nil, false); !errors.As(err, &got) || got.Status != 503 || got.Actor != "sources/submit" {
+	if _, err := r.client.Submit(t.Context(), nil, false); !errors.As(err, &got) || got.Status != 503 ||
+		got.Actor != "sources/submit" {
 		t.Errorf("no answer: %v", err)
 	}
 }

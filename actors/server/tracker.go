@@ -46,7 +46,8 @@ func (t *tracker) next(s *board.Snapshot, node admin.Node) (admin.Change, bool) 
 		}
 		old.sure = old.sure && s.Life.Equal(t.life)
 		if complete || old.sure {
-			change.Gone = append(change.Gone, admin.Ref{Namespace: old.pod.Pod.Namespace, Name: old.pod.Pod.Name, UID: string(uid)})
+			change.Gone = append(change.Gone, admin.Ref{Namespace: old.pod.Pod.Namespace, Name: old.pod.Pod.Name,
+				UID: string(uid)})
 		} else {
 			pods[uid] = old
 		}

@@ -27,13 +27,15 @@ func TestPodsOutliveTheActorThatPublishesThem(t *testing.T) {
 			{"all", board.Snapshot{Life: first, Audited: true, Pods: []board.Pod{db, web}}, nil, true},
 			{"it knows nothing", board.Snapshot{Life: second, Unheard: unheard}, nil, false},
 			{"nor what runs", board.Snapshot{Life: second}, nil, false},
-			{"one source is late", board.Snapshot{Life: second, Audited: true, Unheard: unheard, Pods: []board.Pod{web}}, nil, false},
+			{"one source is late", board.Snapshot{Life: second, Audited: true, Unheard: unheard, Pods: []board.Pod{web}}, nil,
+				false},
 			{"one left meanwhile", board.Snapshot{Life: second, Audited: true, Pods: []board.Pod{web}}, []string{"u2"}, false},
 			{"the other leaves", board.Snapshot{Life: second, Audited: true}, []string{"u1"}, false},
 		},
 		"a pod ends while a source is not heard": {
 			{"both", board.Snapshot{Life: first, Audited: true, Unheard: unheard, Pods: []board.Pod{db, web}}, nil, true},
-			{"one ended", board.Snapshot{Life: first, Audited: true, Unheard: unheard, Pods: []board.Pod{db}}, []string{"u1"}, false},
+			{"one ended", board.Snapshot{Life: first, Audited: true, Unheard: unheard, Pods: []board.Pod{db}}, []string{"u1"},
+				false},
 		},
 		"a pod is withdrawn that may run already": {
 			{"held", board.Snapshot{Life: first, Pods: []board.Pod{web}}, nil, true},

@@ -87,10 +87,11 @@ func TestFlowsAndTheTreeComeFromTheRunningSystem(t *testing.T) {
 	r := newRig(t, nil)
 	sys := startTree(t, r)
 	until(t, "listening", func() bool { return r.listeners.State()[0].Open })
-	sys.Tell(messages.Pods, messages.GetWish{UID: "u1"})
+	sys.Tell(messages.Pods, messages.GetDesired{UID: "u1"})
 	until(t, "a recorded message", func() bool {
 		flows, err := r.client.Flows(t.Context(), "u1")
-		return err == nil && len(flows.Entries) == 1 && flows.Entries[0].Message == "GetWish" && flows.Entries[0].To == messages.Pods
+		return err == nil && len(flows.Entries) == 1 && flows.Entries[0].Message == "GetDesired" &&
+			flows.Entries[0].To == messages.Pods
 	})
 	tree, err := r.client.Tree(t.Context())
 	if err != nil || len(tree.Actors) != 3 || tree.Actors[0].Kind != "node" || tree.Actors[2].Path != messages.Server {

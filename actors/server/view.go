@@ -28,10 +28,9 @@ func podView(p *board.Pod) admin.Pod {
 		since := metav1.NewTime(p.EndingSince.Truncate(time.Second))
 		shown.DeletionTimestamp, shown.DeletionGracePeriodSeconds = &since, p.EndingGrace
 	}
-	return admin.Pod{
-		Pod: &shown, Source: p.Source, Phase: p.Phase, Ending: p.Ending, Waiting: reason(p.Waiting),
-		Quarantine: quarantine(p.Quarantine),
-	}
+	return admin.Pod{Pod: &shown, PodState: admin.PodState{
+		Source: p.Source, Phase: p.Phase, Ending: p.Ending, Waiting: reason(p.Waiting), Quarantine: quarantine(p.Quarantine),
+	}}
 }
 
 func reason(r *messages.Reason) *admin.Reason {
@@ -55,7 +54,8 @@ func (l *Listeners) nodeView(s *board.Snapshot) admin.Node {
 func (l *Listeners) version() admin.Version {
 	rt := l.conf.Runtime()
 	return admin.Version{
-		Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(), Platform: runtime.GOOS + "/" +
+			runtime.GOARCH,
 		PID: os.Getpid(), Since: l.began, Runtime: &rt,
 	}
 }

@@ -19,15 +19,18 @@ type chosen struct {
 	note      string // which one was chosen, where none was named and there are several
 }
 
-func bad(format string, args ...any) error {
-	return &admin.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf(format, args...)}
+func bad(format string, args ...any) error { return refuse(http.StatusBadRequest, format, args...) }
+
+// refuse is the error of a request that is answered with a status.
+func refuse(status int, format string, args ...any) *admin.Error {
+	return &admin.Error{Status: status, Text: fmt.Sprintf(format, args...)}
 }
 
 // choose finds a container that was made, by the names of its pod and its own; an empty one means the default container.
 func (a *api) choose(namespace, name, container string) (chosen, error) {
 	found := filter{namespace, name}.choose(a.l.conf.Board.Now())
 	if len(found) == 0 {
-		return chosen{}, &admin.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no pod %q in namespace %q", name, namespace)}
+		return chosen{}, refuse(http.StatusNotFound, "there is no pod %q in namespace %q", name, namespace)
 	}
 	pod := found[0]
 	all := containerNames(pod.Pod)

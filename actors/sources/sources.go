@@ -1,6 +1,6 @@
 // Package sources is the actor that holds the sources of pods apart: each is a child of its own, so that one that fails
 // never stops another. What a source wants goes from it to pods directly; this actor only passes on that pods has
-// forgotten.
+// forgotten it.
 package sources
 
 import (
@@ -28,19 +28,19 @@ type sources struct{ children []messages.Address }
 func (s *sources) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
-		// The children are rows of the tree, which starts them; each tells its wish when it has read it.
+		// The children are rows of the tree, which starts them; each sends what it wants when it has read it.
 	case messages.ServiceStarted:
 		if m.Service != messages.Pods {
 			ctx.Unhandled(m)
 			return
 		}
 		for _, source := range s.children {
-			ctx.Tell(source, messages.TellWish{})
+			ctx.Tell(source, messages.ResendDesired{})
 		}
 	case messages.ChildStarted, messages.ChildStopped:
-		// A source that starts reads its own truth, and needs no wish from here.
+		// A source that starts reads its own truth, and needs nothing from here.
 	case messages.ChildQuarantined:
-		// pods keeps the last wish of a source in force; health names the source from the layer's own books.
+		// pods keeps what a source wanted last in force; health learns of the source from the layer.
 		ctx.Log().Warn("a source is in quarantine; what it last wanted stays in force",
 			"source", m.Name, "reason", m.Reason, "until", m.Until)
 	default:

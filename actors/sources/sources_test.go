@@ -13,12 +13,13 @@ func start(t *testing.T, children ...messages.Address) *supervisortest.Kit {
 }
 
 func TestPodsStartedAnewIsToldByEverySource(t *testing.T) {
-	k := start(t, messages.File, "sources/http")
+	k := start(t, messages.File, "sources/url")
 	if told := k.Take(); len(told) != 0 {
 		t.Fatalf("told %v at the start; the sources tell their wishes themselves", told)
 	}
 	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Pods})
-	want := []supervisortest.Told{{To: messages.File, Msg: messages.TellWish{}}, {To: "sources/http", Msg: messages.TellWish{}}}
+	want := []supervisortest.Told{{To: messages.File, Msg: messages.ResendDesired{}},
+		{To: "sources/url", Msg: messages.ResendDesired{}}}
 	got := k.Take()
 	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {
 		t.Fatalf("told %v, want %v", got, want)

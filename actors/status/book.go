@@ -154,8 +154,8 @@ func (b *book) register(node *v1.Node) {
 	}
 }
 
-// observe takes what the API server has: what differs from before, which is the pods between those at the beginning and the end of the
-// list that do not.
+// observe takes what the API server has: what differs from before, which is the pods between those at the beginning and the end
+// of the list that do not.
 func (b *book) observe(m messages.APIPodsObserved) {
 	was, now := b.told, m.Pods
 	for len(was) > 0 && len(now) > 0 && was[0] == now[0] {

@@ -50,7 +50,8 @@ func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
 	none(t, b, noon)
 	// An API server that was set back is believed after a while.
-	b.wrote(noon, m.answered(t, &job{key: j.key, deed: patchStatus, namespace: "default", name: "web", uid: "u", from: j.from, to: j.to}))
+	b.wrote(noon, m.answered(t, &job{key: j.key, deed: patchStatus, namespace: "default", name: "web", uid: "u", from: j.from,
+		to: j.to}))
 	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{p}, At: noon.Add(believed)})
 	none(t, b, noon)
 	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{p}, At: noon.Add(believed + 1)})
@@ -63,7 +64,8 @@ func TestStepsOfAStart(t *testing.T) {
 	m.put(object("web", "u"))
 	p := m.list()[0]
 	pending := statusOf(false, 0)
-	pending.Phase, pending.PodIP, pending.PodIPs, pending.ContainerStatuses = v1.PodPending, "", nil, []v1.ContainerStatus{waiting("main")}
+	pending.Phase, pending.PodIP, pending.PodIPs, pending.ContainerStatuses = v1.PodPending, "", nil,
+		[]v1.ContainerStatus{waiting("main")}
 	further := pending.DeepCopy()
 	further.PodIP, further.PodIPs = "10.0.0.1", []v1.PodIP{{IP: "10.0.0.1"}}
 	b := aBook(p)
@@ -253,7 +255,8 @@ func TestADeletionThatWasUndone(t *testing.T) {
 }
 
 func TestWhatAnAnswerMeans(t *testing.T) {
-	invalid := apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "web", field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "u", "immutable")})
+	invalid := apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "web",
+		field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "u", "immutable")})
 	slow := code(429)
 	var status *apierrors.StatusError
 	if errors.As(slow, &status) {
@@ -265,10 +268,13 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		want fate
 		wait time.Duration
 	}{
-		{patchStatus, nil, done, 0}, {patchStatus, code(404), gone, 0}, {patchStatus, code(409), conflict, 0}, {patchStatus, invalid, gone, 0},
+		{patchStatus, nil, done, 0}, {patchStatus, code(404), gone, 0}, {patchStatus, code(409), conflict, 0},
+		{patchStatus, invalid, gone, 0},
 		{patchStatus, code(422), refused, 0}, {patchStatus, code(403), refused, 0}, {patchStatus, code(500), broken, 0},
-		{patchStatus, code(401), unavailable, 0}, {patchStatus, code(503), unavailable, 0}, {patchStatus, slow, unavailable, 7 * time.Second},
-		{patchStatus, &net.OpError{Op: "dial", Err: errors.New("refused")}, unavailable, 0}, {patchStatus, errors.New("EOF"), unavailable, 0},
+		{patchStatus, code(401), unavailable, 0}, {patchStatus, code(503), unavailable, 0},
+		{patchStatus, slow, unavailable, 7 * time.Second},
+		{patchStatus, &net.OpError{Op: "dial", Err: errors.New("refused")}, unavailable, 0},
+		{patchStatus, errors.New("EOF"), unavailable, 0},
 		{deletePod, code(409), conflict, 0}, {deletePod, code(404), gone, 0}, {deleteMirror, code(403), refused, 0},
 		{createMirror, code(404), refused, 0}, {createMirror, apierrors.NewAlreadyExists(podResource, "web"), conflict, 0},
 	} {
@@ -321,7 +327,8 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 		now = again
 		b.wrote(now, failing(only(t, b, now), code(503)))
 	}
-	if got := b.troubles(); len(got) != 1 || got[0].Pod != "" || !strings.Contains(got[0].String(), "said no") || !got[0].Since.Equal(noon) {
+	if got := b.troubles(); len(got) != 1 || got[0].Pod != "" || !strings.Contains(got[0].String(), "said no") ||
+		!got[0].Since.Equal(noon) {
 		t.Errorf("health says %v", got)
 	}
 	b.want(wish(m.pods["default/p00"], statusOf(true, 9)))
@@ -337,7 +344,8 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 		}
 		now = now.Add(time.Second)
 	}
-	if len(written) != 20 || written["p00"] != 1 || m.pods["default/p00"].Status.ContainerStatuses[0].RestartCount != 9 || len(b.troubles()) != 0 {
+	if len(written) != 20 || written["p00"] != 1 || m.pods["default/p00"].Status.ContainerStatuses[0].RestartCount != 9 ||
+		len(b.troubles()) != 0 {
 		t.Errorf("written %v, troubles %v", written, b.troubles())
 	}
 }
@@ -369,7 +377,8 @@ func TestOnePodThatIsRefused(t *testing.T) {
 	if tries < 12 || tries > 30 {
 		t.Errorf("tried %d times within the hour", tries)
 	}
-	if got := b.troubles(); len(got) != 1 || got[0].Pod != "default/bad" || !got[0].Since.Equal(noon) || !ready(&m.pods["default/good"].Status) {
+	if got := b.troubles(); len(got) != 1 || got[0].Pod != "default/bad" || !got[0].Since.Equal(noon) ||
+		!ready(&m.pods["default/good"].Status) {
 		t.Errorf("health says %v", got)
 	}
 	b.wantAll(messages.PodStatusesWanted{})

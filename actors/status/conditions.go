@@ -7,13 +7,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 )
 
 // mergeConditions gives the conditions that the pod is to have: those that are wanted, and those of others as they are, in
 // the order in which the API server has them. out is the status as merged so far.
 func mergeConditions(pod *v1.Pod, out, wanted *v1.PodStatus, generation int64, now time.Time) []v1.PodCondition {
-	merged := slices.Clone(pod.Status.Conditions)
+	merged := slices.DeleteFunc(slices.Clone(pod.Status.Conditions), func(c v1.PodCondition) bool {
+		return len(wanted.Conditions) > 0 && resizes(c.Type) && condition(wanted, c.Type) == nil // the resize was taken back
+	})
 	for _, c := range wanted.Conditions {
 		c = settle(pod, out.Phase, c)
 		c.ObservedGeneration = generation
@@ -39,6 +42,11 @@ func mergeConditions(pod *v1.Pod, out, wanted *v1.PodStatus, generation int64, n
 	return merged
 }
 
+// resizes says that a condition is there only while a resize is pending or under way. It is the node agent's own.
+func resizes(t v1.PodConditionType) bool {
+	return t == v1.PodResizePending || t == v1.PodResizeInProgress
+}
+
 // since is when a condition became what it is: as wanted, unless it was settled to be something else.
 func since(c v1.PodCondition, wanted *v1.PodStatus, now time.Time) metav1.Time {
 	w := condition(wanted, c.Type)
@@ -55,22 +63,14 @@ func settle(pod *v1.Pod, phase v1.PodPhase, c v1.PodCondition) v1.PodCondition {
 		return c
 	}
 	switch {
-	case (c.Type == v1.PodReady || c.Type == v1.ContainersReady) && terminal(phase):
-		c.Status, c.Reason, c.Message = v1.ConditionFalse, endReason(phase), ""
+	case (c.Type == v1.PodReady || c.Type == v1.ContainersReady) && finalstatus.Final(phase):
+		c.Status, c.Reason, c.Message = v1.ConditionFalse, finalstatus.NotReady(phase), ""
 	case c.Type == v1.PodReady:
 		if closed := podspec.GatesClosed(pod); closed != "" {
 			c.Status, c.Reason, c.Message = v1.ConditionFalse, "ReadinessGatesNotReady", closed
 		}
 	}
 	return c
-}
-
-// endReason is the kubelet's reason for a pod that is not ready because it has ended.
-func endReason(phase v1.PodPhase) string {
-	if phase == v1.PodSucceeded {
-		return "PodCompleted"
-	}
-	return "PodFailed"
 }
 
 func condition(s *v1.PodStatus, t v1.PodConditionType) *v1.PodCondition {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -99,8 +100,8 @@ func (b *book) evaluate(l *line, now time.Time) *job {
 	return nil
 }
 
-// undone says that the status is of a pod that was deleted, and its object is not: it is not seen yet that it was, or the API server
-// was set back to before. The pod is to run then, and no API server lets one come back from a final phase.
+// undone says that the status is of a pod that was deleted, and its object is not: it is not seen yet that it was, or the API
+// server was set back to before. The pod is to run then, and no API server lets one come back from a final phase.
 func undone(w *messages.PodStatusWanted, current *v1.Pod) bool {
 	return (w.Over || w.Pod.DeletionTimestamp != nil) && current.DeletionTimestamp == nil
 }
@@ -140,14 +141,15 @@ func (b *book) evaluateMirror(l *line, w *messages.PodStatusWanted, mirror *v1.P
 	if w.Status == nil {
 		return nil
 	}
-	if terminal(mirror.Status.Phase) && !terminal(w.Status.Phase) { // no API server lets a pod come back from there
+	// no API server lets a pod come back from there
+	if finalstatus.Final(mirror.Status.Phase) && !finalstatus.Final(w.Status.Phase) {
 		return l.unmake(w, mirror, "its static pod runs again")
 	}
 	return l.patch(w, mirror, now)
 }
 
-// finalTries is how often a final status is refused until the pod is deleted without it: nothing of it is left on the node, and it
-// must not keep its name for ever.
+// finalTries is how often a final status is refused until the pod is deleted without it: nothing of it is left on the node, and
+// it must not keep its name for ever.
 const finalTries = 4
 
 // unwelcome says that the API server refuses what it is told of this pod, and has been asked often enough.
@@ -165,7 +167,7 @@ func (l *line) unmake(w *messages.PodStatusWanted, mirror *v1.Pod, why string) *
 func (l *line) patch(w *messages.PodStatusWanted, current *v1.Pod, now time.Time) *job {
 	to := merge(current, w.Status, now)
 	if w.Over {
-		finish(current, to, now)
+		finalstatus.Settle(&current.Spec, to, now)
 	}
 	if equality.Semantic.DeepEqual(&current.Status, to) {
 		return nil

@@ -33,23 +33,28 @@ func cond(t v1.PodConditionType, status v1.ConditionStatus, since int) v1.PodCon
 }
 
 func running(name string, restarts int32) v1.ContainerStatus {
-	return v1.ContainerStatus{Name: name, Ready: true, RestartCount: restarts, State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: at(1)}}}
+	return v1.ContainerStatus{Name: name, Ready: true, RestartCount: restarts,
+		State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: at(1)}}}
 }
 
 func exited(name string, code int32) v1.ContainerStatus {
-	return v1.ContainerStatus{Name: name, State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code, FinishedAt: at(2)}}}
+	return v1.ContainerStatus{Name: name, State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code,
+		FinishedAt: at(2)}}}
 }
 
 func waiting(name string) v1.ContainerStatus {
-	return v1.ContainerStatus{Name: name, State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
+	return v1.ContainerStatus{Name: name,
+		State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
 }
 
 // object is a pod as the API server has it, before anything is known of it.
 func object(name, uid string) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(uid), Generation: 1, ResourceVersion: "1"},
-		Spec:       v1.PodSpec{NodeName: "node", RestartPolicy: v1.RestartPolicyAlways, Containers: []v1.Container{{Name: "main", Image: "i"}}},
-		Status:     v1.PodStatus{Phase: v1.PodPending, QOSClass: v1.PodQOSBestEffort, Conditions: []v1.PodCondition{cond(v1.PodScheduled, v1.ConditionTrue, -5)}},
+		Spec: v1.PodSpec{NodeName: "node", RestartPolicy: v1.RestartPolicyAlways,
+			Containers: []v1.Container{{Name: "main", Image: "i"}}},
+		Status: v1.PodStatus{Phase: v1.PodPending, QOSClass: v1.PodQOSBestEffort,
+			Conditions: []v1.PodCondition{cond(v1.PodScheduled, v1.ConditionTrue, -5)}},
 	}
 }
 
@@ -127,7 +132,8 @@ func (m *model) do(t testing.TB, j *job) (*v1.Pod, error) {
 	case j.deed == createMirror:
 		m.uids++
 		p = j.mirror.DeepCopy()
-		p.UID, p.Generation, p.Status = types.UID(fmt.Sprintf("made-%d", m.uids)), 1, v1.PodStatus{Phase: v1.PodPending, QOSClass: v1.PodQOSBestEffort}
+		p.UID, p.Generation, p.Status = types.UID(fmt.Sprintf("made-%d", m.uids)), 1,
+			v1.PodStatus{Phase: v1.PodPending, QOSClass: v1.PodQOSBestEffort}
 		m.put(p)
 		return m.pods[j.namespace+"/"+j.name], nil
 	case p == nil:
@@ -183,12 +189,14 @@ func failing(j *job, err error) answer {
 }
 
 func code(n int32) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: n, Reason: map[int32]metav1.StatusReason{
-		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusUnauthorized: metav1.StatusReasonUnauthorized,
-		http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusInternalServerError: metav1.StatusReasonInternalError,
-		http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable, http.StatusConflict: metav1.StatusReasonConflict,
-		http.StatusUnprocessableEntity: metav1.StatusReasonInvalid, http.StatusNotFound: metav1.StatusReasonNotFound,
-	}[n], Message: "said no"}}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: n,
+		Reason: map[int32]metav1.StatusReason{
+			http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusUnauthorized: metav1.StatusReasonUnauthorized,
+			http.StatusTooManyRequests:     metav1.StatusReasonTooManyRequests,
+			http.StatusInternalServerError: metav1.StatusReasonInternalError,
+			http.StatusServiceUnavailable:  metav1.StatusReasonServiceUnavailable, http.StatusConflict: metav1.StatusReasonConflict,
+			http.StatusUnprocessableEntity: metav1.StatusReasonInvalid, http.StatusNotFound: metav1.StatusReasonNotFound,
+		}[n], Message: "said no"}}
 }
 
 // aBook knows the node and what the API server has.

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -28,7 +29,8 @@ func merge(pod *v1.Pod, wanted *v1.PodStatus, now time.Time) *v1.PodStatus {
 	if out.QOSClass == "" { // the API server sets it and lets nobody change it
 		out.QOSClass = wanted.QOSClass
 	}
-	out.InitContainerStatuses = mergeContainers(out.InitContainerStatuses, wanted.InitContainerStatuses, pod.Spec.InitContainers, &pod.Spec)
+	out.InitContainerStatuses = mergeContainers(out.InitContainerStatuses, wanted.InitContainerStatuses, pod.Spec.InitContainers,
+		&pod.Spec)
 	out.ContainerStatuses = mergeContainers(out.ContainerStatuses, wanted.ContainerStatuses, pod.Spec.Containers, &pod.Spec)
 	out.EphemeralContainerStatuses = mergeEphemeral(out.EphemeralContainerStatuses, wanted.EphemeralContainerStatuses)
 	out.Conditions = mergeConditions(pod, out, wanted, generation, now)
@@ -37,7 +39,7 @@ func merge(pod *v1.Pod, wanted *v1.PodStatus, now time.Time) *v1.PodStatus {
 
 // mergePhase never takes back that a pod has ended: others have acted on it.
 func mergePhase(out, wanted *v1.PodStatus) {
-	if wanted.Phase == "" || (terminal(out.Phase) && out.Phase != wanted.Phase) {
+	if wanted.Phase == "" || (finalstatus.Final(out.Phase) && out.Phase != wanted.Phase) {
 		return
 	}
 	out.Phase, out.Reason, out.Message = wanted.Phase, wanted.Reason, wanted.Message
@@ -156,5 +158,3 @@ func seconds(t *metav1.Time) *metav1.Time {
 	}
 	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
-
-func terminal(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }

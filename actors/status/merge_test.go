@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 )
 
 // What the agent does not own stays as it is.
@@ -15,7 +17,7 @@ func TestWhatIsNotOursStays(t *testing.T) {
 	p.Status.QOSClass = v1.PodQOSBurstable
 	p.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "gpu"}}
 	p.Status.EphemeralContainerStatuses = []v1.ContainerStatus{running("debug", 0)}
-	p.Status.Conditions = append(p.Status.Conditions, cond("example.com/gate", v1.ConditionFalse, -3), cond(v1.PodResizePending, v1.ConditionTrue, -2),
+	p.Status.Conditions = append(p.Status.Conditions, cond("example.com/gate", v1.ConditionFalse, -3),
 		cond(v1.DisruptionTarget, v1.ConditionTrue, -1))
 	before := p.DeepCopy()
 	got := merge(p, statusOf(true, 0), noon)
@@ -31,13 +33,27 @@ func TestWhatIsNotOursStays(t *testing.T) {
 		len(got.EphemeralContainerStatuses) != 1 {
 		t.Errorf("it became %+v", got)
 	}
-	if got.Phase != v1.PodRunning || !ready(got) || got.PodIP != "10.0.0.1" || len(got.ContainerStatuses) != 1 || got.ObservedGeneration != 1 {
+	if got.Phase != v1.PodRunning || !ready(got) || got.PodIP != "10.0.0.1" || len(got.ContainerStatuses) != 1 ||
+		got.ObservedGeneration != 1 {
 		t.Errorf("what is ours is not there: %+v", got)
 	}
 	// The same over the wire.
 	after := patched(t, p, &job{uid: p.UID, from: &p.Status, to: got})
 	if !equality.Semantic.DeepEqual(&after.Status, got) {
 		t.Errorf("the patch makes of it\n%+v\ninstead of\n%+v", after.Status, got)
+	}
+}
+
+// The condition of a pending resize is the agent's own: it goes when the resize is taken back, and not with a status of a pod that is
+// held, which has no conditions.
+func TestAResizeThatWasTakenBackIsPendingNoLonger(t *testing.T) {
+	p := object("web", "u")
+	p.Status.Conditions = append(p.Status.Conditions, cond(v1.PodResizePending, v1.ConditionTrue, -2))
+	if got := merge(p, statusOf(true, 0), noon); condition(got, v1.PodResizePending) != nil {
+		t.Errorf("it is still there: %+v", got.Conditions)
+	}
+	if got := merge(p, &v1.PodStatus{Phase: v1.PodPending}, noon); condition(got, v1.PodResizePending) == nil {
+		t.Errorf("it went: %+v", got.Conditions)
 	}
 }
 
@@ -60,11 +76,13 @@ func TestAPatchTakesOutWhatIsGone(t *testing.T) {
 
 func TestTimesOfConditions(t *testing.T) {
 	p := object("web", "u")
-	p.Status.Conditions = append(p.Status.Conditions, cond(v1.PodReady, v1.ConditionTrue, -100), cond(v1.ContainersReady, v1.ConditionFalse, -100))
+	p.Status.Conditions = append(p.Status.Conditions, cond(v1.PodReady, v1.ConditionTrue, -100),
+		cond(v1.ContainersReady, v1.ConditionFalse, -100))
 	want := statusOf(true, 0)
 	want.Conditions[3].LastTransitionTime.Time = noon.Add(3500 * 1e6) // as a clock says it
 	got := merge(p, want, noon)
-	for kind, since := range map[v1.PodConditionType]int{v1.PodReady: -100, v1.ContainersReady: 3, v1.PodInitialized: 0, v1.PodScheduled: -5} {
+	for kind, since := range map[v1.PodConditionType]int{v1.PodReady: -100, v1.ContainersReady: 3, v1.PodInitialized: 0,
+		v1.PodScheduled: -5} {
 		if c := condition(got, kind); !c.LastTransitionTime.Equal(new(at(since))) {
 			t.Errorf("%s is said to be %s since %s", kind, c.Status, c.LastTransitionTime)
 		}
@@ -76,7 +94,8 @@ func TestConditionsTellTheirGeneration(t *testing.T) {
 	p := object("web", "u")
 	p.Generation = 3
 	p.Status.Conditions = []v1.PodCondition{
-		{Type: v1.PodScheduled, Status: v1.ConditionTrue, Reason: "scheduler's", ObservedGeneration: 1}, {Type: "example.com/gate", ObservedGeneration: 1},
+		{Type: v1.PodScheduled, Status: v1.ConditionTrue, Reason: "scheduler's", ObservedGeneration: 1},
+		{Type: "example.com/gate", ObservedGeneration: 1},
 	}
 	want := statusOf(true, 0)
 	want.ObservedGeneration = 3
@@ -94,7 +113,8 @@ func TestReadinessGates(t *testing.T) {
 		ready bool
 		says  string
 	}{
-		"absent": {"", false, "nobody has set"}, "false": {v1.ConditionFalse, false, "condition is False"}, "true": {v1.ConditionTrue, true, ""},
+		"absent": {"", false, "nobody has set"}, "false": {v1.ConditionFalse, false, "condition is False"},
+		"true": {v1.ConditionTrue, true, ""},
 	} {
 		p := object("web", "u")
 		p.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "example.com/gate"}}
@@ -103,7 +123,8 @@ func TestReadinessGates(t *testing.T) {
 		}
 		got := merge(p, statusOf(true, 0), noon)
 		r := condition(got, v1.PodReady)
-		if ready(got) != c.ready || !strings.Contains(r.Message, c.says) || condition(got, v1.ContainersReady).Status != v1.ConditionTrue {
+		if ready(got) != c.ready || !strings.Contains(r.Message, c.says) ||
+			condition(got, v1.ContainersReady).Status != v1.ConditionTrue {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
@@ -114,7 +135,8 @@ func TestAPhaseInWhichAPodHasEndedStays(t *testing.T) {
 		p := object("web", "u")
 		p.Status.Phase, p.Status.Reason = phase, "Evicted"
 		got := merge(p, statusOf(true, 0), noon)
-		if got.Phase != phase || got.Reason != "Evicted" || ready(got) || condition(got, v1.ContainersReady).Status != v1.ConditionFalse {
+		if got.Phase != phase || got.Reason != "Evicted" || ready(got) ||
+			condition(got, v1.ContainersReady).Status != v1.ConditionFalse {
 			t.Errorf("%s became %s %s, ready %v", phase, got.Phase, got.Reason, ready(got))
 		}
 	}
@@ -138,7 +160,9 @@ func TestContainersKeepTheirHistory(t *testing.T) {
 func TestNoContainerLivesAgain(t *testing.T) {
 	always, never := v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyNever
 	rule := func(action v1.ContainerRestartRuleAction, code int32) []v1.ContainerRestartRule {
-		return []v1.ContainerRestartRule{{Action: action, ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{code}}}}
+		return []v1.ContainerRestartRule{{Action: action,
+			ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn,
+				Values: []int32{code}}}}
 	}
 	const again, all = v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers
 	for _, c := range []struct {
@@ -152,8 +176,10 @@ func TestNoContainerLivesAgain(t *testing.T) {
 		{policy: v1.RestartPolicyOnFailure, code: 1, lives: true}, {policy: v1.RestartPolicyAlways, lives: true},
 		{policy: v1.RestartPolicyNever, own: &always, lives: true}, {policy: v1.RestartPolicyAlways, own: &never},
 		{policy: v1.RestartPolicyNever, own: &never, rules: rule(again, 42), code: 42, lives: true},
-		{policy: v1.RestartPolicyNever, own: &never, rules: rule(again, 42), code: 143}, {policy: v1.RestartPolicyNever, own: &never, rules: rule(again, 42)},
-		{policy: v1.RestartPolicyNever, own: &never, rules: rule(all, 42), code: 143, lives: true}, // it lets any of them live again
+		{policy: v1.RestartPolicyNever, own: &never, rules: rule(again, 42), code: 143},
+		{policy: v1.RestartPolicyNever, own: &never, rules: rule(again, 42)},
+		{policy: v1.RestartPolicyNever, own: &never, rules: rule(all, 42), code: 143, lives: true},
+		// it lets any of them live again
 	} {
 		p := object("web", "u")
 		p.Spec.RestartPolicy = c.policy
@@ -182,22 +208,27 @@ func TestTheLastStatus(t *testing.T) {
 		want       v1.PodPhase
 		lost, left int // containers of unknown end, and those that still wait
 	}{
-		"runs":            {containers: []v1.ContainerStatus{running("main", 0)}, phase: v1.PodRunning, want: v1.PodFailed, lost: 1},
-		"never began":     {containers: []v1.ContainerStatus{waiting("main")}, phase: v1.PodPending, want: v1.PodFailed, lost: 1},
-		"ended well":      {containers: []v1.ContainerStatus{exited("main", 0)}, phase: v1.PodRunning, want: v1.PodSucceeded},
-		"ended ill":       {containers: []v1.ContainerStatus{exited("main", 1)}, phase: v1.PodRunning, want: v1.PodFailed},
-		"had ended":       {containers: []v1.ContainerStatus{exited("main", 0)}, phase: v1.PodSucceeded, want: v1.PodSucceeded},
-		"nothing known":   {phase: v1.PodPending, want: v1.PodFailed},
-		"in init":         {[]v1.Container{init}, []v1.ContainerStatus{running("init", 0)}, []v1.ContainerStatus{waiting("main")}, v1.PodPending, v1.PodFailed, 1, 1},
-		"init never ran":  {[]v1.Container{init}, []v1.ContainerStatus{waiting("init")}, []v1.ContainerStatus{waiting("main")}, v1.PodPending, v1.PodFailed, 1, 1},
-		"init had ended":  {[]v1.Container{init}, []v1.ContainerStatus{exited("init", 0)}, []v1.ContainerStatus{waiting("main")}, v1.PodPending, v1.PodFailed, 1, 0},
-		"second init out": {[]v1.Container{init, {Name: "two"}}, []v1.ContainerStatus{exited("init", 0), waiting("two")}, []v1.ContainerStatus{waiting("main")}, v1.PodPending, v1.PodFailed, 0, 2},
+		"runs": {containers: []v1.ContainerStatus{running("main", 0)}, phase: v1.PodRunning, want: v1.PodFailed,
+			lost: 1},
+		"never began":   {containers: []v1.ContainerStatus{waiting("main")}, phase: v1.PodPending, want: v1.PodFailed, lost: 1},
+		"ended well":    {containers: []v1.ContainerStatus{exited("main", 0)}, phase: v1.PodRunning, want: v1.PodSucceeded},
+		"ended ill":     {containers: []v1.ContainerStatus{exited("main", 1)}, phase: v1.PodRunning, want: v1.PodFailed},
+		"had ended":     {containers: []v1.ContainerStatus{exited("main", 0)}, phase: v1.PodSucceeded, want: v1.PodSucceeded},
+		"nothing known": {phase: v1.PodPending, want: v1.PodFailed},
+		"in init": {[]v1.Container{init}, []v1.ContainerStatus{running("init", 0)}, []v1.ContainerStatus{waiting("main")},
+			v1.PodPending, v1.PodFailed, 1, 1},
+		"init never ran": {[]v1.Container{init}, []v1.ContainerStatus{waiting("init")}, []v1.ContainerStatus{waiting("main")},
+			v1.PodPending, v1.PodFailed, 1, 1},
+		"init had ended": {[]v1.Container{init}, []v1.ContainerStatus{exited("init", 0)}, []v1.ContainerStatus{waiting("main")},
+			v1.PodPending, v1.PodFailed, 1, 0},
+		"second init out": {[]v1.Container{init, {Name: "two"}}, []v1.ContainerStatus{exited("init", 0), waiting("two")},
+			[]v1.ContainerStatus{waiting("main")}, v1.PodPending, v1.PodFailed, 0, 2},
 	} {
 		p := object("web", "u")
 		p.Spec.InitContainers = c.inits
 		out := statusOf(true, 0)
 		out.Phase, out.ContainerStatuses, out.InitContainerStatuses = c.phase, c.containers, c.initStatus
-		finish(p, out, noon)
+		finalstatus.Settle(&p.Spec, out, noon)
 		lost, left := 0, 0
 		for _, s := range append(out.ContainerStatuses, out.InitContainerStatuses...) {
 			switch e := s.State.Terminated; {

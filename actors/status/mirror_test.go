@@ -19,11 +19,13 @@ func TestAMirrorPodIsWhatNodesMayCreate(t *testing.T) {
 	if len(s.Annotations) != len(before.Annotations) {
 		t.Error("the static pod was changed")
 	}
-	if p.UID != "" || p.Spec.NodeName != "node" || p.Annotations[mirrorAnnotation] != "h1" || p.Annotations["kubernetes.io/config.source"] != "file" ||
+	if p.UID != "" || p.Spec.NodeName != "node" || p.Annotations[mirrorAnnotation] != "h1" ||
+		p.Annotations["kubernetes.io/config.source"] != "file" ||
 		p.Annotations["kubernetes.io/config.hash"] != "h1" || p.Labels["app"] != "web" {
 		t.Errorf("%+v", p.ObjectMeta)
 	}
-	if o := p.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].APIVersion != "v1" || o[0].Name != "node" || o[0].UID != "node-uid" ||
+	if o := p.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].APIVersion != "v1" || o[0].Name != "node" ||
+		o[0].UID != "node-uid" ||
 		o[0].Controller == nil || !*o[0].Controller || o[0].BlockOwnerDeletion != nil {
 		t.Errorf("%+v", o)
 	}
@@ -43,7 +45,8 @@ func TestAMirrorPodThatRefersToObjects(t *testing.T) {
 		b.wrote(noon, failing(only(t, b, noon), apierrors.NewForbidden(podResource, "web", errors.New(words))))
 		said := b.troubles()
 		if len(said) != 1 || !strings.Contains(said[0].What, words) ||
-			strings.Contains(said[0].What, "The static pod runs all the same") != want || strings.Contains(said[0].What, "the kubeconfig's user") == want {
+			strings.Contains(said[0].What, "The static pod runs all the same") != want ||
+			strings.Contains(said[0].What, "the kubeconfig's user") == want {
 			t.Errorf("%s: said %v", words, said)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
 )
 
 // The waits after failures. That of the API server as a whole stays short, so that what waits follows soon when it returns.
@@ -21,7 +23,8 @@ const (
 	timedOutMost       = 10 * time.Second
 	deleteWait         = 2 * time.Second // an object that is deleted and still observed may only be late, or held by finalizers
 	remakeWait         = 10 * time.Second
-	// A mirror pod that others delete is made again at once, and, where they go on, at these times. The kubelet knows no end of it.
+	// A mirror pod that others delete is made again at once, and, where they go on, at these times. The kubelet knows no end of
+	// it.
 	makeWait, makeMost = time.Second, 30 * time.Second
 	makeCalm           = 10 * time.Minute
 	retryAfterMost     = 5 * time.Minute
@@ -71,8 +74,10 @@ func read(d deed, err error) (fate, time.Duration) {
 		return gone, 0
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err):
 		return refused, wait
-	case apierrors.IsUnauthorized(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err),
-		apierrors.IsTimeout(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.As(err, &network):
+	case apierrors.IsUnauthorized(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err),
+		apierrors.IsServerTimeout(err),
+		apierrors.IsTimeout(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+		errors.As(err, &network):
 		return unavailable, wait
 	case !errors.As(err, &status) || status.Status().Code == 0:
 		return unavailable, wait // no answer of the API server
@@ -223,11 +228,7 @@ func (b *book) failed(l *line, now time.Time, a answer) {
 	b.troubled[l] = true
 }
 
-// wait is the back-off after so many failures in a row: it doubles, and is spread over its second half.
+// wait is the back-off after so many failures in a row.
 func (b *book) wait(first, most time.Duration, failures int) time.Duration {
-	d := most
-	if shift := failures - 1; shift < 20 {
-		d = min(first<<shift, most)
-	}
-	return d/2 + time.Duration(b.random()*float64(d/2))
+	return backoff.Policy{First: first, Max: most, Jitter: backoff.Half}.After(failures, b.random())
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"pgregory.net/rapid"
 
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -37,7 +38,8 @@ func (w *world) begin() {
 		if j.deed == patchStatus && equality.Semantic.DeepEqual(j.from, j.to) {
 			w.t.Fatalf("a write that changes nothing for %s", j.key)
 		}
-		if was := w.last[j.key]; was != nil && j.deed == patchStatus && was.uid == j.uid && equality.Semantic.DeepEqual(was.to, j.to) {
+		if was := w.last[j.key]; was != nil && j.deed == patchStatus && was.uid == j.uid &&
+			equality.Semantic.DeepEqual(was.to, j.to) {
 			w.t.Fatalf("%s is told the same again", j.key)
 		}
 		w.underWay[j.key] = j
@@ -51,7 +53,8 @@ func (w *world) begin() {
 func (w *world) others() { clear(w.last) }
 
 func (w *world) answer(fails bool) {
-	for _, key := range rapid.Permutation([]string{"pod/u1", "pod/u2", "pod/u3", "pod/u4", "static/default/s1", "static/default/s2"}).Draw(w.t, "whose") {
+	for _, key := range rapid.Permutation([]string{"pod/u1", "pod/u2", "pod/u3", "pod/u4", "static/default/s1",
+		"static/default/s2"}).Draw(w.t, "whose") {
 		j := w.underWay[key]
 		if j == nil {
 			continue
@@ -70,7 +73,8 @@ func (w *world) answer(fails bool) {
 			_, _ = w.m.do(w.tb, j)
 			w.others()
 		}
-		w.b.wrote(w.now, failing(j, rapid.SampledFrom([]error{code(500), code(503), code(403), code(409), errors.New("cut off")}).Draw(w.t, "error")))
+		w.b.wrote(w.now, failing(j, rapid.SampledFrom([]error{code(500), code(503), code(403), code(409),
+			errors.New("cut off")}).Draw(w.t, "error")))
 		return
 	}
 }
@@ -122,7 +126,8 @@ func (w *world) meddle() {
 	case "force":
 		w.m.remove(p)
 	case "condition":
-		p.Status.Conditions = append(p.Status.Conditions, cond(v1.PodConditionType(fmt.Sprintf("c%d", w.m.version)), v1.ConditionTrue, 0))
+		p.Status.Conditions = append(p.Status.Conditions, cond(v1.PodConditionType(fmt.Sprintf("c%d", w.m.version)),
+			v1.ConditionTrue, 0))
 		w.m.put(p)
 	case "unready":
 		if c := condition(&p.Status, v1.PodReady); c != nil {
@@ -155,7 +160,8 @@ func (w *world) settle() {
 		w.now = w.now.Add(5 * time.Second)
 	}
 	for _, l := range w.b.lines {
-		w.t.Logf("%s: next %+v, busy %v, due %v, written %v, gone %s, trouble %+v", l.key, l.next, l.busy, l.due, l.written != nil, l.gone, l.trouble)
+		w.t.Logf("%s: next %+v, busy %v, due %v, written %v, gone %s, trouble %+v", l.key, l.next, l.busy, l.due,
+			l.written != nil, l.gone, l.trouble)
 	}
 	w.t.Fatalf("it does not come to rest: under way %v, gate %+v, busy %d", w.underWay, w.b.gate, w.b.busy)
 }
@@ -191,7 +197,8 @@ func TestItEndsAsWanted(t *testing.T) {
 		node.UID = "node-uid"
 		w.b.register(node)
 		for range rapid.IntRange(1, 80).Draw(rt, "steps") {
-			switch rapid.SampledFrom([]string{"meddle", "tell", "static", "drop", "watch", "arrive", "answer", "fail", "time"}).Draw(rt, "step") {
+			switch rapid.SampledFrom([]string{"meddle", "tell", "static", "drop", "watch", "arrive", "answer", "fail",
+				"time"}).Draw(rt, "step") {
 			case "meddle":
 				w.meddle()
 			case "tell":
@@ -242,7 +249,7 @@ func (w *world) check() {
 		}
 		want := merge(p, m.Status, w.now)
 		if m.Over {
-			finish(p, want, w.now)
+			finalstatus.Settle(&p.Spec, want, w.now)
 		}
 		if !equality.Semantic.DeepEqual(want, &p.Status) {
 			w.t.Errorf("%s says\n%+v\nand not\n%+v", uid, p.Status, *want)

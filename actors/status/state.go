@@ -72,7 +72,9 @@ func failure(a answer, node string) string {
 		return what + ": a pod of its name is there that is no mirror pod of this node, and is left as it is"
 	}
 	if a.job.deed == createMirror && refers(a.err) {
-		return what + ": the API server admits no mirror pod that refers to other objects (ConfigMaps, Secrets, claims, service accounts). " +
+		return what +
+			": the API server admits no mirror pod that refers to other objects (ConfigMaps, Secrets, claims, service " +
+			"accounts). " +
 			"The static pod runs all the same, and the API server does not show it: " + a.err.Error()
 	}
 	return what + ": " + apiclient.Explain(a.err, node)
@@ -102,7 +104,9 @@ func (b *book) troubles() []Trouble {
 	}
 	slices.SortFunc(out, func(a, b Trouble) int { return cmp.Compare(a.Pod, b.Pod) })
 	if b.gate.failures > 0 {
-		first := Trouble{Since: b.gate.since, What: fmt.Sprintf("nothing can be written to the API server about pods (%d wait): %s", waiting, apiclient.Explain(b.gate.err, b.node))}
+		first := Trouble{Since: b.gate.since,
+			What: fmt.Sprintf("nothing can be written to the API server about pods (%d wait): %s", waiting,
+				apiclient.Explain(b.gate.err, b.node))}
 		out = slices.Insert(out, 0, first)
 	}
 	return out

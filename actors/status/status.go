@@ -137,7 +137,8 @@ func (a *actor) logGate(ctx supervisors.Context) {
 	switch failing := a.book.gate.failures > 0; {
 	case failing && !told:
 		a.told[all] = "told"
-		ctx.Log().Warn("the API server takes nothing about pods; it is tried again, and pods run on", "reason", apiclient.Explain(a.book.gate.err, a.opts.NodeName))
+		ctx.Log().Warn("the API server takes nothing about pods; it is tried again, and pods run on", "reason",
+			apiclient.Explain(a.book.gate.err, a.opts.NodeName))
 	case !failing && told:
 		delete(a.told, all)
 		ctx.Log().Info("the API server takes what is written about pods again")

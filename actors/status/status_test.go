@@ -30,7 +30,8 @@ type bench struct {
 
 func newBench(t *testing.T, pods ...runtime.Object) *bench {
 	b := &bench{t: t, api: fake.NewClientset(pods...), state: &State{}}
-	b.opts = Options{Client: b.api, Operations: cri.NewOperations(), NodeName: "node", State: b.state, Random: func() float64 { return 1 }}
+	b.opts = Options{Client: b.api, Operations: cri.NewOperations(), NodeName: "node", State: b.state,
+		Random: func() float64 { return 1 }}
 	b.Kit = supervisortest.New(t, messages.Status, New(b.opts)("status"))
 	if told := b.Take(); len(told) != 1 || told[0].To != messages.Registration {
 		t.Fatalf("it asks for %v and not for the node", told)
@@ -95,7 +96,8 @@ func TestAStatusIsWrittenAsOnePatch(t *testing.T) {
 		t.Errorf("%+v", p.Status)
 	}
 	b.watch()
-	b.Send(messages.Pods, messages.PodStatusesWanted{Heard: true, Pods: []messages.PodStatusWanted{wish(object("web", "u"), statusOf(true, 0))}})
+	b.Send(messages.Pods, messages.PodStatusesWanted{Heard: true,
+		Pods: []messages.PodStatusWanted{wish(object("web", "u"), statusOf(true, 0))}})
 	b.RunWork()
 	if got := b.calls(); got != "" {
 		t.Errorf("it wrote again: %s", got)
@@ -120,7 +122,8 @@ func TestTheEndAsItIsWritten(t *testing.T) {
 	if got := b.calls(); got != "patch pods status, delete pods " {
 		t.Errorf("it wrote %s", got)
 	}
-	if options.GracePeriodSeconds == nil || *options.GracePeriodSeconds != 0 || options.Preconditions == nil || *options.Preconditions.UID != "u" {
+	if options.GracePeriodSeconds == nil || *options.GracePeriodSeconds != 0 || options.Preconditions == nil ||
+		*options.Preconditions.UID != "u" {
 		t.Errorf("deleted with %+v", options)
 	}
 }
@@ -142,14 +145,20 @@ func TestAFaultOfTheAPIServer(t *testing.T) {
 		fault error
 		says  string
 	}{
-		"500": {code(500), "pod default/web: its status cannot be written: the API server has a fault of its own (500): said no"}, "403": {code(403), "pod default/web: its status cannot"},
-		"503": {code(503), "nothing can be written"}, "401": {code(401), "nothing can be written"}, "429": {code(429), "nothing can be written"},
-		"reset": {errors.New("connection reset"), "nothing can be written to the API server about pods (1 wait): connection reset"},
-		"409":   {code(409), ""},
+		"500": {code(500), "pod default/web: its status cannot be written: the API server has a fault of its own (500): said no"},
+		"403": {code(403), "pod default/web: its status cannot"},
+		"503": {code(503), "nothing can be written"}, "401": {code(401), "nothing can be written"},
+		"429": {code(429), "nothing can be written"},
+		"reset": {errors.New("connection reset"),
+			"nothing can be written to the API server about pods (1 wait): connection reset"},
+		"409": {code(409), ""},
 	} {
 		b := newBench(t, object("web", "u"))
 		fault := c.fault
-		b.api.PrependReactor("patch", "pods", func(ktesting.Action) (bool, runtime.Object, error) { return fault != nil, nil, fault })
+		b.api.PrependReactor("patch", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+			return fault != nil, nil,
+				fault
+		})
 		b.watch()
 		b.Send(messages.Pods, wish(object("web", "u"), statusOf(true, 0)))
 		b.RunWork()
@@ -178,7 +187,8 @@ func TestARestartJoinsTheWriteUnderWay(t *testing.T) {
 		<-release
 		return false, nil, nil
 	})
-	observed := messages.APIPodsObserved{Pods: []*v1.Pod{b.pod("web")}, At: b.Now()} // the fake answers nobody while a reactor runs
+	observed := messages.APIPodsObserved{Pods: []*v1.Pod{b.pod("web")},
+		At: b.Now()} // the fake answers nobody while a reactor runs
 	b.Send(messages.APIServer, observed)
 	b.Send(messages.Pods, wish(object("web", "u"), statusOf(true, 0)))
 	first := b.Work[0]

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -20,11 +21,18 @@ type Options struct {
 	Operations Operations
 	// Log gets what happens in operations, outside any actor; nil: slog.Default().
 	Log *slog.Logger
-	// Parallel is how many pods are mounted or unmounted at a time; 0 is 10. So many others may ask the API server for tokens, and
-	// so many renew them.
+	// Parallel is how many pods are mounted or unmounted at a time; 0 is 10. So many others may ask the API server for
+	// tokens, and so many renew them.
 	Parallel int
 	// Node is what volumes need to know of the machine.
 	Node Facts
+}
+
+// Operations is the process-wide table of work that outlives the actor that asked for it.
+type Operations interface {
+	reconcile.Operations
+	// Settle waits until nothing is under way with a key that begins so, or for the end of ctx: that error names what is.
+	Settle(ctx context.Context, prefix string) error
 }
 
 // Facts are what volumes need to know of the machine. Immutable.
@@ -39,16 +47,19 @@ type Facts struct {
 	log    *slog.Logger
 }
 
-// The actor's patience with an operation, which goes on without it. A pod's ending waits for its volumes no longer than
-// both together: a mount that hangs, and then the unmount.
 const (
-	mountPatience   = time.Minute
-	unmountPatience = 30 * time.Second
-	lookPatience    = 30 * time.Second
+	// mountTimeout and unmountTimeout are how long the actor awaits an operation, which goes on without it. A pod's end
+	// waits for its volumes no longer than both together: a mount that hangs, and then the unmount.
+	mountTimeout   = time.Minute
+	unmountTimeout = 30 * time.Second
+	// operationTimeout ends an operation that nobody waits for any more, as far as the kernel lets it be ended. A large
+	// emptyDir on a slow disk takes minutes to remove.
+	operationTimeout = 10 * time.Minute
+	operationsPrefix = "volumes/"
 )
 
-// New makes the constructor of the volumes actor. It answers MountVolumes, UnmountVolumes, ObjectsChanged and PodFoldersWanted; see the
-// messages for what each promises.
+// New makes the constructor of the volumes actor. It answers MountVolumes, UnmountVolumes, ObjectsChanged and
+// PodFoldersWanted; see the messages for what each promises.
 func New(opts Options) supervisors.Constructor { return newWith(opts, plugins) }
 
 func newWith(opts Options, list []plugin) supervisors.Constructor {
@@ -59,36 +70,28 @@ func newWith(opts Options, list []plugin) supervisors.Constructor {
 		opts.Parallel = 10
 	}
 	opts.Node.log = opts.Log
+	d := disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, log: opts.Log, patience: patient}
+	places := make([]int, lanes)
+	for i := range places {
+		places[i] = opts.Parallel
+	}
 	return func(string) supervisors.Actor {
-		m := newMachine(opts.Parallel)
-		m.versionOf = opts.Node.Objects.VersionOf
-		return &actor{
-			machine: m,
-			disk:    disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, log: opts.Log, patience: patient},
-		}
+		a := &actor{node: opts.Node}
+		a.volumes = reconcile.New(reconcile.Options[*v1.Pod, state]{
+			Name: "volumes", Driver: driver{d}, Report: a.reported, Joins: joins,
+			Operations: opts.Operations, Prefix: operationsPrefix, OperationTimeout: operationTimeout,
+			Rules: reconcile.Rules[*v1.Pod, state]{
+				Same: sameVolumes, Retry: retry, Judge: judge, Lane: opts.Node.lane, Places: places,
+				Timeout: mountTimeout, RemoveTimeout: unmountTimeout, Grace: 2,
+			},
+		})
+		return a
 	}
 }
 
 type actor struct {
-	machine *machine
-	disk    disk
-	looking bool // the folders of pods are being listed
-	again   bool // and have to be once more
-}
-
-// podEvent is the result of work or a timer: an event of one pod.
-type podEvent struct {
-	uid string
-	ev  any
-}
-
-// PodUID implements messages.Subject.
-func (e podEvent) PodUID() string { return e.uid }
-
-// foldersFound is the result of looking at what is on the disk.
-type foldersFound struct {
-	uids []string
-	err  error
+	node    Facts
+	volumes *reconcile.Reconciler[*v1.Pod, state]
 }
 
 // Receive implements supervisors.Actor.
@@ -97,85 +100,58 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.Started:
 		// Nothing is known, and nothing is assumed: pods ask again, and are told after that what is there.
 	case messages.MountVolumes:
-		a.do(ctx, a.machine.on(m.UID, mountAsked{m.Pod}, ctx.Now()))
+		a.volumes.Ensure(ctx, m.UID, m.Pod)
 	case messages.UnmountVolumes:
-		a.do(ctx, a.machine.on(m.UID, unmountAsked{m.Remove}, ctx.Now()))
+		if a.node.Tokens != nil {
+			a.node.Tokens.Forget(types.UID(m.UID)) // an API server that does not answer keeps no pod from its end
+		}
+		if m.Remove {
+			a.volumes.Remove(ctx, m.UID)
+		} else {
+			a.volumes.Ensure(ctx, m.UID, nil)
+		}
 	case messages.PodFoldersWanted:
-		a.machine.onWanted(m.UIDs)
-		a.look(ctx)
+		a.volumes.Sweep(ctx, m.UIDs, true)
 	case messages.ObjectsChanged:
-		a.do(ctx, a.machine.onObjects(ctx.Now()))
-	case foldersFound:
-		a.found(ctx, m)
-	case podEvent:
-		a.do(ctx, a.machine.on(m.uid, m.ev, ctx.Now()))
+		a.volumes.Touch(ctx, a.stale()...)
 	default:
-		ctx.Unhandled(msg)
-	}
-}
-
-// do carries out effects.
-func (a *actor) do(ctx supervisors.Context, effects []effect) {
-	for _, e := range effects {
-		disk, uid, turn, lane := a.disk, e.uid, e.turn, e.lane
-		switch what := e.what.(type) {
-		case moved:
-			ctx.Log().Debug("volumes of a pod", "pod", uid, "from", what.from, "to", what.to)
-			if disk.node.Tokens != nil && (what.to == abandoning || what.to == unmounting) {
-				disk.node.Tokens.Forget(types.UID(uid)) // an API server that does not answer keeps no pod from its end
-			}
-		case tell:
-			ctx.Tell(messages.PodAddress(uid), what.msg)
-		case retryAfter:
-			ctx.After(what.d, podEvent{uid, retryDue{turn}})
-		case noteLeft:
-			if a.machine.note(uid, what.left) {
-				ctx.Log().Warn("something of a pod's folder remains; it is tried again with the next sweep", "pod", uid, "reason", what.left)
-			}
-		case noteFailures:
-			for _, t := range what.troubles {
-				ctx.Log().Warn("a volume cannot be mounted", "pod", uid, "volume", t.volume, "reason", t.message, "retryAt", t.retryAt)
-			}
-		case beginMount:
-			ctx.Do(supervisors.Work{Name: "mount " + uid, Timeout: mountPatience, Run: func(ctx context.Context) any {
-				out := disk.mountPod(ctx, uid, what.pod, what.only...)
-				out.lane = lane
-				return podEvent{uid, mountEnded{turn, out}}
-			}})
-		case beginUnmount:
-			ctx.Do(supervisors.Work{Name: "unmount " + uid, Timeout: unmountPatience, Run: func(ctx context.Context) any {
-				return podEvent{uid, unmountEnded{turn, disk.unmountPod(ctx, uid, what.remove)}}
-			}})
-		case beginVerify:
-			ctx.Do(supervisors.Work{Name: "verify " + uid, Timeout: lookPatience, Run: func(ctx context.Context) any {
-				return podEvent{uid, verifyEnded{turn, disk.stillMounted(ctx, uid, what.pod)}}
-			}})
+		if !a.volumes.Receive(ctx, msg) {
+			ctx.Unhandled(msg)
 		}
 	}
 }
 
-// look lists what is on the disk, one listing at a time.
-func (a *actor) look(ctx supervisors.Context) {
-	if a.looking {
-		a.again = true
-		return
-	}
-	a.looking, a.again = true, false
-	disk := a.disk
-	ctx.Do(supervisors.Work{Name: "list pod folders", Timeout: lookPatience, Run: func(ctx context.Context) any {
-		uids, err := disk.podFolders(ctx)
-		return foldersFound{uids, err}
-	}})
+// stale are the pods whose volumes may hold older ConfigMaps or Secrets than there are.
+func (a *actor) stale() (uids []string) {
+	a.volumes.Each(func(r report) {
+		if r.Desired != nil && usesObjects(r.Desired) && r.Actual.version != a.node.Objects.VersionOf(r.Desired) {
+			uids = append(uids, r.Key)
+		}
+	})
+	return uids
 }
 
-func (a *actor) found(ctx supervisors.Context, m foldersFound) {
-	a.looking = false
-	if m.err != nil {
-		ctx.Log().Warn("the folders of pods cannot be listed; what is left behind stays", "error", m.err)
-	} else {
-		a.do(ctx, a.machine.onFound(m.uids, ctx.Now()))
-	}
-	if a.again {
-		a.look(ctx)
+// reported tells a pod what came of its volumes.
+func (a *actor) reported(ctx supervisors.Context, r report) {
+	to := messages.PodAddress(r.Key)
+	switch {
+	case r.Remove && !r.Asked:
+	case r.Desired == nil:
+		m := messages.VolumesUnmounted{UID: r.Key, Removed: r.Remove}
+		if r.Err != nil {
+			m.Left = oneLine(r.Err)
+		} else if !r.Remove {
+			a.volumes.Forget(ctx, r.Key) // its folder stays for as long as the pod is wanted
+		}
+		ctx.Tell(to, m)
+	case r.Err == nil:
+		ctx.Tell(to, messages.VolumesMounted{UID: r.Key, Paths: r.Actual.paths})
+	default:
+		for _, m := range r.Actual.failed(r.Key) {
+			ctx.Tell(to, m)
+		}
 	}
 }
+
+// Inspect implements supervisors.Inspectable.
+func (a *actor) Inspect() any { return a.volumes.Inspect() }

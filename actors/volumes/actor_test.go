@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -89,7 +90,8 @@ func TestAPodsVolumesFromStartToFinish(t *testing.T) {
 		t.Errorf("unmount: %+v", got)
 	}
 	for range 2 {
-		if got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true}); !reflect.DeepEqual(got, removed) || exists(t, n.pod("u")) {
+		if got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true}); !reflect.DeepEqual(got, removed) ||
+			exists(t, n.pod("u")) {
 			t.Errorf("remove: %+v", got)
 		}
 	}
@@ -112,26 +114,28 @@ func TestAFailedMountIsTriedAgain(t *testing.T) {
 	pod := podWith("u", hostPathVolume("h", path, v1.HostPathDirectory))
 	got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})
 	first := got[0].(messages.VolumesFailed)
-	if len(got) != 1 || first.Volume != "h" || first.Reason.Code != messages.ReasonFailedMount || !first.Reason.RetryAt.Equal(n.Now().Add(retryFirst)) {
+	if len(got) != 1 || first.Volume != "h" || first.Reason.Code != messages.ReasonFailedMount ||
+		!first.Reason.RetryAt.Equal(n.Now().Add(retry.First)) {
 		t.Fatalf("got %+v", got)
 	}
 	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}); !reflect.DeepEqual(got, []any{first}) {
 		t.Errorf("asked again: %+v", got)
 	}
-	n.Advance(retryFirst - time.Nanosecond)
+	n.Advance(retry.First - time.Nanosecond)
 	if len(n.Work) > 0 {
 		t.Error("it did not wait")
 	}
 	n.Advance(time.Nanosecond)
 	n.RunWork()
 	second := n.told("u")[0].(messages.VolumesFailed)
-	if !second.Reason.RetryAt.Equal(n.Now().Add(2 * retryFirst)) {
+	if !second.Reason.RetryAt.Equal(n.Now().Add(2 * retry.First)) {
 		t.Errorf("the second time: %+v at %s", second, n.Now())
 	}
 	must(t, os.Mkdir(path, 0o755))
-	n.Advance(2 * retryFirst)
+	n.Advance(2 * retry.First)
 	n.RunWork()
-	if got := n.told("u"); !reflect.DeepEqual(got, []any{messages.VolumesMounted{UID: "u", Paths: map[string]string{"h": path}}}) {
+	if got := n.told("u"); !reflect.DeepEqual(got, []any{messages.VolumesMounted{UID: "u",
+		Paths: map[string]string{"h": path}}}) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -153,7 +157,8 @@ func TestWhatIsRefusedIsNotTriedAgain(t *testing.T) {
 func TestAPodThatEndsWhileItsVolumesFail(t *testing.T) {
 	n := newNode(t)
 	n.ask("u", messages.MountVolumes{UID: "u", Pod: podWith("u", hostPathVolume("h", "/nowhere/x", v1.HostPathFile))})
-	if got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true}); !reflect.DeepEqual(got, []any{messages.VolumesUnmounted{UID: "u", Removed: true}}) {
+	if got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true}); !reflect.DeepEqual(got,
+		[]any{messages.VolumesUnmounted{UID: "u", Removed: true}}) {
 		t.Errorf("got %+v", got)
 	}
 	n.Advance(time.Hour)
@@ -206,14 +211,15 @@ func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	sweep(n)
-	detail := n.actor.(supervisors.Inspectable).Inspect().(inspection)
-	if !strings.Contains(detail.Left["u"], mount) {
+	detail := n.actor.(supervisors.Inspectable).Inspect().(reconcile.Inspection)
+	if !strings.Contains(detail.Objects["u"].Error, mount) {
 		t.Errorf("inspection: %+v", detail)
 	}
 	must(t, unmountNow(mount))
-	sweep(n)
-	sweep(n)
-	if detail := n.actor.(supervisors.Inspectable).Inspect().(inspection); len(detail.Left) > 0 || exists(t, n.pod("u")) {
+	n.Advance(retry.First)
+	n.RunWork()
+	if detail := n.actor.(supervisors.Inspectable).Inspect().(reconcile.Inspection); len(detail.Objects) > 0 ||
+		exists(t, n.pod("u")) {
 		t.Errorf("after unmounting: %+v", detail)
 	}
 }
@@ -224,7 +230,7 @@ func TestInspection(t *testing.T) {
 	n.ask("bad", messages.MountVolumes{UID: "bad", Pod: podWith("bad", hostPathVolume("h", "/nowhere/x", v1.HostPathFile))})
 	text, err := json.Marshal(n.actor.(supervisors.Inspectable).Inspect())
 	must(t, err)
-	for _, want := range []string{`"ok":{"phase":"Mounted"`, `"bad":{"phase":"BackingOff"`, "/nowhere/x", `"retryAt":"2026-01-02T03:04:05.5Z"`} {
+	for _, want := range []string{`"ok":{"phase":"Ready"`, `"bad":{"phase":"BackingOff"`, "/nowhere/x", `"retryAt":"2026-01-02T03:04:05.5Z"`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%s lacks %s", text, want)
 		}
@@ -233,7 +239,7 @@ func TestInspection(t *testing.T) {
 
 func TestUnknownMessages(t *testing.T) {
 	n := newNode(t)
-	n.Send(messages.Pods, messages.TellWish{})
+	n.Send(messages.Pods, messages.ResendDesired{})
 	if len(n.Ignored) != 1 {
 		t.Errorf("ignored %v", n.Ignored)
 	}
@@ -244,7 +250,8 @@ func TestInTheTree(t *testing.T) {
 	ops := cri.NewOperations()
 	root := t.TempDir()
 	answers := make(chan any, 10)
-	tree := &supervisors.Row{Kind: "node", Children: []supervisors.Row{{Kind: "volumes"}, {Kind: "pods", Children: []supervisors.Row{{Kind: "u"}}}}}
+	tree := &supervisors.Row{Kind: "node", Children: []supervisors.Row{{Kind: "volumes"},
+		{Kind: "pods", Children: []supervisors.Row{{Kind: "u"}}}}}
 	sys, err := supervisors.Start(supervisors.Options{Tree: tree, Constructors: map[supervisors.Kind]supervisors.Constructor{
 		"node":    func(string) supervisors.Actor { return ignore{} },
 		"pods":    func(string) supervisors.Actor { return ignore{} },

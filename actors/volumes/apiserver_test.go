@@ -68,7 +68,7 @@ func TestAChangeOfOneObjectOfTheAPIServer(t *testing.T) {
 	}
 	board.Put(colorRef, colored("blue"))
 	n.Send(messages.Objects, messages.ObjectsChanged{Version: board.Version()})
-	if len(n.Work) != 1 || n.Work[0].Name != "mount u" {
+	if len(n.Work) != 1 || n.Work[0].Name != "ensure volumes u" {
 		t.Errorf("work %+v", n.Work)
 	}
 }
@@ -99,7 +99,8 @@ func TestVolumesThatAreFoundStayWhileTheAPIServerIsAway(t *testing.T) {
 	if len(failed) != 1 {
 		t.Fatalf("told %+v", failed)
 	}
-	if r := failed[0].(messages.VolumesFailed).Reason; !strings.Contains(r.Message, "ConfigMap ns/settings: it has not been read from the API server yet: i/o timeout") || r.Permanent {
+	if r := failed[0].(messages.VolumesFailed).Reason; !strings.Contains(r.Message,
+		"ConfigMap ns/settings: it has not been read from the API server yet: i/o timeout") || r.Permanent {
 		t.Errorf("it waits for %+v", r)
 	}
 	board.Put(colorRef, colored("blue"))
@@ -108,7 +109,8 @@ func TestVolumesThatAreFoundStayWhileTheAPIServerIsAway(t *testing.T) {
 	if text := read(t, filepath.Join(path, "color")); text != "blue" {
 		t.Errorf("afterwards it holds %q", text)
 	}
-	if said := fmt.Sprintf("%+v", n.Take()); strings.Count(said, "UID:new Paths:") != 1 || strings.Count(said, "UID:u Paths:") != 1 {
+	if said := fmt.Sprintf("%+v", n.Take()); strings.Count(said, "UID:new Paths:") != 1 ||
+		strings.Count(said, "UID:u Paths:") != 1 {
 		t.Errorf("told %s", said)
 	}
 }

@@ -30,8 +30,8 @@ func BenchmarkMount(b *testing.B) {
 				if out := d.mountPod(b.Context(), "u", pod); len(out.failures) > 0 {
 					b.Fatal(out.failures)
 				}
-				if out := d.unmountPod(b.Context(), "u", true); out.left != "" {
-					b.Fatal(out.left)
+				if err := d.unmountPod(b.Context(), "u", true); err != nil {
+					b.Fatal(err)
 				}
 			}
 			each := float64(b.Elapsed()) / float64(b.N)

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
 // file is one file of a volume's content.
@@ -47,6 +48,9 @@ func (c content) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, 
 	if err := safepath.CheckElement(v.Name); err != nil {
 		return "", permanentError{err}
 	}
+	if err := checkPaths(pathsOf(v)); err != nil {
+		return "", permanentError{err}
+	}
 	folder := c.folder(v.Name)
 	files, err := c.files(ctx, p, v) // first what may be missing: nothing is mounted for a pod that waits
 	switch {
@@ -57,6 +61,9 @@ func (c content) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, 
 	case err != nil:
 		return "", err
 	}
+	if err := checkPaths(slices.Sorted(maps.Keys(files))); err != nil { // keys of objects may be others soon
+		return "", err
+	}
 	if err := p.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return "", err
 	}
@@ -64,7 +71,7 @@ func (c content) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, 
 		return "", err
 	}
 	if c.memory {
-		if err := memory(p, nil).mount(p, folder); err != nil {
+		if err := makeRoom(p, folder, files); err != nil {
 			return "", err
 		}
 	}
@@ -75,6 +82,42 @@ func (c content) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, 
 		return "", err
 	}
 	return filepath.Join(p.Path(), folder), nil
+}
+
+// pathsOf are the paths of files that the volume's own specification names.
+func pathsOf(v *v1.Volume) (paths []string) {
+	keys := func(items []v1.KeyToPath) {
+		for i := range items {
+			paths = append(paths, items[i].Path)
+		}
+	}
+	downward := func(items []v1.DownwardAPIVolumeFile) {
+		for i := range items {
+			paths = append(paths, items[i].Path)
+		}
+	}
+	switch {
+	case v.ConfigMap != nil:
+		keys(v.ConfigMap.Items)
+	case v.Secret != nil:
+		keys(v.Secret.Items)
+	case v.DownwardAPI != nil:
+		downward(v.DownwardAPI.Items)
+	case v.Projected != nil:
+		for i := range v.Projected.Sources {
+			switch s := &v.Projected.Sources[i]; {
+			case s.ConfigMap != nil:
+				keys(s.ConfigMap.Items)
+			case s.Secret != nil:
+				keys(s.Secret.Items)
+			case s.DownwardAPI != nil:
+				downward(s.DownwardAPI.Items)
+			case s.ServiceAccountToken != nil:
+				paths = append(paths, s.ServiceAccountToken.Path)
+			}
+		}
+	}
+	return paths
 }
 
 // unreadPatience is how long the first mount of a volume waits for objects that have not been read yet.
@@ -102,9 +145,11 @@ func (c content) mounted(p podFolder, v *v1.Volume) bool {
 	return err == nil
 }
 
+func (c content) inMemory(podFolder, string) bool { return c.memory }
+
 func (c content) unmount(ctx context.Context, p podFolder, volume string) error {
 	folder := c.folder(volume)
-	if isMemory(p, folder) {
+	if c.memory && isMemory(p, folder) {
 		if err := p.Unmount(folder); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -14,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -91,16 +94,16 @@ func TestMemoryIsATmpfsOfItsSize(t *testing.T) {
 			if mountedAt(t, d, pod); !exists(t, filepath.Join(path, "kept")) {
 				t.Error("asked again, it was mounted once more")
 			}
-			if !d.stillMounted(t.Context(), "u", pod) {
+			if !d.stillMounted("u", pod) {
 				t.Error("it is not found mounted")
 			}
 			must(t, unmountNow(path)) // as a reboot does
-			if d.stillMounted(t.Context(), "u", pod) {
+			if d.stillMounted("u", pod) {
 				t.Error("it is found mounted and is not")
 			}
 			mountedAt(t, d, pod)
-			if out := d.unmountPod(t.Context(), "u", true); out.left != "" || exists(t, d.pod("u")) {
-				t.Errorf("left %q", out.left)
+			if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
+				t.Errorf("left %v", err)
 			}
 		})
 	}
@@ -199,13 +202,15 @@ func downwardVolume(name string) v1.Volume {
 		return v1.DownwardAPIVolumeFile{Path: path, FieldRef: &v1.ObjectFieldSelector{APIVersion: "v1", FieldPath: field}}
 	}
 	res := func(path, resource string) v1.DownwardAPIVolumeFile {
-		return v1.DownwardAPIVolumeFile{Path: path, ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c", Resource: resource}}
+		return v1.DownwardAPIVolumeFile{Path: path, ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c",
+			Resource: resource}}
 	}
 	secret := field("deep/down/uid", "metadata.uid")
 	secret.Mode = ptr(int32(0o400))
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{
 		DefaultMode: ptr(int32(0o644)), Items: []v1.DownwardAPIVolumeFile{
-			field("name", "metadata.name"), field("labels", "metadata.labels"), field("deep/annotation", "metadata.annotations['a']"),
+			field("name", "metadata.name"), field("labels", "metadata.labels"),
+			field("deep/annotation", "metadata.annotations['a']"),
 			secret, res("cpu", "requests.cpu"), res("memory", "limits.memory"),
 		},
 	}}}
@@ -220,7 +225,8 @@ func TestDownwardAPI(t *testing.T) {
 	pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1500m")}
 	path := mountedAt(t, d, pod)
 	for name, want := range map[string]string{
-		"name": "u", "labels": "b=\"2\"\nx=\"1\"", "deep/annotation": "first", "deep/down/uid": "u", "cpu": "2", "memory": fmt.Sprint(64 << 20),
+		"name": "u", "labels": "b=\"2\"\nx=\"1\"", "deep/annotation": "first", "deep/down/uid": "u", "cpu": "2",
+		"memory": fmt.Sprint(64 << 20),
 	} {
 		if got := read(t, filepath.Join(path, name)); got != want {
 			t.Errorf("%s holds %q, want %q", name, got, want)
@@ -243,15 +249,15 @@ func TestDownwardAPI(t *testing.T) {
 	}
 	changed := pod.DeepCopy()
 	changed.Annotations["a"] = "second"
-	if sameWish(pod, changed) {
+	if sameVolumes(pod, changed) {
 		t.Error("the change goes unseen")
 	}
 	mountedAt(t, d, changed)
 	if got := read(t, filepath.Join(path, "deep/annotation")); got != "second" || exists(t, before) {
 		t.Errorf("after a change it holds %q", got)
 	}
-	if out := d.unmountPod(t.Context(), "u", true); out.left != "" || exists(t, d.pod("u")) {
-		t.Errorf("left %q", out.left)
+	if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
+		t.Errorf("left %v", err)
 	}
 }
 
@@ -318,9 +324,137 @@ func TestWriteFilesAfterACrashAnywhere(t *testing.T) {
 			t.Errorf("the folder has %v", names)
 		}
 	}
-	for _, bad := range []string{"..x", "../x", "/x", "a/../b", "", "."} {
-		if err := writeFiles(p, "volumes/v", content(bad, "")); !isPermanent(err) {
-			t.Errorf("%q: %v", bad, err)
+}
+
+// What cannot be written leaves nothing, at whatever retry, and what a crash has left takes no room from the next one.
+func TestAWriteThatFailsLeavesNothing(t *testing.T) {
+	d := newDisk(t)
+	pods, err := openPods(d.rootDir)
+	must(t, err)
+	defer d.close(pods)
+	p, err := makePod(pods, "u", podWith("u"))
+	must(t, err)
+	defer d.close(p.Root)
+	must(t, p.MkdirAll("volumes/v", 0o755))
+	path := filepath.Join(p.Path(), "volumes/v")
+	mountTmpfs(t, path) // of 64 KiB
+	content := func(size int) map[string]file {
+		return map[string]file{"a": {data: []byte("small")}, "b": {data: make([]byte, size)}}
+	}
+	must(t, writeFiles(p, "volumes/v", content(1)))
+	want, err := p.Names("volumes/v")
+	must(t, err)
+	for range 3 {
+		if err := writeFiles(p, "volumes/v", content(100<<10)); !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("written without room: %v", err)
 		}
+		if got, err := p.Names("volumes/v"); err != nil || len(got) != len(want) {
+			t.Errorf("there are %v, %v, want %v", got, err, want)
+		}
+	}
+	if got := seen(t, path); got["a"] != "small" || len(got["b"]) != 1 {
+		t.Errorf("the volume holds %q", got)
+	}
+	must(t, os.Mkdir(filepath.Join(path, "..2000_01_01_00_00_00.half"), 0o755))
+	must(t, os.WriteFile(filepath.Join(path, "..2000_01_01_00_00_00.half/b"), make([]byte, 40<<10), 0o644))
+	must(t, writeFiles(p, "volumes/v", content(30<<10)))
+}
+
+// Paths that cannot be those of files in one volume are refused for good before anything is made; where they come from an object's keys,
+// which may change, not for good.
+func TestPathsThatCannotBe(t *testing.T) {
+	secret := func(paths ...string) v1.Volume {
+		v := secretVolume("v", "password")
+		for _, path := range paths {
+			v.Secret.Items = append(v.Secret.Items, v1.KeyToPath{Key: "word", Path: path})
+		}
+		return v
+	}
+	info := func(path string) v1.VolumeProjection {
+		return v1.VolumeProjection{DownwardAPI: &v1.DownwardAPIProjection{
+			Items: []v1.DownwardAPIVolumeFile{{Path: path, FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+		}}
+	}
+	whole := v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "settings"}}}
+	token := v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token/x"}}
+	for _, c := range []struct {
+		volume    v1.Volume
+		says      string
+		permanent bool
+	}{
+		{secret("..x"), `"..x"`, true},
+		{secret("../x"), `"../x"`, true},
+		{secret("/x"), `"/x"`, true},
+		{secret("a/../b"), `"a/../b"`, true},
+		{secret(""), `""`, true},
+		{secret("."), `"."`, true},
+		{secret(strings.Repeat("a/", 2048) + "a"), "4097 bytes", true},
+		{secret("x", "x-", "x/y"), `"x" is a file of the volume, and "x/y" needs a folder`, true},
+		{secret("x/y/z", "x"), `"x" is a file`, true},
+		{secret("x/y", "x//y"), "the same file", true},
+		{configMapVolume("v", "settings", v1.KeyToPath{Key: "color", Path: "a"}, v1.KeyToPath{Key: "size", Path: "a/b"}), `"a" is a file`, true},
+		{projectedVolume("v", info("a"), info("a/b")), `"a" is a file`, true},
+		{projectedVolume("v", info("token"), token), `"token" is a file`, true},
+		{projectedVolume("v", whole, info("color/x")), `"color" is a file`, false},
+	} {
+		d := newDisk(t)
+		d.node.Objects = &objectset.Board{}
+		d.node.Objects.Publish(objectsOf("red"))
+		out := d.mountPod(t.Context(), "u", inNamespace(podWith("u", c.volume)))
+		if len(out.failures) != 1 || out.failures[0].permanent != c.permanent ||
+			!strings.Contains(out.failures[0].message, c.says) {
+			t.Errorf("%s: %+v", c.says, out)
+		}
+		if names, err := os.ReadDir(d.pod("u/volumes")); err != nil || len(names) > 0 {
+			t.Errorf("%s: there are %v, %v", c.says, names, err)
+		}
+	}
+	if err := checkPaths([]string{"x", "y/x", "y/z", "x"}); err != nil {
+		t.Errorf("the later of two counts: %v", err)
+	}
+}
+
+// A tmpfs has the room that its files need, and grows with them: one that a kubelet has mounted, too.
+func TestASecretsTmpfsIsSizedToIt(t *testing.T) {
+	needMounts(t)
+	d := newDisk(t)
+	d.node.Allocatable = v1.ResourceList{v1.ResourceMemory: resource.MustParse("8Gi")}
+	d.node.Objects = &objectset.Board{}
+	pod := inNamespace(podWith("u", secretVolume("v", "password")))
+	publish := func(size int) {
+		set := objectsOf("red")
+		for _, s := range set.Secrets {
+			s.Data = map[string][]byte{"word": []byte(strings.Repeat("x", size)), strings.Repeat("n", 253): nil}
+		}
+		d.node.Objects.Publish(set)
+	}
+	total := func(path string) int64 {
+		var stat unix.Statfs_t
+		must(t, unix.Statfs(path, &stat))
+		return int64(stat.Blocks) * stat.Bsize
+	}
+	publish(100 << 10)
+	path := mountedAt(t, d, pod)
+	if got := total(path); got < 2*100<<10 || got > 300<<10 {
+		t.Errorf("for 100 KiB there is room for %d bytes", got)
+	}
+	for _, size := range []int{900 << 10, 1 << 10, 1 << 20} {
+		publish(size)
+		mountedAt(t, d, pod)
+		if got := len(read(t, filepath.Join(path, "word"))); got != size {
+			t.Errorf("it holds %d bytes, want %d", got, size)
+		}
+	}
+	if got := total(path); got > 3<<20 {
+		t.Errorf("there is room for %d bytes", got)
+	}
+	must(t, unmountNow(path))
+	must(t, unix.Mount("tmpfs", path, "tmpfs", 0, "size=64k"))
+	publish(1 << 20)
+	if mountedAt(t, d, pod); len(read(t, filepath.Join(path, "word"))) != 1<<20 {
+		t.Error("what an earlier agent has mounted does not grow")
+	}
+	if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
+		t.Errorf("left %v", err)
 	}
 }

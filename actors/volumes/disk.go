@@ -5,15 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/playlet-dev/playlet/actors/internal/safepath"
-	"github.com/playlet-dev/playlet/actors/internal/subpath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 )
 
 // disk does the work. It holds no state of its own and may be used by any number of goroutines.
@@ -30,48 +29,19 @@ type disk struct {
 type patience struct{ volume, settle time.Duration }
 
 // patient leaves the actor, which waits for both together, the time to be told.
-var patient = patience{volume: mountPatience * 3 / 4, settle: unmountPatience * 2 / 3}
+var patient = patience{volume: mountTimeout * 3 / 4, settle: unmountTimeout * 2 / 3}
 
 // mountOutcome is what came of mounting a pod's volumes: paths, or failures.
 type mountOutcome struct {
-	pod      *v1.Pod
 	only     []string // the volumes that were asked for; empty: all
 	paths    map[string]string
 	failures []failure
 	renew    map[string]time.Time // when a volume is to be mounted again, of those that are
-	lane     lane                 // that the operation had its place in
 }
 
-// unmountOutcome is what came of unmounting them.
-type unmountOutcome struct {
-	remove bool
-	left   string // why something remained; empty: nothing did
-}
-
-// mountPod mounts volumes of a pod, all where none is named, or joins who is doing it; anything else under way for the pod is
-// awaited first.
-func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...string) mountOutcome {
-	fits := func(o mountOutcome) bool { return o.pod == pod && slices.Equal(o.only, only) }
-	out, err := exclusive(ctx, d, uid, fits, func(ctx context.Context) mountOutcome { return d.mountAll(ctx, uid, pod, only) })
-	if err != nil {
-		return mountOutcome{pod: pod, only: only, failures: []failure{{message: err.Error()}}}
-	}
-	return out
-}
-
-// unmountPod undoes all volumes of a pod, and its folder if remove is set.
-func (d disk) unmountPod(ctx context.Context, uid string, remove bool) unmountOutcome {
-	fits := func(o unmountOutcome) bool { return o.remove || !remove }
-	out, err := exclusive(ctx, d, uid, fits, func(ctx context.Context) unmountOutcome { return d.unmountAll(ctx, uid, remove) })
-	if err != nil {
-		return unmountOutcome{remove, err.Error()}
-	}
-	return out
-}
-
-// stillMounted says whether all of a pod's volumes are as mountAll left them.
-func (d disk) stillMounted(ctx context.Context, uid string, pod *v1.Pod) bool {
-	ok, err := look(ctx, d, uid, func() (bool, error) { return d.allMounted(uid, pod) })
+// stillMounted says whether all of a pod's volumes are as mountPod left them.
+func (d disk) stillMounted(uid string, pod *v1.Pod) bool {
+	ok, err := d.allMounted(uid, pod)
 	return ok && err == nil
 }
 
@@ -96,43 +66,40 @@ func (d disk) allMounted(uid string, pod *v1.Pod) (bool, error) {
 	return true, nil
 }
 
-func (d disk) unmountAll(ctx context.Context, uid string, remove bool) unmountOutcome {
-	left := func(err error) unmountOutcome { return unmountOutcome{remove, oneLine(err)} }
+// unmountPod undoes all volumes of a pod, and its folder if remove is set. An error says what remains.
+func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	if err := d.settle(ctx, uid); err != nil {
-		return left(err)
+		return err
 	}
 	if d.node.Tokens != nil {
 		d.node.Tokens.Forget(types.UID(uid)) // once more: what was under way may have got one
 	}
 	pods, err := openPods(d.rootDir)
 	if err != nil {
-		return left(err)
+		return err
 	}
 	defer d.close(pods)
 	folder, err := openPod(pods, uid, nil)
 	switch {
 	case isAbsent(err), isPermanent(err): // there cannot be anything of it
-		return unmountOutcome{remove: remove}
+		return nil
 	case err != nil:
-		return left(err)
+		return err
 	}
 	defer d.close(folder.Root)
 	unmountErr := errors.Join(subpath.UnbindAll(ctx, folder.Root), d.unmountFound(ctx, folder))
 	mounts, err := mountsIn(folder)
 	if err != nil {
-		return left(err)
+		return err
 	}
 	// What a plugin notes is needed to unmount: while anything is mounted, all of the folder stays.
 	if len(mounts) > 0 {
-		return left(stillMountedError(mounts))
+		return stillMountedError(mounts)
 	}
 	if remove {
-		unmountErr = safepath.RemoveAllOneFilesystem(ctx, pods, uid)
+		return safepath.RemoveAllOneFilesystem(ctx, pods, uid)
 	}
-	if unmountErr != nil {
-		return left(unmountErr)
-	}
-	return unmountOutcome{remove: remove}
+	return unmountErr
 }
 
 // unmountFound has each volume that lies on the disk undone by the plugin of its kind.
@@ -147,15 +114,17 @@ func (d disk) unmountFound(ctx context.Context, folder podFolder) error {
 	}
 	var errs []error
 	for _, f := range found {
-		inside := mountsBelow(mounts, filepath.Join(folder.Path(), f.path()))
 		for _, p := range d.plugins {
-			switch {
-			case escaped(p.name()) != f.plugin:
-			case len(inside) > 0: // e.g. what a container mounted there and let the host see
-				errs = append(errs, stillMountedError(inside))
-			default:
-				errs = append(errs, p.unmount(ctx, folder, f.volume))
+			if escaped(p.name()) != f.plugin {
+				continue
 			}
+			// E.g. what a container mounted there and let the host see.
+			foreign := foreignMounts(mounts, filepath.Join(folder.Path(), f.path()), p.inMemory(folder, f.volume))
+			if len(foreign) > 0 {
+				errs = append(errs, stillMountedError(foreign))
+				continue
+			}
+			errs = append(errs, p.unmount(ctx, folder, f.volume))
 		}
 	}
 	return errors.Join(errs...)

@@ -46,7 +46,7 @@ func TestEmptyDirKeepsWhatItsContainersDid(t *testing.T) {
 	path := d.mountPod(t.Context(), "u1", pod).paths["data"]
 	write(t, filepath.Join(path, "file"))
 	must(t, os.Chmod(path, 0o700))
-	if !d.stillMounted(t.Context(), "u1", pod) {
+	if !d.stillMounted("u1", pod) {
 		t.Error("not found again")
 	}
 	d.mountPod(t.Context(), "u1", pod)
@@ -60,14 +60,14 @@ func TestEmptyDirAfterACrashHalfWay(t *testing.T) {
 	pod := podWith("u1", emptyDirVolume("data"))
 	path := d.pod("u1/volumes/kubernetes.io~empty-dir/data")
 	must(t, os.MkdirAll(path, 0o700)) // made, but its mode and the ready file are missing
-	if d.stillMounted(t.Context(), "u1", pod) {
+	if d.stillMounted("u1", pod) {
 		t.Error("half a volume was taken for a whole one")
 	}
 	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures) > 0 || mode(t, path).Perm() != 0o777 {
 		t.Errorf("%v, mode %v", out.failures, mode(t, path))
 	}
 	must(t, os.RemoveAll(path)) // ready, but gone
-	if d.stillMounted(t.Context(), "u1", pod) {
+	if d.stillMounted("u1", pod) {
 		t.Error("a volume that is gone was found")
 	}
 	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures) > 0 || mode(t, path).Perm() != 0o777 {
@@ -85,14 +85,14 @@ func TestEmptyDirIsNoLink(t *testing.T) {
 	path := d.mountPod(t.Context(), "u1", pod).paths["data"]
 	must(t, os.Remove(path))
 	must(t, os.Symlink(outside, path))
-	if d.stillMounted(t.Context(), "u1", pod) {
+	if d.stillMounted("u1", pod) {
 		t.Error("a link was taken for the volume")
 	}
 	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures) != 1 || out.failures[0].volume != "data" {
 		t.Errorf("got %v", out)
 	}
-	if out := d.unmountPod(t.Context(), "u1", true); out.left != "" {
-		t.Error(out.left)
+	if err := d.unmountPod(t.Context(), "u1", true); err != nil {
+		t.Error(err)
 	}
 	if !exists(t, filepath.Join(outside, "keep")) || mode(t, outside).Perm() != 0o700 || exists(t, d.pod("u1")) {
 		t.Error("the link was followed")
@@ -156,8 +156,8 @@ func TestUnmountWithoutRemoveEndsTheVolumesAndKeepsTheFolder(t *testing.T) {
 	write(t, filepath.Join(path, "a/b"))
 	write(t, d.pod("u/etc-hosts"))
 	for range 2 {
-		if out := d.unmountPod(t.Context(), "u", false); out.left != "" {
-			t.Error(out.left)
+		if err := d.unmountPod(t.Context(), "u", false); err != nil {
+			t.Error(err)
 		}
 	}
 	if exists(t, path) || exists(t, d.pod("u/plugins/kubernetes.io~empty-dir/data")) {
@@ -166,12 +166,12 @@ func TestUnmountWithoutRemoveEndsTheVolumesAndKeepsTheFolder(t *testing.T) {
 	if !exists(t, d.pod("u/etc-hosts")) || !exists(t, host) {
 		t.Error("too much is gone")
 	}
-	if out := d.unmountPod(t.Context(), "u", true); out.left != "" || exists(t, d.pod("u")) || !exists(t, host) {
-		t.Errorf("left %q", out.left)
+	if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) || !exists(t, host) {
+		t.Errorf("left %v", err)
 	}
 	for _, uid := range []string{"u", "never", "../u", ""} {
-		if out := d.unmountPod(t.Context(), uid, true); out.left != "" {
-			t.Errorf("%q: left %q", uid, out.left)
+		if err := d.unmountPod(t.Context(), uid, true); err != nil {
+			t.Errorf("%q: left %v", uid, err)
 		}
 	}
 }
@@ -181,29 +181,34 @@ func TestUnmountNeverCrossesAMount(t *testing.T) {
 	for _, c := range []struct {
 		name, target string
 		survives     bool // what is in the emptyDir
+		mount        func(t *testing.T, target string)
 	}{
-		{"another kind's", "u/volumes/kubernetes.io~csi/pvc/mount", false},
-		{"on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true},
-		{"in an emptyDir", "u/volumes/kubernetes.io~empty-dir/data/sub", true},
-		{"on the pod's folder", "u", true},
+		{"another kind's", "u/volumes/kubernetes.io~csi/pvc/mount", false, mountFolder},
+		{"on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, mountFolder},
+		{"memory on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, mountTmpfs},
+		{"a part of memory on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, mountMemoryFolder},
+		{"in an emptyDir", "u/volumes/kubernetes.io~empty-dir/data/sub", true, mountFolder},
+		{"on a ConfigMap", "u/volumes/kubernetes.io~configmap/data", false, mountTmpfs},
+		{"on one of memory", "u/volumes/kubernetes.io~empty-dir/memory", false, mountTmpfs},
+		{"on the pod's folder", "u", true, mountFolder},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDisk(t)
 			link := filepath.Join(t.TempDir(), "root") // the root directory may well be reached by a link
 			must(t, os.Symlink(d.rootDir, link))
 			d.rootDir = link
-			pod := podWith("u", emptyDirVolume("data"))
+			pod := podWith("u", emptyDirVolume("data"), memoryVolume("memory"))
 			d.mountPod(t.Context(), "u", pod)
 			write(t, d.pod("u/volumes/kubernetes.io~csi/pvc/vol_data.json"))
 			must(t, os.MkdirAll(d.pod(c.target), 0o755))
 			for i := range 20 { // so many that a removal would meet one before the mount
 				write(t, d.pod("u/volumes/kubernetes.io~empty-dir/data", fmt.Sprint(i)))
 			}
-			mountFolder(t, d.pod(c.target))
+			c.mount(t, d.pod(c.target))
 			write(t, d.pod(c.target, "keep"))
-			out := d.unmountPod(t.Context(), "u", true)
-			if !strings.Contains(out.left, d.pod(c.target)) {
-				t.Errorf("left %q does not name %s", out.left, d.pod(c.target))
+			err := d.unmountPod(t.Context(), "u", true)
+			if err == nil || !strings.Contains(err.Error(), d.pod(c.target)) {
+				t.Errorf("left %v does not name %s", err, d.pod(c.target))
 			}
 			if !exists(t, d.pod(c.target, "keep")) {
 				t.Error("what is mounted was removed")
@@ -212,11 +217,12 @@ func TestUnmountNeverCrossesAMount(t *testing.T) {
 				t.Error("what another kind of volume noted was removed")
 			}
 			must(t, unmountNow(d.pod(c.target)))
-			if got, err := os.ReadDir(d.pod("u/volumes/kubernetes.io~empty-dir/data")); c.survives && (err != nil || len(got) < 20) {
+			if got, err := os.ReadDir(d.pod("u/volumes/kubernetes.io~empty-dir/data")); c.survives &&
+				(err != nil || len(got) < 20) {
 				t.Errorf("of the volume %d entries are left, %v", len(got), err)
 			}
-			if out := d.unmountPod(t.Context(), "u", true); out.left != "" || exists(t, d.pod("u")) {
-				t.Errorf("after unmounting: left %q", out.left)
+			if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
+				t.Errorf("after unmounting: left %v", err)
 			}
 		})
 	}
@@ -228,7 +234,7 @@ func TestListPods(t *testing.T) {
 	must(t, os.MkdirAll(d.pod("a"), 0o750))
 	write(t, d.pod("file"))
 	must(t, os.Symlink("a", d.pod("link")))
-	got, err := d.podFolders(t.Context())
+	got, err := d.podFolders()
 	must(t, err)
 	if strings.Join(got, " ") != "a b" {
 		t.Errorf("got %q", got)

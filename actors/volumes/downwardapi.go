@@ -15,7 +15,8 @@ func (downwardAPI) handles(v *v1.Volume) bool { return v.DownwardAPI != nil }
 
 func (downwardAPI) files(p podFolder, v *v1.Volume) (map[string]file, error) {
 	out := map[string]file{}
-	return out, downwardFiles(p, out, v.DownwardAPI.Items, modeOr(v.DownwardAPI.DefaultMode, v1.DownwardAPIVolumeSourceDefaultMode))
+	return out, downwardFiles(p, out, v.DownwardAPI.Items,
+		modeOr(v.DownwardAPI.DefaultMode, v1.DownwardAPIVolumeSourceDefaultMode))
 }
 
 // downwardFiles adds what the items ask for.

@@ -3,13 +3,14 @@ package volumes
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
 // emptyDir is a folder on the disk, in memory or in huge pages that lives as long as its pod.
@@ -18,8 +19,12 @@ type emptyDir struct{}
 const emptyDirName = "kubernetes.io/empty-dir"
 
 // readyFile, in the volume's folder below plugins/, says that the volume was made. The kubelet keeps the same one. From
-// then on its mode is its containers' business: it is not set again after a restart.
-const readyFile = "ready"
+// then on its mode is its containers' business: it is not set again after a restart. What it says is the agent's own: onDiskNote
+// of a volume on the disk.
+const (
+	readyFile  = "ready"
+	onDiskNote = "disk"
+)
 
 func (emptyDir) name() string { return emptyDirName }
 
@@ -65,7 +70,11 @@ func (e emptyDir) mount(_ context.Context, p podFolder, v *v1.Volume) (string, e
 		p.node.log.Warn("the size of an emptyDir on the disk is not bounded: the pod is not evicted when it exceeds sizeLimit",
 			"pod", p.pod.UID, "volume", v.Name, "sizeLimit", size.String())
 	}
-	return path, setReady(p, emptyDirNotes(v.Name))
+	note := medium.kind
+	if note == "" {
+		note = onDiskNote
+	}
+	return path, setReady(p, emptyDirNotes(v.Name), note)
 }
 
 func (emptyDir) mounted(p podFolder, v *v1.Volume) bool {
@@ -78,6 +87,16 @@ func (emptyDir) mounted(p podFolder, v *v1.Volume) bool {
 	}
 	info, err := p.Lstat(folder)
 	return err == nil && info.IsDir()
+}
+
+// inMemory is also true of a volume that a kubelet made, or an earlier agent: they did not note what it is on.
+func (emptyDir) inMemory(p podFolder, volume string) bool {
+	f, err := p.OpenBeneath(filepath.Join(emptyDirNotes(volume), readyFile), unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return true
+	}
+	note, err := io.ReadAll(io.LimitReader(f, int64(len(onDiskNote))+1))
+	return errors.Join(err, f.Close()) != nil || string(note) != onDiskNote
 }
 
 func (emptyDir) unmount(ctx context.Context, p podFolder, volume string) error {
@@ -93,15 +112,16 @@ func (emptyDir) unmount(ctx context.Context, p podFolder, volume string) error {
 	return safepath.RemoveAllOneFilesystem(ctx, p.Root, emptyDirFolder(volume))
 }
 
-func setReady(p podFolder, notes string) error {
+func setReady(p podFolder, notes, note string) error {
 	if err := p.MkdirAll(notes, folderMode); err != nil {
 		return err
 	}
-	f, err := p.OpenBeneath(filepath.Join(notes, readyFile), unix.O_CREAT|unix.O_WRONLY, 0o644)
+	f, err := p.OpenBeneath(filepath.Join(notes, readyFile), unix.O_CREAT|unix.O_WRONLY|unix.O_TRUNC, 0o644)
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	_, err = f.WriteString(note)
+	return errors.Join(err, f.Close())
 }
 
 // isAbsent says that there is nothing, as opposed to something that cannot be had.

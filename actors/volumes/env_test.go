@@ -92,6 +92,16 @@ func mountFolder(t *testing.T, target string) {
 	mountOn(t, target, func() error { return unix.Mount(t.TempDir(), target, "", unix.MS_BIND, "") })
 }
 
+// mountMemoryFolder mounts a folder of a file system in memory, and undoes it when the test ends.
+func mountMemoryFolder(t *testing.T, target string) {
+	t.Helper()
+	memory := t.TempDir()
+	mountTmpfs(t, memory)
+	folder := filepath.Join(memory, "folder")
+	must(t, os.Mkdir(folder, 0o755))
+	mountOn(t, target, func() error { return unix.Mount(folder, target, "", unix.MS_BIND, "") })
+}
+
 // mountTmpfs mounts a small file system and undoes it when the test ends.
 func mountTmpfs(t *testing.T, target string) {
 	t.Helper()
@@ -110,7 +120,8 @@ func mountOn(t *testing.T, target string, mount func() error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(target, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		if err := unix.Unmount(target, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) &&
+			!errors.Is(err, unix.ENOENT) {
 			t.Error(err)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
 // hostPath is a file or folder of the host. Nothing is mounted or removed for it: its path is handed on, after the check
@@ -76,6 +76,8 @@ func wrongHostPath(source *v1.HostPathVolumeSource, why string) error {
 
 // mounted is always true: what a running pod holds of the host stays with it, whatever becomes of the path.
 func (hostPath) mounted(podFolder, *v1.Volume) bool { return true }
+
+func (hostPath) inMemory(podFolder, string) bool { return false }
 
 // unmount finds nothing to do: what is the host's stays.
 func (hostPath) unmount(context.Context, podFolder, string) error { return nil }

@@ -70,7 +70,8 @@ func TestHostPathTypes(t *testing.T) {
 		})
 	}
 	for path, want := range map[string]os.FileMode{
-		"new": os.ModeDir | 0o755, "new/a/b": os.ModeDir | 0o755, "dir/new/er": os.ModeDir | 0o755, "made": 0o644, "dir": os.ModeDir | 0o700,
+		"new": os.ModeDir | 0o755, "new/a/b": os.ModeDir | 0o755, "dir/new/er": os.ModeDir | 0o755, "made": 0o644,
+		"dir": os.ModeDir | 0o700,
 	} {
 		if got := mode(t, in(path)); got != want {
 			t.Errorf("%s has %v, want %v", path, got, want)

@@ -11,7 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
 // The folders are the kubelet's, so that either agent finds what the other made:
@@ -120,4 +120,23 @@ func namesOrNone(p podFolder, name string) ([]string, error) {
 		return nil, nil
 	}
 	return names, err
+}
+
+// podFolders lists the folders of pods on the disk, sorted. What is no folder is nobody's and stays.
+func (d disk) podFolders() ([]string, error) {
+	pods, err := openPods(d.rootDir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close(pods)
+	names, err := pods.Names(".")
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		info, err := pods.Lstat(filepath.Clean(name))
+		return err != nil || info.Mode().Type() != fs.ModeDir
+	})
+	slices.Sort(names)
+	return names, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -112,7 +113,9 @@ func pageSize(pod *v1.Pod, asked v1.StorageMedium) (int64, error) {
 	case !named && asked != v1.StorageMediumHugePages:
 		return 0, permanent("emptyDir.medium %q is not known", asked)
 	case !named && len(sizes) != 1:
-		return 0, permanent("emptyDir.medium HugePages is for pods that request huge pages of one size; this one requests %d sizes", len(sizes))
+		return 0,
+			permanent("emptyDir.medium HugePages is for pods that request huge pages of one size; this one requests %d sizes",
+				len(sizes))
 	case !named:
 		for only := range sizes {
 			text = only
@@ -137,6 +140,43 @@ func (m medium) mount(p podFolder, folder string) error {
 	err := p.Mount(folder, m.kind, strings.TrimPrefix(m.options+",noswap", ","))
 	if errors.Is(err, unix.EINVAL) {
 		err = p.Mount(folder, m.kind, m.options)
+	}
+	return err
+}
+
+// spareRoom is what a tmpfs has more than its files need, in bytes.
+const spareRoom = 64 << 10
+
+// makeRoom mounts a tmpfs on the folder with room for the files, or lets the one that is there grow: they are written beside
+// those that they take the place of. It is charged to the agent, and no larger than that.
+func makeRoom(p podFolder, folder string, files map[string]file) error {
+	page := int64(os.Getpagesize())
+	need := int64(0)
+	for _, f := range files {
+		need += (int64(len(f.data))+page-1)/page*page + page // the last is for a link with a long name
+	}
+	size := 2*need + spareRoom
+	if !isMemory(p, folder) {
+		return medium{kind: "tmpfs", options: fmt.Sprintf("size=%d", size)}.mount(p, folder)
+	}
+	f, err := p.OpenBeneath(folder, unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	var stat unix.Statfs_t
+	err = unix.Fstatfs(int(f.Fd()), &stat)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	block := int64(stat.Bsize)
+	total, used := int64(stat.Blocks)*block, int64(stat.Blocks-stat.Bfree)*block //nolint:gosec // sizes of memory
+	if total == 0 || total >= used+need {
+		return nil // there is no limit, as a kubelet may have mounted it, or there is room
+	}
+	options := fmt.Sprintf("size=%d", max(size, used+need+spareRoom))
+	err = p.Remount(folder, options)
+	if errors.Is(err, unix.EINVAL) { // kernels of 6.4 and some later ones want noswap said again where it was mounted with it
+		err = p.Remount(folder, options+",noswap")
 	}
 	return err
 }

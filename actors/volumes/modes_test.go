@@ -26,11 +26,14 @@ func TestModesOfFiles(t *testing.T) {
 			return v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{DefaultMode: mode, Sources: []v1.VolumeProjection{p}}}
 		}
 		return map[string]v1.VolumeSource{
-			"configMap":             {ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: settings, Items: keys("color"), DefaultMode: mode}},
-			"secret":                {Secret: &v1.SecretVolumeSource{SecretName: "password", Items: keys("word"), DefaultMode: mode}},
-			"downwardAPI":           {DownwardAPI: &v1.DownwardAPIVolumeSource{Items: names, DefaultMode: mode}},
-			"projected configMap":   project(v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: settings, Items: keys("color")}}),
-			"projected secret":      project(v1.VolumeProjection{Secret: &v1.SecretProjection{LocalObjectReference: password, Items: keys("word")}}),
+			"configMap": {ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: settings, Items: keys("color"),
+				DefaultMode: mode}},
+			"secret": {Secret: &v1.SecretVolumeSource{SecretName: "password", Items: keys("word"),
+				DefaultMode: mode}},
+			"downwardAPI":         {DownwardAPI: &v1.DownwardAPIVolumeSource{Items: names, DefaultMode: mode}},
+			"projected configMap": project(v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: settings, Items: keys("color")}}),
+			"projected secret": project(v1.VolumeProjection{Secret: &v1.SecretProjection{LocalObjectReference: password,
+				Items: keys("word")}}),
 			"projected downwardAPI": project(v1.VolumeProjection{DownwardAPI: &v1.DownwardAPIProjection{Items: names}}),
 		}
 	}
@@ -52,8 +55,8 @@ func TestModesOfFiles(t *testing.T) {
 					}
 				}
 			}
-			if out := d.unmountPod(t.Context(), "u", true); out.left != "" {
-				t.Error(out.left)
+			if err := d.unmountPod(t.Context(), "u", true); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 )
 
 // volumesAtATime bounds how many volumes of one pod are mounted side by side.
@@ -22,10 +24,10 @@ type volumeOutcome struct {
 	renew  time.Time // when it is to be mounted again; zero: when something changes
 }
 
-// mountAll mounts the volumes that are named, all where none is, side by side. Each is an operation of its own, which goes on
+// mountPod mounts the volumes that are named, all where none is, side by side. Each is an operation of its own, which goes on
 // when one of them hangs and the others are done.
-func (d disk) mountAll(ctx context.Context, uid string, pod *v1.Pod, only []string) mountOutcome {
-	out := mountOutcome{pod: pod, only: only, paths: map[string]string{}, renew: map[string]time.Time{}}
+func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...string) mountOutcome {
+	out := mountOutcome{only: only, paths: map[string]string{}, renew: map[string]time.Time{}}
 	if err := d.inFolder(uid, pod, func(podFolder) error { return nil }); err != nil {
 		out.failures = append(out.failures, failureOf("", err))
 		return out
@@ -85,7 +87,8 @@ func (d disk) inFolder(uid string, pod *v1.Pod, do func(podFolder) error) error 
 // mountVolume mounts one volume as the one operation on it, or joins who does; what is done for an older wish is awaited.
 func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) volumeOutcome {
 	fits := func(o volumeOutcome) bool { return o.volume == v }
-	out, err := exclusive(ctx, d, volumeKey(uid, v.Name), fits, func(ctx context.Context) volumeOutcome {
+	key := operationsPrefix + volumeKey(uid, v.Name)
+	out, err := reconcile.Join(ctx, d.ops, key, operationTimeout, fits, func(ctx context.Context) volumeOutcome {
 		work := &mountWork{ctx: ctx}
 		path, err := d.mountOne(work, uid, pod, v)
 		return volumeOutcome{v, path, err, work.renew}

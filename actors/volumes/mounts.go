@@ -32,13 +32,20 @@ func mountsIn(folder podFolder) ([]*mountinfo.Info, error) {
 	return mounts, nil
 }
 
-// mountsBelow are those in the folder, not the one on it.
-func mountsBelow(mounts []*mountinfo.Info, path string) []*mountinfo.Info {
-	var out []*mountinfo.Info
+// foreignMounts are those in the folder of a volume, and those on it where they are not what its kind mounts there: one file
+// system of memory, and all of it. A part of another file system that is bound there is somebody else's.
+func foreignMounts(mounts []*mountinfo.Info, path string, inMemory bool) []*mountinfo.Info {
+	var on, below []*mountinfo.Info
 	for _, m := range mounts {
-		if strings.HasPrefix(m.Mountpoint, path+"/") {
-			out = append(out, m)
+		switch {
+		case m.Mountpoint == path:
+			on = append(on, m)
+		case strings.HasPrefix(m.Mountpoint, path+"/"):
+			below = append(below, m)
 		}
 	}
-	return out
+	if len(on) == 1 && inMemory && on[0].Root == "/" && (on[0].FSType == "tmpfs" || on[0].FSType == "hugetlbfs") {
+		return below
+	}
+	return append(on, below...)
 }

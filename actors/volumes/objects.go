@@ -81,5 +81,6 @@ func usesObjects(pod *v1.Pod) bool { return slices.ContainsFunc(used(pod), holds
 
 func holdsObjects(v *v1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil ||
-		v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s v1.VolumeProjection) bool { return s.ConfigMap != nil || s.Secret != nil })
+		v.Projected != nil && slices.ContainsFunc(v.Projected.Sources,
+			func(s v1.VolumeProjection) bool { return s.ConfigMap != nil || s.Secret != nil })
 }

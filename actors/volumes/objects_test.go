@@ -21,7 +21,8 @@ func objectsOf(color string) *objectset.Set {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
 	return &objectset.Set{
 		ConfigMaps: map[objectset.Key]*v1.ConfigMap{{Namespace: "ns", Name: "settings"}: {
-			ObjectMeta: meta("settings"), Data: map[string]string{"color": color, "size": "9"}, BinaryData: map[string][]byte{"raw": {0, 1}},
+			ObjectMeta: meta("settings"), Data: map[string]string{"color": color, "size": "9"},
+			BinaryData: map[string][]byte{"raw": {0, 1}},
 		}},
 		Secrets: map[objectset.Key]*v1.Secret{{Namespace: "ns", Name: "password"}: {
 			ObjectMeta: meta("password"), Data: map[string][]byte{"word": []byte(hidden)},
@@ -79,13 +80,18 @@ func TestObjectsAsFiles(t *testing.T) {
 		{"no such key of a Secret", secretVolume("v", "password", item("taste", "t")), nil, []string{"Secret ns/password", `"taste"`}},
 		{"optional ConfigMap", optional(configMapVolume("v", "none")), map[string]string{}, nil},
 		{"optional Secret", optional(secretVolume("v", "none", item("a", "b"))), map[string]string{}, nil},
-		{"optional key", optional(configMapVolume("v", "settings", item("taste", "t"), item("size", "s"))), map[string]string{"s": "9"}, nil},
+		{"optional key", optional(configMapVolume("v", "settings", item("taste", "t"), item("size", "s"))),
+			map[string]string{"s": "9"}, nil},
 		{"projected", projectedVolume("v",
-			v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: settings, Items: []v1.KeyToPath{item("size", "size")}}},
-			v1.VolumeProjection{Secret: &v1.SecretProjection{LocalObjectReference: password, Items: []v1.KeyToPath{item("word", "in/word")}}},
+			v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: settings,
+				Items: []v1.KeyToPath{item("size", "size")}}},
+			v1.VolumeProjection{Secret: &v1.SecretProjection{LocalObjectReference: password,
+				Items: []v1.KeyToPath{item("word", "in/word")}}},
 			v1.VolumeProjection{DownwardAPI: &v1.DownwardAPIProjection{Items: downwardVolume("").DownwardAPI.Items[:1]}},
 		), map[string]string{"size": "9", "in/word": hidden, "name": "u"}, nil},
-		{"a token", projectedVolume("v", v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{}}), nil, []string{"serviceAccountToken"}},
+		{"a token",
+			projectedVolume("v", v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}}), nil,
+			[]string{"serviceAccountToken"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDisk(t)
@@ -110,7 +116,7 @@ func TestObjectsAsFiles(t *testing.T) {
 			if got := seen(t, out.paths["v"]); !maps.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if !d.stillMounted(t.Context(), "u", pod) {
+			if !d.stillMounted("u", pod) {
 				t.Error("it is not found")
 			}
 			if c.volume.Secret != nil && len(c.want) > 0 {
@@ -120,8 +126,8 @@ func TestObjectsAsFiles(t *testing.T) {
 					t.Errorf("mode %s", m)
 				}
 			}
-			if out := d.unmountPod(t.Context(), "u", true); out.left != "" || exists(t, d.pod("u")) {
-				t.Errorf("left %q", out.left)
+			if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
+				t.Errorf("left %v", err)
 			}
 		})
 	}
@@ -136,7 +142,8 @@ func TestAChangeOfAnObjectReachesItsVolumes(t *testing.T) {
 	publish := func(s *objectset.Set) messages.ObjectsChanged {
 		return messages.ObjectsChanged{Version: n.disk.node.Objects.Publish(s)}
 	}
-	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}); len(got) != 1 || !strings.Contains(fmt.Sprint(got), objectset.ErrUnread.Error()) {
+	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}); len(got) != 1 ||
+		!strings.Contains(fmt.Sprint(got), objectset.ErrUnread.Error()) {
 		t.Fatalf("before anything was read: %+v", got)
 	}
 	n.Send(messages.Objects, publish(objectsOf("red")))
@@ -182,8 +189,10 @@ func TestSecretsAreNotTold(t *testing.T) {
 	n.disk.node.Objects = &objectset.Board{}
 	n.disk.node.Objects.Publish(objectsOf("red"))
 	n.restart(t)
-	pod := inNamespace(podWith("u", secretVolume("ok", "password"), secretVolume("bad", "password", v1.KeyToPath{Key: "x", Path: "x"})))
-	said := fmt.Sprintf("%+v", n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})) + fmt.Sprintf("%+v", n.actor.(*actor).Inspect())
+	pod := inNamespace(podWith("u", secretVolume("ok", "password"),
+		secretVolume("bad", "password", v1.KeyToPath{Key: "x", Path: "x"})))
+	said := fmt.Sprintf("%+v", n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})) +
+		fmt.Sprintf("%+v", n.actor.(*actor).Inspect())
 	if strings.Contains(said, hidden) || !strings.Contains(said, "Secret ns/password") {
 		t.Errorf("it said %s", said)
 	}

@@ -2,9 +2,7 @@ package volumes
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +27,7 @@ func (g gate) mount(context.Context, podFolder, *v1.Volume) (string, error) {
 	return "/gate", nil
 }
 
-// Who stops waiting leaves the work running; who comes next joins it, and an operation of another kind waits for it.
+// Who stops waiting leaves the work running; what is under way for a volume is awaited before anything is removed.
 func TestOperationsOutliveWhoAskedForThem(t *testing.T) {
 	g := gate{entered: make(chan struct{}), leave: make(chan struct{})}
 	d := newDisk(t, g)
@@ -43,53 +41,38 @@ func TestOperationsOutliveWhoAskedForThem(t *testing.T) {
 		t.Errorf("the first got %+v", out)
 	}
 	write(t, d.pod("u/file"))
-	unmounted := make(chan unmountOutcome)
+	unmounted := make(chan error)
 	go func() { unmounted <- d.unmountPod(t.Context(), "u", true) }()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if out := d.unmountPod(ended, "u", true); out.left == "" || !exists(t, d.pod("u/file")) {
+	if err := d.unmountPod(ended, "u", true); err == nil || !exists(t, d.pod("u/file")) {
 		t.Error("a mount under way was not awaited")
 	}
 	close(g.leave)
-	if out := <-unmounted; out.left != "" || exists(t, d.pod("u")) {
-		t.Errorf("left %q", out.left)
+	if err := <-unmounted; err != nil || exists(t, d.pod("u")) {
+		t.Errorf("left %v", err)
 	}
 }
 
-// What is under way is joined only when it does what is asked for now; otherwise it is awaited.
-func TestAnOperationForAnotherWishIsAwaited(t *testing.T) {
-	other := podWith("u", emptyDirVolume("other"))
-	for _, underWay := range []any{
-		mountOutcome{pod: other, paths: map[string]string{"other": "/other"}},
-		unmountOutcome{remove: false},
-		unmountOutcome{remove: true},
+// What an earlier life of the actor began is joined when it does all that is asked for now, and no more.
+func TestWhatIsJoined(t *testing.T) {
+	one, other := podWith("u", emptyDirVolume("a")), podWith("u", emptyDirVolume("b"))
+	known := state{paths: map[string]string{}}
+	mount := operation{Desired: one}
+	for _, c := range []struct {
+		underWay, mine operation
+		want           bool
+	}{
+		{mount, mount, true}, {mount, operation{Desired: podWith("u", emptyDirVolume("a"))}, true},
+		{operation{}, operation{}, true}, {operation{Remove: true}, operation{Remove: true}, true},
+		{operation{Desired: other}, mount, false}, {operation{}, mount, false}, {operation{}, operation{Remove: true}, false},
+		{operation{Remove: true}, mount, false}, {operation{Remove: true}, operation{}, false},
+		{operation{Desired: one, Actual: known}, mount, false}, {mount, operation{Desired: one, Actual: known}, false},
 	} {
-		d := newDisk(t)
-		d.ops = &joining{d.ops, underWay}
-		out := d.mountPod(t.Context(), "u", podWith("u", emptyDirVolume("data")))
-		if len(out.failures) > 0 || out.paths["data"] == "" || !exists(t, out.paths["data"]) {
-			t.Errorf("after joining %+v: got %+v", underWay, out)
-		}
-		d.ops = &joining{d.ops, underWay}
-		gone := d.unmountPod(t.Context(), "u", true)
-		if joined := reflect.DeepEqual(underWay, unmountOutcome{remove: true}); exists(t, d.pod("u")) != joined || gone.left != "" {
-			t.Errorf("after joining %+v: left %q, joined %t", underWay, gone.left, joined)
+		if got := joins(c.underWay, c.mine); got != c.want {
+			t.Errorf("%+v joins %+v: %t", c.mine, c.underWay, got)
 		}
 	}
-}
-
-// joining is a table in which an operation with this result is under way for the first who asks.
-type joining struct {
-	Operations
-	underWay any
-}
-
-func (j *joining) Do(ctx context.Context, key string, timeout time.Duration, fn func(context.Context) (any, error)) (any, error) {
-	if result := j.underWay; result != nil {
-		j.underWay = nil
-		return result, nil
-	}
-	return j.Operations.Do(ctx, key, timeout, fn)
 }
 
 func TestAPanicOfAPluginIsAFailureOfItsPod(t *testing.T) {
@@ -98,24 +81,6 @@ func TestAPanicOfAPluginIsAFailureOfItsPod(t *testing.T) {
 	if len(out.failures) != 1 || !strings.Contains(out.failures[0].message, "bug") {
 		t.Errorf("got %+v", out)
 	}
-}
-
-func TestLookEndsWithItsContext(t *testing.T) {
-	d := newDisk(t)
-	block := make(chan struct{})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	began := make(chan struct{})
-	go func() {
-		_, err := look(ctx, d, "x", func() (bool, error) { close(began); <-block; return true, nil })
-		done <- err
-	}()
-	<-began
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	close(block)
 }
 
 // hanging is a kind of volume that hangs where its path says so.
@@ -143,7 +108,10 @@ func TestAVolumeThatHangsIsAlone(t *testing.T) {
 	for len(h.entered) == 0 { // patience can end before the mount has begun
 		out = d.mountPod(t.Context(), "u", pod)
 	}
-	if i := slices.IndexFunc(out.failures, func(f failure) bool { return f.volume == "hung" && strings.Contains(f.message, "still being mounted") }); i < 0 {
+	if i := slices.IndexFunc(out.failures, func(f failure) bool {
+		return f.volume == "hung" &&
+			strings.Contains(f.message, "still being mounted")
+	}); i < 0 {
 		t.Errorf("got %+v", out)
 	}
 	d.patience.volume = time.Hour
@@ -154,8 +122,10 @@ func TestAVolumeThatHangsIsAlone(t *testing.T) {
 	if out := d.mountPod(t.Context(), "u", pod, others...); len(out.failures) > 0 || len(out.paths) != len(others) {
 		t.Errorf("the others: %+v", out)
 	}
-	if out := d.unmountPod(t.Context(), "u", true); !strings.Contains(out.left, "volumes/u/hung") || !exists(t, d.pod("u/volumes/kubernetes.io~empty-dir/v0")) {
-		t.Errorf("left %q", out.left)
+	err := d.unmountPod(t.Context(), "u", true)
+	if err == nil || !strings.Contains(err.Error(), "volumes/u/hung") ||
+		!exists(t, d.pod("u/volumes/kubernetes.io~empty-dir/v0")) {
+		t.Errorf("left %v", err)
 	}
 	again := make(chan mountOutcome)
 	go func() { again <- d.mountPod(t.Context(), "u", pod) }()
@@ -163,8 +133,8 @@ func TestAVolumeThatHangsIsAlone(t *testing.T) {
 	if out := <-again; len(out.failures) > 0 || out.paths["hung"] != "/gate" || len(out.paths) != len(volumes) {
 		t.Errorf("in the end: %+v", out)
 	}
-	if out := d.unmountPod(t.Context(), "u", true); out.left != "" || exists(t, d.pod("u")) {
-		t.Errorf("left %q", out.left)
+	if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
+		t.Errorf("left %v", err)
 	}
 }
 

@@ -21,6 +21,8 @@ type plugin interface {
 	mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error)
 	// mounted says whether what mount did is still there. It must be cheap.
 	mounted(p podFolder, v *v1.Volume) bool
+	// inMemory says whether mount may have mounted a file system of memory on the folder of the volume with this name.
+	inMemory(p podFolder, volume string) bool
 	// unmount undoes the volume with this name and removes what it held. It has nothing to go by but the disk, and
 	// must be idempotent. Kinds that leave nothing in the pod's folder are never asked.
 	unmount(ctx context.Context, p podFolder, volume string) error

@@ -62,7 +62,8 @@ func (s *storm) revive(t *testing.T) {
 
 func (s *storm) act(rt *rapid.T, t *testing.T) {
 	uid := rapid.SampledFrom([]string{"pod0", "pod1", "pod2"}).Draw(rt, "uid")
-	switch rapid.SampledFrom([]string{"mount", "mount", "unmount", "work", "work", "work", "deliver", "deliver", "time", "host", "sweep", "kill"}).Draw(rt, "act") {
+	switch rapid.SampledFrom([]string{"mount", "mount", "unmount", "work", "work", "work", "deliver", "deliver", "time", "host",
+		"sweep", "kill"}).Draw(rt, "act") {
 	case "mount":
 		volumes := []v1.Volume{emptyDirVolume("data"), hostPathVolume("host", s.host, v1.HostPathDirectory)}
 		if rapid.Bool().Draw(rt, "changed") {
@@ -183,7 +184,7 @@ func (s *storm) settle(rt *rapid.T) {
 			s.deliver(0)
 			s.look(rt)
 		}
-		s.Advance(retryCap)
+		s.Advance(retry.Max)
 	}
 	for len(s.Work)+len(s.held) > 0 {
 		s.work(0)

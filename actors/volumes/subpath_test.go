@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/playlet-dev/playlet/actors/internal/subpath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -22,7 +22,7 @@ func TestPartsOfVolumesGoWithThem(t *testing.T) {
 		paths := n.ask(uid, messages.MountVolumes{UID: uid, Pod: pod})[0].(messages.VolumesMounted).Paths
 		for volume, path := range map[string]string{"data": "a/b", "memory": "c", "host": "file"} {
 			for i := range 2 {
-				place, err := subpath.Bind(subpath.Wish{
+				place, err := subpath.Bind(subpath.Part{
 					Pod: n.pod(uid), From: paths[volume], Volume: volume, Container: "c", Index: i, Path: path, Make: true,
 				})
 				must(t, err)
@@ -34,7 +34,8 @@ func TestPartsOfVolumesGoWithThem(t *testing.T) {
 		n.restart(t)
 		if uid == "u" {
 			want := []any{messages.VolumesUnmounted{UID: "u"}}
-			if got := n.ask("u", messages.UnmountVolumes{UID: "u"}); !reflect.DeepEqual(got, want) || exists(t, n.pod("u", subpath.Folder)) {
+			if got := n.ask("u", messages.UnmountVolumes{UID: "u"}); !reflect.DeepEqual(got, want) ||
+				exists(t, n.pod("u", subpath.Folder)) {
 				t.Errorf("got %+v", got)
 			}
 		}

@@ -11,13 +11,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
-	"github.com/playlet-dev/playlet/actors/internal/satoken"
+	"github.com/playlet-dev/playlet/actors/volumes/satoken"
 )
 
 // Tokens gives service account tokens.
 type Tokens interface {
-	// Token is a token of the pod's service account, bound to the pod, for an audience, where it is empty the API server, and when to
-	// ask for another. Seconds is how long it is to be good for. It is called side by side, and gives up with ctx.
+	// Token is a token of the pod's service account, bound to the pod, for an audience, where it is empty the API server, and
+	// when to ask for another. Seconds is how long it is to be good for. It is called side by side, and gives up with ctx.
 	Token(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (token string, renew time.Time, err error)
 	// Forget drops the tokens of a pod, which is at its end, and breaks off the requests for more. It does not wait.
 	Forget(pod types.UID)
@@ -69,7 +69,8 @@ func tokenFile(p podFolder, out map[string]file, source *v1.ServiceAccountTokenP
 	}
 	token, renew, err := p.node.Tokens.Token(p.work.ctx, p.pod, source.Audience, source.ExpirationSeconds)
 	if err != nil {
-		return tokenError{fmt.Errorf("a token of the service account %s/%s: %w", p.pod.Namespace, p.pod.Spec.ServiceAccountName, err)}
+		return tokenError{fmt.Errorf("a token of the service account %s/%s: %w", p.pod.Namespace, p.pod.Spec.ServiceAccountName,
+			err)}
 	}
 	p.work.renewAt(renew)
 	owner := userOf(p.pod)

@@ -31,7 +31,8 @@ func (m *mint) Forget(pod types.UID) { m.gone = append(m.gone, pod) }
 
 func (m *mint) Token(_ context.Context, pod *v1.Pod, audience string, seconds *int64) (string, time.Time, error) {
 	m.given++
-	return fmt.Sprint("token ", m.given, " of ", pod.Spec.ServiceAccountName, " for ", audience), m.now().Add(time.Duration(*seconds) * time.Second), m.err
+	return fmt.Sprint("token ", m.given, " of ", pod.Spec.ServiceAccountName, " for ", audience),
+		m.now().Add(time.Duration(*seconds) * time.Second), m.err
 }
 
 func tokenPod(uid string) *v1.Pod {
@@ -53,11 +54,12 @@ func TestATokenIsRenewed(t *testing.T) {
 	pod := tokenPod("u")
 	m.err = errors.New("the server says no")
 	got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})
-	if said := fmt.Sprintf("%+v", got); len(got) != 1 || !strings.Contains(said, "a token of the service account ns/web: the server says no") || strings.Contains(said, "token 1") {
+	if said := fmt.Sprintf("%+v", got); len(got) != 1 || !strings.Contains(said,
+		"a token of the service account ns/web: the server says no") || strings.Contains(said, "token 1") {
 		t.Fatalf("without a token: %s", said)
 	}
 	m.err = nil
-	n.Advance(retryFirst)
+	n.Advance(retry.First)
 	n.RunWork()
 	mounted := n.told("u")
 	path := filepath.Join(mounted[0].(messages.VolumesMounted).Paths["v"], "token")
@@ -89,11 +91,13 @@ func TestATokenIsRenewed(t *testing.T) {
 	}
 	expect("token 4")
 	n.restart(t)
-	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}); len(got) != 1 || got[0].(messages.VolumesMounted).Paths["v"] == "" {
+	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}); len(got) != 1 ||
+		got[0].(messages.VolumesMounted).Paths["v"] == "" {
 		t.Errorf("another agent says %+v", got)
 	}
 	expect("token 4")
-	if n.ask("u", messages.UnmountVolumes{UID: "u"}); !slices.Equal(m.gone, []types.UID{"u", "u"}) { // at once, and what came until all was settled
+	if n.ask("u", messages.UnmountVolumes{UID: "u"}); !slices.Equal(m.gone,
+		[]types.UID{"u", "u"}) { // at once, and what came until all was settled
 		t.Errorf("the tokens of %v are forgotten", m.gone)
 	}
 }
@@ -114,42 +118,80 @@ func TestTheEndOfAPodWaitsForNoToken(t *testing.T) {
 	}
 }
 
+// renewing is a kind of volume that is to be mounted again after an hour.
+type renewing struct {
+	hostPath
+	now func() time.Time
+}
+
+func (renewing) handles(*v1.Volume) bool { return true }
+
+func (r renewing) mount(_ context.Context, p podFolder, _ *v1.Volume) (string, error) {
+	p.work.renewAt(r.now().Add(time.Hour))
+	return "/v", nil
+}
+
+// crowded is an actor with so many places in each lane, whose volumes are renewed each hour.
+func crowded(t *testing.T, places int) *node {
+	n := &node{disk: newDisk(t)}
+	opts := Options{RootDir: n.rootDir, Operations: n.ops, Log: n.log, Node: Facts{Objects: objectset.NewBoard(false)},
+		Parallel: places}
+	n.actor = newWith(opts, []plugin{renewing{now: func() time.Time { return n.Now() }}})("volumes")
+	n.Kit = newKit(t, n.actor)
+	return n
+}
+
+// begun are the pods whose operations were begun, since the last so many.
+func (n *node) begun(after int) (out []string) {
+	for _, w := range n.Work[after:] {
+		out = append(out, strings.Fields(w.Name)[2])
+	}
+	return out
+}
+
 // An API server that does not answer keeps those that need a token, or another one, each as many as may ask, and nobody else.
 func TestTokensKeepNoOtherWaiting(t *testing.T) {
-	m := newMachine(2)
-	pods := map[string]*v1.Pod{}
-	ask := func(uid string, pod *v1.Pod) []string {
-		pods[uid] = pod
-		return begun(m.on(uid, mountAsked{pod}, anyTime))
-	}
-	end := func(uid string) []effect {
-		s, e := m.pods[uid], mountOutcome{pod: pods[uid], paths: map[string]string{"v": "/v"}, renew: map[string]time.Time{"v": anyTime.Add(time.Hour)}}
-		e.lane = asking
-		return m.on(uid, mountEnded{s.turn, e}, anyTime)
-	}
+	n := crowded(t, 2)
 	for _, uid := range []string{"a", "b", "c", "d"} {
-		ask(uid, tokenPod(uid))
-		end(uid)
+		n.ask(uid, messages.MountVolumes{UID: uid, Pod: tokenPod(uid)})
 	}
-	later := anyTime.Add(time.Hour)
-	var renewed []string
-	for _, uid := range []string{"a", "b", "c", "d"} {
-		renewed = append(renewed, begun(m.on(uid, retryDue{m.pods[uid].turn}, later))...)
+	n.Advance(time.Hour)
+	if got := n.begun(0); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("renewed at a time: %v", got)
 	}
-	if !slices.Equal(renewed, []string{"a", "b"}) {
-		t.Errorf("renewed at a time: %v", renewed)
+	for _, uid := range []string{"e", "f", "g"} {
+		n.Send(messages.PodAddress(uid), messages.MountVolumes{UID: uid, Pod: tokenPod(uid)})
 	}
-	if got := slices.Concat(ask("e", tokenPod("e")), ask("f", tokenPod("f")), ask("g", tokenPod("g"))); !slices.Equal(got, []string{"e", "f"}) {
+	if got := n.begun(2); !slices.Equal(got, []string{"e", "f"}) {
 		t.Errorf("mounted while tokens are renewed: %v", got)
 	}
-	if got := slices.Concat(ask("h", podWith("h")), begun(m.on("x", unmountAsked{true}, later))); !slices.Equal(got, []string{"h", "x"}) {
+	n.Send("pods/h", messages.MountVolumes{UID: "h", Pod: podWith("h")})
+	n.Send("pods/x", messages.UnmountVolumes{UID: "x", Remove: true})
+	if got := n.begun(4); !slices.Equal(got, []string{"h", "x"}) {
 		t.Errorf("nobody answers, and mounted and unmounted are %v", got)
 	}
-	if m.busy() != 6 || m.waiting() != 3 {
-		t.Errorf("busy %d, waiting %d", m.busy(), m.waiting())
+	if in := n.actor.(*actor).volumes.Inspect(); in.Busy != 6 || in.Waiting != 3 {
+		t.Errorf("%+v", in)
 	}
-	if got := begun(end("e")); !slices.Equal(got, []string{"g"}) {
+	n.RunOne(n.Work[2])
+	if got := n.begun(6); !slices.Equal(got, []string{"g"}) {
 		t.Errorf("then %v", got)
+	}
+}
+
+// A pod at its end whose mount waits for a place does not wait for it, and neither for its unmounting in another lane.
+func TestAMountThatWaitsIsWithdrawn(t *testing.T) {
+	n := crowded(t, 1)
+	for _, uid := range []string{"slow", "ending", "next"} {
+		n.Send(messages.PodAddress(uid), messages.MountVolumes{UID: uid, Pod: tokenPod(uid)})
+	}
+	n.Send("pods/ending", messages.UnmountVolumes{UID: "ending"})
+	if got := n.begun(0); !slices.Equal(got, []string{"slow", "ending"}) {
+		t.Errorf("it does %v", got)
+	}
+	n.RunOne(n.Work[0])
+	if got := n.begun(2); !slices.Equal(got, []string{"next"}) {
+		t.Errorf("then begins %v", got)
 	}
 }
 
@@ -165,7 +207,8 @@ func TestTheModeOfAToken(t *testing.T) {
 		"anybody": {func(*v1.Pod) {}, 0o644, 0},
 		"a user":  {func(p *v1.Pod) { p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: &one} }, 0o600, 1234},
 		"a group": {func(p *v1.Pod) { p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &one} }, 0o640, 0},
-		"both":    {func(p *v1.Pod) { p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: &two, FSGroup: &one} }, 0o640, 4321},
+		"both": {func(p *v1.Pod) { p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: &two, FSGroup: &one} }, 0o640,
+			4321},
 		"two of them": {func(p *v1.Pod) {
 			p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: &one}
 			p.Spec.InitContainers = []v1.Container{{SecurityContext: &v1.SecurityContext{RunAsUser: &two}}}
@@ -187,8 +230,8 @@ func TestTheModeOfAToken(t *testing.T) {
 					t.Errorf("mode %s of user %d", m, u)
 				}
 			}
-			if out := d.unmountPod(t.Context(), "u", true); out.left != "" {
-				t.Error(out.left)
+			if err := d.unmountPod(t.Context(), "u", true); err != nil {
+				t.Error(err)
 			}
 		})
 	}

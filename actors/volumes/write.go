@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/playlet-dev/playlet/actors/internal/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
 // The content of a volume is laid out as the kubelet's is, so that either agent goes on from the other's:
@@ -31,14 +31,9 @@ const (
 	stampFormat = "..2006_01_02_15_04_05."
 )
 
-// writeFiles makes the volume hold these files and no others. It may be cut off at any point and done again, and changes
-// nothing where they are there.
+// writeFiles makes the volume hold these files and no others, whose paths have been checked. It may be cut off at any point and
+// done again, and changes nothing where they are there. What it could not finish is removed.
 func writeFiles(p podFolder, volume string, files map[string]file) error {
-	for path := range files {
-		if err := checkContentPath(path); err != nil {
-			return permanentError{err}
-		}
-	}
 	root, err := p.Sub(volume)
 	if err != nil {
 		return err
@@ -47,7 +42,33 @@ func writeFiles(p podFolder, volume string, files map[string]file) error {
 	return errors.Join(w.write(), root.Close())
 }
 
+// checkPaths says whether files can have these paths in one volume.
+func checkPaths(paths []string) error {
+	given := map[string]string{} // by what they lead to
+	for _, path := range paths {
+		if err := checkContentPath(path); err != nil {
+			return err
+		}
+		clean := filepath.Clean(path)
+		if other, ok := given[clean]; ok && other != path {
+			return fmt.Errorf("%q and %q are the same file of the volume", other, path)
+		}
+		given[clean] = path
+	}
+	for _, path := range paths {
+		for dir := filepath.Dir(filepath.Clean(path)); dir != "."; dir = filepath.Dir(dir) {
+			if other, ok := given[dir]; ok {
+				return fmt.Errorf("%q is a file of the volume, and %q needs a folder of that name", other, path)
+			}
+		}
+	}
+	return nil
+}
+
 func checkContentPath(path string) error {
+	if len(path) >= unix.PathMax {
+		return fmt.Errorf("a path of %d bytes cannot be a file of a volume", len(path))
+	}
 	if err := safepath.CheckName(path); err != nil {
 		return err
 	}
@@ -68,6 +89,10 @@ func (w writing) write() error {
 		return err
 	}
 	if current == "" || !w.holds(current) {
+		// First what an earlier write could not finish: the volume may have no room for both.
+		if err := w.sweep(current); err != nil {
+			return err
+		}
 		if current, err = w.replace(); err != nil {
 			return err
 		}
@@ -75,7 +100,10 @@ func (w writing) write() error {
 	if err := w.link(); err != nil {
 		return err
 	}
-	return w.tidy(current)
+	if err := w.unlinkOld(); err != nil {
+		return err
+	}
+	return w.sweep(current)
 }
 
 // modeOf is the mode that a file gets: fsGroup may read what its owner may.
@@ -136,8 +164,13 @@ func (w writing) count(folder string, n *int) bool {
 }
 
 // replace writes the files into a new folder and makes it the current one.
-func (w writing) replace() (folder string, err error) {
-	folder = time.Now().UTC().Format(stampFormat) + rand.Text()[:10]
+func (w writing) replace() (current string, err error) {
+	folder := time.Now().UTC().Format(stampFormat) + rand.Text()[:10]
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, safepath.RemoveAllOneFilesystem(context.Background(), w.root.Root, folder))
+		}
+	}()
 	if err := w.makeFolder(folder); err != nil {
 		return "", err
 	}
@@ -220,23 +253,29 @@ func (w writing) link() error {
 	return nil
 }
 
-// tidy removes the names of files that are no more, and the folders of content that is not current, a half-written one
-// of a crash among them.
-func (w writing) tidy(current string) error {
+// unlinkOld removes the names of files that are no more.
+func (w writing) unlinkOld() error {
 	names, err := w.root.Names(".")
 	if err != nil {
 		return err
 	}
-	wanted := map[string]bool{dataLink: true, current: true}
+	wanted := map[string]bool{}
 	for path := range w.files {
 		wanted[top(path)] = true
 	}
 	for _, name := range names {
-		switch link, linkErr := w.root.Readlink(name); {
-		case wanted[name]:
-		case linkErr == nil && (name == newDataLink || strings.HasPrefix(link, dataLink+"/")):
+		if link, linkErr := w.root.Readlink(name); linkErr == nil && !wanted[name] && strings.HasPrefix(link, dataLink+"/") {
 			err = errors.Join(err, w.root.Unlink(name))
-		case strings.HasPrefix(name, ".."):
+		}
+	}
+	return err
+}
+
+// sweep removes the folders of content that is not current, and what else a crash has left of the agent's own.
+func (w writing) sweep(current string) error {
+	names, err := w.root.Names(".")
+	for _, name := range names {
+		if strings.HasPrefix(name, "..") && name != dataLink && name != current {
 			err = errors.Join(err, safepath.RemoveAllOneFilesystem(context.Background(), w.root.Root, name))
 		}
 	}

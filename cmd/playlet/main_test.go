@@ -1,27 +1,33 @@
 package main
 
 import (
-	"flag"
+	"bytes"
+	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := manyAtOnce(); err != nil {
-		panic(err)
+func TestHelpListsTheCommands(t *testing.T) {
+	var out, problems bytes.Buffer
+	if code := cli.Main(newRoot(), []string{"--help"}, &out, &problems); code != 0 || problems.Len() > 0 {
+		t.Fatalf("%d %s", code, &problems)
 	}
-	goleak.VerifyTestMain(m)
+	for _, name := range strings.Fields("dev doctor exec install logs pods rm run uninstall version") {
+		if !strings.Contains(out.String(), "\n  "+name+" ") {
+			t.Errorf("%s is not listed:\n%s", name, &out)
+		}
+	}
 }
 
-// manyAtOnce has tests that run side by side do so sixteen at a time, unless -parallel says how many: the days of chaos wait
-// for deadlines and periods most of their time, and two at a time leave two cores idle.
-func manyAtOnce() error {
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	if said {
-		return nil
+func TestWrongUseIsOneLine(t *testing.T) {
+	for arg, want := range map[string]string{
+		"--nonsense": "playlet: unknown flag: --nonsense (playlet --help lists the flags)\n",
+		"nonsense":   "playlet: unknown command \"nonsense\" (playlet --help lists the commands)\n",
+	} {
+		var out, problems bytes.Buffer
+		if code := cli.Main(newRoot(), []string{arg}, &out, &problems); code != 1 || problems.String() != want || out.Len() > 0 {
+			t.Errorf("%s: %d %q %q, want %q", arg, code, &problems, &out, want)
+		}
 	}
-	return flag.Set("test.parallel", "16")
 }

@@ -1,11 +1,16 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/playlet-dev/playlet/cmd/playlet/agent"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev"
+	"github.com/playlet-dev/playlet/cmd/playlet/doctor"
+	"github.com/playlet-dev/playlet/cmd/playlet/service"
 	"github.com/playlet-dev/playlet/config"
 )
 
@@ -33,36 +38,22 @@ const rootExample = `  # Run the pods of a folder of manifests, on containerd
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use: "playlet", Short: "A Kubernetes node agent made of actors", Long: rootLong, Example: rootExample,
-		SilenceUsage: true, SilenceErrors: true, Args: noArguments,
+		Args: cli.NoArguments,
 	}
 	flags := config.AddFlags(root.Flags())
 	root.Flags().SortFlags = true
 	showVersion := root.Flags().Bool("version", false, "Print the version and exit")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *showVersion {
-			return printVersionLine(cmd.OutOrStdout())
+			return client.PrintVersion(cmd.OutOrStdout())
 		}
-		node, warnings, err := config.Load(flags, root.Flags())
+		node, log, err := agent.Load(flags, root.Flags(), os.Stderr)
 		if err != nil {
 			return err
 		}
-		log := node.Logger(os.Stderr)
-		for _, w := range warnings {
-			log.Warn(w.Message, "flag", w.Flag)
-		}
-		return runAgent(cmd.Context(), node, log)
+		return agent.Run(cmd.Context(), node, log)
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
-	})
-	root.AddCommand(newDevCommand(), newDoctorCommand(), newExecCommand(), newInstallCommand(), newLogsCommand(), newPodsCommand(), newRmCommand(), newRunCommand(),
-		newUninstallCommand(), newVersionCommand())
+	root.AddCommand(dev.NewCommand(), doctor.NewCommand(), service.NewInstallCommand(), service.NewUninstallCommand())
+	root.AddCommand(client.Commands()...)
 	return root
-}
-
-func noArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("unknown command %q (playlet --help lists the commands)", args[0])
-	}
-	return nil
 }

@@ -9,6 +9,9 @@ import (
 // UnitName is the service's name.
 const UnitName = "playlet.service"
 
+// ConfigPath is where the service's KubeletConfiguration lies, unless it was installed with another.
+const ConfigPath = "/etc/playlet/config.yaml"
+
 //go:embed playlet.service
 var unitText string
 
@@ -21,7 +24,7 @@ func Unit(binary, config string) string {
 }
 
 // Configuration is the KubeletConfiguration of a node with no cluster, closed to the outside. Hosts with cgroups of
-// version 1, which the agent does not run on unless told to, need a line more.
+// version 1, which the agent runs on only where it is configured to, need a line more.
 func Configuration(cgroupV1 bool) string {
 	if !cgroupV1 {
 		return configuration

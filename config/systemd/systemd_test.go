@@ -23,7 +23,8 @@ func TestUnit(t *testing.T) {
 		got[o.Section+"."+o.Name] = o.Value
 	}
 	for name, want := range map[string]string{
-		"Unit.StartLimitIntervalSec": "0", "Unit.Conflicts": "kubelet.service", "Service.Type": "notify", "Service.Restart": "always",
+		"Unit.StartLimitIntervalSec": "0", "Unit.Conflicts": "kubelet.service", "Service.Type": "notify",
+		"Service.Restart":  "always",
 		"Service.KillMode": "process", "Service.WatchdogSec": "60", "Install.WantedBy": "multi-user.target",
 		"Service.UMask":     "0022",
 		"Service.ExecStart": `"/opt/my node/playlet" --config=/etc/100%%/$$x.yaml $PLAYLET_ARGS`,
@@ -33,7 +34,8 @@ func TestUnit(t *testing.T) {
 		}
 	}
 	// Each of these gives the service a mount namespace of its own, in which the mounts of its pods would be lost.
-	for _, name := range []string{"ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices", "ReadOnlyPaths", "PrivateMounts", "ProtectKernelTunables"} {
+	for _, name := range []string{"ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices", "ReadOnlyPaths",
+		"PrivateMounts", "ProtectKernelTunables"} {
 		if value, ok := got["Service."+name]; ok {
 			t.Errorf("%s=%s", name, value)
 		}

@@ -73,7 +73,8 @@ func TestScriptPrecedence(t *testing.T) {
 	for _, tc := range []struct {
 		pod, container, image string
 		want                  int32
-	}{{"p1", "main", "app", 1}, {"p2", "main", "app", 2}, {"p3", "main", "app", 3}, {"p4", "side", "app", 4}, {"p5", "side", "other", 5}} {
+	}{{"p1", "main", "app", 1}, {"p2", "main", "app", 2}, {"p3", "main", "app", 3}, {"p4", "side", "app", 4},
+		{"p5", "side", "other", 5}} {
 		config := pod(tc.pod)
 		c := box(config, tc.container, 0)
 		c.Image.Image = tc.image

@@ -48,7 +48,8 @@ var pausesInside = map[string]bool{
 func (r *Runtime) pause(ctx context.Context) error { return r.sleep(ctx, callFrom(ctx).latency) }
 
 // interceptUnary puts every call through journal, counters, latency and faults.
-func (r *Runtime) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (r *Runtime) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any,
+	error) {
 	c := r.begin(path.Base(info.FullMethod), req)
 	resp, err := r.carryOut(context.WithValue(ctx, callKey{}, c), c, req, handle)
 	r.end(c, err)
@@ -56,7 +57,8 @@ func (r *Runtime) interceptUnary(ctx context.Context, req any, info *grpc.UnaryS
 }
 
 // interceptStream does the same for streams, where faults strike before the stream begins.
-func (r *Runtime) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (r *Runtime) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handle grpc.StreamHandler) error {
 	c := r.begin(path.Base(info.FullMethod), nil)
 	_, err := r.carryOut(stream.Context(), c, nil, func(context.Context, any) (any, error) {
 		return nil, handle(srv, stream)

@@ -11,7 +11,8 @@ import (
 
 // CreateContainer needs a ready sandbox and a present image. It reserves the name, takes its time, and leaves the
 // container CREATED. Cancelled or failed half-way it leaves nothing.
-func (s *runtimeService) CreateContainer(ctx context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (s *runtimeService) CreateContainer(ctx context.Context,
+	req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	r := s.r
 	c, err := r.reserveContainer(req)
 	if err != nil {
@@ -91,7 +92,8 @@ func (r *Runtime) checkCreateLocked(sb *sandbox, id, name string) error {
 	}
 	sb.refused[name]++
 	if sb.stopAsked || sb.refused[name] > 1 {
-		r.violateLocked("create-in-dead-sandbox", "CreateContainer of %s in %s, refused %d times", name, sb.name, sb.refused[name])
+		r.violateLocked("create-in-dead-sandbox", "CreateContainer of %s in %s, refused %d times", name, sb.name,
+			sb.refused[name])
 	}
 	return errUnknown("sandbox container %q is not running", sb.id)
 }

@@ -34,7 +34,8 @@ func (s *runtimeService) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncR
 }
 
 // execute lets the command take its time.
-func (r *Runtime) execute(ctx context.Context, c *container, result ExecResult, timeout time.Duration) (*runtimeapi.ExecSyncResponse, error) {
+func (r *Runtime) execute(ctx context.Context, c *container, result ExecResult,
+	timeout time.Duration) (*runtimeapi.ExecSyncResponse, error) {
 	lasts := result.Takes
 	overdue := timeout > 0 && lasts > timeout
 	if overdue {
@@ -47,7 +48,9 @@ func (r *Runtime) execute(ctx context.Context, c *container, result ExecResult, 
 	case killed:
 		return &runtimeapi.ExecSyncResponse{ExitCode: killedCode}, nil
 	case overdue:
-		return nil, status.Errorf(codes.DeadlineExceeded, "failed to exec in container: timeout %v exceeded: context deadline exceeded", timeout)
+		return nil,
+			status.Errorf(codes.DeadlineExceeded, "failed to exec in container: timeout %v exceeded: context deadline exceeded",
+				timeout)
 	case result.Err != nil:
 		return nil, result.Err
 	}

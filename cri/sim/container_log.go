@@ -63,7 +63,8 @@ func (l *logFile) closeLocked() {
 }
 
 // ReopenContainerLog makes a running container write to a fresh file at its log path.
-func (s *runtimeService) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (s *runtimeService) ReopenContainerLog(_ context.Context,
+	req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
 	r := s.r
 	r.mu.Lock()
 	c := r.store.containers[req.GetContainerId()]

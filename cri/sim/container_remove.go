@@ -8,7 +8,8 @@ import (
 
 // RemoveContainer kills the container if it runs and removes it; its name is free again then. A container that is not
 // there is removed already; one that is being started cannot be removed.
-func (s *runtimeService) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+func (s *runtimeService) RemoveContainer(ctx context.Context,
+	req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,7 +14,8 @@ const (
 
 // StartContainer starts a CREATED container, once. When it fails half-way, or the caller cancels it, the container is
 // exited with 128 and StartError and cannot be started again; when the runtime dies half-way it stays CREATED.
-func (s *runtimeService) StartContainer(ctx context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (s *runtimeService) StartContainer(ctx context.Context,
+	req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
 	r := s.r
 	c, script, images, err := r.beginStart(req.GetContainerId())
 	if err != nil {
@@ -54,10 +55,12 @@ func (r *Runtime) beginStart(id string) (c *container, script Script, images []s
 		return nil, Script{}, nil, errNoContainer(id)
 	case c.state != runtimeapi.ContainerState_CONTAINER_CREATED:
 		r.violateLocked("started-twice", "StartContainer of %s in state %s", c.name, c.state)
-		return nil, Script{}, nil, errUnknown("failed to set starting state for container %q: container is in %s state", id, c.state)
+		return nil, Script{}, nil, errUnknown("failed to set starting state for container %q: container is in %s state", id,
+			c.state)
 	case c.starting:
 		r.violateLocked("started-twice", "StartContainer of %s while it was being started", c.name)
-		return nil, Script{}, nil, errUnknown("failed to set starting state for container %q: container is already in starting state", id)
+		return nil, Script{}, nil,
+			errUnknown("failed to set starting state for container %q: container is already in starting state", id)
 	}
 	c.starting = true
 	images = []string{c.config.GetImage().GetUserSpecifiedImage(), c.config.GetImage().GetImage()}

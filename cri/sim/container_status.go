@@ -7,7 +7,8 @@ import (
 )
 
 // ContainerStatus tells everything about one container.
-func (s *runtimeService) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (s *runtimeService) ContainerStatus(_ context.Context,
+	req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +93,8 @@ func (c *container) user() *runtimeapi.ContainerUser {
 }
 
 // ListContainers lists the containers that match every part of the filter, in no order that means anything.
-func (s *runtimeService) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (s *runtimeService) ListContainers(_ context.Context,
+	req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	r, f := s.r, req.GetFilter()
 	r.mu.Lock()
 	defer r.mu.Unlock()

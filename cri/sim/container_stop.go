@@ -14,7 +14,8 @@ const killedCode = 137
 // StopContainer sends the stop signal, waits up to the grace period (seconds; 0 sends SIGKILL at once), then kills. The
 // signal is sent once: a repeated call waits the whole grace period again without sending it. A call that is cancelled
 // leaves the signal sent and nobody waiting. A container that is not there, or does not run, is stopped already.
-func (s *runtimeService) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (s *runtimeService) StopContainer(ctx context.Context,
+	req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 )
 
 // UpdateContainerResources changes what ContainerStatus reports: every field of the request that is set.
-func (s *runtimeService) UpdateContainerResources(_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (s *runtimeService) UpdateContainerResources(_ context.Context,
+	req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -90,7 +90,8 @@ func (r *Runtime) emitLocked(t Target, sb *sandbox, kind runtimeapi.ContainerEve
 }
 
 // GetContainerEvents streams every event from now on, after those nobody was there to hear.
-func (s *runtimeService) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (s *runtimeService) GetContainerEvents(_ *runtimeapi.GetEventsRequest,
+	stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	r := s.r
 	if r.opts.Old {
 		return status.Error(codes.Unimplemented, "method GetContainerEvents not implemented")

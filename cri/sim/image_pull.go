@@ -56,7 +56,8 @@ func (i Image) outcome(n int, ref string, auth *runtimeapi.AuthConfig) error {
 }
 
 // RemoveImage removes the image with all its references; one that is not there is removed already.
-func (s *imageService) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
+func (s *imageService) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse,
+	error) {
 	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -182,7 +182,8 @@ func (i *image) toCRI() *runtimeapi.Image {
 }
 
 // ImageStatus answers with no image when it is not present.
-func (s *imageService) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+func (s *imageService) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse,
+	error) {
 	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -54,7 +54,8 @@ func TestJournal(t *testing.T) {
 		t.Error("not forgotten")
 	}
 	h.run("other")
-	if e, err := h.WaitCall(h.ctx, func(e sim.Entry) bool { return e.Call == "StartContainer" }); err != nil || e.PodName != "other" {
+	if e, err := h.WaitCall(h.ctx, func(e sim.Entry) bool { return e.Call == "StartContainer" }); err != nil ||
+		e.PodName != "other" {
 		t.Errorf("after a reset: %+v %v", e, err)
 	}
 }

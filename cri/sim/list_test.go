@@ -2,7 +2,11 @@ package sim_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/playlet-dev/playlet/cri/sim"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -25,8 +29,9 @@ func TestListFilters(t *testing.T) {
 		"state":            {&runtimeapi.ContainerFilter{State: exited}, []string{b}},
 		"sandbox":          {&runtimeapi.ContainerFilter{PodSandboxId: sbA}, []string{a}},
 		"sandbox not here": {&runtimeapi.ContainerFilter{PodSandboxId: "x"}, nil},
-		"pod label":        {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": "uid-b"}}, []string{b}},
-		"other label":      {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.container.name": "main"}}, []string{a, b}},
+		"pod label": {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": "uid-b"}},
+			[]string{b}},
+		"other label": {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.container.name": "main"}}, []string{a, b}},
 		"both labels": {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{
 			"io.kubernetes.pod.uid": "uid-b", "io.kubernetes.container.name": "side"}}, nil},
 		"contradiction": {&runtimeapi.ContainerFilter{Id: a, PodSandboxId: sbB}, nil},
@@ -45,10 +50,11 @@ func TestListFilters(t *testing.T) {
 		filter *runtimeapi.PodSandboxFilter
 		want   []string
 	}{
-		"none":        {nil, []string{sbA, sbB}},
-		"id":          {&runtimeapi.PodSandboxFilter{Id: sbB}, []string{sbB}},
-		"state":       {&runtimeapi.PodSandboxFilter{State: ready}, []string{sbA}},
-		"pod label":   {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": "uid-a"}}, []string{sbA}},
+		"none":  {nil, []string{sbA, sbB}},
+		"id":    {&runtimeapi.PodSandboxFilter{Id: sbB}, []string{sbB}},
+		"state": {&runtimeapi.PodSandboxFilter{State: ready}, []string{sbA}},
+		"pod label": {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": "uid-a"}},
+			[]string{sbA}},
 		"other label": {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"app": "b"}}, []string{sbB}},
 		"absent":      {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"zone": ""}}, nil},
 	} {
@@ -67,5 +73,20 @@ func sameSet(t *testing.T, what string, got, want []string) {
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func TestAListThatIsTooLargeFails(t *testing.T) {
+	h := start(t, sim.Options{MaxMessage: 1000})
+	h.run("a")
+	if _, err := h.rt.ListContainers(h.ctx, &runtimeapi.ListContainersRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		h.run("b" + strconv.Itoa(i))
+	}
+	_, err := h.rt.ListContainers(h.ctx, &runtimeapi.ListContainersRequest{})
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("%v", err)
 	}
 }

@@ -54,10 +54,13 @@ func TestAnyOrderOfCalls(t *testing.T) {
 			"remove":         func(t *rapid.T) { h.must(h.remove(someContainer(t))) },
 			"stop sandbox":   func(t *rapid.T) { h.must(h.stopSandbox(someSandbox(t))) },
 			"remove sandbox": func(t *rapid.T) { h.must(h.removeSandbox(someSandbox(t))) },
-			"advance":        func(t *rapid.T) { h.clock.Advance(time.Duration(rapid.IntRange(0, 4).Draw(t, "s")) * time.Second) },
-			"kill sandbox":   func(t *rapid.T) { ignore(h.KillSandbox("uid-a")) },
-			"kill pod":       func(t *rapid.T) { ignore(h.KillPod("uid-b")) },
-			"":               func(t *rapid.T) { h.consistent(t) },
+			"advance": func(t *rapid.T) {
+				h.clock.Advance(time.Duration(rapid.IntRange(0, 4).Draw(t,
+					"s")) * time.Second)
+			},
+			"kill sandbox": func(t *rapid.T) { ignore(h.KillSandbox("uid-a")) },
+			"kill pod":     func(t *rapid.T) { ignore(h.KillPod("uid-b")) },
+			"":             func(t *rapid.T) { h.consistent(t) },
 		})
 	})
 	h.idle()

@@ -144,7 +144,8 @@ func TestConditionsAndVersion(t *testing.T) {
 			{Type: "RuntimeReady", Reason: "RuntimeNotReady", Message: "starting"},
 			{Type: "NetworkReady", Reason: "NetworkPluginNotReady", Message: "no CNI"},
 		} {
-			if got := st.Status.Conditions[i]; got.Status || got.Type != want.Type || got.Reason != want.Reason || got.Message != want.Message {
+			if got := st.Status.Conditions[i]; got.Status || got.Type != want.Type || got.Reason != want.Reason ||
+				got.Message != want.Message {
 				t.Errorf("condition %v", got)
 			}
 		}

@@ -42,6 +42,8 @@ type Options struct {
 	Images map[string]Image
 	// Preload are references present from the start.
 	Preload []string
+	// MaxMessage bounds an answer, in bytes: a list that is larger fails. 0 means 16 MiB.
+	MaxMessage int
 	// WriteLogs makes containers write CRI log files below the sandbox's log directory.
 	WriteLogs bool
 }
@@ -71,6 +73,9 @@ func (o Options) withDefaults() Options {
 		if o.Old {
 			o.Version = "1.6.20"
 		}
+	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = maxMessage
 	}
 	if o.Handlers == nil {
 		o.Handlers = []*runtimeapi.RuntimeHandler{{Name: ""}, {Name: "runc"}}

@@ -8,7 +8,8 @@ import (
 
 // RemovePodSandbox stops the sandbox if need be and removes it with its containers; its name is free again then. A
 // sandbox that is not there is removed already.
-func (s *runtimeService) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+func (s *runtimeService) RemovePodSandbox(ctx context.Context,
+	req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	r := s.r
 	r.mu.Lock()
 	sb := r.store.sandboxes[req.GetPodSandboxId()]

@@ -19,7 +19,8 @@ type runtimeService struct {
 
 // RunPodSandbox reserves the name, takes its time, sets up the network, and makes the sandbox ready. Cancelled or
 // failed half-way it leaves nothing.
-func (s *runtimeService) RunPodSandbox(ctx context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (s *runtimeService) RunPodSandbox(ctx context.Context,
+	req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
 	r := s.r
 	meta := req.GetConfig().GetMetadata()
 	if meta == nil {
@@ -63,7 +64,8 @@ func (r *Runtime) reserveSandbox(req *runtimeapi.RunPodSandboxRequest, meta *run
 	known := func(h *runtimeapi.RuntimeHandler) bool { return h.GetName() == req.GetRuntimeHandler() }
 	if !slices.ContainsFunc(r.opts.Handlers, known) {
 		delete(r.store.names, name)
-		return nil, errUnknown("unable to get OCI runtime for sandbox %q: no runtime for %q is configured", id, req.GetRuntimeHandler())
+		return nil, errUnknown("unable to get OCI runtime for sandbox %q: no runtime for %q is configured", id,
+			req.GetRuntimeHandler())
 	}
 	t := podTarget(meta)
 	t.ID = id

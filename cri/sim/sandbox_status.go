@@ -9,7 +9,8 @@ import (
 )
 
 // PodSandboxStatus answers with the sandbox alone, or with its containers too under Options.StatusWithContainers.
-func (s *runtimeService) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (s *runtimeService) PodSandboxStatus(_ context.Context,
+	req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +54,8 @@ func (s *sandbox) state() runtimeapi.PodSandboxState {
 }
 
 // ListPodSandbox lists the sandboxes that match every part of the filter, in no order that means anything.
-func (s *runtimeService) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (s *runtimeService) ListPodSandbox(_ context.Context,
+	req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	r, f := s.r, req.GetFilter()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +80,8 @@ func (s *runtimeService) ListPodSandbox(_ context.Context, req *runtimeapi.ListP
 }
 
 // UpdatePodSandboxResources is accepted and changes nothing that a caller could see.
-func (s *runtimeService) UpdatePodSandboxResources(_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+func (s *runtimeService) UpdatePodSandboxResources(_ context.Context,
+	req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	r := s.r
 	if r.opts.Old {
 		return nil, status.Error(codes.Unimplemented, "method UpdatePodSandboxResources not implemented")

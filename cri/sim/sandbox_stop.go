@@ -8,7 +8,8 @@ import (
 
 // StopPodSandbox kills what still runs in the sandbox, without grace, tears down its network and leaves it not ready. A
 // sandbox that is not there is stopped already.
-func (s *runtimeService) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+func (s *runtimeService) StopPodSandbox(ctx context.Context,
+	req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	r := s.r
 	r.mu.Lock()
 	sb := r.store.sandboxes[req.GetPodSandboxId()]

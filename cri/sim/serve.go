@@ -45,7 +45,7 @@ func (r *Runtime) upServing() error {
 		grpc.StreamInterceptor(r.interceptStream),
 		grpc.WaitForHandlers(true),
 		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxSendMsgSize(maxMessage),
+		grpc.MaxSendMsgSize(r.opts.MaxMessage),
 	)
 	runtimeapi.RegisterRuntimeServiceServer(server, &runtimeService{r: r})
 	runtimeapi.RegisterImageServiceServer(server, &imageService{r: r})

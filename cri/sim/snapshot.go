@@ -43,6 +43,8 @@ type ContainerState struct {
 	CreatedAt, StartedAt, FinishedAt                   time.Time // zero until it happens
 	// Signals is how often the process got its stop signal; SIGKILL does not count.
 	Signals int
+	// Config is what the request asked for.
+	Config *runtimeapi.ContainerConfig
 }
 
 // Running says whether the container runs.
@@ -153,7 +155,7 @@ func (c *container) snapshot() *ContainerState {
 			Name: c.target.Container, Attempt: c.target.Attempt, Image: c.target.Image,
 			State: c.state, ExitCode: c.exitCode, Reason: c.reasonShown(),
 			CreatedAt: c.created, StartedAt: c.started, FinishedAt: c.finished,
-			Signals: c.signals,
+			Signals: c.signals, Config: c.config,
 		}
 	}
 	return c.view

@@ -14,7 +14,8 @@ const (
 )
 
 // ContainerStats reports the use of a running container by its Behaviour.
-func (s *runtimeService) ContainerStats(_ context.Context, req *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
+func (s *runtimeService) ContainerStats(_ context.Context,
+	req *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
 	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,7 +30,8 @@ func (s *runtimeService) ContainerStats(_ context.Context, req *runtimeapi.Conta
 }
 
 // ListContainerStats reports the use of every running container that matches.
-func (s *runtimeService) ListContainerStats(_ context.Context, req *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
+func (s *runtimeService) ListContainerStats(_ context.Context,
+	req *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
 	r, f := s.r, req.GetFilter()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +45,8 @@ func (s *runtimeService) ListContainerStats(_ context.Context, req *runtimeapi.L
 }
 
 // PodSandboxStats reports the use of one sandbox, the sum of its containers.
-func (s *runtimeService) PodSandboxStats(_ context.Context, req *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
+func (s *runtimeService) PodSandboxStats(_ context.Context,
+	req *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
 	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +58,8 @@ func (s *runtimeService) PodSandboxStats(_ context.Context, req *runtimeapi.PodS
 }
 
 // ListPodSandboxStats reports the use of every ready sandbox that matches.
-func (s *runtimeService) ListPodSandboxStats(_ context.Context, req *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+func (s *runtimeService) ListPodSandboxStats(_ context.Context,
+	req *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 	r, f := s.r, req.GetFilter()
 	r.mu.Lock()
 	defer r.mu.Unlock()

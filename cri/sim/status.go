@@ -65,7 +65,8 @@ func (s *runtimeService) Version(context.Context, *runtimeapi.VersionRequest) (*
 }
 
 // RuntimeConfig reports the cgroup driver.
-func (s *runtimeService) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+func (s *runtimeService) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse,
+	error) {
 	if s.r.opts.Old {
 		return nil, status.Error(codes.Unimplemented, "unknown method RuntimeConfig for service runtime.v1.RuntimeService")
 	}
@@ -75,6 +76,7 @@ func (s *runtimeService) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfi
 }
 
 // UpdateRuntimeConfig is accepted; the simulated network has its addresses already.
-func (s *runtimeService) UpdateRuntimeConfig(context.Context, *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+func (s *runtimeService) UpdateRuntimeConfig(context.Context,
+	*runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }

@@ -45,7 +45,8 @@ func (b *bench) watch(ctx context.Context) error {
 			}
 			now := time.Now()
 			// A sandbox's own start carries its own ID.
-			if e.ContainerEventType != runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT || e.ContainerId == e.PodSandboxStatus.GetId() {
+			if e.ContainerEventType != runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT ||
+				e.ContainerId == e.PodSandboxStatus.GetId() {
 				continue
 			}
 			b.mu.Lock()

@@ -21,7 +21,8 @@ var (
 	binary    = flag.String("binary", "", "with -cluster: the binary of a third subject that takes the kubelet's flags")
 	only      = flag.String("only", "", "with -cluster: the one of the subjects that is measured")
 	crowds    = flag.String("crowds", "20,90", "with -cluster: how many pods are created at once")
-	idles     = flag.String("idles", "0,50,100", "with -cluster: with how many pods it is measured what the agent needs while nothing happens")
+	idles     = flag.String("idles", "0,50,100",
+		"with -cluster: with how many pods it is measured what the agent needs while nothing happens")
 )
 
 // subject is an agent under measurement in a cluster: Playlet, or anything that takes the kubelet's flags.
@@ -123,7 +124,8 @@ func (b *clusterBench) ready(ctx context.Context, sub *subject, since time.Time)
 		node, err := b.cluster.Admin.CoreV1().Nodes().Get(ctx, sub.node.Name, metav1.GetOptions{})
 		if err == nil {
 			for _, c := range node.Status.Conditions {
-				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) {
+				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue &&
+					!c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) {
 					return nil
 				}
 			}

@@ -30,7 +30,8 @@ func (b *clusterBench) create(ctx context.Context, sub *subject, n int) ([]strin
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"},
 				Spec: corev1.PodSpec{
 					NodeName: sub.node.Name, TerminationGracePeriodSeconds: &seconds, AutomountServiceAccountToken: &no,
-					Containers: []corev1.Container{{Name: "hello", Image: b.stack.HelloImage(), ImagePullPolicy: corev1.PullIfNotPresent}},
+					Containers: []corev1.Container{{Name: "hello", Image: b.stack.HelloImage(),
+						ImagePullPolicy: corev1.PullIfNotPresent}},
 				},
 			}, metav1.CreateOptions{})
 			if errs[i] = err; err == nil {
@@ -44,7 +45,8 @@ func (b *clusterBench) create(ctx context.Context, sub *subject, n int) ([]strin
 
 // deleteAll deletes all pods of the namespace at once; with seconds 0 without grace.
 func (b *clusterBench) deleteAll(ctx context.Context, seconds int64) error {
-	return b.cluster.Admin.CoreV1().Pods(b.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &seconds}, metav1.ListOptions{})
+	return b.cluster.Admin.CoreV1().Pods(b.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &seconds},
+		metav1.ListOptions{})
 }
 
 // singly measures pods that are alone: from their creation to Ready seen by a watch.
@@ -248,7 +250,8 @@ func (b *clusterBench) floor(ctx context.Context) error {
 		return err
 	}
 	for _, n := range sizes {
-		for _, parallel := range []int{4, 8, n} { // each figure's best counts: of all together that is more than one of them reached
+		for _, parallel := range []int{4, 8,
+			n} { // each figure's best counts: of all together that is more than one of them reached
 			fmt.Printf("  floor     with %d pods under way\n", parallel)
 			times, _, err := b.stack.Floor(ctx, b.like, n, parallel)
 			if err != nil {

@@ -29,13 +29,15 @@ func (b *clusterBench) subjects(t *owner) ([]*subject, error) {
 			return nil, err
 		}
 		agent.Binary = of.path
-		out = append(out, &subject{name: of.name, start: agent.Start, kill: agent.Kill9, pid: agent.PID, log: agent.Log, node: node})
+		out = append(out, &subject{name: of.name, start: agent.Start, kill: agent.Kill9, pid: agent.PID, log: agent.Log,
+			node: node})
 	}
 	if *only != "" {
 		out = slices.DeleteFunc(out, func(s *subject) bool { return s.name != *only })
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("-only %s: no subject has this name; there are playlet, kubelet with -kubelet, and the file's name with -binary", *only)
+		return nil,
+			fmt.Errorf("-only %s: no subject has this name; there are playlet, kubelet with -kubelet, and the file's name with -binary", *only)
 	}
 	return out, nil
 }

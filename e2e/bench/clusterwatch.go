@@ -32,7 +32,10 @@ func watchPods(ctx context.Context, client kubernetes.Interface, namespace strin
 	}
 	// An API server ends watches now and then, and those that are slow; this one goes on where it was.
 	w, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return pods.Watch(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface,
+			error) {
+			return pods.Watch(ctx, o)
+		},
 	})
 	if err != nil {
 		return nil, err

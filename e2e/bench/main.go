@@ -94,7 +94,8 @@ func (b *bench) empty(ctx context.Context) error {
 		const idle = 10 * time.Second
 		time.Sleep(idle)
 		after, err := usage(b.agent.PID())
-		fmt.Printf("agent, with no pods: %.1f MiB resident (%.1f anonymous), %.4f cores idle\n", after.rss, after.anon, (after.cpu-before.cpu)/idle.Seconds())
+		fmt.Printf("agent, with no pods: %.1f MiB resident (%.1f anonymous), %.4f cores idle\n", after.rss, after.anon,
+			(after.cpu-before.cpu)/idle.Seconds())
 		return err
 	})
 }
@@ -160,7 +161,8 @@ func (b *bench) atOnce(ctx context.Context) error {
 		}
 	}
 	fmt.Printf("at once, %d pods, medians of %d rounds: floor (%d at a time) p50 %s last %s   agent p50 %s last %s   ratio %.2f (last), %.2f (p50)\n",
-		*burst, *rounds, with, best.p50.Round(time.Millisecond), best.last.Round(time.Millisecond), of.p50.Round(time.Millisecond),
+		*burst, *rounds, with, best.p50.Round(time.Millisecond), best.last.Round(time.Millisecond),
+		of.p50.Round(time.Millisecond),
 		of.last.Round(time.Millisecond), float64(of.last)/float64(best.last), float64(of.p50)/float64(best.p50))
 	return nil
 }

@@ -101,7 +101,8 @@ func (c *Cluster) populate(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
-	root := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": string(ca)}}
+	root := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"},
+		Data: map[string]string{"ca.crt": string(ca)}}
 	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		_, err = c.Admin.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
 		if err == nil || apierrors.IsAlreadyExists(err) {

@@ -101,7 +101,8 @@ func TestANodeIsNoAdministrator(t *testing.T) {
 			return err
 		}
 		for _, r := range said {
-			if r.Verb == "patch" && r.Object.Name == "theirs" && r.Object.Subresource == "status" && r.Answer.Code == http.StatusForbidden {
+			if r.Verb == "patch" && r.Object.Name == "theirs" && r.Object.Subresource == "status" &&
+				r.Answer.Code == http.StatusForbidden {
 				return nil
 			}
 		}
@@ -116,7 +117,8 @@ func TestTheKubeconfigIsTheNodes(t *testing.T) {
 	must(t, err)
 	client, err := kubernetes.NewForConfig(config)
 	must(t, err)
-	if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}},
+		metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 	}
 	if err := c.KillAPIServer(); err == nil {

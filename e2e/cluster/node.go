@@ -98,7 +98,8 @@ func (n *Node) Create(ctx context.Context, change func(*corev1.Node)) (*corev1.N
 func (c *Cluster) Namespace(t TB) string {
 	t.Helper()
 	ctx := context.Background()
-	ns, err := c.Admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	ns, err := c.Admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("namespace: %v", err)
 	}
@@ -110,7 +111,8 @@ func (c *Cluster) Namespace(t TB) string {
 			return
 		}
 		now := int64(0)
-		err := c.Admin.CoreV1().Pods(ns.Name).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{})
+		err := c.Admin.CoreV1().Pods(ns.Name).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now},
+			metav1.ListOptions{})
 		if err != nil {
 			t.Errorf("pods of namespace %s: %v", ns.Name, err)
 		}

@@ -1,24 +1,23 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 )
 
 // process is a part that comes and goes; what it knows lies on disk.
 type process struct {
 	name, path, dir string
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd
-	exited chan struct{} // closed when cmd has been reaped
+	mu      sync.Mutex
+	process *containerd.Process // nil before the first start
 }
 
 func (p *process) start(args ...string) error {
@@ -34,17 +33,13 @@ func (p *process) start(args ...string) error {
 	cmd.Dir = p.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir}
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	started, err := containerd.Start(cmd)
+	if err != nil {
 		return err
 	}
-	exited := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // how it ended is in its log
-		close(exited)
-	}()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cmd, p.exited = cmd, exited
+	p.process = started
 	return nil
 }
 
@@ -62,18 +57,12 @@ func (p *process) awaitReady(ready func() error) error {
 	return fmt.Errorf("%s does not get ready: %w\n%s", p.name, last, p.tail(20))
 }
 
-func (p *process) running() bool {
+func (p *process) running() bool { return p.now().Running() }
+
+func (p *process) now() *containerd.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd == nil {
-		return false
-	}
-	select {
-	case <-p.exited:
-		return false
-	default:
-		return true
-	}
+	return p.process
 }
 
 // pid is 0 when it does not run.
@@ -81,38 +70,14 @@ func (p *process) pid() int {
 	if !p.running() {
 		return 0
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.cmd.Process.Pid
+	return p.now().PID()
 }
 
 // kill ends it with SIGKILL and reaps it, term with SIGTERM; no process is no error.
 func (p *process) kill() error { return p.end(syscall.SIGKILL) }
 func (p *process) term() error { return p.end(syscall.SIGTERM) }
 
-func (p *process) end(s syscall.Signal) error {
-	if !p.running() {
-		return nil
-	}
-	p.mu.Lock()
-	cmd, exited := p.cmd, p.exited
-	p.mu.Unlock()
-	if err := cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	select {
-	case <-exited:
-		return nil
-	case <-time.After(patience):
-	}
-	err := fmt.Errorf("%s does not end on %v", p.name, s)
-	if s == syscall.SIGKILL {
-		return err
-	}
-	err = errors.Join(err, cmd.Process.Kill())
-	<-exited
-	return err
-}
+func (p *process) end(s syscall.Signal) error { return p.now().End(s, patience) }
 
 func (p *process) log() string { return filepath.Join(p.dir, p.name+".log") }
 
@@ -122,6 +87,5 @@ func (p *process) tail(lines int) string {
 	if err != nil {
 		return err.Error()
 	}
-	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
+	return containerd.Tail(string(data), lines)
 }

@@ -149,7 +149,8 @@ func enterCgroups(name string) error {
 		}
 	}
 	for _, m := range mounts {
-		if err := syscall.Mount(m.Type, m.Point, m.Type, syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, mountData(m)); err != nil {
+		if err := syscall.Mount(m.Type, m.Point, m.Type, syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC,
+			mountData(m)); err != nil {
 			return fmt.Errorf("mount %s on %s: %w", m.Type, m.Point, err)
 		}
 		if m.Type == "cgroup2" && len(mounts) == 1 {

@@ -66,7 +66,10 @@ func look() int {
 	bridge, err := net.InterfaceByName(isolate.HostName)
 	check(err == nil, "bridge: %v", err)
 	addrs, err := bridge.Addrs()
-	check(err == nil && slices.ContainsFunc(addrs, func(a net.Addr) bool { return strings.HasPrefix(a.String(), isolate.NodeIP+"/") }),
+	check(err == nil && slices.ContainsFunc(addrs, func(a net.Addr) bool {
+		return strings.HasPrefix(a.String(),
+			isolate.NodeIP+"/")
+	}),
 		"addresses: %v %v", addrs, err)
 	points, err := isolate.Cgroups()
 	check(err == nil && len(points) > 0, "no cgroups: %v", err)

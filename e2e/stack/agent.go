@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,9 +16,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/playlet-dev/playlet/e2e/isolate"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
+	"github.com/playlet-dev/playlet/e2e/isolate"
 )
 
 // Agent is the agent's binary over this stack's runtime, with directories, ports and an admin socket of its own. It can
@@ -45,9 +48,8 @@ type Agent struct {
 	log        *logbook
 	healthPort int
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd
-	exited chan struct{}
+	mu      sync.Mutex
+	process *containerd.Process // nil before the first Start
 }
 
 // firstHealthPort is the health port of a stack's first agent; nothing else listens in our network namespace.
@@ -98,7 +100,8 @@ func (s *Stack) NewAgent(args ...string) (*Agent, error) {
 		"podLogsDir":               a.PodLogsDir,
 		"healthzBindAddress":       "127.0.0.1",
 		"healthzPort":              a.healthPort,
-		"evictionHard":             map[string]string{"memory.available": "1Mi"}, // how full this machine's disk is does not matter
+		"evictionHard":             map[string]string{"memory.available": "1Mi"},
+		// how full this machine's disk is does not matter
 	}
 	for _, d := range []string{a.ManifestDir, a.RootDir, a.PodLogsDir} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -131,7 +134,7 @@ func (a *Agent) CommandLine() []string {
 func (a *Agent) Start() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.running() {
+	if a.process.Running() {
 		return errors.New("the agent runs already")
 	}
 	if err := a.WriteConfig(); err != nil {
@@ -149,15 +152,11 @@ func (a *Agent) Start() error {
 	cmd.Dir = a.dir
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir}, a.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	process, err := containerd.Start(cmd)
+	if err != nil {
 		return err
 	}
-	exited := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // how it ended is asked of cmd.ProcessState
-		close(exited)
-	}()
-	a.cmd, a.exited = cmd, exited
+	a.process = process
 	return nil
 }
 
@@ -170,33 +169,21 @@ func (a *Agent) WriteConfig() error {
 	return os.WriteFile(filepath.Join(a.dir, "config.yaml"), config, 0o600)
 }
 
-func (a *Agent) running() bool {
-	if a.cmd == nil {
-		return false
-	}
-	select {
-	case <-a.exited:
-		return false
-	default:
-		return true
-	}
-}
-
 // Running says whether the process is there.
 func (a *Agent) Running() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.running()
+	return a.process.Running()
 }
 
 // PID is the process ID, 0 before the first Start.
 func (a *Agent) PID() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.cmd == nil {
+	if a.process == nil {
 		return 0
 	}
-	return a.cmd.Process.Pid
+	return a.process.PID()
 }
 
 // Kill9 kills the process with SIGKILL and reaps it; containers go on. No process is no error.
@@ -211,31 +198,26 @@ func (a *Agent) Term() (int, error) { return a.end(syscall.SIGTERM) }
 func (a *Agent) end(s syscall.Signal) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.cmd == nil {
+	if a.process == nil {
 		return 0, nil
 	}
-	if a.running() {
-		if err := a.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return 0, err
-		}
-		if err := reap(a.cmd, a.exited, s); err != nil {
-			return 0, err
-		}
+	if err := a.process.End(s, patience); err != nil {
+		return 0, err
 	}
-	return a.cmd.ProcessState.ExitCode(), nil
+	return a.process.ExitCode(), nil
 }
 
 // Wait waits until the process ended by itself and gives its exit code, -1 where a signal ended it.
 func (a *Agent) Wait(ctx context.Context) (int, error) {
 	a.mu.Lock()
-	cmd, exited := a.cmd, a.exited
+	process := a.process
 	a.mu.Unlock()
-	if cmd == nil {
+	if process == nil {
 		return 0, errors.New("the agent was not started")
 	}
 	select {
-	case <-exited:
-		return cmd.ProcessState.ExitCode(), nil
+	case <-process.Exited():
+		return process.ExitCode(), nil
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
@@ -278,14 +260,26 @@ func (a *Agent) Pods(ctx context.Context) (*corev1.PodList, error) {
 	return list, json.Unmarshal(out, list)
 }
 
-// Healthz gives status and text of the agent's health check; path is empty or names a single check.
+// Healthz gives status and text of the agent's health check on the admin socket, with its details; path is empty or names a
+// single check.
 func (a *Agent) Healthz(ctx context.Context, path string) (int, string, error) {
-	url := fmt.Sprintf("http://127.0.0.1:%d/healthz%s", a.healthPort, path)
+	return healthz(ctx, "http://playlet/healthz"+path, func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", a.AdminSocket)
+	})
+}
+
+// PublicHealthz is Healthz as anybody on the loopback sees it.
+func (a *Agent) PublicHealthz(ctx context.Context, path string) (int, string, error) {
+	return healthz(ctx, fmt.Sprintf("http://127.0.0.1:%d/healthz%s", a.healthPort, path), nil)
+}
+
+func healthz(ctx context.Context, url string, dial func(ctx context.Context, network, address string) (net.Conn, error)) (int,
+	string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, "", err
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}, Timeout: 30 * time.Second}
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, "", err

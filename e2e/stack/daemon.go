@@ -5,22 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 )
 
 // daemon is the runtime's process, which comes and goes; its state stays on disk.
 type daemon struct {
 	stack *Stack
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd
-	exited chan struct{} // closed when cmd has been reaped
+	mu      sync.Mutex
+	process *containerd.Process // nil before the first start
 }
 
 // StartRuntime starts the runtime and waits until it says that it and its network are ready. It is an error when it
@@ -52,7 +51,7 @@ func (s *Stack) FreezeRuntime() error {
 	if err := s.daemon.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return awaitStopped(s.daemon.cmd.Process.Pid)
+	return awaitStopped(s.daemon.process.PID())
 }
 
 // ThawRuntime undoes FreezeRuntime.
@@ -63,7 +62,7 @@ func (s *Stack) RuntimePID() int {
 	if !s.daemon.running() {
 		return 0
 	}
-	return s.daemon.cmd.Process.Pid
+	return s.daemon.process.PID()
 }
 
 // RuntimeLog is all that the runtime has logged, over its restarts.
@@ -72,15 +71,7 @@ func (s *Stack) RuntimeLog() string { return s.log.read() }
 func (d *daemon) running() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.cmd == nil {
-		return false
-	}
-	select {
-	case <-d.exited:
-		return false
-	default:
-		return true
-	}
+	return d.process.Running()
 }
 
 func (d *daemon) start() error {
@@ -96,20 +87,14 @@ func (d *daemon) start() error {
 	cmd := exec.Command(s.parts.Containerd, "--config", s.config())
 	cmd.Dir = s.Dir
 	cmd.Stdout, cmd.Stderr = log, log
-	// containerd looks for its shim, and the shim for runc's helpers, in $PATH.
-	path := filepath.Dir(s.parts.Shim) + ":" + filepath.Dir(s.parts.Runc) + ":/usr/sbin:/usr/bin:/sbin:/bin"
-	cmd.Env = []string{"PATH=" + path, "HOME=" + s.Dir}
-	if err := cmd.Start(); err != nil {
+	cmd.Env = containerd.Env([]string{"HOME=" + s.Dir}, s.parts.Shim, s.parts.Runc)
+	process, err := containerd.Start(cmd)
+	if err != nil {
 		return err
 	}
-	exited := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // how it ended is in its log
-		close(exited)
-	}()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cmd, d.exited = cmd, exited
+	d.process = process
 	return nil
 }
 
@@ -119,13 +104,13 @@ func (d *daemon) awaitReady() error {
 	var last error
 	for ; ctx.Err() == nil; pause(ctx, 10*time.Millisecond) {
 		if !d.running() {
-			return fmt.Errorf("the runtime ended at once:\n%s", tail(d.stack.RuntimeLog(), 20))
+			return fmt.Errorf("the runtime ended at once:\n%s", containerd.Tail(d.stack.RuntimeLog(), 20))
 		}
 		if last = ready(ctx, d.stack.client); last == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("the runtime does not get ready: %w\n%s", last, tail(d.stack.RuntimeLog(), 20))
+	return fmt.Errorf("the runtime does not get ready: %w\n%s", last, containerd.Tail(d.stack.RuntimeLog(), 20))
 }
 
 func ready(ctx context.Context, c *CRI) error {
@@ -135,56 +120,22 @@ func ready(ctx context.Context, c *CRI) error {
 	if err != nil {
 		return err
 	}
-	for _, condition := range status.GetStatus().GetConditions() {
-		if !condition.Status && strings.HasSuffix(condition.Type, "Ready") {
-			return fmt.Errorf("%s: %s: %s", condition.Type, condition.Reason, condition.Message)
-		}
-	}
-	return nil
+	return containerd.Ready(status)
 }
 
 func (d *daemon) signal(s syscall.Signal) error {
 	if !d.running() {
 		return errors.New("the runtime does not run")
 	}
-	return d.cmd.Process.Signal(s)
+	return d.process.Signal(s)
 }
 
 // end ends the process in one way or, when that takes for ever, the other; no process is no error.
-func (d *daemon) end(s syscall.Signal) error {
-	if !d.running() {
-		return nil
-	}
-	if err := d.signal(s); err != nil {
-		return err
-	}
-	return reap(d.cmd, d.exited, s)
-}
-
-// reap waits for a process that was sent a signal.
-func reap(cmd *exec.Cmd, exited <-chan struct{}, sent syscall.Signal) error {
-	select {
-	case <-exited:
-		return nil
-	case <-time.After(patience):
-	}
-	err := fmt.Errorf("%s does not end on %v", cmd.Path, sent)
-	if sent == syscall.SIGKILL {
-		return err
-	}
-	err = errors.Join(err, cmd.Process.Kill())
-	<-exited
-	return err
-}
+func (d *daemon) end(s syscall.Signal) error { return d.process.End(s, patience) }
 
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
-}
-
-func tail(s string, lines int) string {
-	all := strings.Split(strings.TrimRight(s, "\n"), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

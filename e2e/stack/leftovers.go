@@ -87,7 +87,8 @@ func (s *Stack) leftMounts() ([]string, error) {
 
 // permanent says of the name of a cgroup that a runtime or an agent keeps it while there is no pod, or a stack.
 func permanent(name string) bool {
-	return slices.Contains([]string{"k8s.io", "kubepods", "besteffort", "burstable", "init", "later"}, name) || stackGroups.MatchString(name)
+	return slices.Contains([]string{"k8s.io", "kubepods", "besteffort", "burstable", "init", "later"}, name) ||
+		stackGroups.MatchString(name)
 }
 
 func (s *Stack) leftCgroups() ([]string, error) {

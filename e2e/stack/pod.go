@@ -75,7 +75,8 @@ func (s *Stack) startPod(ctx context.Context, p *Pod, image string, args []strin
 func (s *Stack) createContainer(ctx context.Context, p *Pod, image string, args []string) error {
 	config := p.container
 	if config == nil {
-		config = &runtimeapi.ContainerConfig{Image: &runtimeapi.ImageSpec{Image: image}, Args: args, Linux: &runtimeapi.LinuxContainerConfig{}}
+		config = &runtimeapi.ContainerConfig{Image: &runtimeapi.ImageSpec{Image: image}, Args: args,
+			Linux: &runtimeapi.LinuxContainerConfig{}}
 	}
 	config.Metadata = &runtimeapi.ContainerMetadata{Name: "main", Attempt: p.attempt}
 	config.LogPath = "main/0.log"

@@ -14,8 +14,13 @@ import (
 
 // Snapshot is what the agent's admin socket says of its pods, in one moment.
 type Snapshot struct {
-	Pods     []PodState `json:"pods"`
-	Problems []Problem  `json:"problems"`
+	Pods      []PodState `json:"items"`
+	NodeState `json:"node"`
+}
+
+// NodeState is what concerns all pods.
+type NodeState struct {
+	Problems []Problem `json:"problems"`
 	Runtime  struct {
 		Name  string `json:"name"`
 		Ready bool   `json:"ready"`
@@ -25,9 +30,14 @@ type Snapshot struct {
 
 // PodState is one pod.
 type PodState struct {
-	Pod     *corev1.Pod `json:"pod"`
-	Phase   string      `json:"phase"`
-	Ending  string      `json:"ending"`
+	*corev1.Pod
+	AgentState `json:"agent"`
+}
+
+// AgentState is what the agent is doing about a pod.
+type AgentState struct {
+	Phase   string `json:"phase"`
+	Ending  string `json:"ending"`
 	Waiting *struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
@@ -223,10 +224,10 @@ func (s *Stack) removeSandboxes(ctx context.Context) error {
 }
 
 func (s *Stack) tellLogs(logf func(format string, args ...any)) {
-	logf("last lines of %s:\n%s", s.kind, tail(s.RuntimeLog(), 60))
+	logf("last lines of %s:\n%s", s.kind, containerd.Tail(s.RuntimeLog(), 60))
 	s.agentMu.Lock()
 	defer s.agentMu.Unlock()
 	for _, a := range s.agents {
-		logf("last lines of agent %s:\n%s", a.Name, tail(a.Log(), 120))
+		logf("last lines of agent %s:\n%s", a.Name, containerd.Tail(a.Log(), 120))
 	}
 }

@@ -37,7 +37,8 @@ func (s *Stack) Capture(ctx context.Context, podUID string) (*Template, error) {
 	if err := configOf(got.Info, t.container); err != nil {
 		return nil, fmt.Errorf("container %s: %w", containers[0].Id, err)
 	}
-	box, err := s.client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: containers[0].PodSandboxId, Verbose: true})
+	box, err := s.client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: containers[0].PodSandboxId,
+		Verbose: true})
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +108,7 @@ func (t *Template) keepFiles(dir string) error {
 func (t *Template) apply(p *Pod) *runtimeapi.ContainerConfig {
 	own := p.sandbox
 	p.sandbox = proto.CloneOf(t.sandbox)
-	p.sandbox.Metadata, p.sandbox.Hostname, p.sandbox.LogDirectory, p.sandbox.Labels = own.Metadata, own.Hostname, own.LogDirectory, own.Labels
+	p.sandbox.Metadata, p.sandbox.Hostname, p.sandbox.LogDirectory, p.sandbox.Labels = own.Metadata, own.Hostname,
+		own.LogDirectory, own.Labels
 	return proto.CloneOf(t.container)
 }

@@ -35,7 +35,10 @@ type Kit struct {
 	Spawned   []string
 	Stopped   []string
 	Restarted map[string]time.Duration
-	Ignored   []any
+	// Strategies has what the actor spawned its children with; Exited how it ended itself.
+	Strategies map[string]supervisors.ExitStrategy
+	Exited     []any
+	Ignored    []any
 
 	self     messages.Address
 	sender   messages.Address
@@ -56,7 +59,7 @@ func (t *timer) Cancel() { t.dead = true }
 // New starts the actor: it gets Started.
 func New(tb testing.TB, self messages.Address, a supervisors.Actor) *Kit {
 	k := &Kit{
-		TB: tb, self: self, actor: a, Restarted: map[string]time.Duration{},
+		TB: tb, self: self, actor: a, Restarted: map[string]time.Duration{}, Strategies: map[string]supervisors.ExitStrategy{},
 		Clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
 	}
 	k.behavior = a.Receive
@@ -64,8 +67,11 @@ func New(tb testing.TB, self messages.Address, a supervisors.Actor) *Kit {
 	return k
 }
 
-// Send hands the actor one message.
+// Send hands the actor one message. One that has ended itself gets none any more.
 func (k *Kit) Send(from messages.Address, msg any) {
+	if len(k.Exited) > 0 {
+		return
+	}
 	k.sender = from
 	k.behavior(k, msg)
 }
@@ -165,6 +171,19 @@ func (k *Kit) After(d time.Duration, msg any) supervisors.Timer {
 
 // Spawn implements supervisors.Context.
 func (k *Kit) Spawn(name string) { k.Spawned = append(k.Spawned, name) }
+
+// SpawnKind implements supervisors.Context. What it spawned is recorded as "<kind> <name>".
+func (k *Kit) SpawnKind(kind supervisors.Kind, name string) {
+	k.Spawned = append(k.Spawned, string(kind)+" "+name)
+}
+
+// SpawnWith implements supervisors.Context.
+func (k *Kit) SpawnWith(name string, s supervisors.ExitStrategy) {
+	k.Spawned, k.Strategies[name] = append(k.Spawned, name), s
+}
+
+// Exit implements supervisors.Context.
+func (k *Kit) Exit(result any) { k.Exited = append(k.Exited, result) }
 
 // Stop implements supervisors.Context.
 func (k *Kit) Stop(name string) { k.Stopped = append(k.Stopped, name) }

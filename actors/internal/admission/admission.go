@@ -87,7 +87,7 @@ func Admit(node *Node, others *Ledger, claim *Claim) Refusal {
 	return appArmor(node, pod)
 }
 
-// general are the rules that the scheduler has, too. Of several reasons a resource is told first, unless the pod is critical:
+// general are the rules that the scheduler has, too. Of several reasons a resource comes first, unless the pod is critical:
 // then it would be made room for.
 func general(node *Node, others *Ledger, claim *Claim) Refusal {
 	pod, short := claim.Pod, shortages(node, others, claim)
@@ -135,19 +135,22 @@ func osLabel(_ *Node, pod *v1.Pod) Refusal {
 	if !ok || label == operatingSystem {
 		return Refusal{}
 	}
-	return Refusal{Reason: ReasonOSLabel, Message: fmt.Sprintf("the pod's label %s is %s, and this node's is %s", v1.LabelOSStable, label, operatingSystem)}
+	return Refusal{Reason: ReasonOSLabel, Message: fmt.Sprintf("the pod's label %s is %s, and this node's is %s",
+		v1.LabelOSStable, label, operatingSystem)}
 }
 
 func osField(_ *Node, pod *v1.Pod) Refusal {
 	if pod.Spec.OS == nil || pod.Spec.OS.Name == operatingSystem {
 		return Refusal{}
 	}
-	return Refusal{Reason: ReasonOS, Message: fmt.Sprintf("spec.os.name is %s, and this node's is %s", pod.Spec.OS.Name, operatingSystem)}
+	return Refusal{Reason: ReasonOS, Message: fmt.Sprintf("spec.os.name is %s, and this node's is %s", pod.Spec.OS.Name,
+		operatingSystem)}
 }
 
 func groupsPolicy(node *Node, pod *v1.Pod) Refusal {
 	sc := pod.Spec.SecurityContext
-	if sc == nil || sc.SupplementalGroupsPolicy == nil || *sc.SupplementalGroupsPolicy != v1.SupplementalGroupsPolicyStrict || node.GroupsPolicy {
+	if sc == nil || sc.SupplementalGroupsPolicy == nil || *sc.SupplementalGroupsPolicy != v1.SupplementalGroupsPolicyStrict ||
+		node.GroupsPolicy {
 		return Refusal{}
 	}
 	return Refusal{Reason: ReasonGroupsPolicy, Message: "this node's container runtime cannot do SupplementalGroupsPolicy=Strict"}

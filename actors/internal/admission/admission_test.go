@@ -18,7 +18,8 @@ func aNode() *Node {
 		}}},
 		Allocatable: v1.ResourceList{
 			"cpu": resource.MustParse("2"), "memory": resource.MustParse("4Gi"), "ephemeral-storage": resource.MustParse("10Gi"),
-			"pods": resource.MustParse("5"), "hugepages-2Mi": resource.MustParse("64Mi"), "example.com/gpu": resource.MustParse("1"),
+			"pods": resource.MustParse("5"), "hugepages-2Mi": resource.MustParse("64Mi"),
+			"example.com/gpu": resource.MustParse("1"),
 		},
 	}
 }
@@ -64,36 +65,50 @@ var tableOfReasons = map[string]struct {
 	reason string // empty: admitted
 	says   string
 }{
-	"nothing asked for":  {pod: "containers: [{name: c}]"},
-	"all there is":       {pod: asks("cpu: 2, memory: 4Gi, ephemeral-storage: 10Gi, hugepages-2Mi: 64Mi, example.com/gpu: 1")},
-	"beside another":     {others: []string{asks("cpu: 1500m")}, pod: asks("cpu: 500m")},
-	"cpu":                {others: []string{asks("cpu: 1500m")}, pod: asks("cpu: 501m"), reason: "OutOfcpu", says: "Node didn't have enough resource: cpu, requested: 501, used: 1500, capacity: 2000"},
-	"memory":             {others: []string{asks("memory: 1Gi")}, pod: asks("memory: 3221225473"), reason: "OutOfmemory", says: "memory, requested: 3221225473, used: 1073741824, capacity: 4294967296"},
-	"ephemeral storage":  {pod: asks("ephemeral-storage: 11Gi"), reason: "OutOfephemeral-storage", says: "ephemeral-storage, requested: 11811160064, used: 0, capacity: 10737418240"},
+	"nothing asked for": {pod: "containers: [{name: c}]"},
+	"all there is":      {pod: asks("cpu: 2, memory: 4Gi, ephemeral-storage: 10Gi, hugepages-2Mi: 64Mi, example.com/gpu: 1")},
+	"beside another":    {others: []string{asks("cpu: 1500m")}, pod: asks("cpu: 500m")},
+	"cpu": {others: []string{asks("cpu: 1500m")}, pod: asks("cpu: 501m"), reason: "OutOfcpu",
+		says: "Node didn't have enough resource: cpu, requested: 501, used: 1500, capacity: 2000"},
+	"memory": {others: []string{asks("memory: 1Gi")}, pod: asks("memory: 3221225473"), reason: "OutOfmemory",
+		says: "memory, requested: 3221225473, used: 1073741824, capacity: 4294967296"},
+	"ephemeral storage": {pod: asks("ephemeral-storage: 11Gi"), reason: "OutOfephemeral-storage",
+		says: "ephemeral-storage, requested: 11811160064, used: 0, capacity: 10737418240"},
 	"huge pages":         {pod: asks("hugepages-2Mi: 66Mi"), reason: "OutOfhugepages-2Mi", says: "capacity: 67108864"},
 	"no such huge pages": {pod: asks("hugepages-1Gi: 1Gi"), reason: "OutOfhugepages-1Gi", says: "capacity: 0"},
-	"extended resource":  {others: []string{asks("example.com/gpu: 1")}, pod: asks("example.com/gpu: 1"), reason: "OutOfexample.com/gpu", says: "requested: 1, used: 1, capacity: 1"},
-	"of the cluster":     {pod: asks("example.com/licence: 5")},
-	"cpu is told first":  {pod: asks("cpu: 3, memory: 5Gi, example.com/gpu: 2"), reason: "OutOfcpu"},
-	"pods":               {others: []string{"{}", "{}", "{}", "{}", "{}"}, pod: "containers: [{name: c}]", reason: "OutOfpods", says: "pods, requested: 1, used: 5, capacity: 5"},
-	"nothing is known":   {node: func(n *Node) { n.Allocatable, n.Partial = nil, true }, pod: asks("cpu: 100, hugepages-1Gi: 1Gi, ephemeral-storage: 1Ti")},
-	"requests unbound":   {node: func(n *Node) { n.UnboundRequests = true }, pod: asks("cpu: 100")},
-	"pods are bound":     {node: func(n *Node) { n.UnboundRequests = true }, others: []string{"{}", "{}", "{}", "{}", "{}"}, pod: "{}", reason: "OutOfpods"},
+	"extended resource": {others: []string{asks("example.com/gpu: 1")}, pod: asks("example.com/gpu: 1"),
+		reason: "OutOfexample.com/gpu", says: "requested: 1, used: 1, capacity: 1"},
+	"of the cluster":    {pod: asks("example.com/licence: 5")},
+	"cpu is told first": {pod: asks("cpu: 3, memory: 5Gi, example.com/gpu: 2"), reason: "OutOfcpu"},
+	"pods": {others: []string{"{}", "{}", "{}", "{}", "{}"}, pod: "containers: [{name: c}]", reason: "OutOfpods",
+		says: "pods, requested: 1, used: 5, capacity: 5"},
+	"nothing is known": {node: func(n *Node) { n.Allocatable, n.Partial = nil, true },
+		pod: asks("cpu: 100, hugepages-1Gi: 1Gi, ephemeral-storage: 1Ti")},
+	"requests unbound": {node: func(n *Node) { n.UnboundRequests = true }, pod: asks("cpu: 100")},
+	"pods are bound": {node: func(n *Node) { n.UnboundRequests = true }, others: []string{"{}", "{}", "{}", "{}", "{}"},
+		pod: "{}", reason: "OutOfpods"},
 
-	"init container":  {pod: "initContainers: [{name: i, resources: {requests: {cpu: 2001m}}}]\n" + asks("cpu: 1"), reason: "OutOfcpu", says: "requested: 2001"},
+	"init container": {pod: "initContainers: [{name: i, resources: {requests: {cpu: 2001m}}}]\n" + asks("cpu: 1"),
+		reason: "OutOfcpu", says: "requested: 2001"},
 	"they take turns": {pod: "initContainers: [{name: i, resources: {requests: {cpu: 2}}}, {name: j, resources: {requests: {cpu: 2}}}]\n" + asks("cpu: 2")},
-	"sidecar":         {pod: "initContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}}]\n" + asks("cpu: 1001m"), reason: "OutOfcpu", says: "requested: 2001"},
-	"beside sidecar":  {pod: "initContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}}, {name: i, resources: {requests: {cpu: 1001m}}}]\n" + asks("cpu: 1"), reason: "OutOfcpu", says: "requested: 2001"},
-	"of the pod":      {pod: "resources: {requests: {cpu: 2001m}}\n" + asks("cpu: 1"), reason: "OutOfcpu", says: "requested: 2001"},
-	"overhead":        {pod: "overhead: {cpu: 1m}\n" + asks("cpu: 2"), reason: "OutOfcpu", says: "requested: 2001"},
-	"others' too":     {others: []string{"overhead: {cpu: 1}\ninitContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}}]\n" + asks("memory: 1")}, pod: asks("cpu: 1m"), reason: "OutOfcpu", says: "used: 2000"},
+	"sidecar": {pod: "initContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}}]\n" +
+		asks("cpu: 1001m"), reason: "OutOfcpu", says: "requested: 2001"},
+	"beside sidecar": {pod: "initContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}}, {name: i, resources: {requests: {cpu: 1001m}}}]\n" + asks("cpu: 1"), reason: "OutOfcpu", says: "requested: 2001"},
+	"of the pod": {pod: "resources: {requests: {cpu: 2001m}}\n" + asks("cpu: 1"), reason: "OutOfcpu",
+		says: "requested: 2001"},
+	"overhead":    {pod: "overhead: {cpu: 1m}\n" + asks("cpu: 2"), reason: "OutOfcpu", says: "requested: 2001"},
+	"others' too": {others: []string{"overhead: {cpu: 1}\ninitContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}}]\n" + asks("memory: 1")}, pod: asks("cpu: 1m"), reason: "OutOfcpu", says: "used: 2000"},
 
-	"selector":          {pod: "nodeSelector: {disk: ssd, kubernetes.io/arch: amd64}"},
-	"selector's value":  {pod: "nodeSelector: {disk: hdd}", reason: "NodeAffinity", says: "Predicate NodeAffinity failed: the pod's nodeSelector wants the label disk=hdd, and this node has ssd"},
-	"selector's label":  {pod: "nodeSelector: {zone: z}", reason: "NodeAffinity", says: "wants the label zone=z, which this node has not"},
-	"architecture":      {pod: "nodeSelector: {kubernetes.io/arch: arm64}", reason: "NodeAffinity", says: "kubernetes.io/arch=arm64"},
-	"affinity":          {pod: needs("{key: cpus, operator: Gt, values: ['1']}")},
-	"affinity fails":    {pod: needs("{key: disk, operator: NotIn, values: [ssd]}"), reason: "NodeAffinity", says: "not what the pod's node affinity requires"},
+	"selector": {pod: "nodeSelector: {disk: ssd, kubernetes.io/arch: amd64}"},
+	"selector's value": {pod: "nodeSelector: {disk: hdd}", reason: "NodeAffinity",
+		says: "Predicate NodeAffinity failed: the pod's nodeSelector wants the label disk=hdd, and this node has ssd"},
+	"selector's label": {pod: "nodeSelector: {zone: z}", reason: "NodeAffinity",
+		says: "wants the label zone=z, which this node has not"},
+	"architecture": {pod: "nodeSelector: {kubernetes.io/arch: arm64}", reason: "NodeAffinity",
+		says: "kubernetes.io/arch=arm64"},
+	"affinity": {pod: needs("{key: cpus, operator: Gt, values: ['1']}")},
+	"affinity fails": {pod: needs("{key: disk, operator: NotIn, values: [ssd]}"), reason: "NodeAffinity",
+		says: "not what the pod's node affinity requires"},
 	"affinity's number": {pod: needs("{key: cpus, operator: Gt, values: ['2']}"), reason: "NodeAffinity"},
 	"any term will do": {pod: "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [" +
 		"{matchExpressions: [{key: zone, operator: Exists}]}, {matchFields: [{key: metadata.name, operator: In, values: [n1]}]}]}}}"},
@@ -102,31 +117,37 @@ var tableOfReasons = map[string]struct {
 	"another node's":   {pod: "nodeName: n2", reason: "NodeName", says: "the pod is for node n2, and this is n1"},
 	"resources before": {pod: "nodeSelector: {disk: hdd}\n" + asks("cpu: 3"), reason: "OutOfcpu"},
 
-	"taint":                 {node: taint(v1.TaintEffectNoExecute), pod: "{}", reason: "TaintToleration", says: "k=v:NoExecute"},
-	"taint tolerated":       {node: taint(v1.TaintEffectNoExecute), pod: "tolerations: [{key: k, operator: Equal, value: v, effect: NoExecute, tolerationSeconds: 5}]"},
-	"all tolerated":         {node: taint(v1.TaintEffectNoExecute), pod: "tolerations: [{operator: Exists}]"},
-	"another effect":        {node: taint(v1.TaintEffectNoExecute), pod: "tolerations: [{key: k, operator: Exists, effect: NoSchedule}]", reason: "TaintToleration"},
+	"taint": {node: taint(v1.TaintEffectNoExecute), pod: "{}", reason: "TaintToleration", says: "k=v:NoExecute"},
+	"taint tolerated": {node: taint(v1.TaintEffectNoExecute),
+		pod: "tolerations: [{key: k, operator: Equal, value: v, effect: NoExecute, tolerationSeconds: 5}]"},
+	"all tolerated": {node: taint(v1.TaintEffectNoExecute), pod: "tolerations: [{operator: Exists}]"},
+	"another effect": {node: taint(v1.TaintEffectNoExecute),
+		pod: "tolerations: [{key: k, operator: Exists, effect: NoSchedule}]", reason: "TaintToleration"},
 	"static pods are":       {node: taint(v1.TaintEffectNoExecute), pod: static + "{}"},
 	"critical ones are not": {node: taint(v1.TaintEffectNoExecute), pod: critical, reason: "TaintToleration"},
 	"no scheduling":         {node: taint(v1.TaintEffectNoSchedule), pod: "{}"},
 
-	"host port":         {others: []string{port80("")}, pod: port80(""), reason: "NodePorts", says: "host port 80/TCP at 0.0.0.0 is used by pod default/p"},
-	"of one address":    {others: []string{port80("hostIP: 10.0.0.1, ")}, pod: port80(""), reason: "NodePorts"},
-	"at one address":    {others: []string{port80("")}, pod: port80("hostIP: 10.0.0.1, "), reason: "NodePorts"},
-	"other addresses":   {others: []string{port80("hostIP: 10.0.0.1, ")}, pod: port80("hostIP: 10.0.0.2, ")},
-	"other protocol":    {others: []string{port80("protocol: UDP, ")}, pod: port80("")},
-	"of a sidecar":      {others: []string{"initContainers: [{name: i, restartPolicy: Always, ports: [{hostPort: 80}]}]"}, pod: port80(""), reason: "NodePorts"},
+	"host port": {others: []string{port80("")}, pod: port80(""), reason: "NodePorts",
+		says: "host port 80/TCP at 0.0.0.0 is used by pod default/p"},
+	"of one address":  {others: []string{port80("hostIP: 10.0.0.1, ")}, pod: port80(""), reason: "NodePorts"},
+	"at one address":  {others: []string{port80("")}, pod: port80("hostIP: 10.0.0.1, "), reason: "NodePorts"},
+	"other addresses": {others: []string{port80("hostIP: 10.0.0.1, ")}, pod: port80("hostIP: 10.0.0.2, ")},
+	"other protocol":  {others: []string{port80("protocol: UDP, ")}, pod: port80("")},
+	"of a sidecar": {others: []string{"initContainers: [{name: i, restartPolicy: Always, ports: [{hostPort: 80}]}]"},
+		pod: port80(""), reason: "NodePorts"},
 	"of an init":        {others: []string{"initContainers: [{name: i, ports: [{hostPort: 80}]}]"}, pod: port80("")},
 	"not a host's port": {others: []string{"containers: [{name: c, ports: [{containerPort: 80}]}]"}, pod: port80("")},
 
-	"safe sysctl":       {pod: sysctl("net.ipv4.tcp_syncookies")},
-	"with slashes":      {pod: sysctl("net/ipv4/tcp_syncookies")},
-	"unsafe sysctl":     {pod: sysctl("net.core.somaxconn"), reason: "SysctlForbidden", says: `forbidden sysctl: "net.core.somaxconn" is not safe, and allowedUnsafeSysctls does not name it`},
-	"allowed":           {node: allow("net.core.somaxconn"), pod: sysctl("net.core.somaxconn")},
-	"allowed pattern":   {node: allow("kernel.msg*", "net/core/*"), pod: sysctl("net.core.somaxconn")},
-	"not quite":         {node: allow("net.core.somaxcon"), pod: sysctl("net.core.somaxconn"), reason: "SysctlForbidden"},
-	"host's network":    {pod: "hostNetwork: true\n" + sysctl("net.ipv4.tcp_syncookies"), reason: "SysctlForbidden", says: "would change the host, whose Net namespace the pod has"},
-	"host's IPC":        {node: allow("kernel.sem"), pod: "hostIPC: true\n" + sysctl("kernel.sem"), reason: "SysctlForbidden", says: "IPC"},
+	"safe sysctl":     {pod: sysctl("net.ipv4.tcp_syncookies")},
+	"with slashes":    {pod: sysctl("net/ipv4/tcp_syncookies")},
+	"unsafe sysctl":   {pod: sysctl("net.core.somaxconn"), reason: "SysctlForbidden", says: `forbidden sysctl: "net.core.somaxconn" is not safe, and allowedUnsafeSysctls does not name it`},
+	"allowed":         {node: allow("net.core.somaxconn"), pod: sysctl("net.core.somaxconn")},
+	"allowed pattern": {node: allow("kernel.msg*", "net/core/*"), pod: sysctl("net.core.somaxconn")},
+	"not quite":       {node: allow("net.core.somaxcon"), pod: sysctl("net.core.somaxconn"), reason: "SysctlForbidden"},
+	"host's network": {pod: "hostNetwork: true\n" + sysctl("net.ipv4.tcp_syncookies"), reason: "SysctlForbidden",
+		says: "would change the host, whose Net namespace the pod has"},
+	"host's IPC": {node: allow("kernel.sem"), pod: "hostIPC: true\n" + sysctl("kernel.sem"), reason: "SysctlForbidden",
+		says: "IPC"},
 	"its own IPC":       {node: allow("kernel.sem"), pod: "hostNetwork: true\n" + sysctl("kernel.sem")},
 	"sysctls of static": {pod: static + sysctl("net.core.somaxconn"), reason: "SysctlForbidden"},
 
@@ -137,15 +158,19 @@ var tableOfReasons = map[string]struct {
 	"can do them":   {node: func(n *Node) { n.GroupsPolicy = true }, pod: "securityContext: {supplementalGroupsPolicy: Strict}"},
 	"merged groups": {pod: "securityContext: {supplementalGroupsPolicy: Merge}"},
 
-	"AppArmor":             {pod: "securityContext: {appArmorProfile: {type: RuntimeDefault}}", reason: "AppArmor", says: "Cannot enforce AppArmor"},
-	"of a container":       {pod: "initContainers: [{name: i, securityContext: {appArmorProfile: {type: Localhost, localhostProfile: x}}}]", reason: "AppArmor"},
-	"by annotation":        {pod: "annotations: {container.apparmor.security.beta.kubernetes.io/c: runtime/default}\n---\ncontainers: [{name: c}]", reason: "AppArmor"},
-	"unconfined":           {pod: "securityContext: {appArmorProfile: {type: Unconfined}}"},
-	"the kernel can do it": {node: func(n *Node) { n.AppArmor = true }, pod: "securityContext: {appArmorProfile: {type: RuntimeDefault}}"},
+	"AppArmor": {pod: "securityContext: {appArmorProfile: {type: RuntimeDefault}}", reason: "AppArmor",
+		says: "Cannot enforce AppArmor"},
+	"of a container": {pod: "initContainers: [{name: i, securityContext: {appArmorProfile: {type: Localhost, localhostProfile: x}}}]", reason: "AppArmor"},
+	"by annotation":  {pod: "annotations: {container.apparmor.security.beta.kubernetes.io/c: runtime/default}\n---\ncontainers: [{name: c}]", reason: "AppArmor"},
+	"unconfined":     {pod: "securityContext: {appArmorProfile: {type: Unconfined}}"},
+	"the kernel can do it": {node: func(n *Node) { n.AppArmor = true },
+		pod: "securityContext: {appArmorProfile: {type: RuntimeDefault}}"},
 
-	"memory is short":       {node: condition(v1.NodeMemoryPressure), pod: "containers: [{name: c}]", reason: "Evicted", says: "The node had condition: [MemoryPressure]. "},
-	"and it asks for some":  {node: condition(v1.NodeMemoryPressure), pod: asks("memory: 1Mi")},
-	"and it tolerates that": {node: condition(v1.NodeMemoryPressure), pod: "tolerations: [{key: node.kubernetes.io/memory-pressure, operator: Exists}]"},
+	"memory is short": {node: condition(v1.NodeMemoryPressure), pod: "containers: [{name: c}]", reason: "Evicted",
+		says: "The node had condition: [MemoryPressure]. "},
+	"and it asks for some": {node: condition(v1.NodeMemoryPressure), pod: asks("memory: 1Mi")},
+	"and it tolerates that": {node: condition(v1.NodeMemoryPressure),
+		pod: "tolerations: [{key: node.kubernetes.io/memory-pressure, operator: Exists}]"},
 	"the disk is full":      {node: condition(v1.NodeDiskPressure), pod: asks("memory: 1Mi"), reason: "Evicted"},
 	"critical all the same": {node: condition(v1.NodeDiskPressure), pod: critical},
 	"static all the same":   {node: condition(v1.NodePIDPressure), pod: static + "{}"},
@@ -155,7 +180,8 @@ var tableOfReasons = map[string]struct {
 }
 
 func needs(expression string) string {
-	return "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [" + expression + "]}]}}}"
+	return "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [" +
+		expression + "]}]}}}"
 }
 
 func port80(more string) string {
@@ -192,7 +218,8 @@ func TestReasons(t *testing.T) {
 func TestWhatACriticalPodLacks(t *testing.T) {
 	others := NewLedger(NewClaim(aPod(t, asks("cpu: 1500m"))))
 	got := Admit(aNode(), others, NewClaim(aPod(t, critical+asks("cpu: 700m, memory: 5Gi"))))
-	if got.Reason != "OutOfcpu" || len(got.Lacks) != 2 || got.Lacks[0] != (Lack{"cpu", 200}) || got.Lacks[1] != (Lack{"memory", 1 << 30}) {
+	if got.Reason != "OutOfcpu" || len(got.Lacks) != 2 || got.Lacks[0] != (Lack{"cpu", 200}) ||
+		got.Lacks[1] != (Lack{"memory", 1 << 30}) {
 		t.Errorf("%+v", got)
 	}
 	got = Admit(aNode(), others, NewClaim(aPod(t, critical+"nodeSelector: {disk: hdd}\n"+asks("cpu: 700m"))))

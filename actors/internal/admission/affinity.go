@@ -22,9 +22,11 @@ func affinity(node *Node, pod *v1.Pod) Refusal {
 		want := pod.Spec.NodeSelector[key]
 		switch label, ok := node.Object.Labels[key]; {
 		case !ok:
-			return predicate(ReasonNodeAffinity, fmt.Sprintf("the pod's nodeSelector wants the label %s=%s, which this node has not", key, want))
+			return predicate(ReasonNodeAffinity,
+				fmt.Sprintf("the pod's nodeSelector wants the label %s=%s, which this node has not", key, want))
 		case label != want:
-			return predicate(ReasonNodeAffinity, fmt.Sprintf("the pod's nodeSelector wants the label %s=%s, and this node has %s", key, want, label))
+			return predicate(ReasonNodeAffinity, fmt.Sprintf("the pod's nodeSelector wants the label %s=%s, and this node has %s",
+				key, want, label))
 		}
 	}
 	return predicate(ReasonNodeAffinity, "this node's labels are not what the pod's node affinity requires")

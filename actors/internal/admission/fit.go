@@ -20,7 +20,7 @@ func (s shortage) refusal() Refusal {
 		"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", s.name, s.requested, s.used, s.capacity)}
 }
 
-// shortages are the resources that do not suffice for the pod beside the others, in the order in which they are told.
+// shortages are the resources that do not suffice for the pod beside the others, in the order of their report.
 func shortages(node *Node, others *Ledger, claim *Claim) []shortage {
 	var out []shortage
 	if limit, ok := node.Allocatable[v1.ResourcePods]; ok && others.count+1 > limit.Value() {

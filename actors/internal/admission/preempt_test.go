@@ -24,16 +24,24 @@ func TestVictims(t *testing.T) {
 		lacks  []Lack
 		want   []string // nil: there are none that would do
 	}{
-		"best effort before burstable": {map[string]string{"best": "{}", "burst": asks("cpu: 1")}, []Lack{{"pods", 1}}, []string{"best"}},
-		"what covers it":               {map[string]string{"small": asks("cpu: 100m"), "large": asks("cpu: 1")}, []Lack{{"cpu", 500}}, []string{"large"}},
-		"the smaller of two":           {map[string]string{"large": asks("cpu: 1, memory: 1Gi"), "small": asks("cpu: 1, memory: 1Mi")}, []Lack{{"cpu", 500}}, []string{"small"}},
-		"burstable before guaranteed":  {map[string]string{"burst": asks("cpu: 1"), "sure": limited("1", "1Gi")}, []Lack{{"cpu", 500}}, []string{"burst"}},
-		"guaranteed where it must be":  {map[string]string{"burst": asks("cpu: 400m"), "sure": limited("1", "1Gi")}, []Lack{{"cpu", 500}}, []string{"sure"}},
-		"both":                         {map[string]string{"burst": asks("cpu: 400m"), "sure": limited("1", "1Gi")}, []Lack{{"cpu", 1200}}, []string{"burst", "sure"}},
-		"two resources":                {map[string]string{"a": asks("cpu: 1"), "b": asks("memory: 1Gi"), "c": asks("cpu: 1, memory: 1Gi")}, []Lack{{"cpu", 500}, {"memory", 1}}, []string{"c"}},
-		"not enough":                   {map[string]string{"a": asks("cpu: 1")}, []Lack{{"cpu", 1001}}, nil},
-		"critical ones stay":           {map[string]string{"crit": critical + asks("cpu: 1"), "stat": static + asks("cpu: 1")}, []Lack{{"cpu", 1}}, nil},
-		"nobody is there":              {nil, []Lack{{"cpu", 1}}, nil},
+		"best effort before burstable": {map[string]string{"best": "{}", "burst": asks("cpu: 1")}, []Lack{{"pods", 1}},
+			[]string{"best"}},
+		"what covers it": {map[string]string{"small": asks("cpu: 100m"), "large": asks("cpu: 1")},
+			[]Lack{{"cpu", 500}}, []string{"large"}},
+		"the smaller of two": {map[string]string{"large": asks("cpu: 1, memory: 1Gi"),
+			"small": asks("cpu: 1, memory: 1Mi")}, []Lack{{"cpu", 500}}, []string{"small"}},
+		"burstable before guaranteed": {map[string]string{"burst": asks("cpu: 1"), "sure": limited("1", "1Gi")},
+			[]Lack{{"cpu", 500}}, []string{"burst"}},
+		"guaranteed where it must be": {map[string]string{"burst": asks("cpu: 400m"), "sure": limited("1", "1Gi")},
+			[]Lack{{"cpu", 500}}, []string{"sure"}},
+		"both": {map[string]string{"burst": asks("cpu: 400m"), "sure": limited("1", "1Gi")},
+			[]Lack{{"cpu", 1200}}, []string{"burst", "sure"}},
+		"two resources": {map[string]string{"a": asks("cpu: 1"), "b": asks("memory: 1Gi"),
+			"c": asks("cpu: 1, memory: 1Gi")}, []Lack{{"cpu", 500}, {"memory", 1}}, []string{"c"}},
+		"not enough": {map[string]string{"a": asks("cpu: 1")}, []Lack{{"cpu", 1001}}, nil},
+		"critical ones stay": {map[string]string{"crit": critical + asks("cpu: 1"), "stat": static + asks("cpu: 1")},
+			[]Lack{{"cpu", 1}}, nil},
+		"nobody is there": {nil, []Lack{{"cpu", 1}}, nil},
 	} {
 		var others []*Claim
 		for name, text := range c.others {
@@ -59,7 +67,8 @@ func TestWhoMayPreempt(t *testing.T) {
 	for i, c := range []struct {
 		pod, other *v1.Pod
 		want       bool
-	}{{low, plain, true}, {fixed, plain, true}, {plain, plain, false}, {plain, low, false}, {high, low, true}, {low, high, false}, {low, low, false}, {fixed, low, false}} {
+	}{{low, plain, true}, {fixed, plain, true}, {plain, plain, false}, {plain, low, false}, {high, low, true}, {low, high, false},
+		{low, low, false}, {fixed, low, false}} {
 		if got := Preempts(c.pod, c.other); got != c.want {
 			t.Errorf("%d: %v", i, got)
 		}
@@ -79,7 +88,8 @@ func drawPod(t *rapid.T, name string) *v1.Pod {
 		return r
 	}
 	for i := range rapid.IntRange(1, 2).Draw(t, "containers") {
-		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: fmt.Sprint("c", i), Resources: requests(fmt.Sprint("c", i))})
+		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: fmt.Sprint("c", i),
+			Resources: requests(fmt.Sprint("c", i))})
 	}
 	if rapid.Bool().Draw(t, "init") {
 		c := v1.Container{Name: "i", Resources: requests("i")}

@@ -55,7 +55,8 @@ func namespaceOf(name string) string {
 	switch {
 	case strings.HasPrefix(name, "net."):
 		return "Net"
-	case strings.HasPrefix(name, "kernel.shm"), strings.HasPrefix(name, "kernel.msg"), name == "kernel.sem", strings.HasPrefix(name, "fs.mqueue."):
+	case strings.HasPrefix(name, "kernel.shm"), strings.HasPrefix(name, "kernel.msg"), name == "kernel.sem",
+		strings.HasPrefix(name, "fs.mqueue."):
 		return "IPC"
 	}
 	return ""

@@ -47,7 +47,9 @@ func New(o Options) (*Clients, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("--kubeconfig: %s is not there; it has to hold the API server's address and this node's credentials: %w", o.Kubeconfig, err)
+		return nil,
+			fmt.Errorf("--kubeconfig: %s is not there; it has to hold the API server's address and this node's credentials: %w",
+				o.Kubeconfig, err)
 	case err != nil:
 		return nil, fmt.Errorf("--kubeconfig: %s cannot be used: %w", o.Kubeconfig, err)
 	}

@@ -44,7 +44,8 @@ func TestEachClientHasItsOwnConnection(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
-	clients, err := New(Options{Kubeconfig: kubeconfig(t, server, "word"), UserAgent: "playlet/test", QPS: 50, Burst: 100, EventQPS: 50, EventBurst: 100})
+	clients, err := New(Options{Kubeconfig: kubeconfig(t, server, "word"), UserAgent: "playlet/test", QPS: 50, Burst: 100,
+		EventQPS: 50, EventBurst: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,8 @@ func TestEachClientHasItsOwnConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(from) != 3 || !agents["playlet/test"] || len(agents) != 1 || !accepts["application/vnd.kubernetes.protobuf,application/json"] {
+	if len(from) != 3 || !agents["playlet/test"] || len(agents) != 1 ||
+		!accepts["application/vnd.kubernetes.protobuf,application/json"] {
 		t.Errorf("connections %v, agents %v, accepts %v", from, agents, accepts)
 	}
 }
@@ -67,12 +69,14 @@ func TestEachClientHasItsOwnConnection(t *testing.T) {
 func TestAKubeconfigThatCannotBeUsedIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	broken := filepath.Join(dir, "broken")
-	if err := os.WriteFile(broken, []byte("users:\n- name: x\n  user: {token: s3cr3t, client-certificate-data: '%%%'}\n"), 0o600); err != nil {
+	if err := os.WriteFile(broken, []byte("users:\n- name: x\n  user: {token: s3cr3t, client-certificate-data: '%%%'}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{filepath.Join(dir, "none"): "is not there", broken: "cannot be used"} {
 		_, err := New(Options{Kubeconfig: path})
-		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cr3t") {
+		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Explain says in a sentence what an error of the API server means, and what to do where somebody has to do something. It is the same
-// text each time that the same goes wrong: it names neither what was asked for by its URL nor ports of our own. node is this node's
-// name, which its credentials have to name; err is not nil.
+// Explain says in a sentence what an error of the API server means, and what to do where somebody has to do something. It is the
+// same text each time that the same goes wrong: it names neither what was asked for by its URL nor ports of our own. node is this
+// node's name, which its credentials have to name; err is not nil.
 func Explain(err error, node string) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -37,11 +37,13 @@ func Explain(err error, node string) string {
 func answered(code int32, message, node string) string {
 	switch {
 	case code == http.StatusUnauthorized:
-		return "the API server does not accept this node's credentials (401 Unauthorized): the certificate or token of the kubeconfig's user may have expired, or be for another cluster"
+		return "the API server does not accept this node's credentials (401 Unauthorized): the certificate or token of the " +
+			"kubeconfig's user may have expired, or be for another cluster"
 	case code == http.StatusForbidden && strings.Contains(message, "no relationship found between node"): // the Node authorizer's
 		return "the API server does not allow it (403 Forbidden): as far as it knows no pod of this node names it: " + message
 	case code == http.StatusForbidden:
-		return fmt.Sprintf("the API server does not allow it (403 Forbidden); the kubeconfig's user has to be system:node:%s in the group system:nodes (--hostname-override is the node's name): %s", node, message)
+		return fmt.Sprintf("the API server does not allow it (403 Forbidden); the kubeconfig's user has to be system:node:%s "+
+			"in the group system:nodes (--hostname-override is the node's name): %s", node, message)
 	case code == http.StatusNotFound:
 		return "the API server does not have it (404 Not Found): " + message
 	case code == http.StatusConflict:
@@ -63,19 +65,22 @@ func answered(code int32, message, node string) string {
 // distrusted is about certificates, the API server's and this node's; empty where nothing is wrong with them.
 func distrusted(err error) string {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return "the API server's certificate is not signed by the kubeconfig's certificate-authority: that, or the kubeconfig's server, is of another cluster"
+		return "the API server's certificate is not signed by the kubeconfig's certificate-authority: that, or the " +
+			"kubeconfig's server, is of another cluster"
 	}
 	if e, ok := errors.AsType[x509.HostnameError](err); ok {
 		return "the API server's certificate is not for the name or address that the kubeconfig's server has: " + e.Error()
 	}
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
 		if e.Reason == x509.Expired {
-			return "the API server's certificate has expired or is not valid yet: it has to be renewed, or this machine's clock is wrong"
+			return "the API server's certificate has expired or is not valid yet: it has to be renewed, or this machine's " +
+				"clock is wrong"
 		}
 		return "the API server's certificate is not good: " + e.Error()
 	}
 	if e, ok := errors.AsType[tls.AlertError](err); ok {
-		return "the API server does not accept this node's certificate, which the kubeconfig names: it may have expired, or be for another cluster (" + e.Error() + ")"
+		return "the API server does not accept this node's certificate, which the kubeconfig names: it may have expired, or " +
+			"be for another cluster (" + e.Error() + ")"
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return "what answers at the address of the kubeconfig's server speaks no TLS: the port may be wrong"
@@ -87,19 +92,22 @@ func distrusted(err error) string {
 func unreachable(err error) string {
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
 		if e.IsNotFound {
-			return fmt.Sprintf("the API server cannot be reached: its name %s is not known to the DNS; see the kubeconfig's server", e.Name)
+			return fmt.Sprintf("the API server cannot be reached: its name %s is not known to the DNS; see the kubeconfig's "+
+				"server", e.Name)
 		}
-		return fmt.Sprintf("the API server cannot be reached: the DNS does not tell the address of %s; see this machine's name servers", e.Name)
+		return fmt.Sprintf("the API server cannot be reached: DNS has no address for %s; see this machine's name servers", e.Name)
 	}
 	late, isNet := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "the API server cannot be reached: nothing listens at its address (connection refused); it may be down, or the kubeconfig's server is wrong"
+		return "the API server cannot be reached: nothing listens at its address (connection refused); it may be down, or the " +
+			"kubeconfig's server is wrong"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return "the API server cannot be reached: there is no way to its address (" + bare(inner(err).Error()) + ")"
 	case errors.Is(err, context.DeadlineExceeded), isNet && late.Timeout():
 		return "the API server does not answer in time"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
 		return "the API server cannot be reached: the connection was cut"
 	case isNet:
 		return "the API server cannot be reached: " + bare(inner(err).Error())

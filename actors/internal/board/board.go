@@ -34,14 +34,14 @@ type Snapshot struct {
 	At       time.Time
 	Pods     []Pod // by namespace and name
 	Problems []messages.ManifestProblem
-	// Unwritten are sentences on what cannot be kept on the disk, for health.
+	// Unwritten lists in sentences, for health, what cannot be written to the disk.
 	Unwritten []string
 	Runtime   messages.RuntimeStateChanged
-	// Unheard are the sources that have not told their first wish yet.
+	// Unheard are the sources that have not sent their first list yet.
 	Unheard []messages.Address
 	// Life tells one life of the pods actor from another: with each it begins to learn anew which pods there are.
 	Life time.Time
-	// Audited says that the runtime has told what runs, in this life. Before, pods may run that are not among Pods.
+	// Audited: an audit of the runtime has ended in this life of the agent. Before that, pods may run that are not among Pods.
 	Audited bool
 }
 

@@ -25,7 +25,8 @@ type CRI interface {
 	RemovePodSandbox(ctx context.Context, id string) error
 	PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
 	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
-	CreateContainer(ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (string, error)
+	CreateContainer(ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig,
+		sandboxConfig *runtimeapi.PodSandboxConfig) (string, error)
 	StartContainer(ctx context.Context, id string) error
 	StopContainer(ctx context.Context, id string, grace time.Duration) error
 	RemoveContainer(ctx context.Context, id string) error
@@ -35,12 +36,13 @@ type CRI interface {
 	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.Image, map[string]string, error)
 }
 
-// Host is the machine. Immutable.
+// Host is the machine. Nothing in it is set after it was made.
 type Host struct {
 	CRI  CRI
 	Ops  *cri.Operations
 	Node cri.NodeFacts
-	// DNS lacks the node's own configuration and its addresses, which are read for each sandbox: they come and change with the network.
+	// DNS lacks the node's own configuration and its addresses, which are read for each sandbox: they come and change with the
+	// network.
 	DNS cri.DNSFacts
 	// ResolvConf is the file with it; empty: pods get none of it.
 	ResolvConf string
@@ -50,7 +52,7 @@ type Host struct {
 	NodeName string
 	// IPs are the node's addresses now, the primary one first; nil: none. It does not wait, and what it gives is not changed.
 	IPs func() []string
-	// IPsUnsettled says that these may be others yet, as the API server has not told the Node's; nil: never.
+	// IPsUnsettled: whether these may still change, since the Node's are not known from the API server yet; nil: never.
 	IPsUnsettled func() bool
 	// Allocatable is what pods can have of the machine: what the downward API says of limits that are not set.
 	Allocatable v1.ResourceList
@@ -58,8 +60,10 @@ type Host struct {
 	Objects *objectset.Board
 	// RequestTimeout bounds one CRI call.
 	RequestTimeout time.Duration
-	// Events says that there is an actor which writes Kubernetes Events: only then is it told of any.
+	// Events: whether Kubernetes Events are recorded.
 	Events bool
+	// Hooks bounds the hooks of containers that run at a time: they take no slots of the CRI client.
+	Hooks Places
 	// Abilities asks what the runtime says of itself by now; nil stands for a runtime that says nothing.
 	Abilities func() Abilities
 }
@@ -133,7 +137,7 @@ func (h *Host) dns(pod *v1.Pod) (*runtimeapi.DNSConfig, []cri.DNSWarning, error)
 func (h *Host) DNSWarnings(pod *v1.Pod) []cri.DNSWarning {
 	_, warnings, err := h.dns(pod)
 	if err != nil {
-		return nil // whoever makes a sandbox is told
+		return nil // making a sandbox reports it
 	}
 	return warnings
 }

@@ -63,8 +63,8 @@ func decodeChunk(path string, c chunk) []Document {
 	document := Document{path: path, first: c.line, places: &locator{text: c.data}}
 	text, faults := toJSON(c.data)
 	if len(faults) > 0 {
-		if loose, err := yaml.YAMLToJSON(c.data); err == nil {
-			document.namespace, document.name = readName(loose)
+		if lenient, err := yaml.YAMLToJSON(c.data); err == nil {
+			document.namespace, document.name = readName(lenient)
 		}
 		return []Document{document.broken(faults...)}
 	}

@@ -45,7 +45,8 @@ func TestDecodeFindsAllDocuments(t *testing.T) {
 		{"a byte order mark", "\xef\xbb\xbf" + pod("a"), []string{"a"}},
 		{"a mark that is none", pod("a") + "  # ---\n", []string{"a"}},
 		{"JSON", object("a"), []string{"a"}},
-		{"JSON with tabs", "{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Pod\",\n\t\"metadata\": {\"name\": \"a\"}\n}", []string{"a"}},
+		{"JSON with tabs", "{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Pod\",\n\t\"metadata\": {\"name\": \"a\"}\n}",
+			[]string{"a"}},
 		{"JSON one after another", object("a") + "\n" + object("b") + object("c"), []string{"a", "b", "c"}},
 		{"JSON between marks", object("a") + "\n---\n" + object("b"), []string{"a", "b"}},
 		{"JSON and YAML", object("a") + "\n---\n" + pod("b"), []string{"a", "b"}},
@@ -66,18 +67,19 @@ func TestDecodeFindsAllDocuments(t *testing.T) {
 
 const podHead = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 
-// told is a manifest without a right pod, and its problems as lines.
-type told struct {
+// reported is a manifest without a right pod, and its problems as lines.
+type reported struct {
 	name, data string
 	want       []string
 }
 
-func checkTold(t *testing.T, tests []told) {
+func checkReported(t *testing.T, tests []reported) {
 	t.Helper()
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if pods, problems := names(test.data); !slices.Equal(problems, test.want) || len(pods) > 0 {
-				t.Errorf("got\n  %s\nwant\n  %s\nand pods %v", strings.Join(problems, "\n  "), strings.Join(test.want, "\n  "), pods)
+				t.Errorf("got\n  %s\nwant\n  %s\nand pods %v", strings.Join(problems, "\n  "), strings.Join(test.want, "\n  "),
+					pods)
 			}
 		})
 	}
@@ -85,7 +87,7 @@ func checkTold(t *testing.T, tests []told) {
 
 func TestDecodeTellsTheLineOfWrongSyntax(t *testing.T) {
 	const head = podHead
-	checkTold(t, []told{
+	checkReported(t, []reported{
 		{"syntax in the first line", "}", []string{"f:1: is not YAML: did not find expected node content"}},
 		{"key", head + "spec:\n  a: 1\n b: 2\n", []string{"f:6: is not YAML: did not find expected key"}},
 		{"quote", head + "spec:\n  nodeName: \"x\n", []string{"f:5: is not YAML: found unexpected end of stream"}},
@@ -108,14 +110,15 @@ func TestDecodeTellsTheLineOfWrongSyntax(t *testing.T) {
 
 func TestDecodeTellsTheLineOfAWrongField(t *testing.T) {
 	const head = podHead
-	checkTold(t, []told{
+	checkReported(t, []reported{
 		{"twice", head + "spec:\n  nodeName: a\n  nodeName: b\n", []string{"f:6: spec.nodeName: is there twice"}},
 		{"twice in JSON", "{\"apiVersion\": \"v1\",\n\"kind\": \"Pod\", \"spec\": {\n\"nodeName\": \"a\",\n\"nodeName\": \"b\"}}",
 			[]string{"f:4: spec.nodeName: is there twice"}},
 		{"unknown", head + "spec:\n  containers:\n  - name: a\n    imag: b\n",
 			[]string{"f:7: spec.containers[0].imag: is not a field of the API here; names are case-sensitive"}},
 		{"case", head + "Spec: {}\n", []string{"f:4: Spec: is not a field of the API here; names are case-sensitive"}},
-		{"types", head + "spec:\n  hostNetwork: 1\n  containers:\n  - name: 5\n    ports: {}\n    tty: 'on'\n  - x\n  hostname: [a]\n" +
+		{"types", head +
+			"spec:\n  hostNetwork: 1\n  containers:\n  - name: 5\n    ports: {}\n    tty: 'on'\n  - x\n  hostname: [a]\n" +
 			"  nodeSelector: [b]\n  priority: 1e10\n  securityContext: {runAsUser: '0'}\n",
 			[]string{
 				`f:7: spec.containers[0].name: Invalid value: 5: must be text; put it in quotes`,
@@ -142,9 +145,11 @@ func TestDecodeTellsTheLineOfAWrongField(t *testing.T) {
 		{"no object", "---\n\n- a\n", []string{"f:3: must be an object with apiVersion and kind"}},
 		{"items of other kinds", "apiVersion: v1\nkind: PodList\nitems:\n- kind: Node\n  apiVersion: v1\n- 1\n- null\n",
 			[]string{`f:4: items[0].kind: Unsupported value: "Node": supported values: "Pod"`,
-				"f:6: items[1]: must be an object with apiVersion and kind", "f:7: items[2]: must be an object with apiVersion and kind"}},
-		{"merged from elsewhere", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - &c\n    name: a\n    image: b\n" +
-			"    x: 1\n  - <<: *c\n    name: b\n",
+				"f:6: items[1]: must be an object with apiVersion and kind",
+				"f:7: items[2]: must be an object with apiVersion and kind"}},
+		{"merged from elsewhere",
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - &c\n    name: a\n    image: b\n" +
+				"    x: 1\n  - <<: *c\n    name: b\n",
 			[]string{"f:9: spec.containers[0].x: is not a field of the API here; names are case-sensitive",
 				"f:9: spec.containers[1].x: is not a field of the API here; names are case-sensitive"}},
 		{"merged from a list", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nstatus: &x\n  message: b\n  q: 1\n" +

@@ -41,7 +41,8 @@ func FuzzLoad(f *testing.F) {
 			t.Fatal("not the same twice, or the data was changed")
 		}
 		for _, pod := range pods {
-			errs := append(append(podspec.Validate(pod), podspec.ValidateStatic(pod, podspec.Has{})...), podspec.Unsupported(pod)...)
+			errs := append(append(podspec.Validate(pod), podspec.ValidateStatic(pod, podspec.Has{})...),
+				podspec.Unsupported(pod, nil)...)
 			if len(errs) > 0 || pod.UID == "" {
 				t.Fatalf("a pod that cannot run: %v", errs)
 			}

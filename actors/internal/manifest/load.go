@@ -32,11 +32,11 @@ func Load(path string, data []byte, opts Options) (pods []*v1.Pod, problems []Pr
 
 // loading is the way of one document.
 type loading struct {
-	document *Document
-	opts     Options
-	seen     map[string]bool // namespace/name of the pods before it in the file
-	problems []Problem
-	untold   int // problems beyond maxProblems
+	document   *Document
+	opts       Options
+	seen       map[string]bool // namespace/name of the pods before it in the file
+	problems   []Problem
+	unreported int // problems beyond maxProblems
 }
 
 // load returns the pod, or nil if there are problems.
@@ -64,14 +64,15 @@ func (l *loading) load() *v1.Pod {
 			}
 		}
 	}
-	// Each check may find a field wrong in several ways, but a field that one has blamed is not blamed by the next.
-	report(podspec.Validate(pod))
+	// Each check may find a field wrong in several ways, but a field that one has blamed is not blamed by the next. What is
+	// not supported comes first: nobody mends that.
 	report(podspec.ValidateStatic(pod, l.opts.Has))
-	report(podspec.Unsupported(pod))
-	if l.untold > 0 {
+	report(podspec.Unsupported(pod, nil))
+	report(podspec.Validate(pod))
+	if l.unreported > 0 {
 		l.problems = append(l.problems, Problem{
 			Path: l.document.path, Line: l.document.Line(""), Pod: l.pod(),
-			Message: fmt.Sprintf("has %d more problems", l.untold),
+			Message: fmt.Sprintf("has %d more problems", l.unreported),
 		})
 	}
 	if len(l.problems) > 0 {
@@ -105,7 +106,7 @@ func (l *loading) checkName() (wrong bool) {
 
 func (l *loading) report(err *field.Error) {
 	if len(l.problems) == maxProblems {
-		l.untold++
+		l.unreported++
 		return
 	}
 	d := l.document

@@ -42,7 +42,8 @@ func TestABadDocumentHidesNoGoodOne(t *testing.T) {
 		data string
 		want []string
 	}{
-		"wrong value":  {bad, []string{"/m/web.yaml:15: spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535 [x/bad-node-1]"}},
+		"wrong value": {bad,
+			[]string{"/m/web.yaml:15: spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535 [x/bad-node-1]"}},
 		"wrong syntax": {"a: [\n", []string{"/m/web.yaml:7: is not YAML: did not find expected node content []"}},
 		"wrong kind": {"apiVersion: v1\nkind: Node\n", []string{
 			`/m/web.yaml:8: kind: Unsupported value: "Node": supported values: "Pod", "PodList", "List" []`}},
@@ -73,11 +74,13 @@ func TestLoadReports(t *testing.T) {
 		{"a name that the node makes too long", strings.Replace(head, "web", strings.Repeat("a", 250), 1), []string{
 			`/m/web.yaml:3: metadata.name: Invalid value: "` + strings.Repeat("a", 250) + `-node-1": must be no more than 253 ` +
 				`characters [default/` + strings.Repeat("a", 250) + `-node-1]`}},
-		{"in the order of lines", head + "  restartPolicy: No\n  dnsPolicy: No\n  hostname: N/o\n  priorityClassName: N/o\n", nil},
+		{"in the order of lines", head + "  restartPolicy: No\n  dnsPolicy: No\n  hostname: N/o\n  priorityClassName: N/o\n",
+			nil},
 		{"what cannot be in a static pod, once", head + "  volumes: [{name: a, secret: {secretName: b}}]\n", []string{
 			"/m/web.yaml:6: spec.volumes[0].secret: Forbidden: a static pod cannot refer to secrets: there is no API server " +
 				"to ask, and no folder of them (--object-dir) [default/web-node-1]"}},
-		{"what is not honoured yet", head + "  volumes: [{name: a, image: {reference: x}}]\n  securityContext: {seLinuxChangePolicy: Recursive}\n", []string{
+		{"what is not honoured yet", head +
+			"  volumes: [{name: a, image: {reference: x}}]\n  securityContext: {seLinuxChangePolicy: Recursive}\n", []string{
 			"/m/web.yaml:6: spec.volumes[0].image: Forbidden: not supported yet by Playlet [default/web-node-1]",
 			"/m/web.yaml:7: spec.securityContext.seLinuxChangePolicy: Forbidden: not supported yet by Playlet [default/web-node-1]"}},
 		{"a mirror", strings.Replace(head, "web", "web, annotations: {kubernetes.io/config.mirror: x}", 1), []string{
@@ -89,12 +92,47 @@ func TestLoadReports(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			pods, problems := load(test.data)
 			if len(pods) > 0 || (test.want != nil && !slices.Equal(problems, test.want)) {
-				t.Errorf("got\n  %s\nwant\n  %s\nand pods %v", strings.Join(problems, "\n  "), strings.Join(test.want, "\n  "), pods)
+				t.Errorf("got\n  %s\nwant\n  %s\nand pods %v", strings.Join(problems, "\n  "), strings.Join(test.want, "\n  "),
+					pods)
 			}
 			if !slices.IsSorted(problems) {
 				t.Errorf("not in the order of lines: %q", problems)
 			}
 		})
+	}
+}
+
+// What is not supported is refused for that alone: nobody is asked to mend it first.
+func TestWhatIsRefusedIsNotValidated(t *testing.T) {
+	_, problems := load(`apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers: [{name: main, image: busybox, volumeDevices: [{}], resources: {limits: {disk: -1}}}]
+  ephemeralContainers: [{name: main}]
+  volumes:
+  - {name: a, quobyte: {}}
+  - {name: b, flocker: {datasetName: a/b}}
+  - {name: c, projected: {sources: [{podCertificate: {}}]}}
+  - {name: d, persistentVolumeClaim: {}}
+`)
+	const notYet = ": Forbidden: not supported yet by Playlet [default/web-node-1]"
+	want := []string{
+		"/m/web.yaml:5: spec.containers[0].resources.limits[disk]" + notYet,
+		"/m/web.yaml:5: spec.containers[0].resources.requests[disk]" + notYet,
+		"/m/web.yaml:5: spec.containers[0].volumeDevices" + notYet,
+		"/m/web.yaml:6: spec.ephemeralContainers: Forbidden: can only be added through the API server [default/web-node-1]",
+		"/m/web.yaml:8: spec.volumes[0].quobyte" + notYet,
+		"/m/web.yaml:9: spec.volumes[1].flocker" + notYet,
+		"/m/web.yaml:10: spec.volumes[2].projected.sources[0].podCertificate: Forbidden: " +
+			"a static pod cannot refer to certificates: there is no API server to ask [default/web-node-1]",
+		"/m/web.yaml:11: spec.volumes[3].persistentVolumeClaim: Forbidden: " +
+			"a static pod cannot refer to claims: there is no API server to ask [default/web-node-1]",
+	}
+	slices.Sort(problems)
+	slices.Sort(want)
+	if !slices.Equal(problems, want) {
+		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(problems, "\n  "), strings.Join(want, "\n  "))
 	}
 }
 

@@ -137,7 +137,8 @@ func (l *objectLoading) runtimeClass(text []byte) {
 		l.wrong("overhead", "no API server writes it into pods here: what counts is spec.overhead of each pod")
 	}
 	if object.Scheduling != nil {
-		l.wrong("scheduling", "no API server writes it into pods here: what counts is in spec.nodeSelector and spec.tolerations of each pod")
+		l.wrong("scheduling",
+			"no API server writes it into pods here: spec.nodeSelector and spec.tolerations of each pod count")
 	}
 	l.out.RuntimeClasses = append(l.out.RuntimeClasses, object)
 }

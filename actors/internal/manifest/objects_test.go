@@ -35,16 +35,19 @@ func TestLoadObjectsNamesWhatIsWrong(t *testing.T) {
 }
 
 func TestRuntimeClassesOfAManifest(t *testing.T) {
-	const head, secret = "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: second}\n", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
+	const head, secret = "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: second}\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
 	objects, problems := LoadObjects("/o.yaml", []byte(head+"handler: runc-2\n---\n"+secret))
-	if len(problems) > 0 || len(objects.RuntimeClasses) != 1 || objects.RuntimeClasses[0].Name != "second" || objects.RuntimeClasses[0].Handler != "runc-2" ||
+	if len(problems) > 0 || len(objects.RuntimeClasses) != 1 || objects.RuntimeClasses[0].Name != "second" ||
+		objects.RuntimeClasses[0].Handler != "runc-2" ||
 		objects.RuntimeClasses[0].Namespace != "" || len(objects.Secrets) != 1 {
 		t.Errorf("got %+v, %v", objects, problems)
 	}
 	for _, c := range []struct{ name, data, want string }{
 		{"no handler", head, "/o.yaml:1: handler: RuntimeClass second: "},
 		{"a handler that is no name", head + "handler: A/b\n", "/o.yaml:4: handler"},
-		{"a namespace", strings.Replace(head, "name: second", "name: second, namespace: x", 1) + "handler: a\n", "metadata.namespace"},
+		{"a namespace", strings.Replace(head, "name: second", "name: second, namespace: x", 1) + "handler: a\n",
+			"metadata.namespace"},
 		{"a wrong name", strings.Replace(head, "second", "S S", 1) + "handler: a\n", "metadata.name"},
 		{"the version of a ConfigMap", strings.Replace(head, "node.k8s.io/", "", 1) + "handler: a\n", "apiVersion"},
 		{"a Secret of its version", strings.Replace(head, "RuntimeClass", "Secret", 1), "apiVersion"},
@@ -70,7 +73,8 @@ func FuzzLoadObjects(f *testing.F) {
 			}
 		}
 		for _, o := range objects.RuntimeClasses {
-			if len(problems) == 0 && (o.Name == "" || o.Namespace != "" || o.Handler == "" || o.Overhead != nil || o.Scheduling != nil) {
+			if len(problems) == 0 && (o.Name == "" || o.Namespace != "" || o.Handler == "" || o.Overhead != nil ||
+				o.Scheduling != nil) {
 				t.Errorf("a RuntimeClass that is not whole, or is passed over in part")
 			}
 		}

@@ -38,7 +38,7 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// maxProblems is how many problems of one document are told; a machine wrote one that has more.
+// maxProblems is how many problems of one document are reported; a machine wrote one that has more.
 const maxProblems = 20
 
 // fault is a problem before its place in the file is known: a field of the document, or a line of it.

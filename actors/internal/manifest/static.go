@@ -43,9 +43,9 @@ type Has = podspec.Has
 
 // Static makes of pod, as its author wrote it, the pod that runs on this node without an API server: a new object, in
 // whose name the node's is, with a UID that is the same for the same manifest, node and path, with the annotations of
-// its origin, the toleration that keeps a pod of a file, or a submitted one, when the node has problems, and phase Pending. A status that
-// the manifest gives is dropped. It is what the kubelet does to static pods. pod is not changed; what comes out is not
-// defaulted.
+// its origin, the toleration that keeps a pod of a file, or a submitted one, when the node has problems, and phase Pending.
+// A status that the manifest gives is dropped. It is what the kubelet does to static pods. pod is not changed; what comes out is
+// not defaulted.
 func Static(pod *v1.Pod, path string, opts Options) *v1.Pod {
 	static := pod.DeepCopy()
 	if static.UID == "" {

@@ -83,7 +83,8 @@ func TestUIDDependsOnWhatIsRunAndWhere(t *testing.T) {
 		"another node":       uid(smallPod, "/a", func(o *Options) { o.NodeName = "Node-2" }),
 		"from a URL":         uid(smallPod, "/a", func(o *Options) { o.Source = HTTPSource }),
 		"another grace time": uid(smallPod[:len(smallPod)-2]+", terminationGracePeriodSeconds: 31}", "/a", keep),
-		"a field of 1.37":    uid(smallPod[:len(smallPod)-2]+", evictionResponders: [{name: a.example/b, priority: 1}]}", "/a", keep),
+		"a field of 1.37": uid(smallPod[:len(smallPod)-2]+", evictionResponders: [{name: a.example/b, priority: 1}]}", "/a",
+			keep),
 	} {
 		if before, taken := seen[other]; taken {
 			t.Errorf("%s has the UID of %s", name, before)

@@ -97,21 +97,21 @@ func (b *Board) Known() (there, missing, unread int) {
 }
 
 // Settle calls read, which reads from the board, until its error is no longer that something was not read yet; for no
-// longer than patience or ctx. It returns the last error of read.
-func (b *Board) Settle(ctx context.Context, patience time.Duration, read func() error) error {
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
+// longer than timeout or ctx. It returns the last error of read.
+func (b *Board) Settle(ctx context.Context, timeout time.Duration, read func() error) error {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	for {
-		turned := b.next()
+		changed := b.next()
 		err := read()
 		if !IsUnread(err) {
 			return err
 		}
 		select {
-		case <-turned:
+		case <-changed:
 		case <-ctx.Done():
 			return err
-		case <-timeout.C:
+		case <-timer.C:
 			return err
 		}
 	}

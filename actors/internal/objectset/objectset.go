@@ -114,7 +114,9 @@ func (b *Board) Secret(pod *v1.Pod, name string) (object *v1.Secret, found bool,
 	})
 }
 
-func lookUp[T any](b *Board, pod *v1.Pod, kind Kind, name string, local func(*Set, Key) (T, bool)) (object T, found bool, err error) {
+func lookUp[T any](
+	b *Board, pod *v1.Pod, kind Kind, name string, local func(*Set, Key) (T, bool),
+) (object T, found bool, err error) {
 	if b == nil {
 		return object, false, ErrNone
 	}

@@ -26,7 +26,8 @@ func TestTheTwoSetsAreKeptApart(t *testing.T) {
 	b := NewBoard(true)
 	b.Publish(&Set{Secrets: map[Key]*v1.Secret{{Namespace: "ns", Name: "word"}: secretOf("folder")}})
 	b.Put(Ref{Secret, "ns", "word"}, secretOf("server"))
-	for source, want := range map[string]string{"api": "server", "file": "folder", "http": "folder", "submit": "folder", "": "folder"} {
+	for source, want := range map[string]string{"api": "server", "file": "folder", "http": "folder", "submit": "folder",
+		"": "folder"} {
 		if o, found, err := b.Secret(pod(source), "word"); !found || err != nil || string(o.Data["key"]) != want {
 			t.Errorf("a pod of %q reads %v, %v", source, found, err)
 		}
@@ -89,7 +90,7 @@ func TestWaitingForWhatIsNotRead(t *testing.T) {
 		return err
 	}
 	if err := b.Settle(t.Context(), 0, read); !IsUnread(err) {
-		t.Errorf("without patience: %v", err)
+		t.Errorf("without time: %v", err)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -111,7 +112,8 @@ func TestWaitingForWhatIsNotRead(t *testing.T) {
 func TestWhatAPodNames(t *testing.T) {
 	name := func(n string) v1.LocalObjectReference { return v1.LocalObjectReference{Name: n} }
 	env := []v1.EnvVar{
-		{Name: "PLAIN", Value: "x"}, {Name: "FIELD", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+		{Name: "PLAIN", Value: "x"},
+		{Name: "FIELD", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 		{Name: "A", ValueFrom: &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: name("env")}}},
 		{Name: "B", ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{LocalObjectReference: name("env")}}},
 	}

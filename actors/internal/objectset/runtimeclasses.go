@@ -14,8 +14,8 @@ import (
 // shared.
 func (b *Board) InCluster() { b.cluster = true }
 
-// PutRuntimeClasses takes all RuntimeClasses of the API server: the runtime's handlers by the names of the classes. The map becomes
-// shared and immutable.
+// PutRuntimeClasses takes all RuntimeClasses of the API server: the runtime's handlers by the names of the classes. The map
+// becomes shared and immutable.
 func (b *Board) PutRuntimeClasses(handlers map[string]string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,5 +95,6 @@ func (b *Board) RuntimeHandler(pod *v1.Pod) (string, error) {
 }
 
 func noClasses(name string) error {
-	return fmt.Errorf("RuntimeClass %q: this node has neither an API server nor a folder of objects (--object-dir) that could have it", name)
+	return fmt.Errorf(
+		"RuntimeClass %q: this node has neither an API server nor a folder of objects (--object-dir) that could have it", name)
 }

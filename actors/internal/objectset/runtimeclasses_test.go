@@ -38,11 +38,15 @@ func TestTheHandlerOfAPod(t *testing.T) {
 		{"static, of the folder first", "file", true, []func(*Board){folder, classes}, "folders", "", false},
 		{"static, of the API server", "file", true, []func(*Board){empty, classes}, "servers", "", false},
 		{"static, of the API server without a folder", "file", false, []func(*Board){classes}, "servers", "", false},
-		{"static, in a folder that is not read", "file", true, []func(*Board){none}, "", "(--object-dir) has not been read yet", true},
-		{"static, in a folder that is not read, in a cluster", "file", true, []func(*Board){classes}, "", "(--object-dir) has not been read yet", true},
+		{"static, in a folder that is not read", "file", true, []func(*Board){none}, "", "(--object-dir) has not been read yet",
+			true},
+		{"static, in a folder that is not read, in a cluster", "file", true, []func(*Board){classes}, "",
+			"(--object-dir) has not been read yet", true},
 		{"static, not in the folder", "file", true, []func(*Board){empty}, "", `RuntimeClass "class" does not exist in the folder of objects (--object-dir)`, false},
-		{"static, not in the folder and unread", "file", true, []func(*Board){empty, cluster}, "", "from the API server yet", true},
-		{"static, nowhere", "file", true, []func(*Board){empty, nothing}, "", "not found, nor is it in the folder of objects", false},
+		{"static, not in the folder and unread", "file", true, []func(*Board){empty, cluster}, "", "from the API server yet",
+			true},
+		{"static, nowhere", "file", true, []func(*Board){empty, nothing}, "", "not found, nor is it in the folder of objects",
+			false},
 		{"static, on a node with neither", "file", false, []func(*Board){none}, "", "neither an API server nor a folder", false},
 	} {
 		b := NewBoard(c.hasFolder)
@@ -55,14 +59,16 @@ func TestTheHandlerOfAPod(t *testing.T) {
 		}
 		p.Spec.RuntimeClassName = new("class")
 		handler, err := b.RuntimeHandler(p)
-		if handler != c.want || (err != nil) != (c.why != "") || err != nil && !strings.Contains(err.Error(), c.why) || IsUnread(err) != c.unread {
+		if handler != c.want || (err != nil) != (c.why != "") || err != nil && !strings.Contains(err.Error(), c.why) ||
+			IsUnread(err) != c.unread {
 			t.Errorf("%s: %q, %v", c.name, handler, err)
 		}
 	}
 	if handler, err := (*Board)(nil).RuntimeHandler(&v1.Pod{}); handler != "" || err != nil {
 		t.Errorf("a node without objects: %q, %v", handler, err)
 	}
-	if _, err := (*Board)(nil).RuntimeHandler(&v1.Pod{Spec: v1.PodSpec{RuntimeClassName: new("class")}}); err == nil || !strings.Contains(err.Error(), "neither") {
+	if _, err := (*Board)(nil).RuntimeHandler(&v1.Pod{Spec: v1.PodSpec{RuntimeClassName: new("class")}}); err == nil ||
+		!strings.Contains(err.Error(), "neither") {
 		t.Errorf("a node without objects: %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// masterService is the Service of the API server itself, of which every pod is told.
+// masterService is the Service of the API server itself, which every pod has in its environment.
 var masterService = Key{Namespace: v1.NamespaceDefault, Name: "kubernetes"}
 
 // PutServices takes all Services of the API server. They become shared and immutable.
@@ -44,7 +44,7 @@ func (e servicesUnread) Unwrap() error { return e.unreadError }
 
 // ServiceEnv is what the environment of the pod's containers says of Services: of those of its own namespace, unless
 // enableServiceLinks is false, and of the API server's own. A pod of the API server has to wait for them, and the error says
-// so; a static pod is told of what is known. A node without an API server knows none.
+// so; a static pod gets what is known. A node without an API server knows none.
 func (b *Board) ServiceEnv(pod *v1.Pod) (map[string]string, error) {
 	if b == nil {
 		return nil, nil

@@ -20,22 +20,27 @@ func TestTheVariablesOfServices(t *testing.T) {
 	all := map[Key]*v1.Service{}
 	add := func(k Key, s *v1.Service) { k, s = named(k, s); all[k] = s }
 	add(Key{"default", "kubernetes"}, service("10.0.0.1", v1.ServicePort{Name: "https", Port: 443, Protocol: v1.ProtocolTCP}))
-	add(Key{"app", "redis-primary"}, service("10.0.0.11", v1.ServicePort{Port: 6379}, v1.ServicePort{Name: "metrics-a", Port: 9121, Protocol: v1.ProtocolUDP}))
+	add(Key{"app", "redis-primary"}, service("10.0.0.11", v1.ServicePort{Port: 6379},
+		v1.ServicePort{Name: "metrics-a", Port: 9121, Protocol: v1.ProtocolUDP}))
 	add(Key{"app", "headless"}, service(v1.ClusterIPNone, v1.ServicePort{Port: 1}))
 	add(Key{"app", "six"}, service("fd00::1", v1.ServicePort{Port: 80, Protocol: v1.ProtocolTCP}))
 	add(Key{"other", "web"}, service("10.0.0.12", v1.ServicePort{Port: 80}))
 	kubernetes := map[string]string{
 		"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443", "KUBERNETES_SERVICE_PORT_HTTPS": "443",
-		"KUBERNETES_PORT": "tcp://10.0.0.1:443", "KUBERNETES_PORT_443_TCP": "tcp://10.0.0.1:443", "KUBERNETES_PORT_443_TCP_PROTO": "tcp",
-		"KUBERNETES_PORT_443_TCP_PORT": "443", "KUBERNETES_PORT_443_TCP_ADDR": "10.0.0.1",
+		"KUBERNETES_PORT": "tcp://10.0.0.1:443", "KUBERNETES_PORT_443_TCP": "tcp://10.0.0.1:443",
+		"KUBERNETES_PORT_443_TCP_PROTO": "tcp",
+		"KUBERNETES_PORT_443_TCP_PORT":  "443", "KUBERNETES_PORT_443_TCP_ADDR": "10.0.0.1",
 	}
 	app := map[string]string{
-		"REDIS_PRIMARY_SERVICE_HOST": "10.0.0.11", "REDIS_PRIMARY_SERVICE_PORT": "6379", "REDIS_PRIMARY_SERVICE_PORT_METRICS_A": "9121",
-		"REDIS_PRIMARY_PORT": "tcp://10.0.0.11:6379", "REDIS_PRIMARY_PORT_6379_TCP": "tcp://10.0.0.11:6379",
-		"REDIS_PRIMARY_PORT_6379_TCP_PROTO": "tcp", "REDIS_PRIMARY_PORT_6379_TCP_PORT": "6379", "REDIS_PRIMARY_PORT_6379_TCP_ADDR": "10.0.0.11",
-		"REDIS_PRIMARY_PORT_9121_UDP": "udp://10.0.0.11:9121", "REDIS_PRIMARY_PORT_9121_UDP_PROTO": "udp",
+		"REDIS_PRIMARY_SERVICE_HOST": "10.0.0.11", "REDIS_PRIMARY_SERVICE_PORT": "6379",
+		"REDIS_PRIMARY_SERVICE_PORT_METRICS_A": "9121",
+		"REDIS_PRIMARY_PORT":                   "tcp://10.0.0.11:6379", "REDIS_PRIMARY_PORT_6379_TCP": "tcp://10.0.0.11:6379",
+		"REDIS_PRIMARY_PORT_6379_TCP_PROTO": "tcp", "REDIS_PRIMARY_PORT_6379_TCP_PORT": "6379",
+		"REDIS_PRIMARY_PORT_6379_TCP_ADDR": "10.0.0.11",
+		"REDIS_PRIMARY_PORT_9121_UDP":      "udp://10.0.0.11:9121", "REDIS_PRIMARY_PORT_9121_UDP_PROTO": "udp",
 		"REDIS_PRIMARY_PORT_9121_UDP_PORT": "9121", "REDIS_PRIMARY_PORT_9121_UDP_ADDR": "10.0.0.11",
-		"SIX_SERVICE_HOST": "fd00::1", "SIX_SERVICE_PORT": "80", "SIX_PORT": "tcp://[fd00::1]:80", "SIX_PORT_80_TCP": "tcp://[fd00::1]:80",
+		"SIX_SERVICE_HOST": "fd00::1", "SIX_SERVICE_PORT": "80", "SIX_PORT": "tcp://[fd00::1]:80",
+		"SIX_PORT_80_TCP":       "tcp://[fd00::1]:80",
 		"SIX_PORT_80_TCP_PROTO": "tcp", "SIX_PORT_80_TCP_PORT": "80", "SIX_PORT_80_TCP_ADDR": "fd00::1",
 	}
 	maps.Copy(app, kubernetes)
@@ -63,11 +68,12 @@ func podOf(namespace string, links *bool) *v1.Pod {
 	}
 }
 
-// A pod of the API server waits for the first list, however the API server answers; a static pod and a node of its own do not.
+// A pod of the API server waits for the first list, however the API server answers; a static pod and a standalone node do not.
 func TestServicesThatWereNotRead(t *testing.T) {
 	b := NewBoard(false)
 	b.FailServices(errors.New("forbidden"))
-	if _, err := b.ServiceEnv(podOf("app", nil)); !IsUnread(err) || !strings.Contains(err.Error(), "Services") || !strings.Contains(err.Error(), "forbidden") {
+	if _, err := b.ServiceEnv(podOf("app", nil)); !IsUnread(err) || !strings.Contains(err.Error(), "Services") ||
+		!strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("%v", err)
 	}
 	static := podOf("app", nil)

@@ -42,13 +42,14 @@ func TestAReadingThatHangs(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, second := r.Get(ended)
-	if first == nil || second == nil || first.Error() != second.Error() || !strings.Contains(first.Error(), "the disk: it is being read since ") {
+	if first == nil || second == nil || first.Error() != second.Error() ||
+		!strings.Contains(first.Error(), "the disk: it is being read since ") {
 		t.Errorf("%v, then %v", first, second)
 	}
 	if n := calls.Load(); n > 1 { // it may yet have to begin
 		t.Errorf("%d readings are under way", n)
 	}
-	r.patience = time.Hour
+	r.timeout = time.Hour
 	close(back)
 	if v, err := r.Get(t.Context()); v != 7 || err != nil {
 		t.Errorf("%d, %v", v, err)

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Writing is something that is written whole each time, as a checkpoint is. No more than one write of it is under way, and each takes
-// the value that was set last when it begins: so an older value is never written over a newer one, whoever asks for it, and in
-// whatever order. Safe for concurrent use.
+// Writing is something that is written whole each time, as a checkpoint is. No more than one write of it is under way, and each
+// takes the value that was set last when it begins: so an older value is never written over a newer one, whoever asks for it, and
+// in whatever order. Safe for concurrent use.
 type Writing[T any] struct {
-	what     string
-	patience time.Duration
-	write    func(T) error
+	what    string
+	timeout time.Duration
+	write   func(T) error
 
 	mu        sync.Mutex
 	newest    T
@@ -21,9 +21,9 @@ type Writing[T any] struct {
 	now, next *flight[struct{}] // under way; to be begun when that has ended
 }
 
-// NewWriting makes one. what is its name in errors; patience is how long anybody waits for one write, counted from its beginning.
-func NewWriting[T any](what string, patience time.Duration, write func(T) error) *Writing[T] {
-	return &Writing[T]{what: what, patience: patience, write: write}
+// NewWriting makes one. what is its name in errors; timeout is how long anybody waits for one write, counted from its beginning.
+func NewWriting[T any](what string, timeout time.Duration, write func(T) error) *Writing[T] {
+	return &Writing[T]{what: what, timeout: timeout, write: write}
 }
 
 // Set says what is to be written from now on; the value must not be changed any more. It neither writes nor waits.
@@ -40,14 +40,14 @@ func (w *Writing[T]) Newest() (T, bool) {
 	return w.newest, w.set
 }
 
-// Flush writes what was set last, after the write that is under way. It returns when that is done, or with an error when one of the
-// two takes longer than is waited: then the write is made all the same, as soon as the one before it ends. While a write hangs, the
-// error is the same each time, and comes at once. No context breaks the wait off: who stops is to leave behind no write that a
-// moment would have brought to an end, and twice the patience is the longest.
+// Flush writes what was set last, after the write that is under way. It returns when that is done, or with an error when one of
+// the two takes longer than is waited: then the write is made all the same, as soon as the one before it ends. While a write
+// hangs, the error is the same each time, and comes at once. No context breaks the wait off: who stops is to leave behind no
+// write that a moment would have brought to an end, and twice the timeout is the longest.
 func (w *Writing[T]) Flush() error {
 	before, f := w.join()
 	for _, f := range []*flight[struct{}]{before, f} {
-		if f != nil && !f.ended(context.Background(), w.patience) {
+		if f != nil && !f.ended(context.Background(), w.timeout) {
 			return f.overdue(w.what, "written")
 		}
 	}

@@ -62,7 +62,7 @@ func TestAWriteThatHangs(t *testing.T) {
 	if n := len(begun); n > 1 { // it may yet have to begin
 		t.Errorf("%d writes are under way", n)
 	}
-	w.patience = time.Hour
+	w.timeout = time.Hour
 	joined := make(chan error)
 	for range 2 {
 		go func() { joined <- w.Flush() }()

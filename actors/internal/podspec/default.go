@@ -5,8 +5,9 @@ import (
 )
 
 // Default fills in the fields that pod leaves out with the values the API server gives them in a v1 Pod, in place.
-// It is idempotent and leaves wrong values for [Validate] to name. Fields that were set stay as they are, but for two
-// that the API server corrects too: quantities finer than a milli unit are rounded up, a negative grace period is 1 s.
+// Volumes of kinds that [Unsupported] refuses stay as they are. It is idempotent and leaves wrong values for [Validate]
+// to name. Fields that were set stay as they are, but for two that the API server corrects too: quantities finer than a
+// milli unit are rounded up, a negative grace period is 1 s.
 func Default(pod *v1.Pod) {
 	spec := &pod.Spec
 	syncServiceAccount(spec)

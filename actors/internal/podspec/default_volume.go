@@ -31,10 +31,6 @@ func defaultVolume(volume *v1.Volume) {
 	if source.Projected != nil {
 		defaultProjected(source.Projected)
 	}
-	if claim := source.Ephemeral; claim != nil && claim.VolumeClaimTemplate != nil {
-		defaultClaim(&claim.VolumeClaimTemplate.Spec)
-	}
-	defaultDisk(source)
 }
 
 func defaultProjected(projected *v1.ProjectedVolumeSource) {
@@ -53,33 +49,5 @@ func defaultProjected(projected *v1.ProjectedVolumeSource) {
 func defaultDownwardFiles(files []v1.DownwardAPIVolumeFile) {
 	for i := range files {
 		defaultFieldRef(files[i].FieldRef)
-	}
-}
-
-func defaultClaim(spec *v1.PersistentVolumeClaimSpec) {
-	setPointer(&spec.VolumeMode, v1.PersistentVolumeFilesystem)
-	roundUp(spec.Resources.Limits)
-	roundUp(spec.Resources.Requests)
-}
-
-// defaultDisk covers the block and network disks that were given defaults before CSI replaced them.
-func defaultDisk(source *v1.VolumeSource) {
-	if source.ISCSI != nil {
-		setDefault(&source.ISCSI.ISCSIInterface, "default")
-	}
-	if rbd := source.RBD; rbd != nil {
-		setDefault(&rbd.RBDPool, "rbd")
-		setDefault(&rbd.RadosUser, "admin")
-		setDefault(&rbd.Keyring, "/etc/ceph/keyring")
-	}
-	if azure := source.AzureDisk; azure != nil {
-		setPointer(&azure.CachingMode, v1.AzureDataDiskCachingReadWrite)
-		setPointer(&azure.FSType, "ext4")
-		setPointer(&azure.ReadOnly, false)
-		setPointer(&azure.Kind, v1.AzureSharedBlobDisk)
-	}
-	if scaleIO := source.ScaleIO; scaleIO != nil {
-		setDefault(&scaleIO.StorageMode, "ThinProvisioned")
-		setDefault(&scaleIO.FSType, "xfs")
 	}
 }

@@ -95,8 +95,8 @@ func (s *staticChecker) container(c *v1.Container, at *field.Path) {
 	}
 }
 
-// counted refuses resources that are neither the machine's nor a scheduler's to find here: whether they are a device plugin's is not
-// known of a node of its own.
+// counted refuses resources that are neither the machine's nor a scheduler's to find here: whether they are a device plugin's is
+// not known of a standalone node.
 func (s *staticChecker) counted(list v1.ResourceList, at *field.Path) {
 	for _, name := range sortedKeys(list) {
 		if strings.Contains(string(name), "/") {
@@ -113,17 +113,8 @@ func (s *staticChecker) volume(source *v1.VolumeSource, at *field.Path) {
 		"configMap":             {source.ConfigMap != nil && !s.objects, configMaps},
 		"secret":                {source.Secret != nil && !s.objects, secrets},
 		"csi":                   {source.CSI != nil, "CSI drivers"},
-		"glusterfs":             {source.Glusterfs != nil, "endpoints"},
 		"persistentVolumeClaim": {source.PersistentVolumeClaim != nil, "claims"},
 		"ephemeral":             {source.Ephemeral != nil, "claims"},
-		"azureFile":             {source.AzureFile != nil, "secrets"},
-		"iscsi.secretRef":       {source.ISCSI != nil && source.ISCSI.SecretRef != nil, "secrets"},
-		"rbd.secretRef":         {source.RBD != nil && source.RBD.SecretRef != nil, "secrets"},
-		"cephfs.secretRef":      {source.CephFS != nil && source.CephFS.SecretRef != nil, "secrets"},
-		"cinder.secretRef":      {source.Cinder != nil && source.Cinder.SecretRef != nil, "secrets"},
-		"flexVolume.secretRef":  {source.FlexVolume != nil && source.FlexVolume.SecretRef != nil, "secrets"},
-		"scaleIO.secretRef":     {source.ScaleIO != nil && source.ScaleIO.SecretRef != nil, "secrets"},
-		"storageos.secretRef":   {source.StorageOS != nil && source.StorageOS.SecretRef != nil, "secrets"},
 	}
 	for _, name := range sortedKeys(refused) {
 		if refused[name].set {

@@ -12,8 +12,10 @@ func TestValidateStatic(t *testing.T) {
 		want           []string
 	}{
 		{"nothing", aContainer("env: [{name: a, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]"), []string{}},
-		{"what lies on the node", aPod("volumes: [{name: a}, {name: b, hostPath: {path: /b}}, {name: c, nfs: {server: s, path: /p}}, " +
-			"{name: d, downwardAPI: {}}, {name: e, image: {reference: i}}, {name: f, iscsi: {targetPortal: a, iqn: b, lun: 1}}]"), []string{}},
+		{"what lies on the node",
+			aPod("volumes: [{name: a}, {name: b, hostPath: {path: /b}}, {name: c, nfs: {server: s, path: /p}}, " +
+				"{name: d, downwardAPI: {}}, {name: e, image: {reference: i}}, {name: f, iscsi: {targetPortal: a, iqn: b, lun: 1}}]"),
+			[]string{}},
 		{"service account", aPod("serviceAccountName: a"), []string{"spec.serviceAccountName: Forbidden"}},
 		{"service account by its old name", aPod("serviceAccount: a"), []string{"spec.serviceAccountName: Forbidden"}},
 		{"claims and pull secrets", aPod("resourceClaims: [{name: a, resourceClaimName: b}]\nimagePullSecrets: [{name: a}]"),
@@ -23,12 +25,15 @@ func TestValidateStatic(t *testing.T) {
 		{"runtime class", aPod("runtimeClassName: a"), []string{"spec.runtimeClassName: Forbidden"}},
 		{"environment", anInitContainer("envFrom: [{configMapRef: {name: a}}, {secretRef: {name: b}}]\nenv:\n" +
 			"- {name: a, value: b}\n- {name: c, valueFrom: {configMapKeyRef: {name: d, key: e}}}\n- {name: f, valueFrom: {secretKeyRef: {name: g, key: h}}}"),
-			[]string{"spec.initContainers[0].envFrom[0].configMapRef: Forbidden", "spec.initContainers[0].envFrom[1].secretRef: Forbidden",
+			[]string{"spec.initContainers[0].envFrom[0].configMapRef: Forbidden",
+				"spec.initContainers[0].envFrom[1].secretRef: Forbidden",
 				"spec.initContainers[0].env[1].valueFrom.configMapKeyRef: Forbidden",
 				"spec.initContainers[0].env[2].valueFrom.secretKeyRef: Forbidden"}},
-		{"projected", aVolume("projected: {sources: [{configMap: {name: a}}, {secret: {name: a}}, {serviceAccountToken: {path: a}}, " +
-			"{clusterTrustBundle: {name: a, path: b}}, {podCertificate: {keyPath: a}}, {downwardAPI: {}}]}"),
-			[]string{sources + "[0].configMap: Forbidden", sources + "[1].secret: Forbidden", sources + "[2].serviceAccountToken: Forbidden",
+		{"projected",
+			aVolume("projected: {sources: [{configMap: {name: a}}, {secret: {name: a}}, {serviceAccountToken: {path: a}}, " +
+				"{clusterTrustBundle: {name: a, path: b}}, {podCertificate: {keyPath: a}}, {downwardAPI: {}}]}"),
+			[]string{sources + "[0].configMap: Forbidden", sources + "[1].secret: Forbidden", sources +
+				"[2].serviceAccountToken: Forbidden",
 				sources + "[3].clusterTrustBundle: Forbidden", sources + "[4].podCertificate: Forbidden"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -43,7 +48,7 @@ func TestValidateStatic(t *testing.T) {
 
 func TestValidateStaticOfANodeWithObjects(t *testing.T) {
 	pod := podFrom(t, aPod("imagePullSecrets: [{name: a}]"))
-	if got := kinds(append(ValidateStatic(pod, Has{Objects: true}), Unsupported(pod)...)); len(got) > 0 {
+	if got := kinds(append(ValidateStatic(pod, Has{Objects: true}), Unsupported(pod, nil)...)); len(got) > 0 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -57,7 +62,7 @@ func TestValidateStaticOfARuntimeClass(t *testing.T) {
 		{Cluster: true}:                {"spec.imagePullSecrets: Forbidden"},
 		{Objects: true, Cluster: true}: {},
 	} {
-		if got := kinds(append(ValidateStatic(pod, has), Unsupported(pod)...)); !slices.Equal(got, want) {
+		if got := kinds(append(ValidateStatic(pod, has), Unsupported(pod, nil)...)); !slices.Equal(got, want) {
 			t.Errorf("%+v: got %v, want %v", has, got, want)
 		}
 	}
@@ -65,21 +70,12 @@ func TestValidateStaticOfARuntimeClass(t *testing.T) {
 
 func TestValidateStaticRefusesVolumesOfTheAPI(t *testing.T) {
 	for kind, source := range map[string]string{
-		"configMap": "{name: a}", "secret": "{secretName: a}", "csi": "{driver: a}", "glusterfs": "{endpoints: a, path: b}",
+		"configMap": "{name: a}", "secret": "{secretName: a}", "csi": "{driver: a}",
 		"persistentVolumeClaim": "{claimName: a}", "ephemeral": "{volumeClaimTemplate: {}}",
-		"azureFile": "{secretName: a, shareName: b}",
 	} {
 		pod := podFrom(t, aVolume(kind+": "+source))
-		if got, want := kinds(ValidateStatic(pod, Has{})), "spec.volumes[0]."+kind+": Forbidden"; !slices.Equal(got, []string{want}) {
-			t.Errorf("%s: got %v, want %s", kind, got, want)
-		}
-	}
-	for kind, source := range map[string]string{
-		"iscsi": "targetPortal: a, iqn: b, lun: 0", "rbd": "monitors: [a], image: b", "cephfs": "monitors: [a]",
-		"cinder": "volumeID: a", "flexVolume": "driver: a", "scaleIO": "gateway: a, system: b", "storageos": "volumeName: a",
-	} {
-		pod := podFrom(t, aVolume(kind+": {secretRef: {name: s}, "+source+"}"))
-		if got, want := kinds(ValidateStatic(pod, Has{})), "spec.volumes[0]."+kind+".secretRef: Forbidden"; !slices.Equal(got, []string{want}) {
+		if got, want := kinds(ValidateStatic(pod, Has{})),
+			"spec.volumes[0]."+kind+": Forbidden"; !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %v, want %s", kind, got, want)
 		}
 	}

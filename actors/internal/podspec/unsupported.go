@@ -13,20 +13,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// notYet is what a refused field is told.
+// notYet is the message about a refused field.
 const notYet = "not supported yet by Playlet"
 
 // Unsupported names every field of a defaulted pod's spec that is set to other than its default and that this agent
 // does not honour yet, so that nothing is dropped in silence. What is honoured is the table in fields.go; a field that
-// is not in it is refused. Resources that are devices of device plugins (names, or patterns as path.Match has
-// them) are refused in containers, and so are those that the scheduler took from ResourceClaims (KEP-5004): others are counted only,
-// with nothing to be done for the container.
-func Unsupported(pod *v1.Pod, devices ...string) field.ErrorList {
+// is not in it is refused. Extended resources are refused in containers where isDevice says that they are of
+// a device plugin (nil: none is), and so are those that the scheduler took from ResourceClaims (KEP-5004): others are
+// counted only, with nothing to be done for the container.
+func Unsupported(pod *v1.Pod, isDevice func(v1.ResourceName) bool) field.ErrorList {
 	w := &walker{}
 	w.walk(reflect.ValueOf(&pod.Spec).Elem(), field.NewPath("spec"), "")
 	for c, at := range everyContainer(&pod.Spec, field.NewPath("spec")) {
 		for _, name := range sortedKeys(c.Resources.Limits) {
-			if q := c.Resources.Limits[name]; !q.IsZero() && matchesAny(devices, string(name)) {
+			if q := c.Resources.Limits[name]; !q.IsZero() && isExtended(name) && isDevice != nil && isDevice(name) {
 				w.forbidden(at.Child("resources", "limits").Key(string(name)), notYet)
 			}
 		}
@@ -39,16 +39,19 @@ func Unsupported(pod *v1.Pod, devices ...string) field.ErrorList {
 
 // rules is the table by path, with the braces taken apart.
 var rules = func() map[string]rule {
-	byPath := make(map[string]rule, 2*len(fields))
+	byPath := map[string]rule{}
 	for _, r := range fields {
 		for _, path := range spellings(r.path) {
 			byPath[path] = r
+			if rest, ok := strings.CutPrefix(path, "containers[]"); ok { // an ephemeral container has the same fields
+				byPath["ephemeralContainers[]"+rest] = r
+			}
 		}
 	}
 	return byPath
 }()
 
-// spellings takes the first pair of braces of a path apart.
+// spellings takes the pairs of braces of a path apart.
 func spellings(path string) []string {
 	before, rest, found := strings.Cut(path, "{")
 	if !found {
@@ -57,7 +60,7 @@ func spellings(path string) []string {
 	words, after, _ := strings.Cut(rest, "}")
 	var paths []string
 	for word := range strings.SplitSeq(words, ",") {
-		paths = append(paths, before+word+after)
+		paths = append(paths, spellings(before+word+after)...)
 	}
 	return paths
 }

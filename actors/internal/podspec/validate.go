@@ -17,7 +17,6 @@ type validator struct {
 	pod     *v1.Pod
 	spec    *v1.PodSpec
 	volumes map[string]*v1.Volume
-	claims  map[string]bool
 }
 
 // Validate finds everything in a defaulted pod that the API server would refuse when the pod is created, with the
@@ -25,14 +24,13 @@ type validator struct {
 //
 // Two rules are stricter: the address of a host port must be one, as no node can run such a pod as it says, and a UID must
 // be fit for an element of a path, as the API server makes them itself and files do not. Where the API
-// server blames a whole list or struct, the item or field is named. The rules for Windows pods are left out:
-// [Unsupported] refuses such a pod whole.
+// server blames a whole list or struct, the item or field is named. What [ValidateStatic] and
+// [Unsupported] refuse whatever it says is not looked at.
 func Validate(pod *v1.Pod) field.ErrorList {
-	v := &validator{pod: pod, spec: &pod.Spec, volumes: map[string]*v1.Volume{}, claims: map[string]bool{}}
+	v := &validator{pod: pod, spec: &pod.Spec, volumes: map[string]*v1.Volume{}}
 	v.metadata(field.NewPath("metadata"))
 	spec := field.NewPath("spec")
 	v.checkVolumes(spec.Child("volumes"))
-	v.resourceClaims(spec.Child("resourceClaims"))
 	v.containers(spec)
 	v.podResources(spec.Child("resources"))
 	v.lifetime(spec)
@@ -40,7 +38,6 @@ func Validate(pod *v1.Pod) field.ErrorList {
 	v.network(spec)
 	v.scheduling(spec)
 	v.names(spec)
-	v.operatingSystem(spec)
 	return v.errs
 }
 
@@ -69,6 +66,9 @@ func (v *validator) lifetime(spec *field.Path) {
 	} else {
 		v.atLeast(spec.Child("terminationGracePeriodSeconds"), *v.spec.TerminationGracePeriodSeconds, 0)
 	}
+	if v.spec.OS != nil {
+		v.needs(spec.Child("os"), "name", string(v.spec.OS.Name))
+	}
 	if deadline := v.spec.ActiveDeadlineSeconds; deadline != nil {
 		v.between(spec.Child("activeDeadlineSeconds"), *deadline, 1, math.MaxInt32)
 	}
@@ -90,24 +90,5 @@ func (v *validator) names(spec *field.Path) {
 	for i, gate := range v.spec.ReadinessGates {
 		v.name(spec.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType),
 			validation.IsQualifiedName)
-	}
-}
-
-func (v *validator) operatingSystem(spec *field.Path) {
-	if v.spec.OS == nil {
-		return
-	}
-	oneOf(&v.checker, spec.Child("os", "name"), v.spec.OS.Name, v1.Linux, v1.Windows)
-	if v.spec.OS.Name != v1.Linux {
-		return
-	}
-	const why = "may not be set where os.name is linux"
-	if sc := v.spec.SecurityContext; sc != nil && sc.WindowsOptions != nil {
-		v.forbidden(spec.Child("securityContext", "windowsOptions"), why)
-	}
-	for c, at := range everyContainer(v.spec, spec) {
-		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil {
-			v.forbidden(at.Child("securityContext", "windowsOptions"), why)
-		}
 	}
 }

@@ -31,13 +31,6 @@ func (v *validator) containers(spec *field.Path) {
 		v.unique(at.Child("name"), names, c.Name)
 		v.initContainer(c, at)
 	}
-	for i := range v.spec.EphemeralContainers {
-		c, at := &v.spec.EphemeralContainers[i], spec.Child("ephemeralContainers").Index(i)
-		v.ephemeralContainer(c, at, names)
-	}
-	if len(v.spec.EphemeralContainers) > 0 {
-		v.forbidden(spec.Child("ephemeralContainers"), "may only be added to a pod that exists")
-	}
 }
 
 // container checks what all kinds of containers have in common.
@@ -51,8 +44,7 @@ func (v *validator) container(c *v1.Container, at *field.Path) {
 	v.env(c.Env, at.Child("env"))
 	v.envFrom(c.EnvFrom, at.Child("envFrom"))
 	v.volumeMounts(c, at.Child("volumeMounts"))
-	v.volumeDevices(c, at.Child("volumeDevices"))
-	v.resources(&c.Resources, at.Child("resources"), v.containerResourceName)
+	v.resources(&c.Resources, at.Child("resources"))
 	v.resizePolicy(c.ResizePolicy, at.Child("resizePolicy"))
 	v.containerSecurity(c.SecurityContext, at.Child("securityContext"))
 }
@@ -88,38 +80,6 @@ func (v *validator) initContainer(c *v1.Container, at *field.Path) {
 	for i, policy := range c.ResizePolicy {
 		if policy.RestartPolicy == v1.RestartContainer {
 			v.invalid(at.Child("resizePolicy").Index(i).Child("restartPolicy"), policy.RestartPolicy, why)
-		}
-	}
-}
-
-// ephemeralContainer checks a container for debugging (KEP-277), which can have nothing that the pod would rely on.
-func (v *validator) ephemeralContainer(e *v1.EphemeralContainer, at *field.Path, names map[string]bool) {
-	c := (*v1.Container)(&e.EphemeralContainerCommon)
-	v.container(c, at)
-	if target := e.TargetContainerName; target != "" && !names[target] {
-		v.add(field.NotFound(at.Child("targetContainerName"), target))
-	}
-	v.unique(at.Child("name"), names, c.Name)
-	refused := map[string]bool{
-		"ports": len(c.Ports) > 0, "lifecycle": c.Lifecycle != nil, "resizePolicy": len(c.ResizePolicy) > 0,
-		"resources":     len(c.Resources.Limits)+len(c.Resources.Requests)+len(c.Resources.Claims) > 0,
-		"restartPolicy": c.RestartPolicy != nil, "restartPolicyRules": len(c.RestartPolicyRules) > 0,
-	}
-	for name, probe := range probesOf(c) {
-		refused[name] = probe != nil
-	}
-	const why = "an ephemeral container may not have it"
-	for _, name := range sortedKeys(refused) {
-		if refused[name] {
-			v.forbidden(at.Child(name), why)
-		}
-	}
-	for i, mount := range c.VolumeMounts {
-		if mount.SubPath != "" {
-			v.forbidden(at.Child("volumeMounts").Index(i).Child("subPath"), why)
-		}
-		if mount.SubPathExpr != "" {
-			v.forbidden(at.Child("volumeMounts").Index(i).Child("subPathExpr"), why)
 		}
 	}
 }

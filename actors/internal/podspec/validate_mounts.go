@@ -58,43 +58,6 @@ func (v *validator) mountMode(c *v1.Container, mount *v1.VolumeMount, at *field.
 			v.forbidden(recursive, "needs mountPropagation to be None")
 		}
 	}
-	options := map[string]bool{}
-	for i, option := range mount.BindMountOptions {
-		here := at.Child("bindMountOptions").Index(i)
-		oneOf(&v.checker, here, v1.BindMountOption(option),
-			v1.BindMountOptionNoExec, v1.BindMountOptionNoDev, v1.BindMountOptionNoSUID)
-		v.unique(here, options, option)
-	}
-}
-
-// volumeDevices checks volumes that a container sees as raw devices; only claims can be such.
-func (v *validator) volumeDevices(c *v1.Container, at *field.Path) {
-	mountNames, mountPaths := map[string]bool{}, map[string]bool{}
-	for i := range c.VolumeMounts {
-		mountNames[c.VolumeMounts[i].Name] = true
-		mountPaths[c.VolumeMounts[i].MountPath] = true
-	}
-	names, paths := map[string]bool{}, map[string]bool{}
-	for i, device := range c.VolumeDevices {
-		name, path := at.Index(i).Child("name"), at.Index(i).Child("devicePath")
-		v.volumeName(device.Name, name)
-		volume := v.volumes[device.Name]
-		if volume != nil && volume.PersistentVolumeClaim == nil && volume.Ephemeral == nil {
-			v.invalid(name, device.Name, "only a volume from a claim can be a device")
-		}
-		if device.DevicePath == "" {
-			v.required(path, "")
-		}
-		v.noStepsBack(path, device.DevicePath)
-		v.unique(name, names, device.Name)
-		v.unique(path, paths, device.DevicePath)
-		if device.Name != "" && mountNames[device.Name] {
-			v.invalid(name, device.Name, "this volume is mounted too, in volumeMounts")
-		}
-		if device.DevicePath != "" && mountPaths[device.DevicePath] {
-			v.invalid(path, device.DevicePath, "a volume is mounted on this path, in volumeMounts")
-		}
-	}
 }
 
 func isPrivileged(c *v1.Container) bool {

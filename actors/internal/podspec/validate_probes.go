@@ -118,8 +118,4 @@ func (v *validator) httpGet(get *v1.HTTPGetAction, at *field.Path) {
 	for i, header := range get.HTTPHeaders {
 		v.name(at.Child("httpHeaders").Index(i).Child("name"), header.Name, validation.IsHTTPHeaderName)
 	}
-	ifSet(&v.checker, at.Child("protocol"), get.Protocol, v1.HTTPProtocolHTTP1, v1.HTTPProtocolHTTP2)
-	if deref(get.Protocol) == v1.HTTPProtocolHTTP2 && get.Scheme != v1.URISchemeHTTP {
-		v.invalid(at.Child("protocol"), *get.Protocol, "works over scheme HTTP only")
-	}
 }

@@ -14,22 +14,20 @@ import (
 
 func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// resources checks what a container or a pod reserves and may use; nameOK checks the name of one resource.
-func (v *validator) resources(r *v1.ResourceRequirements, at *field.Path, nameOK func(*field.Path, v1.ResourceName)) {
+// resources checks what a container or a pod reserves and may use.
+func (v *validator) resources(r *v1.ResourceRequirements, at *field.Path) {
 	limits, requests := at.Child("limits"), at.Child("requests")
 	for _, name := range sortedKeys(r.Limits) {
-		nameOK(limits.Key(string(name)), name)
 		v.amount(limits.Key(string(name)), name, r.Limits[name])
 	}
 	for _, name := range sortedKeys(r.Requests) {
 		here, request := requests.Key(string(name)), r.Requests[name]
-		nameOK(here, name)
 		v.amount(here, name, request)
 		limit, limited := r.Limits[name]
 		switch {
-		case !limited && !canOvercommit(name):
+		case !limited && isHugePages(name):
 			v.required(limits.Key(string(name)), "there is a request, and this resource cannot be overcommitted")
-		case limited && !canOvercommit(name) && request.Cmp(limit) != 0:
+		case limited && isHugePages(name) && request.Cmp(limit) != 0:
 			v.invalid(here, request.String(), fmt.Sprintf("must equal the limit of %s", limit.String()))
 		case limited && request.Cmp(limit) > 0:
 			v.invalid(here, request.String(), fmt.Sprintf("must not exceed the limit of %s", limit.String()))
@@ -38,16 +36,12 @@ func (v *validator) resources(r *v1.ResourceRequirements, at *field.Path, nameOK
 	if hasHugePages(r) && !hasCPUOrMemory(r) {
 		v.forbidden(at, "huge pages need cpu or memory beside them")
 	}
-	v.claimsOf(r.Claims, at.Child("claims"))
 }
 
-// amount checks one quantity: not negative, whole where halves mean nothing, whole pages of huge pages.
+// amount checks one quantity: not negative, and whole pages of huge pages.
 func (v *validator) amount(at *field.Path, name v1.ResourceName, amount resource.Quantity) {
 	if amount.Sign() < 0 {
 		v.invalid(at, amount.String(), "must not be negative")
-	}
-	if isExtended(name) && amount.MilliValue()%1000 != 0 {
-		v.invalid(at, amount.String(), "must be a whole number")
 	}
 	if !isHugePages(name) {
 		return
@@ -61,36 +55,13 @@ func (v *validator) amount(at *field.Path, name v1.ResourceName, amount resource
 	}
 }
 
-func (v *validator) containerResourceName(at *field.Path, name v1.ResourceName) {
-	if messages := validation.IsQualifiedName(string(name)); len(messages) > 0 {
-		v.invalid(at, name, messages...)
-		return
-	}
-	switch {
-	case name == v1.ResourceCPU, name == v1.ResourceMemory, name == v1.ResourceEphemeralStorage, isHugePages(name):
-	case !strings.Contains(string(name), "/"):
-		v.invalid(at, name, "is no resource of a container: cpu, memory, ephemeral-storage, hugepages-<size> are, "+
-			"and those with a domain in front")
-	case !isNative(name) && !isExtended(name):
-		v.invalid(at, name, "cannot be the name of an extended resource")
-	}
-}
-
 // podResources checks what the pod says for all its containers together (KEP-2837).
 func (v *validator) podResources(at *field.Path) {
 	r := v.spec.Resources
 	if r == nil {
 		return
 	}
-	if r.Claims != nil {
-		v.forbidden(at.Child("claims"), "a pod's resources have no claims; spec.resourceClaims has")
-	}
-	v.resources(&v1.ResourceRequirements{Limits: r.Limits, Requests: r.Requests}, at,
-		func(at *field.Path, name v1.ResourceName) {
-			if !isPodLevelResource(name) {
-				v.add(field.NotSupported(at, name, []v1.ResourceName{"cpu", "memory", "hugepages-<size>"}))
-			}
-		})
+	v.resources(r, at)
 	v.enough(at.Child("requests"), r.Requests, containersNeed(v.spec, requestsOf))
 	hugePages := v1.ResourceList{}
 	addMissing(hugePages, containersNeed(v.spec, limitsOf), isHugePages)
@@ -151,6 +122,3 @@ func isExtended(name v1.ResourceName) bool {
 	}
 	return len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
-
-// canOvercommit tells whether a pod may use more of a resource than it reserved.
-func canOvercommit(name v1.ResourceName) bool { return isNative(name) && !isHugePages(name) }

@@ -33,8 +33,7 @@ func (v *validator) containerRestartPolicy(c *v1.Container, at *field.Path) {
 }
 
 func (v *validator) restartRule(rule v1.ContainerRestartRule, at *field.Path) {
-	oneOf(&v.checker, at.Child("action"), rule.Action,
-		v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers)
+	v.needs(at, "action", string(rule.Action))
 	codes := at.Child("exitCodes")
 	if rule.ExitCodes == nil {
 		v.required(codes, "")

@@ -25,9 +25,7 @@ func (v *validator) scheduling(spec *field.Path) {
 		v.subdomain(spec.Child("schedulingGroup", "podGroupName"), deref(group.PodGroupName))
 	}
 	for _, name := range sortedKeys(v.spec.Overhead) {
-		at := spec.Child("overhead").Key(string(name))
-		v.containerResourceName(at, name)
-		v.amount(at, name, v.spec.Overhead[name])
+		v.amount(spec.Child("overhead").Key(string(name)), name, v.spec.Overhead[name])
 	}
 	v.evictionResponders(spec.Child("evictionResponders"))
 }

@@ -21,7 +21,6 @@ var sysctlName = regexp.MustCompile(`^[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9
 
 func (v *validator) podSecurity(spec *field.Path) {
 	at := spec.Child("securityContext")
-	v.hostUsers(spec)
 	if v.spec.HostPID && deref(v.spec.ShareProcessNamespace) {
 		v.invalid(spec.Child("shareProcessNamespace"), true, "the containers already share the host's, by hostPID")
 	}
@@ -40,8 +39,6 @@ func (v *validator) podSecurity(spec *field.Path) {
 		v1.SupplementalGroupsPolicyMerge, v1.SupplementalGroupsPolicyStrict)
 	ifSet(&v.checker, at.Child("fsGroupChangePolicy"), sc.FSGroupChangePolicy,
 		v1.FSGroupChangeOnRootMismatch, v1.FSGroupChangeAlways)
-	ifSet(&v.checker, at.Child("seLinuxChangePolicy"), sc.SELinuxChangePolicy,
-		v1.SELinuxChangePolicyRecursive, v1.SELinuxChangePolicyMountOption)
 	v.sysctls(sc.Sysctls, at.Child("sysctls"))
 	v.seccomp(sc.SeccompProfile, at.Child("seccompProfile"))
 	v.appArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))
@@ -53,7 +50,7 @@ func (v *validator) containerSecurity(sc *v1.SecurityContext, at *field.Path) {
 	}
 	v.runAs(sc.RunAsUser, sc.RunAsGroup, at)
 	ifSet(&v.checker, at.Child("procMount"), sc.ProcMount, v1.DefaultProcMount, v1.UnmaskedProcMount)
-	if deref(sc.ProcMount) == v1.UnmaskedProcMount && v.usesHostUsers() {
+	if deref(sc.ProcMount) == v1.UnmaskedProcMount {
 		v.invalid(at.Child("procMount"), *sc.ProcMount, "needs hostUsers to be false")
 	}
 	v.seccomp(sc.SeccompProfile, at.Child("seccompProfile"))
@@ -76,27 +73,6 @@ func (v *validator) runAs(user, group *int64, at *field.Path) {
 	}
 	if group != nil {
 		v.invalid(at.Child("runAsGroup"), *group, validation.IsValidGroupID(*group)...)
-	}
-}
-
-func (v *validator) usesHostUsers() bool { return v.spec.HostUsers == nil || *v.spec.HostUsers }
-
-// hostUsers refuses namespaces of the host for a pod with users of its own (KEP-127).
-func (v *validator) hostUsers(spec *field.Path) {
-	if v.usesHostUsers() {
-		return
-	}
-	const why = "needs hostUsers to be true"
-	shared := map[string]bool{"hostNetwork": v.spec.HostNetwork, "hostPID": v.spec.HostPID, "hostIPC": v.spec.HostIPC}
-	for _, name := range sortedKeys(shared) {
-		if shared[name] {
-			v.forbidden(spec.Child(name), why)
-		}
-	}
-	for c, at := range everyContainer(v.spec, spec) {
-		if len(c.VolumeDevices) > 0 {
-			v.forbidden(at.Child("volumeDevices"), why)
-		}
 	}
 }
 

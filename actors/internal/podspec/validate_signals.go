@@ -33,7 +33,5 @@ func (v *validator) stopSignal(signal *v1.Signal, at *field.Path) {
 		v.forbidden(at, "needs spec.os.name")
 		return
 	}
-	if v.spec.OS.Name == v1.Linux {
-		ifSet(&v.checker, at, signal, stopSignals...)
-	}
+	ifSet(&v.checker, at, signal, stopSignals...)
 }

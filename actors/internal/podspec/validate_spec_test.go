@@ -11,24 +11,27 @@ func TestValidateSecurity(t *testing.T) {
 		{"users", aPod("securityContext: {runAsUser: -1, runAsGroup: 4294967296, supplementalGroups: [1, -1], fsGroup: -1}"),
 			[]string{s + "runAsUser: Invalid value", s + "runAsGroup: Invalid value",
 				s + "supplementalGroups[1]: Invalid value", s + "fsGroup: Invalid value"}},
-		{"policies", aPod("securityContext: {supplementalGroupsPolicy: A, fsGroupChangePolicy: B, seLinuxChangePolicy: C}"),
-			[]string{s + "supplementalGroupsPolicy: Unsupported value", s + "fsGroupChangePolicy: Unsupported value",
-				s + "seLinuxChangePolicy: Unsupported value"}},
+		{"policies", aPod("securityContext: {supplementalGroupsPolicy: A, fsGroupChangePolicy: B}"),
+			[]string{s + "supplementalGroupsPolicy: Unsupported value", s + "fsGroupChangePolicy: Unsupported value"}},
 		{"sysctls", aPod("securityContext: {sysctls: [{name: ''}, {name: 'A b'}, {name: kernel.x}, {name: kernel.x}]}"),
 			[]string{s + "sysctls[0].name: Required value", s + "sysctls[1].name: Invalid value",
 				s + "sysctls[3].name: Duplicate value"}},
-		{"the host's sysctls", aPod("hostNetwork: true\nhostIPC: true\nsecurityContext: {sysctls: [{name: net/ipv4/x}, {name: kernel.sem}, {name: vm.x}]}"),
+		{"the host's sysctls",
+			aPod("hostNetwork: true\nhostIPC: true\nsecurityContext: {sysctls: [{name: net/ipv4/x}, {name: kernel.sem}, {name: vm.x}]}"),
 			[]string{s + "sysctls[0].name: Invalid value", s + "sysctls[1].name: Invalid value"}},
-		{"seccomp", aPod("securityContext: {seccompProfile: {type: Mine}}"), []string{s + "seccompProfile.type: Unsupported value"}},
+		{"seccomp", aPod("securityContext: {seccompProfile: {type: Mine}}"),
+			[]string{s + "seccompProfile.type: Unsupported value"}},
 		{"no type", aPod("securityContext: {seccompProfile: {}, appArmorProfile: {}}"),
 			[]string{s + "seccompProfile.type: Required value", s + "appArmorProfile.type: Required value"}},
 		{"no file", aPod("securityContext: {seccompProfile: {type: Localhost}, appArmorProfile: {type: Localhost}}"),
-			[]string{s + "seccompProfile.localhostProfile: Required value", s + "appArmorProfile.localhostProfile: Required value"}},
+			[]string{s + "seccompProfile.localhostProfile: Required value", s +
+				"appArmorProfile.localhostProfile: Required value"}},
 		{"file out", aContainer("securityContext: {seccompProfile: {type: Localhost, localhostProfile: ../a}}"),
 			[]string{c + "seccompProfile.localhostProfile: Invalid value"}},
 		{"needless file", aContainer("securityContext: {seccompProfile: {type: Unconfined, localhostProfile: a}, " +
 			"appArmorProfile: {type: RuntimeDefault, localhostProfile: a}}"),
-			[]string{c + "seccompProfile.localhostProfile: Invalid value", c + "appArmorProfile.localhostProfile: Invalid value"}},
+			[]string{c + "seccompProfile.localhostProfile: Invalid value", c +
+				"appArmorProfile.localhostProfile: Invalid value"}},
 		{"AppArmor", aContainer("securityContext: {appArmorProfile: {type: Localhost, localhostProfile: ' a'}}"),
 			[]string{c + "appArmorProfile.localhostProfile: Invalid value"}},
 		{"container's user", aContainer("securityContext: {runAsUser: -1, runAsGroup: -1}"),
@@ -37,13 +40,9 @@ func TestValidateSecurity(t *testing.T) {
 		{"unmasked proc", aContainer("securityContext: {procMount: Unmasked}"), []string{c + "procMount: Invalid value"}},
 		{"privileged and not", aContainer("securityContext: {privileged: true, allowPrivilegeEscalation: false}"),
 			[]string{c + "allowPrivilegeEscalation: Invalid value"}},
-		{"capable and not", aContainer("securityContext: {capabilities: {add: [CAP_SYS_ADMIN]}, allowPrivilegeEscalation: false}"),
+		{"capable and not",
+			aContainer("securityContext: {capabilities: {add: [CAP_SYS_ADMIN]}, allowPrivilegeEscalation: false}"),
 			[]string{c + "allowPrivilegeEscalation: Invalid value"}},
-		{"own users, host's rest", aPod("hostUsers: false\nhostNetwork: true\nhostPID: true\nhostIPC: true"),
-			[]string{"spec.hostIPC: Forbidden", "spec.hostNetwork: Forbidden", "spec.hostPID: Forbidden"}},
-		{"own users and devices", aPod("hostUsers: false\nvolumes: [{name: v, persistentVolumeClaim: {claimName: c}}]\n" +
-			"containers: [{name: a, image: b, volumeDevices: [{name: v, devicePath: /a}]}]"),
-			[]string{"spec.containers[0].volumeDevices: Forbidden"}},
 		{"two ways to share processes", aPod("hostPID: true\nshareProcessNamespace: true"),
 			[]string{"spec.shareProcessNamespace: Invalid value"}},
 	})
@@ -52,7 +51,6 @@ func TestValidateSecurity(t *testing.T) {
 			"supplementalGroupsPolicy: Strict, sysctls: [{name: net.ipv4.ip_forward, value: '1'}], seccompProfile: {type: RuntimeDefault}}"),
 		"container": aContainer("securityContext: {privileged: true, allowPrivilegeEscalation: true, capabilities: {add: [CAP_SYS_ADMIN]}, " +
 			"procMount: Default, seccompProfile: {type: Localhost, localhostProfile: a/b.json}, appArmorProfile: {type: Localhost, localhostProfile: a}}"),
-		"own users": aPod("hostUsers: false\ncontainers: [{name: a, image: b, securityContext: {procMount: Unmasked}}]"),
 	})
 }
 
@@ -60,22 +58,26 @@ func TestValidateNetwork(t *testing.T) {
 	checkWrong(t, []wrong{
 		{"DNS policy", aPod("dnsPolicy: Mine"), []string{"spec.dnsPolicy: Unsupported value"}},
 		{"no DNS", aPod("dnsPolicy: None"), []string{"spec.dnsConfig.nameservers: Required value"}},
-		{"no DNS server", aPod("dnsPolicy: None\ndnsConfig: {searches: [a]}"), []string{"spec.dnsConfig.nameservers: Required value"}},
+		{"no DNS server", aPod("dnsPolicy: None\ndnsConfig: {searches: [a]}"),
+			[]string{"spec.dnsConfig.nameservers: Required value"}},
 		{"DNS servers", aPod("dnsConfig: {nameservers: [1.2.3.4, a, 010.0.0.1, '::1']}"),
 			[]string{"spec.dnsConfig.nameservers: Too many", "spec.dnsConfig.nameservers[1]: Invalid value",
 				"spec.dnsConfig.nameservers[2]: Invalid value"}},
 		{"searches", aPod("dnsConfig: {searches: ['A', a..b]}"),
 			[]string{"spec.dnsConfig.searches[0]: Invalid value", "spec.dnsConfig.searches[1]: Invalid value"}},
-		{"many searches", aPod("dnsConfig: {searches: [" + strings.Repeat("a,", 33) + "]}"), []string{"spec.dnsConfig.searches: Too many"}},
+		{"many searches", aPod("dnsConfig: {searches: [" + strings.Repeat("a,", 33) + "]}"),
+			[]string{"spec.dnsConfig.searches: Too many"}},
 		{"long searches", aPod("dnsConfig: {searches: [" + strings.Repeat(strings.Repeat("a.", 100)+"a,", 11) + "]}"),
 			[]string{"spec.dnsConfig.searches: Too long"}},
 		{"option", aPod("dnsConfig: {options: [{value: a}]}"), []string{"spec.dnsConfig.options[0].name: Required value"}},
 		{"host alias", aPod("hostAliases: [{ip: a, hostnames: [b, 'B']}]"),
 			[]string{"spec.hostAliases[0].ip: Invalid value", "spec.hostAliases[0].hostnames[1]: Invalid value"}},
-		{"host name", aPod("hostname: a.b\nsubdomain: A"), []string{"spec.hostname: Invalid value", "spec.subdomain: Invalid value"}},
+		{"host name", aPod("hostname: a.b\nsubdomain: A"),
+			[]string{"spec.hostname: Invalid value", "spec.subdomain: Invalid value"}},
 		{"other host name", aPod("hostnameOverride: a\nhostNetwork: true\nsetHostnameAsFQDN: true"),
 			[]string{"spec.hostnameOverride: Forbidden"}},
-		{"long host name", aPod("hostnameOverride: " + strings.Repeat("a", 65)), []string{"spec.hostnameOverride: Invalid value"}},
+		{"long host name", aPod("hostnameOverride: " + strings.Repeat("a", 65)),
+			[]string{"spec.hostnameOverride: Invalid value"}},
 	})
 	checkRight(t, map[string]string{
 		"DNS":   aPod("dnsPolicy: None\ndnsConfig: {nameservers: [1.2.3.4, '2001:db8::1'], searches: [a_b.c, a., .], options: [{name: ndots, value: '2'}, {name: a}]}"),
@@ -87,8 +89,9 @@ func TestValidateScheduling(t *testing.T) {
 	const spread = "spec.topologySpreadConstraints"
 	checkWrong(t, []wrong{
 		{"node selector", aPod("nodeSelector: {a: 'b c'}"), []string{"spec.nodeSelector: Invalid value"}},
-		{"tolerations", aPod("tolerations:\n- {value: a}\n- {key: 'a b', operator: Exists, value: c}\n- {key: a, effect: Never}\n" +
-			"- {key: a, tolerationSeconds: 1}\n- {key: a, operator: Is}\n- {key: a, operator: Gt, value: x}\n- {key: a, value: 'b c'}"),
+		{"tolerations",
+			aPod("tolerations:\n- {value: a}\n- {key: 'a b', operator: Exists, value: c}\n- {key: a, effect: Never}\n" +
+				"- {key: a, tolerationSeconds: 1}\n- {key: a, operator: Is}\n- {key: a, operator: Gt, value: x}\n- {key: a, value: 'b c'}"),
 			[]string{"spec.tolerations[0].operator: Invalid value", "spec.tolerations[1].key: Invalid value",
 				"spec.tolerations[1].value: Invalid value", "spec.tolerations[2].effect: Unsupported value",
 				"spec.tolerations[3].effect: Invalid value", "spec.tolerations[4].operator: Unsupported value",
@@ -102,14 +105,16 @@ func TestValidateScheduling(t *testing.T) {
 				spread + "[2].topologyKey: Duplicate value", spread + "[2].nodeAffinityPolicy: Unsupported value",
 				spread + "[2].nodeTaintsPolicy: Unsupported value", spread + "[2].labelSelector.matchLabels: Invalid value",
 				spread + "[2].matchLabelKeys[0]: Invalid value"}},
-		{"spread without selector", aPod("topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, matchLabelKeys: [b]}]"),
+		{"spread without selector",
+			aPod("topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, matchLabelKeys: [b]}]"),
 			[]string{spread + "[0].matchLabelKeys: Forbidden"}},
 		{"preemption", aPod("preemptionPolicy: Always"), []string{"spec.preemptionPolicy: Unsupported value"}},
 		{"gates", aPod("nodeName: n\nschedulingGates: [{name: a}, {name: a}, {name: 'b c'}]"),
 			[]string{"spec.schedulingGates[1].name: Duplicate value", "spec.schedulingGates[2].name: Invalid value",
 				"spec.nodeName: Forbidden"}},
 		{"group", aPod("schedulingGroup: {}"), []string{"spec.schedulingGroup.podGroupName: Required value"}},
-		{"responders", aPod("evictionResponders: [{name: a, priority: -1}, {name: b.example/c, priority: 1}, {name: b.example/c, priority: 1}]"),
+		{"responders",
+			aPod("evictionResponders: [{name: a, priority: -1}, {name: b.example/c, priority: 1}, {name: b.example/c, priority: 1}]"),
 			[]string{"spec.evictionResponders[0].name: Invalid value", "spec.evictionResponders[0].priority: Invalid value",
 				"spec.evictionResponders[2].name: Duplicate value"}},
 	})
@@ -128,11 +133,13 @@ func TestValidateAffinity(t *testing.T) {
 	const n = "spec.affinity.nodeAffinity."
 	const p = "spec.affinity.podAffinity."
 	checkWrong(t, []wrong{
-		{"no node terms", aPod("affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}"),
+		{"no node terms",
+			aPod("affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}"),
 			[]string{n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Required value"}},
-		{"node terms", aPod("affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [" +
-			"{key: a, operator: In}, {key: a, operator: Exists, values: [b]}, {key: a, operator: Gt, values: ['1', '2']}, {key: a, operator: Is}, " +
-			"{key: 'a b', operator: In, values: ['c d']}], matchFields: [{key: spec.x, operator: Exists, values: [a, 'B']}]}]}}}"),
+		{"node terms",
+			aPod("affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [" +
+				"{key: a, operator: In}, {key: a, operator: Exists, values: [b]}, {key: a, operator: Gt, values: ['1', '2']}, {key: a, operator: Is}, " +
+				"{key: 'a b', operator: In, values: ['c d']}], matchFields: [{key: spec.x, operator: Exists, values: [a, 'B']}]}]}}}"),
 			[]string{
 				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].values: Required value",
 				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[1].values: Forbidden",
@@ -144,13 +151,15 @@ func TestValidateAffinity(t *testing.T) {
 				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].key: Unsupported value",
 				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].values: Required value",
 				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].values[1]: Invalid value"}},
-		{"weights", aPod("affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 0, preference: {}}]}, " +
-			"podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 101, podAffinityTerm: {topologyKey: a}}]}}"),
+		{"weights",
+			aPod("affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 0, preference: {}}]}, " +
+				"podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 101, podAffinityTerm: {topologyKey: a}}]}}"),
 			[]string{n + "preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value",
 				"spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value"}},
 		{"pod terms", aPod("affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{namespaces: ['A'], " +
 			"labelSelector: {matchExpressions: [{key: a, operator: Is}]}, matchLabelKeys: [x], mismatchLabelKeys: [x]}]}}"),
-			[]string{p + "requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector.matchExpressions[0].operator: Invalid value",
+			[]string{p +
+				"requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector.matchExpressions[0].operator: Invalid value",
 				p + "requiredDuringSchedulingIgnoredDuringExecution[0].namespaces[0]: Invalid value",
 				p + "requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Required value",
 				p + "requiredDuringSchedulingIgnoredDuringExecution[0].matchLabelKeys[0]: Invalid value"}},

@@ -55,6 +55,7 @@ func TestValidateSpeaksPlainly(t *testing.T) {
 func TestValidateMetadata(t *testing.T) {
 	const rest = "\nspec: {containers: [{name: main, image: busybox}]}"
 	checkWrong(t, []wrong{
+		{"nameless operating system", aPod("os: {}"), []string{"spec.os.name: Required value"}},
 		{"no name", "metadata: {namespace: default}" + rest, []string{"metadata.name: Required value"}},
 		{"upper case", "metadata: {name: Web, namespace: default}" + rest, []string{"metadata.name: Invalid value"}},
 		{"no namespace", "metadata: {name: web}" + rest, []string{"metadata.namespace: Required value"}},
@@ -83,18 +84,21 @@ func TestValidateMetadata(t *testing.T) {
 			"metadata: {name: web, namespace: default, annotations: {seccomp.security.alpha.kubernetes.io/pod: mine}}" + rest,
 			[]string{"metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: Invalid value"}},
 		{"seccomp annotation that steps back",
-			"metadata: {name: web, namespace: default, annotations: {seccomp.security.alpha.kubernetes.io/pod: localhost/../x}}" + rest,
+			"metadata: {name: web, namespace: default, annotations: {seccomp.security.alpha.kubernetes.io/pod: localhost/../x}}" +
+				rest,
 			[]string{"metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: Invalid value"}},
 	})
 	const annotated = "metadata: {name: web, namespace: default, annotations: {"
 	checkRight(t, map[string]string{
-		"nothing special":  "metadata: {name: web.v1, namespace: default}" + rest,
-		"annotations":      annotated + deletionCostKey + ": '-1', a/B: c, seccomp.security.alpha.kubernetes.io/pod: localhost/a}}" + rest,
-		"a container's":    annotated + "container.seccomp.security.alpha.kubernetes.io/main: unconfined}}" + rest,
-		"AppArmor":         annotated + "container.apparmor.security.beta.kubernetes.io/main: localhost/a}}" + rest,
-		"no AppArmor":      annotated + "container.apparmor.security.beta.kubernetes.io/main: ''}}" + rest,
-		"runtime/default":  annotated + "seccomp.security.alpha.kubernetes.io/pod: runtime/default}}" + rest,
-		"a mirror's node":  annotated + "kubernetes.io/config.mirror: a}}\nspec: {nodeName: n, containers: [{name: main, image: busybox}]}",
+		"nothing special": "metadata: {name: web.v1, namespace: default}" + rest,
+		"annotations": annotated + deletionCostKey +
+			": '-1', a/B: c, seccomp.security.alpha.kubernetes.io/pod: localhost/a}}" + rest,
+		"a container's":   annotated + "container.seccomp.security.alpha.kubernetes.io/main: unconfined}}" + rest,
+		"AppArmor":        annotated + "container.apparmor.security.beta.kubernetes.io/main: localhost/a}}" + rest,
+		"no AppArmor":     annotated + "container.apparmor.security.beta.kubernetes.io/main: ''}}" + rest,
+		"runtime/default": annotated + "seccomp.security.alpha.kubernetes.io/pod: runtime/default}}" + rest,
+		"a mirror's node": annotated +
+			"kubernetes.io/config.mirror: a}}\nspec: {nodeName: n, containers: [{name: main, image: busybox}]}",
 		"labels and more ": "metadata: {name: web, namespace: default, labels: {app.kubernetes.io/name: web, empty: ''}}" + rest,
 	})
 }
@@ -131,37 +135,6 @@ func TestValidatePod(t *testing.T) {
 		{"runtime class", aPod("runtimeClassName: A"), []string{"spec.runtimeClassName: Invalid value"}},
 		{"readiness gate", aPod("readinessGates: [{conditionType: a/b/c}]"),
 			[]string{"spec.readinessGates[0].conditionType: Invalid value"}},
-		{"operating system", aPod("os: {name: plan9}"), []string{"spec.os.name: Unsupported value"}},
-		{"nameless operating system", aPod("os: {}"), []string{"spec.os.name: Required value"}},
-		{"Windows options", aPod("os: {name: linux}\nsecurityContext: {windowsOptions: {}}"),
-			[]string{"spec.securityContext.windowsOptions: Forbidden"}},
-		{"Windows options of a container", aPod("os: {name: linux}\ncontainers:\n" +
-			"- {name: main, image: busybox, securityContext: {windowsOptions: {}}}"),
-			[]string{"spec.containers[0].securityContext.windowsOptions: Forbidden"}},
-		{"two claims of one name", aPod("resourceClaims: [{name: a, resourceClaimName: b}, {name: a, resourceClaimName: c}]"),
-			[]string{"spec.resourceClaims[1].name: Duplicate value"}},
-		{"claim of nothing", aPod("resourceClaims: [{name: a}]"), []string{"spec.resourceClaims[0]: Invalid value"}},
-		{"claim of two", aPod("resourceClaims: [{name: a, resourceClaimName: b, resourceClaimTemplateName: C}]"),
-			[]string{"spec.resourceClaims[0].resourceClaimTemplateName: Invalid value",
-				"spec.resourceClaims[0]: Invalid value"}},
-		{"ephemeral container", aPod("ephemeralContainers: [{name: debug, image: busybox}]"),
-			[]string{"spec.ephemeralContainers: Forbidden"}},
-		{"ephemeral container with much", aPod("ephemeralContainers:\n- name: main\n  image: ''\n" +
-			"  targetContainerName: x\n  ports: [{containerPort: 1}]\n  restartPolicy: Always\n" +
-			"  livenessProbe: {exec: {command: [a]}}\n  resources: {requests: {cpu: 1}}\n  lifecycle: {}\n" +
-			"  volumeMounts: [{name: v, mountPath: /a, subPath: b}, {name: v, mountPath: /b, subPathExpr: b}]\n" +
-			"volumes: [{name: v}]"),
-			[]string{"spec.ephemeralContainers[0].image: Required value",
-				"spec.ephemeralContainers[0].targetContainerName: Not found",
-				"spec.ephemeralContainers[0].name: Duplicate value",
-				"spec.ephemeralContainers[0].lifecycle: Forbidden",
-				"spec.ephemeralContainers[0].livenessProbe: Forbidden",
-				"spec.ephemeralContainers[0].ports: Forbidden",
-				"spec.ephemeralContainers[0].resources: Forbidden",
-				"spec.ephemeralContainers[0].restartPolicy: Forbidden",
-				"spec.ephemeralContainers[0].volumeMounts[0].subPath: Forbidden",
-				"spec.ephemeralContainers[0].volumeMounts[1].subPathExpr: Forbidden",
-				"spec.ephemeralContainers: Forbidden"}},
 	})
 	checkRight(t, map[string]string{
 		"names": aPod("nodeName: n.example\nserviceAccountName: a\npriorityClassName: a\nruntimeClassName: a.b\n" +

@@ -11,7 +11,6 @@ import (
 
 func (v *validator) checkVolumes(at *field.Path) {
 	names := map[string]bool{}
-	ephemeralClaims := map[string]bool{}
 	for i := range v.spec.Volumes {
 		volume, here := &v.spec.Volumes[i], at.Index(i)
 		v.label(here.Child("name"), volume.Name)
@@ -19,21 +18,9 @@ func (v *validator) checkVolumes(at *field.Path) {
 		if volume.Name != "" && v.volumes[volume.Name] == nil {
 			v.volumes[volume.Name] = volume
 		}
-		if volume.Ephemeral != nil {
-			ephemeralClaims[v.pod.Name+"-"+volume.Name] = true
-		}
 		v.oneSource(volume, here)
 		v.localVolume(volume, here)
 		v.apiVolume(volume, here)
-		v.networkVolume(volume, here)
-		v.cloudVolume(volume, here)
-	}
-	for i := range v.spec.Volumes {
-		claim := v.spec.Volumes[i].PersistentVolumeClaim
-		if claim != nil && ephemeralClaims[claim.ClaimName] {
-			v.invalid(at.Index(i).Child("persistentVolumeClaim", "claimName"), claim.ClaimName,
-				"this claim is made for an ephemeral volume of the pod")
-		}
 	}
 }
 
@@ -80,24 +67,11 @@ func (v *validator) localVolume(volume *v1.Volume, at *field.Path) {
 			v1.HostPathDirectory, v1.HostPathFileOrCreate, v1.HostPathFile, v1.HostPathSocket, v1.HostPathCharDev,
 			v1.HostPathBlockDev)
 	}
-	if image := volume.Image; image != nil {
-		if image.Reference == "" {
-			v.required(at.Child("image", "reference"), "")
-		}
-		oneOf(&v.checker, at.Child("image", "pullPolicy"), image.PullPolicy,
-			v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
-	}
-	if git := volume.GitRepo; git != nil {
-		v.needs(at.Child("gitRepo"), "repository", git.Repository)
-		v.pathInside(at.Child("gitRepo", "directory"), git.Directory)
-	}
 }
 
-// needs checks that text fields, given as name and value in turn, are not empty.
-func (v *validator) needs(at *field.Path, namesAndValues ...string) {
-	for i := 0; i+1 < len(namesAndValues); i += 2 {
-		if namesAndValues[i+1] == "" {
-			v.required(at.Child(namesAndValues[i]), "")
-		}
+// needs checks that a text field is not empty.
+func (v *validator) needs(at *field.Path, name, value string) {
+	if value == "" {
+		v.required(at.Child(name), "")
 	}
 }

@@ -2,15 +2,10 @@ package podspec
 
 import (
 	"fmt"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
-
-// maxCSIDriverName is how long the name of a CSI driver may be (CSI specification, GetPluginInfo).
-const maxCSIDriverName = 63
 
 // apiVolume checks the kinds whose content is an object of the API, or the pod itself.
 func (v *validator) apiVolume(volume *v1.Volume, at *field.Path) {
@@ -33,22 +28,6 @@ func (v *validator) apiVolume(volume *v1.Volume, at *field.Path) {
 	}
 	if source := volume.Projected; source != nil {
 		v.projected(source, at.Child("projected"))
-	}
-	if source := volume.PersistentVolumeClaim; source != nil {
-		v.needs(at.Child("persistentVolumeClaim"), "claimName", source.ClaimName)
-	}
-	if source := volume.Ephemeral; source != nil {
-		v.ephemeralVolume(source, at.Child("ephemeral", "volumeClaimTemplate"))
-	}
-	if source := volume.CSI; source != nil {
-		here := at.Child("csi")
-		v.subdomain(here.Child("driver"), strings.ToLower(source.Driver))
-		if len(source.Driver) > maxCSIDriverName {
-			v.add(field.TooLong(here.Child("driver"), "", maxCSIDriverName))
-		}
-		if ref := source.NodePublishSecretRef; ref != nil {
-			v.subdomain(here.Child("nodePublishSecretRef", "name"), ref.Name)
-		}
 	}
 }
 
@@ -89,36 +68,4 @@ func (v *validator) downwardFiles(files []v1.DownwardAPIVolumeFile, at *field.Pa
 			v.invalid(here, file.Path, fmt.Sprintf("needs either fieldRef or resourceFieldRef, has %d of them", given))
 		}
 	}
-}
-
-func (v *validator) ephemeralVolume(source *v1.EphemeralVolumeSource, at *field.Path) {
-	if source.VolumeClaimTemplate == nil {
-		v.required(at, "")
-		return
-	}
-	claim, spec := &source.VolumeClaimTemplate.Spec, at.Child("spec")
-	modes := spec.Child("accessModes")
-	if len(claim.AccessModes) == 0 {
-		v.required(modes, "")
-	}
-	alone := false
-	for i, mode := range claim.AccessModes {
-		oneOf(&v.checker, modes.Index(i), mode,
-			v1.ReadWriteOnce, v1.ReadOnlyMany, v1.ReadWriteMany, v1.ReadWriteOncePod)
-		alone = alone || mode == v1.ReadWriteOncePod
-	}
-	if alone && len(claim.AccessModes) > 1 {
-		v.forbidden(modes, "ReadWriteOncePod goes with no other mode")
-	}
-	v.selector(spec.Child("selector"), claim.Selector)
-	storage := spec.Child("resources", "requests").Key(string(v1.ResourceStorage))
-	if size, ok := claim.Resources.Requests[v1.ResourceStorage]; !ok {
-		v.required(storage, "")
-	} else if size.Sign() <= 0 {
-		v.invalid(storage, size.String(), "must be more than nothing")
-	}
-	if class := deref(claim.StorageClassName); class != "" {
-		v.invalid(spec.Child("storageClassName"), class, validation.IsDNS1123Subdomain(class)...)
-	}
-	ifSet(&v.checker, spec.Child("volumeMode"), claim.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
 }

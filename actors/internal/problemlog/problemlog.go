@@ -18,7 +18,8 @@ func (l *Log) Tell(log *slog.Logger, what string, problems []messages.ManifestPr
 	now := make(map[messages.ManifestProblem]bool, len(problems))
 	for _, p := range problems {
 		if !now[p] && !l.known[p] {
-			log.Error(what, "path", p.Path, "line", p.Line, "manifestPod", p.Pod, "field", p.Field, "problem", p.Message, "keptLast", p.KeptLast)
+			log.Error(what, "path", p.Path, "line", p.Line, "manifestPod", p.Pod, "field", p.Field, "problem", p.Message,
+				"keptLast", p.KeptLast)
 		}
 		now[p] = true
 	}

@@ -28,7 +28,8 @@ func TestAProblemIsToldOnce(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		news := l.Tell(slog.New(slog.NewTextHandler(&out, nil)), "manifest problem", c.problems)
-		if n := strings.Count(out.String(), "manifest problem"); n != c.told || news != c.news || l.Any() != (len(c.problems) > 0) {
+		if n := strings.Count(out.String(), "manifest problem"); n != c.told || news != c.news ||
+			l.Any() != (len(c.problems) > 0) {
 			t.Errorf("%d: told %d, news %v\n%s", i, n, news, out.String())
 		}
 	}

@@ -1,7 +1,7 @@
 // Package resourcestest has control groups in memory, for tests of the whole agent.
 package resourcestest
 
-import "github.com/playlet-dev/playlet/actors/internal/cgroups/cgroupstest"
+import "github.com/playlet-dev/playlet/actors/internal/linux/cgroups/cgroupstest"
 
 // Groups are control groups in memory.
 type Groups = cgroupstest.Memory

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	callTimeout = 15 * time.Second // longer than the agent's own patience with an actor
+	callTimeout = 15 * time.Second // longer than askTimeout of the agent
 	dialTimeout = 5 * time.Second
 	maxAnswer   = 256 << 20 // bytes; a thousand big pods stay far below
 	maxError    = 64 << 10

@@ -149,7 +149,7 @@ func (c *Client) upgrade(ctx context.Context, path, query string, note func(stri
 	return &bufferedConn{conn, buffered}, conn.SetDeadline(time.Time{})
 }
 
-// upgradeTimeout is longer than the agent's patience with the runtime.
+// upgradeTimeout is longer than execTimeout of the agent.
 const upgradeTimeout = time.Minute
 
 // bufferedConn is a connection of which some was read already.

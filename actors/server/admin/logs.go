@@ -86,7 +86,8 @@ func count(text string) (*int64, error) {
 // Logs writes a container's log to out, and what is worth saying beside it to note: which container was chosen where none
 // was named. It returns when the log ends, with an error where it was broken off.
 func (c *Client) Logs(ctx context.Context, namespace, pod string, o LogOptions, out io.Writer, note func(string)) error {
-	body, header, err := c.open(ctx, http.MethodGet, "/v1/logs/"+url.PathEscape(namespace)+"/"+url.PathEscape(pod), o.Query(), nil)
+	body, header, err := c.open(ctx, http.MethodGet, "/v1/logs/"+url.PathEscape(namespace)+"/"+url.PathEscape(pod), o.Query(),
+		nil)
 	if err != nil {
 		return err
 	}

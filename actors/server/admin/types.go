@@ -6,18 +6,21 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Pods answers GET /v1/pods: all that the agent knows of its pods at one time.
+// Pods answers GET /v1/pods: all that the agent knows of its pods at one time. It is a PodList, as Kubernetes' clients read it,
+// with what concerns all pods beside it.
 type Pods struct {
-	// Version counts the changes since the agent began; 0 is before it knew anything.
-	Version uint64    `json:"version"`
-	At      time.Time `json:"at,omitzero"`
-	Pods    []Pod     `json:"pods"` // by namespace and name
-	Node
+	metav1.TypeMeta `json:",inline"`
+	// Metadata has the resource version, which counts the changes since the agent began; 0 is before it knew anything.
+	Metadata metav1.ListMeta `json:"metadata"`
+	At       time.Time       `json:"at,omitzero"`
+	Pods     []Pod           `json:"items"` // by namespace and name
+	Node     `json:"node"`
 }
 
 // Change is one line of GET /v1/pods?watch=true. What it leaves out did not change since the line before.
@@ -37,7 +40,7 @@ type Change struct {
 type Node struct {
 	Problems []messages.ManifestProblem `json:"problems,omitempty"`
 	Runtime  Runtime                    `json:"runtime"`
-	// Unheard are the sources that have not told their first wish yet.
+	// Unheard are the sources that have not sent yet what they want.
 	Unheard []messages.Address `json:"unheard,omitempty"`
 	// Audited says that the runtime has told what runs. Before, pods may run that are not shown.
 	Audited bool `json:"audited"`
@@ -56,10 +59,15 @@ type Ref struct {
 	UID       string `json:"uid"`
 }
 
-// Pod is one pod and what the agent is doing about it.
+// Pod is one pod: the API object, with the spec as wanted and the status as it is, and beside these what the agent is doing
+// about it.
 type Pod struct {
-	// Pod is the API object: the spec as wanted, the status as it is.
-	Pod    *v1.Pod          `json:"pod"`
+	*v1.Pod  `json:",inline"`
+	PodState `json:"agent"`
+}
+
+// PodState is what the agent is doing about a pod.
+type PodState struct {
 	Source messages.Address `json:"source,omitempty"`
 	// Phase is that of the pod's actor, e.g. "preparing"; the API's is in the status.
 	Phase   string  `json:"phase,omitempty"`
@@ -110,6 +118,8 @@ type Runtime struct {
 	NetworkReason string `json:"networkReason,omitempty"`
 	// Refused is what it was told and does not take; empty: nothing.
 	Refused string `json:"refused,omitempty"`
+	// Stale is why the runtime's lists are not to be relied on though it is ready; empty: they are.
+	Stale string `json:"stale,omitempty"`
 	// Hints is how changes are noticed: "events" or "polling".
 	Hints string `json:"hints,omitempty"`
 }

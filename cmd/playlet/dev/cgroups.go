@@ -165,7 +165,7 @@ func removeCgroups(r *Record) error {
 }
 
 func removeTree(root string) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(kernelTimeout)
 	for {
 		err := removeTreeNow(root)
 		if err == nil || time.Now().After(deadline) {

@@ -6,10 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 )
 
 // daemon keeps a program running: one that ends is started again, after a back-off.
@@ -88,28 +89,17 @@ func (d *daemon) note(err error) {
 func (d *daemon) once(ctx context.Context) error {
 	cmd := d.command()
 	name := filepath.Base(cmd.Path)
-	if err := cmd.Start(); err != nil {
+	p, err := containerd.Start(cmd)
+	if err != nil {
 		return fmt.Errorf("%s does not start: %w", name, err)
 	}
-	var ended error
-	exited := make(chan struct{})
-	go func() {
-		ended = cmd.Wait()
-		close(exited)
-	}()
 	select {
-	case <-exited:
-		return endOfProcess(name, ended)
+	case <-p.Exited():
+		return endOfProcess(name, p.Err())
 	case <-ctx.Done():
+		_ = p.End(syscall.SIGTERM, endTime) // one that had to be killed is over, too
+		return nil
 	}
-	_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended meanwhile
-	select {
-	case <-exited:
-	case <-time.After(endTime):
-		_ = cmd.Process.Kill() // likewise
-		<-exited
-	}
-	return nil
 }
 
 func endOfProcess(name string, err error) error {
@@ -141,27 +131,10 @@ func (d *delays) after(ran time.Duration) time.Duration {
 
 // containerdCommand gives what starts containerd, its output going to log.
 func containerdCommand(f folder, p Programs, log *os.File) func() *exec.Cmd {
-	env := containerdEnv(os.Environ(), p)
+	env := containerd.Env(os.Environ(), p.Shim, p.Runc, p.IPTables) // with our proxies, for pulls
 	return func() *exec.Cmd {
 		cmd := exec.Command(p.Containerd, "--config", f.at(containerdConf))
 		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = string(f), env, log, log
 		return cmd
 	}
-}
-
-// containerdEnv is ours (with proxies, for pulls) but for $PATH, in which containerd looks for its shim, and CNI plugins
-// for iptables.
-func containerdEnv(env []string, p Programs) []string {
-	path := []string{}
-	for _, program := range []string{p.Shim, p.Runc, p.IPTables} {
-		path = append(path, filepath.Dir(program))
-	}
-	path = append(path, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-	out := []string{"PATH=" + strings.Join(path, ":")}
-	for _, v := range env {
-		if !strings.HasPrefix(v, "PATH=") && !strings.HasPrefix(v, "NOTIFY_SOCKET=") {
-			out = append(out, v)
-		}
-	}
-	return out
 }

@@ -62,7 +62,8 @@ func newFolder(wanted, name string) (path string, temporary bool, err error) {
 		path = filepath.Join(real, filepath.Base(path))
 	}
 	if len(path) > maxFolder {
-		return "", false, fmt.Errorf("the path %s is too long: the sockets in it may have 107 bytes, which leaves %d", path, maxFolder)
+		return "", false, fmt.Errorf("the path %s is too long: the sockets in it may have 107 bytes, which leaves %d", path,
+			maxFolder)
 	}
 	info, err := os.Lstat(path)
 	switch {
@@ -77,7 +78,8 @@ func newFolder(wanted, name string) (path string, temporary bool, err error) {
 	}
 	for _, name := range contents {
 		if _, err := os.Lstat(filepath.Join(path, name)); err == nil {
-			return "", false, fmt.Errorf("%s holds %s, which playlet dev did not leave there: give --dir a folder of its own", path, name)
+			return "", false, fmt.Errorf("%s holds %s, which playlet dev did not leave there: give --dir a folder of its own",
+				path, name)
 		}
 	}
 	return path, temporary, nil
@@ -94,7 +96,8 @@ func (f folder) make(sample string) error {
 		return err
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(owner.Uid) != os.Geteuid() {
-		return fmt.Errorf("the folder %s belongs to another user, who could have other files removed with it: give --dir one of root's", f)
+		return fmt.Errorf("the folder %s belongs to another user, who could have other files removed with it: give --dir one of "+
+			"root's", f)
 	}
 	for _, dir := range []string{f.manifests(), f.at(networkFolder), f.at(podLogsFolder)} {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

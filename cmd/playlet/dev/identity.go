@@ -65,7 +65,7 @@ func (i Identity) runs(proc string) (bool, error) {
 
 // kill ends the process, if it is still this very one, and waits until it is gone.
 func (i Identity) kill(proc string) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(kernelTimeout)
 	for {
 		there, err := i.runs(proc)
 		if err != nil || !there {

@@ -77,7 +77,8 @@ func TestStartTime(t *testing.T) {
 			t.Errorf("%q: %d, %v", name, got, err)
 		}
 	}
-	for _, nonsense := range []string{"", "7 (sleep", "7 (sleep) S 1", fmt.Sprint("7 (x)", " S 1 7 7 0 -1 4194304 95 0 0 0 0 0 0 0 20 0 1 0 x 3")} {
+	for _, nonsense := range []string{"", "7 (sleep", "7 (sleep) S 1",
+		fmt.Sprint("7 (x)", " S 1 7 7 0 -1 4194304 95 0 0 0 0 0 0 0 20 0 1 0 x 3")} {
 		if got, err := startTime(nonsense); err == nil {
 			t.Errorf("%q gives %d", nonsense, got)
 		}

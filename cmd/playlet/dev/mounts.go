@@ -1,7 +1,6 @@
 package dev
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -104,24 +103,4 @@ func coverFolders() error {
 		return fmt.Errorf("sharing mounts: %w", err)
 	}
 	return nil
-}
-
-// snapshotter tries whether the file system of dir carries overlays. Where it does not (it is one itself, say),
-// containerd copies.
-func snapshotter(dir string) (name string, err error) {
-	top, err := os.MkdirTemp(dir, "try-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(top)) }()
-	for _, layer := range []string{"lower", "upper", "work", "merged"} {
-		if err := os.Mkdir(top+"/"+layer, 0o700); err != nil {
-			return "", err
-		}
-	}
-	data := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", top)
-	if unix.Mount("overlay", top+"/merged", "overlay", 0, data) != nil {
-		return "native", nil
-	}
-	return "overlayfs", unix.Unmount(top+"/merged", 0)
 }

@@ -15,7 +15,8 @@ import (
 func candidates() []netip.Prefix {
 	var out []netip.Prefix
 	for _, first := range []netip.Addr{
-		netip.AddrFrom4([4]byte{10, 199, 0, 0}), netip.AddrFrom4([4]byte{172, 30, 0, 0}), netip.AddrFrom4([4]byte{192, 168, 0, 0}),
+		netip.AddrFrom4([4]byte{10, 199, 0, 0}), netip.AddrFrom4([4]byte{172, 30, 0, 0}),
+		netip.AddrFrom4([4]byte{192, 168, 0, 0}),
 	} {
 		for third := range 256 {
 			bytes := first.As4()
@@ -37,7 +38,8 @@ next:
 		}
 		return subnet, nil
 	}
-	return netip.Prefix{}, errors.New("no subnet is free for pods: all of 10.199.0.0/16, 172.30.0.0/16 and 192.168.0.0/16 is routed")
+	return netip.Prefix{},
+		errors.New("no subnet is free for pods: all of 10.199.0.0/16, 172.30.0.0/16 and 192.168.0.0/16 is routed")
 }
 
 // takenSubnets are the destinations of this machine's routes, but the default's, and the networks of its addresses.

@@ -76,7 +76,8 @@ func makeLink(t *testing.T, name, kind string, master int) {
 	native.PutUint16(outer, uint16(4+len(inner)))
 	native.PutUint16(outer[2:], unix.IFLA_LINKINFO)
 	body = append(append(body, outer...), inner...)
-	answers, err := request(unix.NETLINK_ROUTE, message(unix.RTM_NEWLINK, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL, body), 1)
+	answers, err := request(unix.NETLINK_ROUTE, message(unix.RTM_NEWLINK, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL, body),
+		1)
 	must(t, err)
 	must(t, answers[0])
 }

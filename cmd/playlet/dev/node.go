@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"os/signal"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -145,30 +145,30 @@ func (n *node) startContainerd(ctx context.Context, waiting func(string)) (strin
 // configureContainerd writes all that containerd reads.
 func (n *node) configureContainerd() error {
 	f := n.folder
-	snapshots, err := snapshotter(string(f))
+	snapshots, err := containerd.Snapshotter(string(f))
 	if err != nil {
 		return err
 	}
-	toml, err := containerdSettings{
-		Version: n.plan.Version, Root: f.at(containerdRoot), State: f.at(containerdRun), Socket: f.at(containerdSock),
-		Opt: f.at(optFolder), RuncRoot: f.at(containerdRun) + "/runc", Snapshotter: snapshots, Runc: n.plan.Programs.Runc,
-		CNIBin: n.plan.Programs.CNIDir, CNIConf: f.at(networkFolder), Hosts: f.at(hostsFolder),
+	toml, err := containerd.Settings{
+		Major: n.plan.Version.Major, Minor: n.plan.Version.Minor, Root: f.at(containerdRoot), State: f.at(containerdRun),
+		Socket: f.at(containerdSock), Opt: f.at(optFolder), RuncRoot: f.at(containerdRun) + "/runc", Snapshotter: snapshots,
+		Runc: n.plan.Programs.Runc, Handlers: []string{"runc"},
+		CNIBins: []string{n.plan.Programs.CNIDir}, CNIConf: f.at(networkFolder), Hosts: f.at(hostsFolder),
 		Sandbox: registryHost + "/pause:1", KeepScore: !canLowerScore(),
-	}.toml()
+	}.TOML()
 	if err != nil {
 		return err
 	}
-	subnet, err := netip.ParsePrefix(n.plan.Subnet)
-	if err != nil {
-		return err
-	}
-	network, err := cniConflist(n.plan.Name, n.plan.Bridge, subnet, f.at(leasesFolder))
+	network, err := containerd.Network{
+		Version: "1.0.0", Name: n.plan.Name, Bridge: n.plan.Bridge, Subnet: n.plan.Subnet, Leases: f.at(leasesFolder),
+		Masquerade: true,
+	}.Conflist()
 	if err != nil {
 		return err
 	}
 	return f.writeAll(map[string]string{
 		containerdConf: toml, networkFolder + "/10-playlet.conflist": network,
-		hostsFolder + "/" + registryHost + "/hosts.toml": hostsTOML(n.registry.Addr),
+		hostsFolder + "/" + registryHost + "/hosts.toml": containerd.HostsTOML(n.registry.Addr),
 	})
 }
 
@@ -268,7 +268,7 @@ func (n *node) stop(waiting func(string)) (string, error) {
 func (n *node) tellLogs(w io.Writer) {
 	for _, name := range []string{containerdLog, agentLog} {
 		if text, err := os.ReadFile(n.folder.at(name)); err == nil && len(text) > 0 {
-			fmt.Fprintf(w, "last lines of %s:\n%s\n", name, tail(string(text), 8))
+			fmt.Fprintf(w, "last lines of %s:\n%s\n", name, containerd.Tail(string(text), 8))
 		}
 	}
 }

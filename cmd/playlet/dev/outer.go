@@ -35,8 +35,8 @@ const (
 	storeDir = "/var/lib/playlet-dev"
 	procDir  = "/proc"
 	sysDir   = "/proc/sys"
-	// patience bounds each wait for something that the kernel is about to do.
-	patience = 20 * time.Second
+	// kernelTimeout bounds each wait for something that the kernel is about to do.
+	kernelTimeout = 20 * time.Second
 )
 
 // errInterrupted is for those who asked whether it works, and did not wait for the answer.
@@ -105,7 +105,8 @@ func Clean(o Options) error {
 // begin takes the lock, and undoes what an earlier run has left, if it has.
 func begin(dir string, p *Progress) (s *store, left bool, err error) {
 	if os.Geteuid() != 0 {
-		return nil, false, errors.New("playlet dev takes root, as it starts containerd and makes a network for pods: sudo playlet dev")
+		return nil, false,
+			errors.New("playlet dev takes root, as it starts containerd and makes a network for pods: sudo playlet dev")
 	}
 	if s, err = openStore(dir); err != nil {
 		return nil, false, err

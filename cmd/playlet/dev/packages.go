@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 )
 
 // provide finds the programs. What is missing is installed where that was asked for, and named otherwise.
@@ -38,7 +40,8 @@ func provide(ctx context.Context, look func() (Programs, error), wanted bool, p 
 // install installs Debian packages, with fresh lists of what there is when the lists at hand do not do.
 func install(ctx context.Context, packages []string) error {
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return fmt.Errorf("there is no apt-get on this machine: install %s by its own means, or name where they are with --programs",
+		return fmt.Errorf("there is no apt-get on this machine: install %s by its own means, or name where they are with "+
+			"--programs",
 			strings.Join(packages, " "))
 	}
 	// Nothing is taken away for it: another containerd, say, with what runs on it.
@@ -59,13 +62,7 @@ func aptGet(ctx context.Context, args ...string) error {
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, tail(string(out), 5))
+		return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, containerd.Tail(string(out), 5))
 	}
 	return nil
-}
-
-// tail gives the last lines of a text.
-func tail(text string, lines int) string {
-	all := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

@@ -58,9 +58,11 @@ func TestWhatIsMissingIsInstalled(t *testing.T) {
 func TestWithoutInstallItIsOnlyNamed(t *testing.T) {
 	dir := fakeAPT(t, "exit 0")
 	var out buffer
-	_, err := provide(t.Context(), func() (Programs, error) { return places{programs: []string{"/nowhere"}}.find() }, false, NewProgress(&out))
+	_, err := provide(t.Context(), func() (Programs, error) { return places{programs: []string{"/nowhere"}}.find() }, false,
+		NewProgress(&out))
 	var missing *Missing
-	if !errors.As(err, &missing) || there(dir+"/calls") || !strings.Contains(out.String(), "looked for containerd, containerd-shim-runc-v2, runc, iptables in /nowhere\n") {
+	if !errors.As(err, &missing) || there(dir+"/calls") ||
+		!strings.Contains(out.String(), "looked for containerd, containerd-shim-runc-v2, runc, iptables in /nowhere\n") {
 		t.Errorf("%v; it says %q", err, out.String())
 	}
 }
@@ -73,11 +75,13 @@ func TestFailuresOfInstallingAreTold(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	fakeAPT(t, "exit 0") // without effect
-	if _, err := provide(t.Context(), lacking("/nowhere"), true, NewProgress(&out)); err == nil || !strings.HasPrefix(err.Error(), "missing: ") {
+	if _, err := provide(t.Context(), lacking("/nowhere"), true, NewProgress(&out)); err == nil ||
+		!strings.HasPrefix(err.Error(), "missing: ") {
 		t.Errorf("%v", err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := provide(t.Context(), lacking("/nowhere"), true, NewProgress(&out)); err == nil || !strings.Contains(err.Error(), "there is no apt-get on this machine") {
+	if _, err := provide(t.Context(), lacking("/nowhere"), true, NewProgress(&out)); err == nil ||
+		!strings.Contains(err.Error(), "there is no apt-get on this machine") {
 		t.Errorf("%v", err)
 	}
 }

@@ -18,7 +18,7 @@ type Plan struct {
 	Bridge      string   `json:"bridge"`
 	Subnet      string   `json:"subnet"`
 	AdminSocket string   `json:"adminSocket"`
-	// NodeIP is told to the agent where it cannot find an address of the machine; empty otherwise.
+	// NodeIP is given to the agent where it cannot find an address of the machine; empty otherwise.
 	NodeIP string `json:"nodeIP,omitempty"`
 	Once   bool   `json:"once,omitempty"`
 	// Temporary says that the folder goes with the run.

@@ -187,7 +187,8 @@ func (p places) find() (Programs, error) {
 	want(&out.IPTables, "iptables", "iptables", p.programs)
 	lacking := cniPlugins
 	for _, dir := range p.plugins {
-		here := slices.DeleteFunc(slices.Clone(cniPlugins), func(name string) bool { return findProgram(name, []string{dir}) != "" })
+		here := slices.DeleteFunc(slices.Clone(cniPlugins),
+			func(name string) bool { return findProgram(name, []string{dir}) != "" })
 		if len(here) == 0 {
 			out.CNIDir = dir
 			break

@@ -43,7 +43,8 @@ func TestProgramsAreFoundInTheFirstPlaceThatHasThem(t *testing.T) {
 
 func TestWhatIsMissingIsNamedWithItsPackages(t *testing.T) {
 	top := t.TempDir()
-	p := places{[]string{installed(t, top, "runc")}, []string{installed(t, filepath.Join(top, "cni"), "bridge", "host-local", "loopback")}}
+	p := places{[]string{installed(t, top, "runc")}, []string{installed(t, filepath.Join(top, "cni"), "bridge", "host-local",
+		"loopback")}}
 	_, err := p.find()
 	var missing *Missing
 	if !errors.As(err, &missing) {
@@ -54,11 +55,13 @@ func TestWhatIsMissingIsNamedWithItsPackages(t *testing.T) {
 	if err.Error() != want {
 		t.Errorf("%s", err)
 	}
-	lines := []string{"looked for containerd, containerd-shim-runc-v2, iptables in " + top, "looked for CNI plugins portmap in " + top + "/cni"}
+	lines := []string{"looked for containerd, containerd-shim-runc-v2, iptables in " + top, "looked for CNI plugins portmap in " +
+		top + "/cni"}
 	if got := missing.Lines(); !slices.Equal(got, lines) {
 		t.Errorf("%q", got)
 	}
-	if _, err := (places{}).find(); err == nil || !strings.Contains(err.Error(), "containerd runc iptables containernetworking-plugins") {
+	if _, err := (places{}).find(); err == nil || !strings.Contains(err.Error(),
+		"containerd runc iptables containernetworking-plugins") {
 		t.Errorf("with nothing at all: %v", err)
 	}
 }
@@ -68,7 +71,8 @@ func TestUsualPlaces(t *testing.T) {
 	t.Setenv("PLAYLET_CACHE", cache)
 	t.Setenv("PATH", "/a:relative:/b::/a/")
 	t.Setenv("CNI_PATH", "/plugins")
-	for _, dir := range []string{"debian-12-containerd-1.6.20", "containerd-v2.4.2", "containerd-v2.10.0", "unfinished-7", "runc-v1.5.2"} {
+	for _, dir := range []string{"debian-12-containerd-1.6.20", "containerd-v2.4.2", "containerd-v2.10.0", "unfinished-7",
+		"runc-v1.5.2"} {
 		must(t, os.MkdirAll(filepath.Join(cache, "parts", dir), 0o755))
 	}
 	write(t, filepath.Join(cache, "parts/lock"), "")
@@ -80,7 +84,8 @@ func TestUsualPlaces(t *testing.T) {
 		t.Errorf("plugins begin with %q", p.plugins)
 	}
 	at := func(name string) int { return slices.Index(p.programs, filepath.Join(cache, "parts", name)) }
-	order := []int{slices.Index(p.programs, "/usr/bin"), at("containerd-v2.10.0"), at("containerd-v2.4.2"), at("debian-12-containerd-1.6.20/usr/bin")}
+	order := []int{slices.Index(p.programs, "/usr/bin"), at("containerd-v2.10.0"), at("containerd-v2.4.2"),
+		at("debian-12-containerd-1.6.20/usr/bin")}
 	if !slices.IsSorted(order) || slices.Contains(order, -1) || at("unfinished-7") >= 0 || at("lock") >= 0 {
 		t.Errorf("programs are %q", p.programs)
 	}

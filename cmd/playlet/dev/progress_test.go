@@ -38,7 +38,8 @@ func TestOnATerminalTheStepUnderWayShows(t *testing.T) {
 		waiting("b")
 		return "", nil
 	}))
-	want := strings.Join([]string{"", "      ...  step", "      ...  step: ä€ö th", "a line\n      ...  step: ä€ö th", "      ...  step: b", ""}, wipe)
+	want := strings.Join([]string{"", "      ...  step", "      ...  step: ä€ö th", "a line\n      ...  step: ä€ö th",
+		"      ...  step: b", ""}, wipe)
 	if got := out.String(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, " s  step\n") {
 		t.Errorf("%q, want %q", got, want)
 	}

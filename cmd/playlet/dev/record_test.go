@@ -11,7 +11,8 @@ import (
 
 func goodRecord() *Record {
 	return &Record{ID: "abc234", Dir: "/tmp/playlet-dev-abc234", Temporary: true, AdminSocket: "/run/playlet/admin.sock",
-		Bridge: "playlet0", Subnet: "10.199.0.0/24", Folders: []string{"/run/playlet"}, Sysctls: map[string]string{ipForward: "0"}}
+		Bridge: "playlet0", Subnet: "10.199.0.0/24", Folders: []string{"/run/playlet"},
+		Sysctls: map[string]string{ipForward: "0"}}
 }
 
 func TestThereIsOneRunAtATime(t *testing.T) {
@@ -24,7 +25,8 @@ func TestThereIsOneRunAtATime(t *testing.T) {
 	record := goodRecord()
 	record.Outer.PID = 4711
 	must(t, first.save(record))
-	if _, err := openStore(dir); !errors.Is(err, errRuns) || !strings.Contains(err.Error(), "process 4711, in /tmp/playlet-dev-abc234") {
+	if _, err := openStore(dir); !errors.Is(err, errRuns) ||
+		!strings.Contains(err.Error(), "process 4711, in /tmp/playlet-dev-abc234") {
 		t.Errorf("a second one: %v", err)
 	}
 	must(t, first.close(false)) // as if it had been killed
@@ -88,7 +90,8 @@ func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 	dir := t.TempDir()
 	must(t, writeFile(filepath.Join(dir, "f"), []byte("1"), 0o600))
 	must(t, writeFile(filepath.Join(dir, "f"), []byte("2"), 0o640))
-	if info, err := os.Stat(filepath.Join(dir, "f")); err != nil || info.Mode().Perm() != 0o640 || read(t, filepath.Join(dir, "f")) != "2" {
+	if info, err := os.Stat(filepath.Join(dir, "f")); err != nil || info.Mode().Perm() != 0o640 ||
+		read(t, filepath.Join(dir, "f")) != "2" {
 		t.Errorf("%v, %v", info, err)
 	}
 	must(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))

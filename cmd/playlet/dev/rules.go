@@ -55,7 +55,7 @@ func (r ruleset) chains() []string {
 	return out
 }
 
-// undo gives what iptables-restore --noflush has to be told so that nothing of the record is left: rules that carry the
+// undo gives what iptables-restore --noflush is given so that nothing of the record is left: rules that carry the
 // run's name in a comment, the chains that those lead to or are in, and portmap's own chains where they were not there
 // before and nobody else's rules use them. Empty when there is nothing of it.
 func (r ruleset) undo(record *Record, before Rules) string {
@@ -115,7 +115,7 @@ func (r ruleset) gone(table string, record *Record, before Rules) map[string]boo
 	return gone
 }
 
-// orphans gives what iptables-restore --noflush has to be told, an order each, so that pods' chains that hold nothing
+// orphans gives what iptables-restore --noflush is given, an order each, so that pods' chains that hold nothing
 // and are used nowhere go, unless they were there before: a plugin that was killed between making its chain and filling
 // it leaves one, and nothing tells whose it is. Another's plugin could be at that very point: a chain that it has filled
 // meanwhile is not removed, and one that it has not is made again with its next attempt.

@@ -56,7 +56,8 @@ func TestRulesOfARunAreUndoneAndNoOthers(t *testing.T) {
 	}
 	left, err := after(saved, saved.undo(rulesRecord, Rules{}))
 	must(t, err)
-	want := []string{"-A FORWARD -o docker0 -j DOCKER", "-A FORWARD -i playlet1 -m comment --comment playlet-dev-o3bvy4x -j ACCEPT"}
+	want := []string{"-A FORWARD -o docker0 -j DOCKER",
+		"-A FORWARD -i playlet1 -m comment --comment playlet-dev-o3bvy4x -j ACCEPT"}
 	if !slices.Equal(left.rules["filter"], want) || !slices.Equal(left.own["filter"], []string{"DOCKER"}) {
 		t.Errorf("filter has %q and chains %q", left.rules["filter"], left.own["filter"])
 	}
@@ -89,7 +90,8 @@ func TestPortmapsChainsStayWhereTheyWereOrAreUsed(t *testing.T) {
 			t.Errorf("%s: left: %q", why, left.rules["nat"])
 		}
 	}
-	kept("before", parseRuleset(text), Rules{Chains: []string{"nat/" + portmapChains[0], "nat/" + portmapChains[1], "nat/" + portmapChains[2]}})
+	kept("before", parseRuleset(text), Rules{Chains: []string{"nat/" + portmapChains[0], "nat/" + portmapChains[1], "nat/" +
+		portmapChains[2]}})
 	other := `-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"theirs\" id: \"1\"" -m multiport --dports 80 -j CNI-DN-0000000000000000000aa`
 	kept("used", parseRuleset(strings.Replace(text, "-A CNI-HOSTPORT-MASQ", other+"\n-A CNI-HOSTPORT-MASQ", 1)), Rules{})
 }
@@ -121,7 +123,8 @@ func TestWhatAKilledPluginLeavesIsFound(t *testing.T) {
 
 // Whatever others have made, what is undone is what the run has made.
 func TestOthersRulesAreNeverTouched(t *testing.T) {
-	chain := rapid.SampledFrom([]string{"POSTROUTING", "DOCKER", "CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-MASQ", "CNI-0123456789abcdef01234567", "KUBE-MARK"})
+	chain := rapid.SampledFrom([]string{"POSTROUTING", "DOCKER", "CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-MASQ",
+		"CNI-0123456789abcdef01234567", "KUBE-MARK"})
 	match := rapid.SampledFrom([]string{
 		"-s 10.88.0.0/16", "-d 10.199.0.0/240", "-s 10.199.0.0/16", `-m comment --comment "name: \"playlet-dev-other1\" id: \"1\""`,
 		"-m comment --comment playlet-dev-o3bvy42", "-m comment --comment \"-j playlet-dev\"", "",
@@ -138,7 +141,8 @@ func TestOthersRulesAreNeverTouched(t *testing.T) {
 		}
 		for range rapid.IntRange(0, 6).Draw(t, "rules") {
 			from, to := chain.Draw(t, "chain"), chain.Draw(t, "target")
-			saved.rules["nat"] = append(saved.rules["nat"], strings.Join(strings.Fields("-A "+from+" "+match.Draw(t, "match")+" -j "+to), " "))
+			saved.rules["nat"] = append(saved.rules["nat"],
+				strings.Join(strings.Fields("-A "+from+" "+match.Draw(t, "match")+" -j "+to), " "))
 		}
 		if orders := saved.undo(rulesRecord, before) + strings.Join(saved.orphans(before), ""); orders != "" {
 			t.Fatalf("of %q\nand chains %q this is undone:\n%s", saved.rules["nat"], saved.own["nat"], orders)

@@ -10,6 +10,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -51,12 +52,7 @@ func runtimeReady(ctx context.Context, client *cri.Client) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range status.GetStatus().GetConditions() {
-		if (c.Type == "RuntimeReady" || c.Type == "NetworkReady") && !c.Status {
-			return fmt.Errorf("%s: %s", c.Reason, c.Message)
-		}
-	}
-	return nil
+	return containerd.Ready(status)
 }
 
 // removePods stops and removes every pod of the runtime, all at once. A runtime that does not answer is no error: its

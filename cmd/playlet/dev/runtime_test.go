@@ -92,7 +92,8 @@ func TestPodsOfARuntimeThatIsGoneAreNoError(t *testing.T) {
 
 func TestGraceIsThePodsAndShort(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"0": 0, "3": 3 * time.Second, "5": longestGrace, "3600": longestGrace, "": longestGrace, "x": longestGrace, "99999999999": longestGrace,
+		"0": 0, "3": 3 * time.Second, "5": longestGrace, "3600": longestGrace, "": longestGrace, "x": longestGrace,
+		"99999999999": longestGrace,
 	} {
 		if got := grace(map[string]string{"io.kubernetes.pod.terminationGracePeriod": text}); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)

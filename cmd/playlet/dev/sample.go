@@ -27,7 +27,8 @@ const sampleTime = 3 * time.Minute
 func (n *node) awaitSample(ctx context.Context, waiting func(string)) (string, error) {
 	if text, err := os.ReadFile(n.folder.samplePath()); err != nil || string(text) != sampleManifest {
 		if n.plan.Once {
-			return "", fmt.Errorf("there is nothing to check: %s holds manifests of yours and no sample pod", n.folder.manifests())
+			return "", fmt.Errorf("there is nothing to check: %s holds manifests of yours and no sample pod",
+				n.folder.manifests())
 		}
 		return "none: there are manifests of yours", nil
 	}
@@ -88,7 +89,7 @@ func ready(p *admin.Pod) bool {
 // get asks the pod, again while its program is about to listen.
 func get(ctx context.Context, url string) (string, error) {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, kernelTimeout)
 	defer cancel()
 	for {
 		text, err := getOnce(ctx, &client, url)

@@ -107,7 +107,8 @@ func TestDirectionsCanBeTypedAsTheyAre(t *testing.T) {
 	for _, want := range []string{
 		"Reach the sample pod:  curl http://192.0.2.1:8080/\n", "See pods, and why:     " + self + " pods -w\n",
 		"put manifests into /tmp/playlet-dev-x/manifests; they go when this ends, --dir keeps them\n",
-		"Ask containerd:        " + quoted(dir+"/ctr") + " --address /tmp/playlet-dev-x/containerd.sock --namespace k8s.io containers list\n",
+		"Ask containerd:        " + quoted(dir+"/ctr") +
+			" --address /tmp/playlet-dev-x/containerd.sock --namespace k8s.io containers list\n",
 		"Logs:                  /tmp/playlet-dev-x/agent.log, containerd.log beside it\n", "End it:                Ctrl-C\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -119,7 +120,8 @@ func TestDirectionsCanBeTypedAsTheyAre(t *testing.T) {
 	n.plan.AdminSocket, n.plan.Temporary, n.url = "/a b/admin.sock", false, ""
 	text = n.directions()
 	for _, want := range []string{
-		"sudo " + self + " pods -w '--admin-socket=/a b/admin.sock'\n", "/manifests; they stay when this ends\n", " sudo ctr --address ",
+		"sudo " + self + " pods -w '--admin-socket=/a b/admin.sock'\n", "/manifests; they stay when this ends\n",
+		" sudo ctr --address ",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
@@ -131,7 +133,8 @@ func TestDirectionsCanBeTypedAsTheyAre(t *testing.T) {
 	installed(t, dir, "crictl")
 	must(t, os.Symlink(self, filepath.Join(dir, "playlet")))
 	text = n.directions()
-	if !strings.Contains(text, " sudo crictl --runtime-endpoint unix:///tmp/playlet-dev-x/containerd.sock ps\n") || !strings.Contains(text, "sudo playlet pods") {
+	if !strings.Contains(text, " sudo crictl --runtime-endpoint unix:///tmp/playlet-dev-x/containerd.sock ps\n") ||
+		!strings.Contains(text, "sudo playlet pods") {
 		t.Errorf("%s", text)
 	}
 }

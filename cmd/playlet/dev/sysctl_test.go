@@ -10,7 +10,8 @@ import (
 func TestForwardingIsSetBackWithAllThatItChanges(t *testing.T) {
 	sys := t.TempDir()
 	values := map[string]string{
-		ipForward: "0", "net/ipv4/conf/all/forwarding": "0", "net/ipv4/conf/eth0/forwarding": "0", "net/ipv4/conf/eth1/forwarding": "1",
+		ipForward: "0", "net/ipv4/conf/all/forwarding": "0", "net/ipv4/conf/eth0/forwarding": "0",
+		"net/ipv4/conf/eth1/forwarding":      "1",
 		"net/ipv4/conf/all/accept_redirects": "1", "net/ipv4/conf/gone/forwarding": "0", "net/ipv4/conf/eth0/rp_filter": "2",
 	}
 	for name, value := range values {

@@ -42,7 +42,7 @@ func apply(now *admin.Pods, c *admin.Change) {
 	if c.Full {
 		*now = admin.Pods{Node: now.Node}
 	}
-	now.Version, now.At = c.Version, c.At
+	now.At = c.At
 	if c.Node != nil {
 		now.Node = *c.Node
 	}

@@ -42,7 +42,8 @@ func TestChangesAreApplied(t *testing.T) {
 		change admin.Change
 		want   []string
 	}{
-		{admin.Change{Full: true, Pods: []admin.Pod{onePod("b", "1", ""), onePod("a", "2", "")}, Node: broken}, []string{"a2", "b1"}},
+		{admin.Change{Full: true, Pods: []admin.Pod{onePod("b", "1", ""), onePod("a", "2", "")}, Node: broken},
+			[]string{"a2", "b1"}},
 		{admin.Change{Pods: []admin.Pod{onePod("b", "1", "9")}}, []string{"a2", "b19"}},
 		{admin.Change{Pods: []admin.Pod{onePod("a", "3", "")}, Gone: []admin.Ref{{UID: "2"}, {UID: "7"}}}, []string{"a3", "b19"}},
 		{admin.Change{Gone: []admin.Ref{{UID: "1"}}}, []string{"a3"}},
@@ -82,7 +83,8 @@ func TestOnlyNewsAreTold(t *testing.T) {
 		{admin.Pods{}, []string{"containerd is not ready: away"}},
 		{admin.Pods{Pods: []admin.Pod{onePod("a", "1", "")}}, []string{"default/a  Running"}},
 		{admin.Pods{Pods: []admin.Pod{onePod("a", "1", "")}}, nil},
-		{admin.Pods{Node: ready, Pods: []admin.Pod{onePod("a", "1", "9")}}, []string{"default/a  Running 9", "no longer: containerd is not ready"}},
+		{admin.Pods{Node: ready, Pods: []admin.Pod{onePod("a", "1", "9")}},
+			[]string{"default/a  Running 9", "no longer: containerd is not ready"}},
 		{admin.Pods{Node: ready}, []string{"default/a  gone"}},
 		{admin.Pods{Node: ready}, nil},
 	} {
@@ -107,7 +109,8 @@ func TestANewAddressOfTheSampleIsTold(t *testing.T) {
 	for range 2 {
 		n.tellAddress(pods("192.0.2.2"))
 	}
-	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.HasSuffix(got, "  Reach the sample pod: curl http://192.0.2.2:8080/\n") {
+	if got := out.String(); strings.Count(got, "\n") != 1 ||
+		!strings.HasSuffix(got, "  Reach the sample pod: curl http://192.0.2.2:8080/\n") {
 		t.Errorf("it tells %q", got)
 	}
 }

@@ -25,7 +25,8 @@ func checkAddress(_ context.Context, m *Machine) []Finding {
 			return fail("name an address that pods can reach by --node-ip", "%s cannot be a node's address", addr)
 		}
 		if !isOwn(own, addr) {
-			return warn("see that --node-ip is right: in a cluster such an address is not reported, as with the kubelet", "%s is on no interface of this machine", addr)
+			return warn("see that --node-ip is right: in a cluster such an address is not reported, as with the kubelet",
+				"%s is on no interface of this machine", addr)
 		}
 	}
 	return ok("%s", strings.Join(texts, ", "))

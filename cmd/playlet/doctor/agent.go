@@ -18,7 +18,8 @@ func checkAgent(ctx context.Context, m *Machine) []Finding {
 			found = append(found, fail("stop one of both (systemctl disable --now kubelet, or playlet install --replace-kubelet)",
 				"a kubelet runs here, process %d: both would manage the same containers", p.pid)...)
 		} else {
-			found = append(found, warn("see that it does not use the same container runtime", "a kubelet runs in a container, process %d", p.pid)...)
+			found = append(found, warn("see that it does not use the same container runtime",
+				"a kubelet runs in a container, process %d", p.pid)...)
 		}
 	}
 	lock := filepath.Join(m.Node.RootDir, "playlet", "lock")

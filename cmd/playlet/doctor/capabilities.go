@@ -26,10 +26,11 @@ var needed = []capability{
 	{unix.CAP_CHOWN, "CAP_CHOWN", "fsGroup of volumes", Fail},
 	{unix.CAP_FOWNER, "CAP_FOWNER", "modes of files in volumes", Fail},
 	{unix.CAP_FSETID, "CAP_FSETID", "set-group-ID folders of volumes with fsGroup", Warn},
-	{unix.CAP_KILL, "CAP_KILL", "processes left in a pod's control group", Fail},
+	{unix.CAP_KILL, "CAP_KILL", "processes left in a pod's cgroup", Fail},
 	{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE", "who holds a port or a lock, in this command", Warn},
 	{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", "the trial of the network, in this command", Warn},
-	{unix.CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE", "a lower oom_score_adj, for the runtime too (containerd needs restrict_oom_score_adj = true without)", Warn},
+	{unix.CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE", "a lower oom_score_adj, for the runtime too (containerd needs " +
+		"restrict_oom_score_adj = true without)", Warn},
 }
 
 // checkCapabilities says what this process may not do. The agent may be started with more, or less.
@@ -47,7 +48,8 @@ func checkCapabilities(_ context.Context, m *Machine) []Finding {
 		}
 		do := "run as root"
 		if bounding&bit == 0 {
-			do = "it is taken away for good here (the bounding set): give it to the container or unit in which this runs (CapabilityBoundingSet=)"
+			do = "it is taken away for good here (the bounding set): give it to the container or unit in which this runs " +
+				"(CapabilityBoundingSet=)"
 		}
 		found = append(found, Finding{Result: c.result, Seen: fmt.Sprintf("%s is missing: %s", c.name, c.forWhat), Do: do})
 	}

@@ -9,7 +9,7 @@ import (
 // defaultDriver is what the configuration says where nobody has said anything.
 const defaultDriver = "cgroupfs"
 
-// checkCgroupDriver compares who is to make control groups with who can.
+// checkCgroupDriver compares who is to make cgroups with who can.
 func checkCgroupDriver(ctx context.Context, m *Machine) []Finding {
 	driver, from := m.Node.Kubelet.CgroupDriver, "by the configuration"
 	facts, err := m.askRuntime(ctx)
@@ -27,10 +27,13 @@ func checkCgroupDriver(ctx context.Context, m *Machine) []Finding {
 		return fail("set SystemdCgroup = false for runc in containerd's configuration, and cgroupDriver: cgroupfs",
 			"systemd, %s, and this machine is not run by systemd", from)
 	case driver == "cgroupfs" && systemd && unified:
-		return warn("set SystemdCgroup = true for runc in containerd's configuration, and cgroupDriver: systemd; pods have to be made anew then",
+		return warn("set SystemdCgroup = true for runc in containerd's configuration, and cgroupDriver: systemd; pods have to "+
+			"be "+
+			"made anew then",
 			"cgroupfs, %s, beside systemd, which thinks that the tree is its own", from)
 	case facts.driver != "" && m.Node.Kubelet.CgroupDriver != facts.driver && m.Node.Kubelet.CgroupDriver != defaultDriver:
-		return warn("set cgroupDriver: "+facts.driver, "%s, %s, which counts; the configuration says %s", driver, from, m.Node.Kubelet.CgroupDriver)
+		return warn("set cgroupDriver: "+facts.driver, "%s, %s, which counts; the configuration says %s", driver, from,
+			m.Node.Kubelet.CgroupDriver)
 	}
 	return ok("%s, %s", driver, from)
 }

@@ -17,7 +17,7 @@ var (
 	usefulControllers = map[string]string{"hugetlb": "huge pages are not bounded"}
 )
 
-// hierarchy is a mounted tree of control groups.
+// hierarchy is a mounted tree of cgroups.
 type hierarchy struct {
 	dir         string
 	unified     bool
@@ -74,14 +74,16 @@ func checkCgroups(_ context.Context, m *Machine) []Finding {
 	const mount = "mount them: systemd does, and mount -t cgroup2 cgroup2 /sys/fs/cgroup"
 	unified, err := m.unified()
 	if err != nil {
-		return fail(mount, "no control groups: %v", err)
+		return fail(mount, "no cgroups: %v", err)
 	}
 	all, err := m.hierarchies()
 	if err != nil || len(all) == 0 {
-		return fail(mount, "no control groups are mounted at %s", m.cgroup())
+		return fail(mount, "no cgroups are mounted at %s", m.cgroup())
 	}
 	if err := m.Node.CheckCgroups(unified); err != nil {
-		return fail("boot with cgroups of version 2 (systemd.unified_cgroup_hierarchy=1), or correct the field that is named", "%v", err)
+		return fail("boot with cgroups of version 2 (systemd.unified_cgroup_hierarchy=1), or correct the field that is named",
+			"%v",
+			err)
 	}
 	var controllers []string
 	var found []Finding
@@ -104,7 +106,9 @@ func checkCgroups(_ context.Context, m *Machine) []Finding {
 		kind = "version 1"
 	}
 	if !unified {
-		return warn("plan for cgroups of version 2: Kubernetes is giving version 1 up", "%s, allowed by failCgroupV1: false; root %s", kind, rootGroup(m))
+		return warn("plan for cgroups of version 2: Kubernetes is giving version 1 up",
+			"%s, allowed by failCgroupV1: false; root %s",
+			kind, rootGroup(m))
 	}
 	return ok("%s; root %s", kind, rootGroup(m))
 }
@@ -138,7 +142,8 @@ func missing(there []string, unified bool) []Finding {
 
 // groupsCanBeMade says whether this process may make groups in a hierarchy, and hand controllers down to them.
 func (m *Machine) groupsCanBeMade(h hierarchy) []Finding {
-	const delegate = "run on the host, or have a part of the tree delegated: Delegate=yes of systemd, --cgroupns=host and a writable /sys/fs/cgroup of a container"
+	const delegate = "run on the host, or have a part of the tree delegated: Delegate=yes of systemd, --cgroupns=host and a " +
+		"writable /sys/fs/cgroup of a container"
 	if h.readOnly {
 		return fail(delegate, "%s is mounted read-only", h.dir)
 	}

@@ -28,7 +28,8 @@ func checkClock(ctx context.Context, m *Machine) []Finding {
 	}
 	wallNow, monotonicNow := m.System.Clocks()
 	if off := wallNow.Sub(wall) - (monotonicNow - monotonic); off > jump || off < -jump {
-		return warn("see that only one daemon sets the clock, and slews it rather than setting it", "the clock was set by %s while it was looked at", off.Round(time.Millisecond))
+		return warn("see that only one daemon sets the clock, and slews it rather than setting it",
+			"the clock was set by %s while it was looked at", off.Round(time.Millisecond))
 	}
 	synchronised, err := m.System.Synchronised()
 	switch {

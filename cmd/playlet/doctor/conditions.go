@@ -25,7 +25,9 @@ func checkConditions(ctx context.Context, m *Machine) []Finding {
 		case runtimeapi.RuntimeReady:
 			found = append(found, fail("its own log says more (journalctl -u containerd)", "%s", why)...)
 		case runtimeapi.NetworkReady:
-			found = append(found, fail("pods of the host's network run all the same; for the others see what is found of network below", "%s", why)...)
+			found = append(found,
+				fail("pods of the host's network run all the same; for the others see what is found of network below",
+					"%s", why)...)
 		default:
 			found = append(found, warn("nothing now; look at it before the runtime is upgraded", "%s", why)...)
 		}

@@ -19,7 +19,9 @@ func checkConfiguration(_ context.Context, m *Machine) []Finding {
 		from = m.Node.ConfigFile + m.Node.ConfigDir
 	}
 	if m.OtherConfig != "" {
-		return warn("playlet doctor --config="+m.OtherConfig, "%s: the machine was looked at for these, and not for %s, which is there", from, m.OtherConfig)
+		return warn("playlet doctor --config="+m.OtherConfig,
+			"%s: the machine was looked at for these, and not for %s, which is "+
+				"there", from, m.OtherConfig)
 	}
 	if err := m.Node.CheckCPUs(resources.OnlineCPUs(m.Sys)); err != nil {
 		return fail("correct the field that is named; the agent does not start with it", "%s: %v", from, err)

@@ -15,7 +15,7 @@ func checkDisk(ctx context.Context, m *Machine) []Finding {
 	type place struct{ what, path, signal string }
 	places := []place{
 		{"pods", m.Node.RootDir, "nodefs"},
-		{"logs", m.Node.PodLogsDir(), "nodefs"},
+		{"logs", m.Node.Kubelet.PodLogsDir, "nodefs"},
 	}
 	if facts, err := m.askRuntime(ctx); err == nil {
 		for _, at := range facts.images {
@@ -56,7 +56,8 @@ func (m *Machine) short(signal, what string, free, size uint64, text func(uint64
 	if !set {
 		return nil
 	}
-	seen := fmt.Sprintf("%s: %s (%d%%) free, and %s has pods evicted below %s", what, text(free), percent(free, size), signal, text(limit))
+	seen := fmt.Sprintf("%s: %s (%d%%) free, and %s has pods evicted below %s", what, text(free), percent(free, size), signal,
+		text(limit))
 	switch {
 	case free < limit:
 		return fail("free some, or set evictionHard lower", "%s", seen)

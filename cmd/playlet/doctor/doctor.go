@@ -53,7 +53,7 @@ const (
 	late = 2 * time.Second
 )
 
-// Run carries out the checks side by side. progress, unless nil, is told the names of those not done yet whenever one is
+// Run carries out the checks side by side. progress, unless nil, gets the names of those not done yet whenever one is
 // done. The findings come in the order of the checks. When ctx ends, checks are told so, and what they have changed is put
 // right before it returns.
 func Run(ctx context.Context, m *Machine, checks []Check, progress func(left []string)) []Finding {

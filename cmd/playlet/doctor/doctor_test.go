@@ -31,10 +31,13 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		result Result
 		says   string
 	}{
-		"configuration":    {check: "configuration", result: OK, says: "flags and defaults"},
-		"a pending flag":   {wrong: func(r *rig) { r.Warnings = []config.Warning{{Flag: "--x", Message: "does nothing"}} }, check: "configuration", result: Warn, says: "--x: does nothing"},
-		"a file not named": {wrong: func(r *rig) { r.OtherConfig = "/etc/x.yaml" }, check: "configuration", result: Warn, says: "doctor --config=/etc/x.yaml"},
-		"CPUs that are not there": {flags: []string{"--reserved-cpus=0,7"}, wrong: func(r *rig) { r.write(r.Sys+"/devices/system/cpu/online", "0-3\n") },
+		"configuration": {check: "configuration", result: OK, says: "flags and defaults"},
+		"a pending flag": {wrong: func(r *rig) { r.Warnings = []config.Warning{{Flag: "--x", Message: "does nothing"}} },
+			check: "configuration", result: Warn, says: "--x: does nothing"},
+		"a file not named": {wrong: func(r *rig) { r.OtherConfig = "/etc/x.yaml" }, check: "configuration", result: Warn,
+			says: "doctor --config=/etc/x.yaml"},
+		"CPUs that are not there": {flags: []string{"--reserved-cpus=0,7"},
+			wrong: func(r *rig) { r.write(r.Sys+"/devices/system/cpu/online", "0-3\n") },
 			check: "configuration", result: Fail, says: "reservedSystemCPUs"},
 		"many of them": {wrong: func(r *rig) {
 			for i := range 9 {
@@ -42,119 +45,184 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 			}
 		}, check: "configuration", result: Warn, says: "--7, --8"},
 
-		"no other agent":         {check: "agent", result: OK, says: "none runs"},
-		"a kubelet":              {wrong: func(r *rig) { r.process("77", "kubelet") }, check: "agent", result: Fail, says: "process 77"},
-		"a kubelet elsewhere":    {wrong: kubeletElsewhere, check: "agent", result: Warn, says: "in a container"},
-		"an agent":               {wrong: func(r *rig) { r.agent(true) }, check: "agent", result: OK, says: "playlet v1 runs here, process 88"},
-		"an agent behind a link": {wrong: func(r *rig) { r.rootThroughALink(); r.agent(true) }, check: "agent", result: OK, says: "playlet v1 runs here, process 88"},
-		"an agent that is dumb":  {wrong: func(r *rig) { r.agent(false) }, check: "agent", result: Warn, says: "does not answer"},
-		"an agent of other root": {wrong: func(r *rig) { r.Agent = func(context.Context) (string, error) { return "v1", nil } }, check: "agent", result: Warn, says: "another root folder"},
+		"no other agent": {check: "agent", result: OK, says: "none runs"},
+		"a kubelet": {wrong: func(r *rig) { r.process("77", "kubelet") }, check: "agent", result: Fail,
+			says: "process 77"},
+		"a kubelet elsewhere": {wrong: kubeletElsewhere, check: "agent", result: Warn, says: "in a container"},
+		"an agent": {wrong: func(r *rig) { r.agent(true) }, check: "agent", result: OK,
+			says: "playlet v1 runs here, process 88"},
+		"an agent behind a link": {wrong: func(r *rig) { r.rootThroughALink(); r.agent(true) }, check: "agent", result: OK,
+			says: "playlet v1 runs here, process 88"},
+		"an agent that is dumb": {wrong: func(r *rig) { r.agent(false) }, check: "agent", result: Warn, says: "does not answer"},
+		"an agent of other root": {wrong: func(r *rig) { r.Agent = func(context.Context) (string, error) { return "v1", nil } },
+			check: "agent", result: Warn, says: "another root folder"},
 
-		"conditions":        {check: "conditions", result: OK, says: "RuntimeReady, NetworkReady"},
-		"not ready":         {wrong: func(r *rig) { r.condition(0, "broken") }, check: "conditions", result: Fail, says: "broken"},
-		"no network":        {wrong: func(r *rig) { r.condition(1, "cni") }, check: "conditions", result: Fail, says: "NetworkReady is false"},
+		"conditions": {check: "conditions", result: OK, says: "RuntimeReady, NetworkReady"},
+		"not ready": {wrong: func(r *rig) { r.condition(0, "broken") }, check: "conditions", result: Fail,
+			says: "broken"},
+		"no network": {wrong: func(r *rig) { r.condition(1, "cni") }, check: "conditions", result: Fail,
+			says: "NetworkReady is false"},
 		"its own condition": {wrong: func(r *rig) { r.condition(-1, "old") }, check: "conditions", result: Warn, says: "old"},
-		"no conditions":     {wrong: func(r *rig) { r.runtime.err = errors.New("x") }, check: "conditions", result: Skip, says: "does not answer"},
+		"no conditions": {wrong: func(r *rig) { r.runtime.err = errors.New("x") }, check: "conditions", result: Skip,
+			says: "does not answer"},
 
-		"features":    {check: "features", result: OK, says: "events, telling its cgroup driver; not: recursive"},
-		"no events":   {wrong: func(r *rig) { r.runtime.noEvents = unimplemented(r.t) }, check: "features", result: OK, says: "not: events (changes are found by polling)"},
-		"old runtime": {wrong: func(r *rig) { r.runtime.driver, r.runtime.noDriver = nil, unimplemented(r.t) }, check: "features", result: Warn, says: "cgroupDriver"},
+		"features": {check: "features", result: OK, says: "events, telling its cgroup driver; not: recursive"},
+		"no events": {wrong: func(r *rig) { r.runtime.noEvents = unimplemented(r.t) }, check: "features", result: OK,
+			says: "not: events (changes are found by polling)"},
+		"old runtime": {wrong: func(r *rig) { r.runtime.driver, r.runtime.noDriver = nil, unimplemented(r.t) }, check: "features",
+			result: Warn, says: "cgroupDriver"},
 
-		"cgroups":             {check: "cgroups", result: OK, says: "version 2; root /"},
-		"no controller":       {wrong: func(r *rig) { r.write(r.Sys+"/fs/cgroup/cgroup.controllers", "cpu cpuset pids hugetlb") }, check: "cgroups", result: Fail, says: "the controller memory is missing"},
-		"no huge pages":       {wrong: func(r *rig) { r.write(r.Sys+"/fs/cgroup/cgroup.controllers", "cpu cpuset pids memory") }, check: "cgroups", result: Warn, says: "hugetlb"},
-		"not writable":        {wrong: func(r *rig) { r.system.unwritable = map[string]bool{r.Sys + "/fs/cgroup": true} }, check: "cgroups", result: Fail, says: "Delegate=yes"},
-		"read-only":           {wrong: func(r *rig) { r.cgroupMount("cgroup2", "ro", "rw") }, check: "cgroups", result: Fail, says: "read-only"},
-		"not mounted":         {wrong: func(r *rig) { r.write(r.Proc+"/self/mountinfo", "") }, check: "cgroups", result: Fail, says: "mount -t cgroup2"},
-		"version 1":           {wrong: func(r *rig) { r.system.cgroupsMagic = unix.TMPFS_MAGIC }, check: "cgroups", result: Fail, says: "failCgroupV1"},
-		"version 1 is wanted": {flags: []string{"--fail-cgroupv1=false"}, wrong: versionOne, check: "cgroups", result: Warn, says: "version 1, allowed by failCgroupV1: false"},
+		"cgroups": {check: "cgroups", result: OK, says: "version 2; root /"},
+		"no controller": {wrong: func(r *rig) { r.write(r.Sys+"/fs/cgroup/cgroup.controllers", "cpu cpuset pids hugetlb") },
+			check: "cgroups", result: Fail, says: "the controller memory is missing"},
+		"no huge pages": {wrong: func(r *rig) { r.write(r.Sys+"/fs/cgroup/cgroup.controllers", "cpu cpuset pids memory") },
+			check: "cgroups", result: Warn, says: "hugetlb"},
+		"not writable": {wrong: func(r *rig) { r.system.unwritable = map[string]bool{r.Sys + "/fs/cgroup": true} },
+			check: "cgroups", result: Fail, says: "Delegate=yes"},
+		"read-only": {wrong: func(r *rig) { r.cgroupMount("cgroup2", "ro", "rw") }, check: "cgroups", result: Fail,
+			says: "read-only"},
+		"not mounted": {wrong: func(r *rig) { r.write(r.Proc+"/self/mountinfo", "") }, check: "cgroups", result: Fail,
+			says: "mount -t cgroup2"},
+		"version 1": {wrong: func(r *rig) { r.system.cgroupsMagic = unix.TMPFS_MAGIC }, check: "cgroups", result: Fail,
+			says: "failCgroupV1"},
+		"version 1 is wanted": {flags: []string{"--fail-cgroupv1=false"}, wrong: versionOne, check: "cgroups", result: Warn,
+			says: "version 1, allowed by failCgroupV1: false"},
 		"processes in the way": {wrong: func(r *rig) {
 			r.write(r.Sys+"/fs/cgroup/cgroup.type", "domain\n")
 			r.write(r.Sys+"/fs/cgroup/cgroup.subtree_control", "")
 		}, check: "cgroups", result: Fail, says: "cannot be handed down to pods"},
-		"nothing handed down at the root": {wrong: func(r *rig) { r.write(r.Sys+"/fs/cgroup/cgroup.subtree_control", "") }, check: "cgroups", result: OK, says: "version 2"},
+		"nothing handed down at the root": {wrong: func(r *rig) { r.write(r.Sys+"/fs/cgroup/cgroup.subtree_control", "") },
+			check: "cgroups", result: OK, says: "version 2"},
 
-		"driver":              {check: "cgroup-driver", result: OK, says: "cgroupfs, as the runtime says"},
-		"systemd without it":  {wrong: func(r *rig) { r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) }, check: "cgroup-driver", result: Fail, says: "SystemdCgroup = false"},
-		"systemd with it":     {flags: []string{"--cgroup-driver=systemd"}, wrong: func(r *rig) { r.systemd(); r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) }, check: "cgroup-driver", result: OK, says: "systemd, as"},
-		"cgroupfs beside it":  {wrong: func(r *rig) { r.systemd() }, check: "cgroup-driver", result: Warn, says: "SystemdCgroup = true"},
-		"drivers that differ": {flags: []string{"--cgroup-driver=systemd"}, wrong: func(r *rig) { r.driverIs(runtimeapi.CgroupDriver_CGROUPFS) }, check: "cgroup-driver", result: Warn, says: "set cgroupDriver: cgroupfs"},
-		"nothing configured":  {wrong: func(r *rig) { r.systemd(); r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) }, check: "cgroup-driver", result: OK, says: "systemd, as"},
+		"driver": {check: "cgroup-driver", result: OK, says: "cgroupfs, as the runtime says"},
+		"systemd without it": {wrong: func(r *rig) { r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) }, check: "cgroup-driver",
+			result: Fail, says: "SystemdCgroup = false"},
+		"systemd with it": {flags: []string{"--cgroup-driver=systemd"},
+			wrong: func(r *rig) { r.systemd(); r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) }, check: "cgroup-driver", result: OK,
+			says: "systemd, as"},
+		"cgroupfs beside it": {wrong: func(r *rig) { r.systemd() }, check: "cgroup-driver", result: Warn,
+			says: "SystemdCgroup = true"},
+		"drivers that differ": {flags: []string{"--cgroup-driver=systemd"},
+			wrong: func(r *rig) { r.driverIs(runtimeapi.CgroupDriver_CGROUPFS) }, check: "cgroup-driver", result: Warn,
+			says: "set cgroupDriver: cgroupfs"},
+		"nothing configured": {wrong: func(r *rig) { r.systemd(); r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) },
+			check: "cgroup-driver", result: OK, says: "systemd, as"},
 
-		"no network configuration":    {check: "network", result: Fail, says: "no network configuration in "},
-		"the same, and nobody to ask": {wrong: func(r *rig) { r.CNIConfDir, r.runtime.err = "", errors.New("x") }, check: "network", result: Warn, says: "by convention"},
+		"no network configuration": {check: "network", result: Fail, says: "no network configuration in "},
+		"the same, and nobody to ask": {wrong: func(r *rig) { r.CNIConfDir, r.runtime.err = "", errors.New("x") },
+			check: "network", result: Warn, says: "by convention"},
 		"the runtime says where": {wrong: func(r *rig) {
 			r.CNIConfDir = ""
 			r.runtime.status.Info = map[string]string{"config": `{"cni":{"confDir":"/none/of/it"}}`}
 		}, check: "network", result: Fail, says: "/none/of/it (folders as the runtime says)"},
-		"nothing to attach to":          {check: "attach", result: Skip, says: "not ready"},
-		"a plugin is missing":           {wrong: func(r *rig) { r.write(r.CNIConfDir+"/a.conf", `{"name": "a", "type": "none"}`) }, check: "network", result: Fail, says: "install it into /opt/cni/bin"},
-		"forwarding":                    {check: "forwarding", result: OK, says: "is 1"},
-		"no forwarding":                 {wrong: func(r *rig) { r.write(r.Proc+"/sys/net/ipv4/ip_forward", "0\n") }, check: "forwarding", result: Warn, says: "sysctl -w"},
+		"nothing to attach to": {check: "attach", result: Skip, says: "not ready"},
+		"a plugin is missing":  {wrong: func(r *rig) { r.write(r.CNIConfDir+"/a.conf", `{"name": "a", "type": "none"}`) }, check: "network", result: Fail, says: "install it into /opt/cni/bin"},
+		"forwarding":           {check: "forwarding", result: OK, says: "is 1"},
+		"no forwarding": {wrong: func(r *rig) { r.write(r.Proc+"/sys/net/ipv4/ip_forward", "0\n") },
+			check: "forwarding", result: Warn, says: "sysctl -w"},
 		"an address of another machine": {check: "address", result: Warn, says: "on no interface"},
-		"no address":                    {wrong: func(r *rig) { r.noAddress() }, check: "address", result: Fail, says: "--node-ip"},
+		"no address": {wrong: func(r *rig) { r.noAddress() }, check: "address", result: Fail,
+			says: "--node-ip"},
 
-		"ports":               {check: "ports", result: OK, says: "free: 10248, 10250, 10255"},
-		"a port of others":    {wrong: func(r *rig) { r.listens("0100007F:2808", "99", "nginx") }, check: "ports", result: Fail, says: "10248, health check (healthzPort), is taken by nginx (process 99)"},
-		"a port for later":    {wrong: func(r *rig) { r.listens("00000000:280A", "99", "nginx") }, check: "ports", result: Warn, says: "port 10250, kubelet API (port), is taken by nginx"},
-		"another address":     {wrong: func(r *rig) { r.listens("0200007F:2808", "99", "nginx") }, check: "ports", result: OK, says: "free: 10248"},
-		"a port of the agent": {wrong: func(r *rig) { r.agent(true); r.listens("0100007F:2808", "88", "playlet") }, check: "ports", result: OK, says: "the agent's that runs: 10248"},
-		"nobody to be seen":   {wrong: func(r *rig) { r.listens("0100007F:2808", "", "") }, check: "ports", result: Fail, says: "cannot be seen"},
+		"ports": {check: "ports", result: OK, says: "free: 10248, 10250, 10255"},
+		"a port of others": {wrong: func(r *rig) { r.listens("0100007F:2808", "99", "nginx") }, check: "ports", result: Fail,
+			says: "10248, health check (healthzPort), is taken by nginx (process 99)"},
+		"a port for later": {wrong: func(r *rig) { r.listens("00000000:280A", "99", "nginx") }, check: "ports", result: Warn,
+			says: "port 10250, kubelet API (port), is taken by nginx"},
+		"another address": {wrong: func(r *rig) { r.listens("0200007F:2808", "99", "nginx") }, check: "ports", result: OK,
+			says: "free: 10248"},
+		"a port of the agent": {wrong: func(r *rig) { r.agent(true); r.listens("0100007F:2808", "88", "playlet") },
+			check: "ports", result: OK, says: "the agent's that runs: 10248"},
+		"nobody to be seen": {wrong: func(r *rig) { r.listens("0100007F:2808", "", "") }, check: "ports", result: Fail,
+			says: "cannot be seen"},
 
-		"mounts":     {check: "mounts", result: OK, says: "on / (ext4), shared"},
-		"not shared": {wrong: func(r *rig) { r.write(r.Proc+"/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n") }, check: "mounts", result: Warn, says: "--make-rshared /"},
-		"ro":         {wrong: func(r *rig) { r.write(r.Proc+"/self/mountinfo", "1 0 8:1 / / ro shared:1 - ext4 /dev/sda1 rw\n") }, check: "mounts", result: Fail, says: "read-only"},
+		"mounts": {check: "mounts", result: OK, says: "on / (ext4), shared"},
+		"not shared": {wrong: func(r *rig) { r.write(r.Proc+"/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n") },
+			check: "mounts", result: Warn, says: "--make-rshared /"},
+		"ro": {wrong: func(r *rig) { r.write(r.Proc+"/self/mountinfo", "1 0 8:1 / / ro shared:1 - ext4 /dev/sda1 rw\n") },
+			check: "mounts", result: Fail, says: "read-only"},
 		"noexec": {wrong: func(r *rig) {
 			r.write(r.Proc+"/self/mountinfo", "1 0 8:1 / / rw,noexec shared:1 - ext4 /dev/sda1 rw\n")
 		}, check: "mounts", result: Warn, says: "remount,exec"},
-		"a remote one": {wrong: func(r *rig) { r.write(r.Proc+"/self/mountinfo", "1 0 8:1 / / rw shared:1 - nfs4 x:/ rw\n") }, check: "mounts", result: Warn, says: "nfs4"},
-		"not to write": {wrong: func(r *rig) { r.system.unwritable = map[string]bool{r.Node.RootDir: true} }, check: "mounts", result: Fail, says: "run as root"},
+		"a remote one": {wrong: func(r *rig) { r.write(r.Proc+"/self/mountinfo", "1 0 8:1 / / rw shared:1 - nfs4 x:/ rw\n") },
+			check: "mounts", result: Warn, says: "nfs4"},
+		"not to write": {wrong: func(r *rig) { r.system.unwritable = map[string]bool{r.Node.RootDir: true} }, check: "mounts",
+			result: Fail, says: "run as root"},
 
-		"tmpfs":       {check: "tmpfs", result: OK, says: "kept from swap"},
-		"may swap":    {wrong: func(r *rig) { r.system.noswap = false }, check: "tmpfs", result: OK, says: "may write it to swap"},
+		"tmpfs": {check: "tmpfs", result: OK, says: "kept from swap"},
+		"may swap": {wrong: func(r *rig) { r.system.noswap = false }, check: "tmpfs", result: OK,
+			says: "may write it to swap"},
 		"no tmpfs":    {wrong: func(r *rig) { r.system.tmpfs = unix.EPERM }, check: "tmpfs", result: Fail, says: "CAP_SYS_ADMIN"},
 		"old kernel":  {wrong: func(r *rig) { r.system.tmpfs = unix.ENOSYS }, check: "tmpfs", result: Skip, says: "before 5.2"},
 		"openat2":     {check: "openat2", result: OK, says: "there"},
 		"no openat2":  {wrong: func(r *rig) { r.system.openat2 = unix.ENOSYS }, check: "openat2", result: Fail, says: "5.6"},
 		"not allowed": {wrong: func(r *rig) { r.system.openat2 = unix.EPERM }, check: "openat2", result: Fail, says: "seccomp"},
 
-		"manifests":        {check: "manifests", result: OK, says: "1 file"},
-		"no folder":        {wrong: func(r *rig) { must(r.t, os.RemoveAll(r.Node.StaticPodPath())) }, check: "manifests", result: Warn, says: "mkdir -p"},
-		"for all to write": {wrong: func(r *rig) { must(r.t, os.Chmod(r.Node.StaticPodPath(), 0o777)) }, check: "manifests", result: Warn, says: "chmod go-w"},
-		"none":             {wrong: func(r *rig) { r.Node.Kubelet.StaticPodPath = "" }, check: "manifests", result: OK, says: "playlet run"},
+		"manifests": {check: "manifests", result: OK, says: "1 file"},
+		"no folder": {wrong: func(r *rig) { must(r.t, os.RemoveAll(r.Node.Kubelet.StaticPodPath)) }, check: "manifests",
+			result: Warn, says: "mkdir -p"},
+		"for all to write": {wrong: func(r *rig) { must(r.t, os.Chmod(r.Node.Kubelet.StaticPodPath, 0o777)) }, check: "manifests",
+			result: Warn, says: "chmod go-w"},
+		"none": {wrong: func(r *rig) { r.Node.Kubelet.StaticPodPath = "" }, check: "manifests", result: OK,
+			says: "playlet run"},
 
-		"disk":        {check: "disk", result: OK, says: "free for pods 50.0 GiB (50%)"},
-		"full":        {wrong: func(r *rig) { r.system.disk.Free = 5 << 30 }, check: "disk", result: Fail, says: "nodefs.available has pods evicted below 10.0 GiB"},
-		"nearly full": {wrong: func(r *rig) { r.system.disk.Free = 12 << 30 }, check: "disk", result: Warn, says: "nodefs.available"},
-		"no inodes":   {wrong: func(r *rig) { r.system.disk.InodesFree = 10 }, check: "disk", result: Fail, says: "10 inodes"},
-		"for images":  {wrong: func(r *rig) { r.system.disk.Free = 14 << 30 }, check: "disk", result: Fail, says: "imagefs.available"},
-		"own limits":  {flags: []string{"--eviction-hard=nodefs.available<1Gi,imagefs.available<1Gi"}, wrong: func(r *rig) { r.system.disk.Free = 9 << 30 }, check: "disk", result: OK, says: "9.0 GiB"},
+		"disk": {check: "disk", result: OK, says: "free for pods 50.0 GiB (50%)"},
+		"full": {wrong: func(r *rig) { r.system.disk.Free = 5 << 30 }, check: "disk", result: Fail,
+			says: "nodefs.available has pods evicted below 10.0 GiB"},
+		"nearly full": {wrong: func(r *rig) { r.system.disk.Free = 12 << 30 }, check: "disk", result: Warn,
+			says: "nodefs.available"},
+		"no inodes": {wrong: func(r *rig) { r.system.disk.InodesFree = 10 }, check: "disk", result: Fail, says: "10 inodes"},
+		"for images": {wrong: func(r *rig) { r.system.disk.Free = 14 << 30 }, check: "disk", result: Fail,
+			says: "imagefs.available"},
+		"own limits": {flags: []string{"--eviction-hard=nodefs.available<1Gi,imagefs.available<1Gi"},
+			wrong: func(r *rig) { r.system.disk.Free = 9 << 30 }, check: "disk", result: OK, says: "9.0 GiB"},
 
-		"memory":        {check: "memory", result: OK, says: "no swap"},
-		"little memory": {wrong: func(r *rig) { r.write(r.Proc+"/meminfo", "MemTotal: 16000000 kB\nMemAvailable: 1000 kB\n") }, check: "memory", result: Fail, says: "memory.available"},
-		"swap":          {wrong: func(r *rig) { r.swapOn() }, check: "memory", result: Warn, says: "swapoff -a"},
-		"swap is meant": {flags: []string{"--fail-swap-on=false"}, wrong: func(r *rig) { r.swapOn() }, check: "memory", result: OK, says: "swap for pods: NoSwap"},
+		"memory": {check: "memory", result: OK, says: "no swap"},
+		"little memory": {wrong: func(r *rig) { r.write(r.Proc+"/meminfo", "MemTotal: 16000000 kB\nMemAvailable: 1000 kB\n") },
+			check: "memory", result: Fail, says: "memory.available"},
+		"swap": {wrong: func(r *rig) { r.swapOn() }, check: "memory", result: Warn, says: "swapoff -a"},
+		"swap is meant": {flags: []string{"--fail-swap-on=false"}, wrong: func(r *rig) { r.swapOn() }, check: "memory",
+			result: OK, says: "swap for pods: NoSwap"},
 
 		"clock":    {check: "clock", result: OK, says: "synchronised, 2026-01-01"},
 		"unsynced": {wrong: func(r *rig) { r.system.unsync = true }, check: "clock", result: Warn, says: "adjtimex"},
-		"the past": {wrong: func(r *rig) { r.Built = r.system.wall[0].Add(48 * time.Hour) }, check: "clock", result: Fail, says: "this program was built at"},
-		"a jump":   {wrong: func(r *rig) { r.system.wall = append(r.system.wall, r.system.wall[0].Add(time.Hour)) }, check: "clock", result: Warn, says: "set by 1h0m0s"},
+		"the past": {wrong: func(r *rig) { r.Built = r.system.wall[0].Add(48 * time.Hour) }, check: "clock", result: Fail,
+			says: "this program was built at"},
+		"a jump": {wrong: func(r *rig) { r.system.wall = append(r.system.wall, r.system.wall[0].Add(time.Hour)) },
+			check: "clock", result: Warn, says: "set by 1h0m0s"},
 
 		"capabilities": {check: "capabilities", result: OK, says: "all"},
-		"not root":     {wrong: func(r *rig) { r.write(r.Proc+"/self/status", "CapEff:\t0000000000000000\nCapBnd:\t000001ffffffffff\n") }, check: "capabilities", result: Fail, says: "CAP_SYS_ADMIN is missing: mounts of volumes, namespaces → run as root"},
-		"bounded":      {wrong: func(r *rig) { r.write(r.Proc+"/self/status", "CapEff:\t000001fffeffffff\nCapBnd:\t000001fffeffffff\n") }, check: "capabilities", result: Warn, says: "CapabilityBoundingSet="},
+		"not root": {wrong: func(r *rig) {
+			r.write(r.Proc+"/self/status",
+				"CapEff:\t0000000000000000\nCapBnd:\t000001ffffffffff\n")
+		}, check: "capabilities", result: Fail,
+			says: "CAP_SYS_ADMIN is missing: mounts of volumes, namespaces → run as root"},
+		"bounded": {wrong: func(r *rig) {
+			r.write(r.Proc+"/self/status",
+				"CapEff:\t000001fffeffffff\nCapBnd:\t000001fffeffffff\n")
+		}, check: "capabilities", result: Warn,
+			says: "CapabilityBoundingSet="},
 
-		"kernel":            {check: "kernel", result: OK, says: "as Kubernetes wants it"},
-		"another setting":   {wrong: func(r *rig) { r.write(r.Proc+"/sys/vm/overcommit_memory", "0\n") }, check: "kernel", result: OK, says: "vm.overcommit_memory is 0"},
-		"a setting guarded": {flags: []string{"--protect-kernel-defaults"}, wrong: func(r *rig) { r.write(r.Proc+"/sys/vm/overcommit_memory", "0\n") }, check: "kernel", result: Warn, says: "sysctl -w vm.overcommit_memory=1"},
-		"few watches":       {wrong: func(r *rig) { r.write(r.Proc+"/sys/fs/inotify/max_user_instances", "12\n") }, check: "kernel", result: Warn, says: "max_user_instances=128"},
-		"no user namespace": {wrong: func(r *rig) { r.write(r.Proc+"/sys/user/max_user_namespaces", "0\n") }, check: "kernel", result: Warn, says: "hostUsers"},
+		"kernel": {check: "kernel", result: OK, says: "as Kubernetes wants it"},
+		"another setting": {wrong: func(r *rig) { r.write(r.Proc+"/sys/vm/overcommit_memory", "0\n") }, check: "kernel",
+			result: OK, says: "vm.overcommit_memory is 0"},
+		"a setting guarded": {flags: []string{"--protect-kernel-defaults"},
+			wrong: func(r *rig) { r.write(r.Proc+"/sys/vm/overcommit_memory", "0\n") }, check: "kernel", result: Warn,
+			says: "sysctl -w vm.overcommit_memory=1"},
+		"few watches": {wrong: func(r *rig) { r.write(r.Proc+"/sys/fs/inotify/max_user_instances", "12\n") },
+			check: "kernel", result: Warn, says: "max_user_instances=128"},
+		"no user namespace": {wrong: func(r *rig) { r.write(r.Proc+"/sys/user/max_user_namespaces", "0\n") }, check: "kernel",
+			result: Warn, says: "hostUsers"},
 
-		"no resolver":      {flags: []string{"--resolv-conf="}, check: "resolver", result: OK, says: "none"},
-		"resolver missing": {flags: []string{"--resolv-conf=/none/of/it"}, check: "resolver", result: Warn, says: "does not exist"},
-		"loopback alone":   {wrong: func(r *rig) { r.resolver("nameserver 127.0.0.53\n") }, check: "resolver", result: Warn, says: "systemd-resolved"},
-		"no servers":       {wrong: func(r *rig) { r.resolver("search x\n") }, check: "resolver", result: Warn, says: "names no server"},
-		"a server":         {wrong: func(r *rig) { r.resolver("nameserver 192.0.2.53\n") }, check: "resolver", result: OK, says: "192.0.2.53"},
+		"no resolver": {flags: []string{"--resolv-conf="}, check: "resolver", result: OK, says: "none"},
+		"resolver missing": {flags: []string{"--resolv-conf=/none/of/it"}, check: "resolver", result: Warn,
+			says: "does not exist"},
+		"loopback alone": {wrong: func(r *rig) { r.resolver("nameserver 127.0.0.53\n") }, check: "resolver", result: Warn,
+			says: "systemd-resolved"},
+		"no servers": {wrong: func(r *rig) { r.resolver("search x\n") }, check: "resolver", result: Warn,
+			says: "names no server"},
+		"a server": {wrong: func(r *rig) { r.resolver("nameserver 192.0.2.53\n") }, check: "resolver", result: OK,
+			says: "192.0.2.53"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c.flags...)
@@ -180,7 +248,9 @@ func (r *rig) agent(answers bool) {
 	r.write(lock, "")
 	info, err := os.Stat(lock)
 	must(r.t, err)
-	r.write(r.Proc+"/locks", fmt.Sprintf("1: POSIX  ADVISORY  WRITE 5 08:01:1 0 EOF\n2: FLOCK  ADVISORY  WRITE 88 08:01:%d 0 EOF\n", info.Sys().(*syscall.Stat_t).Ino))
+	r.write(r.Proc+"/locks",
+		fmt.Sprintf("1: POSIX  ADVISORY  WRITE 5 08:01:1 0 EOF\n2: FLOCK  ADVISORY  WRITE 88 08:01:%d 0 EOF\n",
+			info.Sys().(*syscall.Stat_t).Ino))
 	resolved, err := filepath.EvalSymlinks(lock) // as /proc has it
 	must(r.t, err)
 	r.process("88", "playlet", resolved, "socket:[4711]")
@@ -237,8 +307,9 @@ func (r *rig) listens(at, pid, name string) {
 	} else if pid != "" {
 		r.process(pid, name, "socket:["+inode+"]")
 	}
-	r.write(r.Proc+"/net/tcp", "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"+
-		"   0: "+at+" 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 "+inode+" 1 0\n")
+	r.write(r.Proc+"/net/tcp",
+		"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"+
+			"   0: "+at+" 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 "+inode+" 1 0\n")
 }
 
 // unimplemented is what a runtime says that does not know a call.
@@ -267,7 +338,7 @@ func startSim(t *testing.T, o sim.Options) *cri.Client {
 // The ways in which a runtime is not there.
 func TestARuntimeThatIsNotThere(t *testing.T) {
 	dial := func(node *config.Node) (Runtime, error) {
-		return cri.Dial(cri.Options{RuntimeEndpoint: node.RuntimeEndpoint()})
+		return cri.Dial(cri.Options{RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint})
 	}
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, socket string)
@@ -285,7 +356,7 @@ func TestARuntimeThatIsNotThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.Dial = dial
-			socket, err := cri.SocketPath(r.Node.RuntimeEndpoint())
+			socket, err := cri.SocketPath(r.Node.Kubelet.ContainerRuntimeEndpoint)
 			must(t, err)
 			c.prepare(t, socket)
 			r.find("runtime", Fail, c.says)
@@ -309,7 +380,8 @@ func TestASimulatedRuntime(t *testing.T) {
 	if dials != 1 {
 		t.Errorf("it was dialled %d times", dials)
 	}
-	if i := slices.IndexFunc(all, func(f Finding) bool { return f.Check == "features" }); all[i].Result != OK || !strings.Contains(all[i].Seen, "events, telling its cgroup driver") {
+	if i := slices.IndexFunc(all, func(f Finding) bool { return f.Check == "features" }); all[i].Result != OK ||
+		!strings.Contains(all[i].Seen, "events, telling its cgroup driver") {
 		t.Errorf("%+v", all[i])
 	}
 	old := newRig(t)

@@ -23,7 +23,9 @@ func checkForwarding(ctx context.Context, m *Machine) []Finding {
 	}
 	filtered, err := m.sysctl("net.bridge.bridge-nf-call-iptables")
 	if err != nil || filtered == 0 {
-		return warn("modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1; needed only where something rewrites addresses by iptables, as kube-proxy does",
+		return warn("modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1; needed only where something "+
+			"rewrites "+
+			"addresses by iptables, as kube-proxy does",
 			"traffic between pods on this machine's bridge is not seen by iptables (bridge-nf-call-iptables)")
 	}
 	return ok("net.ipv4.ip_forward and bridge-nf-call-iptables are 1")

@@ -53,12 +53,14 @@ func checkKernel(_ context.Context, m *Machine) []Finding {
 	}
 	for _, s := range leastSettings {
 		if is, err := m.sysctl(s.name); err == nil && is < s.least {
-			found = append(found, warn(fmt.Sprintf("sysctl -w %s=%d, or more", s.name, s.least), "%s is %d: %s", s.name, is, s.what)...)
+			found = append(found, warn(fmt.Sprintf("sysctl -w %s=%d, or more", s.name, s.least), "%s is %d: %s", s.name, is,
+				s.what)...)
 		}
 	}
 	users, err := m.sysctl("user.max_user_namespaces")
 	if err != nil || users == 0 {
-		found = append(found, warn("sysctl -w user.max_user_namespaces=65536, where pods are to have them", "no user namespaces: pods with hostUsers: false cannot run")...)
+		found = append(found, warn("sysctl -w user.max_user_namespaces=65536, where pods are to have them",
+			"no user namespaces: pods with hostUsers: false cannot run")...)
 	}
 	if len(found) > 0 {
 		return found

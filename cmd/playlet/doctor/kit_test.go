@@ -112,15 +112,18 @@ func newRig(t *testing.T, flags ...string) *rig {
 	dir := t.TempDir()
 	fs := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
 	known := config.AddFlags(fs)
-	must(t, fs.Parse(append([]string{"--root-dir=" + dir + "/root", "--pod-manifest-path=" + dir + "/manifests", "--container-runtime-endpoint=unix://" + dir + "/c.sock"}, flags...)))
+	must(t, fs.Parse(append([]string{"--root-dir=" + dir + "/root", "--pod-manifest-path=" + dir + "/manifests",
+		"--container-runtime-endpoint=unix://" + dir + "/c.sock"}, flags...)))
 	node, _, err := config.Load(known, fs)
 	must(t, err)
 	r := &rig{t: t, system: &fakeSystem{
-		disk: Disk{Size: 100 << 30, Free: 50 << 30, Inodes: 1000, InodesFree: 900}, noswap: true, cgroupsMagic: unix.CGROUP2_SUPER_MAGIC,
-		wall: []time.Time{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
-	}, runtime: &fakeRuntime{images: dir, status: &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
-		{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: true},
-	}}}, driver: &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}}}
+		disk: Disk{Size: 100 << 30, Free: 50 << 30, Inodes: 1000, InodesFree: 900}, noswap: true,
+		cgroupsMagic: unix.CGROUP2_SUPER_MAGIC,
+		wall:         []time.Time{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
+	}, runtime: &fakeRuntime{images: dir,
+		status: &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+			{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: true},
+		}}}, driver: &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}}}
 	r.Machine = &Machine{
 		Node: node, Proc: dir + "/proc", Sys: dir + "/sys", Run: dir + "/run", System: r.system,
 		TrialDir: dir + "/trials", NetNSDir: dir + "/netns", CNIConfDir: dir + "/cni",
@@ -130,20 +133,24 @@ func newRig(t *testing.T, flags ...string) *rig {
 	}
 	for path, text := range map[string]string{
 		"root/x": "", "manifests/a.yaml": "", "run/x": "",
-		"proc/self/mountinfo":              "1 0 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n2 1 0:30 / " + r.Sys + "/fs/cgroup rw shared:2 - cgroup2 cgroup2 rw\n",
-		"proc/self/status":                 "Name:\tx\nCapEff:\t000001ffffffffff\nCapBnd:\t000001ffffffffff\n",
-		"proc/meminfo":                     "MemTotal: 16000000 kB\nMemAvailable: 8000000 kB\n",
-		"proc/swaps":                       "Filename\tType\tSize\tUsed\tPriority\n",
-		"proc/net/tcp":                     "  sl  local_address rem_address   st\n",
-		"proc/locks":                       "",
-		"sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory hugetlb pids\n", "sys/fs/cgroup/cgroup.subtree_control": "cpuset cpu memory pids\n",
-		"sys/fs/cgroup/cgroup.procs": "1\n",
+		"proc/self/mountinfo": "1 0 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n2 1 0:30 / " + r.Sys +
+			"/fs/cgroup rw shared:2 - cgroup2 cgroup2 rw\n",
+		"proc/self/status":                     "Name:\tx\nCapEff:\t000001ffffffffff\nCapBnd:\t000001ffffffffff\n",
+		"proc/meminfo":                         "MemTotal: 16000000 kB\nMemAvailable: 8000000 kB\n",
+		"proc/swaps":                           "Filename\tType\tSize\tUsed\tPriority\n",
+		"proc/net/tcp":                         "  sl  local_address rem_address   st\n",
+		"proc/locks":                           "",
+		"sys/fs/cgroup/cgroup.controllers":     "cpuset cpu io memory hugetlb pids\n",
+		"sys/fs/cgroup/cgroup.subtree_control": "cpuset cpu memory pids\n",
+		"sys/fs/cgroup/cgroup.procs":           "1\n",
 	} {
 		r.write(filepath.Join(dir, path), text)
 	}
 	for name, value := range map[string]string{
-		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1", "kernel/pid_max": "4194304",
-		"fs/inotify/max_user_instances": "1024", "fs/inotify/max_user_watches": "1000000", "user/max_user_namespaces": "1000", "net/ipv4/ip_forward": "1",
+		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+		"kernel/pid_max":                "4194304",
+		"fs/inotify/max_user_instances": "1024", "fs/inotify/max_user_watches": "1000000", "user/max_user_namespaces": "1000",
+		"net/ipv4/ip_forward": "1",
 	} {
 		r.write(filepath.Join(r.Proc, "sys", name), value+"\n")
 	}
@@ -177,7 +184,10 @@ func (r *rig) find(check string, result Result, says string) {
 			r.t.Errorf("%+v says too little, or too much", f)
 		}
 	}
-	if !slices.ContainsFunc(all, func(f Finding) bool { return f.Result == result && strings.Contains(f.Seen+" → "+f.Do, says) }) {
+	if !slices.ContainsFunc(all, func(f Finding) bool {
+		return f.Result == result &&
+			strings.Contains(f.Seen+" → "+f.Do, says)
+	}) {
 		r.t.Errorf("no %s with %q among %+v", result, says, all)
 	}
 }

@@ -74,7 +74,7 @@ type System interface {
 	Openat2(dir string) error
 }
 
-// cgroup is where control groups are mounted.
+// cgroup is where cgroups are mounted.
 func (m *Machine) cgroup() string { return filepath.Join(m.Sys, "fs/cgroup") }
 
 // number reads a file with a number, such as a sysctl.
@@ -108,8 +108,8 @@ func (m *Machine) places(ctx context.Context) (p cni.Places, from string, guesse
 	p, from = cni.DefaultPlaces(), "by convention"
 	if facts, err := m.askRuntime(ctx); err != nil {
 		guessed = true
-	} else if told, ok := cni.PlacesOf(facts.status.GetInfo()); ok {
-		p, from = told, "as the runtime says"
+	} else if reported, ok := cni.PlacesOf(facts.status.GetInfo()); ok {
+		p, from = reported, "as the runtime says"
 	}
 	if m.CNIConfDir != "" {
 		p.ConfDir, from, guessed = m.CNIConfDir, "as --cni-conf-dir says", false
@@ -118,11 +118,4 @@ func (m *Machine) places(ctx context.Context) (p cni.Places, from string, guesse
 		p.BinDirs = slices.Clone(m.CNIBinDirs)
 	}
 	return p, from, guessed
-}
-
-func deref[T any](p *T, otherwise T) T {
-	if p == nil {
-		return otherwise
-	}
-	return *p
 }

@@ -10,7 +10,7 @@ import (
 
 // checkManifests looks at where pods come from.
 func checkManifests(_ context.Context, m *Machine) []Finding {
-	path := m.Node.StaticPodPath()
+	path := m.Node.Kubelet.StaticPodPath
 	if path == "" {
 		if m.Node.Kubelet.StaticPodURL != "" {
 			return ok("no folder is configured; manifests come from a URL")

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"k8s.io/utils/ptr"
 )
 
 // checkMemory compares the memory there is with the eviction threshold, and looks for swap.
@@ -23,8 +25,9 @@ func checkMemory(_ context.Context, m *Machine) []Finding {
 	if err != nil {
 		return append(found, skip("%v", err)...)
 	}
-	if len(swaps) > 0 && deref(m.Node.Kubelet.FailSwapOn, true) {
-		found = append(found, warn("swapoff -a and take it out of /etc/fstab, or set failSwapOn: false and choose memorySwap.swapBehavior; a kubelet would not start",
+	if len(swaps) > 0 && ptr.Deref(m.Node.Kubelet.FailSwapOn, true) {
+		found = append(found, warn("swapoff -a and take it out of /etc/fstab, or set failSwapOn: false and choose "+
+			"memorySwap.swapBehavior; a kubelet would not start",
 			"swap is on (%s), and failSwapOn says that it must not be", strings.Join(swaps, ", "))...)
 	}
 	if len(found) > 0 {

@@ -32,22 +32,29 @@ func checkMounts(_ context.Context, m *Machine) []Finding {
 	var found []Finding
 	options := strings.Split(at.Options, ",")
 	if slices.Contains(options, "ro") {
-		found = append(found, fail("mount it for writing, or choose another --root-dir", "%s is on %s, which is mounted read-only", m.Node.RootDir, at.Mountpoint)...)
+		found = append(found, fail("mount it for writing, or choose another --root-dir",
+			"%s is on %s, which is mounted read-only",
+			m.Node.RootDir, at.Mountpoint)...)
 	} else if err := m.System.Writable(root); err != nil {
 		found = append(found, fail("run as root, or choose another --root-dir", "%v", err)...)
 	}
 	if why, bad := unfit[at.FSType]; bad {
-		found = append(found, warn("choose a --root-dir on a disk of this machine", "%s is on %s: %s", m.Node.RootDir, at.FSType, why)...)
+		found = append(found, warn("choose a --root-dir on a disk of this machine", "%s is on %s: %s", m.Node.RootDir, at.FSType,
+			why)...)
 	}
-	for option, what := range map[string]string{"noexec": "programs in volumes cannot be run", "nosuid": "set-user-ID programs in volumes run without"} {
+	for option, what := range map[string]string{"noexec": "programs in volumes cannot be run",
+		"nosuid": "set-user-ID programs in volumes run without"} {
 		if slices.Contains(options, option) {
-			found = append(found, warn("mount -o remount,"+strings.TrimPrefix(option, "no")+" "+at.Mountpoint+", unless it is meant", "%s is mounted %s: %s", at.Mountpoint, option, what)...)
+			found = append(found, warn("mount -o remount,"+strings.TrimPrefix(option,
+				"no")+" "+at.Mountpoint+", unless it is meant",
+				"%s is mounted %s: %s", at.Mountpoint, option, what)...)
 		}
 	}
 	shared := slices.ContainsFunc(strings.Fields(at.Optional), func(o string) bool { return strings.HasPrefix(o, "shared:") })
 	if !shared {
 		found = append(found, warn("mount --make-rshared "+at.Mountpoint+" before the runtime starts; systemd does it for /",
-			"%s is not mounted shared: pods with mountPropagation see no mounts that are made later, and the runtime may refuse them", at.Mountpoint)...)
+			"%s is not mounted shared: pods with mountPropagation see no mounts that are made later, and the runtime may "+
+				"refuse them", at.Mountpoint)...)
 	}
 	if len(found) > 0 {
 		return found

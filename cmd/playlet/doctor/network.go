@@ -90,7 +90,8 @@ func whatOfNetwork(err error, p cni.Places) string {
 	bins := strings.Join(p.BinDirs, ", ")
 	switch no.Reason {
 	case cni.NoConfiguration:
-		return "install a network add-on, which writes one, or write a .conflist into " + p.ConfDir + "; pods of the host's network run without"
+		return "install a network add-on, which writes one, or write a .conflist into " + p.ConfDir + "; pods of the host's " +
+			"network run without"
 	case cni.Invalid:
 		return "correct " + no.Path + ", or remove it; the first file by name counts"
 	case cni.PluginMissing:
@@ -118,7 +119,8 @@ func checkAttach(ctx context.Context, m *Machine) []Finding {
 	var found []Finding
 	for _, name := range m.forwards() {
 		if !slices.Contains(before, name) {
-			found = append(found, warn("sysctl -w "+name+"=0, where this machine must not forward until pods run", "the network's plugins have turned on %s, as for a pod, and leave it on", name)...)
+			found = append(found, warn("sysctl -w "+name+"=0, where this machine must not forward until pods run",
+				"the network's plugins have turned on %s, as for a pod, and leave it on", name)...)
 		}
 	}
 	for _, note := range out.Notes {
@@ -168,11 +170,13 @@ func parts(err error) []error {
 func whatOfStep(step cni.Step) string {
 	switch step {
 	case cni.Add:
-		return "pods would wait in ContainerCreating for this: see the plugin's configuration and its daemon's log; no address left means a larger subnet, or leases of pods that are gone"
+		return "pods would wait in ContainerCreating for this: see the plugin's configuration and its daemon's log; no address " +
+			"left means a larger subnet, or leases of pods that are gone"
 	case cni.Check:
 		return "the plugin does not find what it has made itself: something else changes interfaces or rules of this machine"
 	case cni.Del:
-		return "pods would not end for this, and their addresses stay reserved: see the plugin's daemon's log; the next run of this command tries again"
+		return "pods would not end for this, and their addresses stay reserved: see the plugin's daemon's log; the next run of " +
+			"this command tries again"
 	default:
 		return "the plugin does not do what it says: try another version of it"
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/utils/ptr"
 )
 
 // port is one that the agent listens on.
@@ -33,12 +35,12 @@ func (m *Machine) ports() []port {
 		return addr
 	}
 	all := []port{
-		{int(deref(k.HealthzPort, 0)), at(k.HealthzBindAddress), "health check (healthzPort)", false},
+		{int(ptr.Deref(k.HealthzPort, 0)), at(k.HealthzBindAddress), "health check (healthzPort)", false},
 		{int(k.Port), at(k.Address), "kubelet API (port)", true},
 		{int(k.ReadOnlyPort), at(k.Address), "read-only API (readOnlyPort)", true},
 		{int(m.Node.CAdvisorPort), at(k.Address), "cAdvisor page (--cadvisor-port)", true},
 	}
-	if !deref(k.EnableServer, true) {
+	if !ptr.Deref(k.EnableServer, true) {
 		all = all[:1]
 	}
 	return slices.DeleteFunc(all, func(p port) bool { return p.number == 0 })
@@ -75,9 +77,12 @@ func checkPorts(_ context.Context, m *Machine) []Finding {
 			name = who.String()
 		}
 		if p.later {
-			found = append(found, warn("this version does not listen there yet; a later one would not start", "port %d, %s, is taken by %s", p.number, p.what, name)...)
+			found = append(found, warn("this version does not listen there yet; a later one would not start",
+				"port %d, %s, is taken by %s", p.number, p.what, name)...)
 		} else {
-			found = append(found, fail("stop it, or give the agent another port (0 for none)", "port %d, %s, is taken by %s", p.number, p.what, name)...)
+			found = append(found, fail("stop it, or give the agent another port (0 for none)", "port %d, %s, is taken by %s",
+				p.number,
+				p.what, name)...)
 		}
 	}
 	var good []string
@@ -97,7 +102,8 @@ func checkPorts(_ context.Context, m *Machine) []Finding {
 }
 
 func conflict(p port, l listener) bool {
-	return int(l.at.Port()) == p.number && (p.address.IsUnspecified() || l.at.Addr().IsUnspecified() || l.at.Addr().Unmap() == p.address.Unmap())
+	return int(l.at.Port()) == p.number && (p.address.IsUnspecified() || l.at.Addr().IsUnspecified() ||
+		l.at.Addr().Unmap() == p.address.Unmap())
 }
 
 // listeners reads the kernel's tables of TCP sockets (proc(5)).

@@ -7,19 +7,22 @@ import (
 	"net/netip"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/playlet-dev/playlet/cri"
 )
 
 // checkResolver reads what pods get as their resolver's configuration.
 func checkResolver(_ context.Context, m *Machine) []Finding {
-	file := deref(m.Node.Kubelet.ResolverConfig, "")
+	file := ptr.Deref(m.Node.Kubelet.ResolverConfig, "")
 	if file == "" {
 		return ok("pods get none of this machine's (resolvConf is empty)")
 	}
 	conf, err := cri.ReadResolvConf(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return warn("name another by resolvConf (with systemd-resolved /run/systemd/resolve/resolv.conf)", "%s does not exist: pods get no name servers", file)
+		return warn("name another by resolvConf (with systemd-resolved /run/systemd/resolve/resolv.conf)",
+			"%s does not exist: pods get no name servers", file)
 	case err != nil:
 		return fail("correct it, or name another by resolvConf: pods that need it wait", "%v", err)
 	case len(conf.Servers) == 0:

@@ -116,7 +116,7 @@ func hasEvents(ctx context.Context, client Runtime) bool {
 
 // checkRuntime says whether the runtime can be worked with.
 func checkRuntime(ctx context.Context, m *Machine) []Finding {
-	endpoint := m.Node.RuntimeEndpoint()
+	endpoint := m.Node.Kubelet.ContainerRuntimeEndpoint
 	facts, err := m.askRuntime(ctx)
 	if err != nil {
 		seen, do := explain(err, endpoint)
@@ -135,9 +135,12 @@ func explain(err error, endpoint string) (seen, do string) {
 	case pathErr != nil:
 		return pathErr.Error(), "correct containerRuntimeEndpoint, or --container-runtime-endpoint"
 	case cri.IsPermanent(err):
-		return msg, "containerd needs 1.6 or newer, and its CRI plugin: no \"cri\" in disabled_plugins of /etc/containerd/config.toml"
+		return msg,
+			"containerd needs 1.6 or newer, and its CRI plugin: no \"cri\" in disabled_plugins of /etc/containerd/config.toml"
 	case cri.IsTimeout(err) || strings.Contains(msg, "server preface"): // gRPC gives up on a connection without a word
-		return "it accepts connections and gives no answer", "its own log says why (journalctl -u containerd); restarting it may help, containers go on"
+		return "it accepts connections and gives no answer",
+			"its own log says why (journalctl -u containerd); restarting it may " +
+				"help, containers go on"
 	}
 	if info, statErr := os.Stat(path); errors.Is(statErr, os.ErrNotExist) {
 		return "there is no socket", start

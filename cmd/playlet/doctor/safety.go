@@ -14,9 +14,11 @@ func checkTmpfs(_ context.Context, m *Machine) []Finding {
 	case errors.Is(err, unix.ENOSYS):
 		return skip("this kernel (before 5.2) cannot try it without mounting one")
 	case errors.Is(err, unix.EPERM):
-		return fail("run as root, with CAP_SYS_ADMIN: volumes of secrets, and emptyDir in memory, are tmpfs", "no tmpfs can be made: %v", err)
+		return fail("run as root, with CAP_SYS_ADMIN: volumes of secrets, and emptyDir in memory, are tmpfs",
+			"no tmpfs can be made: %v", err)
 	case err != nil:
-		return fail("use a kernel with tmpfs: volumes of secrets, and emptyDir in memory, are tmpfs", "no tmpfs can be made: %v", err)
+		return fail("use a kernel with tmpfs: volumes of secrets, and emptyDir in memory, are tmpfs", "no tmpfs can be made: %v",
+			err)
 	case !noswap:
 		return ok("it can be made; this kernel (before 6.3) may write it to swap, where there is any")
 	}

@@ -83,7 +83,8 @@ func (Kernel) Openat2(dir string) error {
 	if err != nil {
 		return &os.PathError{Op: "open", Path: dir, Err: err}
 	}
-	f, err := unix.Openat2(root, ".", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+	f, err := unix.Openat2(root, ".", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
 	if err == nil {
 		err = unix.Close(f)
 	}

@@ -80,5 +80,6 @@ func (j *job) offered(name, upstream string) (string, error) {
 		}
 		others = append(others, version)
 	}
-	return "", fmt.Errorf("the package archives configured here offer no %s %s (but %q): it is Debian 12's", name, upstream, others)
+	return "", fmt.Errorf("the package archives configured here offer no %s %s (but %q): it is Debian 12's", name, upstream,
+		others)
 }

@@ -1,0 +1,148 @@
+package container
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// draining is a running container whose pre-stop hook counts its runs and ends when it is released.
+type draining struct {
+	h       *host.Host
+	r       *sim.Runtime
+	stop    messages.StopContainer
+	begun   chan struct{}
+	release chan struct{}
+}
+
+func newDraining(t *testing.T) *draining {
+	d := &draining{begun: make(chan struct{}, 10), release: make(chan struct{})}
+	d.h, d.r = hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
+		Exec: func(ctx context.Context, _ sim.Target, _ []string) sim.ExecResult {
+			d.begun <- struct{}{}
+			select {
+			case <-d.release:
+			case <-ctx.Done():
+			}
+			return sim.ExecResult{}
+		},
+	}})
+	d.stop = hooked(t, d.h, command("drain"))
+	return d
+}
+
+func (d *draining) actor(t *testing.T) *supervisortest.Kit {
+	return supervisortest.New(t, "pods/u1/c", New(d.h)("c"))
+}
+
+// asks has an actor asked, and says what it told the pod after its work.
+func (d *draining) asks(k *supervisortest.Kit, hookOnly bool) string {
+	m := d.stop
+	m.HookOnly = hookOnly
+	k.Send("pods/u1", m)
+	k.RunWork()
+	return told(k)
+}
+
+// The hook runs when it is asked for, and the signal waits. Whoever is asked for the end then (the same actor, one that was started
+// since, or another agent) does not run the hook again.
+func TestAHookIsNotRunAgainWhenTheTurnComes(t *testing.T) {
+	for name, next := range map[string]func(d *draining, k *supervisortest.Kit) *supervisortest.Kit{
+		"the same actor":    func(_ *draining, k *supervisortest.Kit) *supervisortest.Kit { return k },
+		"a restarted actor": func(d *draining, _ *supervisortest.Kit) *supervisortest.Kit { return d.actor(t) },
+		"a restarted agent": func(d *draining, _ *supervisortest.Kit) *supervisortest.Kit {
+			d.h.Ops = cri.NewOperations()
+			return d.actor(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDraining(t)
+			close(d.release)
+			k := d.actor(t)
+			for range 2 { // asked for twice
+				if got := d.asks(k, true); got != "" || len(d.begun) != 1 || len(d.r.Calls("StopContainer")) != 0 {
+					t.Fatalf("before its turn: told %q, %d hooks, %d stops", got, len(d.begun), len(d.r.Calls("StopContainer")))
+				}
+			}
+			k = next(d, k)
+			if got := d.asks(k, false); got != "ended" || len(d.begun) != 1 || len(d.r.Calls("StopContainer")) != 1 {
+				t.Errorf("at its turn: told %q, %d hooks, %d stops", got, len(d.begun), len(d.r.Calls("StopContainer")))
+			}
+		})
+	}
+}
+
+// A container that ends while it waits for its turn has ended.
+func TestAContainerEndsBeforeItsTurn(t *testing.T) {
+	d := newDraining(t)
+	close(d.release)
+	k := d.actor(t)
+	d.asks(k, true)
+	over := d.stop.Fact
+	over.State = messages.ContainerExited
+	k.Send("pods/u1", adopting(messages.RunContainer{Pod: d.stop.Pod}, over))
+	if got := told(k); got != "ended" {
+		t.Errorf("it told %q", got)
+	}
+}
+
+// The turn can come while the hook runs: that hook is awaited, and the signal follows.
+func TestTheTurnComesWhileTheHookRuns(t *testing.T) {
+	d := newDraining(t)
+	hook, end := make(chan bool, 1), make(chan stopDone, 1)
+	go func() { hook <- runPreStop(context.Background(), d.h, d.stop) }()
+	<-d.begun
+	go func() { end <- stop(context.Background(), d.h, d.stop) }()
+	for d.h.Ops.Waiting(preStopKey(d.stop)) < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	close(d.release)
+	if <-hook {
+		t.Error("the hook failed")
+	}
+	if done := <-end; done.failed != nil || done.hookFailed || len(d.begun) != 0 || len(d.r.Calls("StopContainer")) != 1 {
+		t.Errorf("%+v, %d more hooks, %d stops", done, len(d.begun), len(d.r.Calls("StopContainer")))
+	}
+}
+
+// A hook that was given less time since is cut off when that is over.
+func TestAHookIsCutOffByAShorterGracePeriod(t *testing.T) {
+	d := newDraining(t)
+	d.stop.Grace = time.Hour
+	hook := make(chan bool, 1)
+	go func() { hook <- runPreStop(context.Background(), d.h, d.stop) }()
+	<-d.begun
+	shorter := d.stop
+	shorter.Grace = time.Millisecond
+	runPreStop(t.Context(), d.h, shorter)
+	<-hook // it would run for an hour
+}
+
+// A container whose post-start hook still runs when its pod ends waits for its turn as any other: the hook that is cut off does not
+// end it.
+func TestAPostStartHookThatIsCutOffEndsNothing(t *testing.T) {
+	r, s := hanging(t)
+	k := r.actor()
+	k.Send("pods/u1", r.wish)
+	k.RunOne(k.Work[0])
+	fact := reported(k)
+	hook := k.Work[1]
+	k.Work = nil
+	ended := make(chan any, 1)
+	go func() { ended <- hook.Run(t.Context()) }()
+	<-s.asked
+	k.Send("pods/u1", messages.StopContainer{UID: "u1", Name: "c", Fact: fact, Pod: r.wish.Pod, Spec: r.wish.Container,
+		Grace: time.Hour, HookOnly: true})
+	k.Send("pods/u1/c", <-ended)
+	k.RunWork()
+	if got := told(k); got != "" || len(r.r.Calls("StopContainer")) != 0 {
+		t.Errorf("it told %q, and stopped %d times", got, len(r.r.Calls("StopContainer")))
+	}
+}

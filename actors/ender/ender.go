@@ -1,0 +1,90 @@
+// Package ender is the actor that ends a pod in the place of the pod's own actor, which panics so often that it is in quarantine.
+// It shares nothing with that actor's machine: it stops what the runtime has of the pod, unmounts, removes, and reports the final
+// status. It runs no pre-stop hooks and stops sidecars beside the other containers, for what it has to know is little and its
+// decisions are few. It derives all from what it is told and reads, so that it may be killed at any message.
+package ender
+
+import (
+	"context"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// workTimeout is how long the work towards the runtime may take, besides the grace period, until it is asked for again, which
+// joins it.
+const workTimeout = 2 * time.Minute
+
+// New makes actors of the kind "ender", named by the UID of their pod.
+func New(h *host.Host) supervisors.Constructor {
+	return func(uid string) supervisors.Actor { return &actor{host: h, machine: newMachine(uid)} }
+}
+
+type actor struct {
+	host    *host.Host
+	machine *machine
+	timer   supervisors.Timer
+}
+
+// due is what the timer posts.
+type due struct{}
+
+// Receive implements supervisors.Actor.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started, due:
+		msg = nil
+	case messages.PodWanted, messages.PodObserved, messages.VolumesUnmounted, messages.PodCgroupRemoved, stopped, removed:
+	case messages.ServiceStarted:
+		clear(a.machine.asks) // whatever it forgot is asked again; work is joined
+		msg = nil
+	default:
+		ctx.Unhandled(m)
+		return
+	}
+	for _, e := range a.machine.step(ctx.Now(), msg) {
+		a.do(ctx, e)
+	}
+}
+
+// do carries out one effect.
+func (a *actor) do(ctx supervisors.Context, e any) {
+	m := a.machine
+	switch e := e.(type) {
+	case moved:
+		ctx.Log().Info("ending a pod whose actor is in quarantine", "from", e.from, "to", e.to, "podUID", m.uid)
+	case tell:
+		ctx.Tell(e.to, e.msg)
+	case stop:
+		a.work(ctx, "stop all containers", e.until.Sub(ctx.Now())+workTimeout, func(c context.Context) any {
+			return stopped{stopAll(c, a.host, m.uid, e.until)}
+		})
+	case remove:
+		pod := m.wanted.Pod
+		a.work(ctx, "remove the pod from the runtime", workTimeout,
+			func(c context.Context) any { return removed{a.host.RemovePod(c, pod)} })
+	case wake:
+		if a.timer != nil {
+			a.timer.Cancel()
+		}
+		a.timer = ctx.After(e.at.Sub(ctx.Now()), due{})
+	}
+}
+
+func (a *actor) work(ctx supervisors.Context, name string, timeout time.Duration, run func(context.Context) any) {
+	order := a.machine.wanted.Order
+	ctx.Do(supervisors.Work{Name: name, Timeout: max(timeout, workTimeout),
+		Run: func(c context.Context) any { return run(cri.WithPriority(c, order)) }})
+}
+
+// inspection is what the actor says of itself.
+type inspection struct {
+	State   string `json:"state"`
+	Failure string `json:"failure,omitempty"`
+}
+
+// Inspect implements supervisors.Inspectable.
+func (a *actor) Inspect() any { return inspection{string(a.machine.state), a.machine.failure} }

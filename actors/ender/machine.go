@@ -1,0 +1,303 @@
+package ender
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// state is where the end of the pod is.
+type state string
+
+const (
+	asking     state = "asking"     // pods has not said yet which pod this is; leads to stopping
+	stopping   state = "stopping"   // containers get a signal and their grace period; leads to recording
+	recording  state = "recording"  // a deleted pod's final status is written to the disk; leads to removing
+	removing   state = "removing"   // volumes are unmounted, sandboxes and containers removed; leads to ungrouping
+	ungrouping state = "ungrouping" // the cgroup is removed; leads to over
+	over       state = "over"       // nothing is left, which pods is told until it stops this actor
+)
+
+// edges are all transitions.
+var edges = map[state]state{asking: stopping, stopping: recording, recording: removing, removing: ungrouping, ungrouping: over}
+
+// timeout is how long an answer of another actor is awaited before the question is repeated.
+const timeout = 15 * time.Second
+
+// retry is the wait after work that failed.
+var retry = backoff.Policy{First: time.Second, Max: 30 * time.Second}
+
+// effects.
+type (
+	tell struct {
+		to  messages.Address
+		msg any
+	}
+	stop   struct{ until time.Time } // all containers and sandboxes
+	remove struct{}
+	wake   struct{ at time.Time }
+	moved  struct{ from, to state }
+)
+
+// results of work.
+type (
+	stopped struct{ err error }
+	removed struct{ err error }
+)
+
+var errStillRuns = errors.New("the runtime says that it has stopped the pod, and it still runs")
+
+// machine is the pure state machine of one pod's end.
+type machine struct {
+	uid     string
+	born    time.Time
+	state   state
+	wanted  *messages.PodWanted
+	until   time.Time                // when the grace period is over
+	asks    map[string]time.Time     // questions and work by name, and when they are repeated
+	fails   int                      // of the present work in a row
+	failure string                   // of the work that failed last
+	found   []messages.ContainerFact // newest first, as read last
+	stops   bool                     // a stop is under way
+	stopAt  time.Time                // when the last stop ended: an older reading says nothing of it
+	done    struct{ stopped, runtime, volumes, cgroup bool }
+	told    string // state and turn that were published last
+	fx      []any
+}
+
+func newMachine(uid string) *machine {
+	return &machine{uid: uid, state: asking, asks: map[string]time.Time{}}
+}
+
+// step takes one message, nil where only time has passed, and returns what is to be done.
+func (m *machine) step(now time.Time, msg any) []any {
+	m.fx = nil
+	if m.born.IsZero() {
+		m.born = now
+	}
+	m.take(now, msg)
+	for m.plan(now) {
+		to, ok := edges[m.state]
+		if !ok {
+			panic(fmt.Sprintf("ender of %s: no edge from %s", m.uid, m.state))
+		}
+		m.emit(moved{m.state, to})
+		m.state, m.fails, m.failure = to, 0, ""
+	}
+	m.publish()
+	m.wake(now)
+	return m.fx
+}
+
+func (m *machine) emit(e any) { m.fx = append(m.fx, e) }
+
+// due reports whether a question is to be put now, and notes that it is.
+func (m *machine) due(now time.Time, what string, again time.Duration) bool {
+	if at, ok := m.asks[what]; ok && now.Before(at) {
+		return false
+	}
+	m.asks[what] = now.Add(again)
+	return true
+}
+
+func (m *machine) ask(now time.Time, what string, to messages.Address, msg any) {
+	if m.due(now, what, timeout) {
+		m.emit(tell{to, msg})
+	}
+}
+
+// take notes what a message says.
+func (m *machine) take(now time.Time, msg any) {
+	switch v := msg.(type) {
+	case messages.PodWanted:
+		m.takeWanted(now, v)
+	case messages.PodObserved:
+		m.takeFacts(now, v.Facts)
+	case stopped:
+		m.stops, m.stopAt = false, now
+		if m.worked(now, "stop", v.err); v.err == nil {
+			m.asks["stop"] = now.Add(workTimeout) // a reading says before whether it is needed again
+		}
+		delete(m.asks, "read")
+	case removed:
+		m.worked(now, "remove", v.err)
+		m.done.runtime = v.err == nil
+	case messages.VolumesUnmounted:
+		m.done.volumes = m.done.volumes || v.Removed
+	case messages.PodCgroupRemoved:
+		m.done.cgroup = m.state == ungrouping
+	}
+}
+
+// worked notes how work ended: work that failed is repeated after a back-off.
+func (m *machine) worked(now time.Time, what string, err error) {
+	delete(m.asks, what)
+	m.failure = ""
+	if err != nil {
+		m.fails++
+		m.failure = err.Error()
+		m.asks[what] = now.Add(retry.After(m.fails, 0))
+	}
+}
+
+func (m *machine) takeWanted(now time.Time, w messages.PodWanted) {
+	if w.Ending == nil {
+		return // of before its end
+	}
+	first := m.wanted == nil
+	m.wanted = &w
+	// The grace period counts from now: what the pod's actor gave its containers of it is not known.
+	if until := now.Add(grace(&w)); first || until.Before(m.until) {
+		m.until = until
+		if !first && m.state == stopping {
+			delete(m.asks, "stop") // one that ends sooner is begun beside the one under way
+		}
+	}
+}
+
+func grace(w *messages.PodWanted) time.Duration {
+	seconds := int64(30)
+	for _, g := range []*int64{w.Pod.Spec.TerminationGracePeriodSeconds, w.Ending.Grace} {
+		if g != nil {
+			seconds = *g
+		}
+	}
+	return podspec.Grace(max(seconds, 1))
+}
+
+// takeFacts takes what the runtime has of the pod. All is stopped when a reading that began after the last stop finds nothing
+// alive.
+func (m *machine) takeFacts(now time.Time, f messages.PodFacts) {
+	if m.state != stopping || f.ReadAt.Before(m.born) || f.ReadAt.Before(m.stopAt) {
+		return
+	}
+	m.found = f.Containers
+	alive := false
+	for i := range f.Sandboxes {
+		alive = alive || f.Sandboxes[i].Ready
+	}
+	for i := range f.Containers {
+		alive = alive || f.Containers[i].State == messages.ContainerRunning || f.Containers[i].State == messages.ContainerUnknown
+	}
+	m.done.stopped = !alive
+	m.asks["read"] = now.Add(timeout)
+	if alive && !m.stops && !m.stopAt.IsZero() { // the runtime said that all was stopped, and it was not
+		m.worked(now, "stop", errStillRuns)
+	}
+}
+
+// plan asks for what the present state needs, and reports whether it is over.
+func (m *machine) plan(now time.Time) bool {
+	switch m.state {
+	case asking:
+		if m.wanted == nil {
+			m.ask(now, "wanted", messages.Pods, messages.GetDesired{UID: m.uid})
+			return false
+		}
+		return true
+	case stopping:
+		m.quiet(now)
+		if m.done.stopped {
+			return true
+		}
+		if m.due(now, "stop", max(m.until.Sub(now), 0)+workTimeout) {
+			m.stops = true
+			m.emit(stop{m.until})
+		}
+		if !m.stopAt.IsZero() {
+			m.ask(now, "read", messages.Runtime, messages.ReadPod{UID: m.uid})
+		}
+		return false
+	case recording:
+		if m.recorded() {
+			return true
+		}
+		m.ask(now, "record", messages.Pods, messages.PodEnded{UID: m.uid, Status: m.final(now)})
+		return false
+	case removing:
+		m.quiet(now)
+		if !m.done.volumes {
+			m.ask(now, "unmount", messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: true})
+		}
+		if !m.done.runtime && m.due(now, "remove", workTimeout) {
+			m.emit(remove{})
+		}
+		return m.done.volumes && m.done.runtime
+	case ungrouping:
+		if !m.done.cgroup {
+			m.ask(now, "ungroup", messages.Resources, messages.RemovePodCgroup{UID: m.uid})
+		}
+		return m.done.cgroup
+	default:
+		m.ask(now, "ended", messages.Pods, messages.PodEnded{UID: m.uid, Gone: true, Status: m.final(now)})
+		return false
+	}
+}
+
+// quiet has nobody probe what ends, or pull for it. It is repeated, since nothing answers it.
+func (m *machine) quiet(now time.Time) {
+	turn := uint64(max(now.UnixNano(), 0))
+	m.ask(now, "unwatch", messages.Prober, messages.WatchProbes{UID: m.uid, Pod: m.wanted.Pod, Turn: turn})
+	m.ask(now, "forget", messages.Images, messages.ForgetImages{UID: m.uid})
+}
+
+// recorded says that the final status may be lost here. That of a deleted pod has to be on the disk before the runtime forgets
+// how its containers ended.
+func (m *machine) recorded() bool {
+	return m.wanted.Pod.DeletionTimestamp == nil || m.wanted.Final != nil && !m.wanted.Unkept
+}
+
+// final is the pod's last status: what is known of it, with the ends of its containers as the runtime tells them. nil: nothing is
+// known.
+func (m *machine) final(now time.Time) *v1.PodStatus {
+	if m.wanted.Final != nil {
+		return m.wanted.Final
+	}
+	if m.wanted.Last == nil {
+		return nil
+	}
+	s := m.wanted.Last.DeepCopy()
+	finalstatus.Learn(s, m.found)
+	finalstatus.Settle(&m.wanted.Pod.Spec, s, now)
+	return s
+}
+
+// publish tells pods how far the end is, when that is new.
+func (m *machine) publish() {
+	if m.wanted == nil {
+		return
+	}
+	now := fmt.Sprint(m.state, m.wanted.Turn, m.failure)
+	if now == m.told {
+		return
+	}
+	m.told = now
+	msg := messages.PodStatusChanged{UID: m.uid, Turn: m.wanted.Turn, Phase: "terminating", Status: m.wanted.Last}
+	if m.state != stopping {
+		msg.Phase = "cleaning"
+	}
+	if m.failure != "" {
+		msg.Waiting = &messages.Reason{Code: messages.EventFailedKillPod, Message: m.failure}
+	}
+	m.emit(tell{messages.Pods, msg})
+}
+
+// wake plans the next look at what is due.
+func (m *machine) wake(now time.Time) {
+	var at time.Time
+	for _, t := range m.asks {
+		if t.After(now) && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	if !at.IsZero() {
+		m.emit(wake{at})
+	}
+}

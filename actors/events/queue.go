@@ -1,0 +1,189 @@
+package events
+
+import (
+	"encoding/json"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+const (
+	// maxWaiting is how many events wait to be written, at most: as many as with the kubelet.
+	maxWaiting = 1000
+	// batch is how many are written in one piece of work.
+	batch = 20
+	// expiry is how long an event waits: the API server keeps one for as long.
+	expiry = time.Hour
+)
+
+// retry is the pause after a try that did not reach the API server.
+var retry = backoff.Policy{First: time.Second, Max: 30 * time.Second, Jitter: backoff.Half}
+
+// item is one event that waits to be written. Only the queue changes it.
+type item struct {
+	event *v1.Event
+	// patch makes an earlier state of it this one; nil where there is none.
+	patch []byte
+	// create says that the API server has not been given it yet.
+	create bool
+	since  time.Time
+}
+
+// name tells an Event apart.
+type name struct{ namespace, name string }
+
+func (i *item) name() name { return name{i.event.Namespace, i.event.Name} }
+
+// Counts are what became of events since the process began to write them.
+type Counts struct {
+	Recorded uint64 `json:"recorded"` // asked for
+	Filtered uint64 `json:"filtered"` // too many about one object
+	Written  uint64 `json:"written"`
+	Refused  uint64 `json:"refused"` // by the API server, for good
+	Dropped  uint64 `json:"dropped"` // the queue was full
+	Expired  uint64 `json:"expired"` // waited for too long
+}
+
+// queue is the pure core: events in, batches out; no clock, no I/O. An event takes the place of an earlier state of itself that
+// still waits.
+type queue struct {
+	source     source
+	clock      *stepped
+	correlator *record.EventCorrelator
+	combined   bool    // the correlator combined the last event with similar ones
+	items      []*item // oldest first
+	waiting    map[name]*item
+	busy       bool // a batch is on its way
+	fails      int  // tries in a row that did not reach the API server
+	retryAt    time.Time
+	trouble    string // why they did not; empty when there is none
+	counts     Counts
+}
+
+func newQueue(node string) *queue {
+	q := &queue{source: source{node: node}, clock: &stepped{}, waiting: map[name]*item{}}
+	q.correlator = record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{Clock: q.clock,
+		MessageFunc: func(e *v1.Event) string {
+			q.combined = true // it is asked for of such events only
+			return record.EventAggregatorByReasonMessageFunc(e)
+		}})
+	return q
+}
+
+// record takes one event. Like ones are counted, similar ones combined, and too many about one object left out, as the
+// kubelet's recorder does.
+func (q *queue) record(now time.Time, m messages.RecordEvent) {
+	q.counts.Recorded++
+	e := q.source.event(now, m)
+	q.clock.step(now)
+	q.combined = false
+	result, err := q.correlator.EventCorrelate(e)
+	switch {
+	case err != nil: // the patch could not be made, which is a bug; the event is recorded all the same
+	case result.Skip:
+		q.counts.Filtered++
+		return
+	}
+	if q.combined {
+		q.dated(now, result)
+	}
+	q.source.sign(result.Event)
+	q.put(&item{event: result.Event, patch: result.Patch, create: result.Patch == nil, since: now})
+}
+
+// dated gives combined events the times of the node's clock: the last is now, and the first as long ago as the correlator counts.
+// The patch of an existing Event is made anew with that time.
+func (q *queue) dated(now time.Time, r *record.EventCorrelateResult) {
+	e := r.Event
+	e.FirstTimestamp = metav1.NewTime(now.Add(-q.clock.Since(e.FirstTimestamp.Time)))
+	e.LastTimestamp = metav1.NewTime(now)
+	if r.Patch != nil {
+		// these can be encoded
+		r.Patch, _ = json.Marshal(map[string]any{"count": e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message})
+	}
+}
+
+// put has an item wait, in the place of an earlier state of the same event.
+func (q *queue) put(i *item) {
+	if was := q.waiting[i.name()]; was != nil {
+		was.event, was.patch = i.event, i.patch
+		return
+	}
+	q.items = append(q.items, i)
+	q.waiting[i.name()] = i
+	if len(q.items) > maxWaiting {
+		q.counts.Dropped++
+		q.shift()
+	}
+}
+
+// shift takes the oldest out.
+func (q *queue) shift() *item {
+	i := q.items[0]
+	q.items[0] = nil
+	q.items = q.items[1:]
+	delete(q.waiting, i.name())
+	return i
+}
+
+// next is the batch to be written now; none while one is on its way, or during a pause.
+func (q *queue) next(now time.Time) []*item {
+	if q.busy || now.Before(q.retryAt) {
+		return nil
+	}
+	var out []*item
+	for len(q.items) > 0 && len(out) < batch {
+		i := q.shift()
+		if now.Sub(i.since) > expiry {
+			q.counts.Expired++
+			continue
+		}
+		out = append(out, i)
+	}
+	q.busy = len(out) > 0
+	return out
+}
+
+// idle says that nothing waits, nor is on its way.
+func (q *queue) idle() bool { return !q.busy && len(q.items) == 0 }
+
+// wrote takes what became of a batch. What did not reach the API server waits on, in its place; random, in [0,1), keeps nodes
+// that lost it together from coming back together.
+func (q *queue) wrote(now time.Time, r written, random float64) {
+	q.busy = false
+	q.counts.Written += r.done
+	q.counts.Refused += r.refused
+	q.back(r.left)
+	q.trouble = ""
+	if r.unreached == nil {
+		q.fails, q.retryAt = 0, time.Time{}
+		return
+	}
+	q.fails++
+	q.trouble = apiclient.Explain(r.unreached, q.source.node)
+	q.retryAt = now.Add(retry.After(q.fails, random))
+}
+
+// back puts items before all others again. One of which a later state came meanwhile becomes that.
+func (q *queue) back(left []*item) {
+	var first []*item
+	for _, i := range left {
+		if newer := q.waiting[i.name()]; newer != nil {
+			newer.create = newer.create || i.create
+			continue
+		}
+		q.waiting[i.name()] = i
+		first = append(first, i)
+	}
+	q.items = append(first, q.items...)
+	for len(q.items) > maxWaiting {
+		q.counts.Dropped++
+		q.shift()
+	}
+}

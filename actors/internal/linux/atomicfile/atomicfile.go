@@ -1,0 +1,103 @@
+// Package atomicfile writes files so that a crash, a full disk or a second writer leaves the old content or the new
+// one and never a mixture, and keeps versioned checkpoints on top of that.
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoSpace is wrapped by the error of a write that found the disk, or the quota, full.
+var ErrNoSpace = errors.New("no space left on the disk")
+
+// writers hold off each other for one path within the process, so that the temporary file of a path can have a fixed
+// name and what a crash leaves of it is overwritten by the next write, not gathered.
+var writers [64]sync.Mutex
+
+func writerOf(path string) *sync.Mutex {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(filepath.Clean(path))) // a hash's Write never fails
+	return &writers[h.Sum32()%uint32(len(writers))]
+}
+
+// WriteFile puts data at path, with exactly mode, by way of a temporary file beside it: written, synced, renamed, and
+// the folder synced. When it returns nil the content survives a power cut. When it fails, what was at path before is
+// untouched, but for one case, which the error names: the new content is there, and may not survive a power cut. A full disk
+// that left the old content is an error that wraps ErrNoSpace. The folder must exist. A link at path is replaced, not
+// followed. Safe for concurrent use in one process; one process at a time may write a path.
+func WriteFile(path string, data []byte, mode fs.FileMode) error {
+	return writeFile(path, data, mode, true)
+}
+
+func writeFile(path string, data []byte, mode fs.FileMode, durable bool) error {
+	lock := writerOf(path)
+	lock.Lock()
+	defer lock.Unlock()
+	temporary := temporaryOf(path)
+	if err := place(temporary, path, data, mode, durable); err != nil {
+		// What there is of the temporary file is of no use; when even removing it fails, the next write will.
+		_ = os.Remove(temporary)
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			return fmt.Errorf("writing %s: %w; its former content stays: %w", path, ErrNoSpace, err)
+		}
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if !durable {
+		return nil
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("writing %s: the new content is there, and may not survive a power cut: %w", path, err)
+	}
+	return nil
+}
+
+func temporaryOf(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+}
+
+// place writes the temporary file, syncs it where it is to be durable, and gives it its name.
+func place(temporary, path string, data []byte, mode fs.FileMode, durable bool) error {
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := fill(f, data, mode, durable); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+func fill(f *os.File, data []byte, mode fs.FileMode, durable bool) error {
+	if err := f.Chmod(mode); err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil || !durable {
+		return err
+	}
+	return syncFile(f)
+}
+
+// syncFile makes the content of a file survive a power cut. A variable: tests count.
+var syncFile = (*os.File).Sync
+
+// syncDir makes what was done in a folder survive a power cut. A variable: no disk fails on demand.
+var syncDir = func(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,146 @@
+package atomicfile
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxCheckpoint bounds what Load reads into memory, in bytes. A node's checkpoints are some megabytes at most.
+const maxCheckpoint = 64 << 20
+
+// checkpoint is the file: the value as JSON, and what tells whether it is whole and of which shape.
+type checkpoint struct {
+	Version int             `json:"version"`
+	SHA256  string          `json:"sha256"` // of value, compacted
+	Value   json.RawMessage `json:"value"`
+}
+
+// UnreadableError says that there is a checkpoint and that it is of no use: damaged, or of another version. Its owner reports
+// it and goes on as if there were none.
+type UnreadableError struct {
+	Path string
+	// KeptAs is where the file was moved so that it can be looked at; empty when that was impossible, and then Err
+	// says why as well.
+	KeptAs string
+	Err    error
+}
+
+// Error implements error.
+func (e *UnreadableError) Error() string {
+	if e.KeptAs == "" {
+		return fmt.Sprintf("checkpoint %s is unreadable: %v", e.Path, e.Err)
+	}
+	return fmt.Sprintf("checkpoint %s is unreadable and was kept aside as %s: %v", e.Path, e.KeptAs, e.Err)
+}
+
+// Unwrap is what was wrong.
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
+// VersionError is why a checkpoint is unreadable that another version of the agent wrote.
+type VersionError struct{ Found, Want int }
+
+// Error implements error.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("it has version %d, and this agent reads version %d", e.Found, e.Want)
+}
+
+// Save writes value, as JSON, with its version, as WriteFile does, mode 0600. The version is the shape of value: raise
+// it when an older reader would misread the new shape, or the other way round.
+func Save(path string, version int, value any) error { return save(path, version, value, true) }
+
+// SaveVolatile is Save for what a restart of the machine makes void: it outlives the process and not a power cut, after which
+// the checkpoint is as it was, or unreadable. The disk is not waited for.
+func SaveVolatile(path string, version int, value any) error {
+	return save(path, version, value, false)
+}
+
+func save(path string, version int, value any, durable bool) error {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("checkpoint %s: %w", path, err)
+	}
+	data, err := json.Marshal(checkpoint{Version: version, SHA256: sum(raw), Value: raw})
+	if err != nil {
+		return fmt.Errorf("checkpoint %s: %w", path, err)
+	}
+	return writeFile(path, append(data, '\n'), 0o600, durable)
+}
+
+// Load reads the checkpoint at path into value, a pointer. An error leaves value untouched. It wraps fs.ErrNotExist
+// when there is none, and is an *UnreadableError when that is of no use, and then the file is out of the way. Any other says
+// that it cannot be read now, and the file is where it was: a later Load may read it. None is a reason not to start.
+func Load(path string, version int, value any) error {
+	target := reflect.ValueOf(value)
+	if target.Kind() != reflect.Pointer || target.IsNil() {
+		return fmt.Errorf("checkpoint %s: Load needs a pointer, not a %T", path, value)
+	}
+	data, err := read(path)
+	if err != nil && !errors.Is(err, errNoCheckpoint) {
+		return fmt.Errorf("checkpoint %s: %w", path, err)
+	}
+	fresh := reflect.New(target.Type().Elem())
+	if err == nil {
+		err = decode(data, version, fresh.Interface())
+	}
+	if err != nil {
+		kept, asideErr := keepAside(path)
+		return &UnreadableError{Path: path, KeptAs: kept, Err: errors.Join(err, asideErr)}
+	}
+	target.Elem().Set(fresh.Elem())
+	return nil
+}
+
+// errNoCheckpoint is what is there that no reading makes a checkpoint of.
+var errNoCheckpoint = errors.New("it is no file of a checkpoint")
+
+func read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxCheckpoint+1))
+	switch err = errors.Join(err, f.Close()); {
+	case errors.Is(err, unix.EISDIR):
+		return nil, fmt.Errorf("%w: %w", errNoCheckpoint, err)
+	case err != nil:
+		return nil, err
+	case len(data) > maxCheckpoint:
+		return nil, fmt.Errorf("%w: it is larger than %d bytes", errNoCheckpoint, maxCheckpoint)
+	}
+	return data, nil
+}
+
+func decode(data []byte, version int, value any) error {
+	var c checkpoint
+	if err := json.Unmarshal(data, &c); err != nil {
+		return fmt.Errorf("it is cut off or not a checkpoint: %w", err)
+	}
+	if c.Version != version {
+		return &VersionError{Found: c.Version, Want: version}
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, c.Value); err != nil {
+		return fmt.Errorf("it has no value: %w", err)
+	}
+	if sum(compact.Bytes()) != c.SHA256 {
+		return errors.New("its checksum does not match its content")
+	}
+	if err := json.Unmarshal(c.Value, value); err != nil {
+		return fmt.Errorf("its value is of another shape: %w", err)
+	}
+	return nil
+}
+
+func sum(data []byte) string {
+	digest := sha256.Sum256(data)
+	return hex.EncodeToString(digest[:])
+}

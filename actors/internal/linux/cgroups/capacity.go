@@ -1,0 +1,70 @@
+package cgroups
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"k8s.io/utils/cpuset"
+
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// OnlineCPUs are the CPUs that the machine has, by number, read from "/sys". What the agent itself may run on does not matter:
+// pods may run on all.
+func OnlineCPUs(sysfs string) cpuset.CPUSet {
+	if text, err := os.ReadFile(filepath.Join(sysfs, "devices/system/cpu/online")); err == nil {
+		if set, err := cpuset.Parse(strings.TrimSpace(string(text))); err == nil && set.Size() > 0 {
+			return set
+		}
+	}
+	var set []int
+	for i := range runtime.NumCPU() {
+		set = append(set, i)
+	}
+	return cpuset.New(set...)
+}
+
+// ReadCapacity reads what the machine has, from "/sys" and "/proc". Memory is in bytes, as the caller knows it.
+func ReadCapacity(sysfs, procfs string, memory int64) (Capacity, error) {
+	c := Capacity{Memory: memory, MilliCPU: int64(OnlineCPUs(sysfs).Size()) * 1000, HugePages: map[string]uint64{}}
+	// The kernel ends at whichever is less.
+	for _, file := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
+		n, err := readNumber(filepath.Join(procfs, file))
+		if err != nil {
+			return Capacity{}, fmt.Errorf("how many processes there may be: %w", err)
+		}
+		if c.PIDs == 0 || n < c.PIDs {
+			c.PIDs = n
+		}
+	}
+	pools, err := filepath.Glob(filepath.Join(sysfs, "kernel/mm/hugepages/hugepages-*kB"))
+	if err != nil {
+		return Capacity{}, err
+	}
+	for _, pool := range pools {
+		text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(pool), "hugepages-"), "kB")
+		kilobytes, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || kilobytes <= 0 || kilobytes > math.MaxInt64>>10 {
+			continue
+		}
+		pages, err := readNumber(filepath.Join(pool, "nr_hugepages"))
+		if err != nil {
+			return Capacity{}, fmt.Errorf("the pool of huge pages: %w", err)
+		}
+		c.HugePages[cri.HugePageUnit(kilobytes<<10)] = uint64(max(pages, 0)) * uint64(kilobytes<<10)
+	}
+	return c, nil
+}
+
+func readNumber(path string) (int64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+}

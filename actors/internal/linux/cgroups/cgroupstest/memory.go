@@ -1,0 +1,113 @@
+// Package cgroupstest has cgroups in memory, for tests.
+package cgroupstest
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
+)
+
+// Memory is cgroups.Groups in memory. Safe for concurrent use.
+type Memory struct {
+	mu     sync.Mutex
+	groups map[string]cgroups.Values
+	procs  map[string][]int
+	fail   error
+	deaf   bool
+}
+
+// New has no groups.
+func New() *Memory { return &Memory{groups: map[string]cgroups.Values{}, procs: map[string][]int{}} }
+
+func where(name cgroups.Name, systemd bool) string {
+	if systemd {
+		return name.Systemd()
+	}
+	return name.Cgroupfs()
+}
+
+// Apply implements cgroups.Groups.
+func (m *Memory) Apply(name cgroups.Name, systemd bool, v cgroups.Values) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fail != nil {
+		return m.fail
+	}
+	p := where(name, systemd)
+	for above := path.Dir(p); above != "/"; above = path.Dir(above) {
+		if _, ok := m.groups[above]; !ok {
+			m.groups[above] = cgroups.Values{}
+		}
+	}
+	m.groups[p] = v
+	return nil
+}
+
+// Remove implements cgroups.Groups.
+func (m *Memory) Remove(name cgroups.Name, systemd bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fail != nil {
+		return m.fail
+	}
+	p := where(name, systemd)
+	maps.DeleteFunc(m.groups, func(at string, _ cgroups.Values) bool { return at == p || strings.HasPrefix(at, p+"/") })
+	return nil
+}
+
+// Children implements cgroups.Groups.
+func (m *Memory) Children(name cgroups.Name, systemd bool) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for at := range m.groups {
+		if path.Dir(at) == where(name, systemd) {
+			names = append(names, path.Base(at))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Kill implements cgroups.Groups.
+func (m *Memory) Kill(name cgroups.Name, systemd bool) ([]int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := m.procs[where(name, systemd)]
+	if !m.deaf {
+		delete(m.procs, where(name, systemd))
+	}
+	return found, nil
+}
+
+// Deafen has processes pass over the signals that they get.
+func (m *Memory) Deafen() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deaf = true
+}
+
+// Put makes a group with these processes in it.
+func (m *Memory) Put(at string, pids ...int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.groups[at], m.procs[at] = cgroups.Values{}, pids
+}
+
+// Fail has everything that changes something fail; nil ends that.
+func (m *Memory) Fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fail = err
+}
+
+// Values are the groups there are, by path.
+func (m *Memory) Values() map[string]cgroups.Values {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.groups)
+}

@@ -1,0 +1,122 @@
+package cgroups
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	library "github.com/opencontainers/cgroups"
+	"github.com/opencontainers/cgroups/manager"
+)
+
+// Groups are the cgroups of a machine. Implementations are safe for concurrent use on different names.
+type Groups interface {
+	// Apply makes the group, with those above it, where it is not there, and gives it its values.
+	Apply(name Name, systemd bool, v Values) error
+	// Remove removes the group and all below it, which must hold no process. Nothing there is no error.
+	Remove(name Name, systemd bool) error
+	// Children lists the literal names of the groups directly within, in any hierarchy, sorted; none where there is no such
+	// group.
+	Children(name Name, systemd bool) ([]string, error)
+	// Kill sends SIGKILL to all processes in the group and below it, and tells which there were: they end a moment later.
+	Kill(name Name, systemd bool) (found []int, err error)
+}
+
+// Host is the machine's own cgroups, of v1, v2 or a hybrid, as they are mounted below /sys/fs/cgroup. The zero value
+// is usable.
+type Host struct{}
+
+// Apply implements Groups.
+func (Host) Apply(name Name, systemd bool, v Values) error {
+	m, err := managerOf(name, systemd)
+	if err != nil {
+		return err
+	}
+	if err := m.Apply(-1); err != nil { // no process is moved
+		return err
+	}
+	return m.Set(resources(v, library.IsCgroup2UnifiedMode(), hugeTLB(m.GetPaths())))
+}
+
+// Remove implements Groups.
+func (Host) Remove(name Name, systemd bool) error {
+	m, err := managerOf(name, systemd)
+	if err != nil {
+		return err
+	}
+	return m.Destroy()
+}
+
+// Children implements Groups.
+func (Host) Children(name Name, systemd bool) ([]string, error) {
+	m, err := managerOf(name, systemd)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, dir := range m.GetPaths() {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, entry := range entries {
+			if entry.IsDir() {
+				names = append(names, entry.Name())
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// managerOf is the library's handle of a group. Devices are the runtime's.
+func managerOf(name Name, systemd bool) (library.Manager, error) {
+	config := &library.Cgroup{Systemd: systemd, Resources: &library.Resources{SkipDevices: true, SkipFreezeOnSet: true}}
+	if !systemd {
+		config.Path = name.Cgroupfs()
+		return manager.New(config)
+	}
+	parent, base := path.Split(name.Systemd())
+	config.Name, config.Parent = base, path.Base(parent)
+	if parent == "/" {
+		config.Parent = "-.slice"
+	}
+	return manager.New(config)
+}
+
+// hugeTLB says whether groups can bound huge pages, by the paths of one that was made.
+func hugeTLB(paths map[string]string) bool {
+	if _, ok := paths["hugetlb"]; ok {
+		return true
+	}
+	if dir, ok := paths[""]; ok && library.IsCgroup2UnifiedMode() {
+		files, err := filepath.Glob(filepath.Join(dir, "hugetlb.*.max"))
+		return err == nil && len(files) > 0
+	}
+	return false
+}
+
+// resources are the values as the library takes them.
+func resources(v Values, unified, hugetlb bool) *library.Resources {
+	r := &library.Resources{
+		SkipDevices: true, SkipFreezeOnSet: true,
+		CpuQuota: v.CPUQuota, CpuPeriod: v.CPUPeriod, Memory: v.Memory,
+	}
+	if unified {
+		r.CpuWeight = library.ConvertCPUSharesToCgroupV2Value(v.CPUShares)
+	} else {
+		r.CpuShares = v.CPUShares
+	}
+	if v.PIDs != 0 {
+		r.PidsLimit = &v.PIDs
+	}
+	if hugetlb {
+		for size, limit := range v.HugePages {
+			r.HugetlbLimit = append(r.HugetlbLimit, &library.HugepageLimit{Pagesize: size, Limit: limit})
+		}
+	}
+	return r
+}

@@ -1,0 +1,195 @@
+package cgroups_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
+)
+
+const (
+	busSocket = "/run/playlet-test-bus"
+	busConfig = `<busconfig><type>system</type><listen>unix:path=` + busSocket + `</listen><auth>EXTERNAL</auth>
+<policy context="default"><allow send_destination="*"/><allow own="*"/><allow receive_sender="*"/></policy></busconfig>`
+)
+
+// TestWithASystemdOnTheBus: with the systemd driver a pod's group is a slice that systemd is asked for, over a real D-Bus, with
+// the limits as its properties; the machine's own hierarchies have the group and its values. systemd itself is a fake of its
+// interface (org.freedesktop.systemd1.Manager): none runs where these tests do.
+func TestWithASystemdOnTheBus(t *testing.T) {
+	if _, err := exec.LookPath("dbus-daemon"); err != nil {
+		t.Skip("no dbus-daemon (Debian: dbus-daemon)")
+	}
+	withOwnMounts(t, withSystemd, "DBUS_SYSTEM_BUS_ADDRESS=unix:path="+busSocket)
+}
+
+func withSystemd(t *testing.T) {
+	manager := startSystemd(t)
+	var host cgroups.Host
+	root := cgroups.ParseName(fmt.Sprintf("/playlettest%d", os.Getpid()))
+	pod := cgroups.PodName(root, "Burstable", "u-1")
+	slice := filepath.Base(pod.Systemd())
+	for range 2 { // the second time it is there
+		must(t, "apply", host.Apply(pod, true, cgroups.Values{CPUShares: 512, CPUQuota: 50_000, CPUPeriod: 100_000,
+			Memory: 64 << 20, PIDs: 100}))
+	}
+	defer func() { _ = host.Remove(pod, true) }() // gone already, unless the test has failed
+	manager.mu.Lock()
+	got := manager.units[slice]
+	manager.mu.Unlock()
+	want := map[string]any{"CPUShares": uint64(512), "CPUQuotaPerSecUSec": uint64(500_000), "MemoryLimit": uint64(64 << 20),
+		"TasksMax": uint64(100)}
+	if _, unified := got["CPUWeight"]; unified {
+		want = map[string]any{"CPUWeight": uint64(20), "CPUQuotaPerSecUSec": uint64(500_000), "MemoryMax": uint64(64 << 20),
+			"TasksMax": uint64(100)}
+	}
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s has %s = %v, want %v", slice, name, got[name], value)
+		}
+	}
+	if got["Wants"] == nil || fmt.Sprint(got["Wants"]) != fmt.Sprint([]string{filepath.Base(filepath.Dir(pod.Systemd()))}) {
+		t.Errorf("%s is in %v", slice, got["Wants"])
+	}
+	if text, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/memory", pod.Systemd(), "memory.limit_in_bytes")); err == nil &&
+		strings.TrimSpace(string(text)) != fmt.Sprint(64<<20) {
+		t.Errorf("the kernel's limit is %s", text)
+	}
+	if names, err := host.Children(cgroups.ClassName(root, "Burstable"), true); err != nil || !slices.Contains(names, slice) {
+		t.Errorf("children %v, %v", names, err)
+	}
+	must(t, "remove", host.Remove(pod, true))
+	if names, err := host.Children(cgroups.ClassName(root, "Burstable"), true); err != nil || len(names) > 0 {
+		t.Errorf("after the end there are %v, %v", names, err)
+	}
+	must(t, "remove its class", host.Remove(cgroups.ClassName(root, "Burstable"), true))
+	must(t, "remove the root", host.Remove(root, true))
+	manager.mu.Lock()
+	defer manager.mu.Unlock()
+	if manager.units[slice] != nil {
+		t.Error("systemd still has its slice")
+	}
+}
+
+// systemd is what the driver needs of the interface org.freedesktop.systemd1.Manager: units with properties.
+type systemd struct {
+	conn  *dbus.Conn
+	mu    sync.Mutex
+	units map[string]map[string]any
+	jobs  uint32
+}
+
+type property struct {
+	Name  string
+	Value dbus.Variant
+}
+
+// startSystemd puts it on a bus of its own, in a /run of its own.
+func startSystemd(t *testing.T) *systemd {
+	t.Helper()
+	must(t, "mount /run", syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""))
+	must(t, "the sign of systemd", os.MkdirAll("/run/systemd/system", 0o755))
+	must(t, "configuration", os.WriteFile("/run/bus.conf", []byte(busConfig), 0o600))
+	daemon := exec.CommandContext(t.Context(), "dbus-daemon", "--config-file=/run/bus.conf", "--nofork", "--nopidfile")
+	must(t, "dbus-daemon", daemon.Start())
+	t.Cleanup(func() {
+		_ = daemon.Process.Kill()
+		_ = daemon.Wait()
+	})
+	var conn *dbus.Conn
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		var err error
+		if conn, err = dbus.Connect("unix:path=" + busSocket); err == nil {
+			break
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	s := &systemd{conn: conn, units: map[string]map[string]any{}}
+	must(t, "export", conn.Export(s, "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"))
+	must(t, "export", conn.Export(properties{}, "/org/freedesktop/systemd1", "org.freedesktop.DBus.Properties"))
+	if reply, err := conn.RequestName("org.freedesktop.systemd1", dbus.NameFlagDoNotQueue); err != nil ||
+		reply != dbus.RequestNameReplyPrimaryOwner {
+		t.Fatalf("the name: %v, %v", reply, err)
+	}
+	return s
+}
+
+type properties struct{}
+
+// Get is org.freedesktop.DBus.Properties.Get.
+func (properties) Get(_, name string) (dbus.Variant, *dbus.Error) {
+	if name != "Version" {
+		return dbus.Variant{}, dbus.MakeFailedError(fmt.Errorf("no property %s", name))
+	}
+	return dbus.MakeVariant("252"), nil
+}
+
+// Subscribe is org.freedesktop.systemd1.Manager.Subscribe.
+func (s *systemd) Subscribe() *dbus.Error { return nil }
+
+// StartTransientUnit is org.freedesktop.systemd1.Manager.StartTransientUnit.
+func (s *systemd) StartTransientUnit(name, _ string, properties []property, _ []struct {
+	Name       string
+	Properties []property
+}) (dbus.ObjectPath, *dbus.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.units[name] != nil {
+		return "", dbus.NewError("org.freedesktop.systemd1.UnitExists", []any{"Unit " + name + " already exists."})
+	}
+	s.units[name] = map[string]any{}
+	s.set(name, properties)
+	return s.job(name), nil
+}
+
+// SetUnitProperties is org.freedesktop.systemd1.Manager.SetUnitProperties.
+func (s *systemd) SetUnitProperties(name string, _ bool, properties []property) *dbus.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.units[name] == nil {
+		return dbus.NewError("org.freedesktop.systemd1.NoSuchUnit", []any{"Unit " + name + " not loaded."})
+	}
+	s.set(name, properties)
+	return nil
+}
+
+// StopUnit is org.freedesktop.systemd1.Manager.StopUnit.
+func (s *systemd) StopUnit(name, _ string) (dbus.ObjectPath, *dbus.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.units, name)
+	return s.job(name), nil
+}
+
+// ResetFailedUnit is org.freedesktop.systemd1.Manager.ResetFailedUnit.
+func (s *systemd) ResetFailedUnit(string) *dbus.Error { return nil }
+
+func (s *systemd) set(name string, properties []property) {
+	for _, p := range properties {
+		s.units[name][p.Name] = p.Value.Value()
+	}
+}
+
+// job is one that is done as soon as its caller knows of it.
+func (s *systemd) job(unit string) dbus.ObjectPath {
+	s.jobs++
+	id, path := s.jobs, dbus.ObjectPath(fmt.Sprintf("/org/freedesktop/systemd1/job/%d", s.jobs))
+	time.AfterFunc(10*time.Millisecond, func() {
+		_ = s.conn.Emit("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager.JobRemoved", id, path, unit,
+			"done") // lost with the connection alone
+	})
+	return path
+}

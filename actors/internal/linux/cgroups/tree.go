@@ -1,0 +1,164 @@
+package cgroups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// Tree is the kubelet's tree of groups: kubepods, the QoS classes, pods. Immutable; safe for concurrent use on different pods.
+type Tree struct {
+	Groups   Groups
+	Root     Name // [cgroupRoot]
+	Settings Settings
+	// Systemd asks which driver counts now: the runtime's, once it has said.
+	Systemd func() bool
+	// Capacity asks what the machine has.
+	Capacity func() (Capacity, error)
+	// Pause is what lies between two looks whether killed processes have gone; 0: 50 ms.
+	Pause time.Duration
+}
+
+// classes are the QoS classes in the order in which their groups are made.
+var classes = []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort}
+
+// ApplyNode makes kubepods and the groups of the QoS classes and gives them their values. pods are those that count.
+func (t Tree) ApplyNode(pods []*v1.Pod) error {
+	systemd := t.Systemd()
+	if err := t.checkRoot(systemd); err != nil {
+		return err
+	}
+	capacity, err := t.Capacity()
+	if err != nil {
+		return err
+	}
+	if err := t.apply(t.Root.Child(kubepods), systemd, NodeValues(capacity, t.Settings)); err != nil {
+		return err
+	}
+	for _, class := range classes {
+		if err := t.apply(ClassName(t.Root, class), systemd, ClassValues(class, pods, t.Settings)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkRoot refuses a cgroupRoot that is not there, as the kubelet does: a name that was mistyped would be made.
+func (t Tree) checkRoot(systemd bool) error {
+	if len(t.Root) == 0 {
+		return nil
+	}
+	parent := t.Root[:len(t.Root)-1]
+	names, err := t.Groups.Children(parent, systemd)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name == t.Root.base(systemd) {
+			return nil
+		}
+	}
+	return fmt.Errorf("cgroupRoot %s does not exist; it has to be made before the agent starts", t.Root.Cgroupfs())
+}
+
+// EnsurePod makes the pod's group, where it is not there, and gives it its values. It returns the group as the runtime takes
+// it for a parent.
+func (t Tree) EnsurePod(pod *v1.Pod) (parent string, err error) {
+	systemd := t.Systemd()
+	name := PodName(t.Root, cri.QOSClass(pod), string(pod.UID))
+	if err := t.apply(name, systemd, PodValues(pod, t.Settings)); err != nil {
+		return "", err
+	}
+	if systemd {
+		return name.Systemd(), nil
+	}
+	return name.Cgroupfs(), nil
+}
+
+func (t Tree) apply(name Name, systemd bool, v Values) error {
+	if err := t.Groups.Apply(name, systemd, v); err != nil {
+		return fmt.Errorf("cgroup %s: %w", name.Cgroupfs(), err)
+	}
+	return nil
+}
+
+// Pods lists the pods that have a group. With systemd, dashes of their UIDs are underscores; SameUID compares.
+func (t Tree) Pods() ([]string, error) {
+	systemd := t.Systemd()
+	var uids []string
+	for class := range Classes {
+		name := ClassName(t.Root, class)
+		names, err := t.Groups.Children(name, systemd)
+		if err != nil {
+			return nil, err
+		}
+		for _, literal := range names {
+			if uid, ok := podIn(name, literal, systemd); ok && uid != "" {
+				uids = append(uids, uid)
+			}
+		}
+	}
+	return uids, nil
+}
+
+// Key is a pod's UID as Pods lists it with any driver.
+func Key(uid string) string { return escape(uid) }
+
+// RemovePod kills what still runs in the pod's group, and removes it, of whatever class the pod was.
+func (t Tree) RemovePod(ctx context.Context, uid string) error {
+	systemd := t.Systemd()
+	var errs []error
+	for class := range Classes {
+		inside := ClassName(t.Root, class)
+		name := PodName(t.Root, class, uid)
+		names, err := t.Groups.Children(inside, systemd)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, literal := range names {
+			if literal == name.base(systemd) {
+				errs = append(errs, t.remove(ctx, name, systemd))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// rounds is how often processes are looked for and killed: one that forks may need several.
+const rounds = 20
+
+// remove ends the processes in a group and removes it. What ends is still there for a moment.
+func (t Tree) remove(ctx context.Context, name Name, systemd bool) error {
+	pause := t.Pause
+	if pause == 0 {
+		pause = 50 * time.Millisecond
+	}
+	for round := 0; ; round++ {
+		found, err := t.Groups.Kill(name, systemd)
+		if err != nil {
+			return fmt.Errorf("ending the processes in cgroup %s: %w", name.Cgroupfs(), err)
+		}
+		if len(found) == 0 {
+			break
+		}
+		if round == rounds {
+			return fmt.Errorf("cgroup %s: the processes %v do not end", path.Base(name.Cgroupfs()), found)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+	if err := t.Groups.Remove(name, systemd); err != nil {
+		return fmt.Errorf("cgroup %s: %w", name.Cgroupfs(), err)
+	}
+	return nil
+}

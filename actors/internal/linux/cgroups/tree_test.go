@@ -1,0 +1,92 @@
+package cgroups_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
+	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups/cgroupstest"
+)
+
+func newTree(systemd bool) (*cgroupstest.Memory, cgroups.Tree) {
+	m := cgroupstest.New()
+	return m, cgroups.Tree{
+		Groups: m, Systemd: func() bool { return systemd }, Pause: time.Millisecond,
+		Capacity: func() (cgroups.Capacity, error) { return cgroups.Capacity{MilliCPU: 2000, Memory: 1 << 30}, nil },
+	}
+}
+
+func paths(m *cgroupstest.Memory) []string {
+	var out []string
+	for at := range m.Values() {
+		out = append(out, at)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestTheKubeletsTree(t *testing.T) {
+	pod := &v1.Pod{}
+	pod.UID = types.UID("a-b")
+	for systemd, want := range map[bool]string{
+		false: "/kubepods /kubepods/besteffort /kubepods/besteffort/poda-b /kubepods/burstable",
+		true: "/kubepods.slice /kubepods.slice/kubepods-besteffort.slice " +
+			"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-poda_b.slice /kubepods.slice/kubepods-burstable.slice",
+	} {
+		m, tree := newTree(systemd)
+		if err := tree.ApplyNode(nil); err != nil {
+			t.Fatal(err)
+		}
+		parent, err := tree.EnsurePod(pod)
+		if got := strings.Join(paths(m), " "); err != nil || got != want || !slices.Contains(paths(m), parent) {
+			t.Errorf("there are %s, %v, and the pod's is %s", got, err, parent)
+		}
+		uids, err := tree.Pods()
+		if err != nil || len(uids) != 1 || cgroups.Key(uids[0]) != cgroups.Key("a-b") {
+			t.Errorf("pods %v, %v", uids, err)
+		}
+		if err := tree.RemovePod(t.Context(), uids[0]); err != nil || len(paths(m)) != 3 {
+			t.Errorf("after removing the pod's: %v, %v", paths(m), err)
+		}
+	}
+}
+
+// What still runs in a pod's group is ended first; a group whose processes stay is left, and said to be.
+func TestProcessesAreEndedBeforeTheirGroupGoes(t *testing.T) {
+	m, tree := newTree(false)
+	m.Put("/kubepods/podx", 4711, 4712)
+	if err := tree.RemovePod(t.Context(), "x"); err != nil || len(paths(m)) > 0 {
+		t.Errorf("left %v, %v", paths(m), err)
+	}
+	m.Put("/kubepods/podx", 4711)
+	m.Deafen()
+	if err := tree.RemovePod(t.Context(), "x"); err == nil || len(paths(m)) != 1 {
+		t.Errorf("left %v, %v", paths(m), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := tree.RemovePod(ctx, "x"); !errors.Is(err, context.Canceled) {
+		t.Errorf("without time: %v", err)
+	}
+}
+
+// A cgroupRoot that was mistyped is not made.
+func TestTheRootHasToBeThere(t *testing.T) {
+	m, tree := newTree(false)
+	tree.Root = cgroups.ParseName("/pods/here")
+	if err := tree.ApplyNode(nil); err == nil || !strings.Contains(err.Error(), "/pods/here does not exist") ||
+		len(paths(m)) > 0 {
+		t.Errorf("%v, %v", err, paths(m))
+	}
+	m.Put("/pods/here")
+	if err := tree.ApplyNode(nil); err != nil || !slices.Contains(paths(m), "/pods/here/kubepods/burstable") {
+		t.Errorf("%v, %v", err, paths(m))
+	}
+}

@@ -1,0 +1,116 @@
+package cgroups
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// list is "cpu=100m memory=1Mi" as a list.
+func list(t *testing.T, pairs ...string) v1.ResourceList {
+	t.Helper()
+	out := v1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[v1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+func podOf(sets ...v1.ResourceRequirements) *v1.Pod {
+	p := &v1.Pod{}
+	for _, r := range sets {
+		p.Spec.Containers = append(p.Spec.Containers, v1.Container{Resources: r})
+	}
+	return p
+}
+
+func TestPodValues(t *testing.T) {
+	usual := Settings{CPUCFSQuota: true, CPUCFSQuotaPeriod: 100 * time.Millisecond}
+	set := func(requests, limits v1.ResourceList) v1.ResourceRequirements {
+		return v1.ResourceRequirements{Requests: requests, Limits: limits}
+	}
+	both := set(list(t, "cpu", "100m", "memory", "1Mi"), list(t, "cpu", "200m", "memory", "2Mi"))
+	sure := set(list(t, "cpu", "2", "memory", "1Mi"), list(t, "cpu", "2", "memory", "1Mi"))
+	none := set(nil, nil)
+	levelled := podOf(none, none)
+	levelled.Spec.Resources = &v1.ResourceRequirements{Requests: list(t, "cpu", "1"),
+		Limits: list(t, "cpu", "1500m", "memory", "8Mi")}
+	withInit := podOf(both)
+	withInit.Spec.InitContainers = []v1.Container{{Resources: set(list(t, "cpu", "500m"), nil)}}
+	heavy := podOf(both)
+	heavy.Spec.Overhead = list(t, "cpu", "50m", "memory", "1Mi")
+	pages := podOf(set(list(t, "cpu", "1", "hugepages-2Mi", "4Mi"), list(t, "hugepages-2Mi", "4Mi")))
+	for _, c := range []struct {
+		name string
+		pod  *v1.Pod
+		s    Settings
+		want Values
+	}{
+		{"best effort", podOf(none), usual, Values{CPUShares: 2, CPUQuota: None, Memory: None, PIDs: None}},
+		{"burstable, all limited", podOf(both, both), usual,
+			Values{CPUShares: 204, CPUQuota: 40000, CPUPeriod: 100000, Memory: 4 << 20, PIDs: None}},
+		{"burstable, one not limited", podOf(both, none), usual,
+			Values{CPUShares: 102, CPUQuota: None, Memory: None, PIDs: None}},
+		{"guaranteed", podOf(sure, sure), usual, Values{CPUShares: 4096, CPUQuota: 400000, CPUPeriod: 100000, Memory: 2 << 20,
+			PIDs: None}},
+		{"no quota", podOf(sure), Settings{CPUCFSQuotaPeriod: time.Second},
+			Values{CPUShares: 2048, CPUQuota: None, Memory: 1 << 20, PIDs: None}},
+		{"another period", podOf(sure), Settings{CPUCFSQuota: true, CPUCFSQuotaPeriod: 10 * time.Millisecond},
+			Values{CPUShares: 2048, CPUQuota: 20000, CPUPeriod: 10000, Memory: 1 << 20, PIDs: None}},
+		{"few processes", podOf(none), Settings{PodPIDsLimit: 9}, Values{CPUShares: 2, CPUQuota: None, Memory: None, PIDs: 9}},
+		{"the pod's own", levelled, usual, Values{CPUShares: 1024, CPUQuota: 150000, CPUPeriod: 100000, Memory: 8 << 20,
+			PIDs: None}},
+		{"an init container that is not limited", withInit, usual,
+			Values{CPUShares: 512, CPUQuota: None, Memory: None, PIDs: None}},
+		{"overhead", heavy, usual, Values{CPUShares: 153, CPUQuota: 25000, CPUPeriod: 100000, Memory: 3 << 20, PIDs: None}},
+		{"huge pages", pages, Settings{HugePageSizes: []string{"2MB", "1GB"}},
+			Values{CPUShares: 1024, CPUQuota: None, Memory: None, PIDs: None,
+				HugePages: map[string]uint64{"2MB": 4 << 20, "1GB": 0}}},
+	} {
+		if c.want.HugePages == nil {
+			c.want.HugePages = map[string]uint64{}
+		}
+		if got := PodValues(c.pod, c.s); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+// Burstable pods weigh together what they ask for; nobody else counts.
+func TestClassValues(t *testing.T) {
+	some := podOf(v1.ResourceRequirements{Requests: list(t, "cpu", "300m")})
+	sure := podOf(v1.ResourceRequirements{Requests: list(t, "cpu", "1", "memory", "1"),
+		Limits: list(t, "cpu", "1", "memory", "1")})
+	pods := []*v1.Pod{some, sure, some, podOf(v1.ResourceRequirements{})}
+	s := Settings{HugePageSizes: []string{"2MB"}}
+	all := map[string]uint64{"2MB": unbounded}
+	if got := ClassValues(v1.PodQOSBurstable, pods, s); !reflect.DeepEqual(got, Values{CPUShares: 614, HugePages: all}) {
+		t.Errorf("burstable: %+v", got)
+	}
+	if got := ClassValues(v1.PodQOSBestEffort, pods, s); !reflect.DeepEqual(got, Values{CPUShares: 2, HugePages: all}) {
+		t.Errorf("best effort: %+v", got)
+	}
+}
+
+func TestNodeValues(t *testing.T) {
+	machine := Capacity{MilliCPU: 4000, Memory: 8 << 30, PIDs: 1000, HugePages: map[string]uint64{"2MB": 6 << 20}}
+	s := Settings{EnforcePods: true, HugePageSizes: []string{"2MB"},
+		Reserved: list(t, "cpu", "500m", "memory", "1Gi", "pid", "100")}
+	pages := map[string]uint64{"2MB": 6 << 20}
+	if got, want := NodeValues(machine, s), (Values{CPUShares: 3584, Memory: 7 << 30, PIDs: 900,
+		HugePages: pages}); !reflect.DeepEqual(got, want) {
+		t.Errorf("enforced: %+v, want %+v", got, want)
+	}
+	s.EnforcePods = false
+	if got, want := NodeValues(machine, s), (Values{CPUShares: 4096, Memory: 8 << 30, PIDs: 1000,
+		HugePages: pages}); !reflect.DeepEqual(got, want) {
+		t.Errorf("not enforced: %+v, want %+v", got, want)
+	}
+	s.EnforcePods, s.Reserved = true, list(t, "memory", "9Gi")
+	if got := NodeValues(machine, s).Memory; got != 1 { // 0 would be no limit at all
+		t.Errorf("with more reserved than there is: %d", got)
+	}
+}

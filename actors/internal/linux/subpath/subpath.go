@@ -1,0 +1,227 @@
+// Package subpath makes a file or folder of a volume appear in its pod's folder, for containers that mount only a part of
+// the volume (subPath). Whoever can write to the volume may swap its folders for links at any moment: what is bound is what
+// a descriptor stands for that was opened below the volume, and the runtime is given the path of the bind, in which no pod
+// has a say (CVE-2017-1002101, CVE-2021-25741).
+//
+// Nothing is remembered: what is bound is found where the kubelet has it, <pod>/volume-subpaths/<volume>/<container>/<index>,
+// also by the next agent. Bindings of different places may be made side by side.
+package subpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+)
+
+// Folder is where a pod's folder has the binds.
+const Folder = "volume-subpaths"
+
+// layers bounds how many mounts on one place are undone; more than one is nobody's normal doing.
+const layers = 64
+
+// Part is the part of a volume that one mount of a container asks for.
+type Part struct {
+	// Pod is the pod's folder on the host, and From the volume's. Both are trusted.
+	Pod, From string
+	// Volume, Container and Index, which counts the container's mounts, name the place.
+	Volume, Container string
+	Index             int
+	// Path is what is asked for, relative, without "..". Links on the way are followed within the volume.
+	Path string
+	// Make has missing folders made, with the mode of the volume's own.
+	Make bool
+	// PassOn has mounts that the container makes come through to the volume (mountPropagation: Bidirectional).
+	PassOn bool
+}
+
+// Place is the path of the bind on the host.
+func (p Part) Place() string { return filepath.Join(p.Pod, p.place()) }
+
+func (p Part) place() string {
+	return filepath.Join(Folder, p.Volume, p.Container, strconv.Itoa(p.Index))
+}
+
+// Bind makes the part of the volume appear at its place, which it returns. It may be cut off at any point and done again: what
+// is bound there already stays, and what else is there goes. The error tells nothing about what lies outside the volume.
+func Bind(p Part) (string, error) {
+	if err := errors.Join(safepath.CheckElement(p.Volume), safepath.CheckElement(p.Container)); err != nil {
+		return "", err
+	}
+	source, err := p.open()
+	if err != nil {
+		return "", fmt.Errorf("subPath %q of volume %q: %w", p.Path, p.Volume, plain(err))
+	}
+	pod, err := safepath.OpenRoot(p.Pod)
+	if err == nil {
+		err = errors.Join(p.bind(pod, source), pod.Close())
+	}
+	if err = errors.Join(err, source.Close()); err != nil {
+		return "", fmt.Errorf("subPath %q of volume %q cannot be bound: %w", p.Path, p.Volume, err)
+	}
+	return p.Place(), nil
+}
+
+// open opens what is asked for.
+func (p Part) open() (*os.File, error) {
+	volume, err := safepath.OpenRoot(p.From)
+	switch {
+	case errors.Is(err, unix.ENOTDIR):
+		return nil, errors.New("the volume is a file")
+	case errors.Is(err, unix.ENOENT):
+		return nil, errors.New("the volume is not there")
+	case err != nil:
+		return nil, err
+	}
+	defer volume.Close() //nolint:errcheck // opened for reading
+	if !p.Make {
+		return volume.Follow(p.Path)
+	}
+	info, err := volume.Lstat(".")
+	if err != nil {
+		return nil, err
+	}
+	return volume.FollowMkdir(p.Path, info.Mode())
+}
+
+func (p Part) bind(pod *safepath.Root, source *os.File) error {
+	info, err := source.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() == fs.ModeSymlink {
+		return unix.ELOOP // Follow gives none
+	}
+	place := p.place()
+	there, err := settle(pod, place, info)
+	if err != nil {
+		return err
+	}
+	if there {
+		if p.PassOn {
+			return nil
+		}
+		return pod.Receive(place) // an agent may have died between the two
+	}
+	if err := target(pod, place, info.IsDir()); err != nil {
+		return err
+	}
+	return pod.BindFrom(source.Fd(), place, p.PassOn)
+}
+
+// settle says whether the place has what is asked for, and otherwise leaves nothing mounted there.
+func settle(pod *safepath.Root, place string, wanted fs.FileInfo) (bool, error) {
+	for range layers {
+		is, _, err := pod.IsMountPoint(place)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !is {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		// What cannot be looked at is of a file system that is dead, and goes.
+		if found, err := pod.Lstat(place); err == nil && os.SameFile(found, wanted) {
+			return true, nil
+		}
+		if err := pod.Detach(place); err != nil {
+			return false, err
+		}
+	}
+	return false, unix.EBUSY
+}
+
+// target makes what is mounted on: a folder or an empty file, with the kubelet's modes.
+func target(pod *safepath.Root, place string, dir bool) error {
+	info, err := pod.Lstat(place)
+	if err == nil && (info.IsDir() != dir || info.Mode().Type()&^fs.ModeDir != 0) {
+		err = safepath.RemoveAllOneFilesystem(context.Background(), pod, place)
+		if err == nil {
+			err = fs.ErrNotExist
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case dir:
+		return pod.MkdirAll(place, 0o750)
+	}
+	if err := pod.MkdirAll(filepath.Dir(place), 0o750); err != nil {
+		return err
+	}
+	f, err := pod.OpenBeneath(place, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// UnbindAll undoes all binds of a pod, whose open folder it is given, and removes their places. Containers that still run keep
+// what they see. Something else that is mounted there is an error.
+func UnbindAll(ctx context.Context, pod *safepath.Root) error {
+	var errs []error
+	places, err := placesIn(pod)
+	if err != nil {
+		return err
+	}
+	for _, place := range places {
+		errs = append(errs, unbind(pod, place))
+	}
+	return errors.Join(append(errs, safepath.RemoveAllOneFilesystem(ctx, pod, Folder))...)
+}
+
+func unbind(pod *safepath.Root, place string) error {
+	for range layers {
+		if is, _, err := pod.IsMountPoint(place); err != nil || !is {
+			return err
+		}
+		if err := pod.Detach(place); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %w", filepath.Join(pod.Path(), place), unix.EBUSY)
+}
+
+// placesIn lists all places that there are.
+func placesIn(pod *safepath.Root) ([]string, error) {
+	folders := []string{Folder}
+	for range 3 { // <volume>/<container>/<index>
+		var next []string
+		for _, folder := range folders {
+			names, err := pod.Names(folder)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
+				return nil, err
+			}
+			for _, name := range names {
+				next = append(next, filepath.Join(folder, name))
+			}
+		}
+		folders = next
+	}
+	return folders, nil
+}
+
+// plain is the reason without the host's paths, which are not the pod's to know.
+func plain(err error) error {
+	switch {
+	case errors.Is(err, unix.EXDEV):
+		return errors.New("it leads out of the volume, or through an absolute link")
+	case errors.Is(err, unix.ENOENT):
+		return errors.New("it does not exist")
+	case errors.Is(err, unix.ENOTDIR):
+		return errors.New("something on the way is no folder")
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}

@@ -1,0 +1,82 @@
+package reconcile
+
+import (
+	"slices"
+	"time"
+)
+
+// lane is a kind of operations that have places of their own, so that what waits for something slow keeps nobody
+// else. The oldest goes first.
+type lane struct {
+	places int // negative: no bound
+	busy   int
+	line   []string
+}
+
+// queue puts an object into the line of its next operation, unless one is under way: its end decides what is next.
+func (m *machine[D, A]) queue(now time.Time, o *object[D, A]) {
+	if !o.busy() {
+		m.enter(now, o)
+	}
+}
+
+func (m *machine[D, A]) enter(now time.Time, o *object[D, A]) {
+	next := 0
+	if m.rules.Lane != nil {
+		next = m.rules.Lane(m.operation(now, o))
+	}
+	if o.phase == Queued {
+		if o.lane == next {
+			return
+		}
+		m.lanes[o.lane].leave(o.key)
+	} else {
+		m.to(o, Queued)
+	}
+	m.rest(o)
+	o.lane = next
+	m.lanes[next].line = append(m.lanes[next].line, o.key)
+}
+
+func (l *lane) leave(key string) {
+	l.line = slices.DeleteFunc(l.line, func(k string) bool { return k == key })
+}
+
+func (m *machine[D, A]) operation(now time.Time, o *object[D, A]) Operation[D, A] {
+	return Operation[D, A]{Key: o.key, Remove: o.remove, Desired: o.desired, Actual: o.actual, Began: now}
+}
+
+// setPlaces changes how many operations a lane has at a time.
+func (m *machine[D, A]) setPlaces(now time.Time, lane, places int) effects[D, A] {
+	m.lanes[lane].places = places
+	return m.flush(now)
+}
+
+// admit begins operations while there are places.
+func (m *machine[D, A]) admit(now time.Time) {
+	for i := range m.lanes {
+		l := &m.lanes[i]
+		for len(l.line) > 0 && (l.places < 0 || l.busy < l.places) {
+			o := m.objects[l.line[0]]
+			l.line = l.line[1:]
+			l.busy++
+			m.begin(now, o)
+		}
+	}
+}
+
+func (m *machine[D, A]) begin(now time.Time, o *object[D, A]) {
+	m.counters.Begun++
+	m.generation++
+	o.op = m.operation(now, o)
+	o.op.Generation = m.generation
+	timeout := m.rules.Timeout
+	if o.remove {
+		timeout = m.rules.RemoveTimeout
+		m.to(o, Removing)
+	} else {
+		m.to(o, Ensuring)
+	}
+	m.out.begin = append(m.out.begin, o.op)
+	m.wake(o, now.Add(timeout+resultSlack))
+}

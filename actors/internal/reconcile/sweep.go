@@ -1,0 +1,97 @@
+package reconcile
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// sweep is what is known of who is desired, and of the listing of what is there.
+type sweep struct {
+	wanted   map[string]bool // the last whole set
+	complete bool            // everybody was heard for it
+	listing  uint64          // generation of the listing under way; 0: none
+	due      time.Time       // when that is overdue
+	again    bool            // it is to be done once more
+	text     string          // of the last failure that was news
+}
+
+// whole takes the whole set of objects that may be there. Where not everybody was heard for it, nothing is left behind.
+func (m *machine[D, A]) whole(now time.Time, wanted map[string]bool, complete bool) effects[D, A] {
+	m.sweep.wanted, m.sweep.complete = wanted, complete
+	for _, key := range m.keys() {
+		o := m.object(now, key)
+		switch {
+		case !complete || o.remove:
+		case wanted[key]:
+			o.missing = 0
+		default:
+			if o.missing++; o.missing >= m.rules.Grace {
+				m.orphan(now, o)
+			}
+		}
+	}
+	if complete {
+		m.list(now)
+	}
+	return m.flush(now)
+}
+
+// list has what is there listed, one listing at a time.
+func (m *machine[D, A]) list(now time.Time) {
+	if m.sweep.listing != 0 && now.Before(m.sweep.due) {
+		m.sweep.again = true
+		return
+	}
+	m.generation++
+	m.sweep.listing, m.sweep.again, m.sweep.due = m.generation, false, now.Add(m.rules.Timeout+resultSlack)
+	m.out.list = m.generation
+}
+
+// listed takes what is there, and has removed what nobody speaks for. The whole set may be another than when the
+// listing began.
+func (m *machine[D, A]) listed(now time.Time, generation uint64, found []string, err error) (out effects[D, A], news bool) {
+	if generation != m.sweep.listing {
+		m.counters.Stale++
+		return m.flush(now), false
+	}
+	m.sweep.listing = 0
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	news = text != "" && text != m.sweep.text
+	m.sweep.text = text
+	if err == nil && m.sweep.complete {
+		spoken := map[string]bool{}
+		for key := range m.sweep.wanted {
+			spoken[m.identity(key)] = true
+		}
+		for key := range m.objects {
+			spoken[m.identity(key)] = true
+		}
+		for _, key := range found {
+			if !spoken[m.identity(key)] {
+				m.orphan(now, m.object(now, key))
+			}
+		}
+	}
+	if m.sweep.again {
+		m.list(now)
+	}
+	return m.flush(now), news
+}
+
+func (m *machine[D, A]) orphan(now time.Time, o *object[D, A]) {
+	m.counters.Orphans++
+	m.unwant(now, o, false)
+}
+
+func (m *machine[D, A]) identity(key string) string {
+	if m.rules.Identity == nil {
+		return key
+	}
+	return m.rules.Identity(key)
+}
+
+func (m *machine[D, A]) keys() []string { return slices.Sorted(maps.Keys(m.objects)) }

@@ -1,0 +1,91 @@
+package pod
+
+import (
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func (m *Machine) takeWish(now time.Time, w messages.PodWanted) {
+	m.answered("desired", "")
+	changed := m.desired == nil || m.desired.Pod != w.Pod
+	if m.desired != nil && m.desired.Ending != nil && w.Ending == nil {
+		w.Ending = m.desired.Ending // an end is never taken back
+	}
+	if m.desired != nil && m.desired.NoNetwork != nil && w.NoNetwork == nil {
+		m.sandboxes.retry = time.Time{} // what failed for want of a network is tried at once
+	}
+	if m.ending == nil && w.Ending != nil {
+		m.answered("unmount", "") // from now on it is to be removed, too
+		m.cleaned.volumes = false
+	}
+	first := m.desired == nil
+	m.desired, m.ending = &w, w.Ending
+	if sooner := now.Add(m.grace()); m.ending != nil && !m.ends.IsZero() && sooner.Before(m.ends) {
+		m.ends = sooner // each container gets it with its stop
+	}
+	if !changed {
+		m.reportedAt = time.Time{} // the parent has not seen the status
+		return
+	}
+	if m.phase == Reading {
+		m.pod = w.Pod // planReading has what is in force
+	} else {
+		m.pod = m.allocate(w.Pod)
+	}
+	m.sandboxes.hostNet = w.Pod.Spec.HostNetwork
+	m.matchSpec()
+	for _, c := range m.containers {
+		m.respec(c)
+	}
+	m.volumes.mounted = false // the volumes that the new spec names are asked for; those that are there are found
+	m.answered("mount", "")
+	m.cgroup.ready = false // so is the group that its requests and limits now ask for
+	m.answered("cgroup", "")
+	if first {
+		m.seed()
+	}
+	if m.started.IsZero() {
+		m.started = now
+	}
+}
+
+// respec has a container whose start is being waited for start from its new spec, at once.
+func (m *Machine) respec(c *container) {
+	c.image.ref, c.image.reason, c.image.awaits, c.failed, c.tries = "", nil, nil, nil, 0
+	m.answered("image", c.name)
+	if c.actor {
+		m.supervise(c) // its policy may have changed, too
+	}
+	f := c.exited()
+	if c.spec == nil || f == nil || c.stage != messages.StageIdle || !m.live() || c.over(m.pod) || !m.changed(c, f) {
+		return
+	}
+	c.replace = true
+	if c.actor && m.asking("spawn", c.name) {
+		m.restartActor(m.now, c)
+	}
+}
+
+func (m *Machine) takeService(service messages.Address) {
+	switch service {
+	case messages.Volumes:
+		m.volumes.forgotten = true
+		m.answered("mount", "")
+		m.answered("unmount", "")
+	case messages.Prober:
+		if m.probing.sent != nil {
+			m.probing.sent = nil
+			m.answered("probes", "")
+		}
+	case messages.Resources:
+		m.answered("cgroup", "")
+		m.answered("uncgroup", "")
+	case messages.Runtime:
+		m.answered("read", "")
+	case messages.Images:
+		for _, c := range m.containers {
+			m.answered("image", c.name)
+		}
+	}
+}

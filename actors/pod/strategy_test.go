@@ -1,0 +1,134 @@
+package pod
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// The strategy of a container's actor is made from the restart policies, the rules (KEP-5307) and the role.
+func TestStrategyOfAContainer(t *testing.T) {
+	const restarts, stops, escalates = messages.ExitRestarts, messages.ExitStops, messages.ExitEscalates
+	rules := []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestart,
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{
+			Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42},
+		}}}
+	always, never := v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyNever
+	for _, c := range []struct {
+		name string
+		pod  v1.RestartPolicy
+		init bool
+		own  *v1.ContainerRestartPolicy
+		rule []v1.ContainerRestartRule
+		want supervisors.RestartType
+		// says are the verdicts on the exit codes 0, 1 and 42
+		says [3]messages.ExitVerdict
+	}{
+		{"regular, Always", v1.RestartPolicyAlways, false, nil, nil, supervisors.Permanent,
+			[3]messages.ExitVerdict{restarts, restarts, restarts}},
+		{"regular, OnFailure", v1.RestartPolicyOnFailure, false, nil, nil, supervisors.Transient,
+			[3]messages.ExitVerdict{stops, restarts, restarts}},
+		{"regular, Never", v1.RestartPolicyNever, false, nil, nil, supervisors.Temporary,
+			[3]messages.ExitVerdict{stops, stops, stops}},
+		{"regular, its own rules", v1.RestartPolicyAlways, false, &never, rules, supervisors.Transient,
+			[3]messages.ExitVerdict{stops, stops, restarts}},
+		{"init, Always", v1.RestartPolicyAlways, true, nil, nil, supervisors.Transient,
+			[3]messages.ExitVerdict{stops, restarts, restarts}},
+		{"init, Never", v1.RestartPolicyNever, true, nil, nil, supervisors.Temporary,
+			[3]messages.ExitVerdict{stops, escalates, escalates}},
+		{"init, its own rules", v1.RestartPolicyAlways, true, &never, rules, supervisors.Transient,
+			[3]messages.ExitVerdict{stops, escalates, restarts}},
+		{"sidecar", v1.RestartPolicyNever, true, &always, nil, supervisors.Permanent,
+			[3]messages.ExitVerdict{restarts, restarts, restarts}},
+	} {
+		pod, name := testPod(c.pod, 0, 1), "c0"
+		spec := &pod.Spec.Containers[0]
+		if c.init {
+			pod, name = testPod(c.pod, 1, 1), "init0"
+			spec = &pod.Spec.InitContainers[0]
+		}
+		spec.RestartPolicy, spec.RestartPolicyRules = c.own, c.rule
+		m := newReady(pod).machine
+		s := m.strategy(m.container(name))
+		if s.Restart != c.want {
+			t.Errorf("%s: %s", c.name, s.Restart)
+		}
+		for i, code := range []int32{0, 1, 42} {
+			end := messages.ContainerEnded{Fact: messages.ContainerFact{ID: "one", Name: name, State: messages.ContainerExited,
+				ExitCode: code}}
+			if got, _ := s.Judge(time.Unix(0, 0), end); got != c.says[i] {
+				t.Errorf("%s: exit code %d is answered with %s", c.name, code, got)
+			}
+		}
+	}
+}
+
+// The layer holds a container back for as long as the status says: both go by one formula.
+func TestTheStrategyWaitsForTheBackOff(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.exit = func(_ string, attempt uint32) (int32, bool) { return 1, attempt < 4 }
+	var waits []time.Duration
+	w.step(nil)
+	for range 400 {
+		if len(w.pending) > 0 {
+			m := w.pending[0]
+			w.pending = w.pending[1:]
+			if e, ok := m.(messages.ChildExited); ok {
+				waits = append(waits, e.RestartAt.Sub(w.now).Round(time.Second))
+			}
+			w.step(m)
+			if r := w.machine.hold(w.machine.container("c0")); r != nil && !r.RetryAt.Equal(w.later["c0"]) {
+				t.Fatalf("the status tells %s, and the layer waits until %s", r.RetryAt, w.later["c0"])
+			}
+			continue
+		}
+		w.live()
+		if next := w.nextTime(); len(w.pending) == 0 && !next.IsZero() {
+			w.now = next
+			w.arrive()
+			w.step(nil)
+		}
+	}
+	check(t, w)
+	if len(waits) < 4 || waits[0] != 0 || waits[1] != 10*time.Second || waits[2] != 20*time.Second || waits[3] != 40*time.Second {
+		t.Errorf("it waited for %v", waits)
+	}
+}
+
+// The end of an earlier attempt, told once more, holds the next one back no longer.
+func TestAnEndToldOnceMoreHoldsNothingBack(t *testing.T) {
+	w := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
+	c, now := w.machine.container("c0"), w.now
+	c.stage, c.attempt, c.backoff = messages.StageStarting, 2, backoff{step: 3, last: now}
+	for attempt, want := range map[uint32]bool{1: false, 2: true} {
+		end := messages.ContainerEnded{Fact: messages.ContainerFact{
+			ID: "x", Name: "c0", Attempt: attempt, State: messages.ContainerExited, FinishedAt: now, ExitCode: 1,
+		}}
+		if verdict, wait := w.machine.strategy(c).Judge(now, end); verdict != messages.ExitRestarts || (wait > 0) != want {
+			t.Errorf("the end of attempt %d: %s in %s", attempt, verdict, wait)
+		}
+	}
+}
+
+// A container that does not answer may have lost its actor: the layer is asked for it again, with each repeated request.
+func TestARepeatedStartHasAnActor(t *testing.T) {
+	w := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
+	m := w.machine
+	c := m.container("c0")
+	c.stage = messages.StageStarting
+	m.answered("run", c.name)
+	for _, want := range []bool{false, true} {
+		m.fx = nil
+		m.tellRun(w.now, c)
+		spawned := slices.ContainsFunc(m.fx, func(e Effect) bool { _, is := e.(SpawnContainer); return is })
+		if len(m.fx) == 0 || spawned != want {
+			t.Errorf("asked again %v: %+v", want, m.fx)
+		}
+		w.now = w.now.Add(m.set.AnswerTimeout)
+	}
+}

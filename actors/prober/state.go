@@ -1,0 +1,314 @@
+package prober
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// reportAgain is how long the pod has to confirm a result, before it is reported again.
+const reportAgain = 10 * time.Second
+
+// state is the pure core: desired probes and outcomes in, effects out; no clock, no I/O.
+type state struct {
+	pods        map[string]*podState
+	queues      [pools][lanes]dues // probes that wait for their time, or for a worker
+	busy        [pools][lanes]int
+	limits      [pools]int
+	unconfirmed dues // pods that have not confirmed yet what was reported
+	sequence    uint64
+	random      func() float64 // in [0,1)
+	saves       []*podState    // wait to be written
+	saving      int
+	cut         []*probe // ended in the middle of a run, which the actor is to cut off
+}
+
+// podState is what is known of one pod.
+type podState struct {
+	uid        string
+	desired    messages.WatchProbes
+	loaded     bool
+	containers map[string]*containerState
+	saved      record // as it lies on the disk, or is on its way there
+	saving     bool
+	queued     bool // for the disk
+	again      due  // in unconfirmed
+	// running are its runs under way, held its probes that wait for one of these to end, in each pool.
+	running [pools]int
+	held    [pools][]*due
+}
+
+// containerState is what is known of one attempt of a container.
+type containerState struct {
+	spec      *v1.Container
+	id        string
+	startedAt time.Time
+	results   messages.ProbeResults
+	known     messages.ProbeResults // as the pod last said
+	probes    map[messages.ProbeKind]*probe
+}
+
+// probe is one probe that runs.
+type probe struct {
+	pod       *podState
+	container *containerState
+	kind      messages.ProbeKind
+	spec      *v1.Probe
+	pool      pool
+	due       due
+	lane      lane // of its run under way
+	running   bool
+	gone      bool // what still comes of it is of no use
+	timedOut  bool // its latest run used up its whole time
+	blind     bool // its latest run said nothing of the application
+	last      result
+	inRow     int32 // so many of the same outcome
+}
+
+// effect is something for the actor to carry out.
+type effect any
+
+type (
+	// run starts one run of a probe; ran brings its outcome.
+	run struct {
+		probe *probe
+		job   job
+		due   time.Time
+	}
+	// report sends a pod what is known.
+	report struct{ results messages.ProbesObserved }
+	// load reads what lies on the disk of a pod; loaded brings it.
+	load struct{ uid string }
+	// save writes it; saved says that it was tried.
+	save struct {
+		uid string
+		rec record
+	}
+	// note is for the log.
+	note struct {
+		uid, container, message string
+		kind                    messages.ProbeKind
+		inRow                   int32
+		result                  result
+		changed                 bool
+	}
+	// news is for an event.
+	news struct {
+		pod                        *v1.Pod
+		container, reason, message string
+	}
+)
+
+func newState(limits [pools]int, random func() float64) *state {
+	return &state{pods: map[string]*podState{}, limits: limits, random: random}
+}
+
+// watch takes all the probes that a pod wants. The first one of a pod is answered when the disk has been read.
+func (s *state) watch(now time.Time, m messages.WatchProbes) []effect {
+	p := s.pods[m.UID]
+	if p == nil {
+		if len(m.Containers) == 0 {
+			return []effect{report{messages.ProbesObserved{UID: m.UID, Turn: m.Turn}}}
+		}
+		p = &podState{uid: m.UID, desired: m, containers: map[string]*containerState{}}
+		p.again.pod = p
+		s.pods[m.UID] = p
+		return []effect{load{m.UID}}
+	}
+	p.desired = m
+	if !p.loaded {
+		return nil
+	}
+	return s.apply(now, p)
+}
+
+// read takes what lay on the disk of a pod.
+func (s *state) read(now time.Time, uid string, rec record) []effect {
+	p := s.pods[uid]
+	if p == nil || p.loaded {
+		return nil
+	}
+	p.loaded, p.saved = true, rec
+	return s.apply(now, p)
+}
+
+// apply makes the state match what the pod wants, and answers it.
+func (s *state) apply(now time.Time, p *podState) []effect {
+	wanted := map[string]bool{}
+	for i := range p.desired.Containers {
+		w := &p.desired.Containers[i]
+		wanted[w.Spec.Name] = true
+		s.applyContainer(now, p, w)
+	}
+	for name, c := range p.containers {
+		if !wanted[name] {
+			s.drop(c)
+			delete(p.containers, name)
+		}
+	}
+	if len(p.containers) == 0 && p.saving {
+		return nil // its folder is about to be removed: the answer waits until nothing is written there
+	}
+	if len(p.containers) == 0 {
+		return s.forget(p)
+	}
+	return append([]effect{s.report(now, p)}, append(s.keep(p), s.tick(now)...)...)
+}
+
+func (s *state) forget(p *podState) []effect {
+	p.again.take()
+	delete(s.pods, p.uid)
+	s.saves = slices.DeleteFunc(s.saves, func(o *podState) bool { return o == p })
+	return []effect{report{messages.ProbesObserved{UID: p.uid, Turn: p.desired.Turn}}}
+}
+
+// applyContainer takes what is wanted for one container. What the pod goes by is newer than the disk, and older than what was
+// seen in this life.
+func (s *state) applyContainer(now time.Time, p *podState, w *messages.WatchedContainer) {
+	c, isNew := p.containers[w.Spec.Name], false
+	if c != nil && c.id != w.ID {
+		s.drop(c)
+		c = nil
+	}
+	if c == nil {
+		c, isNew = &containerState{id: w.ID, probes: map[messages.ProbeKind]*probe{}}, true
+		if was := p.saved.Containers[w.Spec.Name]; was.ID == w.ID {
+			c.results = was.Results
+		}
+		c.results.Learn(w.Known)
+		p.containers[w.Spec.Name] = c
+	}
+	results := w.Known
+	results.Learn(c.results)
+	c.spec, c.startedAt, c.known, c.results = w.Spec, w.StartedAt, w.Known, results
+	for _, kind := range messages.ProbeKinds {
+		spec := messages.Probe(w.Spec, kind)
+		if spec == nil || !slices.Contains(w.Run, kind) || finished(kind, *c.results.Of(kind)) {
+			s.end(c, kind)
+			continue
+		}
+		if is := c.probes[kind]; is != nil {
+			if equality.Semantic.DeepEqual(is.spec, spec) {
+				continue
+			}
+			s.end(c, kind)
+		}
+		n := &probe{pod: p, container: c, kind: kind, spec: spec, pool: poolOf(spec)}
+		n.due.probe = n
+		c.probes[kind] = n
+		s.enqueue(n, s.firstRun(now, n, isNew))
+	}
+}
+
+// finished says that a probe has nothing more to say of this attempt of the container: it has started, or it is to end.
+func finished(kind messages.ProbeKind, r messages.ProbeResult) bool {
+	switch kind {
+	case messages.Startup:
+		return r != ""
+	case messages.Liveness:
+		return r == messages.ProbeFailed
+	case messages.Readiness:
+	}
+	return false
+}
+
+func (s *state) drop(c *containerState) {
+	for _, kind := range messages.ProbeKinds {
+		s.end(c, kind)
+	}
+}
+
+// end ends one probe; a run of it that is under way is cut off and not waited for.
+func (s *state) end(c *containerState, kind messages.ProbeKind) {
+	if p := c.probes[kind]; p != nil {
+		p.gone = true
+		if p.running {
+			s.cut = append(s.cut, p)
+		}
+		p.due.take()
+		delete(c.probes, kind)
+	}
+}
+
+// count applies the thresholds to one outcome. One that says nothing of the application counts for nothing.
+func (s *state) count(now time.Time, p *probe, o outcome) []effect {
+	was := p.blind
+	p.blind = false
+	out := p.news(o, was)
+	if o.result == warning {
+		o.result = success
+	}
+	if o.result == unknown {
+		p.blind = true
+		return append(out, note{
+			uid: p.pod.uid, container: p.container.spec.Name, kind: p.kind, message: o.message, result: unknown, changed: !was,
+		})
+	}
+	if p.last != o.result {
+		p.last, p.inRow = o.result, 0
+	}
+	p.inRow = min(p.inRow, 1<<30) + 1
+	observed, threshold := messages.ProbeSucceeded, max(p.spec.SuccessThreshold, 1)
+	if o.result == failure {
+		observed, threshold = messages.ProbeFailed, p.spec.FailureThreshold
+		if threshold <= 0 {
+			threshold = 3
+		}
+	}
+	is := p.container.results.Of(p.kind)
+	changed := p.inRow >= threshold && *is != observed
+	if changed || (o.result == failure && p.inRow == 1) {
+		out = append(out, note{p.pod.uid, p.container.spec.Name, o.message, p.kind, p.inRow, o.result, changed})
+	}
+	if !changed {
+		return out
+	}
+	*is = observed
+	if finished(p.kind, observed) {
+		s.end(p.container, p.kind)
+	}
+	return append(append(out, s.report(now, p.pod)), s.keep(p.pod)...)
+}
+
+// news are what is told of one run: each failure, as with the kubelet, and that the probe cannot be run, once.
+func (p *probe) news(o outcome, wasBlind bool) []effect {
+	if o.result == success || (o.result == unknown && wasBlind) {
+		return nil
+	}
+	n := news{pod: p.pod.desired.Pod, container: p.container.spec.Name, reason: messages.EventUnhealthy}
+	kind := strings.ToUpper(string(p.kind)[:1]) + string(p.kind)[1:]
+	// An ID would make each attempt's an event of its own.
+	said := strings.ReplaceAll(o.message, p.container.id, p.container.spec.Name)
+	switch o.result {
+	case failure:
+		n.message = kind + " probe failed: " + said
+	case warning:
+		n.reason, n.message = messages.EventProbeWarning, kind+" probe warning: "+said
+	default:
+		n.message = kind + " probe errored and resulted in unknown state: " + said
+	}
+	return []effect{n}
+}
+
+// report is what a pod is told. It is repeated until the pod shows that it knows.
+func (s *state) report(now time.Time, p *podState) effect {
+	out := messages.ProbesObserved{UID: p.uid, Turn: p.desired.Turn}
+	confirmed := true
+	for _, name := range slices.Sorted(maps.Keys(p.containers)) {
+		c := p.containers[name]
+		out.Containers = append(out.Containers, messages.ObservedContainer{Name: name, ID: c.id, Results: c.results})
+		confirmed = confirmed && c.results == c.known
+	}
+	if confirmed {
+		p.again.take()
+	} else {
+		s.put(&s.unconfirmed, &p.again, now.Add(reportAgain))
+	}
+	return report{out}
+}

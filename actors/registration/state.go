@@ -1,0 +1,229 @@
+package registration
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// nodeState is the pure core: it holds what is known and decides the next write. It has no clock and does no I/O.
+type nodeState struct {
+	desired Desired
+	sizes   Sizes
+	began   time.Time // of the process
+	every   time.Duration
+	// random is in [0, 1).
+	random func() float64
+
+	facts    facts
+	gathered bool
+
+	heard      bool     // whether there is a Node is known
+	node       *v1.Node // as it has it; nil: none
+	answered   uint64   // how many lists had begun when the last write was answered; the watch may lag behind it
+	registered bool     // it was there, in this process' life
+	reconciled types.UID
+	reported   time.Time // when the status was written last; zero: not yet
+	spread     time.Duration
+	statusAt   time.Time // when it was patched last, in this life,
+	metaAt     time.Time // and labels and the like
+
+	failures int
+	retryAt  time.Time
+	failed   string // why the last write failed
+	watching string // why the watch does not stand
+}
+
+// write is what is to be done next, at most one at a time.
+type write struct {
+	create *v1.Node // a Node to be made
+	patch  []byte   // of the Node that is there
+	status bool     // the patch is of its status
+	over   *v1.Node // what was known when it was made; nil: nothing
+}
+
+func (d write) none() bool { return d.create == nil && d.patch == nil }
+
+// name says what is being done.
+func (d write) name() string {
+	switch {
+	case d.create != nil:
+		return "CreateNode"
+	case d.status:
+		return "PatchNodeStatus"
+	default:
+		return "PatchNode"
+	}
+}
+
+// next is what is to be done now.
+func (b *nodeState) next(now time.Time) (write, error) {
+	if !b.gathered || !b.heard || now.Before(b.retryAt) {
+		return write{}, nil
+	}
+	if b.node == nil {
+		if b.registered || !b.desired.Register {
+			return write{}, nil
+		}
+		return write{create: compose(b.desired, b.sizes, b.facts, b.desired.initial(), b.began, now)}, nil
+	}
+	meta, err := metadataPatch(b.node, b.desired.reconciled(b.node, b.reconciled != b.node.UID))
+	switch {
+	case err != nil:
+		return write{}, err
+	case meta == nil:
+		b.reconciled = b.node.UID
+	case !now.Before(b.metaAt.Add(writeRest)):
+		return write{patch: meta, over: b.node}, nil
+	}
+	status := compose(b.desired, b.sizes, b.facts, b.node, b.began, now)
+	switch changed := differs(b.node, status); {
+	case !changed && !b.due(now):
+		return write{}, nil
+	case changed && !turned(b.node, status) && now.Before(b.statusAt.Add(writeRest)):
+		return write{}, nil // a look comes before long
+	}
+	text, err := statusPatch(b.node, status)
+	return write{patch: text, status: true, over: b.node}, err
+}
+
+// writeRest is how long what was just written is not written again, but for a condition that turned: an API server, or another
+// writer, that takes back what is written here would otherwise be written to without end.
+const writeRest = 9 * time.Second
+
+// turned says that a condition of the agent's own is another than the API server has.
+func turned(node, status *v1.Node) bool {
+	for i := range status.Status.Conditions {
+		c := &status.Status.Conditions[i]
+		j := slices.IndexFunc(node.Status.Conditions, func(o v1.NodeCondition) bool { return o.Type == c.Type })
+		if j < 0 || node.Status.Conditions[j].Status != c.Status || node.Status.Conditions[j].Reason != c.Reason ||
+			node.Status.Conditions[j].Message != c.Message {
+			return true
+		}
+	}
+	return false
+}
+
+// due says that a status that did not change is to be reported.
+func (b *nodeState) due(now time.Time) bool {
+	return b.reported.IsZero() || now.Sub(b.reported) >= b.every+b.spread
+}
+
+// observe takes what the watch has seen, and says whether the Node is another than before.
+func (b *nodeState) observe(s Seen) bool {
+	b.watching = ""
+	if s.Err != nil {
+		b.watching = s.Err.Error()
+	}
+	stale := s.Err != nil && s.Node == nil && b.node != nil // from before it was made; what comes after an error is listed anew
+	if !s.Heard || stale {
+		return false
+	}
+	if older(s.Node, b.node) {
+		if s.List <= b.answered {
+			return false // the watch lags behind the answer
+		}
+		b.goBack(s.Node)
+		return true
+	}
+	changed := !b.heard || b.node != s.Node
+	b.heard = true
+	if s.Node == nil && b.node != nil { // what failed was about one that is gone
+		b.failures, b.retryAt, b.failed = 0, time.Time{}, ""
+	}
+	b.take(s.Node)
+	return changed
+}
+
+func (b *nodeState) take(node *v1.Node) {
+	b.node = node
+	if node != nil {
+		b.registered = true
+	}
+}
+
+// done takes the answer to a write: the Node after it, and how many lists had begun when it came.
+func (b *nodeState) done(d write, node *v1.Node, lists uint64, now time.Time) {
+	b.failures, b.retryAt, b.failed = 0, time.Time{}, ""
+	if d.create != nil {
+		b.reconciled = node.UID
+	}
+	if d.create != nil || d.status {
+		// What changed sets the next report somewhere around its time, so that nodes do not all report at once; what was
+		// merely due keeps the time that it has found.
+		b.spread = 0
+		if b.reported.IsZero() || b.node == nil || differs(b.node, node) {
+			b.spread = time.Duration((b.random() - 0.5) * float64(b.every))
+		}
+		b.reported = now
+	}
+	switch {
+	case d.status:
+		b.statusAt = now
+	case d.create == nil:
+		b.metaAt = now
+	}
+	switch {
+	case !older(node, b.node):
+		b.take(node)
+	case older(node, d.over): // the answer to what was asked later
+		b.goBack(node)
+	default:
+		return // the watch has seen a newer one
+	}
+	b.answered = lists
+}
+
+// retry is the rest after a failed write: the kubelet's.
+var retry = backoff.Policy{First: 200 * time.Millisecond, Max: 7 * time.Second}
+
+// fail takes the failure of a write, and says after what rest it is tried again.
+func (b *nodeState) fail(why string, now time.Time) time.Duration {
+	b.failures++
+	rest := retry.After(b.failures, 0)
+	b.failed, b.retryAt = why, now.Add(rest)
+	return rest
+}
+
+// problems are what goes wrong, in sentences.
+func (b *nodeState) problems() []string {
+	var out []string
+	if b.failed != "" {
+		out = append(out, b.failed)
+	}
+	if b.watching != "" && b.failed == "" {
+		out = append(out, b.watching)
+	}
+	switch {
+	case !b.heard || b.node != nil || b.failed != "":
+	case b.registered:
+		out = append(out,
+			fmt.Sprintf("somebody has deleted the Node %s; as with the kubelet, it is made again when the agent is restarted",
+				b.desired.Name))
+	case !b.desired.Register:
+		out = append(out, fmt.Sprintf("there is no Node %s, and registerNode is off: whoever sets nodes up here has to make it",
+			b.desired.Name))
+	}
+	return out
+}
+
+// pressures takes a measurement, and says whether it is another than before.
+func (b *nodeState) pressures(m messages.NodePressureObserved) bool {
+	was := b.facts.pressures
+	b.facts.pressures = m.Pressures
+	if len(was) != len(m.Pressures) {
+		return true
+	}
+	for i, p := range m.Pressures {
+		if p.Type != was[i].Type || p.Under != was[i].Under || p.Message != was[i].Message {
+			return true
+		}
+	}
+	return false
+}

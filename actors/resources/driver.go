@@ -1,0 +1,44 @@
+package resources
+
+import (
+	"context"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
+	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// podDriver makes and removes the cgroups of pods, by UID. What is actual is the cgroup as the runtime takes it for a parent.
+type podDriver struct{ tree *cgroups.Tree }
+
+// Ensure implements reconcile.Driver.
+func (d podDriver) Ensure(_ context.Context, op reconcile.Operation[*v1.Pod, string]) (string, error) {
+	return d.tree.EnsurePod(op.Desired)
+}
+
+// Remove implements reconcile.Driver. What still runs in the cgroup is killed before.
+func (d podDriver) Remove(ctx context.Context, uid string) error { return d.tree.RemovePod(ctx, uid) }
+
+// Inventory implements reconcile.Driver.
+func (d podDriver) Inventory(context.Context) ([]string, error) {
+	uids, err := d.tree.Pods()
+	return slices.DeleteFunc(uids, func(uid string) bool { return messages.CheckUID(uid) != nil }), err
+}
+
+// nodeDriver makes kubepods and the cgroups of the QoS classes, which are one object: they weigh what the pods that
+// run ask for. They are never removed.
+type nodeDriver struct{ tree *cgroups.Tree }
+
+// Ensure implements reconcile.Driver.
+func (d nodeDriver) Ensure(_ context.Context, op reconcile.Operation[[]*v1.Pod, struct{}]) (struct{}, error) {
+	return struct{}{}, d.tree.ApplyNode(op.Desired)
+}
+
+// Remove implements reconcile.Driver.
+func (nodeDriver) Remove(context.Context, string) error { return nil }
+
+// Inventory implements reconcile.Driver.
+func (nodeDriver) Inventory(context.Context) ([]string, error) { return nil, nil }

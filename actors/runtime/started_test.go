@@ -1,0 +1,82 @@
+package runtime
+
+import (
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// A start has the next audit come soon, and however many starts there are, it is one.
+func TestStartsAreAuditedSoon(t *testing.T) {
+	f := newFake()
+	r := settledRig(t, f, func(o *Options) {
+		o.PollPeriod, o.AuditPeriod, o.StartedPeriod, o.PodLogsDir = time.Hour, time.Hour, 10*time.Second, t.TempDir()
+	})
+	audits := func(d time.Duration) int {
+		f.took()
+		r.Advance(d)
+		n := 0
+		for _, w := range r.Work {
+			if w.Name == "audit" {
+				n++
+			}
+		}
+		r.work()
+		return n
+	}
+	for range 3 {
+		r.Send(r.Self(), happened{Batch{Started: true}})
+		if n := audits(3 * time.Second); n > 0 {
+			t.Fatalf("%d audits before the time", n)
+		}
+	}
+	if n := audits(time.Second); n != 1 {
+		t.Fatalf("%d audits at the time", n)
+	}
+	if n := audits(10 * time.Minute); n > 0 {
+		t.Errorf("%d audits more without a start", n)
+	}
+}
+
+// Starts while an audit is under way have the next one come soon after the first of them.
+func TestStartsDuringAnAudit(t *testing.T) {
+	f := newFake()
+	r := settledRig(t, f, func(o *Options) {
+		o.PollPeriod, o.AuditPeriod, o.StartedPeriod, o.PodLogsDir = time.Hour, time.Hour, 10*time.Second, t.TempDir()
+	})
+	r.Send(messages.Pods, messages.GetAudit{})
+	for range 3 {
+		r.Send(r.Self(), happened{Batch{Started: true}})
+		r.Advance(3 * time.Second)
+	}
+	r.work() // it ends 9 s after the first start
+	audits := func() (n int) {
+		for _, w := range r.Work {
+			if w.Name == "audit" {
+				n++
+			}
+		}
+		return n
+	}
+	if audits() > 0 {
+		t.Fatal("another audit began before its time")
+	}
+	if r.Advance(time.Second); audits() != 1 {
+		t.Errorf("%d audits 10 s after the first start", audits())
+	}
+}
+
+func TestAStartIsAnEvent(t *testing.T) {
+	e := NewEvents(nil, nil)
+	e.running = true
+	e.event(&runtimeapi.ContainerEventResponse{ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT})
+	if b, ok := e.take(t.Context()); !ok || !b.Started || len(b.Pods) > 0 {
+		t.Errorf("%+v, %v", b, ok)
+	}
+	if b, ok := e.take(t.Context()); ok {
+		t.Errorf("%+v", b)
+	}
+}

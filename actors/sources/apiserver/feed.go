@@ -1,0 +1,212 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/actors/internal/guard"
+)
+
+// FeedOptions are what a Feed needs.
+type FeedOptions struct {
+	Clients  *apiclient.Clients
+	NodeName string
+	Clock    clock.Clock  // nil: the real one
+	Log      *slog.Logger // nil: discards
+}
+
+// Feed watches the pods of this node, and has what is known of them. It belongs to the process: an actor that is started
+// anew finds the same objects, and no watch is begun again. Safe for concurrent use.
+type Feed struct {
+	opts FeedOptions
+	stop context.CancelFunc
+	ctx  context.Context
+	run  sync.Once
+	done sync.WaitGroup
+
+	mu      sync.Mutex
+	table   *table
+	view    View
+	dirty   bool          // the lists of view are older than the table
+	changed chan struct{} // closed at the next change, and replaced
+	asked   time.Time     // since when an answer is awaited; zero when none is
+	gone    int           // how often in a row the API server had forgotten what came since (410)
+	again   context.CancelFunc
+}
+
+// View is all that is known at one time. Immutable.
+type View struct {
+	// Version counts the changes; 0 is before anything happened.
+	Version uint64
+	// Heard says that there was a whole list: before that, Served and Wanted mean nothing.
+	Heard bool
+	// Served are all pods of this node, mirror pods among them. Wanted are those to be run, on the kubelet's terms; an
+	// object in it changes only with what is to be run.
+	Served, Wanted []*v1.Pod
+	// At is when the API server was last known to agree.
+	At time.Time
+	// Problem is why nothing is heard now, in plain words, and Since is since when. It is empty when all is well.
+	Problem string
+	Since   time.Time
+	// Odd are pods that cannot be run whatever they say, in plain words.
+	Odd []string
+}
+
+// hangsAfter is how long a question to an API server that answered before may be without an answer until that is a problem.
+const hangsAfter = 30 * time.Second
+
+// NewFeed is a feed at rest: nothing is asked before someone waits.
+func NewFeed(o FeedOptions) *Feed {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	f := &Feed{opts: o, table: newTable(o.NodeName), changed: make(chan struct{})}
+	f.ctx, f.stop = context.WithCancel(context.Background())
+	return f
+}
+
+// Close ends the watch and waits for its end.
+func (f *Feed) Close() {
+	f.stop()
+	f.run.Do(func() {})
+	f.done.Wait()
+}
+
+// Wait returns what is known as soon as it is newer than the version given, or when ctx ends.
+func (f *Feed) Wait(ctx context.Context, after uint64) View {
+	f.run.Do(func() { f.done.Go(f.watch) })
+	for {
+		view, changed := f.now()
+		if view.Version > after {
+			return view
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return view
+		}
+	}
+}
+
+// now is the newest view, and what is closed when there is a newer one.
+func (f *Feed) now() (View, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.dirty {
+		f.dirty = false
+		f.view.Served, f.view.Wanted, f.view.Odd = f.table.lists()
+	}
+	view := f.view
+	hangs := !f.asked.IsZero() && (!view.Heard || f.opts.Clock.Since(f.asked) > hangsAfter)
+	if view.Problem == "" && hangs {
+		view.Problem, view.Since = "it has not answered yet", f.asked
+	}
+	return view, f.changed
+}
+
+// news notes a change. The lock is held.
+func (f *Feed) news() {
+	f.view.Version++
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// watch watches until the feed is closed. Whatever becomes of one watch, there is another.
+func (f *Feed) watch() {
+	for f.ctx.Err() == nil {
+		ctx, cancel := context.WithCancel(f.ctx)
+		f.mu.Lock()
+		f.again = cancel
+		f.mu.Unlock()
+		f.once(ctx)
+		cancel()
+	}
+}
+
+// once runs one reflector, which lists all, and then watches, for as long as what it knows is of use.
+func (f *Feed) once(ctx context.Context) {
+	err := guard.Call(f.opts.Log, "the watch of pods", func() error {
+		quiet := quietLogger()
+		r := cache.NewReflectorWithOptions(f.listWatch(), &v1.Pod{}, (*store)(f), cache.ReflectorOptions{
+			Name: "pods", Logger: &quiet, Backoff: backOff(), Clock: f.opts.Clock,
+		})
+		r.RunWithContext(withLogger(ctx, quiet))
+		return nil
+	})
+	if err != nil {
+		select {
+		case <-f.opts.Clock.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// store is what the reflector writes to.
+type store Feed
+
+// Add implements cache.ReflectorStore.
+func (s *store) Add(obj any) error { return s.put(obj) }
+
+// Update implements cache.ReflectorStore.
+func (s *store) Update(obj any) error { return s.put(obj) }
+
+func (s *store) put(obj any) error {
+	pod, ok := obj.(*v1.Pod)
+	if !ok {
+		return fmt.Errorf("a %T is no pod", obj)
+	}
+	s.change(func(b *table, now time.Time) { b.put(pod, now) })
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *store) Delete(obj any) error {
+	pod, ok := obj.(*v1.Pod)
+	if !ok {
+		return fmt.Errorf("a %T is no pod", obj)
+	}
+	s.change(func(b *table, _ time.Time) { b.remove(pod) })
+	return nil
+}
+
+// Replace implements cache.ReflectorStore. It is called with whole lists alone: one that broke off is none.
+func (s *store) Replace(objs []any, _ string) error {
+	pods := make([]*v1.Pod, 0, len(objs))
+	for _, o := range objs {
+		pod, ok := o.(*v1.Pod)
+		if !ok {
+			return fmt.Errorf("a %T is no pod", o)
+		}
+		pods = append(pods, pod)
+	}
+	s.change(func(b *table, now time.Time) {
+		b.replace(pods, now)
+		s.view.Heard, s.view.Problem, s.view.Since = true, "", time.Time{}
+	})
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (s *store) Resync() error { return nil }
+
+// change changes the table.
+func (s *store) change(how func(*table, time.Time)) {
+	f := (*Feed)(s)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.opts.Clock.Now()
+	how(f.table, now)
+	f.dirty, f.view.At = true, now
+	f.news()
+}

@@ -1,0 +1,363 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// patience bounds every wait; it is reached only when something is broken.
+const patience = time.Minute
+
+func podOn(node, name string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name)},
+		Spec:       v1.PodSpec{NodeName: node},
+	}
+}
+
+// rig is the actor over a feed of an API server in memory.
+type rig struct {
+	*testing.T
+	api  *fake.Clientset
+	feed *Feed
+	kit  *supervisortest.Kit
+	wish *messages.SourcePodsWanted // newest
+	seen *messages.APIPodsObserved  // newest
+}
+
+func newRig(t *testing.T, objects ...runtime.Object) *rig {
+	t.Helper()
+	r := &rig{T: t, api: fake.NewClientset(objects...)}
+	r.feed = NewFeed(FeedOptions{Clients: &Clients{Main: r.api, Server: "https://server"}, NodeName: "node"})
+	t.Cleanup(r.feed.Close)
+	return r
+}
+
+// start starts the actor, anew where there was one.
+func (r *rig) start() {
+	r.kit = supervisortest.New(r, messages.APIServer, New(Options{Feed: r.feed, Server: "https://server"})("apiserver"))
+	r.wish, r.seen = nil, nil
+}
+
+// until has the actor at work until what it told is as wanted.
+func (r *rig) until(what string, ok func() bool) {
+	r.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		for _, m := range r.kit.Take() {
+			switch v := m.Msg.(type) {
+			case messages.SourcePodsWanted:
+				r.wish = &v
+			case messages.APIPodsObserved:
+				r.seen = &v
+			}
+		}
+		if ok() {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.Fatalf("it did not come to it: %s; told was %+v, %+v", what, r.wish, r.seen)
+		}
+		w := r.kit.Work[0]
+		r.kit.Work = r.kit.Work[1:]
+		w.Timeout = 100 * time.Millisecond // instead of half a minute, when nothing comes
+		r.kit.RunOne(w)
+	}
+}
+
+func (r *rig) wants(names ...string) func() bool {
+	return func() bool { return r.wish != nil && !r.wish.Unknown && slices.Equal(namesOf(r.wish.Pods), names) }
+}
+
+func namesOf(pods []*v1.Pod) []string {
+	var out []string
+	for _, p := range pods {
+		out = append(out, p.Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// says is true when the only problem has this text.
+func (r *rig) says(text string, kept bool) func() bool {
+	return func() bool {
+		return r.wish != nil && len(r.wish.Problems) == 1 && strings.Contains(r.wish.Problems[0].Message, text) &&
+			r.wish.Problems[0].KeptLast == kept
+	}
+}
+
+func (r *rig) create(p *v1.Pod) {
+	r.Helper()
+	if _, err := r.api.CoreV1().Pods(p.Namespace).Create(r.Context(), p, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) update(name string, how func(*v1.Pod)) {
+	r.Helper()
+	p, err := r.api.CoreV1().Pods("default").Get(r.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	how(p)
+	if _, err := r.api.CoreV1().Pods("default").Update(r.Context(), p, metav1.UpdateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// Pods of this node are wanted, but for mirror pods; all are told to status, without what the API server keeps for itself.
+func TestWhatIsWanted(t *testing.T) {
+	mirror := podOn("node", "static-node")
+	mirror.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x", sourceAnnotation: "file"}
+	managed := podOn("node", "web")
+	managed.Annotations = map[string]string{sourceAnnotation: "file", "a": "b"}
+	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	odd := podOn("node", "odd")
+	odd.UID = "../x"
+	r := newRig(t, mirror, managed, odd, podOn("other", "far"))
+	r.start()
+	r.until("the pod", r.wants("web"))
+	p := r.wish.Pods[0]
+	if p.Annotations[sourceAnnotation] != "api" || p.Annotations[seenAnnotation] == "" || p.Annotations["a"] != "b" ||
+		p.ManagedFields != nil {
+		t.Errorf("%+v", p.ObjectMeta)
+	}
+	if got := namesOf(r.seen.Pods); !slices.Equal(got, []string{"odd", "static-node", "web"}) || r.seen.At.IsZero() {
+		t.Errorf("status was told of %v", got)
+	}
+	for _, s := range r.seen.Pods {
+		if s.Name == "web" && (s.Annotations[sourceAnnotation] != "file" || s.Annotations[seenAnnotation] != "") {
+			t.Errorf("status was told what the API server does not have: %v", s.Annotations)
+		}
+	}
+	if !r.says("because of its UID", false)() {
+		t.Errorf("problems %+v", r.wish.Problems)
+	}
+}
+
+// What changed for nobody here has the same object as before, also for an actor that was started anew.
+func TestTheSameWishIsTheSameObject(t *testing.T) {
+	gated := podOn("node", "web")
+	gated.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "gate"}}
+	r := newRig(t, gated)
+	r.start()
+	r.until("the pod", r.wants("web"))
+	for _, c := range []struct {
+		what  string
+		how   func(*v1.Pod)
+		other bool
+	}{
+		{"a status", func(p *v1.Pod) { p.Status.Phase, p.Status.PodIP = v1.PodRunning, "10.0.0.1" }, false},
+		{"a condition", func(p *v1.Pod) {
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+		}, false},
+		{"managed fields", func(p *v1.Pod) { p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}} }, false},
+		{"a readiness gate", func(p *v1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: "gate", Status: v1.ConditionTrue})
+		}, true},
+		{"a label", func(p *v1.Pod) { p.Labels = map[string]string{"a": "b"} }, true},
+		{"an annotation", func(p *v1.Pod) { p.Annotations = map[string]string{"a": "b"} }, true},
+		{"the spec", func(p *v1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(9)) }, true},
+		{"the end of it", func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }, true},
+		{"its deletion", func(p *v1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.Now()), new(int64(7)) },
+			true},
+		{"a shorter one", func(p *v1.Pod) { p.DeletionGracePeriodSeconds = new(int64(1)) }, true},
+	} {
+		before, served := r.wish.Pods[0], r.seen.Pods[0]
+		r.update("web", c.how)
+		r.until(c.what, func() bool { return r.seen.Pods[0] != served })
+		if got := r.wish.Pods[0] != before; got != c.other {
+			t.Errorf("%s: it is another object: %v", c.what, got)
+		}
+		if r.wish.Pods[0].Annotations[seenAnnotation] != before.Annotations[seenAnnotation] {
+			t.Errorf("%s: it was seen first at another time", c.what)
+		}
+	}
+	before := r.wish.Pods[0]
+	r.start()
+	r.until("the pod, by another actor", r.wants("web"))
+	if r.wish.Pods[0] != before {
+		t.Error("an actor that was started anew has another object")
+	}
+}
+
+// Whatever the API server answers, the source says so, in words, and the last wish stays; before there was one, it says
+// that it does not know.
+func TestWhatTheAPIServerAnswers(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{apierrors.NewUnauthorized("no"), "401 Unauthorized"},
+		{apierrors.NewForbidden(pods, "", errors.New("no")), "system:node:node in the group system:nodes"},
+		{apierrors.NewResourceExpired("too old"), "410 Gone"},
+		{apierrors.NewTooManyRequests("busy", 0), "429 Too Many Requests"},
+		{apierrors.NewInternalError(errors.New("oh")), "a fault of its own (500)"},
+		{apierrors.NewServiceUnavailable("oh"), "a fault of its own (503)"},
+		{&url.Error{Op: "Get", URL: "https://server/secret",
+			Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}},
+			"the API server cannot be reached: dial: connection refused"},
+		{context.DeadlineExceeded, "does not answer in time"},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			r := newRig(t, podOn("node", "web"))
+			fails := make(chan bool, 1)
+			fails <- true
+			failing := func() bool { f := <-fails; fails <- f; return f }
+			r.api.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return failing(), nil,
+					c.err
+			})
+			watches := make(chan *watch.RaceFreeFakeWatcher, 100)
+			r.api.PrependWatchReactor("pods", func(a clienttesting.Action) (bool, watch.Interface, error) {
+				if failing() {
+					return true, nil, c.err
+				}
+				w := watch.NewRaceFreeFake()
+				watches <- w
+				return true, w, nil
+			})
+			r.start()
+			r.until("the trouble", r.says(c.want, false))
+			if !r.wish.Unknown || strings.Contains(r.wish.Problems[0].Message, "secret") || r.seen != nil {
+				t.Errorf("told %+v, %+v", r.wish, r.seen)
+			}
+			<-fails
+			fails <- false
+			r.until("the pod", func() bool { return r.wants("web")() && len(r.wish.Problems) == 0 })
+			before, watched := r.wish.Pods[0], <-watches
+			<-fails
+			fails <- true
+			watched.Stop()
+			r.until("the trouble again", r.says(c.want, true))
+			if r.wish.Unknown || !r.wants("web")() || r.wish.Pods[0] != before {
+				t.Errorf("told %+v", r.wish)
+			}
+			<-fails
+			fails <- false
+			r.until("the end of it", func() bool {
+				return r.wants("web")() && len(r.wish.Problems) == 0 &&
+					r.wish.Pods[0] == before
+			})
+		})
+	}
+}
+
+// A watch that the API server ends since it has forgotten what came since (410) leads to a list, which counts as a whole.
+func TestARelist(t *testing.T) {
+	r := newRig(t, podOn("node", "one"), podOn("node", "two"))
+	watches := make(chan *watch.RaceFreeFakeWatcher, 100)
+	r.api.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+		w := watch.NewRaceFreeFake()
+		watches <- w
+		return true, w, nil
+	})
+	r.start()
+	r.until("both", r.wants("one", "two"))
+	one := r.wish.Pods[0]
+	if one.Name != "one" {
+		one = r.wish.Pods[1]
+	}
+	w := <-watches
+	if err := r.api.CoreV1().Pods("default").Delete(t.Context(), "two", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.create(podOn("node", "three"))
+	gone := apierrors.NewResourceExpired("too old").Status()
+	w.Error(&gone)
+	r.until("what is there now", r.wants("one", "three"))
+	if !slices.Contains(r.wish.Pods, one) || len(r.wish.Problems) > 0 {
+		t.Errorf("told %+v", r.wish)
+	}
+}
+
+// After the restoration of a backup the newest resource version is older than one that was seen: all is listed anew.
+func TestAnAPIServerThatWentBack(t *testing.T) {
+	version := make(chan string, 1)
+	version <- "1000"
+	r := newRig(t)
+	listed := make(chan []v1.Pod, 1)
+	listed <- []v1.Pod{*podOn("node", "one"), *podOn("node", "two")}
+	r.api.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		v, pods := <-version, <-listed
+		version <- v
+		listed <- pods
+		return true, &v1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: v}, Items: pods}, nil
+	})
+	watches := make(chan *watch.RaceFreeFakeWatcher, 100)
+	r.api.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+		w := watch.NewRaceFreeFake()
+		watches <- w
+		return true, w, nil
+	})
+	r.start()
+	r.until("both", r.wants("one", "two"))
+	first, three := <-watches, podOn("node", "three")
+	three.ResourceVersion = "1001" // from where the next watch goes on: one that told nothing is no ground for a watch
+	first.Add(three)
+	r.until("what the watch tells", r.wants("one", "three", "two"))
+	<-version
+	<-listed
+	version <- "900"
+	listed <- []v1.Pod{*podOn("node", "one")}
+	first.Stop()
+	r.until("what the backup has", r.wants("one"))
+}
+
+// While nothing happens, all is told again now and then; to an actor that has forgotten, at once.
+func TestAllIsToldAgain(t *testing.T) {
+	r := newRig(t, podOn("node", "web"))
+	r.start()
+	r.until("the pod", r.wants("web"))
+	r.wish, r.seen = nil, nil
+	r.until("the same again", func() bool { return r.wants("web")() && r.seen != nil })
+	r.wish, r.seen = nil, nil
+	r.kit.Send(messages.Sources, messages.ResendDesired{})
+	r.kit.Send(messages.Node, messages.ServiceStarted{Service: messages.Status})
+	if told := r.kit.Take(); len(told) != 2 || told[0].To != messages.Pods || told[1].To != messages.Status {
+		t.Errorf("told %+v", told)
+	}
+}
+
+// A watch that is stopped while an event waits to be taken leaves nothing behind.
+func TestAWatchThatIsStoppedEnds(t *testing.T) {
+	inner, seen := watch.NewFake(), make(chan watch.Event, 1)
+	o := observe(inner, func(e watch.Event) { seen <- e }, slog.New(slog.DiscardHandler))
+	inner.Add(podOn("node", "web"))
+	<-seen // it is on its way, and nobody takes it
+	o.Stop()
+	for range o.ResultChan() { // until it is closed
+		continue
+	}
+}
+
+// A panic of who looks at the events ends the watch, and no more.
+func TestAPanicOfALookEndsTheWatchAlone(t *testing.T) {
+	inner := watch.NewFake()
+	o := observe(inner, func(watch.Event) { panic("broken") }, slog.New(slog.DiscardHandler))
+	inner.Add(podOn("node", "web"))
+	for range o.ResultChan() { // until it is closed
+		t.Error("an event was passed on")
+	}
+	o.Stop()
+}

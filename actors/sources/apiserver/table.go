@@ -1,0 +1,185 @@
+package apiserver
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Annotations and the value by which the kubelet marks, on its own copy, a pod of the API server.
+const (
+	sourceAnnotation = "kubernetes.io/config.source"
+	seenAnnotation   = "kubernetes.io/config.seen"
+	apiSource        = "api"
+)
+
+// table is what is known of the pods of one node. It is pure: no clock, no I/O.
+type table struct {
+	node string
+	pods map[types.NamespacedName]*entry
+	// order has the entries of pods, the oldest first: it is kept, since a change of one pod among many must not cost their
+	// sorting.
+	order []*entry
+}
+
+// entry is one pod. Both objects are immutable.
+type entry struct {
+	served *v1.Pod // as the API server has it, but for managedFields
+	wanted *v1.Pod // as pods is told of it; nil for one that is not to be run
+}
+
+func newTable(node string) *table {
+	return &table{node: node, pods: map[types.NamespacedName]*entry{}}
+}
+
+// put takes one pod, which nobody changes from then on, the table neither: a watch may share what it gives.
+func (t *table) put(pod *v1.Pod, now time.Time) {
+	if pod.ManagedFields != nil {
+		light := *pod
+		light.ManagedFields = nil
+		pod = &light
+	}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	if pod.Spec.NodeName != t.node {
+		t.drop(key)
+		return
+	}
+	e := &entry{served: pod, wanted: wantedOf(pod, t.pods[key], now)}
+	if was := t.pods[key]; was != nil && was.compare(e) == 0 {
+		t.order[t.place(was)] = e
+	} else {
+		t.drop(key)
+		t.order = slices.Insert(t.order, t.place(e), e)
+	}
+	t.pods[key] = e
+}
+
+// drop forgets one pod.
+func (t *table) drop(key types.NamespacedName) {
+	if e := t.pods[key]; e != nil {
+		i := t.place(e)
+		t.order = slices.Delete(t.order, i, i+1)
+		delete(t.pods, key)
+	}
+}
+
+// place is where in the order an entry is, or would be.
+func (t *table) place(e *entry) int {
+	i, _ := slices.BinarySearchFunc(t.order, e, (*entry).compare)
+	return i
+}
+
+// compare is the order of pods: by age, and by name, of which there is one each.
+func (e *entry) compare(o *entry) int {
+	p, q := e.served, o.served
+	return cmp.Or(p.CreationTimestamp.Compare(q.CreationTimestamp.Time),
+		cmp.Compare(p.Namespace, q.Namespace), cmp.Compare(p.Name, q.Name))
+}
+
+func (t *table) remove(pod *v1.Pod) {
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	if was := t.pods[key]; was != nil && was.served.UID == pod.UID {
+		t.drop(key)
+	}
+}
+
+// replace takes a whole list.
+func (t *table) replace(pods []*v1.Pod, now time.Time) {
+	there := make(map[types.NamespacedName]bool, len(pods))
+	for _, p := range pods {
+		there[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}] = true
+		t.put(p, now)
+	}
+	for key := range t.pods {
+		if !there[key] {
+			t.drop(key)
+		}
+	}
+}
+
+// wantedOf is the pod as it is wanted here: nil for a mirror pod, which stands for a static one; the object of before
+// where nothing changed that anyone here goes by; else a copy with the marks that the kubelet gives its own.
+func wantedOf(pod *v1.Pod, was *entry, now time.Time) *v1.Pod {
+	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; mirror || messages.CheckUID(string(pod.UID)) != nil {
+		return nil
+	}
+	seen := now.Format(time.RFC3339Nano)
+	if was != nil && was.wanted != nil && was.served.UID == pod.UID {
+		if sameDesired(was.wanted, was.served, pod) {
+			return was.wanted
+		}
+		seen = was.wanted.Annotations[seenAnnotation]
+	}
+	out := *pod
+	out.Annotations = maps.Clone(pod.Annotations)
+	if out.Annotations == nil {
+		out.Annotations = map[string]string{}
+	}
+	out.Annotations[sourceAnnotation], out.Annotations[seenAnnotation] = apiSource, seen
+	return &out
+}
+
+// sameDesired says that nothing changed but what the API server and this agent keep account of: the resource version, and the
+// status without what somebody else decides in it.
+func sameDesired(wanted, was, now *v1.Pod) bool {
+	x, y := *was, *now
+	x.ResourceVersion, y.ResourceVersion = "", ""
+	x.Status, y.Status = v1.PodStatus{}, v1.PodStatus{}
+	return finalPhase(&wanted.Status) == finalPhase(&now.Status) &&
+		sameGates(now.Spec.ReadinessGates, &wanted.Status, &now.Status) &&
+		equality.Semantic.DeepEqual(&x, &y)
+}
+
+// finalPhase is the phase of a pod that is over, and empty before.
+func finalPhase(s *v1.PodStatus) v1.PodPhase {
+	if s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed {
+		return s.Phase
+	}
+	return ""
+}
+
+// sameGates says that the conditions that the readiness gates name are the same.
+func sameGates(gates []v1.PodReadinessGate, a, b *v1.PodStatus) bool {
+	for _, g := range gates {
+		if gate(a, g.ConditionType) != gate(b, g.ConditionType) {
+			return false
+		}
+	}
+	return true
+}
+
+// gate is the status of a condition, empty where it is not there.
+func gate(s *v1.PodStatus, t v1.PodConditionType) v1.ConditionStatus {
+	for i := range s.Conditions {
+		if s.Conditions[i].Type == t {
+			return s.Conditions[i].Status
+		}
+	}
+	return ""
+}
+
+// lists are all pods that are served and those that are wanted, the oldest first, and what is wrong with others.
+func (t *table) lists() (served, wanted []*v1.Pod, problems []string) {
+	uids := make(map[types.UID]bool, len(t.order))
+	served, wanted = make([]*v1.Pod, 0, len(t.order)), make([]*v1.Pod, 0, len(t.order))
+	for _, e := range t.order {
+		served = append(served, e.served)
+		if e.wanted != nil && !uids[e.wanted.UID] {
+			uids[e.wanted.UID] = true
+			wanted = append(wanted, e.wanted)
+		}
+		if err := messages.CheckUID(string(e.served.UID)); err != nil {
+			problems = append(problems, fmt.Sprintf("pod %s/%s is not run, because of its UID: %v",
+				e.served.Namespace, e.served.Name, err))
+		}
+	}
+	return served, wanted, problems
+}

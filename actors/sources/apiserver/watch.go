@@ -1,0 +1,131 @@
+package apiserver
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+)
+
+// backOff is between two tries at an API server that fails: it spares a server that has trouble, and loses little time when
+// it is back.
+func backOff() *wait.Backoff {
+	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: 15 * time.Second, Steps: 20}
+}
+
+// quietLogger says nothing: what goes wrong is told as the source's problem.
+func quietLogger() klog.Logger { return klog.New(nil) }
+
+func withLogger(ctx context.Context, l klog.Logger) context.Context { return klog.NewContext(ctx, l) }
+
+// listWatch asks for the pods of this node, and notes how that goes.
+func (f *Feed) listWatch() cache.ListerWatcher {
+	pods := f.opts.Clients.Main.CoreV1().Pods(metav1.NamespaceAll)
+	mine := fields.OneTermEqualSelector("spec.nodeName", f.opts.NodeName).String()
+	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		o.FieldSelector = mine
+		return pods.List(ctx, o)
+	}
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if o.ResourceVersion == "0" {
+				o.ResourceVersion = "" // an answer from before what was seen here already would end pods
+			}
+			f.asks()
+			out, err := list(ctx, o)
+			f.answers(err)
+			return out, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = mine
+			f.asks()
+			if o.ResourceVersion != "" && apiclient.WentBack(ctx, list, o.ResourceVersion) {
+				f.listAnew()
+				return nil, apiclient.ErrWentBack
+			}
+			w, err := pods.Watch(ctx, o)
+			whole := o.SendInitialEvents != nil && *o.SendInitialEvents
+			if err != nil || !whole { // else the answer is there when the list is
+				f.answers(err)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return observe(w, f.event, f.opts.Log), nil
+		},
+	}, f.opts.Clients.Main)
+}
+
+// listAnew has all listed by a reflector that remembers nothing.
+func (f *Feed) listAnew() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.opts.Log.Warn("the API server has an older resource version than before, as after the restoration of a backup; " +
+		"its pods are listed anew and count")
+	f.again()
+}
+
+// event notes what comes of a watch.
+func (f *Feed) event(e watch.Event) {
+	if e.Type == watch.Error {
+		f.answers(apierrors.FromObject(e.Object))
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked, f.view.At, f.gone = time.Time{}, f.opts.Clock.Now(), 0
+}
+
+// asks notes that an answer is awaited.
+func (f *Feed) asks() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asked.IsZero() {
+		f.asked = f.opts.Clock.Now()
+	}
+}
+
+// answers notes how a request ended. That the server has forgotten what came since is no trouble, unless it says so each time:
+// all is asked for.
+func (f *Feed) answers(err error) {
+	if f.ctx.Err() != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.opts.Clock.Now()
+	if apiclient.Gone(err) {
+		f.asked = time.Time{}
+		if f.gone++; f.gone < apiclient.GoneOften {
+			return
+		}
+	} else {
+		f.gone = 0
+	}
+	if err == nil {
+		f.asked, f.view.At = time.Time{}, now
+		if f.view.Problem != "" {
+			f.view.Problem, f.view.Since = "", time.Time{}
+			f.news()
+		}
+		return
+	}
+	what := apiclient.Explain(err, f.opts.NodeName)
+	if f.view.Problem == what {
+		return
+	}
+	if f.view.Problem == "" {
+		f.view.Since = now
+	}
+	f.view.Problem = what
+	f.news()
+}

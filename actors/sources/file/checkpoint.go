@@ -1,0 +1,61 @@
+package file
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/playlet-dev/playlet/actors/sources/base"
+)
+
+// lastGood is what is in force of all manifests, as it is kept on disk. It is immutable.
+type lastGood struct {
+	// Path and NodeName are what it holds for: pods of another folder or another node are of no use.
+	Path      string          `json:"path"`
+	NodeName  string          `json:"nodeName"`
+	Manifests []savedManifest `json:"manifests"`
+}
+
+// memory is what was in force last, for a restart of the actor before it is on disk.
+type memory struct{ last atomic.Pointer[lastGood] }
+
+func (m *memory) good() *lastGood  { return m.last.Load() }
+func (m *memory) keep(g *lastGood) { m.last.Store(g) }
+
+// savedManifest is what is in force of one manifest that names pods.
+type savedManifest struct {
+	Path      string     `json:"path"`
+	Shape     shape      `json:"shape"`
+	Documents []document `json:"documents"`
+}
+
+// collect gathers what is in force, by file name.
+func collect(path, node string, files map[string]*entry) *lastGood {
+	out := &lastGood{Path: path, NodeName: node, Manifests: []savedManifest{}}
+	for _, m := range slices.SortedFunc(maps.Values(files), func(a, b *entry) int { return cmp.Compare(a.path, b.path) }) {
+		if len(m.documents) > 0 {
+			out.Manifests = append(out.Manifests, savedManifest{m.path, m.shape, m.documents})
+		}
+	}
+	return out
+}
+
+// load reads what was kept in dir for path and node; nil when that is nothing. An error is not a reason not to go on.
+func load(dir, path, node string) (*lastGood, error) {
+	g := new(lastGood)
+	found, err := base.Load(dir, g)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the last good versions of broken manifests are lost: %w", err)
+	case !found, g.Path != path, g.NodeName != node:
+		return nil, nil
+	}
+	for _, m := range g.Manifests {
+		if slices.ContainsFunc(m.Documents, func(d document) bool { return d.Pod == nil }) {
+			return nil, fmt.Errorf("the last good version of %s is lost: its checkpoint has no pod", m.Path)
+		}
+	}
+	return g, nil
+}

@@ -1,0 +1,153 @@
+package file
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/wholefile"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// How long something bad must stay as it is before it is believed. What is good is believed at once.
+const (
+	// waitBroken is for a manifest that cannot be read or parsed: some tools write a file in several steps.
+	waitBroken = 300 * time.Millisecond
+	// waitGone is for a file that is not there: some editors move the old file away before they write the new one.
+	waitGone = 500 * time.Millisecond
+	// waitPlace is for a folder that is not there: one cannot be replaced by a link in a single step.
+	waitPlace = 2 * time.Second
+	// quietWhileWritten is for a file that a writer holds open but does not write to.
+	quietWhileWritten = wholefile.Quiet
+	// waitAtMost is for one that is bad in another way each time.
+	waitAtMost = 10 * time.Second
+)
+
+// document is one pod of a manifest.
+type document struct {
+	Pod *v1.Pod `json:"pod"`
+	// Index is which of the manifest's documents named it, from 0; -1 when that is not known.
+	Index int `json:"index"`
+}
+
+// version is what was read from a manifest.
+type version struct {
+	documents []document
+	shape     shape
+	problems  []messages.ManifestProblem
+}
+
+func (v version) equal(o version) bool {
+	return slices.Equal(v.documents, o.documents) && slices.Equal(v.problems, o.problems)
+}
+
+// grade is how a look at a manifest went.
+type grade int
+
+const (
+	good   grade = iota
+	broken       // it cannot be read, or parts of it are wrong
+	busy         // somebody is writing it
+	gone         // it is not there
+)
+
+// outcome is what a look at a manifest found.
+type outcome struct {
+	grade grade
+	version
+}
+
+// trial is something bad that is not believed yet.
+type trial struct {
+	grade   grade
+	since   time.Time // when it began to be bad
+	changed time.Time // when it last became bad in another way
+}
+
+// due is when it is believed.
+func (t *trial) due() time.Time {
+	wait := map[grade]time.Duration{broken: waitBroken, busy: quietWhileWritten, gone: waitGone}[t.grade]
+	due, last := t.changed.Add(wait), t.since.Add(waitAtMost)
+	if last.Before(due) {
+		return last
+	}
+	return due
+}
+
+// entry is one file of manifests: what of it is in force, and what is known of the file.
+type entry struct {
+	path string
+
+	// In force. Replaced as a whole, never changed in place.
+	documents []document
+	shape     shape
+	problems  []messages.ManifestProblem
+	// confirmed is the bad version that is believed.
+	confirmed *version
+
+	trial *trial
+
+	id     wholefile.Identity
+	readAt time.Time
+	sum    [32]byte
+	last   *version // what was read of the content that has that sum
+}
+
+// overdue says whether m has been bad for long enough, so that what is found now is believed.
+func (m *entry) overdue(now time.Time) bool { return m.trial != nil && !now.Before(m.trial.due()) }
+
+// effect is what became of a manifest.
+type effect int
+
+const (
+	nothing  effect = iota
+	pending         // what is in force stays, for now
+	replaced        // what is in force changed
+	removed         // it is to be forgotten
+)
+
+// apply takes an outcome in at now: at once when it is good, else when it has stayed bad long enough. touched says that
+// the file is not the same as at the look before.
+func (m *entry) apply(o outcome, now time.Time, touched bool) effect {
+	if o.grade == good {
+		m.trial, m.confirmed = nil, nil
+		return m.put(o.documents, o.shape, nil)
+	}
+	if o.grade == gone && len(m.documents) == 0 && len(m.problems) == 0 {
+		return removed
+	}
+	if o.grade == broken && m.confirmed != nil && m.confirmed.equal(o.version) {
+		m.trial = nil
+		return nothing
+	}
+	switch {
+	case m.trial == nil:
+		m.trial = &trial{grade: o.grade, since: now, changed: now}
+		return pending
+	case m.trial.grade != o.grade, touched:
+		m.trial.grade, m.trial.changed = o.grade, now
+		return pending
+	case !m.overdue(now):
+		return pending
+	}
+	switch o.grade {
+	case gone:
+		return removed
+	case broken:
+		m.trial, m.confirmed = nil, &o.version
+		documents, shape, problems := retain(m.documents, m.shape, o.version)
+		return m.put(documents, shape, problems)
+	default: // busy: who asked did not insist, and asks again
+		return pending
+	}
+}
+
+func (m *entry) put(documents []document, s shape, problems []messages.ManifestProblem) effect {
+	if slices.Equal(m.documents, documents) && slices.Equal(m.problems, problems) {
+		m.shape = s
+		return nothing
+	}
+	m.documents, m.shape, m.problems = documents, s, problems
+	return replaced
+}

@@ -1,0 +1,192 @@
+// Package file is the actor that wants the pods of the manifests in a file or folder.
+//
+// A worker waits for changes, reads what changed, and returns one result; the actor tells pods what is wanted, and sends the
+// worker back. What is good is wanted the moment its writer is done. What is bad is looked at again
+// a moment later before it is reported, and never takes away what was good before: that is kept on disk too.
+package file
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/playlet-dev/playlet/actors/sources/base"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Options are what the actor needs.
+type Options struct {
+	// Path is the manifest file or folder (staticPodPath).
+	Path string
+	// CheckFrequency is the time between two regular checks (fileCheckFrequency); 20 s when it is not positive, as the
+	// kubelet has it.
+	CheckFrequency time.Duration
+	// StateDir is a folder for this actor alone, e.g. <root-dir>/playlet/file-source; it is made where it is missing.
+	// When empty, the last good versions of manifests do not survive the agent.
+	StateDir string
+	Node     base.Node
+	// Parse reads a manifest; nil: as the kubelet and the API server would.
+	Parse Parse
+	// Clock is the tree's clock; nil: the real one.
+	Clock clock.PassiveClock
+}
+
+const (
+	defaultCheckFrequency = 20 * time.Second
+	// lifetime bounds what lasts as long as the actor does: holding the watch, and waiting for changes.
+	lifetime = 100 * 365 * 24 * time.Hour
+)
+
+// New makes the constructor of the actor.
+func New(opts Options) supervisors.Constructor {
+	if opts.CheckFrequency <= 0 {
+		opts.CheckFrequency = defaultCheckFrequency
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	if opts.Parse == nil {
+		opts.Parse = manifestParser(opts.Node, opts.Clock)
+	}
+	if abs, err := filepath.Abs(opts.Path); err == nil { // it fails only where there is no working folder
+		opts.Path = abs
+	}
+	memory := new(memory)
+	return func(string) supervisors.Actor {
+		return &source{opts: opts, memory: memory, checkpoint: base.NewCheckpoint(opts.StateDir, "the last good manifests")}
+	}
+}
+
+// source is the actor.
+type source struct {
+	opts   Options
+	memory *memory
+	r      *reader
+
+	desired    base.Desired
+	checkpoint base.Checkpoint
+	readAt     time.Time
+	files      int
+
+	again supervisors.Timer
+	asked time.Time // when the check that is not done yet was due first; zero for none
+}
+
+type (
+	checkDue struct{}
+	lookDue  struct{}
+	released struct{}
+)
+
+// Receive implements supervisors.Actor.
+func (s *source) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started:
+		s.start(ctx)
+	case messages.ResendDesired:
+		s.send(ctx)
+	case looked:
+		s.onLooked(ctx, m)
+	case lookDue:
+		s.r.watch.wake(true)
+	case checkDue:
+		s.onCheck(ctx)
+	default:
+		if !s.checkpoint.Receive(ctx, msg) {
+			ctx.Unhandled(msg)
+		}
+	}
+}
+
+func (s *source) start(ctx supervisors.Context) {
+	s.r = newReader(s.opts, s.memory)
+	hold := s.r.watch
+	ctx.Do(supervisors.Work{Name: "HoldWatch", Timeout: lifetime, Run: func(ctx context.Context) any {
+		// Whatever ends the actor ends this, and so the watch never outlives it.
+		<-ctx.Done()
+		hold.close()
+		return released{}
+	}})
+	s.read(ctx)
+	ctx.After(s.opts.CheckFrequency, checkDue{})
+}
+
+// read sends the worker to read what changes next. Its result is lost only with the actor, as its timers are.
+func (s *source) read(ctx supervisors.Context) {
+	r := s.r
+	ctx.Do(supervisors.Work{Name: "ReadManifests", Timeout: lifetime, Run: func(ctx context.Context) any { return r.next(ctx) }})
+}
+
+func (s *source) onLooked(ctx supervisors.Context, l looked) {
+	s.readAt, s.files = l.at, l.files
+	for _, text := range l.notes {
+		ctx.Log().Warn(text)
+	}
+	s.desired.Problems = l.problems
+	if l.heard {
+		s.desired.Known, s.desired.Pods = true, l.pods
+	}
+	s.desired.Log(ctx, "manifest problem", "")
+	if l.changed || l.checked {
+		s.send(ctx)
+	}
+	if l.checked {
+		s.asked = time.Time{}
+	}
+	if l.good != nil {
+		s.checkpoint.Set(ctx, l.good)
+	}
+	if !l.again.IsZero() {
+		if s.again != nil {
+			s.again.Cancel()
+		}
+		s.again = ctx.After(max(0, l.again.Sub(ctx.Now())), lookDue{})
+	}
+	s.read(ctx)
+}
+
+// send sends pods what is wanted, if that is known.
+func (s *source) send(ctx supervisors.Context) {
+	if s.desired.Known {
+		s.desired.Send(ctx)
+	}
+}
+
+// onCheck has everything read again. The check before must be done by now: if it is not, the file system does not answer,
+// which is told so that nobody takes what was read last for fresh.
+func (s *source) onCheck(ctx supervisors.Context) {
+	ctx.After(s.opts.CheckFrequency, checkDue{})
+	if s.asked.IsZero() {
+		s.asked = ctx.Now()
+	} else {
+		s.tellHung(ctx)
+	}
+	s.r.watch.wake(false)
+	s.checkpoint.Retry(ctx)
+}
+
+func (s *source) tellHung(ctx supervisors.Context) {
+	p := messages.ManifestProblem{Path: s.opts.Path, KeptLast: true,
+		Message: "reading it does not end, since " + s.asked.UTC().Format(time.RFC3339) + ": the file system does not answer"}
+	known := s.desired.Problems
+	s.desired.Problems = append([]messages.ManifestProblem{p}, known...)
+	s.desired.Log(ctx, "manifest problem", "")
+	s.send(ctx)
+	s.desired.Problems = known
+}
+
+// Inspection is what the actor says of itself.
+type Inspection struct {
+	Path string `json:"path"`
+	base.Inspection
+	Files  int       `json:"files"`
+	ReadAt time.Time `json:"readAt"`
+}
+
+// Inspect implements supervisors.Inspectable.
+func (s *source) Inspect() any {
+	return Inspection{Path: s.opts.Path, Inspection: s.desired.Inspect(), Files: s.files, ReadAt: s.readAt}
+}

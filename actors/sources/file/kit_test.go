@@ -1,0 +1,227 @@
+package file
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/actors/sources/base"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testNode = "node-1"
+
+// toyParser reads documents of one line: "pod NAME [UID] [TEXT]" is a pod, "bad [NAME]" is a problem, and any other text is one
+// that ends the manifest, as a syntax error does. Every pod it makes is stamped as seen at another time.
+type toyParser struct{ calls int }
+
+func (p *toyParser) parse(path string, data []byte) (pods []*v1.Pod, problems []messages.ManifestProblem) {
+	p.calls++
+	for i, line := range strings.Split(string(data), "\n") {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0, words[0] == "---", words[0] == "#":
+		case words[0] == "pod" && len(words) > 1:
+			pods = append(pods, p.pod(path, words[1:]))
+		case words[0] == "bad":
+			problems = append(problems, messages.ManifestProblem{
+				Path: path, Line: i + 1, Pod: strings.Join(words[1:], ""), Message: "a bad document",
+			})
+		case words[0] == "panic":
+			panic("met the toy's bug")
+		default:
+			return pods, append(problems, messages.ManifestProblem{Path: path, Message: "not a manifest: " + line})
+		}
+	}
+	return pods, problems
+}
+
+func (p *toyParser) pod(path string, words []string) *v1.Pod {
+	sum := sha256.Sum256([]byte(path + strings.Join(words, " ")))
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: words[0] + "-" + strings.ToLower(testNode), UID: types.UID(hex.EncodeToString(sum[:8])),
+		Annotations: map[string]string{manifest.FirstSeenAnnotation: fmt.Sprint("call ", p.calls)},
+	}}
+	if len(words) > 1 && words[1] != "-" {
+		pod.UID = types.UID(words[1])
+	}
+	if len(words) > 2 {
+		pod.Labels = map[string]string{"text": words[2]}
+	}
+	pod.Spec.NodeName = testNode
+	return pod
+}
+
+// bench is a reader of a real folder, looked at only when a test says so. The kernel queues an event before the call that
+// causes it returns, so that a look sees all that a test did.
+type bench struct {
+	t      testing.TB
+	root   string // has the manifest folder and all else
+	dir    string // the manifest folder
+	state  string
+	clock  *clocktesting.FakeClock
+	parser *toyParser
+	parse  Parse // the toy's, unless a test sets another
+	r      *reader
+	saved  *lastGood
+	last   looked
+}
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	root := t.TempDir()
+	b := &bench{t: t, root: root, dir: filepath.Join(root, "manifests"), state: filepath.Join(root, "state"),
+		parser: &toyParser{}}
+	b.parse = b.parser.parse
+	b.clock = clocktesting.NewFakeClock(time.Now())
+	must(t, os.Mkdir(b.dir, 0o755))
+	return b
+}
+
+// start begins with a new reader, as a restart of the actor does, and reads for the first time.
+func (b *bench) start() looked {
+	b.t.Helper()
+	if b.r != nil {
+		b.r.watch.close()
+	}
+	b.r = newReader(Options{Path: b.dir, Node: base.Node{NodeName: testNode}, StateDir: b.state, Parse: b.parse, Clock: b.clock},
+		new(memory))
+	b.t.Cleanup(b.r.watch.close)
+	if err := b.r.watch.open(); err != nil {
+		b.t.Fatalf("the test needs inotify, whose instances other processes may have used up: %v", err)
+	}
+	b.last = b.keep(b.r.next(context.Background()))
+	return b.last
+}
+
+// look takes in what happened.
+func (b *bench) look() looked {
+	c := b.r.watch.collect(context.Background(), false)
+	b.last = b.keep(b.r.look(c))
+	return b.last
+}
+
+// wait lets time pass, and then looks.
+func (b *bench) wait(d time.Duration) looked {
+	b.clock.Step(d)
+	b.r.watch.wake(true)
+	return b.look()
+}
+
+// check looks as at the regular check.
+func (b *bench) check() looked {
+	b.r.watch.wake(false)
+	return b.look()
+}
+
+func (b *bench) keep(l looked) looked {
+	if l.good != nil {
+		b.saved = l.good
+	}
+	return l
+}
+
+// save writes the checkpoint that the reader gave last.
+func (b *bench) save() {
+	b.t.Helper()
+	if b.saved != nil {
+		must(b.t, base.Save(b.state, b.saved))
+	}
+}
+
+func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
+
+func (b *bench) write(name, text string) {
+	b.t.Helper()
+	must(b.t, os.WriteFile(b.path(name), []byte(text), 0o600))
+}
+
+func (b *bench) rename(from, to string) {
+	b.t.Helper()
+	must(b.t, os.Rename(b.path(from), b.path(to)))
+}
+
+func (b *bench) remove(name string) {
+	b.t.Helper()
+	must(b.t, os.Remove(b.path(name)))
+}
+
+// wants fails the test unless the look found exactly these pods, by name without the node's, in order, and as many
+// problems as texts, each with its text in it.
+func (b *bench) wants(l looked, pods string, problems ...string) {
+	b.t.Helper()
+	if !l.heard {
+		b.t.Fatalf("nothing was heard; problems: %v", l.problems)
+	}
+	if got := names(l.pods); got != pods {
+		b.t.Fatalf("pods %q, want %q; problems: %v", got, pods, l.problems)
+	}
+	b.complains(l, problems...)
+}
+
+func (b *bench) complains(l looked, problems ...string) {
+	b.t.Helper()
+	if len(l.problems) != len(problems) {
+		b.t.Fatalf("problems %v, want %d: %v", l.problems, len(problems), problems)
+	}
+	for i, p := range l.problems {
+		if text := fmt.Sprintf("%s:%d %s %s kept=%v", filepath.Base(p.Path), p.Line, p.Pod, p.Message,
+			p.KeptLast); !strings.Contains(text, problems[i]) {
+			b.t.Fatalf("problem %q, want %q", text, problems[i])
+		}
+	}
+}
+
+func names(pods []*v1.Pod) string {
+	var out []string
+	for _, p := range pods {
+		name := strings.TrimSuffix(p.Name, "-"+testNode)
+		if text := p.Labels["text"]; text != "" {
+			name += "=" + text
+		}
+		out = append(out, name)
+	}
+	return strings.Join(out, " ")
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inotifies counts the inotify instances of this process.
+func inotifies(t testing.TB) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	n := 0
+	for _, e := range entries {
+		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.Contains(target, "inotify") {
+			n++
+		}
+	}
+	return n
+}
+
+func samePods(a, b []*v1.Pod) bool { return slices.Equal(a, b) }
+
+// seenOf is when the first pod was seen first.
+func seenOf(l looked) string { return l.pods[0].Annotations[manifest.FirstSeenAnnotation] }

@@ -1,0 +1,234 @@
+package file
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// model is what a folder of manifests means, by the toy's grammar: the last good version of each document.
+type model struct {
+	files map[string][]string // lines by file name, one a document
+	force map[string]inForce
+}
+
+// inForce is what is in force of one file.
+type inForce struct {
+	documents int            // that the file had
+	places    map[string]int // by line: which document it was; -1 for one of a version that had not as many
+}
+
+// isBad says whether a line is no pod.
+func isBad(line string) bool { return !strings.HasPrefix(line, "pod ") }
+
+// believe takes in what is good at once.
+func (m *model) believe() {
+	for name, lines := range m.files {
+		if !slices.ContainsFunc(lines, isBad) {
+			m.force[name] = goodOf(lines)
+		}
+	}
+}
+
+func goodOf(lines []string) inForce {
+	f := inForce{len(lines), map[string]int{}}
+	for place, line := range lines {
+		if !isBad(line) {
+			f.places[line] = place
+		}
+	}
+	return f
+}
+
+// settle takes in what is bad, when it has stayed so: nothing of files that are gone, and of bad documents the last good
+// version, by name, or else by place.
+func (m *model) settle() {
+	m.forget()
+	for name, lines := range m.files {
+		old, now := m.force[name], goodOf(lines)
+		for place, line := range lines {
+			if !isBad(line) {
+				continue
+			}
+			meant := ""
+			for o, was := range old.places {
+				if podName(o) == podName(line) || (meant == "" && was == place && old.documents == len(lines)) {
+					meant = o
+				}
+			}
+			_, taken := now.places[meant]
+			for n := range now.places {
+				taken = taken || (meant != "" && podName(n) == podName(meant))
+			}
+			if meant != "" && !taken {
+				now.places[meant] = old.places[meant]
+				if old.documents != len(lines) {
+					now.places[meant] = -1
+				}
+			}
+		}
+		m.force[name] = now
+	}
+}
+
+// forget drops what is in force of files that are gone.
+func (m *model) forget() {
+	maps.DeleteFunc(m.force, func(name string, _ inForce) bool { return m.files[name] == nil })
+}
+
+// podName is the name that a line, "pod NAME - TEXT" or "bad NAME", gives.
+func podName(line string) string { return strings.Fields(line)[1] }
+
+// wish is what is in force, the first by file name of each pod name.
+func (m *model) wish() []string {
+	seen, out := map[string]bool{}, []string{}
+	for _, name := range slices.Sorted(maps.Keys(m.force)) {
+		for line := range m.force[name].places {
+			if !seen[podName(line)] {
+				seen[podName(line)] = true
+				out = append(out, name+" "+line)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// wished is the reader's wish in the words of the model.
+func (b *bench) wished() []string {
+	out := []string{}
+	for _, p := range b.last.pods {
+		for _, e := range b.r.files {
+			for _, d := range e.documents {
+				if d.Pod == p {
+					name := strings.TrimSuffix(p.Name, "-"+testNode)
+					out = append(out, filepath.Base(e.path)+" pod "+name+" - "+p.Labels["text"])
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestWhateverHappensTheLastGoodVersionsAreWanted does random things to a folder, with and without a look in between,
+// restarts the reader at random, and in the end compares with the model, and with a reader that knows the checkpoint
+// alone.
+func TestWhateverHappensTheLastGoodVersionsAreWanted(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		b, m, version := newBench(t), &model{files: map[string][]string{}, force: map[string]inForce{}}, 0
+		name := rapid.SampledFrom([]string{"a", "b", "c"})
+		lines := func(broken bool) []string {
+			var out []string
+			for _, pod := range rapid.Permutation([]string{"x", "y", "z"}).Draw(rt,
+				"pods")[:rapid.IntRange(1, 3).Draw(rt, "documents")] {
+				version++
+				out = append(out, fmt.Sprintf("pod %s - %d", pod, version))
+			}
+			for i := range out {
+				if broken && (i == 0 || rapid.Bool().Draw(rt, "broken")) {
+					out[i] = "bad " + podName(out[i])
+				}
+			}
+			return out
+		}
+		look := func() {
+			b.look()
+			m.believe()
+		}
+		write := func(broken bool) func(*rapid.T) {
+			return func(*rapid.T) {
+				n, ls := name.Draw(rt, "name"), lines(broken)
+				m.files[n] = ls
+				b.write(n, strings.Join(ls, "\n---\n")+"\n")
+				look()
+			}
+		}
+		b.start()
+		defer func() { b.r.watch.close() }() // instances are few
+		rt.Repeat(map[string]func(*rapid.T){
+			"mend": write(false), "break": write(true),
+			"replace": func(*rapid.T) {
+				n, ls := name.Draw(rt, "name"), lines(rapid.Bool().Draw(rt, "bad"))
+				m.files[n] = ls
+				b.write(".new", strings.Join(ls, "\n---\n"))
+				b.rename(".new", n)
+				look()
+			},
+			"rename": func(*rapid.T) {
+				from, to := name.Draw(rt, "from"), name.Draw(rt, "to")
+				if m.files[from] == nil || from == to {
+					return
+				}
+				m.files[to] = m.files[from]
+				delete(m.files, from)
+				b.rename(from, to)
+				look()
+			},
+			"delete": func(*rapid.T) {
+				n := name.Draw(rt, "name")
+				if m.files[n] == nil {
+					return
+				}
+				delete(m.files, n)
+				b.remove(n)
+				look()
+			},
+			"touch": func(*rapid.T) {
+				if n := name.Draw(rt, "name"); m.files[n] != nil {
+					must(t, os.Chmod(b.path(n), 0o640))
+				}
+			},
+			"move the folder behind a link": func(*rapid.T) {
+				version++
+				aside := filepath.Join(b.root, fmt.Sprint("aside", version))
+				must(t, os.Rename(b.dir, aside))
+				if rapid.Bool().Draw(rt, "look") {
+					look()
+				}
+				must(t, os.Symlink(aside, b.dir))
+				look()
+			},
+			"copy the folder": func(*rapid.T) {
+				version++
+				must(t, os.Rename(b.dir, filepath.Join(b.root, fmt.Sprint("old", version))))
+				must(t, os.Mkdir(b.dir, 0o755))
+				for n, ls := range m.files {
+					b.write(n, strings.Join(ls, "\n---\n"))
+				}
+				look()
+			},
+			"check":  func(*rapid.T) { b.check() },
+			"settle": func(*rapid.T) { b.wait(waitAtMost); m.settle() },
+			"restart": func(*rapid.T) {
+				b.save()
+				b.start()
+				m.forget()
+				m.believe()
+			},
+		})
+		b.wait(waitAtMost)
+		m.settle()
+		if got, want := b.wished(), m.wish(); !slices.Equal(got, want) {
+			rt.Fatalf("wants %v, not %v; files: %v, problems: %v", got, want, m.files, b.last.problems)
+		}
+		for _, e := range b.r.files {
+			if bad := slices.ContainsFunc(m.files[filepath.Base(e.path)], isBad); bad != (len(e.problems) > 0) || e.trial != nil {
+				rt.Fatalf("%s: broken %v, problems %v, trial %v", e.path, bad, e.problems, e.trial)
+			}
+		}
+		before := b.wished()
+		b.save()
+		b.start()
+		b.wait(waitAtMost)
+		if got := b.wished(); !slices.Equal(got, before) {
+			rt.Fatalf("after a restart wants %v, before %v", got, before)
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package submit
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// journal is what was accepted, on disk and in memory. It is made once for the process; safe for concurrent use.
+type journal struct {
+	opts Options
+
+	mu       sync.Mutex // held over every change, the writing included
+	loaded   bool       // what is in memory is what is on disk
+	version  uint64     // counts the changes; 0 is before it was read first
+	records  map[key]*record
+	problems []messages.ManifestProblem // records that were found damaged, until their pods are submitted again or withdrawn
+}
+
+// state is the journal at one time. Immutable.
+type state struct {
+	version  uint64
+	records  []*record // by namespace and name
+	problems []messages.ManifestProblem
+}
+
+// heard says whether the journal had been read.
+func (s state) heard() bool { return s.version > 0 }
+
+func newJournal(opts Options) *journal { return &journal{opts: opts} }
+
+// open reads the journal from the disk, whatever is in memory.
+func (j *journal) open() (state, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.loaded = false
+	err := j.load()
+	return j.state(), err
+}
+
+// now is the state.
+func (j *journal) now() state {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.state()
+}
+
+func (j *journal) state() state {
+	if j.version == 0 {
+		return state{}
+	}
+	return state{version: j.version, problems: slices.Clone(j.problems), records: slices.SortedFunc(maps.Values(j.records),
+		func(a, b *record) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})}
+}
+
+// load reads the disk unless what is in memory is known to be the same. A record that is of no use is reported and kept
+// aside, and costs no other; where memory has it, it is written again. One that cannot be read now may be there: until it is
+// known, what was in memory stays, and with nothing there nothing is known.
+func (j *journal) load() error {
+	if j.loaded {
+		return nil
+	}
+	if err := atomicfile.MakeDir(j.opts.Dir); err != nil && !errors.Is(err, atomicfile.ErrNoSpace) {
+		return err // on a full disk there is no journal yet, and nothing was accepted
+	}
+	entries, err := os.ReadDir(j.opts.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	records := map[key]*record{}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), suffix) {
+			continue // half written, or kept aside
+		}
+		path := filepath.Join(j.opts.Dir, e.Name())
+		r, damage, err := loadRecord(path, j.opts.Node.NodeName)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return err
+		case damage != nil:
+			if r = j.salvage(path, damage); r == nil {
+				continue
+			}
+		}
+		if old := j.records[r.key()]; old != nil && old.Pod.UID == r.Pod.UID && old.Accepted.Equal(r.Accepted) {
+			r = old // pods are shared by pointer
+		}
+		records[r.key()] = r
+	}
+	j.records, j.loaded = records, true
+	j.version++
+	return nil
+}
+
+// salvage reports that the file of a record is damaged. Where memory has the record it returns it and writes it again.
+func (j *journal) salvage(path string, damage error) *record {
+	p := messages.ManifestProblem{Path: path, Message: "a submission cannot be read: " + damage.Error()}
+	var known *record
+	for k, r := range j.records {
+		if k.file("") != filepath.Base(path) {
+			continue
+		}
+		known, p.KeptLast = r, true
+		if err := atomicfile.Save(path, recordVersion, r); err != nil { // it is wanted for as long as the agent runs
+			p.Message += "; it is known here, and cannot be written again: " + err.Error()
+		}
+	}
+	if !slices.Contains(j.problems, p) {
+		j.problems = append(j.problems, p)
+	}
+	return known
+}
+
+// mended drops what was wrong with a record that is whole on disk now, or is not there any more.
+func (j *journal) mended(r *record) {
+	path := r.key().file(j.opts.Dir)
+	j.problems = slices.DeleteFunc(slices.Clone(j.problems), func(p messages.ManifestProblem) bool { return p.Path == path })
+}
+
+// put makes r the record of its pod, on disk first. When that fails it is not known what the disk has, and it is read again.
+func (j *journal) put(r *record) error {
+	err := atomicfile.MakeDir(j.opts.Dir)
+	if err == nil {
+		err = atomicfile.Save(r.key().file(j.opts.Dir), recordVersion, r)
+	}
+	if err != nil {
+		return j.doubt(err)
+	}
+	j.records[r.key()] = r
+	j.mended(r)
+	j.version++
+	return nil
+}
+
+// remove makes the disk forget r, then the memory.
+func (j *journal) remove(r *record) error {
+	if err := atomicfile.Remove(r.key().file(j.opts.Dir)); err != nil {
+		return j.doubt(err)
+	}
+	delete(j.records, r.key())
+	j.mended(r)
+	j.version++
+	return nil
+}
+
+// doubt reads the disk again after it has failed with err.
+func (j *journal) doubt(err error) error {
+	j.loaded = false
+	_ = j.load() // where even that fails, it is tried again before the journal is used
+	return err
+}
+
+// refusal is what a failure of the disk is answered with.
+func (j *journal) refusal(err error) messages.SubmissionRefused {
+	if errors.Is(err, atomicfile.ErrNoSpace) {
+		return messages.SubmissionRefused{Why: messages.RefusedNoSpace, Message: fmt.Sprintf(
+			"the disk of %s is full; nothing that was accepted before is lost: make room there and send it again", j.opts.Dir)}
+	}
+	return messages.SubmissionRefused{Why: messages.RefusedFailure, Message: fmt.Sprintf(
+		"the journal of submissions in %s fails, so that it is not known what it keeps; send it again when that is mended: %v",
+		j.opts.Dir, err)}
+}

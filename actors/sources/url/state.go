@@ -1,0 +1,86 @@
+package url
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/sources/base"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// validators are what makes a request conditional (RFC 9110, 13.1): they are those of the answer that was good last.
+type validators struct {
+	ETag         string `json:"etag,omitempty"`
+	LastModified string `json:"lastModified,omitempty"`
+}
+
+// state is what is known of what the URL wants. Immutable.
+type state struct {
+	heard      bool
+	pods       []*v1.Pod
+	validators validators
+	problems   []messages.ManifestProblem
+	askedAt    time.Time
+	answer     string
+}
+
+// fetched is the one result of a request.
+type fetched struct {
+	at         time.Time
+	answer     string // the HTTP status
+	same       bool   // the server says that nothing has changed since the validators
+	failure    string // why there is no manifest; "" when there is one
+	pods       []*v1.Pod
+	problems   []messages.ManifestProblem
+	validators validators
+}
+
+// after is the state after an answer, and whether what is to be kept on disk changed. It is pure. An answer that is bad
+// in any part leaves the last good answer in force as a whole, and its validators too, so that it is read again.
+func (s state) after(m fetched, shown string) (next state, changed bool) {
+	next = s
+	next.askedAt, next.answer = m.at, m.answer
+	problems := m.problems
+	switch {
+	case m.failure != "":
+		problems = []messages.ManifestProblem{{Path: shown, Message: m.failure}}
+	case m.same:
+		next.problems = nil
+		return next, false
+	default:
+		problems = append(slices.Clone(problems), rivals(m.pods, shown)...)
+	}
+	if len(problems) > 0 {
+		next.problems = slices.Clone(problems)
+		for i := range next.problems {
+			next.problems[i].KeptLast = len(s.pods) > 0
+		}
+		return next, false
+	}
+	next.problems, next.heard, next.validators = nil, true, m.validators
+	next.pods = base.KeepUnchanged(s.pods, m.pods)
+	// Other validators of the same pods are not worth a write at each check: those on disk are of these pods too, and cost one
+	// whole answer after a restart.
+	return next, !s.heard || !slices.Equal(next.pods, s.pods)
+}
+
+// rivals are problems of pods that have the UID of another; names are the manifest's own to check.
+func rivals(pods []*v1.Pod, shown string) []messages.ManifestProblem {
+	var out []messages.ManifestProblem
+	seen := map[types.UID]*v1.Pod{}
+	for _, p := range pods {
+		if first := seen[p.UID]; first != nil {
+			out = append(out, messages.ManifestProblem{
+				Path: shown, Pod: p.Namespace + "/" + p.Name, Field: "metadata.uid",
+				Message: fmt.Sprintf("pod %s/%s has the same UID, %s", first.Namespace, first.Name, p.UID),
+			})
+			continue
+		}
+		seen[p.UID] = p
+	}
+	return out
+}

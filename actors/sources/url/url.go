@@ -1,0 +1,159 @@
+// Package url is the actor that wants the pods of the manifest at a URL.
+//
+// The URL is asked every so often, conditionally once it has answered. An answer that is good as a whole is what is
+// wanted from then on. Anything else, a server that fails or a manifest with a problem, is reported and leaves the last good
+// answer in force; that is kept on disk too. It is what the kubelet does, but for the conditions, the limit of the body, and the
+// disk. Header values, which are usually credentials, are in the request and nowhere else.
+//
+// An empty answer, or an empty list, wants no pods, as with the kubelet. Ten redirects are followed. The configured
+// headers go to the URL's own scheme, host and port only; the kubelet sends most of them on.
+package url
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/sources/base"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Options are what the actor needs.
+type Options struct {
+	// URL is where the manifest is (staticPodURL).
+	URL string
+	// Header is sent with each request (staticPodURLHeader), to the URL's own scheme, host and port alone.
+	Header http.Header
+	// CheckFrequency is the time between two requests (httpCheckFrequency); 20 s when it is not positive, as the kubelet
+	// has it.
+	CheckFrequency time.Duration
+	// StateDir is a folder for this actor alone, e.g. <root-dir>/playlet/http-source. When empty, the last good answer
+	// does not survive the agent.
+	StateDir string
+	Node     base.Node
+	// Transport carries the requests; nil: as Go's own does, proxies of the environment included.
+	Transport http.RoundTripper
+}
+
+const (
+	defaultCheckFrequency = 20 * time.Second
+	// requestTimeout bounds one request with its redirects and its body; it is the kubelet's.
+	requestTimeout = 10 * time.Second
+)
+
+// New makes the constructor of the actor.
+func New(opts Options) supervisors.Constructor {
+	if opts.CheckFrequency <= 0 {
+		opts.CheckFrequency = defaultCheckFrequency
+	}
+	f := newFetcher(opts)
+	return func(string) supervisors.Actor {
+		return &source{opts: opts, fetcher: f, checkpoint: base.NewCheckpoint(opts.StateDir,
+			"the last good pods of the manifest URL")}
+	}
+}
+
+// source is the actor.
+type source struct {
+	opts       Options
+	fetcher    *fetcher
+	state      state
+	desired    base.Desired
+	loaded     bool // what is on disk has been read, so that it can be asked what is new
+	asking     bool
+	checkpoint base.Checkpoint
+}
+
+type (
+	checkDue struct{}
+	loaded   struct {
+		good *lastGood
+		err  error
+	}
+)
+
+// Receive implements supervisors.Actor.
+func (s *source) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started:
+		s.load(ctx)
+		ctx.After(s.opts.CheckFrequency, checkDue{})
+	case loaded:
+		s.onLoaded(ctx, m)
+	case checkDue:
+		ctx.After(s.opts.CheckFrequency, checkDue{})
+		s.ask(ctx)
+		s.checkpoint.Retry(ctx)
+	case fetched:
+		s.onFetched(ctx, m)
+	case messages.ResendDesired:
+		s.desired.Send(ctx)
+	default:
+		if !s.checkpoint.Receive(ctx, msg) {
+			ctx.Unhandled(msg)
+		}
+	}
+}
+
+func (s *source) load(ctx supervisors.Context) {
+	opts := s.opts
+	ctx.Do(supervisors.Work{Name: "ReadLastGood", Timeout: base.DiskTimeout, Run: func(context.Context) any {
+		good, err := load(opts)
+		return loaded{good, err}
+	}})
+}
+
+func (s *source) onLoaded(ctx supervisors.Context, m loaded) {
+	if m.err != nil {
+		ctx.Log().Error("the last good pods of the manifest URL are lost", "reason", m.err)
+	}
+	s.loaded = true
+	if m.good != nil {
+		s.take(state{heard: true, pods: m.good.Pods, validators: m.good.Validators})
+		s.desired.Send(ctx)
+	}
+	s.ask(ctx)
+}
+
+func (s *source) take(next state) {
+	s.state = next
+	s.desired.Known, s.desired.Pods, s.desired.Problems = next.heard, next.pods, next.problems
+}
+
+// ask sends a request, unless one is under way.
+func (s *source) ask(ctx supervisors.Context) {
+	if s.asking || !s.loaded {
+		return
+	}
+	s.asking = true
+	f, v, now := s.fetcher, s.state.validators, ctx.Now()
+	ctx.Do(supervisors.Work{Name: "GetManifest", Timeout: requestTimeout, Run: func(ctx context.Context) any {
+		return f.fetch(ctx, v, now)
+	}})
+}
+
+func (s *source) onFetched(ctx supervisors.Context, m fetched) {
+	s.asking = false
+	next, changed := s.state.after(m, s.fetcher.shown)
+	s.take(next)
+	s.desired.Log(ctx, "manifest problem", "the manifest URL gives a good manifest again")
+	s.desired.Send(ctx)
+	if changed {
+		s.checkpoint.Set(ctx, &lastGood{URL: s.opts.URL, NodeName: s.opts.Node.NodeName, Pods: next.pods,
+			Validators: next.validators})
+	}
+}
+
+// Inspection is what the actor says of itself.
+type Inspection struct {
+	URL string `json:"url"` // without what may be secret in it
+	base.Inspection
+	AskedAt time.Time `json:"askedAt,omitzero"` // when the request was sent that was answered last
+	Answer  string    `json:"answer,omitempty"` // the HTTP status of it
+}
+
+// Inspect implements supervisors.Inspectable.
+func (s *source) Inspect() any {
+	return Inspection{URL: s.fetcher.shown, Inspection: s.desired.Inspect(), AskedAt: s.state.askedAt, Answer: s.state.answer}
+}

@@ -1,0 +1,135 @@
+package volumes
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
+	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+)
+
+// What the reconciler holds for each pod, by UID: the pod whose volumes are desired, nil where none are and the
+// folder stays; and what is known of its volumes.
+type (
+	operation = reconcile.Operation[*v1.Pod, state]
+	verdict   = reconcile.Verdict[state]
+	report    = reconcile.Report[*v1.Pod, state]
+)
+
+// retry is the kubelet's back-off for volumes.
+var retry = backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
+
+// driver mounts and unmounts the volumes of pods.
+type driver struct{ disk }
+
+// Ensure implements reconcile.Driver. Of volumes that are known it mounts those that are due; where none is, it looks
+// whether all are still there.
+func (d driver) Ensure(ctx context.Context, op operation) (state, error) {
+	if op.Desired == nil {
+		return state{}, d.unmountPod(ctx, op.Key, false)
+	}
+	s := op.Actual
+	s.version = d.node.Objects.VersionOf(op.Desired)
+	only := s.due(op.Desired, op.Began, op.Actual.version != s.version)
+	if _, failed := s.troubles[""]; failed {
+		only = nil // the folder failed, and which volumes were to be mounted in it is not known any more
+	} else if s.known() && len(only) == 0 && d.stillMounted(op.Key, op.Desired) {
+		return s, nil
+	}
+	out := d.mountPod(ctx, op.Key, op.Desired, only...)
+	s.last = &out
+	return s, nil
+}
+
+// Remove implements reconcile.Driver: nothing of the pod stays mounted, and its folder goes.
+func (d driver) Remove(ctx context.Context, uid string) error { return d.unmountPod(ctx, uid, true) }
+
+// Inventory implements reconcile.Driver.
+func (d driver) Inventory(context.Context) ([]string, error) { return d.podFolders() }
+
+// judge takes what came of mounting: each volume has a back-off of its own, and may have to be mounted again at a time.
+func judge(now time.Time, op operation, v verdict) verdict {
+	switch {
+	case op.Desired == nil:
+		return v
+	case v.Err != nil:
+		v.Actual = op.Actual.after(mountOutcome{failures: []failure{failureOf("", v.Err)}}, now)
+	case v.Actual.last != nil:
+		v.Actual = v.Actual.after(*v.Actual.last, now)
+	}
+	return verdict{Actual: v.Actual, Err: v.Actual.err(), Again: v.Actual.next()}
+}
+
+// joins says that an operation of an earlier life of the actor does what mine is to do: all of it, or nothing.
+func joins(underWay, mine operation) bool {
+	if underWay.Remove || mine.Remove {
+		return underWay.Remove && mine.Remove
+	}
+	return sameVolumes(underWay.Desired, mine.Desired) && !underWay.Actual.known() && !mine.Actual.known()
+}
+
+// The lanes of operations: an API server that does not answer keeps those that ask it, and nobody else.
+const (
+	onDisk  = iota // whatever asks nobody
+	asking         // mounts that need a token of the API server
+	renewal        // the same, of pods that have all they need and whose tokens only become old
+	lanes
+)
+
+func (f Facts) lane(op operation) int {
+	changed := op.Actual.version != f.Objects.VersionOf(op.Desired)
+	switch {
+	case op.Desired == nil, !asksForTokens(op.Desired, op.Actual.due(op.Desired, op.Began, changed)):
+		return onDisk
+	case op.Actual.known() && len(op.Actual.troubles) == 0:
+		return renewal
+	default:
+		return asking
+	}
+}
+
+// asksForTokens says that one of these volumes of a pod, or of all that it uses where none is named, has a token in it.
+func asksForTokens(pod *v1.Pod, only []string) bool {
+	return slices.ContainsFunc(used(pod), func(v *v1.Volume) bool {
+		return (len(only) == 0 || slices.Contains(only, v.Name)) && v.Projected != nil &&
+			slices.ContainsFunc(v.Projected.Sources, func(s v1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
+	})
+}
+
+// sameVolumes says whether two pods desire the same volumes with the same in them. A static pod can keep its UID and change.
+func sameVolumes(a, b *v1.Pod) bool {
+	if a == b || a == nil || b == nil {
+		return a == b
+	}
+	same := equality.Semantic.DeepEqual
+	return same(used(a), used(b)) && same(fsGroupOf(a), fsGroupOf(b)) && (!tellsOfPod(a) || sameTold(a, b))
+}
+
+// sameTold says whether the downward API says the same of two pods.
+func sameTold(a, b *v1.Pod) bool {
+	same := equality.Semantic.DeepEqual
+	if !same(a.Labels, b.Labels) || !same(a.Annotations, b.Annotations) || !same(a.Spec.Resources, b.Spec.Resources) ||
+		a.Name != b.Name || a.Namespace != b.Namespace {
+		return false
+	}
+	resources := func(list []v1.Container) map[string]v1.ResourceRequirements {
+		out := map[string]v1.ResourceRequirements{}
+		for i := range list {
+			out[list[i].Name] = list[i].Resources
+		}
+		return out
+	}
+	return same(resources(a.Spec.Containers), resources(b.Spec.Containers)) &&
+		same(resources(a.Spec.InitContainers), resources(b.Spec.InitContainers))
+}
+
+func fsGroupOf(p *v1.Pod) *int64 {
+	if p.Spec.SecurityContext == nil {
+		return nil
+	}
+	return p.Spec.SecurityContext.FSGroup
+}

@@ -1,0 +1,149 @@
+// Package satoken asks the API server for service account tokens of pods (TokenRequest), and remembers them while they are
+// fresh. Tokens are in memory alone, and never in an error.
+package satoken
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	authv1 "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// As the kubelet has it: a token is renewed when four fifths of its life, or a day, are over, and some seconds sooner, so
+// that not all are renewed at once.
+const (
+	maxAge    = 24 * time.Hour
+	maxJitter = 10 * time.Second
+	// requestTimeout bounds one request.
+	requestTimeout = 10 * time.Second
+	// retryAfter is when a renewal that failed is tried again, while the old token is good.
+	retryAfter = 10 * time.Second
+)
+
+// Source gives tokens. Safe for concurrent use.
+type Source struct {
+	client kubernetes.Interface
+	now    func() time.Time
+
+	mu     sync.Mutex
+	tokens map[key]token
+	asking map[*asking]bool // under way
+}
+
+// asking is a request.
+type asking struct {
+	pod    types.UID
+	cancel context.CancelFunc
+}
+
+// key is all by which tokens differ.
+type key struct {
+	pod                          types.UID
+	namespace, account, audience string
+	seconds                      int64
+}
+
+type token struct {
+	text           string
+	renew, expires time.Time
+}
+
+// New makes a source; nothing is sent.
+func New(client kubernetes.Interface) *Source {
+	return &Source{client: client, now: time.Now, tokens: map[key]token{}, asking: map[*asking]bool{}}
+}
+
+// Token is a token of the pod's service account for this audience, bound to the pod, and when to ask again; an empty audience is
+// the API server. It asks the API server unless it has a fresh one; where that fails and the old one has not expired, it is
+// given again.
+func (s *Source) Token(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (text string, renew time.Time,
+	err error) {
+	k := key{pod.UID, pod.Namespace, pod.Spec.ServiceAccountName, audience, 0}
+	if seconds != nil {
+		k.seconds = *seconds
+	}
+	was := s.known(k)
+	if s.now().Before(was.renew) {
+		return was.text, was.renew, nil
+	}
+	fresh, err := s.request(ctx, pod, k, seconds)
+	if err != nil {
+		if now := s.now(); now.Before(was.expires) {
+			return was.text, now.Add(retryAfter), nil
+		}
+		return "", time.Time{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens[k] = fresh
+	return fresh.text, fresh.renew, nil
+}
+
+// Forget drops the tokens of a pod, and breaks off the requests for more. One that is asked for later is kept, until it expires.
+func (s *Source) Forget(pod types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a := range s.asking {
+		if a.pod == pod {
+			a.cancel()
+		}
+	}
+	maps.DeleteFunc(s.tokens, func(k key, _ token) bool { return k.pod == pod })
+}
+
+// known is what was given before; those that have expired are forgotten.
+func (s *Source) known(k key) token {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	maps.DeleteFunc(s.tokens, func(_ key, t token) bool { return !now.Before(t.expires) })
+	return s.tokens[k]
+}
+
+func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64) (token, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer s.asks(&asking{pod.UID, cancel})()
+	ask := &authv1.TokenRequest{Spec: authv1.TokenRequestSpec{
+		ExpirationSeconds: seconds,
+		BoundObjectRef:    &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+	}}
+	if k.audience != "" {
+		ask.Spec.Audiences = []string{k.audience}
+	}
+	asked := s.now()
+	got, err := s.client.CoreV1().ServiceAccounts(k.namespace).CreateToken(ctx, k.account, ask, metav1.CreateOptions{})
+	switch {
+	case err != nil:
+		return token{}, err
+	case got.Status.Token == "":
+		return token{}, errors.New("the API server answered without a token")
+	}
+	life := time.Hour // the API's default
+	if n := got.Spec.ExpirationSeconds; n != nil {
+		life = time.Duration(*n) * time.Second
+	}
+	// By our own clock: that of the API server may be another.
+	jitter := time.Duration(rand.Int64N(int64(min(maxJitter, life/20)) + 1)) //nolint:gosec // nothing secret hangs on it
+	return token{text: got.Status.Token, renew: asked.Add(min(life/5*4, maxAge) - jitter), expires: asked.Add(life)}, nil
+}
+
+// asks notes a request, until what it returns is called at its end.
+func (s *Source) asks(a *asking) (ended func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking[a] = true
+	return func() {
+		a.cancel()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.asking, a)
+	}
+}

@@ -1,0 +1,162 @@
+package volumes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+var anyTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// mounts judges what came of mounting some volumes of a pod of which this is known.
+func mounts(s state, pod *v1.Pod, now time.Time, out mountOutcome) verdict {
+	before := s
+	s.last = &out
+	return judge(now, operation{Desired: pod, Actual: before}, verdict{Actual: s})
+}
+
+// Each volume has its own back-off: what failed often waits long, and does not hold up what has just failed; what is mounted
+// is left alone.
+func TestEachVolumeHasItsOwnBackOff(t *testing.T) {
+	pod := podWith("u", emptyDirVolume("fine"), emptyDirVolume("often"), emptyDirVolume("once"))
+	if only := (state{}).due(pod, anyTime, false); len(only) != 0 {
+		t.Errorf("first %v are mounted", only)
+	}
+	v := mounts(state{troubles: map[string]trouble{"often": {fails: 3}}}, pod, anyTime, mountOutcome{
+		paths: map[string]string{"fine": "/fine"}, failures: []failure{{"often", "x", false}, {"once", "y", false}},
+	})
+	if v.Err == nil || v.Err.Error() != `volume "often": x; volume "once": y` || !v.Again.Equal(anyTime.Add(retry.First)) {
+		t.Fatalf("%+v", v)
+	}
+	for i, want := range []struct {
+		volume string
+		after  time.Duration
+	}{{"often", 4 * time.Second}, {"once", retry.First}} {
+		if m := v.Actual.failed("u")[i]; m.UID != "u" || m.Volume != want.volume ||
+			!m.Reason.RetryAt.Equal(anyTime.Add(want.after)) {
+			t.Errorf("told %+v, want %+v", m, want)
+		}
+	}
+	now := v.Again
+	if only := v.Actual.due(pod, now, false); !slices.Equal(only, []string{"once"}) {
+		t.Errorf("then %v are mounted", only)
+	}
+	v = mounts(v.Actual, pod, now, mountOutcome{only: []string{"once"}, paths: map[string]string{"once": "/once"}})
+	if now = anyTime.Add(4 * time.Second); v.Err == nil || !v.Again.Equal(now) {
+		t.Fatalf("%+v", v)
+	}
+	if only := v.Actual.due(pod, now, false); !slices.Equal(only, []string{"often"}) {
+		t.Errorf("last %v are mounted", only)
+	}
+	v = mounts(v.Actual, pod, now, mountOutcome{only: []string{"often"}, paths: map[string]string{"often": "/often"}})
+	want := map[string]string{"fine": "/fine", "often": "/often", "once": "/once"}
+	if v.Err != nil || !v.Again.IsZero() || fmt.Sprint(v.Actual.paths) != fmt.Sprint(want) {
+		t.Errorf("%+v", v)
+	}
+}
+
+// What failed for good is tried no more; what holds objects is tried as soon as these change, and alone.
+func TestWhatIsDue(t *testing.T) {
+	config := v1.Volume{Name: "config", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}}
+	pod := podWith("u", config, emptyDirVolume("refused"), emptyDirVolume("later"), emptyDirVolume("mounted"))
+	later := anyTime.Add(time.Minute)
+	s := state{
+		paths: map[string]string{"mounted": "/m"},
+		troubles: map[string]trouble{
+			"config": {failure{"config", "", false}, 1, later}, "later": {failure{"later", "", false}, 1, later},
+			"refused": {failure{"refused", "", true}, 1, time.Time{}},
+		},
+	}
+	for _, c := range []struct {
+		now     time.Time
+		changed bool
+		want    []string
+	}{{anyTime, false, nil}, {later, false, []string{"config", "later"}}, {anyTime, true, []string{"config"}}} {
+		if due := s.due(pod, c.now, c.changed); !slices.Equal(due, c.want) {
+			t.Errorf("%+v: due are %v", c, due)
+		}
+	}
+	v := mounts(s, pod, anyTime, mountOutcome{only: []string{"config"}, paths: map[string]string{"config": "/c"}})
+	if !v.Again.Equal(later) || len(v.Actual.troubles) != 2 {
+		t.Errorf("%+v", v)
+	}
+	v = mounts(v.Actual, pod, later, mountOutcome{only: []string{"later"}, paths: map[string]string{"later": "/l"}})
+	if !v.Again.IsZero() || v.Err == nil {
+		t.Errorf("%+v", v)
+	}
+}
+
+// The folder's trouble is that of all its volumes, and so is an operation that did not end.
+func TestAFolderThatCannotBeMade(t *testing.T) {
+	pod := podWith("u", emptyDirVolume("a"))
+	no := mountOutcome{failures: []failure{{"", "no disk", false}}}
+	v := mounts(state{}, pod, anyTime, no)
+	now := anyTime.Add(retry.First)
+	only := v.Actual.due(pod, now, false)
+	if !v.Again.Equal(now) || v.Err.Error() != "no disk" || !slices.Equal(only, []string{"a"}) {
+		t.Fatalf("%+v, %v are mounted", v, only)
+	}
+	no.only = []string{"a"}
+	if v = mounts(v.Actual, pod, now, no); !v.Again.Equal(now.Add(2 * retry.First)) {
+		t.Errorf("%+v", v)
+	}
+	v = judge(now, operation{Desired: pod}, verdict{Err: fmt.Errorf("no end")})
+	m := v.Actual.failed("u")
+	if len(m) != 1 || m[0].Reason.Message != "no end" || m[0].Reason.Permanent || !v.Again.Equal(now.Add(retry.First)) {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A folder that failed when some volumes were to be mounted again has all of them mounted: which ones they were is not known.
+func TestAFolderThatFailedOnceHasAllMounted(t *testing.T) {
+	d := driver{newDisk(t)}
+	pod := podWith("u", emptyDirVolume("a"), emptyDirVolume("b"))
+	first, err := d.Ensure(t.Context(), operation{Key: "u", Desired: pod, Began: anyTime})
+	known := judge(anyTime, operation{Key: "u", Desired: pod}, verdict{Actual: first, Err: err}).Actual
+	again := known.after(mountOutcome{only: []string{"a"}, failures: []failure{{"", "too many open files", false}}}, anyTime)
+	later := anyTime.Add(time.Minute)
+	s, err := d.Ensure(t.Context(), operation{Key: "u", Desired: pod, Began: later, Actual: again})
+	if err != nil || s.last == nil || len(s.last.paths) != 2 {
+		t.Fatalf("mounted is %+v, %v", s.last, err)
+	}
+	if v := judge(later, operation{Key: "u", Desired: pod}, verdict{Actual: s}); v.Err != nil || !v.Again.IsZero() {
+		t.Errorf("%+v", v)
+	}
+}
+
+// The waits are the kubelet's.
+func TestBackOff(t *testing.T) {
+	var got []string
+	for n := range 11 {
+		got = append(got, retry.After(n+1, 0).String())
+	}
+	if want := "500ms 1s 2s 4s 8s 16s 32s 1m4s 2m2s 2m2s 2m2s"; strings.Join(got, " ") != want {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
+	}
+}
+
+func TestSameVolumes(t *testing.T) {
+	group := int64(1)
+	a := podWith("u", emptyDirVolume("a"))
+	grouped := podWith("u", emptyDirVolume("a"))
+	grouped.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
+	relabelled := podWith("u", emptyDirVolume("a"))
+	relabelled.Labels = map[string]string{"x": "y"}
+	unused := podWith("u", emptyDirVolume("a"))
+	unused.Spec.Volumes = append(slices.Clone(unused.Spec.Volumes), emptyDirVolume("b"))
+	for _, c := range []struct {
+		b    *v1.Pod
+		want bool
+	}{
+		{a, true}, {podWith("u", emptyDirVolume("a")), true}, {relabelled, true}, {unused, true},
+		{grouped, false}, {podWith("u"), false}, {podWith("u", hostPathVolume("a", "/", "")), false}, {nil, false},
+	} {
+		if got := sameVolumes(a, c.b); got != c.want {
+			t.Errorf("sameVolumes with %+v = %t", c.b, got)
+		}
+	}
+}

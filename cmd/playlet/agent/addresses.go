@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/registration"
+	"github.com/playlet-dev/playlet/config"
+)
+
+// externalCloud is the --cloud-provider with which a cloud controller manager completes the Node.
+const externalCloud = "external"
+
+// NodeIPs are the node's addresses. Those of --node-ip count here also while this machine lacks them.
+func NodeIPs(node *config.Node, log *slog.Logger) []netip.Addr {
+	found, err := registration.Addresses{Given: node.NodeIPs, Name: node.NodeName}.Find(context.Background())
+	if err != nil {
+		log.Warn("this node's addresses cannot be determined", "reason", err)
+		found = slices.DeleteFunc(slices.Clone(node.NodeIPs), netip.Addr.IsUnspecified)
+	}
+	return found
+}
+
+// nodeAddresses finds this node's addresses and keeps those found last. Safe for concurrent use.
+type nodeAddresses struct {
+	node    *config.Node
+	log     *slog.Logger
+	cluster *cluster // nil on a standalone node
+	p       atomic.Pointer[foundAddresses]
+}
+
+type foundAddresses struct {
+	addresses []netip.Addr
+	texts     []string
+}
+
+// last are the addresses found last. They must not be changed.
+func (n *nodeAddresses) last() []netip.Addr {
+	if p := n.p.Load(); p != nil {
+		return p.addresses
+	}
+	return nil
+}
+
+func (n *nodeAddresses) store(found []netip.Addr) {
+	out := make([]string, 0, len(found))
+	for _, ip := range found {
+		out = append(out, ip.String())
+	}
+	n.p.Store(&foundAddresses{found, out})
+}
+
+// find looks for the addresses as they are now, for the Node and for pods.
+func (n *nodeAddresses) find(ctx context.Context) ([]netip.Addr, error) {
+	found, err := registration.Addresses{Given: n.node.NodeIPs, Name: n.node.NodeName, Last: n.last()}.Find(ctx)
+	if err == nil {
+		n.store(found)
+	}
+	return found, err
+}
+
+// hostIPs are the addresses that pods report of this node. Those that a cloud controller manager gave the Node count, which
+// need not be on this machine. As long as it gave none, the machine's count, so that what brings up a cluster waits for none.
+func (n *nodeAddresses) hostIPs() []string {
+	if n.node.CloudProvider == externalCloud && n.cluster != nil {
+		if given := n.cluster.registered.Load().Addresses; len(given) > 0 {
+			return given
+		}
+	}
+	if p := n.p.Load(); p != nil {
+		return p.texts
+	}
+	return nil
+}
+
+// unsettled says that the Node, whose addresses count, has not been read yet.
+func (n *nodeAddresses) unsettled() bool {
+	return n.node.CloudProvider == externalCloud && n.cluster != nil && !n.cluster.registered.Load().Registered
+}
+
+// follow looks for the addresses until ctx ends: a machine may have none yet when the agent starts.
+func (n *nodeAddresses) follow(ctx context.Context) {
+	tick := time.NewTicker(n.node.Kubelet.NodeStatusUpdateFrequency.Duration)
+	defer tick.Stop()
+	failure := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		failure = n.look(ctx, failure)
+	}
+}
+
+// look logs what changed, and why none are found unless that is the last failure; it returns the failure.
+func (n *nodeAddresses) look(ctx context.Context, lastFailure string) string {
+	was := n.last()
+	found, err := n.find(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		if err.Error() != lastFailure {
+			n.log.Warn("the node's addresses stay as they were", "reason", err)
+		}
+		return err.Error()
+	case !slices.Equal(found, was):
+		n.log.Info("the node's addresses have changed", "addresses", found, "before", was)
+	}
+	return ""
+}

@@ -1,0 +1,323 @@
+// Package agent is the process that runs pods: it makes what outlives the actors, binds each row of the tree to the
+// constructor of its actor, and lasts until it is asked to stop.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/spf13/pflag"
+
+	"github.com/playlet-dev/playlet/actors/objects"
+	"github.com/playlet-dev/playlet/actors/pod"
+	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/actors/prober"
+	"github.com/playlet-dev/playlet/actors/registration"
+	"github.com/playlet-dev/playlet/actors/resources"
+	"github.com/playlet-dev/playlet/actors/runtime"
+	"github.com/playlet-dev/playlet/actors/server"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/version"
+	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// drainTime bounds how long the tree is given to stop. No container is touched by it.
+const drainTime = 10 * time.Second
+
+// settleTime bounds how long what is under way in the runtime is waited for then. A start needs about a second; a stop that
+// waits for its grace, or a pull, may need far longer, and is taken up again by the next agent.
+const settleTime = 5 * time.Second
+
+// Agent is the process: what its actors share and what outlives them, and their tree.
+type Agent struct {
+	node      *config.Node
+	log       *slog.Logger
+	names     *podNames
+	lock      *os.File // of the root folder
+	cluster   *cluster // nil on a standalone node
+	addresses *nodeAddresses
+	machine   *registration.Reader
+	groups    resources.Groups // the machine's cgroups
+
+	client  *cri.Client
+	streams *runtime.Events
+	runtime *runtime.State
+	host    *pod.Host
+	board   *pods.Board
+	late    *prober.Lateness
+
+	listeners *server.Listeners
+	wired     rows
+	system    *supervisors.System
+	failed    chan error // the root of the tree has given up
+}
+
+// Run is the agent's whole life: it returns when ctx has ended, or the agent gave up.
+func Run(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
+	if err := checkRunOnce(node); err != nil {
+		return err
+	}
+	lock, err := holdLock(ctx, node.LockFile, node.ExitOnLockContention, log)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil // asked to stop before it held the lock
+	case err != nil:
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+	a, err := newAgent(node, log)
+	if err != nil {
+		return err
+	}
+	return a.run(ctx, lock)
+}
+
+// run starts the agent, lasts as long as it, and closes it.
+func (a *Agent) run(ctx context.Context, lock *lockFile) error {
+	if err := a.start(nil); err != nil {
+		return errors.Join(err, a.Close())
+	}
+	a.log.Info("playlet is running", "version", version.Playlet(), "node", a.node.NodeName,
+		"runtime", a.node.Kubelet.ContainerRuntimeEndpoint, "manifests", a.node.Kubelet.StaticPodPath, "socket",
+		a.node.AdminSocket)
+	return a.live(ctx, lock)
+}
+
+// live reports to the service manager until the agent is to end, and then closes it.
+func (a *Agent) live(ctx context.Context, lock *lockFile) error {
+	manager := newServiceManager(a)
+	reporting, stopReporting := context.WithCancel(ctx)
+	defer stopReporting()
+	var reports sync.WaitGroup
+	reports.Go(func() { manager.run(reporting) })
+	reports.Go(func() { giveMemoryBack(reporting) })
+	if a.cluster == nil { // else registration looks for them
+		reports.Go(func() { a.addresses.follow(reporting) })
+	}
+	once := make(chan error, 1)
+	if a.node.Kubelet.RunOnce {
+		reports.Go(func() { once <- runOnce(reporting, a.board, onceLimit, a.log) })
+	}
+	why, err := a.untilEnd(ctx, lock, once)
+	manager.stopping(why)
+	stopReporting()
+	reports.Wait()
+	return errors.Join(err, a.Close())
+}
+
+// untilEnd waits for what ends the agent, and names it. The error makes the process fail.
+func (a *Agent) untilEnd(ctx context.Context, lock *lockFile, once <-chan error) (why string, err error) {
+	select {
+	case <-ctx.Done():
+		signal.Reset(os.Interrupt, syscall.SIGTERM)
+		a.log.Info("stopping; containers go on running; a second signal ends the agent at once")
+		return "stopping", nil
+	case err := <-once:
+		return "the pods were run once", err
+	case <-lock.contention():
+		a.log.Warn("another process has opened the lock file; stopping, containers go on running", "file", a.node.LockFile)
+		return "another process has opened the lock file", nil
+	case err := <-a.failed:
+		return cli.OneLine(err), fmt.Errorf("giving up, containers go on running: %w", err)
+	}
+}
+
+// Load reads the configuration that the flags name, and makes the log that it asks for.
+func Load(flags *config.Flags, set *pflag.FlagSet, out io.Writer) (*config.Node, *slog.Logger, error) {
+	node, warnings, err := config.Load(flags, set)
+	if err != nil {
+		return nil, nil, err
+	}
+	log := node.Logger(out)
+	for _, w := range warnings {
+		log.Warn(w.Message, "flag", w.Flag)
+	}
+	return node, log, nil
+}
+
+// Start starts an agent in this process by its command line, and returns while it runs. Its log goes to out.
+func Start(args []string, out io.Writer) (*Agent, error) {
+	set := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
+	flags := config.AddFlags(set)
+	if err := set.Parse(args); err != nil {
+		return nil, err
+	}
+	node, log, err := Load(flags, set, out)
+	if err != nil {
+		return nil, err
+	}
+	a, err := newAgent(node, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.start(nil); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+// NodeName is part of static pods' names.
+func (a *Agent) NodeName() string { return a.node.NodeName }
+
+// Failed gives the reason when the agent gives up.
+func (a *Agent) Failed() <-chan error { return a.failed }
+
+// newAgent prepares all that the actors need; nothing is started and nothing listens.
+func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
+	facts, dns, err := readHost(node, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := node.CheckCgroups(facts.CgroupV2); err != nil {
+		return nil, err
+	}
+	if err := node.CheckCPUs(resources.OnlineCPUs("/sys")); err != nil {
+		return nil, err
+	}
+	names := newPodNames()
+	log = withPodNames(log, names)
+	cluster, err := dialCluster(node, log)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := prepareFolders(node)
+	if err != nil {
+		return nil, err
+	}
+	client, err := cri.Dial(cri.Options{
+		RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint, ImageEndpoint: node.ImageEndpoint(),
+		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration,
+		Limits:         cri.Limits{Pull: pullOptions(node).Slots()},
+	})
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	a := &Agent{
+		node: node, log: log, names: names, lock: lock, cluster: cluster, groups: resources.Host{}, client: client,
+		addresses: &nodeAddresses{node: node, log: log, cluster: cluster},
+		machine:   registration.HostPlaces(node.RootDir).Reader(),
+		streams:   runtime.NewEvents(client, log), runtime: &runtime.State{}, board: pods.NewBoard(), late: &prober.Lateness{},
+		failed: make(chan error, 1),
+	}
+	a.addresses.store(NodeIPs(node, log))
+	machine, err := a.machine.Read(context.Background())
+	if err != nil {
+		log.Warn("not all of the machine can be read", "reason", err)
+	}
+	a.host = &pod.Host{
+		CRI: client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
+		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration, ResolvConf: ptr.Deref(node.Kubelet.ResolverConfig, ""),
+		Allocatable: allocatable(node, machine), Abilities: abilities(a.runtime, node.Kubelet.CgroupDriver),
+		Objects: newObjects(node), Events: cluster != nil, IPs: a.addresses.hostIPs, IPsUnsettled: a.addresses.unsettled,
+	}
+	a.listeners = server.NewListeners(a.serverConfig())
+	return a, nil
+}
+
+// newObjects holds the ConfigMaps, Secrets, Services and RuntimeClasses; nil on a standalone node without a folder of them.
+func newObjects(node *config.Node) *objects.Board {
+	if node.ObjectDir == "" && node.Standalone() {
+		return nil
+	}
+	board := objects.NewBoard(node.ObjectDir != "")
+	if !node.Standalone() {
+		board.InCluster()
+	}
+	return board
+}
+
+// serverConfig is what the listeners serve.
+func (a *Agent) serverConfig() server.Config {
+	c := server.Config{
+		Probes:      func() []string { return a.late.Problems(time.Now()) },
+		AdminSocket: a.node.AdminSocket, HealthzAddress: a.node.Kubelet.HealthzBindAddress,
+		HealthzPort: int(ptr.Deref(a.node.Kubelet.HealthzPort, 0)),
+		Board:       a.board, Runtime: runtimeForAdmin(a.runtime),
+		PodLogsDir: a.node.Kubelet.PodLogsDir, Containers: a.client, Commands: a.client,
+		Version: version.Playlet(), Kubernetes: version.Kubernetes, Log: a.log.With(actorKey, messages.Server.String()),
+	}
+	if a.cluster != nil {
+		c.Cluster = a.cluster.problems
+	}
+	return c
+}
+
+// start starts the tree. The interceptor is for chaos, and nil otherwise.
+func (a *Agent) start(chaos supervisors.Interceptor) error {
+	if err := a.listeners.Open(context.Background()); errors.Is(err, server.ErrInUse) {
+		return err // anything else may mend itself: the server's actor tries again
+	}
+	a.cluster.watch(a.node, a.log)
+	warnOfGaps(a.node, a.log)
+	a.wired = a.wire()
+	system, err := supervisors.Start(supervisors.Options{
+		Constructors: a.wired, Log: a.log, Interceptor: chaos, Fatal: func(err error) { a.failed <- err },
+	})
+	if err != nil {
+		return err
+	}
+	a.system = system
+	a.listeners.Attach(system)
+	return nil
+}
+
+// Close drains the tree, lets the runtime finish what it was asked for, and frees what the process holds. The error names
+// what did not stop in time.
+func (a *Agent) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	var errs []error
+	if a.system != nil {
+		errs = append(errs, a.system.Shutdown(ctx))
+	}
+	a.cluster.close()
+	settle(a.host.Ops, settleTime, a.log)
+	a.streams.Close()
+	errs = append(errs, a.listeners.Close(), a.client.Close(), a.lock.Close())
+	return errors.Join(errs...)
+}
+
+// settle refuses new operations and waits for those under way, which the end of the connection would cut off: the runtime
+// throws a container away whose start it sees cancelled.
+func settle(ops *cri.Operations, limit time.Duration, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if err := ops.Close(ctx); err != nil {
+		log.Warn("operations under way are cut off; the next agent reads what became of them", "operations", ops.InFlight(""))
+	}
+}
+
+// warnOfGaps logs what the configuration asks for and is not done yet.
+func warnOfGaps(node *config.Node, log *slog.Logger) {
+	for _, source := range unheard(node) {
+		log.Warn("pods of this source are not run yet; pods that are found and that no other source names are left as they are",
+			"source", source)
+	}
+	if levels := notEnforced(node); len(levels) > 0 {
+		log.Warn("enforceNodeAllocatable: reservations are kept from pods, and not enforced on cgroups of their own yet",
+			"levels", levels)
+	}
+	if signals := notEvicted(node); len(signals) > 0 {
+		log.Warn("evictionHard: thresholds are kept from pods and, in a cluster, reported in the node's conditions; "+
+			"nothing is evicted yet",
+			"signals", signals)
+	}
+	if onlySubmissions(node) {
+		log.Warn("no source of pods is configured: submitted pods (playlet run) are run, and others that are found " +
+			"are left as they are; " +
+			"--pod-manifest-path names a folder of manifests")
+	}
+}

@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/playlet-dev/playlet/actors/registration"
+	"github.com/playlet-dev/playlet/config"
+)
+
+func TestAllocatable(t *testing.T) {
+	const capacity = 1000 << 20
+	for _, c := range []struct {
+		name           string
+		system, kube   map[string]string
+		eviction       string
+		ignoreEviction bool
+		memory         string
+	}{
+		{"all of it", nil, nil, "", false, "1000Mi"},
+		{"reservations", map[string]string{"memory": "100Mi"}, map[string]string{"memory": "200Mi", "pid": "5"}, "", false,
+			"700Mi"},
+		{"a threshold", nil, nil, "100Mi", false, "900Mi"},
+		{"a threshold in percent", nil, nil, "10%", false, "943718399"}, // in 32 bits, as the kubelet reckons,
+		{"a threshold left out", nil, nil, "10%", true, "1000Mi"},
+		{"a threshold that is none", nil, nil, "100%", false, "1000Mi"}, // it turns the signal off, as 0% does
+		{"more than there is", map[string]string{"memory": "2000Mi"}, nil, "", false, "0"},
+	} {
+		node := &config.Node{AllocatableIgnoresEviction: c.ignoreEviction, Kubelet: &config.KubeletConfiguration{
+			SystemReserved: c.system, KubeReserved: c.kube, EvictionHard: map[string]string{"memory.available": c.eviction},
+		}}
+		got := allocatable(node, registration.Machine{CPUs: 7, Memory: capacity})
+		if got.Memory().Cmp(resource.MustParse(c.memory)) != 0 {
+			t.Errorf("%s: memory %s, want %s", c.name, got.Memory(), c.memory)
+		}
+		if cpu := got[v1.ResourceCPU]; cpu.Value() != 7 {
+			t.Errorf("%s: cpu %s", c.name, cpu.String())
+		}
+	}
+}
+
+// Thresholds are kept from pods, and nothing is evicted at them yet: who set some is told.
+func TestThresholdsAtWhichNothingIsEvicted(t *testing.T) {
+	for name, c := range map[string]struct {
+		hard map[string]string
+		want string
+	}{
+		"the defaults": {config.DefaultEvictionHard(), ""},
+		"none":         {map[string]string{"memory.available": "0%", "nodefs.available": "100%"}, ""},
+		"another":      {map[string]string{"memory.available": "1Gi"}, "memory.available"},
+		"others of many": {map[string]string{"memory.available": "100Mi", "pid.available": "5%", "nodefs.available": "1Gi"},
+			"nodefs.available pid.available"},
+	} {
+		node := &config.Node{Kubelet: &config.KubeletConfiguration{EvictionHard: c.hard}}
+		if got := strings.Join(notEvicted(node), " "); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// What a kubelet's device plugins gave is known to admission and to the Node; where that cannot be told, it may be any.
+func TestDevicesOfPlugins(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint")
+	for text, want := range map[string]struct {
+		names []v1.ResourceName
+		any   bool
+	}{
+		`{"Data":{"RegisteredDevices":{"example.com/gpu":["a"]}}}`: {names: []v1.ResourceName{"example.com/gpu"}}, `{"Da`: {any: true},
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		node := &config.Node{Kubelet: &config.KubeletConfiguration{}}
+		c := &cluster{devices: formerPlugins(path, slog.New(slog.NewTextHandler(&log, nil)))}
+		if got := c.sizes(node).Devices; !slices.Equal(got, want.names) || !strings.Contains(log.String(), path) {
+			t.Errorf("%s: the Node has %v: %s", text, got, log.String())
+		}
+		if is := here(node, c, nil, nil).IsDevice; !is("example.com/gpu") || is("example.com/dongle") != want.any {
+			t.Errorf("%s: admission takes gpu for a device: %v, dongle: %v", text, is("example.com/gpu"),
+				is("example.com/dongle"))
+		}
+	}
+	if got := formerPlugins(path+".none", slog.New(slog.DiscardHandler)); len(got.resources) > 0 || got.unread {
+		t.Errorf("of no checkpoint: %+v", got)
+	}
+}

@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// readHost reads once what the translation of pods needs to know of the machine and of the configuration.
+func readHost(node *config.Node, log *slog.Logger) (cri.NodeFacts, cri.DNSFacts, error) {
+	k := node.Kubelet
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return cri.NodeFacts{}, cri.DNSFacts{}, fmt.Errorf("reading the machine's memory: %w", err)
+	}
+	pages, throttle, err := cri.HostPaths("/sys")
+	if err != nil {
+		return cri.NodeFacts{}, cri.DNSFacts{}, err
+	}
+	unified, err := unifiedCgroups()
+	if err != nil {
+		return cri.NodeFacts{}, cri.DNSFacts{}, err
+	}
+	facts := cri.NodeFacts{
+		PodLogsDir: node.Kubelet.PodLogsDir, ClusterDomain: k.ClusterDomain, CPUCFSQuota: ptr.Deref(k.CPUCFSQuota, true),
+		SeccompDefault: ptr.Deref(k.SeccompDefault, false), SeccompProfileRoot: filepath.Join(node.RootDir, "seccomp"),
+		LimitedSwap:          k.MemorySwap.SwapBehavior == "LimitedSwap",
+		SingleProcessOOMKill: ptr.Deref(k.SingleProcessOOMKill, !unified),
+		MemoryCapacity:       int64(info.Totalram) * int64(info.Unit),  //nolint:gosec // a machine's memory
+		SwapCapacity:         int64(info.Totalswap) * int64(info.Unit), //nolint:gosec // a machine's memory
+		CgroupV2:             unified, SwapController: unified, HugePageSizes: pages, ThrottlePaths: throttle,
+	}
+	if k.CPUCFSQuotaPeriod != nil {
+		facts.CPUCFSQuotaPeriod = k.CPUCFSQuotaPeriod.Duration
+	}
+	dns := cri.DNSFacts{ClusterDNS: k.ClusterDNS, ClusterDomain: k.ClusterDomain}
+	resolv := ptr.Deref(k.ResolverConfig, "")
+	dns.NoHost = resolv == ""
+	if _, err = cri.ReadResolvConf(resolv); err != nil {
+		log.Warn("the resolver configuration cannot be read; pods that need it wait, or get no name servers where it does not "+
+			"exist",
+			"file", resolv, "error", err)
+	}
+	return facts, dns, nil
+}
+
+// unifiedCgroups says whether the host has cgroups of version 2 alone.
+func unifiedCgroups() (bool, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/sys/fs/cgroup", &fs); err != nil {
+		return false, fmt.Errorf("looking at /sys/fs/cgroup: %w", err)
+	}
+	return fs.Type == unix.CGROUP2_SUPER_MAGIC, nil
+}

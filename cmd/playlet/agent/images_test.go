@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/images"
+	"github.com/playlet-dev/playlet/cri/sim"
+)
+
+// What keeps an image away is the reason in the container's status, each of its own cause. containerd cannot be brought to
+// fail an inspection, to call a registry away by its code, or to refuse a signature; the simulated runtime does.
+func TestReasonsOfImagesInTheStatus(t *testing.T) {
+	r := newRig(t, sim.Options{Images: map[string]sim.Image{
+		"missing:1": {Err: status.Error(codes.NotFound, "failed to resolve reference: not found")},
+		"away:1":    {Err: status.Error(codes.Unavailable, "the registry answers 503")},
+		"forged:1":  {Err: status.Error(codes.Unknown, "SignatureValidationFailed: no key")},
+	}})
+	r.runtime.Inject(sim.Fault{Call: "ImageStatus", Kind: sim.Error, Times: -1, Match: func(_ sim.Target, request any) bool {
+		asked, ok := request.(*runtimeapi.ImageStatusRequest)
+		return ok && asked.Image.GetImage() == "broken:1"
+	}})
+	wants := map[string]string{
+		"missing": "ErrImagePull", "away": "RegistryUnavailable", "forged": "SignatureValidationFailed",
+		"broken": "ImageInspectError", "never": "ErrImageNeverPull", "bad": "InvalidImageName",
+	}
+	for name := range wants {
+		image := name + ":1"
+		if name == "bad" {
+			image = "Not/A:Name"
+		}
+		m := manifest(name, "Always", nil, []string{"main " + image})
+		if name == "never" {
+			m += "    imagePullPolicy: Never\n"
+		}
+		r.write(name+".yaml", m)
+	}
+	r.start(nil)
+	said := map[string][]string{}
+	seen := func() bool {
+		for _, p := range r.agent.board.Now().Pods {
+			if p.Status == nil || len(p.Status.ContainerStatuses) == 0 {
+				continue
+			}
+			name := strings.TrimSuffix(p.Pod.Name, "-node")
+			if w := p.Status.ContainerStatuses[0].State.Waiting; w != nil && w.Message != "" &&
+				!slices.Contains(said[name], w.Reason) {
+				said[name] = append(said[name], w.Reason)
+			}
+		}
+		for name, want := range wants {
+			if !slices.Contains(said[name], want) {
+				return false
+			}
+		}
+		return slices.Contains(said["missing"], "ImagePullBackOff")
+	}
+	for deadline := time.Now().Add(patience); !seen(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("said %v", said)
+		}
+	}
+	if n := len(r.runtime.Snapshot().Containers); n > 0 {
+		t.Errorf("%d containers were made", n)
+	}
+}
+
+// What the configuration and old kubelets' flags say of pulls reaches those who pull.
+func TestConfigurationOfPulls(t *testing.T) {
+	for _, c := range []struct {
+		flags []string
+		want  images.Options
+	}{
+		{nil, images.Options{Serialize: true, MaxParallel: 1, QPS: 5, Burst: 10}},
+		{[]string{"--serialize-image-pulls=false", "--registry-qps=3", "--registry-burst=4"}, images.Options{QPS: 3, Burst: 4}},
+		{[]string{"--registry-qps=0"}, images.Options{Serialize: true, MaxParallel: 1, Burst: 10}},
+	} {
+		r := newRig(t, sim.Options{}, c.flags...)
+		node := r.node()
+		got := pullOptions(node)
+		if got.AuthFiles[0] != filepath.Join(node.RootDir, "config.json") {
+			t.Errorf("the node's docker configuration is looked for in %v", got.AuthFiles)
+		}
+		got.AuthFiles = nil
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%v: %+v", c.flags, got)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package agent
+
+import (
+	"flag"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := manyAtOnce(); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// manyAtOnce has tests that run side by side do so sixteen at a time, unless -parallel says how many: the days of chaos wait
+// for deadlines and periods most of their time, and two at a time leave two cores idle.
+func manyAtOnce() error {
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if said {
+		return nil
+	}
+	return flag.Set("test.parallel", "16")
+}

@@ -1,0 +1,118 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// restEvery is how often it is looked whether the agent rests.
+	restEvery = 10 * time.Second
+	// restBelow is how many bytes are allocated at most between two looks by an agent that rests.
+	restBelow = 4 << 20
+	// restAfter is how many bytes must have been allocated since memory was given back last: with less there is little to give.
+	restAfter = 16 << 20
+)
+
+// rest decides when memory is given back: when a process rests for the first time, and then after work. Its zero value is of a
+// process that has just started.
+type rest struct {
+	last  uint64 // bytes allocated in the process' life, at the last look
+	given uint64 // the same, when memory was given back last; 0: it never was
+}
+
+// due takes the bytes allocated in the process' life.
+func (r *rest) due(allocated uint64) bool {
+	resting := allocated-r.last < restBelow
+	r.last = allocated
+	if !resting || r.given > 0 && allocated-r.given < restAfter {
+		return false
+	}
+	r.given = allocated
+	return true
+}
+
+// giveMemoryBack lasts until ctx ends. An agent is busy for seconds and rests for hours: what a roll-out needed, and what of the
+// program only its start needed, is given back when it rests, where Go would keep as much again as what is in use.
+func giveMemoryBack(ctx context.Context) {
+	var r rest
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	for tick := time.NewTicker(restEvery); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+		if metrics.Read(sample); r.due(sample[0].Value.Uint64()) {
+			debug.FreeOSMemory()
+			_ = unmapProgram() // it stays as it is
+		}
+	}
+}
+
+// unmapProgram has the kernel forget which of the program's own pages this process has used; they stay in its cache, and
+// those that are used again are back with the next use. In a process that a debugger is attached to nothing is done, since
+// its breakpoints lie in such pages.
+func unmapProgram() error {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil || !strings.Contains(string(status), "\nTracerPid:\t0\n") {
+		return err
+	}
+	program, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, a := range programPages(string(maps), program) {
+		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, a.start, a.end-a.start, unix.MADV_DONTNEED); errno != 0 {
+			errs = append(errs, errno)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// addresses are a range of them, without the end.
+type addresses struct{ start, end uintptr }
+
+// programPages finds in the text of /proc/PID/smaps (proc_pid_smaps(5)) where the program is mapped, and is as it is in the
+// file: where it cannot be written to, and no page of it is the process' own, as those are that a loader has relocated before
+// it protected them.
+func programPages(smaps, program string) (out []addresses) {
+	var at addresses
+	fits := false
+	for line := range strings.Lines(smaps) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 3 && f[0] == "Anonymous:":
+			if fits && f[1] == "0" {
+				out = append(out, at)
+			}
+			fits = false
+		case len(f) >= 5 && strings.Contains(f[0], "-"):
+			at, fits = rangeOf(f[0])
+			fits = fits && len(f) == 6 && f[5] == program && len(f[1]) == 4 && f[1][1] != 'w' && f[1][3] == 'p'
+		}
+	}
+	return out
+}
+
+// rangeOf reads what stands before a mapping.
+func rangeOf(text string) (addresses, bool) {
+	from, to, _ := strings.Cut(text, "-")
+	start, err := strconv.ParseUint(from, 16, 64)
+	end, err2 := strconv.ParseUint(to, 16, 64)
+	return addresses{uintptr(start), uintptr(end)}, err == nil && err2 == nil && start < end
+}

@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// serviceManager reports to systemd by the protocol of sd_notify(3): READY when the tree is up, STATUS in words, WATCHDOG
+// for as long as the tree answers, STOPPING. Where nobody listens (NOTIFY_SOCKET is not set), it does nothing.
+//
+// What feeds the watchdog is answers: each of the actors without which a node cannot work is asked through its mailbox.
+// An agent whose process lives and whose tree is stuck is not fed, and is started again.
+type serviceManager struct {
+	log    *slog.Logger
+	board  *pods.Board
+	ask    func(ctx context.Context, actor messages.Address) error
+	actors []messages.Address // that must answer
+	send   func(state string)
+	// watchdog is within what time systemd wants to hear; zero where it has none.
+	watchdog time.Duration
+	// listening is false where nobody listens.
+	listening bool
+}
+
+const (
+	// idleRound is how often the actors are asked where there is no watchdog.
+	idleRound = 10 * time.Second
+	// firstRound is how long the tree is given to answer before it is asked again, while it starts.
+	firstRound = time.Second
+	// statusPause is the least time between two words of status.
+	statusPause = time.Second
+)
+
+// newServiceManager reads NOTIFY_SOCKET and WATCHDOG_USEC.
+func newServiceManager(a *Agent) *serviceManager {
+	s := &serviceManager{log: a.log, board: a.board, actors: indispensable(&supervisors.Tree)}
+	s.actors = slices.DeleteFunc(s.actors, func(x messages.Address) bool { return a.wired[supervisors.Kind(x)] == nil })
+	s.ask = func(ctx context.Context, actor messages.Address) error {
+		_, err := a.system.Ask(ctx, actor, messages.GetInspection{})
+		return err
+	}
+	var broken sync.Once
+	s.send = func(state string) {
+		if _, err := daemon.SdNotify(false, state); err != nil {
+			broken.Do(func() { a.log.Warn("reporting to the service manager failed", "error", err) })
+		}
+	}
+	var err error
+	if s.watchdog, err = daemon.SdWatchdogEnabled(false); err != nil {
+		a.log.Warn("the service manager's watchdog is not fed", "error", err)
+	}
+	s.listening = os.Getenv("NOTIFY_SOCKET") != ""
+	return s
+}
+
+// indispensable are the services whose loss ends the process: the tree lives when they answer.
+func indispensable(tree *supervisors.Row) []messages.Address {
+	var out []messages.Address
+	for _, row := range tree.Children {
+		if !row.Dynamic && row.Strategy.Then == supervisors.Escalate {
+			out = append(out, messages.Address(row.Kind))
+		}
+	}
+	return out
+}
+
+// run reports until ctx ends.
+func (s *serviceManager) run(ctx context.Context) {
+	if !s.listening {
+		return
+	}
+	var both sync.WaitGroup
+	defer both.Wait()
+	if !s.becomeReady(ctx) {
+		return
+	}
+	both.Go(func() { s.status(ctx) })
+	every := idleRound
+	if s.watchdog > 0 {
+		every = s.watchdog / 3
+	}
+	for {
+		if silent := s.round(ctx, every); len(silent) == 0 {
+			s.send(daemon.SdNotifyWatchdog)
+		} else if ctx.Err() == nil {
+			s.log.Warn("actors do not answer; the service manager's watchdog is not fed", "actors", silent)
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// becomeReady asks until all answer.
+func (s *serviceManager) becomeReady(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		if silent := s.round(ctx, firstRound); len(silent) == 0 {
+			s.send(daemon.SdNotifyReady + "\nSTATUS=" + statusLine(s.board.Now()))
+			return true
+		}
+	}
+	return false
+}
+
+// round asks all actors side by side, and gives those that did not answer in time.
+func (s *serviceManager) round(ctx context.Context, limit time.Duration) []string {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	silent := make([]string, len(s.actors))
+	var all sync.WaitGroup
+	for i, actor := range s.actors {
+		all.Go(func() {
+			if err := s.ask(ctx, actor); err != nil {
+				silent[i] = actor.String()
+			}
+		})
+	}
+	all.Wait()
+	return slices.DeleteFunc(silent, func(name string) bool { return name == "" })
+}
+
+// status reports what the board shows, when that changes.
+func (s *serviceManager) status(ctx context.Context) {
+	last := ""
+	for version := uint64(0); ; {
+		now, err := s.board.After(ctx, version)
+		if err != nil {
+			return
+		}
+		version = now.Version
+		if line := statusLine(now); line != last {
+			last = line
+			s.send("STATUS=" + line)
+		}
+		select {
+		case <-time.After(statusPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// stopping reports that the agent ends, and why.
+func (s *serviceManager) stopping(why string) {
+	s.send(daemon.SdNotifyStopping + "\nSTATUS=" + why + "; containers go on running")
+}
+
+// statusLine is the node in a line.
+func statusLine(now *pods.Snapshot) string {
+	if now.Version == 0 {
+		return "starting"
+	}
+	phases := map[v1.PodPhase]int{}
+	for _, p := range now.Pods {
+		if p.Status != nil {
+			phases[p.Status.Phase]++
+		}
+	}
+	parts := []string{fmt.Sprintf("%d pods", len(now.Pods))}
+	for _, phase := range []v1.PodPhase{v1.PodRunning, v1.PodPending, v1.PodSucceeded, v1.PodFailed} {
+		if n := phases[phase]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ToLower(string(phase))))
+		}
+	}
+	line := strings.Join(parts, ", ")
+	if !now.Runtime.Ready {
+		line += "; the container runtime is not ready"
+	}
+	if n := len(now.Unheard); n > 0 {
+		line += fmt.Sprintf("; %d sources not heard yet", n)
+	}
+	if n := len(now.Problems); n > 0 {
+		line += fmt.Sprintf("; %d problems with manifests", n)
+	}
+	return line
+}

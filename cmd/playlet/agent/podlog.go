@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// podNames knows pods' names by UID, for the log: most actors know a pod by its UID alone. Safe for concurrent use.
+type podNames struct {
+	mu    sync.RWMutex
+	names map[string]string
+	order []string // of arrival
+}
+
+// mostNames is how many are known at most; the oldest are forgotten.
+const mostNames = 4096
+
+func newPodNames() *podNames { return &podNames{names: map[string]string{}} }
+
+func (n *podNames) note(uid, name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, known := n.names[uid]; !known {
+		n.order = append(n.order, uid)
+	}
+	n.names[uid] = name
+	if len(n.order) > mostNames {
+		delete(n.names, n.order[0])
+		n.order = n.order[1:]
+	}
+}
+
+func (n *podNames) of(uid string) string {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.names[uid]
+}
+
+// The keys of a line that concerns a pod, which are the kubelet's.
+const (
+	podKey    = "pod"    // namespace/name
+	podUIDKey = "podUID" // its UID
+	actorKey  = "actor"  // the path in the tree
+)
+
+// podHandler gives every line that concerns a pod its name and UID: an actor may say "pod" with a UID, and the path of a
+// pod's actor, or a container's, says it too.
+type podHandler struct {
+	slog.Handler
+	names *podNames
+	uid   string     // by the actor's path, or ""
+	pod   slog.Value // what the logger was given as "pod"
+	given bool
+}
+
+func withPodNames(log *slog.Logger, names *podNames) *slog.Logger {
+	return slog.New(&podHandler{Handler: log.Handler(), names: names})
+}
+
+// Handle implements slog.Handler.
+func (h *podHandler) Handle(ctx context.Context, record slog.Record) error {
+	pod, given, uid, hasUID := h.pod, h.given, h.uid, false
+	record.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case podKey:
+			pod, given = a.Value, true
+		case podUIDKey:
+			hasUID = true
+		case actorKey:
+			uid = podOfActor(a.Value.String())
+		}
+		return true
+	})
+	if !given && uid == "" {
+		return h.Handler.Handle(ctx, record)
+	}
+	name := ""
+	switch {
+	case given && strings.Contains(pod.String(), "/"):
+		name = pod.String()
+	case given:
+		uid = pod.String()
+	}
+	if name == "" {
+		name = h.names.of(uid)
+	}
+	out := slog.NewRecord(record.Time, record.Level, record.Message, record.PC)
+	if name != "" {
+		out.AddAttrs(slog.String(podKey, name))
+	}
+	if uid != "" && !hasUID {
+		out.AddAttrs(slog.String(podUIDKey, uid))
+	}
+	record.Attrs(func(a slog.Attr) bool {
+		if a.Key != podKey {
+			out.AddAttrs(a)
+		}
+		return true
+	})
+	return h.Handler.Handle(ctx, out)
+}
+
+// WithAttrs implements slog.Handler.
+func (h *podHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	derived := *h
+	rest := make([]slog.Attr, 0, len(attrs))
+	for _, a := range attrs {
+		switch a.Key {
+		case podKey:
+			derived.pod, derived.given = a.Value, true
+			continue
+		case actorKey:
+			derived.uid = podOfActor(a.Value.String())
+		}
+		rest = append(rest, a)
+	}
+	derived.Handler = h.Handler.WithAttrs(rest)
+	return &derived
+}
+
+// WithGroup implements slog.Handler.
+func (h *podHandler) WithGroup(name string) slog.Handler {
+	derived := *h
+	derived.Handler = h.Handler.WithGroup(name)
+	return &derived
+}
+
+// podOfActor is the UID in "pods/<uid>" and in "pods/<uid>/<container>".
+func podOfActor(path string) string {
+	rest, below := strings.CutPrefix(path, messages.Pods.String()+"/")
+	if !below {
+		return ""
+	}
+	uid, _, _ := strings.Cut(rest, "/")
+	return uid
+}

@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	semver "k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/playlet-dev/playlet/actors/registration"
+	"github.com/playlet-dev/playlet/actors/runtime"
+	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/cri/sim"
+)
+
+// What stands for the kubelet's version is read by others as a semantic version, whatever ours is.
+func TestTheVersionOfTheNode(t *testing.T) {
+	for own, want := range map[string]string{
+		"v0.4.0": "v1.36.3+playlet-v0.4.0", "devel-1d48ce8-dirty": "v1.36.3+playlet-devel-1d48ce8-dirty",
+		"v0.4.1-0.2026+dirty": "v1.36.3+playlet-v0.4.1-0.2026-dirty",
+		"a b..c.":             "v1.36.3+playlet-a-b.c",
+	} {
+		got := kubeletVersion(own)
+		if v, err := semver.ParseSemantic(got); got != want || err != nil || v.Minor() != 36 {
+			t.Errorf("%q: %q, want %q, %v", own, got, want, err)
+		}
+	}
+}
+
+func TestWhatTheNodeIsToBe(t *testing.T) {
+	r := newRig(t, sim.Options{}, "--node-ip=::", "--node-labels=a=b", "--register-with-taints=k=v:NoSchedule",
+		"--cloud-provider=external", "--register-node=false", "--provider-id=p")
+	w := desiredNode(r.node())
+	if w.Register || w.Name != "node" || w.Labels["a"] != "b" || len(w.Taints) != 1 || !w.ExternalCloud || !w.AnyIP ||
+		len(w.NodeIPs) > 0 || w.ProviderID != "p" || !w.AttachDetach || w.MaxImages != 50 || w.KubeletPort != 0 {
+		t.Errorf("%+v", w)
+	}
+	if s := sizes(&config.Node{Kubelet: &config.KubeletConfiguration{MaxPods: 7, PodsPerCore: 3}}); s.MaxPods != 7 ||
+		s.PodsPerCore != 3 || !s.LocalStorage {
+		t.Errorf("%+v", s)
+	}
+	if got := runtimeOfNode(&runtime.State{})(); !got.Since.IsZero() || got.Ready || got.Features != nil {
+		t.Errorf("before the runtime was heard: %+v", got)
+	}
+}
+
+type saysOfCNI struct {
+	info string
+	err  error
+}
+
+func (s saysOfCNI) Status(_ context.Context, verbose bool) (*runtimeapi.StatusResponse, error) {
+	if s.err != nil || !verbose {
+		return &runtimeapi.StatusResponse{}, s.err
+	}
+	return &runtimeapi.StatusResponse{Info: map[string]string{"config": s.info}}, nil
+}
+
+// What is wrong with the network is looked for where the runtime looks, and by the flags only where it does not say.
+func TestTheNetworkIsLookedAtWhereTheRuntimeLooks(t *testing.T) {
+	flags, runtimes, bin := t.TempDir(), t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{"10-a.conf": `{"cniVersion": "1.0.0", "name": "a", "type": "here"}`, "20-b.conf": `{"cniVersion": "1.0.0", "name": "b", "type": "gone"}`} {
+		if err := os.WriteFile(filepath.Join(runtimes, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(bin, "here"),
+		[]byte("#!/bin/sh\necho '{\"cniVersion\": \"1.0.0\", \"supportedVersions\": [\"1.0.0\"]}'\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	node := &config.Node{CNIConfDir: flags, CNIBinDirs: []string{flags}}
+	for _, c := range []struct {
+		runtime saysOfCNI
+		want    string // empty: nothing is wrong
+	}{
+		{saysOfCNI{info: `{"cni": {"binDirs": ["` + bin + `"], "confDir": "` + runtimes + `", "maxConfNum": 1}}`}, ""},
+		{saysOfCNI{info: `{"cni": {"binDirs": ["` + bin + `"], "confDir": "` + runtimes + `", "maxConfNum": 0}}`}, "the network plugin gone of "},
+		{saysOfCNI{info: `{"cni": {"binDir": "` + runtimes + `", "confDir": "` + runtimes + `"}}`}, "it is in none of " + runtimes},
+		{saysOfCNI{info: `{"sandboxImage": "x"}`}, "no network configuration in " + flags},
+		{saysOfCNI{}, "no network configuration in " + flags},
+		{saysOfCNI{err: errors.New("away")}, registration.ErrNotKnown.Error()},
+	} {
+		err := networkProblem(node, c.runtime)(t.Context())
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.runtime, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/config"
+)
+
+// onceLimit bounds how long --runonce waits for its pods. Pulls may take long.
+const onceLimit = 15 * time.Minute
+
+// onceQuiet is how long nothing may change before --runonce believes that it has seen all: a file that cannot be read is
+// looked at again for a moment, since it may be half written, before a source calls it bad.
+const onceQuiet = time.Second
+
+// checkRunOnce refuses --runonce where it cannot do what it says.
+func checkRunOnce(node *config.Node) error {
+	if node.Kubelet.RunOnce && !node.Standalone() {
+		return errors.New("--runonce runs the pods of manifests alone: it cannot be used with --kubeconfig")
+	}
+	return nil
+}
+
+// runOnce waits until every pod that a source wants runs, or has ended well. The error names those that do not, and the
+// manifests that could not be read.
+func runOnce(ctx context.Context, board *pods.Board, limit time.Duration, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	logged := map[string]bool{}
+	for now := board.Now(); ; {
+		done, waiting := judge(now)
+		for _, p := range now.Pods {
+			if name := p.Pod.Namespace + "/" + p.Pod.Name; cameUp(&p) && !logged[name] {
+				logged[name] = true
+				log.Info("pod was run", "pod", name, "phase", p.Status.Phase)
+			}
+		}
+		next, err := nextWithin(ctx, board, now.Version, done)
+		switch {
+		case err == nil:
+			now = next
+		case done && ctx.Err() == nil:
+			return verdictOf(now)
+		default:
+			return fmt.Errorf("--runonce: not all pods run: %s: %w", strings.Join(waiting, "; "), err)
+		}
+	}
+}
+
+// nextWithin waits for a newer snapshot: until ctx ends, or, where all is done as far as is known, for a moment.
+func nextWithin(ctx context.Context, board *pods.Board, version uint64, done bool) (*pods.Snapshot, error) {
+	if done {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, onceQuiet)
+		defer cancel()
+	}
+	return board.After(ctx, version)
+}
+
+// judge says whether all that is wanted is known and has come to where it stays, and otherwise what is waited for.
+func judge(now *pods.Snapshot) (done bool, waiting []string) {
+	if now.Version == 0 {
+		return false, []string{"no source has been heard yet"}
+	}
+	for _, s := range now.Unheard {
+		waiting = append(waiting, "source "+s.String()+" has not been heard")
+	}
+	for _, p := range now.Pods {
+		if cameUp(&p) {
+			continue
+		}
+		why := "it is not up yet"
+		if p.Waiting != nil {
+			why = p.Waiting.Code + ": " + p.Waiting.Message
+		}
+		waiting = append(waiting, fmt.Sprintf("pod %s/%s: %s", p.Pod.Namespace, p.Pod.Name, why))
+	}
+	return len(waiting) == 0, waiting
+}
+
+// cameUp: the pod has ended, or all of its containers have been started and none waits.
+func cameUp(p *pods.Published) bool {
+	if p.Status == nil {
+		return false
+	}
+	switch p.Status.Phase {
+	case v1.PodSucceeded, v1.PodFailed:
+		return true
+	case v1.PodRunning:
+	default:
+		return false
+	}
+	if len(p.Status.ContainerStatuses) < len(p.Pod.Spec.Containers) {
+		return false
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if c.State.Waiting != nil || (c.State.Running == nil && c.State.Terminated == nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// verdictOf is the error of a node where everything has come to where it stays.
+func verdictOf(now *pods.Snapshot) error {
+	var errs []error
+	for _, p := range now.Pods {
+		if p.Status.Phase == v1.PodFailed {
+			errs = append(errs, fmt.Errorf("pod %s/%s failed: %s %s", p.Pod.Namespace, p.Pod.Name, p.Status.Reason,
+				p.Status.Message))
+		}
+	}
+	for _, p := range now.Problems {
+		errs = append(errs, errors.New(admin.ProblemText(p)))
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("--runonce: %w", errors.Join(errs...))
+	}
+	return nil
+}

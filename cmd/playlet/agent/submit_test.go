@@ -1,0 +1,205 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// file writes a manifest outside the folder that the agent reads.
+func (r *rig) file(name, text string) string {
+	r.t.Helper()
+	path := filepath.Join(r.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	return path
+}
+
+// asks asks the agent until it answers, since the actor asked may be killed: that is what a client has to do.
+func (r *rig) asks(what string, ask func(context.Context, *admin.Client) error) {
+	r.t.Helper()
+	client := admin.NewClient(filepath.Join(r.dir, "admin.sock"))
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Second) // what is lost is not answered
+		err = ask(ctx, client)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	r.t.Fatalf("%s: %v", what, err)
+}
+
+// submits has a pod wanted.
+func (r *rig) submits(manifest string) {
+	r.t.Helper()
+	r.asks("submitting", func(ctx context.Context, c *admin.Client) error {
+		_, err := c.Submit(ctx, []byte(manifest), true)
+		return err
+	})
+	r.asks("listing", func(ctx context.Context, c *admin.Client) error {
+		all, err := c.Submissions(ctx)
+		if err == nil && len(all.Submissions) == 0 {
+			err = errors.New("what was acknowledged is not there")
+		}
+		return err
+	})
+}
+
+// withdraws has a submitted pod wanted no more.
+func (r *rig) withdraws(name string) {
+	r.t.Helper()
+	r.asks("withdrawing", func(ctx context.Context, c *admin.Client) error {
+		_, err := c.Withdraw(ctx, "default", name)
+		var refused *admin.Error
+		if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
+			return nil // the answer to the time before was lost
+		}
+		return err
+	})
+}
+
+// does runs a command that must succeed with this output.
+func (r *rig) does(want string, args ...string) {
+	r.t.Helper()
+	if out, notes, code := r.playlet(args...); code != 0 || out != want {
+		r.t.Errorf("playlet %s: %d\n%s%s\nwant\n%s", strings.Join(args, " "), code, out, notes, want)
+	}
+}
+
+// refuses runs a command that must fail with all of these words, and print nothing but them.
+func (r *rig) refuses(args []string, words ...string) {
+	r.t.Helper()
+	out, notes, code := r.playlet(args...)
+	for _, w := range words {
+		if code != 1 || out != "" || !strings.Contains(notes, w) {
+			r.t.Errorf("playlet %s: %d\n%s%s\nwant %q in it", strings.Join(args, " "), code, out, notes, w)
+		}
+	}
+}
+
+// TestPodsAreRunAndRemoved is the life of submitted pods by the commands, over a restart of the agent.
+func TestPodsAreRunAndRemoved(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	web := r.file("web.yaml", manifest("web", "Always", nil, []string{"main one"}))
+	two := r.file("two.yaml", manifest("a", "Always", nil, []string{"main one"})+"---\n"+manifest("b", "Always", nil,
+		[]string{"main one"}))
+	r.refuses([]string{"run", "-f", web}, "playlet is not running (no socket at ")
+	r.start(nil)
+	r.does("pod/web-node created\n", "run", "-f", web, "--wait")
+	r.does("pod/web-node unchanged\n", "run", "-f", web)
+	r.does("pod/a-node created\npod/b-node created\npod/web-node unchanged\n", "run", "-f", two, "-f", web, "--wait")
+	r.untilPrinted([]string{"pods", "-o", "wide"}, "sources/submit")
+	started := len(r.runtime.Calls("StartContainer"))
+	r.stop()
+	r.start(nil)
+	r.does("pod/web-node unchanged\n", "run", "-f", web, "--wait")
+	if n := len(r.runtime.Calls("StartContainer")); n != started {
+		t.Errorf("%d containers were started by a restart of the agent", n-started)
+	}
+	before := r.runtime.Snapshot().Container("web-node", "main").PodUID
+	r.file("web.yaml", manifest("web", "Always", nil, []string{"main two"}))
+	r.does("pod/web-node configured\n", "run", "-f", web, "--wait")
+	if c := r.runtime.Snapshot().Container("web-node", "main"); c == nil || c.PodUID == before {
+		t.Errorf("there runs %+v", c)
+	}
+	r.does("pod/web-node deleted\n", "rm", "web", "--wait")
+	r.does("pod/a-node deleted\npod/b-node deleted\n", "rm", "-f", two, "--wait")
+	r.await("the end of all", func(s sim.Snapshot) bool { return len(s.Sandboxes) == 0 })
+	r.refuses([]string{"rm", "web"}, "no pod default/web was submitted")
+}
+
+// TestRefusalsNameTheThing is what the commands say of what is wrong.
+func TestRefusalsNameTheThing(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	r.write("taken.yaml", manifest("taken", "Always", nil, []string{"main one"}))
+	r.start(nil)
+	r.untilPrinted([]string{"pods"}, "taken-node")
+	bad := r.file("bad.yaml", manifest("good", "Always", nil, []string{"main one"})+
+		"---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: bad\nspec:\n  nope: 1\n")
+	r.refuses([]string{"run", "-f", bad}, bad+":17: spec.nope: ", bad+" was refused, and none of it is run")
+	r.refuses([]string{"run", "-f", r.file("no.yaml", "hello")}, "no.yaml:1: ", "was refused")
+	r.refuses([]string{"run", "-f", r.file("empty.yaml", "# nothing\n")}, "the manifest is empty")
+	r.refuses([]string{"run", "-f", filepath.Join(r.dir, "missing")}, "no such file")
+	r.refuses([]string{"run"}, "which manifest?")
+	r.refuses([]string{"run", "x.yaml"}, "a manifest is named with -f x.yaml")
+	r.refuses([]string{"run", "-f", r.file("taken.yaml", manifest("taken", "Always", nil, []string{"main two"}))},
+		"metadata.name: sources/file wants a pod default/taken-node already")
+	r.refuses([]string{"rm", "taken"}, "was not submitted: sources/file wants it; remove it there")
+	r.refuses([]string{"rm"}, "which pod?")
+	r.refuses([]string{"rm", "-f", r.file("no.yaml", "hello")}, "does not tell which pods it means")
+	if n := len(r.runtime.Snapshot().Sandboxes); n != 1 {
+		t.Errorf("%d sandboxes", n)
+	}
+}
+
+// TestStandardInputAndJSON: what programs use.
+func TestStandardInputAndJSON(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	r.start(nil)
+	web := r.file("web.yaml", manifest("web", "Always", nil, []string{"main one"}))
+	out, notes, code := r.playlet("run", "-f", web, "-o", "json")
+	var got admin.Submitted
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || len(got.Pods) != 1 ||
+		got.Pods[0].Change != "created" {
+		t.Errorf("%d %v\n%s%s", code, err, out, notes)
+	}
+}
+
+// Who waits for the end of a pod waits for that, and not for a restart of the actor that tells of it.
+func TestRmWaitsThroughRestartsOfPods(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	r.start(nil)
+	r.does("pod/web-node created\n", "run", "-f", r.file("web.yaml", manifest("web", "Always", nil, []string{"main one"})),
+		"--wait")
+	release := r.runtime.Inject(sim.Fault{Call: "StopContainer", Kind: sim.Hang, Times: -1})
+	defer release()
+	ended := make(chan string, 1)
+	go func() {
+		out, notes, code := r.playlet("rm", "web", "--wait")
+		ended <- fmt.Sprintf("%d %s%s", code, out, notes)
+	}()
+	until := func(ok func(*pods.Snapshot) bool) *pods.Snapshot {
+		for now := r.agent.board.Now(); ; {
+			if ok(now) {
+				return now
+			}
+			var err error
+			if now, err = r.agent.board.After(t.Context(), now.Version); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ending := func(s *pods.Snapshot) bool { return len(s.Pods) == 1 && s.Pods[0].Ending != "" }
+	was := until(ending)
+	for range 3 {
+		r.agent.system.Kill(messages.Pods, "a test")
+		was = until(func(s *pods.Snapshot) bool { return ending(s) && s.Complete() && !s.Life.Equal(was.Life) })
+	}
+	select {
+	case got := <-ended:
+		t.Fatalf("it says, while the pod runs: %s", got)
+	default:
+	}
+	if !isUp(r.runtime.Snapshot(), "web-node") {
+		t.Fatal("the pod does not run, so that nothing is shown here")
+	}
+	release()
+	if got := <-ended; !strings.HasPrefix(got, "0 pod/web-node deleted\n") || isUp(r.runtime.Snapshot(), "web-node") {
+		t.Error(got)
+	}
+}

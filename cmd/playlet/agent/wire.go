@@ -1,0 +1,254 @@
+package agent
+
+import (
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/container"
+	"github.com/playlet-dev/playlet/actors/ender"
+	"github.com/playlet-dev/playlet/actors/events"
+	"github.com/playlet-dev/playlet/actors/eviction"
+	"github.com/playlet-dev/playlet/actors/images"
+	"github.com/playlet-dev/playlet/actors/logs"
+	"github.com/playlet-dev/playlet/actors/objects"
+	"github.com/playlet-dev/playlet/actors/pod"
+	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/actors/prober"
+	"github.com/playlet-dev/playlet/actors/registration"
+	"github.com/playlet-dev/playlet/actors/resources"
+	"github.com/playlet-dev/playlet/actors/runtime"
+	"github.com/playlet-dev/playlet/actors/server"
+	"github.com/playlet-dev/playlet/actors/sources"
+	"github.com/playlet-dev/playlet/actors/sources/apiserver"
+	"github.com/playlet-dev/playlet/actors/sources/base"
+	"github.com/playlet-dev/playlet/actors/sources/file"
+	"github.com/playlet-dev/playlet/actors/sources/submit"
+	"github.com/playlet-dev/playlet/actors/sources/url"
+	"github.com/playlet-dev/playlet/actors/status"
+	"github.com/playlet-dev/playlet/actors/volumes"
+	"github.com/playlet-dev/playlet/cmd/playlet/version"
+	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// rows binds rows of the tree to the constructors of their actors. A row that the configuration switches off has nil.
+type rows = map[supervisors.Kind]supervisors.Constructor
+
+// wire binds every row of the tree.
+func (a *Agent) wire() rows {
+	all := rows{
+		"node":   newNode,
+		"pods":   wirePods(a.node, a.cluster, a.board, a.names, here(a.node, a.cluster, a.host, a.machine)),
+		"server": server.New(server.Options{Listeners: a.listeners}),
+	}
+	maps.Copy(all, wirePod(a.node, a.host, a.runtime, a.late))
+	maps.Copy(all, wireRuntime(a.node, a.client, a.host, a.streams, a.runtime, a.cluster != nil))
+	maps.Copy(all, wireResources(a.node, a.host, a.groups))
+	maps.Copy(all, wireObjects(a.node, a.cluster, a.host, a.log.With(actorKey, messages.Volumes.String())))
+	maps.Copy(all, wireSources(a.node, a.cluster, a.board))
+	maps.Copy(all, wireCluster(a.node, a.cluster, a.client, a.host.Ops, a.runtime, a.machine, a.addresses))
+	return all
+}
+
+// wirePods binds the actor that merges what the sources want.
+func wirePods(node *config.Node, c *cluster, board *pods.Board, names *podNames, here pods.Here) supervisors.Constructor {
+	return pods.New(pods.Options{
+		Sources: sourcesOf(node), Unheard: len(unheard(node)) > 0 || onlySubmissions(node), Own: submit.Source, Cluster: c != nil,
+		Board: board, FinishedPath: filepath.Join(stateDir(node), "finished.json"), Named: names.note, Here: here,
+	})
+}
+
+// wirePod binds the actors of a pod and of a container, the one that ends quarantined pods, and the prober.
+func wirePod(node *config.Node, host *pod.Host, state *runtime.State, late *prober.Lateness) rows {
+	initial, limit := node.CrashLoopBackOff()
+	settings := pod.DefaultSettings(host, pod.BackOff{Base: initial, Max: limit}, func() string { return state.Load().Name })
+	release := version.Kubernetes[:strings.LastIndexByte(version.Kubernetes, '.')]
+	return rows{
+		"pod":       pod.New(pod.Options{Host: host, Settings: settings}),
+		"container": container.New(host),
+		"ender":     ender.New(host),
+		"prober": prober.New(prober.Options{
+			CRI: host.CRI, RootDir: node.RootDir, Events: host.Events, Lateness: late, UserAgent: "kube-probe/" + release,
+		}),
+	}
+}
+
+// wireRuntime binds what looks after the container runtime: its events, its images and its logs.
+func wireRuntime(
+	node *config.Node, client *cri.Client, host *pod.Host, streams *runtime.Events, state *runtime.State, registered bool,
+) rows {
+	pulls := pullOptions(node)
+	pulls.Service, pulls.Operations, pulls.Objects, pulls.Sizes = client, host.Ops, host.Objects, host.Events
+	return rows{
+		"runtime": runtime.New(runtime.Options{
+			CRI: client, Operations: host.Ops, Events: streams, State: state, Endpoint: node.Kubelet.ContainerRuntimeEndpoint,
+			Registered: registered, PodCIDR: node.Kubelet.PodCIDR, PodLogsDir: node.Kubelet.PodLogsDir, Collect: &runtime.Policy{
+				MinAge: node.MinimumContainerTTL, MaxPerContainer: int(node.MaxDeadContainersPerContainer),
+				MaxTotal: int(node.MaxDeadContainers),
+			}, StartedPeriod: node.ContainerLogMonitorInterval(),
+		}),
+		"images": images.New(pulls),
+		"logs": logs.New(logs.Options{
+			CRI: client, Operations: host.Ops, PodLogsDir: node.Kubelet.PodLogsDir, LinksDir: node.LogLinksDir,
+			MaxSize: node.ContainerLogMaxSize(), MaxFiles: int(ptr.Deref(node.Kubelet.ContainerLogMaxFiles, 2)),
+			Workers: int(ptr.Deref(node.Kubelet.ContainerLogMaxWorkers, 1)), Every: node.ContainerLogMonitorInterval(),
+		}),
+	}
+}
+
+// pullOptions are what the configuration says of pulls.
+func pullOptions(node *config.Node) images.Options {
+	return images.Options{
+		Serialize: node.SerialImagePulls(), QPS: ptr.Deref(node.Kubelet.RegistryPullQPS, 5), Burst: node.Kubelet.RegistryBurst,
+		MaxParallel: int32(node.MaxParallelImagePulls()), //nolint:gosec // an int32 in the configuration
+		AuthFiles:   images.AuthFiles(node.RootDir),
+	}
+}
+
+// wireResources binds the actor of the cgroups.
+func wireResources(node *config.Node, host *pod.Host, groups resources.Groups) rows {
+	systemd := func() bool { return host.Can().SystemdCgroups }
+	return rows{"resources": resources.New(resources.Options{
+		Tree: groupTree(node, host.Node, groups, systemd), Operations: host.Ops, Parent: func() string {
+			if systemd() {
+				return podsSlice
+			}
+			return ""
+		},
+	})}
+}
+
+// wireObjects binds volumes, and the ConfigMaps, Secrets, Services and RuntimeClasses of a folder and of the API server.
+func wireObjects(node *config.Node, c *cluster, host *pod.Host, log *slog.Logger) rows {
+	facts := volumes.Facts{Allocatable: host.Allocatable, Objects: host.Objects}
+	options := objects.Options{
+		Dir: node.ObjectDir, Board: host.Objects, CheckFrequency: node.Kubelet.FileCheckFrequency.Duration,
+		Poll: node.ObjectPoll(),
+	}
+	if c != nil {
+		facts.Tokens = volumes.NewTokens(c.clients.Main)
+		options.Client, options.NodeName = c.clients.Main, node.NodeName
+	}
+	out := rows{
+		"volumes": volumes.New(volumes.Options{RootDir: node.RootDir, Operations: host.Ops, Log: log, Node: facts}),
+		"objects": nil,
+	}
+	if host.Objects != nil {
+		out["objects"] = objects.New(options)
+	}
+	return out
+}
+
+// wireSources binds the sources that the configuration switches on.
+func wireSources(node *config.Node, c *cluster, board *pods.Board) rows {
+	state := stateDir(node)
+	manifests := base.Node{NodeName: node.NodeName, Objects: node.ObjectDir != "", Cluster: c != nil}
+	out := rows{
+		"sources": sources.New(sources.Options{Sources: sourcesOf(node)}),
+		"submit": submit.New(submit.Options{
+			Dir: filepath.Join(state, "submissions"), Node: manifests, Board: board,
+		}),
+		"file": nil, "url": nil, "apiserver": nil,
+	}
+	if path := node.Kubelet.StaticPodPath; path != "" {
+		out["file"] = file.New(file.Options{
+			Path: path, CheckFrequency: node.Kubelet.FileCheckFrequency.Duration, StateDir: filepath.Join(state, "file-source"),
+			Node: manifests,
+		})
+	}
+	if k := node.Kubelet; k.StaticPodURL != "" {
+		out["url"] = url.New(url.Options{
+			URL: k.StaticPodURL, Header: k.StaticPodURLHeader, CheckFrequency: node.Kubelet.HTTPCheckFrequency.Duration,
+			StateDir: filepath.Join(state, "http-source"), Node: manifests,
+		})
+	}
+	if c != nil {
+		out["apiserver"] = apiserver.New(apiserver.Options{Feed: c.feed, Server: c.clients.Server})
+	}
+	return out
+}
+
+// wireCluster binds the actors that write to the API server; a standalone node has none of them.
+func wireCluster(
+	node *config.Node, c *cluster, client *cri.Client, ops *cri.Operations, state *runtime.State, machine *registration.Reader,
+	addresses *nodeAddresses,
+) rows {
+	if c == nil {
+		return rows{"registration": nil, "eviction": nil, "status": nil, "events": nil}
+	}
+	k := node.Kubelet
+	places := eviction.Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: node.RootDir, Images: client}
+	return rows{
+		"registration": registration.New(registration.Options{
+			Client: c.clients.Heartbeat, Watch: c.ownNode, State: &c.registered, Desired: desiredNode(node), Sizes: c.sizes(node),
+			Machine: machine.Read, Images: client, Addresses: addresses.find,
+			Runtime: runtimeOfNode(state), Network: networkProblem(node, client),
+			UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
+			LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second,
+			Random:        rand.Float64,
+		}),
+		"eviction": eviction.New(eviction.Options{
+			Limits: eviction.Limits{
+				Hard: k.EvictionHard, Soft: k.EvictionSoft, SoftGrace: k.EvictionSoftGracePeriod,
+				MinimumReclaim: k.EvictionMinimumReclaim,
+			},
+			Transition: k.EvictionPressureTransitionPeriod.Duration, State: &c.pressure, Measure: places.Meter().Measure,
+		}),
+		"status": status.New(status.Options{Client: c.clients.Main, Operations: ops, NodeName: node.NodeName,
+			State: &c.statuses}),
+		"events": events.New(events.Options{Client: c.clients.Events.CoreV1(), NodeName: node.NodeName, State: &c.events}),
+	}
+}
+
+// sourcesOf are the sources that the configuration switches on, the one that wins a name first.
+func sourcesOf(node *config.Node) []messages.Address {
+	var out []messages.Address
+	if node.Kubelet.StaticPodPath != "" {
+		out = append(out, messages.File)
+	}
+	if node.Kubelet.StaticPodURL != "" {
+		out = append(out, messages.URL)
+	}
+	out = append(out, messages.Submit)
+	if !node.Standalone() {
+		out = append(out, messages.APIServer)
+	}
+	return out
+}
+
+// onlySubmissions says that no source is configured. Then the owner of a pod that was found here is known only where it
+// was submitted: others may belong to a kubelet whose unit is being tried out.
+func onlySubmissions(node *config.Node) bool { return len(sourcesOf(node)) == 1 }
+
+// unheard names the configured sources that are not built yet. Their pods, which may run here, are neither run nor ended.
+func unheard(node *config.Node) []string {
+	if node.Standalone() && node.BootstrapKubeconfigPath != "" {
+		return []string{"the API server (--bootstrap-kubeconfig)"}
+	}
+	return nil
+}
+
+// stateDir has the agent's own state.
+func stateDir(node *config.Node) string { return filepath.Join(node.RootDir, "playlet") }
+
+// newNode is the root: it only holds the others.
+func newNode(string) supervisors.Actor { return nodeActor{} }
+
+type nodeActor struct{}
+
+// Receive implements supervisors.Actor.
+func (nodeActor) Receive(ctx supervisors.Context, msg any) {
+	switch msg.(type) {
+	case messages.Started, messages.ChildStopped, messages.ChildQuarantined:
+	default:
+		ctx.Unhandled(msg)
+	}
+}

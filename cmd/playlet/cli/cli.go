@@ -1,0 +1,131 @@
+// Package cli holds what the sub-commands share: how a command ends, flags, and output.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"sigs.k8s.io/yaml"
+
+	"github.com/playlet-dev/playlet/config"
+)
+
+// Main runs the command that args name and returns its exit code. An error is one line on stderr.
+func Main(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
+	})
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	exit, known := errors.AsType[*ExitError](err)
+	if !known || exit.Err != nil {
+		fmt.Fprintf(stderr, "playlet: %s\n", OneLine(err))
+	}
+	if known {
+		return exit.Code
+	}
+	return 1
+}
+
+// ExitError ends the process with the exit code of a command that ran elsewhere.
+type ExitError struct {
+	Code int
+	Err  error // printed; nil where the command has said all itself
+}
+
+// Error implements error.
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("the command ended with exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// NoArguments refuses arguments, which would be misspelt commands.
+func NoArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unknown command %q (playlet --help lists the commands)", args[0])
+	}
+	return nil
+}
+
+// SocketFlag adds the flag of every command that asks the agent.
+func SocketFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("admin-socket", config.DefaultAdminSocket, "Unix `socket` on which the agent is asked")
+}
+
+// OutputFlag adds -o, with its completion.
+func OutputFlag(cmd *cobra.Command, p *string, otherwise string, forms ...string) {
+	cmd.Flags().StringVarP(p, "output", "o", otherwise, "Output `form`: "+strings.Join(forms, ", "))
+	complete := cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc("output", complete); err != nil {
+		panic(err) // the flag was added a moment ago
+	}
+}
+
+// OneOf refuses a flag's value that is not among the known ones.
+func OneOf(flag, value string, known ...string) error {
+	if slices.Contains(known, value) {
+		return nil
+	}
+	known = slices.DeleteFunc(slices.Clone(known), func(s string) bool { return s == "" })
+	return fmt.Errorf("--%s=%q is unknown; it may be %s", flag, value, strings.Join(known, ", "))
+}
+
+// OneLine is an error's text without line breaks.
+func OneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+// Plain keeps a text that others wrote (a registry's answer, a manifest's path) to one line, and its escape sequences
+// away from the terminal.
+func Plain(s string) string {
+	return strings.Join(strings.FieldsFunc(s, unicode.IsControl), " ")
+}
+
+// PrintObject prints v for programs: "json" or "yaml".
+func PrintObject(w io.Writer, v any, output string) error {
+	var text []byte
+	var err error
+	if output == "json" {
+		if text, err = json.MarshalIndent(v, "", "    "); err == nil {
+			text = append(text, '\n')
+		}
+	} else {
+		text, err = yaml.Marshal(v)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// IsTerminal says whether w is a terminal.
+func IsTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

@@ -1,0 +1,11 @@
+// Package client holds the commands that ask the agent, over its admin socket.
+package client
+
+import "github.com/spf13/cobra"
+
+// Commands are all of them.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{
+		newExecCommand(), newLogsCommand(), newPodsCommand(), newRmCommand(), newRunCommand(), newVersionCommand(),
+	}
+}

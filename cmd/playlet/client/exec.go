@@ -1,0 +1,148 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+)
+
+const execLong = `Run a command in a container that runs. Without -c it is the pod's default container, as for kubectl. What follows
+"--" is the command; no shell takes part unless you name one.
+
+The exit code is the command's own. It is 1 where the command could not be run or its end is not known, 127 where there
+is no such command in the container, 126 where it may not be run. A command goes on when playlet is interrupted, unless
+it notices that nobody reads any more; with -it, Ctrl-C goes to the command.`
+
+const execExample = `  # Of a pod with one container
+  playlet exec web -- cat /etc/hosts
+
+  # A shell
+  playlet exec -it web -c app -- sh
+
+  # With a file for its input
+  playlet exec -i db -- psql < dump.sql`
+
+// execCommand is one run of "playlet exec".
+type execCommand struct {
+	client    *admin.Client
+	namespace string
+	options   admin.ExecOptions
+	in        io.Reader
+	out, err  io.Writer
+}
+
+func newExecCommand() *cobra.Command {
+	c := &execCommand{}
+	cmd := &cobra.Command{
+		Use: "exec POD -- COMMAND [ARG...]", Short: "Run a command in a container", Long: execLong, Example: execExample,
+		Args: podAndCommand,
+	}
+	socket := cli.SocketFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&c.namespace, "namespace", "n", "", "The pod's `namespace`; not needed where only one pod has this name")
+	flags.StringVarP(&c.options.Container, "container", "c", "", "The `container`, where the pod has several")
+	flags.BoolVarP(&c.options.Stdin, "stdin", "i", false, "Pass the standard input on")
+	flags.BoolVarP(&c.options.TTY, "tty", "t", false, "Give the command a terminal")
+	cmd.ValidArgsFunction = completePods(socket, &c.namespace)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.client, c.in, c.out, c.err = admin.NewClient(*socket), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		c.options.Command = args[1:]
+		return c.run(cmd.Context(), args[0])
+	}
+	return cmd
+}
+
+// podAndCommand wants one pod before "--", and a command after it.
+func podAndCommand(cmd *cobra.Command, args []string) error {
+	dash := cmd.ArgsLenAtDash()
+	if dash < 0 && len(args) > 1 {
+		return fmt.Errorf(`a command comes after "--": %s %s -- %s`, cmd.CommandPath(), args[0], strings.Join(args[1:], " "))
+	}
+	before := args
+	if dash >= 0 {
+		before = args[:dash]
+	}
+	if err := onePod(cmd, before); err != nil {
+		return err
+	}
+	if len(args) == 1 {
+		return fmt.Errorf("which command? (%s %s -- COMMAND; %s --help shows examples)", cmd.CommandPath(), args[0],
+			cmd.CommandPath())
+	}
+	return nil
+}
+
+func (c *execCommand) run(ctx context.Context, pod string) error {
+	namespace, name, err := findPod(ctx, c.client, c.namespace, pod)
+	if err != nil {
+		return err
+	}
+	t := admin.Terminal{Stdout: c.out, Stderr: c.err, Note: func(text string) { fmt.Fprintln(c.err, text) }}
+	if c.options.Stdin {
+		t.Stdin = c.in
+	}
+	restore, err := c.terminal(ctx, &t)
+	if err != nil {
+		return err
+	}
+	code, err := c.client.Exec(ctx, namespace, name, c.options, t)
+	restore()
+	switch {
+	case ctx.Err() != nil:
+		return &cli.ExitError{Code: 130, Err: errors.New("interrupted; the command may still run")}
+	case err != nil:
+		if _, refused := errors.AsType[*admin.Error](err); !refused {
+			err = fmt.Errorf("%s in pod %s/%s: %w", c.options.Command[0], namespace, name, err)
+		}
+		return &cli.ExitError{Code: notRun(err), Err: err}
+	case code != 0:
+		return &cli.ExitError{Code: code}
+	}
+	return nil
+}
+
+// terminal takes the terminal over, where the command is to have one.
+func (c *execCommand) terminal(ctx context.Context, t *admin.Terminal) (restore func(), err error) {
+	if !c.options.TTY {
+		return func() {}, nil
+	}
+	f, ok := c.in.(*os.File)
+	if !ok || !cli.IsTerminal(f) {
+		c.options.TTY = false
+		fmt.Fprintln(c.err, "the input is no terminal: the command gets none (-t)")
+		return func() {}, nil
+	}
+	var stop func()
+	t.Sizes, stop = watchSize(ctx, f)
+	if !c.options.Stdin {
+		return stop, nil
+	}
+	calm, err := makeRaw(f)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return func() { calm(); stop() }, nil
+}
+
+// notRun is the exit code for a command that could not be run, as shells have it. Runtimes say why in words alone.
+func notRun(err error) int {
+	_, why, ran := strings.Cut(err.Error(), "exec: ")
+	switch {
+	case !ran:
+		return 1
+	case strings.Contains(why, "executable file not found in $PATH"), strings.Contains(why, "no such file or directory"):
+		return 127
+	case strings.Contains(why, "permission denied"), strings.Contains(why, "is a directory"):
+		return 126
+	}
+	return 1
+}

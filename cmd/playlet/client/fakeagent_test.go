@@ -1,0 +1,111 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/spf13/cobra"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+)
+
+// fakeAgent answers on a socket what a test wants it to.
+type fakeAgent struct {
+	socket  string
+	mu      sync.Mutex
+	pods    admin.Pods
+	version admin.Version
+	queries []string
+	lines   chan *admin.Change // of every watch; a nil ends the stream
+}
+
+func startFakeAgent(t *testing.T) *fakeAgent {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cmd") // a short path: unix sockets have short names
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeAgent{socket: filepath.Join(dir, "s"), lines: make(chan *admin.Change, 10)}
+	f.pods.Runtime = admin.Runtime{Ready: true, NetworkReady: true}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/v1/pods", f.answerPods)
+	mux.HandleFunc("/v1/version", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(f.version)
+	})
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "unix", f.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(l) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-done
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func (f *fakeAgent) answerPods(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.queries = append(f.queries, r.URL.RawQuery)
+	pods := f.pods
+	f.mu.Unlock()
+	if r.URL.Query().Get("watch") == "" {
+		_ = json.NewEncoder(w).Encode(pods)
+		return
+	}
+	for {
+		select {
+		case line := <-f.lines:
+			if line == nil {
+				return
+			}
+			if json.NewEncoder(w).Encode(line) != nil || http.NewResponseController(w).Flush() != nil {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// command runs playlet with these arguments, and returns what it prints.
+func (f *fakeAgent) command(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = run(append(args, "--admin-socket="+f.socket), &out, &err)
+	return out.String(), err.String(), code
+}
+
+func (f *fakeAgent) has(pods ...*admin.Pod) {
+	for i, p := range pods {
+		p.Pod.APIVersion, p.Pod.Kind = "v1", "Pod"
+		if p.Pod.UID == "" {
+			p.Pod.UID = types.UID(rune('a' + i))
+		}
+		f.pods.Pods = append(f.pods.Pods, *p)
+	}
+}
+
+// run is playlet with these arguments.
+func run(args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{Use: "playlet"}
+	root.AddCommand(Commands()...)
+	return cli.Main(root, args, stdout, stderr)
+}

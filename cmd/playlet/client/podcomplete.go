@@ -1,0 +1,54 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+)
+
+// completeTimeout is how long a shell's completion waits for the agent.
+const completeTimeout = 2 * time.Second
+
+type completion = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective)
+
+// completePods completes the names of pods; of all namespaces where none is chosen.
+func completePods(socket, namespace *string) completion {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return listed(cmd, *socket, admin.Filter{Namespace: *namespace}, func(p *admin.Pod) string { return p.Pod.Name })
+	}
+}
+
+func completeNamespaces(socket *string) completion {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return listed(cmd, *socket, admin.Filter{}, func(p *admin.Pod) string { return p.Pod.Namespace })
+	}
+}
+
+// listed asks the agent; one that cannot be asked completes nothing.
+func listed(
+	cmd *cobra.Command, socket string, f admin.Filter, of func(*admin.Pod) string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
+	defer cancel()
+	pods, err := admin.NewClient(socket).Pods(ctx, f)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []cobra.Completion
+	for i := range pods.Pods {
+		out = append(out, of(&pods.Pods[i]))
+	}
+	slices.Sort(out)
+	return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
+}

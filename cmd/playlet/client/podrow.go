@@ -1,0 +1,113 @@
+package client
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+)
+
+var (
+	podHeading  = []string{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP"}
+	wideHeading = append(podHeading[:len(podHeading):len(podHeading)], "NODE", "SOURCE", "PHASE", "UID", "WAITING FOR")
+)
+
+// podRow is one line of the table.
+func podRow(p *admin.Pod, now time.Time, wide bool) []string {
+	s := summarize(p)
+	restarts := strconv.Itoa(s.restarts)
+	if s.restarts > 0 && !s.restartedAt.IsZero() {
+		restarts += fmt.Sprintf(" (%s ago)", duration.HumanDuration(now.Sub(s.restartedAt)))
+	}
+	row := []string{
+		p.Pod.Namespace, p.Pod.Name, fmt.Sprintf("%d/%d", s.ready, s.total), cli.Plain(s.status), restarts, age(p.Pod, now),
+		orNone(podIP(p.Pod)),
+	}
+	if wide {
+		row = append(row, orNone(p.Pod.Spec.NodeName), orNone(string(p.Source)), orNone(p.Phase), string(p.Pod.UID),
+			orNone(waitingFor(p, now)))
+	}
+	return row
+}
+
+// PodLine is a pod in a few words, the same until it changes.
+func PodLine(p *admin.Pod) string {
+	s := summarize(p)
+	text := fmt.Sprintf("%s  %d/%d ready", cli.Plain(s.status), s.ready, s.total)
+	if ip := podIP(p.Pod); ip != "" {
+		text += "  " + ip
+	}
+	if s.restarts > 0 {
+		text += fmt.Sprintf("  %d restarts", s.restarts)
+	}
+	if waits := waitingFor(p, time.Time{}); waits != "" {
+		text += "  (" + strings.TrimPrefix(waits, s.status+": ") + ")"
+	}
+	return text
+}
+
+// rowKey is what of a row makes a watch print it anew: all but what the passing of time changes.
+func rowKey(p *admin.Pod, wide bool) string {
+	row := podRow(p, time.Time{}, false)
+	row[4], row[5] = strconv.Itoa(summarize(p).restarts), ""
+	if wide {
+		row = append(row, p.Phase, waitingFor(p, time.Time{}))
+	}
+	return strings.Join(row, "\x00")
+}
+
+// waitingFor says in plain words what keeps the pod from where it is going; empty when nothing does.
+func waitingFor(p *admin.Pod, now time.Time) string {
+	switch {
+	case p.Quarantine != nil:
+		return cli.Plain(fmt.Sprintf("in quarantine until %s, its containers left alone: %s",
+			p.Quarantine.Until.Local().Format(time.TimeOnly), p.Quarantine.Reason))
+	case p.Waiting == nil && p.Ending != "":
+		return cli.Plain("its end: " + p.Ending)
+	case p.Waiting == nil:
+		return ""
+	}
+	text := p.Waiting.String()
+	switch at := p.Waiting.RetryAt; {
+	case p.Waiting.Permanent:
+		text += "; trying again would not help"
+	case !at.IsZero() && !now.IsZero() && at.After(now):
+		text += "; tried again in " + duration.HumanDuration(at.Sub(now))
+	}
+	if since := p.Waiting.Since; !since.IsZero() && !now.IsZero() {
+		text += ", for " + duration.HumanDuration(max(now.Sub(since), 0))
+	}
+	return cli.Plain(text)
+}
+
+// age counts from the pod's creation or, where no API server made it, from when it was started here.
+func age(pod *v1.Pod, now time.Time) string {
+	since := pod.CreationTimestamp
+	if since.IsZero() && pod.Status.StartTime != nil {
+		since = *pod.Status.StartTime
+	}
+	if since.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(now.Sub(since.Time))
+}
+
+func podIP(pod *v1.Pod) string {
+	if len(pod.Status.PodIPs) > 0 {
+		return pod.Status.PodIPs[0].IP
+	}
+	return pod.Status.PodIP
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return noCell
+	}
+	return s
+}

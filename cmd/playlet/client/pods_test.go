@@ -1,0 +1,149 @@
+package client
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func TestPodsPrintsATable(t *testing.T) {
+	f := startFakeAgent(t)
+	db := podOf("a", v1.PodPending, waits("ImagePullBackOff"))
+	db.Pod.Name, db.Pod.Status.PodIP, db.Pod.Status.StartTime = "database-node1", "", nil
+	db.Waiting = &admin.Reason{Code: "ImagePullBackOff", Message: "no such image \x1b[31m"}
+	jailed := podOf("a", v1.PodRunning, runs(true))
+	jailed.Pod.Namespace, jailed.Pod.Name, jailed.Pod.Status.StartTime = "kube-system", "x", nil
+	jailed.Quarantine = &admin.Quarantine{Reason: "nil map", Until: noon}
+	f.has(db, jailed)
+	f.pods.Runtime = admin.Runtime{Endpoint: "unix:///c.sock", Reason: &admin.Reason{Code: "RuntimeUnavailable", Message: "gone"}}
+	f.pods.Unheard = []messages.Address{messages.File}
+	f.pods.Problems = []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 2, Field: "spec.x", Message: "unknown field",
+		KeptLast: true}}
+	out, notes, code := f.command(t, "pods")
+	want := `NAMESPACE     NAME             READY   STATUS             RESTARTS   AGE         IP
+default       database-node1   0/1     ImagePullBackOff   0          <unknown>   <none>
+kube-system   x                1/1     Running            0          <unknown>   10.0.0.7
+`
+	if out != want || code != 0 {
+		t.Errorf("%d\n%s\nwant\n%s", code, out, want)
+	}
+	want = `default/database-node1 waits for ImagePullBackOff: no such image  [31m
+kube-system/x is in quarantine until ` + noon.Local().Format(time.TimeOnly) + `, its containers left alone: nil map
+the container runtime at unix:///c.sock is not ready: RuntimeUnavailable: gone; pods are shown as they were last seen
+sources/file has not been heard yet; what it wants is not shown
+manifest problem: /m/a.yaml:2: spec.x: unknown field (the last good version keeps running)
+`
+	if notes != want {
+		t.Errorf("%s\nwant\n%s", notes, want)
+	}
+	out, notes, _ = f.command(t, "pods", "-o", "wide")
+	if lines := strings.Split(out, "\n"); !strings.HasSuffix(lines[0], "UID   WAITING FOR") ||
+		!strings.HasSuffix(lines[1], "a     ImagePullBackOff: no such image  [31m") {
+		t.Errorf("%s", out)
+	}
+	if strings.Contains(notes, "waits for") {
+		t.Errorf("said twice: %s", notes)
+	}
+}
+
+func TestPodsPrintsObjects(t *testing.T) {
+	f := startFakeAgent(t)
+	f.has(podOf("a", v1.PodRunning, runs(true)))
+	for _, output := range []string{"yaml", "json"} {
+		out, notes, code := f.command(t, "pods", "-o", output)
+		var list struct {
+			Kind, APIVersion string
+			Items            []v1.Pod
+		}
+		if err := yaml.Unmarshal([]byte(out), &list); err != nil || code != 0 || notes != "" {
+			t.Fatalf("%v %d %s", err, code, notes)
+		}
+		if list.Kind != "List" || list.APIVersion != "v1" || len(list.Items) != 1 || list.Items[0].Status.PodIP != "10.0.0.7" {
+			t.Errorf("%s:\n%s", output, out)
+		}
+		out, _, _ = f.command(t, "pods", "web", "-n", "default", "-o", output)
+		var one v1.Pod
+		if err := yaml.UnmarshalStrict([]byte(out), &one); err != nil || one.Kind != "Pod" || one.Name != "web" {
+			t.Errorf("%s: %v\n%s", output, err, out)
+		}
+	}
+	if got := f.queries[2]; got != "name=web&namespace=default" {
+		t.Errorf("it asked for %s", got)
+	}
+}
+
+func TestPodsThatAreNotThere(t *testing.T) {
+	f := startFakeAgent(t)
+	f.pods.Problems = []messages.ManifestProblem{{Path: "p", Pod: "default/web", Message: "bad"},
+		{Path: "q", Pod: "default/db", Message: "other"}}
+	for args, want := range map[string]string{
+		"web":                    "manifest problem: p: bad\nplaylet: there is no pod \"web\" in any namespace\n",
+		"web -n default":         "manifest problem: p: bad\nplaylet: there is no pod \"web\" in namespace \"default\"\n",
+		"web -n default -o yaml": "manifest problem: p: bad\nplaylet: there is no pod \"web\" in namespace \"default\"\n",
+		"web -n x":               "playlet: there is no pod \"web\" in namespace \"x\"\n",
+		"-o xml":                 "playlet: --output=\"xml\" is unknown; it may be table, wide, yaml, json\n",
+		"a b":                    "playlet: accepts at most 1 arg(s), received 2\n",
+	} {
+		out, notes, code := f.command(t, append([]string{"pods"}, strings.Fields(args)...)...)
+		if out != "" || notes != want || code != 1 {
+			t.Errorf("%s: %d %q %q, want %q", args, code, out, notes, want)
+		}
+	}
+	f.pods.Problems = nil
+	if out, notes, code := f.command(t, "pods"); out != "" || notes != "no pods\n" || code != 0 {
+		t.Errorf("an empty node: %d %q %q", code, out, notes)
+	}
+	if out, _, _ := f.command(t, "pods", "-o", "json"); !strings.Contains(out, `"items": []`) {
+		t.Errorf("an empty list: %s", out)
+	}
+}
+
+func TestPodsWithoutAnAgent(t *testing.T) {
+	f := &fakeAgent{socket: filepath.Join(t.TempDir(), "none")}
+	for _, args := range [][]string{{"pods"}, {"pods", "-w"}} {
+		out, notes, code := f.command(t, args...)
+		want := "playlet: playlet is not running (no socket at " + f.socket +
+			"): start it with \"playlet\", or name its socket with --admin-socket\n"
+		if out != "" || notes != want || code != 1 {
+			t.Errorf("%v: %d %q %q", args, code, out, notes)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	f := startFakeAgent(t)
+	other := podOf("a", v1.PodRunning)
+	other.Pod.Name, other.Pod.Namespace = "api", "kube-system"
+	f.has(podOf("a", v1.PodRunning), other, podOf("a", v1.PodRunning))
+	complete := func(args ...string) string {
+		t.Helper()
+		args = append([]string{"__complete", "pods", "--admin-socket=" + f.socket}, args...)
+		var out, err bytes.Buffer
+		if code := run(args, &out, &err); code != 0 {
+			t.Fatal(err.String())
+		}
+		return strings.Join(strings.Fields(out.String()), " ")
+	}
+	for want, args := range map[string][]string{
+		"api web :4":              {""},
+		":4":                      {"web", ""},
+		"default kube-system :4":  {"-n", ""},
+		"table wide yaml json :4": {"-o", ""},
+	} {
+		if got := complete(args...); got != want {
+			t.Errorf("%v completes to %q, want %q", args, got, want)
+		}
+	}
+	f.socket += "-none"
+	if got := complete(""); got != ":4" {
+		t.Errorf("with no agent: %q", got)
+	}
+}

@@ -1,0 +1,139 @@
+package client
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// summary is a pod in a few words, the words that kubectl finds for the same status.
+type summary struct {
+	ready, total int
+	status       string
+	restarts     int
+	restartedAt  time.Time // end of the run before the newest restart; zero when not known
+}
+
+// summarize computes the summary. READY counts the containers that are to stay, sidecars among them. RESTARTS counts
+// the init containers' while they run, and those of the ones that stay after that.
+func summarize(p *admin.Pod) summary {
+	s := summary{status: string(p.Pod.Status.Phase), total: len(p.Pod.Spec.Containers)}
+	if r := p.Pod.Status.Reason; r != "" {
+		s.status = r
+	}
+	for i := range p.Pod.Spec.InitContainers {
+		if cri.RestartsAlways(&p.Pod.Spec.InitContainers[i]) {
+			s.total++
+		}
+	}
+	sidecars, initializing := s.initContainers(p.Pod)
+	if !initializing || condition(p.Pod, v1.PodInitialized) {
+		s.restarts, s.restartedAt = sidecars.restarts, sidecars.restartedAt
+		s.containers(p.Pod)
+	}
+	phase := p.Pod.Status.Phase
+	ending := p.Ending != "" || p.Pod.DeletionTimestamp != nil
+	if ending && phase != v1.PodSucceeded && phase != v1.PodFailed {
+		s.status = "Terminating"
+	}
+	return s
+}
+
+// initContainers walks the init containers up to the one that has not done its part, which gives the status. It
+// returns the restarts of the sidecars alone.
+func (s *summary) initContainers(pod *v1.Pod) (sidecars summary, initializing bool) {
+	specs := map[string]*v1.Container{}
+	for i := range pod.Spec.InitContainers {
+		specs[pod.Spec.InitContainers[i].Name] = &pod.Spec.InitContainers[i]
+	}
+	for i := range pod.Status.InitContainerStatuses {
+		c := &pod.Status.InitContainerStatuses[i]
+		sidecar := specs[c.Name] != nil && cri.RestartsAlways(specs[c.Name])
+		s.count(c)
+		if sidecar {
+			sidecars.count(c)
+		}
+		if t := c.State.Terminated; t != nil && t.ExitCode == 0 {
+			continue
+		}
+		if sidecar && c.Started != nil && *c.Started {
+			if c.Ready {
+				s.ready++
+			}
+			continue
+		}
+		s.status = fmt.Sprintf("Init:%d/%d", i, len(pod.Spec.InitContainers))
+		switch w := c.State.Waiting; {
+		case c.State.Terminated != nil:
+			s.status = "Init:" + endOf(c.State.Terminated)
+		case w != nil && w.Reason != "" && w.Reason != "PodInitializing":
+			s.status = "Init:" + w.Reason
+		}
+		return sidecars, true
+	}
+	return sidecars, false
+}
+
+// containers adds the containers proper. Of several with something to say, the first in the spec is heard.
+func (s *summary) containers(pod *v1.Pod) {
+	running, failed := false, ""
+	for i := len(pod.Status.ContainerStatuses) - 1; i >= 0; i-- {
+		c := &pod.Status.ContainerStatuses[i]
+		s.count(c)
+		switch {
+		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
+			s.status = c.State.Waiting.Reason
+		case c.State.Terminated != nil:
+			s.status = endOf(c.State.Terminated)
+			if c.State.Terminated.ExitCode != 0 {
+				failed = s.status
+			}
+		case c.State.Running != nil && c.Ready:
+			running = true
+			s.ready++
+		}
+	}
+	if s.status != "Completed" {
+		return
+	}
+	switch { // one that completed says little about a pod in which others did not
+	case running && condition(pod, v1.PodReady):
+		s.status = "Running"
+	case failed != "":
+		s.status = failed
+	case running:
+		s.status = "NotReady"
+	}
+}
+
+// count adds the container's restarts.
+func (s *summary) count(c *v1.ContainerStatus) {
+	s.restarts += int(c.RestartCount)
+	if t := c.LastTerminationState.Terminated; t != nil && t.FinishedAt.After(s.restartedAt) {
+		s.restartedAt = t.FinishedAt.Time
+	}
+}
+
+func endOf(t *v1.ContainerStateTerminated) string {
+	switch {
+	case t.Reason != "":
+		return t.Reason
+	case t.Signal != 0:
+		return fmt.Sprintf("Signal:%d", t.Signal)
+	default:
+		return fmt.Sprintf("ExitCode:%d", t.ExitCode)
+	}
+}
+
+func condition(pod *v1.Pod, kind v1.PodConditionType) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == kind {
+			return c.Status == v1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,122 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+)
+
+func isReady(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue }
+
+// startTimeout is how long an agent that is only starting is waited for.
+const startTimeout = 10 * time.Second
+
+// retry repeats a question, which must be one that may be repeated, while the agent says that it cannot answer yet.
+func retry[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+	for began := time.Now(); ; {
+		out, err := ask()
+		var refused *admin.Error
+		if !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable || time.Since(began) > startTimeout {
+			return out, err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return out, err
+		}
+	}
+}
+
+// errAllDone ends a watch that has seen what it waited for.
+var errAllDone = errors.New("all done")
+
+// await waits until done is true of every pod that was spoken of or, when end is "gone", until none is left. It says on
+// stderr how each fares, and outlives the agent.
+func (c *submitCommand) await(ctx context.Context, end string, done func(*admin.Pod) (bool, error)) error {
+	left := map[string]string{} // name by UID
+	for uid, p := range c.uids() {
+		left[uid] = p.Namespace + "/" + p.PodName
+	}
+	said := map[string]string{}
+	take := func(change *admin.Change) error {
+		if end == "gone" {
+			c.takeGone(change, left)
+		}
+		for i := range change.Pods {
+			p := &change.Pods[i]
+			name, waited := left[string(p.Pod.UID)]
+			if !waited {
+				continue
+			}
+			c.progress(said, name, p)
+			ok, err := done(p)
+			if err != nil {
+				return err
+			}
+			if ok {
+				delete(left, string(p.Pod.UID))
+			}
+		}
+		if len(left) == 0 {
+			return errAllDone
+		}
+		return nil
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	for {
+		err := c.client.Watch(ctx, admin.Filter{}, take)
+		switch {
+		case errors.Is(err, errAllDone):
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s did not become %s: %w", strings.Join(slices.Sorted(maps.Values(left)), ", "), end,
+				context.Cause(ctx))
+		case err != nil && !errors.Is(err, admin.ErrStreamEnded) && !errors.Is(err, admin.ErrNotRunning):
+			return err
+		}
+		select {
+		case <-time.After(reconnectEvery): // the agent is being restarted
+		case <-ctx.Done():
+		}
+	}
+}
+
+// takeGone takes away what is not there any more.
+func (c *submitCommand) takeGone(change *admin.Change, left map[string]string) {
+	for _, ref := range change.Gone {
+		delete(left, ref.UID)
+	}
+	if !change.Complete() {
+		return
+	}
+	for uid := range left {
+		if !slices.ContainsFunc(change.Pods, func(p admin.Pod) bool { return string(p.Pod.UID) == uid }) {
+			delete(left, uid)
+		}
+	}
+}
+
+// progress says how a pod fares, when that is news.
+func (c *submitCommand) progress(said map[string]string, name string, p *admin.Pod) {
+	s := summarize(p)
+	text := fmt.Sprintf("%s: %s, %d of %d ready", name, cli.Plain(s.status), s.ready, s.total)
+	if why := waitingFor(p, time.Time{}); why != "" {
+		text += ", waits for " + why
+	}
+	if said[name] != text {
+		said[name] = text
+		fmt.Fprintln(c.err, text)
+	}
+}

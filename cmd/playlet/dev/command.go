@@ -1,0 +1,101 @@
+package dev
+
+import (
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client"
+	"github.com/playlet-dev/playlet/config"
+)
+
+const devLong = `Run a node for trying things out, with nothing prepared: a containerd of its own, a registry with two small images,
+the agent, and a sample pod that answers over HTTP. Manifests that are put into its folder run as well.
+
+It takes root. containerd, runc and CNI plugins are looked for in $PATH, /usr/lib/cni, /opt/cni/bin and among the parts
+that the project's tests have built; what is missing is named, and installed with --install.
+
+Ctrl-C ends it and leaves the machine as it was: no process, mount, interface, rule, cgroup or file stays. What a run
+that was killed has left is removed by the next one.`
+
+const devExample = `  # A node and a sample pod, until Ctrl-C
+  playlet dev
+
+  # The same where containerd may not be there yet
+  playlet dev --install
+
+  # Does it work on this machine? Start, ask the sample pod, stop
+  playlet dev --once
+
+  # Keep the manifests in a folder of your own
+  playlet dev --dir=./node
+
+  # Another containerd than the one in $PATH
+  playlet dev --programs=$HOME/containerd/bin,$HOME/cni/bin
+
+  # Only remove what a run that was killed has left
+  playlet dev --clean`
+
+// NewCommand is "playlet dev".
+func NewCommand() *cobra.Command {
+	var o Options
+	var clean bool
+	cmd := &cobra.Command{
+		Use: "dev", Short: "Run a node for trying things out, with its own containerd and a sample pod",
+		Long: devLong, Example: devExample, Args: cobra.NoArgs, SilenceUsage: true,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Dir, "dir", "",
+		"Keep everything in this `folder`, manifests among it, which stay; a temporary one when empty")
+	flags.StringSliceVar(&o.Programs, "programs", nil, "Look for containerd, runc and CNI plugins in these `folders` first")
+	flags.BoolVar(&o.Install, "install", false, "Install what is missing, as Debian packages, with apt-get; they stay")
+	flags.BoolVar(&o.Once, "once", false, "End as soon as the sample pod has answered; the exit code says whether it did")
+	flags.StringVar(&o.AdminSocket, "admin-socket", "",
+		"Agent's unix `socket`; when empty "+config.DefaultAdminSocket+", or one in the folder where another agent has that")
+	flags.BoolVar(&clean, "clean", false, "Only remove what a run that was killed has left")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.DefaultSocket, o.Out = config.DefaultAdminSocket, cmd.OutOrStdout()
+		if clean {
+			return Clean(o)
+		}
+		return Run(cmd.Context(), o)
+	}
+	cmd.AddCommand(
+		&cobra.Command{Use: InitStage, Hidden: true, Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+			return Init(args[0])
+		}},
+		&cobra.Command{Use: NodeStage, Hidden: true, Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return Node(cmd.Context(), args[0], Hooks{Start: startAgent, Status: client.PodLine, Notes: nodeNotes})
+			}},
+	)
+	return cmd
+}
+
+// startAgent starts the agent in this process, as its command line would.
+func startAgent(args []string, log io.Writer) (*Agent, error) {
+	a, err := agent.Start(args, log)
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{NodeName: a.NodeName(), Failed: a.Failed(), Close: a.Close}, nil
+}
+
+// nodeNotes are those of the node. What to do about a runtime that is away is not the user's business here: containerd is
+// started again.
+func nodeNotes(n *admin.Node) []string {
+	if n.Runtime.Ready {
+		return client.NodeNotes(n, admin.Filter{}, time.Time{})
+	}
+	note := "containerd is not ready"
+	if r := n.Runtime.Reason; r != nil {
+		note += ": " + cli.Plain(r.Code)
+	}
+	rest := *n
+	rest.Runtime = admin.Runtime{Ready: true, NetworkReady: true}
+	return append([]string{note}, client.NodeNotes(&rest, admin.Filter{}, time.Time{})...)
+}

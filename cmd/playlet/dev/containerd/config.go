@@ -1,0 +1,199 @@
+// Package containerd runs a containerd of one's own: its configuration, the pods' network, and its process. It serves
+// `playlet dev`, the end-to-end tests and the benchmarks, and imports nothing of the project.
+package containerd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"golang.org/x/sys/unix"
+)
+
+// Settings are what the configuration of containerd is made of.
+type Settings struct {
+	// Major and Minor are containerd's version, from 1.6 on.
+	Major, Minor int
+	// Root, State and Opt are folders, Socket is where it listens. RuncRoot is runc's state; its usual one when empty.
+	Root, State, Socket, Opt, RuncRoot string
+	// Runc is the program, Handlers are the names of the runtime's handlers, the default one first.
+	Runc     string
+	Handlers []string
+	// Snapshotter is that which Snapshotter finds.
+	Snapshotter string
+	// CNIBins has the network's plugins, CNIConf its configuration. CNITemplate is the file of which containerd 2 makes the
+	// configuration when it is told the pods' range of addresses; none when empty. Before 2.1 one folder of plugins counts.
+	CNIBins              []string
+	CNIConf, CNITemplate string
+	// Hosts has a folder a registry (containerd, docs/hosts.md); none when empty.
+	Hosts string
+	// Sandbox is the image of sandboxes.
+	Sandbox string
+	// KeepScore says that oom_score_adj cannot be lowered here.
+	KeepScore bool
+}
+
+// New says that the CRI plugin's settings are those of two plugins, as from 2.0 on.
+func (s Settings) New() bool { return s.Major >= 2 }
+
+// Plugin is the one that runs pods.
+func (s Settings) Plugin() string {
+	if s.New() {
+		return "io.containerd.cri.v1.runtime"
+	}
+	return "io.containerd.grpc.v1.cri"
+}
+
+// ManyDirs says that there may be several folders of CNI plugins, as from 2.1 on.
+func (s Settings) ManyDirs() bool { return s.Major > 2 || s.Major == 2 && s.Minor >= 1 }
+
+// configuration is for every containerd from 1.6 on.
+//
+// Profiles of AppArmor would be loaded into the machine's kernel, and stay; so pods go without. Sockets of NRI would be
+// the machine's too. Lowering oom_score_adj takes CAP_SYS_RESOURCE.
+const configuration = `version = {{if .New}}3{{else}}2{{end}}
+root = "{{.Root}}"
+state = "{{.State}}"
+imports = []
+
+[grpc]
+  address = "{{.Socket}}"
+
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{{.Opt}}"
+
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
+{{if .New}}
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "{{.Snapshotter}}"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "{{.Sandbox}}"
+{{- if .Hosts}}
+  [plugins."io.containerd.cri.v1.images".registry]
+    config_path = "{{.Hosts}}"
+{{- end}}
+{{end}}
+[plugins."{{.Plugin}}"]
+{{- if not .New}}
+  sandbox_image = "{{.Sandbox}}"
+{{- end}}
+  restrict_oom_score_adj = {{.KeepScore}}
+  disable_apparmor = true
+  netns_mounts_under_state_dir = true
+{{- if and .Hosts (not .New)}}
+  [plugins."{{.Plugin}}".registry]
+    config_path = "{{.Hosts}}"
+{{- end}}
+  [plugins."{{.Plugin}}".cni]
+{{- if .ManyDirs}}
+    bin_dirs = [{{range $i, $d := .CNIBins}}{{if $i}}, {{end}}"{{$d}}"{{end}}]
+{{- else}}
+    bin_dir = "{{index .CNIBins 0}}"
+{{- end}}
+    conf_dir = "{{.CNIConf}}"
+{{- if and .CNITemplate .New}}
+    conf_template = "{{.CNITemplate}}"
+{{- end}}
+{{- if not .New}}
+  [plugins."{{.Plugin}}".containerd]
+    snapshotter = "{{.Snapshotter}}"
+{{- end}}
+{{- range .Handlers}}
+  [plugins."{{$.Plugin}}".containerd.runtimes.{{.}}]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."{{$.Plugin}}".containerd.runtimes.{{.}}.options]
+      BinaryName = "{{$.Runc}}"
+{{- if $.RuncRoot}}
+      Root = "{{$.RuncRoot}}"
+{{- end}}
+      SystemdCgroup = false
+{{- end}}
+`
+
+// TOML is the configuration's text. Paths come in as Go values and must not hold what ends a quoted string of TOML.
+func (s Settings) TOML() (string, error) {
+	for _, path := range append([]string{s.Root, s.Runc}, s.CNIBins...) {
+		if strings.ContainsAny(path, "\"\\\n") {
+			return "", fmt.Errorf("the path %q holds what containerd's configuration cannot", path)
+		}
+	}
+	var out strings.Builder
+	err := template.Must(template.New("containerd").Parse(configuration)).Execute(&out, s)
+	return out.String(), err
+}
+
+// HostsTOML sends pulls from a registry's name to where the registry listens (containerd, docs/hosts.md).
+func HostsTOML(registry string) string {
+	return fmt.Sprintf("server = \"http://%[1]s\"\n\n[host.\"http://%[1]s\"]\n  capabilities = [\"pull\", \"resolve\"]\n",
+		registry)
+}
+
+// Network is the pods' network: a bridge, addresses of a subnet, and ports of the machine's.
+type Network struct {
+	// Version is CNI's: STATUS and GC came with 1.1.0.
+	Version, Name, Bridge, Subnet string
+	// Leases is the folder with the addresses that are taken.
+	Leases string
+	// Masquerade gives pods a way out, by iptables.
+	Masquerade bool
+}
+
+// Conflist is the network's configuration. containerd adds the loopback plugin by itself. Plugins older than a key ignore it.
+func (n Network) Conflist() (string, error) {
+	type object = map[string]any
+	bridge := object{
+		"type": "bridge", "bridge": n.Bridge, "isGateway": true, "hairpinMode": true,
+		"ipam": object{
+			"type": "host-local", "dataDir": n.Leases, "ranges": [][]object{{{"subnet": n.Subnet}}},
+			"routes": []object{{"dst": "0.0.0.0/0"}},
+		},
+	}
+	portmap := object{"type": "portmap", "capabilities": object{"portMappings": true}, "snat": true}
+	if n.Masquerade {
+		bridge["ipMasq"], bridge["ipMasqBackend"], portmap["backend"] = true, "iptables", "iptables"
+	}
+	text, err := json.Marshal(object{"cniVersion": n.Version, "name": n.Name, "plugins": []object{bridge, portmap}})
+	return string(text), err
+}
+
+// Snapshotter tries whether the file system of dir carries overlays. Where it does not (it is one itself, say),
+// containerd copies.
+func Snapshotter(dir string) (name string, err error) {
+	top, err := os.MkdirTemp(dir, "try-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(top)) }()
+	for _, layer := range []string{"lower", "upper", "work", "merged"} {
+		if err := os.Mkdir(filepath.Join(top, layer), 0o700); err != nil {
+			return "", err
+		}
+	}
+	data := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", top)
+	if unix.Mount("overlay", top+"/merged", "overlay", 0, data) != nil {
+		return "native", nil
+	}
+	return "overlayfs", unix.Unmount(top+"/merged", 0)
+}
+
+// Env is the environment of containerd: env with another $PATH. containerd looks there for its shim, the shim for runc's
+// helpers, and CNI plugins for iptables; programs are the paths of these. It does not report to our service manager.
+func Env(env []string, programs ...string) []string {
+	var path []string
+	for _, program := range programs {
+		path = append(path, filepath.Dir(program))
+	}
+	path = append(path, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+	out := []string{"PATH=" + strings.Join(path, ":")}
+	for _, v := range env {
+		if !strings.HasPrefix(v, "PATH=") && !strings.HasPrefix(v, "NOTIFY_SOCKET=") {
+			out = append(out, v)
+		}
+	}
+	return out
+}

@@ -1,0 +1,202 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cni"
+	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/config/systemd"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+const doctorLong = `Look at this machine as the agent needs it: container runtime, cgroups, network, mounts, ports, disks, clock,
+capabilities, kernel. Each finding comes with what to do about it. It works whether the agent runs or not, takes the
+agent's flags and configuration (those not listed here too, see playlet --help), and changes nothing that lasts: the
+network is tried in a namespace made for that, which is gone afterwards, after Ctrl-C too. Only what a network plugin turns on
+for a pod and leaves on, as net.ipv4.ip_forward, stays, and is named.
+
+The exit code is 1 where something fails. Warnings, and what could not be looked at, do not count.`
+
+const doctorExample = `  # Is this machine fit?
+  playlet doctor
+
+  # For the configuration of the service
+  playlet doctor --config=/etc/playlet/config.yaml
+
+  # Some checks alone; all but one
+  playlet doctor runtime network
+  playlet doctor --skip=attach
+
+  # For scripts
+  playlet doctor -o json | jq -r '.findings[] | select(.result == "fail") | .do'`
+
+// doctorFlags are those of the agent's flags that the help of the command lists.
+var doctorFlags = []string{
+	"admin-socket", "cni-bin-dir", "cni-conf-dir", "config", "config-dir", "container-runtime-endpoint", "hostname-override",
+	"node-ip",
+	"pod-manifest-path", "root-dir",
+}
+
+// NewCommand is "playlet doctor".
+func NewCommand() *cobra.Command {
+	var output string
+	var without []string
+	cmd := &cobra.Command{
+		Use: "doctor [CHECK...]", Short: "Look at this machine, and say what to do about what is wrong",
+		Long: doctorLong + "\n\n" + listChecks(), Example: doctorExample, SilenceUsage: true,
+		ValidArgs: checkNames(),
+	}
+	flags := config.AddFlags(cmd.Flags())
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = !slices.Contains(doctorFlags, f.Name) })
+	cmd.Flags().Lookup("cni-conf-dir").Usage = "`folder` of network configurations; what the runtime says when empty"
+	cmd.Flags().Lookup("cni-bin-dir").Usage = "`folders` of network plugins; what the runtime says when empty"
+	cli.OutputFlag(cmd, &output, "table", "table", "json", "yaml")
+	cmd.Flags().StringSliceVar(&without, "skip", nil, "Leave these `checks` out")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := cli.OneOf("output", output, "table", "json", "yaml"); err != nil {
+			return err
+		}
+		checks, err := chooseChecks(args, without)
+		if err != nil {
+			return err
+		}
+		findings := examine(cmd, flags, checks)
+		if cmd.Context().Err() != nil {
+			return fmt.Errorf("ended before all was looked at")
+		}
+		if output == "table" {
+			err = printFindings(cmd.OutOrStdout(), findings)
+		} else {
+			err = cli.PrintObject(cmd.OutOrStdout(), newReport(findings), output)
+		}
+		if err != nil {
+			return err
+		}
+		return failedChecks(findings)
+	}
+	return cmd
+}
+
+func checkNames() []string {
+	var names []string
+	for _, c := range Checks {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+func listChecks() string {
+	text := "The checks are:\n"
+	for _, c := range Checks {
+		text += fmt.Sprintf("  %-14s %s\n", c.Name, c.About)
+	}
+	return strings.TrimSuffix(text, "\n")
+}
+
+// chooseChecks are those that were named, or all, without those to skip.
+func chooseChecks(named, without []string) ([]Check, error) {
+	for _, name := range slices.Concat(named, without) {
+		if !slices.Contains(checkNames(), name) {
+			return nil, fmt.Errorf("there is no check %q; there are %s", name, strings.Join(checkNames(), ", "))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(Checks), func(c Check) bool {
+		return slices.Contains(without, c.Name) || len(named) > 0 && !slices.Contains(named, c.Name)
+	}), nil
+}
+
+// examine runs the checks over the machine that the flags describe. A configuration that cannot be read is a finding, and
+// the only one: it would be guessed what to look at.
+func examine(cmd *cobra.Command, flags *config.Flags, checks []Check) []Finding {
+	node, warnings, err := config.Load(flags, cmd.Flags())
+	if err != nil {
+		return []Finding{{Check: "configuration", Result: Fail, Seen: cli.OneLine(err),
+			Do: "correct it: the agent does not start with it"}}
+	}
+	m := machineOf(node, warnings)
+	if f := cmd.Flags(); f.Changed("cni-conf-dir") || f.Changed("network-plugin-dir") {
+		m.CNIConfDir = node.CNIConfDir
+	}
+	if cmd.Flags().Changed("cni-bin-dir") {
+		m.CNIBinDirs = node.CNIBinDirs
+	}
+	if _, err := os.Stat(systemd.ConfigPath); err == nil && node.ConfigFile == "" && node.ConfigDir == "" {
+		m.OtherConfig = systemd.ConfigPath
+	}
+	show, done := showProgress(cmd.ErrOrStderr(), len(checks))
+	defer done()
+	return Run(cmd.Context(), m, checks, show)
+}
+
+// machineOf is this machine.
+func machineOf(node *config.Node, warnings []config.Warning) *Machine {
+	ours := []string{"--cni-conf-dir", "--cni-bin-dir", "--network-plugin-dir"} // they have an effect here
+	return &Machine{
+		Node:     node,
+		Warnings: slices.DeleteFunc(warnings, func(w config.Warning) bool { return slices.Contains(ours, w.Flag) }),
+		Proc:     "/proc", Sys: "/sys", Run: "/run", System: Kernel{},
+		TrialDir: cni.DefaultStateDir, NetNSDir: cni.DefaultNetNSDir, Built: built(),
+		Dial: func(node *config.Node) (Runtime, error) {
+			return cri.Dial(cri.Options{RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint,
+				ImageEndpoint: node.ImageEndpoint()})
+		},
+		Agent: func(ctx context.Context) (string, error) {
+			v, err := admin.NewClient(node.AdminSocket).Version(ctx)
+			if err != nil {
+				return "", err
+			}
+			return v.Version, nil
+		},
+		Addresses: func() []netip.Addr { return agent.NodeIPs(node, slog.New(slog.DiscardHandler)) },
+	}
+}
+
+// built is when this program was: as Go recorded it of the checkout, or as old as its file.
+func built() time.Time {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if at, err := time.Parse(time.RFC3339, s.Value); s.Key == "vcs.time" && err == nil {
+				return at
+			}
+		}
+	}
+	if info, err := os.Stat(self()); err == nil {
+		return info.ModTime()
+	}
+	return time.Time{}
+}
+
+func self() string {
+	if path, err := os.Executable(); err == nil {
+		return path
+	}
+	return "/proc/self/exe"
+}
+
+// failedChecks is the error for the exit code.
+func failedChecks(findings []Finding) error {
+	var names []string
+	for _, f := range findings {
+		if f.Result == Fail {
+			names = append(names, f.Check)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("not fit: %s", strings.Join(slices.Compact(names), ", "))
+}

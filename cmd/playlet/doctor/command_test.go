@@ -1,0 +1,96 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+)
+
+func TestDoctorRefusesInOneLine(t *testing.T) {
+	for args, want := range map[string]string{
+		"doctor nothing":        `there is no check "nothing"; there are configuration, agent, `,
+		"doctor --skip=nothing": `there is no check "nothing"`,
+		"doctor -o xml":         `--output="xml" is unknown; it may be table, json, yaml`,
+		"doctor --nonsense":     "unknown flag: --nonsense (playlet doctor --help lists the flags)",
+	} {
+		var out, problems bytes.Buffer
+		code := run(strings.Fields(args), &out, &problems)
+		if code != 1 || out.Len() > 0 || !strings.HasPrefix(problems.String(), "playlet: "+want) ||
+			strings.Count(problems.String(), "\n") != 1 {
+			t.Errorf("%s: %d %q %q", args, code, &out, &problems)
+		}
+	}
+}
+
+// The help lists the checks, and of the agent's flags those that matter here; all of them are taken.
+func TestDoctorHelps(t *testing.T) {
+	var out, problems bytes.Buffer
+	if code := run([]string{"doctor", "--help"}, &out, &problems); code != 0 {
+		t.Fatal(code, &problems)
+	}
+	for _, c := range Checks {
+		if !strings.Contains(out.String(), "\n  "+c.Name+" ") {
+			t.Errorf("the check %s is not listed", c.Name)
+		}
+	}
+	for _, want := range []string{"--cni-conf-dir folder", "--config file", "--skip checks", "playlet doctor -o json"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "--max-pods") {
+		t.Error("the agent's flags are listed")
+	}
+	out.Reset()
+	if code := run([]string{"doctor", "openat2", "--max-pods=3", "--root-dir=" + t.TempDir()}, &out, &problems); code != 0 ||
+		!strings.Contains(out.String(), "ok    openat2  there\n\n1 ok, ") {
+		t.Errorf("%d %s %s", code, &out, &problems)
+	}
+}
+
+// A configuration with which the agent would not start is a finding, for programs too.
+func TestDoctorOnABadConfiguration(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: many\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, problems bytes.Buffer
+	code := run([]string{"doctor", "-o", "json", "--config=" + file}, &out, &problems)
+	var report report
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil || code != 1 ||
+		problems.String() != "playlet: not fit: configuration\n" {
+		t.Fatalf("%d %v %s %s", code, err, &out, &problems)
+	}
+	if report.Fit || report.Fail != 1 || len(report.Findings) != 1 || !strings.Contains(report.Findings[0].Seen, "maxPods") ||
+		report.Findings[0].Do == "" {
+		t.Errorf("%+v", report)
+	}
+}
+
+// A table without colours where nobody sees them, and nothing that could write to a terminal by itself.
+func TestPrintFindings(t *testing.T) {
+	var out bytes.Buffer
+	err := printFindings(&out, []Finding{
+		{Check: "a", Result: OK, Seen: "fine"}, {Check: "longer", Result: Fail, Seen: "bad\n\x1b[31m", Do: "mend it"},
+	})
+	want := "ok    a       fine\nfail  longer  bad [31m\n              → mend it\n\n1 ok, 0 to be warned of, 1 failed, 0 not looked at\n"
+	if err != nil || out.String() != want {
+		t.Errorf("%v %q", err, &out)
+	}
+}
+
+// run is playlet with these arguments.
+func run(args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{Use: "playlet"}
+	root.AddCommand(NewCommand())
+	return cli.Main(root, args, stdout, stderr)
+}

@@ -1,0 +1,285 @@
+// Package service installs the agent as a systemd service.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/config/systemd"
+)
+
+const installLong = `Install playlet as a systemd service: this binary, a unit that is started at boot and started again whenever it ends, and a
+configuration file that opens nothing to the outside. What is there already and was changed by hand, the configuration
+file, is kept. Containers outlive the service.`
+
+const installExample = `  # Install, enable and start
+  sudo playlet install
+
+  # See what would be written, and change nothing
+  playlet install --dry-run
+
+  # With a configuration file of one's own, as a kubelet has it
+  sudo playlet install --config=/var/lib/kubelet/config.yaml
+
+  # In the place of the kubelet that runs here
+  sudo playlet install --replace-kubelet`
+
+const uninstallExample = `  # Stop and remove the service; containers go on running
+  sudo playlet uninstall
+
+  # And the configuration file
+  sudo playlet uninstall --purge`
+
+// installer puts the service's files in place, and takes them away.
+type installer struct {
+	root   string // "/", but for tests
+	binary string
+	config string
+	self   string // the program that is installed
+	v1     bool   // this host has cgroups of version 1
+
+	dryRun, noStart, replaceKubelet, purge bool
+
+	out       io.Writer
+	systemctl func(ctx context.Context, args ...string) (string, error)
+}
+
+const (
+	unitDir      = "/etc/systemd/system"
+	environment  = "/etc/default/playlet"
+	systemdLives = "/run/systemd/system" // is there where systemd is the service manager; sd_booted(3)
+	kubeletUnit  = "kubelet.service"
+)
+
+// NewInstallCommand is "playlet install".
+func NewInstallCommand() *cobra.Command {
+	i := &installer{root: "/", systemctl: systemctl}
+	cmd := &cobra.Command{
+		Use: "install", Short: "Install playlet as a systemd service", Long: installLong, Example: installExample,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			i.out = cmd.OutOrStdout()
+			if err := i.prepare(); err != nil {
+				return err
+			}
+			return i.install(cmd.Context())
+		},
+	}
+	i.addFlags(cmd)
+	cmd.Flags().BoolVar(&i.noStart, "no-start", false, "Write the files alone: neither enable nor start the service")
+	cmd.Flags().BoolVar(&i.replaceKubelet, "replace-kubelet", false,
+		"Stop and disable the kubelet that runs here; its containers are taken over")
+	return cmd
+}
+
+// NewUninstallCommand is "playlet uninstall".
+func NewUninstallCommand() *cobra.Command {
+	i := &installer{root: "/", systemctl: systemctl}
+	cmd := &cobra.Command{
+		Use: "uninstall", Short: "Stop and remove the service; containers go on running", Example: uninstallExample,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			i.out = cmd.OutOrStdout()
+			if err := i.prepare(); err != nil {
+				return err
+			}
+			return i.uninstall(cmd.Context())
+		},
+	}
+	i.addFlags(cmd)
+	cmd.Flags().BoolVar(&i.purge, "purge", false, "Remove the configuration file too")
+	return cmd
+}
+
+func (i *installer) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&i.binary, "binary", "/usr/local/bin/playlet", "Where the program is installed")
+	cmd.Flags().StringVar(&i.config, "config", systemd.ConfigPath,
+		"The service's KubeletConfiguration; one is written where there is none")
+	cmd.Flags().BoolVar(&i.dryRun, "dry-run", false, "Say what would be done, and do nothing")
+}
+
+// prepare looks at who asks, and at what is to be installed.
+func (i *installer) prepare() error {
+	for flag, path := range map[string]string{"--binary": i.binary, "--config": i.config} {
+		if !filepath.IsAbs(path) {
+			return fmt.Errorf("%s=%s: an absolute path is needed, as the service has no folder of its own", flag, path)
+		}
+	}
+	if !i.dryRun && os.Geteuid() != 0 {
+		return errors.New("only root can do this; --dry-run shows what would be done")
+	}
+	var err error
+	if i.self, err = os.Executable(); err != nil {
+		return err
+	}
+	_, err = os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	i.v1 = errors.Is(err, fs.ErrNotExist)
+	return nil
+}
+
+func (i *installer) install(ctx context.Context) error {
+	if err := i.checkManager(ctx); err != nil {
+		return err
+	}
+	program, err := os.ReadFile(i.self)
+	if err != nil {
+		return err
+	}
+	if i.path(i.binary) != i.self {
+		if err := i.write(i.binary, program, 0o755); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Lstat(i.path(i.config)); err == nil {
+		i.say("kept %s, which was there", i.config)
+	} else if err := i.write(i.config, []byte(systemd.Configuration(i.v1)), 0o600); err != nil {
+		return err
+	}
+	if err := i.write(filepath.Join(unitDir, systemd.UnitName), []byte(systemd.Unit(i.binary, i.config)), 0o644); err != nil {
+		return err
+	}
+	if i.noStart {
+		i.say("not started: systemctl enable --now %s does that", systemd.UnitName)
+		return nil
+	}
+	if i.replaceKubelet {
+		if err := i.control(ctx, "disable", "--now", kubeletUnit); err != nil {
+			return err
+		}
+	}
+	if err := i.control(ctx, "daemon-reload"); err != nil {
+		return err
+	}
+	if err := i.control(ctx, "enable", systemd.UnitName); err != nil {
+		return err
+	}
+	// restart, not start: a service that runs is to run this program.
+	if err := i.control(ctx, "restart", systemd.UnitName); err != nil {
+		return fmt.Errorf("%w (journalctl -u %s says why)", err, systemd.UnitName)
+	}
+	if !i.dryRun {
+		i.say("%s runs; playlet pods shows its pods", systemd.UnitName)
+	}
+	return nil
+}
+
+// checkManager sees to it that there is a service manager, and that no kubelet is stopped unasked.
+func (i *installer) checkManager(ctx context.Context) error {
+	if i.noStart || i.dryRun {
+		return nil
+	}
+	if _, err := os.Stat(i.path(systemdLives)); err != nil {
+		return errors.New("this machine is not run by systemd; --no-start writes the files alone, and any supervisor can run " +
+			"playlet")
+	}
+	state, _ := i.systemctl(ctx, "is-active", kubeletUnit) // its exit code tells the same
+	if strings.TrimSpace(state) == "active" && !i.replaceKubelet {
+		return errors.New("a kubelet runs here (kubelet.service), and both would manage the same containers; --replace-kubelet " +
+			"stops and disables it")
+	}
+	return nil
+}
+
+func (i *installer) uninstall(ctx context.Context) error {
+	unit := filepath.Join(unitDir, systemd.UnitName)
+	if _, err := os.Stat(i.path(systemdLives)); err == nil {
+		if _, err := os.Lstat(i.path(unit)); err == nil {
+			if err := i.control(ctx, "disable", "--now", systemd.UnitName); err != nil {
+				return err
+			}
+		}
+	}
+	paths := []string{unit, i.binary}
+	if i.purge {
+		paths = append(paths, i.config, environment)
+	}
+	for _, path := range paths {
+		if err := i.remove(path); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(i.path(systemdLives)); err == nil {
+		if err := i.control(ctx, "daemon-reload"); err != nil {
+			return err
+		}
+	}
+	if !i.purge {
+		i.say("%s is left; --purge removes it", i.config)
+	}
+	i.say("containers go on running, and their data and logs stay")
+	return nil
+}
+
+// path is where a file is, below the root.
+func (i *installer) path(file string) string { return filepath.Join(i.root, file) }
+
+func (i *installer) say(format string, args ...any) {
+	if i.dryRun {
+		format = "(dry run) " + format
+	}
+	fmt.Fprintf(i.out, format+"\n", args...)
+}
+
+// write puts a file in place in one step.
+func (i *installer) write(file string, data []byte, mode fs.FileMode) error {
+	i.say("write %s", file)
+	if i.dryRun {
+		if utf8.Valid(data) { // not the program
+			fmt.Fprintf(i.out, "    %s\n", strings.ReplaceAll(strings.TrimSpace(string(data)), "\n", "\n    "))
+		}
+		return nil
+	}
+	path := i.path(file)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".playlet-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) //nolint:errcheck // it is gone when all went well
+	_, err = tmp.Write(data)
+	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
+
+func (i *installer) remove(file string) error {
+	if _, err := os.Lstat(i.path(file)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	i.say("remove %s", file)
+	if i.dryRun {
+		return nil
+	}
+	return os.Remove(i.path(file))
+}
+
+func (i *installer) control(ctx context.Context, args ...string) error {
+	i.say("systemctl %s", strings.Join(args, " "))
+	if i.dryRun {
+		return nil
+	}
+	if out, err := i.systemctl(ctx, args...); err != nil {
+		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(out))
+	}
+	return nil
+}
+
+func systemctl(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
+	return string(out), err
+}

@@ -1,0 +1,188 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+)
+
+// machine is a made-up root folder with a systemctl that notes what it is told.
+type machine struct {
+	installer
+	told    []string
+	kubelet string // what is-active says of it
+	fails   string // the verb that fails
+	output  bytes.Buffer
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{kubelet: "inactive"}
+	root := t.TempDir()
+	self := filepath.Join(root, "download", "playlet")
+	for _, dir := range []string{filepath.Dir(self), filepath.Join(root, systemdLives)} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(self, []byte("the program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.installer = installer{root: root, self: self, binary: "/usr/local/bin/playlet", config: "/etc/playlet/config.yaml",
+		out: &m.output}
+	m.systemctl = func(_ context.Context, args ...string) (string, error) {
+		line := strings.Join(args, " ")
+		if line == "is-active kubelet.service" {
+			return m.kubelet + "\n", nil
+		}
+		m.told = append(m.told, line)
+		if args[0] == m.fails {
+			return "it failed\n", errors.New("exit status 1")
+		}
+		return "", nil
+	}
+	return m
+}
+
+func (m *machine) content(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(m.root, file))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestInstallAndUninstall(t *testing.T) {
+	m := newMachine(t)
+	for range 2 { // the second time it is an upgrade
+		m.told = nil
+		if err := m.install(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(m.told, "; "); got != "daemon-reload; enable playlet.service; restart playlet.service" {
+			t.Errorf("systemctl was told %q", got)
+		}
+		if got := m.content(t, m.binary); got != "the program" {
+			t.Errorf("the program is %q", got)
+		}
+		if got := m.content(t, "/etc/systemd/system/playlet.service"); !strings.Contains(got,
+			"ExecStart=/usr/local/bin/playlet --config=/etc/playlet/config.yaml") {
+			t.Errorf("the unit is %s", got)
+		}
+		// The configuration may hold a secret, e.g. the headers of staticPodURL.
+		for file, mode := range map[string]os.FileMode{m.binary: 0o755, m.config: 0o600} {
+			if info, err := os.Stat(filepath.Join(m.root, file)); err != nil || info.Mode().Perm() != mode {
+				t.Errorf("%s: %v, %v", file, info, err)
+			}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(m.root, m.config), []byte("changed by hand"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.content(t, m.config); got != "changed by hand" ||
+		!strings.Contains(m.output.String(), "kept /etc/playlet/config.yaml") {
+		t.Errorf("the configuration file is %q; %s", got, m.output.String())
+	}
+
+	m.told = nil
+	for range 2 { // the second time there is nothing to do
+		if err := m.uninstall(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Join(m.told, "; "); got != "disable --now playlet.service; daemon-reload; daemon-reload" {
+		t.Errorf("systemctl was told %q", got)
+	}
+	if m.content(t, m.binary) != "" || m.content(t, "/etc/systemd/system/playlet.service") != "" || m.content(t, m.config) == "" {
+		t.Error("not what was to go has gone")
+	}
+	m.purge = true
+	if err := m.uninstall(t.Context()); err != nil || m.content(t, m.config) != "" {
+		t.Errorf("purged: %v", err)
+	}
+}
+
+func TestAKubeletIsNotStoppedUnasked(t *testing.T) {
+	m := newMachine(t)
+	m.kubelet = "active"
+	if err := m.install(t.Context()); err == nil || !strings.Contains(err.Error(), "--replace-kubelet") ||
+		m.content(t, m.binary) != "" {
+		t.Errorf("%v", err)
+	}
+	m.replaceKubelet = true
+	if err := m.install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if m.told[0] != "disable --now kubelet.service" {
+		t.Errorf("systemctl was told %q", m.told)
+	}
+}
+
+func TestAMachineWithoutSystemd(t *testing.T) {
+	m := newMachine(t)
+	if err := os.Remove(filepath.Join(m.root, systemdLives)); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.install(t.Context()); err == nil || !strings.Contains(err.Error(), "--no-start") || m.content(t, m.binary) != "" {
+		t.Errorf("%v", err)
+	}
+	m.noStart = true
+	if err := m.install(t.Context()); err != nil || m.content(t, m.binary) == "" {
+		t.Errorf("%v", err)
+	}
+	if err := m.uninstall(t.Context()); err != nil || m.content(t, m.binary) != "" || len(m.told) > 0 {
+		t.Errorf("%v; told %q", err, m.told)
+	}
+}
+
+func TestADryRunChangesNothing(t *testing.T) {
+	m := newMachine(t)
+	m.dryRun = true
+	if err := errors.Join(m.install(t.Context()), m.uninstall(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if m.content(t, m.binary) != "" || len(m.told) > 0 || !strings.Contains(m.output.String(),
+		"(dry run) write /usr/local/bin/playlet\n") {
+		t.Errorf("told %q; %s", m.told, m.output.String())
+	}
+}
+
+// An error names what was done and where to look.
+func TestAServiceThatDoesNotStart(t *testing.T) {
+	m := newMachine(t)
+	m.fails = "restart"
+	err := m.install(t.Context())
+	if err == nil ||
+		!strings.Contains(err.Error(),
+			"systemctl restart playlet.service: exit status 1: it failed (journalctl -u playlet.service says why)") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestInstallTakesAbsolutePaths(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := run([]string{"install", "--dry-run", "--config=here.yaml"}, &out, &errs); code != 1 ||
+		!strings.Contains(errs.String(), "--config=here.yaml: an absolute path") {
+		t.Errorf("%d, %s", code, errs.String())
+	}
+}
+
+// run is playlet with these arguments.
+func run(args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{Use: "playlet"}
+	root.AddCommand(NewInstallCommand(), NewUninstallCommand())
+	return cli.Main(root, args, stdout, stderr)
+}

@@ -1,0 +1,42 @@
+// Package version says which version of Playlet this program is.
+package version
+
+import "runtime/debug"
+
+// Kubernetes is the release of Kubernetes that Playlet is tested against.
+const Kubernetes = "1.36.3"
+
+// Build is set by the linker: -ldflags "-X github.com/playlet-dev/playlet/cmd/playlet/version.Build=v1.2.3".
+var Build string
+
+// Playlet is this program's version: what the linker was told, or else what Go recorded of the checkout.
+func Playlet() string {
+	if Build != "" {
+		return Build
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return versionOf(info)
+}
+
+// versionOf is the module's version, or "devel" with the commit where it was built from a checkout.
+func versionOf(info *debug.BuildInfo) string {
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	out, dirty := "devel", false
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			out += "-" + s.Value[:min(12, len(s.Value))]
+		case "vcs.modified":
+			dirty = s.Value == "true"
+		}
+	}
+	if dirty {
+		out += "-dirty"
+	}
+	return out
+}

@@ -1,0 +1,91 @@
+package crilog
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// block is how much is read at a time, in bytes.
+const block = 64 << 10
+
+// ErrNotAFile is wrapped by the error about a log that is a link, a folder, or another thing that holds no lines.
+var ErrNotAFile = errors.New("it is not an ordinary file")
+
+// readable is an open file of a log, and what it was when it was opened.
+type readable struct {
+	*os.File
+	info fs.FileInfo
+}
+
+// OpenFile opens a file for reading. A link is not followed: a pod that may write to the folder could have put it there.
+func OpenFile(dir Dir, name string) (*readable, error) {
+	f, err := dir.OpenBeneath(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("%s: %w: a link, which is not followed", name, ErrNotAFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: %w", name, ErrNotAFile)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &readable{File: f, info: info}, nil
+}
+
+// Compress puts a compressed copy in the place of a file that nobody writes to any more. A crash, or a full disk, leaves
+// the file as it is; of a copy that was not finished, Leftovers tells.
+func Compress(ctx context.Context, dir Dir, name string) (err error) {
+	from, err := OpenFile(dir, name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	temporary := name + unfinished
+	if err := dir.Unlink(temporary); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	to, err := dir.OpenBeneath(temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, from.info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	zip := gzip.NewWriter(to)
+	err = to.Chmod(from.info.Mode().Perm()) // the umask has no say
+	if err == nil {
+		_, err = io.CopyBuffer(struct{ io.Writer }{zip}, &patient{ctx, from}, make([]byte, block))
+	}
+	if err == nil {
+		err = errors.Join(zip.Close(), to.Sync())
+	}
+	if err = errors.Join(err, to.Close()); err == nil {
+		err = dir.Rename(temporary, name+compressed)
+	}
+	if err != nil {
+		return errors.Join(err, dir.Unlink(temporary))
+	}
+	return dir.Unlink(name)
+}
+
+// patient reads until its context ends.
+type patient struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+// Read implements io.Reader.
+func (p *patient) Read(b []byte) (int, error) {
+	if err := p.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return p.r.Read(b)
+}

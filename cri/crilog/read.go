@@ -1,0 +1,195 @@
+package crilog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Options say what is read of a log.
+type Options struct {
+	Tail       *int64    // so many lines from the end; nil: all
+	LimitBytes *int64    // at most so much; nil: no limit
+	Since      time.Time // nothing older; zero: all
+	Timestamps bool      // each line begins with its time
+	// Live is asked whether the container can still write, once a second while nothing comes; the log is followed until it
+	// cannot. nil: the log is not followed.
+	Live func(context.Context) bool
+	// PassedOver is told of a rotated file that cannot be read, or not to its end, and why. nil: nobody is.
+	PassedOver func(name string, why error)
+
+	settled func(context.Context) // waits for settle; nil: by the clock
+}
+
+const (
+	// liveEvery is between questions whether the container can still write.
+	liveEvery = time.Second
+	// settle is how long a rotated file stays the same before it is taken for finished: when a runtime says that it writes
+	// to a new one, the last lines may still be on their way to the old.
+	settle = time.Second
+)
+
+// Read writes what is in a log, rotated files and all, in order. Nothing but ordinary files is opened. A rotated file that is
+// damaged, or was removed meanwhile, is passed over. It returns at the end of the log, when ctx ends, or when out takes no more,
+// with that error.
+func Read(ctx context.Context, dir Dir, base string, o Options, out io.Writer) (err error) {
+	files, err := openAll(dir, base)
+	if err != nil {
+		return err
+	}
+	newest := files.newest()
+	skip, err := files.tail(ctx, dir, o.Tail)
+	if err != nil {
+		return errors.Join(err, files.close())
+	}
+	p := newPrinter(o, out)
+	c := &cursor{dir: dir, base: base, files: files, skip: skip, print: p, last: newest, tell: o.PassedOver, settled: o.settled}
+	if c.settled == nil {
+		c.settled = func(ctx context.Context) { c.rest(ctx, settle) }
+	}
+	if o.Live != nil {
+		if c.watch, err = newWatch(dir); err != nil {
+			c.watch = nil // there are too many: it is looked at each second
+		}
+	}
+	err = c.run(ctx, o)
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return errors.Join(err, c.close())
+}
+
+// cursor goes through the files of a log.
+type cursor struct {
+	dir     Dir
+	base    string
+	files   opened // those still to be read, oldest first; the first is being read
+	skip    int64  // lines of the first that are not wanted
+	print   *printer
+	watch   *watch
+	tell    func(name string, why error) // of what is passed over; may be nil
+	settled func(context.Context)
+	last    string // the stamp of the newest rotated file that was read, or was there before all that are
+}
+
+func (c *cursor) run(ctx context.Context, o Options) error {
+	for len(c.files) > 0 {
+		f := c.files[0]
+		if err := c.open(f); err != nil {
+			return err
+		}
+		if err := c.drain(ctx, f); err != nil {
+			return err
+		}
+		if len(c.files) == 1 {
+			if o.Live == nil {
+				break
+			}
+			if err := c.follow(ctx, f, o.Live); err != nil {
+				return err
+			}
+		}
+		if c.skip > 0 {
+			c.print.used, c.skip = 0, 0 // its last line has no end, and is not wanted either
+		}
+		if err := c.print.end(); err != nil {
+			return err
+		}
+		c.last = max(c.last, f.stamp)
+		c.files = c.files[1:]
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return c.print.end()
+}
+
+// drain prints what is there of a file by now.
+func (c *cursor) drain(ctx context.Context, f *part) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := f.content.Read(c.print.space())
+		if n > 0 {
+			c.skip = c.print.add(n, c.skip)
+		}
+		switch {
+		case c.print.failed != nil:
+			return c.print.failed
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && f.packed && unreadable(err):
+			c.passOver(f, fmt.Errorf("%s: %w", f.name, err))
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// follow prints what comes to a file until its successor is there, which is then opened, or the container can write no more.
+func (c *cursor) follow(ctx context.Context, f *part, live func(context.Context) bool) error {
+	quiet := time.Now() // since when nothing has come, or since it was asked
+	for {
+		c.await(ctx, time.Until(quiet.Add(liveEvery)))
+		// Other runs may write to the folder all the time: what happens there says nothing of this one.
+		asked := time.Since(quiet) >= liveEvery
+		ended := asked && !live(ctx)
+		before := c.print.seen
+		if err := c.drain(ctx, f); err != nil {
+			return err
+		}
+		if asked || c.print.seen != before {
+			quiet = time.Now()
+		}
+		next, err := c.successor(f)
+		if err != nil {
+			return err
+		}
+		if next == nil {
+			if ended {
+				return nil
+			}
+			continue
+		}
+		c.files = append(c.files, next)
+		for !ended {
+			before := c.print.seen
+			c.settled(ctx)
+			if err := c.drain(ctx, f); err != nil {
+				return err
+			}
+			ended = c.print.seen == before
+		}
+		return nil
+	}
+}
+
+// await waits for something to happen in the log's folder.
+func (c *cursor) await(ctx context.Context, most time.Duration) {
+	if c.watch == nil {
+		c.rest(ctx, most)
+		return
+	}
+	c.watch.wait(ctx, most)
+}
+
+func (c *cursor) rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (c *cursor) close() error {
+	err := c.files.close()
+	if c.watch != nil {
+		err = errors.Join(err, c.watch.close())
+	}
+	return err
+}

@@ -1,0 +1,181 @@
+package remains
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/playlet-dev/playlet/cri"
+)
+
+const sandbox = "7d645b53aa0a241fcc948de25f7f936281659c0e3835cb4bed850771301fecd9"
+
+func answered(code codes.Code) error {
+	return &cri.CallError{Call: "RemovePodSandbox", Answered: true, Err: status.Error(code, "cannot delete running task")}
+}
+
+// process is one that a made-up procfs says to have this command line; the channel is closed when it ends.
+func process(t *testing.T, proc string, args ...string) (ended chan struct{}) {
+	t.Helper()
+	cmd := exec.Command("sleep", "3600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended = make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
+	dir := filepath.Join(proc, strconv.Itoa(cmd.Process.Pid))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cmdline"), []byte(strings.Join(args, "\x00")+"\x00"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return ended
+}
+
+func TestTheShimIsKilledAndTheRemovalMadeAgain(t *testing.T) {
+	proc := t.TempDir()
+	shim := process(t, proc, "/usr/bin/containerd-shim-runc-v2", "-namespace", "k8s.io", "-id", sandbox, "-address",
+		"/run/c.sock")
+	others := map[string]chan struct{}{
+		"the shim of another pod": process(t, proc, "/usr/bin/containerd-shim-runc-v2", "-id", strings.Repeat("0", 64),
+			"-address", sandbox),
+		"a client that names it":         process(t, proc, "crictl", "rmp", "-id", sandbox),
+		"a shim with nothing after -id":  process(t, proc, "containerd-shim-runc-v2", "-id"),
+		"a process without command line": process(t, proc),
+	}
+	for _, dir := range []string{"self", "123456789"} { // the latter has ended meanwhile
+		if err := os.Mkdir(filepath.Join(proc, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	calls := 0
+	err := removeSandbox(t.Context(), proc, 0, sandbox, func(_ context.Context, id string) error {
+		if calls++; calls == 1 || id != sandbox {
+			return answered(codes.FailedPrecondition)
+		}
+		<-shim
+		return nil
+	})
+	if err != nil || calls != 2 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+	for what, ended := range others {
+		select {
+		case <-ended:
+			t.Errorf("%s was killed", what)
+		default:
+		}
+	}
+}
+
+func TestNothingIsKilledForAnotherError(t *testing.T) {
+	proc := t.TempDir()
+	shim := process(t, proc, "containerd-shim-runc-v2", "-id", sandbox)
+	for name, c := range map[string]struct{ answer, want error }{
+		"refused for another reason": {answered(codes.Unknown), answered(codes.Unknown)},
+		"not answered":               {context.DeadlineExceeded, context.DeadlineExceeded},
+	} {
+		calls := 0
+		err := removeSandbox(t.Context(), proc, 0, sandbox, func(context.Context, string) error { calls++; return c.answer })
+		if (err == nil) != (c.want == nil) || calls != 1 {
+			t.Errorf("%s: %v after %d calls", name, err, calls)
+		}
+	}
+	select {
+	case <-shim:
+		t.Error("the shim was killed")
+	default:
+	}
+}
+
+// containerd may forget a shim that it removed the sandbox of. One that ends by itself is left to do so.
+func TestAShimThatOutlivesARemovalIsKilled(t *testing.T) {
+	for name, answer := range map[string]error{"removed": nil, "gone": answered(codes.NotFound)} {
+		proc := t.TempDir()
+		shim := process(t, proc, "/usr/bin/containerd-shim-runc-v2", "-namespace", "k8s.io", "-id", sandbox)
+		other := process(t, proc, "/usr/bin/containerd-shim-runc-v2", "-id", strings.Repeat("0", 64))
+		err := removeSandbox(t.Context(), proc, time.Millisecond, sandbox, func(context.Context, string) error { return answer })
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		select {
+		case <-shim:
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: the shim goes on", name)
+		}
+		select {
+		case <-other:
+			t.Errorf("%s: another pod's shim was killed", name)
+		default:
+		}
+	}
+}
+
+func TestAShimThatEndsAfterARemovalIsNotKilled(t *testing.T) {
+	proc := t.TempDir()
+	shim := process(t, proc, "containerd-shim-runc-v2", "-id", sandbox)
+	removed := func(context.Context, string) error {
+		time.AfterFunc(20*time.Millisecond, func() { _ = os.RemoveAll(filepath.Join(proc)) }) // as the kernel does when it ends
+		return nil
+	}
+	if err := removeSandbox(t.Context(), proc, time.Hour, sandbox, removed); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-shim:
+		t.Error("the shim was killed")
+	default:
+	}
+}
+
+// Without a shim the refusal is the answer, and a removal that is refused for ever ends with it.
+func TestARefusalIsPassedOn(t *testing.T) {
+	proc := t.TempDir()
+	calls := 0
+	refuse := func(context.Context, string) error { calls++; return answered(codes.FailedPrecondition) }
+	if err := removeSandbox(t.Context(), proc, 0, sandbox, refuse); !Refused(err) || calls != 1 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+	process(t, proc, "containerd-shim-runc-v2", "-id", sandbox)
+	ctx, cancel := context.WithCancel(t.Context())
+	err := removeSandbox(ctx, proc, 0, sandbox, func(context.Context,
+		string) error {
+		cancel()
+		return answered(codes.FailedPrecondition)
+	})
+	if !Refused(err) || errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if err := removeSandbox(t.Context(), filepath.Join(proc, "none"), 0, sandbox, refuse); !errors.Is(err, os.ErrNotExist) ||
+		!Refused(err) {
+		t.Errorf("without a procfs: %v", err)
+	}
+}
+
+// A process may show as much memory as it likes as its command line.
+func TestACommandLineIsNotReadWhole(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "1", "cmdline")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("containerd-shim-runc-v2\x00-id\x00"+sandbox+"\x00"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	if !isShim(filepath.Dir(filepath.Dir(file)), 1, sandbox) {
+		t.Error("it is not seen to be the shim")
+	}
+}

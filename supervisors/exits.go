@@ -1,0 +1,78 @@
+package supervisors
+
+import (
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// RestartType says which exits of a child are followed by a restart, in the actor model's own words.
+type RestartType string
+
+// The restart types.
+const (
+	Permanent RestartType = "permanent" // restarted after every exit
+	Transient RestartType = "transient" // restarted after an exit that failed
+	Temporary RestartType = "temporary" // never restarted
+)
+
+// ExitStrategy is what a supervisor does when a child ends itself, beside what its row of the tree says of panics. The
+// functions are pure and may be called at any message of the parent, on the parent's mailbox.
+type ExitStrategy struct {
+	Restart RestartType
+	// Failed says whether an exit with this result makes a transient child start again; nil: none does.
+	Failed func(result any) bool
+	// Delay is the back-off before a restart; nil: at once.
+	Delay func(now time.Time, result any) time.Duration
+	// Escalate says whether an exit with this result, where no restart follows, is the parent's failure, too; nil: none is.
+	// The parent decides what that means: it gets the verdict and does not panic.
+	Escalate func(result any) bool
+}
+
+// Judge says what follows an exit, and after how long. It is pure.
+func (s ExitStrategy) Judge(now time.Time, result any) (messages.ExitVerdict, time.Duration) {
+	switch {
+	case s.Restart == Permanent, s.Restart == Transient && s.Failed != nil && s.Failed(result):
+		if s.Delay == nil {
+			return messages.ExitRestarts, 0
+		}
+		return messages.ExitRestarts, max(s.Delay(now, result), 0)
+	case s.Escalate != nil && s.Escalate(result):
+		return messages.ExitEscalates, 0
+	default:
+		return messages.ExitStops, 0
+	}
+}
+
+// exit is how an actor ended itself.
+type exit struct {
+	result any
+	env    *envelope // that it handled then
+}
+
+// Exit implements Context. The first result counts.
+func (c *cell) Exit(result any) {
+	if c.exit == nil {
+		c.exit = &exit{result: result, env: c.env}
+	}
+}
+
+// childExited carries out what the strategy says of the end of a child that ended itself.
+func (c *cell) childExited(name string, ch *child) {
+	e := ch.cell.exit
+	c.env = &envelope{id: e.env.id, flow: e.env.flow} // the parent's part of the story
+	defer func() { c.env = nil }()
+	now := c.Now()
+	verdict, after := ch.exits.Judge(now, e.result)
+	told := messages.ChildExited{Name: name, Result: e.result, Verdict: verdict}
+	if verdict == messages.ExitRestarts {
+		told.RestartAt = now.Add(after)
+	}
+	c.Tell(c.self, told)
+	if verdict != messages.ExitRestarts {
+		delete(c.children, name)
+		return
+	}
+	ch.next, ch.after = again, after
+	c.settle(name, ch)
+}

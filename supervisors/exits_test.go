@@ -1,0 +1,158 @@
+package supervisors
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func TestJudgeExits(t *testing.T) {
+	bad := func(r any) bool { return r != 0 }
+	wait := func(_ time.Time, r any) time.Duration { return time.Duration(r.(int)-1) * time.Second }
+	for _, c := range []struct {
+		s      ExitStrategy
+		result int
+		want   messages.ExitVerdict
+		after  time.Duration
+	}{
+		{ExitStrategy{}, 1, messages.ExitStops, 0},
+		{ExitStrategy{Restart: Temporary, Failed: bad, Delay: wait}, 3, messages.ExitStops, 0},
+		{ExitStrategy{Restart: Temporary, Escalate: bad}, 3, messages.ExitEscalates, 0},
+		{ExitStrategy{Restart: Temporary, Escalate: bad}, 0, messages.ExitStops, 0},
+		{ExitStrategy{Restart: Transient, Failed: bad, Delay: wait, Escalate: bad}, 3, messages.ExitRestarts, 2 * time.Second},
+		{ExitStrategy{Restart: Transient, Failed: bad, Delay: wait}, 0, messages.ExitStops, 0},
+		{ExitStrategy{Restart: Transient}, 3, messages.ExitStops, 0},
+		{ExitStrategy{Restart: Permanent, Failed: bad, Delay: wait}, 0, messages.ExitRestarts, 0},
+		{ExitStrategy{Restart: Permanent}, 3, messages.ExitRestarts, 0},
+	} {
+		if got, after := c.s.Judge(time.Unix(0, 0), c.result); got != c.want || after != c.after {
+			t.Errorf("%+v, result %d: %s after %s", c.s, c.result, got, after)
+		}
+	}
+}
+
+// leave has an actor end itself.
+type leave struct {
+	result int
+	falls  bool // it panics as well
+}
+
+// raise has the keeper spawn a child with a strategy.
+type raise struct{ s ExitStrategy }
+
+func exiting(ctx Context, msg any) bool {
+	switch m := msg.(type) {
+	case leave:
+		ctx.Exit(m.result)
+		ctx.Exit(m.result + 1000) // the first counts
+		if m.falls {
+			panic("it fell while it ended")
+		}
+		return true
+	case raise:
+		ctx.SpawnWith("c", m.s)
+		return true
+	}
+	return false
+}
+
+func exited(result int, verdict messages.ExitVerdict) func(any) bool {
+	return func(v any) bool {
+		n, ok := v.(named)
+		e, isExit := n.msg.(messages.ChildExited)
+		return ok && isExit && n.actor == "keeper" && e.Result == result && e.Verdict == verdict &&
+			(verdict == messages.ExitRestarts) != e.RestartAt.IsZero()
+	}
+}
+
+// A permanent child is restarted however often it ends: exits are not panics, and count towards no intensity.
+func TestExitsCountTowardsNoIntensity(t *testing.T) {
+	in := newInbox()
+	s := startFamily(t, family(Quarantine, 0), in, nil, exiting)
+	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
+	s.Tell("keeper", raise{ExitStrategy{Restart: Permanent}})
+	for i := 1; i <= 10; i++ {
+		in.await(t, i, "starts of c", is[messages.Started]("keeper/c"))
+		s.Tell("keeper/c", leave{result: i})
+		in.await(t, 1, fmt.Sprintf("exits with %d", i), exited(i, messages.ExitRestarts))
+	}
+	in.await(t, 10, "words to the keeper that c started again", func(v any) bool {
+		n, ok := v.(named)
+		c, isStart := n.msg.(messages.ChildStarted)
+		return ok && isStart && n.actor == "keeper" && c.Name == "c" && c.Again
+	})
+	if q := s.Quarantined(); len(q) > 0 || s.Counters.Panics.Load() > 0 {
+		t.Errorf("in quarantine %v, panics %d", q, s.Counters.Panics.Load())
+	}
+	if n := in.count(is[messages.ChildStopped]("keeper")); n > 0 {
+		t.Errorf("%d words that it was stopped", n)
+	}
+}
+
+// The restart comes when the back-off of the strategy is over, and not before.
+func TestARestartAfterAnExitWaits(t *testing.T) {
+	in := newInbox()
+	s := startFamily(t, family(Quarantine, 0), in, nil, exiting)
+	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
+	const wait = 50 * time.Millisecond
+	s.Tell("keeper", raise{ExitStrategy{Restart: Permanent, Delay: func(time.Time, any) time.Duration { return wait }}})
+	in.await(t, 1, "starts of c", is[messages.Started]("keeper/c"))
+	began := time.Now()
+	s.Tell("keeper/c", leave{result: 1})
+	in.await(t, 2, "starts of c", is[messages.Started]("keeper/c"))
+	if took := time.Since(began); took < wait {
+		t.Errorf("it was restarted after %s", took)
+	}
+}
+
+// What ended for good leaves its name: another can be spawned, and nothing is left of the one before.
+func TestAnExitWithoutRestartLeavesTheNameFree(t *testing.T) {
+	in := newInbox()
+	s := startFamily(t, family(Quarantine, 0), in, nil, exiting)
+	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
+	bad := func(r any) bool { return r != 0 }
+	for i, verdict := range []messages.ExitVerdict{messages.ExitStops, messages.ExitEscalates} {
+		s.Tell("keeper", raise{ExitStrategy{Restart: Temporary, Escalate: bad}})
+		in.await(t, i+1, "starts of c", is[messages.Started]("keeper/c"))
+		s.Tell("keeper/c", leave{result: i})
+		in.await(t, 1, "exits", exited(i, verdict))
+	}
+	if got := ask(t, s, "keeper"); got != "pong from keeper" { // the escalation is told, and is the parent's to answer
+		t.Errorf("the keeper answered %v", got)
+	}
+	if got := s.Actors(); len(got) != 5 {
+		t.Errorf("there are %v", got)
+	}
+}
+
+// An actor that falls while it ends has fallen: it is restarted, and finds out again that it is over.
+func TestAPanicGoesBeforeAnExit(t *testing.T) {
+	in := newInbox()
+	s := startFamily(t, family(Escalate, 5), in, nil, exiting)
+	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
+	s.Tell("keeper", raise{ExitStrategy{Restart: Temporary}})
+	in.await(t, 1, "starts of c", is[messages.Started]("keeper/c"))
+	s.Tell("keeper/c", leave{result: 1, falls: true})
+	in.await(t, 2, "starts of c", is[messages.Started]("keeper/c"))
+	s.Tell("keeper/c", leave{result: 2})
+	in.await(t, 1, "exits", exited(2, messages.ExitStops))
+	if n := in.count(exited(1, messages.ExitStops)); n > 0 {
+		t.Error("an exit was told of an actor that fell")
+	}
+}
+
+// A strategy that is given to a child that is there counts from then on.
+func TestAStrategyIsReplaced(t *testing.T) {
+	in := newInbox()
+	s := startFamily(t, family(Escalate, 5), in, nil, exiting)
+	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
+	s.Tell("keeper", raise{ExitStrategy{Restart: Temporary}})
+	in.await(t, 1, "starts of c", is[messages.Started]("keeper/c"))
+	s.Tell("keeper", raise{ExitStrategy{Restart: Permanent}})
+	ask(t, s, "keeper")
+	s.Tell("keeper/c", leave{result: 1})
+	in.await(t, 1, "exits", exited(1, messages.ExitRestarts))
+	in.await(t, 2, "starts of c", is[messages.Started]("keeper/c"))
+}
