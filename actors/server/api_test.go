@@ -10,19 +10,20 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 func TestPods(t *testing.T) {
 	r := openRig(t)
-	empty, err := r.client.Pods(t.Context(), admin.Filter{})
+	empty, err := r.client.Pods(t.Context(), api.Filter{})
 	if err != nil || empty.Metadata.ResourceVersion != "0" || len(empty.Pods) != 0 || empty.Runtime.Name != "containerd" {
 		t.Fatalf("before anything was published: %+v, %v", empty, err)
 	}
@@ -36,7 +37,7 @@ func TestPods(t *testing.T) {
 	r.board.Publish(board.Snapshot{Pods: []board.Pod{db, web, other}, Problems: problems,
 		Unheard: []messages.Address{messages.File}})
 
-	got, err := r.client.Pods(t.Context(), admin.Filter{})
+	got, err := r.client.Pods(t.Context(), api.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,9 +45,9 @@ func TestPods(t *testing.T) {
 		!slices.Equal(got.Unheard, []messages.Address{messages.File}) {
 		t.Fatalf("%+v", got)
 	}
-	if p := got.Pods[0]; p.Waiting == nil || *p.Waiting != (admin.Reason{Code: "ErrImagePull", Message: "no such image",
+	if p := got.Pods[0]; p.Waiting == nil || *p.Waiting != (api.Reason{Code: "ErrImagePull", Message: "no such image",
 		RetryAt: retry}) ||
-		p.Quarantine == nil || *p.Quarantine != (admin.Quarantine{Reason: "nil map", Until: retry}) ||
+		p.Quarantine == nil || *p.Quarantine != (api.Quarantine{Reason: "nil map", Until: retry}) ||
 		p.Pod.Status.Phase != v1.PodPending {
 		t.Errorf("a pod that waits: %+v", p)
 	}
@@ -68,7 +69,7 @@ func TestPods(t *testing.T) {
 	if web.Pod.Kind != "" || web.Pod.Status.PodIP != "" {
 		t.Error("the board's own pod was changed")
 	}
-	for f, want := range map[admin.Filter][]string{
+	for f, want := range map[api.Filter][]string{
 		{Namespace: "default"}: {"u2", "u1"}, {Name: "web"}: {"u1", "u3"}, {Namespace: "x", Name: "web"}: {"u3"},
 		{Name: "nope"}: nil,
 	} {
@@ -95,9 +96,9 @@ func TestVersionTreeInspectionAndFlows(t *testing.T) {
 	}
 	r.tree.quarantined["pods/u0"] = messages.ChildQuarantined{Reason: "nil map"}
 	tree, err := r.client.Tree(t.Context())
-	want := []admin.Actor{
+	want := []api.Actor{
 		{Path: "", Kind: "node"}, {Path: "pods", Kind: "pods"},
-		{Path: "pods/u0", Quarantine: &admin.Quarantine{Reason: "nil map"}},
+		{Path: "pods/u0", Quarantine: &api.Quarantine{Reason: "nil map"}},
 		{Path: "pods/u1", Kind: "pod"}, {Path: "server", Kind: "server"},
 	}
 	if err != nil || !reflect.DeepEqual(tree.Actors, want) {
@@ -118,10 +119,10 @@ func TestRefusals(t *testing.T) {
 	r := openRig(t)
 	r.tree.quarantined["pods/u0"] = messages.ChildQuarantined{Reason: "nil map",
 		Until: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	check := func(method, path string, want admin.Error) {
+	check := func(method, path string, want api.Error) {
 		t.Helper()
 		resp := r.raw(method, path)
-		var got admin.Error
+		var got api.Error
 		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
 			t.Errorf("%s %s: not JSON: %v", method, path, err)
 		}
@@ -130,23 +131,23 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s %s: %d %+v, want %+v", method, path, resp.StatusCode, got, want)
 		}
 	}
-	check("GET", "/v1/nope", admin.Error{Status: 404, Text: "there is no /v1/nope"})
-	check("GET", "/", admin.Error{Status: 404, Text: "there is no /"})
-	check("DELETE", "/v1/pods", admin.Error{Status: 405, Text: "/v1/pods does not take DELETE; it takes GET, HEAD"})
-	check("GET", "/v1/pods?watch=maybe", admin.Error{Status: 400, Text: `watch="maybe" is neither true nor false`})
-	check("GET", "/v1/pods?label=x", admin.Error{Status: 400, Text: `unknown parameter "label"`})
-	check("GET", "/v1/inspect/pods/nope", admin.Error{Status: 404, Text: `there is no actor "pods/nope"`})
-	check("GET", "/v1/inspect/pods/u0", admin.Error{
+	check("GET", "/v1/nope", api.Error{Status: 404, Text: "there is no /v1/nope"})
+	check("GET", "/", api.Error{Status: 404, Text: "there is no /"})
+	check("DELETE", "/v1/pods", api.Error{Status: 405, Text: "/v1/pods does not take DELETE; it takes GET, HEAD"})
+	check("GET", "/v1/pods?watch=maybe", api.Error{Status: 400, Text: `watch="maybe" is neither true nor false`})
+	check("GET", "/v1/pods?label=x", api.Error{Status: 400, Text: `unknown parameter "label"`})
+	check("GET", "/v1/inspect/pods/nope", api.Error{Status: 404, Text: `there is no actor "pods/nope"`})
+	check("GET", "/v1/inspect/pods/u0", api.Error{
 		Status: 503, Actor: "pods/u0", Text: `actor "pods/u0" is in quarantine until 2026-01-02T03:04:05Z: nil map`,
 	})
-	check("GET", "/v1/flows/nope", admin.Error{Status: 404, Text: `no messages are recorded of a pod with UID "nope"`})
+	check("GET", "/v1/flows/nope", api.Error{Status: 404, Text: `no messages are recorded of a pod with UID "nope"`})
 	r.tree.hangs = true
-	check("GET", "/v1/inspect/pods", admin.Error{
+	check("GET", "/v1/inspect/pods", api.Error{
 		Status: 503, Actor: "pods", Text: `no answer from actor "pods" to GetInspection: context deadline exceeded`,
 	})
 	r.listeners.Attach(nil)
 	for _, path := range []string{"/v1/inspect/pods", "/v1/tree", "/v1/flows/"} {
-		check("GET", path, admin.Error{Status: 503, Text: "the agent is starting: its actors do not run yet"})
+		check("GET", path, api.Error{Status: 503, Text: "the agent is starting: its actors do not run yet"})
 	}
 	if _, err := r.client.Tree(t.Context()); err == nil || err.Error() != "the agent is starting: its actors do not run yet" {
 		t.Errorf("the client says %v", err)
@@ -157,14 +158,14 @@ func TestRefusals(t *testing.T) {
 }
 
 // watch collects the lines of a stream until the test ends, which ends the stream first.
-func (r *rig) watch(f admin.Filter) <-chan *admin.Change {
-	out, ended := make(chan *admin.Change, 100), make(chan struct{})
+func (r *rig) watch(f api.Filter) <-chan *api.Change {
+	out, ended := make(chan *api.Change, 100), make(chan struct{})
 	ctx, cancel := context.WithCancel(r.Context())
 	go func() {
 		defer close(ended)
 		defer close(out)
-		err := r.client.Watch(ctx, f, func(c *admin.Change) error { out <- c; return nil })
-		if err != nil && !errors.Is(err, admin.ErrStreamEnded) {
+		err := r.client.Watch(ctx, f, func(c *api.Change) error { out <- c; return nil })
+		if err != nil && !errors.Is(err, api.ErrStreamEnded) {
 			r.Errorf("watch: %v", err)
 		}
 	}()
@@ -172,7 +173,7 @@ func (r *rig) watch(f admin.Filter) <-chan *admin.Change {
 	return out
 }
 
-func (r *rig) line(lines <-chan *admin.Change) *admin.Change {
+func (r *rig) line(lines <-chan *api.Change) *api.Change {
 	r.Helper()
 	select {
 	case c := <-lines:
@@ -190,7 +191,7 @@ func TestWatchTellsChangesAsTheyHappen(t *testing.T) {
 	r := openRig(t)
 	web, db := pod("default", "web", "u1", nil), pod("default", "db", "u2", nil)
 	r.board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{db, web}})
-	lines := r.watch(admin.Filter{})
+	lines := r.watch(api.Filter{})
 	if c := r.line(lines); !c.Full || len(c.Pods) != 2 || c.Node == nil || c.Version != 1 {
 		t.Fatalf("the first line: %+v", c)
 	}
@@ -203,7 +204,7 @@ func TestWatchTellsChangesAsTheyHappen(t *testing.T) {
 	r.board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{db, web}}) // nothing that is shown: no line
 	r.board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{web}, Problems: []messages.ManifestProblem{{Path: "p"}}})
 	if c := r.line(lines); len(c.Pods) != 0 || len(c.Gone) != 1 ||
-		c.Gone[0] != (admin.Ref{Namespace: "default", Name: "db", UID: "u2"}) ||
+		c.Gone[0] != (api.Ref{Namespace: "default", Name: "db", UID: "u2"}) ||
 		c.Node == nil || len(c.Node.Problems) != 1 || c.Version != 4 {
 		t.Fatalf("a pod gone, and a problem: %+v", c)
 	}
@@ -211,7 +212,7 @@ func TestWatchTellsChangesAsTheyHappen(t *testing.T) {
 
 func TestWatchOfOnePodHearsOfNoOther(t *testing.T) {
 	r := openRig(t)
-	lines := r.watch(admin.Filter{Namespace: "default", Name: "web"})
+	lines := r.watch(api.Filter{Namespace: "default", Name: "web"})
 	if c := r.line(lines); !c.Full || len(c.Pods) != 0 || c.Version != 0 {
 		t.Fatalf("%+v", c)
 	}
@@ -225,19 +226,16 @@ func TestWatchOfOnePodHearsOfNoOther(t *testing.T) {
 func TestWatchEndsWithTheClientAndWithTheProcess(t *testing.T) {
 	r := openRig(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	err := r.client.Watch(ctx, admin.Filter{}, func(*admin.Change) error { cancel(); return nil })
+	err := r.client.Watch(ctx, api.Filter{}, func(*api.Change) error { cancel(); return nil })
 	if err != nil {
 		t.Errorf("a client that goes is told %v", err)
 	}
 	stop := errors.New("enough")
-	if err := r.client.Watch(t.Context(), admin.Filter{}, func(*admin.Change) error { return stop }); !errors.Is(err, stop) {
+	if err := r.client.Watch(t.Context(), api.Filter{}, func(*api.Change) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("a client that has enough is told %v", err)
 	}
-	for len(r.listeners.api.watches) > 0 { // the handlers notice by themselves; the test's own deadline bounds it
-		r.board.Publish(board.Snapshot{})
-	}
-	err = r.client.Watch(t.Context(), admin.Filter{}, func(*admin.Change) error { return r.listeners.Close() })
-	if !errors.Is(err, admin.ErrStreamEnded) {
+	err = r.client.Watch(t.Context(), api.Filter{}, func(*api.Change) error { return r.listeners.Close() })
+	if !errors.Is(err, api.ErrStreamEnded) {
 		t.Errorf("a client of an agent that stops is told %v", err)
 	}
 }
@@ -256,21 +254,35 @@ func TestAStreamIsEndedNotCut(t *testing.T) {
 
 func TestWatchesAreLimited(t *testing.T) {
 	r := openRig(t)
-	for range maxWatches {
-		r.listeners.api.watches <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var open sync.WaitGroup
+	for range 32 {
+		begun := make(chan struct{}, 1)
+		open.Go(func() {
+			_ = r.client.Watch(ctx, api.Filter{}, func(*api.Change) error { begun <- struct{}{}; return nil })
+		})
+		<-begun
 	}
-	err := r.client.Watch(t.Context(), admin.Filter{}, func(*admin.Change) error { return nil })
-	var refused *admin.Error
-	if !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests {
+	stop := errors.New("it is open")
+	once := func() error {
+		return r.client.Watch(t.Context(), api.Filter{}, func(*api.Change) error { return stop })
+	}
+	var refused *api.Error
+	if err := once(); !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests {
 		t.Errorf("one watch too many is told %v", err)
+	}
+	cancel()
+	open.Wait()
+	for err := once(); !errors.Is(err, stop); err = once() { // the handlers notice by themselves; the test's own deadline bounds it
+		r.board.Publish(board.Snapshot{})
 	}
 }
 
 func TestTheClientSaysWhatIsTheMatter(t *testing.T) {
 	dir := tempDir(t)
-	_, err := admin.NewClient(dir+"/none.sock").Pods(t.Context(), admin.Filter{})
+	_, err := api.NewClient(dir+"/none.sock").Pods(t.Context(), api.Filter{})
 	want := "playlet is not running (no socket at " + dir + `/none.sock): start it with "playlet", or name its socket with --admin-socket`
-	if !errors.Is(err, admin.ErrNotRunning) || err.Error() != want {
+	if !errors.Is(err, api.ErrNotRunning) || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 	r := openRig(t)

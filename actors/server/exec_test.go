@@ -21,11 +21,13 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/containers"
 )
 
 // fakeRuntime runs commands as a runtime's streaming server does; what they do is written here.
 type fakeRuntime struct {
+	containers.Runtime
 	*testing.T
 	server *httptest.Server
 	err    error
@@ -108,7 +110,7 @@ func (f *fakeRuntime) command(cmd []string, s map[string]httpstream.Stream, conn
 			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: "ExitCode", Message: "3"}}},
 		}
 	case "size":
-		size := admin.Size{}
+		size := api.Size{}
 		_ = json.NewDecoder(s["resize"]).Decode(&size)
 		fmt.Fprintf(s["stdout"], "%dx%d", size.Width, size.Height)
 	case "none":
@@ -135,10 +137,12 @@ func (f *fakeRuntime) command(cmd []string, s map[string]httpstream.Stream, conn
 	<-conn.CloseChan() // the client has read it
 }
 
+const maxStreams = 8
+
 // execRig is a rig with a container that runs, "app", and others that do not.
 func execRig(t *testing.T) (*rig, *fakeRuntime) {
 	f := newFakeRuntime(t)
-	r := newRig(t, func(c *Config) { c.Commands = f })
+	r := newRig(t, func(c *Config) { c.CRI, c.MaxStreams = f, maxStreams })
 	p := pod("ns", "web", "u1", &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
 		{Name: "app", ContainerID: "containerd://c1", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
 		{Name: "done", ContainerID: "containerd://c2",
@@ -154,10 +158,10 @@ func execRig(t *testing.T) (*rig, *fakeRuntime) {
 }
 
 // execute runs a command, and gives what it wrote.
-func execute(r *rig, o admin.ExecOptions, stdin string) (code int, out, errs, note string, err error) {
+func execute(r *rig, o api.ExecOptions, stdin string) (code int, out, errs, note string, err error) {
 	r.Helper()
 	var stdout, stderr bytes.Buffer
-	t := admin.Terminal{Stdout: &stdout, Stderr: &stderr, Note: func(text string) { note = text }}
+	t := api.Terminal{Stdout: &stdout, Stderr: &stderr, Note: func(text string) { note = text }}
 	if o.Stdin {
 		t.Stdin = strings.NewReader(stdin)
 	}
@@ -169,7 +173,7 @@ func execute(r *rig, o admin.ExecOptions, stdin string) (code int, out, errs, no
 
 func TestExec(t *testing.T) {
 	r, f := execRig(t)
-	code, out, errs, note, err := execute(r, admin.ExecOptions{Command: []string{"say", "x"}}, "")
+	code, out, errs, note, err := execute(r, api.ExecOptions{Command: []string{"say", "x"}}, "")
 	if code != 3 || out != "to stdout\n" || errs != "to stderr\n" || err != nil || !strings.Contains(note, `container "app" of app, done, slow`) {
 		t.Errorf("code %d, %q, %q, note %q, %v", code, out, errs, note, err)
 	}
@@ -180,24 +184,24 @@ func TestExec(t *testing.T) {
 		t.Errorf("the runtime was told %v", headers)
 	}
 	long := strings.Repeat("a long input\n", 100_000)
-	code, out, _, note, err = execute(r, admin.ExecOptions{Container: "app", Command: []string{"cat"}, Stdin: true}, long)
+	code, out, _, note, err = execute(r, api.ExecOptions{Container: "app", Command: []string{"cat"}, Stdin: true}, long)
 	if code != 0 || out != long || err != nil || note != "" {
 		t.Errorf("code %d, %d bytes of %d, note %q, %v", code, len(out), len(long), note, err)
 	}
-	_, _, _, _, err = execute(r, admin.ExecOptions{Command: []string{"none"}}, "")
-	if err == nil || !strings.Contains(err.Error(), "not found in $PATH") || errors.Is(err, admin.ErrCutOff) {
+	_, _, _, _, err = execute(r, api.ExecOptions{Command: []string{"none"}}, "")
+	if err == nil || !strings.Contains(err.Error(), "not found in $PATH") || errors.Is(err, api.ErrCutOff) {
 		t.Errorf("a command that does not exist: %v", err)
 	}
 }
 
 func TestExecWithATerminal(t *testing.T) {
 	r, _ := execRig(t)
-	sizes := make(chan admin.Size, 1)
-	sizes <- admin.Size{Width: 99, Height: 33}
+	sizes := make(chan api.Size, 1)
+	sizes <- api.Size{Width: 99, Height: 33}
 	var out bytes.Buffer
-	code, err := r.client.Exec(t.Context(), "ns", "web", admin.ExecOptions{Container: "app", Command: []string{"size"},
+	code, err := r.client.Exec(t.Context(), "ns", "web", api.ExecOptions{Container: "app", Command: []string{"size"},
 		TTY: true},
-		admin.Terminal{Stdout: &out, Sizes: sizes})
+		api.Terminal{Stdout: &out, Sizes: sizes})
 	if code != 0 || err != nil || out.String() != "99x33" {
 		t.Errorf("code %d, %v, %q", code, err, out.String())
 	}
@@ -213,7 +217,7 @@ func TestExecRefused(t *testing.T) {
 		{"nobody", "x", `no container "nobody"; it has app, done, slow`},
 		{"app", "refused", "the container runtime does not stream: 404"},
 	} {
-		_, _, _, _, err := execute(r, admin.ExecOptions{Container: c.container, Command: []string{c.command}}, "")
+		_, _, _, _, err := execute(r, api.ExecOptions{Container: c.container, Command: []string{c.command}}, "")
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s in %s: %v, want %q", c.command, c.container, err, c.want)
 		}
@@ -222,7 +226,7 @@ func TestExecRefused(t *testing.T) {
 		}
 	}
 	f.err = errors.New("it is busy")
-	if _, _, _, _, err := execute(r, admin.ExecOptions{Container: "app", Command: []string{"x"}}, ""); err == nil ||
+	if _, _, _, _, err := execute(r, api.ExecOptions{Container: "app", Command: []string{"x"}}, ""); err == nil ||
 		!strings.Contains(err.Error(), "it is busy") {
 		t.Error(err)
 	}
@@ -243,15 +247,15 @@ func TestExecRefused(t *testing.T) {
 // A connection that breaks off is no success: whether the command ended, and how, is not known.
 func TestExecBrokenOff(t *testing.T) {
 	r, _ := execRig(t)
-	if code, _, _, _, err := execute(r, admin.ExecOptions{Container: "app", Command: []string{"drop"}}, ""); !errors.Is(err,
-		admin.ErrCutOff) {
+	if code, _, _, _, err := execute(r, api.ExecOptions{Container: "app", Command: []string{"drop"}}, ""); !errors.Is(err,
+		api.ErrCutOff) {
 		t.Errorf("the runtime drops it: code %d, %v", code, err)
 	}
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := r.client.Exec(r.Context(), "ns", "web", admin.ExecOptions{Container: "app", Command: []string{"hang"}},
-			admin.Terminal{Stdout: in, Stderr: io.Discard})
+		_, err := r.client.Exec(r.Context(), "ns", "web", api.ExecOptions{Container: "app", Command: []string{"hang"}},
+			api.Terminal{Stdout: in, Stderr: io.Discard})
 		ended <- err
 	}()
 	line := make([]byte, 9)
@@ -261,7 +265,7 @@ func TestExecBrokenOff(t *testing.T) {
 	if err := r.listeners.Close(); err != nil { // the agent ends
 		t.Error(err)
 	}
-	if err := <-ended; !errors.Is(err, admin.ErrCutOff) {
+	if err := <-ended; !errors.Is(err, api.ErrCutOff) {
 		t.Errorf("the agent ends: %v", err)
 	}
 }
@@ -274,8 +278,8 @@ func TestExecLimit(t *testing.T) {
 	outputs := make(chan struct{}, maxStreams)
 	for range maxStreams {
 		hanging.Go(func() {
-			_, err := r.client.Exec(ctx, "ns", "web", admin.ExecOptions{Container: "app", Command: []string{"runs"}},
-				admin.Terminal{Stdout: signalWriter(outputs), Stderr: io.Discard})
+			_, err := r.client.Exec(ctx, "ns", "web", api.ExecOptions{Container: "app", Command: []string{"runs"}},
+				api.Terminal{Stdout: signalWriter(outputs), Stderr: io.Discard})
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("interrupted: %v", err)
 			}
@@ -284,14 +288,14 @@ func TestExecLimit(t *testing.T) {
 	for range maxStreams {
 		<-outputs
 	}
-	_, _, _, _, err := execute(r, admin.ExecOptions{Container: "app", Command: []string{"say"}}, "")
-	if err == nil || !strings.Contains(err.Error(), "32 commands are run already") {
+	_, _, _, _, err := execute(r, api.ExecOptions{Container: "app", Command: []string{"say"}}, "")
+	if err == nil || !strings.Contains(err.Error(), "8 streams are open already") {
 		t.Errorf("one too many: %v", err)
 	}
 	cancel()
 	hanging.Wait()
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) { // those who went have left their places
-		if _, _, _, _, err = execute(r, admin.ExecOptions{Container: "app", Command: []string{"say"}}, ""); err == nil {
+		if _, _, _, _, err = execute(r, api.ExecOptions{Container: "app", Command: []string{"say"}}, ""); err == nil {
 			return
 		}
 		if time.Since(begun) > patience {

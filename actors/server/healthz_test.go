@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -66,11 +66,11 @@ func TestWhatMakesANodeUnhealthy(t *testing.T) {
 		want  string
 	}{
 		"runtime": {func(r *rig) {
-			r.setRuntime(admin.Runtime{Endpoint: "unix:///c.sock",
-				Reason: &admin.Reason{Code: "RuntimeUnavailable", Message: "no\nsocket \x1b[31m"}})
+			r.setRuntime(api.Runtime{Endpoint: "unix:///c.sock",
+				Reason: &api.Reason{Code: "RuntimeUnavailable", Message: "no\nsocket \x1b[31m"}})
 		}, "runtime", "the container runtime at unix:///c.sock is not ready: RuntimeUnavailable: no socket  [31m"},
 		"stale lists": {func(r *rig) {
-			r.setRuntime(admin.Runtime{Ready: true, NetworkReady: true, Stale: "the lists are stale"})
+			r.setRuntime(api.Runtime{Ready: true, NetworkReady: true, Stale: "the lists are stale"})
 		},
 			"runtime", "the lists are stale"},
 		"tree": {func(r *rig) { r.listeners.Attach(nil) }, "supervisors", "the agent is starting: its actors do not run yet"},
@@ -123,7 +123,7 @@ func TestWhatIsNamedWithoutMakingTheNodeUnhealthy(t *testing.T) {
 			KeptLast: true}},
 		Unwritten: []string{"a checkpoint is being written"},
 	})
-	r.setRuntime(admin.Runtime{Ready: true, NetworkReason: "no bridge", Refused: "it does not take the range"})
+	r.setRuntime(api.Runtime{Ready: true, NetworkReason: "no bridge", Refused: "it does not take the range"})
 	if got := body(t, r.raw("GET", "/healthz")); got != "ok" {
 		t.Errorf("unhealthy: %q", got)
 	}
@@ -153,20 +153,6 @@ func TestProbesAreNoWorkForPods(t *testing.T) {
 		})
 	}
 	all.Wait()
-	h := newHealth(r.listeners)
-	r.tree.asked = 0
-	h.asked = time.Now().Add(time.Hour) // whatever the machine's speed, the answer is fresh
-	for range 5 {
-		h.answers(t.Context())
-	}
-	if r.tree.asked != 0 {
-		t.Errorf("pods was asked %d times for an answer that was there", r.tree.asked)
-	}
-	h.asked = time.Now().Add(-podsFresh)
-	h.answers(t.Context())
-	if r.tree.asked != 1 {
-		t.Errorf("pods was asked %d times for an answer that was old", r.tree.asked)
-	}
 }
 
 // The API server's absence is named, and is no reason to restart the agent.
@@ -243,7 +229,7 @@ func TestHealthzTellsNobodyNamesAndPaths(t *testing.T) {
 		!strings.HasSuffix(text, "healthz check passed\n") {
 		t.Errorf("%d %s", code, text)
 	}
-	r.setRuntime(admin.Runtime{Endpoint: "unix:///secret.sock", Reason: &admin.Reason{Message: "secret"}})
+	r.setRuntime(api.Runtime{Endpoint: "unix:///secret.sock", Reason: &api.Reason{Message: "secret"}})
 	r.tree.quarantined[messages.File] = messages.ChildQuarantined{Reason: "secret"}
 	const want = "[+]ping ok\n[-]runtime failed: reason withheld\n[-]supervisors failed: reason withheld\n" +
 		"[+]sources ok\n[+]pods ok\n[+]listeners ok\nhealthz check failed\n"

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -85,17 +85,17 @@ type rig struct {
 	board       *board.Board
 	tree        *fakeTree
 	listeners   *Listeners
-	client      *admin.Client
+	client      *api.Client
 
 	mu      sync.Mutex
-	runtime admin.Runtime
+	runtime api.Runtime
 }
 
 func newRig(t *testing.T, change func(*Config)) *rig {
 	t.Helper()
 	r := &rig{
 		T: t, dir: tempDir(t), board: board.New(), tree: newFakeTree(),
-		runtime: admin.Runtime{Endpoint: "unix:///c.sock", Name: "containerd", Version: "2.4.2", Ready: true, NetworkReady: true},
+		runtime: api.Runtime{Endpoint: "unix:///c.sock", Name: "containerd", Version: "2.4.2", Ready: true, NetworkReady: true},
 	}
 	r.socket = filepath.Join(r.dir, "playlet", "admin.sock")
 	conf := Config{AdminSocket: r.socket, Board: r.board, Runtime: r.word, Version: "v1", Kubernetes: "1.36.3"}
@@ -103,7 +103,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 		change(&conf)
 	}
 	r.listeners = NewListeners(conf)
-	r.client = admin.NewClient(r.socket)
+	r.client = api.NewClient(r.socket)
 	t.Cleanup(func() {
 		if err := r.listeners.Close(); err != nil {
 			t.Errorf("closing: %v", err)
@@ -123,13 +123,13 @@ func openRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) word() admin.Runtime {
+func (r *rig) word() api.Runtime {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.runtime
 }
 
-func (r *rig) setRuntime(w admin.Runtime) {
+func (r *rig) setRuntime(w api.Runtime) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.runtime = w

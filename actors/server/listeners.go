@@ -5,23 +5,22 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/admin"
-	"github.com/playlet-dev/playlet/messages"
-	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/containers"
+	"github.com/playlet-dev/playlet/actors/server/healthz"
 )
 
 // Asker is the running tree, as the handlers see it; *supervisors.System is one.
-type Asker interface {
-	Ask(ctx context.Context, to messages.Address, question any) (any, error)
-	Actors() []messages.Address
-	KindOf(a messages.Address) supervisors.Kind
-	Quarantined() map[messages.Address]messages.ChildQuarantined
-	Recorder() *supervisors.Recorder
-}
+type Asker = admin.Tree
 
 // Config is what is served, and where.
 type Config struct {
@@ -33,7 +32,7 @@ type Config struct {
 	// Board is where the pods actor publishes.
 	Board *board.Board
 	// Runtime is the newest word on the container runtime. It is called from many goroutines and must not wait.
-	Runtime func() admin.Runtime
+	Runtime func() api.Runtime
 	// Cluster are sentences that say what goes wrong between this node and its cluster; nil on a node of its own. It must not
 	// wait.
 	Cluster func() []string
@@ -41,10 +40,13 @@ type Config struct {
 	Probes func() []string
 	// PodLogsDir has the logs of pods; a link below it is not followed.
 	PodLogsDir string
-	// Containers is asked for the logs of containers.
-	Containers Containers
-	// Commands is asked to run commands in containers.
-	Commands Commands
+	// CRI is asked for the logs of containers, and for streams with them.
+	CRI containers.Runtime
+	// StreamIdleTimeout ends a stream over which nothing passed for so long; 0: never. MaxStreams is as containers.Config has it.
+	StreamIdleTimeout time.Duration
+	MaxStreams        int
+	// LogWriteTimeout is containers.Config's WriteTimeout.
+	LogWriteTimeout time.Duration
 	// Version is the agent's own, Kubernetes the release that it is tested against.
 	Version    string
 	Kubernetes string
@@ -56,10 +58,10 @@ type Config struct {
 type Listeners struct {
 	conf   Config
 	log    *slog.Logger
-	began  time.Time
 	ctx    context.Context // ends with Close; each request's context is made from it
 	cancel context.CancelFunc
-	api    *api
+	health *healthz.Checks
+	shared *containers.Handlers
 	ends   []*endpoint
 
 	mu    sync.Mutex
@@ -79,27 +81,40 @@ const (
 	headerTimeout   = 5 * time.Second
 	idleTimeout     = time.Minute
 	maxHeaderBytes  = 16 << 10
-	maxBodyBytes    = 1 << 20
+	adminConns      = 512
+	probeTimeout    = 10 * time.Second // for a whole request to /healthz, and its answer
+	probeConns      = 64
 	shutdownTimeout = 2 * time.Second
 )
 
 // NewListeners prepares the listeners; none is open before Open is called, by the command or by the actor.
 func NewListeners(conf Config) *Listeners {
-	l := &Listeners{conf: conf, log: conf.Log, began: time.Now()}
+	l := &Listeners{conf: conf, log: conf.Log}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
 	if l.conf.Runtime == nil {
-		l.conf.Runtime = func() admin.Runtime { return admin.Runtime{} }
+		l.conf.Runtime = func() api.Runtime { return api.Runtime{} }
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.api = newAPI(l)
-	health := newHealth(l)
+	l.shared = containers.New(containers.Config{
+		Board: conf.Board, Runtime: conf.CRI, PodLogsDir: conf.PodLogsDir, IdleTimeout: conf.StreamIdleTimeout,
+		MaxStreams: conf.MaxStreams, WriteTimeout: conf.LogWriteTimeout, Log: l.log,
+	})
+	l.health = healthz.New(healthz.Config{
+		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Listeners: l.closed, Probes: conf.Probes, Cluster: conf.Cluster,
+		Tree: func() healthz.Tree {
+			if tree := l.tree(); tree != nil {
+				return tree
+			}
+			return nil
+		},
+	})
 
-	// Another listener is another line here, and a file with its endpoint.
-	l.ends = []*endpoint{l.api.endpoint(health)}
+	// Another listener is another line here, and a function that makes its endpoint.
+	l.ends = []*endpoint{l.adminEndpoint()}
 	if conf.HealthzPort != 0 {
-		l.ends = append(l.ends, health.endpoint())
+		l.ends = append(l.ends, l.healthzEndpoint())
 	}
 	for _, e := range l.ends {
 		marksBusy(e.server)
@@ -108,6 +123,29 @@ func NewListeners(conf Config) *Listeners {
 		e.server.ErrorLog = slog.NewLogLogger(l.log.With("listener", e.name).Handler(), slog.LevelWarn)
 	}
 	return l
+}
+
+// adminEndpoint is the admin socket's.
+func (l *Listeners) adminEndpoint() *endpoint {
+	handler := admin.New(admin.Config{
+		Board: l.conf.Board, Containers: l.shared, Healthz: l.health.Handler(true), Tree: l.tree, Runtime: l.conf.Runtime,
+		Version: api.Version{
+			Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(),
+			Platform: runtime.GOOS + "/" + runtime.GOARCH, PID: os.Getpid(), Since: time.Now(),
+		},
+	})
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
+	return newEndpoint("admin", l.conf.AdminSocket, adminConns, server, &socketDoor{path: l.conf.AdminSocket})
+}
+
+// healthzEndpoint is the one of /healthz on a TCP port of its own.
+func (l *Listeners) healthzEndpoint() *endpoint {
+	where := net.JoinHostPort(l.conf.HealthzAddress, strconv.Itoa(l.conf.HealthzPort))
+	server := &http.Server{
+		Handler: l.health.Handler(false), ReadHeaderTimeout: headerTimeout, ReadTimeout: probeTimeout,
+		WriteTimeout: probeTimeout, IdleTimeout: idleTimeout,
+	}
+	return newEndpoint("healthz", where, probeConns, server, tcpDoor(where))
 }
 
 // Open opens what is not open, and says what cannot be. A command calls it before anything else is started, and gives
@@ -134,6 +172,17 @@ func (l *Listeners) State() []Listener {
 	out := make([]Listener, 0, len(l.ends))
 	for _, e := range l.ends {
 		out = append(out, e.state())
+	}
+	return out
+}
+
+// closed says in sentences what could not be opened.
+func (l *Listeners) closed() []string {
+	var out []string
+	for _, s := range l.State() {
+		if s.Error != "" {
+			out = append(out, "not listening on "+s.Where+": "+s.Error)
+		}
 	}
 	return out
 }

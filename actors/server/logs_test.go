@@ -23,12 +23,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/containers"
 	"github.com/playlet-dev/playlet/cri"
 )
 
 // logged is a runtime that knows where logs are.
 type logged struct {
+	containers.Runtime
 	mu      sync.Mutex
 	paths   map[string]string // by ID
 	running map[string]bool
@@ -72,10 +74,15 @@ func (l *logged) end(id string) {
 const noonLine = "2026-11-21T12:00:0%d.5Z stdout F line %d\n"
 
 // logRig is a rig with a pod whose container "app" runs for the second time, and whose container "side" never ran.
-func logRig(t *testing.T) (*rig, *logged) {
+func logRig(t *testing.T, change ...func(*Config)) (*rig, *logged) {
 	t.Helper()
 	l := &logged{paths: map[string]string{}, running: map[string]bool{"now": true}, asked: make(chan struct{}, 2)}
-	r := newRig(t, func(c *Config) { c.Containers = l })
+	r := newRig(t, func(c *Config) {
+		c.CRI = l
+		for _, f := range change {
+			f(c)
+		}
+	})
 	if err := r.listeners.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -112,33 +119,33 @@ func TestLogs(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 2, 0, time.UTC)
 	for name, c := range map[string]struct {
 		pod    string
-		o      admin.LogOptions
+		o      api.LogOptions
 		want   string
 		note   string
 		failed string
 	}{
 		"the one container":    {pod: "job", want: "partial\n"},
 		"the first of several": {pod: "web", want: "line 1\nline 2\n", note: `container "app" of app, side, new`},
-		"named":                {pod: "web", o: admin.LogOptions{Container: "app"}, want: "line 1\nline 2\n"},
-		"the run before":       {pod: "web", o: admin.LogOptions{Container: "app", Previous: true}, want: "line 0\n"},
-		"the end alone":        {pod: "web", o: admin.LogOptions{Container: "app", Tail: &two}, want: "line 2\n"},
-		"since":                {pod: "web", o: admin.LogOptions{Container: "app", Since: at}, want: "line 2\n"},
-		"with times": {pod: "web", o: admin.LogOptions{Container: "app", Since: at, Timestamps: true},
+		"named":                {pod: "web", o: api.LogOptions{Container: "app"}, want: "line 1\nline 2\n"},
+		"the run before":       {pod: "web", o: api.LogOptions{Container: "app", Previous: true}, want: "line 0\n"},
+		"the end alone":        {pod: "web", o: api.LogOptions{Container: "app", Tail: &two}, want: "line 2\n"},
+		"since":                {pod: "web", o: api.LogOptions{Container: "app", Since: at}, want: "line 2\n"},
+		"with times": {pod: "web", o: api.LogOptions{Container: "app", Since: at, Timestamps: true},
 			want: "2026-11-21T12:00:02.500000000Z line 2\n"},
-		"not more than":       {pod: "web", o: admin.LogOptions{Container: "app", LimitBytes: &two}, want: "l"},
-		"followed to its end": {pod: "job", o: admin.LogOptions{Follow: true}, want: "partial\n"},
+		"not more than":       {pod: "web", o: api.LogOptions{Container: "app", LimitBytes: &two}, want: "l"},
+		"followed to its end": {pod: "job", o: api.LogOptions{Follow: true}, want: "partial\n"},
 		"no such pod":         {pod: "none", failed: `there is no pod "none" in namespace "ns"`},
-		"no such container":   {pod: "web", o: admin.LogOptions{Container: "x"}, failed: `pod "web" has no container "x"; it has app, side, new`},
-		"never started": {pod: "web", o: admin.LogOptions{Container: "side"},
+		"no such container":   {pod: "web", o: api.LogOptions{Container: "x"}, failed: `pod "web" has no container "x"; it has app, side, new`},
+		"never started": {pod: "web", o: api.LogOptions{Container: "side"},
 			failed: "has not been started yet: ErrImagePull: no such image"},
-		"not made yet":  {pod: "web", o: admin.LogOptions{Container: "new"}, failed: "has not been made yet"},
-		"no run before": {pod: "job", o: admin.LogOptions{Previous: true}, failed: "has had no earlier run"},
-		"a log that was removed": {pod: "web", o: admin.LogOptions{Container: "app", Previous: true},
+		"not made yet":  {pod: "web", o: api.LogOptions{Container: "new"}, failed: "has not been made yet"},
+		"no run before": {pod: "job", o: api.LogOptions{Previous: true}, failed: "has had no earlier run"},
+		"a log that was removed": {pod: "web", o: api.LogOptions{Container: "app", Previous: true},
 			failed: "the log of container before cannot be read"},
-		"a removed one followed": {pod: "web", o: admin.LogOptions{Container: "app", Previous: true, Follow: true},
+		"a removed one followed": {pod: "web", o: api.LogOptions{Container: "app", Previous: true, Follow: true},
 			failed: "the log of container before cannot be read"},
 		"of a pod that is found": {pod: "found", failed: `pod "found" has no container known here`},
-		"its container by name":  {pod: "found", o: admin.LogOptions{Container: "app"}, failed: `pod "found" has no container known here`},
+		"its container by name":  {pod: "found", o: api.LogOptions{Container: "app"}, failed: `pod "found" has no container known here`},
 		"of a runtime that errs": {pod: "web", failed: "the runtime is away"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +195,7 @@ func followToTheEnd(t *testing.T, removed bool) {
 	text, w := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := r.client.Logs(t.Context(), "ns", "web", admin.LogOptions{Container: "app", Follow: true}, w, nil)
+		err := r.client.Logs(t.Context(), "ns", "web", api.LogOptions{Container: "app", Follow: true}, w, nil)
 		ended <- errors.Join(err, w.Close())
 	}()
 	expect := func(want string) {
@@ -234,14 +241,12 @@ func followToTheEnd(t *testing.T, removed bool) {
 
 // Who follows a container that has long been silent hears of its end as of any: the patience with a write is over by then.
 func TestTheEndOfALogThatWasSilent(t *testing.T) {
-	was := logTimeout
-	t.Cleanup(func() { logTimeout = was })
-	logTimeout = 500 * time.Millisecond // less than passes between questions whether a silent container runs
-	r, l := logRig(t)
+	// Less than passes between questions whether a silent container runs.
+	r, l := logRig(t, func(c *Config) { c.LogWriteTimeout = 500 * time.Millisecond })
 	text, w := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := r.client.Logs(t.Context(), "ns", "web", admin.LogOptions{Container: "app", Follow: true}, w, nil)
+		err := r.client.Logs(t.Context(), "ns", "web", api.LogOptions{Container: "app", Follow: true}, w, nil)
 		ended <- errors.Join(err, w.Close())
 	}()
 	if _, err := io.ReadFull(text, make([]byte, 14)); err != nil {
@@ -265,7 +270,7 @@ func TestADamagedRotatedLog(t *testing.T) {
 	one := int64(1)
 	for want, tail := range map[string]*int64{"line 2\n": &one, "line 1\nline 2\n": nil} {
 		var out bytes.Buffer
-		err := r.client.Logs(t.Context(), "ns", "web", admin.LogOptions{Container: "app", Tail: tail}, &out, nil)
+		err := r.client.Logs(t.Context(), "ns", "web", api.LogOptions{Container: "app", Tail: tail}, &out, nil)
 		if err != nil || out.String() != want {
 			t.Errorf("%q, %v", out.String(), err)
 		}
@@ -279,7 +284,7 @@ func TestFollowersThatGo(t *testing.T) {
 	text, w := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- r.client.Logs(ctx, "ns", "web", admin.LogOptions{Container: "app", Follow: true}, w, nil)
+		ended <- r.client.Logs(ctx, "ns", "web", api.LogOptions{Container: "app", Follow: true}, w, nil)
 	}()
 	if _, err := io.ReadFull(text, make([]byte, 14)); err != nil {
 		t.Fatal(err)
@@ -288,9 +293,14 @@ func TestFollowersThatGo(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	for len(r.listeners.api.logs) > 0 {
+	for logsOpen(r) > 0 {
 		time.Sleep(time.Millisecond)
 	}
+}
+
+func logsOpen(r *rig) int {
+	logs, _ := r.listeners.shared.Open()
+	return logs
 }
 
 func TestLogOptionsThatMakeNoSense(t *testing.T) {
@@ -318,7 +328,7 @@ func TestWhatContainersWriteIsNotWrittenToTheAgentsLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	err := r.client.Logs(t.Context(), "ns", "web", admin.LogOptions{Container: "app"}, &out, func(string) {})
+	err := r.client.Logs(t.Context(), "ns", "web", api.LogOptions{Container: "app"}, &out, func(string) {})
 	if err != nil || out.String() != "line 1\ncut off, and another SECRET" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
@@ -343,7 +353,7 @@ func TestTheHeaderOfALogDoesNotWaitForItsFirstLine(t *testing.T) {
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
 		"/v1/logs/ns/web?container=app&sinceTime=2999-01-01T00:00:00Z", nil)
 	w := httptest.NewRecorder()
-	r.listeners.api.handler(&health{}).ServeHTTP(w, req)
+	r.listeners.ends[0].server.Handler.ServeHTTP(w, req)
 	if w.Code != http.StatusOK || !w.Flushed || w.Body.Len() > 0 {
 		t.Errorf("%d, flushed %v, %q", w.Code, w.Flushed, w.Body)
 	}

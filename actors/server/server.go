@@ -101,9 +101,12 @@ func retryAfter(failures int) time.Duration {
 type Inspection struct {
 	Listeners []Listener `json:"listeners"`
 	Failures  int        `json:"failures,omitempty"` // looks in a row that could not open all
+	Logs      int        `json:"logs"`               // being read
+	Streams   int        `json:"streams"`            // open: commands, attached clients, forwarded ports
 }
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
-	return Inspection{Listeners: a.listeners.State(), Failures: a.failures}
+	logs, streams := a.listeners.shared.Open()
+	return Inspection{Listeners: a.listeners.State(), Failures: a.failures, Logs: logs, Streams: streams}
 }

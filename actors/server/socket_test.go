@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
 func TestTheSocketIsForItsOwnerAlone(t *testing.T) {
@@ -114,7 +114,7 @@ func TestADeadAgentsSocketIsReplaced(t *testing.T) {
 	if _, err := os.Lstat(r.socket); err != nil {
 		t.Fatalf("the dead left no socket: %v", err)
 	}
-	if _, err := r.client.Version(t.Context()); !errors.Is(err, admin.ErrNotRunning) {
+	if _, err := r.client.Version(t.Context()); !errors.Is(err, api.ErrNotRunning) {
 		t.Errorf("a client of the dead is told %v", err)
 	}
 	if err := r.listeners.Open(t.Context()); err != nil {

@@ -6,7 +6,8 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -24,19 +25,19 @@ func TestSubmissionsAreHandedToTheirActor(t *testing.T) {
 	}{
 		{"submit", func() (any, error) { return r.client.Submit(t.Context(), manifest, false) },
 			messages.SubmitPods{Manifest: manifest}, messages.PodsSubmitted{Pods: []messages.SubmittedPod{pod}},
-			&admin.Submitted{Pods: []messages.SubmittedPod{pod}}},
+			&api.Submitted{Pods: []messages.SubmittedPod{pod}}},
 		{"replace", func() (any, error) { return r.client.Submit(t.Context(), manifest, true) },
 			messages.SubmitPods{Manifest: manifest, Replace: true}, messages.PodsSubmitted{Pods: []messages.SubmittedPod{}},
-			&admin.Submitted{Pods: []messages.SubmittedPod{}}},
+			&api.Submitted{Pods: []messages.SubmittedPod{}}},
 		{"put", func() (any, error) { return r.client.Put(t.Context(), "default", "web", manifest) },
 			messages.SubmitPods{Manifest: manifest, Namespace: "default", Name: "web", Replace: true},
-			messages.PodsSubmitted{Pods: []messages.SubmittedPod{pod}}, &admin.Submitted{Pods: []messages.SubmittedPod{pod}}},
+			messages.PodsSubmitted{Pods: []messages.SubmittedPod{pod}}, &api.Submitted{Pods: []messages.SubmittedPod{pod}}},
 		{"withdraw", func() (any, error) { return r.client.Withdraw(t.Context(), "default", "web") },
 			messages.WithdrawPod{Namespace: "default", Name: "web"}, messages.PodWithdrawn{Pod: pod},
-			&admin.Submitted{Pods: []messages.SubmittedPod{pod}}},
+			&api.Submitted{Pods: []messages.SubmittedPod{pod}}},
 		{"list", func() (any, error) { return r.client.Submissions(t.Context()) },
 			messages.GetSubmissions{}, messages.SubmissionsTold{Submissions: []messages.Submission{sub}},
-			&admin.Submissions{Submissions: []messages.Submission{sub}}},
+			&api.Submissions{Submissions: []messages.Submission{sub}}},
 		{"get", func() (any, error) { return r.client.Submission(t.Context(), "default", "web") },
 			messages.GetSubmissions{Namespace: "default", Name: "web"},
 			messages.SubmissionsTold{Submissions: []messages.Submission{sub}}, &sub},
@@ -63,13 +64,13 @@ func TestRefusedSubmissions(t *testing.T) {
 	} {
 		r.tree.answer = messages.SubmissionRefused{Why: why, Message: "because", Problems: problems}
 		_, err := r.client.Submit(t.Context(), nil, false)
-		var got *admin.Error
+		var got *api.Error
 		if !errors.As(err, &got) || got.Status != status || got.Text != "because" || !reflect.DeepEqual(got.Problems, problems) {
 			t.Errorf("%s: %+v", why, err)
 		}
 	}
-	var got *admin.Error
-	if _, err := r.client.Submit(t.Context(), make([]byte, maxManifestBytes+1), false); !errors.As(err, &got) ||
+	var got *api.Error
+	if _, err := r.client.Submit(t.Context(), make([]byte, manifest.MaxBytes+1), false); !errors.As(err, &got) ||
 		got.Status != 413 {
 		t.Errorf("too large: %v", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -58,7 +58,7 @@ func TestAStreamOutlivesTheActorThatOpenedItsListener(t *testing.T) {
 	r := newRig(t, nil)
 	sys := startTree(t, r)
 	until(t, "listening", func() bool { return r.listeners.State()[0].Open })
-	lines := r.watch(admin.Filter{})
+	lines := r.watch(api.Filter{})
 	r.line(lines)
 	inspect := func() *messages.Inspection {
 		in, err := r.client.Inspect(t.Context(), messages.Server)

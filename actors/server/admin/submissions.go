@@ -1,45 +1,145 @@
 package admin
 
 import (
-	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"strconv"
+	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-const submissions = "/v1/submissions"
+const (
+	submissionsPath = "/v1/submissions"
+	// maxManifestBytes is as much as a manifest in a file may have.
+	maxManifestBytes = manifest.MaxBytes
+	// submitTimeout bounds an acceptance, which waits for the disk. It is shorter than the client's.
+	submitTimeout = 12 * time.Second
+	// readTimeout bounds the reading of a manifest.
+	readTimeout = 30 * time.Second
+)
 
-// Submit has the pods of a manifest wanted. With replace, pods that were submitted before under the same names are
-// replaced; without it, another version of one is an error. A refusal is an *Error with the problems. An error that is
-// none leaves it open whether the pods were accepted; sending the same again settles that.
-func (c *Client) Submit(ctx context.Context, manifest []byte, replace bool) (*Submitted, error) {
-	query := ""
-	if replace {
-		query = "replace=true"
+// refusals are the HTTP statuses of refusals.
+var refusals = map[messages.Refusal]int{
+	messages.RefusedMalformed: http.StatusBadRequest,
+	messages.RefusedInvalid:   http.StatusUnprocessableEntity,
+	messages.RefusedConflict:  http.StatusConflict,
+	messages.RefusedUnknown:   http.StatusNotFound,
+	messages.RefusedNoSpace:   http.StatusInsufficientStorage,
+	messages.RefusedFailure:   http.StatusInternalServerError,
+}
+
+// submissions answers GET /v1/submissions.
+func (h *handlers) submissions(w http.ResponseWriter, r *http.Request) {
+	found, err := askSubmit[messages.SubmissionsTold](h, r, messages.GetSubmissions{})
+	if err != nil {
+		fail(w, err)
+		return
 	}
-	return call[Submitted](ctx, c, http.MethodPost, submissions, query, manifest)
+	answer(w, http.StatusOK, api.Submissions{Submissions: found.Submissions})
 }
 
-// Put has the one pod of a manifest wanted under the name that it has there, in place of the one before.
-func (c *Client) Put(ctx context.Context, namespace, name string, manifest []byte) (*Submitted, error) {
-	return call[Submitted](ctx, c, http.MethodPut, submissionPath(namespace, name), "", manifest)
+// submission answers GET /v1/submissions/{namespace}/{name}.
+func (h *handlers) submission(w http.ResponseWriter, r *http.Request) {
+	question := messages.GetSubmissions{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	found, err := askSubmit[messages.SubmissionsTold](h, r, question)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, found.Submissions[0])
 }
 
-// Withdraw has a submitted pod wanted no more. The name may be that of the manifest or that of the pod.
-func (c *Client) Withdraw(ctx context.Context, namespace, name string) (*Submitted, error) {
-	return call[Submitted](ctx, c, http.MethodDelete, submissionPath(namespace, name), "", nil)
+// submit answers POST /v1/submissions[?replace=true]: a manifest of one or more pods.
+func (h *handlers) submit(w http.ResponseWriter, r *http.Request) {
+	replace := false
+	if text := r.URL.Query().Get("replace"); text != "" {
+		var err error
+		if replace, err = strconv.ParseBool(text); err != nil {
+			fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("replace=%q is neither true nor false", text)})
+			return
+		}
+	}
+	h.accept(w, r, messages.SubmitPods{Replace: replace})
 }
 
-// Submissions lists what was submitted.
-func (c *Client) Submissions(ctx context.Context) (*Submissions, error) {
-	return get[Submissions](ctx, c, submissions, "")
+// submitOne answers PUT /v1/submissions/{namespace}/{name}: the manifest of that pod, as it is to be from now on.
+func (h *handlers) submitOne(w http.ResponseWriter, r *http.Request) {
+	h.accept(w, r, messages.SubmitPods{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Replace: true})
 }
 
-// Submission is the submission of that name; the name may be that of the manifest or that of the pod.
-func (c *Client) Submission(ctx context.Context, namespace, name string) (*messages.Submission, error) {
-	return get[messages.Submission](ctx, c, submissionPath(namespace, name), "")
+func (h *handlers) accept(w http.ResponseWriter, r *http.Request, m messages.SubmitPods) {
+	var err error
+	if m.Manifest, err = readManifest(w, r); err != nil {
+		fail(w, err)
+		return
+	}
+	submitted, err := askSubmit[messages.PodsSubmitted](h, r, m)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	status := http.StatusOK
+	for _, p := range submitted.Pods {
+		if p.Change == messages.PodCreated {
+			status = http.StatusCreated
+		}
+	}
+	answer(w, status, api.Submitted{Pods: submitted.Pods})
 }
 
-func submissionPath(namespace, name string) string {
-	return submissions + "/" + namespace + "/" + name // escaped with the URL that it becomes part of
+func readManifest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // a recorder in a test has none
+	data, err := io.ReadAll(r.Body)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, &api.Error{
+			Status: http.StatusRequestEntityTooLarge,
+			Text:   fmt.Sprintf("the manifest is larger than the %d MiB that it may have", large.Limit>>20),
+		}
+	case err != nil:
+		return nil, &api.Error{Status: http.StatusBadRequest, Text: "the manifest did not arrive whole: " + err.Error()}
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	return data, nil
+}
+
+// withdraw answers DELETE /v1/submissions/{namespace}/{name}.
+func (h *handlers) withdraw(w http.ResponseWriter, r *http.Request) {
+	question := messages.WithdrawPod{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	gone, err := askSubmit[messages.PodWithdrawn](h, r, question)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, api.Submitted{Pods: []messages.SubmittedPod{gone.Pod}})
+}
+
+// askSubmit puts a question to the submit actor. That no answer comes means that it may have been done or not.
+func askSubmit[T any](h *handlers, r *http.Request, question any) (T, error) {
+	var none T
+	got, err := h.askFor(r.Context(), submitTimeout, messages.Submit, question)
+	var failed *api.Error
+	if errors.As(err, &failed) && failed.Status == http.StatusNotFound { // between two lives
+		return none, &api.Error{
+			Status: http.StatusServiceUnavailable, Actor: messages.Submit.String(),
+			Text: "submissions are not taken at this moment; send it again",
+		}
+	}
+	if err != nil {
+		return none, err
+	}
+	switch m := got.(type) {
+	case T:
+		return m, nil
+	case messages.SubmissionRefused:
+		return none, &api.Error{Status: refusals[m.Why], Text: m.Message, Problems: m.Problems, Accepted: m.Accepted}
+	default:
+		return none, fmt.Errorf("the actor %s answered with a %T", messages.Submit, got)
+	}
 }

@@ -246,7 +246,7 @@ func (a *Agent) serverConfig() server.Config {
 		AdminSocket: a.node.AdminSocket, HealthzAddress: a.node.Kubelet.HealthzBindAddress,
 		HealthzPort: int(ptr.Deref(a.node.Kubelet.HealthzPort, 0)),
 		Board:       a.board, Runtime: runtimeForAdmin(a.runtime),
-		PodLogsDir: a.node.Kubelet.PodLogsDir, Containers: a.client, Commands: a.client,
+		PodLogsDir: a.node.Kubelet.PodLogsDir, CRI: a.client,
 		Version: version.Playlet(), Kubernetes: version.Kubernetes, Log: a.log.With(actorKey, messages.Server.String()),
 	}
 	if a.cluster != nil {

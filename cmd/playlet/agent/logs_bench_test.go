@@ -19,11 +19,15 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/server"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/containers"
 )
 
 // oneLog is a runtime with one container.
-type oneLog struct{ path string }
+type oneLog struct {
+	containers.Runtime
+	path string
+}
 
 func (l oneLog) ContainerStatus(context.Context, string, bool) (*runtimeapi.ContainerStatusResponse, error) {
 	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{
@@ -48,7 +52,7 @@ func BenchmarkLogsFollow(b *testing.B) {
 			{Name: "c", ContainerID: "containerd://c1", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
 		}}}}})
 	socket := filepath.Join(dir, "admin.sock")
-	listeners := server.NewListeners(server.Config{AdminSocket: socket, Board: board, PodLogsDir: dir, Containers: oneLog{path}})
+	listeners := server.NewListeners(server.Config{AdminSocket: socket, Board: board, PodLogsDir: dir, CRI: oneLog{path: path}})
 	if err := listeners.Open(b.Context()); err != nil {
 		b.Fatal(err)
 	}
@@ -58,7 +62,7 @@ func BenchmarkLogsFollow(b *testing.B) {
 		began := time.Now()
 		ctx, cancel := context.WithCancel(b.Context())
 		until := &lastLine{cancel: cancel}
-		if err := admin.NewClient(socket).Logs(ctx, "ns", "web", admin.LogOptions{Follow: true}, until,
+		if err := api.NewClient(socket).Logs(ctx, "ns", "web", api.LogOptions{Follow: true}, until,
 			func(string) {}); err != nil {
 			b.Fatal(err)
 		}

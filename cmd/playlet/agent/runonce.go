@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/pods"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/config"
 )
 
@@ -120,7 +120,7 @@ func verdictOf(now *pods.Snapshot) error {
 		}
 	}
 	for _, p := range now.Problems {
-		errs = append(errs, errors.New(admin.ProblemText(p)))
+		errs = append(errs, errors.New(api.ProblemText(p)))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("--runonce: %w", errors.Join(errs...))

@@ -5,20 +5,20 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/runtime"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
 // runtimeForAdmin translates the runtime actor's state for the admin socket: no actor's package knows another's.
-func runtimeForAdmin(state *runtime.State) func() admin.Runtime {
-	return func() admin.Runtime {
+func runtimeForAdmin(state *runtime.State) func() api.Runtime {
+	return func() api.Runtime {
 		s := state.Load()
-		out := admin.Runtime{
+		out := api.Runtime{
 			Endpoint: s.Endpoint, Name: s.Name, Version: s.Version, APIVersion: s.APIVersion, Ready: s.Ready, Since: s.Since,
 			NetworkReady: s.NetworkReady, NetworkReason: s.NetworkReason, Refused: s.Refused, Stale: s.Stale,
 			Hints: string(s.Hints),
 		}
 		if r := s.Reason; r.Code != "" {
-			out.Reason = &admin.Reason{Code: r.Code, Message: r.Message, Permanent: r.Permanent, RetryAt: r.RetryAt}
+			out.Reason = &api.Reason{Code: r.Code, Message: r.Message, Permanent: r.Permanent, RetryAt: r.RetryAt}
 		}
 		return out
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/pods"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -29,9 +29,9 @@ func (r *rig) file(name, text string) string {
 }
 
 // asks asks the agent until it answers, since the actor asked may be killed: that is what a client has to do.
-func (r *rig) asks(what string, ask func(context.Context, *admin.Client) error) {
+func (r *rig) asks(what string, ask func(context.Context, *api.Client) error) {
 	r.t.Helper()
-	client := admin.NewClient(filepath.Join(r.dir, "admin.sock"))
+	client := api.NewClient(filepath.Join(r.dir, "admin.sock"))
 	var err error
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Second) // what is lost is not answered
@@ -47,11 +47,11 @@ func (r *rig) asks(what string, ask func(context.Context, *admin.Client) error) 
 // submits has a pod wanted.
 func (r *rig) submits(manifest string) {
 	r.t.Helper()
-	r.asks("submitting", func(ctx context.Context, c *admin.Client) error {
+	r.asks("submitting", func(ctx context.Context, c *api.Client) error {
 		_, err := c.Submit(ctx, []byte(manifest), true)
 		return err
 	})
-	r.asks("listing", func(ctx context.Context, c *admin.Client) error {
+	r.asks("listing", func(ctx context.Context, c *api.Client) error {
 		all, err := c.Submissions(ctx)
 		if err == nil && len(all.Submissions) == 0 {
 			err = errors.New("what was acknowledged is not there")
@@ -63,9 +63,9 @@ func (r *rig) submits(manifest string) {
 // withdraws has a submitted pod wanted no more.
 func (r *rig) withdraws(name string) {
 	r.t.Helper()
-	r.asks("withdrawing", func(ctx context.Context, c *admin.Client) error {
+	r.asks("withdrawing", func(ctx context.Context, c *api.Client) error {
 		_, err := c.Withdraw(ctx, "default", name)
-		var refused *admin.Error
+		var refused *api.Error
 		if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
 			return nil // the answer to the time before was lost
 		}
@@ -153,7 +153,7 @@ func TestStandardInputAndJSON(t *testing.T) {
 	r.start(nil)
 	web := r.file("web.yaml", manifest("web", "Always", nil, []string{"main one"}))
 	out, notes, code := r.playlet("run", "-f", web, "-o", "json")
-	var got admin.Submitted
+	var got api.Submitted
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || len(got.Pods) != 1 ||
 		got.Pods[0].Change != "created" {
 		t.Errorf("%d %v\n%s%s", code, err, out, notes)

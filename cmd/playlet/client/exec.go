@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
@@ -32,9 +32,9 @@ const execExample = `  # Of a pod with one container
 
 // execCommand is one run of "playlet exec".
 type execCommand struct {
-	client    *admin.Client
+	client    *api.Client
 	namespace string
-	options   admin.ExecOptions
+	options   api.ExecOptions
 	in        io.Reader
 	out, err  io.Writer
 }
@@ -53,7 +53,7 @@ func newExecCommand() *cobra.Command {
 	flags.BoolVarP(&c.options.TTY, "tty", "t", false, "Give the command a terminal")
 	cmd.ValidArgsFunction = completePods(socket, &c.namespace)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c.client, c.in, c.out, c.err = admin.NewClient(*socket), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		c.client, c.in, c.out, c.err = api.NewClient(*socket), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 		c.options.Command = args[1:]
 		return c.run(cmd.Context(), args[0])
 	}
@@ -85,7 +85,7 @@ func (c *execCommand) run(ctx context.Context, pod string) error {
 	if err != nil {
 		return err
 	}
-	t := admin.Terminal{Stdout: c.out, Stderr: c.err, Note: func(text string) { fmt.Fprintln(c.err, text) }}
+	t := api.Terminal{Stdout: c.out, Stderr: c.err, Note: func(text string) { fmt.Fprintln(c.err, text) }}
 	if c.options.Stdin {
 		t.Stdin = c.in
 	}
@@ -99,7 +99,7 @@ func (c *execCommand) run(ctx context.Context, pod string) error {
 	case ctx.Err() != nil:
 		return &cli.ExitError{Code: 130, Err: errors.New("interrupted; the command may still run")}
 	case err != nil:
-		if _, refused := errors.AsType[*admin.Error](err); !refused {
+		if _, refused := errors.AsType[*api.Error](err); !refused {
 			err = fmt.Errorf("%s in pod %s/%s: %w", c.options.Command[0], namespace, name, err)
 		}
 		return &cli.ExitError{Code: notRun(err), Err: err}
@@ -110,7 +110,7 @@ func (c *execCommand) run(ctx context.Context, pod string) error {
 }
 
 // terminal takes the terminal over, where the command is to have one.
-func (c *execCommand) terminal(ctx context.Context, t *admin.Terminal) (restore func(), err error) {
+func (c *execCommand) terminal(ctx context.Context, t *api.Terminal) (restore func(), err error) {
 	if !c.options.TTY {
 		return func() {}, nil
 	}

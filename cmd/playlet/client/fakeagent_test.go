@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
@@ -24,10 +24,10 @@ import (
 type fakeAgent struct {
 	socket  string
 	mu      sync.Mutex
-	pods    admin.Pods
-	version admin.Version
+	pods    api.Pods
+	version api.Version
 	queries []string
-	lines   chan *admin.Change // of every watch; a nil ends the stream
+	lines   chan *api.Change // of every watch; a nil ends the stream
 }
 
 func startFakeAgent(t *testing.T) *fakeAgent {
@@ -36,8 +36,8 @@ func startFakeAgent(t *testing.T) *fakeAgent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakeAgent{socket: filepath.Join(dir, "s"), lines: make(chan *admin.Change, 10)}
-	f.pods.Runtime = admin.Runtime{Ready: true, NetworkReady: true}
+	f := &fakeAgent{socket: filepath.Join(dir, "s"), lines: make(chan *api.Change, 10)}
+	f.pods.Runtime = api.Runtime{Ready: true, NetworkReady: true}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/pods", f.answerPods)
 	mux.HandleFunc("/v1/version", func(w http.ResponseWriter, _ *http.Request) {
@@ -93,7 +93,7 @@ func (f *fakeAgent) command(t *testing.T, args ...string) (stdout, stderr string
 	return out.String(), err.String(), code
 }
 
-func (f *fakeAgent) has(pods ...*admin.Pod) {
+func (f *fakeAgent) has(pods ...*api.Pod) {
 	for i, p := range pods {
 		p.Pod.APIVersion, p.Pod.Kind = "v1", "Pod"
 		if p.Pod.UID == "" {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
@@ -32,9 +32,9 @@ const logsExample = `  # Of a pod with one container
 
 // logsCommand is one run of "playlet logs".
 type logsCommand struct {
-	client      *admin.Client
+	client      *api.Client
 	namespace   string
-	options     admin.LogOptions
+	options     api.LogOptions
 	since       time.Duration
 	sinceTime   string
 	tail, limit int64
@@ -63,7 +63,7 @@ func newLogsCommand() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("since", "since-time")
 	cmd.ValidArgsFunction = completePods(socket, &c.namespace)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c.client, c.out, c.err = admin.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
 		return c.run(cmd.Context(), args[0])
 	}
 	return cmd
@@ -121,8 +121,8 @@ func (c *logsCommand) settle() error {
 
 // findPod finds a pod by the name that "playlet pods" shows, or by that in its manifest, to which static pods get the
 // node's name; without a namespace, in all.
-func findPod(ctx context.Context, client *admin.Client, namespace, name string) (ns, full string, err error) {
-	all, err := client.Pods(ctx, admin.Filter{Namespace: namespace})
+func findPod(ctx context.Context, client *api.Client, namespace, name string) (ns, full string, err error) {
+	all, err := client.Pods(ctx, api.Filter{Namespace: namespace})
 	if err != nil {
 		return "", "", err
 	}

@@ -8,20 +8,20 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
 // A pod is found by the name that is shown, or by that in its manifest, and never guessed.
 func TestFindPod(t *testing.T) {
 	f := startFakeAgent(t)
-	var all []admin.Pod
+	var all []api.Pod
 	for _, name := range []string{"a/web-node", "a/web", "b/db-node", "c/db-node", "c/one-node"} {
 		p := podOf("a", v1.PodRunning)
 		p.Pod.Namespace, p.Pod.Name, _ = strings.Cut(name, "/")
 		p.Pod.Spec.NodeName = "Node"
 		all = append(all, *p)
 	}
-	f.pods = admin.Pods{Pods: all}
+	f.pods = api.Pods{Pods: all}
 	for _, c := range []struct{ namespace, name, want, failed string }{
 		{"", "one", "c/one-node", ""},
 		{"", "one-node", "c/one-node", ""},
@@ -29,7 +29,7 @@ func TestFindPod(t *testing.T) {
 		{"", "db", "", "several pods have this name: b/db-node, c/db-node; -n names the namespace"},
 		{"", "none", "", `there is no pod "none" in any namespace`},
 	} {
-		ns, name, err := findPod(t.Context(), admin.NewClient(f.socket), c.namespace, c.name)
+		ns, name, err := findPod(t.Context(), api.NewClient(f.socket), c.namespace, c.name)
 		if c.failed != "" {
 			if err == nil || !strings.Contains(err.Error(), c.failed) {
 				t.Errorf("%s: %v", c.name, err)

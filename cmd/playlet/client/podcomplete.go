@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
 // completeTimeout is how long a shell's completion waits for the agent.
@@ -21,19 +21,19 @@ func completePods(socket, namespace *string) completion {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return listed(cmd, *socket, admin.Filter{Namespace: *namespace}, func(p *admin.Pod) string { return p.Pod.Name })
+		return listed(cmd, *socket, api.Filter{Namespace: *namespace}, func(p *api.Pod) string { return p.Pod.Name })
 	}
 }
 
 func completeNamespaces(socket *string) completion {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return listed(cmd, *socket, admin.Filter{}, func(p *admin.Pod) string { return p.Pod.Namespace })
+		return listed(cmd, *socket, api.Filter{}, func(p *api.Pod) string { return p.Pod.Namespace })
 	}
 }
 
 // listed asks the agent; one that cannot be asked completes nothing.
 func listed(
-	cmd *cobra.Command, socket string, f admin.Filter, of func(*admin.Pod) string,
+	cmd *cobra.Command, socket string, f api.Filter, of func(*api.Pod) string,
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx := cmd.Context()
 	if ctx == nil {
@@ -41,7 +41,7 @@ func listed(
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
-	pods, err := admin.NewClient(socket).Pods(ctx, f)
+	pods, err := api.NewClient(socket).Pods(ctx, f)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

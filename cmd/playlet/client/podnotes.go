@@ -7,12 +7,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
 // podNotes says what the table cannot: why pods wait, one line a pod. In the wide table it is a column.
-func podNotes(pods []admin.Pod, now time.Time) []string {
+func podNotes(pods []api.Pod, now time.Time) []string {
 	var out []string
 	for i := range pods {
 		if text := waitingFor(&pods[i], now); text != "" {
@@ -28,7 +28,7 @@ func podNotes(pods []admin.Pod, now time.Time) []string {
 
 // NodeNotes says what is wrong with the node as a whole: its runtime, its sources, the manifests that the filter does
 // not exclude.
-func NodeNotes(n *admin.Node, f admin.Filter, now time.Time) []string {
+func NodeNotes(n *api.Node, f api.Filter, now time.Time) []string {
 	var out []string
 	if r := n.Runtime; !r.Ready {
 		text := "the container runtime is not ready"
@@ -54,7 +54,7 @@ func NodeNotes(n *admin.Node, f admin.Filter, now time.Time) []string {
 		if named && ((f.Namespace != "" && f.Namespace != namespace) || (f.Name != "" && f.Name != name)) {
 			continue
 		}
-		out = append(out, "manifest problem: "+cli.Plain(admin.ProblemText(p)))
+		out = append(out, "manifest problem: "+cli.Plain(api.ProblemText(p)))
 	}
 	return out
 }

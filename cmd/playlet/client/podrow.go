@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
@@ -19,7 +19,7 @@ var (
 )
 
 // podRow is one line of the table.
-func podRow(p *admin.Pod, now time.Time, wide bool) []string {
+func podRow(p *api.Pod, now time.Time, wide bool) []string {
 	s := summarize(p)
 	restarts := strconv.Itoa(s.restarts)
 	if s.restarts > 0 && !s.restartedAt.IsZero() {
@@ -37,7 +37,7 @@ func podRow(p *admin.Pod, now time.Time, wide bool) []string {
 }
 
 // PodLine is a pod in a few words, the same until it changes.
-func PodLine(p *admin.Pod) string {
+func PodLine(p *api.Pod) string {
 	s := summarize(p)
 	text := fmt.Sprintf("%s  %d/%d ready", cli.Plain(s.status), s.ready, s.total)
 	if ip := podIP(p.Pod); ip != "" {
@@ -53,7 +53,7 @@ func PodLine(p *admin.Pod) string {
 }
 
 // rowKey is what of a row makes a watch print it anew: all but what the passing of time changes.
-func rowKey(p *admin.Pod, wide bool) string {
+func rowKey(p *api.Pod, wide bool) string {
 	row := podRow(p, time.Time{}, false)
 	row[4], row[5] = strconv.Itoa(summarize(p).restarts), ""
 	if wide {
@@ -63,7 +63,7 @@ func rowKey(p *admin.Pod, wide bool) string {
 }
 
 // waitingFor says in plain words what keeps the pod from where it is going; empty when nothing does.
-func waitingFor(p *admin.Pod, now time.Time) string {
+func waitingFor(p *api.Pod, now time.Time) string {
 	switch {
 	case p.Quarantine != nil:
 		return cli.Plain(fmt.Sprintf("in quarantine until %s, its containers left alone: %s",

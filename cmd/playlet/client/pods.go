@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/sources/submit"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
@@ -42,8 +42,8 @@ const podsExample = `  # All pods of this node
 
 // podsCommand is one run of "playlet pods".
 type podsCommand struct {
-	client   *admin.Client
-	filter   admin.Filter
+	client   *api.Client
+	filter   api.Filter
 	output   string // table, wide, yaml, json
 	out, err io.Writer
 	now      func() time.Time
@@ -72,7 +72,7 @@ func newPodsCommand() *cobra.Command {
 		if len(args) == 1 {
 			c.filter.Name = args[0]
 		}
-		c.client, c.out, c.err = admin.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
 		if watch {
 			return c.watch(cmd.Context())
 		}
@@ -111,8 +111,8 @@ func (c *podsCommand) resolve(ctx context.Context) {
 	if c.filter.Name == "" {
 		return
 	}
-	all, err := c.client.Pods(ctx, admin.Filter{Namespace: c.filter.Namespace})
-	if err != nil || slices.ContainsFunc(all.Pods, func(p admin.Pod) bool { return p.Pod.Name == c.filter.Name }) {
+	all, err := c.client.Pods(ctx, api.Filter{Namespace: c.filter.Namespace})
+	if err != nil || slices.ContainsFunc(all.Pods, func(p api.Pod) bool { return p.Pod.Name == c.filter.Name }) {
 		return
 	}
 	for i := range all.Pods {
@@ -144,7 +144,7 @@ func (c *podsCommand) newTable() *table {
 	return t
 }
 
-func (c *podsCommand) printTable(pods *admin.Pods) error {
+func (c *podsCommand) printTable(pods *api.Pods) error {
 	if len(pods.Pods) == 0 {
 		if c.filter.Name != "" {
 			return nil
@@ -166,7 +166,7 @@ type podList struct {
 }
 
 // printObjects prints the one pod that was named, or a list.
-func (c *podsCommand) printObjects(pods *admin.Pods) error {
+func (c *podsCommand) printObjects(pods *api.Pods) error {
 	if c.filter.Name != "" && len(pods.Pods) == 1 {
 		return cli.PrintObject(c.out, pods.Pods[0].Pod, c.output)
 	}

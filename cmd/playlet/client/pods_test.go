@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -18,12 +18,12 @@ func TestPodsPrintsATable(t *testing.T) {
 	f := startFakeAgent(t)
 	db := podOf("a", v1.PodPending, waits("ImagePullBackOff"))
 	db.Pod.Name, db.Pod.Status.PodIP, db.Pod.Status.StartTime = "database-node1", "", nil
-	db.Waiting = &admin.Reason{Code: "ImagePullBackOff", Message: "no such image \x1b[31m"}
+	db.Waiting = &api.Reason{Code: "ImagePullBackOff", Message: "no such image \x1b[31m"}
 	jailed := podOf("a", v1.PodRunning, runs(true))
 	jailed.Pod.Namespace, jailed.Pod.Name, jailed.Pod.Status.StartTime = "kube-system", "x", nil
-	jailed.Quarantine = &admin.Quarantine{Reason: "nil map", Until: noon}
+	jailed.Quarantine = &api.Quarantine{Reason: "nil map", Until: noon}
 	f.has(db, jailed)
-	f.pods.Runtime = admin.Runtime{Endpoint: "unix:///c.sock", Reason: &admin.Reason{Code: "RuntimeUnavailable", Message: "gone"}}
+	f.pods.Runtime = api.Runtime{Endpoint: "unix:///c.sock", Reason: &api.Reason{Code: "RuntimeUnavailable", Message: "gone"}}
 	f.pods.Unheard = []messages.Address{messages.File}
 	f.pods.Problems = []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 2, Field: "spec.x", Message: "unknown field",
 		KeptLast: true}}

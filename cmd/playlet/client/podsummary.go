@@ -6,7 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -20,7 +20,7 @@ type summary struct {
 
 // summarize computes the summary. READY counts the containers that are to stay, sidecars among them. RESTARTS counts
 // the init containers' while they run, and those of the ones that stay after that.
-func summarize(p *admin.Pod) summary {
+func summarize(p *api.Pod) summary {
 	s := summary{status: string(p.Pod.Status.Phase), total: len(p.Pod.Spec.Containers)}
 	if r := p.Pod.Status.Reason; r != "" {
 		s.status = r

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -51,7 +51,7 @@ func (s shape) again(times int32, last time.Duration) shape {
 }
 
 // podOf makes a pod with init containers (those before "|"), sidecars among them (with "+"), and containers.
-func podOf(names string, phase v1.PodPhase, shapes ...shape) *admin.Pod {
+func podOf(names string, phase v1.PodPhase, shapes ...shape) *api.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 	pod.Status = v1.PodStatus{Phase: phase, StartTime: ptr(ago(5 * time.Minute)), PodIP: "10.0.0.7"}
 	inits, containers, some := strings.Cut(names, "|")
@@ -79,16 +79,16 @@ func podOf(names string, phase v1.PodPhase, shapes ...shape) *admin.Pod {
 			s(&pod.Status.ContainerStatuses[i-n])
 		}
 	}
-	return &admin.Pod{Pod: pod}
+	return &api.Pod{Pod: pod}
 }
 
-func with(p *admin.Pod, f func(*admin.Pod)) *admin.Pod {
+func with(p *api.Pod, f func(*api.Pod)) *api.Pod {
 	f(p)
 	return p
 }
 
-func is(kind v1.PodConditionType) func(*admin.Pod) {
-	return func(p *admin.Pod) {
+func is(kind v1.PodConditionType) func(*api.Pod) {
+	return func(p *api.Pod) {
 		p.Pod.Status.Conditions = append(p.Pod.Status.Conditions, v1.PodCondition{Type: kind, Status: v1.ConditionTrue})
 	}
 }
@@ -97,7 +97,7 @@ func is(kind v1.PodConditionType) func(*admin.Pod) {
 func TestRowsAreKubectls(t *testing.T) {
 	initialized := is(v1.PodInitialized)
 	for name, c := range map[string]struct {
-		pod  *admin.Pod
+		pod  *api.Pod
 		want string
 	}{
 		"running":              {podOf("a", v1.PodRunning, runs(true)), "1/1 Running 0"},
@@ -123,7 +123,7 @@ func TestRowsAreKubectls(t *testing.T) {
 			with(podOf("a b", v1.PodRunning, ended(0, "Completed"), runs(true)), is(v1.PodReady)), "1/2 Running 0",
 		},
 		"one completed, one failed": {podOf("a b", v1.PodFailed, ended(0, "Completed"), ended(2, "Error")), "0/2 Error 0"},
-		"evicted": {with(podOf("a", v1.PodFailed), func(p *admin.Pod) { p.Pod.Status.Reason = "Evicted" }),
+		"evicted": {with(podOf("a", v1.PodFailed), func(p *api.Pod) { p.Pod.Status.Reason = "Evicted" }),
 			"0/1 Evicted 0"},
 
 		"init first": {podOf("i j|a", v1.PodPending, runs(false), waits("PodInitializing"), waits("PodInitializing")),
@@ -152,14 +152,14 @@ func TestRowsAreKubectls(t *testing.T) {
 			"2/2 Running 3 (60s ago)"},
 		"sidecar unready": {podOf("+s|a", v1.PodRunning, runs(false), runs(true)), "1/2 Running 0"},
 
-		"ending": {with(podOf("a", v1.PodRunning, runs(true)), func(p *admin.Pod) { p.Ending = "its manifest is gone" }),
+		"ending": {with(podOf("a", v1.PodRunning, runs(true)), func(p *api.Pod) { p.Ending = "its manifest is gone" }),
 			"1/1 Terminating 0"},
 		"ending, being deleted": {
-			with(podOf("a", v1.PodRunning, runs(true)), func(p *admin.Pod) { p.Pod.DeletionTimestamp = ptr(ago(0)) }),
+			with(podOf("a", v1.PodRunning, runs(true)), func(p *api.Pod) { p.Pod.DeletionTimestamp = ptr(ago(0)) }),
 			"1/1 Terminating 0",
 		},
 		"ending when it had ended": {
-			with(podOf("a", v1.PodSucceeded, ended(0, "Completed")), func(p *admin.Pod) { p.Ending = "its manifest is gone" }),
+			with(podOf("a", v1.PodSucceeded, ended(0, "Completed")), func(p *api.Pod) { p.Ending = "its manifest is gone" }),
 			"0/1 Completed 0",
 		},
 		"escape sequences stay out": {podOf("a", v1.PodPending, waits("\x1b[2JNope\n")), "0/1 [2JNope 0"},
@@ -188,30 +188,30 @@ func TestAgeAndIP(t *testing.T) {
 }
 
 func TestWhatAPodWaitsFor(t *testing.T) {
-	for want, state := range map[string]admin.PodState{
+	for want, state := range map[string]api.PodState{
 		"": {},
-		"ErrImagePull: no such image; tried again in 20s": {Waiting: &admin.Reason{
+		"ErrImagePull: no such image; tried again in 20s": {Waiting: &api.Reason{
 			Code: "ErrImagePull", Message: "no\nsuch image", RetryAt: noon.Add(20 * time.Second),
 		}},
-		"ErrImagePull: due": {Waiting: &admin.Reason{Code: "ErrImagePull", Message: "due",
+		"ErrImagePull: due": {Waiting: &api.Reason{Code: "ErrImagePull", Message: "due",
 			RetryAt: noon.Add(-time.Second)}},
-		"InvalidImageName; trying again would not help": {Waiting: &admin.Reason{Code: "InvalidImageName", Permanent: true}},
+		"InvalidImageName; trying again would not help": {Waiting: &api.Reason{Code: "InvalidImageName", Permanent: true}},
 		"its end: its manifest is gone":                 {Ending: "its manifest is gone"},
 		"in quarantine until " + noon.Local().Format(time.TimeOnly) + ", its containers left alone: nil map": {
-			Quarantine: &admin.Quarantine{Reason: "nil map", Until: noon}, Waiting: &admin.Reason{Code: "X"},
+			Quarantine: &api.Quarantine{Reason: "nil map", Until: noon}, Waiting: &api.Reason{Code: "X"},
 		},
 	} {
-		if got := waitingFor(&admin.Pod{PodState: state}, noon); got != want {
+		if got := waitingFor(&api.Pod{PodState: state}, noon); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
 
 func TestAPodInALine(t *testing.T) {
-	p := &admin.Pod{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+	p := &api.Pod{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"},
 		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}}
 	p.Pod.Status.Phase = v1.PodPending
-	p.Waiting = &admin.Reason{Code: "ImagePullBackOff", Message: "no such\timage", RetryAt: time.Now().Add(time.Hour)}
+	p.Waiting = &api.Reason{Code: "ImagePullBackOff", Message: "no such\timage", RetryAt: time.Now().Add(time.Hour)}
 	first := PodLine(p)
 	if !strings.HasPrefix(first, "Pending  0/1 ready  (") || !strings.Contains(first, "ImagePullBackOff: no such") ||
 		strings.Contains(first, "\t") {

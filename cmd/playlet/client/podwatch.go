@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
@@ -26,20 +26,20 @@ const progressEvery = 10 * time.Second
 type podWatch struct {
 	*podsCommand
 	table  *table
-	pods   map[string]admin.Pod // by UID
-	keys   map[string]string    // of the rows printed last, by UID
-	waits  map[string]string    // what was said that pods wait for, by UID
-	said   []string             // of the node
-	lost   bool                 // the agent is gone, and was not heard of since
-	failed error                // of printing
-	mu     sync.Mutex           // held while something is taken and printed
+	pods   map[string]api.Pod // by UID
+	keys   map[string]string  // of the rows printed last, by UID
+	waits  map[string]string  // what was said that pods wait for, by UID
+	said   []string           // of the node
+	lost   bool               // the agent is gone, and was not heard of since
+	failed error              // of printing
+	mu     sync.Mutex         // held while something is taken and printed
 }
 
 // watch prints rows as they change, until ctx ends. It outlives the agent: after a restart it goes on.
 func (c *podsCommand) watch(ctx context.Context) error {
 	c.resolve(ctx)
 	w := &podWatch{
-		podsCommand: c, table: c.newTable(), pods: map[string]admin.Pod{}, keys: map[string]string{}, waits: map[string]string{},
+		podsCommand: c, table: c.newTable(), pods: map[string]api.Pod{}, keys: map[string]string{}, waits: map[string]string{},
 	}
 	ctx, stop := context.WithCancel(ctx)
 	var progress sync.WaitGroup
@@ -48,7 +48,7 @@ func (c *podsCommand) watch(ctx context.Context) error {
 	progress.Go(func() { w.progress(ctx) })
 	reached := false
 	for {
-		err := c.client.Watch(ctx, c.filter, func(change *admin.Change) error {
+		err := c.client.Watch(ctx, c.filter, func(change *api.Change) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			reached, w.lost = true, false
@@ -113,13 +113,13 @@ func (w *podWatch) sayProgress() {
 	if w.lost { // what was known of the pods is old
 		return
 	}
-	var going []admin.Pod
+	var going []api.Pod
 	for _, p := range w.pods {
 		if p.Waiting != nil && !p.Waiting.Since.IsZero() {
 			going = append(going, p)
 		}
 	}
-	slices.SortFunc(going, func(x, y admin.Pod) int {
+	slices.SortFunc(going, func(x, y api.Pod) int {
 		return strings.Compare(x.Pod.Namespace+"/"+x.Pod.Name, y.Pod.Namespace+"/"+y.Pod.Name)
 	})
 	if w.output == "table" {
@@ -136,7 +136,7 @@ func (w *podWatch) sayProgress() {
 }
 
 // take prints what a change changes.
-func (w *podWatch) take(change *admin.Change) error {
+func (w *podWatch) take(change *api.Change) error {
 	gone := change.Gone
 	if change.Complete() {
 		gone = append(gone, w.missing(change.Pods)...)
@@ -149,20 +149,20 @@ func (w *podWatch) take(change *admin.Change) error {
 }
 
 // missing are the pods that were there before the agent was restarted and are not in its first complete list.
-func (w *podWatch) missing(now []admin.Pod) []admin.Ref {
-	var out []admin.Ref
+func (w *podWatch) missing(now []api.Pod) []api.Ref {
+	var out []api.Ref
 	for uid, old := range w.pods {
-		if !slices.ContainsFunc(now, func(p admin.Pod) bool { return string(p.Pod.UID) == uid }) {
+		if !slices.ContainsFunc(now, func(p api.Pod) bool { return string(p.Pod.UID) == uid }) {
 			out = append(out, old.Ref())
 		}
 	}
-	slices.SortFunc(out, func(x, y admin.Ref) int {
+	slices.SortFunc(out, func(x, y api.Ref) int {
 		return strings.Compare(x.Namespace+"/"+x.Name+"/"+x.UID, y.Namespace+"/"+y.Name+"/"+y.UID)
 	})
 	return out
 }
 
-func (w *podWatch) changed(pods []admin.Pod) error {
+func (w *podWatch) changed(pods []api.Pod) error {
 	var rows [][]string
 	var notes []string
 	var objects []*v1.Pod
@@ -193,7 +193,7 @@ func (w *podWatch) changed(pods []admin.Pod) error {
 
 // gone prints the pods that the agent has forgotten: as objects, as kubectl does, they are printed once more, with the time
 // of their deletion.
-func (w *podWatch) gone(refs []admin.Ref) error {
+func (w *podWatch) gone(refs []api.Ref) error {
 	var rows [][]string
 	var objects []*v1.Pod
 	for _, ref := range refs {
@@ -238,7 +238,7 @@ func (w *podWatch) objects(pods []*v1.Pod) error {
 }
 
 // node says what is wrong with the node and was not wrong, in the same words, before.
-func (w *podWatch) node(n *admin.Node) error {
+func (w *podWatch) node(n *api.Node) error {
 	var fresh []string
 	now := NodeNotes(n, w.filter, time.Time{})
 	for _, line := range now {

@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
@@ -58,50 +58,50 @@ func (s *syncBuffer) await(t *testing.T, want string) {
 func TestPodsWatch(t *testing.T) {
 	f := startFakeAgent(t)
 	out, notes := &syncBuffer{more: make(chan struct{}, 1)}, &syncBuffer{more: make(chan struct{}, 1)}
-	c := &podsCommand{client: admin.NewClient(f.socket), output: "table", out: out, err: notes,
+	c := &podsCommand{client: api.NewClient(f.socket), output: "table", out: out, err: notes,
 		now: func() time.Time { return noon }}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.watch(ctx) }()
 
-	ok := &admin.Node{Runtime: admin.Runtime{Ready: true, NetworkReady: true}}
+	ok := &api.Node{Runtime: api.Runtime{Ready: true, NetworkReady: true}}
 	creating := podOf("a", v1.PodPending, waits("ContainerCreating"))
 	creating.Pod.UID = "u1"
 	creating.Pod.Status.PodIP = ""
-	creating.Waiting = &admin.Reason{Code: "ErrImagePull", Message: "x"}
-	f.lines <- &admin.Change{Version: 1, Full: true, Pods: []admin.Pod{*creating}, Node: ok}
+	creating.Waiting = &api.Reason{Code: "ErrImagePull", Message: "x"}
+	f.lines <- &api.Change{Version: 1, Full: true, Pods: []api.Pod{*creating}, Node: ok}
 	out.await(t, "NAMESPACE   NAME   READY   STATUS              RESTARTS   AGE   IP\n"+
 		"default     web    0/1     ContainerCreating   0          5m    <none>\n")
 	notes.await(t, "default/web waits for ErrImagePull: x\n")
 
 	again := *creating
-	again.Waiting = &admin.Reason{Code: "ErrImagePull", Message: "x", RetryAt: noon.Add(time.Minute)}
-	f.lines <- &admin.Change{Version: 2, Pods: []admin.Pod{again}} // nothing to tell
+	again.Waiting = &api.Reason{Code: "ErrImagePull", Message: "x", RetryAt: noon.Add(time.Minute)}
+	f.lines <- &api.Change{Version: 2, Pods: []api.Pod{again}} // nothing to tell
 	running := podOf("a", v1.PodRunning, runs(true))
 	running.Pod.UID = "u1"
-	f.lines <- &admin.Change{Version: 3, Pods: []admin.Pod{*running}}
+	f.lines <- &api.Change{Version: 3, Pods: []api.Pod{*running}}
 	out.await(t, "default     web    1/1     Running             0          5m    10.0.0.7\n")
 
-	f.lines <- &admin.Change{Version: 4, Node: &admin.Node{Runtime: admin.Runtime{Since: noon.Add(-time.Minute)}}}
+	f.lines <- &api.Change{Version: 4, Node: &api.Node{Runtime: api.Runtime{Since: noon.Add(-time.Minute)}}}
 	notes.await(t, "the container runtime is not ready; pods are shown as they were last seen\n")
 
 	f.lines <- nil // the agent is killed, and comes back knowing little at first
 	notes.await(t, "the agent is gone; waiting for it to come back\n")
-	f.lines <- &admin.Change{Version: 0, Full: true, Node: ok}
-	f.lines <- &admin.Change{Version: 1, Pods: []admin.Pod{*running}}
-	f.lines <- &admin.Change{Version: 2, Gone: []admin.Ref{running.Ref()}}
+	f.lines <- &api.Change{Version: 0, Full: true, Node: ok}
+	f.lines <- &api.Change{Version: 1, Pods: []api.Pod{*running}}
+	f.lines <- &api.Change{Version: 2, Gone: []api.Ref{running.Ref()}}
 	out.await(t, "default     web    -       Gone                0          5m    10.0.0.7\n")
 
-	f.lines <- &admin.Change{Version: 3, Pods: []admin.Pod{*running}}
+	f.lines <- &api.Change{Version: 3, Pods: []api.Pod{*running}}
 	out.await(t, "default     web    1/1     Running             0          5m    10.0.0.7\n")
 	f.lines <- nil
 	notes.await(t, "the agent is gone; waiting for it to come back\n")
-	f.lines <- &admin.Change{Version: 1, Full: true, Node: ok} // it comes back, and has not heard from the runtime
-	knows := &admin.Node{Runtime: ok.Runtime, Audited: true}
-	f.lines <- &admin.Change{Version: 2, Full: true, Pods: []admin.Pod{*running}, Node: knows}
+	f.lines <- &api.Change{Version: 1, Full: true, Node: ok} // it comes back, and has not heard from the runtime
+	knows := &api.Node{Runtime: ok.Runtime, Audited: true}
+	f.lines <- &api.Change{Version: 2, Full: true, Pods: []api.Pod{*running}, Node: knows}
 	f.lines <- nil
 	notes.await(t, "the agent is gone; waiting for it to come back\n") // and of the pod, nothing was said
-	f.lines <- &admin.Change{Version: 9, Full: true, Node: knows}      // it comes back without the pod
+	f.lines <- &api.Change{Version: 9, Full: true, Node: knows}        // it comes back without the pod
 	out.await(t, "default     web    -       Gone                0          5m    10.0.0.7\n")
 
 	stop()
@@ -113,13 +113,13 @@ func TestPodsWatch(t *testing.T) {
 func TestPodsWatchOfObjects(t *testing.T) {
 	f := startFakeAgent(t)
 	out := &syncBuffer{more: make(chan struct{}, 1)}
-	c := &podsCommand{client: admin.NewClient(f.socket), output: "json", out: out, err: &bytes.Buffer{},
+	c := &podsCommand{client: api.NewClient(f.socket), output: "json", out: out, err: &bytes.Buffer{},
 		now: func() time.Time { return noon }}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.watch(ctx) }()
 	p := podOf("a", v1.PodRunning, runs(true))
-	f.lines <- &admin.Change{Full: true, Pods: []admin.Pod{*p}}
+	f.lines <- &api.Change{Full: true, Pods: []api.Pod{*p}}
 	var want bytes.Buffer
 	if err := cli.PrintObject(&want, p.Pod, "json"); err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestPodsWatchOfObjects(t *testing.T) {
 	out.await(t, want.String())
 
 	// One that goes is printed once more, with the time of that.
-	f.lines <- &admin.Change{Version: 2, Gone: []admin.Ref{p.Ref()}}
+	f.lines <- &api.Change{Version: 2, Gone: []api.Ref{p.Ref()}}
 	last := p.Pod.DeepCopy()
 	last.DeletionTimestamp = &metav1.Time{Time: noon}
 	want.Reset()
@@ -149,21 +149,21 @@ func TestPodsWatchSaysHowFarAPullIs(t *testing.T) {
 		f := startFakeAgent(t)
 		out := &syncBuffer{more: make(chan struct{}, 1)}
 		ticks := make(chan time.Time)
-		c := &podsCommand{client: admin.NewClient(f.socket), output: output, out: out, err: out,
+		c := &podsCommand{client: api.NewClient(f.socket), output: output, out: out, err: out,
 			now: func() time.Time { return noon }, ticks: ticks}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.watch(ctx) }()
 		p := podOf("a", v1.PodPending, waits("ContainerCreating"))
-		p.Waiting = &admin.Reason{Code: "Pulling", Message: "web:1", Since: noon.Add(-90 * time.Second)}
-		f.lines <- &admin.Change{Full: true, Pods: []admin.Pod{*p}}
+		p.Waiting = &api.Reason{Code: "Pulling", Message: "web:1", Since: noon.Add(-90 * time.Second)}
+		f.lines <- &api.Change{Full: true, Pods: []api.Pod{*p}}
 		out.awaitTimes(t, want, 1)
 		ticks <- noon
 		ticks <- noon
 		out.awaitTimes(t, want, 3)
 		p.Waiting = nil
-		f.lines <- &admin.Change{Version: 2, Pods: []admin.Pod{*p},
-			Node: &admin.Node{Runtime: admin.Runtime{Ready: true, NetworkReady: false, NetworkReason: "x"}}}
+		f.lines <- &api.Change{Version: 2, Pods: []api.Pod{*p},
+			Node: &api.Node{Runtime: api.Runtime{Ready: true, NetworkReady: false, NetworkReason: "x"}}}
 		out.awaitTimes(t, "the runtime's network is not ready", 1) // it has heard of both
 		ticks <- noon
 		ticks <- noon // the one before has been dealt with
@@ -216,14 +216,14 @@ func TestPodsWatchSaysNothingOfAPullWhileTheAgentIsGone(t *testing.T) {
 	f := startFakeAgent(t)
 	out, notes := &syncBuffer{more: make(chan struct{}, 1)}, &heldBuffer{held: make(chan struct{}), release: make(chan struct{})}
 	ticks := make(chan time.Time)
-	c := &podsCommand{client: admin.NewClient(f.socket), output: "table", out: out, err: notes,
+	c := &podsCommand{client: api.NewClient(f.socket), output: "table", out: out, err: notes,
 		now: func() time.Time { return noon }, ticks: ticks}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.watch(ctx) }()
 	p := podOf("a", v1.PodPending, waits("ContainerCreating"))
-	p.Waiting = &admin.Reason{Code: "Pulling", Message: "web:1", Since: noon.Add(-90 * time.Second)}
-	f.lines <- &admin.Change{Version: 1, Full: true, Pods: []admin.Pod{*p}}
+	p.Waiting = &api.Reason{Code: "Pulling", Message: "web:1", Since: noon.Add(-90 * time.Second)}
+	f.lines <- &api.Change{Version: 1, Full: true, Pods: []api.Pod{*p}}
 	out.awaitTimes(t, "ContainerCreating", 1)
 	f.lines <- nil
 	<-notes.held

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/sources/submit"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
@@ -71,7 +71,7 @@ func (c *rmCommand) withdrawAll(ctx context.Context) error {
 		}
 		names, problems := submit.Names(shownName(file), data)
 		for _, p := range problems {
-			fmt.Fprintln(c.err, cli.Plain(admin.ProblemText(p)))
+			fmt.Fprintln(c.err, cli.Plain(api.ProblemText(p)))
 		}
 		if len(problems) > 0 {
 			return fmt.Errorf("%s does not tell which pods it means; name them instead, nothing was removed", shownName(file))
@@ -80,12 +80,12 @@ func (c *rmCommand) withdrawAll(ctx context.Context) error {
 	}
 	var errs []error
 	for _, n := range wanted {
-		gone, err := retry(ctx, func() (*admin.Submitted, error) { return c.client.Withdraw(ctx, n.Namespace, n.Name) })
+		gone, err := retry(ctx, func() (*api.Submitted, error) { return c.client.Withdraw(ctx, n.Namespace, n.Name) })
 		if err == nil {
 			c.say(gone.Pods)
 			continue
 		}
-		var refused *admin.Error
+		var refused *api.Error
 		if !errors.As(err, &refused) {
 			return errors.Join(append(errs, err)...)
 		}
@@ -96,7 +96,7 @@ func (c *rmCommand) withdrawAll(ctx context.Context) error {
 
 // awaitGone waits until the agent has forgotten every pod.
 func (c *rmCommand) awaitGone(ctx context.Context) error {
-	return c.await(ctx, "gone", func(*admin.Pod) (bool, error) { return false, nil })
+	return c.await(ctx, "gone", func(*api.Pod) (bool, error) { return false, nil })
 }
 
 // completeSubmitted completes the names of submitted pods.
@@ -104,7 +104,7 @@ func completeSubmitted(socket, namespace *string) completion {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(contextOf(cmd), completeTimeout)
 		defer cancel()
-		all, err := admin.NewClient(*socket).Submissions(ctx)
+		all, err := api.NewClient(*socket).Submissions(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/sources/submit"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/messages"
@@ -38,7 +38,7 @@ const runExample = `  # Run the pods of a manifest
 
 // submitCommand is one run of "playlet run" or "playlet rm".
 type submitCommand struct {
-	client   *admin.Client
+	client   *api.Client
 	files    []string
 	output   string // "" or json
 	wait     bool
@@ -88,10 +88,10 @@ func (c *submitCommand) perform(cmd *cobra.Command, socket string, change, await
 	if err := cli.OneOf("output", c.output, "", "json"); err != nil {
 		return err
 	}
-	c.client, c.in, c.out, c.err = admin.NewClient(socket), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	c.client, c.in, c.out, c.err = api.NewClient(socket), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	err := change(cmd.Context())
 	if c.output == "json" {
-		out := admin.Submitted{Pods: c.done}
+		out := api.Submitted{Pods: c.done}
 		if out.Pods == nil {
 			out.Pods = []messages.SubmittedPod{}
 		}
@@ -128,7 +128,7 @@ func (c *submitCommand) submitAll(ctx context.Context) error {
 	failed := 0
 	for _, file := range c.files {
 		if err := c.submit(ctx, file); err != nil {
-			if len(c.files) == 1 || errors.Is(err, admin.ErrNotRunning) {
+			if len(c.files) == 1 || errors.Is(err, api.ErrNotRunning) {
 				return err
 			}
 			fmt.Fprintln(c.err, cli.OneLine(err))
@@ -146,8 +146,8 @@ func (c *submitCommand) submit(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	submitted, err := retry(ctx, func() (*admin.Submitted, error) { return c.client.Submit(ctx, data, true) })
-	var refused *admin.Error
+	submitted, err := retry(ctx, func() (*api.Submitted, error) { return c.client.Submit(ctx, data, true) })
+	var refused *api.Error
 	switch {
 	case err == nil:
 		c.say(submitted.Pods)
@@ -155,7 +155,7 @@ func (c *submitCommand) submit(ctx context.Context, file string) error {
 	case errors.As(err, &refused):
 		c.say(refused.Accepted)
 		return c.refusal(file, refused)
-	case errors.Is(err, admin.ErrNotRunning):
+	case errors.Is(err, api.ErrNotRunning):
 		return err
 	default:
 		return fmt.Errorf("%s: %w; whether it was accepted is not known: run the same again", shownName(file), err)
@@ -163,13 +163,13 @@ func (c *submitCommand) submit(ctx context.Context, file string) error {
 }
 
 // refusal names file, line and field of each problem.
-func (c *submitCommand) refusal(file string, refused *admin.Error) error {
+func (c *submitCommand) refusal(file string, refused *api.Error) error {
 	if len(refused.Problems) == 0 {
 		return fmt.Errorf("%s: %w", shownName(file), refused)
 	}
 	for _, p := range refused.Problems {
 		p.Path = shownName(file)
-		fmt.Fprintln(c.err, cli.Plain(admin.ProblemText(p)))
+		fmt.Fprintln(c.err, cli.Plain(api.ProblemText(p)))
 	}
 	return fmt.Errorf("%s was refused, and none of it is run", shownName(file))
 }
@@ -213,7 +213,7 @@ func (c *submitCommand) uids() map[string]messages.SubmittedPod {
 
 // awaitReady waits until every pod is ready or has succeeded.
 func (c *submitCommand) awaitReady(ctx context.Context) error {
-	return c.await(ctx, "ready", func(p *admin.Pod) (bool, error) {
+	return c.await(ctx, "ready", func(p *api.Pod) (bool, error) {
 		switch s := p.Pod.Status; {
 		case slices.ContainsFunc(s.Conditions, isReady), s.Phase == "Succeeded":
 			return true, nil

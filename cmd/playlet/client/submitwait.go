@@ -12,7 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
@@ -25,7 +25,7 @@ const startTimeout = 10 * time.Second
 func retry[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	for began := time.Now(); ; {
 		out, err := ask()
-		var refused *admin.Error
+		var refused *api.Error
 		if !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable || time.Since(began) > startTimeout {
 			return out, err
 		}
@@ -42,13 +42,13 @@ var errAllDone = errors.New("all done")
 
 // await waits until done is true of every pod that was spoken of or, when end is "gone", until none is left. It says on
 // stderr how each fares, and outlives the agent.
-func (c *submitCommand) await(ctx context.Context, end string, done func(*admin.Pod) (bool, error)) error {
+func (c *submitCommand) await(ctx context.Context, end string, done func(*api.Pod) (bool, error)) error {
 	left := map[string]string{} // name by UID
 	for uid, p := range c.uids() {
 		left[uid] = p.Namespace + "/" + p.PodName
 	}
 	said := map[string]string{}
-	take := func(change *admin.Change) error {
+	take := func(change *api.Change) error {
 		if end == "gone" {
 			c.takeGone(change, left)
 		}
@@ -76,14 +76,14 @@ func (c *submitCommand) await(ctx context.Context, end string, done func(*admin.
 		return nil
 	}
 	for {
-		err := c.client.Watch(ctx, admin.Filter{}, take)
+		err := c.client.Watch(ctx, api.Filter{}, take)
 		switch {
 		case errors.Is(err, errAllDone):
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s did not become %s: %w", strings.Join(slices.Sorted(maps.Values(left)), ", "), end,
 				context.Cause(ctx))
-		case err != nil && !errors.Is(err, admin.ErrStreamEnded) && !errors.Is(err, admin.ErrNotRunning):
+		case err != nil && !errors.Is(err, api.ErrStreamEnded) && !errors.Is(err, api.ErrNotRunning):
 			return err
 		}
 		select {
@@ -94,7 +94,7 @@ func (c *submitCommand) await(ctx context.Context, end string, done func(*admin.
 }
 
 // takeGone takes away what is not there any more.
-func (c *submitCommand) takeGone(change *admin.Change, left map[string]string) {
+func (c *submitCommand) takeGone(change *api.Change, left map[string]string) {
 	for _, ref := range change.Gone {
 		delete(left, ref.UID)
 	}
@@ -102,14 +102,14 @@ func (c *submitCommand) takeGone(change *admin.Change, left map[string]string) {
 		return
 	}
 	for uid := range left {
-		if !slices.ContainsFunc(change.Pods, func(p admin.Pod) bool { return string(p.Pod.UID) == uid }) {
+		if !slices.ContainsFunc(change.Pods, func(p api.Pod) bool { return string(p.Pod.UID) == uid }) {
 			delete(left, uid)
 		}
 	}
 }
 
 // progress says how a pod fares, when that is news.
-func (c *submitCommand) progress(said map[string]string, name string, p *admin.Pod) {
+func (c *submitCommand) progress(said map[string]string, name string, p *api.Pod) {
 	s := summarize(p)
 	text := fmt.Sprintf("%s: %s, %d of %d ready", name, cli.Plain(s.status), s.ready, s.total)
 	if why := waitingFor(p, time.Time{}); why != "" {

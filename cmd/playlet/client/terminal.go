@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
 // makeRaw has the terminal pass on every key as it is (cfmakeraw(3)); restore undoes that.
@@ -33,12 +33,12 @@ func makeRaw(f *os.File) (restore func(), err error) {
 }
 
 // watchSize sends the size of the terminal, at once and whenever it changes, until stop.
-func watchSize(ctx context.Context, f *os.File) (sizes <-chan admin.Size, stop func()) {
+func watchSize(ctx context.Context, f *os.File) (sizes <-chan api.Size, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, syscall.SIGWINCH)
 	changed <- syscall.SIGWINCH
-	out := make(chan admin.Size)
+	out := make(chan api.Size)
 	go func() {
 		defer signal.Stop(changed)
 		for {
@@ -52,7 +52,7 @@ func watchSize(ctx context.Context, f *os.File) (sizes <-chan admin.Size, stop f
 				continue
 			}
 			select {
-			case out <- admin.Size{Width: size.Col, Height: size.Row}:
+			case out <- api.Size{Width: size.Col, Height: size.Row}:
 			case <-ctx.Done():
 				return
 			}

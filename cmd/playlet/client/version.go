@@ -8,13 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 )
 
-func thisVersion() admin.Version {
-	return admin.Version{
+func thisVersion() api.Version {
+	return api.Version{
 		Version: version.Playlet(), Kubernetes: version.Kubernetes, Go: runtime.Version(), Platform: runtime.GOOS + "/" +
 			runtime.GOARCH,
 	}
@@ -28,8 +28,8 @@ func PrintVersion(w io.Writer) error {
 
 // versions is what the command prints with -o.
 type versions struct {
-	Client admin.Version  `json:"client"`
-	Agent  *admin.Version `json:"agent,omitempty"`
+	Client api.Version  `json:"client"`
+	Agent  *api.Version `json:"agent,omitempty"`
 	// AgentError says why there is no Agent.
 	AgentError string `json:"agentError,omitempty"`
 }
@@ -61,10 +61,10 @@ versions of the agent and of the container runtime that it uses. An agent that d
 		}
 		out := versions{Client: thisVersion()}
 		if !alone {
-			agent, err := admin.NewClient(*socket).Version(cmd.Context())
+			agent, err := api.NewClient(*socket).Version(cmd.Context())
 			out.Agent = agent
 			switch {
-			case errors.Is(err, admin.ErrNotRunning):
+			case errors.Is(err, api.ErrNotRunning):
 				out.AgentError = "not running"
 			case err != nil:
 				out.AgentError = err.Error()
@@ -90,12 +90,12 @@ func printVersions(w io.Writer, v versions, output string) error {
 	return err
 }
 
-func versionLine(v admin.Version) string {
+func versionLine(v api.Version) string {
 	return fmt.Sprintf("%s (Kubernetes %s, %s, %s)", cli.Plain(v.Version), cli.Plain(v.Kubernetes), cli.Plain(v.Go),
 		cli.Plain(v.Platform))
 }
 
-func runtimeLine(r *admin.Runtime) string {
+func runtimeLine(r *api.Runtime) string {
 	switch {
 	case r == nil || r.Name == "":
 		return "has not answered yet"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 )
 
@@ -15,9 +15,9 @@ func TestVersionCommand(t *testing.T) {
 	defer func() { version.Build = "" }()
 	this := "Playlet: v1.0.0 (Kubernetes 1.36.3, " + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH + ")\n"
 	f := startFakeAgent(t)
-	f.version = admin.Version{
+	f.version = api.Version{
 		Version: "v0.9.0", Kubernetes: "1.36.2", Go: "go1.26", Platform: "linux/amd64", PID: 7,
-		Runtime: &admin.Runtime{Name: "containerd", Version: "2.4.2", Ready: true},
+		Runtime: &api.Runtime{Name: "containerd", Version: "2.4.2", Ready: true},
 	}
 	out, notes, code := f.command(t, "version")
 	if want := this + "Agent:   v0.9.0 (Kubernetes 1.36.2, go1.26, linux/amd64)\nRuntime: containerd 2.4.2\n"; out != want ||

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client"
@@ -87,15 +87,15 @@ func startAgent(args []string, log io.Writer) (*Agent, error) {
 
 // nodeNotes are those of the node. What to do about a runtime that is away is not the user's business here: containerd is
 // started again.
-func nodeNotes(n *admin.Node) []string {
+func nodeNotes(n *api.Node) []string {
 	if n.Runtime.Ready {
-		return client.NodeNotes(n, admin.Filter{}, time.Time{})
+		return client.NodeNotes(n, api.Filter{}, time.Time{})
 	}
 	note := "containerd is not ready"
 	if r := n.Runtime.Reason; r != nil {
 		note += ": " + cli.Plain(r.Code)
 	}
 	rest := *n
-	rest.Runtime = admin.Runtime{Ready: true, NetworkReady: true}
-	return append([]string{note}, client.NodeNotes(&rest, admin.Filter{}, time.Time{})...)
+	rest.Runtime = api.Runtime{Ready: true, NetworkReady: true}
+	return append([]string{note}, client.NodeNotes(&rest, api.Filter{}, time.Time{})...)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -48,13 +48,13 @@ func TestDevRefusesInOneLine(t *testing.T) {
 
 // What to do about the runtime is not said where `playlet dev` does it.
 func TestDevNotesAreForOnesOwnContainerd(t *testing.T) {
-	n := &admin.Node{Unheard: []messages.Address{"sources/file"}}
-	n.Runtime.Reason = &admin.Reason{Code: "RuntimeUnavailable", Message: "start it (systemctl start containerd)"}
+	n := &api.Node{Unheard: []messages.Address{"sources/file"}}
+	n.Runtime.Reason = &api.Reason{Code: "RuntimeUnavailable", Message: "start it (systemctl start containerd)"}
 	rest := "sources/file has not been heard yet; what it wants is not shown"
 	if got := nodeNotes(n); !slices.Equal(got, []string{"containerd is not ready: RuntimeUnavailable", rest}) {
 		t.Errorf("%q", got)
 	}
-	n.Runtime = admin.Runtime{Ready: true, NetworkReason: "no bridge"}
+	n.Runtime = api.Runtime{Ready: true, NetworkReason: "no bridge"}
 	if got := nodeNotes(n); len(got) != 2 || !strings.Contains(got[0], "no bridge") || got[1] != rest {
 		t.Errorf("%q", got)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
 	"github.com/playlet-dev/playlet/cri"
@@ -34,9 +34,9 @@ type Hooks struct {
 	// Start starts the agent with a command line, its log going to log.
 	Start func(args []string, log io.Writer) (*Agent, error)
 	// Status puts a pod's status in a few words: "Running 1/1".
-	Status func(*admin.Pod) string
+	Status func(*api.Pod) string
 	// Notes are lines about what is wrong with the node.
-	Notes func(*admin.Node) []string
+	Notes func(*api.Node) []string
 }
 
 // node is the process that does what is to be seen.
@@ -220,7 +220,7 @@ func (n *node) startAgent(ctx context.Context, waiting func(string)) (string, er
 func (n *node) awaitAgent(ctx context.Context, waiting func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
-	err := n.watch(ctx, func(now *admin.Pods) error {
+	err := n.watch(ctx, func(now *api.Pods) error {
 		if now.Node.Runtime.Ready && len(now.Node.Unheard) == 0 {
 			return errSeen
 		}

@@ -15,7 +15,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/config"
 )
 
@@ -36,7 +36,7 @@ func (n *node) awaitSample(ctx context.Context, waiting func(string)) (string, e
 	defer cancel()
 	url := ""
 	last := "not seen yet"
-	err := n.watch(ctx, func(now *admin.Pods) error {
+	err := n.watch(ctx, func(now *api.Pods) error {
 		p := n.sample(now)
 		if p == nil {
 			return nil
@@ -61,7 +61,7 @@ func (n *node) awaitSample(ctx context.Context, waiting func(string)) (string, e
 }
 
 // sample finds the sample pod; nil when it is not there.
-func (n *node) sample(now *admin.Pods) *admin.Pod {
+func (n *node) sample(now *api.Pods) *api.Pod {
 	for i := range now.Pods {
 		if now.Pods[i].Pod.Name == sampleName+"-"+n.agent.NodeName {
 			return &now.Pods[i]
@@ -70,11 +70,11 @@ func (n *node) sample(now *admin.Pods) *admin.Pod {
 	return nil
 }
 
-func sampleURL(p *admin.Pod) string {
+func sampleURL(p *api.Pod) string {
 	return fmt.Sprintf("http://%s/", net.JoinHostPort(p.Pod.Status.PodIP, strconv.Itoa(samplePort)))
 }
 
-func ready(p *admin.Pod) bool {
+func ready(p *api.Pod) bool {
 	if p.Pod.Status.PodIP == "" {
 		return false
 	}

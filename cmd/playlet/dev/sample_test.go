@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/config"
 )
 
@@ -43,10 +43,10 @@ func sampleNode(t *testing.T) *node {
 func TestTheSampleIsAwaitedAndAsked(t *testing.T) {
 	helloOn(t, "127.0.0.1", 2)
 	n := sampleNode(t)
-	n.plan.AdminSocket = agentThatTells(t, []admin.Change{
-		{Full: true, Pods: []admin.Pod{onePod("theirs", "1", "192.0.2.9")}},
-		{Pods: []admin.Pod{onePod("hello-vm", "2", "")}},
-		{Pods: []admin.Pod{onePod("hello-vm", "2", "127.0.0.1")}},
+	n.plan.AdminSocket = agentThatTells(t, []api.Change{
+		{Full: true, Pods: []api.Pod{onePod("theirs", "1", "192.0.2.9")}},
+		{Pods: []api.Pod{onePod("hello-vm", "2", "")}},
+		{Pods: []api.Pod{onePod("hello-vm", "2", "127.0.0.1")}},
 	})
 	var waits []string
 	done, err := n.awaitSample(t.Context(), func(what string) { waits = append(waits, what) })
@@ -78,10 +78,10 @@ func TestASampleOfTheUsersIsNotAwaited(t *testing.T) {
 
 func TestTheAgentIsAwaited(t *testing.T) {
 	n := aNode(&buffer{})
-	ready := &admin.Node{Runtime: admin.Runtime{Ready: true}}
+	ready := &api.Node{Runtime: api.Runtime{Ready: true}}
 	unheard := *ready
 	unheard.Unheard = append(unheard.Unheard, "sources/file")
-	n.plan.AdminSocket = agentThatTells(t, []admin.Change{{Full: true, Node: &admin.Node{}}, {Node: &unheard}, {Node: ready}})
+	n.plan.AdminSocket = agentThatTells(t, []api.Change{{Full: true, Node: &api.Node{}}, {Node: &unheard}, {Node: ready}})
 	waits := 0
 	must(t, n.awaitAgent(t.Context(), func(string) { waits++ }))
 	if waits != 2 {

@@ -8,22 +8,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
 // errSeen ends a watch that has seen what it waited for.
 var errSeen = errors.New("seen")
 
 // watch follows the agent's pods until ctx ends or f has seen enough. A stream that breaks off is begun again.
-func (n *node) watch(ctx context.Context, f func(*admin.Pods) error) error {
-	client := admin.NewClient(n.plan.AdminSocket)
+func (n *node) watch(ctx context.Context, f func(*api.Pods) error) error {
+	client := api.NewClient(n.plan.AdminSocket)
 	for {
-		now := &admin.Pods{}
-		err := client.Watch(ctx, admin.Filter{}, func(c *admin.Change) error {
+		now := &api.Pods{}
+		err := client.Watch(ctx, api.Filter{}, func(c *api.Change) error {
 			apply(now, c)
 			return f(now)
 		})
-		broken := errors.Is(err, admin.ErrStreamEnded) || errors.Is(err, admin.ErrNotRunning)
+		broken := errors.Is(err, api.ErrStreamEnded) || errors.Is(err, api.ErrNotRunning)
 		if ctx.Err() != nil || err != nil && !broken {
 			return err
 		}
@@ -38,15 +38,15 @@ func (n *node) watch(ctx context.Context, f func(*admin.Pods) error) error {
 }
 
 // apply brings what is known up to date with a change.
-func apply(now *admin.Pods, c *admin.Change) {
+func apply(now *api.Pods, c *api.Change) {
 	if c.Full {
-		*now = admin.Pods{Node: now.Node}
+		*now = api.Pods{Node: now.Node}
 	}
 	now.At = c.At
 	if c.Node != nil {
 		now.Node = *c.Node
 	}
-	uid := func(p *admin.Pod) string { return string(p.Pod.UID) }
+	uid := func(p *api.Pod) string { return string(p.Pod.UID) }
 	gone := map[string]bool{}
 	for _, ref := range c.Gone {
 		gone[ref.UID] = true
@@ -54,9 +54,9 @@ func apply(now *admin.Pods, c *admin.Change) {
 	for i := range c.Pods {
 		gone[uid(&c.Pods[i])] = true // replaced
 	}
-	now.Pods = slices.DeleteFunc(now.Pods, func(p admin.Pod) bool { return gone[uid(&p)] })
+	now.Pods = slices.DeleteFunc(now.Pods, func(p api.Pod) bool { return gone[uid(&p)] })
 	now.Pods = append(now.Pods, c.Pods...)
-	slices.SortFunc(now.Pods, func(a, b admin.Pod) int {
+	slices.SortFunc(now.Pods, func(a, b api.Pod) int {
 		return strings.Compare(a.Pod.Namespace+"/"+a.Pod.Name, b.Pod.Namespace+"/"+b.Pod.Name)
 	})
 }
@@ -68,7 +68,7 @@ func (n *node) stay(ctx context.Context) error {
 	}
 	n.progress.Line("%s", n.directions())
 	seen := map[string]string{}
-	return n.watch(ctx, func(now *admin.Pods) error {
+	return n.watch(ctx, func(now *api.Pods) error {
 		for _, line := range n.news(now, seen) {
 			n.tell(line)
 		}
@@ -78,7 +78,7 @@ func (n *node) stay(ctx context.Context) error {
 }
 
 // tellAddress says where the sample pod is when that is no longer where it was: a sandbox made again has another address.
-func (n *node) tellAddress(now *admin.Pods) {
+func (n *node) tellAddress(now *api.Pods) {
 	p := n.sample(now)
 	if n.url == "" || p == nil || !ready(p) {
 		return
@@ -93,7 +93,7 @@ func (n *node) tellAddress(now *admin.Pods) {
 func (n *node) tell(what string) { n.progress.Line("%s  %s", time.Now().Format(time.TimeOnly), what) }
 
 // news are the lines that were not said yet. seen holds what was said last, by its subject.
-func (n *node) news(now *admin.Pods, seen map[string]string) []string {
+func (n *node) news(now *api.Pods, seen map[string]string) []string {
 	var out []string
 	there := map[string]bool{}
 	say := func(subject, text string) {

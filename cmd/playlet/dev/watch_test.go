@@ -15,20 +15,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
 // onePod has an address where it is ready.
-func onePod(name, uid, ip string) admin.Pod {
+func onePod(name, uid, ip string) api.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(uid)}}
 	p.Status.PodIP = ip
 	if ip != "" {
 		p.Status.Conditions = []v1.PodCondition{{Type: "PodScheduled", Status: "True"}, {Type: "Ready", Status: "True"}}
 	}
-	return admin.Pod{Pod: p}
+	return api.Pod{Pod: p}
 }
 
-func names(now *admin.Pods) (out []string) {
+func names(now *api.Pods) (out []string) {
 	for _, p := range now.Pods {
 		out = append(out, p.Pod.Name+string(p.Pod.UID)+p.Pod.Status.PodIP)
 	}
@@ -36,18 +36,18 @@ func names(now *admin.Pods) (out []string) {
 }
 
 func TestChangesAreApplied(t *testing.T) {
-	now := &admin.Pods{}
-	broken := &admin.Node{Runtime: admin.Runtime{Ready: true}}
+	now := &api.Pods{}
+	broken := &api.Node{Runtime: api.Runtime{Ready: true}}
 	for i, c := range []struct {
-		change admin.Change
+		change api.Change
 		want   []string
 	}{
-		{admin.Change{Full: true, Pods: []admin.Pod{onePod("b", "1", ""), onePod("a", "2", "")}, Node: broken},
+		{api.Change{Full: true, Pods: []api.Pod{onePod("b", "1", ""), onePod("a", "2", "")}, Node: broken},
 			[]string{"a2", "b1"}},
-		{admin.Change{Pods: []admin.Pod{onePod("b", "1", "9")}}, []string{"a2", "b19"}},
-		{admin.Change{Pods: []admin.Pod{onePod("a", "3", "")}, Gone: []admin.Ref{{UID: "2"}, {UID: "7"}}}, []string{"a3", "b19"}},
-		{admin.Change{Gone: []admin.Ref{{UID: "1"}}}, []string{"a3"}},
-		{admin.Change{Full: true, Pods: []admin.Pod{onePod("c", "4", "")}}, []string{"c4"}},
+		{api.Change{Pods: []api.Pod{onePod("b", "1", "9")}}, []string{"a2", "b19"}},
+		{api.Change{Pods: []api.Pod{onePod("a", "3", "")}, Gone: []api.Ref{{UID: "2"}, {UID: "7"}}}, []string{"a3", "b19"}},
+		{api.Change{Gone: []api.Ref{{UID: "1"}}}, []string{"a3"}},
+		{api.Change{Full: true, Pods: []api.Pod{onePod("c", "4", "")}}, []string{"c4"}},
 	} {
 		apply(now, &c.change)
 		if got := names(now); !slices.Equal(got, c.want) || !now.Node.Runtime.Ready {
@@ -61,8 +61,8 @@ func aNode(out *buffer) *node {
 	return &node{
 		plan: &Plan{}, progress: NewProgress(out), agent: &Agent{NodeName: "vm", Failed: make(chan error, 1)},
 		Hooks: Hooks{
-			Status: func(p *admin.Pod) string { return strings.TrimSpace("Running " + p.Pod.Status.PodIP) },
-			Notes: func(n *admin.Node) []string {
+			Status: func(p *api.Pod) string { return strings.TrimSpace("Running " + p.Pod.Status.PodIP) },
+			Notes: func(n *api.Node) []string {
 				if n.Runtime.Ready {
 					return nil
 				}
@@ -75,18 +75,18 @@ func aNode(out *buffer) *node {
 func TestOnlyNewsAreTold(t *testing.T) {
 	n := aNode(&buffer{})
 	seen := map[string]string{}
-	ready := admin.Node{Runtime: admin.Runtime{Ready: true}}
+	ready := api.Node{Runtime: api.Runtime{Ready: true}}
 	for i, c := range []struct {
-		now  admin.Pods
+		now  api.Pods
 		want []string
 	}{
-		{admin.Pods{}, []string{"containerd is not ready: away"}},
-		{admin.Pods{Pods: []admin.Pod{onePod("a", "1", "")}}, []string{"default/a  Running"}},
-		{admin.Pods{Pods: []admin.Pod{onePod("a", "1", "")}}, nil},
-		{admin.Pods{Node: ready, Pods: []admin.Pod{onePod("a", "1", "9")}},
+		{api.Pods{}, []string{"containerd is not ready: away"}},
+		{api.Pods{Pods: []api.Pod{onePod("a", "1", "")}}, []string{"default/a  Running"}},
+		{api.Pods{Pods: []api.Pod{onePod("a", "1", "")}}, nil},
+		{api.Pods{Node: ready, Pods: []api.Pod{onePod("a", "1", "9")}},
 			[]string{"default/a  Running 9", "no longer: containerd is not ready"}},
-		{admin.Pods{Node: ready}, []string{"default/a  gone"}},
-		{admin.Pods{Node: ready}, nil},
+		{api.Pods{Node: ready}, []string{"default/a  gone"}},
+		{api.Pods{Node: ready}, nil},
 	} {
 		if got := n.news(&c.now, seen); !slices.Equal(got, c.want) {
 			t.Errorf("at %d: %q, want %q", i, got, c.want)
@@ -97,12 +97,12 @@ func TestOnlyNewsAreTold(t *testing.T) {
 func TestANewAddressOfTheSampleIsTold(t *testing.T) {
 	out := &buffer{}
 	n := aNode(out)
-	pods := func(ip string) *admin.Pods { return &admin.Pods{Pods: []admin.Pod{onePod("hello-vm", "1", ip)}} }
+	pods := func(ip string) *api.Pods { return &api.Pods{Pods: []api.Pod{onePod("hello-vm", "1", ip)}} }
 	n.tellAddress(pods("192.0.2.1")) // no address was told yet
 	n.url = "http://192.0.2.1:8080/"
 	n.tellAddress(pods("192.0.2.1"))
 	n.tellAddress(pods(""))
-	n.tellAddress(&admin.Pods{Pods: []admin.Pod{onePod("another", "2", "192.0.2.9")}})
+	n.tellAddress(&api.Pods{Pods: []api.Pod{onePod("another", "2", "192.0.2.9")}})
 	if got := out.String(); got != "" {
 		t.Errorf("it tells %q", got)
 	}
@@ -116,12 +116,12 @@ func TestANewAddressOfTheSampleIsTold(t *testing.T) {
 }
 
 // agentThatTells answers each watch with the next of these streams, and then with none.
-func agentThatTells(t *testing.T, streams ...[]admin.Change) (socket string) {
+func agentThatTells(t *testing.T, streams ...[]api.Change) (socket string) {
 	t.Helper()
 	socket = filepath.Join(shortDir(t), "s")
 	l, err := net.Listen("unix", socket)
 	must(t, err)
-	next := make(chan []admin.Change, len(streams))
+	next := make(chan []api.Change, len(streams))
 	for _, s := range streams {
 		next <- s
 	}
@@ -143,9 +143,9 @@ func agentThatTells(t *testing.T, streams ...[]admin.Change) (socket string) {
 func TestAWatchOutlivesItsStreams(t *testing.T) {
 	n := aNode(&buffer{})
 	n.plan.AdminSocket = agentThatTells(t,
-		[]admin.Change{{Full: true, Pods: []admin.Pod{onePod("a", "1", "")}}},
-		[]admin.Change{{Full: true, Pods: []admin.Pod{onePod("a", "1", "")}}, {Pods: []admin.Pod{onePod("b", "2", "")}}})
-	err := n.watch(t.Context(), func(now *admin.Pods) error {
+		[]api.Change{{Full: true, Pods: []api.Pod{onePod("a", "1", "")}}},
+		[]api.Change{{Full: true, Pods: []api.Pod{onePod("a", "1", "")}}, {Pods: []api.Pod{onePod("b", "2", "")}}})
+	err := n.watch(t.Context(), func(now *api.Pods) error {
 		if len(now.Pods) == 2 {
 			return errSeen
 		}

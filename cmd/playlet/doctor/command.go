@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cni"
@@ -155,7 +155,7 @@ func machineOf(node *config.Node, warnings []config.Warning) *Machine {
 				ImageEndpoint: node.ImageEndpoint()})
 		},
 		Agent: func(ctx context.Context) (string, error) {
-			v, err := admin.NewClient(node.AdminSocket).Version(ctx)
+			v, err := api.NewClient(node.AdminSocket).Version(ctx)
 			if err != nil {
 				return "", err
 			}

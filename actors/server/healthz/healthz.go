@@ -1,34 +1,16 @@
-package server
+package healthz
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 	"unicode"
 )
 
-const (
-	probeTimeout = 10 * time.Second // for a whole request to /healthz, and its answer
-	probeConns   = 64
-)
-
-// endpoint is the one of /healthz on a TCP port of its own.
-func (h *health) endpoint() *endpoint {
-	where := net.JoinHostPort(h.l.conf.HealthzAddress, strconv.Itoa(h.l.conf.HealthzPort))
-	server := &http.Server{
-		Handler: h.routes(false), ReadHeaderTimeout: headerTimeout, ReadTimeout: probeTimeout, WriteTimeout: probeTimeout,
-		IdleTimeout: idleTimeout,
-	}
-	return newEndpoint("healthz", where, probeConns, server, tcpDoor(where))
-}
-
-// routes are /healthz and /healthz/<check>, in the form that Kubernetes components give them. Only with details they say why a
+// Handler answers /healthz and /healthz/<check>, in the form that Kubernetes components give them. Only with details they say why a
 // check fails, and what else is worth knowing: that names pods, paths and addresses, which is not for everybody who can connect.
-func (h *health) routes(details bool) http.Handler {
+func (h *Checks) Handler(details bool) http.Handler {
 	all := func(w http.ResponseWriter, r *http.Request) { h.all(w, r, details) }
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", all)
@@ -41,7 +23,7 @@ func (h *health) routes(details bool) http.Handler {
 const withheld = "reason withheld"
 
 // all answers /healthz: "ok", or 500 and what failed. ?verbose lists every check; ?exclude=NAME leaves one out.
-func (h *health) all(w http.ResponseWriter, r *http.Request, details bool) {
+func (h *Checks) all(w http.ResponseWriter, r *http.Request, details bool) {
 	query := r.URL.Query()
 	_, verbose := query["verbose"]
 	excluded := query["exclude"]
@@ -81,7 +63,7 @@ func (h *health) all(w http.ResponseWriter, r *http.Request, details bool) {
 }
 
 // one answers /healthz/<check>.
-func (h *health) one(w http.ResponseWriter, r *http.Request, details bool) {
+func (h *Checks) one(w http.ResponseWriter, r *http.Request, details bool) {
 	name := r.PathValue("check")
 	i := slices.IndexFunc(h.checks, func(c check) bool { return c.name == name })
 	if i < 0 {

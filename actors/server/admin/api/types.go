@@ -1,6 +1,6 @@
-// Package admin is the language of the admin socket: what its answers hold, and a client that speaks it. It is
+// Package api is the language of the admin socket: what its answers hold, and a client that speaks it. It is
 // HTTP/1.1 with JSON over a unix socket that root alone may open; paths begin with the version of the language, /v1.
-package admin
+package api
 
 import (
 	"time"

@@ -1,4 +1,4 @@
-package server
+package admin
 
 import (
 	"encoding/json"
@@ -9,18 +9,18 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
 // coalesce is the least time between two lines of a stream: what changes within it makes one line.
 const coalesce = 50 * time.Millisecond
 
 // pods answers GET /v1/pods[?watch=true][&namespace=N][&name=N].
-func (a *api) pods(w http.ResponseWriter, r *http.Request) {
+func (h *handlers) pods(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	for key := range q {
 		if key != "watch" && key != "namespace" && key != "name" {
-			fail(w, &admin.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("unknown parameter %q", key)})
+			fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("unknown parameter %q", key)})
 			return
 		}
 	}
@@ -28,20 +28,20 @@ func (a *api) pods(w http.ResponseWriter, r *http.Request) {
 	if text := q.Get("watch"); text != "" {
 		var err error
 		if watch, err = strconv.ParseBool(text); err != nil {
-			fail(w, &admin.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("watch=%q is neither true nor false", text)})
+			fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("watch=%q is neither true nor false", text)})
 			return
 		}
 	}
 	chosen := filter{q.Get("namespace"), q.Get("name")}
 	if watch {
-		a.watchPods(w, r, chosen)
+		h.watchPods(w, r, chosen)
 		return
 	}
-	now := a.l.conf.Board.Now()
-	out := admin.Pods{
+	now := h.conf.Board.Now()
+	out := api.Pods{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
 		Metadata: metav1.ListMeta{ResourceVersion: strconv.FormatUint(now.Version, 10)},
-		At:       now.At, Pods: []admin.Pod{}, Node: a.l.nodeView(now),
+		At:       now.At, Pods: []api.Pod{}, Node: h.nodeView(now),
 	}
 	for _, p := range chosen.choose(now) {
 		out.Pods = append(out.Pods, podView(p))
@@ -50,12 +50,12 @@ func (a *api) pods(w http.ResponseWriter, r *http.Request) {
 }
 
 // watchPods streams one line of JSON a change, until the client goes or the process ends.
-func (a *api) watchPods(w http.ResponseWriter, r *http.Request, chosen filter) {
+func (h *handlers) watchPods(w http.ResponseWriter, r *http.Request, chosen filter) {
 	select {
-	case a.watches <- struct{}{}:
-		defer func() { <-a.watches }()
+	case h.watches <- struct{}{}:
+		defer func() { <-h.watches }()
 	default:
-		fail(w, &admin.Error{
+		fail(w, &api.Error{
 			Status: http.StatusTooManyRequests, Text: fmt.Sprintf("%d watches are open already, which is the limit", maxWatches),
 		})
 		return
@@ -63,8 +63,8 @@ func (a *api) watchPods(w http.ResponseWriter, r *http.Request, chosen filter) {
 	w.Header().Set("Content-Type", "application/json")
 	ctx, out, lines := r.Context(), http.NewResponseController(w), json.NewEncoder(w)
 	seen := tracker{chosen: chosen}
-	for now := a.l.conf.Board.Now(); ; {
-		if change, news := seen.next(now, a.l.nodeView(now)); news {
+	for now := h.conf.Board.Now(); ; {
+		if change, news := seen.next(now, h.nodeView(now)); news {
 			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // where there is none, the write itself tells
 			if lines.Encode(change) != nil || out.Flush() != nil {
 				return
@@ -74,7 +74,7 @@ func (a *api) watchPods(w http.ResponseWriter, r *http.Request, chosen filter) {
 			}
 		}
 		var err error
-		if now, err = a.l.conf.Board.After(ctx, now.Version); err != nil {
+		if now, err = h.conf.Board.After(ctx, now.Version); err != nil {
 			return
 		}
 	}

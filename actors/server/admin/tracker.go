@@ -1,4 +1,4 @@
-package server
+package admin
 
 import (
 	"reflect"
@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
 // tracker makes the lines of one stream: it remembers what was sent, and tells what is new. It is pure.
@@ -17,7 +17,7 @@ type tracker struct {
 	complete bool // a complete line was sent
 	life     time.Time
 	pods     map[types.UID]tracked
-	node     admin.Node
+	node     api.Node
 }
 
 // tracked is a pod as it was sent last.
@@ -30,9 +30,9 @@ type tracked struct {
 
 // next is what changed since the call before; false when nothing did. The first call tells everything, and so does the first
 // one that knows everything.
-func (t *tracker) next(s *board.Snapshot, node admin.Node) (admin.Change, bool) {
+func (t *tracker) next(s *board.Snapshot, node api.Node) (api.Change, bool) {
 	complete := s.Complete()
-	change := admin.Change{Version: s.Version, At: s.At, Full: !t.begun || complete && !t.complete}
+	change := api.Change{Version: s.Version, At: s.At, Full: !t.begun || complete && !t.complete}
 	pods := make(map[types.UID]tracked, len(t.pods))
 	for _, p := range t.chosen.choose(s) {
 		pods[p.Pod.UID] = tracked{pod: p, sure: s.Audited}
@@ -46,7 +46,7 @@ func (t *tracker) next(s *board.Snapshot, node admin.Node) (admin.Change, bool) 
 		}
 		old.sure = old.sure && s.Life.Equal(t.life)
 		if complete || old.sure {
-			change.Gone = append(change.Gone, admin.Ref{Namespace: old.pod.Pod.Namespace, Name: old.pod.Pod.Name,
+			change.Gone = append(change.Gone, api.Ref{Namespace: old.pod.Pod.Namespace, Name: old.pod.Pod.Name,
 				UID: string(uid)})
 		} else {
 			pods[uid] = old

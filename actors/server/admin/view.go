@@ -1,9 +1,7 @@
-package server
+package admin
 
 import (
 	"cmp"
-	"os"
-	"runtime"
 	"slices"
 	"time"
 
@@ -11,12 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // podView is one pod as it is shown. What is shared with the board is only read: the objects are immutable.
-func podView(p *board.Pod) admin.Pod {
+func podView(p *board.Pod) api.Pod {
 	shown := *p.Pod
 	shown.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	if p.Status != nil {
@@ -28,40 +26,31 @@ func podView(p *board.Pod) admin.Pod {
 		since := metav1.NewTime(p.EndingSince.Truncate(time.Second))
 		shown.DeletionTimestamp, shown.DeletionGracePeriodSeconds = &since, p.EndingGrace
 	}
-	return admin.Pod{Pod: &shown, PodState: admin.PodState{
+	return api.Pod{Pod: &shown, PodState: api.PodState{
 		Source: p.Source, Phase: p.Phase, Ending: p.Ending, Waiting: reason(p.Waiting), Quarantine: quarantine(p.Quarantine),
 	}}
 }
 
-func reason(r *messages.Reason) *admin.Reason {
+func reason(r *messages.Reason) *api.Reason {
 	if r == nil || r.Code == "" {
 		return nil
 	}
-	return &admin.Reason{Code: r.Code, Message: r.Message, Permanent: r.Permanent, RetryAt: r.RetryAt, Since: r.Since}
+	return &api.Reason{Code: r.Code, Message: r.Message, Permanent: r.Permanent, RetryAt: r.RetryAt, Since: r.Since}
 }
 
-func quarantine(q *messages.ChildQuarantined) *admin.Quarantine {
+func quarantine(q *messages.ChildQuarantined) *api.Quarantine {
 	if q == nil {
 		return nil
 	}
-	return &admin.Quarantine{Reason: q.Reason, Until: q.Until}
+	return &api.Quarantine{Reason: q.Reason, Until: q.Until}
 }
 
-func (l *Listeners) nodeView(s *board.Snapshot) admin.Node {
-	return admin.Node{Problems: s.Problems, Runtime: l.conf.Runtime(), Unheard: s.Unheard, Audited: s.Audited}
+func (h *handlers) nodeView(s *board.Snapshot) api.Node {
+	return api.Node{Problems: s.Problems, Runtime: h.conf.Runtime(), Unheard: s.Unheard, Audited: s.Audited}
 }
 
-func (l *Listeners) version() admin.Version {
-	rt := l.conf.Runtime()
-	return admin.Version{
-		Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(), Platform: runtime.GOOS + "/" +
-			runtime.GOARCH,
-		PID: os.Getpid(), Since: l.began, Runtime: &rt,
-	}
-}
-
-func sortActors(actors []admin.Actor) {
-	slices.SortFunc(actors, func(x, y admin.Actor) int { return cmp.Compare(x.Path, y.Path) })
+func sortActors(actors []api.Actor) {
+	slices.SortFunc(actors, func(x, y api.Actor) int { return cmp.Compare(x.Path, y.Path) })
 }
 
 // filter chooses pods; an empty field chooses all.

@@ -1,12 +1,16 @@
-package server
+package admin
 
 import (
 	"slices"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -47,7 +51,7 @@ func TestPodsOutliveTheActorThatPublishesThem(t *testing.T) {
 		seen := tracker{}
 		for i, step := range steps {
 			step.s.Version = uint64(i + 1)
-			change, _ := seen.next(&step.s, admin.Node{Audited: step.s.Audited, Unheard: step.s.Unheard})
+			change, _ := seen.next(&step.s, api.Node{Audited: step.s.Audited, Unheard: step.s.Unheard})
 			var gone []string
 			for _, ref := range change.Gone {
 				gone = append(gone, ref.UID)
@@ -60,4 +64,8 @@ func TestPodsOutliveTheActorThatPublishesThem(t *testing.T) {
 			}
 		}
 	}
+}
+
+func pod(namespace, name, uid string, status *v1.PodStatus) board.Pod {
+	return board.Pod{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}}, Status: status}
 }

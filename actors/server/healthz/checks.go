@@ -1,4 +1,5 @@
-package server
+// Package healthz has the checks of the agent's health, and answers /healthz with them.
+package healthz
 
 import (
 	"context"
@@ -9,7 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/server/admin"
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -25,9 +27,29 @@ type check struct {
 	run  func(ctx context.Context) verdict
 }
 
-// health holds the checks of /healthz.
-type health struct {
-	l      *Listeners
+// Tree is the part of the running tree that checks ask.
+type Tree interface {
+	Ask(ctx context.Context, to messages.Address, question any) (any, error)
+	Quarantined() map[messages.Address]messages.ChildQuarantined
+}
+
+// Config is what the checks look at. None of its functions may wait.
+type Config struct {
+	// Context ends with the process.
+	Context context.Context //nolint:containedctx // answers are shared by requests, whose own contexts end earlier
+	Board   *board.Board
+	Tree    func() Tree // nil before it runs
+	Runtime func() api.Runtime
+	// Listeners are sentences on what could not be opened.
+	Listeners func() []string
+	// Probes and Cluster are sentences on late probes, and on what goes wrong between this node and its cluster; nil: there is
+	// no such check.
+	Probes, Cluster func() []string
+}
+
+// Checks are those of /healthz. Safe for concurrent use.
+type Checks struct {
+	conf   Config
 	checks []check
 
 	mu    sync.Mutex // held while pods is asked: those who come meanwhile take the same answer
@@ -39,8 +61,14 @@ type health struct {
 // actor that matters most.
 const podsFresh = time.Second
 
-func newHealth(l *Listeners) *health {
-	h := &health{l: l}
+// askTimeout bounds a question to an actor.
+const askTimeout = 2 * time.Second
+
+const starting = "the agent is starting: its actors do not run yet"
+
+// New prepares the checks.
+func New(conf Config) *Checks {
+	h := &Checks{conf: conf}
 	h.checks = []check{
 		{"ping", func(context.Context) verdict { return verdict{} }},
 		{"runtime", h.runtime},
@@ -53,7 +81,7 @@ func newHealth(l *Listeners) *health {
 	for _, c := range []struct {
 		name  string
 		notes func() []string
-	}{{"probes", l.conf.Probes}, {"cluster", l.conf.Cluster}} {
+	}{{"probes", conf.Probes}, {"cluster", conf.Cluster}} {
 		if c.notes != nil {
 			h.checks = append(h.checks, check{c.name, func(context.Context) verdict { return verdict{notes: c.notes()} }})
 		}
@@ -62,8 +90,8 @@ func newHealth(l *Listeners) *health {
 }
 
 // runtime fails while the container runtime cannot be reached, or is not ready.
-func (h *health) runtime(context.Context) verdict {
-	r := h.l.conf.Runtime()
+func (h *Checks) runtime(context.Context) verdict {
+	r := h.conf.Runtime()
 	var out verdict
 	if !r.Ready {
 		out.failed = "the container runtime is not ready"
@@ -87,15 +115,15 @@ func (h *health) runtime(context.Context) verdict {
 
 // supervisors fails while an actor that stands in the tree by itself is left stopped. A pod in quarantine is named:
 // it is one pod's trouble, and not the node's.
-func (h *health) supervisors(context.Context) verdict {
-	tree := h.l.tree()
+func (h *Checks) supervisors(context.Context) verdict {
+	tree := h.conf.Tree()
 	if tree == nil {
-		return verdict{failed: errNoTree.Text}
+		return verdict{failed: starting}
 	}
 	var out verdict
 	var failed []string
 	names := map[messages.Address]string{}
-	for _, p := range h.l.conf.Board.Now().Pods {
+	for _, p := range h.conf.Board.Now().Pods {
 		names[messages.PodAddress(string(p.Pod.UID))] = p.Pod.Namespace + "/" + p.Pod.Name
 	}
 	quarantined := tree.Quarantined()
@@ -117,8 +145,8 @@ func (h *health) supervisors(context.Context) verdict {
 
 // sources fails until each source of this node has said what it wants: before that, no pod is ended for being unwanted. That the
 // API server has not been heard is a note: no restart of the agent brings it back, and it may be a pod of this node.
-func (h *health) sources(context.Context) verdict {
-	now := h.l.conf.Board.Now()
+func (h *Checks) sources(context.Context) verdict {
+	now := h.conf.Board.Now()
 	if now.Version == 0 {
 		return verdict{failed: "no source has been heard yet"}
 	}
@@ -135,26 +163,26 @@ func (h *health) sources(context.Context) verdict {
 		out.failed = "not heard yet: " + strings.Join(names, ", ")
 	}
 	for _, p := range now.Problems {
-		out.notes = append(out.notes, admin.ProblemText(p))
+		out.notes = append(out.notes, api.ProblemText(p))
 	}
 	return out
 }
 
 // answers fails when the pods actor does not answer: then the tree does not turn. What it cannot keep on the disk is a note.
-func (h *health) answers(context.Context) verdict {
+func (h *Checks) answers(context.Context) verdict {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.asked.IsZero() && time.Since(h.asked) < podsFresh {
 		return h.pods
 	}
-	tree := h.l.tree()
+	tree := h.conf.Tree()
 	if tree == nil {
-		return verdict{failed: errNoTree.Text}
+		return verdict{failed: starting}
 	}
 	// Not the request's context: those who wait behind it would inherit somebody else's deadline.
-	ctx, cancel := context.WithTimeout(h.l.ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(h.conf.Context, askTimeout)
 	defer cancel()
-	h.pods = verdict{notes: h.l.conf.Board.Now().Unwritten}
+	h.pods = verdict{notes: h.conf.Board.Now().Unwritten}
 	if _, err := tree.Ask(ctx, messages.Pods, messages.GetInspection{}); err != nil {
 		h.pods.failed = err.Error()
 	}
@@ -163,12 +191,4 @@ func (h *health) answers(context.Context) verdict {
 }
 
 // listeners names what could not be opened. It is a note: pods run, and this very answer was given.
-func (h *health) listeners(context.Context) verdict {
-	var out verdict
-	for _, l := range h.l.State() {
-		if l.Error != "" {
-			out.notes = append(out.notes, "not listening on "+l.Where+": "+l.Error)
-		}
-	}
-	return out
-}
+func (h *Checks) listeners(context.Context) verdict { return verdict{notes: h.conf.Listeners()} }

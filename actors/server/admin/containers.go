@@ -1,0 +1,60 @@
+package admin
+
+import (
+	"net/http"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/containers"
+	"github.com/playlet-dev/playlet/cri/crilog"
+)
+
+func bad(err error) error { return &api.Error{Status: http.StatusBadRequest, Text: err.Error()} }
+
+// choose finds the container that a request means, and notes which one it is where none was named.
+func (h *handlers) choose(w http.ResponseWriter, r *http.Request, container string) (containers.Chosen, error) {
+	c, err := h.conf.Containers.Choose(containers.Name{
+		Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), Container: container,
+	})
+	if c.Note != "" {
+		w.Header().Set(api.Note, c.Note)
+	}
+	return c, err
+}
+
+// logs answers GET /v1/logs/NAMESPACE/POD with the text of a container's log.
+func (h *handlers) logs(w http.ResponseWriter, r *http.Request) {
+	o, err := api.ParseLogOptions(r.URL.Query())
+	if err != nil {
+		fail(w, bad(err))
+		return
+	}
+	c, err := h.choose(w, r, o.Container)
+	if err == nil {
+		err = h.conf.Containers.Logs(w, r, c, containers.LogOptions{
+			Options: crilog.Options{Tail: o.Tail, LimitBytes: o.LimitBytes, Since: o.Since, Timestamps: o.Timestamps},
+			Follow:  o.Follow, Previous: o.Previous,
+		})
+	}
+	if err != nil {
+		fail(w, err)
+	}
+}
+
+// exec answers POST /v1/exec/NAMESPACE/POD: a command in a container that runs, over a connection that is upgraded to
+// Kubernetes' protocol for remote commands.
+func (h *handlers) exec(w http.ResponseWriter, r *http.Request) {
+	o, err := api.ParseExecOptions(r.URL.Query())
+	if err != nil {
+		fail(w, bad(err))
+		return
+	}
+	c, err := h.choose(w, r, o.Container)
+	if err == nil {
+		err = h.conf.Containers.Exec(w, r, c, containers.StreamOptions{
+			Command: o.Command, Stdin: o.Stdin, Stdout: true, Stderr: true, TTY: o.TTY,
+		})
+	}
+	if err != nil {
+		fail(w, err)
+	}
+}

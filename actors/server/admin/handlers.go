@@ -1,0 +1,209 @@
+// Package admin holds the handlers of the admin socket, which root alone may open. What they say stands in admin/api.
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/containers"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// askTimeout bounds one question to an actor; after it the answer is a 503 that names the actor.
+const askTimeout = 2 * time.Second
+
+const (
+	// writeTimeout bounds the writing of one answer, or of one line of a stream: who does not read is let go.
+	writeTimeout = 30 * time.Second
+	maxWatches   = 32
+	maxBodyBytes = 1 << 20
+)
+
+// Tree is the running tree, as the handlers see it; *supervisors.System is one.
+type Tree interface {
+	Ask(ctx context.Context, to messages.Address, question any) (any, error)
+	Actors() []messages.Address
+	KindOf(a messages.Address) supervisors.Kind
+	Quarantined() map[messages.Address]messages.ChildQuarantined
+	Recorder() *supervisors.Recorder
+}
+
+// Config is what the handlers need. None of its functions may wait.
+type Config struct {
+	Board      *board.Board // where the pods actor publishes
+	Containers *containers.Handlers
+	Healthz    http.Handler
+	Tree       func() Tree        // nil before it runs
+	Runtime    func() api.Runtime // the newest word on the container runtime
+	Version    api.Version        // of the agent
+}
+
+// handlers are those of the admin socket.
+type handlers struct {
+	conf    Config
+	watches chan struct{} // a slot a stream of pods
+}
+
+// New is all that the admin socket answers: the API, and /healthz.
+func New(conf Config) http.Handler {
+	h := &handlers{conf: conf, watches: make(chan struct{}, maxWatches)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/pods", h.pods)
+	mux.HandleFunc("GET /v1/logs/{namespace}/{pod}", h.logs)
+	mux.HandleFunc("POST /v1/exec/{namespace}/{pod}", h.exec)
+	mux.HandleFunc("GET /v1/version", h.version)
+	mux.HandleFunc("GET /v1/tree", h.tree)
+	mux.HandleFunc("GET /v1/inspect/{actor...}", h.inspect)
+	mux.HandleFunc("GET /v1/flows/{uid...}", h.flows)
+	mux.HandleFunc("GET /v1/submissions", h.submissions)
+	mux.HandleFunc("POST /v1/submissions", h.submit)
+	mux.HandleFunc("GET /v1/submissions/{namespace}/{name}", h.submission)
+	mux.HandleFunc("PUT /v1/submissions/{namespace}/{name}", h.submitOne)
+	mux.HandleFunc("DELETE /v1/submissions/{namespace}/{name}", h.withdraw)
+	mux.Handle("/healthz", conf.Healthz)
+	mux.Handle("/healthz/", conf.Healthz)
+	return inJSON(mux)
+}
+
+// inJSON limits the bodies of requests, and gives the mux's own refusals (404, 405) the form of all others.
+func inJSON(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limit := int64(maxBodyBytes)
+		if r.URL.Path == submissionsPath || strings.HasPrefix(r.URL.Path, submissionsPath+"/") {
+			limit = maxManifestBytes
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		if _, pattern := mux.Handler(r); pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		quiet := &refusal{ResponseWriter: w, status: http.StatusNotFound}
+		mux.ServeHTTP(quiet, r)
+		text := fmt.Sprintf("there is no %s", r.URL.Path)
+		if quiet.status == http.StatusMethodNotAllowed {
+			text = fmt.Sprintf("%s does not take %s; it takes %s", r.URL.Path, r.Method, w.Header().Get("Allow"))
+		}
+		w.Header().Del("X-Content-Type-Options")
+		fail(w, &api.Error{Status: quiet.status, Text: text})
+	})
+}
+
+// refusal takes the status and drops the text that the mux would answer.
+type refusal struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *refusal) WriteHeader(status int)      { r.status = status }
+func (r *refusal) Write(b []byte) (int, error) { return len(b), nil }
+
+// answer writes v as the whole answer. A failure to write means that nobody reads it any more.
+func answer(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		status, body = http.StatusInternalServerError, []byte(`{"status":500,"error":"the answer cannot be encoded"}`)
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder in a test has none
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+func fail(w http.ResponseWriter, err error) {
+	failed := &api.Error{Status: http.StatusInternalServerError, Text: err.Error()}
+	var refused *containers.Error
+	var late *supervisors.ErrNoAnswer
+	switch {
+	case errors.As(err, &failed):
+	case errors.As(err, &refused):
+		failed.Status = refused.Status
+	case errors.As(err, &late):
+		failed.Status, failed.Actor = http.StatusServiceUnavailable, late.Actor.String()
+	}
+	answer(w, failed.Status, failed)
+}
+
+var errNoTree = &api.Error{Status: http.StatusServiceUnavailable, Text: "the agent is starting: its actors do not run yet"}
+
+// ask puts a question to an actor that must be there.
+func (h *handlers) ask(ctx context.Context, to messages.Address, question any) (any, error) {
+	return h.askFor(ctx, askTimeout, to, question)
+}
+
+func (h *handlers) askFor(ctx context.Context, timeout time.Duration, to messages.Address, question any) (any, error) {
+	tree := h.conf.Tree()
+	if tree == nil {
+		return nil, errNoTree
+	}
+	if tree.KindOf(to) == "" {
+		if q, ok := tree.Quarantined()[to]; ok {
+			return nil, &api.Error{
+				Status: http.StatusServiceUnavailable, Actor: to.String(),
+				Text: fmt.Sprintf("actor %q is in quarantine until %s: %s", to, q.Until.Format(time.RFC3339), q.Reason),
+			}
+		}
+		return nil, &api.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no actor %q", to)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return tree.Ask(ctx, to, question)
+}
+
+func (h *handlers) inspect(w http.ResponseWriter, r *http.Request) {
+	to := messages.Address(strings.Trim(r.PathValue("actor"), "/"))
+	if to == messages.Address(messages.Node.String()) {
+		to = messages.Node
+	}
+	in, err := h.ask(r.Context(), to, messages.GetInspection{})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, in)
+}
+
+func (h *handlers) tree(w http.ResponseWriter, _ *http.Request) {
+	tree := h.conf.Tree()
+	if tree == nil {
+		fail(w, errNoTree)
+		return
+	}
+	out := api.Tree{Actors: []api.Actor{}}
+	for _, path := range tree.Actors() {
+		out.Actors = append(out.Actors, api.Actor{Path: path, Kind: tree.KindOf(path)})
+	}
+	for path, q := range tree.Quarantined() {
+		out.Actors = append(out.Actors, api.Actor{Path: path, Quarantine: quarantine(&q)})
+	}
+	sortActors(out.Actors)
+	answer(w, http.StatusOK, out)
+}
+
+func (h *handlers) flows(w http.ResponseWriter, r *http.Request) {
+	tree, uid := h.conf.Tree(), r.PathValue("uid")
+	if tree == nil {
+		fail(w, errNoTree)
+		return
+	}
+	entries := tree.Recorder().Last(uid)
+	if entries == nil && uid != "" {
+		fail(w, &api.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("no messages are recorded of a pod with UID %q",
+			uid)})
+		return
+	}
+	answer(w, http.StatusOK, api.Flows{Pod: uid, Entries: entries})
+}
+
+func (h *handlers) version(w http.ResponseWriter, _ *http.Request) {
+	version, rt := h.conf.Version, h.conf.Runtime()
+	version.Runtime = &rt
+	answer(w, http.StatusOK, version)
+}

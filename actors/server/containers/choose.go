@@ -1,0 +1,143 @@
+package containers
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+)
+
+// Name is how a request names a container. An empty UID is any pod's, an empty Container is the pod's default one.
+type Name struct{ Namespace, Pod, UID, Container string }
+
+// Chosen is the container that a request means. Immutable.
+type Chosen struct {
+	Pod       *board.Pod
+	Container string
+	Status    *v1.ContainerStatus
+	Note      string // which one was chosen, where none was named and there are several
+}
+
+// Pod finds a pod by its names.
+func (h *Handlers) Pod(n Name) (*board.Pod, error) {
+	now := h.conf.Board.Now()
+	for i := range now.Pods {
+		p := &now.Pods[i]
+		if p.Pod.Namespace == n.Namespace && p.Pod.Name == n.Pod && (n.UID == "" || n.UID == string(p.Pod.UID)) {
+			return p, nil
+		}
+	}
+	return nil, refuse(http.StatusNotFound, "there is no pod %q in namespace %q", n.Pod, n.Namespace)
+}
+
+// Choose finds a container that was made.
+func (h *Handlers) Choose(n Name) (Chosen, error) {
+	pod, err := h.Pod(n)
+	if err != nil {
+		return Chosen{}, err
+	}
+	all := containerNames(pod.Pod)
+	out := Chosen{Pod: pod, Container: n.Container}
+	if n.Container == "" {
+		if out.Container = defaultContainer(pod.Pod); len(all) > 1 {
+			out.Note = fmt.Sprintf("container %q of %s; -c names another", out.Container, strings.Join(all, ", "))
+		}
+	}
+	out.Status = containerStatus(pod, out.Container)
+	switch {
+	case out.Status == nil && len(all) == 0: // it was found, and is being ended
+		return Chosen{}, bad("pod %q has no container known here", n.Pod)
+	case out.Status == nil && !slices.Contains(all, out.Container):
+		return Chosen{}, bad("pod %q has no container %q; it has %s", n.Pod, out.Container, strings.Join(all, ", "))
+	case out.Status == nil:
+		return Chosen{}, bad("container %q of pod %q has not been made yet", out.Container, n.Pod)
+	}
+	return out, nil
+}
+
+// ID is that of the container's run, which must be under way.
+func (c Chosen) ID() (string, error) {
+	switch state := c.Status.State; {
+	case state.Running != nil:
+		return c.run(false), nil
+	case state.Terminated != nil:
+		return "", bad("container %q of pod %q does not run: it ended with exit code %d (%s)",
+			c.Container, c.Pod.Pod.Name, state.Terminated.ExitCode, state.Terminated.Reason)
+	default:
+		return "", bad("container %q of pod %q does not run: %s", c.Container, c.Pod.Pod.Name, c.waits())
+	}
+}
+
+// run is the ID of a container's latest run, or of the one before; empty when there is none.
+func (c Chosen) run(previous bool) string {
+	s, last := c.Status, ""
+	if t := s.LastTerminationState.Terminated; t != nil {
+		last = t.ContainerID
+	}
+	now := s.ContainerID
+	switch {
+	case s.State.Running != nil:
+	case s.State.Terminated != nil:
+		now = s.State.Terminated.ContainerID
+	default: // it waits for its next start: its latest run is the last one
+		now = last
+	}
+	if previous {
+		now = last
+	}
+	_, id, _ := strings.Cut(now, "://")
+	return id
+}
+
+// waits says why the container does not run.
+func (c Chosen) waits() string {
+	if w := c.Status.State.Waiting; w != nil {
+		return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+	}
+	return "ContainerCreating"
+}
+
+// defaultContainer is the one that is meant where none is named, as for kubectl. It is empty for a pod that names none: one
+// that was found running is known by what the runtime says of it.
+func defaultContainer(pod *v1.Pod) string {
+	if name := pod.Annotations["kubectl.kubernetes.io/default-container"]; slices.Contains(containerNames(pod), name) {
+		return name
+	}
+	if len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	return pod.Spec.Containers[0].Name
+}
+
+func containerNames(pod *v1.Pod) []string {
+	var out []string
+	for _, c := range pod.Spec.Containers {
+		out = append(out, c.Name)
+	}
+	for _, c := range pod.Spec.InitContainers {
+		out = append(out, c.Name)
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		out = append(out, pod.Spec.EphemeralContainers[i].Name)
+	}
+	return out
+}
+
+func containerStatus(pod *board.Pod, name string) *v1.ContainerStatus {
+	if pod.Status == nil {
+		return nil
+	}
+	st := pod.Status
+	for _, list := range [][]v1.ContainerStatus{st.ContainerStatuses, st.InitContainerStatuses, st.EphemeralContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+// Package containers is what the admin socket and the node's API share about containers: choosing the one that a request
+// means, reading its log, and streams with it (exec, attach, port-forward).
+//
+// A stream is the runtime's. The agent asks the runtime for the URL of its streaming server and joins the two connections
+// itself: who has the URL has the command, so nobody gets it. Logs and streams belong to the process, not to an actor.
+//
+// What is refused before anything was answered comes back as an error, which each listener puts into its own form.
+package containers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+)
+
+// Runtime is the part of the runtime's client that is needed here; *cri.Client implements it.
+type Runtime interface {
+	ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
+	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
+	Exec(ctx context.Context, req *runtimeapi.ExecRequest) (url string, err error)
+	Attach(ctx context.Context, req *runtimeapi.AttachRequest) (url string, err error)
+	PortForward(ctx context.Context, req *runtimeapi.PortForwardRequest) (url string, err error)
+}
+
+const (
+	// MaxLogs and MaxStreams are how many logs are read and how many streams are open at once, of all listeners together.
+	MaxLogs    = 256
+	MaxStreams = 256
+	// callTimeout bounds one question to the runtime.
+	callTimeout = 2 * time.Second
+	// writeTimeout bounds the writing of one piece of a log: a client that does not read is let go.
+	writeTimeout = 30 * time.Second
+)
+
+// Config is what the handlers need.
+type Config struct {
+	Board   *board.Board // where the pods actor publishes
+	Runtime Runtime
+	// PodLogsDir has the logs of pods; a link below it is not followed.
+	PodLogsDir string
+	// IdleTimeout ends a stream over which nothing passed for so long; 0: never.
+	IdleTimeout time.Duration
+	// MaxLogs and MaxStreams replace the constants where they are not 0; WriteTimeout bounds the writing of one piece of a log.
+	MaxLogs, MaxStreams int
+	WriteTimeout        time.Duration
+	Log                 *slog.Logger
+}
+
+// Handlers answer requests about containers, for any listener: whoever asks has been let in by then. Safe for concurrent use.
+type Handlers struct {
+	conf    Config
+	logs    chan struct{} // a slot a log that is read
+	streams chan struct{} // a slot a stream
+}
+
+// New prepares the handlers.
+func New(conf Config) *Handlers {
+	conf.WriteTimeout = cmp.Or(conf.WriteTimeout, writeTimeout)
+	return &Handlers{
+		conf: conf, logs: make(chan struct{}, cmp.Or(conf.MaxLogs, MaxLogs)),
+		streams: make(chan struct{}, cmp.Or(conf.MaxStreams, MaxStreams)),
+	}
+}
+
+// Open is how many logs are being read and how many streams are open.
+func (h *Handlers) Open() (logs, streams int) { return len(h.logs), len(h.streams) }
+
+// Error is why a request is refused, with the HTTP status that says so.
+type Error struct {
+	Status int
+	Text   string
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Text }
+
+func refuse(status int, format string, args ...any) error {
+	return &Error{Status: status, Text: fmt.Sprintf(format, args...)}
+}
+
+func bad(format string, args ...any) error { return refuse(http.StatusBadRequest, format, args...) }
+
+// take takes one of the slots there are.
+func take(slots chan struct{}, what string) (release func(), err error) {
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
+	default:
+		return nil, refuse(http.StatusTooManyRequests, "%d %s already, which is the limit", cap(slots), what)
+	}
+}

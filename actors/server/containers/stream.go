@@ -1,0 +1,228 @@
+package containers
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// connectTimeout bounds what comes before a stream: the runtime's answer with its URL, and the connection to that.
+const connectTimeout = 30 * time.Second
+
+// maxRefusal is how much of the runtime's answer is looked at when it does not stream, in bytes.
+const maxRefusal = 4 << 10
+
+// StreamOptions say what is streamed. With a terminal, all output is on stdout.
+type StreamOptions struct {
+	Command                    []string // to exec
+	Stdin, Stdout, Stderr, TTY bool
+}
+
+// Exec runs a command in a container, and streams with it.
+func (h *Handlers) Exec(w http.ResponseWriter, r *http.Request, c Chosen, o StreamOptions) error {
+	return h.stream(w, r, c.ID, func(ctx context.Context, id string) (string, error) {
+		return h.conf.Runtime.Exec(ctx, &runtimeapi.ExecRequest{
+			ContainerId: id, Cmd: o.Command, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr && !o.TTY,
+		})
+	})
+}
+
+// Attach streams with a container's own process.
+func (h *Handlers) Attach(w http.ResponseWriter, r *http.Request, c Chosen, o StreamOptions) error {
+	return h.stream(w, r, c.ID, func(ctx context.Context, id string) (string, error) {
+		return h.conf.Runtime.Attach(ctx, &runtimeapi.AttachRequest{
+			ContainerId: id, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr && !o.TTY,
+		})
+	})
+}
+
+// PortForward streams with ports of a pod. SPDY's clients name the ports in the stream, WebSocket's do before it.
+func (h *Handlers) PortForward(w http.ResponseWriter, r *http.Request, pod *board.Pod, ports []int32) error {
+	sandbox := func() (string, error) { return h.sandbox(r.Context(), pod) }
+	return h.stream(w, r, sandbox, func(ctx context.Context, id string) (string, error) {
+		return h.conf.Runtime.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: id, Port: ports})
+	})
+}
+
+// sandbox is the ID of a pod's sandbox that is ready, the newest of them.
+func (h *Handlers) sandbox(ctx context.Context, pod *board.Pod) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	found, err := h.conf.Runtime.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{
+		State:         &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
+		LabelSelector: map[string]string{cri.LabelPodUID: string(pod.Pod.UID)},
+	})
+	if err != nil {
+		return "", refuse(http.StatusServiceUnavailable, "the container runtime does not list the pod's sandboxes: %v", err)
+	}
+	var newest *runtimeapi.PodSandbox
+	for _, s := range found {
+		if newest == nil || s.CreatedAt > newest.CreatedAt {
+			newest = s
+		}
+	}
+	if newest == nil {
+		return "", bad("pod %q has no sandbox that is ready", pod.Pod.Name)
+	}
+	return newest.Id, nil
+}
+
+// stream joins the client with the runtime's streaming server, at the URL that the runtime gives for the object. The URL is
+// as good as the command itself, to whoever has it: so the agent alone calls it, and what it passes on are bytes of a
+// connection that both ends have upgraded. The stream lasts until either end closes it, or the agent ends.
+func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, object func() (string, error),
+	locate func(ctx context.Context, id string) (string, error)) error {
+	release, err := take(h.streams, "streams are open")
+	if err != nil {
+		return err
+	}
+	defer release()
+	id, err := object()
+	if err != nil {
+		return err
+	}
+	if !httpguts.HeaderValuesContainsToken(r.Header["Connection"], "Upgrade") {
+		return bad("a stream needs a connection that is upgraded: the request lacks Connection: Upgrade")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), connectTimeout)
+	defer cancel()
+	where, err := locate(ctx, id)
+	if err != nil {
+		status := http.StatusServiceUnavailable
+		if cri.IsNotFound(err) {
+			status = http.StatusNotFound
+		}
+		return refuse(status, "the container runtime does not open a stream with %s: %v", id, err)
+	}
+	runtime, answer, buffered, err := callRuntime(r, where)
+	if err != nil {
+		return refuse(http.StatusBadGateway, "the container runtime does not stream: %v", err)
+	}
+	defer func() { _ = runtime.Close() }() // what it held is sent, or nobody waits for it any more
+	client, fromClient, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return refuse(http.StatusInternalServerError, "the connection cannot be upgraded: %v", err)
+	}
+	defer func() { _ = client.Close() }()
+	_ = client.SetDeadline(time.Time{}) // those of the request end here
+	for name, values := range w.Header() {
+		answer.Header[name] = values
+	}
+	answer.Body = nil // what follows is the stream
+	if answer.Write(client) != nil {
+		return nil
+	}
+	end := func() { _ = errors.Join(client.Close(), runtime.Close()) }
+	defer context.AfterFunc(r.Context(), end)()
+	passed := func() {}
+	if h.conf.IdleTimeout > 0 {
+		idle := time.AfterFunc(h.conf.IdleTimeout, end)
+		defer idle.Stop()
+		passed = func() { idle.Reset(h.conf.IdleTimeout) }
+	}
+	splice(client, fromClient, runtime, buffered, passed)
+	return nil
+}
+
+// callRuntime has the runtime's streaming server take the request.
+func callRuntime(r *http.Request, where string) (net.Conn, *http.Response, *bufio.Reader, error) {
+	target, err := url.Parse(where)
+	if err != nil {
+		return nil, nil, nil, errors.New("its URL cannot be read") // and is not told
+	}
+	conn, err := dialRuntime(r.Context(), target)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	answer, buffered, err := requestStream(r, conn, target)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, conn.Close())
+	}
+	return conn, answer, buffered, nil
+}
+
+func dialRuntime(ctx context.Context, target *url.URL) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	port := target.Port()
+	switch {
+	case target.Scheme == "http":
+		if port == "" {
+			port = "80"
+		}
+		return new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(target.Hostname(), port))
+	case target.Scheme == "https":
+		if port == "" {
+			port = "443"
+		}
+		return new(tls.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(target.Hostname(), port))
+	}
+	return nil, fmt.Errorf("its URL has the scheme %q", target.Scheme)
+}
+
+// requestStream passes the headers of an upgrade on, and reads the answer.
+func requestStream(r *http.Request, conn net.Conn, target *url.URL) (*http.Response, *bufio.Reader, error) {
+	request := &http.Request{Method: r.Method, URL: target, Host: target.Host, Header: http.Header{}}
+	for name, values := range r.Header {
+		switch http.CanonicalHeaderKey(name) {
+		case "Authorization", "Cookie": // meant for the agent
+		default:
+			request.Header[name] = values
+		}
+	}
+	if err := conn.SetDeadline(time.Now().Add(connectTimeout)); err != nil {
+		return nil, nil, err
+	}
+	if err := request.Write(conn); err != nil {
+		return nil, nil, err
+	}
+	buffered := bufio.NewReader(conn)
+	answer, err := http.ReadResponse(buffered, request)
+	if err != nil {
+		return nil, nil, err
+	}
+	if answer.StatusCode != http.StatusSwitchingProtocols {
+		text, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
+		return nil, nil, errors.Join(fmt.Errorf("%s: %s", answer.Status, text), err)
+	}
+	return answer, buffered, conn.SetDeadline(time.Time{})
+}
+
+// splice passes bytes both ways until one side ends: the protocol of streams knows no half-closed connection. A client that has
+// gone ends the stream, since the runtime would keep it, and the command's output, for as long as the command runs.
+func splice(client net.Conn, fromClient io.Reader, runtime net.Conn, fromRuntime io.Reader, passed func()) {
+	var both sync.WaitGroup
+	pass := func(to net.Conn, from io.Reader) {
+		_, _ = io.Copy(told{to, passed}, from) // whatever ended it, it has ended
+		_ = errors.Join(client.Close(), runtime.Close())
+	}
+	both.Go(func() { pass(runtime, fromClient) })
+	both.Go(func() { pass(client, fromRuntime) })
+	both.Wait()
+}
+
+// told calls passed before each write.
+type told struct {
+	to     io.Writer
+	passed func()
+}
+
+// Write implements io.Writer.
+func (t told) Write(p []byte) (int, error) {
+	t.passed()
+	return t.to.Write(p)
+}

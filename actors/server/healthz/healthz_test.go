@@ -1,0 +1,42 @@
+package healthz
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// counted counts how often pods is asked.
+type counted struct{ asked int }
+
+func (c *counted) Ask(context.Context, messages.Address, any) (any, error) {
+	c.asked++
+	return messages.Inspection{}, nil
+}
+
+func (*counted) Quarantined() map[messages.Address]messages.ChildQuarantined { return nil }
+
+// Anybody on the loopback may ask as often as they can: that is no work for pods.
+func TestProbesAreNoWorkForPods(t *testing.T) {
+	tree := &counted{}
+	h := New(Config{
+		Context: t.Context(), Board: board.New(), Tree: func() Tree { return tree },
+		Runtime: func() api.Runtime { return api.Runtime{} }, Listeners: func() []string { return nil },
+	})
+	h.asked = time.Now().Add(time.Hour) // whatever the machine's speed, the answer is fresh
+	for range 5 {
+		h.answers(t.Context())
+	}
+	if tree.asked != 0 {
+		t.Errorf("pods was asked %d times for an answer that was there", tree.asked)
+	}
+	h.asked = time.Now().Add(-podsFresh)
+	h.answers(t.Context())
+	if tree.asked != 1 {
+		t.Errorf("pods was asked %d times for an answer that was old", tree.asked)
+	}
+}
