@@ -1,0 +1,246 @@
+package access
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+)
+
+const (
+	reviewTimeout = 10 * time.Second
+	// sameErrorEvery is how often one and the same failure to ask the API server is logged.
+	sameErrorEvery = time.Minute
+)
+
+// retries are of a review that the API server could not answer for the moment.
+var retries = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 4}
+
+// Options are what the configuration says of access to port 10250.
+type Options struct {
+	// NodeName is the name of the Node whose sub-resources are asked for.
+	NodeName string
+	// Client reviews tokens and rights; nil where there is no API server. It should share no budget with other clients: whoever
+	// can connect makes requests of it.
+	Client kubernetes.Interface
+	// Authentication and Authorization have all defaults.
+	Authentication kubeletconfig.KubeletAuthentication
+	Authorization  kubeletconfig.KubeletAuthorization
+	Log            *slog.Logger
+}
+
+// Access authenticates and authorizes requests. Safe for concurrent use.
+type Access struct {
+	node  string
+	log   *slog.Logger
+	who   authenticator.Request // nil: nobody can be authenticated
+	may   authorizer.Authorizer // nil: nobody can be authorized
+	ca    *dynamiccertificates.DynamicFileCAContent
+	stop  context.CancelFunc
+	reads sync.WaitGroup
+
+	mu     sync.Mutex
+	logged string // why the API server could not be asked, as logged last
+	at     time.Time
+}
+
+// New reads the client CA and starts to follow its file. Nothing else is read or sent. An error names the field and the file.
+// Where the configuration leaves nobody to be let in (Exposed says so), all requests are refused.
+func New(o Options) (*Access, error) {
+	a := &Access{node: o.NodeName, log: o.Log}
+	ctx, cancel := context.WithCancel(context.Background())
+	a.stop = cancel
+	if err := a.authenticateBy(ctx, o); err != nil {
+		cancel()
+		return nil, err
+	}
+	if err := a.authorizeBy(o); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *Access) authenticateBy(ctx context.Context, o Options) error {
+	by := authenticatorfactory.DelegatingAuthenticatorConfig{
+		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: ptr.Deref(o.Authentication.Anonymous.Enabled, false)},
+		CacheTTL:  o.Authentication.Webhook.CacheTTL.Duration, TokenAccessReviewTimeout: reviewTimeout,
+		WebhookRetryBackoff: &retries,
+	}
+	if file := o.Authentication.X509.ClientCAFile; file != "" {
+		_, err := cert.CertsFromFile(file) // first: the library leaves goroutines behind where the file cannot be read
+		if err != nil {
+			return fmt.Errorf("authentication.x509.clientCAFile: %s cannot be used: %w", file, err)
+		}
+		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", file)
+		if err != nil {
+			return fmt.Errorf("authentication.x509.clientCAFile: %s cannot be used: %w", file, err)
+		}
+		a.ca, by.ClientCertificateCAContentProvider = ca, ca
+		a.reads.Go(func() { ca.Run(ctx, 1) })
+	}
+	if o.Client != nil && ptr.Deref(o.Authentication.Webhook.Enabled, false) {
+		by.TokenAccessReviewClient = o.Client.AuthenticationV1()
+	}
+	if a.ca == nil && by.TokenAccessReviewClient == nil && !by.Anonymous.Enabled {
+		return nil
+	}
+	var err error
+	a.who, _, err = by.New()
+	return err
+}
+
+func (a *Access) authorizeBy(o Options) error {
+	if o.Authorization.Mode == kubeletconfig.KubeletAuthorizationModeAlwaysAllow {
+		a.may = authorizerfactory.NewAlwaysAllowAuthorizer()
+		return nil
+	}
+	if o.Client == nil {
+		return nil
+	}
+	var err error
+	a.may, err = authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: o.Client.AuthorizationV1(),
+		AllowCacheTTL:             o.Authorization.Webhook.CacheAuthorizedTTL.Duration,
+		DenyCacheTTL:              o.Authorization.Webhook.CacheUnauthorizedTTL.Duration,
+		WebhookRetryBackoff:       &retries,
+	}.New()
+	return err
+}
+
+// Close ends the following of the client CA's file. Requests are still answered, by what was read last.
+func (a *Access) Close() {
+	a.stop()
+	a.reads.Wait()
+}
+
+// ClientCAs are the certificates that clients' certificates are verified with, as the file has them now; nil where there are none.
+func (a *Access) ClientCAs() *x509.CertPool {
+	if a.ca == nil {
+		return nil
+	}
+	options, ok := a.ca.VerifyOptions()
+	if !ok {
+		return nil
+	}
+	return options.Roots
+}
+
+// Filter lets a request through to next that is authenticated and authorized, and answers any other in the kubelet's words: 401
+// "Unauthorized", 403 "Forbidden (user=…)", 500 where the API server cannot be asked about rights and 503 where it cannot be
+// asked who the client is. The request's context bounds it.
+func (a *Access) Filter(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if code, text := a.check(r); code != http.StatusOK {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, text) // who does not read it has gone
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// check is 200, or the refusal.
+func (a *Access) check(r *http.Request) (code int, text string) {
+	if a.who == nil || a.may == nil {
+		return http.StatusUnauthorized, "Unauthorized"
+	}
+	who, ok, err := a.who.AuthenticateRequest(r)
+	if none := unanswered(err); none != nil {
+		a.failed(r, "the API server cannot be asked whose token a client has", none)
+		return http.StatusServiceUnavailable, "Authentication error: the token cannot be reviewed"
+	}
+	switch {
+	case err != nil || !ok:
+		a.log.Debug("request refused: not authenticated", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "error", err)
+		return http.StatusUnauthorized, "Unauthorized"
+	case !plainPath(r.URL.Path):
+		return http.StatusBadRequest, "the path has an element that is empty, \".\" or \"..\""
+	}
+	return a.authorize(r, needed(a.node, who.User, r.Method, r.URL.Path))
+}
+
+// authorize asks for each right until one is allowed.
+func (a *Access) authorize(r *http.Request, rights []authorizer.Attributes) (code int, text string) {
+	subresources := make([]string, 0, len(rights))
+	user, verb := plain(rights[0].GetUser().GetName()), rights[0].GetVerb()
+	for _, right := range rights {
+		subresources = append(subresources, right.GetSubresource())
+		decision, _, err := a.may.Authorize(r.Context(), right)
+		if err != nil {
+			a.failed(r, "the API server cannot be asked what a client may do", err)
+			return http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)",
+				user, verb, right.GetSubresource())
+		}
+		if decision == authorizer.DecisionAllow {
+			return http.StatusOK, ""
+		}
+	}
+	a.log.Debug("request refused: forbidden", "client", r.RemoteAddr, "user", user, "verb", verb, "subresources", subresources)
+	return http.StatusForbidden, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", user, verb,
+		subresources)
+}
+
+// failed logs why the API server could not be asked, the same reason once a minute.
+func (a *Access) failed(r *http.Request, what string, err error) {
+	if r.Context().Err() != nil {
+		return // the client has gone
+	}
+	why := apiclient.Explain(err, a.node)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := time.Now(); why != a.logged || now.Sub(a.at) >= sameErrorEvery {
+		a.logged, a.at = why, now
+		a.log.Warn(what+"; the request is refused", "error", why)
+	}
+}
+
+// unanswered is the error that says that the API server gave no answer about a token; nil where it gave one, as about a
+// certificate or token that was refused.
+func unanswered(err error) error {
+	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {
+		for _, e := range all.Errors() {
+			if none := unanswered(e); none != nil {
+				return none
+			}
+		}
+		return nil
+	}
+	var status apierrors.APIStatus
+	_, request := errors.AsType[*url.Error](err)
+	if errors.As(err, &status) || request || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// plain keeps a name from elsewhere to one line.
+func plain(s string) string {
+	return strings.Join(strings.FieldsFunc(s, unicode.IsControl), " ")
+}

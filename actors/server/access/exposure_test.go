@@ -1,0 +1,54 @@
+package access
+
+import (
+	"strings"
+	"testing"
+
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/config"
+)
+
+func TestExposed(t *testing.T) {
+	const always = kubeletconfig.KubeletAuthorizationModeAlwaysAllow
+	type set = func(n *config.Node)
+	standalone := func(n *config.Node) { n.KubeconfigPath = "" }
+	ca := func(n *config.Node) { n.Kubelet.Authentication.X509.ClientCAFile = "/ca" }
+	open := func(n *config.Node) {
+		n.Kubelet.Authorization.Mode = always
+		n.Kubelet.Authentication.Anonymous.Enabled = ptr.To(true)
+	}
+	address := func(a string) set { return func(n *config.Node) { n.Kubelet.Address = a } }
+	for name, c := range map[string]struct {
+		sets                      []set
+		address, closed, narrowed string
+	}{
+		"cluster, defaults":           {nil, "0.0.0.0", "", ""},
+		"cluster, client CA":          {[]set{ca}, "0.0.0.0", "", ""},
+		"cluster, asked to be open":   {[]set{open}, "0.0.0.0", "", ""},
+		"cluster to be":               {[]set{standalone, func(n *config.Node) { n.BootstrapKubeconfigPath = "/b" }}, "0.0.0.0", "", ""},
+		"standalone, defaults":        {[]set{standalone}, "", "there is no --kubeconfig", ""},
+		"standalone, CA, webhook":     {[]set{standalone, ca}, "", "there is no --kubeconfig", ""},
+		"standalone, CA, AlwaysAllow": {[]set{standalone, ca, func(n *config.Node) { n.Kubelet.Authorization.Mode = always }}, "0.0.0.0", "", ""},
+		"standalone, nobody":          {[]set{standalone, func(n *config.Node) { n.Kubelet.Authorization.Mode = always }}, "", "no client can be authenticated", ""},
+		"standalone, open":            {[]set{standalone, open}, "127.0.0.1", "", "everybody"},
+		"standalone, open, IPv6":      {[]set{standalone, open, address("::")}, "::1", "", "everybody"},
+		"standalone, open, loopback":  {[]set{standalone, open, address("127.0.0.2")}, "127.0.0.2", "", ""},
+		"cluster, nobody": {[]set{func(n *config.Node) { n.Kubelet.Authentication.Webhook.Enabled = ptr.To(false) }}, "",
+			"no client can be authenticated", ""},
+		"switched off": {[]set{func(n *config.Node) { n.Kubelet.EnableServer = ptr.To(false) }}, "", "enableServer is false", ""},
+	} {
+		n := &config.Node{KubeconfigPath: "/kc", Kubelet: &config.KubeletConfiguration{Address: "0.0.0.0"}}
+		n.Kubelet.Authentication.Webhook.Enabled = ptr.To(true)
+		n.Kubelet.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeWebhook
+		for _, set := range c.sets {
+			set(n)
+		}
+		got := Exposed(n)
+		if got.Address != c.address || !strings.Contains(got.Closed, c.closed) || (got.Closed == "") != (c.closed == "") ||
+			!strings.Contains(got.Narrowed, c.narrowed) || (got.Narrowed == "") != (c.narrowed == "") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
