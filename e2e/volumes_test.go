@@ -195,7 +195,7 @@ func TestHostPathTypesThatAreNotMet(t *testing.T) {
 			t.Errorf("%s: there are containers: %v", c.name, all)
 		}
 	}
-	awaitLogged(t, a, "a volume cannot be mounted", at("later"), "Directory", "nothing is there")
+	awaitLogged(t, a, "volumes operation failed", at("later"), "Directory", "nothing is there")
 	must(t, os.Mkdir(at("later"), 0o755))
 	up(t, s, "no-folder", "c")
 	for _, c := range cases {

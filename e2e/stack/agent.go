@@ -261,8 +261,11 @@ func (a *Agent) Pods(ctx context.Context) (*corev1.PodList, error) {
 }
 
 // Healthz gives status and text of the agent's health check on the admin socket, with its details; path is empty or names a
-// single check.
+// single check. A kubelet has no such socket: there it is PublicHealthz.
 func (a *Agent) Healthz(ctx context.Context, path string) (int, string, error) {
+	if a.Binary != "" {
+		return a.PublicHealthz(ctx, path)
+	}
 	return healthz(ctx, "http://playlet/healthz"+path, func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", a.AdminSocket)
 	})
