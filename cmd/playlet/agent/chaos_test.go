@@ -232,7 +232,7 @@ func awaitLogs(r *rig) {
 		}
 		return nil
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		err := look()
 		if err == nil {
 			return
@@ -259,7 +259,7 @@ func saysTime(r *rig, time string) {
 func awaitTime(r *rig, uid, want string) {
 	r.t.Helper()
 	path := filepath.Join(r.dir, "root/pods", uid, "volumes/kubernetes.io~configmap/times/time")
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		got, err := os.ReadFile(path)
 		if err == nil && string(got) == want {
 			return
