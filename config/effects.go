@@ -44,10 +44,10 @@ var fieldEffects = effects(`
 	containerLogMaxWorkers containerLogMonitorInterval configMapAndSecretChangeDetectionStrategy systemReserved kubeReserved
 	reservedSystemCPUs enforceNodeAllocatable allowedUnsafeSysctls providerID logging.flushFrequency logging.format
 	logging.verbosity logging.vmodule crashLoopBackOff.maxContainerRestartPeriod seccompDefault registerWithTaints
-	registerNode localStorageCapacityIsolation containerRuntimeEndpoint imageServiceEndpoint failCgroupV1
+	registerNode localStorageCapacityIsolation containerRuntimeEndpoint imageServiceEndpoint failCgroupV1 rotateCertificates
 `, `
 	enableServer syncFrequency address port readOnlyPort tlsCertFile tlsPrivateKeyFile tlsCipherSuites tlsCurvePreferences
-	tlsMinVersion rotateCertificates serverTLSBootstrap authentication.anonymous.enabled authentication.webhook.cacheTTL
+	tlsMinVersion serverTLSBootstrap authentication.anonymous.enabled authentication.webhook.cacheTTL
 	authentication.webhook.enabled authentication.x509.clientCAFile authorization.mode
 	authorization.webhook.cacheAuthorizedTTL authorization.webhook.cacheUnauthorizedTTL imagePullCredentialsVerificationPolicy
 	preloadedImagesVerificationAllowlist enableDebuggingHandlers enableContentionProfiling oomScoreAdj
@@ -63,16 +63,16 @@ var fieldEffects = effects(`
 	memoryReservationPolicy tracing userNamespaces
 `)
 
-// flagEffects says the same of every flag that sets no field and has some use. Those of bootstrap-kubeconfig: the agent
-// says at its start that it does not run the API server's pods by it alone. The folders of CNI are the doctor's, as the agent
-// asks the runtime first.
+// flagEffects says the same of every flag that sets no field and has some use. bootstrap-kubeconfig alone, without kubeconfig,
+// makes no node of a cluster; the agent says so at its start. The folders of CNI are the doctor's, as the agent asks the runtime
+// first.
 var flagEffects = effects(`
 	config config-dir kubeconfig bootstrap-kubeconfig experimental-bootstrap-kubeconfig hostname-override node-ip node-labels
 	root-dir cloud-provider lock-file exit-on-lock-contention admin-socket object-dir log-links-dir
 	minimum-container-ttl-duration maximum-dead-containers-per-container maximum-dead-containers
-	experimental-allocatable-ignore-eviction cni-bin-dir cni-conf-dir network-plugin-dir
+	experimental-allocatable-ignore-eviction cert-dir cni-bin-dir cni-conf-dir network-plugin-dir
 `, `
-	cert-dir runtime-cgroups image-credential-provider-config image-credential-provider-bin-dir housekeeping-interval
+	runtime-cgroups image-credential-provider-config image-credential-provider-bin-dir housekeeping-interval
 	experimental-mounter-path api-servers cadvisor-port pod-infra-container-image cni-cache-dir
 `)
 

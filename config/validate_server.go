@@ -49,7 +49,8 @@ func validateTLS(p *problems, n *Node) {
 	}
 	for i, suite := range c.TLSCipherSuites {
 		if _, err := cliflag.TLSCipherSuites([]string{suite}); err != nil {
-			p.add(fmt.Sprintf("tlsCipherSuites[%d]", i), suite, "no such cipher suite")
+			p.add(fmt.Sprintf("tlsCipherSuites[%d]", i), suite, "this program has no such cipher suite; it has %s",
+				strings.Join(cliflag.TLSCipherPossibleValues(), ", "))
 		}
 	}
 	if _, err := cliflag.TLSVersion(c.TLSMinVersion); err != nil {

@@ -34,6 +34,8 @@ const (
 	Status Address = "status"
 	// Registration has the Node object, its conditions and its lease.
 	Registration Address = "registration"
+	// Identity holds this node's certificates.
+	Identity Address = "identity"
 	// Eviction measures what the node is short of.
 	Eviction Address = "eviction"
 	// Events writes Kubernetes Events.

@@ -54,6 +54,11 @@ var Tree = Row{
 		"starts it again, containers untouched",
 	Children: []Row{
 		{
+			Kind: "identity", Strategy: isolated,
+			Why: "the certificates in force, and the asking for their successors, belong to the process; what is wrong with them is " +
+				"told later",
+		},
+		{
 			Kind: "runtime", Strategy: patient, Clients: []messages.Address{messages.Pods},
 			Why: "no pod moves while the runtime is not read; a restarted actor reads the CRI again",
 		},

@@ -36,6 +36,9 @@ type Config struct {
 	// Cluster are sentences that say what goes wrong between this node and its cluster; nil on a node of its own. It must not
 	// wait.
 	Cluster func() []string
+	// Identity are sentences on the node's certificates, and on why port 10250 is closed; nil: there is no such check. It must
+	// not wait.
+	Identity func() []string
 	// Probes are sentences on probes that run late; nil: there is no such check. It must not wait.
 	Probes func() []string
 	// PodLogsDir has the logs of pods; a link below it is not followed.
@@ -103,6 +106,7 @@ func NewListeners(conf Config) *Listeners {
 	})
 	l.health = healthz.New(healthz.Config{
 		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Listeners: l.closed, Probes: conf.Probes, Cluster: conf.Cluster,
+		Identity: conf.Identity,
 		Tree: func() healthz.Tree {
 			if tree := l.tree(); tree != nil {
 				return tree

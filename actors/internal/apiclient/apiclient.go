@@ -2,20 +2,17 @@
 package apiclient
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Options are what the configuration says of traffic to the API server.
 type Options struct {
-	// Kubeconfig is the path of the file with the server's address and the agent's credentials (--kubeconfig).
-	Kubeconfig string
+	// Config makes the configuration of one client: the server's address and the agent's credentials. It is called once for each.
+	Config func() *rest.Config
 	// UserAgent is sent with each request, e.g. "playlet/v0.4 (linux/amd64)".
 	UserAgent string
 	// ContentType is the encoding of what is sent and asked for (contentType); protobuf where it is empty.
@@ -35,30 +32,17 @@ type Clients struct {
 	Heartbeat kubernetes.Interface
 	// Events is for Kubernetes Events.
 	Events kubernetes.Interface
+	// Reviews asks whose a token is and what somebody may do, for port 10250. Whoever can connect to that makes requests of it.
+	Reviews kubernetes.Interface
 	// Server is the address, as the kubeconfig has it, for the log and for errors.
 	Server string
 }
 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// New reads the kubeconfig and makes the clients; nothing is sent. Files that it names (certificates, tokens) are read again
-// when they change. An error names the file and what to do; it never holds what the file holds.
+// New makes the clients; nothing is sent.
 func New(o Options) (*Clients, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil,
-			fmt.Errorf("--kubeconfig: %s is not there; it has to hold the API server's address and this node's credentials: %w",
-				o.Kubeconfig, err)
-	case err != nil:
-		return nil, fmt.Errorf("--kubeconfig: %s cannot be used: %w", o.Kubeconfig, err)
-	}
-	config.UserAgent = o.UserAgent
-	config.ContentType, config.AcceptContentTypes = o.ContentType, o.ContentType
-	if o.ContentType == "" || o.ContentType == protobuf {
-		config.ContentType, config.AcceptContentTypes = protobuf, protobuf+",application/json"
-	}
-	out := &Clients{Server: config.Host}
+	out := &Clients{}
 	for _, c := range []struct {
 		client  *kubernetes.Interface
 		qps     float32
@@ -68,19 +52,24 @@ func New(o Options) (*Clients, error) {
 		{&out.Main, o.QPS, o.Burst, 0},
 		{&out.Heartbeat, -1, 0, o.HeartbeatTimeout},
 		{&out.Events, o.EventQPS, o.EventBurst, 0},
+		{&out.Reviews, o.QPS, o.Burst, 0},
 	} {
-		if *c.client, err = one(config, c.qps, c.burst, c.timeout); err != nil {
-			return nil, fmt.Errorf("--kubeconfig: %s cannot be used: %w", o.Kubeconfig, err)
+		config := o.Config()
+		out.Server = config.Host
+		config.UserAgent, config.ContentType, config.AcceptContentTypes = o.UserAgent, o.ContentType, o.ContentType
+		if o.ContentType == "" || o.ContentType == protobuf {
+			config.ContentType, config.AcceptContentTypes = protobuf, protobuf+",application/json"
+		}
+		config.QPS, config.Burst, config.Timeout = c.qps, c.burst, c.timeout
+		if config.Transport == nil {
+			// client-go shares a connection among clients whose TLS configurations are alike; a dialer of its own keeps this one's
+			// apart.
+			config.Dial = dialer()
+		}
+		var err error
+		if *c.client, err = kubernetes.NewForConfig(config); err != nil {
+			return nil, fmt.Errorf("--kubeconfig cannot be used: %w", err)
 		}
 	}
 	return out, nil
-}
-
-// one makes a client. client-go shares a connection among clients whose TLS configurations are alike; a dialer of its own
-// keeps this one's apart.
-func one(base *rest.Config, qps float32, burst int, timeout time.Duration) (kubernetes.Interface, error) {
-	config := rest.CopyConfig(base)
-	config.QPS, config.Burst, config.Timeout = qps, burst, timeout
-	config.Dial = dialer()
-	return kubernetes.NewForConfig(config)
 }

@@ -4,31 +4,12 @@ import (
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/rest"
 )
-
-// kubeconfig writes one for the server, with a token.
-func kubeconfig(t *testing.T, server *httptest.Server, token string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:  map[string]*clientcmdapi.Cluster{"c": {Server: server.URL, CertificateAuthorityData: ca}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {Token: token}},
-		Contexts:  map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x",
-	}, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 // A lease must not wait for anything else: each client has a connection of its own.
 func TestEachClientHasItsOwnConnection(t *testing.T) {
@@ -44,7 +25,10 @@ func TestEachClientHasItsOwnConnection(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
-	clients, err := New(Options{Kubeconfig: kubeconfig(t, server, "word"), UserAgent: "playlet/test", QPS: 50, Burst: 100,
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	clients, err := New(Options{Config: func() *rest.Config {
+		return &rest.Config{Host: server.URL, BearerToken: "word", TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	}, UserAgent: "playlet/test", QPS: 50, Burst: 100,
 		EventQPS: 50, EventBurst: 100})
 	if err != nil {
 		t.Fatal(err)
@@ -56,28 +40,15 @@ func TestEachClientHasItsOwnConnection(t *testing.T) {
 		if _, err := clients.Heartbeat.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := clients.Reviews.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := clients.Events.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(from) != 3 || !agents["playlet/test"] || len(agents) != 1 ||
+	if len(from) != 4 || !agents["playlet/test"] || len(agents) != 1 ||
 		!accepts["application/vnd.kubernetes.protobuf,application/json"] {
 		t.Errorf("connections %v, agents %v, accepts %v", from, agents, accepts)
-	}
-}
-
-func TestAKubeconfigThatCannotBeUsedIsNamed(t *testing.T) {
-	dir := t.TempDir()
-	broken := filepath.Join(dir, "broken")
-	if err := os.WriteFile(broken, []byte("users:\n- name: x\n  user: {token: s3cr3t, client-certificate-data: '%%%'}\n"),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]string{filepath.Join(dir, "none"): "is not there", broken: "cannot be used"} {
-		_, err := New(Options{Kubeconfig: path})
-		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) ||
-			strings.Contains(err.Error(), "s3cr3t") {
-			t.Errorf("%s: %v", path, err)
-		}
 	}
 }

@@ -25,7 +25,7 @@ type Exposure struct {
 // who can connect would be served: that is the loopback only.
 func Exposed(node *config.Node) Exposure {
 	k := node.Kubelet
-	cluster := inCluster(node)
+	cluster := !node.Standalone()
 	ca := k.Authentication.X509.ClientCAFile != ""
 	tokens := cluster && ptr.Deref(k.Authentication.Webhook.Enabled, false)
 	anonymous := ptr.Deref(k.Authentication.Anonymous.Enabled, false)
@@ -38,6 +38,8 @@ func Exposed(node *config.Node) Exposure {
 	case !ca && !tokens && !anonymous:
 		return Exposure{Closed: "no client can be authenticated: there is no authentication.x509.clientCAFile, no API server that " +
 			"reviews tokens, and authentication.anonymous is off"}
+	case !cluster && k.ServerTLSBootstrap:
+		return Exposure{Closed: "serverTLSBootstrap asks the API server for a certificate, and there is no --kubeconfig"}
 	case err != nil:
 		return Exposure{Closed: "address " + k.Address + " is not an IP address"}
 	case !cluster && !ca && !address.IsLoopback():
@@ -49,9 +51,4 @@ func Exposed(node *config.Node) Exposure {
 			"connects is served"}
 	}
 	return Exposure{Address: k.Address}
-}
-
-// inCluster says that there is an API server, or will be after the TLS bootstrap.
-func inCluster(node *config.Node) bool {
-	return !node.Standalone() || node.BootstrapKubeconfigPath != ""
 }

@@ -27,7 +27,6 @@ func TestExposed(t *testing.T) {
 		"cluster, defaults":           {nil, "0.0.0.0", "", ""},
 		"cluster, client CA":          {[]set{ca}, "0.0.0.0", "", ""},
 		"cluster, asked to be open":   {[]set{open}, "0.0.0.0", "", ""},
-		"cluster to be":               {[]set{standalone, func(n *config.Node) { n.BootstrapKubeconfigPath = "/b" }}, "0.0.0.0", "", ""},
 		"standalone, defaults":        {[]set{standalone}, "", "there is no --kubeconfig", ""},
 		"standalone, CA, webhook":     {[]set{standalone, ca}, "", "there is no --kubeconfig", ""},
 		"standalone, CA, AlwaysAllow": {[]set{standalone, ca, func(n *config.Node) { n.Kubelet.Authorization.Mode = always }}, "0.0.0.0", "", ""},
@@ -37,6 +36,8 @@ func TestExposed(t *testing.T) {
 		"standalone, open, loopback":  {[]set{standalone, open, address("127.0.0.2")}, "127.0.0.2", "", ""},
 		"cluster, nobody": {[]set{func(n *config.Node) { n.Kubelet.Authentication.Webhook.Enabled = ptr.To(false) }}, "",
 			"no client can be authenticated", ""},
+		"standalone, open, certificate of the cluster": {[]set{standalone, open, func(n *config.Node) { n.Kubelet.ServerTLSBootstrap = true }}, "",
+			"serverTLSBootstrap", ""},
 		"switched off": {[]set{func(n *config.Node) { n.Kubelet.EnableServer = ptr.To(false) }}, "", "enableServer is false", ""},
 	} {
 		n := &config.Node{KubeconfigPath: "/kc", Kubelet: &config.KubeletConfiguration{Address: "0.0.0.0"}}

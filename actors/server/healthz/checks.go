@@ -42,9 +42,9 @@ type Config struct {
 	Runtime func() api.Runtime
 	// Listeners are sentences on what could not be opened.
 	Listeners func() []string
-	// Probes and Cluster are sentences on late probes, and on what goes wrong between this node and its cluster; nil: there is
-	// no such check.
-	Probes, Cluster func() []string
+	// Probes, Cluster and Identity are sentences on late probes, on what goes wrong between this node and its cluster, and on the
+	// node's certificates; nil: there is no such check.
+	Probes, Cluster, Identity func() []string
 }
 
 // Checks are those of /healthz. Safe for concurrent use.
@@ -81,7 +81,7 @@ func New(conf Config) *Checks {
 	for _, c := range []struct {
 		name  string
 		notes func() []string
-	}{{"probes", conf.Probes}, {"cluster", conf.Cluster}} {
+	}{{"probes", conf.Probes}, {"cluster", conf.Cluster}, {"identity", conf.Identity}} {
 		if c.notes != nil {
 			h.checks = append(h.checks, check{c.name, func(context.Context) verdict { return verdict{notes: c.notes()} }})
 		}

@@ -18,5 +18,5 @@ type Clients = apiclient.Clients
 // ClientOptions are what the configuration says of traffic to the API server.
 type ClientOptions = apiclient.Options
 
-// Dial reads the kubeconfig and makes the clients; nothing is sent.
+// Dial makes the clients; nothing is sent.
 func Dial(o ClientOptions) (*Clients, error) { return apiclient.New(o) }

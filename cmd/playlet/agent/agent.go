@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/playlet-dev/playlet/actors/identity"
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/pods"
@@ -50,6 +51,7 @@ type Agent struct {
 	cluster   *cluster // nil on a standalone node
 	addresses *nodeAddresses
 	machine   *registration.Reader
+	guard     *guard           // of port 10250
 	groups    resources.Groups // the machine's cgroups
 
 	client  *cri.Client
@@ -58,6 +60,8 @@ type Agent struct {
 	host    *pod.Host
 	board   *pods.Board
 	late    *prober.Lateness
+
+	credentials identity.State // what is wrong with them
 
 	listeners *server.Listeners
 	wired     rows
@@ -193,8 +197,16 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	addresses := &nodeAddresses{node: node, log: log, cluster: cluster}
+	guard, err := openGuard(node, cluster, addresses, log)
+	if err != nil {
+		cluster.close()
+		return nil, err
+	}
 	lock, err := prepareFolders(node)
 	if err != nil {
+		cluster.close()
+		guard.close()
 		return nil, err
 	}
 	client, err := cri.Dial(cri.Options{
@@ -203,13 +215,15 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 		Limits:         cri.Limits{Pull: pullOptions(node).Slots()},
 	})
 	if err != nil {
+		cluster.close()
+		guard.close()
 		return nil, errors.Join(err, lock.Close())
 	}
 	a := &Agent{
 		node: node, log: log, names: names, lock: lock, cluster: cluster, groups: resources.Host{}, client: client,
-		addresses: &nodeAddresses{node: node, log: log, cluster: cluster},
-		machine:   registration.HostPlaces(node.RootDir).Reader(),
-		streams:   runtime.NewEvents(client, log), runtime: &runtime.State{}, board: pods.NewBoard(), late: &prober.Lateness{},
+		addresses: addresses, guard: guard,
+		machine: registration.HostPlaces(node.RootDir).Reader(),
+		streams: runtime.NewEvents(client, log), runtime: &runtime.State{}, board: pods.NewBoard(), late: &prober.Lateness{},
 		failed: make(chan error, 1),
 	}
 	a.addresses.store(NodeIPs(node, log))
@@ -242,6 +256,7 @@ func newObjects(node *config.Node) *objects.Board {
 // serverConfig is what the listeners serve.
 func (a *Agent) serverConfig() server.Config {
 	c := server.Config{
+		Identity:    a.identityProblems,
 		Probes:      func() []string { return a.late.Problems(time.Now()) },
 		AdminSocket: a.node.AdminSocket, HealthzAddress: a.node.Kubelet.HealthzBindAddress,
 		HealthzPort: int(ptr.Deref(a.node.Kubelet.HealthzPort, 0)),
@@ -284,6 +299,7 @@ func (a *Agent) Close() error {
 		errs = append(errs, a.system.Shutdown(ctx))
 	}
 	a.cluster.close()
+	a.guard.close()
 	settle(a.host.Ops, settleTime, a.log)
 	a.streams.Close()
 	errs = append(errs, a.listeners.Close(), a.client.Close(), a.lock.Close())

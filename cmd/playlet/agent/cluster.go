@@ -10,6 +10,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/events"
 	"github.com/playlet-dev/playlet/actors/eviction"
+	"github.com/playlet-dev/playlet/actors/identity"
 	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/actors/sources/apiserver"
 	"github.com/playlet-dev/playlet/actors/status"
@@ -20,10 +21,11 @@ import (
 
 // cluster is what a node of a cluster has and a standalone node has not; there it is nil.
 type cluster struct {
-	clients *apiserver.Clients
-	feed    *apiserver.Feed     // the pods that the API server assigns to this node; made by start
-	ownNode *registration.Watch // made by start
-	devices plugins
+	identity *identity.Client // the credentials of the clients
+	clients  *apiserver.Clients
+	feed     *apiserver.Feed     // the pods that the API server assigns to this node; made by start
+	ownNode  *registration.Watch // made by start
+	devices  plugins
 
 	registered registration.State
 	pressure   eviction.State // what of the node's pressure cannot be measured
@@ -37,17 +39,25 @@ func dialCluster(node *config.Node, log *slog.Logger) (*cluster, error) {
 		return nil, nil
 	}
 	k := node.Kubelet
+	itself, err := identity.NewClient(identity.ClientOptions{
+		NodeName: node.NodeName, Kubeconfig: node.KubeconfigPath, Bootstrap: node.BootstrapKubeconfigPath, CertDir: node.CertDir,
+		Rotate: k.RotateCertificates, Log: log.With(actorKey, messages.Identity.String()),
+	})
+	if err != nil {
+		return nil, err
+	}
 	clients, err := apiserver.Dial(apiserver.ClientOptions{
-		Kubeconfig: node.KubeconfigPath, ContentType: k.ContentType,
+		Config: itself.Config, ContentType: k.ContentType,
 		UserAgent: fmt.Sprintf("playlet/%s (%s/%s)", version.Playlet(), goruntime.GOOS, goruntime.GOARCH),
 		QPS:       unbounded(k.KubeAPIQPS, 50), Burst: int(k.KubeAPIBurst),
 		EventQPS: unbounded(k.EventRecordQPS, 50), EventBurst: int(k.EventBurst),
 		HeartbeatTimeout: k.NodeStatusUpdateFrequency.Duration,
 	})
 	if err != nil {
+		itself.Close()
 		return nil, err
 	}
-	return &cluster{clients: clients, devices: formerPlugins(registration.DevicesPath, log)}, nil
+	return &cluster{identity: itself, clients: clients, devices: formerPlugins(registration.DevicesPath, log)}, nil
 }
 
 // unbounded translates a rate for client-go: there 0 is a default of its own, and a negative rate is no bound.
@@ -83,6 +93,7 @@ func (c *cluster) close() {
 	if c == nil {
 		return
 	}
+	c.identity.Close()
 	if c.feed != nil {
 		c.feed.Close()
 	}

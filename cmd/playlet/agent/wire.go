@@ -54,6 +54,7 @@ func (a *Agent) wire() rows {
 	maps.Copy(all, wireResources(a.node, a.host, a.groups))
 	maps.Copy(all, wireObjects(a.node, a.cluster, a.host, a.log.With(actorKey, messages.Volumes.String())))
 	maps.Copy(all, wireSources(a.node, a.cluster, a.board))
+	maps.Copy(all, wireIdentity(a.cluster, a.guard, &a.credentials))
 	maps.Copy(all, wireCluster(a.node, a.cluster, a.client, a.host.Ops, a.runtime, a.machine, a.addresses))
 	return all
 }
@@ -228,10 +229,10 @@ func sourcesOf(node *config.Node) []messages.Address {
 // was submitted: others may belong to a kubelet whose unit is being tried out.
 func onlySubmissions(node *config.Node) bool { return len(sourcesOf(node)) == 1 }
 
-// unheard names the configured sources that are not built yet. Their pods, which may run here, are neither run nor ended.
+// unheard names the sources that are asked for and not configured. Their pods, which may run here, are neither run nor ended.
 func unheard(node *config.Node) []string {
 	if node.Standalone() && node.BootstrapKubeconfigPath != "" {
-		return []string{"the API server (--bootstrap-kubeconfig)"}
+		return []string{"the API server (--bootstrap-kubeconfig without --kubeconfig)"}
 	}
 	return nil
 }

@@ -1,0 +1,199 @@
+package identity
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+const (
+	// lookEvery is between looks at the certificates. One reads memory and, of a self-signed pair, two files.
+	lookEvery   = 10 * time.Second
+	lookTimeout = time.Minute
+)
+
+// Options are what the actor looks after. Each of them may be nil.
+type Options struct {
+	Client  *Client
+	Serving *Serving
+	State   *State
+}
+
+// Certificate is the state of one of this node's certificates, for inspection.
+type Certificate struct {
+	Name string `json:"name"` // "client" or "serving"
+	// Subject, NotBefore and NotAfter are of the one in force; NotAfter is zero where there is none.
+	Subject   string    `json:"subject,omitempty"`
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	NotAfter  time.Time `json:"notAfter,omitzero"`
+	// Request is the one that has not led to a certificate.
+	Request *Request `json:"request,omitempty"`
+	// Error says what else went wrong.
+	Error string `json:"error,omitempty"`
+}
+
+// State is what is wrong with the credentials, for readers outside the tree. Safe for concurrent use; the zero value knows nothing.
+type State struct{ p atomic.Pointer[[]string] }
+
+// Problems are sentences for health. They stay the same while nothing happens.
+func (s *State) Problems() []string {
+	if p := s.p.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// New makes the constructor of the actor of kind "identity".
+func New(o Options) supervisors.Constructor {
+	return func(string) supervisors.Actor { return &actor{opts: o} }
+}
+
+type actor struct {
+	opts     Options
+	looking  bool
+	last     []Certificate
+	problems []string
+}
+
+type (
+	look   struct{}
+	looked struct{ certificates []Certificate }
+)
+
+// Receive implements supervisors.Actor.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started, look:
+		a.look(ctx)
+	case looked:
+		a.looked(ctx, m)
+	default:
+		ctx.Unhandled(msg)
+	}
+}
+
+// look has all run that has to, and reads the certificates' state. What a predecessor of this actor began goes on.
+func (a *actor) look(ctx supervisors.Context) {
+	if a.looking {
+		return
+	}
+	a.looking = true
+	client, serving := a.opts.Client, a.opts.Serving
+	ctx.Do(supervisors.Work{Name: "look after the certificates", Timeout: lookTimeout, Run: func(context.Context) any {
+		var out looked
+		if client != nil {
+			client.ensure()
+			out.certificates = append(out.certificates, client.state()...)
+		}
+		if serving != nil {
+			out.certificates = append(out.certificates, serving.state(serving.ensure()))
+		}
+		return out
+	}})
+}
+
+func (a *actor) looked(ctx supervisors.Context, m looked) {
+	a.looking = false
+	a.last = m.certificates
+	now := problems(m.certificates, ctx.Now())
+	for _, p := range now {
+		if !slices.Contains(a.problems, p) {
+			ctx.Log().Warn("a credential of this node needs attention", "problem", p)
+		}
+	}
+	for _, p := range a.problems {
+		if !slices.Contains(now, p) {
+			ctx.Log().Info("a credential of this node is well again", "problem", p)
+		}
+	}
+	a.problems = now
+	if a.opts.State != nil {
+		a.opts.State.p.Store(&now)
+	}
+	ctx.After(lookEvery, look{})
+}
+
+// Inspection is the actor's detail of an inspection.
+type Inspection struct {
+	Certificates []Certificate `json:"certificates,omitempty"`
+	Problems     []string      `json:"problems,omitempty"`
+}
+
+// Inspect implements supervisors.Inspectable.
+func (a *actor) Inspect() any {
+	return Inspection{Certificates: slices.Clone(a.last), Problems: slices.Clone(a.problems)}
+}
+
+// problems says what is wrong with certificates at this time.
+func problems(certificates []Certificate, now time.Time) []string {
+	var out []string
+	for _, c := range certificates {
+		end := c.NotAfter.UTC().Format(time.RFC3339)
+		switch {
+		case c.NotAfter.IsZero():
+			if c.Request == nil && c.Error == "" {
+				out = append(out, fmt.Sprintf("there is no %s certificate", c.Name))
+			}
+		case now.After(c.NotAfter):
+			out = append(out, fmt.Sprintf("the %s certificate expired on %s", c.Name, end))
+		case c.NotAfter.Sub(now) < c.NotAfter.Sub(c.NotBefore)/10: // rotation begins between 7 and 9 tenths of its life
+			out = append(out, fmt.Sprintf("the %s certificate expires on %s", c.Name, end))
+		}
+		if c.Request != nil {
+			out = append(out, c.Request.String())
+		}
+		if c.Error != "" {
+			out = append(out, c.Error)
+		}
+	}
+	return out
+}
+
+// describe fills in the certificate in force.
+func (c *Certificate) describe(pair *tls.Certificate) {
+	if pair == nil {
+		return
+	}
+	leaf := pair.Leaf
+	if leaf == nil && len(pair.Certificate) > 0 {
+		leaf, _ = x509.ParseCertificate(pair.Certificate[0]) // it was parsed before; without it nothing is told
+	}
+	if leaf != nil {
+		c.Subject, c.NotBefore, c.NotAfter = leaf.Subject.String(), leaf.NotBefore, leaf.NotAfter
+	}
+}
+
+// state is that of the client certificate; none where the credentials are something else.
+func (c *Client) state() []Certificate {
+	out := Certificate{Name: "client", Request: c.requests.open(), Error: c.unsaved}
+	switch {
+	case c.manager != nil:
+		out.describe(c.manager.Current())
+	case hasCertificate(c.base):
+		if pair, err := keyPair(c.base); err != nil {
+			out.Error = fmt.Sprintf("the client certificate of --kubeconfig cannot be read: %v", err)
+		} else {
+			out.describe(pair)
+		}
+	default:
+		return nil
+	}
+	return []Certificate{out}
+}
+
+// state is that of the serving certificate. err is what went wrong with it just now.
+func (s *Serving) state(err error) Certificate {
+	out := Certificate{Name: "serving", Request: s.requests.open()}
+	if err != nil {
+		out.Error = err.Error()
+	}
+	out.describe(s.current())
+	return out
+}

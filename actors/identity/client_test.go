@@ -1,0 +1,232 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// whoami is the name by which the API server knows the client.
+func whoami(ctx context.Context, c kubernetes.Interface) (string, error) {
+	node, err := c.CoreV1().Nodes().Get(ctx, "any", metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return node.Name, nil
+}
+
+// A node with nothing but a bootstrap token gets its certificate, keeps it in the kubelet's files, and asks for no other.
+func TestBootstrapFromNothing(t *testing.T) {
+	api, folder := newAPIServer(t), t.TempDir()
+	o := ClientOptions{Kubeconfig: filepath.Join(folder, "etc/kubelet.conf"), Bootstrap: api.kubeconfig(t, "bootstrap"),
+		CertDir: filepath.Join(folder, "pki"), Rotate: true}
+	c := open(t, o)
+	client := dial(t, c)
+	if _, err := whoami(t.Context(), client); err == nil || !strings.Contains(err.Error(), "no client certificate") {
+		t.Errorf("before: %v", err)
+	}
+	c.ensure()
+	asked := api.awaitRequest(t, 1)
+	if asked.Subject.String() != "CN=system:node:n1,O=system:nodes" {
+		t.Errorf("asked for %s", asked.Subject)
+	}
+	eventually(t, "the request is told", func() bool { return c.state()[0].Request != nil })
+	csr, _ := api.request("csr-1")
+	if csr.Spec.SignerName != "kubernetes.io/kube-apiserver-client-kubelet" || api.askers[0] != "Bearer bootstrap" {
+		t.Errorf("%s asked %s", api.askers[0], csr.Spec.SignerName)
+	}
+	if _, err := whoami(t.Context(), client); err == nil || !strings.Contains(err.Error(), "kubectl certificate approve csr-1") {
+		t.Errorf("waiting: %v", err)
+	}
+	api.approve(t, 1)
+	eventually(t, "the API server knows the node", func() bool {
+		name, _ := whoami(t.Context(), client)
+		return name == "system:node:n1"
+	})
+	if s := c.state()[0]; s.Request != nil || s.Subject != "CN=system:node:n1,O=system:nodes" || len(problems(c.state(), time.Now())) != 0 {
+		t.Errorf("state %+v", s)
+	}
+	if to, err := os.Readlink(filepath.Join(o.CertDir, "kubelet-client-current.pem")); err != nil || filepath.Dir(to) != o.CertDir {
+		t.Errorf("%q %v", to, err)
+	}
+	for path, mode := range map[string]os.FileMode{o.Kubeconfig: 0o600, filepath.Join(o.CertDir, "kubelet-client-current.pem"): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v %v", path, info, err)
+		}
+	}
+
+	// The next start, with the bootstrap's file gone, needs nothing of it; nor would a kubelet.
+	o.Bootstrap = filepath.Join(folder, "gone")
+	again := open(t, o)
+	again.ensure()
+	if name, err := whoami(t.Context(), dial(t, again)); err != nil || name != "system:node:n1" {
+		t.Errorf("the next start: %q %v", name, err)
+	}
+	if len(api.requests) != 1 {
+		t.Errorf("%d requests", len(api.requests))
+	}
+}
+
+// Requests go on through a rotation: those under way end on their connection, later ones show the new certificate.
+func TestARotationFailsNoRequest(t *testing.T) {
+	api, folder := newAPIServer(t), t.TempDir()
+	pair := filepath.Join(folder, "kubelet-client-current.pem")
+	api.clientPair(t, pair, time.Now().Add(-time.Hour), time.Now().Add(time.Minute)) // due
+	kubeconfig := filepath.Join(folder, "kubeconfig")
+	token, err := load(api.kubeconfig(t, "none"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeKubeconfig(kubeconfig, token, pair); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(pair, filepath.Join(folder, "kubelet-client-2026.pem")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(folder, "kubelet-client-2026.pem"), pair); err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, ClientOptions{Kubeconfig: kubeconfig, CertDir: folder, Rotate: true})
+	client := dial(t, c)
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var failed error
+	var mu sync.Mutex
+	var traffic sync.WaitGroup
+	note := func(err error) {
+		if err != nil && ctx.Err() == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			failed = errors.Join(failed, err)
+		}
+	}
+	for range 4 {
+		traffic.Go(func() {
+			for ctx.Err() == nil {
+				_, err := whoami(ctx, client)
+				note(err)
+			}
+		})
+	}
+	slow := make(chan error, 1)
+	traffic.Go(func() {
+		_, err := client.CoreV1().Nodes().Get(t.Context(), "slow", metav1.GetOptions{})
+		slow <- err
+	})
+	served := func(serial string) int {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		return api.seen[serial]
+	}
+	eventually(t, "requests with the old certificate", func() bool { return served("99") > 100 })
+	c.ensure()
+	api.approve(t, 1)
+	eventually(t, "requests with the new certificate", func() bool { return served("1") > 100 })
+	before := served("99")
+	eventually(t, "more of them", func() bool { return served("1") > 300 })
+	if n := served("99") - before; n > 4 { // those under way
+		t.Errorf("%d requests with the old certificate", n)
+	}
+	close(api.block)
+	note(<-slow)
+	stop()
+	traffic.Wait()
+	if failed != nil {
+		t.Errorf("failed: %v", failed)
+	}
+	if api.askers[0] != "system:node:n1" {
+		t.Errorf("%s asked", api.askers[0])
+	}
+}
+
+// A node that was off until its certificate expired begins anew.
+func TestAnExpiredCertificateIsReplacedByTheBootstrap(t *testing.T) {
+	api, folder := newAPIServer(t), t.TempDir()
+	pair := filepath.Join(folder, "kubelet-client-current.pem")
+	api.clientPair(t, pair, time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour))
+	kubeconfig := filepath.Join(folder, "kubeconfig")
+	bootstrap := api.kubeconfig(t, "bootstrap")
+	server, err := load(bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeKubeconfig(kubeconfig, server, pair); err != nil {
+		t.Fatal(err)
+	}
+	alone := open(t, ClientOptions{Kubeconfig: kubeconfig, CertDir: folder, Rotate: false})
+	if p := problems(alone.state(), time.Now()); len(p) != 1 || !strings.Contains(p[0], "the client certificate expired on ") {
+		t.Errorf("without a bootstrap: %q", p)
+	}
+	if err := os.Rename(pair, filepath.Join(folder, "kubelet-client-2026.pem")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(folder, "kubelet-client-2026.pem"), pair); err != nil {
+		t.Fatal(err)
+	}
+	// Not to be rotated: one certificate is asked for, and no more.
+	c := open(t, ClientOptions{Kubeconfig: kubeconfig, Bootstrap: bootstrap, CertDir: folder})
+	c.ensure()
+	api.approve(t, 1)
+	client := dial(t, c)
+	eventually(t, "the API server knows the node", func() bool {
+		name, _ := whoami(t.Context(), client)
+		return name == "system:node:n1"
+	})
+	if api.askers[0] != "Bearer bootstrap" {
+		t.Errorf("%s asked", api.askers[0])
+	}
+	if c.ctx.Err() == nil {
+		t.Error("it goes on asking, and rotateCertificates is off")
+	}
+}
+
+// A token is used as it is, whatever else is configured.
+func TestATokenIsUsedAsItIs(t *testing.T) {
+	api := newAPIServer(t)
+	c := open(t, ClientOptions{Kubeconfig: api.kubeconfig(t, "word"), Bootstrap: "/nowhere", CertDir: t.TempDir(), Rotate: true})
+	c.ensure()
+	config := c.Config()
+	if config.BearerToken != "word" || config.Transport != nil || c.state() != nil {
+		t.Errorf("%v %v", config, c.state())
+	}
+	transport := &net.Dialer{}
+	config.Dial = transport.DialContext
+}
+
+func TestAKubeconfigThatCannotBeUsedIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	broken, none := filepath.Join(dir, "broken"), filepath.Join(dir, "none")
+	if err := os.WriteFile(broken, []byte("users:\n- name: x\n  user: {token: s3cr3t, client-certificate-data: '%%%'}\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		kubeconfig, bootstrap string
+		want                  []string
+	}{
+		{none, "", []string{"--kubeconfig: " + none + " is not there"}},
+		{broken, "", []string{"--kubeconfig: " + broken + " cannot be used"}},
+		{none, broken, []string{"--kubeconfig: " + none + " is not there", "--bootstrap-kubeconfig: " + broken + " cannot be used"}},
+	} {
+		_, err := NewClient(ClientOptions{Kubeconfig: c.kubeconfig, Bootstrap: c.bootstrap, Log: slog.New(slog.DiscardHandler)})
+		if err == nil || strings.Contains(err.Error(), "s3cr3t") {
+			t.Fatalf("%v: %v", c, err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: %v", c, err)
+			}
+		}
+	}
+}

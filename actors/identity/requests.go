@@ -1,0 +1,214 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	typed "k8s.io/client-go/kubernetes/typed/certificates/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+)
+
+// deniedFor is how long nothing is asked for after a denial: whoever denied it would have to deny it each half minute.
+const deniedFor = 10 * time.Minute
+
+// Request is a certificate signing request (CSR) that has not led to a certificate.
+type Request struct {
+	Name   string    `json:"name,omitempty"` // empty: it could not be made
+	Signer string    `json:"signer"`
+	Since  time.Time `json:"since"`
+	// Approved says that somebody approved it, and the signer has to sign it.
+	Approved bool `json:"approved,omitempty"`
+	// Denied says why it was denied or failed.
+	Denied string `json:"denied,omitempty"`
+	// Failed says why it could not be made.
+	Failed string `json:"failed,omitempty"`
+}
+
+// String is a sentence that says what the request waits for and who can help. It stays the same while nothing happens.
+func (r Request) String() string {
+	since := r.Since.UTC().Format(time.RFC3339)
+	switch {
+	case r.Failed != "":
+		return fmt.Sprintf("a certificate of %s cannot be requested: %s", r.Signer, r.Failed)
+	case r.Denied != "":
+		return fmt.Sprintf("certificate request %s (%s) was denied: %s; the next one is made %s after %s", r.Name, r.Signer, r.Denied,
+			deniedFor, since)
+	case r.Approved:
+		return fmt.Sprintf("certificate request %s (%s) of %s is approved and not signed yet: the signer is the cluster's "+
+			"kube-controller-manager", r.Name, r.Signer, since)
+	}
+	return fmt.Sprintf("certificate request %s (%s) of %s waits for approval: kubectl certificate approve %s", r.Name, r.Signer, since,
+		r.Name)
+}
+
+// requests knows what became of the newest request, by the answers that the client gets which makes it: the library that asks
+// for certificates does not tell. Safe for concurrent use.
+type requests struct {
+	mu   sync.Mutex
+	last *Request // nil: none is open
+}
+
+// open is the request that has not led to a certificate yet; nil where there is none.
+func (r *requests) open() *Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		return nil
+	}
+	out := *r.last
+	return &out
+}
+
+// mayAsk returns an error as long as nothing is asked for because of a denial.
+func (r *requests) mayAsk(now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last != nil && r.last.Denied != "" && now.Sub(r.last.Since) < deniedFor {
+		return errors.New("the last request was denied")
+	}
+	return nil
+}
+
+func (r *requests) asked(csr *certificatesv1.CertificateSigningRequest, why string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = &Request{Name: csr.Name, Signer: csr.Spec.SignerName, Since: now, Failed: why}
+}
+
+// saw takes note of the state of a request.
+func (r *requests) saw(csr *certificatesv1.CertificateSigningRequest, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil || r.last.Name != csr.Name {
+		return
+	}
+	if len(csr.Status.Certificate) > 0 {
+		r.last = nil
+		return
+	}
+	for _, c := range csr.Status.Conditions {
+		if c.Status == corev1.ConditionFalse || c.Status == corev1.ConditionUnknown {
+			continue
+		}
+		switch c.Type {
+		case certificatesv1.CertificateApproved:
+			r.last.Approved = true
+		case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+			if r.last.Denied == "" {
+				r.last.Denied, r.last.Since = c.Reason+": "+c.Message, now
+			}
+		}
+	}
+}
+
+// observed is the client, with all that it is told of certificate requests noted.
+func (r *requests) observed(client kubernetes.Interface, node string) kubernetes.Interface {
+	return observedClient{client, r, node}
+}
+
+type observedClient struct {
+	kubernetes.Interface
+	notes *requests
+	node  string
+}
+
+// CertificatesV1 implements kubernetes.Interface.
+func (c observedClient) CertificatesV1() typed.CertificatesV1Interface {
+	return observedGroup{c.Interface.CertificatesV1(), c.notes, c.node}
+}
+
+type observedGroup struct {
+	typed.CertificatesV1Interface
+	notes *requests
+	node  string
+}
+
+// CertificateSigningRequests implements typed.CertificatesV1Interface.
+func (g observedGroup) CertificateSigningRequests() typed.CertificateSigningRequestInterface {
+	return observedRequests{g.CertificatesV1Interface.CertificateSigningRequests(), g.notes, g.node}
+}
+
+type observedRequests struct {
+	typed.CertificateSigningRequestInterface
+	notes *requests
+	node  string
+}
+
+// Create implements typed.CertificateSigningRequestInterface.
+func (o observedRequests) Create(
+	ctx context.Context, csr *certificatesv1.CertificateSigningRequest, opts metav1.CreateOptions,
+) (*certificatesv1.CertificateSigningRequest, error) {
+	if err := o.notes.mayAsk(time.Now()); err != nil {
+		return nil, err
+	}
+	made, err := o.CertificateSigningRequestInterface.Create(ctx, csr, opts)
+	if err != nil {
+		o.notes.asked(csr, apiclient.Explain(err, o.node), time.Now())
+		return made, err
+	}
+	o.notes.asked(made, "", time.Now())
+	return made, nil
+}
+
+// List implements typed.CertificateSigningRequestInterface.
+func (o observedRequests) List(ctx context.Context, opts metav1.ListOptions) (*certificatesv1.CertificateSigningRequestList, error) {
+	list, err := o.CertificateSigningRequestInterface.List(ctx, opts)
+	if err == nil {
+		for i := range list.Items {
+			o.notes.saw(&list.Items[i], time.Now())
+		}
+	}
+	return list, err
+}
+
+// Watch implements typed.CertificateSigningRequestInterface.
+func (o observedRequests) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	w, err := o.CertificateSigningRequestInterface.Watch(ctx, opts)
+	if err != nil {
+		return w, err
+	}
+	return o.notes.following(w), nil
+}
+
+// following is the watch, with its events noted. watch.Filter would do, and leaves a goroutine behind where it is stopped.
+func (r *requests) following(w watch.Interface) watch.Interface {
+	events := make(chan watch.Event)
+	out := watch.NewProxyWatcher(events)
+	go func() {
+		defer close(events)
+		defer w.Stop()
+		for {
+			select {
+			case <-out.StopChan():
+				return
+			case e, more := <-w.ResultChan():
+				if !more {
+					return
+				}
+				if csr, ok := e.Object.(*certificatesv1.CertificateSigningRequest); ok && e.Type != watch.Bookmark {
+					r.saw(csr, time.Now())
+				}
+				select {
+				case <-out.StopChan():
+					return
+				case events <- e:
+				}
+			}
+		}
+	}()
+	return out
+}
+
+// The library logs each step and each failure itself; the actor says what matters, once.
+func quietLogger() klog.Logger                  { return klog.New(nil) }
+func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, quietLogger()) }

@@ -1,0 +1,227 @@
+package identity
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/certificate"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+)
+
+// ServingOptions say where the certificate of port 10250 comes from.
+type ServingOptions struct {
+	NodeName string
+	// CertFile and KeyFile are tlsCertFile and tlsPrivateKeyFile. Where they are empty and Bootstrap is off, a self-signed pair is
+	// made: kubelet.crt and kubelet.key in CertDir.
+	CertFile, KeyFile, CertDir string
+	// Bootstrap asks the API server for a certificate (serverTLSBootstrap), by Client, for Addresses. Without an IP address among
+	// them none is asked for.
+	Bootstrap bool
+	Client    kubernetes.Interface
+	Addresses func() []corev1.NodeAddress
+	Log       *slog.Logger
+}
+
+const (
+	selfSignedCert, selfSignedKey = "kubelet.crt", "kubelet.key"
+	// renewSelfSigned is how long before its end a self-signed pair is replaced. It is made for a year.
+	renewSelfSigned = 30 * 24 * time.Hour
+)
+
+// Serving has the certificate that port 10250 shows, and its successors. Safe for concurrent use.
+type Serving struct {
+	opts       ServingOptions
+	selfSigned bool
+	current    func() *tls.Certificate
+	requests   requests
+	run        func(ctx context.Context)
+
+	ctx   context.Context //nolint:containedctx // the process': it ends with Close
+	stop  context.CancelFunc
+	start sync.Once
+	runs  sync.WaitGroup
+}
+
+// NewServing reads the certificate, or makes a self-signed one, or prepares the request for one; ensure begins it. An error names
+// the files.
+func NewServing(o ServingOptions) (*Serving, error) {
+	s := &Serving{opts: o}
+	s.ctx, s.stop = context.WithCancel(quiet(context.Background()))
+	var err error
+	switch {
+	case o.Bootstrap:
+		err = s.byRequest()
+	case o.CertFile == "" && o.KeyFile == "":
+		s.selfSigned = true
+		s.opts.CertFile, s.opts.KeyFile = filepath.Join(o.CertDir, selfSignedCert), filepath.Join(o.CertDir, selfSignedKey)
+		if err = s.signSelf(time.Now()); err == nil {
+			err = s.byFiles()
+		}
+	default:
+		err = s.byFiles()
+	}
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// byFiles takes the certificate from the files, and again whenever they change.
+func (s *Serving) byFiles() error {
+	fail := func(err error) error {
+		return fmt.Errorf("the serving certificate %s (tlsCertFile) and its key %s (tlsPrivateKeyFile) cannot be used: %w",
+			s.opts.CertFile, s.opts.KeyFile, err)
+	}
+	// Read before the library does, which leaves goroutines behind where it cannot.
+	if _, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile); err != nil {
+		return fail(err)
+	}
+	files, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving", s.opts.CertFile, s.opts.KeyFile)
+	if err != nil {
+		return fail(err)
+	}
+	pair := &parsedPair{files: files, log: s.opts.Log}
+	pair.Enqueue()
+	files.AddListener(pair)
+	s.current = pair.p.Load
+	s.run = func(ctx context.Context) { files.Run(ctx, 1) }
+	return nil
+}
+
+// parsedPair is the pair that the files hold, parsed. It is a dynamiccertificates.Listener.
+type parsedPair struct {
+	files *dynamiccertificates.DynamicCertKeyPairContent
+	log   *slog.Logger
+	p     atomic.Pointer[tls.Certificate]
+}
+
+// Enqueue implements dynamiccertificates.Listener: the files have changed.
+func (p *parsedPair) Enqueue() {
+	pair, err := tls.X509KeyPair(p.files.CurrentCertKeyContent())
+	if err != nil {
+		p.log.Warn("the serving certificate stays as it was: its files hold no pair", "files", p.files.Name(), "error", err)
+		return
+	}
+	p.p.Store(&pair)
+}
+
+// signSelf makes a self-signed pair where there is none, or where the one there ends soon. Nobody trusts it by its key, so that
+// a new one surprises nobody.
+func (s *Serving) signSelf(now time.Time) error {
+	pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile)
+	switch {
+	case err == nil && now.Before(pair.Leaf.NotAfter.Add(-renewSelfSigned)):
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the self-signed serving certificate in --cert-dir cannot be used; it is made again where the files "+
+			"are removed: %w", err)
+	}
+	chain, key, err := cert.GenerateSelfSignedCertKey(s.opts.NodeName, nil, nil)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.opts.CertDir, 0o755); err != nil {
+		return err
+	}
+	if err := atomicfile.WriteFile(s.opts.KeyFile, key, 0o600); err != nil {
+		return err
+	}
+	return atomicfile.WriteFile(s.opts.CertFile, chain, 0o644)
+}
+
+// byRequest asks the API server for the certificate, and for its successor before it expires or when the addresses change.
+func (s *Serving) byRequest() error {
+	store, err := certificate.NewFileStoreWithLogger(quietLogger(), "kubelet-server", s.opts.CertDir, s.opts.CertDir, s.opts.CertFile,
+		s.opts.KeyFile)
+	if err != nil {
+		return fmt.Errorf("--cert-dir=%s cannot be used: %w", s.opts.CertDir, err)
+	}
+	client := s.requests.observed(s.opts.Client, s.opts.NodeName)
+	m, err := certificate.NewManager(&certificate.Config{
+		ClientsetFn:      func(*tls.Certificate) (kubernetes.Interface, error) { return client, nil },
+		GetTemplate:      func() *x509.CertificateRequest { return servingRequest(s.opts.NodeName, s.opts.Addresses()) },
+		SignerName:       certificatesv1.KubeletServingSignerName,
+		GetUsages:        certificate.DefaultKubeletServingGetUsages,
+		CertificateStore: store, Ctx: &s.ctx,
+	})
+	if err != nil {
+		return fmt.Errorf("the serving certificate in --cert-dir=%s cannot be used: %w", s.opts.CertDir, err)
+	}
+	s.current = m.Current
+	s.run = func(context.Context) { m.Start() } // ends with s.ctx
+	return nil
+}
+
+// servingRequest is what a node may ask the signer kubernetes.io/kubelet-serving for; nil as long as it has no IP address.
+func servingRequest(node string, addresses []corev1.NodeAddress) *x509.CertificateRequest {
+	out := &x509.CertificateRequest{Subject: nodeSubject(node)}
+	for _, a := range addresses {
+		ip := net.ParseIP(a.Address)
+		switch {
+		case ip != nil && !slices.ContainsFunc(out.IPAddresses, ip.Equal):
+			out.IPAddresses = append(out.IPAddresses, ip)
+		case ip == nil && a.Address != "" && !slices.Contains(out.DNSNames, a.Address):
+			out.DNSNames = append(out.DNSNames, a.Address)
+		}
+	}
+	if len(out.IPAddresses) == 0 {
+		return nil
+	}
+	slices.Sort(out.DNSNames)
+	slices.SortFunc(out.IPAddresses, func(a, b net.IP) int { return strings.Compare(a.String(), b.String()) })
+	return out
+}
+
+// nodeSubject is the name by which the API server knows a node.
+func nodeSubject(node string) pkix.Name {
+	return pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
+}
+
+func (s *Serving) begin() { s.start.Do(func() { s.runs.Go(func() { s.run(s.ctx) }) }) }
+
+// ensure has the certificate followed or asked for, once, and a self-signed one renewed. It may take a second.
+func (s *Serving) ensure() error {
+	s.begin()
+	if s.selfSigned {
+		return s.signSelf(time.Now())
+	}
+	return nil
+}
+
+// Close ends what follows the certificate or asks for one. The one that is in force stays in force.
+func (s *Serving) Close() {
+	s.stop()
+	s.begin() // what was made and never ran has to end, too
+	s.runs.Wait()
+}
+
+// errNoServing is what a client's handshake fails with on this side.
+var errNoServing = errors.New("there is no serving certificate yet: the one that was asked for is not issued")
+
+func (s *Serving) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if c := s.current(); c != nil {
+		return c, nil
+	}
+	return nil, errNoServing
+}

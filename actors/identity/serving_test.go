@@ -1,0 +1,212 @@
+package identity
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/cert"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+)
+
+func serving(t *testing.T, o ServingOptions) *Serving {
+	t.Helper()
+	o.NodeName, o.Log = "n1", slog.New(slog.DiscardHandler)
+	s, err := NewServing(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// shown is the certificate that a client is shown, and the names of CAs that it is asked for one of.
+func shown(t *testing.T, config *tls.Config) (leaf *x509.Certificate, cas [][]byte) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer ours.Close()
+		_, _ = io.Copy(io.Discard, tls.Server(ours, config))
+	}()
+	client := tls.Client(theirs, &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		cas = r.AcceptableCAs
+		return &tls.Certificate{}, nil
+	}})
+	if err := client.HandshakeContext(t.Context()); err == nil {
+		leaf = client.ConnectionState().PeerCertificates[0]
+	}
+	_ = theirs.Close()
+	<-done
+	return leaf, cas
+}
+
+func noCAs() *x509.CertPool { return nil }
+
+func config(t *testing.T, s *Serving, k kubeletconfig.KubeletConfiguration) *tls.Config {
+	t.Helper()
+	out, err := s.TLS(&k, noCAs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestSelfSigned(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	s := serving(t, ServingOptions{CertDir: dir})
+	leaf, _ := shown(t, config(t, s, kubeletconfig.KubeletConfiguration{}))
+	if leaf == nil || !slices.Contains(leaf.DNSNames, "n1") {
+		t.Fatalf("shown %v", leaf)
+	}
+	for name, mode := range map[string]os.FileMode{"kubelet.crt": 0o644, "kubelet.key": 0o600} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v %v", name, info, err)
+		}
+	}
+	// The next start shows the same; a month before its end there is another.
+	if again, _ := shown(t, config(t, serving(t, ServingOptions{CertDir: dir}), kubeletconfig.KubeletConfiguration{})); !again.Equal(leaf) {
+		t.Error("each start makes another")
+	}
+	if err := s.signSelf(leaf.NotAfter.Add(-renewSelfSigned).Add(-time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile); err != nil || !pair.Leaf.Equal(leaf) {
+		t.Errorf("renewed too early: %v", err)
+	}
+	if err := s.signSelf(leaf.NotAfter.Add(-renewSelfSigned).Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile); err != nil || pair.Leaf.Equal(leaf) {
+		t.Errorf("not renewed: %v", err)
+	}
+	if err := s.ensure(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the renewed one is shown", func() bool {
+		now, _ := shown(t, config(t, s, kubeletconfig.KubeletConfiguration{}))
+		return now != nil && !now.Equal(leaf)
+	})
+}
+
+// Files are read again when they change; a pair that does not fit changes nothing.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	o := ServingOptions{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
+	write := func(host string) {
+		chain, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, data := range map[string][]byte{o.CertFile: chain, o.KeyFile: key} {
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := NewServing(o); err == nil || !strings.Contains(err.Error(), o.CertFile+" (tlsCertFile)") {
+		t.Errorf("without files: %v", err)
+	}
+	write("first")
+	s := serving(t, o)
+	if err := s.ensure(); err != nil {
+		t.Fatal(err)
+	}
+	of := func() string {
+		leaf, _ := shown(t, config(t, s, kubeletconfig.KubeletConfiguration{}))
+		return leaf.DNSNames[0]
+	}
+	if of() != "first" {
+		t.Fatal(of())
+	}
+	write("second")
+	eventually(t, "the second pair", func() bool { return of() == "second" })
+	if state := s.state(nil); !strings.HasPrefix(state.Subject, "CN=second@") || state.NotAfter.IsZero() {
+		t.Errorf("%+v", state)
+	}
+}
+
+// The API server's signer is asked for what the node's addresses are, and again when they change.
+func TestServingByRequest(t *testing.T) {
+	api, dir := newAPIServer(t), t.TempDir()
+	var addresses atomic.Pointer[[]corev1.NodeAddress]
+	set := func(list ...corev1.NodeAddress) { addresses.Store(&list) }
+	set(corev1.NodeAddress{Type: corev1.NodeHostName, Address: "n1"})
+	client := open(t, ClientOptions{Kubeconfig: api.kubeconfig(t, "node"), CertDir: dir})
+	s := serving(t, ServingOptions{CertDir: dir, Bootstrap: true, Client: dial(t, client), Addresses: func() []corev1.NodeAddress { return *addresses.Load() }})
+	if err := s.ensure(); err != nil {
+		t.Fatal(err)
+	}
+	if leaf, _ := shown(t, config(t, s, kubeletconfig.KubeletConfiguration{})); leaf != nil {
+		t.Error("something is shown before anything was issued")
+	}
+	set(corev1.NodeAddress{Type: corev1.NodeHostName, Address: "n1"}, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.7"})
+	asked := api.awaitRequest(t, 1)
+	if asked.Subject.CommonName != "system:node:n1" || !slices.Equal(asked.DNSNames, []string{"n1"}) || len(asked.IPAddresses) != 1 {
+		t.Errorf("asked for %+v", asked)
+	}
+	eventually(t, "the request is told", func() bool { r := s.state(nil).Request; return r != nil && r.Name == "csr-1" })
+	api.approve(t, 1)
+	eventually(t, "the certificate is shown", func() bool {
+		leaf, _ := shown(t, config(t, s, kubeletconfig.KubeletConfiguration{}))
+		return leaf != nil && leaf.VerifyHostname("192.0.2.7") == nil
+	})
+	set(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.8"})
+	api.approve(t, 2)
+	eventually(t, "the certificate of the new address is shown", func() bool {
+		leaf, _ := shown(t, config(t, s, kubeletconfig.KubeletConfiguration{}))
+		return leaf != nil && leaf.VerifyHostname("192.0.2.8") == nil
+	})
+	if _, err := os.Stat(filepath.Join(dir, "kubelet-server-current.pem")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	s := serving(t, ServingOptions{CertDir: t.TempDir()})
+	k := kubeletconfig.KubeletConfiguration{TLSMinVersion: "VersionTLS12",
+		TLSCipherSuites: []string{"TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305"}, TLSCurvePreferences: []int32{int32(tls.X25519)}}
+	got := config(t, s, k)
+	if got.MinVersion != tls.VersionTLS12 || !slices.Equal(got.CipherSuites, []uint16{tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256}) ||
+		!slices.Equal(got.CurvePreferences, []tls.CurveID{tls.X25519}) || !slices.Equal(got.NextProtos, []string{"http/1.1"}) {
+		t.Errorf("%+v", got)
+	}
+	k.TLSCipherSuites = append(k.TLSCipherSuites, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")
+	if got := config(t, s, k); !slices.Equal(got.NextProtos, []string{"h2", "http/1.1"}) {
+		t.Errorf("%v", got.NextProtos)
+	}
+	for _, bad := range []kubeletconfig.KubeletConfiguration{
+		{TLSMinVersion: "VersionTLS9"}, {TLSCipherSuites: []string{"TLS_DHE_RSA_WITH_AES_128_GCM_SHA256"}}, {TLSCurvePreferences: []int32{-1}},
+	} {
+		if _, err := s.TLS(&bad, noCAs); err == nil {
+			t.Errorf("%+v is taken", bad)
+		}
+	}
+	// The names of client CAs are those of the time.
+	api := newAPIServer(t)
+	pool := x509.NewCertPool()
+	pool.AddCert(api.ca)
+	var now atomic.Pointer[x509.CertPool]
+	with, err := s.TLS(&kubeletconfig.KubeletConfiguration{}, now.Load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, cas := shown(t, with); len(cas) != 0 {
+		t.Errorf("%d CAs are named", len(cas))
+	}
+	now.Store(pool)
+	if _, cas := shown(t, with); len(cas) != 1 || string(cas[0]) != string(api.ca.RawSubject) {
+		t.Errorf("%q are named", cas)
+	}
+}

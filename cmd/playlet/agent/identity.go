@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"crypto/tls"
+	"log/slog"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/identity"
+	"github.com/playlet-dev/playlet/actors/server/access"
+	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// guard is what stands before the node's API on port 10250: the serving certificate, and who may do what.
+type guard struct {
+	exposure access.Exposure
+	// serving, access and tls are nil where the port is closed.
+	serving *identity.Serving
+	access  *access.Access
+	tls     *tls.Config
+}
+
+// openGuard reads the certificates; nothing listens and nothing is sent.
+func openGuard(node *config.Node, c *cluster, addresses *nodeAddresses, log *slog.Logger) (*guard, error) {
+	g := &guard{exposure: access.Exposed(node)}
+	switch e := g.exposure; {
+	case e.Closed != "":
+		log.Info("port 10250 is closed", "reason", e.Closed)
+		return g, nil
+	case e.Narrowed != "":
+		log.Warn("port 10250 is open on the loopback alone", "address", e.Address, "reason", e.Narrowed)
+	}
+	k := node.Kubelet
+	rules := access.Options{
+		NodeName: node.NodeName, Authentication: k.Authentication, Authorization: k.Authorization,
+		Log: log.With(actorKey, messages.Server.String()),
+	}
+	shown := identity.ServingOptions{
+		NodeName: node.NodeName, CertFile: k.TLSCertFile, KeyFile: k.TLSPrivateKeyFile, CertDir: node.CertDir,
+		Bootstrap: k.ServerTLSBootstrap, Addresses: addresses.certified, Log: log.With(actorKey, messages.Identity.String()),
+	}
+	if c != nil {
+		rules.Client, shown.Client = c.clients.Reviews, c.clients.Main
+	}
+	var err error
+	if g.serving, err = identity.NewServing(shown); err != nil {
+		return nil, err
+	}
+	if g.access, err = access.New(rules); err != nil {
+		g.close()
+		return nil, err
+	}
+	if g.tls, err = g.serving.TLS(k, g.access.ClientCAs); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *guard) close() {
+	if g.serving != nil {
+		g.serving.Close()
+	}
+	if g.access != nil {
+		g.access.Close()
+	}
+}
+
+// certified are the addresses that the serving certificate is asked for; none until they are known.
+func (n *nodeAddresses) certified() []corev1.NodeAddress {
+	if n.unsettled() {
+		return nil
+	}
+	out := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.node.NodeName}}
+	for _, ip := range n.hostIPs() {
+		out = append(out, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+	}
+	return out
+}
+
+// wireIdentity binds the actor of the credentials; a standalone node whose port 10250 is closed has none.
+func wireIdentity(c *cluster, g *guard, state *identity.State) rows {
+	o := identity.Options{Serving: g.serving, State: state}
+	if c != nil {
+		o.Client = c.identity
+	}
+	if o.Client == nil && o.Serving == nil {
+		return rows{"identity": nil}
+	}
+	return rows{"identity": identity.New(o)}
+}
+
+// identityProblems are sentences for health.
+func (a *Agent) identityProblems() []string {
+	out := a.credentials.Problems()
+	switch e := a.guard.exposure; {
+	case e.Closed != "":
+		return append(out[:len(out):len(out)], "port 10250 is closed: "+e.Closed)
+	case e.Narrowed != "":
+		return append(out[:len(out):len(out)], "port 10250 is open on "+e.Address+" alone: "+e.Narrowed)
+	}
+	return out
+}
