@@ -13,8 +13,8 @@ import (
 // PodStatusChanged shows that it was taken.
 type PodWanted struct {
 	Pod *v1.Pod // immutable
-	// Turn counts the changes of the desired state.
-	Turn uint64
+	// Generation counts the changes of the desired state.
+	Generation uint64
 	// Final is the pod's last status when it had finished before: it is never run again.
 	Final *v1.PodStatus
 	// Unkept says that Final is not on the disk yet, and it was not given up to write it: nothing of the pod may be removed,
@@ -61,11 +61,11 @@ type GetDesired struct{ UID string }
 // Sender: pod. Receiver: pods. Reply: none.
 // If lost: the pod's next change carries it; it is sent again with the next audit, and when the desired state is.
 type PodStatusChanged struct {
-	UID     string
-	Turn    uint64 // of the desired state that the pod has taken
-	Phase   string // of the pod's actor, e.g. "running"
-	Status  *v1.PodStatus
-	Waiting *Reason // what the pod waits for, when it does
+	UID        string
+	Generation uint64 // of the desired state that the pod has taken
+	Phase      string // of the pod's actor, e.g. "running"
+	Status     *v1.PodStatus
+	Waiting    *Reason // what the pod waits for, when it does
 }
 
 // PodEnded says that nothing of the pod runs any more. Gone says that nothing of it is left either; pods stops the

@@ -90,7 +90,7 @@ type ObservedContainer struct {
 // If lost: the pod sends it again when its timeout ends.
 type WatchProbes struct {
 	UID        string
-	Turn       uint64
+	Generation uint64
 	Pod        *v1.Pod  // immutable; for events
 	Order      int64    // the pod's place in the queue for the runtime
 	IPs        []string // where the pod can be reached
@@ -103,6 +103,6 @@ type WatchProbes struct {
 // If lost: the prober sends it again every few seconds until the pod shows it as known.
 type ProbesObserved struct {
 	UID        string
-	Turn       uint64 // of the desired state that this is known under
+	Generation uint64 // of the desired state that this is known under
 	Containers []ObservedContainer
 }

@@ -244,7 +244,7 @@ func (m *machine) plan(now time.Time) bool {
 // quiet has nobody probe what ends, or pull for it. It is repeated, since nothing answers it.
 func (m *machine) quiet(now time.Time) {
 	turn := uint64(max(now.UnixNano(), 0))
-	m.ask(now, "unwatch", messages.Prober, messages.WatchProbes{UID: m.uid, Pod: m.wanted.Pod, Turn: turn})
+	m.ask(now, "unwatch", messages.Prober, messages.WatchProbes{UID: m.uid, Pod: m.wanted.Pod, Generation: turn})
 	m.ask(now, "forget", messages.Images, messages.ForgetImages{UID: m.uid})
 }
 
@@ -274,12 +274,12 @@ func (m *machine) publish() {
 	if m.wanted == nil {
 		return
 	}
-	now := fmt.Sprint(m.state, m.wanted.Turn, m.failure)
+	now := fmt.Sprint(m.state, m.wanted.Generation, m.failure)
 	if now == m.told {
 		return
 	}
 	m.told = now
-	msg := messages.PodStatusChanged{UID: m.uid, Turn: m.wanted.Turn, Phase: "terminating", Status: m.wanted.Last}
+	msg := messages.PodStatusChanged{UID: m.uid, Generation: m.wanted.Generation, Phase: "terminating", Status: m.wanted.Last}
 	if m.state != stopping {
 		msg.Phase = "cleaning"
 	}

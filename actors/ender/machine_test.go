@@ -44,7 +44,7 @@ func newWorld(t interface{ Errorf(string, ...any) }) *world {
 	return &world{
 		t: t, now: now.Time, machine: newMachine("u"), alive: true, there: true, mounted: true, group: true,
 		wanted: messages.PodWanted{
-			Pod: pod, Turn: 1, Ending: &messages.Ending{Since: now.Time, Grace: new(int64(5))},
+			Pod: pod, Generation: 1, Ending: &messages.Ending{Since: now.Time, Grace: new(int64(5))},
 			Last: &v1.PodStatus{
 				Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{status("a"), status("b")},
 				Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}},
@@ -245,7 +245,7 @@ func TestTheEndConverges(t *testing.T) {
 				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 100).Draw(rt, "seconds")) * time.Second)
 				w.step(nil)
 			case 3:
-				w.wanted.Turn++
+				w.wanted.Generation++
 				grace := int64(rapid.IntRange(0, 5).Draw(rt, "grace"))
 				w.wanted.Ending = &messages.Ending{Since: w.now, Grace: &grace}
 				w.step(w.wanted)

@@ -19,7 +19,7 @@ type alone struct {
 func newAlone(pod *v1.Pod) *alone {
 	w := newWorld(pod)
 	a := &alone{now: w.now, machine: w.machine}
-	a.hears(nil, messages.PodWanted{Pod: pod, Turn: 1})
+	a.hears(nil, messages.PodWanted{Pod: pod, Generation: 1})
 	return a
 }
 

@@ -33,7 +33,7 @@ func TestAGracePeriodIsShortened(t *testing.T) {
 	w.settle()
 	a := &alone{now: w.now, machine: w.machine}
 	end := func(turn uint64, grace int64) []messages.StopContainer {
-		a.hears(messages.PodWanted{Pod: pod, Turn: turn, Ending: &messages.Ending{Since: w.now, Grace: &grace}})
+		a.hears(messages.PodWanted{Pod: pod, Generation: turn, Ending: &messages.Ending{Since: w.now, Grace: &grace}})
 		return toldOf[messages.StopContainer](a.take())
 	}
 	if stops := end(2, 300); len(stops) != 1 || stops[0].Grace != 300*time.Second {
@@ -65,7 +65,7 @@ func TestADeletedPodGetsItsFinalPhase(t *testing.T) {
 		w.step(nil)
 		w.settle()
 		a := &alone{now: w.now, machine: w.machine}
-		a.hears(messages.PodWanted{Pod: w.pod, Turn: 2, Ending: &messages.Ending{Since: w.now}})
+		a.hears(messages.PodWanted{Pod: w.pod, Generation: 2, Ending: &messages.Ending{Since: w.now}})
 		if s := a.machine.status(a.now); s.Phase != v1.PodRunning {
 			t.Errorf("while it runs it is %s", s.Phase)
 		}
@@ -152,7 +152,7 @@ func TestAnEndIsToldUntilItIsKept(t *testing.T) {
 	w.settle()
 	a := &alone{now: w.now, machine: w.machine}
 	for _, unkept := range []bool{true, true, false} {
-		a.hears(messages.PodWanted{Pod: w.pod, Turn: 9, Final: w.final, Unkept: unkept})
+		a.hears(messages.PodWanted{Pod: w.pod, Generation: 9, Final: w.final, Unkept: unkept})
 		a.passes(time.Hour)
 		if n := len(toldOf[messages.PodEnded](a.take())); (n > 0) != unkept {
 			t.Errorf("unkept %v: it is told %d times", unkept, n)
@@ -269,12 +269,12 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	a := &alone{now: w.now, machine: w.machine}
-	ending := messages.PodWanted{Pod: deletedCloudPod(v1.RestartPolicyAlways, 0, 1), Turn: 2,
+	ending := messages.PodWanted{Pod: deletedCloudPod(v1.RestartPolicyAlways, 0, 1), Generation: 2,
 		Ending: &messages.Ending{Since: w.now}}
 	a.hears(ending, a.ended(ended(w, 3)), SandboxStopped{ID: w.sandboxes[0].ID})
 	fx := a.take()
 	watched := toldOf[messages.WatchProbes](fx)
-	a.hears(messages.ProbesObserved{UID: "u1", Turn: watched[len(watched)-1].Turn},
+	a.hears(messages.ProbesObserved{UID: "u1", Generation: watched[len(watched)-1].Generation},
 		messages.VolumesUnmounted{UID: "u1", Removed: true})
 	fx = append(fx, a.take()...)
 	notes := toldOf[messages.PodEnded](fx)
@@ -298,13 +298,13 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 	if fx = a.take(); len(toldOf[messages.PodEnded](fx)) != 1 || removes(fx) != 0 {
 		t.Error("it is not told again, or removed")
 	}
-	ending.Turn, ending.Final, ending.Unkept = 3, notes[0].Status, true
+	ending.Generation, ending.Final, ending.Unkept = 3, notes[0].Status, true
 	a.hears(ending)
 	a.passes(time.Hour)
 	if fx = a.take(); len(toldOf[messages.PodEnded](fx)) != 1 || removes(fx) != 0 {
 		t.Error("the status is known and not kept, and it is not told again, or removed")
 	}
-	ending.Turn, ending.Unkept = 4, false
+	ending.Generation, ending.Unkept = 4, false
 	a.hears(ending)
 	if fx = a.take(); removes(fx) != 1 {
 		t.Error("it is not removed")

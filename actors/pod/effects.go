@@ -48,10 +48,10 @@ type DropContainer struct{ Name string }
 
 // Publish tells the pod's new status.
 type Publish struct {
-	Turn    uint64
-	Status  *v1.PodStatus
-	Phase   Phase
-	Waiting *messages.Reason
+	Generation uint64
+	Status     *v1.PodStatus
+	Phase      Phase
+	Waiting    *messages.Reason
 }
 
 // Record tells an event about the pod or, where a container is named, about that.

@@ -326,7 +326,7 @@ func TestHooksRunAtOnceAndTheGracePeriodEndsAll(t *testing.T) {
 		w.restart()
 		w.settle()
 		a := &alone{now: w.now, machine: w.machine}
-		a.hears(messages.PodWanted{Pod: pod, Turn: 2, Ending: &messages.Ending{Since: w.now}})
+		a.hears(messages.PodWanted{Pod: pod, Generation: 2, Ending: &messages.Ending{Since: w.now}})
 		return a
 	}
 	says := func(a *alone, when string, want ...string) {
@@ -363,7 +363,7 @@ func TestHooksRunAtOnceAndTheGracePeriodEndsAll(t *testing.T) {
 
 	a = begin()
 	a.take()
-	a.hears(messages.PodWanted{Pod: pod, Turn: 3, Ending: &messages.Ending{Since: w.now, Grace: new(int64(2))}})
+	a.hears(messages.PodWanted{Pod: pod, Generation: 3, Ending: &messages.Ending{Since: w.now, Grace: new(int64(2))}})
 	says(a, "less time", "c0 ends in 2s", "init0 waits for 2s", "init1 waits for 2s")
 }
 

@@ -164,7 +164,7 @@ func (m *Machine) watch(now time.Time) {
 		return
 	}
 	again := *m.probing.sent
-	again.Turn = m.probing.turn
+	again.Generation = m.probing.turn
 	m.emit(Tell{messages.Prober, again})
 }
 
@@ -187,8 +187,8 @@ func (m *Machine) takeProbes(v messages.ProbesObserved) {
 		}
 		c.proved.results.Learn(o.Results)
 	}
-	if v.Turn == m.probing.turn && m.probing.sent != nil {
-		m.probing.heard = v.Turn
+	if v.Generation == m.probing.turn && m.probing.sent != nil {
+		m.probing.heard = v.Generation
 		m.answered("probes", "")
 	}
 }

@@ -105,7 +105,7 @@ func TestAFailingProbeIsAnEnd(t *testing.T) {
 			}
 			failed := messages.ObservedContainer{Name: "c0", ID: "one"}
 			*failed.Results.Of(kind) = messages.ProbeFailed
-			a.hears(messages.ProbesObserved{UID: "u1", Turn: wishes[len(wishes)-1].Turn,
+			a.hears(messages.ProbesObserved{UID: "u1", Generation: wishes[len(wishes)-1].Generation,
 				Containers: []messages.ObservedContainer{failed}})
 			stops := toldOf[messages.StopContainer](a.take())
 			want := "Container c0 failed " + string(kind) + " probe"

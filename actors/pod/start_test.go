@@ -123,7 +123,7 @@ func TestAnImageOfAnEarlierSpecIsNotTaken(t *testing.T) {
 	a := newReady(pod)
 	changed := pod.DeepCopy()
 	changed.Spec.Containers[0].Image = "web:2"
-	a.hears(messages.PodWanted{Pod: changed, Turn: 2}, messages.VolumesMounted{UID: "u1"})
+	a.hears(messages.PodWanted{Pod: changed, Generation: 2}, messages.VolumesMounted{UID: "u1"})
 	old := messages.ImageFailed{Key: messages.ImageKey{UID: "u1", Container: "c0"}, Image: "web:1",
 		Reason: messages.Reason{Code: messages.ReasonErrImagePull}}
 	a.hears(pulled("c0", "web:1"), old)
@@ -147,7 +147,7 @@ func TestNothingIsRunWithoutAnImage(t *testing.T) {
 	a.hears(pulled("c0", "image"))
 	changed := pod.DeepCopy()
 	changed.Spec.Containers[0].Image = "image:2"
-	a.hears(messages.PodWanted{Pod: changed, Turn: 2})
+	a.hears(messages.PodWanted{Pod: changed, Generation: 2})
 	a.take()
 	a.hears(messages.ChildStarted{Name: "c0", Again: true})
 	fx := a.take()
@@ -202,7 +202,7 @@ func TestAFallenActorIsNoRestartOfTheContainer(t *testing.T) {
 	a.hears(again)
 	pod = pod.DeepCopy()
 	pod.Labels = map[string]string{"changed": "yes"}
-	a.hears(messages.PodWanted{Pod: pod, Turn: 2}, messages.ChildStarted{Name: "c0", Again: true}, again)
+	a.hears(messages.PodWanted{Pod: pod, Generation: 2}, messages.ChildStarted{Name: "c0", Again: true}, again)
 	runs := toldOf[messages.RunContainer](a.take())
 	if last := runs[len(runs)-1]; len(runs) != 3 || last.Attempt != 1 || last.BackOff != 1 {
 		t.Errorf("%d runs, the last with attempt %d and back-off step %d", len(runs), last.Attempt, last.BackOff)

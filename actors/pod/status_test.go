@@ -58,7 +58,7 @@ func TestSidecarsGetWhatIsLeftOfTheGrace(t *testing.T) {
 	w.settle()
 	check(t, w)
 	a := &alone{now: w.now, machine: w.machine}
-	a.hears(messages.PodWanted{Pod: pod, Turn: 2, Ending: &messages.Ending{Since: a.now}})
+	a.hears(messages.PodWanted{Pod: pod, Generation: 2, Ending: &messages.Ending{Since: a.now}})
 	takes := map[string]time.Duration{"c0": 10 * time.Second, "init2": 15 * time.Second, "init1": 4 * time.Second, "init0": 0}
 	var got []time.Duration
 	for range takes {

@@ -196,7 +196,7 @@ func (w *world) effect(e Effect) {
 			w.deaf = false // the word is lost
 			break
 		}
-		w.status, w.taken, w.waiting = e.Status, e.Turn, e.Waiting
+		w.status, w.taken, w.waiting = e.Status, e.Generation, e.Waiting
 		if w.watch != nil {
 			w.watch(e.Status)
 		}
@@ -355,7 +355,7 @@ func (w *world) wish() messages.PodWanted {
 	if w.final != nil {
 		turn += 2
 	}
-	return messages.PodWanted{Pod: w.pod, Turn: turn, Ending: w.ending, Final: w.final, Last: w.last, Fail: w.fail,
+	return messages.PodWanted{Pod: w.pod, Generation: turn, Ending: w.ending, Final: w.final, Last: w.last, Fail: w.fail,
 		NoNetwork: w.offline}
 }
 
@@ -385,7 +385,7 @@ func (w *world) settle() {
 		idle++
 		w.now = w.now.Add(time.Minute)
 		w.send(w.observed())
-		if w.taken != w.wish().Turn { // the parent's sweep
+		if w.taken != w.wish().Generation { // the parent's sweep
 			w.send(w.wish())
 		}
 	}

@@ -56,7 +56,7 @@ func (w *world) watchProbes(m messages.WatchProbes) {
 }
 
 func (w *world) word() messages.ProbesObserved {
-	word := messages.ProbesObserved{UID: w.watched.UID, Turn: w.watched.Turn}
+	word := messages.ProbesObserved{UID: w.watched.UID, Generation: w.watched.Generation}
 	for i := range w.watched.Containers {
 		c := &w.watched.Containers[i]
 		word.Containers = append(word.Containers, messages.ObservedContainer{Name: c.Spec.Name, ID: c.ID, Results: w.words[c.ID]})

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/cri"
@@ -13,41 +14,66 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// admitNew admits what is wanted and not there yet: first what was admitted before, whose claims on the node count, then the
+// admitNew decides over what is held for nothing else: first what was admitted before, whose claims on the node count, then the
 // others one by one, static pods first, then critical ones, and the oldest before the younger.
-func (a *actor) admitNew(ctx supervisors.Context, fresh []want) {
-	was := a.waits
-	a.waits = map[string]messages.Reason{}
-	var undecided []want
-	for _, w := range fresh {
-		if a.admitted(w) {
-			a.admit(ctx, w)
+func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
+	a.undecided = false
+	var undecided []*entry
+	for _, e := range fresh {
+		if e.admittedBefore() {
+			a.admit(ctx, e)
 			continue
 		}
-		undecided = append(undecided, w)
+		undecided = append(undecided, e)
 	}
 	if len(undecided) == 0 {
 		return
 	}
 	slices.SortStableFunc(undecided, firstCome)
 	r := a.newRoom(ctx)
-	for _, w := range undecided {
-		claim := admission.NewClaim(w.pod)
-		wait, refusal := a.decide(ctx, r, w, claim)
+	for _, e := range undecided {
+		claim := admission.NewClaim(e.want.pod)
+		wait, refusal := a.decide(ctx, r, e.want, claim)
 		switch {
 		case wait != nil:
-			a.hold(ctx, w, was, *wait)
-			if wait.Code == messages.ReasonPreempting { // what is made for this one is not for the next
+			a.undecided = true
+			a.hold(ctx, e, *wait, wait.Code == messages.ReasonNodeUnknown) // which is known in a moment
+			if wait.Code == messages.ReasonPreempting {                    // what is made for this one is not for the next
 				r.reserve(claim)
 				a.awaitRoom(ctx)
 			}
 		case refusal.Refused():
-			a.refuse(ctx, w, refusal)
+			a.refuse(ctx, e, refusal)
 		default:
-			a.admit(ctx, w)
+			a.admit(ctx, e)
 			r.add(claim)
 		}
 	}
+}
+
+// admittedBefore says that the pod is over, that something of it is there, or that the API server was told that it began. Such a
+// pod is never asked again whether it may be here.
+func (e *entry) admittedBefore() bool {
+	s := &e.want.pod.Status
+	began := e.want.source == messages.APIServer && (final(s) || s.StartTime != nil)
+	return e.record != (record{}) || began || e.found != nil
+}
+
+// admit begins the life of the pod's actor. A pod that the API server calls Succeeded or Failed, and of which nothing is known here,
+// is not run again.
+func (a *actor) admit(ctx supervisors.Context, e *entry) {
+	if s := &e.want.pod.Status; e.want.source == messages.APIServer && final(s) && e.record.Final == nil {
+		a.keep(ctx, e, record{Final: s, Fail: e.record.Fail})
+	}
+	to := running
+	switch {
+	case e.record.Final != nil:
+		to = finished
+	case e.record.Fail != nil:
+		to = failing
+	}
+	a.spawn(ctx, e)
+	a.enter(ctx, e, to)
 }
 
 // room is what there is for pods that come: now, when those are gone that are ended for a critical pod, and, where some of
@@ -70,23 +96,22 @@ func (a *actor) newRoom(ctx supervisors.Context) *room {
 
 // clear counts what there will be when the preempted pods are gone, and those whose end is awaited.
 func (a *actor) clear(ctx supervisors.Context, r *room) {
-	failing, overdue := false, false
-	staying := a.claims(func(e *entry) bool {
-		leaves := (e.fail != nil || r.awaited && e.ending != nil) && !e.overdue(ctx.Now())
-		failing = failing || leaves
-		return leaves
-	})
-	if failing {
-		r.later = admission.NewLedger(slices.Concat(staying, r.reserved)...)
+	without := func(goes func(*entry) bool) *admission.Ledger {
+		some := false
+		rest := a.claims(func(e *entry) bool {
+			goes := goes(e)
+			some = some || goes
+			return goes
+		})
+		if !some {
+			return nil
+		}
+		return admission.NewLedger(slices.Concat(rest, r.reserved)...)
 	}
-	rest := a.claims(func(e *entry) bool {
-		late := e.overdue(ctx.Now())
-		overdue = overdue || late
-		return late
+	r.later = without(func(e *entry) bool {
+		return (e.record.Fail != nil || r.awaited && e.ends()) && !e.overdue(ctx.Now())
 	})
-	if overdue {
-		r.taken = admission.NewLedger(slices.Concat(rest, r.reserved)...)
-	}
+	r.taken = without(func(e *entry) bool { return e.overdue(ctx.Now()) })
 }
 
 func (r *room) add(c *admission.Claim) {
@@ -103,8 +128,8 @@ func (r *room) reserve(c *admission.Claim) {
 }
 
 // firstCome is the order in which pods that come together are looked at.
-func firstCome(x, y want) int {
-	rank := func(w want) int {
+func firstCome(x, y *entry) int {
+	rank := func(w *want) int {
 		switch {
 		case cri.IsStatic(w.pod):
 			return 0
@@ -114,15 +139,15 @@ func firstCome(x, y want) int {
 			return 2
 		}
 	}
-	if byRank := cmp.Compare(rank(x), rank(y)); byRank != 0 || rank(x) == 0 {
+	if byRank := cmp.Compare(rank(x.want), rank(y.want)); byRank != 0 || rank(x.want) == 0 {
 		return byRank
 	}
-	return x.pod.CreationTimestamp.Compare(y.pod.CreationTimestamp.Time)
+	return x.want.pod.CreationTimestamp.Compare(y.want.pod.CreationTimestamp.Time)
 }
 
 // decide says whether a pod is admitted, refused for good, or waits. A static pod is never refused for good: nobody would make
 // another one.
-func (a *actor) decide(ctx supervisors.Context, r *room, w want, claim *admission.Claim) (*messages.Reason, admission.Refusal) {
+func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admission.Claim) (*messages.Reason, admission.Refusal) {
 	static := cri.IsStatic(w.pod)
 	if !static && a.awaitNode(ctx) {
 		return &messages.Reason{Code: messages.ReasonNodeUnknown,
@@ -156,58 +181,24 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w want, claim *admissio
 	return nil, refusal
 }
 
-// admitted says that the pod was admitted before: it is over, something of it is there, or the API server was told that it began.
-// Such a pod is never asked again whether it may be here.
-func (a *actor) admitted(w want) bool {
-	uid := string(w.pod.UID)
-	told := w.source == messages.APIServer && (ended(&w.pod.Status) || w.pod.Status.StartTime != nil)
-	_, failing := a.failing.pods[uid]
-	return a.finished[uid] != nil || told || failing || a.isFound(uid)
-}
-
-// ended says that the phase is one that a pod never leaves.
-func ended(s *v1.PodStatus) bool {
-	return s != nil && (s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed)
-}
-
-// hold lets a pod wait; it is looked at again whenever something changes. was is what each waited for before.
-func (a *actor) hold(ctx supervisors.Context, w want, was map[string]messages.Reason, why messages.Reason) {
-	uid := string(w.pod.UID)
-	a.waits[uid] = why
-	if old, ok := was[uid]; ok && old == why {
-		return
-	}
-	ctx.Log().Warn("a pod is not admitted; it waits", "pod", fullName(w.pod), "podUID", uid, "reason", why.Code, "message",
-		why.Message)
-	if why.Code == messages.ReasonNodeUnknown { // it is known in a moment
-		return
-	}
-	if why.Code != messages.ReasonPreempting {
-		tellEvent(ctx, w.pod, why.Code, why.Message)
-	}
-	a.tellStatus(ctx, a.heldStatus(w, why))
-}
-
 // refuse gives a pod its final status. From then on it is one that has finished: it is never run, and ends when it is deleted.
-func (a *actor) refuse(ctx supervisors.Context, w want, r admission.Refusal) {
-	uid := string(w.pod.UID)
-	now := metaNow(ctx)
+func (a *actor) refuse(ctx supervisors.Context, e *entry, r admission.Refusal) {
+	now, pod := metav1.NewTime(ctx.Now()), e.want.pod
 	status := &v1.PodStatus{
-		Phase: v1.PodFailed, Reason: r.Reason, Message: r.StatusMessage(), StartTime: &now, QOSClass: cri.QOSClass(w.pod),
-		ObservedGeneration: w.pod.Generation,
+		Phase: v1.PodFailed, Reason: r.Reason, Message: r.StatusMessage(), StartTime: &now, QOSClass: cri.QOSClass(pod),
+		ObservedGeneration: pod.Generation,
 	}
-	ctx.Log().Warn("a pod is refused", "pod", fullName(w.pod), "podUID", uid, "reason", r.Reason, "message", r.Message)
-	tellEvent(ctx, w.pod, r.Reason, r.Message)
-	a.finished[uid] = status
-	a.save(ctx)
-	a.admit(ctx, w)
-	a.entries[uid].status = status
-	a.tellStatus(ctx, a.entries[uid].wanted())
+	ctx.Log().Warn("a pod is refused", "pod", fullName(pod), "podUID", e.uid, "reason", r.Reason, "message", r.Message)
+	recordEvent(ctx, pod, r.Reason, r.Message)
+	a.keep(ctx, e, record{Final: status})
+	a.admit(ctx, e)
+	e.status = status
+	a.tellStatus(ctx, e)
 }
 
 // reconsider looks again at the pods that were not admitted.
 func (a *actor) reconsider(ctx supervisors.Context) {
-	if len(a.waits) > 0 {
+	if a.undecided {
 		a.reconcile(ctx)
 	}
 }
@@ -218,11 +209,11 @@ func (a *actor) claims(but func(*entry) bool) []*admission.Claim {
 	out := make([]*admission.Claim, 0, len(a.entries))
 	for _, uid := range slices.Sorted(maps.Keys(a.entries)) {
 		e := a.entries[uid]
-		if !a.holdsRoom(e) || but != nil && but(e) {
+		if !e.holdsRoom() || but != nil && but(e) {
 			continue
 		}
 		// an orphan's is what was found of it
-		if e.claim == nil || e.claim.Pod != e.pod && (e.ending == nil || !e.ending.Orphan) {
+		if e.claim == nil || e.claim.Pod != e.pod && !e.orphan() {
 			e.claim = admission.NewClaim(e.pod)
 		}
 		out = append(out, e.claim)
@@ -231,6 +222,17 @@ func (a *actor) claims(but func(*entry) bool) []*admission.Claim {
 }
 
 // holdsRoom says that a pod that is here still has what it asked for.
-func (a *actor) holdsRoom(e *entry) bool {
-	return !e.gone && a.finished[string(e.pod.UID)] == nil && !ended(e.status)
+func (e *entry) holdsRoom() bool {
+	return (e.runs() || e.ends()) && e.record.Final == nil && !final(e.status)
+}
+
+// foundClaims are what pods hold of the node that were found running and of which no source has told yet.
+func (a *actor) foundClaims() []*admission.Claim {
+	var out []*admission.Claim
+	for _, e := range a.entries {
+		if e.found != nil && runsSomething(e.found) {
+			out = append(out, foundClaim(e.found))
+		}
+	}
+	return out
 }

@@ -2,7 +2,6 @@ package pods
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -39,11 +38,11 @@ func beginCluster(t *testing.T, here Here) *node { return beginNode(t, here, tru
 
 func beginNode(t *testing.T, here Here, cluster bool) *node {
 	t.Helper()
-	n := &node{path: filepath.Join(t.TempDir(), "finished.json")}
+	n := &node{path: t.TempDir()}
 	n.life = func() {
 		n.board = board.New()
 		n.Kit = supervisortest.New(t, messages.Pods, New(Options{
-			Sources: []messages.Address{messages.File, messages.APIServer}, Board: n.board, FinishedPath: n.path, Here: here,
+			Sources: []messages.Address{messages.File, messages.APIServer}, Board: n.board, Dir: n.path, Here: here,
 			Cluster: cluster,
 		})("pods"))
 		n.RunWork()
@@ -78,13 +77,13 @@ func critical(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// wish is what a pod's actor would be told now.
-func (n *node) wish(uid string) messages.PodWanted {
+// desired is what a pod's actor would be told now.
+func (n *node) desired(uid string) messages.PodWanted {
 	n.TB.Helper()
 	n.RunWork()
 	n.Take()
 	n.Send(messages.PodAddress(uid), messages.GetDesired{UID: uid})
-	got := told[messages.PodWanted](n.Kit)
+	got := sent[messages.PodWanted](n.Kit)
 	if len(got) != 1 {
 		n.TB.Fatalf("pod %s is told %+v", uid, got)
 	}
@@ -117,19 +116,19 @@ func TestARefusedPodIsFinished(t *testing.T) {
 	n.known()
 	wants(n.Kit, messages.APIServer, asking("a", 700), asking("bb", 700))
 	n.spawned("a", "bb")
-	events := told[messages.RecordEvent](n.Kit)
+	events := sent[messages.RecordEvent](n.Kit)
 	if len(events) != 1 || events[0].Reason != "OutOfcpu" || events[0].Type != "Warning" || events[0].Object.UID != "bb" ||
 		events[0].Object.Kind != "Pod" {
 		t.Errorf("events %+v", events)
 	}
 	check := func() {
 		t.Helper()
-		final := n.wish("bb").Final
+		final := n.desired("bb").Final
 		if final == nil || final.Phase != v1.PodFailed || final.Reason != "OutOfcpu" || final.StartTime.IsZero() ||
 			final.Message != "Pod was rejected: Node didn't have enough resource: cpu, requested: 700, used: 700, capacity: 1000" {
 			t.Fatalf("%+v", final)
 		}
-		if n.wish("a").Final != nil {
+		if n.desired("a").Final != nil {
 			t.Fatal("the one that was admitted is finished, too")
 		}
 	}
@@ -138,7 +137,7 @@ func TestARefusedPodIsFinished(t *testing.T) {
 	n.life()
 	n.known("a")
 	wants(n.Kit, messages.APIServer, asking("a", 700), asking("bb", 700))
-	if len(told[messages.RecordEvent](n.Kit)) > 0 {
+	if len(sent[messages.RecordEvent](n.Kit)) > 0 {
 		t.Error("it is refused anew")
 	}
 	check()
@@ -152,7 +151,7 @@ func TestAPodForAnotherSystemIsRefused(t *testing.T) {
 	p.Spec.OS = &v1.PodOS{Name: v1.Windows}
 	for range 2 {
 		wants(n.Kit, messages.APIServer, p)
-		if w := n.wish("w"); w.Final == nil || w.Final.Phase != v1.PodFailed || w.Final.Reason != "PodOSNotSupported" {
+		if w := n.desired("w"); w.Final == nil || w.Final.Phase != v1.PodFailed || w.Final.Reason != "PodOSNotSupported" {
 			t.Errorf("it is told %+v", w)
 		}
 		p = p.DeepCopy() // as the API server has it then
@@ -172,11 +171,11 @@ func TestWhatRunsIsNotRefused(t *testing.T) {
 	n.known("bb", "ccc")
 	wants(n.Kit, messages.APIServer, asking("a", 100), asking("bb", 900), asking("ccc", 900), started, ending)
 	for _, uid := range []string{"bb", "ccc", "dddd", "eeeee"} {
-		if n.wish(uid).Final != nil {
+		if n.desired(uid).Final != nil {
 			t.Errorf("%s is refused", uid)
 		}
 	}
-	if final := n.wish("a").Final; final == nil || final.Reason != "OutOfpods" {
+	if final := n.desired("a").Final; final == nil || final.Reason != "OutOfpods" {
 		t.Errorf("%+v", final)
 	}
 }
@@ -188,7 +187,7 @@ func TestAPodThatIsOverIsNotRun(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
 	wants(n.Kit, messages.APIServer, done)
-	if final := n.wish("a").Final; final == nil || final.Phase != v1.PodSucceeded || final.Reason != "Fine" {
+	if final := n.desired("a").Final; final == nil || final.Phase != v1.PodSucceeded || final.Reason != "Fine" {
 		t.Errorf("%+v", final)
 	}
 }
@@ -200,7 +199,7 @@ func TestTheOldestIsAdmittedFirst(t *testing.T) {
 	wants(n.Kit, messages.File, static(asking("static", 100)))
 	n.known()
 	n.spawned("static", "a", "bb", "ccc")
-	if n.wish("ccc").Final == nil || n.wish("bb").Final != nil {
+	if n.desired("ccc").Final == nil || n.desired("bb").Final != nil {
 		t.Error("the younger one is admitted")
 	}
 }
@@ -211,12 +210,12 @@ func TestWhatIsOverHoldsNothing(t *testing.T) {
 	n.known()
 	wants(n.Kit, messages.APIServer, asking("a", 700))
 	wants(n.Kit, messages.APIServer, asking("bb", 700)) // a is to end
-	if n.wish("bb").Final == nil {
+	if n.desired("bb").Final == nil {
 		t.Error("admitted beside one that still ends")
 	}
 	n.Send(messages.PodAddress("a"), messages.PodStatusChanged{UID: "a", Status: &v1.PodStatus{Phase: v1.PodSucceeded}})
 	wants(n.Kit, messages.APIServer, asking("bb", 700), asking("ccc", 700))
-	if n.wish("ccc").Final != nil {
+	if n.desired("ccc").Final != nil {
 		t.Error("refused beside one that is over")
 	}
 }
@@ -236,7 +235,7 @@ func TestAStaticPodWaits(t *testing.T) {
 	}
 	n.Send(messages.PodAddress("s1"), messages.PodEnded{UID: "s1", Status: &v1.PodStatus{Phase: v1.PodSucceeded}})
 	n.spawned("s0", "s1", "s2", "s3", "s4")
-	if n.wish("s4").Final != nil || n.waits("s4") != "" {
+	if n.desired("s4").Final != nil || n.waits("s4") != "" {
 		t.Error("it is not admitted")
 	}
 }
@@ -246,7 +245,7 @@ func TestTheNodeIsAwaited(t *testing.T) {
 	picky := asking("a", 1)
 	picky.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	n := beginCluster(t, small())
-	if asked := told[messages.GetNode](n.Kit); len(asked) != 1 {
+	if asked := sent[messages.GetNode](n.Kit); len(asked) != 1 {
 		t.Errorf("asked %v", asked)
 	}
 	audit(n.Kit, "bb")
@@ -263,7 +262,7 @@ func TestTheNodeIsAwaited(t *testing.T) {
 	}
 	n.Send(messages.Registration, messages.NodeObserved{Node: thisObject(map[string]string{"disk": "ssd"})})
 	n.spawned("static", "bb", "ccc", "a")
-	if n.wish("a").Final != nil {
+	if n.desired("a").Final != nil {
 		t.Error("it is refused")
 	}
 }
@@ -276,7 +275,7 @@ func TestACriticalPodPreempts(t *testing.T) {
 	n.Take()
 	wants(n.Kit, messages.APIServer, asking("a", 300), asking("bb", 600), critical(asking("ccc", 500)), asking("dddd", 200),
 		asking("eeeee", 1))
-	if events := told[messages.RecordEvent](n.Kit); len(events) != 2 || events[0].Reason != "Preempting" ||
+	if events := sent[messages.RecordEvent](n.Kit); len(events) != 2 || events[0].Reason != "Preempting" ||
 		events[0].Object.UID != "bb" {
 		t.Errorf("events %+v", events)
 	}
@@ -284,17 +283,17 @@ func TestACriticalPodPreempts(t *testing.T) {
 	if why, young := n.waits("ccc"), n.waits("dddd"); why != messages.ReasonPreempting || young != why {
 		t.Errorf("it waits for %q, and the younger one, for which there will be room, for %q", why, young)
 	}
-	fail := n.wish("bb").Fail
-	if fail == nil || fail.Reason != "Preempting" || fail.Disruption == "" || n.wish("a").Fail != nil {
+	fail := n.desired("bb").Fail
+	if fail == nil || fail.Reason != "Preempting" || fail.Disruption == "" || n.desired("a").Fail != nil {
 		t.Errorf("%+v", fail)
 	}
 	n.Send(messages.Registration, messages.NodeObserved{}) // looked at again: nobody else has to go
-	if n.wish("a").Fail != nil {
+	if n.desired("a").Fail != nil {
 		t.Error("another one is ended, too")
 	}
 	n.Send(messages.PodAddress("bb"), messages.PodEnded{UID: "bb", Status: &v1.PodStatus{Phase: v1.PodFailed}})
 	n.spawned("a", "bb", "eeeee", "ccc", "dddd")
-	if n.wish("ccc").Final != nil || n.wish("dddd").Final != nil || n.wish("eeeee").Final == nil {
+	if n.desired("ccc").Final != nil || n.desired("dddd").Final != nil || n.desired("eeeee").Final == nil {
 		t.Error("it is refused")
 	}
 }
@@ -306,15 +305,15 @@ func TestTheSecondCriticalPod(t *testing.T) {
 	pods := []*v1.Pod{asking("a", 300), asking("bb", 600), critical(asking("ccc", 200))}
 	wants(n.Kit, messages.APIServer, pods[:2]...)
 	wants(n.Kit, messages.APIServer, pods...)
-	if n.wish("a").Fail == nil || n.wish("bb").Fail != nil {
+	if n.desired("a").Fail == nil || n.desired("bb").Fail != nil {
 		t.Fatal("the first one's place is not the one of a")
 	}
 	wants(n.Kit, messages.APIServer, append(pods, critical(asking("dddd", 150)))...)
-	if n.wish("bb").Fail != nil {
+	if n.desired("bb").Fail != nil {
 		t.Error("bb is ended for what is free already")
 	}
 	wants(n.Kit, messages.APIServer, append(pods, critical(asking("dddd", 150)), critical(asking("eeeee", 400)))...)
-	if n.wish("bb").Fail == nil {
+	if n.desired("bb").Fail == nil {
 		t.Error("bb is not ended, although the third one needs its place")
 	}
 	n.Send(messages.PodAddress("a"), messages.PodEnded{UID: "a", Status: &v1.PodStatus{Phase: v1.PodFailed}})
@@ -328,10 +327,10 @@ func TestNoRoomCanBeMade(t *testing.T) {
 	n.known()
 	wants(n.Kit, messages.APIServer, asking("a", 300), critical(asking("bb", 1001)))
 	wants(n.Kit, messages.File, static(asking("static", 1001)))
-	if final := n.wish("bb").Final; final == nil || final.Reason != "UnexpectedAdmissionError" {
+	if final := n.desired("bb").Final; final == nil || final.Reason != "UnexpectedAdmissionError" {
 		t.Errorf("%+v", final)
 	}
-	if why := n.waits("static"); why != "OutOfcpu" || n.wish("a").Fail != nil {
+	if why := n.waits("static"); why != "OutOfcpu" || n.desired("a").Fail != nil {
 		t.Errorf("it waits for %q", why)
 	}
 }
@@ -346,20 +345,20 @@ func TestTheNetworkIsTold(t *testing.T) {
 	none := messages.Reason{Code: messages.ReasonNetworkNotReady, Message: "network is not ready: NoCNI"}
 	n.Take()
 	n.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true, NetworkReason: "NoCNI"})
-	got := told[messages.PodWanted](n.Kit)
+	got := sent[messages.PodWanted](n.Kit)
 	if len(got) != 1 || got[0].Pod.UID != "a" || got[0].NoNetwork == nil || *got[0].NoNetwork != none {
 		t.Errorf("told %+v", got)
 	}
-	if n.wish("bb").NoNetwork != nil {
+	if n.desired("bb").NoNetwork != nil {
 		t.Error("a pod on the host's network is told that there is none")
 	}
 	n.Take()
 	n.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true, NetworkReason: "NoCNI"})
-	if got = told[messages.PodWanted](n.Kit); len(got) != 0 {
+	if got = sent[messages.PodWanted](n.Kit); len(got) != 0 {
 		t.Errorf("told once more: %+v", got)
 	}
 	n.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true, NetworkReady: true})
-	if got = told[messages.PodWanted](n.Kit); len(got) != 1 || got[0].NoNetwork != nil {
+	if got = sent[messages.PodWanted](n.Kit); len(got) != 1 || got[0].NoNetwork != nil {
 		t.Errorf("told %+v", got)
 	}
 }
@@ -373,7 +372,7 @@ func TestAShortageIsOneThatWasMeasured(t *testing.T) {
 	n.Send(messages.Registration, messages.NodeObserved{Node: old})
 	audit(n.Kit)
 	wants(n.Kit, messages.APIServer, asking("a", 1))
-	if final := n.wish("a").Final; final != nil {
+	if final := n.desired("a").Final; final != nil {
 		t.Errorf("it is refused: %+v", final)
 	}
 	pressure := func(under bool) {
@@ -383,13 +382,13 @@ func TestAShortageIsOneThatWasMeasured(t *testing.T) {
 	}
 	pressure(true)
 	wants(n.Kit, messages.APIServer, asking("a", 1), asking("bb", 1))
-	if final := n.wish("bb").Final; final == nil || final.Reason != "Evicted" ||
+	if final := n.desired("bb").Final; final == nil || final.Reason != "Evicted" ||
 		final.Message != "Pod was rejected: The node had condition: [DiskPressure]. " {
 		t.Errorf("under pressure: %+v", final)
 	}
 	pressure(false)
 	wants(n.Kit, messages.APIServer, asking("a", 1), asking("bb", 1), asking("ccc", 1))
-	if final := n.wish("ccc").Final; final != nil {
+	if final := n.desired("ccc").Final; final != nil {
 		t.Errorf("when it is over: %+v", final)
 	}
 }
@@ -405,12 +404,12 @@ func TestWhatThereIsWasReadLast(t *testing.T) {
 	audit(n.Kit)
 	pods := []*v1.Pod{asking("a", 800), asking("bb", 800)}
 	wants(n.Kit, messages.APIServer, pods...)
-	if n.wish("a").Final != nil || n.wish("bb").Final == nil {
+	if n.desired("a").Final != nil || n.desired("bb").Final == nil {
 		t.Error("what the API server has counts")
 	}
 	cpus = "2"
 	wants(n.Kit, messages.APIServer, append(pods, asking("ccc", 800))...)
-	if final := n.wish("ccc").Final; final != nil {
+	if final := n.desired("ccc").Final; final != nil {
 		t.Errorf("with a second processor: %+v", final)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
@@ -25,7 +24,7 @@ func cluster(t *testing.T, path string) (*supervisortest.Kit, *board.Board) {
 	t.Helper()
 	b := board.New()
 	k := supervisortest.New(t, messages.Pods, New(Options{
-		Sources: []messages.Address{messages.File, messages.APIServer}, Cluster: true, Board: b, FinishedPath: path,
+		Sources: []messages.Address{messages.File, messages.APIServer}, Cluster: true, Board: b, Dir: path,
 	})("pods"))
 	k.RunWork()
 	wants(k, messages.File)
@@ -43,7 +42,7 @@ func deletedPod(name, uid string, grace int64) *v1.Pod {
 // graces are the grace periods that a pod was told of since; -1 stands for its own.
 func graces(k *supervisortest.Kit) []int64 {
 	var out []int64
-	for _, m := range told[messages.PodWanted](k) {
+	for _, m := range sent[messages.PodWanted](k) {
 		switch {
 		case m.Ending == nil:
 		case m.Ending.Grace == nil:
@@ -56,9 +55,9 @@ func graces(k *supervisortest.Kit) []int64 {
 }
 
 // statuses are those that status was told of, the whole ones left out.
-func ofType[T any](sent []supervisortest.Told) []T {
+func ofType[T any](all []supervisortest.Told) []T {
 	var out []T
-	for _, m := range sent {
+	for _, m := range all {
 		if v, ok := m.Msg.(T); ok {
 			out = append(out, v)
 		}
@@ -67,7 +66,7 @@ func ofType[T any](sent []supervisortest.Told) []T {
 }
 
 func statuses(k *supervisortest.Kit) []messages.PodStatusWanted {
-	return told[messages.PodStatusWanted](k)
+	return sent[messages.PodStatusWanted](k)
 }
 
 func gone(k *supervisortest.Kit, uid string, status *v1.PodStatus) {
@@ -78,7 +77,7 @@ func gone(k *supervisortest.Kit, uid string, status *v1.PodStatus) {
 
 // The grace period of a deletion is the object's, and can become shorter; an object that goes meanwhile was forced away.
 func TestADeletionShortens(t *testing.T) {
-	k, _ := cluster(t, filepath.Join(t.TempDir(), "finished.json"))
+	k, _ := cluster(t, t.TempDir())
 	audit(k)
 	wants(k, messages.APIServer, pod("web", "u"))
 	k.Take()
@@ -109,7 +108,7 @@ func TestADeletionShortens(t *testing.T) {
 // Of a deleted pod of which nothing is left the API server is told, until its object is gone; it is not made again,
 // whoever starts anew.
 func TestADeletedPodIsOver(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "finished.json")
+	path := t.TempDir()
 	k, b := cluster(t, path)
 	audit(k)
 	dying := deletedPod("web", "u", 5)
@@ -127,7 +126,7 @@ func TestADeletedPodIsOver(t *testing.T) {
 	wants(k, messages.APIServer, deletedPod("web", "u", 5))
 	k.Advance(2 * sweepEvery)
 	var whole messages.PodStatusesWanted
-	for _, m := range told[messages.PodStatusesWanted](k) {
+	for _, m := range sent[messages.PodStatusesWanted](k) {
 		whole = m
 	}
 	if len(k.Spawned) != 1 || !whole.Heard || len(whole.Pods) != 1 || !whole.Pods[0].Over || len(b.Now().Pods) != 0 {
@@ -139,14 +138,14 @@ func TestADeletedPodIsOver(t *testing.T) {
 	wants(k, messages.APIServer, dying)
 	k.Take()
 	k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
-	if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Ending == nil || w[0].Final == nil || w[0].Final.Message != "final" {
+	if w := sent[messages.PodWanted](k); len(w) != 1 || w[0].Ending == nil || w[0].Final == nil || w[0].Final.Message != "final" {
 		t.Errorf("told %+v", w)
 	}
 	gone(k, "u", final)
 	wants(k, messages.APIServer)
 	k.Advance(2 * sweepEvery)
 	k.RunWork()
-	for _, m := range told[messages.PodStatusesWanted](k) {
+	for _, m := range sent[messages.PodStatusesWanted](k) {
 		whole = m
 	}
 	if len(whole.Pods) != 0 {
@@ -157,7 +156,7 @@ func TestADeletedPodIsOver(t *testing.T) {
 	wants(k, messages.APIServer, dying)
 	k.Take()
 	k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
-	if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final != nil {
+	if w := sent[messages.PodWanted](k); len(w) != 1 || w[0].Final != nil {
 		t.Errorf("what was known of it is kept for ever: %+v", w)
 	}
 }
@@ -165,7 +164,7 @@ func TestADeletedPodIsOver(t *testing.T) {
 // An API server that was set back to before the deletion of a pod which is over has it run: it begins anew, and its final status is
 // forgotten.
 func TestADeletionThatWasUndone(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "finished.json")
+	path := t.TempDir()
 	k, _ := cluster(t, path)
 	audit(k)
 	wants(k, messages.APIServer, deletedPod("web", "u", 5))
@@ -176,7 +175,7 @@ func TestADeletionThatWasUndone(t *testing.T) {
 		t.Fatalf("spawned %v: it is wanted again", k.Spawned)
 	}
 	k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
-	if w := told[messages.PodWanted](k); len(w) == 0 || w[len(w)-1].Ending != nil || w[len(w)-1].Final != nil {
+	if w := sent[messages.PodWanted](k); len(w) == 0 || w[len(w)-1].Ending != nil || w[len(w)-1].Final != nil {
 		t.Errorf("told %+v", w)
 	}
 	k.RunWork()
@@ -185,7 +184,7 @@ func TestADeletionThatWasUndone(t *testing.T) {
 	wants(next, messages.APIServer, pod("web", "u"))
 	next.Take()
 	next.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
-	if w := told[messages.PodWanted](next); len(w) != 1 || w[0].Final != nil {
+	if w := sent[messages.PodWanted](next); len(w) != 1 || w[0].Final != nil {
 		t.Errorf("told the next agent's pod %+v", w)
 	}
 }
@@ -193,7 +192,7 @@ func TestADeletionThatWasUndone(t *testing.T) {
 // What cannot be run as it is meant is held, with the fields named, and told once; one that another agent runs is
 // left as it is, and nothing is said of it.
 func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
-	k, b := cluster(t, filepath.Join(t.TempDir(), "finished.json"))
+	k, b := cluster(t, t.TempDir())
 	audit(k, "running")
 	odd := func(name, uid string) *v1.Pod {
 		p := pod(name, uid)
@@ -205,11 +204,11 @@ func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
 	k.Take()
 	wants(k, messages.APIServer, waits, runs)
 	wants(k, messages.APIServer, waits, runs)
-	sent := k.Take()
-	said := ofType[messages.PodStatusWanted](sent)
-	events := ofType[messages.RecordEvent](sent)
+	all := k.Take()
+	said := ofType[messages.PodStatusWanted](all)
+	events := ofType[messages.RecordEvent](all)
 	wants(k, messages.APIServer, waits.DeepCopy(), runs) // as it is observed when its status is written
-	events = append(events, told[messages.RecordEvent](k)...)
+	events = append(events, sent[messages.RecordEvent](k)...)
 	if len(events) != 1 || events[0].Object.Name != "waits" || events[0].Type != v1.EventTypeWarning ||
 		events[0].Reason != messages.ReasonUnsupported ||
 		!strings.Contains(events[0].Message, "spec.volumes[0].nfs") {
@@ -255,8 +254,8 @@ func extendedResources(t *testing.T, found bool) {
 	} {
 		k := supervisortest.New(t, messages.Pods, New(Options{
 			Sources: []messages.Address{messages.APIServer}, Cluster: true, Board: board.New(),
-			FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
-			Here:         Here{IsDevice: func(name v1.ResourceName) bool { return name == "example.com/gpu" }},
+			Dir:  t.TempDir(),
+			Here: Here{IsDevice: func(name v1.ResourceName) bool { return name == "example.com/gpu" }},
 		})("pods"))
 		k.RunWork()
 		if found {
@@ -272,7 +271,7 @@ func extendedResources(t *testing.T, found bool) {
 		podspec.Default(p)
 		k.Take()
 		wants(k, messages.APIServer, p)
-		said := told[messages.PodStatusWanted](k)
+		said := sent[messages.PodStatusWanted](k)
 		ok := len(k.Spawned) == 0 && len(said) == 1
 		switch {
 		case c.says == "":
@@ -290,7 +289,7 @@ func extendedResources(t *testing.T, found bool) {
 
 // The API server's word that a pod is over is as good as our own, and is kept.
 func TestAPodThatIsOverElsewhere(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "finished.json")
+	path := t.TempDir()
 	k, _ := cluster(t, path)
 	audit(k)
 	job := pod("job", "u")
@@ -298,7 +297,7 @@ func TestAPodThatIsOverElsewhere(t *testing.T) {
 	wants(k, messages.APIServer, job)
 	k.Take()
 	k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
-	if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Final.Phase != v1.PodSucceeded {
+	if w := sent[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Final.Phase != v1.PodSucceeded {
 		t.Fatalf("told %+v", w)
 	}
 	if k.Advance(sweepEvery); len(k.Work) == 0 {
@@ -308,7 +307,7 @@ func TestAPodThatIsOverElsewhere(t *testing.T) {
 
 // Each status is told on, with where its pod comes from; those who come anew are told of all.
 func TestStatusesAreToldOn(t *testing.T) {
-	k, _ := cluster(t, filepath.Join(t.TempDir(), "finished.json"))
+	k, _ := cluster(t, t.TempDir())
 	audit(k, "orphan")
 	wants(k, messages.File, pod("web", "s"))
 	wants(k, messages.APIServer, pod("cloud", "c"))
@@ -322,14 +321,14 @@ func TestStatusesAreToldOn(t *testing.T) {
 		t.Errorf("told %+v", said)
 	}
 	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Status})
-	all := told[messages.PodStatusesWanted](k)
+	all := sent[messages.PodStatusesWanted](k)
 	if len(all) != 1 || len(all[0].Pods) != 2 || !all[0].Heard {
 		t.Errorf("told %+v", all)
 	}
-	k, _ = cluster(t, filepath.Join(t.TempDir(), "finished.json"))
+	k, _ = cluster(t, t.TempDir())
 	audit(k)
 	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Status})
-	if all = told[messages.PodStatusesWanted](k); len(all) != 1 || all[0].Heard {
+	if all = sent[messages.PodStatusesWanted](k); len(all) != 1 || all[0].Heard {
 		t.Errorf("before the API server was heard: %+v", all)
 	}
 }
@@ -338,30 +337,30 @@ func TestStatusesAreToldOn(t *testing.T) {
 // is answered all the same, as what goes makes room.
 func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 	for _, full := range []bool{false, true} {
-		path := filepath.Join(t.TempDir(), "finished.json")
+		path := t.TempDir()
 		k, _ := cluster(t, path)
 		audit(k)
 		wants(k, messages.APIServer, deletedPod("web", "u", 5))
 		if full {
-			if err := os.MkdirAll(filepath.Join(path, "x"), 0o700); err != nil {
+			if err := os.MkdirAll(filepath.Join(path, "records", "u.json", "x"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}
 		k.Take()
 		final := &v1.PodStatus{Phase: v1.PodFailed, Message: "final"}
 		k.Send(messages.PodAddress("u"), messages.PodEnded{UID: "u", Status: final})
-		if w := told[messages.PodWanted](k); len(w) != 0 {
+		if w := sent[messages.PodWanted](k); len(w) != 0 {
 			t.Errorf("answered before it is on the disk: %+v", w)
 		}
 		k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
 		wants(k, messages.APIServer, deletedPod("web", "u", 2))
-		for _, w := range told[messages.PodWanted](k) {
+		for _, w := range sent[messages.PodWanted](k) {
 			if w.Final == nil || !w.Unkept {
 				t.Errorf("before it is on the disk, told is %+v", w)
 			}
 		}
 		k.RunWork()
-		if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Unkept || w[0].Ending == nil ||
+		if w := sent[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Unkept || w[0].Ending == nil ||
 			len(k.Stopped) > 0 {
 			t.Errorf("disk full %v: told %+v, stopped %v", full, w, k.Stopped)
 		}
@@ -373,7 +372,7 @@ func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 		wants(k, messages.APIServer, deletedPod("web", "u", 5))
 		k.Take()
 		k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
-		if w := told[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Final.Message != "final" {
+		if w := sent[messages.PodWanted](k); len(w) != 1 || w[0].Final == nil || w[0].Final.Message != "final" {
 			t.Errorf("the next agent tells %+v", w)
 		}
 	}
@@ -382,18 +381,18 @@ func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 // The final status of a deleted pod is dropped with its object, also where another source is never heard; that of a pod which waits
 // for its removal is not.
 func TestWhatIsKeptOfADeletedPodGoesWithItsObject(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "finished.json")
+	path := t.TempDir()
 	k := supervisortest.New(t, messages.Pods, New(Options{
-		Sources: []messages.Address{messages.URL, messages.APIServer}, Cluster: true, Board: board.New(), FinishedPath: path,
+		Sources: []messages.Address{messages.URL, messages.APIServer}, Cluster: true, Board: board.New(), Dir: path,
 	})("pods"))
 	k.RunWork()
 	audit(k)
 	kept := func() []string {
 		t.Helper()
 		k.RunWork()
-		out := map[string]*v1.PodStatus{}
-		if err := atomicfile.Load(path, finishedVersion, &out); err != nil {
-			t.Fatal(err)
+		out, _, errs := newStore(path).load()
+		if len(errs) > 0 {
+			t.Fatal(errs)
 		}
 		return slices.Sorted(maps.Keys(out))
 	}

@@ -2,7 +2,6 @@ package pods
 
 import (
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,13 +22,12 @@ import (
 type stuck struct {
 	t     *testing.T
 	board *board.Board
-	begun atomic.Int32 // writes of finished pods
+	begun atomic.Int32 // writes
 	free  func()
 	kind  supervisors.Constructor
 
-	mu       sync.Mutex
-	finished map[string]*v1.PodStatus // as written last
-	failing  map[string]messages.PodFailure
+	mu      sync.Mutex
+	records map[string]record // as written last
 }
 
 func newStuck(t *testing.T) *stuck {
@@ -38,26 +36,18 @@ func newStuck(t *testing.T) *stuck {
 	back := make(chan struct{})
 	s.free = sync.OnceFunc(func() { close(back) })
 	t.Cleanup(s.free)
-	s.kind = newWith(Options{
-		Sources: []messages.Address{messages.File, messages.APIServer}, Cluster: true, Board: s.board,
-		FinishedPath: filepath.Join(t.TempDir(), "finished.json"), Here: small(),
-	}, disk{
-		finished: overdue.NewWriting("finished", time.Millisecond, func(pods map[string]*v1.PodStatus) error {
-			s.begun.Add(1)
-			<-back
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.finished = pods
-			return nil
-		}),
-		failing: overdue.NewWriting("failing", time.Millisecond, func(pods map[string]messages.PodFailure) error {
-			<-back
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.failing = pods
-			return nil
-		}),
+	files := newStore(t.TempDir())
+	files.writing = overdue.NewWriting("records", time.Millisecond, func(records map[string]record) error {
+		s.begun.Add(1)
+		<-back
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.records = records
+		return nil
 	})
+	s.kind = newWith(Options{
+		Sources: []messages.Address{messages.File, messages.APIServer}, Cluster: true, Board: s.board, Here: small(),
+	}, files)
 	return s
 }
 
@@ -94,7 +84,7 @@ func (s *stuck) settles(n *node) {
 func (s *stuck) kept() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.finished))
+	return slices.Sorted(maps.Keys(s.records))
 }
 
 func finishes(n *node, uid string) {
@@ -111,20 +101,20 @@ func TestADiskThatHangs(t *testing.T) {
 	finishes(n, "job")
 	finishes(n, "web")
 	n.RunWork()
-	if w := told[messages.PodWanted](n.Kit); len(w) != 1 || w[0].Pod.UID != "web" || w[0].Final == nil || w[0].Unkept {
+	if w := sent[messages.PodWanted](n.Kit); len(w) != 1 || w[0].Pod.UID != "web" || w[0].Final == nil || w[0].Unkept {
 		t.Fatalf("told %+v", w)
 	}
 	n.Advance(time.Second)
 	now := s.board.Now().Unwritten
 	if len(now) != 1 ||
-		!strings.HasPrefix(now[0], "what became of pods cannot be kept on the disk: finished: it is being written since ") {
+		!strings.HasPrefix(now[0], "what became of pods cannot be kept on the disk: records: it is being written since ") {
 		t.Errorf("health is told %v", now)
 	}
 	finishes(n, "job")
 	n.RunWork()
 	n.Advance(sweepEvery)
 	n.RunWork()
-	for _, w := range told[messages.PodWanted](n.Kit) {
+	for _, w := range sent[messages.PodWanted](n.Kit) {
 		if w.Pod.UID == "job" && (w.Final == nil || !w.Unkept) {
 			t.Errorf("it is not kept, and told is %+v", w)
 		}
@@ -133,7 +123,7 @@ func TestADiskThatHangs(t *testing.T) {
 		t.Errorf("%d writes were begun", begun)
 	}
 	s.settles(n)
-	if w := n.wish("job"); w.Final == nil || w.Unkept {
+	if w := n.desired("job"); w.Final == nil || w.Unkept {
 		t.Errorf("it is kept, and told is %+v", w)
 	}
 	if got := s.kept(); !slices.Equal(got, []string{"job", "web"}) {
@@ -154,7 +144,7 @@ func TestWritesOutliveTheActor(t *testing.T) {
 
 	n = s.life("a", "b", "c", "d")
 	for _, uid := range []string{"a", "b", "d"} {
-		if w := n.wish(uid); w.Final == nil || !w.Unkept {
+		if w := n.desired(uid); w.Final == nil || !w.Unkept {
 			t.Errorf("that %s had finished is forgotten, or believed to be on the disk: %+v", uid, w)
 		}
 	}
@@ -180,20 +170,18 @@ func TestAPreemptionWhereTheDiskHangs(t *testing.T) {
 	n := s.life()
 	wants(n.Kit, messages.APIServer, crowded()[:2]...)
 	wants(n.Kit, messages.APIServer, crowded()...)
-	if n.wish("bb").Fail == nil {
+	if n.desired("bb").Fail == nil {
 		t.Error("it is not ended")
 	}
 	n.Advance(time.Second)
 	now := s.board.Now().Unwritten
-	if len(now) != 1 ||
-		!strings.HasPrefix(now[0],
-			"which pods are ended for others cannot be kept on the disk: failing: it is being written since ") {
+	if len(now) != 1 || !strings.HasPrefix(now[0], "what became of pods cannot be kept on the disk: records: it is being written") {
 		t.Errorf("health is told %v", now)
 	}
 	s.settles(n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.failing) != 1 || s.failing["bb"].Reason != messages.ReasonPreempting {
-		t.Errorf("the disk has %v", s.failing)
+	if s.records["bb"].Fail == nil || s.records["bb"].Fail.Reason != messages.ReasonPreempting {
+		t.Errorf("the disk has %v", s.records)
 	}
 }

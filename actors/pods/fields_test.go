@@ -8,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // What a pod cannot have is looked for once for each version of it, however often all pods are published.
 func TestUnsupportedFieldsAreFoundOnce(t *testing.T) {
 	looks := 0
-	a := New(Options{Board: board.New(), FinishedPath: t.TempDir() + "/finished.json", Here: Here{
+	a := New(Options{Board: board.New(), Dir: t.TempDir(), Here: Here{
 		IsDevice: func(v1.ResourceName) bool { looks++; return true },
 	}})("pods").(*actor)
 	pod := &v1.Pod{}
@@ -21,16 +22,19 @@ func TestUnsupportedFieldsAreFoundOnce(t *testing.T) {
 	pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{
 		Limits: v1.ResourceList{"example.com/gpu": resource.MustParse("1")},
 	}}}
-	first := a.unsupportedFields(pod)
-	if first == nil || a.unsupportedFields(pod) != first || looks != 1 {
+	e := &entry{want: &want{pod, messages.APIServer}}
+	first := a.unsupported(e)
+	if first == nil || a.unsupported(e) != first || looks != 1 {
 		t.Errorf("%+v after %d looks", first, looks)
 	}
 	changed := pod.DeepCopy()
 	changed.Spec.Containers[0].Resources.Limits = nil
-	if why := a.unsupportedFields(changed); why != nil {
+	e.want = &want{changed, messages.APIServer}
+	if why := a.unsupported(e); why != nil {
 		t.Errorf("the next version is held: %+v", why)
 	}
-	if a.unsupportedFields(pod) == nil || looks != 2 {
+	e.want = &want{pod, messages.APIServer}
+	if a.unsupported(e) == nil || looks != 2 {
 		t.Errorf("%d looks", looks)
 	}
 }

@@ -1,7 +1,6 @@
 package pods
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -44,7 +43,7 @@ func TestTheOneThatRunsKeepsItsName(t *testing.T) {
 func TestANameThatIsTakenIsSaid(t *testing.T) {
 	b := board.New()
 	k := supervisortest.New(t, messages.Pods, New(Options{
-		Sources: []messages.Address{messages.File, other}, Board: b, FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
+		Sources: []messages.Address{messages.File, other}, Board: b, Dir: t.TempDir(),
 	})("pods"))
 	k.RunWork()
 	audit(k)
@@ -58,7 +57,7 @@ func TestANameThatIsTakenIsSaid(t *testing.T) {
 		}
 	}
 	if got == nil || got.Code != "NameTaken" ||
-		got.Message != "sources/file wants a pod of the same name, which runs: remove one of the two" {
+		got.Message != "sources/file wants a pod of the same name, which comes first: remove one of the two" {
 		t.Errorf("it waits for %+v", got)
 	}
 }
@@ -68,7 +67,7 @@ func TestOnlyOurOwnIsEndedWhereNotAllAreHeard(t *testing.T) {
 	for source, want := range map[string]int{"submit": 1, "file": 0, "api": 0, "": 0} {
 		k := supervisortest.New(t, messages.Pods, New(Options{
 			Sources: []messages.Address{other}, Unheard: true, Own: "submit", Board: board.New(),
-			FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
+			Dir: t.TempDir(),
 		})("pods"))
 		k.RunWork()
 		foundAs(k, "web", "u", source)
@@ -87,7 +86,7 @@ func TestOnlyOurOwnIsEndedWhereNotAllAreHeard(t *testing.T) {
 func TestAPodOfAManifestWaitsForNoAPIServer(t *testing.T) {
 	k := supervisortest.New(t, messages.Pods, New(Options{
 		Sources: []messages.Address{messages.File, messages.APIServer}, Board: board.New(),
-		FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
+		Dir: t.TempDir(),
 	})("pods"))
 	k.RunWork()
 	foundAs(k, "web", "old", "file")
@@ -108,7 +107,7 @@ func TestAPodOfAManifestWaitsForNoAPIServer(t *testing.T) {
 func TestASourceThatDoesNotKnowIsNotHeard(t *testing.T) {
 	b := board.New()
 	k := supervisortest.New(t, messages.Pods, New(Options{
-		Sources: []messages.Address{other}, Board: b, FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
+		Sources: []messages.Address{other}, Board: b, Dir: t.TempDir(),
 	})("pods"))
 	k.RunWork()
 	k.Advance(publishEvery)

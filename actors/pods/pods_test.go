@@ -1,7 +1,6 @@
 package pods
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -22,7 +21,7 @@ func begin(t *testing.T) *supervisortest.Kit {
 	t.Helper()
 	k := supervisortest.New(t, messages.Pods, New(Options{
 		Sources: []messages.Address{messages.File, other}, Board: board.New(),
-		FinishedPath: filepath.Join(t.TempDir(), "finished.json"),
+		Dir: t.TempDir(),
 	})("pods"))
 	k.RunWork()
 	return k
@@ -45,7 +44,7 @@ func audit(k *supervisortest.Kit, found ...string) {
 }
 
 // told are the messages of one type that were told since last asked.
-func told[T any](k *supervisortest.Kit) []T {
+func sent[T any](k *supervisortest.Kit) []T {
 	var out []T
 	for _, m := range k.Take() {
 		if v, ok := m.Msg.(T); ok {
@@ -68,7 +67,7 @@ func TestNothingIsEndedBeforeAllIsKnown(t *testing.T) {
 		for i, word := range order {
 			words[word](k)
 			k.Advance(2 * sweepEvery)
-			cleaned := told[messages.PodFoldersWanted](k)
+			cleaned := sent[messages.PodFoldersWanted](k)
 			if all := i == len(order)-1; slices.Contains(k.Spawned, "orphan") != all || (len(cleaned) > 0) != all {
 				t.Errorf("order %v, after %d: spawned %v, folders wanted %v", order, i+1, k.Spawned, cleaned)
 			}
@@ -102,7 +101,7 @@ func TestASuccessorWaitsForItsPredecessor(t *testing.T) {
 	audit(k)
 	k.Take()
 	wants(k, messages.File, pod("web", "u2"))
-	ending := told[messages.PodWanted](k)
+	ending := sent[messages.PodWanted](k)
 	if len(ending) != 1 || ending[0].Ending == nil || ending[0].Ending.Reason != "a changed manifest takes its place" {
 		t.Fatalf("told %+v", ending)
 	}
@@ -123,23 +122,23 @@ func TestAWishThatWasNotTakenIsToldAgain(t *testing.T) {
 	audit(k)
 	k.Take()
 	k.Advance(sweepEvery)
-	again := told[messages.PodWanted](k)
+	again := sent[messages.PodWanted](k)
 	if len(again) != 1 {
 		t.Fatalf("told %+v", again)
 	}
-	k.Send(messages.PodAddress("u1"), messages.PodStatusChanged{UID: "u1", Turn: again[0].Turn})
+	k.Send(messages.PodAddress("u1"), messages.PodStatusChanged{UID: "u1", Generation: again[0].Generation})
 	k.Advance(sweepEvery)
-	if again = told[messages.PodWanted](k); len(again) != 0 {
+	if again = sent[messages.PodWanted](k); len(again) != 0 {
 		t.Errorf("told once more: %+v", again)
 	}
 }
 
 // That a pod finished is acknowledged when it is on disk, and stands after a restart: it is never run again.
 func TestAFinishedPodIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "finished.json")
+	path := t.TempDir()
 	start := func() *supervisortest.Kit {
 		k := supervisortest.New(t, messages.Pods, New(Options{Sources: []messages.Address{messages.File}, Board: board.New(),
-			FinishedPath: path})("pods"))
+			Dir: path})("pods"))
 		k.RunWork()
 		wants(k, messages.File, pod("job", "u1"))
 		audit(k)
@@ -148,17 +147,17 @@ func TestAFinishedPodIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
 	k := start()
 	k.Take()
 	k.Send(messages.PodAddress("u1"), messages.PodEnded{UID: "u1", Status: &v1.PodStatus{Phase: v1.PodSucceeded}})
-	if early := told[messages.PodWanted](k); len(early) != 0 {
+	if early := sent[messages.PodWanted](k); len(early) != 0 {
 		t.Fatalf("acknowledged before it was on disk: %+v", early)
 	}
 	k.RunWork()
-	if got := told[messages.PodWanted](k); len(got) != 1 || got[0].Final == nil || got[0].Final.Phase != v1.PodSucceeded {
+	if got := sent[messages.PodWanted](k); len(got) != 1 || got[0].Final == nil || got[0].Final.Phase != v1.PodSucceeded {
 		t.Fatalf("told %+v", got)
 	}
 	k = start()
 	k.Take()
 	k.Send(messages.PodAddress("u1"), messages.GetDesired{UID: "u1"})
-	if got := told[messages.PodWanted](k); len(got) != 1 || got[0].Final == nil {
+	if got := sent[messages.PodWanted](k); len(got) != 1 || got[0].Final == nil {
 		t.Errorf("after a restart: %+v", got)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
@@ -17,39 +17,43 @@ import (
 
 // preempt ends other pods so that there is room for a critical one, and reports whether there will be. What is ending already
 // is counted on, and nothing more is ended than is lacking besides.
-func (a *actor) preempt(ctx supervisors.Context, r *room, w want, claim *admission.Claim) bool {
-	staying := a.claims(func(e *entry) bool { return e.ending != nil || e.fail != nil })
+func (a *actor) preempt(ctx supervisors.Context, r *room, w *want, claim *admission.Claim) bool {
+	staying := a.claims(func(e *entry) bool { return e.ends() || e.state == failing })
 	refusal := admission.Admit(r.node, admission.NewLedger(slices.Concat(staying, r.reserved)...), claim)
-	if !refusal.Refused() {
-		r.awaited = true
-		a.clear(ctx, r)
-		return true
-	}
-	victims, ok := admission.Victims(w.pod, staying, refusal.Lacks)
-	if !ok {
-		return false
-	}
-	for _, v := range victims {
-		e := a.entries[string(v.Pod.UID)]
-		a.fail(ctx, e, messages.PodFailure{
-			Reason: messages.ReasonPreempting, Message: "Preempted in order to admit critical pod",
-			Disruption: "Pod was preempted by Kubelet to accommodate a critical pod.",
-		})
-		ctx.Log().Warn("a pod is ended to make room for a critical one", "pod", fullName(e.pod), "podUID", e.pod.UID,
-			"for", fullName(w.pod), "lacks", refusal.Message)
-		tellEvent(ctx, e.pod, e.fail.Reason, e.fail.Message)
+	if refusal.Refused() {
+		victims, ok := admission.Victims(w.pod, staying, refusal.Lacks)
+		if !ok {
+			return false
+		}
+		for _, v := range victims {
+			a.end(ctx, a.entries[string(v.Pod.UID)], w.pod, refusal.Message)
+		}
 	}
 	r.awaited = true
 	a.clear(ctx, r)
 	return true
 }
 
+// end has the node end a pod for a critical one. Its actor is told when that is on the disk.
+func (a *actor) end(ctx supervisors.Context, e *entry, critical *v1.Pod, lacks string) {
+	why := &messages.PodFailure{
+		Reason: messages.ReasonPreempting, Message: "Preempted in order to admit critical pod",
+		Disruption: "Pod was preempted by Kubelet to accommodate a critical pod.",
+	}
+	e.failed = ctx.Now()
+	a.keep(ctx, e, record{Fail: why})
+	a.enter(ctx, e, failing)
+	ctx.Log().Warn("a pod is ended to make room for a critical one", "pod", e.name, "podUID", e.uid, "for", fullName(critical),
+		"lacks", lacks)
+	recordEvent(ctx, e.pod, why.Reason, why.Message)
+}
+
 // makingRoom is why a critical pod, or one that comes after it, waits: for the end of others, which are named.
 func (a *actor) makingRoom(ctx supervisors.Context, lacks string) *messages.Reason {
 	var names []string
 	for _, e := range a.entries {
-		if (e.fail != nil || e.ending != nil) && a.holdsRoom(e) && !e.overdue(ctx.Now()) {
-			names = append(names, fullName(e.pod))
+		if (e.state == failing || e.ends()) && e.holdsRoom() && !e.overdue(ctx.Now()) {
+			names = append(names, e.name)
 		}
 	}
 	slices.Sort(names)
@@ -66,26 +70,18 @@ const (
 
 // leaves is when a pod that ends should have left; zero for one that does not end.
 func (e *entry) leaves() time.Time {
-	wait := func(since time.Time, grace *int64) time.Time {
-		seconds := int64(30)
-		if grace != nil {
-			seconds = *grace
-		}
-		return since.Add(max(podspec.Grace(seconds)*3/2, leastRoomWait))
-	}
 	var at time.Time
-	if e.fail != nil {
-		at = wait(e.failed, e.pod.Spec.TerminationGracePeriodSeconds)
+	from := func(since time.Time, grace *int64) {
+		ends := since.Add(max(podspec.Grace(ptr.Deref(grace, 30))*3/2, leastRoomWait))
+		if at.IsZero() || ends.Before(at) {
+			at = ends
+		}
 	}
-	if e.ending == nil {
-		return at
+	if e.record.Fail != nil {
+		from(e.failed, e.pod.Spec.TerminationGracePeriodSeconds)
 	}
-	grace := e.ending.Grace
-	if grace == nil {
-		grace = e.pod.Spec.TerminationGracePeriodSeconds
-	}
-	if ends := wait(e.ending.Since, grace); at.IsZero() || ends.Before(at) {
-		at = ends
+	if e.ending != nil {
+		from(e.ending.Since, e.grace())
 	}
 	return at
 }
@@ -103,7 +99,10 @@ type roomDue struct{}
 func (a *actor) awaitRoom(ctx supervisors.Context) {
 	now, next := ctx.Now(), time.Time{}
 	for _, e := range a.entries {
-		if at := e.leaves(); at.After(now) && a.holdsRoom(e) && (next.IsZero() || at.Before(next)) {
+		if !e.holdsRoom() {
+			continue
+		}
+		if at := e.leaves(); at.After(now) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
@@ -117,24 +116,21 @@ func (a *actor) awaitRoom(ctx supervisors.Context) {
 // roomDue tells of the pods that were ended for another and have not left in time, and looks again at those that wait.
 func (a *actor) roomDue(ctx supervisors.Context) {
 	for _, e := range a.entries {
-		if e.fail != nil && !e.stuck && a.holdsRoom(e) && e.overdue(ctx.Now()) {
+		if e.record.Fail != nil && !e.stuck && e.holdsRoom() && e.overdue(ctx.Now()) {
 			e.stuck = true
 			ctx.Log().Warn("a pod that is ended to make room does not end; a critical pod is started all the same", "pod",
-				fullName(e.pod),
-				"podUID", e.pod.UID, "reason", e.fail.Reason)
-			tellEvent(ctx, e.pod, messages.EventExceededGracePeriod,
+				e.name, "podUID", e.uid, "reason", e.record.Fail.Reason)
+			recordEvent(ctx, e.pod, messages.EventExceededGracePeriod,
 				"Container runtime did not kill the pod within specified grace period.")
 		}
 	}
 	a.reconsider(ctx)
-	if len(a.waits) > 0 {
+	if a.undecided {
 		a.awaitRoom(ctx)
 	}
 }
 
-// tellEvent has an Event written about a pod.
-func tellEvent(ctx supervisors.Context, pod *v1.Pod, reason, message string) {
+// recordEvent has an Event written about a pod.
+func recordEvent(ctx supervisors.Context, pod *v1.Pod, reason, message string) {
 	ctx.Tell(messages.Events, messages.PodEvent(pod, "", v1.EventTypeWarning, reason, message, ctx.Now()))
 }
-
-func metaNow(ctx supervisors.Context) metav1.Time { return metav1.NewTime(ctx.Now()) }

@@ -30,38 +30,38 @@ func TestAPreemptionOutlivesTheAgent(t *testing.T) {
 	n.RunWork()
 	n.Take()
 	wants(n.Kit, messages.APIServer, crowded()...)
-	for _, m := range told[messages.PodWanted](n.Kit) {
+	for _, m := range sent[messages.PodWanted](n.Kit) {
 		if m.Fail != nil {
 			t.Error("it is told before it is on the disk")
 		}
 	}
 	n.Send(messages.PodAddress("bb"), messages.GetDesired{UID: "bb"})
-	if got := told[messages.PodWanted](n.Kit); len(got) != 1 || got[0].Fail != nil {
+	if got := sent[messages.PodWanted](n.Kit); len(got) != 1 || got[0].Fail != nil {
 		t.Errorf("told %+v", got)
 	}
 	n.RunWork()
-	if got := told[messages.PodWanted](n.Kit); len(got) != 1 || got[0].Fail == nil || got[0].Pod.UID != "bb" {
+	if got := sent[messages.PodWanted](n.Kit); len(got) != 1 || got[0].Fail == nil || got[0].Pod.UID != "bb" {
 		t.Fatalf("told %+v", got)
 	}
 	n.life()
 	n.known("a") // nothing of the victim is left
 	n.Take()
 	wants(n.Kit, messages.APIServer, crowded()...)
-	if fail := n.wish("bb").Fail; fail == nil || fail.Reason != "Preempting" || fail.Disruption == "" {
+	if fail := n.desired("bb").Fail; fail == nil || fail.Reason != "Preempting" || fail.Disruption == "" {
 		t.Errorf("%+v", fail)
 	}
-	if n.wish("a").Fail != nil || n.waits("ccc") != messages.ReasonPreempting {
+	if n.desired("a").Fail != nil || n.waits("ccc") != messages.ReasonPreempting {
 		t.Error("another one is chosen, or the critical pod does not wait")
 	}
-	n.Send(messages.PodAddress("bb"), messages.PodEnded{UID: "bb", Gone: true, Status: &v1.PodStatus{Phase: v1.PodFailed}})
 	wants(n.Kit, messages.APIServer, crowded()[0], crowded()[2])
+	n.Send(messages.PodAddress("bb"), messages.PodEnded{UID: "bb", Gone: true, Status: &v1.PodStatus{Phase: v1.PodFailed}})
 	n.Send(messages.PodAddress("bb"), messages.ChildStopped{Name: "bb"})
 	n.RunWork()
 	n.spawned("a", "bb", "ccc")
 	n.life()
 	n.known("a", "bb")
 	wants(n.Kit, messages.APIServer, crowded()[:2]...)
-	if n.wish("bb").Fail != nil {
+	if n.desired("bb").Fail != nil {
 		t.Error("what was decided over it outlives it")
 	}
 }
@@ -72,11 +72,11 @@ func TestAPreemptionThatCannotBeKept(t *testing.T) {
 	n.known()
 	wants(n.Kit, messages.APIServer, crowded()[:2]...)
 	n.RunWork()
-	if err := os.Mkdir(filepath.Join(filepath.Dir(n.path), "failing.json"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(n.path, "records", "bb.json", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	wants(n.Kit, messages.APIServer, crowded()...)
-	if n.wish("bb").Fail == nil {
+	if n.desired("bb").Fail == nil {
 		t.Error("it is not ended")
 	}
 }
@@ -101,10 +101,10 @@ func TestAVictimThatDoesNotEnd(t *testing.T) {
 	n.Take()
 	n.Advance(3 * time.Second) // one and a half times its grace period
 	n.spawned("a", "bb", "ccc", "dddd")
-	if n.wish("ccc").Final != nil || n.wish("dddd").Final == nil {
+	if n.desired("ccc").Final != nil || n.desired("dddd").Final == nil {
 		t.Error("the critical pod is refused, or the other one is not")
 	}
-	if n.wish("a").Fail != nil {
+	if n.desired("a").Fail != nil {
 		t.Error("another one is ended, too")
 	}
 }
@@ -117,7 +117,7 @@ func TestAVictimThatDoesNotEndIsTold(t *testing.T) {
 	wants(n.Kit, messages.APIServer, crowded()...)
 	n.Take()
 	n.Advance(time.Minute)
-	events := told[messages.RecordEvent](n.Kit)
+	events := sent[messages.RecordEvent](n.Kit)
 	if len(events) != 1 || events[0].Reason != "ExceededGracePeriod" || events[0].Object.UID != "bb" {
 		t.Errorf("%+v", events)
 	}
@@ -137,7 +137,7 @@ func TestADeletedPodThatDoesNotEnd(t *testing.T) {
 	n.spawned("a", "bb")
 	n.Advance(10 * time.Second)
 	n.spawned("a", "bb", "ccc")
-	if n.wish("ccc").Final != nil || n.wish("a").Fail != nil {
+	if n.desired("ccc").Final != nil || n.desired("a").Fail != nil {
 		t.Error("it is refused, or another one is ended")
 	}
 }
@@ -157,7 +157,7 @@ func TestWhoComesAfterAnAwaitedEndIsNotRefused(t *testing.T) {
 			t.Errorf("%s waits for %+v", uid, why)
 		}
 	}
-	if n.wish("a").Fail != nil || n.wish("eeeee").Final == nil {
+	if n.desired("a").Fail != nil || n.desired("eeeee").Final == nil {
 		t.Error("another one is ended, or one for which there will be no room is not refused")
 	}
 	n.Send(messages.PodAddress("bb"), messages.PodEnded{UID: "bb", Gone: true, Status: &v1.PodStatus{Phase: v1.PodFailed}})
@@ -165,4 +165,34 @@ func TestWhoComesAfterAnAwaitedEndIsNotRefused(t *testing.T) {
 	n.Send(messages.PodAddress("bb"), messages.ChildStopped{Name: "bb"})
 	n.RunWork()
 	n.spawned("a", "bb", "eeeee", "ccc", "dddd")
+}
+
+// A pod that is to make room and whose actor is in quarantine is ended by an ender, and stays as a failed one.
+func TestAVictimInQuarantineIsEnded(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, crowded()[:2]...)
+	n.Send(messages.Pods, messages.ChildQuarantined{Name: "bb", Reason: "panic"})
+	wants(n.Kit, messages.APIServer, crowded()...)
+	if len(n.Stopped) > 0 {
+		t.Error("it is ended before that is on the disk")
+	}
+	n.RunWork()
+	if !slices.Equal(n.Stopped, []string{"bb"}) {
+		t.Fatalf("stopped %v", n.Stopped)
+	}
+	n.Send(messages.Pods, messages.ChildStopped{Name: "bb"})
+	n.spawned("a", "bb", "ender bb")
+	if w := n.desired("bb"); w.Ending == nil || w.Final != nil {
+		t.Errorf("the ender is told %+v", w)
+	}
+	end := messages.PodEnded{UID: "bb", Gone: true, Status: &v1.PodStatus{Phase: v1.PodSucceeded}}
+	n.Send(messages.PodAddress("bb"), end)
+	n.Send(messages.PodAddress("bb"), end)
+	n.Send(messages.Pods, messages.ChildStopped{Name: "bb"})
+	n.spawned("a", "bb", "ender bb", "bb", "ccc")
+	if w := n.desired("bb"); w.Ending != nil || w.Final == nil || w.Final.Phase != v1.PodFailed ||
+		w.Final.Reason != messages.ReasonPreempting || n.desired("ccc").Final != nil {
+		t.Errorf("it is told %+v", w)
+	}
 }

@@ -1,221 +1,267 @@
 package pods
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// want is one pod as a source wants it.
-type want struct {
-	pod    *v1.Pod
-	source messages.Address
-}
-
-// merge is what all sources together want, by UID. Where two name the same UID, the one configured first is heard.
-func (a *actor) merge() (map[string]want, []want) {
-	byUID := map[string]want{}
-	var ordered []want
-	for _, s := range a.opts.Sources {
-		for _, p := range a.wishes[s].Pods {
-			if _, ok := byUID[string(p.UID)]; ok {
-				continue
-			}
-			w := want{p, s}
-			byUID[string(p.UID)] = w
-			ordered = append(ordered, w)
-		}
+// sourceSays takes all that one source wants.
+func (a *actor) sourceSays(ctx supervisors.Context, m messages.SourcePodsWanted) {
+	for _, p := range m.Pods {
+		a.opts.Named(string(p.UID), fullName(p))
 	}
-	return byUID, ordered
-}
-
-// reconcile compares what is wanted with what is there.
-func (a *actor) reconcile(ctx supervisors.Context) {
-	a.changed(ctx)
-	if !a.loaded || a.audit == nil {
+	if m.Unknown {
+		a.unknown[m.Source] = m
+		a.changed(ctx)
 		return
 	}
-	if !a.complete && a.heard() { // from now on it is known what must stay
-		a.complete = true
-		defer a.sweep(ctx)
+	delete(a.unknown, m.Source)
+	a.lists[m.Source] = m
+	// Where two sources name the same UID, the one configured first counts.
+	for _, e := range a.entries {
+		e.want = nil
 	}
-	defer a.tellObjects(ctx, false)
-	byUID, ordered := a.merge()
-	a.dropOver(ctx, byUID)
-	a.endOrphans(ctx, byUID)
-	names := a.endUnwanted(ctx, byUID)
-	found := a.foundNames(byUID)
-	var fresh []want
-	for _, w := range ordered {
-		uid := string(w.pod.UID)
-		e := a.entries[uid]
-		switch {
-		case a.over[uid] != nil:
-			// Nothing is left of it, and its object will go.
-		case e == nil && deleted(w):
-			a.beginEnd(ctx, w)
-		case e == nil && a.unsupported(w) != nil:
-			a.holds(ctx, w, *a.unsupported(w))
-		case e == nil && names[fullName(w.pod)]:
-			// It waits for its predecessor of the same name; forget calls again.
-		case e == nil && len(found[fullName(w.pod)]) > 0 && !slices.Contains(found[fullName(w.pod)], uid):
-			// One of that name runs whose turn comes first, or of which it is not known yet whether it is wanted.
-		case e == nil:
-			names[fullName(w.pod)] = true
-			fresh = append(fresh, w)
-		case e.ending != nil:
-			// Wanted again while it ends: it is made anew when nothing is left of it.
-			a.endAgain(ctx, e, w)
-		case deleted(w):
-			e.pod = w.pod
-			a.end(ctx, e, deletion(ctx, w.pod))
-		case e.pod != w.pod:
-			e.pod, e.source = w.pod, w.source
-			a.renew(ctx, e)
-		}
-	}
-	a.admitNew(ctx, fresh)
-}
-
-// endUnwanted ends the pods that no source wants, and returns the full names that are taken.
-func (a *actor) endUnwanted(ctx supervisors.Context, byUID map[string]want) map[string]bool {
-	successors := map[string]bool{}
-	for _, w := range byUID {
-		successors[fullName(w.pod)] = true
-	}
-	names := make(map[string]bool, len(a.entries))
-	for _, uid := range slices.Sorted(maps.Keys(a.entries)) {
-		e := a.entries[uid]
-		names[fullName(e.pod)] = true
-		_, wanted := byUID[uid]
-		if !wanted && e.ending != nil {
-			a.vanished(ctx, e)
-		}
-		if wanted || e.ending != nil {
-			continue
-		}
-		reason := "no source wants it any more"
-		if successors[fullName(e.pod)] {
-			reason = "a changed manifest takes its place"
-		}
-		a.end(ctx, e, messages.Ending{Reason: reason, Since: ctx.Now()})
-	}
-	return names
-}
-
-func (a *actor) end(ctx supervisors.Context, e *entry, why messages.Ending) {
-	e.ending = &why
-	ctx.Log().Info("ending pod", "pod", fullName(e.pod), "podUID", e.pod.UID, "why", why.Reason)
-	a.renew(ctx, e)
-	a.replace(ctx, e)
-}
-
-func (a *actor) admit(ctx supervisors.Context, w want) {
-	a.order++
-	a.decided(w)
-	uid := string(w.pod.UID)
-	delete(a.holding, uid)
-	a.entries[uid] = &entry{pod: w.pod, source: w.source, order: a.order, turn: 1, unanswered: a.unkept(uid)}
-	a.failsOn(ctx, a.entries[uid])
-	ctx.Log().Info("new pod", "pod", fullName(w.pod), "podUID", uid, "source", w.source)
-	ctx.Spawn(uid)
-}
-
-// audited takes the list of all pods that the runtime knows of.
-func (a *actor) audited(ctx supervisors.Context, m messages.RuntimeAudited) {
-	if m.ReadAt.Before(a.began) {
-		return // on its way to an earlier life of this actor
-	}
-	a.audit = &m
-	for _, f := range m.Pods {
-		a.named(f.UID, orphan(f))
-	}
-	for uid, at := range a.goneAt {
-		if at.Before(m.ReadAt) {
-			delete(a.goneAt, uid)
+	a.wanted = nil
+	for _, s := range a.opts.Sources {
+		for _, p := range a.lists[s].Pods {
+			if e := a.entry(string(p.UID), fullName(p)); e.want == nil {
+				e.want = &want{p, s}
+				a.wanted = append(a.wanted, e)
+			}
 		}
 	}
 	a.reconcile(ctx)
 }
 
-// endOrphans ends what runs of pods that no source wants, once every source has been heard.
-func (a *actor) endOrphans(ctx supervisors.Context, byUID map[string]want) {
-	told := a.told()
-	for _, f := range a.unclaimed() {
-		if _, wanted := byUID[f.UID]; wanted || !told && !a.ofHeardSource(f) || a.opts.Unheard && !a.own(f) {
-			continue
-		}
-		a.order++
-		e := &entry{pod: orphan(f), order: a.order, turn: 1, unanswered: a.unkept(f.UID), ending: &messages.Ending{
-			Reason: "it was found running and no source wants it", Since: ctx.Now(), Orphan: true,
-		}}
-		e.claim = foundClaim(f)
-		a.entries[f.UID] = e
-		ctx.Log().Info("ending pod", "pod", fullName(e.pod), "podUID", f.UID, "why", e.ending.Reason)
-		ctx.Spawn(f.UID)
+// entry is the one of this UID, which is made where there is none; its name may not be known.
+func (a *actor) entry(uid, name string) *entry {
+	e := a.entries[uid]
+	if e == nil {
+		e = &entry{uid: uid, state: unclaimed}
+		a.entries[uid] = e
 	}
-}
-
-// unclaimed are the pods that the runtime has and that have no entry.
-func (a *actor) unclaimed() []messages.PodFacts {
-	var out []messages.PodFacts
-	for _, f := range a.audit.Pods {
-		if _, gone := a.goneAt[f.UID]; !gone && a.entries[f.UID] == nil {
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
-func (a *actor) own(f messages.PodFacts) bool {
-	return a.opts.Own != "" && slices.ContainsFunc(f.Sandboxes,
-		func(s messages.SandboxFact) bool { return s.Source == a.opts.Own })
-}
-
-// foundNames are the UIDs by full name of pods that run, without an entry, and may yet be adopted: they are wanted, or a
-// source that may want them has not been heard. No other pod of such a name starts beside one.
-func (a *actor) foundNames(byUID map[string]want) map[string][]string {
-	out := map[string][]string{}
-	for _, f := range a.unclaimed() {
-		if _, wanted := byUID[f.UID]; wanted || !a.told() && !a.ofHeardSource(f) {
-			out[f.Namespace+"/"+f.Name] = append(out[f.Namespace+"/"+f.Name], f.UID)
-		}
-	}
-	return out
-}
-
-// orphan is a pod made from what the runtime says of it: enough to end it gracefully. It names no containers; those
-// found carry their hooks in annotations.
-func orphan(f messages.PodFacts) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: f.Name, Namespace: f.Namespace, UID: types.UID(f.UID)}}
-	grace := int64(-1)
-	for _, c := range f.Containers {
-		for _, key := range []string{cri.AnnotationDeletionGracePeriod, cri.AnnotationTerminationGracePeriod} {
-			if n, err := strconv.ParseInt(c.Annotations[key], 10, 64); err == nil {
-				grace = max(grace, n)
-				break
-			}
-		}
-	}
-	if grace >= 0 {
-		p.Spec.TerminationGracePeriodSeconds = &grace
-	}
-	return p
-}
-
-// named tells the name of a pod, for the log.
-func (a *actor) named(uid string, pod *v1.Pod) {
-	if a.opts.Named != nil {
-		a.opts.Named(uid, fullName(pod))
-	}
+	e.name = cmp.Or(name, e.name)
+	return e
 }
 
 func fullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
+
+// allHeard says that every source there is has been heard. Without any source nobody knows whose pods these are.
+func (a *actor) allHeard() bool { return !a.opts.Unheard && a.sourcesHeard() }
+
+// sourcesHeard says that every configured source has been heard.
+func (a *actor) sourcesHeard() bool {
+	for _, s := range a.opts.Sources {
+		if _, ok := a.lists[s]; !ok {
+			return false
+		}
+	}
+	return len(a.opts.Sources) > 0
+}
+
+// unready is why nothing can be begun yet; nil where it can.
+func (a *actor) unready() *messages.Reason {
+	switch {
+	case !a.loaded:
+		return &messages.Reason{Code: "AgentStarting", Message: "the agent is starting"}
+	case a.audited:
+		return nil
+	case a.runtime.Reason.Code != "":
+		return new(a.runtime.Reason)
+	}
+	return &messages.Reason{Code: messages.ReasonRuntimeUnavailable,
+		Message: "the container runtime has not said yet what runs"}
+}
+
+// reconcile brings every entry into the state that it should be in: first those that give names free or keep them, then those
+// that are held, in the order of the sources.
+func (a *actor) reconcile(ctx supervisors.Context) {
+	a.changed(ctx)
+	v := view{now: ctx.Now(), unready: a.unready()}
+	if v.unready == nil && !a.complete && a.allHeard() { // from now on it is known what must stay
+		a.complete = true
+		defer a.sweep(ctx)
+	}
+	defer a.tellObjects(ctx, false)
+	successors := make(map[string]bool, len(a.wanted))
+	for _, e := range a.wanted {
+		successors[e.name] = true
+	}
+	for _, uid := range slices.Sorted(maps.Keys(a.entries)) {
+		e := a.entries[uid]
+		if e.state == held && e.want != nil {
+			continue
+		}
+		v.successor = e.want == nil && successors[e.name]
+		v.orphan = v.unready == nil && a.orphaned(e)
+		a.step(ctx, e, &v)
+		if e.state == unclaimed && e.found == nil && e.record == (record{}) && e.goneAt.IsZero() {
+			delete(a.entries, uid)
+		}
+	}
+	names := a.takenNames()
+	var fresh []*entry
+	for _, e := range a.wanted {
+		if e.state != held {
+			continue
+		}
+		v.lacks, v.taken = nil, nil
+		if v.unready == nil {
+			v.lacks, v.taken = a.unsupported(e), names.taken(e)
+		}
+		if a.step(ctx, e, &v) {
+			names.has[e.name] = e
+			fresh = append(fresh, e)
+		}
+	}
+	a.admitNew(ctx, fresh)
+}
+
+// step takes an entry as far as it gets, and reports whether admission is to decide over it.
+func (a *actor) step(ctx supervisors.Context, e *entry, v *view) (admit bool) {
+	for {
+		from := e.state
+		to, fx := next(e, v)
+		if !e.hasActor() && to == ending {
+			a.spawn(ctx, e)
+		}
+		if fx.take {
+			e.pod, e.source = e.want.pod, e.want.source
+		}
+		if fx.end != nil {
+			e.ending = fx.end
+		}
+		if to != from {
+			a.enter(ctx, e, to)
+			a.entered(ctx, e, from)
+		}
+		if fx.renew {
+			a.renew(ctx, e)
+		}
+		if fx.why != nil {
+			a.hold(ctx, e, *fx.why, fx.quiet)
+		}
+		if to == from || to == held {
+			return fx.admit
+		}
+	}
+}
+
+// entered does what belongs to an edge.
+func (a *actor) entered(ctx supervisors.Context, e *entry, from state) {
+	switch e.state {
+	case replacing, clearing:
+		ctx.Stop(e.uid)
+	case unclaimed:
+		e.life, e.why = life{}, nil
+		if from == over || from == leaving { // the agent's next life must not take what runs by then for what was over
+			a.keep(ctx, e, record{})
+		}
+	case over:
+		e.pod = e.want.pod
+		a.keep(ctx, e, record{Final: e.record.Final})
+		a.tellStatus(ctx, e)
+	}
+}
+
+// spawn begins the life of a pod's actor.
+func (a *actor) spawn(ctx supervisors.Context, e *entry) {
+	a.order++
+	e.life = life{order: a.order, generation: 1, failed: ctx.Now()}
+	if e.want != nil {
+		e.pod, e.source = e.want.pod, e.want.source
+	} else {
+		e.pod, e.claim = orphan(e.found), foundClaim(e.found)
+	}
+	e.found, e.why, e.reported.pod, e.reported.why = nil, nil, nil, messages.Reason{}
+	ctx.Spawn(e.uid)
+}
+
+// names are the full names that are taken.
+type names struct {
+	has map[string]*entry // who has it
+	// found are the UIDs of pods that run, without an actor, and may yet be adopted: they are wanted, or a source that may want
+	// them has not been heard. No other pod of such a name starts beside one.
+	found map[string][]string
+}
+
+func (a *actor) takenNames() names {
+	n := names{map[string]*entry{}, map[string][]string{}}
+	for _, e := range a.entries {
+		switch {
+		case e.hasActor():
+			if was := n.has[e.name]; was == nil || was.ending != nil {
+				n.has[e.name] = e
+			}
+		case e.found != nil && (e.want != nil || !a.knownUnwanted(e.found)):
+			n.found[e.name] = append(n.found[e.name], e.uid)
+		}
+	}
+	return n
+}
+
+// taken says why a pod has to wait for another of its name; nil where it has not.
+func (n *names) taken(e *entry) *messages.Reason {
+	switch by, found := n.has[e.name], n.found[e.name]; {
+	case by != nil && by.ending != nil:
+		return &messages.Reason{Code: "PredecessorEnding", Message: "a pod of the same name is still ending"}
+	case by != nil:
+		return &messages.Reason{Code: "NameTaken", Message: fmt.Sprintf(
+			"%s wants a pod of the same name, which comes first: remove one of the two", by.want.source)}
+	case len(found) > 0 && !slices.Contains(found, e.uid):
+		return &messages.Reason{Code: "PredecessorFound",
+			Message: "a pod of the same name was found running, and not every source has said yet whether it is wanted"}
+	}
+	return nil
+}
+
+// renew tells a pod's actor that its desired state has changed.
+func (a *actor) renew(ctx supervisors.Context, e *entry) {
+	e.generation++
+	a.tell(ctx, e)
+}
+
+// tell tells a pod's actor its desired state.
+func (a *actor) tell(ctx supervisors.Context, e *entry) {
+	if e.state == leaving {
+		return
+	}
+	m := messages.PodWanted{
+		Pod: e.pod, Generation: e.generation, Final: e.record.Final, Unkept: e.record.Final != e.kept.Final, Last: e.status,
+		Order: e.order, Ending: e.ending, Fail: e.kept.Fail,
+	}
+	if e.status == nil && e.source == messages.APIServer {
+		m.Last = &e.pod.Status
+	}
+	if !e.pod.Spec.HostNetwork {
+		m.NoNetwork = noNetwork(a.runtime)
+	}
+	ctx.Tell(messages.PodAddress(e.uid), m)
+}
+
+// stopped takes that an actor is stopped. An ender takes the place of one in quarantine. A pod of which nothing is left is
+// forgotten, and a successor that waited for its name may start; a deleted one is kept for as long as its object is there.
+func (a *actor) stopped(ctx supervisors.Context, e *entry) {
+	from, to := e.state, unclaimed
+	switch {
+	case from == replacing, from == clearing && e.record.Final == nil:
+		ctx.SpawnKind("ender", e.uid)
+		return
+	case from == leaving && e.deleted():
+		to = over
+	case from != leaving && from != clearing:
+		return
+	}
+	e.goneAt = ctx.Now()
+	a.enter(ctx, e, to)
+	a.entered(ctx, e, from)
+	a.reconcile(ctx)
+	a.tellStatuses(ctx)
+}

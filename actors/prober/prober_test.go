@@ -137,7 +137,7 @@ func TestTheLastWordOutlivesTheProber(t *testing.T) {
 		t.Error("it answers before it has read what is known")
 	}
 	k.RunWork()
-	if got := last(t, k); got.Turn != 1 || got.Containers[0].Results != want || r.calls["id"] != runs {
+	if got := last(t, k); got.Generation != 1 || got.Containers[0].Results != want || r.calls["id"] != runs {
 		t.Errorf("after the restart: %+v, %d runs", got, r.calls["id"]-runs)
 	}
 	k.Send("pods/u1", wishOf(k, 2, spec, "id", messages.Readiness))
@@ -185,9 +185,9 @@ func TestAWordIsToldUntilItIsKnown(t *testing.T) {
 	if got := words(k); len(got) != 2 {
 		t.Errorf("told %d times again", len(got))
 	}
-	w.Turn, w.Containers[0].Known = 2, messages.ProbeResults{Readiness: succeeded}
+	w.Generation, w.Containers[0].Known = 2, messages.ProbeResults{Readiness: succeeded}
 	k.Send("pods/u1", w)
-	if got := words(k); len(got) != 1 || got[0].Turn != 2 {
+	if got := words(k); len(got) != 1 || got[0].Generation != 2 {
 		t.Errorf("answered %+v", got)
 	}
 	step(k, 60)
@@ -225,7 +225,7 @@ func TestThePoolIsBounded(t *testing.T) {
 	k := newKit(t, folder(t), r, func(o *Options) { o.Commands = 6 }) // of which one pod has half
 	p := command()
 	p.PeriodSeconds = 1
-	w := messages.WatchProbes{UID: "u1", Turn: 1}
+	w := messages.WatchProbes{UID: "u1", Generation: 1}
 	for i := range 10 {
 		w.Containers = append(w.Containers, messages.WatchedContainer{
 			Spec:      container(fmt.Sprintf("c%d", i), map[messages.ProbeKind]*v1.Probe{messages.Readiness: p}),
@@ -253,9 +253,9 @@ func TestThePoolIsBounded(t *testing.T) {
 			t.Errorf("container %d was never probed", i)
 		}
 	}
-	k.Send("pods/u1", messages.WatchProbes{UID: "u1", Turn: 2})
+	k.Send("pods/u1", messages.WatchProbes{UID: "u1", Generation: 2})
 	k.RunWork()
-	if got := last(t, k); got.Turn != 2 || len(got.Containers) > 0 {
+	if got := last(t, k); got.Generation != 2 || len(got.Containers) > 0 {
 		t.Errorf("it lets go: %+v", got)
 	}
 	if k.RunWork(); len(k.Pending()) > 0 {
@@ -270,7 +270,7 @@ func TestThePoolIsBounded(t *testing.T) {
 func TestNoThunderAfterARestart(t *testing.T) {
 	at := 0.0
 	k := newKit(t, folder(t), newRuntime(), func(o *Options) { o.Random = func() float64 { at += 0.1; return at - 0.05 } })
-	w := messages.WatchProbes{UID: "u1", Turn: 1}
+	w := messages.WatchProbes{UID: "u1", Generation: 1}
 	for i := range 10 {
 		w.Containers = append(w.Containers, messages.WatchedContainer{
 			Spec:      container(fmt.Sprintf("c%d", i), map[messages.ProbeKind]*v1.Probe{messages.Liveness: command()}),
@@ -309,12 +309,12 @@ func TestThePodIsLetGoWhenNothingIsWritten(t *testing.T) {
 		k.Advance(0)
 	}
 	words(k)
-	k.Send("pods/u1", messages.WatchProbes{UID: "u1", Turn: 2})
+	k.Send("pods/u1", messages.WatchProbes{UID: "u1", Generation: 2})
 	if got := words(k); len(got) > 0 {
 		t.Fatalf("it lets go at once: %+v", got)
 	}
 	k.RunWork()
-	if got := words(k); len(got) != 1 || got[0].Turn != 2 {
+	if got := words(k); len(got) != 1 || got[0].Generation != 2 {
 		t.Errorf("it told %+v", got)
 	}
 }
@@ -324,7 +324,7 @@ func TestOnePodDoesNotStarveTheOthers(t *testing.T) {
 	r := newRuntime()
 	k := newKit(t, folder(t), r, func(o *Options) { o.Commands = 8 })
 	p := command()
-	greedy := messages.WatchProbes{UID: "u1", Turn: 1}
+	greedy := messages.WatchProbes{UID: "u1", Generation: 1}
 	for i := range 20 {
 		r.hangs[fmt.Sprintf("id%d", i)] = true
 		greedy.Containers = append(greedy.Containers, messages.WatchedContainer{
@@ -355,7 +355,7 @@ func TestOnePodDoesNotStarveTheOthers(t *testing.T) {
 			t.Errorf("pod %s is not probed", w.UID)
 		}
 	}
-	k.Send("pods/u1", messages.WatchProbes{UID: "u1", Turn: 2})
+	k.Send("pods/u1", messages.WatchProbes{UID: "u1", Generation: 2})
 	for _, w := range hanging {
 		k.RunOne(w) // it would hang for ever
 	}

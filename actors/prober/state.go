@@ -114,7 +114,7 @@ func (s *state) watch(now time.Time, m messages.WatchProbes) []effect {
 	p := s.pods[m.UID]
 	if p == nil {
 		if len(m.Containers) == 0 {
-			return []effect{report{messages.ProbesObserved{UID: m.UID, Turn: m.Turn}}}
+			return []effect{report{messages.ProbesObserved{UID: m.UID, Generation: m.Generation}}}
 		}
 		p = &podState{uid: m.UID, desired: m, containers: map[string]*containerState{}}
 		p.again.pod = p
@@ -165,7 +165,7 @@ func (s *state) forget(p *podState) []effect {
 	p.again.take()
 	delete(s.pods, p.uid)
 	s.saves = slices.DeleteFunc(s.saves, func(o *podState) bool { return o == p })
-	return []effect{report{messages.ProbesObserved{UID: p.uid, Turn: p.desired.Turn}}}
+	return []effect{report{messages.ProbesObserved{UID: p.uid, Generation: p.desired.Generation}}}
 }
 
 // applyContainer takes what is wanted for one container. What the pod goes by is newer than the disk, and older than what was
@@ -298,7 +298,7 @@ func (p *probe) news(o outcome, wasBlind bool) []effect {
 
 // report is what a pod is told. It is repeated until the pod shows that it knows.
 func (s *state) report(now time.Time, p *podState) effect {
-	out := messages.ProbesObserved{UID: p.uid, Turn: p.desired.Turn}
+	out := messages.ProbesObserved{UID: p.uid, Generation: p.desired.Generation}
 	confirmed := true
 	for _, name := range slices.Sorted(maps.Keys(p.containers)) {
 		c := p.containers[name]

@@ -63,7 +63,7 @@ func (a *Agent) wire() rows {
 func wirePods(node *config.Node, c *cluster, board *pods.Board, names *podNames, here pods.Here) supervisors.Constructor {
 	return pods.New(pods.Options{
 		Sources: sourcesOf(node), Unheard: len(unheard(node)) > 0 || onlySubmissions(node), Own: submit.Source, Cluster: c != nil,
-		Board: board, FinishedPath: filepath.Join(stateDir(node), "finished.json"), Named: names.note, Here: here,
+		Board: board, Dir: stateDir(node), Named: names.note, Here: here,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/messages"
@@ -111,4 +112,27 @@ func (a *actor) thisNode() *admission.Node {
 		maps.Copy(n.Allocatable, own)
 	}
 	return n
+}
+
+// runtimeChanged takes the runtime's state. A network that comes or goes is told to each pod that needs it to begin.
+func (a *actor) runtimeChanged(ctx supervisors.Context, m messages.RuntimeStateChanged) {
+	same := ptr.Equal(noNetwork(a.runtime), noNetwork(m))
+	a.runtime = m
+	a.changed(ctx)
+	if !a.audited {
+		a.reconcile(ctx) // what the pods wait for
+	}
+	for _, e := range a.entries {
+		if !same && e.runs() && !e.pod.Spec.HostNetwork {
+			a.renew(ctx, e)
+		}
+	}
+}
+
+// noNetwork is why pods cannot be given a network; nil where they can. A runtime that is away says nothing of it.
+func noNetwork(r messages.RuntimeStateChanged) *messages.Reason {
+	if !r.Ready || r.NetworkReady {
+		return nil
+	}
+	return &messages.Reason{Code: messages.ReasonNetworkNotReady, Message: "network is not ready: " + r.NetworkReason}
 }

@@ -1,0 +1,159 @@
+package pods
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+	"github.com/playlet-dev/playlet/actors/internal/overdue"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// record is what is kept of one pod on the disk. What it points to is immutable.
+type record struct {
+	// Final is its last status: it is never run again.
+	Final *v1.PodStatus `json:"final,omitempty"`
+	// Fail is why the node ends it. It is written before anything of the pod is ended, so that an agent that is killed meanwhile
+	// neither lets the pod run on nor chooses another.
+	Fail *messages.PodFailure `json:"fail,omitempty"`
+}
+
+const (
+	recordVersion  = 1                // the format of one pod's file
+	earlierVersion = 1                // that of the files that an earlier agent has written, which had all pods
+	writeTimeout   = 15 * time.Second // for one write; a disk may hang
+	saveTimeout    = 2 * writeTimeout
+)
+
+// store has one file for each pod of which something is kept, so that what is written for one does not grow with their number.
+// It is the process's: what an earlier life of the actor writes is never beside, or after, what this one does.
+type store struct {
+	dir     string // the folder, in that of the agent's checkpoints
+	writing *overdue.Writing[map[string]record]
+	mu      sync.Mutex
+	written map[string]record // what the disk has, by UID
+}
+
+func newStore(dir string) *store {
+	s := &store{dir: filepath.Join(dir, "records"), written: map[string]record{}}
+	s.writing = overdue.NewWriting("the checkpoints of pods", writeTimeout, s.write)
+	return s
+}
+
+func (s *store) path(uid string) string { return filepath.Join(s.dir, uid+".json") }
+
+// write makes the disk have these records and no others.
+func (s *store) write(records map[string]record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := atomicfile.MakeDir(s.dir); err != nil {
+		return err
+	}
+	failed, problem := 0, error(nil)
+	for uid, r := range records {
+		if s.written[uid] == r {
+			continue
+		}
+		err := messages.CheckUID(uid)
+		if err == nil {
+			err = atomicfile.Save(s.path(uid), recordVersion, r)
+		}
+		if err != nil {
+			failed, problem = failed+1, err
+			continue
+		}
+		s.written[uid] = r
+	}
+	for uid := range s.written {
+		if records[uid] != (record{}) {
+			continue
+		}
+		if err := atomicfile.Remove(s.path(uid)); err != nil {
+			failed, problem = failed+1, err
+			continue
+		}
+		delete(s.written, uid)
+	}
+	if failed > 1 {
+		return fmt.Errorf("%d files, the last: %w", failed, problem)
+	}
+	return problem
+}
+
+// load gives the records: what an earlier life of the actor wanted written, which may not be on the disk, or else what the disk
+// has. Files that cannot be read are kept aside, and named by the errors.
+func (s *store) load() (records map[string]record, written bool, errs []error) {
+	if newest, ok := s.writing.Newest(); ok {
+		return newest, false, nil
+	}
+	records = map[string]record{}
+	files, err := os.ReadDir(s.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	for _, f := range files {
+		uid, ok := strings.CutSuffix(f.Name(), ".json")
+		switch r := (record{}); {
+		case strings.HasSuffix(f.Name(), ".tmp"): // of a write that was cut off
+			err = os.Remove(filepath.Join(s.dir, f.Name()))
+		case !ok:
+			continue // it was kept aside
+		default:
+			if err = atomicfile.Load(s.path(uid), recordVersion, &r); err == nil {
+				records[uid] = r
+			}
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	s.mu.Lock()
+	s.written = maps.Clone(records)
+	s.mu.Unlock()
+	errs = append(errs, s.convert(records)...)
+	return records, true, errs
+}
+
+// convert takes what an agent of before has kept, in one file for all pods that had finished and one for those that the node
+// ends. The files go when each pod has its own.
+func (s *store) convert(records map[string]record) (errs []error) {
+	finals, fails := map[string]*v1.PodStatus{}, map[string]*messages.PodFailure{}
+	var old []string
+	for name, into := range map[string]any{"finished.json": &finals, "failing.json": &fails} {
+		path := filepath.Join(filepath.Dir(s.dir), name)
+		switch err := atomicfile.Load(path, earlierVersion, into); {
+		case err == nil:
+			old = append(old, path)
+		case !errors.Is(err, fs.ErrNotExist):
+			errs = append(errs, err)
+		}
+	}
+	for uid, final := range finals {
+		records[uid] = cmp.Or(records[uid], record{Final: final, Fail: fails[uid]})
+	}
+	for uid, fail := range fails {
+		records[uid] = cmp.Or(records[uid], record{Fail: fail})
+	}
+	if len(old) == 0 {
+		return errs
+	}
+	if err := s.write(records); err != nil {
+		return append(errs, err) // the files stay, and are read again
+	}
+	for _, path := range old {
+		if err := atomicfile.Remove(path); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}

@@ -1,0 +1,111 @@
+package pods
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func recordOf(message string) record {
+	return record{Final: &v1.PodStatus{Phase: v1.PodFailed, Message: message}}
+}
+
+// What is written for one more pod that has finished is its own file, however many there are: the others are not touched.
+func TestOneMorePodWritesOneFile(t *testing.T) {
+	for _, n := range []int{1, 100} {
+		s := newStore(t.TempDir())
+		records := map[string]record{}
+		for i := range n {
+			records[fmt.Sprint("u", i)] = recordOf("same")
+		}
+		if err := s.write(records); err != nil {
+			t.Fatal(err)
+		}
+		files := func() map[string]os.FileInfo {
+			entries, err := os.ReadDir(s.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := map[string]os.FileInfo{}
+			for _, e := range entries {
+				if out[e.Name()], err = e.Info(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return out
+		}
+		before := files()
+		records["more"] = recordOf("same")
+		delete(records, "u0")
+		if err := s.write(records); err != nil {
+			t.Fatal(err)
+		}
+		var written []string
+		for name, info := range files() {
+			if was := before[name]; was == nil || !os.SameFile(was, info) || !was.ModTime().Equal(info.ModTime()) {
+				written = append(written, fmt.Sprint(name, " ", info.Size()))
+			}
+		}
+		if want := []string{fmt.Sprint("more.json ", before["u0.json"].Size())}; !slices.Equal(written, want) {
+			t.Errorf("%d pods: written are %v, want %v", n, written, want)
+		}
+		if len(files()) != n {
+			t.Errorf("%d files", len(files()))
+		}
+	}
+}
+
+// The files of an agent of before, which had all pods, are taken over once; what is in a pod's own file counts for more.
+func TestTheFilesOfAnEarlierAgent(t *testing.T) {
+	dir := t.TempDir()
+	finals := map[string]*v1.PodStatus{"a": recordOf("old").Final, "b": recordOf("old").Final}
+	if err := atomicfile.Save(filepath.Join(dir, "finished.json"), earlierVersion, finals); err != nil {
+		t.Fatal(err)
+	}
+	fails := map[string]messages.PodFailure{"b": {Reason: "Preempting"}, "c": {Reason: "Preempting"}}
+	if err := atomicfile.Save(filepath.Join(dir, "failing.json"), earlierVersion, fails); err != nil {
+		t.Fatal(err)
+	}
+	if err := newStore(dir).write(map[string]record{"a": recordOf("new")}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		got, written, errs := newStore(dir).load()
+		if !written || len(errs) > 0 || len(got) != 3 || got["a"].Final.Message != "new" || got["b"].Final.Message != "old" ||
+			got["b"].Fail == nil || got["c"].Final != nil || got["c"].Fail.Reason != "Preempting" {
+			t.Errorf("%v: %+v", errs, got)
+		}
+		if left, err := filepath.Glob(filepath.Join(dir, "*.json")); err != nil || len(left) > 0 {
+			t.Errorf("left are %v, %v", left, err)
+		}
+	}
+}
+
+// A damaged file is reported and kept aside, and costs no other pod its record; what a write left that was cut off goes.
+func TestADamagedRecord(t *testing.T) {
+	s := newStore(t.TempDir())
+	if err := s.write(map[string]record{"good": recordOf("x"), "bad": recordOf("x")}); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"bad.json": "{", ".cut.json.tmp": "{", "../finished.json": "no"} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, _, errs := newStore(filepath.Dir(s.dir)).load()
+	if len(got) != 1 || got["good"].Final == nil || len(errs) != 2 || !strings.Contains(fmt.Sprint(errs), "bad.json.corrupt-1") ||
+		!strings.Contains(fmt.Sprint(errs), "finished.json.corrupt-1") {
+		t.Errorf("%v: %+v", errs, got)
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, ".cut.json.tmp")); !os.IsNotExist(err) {
+		t.Errorf("the rest of a write: %v", err)
+	}
+}
