@@ -152,6 +152,8 @@ type Request struct {
 	URI   string `json:"requestURI"`
 	User  struct {
 		Name string `json:"username"`
+		// Extra has what the server knows of the credentials.
+		Extra map[string][]string `json:"extra"`
 	} `json:"user"`
 	UserAgent string `json:"userAgent"`
 	Object    struct {
@@ -191,6 +193,11 @@ func (c *Cluster) Requests(node string) ([]Request, error) {
 			all = append(all, r)
 		}
 	}
+}
+
+// Credential says which certificate a request was made with; empty where the server does not say.
+func (r Request) Credential() string {
+	return strings.Join(r.User.Extra["authentication.kubernetes.io/credential-id"], " ")
 }
 
 // Since gives those of the requests that were answered after a moment.

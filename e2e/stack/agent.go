@@ -121,6 +121,7 @@ func (a *Agent) CommandLine() []string {
 	}
 	return append([]string{
 		"--root-dir=" + a.RootDir,
+		"--cert-dir=" + filepath.Join(a.RootDir, "pki"),
 		"--config=" + filepath.Join(a.dir, "config.yaml"),
 		"--pod-manifest-path=" + a.ManifestDir,
 		"--admin-socket=" + a.AdminSocket,

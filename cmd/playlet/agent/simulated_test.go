@@ -102,7 +102,8 @@ func (r *rig) node() *config.Node {
 	fs := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
 	flags := config.AddFlags(fs)
 	args := append([]string{
-		"--root-dir=" + filepath.Join(r.dir, "root"), "--pod-manifest-path=" + r.manifests, "--object-dir=" + r.objects(),
+		"--root-dir=" + filepath.Join(r.dir, "root"), "--cert-dir=" + filepath.Join(r.dir, "pki"),
+		"--pod-manifest-path=" + r.manifests, "--object-dir=" + r.objects(),
 		"--fail-cgroupv1=false",
 		"--container-runtime-endpoint=" + r.runtime.Endpoint(), "--admin-socket=" + filepath.Join(r.dir, "admin.sock"),
 		"--log-links-dir=" + filepath.Join(r.dir, "links"), "--healthz-port=0", "--hostname-override=node", "--node-ip=192.0.2.7",

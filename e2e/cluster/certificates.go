@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// BootstrapKubeconfig writes a kubeconfig with which a node may ask for its first certificate, and nothing else.
+func (c *Cluster) BootstrapKubeconfig(t TB) string {
+	t.Helper()
+	const group = "system:bootstrappers:e2e"
+	config, err := c.config("bootstrap", c.URL(), "system:bootstrap:e2e", group)
+	if err != nil {
+		t.Fatalf("bootstrap: %v", err)
+	}
+	_, err = c.Admin.RbacV1().ClusterRoleBindings().Create(context.Background(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e-bootstrap"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatalf("bootstrap: %v", err)
+	}
+	path := c.pki.file("bootstrap.kubeconfig")
+	if err := clientcmd.WriteToFile(kubeconfig(config), path); err != nil {
+		t.Fatalf("bootstrap: %v", err)
+	}
+	return path
+}
+
+// OpenRequests gives the certificate requests for a node's name, of a signer, that nobody has answered.
+func (c *Cluster) OpenRequests(ctx context.Context, node, signer string) ([]certificatesv1.CertificateSigningRequest, error) {
+	all, err := c.Admin.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var out []certificatesv1.CertificateSigningRequest
+	for _, r := range all.Items {
+		asked, err := parseRequest(&r)
+		if err != nil {
+			return nil, err
+		}
+		if r.Spec.SignerName == signer && len(r.Status.Conditions) == 0 && asked.Subject.CommonName == "system:node:"+node {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+func parseRequest(r *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(r.Spec.Request)
+	if block == nil {
+		return nil, fmt.Errorf("%s holds no request", r.Name)
+	}
+	return x509.ParseCertificateRequest(block.Bytes)
+}
+
+// Sign approves a request, as an administrator does, and signs it, as the controller manager does, for this time.
+func (c *Cluster) Sign(ctx context.Context, r *certificatesv1.CertificateSigningRequest, from, to time.Time) error {
+	asked, err := parseRequest(r)
+	if err != nil {
+		return err
+	}
+	template := certificate(asked.Subject.CommonName)
+	template.Subject, template.DNSNames, template.IPAddresses = asked.Subject, asked.DNSNames, asked.IPAddresses
+	template.NotBefore, template.NotAfter = from, to
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	if r.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, c.pki.ca.cert, asked.PublicKey, c.pki.ca.key)
+	if err != nil {
+		return err
+	}
+	requests := c.Admin.CertificatesV1().CertificateSigningRequests()
+	r = r.DeepCopy()
+	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test", Message: "approved by the test",
+	})
+	if r, err = requests.UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	r.Status.Certificate = certPEM(der)
+	_, err = requests.UpdateStatus(ctx, r, metav1.UpdateOptions{})
+	return err
+}

@@ -1,0 +1,155 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/e2e/cluster"
+	"github.com/playlet-dev/playlet/e2e/stack"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// awaitCSR waits until the node has asked a signer for a certificate, and gives the one request.
+func awaitCSR(t *testing.T, c *cluster.Cluster, node, signer string) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	var out *certificatesv1.CertificateSigningRequest
+	await(t, func() error {
+		open, err := c.OpenRequests(t.Context(), node, signer)
+		if err != nil {
+			return err
+		}
+		if len(open) != 1 {
+			return fmt.Errorf("%d certificate requests of %s are open, want 1", len(open), signer)
+		}
+		out = &open[0]
+		return nil
+	})
+	return out
+}
+
+// awaitInHealth waits until health, with its details, has these words, or lacks them.
+func awaitInHealth(t *testing.T, a *stack.Agent, words string, there bool) {
+	t.Helper()
+	await(t, func() error {
+		_, text, err := a.Healthz(t.Context(), "?verbose")
+		if err != nil {
+			return err
+		}
+		if strings.Contains(text, words) != there {
+			return fmt.Errorf("health: %s", text)
+		}
+		return nil
+	})
+}
+
+// A machine with nothing but a bootstrap kubeconfig runs its static pods, tells how to approve its request, and becomes a node when
+// that was done. Its next certificate replaces the one in force while it works, and no call fails by it.
+func TestANodeBootstrapsAndRotates(t *testing.T) {
+	c := cluster.Shared(t)
+	n := c.Node(t)
+	s := stack.Start(t, stack.Options{})
+	kubeconfig := ""
+	a := agentWith(t, s, func(a *stack.Agent) {
+		kubeconfig = filepath.Join(a.RootDir, "kubelet.conf")
+		a.Args = append(a.Args, "--kubeconfig="+kubeconfig, "--bootstrap-kubeconfig="+c.BootstrapKubeconfig(t),
+			"--hostname-override="+n.Name)
+		a.Config["rotateCertificates"] = true
+		a.Config["nodeStatusUpdateFrequency"] = "1s"
+		a.Config["nodeStatusReportFrequency"] = "1s"
+		a.Config["nodeLeaseDurationSeconds"] = 4
+	})
+	must(t, a.Write("web.yaml", helloManifest("web", s.HelloImage())))
+	before := running(t, s, 1)
+	const signer = certificatesv1.KubeAPIServerClientKubeletSignerName
+	first := awaitCSR(t, c, n.Name, signer)
+	if first.Spec.Username != "system:bootstrap:e2e" {
+		t.Errorf("%s asked", first.Spec.Username)
+	}
+	awaitInHealth(t, a, "kubectl certificate approve "+first.Name, true)
+
+	// The first certificate has lived most of its life, so that the next one is asked for at once.
+	must(t, c.Sign(t.Context(), first, time.Now().Add(-10*time.Hour), time.Now().Add(30*time.Minute)))
+	awaitNode(t, c, n.Name, nodeReady)
+	mirror := "web-" + n.Name
+	awaitAPIPod(t, c, "default", mirror, func(p *corev1.Pod) error { return ready(p) })
+	second := awaitCSR(t, c, n.Name, signer)
+	if second.Spec.Username != "system:node:"+n.Name {
+		t.Errorf("%s asked for the second", second.Spec.Username)
+	}
+	old := credentials(t, c, n.Name, time.Time{})
+	if len(old) != 1 {
+		t.Errorf("the node used %d certificates: %v", len(old), old)
+	}
+	must(t, c.Sign(t.Context(), second, time.Now().Add(-time.Hour), time.Now().AddDate(1, 0, 0)))
+	var begun time.Time
+	await(t, func() error {
+		if used := credentials(t, c, n.Name, time.Time{}); len(used) != 2 {
+			return fmt.Errorf("the node uses %v", used)
+		}
+		begun = time.Now()
+		return nil
+	})
+	await(t, func() error { // requests under way have ended, and the lease is renewed with the new one
+		requests, err := c.Requests(n.Name)
+		must(t, err)
+		renewed := 0
+		for _, r := range cluster.Since(requests, begun) {
+			if r.Object.Resource == "leases" && !old[r.Credential()] {
+				renewed++
+			}
+		}
+		if renewed < 5 {
+			return fmt.Errorf("%d renewals with the new certificate", renewed)
+		}
+		return nil
+	})
+	requests, err := c.Requests(n.Name)
+	must(t, err)
+	for _, r := range requests {
+		if r.Answer.Code == 401 || r.Answer.Code == 403 || r.Answer.Code >= 500 {
+			t.Errorf("%s %s was answered %d", r.Verb, r.URI, r.Answer.Code)
+		}
+		if r.Object.Resource == "leases" && r.At.After(begun) && old[r.Credential()] {
+			t.Errorf("%s %s at %s was sent with the old certificate", r.Verb, r.URI, r.At)
+		}
+	}
+	awaitInHealth(t, a, "certificate", false)
+	asStarted(t, s, before)
+	if log := a.Log(); strings.Contains(log, "connection was cut") || strings.Contains(log, "cannot be reached") {
+		t.Error("a call failed")
+	}
+
+	// The next agent needs no bootstrap.
+	must(t, a.Kill9())
+	a.Args = []string{"--kubeconfig=" + kubeconfig, "--hostname-override=" + n.Name}
+	must(t, a.Start())
+	again := time.Now()
+	await(t, func() error {
+		if used := credentials(t, c, n.Name, again); len(used) != 1 {
+			return fmt.Errorf("the node uses %v", used)
+		}
+		return nil
+	})
+	asStarted(t, s, before)
+	if log := a.Log(); strings.Contains(log, "PRIVATE KEY") {
+		t.Error("the log has a key")
+	}
+}
+
+// credentials are the certificates that a node's requests after a moment were made with.
+func credentials(t *testing.T, c *cluster.Cluster, node string, after time.Time) map[string]bool {
+	t.Helper()
+	requests, err := c.Requests(node)
+	must(t, err)
+	out := map[string]bool{}
+	for _, r := range cluster.Since(requests, after) {
+		out[r.Credential()] = true
+	}
+	return out
+}
