@@ -32,6 +32,7 @@ func effects(done, open string) map[string]effect {
 //   - featureGates: gate by gate, see effectiveGates.
 //   - reservedSystemCPUs: as a number; the policies of the CPU manager are pending.
 //   - enforceNodeAllocatable: for pods; the agent says at its start that it does no more.
+//   - kubeletCgroups and systemCgroups: their figures are told; no process is moved into them.
 //   - logging.flushFrequency: every line is written at once.
 var fieldEffects = effects(`
 	staticPodPath podLogsDir fileCheckFrequency httpCheckFrequency staticPodURL staticPodURLHeader registryPullQPS
@@ -45,6 +46,7 @@ var fieldEffects = effects(`
 	reservedSystemCPUs enforceNodeAllocatable allowedUnsafeSysctls providerID logging.flushFrequency logging.format
 	logging.verbosity logging.vmodule crashLoopBackOff.maxContainerRestartPeriod seccompDefault registerWithTaints
 	registerNode localStorageCapacityIsolation containerRuntimeEndpoint imageServiceEndpoint failCgroupV1 rotateCertificates
+	volumeStatsAggPeriod kubeletCgroups systemCgroups
 `, `
 	enableServer syncFrequency address port readOnlyPort tlsCertFile tlsPrivateKeyFile tlsCipherSuites tlsCurvePreferences
 	tlsMinVersion serverTLSBootstrap authentication.anonymous.enabled authentication.webhook.cacheTTL
@@ -52,7 +54,7 @@ var fieldEffects = effects(`
 	authorization.webhook.cacheAuthorizedTTL authorization.webhook.cacheUnauthorizedTTL imagePullCredentialsVerificationPolicy
 	preloadedImagesVerificationAllowlist enableDebuggingHandlers enableContentionProfiling oomScoreAdj
 	streamingConnectionIdleTimeout imageMinimumGCAge imageMaximumGCAge imageGCHighThresholdPercent imageGCLowThresholdPercent
-	volumeStatsAggPeriod kubeletCgroups systemCgroups cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod
+	cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod
 	memoryManagerPolicy topologyManagerPolicy topologyManagerScope topologyManagerPolicyOptions qosReserved hairpinMode
 	maxOpenFiles evictionSoftGracePeriod evictionMaxPodGracePeriod protectKernelDefaults makeIPTablesUtilChains
 	iptablesMasqueradeBit iptablesDropBit failSwapOn showHiddenMetricsForVersion systemReservedCgroup kubeReservedCgroup
@@ -70,9 +72,9 @@ var flagEffects = effects(`
 	config config-dir kubeconfig bootstrap-kubeconfig experimental-bootstrap-kubeconfig hostname-override node-ip node-labels
 	root-dir cloud-provider lock-file exit-on-lock-contention admin-socket object-dir log-links-dir
 	minimum-container-ttl-duration maximum-dead-containers-per-container maximum-dead-containers
-	experimental-allocatable-ignore-eviction cert-dir cni-bin-dir cni-conf-dir network-plugin-dir
+	experimental-allocatable-ignore-eviction cert-dir cni-bin-dir cni-conf-dir network-plugin-dir runtime-cgroups
 `, `
-	runtime-cgroups image-credential-provider-config image-credential-provider-bin-dir housekeeping-interval
+	image-credential-provider-config image-credential-provider-bin-dir housekeeping-interval
 	experimental-mounter-path api-servers cadvisor-port pod-infra-container-image cni-cache-dir
 `)
 

@@ -72,6 +72,17 @@ func (c *Client) ListContainers(ctx context.Context, filter *runtimeapi.Containe
 	return resp.Containers, nil
 }
 
+// ListContainerStats returns what running containers use, as far as the runtime tells; nil is no filter.
+func (c *Client) ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) (
+	[]*runtimeapi.ContainerStats, error) {
+	resp, err := invoke(ctx, c, call{name: "ListContainerStats", class: ClassRead}, c.runtime.ListContainerStats,
+		&runtimeapi.ListContainerStatsRequest{Filter: filter})
+	if err != nil {
+		return nil, err
+	}
+	return resp.GetStats(), nil
+}
+
 // ContainerStatus returns one container, with the runtime's own facts in Info if
 // verbose. The Status of a nil error is never nil.
 func (c *Client) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {

@@ -36,6 +36,8 @@ const (
 	Registration Address = "registration"
 	// Identity holds this node's certificates.
 	Identity Address = "identity"
+	// Stats measures what pods use of the disks, for who reads figures.
+	Stats Address = "stats"
 	// Eviction measures what the node is short of.
 	Eviction Address = "eviction"
 	// Events writes Kubernetes Events.

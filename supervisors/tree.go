@@ -92,6 +92,10 @@ var Tree = Row{
 			Why: "what was measured last stays reported; nothing else depends on it yet",
 		},
 		{
+			Kind: "stats", Strategy: isolated,
+			Why: "pods need no figures; what was measured last stays readable, and who reads it has it measured again",
+		},
+		{
 			Kind: "registration", Strategy: patient,
 			Why: "without its lease the cluster gives the node's pods to others; what the API server has is read again",
 		},

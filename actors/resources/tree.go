@@ -1,6 +1,10 @@
 package resources
 
-import "github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
+)
 
 // What the command needs to say which groups there are to be; see actors/internal/linux/cgroups.
 type (
@@ -24,3 +28,8 @@ var OnlineCPUs = cgroups.OnlineCPUs
 
 // ParseName reads a path as cgroupRoot has it.
 var ParseName = cgroups.ParseName
+
+// PodsName is the cgroup of all pods below a cgroupRoot.
+func PodsName(root string) cgroups.Name {
+	return cgroups.ClassName(ParseName(root), v1.PodQOSGuaranteed)
+}

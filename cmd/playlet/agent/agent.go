@@ -27,6 +27,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
+	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config"
@@ -60,6 +61,7 @@ type Agent struct {
 	host    *pod.Host
 	board   *pods.Board
 	late    *prober.Lateness
+	figures *stats.Collector
 
 	credentials identity.State // what is wrong with them
 
@@ -237,6 +239,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 		Allocatable: allocatable(node, machine), Abilities: abilities(a.runtime, node.Kubelet.CgroupDriver),
 		Objects: newObjects(node), Events: cluster != nil, IPs: a.addresses.hostIPs, IPsUnsettled: a.addresses.unsettled,
 	}
+	a.figures = a.newFigures()
 	a.listeners = server.NewListeners(a.serverConfig())
 	return a, nil
 }
@@ -286,6 +289,7 @@ func (a *Agent) start(chaos supervisors.Interceptor) error {
 	}
 	a.system = system
 	a.listeners.Attach(system)
+	a.figures.Attach(system.Tell)
 	return nil
 }
 

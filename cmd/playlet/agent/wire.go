@@ -30,6 +30,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/sources/file"
 	"github.com/playlet-dev/playlet/actors/sources/submit"
 	"github.com/playlet-dev/playlet/actors/sources/url"
+	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/actors/status"
 	"github.com/playlet-dev/playlet/actors/volumes"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
@@ -48,6 +49,7 @@ func (a *Agent) wire() rows {
 		"node":   newNode,
 		"pods":   wirePods(a.node, a.cluster, a.board, a.names, here(a.node, a.cluster, a.host, a.machine)),
 		"server": server.New(server.Options{Listeners: a.listeners}),
+		"stats":  stats.New(a.figures),
 	}
 	maps.Copy(all, wirePod(a.node, a.host, a.runtime, a.late))
 	maps.Copy(all, wireRuntime(a.node, a.client, a.host, a.streams, a.runtime, a.cluster != nil))

@@ -1,0 +1,111 @@
+package stats
+
+import (
+	"context"
+	"maps"
+
+	"github.com/google/cadvisor/lib/machine"
+	"github.com/google/cadvisor/lib/metrics"
+	"github.com/google/cadvisor/lib/model"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// cadvisorView is one answer of /metrics/cadvisor: what cAdvisor's collectors of metrics take for its manager.
+type cadvisorView struct {
+	ctx     context.Context
+	c       *Collector
+	figures *figures
+}
+
+// cadvisor gives cAdvisor's families, with the kubelet's labels, for one answer. lacks are sentences on what could not be read.
+func (c *Collector) cadvisor(ctx context.Context) (collectors []prometheus.Collector, lacks []string) {
+	f := c.collect(ctx, fullAge, false)
+	mounted, err := c.mounted.get(ctx, fullAge)
+	if err != nil {
+		f.lacks = append(f.lacks, err.Error())
+	}
+	f.mounted = mounted
+	v := &cadvisorView{ctx, c, f}
+	return []prometheus.Collector{
+		metrics.NewPrometheusCollector(v, labels, included, clock.RealClock{}, model.RequestOptions{}),
+		metrics.NewPrometheusMachineCollector(v, included),
+	}, f.lacks
+}
+
+// The labels of a container in cAdvisor's model that become labels of metrics, by the name of the latter.
+var labelKeys = map[string]string{
+	"namespace": cri.LabelPodNamespace, "pod": cri.LabelPodName, "container": cri.LabelContainerName,
+}
+
+// labels are the kubelet's. Each family has all of them: those that do not apply are empty.
+func labels(info *model.ContainerInfo) map[string]string {
+	out := map[string]string{metrics.LabelID: info.Name, metrics.LabelImage: info.Spec.Image, metrics.LabelName: ""}
+	if len(info.Aliases) > 0 {
+		out[metrics.LabelName] = info.Aliases[0]
+	}
+	for label, key := range labelKeys {
+		out[label] = info.Spec.Labels[key]
+	}
+	return out
+}
+
+// GetRequestedContainersInfo gives all cgroups, those of pods with their labels. The error makes container_scrape_error 1, and is given
+// only where nothing was read: what was read is not to be kept from who asks.
+func (v *cadvisorView) GetRequestedContainersInfo(string, model.RequestOptions) (map[string]*model.ContainerInfo, error) {
+	out := make(map[string]*model.ContainerInfo, len(v.figures.cgroups))
+	for name, g := range v.figures.cgroups {
+		out[name] = v.withDisks(name, g.info) // of a pod that does not run, it has no labels
+	}
+	for _, p := range v.figures.pods {
+		pod := map[string]string{cri.LabelPodNamespace: p.Pod.Pod.Namespace, cri.LabelPodName: p.Pod.Pod.Name}
+		add := func(g *cgroup, of map[string]string, image string) *model.ContainerInfo {
+			if g == nil {
+				return nil
+			}
+			info := *g.info // the rest is shared, and not changed
+			info.Spec.Labels, info.Spec.Image = of, image
+			if g.id != "" {
+				info.Aliases = []string{g.id}
+			}
+			out[info.Name] = &info
+			return &info
+		}
+		add(p.own, pod, "")
+		add(p.sandbox, pod, "")
+		for _, c := range p.containers {
+			of := maps.Clone(pod)
+			of[cri.LabelContainerName] = c.status.Name
+			if info := add(c.cgroup, of, c.status.Image); info != nil {
+				info.Spec.StartTime = c.started
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, errNothing
+	}
+	return out, nil
+}
+
+// withDisks adds the mounted file systems to the root.
+func (v *cadvisorView) withDisks(name string, info *model.ContainerInfo) *model.ContainerInfo {
+	if name != "/" || len(info.Stats) == 0 {
+		return info
+	}
+	out, stats := *info, *info.Stats[0]
+	stats.Filesystem = v.figures.mounted
+	out.Stats = []*model.ContainerStats{&stats}
+	return &out
+}
+
+// GetMachineInfo gives what the machine has.
+func (v *cadvisorView) GetMachineInfo() (*model.MachineInfo, error) {
+	return v.c.machine.get(v.ctx, machineAge)
+}
+
+// GetVersionInfo gives the versions that cadvisor_version_info tells.
+func (*cadvisorView) GetVersionInfo() (*model.VersionInfo, error) {
+	return &model.VersionInfo{KernelVersion: machine.KernelVersion(), ContainerOsVersion: machine.ContainerOsVersion()}, nil
+}

@@ -1,0 +1,362 @@
+package stats
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/cadvisor/lib/container"
+	"github.com/google/cadvisor/lib/container/common"
+	"github.com/google/cadvisor/lib/container/libcontainer"
+	"github.com/google/cadvisor/lib/machine"
+	"github.com/google/cadvisor/lib/model"
+	"github.com/google/cadvisor/lib/utils/sysfs"
+	"github.com/google/cadvisor/lib/utils/sysinfo"
+	library "github.com/opencontainers/cgroups"
+)
+
+// included is what the kubelet has cAdvisor collect.
+var included = container.MetricSet{
+	container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {}, container.DiskUsageMetrics: {},
+	container.NetworkUsageMetrics: {}, container.ProcessMetrics: {}, container.OOMMetrics: {}, container.PressureMetrics: {},
+}
+
+// cgroup is one cgroup as it was read. Immutable.
+type cgroup struct {
+	info    *model.ContainerInfo // its name is the path; it has one sample at the most
+	pod     string               // UID of the pod that it belongs to, where it is one's or in one
+	id      string               // of the container or sandbox; empty: the pod's own
+	sandbox bool                 // the cgroup of a sandbox
+	cores   *uint64              // billionths of a core that were used since the reading before; nil: there was none
+}
+
+func (c *cgroup) stats() *model.ContainerStats {
+	if c == nil || len(c.info.Stats) == 0 {
+		return nil
+	}
+	return c.info.Stats[0]
+}
+
+// cgroupSet is one reading of all cgroups that count, by path.
+type cgroupSet map[string]*cgroup
+
+// cgroupReader reads cgroups. Its readings are made one after another.
+type cgroupReader struct {
+	mounts   map[string]string // mount points by controller; of version 2 the only key is ""
+	root     string            // has /proc
+	pid      int               // a process on the node's network
+	kubepods func() string     // path of the cgroup of all pods; empty: pods have none
+	system   func() []string   // paths of further cgroups that count
+	// containers are the IDs of the containers that the board knows; others in a pod's cgroup are sandboxes.
+	containers func() map[string]bool
+	now        func() time.Time
+
+	machine   model.MachineInfo // no more of it than reading cgroups takes
+	machineAt time.Time
+
+	before map[string]cpuTime // of the reading before
+}
+
+// cpuTime is the CPU time that a cgroup had used at a time.
+type cpuTime struct {
+	at    time.Time
+	total uint64 // ns
+}
+
+// longestRate is the longest time between two readings of which a rate is made. Whoever looks less often gets none: it would say
+// nothing of now.
+const longestRate = 10 * time.Minute
+
+// read reads the root, the cgroups of pods and what is in them, and the further ones. One that is gone meanwhile is left out. The
+// error names those that could not be read; with it comes what could.
+func (r *cgroupReader) read() (cgroupSet, error) {
+	r.readMachine()
+	set := cgroupSet{}
+	var errs []error
+	add := func(c cgroup, name string, network bool) {
+		if _, there := set[name]; there {
+			return
+		}
+		info, err := r.one(name, network)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			errs = append(errs, fmt.Errorf("cgroup %s: %w", name, err))
+		case info != nil:
+			c.info = info
+			set[name] = &c
+		}
+	}
+	add(cgroup{}, "/", true)
+	for _, name := range r.system() {
+		add(cgroup{}, name, false)
+	}
+	if top := r.kubepods(); top != "" && top != "/" {
+		known := r.containers()
+		r.walk(top, 0, func(name string) { add(cgroup{}, name, false) }, func(uid, name string) {
+			add(cgroup{pod: uid}, name, false)
+			ids := r.children(name)
+			sandbox := r.sandbox(name, ids, known)
+			for _, literal := range ids {
+				if id := containerID(literal); known[id] || literal == sandbox {
+					add(cgroup{pod: uid, id: id, sandbox: literal == sandbox}, path.Join(name, literal), literal == sandbox)
+				}
+			}
+		})
+	}
+	r.rates(set)
+	return set, errors.Join(errs...)
+}
+
+const podPrefix = "pod" // of the cgroups of pods
+
+// walk calls class for the cgroup of all pods and those of the QoS classes, and pod for each pod's.
+func (r *cgroupReader) walk(name string, depth int, class func(name string), pod func(uid, name string)) {
+	class(name)
+	for _, literal := range r.children(name) {
+		base, child := strings.TrimSuffix(literal, ".slice"), path.Join(name, literal)
+		if depth == 0 && (strings.HasSuffix(base, "burstable") || strings.HasSuffix(base, "besteffort")) {
+			r.walk(child, 1, class, pod)
+			continue
+		}
+		if at := strings.LastIndex(base, podPrefix); at >= 0 && (at == 0 || base[at-1] == '-') {
+			uid := base[at+len(podPrefix):]
+			if base != literal { // systemd.slice(5) takes dashes as separators
+				uid = strings.ReplaceAll(uid, "_", "-")
+			}
+			pod(uid, child)
+		}
+	}
+}
+
+// children are the names of the cgroups directly within, sorted.
+func (r *cgroupReader) children(name string) []string {
+	entries, err := os.ReadDir(path.Join(dirOf(r.mounts), name))
+	if err != nil {
+		return nil // it is gone, or its reading says why not
+	}
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, e.Name())
+		}
+	}
+	return out
+}
+
+var idPattern = regexp.MustCompile(`^(?:[a-z-]+-)?([0-9a-f]{32,64})(?:\.scope)?$`)
+
+// containerID is the ID in the name that a runtime gave a container's cgroup: "<id>", "cri-containerd-<id>.scope",
+// "crio-<id>.scope". Others have none.
+func containerID(literal string) string {
+	if m := idPattern.FindStringSubmatch(literal); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// sandbox is the cgroup of a pod's sandbox among those in the pod's: the one that is of no known container. Where there are several,
+// it is the one with the eldest process: a container that the board does not know yet is younger.
+func (r *cgroupReader) sandbox(pod string, literals []string, known map[string]bool) string {
+	unknown := slices.DeleteFunc(slices.Clone(literals), func(literal string) bool {
+		id := containerID(literal)
+		return id == "" || known[id]
+	})
+	if len(unknown) == 0 {
+		return ""
+	}
+	if len(unknown) == 1 {
+		return unknown[0]
+	}
+	return slices.MinFunc(unknown, func(a, b string) int { return cmp.Compare(r.started(pod, a), r.started(pod, b)) })
+}
+
+// started is when the first process of a cgroup began, in ticks since the machine's start; the largest number where there is none.
+func (r *cgroupReader) started(pod, literal string) uint64 {
+	pid := firstProcess(common.MakeCgroupPaths(r.mounts, path.Join(pod, literal)))
+	text, err := os.ReadFile(path.Join(r.root, "proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return math.MaxUint64
+	}
+	// The name, in parentheses, may have spaces. It is the second field, and the time the twenty-second; proc_pid_stat(5).
+	rest := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(rest) < 20 {
+		return math.MaxUint64
+	}
+	ticks, err := strconv.ParseUint(rest[19], 10, 64)
+	if err != nil {
+		return math.MaxUint64
+	}
+	return ticks
+}
+
+// one reads one cgroup. Network figures are those of a process in it; the node's are those of the agent.
+func (r *cgroupReader) one(name string, network bool) (*model.ContainerInfo, error) {
+	paths := common.MakeCgroupPaths(r.mounts, name)
+	metrics, pid := included, 0
+	if name == "/" {
+		delete(paths, "pids") // the root has none
+		pid = r.pid
+	} else {
+		for controller, dir := range paths {
+			if _, err := os.Stat(dir); err != nil {
+				delete(paths, controller)
+			}
+		}
+		if len(paths) == 0 {
+			return nil, fs.ErrNotExist
+		}
+		pid = firstProcess(paths)
+	}
+	if !network || pid == 0 {
+		metrics = common.RemoveNetMetrics(metrics, true)
+	}
+	manager, err := libcontainer.NewCgroupManager(name, paths)
+	if err != nil {
+		return nil, err
+	}
+	stats, err := libcontainer.NewHandler(manager, r.root, pid, metrics).GetStats()
+	if err != nil {
+		if _, gone := os.Stat(dirOf(paths)); errors.Is(gone, fs.ErrNotExist) {
+			return nil, fs.ErrNotExist
+		}
+		return nil, err
+	}
+	spec, err := common.GetSpec(paths, r, network && pid != 0, name == "/")
+	if err != nil {
+		return nil, err
+	}
+	if name == "/" {
+		nodeSpec(&spec)
+	}
+	if stats.DiskIo != nil {
+		common.AssignDeviceNamesToDiskStats((*common.MachineInfoNamer)(&r.machine), stats.DiskIo)
+	}
+	stats.OOMEvents = outOfMemory(paths)
+	return &model.ContainerInfo{
+		ContainerReference: model.ContainerReference{Name: name}, Spec: spec, Stats: []*model.ContainerStats{stats},
+	}, nil
+}
+
+// readMachine reads the names of disks, which may come and go. It asks no file system, since one may hang.
+func (r *cgroupReader) readMachine() {
+	if now := r.now(); r.machineAt.IsZero() || now.Sub(r.machineAt) >= machineAge {
+		r.machineAt, r.machine.NumCores = now, runtime.NumCPU()
+		if disks, err := sysinfo.GetBlockDeviceInfo(sysfs.NewRealSysFs()); err == nil {
+			r.machine.DiskMap = disks
+		}
+	}
+}
+
+// GetMachineInfo implements model.MachineInfoFactory, for the library.
+func (r *cgroupReader) GetMachineInfo() (*model.MachineInfo, error) { return &r.machine, nil }
+
+// GetVersionInfo implements model.MachineInfoFactory; nobody asks for it.
+func (r *cgroupReader) GetVersionInfo() (*model.VersionInfo, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// nodeSpec gives the root the machine's limits: it has no files for them.
+func nodeSpec(spec *model.ContainerSpec) {
+	if total, err := machine.GetMachineMemoryCapacity(); err == nil {
+		spec.HasMemory, spec.Memory.Limit = true, total
+	}
+	if total, err := machine.GetMachineSwapCapacity(); err == nil {
+		spec.Memory.SwapLimit = total
+	}
+}
+
+// dirOf is a folder of a cgroup that every one has.
+func dirOf(paths map[string]string) string {
+	for _, controller := range []string{"", "memory"} {
+		if dir, ok := paths[controller]; ok {
+			return dir
+		}
+	}
+	return paths[slices.Min(slices.Collect(maps.Keys(paths)))]
+}
+
+// firstProcess is a process in the cgroup; 0: there is none.
+func firstProcess(paths map[string]string) int {
+	text, err := os.ReadFile(path.Join(dirOf(paths), "cgroup.procs"))
+	if err != nil {
+		return 0
+	}
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	pid, err := strconv.Atoi(string(line))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// outOfMemory is how often the kernel ended a process in the cgroup for want of memory, by the cgroup's own counter. cAdvisor counts
+// the lines of the kernel's log, for which somebody has to read it all the time.
+func outOfMemory(paths map[string]string) uint64 {
+	for controller, file := range map[string]string{"": "memory.events", "memory": "memory.oom_control"} {
+		dir, ok := paths[controller]
+		if !ok {
+			continue
+		}
+		text, err := os.ReadFile(path.Join(dir, file))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			if count, found := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); found {
+				n, _ := strconv.ParseUint(count, 10, 64) // the kernel writes numbers
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// rates computes how much CPU was used since the reading before, and keeps this one for the next.
+func (r *cgroupReader) rates(set cgroupSet) {
+	now := make(map[string]cpuTime, len(set))
+	for name, c := range set {
+		s := c.stats()
+		if s == nil || s.Cpu == nil {
+			continue
+		}
+		now[name] = cpuTime{s.Timestamp, s.Cpu.Usage.Total}
+		c.cores = rate(r.before[name], now[name])
+	}
+	r.before = now
+}
+
+// rate is in billionths of a core; nil where it cannot be told.
+func rate(before, now cpuTime) *uint64 {
+	passed := now.at.Sub(before.at)
+	if before.at.IsZero() || passed <= 0 || passed > longestRate || now.total < before.total {
+		return nil
+	}
+	out := uint64(float64(now.total-before.total) / passed.Seconds())
+	return &out
+}
+
+// mountedCgroups are the mount points of the controllers that are read.
+func mountedCgroups() (map[string]string, error) {
+	mounts, err := libcontainer.GetCgroupSubsystems(included)
+	if err != nil {
+		return nil, fmt.Errorf("no cgroups are mounted: %w", err)
+	}
+	delete(mounts, "devices")
+	return mounts, nil
+}
+
+// unified says that the machine has cgroup version 2.
+func unified() bool { return library.IsCgroup2UnifiedMode() }

@@ -1,0 +1,304 @@
+package stats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/cadvisor/lib/model"
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+const (
+	// fullAge is how old the figures of /stats/summary and /metrics/cadvisor may be. It is cAdvisor's housekeeping interval.
+	fullAge = 10 * time.Second
+	// resourceAge is how old CPU and memory may be, for who reads nothing else.
+	resourceAge = 5 * time.Second
+	// machineAge is how old may be what hardly ever changes.
+	machineAge = 5 * time.Minute
+	// partTimeout bounds how long a request waits for one kind of figures.
+	partTimeout = 5 * time.Second
+)
+
+// CRI is what the collector asks the container runtime; *cri.Client has it.
+type CRI interface {
+	ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error)
+	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
+}
+
+// Options are what figures are collected of.
+type Options struct {
+	NodeName string
+	Board    *board.Board
+	CRI      CRI
+	// RootDir is the agent's folder, whose file system is the node's; PodLogsDir has the logs of pods.
+	RootDir, PodLogsDir string
+	// Kubepods is the path of the cgroup of all pods, as the cgroup driver spells it; empty: pods have none.
+	Kubepods func() string
+	// System are the paths of the cgroups that /stats/summary tells of beside pods, by its names for them ("kubelet", "runtime",
+	// "misc"). It is called with each reading, outside of any actor.
+	System func() map[string]string
+	// UsageAge is how old the figures of volumes may be [volumeStatsAggPeriod]; 0: a minute; negative: they are not measured.
+	UsageAge time.Duration
+	// Now is the clock; nil: the machine's.
+	Now func() time.Time
+}
+
+// Collector collects figures when they are read. It is made once for the process, outlives the actor, and is safe for concurrent
+// use.
+type Collector struct {
+	opts    Options
+	booted  time.Time
+	usage   *usageBoard
+	machine *part[*model.MachineInfo]
+	cgroups *part[cgroupSet]
+	runtime *part[runtimeFigures]
+	node    *part[space]
+	images  *part[imageSpace]
+	mounted *part[[]model.FsStats]
+
+	mu   sync.Mutex
+	tell func(to messages.Address, msg any) // nil until the tree runs
+}
+
+// runtimeFigures are what the CRI tells of running containers, by ID.
+type runtimeFigures map[string]*runtimeapi.ContainerStats
+
+// NewCollector makes the collector. Without cgroups it collects all else, and each answer says what is lacking.
+func NewCollector(o Options) *Collector {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.UsageAge == 0 {
+		o.UsageAge = time.Minute
+	}
+	c := &Collector{opts: o, booted: bootTime(), usage: newUsageBoard()}
+	c.machine = newPart("the machine", partTimeout, o.Now, readMachine)
+	mounts, err := mountedCgroups()
+	reader := &cgroupReader{
+		mounts: mounts, root: "/", pid: os.Getpid(), kubepods: o.Kubepods, system: func() []string {
+			return values(o.System())
+		}, containers: c.containerIDs, now: o.Now,
+	}
+	c.cgroups = newPart("cgroups", partTimeout, o.Now, func() (cgroupSet, error) {
+		if err != nil {
+			return nil, err
+		}
+		return reader.read()
+	})
+	c.runtime = newPart("the runtime's figures of containers", partTimeout, o.Now, c.askRuntime)
+	c.node = newPart("the node's file system", partTimeout, o.Now, func() (space, error) { return spaceOf(o.RootDir) })
+	c.images = newPart("the images' file system", partTimeout, o.Now, c.readImages)
+	c.mounted = newPart("the mounted file systems", partTimeout, o.Now, readMounted)
+	return c
+}
+
+// Attach makes the running tree known: its stats actor walks volumes. It may be called once the tree runs.
+func (c *Collector) Attach(tell func(to messages.Address, msg any)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tell = tell
+}
+
+// withTimeout makes a reading of the runtime end: the client's own timeout is longer than anybody waits here.
+func withTimeout[T any](read func(ctx context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 4*partTimeout)
+	defer cancel()
+	return read(ctx)
+}
+
+func (c *Collector) askRuntime() (runtimeFigures, error) {
+	list, err := withTimeout(func(ctx context.Context) ([]*runtimeapi.ContainerStats, error) {
+		return c.opts.CRI.ListContainerStats(ctx, nil)
+	})
+	out := runtimeFigures{}
+	for _, s := range list {
+		out[s.GetAttributes().GetId()] = s
+	}
+	return out, err
+}
+
+// containerIDs are those of all containers that the board knows.
+func (c *Collector) containerIDs() map[string]bool {
+	out := map[string]bool{}
+	for _, p := range c.opts.Board.Now().Pods {
+		for status := range statuses(p.Status) {
+			out[bareID(status.ContainerID)] = true
+		}
+	}
+	delete(out, "")
+	return out
+}
+
+// statuses are the statuses of a pod's containers, init containers first.
+func statuses(s *v1.PodStatus) func(yield func(*v1.ContainerStatus) bool) {
+	return func(yield func(*v1.ContainerStatus) bool) {
+		if s == nil {
+			return
+		}
+		for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// bareID is a container's ID as the CRI has it: "containerd://<id>" in a status.
+func bareID(id string) string {
+	_, bare, _ := strings.Cut(id, "://")
+	return bare
+}
+
+// figures are what was collected for one answer. Immutable.
+type figures struct {
+	at      time.Time
+	node    *cgroup
+	cgroups cgroupSet
+	system  map[string]string
+	pods    []podFigures
+	disk    space
+	images  imageSpace
+	mounted []model.FsStats
+	lacks   []string // sentences on what could not be read
+}
+
+// podFigures are those of a pod that runs.
+type podFigures struct {
+	*board.Pod
+	own        *cgroup // nil: none is to be seen
+	sandbox    *cgroup
+	containers []containerFigures
+	usage      *podUsage // nil: not measured yet
+}
+
+// containerFigures are those of a container that runs.
+type containerFigures struct {
+	status   *v1.ContainerStatus
+	started  time.Time
+	cgroup   *cgroup // of the CRI's figures, where no cgroup is to be seen; nil: neither
+	writable *runtimeapi.FilesystemUsage
+}
+
+// collect reads what is older than age. all is for disks and the runtime, too.
+func (c *Collector) collect(ctx context.Context, age time.Duration, all bool) *figures {
+	snapshot := c.opts.Board.Now()
+	f := &figures{at: c.opts.Now(), system: c.opts.System()}
+	var mu sync.Mutex
+	var reading sync.WaitGroup
+	begin := func(read func() error) {
+		reading.Go(func() {
+			if err := read(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				f.lacks = append(f.lacks, err.Error())
+			}
+		})
+	}
+	var runtime runtimeFigures
+	begin(func() (err error) { f.cgroups, err = c.cgroups.get(ctx, age); return err })
+	if all {
+		begin(func() (err error) { runtime, err = c.runtime.get(ctx, age); return err })
+		begin(func() (err error) { f.disk, err = c.node.get(ctx, age); return err })
+		begin(func() (err error) { f.images, err = c.images.get(ctx, age); return err })
+		if c.opts.UsageAge > 0 {
+			begin(func() error { return c.measureUsage(ctx, snapshot) })
+		}
+	}
+	reading.Wait()
+	f.join(snapshot, runtime)
+	if !all && f.blind() { // a runtime whose containers have no cgroups here
+		runtime, err := c.runtime.get(ctx, age)
+		if err != nil {
+			f.lacks = append(f.lacks, err.Error())
+		}
+		f.join(snapshot, runtime)
+	}
+	for i := range f.pods {
+		p := &f.pods[i]
+		p.usage = c.usage.of(p.Pod.Pod.UID)
+		if all && p.usage != nil && p.usage.err != nil {
+			f.lacks = append(f.lacks, fmt.Sprintf("pod %s/%s: %v", p.Pod.Pod.Namespace, p.Pod.Pod.Name, p.usage.err))
+		}
+	}
+	slices.Sort(f.lacks)
+	return f
+}
+
+// blind says that there is a container of which no figures were read.
+func (f *figures) blind() bool {
+	return slices.ContainsFunc(f.pods, func(p podFigures) bool {
+		return slices.ContainsFunc(p.containers, func(c containerFigures) bool { return c.cgroup == nil })
+	})
+}
+
+// join brings together what is known of each pod that runs. One that has no running container is left out, as with the kubelet.
+func (f *figures) join(snapshot *board.Snapshot, runtime runtimeFigures) {
+	f.node, f.pods = f.cgroups["/"], nil
+	own, inside := map[string]*cgroup{}, map[string]*cgroup{}
+	sandboxes := map[string]*cgroup{}
+	for _, c := range f.cgroups {
+		switch {
+		case c.pod != "" && c.id == "":
+			own[c.pod] = c
+		case c.sandbox:
+			sandboxes[c.pod] = c
+		case c.id != "":
+			inside[c.id] = c
+		}
+	}
+	for i := range snapshot.Pods {
+		p := podFigures{Pod: &snapshot.Pods[i]}
+		uid := string(p.Pod.Pod.UID)
+		p.own, p.sandbox = own[uid], sandboxes[uid]
+		for status := range statuses(p.Status) {
+			if status.State.Running == nil {
+				continue
+			}
+			id := bareID(status.ContainerID)
+			c := containerFigures{status: status, started: status.State.Running.StartedAt.Time, cgroup: inside[id]}
+			if s := runtime[id]; s != nil {
+				c.writable = s.GetWritableLayer()
+				if c.cgroup == nil {
+					c.cgroup = ofCRI(s, uid, id)
+				}
+			}
+			p.containers = append(p.containers, c)
+		}
+		if len(p.containers) > 0 {
+			f.pods = append(f.pods, p)
+		}
+	}
+}
+
+// errNoTree says that the actors do not run.
+var errNoTree = errors.New("the figures of volumes: the stats actor does not run")
+
+// measureUsage asks the actor to walk what has not been walked for a while, and waits a little where a pod has never been.
+func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot) error {
+	c.mu.Lock()
+	tell := c.tell
+	c.mu.Unlock()
+	if tell == nil {
+		return errNoTree
+	}
+	pods := make([]*v1.Pod, 0, len(snapshot.Pods))
+	for _, p := range snapshot.Pods {
+		pods = append(pods, p.Pod)
+	}
+	tell(messages.Stats, messages.MeasureUsage{Pods: pods})
+	ctx, cancel := context.WithTimeout(ctx, firstWalk)
+	defer cancel()
+	return c.usage.await(ctx, pods)
+}

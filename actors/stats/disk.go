@@ -1,0 +1,156 @@
+package stats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/cadvisor/lib/fs"
+	_ "github.com/google/cadvisor/lib/fs/btrfs/install"   // kinds of file systems that are told of
+	_ "github.com/google/cadvisor/lib/fs/nfs/install"     // "
+	_ "github.com/google/cadvisor/lib/fs/overlay/install" // "
+	_ "github.com/google/cadvisor/lib/fs/tmpfs/install"   // "
+	_ "github.com/google/cadvisor/lib/fs/vfs/install"     // "
+	"github.com/google/cadvisor/lib/machine"
+	"github.com/google/cadvisor/lib/model"
+	"github.com/google/cadvisor/lib/utils/sysfs"
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// space is a file system, or what is used of it, in bytes and inodes.
+type space struct {
+	at                             time.Time
+	capacity, available, used      uint64
+	inodes, inodesFree, inodesUsed uint64
+}
+
+// spaceOf is the file system that the path is on.
+func spaceOf(path string) (space, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return space{}, fmt.Errorf("the file system of %s: %w", path, err)
+	}
+	return spaceFrom(&st), nil
+}
+
+func spaceFrom(st *unix.Statfs_t) space {
+	size := uint64(st.Frsize) //nolint:gosec // the kernel's sizes are not negative
+	return space{
+		at: time.Now(), capacity: st.Blocks * size, available: st.Bavail * size, used: (st.Blocks - st.Bfree) * size,
+		inodes: st.Files, inodesFree: st.Ffree, inodesUsed: st.Files - st.Ffree,
+	}
+}
+
+// imageSpace are the file systems of images and of containers' writable layers. They are one where the runtime tells of one.
+type imageSpace struct{ images, containers space }
+
+// readImages asks the runtime where images are and what they use, and the kernel what is left there.
+func (c *Collector) readImages() (imageSpace, error) {
+	info, err := withTimeout(func(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
+		return c.opts.CRI.ImageFsInfo(ctx)
+	})
+	if err != nil {
+		return imageSpace{}, err
+	}
+	images, err := usedIn(info.GetImageFilesystems())
+	if err != nil {
+		return imageSpace{}, err
+	}
+	if len(info.GetContainerFilesystems()) == 0 {
+		return imageSpace{images, images}, nil
+	}
+	containers, err := usedIn(info.GetContainerFilesystems())
+	return imageSpace{images, containers}, err
+}
+
+func usedIn(list []*runtimeapi.FilesystemUsage) (space, error) {
+	if len(list) == 0 {
+		return space{}, errors.New("the runtime does not tell where images are")
+	}
+	out, err := spaceOf(list[0].GetFsId().GetMountpoint())
+	out.used, out.inodesUsed = list[0].GetUsedBytes().GetValue(), list[0].GetInodesUsed().GetValue()
+	return out, err
+}
+
+// readMachine reads what the machine has.
+func readMachine() (*model.MachineInfo, error) {
+	disks, err := fs.NewFsInfo(fs.Context{})
+	if err != nil {
+		return nil, err
+	}
+	return machine.Info(sysfs.NewRealSysFs(), disks, true)
+}
+
+// readMounted reads the file systems that are mounted on the node.
+func readMounted() ([]model.FsStats, error) {
+	disks, err := fs.NewFsInfo(fs.Context{})
+	if err != nil {
+		return nil, err
+	}
+	list, err := disks.GetGlobalFsInfo()
+	out := make([]model.FsStats, 0, len(list))
+	for _, d := range list {
+		s := model.FsStats{
+			Device: d.Device, Type: d.Type.String(), Limit: d.Capacity, Usage: d.Capacity - d.Free, Available: d.Available,
+			ReadsCompleted: d.DiskStats.ReadsCompleted, ReadsMerged: d.DiskStats.ReadsMerged,
+			SectorsRead: d.DiskStats.SectorsRead, ReadTime: d.DiskStats.ReadTime,
+			WritesCompleted: d.DiskStats.WritesCompleted, WritesMerged: d.DiskStats.WritesMerged,
+			SectorsWritten: d.DiskStats.SectorsWritten, WriteTime: d.DiskStats.WriteTime,
+			IoInProgress: d.DiskStats.IoInProgress, IoTime: d.DiskStats.IoTime, WeightedIoTime: d.DiskStats.WeightedIoTime,
+		}
+		if d.Inodes != nil && d.InodesFree != nil {
+			s.HasInodes, s.Inodes, s.InodesFree = true, *d.Inodes, *d.InodesFree
+		}
+		out = append(out, s)
+	}
+	return out, err
+}
+
+// bootTime is when the machine was started.
+func bootTime() time.Time {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return time.Time{}
+	}
+	return time.Now().Add(-time.Duration(info.Uptime) * time.Second).Truncate(time.Second)
+}
+
+// processes are how many tasks the machine has, and how many it can have.
+func processes() (running, most int64, err error) {
+	text, err := os.ReadFile("/proc/loadavg") // 0.20 0.18 0.12 1/80 11206; proc_loadavg(5)
+	if err != nil {
+		return 0, 0, err
+	}
+	words := strings.Fields(string(text))
+	if len(words) < 4 {
+		return 0, 0, errors.New("/proc/loadavg does not tell how many tasks there are")
+	}
+	_, tasks, _ := strings.Cut(words[3], "/")
+	if running, err = strconv.ParseInt(tasks, 10, 64); err != nil {
+		return 0, 0, err
+	}
+	for _, file := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return 0, 0, err
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil {
+			return 0, 0, err
+		}
+		if most == 0 || n < most {
+			most = n
+		}
+	}
+	return running, most, nil
+}
+
+// values are a map's, sorted.
+func values(m map[string]string) []string { return slices.Sorted(maps.Values(m)) }

@@ -1,0 +1,125 @@
+package stats
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	containerID1 = "1111111111111111111111111111111111111111111111111111111111111111"
+	containerID2 = "2222222222222222222222222222222222222222222222222222222222222222"
+)
+
+var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// fakeCRI tells what it is given, once it is let.
+type fakeCRI struct {
+	mu    sync.Mutex
+	calls int
+	stats []*runtimeapi.ContainerStats
+	at    string          // where images are
+	hangs <-chan struct{} // until it is closed; nil: never
+}
+
+func (f *fakeCRI) ListContainerStats(ctx context.Context, _ *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
+	f.mu.Lock()
+	f.calls++
+	f.mu.Unlock()
+	if f.hangs != nil {
+		select {
+		case <-f.hangs:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return f.stats, nil
+}
+
+func (f *fakeCRI) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
+	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
+		FsId:      &runtimeapi.FilesystemIdentifier{Mountpoint: f.at},
+		UsedBytes: value(12345), InodesUsed: value(67),
+	}}}, nil
+}
+
+func (f *fakeCRI) called() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls
+}
+
+func value(n uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: n} }
+
+// criStats are those of a container that used so many seconds of CPU and bytes of memory.
+func criStats(id string, seconds, bytes uint64) *runtimeapi.ContainerStats {
+	return &runtimeapi.ContainerStats{
+		Attributes: &runtimeapi.ContainerAttributes{Id: id},
+		Cpu: &runtimeapi.CpuUsage{
+			Timestamp: begin.UnixNano(), UsageCoreNanoSeconds: value(seconds * 1e9), UsageNanoCores: value(5e6),
+		},
+		Memory:        &runtimeapi.MemoryUsage{Timestamp: begin.UnixNano(), WorkingSetBytes: value(bytes), UsageBytes: value(2 * bytes)},
+		Swap:          &runtimeapi.SwapUsage{Timestamp: begin.UnixNano(), SwapUsageBytes: value(3), SwapAvailableBytes: value(7)},
+		WritableLayer: &runtimeapi.FilesystemUsage{Timestamp: begin.UnixNano(), UsedBytes: value(4096), InodesUsed: value(2)},
+	}
+}
+
+// pod is one whose containers, named c1, c2 and so on, run under these IDs; one without an ID has ended.
+func pod(name string, ids ...string) board.Pod {
+	p := board.Pod{
+		Pod:    &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}},
+		Status: &v1.PodStatus{Phase: v1.PodRunning, StartTime: &metav1.Time{Time: begin}},
+	}
+	for i, id := range ids {
+		c := "c" + string(rune('1'+i))
+		p.Pod.Spec.Containers = append(p.Pod.Spec.Containers, v1.Container{Name: c})
+		s := v1.ContainerStatus{Name: c, Image: "registry/" + c}
+		if id != "" {
+			s.ContainerID = "containerd://" + id
+			s.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.Time{Time: begin.Add(time.Second)}}
+		} else {
+			s.State.Terminated = &v1.ContainerStateTerminated{}
+		}
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, s)
+	}
+	return p
+}
+
+// rig is a collector of a fake runtime, without cgroups of pods.
+type rig struct {
+	*Collector
+	cri   *fakeCRI
+	clock *clocktesting.FakePassiveClock
+	actor *supervisortest.Kit
+}
+
+func newRig(t *testing.T, pods ...board.Pod) *rig {
+	t.Helper()
+	r := &rig{cri: &fakeCRI{at: t.TempDir()}, clock: clocktesting.NewFakePassiveClock(begin)}
+	b := board.New()
+	b.Publish(board.Snapshot{Pods: pods})
+	r.Collector = NewCollector(Options{
+		NodeName: "node", Board: b, CRI: r.cri, RootDir: t.TempDir(), PodLogsDir: t.TempDir(),
+		Kubepods: func() string { return "" }, System: func() map[string]string { return nil }, Now: r.clock.Now,
+	})
+	r.actor = supervisortest.New(t, messages.Stats, New(r.Collector)(""))
+	r.Attach(func(_ messages.Address, msg any) {
+		r.actor.Send(messages.Node, msg)
+		r.actor.RunWork()
+	})
+	return r
+}

@@ -1,0 +1,43 @@
+package stats
+
+import (
+	"time"
+
+	"github.com/google/cadvisor/lib/model"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// ofCRI is a container as the CRI tells of it, in the form of a cgroup: whoever reads figures need not know where they are from. Its
+// name is its ID, as there is no path.
+func ofCRI(s *runtimeapi.ContainerStats, uid, id string) *cgroup {
+	cpu, memory := s.GetCpu(), s.GetMemory()
+	at := max(cpu.GetTimestamp(), memory.GetTimestamp())
+	stats := &model.ContainerStats{Timestamp: time.Unix(0, at), Cpu: &model.CpuStats{}, Memory: &model.MemoryStats{}}
+	out := &cgroup{pod: uid, id: id, info: &model.ContainerInfo{
+		ContainerReference: model.ContainerReference{Name: "/" + id}, Stats: []*model.ContainerStats{stats},
+		Spec: model.ContainerSpec{HasCpu: cpu != nil, HasMemory: memory != nil},
+	}}
+	stats.Cpu.Usage.Total = cpu.GetUsageCoreNanoSeconds().GetValue()
+	if cores := cpu.GetUsageNanoCores(); cores != nil {
+		out.cores = &cores.Value
+	}
+	m := stats.Memory
+	m.Usage, m.WorkingSet, m.RSS = memory.GetUsageBytes().GetValue(), memory.GetWorkingSetBytes().GetValue(), memory.GetRssBytes().GetValue()
+	m.ContainerData.Pgfault, m.ContainerData.Pgmajfault = memory.GetPageFaults().GetValue(), memory.GetMajorPageFaults().GetValue()
+	m.Swap = s.GetSwap().GetSwapUsageBytes().GetValue()
+	out.info.Spec.Memory = model.MemorySpec{
+		Limit: limit(m.WorkingSet, memory.GetAvailableBytes()), SwapLimit: limit(m.Swap, s.GetSwap().GetSwapAvailableBytes()),
+	}
+	return out
+}
+
+// limit is what may be used, by what is used and what is left; without the latter there is none.
+func limit(used uint64, left *runtimeapi.UInt64Value) uint64 {
+	if left == nil {
+		return unlimited
+	}
+	return used + left.GetValue()
+}
+
+// unlimited is more than any machine has. The kernel rounds the largest number down.
+const unlimited = 1<<62 + 1

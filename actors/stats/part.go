@@ -1,0 +1,62 @@
+package stats
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/overdue"
+)
+
+// leastAge is between two readings of one kind, however often they are asked for.
+const leastAge = time.Second
+
+// part is one kind of figures. It is read when somebody asks for it and the last reading is too old for him; those who ask
+// meanwhile wait for the same reading. Safe for concurrent use.
+type part[T any] struct {
+	reading *overdue.Reading[T]
+	now     func() time.Time
+
+	mu   sync.Mutex
+	last T
+	at   time.Time // when the last reading that succeeded began
+}
+
+// newPart makes a part; timeout bounds how long anybody waits for a reading.
+func newPart[T any](what string, timeout time.Duration, now func() time.Time, read func() (T, error)) *part[T] {
+	p := &part[T]{now: now}
+	p.reading = overdue.New(what, timeout, func() (T, error) {
+		if value, fresh := p.within(leastAge); fresh {
+			return value, nil // read while this one was on its way
+		}
+		began := now()
+		value, err := read()
+		if err == nil {
+			p.mu.Lock()
+			p.last, p.at = value, began
+			p.mu.Unlock()
+		}
+		return value, err
+	})
+	return p
+}
+
+// get gives figures that are younger than age. With an error come those that were read last, or none.
+func (p *part[T]) get(ctx context.Context, age time.Duration) (T, error) {
+	if value, fresh := p.within(age); fresh {
+		return value, nil
+	}
+	value, err := p.reading.Get(ctx)
+	if err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.last, err
+	}
+	return value, nil
+}
+
+func (p *part[T]) within(age time.Duration) (T, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last, !p.at.IsZero() && p.now().Sub(p.at) < age
+}

@@ -1,0 +1,97 @@
+package stats
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// resourceView is one answer of /metrics/resource, which metrics-server reads.
+type resourceView struct {
+	summary *api.Summary
+	failed  bool // something could not be read
+}
+
+var (
+	ofContainer = []string{"container", "pod", "namespace"}
+	ofPod       = []string{"pod", "namespace"}
+
+	nodeCPU        = prometheus.NewDesc("node_cpu_usage_seconds_total", "CPU time that the node has used, in seconds of one core.", nil, nil)
+	nodeMemory     = prometheus.NewDesc("node_memory_working_set_bytes", "Memory that the node uses and cannot drop at once.", nil, nil)
+	nodeSwap       = prometheus.NewDesc("node_swap_usage_bytes", "Swap that the node uses.", nil, nil)
+	containerStart = prometheus.NewDesc("container_start_time_seconds",
+		"Time at which the container was started, in seconds since the epoch.", ofContainer, nil)
+	containerCPU = prometheus.NewDesc("container_cpu_usage_seconds_total",
+		"CPU time that the container has used, in seconds of one core.", ofContainer, nil)
+	containerMemory = prometheus.NewDesc("container_memory_working_set_bytes",
+		"Memory that the container uses and the kernel cannot drop at once.", ofContainer, nil)
+	containerSwap      = prometheus.NewDesc("container_swap_usage_bytes", "Swap that the container uses.", ofContainer, nil)
+	containerSwapLimit = prometheus.NewDesc("container_swap_limit_bytes", "Swap that the container may use.", ofContainer, nil)
+	podCPU             = prometheus.NewDesc("pod_cpu_usage_seconds_total",
+		"CPU time that the pod has used, in seconds of one core.", ofPod, nil)
+	podMemory = prometheus.NewDesc("pod_memory_working_set_bytes",
+		"Memory that the pod uses and the kernel cannot drop at once.", ofPod, nil)
+	podSwap       = prometheus.NewDesc("pod_swap_usage_bytes", "Swap that the pod uses.", ofPod, nil)
+	scrapeError   = prometheus.NewDesc("scrape_error", "1 if figures could not be read, else 0.", nil, nil)
+	resourceError = prometheus.NewDesc("resource_scrape_error", "1 if figures could not be read, else 0.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (*resourceView) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		nodeCPU, nodeMemory, nodeSwap, containerStart, containerCPU, containerMemory, containerSwap, containerSwapLimit, podCPU,
+		podMemory, podSwap, scrapeError, resourceError,
+	} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (v *resourceView) Collect(out chan<- prometheus.Metric) {
+	usage := func(cpu, memory, swap *prometheus.Desc, c *api.CPUStats, m *api.MemoryStats, s *api.SwapStats, labels ...string) {
+		if c != nil {
+			send(out, cpu, prometheus.CounterValue, c.Time, c.UsageCoreNanoSeconds, float64(time.Second), labels)
+		}
+		if m != nil {
+			send(out, memory, prometheus.GaugeValue, m.Time, m.WorkingSetBytes, 1, labels)
+		}
+		if s != nil {
+			send(out, swap, prometheus.GaugeValue, s.Time, s.SwapUsageBytes, 1, labels)
+		}
+	}
+	node := v.summary.Node
+	usage(nodeCPU, nodeMemory, nodeSwap, node.CPU, node.Memory, node.Swap)
+	for _, p := range v.summary.Pods {
+		ref := p.PodRef
+		for _, c := range p.Containers {
+			usage(containerCPU, containerMemory, containerSwap, c.CPU, c.Memory, c.Swap, c.Name, ref.Name, ref.Namespace)
+			if s := c.Swap; s != nil && s.SwapAvailableBytes != nil && s.SwapUsageBytes != nil {
+				limit := *s.SwapAvailableBytes + *s.SwapUsageBytes
+				send(out, containerSwapLimit, prometheus.GaugeValue, s.Time, &limit, 1, []string{c.Name, ref.Name, ref.Namespace})
+			}
+			if c.StartTime.Unix() > 0 {
+				out <- prometheus.MustNewConstMetric(containerStart, prometheus.GaugeValue,
+					float64(c.StartTime.UnixNano())/float64(time.Second), c.Name, ref.Name, ref.Namespace)
+			}
+		}
+		usage(podCPU, podMemory, podSwap, p.CPU, p.Memory, p.Swap, ref.Name, ref.Namespace)
+	}
+	failed := 0.0
+	if v.failed {
+		failed = 1
+	}
+	out <- prometheus.MustNewConstMetric(scrapeError, prometheus.GaugeValue, failed)
+	out <- prometheus.MustNewConstMetric(resourceError, prometheus.GaugeValue, failed)
+}
+
+// send sends a figure with the time at which it was read, which metrics-server makes rates of.
+func send(
+	out chan<- prometheus.Metric, desc *prometheus.Desc, kind prometheus.ValueType, at metav1.Time, n *uint64, unit float64,
+	labels []string,
+) {
+	if n != nil {
+		out <- prometheus.NewMetricWithTimestamp(at.Time, prometheus.MustNewConstMetric(desc, kind, float64(*n)/unit, labels...))
+	}
+}

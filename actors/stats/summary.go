@@ -1,0 +1,330 @@
+package stats
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/google/cadvisor/lib/model"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// Summary is what /stats/summary answers, in the form of k8s.io/kubelet. lacks are sentences on what could not be read. ctx bounds
+// how long figures are waited for.
+func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.Summary, lacks []string) {
+	age := fullAge
+	if onlyCPUAndMemory {
+		age = resourceAge
+	}
+	f := c.collect(ctx, age, !onlyCPUAndMemory)
+	s = &api.Summary{Node: c.nodeStats(f, !onlyCPUAndMemory), Pods: []api.PodStats{}}
+	for i := range f.pods {
+		s.Pods = append(s.Pods, f.podStats(&f.pods[i], !onlyCPUAndMemory))
+	}
+	return s, f.lacks
+}
+
+func (c *Collector) nodeStats(f *figures, all bool) api.NodeStats {
+	out := api.NodeStats{
+		NodeName: c.opts.NodeName, StartTime: metav1.NewTime(c.booted), CPU: cpu(f.node), Memory: memory(f.node), Swap: swap(f.node),
+	}
+	names := map[string]string{api.SystemContainerPods: c.opts.Kubepods()}
+	for name, path := range f.system {
+		names[name] = path
+	}
+	for _, name := range []string{
+		api.SystemContainerKubelet, api.SystemContainerRuntime, api.SystemContainerMisc, api.SystemContainerPods,
+	} {
+		if g := f.cgroups[names[name]]; g != nil && names[name] != "/" {
+			out.SystemContainers = append(out.SystemContainers, api.ContainerStats{
+				Name: name, StartTime: metav1.NewTime(g.info.Spec.CreationTime), CPU: cpu(g), Memory: memory(g), Swap: swap(g),
+			})
+		}
+	}
+	if !all {
+		return out
+	}
+	out.IO, out.Network = inputOutput(f.node), network(f.node)
+	if !f.disk.at.IsZero() {
+		out.Fs = fsStats(f.disk, f.disk.used, f.disk.inodesUsed)
+	}
+	if i := f.images; !i.images.at.IsZero() {
+		out.Runtime = &api.RuntimeStats{ImageFs: fsStats(i.images, i.images.used, i.images.inodesUsed)}
+		out.Runtime.ContainerFs = fsStats(i.containers, i.containers.used, i.containers.inodesUsed)
+	}
+	if running, most, err := processes(); err == nil {
+		out.Rlimit = &api.RlimitStats{Time: metav1.NewTime(f.at), MaxPID: &most, NumOfRunningProcesses: &running}
+	}
+	return out
+}
+
+// podStats are those of a pod. Its CPU and memory are those of its cgroup, and the sum of its containers' where none is to be seen.
+func (f *figures) podStats(p *podFigures, all bool) api.PodStats {
+	out := api.PodStats{
+		PodRef:    api.PodReference{Name: p.Pod.Pod.Name, Namespace: p.Pod.Pod.Namespace, UID: string(p.Pod.Pod.UID)},
+		StartTime: p.startTime(), CPU: cpu(p.own), Memory: memory(p.own), Swap: swap(p.own),
+	}
+	for _, c := range p.containers {
+		out.Containers = append(out.Containers, f.containerStats(p, c, all))
+	}
+	if p.own == nil {
+		out.CPU, out.Memory, out.Swap = sum(out.Containers)
+	}
+	if !all {
+		return out
+	}
+	out.IO, out.Network, out.ProcessStats = inputOutput(p.own), network(p.sandbox), p.processes()
+	f.storage(p, &out)
+	return out
+}
+
+func (p *podFigures) startTime() metav1.Time {
+	if p.Status.StartTime != nil {
+		return *p.Status.StartTime
+	}
+	return p.Pod.Pod.CreationTimestamp
+}
+
+func (f *figures) containerStats(p *podFigures, c containerFigures, all bool) api.ContainerStats {
+	out := api.ContainerStats{
+		Name: c.status.Name, StartTime: metav1.NewTime(c.started), CPU: cpu(c.cgroup), Memory: memory(c.cgroup), Swap: swap(c.cgroup),
+	}
+	if !all {
+		return out
+	}
+	out.IO = inputOutput(c.cgroup)
+	if w := c.writable; w != nil {
+		fs := f.images.containers
+		fs.at = time.Unix(0, w.GetTimestamp())
+		out.Rootfs = fsStats(fs, w.GetUsedBytes().GetValue(), w.GetInodesUsed().GetValue())
+	}
+	if p.usage != nil {
+		if logs, ok := p.usage.logs[c.status.Name]; ok {
+			out.Logs = shared(f.disk, logs)
+		}
+	}
+	return out
+}
+
+// storage adds what the pod's volumes use, and the sum of what it uses of the node's own disks [ephemeral-storage]: writable
+// layers, logs, etc-hosts, and those volumes that are folders of the node.
+func (f *figures) storage(p *podFigures, out *api.PodStats) {
+	if f.disk.at.IsZero() {
+		return
+	}
+	var bytes, inodes uint64
+	add := func(s *api.FsStats) {
+		if s != nil {
+			bytes, inodes = bytes+*s.UsedBytes, inodes+*s.InodesUsed
+		}
+	}
+	for i := range out.Containers {
+		add(out.Containers[i].Rootfs)
+		add(out.Containers[i].Logs)
+	}
+	if u := p.usage; u != nil {
+		for _, v := range p.Pod.Pod.Spec.Volumes {
+			s, ok := u.volumes[v.Name]
+			if !ok {
+				continue
+			}
+			fs := fsStats(s, s.used, s.inodesUsed)
+			out.VolumeStats = append(out.VolumeStats, api.VolumeStats{Name: v.Name, FsStats: *fs})
+			if localEphemeral(&v) {
+				add(fs)
+			}
+		}
+		bytes, inodes = bytes+u.podLogs.used+u.etcHosts.used, inodes+u.podLogs.inodesUsed+u.etcHosts.inodesUsed
+	}
+	out.EphemeralStorage = fsStats(f.disk, bytes, inodes)
+}
+
+// localEphemeral says that a volume counts as the pod's ephemeral storage, by the kubelet's rule: what lies in memory does not.
+func localEphemeral(v *v1.Volume) bool {
+	return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault || v.ConfigMap != nil
+}
+
+func (p *podFigures) processes() *api.ProcessStats {
+	var n uint64
+	found := false
+	count := func(g *cgroup) {
+		if s := g.stats(); s != nil && s.Processes != nil {
+			n, found = n+s.Processes.ProcessCount, true
+		}
+	}
+	count(p.sandbox)
+	for _, c := range p.containers {
+		count(c.cgroup)
+	}
+	if !found {
+		return nil
+	}
+	return &api.ProcessStats{ProcessCount: &n}
+}
+
+func cpu(g *cgroup) *api.CPUStats {
+	s := g.stats()
+	if s == nil || s.Cpu == nil || !g.info.Spec.HasCpu {
+		return nil
+	}
+	return &api.CPUStats{
+		Time: metav1.NewTime(s.Timestamp), UsageCoreNanoSeconds: &s.Cpu.Usage.Total, UsageNanoCores: g.cores, PSI: psi(&s.Cpu.PSI),
+	}
+}
+
+func memory(g *cgroup) *api.MemoryStats {
+	s := g.stats()
+	if s == nil || s.Memory == nil || !g.info.Spec.HasMemory {
+		return nil
+	}
+	m := s.Memory
+	out := &api.MemoryStats{
+		Time: metav1.NewTime(s.Timestamp), UsageBytes: &m.Usage, WorkingSetBytes: &m.WorkingSet, RSSBytes: &m.RSS,
+		PageFaults: &m.ContainerData.Pgfault, MajorPageFaults: &m.ContainerData.Pgmajfault, PSI: psi(&m.PSI),
+	}
+	if limit := g.info.Spec.Memory.Limit; bounded(limit) {
+		out.AvailableBytes = left(limit, m.WorkingSet)
+	}
+	return out
+}
+
+func swap(g *cgroup) *api.SwapStats {
+	s := g.stats()
+	if s == nil || s.Memory == nil || !g.info.Spec.HasMemory {
+		return nil
+	}
+	out := &api.SwapStats{Time: metav1.NewTime(s.Timestamp), SwapUsageBytes: &s.Memory.Swap}
+	if limit := g.info.Spec.Memory.SwapLimit; bounded(limit) {
+		out.SwapAvailableBytes = left(limit, s.Memory.Swap)
+	}
+	return out
+}
+
+// bounded says that a limit is one. Without a limit, cgroups of version 1 have the largest number rounded to pages.
+func bounded(limit uint64) bool { return limit < unlimited }
+
+func left(limit, used uint64) *uint64 {
+	n := limit - min(used, limit)
+	return &n
+}
+
+func inputOutput(g *cgroup) *api.IOStats {
+	s := g.stats()
+	if s == nil || s.DiskIo == nil {
+		return nil
+	}
+	p := psi(&s.DiskIo.PSI)
+	if p == nil {
+		return nil
+	}
+	return &api.IOStats{Time: metav1.NewTime(s.Timestamp), PSI: p}
+}
+
+// psi is pressure stall information; nil where the machine tells of none: cgroups of version 1 have no such files.
+func psi(p *model.PSIStats) *api.PSIStats {
+	if !hasPressure() {
+		return nil
+	}
+	return &api.PSIStats{Full: psiData(&p.Full), Some: psiData(&p.Some)}
+}
+
+func psiData(d *model.PSIData) api.PSIData {
+	return api.PSIData{Total: d.Total, Avg10: d.Avg10, Avg60: d.Avg60, Avg300: d.Avg300}
+}
+
+// network is what went through the interfaces. The one by which pods are reached by default stands by itself, too.
+func network(g *cgroup) *api.NetworkStats {
+	s := g.stats()
+	if s == nil || s.Network == nil || !g.info.Spec.HasNetwork {
+		return nil
+	}
+	out := &api.NetworkStats{Time: metav1.NewTime(s.Timestamp)}
+	for i := range s.Network.Interfaces {
+		n := &s.Network.Interfaces[i]
+		one := api.InterfaceStats{
+			Name: n.Name, RxBytes: &n.RxBytes, RxErrors: &n.RxErrors, TxBytes: &n.TxBytes, TxErrors: &n.TxErrors,
+		}
+		if n.Name == "eth0" {
+			out.InterfaceStats = one
+		}
+		out.Interfaces = append(out.Interfaces, one)
+	}
+	return out
+}
+
+// fsStats are a file system's, with what is used of it by one of many.
+func fsStats(s space, bytes, inodes uint64) *api.FsStats {
+	return &api.FsStats{
+		Time: metav1.NewTime(s.at), AvailableBytes: &s.available, CapacityBytes: &s.capacity, UsedBytes: &bytes,
+		InodesFree: &s.inodesFree, Inodes: &s.inodes, InodesUsed: &inodes,
+	}
+}
+
+// shared is what uses a part of the disk.
+func shared(disk, s space) *api.FsStats {
+	out := fsStats(disk, s.used, s.inodesUsed)
+	out.Time = metav1.NewTime(s.at)
+	return out
+}
+
+// sum adds up containers, where the pod has no cgroup to be seen.
+func sum(list []api.ContainerStats) (*api.CPUStats, *api.MemoryStats, *api.SwapStats) {
+	var cpu *api.CPUStats
+	var memory *api.MemoryStats
+	var swap *api.SwapStats
+	for _, c := range list {
+		if c.CPU != nil {
+			if cpu == nil {
+				cpu = &api.CPUStats{}
+			}
+			cpu.Time = later(cpu.Time, c.CPU.Time)
+			cpu.UsageCoreNanoSeconds = plus(cpu.UsageCoreNanoSeconds, c.CPU.UsageCoreNanoSeconds)
+			cpu.UsageNanoCores = plus(cpu.UsageNanoCores, c.CPU.UsageNanoCores)
+		}
+		if c.Memory != nil {
+			if memory == nil {
+				memory = &api.MemoryStats{}
+			}
+			memory.Time = later(memory.Time, c.Memory.Time)
+			memory.UsageBytes = plus(memory.UsageBytes, c.Memory.UsageBytes)
+			memory.WorkingSetBytes = plus(memory.WorkingSetBytes, c.Memory.WorkingSetBytes)
+			memory.RSSBytes = plus(memory.RSSBytes, c.Memory.RSSBytes)
+			memory.PageFaults = plus(memory.PageFaults, c.Memory.PageFaults)
+			memory.MajorPageFaults = plus(memory.MajorPageFaults, c.Memory.MajorPageFaults)
+		}
+		if c.Swap != nil {
+			if swap == nil {
+				swap = &api.SwapStats{}
+			}
+			swap.Time = later(swap.Time, c.Swap.Time)
+			swap.SwapUsageBytes = plus(swap.SwapUsageBytes, c.Swap.SwapUsageBytes)
+		}
+	}
+	return cpu, memory, swap
+}
+
+func plus(a, b *uint64) *uint64 {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	n := *a + min(*b, math.MaxUint64-*a)
+	return &n
+}
+
+func later(a, b metav1.Time) metav1.Time {
+	if a.Before(&b) {
+		return b
+	}
+	return a
+}
+
+// hasPressure says that the kernel tells of pressure in cgroups. It is a property of the machine.
+var hasPressure = sync.OnceValue(func() bool {
+	_, err := os.Stat("/proc/pressure/cpu")
+	return err == nil && unified()
+})

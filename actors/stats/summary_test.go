@@ -1,0 +1,164 @@
+package stats
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w
+}
+
+func summaryOf(t *testing.T, h http.Handler, path string) api.Summary {
+	t.Helper()
+	w := get(t, h, path)
+	var s api.Summary
+	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%d %v: %s", w.Code, err, w.Body)
+	}
+	return s
+}
+
+// A pod whose containers have no cgroups here has the runtime's figures; one without a running container is left out.
+func TestSummary(t *testing.T) {
+	web := pod("web", containerID1, "")
+	web.Pod.Spec.Volumes = []v1.Volume{
+		{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
+		{Name: "secret", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{}}},
+	}
+	r := newRig(t, web, pod("over", ""))
+	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
+	volumes := filepath.Join(r.opts.RootDir, "pods", "uid-web", "volumes")
+	write(t, filepath.Join(volumes, "kubernetes.io~empty-dir", "data", "file"), 10000)
+	write(t, filepath.Join(volumes, "kubernetes.io~secret", "secret", "file"), 10000)
+	write(t, filepath.Join(r.opts.RootDir, "pods", "uid-web", "etc-hosts"), 100)
+	write(t, filepath.Join(r.opts.PodLogsDir, "default_web_uid-web", "c1", "0.log"), 5000)
+	h := Handler(r.Collector)
+
+	s := summaryOf(t, h, "/stats/summary")
+	if len(s.Pods) != 1 || s.Node.NodeName != "node" || s.Node.Fs == nil || s.Node.Rlimit == nil || s.Node.CPU == nil ||
+		*s.Node.Memory.WorkingSetBytes == 0 || *s.Node.Memory.AvailableBytes == 0 || len(s.Node.Network.Interfaces) == 0 ||
+		*s.Node.Runtime.ImageFs.UsedBytes != 12345 {
+		t.Fatalf("%+v", s)
+	}
+	p := s.Pods[0]
+	if p.PodRef != (api.PodReference{Name: "web", Namespace: "default", UID: "uid-web"}) || !p.StartTime.Time.Equal(begin) ||
+		*p.CPU.UsageCoreNanoSeconds != 9e9 || *p.Memory.WorkingSetBytes != 1000 || len(p.Containers) != 1 {
+		t.Errorf("pod %+v", p)
+	}
+	c := p.Containers[0]
+	if c.Name != "c1" || !c.StartTime.Time.Equal(begin.Add(time.Second)) || *c.CPU.UsageNanoCores != 5e6 ||
+		*c.Memory.UsageBytes != 2000 || *c.Swap.SwapUsageBytes != 3 || *c.Swap.SwapAvailableBytes != 7 ||
+		*c.Rootfs.UsedBytes != 4096 || *c.Rootfs.InodesUsed != 2 || c.Memory.AvailableBytes != nil {
+		t.Errorf("container %+v", c)
+	}
+	logs, data, secret := *c.Logs.UsedBytes, p.VolumeStats[0], p.VolumeStats[1]
+	if logs < 5000 || data.Name != "data" || *data.UsedBytes < 10000 || *data.InodesUsed != 2 || *data.CapacityBytes == 0 ||
+		*secret.UsedBytes < 10000 {
+		t.Errorf("logs %d, volumes %+v", logs, p.VolumeStats)
+	}
+	if got, want := *p.EphemeralStorage.UsedBytes, 4096+logs+*data.UsedBytes+100; got != want {
+		t.Errorf("ephemeral storage %d, want %d: not the secret, which lies in memory elsewhere", got, want)
+	}
+	only := summaryOf(t, h, "/stats/summary?only_cpu_and_memory=true")
+	if p := only.Pods[0]; p.VolumeStats != nil || p.EphemeralStorage != nil || p.Containers[0].Rootfs != nil ||
+		*p.CPU.UsageCoreNanoSeconds != 9e9 || only.Node.Fs != nil {
+		t.Errorf("CPU and memory alone: %+v", p)
+	}
+	if w := get(t, h, "/stats/summary?only_cpu_and_memory=maybe"); w.Code != http.StatusBadRequest {
+		t.Errorf("%d", w.Code)
+	}
+}
+
+// Within its age a reading serves all who ask, and those who ask at once share one.
+func TestReadingsAreShared(t *testing.T) {
+	r := newRig(t, pod("web", containerID1))
+	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
+	hang := make(chan struct{})
+	r.cri.hangs = hang
+	var asking sync.WaitGroup
+	for range 8 {
+		asking.Go(func() { _, _ = r.runtime.get(context.Background(), fullAge) })
+	}
+	close(hang)
+	asking.Wait()
+	ask := func() { _, _ = r.Summary(t.Context(), false) }
+	ask()
+	if n := r.cri.called(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+	r.clock.SetTime(begin.Add(fullAge - time.Nanosecond))
+	ask()
+	if n := r.cri.called(); n != 1 {
+		t.Errorf("within its age asked %d times", n)
+	}
+	r.clock.SetTime(begin.Add(fullAge))
+	ask()
+	if n := r.cri.called(); n != 2 {
+		t.Errorf("after it asked %d times", n)
+	}
+}
+
+// A runtime that hangs costs its own figures and no others, and the answer names what is lacking; once it is back, all is there.
+func TestTheRuntimeHangs(t *testing.T) {
+	r := newRig(t, pod("web", containerID1))
+	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
+	if s, lacks := r.Summary(t.Context(), false); len(lacks) > 0 || s.Pods[0].CPU == nil {
+		t.Fatalf("%v, lacks %q", s.Pods, lacks)
+	}
+	hang := make(chan struct{})
+	r.cri.hangs = hang
+	r.clock.SetTime(begin.Add(time.Hour))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nobody waits any longer
+	s, lacks := r.Summary(ctx, false)
+	if len(lacks) == 0 || !strings.Contains(strings.Join(lacks, " "), "the runtime's figures of containers") {
+		t.Errorf("lacks %q", lacks)
+	}
+	if *s.Pods[0].CPU.UsageCoreNanoSeconds != 9e9 || !s.Pods[0].CPU.Time.Time.Equal(begin) {
+		t.Errorf("it does not tell the figures from before, by their time: %+v", s.Pods[0].CPU)
+	}
+	w := httptest.NewRecorder()
+	Handler(r.Collector).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics/resource", nil))
+	if got := w.Header().Values("Warning"); len(got) == 0 || !strings.HasPrefix(got[0], `199 playlet "`) {
+		if w.Code != http.StatusServiceUnavailable { // its slot and its end came at once
+			t.Errorf("%d, warnings %q", w.Code, got)
+		}
+	}
+	close(hang)
+	if _, lacks := r.Summary(t.Context(), false); len(lacks) > 0 {
+		t.Errorf("it is back, and lacks %q", lacks)
+	}
+}
+
+func write(t *testing.T, path string, size int) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLaterTime(t *testing.T) {
+	a, b := metav1.Unix(1, 0), metav1.Unix(2, 0)
+	if later(a, b) != b || later(b, a) != b {
+		t.Error("the earlier of two times")
+	}
+}

@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	library "github.com/opencontainers/cgroups"
+	"golang.org/x/sys/unix"
+	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/resources"
+	"github.com/playlet-dev/playlet/actors/stats"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// newFigures makes the process's one collector of figures.
+func (a *Agent) newFigures() *stats.Collector {
+	can := abilities(a.runtime, a.node.Kubelet.CgroupDriver)
+	return stats.NewCollector(stats.Options{
+		NodeName: a.node.NodeName, Board: a.board, CRI: a.client, RootDir: a.node.RootDir, PodLogsDir: a.node.Kubelet.PodLogsDir,
+		Kubepods: func() string {
+			switch {
+			case !ptr.Deref(a.node.Kubelet.CgroupsPerQOS, true):
+				return ""
+			case can().SystemdCgroups:
+				return resources.PodsName(a.node.Kubelet.CgroupRoot).Systemd()
+			}
+			return resources.PodsName(a.node.Kubelet.CgroupRoot).Cgroupfs()
+		},
+		System: a.systemCgroups, UsageAge: a.node.Kubelet.VolumeStatsAggPeriod.Duration,
+	})
+}
+
+// systemCgroups are the cgroups of the agent, of the runtime and of the system, as configured [kubeletCgroups, systemCgroups] or
+// as the kernel tells of their processes.
+func (a *Agent) systemCgroups() map[string]string {
+	out := map[string]string{}
+	set := func(name, configured string, pid func() int) {
+		if configured == "" && pid != nil {
+			configured = cgroupOf(pid())
+		}
+		if configured != "" {
+			out[name] = configured
+		}
+	}
+	k := a.node.Kubelet
+	set(api.SystemContainerKubelet, k.KubeletCgroups, unix.Getpid)
+	set(api.SystemContainerRuntime, a.node.RuntimeCgroups, func() int { return listenerOf(k.ContainerRuntimeEndpoint) })
+	set(api.SystemContainerMisc, k.SystemCgroups, nil)
+	return out
+}
+
+// cgroupOf is the path of a process's cgroup; empty where it cannot be told.
+func cgroupOf(pid int) string {
+	if pid <= 0 {
+		return ""
+	}
+	paths, err := library.ParseCgroupFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return ""
+	}
+	if library.IsCgroup2UnifiedMode() {
+		return paths[""]
+	}
+	return paths["memory"]
+}
+
+// listenerOf is the process that listens on the socket of a CRI endpoint; 0 where it cannot be told.
+func listenerOf(endpoint string) (pid int) {
+	path, err := cri.SocketPath(endpoint)
+	if err != nil {
+		return 0
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = conn.Close() }() // nothing was written
+	socket, ok := conn.(*net.UnixConn)
+	if !ok {
+		return 0
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) { // pid stays 0
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(peer.Pid)
+		}
+	})
+	return pid
+}

@@ -1,0 +1,11 @@
+package messages
+
+import v1 "k8s.io/api/core/v1"
+
+// MeasureUsage says that somebody reads what volumes and logs use, and which pods there are: what was not measured for a while is
+// measured anew, and what pods used that are gone is forgotten.
+//
+// Sender: a handler of HTTP, from outside the tree. Receiver: stats. Reply: none; readers find the figures in the process-wide
+// collector.
+// If lost: the answer has the figures from before, and the next request sends it again.
+type MeasureUsage struct{ Pods []*v1.Pod } // immutable
