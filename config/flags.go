@@ -104,6 +104,18 @@ func (r flagRow) flagOn(t *target) *pflag.Flag {
 	return flag
 }
 
+// values are the flags with their values, without secrets.
+func (f *Flags) values(fs *pflag.FlagSet) map[string]string {
+	out := map[string]string{}
+	fs.VisitAll(func(flag *pflag.Flag) {
+		out[flag.Name] = flag.Value.String()
+		if b := f.bound[flag.Name]; b != nil && b.secret() && flag.Changed {
+			out[flag.Name] = masked
+		}
+	})
+	return out
+}
+
 // replay says again, over t, what the command line said: first the flags of old, so that the present name of a setting
 // has the last word. fs is the parsed flag set; its order is kept.
 func (f *Flags) replay(fs *pflag.FlagSet, t *target) ([]Warning, error) {

@@ -37,7 +37,7 @@ func load(flags *Flags, fs *pflag.FlagSet, hostname func() (string, error)) (*No
 	warnings = append(warnings, said...)
 
 	node := t.node
-	node.Kubelet = t.kubelet
+	node.Kubelet, node.Flags = t.kubelet, flags.values(fs)
 	node.Kubelet.TypeMeta = metav1.TypeMeta{
 		APIVersion: kubeletconfig.SchemeGroupVersion.String(), Kind: "KubeletConfiguration",
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -22,24 +23,37 @@ func V(verbosity int) slog.Level { return slog.LevelInfo - slog.Level(verbosity)
 // The JSON format has the kubelet's keys: "ts" (milliseconds since 1970), "caller", "msg", and "v" for a record's
 // verbosity or "severity" for warnings and errors. The logger may be used from many goroutines at once.
 func (n *Node) Logger(w io.Writer) *slog.Logger {
-	threshold := V(n.Verbosity())
+	threshold := &n.logLevel
+	threshold.Set(V(n.Verbosity()))
 	logging := &n.Kubelet.Logging
 	if logging.Format == logsapi.JSONLogFormat {
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: threshold, AddSource: true, ReplaceAttr: kubeletKeys}))
 	}
-	lowest := threshold
+	lowest := slog.Level(math.MaxInt)
 	files := make([]fileLevel, 0, len(logging.VModule))
 	for _, item := range logging.VModule {
 		level := V(int(item.Verbosity))
 		files = append(files, fileLevel{item.FilePattern, level})
 		lowest = min(lowest, level)
 	}
-	text := slog.NewTextHandler(w, &slog.HandlerOptions{Level: lowest, ReplaceAttr: namedLevels})
+	text := slog.NewTextHandler(w, &slog.HandlerOptions{Level: leastOf{threshold, lowest}, ReplaceAttr: namedLevels})
 	if len(files) == 0 {
 		return slog.New(text)
 	}
 	return slog.New(&fileHandler{Handler: text, threshold: threshold, files: files})
 }
+
+// SetVerbosity changes the verbosity of the loggers that Logger has made. Safe for concurrent use.
+func (n *Node) SetVerbosity(v int) { n.logLevel.Set(V(v)) }
+
+// leastOf is the lower of two levels, of which the first may change.
+type leastOf struct {
+	threshold *slog.LevelVar
+	other     slog.Level
+}
+
+// Level implements slog.Leveler.
+func (l leastOf) Level() slog.Level { return min(l.threshold.Level(), l.other) }
 
 // kubeletKeys renames slog's own keys to those of the kubelet's JSON log.
 func kubeletKeys(groups []string, a slog.Attr) slog.Attr {
@@ -89,7 +103,7 @@ type fileLevel struct {
 // fileHandler lets records pass by the file they come from. The first pattern that matches decides, as in klog.
 type fileHandler struct {
 	slog.Handler
-	threshold slog.Level
+	threshold slog.Leveler
 	files     []fileLevel
 }
 
@@ -119,5 +133,5 @@ func (h *fileHandler) levelOf(pc uintptr) slog.Level {
 			return file.level
 		}
 	}
-	return h.threshold
+	return h.threshold.Level()
 }

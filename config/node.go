@@ -1,6 +1,7 @@
 package config
 
 import (
+	"log/slog"
 	"net/netip"
 	"time"
 
@@ -34,6 +35,9 @@ const (
 type Node struct {
 	// Kubelet is the final KubeletConfiguration: defaults, files and flags merged, every default filled in.
 	Kubelet *KubeletConfiguration
+
+	// Flags are the command line's by name, with the values that they have by it; secrets are masked.
+	Flags map[string]string
 
 	// NodeName is --hostname-override or the machine's host name, trimmed and in lower case. Never empty.
 	NodeName string
@@ -105,6 +109,8 @@ type Node struct {
 	nodeIP      string
 
 	gates map[string]bool
+	// logLevel is that of the loggers; it alone may change, see SetVerbosity.
+	logLevel slog.LevelVar
 }
 
 // newNode returns a Node with the defaults of everything that is not part of KubeletConfiguration.

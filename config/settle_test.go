@@ -142,6 +142,12 @@ func TestPresentableMasksHeaders(t *testing.T) {
 	if got := n.Presentable().StaticPodURLHeader["Authorization"]; len(got) != 1 || got[0] == "secret" {
 		t.Errorf("shown: %v", got)
 	}
+	if got := n.Flags["manifest-url-header"] + n.Flags["manifest-url"]; strings.Contains(got, "secret") || strings.Contains(got, "h/p") {
+		t.Errorf("flags: %s", got)
+	}
+	if n.Flags["v"] != "0" {
+		t.Errorf("flags: %v", n.Flags)
+	}
 	if n.Kubelet.StaticPodURLHeader["Authorization"][0] != "secret" {
 		t.Error("the configuration itself was masked")
 	}

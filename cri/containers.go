@@ -114,6 +114,17 @@ func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
 	return err
 }
 
+// CheckpointContainer writes a running container's state to a file (KEP-2008). The timeout is in whole seconds, 0 for
+// RequestTimeout. IsUnimplemented is true of the error where the runtime cannot.
+func (c *Client) CheckpointContainer(ctx context.Context, id, location string, timeout int64) error {
+	k := call{
+		name: "CheckpointContainer", object: shortID(id), class: ClassStart, extra: time.Duration(timeout) * time.Second,
+	}
+	_, err := invoke(ctx, c, k, c.runtime.CheckpointContainer,
+		&runtimeapi.CheckpointContainerRequest{ContainerId: id, Location: location, Timeout: timeout})
+	return err
+}
+
 // malformed is a reply the CRI does not allow. It says nothing of the object,
 // so it is an ordinary failure of the call.
 func malformed(k call, what string) error {

@@ -28,6 +28,7 @@ type endpoint struct {
 	name, where string
 	conns       int // at most, at once
 	server      *http.Server
+	secure      bool // by TLS, with the server's configuration
 	door        door
 	loops       sync.WaitGroup
 
@@ -82,7 +83,11 @@ func (e *endpoint) ensure(ctx context.Context) error {
 func (e *endpoint) serve(l *loop) {
 	defer e.loops.Done()
 	defer close(l.ended)
-	err := e.server.Serve(l.listener)
+	serve := e.server.Serve
+	if e.secure { // above the limit of connections: handlers see the client's certificate
+		serve = func(l net.Listener) error { return e.server.ServeTLS(l, "", "") }
+	}
+	err := serve(l.listener)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.serving == l && !e.closed {

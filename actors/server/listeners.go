@@ -1,14 +1,18 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,6 +54,8 @@ type Config struct {
 	MaxStreams        int
 	// LogWriteTimeout is containers.Config's WriteTimeout.
 	LogWriteTimeout time.Duration
+	// Node is the node's API; nil: it is not served.
+	Node *NodeAPI
 	// Version is the agent's own, Kubernetes the release that it is tested against.
 	Version    string
 	Kubernetes string
@@ -66,6 +72,9 @@ type Listeners struct {
 	health *healthz.Checks
 	shared *containers.Handlers
 	ends   []*endpoint
+
+	nodePort int
+	shut     []string // sentences on ports that stay closed
 
 	mu    sync.Mutex
 	asker Asker
@@ -120,13 +129,29 @@ func NewListeners(conf Config) *Listeners {
 	if conf.HealthzPort != 0 {
 		l.ends = append(l.ends, l.healthzEndpoint())
 	}
+	if conf.Node != nil {
+		l.addNodeAPI(conf.Node)
+	}
 	for _, e := range l.ends {
 		marksBusy(e.server)
 		e.server.MaxHeaderBytes = maxHeaderBytes
 		e.server.BaseContext = func(net.Listener) context.Context { return l.ctx }
-		e.server.ErrorLog = slog.NewLogLogger(l.log.With("listener", e.name).Handler(), slog.LevelWarn)
+		e.server.ErrorLog = log.New(serverLog{l.log.With("listener", e.name)}, "", 0)
 	}
 	return l
+}
+
+// serverLog takes what net/http reports. Failed handshakes are any scanner's doing.
+type serverLog struct{ log *slog.Logger }
+
+// Write implements io.Writer.
+func (s serverLog) Write(p []byte) (int, error) {
+	level := slog.LevelWarn
+	if bytes.Contains(p, []byte("TLS handshake error")) {
+		level = slog.LevelDebug
+	}
+	s.log.Log(context.Background(), level, strings.TrimSpace(string(p)))
+	return len(p), nil
 }
 
 // adminEndpoint is the admin socket's.
@@ -182,7 +207,7 @@ func (l *Listeners) State() []Listener {
 
 // closed says in sentences what could not be opened.
 func (l *Listeners) closed() []string {
-	var out []string
+	out := slices.Clone(l.shut)
 	for _, s := range l.State() {
 		if s.Error != "" {
 			out = append(out, "not listening on "+s.Where+": "+s.Error)

@@ -72,7 +72,7 @@ func (p *printer) add(n int, skip int64) int64 {
 // line puts what a line says to the text. What is not in the format is passed over.
 func (p *printer) line(raw []byte) {
 	l, ok := ParseLine(raw)
-	if !ok || l.At.Before(p.o.Since) {
+	if !ok || l.At.Before(p.o.Since) || p.o.Stream != "" && l.Stderr != (p.o.Stream == "stderr") {
 		return
 	}
 	if p.o.Timestamps && !p.partial {

@@ -14,6 +14,7 @@ type Options struct {
 	LimitBytes *int64    // at most so much; nil: no limit
 	Since      time.Time // nothing older; zero: all
 	Timestamps bool      // each line begins with its time
+	Stream     string    // "stdout" or "stderr" alone; empty: both. It cannot be combined with Tail, which counts all lines
 	// Live is asked whether the container can still write, once a second while nothing comes; the log is followed until it
 	// cannot. nil: the log is not followed.
 	Live func(context.Context) bool

@@ -3,30 +3,21 @@ package admin
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/containers"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// podView is one pod as it is shown. What is shared with the board is only read: the objects are immutable.
+// podView is one pod as it is shown.
 func podView(p *board.Pod) api.Pod {
-	shown := *p.Pod
+	shown := containers.Object(p)
 	shown.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
-	if p.Status != nil {
-		shown.Status = *p.Status
-	} else {
-		shown.Status = v1.PodStatus{Phase: v1.PodPending}
-	}
-	if !p.EndingSince.IsZero() {
-		since := metav1.NewTime(p.EndingSince.Truncate(time.Second))
-		shown.DeletionTimestamp, shown.DeletionGracePeriodSeconds = &since, p.EndingGrace
-	}
-	return api.Pod{Pod: &shown, PodState: api.PodState{
+	return api.Pod{Pod: shown, PodState: api.PodState{
 		Source: p.Source, Phase: p.Phase, Ending: p.Ending, Waiting: reason(p.Waiting), Quarantine: quarantine(p.Quarantine),
 	}}
 }

@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 )
@@ -20,6 +22,21 @@ type Chosen struct {
 	Container string
 	Status    *v1.ContainerStatus
 	Note      string // which one was chosen, where none was named and there are several
+}
+
+// Object is a pod as the API shows it: the desired spec with the current status. What is shared with the board is only read.
+func Object(p *board.Pod) *v1.Pod {
+	shown := *p.Pod
+	if p.Status != nil {
+		shown.Status = *p.Status
+	} else {
+		shown.Status = v1.PodStatus{Phase: v1.PodPending}
+	}
+	if !p.EndingSince.IsZero() {
+		since := metav1.NewTime(p.EndingSince.Truncate(time.Second))
+		shown.DeletionTimestamp, shown.DeletionGracePeriodSeconds = &since, p.EndingGrace
+	}
+	return &shown
 }
 
 // Pod finds a pod by its names.
@@ -52,7 +69,8 @@ func (h *Handlers) Choose(n Name) (Chosen, error) {
 	case out.Status == nil && len(all) == 0: // it was found, and is being ended
 		return Chosen{}, bad("pod %q has no container known here", n.Pod)
 	case out.Status == nil && !slices.Contains(all, out.Container):
-		return Chosen{}, bad("pod %q has no container %q; it has %s", n.Pod, out.Container, strings.Join(all, ", "))
+		return Chosen{}, refuse(http.StatusNotFound, "pod %q has no container %q; it has %s", n.Pod, out.Container,
+			strings.Join(all, ", "))
 	case out.Status == nil:
 		return Chosen{}, bad("container %q of pod %q has not been made yet", out.Container, n.Pod)
 	}

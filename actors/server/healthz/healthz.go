@@ -1,6 +1,7 @@
 package healthz
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,12 +11,20 @@ import (
 
 // Handler answers /healthz and /healthz/<check>, in the form that Kubernetes components give them. Only with details they say why a
 // check fails, and what else is worth knowing: that names pods, paths and addresses, which is not for everybody who can connect.
-func (h *Checks) Handler(details bool) http.Handler {
-	all := func(w http.ResponseWriter, r *http.Request) { h.all(w, r, details) }
+func (h *Checks) Handler(details bool) http.Handler { return routes(h.checks, details) }
+
+// NodeHandler answers /healthz of the node's API, with the kubelet's checks: syncloop fails where the tree does not turn.
+func (h *Checks) NodeHandler() http.Handler {
+	fine := func(context.Context) verdict { return verdict{} }
+	return routes([]check{{"ping", fine}, {"log", fine}, {"syncloop", h.answers}}, false)
+}
+
+func routes(checks []check, details bool) http.Handler {
+	answer := func(w http.ResponseWriter, r *http.Request) { all(w, r, checks, details) }
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", all)
-	mux.HandleFunc("GET /healthz/{$}", all)
-	mux.HandleFunc("GET /healthz/{check}", func(w http.ResponseWriter, r *http.Request) { h.one(w, r, details) })
+	mux.HandleFunc("GET /healthz", answer)
+	mux.HandleFunc("GET /healthz/{$}", answer)
+	mux.HandleFunc("GET /healthz/{check}", func(w http.ResponseWriter, r *http.Request) { one(w, r, checks, details) })
 	return mux
 }
 
@@ -23,13 +32,13 @@ func (h *Checks) Handler(details bool) http.Handler {
 const withheld = "reason withheld"
 
 // all answers /healthz: "ok", or 500 and what failed. ?verbose lists every check; ?exclude=NAME leaves one out.
-func (h *Checks) all(w http.ResponseWriter, r *http.Request, details bool) {
+func all(w http.ResponseWriter, r *http.Request, checks []check, details bool) {
 	query := r.URL.Query()
 	_, verbose := query["verbose"]
 	excluded := query["exclude"]
 	var text strings.Builder
 	failed := false
-	for _, c := range h.checks {
+	for _, c := range checks {
 		if slices.Contains(excluded, c.name) {
 			fmt.Fprintf(&text, "[+]%s excluded: ok\n", c.name)
 			continue
@@ -46,7 +55,7 @@ func (h *Checks) all(w http.ResponseWriter, r *http.Request, details bool) {
 		}
 	}
 	for _, name := range excluded {
-		if !slices.ContainsFunc(h.checks, func(c check) bool { return c.name == name }) {
+		if !slices.ContainsFunc(checks, func(c check) bool { return c.name == name }) {
 			fmt.Fprintf(&text, "    there is no check %q to exclude\n", name)
 		}
 	}
@@ -63,14 +72,14 @@ func (h *Checks) all(w http.ResponseWriter, r *http.Request, details bool) {
 }
 
 // one answers /healthz/<check>.
-func (h *Checks) one(w http.ResponseWriter, r *http.Request, details bool) {
+func one(w http.ResponseWriter, r *http.Request, checks []check, details bool) {
 	name := r.PathValue("check")
-	i := slices.IndexFunc(h.checks, func(c check) bool { return c.name == name })
+	i := slices.IndexFunc(checks, func(c check) bool { return c.name == name })
 	if i < 0 {
 		say(w, http.StatusNotFound, fmt.Sprintf("there is no check %q\n", name))
 		return
 	}
-	if v := h.checks[i].run(r.Context()).shown(details); v.failed != "" {
+	if v := checks[i].run(r.Context()).shown(details); v.failed != "" {
 		say(w, http.StatusInternalServerError, plain(v.failed)+"\n")
 		return
 	}

@@ -1,0 +1,214 @@
+package nodeapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/containers"
+	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// Runtime is the part of the runtime's client that is needed here; *cri.Client implements it.
+type Runtime interface {
+	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
+	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
+	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (cri.ExecResult, error)
+	CheckpointContainer(ctx context.Context, id, location string, timeout int64) error
+}
+
+// Config is what the handlers need.
+type Config struct {
+	Board      *board.Board // where the pods actor publishes
+	Containers *containers.Handlers
+	Runtime    Runtime
+	Healthz    http.Handler
+	// Figures serves /stats and /metrics, and what is below them; nil: nothing does.
+	Figures http.Handler
+	// Kubelet is the configuration: its switches say which handlers there are, and /configz shows it. Secrets
+	// are masked. Only read.
+	Kubelet *config.KubeletConfiguration
+	// Flags are those of the command line with their values, for /flagz. Secrets are masked.
+	Flags map[string]string
+	// Kubernetes is the release that is spoken, "1.36.3", for /statusz.
+	Kubernetes string
+	// SystemLogs is the folder that /logs/ shows; CheckpointDir is made for what /checkpoint writes.
+	SystemLogs, CheckpointDir string
+	// SetVerbosity changes the log's verbosity.
+	SetVerbosity func(int)
+	Log          *slog.Logger
+}
+
+const (
+	// quickly bounds a request and its answer that only have to be read and written.
+	quickly = 30 * time.Second
+	// patiently bounds what is measured for a time that the client names, or may be big: profiles, the system's logs, a
+	// command of /run, a checkpoint.
+	patiently = 5 * time.Minute
+	// maxBody is what a request may bring, in bytes.
+	maxBody = 1 << 20
+)
+
+// api are the handlers.
+type api struct {
+	conf  Config
+	log   *slog.Logger
+	mux   *http.ServeMux
+	paths []string      // as /statusz lists them
+	slow  chan struct{} // a slot a slow request
+}
+
+// maxSlow is how many requests that may take minutes are answered at once.
+const maxSlow = 32
+
+func newAPI(conf Config) *api {
+	a := &api{conf: conf, log: conf.Log, mux: http.NewServeMux(), slow: make(chan struct{}, maxSlow)}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	return a
+}
+
+// ReadOnly is all that port 10255 answers: what can be read without credentials.
+func ReadOnly(conf Config) http.Handler {
+	a := newAPI(conf)
+	a.readOnly()
+	return plainPaths(a.mux)
+}
+
+// New is all that port 10250 answers.
+func New(conf Config) http.Handler {
+	a := newAPI(conf)
+	a.readOnly()
+	k := conf.Kubelet
+	if !ptr.Deref(k.EnableDebuggingHandlers, true) {
+		off := disabled("Debug endpoints are disabled.")
+		for _, p := range []string{
+			"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/debug/pprof/", "/logs/",
+		} {
+			a.handle(p, off)
+		}
+		return plainPaths(a.mux)
+	}
+	const pod, uid, container = "/{namespace}/{pod}", "/{uid}", "/{container}"
+	a.handle("/containerLogs"+pod+container, only(a.containerLogs, http.MethodGet))
+	for name, h := range map[string]failing{"/exec": a.exec, "/attach": a.attach} {
+		a.handle(name+pod+container, only(h, http.MethodGet, http.MethodPost))
+		a.handle(name+pod+uid+container, only(h, http.MethodGet, http.MethodPost))
+	}
+	a.handle("/portForward"+pod, only(a.portForward, http.MethodGet, http.MethodPost))
+	a.handle("/portForward"+pod+uid, only(a.portForward, http.MethodGet, http.MethodPost))
+	a.handle("/run"+pod+container, a.slowly(only(a.run, http.MethodPost)))
+	a.handle("/run"+pod+uid+container, a.slowly(only(a.run, http.MethodPost)))
+	a.handle("/checkpoint"+pod+container, a.slowly(only(a.checkpoint, http.MethodPost)))
+	a.handle("/runningpods/{$}", within(quickly, only(a.runningPods, http.MethodGet)))
+	a.handle("/configz", within(quickly, only(a.configz, http.MethodGet)))
+	a.systemLogs()
+	a.debug()
+	a.zpages() // last: it lists the paths
+	return plainPaths(a.mux)
+}
+
+// readOnly adds what both ports answer.
+func (a *api) readOnly() {
+	a.handle("/healthz", within(quickly, a.conf.Healthz))
+	a.handle("/healthz/", within(quickly, a.conf.Healthz))
+	a.handle("/pods", within(quickly, only(a.pods, http.MethodGet)))
+	a.handle("/pods/{$}", within(quickly, only(a.pods, http.MethodGet)))
+	if a.conf.Figures != nil {
+		for _, p := range []string{"/stats", "/stats/", "/metrics", "/metrics/"} {
+			a.handle(p, within(quickly, a.conf.Figures))
+		}
+	}
+}
+
+func (a *api) handle(pattern string, h http.Handler) {
+	a.mux.Handle(pattern, h)
+	shown, _, _ := strings.Cut(pattern, "{")
+	if !slices.Contains(a.paths, shown) {
+		a.paths = append(a.paths, shown)
+	}
+}
+
+// failing is a handler whose error, which comes before it has answered, is its answer.
+type failing func(w http.ResponseWriter, r *http.Request) error
+
+// only serves the methods named, and refuses others as the kubelet does.
+func only(h failing, methods ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(methods, r.Method) {
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			http.Error(w, "Method Not Allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		if err := h(w, r); err != nil {
+			fail(w, err)
+		}
+	})
+}
+
+func fail(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	var refused *containers.Error
+	if errors.As(err, &refused) {
+		status = refused.Status
+	}
+	if status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", strconv.Itoa(int(quickly.Seconds())))
+	}
+	http.Error(w, err.Error(), status)
+}
+
+func refuse(status int, text string) error { return &containers.Error{Status: status, Text: text} }
+
+func disabled(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, http.StatusMethodNotAllowed) })
+}
+
+// within gives a request its deadline: for itself, for its body, and for the client to take the answer.
+func within(limit time.Duration, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), limit)
+		defer cancel()
+		until := time.Now().Add(limit)
+		control := http.NewResponseController(w)
+		_ = errors.Join(control.SetReadDeadline(until), control.SetWriteDeadline(until)) // a recorder in a test has none
+		h.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// slowly is within for what may take minutes, of which there are not many at once.
+func (a *api) slowly(h http.Handler) http.Handler {
+	return within(patiently, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case a.slow <- struct{}{}:
+			defer func() { <-a.slow }()
+			h.ServeHTTP(w, r)
+		default:
+			fail(w, refuse(http.StatusTooManyRequests, "too many slow requests are being answered"))
+		}
+	}))
+}
+
+// plainPaths refuses paths that would be redirected to another.
+func plainPaths(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p, c := r.URL.Path, path.Clean(r.URL.Path); strings.Contains(p, "//") || p != c && p != c+"/" {
+			http.NotFound(w, r)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,351 @@
+package nodeapi
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/cri"
+)
+
+func TestPods(t *testing.T) {
+	r := newRig(t, nil)
+	for _, path := range []string{"/pods", "/pods/"} {
+		var list v1.PodList
+		code, text := r.ask(http.MethodGet, path, "")
+		if err := json.Unmarshal([]byte(text), &list); err != nil || code != http.StatusOK {
+			t.Fatalf("%s: %d %v", path, code, err)
+		}
+		if list.Kind != "PodList" || list.APIVersion != "v1" || len(list.Items) != 1 || list.Items[0].Status.Phase != v1.PodRunning ||
+			list.Items[0].Kind != "" {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
+	r.expect(http.MethodPost, "/pods", http.StatusMethodNotAllowed, "Method Not Allowed")
+}
+
+func TestRunningPods(t *testing.T) {
+	r := newRig(t, nil)
+	code, text := r.ask(http.MethodGet, "/runningpods/", "")
+	var list v1.PodList
+	if err := json.Unmarshal([]byte(text), &list); err != nil || code != http.StatusOK || len(list.Items) != 1 {
+		t.Fatalf("%d %s %v", code, text, err)
+	}
+	if p := list.Items[0]; p.Name != "web" || p.Namespace != "ns" || p.UID != "u1" || len(p.Spec.Containers) != 1 ||
+		p.Spec.Containers[0].Name != "app" || p.Spec.Containers[0].Image != "web:1" {
+		t.Errorf("%+v", p)
+	}
+	r.runtime.err = errors.New("it is away")
+	r.expect(http.MethodGet, "/runningpods/", http.StatusInternalServerError, "it is away")
+}
+
+func TestContainerLogs(t *testing.T) {
+	r := newRig(t, nil)
+	const app = "/containerLogs/ns/web/app"
+	for query, want := range map[string]string{
+		"": "out\nerr\n", "?previous=true": "before\n", "?tailLines=1": "err\n", "?tail=1": "err\n", "?tail=all": "out\nerr\n",
+		"?limitBytes=2": "ou", "?sinceTime=2026-11-21T12:00:02Z": "err\n", "?stream=Stdout": "out\n", "?stream=Stderr": "err\n",
+		"?stream=All&tailLines=1": "err\n", "?timestamps=1&tailLines=1": "2026-11-21T12:00:02.500000000Z err\n",
+		"?follow=false": "out\nerr\n", "?sinceSeconds=9223372036854775807": "out\nerr\n", "?colour=red": "out\nerr\n",
+	} {
+		if code, text := r.ask(http.MethodGet, app+query, ""); code != http.StatusOK || text != want {
+			t.Errorf("%s: %d %q, want %q", query, code, text, want)
+		}
+	}
+	r.expect(http.MethodGet, "/containerLogs/ns/web/done?follow=1", http.StatusOK, "before\n") // to its end
+	for query, want := range map[string]int{
+		"?tailLines=x": 400, "?sinceTime=noon": 400, "?limitBytes=1.5": 400, "?sinceSeconds=99999999999999999999": 400,
+		"?tailLines=-1": 422, "?limitBytes=0": 422, "?sinceSeconds=0": 422, "?stream=stdout": 422, "?stream=Stdout&tailLines=1": 422,
+		"?sinceSeconds=1&sinceTime=2026-11-21T12:00:02Z": 422,
+	} {
+		r.expect(http.MethodGet, app+query, want, "message")
+	}
+	r.expect(http.MethodGet, "/containerLogs/ns/none/app", http.StatusNotFound, `no pod "none"`)
+	r.expect(http.MethodGet, "/containerLogs/ns/web/none", http.StatusNotFound, `no container "none"`)
+	r.expect(http.MethodGet, "/containerLogs/ns/web/slow", http.StatusBadRequest, "has not been started yet: ImagePullBackOff")
+	r.expect(http.MethodPost, app, http.StatusMethodNotAllowed, "")
+}
+
+// There is a limit of logs that are followed, and whoever goes makes room.
+func TestFollowersAreLimited(t *testing.T) {
+	r := newRig(t, nil)
+	follow := func() *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/containerLogs/ns/web/app?follow=true", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	first, second := follow(), follow()
+	if third := follow(); third.StatusCode != http.StatusTooManyRequests || third.Header.Get("Retry-After") == "" {
+		t.Errorf("one too many: %s", third.Status)
+	} else if err := third.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	line := make([]byte, 4)
+	if _, err := io.ReadFull(first.Body, line); err != nil || string(line) != "out\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	if err := errors.Join(first.Body.Close(), second.Body.Close()); err != nil {
+		t.Error(err)
+	}
+	for logs := 1; logs > 0; logs, _ = r.conf.Containers.Open() {
+		time.Sleep(time.Millisecond) // they notice by themselves; the test's own deadline bounds it
+	}
+}
+
+func TestStreams(t *testing.T) {
+	r := newRig(t, nil)
+	const all = "input=1&output=1&error=1"
+	for path, want := range map[string]string{
+		"/exec/ns/web/app?command=sh&command=-c&" + all: `container_id:"run2"cmd:"sh"cmd:"-c"stdin:truestdout:truestderr:true`,
+		"/exec/ns/web/u1/app?command=sh&output=1":       `container_id:"run2"cmd:"sh"stdout:true`,
+		"/exec/ns/web/app?command=sh&tty=1&" + all:      `container_id:"run2"cmd:"sh"tty:truestdin:truestdout:true`,
+		"/attach/ns/web/app?" + all:                     `container_id:"run2"stdin:truestdout:truestderr:true`,
+		"/attach/ns/web/u1/app?tty=1&output=1":          `container_id:"run2"tty:truestdout:true`,
+		"/portForward/ns/web":                           `pod_sandbox_id:"new"`,
+		"/portForward/ns/web/u1":                        `pod_sandbox_id:"new"`,
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			s, resp := r.upgrade(method, path, http.Header{"Authorization": {"Bearer t"}, "Cookie": {"c"}, "X-Kept": {"k"}})
+			if s == nil {
+				t.Fatalf("%s %s: %s", method, path, resp.Status)
+			}
+			r.echoed(s)
+			if got := strings.ReplaceAll(r.runtime.last().(interface{ String() string }).String(), " ", ""); got != want {
+				t.Errorf("%s: the runtime was asked for %s, want %s", path, got, want)
+			}
+			if h := r.runtime.headers; h.Get("Authorization") != "" || h.Get("Cookie") != "" || h.Get("X-Kept") != "k" {
+				t.Errorf("%s: the runtime was told %v", path, h)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			<-r.runtime.ended // a client that goes ends the stream
+		}
+	}
+}
+
+func TestRefusedStreams(t *testing.T) {
+	r := newRig(t, nil)
+	for path, want := range map[string]int{
+		"/exec/ns/web/app?command=sh":                     400, // no stream is asked for
+		"/exec/ns/web/app?output=1":                       400, // no command
+		"/exec/ns/web/other/app?command=sh&output=1":      404, // another pod's UID
+		"/exec/ns/web/none?command=sh&output=1":           404,
+		"/exec/ns/web/done?command=sh&output=1":           400,
+		"/attach/ns/web/slow?output=1":                    400,
+		"/attach/ns/web/app":                              400,
+		"/portForward/ns/none":                            404,
+		"/portForward/ns/web/other":                       404,
+		"/exec/ns/web/app/more/more?command=sh&output=1":  404,
+		"/exec/..%2f..%2fpods/web/app?command=x&output=1": 404,
+	} {
+		if _, resp := r.upgrade(http.MethodPost, path, nil); resp.StatusCode != want {
+			t.Errorf("%s: %s, want %d", path, resp.Status, want)
+		}
+	}
+	r.expect(http.MethodPost, "/exec/ns/web/app?command=sh&output=1", http.StatusBadRequest, "Upgrade")
+	r.expect(http.MethodDelete, "/exec/ns/web/app?command=sh&output=1", http.StatusMethodNotAllowed, "")
+	web := http.Header{"Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"x"}}
+	for ports, want := range map[string]int{"": 400, "?port=0": 400, "?port=65536": 400, "?port=80,x": 400, "?port=80,81&port=82": 101} {
+		if _, resp := r.upgrade(http.MethodGet, "/portForward/ns/web"+ports, web); resp.StatusCode != want {
+			t.Errorf("%s: %s", ports, resp.Status)
+		}
+	}
+	if got := r.runtime.last().(*runtimeapi.PortForwardRequest); len(got.Port) != 3 || got.Port[2] != 82 {
+		t.Errorf("%v", got)
+	}
+	r.runtime.err = errors.New("it is busy")
+	_, resp := r.upgrade(http.MethodPost, "/exec/ns/web/app?command=sh&output=1", nil)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "it is busy") ||
+		strings.Contains(string(text), "secret") {
+		t.Errorf("%s %s %v", resp.Status, text, err)
+	}
+}
+
+// There is a limit of streams, over exec, attach and port-forward.
+func TestStreamsAreLimited(t *testing.T) {
+	r := newRig(t, nil)
+	var open []io.Closer
+	for _, path := range []string{"/attach/ns/web/app?output=1", "/portForward/ns/web"} {
+		s, resp := r.upgrade(http.MethodPost, path, nil)
+		if s == nil {
+			t.Fatal(resp.Status)
+		}
+		r.echoed(s)
+		open = append(open, s)
+	}
+	if _, resp := r.upgrade(http.MethodPost, "/portForward/ns/web", nil); resp.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("one too many: %s", resp.Status)
+	}
+	for _, s := range open {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for streams := 1; streams > 0; _, streams = r.conf.Containers.Open() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestRun(t *testing.T) {
+	r := newRig(t, nil)
+	r.expect(http.MethodPost, "/run/ns/web/app?cmd=ls+-l", http.StatusOK, "out err")
+	r.expect(http.MethodPost, "/run/ns/web/u1/app?cmd=false", http.StatusInternalServerError, "exited with 7: no")
+	r.expect(http.MethodPost, "/run/ns/web/app", http.StatusBadRequest, "")
+	r.expect(http.MethodGet, "/run/ns/web/app?cmd=ls", http.StatusMethodNotAllowed, "")
+	r.expect(http.MethodPost, "/run/ns/web/done?cmd=ls", http.StatusBadRequest, "does not run")
+	if got := r.runtime.commands; len(got) != 2 || strings.Join(got[0], ",") != "run2,ls,-l" {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestCheckpoint(t *testing.T) {
+	r := newRig(t, nil)
+	code, text := r.ask(http.MethodPost, "/checkpoint/ns/web/app?timeout=3", "")
+	if want := `{"items":["` + r.runtime.saved + `"]}`; code != http.StatusOK || text != want ||
+		!strings.HasPrefix(r.runtime.saved, r.conf.CheckpointDir+"/checkpoint-web_ns-app-") {
+		t.Errorf("%d %s", code, text)
+	}
+	if info, err := os.Stat(r.conf.CheckpointDir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", info, err)
+	}
+	r.expect(http.MethodPost, "/checkpoint/ns/web/app?timeout=soon", http.StatusNotFound, "timeout")
+	r.expect(http.MethodGet, "/checkpoint/ns/web/app", http.StatusMethodNotAllowed, "")
+	r.expect(http.MethodPost, "/checkpoint/ns/web/none", http.StatusNotFound, "")
+	r.runtime.err = &cri.CallError{Answered: true, Err: status.Error(codes.Unimplemented, "unknown method")}
+	r.expect(http.MethodPost, "/checkpoint/ns/web/app", http.StatusNotImplemented, "cannot checkpoint")
+}
+
+func TestConfigz(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Kubelet.MaxPods = 7 })
+	code, text := r.ask(http.MethodGet, "/configz", "")
+	var got struct {
+		Kubelet struct{ MaxPods int } `json:"kubeletconfig"`
+	}
+	if err := json.Unmarshal([]byte(text), &got); err != nil || code != http.StatusOK || got.Kubelet.MaxPods != 7 {
+		t.Errorf("%d %s %v", code, text, err)
+	}
+	r.expect(http.MethodPost, "/configz", http.StatusMethodNotAllowed, "")
+}
+
+func TestSystemLogs(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Kubelet.EnableSystemLogQuery = ptr.To(true) })
+	dir, outside := r.conf.SystemLogs, t.TempDir()
+	secret := filepath.Join(outside, "secret")
+	err := errors.Join(
+		os.WriteFile(secret, []byte("SECRET"), 0o600), os.WriteFile(filepath.Join(dir, "syslog"), []byte("a line\n"), 0o600),
+		os.Mkdir(filepath.Join(dir, "sub"), 0o700), os.Symlink("../syslog", filepath.Join(dir, "sub", "inside")),
+		os.Symlink(secret, filepath.Join(dir, "absolute")), os.Symlink("/", filepath.Join(dir, "root")),
+		os.Symlink("../"+filepath.Base(outside)+"/secret", filepath.Join(dir, "relative")),
+		unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.expect(http.MethodGet, "/logs/syslog", http.StatusOK, "a line\n")
+	r.expect(http.MethodGet, "/logs/sub/inside", http.StatusOK, "a line\n")
+	r.expect(http.MethodGet, "/logs/", http.StatusOK, "syslog")
+	r.expect(http.MethodGet, "/logs/?query=sshd", http.StatusNotFound, "not implemented")
+	r.expect(http.MethodPost, "/logs/syslog", http.StatusMethodNotAllowed, "")
+	for _, p := range []string{"absolute", "relative", "root/etc/passwd", "pipe", "none", "../secret", "..%2fsecret", "%2e%2e/secret", "sub/../../x"} {
+		if code, text := r.ask(http.MethodGet, "/logs/"+p, ""); code < 400 || strings.Contains(text, "SECRET") {
+			t.Errorf("%s: %d %q", p, code, text)
+		}
+	}
+}
+
+func TestDebugging(t *testing.T) {
+	r := newRig(t, nil)
+	r.expect(http.MethodGet, "/debug/pprof/", http.StatusOK, "goroutine")
+	r.expect(http.MethodGet, "/debug/pprof/goroutine?debug=1", http.StatusOK, "goroutine profile")
+	r.expect(http.MethodGet, "/debug/pprof/cmdline", http.StatusOK, "")
+	r.expect(http.MethodPost, "/debug/pprof/heap", http.StatusMethodNotAllowed, "")
+	if code, text := r.ask(http.MethodPut, "/debug/flags/v", "4\n"); code != http.StatusOK || !strings.Contains(text, "to 4") || <-r.verbosity != 4 {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, _ := r.ask(http.MethodPut, "/debug/flags/v", "-1"); code != http.StatusBadRequest {
+		t.Errorf("%d", code)
+	}
+	if code, _ := r.ask(http.MethodPut, "/debug/flags/v", strings.Repeat("1", maxBody+1)); code != http.StatusBadRequest {
+		t.Errorf("a body without end: %d", code)
+	}
+	r.expect(http.MethodGet, "/debug/flags/v", http.StatusMethodNotAllowed, "")
+	r.expect(http.MethodGet, "/healthz", http.StatusOK, "ok")
+	r.expect(http.MethodGet, "/healthz/syncloop", http.StatusOK, "ok")
+	r.expect(http.MethodGet, "/flagz", http.StatusOK, "kubelet flagz")
+	r.expect(http.MethodGet, "/statusz", http.StatusOK, "/containerLogs ")
+	r.expect(http.MethodGet, "/metrics", http.StatusNotFound, "")
+	r.expect(http.MethodGet, "/", http.StatusNotFound, "")
+}
+
+func TestSwitches(t *testing.T) {
+	off := ptr.To(false)
+	r := newRig(t, func(c *Config) {
+		c.Kubelet.EnableSystemLogHandler, c.Kubelet.EnableProfilingHandler, c.Kubelet.EnableDebugFlagsHandler = off, off, off
+	})
+	r.expect(http.MethodGet, "/logs/", http.StatusMethodNotAllowed, "logs endpoint is disabled.")
+	r.expect(http.MethodGet, "/debug/pprof/heap", http.StatusMethodNotAllowed, "profiling endpoint is disabled.")
+	r.expect(http.MethodPut, "/debug/flags/v", http.StatusMethodNotAllowed, "flags endpoint is disabled.")
+	r = newRig(t, func(c *Config) { c.Kubelet.EnableDebuggingHandlers = off })
+	for _, p := range []string{
+		"/exec/ns/web/app?command=x&output=1", "/attach/ns/web/app", "/run/ns/web/app", "/portForward/ns/web", "/logs/syslog",
+		"/containerLogs/ns/web/app", "/runningpods/", "/debug/pprof/heap",
+	} {
+		r.expect(http.MethodPost, p, http.StatusMethodNotAllowed, "Debug endpoints are disabled.")
+	}
+	for _, p := range []string{"/configz", "/debug/flags/v", "/checkpoint/ns/web/app", "/flagz", "/statusz"} {
+		r.expect(http.MethodGet, p, http.StatusNotFound, "")
+	}
+	r.expect(http.MethodGet, "/pods", http.StatusOK, "PodList")
+	r.expect(http.MethodGet, "/healthz", http.StatusOK, "ok")
+}
+
+func TestReadOnly(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		c.Figures = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "figures of "+r.URL.Path) })
+	})
+	r.expect(http.MethodGet, "/metrics/cadvisor", http.StatusOK, "figures of /metrics/cadvisor")
+	server := httptest.NewServer(ReadOnly(r.conf))
+	defer server.Close()
+	r.url = server.URL
+	r.expect(http.MethodGet, "/pods", http.StatusOK, "PodList")
+	r.expect(http.MethodGet, "/healthz", http.StatusOK, "ok")
+	for _, p := range []string{"/metrics", "/metrics/resource", "/stats/summary"} {
+		r.expect(http.MethodGet, p, http.StatusOK, "figures of "+p)
+	}
+	for _, p := range []string{"/configz", "/containerLogs/ns/web/app", "/exec/ns/web/app?command=x&output=1", "/logs/", "/debug/pprof/",
+		"/runningpods/", "/debug/flags/v", "/run/ns/web/app?cmd=ls", "/checkpoint/ns/web/app", "/flagz"} {
+		r.expect(http.MethodGet, p, http.StatusNotFound, "")
+		r.expect(http.MethodPost, p, http.StatusNotFound, "")
+	}
+}
+
+// What was authorized is what is served: no path leads to another by a redirect.
+func TestPathsAreNotRedirected(t *testing.T) {
+	r := newRig(t, nil)
+	for _, p := range []string{"//pods", "/pods/../configz", "/./pods", "/pods//", "/exec//ns/web/app", "/%2e%2e/configz", "/logs/..", "/healthz/../pods"} {
+		if code, _ := r.ask(http.MethodGet, p, ""); code != http.StatusNotFound {
+			t.Errorf("%s: %d", p, code)
+		}
+	}
+}

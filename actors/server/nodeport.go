@@ -1,0 +1,78 @@
+package server
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"strconv"
+
+	"github.com/playlet-dev/playlet/actors/server/nodeapi"
+)
+
+// NodeAPI is the node's API, and the ports that it is served on.
+type NodeAPI struct {
+	nodeapi.Config // its Board, Containers, Healthz and Log are set by NewListeners
+	// Address is an IP address. Port has the whole API, by TLS; ReadOnlyPort what can be read without credentials. A port that
+	// is 0 is switched off.
+	Address            string
+	Port, ReadOnlyPort int
+	// TLS has the certificate, and asks for those of clients; Filter authenticates and authorizes. Where one of them is nil, Port
+	// is not opened, and Closed says why.
+	TLS    *tls.Config
+	Filter func(http.Handler) http.Handler
+	Closed string
+}
+
+// nodeConns is how many connections a port of the node's API has: for all logs and streams there may be, and as many requests.
+const nodeConns = 1024
+
+// addNodeAPI adds the endpoints of the node's API. A port that is configured and stays closed becomes a note of health.
+func (l *Listeners) addNodeAPI(n *NodeAPI) {
+	conf := n.Config
+	conf.Board, conf.Containers, conf.Healthz, conf.Log = l.conf.Board, l.shared, l.health.NodeHandler(), l.log
+	if n.Port != 0 {
+		where := net.JoinHostPort(n.Address, strconv.Itoa(n.Port))
+		switch {
+		case n.TLS == nil || n.Filter == nil:
+			l.shut = append(l.shut, "not listening on "+where+": "+n.Closed)
+			l.log.Warn("the node's API is not served", "on", where, "reason", n.Closed)
+		default:
+			e := nodeEndpoint("nodeapi", where, n.Filter(nodeapi.New(conf)))
+			e.server.TLSConfig, e.secure = http1(n.TLS), true
+			l.ends, l.nodePort = append(l.ends, e), n.Port
+		}
+	}
+	if n.ReadOnlyPort != 0 {
+		where := net.JoinHostPort(n.Address, strconv.Itoa(n.ReadOnlyPort))
+		l.ends = append(l.ends, nodeEndpoint("readonly", where, nodeapi.ReadOnly(conf)))
+	}
+}
+
+func nodeEndpoint(name, where string, h http.Handler) *endpoint {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
+	server.Protocols = new(http.Protocols)
+	server.Protocols.SetHTTP1(true)
+	return newEndpoint(name, where, nodeConns, server, tcpDoor(where))
+}
+
+// http1 is the configuration without HTTP/2: one request at a time on a connection, so that the limit of connections is one
+// of requests, too. Streams need HTTP/1.1 anyway.
+func http1(c *tls.Config) *tls.Config {
+	c = c.Clone()
+	c.NextProtos = []string{"http/1.1"}
+	if each := c.GetConfigForClient; each != nil {
+		c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			own, err := each(hello)
+			if own == nil || err != nil {
+				return nil, err
+			}
+			own = own.Clone()
+			own.NextProtos = []string{"http/1.1"}
+			return own, nil
+		}
+	}
+	return c
+}
+
+// NodePort is where the node's API is served; 0: nowhere.
+func (l *Listeners) NodePort() int { return l.nodePort }
