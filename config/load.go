@@ -132,11 +132,12 @@ func gatesOf(file *KubeletConfiguration, patches []any, line map[string]bool) (m
 	return gates, err
 }
 
-// openServer warns where the command line's defaults leave the kubelet's API open to everyone, once that is served.
+// openServer warns where the command line's defaults leave the node's API open to everyone. On a standalone node it is the
+// loopback's alone, which the agent says.
 func openServer(flags *Flags, n *Node) []Warning {
 	c := n.Kubelet
-	if fieldEffects["enableServer"] == pending || flags.given("anonymous-auth") || flags.given("authorization-mode") ||
-		!*c.EnableServer ||
+	if flags.given("anonymous-auth") || flags.given("authorization-mode") || !*c.EnableServer ||
+		n.Standalone() && n.BootstrapKubeconfigPath == "" && c.Authentication.X509.ClientCAFile == "" ||
 		!*c.Authentication.Anonymous.Enabled || c.Authorization.Mode != kubeletconfig.KubeletAuthorizationModeAlwaysAllow {
 		return nil
 	}

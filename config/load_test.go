@@ -251,7 +251,7 @@ func TestFlagsOfOldWithASuccessor(t *testing.T) {
 	}
 }
 
-func TestOpenServerIsWarnedAboutOnceItIsServed(t *testing.T) {
+func TestAnOpenServerIsWarnedAbout(t *testing.T) {
 	warned := func(args ...string) bool {
 		_, warnings, err := loadArgs(t, args...)
 		if err != nil {
@@ -259,18 +259,17 @@ func TestOpenServerIsWarnedAboutOnceItIsServed(t *testing.T) {
 		}
 		return slices.ContainsFunc(warnings, func(w Warning) bool { return strings.Contains(w.Message, "lets everyone") })
 	}
-	was := fieldEffects["enableServer"]
-	defer func() { fieldEffects["enableServer"] = was }()
-	if was == pending && warned() {
-		t.Error("a server that is not there is warned about")
+	if warned() {
+		t.Error("the server of a standalone node, which is on the loopback, is warned about")
 	}
-	fieldEffects["enableServer"] = inForce
-	if !warned() {
-		t.Error("no file, no flags: no warning")
+	for _, open := range []string{"--kubeconfig=/k", "--bootstrap-kubeconfig=/b", "--client-ca-file=/ca"} {
+		if !warned(open) {
+			t.Errorf("%s, and no file: no warning", open)
+		}
 	}
 	for _, quiet := range [][]string{{"--anonymous-auth=false"}, {"--anonymous-auth=true"}, {"--authorization-mode=Webhook"},
 		{"--enable-server=false"}} {
-		if warned(quiet...) {
+		if warned(append(quiet, "--kubeconfig=/k")...) {
 			t.Errorf("%v: warned", quiet)
 		}
 	}

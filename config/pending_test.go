@@ -111,8 +111,8 @@ func TestWhatIsSetWithoutEffectIsNamedOnce(t *testing.T) {
 	}{
 		"nothing":  {},
 		"in force": {file: "staticPodPath: /m\nclusterDNS: [192.0.2.1]\nhealthzPort: 1\n", want: nil},
-		"a file": {file: "maxOpenFiles: 5\nauthentication: {x509: {clientCAFile: /ca}}\n",
-			want: []string{"authentication.x509.clientCAFile", "maxOpenFiles"}},
+		"a file": {file: "maxOpenFiles: 5\nmemorySwap: {}\nhairpinMode: none\n",
+			want: []string{"hairpinMode", "maxOpenFiles"}},
 		"its defaults":     {file: "maxOpenFiles: 1000000\nsystemReserved: {}\nreadOnlyPort: 0\nevictionPressureTransitionPeriod: 0s\npodPidsLimit: -1\n"},
 		"a flag":           {args: []string{"--max-open-files=5"}, want: []string{"--max-open-files"}},
 		"a flag's default": {args: []string{"--max-open-files=1000000", "--node-labels="}},

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,7 +73,6 @@ type Listeners struct {
 	ends   []*endpoint
 
 	nodePort int
-	shut     []string // sentences on ports that stay closed
 
 	mu    sync.Mutex
 	asker Asker
@@ -207,7 +205,7 @@ func (l *Listeners) State() []Listener {
 
 // closed says in sentences what could not be opened.
 func (l *Listeners) closed() []string {
-	out := slices.Clone(l.shut)
+	var out []string
 	for _, s := range l.State() {
 		if s.Error != "" {
 			out = append(out, "not listening on "+s.Where+": "+s.Error)

@@ -12,38 +12,30 @@ import (
 // NodeAPI is the node's API, and the ports that it is served on.
 type NodeAPI struct {
 	nodeapi.Config // its Board, Containers, Healthz and Log are set by NewListeners
-	// Address is an IP address. Port has the whole API, by TLS; ReadOnlyPort what can be read without credentials. A port that
+	// Address and ReadOnlyAddress are IP addresses. Port has the whole API, by TLS; ReadOnlyPort what can be read without credentials. A port that
 	// is 0 is switched off.
-	Address            string
-	Port, ReadOnlyPort int
+	Address, ReadOnlyAddress string
+	Port, ReadOnlyPort       int
 	// TLS has the certificate, and asks for those of clients; Filter authenticates and authorizes. Where one of them is nil, Port
-	// is not opened, and Closed says why.
+	// stays closed.
 	TLS    *tls.Config
 	Filter func(http.Handler) http.Handler
-	Closed string
 }
 
 // nodeConns is how many connections a port of the node's API has: for all logs and streams there may be, and as many requests.
 const nodeConns = 1024
 
-// addNodeAPI adds the endpoints of the node's API. A port that is configured and stays closed becomes a note of health.
+// addNodeAPI adds the endpoints of the node's API.
 func (l *Listeners) addNodeAPI(n *NodeAPI) {
 	conf := n.Config
 	conf.Board, conf.Containers, conf.Healthz, conf.Log = l.conf.Board, l.shared, l.health.NodeHandler(), l.log
-	if n.Port != 0 {
-		where := net.JoinHostPort(n.Address, strconv.Itoa(n.Port))
-		switch {
-		case n.TLS == nil || n.Filter == nil:
-			l.shut = append(l.shut, "not listening on "+where+": "+n.Closed)
-			l.log.Warn("the node's API is not served", "on", where, "reason", n.Closed)
-		default:
-			e := nodeEndpoint("nodeapi", where, n.Filter(nodeapi.New(conf)))
-			e.server.TLSConfig, e.secure = http1(n.TLS), true
-			l.ends, l.nodePort = append(l.ends, e), n.Port
-		}
+	if n.Port != 0 && n.TLS != nil && n.Filter != nil {
+		e := nodeEndpoint("nodeapi", net.JoinHostPort(n.Address, strconv.Itoa(n.Port)), n.Filter(nodeapi.New(conf)))
+		e.server.TLSConfig, e.secure = http1(n.TLS), true
+		l.ends, l.nodePort = append(l.ends, e), n.Port
 	}
 	if n.ReadOnlyPort != 0 {
-		where := net.JoinHostPort(n.Address, strconv.Itoa(n.ReadOnlyPort))
+		where := net.JoinHostPort(n.ReadOnlyAddress, strconv.Itoa(n.ReadOnlyPort))
 		l.ends = append(l.ends, nodeEndpoint("readonly", where, nodeapi.ReadOnly(conf)))
 	}
 }

@@ -100,6 +100,7 @@ func (s *Stack) NewAgent(args ...string) (*Agent, error) {
 		"podLogsDir":               a.PodLogsDir,
 		"healthzBindAddress":       "127.0.0.1",
 		"healthzPort":              a.healthPort,
+		"port":                     a.healthPort + 10000,
 		"evictionHard":             map[string]string{"memory.available": "1Mi"},
 		// how full this machine's disk is does not matter
 	}

@@ -116,7 +116,7 @@ func TestAnAgentInThisProcess(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	root := filepath.Join(r.dir, "root")
 	args := []string{
-		"--root-dir=" + root, "--pod-manifest-path=" + r.manifests, "--fail-cgroupv1=false", "--healthz-port=0",
+		"--root-dir=" + root, "--pod-manifest-path=" + r.manifests, "--fail-cgroupv1=false", "--healthz-port=0", "--enable-server=false",
 		"--container-runtime-endpoint=" + r.runtime.Endpoint(), "--admin-socket=" + filepath.Join(r.dir, "admin.sock"),
 		"--hostname-override=vm", "--node-ip=192.0.2.7", "--log-links-dir=" + filepath.Join(r.dir, "links"),
 	}

@@ -3,8 +3,6 @@ package agent
 import (
 	"path/filepath"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/playlet-dev/playlet/actors/server"
 	"github.com/playlet-dev/playlet/actors/server/nodeapi"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
@@ -21,10 +19,10 @@ func (a *Agent) nodeAPI() *server.NodeAPI {
 			Runtime: a.client, Kubelet: a.node.Presentable(), Flags: a.node.Flags, Kubernetes: version.Kubernetes, SystemLogs: systemLogs,
 			CheckpointDir: filepath.Join(a.node.RootDir, "checkpoints"), SetVerbosity: a.node.SetVerbosity,
 		},
-		Address: k.Address, ReadOnlyPort: int(k.ReadOnlyPort),
+		ReadOnlyAddress: k.Address, ReadOnlyPort: int(k.ReadOnlyPort),
 	}
-	if ptr.Deref(k.EnableServer, true) {
-		api.Port = int(k.Port)
+	if g := a.guard; g.tls != nil {
+		api.Address, api.Port, api.TLS, api.Filter = g.exposure.Address, int(k.Port), g.tls, g.access.Filter
 	}
 	return api
 }

@@ -18,13 +18,14 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// desiredNode is the Node object as the configuration has it. No kubelet API is served yet, and none is named: port 10250
-// would lead whoever asks for logs to something else.
-func desiredNode(node *config.Node) registration.Desired {
+// desiredNode is the Node object as the configuration has it. The port is where the node's API is served; 0, where it is not:
+// another's would lead whoever asks for logs to something else.
+func desiredNode(node *config.Node, port int) registration.Desired {
 	k := node.Kubelet
 	w := registration.Desired{
 		Name: node.NodeName, Register: node.RegisterNode(), Labels: node.NodeLabels, Taints: k.RegisterWithTaints,
 		ProviderID:    k.ProviderID,
+		KubeletPort:   int32(port), //nolint:gosec // it was validated
 		ExternalCloud: node.CloudProvider == externalCloud, AttachDetach: ptr.Deref(k.EnableControllerAttachDetach, true),
 		KubeletVersion: kubeletVersion(version.Playlet()), MaxImages: ptr.Deref(k.NodeStatusMaxImages, 50),
 	}

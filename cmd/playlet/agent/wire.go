@@ -57,7 +57,7 @@ func (a *Agent) wire() rows {
 	maps.Copy(all, wireObjects(a.node, a.cluster, a.host, a.log.With(actorKey, messages.Volumes.String())))
 	maps.Copy(all, wireSources(a.node, a.cluster, a.board))
 	maps.Copy(all, wireIdentity(a.cluster, a.guard, &a.credentials))
-	maps.Copy(all, wireCluster(a.node, a.cluster, a.client, a.host.Ops, a.runtime, a.machine, a.addresses))
+	maps.Copy(all, wireCluster(a.node, a.cluster, a.client, a.host.Ops, a.runtime, a.machine, a.addresses, a.listeners.NodePort()))
 	return all
 }
 
@@ -182,7 +182,7 @@ func wireSources(node *config.Node, c *cluster, board *pods.Board) rows {
 // wireCluster binds the actors that write to the API server; a standalone node has none of them.
 func wireCluster(
 	node *config.Node, c *cluster, client *cri.Client, ops *cri.Operations, state *runtime.State, machine *registration.Reader,
-	addresses *nodeAddresses,
+	addresses *nodeAddresses, port int,
 ) rows {
 	if c == nil {
 		return rows{"registration": nil, "eviction": nil, "status": nil, "events": nil}
@@ -191,7 +191,7 @@ func wireCluster(
 	places := eviction.Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: node.RootDir, Images: client}
 	return rows{
 		"registration": registration.New(registration.Options{
-			Client: c.clients.Heartbeat, Watch: c.ownNode, State: &c.registered, Desired: desiredNode(node), Sizes: c.sizes(node),
+			Client: c.clients.Heartbeat, Watch: c.ownNode, State: &c.registered, Desired: desiredNode(node, port), Sizes: c.sizes(node),
 			Machine: machine.Read, Images: client, Addresses: addresses.find,
 			Runtime: runtimeOfNode(state), Network: networkProblem(node, client),
 			UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
