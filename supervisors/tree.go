@@ -55,8 +55,8 @@ var Tree = Row{
 	Children: []Row{
 		{
 			Kind: "identity", Strategy: isolated,
-			Why: "the certificates in force, and the asking for their successors, belong to the process; what is wrong with them is " +
-				"told later",
+			Why: "the certificates in force, and the asking for their successors, belong to the process; what is wrong with " +
+				"them is told later",
 		},
 		{
 			Kind: "runtime", Strategy: patient, Clients: []messages.Address{messages.Pods},

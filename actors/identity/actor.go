@@ -39,7 +39,8 @@ type Certificate struct {
 	Error string `json:"error,omitempty"`
 }
 
-// State is what is wrong with the credentials, for readers outside the tree. Safe for concurrent use; the zero value knows nothing.
+// State is what is wrong with the credentials, for readers outside the tree. Safe for concurrent use; the zero value knows
+// nothing.
 type State struct{ p atomic.Pointer[[]string] }
 
 // Problems are sentences for health. They stay the same while nothing happens.

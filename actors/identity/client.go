@@ -32,10 +32,10 @@ type ClientOptions struct {
 
 // Client is this node towards the API server. Safe for concurrent use.
 //
-// The kubeconfig's credentials are used as they are, unless they are a client certificate that is to be rotated, or there are none
-// yet: then a certificate is asked for, with the credentials of the bootstrap kubeconfig (TLS bootstrap) or with the certificate in
-// force, of the signer kubernetes.io/kube-apiserver-client-kubelet. Until it is issued each request fails at once, with what is
-// waited for.
+// The kubeconfig's credentials are used as they are, unless they are a client certificate that is to be rotated, or there are
+// none yet: then a certificate is asked for, with the credentials of the bootstrap kubeconfig (TLS bootstrap) or with the
+// certificate in force, of the signer kubernetes.io/kube-apiserver-client-kubelet. Until it is issued each request fails at once,
+// with what is waited for.
 type Client struct {
 	opts     ClientOptions
 	base     *rest.Config        // the API server; with credentials where no certificate is managed
@@ -51,8 +51,8 @@ type Client struct {
 	itself kubernetes.Interface // asks with the certificate in force
 }
 
-// NewClient reads the kubeconfig, or the one for the bootstrap where that has no good credentials. Nothing is sent; ensure begins the
-// bootstrap and the rotation. An error names the flag and the file.
+// NewClient reads the kubeconfig, or the one for the bootstrap where that has no good credentials. Nothing is sent; ensure begins
+// the bootstrap and the rotation. An error names the flag and the file.
 func NewClient(o ClientOptions) (*Client, error) {
 	c := &Client{opts: o}
 	c.ctx, c.stop = context.WithCancel(quiet(context.Background()))
@@ -93,14 +93,16 @@ func (c *Client) read() (bootstraps bool, err error) {
 
 // manage has the client certificate kept in the certificate folder, and asked for.
 func (c *Client) manage() error {
-	store, err := certificate.NewFileStoreWithLogger(quietLogger(), "kubelet-client", c.opts.CertDir, c.opts.CertDir, c.base.CertFile,
+	store, err := certificate.NewFileStoreWithLogger(quietLogger(), "kubelet-client", c.opts.CertDir, c.opts.CertDir,
+		c.base.CertFile,
 		c.base.KeyFile)
 	if err != nil {
 		return fmt.Errorf("--cert-dir=%s cannot be used: %w", c.opts.CertDir, err)
 	}
 	if !hasCertificate(c.base) { // so that the next start, and a kubelet's, finds the certificate
 		if err := writeKubeconfig(c.opts.Kubeconfig, c.base, store.CurrentPath()); err != nil {
-			c.unsaved = fmt.Sprintf("--kubeconfig=%s cannot be written; the next start has to read --bootstrap-kubeconfig again: %v",
+			c.unsaved = fmt.Sprintf("--kubeconfig=%s cannot be written; the next start has to read --bootstrap-kubeconfig "+
+				"again: %v",
 				c.opts.Kubeconfig, err)
 		}
 	}

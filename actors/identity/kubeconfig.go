@@ -22,7 +22,8 @@ func load(path string) (*rest.Config, error) { return clientcmd.BuildConfigFromF
 // explained is the error of a kubeconfig that a flag names. It never holds what the file holds.
 func explained(flag, path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %s is not there; it has to hold the API server's address and this node's credentials: %w", flag, path,
+		return fmt.Errorf("%s: %s is not there; it has to hold the API server's address and this node's credentials: %w",
+			flag, path,
 			err)
 	}
 	return fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
@@ -31,8 +32,8 @@ func explained(flag, path string, err error) error {
 // hasCertificate says that the credentials are a client certificate.
 func hasCertificate(c *rest.Config) bool { return c.CertFile != "" || len(c.CertData) > 0 }
 
-// good returns an error where the client certificate cannot be read or has expired. Other credentials (token, exec plugin) are taken
-// for good: only the API server can tell.
+// good returns an error where the client certificate cannot be read or has expired. Other credentials (token, exec plugin) are
+// taken for good: only the API server can tell.
 func good(c *rest.Config, now time.Time) error {
 	if !hasCertificate(c) {
 		return nil
@@ -47,16 +48,17 @@ func good(c *rest.Config, now time.Time) error {
 	return nil
 }
 
-// writeKubeconfig puts a kubeconfig for the same API server at path, with the certificate and key of one file, under the names that
-// the kubelet gives.
+// writeKubeconfig puts a kubeconfig for the same API server at path, with the certificate and key of one file, under the names
+// that the kubelet gives.
 func writeKubeconfig(path string, server *rest.Config, pair string) error {
 	data, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{"default-cluster": {
 			Server: server.Host, CertificateAuthority: server.CAFile, CertificateAuthorityData: server.CAData,
 			InsecureSkipTLSVerify: server.Insecure, TLSServerName: server.ServerName,
 		}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"default-auth": {ClientCertificate: pair, ClientKey: pair}},
-		Contexts:       map[string]*clientcmdapi.Context{"default-context": {Cluster: "default-cluster", AuthInfo: "default-auth"}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"default-auth": {ClientCertificate: pair, ClientKey: pair}},
+		Contexts: map[string]*clientcmdapi.Context{"default-context": {Cluster: "default-cluster",
+			AuthInfo: "default-auth"}},
 		CurrentContext: "default-context",
 	})
 	if err != nil {

@@ -41,13 +41,15 @@ func (r Request) String() string {
 	case r.Failed != "":
 		return fmt.Sprintf("a certificate of %s cannot be requested: %s", r.Signer, r.Failed)
 	case r.Denied != "":
-		return fmt.Sprintf("certificate request %s (%s) was denied: %s; the next one is made %s after %s", r.Name, r.Signer, r.Denied,
+		return fmt.Sprintf("certificate request %s (%s) was denied: %s; the next one is made %s after %s", r.Name, r.Signer,
+			r.Denied,
 			deniedFor, since)
 	case r.Approved:
 		return fmt.Sprintf("certificate request %s (%s) of %s is approved and not signed yet: the signer is the cluster's "+
 			"kube-controller-manager", r.Name, r.Signer, since)
 	}
-	return fmt.Sprintf("certificate request %s (%s) of %s waits for approval: kubectl certificate approve %s", r.Name, r.Signer, since,
+	return fmt.Sprintf("certificate request %s (%s) of %s waits for approval: kubectl certificate approve %s", r.Name,
+		r.Signer, since,
 		r.Name)
 }
 
@@ -161,7 +163,8 @@ func (o observedRequests) Create(
 }
 
 // List implements typed.CertificateSigningRequestInterface.
-func (o observedRequests) List(ctx context.Context, opts metav1.ListOptions) (*certificatesv1.CertificateSigningRequestList, error) {
+func (o observedRequests) List(ctx context.Context, opts metav1.ListOptions) (*certificatesv1.CertificateSigningRequestList,
+	error) {
 	list, err := o.CertificateSigningRequestInterface.List(ctx, opts)
 	if err == nil {
 		for i := range list.Items {

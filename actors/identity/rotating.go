@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// rotating is an http.RoundTripper that sends each request on connections with the newest client certificate. Connections with the
-// one before end when their last request has: none is cut off, so that no request fails by a rotation.
+// rotating is an http.RoundTripper that sends each request on connections with the newest client certificate. Connections with
+// the one before end when their last request has: none is cut off, so that no request fails by a rotation.
 type rotating struct {
 	certificate func() (*tls.Certificate, error)
 	make        func(*tls.Certificate) (*http.Transport, error)

@@ -31,8 +31,8 @@ import (
 // ServingOptions say where the certificate of port 10250 comes from.
 type ServingOptions struct {
 	NodeName string
-	// CertFile and KeyFile are tlsCertFile and tlsPrivateKeyFile. Where they are empty and Bootstrap is off, a self-signed pair is
-	// made: kubelet.crt and kubelet.key in CertDir.
+	// CertFile and KeyFile are tlsCertFile and tlsPrivateKeyFile. Where they are empty and Bootstrap is off, a self-signed pair
+	// is made: kubelet.crt and kubelet.key in CertDir.
 	CertFile, KeyFile, CertDir string
 	// Bootstrap asks the API server for a certificate (serverTLSBootstrap), by Client, for Addresses. Without an IP address among
 	// them none is asked for.
@@ -152,7 +152,8 @@ func (s *Serving) signSelf(now time.Time) error {
 
 // byRequest asks the API server for the certificate, and for its successor before it expires or when the addresses change.
 func (s *Serving) byRequest() error {
-	store, err := certificate.NewFileStoreWithLogger(quietLogger(), "kubelet-server", s.opts.CertDir, s.opts.CertDir, s.opts.CertFile,
+	store, err := certificate.NewFileStoreWithLogger(quietLogger(), "kubelet-server", s.opts.CertDir, s.opts.CertDir,
+		s.opts.CertFile,
 		s.opts.KeyFile)
 	if err != nil {
 		return fmt.Errorf("--cert-dir=%s cannot be used: %w", s.opts.CertDir, err)

@@ -37,7 +37,7 @@ func shown(t *testing.T, config *tls.Config) (leaf *x509.Certificate, cas [][]by
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer ours.Close()
+		defer func() { _ = ours.Close() }()
 		_, _ = io.Copy(io.Discard, tls.Server(ours, config))
 	}()
 	client := tls.Client(theirs, &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {

@@ -128,8 +128,8 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 	case DropContainer:
 		ctx.Stop(e.Name)
 	case Publish:
-		ctx.Tell(messages.Pods, messages.PodStatusChanged{UID: a.uid, Generation: e.Generation, Phase: string(e.Phase), Status: e.Status,
-			Waiting: e.Waiting})
+		ctx.Tell(messages.Pods, messages.PodStatusChanged{UID: a.uid, Generation: e.Generation, Phase: string(e.Phase),
+			Status: e.Status, Waiting: e.Waiting})
 	case Record:
 		ctx.Tell(messages.Events, messages.PodEvent(a.machine.pod, e.Container, e.Type, e.Reason, e.Message, ctx.Now()))
 	case Wake:

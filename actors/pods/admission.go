@@ -59,8 +59,8 @@ func (e *entry) admittedBefore() bool {
 	return e.record != (record{}) || began || e.found != nil
 }
 
-// admit begins the life of the pod's actor. A pod that the API server calls Succeeded or Failed, and of which nothing is known here,
-// is not run again.
+// admit begins the life of the pod's actor. A pod that the API server calls Succeeded or Failed, and of which nothing is known
+// here, is not run again.
 func (a *actor) admit(ctx supervisors.Context, e *entry) {
 	if s := &e.want.pod.Status; e.want.source == messages.APIServer && final(s) && e.record.Final == nil {
 		a.keep(ctx, e, record{Final: s, Fail: e.record.Fail})

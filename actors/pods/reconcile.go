@@ -168,6 +168,7 @@ func (a *actor) entered(ctx supervisors.Context, e *entry, from state) {
 		e.pod = e.want.pod
 		a.keep(ctx, e, record{Final: e.record.Final})
 		a.tellStatus(ctx, e)
+	default: // nothing else belongs to the others
 	}
 }
 

@@ -35,8 +35,8 @@ func (a *actor) load(ctx supervisors.Context) {
 
 func (a *actor) loadDone(ctx supervisors.Context, m loadDone) {
 	for _, err := range m.errs {
-		ctx.Log().Error("a checkpoint of pods cannot be read or converted; a pod that had finished may be run again, and one that "+
-			"is ended for another may run on", "error", err)
+		ctx.Log().Error("a checkpoint of pods cannot be read or converted; a pod that had finished may be run again, and one "+
+			"that is ended for another may run on", "error", err)
 	}
 	for uid, r := range m.records {
 		e := a.entry(uid, "")

@@ -178,6 +178,7 @@ func next(e *entry, v *view) (state, effects) {
 		if !e.deleted() { // its object is gone, or the API server was set back to before its deletion: it begins anew
 			return unclaimed, effects{}
 		}
+	default: // leaving ends by messages alone
 	}
 	return e.state, effects{}
 }

@@ -62,8 +62,8 @@ func New(o Options) (*Clients, error) {
 		}
 		config.QPS, config.Burst, config.Timeout = c.qps, c.burst, c.timeout
 		if config.Transport == nil {
-			// client-go shares a connection among clients whose TLS configurations are alike; a dialer of its own keeps this one's
-			// apart.
+			// client-go shares a connection among clients whose TLS configurations are alike; a dialer of its own keeps this
+			// one's apart.
 			config.Dial = dialer()
 		}
 		var err error

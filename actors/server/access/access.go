@@ -138,7 +138,8 @@ func (a *Access) Close() {
 	a.reads.Wait()
 }
 
-// ClientCAs are the certificates that clients' certificates are verified with, as the file has them now; nil where there are none.
+// ClientCAs are the certificates that clients' certificates are verified with, as the file has them now; nil where there are
+// none.
 func (a *Access) ClientCAs() *x509.CertPool {
 	if a.ca == nil {
 		return nil
@@ -178,7 +179,8 @@ func (a *Access) check(r *http.Request) (code int, text string) {
 	}
 	switch {
 	case err != nil || !ok:
-		a.log.Debug("request refused: not authenticated", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "error", err)
+		a.log.Debug("request refused: not authenticated", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path,
+			"error", err)
 		return http.StatusUnauthorized, "Unauthorized"
 	case !plainPath(r.URL.Path):
 		return http.StatusBadRequest, "the path has an element that is empty, \".\" or \"..\""
@@ -195,7 +197,8 @@ func (a *Access) authorize(r *http.Request, rights []authorizer.Attributes) (cod
 		decision, _, err := a.may.Authorize(r.Context(), right)
 		if err != nil {
 			a.failed(r, "the API server cannot be asked what a client may do", err)
-			return http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)",
+			return http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, "+
+				"subresource=%s)",
 				user, verb, right.GetSubresource())
 		}
 		if decision == authorizer.DecisionAllow {

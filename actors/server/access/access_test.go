@@ -91,7 +91,7 @@ func ask(t *testing.T, server *httptest.Server, who identity, method, path strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
 		t.Fatal(err)

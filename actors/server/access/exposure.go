@@ -20,9 +20,9 @@ type Exposure struct {
 	Narrowed string
 }
 
-// Exposed decides from the configuration whether port 10250 is opened, and where. A port that could authorize nobody stays closed,
-// with a reason, where the kubelet refuses to start. Where there is neither an API server to ask nor a client CA, everybody
-// who can connect would be served: that is the loopback only.
+// Exposed decides from the configuration whether port 10250 is opened, and where. A port that could authorize nobody stays
+// closed, with a reason, where the kubelet refuses to start. Where there is neither an API server to ask nor a client CA,
+// everybody who can connect would be served: that is the loopback only.
 func Exposed(node *config.Node) Exposure {
 	k := node.Kubelet
 	cluster := !node.Standalone()
@@ -36,8 +36,8 @@ func Exposed(node *config.Node) Exposure {
 	case !cluster && k.Authorization.Mode == kubeletconfig.KubeletAuthorizationModeWebhook:
 		return Exposure{Closed: "authorization.mode is Webhook, which asks the API server, and there is no --kubeconfig"}
 	case !ca && !tokens && !anonymous:
-		return Exposure{Closed: "no client can be authenticated: there is no authentication.x509.clientCAFile, no API server that " +
-			"reviews tokens, and authentication.anonymous is off"}
+		return Exposure{Closed: "no client can be authenticated: there is no authentication.x509.clientCAFile, no API server " +
+			"that reviews tokens, and authentication.anonymous is off"}
 	case !cluster && k.ServerTLSBootstrap:
 		return Exposure{Closed: "serverTLSBootstrap asks the API server for a certificate, and there is no --kubeconfig"}
 	case err != nil:
