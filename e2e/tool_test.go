@@ -39,6 +39,17 @@ func tool(args []string) int {
 			return verdict(err)
 		}
 		return code
+	case "lines":
+		in := bufio.NewScanner(os.Stdin)
+		for in.Scan() {
+			fmt.Println(in.Text())
+			if in.Text() == "end" {
+				break
+			}
+		}
+		return verdict(in.Err())
+	case "echo":
+		return verdict(echo(args[1]))
 	case "tty":
 		return atTerminal(stopped)
 	case "wait":

@@ -1,5 +1,5 @@
 // Command parts gets what the end-to-end tests and benchmarks need beside Go, git, gcc and root: it builds pinned
-// versions of containerd, runc, the CNI plugins, kube-apiserver, etcd and the kubelet, unpacks Debian's older runtime, and
+// versions of containerd, runc, the CNI plugins, kube-apiserver, etcd, the kubelet and kubectl, unpacks Debian's older runtime, and
 // installs missing Debian packages, naming each. What is there already is left alone, so that it can be run again at any time.
 //
 //	go run ./e2e/parts         gets everything, and prints where it is
@@ -52,6 +52,6 @@ func run(ctx context.Context, onlyNew bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("cluster: %s\n  %s\n  %s\n", cluster.APIServer, cluster.Etcd, cluster.Kubelet)
+	fmt.Printf("cluster: %s\n  %s\n  %s\n  %s\n", cluster.APIServer, cluster.Etcd, cluster.Kubelet, cluster.Kubectl)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server"
 	"github.com/playlet-dev/playlet/actors/server/nodeapi"
+	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 )
 
@@ -18,6 +19,7 @@ func (a *Agent) nodeAPI() *server.NodeAPI {
 		Config: nodeapi.Config{
 			Runtime: a.client, Kubelet: a.node.Presentable(), Flags: a.node.Flags, Kubernetes: version.Kubernetes, SystemLogs: systemLogs,
 			CheckpointDir: filepath.Join(a.node.RootDir, "checkpoints"), SetVerbosity: a.node.SetVerbosity,
+			Figures: stats.Handler(a.figures),
 		},
 		ReadOnlyAddress: k.Address, ReadOnlyPort: int(k.ReadOnlyPort),
 	}

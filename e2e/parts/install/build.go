@@ -68,6 +68,10 @@ var (
 			" -X k8s.io/component-base/version.gitTreeState=clean",
 		check: "kubelet",
 	}
+	kubectl = part{ // apart from the others, which need not be built again for it
+		name: "kubectl", module: kubernetes.module, version: kubernetes.version,
+		programs: []string{"cmd/kubectl"}, setVersion: kubernetes.setVersion, set: kubernetes.set,
+	}
 	etcd = part{
 		name: "etcd", module: "go.etcd.io/etcd/server/v3", version: "v3.6.8",
 		programs: []string{""},

@@ -14,6 +14,7 @@ type Cluster struct {
 	APIServer string // kube-apiserver
 	Etcd      string
 	Kubelet   string // what the agent is compared with
+	Kubectl   string
 }
 
 // LocateCluster gives the parts that EnsureCluster got before. It changes nothing and needs no network; the error says
@@ -27,8 +28,9 @@ func LocateCluster() (Cluster, error) {
 		APIServer: filepath.Join(cache, kubernetes.dir(), "kube-apiserver"),
 		Etcd:      filepath.Join(cache, etcd.dir(), "etcd"),
 		Kubelet:   filepath.Join(cache, kubernetes.dir(), "kubelet"),
+		Kubectl:   filepath.Join(cache, kubectl.dir(), "kubectl"),
 	}
-	for _, path := range []string{c.APIServer, c.Etcd, c.Kubelet} {
+	for _, path := range []string{c.APIServer, c.Etcd, c.Kubelet, c.Kubectl} {
 		if _, err := os.Stat(path); err != nil {
 			return Cluster{}, fmt.Errorf("the cluster is not complete (%w): run `go run ./e2e/parts`", err)
 		}
@@ -40,7 +42,7 @@ func LocateCluster() (Cluster, error) {
 // project's module, beside which lies the one that pins them.
 func EnsureCluster(ctx context.Context, log io.Writer) error {
 	return locked(ctx, log, func(j *job) error {
-		if err := errors.Join(j.buildCluster(etcd), j.buildCluster(kubernetes)); err != nil {
+		if err := errors.Join(j.buildCluster(etcd), j.buildCluster(kubernetes), j.buildCluster(kubectl)); err != nil {
 			return err
 		}
 		_, err := LocateCluster()

@@ -1,0 +1,332 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/e2e/cluster"
+	"github.com/playlet-dev/playlet/e2e/stack"
+)
+
+// kubectl is the real one, on pods of a namespace.
+type kubectl struct {
+	*testing.T
+	c  *cluster.Cluster
+	ns string
+}
+
+func (k kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
+	k.Helper()
+	return k.c.Kubectl(ctx, k.T, append([]string{"--namespace=" + k.ns}, args...)...)
+}
+
+// run runs it to its end.
+func (k kubectl) run(stdin string, args ...string) (out, errs string, code int) {
+	k.Helper()
+	ctx, cancel := context.WithTimeout(k.Context(), patience)
+	defer cancel()
+	cmd := k.command(ctx, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	if err := cmd.Run(); cmd.ProcessState == nil || ctx.Err() != nil {
+		k.Fatalf("kubectl %v: %v; %s%s", args, errors.Join(err, ctx.Err()), &stdout, &stderr)
+	}
+	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+}
+
+// says runs it, and compares what it prints.
+func (k kubectl) says(want string, args ...string) {
+	k.Helper()
+	if out, errs, code := k.run("", args...); out != want || code != 0 {
+		k.Errorf("kubectl %v: code %d, %q, want %q; %s", args, code, out, want, errs)
+	}
+}
+
+// talks runs it on something that repeats lines until one is "end", or its input has ended. What a container writes just before
+// it ends is lost where it is attached to, with a kubelet too: so the end is said once the first line has come back.
+func (k kubectl) talks(args ...string) {
+	k.Helper()
+	ctx, cancel := context.WithTimeout(k.Context(), patience)
+	defer cancel()
+	cmd := k.command(ctx, args...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	in, err := cmd.StdinPipe()
+	must(k.T, err)
+	out, err := cmd.StdoutPipe()
+	must(k.T, err)
+	must(k.T, cmd.Start())
+	_, err = io.WriteString(in, "hello\n")
+	must(k.T, err)
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "hello" { // kubectl debug has its own words before
+	}
+	heard := lines.Text()
+	_, err = io.WriteString(in, "end\n")
+	must(k.T, errors.Join(err, in.Close()))
+	_, err = io.Copy(io.Discard, out)
+	if err := errors.Join(err, cmd.Wait()); err != nil || heard != "hello" {
+		k.Errorf("kubectl %v: %v, %q, %s", args, err, heard, &errs)
+	}
+}
+
+// servedNode is a stack whose agent serves the node's API to the cluster's server.
+func servedNode(t *testing.T, c *cluster.Cluster) (*stack.Stack, *cluster.Node) {
+	t.Helper()
+	n := c.Node(t)
+	s, _ := inCluster(t, c, n, func(a *stack.Agent) {
+		a.Config["authentication"] = map[string]any{"x509": map[string]any{"clientCAFile": c.CAFile}}
+	})
+	return s, n
+}
+
+// What people do with kubectl to a pod works through the API server and the node's API.
+func TestKubectl(t *testing.T) {
+	c := cluster.Shared(t)
+	s, n := servedNode(t, c)
+	ns := c.Namespace(t)
+	data := t.TempDir()
+	create(t, c, ns, n.Name, manifest(s, "web", strings.ReplaceAll(withTool(t, `
+terminationGracePeriodSeconds: 1
+containers:
+- {name: app, image: HELLO, args: [args, one, two, '--', sleep], env: [{name: PATH, value: /usr/bin}], TOOL}
+- {name: cat, image: HELLO, command: [/tool/run, tool, cat], stdin: true, stdinOnce: true, TOOL}
+- {name: echo, image: HELLO, command: [/tool/run, tool, echo, '7777'], TOOL}
+- {name: crash, image: HELLO, args: [args, crashed, '--', exit, '3']}`, data),
+		"{name: data, mountPath", "{name: tool, mountPath: /usr/bin/tar}, {name: data, mountPath")))
+	awaitAPIPod(t, c, ns, "web", func(p *corev1.Pod) error {
+		for _, name := range []string{"app", "cat", "echo"} {
+			if statusOf(p, name).State.Running == nil {
+				return fmt.Errorf("container %s: %+v", name, statusOf(p, name))
+			}
+		}
+		if statusOf(p, "crash").LastTerminationState.Terminated == nil {
+			return fmt.Errorf("it has not ended twice: %+v", statusOf(p, "crash"))
+		}
+		return nil
+	})
+
+	t.Run("logs", func(t *testing.T) {
+		k := kubectl{t, c, ns}
+		k.says("one\ntwo\n", "logs", "web", "-c", "app")
+		k.says("two\n", "logs", "web", "-c", "app", "--tail=1")
+		k.says("crashed\n", "logs", "web", "-c", "crash", "--previous")
+		if _, errs, code := k.run("", "logs", "web", "-c", "app", "--previous"); code == 0 || !regexp.MustCompile("no earlier run|previous terminated container").MatchString(errs) {
+			t.Errorf("code %d, %s", code, errs)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		cmd := k.command(ctx, "logs", "-f", "web", "-c", "app")
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		lines := bufio.NewScanner(out)
+		for _, want := range []string{"one", "two"} {
+			if !lines.Scan() || lines.Text() != want {
+				t.Errorf("followed: %q, want %q", lines.Text(), want)
+			}
+		}
+		cancel()
+		_ = cmd.Wait() // it was killed
+	})
+	t.Run("exec", func(t *testing.T) {
+		k := kubectl{t, c, ns}
+		with := func(before ...string) []string { return append([]string{"exec", "web", "-c", "app"}, before...) }
+		out, errs, code := k.run("", with("--", toolPath, "tool", "say", "to stdout", "to stderr", "3")...)
+		if code != 3 || out != "to stdout\n" || !strings.HasPrefix(errs, "to stderr\n") {
+			t.Errorf("code %d, %q, %q", code, out, errs)
+		}
+		long := strings.Repeat("what comes in goes out\n", 50_000)
+		if out, errs, code = k.run(long, with("-i", "--", toolPath, "tool", "cat")...); code != 0 || out != long {
+			t.Errorf("code %d, %d bytes of %d, %q", code, len(out), len(long), errs)
+		}
+		if _, errs, code = k.run("", with("--", "/none")...); code == 0 || !strings.Contains(errs, "/none") {
+			t.Errorf("code %d, %q", code, errs)
+		}
+	})
+	t.Run("attach", func(t *testing.T) {
+		k := kubectl{t, c, ns}
+		k.talks("attach", "-i", "web", "-c", "cat")
+	})
+	t.Run("cp", func(t *testing.T) {
+		k := kubectl{t, c, ns}
+		there, back := filepath.Join(t.TempDir(), "there"), filepath.Join(t.TempDir(), "back")
+		text := make([]byte, 8<<20)
+		for i := range text {
+			text[i] = byte(rand.Uint32())
+		}
+		must(t, os.WriteFile(there, text, 0o600))
+		k.says("", "cp", there, "web:/data/copy", "-c", "app")
+		got, err := os.ReadFile(filepath.Join(data, "copy"))
+		must(t, err)
+		if !bytes.Equal(got, text) {
+			t.Errorf("%d bytes of %d arrived", len(got), len(text))
+		}
+		if _, errs, code := k.run("", "cp", "web:/data/copy", back, "-c", "app"); code != 0 {
+			t.Errorf("code %d, %s", code, errs)
+		}
+		got, err = os.ReadFile(back)
+		must(t, err)
+		if !bytes.Equal(got, text) {
+			t.Errorf("%d bytes of %d came back", len(got), len(text))
+		}
+	})
+	t.Run("port-forward", func(t *testing.T) { portForward(kubectl{t, c, ns}) })
+	t.Run("debug", func(t *testing.T) {
+		k := kubectl{t, c, ns}
+		// It sees the target's processes, and by them its files: among them the tool.
+		k.talks("debug", "-i", "web", "--image="+s.HelloImage(), "--target=app", "--container=look", "--",
+			"/proc/1/root"+toolPath, "tool", "lines")
+		k.says("hello\nend\n", "logs", "web", "-c", "look")
+	})
+	t.Run("raw", func(t *testing.T) {
+		k := kubectl{t, c, ns}
+		proxy := "/api/v1/nodes/" + n.Name + "/proxy"
+		out, errs, code := k.run("", "get", "--raw", proxy+"/configz")
+		var configz struct {
+			Kubelet struct{ FailCgroupV1 *bool } `json:"kubeletconfig"`
+		}
+		if err := json.Unmarshal([]byte(out), &configz); err != nil || code != 0 || configz.Kubelet.FailCgroupV1 == nil ||
+			*configz.Kubelet.FailCgroupV1 {
+			t.Errorf("code %d, %s, %s, %v", code, out, errs, err)
+		}
+		out, errs, code = k.run("", "get", "--raw", proxy+"/pods")
+		var pods corev1.PodList
+		if err := json.Unmarshal([]byte(out), &pods); err != nil || code != 0 || len(pods.Items) != 1 || pods.Items[0].Name != "web" {
+			t.Errorf("code %d, %s, %s, %v", code, out, errs, err)
+		}
+		if out, errs, code = k.run("", "get", "--raw", proxy+"/healthz"); code != 0 || out != "ok" {
+			t.Errorf("code %d, %s, %s", code, out, errs)
+		}
+	})
+	remove(t, c, ns, "web")
+	awaitNoAPIPod(t, c, ns, "web")
+}
+
+// portForward sends 64 MiB through one connection, and less through many at once: what comes back is what was sent.
+func portForward(k kubectl) {
+	ctx, cancel := context.WithCancel(k.Context())
+	defer cancel()
+	cmd := k.command(ctx, "port-forward", "web", ":7777", "--address=127.0.0.1")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	must(k.T, err)
+	must(k.T, cmd.Start())
+	defer func() { cancel(); _ = cmd.Wait() }() // it was killed
+	line, err := bufio.NewReader(out).ReadString('\n')
+	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
+	if address == "" {
+		k.Fatalf("%q, %v, %s", line, err, &errs)
+	}
+	if err := echoes(ctx, address, 64<<20); err != nil {
+		k.Errorf("64 MiB: %v", err)
+	}
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			if err := echoes(ctx, address, 128<<10); err != nil {
+				k.Errorf("one of many: %v", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// echoes sends so many bytes that nobody can guess, and compares the checksum of those that come back.
+func echoes(ctx context.Context, address string, size int64) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // all was read
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	sent, came := sha256.New(), sha256.New()
+	written := make(chan error, 1)
+	go func() {
+		source := rand.NewChaCha8([32]byte{byte(rand.Uint32())})
+		_, err := io.CopyN(io.MultiWriter(conn, sent), source, size)
+		written <- err
+	}()
+	n, err := io.CopyN(came, conn, size)
+	if err := errors.Join(err, <-written); err != nil {
+		return fmt.Errorf("%d bytes of %d came back: %w", n, size, err)
+	}
+	if !bytes.Equal(sent.Sum(nil), came.Sum(nil)) {
+		return errors.New("other bytes came back than were sent")
+	}
+	return nil
+}
+
+// echo sends back what comes on a port.
+func echo(port string) error {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:"+port)
+	if err != nil {
+		return err
+	}
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			_, _ = io.Copy(conn, conn) // until the client goes
+			_ = conn.Close()
+		}()
+	}
+}
+
+// tarTool is as much of tar as kubectl cp asks a container for: "tar cf - PATH" and "tar xmf - -C FOLDER".
+func tarTool(args []string) error {
+	if strings.Contains(strings.TrimPrefix(args[0], "-"), "c") {
+		path := args[len(args)-1]
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		out := tar.NewWriter(os.Stdout)
+		err = out.WriteHeader(&tar.Header{Name: strings.TrimPrefix(path, "/"), Mode: 0o600, Size: int64(len(text))})
+		if err == nil {
+			_, err = out.Write(text)
+		}
+		return errors.Join(err, out.Close())
+	}
+	folder := args[len(args)-1]
+	for in := tar.NewReader(os.Stdin); ; {
+		header, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		to, err := os.OpenFile(filepath.Join(folder, filepath.Base(header.Name)), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(to, in)
+		if err := errors.Join(err, to.Close()); err != nil {
+			return err
+		}
+	}
+}
