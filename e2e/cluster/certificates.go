@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -94,4 +96,33 @@ func (c *Cluster) Sign(ctx context.Context, r *certificatesv1.CertificateSigning
 	r.Status.Certificate = certPEM(der)
 	_, err = requests.UpdateStatus(ctx, r, metav1.UpdateOptions{})
 	return err
+}
+
+// Certificate makes a client certificate of the cluster's authority for a user in groups; it gives the files of certificate and
+// key.
+func (c *Cluster) Certificate(t TB, user string, groups ...string) (certFile, keyFile string) {
+	t.Helper()
+	p, err := c.pki.issue(c.pki.ca, strings.ReplaceAll(user, ":", "-"), user, groups...)
+	if err != nil {
+		t.Fatalf("certificate of %s: %v", user, err)
+	}
+	return p.certFile, p.keyFile
+}
+
+// Stranger is Certificate of an authority that nobody trusts.
+func (c *Cluster) Stranger(t TB, user string, groups ...string) (certFile, keyFile string) {
+	t.Helper()
+	dir, err := os.MkdirTemp(c.Dir, "stranger")
+	if err != nil {
+		t.Fatalf("a strange authority: %v", err)
+	}
+	p, err := newPKI(dir)
+	if err != nil {
+		t.Fatalf("a strange authority: %v", err)
+	}
+	made, err := p.issue(p.ca, "stranger", user, groups...)
+	if err != nil {
+		t.Fatalf("a strange certificate: %v", err)
+	}
+	return made.certFile, made.keyFile
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"github.com/spf13/pflag"
@@ -76,6 +77,7 @@ func Run(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
 	if err := checkRunOnce(node); err != nil {
 		return err
 	}
+	klog.SetSlogLogger(slog.New(libraryLog{log.Handler()}))
 	lock, err := holdLock(ctx, node.LockFile, node.ExitOnLockContention, log)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -90,6 +92,28 @@ func Run(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
 	}
 	return a.run(ctx, lock)
 }
+
+// libraryLog has what Kubernetes' libraries say as details: what matters of it, actors say themselves, once.
+type libraryLog struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (l libraryLog) Enabled(ctx context.Context, _ slog.Level) bool {
+	return l.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+// Handle implements slog.Handler.
+func (l libraryLog) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = min(r.Level, slog.LevelDebug)
+	return l.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (l libraryLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return libraryLog{l.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (l libraryLog) WithGroup(name string) slog.Handler { return libraryLog{l.Handler.WithGroup(name)} }
 
 // run starts the agent, lasts as long as it, and closes it.
 func (a *Agent) run(ctx context.Context, lock *lockFile) error {

@@ -146,7 +146,7 @@ func (i *installer) install(ctx context.Context) error {
 	} else if err := i.write(i.config, []byte(systemd.Configuration(i.v1)), 0o600); err != nil {
 		return err
 	}
-	if err := i.write(filepath.Join(unitDir, systemd.UnitName), []byte(systemd.Unit(i.binary, i.config)), 0o644); err != nil {
+	if err := i.write(filepath.Join(unitDir, systemd.UnitName), []byte(systemd.Unit(i.binary, i.config)), 0o600); err != nil {
 		return err
 	}
 	if i.noStart {

@@ -1,0 +1,95 @@
+package service
+
+import (
+	"crypto/tls"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/server/access"
+	"github.com/playlet-dev/playlet/config"
+)
+
+// Section 4 of the CIS Kubernetes Benchmark (worker nodes, version 1.10), on what install writes: the files (4.1) and the
+// configuration that the agent has of them (4.2). 4.1.3 and 4.1.4 are about kube-proxy, 4.1.5 to 4.1.8 about a kubeconfig and a
+// client CA, which install does not write: without them port 10250 is closed.
+func TestSectionFourOfTheCISBenchmark(t *testing.T) {
+	m := newMachine(t)
+	if err := m.install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	unit := filepath.Join(m.root, "/etc/systemd/system/playlet.service")
+	file := filepath.Join(m.root, m.config)
+	for id, f := range map[string]struct {
+		path string
+		most os.FileMode
+	}{"4.1.1, 4.1.2": {unit, 0o600}, "4.1.9, 4.1.10": {file, 0o600}} {
+		info, err := os.Stat(f.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if extra := info.Mode().Perm() &^ f.most; extra != 0 {
+			t.Errorf("%s: %s has mode %o", id, f.path, info.Mode().Perm())
+		}
+		// The installer is root, which this test need not be.
+		if owner := info.Sys().(*syscall.Stat_t); int(owner.Uid) != os.Geteuid() || int(owner.Gid) != os.Getegid() {
+			t.Errorf("%s: %s belongs to %d:%d", id, f.path, owner.Uid, owner.Gid)
+		}
+	}
+	set := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
+	flags := config.AddFlags(set)
+	if err := set.Parse([]string{"--config=" + file}); err != nil {
+		t.Fatal(err)
+	}
+	node, _, err := config.Load(flags, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := node.Kubelet
+	version, err := cliflag.TLSVersion(k.TLSMinVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, ok := range map[string]bool{
+		"4.2.1 anonymous is off":                      !ptr.Deref(k.Authentication.Anonymous.Enabled, true),
+		"4.2.2 authorization is not AlwaysAllow":      k.Authorization.Mode == kubeletconfig.KubeletAuthorizationModeWebhook,
+		"4.2.3 a client CA, or the port is closed":    k.Authentication.X509.ClientCAFile != "" || access.Exposed(node).Closed != "",
+		"4.2.4 the read-only port is off":             k.ReadOnlyPort == 0,
+		"4.2.5 idle streams end":                      k.StreamingConnectionIdleTimeout.Duration > 0,
+		"4.2.6 iptables chains are made":              ptr.Deref(k.MakeIPTablesUtilChains, false),
+		"4.2.7 the name is not overridden":            !set.Changed("hostname-override"),
+		"4.2.8 Events are recorded":                   ptr.Deref(k.EventRecordQPS, -1) >= 0,
+		"4.2.9 the serving certificate is one's own":  k.ServerTLSBootstrap || k.TLSCertFile != "" || access.Exposed(node).Closed != "",
+		"4.2.10 client certificates are rotated":      k.RotateCertificates,
+		"4.2.11 serving certificates can be rotated":  node.FeatureEnabled("RotateKubeletServerCertificate"),
+		"4.2.12 only strong cipher suites":            strong(k.TLSCipherSuites) || version >= tls.VersionTLS13,
+		"4.2.13 pods cannot exhaust process IDs":      ptr.Deref(k.PodPidsLimit, -1) > 0,
+		"4.2.14 seccomp's default filter is in force": ptr.Deref(k.SeccompDefault, false),
+		"10248 is for the loopback":                   k.HealthzBindAddress == "127.0.0.1",
+	} {
+		if !ok {
+			t.Errorf("not met: %s", id)
+		}
+	}
+}
+
+// strong says that each of the cipher suites is one that the benchmark names, and that there is one.
+func strong(suites []string) bool {
+	named := map[string]bool{
+		"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": true, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": true,
+		"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": true, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": true,
+		"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": true, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": true,
+	}
+	for _, s := range suites {
+		if !named[s] {
+			return false
+		}
+	}
+	return len(suites) > 0
+}
