@@ -43,7 +43,11 @@ func invoke[Q, R any](ctx context.Context, c *Client, k call, method unary[Q, R]
 	// gRPC makes up a status when the connection or the deadline fails. Only one
 	// that came over the wire brings headers or trailers.
 	var header, trailer metadata.MD
+	began := time.Now()
 	resp, err := method(ctx, req, grpc.Header(&header), grpc.Trailer(&trailer))
+	if c.opts.Observe != nil {
+		c.opts.Observe(k.name, req, time.Since(began), err)
+	}
 	if err != nil {
 		answered := len(header)+len(trailer) > 0 && !ended(ctx)
 		return none, newCallError(k.name, k.object, answered, err)

@@ -47,6 +47,9 @@ type Options struct {
 	PullTimeout time.Duration
 	// Limits is the budget; zeros take DefaultLimits.
 	Limits Limits
+	// Observe is told of each call that was made: its name, its request (only read), the time from when it had its slot, and its
+	// error. It is called by many goroutines and must not wait; nil: nobody is told.
+	Observe func(call string, request any, took time.Duration, err error)
 }
 
 // Client speaks CRI v1 to one runtime. It is safe for concurrent use. A

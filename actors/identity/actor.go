@@ -39,9 +39,25 @@ type Certificate struct {
 	Error string `json:"error,omitempty"`
 }
 
-// State is what is wrong with the credentials, for readers outside the tree. Safe for concurrent use; the zero value knows
+// State is what is known of the credentials, for readers outside the tree. Safe for concurrent use; the zero value knows
 // nothing.
-type State struct{ p atomic.Pointer[[]string] }
+type State struct {
+	p            atomic.Pointer[[]string]
+	certificates atomic.Pointer[[]Certificate]
+}
+
+// Expiry is when the certificates in force end, by their names.
+func (s *State) Expiry() map[string]time.Time {
+	out := map[string]time.Time{}
+	if list := s.certificates.Load(); list != nil {
+		for _, c := range *list {
+			if !c.NotAfter.IsZero() {
+				out[c.Name] = c.NotAfter
+			}
+		}
+	}
+	return out
+}
 
 // Problems are sentences for health. They stay the same while nothing happens.
 func (s *State) Problems() []string {
@@ -117,6 +133,7 @@ func (a *actor) looked(ctx supervisors.Context, m looked) {
 	a.problems = now
 	if a.opts.State != nil {
 		a.opts.State.p.Store(&now)
+		a.opts.State.certificates.Store(&m.certificates)
 	}
 	ctx.After(lookEvery, look{})
 }

@@ -30,8 +30,19 @@ type Options struct {
 	Events bool
 	// Lateness is told how late probes begin; nil: nobody asks.
 	Lateness *Lateness
+	// Observe is told of each run that was not cut off. It is called outside the mailbox and must not wait; nil: nobody is told.
+	Observe func(Run)
 	// Random gives numbers in [0,1) for jitter; nil is math/rand's.
 	Random func() float64
+}
+
+// Run is one run of a probe, for whoever counts them.
+type Run struct {
+	Pod       *v1.Pod // immutable
+	Container string
+	Kind      messages.ProbeKind
+	Result    string // "success", "warning", "failure" or "unknown"
+	Took      time.Duration
 }
 
 // Timeouts for what is not the application's: the runtime's queue and answer, the disk.
@@ -177,14 +188,19 @@ func (a *actor) run(ctx supervisors.Context, e run) {
 	late := ctx.Now().Sub(e.due)
 	a.late.add(late)
 	a.delays[e.probe.pool][e.probe.lane].begun(ctx.Now(), late)
-	opts := a.opts
+	opts, of := a.opts, e.probe.pod.desired.Pod
 	wanted, cut := context.WithCancel(context.Background())
 	a.cuts[e.probe] = cut
 	ctx.Do(supervisors.Work{Name: "probe", Timeout: e.job.timeout + slack, Run: func(c context.Context) any {
 		c, stop := context.WithCancel(c)
 		defer stop()
 		defer context.AfterFunc(wanted, stop)()
-		return ran{e.probe, e.job.act(cri.WithPriority(c, e.job.order), opts)}
+		began := time.Now()
+		o := e.job.act(cri.WithPriority(c, e.job.order), opts)
+		if opts.Observe != nil && of != nil && wanted.Err() == nil {
+			opts.Observe(Run{of, e.job.container.Name, e.job.kind, string(o.result), time.Since(began)})
+		}
+		return ran{e.probe, o}
 	}})
 }
 

@@ -42,6 +42,8 @@ type Config struct {
 	// Identity are sentences on the node's certificates, and on why port 10250 is closed; nil: there is no such check. It must
 	// not wait.
 	Identity func() []string
+	// Checked is told the result of each check of /healthz that is made; nil: nobody is told.
+	Checked func(check string, healthy bool)
 	// Probes are sentences on probes that run late; nil: there is no such check. It must not wait.
 	Probes func() []string
 	// PodLogsDir has the logs of pods; a link below it is not followed.
@@ -113,7 +115,7 @@ func NewListeners(conf Config) *Listeners {
 	})
 	l.health = healthz.New(healthz.Config{
 		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Listeners: l.closed, Probes: conf.Probes, Cluster: conf.Cluster,
-		Identity: conf.Identity,
+		Identity: conf.Identity, Observe: conf.Checked,
 		Tree: func() healthz.Tree {
 			if tree := l.tree(); tree != nil {
 				return tree

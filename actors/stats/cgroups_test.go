@@ -161,7 +161,7 @@ func TestOnThisMachinesCgroups(t *testing.T) {
 	r.opts.Kubepods = func() string { return top }
 	c := NewCollector(r.opts)
 	c.Attach(r.tell)
-	h := Handler(c)
+	h := Handler(c, nil)
 	file := func(controller, name string) float64 {
 		t.Helper()
 		text, err := os.ReadFile(path.Join(mounts[controller], inside, name))

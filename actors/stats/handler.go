@@ -33,14 +33,17 @@ type handler struct {
 	slots     chan struct{} // one an answer
 }
 
-// Handler serves /stats/summary, /metrics/cadvisor and /metrics/resource. It checks no credentials: that is the listener's.
-func Handler(c *Collector) http.Handler {
+// Handler serves /stats/summary, /metrics and what is below it. It checks no credentials: that is the listener's. m may be nil.
+func Handler(c *Collector, m *Metrics) http.Handler {
 	h := &handler{c, make(chan struct{}, answers)}
 	mux := http.NewServeMux()
 	mux.Handle("GET /stats/summary", h.bounded(h.summary))
 	mux.Handle("POST /stats/summary", h.bounded(h.summary)) // the kubelet takes both
 	mux.Handle("GET /metrics/cadvisor", h.bounded(h.cadvisor))
 	mux.Handle("GET /metrics/resource", h.bounded(h.resource))
+	if m != nil {
+		m.handle(mux, c)
+	}
 	return mux
 }
 

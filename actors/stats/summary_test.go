@@ -48,7 +48,7 @@ func TestSummary(t *testing.T) {
 	write(t, filepath.Join(volumes, "kubernetes.io~secret", "secret", "file"), 10000)
 	write(t, filepath.Join(r.opts.RootDir, "pods", "uid-web", "etc-hosts"), 100)
 	write(t, filepath.Join(r.opts.PodLogsDir, "default_web_uid-web", "c1", "0.log"), 5000)
-	h := Handler(r.Collector)
+	h := Handler(r.Collector, nil)
 
 	s := summaryOf(t, h, "/stats/summary")
 	if len(s.Pods) != 1 || s.Node.NodeName != "node" || s.Node.Fs == nil || s.Node.Rlimit == nil || s.Node.CPU == nil ||
@@ -134,7 +134,7 @@ func TestTheRuntimeHangs(t *testing.T) {
 		t.Errorf("it does not tell the figures from before, by their time: %+v", s.Pods[0].CPU)
 	}
 	w := httptest.NewRecorder()
-	Handler(r.Collector).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics/resource", nil))
+	Handler(r.Collector, nil).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics/resource", nil))
 	if got := w.Header().Values("Warning"); len(got) == 0 || !strings.HasPrefix(got[0], `199 playlet "`) {
 		if w.Code != http.StatusServiceUnavailable { // its slot and its end came at once
 			t.Errorf("%d, warnings %q", w.Code, got)

@@ -45,6 +45,8 @@ type Config struct {
 	// Probes, Cluster and Identity are sentences on late probes, on what goes wrong between this node and its cluster, and on the
 	// node's certificates; nil: there is no such check.
 	Probes, Cluster, Identity func() []string
+	// Observe is told the result of each check that is made; nil: nobody is told.
+	Observe func(check string, healthy bool)
 }
 
 // Checks are those of /healthz. Safe for concurrent use.
@@ -84,6 +86,15 @@ func New(conf Config) *Checks {
 	}{{"probes", conf.Probes}, {"cluster", conf.Cluster}, {"identity", conf.Identity}} {
 		if c.notes != nil {
 			h.checks = append(h.checks, check{c.name, func(context.Context) verdict { return verdict{notes: c.notes()} }})
+		}
+	}
+	if conf.Observe != nil {
+		for i, c := range h.checks {
+			h.checks[i].run = func(ctx context.Context) verdict {
+				v := c.run(ctx)
+				conf.Observe(c.name, v.failed == "")
+				return v
+			}
 		}
 	}
 	return h

@@ -63,8 +63,9 @@ type Agent struct {
 	board   *pods.Board
 	late    *prober.Lateness
 	figures *stats.Collector
+	metrics *stats.Metrics
 
-	credentials identity.State // what is wrong with them
+	credentials *identity.State // what is wrong with them
 
 	listeners *server.Listeners
 	wired     rows
@@ -235,7 +236,11 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 		guard.close()
 		return nil, err
 	}
+	board := pods.NewBoard()
+	credentials := &identity.State{}
+	metrics := newMetrics(node, board, credentials)
 	client, err := cri.Dial(cri.Options{
+		Observe:         metrics.RuntimeCall,
 		RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint, ImageEndpoint: node.ImageEndpoint(),
 		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration,
 		Limits:         cri.Limits{Pull: pullOptions(node).Slots()},
@@ -249,7 +254,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 		node: node, log: log, names: names, lock: lock, cluster: cluster, groups: resources.Host{}, client: client,
 		addresses: addresses, guard: guard,
 		machine: registration.HostPlaces(node.RootDir).Reader(),
-		streams: runtime.NewEvents(client, log), runtime: &runtime.State{}, board: pods.NewBoard(), late: &prober.Lateness{},
+		streams: runtime.NewEvents(client, log), runtime: &runtime.State{}, board: board, credentials: credentials, metrics: metrics, late: &prober.Lateness{},
 		failed: make(chan error, 1),
 	}
 	a.addresses.store(NodeIPs(node, log))
@@ -284,6 +289,7 @@ func newObjects(node *config.Node) *objects.Board {
 func (a *Agent) serverConfig() server.Config {
 	c := server.Config{
 		Identity:    a.identityProblems,
+		Checked:     a.metrics.Checked,
 		Probes:      func() []string { return a.late.Problems(time.Now()) },
 		AdminSocket: a.node.AdminSocket, HealthzAddress: a.node.Kubelet.HealthzBindAddress,
 		HealthzPort: int(ptr.Deref(a.node.Kubelet.HealthzPort, 0)),

@@ -11,9 +11,15 @@ import (
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
 
+	"github.com/playlet-dev/playlet/actors/identity"
+	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/actors/prober"
 	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/stats"
+	"github.com/playlet-dev/playlet/cmd/playlet/version"
+	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // newFigures makes the process's one collector of figures.
@@ -32,6 +38,29 @@ func (a *Agent) newFigures() *stats.Collector {
 		},
 		System: a.systemCgroups, UsageAge: a.node.Kubelet.VolumeStatsAggPeriod.Duration,
 	})
+}
+
+// newMetrics makes the process's metrics of the agent itself.
+func newMetrics(node *config.Node, board *pods.Board, credentials *identity.State) *stats.Metrics {
+	return stats.NewMetrics(stats.MetricsOptions{
+		NodeName: node.NodeName, Board: board, Kubernetes: version.Kubernetes, Expiry: credentials.Expiry,
+	})
+}
+
+// probeWords are the kubelet's, for the kinds and results of probes.
+var probeWords = map[string]string{
+	string(messages.Liveness): "Liveness", string(messages.Readiness): "Readiness", string(messages.Startup): "Startup",
+	"success": "successful", "warning": "successful", "failure": "failed", "unknown": "unknown",
+}
+
+// probed translates the runs of probes for metrics: no actor's package knows another's.
+func probed(metrics *stats.Metrics) func(prober.Run) {
+	return func(r prober.Run) {
+		metrics.Probed(stats.Probe{
+			Type: probeWords[string(r.Kind)], Result: probeWords[r.Result], UID: r.Pod.UID, Namespace: r.Pod.Namespace,
+			Pod: r.Pod.Name, Container: r.Container, Took: r.Took,
+		})
+	}
 }
 
 // systemCgroups are the cgroups of the agent, of the runtime and of the system, as configured [kubeletCgroups, systemCgroups] or

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net/http"
 	"path/filepath"
 
 	"github.com/playlet-dev/playlet/actors/server"
@@ -19,12 +20,14 @@ func (a *Agent) nodeAPI() *server.NodeAPI {
 		Config: nodeapi.Config{
 			Runtime: a.client, Kubelet: a.node.Presentable(), Flags: a.node.Flags, Kubernetes: version.Kubernetes, SystemLogs: systemLogs,
 			CheckpointDir: filepath.Join(a.node.RootDir, "checkpoints"), SetVerbosity: a.node.SetVerbosity,
-			Figures: stats.Handler(a.figures),
+			Figures: stats.Handler(a.figures, a.metrics),
 		},
 		ReadOnlyAddress: k.Address, ReadOnlyPort: int(k.ReadOnlyPort),
 	}
 	if g := a.guard; g.tls != nil {
-		api.Address, api.Port, api.TLS, api.Filter = g.exposure.Address, int(k.Port), g.tls, g.access.Filter
+		api.Address, api.Port, api.TLS, api.Filter = g.exposure.Address, int(k.Port), g.tls, func(next http.Handler) http.Handler {
+			return a.metrics.HTTP("readwrite", g.access.Filter(next))
+		}
 	}
 	return api
 }

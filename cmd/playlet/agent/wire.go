@@ -51,12 +51,12 @@ func (a *Agent) wire() rows {
 		"server": server.New(server.Options{Listeners: a.listeners}),
 		"stats":  stats.New(a.figures),
 	}
-	maps.Copy(all, wirePod(a.node, a.host, a.runtime, a.late))
+	maps.Copy(all, wirePod(a.node, a.host, a.runtime, a.late, a.metrics))
 	maps.Copy(all, wireRuntime(a.node, a.client, a.host, a.streams, a.runtime, a.cluster != nil))
 	maps.Copy(all, wireResources(a.node, a.host, a.groups))
 	maps.Copy(all, wireObjects(a.node, a.cluster, a.host, a.log.With(actorKey, messages.Volumes.String())))
 	maps.Copy(all, wireSources(a.node, a.cluster, a.board))
-	maps.Copy(all, wireIdentity(a.cluster, a.guard, &a.credentials))
+	maps.Copy(all, wireIdentity(a.cluster, a.guard, a.credentials))
 	maps.Copy(all, wireCluster(a.node, a.cluster, a.client, a.host.Ops, a.runtime, a.machine, a.addresses, a.listeners.NodePort()))
 	return all
 }
@@ -70,7 +70,9 @@ func wirePods(node *config.Node, c *cluster, board *pods.Board, names *podNames,
 }
 
 // wirePod binds the actors of a pod and of a container, the one that ends quarantined pods, and the prober.
-func wirePod(node *config.Node, host *pod.Host, state *runtime.State, late *prober.Lateness) rows {
+func wirePod(
+	node *config.Node, host *pod.Host, state *runtime.State, late *prober.Lateness, metrics *stats.Metrics,
+) rows {
 	initial, limit := node.CrashLoopBackOff()
 	settings := pod.DefaultSettings(host, pod.BackOff{Base: initial, Max: limit}, func() string { return state.Load().Name })
 	release := version.Kubernetes[:strings.LastIndexByte(version.Kubernetes, '.')]
@@ -80,6 +82,7 @@ func wirePod(node *config.Node, host *pod.Host, state *runtime.State, late *prob
 		"ender":     ender.New(host),
 		"prober": prober.New(prober.Options{
 			CRI: host.CRI, RootDir: node.RootDir, Events: host.Events, Lateness: late, UserAgent: "kube-probe/" + release,
+			Observe: probed(metrics),
 		}),
 	}
 }

@@ -1,0 +1,281 @@
+package stats
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/restclient" // rest_client_* of all clients of the API server
+	"k8s.io/component-base/metrics/prometheus/slis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+)
+
+// MetricsOptions are what metrics are told of.
+type MetricsOptions struct {
+	NodeName string
+	Board    *board.Board
+	// Kubernetes is the release that is spoken, "1.36.3".
+	Kubernetes string
+	// Expiry is when this node's certificates end, by their names "client" and "serving"; nil or no entry: there is none. It must
+	// not wait.
+	Expiry func() map[string]time.Time
+}
+
+// Metrics counts what the agent did, under the names and labels of the kubelet's families. Which of those are not there, and why,
+// is in the test's table. It is made once for the process and safe for concurrent use.
+type Metrics struct {
+	opts     MetricsOptions
+	began    time.Time
+	registry *prometheus.Registry // /metrics, beside what libraries count by themselves
+	probing  *prometheus.Registry // /metrics/probes
+
+	calls, failures       *prometheus.CounterVec
+	callTime, sandboxTime *prometheus.HistogramVec
+	sandboxErrors         *prometheus.CounterVec
+	sandboxes             prometheus.Counter
+	sandboxFailures       *prometheus.CounterVec
+	containers            *prometheus.CounterVec
+	probes                *prometheus.CounterVec
+	probeTime             *prometheus.HistogramVec
+	requests              *prometheus.CounterVec
+	requestTime           *prometheus.HistogramVec
+	inFlight              *prometheus.GaugeVec
+	starts                starts
+
+	mu     sync.Mutex
+	probed map[types.UID]bool // pods that have labels among the probes
+}
+
+var (
+	startBuckets = []float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+	callBuckets  = prometheus.ExponentialBucketsRange(0.005, 2000, 14) // pulls take long
+)
+
+// NewMetrics makes the process's metrics, all at zero.
+func NewMetrics(o MetricsOptions) *Metrics {
+	m := &Metrics{opts: o, began: time.Now(), registry: prometheus.NewRegistry(), probing: prometheus.NewRegistry(),
+		probed: map[types.UID]bool{}}
+	counter := func(r *prometheus.Registry, name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		r.MustRegister(c)
+		return c
+	}
+	histogram := func(r *prometheus.Registry, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+		r.MustRegister(h)
+		return h
+	}
+	r := m.registry
+	m.calls = counter(r, "kubelet_runtime_operations_total", "Calls of the container runtime.", "operation_type")
+	m.failures = counter(r, "kubelet_runtime_operations_errors_total", "Calls of the container runtime that failed.", "operation_type")
+	m.callTime = histogram(r, "kubelet_runtime_operations_duration_seconds", "Time that calls of the container runtime took.",
+		callBuckets, "operation_type")
+	m.sandboxTime = histogram(r, "kubelet_run_podsandbox_duration_seconds", "Time that it took to run a sandbox.",
+		prometheus.DefBuckets, "runtime_handler")
+	m.sandboxErrors = counter(r, "kubelet_run_podsandbox_errors_total", "Sandboxes that could not be run.", "runtime_handler")
+	m.sandboxes = prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_total", Help: "Sandboxes begun to be run."})
+	r.MustRegister(m.sandboxes)
+	m.sandboxFailures = counter(r, "kubelet_started_pods_errors_total", "Sandboxes that failed to run, of those that were begun.")
+	m.containers = counter(r, "kubelet_started_containers_total", "Containers begun to be made.", "container_type")
+	m.requests = counter(r, "kubelet_http_requests_total", "Requests to the node's API.", "method", "path", "server_type", "long_running")
+	m.requestTime = histogram(r, "kubelet_http_requests_duration_seconds", "Time that requests to the node's API took.",
+		prometheus.DefBuckets, "method", "path", "server_type", "long_running")
+	m.inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_http_inflight_requests",
+		Help: "Requests to the node's API under way."}, []string{"method", "path", "server_type", "long_running"})
+	r.MustRegister(m.inFlight)
+	m.probes = counter(m.probing, "prober_probe_total", "Runs of probes, by their result.",
+		"probe_type", "result", "container", "pod", "namespace", "pod_uid")
+	m.probeTime = histogram(m.probing, "prober_probe_duration_seconds", "Time that runs of probes took.", prometheus.DefBuckets,
+		"probe_type", "container", "pod", "namespace")
+	m.starts = newStarts(m.began)
+	r.MustRegister(m.starts.toRunning, m.starts.total, m.starts.containers, &boardView{m})
+	return m
+}
+
+var words = regexp.MustCompile(`([a-z])([A-Z])`)
+
+// operation is the kubelet's name for a call of the CRI.
+func operation(call string) string {
+	if call == "UpdateContainerResources" {
+		return "update_container"
+	}
+	call = strings.ReplaceAll(call, "PodSandbox", "Podsandbox")
+	return strings.ToLower(words.ReplaceAllString(call, "${1}_${2}"))
+}
+
+// RuntimeCall counts one call of the container runtime. It is for cri.Options.
+func (m *Metrics) RuntimeCall(call string, request any, took time.Duration, err error) {
+	name := operation(call)
+	m.calls.WithLabelValues(name).Inc()
+	m.callTime.WithLabelValues(name).Observe(took.Seconds())
+	if err != nil {
+		m.failures.WithLabelValues(name).Inc()
+	}
+	switch q := request.(type) {
+	case *runtimeapi.RunPodSandboxRequest:
+		m.sandboxes.Inc()
+		m.sandboxTime.WithLabelValues(q.GetRuntimeHandler()).Observe(took.Seconds())
+		if err != nil {
+			m.sandboxErrors.WithLabelValues(q.GetRuntimeHandler()).Inc()
+			m.sandboxFailures.WithLabelValues().Inc()
+		}
+	case *runtimeapi.CreateContainerRequest:
+		m.containers.WithLabelValues(m.containerType(q.GetSandboxConfig().GetMetadata().GetUid(), q.GetConfig().GetMetadata().GetName())).Inc()
+	}
+}
+
+// containerType is what kind of container a pod's container is, by its spec.
+func (m *Metrics) containerType(uid, name string) string {
+	for _, p := range m.opts.Board.Now().Pods {
+		if string(p.Pod.UID) != uid {
+			continue
+		}
+		for i := range p.Pod.Spec.InitContainers {
+			if p.Pod.Spec.InitContainers[i].Name == name {
+				return "init_container"
+			}
+		}
+		for i := range p.Pod.Spec.EphemeralContainers {
+			if p.Pod.Spec.EphemeralContainers[i].Name == name {
+				return "ephemeral_container"
+			}
+		}
+	}
+	return "container"
+}
+
+// Probe is one run of a probe, of which metrics are told.
+type Probe struct {
+	Type      string // "Liveness", "Readiness" or "Startup"
+	Result    string // "successful", "failed" or "unknown"
+	UID       types.UID
+	Namespace string
+	Pod       string
+	Container string
+	Took      time.Duration
+}
+
+// maxProbed is for how many pods that may be gone labels are kept, before those of pods that are gone are dropped.
+const maxProbed = 1024
+
+// Probed counts one run of a probe.
+func (m *Metrics) Probed(p Probe) {
+	m.mu.Lock()
+	fresh := !m.probed[p.UID]
+	m.probed[p.UID] = true
+	many := len(m.probed) > maxProbed
+	m.mu.Unlock()
+	m.probes.WithLabelValues(p.Type, p.Result, p.Container, p.Pod, p.Namespace, string(p.UID)).Inc()
+	m.probeTime.WithLabelValues(p.Type, p.Container, p.Pod, p.Namespace).Observe(p.Took.Seconds())
+	if fresh && many {
+		m.forgetProbes()
+	}
+}
+
+// forgetProbes drops the labels of pods that are gone: they have no bound otherwise.
+func (m *Metrics) forgetProbes() {
+	here, names := map[types.UID]bool{}, map[[2]string]bool{}
+	for _, p := range m.opts.Board.Now().Pods {
+		here[p.Pod.UID], names[[2]string{p.Pod.Namespace, p.Pod.Name}] = true, true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for uid := range m.probed {
+		if !here[uid] {
+			delete(m.probed, uid)
+			m.probes.DeletePartialMatch(prometheus.Labels{"pod_uid": string(uid)})
+		}
+	}
+	all, err := m.probing.Gather()
+	if err != nil {
+		return
+	}
+	for _, family := range all {
+		if family.GetName() != "prober_probe_duration_seconds" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			of := prometheus.Labels{}
+			for _, l := range metric.GetLabel() {
+				of[l.GetName()] = l.GetValue()
+			}
+			if !names[[2]string{of["namespace"], of["pod"]}] {
+				m.probeTime.Delete(of)
+			}
+		}
+	}
+}
+
+// Checked notes the result of one check of /healthz, for /metrics/slis. What comes before there is a handler does not count.
+func (*Metrics) Checked(name string, healthy bool) {
+	status := slis.Success
+	if !healthy {
+		status = slis.Error
+	}
+	_ = slis.ObserveHealthcheck(context.Background(), name, "healthz", status) // it refuses no status that it knows
+}
+
+// paths are those whose requests are counted by themselves; all others are "other". A path is anybody's to choose.
+var paths = []string{
+	"attach", "checkpoint", "configz", "containerLogs", "debug", "exec", "flagz", "healthz", "logs", "metrics", "metrics/cadvisor",
+	"metrics/probes", "metrics/resource", "metrics/slis", "pods", "portForward", "run", "runningpods", "stats", "stats/summary", "statusz",
+}
+
+// longRunning are the paths whose requests last as long as their clients like.
+var longRunning = []string{"attach", "exec", "portForward", "run"}
+
+// HTTP counts the requests that next serves; serverType is the kubelet's word for the listener, "readwrite" or "readonly".
+func (m *Metrics) HTTP(serverType string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := strings.Trim(r.URL.Path, "/")
+		if !slices.Contains(paths, path) {
+			path, _, _ = strings.Cut(path, "/")
+		}
+		if !slices.Contains(paths, path) {
+			path = "other"
+		}
+		method := r.Method
+		if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}, method) {
+			method = "other"
+		}
+		long := slices.Contains(longRunning, path) || path == "containerLogs" && r.URL.Query().Get("follow") == "true"
+		of := []string{method, path, serverType, strconv.FormatBool(long)}
+		m.requests.WithLabelValues(of...).Inc()
+		under, began := m.inFlight.WithLabelValues(of...), time.Now()
+		under.Inc()
+		defer func() {
+			under.Dec()
+			m.requestTime.WithLabelValues(of...).Observe(time.Since(began).Seconds())
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// handle adds the paths that tell of the agent.
+func (m *Metrics) handle(mux *http.ServeMux, c *Collector) {
+	opts := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}
+	logs := prometheus.NewRegistry()
+	logs.MustRegister(&logView{c})
+	all := promhttp.HandlerFor(prometheus.Gatherers{m.registry, logs, legacyregistry.DefaultGatherer}, opts)
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		m.starts.look(m.opts.Board.Now())
+		all.ServeHTTP(w, r)
+	})
+	probes := promhttp.HandlerFor(m.probing, opts)
+	mux.HandleFunc("GET /metrics/probes", func(w http.ResponseWriter, r *http.Request) {
+		m.forgetProbes()
+		probes.ServeHTTP(w, r)
+	})
+	slis.SLIMetricsWithReset{}.Install(mux)
+}
