@@ -78,7 +78,7 @@ func TestEachFlagWithoutEffectSaysSo(t *testing.T) {
 func pendingOf(t *testing.T, flags *Flags, fs *pflag.FlagSet) []string {
 	t.Helper()
 	to := newTarget(nil)
-	told, err := flags.replay(fs, to)
+	sent, err := flags.replay(fs, to)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func pendingOf(t *testing.T, flags *Flags, fs *pflag.FlagSet) []string {
 			t.Fatal(err)
 		}
 	}
-	return named(flags.pendingSettings(fs, to.kubelet, commandLineBase(nil), told))
+	return named(flags.pendingSettings(fs, to.kubelet, commandLineBase(nil), sent))
 }
 
 func named(warnings []Warning) []string {

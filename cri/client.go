@@ -175,11 +175,11 @@ func (c *Client) Connected() bool { return c.conn.GetState() == connectivity.Rea
 // closes, its return within the reconnect back-off of one second. A standing
 // connection says nothing about a runtime that hangs; Status does.
 func (c *Client) WatchConnection(ctx context.Context, changed func(connected bool)) error {
-	was, told := false, false
+	was, reported := false, false
 	for {
 		state := c.conn.GetState()
-		if is := state == connectivity.Ready; !told || is != was {
-			was, told = is, true
+		if is := state == connectivity.Ready; !reported || is != was {
+			was, reported = is, true
 			changed(is)
 		}
 		switch state {

@@ -22,7 +22,7 @@ func unified() bool {
 	return err == nil
 }
 
-// groupFile is a file of a control group, by its names with version 1 ("memory/memory.limit_in_bytes") and 2 ("memory.max").
+// groupFile is a file of a cgroup, by its names with version 1 ("memory/memory.limit_in_bytes") and 2 ("memory.max").
 func groupFile(group, v1, v2 string) string {
 	if unified() {
 		return filepath.Join("/sys/fs/cgroup", group, v2)
@@ -31,7 +31,7 @@ func groupFile(group, v1, v2 string) string {
 	return filepath.Join("/sys/fs/cgroup", controller, group, file)
 }
 
-// groupHolds waits until a file of a control group has a value.
+// groupHolds waits until a file of a cgroup has a value.
 func groupHolds(t *testing.T, group, v1, v2, want1, want2 string) {
 	t.Helper()
 	want := want1
@@ -141,7 +141,7 @@ func memoryTotal(t *testing.T) int64 {
 	return n << 10
 }
 
-// groupOf is the control group of memory in which the first process of a container runs.
+// groupOf is the cgroup of memory in which the first process of a container runs.
 func groupOf(t *testing.T, s *stack.Stack, container string) string {
 	t.Helper()
 	pid, err := s.ContainerPID(t.Context(), container)

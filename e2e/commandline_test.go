@@ -27,7 +27,7 @@ func program() string { return filepath.Join(isolate.Dir(), "playlet") }
 // playlet runs the binary until it ends.
 func playlet(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program(), args...)
 	var out, errs bytes.Buffer

@@ -123,7 +123,7 @@ func deletionHTTP(t *testing.T, w *world, p *porter) {
 	keeper.await(t)
 	c := newest(t, w.s, "http", "c", runtimeapi.ContainerState_CONTAINER_EXITED)
 	awaitLog(t, w.s, &stack.Pod{ContainerID: c.Id}, "listening\nGET /bye\n")
-	if end := told(t, w.s, c.Id); end.ExitCode != 0 {
+	if end := sent(t, w.s, c.Id); end.ExitCode != 0 {
 		t.Errorf("it ended with %d", end.ExitCode)
 	}
 	up(t, w.s, "http", "keeper")

@@ -117,7 +117,7 @@ func TestDevEndsWithWhatItPrintsTo(t *testing.T) {
 
 	for _, lines := range []string{"1", "3"} {
 		cmd := devCommand(t, stack.Containerd2)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 		defer cancel()
 		head := exec.CommandContext(ctx, "sh", append([]string{"-c", `n=$1; shift; "$@" | head -n "$n"`, "sh", lines}, cmd.Args...)...)
 		head.Env = cmd.Env

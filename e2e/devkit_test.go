@@ -127,7 +127,7 @@ func (d *devRun) ends(s syscall.Signal, code int) {
 	}
 	select {
 	case <-d.done:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		d.t.Fatal("it does not end")
 	}
 	if got := d.cmd.ProcessState.ExitCode(); got != code {

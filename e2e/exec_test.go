@@ -107,7 +107,7 @@ func inTerminal(t *testing.T, socket string) {
 	}()
 	expect := func(want string) {
 		t.Helper()
-		late := time.After(patience)
+		late := time.After(waitLimit)
 		var seen []string
 		for {
 			select {
@@ -169,7 +169,7 @@ func killedMeanwhile(t *testing.T, s *stack.Stack, a *stack.Agent, socket string
 	must(t, a.Start())
 	settled(t, a)
 	for _, c := range before {
-		if c.Labels["io.kubernetes.container.name"] == "app" && told(t, s, c.Id).State.String() != "CONTAINER_RUNNING" {
+		if c.Labels["io.kubernetes.container.name"] == "app" && sent(t, s, c.Id).State.String() != "CONTAINER_RUNNING" {
 			t.Error("the container does not run any more")
 		}
 	}

@@ -32,15 +32,15 @@ func newForeigners(t *testing.T, s *stack.Stack) *foreigners {
 	_, err := s.Pull(t.Context(), s.HelloImage())
 	must(t, err)
 	for _, name := range []string{"empty", "dead", "alive"} {
-		box, container := f.run(t, "foreign-"+name)
-		f.sandboxes[box], f.containers[container] = runtimeapi.PodSandboxState_SANDBOX_READY,
+		podSandbox, container := f.run(t, "foreign-"+name)
+		f.sandboxes[podSandbox], f.containers[container] = runtimeapi.PodSandboxState_SANDBOX_READY,
 			runtimeapi.ContainerState_CONTAINER_RUNNING
 		if name == "alive" {
 			continue
 		}
-		_, err := s.CRI().StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: box})
+		_, err := s.CRI().StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: podSandbox})
 		must(t, err)
-		f.sandboxes[box], f.containers[container] = runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
+		f.sandboxes[podSandbox], f.containers[container] = runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
 			runtimeapi.ContainerState_CONTAINER_EXITED
 		if name == "empty" {
 			_, err := s.CRI().RemoveContainer(t.Context(), &runtimeapi.RemoveContainerRequest{ContainerId: container})
@@ -68,10 +68,10 @@ func (f *foreigners) run(t *testing.T, name string) (sandbox, container string) 
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Uid: name, Namespace: "default"},
 		Linux:    &runtimeapi.LinuxPodSandboxConfig{},
 	}
-	box, err := cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+	podSandbox, err := cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
 	must(t, err)
 	made, err := cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-		PodSandboxId: box.PodSandboxId, SandboxConfig: config, Config: &runtimeapi.ContainerConfig{
+		PodSandboxId: podSandbox.PodSandboxId, SandboxConfig: config, Config: &runtimeapi.ContainerConfig{
 			Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Image: &runtimeapi.ImageSpec{Image: f.s.HelloImage()},
 			Args: []string{"sleep"}, Linux: &runtimeapi.LinuxContainerConfig{},
 		},
@@ -79,16 +79,16 @@ func (f *foreigners) run(t *testing.T, name string) (sandbox, container string) 
 	must(t, err)
 	_, err = cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: made.ContainerId})
 	must(t, err)
-	return box.PodSandboxId, made.ContainerId
+	return podSandbox.PodSandboxId, made.ContainerId
 }
 
 // check sees that all is as it was.
 func (f *foreigners) check(t *testing.T) {
 	t.Helper()
-	boxes, err := f.s.Sandboxes(t.Context())
+	podSandboxes, err := f.s.Sandboxes(t.Context())
 	must(t, err)
 	states := map[string]fmt.Stringer{}
-	for _, b := range boxes {
+	for _, b := range podSandboxes {
 		states[b.Id] = b.State
 	}
 	containers, err := f.s.Containers(t.Context())

@@ -16,14 +16,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// patience bounds every wait; it is reached only when something is broken, however slow the machine.
-const patience = 3 * time.Minute
+// waitLimit bounds every wait; it is reached only when something is broken, however slow the machine.
+const waitLimit = 3 * time.Minute
 
 // await waits until look, called again and again, has nothing to complain about.
 func await(t *testing.T, look func() error) {
 	t.Helper()
 	var last error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if last = look(); last == nil {
 			return
 		}
@@ -38,10 +38,10 @@ type progress struct {
 	deadline time.Time
 }
 
-// goesOn says that this is less than ever, or that patience is not at its end.
+// goesOn says that this is less than ever, or that the limit is not reached.
 func (p *progress) goesOn(left int) bool {
 	if p.deadline.IsZero() || left < p.least {
-		p.least, p.deadline = left, time.Now().Add(patience)
+		p.least, p.deadline = left, time.Now().Add(waitLimit)
 	}
 	return time.Now().Before(p.deadline)
 }
@@ -300,7 +300,7 @@ func statusOf(p *corev1.Pod, name string) corev1.ContainerStatus {
 }
 
 // told is all that the runtime says of a container.
-func told(t *testing.T, s *stack.Stack, id string) *runtimeapi.ContainerStatus {
+func sent(t *testing.T, s *stack.Stack, id string) *runtimeapi.ContainerStatus {
 	t.Helper()
 	resp, err := s.CRI().ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	must(t, err)

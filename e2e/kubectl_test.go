@@ -43,7 +43,7 @@ func (k kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
 // run runs it to its end.
 func (k kubectl) run(stdin string, args ...string) (out, errs string, code int) {
 	k.Helper()
-	ctx, cancel := context.WithTimeout(k.Context(), patience)
+	ctx, cancel := context.WithTimeout(k.Context(), waitLimit)
 	defer cancel()
 	cmd := k.command(ctx, args...)
 	var stdout, stderr bytes.Buffer
@@ -66,7 +66,7 @@ func (k kubectl) says(want string, args ...string) {
 // it ends is lost where it is attached to, with a kubelet too: so the end is said once the first line has come back.
 func (k kubectl) talks(args ...string) {
 	k.Helper()
-	ctx, cancel := context.WithTimeout(k.Context(), patience)
+	ctx, cancel := context.WithTimeout(k.Context(), waitLimit)
 	defer cancel()
 	cmd := k.command(ctx, args...)
 	var errs bytes.Buffer

@@ -60,15 +60,15 @@ containers:
 		must(t, err)
 		want = maps.Clone(own)
 		want["app"] = "test"
-		box := sandboxes[0]
-		if !maps.Equal(box.Labels, want) || box.Metadata.Name != onNode("p") || box.Metadata.Namespace != "apart" ||
-			box.Metadata.Uid != uid {
-			t.Errorf("the sandbox is %v with the labels %v", box.Metadata, box.Labels)
+		podSandbox := sandboxes[0]
+		if !maps.Equal(podSandbox.Labels, want) || podSandbox.Metadata.Name != onNode("p") || podSandbox.Metadata.Namespace != "apart" ||
+			podSandbox.Metadata.Uid != uid {
+			t.Errorf("the sandbox is %v with the labels %v", podSandbox.Metadata, podSandbox.Labels)
 		}
-		if box.Annotations["example.test/note"] != "a note" || box.Annotations["kubernetes.io/config.source"] != "file" ||
-			box.Annotations["kubernetes.io/config.hash"] != uid || box.Annotations["kubernetes.io/config.seen"] == "" ||
-			box.Annotations["playlet.dev/pod-started"] == "" || len(box.Annotations) != 5 {
-			t.Errorf("the sandbox has the annotations %v", box.Annotations)
+		if podSandbox.Annotations["example.test/note"] != "a note" || podSandbox.Annotations["kubernetes.io/config.source"] != "file" ||
+			podSandbox.Annotations["kubernetes.io/config.hash"] != uid || podSandbox.Annotations["kubernetes.io/config.seen"] == "" ||
+			podSandbox.Annotations["playlet.dev/pod-started"] == "" || len(podSandbox.Annotations) != 5 {
+			t.Errorf("the sandbox has the annotations %v", podSandbox.Annotations)
 		}
 
 		folder := filepath.Join(a.PodLogsDir, "apart_"+onNode("p")+"_"+uid, "c")

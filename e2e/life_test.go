@@ -115,7 +115,7 @@ func lifeOrder(t *testing.T, w *world) {
 		if len(all) != 1 {
 			t.Fatalf("there are %d containers %s: %v", len(all), name, all)
 		}
-		now := told(t, w.s, all[0].Id)
+		now := sent(t, w.s, all[0].Id)
 		if before != nil {
 			since := before.FinishedAt
 			if strings.HasPrefix(before.Metadata.Name, "s") {

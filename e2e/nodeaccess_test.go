@@ -47,7 +47,7 @@ func newNodeClient(t *testing.T, c *cluster.Cluster, a *stack.Agent, certFile, k
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return &nodeClient{
-		http: &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: patience},
+		http: &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: waitLimit},
 		base: "https://" + net.JoinHostPort(isolate.NodeIP, fmt.Sprint(a.Config["port"])), token: token,
 	}
 }

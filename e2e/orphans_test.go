@@ -138,12 +138,12 @@ func (w *world) startUnheard(t *testing.T) {
 func awaitNone(t *testing.T, s *stack.Stack, names ...string) {
 	t.Helper()
 	await(t, func() error {
-		boxes, err := s.Sandboxes(t.Context())
+		podSandboxes, err := s.Sandboxes(t.Context())
 		if err != nil {
 			return err
 		}
 		for _, name := range names {
-			for _, b := range boxes {
+			for _, b := range podSandboxes {
 				if b.Labels["io.kubernetes.pod.name"] == onNode(name) {
 					return fmt.Errorf("pod %s still has a sandbox: %v", name, b)
 				}
@@ -167,11 +167,11 @@ func (w *world) awaitCollected(t *testing.T) {
 				all[1].State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 				return fmt.Errorf("pod %s has containers %v", name, all)
 			}
-			boxes, err := w.s.SandboxesOf(t.Context(), all[0].Labels[stack.UIDLabel])
+			podSandboxes, err := w.s.SandboxesOf(t.Context(), all[0].Labels[stack.UIDLabel])
 			if err != nil {
 				return err
 			}
-			for _, b := range boxes {
+			for _, b := range podSandboxes {
 				if b.Id != all[0].PodSandboxId && b.Id != all[1].PodSandboxId {
 					return fmt.Errorf("pod %s has sandbox %v", name, b)
 				}

@@ -82,7 +82,7 @@ func (p *porter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // await waits until somebody stands at the door.
 func (d *door) await(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	select {
 	case <-d.arrived:

@@ -119,10 +119,10 @@ func (w *world) again(t *testing.T, name string, before *runtimeapi.Container) *
 		t.Errorf("pod %s: its container had no end: %+v", name, statusOf(pod, "c"))
 	}
 	uid := before.Labels[stack.UIDLabel]
-	boxes, err := w.s.SandboxesOf(t.Context(), uid)
+	podSandboxes, err := w.s.SandboxesOf(t.Context(), uid)
 	must(t, err)
 	ready := 0
-	for _, b := range boxes {
+	for _, b := range podSandboxes {
 		if b.State == runtimeapi.PodSandboxState_SANDBOX_READY {
 			ready++
 		}
@@ -148,10 +148,10 @@ func (w *world) notAgain(t *testing.T, before map[string]*runtimeapi.Container) 
 		if all := containersOf(t, w.s, name); len(all) > 1 || len(all) == 1 && all[0].Id != before[name].Id {
 			t.Errorf("pod %s has the containers %v", name, all)
 		}
-		boxes, err := w.s.SandboxesOf(t.Context(), before[name].Labels[stack.UIDLabel])
+		podSandboxes, err := w.s.SandboxesOf(t.Context(), before[name].Labels[stack.UIDLabel])
 		must(t, err)
-		if len(boxes) > 1 {
-			t.Errorf("pod %s has got another sandbox: %v", name, boxes)
+		if len(podSandboxes) > 1 {
+			t.Errorf("pod %s has got another sandbox: %v", name, podSandboxes)
 		}
 		if got, err := os.ReadFile(w.file(name)); err != nil || string(got) != "ran\n" {
 			t.Errorf("pod %s wrote %q, %v", name, got, err)

@@ -246,7 +246,7 @@ func (w *writer) killAtRotation(a *stack.Agent) {
 	w.t.Helper()
 	for range 2 {
 		before := len(w.rotated())
-		for deadline := time.Now().Add(patience); len(w.rotated()) == before; {
+		for deadline := time.Now().Add(waitLimit); len(w.rotated()) == before; {
 			if time.Now().After(deadline) {
 				w.t.Fatal("nothing is rotated")
 			}

@@ -39,7 +39,7 @@ func runsBySecond(t *testing.T, s *stack.Stack, uid string) string {
 	return all[0].Id
 }
 
-// A pod runs by the handler of its RuntimeClass, with the class's overhead in its control group. One whose class has gone waits, with
+// A pod runs by the handler of its RuntimeClass, with the class's overhead in its cgroup. One whose class has gone waits, with
 // the kubelet's words, and goes on when the class is made. Neither is touched when classes go and the agent is killed.
 func TestRuntimeClasses(t *testing.T) {
 	c := cluster.Shared(t)

@@ -24,7 +24,7 @@ func TestRunOnce(t *testing.T) {
 		must(t, a.Write("job.yaml",
 			manifest(s, "job", "restartPolicy: Never\ncontainers: [{name: c, image: HELLO, args: [exit, '0']}]")))
 		must(t, a.Start())
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 		defer cancel()
 		if code, err := a.Wait(ctx); err != nil || code != 0 {
 			t.Fatalf("it ended with code %d, %v", code, err)
@@ -67,7 +67,7 @@ func TestTheServiceManagerHearsOfTheAgent(t *testing.T) {
 		t.Helper()
 		var last []string
 		buf := make([]byte, 64<<10)
-		must(t, conn.SetReadDeadline(time.Now().Add(patience)))
+		must(t, conn.SetReadDeadline(time.Now().Add(waitLimit)))
 		for {
 			n, err := conn.Read(buf)
 			if err != nil {

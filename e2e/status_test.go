@@ -232,7 +232,7 @@ func (n *namesakes) replaceAt(t *testing.T, p *cluster.Proxy, methods map[string
 		for range left {
 			select {
 			case <-done:
-			case <-time.After(patience):
+			case <-time.After(waitLimit):
 				t.Fatal("the agent has not asked for it")
 			}
 		}

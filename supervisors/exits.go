@@ -64,11 +64,11 @@ func (c *cell) childExited(name string, ch *child) {
 	defer func() { c.env = nil }()
 	now := c.Now()
 	verdict, after := ch.exits.Judge(now, e.result)
-	told := messages.ChildExited{Name: name, Result: e.result, Verdict: verdict}
+	exited := messages.ChildExited{Name: name, Result: e.result, Verdict: verdict}
 	if verdict == messages.ExitRestarts {
-		told.RestartAt = now.Add(after)
+		exited.RestartAt = now.Add(after)
 	}
-	c.Tell(c.self, told)
+	c.Tell(c.self, exited)
 	if verdict != messages.ExitRestarts {
 		delete(c.children, name)
 		return

@@ -24,7 +24,7 @@ func TestAQuarantineEndsWithItsParent(t *testing.T) {
 	}
 }
 
-// A child that is on its way into quarantine is left alone, whatever its parent wishes for it.
+// A child that is on its way into quarantine is left alone, whatever its parent asks for it.
 func TestARestartDoesNotCutAQuarantineShort(t *testing.T) {
 	in, release := newInbox(), make(chan struct{})
 	type restart struct{}

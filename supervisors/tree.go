@@ -43,13 +43,13 @@ type Row struct {
 }
 
 var (
-	patient  = Strategy{Panics: 10, Within: time.Minute, Then: Escalate}
+	lenient  = Strategy{Panics: 10, Within: time.Minute, Then: Escalate}
 	isolated = Strategy{Panics: 5, Within: time.Minute, Then: Quarantine}
 )
 
 // Tree says who restarts whom. Children start in the order given.
 var Tree = Row{
-	Kind: "node", Strategy: patient,
+	Kind: "node", Strategy: lenient,
 	Why: "the root restarts services one by one; when one cannot be kept alive, the process exits with the reason and systemd " +
 		"starts it again, containers untouched",
 	Children: []Row{
@@ -59,11 +59,11 @@ var Tree = Row{
 				"them is told later",
 		},
 		{
-			Kind: "runtime", Strategy: patient, Clients: []messages.Address{messages.Pods},
+			Kind: "runtime", Strategy: lenient, Clients: []messages.Address{messages.Pods},
 			Why: "no pod moves while the runtime is not read; a restarted actor reads the CRI again",
 		},
 		{
-			Kind: "images", Strategy: patient, Clients: []messages.Address{messages.Pods},
+			Kind: "images", Strategy: lenient, Clients: []messages.Address{messages.Pods},
 			Why: "pulls under way live in the operations table and are joined again",
 		},
 		{
@@ -72,15 +72,15 @@ var Tree = Row{
 				"again what they need of the API server",
 		},
 		{
-			Kind: "volumes", Strategy: patient, Clients: []messages.Address{messages.Pods},
+			Kind: "volumes", Strategy: lenient, Clients: []messages.Address{messages.Pods},
 			Why: "mounts found are read again from the disk",
 		},
 		{
-			Kind: "prober", Strategy: patient, Clients: []messages.Address{messages.Pods},
+			Kind: "prober", Strategy: lenient, Clients: []messages.Address{messages.Pods},
 			Why: "each probe's last result lies on the disk and with its pod; pods send again what is to be probed",
 		},
 		{
-			Kind: "resources", Strategy: patient, Clients: []messages.Address{messages.Pods},
+			Kind: "resources", Strategy: lenient, Clients: []messages.Address{messages.Pods},
 			Why: "found cgroups get their values again",
 		},
 		{
@@ -96,11 +96,11 @@ var Tree = Row{
 			Why: "pods need no figures; what was measured last stays readable, and who reads it has it measured again",
 		},
 		{
-			Kind: "registration", Strategy: patient,
+			Kind: "registration", Strategy: lenient,
 			Why: "without its lease the cluster gives the node's pods to others; what the API server has is read again",
 		},
 		{
-			Kind: "pods", Strategy: patient, Clients: []messages.Address{messages.Sources},
+			Kind: "pods", Strategy: lenient, Clients: []messages.Address{messages.Sources},
 			Why: "its restart restarts every pod actor; each finds its containers by the CRI and touches none",
 			Children: []Row{{
 				Kind: "pod", Dynamic: true, Strategy: isolated,
@@ -116,11 +116,11 @@ var Tree = Row{
 			}},
 		},
 		{
-			Kind: "status", Strategy: patient, Clients: []messages.Address{messages.Pods, messages.APIServer},
+			Kind: "status", Strategy: lenient, Clients: []messages.Address{messages.Pods, messages.APIServer},
 			Why: "writes under way live in the operations table; desired and observed statuses are sent again",
 		},
 		{
-			Kind: "sources", Strategy: patient,
+			Kind: "sources", Strategy: lenient,
 			Why: "holds the sources apart: one failing source never stops another",
 			Children: []Row{{
 				Kind: "file", Strategy: isolated,

@@ -35,7 +35,7 @@ func startWorker(t *testing.T, chaos Interceptor, receive func(ctx Context, msg 
 	t.Helper()
 	log := &logBuffer{}
 	s, err := Start(Options{
-		Tree: &Row{Kind: "node", Strategy: patient, Children: []Row{{Kind: "worker", Strategy: patient}}},
+		Tree: &Row{Kind: "node", Strategy: lenient, Children: []Row{{Kind: "worker", Strategy: lenient}}},
 		Constructors: map[Kind]Constructor{"node": func(string) Actor { return &probe{func(Context, any) {}} },
 			"worker": func(string) Actor { return &probe{receive} }},
 		Log: slog.New(slog.NewTextHandler(log, nil)), Interceptor: chaos,

@@ -11,10 +11,10 @@ import (
 func TestProgressBreaksTheSilence(t *testing.T) {
 	read, write := io.Pipe()
 	p := tellProgress(write, "a long step", time.Millisecond)
-	told := make([]byte, 256)
+	sent := make([]byte, 256)
 	for range 2 { // it is told again and again
-		n, err := read.Read(told)
-		if got := string(told[:n]); err != nil || !strings.HasPrefix(got, "... a long step: still running, ") {
+		n, err := read.Read(sent)
+		if got := string(sent[:n]); err != nil || !strings.HasPrefix(got, "... a long step: still running, ") {
 			t.Fatalf("%q, %v", got, err)
 		}
 	}

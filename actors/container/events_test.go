@@ -39,37 +39,37 @@ func sameEvents(t *testing.T, what string, k *supervisortest.Kit, want ...string
 func plain(t *testing.T) *hookRig {
 	r := newHookRig(t)
 	r.h.Events = true
-	r.wish.Container.Lifecycle = nil
+	r.desired.Container.Lifecycle = nil
 	return r
 }
 
 func (r *hookRig) stopOf(fact messages.ContainerFact, why string) messages.StopContainer {
-	return messages.StopContainer{UID: "u1", Name: "c", Pod: r.wish.Pod, Spec: r.wish.Container, Fact: fact, Grace: time.Second,
+	return messages.StopContainer{UID: "u1", Name: "c", Pod: r.desired.Pod, Spec: r.desired.Container, Fact: fact, Grace: time.Second,
 		Reason: why}
 }
 
 func (r *hookRig) fact(state messages.ContainerState) messages.ContainerFact {
 	c := r.r.Snapshot().Containers[0]
-	return messages.ContainerFact{ID: c.ID, Name: "c", SandboxID: r.wish.Sandbox.ID, State: state}
+	return messages.ContainerFact{ID: c.ID, Name: "c", SandboxID: r.desired.Sandbox.ID, State: state}
 }
 
 // What happens is told once. What is found done by another actor, or told once more, is no news.
 func TestEventsOfAContainer(t *testing.T) {
 	r := plain(t)
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunWork()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	sameEvents(t, "a start", k, "Created: Container created", "Started: Container started")
 
 	adopts := r.actor()
-	w, fact := r.wish, r.fact(messages.ContainerRunning)
+	w, fact := r.desired, r.fact(messages.ContainerRunning)
 	w.Adopt = &fact
 	adopts.Send("pods/u1", w)
 	adopts.RunWork()
 	sameEvents(t, "an adoption", adopts)
 	finds := r.actor()
-	finds.Send("pods/u1", r.wish)
+	finds.Send("pods/u1", r.desired)
 	finds.RunWork()
 	if got := recorded(finds); slices.Contains(got, "Started: Container started") {
 		t.Errorf("it is started that was found: %q", got)
@@ -87,7 +87,7 @@ func TestEventsOfAContainer(t *testing.T) {
 func TestAStopThatIsJoinedIsNoNews(t *testing.T) {
 	r := plain(t)
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunWork()
 	stop := r.stopOf(r.fact(messages.ContainerRunning), "its manifest is gone")
 	began, end := make(chan struct{}), make(chan struct{})
@@ -126,17 +126,17 @@ func TestEventsOfAFailedStart(t *testing.T) {
 	r := plain(t)
 	r.r.Inject(sim.Fault{Call: "CreateContainer", Times: 1, Kind: sim.Error, Err: errors.New("no room")})
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunWork()
 	if got := recorded(k); len(got) != 1 || !strings.HasPrefix(got[0], "Failed: Error: ") ||
 		!strings.HasSuffix(got[0], "no room") {
 		t.Errorf("a failed creation: %q", got)
 	}
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	sameEvents(t, "told once more", k)
-	r.wish.Generation++
+	r.desired.Generation++
 	r.r.Inject(sim.Fault{Call: "StartContainer", Times: 1, Kind: sim.Error, Err: errors.New("no such command")})
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunWork()
 	got := recorded(k)
 	if len(got) != 2 || got[0] != "Created: Container created" || !strings.HasSuffix(got[1], "no such command") {
@@ -152,7 +152,7 @@ func TestEventsOfHooks(t *testing.T) {
 	r := newHookRig(t)
 	r.h.Events, r.code = true, 1
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunWork()
 	sameEvents(t, "a post-start hook", k, "Created: Container created", "Started: Container started",
 		"FailedPostStartHook: PostStartHook failed", "Killing: FailedPostStartHook")
@@ -160,10 +160,10 @@ func TestEventsOfHooks(t *testing.T) {
 	r = plain(t)
 	r.code = 1
 	k = r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunWork()
 	k.Take()
-	r.wish.Container.Lifecycle = &v1.Lifecycle{PreStop: command("leave", "--password=secret")}
+	r.desired.Container.Lifecycle = &v1.Lifecycle{PreStop: command("leave", "--password=secret")}
 	k.Send("pods/u1", r.stopOf(r.fact(messages.ContainerRunning), "the pod has finished"))
 	k.RunWork()
 	sameEvents(t, "a pre-stop hook", k, "Killing: Stopping container c", "FailedPreStopHook: PreStopHook failed")
@@ -174,7 +174,7 @@ func TestNoEventsOnANodeOfItsOwn(t *testing.T) {
 	r := plain(t)
 	r.h.Events = false
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunWork()
 	k.Send("pods/u1", r.stopOf(r.fact(messages.ContainerRunning), "the pod has finished"))
 	k.RunWork()
@@ -185,7 +185,7 @@ func TestNoEventsOnANodeOfItsOwn(t *testing.T) {
 func TestAContainerThatCannotBeEnded(t *testing.T) {
 	r := plain(t)
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunWork()
 	fact := r.fact(messages.ContainerRunning)
 	r.r.Inject(sim.Fault{Call: "StopContainer", Times: 2, Kind: sim.Error, Err: errors.New("container " + fact.ID + " is stuck")})
@@ -194,14 +194,14 @@ func TestAContainerThatCannotBeEnded(t *testing.T) {
 		k.Send("pods/u1", r.stopOf(fact, "the pod has finished"))
 		k.RunWork()
 	}
-	var told []messages.RecordEvent
+	var sent []messages.RecordEvent
 	for _, m := range k.Take() {
 		if e, ok := m.Msg.(messages.RecordEvent); ok && e.Reason == messages.EventFailedKillPod {
-			told = append(told, e)
+			sent = append(sent, e)
 		}
 	}
-	if len(told) != 1 || told[0].Object.FieldPath != "" || !strings.HasSuffix(told[0].Message, "container c is stuck") ||
-		told[0].Type != v1.EventTypeWarning {
-		t.Errorf("told %+v", told)
+	if len(sent) != 1 || sent[0].Object.FieldPath != "" || !strings.HasSuffix(sent[0].Message, "container c is stuck") ||
+		sent[0].Type != v1.EventTypeWarning {
+		t.Errorf("told %+v", sent)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// hooked is a running container with a pre-stop hook, and the wish to stop it.
+// hooked is a running container with a pre-stop hook, and the request to stop it.
 func hooked(t *testing.T, h *host.Host, hook *v1.LifecycleHandler) messages.StopContainer {
 	t.Helper()
 	pod := &v1.Pod{

@@ -64,16 +64,16 @@ func pendingPath(h *host.Host, w messages.RunContainer) string {
 	return filepath.Join(h.ContainerDir(string(w.Pod.UID), w.Container.Name), "post-start.json")
 }
 
-// owe notes that the hook is to be run once the container has been started.
-func owe(h *host.Host, w messages.RunContainer, id string) error {
+// noteHook notes that the hook is to be run once the container has been started.
+func noteHook(h *host.Host, w messages.RunContainer, id string) error {
 	if postStart(w.Container) == nil {
 		return nil
 	}
 	return note(pendingPath(h, w), id)
 }
 
-// owed says whether the container's hook has not ended well yet.
-func owed(h *host.Host, w messages.RunContainer, id string) bool {
+// hookPending says whether the container's hook has not ended well yet.
+func hookPending(h *host.Host, w messages.RunContainer, id string) bool {
 	return postStart(w.Container) != nil && noted(pendingPath(h, w), id)
 }
 
@@ -115,7 +115,7 @@ func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id
 	return hookDone{id: id, failed: host.Joined(err)}
 }
 
-// stopOf is the wish to end the container that was to run.
+// stopOf is the request to end the container that was to run.
 func stopOf(h *host.Host, w messages.RunContainer, f messages.ContainerFact, grace time.Duration,
 	why string) messages.StopContainer {
 	ips := w.Sandbox.IPs
@@ -135,11 +135,11 @@ func graceOf(pod *v1.Pod) time.Duration {
 	return v1.DefaultTerminationGracePeriodSeconds * time.Second
 }
 
-// look finds out whether a container that is adopted while it runs is still owed its hook.
+// look finds out whether a container that is adopted while it runs still needs its hook.
 func (a *actor) look(ctx supervisors.Context, m messages.RunContainer) {
 	h, fact := a.host, *m.Adopt
 	ctx.Do(supervisors.Work{Name: "look for a post-start hook", Timeout: time.Minute, Run: func(context.Context) any {
-		return startDone{attempt: m.Attempt, fact: &fact, hook: owed(h, m, fact.ID)}
+		return startDone{attempt: m.Attempt, fact: &fact, hook: hookPending(h, m, fact.ID)}
 	}})
 }
 

@@ -22,12 +22,12 @@ import (
 
 // hookRig is one container with a post-start hook, on a runtime where the hook ends with a code.
 type hookRig struct {
-	t    *testing.T
-	h    *host.Host
-	r    *sim.Runtime
-	code int32
-	runs int
-	wish messages.RunContainer
+	t       *testing.T
+	h       *host.Host
+	r       *sim.Runtime
+	code    int32
+	runs    int
+	desired messages.RunContainer
 }
 
 func newHookRig(t *testing.T) *hookRig {
@@ -39,7 +39,7 @@ func newHookRig(t *testing.T) *hookRig {
 		},
 	}})
 	pod := podOf(v1.Container{Name: "c", Image: "image", Lifecycle: &v1.Lifecycle{PostStart: command("greet")}})
-	rig.wish = messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image",
+	rig.desired = messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image",
 		Sandbox: sandbox(t, rig.h, pod, 0), Generation: 1}
 	return rig
 }
@@ -49,7 +49,7 @@ func (r *hookRig) actor() *supervisortest.Kit {
 }
 
 // told are the kinds of what the pod was told, in order, and "ended" when the actor has ended with its container.
-func told(k *supervisortest.Kit) string {
+func sent(k *supervisortest.Kit) string {
 	var out []string
 	for _, m := range k.Take() {
 		if m, ok := m.Msg.(messages.ContainerReported); ok {
@@ -83,22 +83,22 @@ func reported(k *supervisortest.Kit) messages.ContainerFact {
 func TestAPostStartHookRunsOnceAndThenTheContainerHasStarted(t *testing.T) {
 	r := newHookRig(t)
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunOne(k.Work[0])
-	if got := told(k); got != "hooking" {
+	if got := sent(k); got != "hooking" {
 		t.Errorf("before the hook has ended: %s", got)
 	}
-	k.Send("pods/u1", r.wish)
-	if got := told(k); got != "hooking" {
+	k.Send("pods/u1", r.desired)
+	if got := sent(k); got != "hooking" {
 		t.Errorf("asked again: %s", got)
 	}
 	k.Work = k.Work[1:]
 	k.RunWork()
-	k.Send("pods/u1", r.wish)
-	if got := told(k); got != "started started" || r.runs != 1 {
+	k.Send("pods/u1", r.desired)
+	if got := sent(k); got != "started started" || r.runs != 1 {
 		t.Errorf("after it: %s, %d runs", got, r.runs)
 	}
-	if _, err := os.Stat(pendingPath(r.h, r.wish)); !os.IsNotExist(err) {
+	if _, err := os.Stat(pendingPath(r.h, r.desired)); !os.IsNotExist(err) {
 		t.Errorf("the note is left: %v", err)
 	}
 }
@@ -108,9 +108,9 @@ func TestAFailedPostStartHookEndsTheContainer(t *testing.T) {
 	r := newHookRig(t)
 	r.code = 1
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunWork()
-	if got := told(k); got != "hooking ended" || len(r.r.Calls("StopContainer")) != 1 {
+	if got := sent(k); got != "hooking ended" || len(r.r.Calls("StopContainer")) != 1 {
 		t.Errorf("it told %s, and stopped %d times", got, len(r.r.Calls("StopContainer")))
 	}
 }
@@ -120,16 +120,16 @@ func TestAPostStartHookThatFailedBeforeARestartIsNotRunAgain(t *testing.T) {
 	r := newHookRig(t)
 	r.code = 1
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunOne(k.Work[0])
 	k.RunOne(k.Work[1]) // the hook; nothing ends the container
 	fact := reported(k)
 
 	k = r.actor()
-	r.wish.Adopt = &fact
-	k.Send("pods/u1", r.wish)
+	r.desired.Adopt = &fact
+	k.Send("pods/u1", r.desired)
 	k.RunWork()
-	if got := told(k); got != "hooking ended" || r.runs != 1 {
+	if got := sent(k); got != "hooking ended" || r.runs != 1 {
 		t.Errorf("it told %s, and the hook ran %d times", got, r.runs)
 	}
 }
@@ -140,15 +140,15 @@ func TestAContainerWhoseHookFailedIsEndedInTheEnd(t *testing.T) {
 	r.code = 1
 	r.r.Inject(sim.Fault{Call: "StopContainer", Times: 1, Kind: sim.Error, Err: fs.ErrInvalid})
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunWork()
-	k.Send("pods/u1", r.wish)
-	if got := told(k); got != "hooking hooking" {
+	k.Send("pods/u1", r.desired)
+	if got := sent(k); got != "hooking hooking" {
 		t.Errorf("while it cannot be stopped: %s", got)
 	}
 	k.Advance(retryPause)
 	k.RunWork()
-	if got := told(k); got != "ended" {
+	if got := sent(k); got != "ended" {
 		t.Errorf("then: %s", got)
 	}
 }
@@ -158,7 +158,7 @@ func TestAnAdoptedContainerIsOwedTheHookThatWasCutOff(t *testing.T) {
 	for _, cutOff := range []bool{true, false} {
 		r := newHookRig(t)
 		k := r.actor()
-		k.Send("pods/u1", r.wish)
+		k.Send("pods/u1", r.desired)
 		if k.RunOne(k.Work[0]); !cutOff {
 			k.Work = k.Work[1:]
 			k.RunWork()
@@ -167,14 +167,14 @@ func TestAnAdoptedContainerIsOwedTheHookThatWasCutOff(t *testing.T) {
 		runs := r.runs
 
 		k = r.actor()
-		r.wish.Adopt = &fact
-		k.Send("pods/u1", r.wish)
+		r.desired.Adopt = &fact
+		k.Send("pods/u1", r.desired)
 		k.RunWork()
 		want, more := "started", 0
 		if cutOff {
 			want, more = "hooking started", 1
 		}
-		if got := told(k); got != want || r.runs-runs != more {
+		if got := sent(k); got != want || r.runs-runs != more {
 			t.Errorf("cut off %v: told %s, %d runs more", cutOff, got, r.runs-runs)
 		}
 	}
@@ -184,21 +184,21 @@ func TestAnAdoptedContainerIsOwedTheHookThatWasCutOff(t *testing.T) {
 func TestAContainerThatIsFoundIsOwedItsHook(t *testing.T) {
 	r := newHookRig(t)
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunOne(k.Work[0])
 	fact := reported(k)
 	k = r.actor()
-	k.Send("pods/u1", r.wish)
-	if k.RunWork(); told(k) != "hooking started" || r.runs != 1 {
+	k.Send("pods/u1", r.desired)
+	if k.RunWork(); sent(k) != "hooking started" || r.runs != 1 {
 		t.Errorf("%d runs", r.runs)
 	}
-	if err := owe(r.h, r.wish, "another"); err != nil {
+	if err := noteHook(r.h, r.desired, "another"); err != nil {
 		t.Fatal(err)
 	}
 	k = r.actor()
-	r.wish.Adopt = &fact
-	k.Send("pods/u1", r.wish)
-	if k.RunWork(); told(k) != "started" || r.runs != 1 {
+	r.desired.Adopt = &fact
+	k.Send("pods/u1", r.desired)
+	if k.RunWork(); sent(k) != "started" || r.runs != 1 {
 		t.Errorf("with another's note: %d runs", r.runs)
 	}
 }
@@ -207,14 +207,14 @@ func TestAContainerThatIsFoundIsOwedItsHook(t *testing.T) {
 func TestAnEndGoesBeforeTheHook(t *testing.T) {
 	r := newHookRig(t)
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunOne(k.Work[0])
 	fact := reported(k)
 	fact.State = messages.ContainerExited
-	k.Send("pods/u1", adopting(r.wish, fact))
+	k.Send("pods/u1", adopting(r.desired, fact))
 	k.Work = k.Work[1:]
 	k.RunWork()
-	if got := told(k); got != "ended" {
+	if got := sent(k); got != "ended" {
 		t.Errorf("it told %s", got)
 	}
 }
@@ -222,20 +222,20 @@ func TestAnEndGoesBeforeTheHook(t *testing.T) {
 // A hook that hangs ends with its container: when that has ended, when it is being ended, and it is not begun at all where the
 // end was asked for while the start was under way.
 func TestAHookEndsWithItsContainer(t *testing.T) {
-	for name, end := range map[string]func(k *supervisortest.Kit, fact messages.ContainerFact, wish messages.RunContainer){
-		"it ended": func(k *supervisortest.Kit, fact messages.ContainerFact, wish messages.RunContainer) {
+	for name, end := range map[string]func(k *supervisortest.Kit, fact messages.ContainerFact, desired messages.RunContainer){
+		"it ended": func(k *supervisortest.Kit, fact messages.ContainerFact, desired messages.RunContainer) {
 			fact.State = messages.ContainerExited
-			k.Send("pods/u1", adopting(wish, fact))
+			k.Send("pods/u1", adopting(desired, fact))
 		},
-		"it is ended": func(k *supervisortest.Kit, fact messages.ContainerFact, wish messages.RunContainer) {
-			k.Send("pods/u1", messages.StopContainer{UID: "u1", Name: "c", Fact: fact, Pod: wish.Pod, Spec: wish.Container,
+		"it is ended": func(k *supervisortest.Kit, fact messages.ContainerFact, desired messages.RunContainer) {
+			k.Send("pods/u1", messages.StopContainer{UID: "u1", Name: "c", Fact: fact, Pod: desired.Pod, Spec: desired.Container,
 				Grace: time.Second})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, s := hanging(t)
 			k := r.actor()
-			k.Send("pods/u1", r.wish)
+			k.Send("pods/u1", r.desired)
 			k.RunOne(k.Work[0])
 			fact := reported(k)
 			hook := k.Work[1]
@@ -243,19 +243,19 @@ func TestAHookEndsWithItsContainer(t *testing.T) {
 			ended := make(chan struct{})
 			go func() { defer close(ended); hook.Run(t.Context()) }()
 			<-s.asked
-			end(k, fact, r.wish)
+			end(k, fact, r.desired)
 			<-ended // the hook itself would go on for a day
-			if k.RunWork(); told(k) != "ended" {
+			if k.RunWork(); sent(k) != "ended" {
 				t.Error("its end was not told")
 			}
 		})
 	}
 	r, _ := hanging(t)
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
-	k.Send("pods/u1", messages.StopContainer{UID: "u1", Name: "c", Pod: r.wish.Pod, Spec: r.wish.Container, Grace: time.Second})
+	k.Send("pods/u1", r.desired)
+	k.Send("pods/u1", messages.StopContainer{UID: "u1", Name: "c", Pod: r.desired.Pod, Spec: r.desired.Container, Grace: time.Second})
 	k.RunWork()
-	if got := told(k); got != "ended" || len(r.r.Calls("StopContainer")) != 1 {
+	if got := sent(k); got != "ended" || len(r.r.Calls("StopContainer")) != 1 {
 		t.Errorf("ended while it was started: it told %q", got)
 	}
 }
@@ -275,8 +275,8 @@ func hanging(t *testing.T) (*hookRig, server) {
 	t.Cleanup(h.Close)
 	t.Cleanup(func() { close(quit) })
 	r := newHookRig(t)
-	r.wish.Container.Lifecycle.PostStart = get("/", "HTTP", h)
-	r.wish.Sandbox.IPs = []string{"127.0.0.1"}
+	r.desired.Container.Lifecycle.PostStart = get("/", "HTTP", h)
+	r.desired.Sandbox.IPs = []string{"127.0.0.1"}
 	return r, s
 }
 

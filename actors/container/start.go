@@ -53,12 +53,12 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 			return startDone{attempt: w.Attempt, fact: &fact,
 				reason: &messages.Reason{Code: messages.ReasonRunContainer, Message: fact.Message}}
 		case fact.State != messages.ContainerCreated:
-			done.fact, done.hook = &fact, fact.State == messages.ContainerRunning && owed(h, w, id)
+			done.fact, done.hook = &fact, fact.State == messages.ContainerRunning && hookPending(h, w, id)
 			return done
 		}
 	}
 	done.created = !made.found
-	if err := owe(h, w, id); err != nil {
+	if err := noteHook(h, w, id); err != nil {
 		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: "post-start hook: " + err.Error()}
 		return done
 	}
@@ -206,7 +206,7 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 }
 
 // unreadPatience is how long a start waits for objects that have not been read yet. Then it fails, and says what it needs.
-const unreadPatience = 2 * time.Second
+const unreadTimeout = 2 * time.Second
 
 // environment is what the container finds in its environment.
 func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips []string) (env []cri.EnvVar, err error) {
@@ -216,7 +216,7 @@ func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips
 		Secret:    func(name string) (*v1.Secret, bool, error) { return h.Objects.Secret(w.Pod, name) },
 		File:      func(volume, path, key string) (string, bool, error) { return fileKey(w, volume, path, key) },
 	}
-	err = h.Objects.Settle(ctx, unreadPatience, func() error {
+	err = h.Objects.Settle(ctx, unreadTimeout, func() error {
 		if sources.Services, err = h.Objects.ServiceEnv(w.Pod); err != nil {
 			return err
 		}

@@ -48,11 +48,11 @@ func TestAContainerThatNeverRanIsStoppedAtOnce(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	pod := podOf(v1.Container{Name: "c", Image: "image"})
 	w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
-	config, box, err := configs(t.Context(), h, w)
+	config, sandbox, err := configs(t.Context(), h, w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := h.CRI.CreateContainer(t.Context(), w.Sandbox.ID, config, box)
+	id, err := h.CRI.CreateContainer(t.Context(), w.Sandbox.ID, config, sandbox)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func (d *draining) asks(k *supervisortest.Kit, hookOnly bool) string {
 	m.HookOnly = hookOnly
 	k.Send("pods/u1", m)
 	k.RunWork()
-	return told(k)
+	return sent(k)
 }
 
 // The hook runs when it is asked for, and the signal waits. Whoever is asked for the end then (the same actor, one that was started
@@ -88,7 +88,7 @@ func TestAContainerEndsBeforeItsTurn(t *testing.T) {
 	over := d.stop.Fact
 	over.State = messages.ContainerExited
 	k.Send("pods/u1", adopting(messages.RunContainer{Pod: d.stop.Pod}, over))
-	if got := told(k); got != "ended" {
+	if got := sent(k); got != "ended" {
 		t.Errorf("it told %q", got)
 	}
 }
@@ -130,7 +130,7 @@ func TestAHookIsCutOffByAShorterGracePeriod(t *testing.T) {
 func TestAPostStartHookThatIsCutOffEndsNothing(t *testing.T) {
 	r, s := hanging(t)
 	k := r.actor()
-	k.Send("pods/u1", r.wish)
+	k.Send("pods/u1", r.desired)
 	k.RunOne(k.Work[0])
 	fact := reported(k)
 	hook := k.Work[1]
@@ -138,11 +138,11 @@ func TestAPostStartHookThatIsCutOffEndsNothing(t *testing.T) {
 	ended := make(chan any, 1)
 	go func() { ended <- hook.Run(t.Context()) }()
 	<-s.asked
-	k.Send("pods/u1", messages.StopContainer{UID: "u1", Name: "c", Fact: fact, Pod: r.wish.Pod, Spec: r.wish.Container,
+	k.Send("pods/u1", messages.StopContainer{UID: "u1", Name: "c", Fact: fact, Pod: r.desired.Pod, Spec: r.desired.Container,
 		Grace: time.Hour, HookOnly: true})
 	k.Send("pods/u1/c", <-ended)
 	k.RunWork()
-	if got := told(k); got != "" || len(r.r.Calls("StopContainer")) != 0 {
+	if got := sent(k); got != "" || len(r.r.Calls("StopContainer")) != 0 {
 		t.Errorf("it told %q, and stopped %d times", got, len(r.r.Calls("StopContainer")))
 	}
 }

@@ -56,20 +56,20 @@ var errStillRuns = errors.New("the runtime says that it has stopped the pod, and
 
 // machine is the pure state machine of one pod's end.
 type machine struct {
-	uid     string
-	born    time.Time
-	state   state
-	wanted  *messages.PodWanted
-	until   time.Time                // when the grace period is over
-	asks    map[string]time.Time     // questions and work by name, and when they are repeated
-	fails   int                      // of the present work in a row
-	failure string                   // of the work that failed last
-	found   []messages.ContainerFact // newest first, as read last
-	stops   bool                     // a stop is under way
-	stopAt  time.Time                // when the last stop ended: an older reading says nothing of it
-	done    struct{ stopped, runtime, volumes, cgroup bool }
-	told    string // state and turn that were published last
-	fx      []any
+	uid       string
+	born      time.Time
+	state     state
+	wanted    *messages.PodWanted
+	until     time.Time                // when the grace period is over
+	asks      map[string]time.Time     // questions and work by name, and when they are repeated
+	fails     int                      // of the present work in a row
+	failure   string                   // of the work that failed last
+	found     []messages.ContainerFact // newest first, as read last
+	stops     bool                     // a stop is under way
+	stopAt    time.Time                // when the last stop ended: an older reading says nothing of it
+	done      struct{ stopped, runtime, volumes, cgroup bool }
+	published string // state and generation that were published last
+	fx        []any
 }
 
 func newMachine(uid string) *machine {
@@ -243,8 +243,8 @@ func (m *machine) plan(now time.Time) bool {
 
 // quiet has nobody probe what ends, or pull for it. It is repeated, since nothing answers it.
 func (m *machine) quiet(now time.Time) {
-	turn := uint64(max(now.UnixNano(), 0))
-	m.ask(now, "unwatch", messages.Prober, messages.WatchProbes{UID: m.uid, Pod: m.wanted.Pod, Generation: turn})
+	generation := uint64(max(now.UnixNano(), 0))
+	m.ask(now, "unwatch", messages.Prober, messages.WatchProbes{UID: m.uid, Pod: m.wanted.Pod, Generation: generation})
 	m.ask(now, "forget", messages.Images, messages.ForgetImages{UID: m.uid})
 }
 
@@ -275,10 +275,10 @@ func (m *machine) publish() {
 		return
 	}
 	now := fmt.Sprint(m.state, m.wanted.Generation, m.failure)
-	if now == m.told {
+	if now == m.published {
 		return
 	}
-	m.told = now
+	m.published = now
 	msg := messages.PodStatusChanged{UID: m.uid, Generation: m.wanted.Generation, Phase: "terminating", Status: m.wanted.Last}
 	if m.state != stopping {
 		msg.Phase = "cleaning"

@@ -74,7 +74,7 @@ func (w *world) step(msg any) {
 			}
 			w.pending = append(w.pending, removed{w.fail})
 		case tell:
-			w.told(e.msg)
+			w.published(e.msg)
 		case wake:
 			if !e.at.After(w.now) {
 				w.t.Errorf("it would spin")
@@ -83,7 +83,7 @@ func (w *world) step(msg any) {
 	}
 }
 
-func (w *world) told(msg any) {
+func (w *world) published(msg any) {
 	answer := func(m any) { w.pending = append(w.pending, m) }
 	switch m := msg.(type) {
 	case messages.GetDesired:

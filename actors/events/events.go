@@ -64,7 +64,7 @@ type (
 )
 
 // refusalTold is how long a refusal stays in health when no later write shows the present state.
-const refusalTold = 10 * time.Minute
+const refusalLogged = 10 * time.Minute
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
@@ -103,7 +103,7 @@ func (a *actor) tell(ctx supervisors.Context, last written) {
 	text := problem(a.queue, last)
 	a.opts.State.store(text)
 	if text != "" && a.queue.trouble == "" {
-		a.stale = ctx.After(refusalTold, old{})
+		a.stale = ctx.After(refusalLogged, old{})
 	}
 }
 

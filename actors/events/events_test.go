@@ -113,7 +113,7 @@ func TestWhatTheServerRefusesIsDropped(t *testing.T) {
 				t.Fatalf("it says %+v", in)
 			}
 			// A node that may write none is told of as well.
-			if told := len(r.state.Problems()) > 0; told != (c.again || apierrors.IsForbidden(c.err) && c.err != error(ending)) {
+			if sent := len(r.state.Problems()) > 0; sent != (c.again || apierrors.IsForbidden(c.err) && c.err != error(ending)) {
 				t.Errorf("health says %q", r.state.Problems())
 			}
 			again()
@@ -139,9 +139,9 @@ func TestARefusalIsOldNewsInTheEnd(t *testing.T) {
 		r.RunWork()
 	}
 	refused("web")
-	r.Advance(refusalTold - time.Minute)
+	r.Advance(refusalLogged - time.Minute)
 	refused("other")
-	r.Advance(refusalTold - time.Minute)
+	r.Advance(refusalLogged - time.Minute)
 	if p := r.state.Problems(); len(p) != 1 {
 		t.Errorf("health says %q, of what was refused last", p)
 	}

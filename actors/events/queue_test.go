@@ -249,7 +249,7 @@ func TestALongMessageIsCut(t *testing.T) {
 func TestNoEventIsLostInTheQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := newQueue("n")
-		now, server, told := begin, map[name]int32{}, map[string]int32{}
+		now, server, sent := begin, map[name]int32{}, map[string]int32{}
 		var flight []*item
 		answer := func(n int, reached bool) {
 			for _, i := range flight[:n] {
@@ -266,8 +266,8 @@ func TestNoEventIsLostInTheQueue(t *testing.T) {
 			switch rapid.SampledFrom([]string{"say", "say", "next", "answer", "time"}).Draw(t, "step") {
 			case "say":
 				pod := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "pod")
-				if told[pod] < 20 { // what is filtered has a test of its own
-					told[pod]++
+				if sent[pod] < 20 { // what is filtered has a test of its own
+					sent[pod]++
 					q.record(now, said(pod, "m"))
 				}
 			case "next":
@@ -297,7 +297,7 @@ func TestNoEventIsLostInTheQueue(t *testing.T) {
 		for _, n := range server {
 			sum += n
 		}
-		want := told["a"] + told["b"] + told["c"]
+		want := sent["a"] + sent["b"] + sent["c"]
 		if q.counts.Expired == 0 && (sum != want || len(q.items) > 0 || len(q.waiting) > 0) {
 			t.Errorf("told %d, and the server has %d; waiting %d", want, sum, len(q.items))
 		}

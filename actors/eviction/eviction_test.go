@@ -150,7 +150,7 @@ func TestTheActor(t *testing.T) {
 	construct := New(o)
 	k := supervisortest.New(t, messages.Eviction, construct(""))
 	k.RunWork()
-	told := func() []messages.Pressure {
+	sent := func() []messages.Pressure {
 		t.Helper()
 		var out []messages.Pressure
 		for _, one := range k.Take() {
@@ -163,14 +163,14 @@ func TestTheActor(t *testing.T) {
 		}
 		return out
 	}
-	if got := told(); !got[0].Under || got[1].Under || got[2].Under {
+	if got := sent(); !got[0].Under || got[1].Under || got[2].Under {
 		t.Errorf("%+v", got)
 	}
 	m = memory(500)
 	k = supervisortest.New(t, messages.Eviction, construct("")) // it is restarted
 	k.Clock.SetTime(k.Now().Add(time.Minute))
 	k.RunWork()
-	if got := told(); !got[0].Under {
+	if got := sent(); !got[0].Under {
 		t.Errorf("after its restart %+v", got)
 	}
 	k.Advance(10 * time.Minute)
@@ -178,7 +178,7 @@ func TestTheActor(t *testing.T) {
 		t.Errorf("%d measurements at once", len(k.Work))
 	}
 	k.RunWork()
-	if got := told(); got[0].Under {
+	if got := sent(); got[0].Under {
 		t.Errorf("ten minutes later %+v", got)
 	}
 }
@@ -251,14 +251,14 @@ func TestAFileSystemThatHangs(t *testing.T) {
 	limits := Limits{Hard: map[string]string{"nodefs.available": "10%", "imagefs.available": "10%", "imagefs.inodesFree": "10%"}}
 	k := supervisortest.New(t, messages.Eviction, New(Options{Limits: limits, State: state, Measure: meter.Measure})(""))
 	k.RunWork()
-	var told []messages.Pressure
+	var sent []messages.Pressure
 	for _, one := range k.Take() {
 		if m, ok := one.Msg.(messages.NodePressureObserved); ok {
-			told = m.Pressures
+			sent = m.Pressures
 		}
 	}
-	if len(told) != 3 || !told[1].Under {
-		t.Errorf("told %+v", told)
+	if len(sent) != 3 || !sent[1].Under {
+		t.Errorf("told %+v", sent)
 	}
 	if p := state.Problems(); len(p) != 1 || !strings.Contains(p[0],
 		"by imagefs.available, imagefs.inodesFree, which counts as none: the file system of /there: it is being read since") {

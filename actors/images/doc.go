@@ -1,6 +1,6 @@
 // Package images is the actor "images": it sees to it that the images that starting containers need are there.
 //
-// Pods tell it needs by PullImage, each by policy. The book is its pure core: every image has at most one look
+// Pods tell it needs by PullImage, each by policy. The machine is its pure core: every image has at most one look
 // (ImageStatus) under way, and one pull for all who show its registry the same credentials. Pulls wait in a queue that is
 // fair between registries (queue.go), within the rate that the configuration sets (bucket.go); credentials are found in
 // pull secrets and in the node's docker configuration (keys.go). What fails is told with its reason and tried again, with

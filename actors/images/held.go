@@ -10,7 +10,7 @@ import (
 
 // unreadPatience is how long a need waits for pull secrets that have not been read yet: without them a pull would fail that
 // succeeds a moment later.
-const unreadPatience = time.Second
+const unreadTimeout = time.Second
 
 // held is a need whose pull secrets have not been read yet.
 type held struct {
@@ -18,7 +18,7 @@ type held struct {
 	late bool // it waits no longer
 }
 
-// heldLong is the end of the patience with a need's pull secrets.
+// heldLong is the end of the wait for a need's pull secrets.
 type heldLong struct{ key messages.ImageKey }
 
 // PodUID implements messages.Subject.
@@ -30,7 +30,7 @@ func (a *images) hold(ctx supervisors.Context, m messages.PullImage) bool {
 	if h == nil {
 		h = &held{}
 		a.held[m.Key] = h
-		ctx.After(unreadPatience, heldLong{m.Key})
+		ctx.After(unreadTimeout, heldLong{m.Key})
 	}
 	h.ask = m
 	return !h.late

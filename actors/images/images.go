@@ -65,7 +65,7 @@ func New(opts Options) supervisors.Constructor {
 	secret := []byte(rand.Text())
 	return func(string) supervisors.Actor {
 		return &images{
-			opts: opts, secret: secret, book: newBook(newQueue(opts.MaxParallel, opts.QPS, opts.Burst)),
+			opts: opts, secret: secret, machine: newMachine(newQueue(opts.MaxParallel, opts.QPS, opts.Burst)),
 			began: map[pullKey]time.Time{},
 			held:  map[messages.ImageKey]*held{}, unfound: map[string]string{},
 		}
@@ -81,13 +81,13 @@ func (o Options) Slots() int {
 }
 
 type images struct {
-	opts   Options
-	secret []byte // keys the fingerprints of credentials; the process's, so that a pull is known over restarts
-	book   *book
-	began  map[pullKey]time.Time // of the pulls under way
-	timer  supervisors.Timer
-	next   time.Time // when timer fires
-	held   map[messages.ImageKey]*held
+	opts    Options
+	secret  []byte // keys the fingerprints of credentials; the process's, so that a pull is known over restarts
+	machine *machine
+	began   map[pullKey]time.Time // of the pulls under way
+	timer   supervisors.Timer
+	next    time.Time // when timer fires
+	held    map[messages.ImageKey]*held
 	// unfound are the pull secrets that were told to be missing, by the UID of the pod.
 	unfound map[string]string
 }
@@ -114,21 +114,21 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 		a.asked(ctx, m)
 	case messages.ForgetImages:
 		a.drop(m.UID)
-		a.carryOut(ctx, a.book.forget(ctx.Now(), m.UID))
+		a.carryOut(ctx, a.machine.forget(ctx.Now(), m.UID))
 	case messages.ObjectsChanged:
-		a.carryOut(ctx, a.book.refresh(ctx.Now(), func(pod *v1.Pod, image string) keys { return a.keysFor(ctx, pod, image) }))
+		a.carryOut(ctx, a.machine.refresh(ctx.Now(), func(pod *v1.Pod, image string) keys { return a.keysFor(ctx, pod, image) }))
 		a.askHeld(ctx)
 	case heldLong:
 		a.release(ctx, m)
 	case looked:
-		a.carryOut(ctx, a.book.looked(ctx.Now(), m.name, m.outcome))
+		a.carryOut(ctx, a.machine.looked(ctx.Now(), m.name, m.outcome))
 	case pulled:
 		logPull(a.log(ctx, m.key), m, ctx.Now().Sub(a.began[m.key]))
 		delete(a.began, m.key)
-		a.carryOut(ctx, a.book.pulledOutcome(ctx.Now(), m.key.name, m.key.id, m.outcome))
+		a.carryOut(ctx, a.machine.pulledOutcome(ctx.Now(), m.key.name, m.key.id, m.outcome))
 	case due:
 		a.timer, a.next = nil, time.Time{}
-		a.carryOut(ctx, a.book.tick(ctx.Now()))
+		a.carryOut(ctx, a.machine.tick(ctx.Now()))
 	default:
 		ctx.Unhandled(msg)
 	}
@@ -151,7 +151,7 @@ func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
 	}
 	delete(a.held, m.Key)
 	a.tellUnfound(ctx, m.Pod, k)
-	a.carryOut(ctx, a.book.ask(ctx.Now(), request{PullImage: m, name: name.runtime, registry: name.registry, keys: k}))
+	a.carryOut(ctx, a.machine.ask(ctx.Now(), request{PullImage: m, name: name.runtime, registry: name.registry, keys: k}))
 }
 
 // keysFor is keysOf for a need that was taken: its name is a good one.
@@ -165,7 +165,7 @@ func (a *images) keysFor(ctx supervisors.Context, pod *v1.Pod, image string) key
 	return k
 }
 
-// carryOut does what the book says, and sees to it that it is asked again in time.
+// carryOut does what the machine says, and sees to it that it is asked again in time.
 func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
@@ -186,7 +186,7 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 			})
 		}
 	}
-	next := a.book.due()
+	next := a.machine.due()
 	if next.Equal(a.next) {
 		return
 	}
@@ -200,11 +200,11 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 }
 
 // Inspect implements supervisors.Inspectable.
-func (a *images) Inspect() any { return a.book.inspect() }
+func (a *images) Inspect() any { return a.machine.inspect() }
 
 // log names the pod that waits for a pull, the first where there are several.
 func (a *images) log(ctx supervisors.Context, of pullKey) *slog.Logger {
-	if im := a.book.images[of.name]; im != nil {
+	if im := a.machine.images[of.name]; im != nil {
 		if needs := im.pulling(of.id); len(needs) > 0 {
 			return ctx.Log().With("pod", needs[0].key.UID)
 		}

@@ -94,7 +94,7 @@ func puller(uid, image string, policy v1.PullPolicy) messages.PullImage {
 }
 
 // told writes what was told as lines "address: answer".
-func told(k *supervisortest.Kit) string {
+func reported(k *supervisortest.Kit) string {
 	var out []string
 	for _, m := range k.Take() {
 		switch a := m.Msg.(type) {
@@ -122,7 +122,7 @@ func TestPresentImageCostsOneCallForAll(t *testing.T) {
 	}
 	k.RunWork()
 	expect(t, "calls", f.take(), "look img:latest")
-	expect(t, "told", told(k), "pods/a: sha256:1 pulled=false; pods/b: sha256:1 pulled=false; pods/c: sha256:1 pulled=false")
+	expect(t, "told", reported(k), "pods/a: sha256:1 pulled=false; pods/b: sha256:1 pulled=false; pods/c: sha256:1 pulled=false")
 	if p := k.Pending(); len(p) != 0 {
 		t.Errorf("timers are left: %v", p)
 	}
@@ -134,7 +134,7 @@ func TestMissingImageIsPulledWithThePriorityOfItsPod(t *testing.T) {
 	k.Send("pods/a", puller("a", "img:1", v1.PullIfNotPresent))
 	k.RunWork()
 	expect(t, "calls", f.take(), "look img:1; pull img:1")
-	expect(t, "told", told(k), "pods/a: id of img:1 pulled=true")
+	expect(t, "told", reported(k), "pods/a: id of img:1 pulled=true")
 	if f.priority != 7 {
 		t.Errorf("priority %d", f.priority)
 	}
@@ -145,7 +145,7 @@ func TestInvalidNameIsPermanent(t *testing.T) {
 	k := start(t, f, nil)
 	for range 2 {
 		k.Send("pods/a", puller("a", "Not A Name", v1.PullAlways))
-		expect(t, "told", told(k), "pods/a: InvalidImageName permanent=true")
+		expect(t, "told", reported(k), "pods/a: InvalidImageName permanent=true")
 	}
 	if len(k.Work) != 0 {
 		t.Error("work is asked for a name that is none")
@@ -157,9 +157,9 @@ func TestBackOffIsTimed(t *testing.T) {
 	k := start(t, f, nil)
 	k.Send("pods/a", puller("a", "img:1", v1.PullAlways))
 	k.RunWork()
-	expect(t, "told", told(k), "pods/a: ErrImagePull permanent=false")
+	expect(t, "told", reported(k), "pods/a: ErrImagePull permanent=false")
 	k.Advance(5 * time.Second)
-	expect(t, "told in the back-off", told(k), "pods/a: ImagePullBackOff permanent=false")
+	expect(t, "told in the back-off", reported(k), "pods/a: ImagePullBackOff permanent=false")
 	k.Advance(4 * time.Second)
 	if len(k.Work) != 0 {
 		t.Fatal("pulled within the back-off")
@@ -168,7 +168,7 @@ func TestBackOffIsTimed(t *testing.T) {
 	k.Advance(time.Second)
 	k.RunWork()
 	expect(t, "calls", f.take(), "pull img:1; pull img:1")
-	expect(t, "told at last", told(k), "pods/a: id of img:1 pulled=true")
+	expect(t, "told at last", reported(k), "pods/a: id of img:1 pulled=true")
 }
 
 func TestForgottenBackOffLeavesNoTimer(t *testing.T) {
@@ -257,7 +257,7 @@ func TestRestartedActorJoinsThePull(t *testing.T) {
 	second.Work = nil
 	second.Send(messages.Images, join.Run(waitContext{context.Background(), sync.OnceFunc(func() { close(f.hold) })}))
 	second.RunWork()
-	expect(t, "told", told(second), "pods/a: id of img:1 pulled=true; pods/b: id of img:2 pulled=true")
+	expect(t, "told", reported(second), "pods/a: id of img:1 pulled=true; pods/b: id of img:2 pulled=true")
 	expect(t, "calls", f.take(), "pull img:1; pull img:2")
 	if err := ops.Settle(context.Background(), ""); err != nil {
 		t.Error(err)
@@ -286,7 +286,7 @@ func TestAdoptedPullThatIsOverIsDoneAgain(t *testing.T) {
 	}
 	k.Send("pods/a", puller("a", "img:1", v1.PullAlways))
 	k.RunWork()
-	expect(t, "told", told(k), "pods/a: id of img:1 pulled=true")
+	expect(t, "told", reported(k), "pods/a: id of img:1 pulled=true")
 	expect(t, "calls", f.take(), "pull img:1")
 }
 

@@ -39,7 +39,7 @@ type Pull struct {
 	RetryAt     time.Time `json:"retryAt,omitzero"`
 }
 
-func (b *book) inspect() Inspection {
+func (b *machine) inspect() Inspection {
 	out := Inspection{Pulling: b.queue.running, Limit: b.queue.limit}
 	for _, registry := range slices.Sorted(maps.Keys(b.queue.lanes)) {
 		out.Registries = append(out.Registries, Registry{Name: registry, Pulling: b.queue.lanes[registry].running})

@@ -125,7 +125,7 @@ func TestAChangedSecretEndsTheBackOff(t *testing.T) {
 		Objects: board})("images"))
 	k.Send("pods/u", private("u", "a"))
 	k.RunWork()
-	expect(t, "told", told(k), "pods/u: ErrImagePull permanent=false")
+	expect(t, "told", reported(k), "pods/u: ErrImagePull permanent=false")
 	k.Send(messages.Objects, messages.ObjectsChanged{Version: 1})
 	if len(k.Work) != 0 {
 		t.Fatal("pulled again though nothing changed")
@@ -133,7 +133,7 @@ func TestAChangedSecretEndsTheBackOff(t *testing.T) {
 	board.Publish(boardOf(registrySecret("a")))
 	k.Send(messages.Objects, messages.ObjectsChanged{Version: 2})
 	k.RunWork()
-	expect(t, "told", told(k), "pods/u: id of r.io/app:1 pulled=true")
+	expect(t, "told", reported(k), "pods/u: id of r.io/app:1 pulled=true")
 	expect(t, "tried", strings.Join(f.users, " "), "- a")
 }
 
@@ -165,7 +165,7 @@ func TestAPullWithCredentialsIsJoined(t *testing.T) {
 	second.Send(messages.Images, pulled{pullKey{constructor("images").(*images).keysOf(private("u", "a").Pod, "r.io/app").id,
 		"r.io/app:1"}, outcome{ref: "joined"}})
 	second.RunWork()
-	expect(t, "told", told(second), "pods/u: joined pulled=true; pods/v: id of r.io/app:1 pulled=true")
+	expect(t, "told", reported(second), "pods/u: joined pulled=true; pods/v: id of r.io/app:1 pulled=true")
 }
 
 func TestWhetherOtherCredentialsMayHelp(t *testing.T) {
@@ -207,11 +207,11 @@ func TestAPullWaitsForASecretThatIsBeingRead(t *testing.T) {
 				board.Put(ref, registrySecret("a"))
 				k.Send(messages.Objects, messages.ObjectsChanged{Version: 2})
 				k.RunWork()
-				expect(t, "told", told(k), "pods/u: id of r.io/app:1 pulled=true")
+				expect(t, "told", reported(k), "pods/u: id of r.io/app:1 pulled=true")
 				expect(t, "tried", strings.Join(f.users, " "), "a")
 				return
 			}
-			k.Advance(unreadPatience)
+			k.Advance(unreadTimeout)
 			k.RunWork()
 			if said := fmt.Sprintf("%+v", k.Take()); !strings.Contains(said,
 				"Secret default/a it has not been read from the API server yet") {

@@ -10,7 +10,7 @@ import (
 )
 
 // looked takes the end of a look.
-func (b *book) looked(now time.Time, name string, o outcome) []effect {
+func (b *machine) looked(now time.Time, name string, o outcome) []effect {
 	im := b.images[name]
 	if im == nil || im.look.phase != busy {
 		return b.flush(now)
@@ -40,7 +40,7 @@ func (b *book) looked(now time.Time, name string, o outcome) []effect {
 }
 
 // found answers those who do not insist on a pull.
-func (b *book) found(now time.Time, im *image, ref string) {
+func (b *machine) found(now time.Time, im *image, ref string) {
 	for _, n := range append(im.looking(), im.at(func(n *need) bool { return n.stage == pulls })...) {
 		if n.policy != v1.PullAlways || n.pulled {
 			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: ref, Pulled: n.pulled,
@@ -50,7 +50,7 @@ func (b *book) found(now time.Time, im *image, ref string) {
 }
 
 // missing sends those who looked to the pull, but for those who must not pull.
-func (b *book) missing(now time.Time, im *image) {
+func (b *machine) missing(now time.Time, im *image) {
 	never := false
 	for _, n := range im.looking() {
 		if n.policy == v1.PullNever {
@@ -72,7 +72,7 @@ func (b *book) missing(now time.Time, im *image) {
 }
 
 // pulledOutcome takes the end of a pull with these keys.
-func (b *book) pulledOutcome(now time.Time, name, id string, o outcome) []effect {
+func (b *machine) pulledOutcome(now time.Time, name, id string, o outcome) []effect {
 	im := b.images[name]
 	if im == nil || im.pulls[id] == nil || im.pulls[id].phase != busy {
 		return b.flush(now)
@@ -113,7 +113,7 @@ func (b *book) pulledOutcome(now time.Time, name, id string, o outcome) []effect
 }
 
 // answer ends a need.
-func (b *book) answer(now time.Time, im *image, n *need, m messages.ImagePulled) {
+func (b *machine) answer(now time.Time, im *image, n *need, m messages.ImagePulled) {
 	b.tell(n, m)
 	delete(im.needs, n.key)
 	b.answers.remember(now, m, im.name)
@@ -124,7 +124,7 @@ func (b *book) answer(now time.Time, im *image, n *need, m messages.ImagePulled)
 }
 
 // tick does what is due.
-func (b *book) tick(now time.Time) []effect {
+func (b *machine) tick(now time.Time) []effect {
 	for _, im := range b.images {
 		if im.look.phase == waiting && !im.look.until.After(now) {
 			im.look.phase = idle
@@ -139,7 +139,7 @@ func (b *book) tick(now time.Time) []effect {
 	return b.flush(now)
 }
 
-func (b *book) tickPull(now time.Time, im *image, id string, p *pull) {
+func (b *machine) tickPull(now time.Time, im *image, id string, p *pull) {
 	switch {
 	case p.phase != waiting:
 	case !p.until.After(now):
@@ -156,7 +156,7 @@ func (b *book) tickPull(now time.Time, im *image, id string, p *pull) {
 }
 
 // due is when tick has something to do; zero when it has not.
-func (b *book) due() time.Time {
+func (b *machine) due() time.Time {
 	first := b.queue.tokenAt
 	sooner := func(t time.Time) {
 		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
@@ -174,12 +174,12 @@ func (b *book) due() time.Time {
 
 // tellFailure tells the last failure to those who wait for it. That the runtime cannot be reached, which is tried many
 // times, is told once.
-func (b *book) tellFailure(all []*need, t *try) {
+func (b *machine) tellFailure(all []*need, t *try) {
 	for _, n := range all {
-		if t.last == unreachable && n.told == t.failed.String() {
+		if t.last == unreachable && n.reported == t.failed.String() {
 			continue
 		}
-		n.told = t.failed.String()
+		n.reported = t.failed.String()
 		b.fail(n, t, t.failed)
 	}
 }

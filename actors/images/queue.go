@@ -28,14 +28,14 @@ type queue struct {
 	share   int // those of one registry at once; 0: all but one where the node uses several, and all where it does not
 	bucket  bucket
 	running int
-	turn    uint64
+	served  uint64
 	lanes   map[string]*lane
 	tokenAt time.Time // when a pull may begin that only the bucket keeps; zero when there is none
 }
 
 type lane struct {
 	running int
-	turn    uint64    // of its latest pull
+	served  uint64    // of its latest pull
 	seen    time.Time // when somebody needed something of it
 }
 
@@ -65,8 +65,8 @@ func (q *queue) lane(now time.Time, registry string) *lane {
 
 func (q *queue) begin(now time.Time, registry string) {
 	l := q.lane(now, registry)
-	q.turn++
-	l.turn = q.turn
+	q.served++
+	l.served = q.served
 	l.running++
 	q.running++
 }
@@ -102,7 +102,7 @@ type candidate struct {
 }
 
 // lines are the queued pulls by registry, each line in order.
-func (b *book) lines(now time.Time) map[string][]candidate {
+func (b *machine) lines(now time.Time) map[string][]candidate {
 	lines := map[string][]candidate{}
 	for _, im := range b.images {
 		b.queue.lane(now, im.registry)
@@ -135,7 +135,7 @@ func (q *queue) next(lines map[string][]candidate) string {
 			continue
 		}
 		l := q.lanes[registry]
-		if b := q.lanes[best]; best == "" || cmp.Or(cmp.Compare(l.running, b.running), cmp.Compare(l.turn, b.turn)) < 0 {
+		if b := q.lanes[best]; best == "" || cmp.Or(cmp.Compare(l.running, b.running), cmp.Compare(l.served, b.served)) < 0 {
 			best = registry
 		}
 	}
@@ -143,7 +143,7 @@ func (q *queue) next(lines map[string][]candidate) string {
 }
 
 // dispatch starts queued pulls while they may, and tells those who wait where they stand.
-func (b *book) dispatch(now time.Time) {
+func (b *machine) dispatch(now time.Time) {
 	q := &b.queue
 	lines := b.lines(now)
 	q.prune(now)
@@ -167,7 +167,7 @@ func (b *book) dispatch(now time.Time) {
 }
 
 // tellPlaces tells each need what it waits for, when that is news.
-func (b *book) tellPlaces(lines map[string][]candidate) {
+func (b *machine) tellPlaces(lines map[string][]candidate) {
 	for _, registry := range slices.Sorted(maps.Keys(lines)) {
 		for i, c := range lines[registry] {
 			where := fmt.Sprintf("behind more than %d others", places)
@@ -198,7 +198,7 @@ func (b *book) tellPlaces(lines map[string][]candidate) {
 	}
 }
 
-func (b *book) await(n *need, r messages.Reason) {
+func (b *machine) await(n *need, r messages.Reason) {
 	text := r.String()
 	if n.awaits == text {
 		return

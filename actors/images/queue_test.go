@@ -14,13 +14,13 @@ import (
 
 // line is a queue under test: pulls begin in the order of begun.
 type line struct {
-	b     *book
-	begun []string
-	told  map[string]string // what each pod was told last of its wait, by image
+	b        *machine
+	begun    []string
+	reported map[string]string // what each pod was told last of its wait, by image
 }
 
 func newLine(limit, qps, burst int32) *line {
-	return &line{b: newBook(newQueue(limit, qps, burst)), told: map[string]string{}}
+	return &line{b: newMachine(newQueue(limit, qps, burst)), reported: map[string]string{}}
 }
 
 func (l *line) do(effects []effect) {
@@ -30,7 +30,7 @@ func (l *line) do(effects []effect) {
 			l.begun = append(l.begun, e.name)
 		case tellPod:
 			if m, ok := e.msg.(messages.ImageAwaited); ok {
-				l.told[m.Image] = m.Reason.String()
+				l.reported[m.Image] = m.Reason.String()
 			}
 		}
 	}
@@ -168,22 +168,22 @@ func TestWhoWaitsIsToldWhere(t *testing.T) {
 		"r/3":  `PullQueued: the image "r/3" is 3rd in the queue of the registry r`,
 		"r/11": `PullQueued: the image "r/11" is behind more than 10 others in the queue of the registry r`,
 	} {
-		if l.told[image] != want {
-			t.Errorf("told %q, want %q", l.told[image], want)
+		if l.reported[image] != want {
+			t.Errorf("told %q, want %q", l.reported[image], want)
 		}
 	}
-	clear(l.told)
+	clear(l.reported)
 	l.end("r/0")
-	if l.told["r/1"] != `Pulling: the image "r/1" is being pulled from the registry r` || !strings.Contains(l.told["r/11"], " 10th ") {
-		t.Errorf("told %q", l.told)
+	if l.reported["r/1"] != `Pulling: the image "r/1" is being pulled from the registry r` || !strings.Contains(l.reported["r/11"], " 10th ") {
+		t.Errorf("told %q", l.reported)
 	}
-	if _, told := l.told["r/13"]; told {
+	if _, reported := l.reported["r/13"]; reported {
 		t.Error("told what is no news")
 	}
-	clear(l.told)
+	clear(l.reported)
 	l.put("r/5") // asked again: what it was told may have been lost
-	if len(l.told) != 1 || !strings.Contains(l.told["r/5"], "4th") {
-		t.Errorf("told %q", l.told)
+	if len(l.reported) != 1 || !strings.Contains(l.reported["r/5"], "4th") {
+		t.Errorf("told %q", l.reported)
 	}
 	for n, want := range map[int]string{1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st"} {
 		if got := ordinal(n); got != want {
@@ -195,7 +195,7 @@ func TestWhoWaitsIsToldWhere(t *testing.T) {
 // Who shows a registry other credentials has a pull and a back-off of its own; one whose credentials change does not wait
 // for what the registry said to the old ones.
 func TestKeysArePulledApart(t *testing.T) {
-	b := newBook(newQueue(0, 0, 0))
+	b := newMachine(newQueue(0, 0, 0))
 	with := func(uid, id string) request {
 		r := req(ask(uid, v1.PullAlways, 0))
 		r.keys.id = id
@@ -226,7 +226,7 @@ func TestKeysArePulledApart(t *testing.T) {
 }
 
 func TestWordsOfTheBackOff(t *testing.T) {
-	b := newBook(newQueue(1, 0, 0))
+	b := newMachine(newQueue(1, 0, 0))
 	r := req(ask("u", v1.PullAlways, 0))
 	r.keys.note = "; no Secret"
 	b.ask(t0, r)

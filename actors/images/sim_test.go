@@ -21,7 +21,7 @@ import (
 )
 
 // pod is an actor of a pod that passes on what it is told.
-type pod struct{ told chan any }
+type pod struct{ reported chan any }
 
 func (p pod) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
@@ -34,7 +34,7 @@ func (p pod) Receive(ctx supervisors.Context, msg any) {
 	case messages.PullImage, messages.ForgetImages:
 		ctx.Tell(messages.Images, m)
 	case messages.ImagePulled, messages.ImageFailed, messages.ServiceStarted:
-		p.told <- m
+		p.reported <- m
 	}
 }
 
@@ -43,18 +43,18 @@ const pods = 20
 func uid(i int) string { return fmt.Sprintf("uid-%d", i) }
 
 type node struct {
-	t    *testing.T
-	ctx  context.Context
-	sim  *sim.Runtime
-	sys  *supervisors.System
-	told chan any
+	t        *testing.T
+	ctx      context.Context
+	sim      *sim.Runtime
+	sys      *supervisors.System
+	reported chan any
 }
 
 // run starts it all; on a clock that stands still, if one is given.
 func run(t *testing.T, so sim.Options, standing clock.WithDelayedExecution) *node {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
-	n := &node{t: t, ctx: ctx, told: make(chan any, 1000)}
+	n := &node{t: t, ctx: ctx, reported: make(chan any, 1000)}
 	so.Socket = filepath.Join(t.TempDir(), "s")
 	var err error
 	if n.sim, err = sim.Start(so); err != nil {
@@ -69,7 +69,7 @@ func run(t *testing.T, so sim.Options, standing clock.WithDelayedExecution) *nod
 	ops := cri.NewOperations()
 	t.Cleanup(func() { check(t, ops.Close(ctx)) })
 	strategy := supervisors.Strategy{Panics: 5, Within: time.Minute, Then: supervisors.Escalate}
-	play := func(string) supervisors.Actor { return pod{n.told} }
+	play := func(string) supervisors.Actor { return pod{n.reported} }
 	n.sys, err = supervisors.Start(supervisors.Options{
 		Tree: &supervisors.Row{Kind: "node", Strategy: strategy, Children: []supervisors.Row{
 			{Kind: "pods", Strategy: strategy, Children: []supervisors.Row{{Kind: "pod", Dynamic: true, Strategy: strategy}}},
@@ -101,7 +101,7 @@ func check(t *testing.T, err error) {
 func await[T any](n *node) T {
 	n.t.Helper()
 	select {
-	case msg := <-n.told:
+	case msg := <-n.reported:
 		m, ok := msg.(T)
 		if !ok {
 			n.t.Fatalf("told %+v", msg)
@@ -186,7 +186,7 @@ func TestPullGoesOnAfterTheRuntimeDied(t *testing.T) {
 	check(t, n.sim.Up())
 	for {
 		select {
-		case msg := <-n.told:
+		case msg := <-n.reported:
 			if m, ok := msg.(messages.ImagePulled); ok && m.Pulled {
 				return
 			}

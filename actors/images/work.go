@@ -82,7 +82,7 @@ func (a *images) adopt(ctx supervisors.Context) {
 		if err != nil {
 			continue // nobody can ask for it
 		}
-		a.book.adopt(ctx.Now(), key.name, name.registry, key.id)
+		a.machine.adopt(ctx.Now(), key.name, name.registry, key.id)
 		a.pull(ctx, key, cri.NodePriority, func(context.Context) (string, error) { return "", errOver })
 	}
 }

@@ -303,23 +303,23 @@ func (f forward) Receive(_ supervisors.Context, msg any) {
 func TestInTheTree(t *testing.T) {
 	f := newFolder(t)
 	f.write("a.yaml", configMap("one", "1")+"---\n"+secret("s"))
-	told, problems := make(chan any, 1000), make(chan any, 1000)
+	sent, problems := make(chan any, 1000), make(chan any, 1000)
 	board := &Board{}
 	tree := &supervisors.Row{Kind: "node", Children: []supervisors.Row{{Kind: "volumes"}, {Kind: "pods"}, {Kind: "objects"}}}
 	sys, err := supervisors.Start(supervisors.Options{Tree: tree, Constructors: map[supervisors.Kind]supervisors.Constructor{
 		"node":    func(string) supervisors.Actor { return ignore{} },
-		"volumes": func(string) supervisors.Actor { return forward{told} },
+		"volumes": func(string) supervisors.Actor { return forward{sent} },
 		"pods":    func(string) supervisors.Actor { return forward{problems} },
 		"objects": New(Options{Dir: f.dir, Board: board, CheckFrequency: time.Hour}), // inotify alone
 	}})
 	must(t, err)
-	first := (<-told).(messages.ObjectsChanged).Version
+	first := (<-sent).(messages.ObjectsChanged).Version
 	if o, found, err := board.Secret(inNamespace("other"), "s"); err != nil || !found || string(o.Data["key"]) != hidden {
 		t.Errorf("the Secret: %v %v", found, err)
 	}
 	f.write("a.yaml", configMap("one", "2"))
 	for second := first; second <= first; { // a version may be told more than once
-		second = (<-told).(messages.ObjectsChanged).Version
+		second = (<-sent).(messages.ObjectsChanged).Version
 	}
 	if o, _, _ := board.ConfigMap(inNamespace("default"), "one"); o == nil || o.Data["key"] != "2" {
 		t.Errorf("got %v", o)

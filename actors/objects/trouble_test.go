@@ -49,7 +49,7 @@ func kindsThatCannotBeRead(t *testing.T, err error, words string) {
 			return true, w, nil
 		})
 	}
-	told := func() string {
+	sent := func() string {
 		text := ""
 		for _, p := range a.c.problemsAt(time.Now().Add(lastingAfter)) {
 			text += fmt.Sprintf("%s, kept %v\n", p.Message, p.KeptLast)
@@ -57,8 +57,8 @@ func kindsThatCannotBeRead(t *testing.T, err error, words string) {
 		return text
 	}
 	both := func(kept string) bool {
-		return strings.HasPrefix(told(), "RuntimeClasses, Services cannot be read: "+words) &&
-			strings.Contains(told(), "kept "+kept)
+		return strings.HasPrefix(sent(), "RuntimeClasses, Services cannot be read: "+words) &&
+			strings.Contains(sent(), "kept "+kept)
 	}
 	a.c.followServices()
 	a.c.followRuntimeClasses()
@@ -68,7 +68,7 @@ func kindsThatCannotBeRead(t *testing.T, err error, words string) {
 	}
 	<-failing
 	failing <- false
-	a.await("nothing is told", func() bool { return told() == "" && len(watches) == 2 })
+	a.await("nothing is told", func() bool { return sent() == "" && len(watches) == 2 })
 	<-failing
 	failing <- true
 	(<-watches).Stop()
@@ -77,7 +77,7 @@ func kindsThatCannotBeRead(t *testing.T, err error, words string) {
 	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
 	a.awaitHolds("a") // it can be got, and not be followed
 	a.await("it is told, too", func() bool {
-		return strings.HasPrefix(told(), "ConfigMap ns/settings, RuntimeClasses, Services cannot")
+		return strings.HasPrefix(sent(), "ConfigMap ns/settings, RuntimeClasses, Services cannot")
 	})
 }
 

@@ -72,8 +72,8 @@ func effects[T Effect](fx []Effect) (out []T) {
 	return out
 }
 
-// toldOf are the messages of one type among the effects.
-func toldOf[T any](fx []Effect) (out []T) {
+// sentOf are the messages of one type among the effects.
+func sentOf[T any](fx []Effect) (out []T) {
 	for _, e := range effects[Tell](fx) {
 		if v, ok := e.Msg.(T); ok {
 			out = append(out, v)

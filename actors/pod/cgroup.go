@@ -6,7 +6,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// ensureCgroup asks for the pod's control group. Everything that is started in the pod lies within.
+// ensureCgroup asks for the pod's cgroup. Everything that is started in the pod lies within.
 func (m *Machine) ensureCgroup(now time.Time) {
 	if m.cgroup.ready || !m.due(now, "cgroup", "", m.set.AnswerTimeout) {
 		return
@@ -21,7 +21,7 @@ func (m *Machine) removeCgroup(now time.Time) {
 	}
 }
 
-// takeCgroup notes what is said of the pod's control group.
+// takeCgroup notes what is said of the pod's cgroup.
 func (m *Machine) takeCgroup(msg any) {
 	switch v := msg.(type) {
 	case messages.PodCgroupReady:

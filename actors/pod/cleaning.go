@@ -7,7 +7,7 @@ import (
 )
 
 // planCleaning: nothing runs. The prober lets go, volumes are unmounted; of a pod that nobody wants, everything is removed; its
-// control group goes last. Leads to Finished.
+// cgroup goes last. Leads to Finished.
 func (m *Machine) planCleaning(now time.Time) Phase {
 	gone := m.ending != nil
 	noted := gone && m.noted(now) // it is written while the others let go

@@ -32,9 +32,9 @@ func TestAGracePeriodIsShortened(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	a := &alone{now: w.now, machine: w.machine}
-	end := func(turn uint64, grace int64) []messages.StopContainer {
-		a.hears(messages.PodWanted{Pod: pod, Generation: turn, Ending: &messages.Ending{Since: w.now, Grace: &grace}})
-		return toldOf[messages.StopContainer](a.take())
+	end := func(generation uint64, grace int64) []messages.StopContainer {
+		a.hears(messages.PodWanted{Pod: pod, Generation: generation, Ending: &messages.Ending{Since: w.now, Grace: &grace}})
+		return sentOf[messages.StopContainer](a.take())
 	}
 	if stops := end(2, 300); len(stops) != 1 || stops[0].Grace != 300*time.Second {
 		t.Fatalf("told to stop: %+v", stops)
@@ -50,7 +50,7 @@ func TestAGracePeriodIsShortened(t *testing.T) {
 	}
 	a.now = a.now.Add(2 * time.Second)
 	a.hears(nil)
-	if stops := toldOf[messages.StopContainer](a.take()); len(stops) != 0 {
+	if stops := sentOf[messages.StopContainer](a.take()); len(stops) != 0 {
 		t.Errorf("told again: %+v", stops)
 	}
 	if stops := end(5, 0); len(stops) != 1 || stops[0].Grace != time.Second {
@@ -78,7 +78,7 @@ func TestADeletedPodGetsItsFinalPhase(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	w.ending = &messages.Ending{}
-	w.send(w.wish())
+	w.send(w.desired())
 	w.settle()
 	if check(t, w); w.status.Phase != v1.PodRunning {
 		t.Errorf("a pod of a manifest is %s", w.status.Phase)
@@ -104,7 +104,7 @@ func TestAPodThatOthersCallFailed(t *testing.T) {
 	w.edits++
 	w.pod = w.pod.DeepCopy()
 	w.pod.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "NodeLost", Message: "gone"}
-	w.send(w.wish())
+	w.send(w.desired())
 	w.settle()
 	if check(t, w); w.ended == nil || w.ended.Gone || w.status.Phase != v1.PodFailed || w.status.Reason != "NodeLost" ||
 		len(w.runningNames()) > 0 {
@@ -127,7 +127,7 @@ func TestAFinishedPodThatRuns(t *testing.T) {
 }
 
 // The API server can know of an end before all of it was undone: an agent that finds such a pod stops its sandbox, and gives its
-// volumes and its control group back.
+// volumes and its cgroup back.
 func TestAFinishedPodOfWhichTheSandboxIsLeft(t *testing.T) {
 	w := newWorld(cloudPod(v1.RestartPolicyNever, 0, 1))
 	w.step(nil)
@@ -154,7 +154,7 @@ func TestAnEndIsToldUntilItIsKept(t *testing.T) {
 	for _, unkept := range []bool{true, true, false} {
 		a.hears(messages.PodWanted{Pod: w.pod, Generation: 9, Final: w.final, Unkept: unkept})
 		a.passes(time.Hour)
-		if n := len(toldOf[messages.PodEnded](a.take())); (n > 0) != unkept {
+		if n := len(sentOf[messages.PodEnded](a.take())); (n > 0) != unkept {
 			t.Errorf("unkept %v: it is told %d times", unkept, n)
 		}
 	}
@@ -235,7 +235,7 @@ func TestReadinessGates(t *testing.T) {
 		for _, ct := range types {
 			w.pod.Status.Conditions = append(w.pod.Status.Conditions, v1.PodCondition{Type: ct, Status: status})
 		}
-		w.send(w.wish())
+		w.send(w.desired())
 		w.settle()
 	}
 	if got := ready(); !strings.HasPrefix(got, "False ReadinessGatesNotReady ") || !strings.Contains(got, "example.com/b") {
@@ -273,11 +273,11 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 		Ending: &messages.Ending{Since: w.now}}
 	a.hears(ending, a.ended(ended(w, 3)), SandboxStopped{ID: w.sandboxes[0].ID})
 	fx := a.take()
-	watched := toldOf[messages.WatchProbes](fx)
+	watched := sentOf[messages.WatchProbes](fx)
 	a.hears(messages.ProbesObserved{UID: "u1", Generation: watched[len(watched)-1].Generation},
 		messages.VolumesUnmounted{UID: "u1", Removed: true})
 	fx = append(fx, a.take()...)
-	notes := toldOf[messages.PodEnded](fx)
+	notes := sentOf[messages.PodEnded](fx)
 	if len(notes) != 1 || notes[0].Gone || notes[0].Status.Phase != v1.PodFailed ||
 		notes[0].Status.ContainerStatuses[0].State.Terminated.ExitCode != 3 {
 		t.Fatalf("told %+v", notes)
@@ -295,13 +295,13 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 	}
 	a.now = a.now.Add(time.Hour)
 	a.hears(nil)
-	if fx = a.take(); len(toldOf[messages.PodEnded](fx)) != 1 || removes(fx) != 0 {
+	if fx = a.take(); len(sentOf[messages.PodEnded](fx)) != 1 || removes(fx) != 0 {
 		t.Error("it is not told again, or removed")
 	}
 	ending.Generation, ending.Final, ending.Unkept = 3, notes[0].Status, true
 	a.hears(ending)
 	a.passes(time.Hour)
-	if fx = a.take(); len(toldOf[messages.PodEnded](fx)) != 1 || removes(fx) != 0 {
+	if fx = a.take(); len(sentOf[messages.PodEnded](fx)) != 1 || removes(fx) != 0 {
 		t.Error("the status is known and not kept, and it is not told again, or removed")
 	}
 	ending.Generation, ending.Unkept = 4, false
@@ -310,7 +310,7 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 		t.Error("it is not removed")
 	}
 	a.hears(PodRemoved{}, messages.PodCgroupRemoved{UID: "u1"})
-	if notes = toldOf[messages.PodEnded](a.take()); len(notes) != 1 || !notes[0].Gone || notes[0].Status != ending.Final {
+	if notes = sentOf[messages.PodEnded](a.take()); len(notes) != 1 || !notes[0].Gone || notes[0].Status != ending.Final {
 		t.Errorf("told %+v", notes)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-func (m *Machine) takeWish(now time.Time, w messages.PodWanted) {
+func (m *Machine) takeWanted(now time.Time, w messages.PodWanted) {
 	m.answered("desired", "")
 	changed := m.desired == nil || m.desired.Pod != w.Pod
 	if m.desired != nil && m.desired.Ending != nil && w.Ending == nil {

@@ -34,7 +34,7 @@ func TestAnEphemeralContainerRunsOnce(t *testing.T) {
 		return w.status.EphemeralContainerStatuses[0]
 	}
 	w.edits, w.pod = 1, debugged(w.pod, "debug", "c0")
-	w.send(w.wish())
+	w.send(w.desired())
 	w.settle()
 	if s := debug(); s.State.Running == nil || s.Ready || s.Started != nil {
 		t.Errorf("running, it is %+v", s)
@@ -55,13 +55,13 @@ func TestAnEphemeralContainerRunsOnce(t *testing.T) {
 	}
 	w.exit = func(string, uint32) (int32, bool) { return 0, false }
 	w.edits, w.pod = 2, debugged(w.pod, "another", "")
-	w.send(w.wish())
+	w.send(w.desired())
 	w.settle()
 	if got := w.runningNames(); !slices.Equal(got, []string{"another", "c0"}) {
 		t.Errorf("running: %v", got)
 	}
 	w.ending = &messages.Ending{Reason: "test"}
-	w.send(w.wish())
+	w.send(w.desired())
 	w.settle()
 	if check(t, w); len(w.containers) > 0 || !slices.Contains(w.stops, "another") {
 		t.Errorf("left: %v; stopped: %v", w.containers, w.stops)
@@ -110,7 +110,7 @@ func TestAnEphemeralContainerWaitsForItsTarget(t *testing.T) {
 		t.Errorf("it waits: %+v", s)
 	}
 	a.hears(pulled("c0", "image"), started(madeIn(a, "c0", messages.ContainerRunning)))
-	runs := toldOf[messages.RunContainer](a.take())
+	runs := sentOf[messages.RunContainer](a.take())
 	if len(runs) != 2 || runs[1].Container.Name != "debug" || runs[1].TargetID != "c0-1" || runs[0].TargetID != "" {
 		t.Errorf("told to run: %+v", runs)
 	}
@@ -124,12 +124,12 @@ func TestAnEphemeralContainerOfAKubeletIsAdopted(t *testing.T) {
 		madeIn(a, "debug", messages.ContainerRunning))
 	a.hears(messages.VolumesMounted{UID: "u1"}, grouped(a.machine.pod), messages.ChildStarted{Name: "debug"})
 	fx := a.take()
-	if runs := toldOf[messages.RunContainer](fx); len(runs) != 1 || runs[0].Adopt == nil || runs[0].Adopt.ID != "debug-1" {
+	if runs := sentOf[messages.RunContainer](fx); len(runs) != 1 || runs[0].Adopt == nil || runs[0].Adopt.ID != "debug-1" {
 		t.Fatalf("told to run: %+v", runs)
 	}
 	a.hears(started(madeIn(a, "debug", messages.ContainerRunning)))
 	a.passes(time.Minute)
-	if stops := toldOf[messages.StopContainer](append(fx, a.take()...)); len(stops) > 0 {
+	if stops := sentOf[messages.StopContainer](append(fx, a.take()...)); len(stops) > 0 {
 		t.Errorf("stopped: %+v", stops)
 	}
 }

@@ -101,7 +101,7 @@ func (m *Machine) recordMount(v messages.VolumesFailed) {
 	m.record("", v1.EventTypeWarning, messages.EventFailedMount, "MountVolume.SetUp failed for volume %q : %s", v.Volume, text)
 }
 
-// recordCgroup tells that the pod's control group could not be made.
+// recordCgroup tells that the pod's cgroup could not be made.
 func (m *Machine) recordCgroup(r messages.Reason) {
 	if m.live() && (m.cgroup.reason == nil || !same(*m.cgroup.reason, r)) {
 		m.record("", v1.EventTypeWarning, messages.EventFailedPodContainer, "unable to ensure pod container exists: %s",

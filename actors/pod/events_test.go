@@ -13,13 +13,13 @@ import (
 )
 
 // toldTooOften names a container of which more back-offs are told than it has ended; empty when there is none.
-func toldTooOften(w *world) string {
-	told := map[string]int{}
+func recordedTooOften(w *world) string {
+	sent := map[string]int{}
 	for _, r := range w.records {
 		if r.Reason == messages.EventBackOff {
-			told[r.Container]++
+			sent[r.Container]++
 		}
-		if told[r.Container] > w.ends[r.Container] {
+		if sent[r.Container] > w.ends[r.Container] {
 			return r.Container
 		}
 	}
@@ -68,13 +68,13 @@ func TestAMissingNetworkIsToldOnce(t *testing.T) {
 	w.offline = &messages.Reason{Code: messages.ReasonNetworkNotReady, Message: "network is not ready: none"}
 	w.step(nil)
 	w.settle()
-	w.send(w.wish())
+	w.send(w.desired())
 	w.settle()
 	w.offline = &messages.Reason{Code: messages.ReasonNetworkNotReady, Message: "network is not ready: another"}
-	w.send(w.wish())
+	w.send(w.desired())
 	w.settle()
 	w.offline = nil
-	w.send(w.wish())
+	w.send(w.desired())
 	w.settle()
 	check(t, w)
 	got := slices.DeleteFunc(said(w.records), func(s string) bool { return !strings.HasPrefix(s, "NetworkNotReady") })
@@ -168,7 +168,7 @@ func TestTheEventsOfAPod(t *testing.T) {
 	group := messages.PodCgroupFailed{UID: "u1", Reason: messages.Reason{Code: messages.ReasonCreatePodContainer,
 		Message: "no cgroup"}}
 	a.hears(group, group)
-	a.sameEvents(t, "a control group", "FailedCreatePodContainer: unable to ensure pod container exists: no cgroup")
+	a.sameEvents(t, "a cgroup", "FailedCreatePodContainer: unable to ensure pod container exists: no cgroup")
 	a.hears(messages.VolumesMounted{UID: "u1"}, SandboxStarted{Reason: messages.Reason{Message: "no network"}},
 		SandboxStarted{Taken: true, Reason: messages.Reason{Message: "taken"}})
 	a.sameEvents(t, "a sandbox", "FailedCreatePodSandBox: Failed to create pod sandbox: no network")

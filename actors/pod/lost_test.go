@@ -73,9 +73,9 @@ func TestAStatusThatIsLostIsToldAgain(t *testing.T) {
 	}
 	for range 2 {
 		w.status = nil
-		w.step(w.wish()) // pods has not seen that it was taken
+		w.step(w.desired()) // pods has not seen that it was taken
 		if w.status == nil {
-			t.Error("the wish was told again, and no status")
+			t.Error("the desired state was sent again, and no status")
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestAStartThatFailedWithoutAWordMayRun(t *testing.T) {
 		t.Fatalf("running %v", got)
 	}
 	w.ending = &messages.Ending{Reason: "test"}
-	w.step(w.wish())
+	w.step(w.desired())
 	w.settle()
 	check(t, w)
 	if len(w.stops) != 1 || w.ended == nil {
@@ -126,7 +126,7 @@ func TestTheAnswerToAnEarlierLifeIsNotTheLast(t *testing.T) {
 		w.step(m)
 	}
 	w.ending = &messages.Ending{Reason: "test"}
-	w.step(w.wish())
+	w.step(w.desired())
 	w.settle()
 	check(t, w)
 	if w.ended == nil || len(w.containers) > 0 {
@@ -179,7 +179,7 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 		for attempt := range 2 {
 			image.Key.Attempt = uint32(attempt)
 			a.hears(image)
-			runs := toldOf[messages.RunContainer](a.take())
+			runs := sentOf[messages.RunContainer](a.take())
 			if len(runs) != 1 {
 				t.Fatalf("%s, attempt %d: told %+v", policy, attempt, runs)
 			}
@@ -191,12 +191,12 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 			f := madeIn(a, "c0", messages.ContainerExited)
 			f.ID, f.Attempt, f.ExitCode, f.FinishedAt = fmt.Sprintf("c0-%d", attempt), uint32(attempt), code, a.now
 			a.observes(a.machine.sandboxes.all, f)
-			early := toldOf[messages.RunContainer](a.take())
+			early := sentOf[messages.RunContainer](a.take())
 			if policy != v1.RestartPolicyAlways {
 				a.passes(time.Minute)
 				image.Key.Attempt++
 				a.hears(image)
-				if again := toldOf[messages.RunContainer](a.take()); len(early)+len(again) > 0 ||
+				if again := sentOf[messages.RunContainer](a.take()); len(early)+len(again) > 0 ||
 					a.machine.container("c0").failed != nil {
 					t.Errorf("%s: it is restarted: %+v, %+v", policy, early, again)
 				}

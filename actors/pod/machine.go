@@ -76,7 +76,7 @@ type Machine struct {
 
 	last       *v1.PodStatus // as last published
 	waited     messages.Reason
-	turn       uint64
+	generation uint64
 	reportedAt time.Time // when,
 	phased     Phase     // and in which phase
 	now        time.Time // of the present step
@@ -112,7 +112,7 @@ type volumes struct {
 	failed    map[string]messages.Reason // by volume, as recorded in Events
 }
 
-// cgroup is what the pod knows of its control group.
+// cgroup is what the pod knows of its cgroup.
 type cgroup struct {
 	ready  bool
 	parent string // as the runtime takes it

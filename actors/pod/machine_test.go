@@ -239,7 +239,7 @@ func TestAnEndedPodLeavesNothing(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	w.ending = &messages.Ending{Reason: "test"}
-	w.send(w.wish())
+	w.send(w.desired())
 	w.settle()
 	check(t, w)
 	if len(w.containers)+len(w.sandboxes) > 0 || w.mounted || !w.foldersOut || w.ended == nil || !w.ended.Gone {
@@ -260,7 +260,7 @@ func TestOnlyTheChangedContainerIsReplaced(t *testing.T) {
 	}
 	w.pod = w.pod.DeepCopy()
 	w.pod.Spec.Containers[0].Image = "another"
-	w.send(w.wish())
+	w.send(w.desired())
 	w.settle()
 	check(t, w)
 	for _, c := range w.containers {
@@ -300,7 +300,7 @@ func TestSidecarsAreStoppedLastAndInReverse(t *testing.T) {
 		t.Fatalf("running %v", got)
 	}
 	w.ending = &messages.Ending{Reason: "test"}
-	w.send(w.wish())
+	w.send(w.desired())
 	w.settle()
 	check(t, w)
 	if want := []string{"c0", "c1", "init1", "init0"}; !slices.Equal(w.stops, want) {
@@ -332,7 +332,7 @@ func TestHooksRunAtOnceAndTheGracePeriodEndsAll(t *testing.T) {
 	says := func(a *alone, when string, want ...string) {
 		t.Helper()
 		var got []string
-		for _, s := range toldOf[messages.StopContainer](a.take()) {
+		for _, s := range sentOf[messages.StopContainer](a.take()) {
 			text := s.Name + " ends in " + s.Grace.String()
 			if s.HookOnly {
 				text = s.Name + " waits for " + s.Grace.String()
@@ -375,7 +375,7 @@ func TestLearnGoesForwardOnly(t *testing.T) {
 	twin := messages.ContainerFact{ID: "b", Attempt: 1, State: messages.ContainerRunning, CreatedAt: at(9)}
 	for _, c := range []struct {
 		name string
-		told []messages.ContainerFact
+		sent []messages.ContainerFact
 		want messages.ContainerFact
 	}{
 		{"an end is final", []messages.ContainerFact{running, exited, running}, exited},
@@ -384,7 +384,7 @@ func TestLearnGoesForwardOnly(t *testing.T) {
 		{"an end is learnt", []messages.ContainerFact{older, running, exited}, exited},
 	} {
 		b := &container{}
-		for _, f := range c.told {
+		for _, f := range c.sent {
 			b.learn(f)
 		}
 		if got := b.newest(); got.ID != c.want.ID || got.State != c.want.State {

@@ -91,7 +91,7 @@ func TestTheStatusTellsTheResourcesInForce(t *testing.T) {
 	}
 }
 
-// Mounts are told with what is mounted below them: whether it is read-only depends on the wish and on the runtime (KEP-3857).
+// Mounts are told with what is mounted below them: whether it is read-only depends on the pod and on the runtime (KEP-3857).
 func TestTheStatusTellsVolumeMounts(t *testing.T) {
 	enabled, disabled, possible := v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyIfPossible
 	for _, c := range []struct {

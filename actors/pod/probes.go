@@ -13,9 +13,9 @@ import (
 
 // probing is what the pod knows of its probes. The prober runs them; the pod decides what follows from a result.
 type probing struct {
-	turn  uint64
-	sent  *messages.WatchProbes // sent last; nil when the prober knows of none
-	heard uint64                // the sequence of the latest answer
+	generation uint64
+	sent       *messages.WatchProbes // sent last; nil when the prober knows of none
+	heard      uint64                // the sequence of the latest answer
 }
 
 // proved is what is known of the newest attempt of a container.
@@ -157,14 +157,14 @@ func (m *Machine) watch(now time.Time) {
 	if m.probing.sent == nil || !sameProbes(m.probing.sent, &w) {
 		m.answered("probes", "")
 		// Larger than any of an earlier life, too: what was said to that one is not taken for the answer.
-		m.probing.turn = max(m.probing.turn+1, uint64(max(now.UnixNano(), 0)))
+		m.probing.generation = max(m.probing.generation+1, uint64(max(now.UnixNano(), 0)))
 		m.probing.sent = &w
 	}
-	if m.probing.heard == m.probing.turn || !m.due(now, "probes", "", m.set.AnswerTimeout) {
+	if m.probing.heard == m.probing.generation || !m.due(now, "probes", "", m.set.AnswerTimeout) {
 		return
 	}
 	again := *m.probing.sent
-	again.Generation = m.probing.turn
+	again.Generation = m.probing.generation
 	m.emit(Tell{messages.Prober, again})
 }
 
@@ -187,7 +187,7 @@ func (m *Machine) takeProbes(v messages.ProbesObserved) {
 		}
 		c.proved.results.Learn(o.Results)
 	}
-	if v.Generation == m.probing.turn && m.probing.sent != nil {
+	if v.Generation == m.probing.generation && m.probing.sent != nil {
 		m.probing.heard = v.Generation
 		m.answered("probes", "")
 	}
@@ -223,5 +223,5 @@ func (m *Machine) unasked(now time.Time) bool {
 
 // unwatched says that the prober has let go of the pod, whose folder can be removed then.
 func (m *Machine) unwatched() bool {
-	return m.probing.sent != nil && len(m.probing.sent.Containers) == 0 && m.probing.heard == m.probing.turn
+	return m.probing.sent != nil && len(m.probing.sent.Containers) == 0 && m.probing.heard == m.probing.generation
 }

@@ -68,18 +68,18 @@ func TestStartedAndReady(t *testing.T) {
 			m := w.machine
 			m.phase, m.pod = Running, w.pod
 			m.matchSpec()
-			con := m.containers[0]
-			con.learn(messages.ContainerFact{ID: "x", Name: "c0", State: messages.ContainerRunning})
-			con.proved = proved{"x", c.results}
-			st := m.containerStatus(con)
+			ctr := m.containers[0]
+			ctr.learn(messages.ContainerFact{ID: "x", Name: "c0", State: messages.ContainerRunning})
+			ctr.proved = proved{"x", c.results}
+			st := m.containerStatus(ctr)
 			if *st.Started != c.started || st.Ready != c.ready {
 				t.Errorf("started %v, ready %v", *st.Started, st.Ready)
 			}
-			if len(c.kinds) > 0 && !slices.Equal(m.runs(con), c.runs) {
-				t.Errorf("it runs %v, want %v", m.runs(con), c.runs)
+			if len(c.kinds) > 0 && !slices.Equal(m.runs(ctr), c.runs) {
+				t.Errorf("it runs %v, want %v", m.runs(ctr), c.runs)
 			}
-			con.proved.id = "another"
-			if got := con.results(); got != (messages.ProbeResults{}) {
+			ctr.proved.id = "another"
+			if got := ctr.results(); got != (messages.ProbeResults{}) {
 				t.Errorf("of another container it takes %v", got)
 			}
 		})
@@ -99,15 +99,15 @@ func TestAFailingProbeIsAnEnd(t *testing.T) {
 			one := messages.ContainerFact{ID: "one", Name: "c0", Image: "image", SandboxID: "s1",
 				State: messages.ContainerRunning, CreatedAt: a.now, StartedAt: a.now}
 			a.hears(started(one))
-			wishes := toldOf[messages.WatchProbes](a.take())
-			if n := len(wishes); n == 0 || wishes[n-1].Containers[0].ID != "one" {
-				t.Fatalf("told %+v", wishes)
+			watches := sentOf[messages.WatchProbes](a.take())
+			if n := len(watches); n == 0 || watches[n-1].Containers[0].ID != "one" {
+				t.Fatalf("told %+v", watches)
 			}
 			failed := messages.ObservedContainer{Name: "c0", ID: "one"}
 			*failed.Results.Of(kind) = messages.ProbeFailed
-			a.hears(messages.ProbesObserved{UID: "u1", Generation: wishes[len(wishes)-1].Generation,
+			a.hears(messages.ProbesObserved{UID: "u1", Generation: watches[len(watches)-1].Generation,
 				Containers: []messages.ObservedContainer{failed}})
-			stops := toldOf[messages.StopContainer](a.take())
+			stops := sentOf[messages.StopContainer](a.take())
 			want := "Container c0 failed " + string(kind) + " probe"
 			if again {
 				want += ", will be restarted"
@@ -116,7 +116,7 @@ func TestAFailingProbeIsAnEnd(t *testing.T) {
 				t.Fatalf("%s: stops %+v", policy, stops)
 			}
 			a.passes(time.Minute)
-			if repeated := toldOf[messages.StopContainer](a.take()); len(repeated) != 1 || repeated[0].Grace != 7*time.Second ||
+			if repeated := sentOf[messages.StopContainer](a.take()); len(repeated) != 1 || repeated[0].Grace != 7*time.Second ||
 				repeated[0].Reason != want {
 				t.Errorf("asked again: %+v", repeated)
 			}
@@ -182,7 +182,7 @@ func TestATerminatingPodIsAskedOnlyForReadiness(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	w.ending = &messages.Ending{Reason: "test"}
-	w.step(w.wish())
+	w.step(w.desired())
 	if c := w.watched.Containers; len(c) != 1 || !slices.Equal(c[0].Run, []messages.ProbeKind{messages.Readiness}) {
 		t.Errorf("it is probed so: %+v", c)
 	}
@@ -227,13 +227,13 @@ func TestAPodThatGoesOnIsNotToldToBeOver(t *testing.T) {
 			w.heeded = 0 // SIGTERM is heeded, and the application ends well
 			w.step(nil)
 			w.settle()
-			told := map[v1.PodPhase]bool{}
-			w.watch = func(s *v1.PodStatus) { told[s.Phase] = true }
+			sent := map[v1.PodPhase]bool{}
+			w.watch = func(s *v1.PodStatus) { sent[s.Phase] = true }
 			test.begin(w)
 			w.settle()
 			check(t, w)
-			if len(w.containers) < 2 || len(told) != 1 || !told[v1.PodRunning] {
-				t.Errorf("%d containers, told to be %v", len(w.containers), told)
+			if len(w.containers) < 2 || len(sent) != 1 || !sent[v1.PodRunning] {
+				t.Errorf("%d containers, told to be %v", len(w.containers), sent)
 			}
 		})
 	}
@@ -259,16 +259,16 @@ func TestAPostStartHookGatesWhatComesAfter(t *testing.T) {
 		CreatedAt: a.now, StartedAt: a.now}
 	last := func() (bool, []messages.ProbeKind) {
 		fx := a.take()
-		says, wishes := effects[Publish](fx), toldOf[messages.WatchProbes](fx)
+		says, watches := effects[Publish](fx), sentOf[messages.WatchProbes](fx)
 		c := says[len(says)-1].Status.ContainerStatuses[0]
-		return *c.Started && c.Ready, wishes[len(wishes)-1].Containers[0].Run
+		return *c.Started && c.Ready, watches[len(watches)-1].Containers[0].Run
 	}
 	a.hears(hooking(one))
 	if started, runs := last(); started || len(runs) > 0 {
 		t.Errorf("the hook runs: started %v, probes %v", started, runs)
 	}
 	a.passes(time.Minute)
-	if n := len(toldOf[messages.RunContainer](a.take())); n != 1 {
+	if n := len(sentOf[messages.RunContainer](a.take())); n != 1 {
 		t.Errorf("the end of the hook is asked for %d times", n)
 	}
 	a.hears(started(one))

@@ -18,7 +18,7 @@ func TestAFailedStartThatLeavesItCreatedIsPaused(t *testing.T) {
 	created := messages.ContainerFact{ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerCreated, CreatedAt: a.now,
 		Image: "image"}
 	for try := range 5 {
-		runs := toldOf[messages.RunContainer](a.take())
+		runs := sentOf[messages.RunContainer](a.take())
 		if len(runs) != 1 {
 			t.Fatalf("try %d: it was told %d times to run", try, len(runs))
 		}
@@ -30,7 +30,7 @@ func TestAFailedStartThatLeavesItCreatedIsPaused(t *testing.T) {
 				Failed: &messages.Reason{Code: messages.ReasonRunContainer}, Fact: &created})
 		}
 		a.passes(retryDelay(try+1) - time.Millisecond)
-		if early := toldOf[messages.RunContainer](a.take()); len(early) > 0 {
+		if early := sentOf[messages.RunContainer](a.take()); len(early) > 0 {
 			t.Errorf("try %d: repeated %d times before its time", try, len(early))
 		}
 		a.passes(time.Millisecond)
@@ -59,7 +59,7 @@ func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
 	dead := []messages.SandboxFact{{ID: "s0", CreatedAt: a.now}}
 	fact := messages.ContainerFact{ID: "k1", Name: "c0", SandboxID: "s0", State: messages.ContainerUnknown, CreatedAt: a.now}
 	a.observes(dead, fact)
-	if stops := toldOf[messages.StopContainer](a.take()); len(stops) != 1 {
+	if stops := sentOf[messages.StopContainer](a.take()); len(stops) != 1 {
 		t.Fatalf("told to stop %d times", len(stops))
 	}
 	fact.State = messages.ContainerCreated
@@ -74,7 +74,7 @@ func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
 	image := pulled("c0", "image")
 	image.Key.Attempt = 1
 	a.hears(messages.ChildStarted{Name: "c0", Again: true}, image)
-	if runs := toldOf[messages.RunContainer](a.take()); len(runs) != 1 || runs[0].Attempt != 1 {
+	if runs := sentOf[messages.RunContainer](a.take()); len(runs) != 1 || runs[0].Attempt != 1 {
 		t.Errorf("it is not made again: %+v", a.machine.Inspect())
 	}
 }
@@ -128,14 +128,14 @@ func TestAnImageOfAnEarlierSpecIsNotTaken(t *testing.T) {
 		Reason: messages.Reason{Code: messages.ReasonErrImagePull}}
 	a.hears(pulled("c0", "web:1"), old)
 	fx := a.take()
-	if runs := toldOf[messages.RunContainer](fx); len(runs) > 0 {
+	if runs := sentOf[messages.RunContainer](fx); len(runs) > 0 {
 		t.Errorf("%s is started from %s", runs[0].Container.Image, runs[0].ImageRef)
 	}
 	if wait := a.machine.waiting(); wait != nil {
 		t.Errorf("it waits for the old image: %v", wait)
 	}
 	a.hears(pulled("c0", "web:2"))
-	if runs := toldOf[messages.RunContainer](a.take()); len(runs) != 1 || runs[0].ImageRef != "sha256:web:2" {
+	if runs := sentOf[messages.RunContainer](a.take()); len(runs) != 1 || runs[0].ImageRef != "sha256:web:2" {
 		t.Errorf("started: %+v", runs)
 	}
 }
@@ -151,10 +151,10 @@ func TestNothingIsRunWithoutAnImage(t *testing.T) {
 	a.take()
 	a.hears(messages.ChildStarted{Name: "c0", Again: true})
 	fx := a.take()
-	if runs := toldOf[messages.RunContainer](fx); len(runs) > 0 {
+	if runs := sentOf[messages.RunContainer](fx); len(runs) > 0 {
 		t.Errorf("run with the image %q", runs[0].ImageRef)
 	}
-	if pulls := toldOf[messages.PullImage](fx); len(pulls) != 1 || pulls[0].Image != "image:2" {
+	if pulls := sentOf[messages.PullImage](fx); len(pulls) != 1 || pulls[0].Image != "image:2" {
 		t.Errorf("asked for %+v", pulls)
 	}
 }
@@ -177,7 +177,7 @@ func TestWhatWasCreatedFromAnEarlierSpecIsNotStarted(t *testing.T) {
 func TestAnAnswerOfAnEarlierLifeIsNotTaken(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	a.hears(pulled("c0", "image"), messages.ChildStarted{Name: "c0", Again: true})
-	runs := toldOf[messages.RunContainer](a.take())
+	runs := sentOf[messages.RunContainer](a.take())
 	if len(runs) != 2 || runs[0].Generation >= runs[1].Generation {
 		t.Fatalf("told %+v", runs)
 	}
@@ -203,7 +203,7 @@ func TestAFallenActorIsNoRestartOfTheContainer(t *testing.T) {
 	pod = pod.DeepCopy()
 	pod.Labels = map[string]string{"changed": "yes"}
 	a.hears(messages.PodWanted{Pod: pod, Generation: 2}, messages.ChildStarted{Name: "c0", Again: true}, again)
-	runs := toldOf[messages.RunContainer](a.take())
+	runs := sentOf[messages.RunContainer](a.take())
 	if last := runs[len(runs)-1]; len(runs) != 3 || last.Attempt != 1 || last.BackOff != 1 {
 		t.Errorf("%d runs, the last with attempt %d and back-off step %d", len(runs), last.Attempt, last.BackOff)
 	}

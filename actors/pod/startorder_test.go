@@ -23,7 +23,7 @@ func madeIn(a *alone, name string, state messages.ContainerState) messages.Conta
 
 // ran are the names of the containers that were told to run since.
 func ran(a *alone) (names []string) {
-	for _, r := range toldOf[messages.RunContainer](a.take()) {
+	for _, r := range sentOf[messages.RunContainer](a.take()) {
 		names = append(names, r.Container.Name)
 	}
 	return names
@@ -74,7 +74,7 @@ func TestRegularContainersStartOneAfterAnother(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newReady(greeting(3))
-			if pulls := toldOf[messages.PullImage](a.take()); len(pulls) < 3 {
+			if pulls := sentOf[messages.PullImage](a.take()); len(pulls) < 3 {
 				t.Errorf("%d images are asked for at once", len(pulls))
 			}
 			for i, s := range steps {
@@ -94,7 +94,7 @@ func TestRegularContainersStartOneAfterAnother(t *testing.T) {
 func TestAFailedStartHoldsNobodyBack(t *testing.T) {
 	a := newReady(greeting(2))
 	a.hears(pulled("c1", "image"), pulled("c0", "image"))
-	first := toldOf[messages.RunContainer](a.take())
+	first := sentOf[messages.RunContainer](a.take())
 	if len(first) != 1 || first[0].Container.Name != "c0" {
 		t.Fatalf("told to run: %+v", first)
 	}

@@ -29,15 +29,15 @@ func (m *Machine) publish(now time.Time) {
 		w = *waiting
 		w.RetryAt = time.Time{} // a retry alone is no news
 	}
-	if m.last != nil && m.phased == m.phase && m.desired.Generation == m.turn && w == m.waited &&
+	if m.last != nil && m.phased == m.phase && m.desired.Generation == m.generation && w == m.waited &&
 		equality.Semantic.DeepEqual(m.last, status) {
 		if now.Before(m.reportedAt.Add(reportAgain)) {
 			return
 		}
 		status = m.last
 	}
-	m.last, m.waited, m.turn, m.reportedAt, m.phased = status, w, m.desired.Generation, now, m.phase
-	m.emit(Publish{Generation: m.turn, Status: status, Phase: m.phase, Waiting: waiting})
+	m.last, m.waited, m.generation, m.reportedAt, m.phased = status, w, m.desired.Generation, now, m.phase
+	m.emit(Publish{Generation: m.generation, Status: status, Phase: m.phase, Waiting: waiting})
 }
 
 // waiting is what the pod waits for, where it does: the reason that a person should read first.

@@ -62,7 +62,7 @@ func TestSidecarsGetWhatIsLeftOfTheGrace(t *testing.T) {
 	takes := map[string]time.Duration{"c0": 10 * time.Second, "init2": 15 * time.Second, "init1": 4 * time.Second, "init0": 0}
 	var got []time.Duration
 	for range takes {
-		stops := slices.DeleteFunc(toldOf[messages.StopContainer](a.take()),
+		stops := slices.DeleteFunc(sentOf[messages.StopContainer](a.take()),
 			func(s messages.StopContainer) bool { return s.HookOnly })
 		if len(stops) != 1 {
 			t.Fatalf("told to stop: %+v", stops)

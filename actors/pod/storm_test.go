@@ -168,7 +168,7 @@ func storm(t *rapid.T, w *world) {
 		if len(w.pod.Spec.EphemeralContainers) < 2 {
 			target := rapid.SampledFrom([]string{"", "c0"}).Draw(t, "target")
 			w.edits, w.pod = w.edits+1, debugged(w.pod, fmt.Sprintf("debug%d", len(w.pod.Spec.EphemeralContainers)), target)
-			w.send(w.wish())
+			w.send(w.desired())
 		}
 	case "brief":
 		w.brief = true
@@ -176,7 +176,7 @@ func storm(t *rapid.T, w *world) {
 		w.network(w.offline != nil)
 	case "fail":
 		if w.final == nil {
-			w.condemn()
+			w.quarantine()
 		}
 	case "deaf":
 		w.deaf = true
@@ -185,12 +185,12 @@ func storm(t *rapid.T, w *world) {
 	case "end":
 		if w.ending == nil && rapid.IntRange(0, 4).Draw(t, "really") == 0 {
 			w.ending = &messages.Ending{Reason: "storm"}
-			w.send(w.wish())
+			w.send(w.desired())
 		} else if w.ending != nil {
 			shorter := *w.ending
 			shorter.Grace = new(int64(rapid.IntRange(0, 9).Draw(t, "grace")))
 			w.ending = &shorter
-			w.send(w.wish())
+			w.send(w.desired())
 		}
 	}
 }
@@ -215,7 +215,7 @@ func someone(t *rapid.T, w *world) {
 // afterTheStorm says what is wrong with the pod when all is quiet again.
 func afterTheStorm(w *world) string {
 	phase := w.machine.Phase()
-	if name := toldTooOften(w); name != "" {
+	if name := recordedTooOften(w); name != "" {
 		return fmt.Sprintf("%s ended %d times, and its back-off is told more often: %v", name, w.ends[name], w.records)
 	}
 	switch {

@@ -34,7 +34,7 @@ type (
 func (m *Machine) take(now time.Time, msg any) {
 	switch v := msg.(type) {
 	case messages.PodWanted:
-		m.takeWish(now, v)
+		m.takeWanted(now, v)
 	case messages.PodObserved:
 		m.takeFacts(now, v.Facts)
 	case messages.ServiceStarted:

@@ -46,7 +46,7 @@ type world struct {
 	asked      map[string]string // what each container was asked last: its "hook", or its "end"
 	mounted    bool
 	foldersOut bool
-	grouped    bool      // its control group is there
+	grouped    bool      // its cgroup is there
 	groups     []*v1.Pod // as its cgroup was asked for
 	edits      uint64
 	noImages   bool // no pull ends
@@ -54,7 +54,7 @@ type world struct {
 	stuck      map[string]bool // containers left of starts that were cut off, which cannot be removed
 	halfway    int             // so many of the next starts create the container and then fail
 
-	proberBook
+	proberState
 	exit       func(name string, attempt uint32) (code int32, ends bool)
 	violations []string
 	trace      []string
@@ -148,7 +148,7 @@ func (w *world) effect(e Effect) {
 			w.fault("edge %s to %s", e.From, e.To)
 		}
 	case Tell:
-		w.told(e.Msg)
+		w.sent(e.Msg)
 	case StartSandbox:
 		if w.machine.desired.NoNetwork != nil {
 			w.fault("a sandbox is started without a network")
@@ -224,17 +224,17 @@ func (w *world) exits(f messages.ContainerFact) any {
 	}
 	result := messages.ContainerEnded{Fact: f}
 	verdict, after := w.actors[f.Name].Judge(w.now, result)
-	told := messages.ChildExited{Name: f.Name, Result: result, Verdict: verdict}
+	sent := messages.ChildExited{Name: f.Name, Result: result, Verdict: verdict}
 	if verdict == messages.ExitRestarts {
 		if !w.machine.live() {
 			w.fault("the actor of %s is restarted while its pod is %s", f.Name, w.machine.Phase())
 		}
-		told.RestartAt = w.now.Add(after)
-		w.later[f.Name] = told.RestartAt
+		sent.RestartAt = w.now.Add(after)
+		w.later[f.Name] = sent.RestartAt
 	} else {
 		delete(w.actors, f.Name)
 	}
-	return told
+	return sent
 }
 
 // arrive has the actors speak whose back-off is over.
@@ -278,10 +278,10 @@ func (w *world) fault(format string, args ...any) {
 }
 
 // told is what the other actors do.
-func (w *world) told(msg any) {
+func (w *world) sent(msg any) {
 	switch m := msg.(type) {
 	case messages.GetDesired:
-		w.send(w.wish())
+		w.send(w.desired())
 	case messages.ReadPod:
 		w.send(w.observed())
 	case messages.MountVolumes:
@@ -306,7 +306,7 @@ func (w *world) told(msg any) {
 	case messages.RemovePodCgroup:
 		for _, c := range w.containers {
 			if lives(c) {
-				w.fault("the control group is removed while %s runs", c.ID)
+				w.fault("the cgroup is removed while %s runs", c.ID)
 			}
 		}
 		w.send(delayed(func() any {
@@ -332,12 +332,12 @@ func (w *world) told(msg any) {
 	case messages.PodEnded:
 		w.ended = &m
 		if m.Gone && (len(w.containers)+len(w.sandboxes) > 0 || !w.foldersOut || w.grouped) {
-			w.fault("it says that nothing is left of it, and %v, %v and its folder (removed: %v) or control group (%v) are",
+			w.fault("it says that nothing is left of it, and %v, %v and its folder (removed: %v) or cgroup (%v) are",
 				w.containers, w.sandboxes, w.foldersOut, w.grouped)
 		}
 		if !m.Gone {
 			w.final = m.Status
-			w.send(w.wish())
+			w.send(w.desired())
 		}
 	case messages.ForgetImages:
 	case messages.WatchProbes:
@@ -347,15 +347,15 @@ func (w *world) told(msg any) {
 	}
 }
 
-func (w *world) wish() messages.PodWanted {
-	turn := 1 + w.edits
+func (w *world) desired() messages.PodWanted {
+	generation := 1 + w.edits
 	if w.ending != nil {
-		turn++
+		generation++
 	}
 	if w.final != nil {
-		turn += 2
+		generation += 2
 	}
-	return messages.PodWanted{Pod: w.pod, Generation: turn, Ending: w.ending, Final: w.final, Last: w.last, Fail: w.fail,
+	return messages.PodWanted{Pod: w.pod, Generation: generation, Ending: w.ending, Final: w.final, Last: w.last, Fail: w.fail,
 		NoNetwork: w.offline}
 }
 
@@ -385,8 +385,8 @@ func (w *world) settle() {
 		idle++
 		w.now = w.now.Add(time.Minute)
 		w.send(w.observed())
-		if w.taken != w.wish().Generation { // the parent's sweep
-			w.send(w.wish())
+		if w.taken != w.desired().Generation { // the parent's sweep
+			w.send(w.desired())
 		}
 	}
 }
@@ -396,7 +396,7 @@ func (w *world) edit(change func(*v1.PodSpec)) {
 	w.edits++
 	w.pod = w.pod.DeepCopy()
 	change(&w.pod.Spec)
-	w.send(w.wish())
+	w.send(w.desired())
 }
 
 // network is there, or goes.
@@ -406,14 +406,14 @@ func (w *world) network(there bool) {
 	if !there {
 		w.offline = &messages.Reason{Code: messages.ReasonNetworkNotReady, Message: "network is not ready: no"}
 	}
-	w.send(w.wish())
+	w.send(w.desired())
 }
 
 // condemn has the node end the pod.
-func (w *world) condemn() {
+func (w *world) quarantine() {
 	w.edits++
 	w.fail = &messages.PodFailure{Reason: messages.ReasonPreempting, Message: "make room", Disruption: "it had to"}
-	w.send(w.wish())
+	w.send(w.desired())
 }
 
 // restart is the death of the pod's actor: a new machine, knowing nothing.

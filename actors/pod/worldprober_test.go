@@ -11,8 +11,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// proberBook is the prober of the world: the latest wish, and the last words by container ID, which lie on the disk.
-type proberBook struct {
+// proberState is the prober of the world: the latest desired state, and the last words by container ID, which lie on the disk.
+type proberState struct {
 	watched *messages.WatchProbes
 	words   map[string]messages.ProbeResults
 	sick    map[string]bool // containers whose probes fail when all is quiet; by "name/kind"

@@ -44,7 +44,7 @@ func (w *world) startSandbox(e StartSandbox) {
 		w.fault("a sandbox is started while %s", p)
 	}
 	if !w.grouped || e.CgroupParent == "" {
-		w.fault("a sandbox is started in the control group %q (there: %v)", e.CgroupParent, w.grouped)
+		w.fault("a sandbox is started in the cgroup %q (there: %v)", e.CgroupParent, w.grouped)
 	}
 	w.seq++
 	s := messages.SandboxFact{ID: fmt.Sprintf("s%d", w.seq), Attempt: e.Attempt, Ready: true, CreatedAt: w.now,
@@ -75,8 +75,8 @@ func (a *alone) ended(f messages.ContainerFact) messages.ChildExited {
 
 // sendExit has the actor end now; the word of it comes later.
 func (w *world) sendExit(f messages.ContainerFact) {
-	if told := w.exits(f); told != nil {
-		w.send(told)
+	if sent := w.exits(f); sent != nil {
+		w.send(sent)
 		w.arrive()
 	}
 }
@@ -118,7 +118,7 @@ func (w *world) run(m messages.RunContainer) {
 		w.fault("%s is started with the handler %q", m.Container.Name, m.Sandbox.Handler)
 	}
 	if m.Sandbox.CgroupParent == "" {
-		w.fault("%s is started in no control group", m.Container.Name)
+		w.fault("%s is started in no cgroup", m.Container.Name)
 	}
 	if !w.ready(m.Sandbox.ID) {
 		w.send(w.failed(m, "no sandbox", nil))

@@ -175,7 +175,7 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admissi
 		}
 	}
 	byLabels := refusal.Reason == admission.ReasonNodeAffinity || refusal.Reason == admission.ReasonTaintToleration
-	if static || byLabels && a.opts.Here.Told && !a.node.heard {
+	if static || byLabels && a.opts.Here.Registered && !a.node.heard {
 		return &messages.Reason{Code: refusal.Reason, Message: refusal.Message}, admission.Refusal{}
 	}
 	return nil, refusal

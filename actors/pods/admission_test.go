@@ -17,7 +17,7 @@ import (
 
 // small is a node of a cluster with one processor and room for four pods.
 func small() Here {
-	return Here{Told: true, Object: thisObject(nil), Allocatable: func() v1.ResourceList {
+	return Here{Registered: true, Object: thisObject(nil), Allocatable: func() v1.ResourceList {
 		return v1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("4")}
 	}}
 }
@@ -192,7 +192,7 @@ func TestAPodThatIsOverIsNotRun(t *testing.T) {
 	}
 }
 
-// The older of two that do not both fit is admitted, whatever their order in the wish; a static pod comes first.
+// The older of two that do not both fit is admitted, whatever their order in the list; a static pod comes first.
 func TestTheOldestIsAdmittedFirst(t *testing.T) {
 	n := beginCluster(t, small())
 	wants(n.Kit, messages.APIServer, asking("ccc", 600), asking("a", 300), asking("bb", 300))
@@ -226,7 +226,7 @@ func TestAStaticPodWaits(t *testing.T) {
 	audit(n.Kit)
 	var pods []*v1.Pod
 	for i := range 5 {
-		pods = append(pods, static(asking(fmt.Sprint("s", i), 900))) // no cpu is counted on a node of its own
+		pods = append(pods, static(asking(fmt.Sprint("s", i), 900))) // no cpu is counted on a standalone node
 	}
 	wants(n.Kit, messages.File, pods...)
 	n.spawned("s0", "s1", "s2", "s3")

@@ -55,7 +55,7 @@ func graces(k *supervisortest.Kit) []int64 {
 }
 
 // statuses are those that status was told of, the whole ones left out.
-func ofType[T any](all []supervisortest.Told) []T {
+func ofType[T any](all []supervisortest.Sent) []T {
 	var out []T
 	for _, m := range all {
 		if v, ok := m.Msg.(T); ok {
@@ -82,8 +82,8 @@ func TestADeletionShortens(t *testing.T) {
 	wants(k, messages.APIServer, pod("web", "u"))
 	k.Take()
 	for i, c := range []struct {
-		wish []*v1.Pod
-		want []int64
+		desired []*v1.Pod
+		want    []int64
 	}{
 		{[]*v1.Pod{deletedPod("web", "u", 20)}, []int64{20}},
 		{[]*v1.Pod{deletedPod("web", "u", 25)}, []int64{20}},
@@ -92,7 +92,7 @@ func TestADeletionShortens(t *testing.T) {
 		{nil, []int64{vanishedGrace}},
 		{nil, nil},
 	} {
-		wants(k, messages.APIServer, c.wish...)
+		wants(k, messages.APIServer, c.desired...)
 		if got := graces(k); !slices.Equal(got, c.want) {
 			t.Errorf("step %d: told of %v, want %v", i, got, c.want)
 		}

@@ -16,8 +16,8 @@ import (
 
 // Here is what the agent knows of this node by itself.
 type Here struct {
-	// Told says that registration tells what the API server knows of this node: new pods wait for that.
-	Told bool
+	// Registered says that the node is registered with an API server. New pods wait for what that knows of the node.
+	Registered bool
 	// Object has the labels and taints that the node registers with. It is replaced by the API server's, once that is known.
 	Object *v1.Node
 	// Allocatable is what pods can have of the machine, and how many of them there may be, as read last: what registration
@@ -48,7 +48,7 @@ type nodeDue struct{}
 
 // askNode asks for the node's object, until it is known.
 func (a *actor) askNode(ctx supervisors.Context) {
-	if a.opts.Here.Told && !a.node.heard {
+	if a.opts.Here.Registered && !a.node.heard {
 		ctx.Tell(messages.Registration, messages.GetNode{})
 		ctx.After(askEvery, nodeDue{})
 	}
@@ -56,7 +56,7 @@ func (a *actor) askNode(ctx supervisors.Context) {
 
 // awaitNode says that pods of the API server have to wait for the node's object. They do not wait for ever.
 func (a *actor) awaitNode(ctx supervisors.Context) bool {
-	if !a.opts.Here.Told || a.node.heard {
+	if !a.opts.Here.Registered || a.node.heard {
 		return false
 	}
 	if a.node.until.IsZero() {

@@ -10,16 +10,16 @@ import (
 )
 
 // usersTold are the pods of which objects was told last; false when it was told nothing.
-func usersTold(k *supervisortest.Kit) (names string, told bool) {
+func usersTold(k *supervisortest.Kit) (names string, sent bool) {
 	for _, m := range k.Take() {
 		if w, ok := m.Msg.(messages.ObjectsWanted); ok && m.To == messages.Objects {
-			names, told = "", true
+			names, sent = "", true
 			for _, p := range w.Pods {
 				names += p.Name + " "
 			}
 		}
 	}
-	return names, told
+	return names, sent
 }
 
 // objects hears of the API server's pods alone, when they change, with each sweep, and when it has started anew.
@@ -28,8 +28,8 @@ func TestObjectsHearsWhoUsesThem(t *testing.T) {
 	audit(k)
 	expect := func(what, want string, wantTold bool) {
 		t.Helper()
-		if got, told := usersTold(k); got != want || told != wantTold {
-			t.Errorf("%s: told %v %q, want %v %q", what, told, got, wantTold, want)
+		if got, sent := usersTold(k); got != want || sent != wantTold {
+			t.Errorf("%s: told %v %q, want %v %q", what, sent, got, wantTold, want)
 		}
 	}
 	wants(k, messages.File, pod("static", "s"))

@@ -43,7 +43,7 @@ func audit(k *supervisortest.Kit, found ...string) {
 	k.Send(messages.Runtime, m)
 }
 
-// told are the messages of one type that were told since last asked.
+// sent are the messages of one type that were sent since last asked.
 func sent[T any](k *supervisortest.Kit) []T {
 	var out []T
 	for _, m := range k.Take() {
@@ -115,8 +115,8 @@ func TestASuccessorWaitsForItsPredecessor(t *testing.T) {
 	}
 }
 
-// A wish that did not arrive is told again.
-func TestAWishThatWasNotTakenIsToldAgain(t *testing.T) {
+// Desired state that did not arrive is sent again.
+func TestDesiredStateThatWasNotTakenIsSentAgain(t *testing.T) {
 	k := begin(t)
 	wants(k, messages.File, pod("web", "u1"))
 	audit(k)

@@ -50,7 +50,7 @@ func newStorm(t *rapid.T, tb testing.TB) *storm {
 func (s *storm) begin() {
 	s.stopped, s.orders = nil, 0
 	here := small()
-	here.Told = false
+	here.Registered = false
 	s.actor = newWith(Options{Sources: []messages.Address{messages.File, messages.APIServer}, Cluster: true, Board: board.New(),
 		Here: here}, s.store)("pods").(*actor)
 	s.kit = supervisortest.New(s.tb, messages.Pods, s.actor)

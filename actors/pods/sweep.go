@@ -30,7 +30,7 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	a.tellStatuses(ctx)
 	a.tellObjects(ctx, true)
 	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Heard: heard})
-	if a.audited { // what is not known of may run, in a group of its own
+	if a.audited { // what is not known of may run, in a cgroup of its own
 		ctx.Tell(messages.Resources, messages.PodCgroupsWanted{UIDs: wanted, Heard: heard, Active: active})
 	}
 	if heard && a.audited { // otherwise a pod that is not known of may still run, and need its volumes

@@ -31,7 +31,7 @@ import (
 // jobOf is one run of a probe at a port of this machine, which the container names "web".
 func jobOf(t *testing.T, address string, h v1.ProbeHandler, timeout time.Duration) job {
 	t.Helper()
-	con := &v1.Container{Name: "c", Env: []v1.EnvVar{{Name: "WORD", Value: "said"}}}
+	ctr := &v1.Container{Name: "c", Env: []v1.EnvVar{{Name: "WORD", Value: "said"}}}
 	if address != "" {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -41,20 +41,20 @@ func jobOf(t *testing.T, address string, h v1.ProbeHandler, timeout time.Duratio
 		if err != nil {
 			t.Fatal(err)
 		}
-		con.Ports = []v1.ContainerPort{{Name: "web", ContainerPort: int32(n)}}
+		ctr.Ports = []v1.ContainerPort{{Name: "web", ContainerPort: int32(n)}}
 		if h.GRPC != nil {
 			h.GRPC.Port = int32(n)
 		}
 	}
-	return job{id: "id", container: con, spec: &v1.Probe{ProbeHandler: h}, ips: []string{"127.0.0.1"}, timeout: timeout}
+	return job{id: "id", container: ctr, spec: &v1.Probe{ProbeHandler: h}, ips: []string{"127.0.0.1"}, timeout: timeout}
 }
 
 func web(path string, headers ...v1.HTTPHeader) v1.ProbeHandler {
 	return v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: path, Port: intstr.FromString("web"), HTTPHeaders: headers}}
 }
 
-// patience bounds what has to come; it is reached only when something is stuck.
-const patience = time.Minute
+// waitLimit bounds what has to come; it is reached only when something is stuck.
+const waitLimit = time.Minute
 
 func TestHTTP(t *testing.T) {
 	hung := make(chan struct{})
@@ -114,7 +114,7 @@ func TestHTTP(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				limit := patience
+				limit := waitLimit
 				if name == "no answer" {
 					limit = 50 * time.Millisecond
 				}
@@ -142,7 +142,7 @@ func listen(t *testing.T) net.Listener {
 func TestTCP(t *testing.T) {
 	l := listen(t)
 	for _, port := range []intstr.IntOrString{intstr.FromString("web"), intstr.FromString("nothing")} {
-		j := jobOf(t, l.Addr().String(), v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: port}}, patience)
+		j := jobOf(t, l.Addr().String(), v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: port}}, waitLimit)
 		want := success
 		if port.StrVal == "nothing" {
 			want = unknown
@@ -154,7 +154,7 @@ func TestTCP(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	j := jobOf(t, l.Addr().String(), v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromString("web")}}, patience)
+	j := jobOf(t, l.Addr().String(), v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromString("web")}}, waitLimit)
 	if got := j.act(t.Context(), Options{}); got.result != failure || !strings.Contains(got.message, "refused") {
 		t.Errorf("nobody listens: %+v", got)
 	}
@@ -187,7 +187,7 @@ func TestGRPC(t *testing.T) {
 			{l.Addr().String(), "other", failure, "unknown service"},
 			{bareListener.Addr().String(), "", failure, "does not implement"},
 		} {
-			j := jobOf(t, c.at, v1.ProbeHandler{GRPC: &v1.GRPCAction{Service: &c.service, Mode: &mode}}, patience)
+			j := jobOf(t, c.at, v1.ProbeHandler{GRPC: &v1.GRPCAction{Service: &c.service, Mode: &mode}}, waitLimit)
 			if got := j.act(t.Context(), Options{UserAgent: "kube-probe/1.2"}); got.result != c.want ||
 				!strings.Contains(got.message, c.says) {
 				t.Errorf("%s %q: %+v", mode, c.service, got)
@@ -195,7 +195,7 @@ func TestGRPC(t *testing.T) {
 		}
 		server.Stop()
 		bare.Stop()
-		j := jobOf(t, l.Addr().String(), v1.ProbeHandler{GRPC: &v1.GRPCAction{Mode: &mode}}, patience)
+		j := jobOf(t, l.Addr().String(), v1.ProbeHandler{GRPC: &v1.GRPCAction{Mode: &mode}}, waitLimit)
 		if got := j.act(t.Context(), Options{}); got.result != failure {
 			t.Errorf("nobody listens: %+v", got)
 		}
@@ -319,7 +319,7 @@ func TestHugeAnswers(t *testing.T) {
 	}))
 	defer s.Close()
 	if got := httpProbe(t.Context(), Options{}, jobOf(t, s.Listener.Addr().String(), web("/"),
-		patience)); got.result != failure || !strings.Contains(got.message, "headers") {
+		waitLimit)); got.result != failure || !strings.Contains(got.message, "headers") {
 		t.Errorf("a megabyte of headers: %+v", got)
 	}
 }
@@ -342,7 +342,7 @@ func TestHTTP2(t *testing.T) {
 	defer s.Close()
 	h := web("/")
 	h.HTTPGet.Scheme = v1.URISchemeHTTPS
-	if got := httpProbe(t.Context(), Options{}, jobOf(t, s.Listener.Addr().String(), h, patience)); got.result != success {
+	if got := httpProbe(t.Context(), Options{}, jobOf(t, s.Listener.Addr().String(), h, waitLimit)); got.result != success {
 		t.Errorf("%+v", got)
 	}
 }
@@ -353,7 +353,7 @@ func TestNoQueryInAnError(t *testing.T) {
 		for _, host := range []string{"my host", "127.0.0.1"} {
 			h := web(path)
 			h.HTTPGet.Host = host
-			got := httpProbe(t.Context(), Options{}, jobOf(t, "127.0.0.1:1", h, patience))
+			got := httpProbe(t.Context(), Options{}, jobOf(t, "127.0.0.1:1", h, waitLimit))
 			if got.result == success || strings.Contains(got.message, "secret") {
 				t.Errorf("%s at %s: %+v", path, host, got)
 			}

@@ -32,7 +32,7 @@ func TestEachFailureIsAnEvent(t *testing.T) {
 		r := newRuntime()
 		k := newKit(t, folder(t), r, func(o *Options) { o.Events = on })
 		spec := container("c", map[messages.ProbeKind]*v1.Probe{messages.Liveness: command()})
-		w := wishOf(k, 1, spec, "id", messages.Liveness)
+		w := watchOf(k, 1, spec, "id", messages.Liveness)
 		w.Pod = podOf(spec)
 		k.Send("pods/u1", w)
 		k.RunWork()

@@ -56,9 +56,9 @@ func container(name string, probes map[messages.ProbeKind]*v1.Probe) *v1.Contain
 	}
 }
 
-// wishOf is for one container that has just started, of which nothing is known.
-func wishOf(k *supervisortest.Kit, turn uint64, c *v1.Container, id string, run ...messages.ProbeKind) messages.WatchProbes {
-	return messages.WatchProbes{UID: "u1", Generation: turn, IPs: []string{"127.0.0.1"}, Containers: []messages.WatchedContainer{{
+// watchOf is for one container that has just started, of which nothing is known.
+func watchOf(k *supervisortest.Kit, generation uint64, c *v1.Container, id string, run ...messages.ProbeKind) messages.WatchProbes {
+	return messages.WatchProbes{UID: "u1", Generation: generation, IPs: []string{"127.0.0.1"}, Containers: []messages.WatchedContainer{{
 		Spec: c, ID: id, StartedAt: k.Now(), Run: run,
 	}}}
 }

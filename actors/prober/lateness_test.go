@@ -30,7 +30,7 @@ func (r timesOut) ExecSync(_ context.Context, id string, _ []string, _ time.Dura
 
 // probed tells of a pod with one liveness probe, every 10 s, and runs what that asks for, except probes.
 func probed(k *supervisortest.Kit, uid string) {
-	w := wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Liveness: command()}), uid, messages.Liveness)
+	w := watchOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Liveness: command()}), uid, messages.Liveness)
 	w.UID = uid
 	k.Send(messages.PodAddress(uid), w)
 	runAll(k, func(w supervisors.Work) bool { return w.Name != "probe" })

@@ -61,7 +61,7 @@ func TestThresholds(t *testing.T) {
 			p := command()
 			p.PeriodSeconds, p.SuccessThreshold, p.FailureThreshold = 5, c.success, c.failure
 			spec := container("c", map[messages.ProbeKind]*v1.Probe{c.kind: p})
-			k.Send("pods/u1", wishOf(k, 1, spec, "id", c.kind))
+			k.Send("pods/u1", watchOf(k, 1, spec, "id", c.kind))
 			var is messages.ProbeResult
 			for i, code := range c.codes {
 				r.codes["id"] = code
@@ -100,7 +100,7 @@ func TestInitialDelay(t *testing.T) {
 		k := newKit(t, folder(t), r, nil)
 		p := command()
 		p.InitialDelaySeconds = 7
-		w := wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Liveness: p}), "id", messages.Liveness)
+		w := watchOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Liveness: p}), "id", messages.Liveness)
 		w.Containers[0].StartedAt = k.Now().Add(ahead)
 		k.Send("pods/u1", w)
 		k.RunWork()
@@ -120,9 +120,9 @@ func TestTheLastWordOutlivesTheProber(t *testing.T) {
 	dir, r := folder(t), newRuntime()
 	spec := container("c", map[messages.ProbeKind]*v1.Probe{messages.Startup: command(), messages.Readiness: command()})
 	k := newKit(t, dir, r, nil)
-	k.Send("pods/u1", wishOf(k, 1, spec, "id", messages.Startup))
+	k.Send("pods/u1", watchOf(k, 1, spec, "id", messages.Startup))
 	step(k, 2)
-	k.Send("pods/u1", wishOf(k, 2, spec, "id", messages.Readiness))
+	k.Send("pods/u1", watchOf(k, 2, spec, "id", messages.Readiness))
 	step(k, 20)
 	want := messages.ProbeResults{Startup: succeeded, Readiness: succeeded}
 	if got := last(t, k).Containers[0].Results; got != want {
@@ -132,7 +132,7 @@ func TestTheLastWordOutlivesTheProber(t *testing.T) {
 	runs := r.calls["id"]
 	r.codes["id"] = 1
 	k = newKit(t, dir, r, nil)
-	k.Send("pods/u1", wishOf(k, 1, spec, "id", messages.Startup))
+	k.Send("pods/u1", watchOf(k, 1, spec, "id", messages.Startup))
 	if len(words(k)) > 0 {
 		t.Error("it answers before it has read what is known")
 	}
@@ -140,14 +140,14 @@ func TestTheLastWordOutlivesTheProber(t *testing.T) {
 	if got := last(t, k); got.Generation != 1 || got.Containers[0].Results != want || r.calls["id"] != runs {
 		t.Errorf("after the restart: %+v, %d runs", got, r.calls["id"]-runs)
 	}
-	k.Send("pods/u1", wishOf(k, 2, spec, "id", messages.Readiness))
+	k.Send("pods/u1", watchOf(k, 2, spec, "id", messages.Readiness))
 	step(k, 40)
 	if got := last(t, k).Containers[0].Results; got.Readiness != failed {
 		t.Errorf("the probes fail since, and it says %+v", got)
 	}
 
 	k = newKit(t, dir, r, nil)
-	k.Send("pods/u1", wishOf(k, 1, spec, "another", messages.Startup))
+	k.Send("pods/u1", watchOf(k, 1, spec, "another", messages.Startup))
 	k.RunWork()
 	if got := words(k)[0].Containers[0].Results; got != (messages.ProbeResults{}) {
 		t.Errorf("of another container it says %+v", got)
@@ -162,7 +162,7 @@ func TestAnUnreadableRecordIsMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := newKit(t, dir, r, nil)
-	k.Send("pods/u1", wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()}), "id",
+	k.Send("pods/u1", watchOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()}), "id",
 		messages.Readiness))
 	step(k, 2)
 	if got := last(t, k).Containers[0].Results.Readiness; got != succeeded {
@@ -177,7 +177,7 @@ func TestAnUnreadableRecordIsMadeAnew(t *testing.T) {
 func TestAWordIsToldUntilItIsKnown(t *testing.T) {
 	k := newKit(t, folder(t), newRuntime(), nil)
 	spec := container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()})
-	w := wishOf(k, 1, spec, "id", messages.Readiness)
+	w := watchOf(k, 1, spec, "id", messages.Readiness)
 	k.Send("pods/u1", w)
 	step(k, 2)
 	words(k)
@@ -204,7 +204,7 @@ func TestWhomToBelieve(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := newKit(t, dir, r, nil)
-	w := wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Startup: command(),
+	w := watchOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Startup: command(),
 		messages.Readiness: command()}), "id", messages.Readiness)
 	w.Containers[0].Known = messages.ProbeResults{Readiness: failed}
 	k.Send("pods/u1", w)
@@ -298,7 +298,7 @@ func TestNoThunderAfterARestart(t *testing.T) {
 // The answer that lets a pod's folder be removed waits until nothing is written there.
 func TestThePodIsLetGoWhenNothingIsWritten(t *testing.T) {
 	k := newKit(t, folder(t), newRuntime(), nil)
-	k.Send("pods/u1", wishOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()}), "id",
+	k.Send("pods/u1", watchOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()}), "id",
 		messages.Readiness))
 	for i := 0; i < 10 && (len(k.Work) == 0 || k.Work[0].Name != "keep probe results"); i++ {
 		if len(k.Work) > 0 {
@@ -344,7 +344,7 @@ func TestOnePodDoesNotStarveTheOthers(t *testing.T) {
 	hanging := k.Work
 	k.Work = nil
 	for i := range 3 {
-		w := wishOf(k, 1, container("other", map[messages.ProbeKind]*v1.Probe{messages.Liveness: p}), fmt.Sprintf("other%d", i),
+		w := watchOf(k, 1, container("other", map[messages.ProbeKind]*v1.Probe{messages.Liveness: p}), fmt.Sprintf("other%d", i),
 			messages.Liveness)
 		w.UID = fmt.Sprintf("u%d", i+2)
 		k.Send(messages.PodAddress(w.UID), w)

@@ -42,14 +42,14 @@ func TestANodeIsMadeReadyAtOnce(t *testing.T) {
 	w.sees()
 	w.passes(time.Minute)
 	expect(t, "while nothing changes", w.writes(), []string{})
-	told := 0
+	sent := 0
 	for _, m := range w.Take() {
 		if o, ok := m.Msg.(messages.NodeObserved); ok && o.Node != nil && m.To == messages.Pods {
-			told++
+			sent++
 		}
 	}
-	if told < 6 {
-		t.Errorf("pods were told %d times", told)
+	if sent < 6 {
+		t.Errorf("pods were told %d times", sent)
 	}
 	w.Send(messages.Pods, messages.GetNode{})
 	if len(w.Replies) != 1 || w.Replies[0].(messages.NodeObserved).Node.Name != "node" {
@@ -125,7 +125,7 @@ func TestWhoAsksTooEarlyIsToldLater(t *testing.T) {
 		t.Errorf("replies %v", w.Replies)
 	}
 	w.sees()
-	if !slices.ContainsFunc(w.Take(), func(m supervisortest.Told) bool {
+	if !slices.ContainsFunc(w.Take(), func(m supervisortest.Sent) bool {
 		_, is := m.Msg.(messages.NodeObserved)
 		return is && m.To == messages.Pods
 	}) {
@@ -433,27 +433,27 @@ func TestNothingDelaysTheLease(t *testing.T) {
 // What happens to the node is told as events, once.
 func TestWhatHappensToTheNodeIsTold(t *testing.T) {
 	w := newWorld(t, nil)
-	told := w.tellsNews
+	sent := w.tellsNews
 	w.start()
 	w.sees()
 	w.sees()
-	expect(t, "a new Node", told(), []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure",
+	expect(t, "a new Node", sent(), []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure",
 		"Normal NodeHasSufficientPID"})
 	w.runtime.NetworkReady = false
 	w.Send(messages.Runtime, messages.RuntimeStateChanged{Ready: true})
 	w.work()
 	w.sees()
-	expect(t, "no network", told(), []string{"Normal NodeNotReady"})
+	expect(t, "no network", sent(), []string{"Normal NodeNotReady"})
 	node := w.stored()
 	node.Spec.Unschedulable = true
 	w.put(node)
 	w.sees()
-	expect(t, "a drain", told(), []string{"Normal NodeNotSchedulable"})
+	expect(t, "a drain", sent(), []string{"Normal NodeNotSchedulable"})
 	w.machine.BootID, w.runtime.NetworkReady = "c", true
 	w.start()
 	w.sees()
 	w.sees()
-	expect(t, "a reboot", told(), []string{"Normal NodeReady", "Warning Rebooted"})
+	expect(t, "a reboot", sent(), []string{"Normal NodeReady", "Warning Rebooted"})
 }
 
 // A new Node that the watch tells of before the answer to its creation comes is a new one all the same.

@@ -59,7 +59,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	w := &world{t: t, api: fake.NewClientset(), machine: machine, runtime: wellRuntime(), images: images{}, state: &State{},
 		life: &life{}, addresses: addrs("192.0.2.7")}
 	w.opts = Options{
-		Client: w.api, State: w.state, Desired: wish(), Sizes: Sizes{MaxPods: 110, LocalStorage: true},
+		Client: w.api, State: w.state, Desired: desired(), Sizes: Sizes{MaxPods: 110, LocalStorage: true},
 		Machine:   func(context.Context) (Machine, error) { return w.machine, w.machineErr },
 		Addresses: func(context.Context) ([]netip.Addr, error) { return w.addresses, w.addressErr },
 		Runtime:   func() Runtime { return w.runtime }, Network: func(context.Context) error { return w.network }, Images: w,
@@ -77,7 +77,7 @@ func (w *world) ListImages(ctx context.Context, f *runtimeapi.ImageFilter) ([]*r
 	return w.images.ListImages(ctx, f)
 }
 
-func wish() Desired {
+func desired() Desired {
 	return Desired{Name: "node", Register: true, Labels: map[string]string{"rack": "7"}, AttachDetach: true,
 		KubeletVersion: "v1.36.3+playlet-x", MaxImages: 50}
 }

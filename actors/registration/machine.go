@@ -53,13 +53,13 @@ type Reader struct {
 }
 
 // readPatience is how long one reading is waited for: a folder may lie on a file system that hangs.
-const readPatience = 5 * time.Second
+const readTimeout = 5 * time.Second
 
 // Reader makes the reader of these places.
 func (p Places) Reader() *Reader {
 	return &Reader{
-		files: overdue.New("the machine", readPatience, p.files),
-		disk:  overdue.New("the size of the disk of "+p.RootDir, readPatience, p.disk),
+		files: overdue.New("the machine", readTimeout, p.files),
+		disk:  overdue.New("the size of the disk of "+p.RootDir, readTimeout, p.disk),
 	}
 }
 

@@ -72,7 +72,7 @@ func TestComposing(t *testing.T) {
 	f := facts{machine: machine, runtime: wellRuntime(), addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7"),
 		netip.MustParseAddr("2001:db8::7")}}
 	f.machine.Swap = 1 << 30
-	node := compose(wish(), Sizes{MaxPods: 110}, f, wish().initial(), now, now)
+	node := compose(desired(), Sizes{MaxPods: 110}, f, desired().initial(), now, now)
 	want := []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure, v1.NodeReady}
 	for i, c := range node.Status.Conditions {
 		if c.Type != want[i] || !c.LastHeartbeatTime.Time.Equal(now) || !c.LastTransitionTime.Time.Equal(now) {
@@ -89,7 +89,7 @@ func TestComposing(t *testing.T) {
 		{Type: v1.NodeInternalIP, Address: "192.0.2.7"}, {Type: v1.NodeInternalIP, Address: "2001:db8::7"},
 		{Type: v1.NodeHostName, Address: "node"},
 	})
-	later := compose(wish(), Sizes{MaxPods: 110}, f, node, now, now.Add(time.Minute))
+	later := compose(desired(), Sizes{MaxPods: 110}, f, node, now, now.Add(time.Minute))
 	if differs(node, later) {
 		t.Error("the same is different a minute later")
 	}
@@ -100,7 +100,7 @@ func TestComposing(t *testing.T) {
 	// The controller has missed us, and said so.
 	*condition(later, v1.NodeReady) = v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionUnknown,
 		LastTransitionTime: metav1.NewTime(now.Add(time.Second))}
-	back := compose(wish(), Sizes{MaxPods: 110}, f, later, now, now.Add(2*time.Minute))
+	back := compose(desired(), Sizes{MaxPods: 110}, f, later, now, now.Add(2*time.Minute))
 	if c := condition(back, v1.NodeReady); c.Status != v1.ConditionTrue ||
 		!c.LastTransitionTime.Time.Equal(now.Add(2*time.Minute)) {
 		t.Errorf("%+v", c)
@@ -141,7 +141,7 @@ func TestWhatKeepsANodeFromBeingReady(t *testing.T) {
 }
 
 func TestACloudControllerManagersNode(t *testing.T) {
-	w := wish()
+	w := desired()
 	w.ExternalCloud, w.NodeIPs, w.Taints = true, []netip.Addr{netip.MustParseAddr("192.0.2.7")},
 		[]v1.Taint{{Key: "a", Effect: v1.TaintEffectNoExecute}}
 	node := w.initial()
@@ -299,9 +299,9 @@ func TestANodeOfAnotherMachine(t *testing.T) {
 		"set up anew":    {was: v1.NodeSystemInfo{MachineID: "other", SystemUUID: "s"}},
 		"other hardware": {was: v1.NodeSystemInfo{MachineID: "m", SystemUUID: "other"}},
 	} {
-		was := wish().initial()
+		was := desired().initial()
 		was.Status.NodeInfo, was.Status.Capacity = c.was, v1.ResourceList{"example.com/dongle": *quantity(2)}
-		node := compose(wish(), Sizes{MaxPods: 110}, facts{machine: machine}, was, time.Time{}, time.Time{})
+		node := compose(desired(), Sizes{MaxPods: 110}, facts{machine: machine}, was, time.Time{}, time.Time{})
 		there, free := node.Status.Capacity["example.com/dongle"], node.Status.Allocatable["example.com/dongle"]
 		if there.Value() != c.want || free.Value() != c.want || !has(node.Status.Allocatable, "example.com/dongle") {
 			t.Errorf("%s: %s there, %s allocatable", name, there.String(), free.String())

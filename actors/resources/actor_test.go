@@ -50,12 +50,12 @@ func (n *node) ask(uid string, msg any) []any {
 	return n.work()
 }
 
-func (n *node) work() (told []any) {
+func (n *node) work() (sent []any) {
 	n.RunWork()
 	for _, m := range n.Take() {
-		told = append(told, m.Msg)
+		sent = append(sent, m.Msg)
 	}
-	return told
+	return sent
 }
 
 func (n *node) sweep(heard bool, pods ...*v1.Pod) []any {
@@ -175,12 +175,12 @@ func TestAGroupThatStaysIsTold(t *testing.T) {
 	}
 	n.groups.Fail(nil)
 	n.Advance(time.Second)
-	if told := n.work(); len(told) > 0 || len(n.there()) > 0 {
-		t.Errorf("told %+v, there are %v", told, n.there())
+	if sent := n.work(); len(sent) > 0 || len(n.there()) > 0 {
+		t.Errorf("told %+v, there are %v", sent, n.there())
 	}
 }
 
-// A wish that changes while something is under way is done after it, whatever its order.
+// Desired state that changes while something is under way is done after it, whatever its order.
 func TestTheLastWordCounts(t *testing.T) {
 	p, q := podOf("u", "1"), podOf("u", "2")
 	remove := messages.RemovePodCgroup{UID: "u"}
@@ -200,19 +200,19 @@ func TestTheLastWordCounts(t *testing.T) {
 		for _, m := range c.asks {
 			n.Send(messages.PodAddress("u"), m)
 		}
-		told := n.work()
-		if len(n.there()) != c.there || len(told) == 0 {
-			t.Errorf("%s: there are %v, told %+v", c.name, n.there(), told)
+		sent := n.work()
+		if len(n.there()) != c.there || len(sent) == 0 {
+			t.Errorf("%s: there are %v, told %+v", c.name, n.there(), sent)
 			continue
 		}
-		switch last := told[len(told)-1].(type) {
+		switch last := sent[len(sent)-1].(type) {
 		case messages.PodCgroupReady:
 			if c.there == 0 || last.Pod != c.asks[len(c.asks)-1].(messages.EnsurePodCgroup).Pod {
-				t.Errorf("%s: told %+v", c.name, told)
+				t.Errorf("%s: told %+v", c.name, sent)
 			}
 		case messages.PodCgroupRemoved:
 			if c.there > 0 {
-				t.Errorf("%s: told %+v", c.name, told)
+				t.Errorf("%s: told %+v", c.name, sent)
 			}
 		}
 	}

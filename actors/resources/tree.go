@@ -10,7 +10,7 @@ import (
 type (
 	// Tree is the kubelet's tree of groups.
 	Tree = cgroups.Tree
-	// Groups are the control groups of a machine.
+	// Groups are the cgroups of a machine.
 	Groups = cgroups.Groups
 	// Host is the machine's own.
 	Host = cgroups.Host

@@ -150,8 +150,8 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 		a.removedOne(ctx, m)
 	case messages.NodeObserved:
 		a.wantCIDRs(ctx, m)
-	case cidrsTold:
-		a.toldCIDRs(ctx, m)
+	case cidrsPassed:
+		a.passedCIDRs(ctx, m)
 	case cidrsDue:
 		a.tellCIDRs(ctx)
 	default:

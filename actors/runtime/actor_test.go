@@ -31,7 +31,7 @@ func TestFirstAuditTellsEverything(t *testing.T) {
 	f.pod("v", "b0c")
 	r := start(t, f, nil)
 	r.work()
-	r.expect("told", r.told(), "ready ready audit(u v) u[10.0.0.1,a1=running,a0=exited0] v[10.0.0.1,b0=created]")
+	r.expect("told", r.sent(), "ready ready audit(u v) u[10.0.0.1,a1=running,a0=exited0] v[10.0.0.1,b0=created]")
 	r.expect("calls", f.took(),
 		"sandboxes containers container:u/s0/a1 container:u/s0/a0 sandbox:u/s0 container:v/s0/b0 sandbox:v/s0")
 	if s := r.state.Load(); !s.Ready || s.Name != "fake" || s.Hints != ByPolling || !s.NetworkReady || s.Audited.IsZero() ||
@@ -47,48 +47,48 @@ func TestPollingNoticesADifference(t *testing.T) {
 	r := settledRig(t, f, nil)
 	r.Advance(time.Second)
 	r.work()
-	r.expect("told when nothing happened", r.told(), "ready")
+	r.expect("told when nothing happened", r.sent(), "ready")
 	r.expect("calls when nothing happened", f.took(), "sandboxes containers")
 
 	f.set("u/s0/a0", exitedState, 3)
 	r.Advance(time.Second)
 	r.work()
-	r.expect("told", r.told(), "ready audit(u v) u[10.0.0.1,a0=exited3]")
+	r.expect("told", r.sent(), "ready audit(u v) u[10.0.0.1,a0=exited3]")
 	r.expect("calls", f.took(), "sandboxes containers container:u/s0/a0")
 
 	f.drop("v")
 	r.Advance(time.Second)
 	r.work()
-	r.expect("told of one that is no more", r.told(), "v[] ready audit(u)")
+	r.expect("told of one that is no more", r.sent(), "v[] ready audit(u)")
 }
 
 func TestEverythingIsToldAgain(t *testing.T) {
 	f := newFake()
 	f.pod("u", "a0r")
 	r := settledRig(t, f, func(o *Options) { o.PollPeriod = 30 * time.Second })
-	wish := messages.KeepContainers{At: r.Now().Add(time.Second), Wanted: map[string]bool{"u": true, "not-there-yet": true},
+	desired := messages.KeepContainers{At: r.Now().Add(time.Second), Wanted: map[string]bool{"u": true, "not-there-yet": true},
 		Heard: true}
-	r.Send("pods", wish)
+	r.Send("pods", desired)
 	r.work()
-	r.expect("at the first word of pods", r.told(), "ready u[10.0.0.1,a0=running] not-there-yet[] ready audit(u)")
-	r.Send("pods", wish)
+	r.expect("at the first word of pods", r.sent(), "ready u[10.0.0.1,a0=running] not-there-yet[] ready audit(u)")
+	r.Send("pods", desired)
 	r.work()
-	r.expect("at the second", r.told(), "")
-	wish.Heard = false
-	r.Send("pods", wish)
+	r.expect("at the second", r.sent(), "")
+	desired.Heard = false
+	r.Send("pods", desired)
 	r.work()
-	r.expect("of a pods that began anew", r.told(), "ready u[10.0.0.1,a0=running] not-there-yet[] ready audit(u)")
+	r.expect("of a pods that began anew", r.sent(), "ready u[10.0.0.1,a0=running] not-there-yet[] ready audit(u)")
 	r.Advance(30 * time.Second)
 	r.work()
-	r.expect("before its time", r.told(), "ready")
+	r.expect("before its time", r.sent(), "ready")
 	f.took()
 	r.Advance(30 * time.Second)
 	r.work()
 	again := r.Take()
 	r.Outbox = again
-	r.expect("told", r.told(), "u[10.0.0.1,a0=running] not-there-yet[] ready audit(u)")
+	r.expect("told", r.sent(), "u[10.0.0.1,a0=running] not-there-yet[] ready audit(u)")
 	r.expect("calls", f.took(), "sandboxes containers sandboxes containers") // the audit's and the collector's
-	again = slices.DeleteFunc(again, func(m supervisortest.Told) bool { return m.To == messages.Logs })
+	again = slices.DeleteFunc(again, func(m supervisortest.Sent) bool { return m.To == messages.Logs })
 	if got := again[0].Msg.(messages.PodObserved).Facts.ReadAt; r.Now().Sub(got) > time.Second {
 		t.Errorf("as of %s, at %s", got, r.Now())
 	}
@@ -101,18 +101,18 @@ func TestReadPod(t *testing.T) {
 	r.Send("pods/u", messages.ReadPod{UID: "u"})
 	r.Send("pods/u", messages.ReadPod{UID: "u"})
 	r.work()
-	r.expect("told", r.told(), "u[10.0.0.1,a1=running,a0=exited0] u[10.0.0.1,a1=running,a0=exited0]")
+	r.expect("told", r.sent(), "u[10.0.0.1,a1=running,a0=exited0] u[10.0.0.1,a1=running,a0=exited0]")
 	r.expect("what cannot have changed is not asked for", f.took(), "sandboxes:u containers:u sandboxes:u containers:u")
 
 	f.set("u/s0/a1", exitedState, 9)
 	r.Send("pods/u", messages.ReadPod{UID: "u"})
 	r.work()
-	r.expect("told", r.told(), "u[10.0.0.1,a1=exited9,a0=exited0]")
+	r.expect("told", r.sent(), "u[10.0.0.1,a1=exited9,a0=exited0]")
 	r.expect("calls", f.took(), "sandboxes:u containers:u container:u/s0/a1")
 
 	r.Send("pods/x", messages.ReadPod{UID: "x"})
 	r.work()
-	r.expect("of what is not there", r.told(), "x[]")
+	r.expect("of what is not there", r.sent(), "x[]")
 }
 
 func TestReadPodIsCoalesced(t *testing.T) {
@@ -133,7 +133,7 @@ func TestReadPodIsCoalesced(t *testing.T) {
 		t.Fatalf("%d readings follow", len(r.Work))
 	}
 	r.work()
-	r.expect("told", r.told(), "u[10.0.0.1,a0=running] u[10.0.0.1,a0=running]")
+	r.expect("told", r.sent(), "u[10.0.0.1,a0=running] u[10.0.0.1,a0=running]")
 }
 
 // hold keeps an operation in flight until the returned function is called.
@@ -148,12 +148,12 @@ func TestReadingWaitsForStartsOfThePod(t *testing.T) {
 	r.RunOne(r.take("read pod u"))
 	r.RunOne(r.take("read pod v"))
 	settle := r.take("settle pod u")
-	r.expect("told meanwhile", r.told(), "v[]")
+	r.expect("told meanwhile", r.sent(), "v[]")
 	r.expect("calls meanwhile", f.took(), "sandboxes:v containers:v")
 	release()
 	r.Work = append(r.Work, settle)
 	r.work()
-	r.expect("told", r.told(), "u[10.0.0.1,a0=running]")
+	r.expect("told", r.sent(), "u[10.0.0.1,a0=running]")
 }
 
 func TestAuditTellsNoHalves(t *testing.T) {
@@ -164,16 +164,16 @@ func TestAuditTellsNoHalves(t *testing.T) {
 	f.set("u/s0/a0", exitedState, 1)
 	r.Advance(time.Second)
 	r.work()
-	r.expect("told meanwhile", r.told(), "ready audit(u)")
+	r.expect("told meanwhile", r.sent(), "ready audit(u)")
 	f.drop("u")
 	r.Advance(time.Second)
 	r.work()
-	r.expect("told meanwhile", r.told(), "ready audit()")
+	r.expect("told meanwhile", r.sent(), "ready audit()")
 	release()
 	f.pod("u", "a0x")
 	r.Advance(time.Second)
 	r.work()
-	r.expect("told", r.told(), "ready audit(u) u[10.0.0.1,a0=exited0]")
+	r.expect("told", r.sent(), "ready audit(u) u[10.0.0.1,a0=exited0]")
 }
 
 func TestReadingThatFailsIsDoneAgain(t *testing.T) {
@@ -184,10 +184,10 @@ func TestReadingThatFailsIsDoneAgain(t *testing.T) {
 	r.Send("pods/u", messages.ReadPod{UID: "u"})
 	r.work()
 	f.fail("containers", nil)
-	r.expect("told", r.told(), "")
+	r.expect("told", r.sent(), "")
 	r.Advance(time.Second)
 	r.work()
-	r.expect("told", r.told(), "u[10.0.0.1,a0=running]")
+	r.expect("told", r.sent(), "u[10.0.0.1,a0=running]")
 }
 
 func TestRemovedWhileItIsRead(t *testing.T) {
@@ -197,7 +197,7 @@ func TestRemovedWhileItIsRead(t *testing.T) {
 	f.fail("container", notFound())
 	f.fail("sandbox", notFound())
 	r.work()
-	r.expect("told", r.told(), "ready ready audit(u) u[]")
+	r.expect("told", r.sent(), "ready ready audit(u) u[]")
 }
 
 func TestOldAuditTellsNothingOld(t *testing.T) {
@@ -214,11 +214,11 @@ func TestOldAuditTellsNothingOld(t *testing.T) {
 	f.set("u/s0/a0", exitedState, 0)
 	r.Send("pods/u", messages.ReadPod{UID: "u"})
 	r.work()
-	r.told()
+	r.sent()
 	f.took()
 	r.Send(messages.Runtime, late)
 	r.work()
-	r.expect("told", r.told(), "ready")
+	r.expect("told", r.sent(), "ready")
 	r.expect("calls", f.took(), "")
 }
 
@@ -252,10 +252,10 @@ func TestAnAuditTellsNothingOfPodsThatWereStartedMeanwhile(t *testing.T) {
 	}
 	r.Advance(time.Second)
 	r.work()
-	r.expect("told", r.told(), "ready audit(u v)")
+	r.expect("told", r.sent(), "ready audit(u v)")
 	r.Advance(time.Second)
 	r.work()
-	r.expect("told afterwards", r.told(), "ready audit(u v) v[10.0.0.1,b0=running]")
+	r.expect("told afterwards", r.sent(), "ready audit(u v) v[10.0.0.1,b0=running]")
 }
 
 // Lists that fail for longer than three periods are stale: the Node is not ready then, as with a kubelet whose PLEG is stuck.
@@ -264,16 +264,16 @@ func TestStaleListsAreTold(t *testing.T) {
 	f.pod("u", "a0r")
 	r := settledRig(t, f, func(o *Options) { o.AuditPeriod = 10 * time.Second })
 	stale := func() string {
-		told := ""
+		sent := ""
 		for _, m := range r.Take() {
 			if s, ok := m.Msg.(messages.RuntimeStateChanged); ok {
-				told = s.Stale
+				sent = s.Stale
 			}
 		}
-		if got := r.state.Load().Stale; got != told {
-			t.Errorf("published %q, told %q", got, told)
+		if got := r.state.Load().Stale; got != sent {
+			t.Errorf("published %q, told %q", got, sent)
 		}
-		return told
+		return sent
 	}
 	f.fail("containers", errors.New("it has lost its head"))
 	for range 29 {
@@ -324,16 +324,16 @@ func TestManyReadingsShareTheLists(t *testing.T) {
 	// The first was being read, and the last three asked after the audit had begun and are few.
 	r.expect("calls", f.took(), "sandboxes:u0 containers:u0 sandboxes containers "+
 		"sandboxes:u6 containers:u6 sandboxes:u7 containers:u7 sandboxes:absent containers:absent")
-	told := r.told()
+	sent := r.sent()
 	for _, uid := range append(uids, "absent") {
-		if want := uid != "u3"; strings.Contains(told, uid+"[") != want {
-			t.Errorf("%s: want %v in %q", uid, want, told)
+		if want := uid != "u3"; strings.Contains(sent, uid+"[") != want {
+			t.Errorf("%s: want %v in %q", uid, want, sent)
 		}
 	}
 	release()
 	r.RunOne(settle)
 	r.work()
-	r.expect("told of the one", r.told(), "u3[10.0.0.1,a0=running]")
+	r.expect("told of the one", r.sent(), "u3[10.0.0.1,a0=running]")
 	r.expect("calls", f.took(), "sandboxes:u3 containers:u3")
 	// An audit that fails serves nobody, and keeps nobody waiting.
 	f.fail("sandboxes", errors.New("no"))

@@ -82,12 +82,12 @@ func TestOneThatComesBackIsReadAfterItsRemainsAreGone(t *testing.T) {
 	r.RunOne(r.take("survey"))
 	removal := r.take("remove the remains of pod gone")
 	r.work()
-	r.told()
+	r.sent()
 	r.Send("pods/gone", messages.ReadPod{UID: "gone"})
 	if len(r.Work) != 0 {
 		t.Fatalf("read while its remains are removed: %+v", r.Work)
 	}
 	r.RunOne(removal)
 	r.work()
-	r.expect("told", r.told(), "gone[10.0.0.1]")
+	r.expect("told", r.sent(), "gone[10.0.0.1]")
 }

@@ -24,7 +24,7 @@ func TestRuntimeAwayAndBack(t *testing.T) {
 		t.Errorf("before the first word: %+v", s)
 	}
 	r.work()
-	r.expect("told", r.told(), "away")
+	r.expect("told", r.sent(), "away")
 	reason := r.state.Load().Reason.Message
 	if !strings.Contains(reason, "unix:///x") || !strings.Contains(reason, "start the runtime") {
 		t.Errorf("reason %q", reason)
@@ -34,17 +34,17 @@ func TestRuntimeAwayAndBack(t *testing.T) {
 		r.Advance(200 * time.Millisecond)
 		r.work()
 	}
-	r.expect("told while it is away", r.told(), "")
+	r.expect("told while it is away", r.sent(), "")
 	r.expect("read while it is away", f.took(), "")
 	r.Advance(2 * time.Second)
 	r.work()
-	r.expect("told again from time to time", r.told(), "away")
+	r.expect("told again from time to time", r.sent(), "away")
 
 	since := r.Now()
 	f.fail("", nil)
 	r.Advance(checkRetry.Max)
 	r.work()
-	r.expect("told when it is there", r.told(), "ready ready audit(u v) u[10.0.0.1,a0=running] v[10.0.0.1,b0=running]")
+	r.expect("told when it is there", r.sent(), "ready ready audit(u v) u[10.0.0.1,a0=running] v[10.0.0.1,b0=running]")
 	if s := r.state.Load(); !s.Ready || s.Reason.Code != "" || s.Since.Before(since) {
 		t.Errorf("%+v", s)
 	}
@@ -53,12 +53,12 @@ func TestRuntimeAwayAndBack(t *testing.T) {
 	f.fail("", away()) // it dies: the next audit meets it
 	r.Advance(time.Second)
 	r.work()
-	r.expect("told when it died", r.told(), "away")
+	r.expect("told when it died", r.sent(), "away")
 	f.fail("", nil)
 	f.set("u/s0/a0", exitedState, 0)
 	r.Advance(checkRetry.Max)
 	r.work()
-	r.expect("told when it is back", r.told(), "ready v[10.0.0.1,b0=running] ready audit(u v) u[10.0.0.1,a0=exited0]")
+	r.expect("told when it is back", r.sent(), "ready v[10.0.0.1,b0=running] ready audit(u v) u[10.0.0.1,a0=exited0]")
 }
 
 func TestNotReadyIsAway(t *testing.T) {
@@ -66,7 +66,7 @@ func TestNotReadyIsAway(t *testing.T) {
 	f.notReady = true
 	r := start(t, f, nil)
 	r.work()
-	r.expect("told", r.told(), "away")
+	r.expect("told", r.sent(), "away")
 	if m := r.state.Load().Reason.Message; !strings.Contains(m, "Sulking: it does not want to") {
 		t.Error(m)
 	}
@@ -76,11 +76,11 @@ func TestNotReadyIsAway(t *testing.T) {
 	if s := r.state.Load(); !s.Ready || s.NetworkReady || s.NetworkReason != "NoCNI" {
 		t.Errorf("%+v", s)
 	}
-	r.told()
+	r.sent()
 	f.notReady = true
 	r.Advance(5 * time.Second)
 	r.work()
-	if got := r.told(); !strings.HasSuffix(got, "away") {
+	if got := r.sent(); !strings.HasSuffix(got, "away") {
 		t.Error(got)
 	}
 }
@@ -90,7 +90,7 @@ func TestTheNetworkComesAndGoes(t *testing.T) {
 	f := newFake()
 	r := start(t, f, nil)
 	r.work()
-	r.told()
+	r.sent()
 	for _, c := range []struct {
 		gone  bool
 		after time.Duration
@@ -99,7 +99,7 @@ func TestTheNetworkComesAndGoes(t *testing.T) {
 		f.noNetwork = c.gone
 		r.Advance(c.after)
 		r.work()
-		if got := r.told(); !strings.HasSuffix(got, c.want) {
+		if got := r.sent(); !strings.HasSuffix(got, c.want) {
 			t.Errorf("told %q, want %q at the end", got, c.want)
 		}
 	}

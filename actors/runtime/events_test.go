@@ -219,10 +219,10 @@ func TestASuccessorIsWokenBesideItsPredecessor(t *testing.T) {
 		}
 		select {
 		case <-next:
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			t.Fatal("the successor sleeps")
 		}
 	}
 }
 
-const patience = time.Minute
+const waitLimit = time.Minute

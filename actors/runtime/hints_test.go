@@ -31,7 +31,7 @@ func TestEventsAreHints(t *testing.T) {
 		r.work()
 	}
 	happens(Batch{Opened: true})
-	r.expect("told after the subscription", r.told(), "ready")
+	r.expect("told after the subscription", r.sent(), "ready")
 	if got := r.state.Load().Hints; got != ByEvents {
 		t.Error(got)
 	}
@@ -39,25 +39,25 @@ func TestEventsAreHints(t *testing.T) {
 	r.Advance(time.Second)
 	r.work()
 	r.expect("one more audit, soon", f.took(), "sandboxes containers")
-	r.told()
+	r.sent()
 	r.Advance(30 * time.Second)
 	r.work()
 	r.expect("and then seldom", f.took(), "")
 
 	f.set("u/s0/a0", exitedState, 2)
 	happens(Batch{Pods: []string{"u"}})
-	r.expect("told", r.told(), "u[10.0.0.1,a0=exited2]")
+	r.expect("told", r.sent(), "u[10.0.0.1,a0=exited2]")
 	r.expect("calls", f.took(), "sandboxes:u containers:u container:u/s0/a0")
 
 	f.drop("v")
 	happens(Batch{Objects: []string{"v/s0", "unknown"}})
-	r.expect("told of what is gone", r.told(), "v[]")
+	r.expect("told of what is gone", r.sent(), "v[]")
 
 	happens(Batch{Ended: errors.New("broken")})
 	if got := r.state.Load().Hints; got != ByPolling {
 		t.Error(got)
 	}
-	r.expect("told when it broke", r.told(), "ready audit(u)")
+	r.expect("told when it broke", r.sent(), "ready audit(u)")
 	r.Advance(subscribeRetry.First)
 	happens(Batch{Opened: true})
 	if got := r.state.Load().Hints; got != ByEvents {

@@ -32,7 +32,7 @@ func newCIDRs(configured string, node *atomic.Pointer[string]) cidrs {
 }
 
 type (
-	cidrsTold struct {
+	cidrsPassed struct {
 		cidrs string
 		link  int // when it was begun
 		err   error
@@ -76,11 +76,11 @@ func (a *actor) tellCIDRs(ctx supervisors.Context) {
 			return wanted, runtime.UpdateRuntimeConfig(ctx, wanted)
 		})
 		text, _ := did.(string)
-		return cidrsTold{text, link, err}
+		return cidrsPassed{text, link, err}
 	}})
 }
 
-func (a *actor) toldCIDRs(ctx supervisors.Context, m cidrsTold) {
+func (a *actor) passedCIDRs(ctx supervisors.Context, m cidrsPassed) {
 	c := &a.cidrs
 	c.telling = false
 	switch {

@@ -175,7 +175,7 @@ func TestReadQueueKeepsItsPromises(t *testing.T) {
 				}
 				for u := range asked {
 					if !q.pending(u) {
-						t.Fatalf("the wish for %s was lost", u)
+						t.Fatalf("the request for %s was lost", u)
 					}
 				}
 			},

@@ -62,7 +62,7 @@ func (r *rig) take(name string) supervisors.Work {
 	return supervisors.Work{}
 }
 
-func (r *rig) told() string {
+func (r *rig) sent() string {
 	var out []string
 	for _, m := range r.Take() {
 		switch a := m.Msg.(type) {
@@ -113,7 +113,7 @@ func (r *rig) expect(what, got, want string) {
 func settledRig(t *testing.T, f *fake, change func(*Options)) *rig {
 	r := start(t, f, change)
 	r.work()
-	r.told()
+	r.sent()
 	f.took()
 	r.Advance(time.Millisecond)
 	return r

@@ -181,7 +181,7 @@ func (r *rig) line(lines <-chan *api.Change) *api.Change {
 			r.Fatal("the stream ended")
 		}
 		return c
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		r.Fatal("no line came")
 		return nil
 	}

@@ -165,7 +165,7 @@ func execute(r *rig, o api.ExecOptions, stdin string) (code int, out, errs, note
 	if o.Stdin {
 		t.Stdin = strings.NewReader(stdin)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), waitLimit)
 	defer cancel()
 	code, err = r.client.Exec(ctx, "ns", "web", o, t)
 	return code, stdout.String(), stderr.String(), note, err
@@ -298,7 +298,7 @@ func TestExecLimit(t *testing.T) {
 		if _, _, _, _, err = execute(r, api.ExecOptions{Container: "app", Command: []string{"say"}}, ""); err == nil {
 			return
 		}
-		if time.Since(begun) > patience {
+		if time.Since(begun) > waitLimit {
 			t.Fatal(err)
 		}
 	}

@@ -200,7 +200,7 @@ func TestHealthzOnItsOwnPort(t *testing.T) {
 // public asks /healthz on its own port.
 func public(t *testing.T, url string) (int, string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -264,7 +264,7 @@ func TestIdleConnectionsDoNotStarveHealthz(t *testing.T) {
 	if code, text := public(t, where+"/healthz"); code != http.StatusOK {
 		t.Errorf("%d %s", code, text)
 	}
-	if err := idle[0].SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := idle[0].SetReadDeadline(time.Now().Add(waitLimit)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := idle[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {

@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds waits that end at once when all is well.
-const patience = 30 * time.Second
+// waitLimit bounds waits that end at once when all is well.
+const waitLimit = 30 * time.Second
 
 // fakeTree is a running tree whose actors answer, or hang.
 type fakeTree struct {

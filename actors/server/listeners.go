@@ -36,7 +36,7 @@ type Config struct {
 	Board *board.Board
 	// Runtime is the newest word on the container runtime. It is called from many goroutines and must not wait.
 	Runtime func() api.Runtime
-	// Cluster are sentences that say what goes wrong between this node and its cluster; nil on a node of its own. It must not
+	// Cluster are sentences that say what goes wrong between this node and its cluster; nil on a standalone node. It must not
 	// wait.
 	Cluster func() []string
 	// Identity are sentences on the node's certificates, and on why port 10250 is closed; nil: there is no such check. It must

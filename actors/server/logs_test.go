@@ -239,7 +239,7 @@ func followToTheEnd(t *testing.T, removed bool) {
 	}
 }
 
-// Who follows a container that has long been silent hears of its end as of any: the patience with a write is over by then.
+// Who follows a container that has long been silent hears of its end as of any: the time for a write is over by then.
 func TestTheEndOfALogThatWasSilent(t *testing.T) {
 	// Less than passes between questions whether a silent container runs.
 	r, l := logRig(t, func(c *Config) { c.LogWriteTimeout = 500 * time.Millisecond })

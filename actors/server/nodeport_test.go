@@ -90,7 +90,7 @@ func ask(t *testing.T, address, name, path string, header http.Header) (*http.Re
 	if name != "" {
 		conf.Certificates = []tls.Certificate{certificate(t, name)}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+path, nil)
 	if err != nil {
@@ -174,7 +174,7 @@ func TestIdleConnectionsDoNotStarveTheNodesAPI(t *testing.T) {
 	if open > 8 {
 		t.Errorf("%d connections are open", open)
 	}
-	if err := idle[0].SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := idle[0].SetReadDeadline(time.Now().Add(waitLimit)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, idle[0]); errors.Is(err, context.DeadlineExceeded) {

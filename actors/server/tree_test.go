@@ -33,7 +33,7 @@ func startTree(t *testing.T, r *rig) *supervisors.System {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		if err := sys.Shutdown(ctx); err != nil {
 			t.Error(err)
@@ -46,9 +46,9 @@ func startTree(t *testing.T, r *rig) *supervisors.System {
 // until waits for what the tree does by itself; it is bounded and proves nothing by its length.
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !f(); {
+	for deadline := time.Now().Add(waitLimit); !f(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s", what, patience)
+			t.Fatalf("%s: not within %s", what, waitLimit)
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -14,11 +14,11 @@ func start(t *testing.T, children ...messages.Address) *supervisortest.Kit {
 
 func TestPodsStartedAnewIsToldByEverySource(t *testing.T) {
 	k := start(t, messages.File, "sources/url")
-	if told := k.Take(); len(told) != 0 {
-		t.Fatalf("told %v at the start; the sources tell their wishes themselves", told)
+	if sent := k.Take(); len(sent) != 0 {
+		t.Fatalf("told %v at the start; the sources send their lists themselves", sent)
 	}
 	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Pods})
-	want := []supervisortest.Told{{To: messages.File, Msg: messages.ResendDesired{}},
+	want := []supervisortest.Sent{{To: messages.File, Msg: messages.ResendDesired{}},
 		{To: "sources/url", Msg: messages.ResendDesired{}}}
 	got := k.Take()
 	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {
@@ -29,8 +29,8 @@ func TestPodsStartedAnewIsToldByEverySource(t *testing.T) {
 func TestOtherServicesConcernNoSource(t *testing.T) {
 	k := start(t, messages.File)
 	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Images})
-	if told := k.Take(); len(told) != 0 {
-		t.Fatalf("told %v about images", told)
+	if sent := k.Take(); len(sent) != 0 {
+		t.Fatalf("told %v about images", sent)
 	}
 	if len(k.Ignored) != 1 {
 		t.Fatalf("ignored %v, want the one message", k.Ignored)

@@ -11,14 +11,14 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// deed is a kind of write.
-type deed string
+// verb is a kind of write.
+type verb string
 
 const (
-	patchStatus  deed = "patch"
-	deletePod    deed = "delete"
-	createMirror deed = "create mirror"
-	deleteMirror deed = "delete mirror"
+	patchStatus  verb = "patch"
+	deletePod    verb = "delete"
+	createMirror verb = "create mirror"
+	deleteMirror verb = "delete mirror"
 )
 
 // class is the order of writes: a lower one goes first.
@@ -37,7 +37,7 @@ const lull = time.Second
 // job is one write. Immutable.
 type job struct {
 	key             string
-	deed            deed
+	verb            verb
 	class           class
 	namespace, name string
 	uid             types.UID // of the object; empty where it is created
@@ -52,7 +52,7 @@ type job struct {
 }
 
 // refresh works out anew what is to be written for the lines that something has happened to.
-func (b *book) refresh(now time.Time) {
+func (b *machine) refresh(now time.Time) {
 	for l := range b.dirty {
 		delete(b.dirty, l)
 		l.next = nil
@@ -80,7 +80,7 @@ func (b *book) refresh(now time.Time) {
 }
 
 // evaluate says what is to be written for one line; nil for nothing.
-func (b *book) evaluate(l *line, now time.Time) *job {
+func (b *machine) evaluate(l *line, now time.Time) *job {
 	current := l.current()
 	w := l.wanted(current)
 	switch {
@@ -107,7 +107,7 @@ func undone(w *messages.PodStatusWanted, current *v1.Pod) bool {
 }
 
 // evaluateMirror is evaluate for static pods.
-func (b *book) evaluateMirror(l *line, w *messages.PodStatusWanted, mirror *v1.Pod, now time.Time) *job {
+func (b *machine) evaluateMirror(l *line, w *messages.PodStatusWanted, mirror *v1.Pod, now time.Time) *job {
 	switch {
 	case w == nil && mirror == nil:
 		return nil
@@ -196,8 +196,8 @@ func (l *line) futile(current *v1.Pod, to *v1.PodStatus) bool {
 		equality.Semantic.DeepEqual(s.from, &current.Status) && equality.Semantic.DeepEqual(s.got, &current.Status)
 }
 
-func (l *line) job(d deed, c class, w *messages.PodStatusWanted, object *v1.Pod) *job {
-	j := &job{key: l.key, deed: d, class: c, namespace: l.namespace, name: l.name}
+func (l *line) job(d verb, c class, w *messages.PodStatusWanted, object *v1.Pod) *job {
+	j := &job{key: l.key, verb: d, class: c, namespace: l.namespace, name: l.name}
 	if w != nil {
 		j.pod = w.UID
 	}
@@ -209,7 +209,7 @@ func (l *line) job(d deed, c class, w *messages.PodStatusWanted, object *v1.Pod)
 
 // take gives the writes to begin now, the most urgent first, and when it is to be asked again: zero for not before something
 // happens.
-func (b *book) take(now time.Time) (jobs []*job, again time.Time) {
+func (b *machine) take(now time.Time) (jobs []*job, again time.Time) {
 	b.refresh(now)
 	for b.busy < b.gate.width(now) {
 		var best *line
@@ -233,7 +233,7 @@ func (b *book) take(now time.Time) (jobs []*job, again time.Time) {
 }
 
 // again is the next time at which something may be begun that may not yet.
-func (b *book) again(now time.Time) time.Time {
+func (b *machine) again(now time.Time) time.Time {
 	var out time.Time
 	for l := range b.todo {
 		at := l.starts()

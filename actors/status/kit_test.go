@@ -127,9 +127,9 @@ var podResource = schema.GroupResource{Resource: "pods"}
 func (m *model) do(t testing.TB, j *job) (*v1.Pod, error) {
 	p := m.pods[j.namespace+"/"+j.name]
 	switch {
-	case j.deed == createMirror && p != nil:
+	case j.verb == createMirror && p != nil:
 		return nil, apierrors.NewAlreadyExists(podResource, j.name)
-	case j.deed == createMirror:
+	case j.verb == createMirror:
 		m.uids++
 		p = j.mirror.DeepCopy()
 		p.UID, p.Generation, p.Status = types.UID(fmt.Sprintf("made-%d", m.uids)), 1,
@@ -140,7 +140,7 @@ func (m *model) do(t testing.TB, j *job) (*v1.Pod, error) {
 		return nil, apierrors.NewNotFound(podResource, j.name)
 	case p.UID != j.uid:
 		return nil, apierrors.NewConflict(podResource, j.name, errors.New("the UID is another"))
-	case j.deed == patchStatus:
+	case j.verb == patchStatus:
 		m.put(patched(t, p, j))
 		return m.pods[j.namespace+"/"+j.name], nil
 	}
@@ -179,12 +179,12 @@ func patched(t testing.TB, p *v1.Pod, j *job) *v1.Pod {
 // answered is the answer of the model.
 func (m *model) answered(t testing.TB, j *job) answer {
 	p, err := m.do(t, j)
-	f, wait := read(j.deed, err)
+	f, wait := read(j.verb, err)
 	return answer{job: j, pod: p, err: err, fate: f, retryAfter: wait}
 }
 
 func failing(j *job, err error) answer {
-	f, wait := read(j.deed, err)
+	f, wait := read(j.verb, err)
 	return answer{job: j, err: err, fate: f, retryAfter: wait}
 }
 
@@ -199,16 +199,16 @@ func code(n int32) error {
 		}[n], Message: "said no"}}
 }
 
-// aBook knows the node and what the API server has.
-func aBook(pods ...*v1.Pod) *book {
-	b := newBook("node", func() float64 { return 1 })
+// aMachine knows the node and what the API server has.
+func aMachine(pods ...*v1.Pod) *machine {
+	b := newMachine("node", func() float64 { return 1 })
 	b.nodeUID = "node-uid"
 	b.observe(messages.APIPodsObserved{Pods: pods, At: noon})
 	return b
 }
 
 // only is the one job there is.
-func only(t *testing.T, b *book, now time.Time) *job {
+func only(t *testing.T, b *machine, now time.Time) *job {
 	t.Helper()
 	jobs, _ := b.take(now)
 	if len(jobs) != 1 {
@@ -217,19 +217,19 @@ func only(t *testing.T, b *book, now time.Time) *job {
 	return jobs[0]
 }
 
-func none(t *testing.T, b *book, now time.Time) {
+func none(t *testing.T, b *machine, now time.Time) {
 	t.Helper()
 	if jobs, _ := b.take(now); len(jobs) != 0 {
 		t.Fatalf("there is nothing to write, and this is: %+v", jobs[0])
 	}
 }
 
-func wish(p *v1.Pod, s *v1.PodStatus) messages.PodStatusWanted {
+func desired(p *v1.Pod, s *v1.PodStatus) messages.PodStatusWanted {
 	return messages.PodStatusWanted{UID: string(p.UID), Pod: p, Status: s}
 }
 
-func staticWish(p *v1.Pod, s *v1.PodStatus) messages.PodStatusWanted {
-	w := wish(p, s)
+func staticWanted(p *v1.Pod, s *v1.PodStatus) messages.PodStatusWanted {
+	w := desired(p, s)
 	w.Static = true
 	return w
 }

@@ -40,8 +40,8 @@ func TestAMirrorPodThatRefersToObjects(t *testing.T) {
 		`node "node" can only create pods with spec.nodeName set to itself`:                  false,
 		`User "system:anonymous" cannot create resource "pods" in API group "" in "default"`: false,
 	} {
-		b := aBook()
-		b.want(staticWish(static("web", "h1"), nil))
+		b := aMachine()
+		b.want(staticWanted(static("web", "h1"), nil))
 		b.wrote(noon, failing(only(t, b, noon), apierrors.NewForbidden(podResource, "web", errors.New(words))))
 		said := b.troubles()
 		if len(said) != 1 || !strings.Contains(said[0].What, words) ||
@@ -54,28 +54,28 @@ func TestAMirrorPodThatRefersToObjects(t *testing.T) {
 
 func TestALifeOfAMirrorPod(t *testing.T) {
 	m := newModel()
-	b := newBook("node", func() float64 { return 1 })
+	b := newMachine("node", func() float64 { return 1 })
 	b.observe(messages.APIPodsObserved{At: noon})
 	web := static("web", "h1")
-	b.want(staticWish(web, nil))
+	b.want(staticWanted(web, nil))
 	none(t, b, noon) // the node has no UID yet
 	b.register(&v1.Node{})
 	none(t, b, noon)
 	node := &v1.Node{}
 	node.UID = "node-uid"
 	b.register(node)
-	do := func(want deed) *job {
+	do := func(want verb) *job {
 		t.Helper()
 		j := only(t, b, noon)
-		if j.deed != want {
-			t.Fatalf("%s, want %s", j.deed, want)
+		if j.verb != want {
+			t.Fatalf("%s, want %s", j.verb, want)
 		}
 		b.wrote(noon, m.answered(t, j))
 		return j
 	}
 	do(createMirror)
 	none(t, b, noon)
-	b.want(staticWish(web, statusOf(true, 0)))
+	b.want(staticWanted(web, statusOf(true, 0)))
 	do(patchStatus) // before it is observed
 	b.observe(messages.APIPodsObserved{At: noon})
 	none(t, b, noon)
@@ -107,9 +107,9 @@ func TestALifeOfAMirrorPod(t *testing.T) {
 
 	// The manifest changes: the old pod ends, while the new one waits.
 	two := static("web", "h2")
-	b.want(staticWish(two, nil))
+	b.want(staticWanted(two, nil))
 	none(t, b, noon)
-	over := staticWish(web, statusOf(false, 0))
+	over := staticWanted(web, statusOf(false, 0))
 	over.Over = true
 	b.want(over)
 	do(deleteMirror)
@@ -125,7 +125,7 @@ func TestALifeOfAMirrorPod(t *testing.T) {
 	b.wantAll(messages.PodStatusesWanted{Heard: true})
 	_, again := b.take(noon)
 	j := only(t, b, again)
-	if j.deed != deleteMirror {
+	if j.verb != deleteMirror {
 		t.Fatalf("%+v", j)
 	}
 	b.wrote(again, m.answered(t, j))
@@ -147,13 +147,13 @@ func TestAMirrorPodThatStandsForTheStaticPodNoMore(t *testing.T) {
 	} {
 		p := mirror("web", "h1", "m")
 		change(p)
-		b := aBook(p)
-		b.want(staticWish(static("web", "h1"), nil))
+		b := aMachine(p)
+		b.want(staticWanted(static("web", "h1"), nil))
 		jobs, _ := b.take(noon)
 		if (name == "") != (len(jobs) == 0) {
 			t.Errorf("%q: %v", name, jobs)
 		}
-		if len(jobs) == 1 && (jobs[0].deed != deleteMirror || jobs[0].uid != "m" || jobs[0].why == "") {
+		if len(jobs) == 1 && (jobs[0].verb != deleteMirror || jobs[0].uid != "m" || jobs[0].why == "") {
 			t.Errorf("%q: %+v", name, jobs[0])
 		}
 	}
@@ -163,9 +163,9 @@ func TestAMirrorPodThatStandsForTheStaticPodNoMore(t *testing.T) {
 func TestAMirrorPodOfAStaticPodThatRunsAgain(t *testing.T) {
 	p := mirror("web", "h1", "m")
 	p.Status.Phase = v1.PodSucceeded
-	b := aBook(p)
-	b.want(staticWish(static("web", "h1"), statusOf(true, 0)))
-	if j := only(t, b, noon); j.deed != deleteMirror || j.uid != "m" {
+	b := aMachine(p)
+	b.want(staticWanted(static("web", "h1"), statusOf(true, 0)))
+	if j := only(t, b, noon); j.verb != deleteMirror || j.uid != "m" {
 		t.Errorf("%+v", j)
 	}
 }
@@ -173,15 +173,15 @@ func TestAMirrorPodOfAStaticPodThatRunsAgain(t *testing.T) {
 // Somebody changes each mirror pod as soon as it is made: it is not made anew without end.
 func TestAMirrorPodThatIsChangedEachTime(t *testing.T) {
 	m := newModel()
-	b := aBook()
-	b.want(staticWish(static("web", "h1"), nil))
+	b := aMachine()
+	b.want(staticWanted(static("web", "h1"), nil))
 	made := 0
 	for now := noon; now.Before(noon.Add(time.Hour)); {
 		jobs, again := b.take(now)
 		for _, j := range jobs {
 			a := m.answered(t, j)
 			b.wrote(now, a)
-			if j.deed == createMirror {
+			if j.verb == createMirror {
 				made++
 				p := m.pods["default/web"].DeepCopy()
 				p.Labels = nil
@@ -203,15 +203,15 @@ func TestAMirrorPodThatIsChangedEachTime(t *testing.T) {
 func TestAMirrorPodThatIsDeletedEachTime(t *testing.T) {
 	for _, gently := range []bool{true, false} {
 		m := newModel()
-		b := aBook()
-		b.want(staticWish(static("web", "h1"), nil))
+		b := aMachine()
+		b.want(staticWanted(static("web", "h1"), nil))
 		var made []time.Time
 		for now := noon; now.Before(noon.Add(time.Hour)); {
 			jobs, again := b.take(now)
 			for _, j := range jobs {
 				b.wrote(now, m.answered(t, j))
 				b.observe(messages.APIPodsObserved{Pods: m.list(), At: now})
-				if j.deed != createMirror {
+				if j.verb != createMirror {
 					continue
 				}
 				made = append(made, now)
@@ -243,12 +243,12 @@ func TestANameThatIsTaken(t *testing.T) {
 	m := newModel()
 	foreign := object("web", "foreign")
 	m.put(foreign)
-	b := aBook(m.list()...)
-	b.want(staticWish(static("web", "h1"), statusOf(true, 0)))
+	b := aMachine(m.list()...)
+	b.want(staticWanted(static("web", "h1"), statusOf(true, 0)))
 	now := noon
 	for range 10 {
 		j := only(t, b, now)
-		if j.deed != createMirror {
+		if j.verb != createMirror {
 			t.Fatalf("%+v", j)
 		}
 		b.wrote(now, m.answered(t, j))

@@ -55,7 +55,7 @@ type answer struct {
 }
 
 // read says what the error of a write means.
-func read(d deed, err error) (fate, time.Duration) {
+func read(d verb, err error) (fate, time.Duration) {
 	if err == nil {
 		return done, 0
 	}
@@ -121,7 +121,7 @@ func (g *gate) width(now time.Time) int {
 }
 
 // wrote takes the result of a write.
-func (b *book) wrote(now time.Time, a answer) {
+func (b *machine) wrote(now time.Time, a answer) {
 	l := b.lines[a.job.key]
 	if l == nil {
 		return
@@ -147,8 +147,8 @@ func (b *book) wrote(now time.Time, a answer) {
 	}
 }
 
-func (b *book) succeeded(l *line, now time.Time, a answer) {
-	switch a.job.deed {
+func (b *machine) succeeded(l *line, now time.Time, a answer) {
+	switch a.job.verb {
 	case patchStatus:
 		if a.pod != nil {
 			l.written, l.over, l.at = a.pod, l.observed, now
@@ -174,7 +174,7 @@ func (b *book) succeeded(l *line, now time.Time, a answer) {
 
 // made notes that a mirror pod was created. Where that is since somebody removed the one before, the next one waits the longer
 // the oftener that was.
-func (b *book) made(l *line, now time.Time) {
+func (b *machine) made(l *line, now time.Time) {
 	again := !l.madeAt.IsZero() && now.Sub(l.madeAt) < makeCalm
 	switch {
 	case !again:
@@ -199,7 +199,7 @@ func (l *line) lose(uid types.UID, now time.Time) {
 	}
 }
 
-func (b *book) failed(l *line, now time.Time, a answer) {
+func (b *machine) failed(l *line, now time.Time, a answer) {
 	l.failures++
 	most := lineMost
 	switch a.fate {
@@ -229,6 +229,6 @@ func (b *book) failed(l *line, now time.Time, a answer) {
 }
 
 // wait is the back-off after so many failures in a row.
-func (b *book) wait(first, most time.Duration, failures int) time.Duration {
+func (b *machine) wait(first, most time.Duration, failures int) time.Duration {
 	return backoff.Policy{First: first, Max: most, Jitter: backoff.Half}.After(failures, b.random())
 }

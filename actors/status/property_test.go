@@ -15,12 +15,12 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// world is the book beside an API server that is slow, watched late, and that others write to.
+// world is the machine beside an API server that is slow, watched late, and that others write to.
 type world struct {
 	t        *rapid.T
 	tb       testing.TB
 	m        *model
-	b        *book
+	b        *machine
 	now      time.Time
 	lists    []messages.APIPodsObserved // told and not yet arrived
 	wants    map[string]messages.PodStatusWanted
@@ -28,17 +28,17 @@ type world struct {
 	last     map[string]*job // the last status of a pod that was taken, if nothing has changed since
 }
 
-// begin takes what the book wants done, and checks it.
+// begin takes what the machine wants done, and checks it.
 func (w *world) begin() {
 	jobs, _ := w.b.take(w.now)
 	for _, j := range jobs {
 		if w.underWay[j.key] != nil {
 			w.t.Fatalf("two writes at a time for %s", j.key)
 		}
-		if j.deed == patchStatus && equality.Semantic.DeepEqual(j.from, j.to) {
+		if j.verb == patchStatus && equality.Semantic.DeepEqual(j.from, j.to) {
 			w.t.Fatalf("a write that changes nothing for %s", j.key)
 		}
-		if was := w.last[j.key]; was != nil && j.deed == patchStatus && was.uid == j.uid &&
+		if was := w.last[j.key]; was != nil && j.verb == patchStatus && was.uid == j.uid &&
 			equality.Semantic.DeepEqual(was.to, j.to) {
 			w.t.Fatalf("%s is told the same again", j.key)
 		}
@@ -64,7 +64,7 @@ func (w *world) answer(fails bool) {
 			a := w.m.answered(w.tb, j)
 			w.b.wrote(w.now, a)
 			delete(w.last, key)
-			if a.fate == done && j.deed == patchStatus && equality.Semantic.DeepEqual(&a.pod.Status, j.to) {
+			if a.fate == done && j.verb == patchStatus && equality.Semantic.DeepEqual(&a.pod.Status, j.to) {
 				w.last[key] = j
 			}
 			return
@@ -84,7 +84,7 @@ func (w *world) tell(uid string) {
 	if p == nil {
 		p = object(uid, uid)
 	}
-	m := wish(p, statusOf(rapid.Bool().Draw(w.t, "ready"), int32(rapid.IntRange(0, 2).Draw(w.t, "restarts"))))
+	m := desired(p, statusOf(rapid.Bool().Draw(w.t, "ready"), int32(rapid.IntRange(0, 2).Draw(w.t, "restarts"))))
 	m.UID, m.Over = uid, rapid.IntRange(0, 4).Draw(w.t, "over") == 0
 	w.wants[uid] = m
 	w.b.want(m)
@@ -92,7 +92,7 @@ func (w *world) tell(uid string) {
 
 func (w *world) tellStatic(name string) {
 	hash := rapid.SampledFrom([]string{"h1", "h2"}).Draw(w.t, "hash")
-	m := staticWish(static(name, hash), statusOf(rapid.Bool().Draw(w.t, "ready"), 0))
+	m := staticWanted(static(name, hash), statusOf(rapid.Bool().Draw(w.t, "ready"), 0))
 	m.UID = name + hash
 	delete(w.wants, name+map[string]string{"h1": "h2", "h2": "h1"}[hash])
 	w.wants[m.UID] = m
@@ -169,14 +169,14 @@ func (w *world) settle() {
 // held says that nothing waits but the deletion of what finalizers hold.
 func (w *world) held() bool {
 	for l := range w.b.todo {
-		if l.next.deed != deletePod || l.observed == nil || len(l.observed.Finalizers) == 0 {
+		if l.next.verb != deletePod || l.observed == nil || len(l.observed.Finalizers) == 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// believing says that the book takes its own word for more than what is observed, which it does for a while only.
+// believing says that the machine takes its own word for more than what is observed, which it does for a while only.
 func (w *world) believing() bool {
 	for _, l := range w.b.lines {
 		if l.written != nil {
@@ -190,7 +190,7 @@ func (w *world) believing() bool {
 func TestItEndsAsWanted(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{
-			t: rt, tb: t, m: newModel(), b: newBook("node", func() float64 { return 0.5 }), now: noon,
+			t: rt, tb: t, m: newModel(), b: newMachine("node", func() float64 { return 0.5 }), now: noon,
 			wants: map[string]messages.PodStatusWanted{}, underWay: map[string]*job{}, last: map[string]*job{},
 		}
 		node := &v1.Node{}

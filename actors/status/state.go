@@ -62,16 +62,16 @@ type trouble struct {
 
 // failure says what was tried, and the answer.
 func failure(a answer, node string) string {
-	what := map[deed]string{
+	what := map[verb]string{
 		patchStatus:  "its status cannot be written",
 		deletePod:    "it has ended and cannot be removed",
 		createMirror: "its mirror pod cannot be created",
 		deleteMirror: "its mirror pod cannot be removed",
-	}[a.job.deed]
-	if a.job.deed == createMirror && apierrors.IsAlreadyExists(a.err) {
+	}[a.job.verb]
+	if a.job.verb == createMirror && apierrors.IsAlreadyExists(a.err) {
 		return what + ": a pod of its name is there that is no mirror pod of this node, and is left as it is"
 	}
-	if a.job.deed == createMirror && refers(a.err) {
+	if a.job.verb == createMirror && refers(a.err) {
 		return what +
 			": the API server admits no mirror pod that refers to other objects (ConfigMaps, Secrets, claims, service " +
 			"accounts). " +
@@ -88,7 +88,7 @@ func refers(err error) bool {
 }
 
 // troubles is all that cannot be written, for health. What fails for all is told once.
-func (b *book) troubles() []Trouble {
+func (b *machine) troubles() []Trouble {
 	var out []Trouble
 	waiting := 0
 	for l := range b.troubled {

@@ -34,16 +34,16 @@ func New(opts Options) supervisors.Constructor {
 		opts.Random = rand.Float64
 	}
 	return func(string) supervisors.Actor {
-		return &actor{opts: opts, book: newBook(opts.NodeName, opts.Random), told: map[string]string{}}
+		return &actor{opts: opts, machine: newMachine(opts.NodeName, opts.Random), logged: map[string]string{}}
 	}
 }
 
 type actor struct {
-	opts  Options
-	book  *book
-	timer supervisors.Timer
-	next  time.Time         // when timer fires
-	told  map[string]string // troubles that stand in the log, by pod
+	opts    Options
+	machine *machine
+	timer   supervisors.Timer
+	next    time.Time         // when timer fires
+	logged  map[string]string // troubles that stand in the log, by pod
 }
 
 type (
@@ -62,15 +62,15 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.opts.State.store(nil)
 		return
 	case messages.APIPodsObserved:
-		a.book.observe(m)
+		a.machine.observe(m)
 	case messages.PodStatusWanted:
-		a.book.want(m)
+		a.machine.want(m)
 	case messages.PodStatusesWanted:
-		a.book.wantAll(m)
+		a.machine.wantAll(m)
 	case messages.NodeObserved:
-		a.book.register(m.Node)
+		a.machine.register(m.Node)
 	case wrote:
-		a.book.wrote(ctx.Now(), m.answer)
+		a.machine.wrote(ctx.Now(), m.answer)
 		a.log(ctx, m.answer)
 	case due:
 		a.timer, a.next = nil, time.Time{}
@@ -78,15 +78,15 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.Unhandled(msg)
 		return
 	}
-	a.turn(ctx)
+	a.advance(ctx)
 }
 
-// turn begins what may be begun, and sets the timer for what may not yet.
-func (a *actor) turn(ctx supervisors.Context) {
-	jobs, again := a.book.take(ctx.Now())
+// advance begins what may be begun, and sets the timer for what may not yet.
+func (a *actor) advance(ctx supervisors.Context) {
+	jobs, again := a.machine.take(ctx.Now())
 	for _, j := range jobs {
 		ctx.Do(supervisors.Work{
-			Name: string(j.deed) + " " + j.namespace + "/" + j.name, Timeout: writeTimeout + 5*time.Second,
+			Name: string(j.verb) + " " + j.namespace + "/" + j.name, Timeout: writeTimeout + 5*time.Second,
 			Run: func(c context.Context) any { return wrote{write(c, a.opts.Client, a.opts.Operations, j)} },
 		})
 	}
@@ -100,7 +100,7 @@ func (a *actor) turn(ctx supervisors.Context) {
 		a.next = again
 		a.timer = ctx.After(again.Sub(ctx.Now()), due{})
 	}
-	a.opts.State.store(a.book.troubles())
+	a.opts.State.store(a.machine.troubles())
 }
 
 // log tells what was done about pods as such, what goes wrong, once, and when it goes well again.
@@ -111,20 +111,20 @@ func (a *actor) log(ctx supervisors.Context, w answer) {
 	}
 	switch {
 	case w.fate != done:
-	case w.job.deed == createMirror:
+	case w.job.verb == createMirror:
 		log.Info("created a mirror pod", "mirror", mirror)
-	case w.job.deed == deleteMirror:
+	case w.job.verb == deleteMirror:
 		log.Info("removed a mirror pod", "mirror", mirror, "reason", w.job.why)
-	case w.job.deed == deletePod:
+	case w.job.verb == deletePod:
 		log.Info("the pod is over, and was removed from the API server")
 	}
-	l := a.book.lines[w.job.key]
+	l := a.machine.lines[w.job.key]
 	switch {
 	case l == nil || l.trouble == nil:
-		delete(a.told, w.job.key)
+		delete(a.logged, w.job.key)
 	case l.trouble.quiet || l.trouble.fate == unavailable:
-	case a.told[w.job.key] != l.trouble.what:
-		a.told[w.job.key] = l.trouble.what
+	case a.logged[w.job.key] != l.trouble.what:
+		a.logged[w.job.key] = l.trouble.what
 		log.Warn(l.trouble.what, "name", mirror)
 	}
 	a.logGate(ctx)
@@ -133,14 +133,14 @@ func (a *actor) log(ctx supervisors.Context, w answer) {
 // logGate tells when the API server takes no writes any more, and when it does again.
 func (a *actor) logGate(ctx supervisors.Context) {
 	const all = ""
-	_, told := a.told[all]
-	switch failing := a.book.gate.failures > 0; {
-	case failing && !told:
-		a.told[all] = "told"
+	_, logged := a.logged[all]
+	switch failing := a.machine.gate.failures > 0; {
+	case failing && !logged:
+		a.logged[all] = "told"
 		ctx.Log().Warn("the API server takes nothing about pods; it is tried again, and pods run on", "reason",
-			apiclient.Explain(a.book.gate.err, a.opts.NodeName))
-	case !failing && told:
-		delete(a.told, all)
+			apiclient.Explain(a.machine.gate.err, a.opts.NodeName))
+	case !failing && logged:
+		delete(a.logged, all)
 		ctx.Log().Info("the API server takes what is written about pods again")
 	}
 }
@@ -156,10 +156,10 @@ type inspection struct {
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
-	out := inspection{Known: a.book.seen, Heard: a.book.heard, Lines: len(a.book.lines), Troubles: a.book.troubles()}
-	for _, l := range a.book.lines {
+	out := inspection{Known: a.machine.seen, Heard: a.machine.heard, Lines: len(a.machine.lines), Troubles: a.machine.troubles()}
+	for _, l := range a.machine.lines {
 		if l.next != nil {
-			out.Waiting = append(out.Waiting, string(l.next.deed)+" "+l.namespace+"/"+l.name)
+			out.Waiting = append(out.Waiting, string(l.next.verb)+" "+l.namespace+"/"+l.name)
 		}
 	}
 	slices.Sort(out.Waiting)

@@ -33,8 +33,8 @@ func newBench(t *testing.T, pods ...runtime.Object) *bench {
 	b.opts = Options{Client: b.api, Operations: cri.NewOperations(), NodeName: "node", State: b.state,
 		Random: func() float64 { return 1 }}
 	b.Kit = supervisortest.New(t, messages.Status, New(b.opts)("status"))
-	if told := b.Take(); len(told) != 1 || told[0].To != messages.Registration {
-		t.Fatalf("it asks for %v and not for the node", told)
+	if sent := b.Take(); len(sent) != 1 || sent[0].To != messages.Registration {
+		t.Fatalf("it asks for %v and not for the node", sent)
 	}
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}
 	b.Send(messages.Registration, messages.NodeObserved{Node: node})
@@ -80,7 +80,7 @@ func (b *bench) calls() string {
 
 func TestAStatusIsWrittenAsOnePatch(t *testing.T) {
 	b := newBench(t, object("web", "u"))
-	b.Send(messages.Pods, wish(object("web", "u"), statusOf(true, 0)))
+	b.Send(messages.Pods, desired(object("web", "u"), statusOf(true, 0)))
 	b.watch()
 	b.RunWork()
 	actions := b.api.Actions()
@@ -97,7 +97,7 @@ func TestAStatusIsWrittenAsOnePatch(t *testing.T) {
 	}
 	b.watch()
 	b.Send(messages.Pods, messages.PodStatusesWanted{Heard: true,
-		Pods: []messages.PodStatusWanted{wish(object("web", "u"), statusOf(true, 0))}})
+		Pods: []messages.PodStatusWanted{desired(object("web", "u"), statusOf(true, 0))}})
 	b.RunWork()
 	if got := b.calls(); got != "" {
 		t.Errorf("it wrote again: %s", got)
@@ -109,7 +109,7 @@ func TestTheEndAsItIsWritten(t *testing.T) {
 	p.DeletionTimestamp = new(at(0))
 	b := newBench(t, p)
 	b.watch()
-	w := wish(p, statusOf(false, 0))
+	w := desired(p, statusOf(false, 0))
 	w.Over = true
 	b.Send(messages.Pods, w)
 	b.RunWork()
@@ -131,7 +131,7 @@ func TestTheEndAsItIsWritten(t *testing.T) {
 func TestAMirrorPodAsItIsWritten(t *testing.T) {
 	b := newBench(t)
 	b.watch()
-	b.Send(messages.Pods, staticWish(static("web", "h1"), statusOf(true, 0)))
+	b.Send(messages.Pods, staticWanted(static("web", "h1"), statusOf(true, 0)))
 	b.RunWork()
 	p := b.pod("web")
 	if !isMirror(p) || p.OwnerReferences[0].UID != "node-uid" {
@@ -160,7 +160,7 @@ func TestAFaultOfTheAPIServer(t *testing.T) {
 				fault
 		})
 		b.watch()
-		b.Send(messages.Pods, wish(object("web", "u"), statusOf(true, 0)))
+		b.Send(messages.Pods, desired(object("web", "u"), statusOf(true, 0)))
 		b.RunWork()
 		got := b.state.Load()
 		if (c.says == "") != (len(got) == 0) || c.says != "" && !strings.Contains(got[0].String(), c.says) {
@@ -190,7 +190,7 @@ func TestARestartJoinsTheWriteUnderWay(t *testing.T) {
 	observed := messages.APIPodsObserved{Pods: []*v1.Pod{b.pod("web")},
 		At: b.Now()} // the fake answers nobody while a reactor runs
 	b.Send(messages.APIServer, observed)
-	b.Send(messages.Pods, wish(object("web", "u"), statusOf(true, 0)))
+	b.Send(messages.Pods, desired(object("web", "u"), statusOf(true, 0)))
 	first := b.Work[0]
 	dead, kill := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -200,7 +200,7 @@ func TestARestartJoinsTheWriteUnderWay(t *testing.T) {
 	<-ended
 	again := supervisortest.New(t, messages.Status, New(b.opts)("status"))
 	again.Send(messages.APIServer, observed)
-	again.Send(messages.Pods, wish(object("web", "u"), statusOf(true, 1)))
+	again.Send(messages.Pods, desired(object("web", "u"), statusOf(true, 1)))
 	joined := make(chan any)
 	go func() { joined <- again.Work[0].Run(context.Background()) }()
 	for b.opts.Operations.Waiting(opsPrefix+apiKey("u")) == 0 {

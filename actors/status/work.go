@@ -25,7 +25,7 @@ const opsPrefix = "status/"
 func write(ctx context.Context, client kubernetes.Interface, ops *cri.Operations, j *job) answer {
 	a, err := cri.Run(ctx, ops, opsPrefix+j.key, writeTimeout, func(ctx context.Context) (answer, error) {
 		pod, err := carryOut(ctx, client, j)
-		fate, wait := read(j.deed, err)
+		fate, wait := read(j.verb, err)
 		return answer{job: j, pod: pod, fate: fate, err: err, retryAfter: wait}, nil
 	})
 	if err != nil { // it goes on, or was not begun; what is observed will tell
@@ -36,7 +36,7 @@ func write(ctx context.Context, client kubernetes.Interface, ops *cri.Operations
 
 func carryOut(ctx context.Context, client kubernetes.Interface, j *job) (*v1.Pod, error) {
 	pods := client.CoreV1().Pods(j.namespace)
-	switch j.deed {
+	switch j.verb {
 	case patchStatus:
 		patch, err := patchOf(j.uid, j.from, j.to)
 		if err != nil {
@@ -51,7 +51,7 @@ func carryOut(ctx context.Context, client kubernetes.Interface, j *job) (*v1.Pod
 			GracePeriodSeconds: &now, Preconditions: metav1.NewUIDPreconditions(string(j.uid)),
 		})
 	default:
-		return nil, fmt.Errorf("no such write: %s", j.deed)
+		return nil, fmt.Errorf("no such write: %s", j.verb)
 	}
 }
 

@@ -46,26 +46,26 @@ func newKit(t testing.TB, a supervisors.Actor) *supervisortest.Kit {
 func (n *node) ask(uid string, msg any) []any {
 	n.Send(messages.PodAddress(uid), msg)
 	n.RunWork()
-	return n.told(uid)
+	return n.sent(uid)
 }
 
-func (n *node) told(uid string) (out []any) {
+func (n *node) sent(uid string) (out []any) {
 	n.TB.Helper()
-	for _, told := range n.Take() {
-		if told.To != messages.PodAddress(uid) {
-			n.TB.Errorf("%s was told %+v", told.To, told.Msg)
+	for _, sent := range n.Take() {
+		if sent.To != messages.PodAddress(uid) {
+			n.TB.Errorf("%s was told %+v", sent.To, sent.Msg)
 		}
-		out = append(out, told.Msg)
+		out = append(out, sent.Msg)
 	}
 	return out
 }
 
 func sweep(n *node, uids ...string) {
-	wish := map[string]bool{}
+	desired := map[string]bool{}
 	for _, uid := range uids {
-		wish[uid] = true
+		desired[uid] = true
 	}
-	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: wish})
+	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: desired})
 	n.RunWork()
 }
 
@@ -127,14 +127,14 @@ func TestAFailedMountIsTriedAgain(t *testing.T) {
 	}
 	n.Advance(time.Nanosecond)
 	n.RunWork()
-	second := n.told("u")[0].(messages.VolumesFailed)
+	second := n.sent("u")[0].(messages.VolumesFailed)
 	if !second.Reason.RetryAt.Equal(n.Now().Add(2 * retry.First)) {
 		t.Errorf("the second time: %+v at %s", second, n.Now())
 	}
 	must(t, os.Mkdir(path, 0o755))
 	n.Advance(2 * retry.First)
 	n.RunWork()
-	if got := n.told("u"); !reflect.DeepEqual(got, []any{messages.VolumesMounted{UID: "u",
+	if got := n.sent("u"); !reflect.DeepEqual(got, []any{messages.VolumesMounted{UID: "u",
 		Paths: map[string]string{"h": path}}}) {
 		t.Errorf("got %+v", got)
 	}
@@ -179,13 +179,13 @@ func TestTheSweepRemovesWhatNobodyWants(t *testing.T) {
 	if exists(t, n.pod("orphan")) || !exists(t, n.pod("wanted")) || !exists(t, n.pod("new")) {
 		t.Error("not the right folders are left")
 	}
-	if told := n.Take(); len(told) > 0 {
-		t.Errorf("someone was told %+v", told)
+	if sent := n.Take(); len(sent) > 0 {
+		t.Errorf("someone was told %+v", sent)
 	}
 }
 
-// A wish that comes while the disk is being read is not lost, and the newest counts.
-func TestTheNewestWishCounts(t *testing.T) {
+// A message that comes while the disk is being read is not lost, and the newest counts.
+func TestTheNewestPodCounts(t *testing.T) {
 	n := newNode(t)
 	write(t, n.pod("a/file"))
 	write(t, n.pod("b/file"))
@@ -196,7 +196,7 @@ func TestTheNewestWishCounts(t *testing.T) {
 	}
 	n.RunWork()
 	if !exists(t, n.pod("a")) || exists(t, n.pod("b")) {
-		t.Error("an older wish was followed")
+		t.Error("an older message was followed")
 	}
 }
 

@@ -42,7 +42,7 @@ func TestAMountWaitsForAnObjectThatIsBeingRead(t *testing.T) {
 	n.Work = nil
 	time.AfterFunc(0, func() { close(began) })
 	n.RunOne(work)
-	got := n.told("u")
+	got := n.sent("u")
 	if len(got) != 1 {
 		t.Fatalf("told %+v", got)
 	}

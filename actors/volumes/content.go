@@ -121,15 +121,15 @@ func pathsOf(v *v1.Volume) (paths []string) {
 }
 
 // unreadPatience is how long the first mount of a volume waits for objects that have not been read yet.
-const unreadPatience = time.Second
+const unreadTimeout = time.Second
 
 // files are the content. What has been asked for and not been read yet is waited for, but not by a volume that is there.
 func (c content) files(ctx context.Context, p podFolder, v *v1.Volume) (files map[string]file, err error) {
-	patience := unreadPatience
+	timeouts := unreadTimeout
 	if c.mounted(p, v) {
-		patience = 0
+		timeouts = 0
 	}
-	err = p.node.Objects.Settle(ctx, patience, func() error {
+	err = p.node.Objects.Settle(ctx, timeouts, func() error {
 		files, err = c.source.files(p, v)
 		return err
 	})

@@ -22,14 +22,14 @@ type disk struct {
 	ops     Operations
 	node    Facts
 	log     *slog.Logger
-	patience
+	timeouts
 }
 
-// patience is how long others wait for a volume that hangs: those that are mounted with it, and who undoes them all.
-type patience struct{ volume, settle time.Duration }
+// timeouts is how long others wait for a volume that hangs: those that are mounted with it, and who undoes them all.
+type timeouts struct{ volume, settle time.Duration }
 
-// patient leaves the actor, which waits for both together, the time to be told.
-var patient = patience{volume: mountTimeout * 3 / 4, settle: unmountTimeout * 2 / 3}
+// defaultTimeouts leaves the actor, which waits for both together, the time to be told.
+var defaultTimeouts = timeouts{volume: mountTimeout * 3 / 4, settle: unmountTimeout * 2 / 3}
 
 // mountOutcome is what came of mounting a pod's volumes: paths, or failures.
 type mountOutcome struct {

@@ -106,11 +106,11 @@ func sameVolumes(a, b *v1.Pod) bool {
 		return a == b
 	}
 	same := equality.Semantic.DeepEqual
-	return same(used(a), used(b)) && same(fsGroupOf(a), fsGroupOf(b)) && (!tellsOfPod(a) || sameTold(a, b))
+	return same(used(a), used(b)) && same(fsGroupOf(a), fsGroupOf(b)) && (!tellsOfPod(a) || sameReport(a, b))
 }
 
 // sameTold says whether the downward API says the same of two pods.
-func sameTold(a, b *v1.Pod) bool {
+func sameReport(a, b *v1.Pod) bool {
 	same := equality.Semantic.DeepEqual
 	if !same(a.Labels, b.Labels) || !same(a.Annotations, b.Annotations) || !same(a.Spec.Resources, b.Spec.Resources) ||
 		a.Name != b.Name || a.Namespace != b.Namespace {

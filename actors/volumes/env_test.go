@@ -79,7 +79,7 @@ func newDisk(t testing.TB, list ...plugin) disk {
 	quiet := slog.New(slog.DiscardHandler)
 	root := t.TempDir()
 	t.Cleanup(func() { unmountBelow(t, root) })
-	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), log: quiet, node: Facts{log: quiet}, patience: patient}
+	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), log: quiet, node: Facts{log: quiet}, timeouts: defaultTimeouts}
 }
 
 func (d disk) pod(elements ...string) string {

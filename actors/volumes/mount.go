@@ -33,7 +33,7 @@ func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...str
 		return out
 	}
 	volumes := slices.DeleteFunc(used(pod), func(v *v1.Volume) bool { return len(only) > 0 && !slices.Contains(only, v.Name) })
-	ctx, cancel := context.WithTimeout(ctx, d.patience.volume)
+	ctx, cancel := context.WithTimeout(ctx, d.timeouts.volume)
 	defer cancel()
 	results := make([]volumeOutcome, len(volumes))
 	slots := make(chan struct{}, volumesAtATime)
@@ -84,7 +84,7 @@ func (d disk) inFolder(uid string, pod *v1.Pod, do func(podFolder) error) error 
 	return do(folder)
 }
 
-// mountVolume mounts one volume as the one operation on it, or joins who does; what is done for an older wish is awaited.
+// mountVolume mounts one volume as the one operation on it, or joins who does; what is done for an older desired state is awaited.
 func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) volumeOutcome {
 	fits := func(o volumeOutcome) bool { return o.volume == v }
 	key := operationsPrefix + volumeKey(uid, v.Name)
@@ -94,7 +94,7 @@ func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Vo
 		return volumeOutcome{v, path, err, work.renew}
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("it is still being mounted after %s; that goes on", d.patience.volume)
+		err = fmt.Errorf("it is still being mounted after %s; that goes on", d.timeouts.volume)
 	}
 	if err != nil {
 		return volumeOutcome{volume: v, err: err}
@@ -118,7 +118,7 @@ func (d disk) mountOne(work *mountWork, uid string, pod *v1.Pod, v *v1.Volume) (
 // settle waits for volumes of the pod that are still being mounted, by whoever asked; not for long, as what hangs may hang
 // for ever.
 func (d disk) settle(ctx context.Context, uid string) error {
-	ctx, cancel := context.WithTimeout(ctx, d.patience.settle)
+	ctx, cancel := context.WithTimeout(ctx, d.timeouts.settle)
 	defer cancel()
 	if err := d.ops.Settle(ctx, operationsPrefix+volumeKey(uid, "")); err != nil {
 		return fmt.Errorf("a volume is still being mounted, so nothing is removed: %w", err)

@@ -148,7 +148,7 @@ func TestAChangeOfAnObjectReachesItsVolumes(t *testing.T) {
 	}
 	n.Send(messages.Objects, publish(objectsOf("red")))
 	n.RunWork()
-	got := n.told("u")
+	got := n.sent("u")
 	if len(got) != 1 {
 		t.Fatalf("got %+v", got)
 	}
@@ -168,13 +168,13 @@ func TestAChangeOfAnObjectReachesItsVolumes(t *testing.T) {
 	later := publish(objectsOf("green")) // while that is under way
 	n.Send(messages.Objects, later)
 	n.RunWork()
-	n.told("u")
+	n.sent("u")
 	if text := read(t, filepath.Join(path, "color")); text != "green" {
 		t.Errorf("after the change it holds %q", text)
 	}
 	n.Send(messages.Objects, publish(&objectset.Set{}))
 	n.RunWork()
-	if got := n.told("u"); len(got) != 1 || got[0].(messages.VolumesFailed).Reason.Permanent {
+	if got := n.sent("u"); len(got) != 1 || got[0].(messages.VolumesFailed).Reason.Permanent {
 		t.Errorf("when it is gone: %+v", got)
 	}
 	if text := read(t, filepath.Join(path, "color")); text != "green" {

@@ -98,14 +98,14 @@ func (h hanging) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, 
 func TestAVolumeThatHangsIsAlone(t *testing.T) {
 	h := hanging{gate{entered: make(chan struct{}, 9), leave: make(chan struct{})}}
 	d := newDisk(t, emptyDir{}, h)
-	d.patience = patience{time.Millisecond, time.Millisecond}
+	d.timeouts = timeouts{time.Millisecond, time.Millisecond}
 	volumes := []v1.Volume{hostPathVolume("hung", "/hangs", "")}
 	for i := range volumesAtATime {
 		volumes = append(volumes, emptyDirVolume(fmt.Sprint("v", i)))
 	}
 	pod := podWith("u", volumes...)
 	out := d.mountPod(t.Context(), "u", pod)
-	for len(h.entered) == 0 { // patience can end before the mount has begun
+	for len(h.entered) == 0 { // the timeout can end before the mount has begun
 		out = d.mountPod(t.Context(), "u", pod)
 	}
 	if i := slices.IndexFunc(out.failures, func(f failure) bool {
@@ -114,7 +114,7 @@ func TestAVolumeThatHangsIsAlone(t *testing.T) {
 	}); i < 0 {
 		t.Errorf("got %+v", out)
 	}
-	d.patience.volume = time.Hour
+	d.timeouts.volume = time.Hour
 	var others []string
 	for _, v := range volumes[1:] {
 		others = append(others, v.Name)

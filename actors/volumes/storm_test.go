@@ -25,9 +25,9 @@ type storm struct {
 }
 
 type stormPod struct {
-	wish   any    // the last ask, sent or lost
-	kept   string // a file in the volume that must stay while the volume is wanted
-	answer any    // the last
+	desired any    // the last ask, sent or lost
+	kept    string // a file in the volume that must stay while the volume is wanted
+	answer  any    // the last
 }
 
 func TestStorm(t *testing.T) {
@@ -86,12 +86,12 @@ func (s *storm) act(rt *rapid.T, t *testing.T) {
 			must(t, os.Remove(s.host))
 		}
 	case "sweep":
-		wish := map[string]bool{}
+		desired := map[string]bool{}
 		for uid, p := range s.pods {
-			_, wanted := p.wish.(messages.MountVolumes)
-			wish[uid] = wanted || rapid.Bool().Draw(rt, "ending")
+			_, wanted := p.desired.(messages.MountVolumes)
+			desired[uid] = wanted || rapid.Bool().Draw(rt, "ending")
 		}
-		s.Send(messages.Pods, messages.PodFoldersWanted{UIDs: onlyTrue(wish)})
+		s.Send(messages.Pods, messages.PodFoldersWanted{UIDs: onlyTrue(desired)})
 	case "kill":
 		for range rapid.IntRange(0, len(s.Work)).Draw(rt, "under way") {
 			s.work(0) // it outlives the actor; its result does not
@@ -113,7 +113,7 @@ func onlyTrue(m map[string]bool) map[string]bool {
 // askFor sends a pod's ask once, twice, or loses it.
 func (s *storm) askFor(rt *rapid.T, uid string, ask any) {
 	p := s.pods[uid]
-	p.wish = ask
+	p.desired = ask
 	if _, unwanted := ask.(messages.UnmountVolumes); unwanted {
 		p.kept = ""
 	}
@@ -146,12 +146,12 @@ func (s *storm) deliver(which int) {
 
 // look reads what the pods were told, and that no volume in use lost what is in it.
 func (s *storm) look(rt *rapid.T) {
-	for _, told := range s.Take() {
-		uid := told.To.Name()
+	for _, sent := range s.Take() {
+		uid := sent.To.Name()
 		p := s.pods[uid]
-		p.answer = told.Msg
-		m, ok := told.Msg.(messages.VolumesMounted)
-		if _, wanted := p.wish.(messages.MountVolumes); !ok || !wanted {
+		p.answer = sent.Msg
+		m, ok := sent.Msg.(messages.VolumesMounted)
+		if _, wanted := p.desired.(messages.MountVolumes); !ok || !wanted {
 			continue
 		}
 		p.kept = filepath.Join(m.Paths["data"], "file")
@@ -175,8 +175,8 @@ func (s *storm) settle(rt *rapid.T) {
 	}
 	for range 4 {
 		for uid, p := range s.pods {
-			if p.wish != nil {
-				s.Send(messages.PodAddress(uid), p.wish)
+			if p.desired != nil {
+				s.Send(messages.PodAddress(uid), p.desired)
 			}
 		}
 		for len(s.Work)+len(s.held) > 0 {
@@ -194,10 +194,10 @@ func (s *storm) settle(rt *rapid.T) {
 }
 
 func (s *storm) check(rt *rapid.T, uid string, p *stormPod) {
-	switch wish := p.wish.(type) {
+	switch desired := p.desired.(type) {
 	case messages.MountVolumes:
 		got, ok := p.answer.(messages.VolumesMounted)
-		if !ok || len(got.Paths) != len(wish.Pod.Spec.Volumes) {
+		if !ok || len(got.Paths) != len(desired.Pod.Spec.Volumes) {
 			rt.Fatalf("%s wants its volumes and was told %+v", uid, p.answer)
 		}
 		for name, path := range got.Paths {
@@ -213,7 +213,7 @@ func (s *storm) check(rt *rapid.T, uid string, p *stormPod) {
 		if err != nil || len(found) > 0 {
 			rt.Fatalf("of %s there are still %s, %v", uid, strings.Join(found, " "), err)
 		}
-		if _, err := os.Lstat(s.node.pod(uid)); wish.Remove && err == nil {
+		if _, err := os.Lstat(s.node.pod(uid)); desired.Remove && err == nil {
 			rt.Fatalf("the folder of %s is still there", uid)
 		}
 	}

@@ -61,7 +61,7 @@ func TestATokenIsRenewed(t *testing.T) {
 	m.err = nil
 	n.Advance(retry.First)
 	n.RunWork()
-	mounted := n.told("u")
+	mounted := n.sent("u")
 	path := filepath.Join(mounted[0].(messages.VolumesMounted).Paths["v"], "token")
 	expect := func(want string) {
 		t.Helper()
@@ -76,18 +76,18 @@ func TestATokenIsRenewed(t *testing.T) {
 	}
 	n.Advance(1)
 	n.RunWork()
-	n.told("u")
+	n.sent("u")
 	expect("token 3")
 	n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}) // it is looked whether it is there, and is renewed all the same
 	n.Advance(600 * time.Second)
 	n.RunWork()
-	n.told("u")
+	n.sent("u")
 	expect("token 4")
 	m.err = errors.New("away")
 	n.Advance(600 * time.Second)
 	n.RunWork()
-	if told := n.told("u"); len(told) != 1 || told[0].(messages.VolumesMounted).Paths["v"] == "" {
-		t.Errorf("told %+v", told)
+	if sent := n.sent("u"); len(sent) != 1 || sent[0].(messages.VolumesMounted).Paths["v"] == "" {
+		t.Errorf("told %+v", sent)
 	}
 	expect("token 4")
 	n.restart(t)

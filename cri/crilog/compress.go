@@ -62,7 +62,7 @@ func Compress(ctx context.Context, dir Dir, name string) (err error) {
 	zip := gzip.NewWriter(to)
 	err = to.Chmod(from.info.Mode().Perm()) // the umask has no say
 	if err == nil {
-		_, err = io.CopyBuffer(struct{ io.Writer }{zip}, &patient{ctx, from}, make([]byte, block))
+		_, err = io.CopyBuffer(struct{ io.Writer }{zip}, &contextReader{ctx, from}, make([]byte, block))
 	}
 	if err == nil {
 		err = errors.Join(zip.Close(), to.Sync())
@@ -76,14 +76,14 @@ func Compress(ctx context.Context, dir Dir, name string) (err error) {
 	return dir.Unlink(name)
 }
 
-// patient reads until its context ends.
-type patient struct {
+// contextReader reads until its context ends.
+type contextReader struct {
 	ctx context.Context
 	r   io.Reader
 }
 
 // Read implements io.Reader.
-func (p *patient) Read(b []byte) (int, error) {
+func (p *contextReader) Read(b []byte) (int, error) {
 	if err := p.ctx.Err(); err != nil {
 		return 0, err
 	}

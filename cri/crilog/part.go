@@ -110,7 +110,7 @@ func (p *part) count(ctx context.Context) (n int64, err error) {
 	if !p.packed {
 		from = io.LimitReader(from, p.info.Size())
 	}
-	from = &patient{ctx, from}
+	from = &contextReader{ctx, from}
 	space := make([]byte, block)
 	open := false // a last line without an end counts
 	for {

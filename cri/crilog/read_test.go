@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds waits that end at once when all is well.
-const patience = time.Minute
+// waitLimit bounds waits that end at once when all is well.
+const waitLimit = time.Minute
 
 // testDir is a folder without anybody else who might put links there.
 type testDir struct{ *os.Root }
@@ -249,7 +249,7 @@ func TestFollowOverRotations(t *testing.T) {
 			rotating.Unlock()
 		})
 		f.write(i)
-		for deadline := time.Now().Add(patience); !r.has(f.line); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(waitLimit); !r.has(f.line); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("it waits for line %d: %q", f.line, r.out.String())
 			}

@@ -31,7 +31,7 @@ func TestFollowEndsBesideABusySuccessor(t *testing.T) {
 	r.end()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitLimit); ; {
 		select {
 		case err := <-r.done:
 			if err != nil || r.out.String() != numbers(1, 3) {

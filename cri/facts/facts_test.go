@@ -116,8 +116,8 @@ func TestForeign(t *testing.T) {
 		if _, err := Listed(item); !errors.Is(err, ErrForeign) {
 			t.Errorf("an item without %s: %v", key, err)
 		}
-		box := &runtimeapi.PodSandbox{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{}, Labels: without(key)}
-		if _, err := ListedSandbox(box); errors.Is(err, ErrForeign) != (key != cri.LabelContainerName) {
+		podSandbox := &runtimeapi.PodSandbox{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{}, Labels: without(key)}
+		if _, err := ListedSandbox(podSandbox); errors.Is(err, ErrForeign) != (key != cri.LabelContainerName) {
 			t.Errorf("a sandbox without %s: %v", key, err)
 		}
 	}

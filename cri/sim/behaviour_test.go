@@ -47,7 +47,7 @@ func TestSequenceByAttempt(t *testing.T) {
 	config := pod("web")
 	sb := h.sandbox(config)
 	for attempt, want := range []int32{1, 2, -1, -1} {
-		c, err := h.create(sb, config, box(config, "main", uint32(attempt)))
+		c, err := h.create(sb, config, containerOf(config, "main", uint32(attempt)))
 		h.must(err)
 		h.must(h.start(c))
 		if want >= 0 {
@@ -76,7 +76,7 @@ func TestScriptPrecedence(t *testing.T) {
 	}{{"p1", "main", "app", 1}, {"p2", "main", "app", 2}, {"p3", "main", "app", 3}, {"p4", "side", "app", 4},
 		{"p5", "side", "other", 5}} {
 		config := pod(tc.pod)
-		c := box(config, tc.container, 0)
+		c := containerOf(config, tc.container, 0)
 		c.Image.Image = tc.image
 		id, err := h.create(h.sandbox(config), config, c)
 		h.must(err)
@@ -91,7 +91,7 @@ func TestScriptPrecedence(t *testing.T) {
 func TestStartError(t *testing.T) {
 	h := start(t, script(sim.Behaviour{StartError: "exec: no such file"}))
 	config := pod("web")
-	c, err := h.create(h.sandbox(config), config, box(config, "main", 0))
+	c, err := h.create(h.sandbox(config), config, containerOf(config, "main", 0))
 	h.must(err)
 	fails(t, h.start(c), codes.Unknown, "exec: no such file")
 	h.exited(c, 128, "StartError")

@@ -45,7 +45,7 @@ func TestCancelledCallsLeaveWhatContainerdLeaves(t *testing.T) {
 
 	create := func(ctx context.Context) error {
 		_, err := h.rt.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-			PodSandboxId: sb, Config: box(config, "main", 0), SandboxConfig: config})
+			PodSandboxId: sb, Config: containerOf(config, "main", 0), SandboxConfig: config})
 		return err
 	}
 	cancelled(create)

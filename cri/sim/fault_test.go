@@ -17,7 +17,7 @@ import (
 func (h *harness) create1(ctx context.Context, sandbox string) (string, error) {
 	config := pod("web")
 	resp, err := h.rt.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-		PodSandboxId: sandbox, Config: box(config, "main", 0), SandboxConfig: config,
+		PodSandboxId: sandbox, Config: containerOf(config, "main", 0), SandboxConfig: config,
 	})
 	return resp.GetContainerId(), err
 }
@@ -203,7 +203,7 @@ func TestFaultSelection(t *testing.T) {
 			var hit []string
 			for _, p := range []string{"a1", "b1", "a2", "b2", "a3"} {
 				config := pod(p)
-				c, err := h.create(h.sandbox(config), config, box(config, "main", 0))
+				c, err := h.create(h.sandbox(config), config, containerOf(config, "main", 0))
 				h.must(err)
 				if h.start(c) != nil {
 					hit = append(hit, p)

@@ -71,7 +71,7 @@ func pod(name string) *runtimeapi.PodSandboxConfig {
 }
 
 // box is the configuration of a container that runs the image "app".
-func box(pod *runtimeapi.PodSandboxConfig, name string, attempt uint32) *runtimeapi.ContainerConfig {
+func containerOf(pod *runtimeapi.PodSandboxConfig, name string, attempt uint32) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
 		Image:    &runtimeapi.ImageSpec{Image: "app"},
@@ -145,7 +145,7 @@ func (h *harness) run(name string) (sandbox, container string) {
 	h.t.Helper()
 	config := pod(name)
 	sandbox = h.sandbox(config)
-	container, err := h.create(sandbox, config, box(config, "main", 0))
+	container, err := h.create(sandbox, config, containerOf(config, "main", 0))
 	h.must(err)
 	h.must(h.start(container))
 	return sandbox, container

@@ -14,7 +14,7 @@ func TestJournal(t *testing.T) {
 	h := start(t, sim.Options{})
 	config := pod("web")
 	sb := h.sandbox(config)
-	c, err := h.create(sb, config, box(config, "main", 2))
+	c, err := h.create(sb, config, containerOf(config, "main", 2))
 	h.must(err)
 	h.must(h.start(c))
 	h.clock.Advance(time.Second)
@@ -22,14 +22,14 @@ func TestJournal(t *testing.T) {
 	h.must(h.stop(c, 1))
 	h.must(h.remove(c))
 	h.must(h.remove(c)) // gone, and still known
-	box := func(call string) sim.Target {
+	containerOf := func(call string) sim.Target {
 		return sim.Target{Call: call, PodUID: "uid-web", PodName: "web", PodNamespace: "default",
 			Container: "main", Attempt: 2, ID: c, Image: "app"}
 	}
 	want := []sim.Target{
 		{Call: "RunPodSandbox", PodUID: "uid-web", PodName: "web", PodNamespace: "default", ID: sb},
-		box("CreateContainer"), box("StartContainer"), box("StartContainer"),
-		box("StopContainer"), box("RemoveContainer"), box("RemoveContainer"),
+		containerOf("CreateContainer"), containerOf("StartContainer"), containerOf("StartContainer"),
+		containerOf("StopContainer"), containerOf("RemoveContainer"), containerOf("RemoveContainer"),
 	}
 	got := h.Journal()
 	if len(got) != len(want) {
@@ -146,7 +146,7 @@ func TestViolations(t *testing.T) {
 		"two running": {func(h *harness) {
 			sb, _ := h.run("web")
 			config := pod("web")
-			c, err := h.create(sb, config, box(config, "main", 1))
+			c, err := h.create(sb, config, containerOf(config, "main", 1))
 			h.must(err)
 			h.must(h.start(c))
 		}, []string{"two-running"}},
@@ -154,18 +154,18 @@ func TestViolations(t *testing.T) {
 			config := pod("web")
 			sb := h.sandbox(config)
 			h.must(h.stopSandbox(sb))
-			_, err := h.create(sb, config, box(config, "main", 0))
+			_, err := h.create(sb, config, containerOf(config, "main", 0))
 			fails(h.t, err, codes.Unknown, "is not running")
 		}, []string{"create-in-dead-sandbox"}},
 		"create in no sandbox": {func(h *harness) {
 			config := pod("web")
-			_, err := h.create("none", config, box(config, "main", 0))
+			_, err := h.create("none", config, containerOf(config, "main", 0))
 			fails(h.t, err, codes.NotFound, "failed to find sandbox id")
 		}, []string{"create-in-dead-sandbox"}},
 		"start in a stopped sandbox": {func(h *harness) {
 			config := pod("web")
 			sb := h.sandbox(config)
-			c, err := h.create(sb, config, box(config, "main", 0))
+			c, err := h.create(sb, config, containerOf(config, "main", 0))
 			h.must(err)
 			h.must(h.stopSandbox(sb))
 			fails(h.t, h.start(c), codes.Unknown, "is not running")
@@ -173,7 +173,7 @@ func TestViolations(t *testing.T) {
 		}, []string{"start-in-dead-sandbox"}},
 		"start in a lost sandbox": {func(h *harness) {
 			config := pod("web")
-			c, err := h.create(h.sandbox(config), config, box(config, "main", 0))
+			c, err := h.create(h.sandbox(config), config, containerOf(config, "main", 0))
 			h.must(err)
 			h.must(h.KillSandbox("uid-web"))
 			fails(h.t, h.start(c), codes.Unknown, "is not running")

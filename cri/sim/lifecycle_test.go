@@ -17,7 +17,7 @@ func TestPodFromStartToFinish(t *testing.T) {
 	if !h.ready(sb) {
 		t.Fatal("a new sandbox is not ready")
 	}
-	c, err := h.create(sb, config, box(config, "main", 3))
+	c, err := h.create(sb, config, containerOf(config, "main", 3))
 	h.must(err)
 	h.state(c, runtimeapi.ContainerState_CONTAINER_CREATED, 0, "")
 	h.clock.Advance(time.Second)
@@ -94,16 +94,16 @@ func TestNamesAreReservedUntilRemoved(t *testing.T) {
 		_, err := h.rt.RunPodSandbox(h.ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
 		fails(t, err, codes.Unknown,
 			`failed to reserve sandbox name "web_default_uid-web_0": name "web_default_uid-web_0" is reserved for "`+sb+`"`)
-		c, err := h.create(sb, config, box(config, "main", 1))
+		c, err := h.create(sb, config, containerOf(config, "main", 1))
 		h.must(err)
-		_, err = h.create(sb, config, box(config, "main", 1))
+		_, err = h.create(sb, config, containerOf(config, "main", 1))
 		name := `"main_web_default_uid-web_1"`
 		fails(t, err, codes.Unknown, `failed to reserve container name `+name+tc.hint+`: name `+name+` is reserved for "`+c+`"`)
-		if _, err := h.create(sb, config, box(config, "main", 2)); err != nil {
+		if _, err := h.create(sb, config, containerOf(config, "main", 2)); err != nil {
 			t.Errorf("another attempt has another name: %v", err)
 		}
 		h.must(h.remove(c))
-		if _, err := h.create(sb, config, box(config, "main", 1)); err != nil {
+		if _, err := h.create(sb, config, containerOf(config, "main", 1)); err != nil {
 			t.Errorf("the name of a removed container is free: %v", err)
 		}
 		h.must(h.stopSandbox(sb))
@@ -152,7 +152,7 @@ func TestRequestsThatCannotWork(t *testing.T) {
 	fails(t, err, codes.NotFound, `failed to resolve image "absent"`)
 	_, err = h.create(sb, config, &runtimeapi.ContainerConfig{Image: &runtimeapi.ImageSpec{Image: "app"}})
 	fails(t, err, codes.Unknown, "container config must include metadata")
-	_, err = h.create(sb, nil, box(config, "main", 0))
+	_, err = h.create(sb, nil, containerOf(config, "main", 0))
 	fails(t, err, codes.Unknown, "pod sandbox config must include metadata")
 	_, err = h.rt.RunPodSandbox(h.ctx, &runtimeapi.RunPodSandboxRequest{})
 	fails(t, err, codes.Unknown, "sandbox config must include metadata")
@@ -223,7 +223,7 @@ func TestRemovalWaitsForAStart(t *testing.T) {
 	h := start(t, sim.Options{Latency: map[string]sim.Latency{"StartContainer": {Base: time.Second}}})
 	config := pod("web")
 	sb := h.sandbox(config)
-	c, err := h.create(sb, config, box(config, "main", 0))
+	c, err := h.create(sb, config, containerOf(config, "main", 0))
 	h.must(err)
 	done := background(func() error { return h.start(c) })
 	h.must(h.clock.WaitPending(h.ctx, 1))

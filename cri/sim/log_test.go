@@ -15,7 +15,7 @@ func (h *harness) logged(dir string) (id, path string) {
 	h.t.Helper()
 	config := pod("web")
 	config.LogDirectory = filepath.Join(dir, "web")
-	id, err := h.create(h.sandbox(config), config, box(config, "main", 0))
+	id, err := h.create(h.sandbox(config), config, containerOf(config, "main", 0))
 	h.must(err)
 	return id, filepath.Join(dir, "web", "main", "0.log")
 }

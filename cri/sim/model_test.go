@@ -46,7 +46,7 @@ func TestAnyOrderOfCalls(t *testing.T) {
 			"create": func(t *rapid.T) {
 				config := somePod(t)
 				name := rapid.SampledFrom([]string{"main", "short", "once"}).Draw(t, "name")
-				_, err := h.create(someSandbox(t), config, box(config, name, uint32(rapid.IntRange(0, 1).Draw(t, "attempt"))))
+				_, err := h.create(someSandbox(t), config, containerOf(config, name, uint32(rapid.IntRange(0, 1).Draw(t, "attempt"))))
 				ignore(err)
 			},
 			"start":          func(t *rapid.T) { ignore(h.start(someContainer(t))) },

@@ -60,7 +60,7 @@ func TestDownAndUp(t *testing.T) {
 func TestAStartCutOffByTheRuntimesDeathLeavesItCreated(t *testing.T) {
 	h := start(t, sim.Options{Latency: map[string]sim.Latency{"StartContainer": {Base: time.Second}}})
 	config := pod("web")
-	c, err := h.create(h.sandbox(config), config, box(config, "main", 0))
+	c, err := h.create(h.sandbox(config), config, containerOf(config, "main", 0))
 	h.must(err)
 	done := background(func() error { return h.start(c) })
 	h.must(h.clock.WaitPending(h.ctx, 1))
@@ -80,9 +80,9 @@ func TestReboot(t *testing.T) {
 	h := start(t, sim.Options{})
 	sb, c := h.run("web")
 	config := pod("web")
-	side, err := h.create(sb, config, box(config, "side", 0))
+	side, err := h.create(sb, config, containerOf(config, "side", 0))
 	h.must(err)
-	done, err := h.create(sb, config, box(config, "init", 0))
+	done, err := h.create(sb, config, containerOf(config, "init", 0))
 	h.must(err)
 	h.SetScript(sim.Script{Default: sim.Sequence{sim.ExitAfter(0, 0)}})
 	h.must(h.start(done))
@@ -111,10 +111,10 @@ func TestKillSandbox(t *testing.T) {
 		t.Error("killed what was not there")
 	}
 	config := pod("web")
-	_, err := h.create(sb, config, box(config, "late", 0))
+	_, err := h.create(sb, config, containerOf(config, "late", 0))
 	fails(t, err, codes.Unknown, "is not running")
 	h.broken() // nobody could have known
-	_, err = h.create(sb, config, box(config, "late", 0))
+	_, err = h.create(sb, config, containerOf(config, "late", 0))
 	fails(t, err, codes.Unknown, "is not running")
 	h.broken("create-in-dead-sandbox")
 }

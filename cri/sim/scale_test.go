@@ -38,8 +38,8 @@ func (h *harness) bringUp(name string) error {
 	if err != nil {
 		return err
 	}
-	for _, box := range []*runtimeapi.ContainerConfig{box(config, "main", 0), box(config, "side", 0)} {
-		c, err := h.create(resp.PodSandboxId, config, box)
+	for _, containerOf := range []*runtimeapi.ContainerConfig{containerOf(config, "main", 0), containerOf(config, "side", 0)} {
+		c, err := h.create(resp.PodSandboxId, config, containerOf)
 		if err != nil {
 			return err
 		}

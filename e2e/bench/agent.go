@@ -15,8 +15,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// patience bounds every wait; it is reached only when something is broken.
-const patience = 3 * time.Minute
+// waitLimit bounds every wait; it is reached only when something is broken.
+const waitLimit = 3 * time.Minute
 
 // bench is the agent under measurement, and who watches what the runtime says of it.
 type bench struct {
@@ -83,7 +83,7 @@ func (b *bench) withAgent(ctx context.Context, measure func() error) error {
 
 // pods has the agent run n pods and gives the time each took; then they are taken away again.
 func (b *bench) pods(ctx context.Context, name string, n int) ([]time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
 	began := time.Now()
 	names := make([]string, n)

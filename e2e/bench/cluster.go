@@ -118,7 +118,7 @@ func (b *clusterBench) with(ctx context.Context, sub *subject, f func() error) e
 
 // ready waits until the subject's node is said to be ready by a heartbeat of this start.
 func (b *clusterBench) ready(ctx context.Context, sub *subject, since time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
 	for ctx.Err() == nil {
 		node, err := b.cluster.Admin.CoreV1().Nodes().Get(ctx, sub.node.Name, metav1.GetOptions{})
@@ -137,10 +137,10 @@ func (b *clusterBench) ready(ctx context.Context, sub *subject, since time.Time)
 
 // nothingRuns removes what is left in the runtime: floor and subjects must not meet what another left.
 func (b *clusterBench) nothingRuns(ctx context.Context) error {
-	boxes, err := b.stack.Sandboxes(ctx)
+	podSandboxes, err := b.stack.Sandboxes(ctx)
 	errs := []error{err}
-	for _, box := range boxes {
-		errs = append(errs, b.stack.RemoveSandbox(ctx, box.Id))
+	for _, podSandbox := range podSandboxes {
+		errs = append(errs, b.stack.RemoveSandbox(ctx, podSandbox.Id))
 	}
 	return errors.Join(errs...)
 }

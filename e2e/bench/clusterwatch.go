@@ -86,7 +86,7 @@ func (p *podWatch) tell() {
 
 // await gives when each pod was first seen as asked for.
 func (p *podWatch) await(ctx context.Context, seen func() map[string]time.Time, uids []string) ([]time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
 	for {
 		p.mu.Lock()

@@ -46,7 +46,7 @@ func (b *bench) waiters(ctx context.Context) error {
 // wait has n pods wait for one image, and gives how long after its release each of them started, and how often the image
 // was pulled.
 func (b *bench) wait(ctx context.Context, name string, n int) (took []time.Duration, pulls int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
 	image, err := devimages.Image(devimages.Hello, func(c *v1.Config) { c.Labels["bench"] = name })
 	if err != nil {

@@ -108,7 +108,7 @@ func (c *Cluster) populate(ctx context.Context, namespace string) error {
 		if err == nil || apierrors.IsAlreadyExists(err) {
 			break
 		}
-		if time.Since(begun) > patience {
+		if time.Since(begun) > waitLimit {
 			return err // the server makes its namespaces a little after it is ready
 		}
 	}

@@ -41,8 +41,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// patience bounds every wait; it is reached only when something is broken, however slow the machine.
-const patience = 2 * time.Minute
+// waitLimit bounds every wait; it is reached only when something is broken, however slow the machine.
+const waitLimit = 2 * time.Minute
 
 // TB is what this package needs of a testing.TB.
 type TB = stack.TB

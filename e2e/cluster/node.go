@@ -63,7 +63,7 @@ func (c *Cluster) node(t TB, url string) *Node {
 		if !c.apiServer.running() {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		errs := []error{
 			c.Admin.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}),

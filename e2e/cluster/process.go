@@ -46,7 +46,7 @@ func (p *process) start(args ...string) error {
 // awaitReady waits until ready has no complaint.
 func (p *process) awaitReady(ready func() error) error {
 	var last error
-	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(20 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < waitLimit; time.Sleep(20 * time.Millisecond) {
 		if !p.running() {
 			return fmt.Errorf("%s ended at once:\n%s", p.name, p.tail(20))
 		}
@@ -77,7 +77,7 @@ func (p *process) pid() int {
 func (p *process) kill() error { return p.end(syscall.SIGKILL) }
 func (p *process) term() error { return p.end(syscall.SIGTERM) }
 
-func (p *process) end(s syscall.Signal) error { return p.now().End(s, patience) }
+func (p *process) end(s syscall.Signal) error { return p.now().End(s, waitLimit) }
 
 func (p *process) log() string { return filepath.Join(p.dir, p.name+".log") }
 

@@ -71,7 +71,7 @@ func (c *Cluster) newProxy() (*Proxy, error) {
 		Handler:           p.handler(forward),
 		TLSConfig:         &tls.Config{ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: roots},
 		ErrorLog:          log.New(io.Discard, "", 0), // connections that were cut, on purpose
-		ReadHeaderTimeout: patience,
+		ReadHeaderTimeout: waitLimit,
 	}
 	go func() {
 		_ = p.server.ServeTLS(p.listener, c.pki.file("apiserver.crt"), c.pki.file("apiserver.key")) // until it is closed

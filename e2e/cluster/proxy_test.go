@@ -62,7 +62,7 @@ func added(t *testing.T, w watch.Interface, name string) {
 		if pod, isPod := e.Object.(*corev1.Pod); !ok || !isPod || pod.Name != name {
 			t.Errorf("the watch says %v %v, want pod %s", e.Type, e.Object, name)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Errorf("no event of pod %s", name)
 	}
 }

@@ -203,7 +203,7 @@ func (a *Agent) end(s syscall.Signal) (int, error) {
 	if a.process == nil {
 		return 0, nil
 	}
-	if err := a.process.End(s, patience); err != nil {
+	if err := a.process.End(s, waitLimit); err != nil {
 		return 0, err
 	}
 	return a.process.ExitCode(), nil

@@ -99,7 +99,7 @@ func (d *daemon) start() error {
 }
 
 func (d *daemon) awaitReady() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	var last error
 	for ; ctx.Err() == nil; pause(ctx, 10*time.Millisecond) {
@@ -131,7 +131,7 @@ func (d *daemon) signal(s syscall.Signal) error {
 }
 
 // end ends the process in one way or, when that takes for ever, the other; no process is no error.
-func (d *daemon) end(s syscall.Signal) error { return d.process.End(s, patience) }
+func (d *daemon) end(s syscall.Signal) error { return d.process.End(s, waitLimit) }
 
 func pause(ctx context.Context, d time.Duration) {
 	select {

@@ -40,7 +40,7 @@ func (s *Stack) AwaitNoLeftovers() error {
 		if err != nil || len(left) == 0 {
 			return err
 		}
-		if time.Since(begun) > patience/4 {
+		if time.Since(begun) > waitLimit/4 {
 			return fmt.Errorf("left behind:\n  %s", strings.Join(left, "\n  "))
 		}
 	}
@@ -190,7 +190,7 @@ func dropCgroups() error {
 				if err == nil || errors.Is(err, os.ErrNotExist) {
 					break
 				}
-				if time.Since(begun) > patience/4 {
+				if time.Since(begun) > waitLimit/4 {
 					return fmt.Errorf("cgroup %s: %w", dir, err)
 				}
 			}
@@ -228,7 +228,7 @@ func (s *Stack) killOurs() error {
 		if err != nil || len(list) == 0 {
 			return err
 		}
-		if time.Since(begun) > patience/4 {
+		if time.Since(begun) > waitLimit/4 {
 			return fmt.Errorf("processes that do not end: %v", list)
 		}
 		for _, p := range list {

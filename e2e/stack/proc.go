@@ -56,7 +56,7 @@ func deepest(groups string) string {
 
 // awaitStopped waits until SIGSTOP has reached every thread of a process.
 func awaitStopped(pid int) error {
-	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < waitLimit; time.Sleep(time.Millisecond) {
 		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 		if err != nil {
 			return err

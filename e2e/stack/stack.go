@@ -19,8 +19,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 )
 
-// patience bounds every wait for a part; it is reached only when something is broken, however slow the machine.
-const patience = 2 * time.Minute
+// waitLimit bounds every wait for a part; it is reached only when something is broken, however slow the machine.
+const waitLimit = 2 * time.Minute
 
 // Runtime is the container runtime of a stack.
 type Runtime = install.Kind
@@ -202,7 +202,7 @@ func (s *Stack) removePods() error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	// A runtime that was just about what a killed agent had asked for may fail once.
 	var err error

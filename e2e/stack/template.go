@@ -37,12 +37,12 @@ func (s *Stack) Capture(ctx context.Context, podUID string) (*Template, error) {
 	if err := configOf(got.Info, t.container); err != nil {
 		return nil, fmt.Errorf("container %s: %w", containers[0].Id, err)
 	}
-	box, err := s.client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: containers[0].PodSandboxId,
+	podSandbox, err := s.client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: containers[0].PodSandboxId,
 		Verbose: true})
 	if err != nil {
 		return nil, err
 	}
-	if err := configOf(box.Info, t.sandbox); err != nil {
+	if err := configOf(podSandbox.Info, t.sandbox); err != nil {
 		return nil, fmt.Errorf("sandbox %s: %w", containers[0].PodSandboxId, err)
 	}
 	return t, t.keepFiles(filepath.Join(s.Dir, "template"))

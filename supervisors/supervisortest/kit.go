@@ -15,8 +15,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Told is one message that the actor sent.
-type Told struct {
+// Sent is one message that the actor sent.
+type Sent struct {
 	To  messages.Address
 	Msg any
 }
@@ -26,7 +26,7 @@ type Kit struct {
 	TB    testing.TB
 	Clock *clocktesting.FakeClock
 	// Outbox has what the actor told, oldest first; Take empties it.
-	Outbox []Told
+	Outbox []Sent
 	// Replies has what the actor replied.
 	Replies []any
 	// Work has what the actor wants done and is not done yet.
@@ -77,7 +77,7 @@ func (k *Kit) Send(from messages.Address, msg any) {
 }
 
 // Take returns what was told since the last Take.
-func (k *Kit) Take() []Told {
+func (k *Kit) Take() []Sent {
 	out := k.Outbox
 	k.Outbox = nil
 	return out
@@ -149,7 +149,7 @@ func (k *Kit) Now() time.Time { return k.Clock.Now() }
 func (k *Kit) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // Tell implements supervisors.Context.
-func (k *Kit) Tell(to messages.Address, msg any) { k.Outbox = append(k.Outbox, Told{to, msg}) }
+func (k *Kit) Tell(to messages.Address, msg any) { k.Outbox = append(k.Outbox, Sent{to, msg}) }
 
 // Reply implements supervisors.Context.
 func (k *Kit) Reply(msg any) { k.Replies = append(k.Replies, msg) }

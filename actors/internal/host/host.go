@@ -105,7 +105,7 @@ func (h *Host) ContainerDir(uid, name string) string {
 	return filepath.Join(h.PodDir(uid), "containers", name)
 }
 
-// SandboxConfig is the pod's sandbox as the runtime is asked for it, within a control group in the runtime's spelling.
+// SandboxConfig is the pod's sandbox as the runtime is asked for it, within a cgroup in the runtime's spelling.
 func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string) (*runtimeapi.PodSandboxConfig, error) {
 	if s := pod.Spec.SecurityContext; s != nil && s.SupplementalGroupsPolicy != nil &&
 		*s.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict && !h.Can().SupplementalGroupsPolicy {

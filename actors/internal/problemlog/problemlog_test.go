@@ -15,7 +15,7 @@ func TestAProblemIsToldOnce(t *testing.T) {
 	a, b := messages.ManifestProblem{Path: "a", Line: 1}, messages.ManifestProblem{Path: "b"}
 	for i, c := range []struct {
 		problems []messages.ManifestProblem
-		told     int
+		sent     int
 		news     bool
 	}{
 		{nil, 0, false},
@@ -28,7 +28,7 @@ func TestAProblemIsToldOnce(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		news := l.Tell(slog.New(slog.NewTextHandler(&out, nil)), "manifest problem", c.problems)
-		if n := strings.Count(out.String(), "manifest problem"); n != c.told || news != c.news ||
+		if n := strings.Count(out.String(), "manifest problem"); n != c.sent || news != c.news ||
 			l.Any() != (len(c.problems) > 0) {
 			t.Errorf("%d: told %d, news %v\n%s", i, n, news, out.String())
 		}

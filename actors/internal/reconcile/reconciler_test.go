@@ -120,7 +120,7 @@ func (a receiver) Receive(ctx supervisors.Context, msg any) {
 }
 
 // told has all work done, and gives back what was reported.
-func (r *rig) told() string {
+func (r *rig) sent() string {
 	r.RunWork()
 	out := strings.Join(r.reports, "; ")
 	r.reports = nil
@@ -129,7 +129,7 @@ func (r *rig) told() string {
 
 func (r *rig) expect(want string) {
 	r.TB.Helper()
-	if got := r.told(); got != want {
+	if got := r.sent(); got != want {
 		r.TB.Errorf("reported %q, want %q", got, want)
 	}
 }
@@ -175,10 +175,10 @@ func TestWhatCannotSucceedIsNotTriedAgain(t *testing.T) {
 	r := newRig(t)
 	r.shelf.fails = errFinal
 	r.Ensure(r, "a", "x")
-	r.told()
+	r.sent()
 	r.Advance(time.Hour)
 	r.Ensure(r, "a", "x")
-	if r.told(); len(r.shelf.calls) != 1 || r.Reconciler.Inspect().Objects["a"].Phase != Refused {
+	if r.sent(); len(r.shelf.calls) != 1 || r.Reconciler.Inspect().Objects["a"].Phase != Refused {
 		t.Errorf("%v, %+v", r.shelf.calls, r.Reconciler.Inspect())
 	}
 	r.shelf.fails = nil
@@ -190,7 +190,7 @@ func TestRenewalAndTouch(t *testing.T) {
 	r := newRig(t)
 	r.renew = time.Minute
 	r.Ensure(r, "a", "x")
-	r.told()
+	r.sent()
 	r.Advance(time.Minute)
 	r.expect("a Ready")
 	r.Touch(r, "a", "unknown")
@@ -212,7 +212,7 @@ func TestForget(t *testing.T) {
 		t.Errorf("timers %v, %+v", r.Pending(), r.Reconciler.Inspect())
 	}
 	r.Sweep(r, nil, true)
-	if r.told(); len(r.shelf.there) > 0 {
+	if r.sent(); len(r.shelf.there) > 0 {
 		t.Errorf("there is %v", r.shelf.there)
 	}
 }
@@ -313,7 +313,7 @@ func TestAPanicIsAFailureOfItsObject(t *testing.T) {
 	r := newRig(t)
 	r.Ensure(r, "a", "panic")
 	r.Ensure(r, "b", "x")
-	got := r.told()
+	got := r.sent()
 	if !strings.Contains(got, "a BackingOff: a bug in the agent, told in its log: oh") || !strings.Contains(got, "b Ready") {
 		t.Error(got)
 	}
@@ -323,7 +323,7 @@ func TestInspectionAndOthersMessages(t *testing.T) {
 	r := newRig(t)
 	r.shelf.fails = errors.New("no")
 	r.Ensure(r, "a", "x")
-	r.told()
+	r.sent()
 	text, err := json.Marshal(r.Reconciler.Inspect())
 	want := `"objects":{"a":{"phase":"BackingOff","error":"no","failures":1,"retryAt":"2026-01-02T03:04:06Z"}}`
 	if err != nil || !strings.Contains(string(text), want) {
@@ -343,13 +343,13 @@ func TestSweep(t *testing.T) {
 	r := newRig(t)
 	r.shelf.there["orphan"], r.shelf.there["wanted"] = "x", "x"
 	r.Ensure(r, "fresh", "x")
-	r.told()
+	r.sent()
 	sweep := func(want string, complete ...bool) {
 		t.Helper()
 		for _, c := range complete {
 			r.Sweep(r, map[string]bool{"wanted": true}, c)
 		}
-		r.told()
+		r.sent()
 		if got, _ := r.shelf.Inventory(t.Context()); strings.Join(got, " ") != want {
 			t.Errorf("there is %v, want %s", got, want)
 		}

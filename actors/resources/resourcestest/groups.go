@@ -1,9 +1,9 @@
-// Package resourcestest has control groups in memory, for tests of the whole agent.
+// Package resourcestest has cgroups in memory, for tests of the whole agent.
 package resourcestest
 
 import "github.com/playlet-dev/playlet/actors/internal/linux/cgroups/cgroupstest"
 
-// Groups are control groups in memory.
+// Groups are cgroups in memory.
 type Groups = cgroupstest.Memory
 
 // New has no groups.

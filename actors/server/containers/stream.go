@@ -207,7 +207,7 @@ func requestStream(r *http.Request, conn net.Conn, target *url.URL) (*http.Respo
 func splice(client net.Conn, fromClient io.Reader, runtime net.Conn, fromRuntime io.Reader, passed func()) {
 	var both sync.WaitGroup
 	pass := func(to net.Conn, from io.Reader) {
-		_, _ = io.Copy(told{to, passed}, from) // whatever ended it, it has ended
+		_, _ = io.Copy(notifying{to, passed}, from) // whatever ended it, it has ended
 		_ = errors.Join(client.Close(), runtime.Close())
 	}
 	both.Go(func() { pass(runtime, fromClient) })
@@ -215,14 +215,14 @@ func splice(client net.Conn, fromClient io.Reader, runtime net.Conn, fromRuntime
 	both.Wait()
 }
 
-// told calls passed before each write.
-type told struct {
+// notifying calls passed before each write.
+type notifying struct {
 	to     io.Writer
 	passed func()
 }
 
 // Write implements io.Writer.
-func (t told) Write(p []byte) (int, error) {
+func (t notifying) Write(p []byte) (int, error) {
 	t.passed()
 	return t.to.Write(p)
 }

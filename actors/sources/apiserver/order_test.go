@@ -68,13 +68,13 @@ func TestTheOrderOfPods(t *testing.T) {
 func BenchmarkOneOfManyChanges(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprint("pods=", n), func(b *testing.B) {
-			book := newTable("n")
+			machine := newTable("n")
 			for i := range n {
-				book.put(agedPod(fmt.Sprint("web-", i), i%50), time.Unix(1, 0))
+				machine.put(agedPod(fmt.Sprint("web-", i), i%50), time.Unix(1, 0))
 			}
 			for b.Loop() {
-				book.put(agedPod("web-0", 0), time.Unix(1, 0))
-				book.lists()
+				machine.put(agedPod("web-0", 0), time.Unix(1, 0))
+				machine.lists()
 			}
 		})
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// patience bounds every wait; it is reached only when something is broken.
-const patience = time.Minute
+// waitLimit bounds every wait; it is reached only when something is broken.
+const waitLimit = time.Minute
 
 func podOn(node, name string) *v1.Pod {
 	return &v1.Pod{
@@ -38,11 +38,11 @@ func podOn(node, name string) *v1.Pod {
 // rig is the actor over a feed of an API server in memory.
 type rig struct {
 	*testing.T
-	api  *fake.Clientset
-	feed *Feed
-	kit  *supervisortest.Kit
-	wish *messages.SourcePodsWanted // newest
-	seen *messages.APIPodsObserved  // newest
+	api     *fake.Clientset
+	feed    *Feed
+	kit     *supervisortest.Kit
+	desired *messages.SourcePodsWanted // newest
+	seen    *messages.APIPodsObserved  // newest
 }
 
 func newRig(t *testing.T, objects ...runtime.Object) *rig {
@@ -56,17 +56,17 @@ func newRig(t *testing.T, objects ...runtime.Object) *rig {
 // start starts the actor, anew where there was one.
 func (r *rig) start() {
 	r.kit = supervisortest.New(r, messages.APIServer, New(Options{Feed: r.feed, Server: "https://server"})("apiserver"))
-	r.wish, r.seen = nil, nil
+	r.desired, r.seen = nil, nil
 }
 
 // until has the actor at work until what it told is as wanted.
 func (r *rig) until(what string, ok func() bool) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitLimit); ; {
 		for _, m := range r.kit.Take() {
 			switch v := m.Msg.(type) {
 			case messages.SourcePodsWanted:
-				r.wish = &v
+				r.desired = &v
 			case messages.APIPodsObserved:
 				r.seen = &v
 			}
@@ -75,7 +75,7 @@ func (r *rig) until(what string, ok func() bool) {
 			return
 		}
 		if time.Now().After(deadline) {
-			r.Fatalf("it did not come to it: %s; told was %+v, %+v", what, r.wish, r.seen)
+			r.Fatalf("it did not come to it: %s; told was %+v, %+v", what, r.desired, r.seen)
 		}
 		w := r.kit.Work[0]
 		r.kit.Work = r.kit.Work[1:]
@@ -85,7 +85,9 @@ func (r *rig) until(what string, ok func() bool) {
 }
 
 func (r *rig) wants(names ...string) func() bool {
-	return func() bool { return r.wish != nil && !r.wish.Unknown && slices.Equal(namesOf(r.wish.Pods), names) }
+	return func() bool {
+		return r.desired != nil && !r.desired.Unknown && slices.Equal(namesOf(r.desired.Pods), names)
+	}
 }
 
 func namesOf(pods []*v1.Pod) []string {
@@ -100,8 +102,8 @@ func namesOf(pods []*v1.Pod) []string {
 // says is true when the only problem has this text.
 func (r *rig) says(text string, kept bool) func() bool {
 	return func() bool {
-		return r.wish != nil && len(r.wish.Problems) == 1 && strings.Contains(r.wish.Problems[0].Message, text) &&
-			r.wish.Problems[0].KeptLast == kept
+		return r.desired != nil && len(r.desired.Problems) == 1 && strings.Contains(r.desired.Problems[0].Message, text) &&
+			r.desired.Problems[0].KeptLast == kept
 	}
 }
 
@@ -136,7 +138,7 @@ func TestWhatIsWanted(t *testing.T) {
 	r := newRig(t, mirror, managed, odd, podOn("other", "far"))
 	r.start()
 	r.until("the pod", r.wants("web"))
-	p := r.wish.Pods[0]
+	p := r.desired.Pods[0]
 	if p.Annotations[sourceAnnotation] != "api" || p.Annotations[seenAnnotation] == "" || p.Annotations["a"] != "b" ||
 		p.ManagedFields != nil {
 		t.Errorf("%+v", p.ObjectMeta)
@@ -150,12 +152,12 @@ func TestWhatIsWanted(t *testing.T) {
 		}
 	}
 	if !r.says("because of its UID", false)() {
-		t.Errorf("problems %+v", r.wish.Problems)
+		t.Errorf("problems %+v", r.desired.Problems)
 	}
 }
 
 // What changed for nobody here has the same object as before, also for an actor that was started anew.
-func TestTheSameWishIsTheSameObject(t *testing.T) {
+func TestTheSamePodIsTheSameObject(t *testing.T) {
 	gated := podOn("node", "web")
 	gated.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "gate"}}
 	r := newRig(t, gated)
@@ -182,25 +184,25 @@ func TestTheSameWishIsTheSameObject(t *testing.T) {
 			true},
 		{"a shorter one", func(p *v1.Pod) { p.DeletionGracePeriodSeconds = new(int64(1)) }, true},
 	} {
-		before, served := r.wish.Pods[0], r.seen.Pods[0]
+		before, served := r.desired.Pods[0], r.seen.Pods[0]
 		r.update("web", c.how)
 		r.until(c.what, func() bool { return r.seen.Pods[0] != served })
-		if got := r.wish.Pods[0] != before; got != c.other {
+		if got := r.desired.Pods[0] != before; got != c.other {
 			t.Errorf("%s: it is another object: %v", c.what, got)
 		}
-		if r.wish.Pods[0].Annotations[seenAnnotation] != before.Annotations[seenAnnotation] {
+		if r.desired.Pods[0].Annotations[seenAnnotation] != before.Annotations[seenAnnotation] {
 			t.Errorf("%s: it was seen first at another time", c.what)
 		}
 	}
-	before := r.wish.Pods[0]
+	before := r.desired.Pods[0]
 	r.start()
 	r.until("the pod, by another actor", r.wants("web"))
-	if r.wish.Pods[0] != before {
+	if r.desired.Pods[0] != before {
 		t.Error("an actor that was started anew has another object")
 	}
 }
 
-// Whatever the API server answers, the source says so, in words, and the last wish stays; before there was one, it says
+// Whatever the API server answers, the source says so, in words, and the last list stays; before there was one, it says
 // that it does not know.
 func TestWhatTheAPIServerAnswers(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
@@ -239,25 +241,25 @@ func TestWhatTheAPIServerAnswers(t *testing.T) {
 			})
 			r.start()
 			r.until("the trouble", r.says(c.want, false))
-			if !r.wish.Unknown || strings.Contains(r.wish.Problems[0].Message, "secret") || r.seen != nil {
-				t.Errorf("told %+v, %+v", r.wish, r.seen)
+			if !r.desired.Unknown || strings.Contains(r.desired.Problems[0].Message, "secret") || r.seen != nil {
+				t.Errorf("told %+v, %+v", r.desired, r.seen)
 			}
 			<-fails
 			fails <- false
-			r.until("the pod", func() bool { return r.wants("web")() && len(r.wish.Problems) == 0 })
-			before, watched := r.wish.Pods[0], <-watches
+			r.until("the pod", func() bool { return r.wants("web")() && len(r.desired.Problems) == 0 })
+			before, watched := r.desired.Pods[0], <-watches
 			<-fails
 			fails <- true
 			watched.Stop()
 			r.until("the trouble again", r.says(c.want, true))
-			if r.wish.Unknown || !r.wants("web")() || r.wish.Pods[0] != before {
-				t.Errorf("told %+v", r.wish)
+			if r.desired.Unknown || !r.wants("web")() || r.desired.Pods[0] != before {
+				t.Errorf("told %+v", r.desired)
 			}
 			<-fails
 			fails <- false
 			r.until("the end of it", func() bool {
-				return r.wants("web")() && len(r.wish.Problems) == 0 &&
-					r.wish.Pods[0] == before
+				return r.wants("web")() && len(r.desired.Problems) == 0 &&
+					r.desired.Pods[0] == before
 			})
 		})
 	}
@@ -274,9 +276,9 @@ func TestARelist(t *testing.T) {
 	})
 	r.start()
 	r.until("both", r.wants("one", "two"))
-	one := r.wish.Pods[0]
+	one := r.desired.Pods[0]
 	if one.Name != "one" {
-		one = r.wish.Pods[1]
+		one = r.desired.Pods[1]
 	}
 	w := <-watches
 	if err := r.api.CoreV1().Pods("default").Delete(t.Context(), "two", metav1.DeleteOptions{}); err != nil {
@@ -286,8 +288,8 @@ func TestARelist(t *testing.T) {
 	gone := apierrors.NewResourceExpired("too old").Status()
 	w.Error(&gone)
 	r.until("what is there now", r.wants("one", "three"))
-	if !slices.Contains(r.wish.Pods, one) || len(r.wish.Problems) > 0 {
-		t.Errorf("told %+v", r.wish)
+	if !slices.Contains(r.desired.Pods, one) || len(r.desired.Problems) > 0 {
+		t.Errorf("told %+v", r.desired)
 	}
 }
 
@@ -329,13 +331,13 @@ func TestAllIsToldAgain(t *testing.T) {
 	r := newRig(t, podOn("node", "web"))
 	r.start()
 	r.until("the pod", r.wants("web"))
-	r.wish, r.seen = nil, nil
+	r.desired, r.seen = nil, nil
 	r.until("the same again", func() bool { return r.wants("web")() && r.seen != nil })
-	r.wish, r.seen = nil, nil
+	r.desired, r.seen = nil, nil
 	r.kit.Send(messages.Sources, messages.ResendDesired{})
 	r.kit.Send(messages.Node, messages.ServiceStarted{Service: messages.Status})
-	if told := r.kit.Take(); len(told) != 2 || told[0].To != messages.Pods || told[1].To != messages.Status {
-		t.Errorf("told %+v", told)
+	if sent := r.kit.Take(); len(sent) != 2 || sent[0].To != messages.Pods || sent[1].To != messages.Status {
+		t.Errorf("told %+v", sent)
 	}
 }
 

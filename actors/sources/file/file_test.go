@@ -85,23 +85,23 @@ func (p *play) take(name string) supervisors.Work {
 
 func (p *play) read() { p.t.Helper(); p.RunOne(p.take("ReadManifests")) }
 
-// told is the one wish told since the last call; nil for none.
-func (p *play) told() *messages.SourcePodsWanted {
+// sent is the one list sent since the last call; nil for none.
+func (p *play) sent() *messages.SourcePodsWanted {
 	p.t.Helper()
-	told := p.Take()
-	if len(told) == 0 {
+	sent := p.Take()
+	if len(sent) == 0 {
 		return nil
 	}
-	wish, ok := told[0].Msg.(messages.SourcePodsWanted)
-	if len(told) > 1 || !ok || told[0].To != messages.Pods || wish.Source != messages.File {
-		p.t.Fatalf("told %+v", told)
+	desired, ok := sent[0].Msg.(messages.SourcePodsWanted)
+	if len(sent) > 1 || !ok || sent[0].To != messages.Pods || desired.Source != messages.File {
+		p.t.Fatalf("told %+v", sent)
 	}
-	return &wish
+	return &desired
 }
 
 func (p *play) wants(pods string, problems int) {
 	p.t.Helper()
-	w := p.told()
+	w := p.sent()
 	if w == nil {
 		p.t.Fatal("nothing was told")
 	}
@@ -112,12 +112,12 @@ func (p *play) wants(pods string, problems int) {
 
 func (p *play) silent() {
 	p.t.Helper()
-	if w := p.told(); w != nil {
+	if w := p.sent(); w != nil {
 		p.t.Fatalf("told %+v", *w)
 	}
 }
 
-func TestTheWishIsToldWhenItIsKnownAndWhenAskedFor(t *testing.T) {
+func TestThePodsAreSentWhenKnownAndWhenAskedFor(t *testing.T) {
 	p := newPlay(t, map[string]string{"a": "pod a\n"})
 	p.Send(messages.Sources, messages.ResendDesired{})
 	p.silent() // nothing is known yet
@@ -130,7 +130,7 @@ func TestTheWishIsToldWhenItIsKnownAndWhenAskedFor(t *testing.T) {
 	p.wants("a b", 0)
 }
 
-func TestAnEmptyFolderIsAWishToo(t *testing.T) {
+func TestAnEmptyFolderIsHeardToo(t *testing.T) {
 	p := newPlay(t, nil)
 	p.read()
 	p.wants("", 0)
@@ -156,7 +156,7 @@ func TestWhatIsNotKnownIsNotTold(t *testing.T) {
 	p.silent()
 }
 
-func TestEveryCheckTellsTheWish(t *testing.T) {
+func TestEveryCheckSendsThePods(t *testing.T) {
 	p := newPlay(t, map[string]string{"a": "pod a\n"})
 	p.read()
 	p.wants("a", 0)
@@ -168,7 +168,7 @@ func TestEveryCheckTellsTheWish(t *testing.T) {
 	}
 }
 
-func TestPatienceEndsByATimer(t *testing.T) {
+func TestTheTimeoutIsATimer(t *testing.T) {
 	p := newPlay(t, map[string]string{"a": "pod a\n"})
 	p.read()
 	p.wants("a", 0)
@@ -249,7 +249,7 @@ func TestAFileSystemThatDoesNotAnswerIsTold(t *testing.T) {
 	p.Advance(defaultCheckFrequency) // and the worker does not come back
 	p.silent()
 	p.Advance(defaultCheckFrequency)
-	w := p.told()
+	w := p.sent()
 	if w == nil || names(w.Pods) != "a" || len(w.Problems) != 1 || !strings.Contains(w.Problems[0].Message, "does not answer") {
 		t.Fatalf("told %+v", w)
 	}
@@ -260,7 +260,7 @@ func TestAFileSystemThatDoesNotAnswerIsTold(t *testing.T) {
 func TestARestartBeforeTheSaveLosesNothing(t *testing.T) {
 	p := newPlay(t, map[string]string{"a": "pod a\n"})
 	p.read()
-	before := p.told()
+	before := p.sent()
 	p.write("a", "nonsense\n")
 	again := New(Options{}) // only to show that another constructor knows nothing
 	if again("file").(*source).memory.good() != nil {
@@ -268,7 +268,7 @@ func TestARestartBeforeTheSaveLosesNothing(t *testing.T) {
 	}
 	p.restart()
 	p.read()
-	if now := p.told(); !samePods(now.Pods, before.Pods) {
+	if now := p.sent(); !samePods(now.Pods, before.Pods) {
 		t.Fatalf("wants %v, before %v", names(now.Pods), names(before.Pods))
 	}
 	p.Advance(base.SaveDelay)

@@ -85,8 +85,8 @@ func (m *model) forget() {
 // podName is the name that a line, "pod NAME - TEXT" or "bad NAME", gives.
 func podName(line string) string { return strings.Fields(line)[1] }
 
-// wish is what is in force, the first by file name of each pod name.
-func (m *model) wish() []string {
+// desired is what is in force, the first by file name of each pod name.
+func (m *model) desired() []string {
 	seen, out := map[string]bool{}, []string{}
 	for _, name := range slices.Sorted(maps.Keys(m.force)) {
 		for line := range m.force[name].places {
@@ -100,8 +100,8 @@ func (m *model) wish() []string {
 	return out
 }
 
-// wished is the reader's wish in the words of the model.
-func (b *bench) wished() []string {
+// named is what the reader wants in the words of the model.
+func (b *bench) named() []string {
 	out := []string{}
 	for _, p := range b.last.pods {
 		for _, e := range b.r.files {
@@ -215,7 +215,7 @@ func TestWhateverHappensTheLastGoodVersionsAreWanted(t *testing.T) {
 		})
 		b.wait(waitAtMost)
 		m.settle()
-		if got, want := b.wished(), m.wish(); !slices.Equal(got, want) {
+		if got, want := b.named(), m.desired(); !slices.Equal(got, want) {
 			rt.Fatalf("wants %v, not %v; files: %v, problems: %v", got, want, m.files, b.last.problems)
 		}
 		for _, e := range b.r.files {
@@ -223,11 +223,11 @@ func TestWhateverHappensTheLastGoodVersionsAreWanted(t *testing.T) {
 				rt.Fatalf("%s: broken %v, problems %v, trial %v", e.path, bad, e.problems, e.trial)
 			}
 		}
-		before := b.wished()
+		before := b.named()
 		b.save()
 		b.start()
 		b.wait(waitAtMost)
-		if got := b.wished(); !slices.Equal(got, before) {
+		if got := b.named(); !slices.Equal(got, before) {
 			rt.Fatalf("after a restart wants %v, before %v", got, before)
 		}
 	})

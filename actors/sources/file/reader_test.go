@@ -104,7 +104,7 @@ func TestAWriterThatNeverStopsIsNotWaitedForForEver(t *testing.T) {
 	}
 	b.wait(0)
 	if got := names(b.last.pods); !strings.HasSuffix(got, " b") {
-		t.Fatalf("pods %q after all patience", got)
+		t.Fatalf("pods %q after the whole wait", got)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestAnErrorIsReportedOnlyWhenItStays(t *testing.T) {
 	b.wants(b.look(), "a=mended")
 }
 
-func TestPatienceWithOneThatGoesOnChangingEnds(t *testing.T) {
+func TestAFileThatGoesOnChangingIsReadInTheEnd(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a\n")
 	b.start()

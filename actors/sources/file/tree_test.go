@@ -14,12 +14,12 @@ import (
 
 // pods stands for the actor of that name: it hands on what it is told.
 type pods struct {
-	told chan messages.SourcePodsWanted
+	sent chan messages.SourcePodsWanted
 }
 
 func (p pods) Receive(_ supervisors.Context, msg any) {
 	if m, ok := msg.(messages.SourcePodsWanted); ok {
-		p.told <- m
+		p.sent <- m
 	}
 }
 
@@ -33,24 +33,24 @@ type grove struct {
 	t    testing.TB
 	sys  *supervisors.System
 	dir  string
-	told chan messages.SourcePodsWanted
+	sent chan messages.SourcePodsWanted
 }
 
 func plant(t testing.TB, opts Options, interceptor supervisors.Interceptor) *grove {
 	t.Helper()
 	root := t.TempDir()
-	g := &grove{t: t, dir: filepath.Join(root, "manifests"), told: make(chan messages.SourcePodsWanted, 1<<12)}
+	g := &grove{t: t, dir: filepath.Join(root, "manifests"), sent: make(chan messages.SourcePodsWanted, 1<<12)}
 	must(t, os.Mkdir(g.dir, 0o755))
 	opts.Path, opts.Node.NodeName, opts.StateDir = g.dir, testNode, filepath.Join(root, "state")
-	patient := supervisors.Strategy{Panics: 1000, Within: time.Minute, Then: supervisors.Escalate}
+	waiting := supervisors.Strategy{Panics: 1000, Within: time.Minute, Then: supervisors.Escalate}
 	sys, err := supervisors.Start(supervisors.Options{
-		Tree: &supervisors.Row{Kind: "node", Strategy: patient, Children: []supervisors.Row{
-			{Kind: "pods", Strategy: patient},
-			{Kind: "sources", Strategy: patient, Children: []supervisors.Row{{Kind: "file", Strategy: patient}}},
+		Tree: &supervisors.Row{Kind: "node", Strategy: waiting, Children: []supervisors.Row{
+			{Kind: "pods", Strategy: waiting},
+			{Kind: "sources", Strategy: waiting, Children: []supervisors.Row{{Kind: "file", Strategy: waiting}}},
 		}},
 		Constructors: map[supervisors.Kind]supervisors.Constructor{
 			"node": func(string) supervisors.Actor { return idle{} }, "sources": func(string) supervisors.Actor { return idle{} },
-			"pods": func(string) supervisors.Actor { return pods{g.told} }, "file": New(opts),
+			"pods": func(string) supervisors.Actor { return pods{g.sent} }, "file": New(opts),
 		},
 		Interceptor: interceptor,
 	})
@@ -66,14 +66,14 @@ func (g *grove) fell() {
 	must(g.t, g.sys.Shutdown(ctx))
 }
 
-// until waits for a wish for exactly these pods.
+// until waits for a list of exactly these pods.
 func (g *grove) until(pods string) messages.SourcePodsWanted {
 	g.t.Helper()
 	deadline := time.After(time.Minute)
 	var last messages.SourcePodsWanted
 	for {
 		select {
-		case last = <-g.told:
+		case last = <-g.sent:
 			if names(last.Pods) == pods {
 				return last
 			}
@@ -153,7 +153,7 @@ func (o *once) at(d supervisors.Delivery, after bool) supervisors.Verdict {
 	}
 }
 
-func TestKilledAtEveryMessageTheWishIsTheSame(t *testing.T) {
+func TestKilledAtEveryMessageThePodsAreTheSame(t *testing.T) {
 	for _, kind := range []string{"Started", "ResendDesired", "looked", "checkDue", "lookDue", "saveDue", "saved"} {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s %v", kind, after), func(t *testing.T) {
@@ -179,11 +179,11 @@ func TestKilledAtEveryMessageTheWishIsTheSame(t *testing.T) {
 	}
 }
 
-// drops loses wishes on their way to pods: the first, and all but every fourth after.
+// drops loses lists on their way to pods: the first, and all but every fourth after.
 type drops struct{ met, lost int }
 
 func (d *drops) Before(m supervisors.Delivery) supervisors.Verdict {
-	if _, wish := m.Message.(messages.SourcePodsWanted); !wish {
+	if _, desired := m.Message.(messages.SourcePodsWanted); !desired {
 		return supervisors.Pass
 	}
 	if d.met++; d.met%4 == 0 {
@@ -195,8 +195,8 @@ func (d *drops) Before(m supervisors.Delivery) supervisors.Verdict {
 
 func (d *drops) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Pass }
 
-// Each wish is the whole one and is told at every check: those that are lost leave nothing behind.
-func TestAWishThatIsLostIsToldAgain(t *testing.T) {
+// Each list is the whole one and is sent at every check: those that are lost leave nothing behind.
+func TestAListThatIsLostIsSentAgain(t *testing.T) {
 	d := &drops{}
 	g := plant(t, Options{Parse: (&toyParser{}).parse, CheckFrequency: 20 * time.Millisecond}, d)
 	for i := range 10 {
@@ -206,7 +206,7 @@ func TestAWishThatIsLostIsToldAgain(t *testing.T) {
 	}
 	g.fell()
 	if d.lost < 10 {
-		t.Errorf("%d wishes were lost, of %d", d.lost, d.met)
+		t.Errorf("%d lists were lost, of %d", d.lost, d.met)
 	}
 }
 
@@ -221,7 +221,7 @@ func BenchmarkRenameToMessage(b *testing.B) {
 	want := 0
 	wait := func() {
 		for {
-			if w := <-g.told; len(w.Pods) == want {
+			if w := <-g.sent; len(w.Pods) == want {
 				return
 			}
 		}
@@ -238,7 +238,7 @@ func BenchmarkRenameToMessage(b *testing.B) {
 		b.StartTimer()
 		must(b, os.Rename(filepath.Join(g.dir, ".new"), filepath.Join(g.dir, "last")))
 		for {
-			if w := <-g.told; len(w.Pods) > others && w.Pods[others].Name == fmt.Sprintf("p%d-%s", others+i, testNode) {
+			if w := <-g.sent; len(w.Pods) > others && w.Pods[others].Name == fmt.Sprintf("p%d-%s", others+i, testNode) {
 				break
 			}
 		}

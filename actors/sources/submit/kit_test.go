@@ -92,31 +92,31 @@ func said(answer any) string {
 }
 
 // wanted is what the actor tells pods now.
-func (r *rig) wanted() (names string, wish messages.SourcePodsWanted) {
+func (r *rig) wanted() (names string, desired messages.SourcePodsWanted) {
 	r.Helper()
 	r.kit.Take()
 	r.kit.Advance(sendDelay)
 	r.kit.Take()
 	r.kit.Send(messages.Sources, messages.ResendDesired{})
-	told := r.kit.Take()
-	if len(told) != 1 || told[0].To != messages.Pods {
-		r.Fatalf("told %v", told)
+	sent := r.kit.Take()
+	if len(sent) != 1 || sent[0].To != messages.Pods {
+		r.Fatalf("told %v", sent)
 	}
-	wish = told[0].Msg.(messages.SourcePodsWanted)
+	desired = sent[0].Msg.(messages.SourcePodsWanted)
 	var out []string
-	for _, p := range wish.Pods {
+	for _, p := range desired.Pods {
 		out = append(out, p.Namespace+"/"+p.Name+"="+p.Spec.Containers[0].Image)
 	}
-	return strings.Join(out, " "), wish
+	return strings.Join(out, " "), desired
 }
 
 func (r *rig) wants(want string) messages.SourcePodsWanted {
 	r.Helper()
-	got, wish := r.wanted()
+	got, desired := r.wanted()
 	if got != want {
 		r.Errorf("wanted are %q, and not %q", got, want)
 	}
-	return wish
+	return desired
 }
 
 func (r *rig) says(got, want string) {

@@ -130,11 +130,11 @@ func TestAPutReplacesWhatItsPathNames(t *testing.T) {
 	put.Manifest = []byte(yaml("web", "two"))
 	r.says(said(r.ask(put)), "default/web-node-1 configured")
 	r.says(said(r.ask(messages.GetSubmissions{})), "default/web")
-	told := r.ask(messages.GetSubmissions{Namespace: "default", Name: "web-node-1"}).(messages.SubmissionsTold)
+	sent := r.ask(messages.GetSubmissions{Namespace: "default", Name: "web-node-1"}).(messages.SubmissionsTold)
 	var pod v1.Pod
-	if err := json.Unmarshal(told.Submissions[0].Manifest, &pod); err != nil || pod.Name != "web" || pod.Kind != "Pod" ||
+	if err := json.Unmarshal(sent.Submissions[0].Manifest, &pod); err != nil || pod.Name != "web" || pod.Kind != "Pod" ||
 		pod.Spec.NodeName != "" {
-		t.Errorf("%v %s", err, told.Submissions[0].Manifest)
+		t.Errorf("%v %s", err, sent.Submissions[0].Manifest)
 	}
 	r.says(said(r.ask(messages.GetSubmissions{Namespace: "default", Name: "db"})), "unknown")
 }
@@ -151,9 +151,9 @@ func TestADamagedRecordCostsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.start()
-	wish := r.wants("default/db-node-1=one")
-	if len(wish.Problems) != 1 || wish.Problems[0].Path != path || !strings.Contains(wish.Problems[0].Message, "kept aside") {
-		t.Errorf("problems %+v", wish.Problems)
+	desired := r.wants("default/db-node-1=one")
+	if len(desired.Problems) != 1 || desired.Problems[0].Path != path || !strings.Contains(desired.Problems[0].Message, "kept aside") {
+		t.Errorf("problems %+v", desired.Problems)
 	}
 	r.says(r.submit(yaml("web", "one")), "default/web-node-1 created")
 	r.wants("default/db-node-1=one default/web-node-1=one")
@@ -168,9 +168,9 @@ func TestARecordThatIsDamagedAfterItWasReadStaysWanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.restart()
-	wish := r.wants("default/db-node-1=one default/web-node-1=one")
-	if len(wish.Problems) != 1 || !strings.Contains(wish.Problems[0].Message, "kept aside") {
-		t.Errorf("problems %+v", wish.Problems)
+	desired := r.wants("default/db-node-1=one default/web-node-1=one")
+	if len(desired.Problems) != 1 || !strings.Contains(desired.Problems[0].Message, "kept aside") {
+		t.Errorf("problems %+v", desired.Problems)
 	}
 	r.start() // a new process finds it as it was
 	r.wants("default/db-node-1=one default/web-node-1=one")
@@ -191,16 +191,16 @@ func TestARecordThatCannotBeReadNow(t *testing.T) {
 	r.start() // a process that knows nothing
 	r.kit.Advance(sendDelay)
 	r.kit.Send(messages.Sources, messages.ResendDesired{})
-	if told := r.kit.Take(); len(told) != 0 {
-		t.Fatalf("it tells %v", told)
+	if sent := r.kit.Take(); len(sent) != 0 {
+		t.Fatalf("it tells %v", sent)
 	}
 	if err := os.Rename(aside, path); err != nil {
 		t.Fatal(err)
 	}
 	r.kit.Advance(checkEvery)
 	r.kit.RunWork()
-	if wish := r.wants("default/db-node-1=one default/web-node-1=one"); len(wish.Problems) > 0 {
-		t.Errorf("problems %+v", wish.Problems)
+	if desired := r.wants("default/db-node-1=one default/web-node-1=one"); len(desired.Problems) > 0 {
+		t.Errorf("problems %+v", desired.Problems)
 	}
 }
 
@@ -236,12 +236,12 @@ func TestAProblemEndsWithItsCause(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.start()
-	if wish := r.wants(""); len(wish.Problems) != 1 {
-		t.Errorf("problems %+v", wish.Problems)
+	if desired := r.wants(""); len(desired.Problems) != 1 {
+		t.Errorf("problems %+v", desired.Problems)
 	}
 	r.submit(yaml("web", "one"))
-	if wish := r.wants("default/web-node-1=one"); len(wish.Problems) != 0 {
-		t.Errorf("problems %+v", wish.Problems)
+	if desired := r.wants("default/web-node-1=one"); len(desired.Problems) != 0 {
+		t.Errorf("problems %+v", desired.Problems)
 	}
 }
 
@@ -256,13 +256,13 @@ func TestARecordInAnothersPlaceIsOfNoUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.start()
-	if wish := r.wants(""); len(wish.Problems) != 1 {
-		t.Errorf("problems %+v", wish.Problems)
+	if desired := r.wants(""); len(desired.Problems) != 1 {
+		t.Errorf("problems %+v", desired.Problems)
 	}
 	r.kit.Send(messages.Submit, checkDue{})
 	r.kit.RunWork()
-	if wish := r.wants(""); len(wish.Problems) != 1 {
-		t.Errorf("problems %+v", wish.Problems)
+	if desired := r.wants(""); len(desired.Problems) != 1 {
+		t.Errorf("problems %+v", desired.Problems)
 	}
 }
 
@@ -280,8 +280,8 @@ func TestAJournalThatCannotBeReadIsNotAnEmptyOne(t *testing.T) {
 	r.start()
 	r.kit.Advance(sendDelay)
 	r.kit.Send(messages.Sources, messages.ResendDesired{})
-	if told := r.kit.Take(); len(told) != 0 {
-		t.Fatalf("it tells %v", told)
+	if sent := r.kit.Take(); len(sent) != 0 {
+		t.Fatalf("it tells %v", sent)
 	}
 	r.says(r.submit(yaml("web", "one")), "failure")
 	if err := os.Mkdir(filepath.Dir(r.opts.Dir), 0o700); err != nil {
@@ -312,15 +312,15 @@ func TestADiskThatFailsInTheMiddle(t *testing.T) {
 	r.wants("default/db-node-1=one default/web-node-1=one")
 }
 
-func TestAStormIsToldAsOneWish(t *testing.T) {
+func TestAStormIsSentAsOneList(t *testing.T) {
 	r := newRig(t)
 	r.wants("")
 	for i := range 50 {
 		r.submit(yaml("p"+string(rune('a'+i%26))+string(rune('a'+i/26)), "one"))
 	}
 	r.kit.Advance(sendDelay)
-	if told := r.kit.Take(); len(told) != 1 || len(told[0].Msg.(messages.SourcePodsWanted).Pods) != 50 {
-		t.Errorf("%d wishes were told", len(told))
+	if sent := r.kit.Take(); len(sent) != 1 || len(sent[0].Msg.(messages.SourcePodsWanted).Pods) != 50 {
+		t.Errorf("%d lists were sent", len(sent))
 	}
 }
 

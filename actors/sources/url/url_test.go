@@ -64,26 +64,26 @@ func (r *rig) check() string {
 	r.Helper()
 	r.kit.Advance(defaultCheckFrequency)
 	r.settle()
-	return r.told()
+	return r.sent()
 }
 
-func (r *rig) told() string {
+func (r *rig) sent() string {
 	r.Helper()
 	r.kit.Take()
 	r.kit.Send(messages.Sources, messages.ResendDesired{})
-	told := r.kit.Take()
-	if len(told) == 0 {
+	sent := r.kit.Take()
+	if len(sent) == 0 {
 		return "nothing"
 	}
-	wish := told[0].Msg.(messages.SourcePodsWanted)
+	desired := sent[0].Msg.(messages.SourcePodsWanted)
 	var out []string
-	for _, p := range wish.Pods {
+	for _, p := range desired.Pods {
 		out = append(out, p.Namespace+"/"+p.Name+"="+p.Spec.Containers[0].Image)
 	}
-	if wish.Unknown {
+	if desired.Unknown {
 		out = append(out, "unknown")
 	}
-	for _, p := range wish.Problems {
+	for _, p := range desired.Problems {
 		text := fmt.Sprintf("%d:%s", p.Line, p.Field)
 		if p.Field == "" {
 			text = p.Message
@@ -97,7 +97,7 @@ func (r *rig) told() string {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if all := fmt.Sprintf("%+v %s", wish.Problems, inspection); strings.Contains(all, secret) {
+	if all := fmt.Sprintf("%+v %s", desired.Problems, inspection); strings.Contains(all, secret) {
 		r.Errorf("a credential is told: %s", all)
 	}
 	return strings.Join(out, " ")
@@ -119,11 +119,11 @@ func yaml(name, image string) string {
 		name, image)
 }
 
-func TestTheLastGoodWishStays(t *testing.T) {
+func TestTheLastGoodListStays(t *testing.T) {
 	r := newRig(t)
 	r.answer = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, secret, 500) }
 	r.start()
-	r.says(r.told(), "unknown it cannot be read: the server answers 500 Internal Server Error")
+	r.says(r.sent(), "unknown it cannot be read: the server answers 500 Internal Server Error")
 	r.answer = text(yaml("web", "one"))
 	r.says(r.check(), "default/web-node=one")
 	r.answer = text(yaml("web", "one") + "---\n" + yaml("db", "two"))
@@ -169,7 +169,7 @@ func TestTheLastGoodWishStays(t *testing.T) {
 	}
 	r.T = t
 	r.start()
-	if got := r.told(); !strings.HasPrefix(got, good) || !strings.HasSuffix(got, "kept") {
+	if got := r.sent(); !strings.HasPrefix(got, good) || !strings.HasSuffix(got, "kept") {
 		t.Errorf("a restart makes it %q", got)
 	}
 	r.answer = text(yaml("web", "one"))
@@ -190,7 +190,7 @@ func TestRequestsAreConditional(t *testing.T) {
 		text(yaml("web", "one"))(w, req)
 	}
 	r.start()
-	r.says(r.told(), "default/web-node=one")
+	r.says(r.sent(), "default/web-node=one")
 	before := r.actor.state
 	r.says(r.check(), "default/web-node=one")
 	if after := r.actor.state; after.answer != "304 Not Modified" || after.pods[0] != before.pods[0] {
@@ -202,7 +202,7 @@ func TestRequestsAreConditional(t *testing.T) {
 	}
 	r.opts.Node.NodeName = "other"
 	r.start()
-	r.says(r.told(), "default/web-other=one")
+	r.says(r.sent(), "default/web-other=one")
 }
 
 func TestThePodIsTheKubelets(t *testing.T) {
@@ -237,7 +237,7 @@ func TestHeadersGoNowhereElse(t *testing.T) {
 		http.Redirect(w, req, other.URL, http.StatusFound)
 	}
 	r.start()
-	r.says(r.told(), "default/far-node=one")
+	r.says(r.sent(), "default/far-node=one")
 	for _, req := range r.asked {
 		if req.Header.Get("X-Token") != "Bearer "+secret {
 			t.Errorf("%s was asked without the header", req.URL.Path)
@@ -254,7 +254,7 @@ func TestNobodyAnswers(t *testing.T) {
 	r := newRig(t)
 	r.opts.URL = "http://127.0.0.1:1/pods?" + secret
 	r.start()
-	if got := r.told(); !strings.HasPrefix(got, "unknown it cannot be read: ") || !strings.Contains(got, "connection refused") {
+	if got := r.sent(); !strings.HasPrefix(got, "unknown it cannot be read: ") || !strings.Contains(got, "connection refused") {
 		t.Errorf("it says %q", got)
 	}
 	f := newFetcher(r.opts)
@@ -282,12 +282,12 @@ func TestADamagedCheckpointIsNoReasonNotToStart(t *testing.T) {
 	}
 	r.answer = http.NotFound
 	r.start()
-	r.says(r.told(), "unknown it cannot be read: the server answers 404 Not Found")
+	r.says(r.sent(), "unknown it cannot be read: the server answers 404 Not Found")
 	r.answer = text(yaml("web", "one"))
 	r.says(r.check(), "default/web-node=one")
 }
 
-// FuzzAnswers: whatever a server sends is a wish of pods with names of their own, or a problem that leaves the last.
+// FuzzAnswers: whatever a server sends is a list of pods with names of their own, or a problem that leaves the last.
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(yaml("web", "one")))
 	f.Add([]byte(yaml("web", "one") + "---\n" + yaml("db", "two")))
@@ -318,8 +318,8 @@ type roundTrip func() *http.Response
 
 func (f roundTrip) RoundTrip(*http.Request) (*http.Response, error) { return f(), nil }
 
-// A server that gives each answer another date or tag does not have the disk written at each check: what is kept is the wish.
-func TestOnlyAChangedWishIsWrittenToDisk(t *testing.T) {
+// A server that gives each answer another date or tag does not have the disk written at each check: what is kept is the list.
+func TestOnlyAChangedListIsWrittenToDisk(t *testing.T) {
 	r := newRig(t)
 	asked := 0
 	body := yaml("web", "one")
@@ -356,5 +356,5 @@ func TestOnlyAChangedWishIsWrittenToDisk(t *testing.T) {
 		t.Errorf("%d writes of other pods", n)
 	}
 	r.start()
-	r.says(r.told(), "default/web-node=two")
+	r.says(r.sent(), "default/web-node=two")
 }

@@ -23,18 +23,18 @@ func TestAddressesThatComeLater(t *testing.T) {
 	log := &logBuffer{}
 	node := &config.Node{NodeName: "node", NodeIPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
 	a := &nodeAddresses{node: node, log: slog.New(slog.NewTextHandler(log, nil))}
-	told := a.look(t.Context(), "")
-	told = a.look(t.Context(), told)
-	if a.hostIPs() != nil || !strings.Contains(told, "loopback") || strings.Count(log.String(), "loopback") != 1 {
-		t.Errorf("before there is one: %v, %q\n%s", a.hostIPs(), told, log)
+	sent := a.look(t.Context(), "")
+	sent = a.look(t.Context(), sent)
+	if a.hostIPs() != nil || !strings.Contains(sent, "loopback") || strings.Count(log.String(), "loopback") != 1 {
+		t.Errorf("before there is one: %v, %q\n%s", a.hostIPs(), sent, log)
 	}
 	for _, ip := range []string{"203.0.113.5", "203.0.113.6"} {
 		a.node = &config.Node{NodeName: ip} // a name that is an address is the node's
 		for range 2 {
-			told = a.look(t.Context(), told)
+			sent = a.look(t.Context(), sent)
 		}
-		if !slices.Equal(a.hostIPs(), []string{ip}) || told != "" || strings.Count(log.String(), "addresses=["+ip+"]") != 1 {
-			t.Errorf("%v, %q\n%s", a.hostIPs(), told, log)
+		if !slices.Equal(a.hostIPs(), []string{ip}) || sent != "" || strings.Count(log.String(), "addresses=["+ip+"]") != 1 {
+			t.Errorf("%v, %q\n%s", a.hostIPs(), sent, log)
 		}
 	}
 }

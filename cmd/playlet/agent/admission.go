@@ -18,7 +18,7 @@ import (
 // here is this node as admission sees it: before the API server has sent the Node, and always on a standalone node.
 func here(node *config.Node, cluster *cluster, host *pod.Host, machine *registration.Reader) pods.Here {
 	h := pods.Here{
-		Object: ownNode(node), Told: cluster != nil, Sysctls: node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
+		Object: ownNode(node), Registered: cluster != nil, Sysctls: node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
 		Allocatable:  func() v1.ResourceList { return allocatable(node, machine.Last()) },
 		GroupsPolicy: func() bool { return host.Can().SupplementalGroupsPolicy },
 		IsDevice:     func(v1.ResourceName) bool { return false },

@@ -14,7 +14,7 @@ import (
 // awaitPod waits until a pod is published so.
 func (r *rig) awaitPod(name string, ok func(*pods.Published) bool) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	var was string
 	for s := r.agent.board.Now(); ; {

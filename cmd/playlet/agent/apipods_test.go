@@ -65,11 +65,11 @@ func TestAContainerForDebugging(t *testing.T) {
 		}
 		p.Spec.EphemeralContainers = []v1.EphemeralContainer{{TargetContainerName: "main", EphemeralContainerCommon: common}}
 	})
-	told := func(s v1.PodStatus) bool {
+	sent := func(s v1.PodStatus) bool {
 		all := s.EphemeralContainerStatuses
 		return len(all) == 1 && all[0].Name == "debugger" && all[0].State.Running != nil && s.Phase == v1.PodRunning
 	}
-	r.eventually("it is told", func() bool { return told(r.pod("api").Status) })
+	r.eventually("it is told", func() bool { return sent(r.pod("api").Status) })
 	c := r.runtime.Snapshot().Container("api", "debugger")
 	options := c.Config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	main := r.runtime.Snapshot().Container("api", "main")

@@ -232,7 +232,7 @@ func awaitLogs(r *rig) {
 		}
 		return nil
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
 		err := look()
 		if err == nil {
 			return
@@ -259,7 +259,7 @@ func saysTime(r *rig, time string) {
 func awaitTime(r *rig, uid, want string) {
 	r.t.Helper()
 	path := filepath.Join(r.dir, "root/pods", uid, "volumes/kubernetes.io~configmap/times/time")
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
 		got, err := os.ReadFile(path)
 		if err == nil && string(got) == want {
 			return
@@ -497,7 +497,7 @@ func TestOnePodThatPanicsForEver(t *testing.T) {
 	r.write("broken.yaml", manifest("broken", "Always", nil, []string{"main forever"}))
 	r.start(breaker{"broken-node"})
 	r.await("a hundred pods", func(s sim.Snapshot) bool { return s.Running() == 100 })
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	for len(r.agent.system.Quarantined()) == 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("nobody is quarantined")
@@ -567,7 +567,7 @@ func TestAPodInQuarantineIsDeleted(t *testing.T) {
 
 func awaitThat(t *testing.T, r *rig, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waiting for %s: %s", what, tail(r.log.String(), 30))
 		}
@@ -588,7 +588,7 @@ func TestTheRootsEndIsTheProcesss(t *testing.T) {
 		if !strings.Contains(err.Error(), "killed: test") {
 			t.Errorf("the reason is %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatal("the process would live on without a tree")
 	}
 	r.stop()

@@ -37,7 +37,7 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 // untilPrinted repeats a command until it prints all of these.
 func (r *rig) untilPrinted(args []string, want ...string) {
 	r.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
 		out, notes, _ := r.playlet(args...)
 		missing := false
 		for _, w := range want {

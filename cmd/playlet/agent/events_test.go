@@ -166,7 +166,7 @@ func TestTheEventsOfTrouble(t *testing.T) {
 // startsTold compares the containers that were started with the events of that: exactly where nothing was killed, and no more
 // in any case. Beside them it looks for events of stops of what was never started.
 func startsTold(r *clusterRig, exactly bool) error {
-	starts, told := map[string]int32{}, map[string]int32{}
+	starts, sent := map[string]int32{}, map[string]int32{}
 	for _, e := range r.runtime.Journal() {
 		if e.Call == "StartContainer" && e.Err == "" {
 			starts[e.PodName+"/"+e.Container]++
@@ -179,20 +179,20 @@ func startsTold(r *clusterRig, exactly bool) error {
 	for _, e := range list.Items {
 		_, name, _ := strings.Cut(strings.TrimSuffix(e.InvolvedObject.FieldPath, "}"), "{")
 		if e.Reason == messages.EventStarted {
-			told[e.InvolvedObject.Name+"/"+name] += e.Count
+			sent[e.InvolvedObject.Name+"/"+name] += e.Count
 		}
 		if e.Reason == messages.EventKilling && starts[e.InvolvedObject.Name+"/"+name] == 0 {
 			return fmt.Errorf("%s/%s was killed and never started", e.InvolvedObject.Name, name)
 		}
 	}
-	for key := range told {
-		if told[key] > starts[key] {
-			return fmt.Errorf("%s was started %d times, and events say %d", key, starts[key], told[key])
+	for key := range sent {
+		if sent[key] > starts[key] {
+			return fmt.Errorf("%s was started %d times, and events say %d", key, starts[key], sent[key])
 		}
 	}
 	for key := range starts {
-		if exactly && told[key] != starts[key] {
-			return fmt.Errorf("%s was started %d times, and events say %d", key, starts[key], told[key])
+		if exactly && sent[key] != starts[key] {
+			return fmt.Errorf("%s was started %d times, and events say %d", key, starts[key], sent[key])
 		}
 	}
 	return nil

@@ -84,7 +84,7 @@ func exists(t testing.TB, path string) bool {
 	return err == nil
 }
 
-// The unit of a kubelet has --kubeconfig. The pods of its API server are nobody else's wish, and outlive the swap.
+// The unit of a kubelet has --kubeconfig. The pods of its API server are wanted by nobody else, and outlive the swap.
 func TestPodsOfASourceThatIsNotHeardAreLeftAsTheyAre(t *testing.T) {
 	for _, flags := range [][]string{
 		{"--kubeconfig=" + unreachable(t)}, {"--bootstrap-kubeconfig=/none"}, {"--manifest-url=http://127.0.0.1:1/pods"}, {},

@@ -63,7 +63,7 @@ func TestReasonsOfImagesInTheStatus(t *testing.T) {
 		}
 		return slices.Contains(said["missing"], "ImagePullBackOff")
 	}
-	for deadline := time.Now().Add(patience); !seen(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); !seen(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("said %v", said)
 		}

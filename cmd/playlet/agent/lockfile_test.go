@@ -15,7 +15,7 @@ import (
 
 func (l *logBuffer) await(t *testing.T, words string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !strings.Contains(l.String(), words); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); !strings.Contains(l.String(), words); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the log never says %q:\n%s", words, l.String())
 		}
@@ -84,7 +84,7 @@ func TestAnAgentGivesWayWhenItsLockFileIsOpened(t *testing.T) {
 		if err != nil {
 			t.Errorf("it ended with %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatal("it goes on")
 	}
 	select {

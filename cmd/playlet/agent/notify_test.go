@@ -20,7 +20,7 @@ import (
 )
 
 // notifySocket is a service manager's end of the protocol: what it is told comes as lines.
-func notifySocket(t *testing.T) (path string, told <-chan string) {
+func notifySocket(t *testing.T) (path string, sent <-chan string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "notify") // a short path, as unix sockets have
 	if err != nil {
@@ -59,11 +59,11 @@ func notifySocket(t *testing.T) (path string, told <-chan string) {
 }
 
 // awaitLine reads on until the line comes, and gives those before it.
-func awaitLine(t *testing.T, told <-chan string, want string) (before []string) {
+func awaitLine(t *testing.T, sent <-chan string, want string) (before []string) {
 	t.Helper()
-	for limit := time.After(patience); ; {
+	for limit := time.After(waitLimit); ; {
 		select {
-		case line := <-told:
+		case line := <-sent:
 			if line == want {
 				return before
 			}
@@ -75,7 +75,7 @@ func awaitLine(t *testing.T, told <-chan string, want string) (before []string) 
 }
 
 func TestTheServiceManagerIsToldOfTheAgentsLife(t *testing.T) {
-	path, told := notifySocket(t)
+	path, sent := notifySocket(t)
 	t.Setenv("NOTIFY_SOCKET", path)
 	t.Setenv("WATCHDOG_USEC", "300000")
 	t.Setenv("WATCHDOG_PID", "")
@@ -86,15 +86,15 @@ func TestTheServiceManagerIsToldOfTheAgentsLife(t *testing.T) {
 	a := r.prepare()
 	go func() { ended <- a.run(ctx, nil) }()
 
-	if before := awaitLine(t, told, "READY=1"); len(before) > 0 {
+	if before := awaitLine(t, sent, "READY=1"); len(before) > 0 {
 		t.Errorf("before it was ready: %q", before)
 	}
-	awaitLine(t, told, "STATUS=1 pods, 1 running")
-	awaitLine(t, told, "WATCHDOG=1")
-	awaitLine(t, told, "WATCHDOG=1")
+	awaitLine(t, sent, "STATUS=1 pods, 1 running")
+	awaitLine(t, sent, "WATCHDOG=1")
+	awaitLine(t, sent, "WATCHDOG=1")
 	stop()
-	awaitLine(t, told, "STOPPING=1")
-	awaitLine(t, told, "STATUS=stopping; containers go on running")
+	awaitLine(t, sent, "STOPPING=1")
+	awaitLine(t, sent, "STATUS=stopping; containers go on running")
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
@@ -102,14 +102,14 @@ func TestTheServiceManagerIsToldOfTheAgentsLife(t *testing.T) {
 
 // The watchdog is fed by answers, and by nothing else: an actor that is stuck is enough to starve it.
 func TestAnActorThatDoesNotAnswerStarvesTheWatchdog(t *testing.T) {
-	told := make(chan string, 1000)
+	sent := make(chan string, 1000)
 	log := &logBuffer{}
 	var stuck atomic.Bool
 	unanswered := make(chan struct{})
 	s := &serviceManager{
 		log: slog.New(slog.NewTextHandler(log, nil)), board: pods.NewBoard(),
 		actors: []messages.Address{messages.Runtime, messages.Pods},
-		send:   func(state string) { told <- state }, watchdog: 30 * time.Millisecond, listening: true,
+		send:   func(state string) { sent <- state }, watchdog: 30 * time.Millisecond, listening: true,
 		ask: func(ctx context.Context, actor messages.Address) error {
 			if actor == messages.Pods && stuck.Load() {
 				unanswered <- struct{}{}
@@ -122,16 +122,16 @@ func TestAnActorThatDoesNotAnswerStarvesTheWatchdog(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); s.run(ctx) }()
-	awaitLine(t, told, "WATCHDOG=1")
+	awaitLine(t, sent, "WATCHDOG=1")
 	stuck.Store(true)
 	<-unanswered // all rounds before this one are over
-	for len(told) > 0 {
-		<-told
+	for len(sent) > 0 {
+		<-sent
 	}
 	<-unanswered
 	<-unanswered // and so are two more
-	if len(told) > 0 {
-		t.Errorf("told while an actor is stuck: %q", <-told)
+	if len(sent) > 0 {
+		t.Errorf("told while an actor is stuck: %q", <-sent)
 	}
 	if !strings.Contains(log.String(), "actors=[pods]") {
 		t.Errorf("the log does not name the actor: %s", log)
@@ -142,7 +142,7 @@ func TestAnActorThatDoesNotAnswerStarvesTheWatchdog(t *testing.T) {
 			continue
 		}
 	}()
-	awaitLine(t, told, "WATCHDOG=1")
+	awaitLine(t, sent, "WATCHDOG=1")
 	stop()
 	<-ended
 	close(unanswered)

@@ -117,7 +117,7 @@ func benchmarkProbes(b *testing.B, action string) {
 		}
 		return n
 	}
-	for deadline := time.Now().Add(patience); ready() < pods*containers; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); ready() < pods*containers; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.Fatalf("%d of %d containers are ready", ready(), pods*containers)
 		}

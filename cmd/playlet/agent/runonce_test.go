@@ -24,7 +24,7 @@ func once(t *testing.T, r *rig) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatal("it does not end")
 		return nil
 	}

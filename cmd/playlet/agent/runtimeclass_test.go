@@ -113,7 +113,7 @@ func TestAPodWaitsForRuntimeClassesThatAreUnread(t *testing.T) {
 	r.await("the pod with it", runsBy("second", "web"))
 }
 
-// A node of its own has the classes of its folder of objects.
+// A standalone node has the classes of its folder of objects.
 func TestRuntimeClassesOfAFolder(t *testing.T) {
 	r := newRig(t, secondHandler())
 	r.start(nil)

@@ -74,7 +74,7 @@ func benchmarkScale(b *testing.B, pods int) {
 // runningPods waits until so many pods run, and says when.
 func runningPods(b *testing.B, r *rig, want int) time.Time {
 	b.Helper()
-	for deadline := time.Now().Add(10 * patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * waitLimit); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		n := 0
 		for _, p := range r.agent.board.Now().Pods {
 			if p.Status != nil && p.Status.Phase == v1.PodRunning {

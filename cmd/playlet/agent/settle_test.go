@@ -27,7 +27,7 @@ func TestAnAgentThatEndsFinishesAStart(t *testing.T) {
 	r.start(nil)
 	select {
 	case <-starting:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		close(release)
 		t.Fatal("nothing was started")
 	}

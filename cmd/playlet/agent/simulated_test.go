@@ -21,8 +21,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// patience bounds every wait of these tests; it is reached only when something is stuck.
-const patience = 90 * time.Second
+// waitLimit bounds every wait of these tests; it is reached only when something is stuck.
+const waitLimit = 90 * time.Second
 
 // rig is the whole agent, as the command wires it, over a simulated runtime.
 type rig struct {
@@ -159,7 +159,7 @@ func (r *rig) stop() {
 	if err := a.Close(); err != nil {
 		r.t.Errorf("stopping the agent: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	if err := a.host.Ops.Close(ctx); err != nil {
 		r.t.Errorf("operations: %v", err)
@@ -188,7 +188,7 @@ func (r *rig) remove(name string) {
 // await waits until the runtime's state is as wanted.
 func (r *rig) await(what string, ok func(sim.Snapshot) bool) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	if err := r.runtime.WaitFor(ctx, ok); err != nil {
 		s := r.runtime.Snapshot()

@@ -33,7 +33,7 @@ func (r *rig) asks(what string, ask func(context.Context, *api.Client) error) {
 	r.t.Helper()
 	client := api.NewClient(filepath.Join(r.dir, "admin.sock"))
 	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Second) // what is lost is not answered
 		err = ask(ctx, client)
 		cancel()

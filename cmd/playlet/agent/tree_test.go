@@ -43,7 +43,7 @@ func inspected(t *testing.T, s *supervisors.System, path string) {
 	if path == "node" {
 		address = messages.Node
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	answer, err := s.Ask(ctx, address, messages.GetInspection{})
 	if err != nil {

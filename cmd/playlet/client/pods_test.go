@@ -19,10 +19,10 @@ func TestPodsPrintsATable(t *testing.T) {
 	db := podOf("a", v1.PodPending, waits("ImagePullBackOff"))
 	db.Pod.Name, db.Pod.Status.PodIP, db.Pod.Status.StartTime = "database-node1", "", nil
 	db.Waiting = &api.Reason{Code: "ImagePullBackOff", Message: "no such image \x1b[31m"}
-	jailed := podOf("a", v1.PodRunning, runs(true))
-	jailed.Pod.Namespace, jailed.Pod.Name, jailed.Pod.Status.StartTime = "kube-system", "x", nil
-	jailed.Quarantine = &api.Quarantine{Reason: "nil map", Until: noon}
-	f.has(db, jailed)
+	quarantined := podOf("a", v1.PodRunning, runs(true))
+	quarantined.Pod.Namespace, quarantined.Pod.Name, quarantined.Pod.Status.StartTime = "kube-system", "x", nil
+	quarantined.Quarantine = &api.Quarantine{Reason: "nil map", Until: noon}
+	f.has(db, quarantined)
 	f.pods.Runtime = api.Runtime{Endpoint: "unix:///c.sock", Reason: &api.Reason{Code: "RuntimeUnavailable", Message: "gone"}}
 	f.pods.Unheard = []messages.Address{messages.File}
 	f.pods.Problems = []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 2, Field: "spec.x", Message: "unknown field",

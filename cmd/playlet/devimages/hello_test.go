@@ -187,7 +187,7 @@ func exchange(t *testing.T, addr, request string) (int, string) {
 		t.Fatal(err)
 	}
 	defer conn.Close() //nolint:errcheck // read to the end
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(waitLimit)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, request); err != nil {

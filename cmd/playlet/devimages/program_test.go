@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// patience bounds every wait of these tests; it is reached only when something is broken.
-const patience = 60 * time.Second
+// waitLimit bounds every wait of these tests; it is reached only when something is broken.
+const waitLimit = 60 * time.Second
 
 // built is a set of programs to try: where they are, and what runs them when they are for another machine.
 type built struct {
@@ -138,7 +138,7 @@ func start(t *testing.T, cmd *exec.Cmd) *running {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	watchdog := time.AfterFunc(patience, func() { cmd.Process.Kill() }) //nolint:errcheck // gone already
+	watchdog := time.AfterFunc(waitLimit, func() { cmd.Process.Kill() }) //nolint:errcheck // gone already
 	t.Cleanup(func() {
 		watchdog.Stop()
 		if cmd.ProcessState == nil {

@@ -408,8 +408,8 @@ func TestAHangIsAFinding(t *testing.T) {
 		}},
 		{Name: "fine", Run: func(context.Context, *Machine) []Finding { return []Finding{{Seen: "x"}} }},
 	}
-	var told [][]string
-	all := Run(t.Context(), nil, checks, func(left []string) { told = append(told, left) })
+	var sent [][]string
+	all := Run(t.Context(), nil, checks, func(left []string) { sent = append(sent, left) })
 	want := []Finding{
 		{Check: "hangs", Result: Fail, Seen: "no answer: it took longer than 1ms", Do: all[0].Do},
 		{Check: "obeys", Result: Warn, Seen: "it took longer than 1ms", Do: "wait"},
@@ -418,8 +418,8 @@ func TestAHangIsAFinding(t *testing.T) {
 	if !slices.Equal(all, want) {
 		t.Errorf("%+v", all)
 	}
-	if len(told) != 4 || len(told[0]) != 3 || len(told[3]) != 0 {
-		t.Errorf("progress: %q", told)
+	if len(sent) != 4 || len(sent[0]) != 3 || len(sent[3]) != 0 {
+		t.Errorf("progress: %q", sent)
 	}
 	if n := Count(all); n[OK] != 1 || n[Warn] != 1 || n[Fail] != 1 {
 		t.Errorf("%v", n)

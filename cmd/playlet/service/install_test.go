@@ -18,7 +18,7 @@ import (
 // machine is a made-up root folder with a systemctl that notes what it is told.
 type machine struct {
 	installer
-	told    []string
+	sent    []string
 	kubelet string // what is-active says of it
 	fails   string // the verb that fails
 	output  bytes.Buffer
@@ -44,7 +44,7 @@ func newMachine(t *testing.T) *machine {
 		if line == "is-active kubelet.service" {
 			return m.kubelet + "\n", nil
 		}
-		m.told = append(m.told, line)
+		m.sent = append(m.sent, line)
 		if args[0] == m.fails {
 			return "it failed\n", errors.New("exit status 1")
 		}
@@ -65,11 +65,11 @@ func (m *machine) content(t *testing.T, file string) string {
 func TestInstallAndUninstall(t *testing.T) {
 	m := newMachine(t)
 	for range 2 { // the second time it is an upgrade
-		m.told = nil
+		m.sent = nil
 		if err := m.install(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(m.told, "; "); got != "daemon-reload; enable playlet.service; restart playlet.service" {
+		if got := strings.Join(m.sent, "; "); got != "daemon-reload; enable playlet.service; restart playlet.service" {
 			t.Errorf("systemctl was told %q", got)
 		}
 		if got := m.content(t, m.binary); got != "the program" {
@@ -97,13 +97,13 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Errorf("the configuration file is %q; %s", got, m.output.String())
 	}
 
-	m.told = nil
+	m.sent = nil
 	for range 2 { // the second time there is nothing to do
 		if err := m.uninstall(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := strings.Join(m.told, "; "); got != "disable --now playlet.service; daemon-reload; daemon-reload" {
+	if got := strings.Join(m.sent, "; "); got != "disable --now playlet.service; daemon-reload; daemon-reload" {
 		t.Errorf("systemctl was told %q", got)
 	}
 	if m.content(t, m.binary) != "" || m.content(t, "/etc/systemd/system/playlet.service") != "" || m.content(t, m.config) == "" {
@@ -126,8 +126,8 @@ func TestAKubeletIsNotStoppedUnasked(t *testing.T) {
 	if err := m.install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if m.told[0] != "disable --now kubelet.service" {
-		t.Errorf("systemctl was told %q", m.told)
+	if m.sent[0] != "disable --now kubelet.service" {
+		t.Errorf("systemctl was told %q", m.sent)
 	}
 }
 
@@ -143,8 +143,8 @@ func TestAMachineWithoutSystemd(t *testing.T) {
 	if err := m.install(t.Context()); err != nil || m.content(t, m.binary) == "" {
 		t.Errorf("%v", err)
 	}
-	if err := m.uninstall(t.Context()); err != nil || m.content(t, m.binary) != "" || len(m.told) > 0 {
-		t.Errorf("%v; told %q", err, m.told)
+	if err := m.uninstall(t.Context()); err != nil || m.content(t, m.binary) != "" || len(m.sent) > 0 {
+		t.Errorf("%v; told %q", err, m.sent)
 	}
 }
 
@@ -154,9 +154,9 @@ func TestADryRunChangesNothing(t *testing.T) {
 	if err := errors.Join(m.install(t.Context()), m.uninstall(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if m.content(t, m.binary) != "" || len(m.told) > 0 || !strings.Contains(m.output.String(),
+	if m.content(t, m.binary) != "" || len(m.sent) > 0 || !strings.Contains(m.output.String(),
 		"(dry run) write /usr/local/bin/playlet\n") {
-		t.Errorf("told %q; %s", m.told, m.output.String())
+		t.Errorf("told %q; %s", m.sent, m.output.String())
 	}
 }
 

@@ -31,7 +31,7 @@ type need struct {
 	stage    stage
 	keys     keys
 	pulled   bool   // it was answered before with a pull; the same question is not worth another
-	told     string // the last failure it was told
+	reported string // the last failure it was told
 	// failed, pulling and since are of the last failure that it was told, of the last pull that it was told to be under way, and
 	// since when it waits for a pull: what is told again is no news.
 	failed         string
@@ -51,7 +51,7 @@ type keys struct {
 	unfound []string
 }
 
-// request is a question as the book takes it: by the name for the runtime, with what the registry is shown.
+// request is a question as the machine takes it: by the name for the runtime, with what the registry is shown.
 type request struct {
 	messages.PullImage
 	name     string
@@ -85,9 +85,9 @@ type (
 		uid string
 		msg any
 	}
-	// startLook asks for one ImageStatus; book.looked gets its outcome.
+	// startLook asks for one ImageStatus; machine.looked gets its outcome.
 	startLook struct{ name string }
-	// startPull asks for one pull; book.pulledOutcome gets its outcome.
+	// startPull asks for one pull; machine.pulledOutcome gets its outcome.
 	startPull struct {
 		name     string
 		keys     keys
@@ -118,9 +118,9 @@ const (
 	unreachable        // the runtime could not be asked: tried again soon, without back-off
 )
 
-// book is the pure core: which images are needed by whom, and what is under way for them. Its methods take the time
+// machine is the pure core: which images are needed by whom, and what is under way for them. Its methods take the time
 // and return what is to be done, in order.
-type book struct {
+type machine struct {
 	queue   queue
 	arrived uint64
 	images  map[string]*image
@@ -129,13 +129,13 @@ type book struct {
 	out     []effect
 }
 
-func newBook(q queue) *book {
+func newMachine(q queue) *machine {
 	q.lanes = map[string]*lane{}
-	return &book{queue: q, images: map[string]*image{}, answers: answers{}}
+	return &machine{queue: q, images: map[string]*image{}, answers: answers{}}
 }
 
 // flush ends every method: it starts what can start, tells who waits for what, and hands over what is to be done.
-func (b *book) flush(now time.Time) []effect {
+func (b *machine) flush(now time.Time) []effect {
 	b.dispatch(now)
 	for name, im := range b.images {
 		for id, p := range im.pulls {
@@ -152,10 +152,10 @@ func (b *book) flush(now time.Time) []effect {
 	return out
 }
 
-func (b *book) tell(n *need, msg any) { b.out = append(b.out, tellPod{n.key.UID, msg}) }
+func (b *machine) tell(n *need, msg any) { b.out = append(b.out, tellPod{n.key.UID, msg}) }
 
 // fail tells a need why its image is not there, and what besides is wrong with what it shows the registry.
-func (b *book) fail(n *need, t *try, r messages.Reason) {
+func (b *machine) fail(n *need, t *try, r messages.Reason) {
 	n.awaits = ""
 	r.Message += n.keys.note
 	key := r.Code + t.until.String()
@@ -163,7 +163,7 @@ func (b *book) fail(n *need, t *try, r messages.Reason) {
 	n.failed = key
 }
 
-func (b *book) image(name, registry string) *image {
+func (b *machine) image(name, registry string) *image {
 	im := b.images[name]
 	if im == nil {
 		im = &image{name: name, registry: registry, needs: map[messages.ImageKey]*need{}, pulls: map[string]*pull{}}
@@ -196,7 +196,7 @@ func (im *image) pull(k keys) *pull {
 }
 
 // adopt notes a pull that is under way already: it takes its slot, and its outcome will be told to pulledOutcome.
-func (b *book) adopt(now time.Time, name, registry, id string) {
+func (b *machine) adopt(now time.Time, name, registry, id string) {
 	p := b.image(name, registry).pull(keys{id: id})
 	if p.phase != busy {
 		p.phase, p.since = busy, now
@@ -206,7 +206,7 @@ func (b *book) adopt(now time.Time, name, registry, id string) {
 
 // ask takes a need. An earlier attempt of the same container, and the same attempt with another image, are not needed any
 // more.
-func (b *book) ask(now time.Time, m request) []effect {
+func (b *machine) ask(now time.Time, m request) []effect {
 	if b.overtaken(m.Key) {
 		return b.flush(now)
 	}
@@ -236,7 +236,7 @@ func (b *book) ask(now time.Time, m request) []effect {
 }
 
 // refresh looks again at what everybody's keys are.
-func (b *book) refresh(now time.Time, of func(pod *v1.Pod, image string) keys) []effect {
+func (b *machine) refresh(now time.Time, of func(pod *v1.Pod, image string) keys) []effect {
 	for _, name := range slices.Sorted(maps.Keys(b.images)) {
 		im := b.images[name]
 		for _, n := range im.at(func(*need) bool { return true }) {
@@ -248,7 +248,7 @@ func (b *book) refresh(now time.Time, of func(pod *v1.Pod, image string) keys) [
 
 // rekey gives a need the keys that its pod has by now. With others than before, it does not wait for what the registry
 // said to those.
-func (b *book) rekey(now time.Time, im *image, n *need, k keys) {
+func (b *machine) rekey(now time.Time, im *image, n *need, k keys) {
 	was := n.keys.id
 	if n.keys = k; k.id != was && n.stage == pulls {
 		b.wantPull(now, im, n)
@@ -256,7 +256,7 @@ func (b *book) rekey(now time.Time, im *image, n *need, k keys) {
 }
 
 // overtaken says that a later attempt of the same container is served already: the question was long on its way.
-func (b *book) overtaken(key messages.ImageKey) bool {
+func (b *machine) overtaken(key messages.ImageKey) bool {
 	for _, im := range b.images {
 		for k := range im.needs {
 			if k.UID == key.UID && k.Container == key.Container && k.Attempt > key.Attempt {
@@ -276,13 +276,13 @@ func (im *image) of(n *need) *try {
 }
 
 // forget ends all needs of a pod.
-func (b *book) forget(now time.Time, uid string) []effect {
+func (b *machine) forget(now time.Time, uid string) []effect {
 	b.drop(func(k messages.ImageKey) bool { return k.UID == uid })
 	b.answers.forget(uid)
 	return b.flush(now)
 }
 
-func (b *book) drop(match func(messages.ImageKey) bool) {
+func (b *machine) drop(match func(messages.ImageKey) bool) {
 	for _, im := range b.images {
 		for k := range im.needs {
 			if match(k) {
@@ -293,7 +293,7 @@ func (b *book) drop(match func(messages.ImageKey) bool) {
 }
 
 // place puts a need where it starts: Always at the pull, unless it had one before; the others at a look.
-func (b *book) place(now time.Time, im *image, n *need) {
+func (b *machine) place(now time.Time, im *image, n *need) {
 	n.awaits = ""
 	if n.policy == v1.PullAlways && !n.pulled {
 		b.wantPull(now, im, n)
@@ -307,7 +307,7 @@ func (b *book) place(now time.Time, im *image, n *need) {
 }
 
 // wantPull puts a need before the pull, where it joins the one that is queued or under way.
-func (b *book) wantPull(now time.Time, im *image, n *need) {
+func (b *machine) wantPull(now time.Time, im *image, n *need) {
 	if n.stage != pulls || n.since.IsZero() {
 		n.stage, n.since = pulls, now
 	}

@@ -22,7 +22,7 @@ func ask(uid string, policy v1.PullPolicy, priority int64) messages.PullImage {
 	return messages.PullImage{Key: key(uid, 0), Image: "img", Policy: policy, Priority: priority}
 }
 
-// req is the question as the book takes it, of the registry that the name begins with, if one does.
+// req is the question as the machine takes it, of the registry that the name begins with, if one does.
 func req(m messages.PullImage) request {
 	registry, _, found := strings.Cut(m.Image, "/")
 	if !found {
@@ -60,26 +60,26 @@ func script(effects []effect) string {
 	return strings.Join(out, "; ")
 }
 
-// step is one input of the book and what it must make of it.
+// step is one input of the machine and what it must make of it.
 type step struct {
-	does func(b *book) []effect
+	does func(b *machine) []effect
 	want string
 }
 
 func asks(m messages.PullImage, want string) step {
-	return step{func(b *book) []effect { return b.ask(t0, req(m)) }, want}
+	return step{func(b *machine) []effect { return b.ask(t0, req(m)) }, want}
 }
 
 func looksAt(at time.Duration, o outcome, want string) step {
-	return step{func(b *book) []effect { return b.looked(t0.Add(at), "img", o) }, want}
+	return step{func(b *machine) []effect { return b.looked(t0.Add(at), "img", o) }, want}
 }
 
 func pullEnds(at time.Duration, o outcome, want string) step {
-	return step{func(b *book) []effect { return b.pulledOutcome(t0.Add(at), "img", "", o) }, want}
+	return step{func(b *machine) []effect { return b.pulledOutcome(t0.Add(at), "img", "", o) }, want}
 }
 
 func ticks(at time.Duration, want string) step {
-	return step{func(b *book) []effect {
+	return step{func(b *machine) []effect {
 		if d := b.due(); d.IsZero() || d.After(t0.Add(at)) {
 			panic(fmt.Sprintf("nothing is due at +%s", at))
 		}
@@ -88,10 +88,10 @@ func ticks(at time.Duration, want string) step {
 }
 
 func forgets(uid, want string) step {
-	return step{func(b *book) []effect { return b.forget(t0, uid) }, want}
+	return step{func(b *machine) []effect { return b.forget(t0, uid) }, want}
 }
 
-func TestBook(t *testing.T) {
+func TestTheMachine(t *testing.T) {
 	const always, ifNot, never = v1.PullAlways, v1.PullIfNotPresent, v1.PullNever
 	there := outcome{result: present, ref: "id"}
 	none := outcome{result: absent}
@@ -247,7 +247,7 @@ func TestBook(t *testing.T) {
 			asks(ask("v", always, 0), "pull img"),
 		},
 		"a pull that was joined and is over is done again": {
-			step{func(b *book) []effect { b.adopt(t0, "img", "r", ""); return nil }, ""},
+			step{func(b *machine) []effect { b.adopt(t0, "img", "r", ""); return nil }, ""},
 			asks(ask("u", always, 0), ""),
 			pullEnds(0, none, "pull img"),
 			pullEnds(0, there, "u: pulled id"),
@@ -262,7 +262,7 @@ func TestBook(t *testing.T) {
 	}
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBook(newQueue(0, 0, 0))
+			b := newMachine(newQueue(0, 0, 0))
 			for i, s := range steps {
 				if got := script(s.does(b)); got != s.want {
 					t.Fatalf("step %d: got %q, want %q", i+1, got, s.want)
@@ -282,7 +282,7 @@ func TestBackOff(t *testing.T) {
 }
 
 func TestQueue(t *testing.T) {
-	b := newBook(newQueue(2, 0, 0))
+	b := newMachine(newQueue(2, 0, 0))
 	var order []string
 	collect := func(effects []effect) {
 		for _, e := range effects {
@@ -318,7 +318,7 @@ func TestQueue(t *testing.T) {
 }
 
 func TestAdoptedPullsTakeSlots(t *testing.T) {
-	b := newBook(newQueue(1, 0, 0))
+	b := newMachine(newQueue(1, 0, 0))
 	b.adopt(t0, "img", "r", "")
 	m := ask("u", v1.PullAlways, 0)
 	m.Image = "other"
@@ -331,7 +331,7 @@ func TestAdoptedPullsTakeSlots(t *testing.T) {
 }
 
 func TestAnswersAreLetGo(t *testing.T) {
-	b := newBook(newQueue(1, 0, 0))
+	b := newMachine(newQueue(1, 0, 0))
 	for i := range 100 {
 		b.ask(t0, req(ask(fmt.Sprint(i), v1.PullAlways, 0)))
 		b.pulledOutcome(t0.Add(time.Duration(i)*time.Minute), "img", "", outcome{result: present, ref: "id"})

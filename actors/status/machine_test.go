@@ -19,15 +19,15 @@ import (
 
 func TestNothingIsWrittenBeforeBothSidesAreKnown(t *testing.T) {
 	p := object("web", "u")
-	b := newBook("node", func() float64 { return 1 })
-	b.want(wish(p, statusOf(true, 0)))
+	b := newMachine("node", func() float64 { return 1 })
+	b.want(desired(p, statusOf(true, 0)))
 	none(t, b, noon)
 	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{p}})
-	if j := only(t, b, noon); j.deed != patchStatus || j.uid != "u" || j.class != readiness {
+	if j := only(t, b, noon); j.verb != patchStatus || j.uid != "u" || j.class != readiness {
 		t.Errorf("%+v", j)
 	}
-	b = aBook(p)
-	b.want(wish(p, nil))
+	b = aMachine(p)
+	b.want(desired(p, nil))
 	none(t, b, noon)
 }
 
@@ -35,10 +35,10 @@ func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
 	m := newModel()
 	m.put(object("web", "u"))
 	p := m.list()[0]
-	b := aBook(p)
-	b.want(wish(p, statusOf(true, 0)))
+	b := aMachine(p)
+	b.want(desired(p, statusOf(true, 0)))
 	j := only(t, b, noon)
-	b.want(wish(p, statusOf(true, 0))) // meanwhile, and another object of the same content
+	b.want(desired(p, statusOf(true, 0))) // meanwhile, and another object of the same content
 	none(t, b, noon)
 	b.wrote(noon, m.answered(t, j))
 	none(t, b, noon)
@@ -50,7 +50,7 @@ func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
 	none(t, b, noon)
 	// An API server that was set back is believed after a while.
-	b.wrote(noon, m.answered(t, &job{key: j.key, deed: patchStatus, namespace: "default", name: "web", uid: "u", from: j.from,
+	b.wrote(noon, m.answered(t, &job{key: j.key, verb: patchStatus, namespace: "default", name: "web", uid: "u", from: j.from,
 		to: j.to}))
 	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{p}, At: noon.Add(believed)})
 	none(t, b, noon)
@@ -68,8 +68,8 @@ func TestStepsOfAStart(t *testing.T) {
 		[]v1.ContainerStatus{waiting("main")}
 	further := pending.DeepCopy()
 	further.PodIP, further.PodIPs = "10.0.0.1", []v1.PodIP{{IP: "10.0.0.1"}}
-	b := aBook(p)
-	b.want(wish(p, pending))
+	b := aMachine(p)
+	b.want(desired(p, pending))
 	quiet := func(now time.Time, again time.Duration) {
 		t.Helper()
 		if jobs, next := b.take(now); len(jobs) != 0 || !next.Equal(noon.Add(again)) {
@@ -77,7 +77,7 @@ func TestStepsOfAStart(t *testing.T) {
 		}
 	}
 	quiet(noon, lull)
-	b.want(wish(p, further))
+	b.want(desired(p, further))
 	quiet(noon.Add(lull-1), lull)
 	j := only(t, b, noon.Add(lull))
 	if j.to.PodIP == "" {
@@ -85,10 +85,10 @@ func TestStepsOfAStart(t *testing.T) {
 	}
 	third := further.DeepCopy()
 	third.ContainerStatuses[0].State.Waiting.Message = "another step"
-	b.want(wish(p, third)) // while it is being written
+	b.want(desired(p, third)) // while it is being written
 	b.wrote(noon.Add(lull), m.answered(t, j))
 	quiet(noon.Add(lull), 2*lull)
-	b.want(wish(p, statusOf(true, 0)))
+	b.want(desired(p, statusOf(true, 0)))
 	if j := only(t, b, noon.Add(lull)); j.class != readiness {
 		t.Errorf("%+v", j)
 	}
@@ -98,8 +98,8 @@ func TestStepsOfAStart(t *testing.T) {
 func TestAFieldThatIsDropped(t *testing.T) {
 	m := newModel()
 	m.put(object("web", "u"))
-	b := aBook(m.list()...)
-	b.want(wish(m.list()[0], statusOf(true, 0)))
+	b := aMachine(m.list()...)
+	b.want(desired(m.list()[0], statusOf(true, 0)))
 	write := func() answer {
 		a := m.answered(t, only(t, b, noon))
 		a.pod = a.pod.DeepCopy()
@@ -112,13 +112,13 @@ func TestAFieldThatIsDropped(t *testing.T) {
 	none(t, b, noon)
 	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{a.pod}, At: noon})
 	none(t, b, noon)
-	b.want(wish(a.pod, statusOf(false, 0)))
+	b.want(desired(a.pod, statusOf(false, 0)))
 	only(t, b, noon)
 }
 
 func TestTheOrderOfWrites(t *testing.T) {
 	var pods []*v1.Pod
-	b := newBook("node", func() float64 { return 1 })
+	b := newMachine("node", func() float64 { return 1 })
 	for i := range 20 {
 		p := object(fmt.Sprintf("p%02d", i), fmt.Sprintf("u%02d", i))
 		p.Status = *merge(p, statusOf(true, 0), noon)
@@ -129,11 +129,11 @@ func TestTheOrderOfWrites(t *testing.T) {
 	}
 	b.observe(messages.APIPodsObserved{Pods: pods, At: noon})
 	for i := 19; i >= 10; i-- { // the later the older
-		b.want(wish(pods[i], statusOf(true, 1)))
+		b.want(desired(pods[i], statusOf(true, 1)))
 		b.refresh(noon.Add(time.Duration(20-i) * time.Second))
 	}
 	for i := range 10 {
-		w := wish(pods[i], statusOf(i%2 == 0, 1))
+		w := desired(pods[i], statusOf(i%2 == 0, 1))
 		w.Over = i < 3
 		b.want(w)
 	}
@@ -157,17 +157,17 @@ func TestTheEndOfAPod(t *testing.T) {
 	p := object("web", "u")
 	p.DeletionTimestamp, p.Finalizers = new(at(0)), []string{"example.com/hold"}
 	m.put(p)
-	b := aBook(m.list()...)
-	w := wish(p, statusOf(true, 0))
+	b := aMachine(m.list()...)
+	w := desired(p, statusOf(true, 0))
 	w.Over = true
 	b.want(w)
 	j := only(t, b, noon)
-	if j.deed != patchStatus || j.to.Phase != v1.PodFailed || j.class != ending {
+	if j.verb != patchStatus || j.to.Phase != v1.PodFailed || j.class != ending {
 		t.Fatalf("first %+v", j)
 	}
 	b.wrote(noon, m.answered(t, j))
 	j = only(t, b, noon)
-	if j.deed != deletePod || j.uid != "u" {
+	if j.verb != deletePod || j.uid != "u" {
 		t.Fatalf("then %+v", j)
 	}
 	b.wrote(noon, m.answered(t, j))
@@ -178,7 +178,7 @@ func TestTheEndOfAPod(t *testing.T) {
 	if len(jobs) > 0 || !again.After(noon) {
 		t.Fatalf("%v, again at %v", jobs, again)
 	}
-	if j = only(t, b, again); j.deed != deletePod {
+	if j = only(t, b, again); j.verb != deletePod {
 		t.Errorf("%+v", j)
 	}
 	b.wrote(again, failing(j, code(404)))
@@ -194,20 +194,20 @@ func TestTheEndOfAPod(t *testing.T) {
 func TestAnEndWhoseStatusIsRefused(t *testing.T) {
 	p := object("web", "u")
 	p.DeletionTimestamp = new(at(0))
-	b := aBook(p)
-	w := wish(p, statusOf(true, 0))
+	b := aMachine(p)
+	w := desired(p, statusOf(true, 0))
 	w.Over = true
 	b.want(w)
 	now := noon
 	for range finalTries {
 		j := only(t, b, now)
-		if j.deed != patchStatus {
+		if j.verb != patchStatus {
 			t.Fatalf("%+v", j)
 		}
 		b.wrote(now, failing(j, code(422)))
 		_, now = b.take(now)
 	}
-	if j := only(t, b, now); j.deed != deletePod || j.uid != "u" {
+	if j := only(t, b, now); j.verb != deletePod || j.uid != "u" {
 		t.Errorf("%+v", j)
 	}
 }
@@ -215,13 +215,13 @@ func TestAnEndWhoseStatusIsRefused(t *testing.T) {
 // Something between says once that a pod is not there, which is: its statuses are written again after a while.
 func TestAFalseNotFound(t *testing.T) {
 	p := object("web", "u")
-	b := aBook(p)
-	b.want(wish(p, statusOf(true, 0)))
+	b := aMachine(p)
+	b.want(desired(p, statusOf(true, 0)))
 	b.wrote(noon, failing(only(t, b, noon), code(404)))
 	none(t, b, noon)
 	later := noon.Add(believed + time.Second)
 	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{p}, At: later})
-	if j := only(t, b, later); j.deed != patchStatus {
+	if j := only(t, b, later); j.verb != patchStatus {
 		t.Errorf("%+v", j)
 	}
 }
@@ -234,21 +234,21 @@ func TestADeletionThatWasUndone(t *testing.T) {
 		dying.DeletionTimestamp, alive.ResourceVersion = new(at(0)), "2"
 		final := statusOf(false, 0)
 		final.Phase = v1.PodSucceeded
-		w := wish(dying, final)
+		w := desired(dying, final)
 		w.Over = over
-		b := aBook(alive)
+		b := aMachine(alive)
 		b.want(w)
 		none(t, b, noon)
-		b.want(wish(alive, statusOf(true, 0)))
-		if j := only(t, b, noon); j.deed != patchStatus || j.to.Phase != v1.PodRunning {
+		b.want(desired(alive, statusOf(true, 0)))
+		if j := only(t, b, noon); j.verb != patchStatus || j.to.Phase != v1.PodRunning {
 			t.Errorf("over %v: of the pod that is back is told %+v", over, j)
 		}
 
-		b = aBook(object("web", "u"))
+		b = aMachine(object("web", "u"))
 		b.want(w)
 		none(t, b, noon)
 		b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{dying}, At: noon})
-		if j := only(t, b, noon); j.deed != patchStatus || j.to.Phase != v1.PodSucceeded {
+		if j := only(t, b, noon); j.verb != patchStatus || j.to.Phase != v1.PodSucceeded {
 			t.Errorf("over %v: of the deleted pod is told %+v", over, j)
 		}
 	}
@@ -263,7 +263,7 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 7}
 	}
 	for _, c := range []struct {
-		deed deed
+		verb verb
 		err  error
 		want fate
 		wait time.Duration
@@ -278,8 +278,8 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		{deletePod, code(409), conflict, 0}, {deletePod, code(404), gone, 0}, {deleteMirror, code(403), refused, 0},
 		{createMirror, code(404), refused, 0}, {createMirror, apierrors.NewAlreadyExists(podResource, "web"), conflict, 0},
 	} {
-		if got, wait := read(c.deed, c.err); got != c.want || wait != c.wait {
-			t.Errorf("%s, %v: %s and %s, want %s and %s", c.deed, c.err, got, wait, c.want, c.wait)
+		if got, wait := read(c.verb, c.err); got != c.want || wait != c.wait {
+			t.Errorf("%s, %v: %s and %s, want %s and %s", c.verb, c.err, got, wait, c.want, c.wait)
 		}
 	}
 }
@@ -287,8 +287,8 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 // A namespace that is made is met soon, however long it was not there; what was forbidden is not asked for that often.
 func TestAMirrorPodWaitsForItsNamespace(t *testing.T) {
 	for answer, most := range map[int32]time.Duration{404: 30 * time.Second, 403: refusedMost} {
-		b := aBook()
-		b.want(staticWish(static("web", "h1"), nil))
+		b := aMachine()
+		b.want(staticWanted(static("web", "h1"), nil))
 		now, wait := noon, time.Duration(0)
 		for range 20 {
 			b.wrote(now, failing(only(t, b, now), code(answer)))
@@ -301,15 +301,15 @@ func TestAMirrorPodWaitsForItsNamespace(t *testing.T) {
 	}
 }
 
-// While the API server takes nothing, one write at a time tries; the newest wish is what it writes then.
+// While the API server takes nothing, one write at a time tries; the newest status is what it writes then.
 func TestAnAPIServerThatIsAway(t *testing.T) {
 	m := newModel()
 	for i := range 20 {
 		m.put(object(fmt.Sprintf("p%02d", i), fmt.Sprintf("u%02d", i)))
 	}
-	b := aBook(m.list()...)
+	b := aMachine(m.list()...)
 	for _, p := range m.list() {
-		b.want(wish(p, statusOf(true, 0)))
+		b.want(desired(p, statusOf(true, 0)))
 	}
 	jobs, _ := b.take(noon)
 	for _, j := range jobs {
@@ -331,7 +331,7 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 		!got[0].Since.Equal(noon) {
 		t.Errorf("health says %v", got)
 	}
-	b.want(wish(m.pods["default/p00"], statusOf(true, 9)))
+	b.want(desired(m.pods["default/p00"], statusOf(true, 9)))
 	written := map[string]int{}
 	for {
 		jobs, again := b.take(now)
@@ -355,9 +355,9 @@ func TestOnePodThatIsRefused(t *testing.T) {
 	m := newModel()
 	m.put(object("bad", "b"))
 	m.put(object("good", "g"))
-	b := aBook(m.list()...)
+	b := aMachine(m.list()...)
 	for _, p := range m.list() {
-		b.want(wish(p, statusOf(true, 0)))
+		b.want(desired(p, statusOf(true, 0)))
 	}
 	now, tries := noon, 0
 	for now.Before(noon.Add(time.Hour)) {
@@ -392,8 +392,8 @@ func TestOnePodThatIsRefused(t *testing.T) {
 func TestAConflict(t *testing.T) {
 	m := newModel()
 	m.put(object("web", "u"))
-	b := aBook(m.list()...)
-	b.want(wish(m.list()[0], statusOf(true, 0)))
+	b := aMachine(m.list()...)
+	b.want(desired(m.list()[0], statusOf(true, 0)))
 	b.wrote(noon, failing(only(t, b, noon), code(409)))
 	none(t, b, noon)
 	m.put(m.list()[0])
@@ -405,18 +405,18 @@ func TestAConflict(t *testing.T) {
 func BenchmarkOneOfManyChanges(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprint("pods=", n), func(b *testing.B) {
-			book, list := newBook("node", func() float64 { return 0 }), make([]*v1.Pod, n)
+			machine, list := newMachine("node", func() float64 { return 0 }), make([]*v1.Pod, n)
 			for i := range list {
 				list[i] = object(fmt.Sprint("web-", i), fmt.Sprint("u", i))
 			}
-			book.observe(messages.APIPodsObserved{Pods: list, At: noon})
-			book.take(noon)
+			machine.observe(messages.APIPodsObserved{Pods: list, At: noon})
+			machine.take(noon)
 			for b.Loop() {
 				list = slices.Clone(list)
 				list[n/2] = list[n/2].DeepCopy()
-				book.observe(messages.APIPodsObserved{Pods: list, At: noon})
-				book.take(noon)
-				book.troubles()
+				machine.observe(messages.APIPodsObserved{Pods: list, At: noon})
+				machine.take(noon)
+				machine.troubles()
 			}
 		})
 	}

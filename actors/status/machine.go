@@ -20,18 +20,18 @@ const writers = 8
 // was set back, by a backup of etcd perhaps, and what it has is the truth.
 const believed = 30 * time.Second
 
-// book is the whole state: pure, without a clock.
-type book struct {
+// machine is the whole state: pure, without a clock.
+type machine struct {
 	node    string
 	nodeUID types.UID // of the Node object; empty until it is known
 	random  func() float64
 
-	seen  bool // the API server's pods were told
-	heard bool // every source was heard, and what they want was told
-	lines map[string]*line
-	dirty map[*line]bool
-	todo  map[*line]bool // those with something to write
-	told  []*v1.Pod      // what was observed last
+	seen   bool // the API server's pods were told
+	heard  bool // every source was heard, and what they want was told
+	lines  map[string]*line
+	dirty  map[*line]bool
+	todo   map[*line]bool // those with something to write
+	logged []*v1.Pod      // what was observed last
 	// unsettled are lines that have more to learn of what is observed than that it has changed, and troubled those with troubles:
 	// some, so that a message costs what it says and not what there is.
 	unsettled, troubled map[*line]bool
@@ -78,8 +78,8 @@ type sending struct {
 	from, to, got *v1.PodStatus
 }
 
-func newBook(node string, random func() float64) *book {
-	return &book{
+func newMachine(node string, random func() float64) *machine {
+	return &machine{
 		node: node, random: random, lines: map[string]*line{}, dirty: map[*line]bool{}, todo: map[*line]bool{},
 		unsettled: map[*line]bool{}, troubled: map[*line]bool{},
 	}
@@ -89,7 +89,7 @@ func apiKey(uid string) string                { return "pod/" + uid }
 func staticKey(namespace, name string) string { return "static/" + namespace + "/" + name }
 
 // line finds or begins the line.
-func (b *book) line(key, namespace, name string) *line {
+func (b *machine) line(key, namespace, name string) *line {
 	l := b.lines[key]
 	if l == nil {
 		l = &line{key: key, namespace: namespace, name: name, wants: map[string]*messages.PodStatusWanted{}}
@@ -99,7 +99,7 @@ func (b *book) line(key, namespace, name string) *line {
 }
 
 // want takes the newest status of one pod.
-func (b *book) want(m messages.PodStatusWanted) {
+func (b *machine) want(m messages.PodStatusWanted) {
 	if m.Pod == nil {
 		return
 	}
@@ -115,7 +115,7 @@ func (b *book) want(m messages.PodStatusWanted) {
 }
 
 // wantAll takes the whole set: what is not in it is not wanted.
-func (b *book) wantAll(m messages.PodStatusesWanted) {
+func (b *machine) wantAll(m messages.PodStatusesWanted) {
 	uids := make(map[string]bool, len(m.Pods))
 	for _, p := range m.Pods {
 		uids[p.UID] = true
@@ -136,14 +136,14 @@ func (b *book) wantAll(m messages.PodStatusesWanted) {
 }
 
 // all has every line looked at again.
-func (b *book) all() {
+func (b *machine) all() {
 	for _, l := range b.lines {
 		b.dirty[l] = true
 	}
 }
 
 // register takes the node's object.
-func (b *book) register(node *v1.Node) {
+func (b *machine) register(node *v1.Node) {
 	var uid types.UID
 	if node != nil {
 		uid = node.UID
@@ -156,15 +156,15 @@ func (b *book) register(node *v1.Node) {
 
 // observe takes what the API server has: what differs from before, which is the pods between those at the beginning and the end
 // of the list that do not.
-func (b *book) observe(m messages.APIPodsObserved) {
-	was, now := b.told, m.Pods
+func (b *machine) observe(m messages.APIPodsObserved) {
+	was, now := b.logged, m.Pods
 	for len(was) > 0 && len(now) > 0 && was[0] == now[0] {
 		was, now = was[1:], now[1:]
 	}
 	for len(was) > 0 && len(now) > 0 && was[len(was)-1] == now[len(now)-1] {
 		was, now = was[:len(was)-1], now[:len(now)-1]
 	}
-	b.told = m.Pods
+	b.logged = m.Pods
 	there := make(map[*line]bool, len(now))
 	for _, p := range now {
 		l := b.lineOf(p)
@@ -187,7 +187,7 @@ func (b *book) observe(m messages.APIPodsObserved) {
 
 // lineOf is the line of an object. One that is no mirror pod has a line of its own, and also stands in the way of a mirror pod
 // of its name: that is seen when the mirror pod cannot be created.
-func (b *book) lineOf(p *v1.Pod) *line {
+func (b *machine) lineOf(p *v1.Pod) *line {
 	if isMirror(p) {
 		return b.line(staticKey(p.Namespace, p.Name), p.Namespace, p.Name)
 	}
@@ -195,7 +195,7 @@ func (b *book) lineOf(p *v1.Pod) *line {
 }
 
 // see takes what the API server has of one pod; nil where it has none.
-func (b *book) see(l *line, p *v1.Pod, at time.Time) {
+func (b *machine) see(l *line, p *v1.Pod, at time.Time) {
 	if l.observed != p {
 		b.news(l)
 		if p == nil { // its name is free
@@ -220,7 +220,7 @@ func (b *book) see(l *line, p *v1.Pod, at time.Time) {
 }
 
 // news has a line looked at again, and what was in conflict tried again at once.
-func (b *book) news(l *line) {
+func (b *machine) news(l *line) {
 	if l == nil {
 		return
 	}

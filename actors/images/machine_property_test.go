@@ -15,7 +15,7 @@ import (
 
 // world is a runtime and its pods as the property test plays them.
 type world struct {
-	b       *book
+	b       *machine
 	limit   int
 	qps     int
 	burst   int
@@ -47,7 +47,7 @@ func (w *world) do(t *rapid.T, effects []effect) {
 		case startPull:
 			w.begun(t, e)
 		case tellPod:
-			w.told(t, e)
+			w.reported(t, e)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (w *world) waitedFor(name, id string) bool {
 	return im != nil && im.pulls[id] != nil && im.pulls[id].steps > 0
 }
 
-func (w *world) told(t *rapid.T, e tellPod) {
+func (w *world) reported(t *rapid.T, e tellPod) {
 	switch m := e.msg.(type) {
 	case messages.ImagePulled:
 		q, ok := w.wants[m.Key]
@@ -110,7 +110,7 @@ func (w *world) told(t *rapid.T, e tellPod) {
 	}
 }
 
-func TestBookKeepsItsPromises(t *testing.T) {
+func TestTheMachineKeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{
 			limit: rapid.IntRange(1, 3).Draw(t, "limit"), now: t0,
@@ -118,7 +118,7 @@ func TestBookKeepsItsPromises(t *testing.T) {
 			looking: map[string]bool{}, pulling: map[string]bool{}, failed: map[string]time.Time{},
 			wants: map[messages.ImageKey]question{},
 		}
-		w.b = newBook(newQueue(int32(w.limit), int32(w.qps), int32(w.burst)))
+		w.b = newMachine(newQueue(int32(w.limit), int32(w.qps), int32(w.burst)))
 		t.Repeat(map[string]func(*rapid.T){
 			"ask":    w.ask,
 			"forget": w.forget,
