@@ -111,7 +111,7 @@ func (c *Client) manage() error {
 		Template:                &x509.CertificateRequest{Subject: nodeSubject(c.opts.NodeName)},
 		SignerName:              certificatesv1.KubeAPIServerClientKubeletSignerName,
 		GetUsages:               certificate.DefaultKubeletClientGetUsages,
-		CertificateStore:        onceOnly{store, c},
+		CertificateStore:        onceOnly{forgiving{store, c.opts.Log}, c},
 		BootstrapCertificatePEM: c.base.CertData, BootstrapKeyPEM: c.base.KeyData, Ctx: &c.ctx,
 	})
 	if err != nil {

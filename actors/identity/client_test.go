@@ -65,6 +65,20 @@ func TestBootstrapFromNothing(t *testing.T) {
 		}
 	}
 
+	// A pair that cannot be read is asked for again.
+	broken := o
+	broken.CertDir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(broken.CertDir, "kubelet-client.crt"), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(broken.CertDir, "kubelet-client.key"), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken.Kubeconfig = filepath.Join(broken.CertDir, "none")
+	if state := open(t, broken).state(); !state[0].NotAfter.IsZero() {
+		t.Errorf("state %+v", state)
+	}
+
 	// The next start, with the bootstrap's file gone, needs nothing of it; nor would a kubelet.
 	o.Bootstrap = filepath.Join(folder, "gone")
 	again := open(t, o)

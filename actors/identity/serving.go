@@ -134,8 +134,7 @@ func (s *Serving) signSelf(now time.Time) error {
 	case err == nil && now.Before(pair.Leaf.NotAfter.Add(-renewSelfSigned)):
 		return nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("the self-signed serving certificate in --cert-dir cannot be used; it is made again where the files "+
-			"are removed: %w", err)
+		s.opts.Log.Warn("the self-signed serving certificate cannot be read; another one is made", "file", s.opts.CertFile, "error", err)
 	}
 	chain, key, err := cert.GenerateSelfSignedCertKey(s.opts.NodeName, nil, nil)
 	if err != nil {
@@ -164,7 +163,7 @@ func (s *Serving) byRequest() error {
 		GetTemplate:      func() *x509.CertificateRequest { return servingRequest(s.opts.NodeName, s.opts.Addresses()) },
 		SignerName:       certificatesv1.KubeletServingSignerName,
 		GetUsages:        certificate.DefaultKubeletServingGetUsages,
-		CertificateStore: store, Ctx: &s.ctx,
+		CertificateStore: forgiving{store, s.opts.Log}, Ctx: &s.ctx,
 	})
 	if err != nil {
 		return fmt.Errorf("the serving certificate in --cert-dir=%s cannot be used: %w", s.opts.CertDir, err)
@@ -172,6 +171,25 @@ func (s *Serving) byRequest() error {
 	s.current = m.Current
 	s.run = func(context.Context) { m.Start() } // ends with s.ctx
 	return nil
+}
+
+// forgiving is a store whose certificate, where it cannot be read, counts as none: it is asked for again.
+type forgiving struct {
+	certificate.Store
+	log *slog.Logger
+}
+
+// Current implements certificate.Store.
+func (f forgiving) Current() (*tls.Certificate, error) {
+	pair, err := f.Store.Current()
+	if err == nil {
+		return pair, nil
+	}
+	if _, none := errors.AsType[*certificate.NoCertKeyError](err); !none {
+		f.log.Warn("a certificate in --cert-dir cannot be read; another one is asked for", "error", err)
+	}
+	none := certificate.NoCertKeyError(err.Error())
+	return nil, &none // the library looks for this very type
 }
 
 // servingRequest is what a node may ask the signer kubernetes.io/kubelet-serving for; nil as long as it has no IP address.

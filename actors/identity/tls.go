@@ -8,12 +8,15 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
-// TLS is the configuration of a listener with this certificate, for HTTP/2 and HTTP/1.1. Clients are asked for a certificate, and
-// connected whatever they show: it is verified request by request (package access). clientCAs are named to them, as they are at
-// the time; nil: none. The error names the field.
+// TLS is the configuration of a listener with this certificate. Clients are asked for a certificate, and connected whatever they
+// show: it is verified request by request (package access). clientCAs are named to them, as they are at the time; nil: none. The
+// error names the field.
+//
+// There is no HTTP/2: with one request at a time on a connection, a limit of connections is one of requests, too, and streams need
+// HTTP/1.1 anyway.
 func (s *Serving) TLS(k *kubeletconfig.KubeletConfiguration, clientCAs func() *x509.CertPool) (*tls.Config, error) {
 	out := &tls.Config{
-		ClientAuth: tls.RequestClientCert, GetCertificate: s.certificate, NextProtos: []string{"h2", "http/1.1"},
+		ClientAuth: tls.RequestClientCert, GetCertificate: s.certificate, NextProtos: []string{"http/1.1"},
 	}
 	var err error
 	if out.MinVersion, err = cliflag.TLSVersion(k.TLSMinVersion); err != nil {
@@ -25,9 +28,6 @@ func (s *Serving) TLS(k *kubeletconfig.KubeletConfiguration, clientCAs func() *x
 	if out.CurvePreferences, err = cliflag.TLSCurvePreferences(k.TLSCurvePreferences); err != nil {
 		return nil, err
 	}
-	if !http2(out) {
-		out.NextProtos = []string{"http/1.1"}
-	}
 	plain := out.Clone()
 	out.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		c := plain.Clone()
@@ -35,17 +35,4 @@ func (s *Serving) TLS(k *kubeletconfig.KubeletConfiguration, clientCAs func() *x
 		return c, nil
 	}
 	return out, nil
-}
-
-// http2 says whether HTTP/2 can be had: with TLS 1.2, RFC 9113 (9.2.2) wants one of these cipher suites.
-func http2(c *tls.Config) bool {
-	if c.MinVersion >= tls.VersionTLS13 || c.CipherSuites == nil {
-		return true
-	}
-	for _, suite := range c.CipherSuites {
-		if suite == tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 || suite == tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 {
-			return true
-		}
-	}
-	return false
 }

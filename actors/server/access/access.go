@@ -33,6 +33,8 @@ import (
 
 const (
 	reviewTimeout = 10 * time.Second
+	// checkTimeout bounds all that is asked about one request, which waits for it before its handler's own deadline begins.
+	checkTimeout = 30 * time.Second
 	// sameErrorEvery is how often one and the same failure to ask the API server is logged.
 	sameErrorEvery = time.Minute
 )
@@ -153,7 +155,7 @@ func (a *Access) ClientCAs() *x509.CertPool {
 
 // Filter lets a request through to next that is authenticated and authorized, and answers any other in the kubelet's words: 401
 // "Unauthorized", 403 "Forbidden (user=…)", 500 where the API server cannot be asked about rights and 503 where it cannot be
-// asked who the client is. The request's context bounds it.
+// asked who the client is. The request's context and 30 s bound the asking.
 func (a *Access) Filter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if code, text := a.check(r); code != http.StatusOK {
@@ -172,7 +174,9 @@ func (a *Access) check(r *http.Request) (code int, text string) {
 	if a.who == nil || a.may == nil {
 		return http.StatusUnauthorized, "Unauthorized"
 	}
-	who, ok, err := a.who.AuthenticateRequest(r)
+	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+	defer cancel()
+	who, ok, err := a.who.AuthenticateRequest(r.WithContext(ctx))
 	if none := unanswered(err); none != nil {
 		a.failed(r, "the API server cannot be asked whose token a client has", none)
 		return http.StatusServiceUnavailable, "Authentication error: the token cannot be reviewed"
@@ -185,16 +189,16 @@ func (a *Access) check(r *http.Request) (code int, text string) {
 	case !plainPath(r.URL.Path):
 		return http.StatusBadRequest, "the path has an element that is empty, \".\" or \"..\""
 	}
-	return a.authorize(r, needed(a.node, who.User, r.Method, r.URL.Path))
+	return a.authorize(ctx, r, needed(a.node, who.User, r.Method, r.URL.Path))
 }
 
 // authorize asks for each right until one is allowed.
-func (a *Access) authorize(r *http.Request, rights []authorizer.Attributes) (code int, text string) {
+func (a *Access) authorize(ctx context.Context, r *http.Request, rights []authorizer.Attributes) (code int, text string) {
 	subresources := make([]string, 0, len(rights))
 	user, verb := plain(rights[0].GetUser().GetName()), rights[0].GetVerb()
 	for _, right := range rights {
 		subresources = append(subresources, right.GetSubresource())
-		decision, _, err := a.may.Authorize(r.Context(), right)
+		decision, _, err := a.may.Authorize(ctx, right)
 		if err != nil {
 			a.failed(r, "the API server cannot be asked what a client may do", err)
 			return http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, "+

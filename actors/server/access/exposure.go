@@ -18,6 +18,8 @@ type Exposure struct {
 	Closed string
 	// Narrowed says why the port is open on the loopback alone and not on the configured address; empty where it is not so.
 	Narrowed string
+	// Everybody says that whoever can connect is let in, from other machines, too: it was asked for.
+	Everybody bool
 }
 
 // Exposed decides from the configuration whether port 10250 is opened, and where. A port that could authorize nobody stays
@@ -50,5 +52,6 @@ func Exposed(node *config.Node) Exposure {
 		return Exposure{Address: loopback, Narrowed: "without an API server and authentication.x509.clientCAFile everybody who " +
 			"connects is served"}
 	}
-	return Exposure{Address: k.Address}
+	everybody := anonymous && k.Authorization.Mode == kubeletconfig.KubeletAuthorizationModeAlwaysAllow
+	return Exposure{Address: k.Address, Everybody: everybody && !address.IsLoopback()}
 }

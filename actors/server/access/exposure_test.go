@@ -48,7 +48,7 @@ func TestExposed(t *testing.T) {
 		}
 		got := Exposed(n)
 		if got.Address != c.address || !strings.Contains(got.Closed, c.closed) || (got.Closed == "") != (c.closed == "") ||
-			!strings.Contains(got.Narrowed, c.narrowed) || (got.Narrowed == "") != (c.narrowed == "") {
+			got.Everybody != (name == "cluster, asked to be open") || !strings.Contains(got.Narrowed, c.narrowed) || (got.Narrowed == "") != (c.narrowed == "") {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
+const openToAll = "port 10250 lets in everybody who can connect: authentication.anonymous is on and authorization.mode is AlwaysAllow"
+
 // guard is what stands before the node's API on port 10250: the serving certificate, and who may do what.
 type guard struct {
 	exposure access.Exposure
@@ -30,6 +32,8 @@ func openGuard(node *config.Node, c *cluster, addresses *nodeAddresses, log *slo
 		return g, nil
 	case e.Narrowed != "":
 		log.Warn("port 10250 is open on the loopback alone", "address", e.Address, "reason", e.Narrowed)
+	case e.Everybody:
+		log.Warn(openToAll)
 	}
 	k := node.Kubelet
 	rules := access.Options{
@@ -99,6 +103,8 @@ func (a *Agent) identityProblems() []string {
 		return append(out[:len(out):len(out)], "port 10250 is closed: "+e.Closed)
 	case e.Narrowed != "":
 		return append(out[:len(out):len(out)], "port 10250 is open on "+e.Address+" alone: "+e.Narrowed)
+	case e.Everybody:
+		return append(out[:len(out):len(out)], openToAll)
 	}
 	return out
 }
