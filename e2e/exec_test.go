@@ -87,11 +87,22 @@ containers:
 	})
 }
 
-// inTerminal runs a command with a terminal, which follows the size of the caller's; Ctrl-C goes to the command.
+// inTerminal runs a command with a terminal by the admin socket.
 func inTerminal(t *testing.T, socket string) {
 	t.Helper()
+	withTerminal(t, exec.Command(program(), "exec", socket, "-it", "web", "-c", "app", "--", toolPath, "tool", "tty"))
+	if out, errs, code := playlet(t, "exec", socket, "-t", "web", "-c", "app", "--", toolPath, "tool", "say", "a", "b",
+		"0"); code != 0 || out != "a\n" ||
+		!strings.Contains(errs, "the input is no terminal") {
+		t.Errorf("-t without a terminal: code %d, %q, %q", code, out, errs)
+	}
+}
+
+// withTerminal runs a program that runs the tool "tty" in a container with a terminal, which follows the size of the caller's;
+// Ctrl-C goes to the tool.
+func withTerminal(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	inside, person := terminal(t, 81)
-	cmd := exec.Command(program(), "exec", socket, "-it", "web", "-c", "app", "--", toolPath, "tool", "tty")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inside, inside, inside
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	must(t, unix.IoctlSetWinsize(int(person.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 81, Row: 31}))
@@ -138,11 +149,6 @@ func inTerminal(t *testing.T, socket string) {
 	must(t, err)
 	if after.Lflag != before.Lflag || after.Iflag != before.Iflag || after.Oflag != before.Oflag {
 		t.Error("the terminal was left as a raw one")
-	}
-	if out, errs, code := playlet(t, "exec", socket, "-t", "web", "-c", "app", "--", toolPath, "tool", "say", "a", "b",
-		"0"); code != 0 || out != "a\n" ||
-		!strings.Contains(errs, "the input is no terminal") {
-		t.Errorf("-t without a terminal: code %d, %q, %q", code, out, errs)
 	}
 }
 

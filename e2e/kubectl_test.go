@@ -164,6 +164,10 @@ containers:
 			t.Errorf("code %d, %q", code, errs)
 		}
 	})
+	t.Run("exec with a terminal", func(t *testing.T) {
+		k := kubectl{t, c, ns}
+		withTerminal(t, k.command(t.Context(), "exec", "-it", "web", "-c", "app", "--", toolPath, "tool", "tty"))
+	})
 	t.Run("attach", func(t *testing.T) {
 		k := kubectl{t, c, ns}
 		k.talks("attach", "-i", "web", "-c", "cat")
@@ -223,7 +227,7 @@ containers:
 	awaitNoAPIPod(t, c, ns, "web")
 }
 
-// portForward sends 64 MiB through one connection, and less through many at once: what comes back is what was sent.
+// portForward sends 256 MiB through one connection, and less through many at once: what comes back is what was sent.
 func portForward(k kubectl) {
 	ctx, cancel := context.WithCancel(k.Context())
 	defer cancel()
@@ -239,11 +243,11 @@ func portForward(k kubectl) {
 	if address == "" {
 		k.Fatalf("%q, %v, %s", line, err, &errs)
 	}
-	if err := echoes(ctx, address, 64<<20); err != nil {
-		k.Errorf("64 MiB: %v", err)
+	if err := echoes(ctx, address, 256<<20); err != nil {
+		k.Errorf("256 MiB: %v", err)
 	}
 	var all sync.WaitGroup
-	for range 50 {
+	for range 100 {
 		all.Go(func() {
 			if err := echoes(ctx, address, 128<<10); err != nil {
 				k.Errorf("one of many: %v", err)

@@ -114,7 +114,8 @@ func NewListeners(conf Config) *Listeners {
 		MaxStreams: conf.MaxStreams, WriteTimeout: conf.LogWriteTimeout, Log: l.log,
 	})
 	l.health = healthz.New(healthz.Config{
-		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Listeners: l.closed, Probes: conf.Probes, Cluster: conf.Cluster,
+		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Listeners: l.closed,
+		Probes: conf.Probes, Cluster: conf.Cluster,
 		Identity: conf.Identity, Observe: conf.Checked,
 		Tree: func() healthz.Tree {
 			if tree := l.tree(); tree != nil {

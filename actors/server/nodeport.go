@@ -12,8 +12,8 @@ import (
 // NodeAPI is the node's API, and the ports that it is served on.
 type NodeAPI struct {
 	nodeapi.Config // its Board, Containers, Healthz and Log are set by NewListeners
-	// Address and ReadOnlyAddress are IP addresses. Port has the whole API, by TLS; ReadOnlyPort what can be read without credentials. A port that
-	// is 0 is switched off.
+	// Address and ReadOnlyAddress are IP addresses. Port has the whole API, by TLS; ReadOnlyPort what can be read without
+	// credentials. A port that is 0 is switched off.
 	Address, ReadOnlyAddress string
 	Port, ReadOnlyPort       int
 	// TLS has the certificate, and asks for those of clients; Filter authenticates and authorizes. Where one of them is nil, Port

@@ -86,7 +86,7 @@ func nodeRig(t *testing.T, change func(*NodeAPI)) (r *rig, secure, readOnly stri
 // ask asks by TLS, with a certificate of this name, or without where it is empty.
 func ask(t *testing.T, address, name, path string, header http.Header) (*http.Response, string) {
 	t.Helper()
-	conf := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // it is this test's server
+	conf := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}
 	if name != "" {
 		conf.Certificates = []tls.Certificate{certificate(t, name)}
 	}
@@ -158,7 +158,7 @@ func TestIdleConnectionsDoNotStarveTheNodesAPI(t *testing.T) {
 		}
 		idle = append(idle, conn)
 		if i%8 == 0 {
-			client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it is this test's server
+			client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 			if err := client.HandshakeContext(t.Context()); err != nil {
 				t.Fatal(err)
 			}

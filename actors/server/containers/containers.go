@@ -30,9 +30,8 @@ type Runtime interface {
 }
 
 const (
-	// MaxLogs and MaxStreams are how many logs are read and how many streams are open at once, of all listeners together.
-	MaxLogs    = 256
-	MaxStreams = 256
+	maxLogs    = 256 // that are read at once, of all listeners together
+	maxStreams = 256 // that are open at once
 	// callTimeout bounds one question to the runtime.
 	callTimeout = 2 * time.Second
 	// writeTimeout bounds the writing of one piece of a log: a client that does not read is let go.
@@ -47,7 +46,8 @@ type Config struct {
 	PodLogsDir string
 	// IdleTimeout ends a stream over which nothing passed for so long; 0: never.
 	IdleTimeout time.Duration
-	// MaxLogs and MaxStreams replace the constants where they are not 0; WriteTimeout bounds the writing of one piece of a log.
+	// MaxLogs and MaxStreams are how many logs are read and how many streams are open at once; WriteTimeout bounds the writing of
+	// one piece of a log. A 0 stands for the package's own limit.
 	MaxLogs, MaxStreams int
 	WriteTimeout        time.Duration
 	Log                 *slog.Logger
@@ -64,8 +64,8 @@ type Handlers struct {
 func New(conf Config) *Handlers {
 	conf.WriteTimeout = cmp.Or(conf.WriteTimeout, writeTimeout)
 	return &Handlers{
-		conf: conf, logs: make(chan struct{}, cmp.Or(conf.MaxLogs, MaxLogs)),
-		streams: make(chan struct{}, cmp.Or(conf.MaxStreams, MaxStreams)),
+		conf: conf, logs: make(chan struct{}, cmp.Or(conf.MaxLogs, maxLogs)),
+		streams: make(chan struct{}, cmp.Or(conf.MaxStreams, maxStreams)),
 	}
 }
 

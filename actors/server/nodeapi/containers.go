@@ -21,7 +21,8 @@ import (
 // choose finds the container that the path names.
 func (a *api) choose(r *http.Request) (containers.Chosen, error) {
 	return a.conf.Containers.Choose(containers.Name{
-		Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), UID: r.PathValue("uid"), Container: r.PathValue("container"),
+		Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), UID: r.PathValue("uid"),
+		Container: r.PathValue("container"),
 	})
 }
 
@@ -103,7 +104,7 @@ func parsePorts(lists []string) ([]int32, error) {
 			if err != nil || port == 0 {
 				return nil, fmt.Errorf("port %q is not a number from 1 to 65535", text)
 			}
-			out = append(out, int32(port)) //nolint:gosec // 16 bits were read
+			out = append(out, int32(port))
 		}
 	}
 	if len(out) == 0 {

@@ -57,7 +57,8 @@ func (a *Agent) wire() rows {
 	maps.Copy(all, wireObjects(a.node, a.cluster, a.host, a.log.With(actorKey, messages.Volumes.String())))
 	maps.Copy(all, wireSources(a.node, a.cluster, a.board))
 	maps.Copy(all, wireIdentity(a.cluster, a.guard, a.credentials))
-	maps.Copy(all, wireCluster(a.node, a.cluster, a.client, a.host.Ops, a.runtime, a.machine, a.addresses, a.listeners.NodePort()))
+	port := a.listeners.NodePort()
+	maps.Copy(all, wireCluster(a.node, a.cluster, a.client, a.host.Ops, a.runtime, a.machine, a.addresses, port))
 	return all
 }
 
@@ -194,7 +195,8 @@ func wireCluster(
 	places := eviction.Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: node.RootDir, Images: client}
 	return rows{
 		"registration": registration.New(registration.Options{
-			Client: c.clients.Heartbeat, Watch: c.ownNode, State: &c.registered, Desired: desiredNode(node, port), Sizes: c.sizes(node),
+			Client: c.clients.Heartbeat, Watch: c.ownNode, State: &c.registered, Desired: desiredNode(node, port),
+			Sizes:   c.sizes(node),
 			Machine: machine.Read, Images: client, Addresses: addresses.find,
 			Runtime: runtimeOfNode(state), Network: networkProblem(node, client),
 			UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,

@@ -1,0 +1,80 @@
+package nodeapi
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/server/containers"
+)
+
+// limits has the containers' handlers with other limits.
+func limits(change func(*containers.Config)) func(*Config) {
+	return func(c *Config) {
+		conf := containers.Config{Board: c.Board, Runtime: c.Runtime.(containers.Runtime)}
+		change(&conf)
+		c.Containers = containers.New(conf)
+	}
+}
+
+// A stream over which nothing passes is ended, at both of its ends; one over which something passes is not.
+func TestIdleStreamsEnd(t *testing.T) {
+	r := newRig(t, limits(func(c *containers.Config) { c.IdleTimeout = 200 * time.Millisecond }))
+	s, resp := r.upgrade(http.MethodPost, "/attach/ns/web/app?input=1&output=1", nil)
+	if s == nil {
+		t.Fatal(resp.Status)
+	}
+	r.echoed(s)
+	if rest, err := io.ReadAll(s); len(rest) > 0 {
+		t.Errorf("%q, %v", rest, err)
+	}
+	<-r.runtime.ended
+}
+
+// A client that asks for a log and does not read it is let go, with what it held.
+func TestAClientThatDoesNotReadIsLetGo(t *testing.T) {
+	r := newRig(t, limits(func(c *containers.Config) { c.WriteTimeout = 100 * time.Millisecond }))
+	line := "2026-11-21T12:00:01.5Z stdout F " + strings.Repeat("x", 1<<10) + "\n"
+	if err := os.WriteFile(filepath.Join(r.runtime.dir, "run2"), []byte(strings.Repeat(line, 64<<10)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // whoever ended it
+	if _, err := io.WriteString(conn, "GET /containerLogs/ns/web/app HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 100)); err != nil { // it is read
+		t.Fatal(err)
+	}
+	for logs := 1; logs > 0; logs, _ = r.conf.Containers.Open() { // the test's own deadline bounds it
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A request whose body does not come, or whose header has no end, holds nothing for ever: the deadline is that of the request.
+func TestDeadlinesAreSet(t *testing.T) {
+	seen := make(chan error, 1)
+	r := newRig(t, func(c *Config) {
+		c.Healthz = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			until, ok := r.Context().Deadline()
+			if !ok || time.Until(until) > quickly {
+				seen <- errors.New("it has no deadline")
+				return
+			}
+			seen <- nil
+		})
+	})
+	r.expect(http.MethodGet, "/healthz", http.StatusOK, "")
+	if err := <-seen; err != nil {
+		t.Error(err)
+	}
+}
