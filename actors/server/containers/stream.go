@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+	"k8s.io/apiserver/pkg/util/proxy"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/cri"
@@ -34,7 +36,7 @@ type StreamOptions struct {
 
 // Exec runs a command in a container, and streams with it.
 func (h *Handlers) Exec(w http.ResponseWriter, r *http.Request, c Chosen, o StreamOptions) error {
-	return h.stream(w, r, c.ID, func(ctx context.Context, id string) (string, error) {
+	return h.stream(w, r, &o, c.ID, func(ctx context.Context, id string) (string, error) {
 		return h.conf.Runtime.Exec(ctx, &runtimeapi.ExecRequest{
 			ContainerId: id, Cmd: o.Command, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr && !o.TTY,
 		})
@@ -43,7 +45,7 @@ func (h *Handlers) Exec(w http.ResponseWriter, r *http.Request, c Chosen, o Stre
 
 // Attach streams with a container's own process.
 func (h *Handlers) Attach(w http.ResponseWriter, r *http.Request, c Chosen, o StreamOptions) error {
-	return h.stream(w, r, c.ID, func(ctx context.Context, id string) (string, error) {
+	return h.stream(w, r, &o, c.ID, func(ctx context.Context, id string) (string, error) {
 		return h.conf.Runtime.Attach(ctx, &runtimeapi.AttachRequest{
 			ContainerId: id, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr && !o.TTY,
 		})
@@ -53,7 +55,7 @@ func (h *Handlers) Attach(w http.ResponseWriter, r *http.Request, c Chosen, o St
 // PortForward streams with ports of a pod. SPDY's clients name the ports in the stream, WebSocket's do before it.
 func (h *Handlers) PortForward(w http.ResponseWriter, r *http.Request, pod *board.Pod, ports []int32) error {
 	sandbox := func() (string, error) { return h.sandbox(r.Context(), pod) }
-	return h.stream(w, r, sandbox, func(ctx context.Context, id string) (string, error) {
+	return h.stream(w, r, nil, sandbox, func(ctx context.Context, id string) (string, error) {
 		return h.conf.Runtime.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: id, Port: ports})
 	})
 }
@@ -84,7 +86,7 @@ func (h *Handlers) sandbox(ctx context.Context, pod *board.Pod) (string, error) 
 // stream joins the client with the runtime's streaming server, at the URL that the runtime gives for the object. The URL is
 // as good as the command itself, to whoever has it: so the agent alone calls it, and what it passes on are bytes of a
 // connection that both ends have upgraded. The stream lasts until either end closes it, or the agent ends.
-func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, object func() (string, error),
+func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, o *StreamOptions, object func() (string, error),
 	locate func(ctx context.Context, id string) (string, error)) error {
 	release, err := take(h.streams, "streams are open")
 	if err != nil {
@@ -108,6 +110,10 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, object func() 
 		}
 		return refuse(status, "the container runtime does not open a stream with %s: %v", id, err)
 	}
+	if o != nil && wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+		h.translate(w, r, where, o)
+		return nil
+	}
 	runtime, answer, buffered, err := callRuntime(r, where)
 	if err != nil {
 		return refuse(http.StatusBadGateway, "the container runtime does not stream: %v", err)
@@ -126,16 +132,54 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, object func() 
 	if answer.Write(client) != nil {
 		return nil
 	}
+	h.join(r.Context(), client, fromClient, runtime, buffered)
+	return nil
+}
+
+// join passes bytes both ways until one side ends, ctx does, or nothing has passed for too long.
+func (h *Handlers) join(ctx context.Context, client net.Conn, fromClient io.Reader, runtime net.Conn, fromRuntime io.Reader) {
 	end := func() { _ = errors.Join(client.Close(), runtime.Close()) }
-	defer context.AfterFunc(r.Context(), end)()
+	defer context.AfterFunc(ctx, end)()
 	passed := func() {}
 	if h.conf.IdleTimeout > 0 {
 		idle := time.AfterFunc(h.conf.IdleTimeout, end)
 		defer idle.Stop()
 		passed = func() { idle.Reset(h.conf.IdleTimeout) }
 	}
-	splice(client, fromClient, runtime, buffered, passed)
-	return nil
+	splice(client, fromClient, runtime, fromRuntime, passed)
+}
+
+// translate serves a WebSocket with the protocol v5.channel.k8s.io, which runtimes do not speak: it becomes SPDY. The translator
+// is told no URL, as its errors go to the client; its connection is one within this process.
+func (h *Handlers) translate(w http.ResponseWriter, r *http.Request, where string, o *StreamOptions) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // those of the request end here
+	var joined sync.WaitGroup
+	defer joined.Wait()
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		joined.Go(func() {
+			defer func() { _ = there.Close() }()
+			fromHere := bufio.NewReader(there)
+			request, err := http.ReadRequest(fromHere)
+			if err != nil {
+				return
+			}
+			runtime, answer, buffered, err := callRuntime(request.WithContext(r.Context()), where)
+			if err != nil {
+				_, _ = io.WriteString(there, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+				return
+			}
+			defer func() { _ = runtime.Close() }()
+			answer.Body = nil // what follows is the stream
+			if answer.Write(there) == nil {
+				h.join(r.Context(), there, fromHere, runtime, buffered)
+			}
+		})
+		return here, nil
+	}
+	options := proxy.Options{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr && !o.TTY, Tty: o.TTY}
+	runtime := &url.URL{Scheme: "http", Host: "runtime", Path: "/"}
+	proxy.NewStreamTranslatorHandler(runtime, &http.Transport{DialContext: dial}, 0, options).ServeHTTP(w, r)
 }
 
 // callRuntime has the runtime's streaming server take the request.

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fakeRuntime struct {
 	streams *httptest.Server
 	dir     string
+	speak   http.HandlerFunc // serves streams in place of the echo
 
 	mu       sync.Mutex
 	asked    []any // requests for streams
@@ -63,6 +64,10 @@ func (f *fakeRuntime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.headers = r.Header.Clone()
 	f.mu.Unlock()
+	if f.speak != nil {
+		f.speak(w, r)
+		return
+	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return

@@ -1,0 +1,72 @@
+package nodeapi
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/util/exec"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+)
+
+// speakSPDY has the runtime's streaming server run a command: it repeats its input, and ends with code 3.
+func speakSPDY(w http.ResponseWriter, r *http.Request) {
+	opened := make(chan httpstream.Stream, 5)
+	w.Header().Set("X-Stream-Protocol-Version", "v4.channel.k8s.io")
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, answered <-chan struct{}) error {
+		go func() { <-answered; opened <- s }()
+		return nil
+	})
+	if conn == nil {
+		return
+	}
+	defer conn.Close() //nolint:errcheck // it may be closed
+	streams := map[string]httpstream.Stream{}
+	for len(streams) < 4 {
+		select {
+		case s := <-opened:
+			streams[s.Headers().Get("streamType")] = s
+		case <-conn.CloseChan():
+			return
+		}
+	}
+	var in bytes.Buffer
+	_, _ = in.ReadFrom(streams["stdin"]) // to its end, which v5 alone can tell
+	_, _ = streams["stdout"].Write(in.Bytes())
+	_, _ = streams["stderr"].Write([]byte("to stderr"))
+	_, _ = streams["error"].Write([]byte(`{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}`))
+	for _, name := range []string{"stdout", "stderr", "error"} {
+		_ = streams[name].Close()
+	}
+	<-conn.CloseChan() // the client has read it
+}
+
+// A WebSocket with v5.channel.k8s.io, which tells the end of the input, works with a runtime that speaks SPDY alone.
+func TestExecByWebSocketV5(t *testing.T) {
+	r := newRig(t, nil)
+	r.runtime.speak = speakSPDY
+	client, err := remotecommand.NewWebSocketExecutorForProtocols(&restclient.Config{Host: r.url}, http.MethodGet,
+		r.url+"/exec/ns/web/app?command=cat&input=1&output=1&error=1", "v5.channel.k8s.io")
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("a long input\n", 50_000)
+	var out, errs bytes.Buffer
+	err = client.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader(long), Stdout: &out, Stderr: &errs})
+	var code exec.CodeExitError
+	if !errors.As(err, &code) || code.Code != 3 || out.String() != long || errs.String() != "to stderr" {
+		t.Errorf("%v, %d bytes of %d, %q", err, out.Len(), len(long), &errs)
+	}
+	// What goes wrong with the runtime is told, and its URL is not.
+	r.runtime.speak = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such token", http.StatusNotFound) }
+	err = client.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs})
+	if err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), r.runtime.streams.URL) {
+		t.Errorf("the runtime refuses: %v", err)
+	}
+	r.expect(http.MethodGet, "/healthz", http.StatusOK, "ok")
+}
