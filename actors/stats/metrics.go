@@ -84,11 +84,14 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	m.sandboxTime = histogram(r, "kubelet_run_podsandbox_duration_seconds", "Time that it took to run a sandbox.",
 		prometheus.DefBuckets, "runtime_handler")
 	m.sandboxErrors = counter(r, "kubelet_run_podsandbox_errors_total", "Sandboxes that could not be run.", "runtime_handler")
-	m.sandboxes = prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_total", Help: "Sandboxes begun to be run."})
+	m.sandboxes = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "kubelet_started_pods_total", Help: "Sandboxes begun to be run.",
+	})
 	r.MustRegister(m.sandboxes)
 	m.sandboxFailures = counter(r, "kubelet_started_pods_errors_total", "Sandboxes that failed to run, of those that were begun.")
 	m.containers = counter(r, "kubelet_started_containers_total", "Containers begun to be made.", "container_type")
-	m.requests = counter(r, "kubelet_http_requests_total", "Requests to the node's API.", "method", "path", "server_type", "long_running")
+	m.requests = counter(r, "kubelet_http_requests_total", "Requests to the node's API.",
+		"method", "path", "server_type", "long_running")
 	m.requestTime = histogram(r, "kubelet_http_requests_duration_seconds", "Time that requests to the node's API took.",
 		prometheus.DefBuckets, "method", "path", "server_type", "long_running")
 	m.inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_http_inflight_requests",
@@ -131,7 +134,8 @@ func (m *Metrics) RuntimeCall(call string, request any, took time.Duration, err 
 			m.sandboxFailures.WithLabelValues().Inc()
 		}
 	case *runtimeapi.CreateContainerRequest:
-		m.containers.WithLabelValues(m.containerType(q.GetSandboxConfig().GetMetadata().GetUid(), q.GetConfig().GetMetadata().GetName())).Inc()
+		uid, name := q.GetSandboxConfig().GetMetadata().GetUid(), q.GetConfig().GetMetadata().GetName()
+		m.containers.WithLabelValues(m.containerType(uid, name)).Inc()
 	}
 }
 
@@ -228,9 +232,13 @@ func (*Metrics) Checked(name string, healthy bool) {
 
 // paths are those whose requests are counted by themselves; all others are "other". A path is anybody's to choose.
 var paths = []string{
-	"attach", "checkpoint", "configz", "containerLogs", "debug", "exec", "flagz", "healthz", "logs", "metrics", "metrics/cadvisor",
-	"metrics/probes", "metrics/resource", "metrics/slis", "pods", "portForward", "run", "runningpods", "stats", "stats/summary", "statusz",
+	"attach", "checkpoint", "configz", "containerLogs", "debug", "exec", "flagz", "healthz", "logs", "metrics",
+	"metrics/cadvisor", "metrics/probes", "metrics/resource", "metrics/slis", "pods", "portForward", "run", "runningpods", "stats",
+	"stats/summary", "statusz",
 }
+
+// methods are those that are counted by themselves.
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}
 
 // longRunning are the paths whose requests last as long as their clients like.
 var longRunning = []string{"attach", "exec", "portForward", "run"}
@@ -246,7 +254,7 @@ func (m *Metrics) HTTP(serverType string, next http.Handler) http.Handler {
 			path = "other"
 		}
 		method := r.Method
-		if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}, method) {
+		if !slices.Contains(methods, method) {
 			method = "other"
 		}
 		long := slices.Contains(longRunning, path) || path == "containerLogs" && r.URL.Query().Get("follow") == "true"

@@ -7,8 +7,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ofCRI is a container as the CRI tells of it, in the form of a cgroup: whoever reads figures need not know where they are from. Its
-// name is its ID, as there is no path.
+// ofCRI is a container as the CRI tells of it, in the form of a cgroup: whoever reads figures need not know where they are from.
+// Its name is its ID, as there is no path.
 func ofCRI(s *runtimeapi.ContainerStats, uid, id string) *cgroup {
 	cpu, memory := s.GetCpu(), s.GetMemory()
 	at := max(cpu.GetTimestamp(), memory.GetTimestamp())
@@ -22,8 +22,10 @@ func ofCRI(s *runtimeapi.ContainerStats, uid, id string) *cgroup {
 		out.cores = &cores.Value
 	}
 	m := stats.Memory
-	m.Usage, m.WorkingSet, m.RSS = memory.GetUsageBytes().GetValue(), memory.GetWorkingSetBytes().GetValue(), memory.GetRssBytes().GetValue()
-	m.ContainerData.Pgfault, m.ContainerData.Pgmajfault = memory.GetPageFaults().GetValue(), memory.GetMajorPageFaults().GetValue()
+	m.Usage, m.WorkingSet = memory.GetUsageBytes().GetValue(), memory.GetWorkingSetBytes().GetValue()
+	m.RSS = memory.GetRssBytes().GetValue()
+	m.ContainerData.Pgfault = memory.GetPageFaults().GetValue()
+	m.ContainerData.Pgmajfault = memory.GetMajorPageFaults().GetValue()
 	m.Swap = s.GetSwap().GetSwapUsageBytes().GetValue()
 	out.info.Spec.Memory = model.MemorySpec{
 		Limit: limit(m.WorkingSet, memory.GetAvailableBytes()), SwapLimit: limit(m.Swap, s.GetSwap().GetSwapAvailableBytes()),

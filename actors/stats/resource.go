@@ -18,8 +18,10 @@ var (
 	ofContainer = []string{"container", "pod", "namespace"}
 	ofPod       = []string{"pod", "namespace"}
 
-	nodeCPU        = prometheus.NewDesc("node_cpu_usage_seconds_total", "CPU time that the node has used, in seconds of one core.", nil, nil)
-	nodeMemory     = prometheus.NewDesc("node_memory_working_set_bytes", "Memory that the node uses and cannot drop at once.", nil, nil)
+	nodeCPU = prometheus.NewDesc("node_cpu_usage_seconds_total",
+		"CPU time that the node has used, in seconds of one core.", nil, nil)
+	nodeMemory = prometheus.NewDesc("node_memory_working_set_bytes",
+		"Memory that the node uses and the kernel cannot drop at once.", nil, nil)
 	nodeSwap       = prometheus.NewDesc("node_swap_usage_bytes", "Swap that the node uses.", nil, nil)
 	containerStart = prometheus.NewDesc("container_start_time_seconds",
 		"Time at which the container was started, in seconds since the epoch.", ofContainer, nil)

@@ -14,8 +14,8 @@ import (
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// Summary is what /stats/summary answers, in the form of k8s.io/kubelet. lacks are sentences on what could not be read. ctx bounds
-// how long figures are waited for.
+// Summary is what /stats/summary answers, in the form of k8s.io/kubelet. lacks are sentences on what could not be read. ctx
+// bounds how long figures are waited for.
 func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.Summary, lacks []string) {
 	age := fullAge
 	if onlyCPUAndMemory {
@@ -31,7 +31,8 @@ func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.
 
 func (c *Collector) nodeStats(f *figures, all bool) api.NodeStats {
 	out := api.NodeStats{
-		NodeName: c.opts.NodeName, StartTime: metav1.NewTime(c.booted), CPU: cpu(f.node), Memory: memory(f.node), Swap: swap(f.node),
+		NodeName: c.opts.NodeName, StartTime: metav1.NewTime(c.booted), CPU: cpu(f.node), Memory: memory(f.node),
+		Swap: swap(f.node),
 	}
 	names := map[string]string{api.SystemContainerPods: c.opts.Kubepods()}
 	for name, path := range f.system {
@@ -63,7 +64,8 @@ func (c *Collector) nodeStats(f *figures, all bool) api.NodeStats {
 	return out
 }
 
-// podStats are those of a pod. Its CPU and memory are those of its cgroup, and the sum of its containers' where none is to be seen.
+// podStats are those of a pod. Its CPU and memory are those of its cgroup, and the sum of its containers' where none is to be
+// seen.
 func (f *figures) podStats(p *podFigures, all bool) api.PodStats {
 	out := api.PodStats{
 		PodRef:    api.PodReference{Name: p.Pod.Pod.Name, Namespace: p.Pod.Pod.Namespace, UID: string(p.Pod.Pod.UID)},
@@ -92,7 +94,8 @@ func (p *podFigures) startTime() metav1.Time {
 
 func (f *figures) containerStats(p *podFigures, c containerFigures, all bool) api.ContainerStats {
 	out := api.ContainerStats{
-		Name: c.status.Name, StartTime: metav1.NewTime(c.started), CPU: cpu(c.cgroup), Memory: memory(c.cgroup), Swap: swap(c.cgroup),
+		Name: c.status.Name, StartTime: metav1.NewTime(c.started), CPU: cpu(c.cgroup), Memory: memory(c.cgroup),
+		Swap: swap(c.cgroup),
 	}
 	if !all {
 		return out
@@ -173,7 +176,8 @@ func cpu(g *cgroup) *api.CPUStats {
 		return nil
 	}
 	return &api.CPUStats{
-		Time: metav1.NewTime(s.Timestamp), UsageCoreNanoSeconds: &s.Cpu.Usage.Total, UsageNanoCores: g.cores, PSI: psi(&s.Cpu.PSI),
+		Time: metav1.NewTime(s.Timestamp), UsageCoreNanoSeconds: &s.Cpu.Usage.Total, UsageNanoCores: g.cores,
+		PSI: psi(&s.Cpu.PSI),
 	}
 }
 

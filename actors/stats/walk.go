@@ -118,8 +118,8 @@ func (w *walk) entry(at int, name string, depth int) {
 	w.folder(os.NewFile(uintptr(fd), name), depth+1)
 }
 
-// usedByVolume is what a volume's folder uses: all of a file system that is mounted there, and otherwise the files in it, on a file
-// system that it shares.
+// usedByVolume is what a volume's folder uses: all of a file system that is mounted there, and otherwise the files in it, on a
+// file system that it shares.
 func usedByVolume(ctx context.Context, root *safepath.Root, name string) (space, error) {
 	f, err := root.OpenBeneath(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -254,7 +254,8 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 		node: node, log: log, names: names, lock: lock, cluster: cluster, groups: resources.Host{}, client: client,
 		addresses: addresses, guard: guard,
 		machine: registration.HostPlaces(node.RootDir).Reader(),
-		streams: runtime.NewEvents(client, log), runtime: &runtime.State{}, board: board, credentials: credentials, metrics: metrics, late: &prober.Lateness{},
+		streams: runtime.NewEvents(client, log), runtime: &runtime.State{}, board: board, credentials: credentials,
+		metrics: metrics, late: &prober.Lateness{},
 		failed: make(chan error, 1),
 	}
 	a.addresses.store(NodeIPs(node, log))
@@ -268,7 +269,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 		Allocatable: allocatable(node, machine), Abilities: abilities(a.runtime, node.Kubelet.CgroupDriver),
 		Objects: newObjects(node), Events: cluster != nil, IPs: a.addresses.hostIPs, IPsUnsettled: a.addresses.unsettled,
 	}
-	a.figures = a.newFigures()
+	a.figures = stats.NewCollector(a.figureOptions())
 	a.listeners = server.NewListeners(a.serverConfig())
 	return a, nil
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// newFigures makes the process's one collector of figures.
-func (a *Agent) newFigures() *stats.Collector {
+// figureOptions are what the process's one collector of figures needs.
+func (a *Agent) figureOptions() stats.Options {
 	can := abilities(a.runtime, a.node.Kubelet.CgroupDriver)
-	return stats.NewCollector(stats.Options{
+	return stats.Options{
 		NodeName: a.node.NodeName, Board: a.board, CRI: a.client, RootDir: a.node.RootDir, PodLogsDir: a.node.Kubelet.PodLogsDir,
 		Kubepods: func() string {
 			switch {
@@ -37,7 +37,7 @@ func (a *Agent) newFigures() *stats.Collector {
 			return resources.PodsName(a.node.Kubelet.CgroupRoot).Cgroupfs()
 		},
 		System: a.systemCgroups, UsageAge: a.node.Kubelet.VolumeStatsAggPeriod.Duration,
-	})
+	}
 }
 
 // newMetrics makes the process's metrics of the agent itself.

@@ -25,7 +25,8 @@ func (a *Agent) nodeAPI() *server.NodeAPI {
 		ReadOnlyAddress: k.Address, ReadOnlyPort: int(k.ReadOnlyPort),
 	}
 	if g := a.guard; g.tls != nil {
-		api.Address, api.Port, api.TLS, api.Filter = g.exposure.Address, int(k.Port), g.tls, func(next http.Handler) http.Handler {
+		api.Address, api.Port, api.TLS = g.exposure.Address, int(k.Port), g.tls
+		api.Filter = func(next http.Handler) http.Handler {
 			return a.metrics.HTTP("readwrite", g.access.Filter(next))
 		}
 	}
