@@ -141,6 +141,7 @@ containers:
 				t.Errorf("container %s ended with %+v", c.Name, end)
 			}
 		}
+		awaitLogged(t, a, "container ended", "exitCode=4", "reason=Error")
 		awaitLogged(t, a, "container did not start", "/nothing")
 	})
 }

@@ -1,6 +1,9 @@
 package messages
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Reason is why something waits or failed, in the words of the Kubernetes API. Status, events and explanations are all
 // made from it, so that they never disagree.
@@ -49,6 +52,9 @@ const (
 	ReasonPreempting          = "Preempting"
 	ReasonNodeUnknown         = "NodeUnknown" // what decides over a pod is not known yet
 )
+
+// OneLine is an error's text in one line, for a message, a status or a log: joined errors have a line each.
+func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // Err is the reason as an error text: "Code: Message".
 func (r Reason) String() string {

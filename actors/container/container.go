@@ -303,6 +303,5 @@ func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 func (a *actor) over(ctx supervisors.Context, f messages.ContainerFact) {
 	a.fact = f
 	a.host.Ops.CutOff(postStartKey(a.uid, f.ID))
-	ctx.Log().Info("container ended", "id", f.ID, "attempt", f.Attempt, "exitCode", f.ExitCode, "reason", f.Reason)
 	ctx.Exit(messages.ContainerEnded{Fact: f})
 }

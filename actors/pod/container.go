@@ -29,6 +29,7 @@ type container struct {
 	generation uint64
 	sandbox    string
 	free       uint32 // lowest attempt whose name can be had
+	ended      uint32 // lowest attempt whose end was not noted yet
 	// unread is since when a start that is not waited for any more may be under way, or may have been made without our
 	// knowing: no other attempt is begun, and no sandbox is stopped, before a later reading.
 	unread time.Time
@@ -124,6 +125,21 @@ func behind(word, known messages.ContainerState) bool {
 	case messages.ContainerCreated, messages.ContainerUnknown:
 	}
 	return false
+}
+
+// noteEnds has the log say of each container how it ended, once. What had ended before this actor's first reading is old.
+func (m *Machine) noteEnds() {
+	for _, c := range m.containers {
+		for _, f := range slices.Backward(c.facts) {
+			if f.State != messages.ContainerExited || f.Attempt < c.ended {
+				continue
+			}
+			c.ended = f.Attempt + 1
+			if m.phase != Reading {
+				m.emit(Ended{f})
+			}
+		}
+	}
 }
 
 // container finds a container by name.

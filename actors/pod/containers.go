@@ -18,7 +18,7 @@ func (m *Machine) ensure(now time.Time, c *container) bool {
 	case messages.StageStarting:
 		if f := c.exited(); f != nil && f.Attempt == c.attempt {
 			m.tellEnd(now, c)
-		} else {
+		} else if c.image.ref != "" || m.wantImage(now, c) { // where its spec has changed since, the image is asked for anew
 			m.tellRun(now, c)
 		}
 	case messages.StageRunning:

@@ -46,6 +46,9 @@ type RestartContainer struct{ Name string }
 // DropContainer stops the actor of a container for good.
 type DropContainer struct{ Name string }
 
+// Ended says that a container was found to have ended: it is logged, once an end.
+type Ended struct{ Fact messages.ContainerFact }
+
 // Publish tells the pod's new status.
 type Publish struct {
 	Generation uint64
@@ -68,6 +71,7 @@ func (RemovePod) effect()        {}
 func (SpawnContainer) effect()   {}
 func (RestartContainer) effect() {}
 func (DropContainer) effect()    {}
+func (Ended) effect()            {}
 func (Publish) effect()          {}
 func (Record) effect()           {}
 func (Wake) effect()             {}

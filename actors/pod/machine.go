@@ -142,6 +142,7 @@ func (m *Machine) Step(now time.Time, msg any) []Effect {
 	}
 	if msg != nil {
 		m.take(now, msg)
+		m.noteEnds()
 	}
 	for {
 		next := plans[m.phase](m, now)

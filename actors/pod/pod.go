@@ -111,6 +111,9 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 	switch e := e.(type) {
 	case Transition:
 		ctx.Log().Info("phase transition", "from", e.From, "to", e.To, "pod", a.machine.Name())
+	case Ended:
+		ctx.Log().Info("container ended", "pod", a.machine.Name(), "container", e.Fact.Name, "id", e.Fact.ID, "attempt", e.Fact.Attempt,
+			"exitCode", e.Fact.ExitCode, "reason", e.Fact.Reason)
 	case Tell:
 		ctx.Tell(e.To, e.Msg)
 	case StartSandbox:

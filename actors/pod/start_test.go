@@ -147,8 +147,8 @@ func TestNothingIsRunWithoutAnImage(t *testing.T) {
 	a.hears(pulled("c0", "image"))
 	changed := pod.DeepCopy()
 	changed.Spec.Containers[0].Image = "image:2"
-	a.hears(messages.PodWanted{Pod: changed, Generation: 2})
 	a.take()
+	a.hears(messages.PodWanted{Pod: changed, Generation: 2})
 	a.hears(messages.ChildStarted{Name: "c0", Again: true})
 	fx := a.take()
 	if runs := sentOf[messages.RunContainer](fx); len(runs) > 0 {
@@ -156,6 +156,51 @@ func TestNothingIsRunWithoutAnImage(t *testing.T) {
 	}
 	if pulls := sentOf[messages.PullImage](fx); len(pulls) != 1 || pulls[0].Image != "image:2" {
 		t.Errorf("asked for %+v", pulls)
+	}
+}
+
+// The spec changes while a container starts: the actor is told again only when the new spec's image is there.
+func TestARepeatedRunHasTheImageOfItsSpec(t *testing.T) {
+	pod := testPod(v1.RestartPolicyAlways, 0, 1)
+	a := newReady(pod)
+	a.hears(pulled("c0", "image"))
+	changed := pod.DeepCopy()
+	changed.Spec.Containers[0].Image = "image:2"
+	a.take()
+	a.hears(messages.PodWanted{Pod: changed, Generation: 2})
+	a.passes(2 * a.machine.set.AnswerTimeout)
+	fx := a.take()
+	if runs := sentOf[messages.RunContainer](fx); len(runs) > 0 {
+		t.Errorf("told again, with the image %q", runs[0].ImageRef)
+	}
+	if pulls := sentOf[messages.PullImage](fx); len(pulls) == 0 || pulls[0].Image != "image:2" {
+		t.Errorf("asked for %+v", pulls)
+	}
+	a.hears(pulled("c0", "image:2"))
+	a.passes(2 * a.machine.set.AnswerTimeout)
+	if runs := sentOf[messages.RunContainer](a.take()); len(runs) == 0 || runs[0].ImageRef != "sha256:image:2" {
+		t.Errorf("told %+v", runs)
+	}
+}
+
+// The log says once how a container ended, whoever finds it first, and says it again of no reading.
+func TestAnEndIsNotedOnce(t *testing.T) {
+	a := newReady(testPod(v1.RestartPolicyNever, 0, 1))
+	a.hears(pulled("c0", "image"))
+	a.take()
+	end := messages.ContainerFact{ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerExited, ExitCode: 4,
+		CreatedAt: a.now, FinishedAt: a.now}
+	a.observes(nil, end)
+	a.hears(a.ended(end))
+	a.observes(nil, end)
+	var ends []Ended
+	for _, e := range a.take() {
+		if end, ok := e.(Ended); ok {
+			ends = append(ends, end)
+		}
+	}
+	if len(ends) != 1 || ends[0].Fact.ExitCode != 4 {
+		t.Errorf("noted are %+v", ends)
 	}
 }
 

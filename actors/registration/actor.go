@@ -278,10 +278,10 @@ func (a *actor) publish() {
 		s.Addresses = a.opts.State.Load().Addresses
 	}
 	if err := a.state.facts.machineErr; err != nil {
-		s.Problems = append(s.Problems, "not all of the machine can be read: "+oneLine(err.Error()))
+		s.Problems = append(s.Problems, "not all of the machine can be read: "+messages.OneLine(err))
 	}
 	if err := a.state.facts.addressErr; err != nil {
-		s.Problems = append(s.Problems, "the node's addresses are left as they were: "+oneLine(err.Error()))
+		s.Problems = append(s.Problems, "the node's addresses are left as they were: "+messages.OneLine(err))
 	}
 	if a.lease.failed != "" {
 		s.Problems = append(s.Problems, a.lease.failed)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
@@ -159,6 +158,3 @@ func (a *actor) onImages(ctx supervisors.Context, m imagesSeen) {
 	a.state.facts.images, a.state.facts.imagesRead = m.images, true
 	a.act(ctx)
 }
-
-// oneLine is an error's text in one line: joined errors have several.
-func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/playlet-dev/playlet/actors/internal/backoff"
-	"github.com/playlet-dev/playlet/actors/internal/guard"
+	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 // Watch is the process's watch of its own Node. It outlives the actor. It keeps the newest state only. Safe for concurrent use.

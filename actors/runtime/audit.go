@@ -239,6 +239,9 @@ func (m audited) part(uid string) *listed {
 
 // planAudit sees to it that another follows.
 func (a *actor) planAudit(ctx supervisors.Context) {
+	if a.audit.running {
+		return // one was begun meanwhile, and plans the next when it ends
+	}
 	if a.audit.again {
 		a.audit.again = false
 		a.startAudit(ctx)
@@ -255,6 +258,9 @@ func (a *actor) planAudit(ctx supervisors.Context) {
 		period = max(period, splitPeriod)
 	}
 	a.audit.soon, a.audit.by = false, time.Time{}
+	if a.audit.timer != nil {
+		a.audit.timer.Cancel()
+	}
 	a.audit.due, a.audit.timer = ctx.Now().Add(period), ctx.After(period, auditDue{})
 }
 

@@ -139,7 +139,7 @@ func (a *actor) reported(ctx supervisors.Context, r report) {
 	case r.Desired == nil:
 		m := messages.VolumesUnmounted{UID: r.Key, Removed: r.Remove}
 		if r.Err != nil {
-			m.Left = oneLine(r.Err)
+			m.Left = messages.OneLine(r.Err)
 		} else if !r.Remove {
 			a.volumes.Forget(ctx, r.Key) // its folder stays for as long as the pod is wanted
 		}

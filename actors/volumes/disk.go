@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -129,9 +128,6 @@ func (d disk) unmountFound(ctx context.Context, folder podFolder) error {
 	}
 	return errors.Join(errs...)
 }
-
-// oneLine is the error's text for a status or a log; joined errors have a line each.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 func isPermanent(err error) bool {
 	var final permanentError

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // volumesAtATime bounds how many volumes of one pod are mounted side by side.
@@ -65,7 +66,7 @@ func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...str
 }
 
 func failureOf(volume string, err error) failure {
-	return failure{volume, oneLine(err), isPermanent(err)}
+	return failure{volume, messages.OneLine(err), isPermanent(err)}
 }
 
 // inFolder does something in the pod's folder, which is made where it is missing.

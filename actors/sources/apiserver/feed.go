@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
-	"github.com/playlet-dev/playlet/actors/internal/guard"
+	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 // FeedOptions are what a Feed needs.

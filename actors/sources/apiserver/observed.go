@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/playlet-dev/playlet/actors/internal/guard"
+	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 // observed is a watch whose events are looked at on their way. It ends with Stop, also while nobody takes an event.

@@ -35,6 +35,7 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
+	recovery "github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 // drainTime bounds how long the tree is given to stop. No container is touched by it.
@@ -127,20 +128,37 @@ func (a *Agent) run(ctx context.Context, lock *lockFile) error {
 	return a.live(ctx, lock)
 }
 
+// afterPanic is the pause before what has panicked goes on.
+const afterPanic = time.Second
+
+// goOn runs something that lasts until ctx ends, and again after a panic, which is logged.
+func goOn(ctx context.Context, log *slog.Logger, what string, run func(context.Context)) {
+	for recovery.Call(log, what, func() error { run(ctx); return nil }) != nil {
+		select {
+		case <-time.After(afterPanic):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // live reports to the service manager until the agent is to end, and then closes it.
 func (a *Agent) live(ctx context.Context, lock *lockFile) error {
 	manager := newServiceManager(a)
 	reporting, stopReporting := context.WithCancel(ctx)
 	defer stopReporting()
 	var reports sync.WaitGroup
-	reports.Go(func() { manager.run(reporting) })
-	reports.Go(func() { giveMemoryBack(reporting) })
+	start := func(what string, run func(context.Context)) { reports.Go(func() { goOn(reporting, a.log, what, run) }) }
+	start("reports to the service manager", manager.run)
+	start("giving memory back", giveMemoryBack)
 	if a.cluster == nil { // else registration looks for them
-		reports.Go(func() { a.addresses.follow(reporting) })
+		start("following the addresses", a.addresses.follow)
 	}
 	once := make(chan error, 1)
 	if a.node.Kubelet.RunOnce {
-		reports.Go(func() { once <- runOnce(reporting, a.board, onceLimit, a.log) })
+		reports.Go(func() {
+			once <- recovery.Call(a.log, "run-once", func() error { return runOnce(reporting, a.board, onceLimit, a.log) })
+		})
 	}
 	why, err := a.untilEnd(ctx, lock, once)
 	manager.stopping(why)

@@ -87,7 +87,7 @@ func (s *serviceManager) run(ctx context.Context) {
 	if !s.becomeReady(ctx) {
 		return
 	}
-	both.Go(func() { s.status(ctx) })
+	both.Go(func() { goOn(ctx, s.log, "the status line", s.status) })
 	every := idleRound
 	if s.watchdog > 0 {
 		every = s.watchdog / 3
