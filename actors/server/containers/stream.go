@@ -54,6 +54,17 @@ func (h *Handlers) Attach(w http.ResponseWriter, r *http.Request, c Chosen, o St
 
 // PortForward streams with ports of a pod. SPDY's clients name the ports in the stream, WebSocket's do before it.
 func (h *Handlers) PortForward(w http.ResponseWriter, r *http.Request, pod *board.Pod, ports []int32) error {
+	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) { // SPDY within a WebSocket, which runtimes do not speak either
+		var failed error
+		proxy.NewTunnelingHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			failed = h.forward(w, r, pod, nil)
+		})).ServeHTTP(w, r)
+		return failed
+	}
+	return h.forward(w, r, pod, ports)
+}
+
+func (h *Handlers) forward(w http.ResponseWriter, r *http.Request, pod *board.Pod, ports []int32) error {
 	sandbox := func() (string, error) { return h.sandbox(r.Context(), pod) }
 	return h.stream(w, r, nil, sandbox, func(ctx context.Context, id string) (string, error) {
 		return h.conf.Runtime.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: id, Port: ports})
@@ -119,9 +130,13 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, o *StreamOptio
 		return refuse(http.StatusBadGateway, "the container runtime does not stream: %v", err)
 	}
 	defer func() { _ = runtime.Close() }() // what it held is sent, or nobody waits for it any more
-	client, fromClient, err := http.NewResponseController(w).Hijack()
+	client, taken, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return refuse(http.StatusInternalServerError, "the connection cannot be upgraded: %v", err)
+	}
+	fromClient := io.Reader(client)
+	if taken != nil {
+		fromClient = taken
 	}
 	defer func() { _ = client.Close() }()
 	_ = client.SetDeadline(time.Time{}) // those of the request end here

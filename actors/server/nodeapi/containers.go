@@ -80,7 +80,7 @@ func parseStreamOptions(q url.Values) (containers.StreamOptions, error) {
 
 func (a *api) portForward(w http.ResponseWriter, r *http.Request) error {
 	var ports []int32
-	if wsstream.IsWebSocketRequest(r) {
+	if wsstream.IsWebSocketRequest(r) && !wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
 		var err error
 		if ports, err = parsePorts(r.URL.Query()["port"]); err != nil {
 			return refuse(http.StatusBadRequest, err.Error())

@@ -3,11 +3,14 @@ package nodeapi
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
@@ -69,4 +72,62 @@ func TestExecByWebSocketV5(t *testing.T) {
 		t.Errorf("the runtime refuses: %v", err)
 	}
 	r.expect(http.MethodGet, "/healthz", http.StatusOK, "ok")
+}
+
+// kubectl's own way of forwarding ports, SPDY within a WebSocket, works with a runtime that speaks SPDY alone.
+func TestPortForwardByWebSocket(t *testing.T) {
+	r := newRig(t, nil)
+	r.runtime.speak = func(w http.ResponseWriter, r *http.Request) {
+		opened := make(chan httpstream.Stream, 5)
+		w.Header().Set("X-Stream-Protocol-Version", "portforward.k8s.io")
+		conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, answered <-chan struct{}) error {
+			go func() { <-answered; opened <- s }()
+			return nil
+		})
+		if conn == nil {
+			return
+		}
+		defer conn.Close() //nolint:errcheck // it may be closed
+		for {
+			select {
+			case s := <-opened:
+				if s.Headers().Get("streamType") == "data" {
+					_, _ = io.Copy(s, s)
+				}
+				_ = s.Close()
+			case <-conn.CloseChan():
+				return
+			}
+		}
+	}
+	u, err := url.Parse(r.url + "/portForward/ns/web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialer, err := portforward.NewSPDYOverWebsocketDialer(u, &restclient.Config{Host: r.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, protocol, err := dialer.Dial("portforward.k8s.io")
+	if err != nil || protocol != "portforward.k8s.io" {
+		t.Fatal(protocol, err)
+	}
+	defer conn.Close() //nolint:errcheck // all was read
+	headers := http.Header{"port": {"80"}, "requestID": {"0"}, "streamType": {"error"}}
+	if _, err := conn.CreateStream(headers); err != nil {
+		t.Fatal(err)
+	}
+	headers["streamType"] = []string{"data"}
+	data, err := conn.CreateStream(headers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("what goes in comes out\n", 10_000)
+	go func() {
+		_, _ = io.WriteString(data, long)
+		_ = data.Close()
+	}()
+	if got, err := io.ReadAll(data); string(got) != long || err != nil {
+		t.Errorf("%d bytes of %d, %v", len(got), len(long), err)
+	}
 }
