@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // awaitCSR waits until the node has asked a signer for a certificate, and gives the one request.
@@ -152,4 +154,66 @@ func credentials(t *testing.T, c *cluster.Cluster, node string, after time.Time)
 		out[r.Credential()] = true
 	}
 	return out
+}
+
+// A node changes hands between a kubelet and the agent with its certificates: neither asks for one that the other has.
+func TestATakenOverNodeKeepsItsIdentity(t *testing.T) {
+	c := cluster.Shared(t)
+	n := c.Node(t)
+	s := stack.Start(t, stack.Options{})
+	bootstrap := c.BootstrapKubeconfig(t)
+	a := agentWith(t, s, func(a *stack.Agent) {
+		asKubelet(t, a)
+		a.Args = append(a.Args, "--kubeconfig="+filepath.Join(a.RootDir, "kubelet.conf"), "--bootstrap-kubeconfig="+bootstrap,
+			"--hostname-override="+n.Name, "--cert-dir="+filepath.Join(a.RootDir, "pki"))
+		a.Config["rotateCertificates"], a.Config["serverTLSBootstrap"] = true, true
+	})
+	for _, signer := range []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName} {
+		must(t, c.Sign(t.Context(), awaitCSR(t, c, n.Name, signer), time.Now().Add(-time.Hour), time.Now().AddDate(1, 0, 0)))
+	}
+	awaitNode(t, c, n.Name, nodeReady)
+	await(t, func() error {
+		_, err := os.Stat(filepath.Join(a.RootDir, "pki/kubelet-server-current.pem"))
+		return err
+	})
+	kubelets := credentials(t, c, n.Name, time.Time{})
+	kubelet := a.Binary
+	for _, binary := range []string{"", kubelet} {
+		_, err := a.Term()
+		must(t, err)
+		a.Binary = binary
+		begun := time.Now()
+		must(t, a.Start())
+		await(t, func() error {
+			used := credentials(t, c, n.Name, begun)
+			if len(used) != 1 {
+				return fmt.Errorf("the node uses %v", used)
+			}
+			for one := range used {
+				if !kubelets[one] {
+					t.Fatalf("the node uses %s, and used %v before", one, kubelets)
+				}
+			}
+			return nil
+		})
+		if binary == "" {
+			awaitInHealth(t, a, "[+]identity ok", true)
+			awaitInHealth(t, a, "certificate", false)
+			client := newNodeClient(t, c, a, "", "", "")
+			await(t, func() error { // by the kubelet's serving certificate, which the cluster's authority signed
+				_, _, _, err := client.ask("GET", "/healthz")
+				return err
+			})
+		}
+	}
+	all, err := c.Admin.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	for _, r := range all.Items {
+		if r.Spec.Username == "system:node:"+n.Name && r.Spec.SignerName != certificatesv1.KubeletServingSignerName {
+			t.Errorf("%s asked for %s", r.Spec.Username, r.Spec.SignerName)
+		}
+	}
+	if open, err := c.OpenRequests(t.Context(), n.Name, certificatesv1.KubeletServingSignerName); err != nil || len(open) > 0 {
+		t.Errorf("%d requests are open: %v", len(open), err)
+	}
 }
