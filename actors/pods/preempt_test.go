@@ -196,3 +196,33 @@ func TestAVictimInQuarantineIsEnded(t *testing.T) {
 		t.Errorf("it is told %+v", w)
 	}
 }
+
+// A pod that is deleted while it is ended without its actor says its final status first, and that nothing is left of it later.
+func TestAVictimInQuarantineIsDeleted(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, crowded()[:2]...)
+	n.Send(messages.Pods, messages.ChildQuarantined{Name: "bb", Reason: "panic"})
+	wants(n.Kit, messages.APIServer, crowded()...)
+	n.RunWork()
+	n.Send(messages.Pods, messages.ChildStopped{Name: "bb"})
+	all := crowded()
+	bb := all[1].DeepCopy()
+	bb.DeletionTimestamp = &metav1.Time{Time: n.Clock.Now()}
+	all[1] = bb
+	wants(n.Kit, messages.APIServer, all...)
+	n.Send(messages.PodAddress("bb"), messages.PodEnded{UID: "bb", Status: &v1.PodStatus{Phase: v1.PodSucceeded}})
+	n.RunWork()
+	if w := n.desired("bb"); w.Final == nil || w.Final.Phase != v1.PodFailed || w.Final.Reason != messages.ReasonPreempting {
+		t.Errorf("the ender is told %+v", w)
+	}
+	before := len(n.Stopped)
+	n.Send(messages.PodAddress("bb"), messages.PodEnded{UID: "bb", Gone: true, Status: &v1.PodStatus{Phase: v1.PodSucceeded}})
+	if !slices.Equal(n.Stopped[before:], []string{"bb"}) {
+		t.Fatalf("stopped are %v", n.Stopped)
+	}
+	n.Send(messages.Pods, messages.ChildStopped{Name: "bb"})
+	if w := n.desired("bb"); w.Ending == nil || w.Final == nil || w.Final.Phase != v1.PodFailed {
+		t.Errorf("its actor is told %+v", w)
+	}
+}

@@ -3,6 +3,7 @@ package pods
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -87,11 +88,14 @@ func (a *actor) save(ctx supervisors.Context) {
 // themselves say so again, and it is tried again then, and with the next sweep.
 func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 	again := a.unsaved
+	var failed *unwritten
+	some := errors.As(m.problem, &failed)
 	a.saving, a.unsaved = false, again || m.problem != nil
 	a.wrote(ctx, m.problem)
 	for uid, e := range a.entries {
 		r := m.records[uid]
-		if e.record != r || e.kept == r || m.problem != nil && !e.ends() && r.Final != nil {
+		unkept := m.problem != nil && (!some || failed.uids[uid])
+		if e.record != r || e.kept == r || unkept && !e.ends() && r.Final != nil {
 			continue
 		}
 		e.kept = r
@@ -123,8 +127,10 @@ func (a *actor) wrote(ctx supervisors.Context, problem error) {
 // an earlier life. Of a deleted one the final status is kept until its object has gone: the API server may not have it yet.
 func (a *actor) ended(ctx supervisors.Context, e *entry, m messages.PodEnded) {
 	switch {
-	case m.Gone && e.state == clearing && e.record.Final == nil:
-		a.keep(ctx, e, record{Final: e.failedStatus(m.Status), Fail: e.record.Fail})
+	case m.Gone && e.state == clearing:
+		if e.record.Final == nil { // else it was deleted meanwhile, and said its status before
+			a.keep(ctx, e, record{Final: e.failedStatus(m.Status), Fail: e.record.Fail})
+		}
 		ctx.Stop(e.uid)
 	case m.Gone && (e.state == ending || e.state == replacing):
 		a.enter(ctx, e, leaving)
@@ -135,7 +141,11 @@ func (a *actor) ended(ctx supervisors.Context, e *entry, m messages.PodEnded) {
 		ctx.Stop(e.uid)
 	case m.Gone || e.state == leaving:
 	case e.record.Final == nil && m.Status != nil:
-		a.keep(ctx, e, record{Final: m.Status, Fail: e.record.Fail})
+		status := m.Status
+		if e.state == clearing {
+			status = e.failedStatus(status)
+		}
+		a.keep(ctx, e, record{Final: status, Fail: e.record.Fail})
 		if e.runs() {
 			a.enter(ctx, e, finished)
 		}

@@ -42,7 +42,23 @@ type store struct {
 	writing *overdue.Writing[map[string]record]
 	mu      sync.Mutex
 	written map[string]record // what the disk has, by UID
+	old     []string          // files of an earlier agent, which go when each pod has its own
 }
+
+// unwritten is the error of pods whose files could not be written or removed.
+type unwritten struct {
+	uids map[string]bool
+	last error
+}
+
+func (u *unwritten) Error() string {
+	if len(u.uids) == 1 {
+		return u.last.Error()
+	}
+	return fmt.Sprintf("%d files, the last: %v", len(u.uids), u.last)
+}
+
+func (u *unwritten) Unwrap() error { return u.last }
 
 func newStore(dir string) *store {
 	s := &store{dir: filepath.Join(dir, "records"), written: map[string]record{}}
@@ -59,7 +75,7 @@ func (s *store) write(records map[string]record) error {
 	if err := atomicfile.MakeDir(s.dir); err != nil {
 		return err
 	}
-	failed, problem := 0, error(nil)
+	failed := unwritten{uids: map[string]bool{}}
 	for uid, r := range records {
 		if s.written[uid] == r {
 			continue
@@ -69,7 +85,7 @@ func (s *store) write(records map[string]record) error {
 			err = atomicfile.Save(s.path(uid), recordVersion, r)
 		}
 		if err != nil {
-			failed, problem = failed+1, err
+			failed.uids[uid], failed.last = true, err
 			continue
 		}
 		s.written[uid] = r
@@ -79,15 +95,21 @@ func (s *store) write(records map[string]record) error {
 			continue
 		}
 		if err := atomicfile.Remove(s.path(uid)); err != nil {
-			failed, problem = failed+1, err
+			failed.uids[uid], failed.last = true, err
 			continue
 		}
 		delete(s.written, uid)
 	}
-	if failed > 1 {
-		return fmt.Errorf("%d files, the last: %w", failed, problem)
+	if failed.last != nil {
+		return &failed
 	}
-	return problem
+	for len(s.old) > 0 {
+		if err := atomicfile.Remove(s.old[0]); err != nil {
+			return err
+		}
+		s.old = s.old[1:]
+	}
+	return nil
 }
 
 // load gives the records: what an earlier life of the actor wanted written, which may not be on the disk, or else what the disk
@@ -147,13 +169,11 @@ func (s *store) convert(records map[string]record) (errs []error) {
 	if len(old) == 0 {
 		return errs
 	}
+	s.mu.Lock()
+	s.old = old
+	s.mu.Unlock()
 	if err := s.write(records); err != nil {
-		return append(errs, err) // the files stay, and are read again
-	}
-	for _, path := range old {
-		if err := atomicfile.Remove(path); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, err) // the next write tries again
 	}
 	return errs
 }

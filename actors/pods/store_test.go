@@ -10,8 +10,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
 func recordOf(message string) record {
@@ -107,5 +109,59 @@ func TestADamagedRecord(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, ".cut.json.tmp")); !os.IsNotExist(err) {
 		t.Errorf("the rest of a write: %v", err)
+	}
+}
+
+// Files of an earlier agent that could not be taken over at first go with the first write that succeeds: a later life must not
+// take from them what is no longer so.
+func TestTheFilesOfAnEarlierAgentGoLater(t *testing.T) {
+	dir := t.TempDir()
+	finals := map[string]*v1.PodStatus{"a": recordOf("old").Final, "b": recordOf("old").Final}
+	if err := atomicfile.Save(filepath.Join(dir, "finished.json"), earlierVersion, finals); err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(dir)
+	if err := os.WriteFile(s.dir, nil, 0o600); err != nil { // where the folder is to be
+		t.Fatal(err)
+	}
+	got, _, errs := s.load()
+	if len(got) != 2 || len(errs) == 0 {
+		t.Fatalf("%v: %+v", errs, got)
+	}
+	if err := os.Remove(s.dir); err != nil {
+		t.Fatal(err)
+	}
+	delete(got, "b") // it runs again
+	if err := s.write(got); err != nil {
+		t.Fatal(err)
+	}
+	if again, _, errs := newStore(dir).load(); len(again) != 1 || again["a"].Final == nil || len(errs) > 0 {
+		t.Errorf("%v: %+v", errs, again)
+	}
+}
+
+// One file that cannot be written keeps back the answer to its own pod alone.
+func TestOneRecordThatCannotBeWritten(t *testing.T) {
+	s := newStore(t.TempDir())
+	if err := os.MkdirAll(filepath.Join(s.path("bad"), "in", "the", "way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := board.New()
+	kind := newWith(Options{Sources: []messages.Address{messages.File}, Board: b, Here: small()}, s)
+	n := &node{Kit: supervisortest.New(t, messages.Pods, kind("pods")), board: b}
+	n.RunWork()
+	n.known()
+	if err := os.MkdirAll(filepath.Join(s.path("bad"), "in", "the", "way"), 0o700); err != nil { // it was kept aside
+		t.Fatal(err)
+	}
+	wants(n.Kit, messages.File, static(pod("bad", "bad")), static(pod("good", "good")))
+	for _, uid := range []string{"bad", "good"} {
+		n.Send(messages.PodAddress(uid), messages.PodEnded{UID: uid, Status: &v1.PodStatus{Phase: v1.PodSucceeded}})
+	}
+	n.RunWork()
+	for uid, unkept := range map[string]bool{"bad": true, "good": false} {
+		if w := n.desired(uid); w.Final == nil || w.Unkept != unkept {
+			t.Errorf("pod %s is told final %v, unkept %t", uid, w.Final != nil, w.Unkept)
+		}
 	}
 }
