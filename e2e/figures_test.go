@@ -124,7 +124,7 @@ containers:
 		t.Errorf("a limit of %v", got)
 	}
 	// The sandbox has the network.
-	network := map[string]string{"pod": onNode("p"), "container": "", "interface": "eth0"}
+	network := map[string]string{"pod": onNode("p"), "container": "", "interface": "eth0", "image": s.PauseImage()}
 	if got := metric(t, cadvisor, "container_network_receive_bytes_total", network); got != float64(*pod.Network.RxBytes) {
 		t.Errorf("/metrics/cadvisor tells %v received, /stats/summary %v", got, *pod.Network.RxBytes)
 	}

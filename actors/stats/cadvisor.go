@@ -3,6 +3,7 @@ package stats
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"github.com/google/cadvisor/lib/machine"
 	"github.com/google/cadvisor/lib/metrics"
@@ -18,6 +19,7 @@ type cadvisorView struct {
 	ctx     context.Context
 	c       *Collector
 	figures *figures
+	pause   string // the image of sandboxes; empty: it is not told
 }
 
 // cadvisor gives cAdvisor's families, with the kubelet's labels, for one answer. lacks are sentences on what could not be read.
@@ -28,11 +30,23 @@ func (c *Collector) cadvisor(ctx context.Context) (collectors []prometheus.Colle
 		f.lacks = append(f.lacks, err.Error())
 	}
 	f.mounted = mounted
-	v := &cadvisorView{ctx, c, f}
+	v := &cadvisorView{ctx, c, f, c.sandboxImage(ctx, f)}
 	return []prometheus.Collector{
 		metrics.NewPrometheusCollector(v, labels, included, clock.RealClock{}, model.RequestOptions{}),
 		metrics.NewPrometheusMachineCollector(v, included),
 	}, f.lacks
+}
+
+// sandboxImage is the image of the sandboxes, by which dashboards tell a pod's network from its cgroup. It is a label and no
+// figure: an answer without it lacks nothing.
+func (c *Collector) sandboxImage(ctx context.Context, f *figures) string {
+	at := slices.IndexFunc(f.pods, func(p podFigures) bool { return p.sandbox != nil })
+	if at < 0 {
+		return ""
+	}
+	c.sandbox.Store(&f.pods[at].sandbox.id)
+	image, _ := c.pause.get(ctx, machineAge)
+	return image
 }
 
 // The labels of a container in cAdvisor's model that become labels of metrics, by the name of the latter.
@@ -74,7 +88,7 @@ func (v *cadvisorView) GetRequestedContainersInfo(string, model.RequestOptions) 
 			return &info
 		}
 		add(p.own, pod, "")
-		add(p.sandbox, pod, "")
+		add(p.sandbox, pod, v.pause)
 		for _, c := range p.containers {
 			of := maps.Clone(pod)
 			of[cri.LabelContainerName] = c.status.Name

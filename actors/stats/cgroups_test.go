@@ -210,7 +210,7 @@ func TestOnThisMachinesCgroups(t *testing.T) {
 		t.Errorf("started at %v", n)
 	}
 	sample(t, cadvisor, "container_memory_usage_bytes", map[string]string{"id": inPod, "pod": "web", "container": "", "name": ""})
-	sample(t, cadvisor, "container_memory_usage_bytes", map[string]string{"id": sandbox, "pod": "web", "container": "", "name": containerID2})
+	sample(t, cadvisor, "container_memory_usage_bytes", map[string]string{"id": sandbox, "pod": "web", "container": "", "name": containerID2, "image": "registry/pause"})
 	sample(t, cadvisor, "container_memory_usage_bytes", map[string]string{"id": top, "pod": ""})
 	sample(t, cadvisor, "container_network_receive_bytes_total", map[string]string{"id": "/"})
 	sample(t, cadvisor, "container_processes", of)

@@ -2,12 +2,14 @@ package stats
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/cadvisor/lib/model"
@@ -33,6 +35,7 @@ const (
 type CRI interface {
 	ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error)
 	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
+	PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
 }
 
 // Options are what figures are collected of.
@@ -65,6 +68,8 @@ type Collector struct {
 	node    *part[space]
 	images  *part[imageSpace]
 	mounted *part[[]model.FsStats]
+	pause   *part[string]
+	sandbox atomic.Pointer[string] // the ID of one that runs, of which the image of all is learned
 
 	mu   sync.Mutex
 	tell func(to messages.Address, msg any) // nil until the tree runs
@@ -98,6 +103,7 @@ func NewCollector(o Options) *Collector {
 	c.runtime = newPart("the runtime's figures of containers", partTimeout, o.Now, c.askRuntime)
 	c.node = newPart("the node's file system", partTimeout, o.Now, func() (space, error) { return spaceOf(o.RootDir) })
 	c.images = newPart("the images' file system", partTimeout, o.Now, c.readImages)
+	c.pause = newPart("the image of sandboxes", partTimeout, o.Now, c.askSandboxImage)
 	c.mounted = newPart("the mounted file systems", partTimeout, o.Now, readMounted)
 	return c
 }
@@ -125,6 +131,28 @@ func (c *Collector) askRuntime() (runtimeFigures, error) {
 		out[s.GetAttributes().GetId()] = s
 	}
 	return out, err
+}
+
+// askSandboxImage asks the runtime for the image that it runs sandboxes from, which is a setting of the runtime. Runtimes tell
+// it in what they say of a sandbox beyond the CRI; one that does not has none.
+func (c *Collector) askSandboxImage() (string, error) {
+	id := c.sandbox.Load()
+	if id == nil {
+		return "", nil
+	}
+	status, err := withTimeout(func(ctx context.Context) (*runtimeapi.PodSandboxStatusResponse, error) {
+		return c.opts.CRI.PodSandboxStatus(ctx, *id, true)
+	})
+	if err != nil {
+		return "", err
+	}
+	var info struct {
+		Image string `json:"image"`
+	}
+	if json.Unmarshal([]byte(status.GetInfo()["info"]), &info) != nil {
+		return "", nil // what is there is the runtime's affair
+	}
+	return info.Image, nil
 }
 
 // containerIDs are those of all containers that the board knows.

@@ -2,6 +2,7 @@ package stats
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -55,6 +56,13 @@ func (f *fakeCRI) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse,
 		FsId:      &runtimeapi.FilesystemIdentifier{Mountpoint: f.at},
 		UsedBytes: value(12345), InodesUsed: value(67),
 	}}}, nil
+}
+
+func (*fakeCRI) PodSandboxStatus(_ context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error) {
+	if !verbose || id != containerID2 {
+		return nil, errors.New("no such sandbox")
+	}
+	return &runtimeapi.PodSandboxStatusResponse{Info: map[string]string{"info": `{"pid": 1, "image": "registry/pause"}`}}, nil
 }
 
 func (f *fakeCRI) called() int {
