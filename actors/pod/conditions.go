@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -57,12 +58,11 @@ func (m *Machine) conditions(now time.Time, s *v1.PodStatus) {
 // verdicts adds Initialized, Ready and ContainersReady.
 func (m *Machine) verdicts(s *v1.PodStatus, uninitialized, unready []string,
 	add func(v1.PodConditionType, bool, string, string)) {
-	const completed, failed = "PodCompleted", "PodFailed"
 	switch {
 	case s.Phase == v1.PodSucceeded:
-		add(v1.PodInitialized, true, completed, "")
-		add(v1.PodReady, false, completed, "")
-		add(v1.ContainersReady, false, completed, "")
+		add(v1.PodInitialized, true, finalstatus.ReasonCompleted, "")
+		add(v1.PodReady, false, finalstatus.ReasonCompleted, "")
+		add(v1.ContainersReady, false, finalstatus.ReasonCompleted, "")
 		return
 	case len(uninitialized) > 0:
 		add(v1.PodInitialized, false, "ContainersNotInitialized", list("containers with incomplete status", uninitialized))
@@ -71,8 +71,8 @@ func (m *Machine) verdicts(s *v1.PodStatus, uninitialized, unready []string,
 	}
 	switch {
 	case s.Phase == v1.PodFailed:
-		add(v1.PodReady, false, failed, "")
-		add(v1.ContainersReady, false, failed, "")
+		add(v1.PodReady, false, finalstatus.ReasonFailed, "")
+		add(v1.ContainersReady, false, finalstatus.ReasonFailed, "")
 	case len(unready) > 0:
 		message := list("containers with unready status", unready)
 		add(v1.PodReady, false, "ContainersNotReady", message)

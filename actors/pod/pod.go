@@ -112,8 +112,9 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 	case Transition:
 		ctx.Log().Info("phase transition", "from", e.From, "to", e.To, "pod", a.machine.Name())
 	case Ended:
-		ctx.Log().Info("container ended", "pod", a.machine.Name(), "container", e.Fact.Name, "id", e.Fact.ID, "attempt", e.Fact.Attempt,
-			"exitCode", e.Fact.ExitCode, "reason", e.Fact.Reason)
+		f := e.Fact
+		ctx.Log().Info("container ended", "pod", a.machine.Name(), "container", f.Name, "id", f.ID, "attempt", f.Attempt,
+			"exitCode", f.ExitCode, "reason", f.Reason)
 	case Tell:
 		ctx.Tell(e.To, e.Msg)
 	case StartSandbox:

@@ -3,6 +3,7 @@ package pod
 import (
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -16,7 +17,7 @@ func (m *Machine) settlePhase(s *v1.PodStatus) {
 	if m.verdict != nil {
 		s.Phase, s.Reason, s.Message = m.verdict.phase, m.verdict.reason, m.verdict.message
 	}
-	if over := s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed; over && (m.mayRun() || m.live() && m.verdict == nil) {
+	if finalstatus.Final(s.Phase) && (m.mayRun() || m.live() && m.verdict == nil) {
 		s.Phase, s.Reason, s.Message = v1.PodPending, "", ""
 		if m.hasRun() {
 			s.Phase = v1.PodRunning

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -140,7 +141,7 @@ func sameDesired(wanted, was, now *v1.Pod) bool {
 
 // finalPhase is the phase of a pod that is over, and empty before.
 func finalPhase(s *v1.PodStatus) v1.PodPhase {
-	if s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed {
+	if finalstatus.Final(s.Phase) {
 		return s.Phase
 	}
 	return ""
