@@ -10,7 +10,8 @@ import (
 )
 
 // Handler answers /healthz and /healthz/<check>, in the form that Kubernetes components give them. Only with details they say
-// why a check fails, and what else is worth knowing: that names pods, paths and addresses, which is not for everybody who can connect.
+// why a check fails, and what else is worth knowing: that names pods, paths and addresses, which is not for everybody who can
+// connect.
 func (h *Checks) Handler(details bool) http.Handler { return routes(h.checks, details) }
 
 // NodeHandler answers /healthz of the node's API, with the kubelet's checks: syncloop fails where the tree does not turn.

@@ -313,9 +313,10 @@ func (a *Agent) serverConfig() server.Config {
 		AdminSocket: a.node.AdminSocket, HealthzAddress: a.node.Kubelet.HealthzBindAddress,
 		HealthzPort: int(ptr.Deref(a.node.Kubelet.HealthzPort, 0)),
 		Board:       a.board, Runtime: runtimeForAdmin(a.runtime),
-		PodLogsDir: a.node.Kubelet.PodLogsDir, CRI: a.client, StreamIdleTimeout: a.node.Kubelet.StreamingConnectionIdleTimeout.Duration,
-		Node:    a.nodeAPI(),
-		Version: version.Playlet(), Kubernetes: version.Kubernetes, Log: a.log.With(actorKey, messages.Server.String()),
+		PodLogsDir: a.node.Kubelet.PodLogsDir, CRI: a.client,
+		StreamIdleTimeout: a.node.Kubelet.StreamingConnectionIdleTimeout.Duration,
+		Node:              a.nodeAPI(),
+		Version:           version.Playlet(), Kubernetes: version.Kubernetes, Log: a.log.With(actorKey, messages.Server.String()),
 	}
 	if a.cluster != nil {
 		c.Cluster = a.cluster.problems

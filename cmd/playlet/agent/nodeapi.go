@@ -19,8 +19,9 @@ func (a *Agent) nodeAPI() *server.NodeAPI {
 	api := &server.NodeAPI{
 		Config: nodeapi.Config{
 			Runtime: a.client, Kubelet: a.node.Presentable(), Flags: a.node.Flags, Kubernetes: version.Kubernetes,
-			SystemLogs: systemLogs, CheckpointDir: filepath.Join(a.node.RootDir, "checkpoints"), SetVerbosity: a.node.SetVerbosity,
-			Figures: stats.Handler(a.figures, a.metrics),
+			SystemLogs: systemLogs, CheckpointDir: filepath.Join(a.node.RootDir, "checkpoints"),
+			SetVerbosity: a.node.SetVerbosity,
+			Figures:      stats.Handler(a.figures, a.metrics),
 		},
 		ReadOnlyAddress: k.Address, ReadOnlyPort: int(k.ReadOnlyPort),
 	}
