@@ -70,7 +70,8 @@ func newWith(opts Options, list []plugin) supervisors.Constructor {
 		opts.Parallel = 10
 	}
 	opts.Node.log = opts.Log
-	d := disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, log: opts.Log, timeouts: defaultTimeouts}
+	d := disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, log: opts.Log,
+		timeouts: defaultTimeouts}
 	places := make([]int, lanes)
 	for i := range places {
 		places[i] = opts.Parallel

@@ -85,7 +85,8 @@ func (d disk) inFolder(uid string, pod *v1.Pod, do func(podFolder) error) error 
 	return do(folder)
 }
 
-// mountVolume mounts one volume as the one operation on it, or joins who does; what is done for an older desired state is awaited.
+// mountVolume mounts one volume as the one operation on it, or joins who does; what is done for an older desired state is
+// awaited.
 func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) volumeOutcome {
 	fits := func(o volumeOutcome) bool { return o.volume == v }
 	key := operationsPrefix + volumeKey(uid, v.Name)
