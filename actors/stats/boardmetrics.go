@@ -23,10 +23,11 @@ var (
 	runningContainers = desc("kubelet_running_containers", "Containers, by their state.", "container_state")
 	desiredPods       = desc("kubelet_desired_pods", "Pods that this node is to run.", "static")
 	activePods        = desc("kubelet_active_pods", "Pods that have not ended.", "static")
-	workingPods       = desc("kubelet_working_pods", "Pods that have an actor, by what is being done.", "lifecycle", "config", "static")
-	ephemeral         = desc("kubelet_managed_ephemeral_containers", "Ephemeral containers of the pods here.")
-	cgroupVersion     = desc("kubelet_cgroup_version", "The version of cgroups that the machine has.")
-	clientExpiry      = desc("kubelet_certificate_manager_client_ttl_seconds",
+	workingPods       = desc("kubelet_working_pods", "Pods that have an actor, by what is being done.",
+		"lifecycle", "config", "static")
+	ephemeral     = desc("kubelet_managed_ephemeral_containers", "Ephemeral containers of the pods here.")
+	cgroupVersion = desc("kubelet_cgroup_version", "The version of cgroups that the machine has.")
+	clientExpiry  = desc("kubelet_certificate_manager_client_ttl_seconds",
 		"Seconds until the client certificate ends; negative once it has.")
 	servingExpiry = desc("kubelet_certificate_manager_server_ttl_seconds",
 		"Seconds until the serving certificate ends; negative once it has.")
@@ -41,7 +42,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector.
 func (*boardView) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		nodeName, runningPods, runningContainers, desiredPods, activePods, workingPods, ephemeral, cgroupVersion, clientExpiry, servingExpiry, buildInfo,
+		nodeName, runningPods, runningContainers, desiredPods, activePods, workingPods, ephemeral, cgroupVersion, clientExpiry,
+		servingExpiry, buildInfo,
 	} {
 		out <- d
 	}
@@ -55,7 +57,8 @@ func (v *boardView) Collect(out chan<- prometheus.Metric) {
 	o := v.m.opts
 	gauge(nodeName, 1, o.NodeName)
 	release := append(strings.SplitN(o.Kubernetes, ".", 3), "", "")
-	gauge(buildInfo, 1, release[0], release[1], "v"+o.Kubernetes, runtime.Version(), runtime.Compiler, runtime.GOOS+"/"+runtime.GOARCH)
+	gauge(buildInfo, 1, release[0], release[1], "v"+o.Kubernetes, runtime.Version(), runtime.Compiler,
+		runtime.GOOS+"/"+runtime.GOARCH)
 
 	var running, debug float64
 	states := map[string]float64{"running": 0, "exited": 0}
@@ -129,8 +132,9 @@ func lifecycle(phase string) string {
 	return "sync"
 }
 
-// starts observes how long pods took to start. It reads the times in their statuses when metrics are read, each pod's once, so that
-// nobody has to watch the board. A pod that came and went between two readings is not counted. Safe for concurrent use.
+// starts observes how long pods took to start. It reads the times in their statuses when metrics are read, each pod's once,
+// so that nobody has to watch the board. A pod that came and went between two readings is not counted. Safe for concurrent
+// use.
 type starts struct {
 	began      time.Time // pods from before were another agent's to count
 	toRunning  prometheus.Histogram
@@ -146,7 +150,8 @@ func newStarts(began time.Time) starts {
 		toRunning: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_pod_start_duration_seconds",
 			Help: "Time from when a pod was seen first until all its containers had started.", Buckets: startBuckets}),
 		total: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubelet_pod_start_total_duration_seconds",
-			Help: "Time from a pod's creation until all its containers had started.", Buckets: startBuckets}, []string{"first_with_network"}),
+			Help: "Time from a pod's creation until all its containers had started.", Buckets: startBuckets},
+			[]string{"first_with_network"}),
 		containers: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_containers_per_pod_count",
 			Help: "How many containers pods have.", Buckets: prometheus.ExponentialBuckets(1, 2, 5)}),
 	}

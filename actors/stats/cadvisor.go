@@ -66,8 +66,8 @@ func labels(info *model.ContainerInfo) map[string]string {
 	return out
 }
 
-// GetRequestedContainersInfo gives all cgroups, those of pods with their labels. The error makes container_scrape_error 1, and is given
-// only where nothing was read: what was read is not to be kept from who asks.
+// GetRequestedContainersInfo gives all cgroups, those of pods with their labels. The error makes container_scrape_error 1,
+// and is given only where nothing was read: what was read is not to be kept from who asks.
 func (v *cadvisorView) GetRequestedContainersInfo(string, model.RequestOptions) (map[string]*model.ContainerInfo, error) {
 	out := make(map[string]*model.ContainerInfo, len(v.figures.cgroups))
 	for name, g := range v.figures.cgroups {

@@ -167,8 +167,8 @@ func containerID(literal string) string {
 	return ""
 }
 
-// sandbox is the cgroup of a pod's sandbox among those in the pod's: the one that is of no known container. Where there are several,
-// it is the one with the eldest process: a container that the board does not know yet is younger.
+// sandbox is the cgroup of a pod's sandbox among those in the pod's: the one that is of no known container. Where there are
+// several, it is the one with the eldest process: a container that the board does not know yet is younger.
 func (r *cgroupReader) sandbox(pod string, literals []string, known map[string]bool) string {
 	unknown := slices.DeleteFunc(slices.Clone(literals), func(literal string) bool {
 		id := containerID(literal)
@@ -183,7 +183,8 @@ func (r *cgroupReader) sandbox(pod string, literals []string, known map[string]b
 	return slices.MinFunc(unknown, func(a, b string) int { return cmp.Compare(r.started(pod, a), r.started(pod, b)) })
 }
 
-// started is when the first process of a cgroup began, in ticks since the machine's start; the largest number where there is none.
+// started is when the first process of a cgroup began, in ticks since the machine's start; the largest number where there is
+// none.
 func (r *cgroupReader) started(pod, literal string) uint64 {
 	pid := firstProcess(common.MakeCgroupPaths(r.mounts, path.Join(pod, literal)))
 	text, err := os.ReadFile(path.Join(r.root, "proc", strconv.Itoa(pid), "stat"))
@@ -302,8 +303,8 @@ func firstProcess(paths map[string]string) int {
 	return pid
 }
 
-// outOfMemory is how often the kernel ended a process in the cgroup for want of memory, by the cgroup's own counter. cAdvisor counts
-// the lines of the kernel's log, for which somebody has to read it all the time.
+// outOfMemory is how often the kernel ended a process in the cgroup for want of memory, by the cgroup's own counter. cAdvisor
+// counts the lines of the kernel's log, for which somebody has to read it all the time.
 func outOfMemory(paths map[string]string) uint64 {
 	for controller, file := range map[string]string{"": "memory.events", "memory": "memory.oom_control"} {
 		dir, ok := paths[controller]

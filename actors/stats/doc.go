@@ -2,17 +2,17 @@
 // /metrics/resource and /metrics/cadvisor are three views of one [Collector] with one cache, and /metrics, /metrics/probes and
 // /metrics/slis tell what the agent itself did, counted by [Metrics].
 //
-// Nothing is collected that nobody reads. There is no loop: a request reads what is older than it may be, requests side by side
-// share one reading, and within its age a reading costs nothing (see part). Each kind of figures is read apart from the others and
-// within a time of its own, so that a runtime or a file server that hangs costs the answer its figures and nothing else: the
-// answer has what was read last, and says what is lacking in Warning headers, in resource_scrape_error and in
+// Nothing is collected that nobody reads. There is no loop: a request reads what is older than it may be, requests side by
+// side share one reading, and within its age a reading costs nothing (see part). Each kind of figures is read apart from the
+// others and within a time of its own, so that a runtime or a file server that hangs costs the answer its figures and nothing
+// else: the answer has what was read last, and says what is lacking in Warning headers, in resource_scrape_error and in
 // container_scrape_error.
 //
 // Where figures come from:
 //
 //   - Which pods and containers there are is what the pods actor publishes on the board. The runtime is not asked for it.
-//   - The CPU, memory, swap, I/O, processes, pressure and network of the node, of pods and of containers are read from cgroups and
-//     /proc by cAdvisor's library, with one reading for all views, so that they agree. cAdvisor's manager is not used: it
+//   - The CPU, memory, swap, I/O, processes, pressure and network of the node, of pods and of containers are read from cgroups
+//     and /proc by cAdvisor's library, with one reading for all views, so that they agree. cAdvisor's manager is not used: it
 //     keeps two goroutines a container that collect whether anybody reads or not.
 //   - The CRI (ListContainerStats) tells writable layers and image file systems, and all figures of a container whose cgroup is
 //     not to be seen here, as in a virtual machine.

@@ -58,8 +58,10 @@ type Metrics struct {
 }
 
 var (
-	startBuckets = []float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
-	callBuckets  = prometheus.ExponentialBucketsRange(0.005, 2000, 14) // pulls take long
+	startBuckets = []float64{
+		0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
+	}
+	callBuckets = prometheus.ExponentialBucketsRange(0.005, 2000, 14) // pulls take long
 )
 
 // NewMetrics makes the process's metrics, all at zero.
@@ -78,7 +80,8 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	}
 	r := m.registry
 	m.calls = counter(r, "kubelet_runtime_operations_total", "Calls of the container runtime.", "operation_type")
-	m.failures = counter(r, "kubelet_runtime_operations_errors_total", "Calls of the container runtime that failed.", "operation_type")
+	m.failures = counter(r, "kubelet_runtime_operations_errors_total", "Calls of the container runtime that failed.",
+		"operation_type")
 	m.callTime = histogram(r, "kubelet_runtime_operations_duration_seconds", "Time that calls of the container runtime took.",
 		callBuckets, "operation_type")
 	m.sandboxTime = histogram(r, "kubelet_run_podsandbox_duration_seconds", "Time that it took to run a sandbox.",
@@ -233,8 +236,8 @@ func (*Metrics) Checked(name string, healthy bool) {
 // paths are those whose requests are counted by themselves; all others are "other". A path is anybody's to choose.
 var paths = []string{
 	"attach", "checkpoint", "configz", "containerLogs", "debug", "exec", "flagz", "healthz", "logs", "metrics",
-	"metrics/cadvisor", "metrics/probes", "metrics/resource", "metrics/slis", "pods", "portForward", "run", "runningpods", "stats",
-	"stats/summary", "statusz",
+	"metrics/cadvisor", "metrics/probes", "metrics/resource", "metrics/slis", "pods", "portForward", "run", "runningpods",
+	"stats", "stats/summary", "statusz",
 }
 
 // methods are those that are counted by themselves.
