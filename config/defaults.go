@@ -12,9 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// defaultReadOnlyPort is the command line's default; in a file the port is off.
-const defaultReadOnlyPort = 10255
-
 // DefaultEvictionHard returns the hard eviction thresholds of a Linux node that names none itself.
 func DefaultEvictionHard() map[string]string {
 	return map[string]string{
@@ -111,17 +108,12 @@ func defaultEviction(c *KubeletConfiguration) {
 	}
 }
 
-// commandLineBase is the configuration that flags are laid over when no --config file is given. The kubelet keeps the
-// server of that case as open as it was before there were files, and documents it with --anonymous-auth,
-// --authorization-mode, --authentication-token-webhook and --read-only-port.
-func commandLineBase(gates map[string]bool) *KubeletConfiguration {
+// defaultConfiguration is that of a file which says nothing, and what flags are laid over when no --config file is given. The
+// kubelet has other defaults for its server in that case, from before there were files: anonymous requests, AlwaysAllow and port
+// 10255. Here nobody gets in whom nobody let in.
+func defaultConfiguration(gates map[string]bool) *KubeletConfiguration {
 	c := &KubeletConfiguration{}
 	setDefaults(c, gates)
 	defaultEviction(c)
-	anonymous, webhook := true, false
-	c.Authentication.Anonymous.Enabled = &anonymous
-	c.Authentication.Webhook.Enabled = &webhook
-	c.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeAlwaysAllow
-	c.ReadOnlyPort = defaultReadOnlyPort
 	return c
 }

@@ -147,10 +147,15 @@ func TestDerivedDefaults(t *testing.T) {
 	}
 }
 
-func TestCommandLineBaseIsTheKubelets(t *testing.T) {
-	c := commandLineBase(defaultGates(t))
-	if !*c.Authentication.Anonymous.Enabled || *c.Authentication.Webhook.Enabled || c.ReadOnlyPort != 10255 ||
-		c.Authorization.Mode != kubeletconfig.KubeletAuthorizationModeAlwaysAllow {
+// Unlike the kubelet's, the command line's defaults let nobody in.
+func TestTheCommandLineLetsNobodyIn(t *testing.T) {
+	n, _, err := loadArgs(t, "--kubeconfig=/k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := n.Kubelet
+	if *c.Authentication.Anonymous.Enabled || !*c.Authentication.Webhook.Enabled || c.ReadOnlyPort != 0 ||
+		c.Authorization.Mode != kubeletconfig.KubeletAuthorizationModeWebhook {
 		t.Errorf("authentication %+v, authorization %q, read-only port %d", c.Authentication, c.Authorization.Mode,
 			c.ReadOnlyPort)
 	}

@@ -78,10 +78,10 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 	return f
 }
 
-// newTarget returns a target over base, or over the command line's defaults where base is nil.
+// newTarget returns a target over base, or over the defaults where base is nil.
 func newTarget(base *KubeletConfiguration) *target {
 	if base == nil {
-		base = commandLineBase(nil)
+		base = defaultConfiguration(nil)
 	}
 	return &target{kubelet: base, node: newNode(), gates: map[string]bool{}}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -25,11 +26,12 @@ func Load(flags *Flags, fs *pflag.FlagSet) (*Node, []Warning, error) {
 }
 
 func load(flags *Flags, fs *pflag.FlagSet, hostname func() (string, error)) (*Node, []Warning, error) {
-	base, plain, warnings, err := readBase(flags)
+	base, plain, addressed, warnings, err := readBase(flags)
 	if err != nil {
 		return nil, nil, err
 	}
 	t := newTarget(base)
+	t.node.AddressGiven = addressed || flags.given("address")
 	said, err := flags.replay(fs, t)
 	if err != nil {
 		return nil, nil, err
@@ -59,34 +61,38 @@ func load(flags *Flags, fs *pflag.FlagSet, hostname func() (string, error)) (*No
 	}
 	warnings = append(warnings, node.reserveCPUs()...)
 	warnings = append(warnings, flags.pendingSettings(fs, node.Kubelet, plain, warnings)...)
-	return node, append(warnings, openServer(flags, node)...), nil
+	return node, append(warnings, openServer(node)...), nil
 }
 
-// readBase returns the configuration that flags are laid over, and what it would be if the files said nothing.
-func readBase(flags *Flags) (base, plain *KubeletConfiguration, warnings []Warning, err error) {
+// readBase returns the configuration that flags are laid over, what it would be if the files said nothing, and whether they give
+// the server's address.
+func readBase(flags *Flags) (base, plain *KubeletConfiguration, addressed bool, warnings []Warning, err error) {
 	own := flags.scratch.node
 	var patches []any
 	if own.ConfigDir != "" {
 		if patches, err = readDropins(own.ConfigDir); err != nil {
-			return nil, nil, nil, fmt.Errorf("--config-dir: %w", err)
+			return nil, nil, false, nil, fmt.Errorf("--config-dir: %w", err)
 		}
 	}
 	file, folder, err := configFile(own.ConfigFile)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("--config: %w", err)
+		return nil, nil, false, nil, fmt.Errorf("--config: %w", err)
 	}
-	gates, err := gatesOf(file, patches, flags.scratch.gates)
+	if base = file; base == nil {
+		base = &KubeletConfiguration{}
+	}
+	said, err := applyDropins(base, patches)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, false, nil, err
 	}
-	base, plain = file, &KubeletConfiguration{}
-	if base == nil {
-		base, plain = commandLineBase(gates), commandLineBase(gates)
+	addressed = said.Address != ""
+	gates, _, err := resolveGates(mergeGates(said.FeatureGates, flags.scratch.gates)) // some defaults depend on them
+	if err != nil {
+		return nil, nil, false, nil, err
 	}
-	for _, c := range []*KubeletConfiguration{base, plain} {
-		setDefaults(c, gates)
-		defaultEviction(c)
-	}
+	plain = defaultConfiguration(gates)
+	setDefaults(base, gates)
+	defaultEviction(base)
 	if folder != "" {
 		base.StaticPodPath = folder
 		warnings = append(warnings, Warning{Flag: "--config", Message: fmt.Sprintf(
@@ -95,10 +101,10 @@ func readBase(flags *Flags) (base, plain *KubeletConfiguration, warnings []Warni
 	}
 	merged, err := applyDropins(base, patches)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("--config-dir: %w", err)
+		return nil, nil, false, nil, fmt.Errorf("--config-dir: %w", err)
 	}
 	setDefaults(merged, gates)
-	return merged, plain, warnings, nil
+	return merged, plain, addressed, warnings, nil
 }
 
 // configFile reads what --config names: a file, or a folder, which is returned as an absolute path.
@@ -118,30 +124,27 @@ func configFile(path string) (file *KubeletConfiguration, folder string, err err
 	return file, "", err
 }
 
-// gatesOf finds the gates before any default is filled in, because some defaults depend on them.
-func gatesOf(file *KubeletConfiguration, patches []any, line map[string]bool) (map[string]bool, error) {
-	raw := &KubeletConfiguration{}
-	if file != nil {
-		raw = file
-	}
-	raw, err := applyDropins(raw, patches)
-	if err != nil {
-		return nil, err
-	}
-	gates, _, err := resolveGates(mergeGates(raw.FeatureGates, line))
-	return gates, err
-}
-
-// openServer warns where the command line's defaults leave the node's API open to everyone. On a standalone node it is the
-// loopback's alone, which the agent says.
-func openServer(flags *Flags, n *Node) []Warning {
+// openServer warns where more than the cluster's administrators may do everything on the node, which somebody has asked for. On
+// the loopback it is their own affair.
+func openServer(n *Node) []Warning {
 	c := n.Kubelet
-	if flags.given("anonymous-auth") || flags.given("authorization-mode") || !*c.EnableServer ||
-		n.Standalone() && n.BootstrapKubeconfigPath == "" && c.Authentication.X509.ClientCAFile == "" ||
-		!*c.Authentication.Anonymous.Enabled || c.Authorization.Mode != kubeletconfig.KubeletAuthorizationModeAlwaysAllow {
+	address, err := netip.ParseAddr(c.Address)
+	if !*c.EnableServer || c.Authorization.Mode != kubeletconfig.KubeletAuthorizationModeAlwaysAllow ||
+		err == nil && address.IsLoopback() || n.standalone() && !n.AddressGiven {
 		return nil
 	}
-	return []Warning{{Flag: "--config", Message: fmt.Sprintf(
-		"without a configuration file the kubelet's API on port %d lets everyone do everything, as in the kubelet; "+
-			"a file, or --anonymous-auth=false and --authorization-mode=Webhook, closes it", c.Port)}}
+	var who string
+	switch {
+	case *c.Authentication.Anonymous.Enabled:
+		who = "everyone (authentication.anonymous)"
+	case *c.Authentication.Webhook.Enabled && !n.standalone():
+		who = "every holder of a token of the cluster, and so every pod with a service account (authentication.webhook)"
+	default:
+		return nil
+	}
+	return []Warning{{Flag: "--authorization-mode", Message: fmt.Sprintf(
+		"AlwaysAllow lets %s do everything by the kubelet's API on port %d; Webhook asks the API server", who, c.Port)}}
 }
+
+// standalone says that the node has no API server, now or once it has asked for credentials.
+func (n *Node) standalone() bool { return n.KubeconfigPath == "" && n.BootstrapKubeconfigPath == "" }

@@ -252,25 +252,49 @@ func TestFlagsOfOldWithASuccessor(t *testing.T) {
 }
 
 func TestAnOpenServerIsWarnedAbout(t *testing.T) {
-	warned := func(args ...string) bool {
-		_, warnings, err := loadArgs(t, args...)
+	const all, anonymous = "--authorization-mode=AlwaysAllow", "--anonymous-auth"
+	for line, want := range map[string]string{
+		"":                                 "",
+		"--kubeconfig=/k":                  "",
+		"--client-ca-file=/ca":             "",
+		"--kubeconfig=/k " + anonymous:     "",
+		"--kubeconfig=/k " + all:           "lets every holder of a token",
+		"--bootstrap-kubeconfig=/b " + all: "lets every holder of a token",
+		"--kubeconfig=/k --authentication-token-webhook=false " + all:     "",
+		"--kubeconfig=/k " + anonymous + " " + all:                        "lets everyone",
+		"--kubeconfig=/k --address=127.0.0.1 " + anonymous + " " + all:    "",
+		"--kubeconfig=/k --enable-server=false " + anonymous + " " + all:  "",
+		"--client-ca-file=/ca " + anonymous + " " + all:                   "", // on the loopback
+		"--client-ca-file=/ca --address=0.0.0.0 " + anonymous + " " + all: "lets everyone",
+		"--client-ca-file=/ca --address=0.0.0.0 " + all:                   "",
+	} {
+		_, warnings, err := loadArgs(t, strings.Fields(line)...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return slices.ContainsFunc(warnings, func(w Warning) bool { return strings.Contains(w.Message, "lets everyone") })
-	}
-	if warned() {
-		t.Error("the server of a standalone node, which is on the loopback, is warned about")
-	}
-	for _, open := range []string{"--kubeconfig=/k", "--bootstrap-kubeconfig=/b", "--client-ca-file=/ca"} {
-		if !warned(open) {
-			t.Errorf("%s, and no file: no warning", open)
+		var said string
+		for _, w := range warnings {
+			if strings.Contains(w.Message, " lets ") {
+				said = w.Message
+			}
+		}
+		if !strings.Contains(said, want) || (said == "") != (want == "") {
+			t.Errorf("%s: %q, want %q", line, said, want)
 		}
 	}
-	for _, quiet := range [][]string{{"--anonymous-auth=false"}, {"--anonymous-auth=true"}, {"--authorization-mode=Webhook"},
-		{"--enable-server=false"}} {
-		if warned(append(quiet, "--kubeconfig=/k")...) {
-			t.Errorf("%v: warned", quiet)
+}
+
+// Where the port is opened depends on whether somebody gave the address: the default is every address of the machine.
+func TestTheAddressIsKnownToBeGiven(t *testing.T) {
+	dir := t.TempDir()
+	file := "--config=" + write(t, dir, "f", header+"address: 0.0.0.0")
+	dropin := "--config-dir=" + filepath.Dir(write(t, t.TempDir(), "a.conf", header+"address: 0.0.0.0"))
+	plain := "--config=" + write(t, dir, "g", header+"healthzPort: 1")
+	for arg, want := range map[string]bool{
+		"--address=0.0.0.0": true, file: true, dropin: true, plain: false, "--kubeconfig=/k": false,
+	} {
+		if n, _, err := loadArgs(t, arg); err != nil || n.AddressGiven != want || n.Kubelet.Address != "0.0.0.0" {
+			t.Errorf("%s: %v %v", arg, err, n)
 		}
 	}
 }

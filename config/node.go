@@ -61,6 +61,9 @@ type Node struct {
 	// APIServers are the URLs of the --api-servers flag of old, kept for the day the API source is built.
 	APIServers []string
 
+	// AddressGiven says that Kubelet.Address is what a flag or a file asks for, and not the default.
+	AddressGiven bool
+
 	// NodeIPs are the addresses of --node-ip: none, one, or two of different families. The unspecified address of a
 	// family ("::", "0.0.0.0") stands alone and asks for that family's default address.
 	NodeIPs []netip.Addr

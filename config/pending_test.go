@@ -89,7 +89,7 @@ func pendingOf(t *testing.T, flags *Flags, fs *pflag.FlagSet) []string {
 			t.Fatal(err)
 		}
 	}
-	return named(flags.pendingSettings(fs, to.kubelet, commandLineBase(nil), sent))
+	return named(flags.pendingSettings(fs, to.kubelet, defaultConfiguration(nil), sent))
 }
 
 func named(warnings []Warning) []string {

@@ -3,6 +3,7 @@ package access
 import (
 	"net"
 	"net/netip"
+	"strconv"
 
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
@@ -10,27 +11,55 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// Exposure says how far port 10250 is reachable.
+// Exposure says how far the ports of the node's API are reachable.
 type Exposure struct {
-	// Address is the IP address to listen on; empty where the port is closed.
+	// Address is the IP address that port 10250 listens on; empty where the port is closed.
 	Address string
-	// Closed says why the port is closed; empty where it is open.
+	// Closed says why port 10250 is closed; empty where it is open.
 	Closed string
-	// Narrowed says why the port is open on the loopback alone and not on the configured address; empty where it is not so.
+	// Narrowed says why it is open on the loopback alone and not on the configured address; empty where it is not so.
 	Narrowed string
-	// Everybody says that whoever can connect is let in, from other machines, too: it was asked for.
+	// Everybody says that whoever can connect to it is let in, from other machines, too: it was asked for.
 	Everybody bool
+	// ReadOnly is the IP address that the read-only port listens on; empty where it is closed.
+	ReadOnly string
+	// ReadOnlyReason is a sentence that says why the read-only port is closed or open on the loopback alone, other than was asked
+	// for; or that it is open to other machines, which was. Empty where there is nothing to say.
+	ReadOnlyReason string
 }
 
-// Exposed decides from the configuration whether port 10250 is opened, and where. A port that could authorize nobody stays
-// closed, with a reason, where the kubelet refuses to start. Where there is neither an API server to ask nor a client CA,
-// everybody who can connect would be served: that is the loopback only.
+// Exposed decides from the configuration whether the ports of the node's API are opened, and where. Port 10250, where it could
+// authorize nobody, stays closed, with a reason, where the kubelet refuses to start. What a node without an API server serves to
+// everybody who can connect is on the loopback only, unless somebody gave the address.
 func Exposed(node *config.Node) Exposure {
+	out := secure(node)
+	k := node.Kubelet
+	port := "port " + strconv.Itoa(int(k.ReadOnlyPort))
+	address, err := netip.ParseAddr(k.Address)
+	switch {
+	case k.ReadOnlyPort == 0: // the default
+	case err != nil:
+		out.ReadOnlyReason = port + " is closed: address " + k.Address + " is not an IP address"
+	case node.Standalone() && !address.IsLoopback() && !node.AddressGiven:
+		out.ReadOnly = loopback(address)
+		out.ReadOnlyReason = port + " is open on " + out.ReadOnly + " alone: everybody who connects may read, and no address is configured"
+	default:
+		out.ReadOnly = k.Address
+		if !address.IsLoopback() {
+			out.ReadOnlyReason = port + " lets everybody who can connect read what pods there are: readOnlyPort is set"
+		}
+	}
+	return out
+}
+
+// secure is what concerns port 10250.
+func secure(node *config.Node) Exposure {
 	k := node.Kubelet
 	cluster := !node.Standalone()
 	ca := k.Authentication.X509.ClientCAFile != ""
 	tokens := cluster && ptr.Deref(k.Authentication.Webhook.Enabled, false)
 	anonymous := ptr.Deref(k.Authentication.Anonymous.Enabled, false)
+	everybody := anonymous && k.Authorization.Mode == kubeletconfig.KubeletAuthorizationModeAlwaysAllow
 	address, err := netip.ParseAddr(k.Address)
 	switch {
 	case !ptr.Deref(k.EnableServer, true):
@@ -44,14 +73,16 @@ func Exposed(node *config.Node) Exposure {
 		return Exposure{Closed: "serverTLSBootstrap asks the API server for a certificate, and there is no --kubeconfig"}
 	case err != nil:
 		return Exposure{Closed: "address " + k.Address + " is not an IP address"}
-	case !cluster && !ca && !address.IsLoopback():
-		loopback := net.IPv4(127, 0, 0, 1).String()
-		if address.Is6() && !address.Is4In6() {
-			loopback = net.IPv6loopback.String()
-		}
-		return Exposure{Address: loopback, Narrowed: "without an API server and authentication.x509.clientCAFile everybody who " +
-			"connects is served"}
+	case !cluster && everybody && !address.IsLoopback() && !node.AddressGiven:
+		return Exposure{Address: loopback(address), Narrowed: "everybody who connects is served, and no address is configured"}
 	}
-	everybody := anonymous && k.Authorization.Mode == kubeletconfig.KubeletAuthorizationModeAlwaysAllow
 	return Exposure{Address: k.Address, Everybody: everybody && !address.IsLoopback()}
+}
+
+// loopback is the address of the loopback in the family of an address.
+func loopback(address netip.Addr) string {
+	if address.Is6() && !address.Is4In6() {
+		return net.IPv6loopback.String()
+	}
+	return net.IPv4(127, 0, 0, 1).String()
 }

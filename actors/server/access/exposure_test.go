@@ -19,6 +19,7 @@ func TestExposed(t *testing.T) {
 		n.Kubelet.Authorization.Mode = always
 		n.Kubelet.Authentication.Anonymous.Enabled = ptr.To(true)
 	}
+	given := func(n *config.Node) { n.AddressGiven = true }
 	address := func(a string) set { return func(n *config.Node) { n.Kubelet.Address = a } }
 	for name, c := range map[string]struct {
 		sets                      []set
@@ -33,6 +34,8 @@ func TestExposed(t *testing.T) {
 		"standalone, nobody":          {[]set{standalone, func(n *config.Node) { n.Kubelet.Authorization.Mode = always }}, "", "no client can be authenticated", ""},
 		"standalone, open":            {[]set{standalone, open}, "127.0.0.1", "", "everybody"},
 		"standalone, open, IPv6":      {[]set{standalone, open, address("::")}, "::1", "", "everybody"},
+		"standalone, open, CA":        {[]set{standalone, open, ca}, "127.0.0.1", "", "everybody"},
+		"standalone, open, given":     {[]set{standalone, open, given}, "0.0.0.0", "", ""},
 		"standalone, open, loopback":  {[]set{standalone, open, address("127.0.0.2")}, "127.0.0.2", "", ""},
 		"cluster, nobody": {[]set{func(n *config.Node) { n.Kubelet.Authentication.Webhook.Enabled = ptr.To(false) }}, "",
 			"no client can be authenticated", ""},
@@ -48,7 +51,32 @@ func TestExposed(t *testing.T) {
 		}
 		got := Exposed(n)
 		if got.Address != c.address || !strings.Contains(got.Closed, c.closed) || (got.Closed == "") != (c.closed == "") ||
-			got.Everybody != (name == "cluster, asked to be open") || !strings.Contains(got.Narrowed, c.narrowed) || (got.Narrowed == "") != (c.narrowed == "") {
+			got.Everybody != (name == "cluster, asked to be open" || name == "standalone, open, given") || !strings.Contains(got.Narrowed, c.narrowed) || (got.Narrowed == "") != (c.narrowed == "") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// The read-only port is open where it was asked for, and on a standalone node to this machine unless an address was given.
+func TestExposedReadOnly(t *testing.T) {
+	for name, c := range map[string]struct {
+		node            *config.Node
+		port            int32
+		ip              string
+		address, reason string
+	}{
+		"cluster, off":             {&config.Node{KubeconfigPath: "/kc"}, 0, "0.0.0.0", "", ""},
+		"cluster":                  {&config.Node{KubeconfigPath: "/kc"}, 10255, "0.0.0.0", "0.0.0.0", "lets everybody"},
+		"cluster, loopback":        {&config.Node{KubeconfigPath: "/kc"}, 10255, "127.0.0.1", "127.0.0.1", ""},
+		"standalone, off":          {&config.Node{AddressGiven: true}, 0, "0.0.0.0", "", ""},
+		"standalone":               {&config.Node{}, 10255, "0.0.0.0", "127.0.0.1", "on 127.0.0.1 alone"},
+		"standalone, IPv6":         {&config.Node{}, 10255, "::", "::1", "on ::1 alone"},
+		"standalone, given":        {&config.Node{AddressGiven: true}, 10255, "0.0.0.0", "0.0.0.0", "lets everybody"},
+		"no address of this world": {&config.Node{}, 10255, "here", "", "is closed: address here"},
+	} {
+		c.node.Kubelet = &config.KubeletConfiguration{Address: c.ip, ReadOnlyPort: c.port}
+		got := Exposed(c.node)
+		if got.ReadOnly != c.address || !strings.Contains(got.ReadOnlyReason, c.reason) || (got.ReadOnlyReason == "") != (c.reason == "") {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"crypto/tls"
 	"log/slog"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,6 +27,9 @@ type guard struct {
 // openGuard reads the certificates; nothing listens and nothing is sent.
 func openGuard(node *config.Node, c *cluster, addresses *nodeAddresses, log *slog.Logger) (*guard, error) {
 	g := &guard{exposure: access.Exposed(node)}
+	if why := g.exposure.ReadOnlyReason; why != "" {
+		log.Warn(why)
+	}
 	switch e := g.exposure; {
 	case e.Closed != "":
 		log.Info("port 10250 is closed", "reason", e.Closed)
@@ -97,14 +101,18 @@ func wireIdentity(c *cluster, g *guard, state *identity.State) rows {
 
 // identityProblems are sentences for health.
 func (a *Agent) identityProblems() []string {
-	out := a.credentials.Problems()
-	switch e := a.guard.exposure; {
+	out := slices.Clone(a.credentials.Problems())
+	e := a.guard.exposure
+	switch {
 	case e.Closed != "":
-		return append(out[:len(out):len(out)], "port 10250 is closed: "+e.Closed)
+		out = append(out, "port 10250 is closed: "+e.Closed)
 	case e.Narrowed != "":
-		return append(out[:len(out):len(out)], "port 10250 is open on "+e.Address+" alone: "+e.Narrowed)
+		out = append(out, "port 10250 is open on "+e.Address+" alone: "+e.Narrowed)
 	case e.Everybody:
-		return append(out[:len(out):len(out)], openToAll)
+		out = append(out, openToAll)
+	}
+	if e.ReadOnlyReason != "" {
+		out = append(out, e.ReadOnlyReason)
 	}
 	return out
 }

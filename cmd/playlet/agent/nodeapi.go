@@ -23,7 +23,9 @@ func (a *Agent) nodeAPI() *server.NodeAPI {
 			SetVerbosity: a.node.SetVerbosity,
 			Figures:      stats.Handler(a.figures, a.metrics),
 		},
-		ReadOnlyAddress: k.Address, ReadOnlyPort: int(k.ReadOnlyPort),
+	}
+	if address := a.guard.exposure.ReadOnly; address != "" {
+		api.ReadOnlyAddress, api.ReadOnlyPort = address, int(k.ReadOnlyPort)
 	}
 	if g := a.guard; g.tls != nil {
 		api.Address, api.Port, api.TLS = g.exposure.Address, int(k.Port), g.tls
