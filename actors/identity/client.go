@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/certificate"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 )
 
 // ClientOptions say where this node's credentials towards the API server come from.
@@ -191,9 +193,9 @@ func (c *Client) current() (*tls.Certificate, error) {
 		return pair, nil
 	}
 	if r := c.requests.open(); r != nil {
-		return nil, fmt.Errorf("this node has no client certificate: %s", r)
+		return nil, apiclient.NoCredentials(fmt.Sprintf("this node has no client certificate: %s", r))
 	}
-	return nil, errors.New("this node has no client certificate, or it has expired")
+	return nil, apiclient.NoCredentials("this node has no client certificate, or it has expired")
 }
 
 // transport makes one that shows this certificate.

@@ -88,8 +88,16 @@ func distrusted(err error) string {
 	return ""
 }
 
+// NoCredentials is the error of a request that was not sent, since this node has nothing to show to the API server; it says why.
+type NoCredentials string
+
+func (n NoCredentials) Error() string { return string(n) }
+
 // unreachable says why there is no answer at all.
 func unreachable(err error) string {
+	if e, ok := errors.AsType[NoCredentials](err); ok {
+		return string(e)
+	}
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
 		if e.IsNotFound {
 			return fmt.Sprintf("the API server cannot be reached: its name %s is not known to the DNS; see the kubeconfig's "+

@@ -100,3 +100,11 @@ func TestTheSameTroubleHasTheSameWords(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A request that this node did not send says nothing of whether the API server can be reached.
+func TestExplainOfARequestWithoutCredentials(t *testing.T) {
+	err := &url.Error{Op: "Get", URL: "https://192.0.2.1:6443/", Err: NoCredentials("this node has no client certificate")}
+	if got := Explain(err, "n"); got != "this node has no client certificate" {
+		t.Error(got)
+	}
+}
