@@ -39,14 +39,22 @@ func Object(p *board.Pod) *v1.Pod {
 	return &shown
 }
 
-// Pod finds a pod by its names.
+// Pod finds a pod by its names. Of several of a name, as while one is ended and its successor has begun, it is the one that is
+// wanted, unless the UID says which.
 func (h *Handlers) Pod(n Name) (*board.Pod, error) {
 	now := h.conf.Board.Now()
+	var ending *board.Pod
 	for i := range now.Pods {
 		p := &now.Pods[i]
 		if p.Pod.Namespace == n.Namespace && p.Pod.Name == n.Pod && (n.UID == "" || n.UID == string(p.Pod.UID)) {
-			return p, nil
+			if p.EndingSince.IsZero() {
+				return p, nil
+			}
+			ending = p
 		}
+	}
+	if ending != nil {
+		return ending, nil
 	}
 	return nil, refuse(http.StatusNotFound, "there is no pod %q in namespace %q", n.Pod, n.Namespace)
 }

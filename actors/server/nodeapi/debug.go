@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"path"
 	goruntime "runtime"
 	"strconv"
 	"strings"
@@ -48,8 +49,30 @@ func (a *api) systemLogs() {
 // write there. Nothing else is opened for good, as a pipe would wait for its writer.
 type logFiles struct{ root *os.Root }
 
+// maxLinks is how many absolute links one name may lead through: a log shipper's link names the container's log, which may be a
+// link of the runtime's.
+const maxLinks = 4
+
 // Open implements fs.FS.
 func (l logFiles) Open(name string) (fs.File, error) {
+	f, err := l.open(name)
+	for range maxLinks {
+		if err == nil {
+			break
+		}
+		// An os.Root refuses every absolute link, also one that stays inside, as those of /var/log/containers.
+		target, link := l.root.Readlink(name)
+		inside, below := strings.CutPrefix(path.Clean(target), strings.TrimSuffix(l.root.Name(), "/")+"/")
+		if link != nil || !below {
+			break
+		}
+		name = inside
+		f, err = l.open(name)
+	}
+	return f, err
+}
+
+func (l logFiles) open(name string) (fs.File, error) {
 	f, err := l.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

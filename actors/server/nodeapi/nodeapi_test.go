@@ -258,16 +258,24 @@ func TestSystemLogs(t *testing.T) {
 		os.Mkdir(filepath.Join(dir, "sub"), 0o700), os.Symlink("../syslog", filepath.Join(dir, "sub", "inside")),
 		os.Symlink(secret, filepath.Join(dir, "absolute")), os.Symlink("/", filepath.Join(dir, "root")),
 		os.Symlink("../"+filepath.Base(outside)+"/secret", filepath.Join(dir, "relative")),
+		os.Symlink(filepath.Join(dir, "syslog"), filepath.Join(dir, "sub", "once")),
+		os.Symlink(filepath.Join(dir, "sub", "once"), filepath.Join(dir, "twice")),
+		os.Symlink(filepath.Join(dir, "round"), filepath.Join(dir, "round")),
+		os.Symlink(dir+"/../"+filepath.Base(outside)+"/secret", filepath.Join(dir, "climbing")),
+		os.Symlink(filepath.Join(dir, "absolute"), filepath.Join(dir, "detour")),
+		os.Symlink(dir+"x/secret", filepath.Join(dir, "neighbour")),
 		unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.expect(http.MethodGet, "/logs/syslog", http.StatusOK, "a line\n")
 	r.expect(http.MethodGet, "/logs/sub/inside", http.StatusOK, "a line\n")
+	r.expect(http.MethodGet, "/logs/sub/once", http.StatusOK, "a line\n")
+	r.expect(http.MethodGet, "/logs/twice", http.StatusOK, "a line\n")
 	r.expect(http.MethodGet, "/logs/", http.StatusOK, "syslog")
 	r.expect(http.MethodGet, "/logs/?query=sshd", http.StatusNotFound, "not implemented")
 	r.expect(http.MethodPost, "/logs/syslog", http.StatusMethodNotAllowed, "")
-	for _, p := range []string{"absolute", "relative", "root/etc/passwd", "pipe", "none", "../secret", "..%2fsecret", "%2e%2e/secret", "sub/../../x"} {
+	for _, p := range []string{"absolute", "relative", "round", "climbing", "detour", "neighbour", "root/etc/passwd", "pipe", "none", "../secret", "..%2fsecret", "%2e%2e/secret", "sub/../../x"} {
 		if code, text := r.ask(http.MethodGet, "/logs/"+p, ""); code < 400 || strings.Contains(text, "SECRET") {
 			t.Errorf("%s: %d %q", p, code, text)
 		}
