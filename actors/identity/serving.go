@@ -126,14 +126,18 @@ func (p *parsedPair) Enqueue() {
 	p.p.Store(&pair)
 }
 
-// signSelf makes a self-signed pair where there is none, or where the one there ends soon. Nobody trusts it by its key, so that
-// a new one surprises nobody.
+// signSelf makes a self-signed pair where there is none, or where the one there ends soon or is no pair, as after a power cut
+// between the writing of its files. Nobody trusts it by its key, so that a new one surprises nobody. A disk that cannot be read
+// is an error: what it holds may be good.
 func (s *Serving) signSelf(now time.Time) error {
 	pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile)
 	switch {
 	case err == nil && now.Before(pair.Leaf.NotAfter.Add(-renewSelfSigned)):
 		return nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist):
+	case unreadable(err):
+		return err
+	case err != nil:
 		s.opts.Log.Warn("the self-signed serving certificate cannot be read; another one is made", "file", s.opts.CertFile, "error", err)
 	}
 	chain, key, err := cert.GenerateSelfSignedCertKey(s.opts.NodeName, nil, nil)
@@ -147,6 +151,12 @@ func (s *Serving) signSelf(now time.Time) error {
 		return err
 	}
 	return atomicfile.WriteFile(s.opts.CertFile, chain, 0o644)
+}
+
+// unreadable says that a file could not be read, in contrast to what is wrong with its content.
+func unreadable(err error) bool {
+	_, is := errors.AsType[*fs.PathError](err)
+	return is
 }
 
 // byRequest asks the API server for the certificate, and for its successor before it expires or when the addresses change.

@@ -3,7 +3,9 @@ package identity
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -90,6 +92,17 @@ func TestSelfSigned(t *testing.T) {
 	}
 	if pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile); err != nil || pair.Leaf.Equal(leaf) {
 		t.Errorf("not renewed: %v", err)
+	}
+	// A key of another pair, as of a power cut while the two are written, is no pair.
+	_, other, err := cert.GenerateSelfSignedCertKey("n1", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.opts.KeyFile, other, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if next, _ := shown(t, config(t, serving(t, ServingOptions{CertDir: dir}), kubeletconfig.KubeletConfiguration{})); next == nil {
+		t.Error("nothing is shown after a key without its certificate")
 	}
 	// A broken one is replaced, too.
 	if err := os.WriteFile(s.opts.CertFile, []byte("half a certif"), 0o644); err != nil {
@@ -208,5 +221,19 @@ func TestTLS(t *testing.T) {
 	now.Store(pool)
 	if _, cas := shown(t, with); len(cas) != 1 || string(cas[0]) != string(api.ca.RawSubject) {
 		t.Errorf("%q are named", cas)
+	}
+}
+
+// A file that cannot be read may be good: nothing is written over it.
+func TestASelfSignedPairThatCannotBeReadStays(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, selfSignedCert), 0o700); err != nil { // reading it is an error, for root as well
+		t.Fatal(err)
+	}
+	if _, err := NewServing(ServingOptions{NodeName: "n1", CertDir: dir, Log: slog.New(slog.DiscardHandler)}); err == nil {
+		t.Error("no error")
+	}
+	if _, err := os.Stat(filepath.Join(dir, selfSignedKey)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a key was written: %v", err)
 	}
 }

@@ -99,16 +99,19 @@ func (c *limitedConn) Close() error {
 
 type connKey struct{}
 
-// marksBusy has a server's connections counted as busy while they have a request.
-func marksBusy(s *http.Server) {
-	handler := s.Handler
+// knowsConns tells a server's handlers, by the request's context, the connection that they answer on.
+func knowsConns(s *http.Server) {
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if secure, ok := c.(*tls.Conn); ok {
 			c = secure.NetConn()
 		}
 		return context.WithValue(ctx, connKey{}, c)
 	}
-	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+}
+
+// whileBusy has a connection counted as busy while the handler answers on it.
+func whileBusy(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(*limitedConn); ok {
 			mark := func(busy bool) {
 				c.of.mu.Lock()

@@ -92,7 +92,7 @@ type Listener struct {
 const (
 	headerTimeout   = 5 * time.Second
 	idleTimeout     = time.Minute
-	maxHeaderBytes  = 16 << 10
+	maxHeaderBytes  = 16 << 10 // but port 10250's
 	adminConns      = 512
 	probeTimeout    = 10 * time.Second // for a whole request to /healthz, and its answer
 	probeConns      = 64
@@ -134,8 +134,10 @@ func NewListeners(conf Config) *Listeners {
 		l.addNodeAPI(conf.Node)
 	}
 	for _, e := range l.ends {
-		marksBusy(e.server)
-		e.server.MaxHeaderBytes = maxHeaderBytes
+		knowsConns(e.server)
+		if e.server.MaxHeaderBytes == 0 {
+			e.server.MaxHeaderBytes = maxHeaderBytes
+		}
 		e.server.BaseContext = func(net.Listener) context.Context { return l.ctx }
 		e.server.ErrorLog = log.New(serverLog{l.log.With("listener", e.name)}, "", 0)
 	}
@@ -164,7 +166,7 @@ func (l *Listeners) adminEndpoint() *endpoint {
 			Platform: runtime.GOOS + "/" + runtime.GOARCH, PID: os.Getpid(), Since: time.Now(),
 		},
 	})
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
+	server := &http.Server{Handler: whileBusy(handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
 	return newEndpoint("admin", l.conf.AdminSocket, adminConns, server, &socketDoor{path: l.conf.AdminSocket})
 }
 
@@ -172,7 +174,7 @@ func (l *Listeners) adminEndpoint() *endpoint {
 func (l *Listeners) healthzEndpoint() *endpoint {
 	where := net.JoinHostPort(l.conf.HealthzAddress, strconv.Itoa(l.conf.HealthzPort))
 	server := &http.Server{
-		Handler: l.health.Handler(false), ReadHeaderTimeout: headerTimeout, ReadTimeout: probeTimeout,
+		Handler: whileBusy(l.health.Handler(false)), ReadHeaderTimeout: headerTimeout, ReadTimeout: probeTimeout,
 		WriteTimeout: probeTimeout, IdleTimeout: idleTimeout,
 	}
 	return newEndpoint("healthz", where, probeConns, server, tcpDoor(where))

@@ -25,18 +25,22 @@ type NodeAPI struct {
 // nodeConns is how many connections a port of the node's API has: for all logs and streams there may be, and as many requests.
 const nodeConns = 1024
 
+// maxNodeHeaderBytes is for port 10250: the command of an exec, a script at times, is in the URL.
+const maxNodeHeaderBytes = http.DefaultMaxHeaderBytes
+
 // addNodeAPI adds the endpoints of the node's API.
 func (l *Listeners) addNodeAPI(n *NodeAPI) {
 	conf := n.Config
 	conf.Board, conf.Containers, conf.Healthz, conf.Log = l.conf.Board, l.shared, l.health.NodeHandler(), l.log
 	if n.Port != 0 && n.TLS != nil && n.Filter != nil {
-		e := nodeEndpoint("nodeapi", net.JoinHostPort(n.Address, strconv.Itoa(n.Port)), n.Filter(nodeapi.New(conf)))
-		e.server.TLSConfig, e.secure = http1(n.TLS), true
+		// Inside the filter: who is not let in, or not yet, is idle, and his connection may be closed for another's.
+		e := nodeEndpoint("nodeapi", net.JoinHostPort(n.Address, strconv.Itoa(n.Port)), n.Filter(whileBusy(nodeapi.New(conf))))
+		e.server.TLSConfig, e.secure, e.server.MaxHeaderBytes = http1(n.TLS), true, maxNodeHeaderBytes
 		l.ends, l.nodePort = append(l.ends, e), n.Port
 	}
 	if n.ReadOnlyPort != 0 {
 		where := net.JoinHostPort(n.ReadOnlyAddress, strconv.Itoa(n.ReadOnlyPort))
-		l.ends = append(l.ends, nodeEndpoint("readonly", where, nodeapi.ReadOnly(conf)))
+		l.ends = append(l.ends, nodeEndpoint("readonly", where, whileBusy(nodeapi.ReadOnly(conf))))
 	}
 }
 

@@ -32,8 +32,9 @@ type Clients struct {
 	Heartbeat kubernetes.Interface
 	// Events is for Kubernetes Events.
 	Events kubernetes.Interface
-	// Reviews asks whose a token is and what somebody may do, for port 10250. Whoever can connect to that makes requests of it.
-	Reviews kubernetes.Interface
+	// TokenReviews asks whose a token is, for port 10250: whoever can connect to that makes requests of it. AccessReviews asks what
+	// somebody may do who is known.
+	TokenReviews, AccessReviews kubernetes.Interface
 	// Server is the address, as the kubeconfig has it, for the log and for errors.
 	Server string
 }
@@ -52,7 +53,8 @@ func New(o Options) (*Clients, error) {
 		{&out.Main, o.QPS, o.Burst, 0},
 		{&out.Heartbeat, -1, 0, o.HeartbeatTimeout},
 		{&out.Events, o.EventQPS, o.EventBurst, 0},
-		{&out.Reviews, o.QPS, o.Burst, 0},
+		{&out.TokenReviews, o.QPS, o.Burst, 0},
+		{&out.AccessReviews, o.QPS, o.Burst, 0},
 	} {
 		config := o.Config()
 		out.Server = config.Host

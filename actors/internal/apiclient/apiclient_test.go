@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
@@ -40,14 +41,16 @@ func TestEachClientHasItsOwnConnection(t *testing.T) {
 		if _, err := clients.Heartbeat.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := clients.Reviews.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}); err != nil {
-			t.Fatal(err)
+		for _, reviews := range []kubernetes.Interface{clients.TokenReviews, clients.AccessReviews} {
+			if _, err := reviews.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if _, err := clients.Events.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(from) != 4 || !agents["playlet/test"] || len(agents) != 1 ||
+	if len(from) != 5 || !agents["playlet/test"] || len(agents) != 1 ||
 		!accepts["application/vnd.kubernetes.protobuf,application/json"] {
 		t.Errorf("connections %v, agents %v, accepts %v", from, agents, accepts)
 	}

@@ -32,9 +32,8 @@ import (
 )
 
 const (
+	// reviewTimeout bounds all that is asked about one request, which waits for it before its handler's own deadline begins.
 	reviewTimeout = 10 * time.Second
-	// checkTimeout bounds all that is asked about one request, which waits for it before its handler's own deadline begins.
-	checkTimeout = 30 * time.Second
 	// sameErrorEvery is how often one and the same failure to ask the API server is logged.
 	sameErrorEvery = time.Minute
 )
@@ -46,9 +45,9 @@ var retries = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 
 type Options struct {
 	// NodeName is the name of the Node whose sub-resources are asked for.
 	NodeName string
-	// Client reviews tokens and rights; nil where there is no API server. It should share no budget with other clients: whoever
-	// can connect makes requests of it.
-	Client kubernetes.Interface
+	// Tokens reviews tokens and Rights rights; nil where there is no API server. They should share no budget, neither with each
+	// other nor with other clients: whoever can connect makes requests of Tokens.
+	Tokens, Rights kubernetes.Interface
 	// Authentication and Authorization have all defaults.
 	Authentication kubeletconfig.KubeletAuthentication
 	Authorization  kubeletconfig.KubeletAuthorization
@@ -105,8 +104,8 @@ func (a *Access) authenticateBy(ctx context.Context, o Options) error {
 		a.ca, by.ClientCertificateCAContentProvider = ca, ca
 		a.reads.Go(func() { ca.Run(ctx, 1) })
 	}
-	if o.Client != nil && ptr.Deref(o.Authentication.Webhook.Enabled, false) {
-		by.TokenAccessReviewClient = o.Client.AuthenticationV1()
+	if o.Tokens != nil && ptr.Deref(o.Authentication.Webhook.Enabled, false) {
+		by.TokenAccessReviewClient = o.Tokens.AuthenticationV1()
 	}
 	if a.ca == nil && by.TokenAccessReviewClient == nil && !by.Anonymous.Enabled {
 		return nil
@@ -121,12 +120,12 @@ func (a *Access) authorizeBy(o Options) error {
 		a.may = authorizerfactory.NewAlwaysAllowAuthorizer()
 		return nil
 	}
-	if o.Client == nil {
+	if o.Rights == nil {
 		return nil
 	}
 	var err error
 	a.may, err = authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: o.Client.AuthorizationV1(),
+		SubjectAccessReviewClient: o.Rights.AuthorizationV1(),
 		AllowCacheTTL:             o.Authorization.Webhook.CacheAuthorizedTTL.Duration,
 		DenyCacheTTL:              o.Authorization.Webhook.CacheUnauthorizedTTL.Duration,
 		WebhookRetryBackoff:       &retries,
@@ -155,7 +154,7 @@ func (a *Access) ClientCAs() *x509.CertPool {
 
 // Filter lets a request through to next that is authenticated and authorized, and answers any other in the kubelet's words: 401
 // "Unauthorized", 403 "Forbidden (user=…)", 500 where the API server cannot be asked about rights and 503 where it cannot be
-// asked who the client is. The request's context and 30 s bound the asking.
+// asked who the client is. The request's context and 10 s bound the asking.
 func (a *Access) Filter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if code, text := a.check(r); code != http.StatusOK {
@@ -174,7 +173,7 @@ func (a *Access) check(r *http.Request) (code int, text string) {
 	if a.who == nil || a.may == nil {
 		return http.StatusUnauthorized, "Unauthorized"
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
 	defer cancel()
 	who, ok, err := a.who.AuthenticateRequest(r.WithContext(ctx))
 	if none := unanswered(err); none != nil {

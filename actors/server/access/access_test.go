@@ -18,6 +18,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
@@ -33,7 +34,7 @@ func options(t *testing.T, ca *authority, client kubernetes.Interface, log io.Wr
 		t.Fatal(err)
 	}
 	return Options{
-		NodeName: "n1", Client: client, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		NodeName: "n1", Tokens: client, Rights: client, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Authentication: kubeletconfig.KubeletAuthentication{
 			X509:      kubeletconfig.KubeletX509Authentication{ClientCAFile: file},
 			Webhook:   kubeletconfig.KubeletWebhookAuthentication{Enabled: ptr.To(true), CacheTTL: metav1.Duration{Duration: 2 * hour}},
@@ -224,7 +225,7 @@ func TestAnonymousAndAlwaysAllow(t *testing.T) {
 	if code, _ := ask(t, server, identity{token: "unknown"}, "GET", "/metrics"); code != http.StatusUnauthorized {
 		t.Errorf("a wrong token is taken for none: %d", code)
 	}
-	o.Authorization.Mode, o.Client = kubeletconfig.KubeletAuthorizationModeAlwaysAllow, nil
+	o.Authorization.Mode, o.Tokens, o.Rights = kubeletconfig.KubeletAuthorizationModeAlwaysAllow, nil, nil
 	_, server = open(t, o)
 	if code, _ := ask(t, server, identity{}, "GET", "/metrics"); code != http.StatusOK {
 		t.Errorf("AlwaysAllow: %d", code)
@@ -319,5 +320,48 @@ func TestAClientCAThatCannotBeReadIsNamed(t *testing.T) {
 	o.Authentication.X509.ClientCAFile = "/nowhere/ca.crt"
 	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "authentication.x509.clientCAFile: /nowhere/ca.crt") {
 		t.Errorf("%v", err)
+	}
+}
+
+// rightsOf is an authorizer that allows all, and keeps when it was to be done.
+type rightsOf struct {
+	authorizer.Authorizer
+	left time.Duration
+}
+
+func (r *rightsOf) Authorize(ctx context.Context, _ authorizer.Attributes) (authorizer.Decision, string, error) {
+	until, _ := ctx.Deadline()
+	r.left = time.Until(until)
+	return authorizer.DecisionAllow, "", nil
+}
+
+// The whole check has one deadline, whatever it asks for.
+func TestTheReviewOfRightsHasADeadline(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	a, server := open(t, options(t, ca, newFakeAPI(t).client(t), io.Discard))
+	rights := &rightsOf{}
+	a.may = rights
+	code, text := ask(t, server, identity{cert: ca.client("admin", time.Now().Add(hour))}, http.MethodGet, "/pods")
+	if code != http.StatusOK || rights.left == 0 || rights.left > reviewTimeout {
+		t.Errorf("%d %s, and %v was left", code, text, rights.left)
+	}
+}
+
+// Tokens of strangers and the rights of those who are known are reviewed by clients of their own.
+func TestReviewsOfTokensAndRightsShareNoClient(t *testing.T) {
+	ca, tokens, rights := newAuthority(t, "ca"), newFakeAPI(t), newFakeAPI(t)
+	tokens.tokens["t"] = authenticationv1.UserInfo{Username: "admin"}
+	rights.rules["admin"] = []string{"* *"}
+	o := options(t, ca, tokens.client(t), io.Discard)
+	o.Rights = rights.client(t)
+	_, server := open(t, o)
+	if code, text := ask(t, server, identity{token: "t"}, http.MethodGet, "/pods"); code != http.StatusOK {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, text := ask(t, server, identity{token: "none"}, http.MethodGet, "/pods"); code != http.StatusUnauthorized {
+		t.Errorf("%d %s", code, text)
+	}
+	if !slices.Equal(tokens.asked, []string{"token t", "token none"}) || len(rights.asked) != 1 || strings.HasPrefix(rights.asked[0], "token") {
+		t.Errorf("asked about tokens: %v, about rights: %v", tokens.asked, rights.asked)
 	}
 }

@@ -238,21 +238,19 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 	}
 	names := newPodNames()
 	log = withPodNames(log, names)
-	cluster, err := dialCluster(node, log)
+	lock, err := prepareFolders(node) // first: the next two write certificates and kubeconfigs
 	if err != nil {
 		return nil, err
+	}
+	cluster, err := dialCluster(node, log)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
 	}
 	addresses := &nodeAddresses{node: node, log: log, cluster: cluster}
 	guard, err := openGuard(node, cluster, addresses, log)
 	if err != nil {
 		cluster.close()
-		return nil, err
-	}
-	lock, err := prepareFolders(node)
-	if err != nil {
-		cluster.close()
-		guard.close()
-		return nil, err
+		return nil, errors.Join(err, lock.Close())
 	}
 	board := pods.NewBoard()
 	credentials := &identity.State{}

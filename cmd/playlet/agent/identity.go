@@ -9,6 +9,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/identity"
 	"github.com/playlet-dev/playlet/actors/server/access"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -24,7 +25,8 @@ type guard struct {
 	tls     *tls.Config
 }
 
-// openGuard reads the certificates; nothing listens and nothing is sent.
+// openGuard reads the certificates; nothing listens and nothing is sent. An error is about a file that the configuration names.
+// Where anything else keeps the certificate from being had, the port stays closed and the pods run.
 func openGuard(node *config.Node, c *cluster, addresses *nodeAddresses, log *slog.Logger) (*guard, error) {
 	g := &guard{exposure: access.Exposed(node)}
 	if why := g.exposure.ReadOnlyReason; why != "" {
@@ -49,11 +51,17 @@ func openGuard(node *config.Node, c *cluster, addresses *nodeAddresses, log *slo
 		Bootstrap: k.ServerTLSBootstrap, Addresses: addresses.certified, Log: log.With(actorKey, messages.Identity.String()),
 	}
 	if c != nil {
-		rules.Client, shown.Client = c.clients.Reviews, c.clients.Main
+		rules.Tokens, rules.Rights, shown.Client = c.clients.TokenReviews, c.clients.AccessReviews, c.clients.Main
 	}
 	var err error
 	if g.serving, err = identity.NewServing(shown); err != nil {
-		return nil, err
+		if k.TLSCertFile != "" || k.TLSPrivateKeyFile != "" {
+			return nil, err
+		}
+		g.exposure.Address, g.exposure.Narrowed, g.exposure.Everybody = "", "", false
+		g.exposure.Closed = "there is no serving certificate: " + cli.OneLine(err)
+		log.Warn("port 10250 is closed", "reason", g.exposure.Closed)
+		return g, nil
 	}
 	if g.access, err = access.New(rules); err != nil {
 		g.close()
