@@ -1,9 +1,11 @@
 package stats
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -18,8 +20,10 @@ const (
 	answerTimeout = 2 * partTimeout
 	// writeTimeout bounds the writing of one answer: who does not read is let go.
 	writeTimeout = 30 * time.Second
-	// answers is how many answers are made at once: that of a crowded node takes megabytes.
+	// answers is how many answers are made at once by a handler.
 	answers = 4
+	// pending is how many requests a handler has in hand at once: the answer of a crowded node takes megabytes until it is read.
+	pending = 32
 	// maxWarnings bounds the sentences in one answer's headers.
 	maxWarnings = 16
 )
@@ -30,12 +34,14 @@ var errNothing = errors.New("no cgroup could be read")
 // handler answers who asks for figures. Safe for concurrent use.
 type handler struct {
 	collector *Collector
-	slots     chan struct{} // one an answer
+	slots     chan struct{} // one an answer that is being made
+	pending   chan struct{} // one a request
 }
 
-// Handler serves /stats/summary, /metrics and what is below it. It checks no credentials: that is the listener's. m may be nil.
+// Handler serves /stats/summary, /metrics and what is below it. It checks no credentials: that is the listener's, of which each
+// has a handler of its own, so that those whom one lets in do not hold up those of another. m may be nil.
 func Handler(c *Collector, m *Metrics) http.Handler {
-	h := &handler{c, make(chan struct{}, answers)}
+	h := &handler{c, make(chan struct{}, answers), make(chan struct{}, pending)}
 	mux := http.NewServeMux()
 	mux.Handle("GET /stats/summary", h.bounded(h.summary))
 	mux.Handle("POST /stats/summary", h.bounded(h.summary)) // the kubelet takes both
@@ -47,26 +53,66 @@ func Handler(c *Collector, m *Metrics) http.Handler {
 	return mux
 }
 
-// bounded waits for a slot and gives the request a deadline.
+// page is an answer in memory.
+type page struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (p *page) Header() http.Header { return p.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (p *page) WriteHeader(code int) { p.code = code }
+
+// Write implements http.ResponseWriter.
+func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
+
+// bounded gives the request a deadline and a slot, which it holds while the answer is made: a client that is slow to read or to
+// send keeps it from nobody.
 func (h *handler) bounded(serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
-		defer cancel()
 		select {
-		case h.slots <- struct{}{}:
-			defer func() { <-h.slots }()
-		case <-ctx.Done():
-			http.Error(w, "too many requests for figures are being answered", http.StatusServiceUnavailable)
+		case h.pending <- struct{}{}:
+			defer func() { <-h.pending }()
+		default:
+			busy(w)
+			return
+		}
+		p := &page{header: http.Header{}, code: http.StatusOK}
+		if !h.make(p, r, serve) {
+			busy(w)
 			return
 		}
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder in a test has none
-		serve(w, r.WithContext(ctx))
+		maps.Copy(w.Header(), p.header)
+		w.WriteHeader(p.code)
+		_, _ = w.Write(p.body.Bytes()) // a failure means that nobody reads it any more
 	})
+}
+
+// make makes the answer, or says that there was no slot for it in time.
+func (h *handler) make(p *page, r *http.Request, serve http.HandlerFunc) bool {
+	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
+	defer cancel()
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	case <-ctx.Done():
+		return false
+	}
+	serve(p, r.WithContext(ctx))
+	return true
+}
+
+func busy(w http.ResponseWriter) {
+	http.Error(w, "too many requests for figures are being answered", http.StatusServiceUnavailable)
 }
 
 func (h *handler) summary(w http.ResponseWriter, r *http.Request) {
 	only := false
-	if text := r.FormValue("only_cpu_and_memory"); text != "" {
+	if text := r.URL.Query().Get("only_cpu_and_memory"); text != "" {
 		var err error
 		if only, err = strconv.ParseBool(text); err != nil {
 			http.Error(w, "only_cpu_and_memory is neither true nor false", http.StatusBadRequest)
@@ -81,7 +127,7 @@ func (h *handler) summary(w http.ResponseWriter, r *http.Request) {
 	}
 	warn(w, lacks)
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // a failure means that nobody reads it any more
+	_, _ = w.Write(body) // to memory
 }
 
 func (h *handler) resource(w http.ResponseWriter, r *http.Request) {

@@ -34,8 +34,8 @@ type Config struct {
 	Containers *containers.Handlers
 	Runtime    Runtime
 	Healthz    http.Handler
-	// Figures serves /stats and /metrics, and what is below them; nil: nothing does.
-	Figures http.Handler
+	// Figures makes the handler of /stats and /metrics and what is below them, once for each port; nil: nothing serves them.
+	Figures func() http.Handler
 	// Kubelet is the configuration: its switches say which handlers there are, and /configz shows it. Secrets
 	// are masked. Only read.
 	Kubelet *config.KubeletConfiguration
@@ -80,11 +80,21 @@ func newAPI(conf Config) *api {
 	return a
 }
 
-// ReadOnly is all that port 10255 answers: what can be read without credentials.
+// ReadOnly is all that port 10255 answers: what can be read without credentials. Nothing can be changed, as by DELETE
+// /metrics/slis on the other port.
 func ReadOnly(conf Config) http.Handler {
 	a := newAPI(conf)
 	a.readOnly()
-	return plainPaths(a.mux)
+	return plainPaths(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead ||
+			r.Method == http.MethodPost && r.URL.Path == "/stats/summary" // the kubelet takes it
+		if _, pattern := a.mux.Handler(r); !reads && pattern != "" {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "Method Not Allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		a.mux.ServeHTTP(w, r)
+	}))
 }
 
 // New is all that port 10250 answers.
@@ -127,8 +137,9 @@ func (a *api) readOnly() {
 	a.handle("/pods", within(quickly, only(a.pods, http.MethodGet)))
 	a.handle("/pods/{$}", within(quickly, only(a.pods, http.MethodGet)))
 	if a.conf.Figures != nil {
+		figures := a.conf.Figures()
 		for _, p := range []string{"/stats", "/stats/", "/metrics", "/metrics/"} {
-			a.handle(p, within(quickly, a.conf.Figures))
+			a.handle(p, within(quickly, figures))
 		}
 	}
 }

@@ -330,7 +330,9 @@ func TestSwitches(t *testing.T) {
 
 func TestReadOnly(t *testing.T) {
 	r := newRig(t, func(c *Config) {
-		c.Figures = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "figures of "+r.URL.Path) })
+		c.Figures = func() http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "figures of "+r.URL.Path) })
+		}
 	})
 	r.expect(http.MethodGet, "/metrics/cadvisor", http.StatusOK, "figures of /metrics/cadvisor")
 	server := httptest.NewServer(ReadOnly(r.conf))
@@ -340,6 +342,13 @@ func TestReadOnly(t *testing.T) {
 	r.expect(http.MethodGet, "/healthz", http.StatusOK, "ok")
 	for _, p := range []string{"/metrics", "/metrics/resource", "/stats/summary"} {
 		r.expect(http.MethodGet, p, http.StatusOK, "figures of "+p)
+	}
+	r.expect(http.MethodHead, "/metrics", http.StatusOK, "")
+	r.expect(http.MethodPost, "/stats/summary", http.StatusOK, "figures of /stats/summary")
+	for _, p := range []string{"/metrics/slis", "/metrics", "/healthz", "/pods"} {
+		for _, method := range []string{http.MethodDelete, http.MethodPut, http.MethodPost} {
+			r.expect(method, p, http.StatusMethodNotAllowed, "")
+		}
 	}
 	for _, p := range []string{"/configz", "/containerLogs/ns/web/app", "/exec/ns/web/app?command=x&output=1", "/logs/", "/debug/pprof/",
 		"/runningpods/", "/debug/flags/v", "/run/ns/web/app?cmd=ls", "/checkpoint/ns/web/app", "/flagz"} {

@@ -21,7 +21,7 @@ func (a *Agent) nodeAPI() *server.NodeAPI {
 			Runtime: a.client, Kubelet: a.node.Presentable(), Flags: a.node.Flags, Kubernetes: version.Kubernetes,
 			SystemLogs: systemLogs, CheckpointDir: filepath.Join(a.node.RootDir, "checkpoints"),
 			SetVerbosity: a.node.SetVerbosity,
-			Figures:      stats.Handler(a.figures, a.metrics),
+			Figures:      func() http.Handler { return stats.Handler(a.figures, a.metrics) },
 		},
 	}
 	if address := a.guard.exposure.ReadOnly; address != "" {
