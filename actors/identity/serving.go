@@ -138,7 +138,8 @@ func (s *Serving) signSelf(now time.Time) error {
 	case unreadable(err):
 		return err
 	case err != nil:
-		s.opts.Log.Warn("the self-signed serving certificate cannot be read; another one is made", "file", s.opts.CertFile, "error", err)
+		s.opts.Log.Warn("the self-signed serving certificate cannot be read; another one is made", "file", s.opts.CertFile,
+			"error", err)
 	}
 	chain, key, err := cert.GenerateSelfSignedCertKey(s.opts.NodeName, nil, nil)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // show: it is verified request by request (package access). clientCAs are named to them, as they are at the time; nil: none. The
 // error names the field.
 //
-// There is no HTTP/2: with one request at a time on a connection, a limit of connections is one of requests, too, and streams need
-// HTTP/1.1 anyway.
+// There is no HTTP/2: with one request at a time on a connection, a limit of connections is one of requests, too, and streams
+// need HTTP/1.1 anyway.
 func (s *Serving) TLS(k *kubeletconfig.KubeletConfiguration, clientCAs func() *x509.CertPool) (*tls.Config, error) {
 	out := &tls.Config{
 		ClientAuth: tls.RequestClientCert, GetCertificate: s.certificate, NextProtos: []string{"http/1.1"},

@@ -32,8 +32,8 @@ type Clients struct {
 	Heartbeat kubernetes.Interface
 	// Events is for Kubernetes Events.
 	Events kubernetes.Interface
-	// TokenReviews asks whose a token is, for port 10250: whoever can connect to that makes requests of it. AccessReviews asks what
-	// somebody may do who is known.
+	// TokenReviews asks whose a token is, for port 10250: whoever can connect to that makes requests of it. AccessReviews asks
+	// what somebody may do who is known.
 	TokenReviews, AccessReviews kubernetes.Interface
 	// Server is the address, as the kubeconfig has it, for the log and for errors.
 	Server string

@@ -1,4 +1,4 @@
-// Package access decides who may use the node's API on port 10250, and how far that port is reachable.
+// Package access decides who may use the node's API on port 10250, and how far that port and 10255 are reachable.
 //
 // A request is authenticated first: by a client certificate of authentication.x509.clientCAFile, which is read again when it
 // changes, by a bearer token that the API server reviews (TokenReview), or as system:anonymous where that is on. Then each of its

@@ -42,7 +42,8 @@ func Exposed(node *config.Node) Exposure {
 		out.ReadOnlyReason = port + " is closed: address " + k.Address + " is not an IP address"
 	case node.Standalone() && !address.IsLoopback() && !node.AddressGiven:
 		out.ReadOnly = loopback(address)
-		out.ReadOnlyReason = port + " is open on " + out.ReadOnly + " alone: everybody who connects may read, and no address is configured"
+		out.ReadOnlyReason = port + " is open on " + out.ReadOnly + " alone: everybody who connects may read, " +
+			"and no address is configured"
 	default:
 		out.ReadOnly = k.Address
 		if !address.IsLoopback() {

@@ -14,7 +14,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-const openToAll = "port 10250 lets in everybody who can connect: authentication.anonymous is on and authorization.mode is AlwaysAllow"
+const openToAll = "port 10250 lets in everybody who can connect: authentication.anonymous is on and " +
+	"authorization.mode is AlwaysAllow"
 
 // guard is what stands before the node's API on port 10250: the serving certificate, and who may do what.
 type guard struct {
