@@ -405,29 +405,34 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 			}
 			t.Run(s.String()+"/"+manner, func(t *testing.T) {
 				t.Parallel()
-				k := &killer{spot: s, manner: manner}
-				r := newClusterRig(t, scenarioRuntime())
-				scenario(r, k)
-				gotOutcome, gotCalls := settled(r.rig)
 				why := byChance[s.String()]
 				if again.seen[s] == 0 {
 					why = "of two days that nobody disturbed one had none, too"
 				}
-				if !k.struck && why == "" {
-					t.Error("the day had no such message: nothing was killed")
-				} else if !k.struck {
-					t.Log("the day had no such message:", why)
+				for range 3 { // a message that comes by chance, comes on one of three days
+					k := &killer{spot: s, manner: manner}
+					r := newClusterRig(t, scenarioRuntime())
+					scenario(r, k)
+					gotOutcome, gotCalls := settled(r.rig)
+					if gotOutcome != wantOutcome {
+						t.Errorf("it ended with\n%s\ninstead of\n%s", gotOutcome, wantOutcome)
+					}
+					if gotCalls != wantCalls {
+						t.Errorf("what was done:\n%s\ninstead of\n%s", gotCalls, wantCalls)
+					}
+					checkViolations(t, r.rig)
+					if err := startsTold(r, false); err != nil {
+						t.Error(err)
+					}
+					if k.struck {
+						return
+					}
+					if why != "" {
+						t.Log("the day had no such message:", why)
+						return
+					}
 				}
-				if gotOutcome != wantOutcome {
-					t.Errorf("it ended with\n%s\ninstead of\n%s", gotOutcome, wantOutcome)
-				}
-				if gotCalls != wantCalls {
-					t.Errorf("what was done:\n%s\ninstead of\n%s", gotCalls, wantCalls)
-				}
-				checkViolations(t, r.rig)
-				if err := startsTold(r, false); err != nil {
-					t.Error(err)
-				}
+				t.Error("three days had no such message: nothing was killed")
 			})
 		}
 	}
