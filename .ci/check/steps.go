@@ -26,7 +26,8 @@ func steps(fuzztime string) []step {
 		{"lint", "golangci-lint", command(plain, "go", "run", golangci, "run", "./...", "./.ci/check")},
 		{"lint", "licences", licences},
 		{"vulnerabilities", "govulncheck", vulnerabilities},
-		{"unit", "unit tests with -race", goTest(withRace, false, "-race", "-vet=off", "-parallel=4", "-timeout=45m", "./...", "./.ci/check")},
+		{"unit", "unit tests with -race",
+			goTest(withRace, false, "-race", "-vet=off", "-parallel=4", "-timeout=45m", "./...", "./.ci/check")},
 		{"fuzz", "fuzzing", fuzz(fuzztime)},
 		{"e2e", "end-to-end tests", e2e},
 	}
