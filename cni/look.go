@@ -83,7 +83,7 @@ func readRoutes(v4, v6 string) ([]Route, error) {
 	}
 	text, err = os.ReadFile(v6)
 	if err != nil {
-		return routes, nil //nolint:nilerr // no IPv6
+		return routes, nil // no IPv6
 	}
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)

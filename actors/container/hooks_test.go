@@ -76,7 +76,7 @@ func TestThePreStopHooksOfADrainAllRunAtOnce(t *testing.T) {
 
 // get is a hook that makes a request of a server.
 func get(path string, scheme v1.URIScheme, s *httptest.Server) *v1.LifecycleHandler {
-	port := s.Listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it serves TCP
+	port := s.Listener.Addr().(*net.TCPAddr).Port // it serves TCP
 	return &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Path: path, Scheme: scheme, Port: intstr.FromInt(port),
 		HTTPHeaders: []v1.HTTPHeader{{Name: "Authorization", Value: "secret"}}}}
 }

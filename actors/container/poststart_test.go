@@ -77,7 +77,7 @@ func adopting(w messages.RunContainer, fact messages.ContainerFact) messages.Run
 
 // reported is the container of the first report.
 func reported(k *supervisortest.Kit) messages.ContainerFact {
-	return *k.Take()[0].Msg.(messages.ContainerReported).Fact //nolint:forcetypeassert // it was told
+	return *k.Take()[0].Msg.(messages.ContainerReported).Fact // it was told
 }
 
 func TestAPostStartHookRunsOnceAndThenTheContainerHasStarted(t *testing.T) {

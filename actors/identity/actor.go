@@ -212,6 +212,6 @@ func (s *Serving) state(err error) Certificate {
 	if err != nil {
 		out.Error = err.Error()
 	}
-	out.describe(s.current())
+	out.describe(s.inForce())
 	return out
 }

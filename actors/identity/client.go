@@ -45,7 +45,7 @@ type Client struct {
 	requests requests
 	unsaved  string // why the kubeconfig could not be written
 
-	ctx   context.Context //nolint:containedctx // the process': it ends with Close
+	ctx   context.Context // the process': it ends with Close
 	stop  context.CancelFunc
 	start sync.Once
 
@@ -96,16 +96,14 @@ func (c *Client) read() (bootstraps bool, err error) {
 // manage has the client certificate kept in the certificate folder, and asked for.
 func (c *Client) manage() error {
 	store, err := certificate.NewFileStoreWithLogger(quietLogger(), "kubelet-client", c.opts.CertDir, c.opts.CertDir,
-		c.base.CertFile,
-		c.base.KeyFile)
+		c.base.CertFile, c.base.KeyFile)
 	if err != nil {
 		return fmt.Errorf("--cert-dir=%s cannot be used: %w", c.opts.CertDir, err)
 	}
 	if !hasCertificate(c.base) { // so that the next start, and a kubelet's, finds the certificate
 		if err := writeKubeconfig(c.opts.Kubeconfig, c.base, store.CurrentPath()); err != nil {
 			c.unsaved = fmt.Sprintf("--kubeconfig=%s cannot be written; the next start has to read --bootstrap-kubeconfig "+
-				"again: %v",
-				c.opts.Kubeconfig, err)
+				"again: %v", c.opts.Kubeconfig, err)
 		}
 	}
 	c.manager, err = certificate.NewManager(&certificate.Config{

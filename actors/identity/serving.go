@@ -52,39 +52,46 @@ const (
 type Serving struct {
 	opts       ServingOptions
 	selfSigned bool
-	current    func() *tls.Certificate
 	requests   requests
-	run        func(ctx context.Context)
 
-	ctx   context.Context //nolint:containedctx // the process': it ends with Close
+	ctx   context.Context // the process': it ends with Close
 	stop  context.CancelFunc
 	start sync.Once
 	runs  sync.WaitGroup
+
+	mu      sync.Mutex
+	current func() *tls.Certificate // nil until Prepare has succeeded
+	run     func(ctx context.Context)
 }
 
-// NewServing reads the certificate, or makes a self-signed one, or prepares the request for one; ensure begins it. An error names
-// the files.
-func NewServing(o ServingOptions) (*Serving, error) {
-	s := &Serving{opts: o}
+// NewServing reads and sends nothing; Prepare does.
+func NewServing(o ServingOptions) *Serving {
+	s := &Serving{opts: o, selfSigned: !o.Bootstrap && o.CertFile == "" && o.KeyFile == ""}
 	s.ctx, s.stop = context.WithCancel(quiet(context.Background()))
-	var err error
-	switch {
-	case o.Bootstrap:
-		err = s.byRequest()
-	case o.CertFile == "" && o.KeyFile == "":
-		s.selfSigned = true
+	if s.selfSigned {
 		s.opts.CertFile, s.opts.KeyFile = filepath.Join(o.CertDir, selfSignedCert), filepath.Join(o.CertDir, selfSignedKey)
-		if err = s.signSelf(time.Now()); err == nil {
-			err = s.byFiles()
+	}
+	return s
+}
+
+// Prepare reads the certificate, or makes a self-signed one, or prepares the request for one; ensure begins it. An error names
+// the files. It may be called again: after a failure it tries anew, after a success it does nothing.
+func (s *Serving) Prepare() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.current != nil:
+		return nil
+	case s.ctx.Err() != nil:
+		return errors.New("the agent ends")
+	case s.opts.Bootstrap:
+		return s.byRequest()
+	case s.selfSigned:
+		if err := s.signSelf(time.Now()); err != nil {
+			return fmt.Errorf("there is no serving certificate: %w", err)
 		}
-	default:
-		err = s.byFiles()
 	}
-	if err != nil {
-		s.stop()
-		return nil, err
-	}
-	return s, nil
+	return s.byFiles()
 }
 
 // byFiles takes the certificate from the files, and again whenever they change.
@@ -163,8 +170,7 @@ func unreadable(err error) bool {
 // byRequest asks the API server for the certificate, and for its successor before it expires or when the addresses change.
 func (s *Serving) byRequest() error {
 	store, err := certificate.NewFileStoreWithLogger(quietLogger(), "kubelet-server", s.opts.CertDir, s.opts.CertDir,
-		s.opts.CertFile,
-		s.opts.KeyFile)
+		s.opts.CertFile, s.opts.KeyFile)
 	if err != nil {
 		return fmt.Errorf("--cert-dir=%s cannot be used: %w", s.opts.CertDir, err)
 	}
@@ -228,10 +234,11 @@ func nodeSubject(node string) pkix.Name {
 	return pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
 }
 
-func (s *Serving) begin() { s.start.Do(func() { s.runs.Go(func() { s.run(s.ctx) }) }) }
-
 // ensure has the certificate followed or asked for, once, and a self-signed one renewed. It may take a second.
 func (s *Serving) ensure() error {
+	if err := s.Prepare(); err != nil {
+		return err
+	}
 	s.begin()
 	if s.selfSigned {
 		return s.signSelf(time.Now())
@@ -239,18 +246,36 @@ func (s *Serving) ensure() error {
 	return nil
 }
 
+func (s *Serving) begin() { s.start.Do(func() { s.runs.Go(func() { s.run(s.ctx) }) }) }
+
 // Close ends what follows the certificate or asks for one. The one that is in force stays in force.
 func (s *Serving) Close() {
 	s.stop()
-	s.begin() // what was made and never ran has to end, too
+	s.mu.Lock()
+	prepared := s.current != nil
+	s.mu.Unlock()
+	if prepared {
+		s.begin() // what was made and never ran has to end, too
+	}
 	s.runs.Wait()
 }
 
 // errNoServing is what a client's handshake fails with on this side.
 var errNoServing = errors.New("there is no serving certificate yet: the one that was asked for is not issued")
 
+// inForce is the certificate that is shown; nil where there is none.
+func (s *Serving) inForce() *tls.Certificate {
+	s.mu.Lock()
+	current := s.current
+	s.mu.Unlock()
+	if current == nil {
+		return nil
+	}
+	return current()
+}
+
 func (s *Serving) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if c := s.current(); c != nil {
+	if c := s.inForce(); c != nil {
 		return c, nil
 	}
 	return nil, errNoServing

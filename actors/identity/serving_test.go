@@ -24,11 +24,11 @@ import (
 func serving(t *testing.T, o ServingOptions) *Serving {
 	t.Helper()
 	o.NodeName, o.Log = "n1", slog.New(slog.DiscardHandler)
-	s, err := NewServing(o)
-	if err != nil {
+	s := NewServing(o)
+	t.Cleanup(s.Close)
+	if err := s.Prepare(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Close)
 	return s
 }
 
@@ -132,9 +132,11 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	}
-	if _, err := NewServing(o); err == nil || !strings.Contains(err.Error(), o.CertFile+" (tlsCertFile)") {
+	none := NewServing(o)
+	if err := none.ensure(); err == nil || !strings.Contains(err.Error(), o.CertFile+" (tlsCertFile)") {
 		t.Errorf("without files: %v", err)
 	}
+	none.Close()
 	write("first")
 	s := serving(t, o)
 	if err := s.ensure(); err != nil {
@@ -224,16 +226,36 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A file that cannot be read may be good: nothing is written over it.
+// A file that cannot be read may be good: nothing is written over it. Once it is out of the way, a pair is made.
 func TestASelfSignedPairThatCannotBeReadStays(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, selfSignedCert), 0o700); err != nil { // reading it is an error, for root as well
+	inTheWay := filepath.Join(dir, selfSignedCert)
+	if err := os.Mkdir(inTheWay, 0o700); err != nil { // reading it is an error, for root as well
 		t.Fatal(err)
 	}
-	if _, err := NewServing(ServingOptions{NodeName: "n1", CertDir: dir, Log: slog.New(slog.DiscardHandler)}); err == nil {
-		t.Error("no error")
+	s := NewServing(ServingOptions{NodeName: "n1", CertDir: dir, Log: slog.New(slog.DiscardHandler)})
+	defer s.Close()
+	listener := config(t, s, kubeletconfig.KubeletConfiguration{})
+	for range 2 {
+		err := s.ensure()
+		if leaf, _ := shown(t, listener); err == nil || leaf != nil || s.state(err).Error == "" {
+			t.Errorf("%v, shown %v", err, leaf)
+		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, selfSignedKey)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a key was written: %v", err)
+	}
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ensure(); err != nil {
+		t.Fatal(err)
+	}
+	if leaf, _ := shown(t, listener); leaf == nil {
+		t.Error("nothing is shown")
+	}
+	s.Close()
+	if err := s.Prepare(); err != nil {
+		t.Errorf("what is in force: %v", err)
 	}
 }

@@ -263,7 +263,7 @@ func FuzzResponse(f *testing.F) {
 					return
 				}
 				_, _ = conn.Write(response)              // whether it is wanted or not
-				_ = conn.(*net.TCPConn).CloseWrite()     //nolint:forcetypeassert // of a TCP listener
+				_ = conn.(*net.TCPConn).CloseWrite()     // of a TCP listener
 				_, _ = io.CopyN(io.Discard, conn, 1<<10) // a little of what it says
 				_ = conn.Close()                         // and no more
 			}

@@ -66,7 +66,7 @@ func watchOf(k *supervisortest.Kit, generation uint64, c *v1.Container, id strin
 // words are what the pod was told since.
 func words(k *supervisortest.Kit) (out []messages.ProbesObserved) {
 	for _, m := range k.Take() {
-		out = append(out, m.Msg.(messages.ProbesObserved)) //nolint:forcetypeassert // it tells nothing else
+		out = append(out, m.Msg.(messages.ProbesObserved)) // it tells nothing else
 	}
 	return out
 }

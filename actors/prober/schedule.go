@@ -58,7 +58,7 @@ func (d dues) Swap(i, j int) {
 
 // Push implements heap.Interface.
 func (d *dues) Push(x any) {
-	e := x.(*due) //nolint:forcetypeassert // put alone pushes
+	e := x.(*due) // put alone pushes
 	e.index = len(*d)
 	*d = append(*d, e)
 }

@@ -23,3 +23,16 @@ func (d tcpDoor) open(ctx context.Context) (net.Listener, error) {
 func (tcpDoor) intact() bool { return true }
 
 func (tcpDoor) close() error { return nil }
+
+// readyDoor is a door that opens once something else is there.
+type readyDoor struct {
+	door
+	ready func() error
+}
+
+func (d readyDoor) open(ctx context.Context) (net.Listener, error) {
+	if err := d.ready(); err != nil {
+		return nil, err
+	}
+	return d.door.open(ctx)
+}

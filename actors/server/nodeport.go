@@ -16,10 +16,12 @@ type NodeAPI struct {
 	// credentials. A port that is 0 is switched off.
 	Address, ReadOnlyAddress string
 	Port, ReadOnlyPort       int
-	// TLS has the certificate, and asks for those of clients; Filter authenticates and authorizes. Where one of them is nil, Port
-	// stays closed.
+	// TLS has the certificate, asks for those of clients, and offers HTTP/1.1 alone; Filter authenticates and authorizes. Where
+	// one of them is nil, Port stays closed.
 	TLS    *tls.Config
 	Filter func(http.Handler) http.Handler
+	// Ready says why Port cannot be opened yet; the actor asks again, with back-off. It may read files. nil: it always can.
+	Ready func() error
 }
 
 // nodeConns is how many connections a port of the node's API has: for all logs and streams there may be, and as many requests.
@@ -35,7 +37,10 @@ func (l *Listeners) addNodeAPI(n *NodeAPI) {
 	if n.Port != 0 && n.TLS != nil && n.Filter != nil {
 		// Inside the filter: who is not let in, or not yet, is idle, and his connection may be closed for another's.
 		e := nodeEndpoint("nodeapi", net.JoinHostPort(n.Address, strconv.Itoa(n.Port)), n.Filter(whileBusy(nodeapi.New(conf))))
-		e.server.TLSConfig, e.secure, e.server.MaxHeaderBytes = http1(n.TLS), true, maxNodeHeaderBytes
+		e.server.TLSConfig, e.secure, e.server.MaxHeaderBytes = n.TLS, true, maxNodeHeaderBytes
+		if n.Ready != nil {
+			e.door = readyDoor{e.door, n.Ready}
+		}
 		l.ends, l.nodePort = append(l.ends, e), n.Port
 	}
 	if n.ReadOnlyPort != 0 {
@@ -49,25 +54,6 @@ func nodeEndpoint(name, where string, h http.Handler) *endpoint {
 	server.Protocols = new(http.Protocols)
 	server.Protocols.SetHTTP1(true)
 	return newEndpoint(name, where, nodeConns, server, tcpDoor(where))
-}
-
-// http1 is the configuration without HTTP/2: one request at a time on a connection, so that the limit of connections is one
-// of requests, too. Streams need HTTP/1.1 anyway.
-func http1(c *tls.Config) *tls.Config {
-	c = c.Clone()
-	c.NextProtos = []string{"http/1.1"}
-	if each := c.GetConfigForClient; each != nil {
-		c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			own, err := each(hello)
-			if own == nil || err != nil {
-				return nil, err
-			}
-			own = own.Clone()
-			own.NextProtos = []string{"http/1.1"}
-			return own, nil
-		}
-	}
-	return c
 }
 
 // NodePort is where the node's API is served; 0: nowhere.

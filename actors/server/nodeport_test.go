@@ -58,7 +58,7 @@ func nodeRig(t *testing.T, change func(*NodeAPI)) (r *rig, secure, readOnly stri
 	t.Helper()
 	own := certificate(t, "server")
 	each := func(*tls.ClientHelloInfo) (*tls.Config, error) { // as one that is read again when it changes
-		return &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2"}}, nil
+		return &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequestClientCert, NextProtos: []string{"http/1.1"}}, nil
 	}
 	node := &NodeAPI{
 		Config:  nodeapi.Config{Kubelet: &config.KubeletConfiguration{}, Kubernetes: "1.36.3", SystemLogs: t.TempDir()},

@@ -44,7 +44,7 @@ func TestPlacesAreSharedBetweenPods(t *testing.T) {
 		}
 		for _, place := range []string{"a0", "a1", "b0"} { // of 257, so that two more may run
 			leave, _ := leaves.Load(place)
-			leave.(func())() //nolint:forcetypeassert // nothing else is stored
+			leave.(func())()
 		}
 		synctest.Wait()
 		want["a"], want["b"], want["new"] = 126, 32, 2
@@ -58,7 +58,7 @@ func TestPlacesAreSharedBetweenPods(t *testing.T) {
 		}
 		leaves.Range(func(place, leave any) bool {
 			if place != "a0" && place != "a1" && place != "b0" {
-				leave.(func())() //nolint:forcetypeassert // nothing else is stored
+				leave.(func())()
 			}
 			return true
 		})

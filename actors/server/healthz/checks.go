@@ -36,7 +36,7 @@ type Tree interface {
 // Config is what the checks look at. None of its functions may wait.
 type Config struct {
 	// Context ends with the process.
-	Context context.Context //nolint:containedctx // answers are shared by requests, whose own contexts end earlier
+	Context context.Context // answers are shared by requests, whose own contexts end earlier
 	Board   *board.Board
 	Tree    func() Tree // nil before it runs
 	Runtime func() api.Runtime

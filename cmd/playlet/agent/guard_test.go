@@ -1,11 +1,15 @@
 package agent
 
 import (
+	"crypto/tls"
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/playlet-dev/playlet/cri/sim"
@@ -30,23 +34,51 @@ func TestTheLockIsTakenBeforeCertificatesAreMade(t *testing.T) {
 	}
 }
 
-// Pods do not depend on the certificate of port 10250; a file that the configuration names has to be there.
+// Pods do not depend on the certificate of port 10250, which opens once there is one; a file that the configuration names has to
+// be there.
 func TestWithoutAServingCertificateThePortStaysClosed(t *testing.T) {
-	r := newRig(t, sim.Options{}, "--enable-server", "--anonymous-auth", "--authorization-mode=AlwaysAllow")
+	r := newRig(t, sim.Options{}, "--enable-server", "--anonymous-auth", "--authorization-mode=AlwaysAllow", "--port="+freePort(t))
 	node := r.node()
 	if err := os.WriteFile(node.CertDir, nil, 0o600); err != nil { // no folder
 		t.Fatal(err)
 	}
-	g, err := openGuard(node, nil, &nodeAddresses{node: node}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
+	a := r.prepare()
+	if err := a.listeners.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "there is no serving certificate: ") {
+		t.Errorf("error %v", err)
 	}
-	if e := g.exposure; g.tls != nil || e.Address != "" || e.Narrowed != "" || !strings.HasPrefix(e.Closed, "there is no serving certificate: ") {
-		t.Errorf("%+v", e)
+	ask := func() error {
+		insecure := &tls.Config{InsecureSkipVerify: true}
+		conn, err := tls.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(node.Kubelet.Port))), insecure)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
 	}
-	g.close()
+	if err := ask(); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("the port is not closed: %v", err)
+	}
+	if err := errors.Join(os.Remove(node.CertDir), a.listeners.Open(t.Context()), ask()); err != nil { // as the actor does
+		t.Errorf("with a folder for certificates: %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
 	node.Kubelet.TLSCertFile, node.Kubelet.TLSPrivateKeyFile = "/none.crt", "/none.key"
 	if _, err := openGuard(node, nil, &nodeAddresses{node: node}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "/none.crt") {
 		t.Errorf("error %v", err)
 	}
+}
+
+// freePort is one of the loopback that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err := errors.Join(err, l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return port
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/identity"
 	"github.com/playlet-dev/playlet/actors/server/access"
-	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -26,8 +25,8 @@ type guard struct {
 	tls     *tls.Config
 }
 
-// openGuard reads the certificates; nothing listens and nothing is sent. An error is about a file that the configuration names.
-// Where anything else keeps the certificate from being had, the port stays closed and the pods run.
+// openGuard reads the files that the configuration names, and an error is about one of them; nothing listens and nothing is sent.
+// Where anything else keeps the serving certificate from being had, the pods run, and the port opens once it is there.
 func openGuard(node *config.Node, c *cluster, addresses *nodeAddresses, log *slog.Logger) (*guard, error) {
 	g := &guard{exposure: access.Exposed(node)}
 	if why := g.exposure.ReadOnlyReason; why != "" {
@@ -55,14 +54,13 @@ func openGuard(node *config.Node, c *cluster, addresses *nodeAddresses, log *slo
 		rules.Tokens, rules.Rights, shown.Client = c.clients.TokenReviews, c.clients.AccessReviews, c.clients.Main
 	}
 	var err error
-	if g.serving, err = identity.NewServing(shown); err != nil {
-		if k.TLSCertFile != "" || k.TLSPrivateKeyFile != "" {
-			return nil, err
-		}
-		g.exposure.Address, g.exposure.Narrowed, g.exposure.Everybody = "", "", false
-		g.exposure.Closed = "there is no serving certificate: " + cli.OneLine(err)
-		log.Warn("port 10250 is closed", "reason", g.exposure.Closed)
-		return g, nil
+	g.serving = identity.NewServing(shown)
+	if k.TLSCertFile != "" || k.TLSPrivateKeyFile != "" {
+		err = g.serving.Prepare()
+	}
+	if err != nil {
+		g.close()
+		return nil, err
 	}
 	if g.access, err = access.New(rules); err != nil {
 		g.close()

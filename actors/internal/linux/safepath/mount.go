@@ -87,7 +87,7 @@ func (r *Root) IsMountPoint(name string) (is bool, kind int64, err error) {
 	if err == nil && stat.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
 		err = fmt.Errorf("this kernel does not say what is mounted (Linux 5.8): %w", errors.ErrUnsupported)
 	}
-	return stat.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, int64(fs.Type), err //nolint:unconvert // an int32 elsewhere
+	return stat.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, int64(fs.Type), err // an int32 elsewhere
 }
 
 // descriptor is a path that leads to what a descriptor stands for, whatever becomes of the path it was opened by.
