@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/server/access"
 )
 
 // port is one that the agent listens on.
@@ -24,7 +26,7 @@ type port struct {
 	later bool
 }
 
-// ports are those of the configuration.
+// ports are those that the agent opens by the configuration.
 func (m *Machine) ports() []port {
 	k := m.Node.Kubelet
 	at := func(text string) netip.Addr {
@@ -34,14 +36,16 @@ func (m *Machine) ports() []port {
 		}
 		return addr
 	}
-	all := []port{
-		{int(ptr.Deref(k.HealthzPort, 0)), at(k.HealthzBindAddress), "health check (healthzPort)", false},
-		{int(k.Port), at(k.Address), "kubelet API (port)", true},
-		{int(k.ReadOnlyPort), at(k.Address), "read-only API (readOnlyPort)", true},
-		{int(m.Node.CAdvisorPort), at(k.Address), "cAdvisor page (--cadvisor-port)", true},
+	all := []port{{int(ptr.Deref(k.HealthzPort, 0)), at(k.HealthzBindAddress), "health check (healthzPort)", false}}
+	exposed := access.Exposed(m.Node)
+	if exposed.Address != "" {
+		all = append(all, port{int(k.Port), at(exposed.Address), "the node's API (port)", false})
 	}
-	if !ptr.Deref(k.EnableServer, true) {
-		all = all[:1]
+	if exposed.ReadOnly != "" {
+		all = append(all, port{int(k.ReadOnlyPort), at(exposed.ReadOnly), "read-only API (readOnlyPort)", false})
+	}
+	if ptr.Deref(k.EnableServer, true) {
+		all = append(all, port{int(m.Node.CAdvisorPort), at(k.Address), "cAdvisor page (--cadvisor-port)", true})
 	}
 	return slices.DeleteFunc(all, func(p port) bool { return p.number == 0 })
 }
