@@ -70,7 +70,7 @@ func TestCommands(t *testing.T) {
 		row(t, socket, []string{"pods"}, "apart", onNode("web"), "1/1", "Running", "0")
 		row(t, socket, []string{"pods"}, "default", onNode("stuck"), "0/1", "ErrImagePull", "0")
 		for _, want := range []string{
-			"default/" + onNode("stuck") + " waits for ErrImagePull: ",
+			"default/" + onNode("stuck") + ": container c: image " + s.Registry.Ref("missing") + " not found in its registry",
 			"manifest problem: " + a.ManifestDir +
 				"/bad.yaml:5: spec.runtimeClassName: Forbidden: a static pod cannot refer to runtime classes",
 			"manifest problem: " + a.ManifestDir + "/worse.yaml:4: ",
@@ -185,7 +185,7 @@ func TestPodsWatched(t *testing.T) {
 		s.Registry.Ref("held"))))
 	shows("default", onNode("second"), "0/1", "ContainerCreating")
 	await(t, func() error {
-		if said := w.log.String(); !strings.Contains(said, "default/"+onNode("second")+" waits for Pulling: ") {
+		if said := w.log.String(); !strings.Contains(said, "default/"+onNode("second")+": container c: image "+s.Registry.Ref("held")+" is being pulled") {
 			return fmt.Errorf("the pull is not spoken of:\n%s", said)
 		}
 		return nil

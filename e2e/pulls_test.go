@@ -109,27 +109,27 @@ func TestASlowRegistry(t *testing.T) {
 	up(t, s, "first", "c")
 	for _, name := range []string{"a", "b", "c"} {
 		must(t, a.Write(name+".yaml", ofRegistry(s, name, slow.Ref(name))))
-		waitsSoFar(t, a, name, "the image \""+slow.Ref(name)+"\"")
+		waitsSoFar(t, a, name, "image "+slow.Ref(name)+" ")
 	}
 	must(t, a.Write("second.yaml", ofRegistry(s, "second", fast.Ref("second"))))
 	up(t, s, "second", "c")
 	must(t, a.Write("third.yaml", ofRegistry(s, "third", fast.Ref("third"))))
 	up(t, s, "third", "c")
-	waitsSoFar(t, a, "a", "Pulling: ", slow.Addr, ", for ")
-	waitsSoFar(t, a, "b", "PullQueued: ", " 1st in the queue of the registry "+slow.Addr, ", for ")
-	waitsSoFar(t, a, "c", "PullQueued: ", " 2nd in the queue of the registry "+slow.Addr, ", for ")
+	waitsSoFar(t, a, "a", " is being pulled", slow.Addr, ", for ")
+	waitsSoFar(t, a, "b", " 1st in the queue of the registry "+slow.Addr, ", for ")
+	waitsSoFar(t, a, "c", " 2nd in the queue of the registry "+slow.Addr, ", for ")
 	awaitPod(t, a, "a", saysWaiting("ContainerCreating", "is being pulled"))
 	close(release)
 	running(t, s, 6)
 }
 
-// waitsSoFar waits until "playlet pods" says of a pod that it waits for something with all these words.
+// waitsSoFar waits until "playlet pods" says of a pod what it waits for with all these words.
 func waitsSoFar(t *testing.T, a *stack.Agent, pod string, words ...string) {
 	t.Helper()
 	await(t, func() error {
 		_, said, _ := playlet(t, "pods", "--admin-socket="+a.AdminSocket)
 		for line := range strings.Lines(said) {
-			if !strings.HasPrefix(line, "default/"+onNode(pod)+" waits for ") {
+			if !strings.HasPrefix(line, "default/"+onNode(pod)+": ") {
 				continue
 			}
 			for _, word := range words {
@@ -177,16 +177,16 @@ func TestAgentKilledInAPull(t *testing.T) {
 		})
 		for range 3 {
 			before := blobs.Load()
-			waitsSoFar(t, a, "held", "Pulling: ")
+			waitsSoFar(t, a, "held", " is being pulled")
 			must(t, a.Kill9())
 			must(t, a.Start())
 			asked(before)
 		}
-		waitsSoFar(t, a, "held", "Pulling: ")
+		waitsSoFar(t, a, "held", " is being pulled")
 		// One pull at a time, unless the configuration says otherwise.
 		other := another(t, "other")
 		must(t, a.Write("other.yaml", policyPod(s, "other", other.Ref("other"), "")))
-		waitsSoFar(t, a, "other", "PullQueued: ", " 1st in the queue of the registry "+other.Addr)
+		waitsSoFar(t, a, "other", " 1st in the queue of the registry "+other.Addr)
 		close(release)
 		c := up(t, s, "held", "c")
 		up(t, s, "other", "c")

@@ -55,9 +55,7 @@ type ImageFailed struct {
 	Key    ImageKey
 	Image  string // as in ImagePulled
 	Reason Reason
-	// Cause is what the runtime or the registry said, alone; without credentials. It is empty where nobody was asked.
-	Cause string
-	Again bool // as in ImagePulled
+	Again  bool // as in ImagePulled
 }
 
 // ImageAwaited says how far the image is: its place in the queue of its registry (ReasonPullQueued), or that it is being

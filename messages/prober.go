@@ -81,6 +81,15 @@ type WatchedContainer struct {
 type ObservedContainer struct {
 	Name, ID string
 	Results  ProbeResults
+	// Failing are its probes that fail now, whether that counts already or not. It is for people.
+	Failing []FailingProbe
+}
+
+// FailingProbe is a probe that fails: what its latest run said, and since when it does.
+type FailingProbe struct {
+	Kind  ProbeKind
+	Said  string
+	Since time.Time
 }
 
 // WatchProbes is the desired state of the pod's probes: those named run, all others of the pod do not. A container is named

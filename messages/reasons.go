@@ -14,10 +14,19 @@ type Reason struct {
 	Message string
 	// Permanent is true when trying again cannot help.
 	Permanent bool
-	// RetryAt is when it is tried again; zero when that is not known.
+	// RetryAt is when it is tried again; zero when that is not known. Of ReasonKilling it is when the grace period ends.
 	RetryAt time.Time
 	// Since is when what is waited for began; zero where that is no matter.
 	Since time.Time
+	// Container and Volume are what it is about; empty: the whole pod.
+	Container, Volume string
+	// Tries counts the failures in a row, or the restarts; 0 where they are not counted.
+	Tries int
+	// Cause is what the runtime, the registry or the application said, alone, where Message says more or less than that; without
+	// credentials.
+	Cause string
+	// Probe is the one by whose failures it waits, or was ended; empty: none.
+	Probe ProbeKind
 }
 
 // Reasons that containers and pods wait for or ended with. They are the kubelet's where it has one.
@@ -51,6 +60,17 @@ const (
 	ReasonNetworkNotReady     = "NetworkNotReady"
 	ReasonPreempting          = "Preempting"
 	ReasonNodeUnknown         = "NodeUnknown" // what decides over a pod is not known yet
+	ReasonUnhealthy           = "Unhealthy"   // a probe fails
+	ReasonKilling             = "Killing"     // a container is being ended
+	ReasonStopSandbox         = "FailedKillPod"
+	ReasonUnmounting          = "Unmounting"
+	ReasonRemoving            = "Removing" // what the runtime and the disk have of an ended pod
+	ReasonFailedRemove        = "FailedRemove"
+	ReasonFinalizers          = "Finalizers" // the object of an ended pod is kept by them
+	ReasonAgentStarting       = "AgentStarting"
+	ReasonPredecessorEnding   = "PredecessorEnding" // a pod of the same name
+	ReasonNameTaken           = "NameTaken"
+	ReasonPredecessorFound    = "PredecessorFound"
 )
 
 // OneLine is an error's text in one line, for a message, a status or a log: joined errors have a line each.

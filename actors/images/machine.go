@@ -158,8 +158,9 @@ func (b *machine) tell(n *need, msg any) { b.out = append(b.out, tellPod{n.key.U
 func (b *machine) fail(n *need, t *try, r messages.Reason) {
 	n.awaits = ""
 	r.Message += n.keys.note
+	r.Cause += n.keys.note
 	key := r.Code + t.until.String()
-	b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: r, Cause: t.cause + n.keys.note, Again: n.failed == key})
+	b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: r, Again: n.failed == key})
 	n.failed = key
 }
 

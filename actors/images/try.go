@@ -32,7 +32,7 @@ type try struct {
 	steps  int // failures in a row that count for the back-off
 	last   result
 	failed messages.Reason // the last failure, for waiting
-	cause  string          // of it, as it was said
+	since  time.Time       // of the first failure in a row
 	until  time.Time       // when waiting ends
 	notice time.Time       // when those who wait are told that it backs off; zero when there is nothing to tell
 }
@@ -41,11 +41,16 @@ type try struct {
 func (t *try) fail(now time.Time, o outcome) {
 	delay := soon
 	if o.result == failed {
-		t.steps++
+		if t.steps++; t.steps == 1 {
+			t.since = now
+		}
 		delay = pullRetry.After(t.steps, 0)
 	}
 	t.phase, t.last, t.until, t.notice = waiting, o.result, now.Add(delay), time.Time{}
-	t.failed, t.cause = messages.Reason{Code: o.code, Message: o.msg, RetryAt: t.until}, o.cause
+	t.failed = messages.Reason{Code: o.code, Message: o.msg, RetryAt: t.until, Tries: t.steps, Cause: o.cause}
+	if o.result == failed {
+		t.failed.Since = t.since
+	}
 }
 
 // reason is what somebody who comes during the wait, or has seen the failure, waits for. The words are the kubelet's.
@@ -56,7 +61,7 @@ func (t *try) reason(image string) messages.Reason {
 	return messages.Reason{
 		Code:    messages.ReasonImagePullBackOff,
 		Message: fmt.Sprintf("Back-off pulling image %q: %s", image, t.failed),
-		RetryAt: t.until,
+		RetryAt: t.until, Since: t.failed.Since, Tries: t.failed.Tries, Cause: t.failed.Cause,
 	}
 }
 

@@ -123,7 +123,7 @@ func (m *Machine) start(now time.Time, c *container) {
 		m.wantImage(now, c)
 	case aTarget:
 		c.failed = &messages.Reason{
-			Code: messages.ReasonCreateConfig, Message: "container " + c.target +
+			Code: messages.ReasonCreateConfig, Container: c.name, Message: "container " + c.target +
 				", whose processes it is to share, does not run",
 		}
 	case aReading:

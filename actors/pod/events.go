@@ -1,12 +1,14 @@
 package pod
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -19,6 +21,15 @@ func (m *Machine) record(container, kind, reason, format string, args ...any) {
 	if m.set.Events && m.pod != nil {
 		m.emit(Record{Container: container, Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
+}
+
+// told is a reason as Events tell it: what was said, and the sentence that explains it.
+func (m *Machine) told(r messages.Reason) string {
+	said, cause := cmp.Or(r.Cause, r.Message), explain.Waits(m.pod, m.status(m.now), r)
+	if r.Code == messages.ReasonCrashLoopBackOff || r.Code == messages.ReasonImagePullBackOff || strings.Contains(cause, said) {
+		return cause
+	}
+	return said + "; " + cause
 }
 
 // recordPulling tells that the pull of a container's image has begun.
@@ -59,15 +70,15 @@ func (m *Machine) recordImageFailed(c *container, v messages.ImageFailed) {
 	case messages.ReasonRuntimeUnavailable:
 		return
 	case messages.ReasonImagePullBackOff:
-		m.record(c.name, v1.EventTypeNormal, messages.EventBackOff, "Back-off pulling image %q", v.Image)
+		m.record(c.name, v1.EventTypeNormal, messages.EventBackOff, "Back-off pulling image %q: %s", v.Image, m.told(r))
 	case messages.ReasonErrImageNeverPull:
 		warn(messages.EventErrImageNeverPull, "Container image %q is not present with pull policy of Never", v.Image)
 	case messages.ReasonInvalidImageName:
 		warn(messages.EventInspectFailed, "Failed to apply default image tag %q: %s", v.Image, r.Message)
 	case messages.ReasonImageInspectError:
-		warn(messages.EventInspectFailed, "Failed to inspect image %q: %s", v.Image, v.Cause)
+		warn(messages.EventInspectFailed, "Failed to inspect image %q: %s", v.Image, r.Cause)
 	default:
-		warn(messages.EventFailed, "Failed to pull image %q: %s", v.Image, v.Cause)
+		warn(messages.EventFailed, "Failed to pull image %q: %s", v.Image, r.Cause)
 	}
 	warn(messages.EventFailed, "Error: %s", r.Code)
 }
@@ -75,13 +86,13 @@ func (m *Machine) recordImageFailed(c *container, v messages.ImageFailed) {
 // recordBackOff tells that a container is held back after its end; once for each end, and not of an end before this life of
 // the actor, which told it.
 func (m *Machine) recordBackOff(c *container) {
-	f := c.exited()
-	if f == nil || c.replace || c.held == f.ID || f.FinishedAt.Before(m.born) {
+	f, why := c.exited(), m.hold(c)
+	if f == nil || why == nil || c.replace || c.held == f.ID || f.FinishedAt.Before(m.born) {
 		return
 	}
 	c.held = f.ID
-	m.record(c.name, v1.EventTypeWarning, messages.EventBackOff, "Back-off restarting failed container %s in pod %s_%s(%s)",
-		c.name, m.pod.Name, m.pod.Namespace, m.uid)
+	m.record(c.name, v1.EventTypeWarning, messages.EventBackOff, "Back-off restarting failed container %s in pod %s_%s(%s): %s",
+		c.name, m.pod.Name, m.pod.Namespace, m.uid, m.told(*why))
 }
 
 // recordMount tells that a volume could not be mounted.
@@ -93,12 +104,12 @@ func (m *Machine) recordMount(v messages.VolumesFailed) {
 		m.volumes.failed = map[string]messages.Reason{}
 	}
 	m.volumes.failed[v.Volume] = v.Reason
-	text := strings.TrimPrefix(v.Reason.Message, fmt.Sprintf("volume %q: ", v.Volume))
 	if v.Volume == "" {
-		m.record("", v1.EventTypeWarning, messages.EventFailed, "error making pod data directories: %s", text)
+		m.record("", v1.EventTypeWarning, messages.EventFailed, "error making pod data directories: %s", m.told(v.Reason))
 		return
 	}
-	m.record("", v1.EventTypeWarning, messages.EventFailedMount, "MountVolume.SetUp failed for volume %q : %s", v.Volume, text)
+	m.record("", v1.EventTypeWarning, messages.EventFailedMount, "MountVolume.SetUp failed for volume %q : %s", v.Volume,
+		m.told(v.Reason))
 }
 
 // recordCgroup tells that the pod's cgroup could not be made.
@@ -117,7 +128,7 @@ func same(a, b messages.Reason) bool {
 // recordSandbox tells that a sandbox could not be made; of a pod that is ending nobody wants one.
 func (m *Machine) recordSandbox(r messages.Reason) {
 	if m.live() {
-		m.record("", v1.EventTypeWarning, messages.EventFailedSandbox, "Failed to create pod sandbox: %s", r.Message)
+		m.record("", v1.EventTypeWarning, messages.EventFailedSandbox, "Failed to create pod sandbox: %s", m.told(r))
 	}
 }
 

@@ -48,7 +48,7 @@ func TestTheEventsOfAnOrdinaryLife(t *testing.T) {
 	w.settle()
 	check(t, w)
 	start := []string{`c0 Pulling: Pulling image "image"`, `c0 Pulled: Container image "image" already present on machine`}
-	held := "c0 BackOff: Back-off restarting failed container c0 in pod web_default(u1)"
+	held := "c0 BackOff: Back-off restarting failed container c0 in pod web_default(u1): container c0 ends with exit code 1"
 	want := slices.Concat(start, start, []string{held}, start, []string{held}, start)
 	if got := said(w.records); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
@@ -131,14 +131,14 @@ func TestTheEventsOfAnImage(t *testing.T) {
 	a.hears(pulling, pulling)
 	a.sameEvents(t, "a pull", `c0 Pulling: Pulling image "image"`)
 	failed := func(code, cause string, at time.Time) messages.ImageFailed {
-		return messages.ImageFailed{Key: key, Image: "image", Cause: cause,
-			Reason: messages.Reason{Code: code, Message: "could not: " + cause, RetryAt: at}}
+		return messages.ImageFailed{Key: key, Image: "image",
+			Reason: messages.Reason{Code: code, Message: "could not: " + cause, Cause: cause, RetryAt: at}}
 	}
 	at := a.now.Add(time.Minute)
 	a.hears(failed(messages.ReasonErrImagePull, "denied", at), failed(messages.ReasonErrImagePull, "denied", at))
 	a.sameEvents(t, "a failure", `c0 Failed: Failed to pull image "image": denied`, "c0 Failed: Error: ErrImagePull")
 	a.hears(failed(messages.ReasonImagePullBackOff, "denied", at), failed(messages.ReasonImagePullBackOff, "denied", at))
-	a.sameEvents(t, "a back-off", `c0 BackOff: Back-off pulling image "image"`, "c0 Failed: Error: ImagePullBackOff")
+	a.sameEvents(t, "a back-off", `c0 BackOff: Back-off pulling image "image": container c0: image image cannot be pulled: denied`, "c0 Failed: Error: ImagePullBackOff")
 	a.hears(failed(messages.ReasonRuntimeUnavailable, "gone", at))
 	a.sameEvents(t, "no runtime")
 	a.hears(failed(messages.ReasonErrImageNeverPull, "", at))
@@ -159,19 +159,20 @@ func TestTheEventsOfAPod(t *testing.T) {
 	a := newAlone(pod)
 	a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: a.now}}, grouped(pod))
 	a.take()
-	mount := messages.VolumesFailed{UID: "u1", Volume: "data", Reason: messages.Reason{Code: messages.ReasonFailedMount, Message: `volume "data": no such thing`}}
+	mount := messages.VolumesFailed{UID: "u1", Volume: "data", Reason: messages.Reason{Code: messages.ReasonFailedMount, Message: `volume "data": no such thing`,
+		Cause: "no such thing"}}
 	a.hears(mount, mount)
-	a.sameEvents(t, "a mount", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing`)
+	a.sameEvents(t, "a mount", `FailedMount: MountVolume.SetUp failed for volume "data" : volume data cannot be mounted: no such thing`)
 	mount.Reason.RetryAt = a.now
 	a.hears(mount)
-	a.sameEvents(t, "it failed again", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing`)
+	a.sameEvents(t, "it failed again", `FailedMount: MountVolume.SetUp failed for volume "data" : volume data cannot be mounted: no such thing`)
 	group := messages.PodCgroupFailed{UID: "u1", Reason: messages.Reason{Code: messages.ReasonCreatePodContainer,
 		Message: "no cgroup"}}
 	a.hears(group, group)
 	a.sameEvents(t, "a cgroup", "FailedCreatePodContainer: unable to ensure pod container exists: no cgroup")
-	a.hears(messages.VolumesMounted{UID: "u1"}, SandboxStarted{Reason: messages.Reason{Message: "no network"}},
+	a.hears(messages.VolumesMounted{UID: "u1"}, SandboxStarted{Reason: messages.Reason{Code: messages.ReasonCreateSandbox, Message: "no network"}},
 		SandboxStarted{Taken: true, Reason: messages.Reason{Message: "taken"}})
-	a.sameEvents(t, "a sandbox", "FailedCreatePodSandBox: Failed to create pod sandbox: no network")
+	a.sameEvents(t, "a sandbox", "FailedCreatePodSandBox: Failed to create pod sandbox: the pod's sandbox cannot be made: no network")
 	a.passes(time.Minute)
 	a.hears(SandboxStarted{Fact: &messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}})
 	a.sameEvents(t, "a sandbox that is made")

@@ -90,6 +90,7 @@ type cleaned struct {
 	cgroup  bool
 	tries   int
 	retry   time.Time
+	failed  *messages.Reason
 }
 
 // verdict is how a pod ended by itself.

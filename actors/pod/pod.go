@@ -146,7 +146,7 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 
 func removePod(ctx context.Context, h *host.Host, pod *v1.Pod) PodRemoved {
 	if err := h.RemovePod(ctx, pod); err != nil {
-		return PodRemoved{Failed: &messages.Reason{Code: "FailedRemove", Message: err.Error()}}
+		return PodRemoved{Failed: &messages.Reason{Code: messages.ReasonFailedRemove, Message: err.Error()}}
 	}
 	return PodRemoved{}
 }

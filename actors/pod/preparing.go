@@ -110,7 +110,7 @@ func (m *Machine) stopSandbox(now time.Time, id string) {
 func (m *Machine) sandboxFailed(now time.Time, reason messages.Reason) {
 	m.sandboxes.tries++
 	m.sandboxes.retry = now.Add(retryDelay(m.sandboxes.tries))
-	reason.RetryAt = m.sandboxes.retry
+	reason.RetryAt, reason.Tries = m.sandboxes.retry, m.sandboxes.tries
 	m.sandboxes.failed = &reason
 }
 

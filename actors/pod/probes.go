@@ -22,6 +22,7 @@ type probing struct {
 type proved struct {
 	id      string
 	results messages.ProbeResults
+	failing []messages.FailingProbe
 }
 
 // hooked is what is known of the post-start hook of a container.
@@ -186,6 +187,7 @@ func (m *Machine) takeProbes(v messages.ProbesObserved) {
 			c.proved = proved{id: o.ID}
 		}
 		c.proved.results.Learn(o.Results)
+		c.proved.failing = o.Failing
 	}
 	if v.Generation == m.probing.generation && m.probing.sent != nil {
 		m.probing.heard = v.Generation

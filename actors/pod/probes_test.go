@@ -70,7 +70,7 @@ func TestStartedAndReady(t *testing.T) {
 			m.matchSpec()
 			ctr := m.containers[0]
 			ctr.learn(messages.ContainerFact{ID: "x", Name: "c0", State: messages.ContainerRunning})
-			ctr.proved = proved{"x", c.results}
+			ctr.proved = proved{id: "x", results: c.results}
 			st := m.containerStatus(ctr)
 			if *st.Started != c.started || st.Ready != c.ready {
 				t.Errorf("started %v, ready %v", *st.Started, st.Ready)

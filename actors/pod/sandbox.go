@@ -122,7 +122,7 @@ func stopSandbox(ctx context.Context, h *host.Host, uid, id string) SandboxStopp
 	})
 	out := SandboxStopped{ID: id}
 	if err = host.Joined(err); err != nil {
-		out.Failed = &messages.Reason{Code: messages.ReasonCreateSandbox, Message: err.Error()}
+		out.Failed = &messages.Reason{Code: messages.ReasonStopSandbox, Message: err.Error()}
 	}
 	return out
 }

@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +26,14 @@ func (m *Machine) publish(now time.Time) {
 	var w messages.Reason
 	if waiting != nil {
 		w = *waiting
-		w.RetryAt = time.Time{} // a retry alone is no news
+		if w.Since.IsZero() {
+			w.Since = now
+			if was := m.waited; was.Container == w.Container && was.Volume == w.Volume && was.Code == w.Code {
+				w.Since = was.Since
+			}
+		}
+		shown := w
+		waiting, w.RetryAt = &shown, time.Time{} // a retry alone is no news
 	}
 	if m.last != nil && m.phased == m.phase && m.desired.Generation == m.generation && w == m.waited &&
 		equality.Semantic.DeepEqual(m.last, status) {
@@ -38,73 +44,6 @@ func (m *Machine) publish(now time.Time) {
 	}
 	m.last, m.waited, m.generation, m.reportedAt, m.phased = status, w, m.desired.Generation, now, m.phase
 	m.emit(Publish{Generation: m.generation, Status: status, Phase: m.phase, Waiting: waiting})
-}
-
-// waiting is what the pod waits for, where it does: the reason that a person should read first.
-func (m *Machine) waiting() *messages.Reason {
-	if !m.live() {
-		return nil
-	}
-	if !m.cgroup.ready && m.cgroup.reason != nil {
-		return m.cgroup.reason
-	}
-	if m.sandboxes.current() == nil && m.desired.NoNetwork != nil {
-		return m.desired.NoNetwork
-	}
-	if m.sandboxes.current() == nil && m.sandboxes.failed != nil {
-		return m.sandboxes.failed
-	}
-	if !m.volumes.mounted && m.volumes.reason != nil {
-		return m.volumes.reason
-	}
-	for _, c := range m.containers {
-		if r := m.hold(c); r != nil {
-			if a := c.awaits(); a != nil {
-				again := *a
-				again.Message += "; before, " + r.String()
-				return &again
-			}
-			return r
-		}
-	}
-	for _, c := range m.containers {
-		if a := c.awaits(); a != nil {
-			return a
-		}
-	}
-	return nil
-}
-
-// awaits is how far the pull of the image is, while that is what the container waits for. It is nothing that went wrong.
-func (c *container) awaits() *messages.Reason {
-	if c.spec == nil || c.running() || c.image.ref != "" {
-		return nil
-	}
-	return c.image.awaits
-}
-
-// hold is what keeps one container from starting, where something does.
-func (m *Machine) hold(c *container) *messages.Reason {
-	switch {
-	case c.spec == nil || c.running():
-		return nil
-	case c.image.reason != nil && c.image.ref == "":
-		return c.image.reason
-	case c.failed != nil:
-		return c.failed
-	case c.stage != messages.StageStarting && (c.init || m.phase == Running) && m.phase != Preparing && c.backoff.step > 0:
-		what, at := m.lacks(m.now, c)
-		if what != backingOff {
-			return nil
-		}
-		wait := m.set.BackOff.wait(c.backoff.step)
-		return &messages.Reason{
-			Code: messages.ReasonCrashLoopBackOff, RetryAt: at,
-			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", wait, c.name, m.pod.Name,
-				m.pod.Namespace, m.uid),
-		}
-	}
-	return nil
 }
 
 // status is the pod's status as the kubelet computes it. Unchanged conditions keep their transition times.

@@ -43,6 +43,7 @@ func (m *Machine) take(now time.Time, msg any) {
 		m.answered("mount", "")
 		m.volumes = volumes{mounted: true, paths: v.Paths}
 	case messages.VolumesFailed:
+		v.Reason.Volume = v.Volume
 		m.recordMount(v)
 		m.volumes.reason = &v.Reason // volumes goes on trying; the question stays open
 	case messages.VolumesUnmounted:
@@ -110,6 +111,8 @@ func (m *Machine) takeWork(now time.Time, msg any) {
 		if v.Failed != nil {
 			m.cleaned.tries++
 			m.cleaned.retry = now.Add(retryDelay(m.cleaned.tries))
+			v.Failed.Tries, v.Failed.RetryAt = m.cleaned.tries, m.cleaned.retry
+			m.cleaned.failed = v.Failed
 			return
 		}
 		m.cleaned.runtime = true

@@ -23,11 +23,13 @@ func (m *Machine) takeContainer(now time.Time, msg any) {
 		}
 	case messages.ImageFailed:
 		if c := m.imageOf(v.Key, v.Image); c != nil {
+			v.Reason.Container = c.name
 			m.recordImageFailed(c, v)
 			c.image.reason, c.image.awaits = &v.Reason, nil // images goes on trying; the question stays open
 		}
 	case messages.ImageAwaited:
 		if c := m.imageOf(v.Key, v.Image); c != nil {
+			v.Reason.Container = c.name
 			m.recordPulling(c, v)
 			c.image.awaits = &v.Reason
 		}
@@ -138,7 +140,7 @@ func (m *Machine) takeFailed(now time.Time, c *container, v messages.ContainerRe
 	}
 	c.tries++
 	r := *v.Failed
-	r.RetryAt = now.Add(retryDelay(c.tries))
+	r.RetryAt, r.Container, r.Tries = now.Add(retryDelay(c.tries)), c.name, c.tries
 	c.failed = &r
 	c.unread = now   // without a word on it, it may run; and what it was told once more may start it yet
 	c.image.ref = "" // it may be gone: it is asked for anew

@@ -51,7 +51,11 @@ func (a *actor) findUnsupported(pod *v1.Pod) *messages.Reason {
 // hold lets a pod wait; it is looked at again whenever something changes. Where it is not quiet, what it waits for is logged and
 // an Event written of it when that is new, and its status is told for each version of the pod.
 func (a *actor) hold(ctx supervisors.Context, e *entry, why messages.Reason, quiet bool) {
-	e.why, e.quiet = &why, quiet
+	shown := why
+	if shown.Since = ctx.Now(); e.why != nil && e.why.Code == why.Code {
+		shown.Since = e.why.Since
+	}
+	e.why, e.quiet = &shown, quiet
 	was, pod := e.reported, e.want.pod
 	if quiet || was.pod == pod && was.why == why {
 		return

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -24,7 +25,7 @@ func (a *actor) changed(ctx supervisors.Context) {
 
 func (a *actor) publish(ctx supervisors.Context) {
 	a.dirty = false
-	s := board.Snapshot{At: ctx.Now(), Runtime: a.runtime, Life: a.began, Audited: a.unready() == nil,
+	s := board.Snapshot{At: ctx.Now(), Runtime: a.runtime, Life: a.began, Audited: a.unready() == nil, Under: a.under,
 		Pods: make([]board.Pod, 0, len(a.entries))}
 	for _, e := range a.entries {
 		switch {
@@ -33,6 +34,9 @@ func (a *actor) publish(ctx supervisors.Context) {
 		case e.state == held:
 			s.Pods = append(s.Pods, board.Pod{Pod: e.want.pod, Status: &v1.PodStatus{Phase: v1.PodPending}, Source: e.want.source,
 				Phase: string(held), Waiting: e.why})
+		case e.state == over && e.deleted():
+			s.Over = append(s.Over, board.Pod{Pod: e.want.pod, Status: &e.want.pod.Status, Source: e.want.source,
+				Phase: string(over), Waiting: kept(e.want.pod)})
 		}
 	}
 	slices.SortFunc(s.Pods, func(x, y board.Pod) int {
@@ -52,6 +56,16 @@ func (a *actor) publish(ctx supervisors.Context) {
 	}
 	a.published = len(s.Pods)
 	a.opts.Board.Publish(s)
+}
+
+// kept is why the object of a pod that is over is still there.
+func kept(pod *v1.Pod) *messages.Reason {
+	r := messages.Reason{Code: messages.ReasonFinalizers, Since: pod.DeletionTimestamp.Time,
+		Message: "nothing of the pod is left here; the API server has not removed its object yet"}
+	if len(pod.Finalizers) > 0 {
+		r.Message = "nothing of the pod is left here; its object is kept by its finalizers: " + strings.Join(pod.Finalizers, ", ")
+	}
+	return &r
 }
 
 func (e *entry) published() board.Pod {

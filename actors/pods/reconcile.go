@@ -70,7 +70,7 @@ func (a *actor) sourcesHeard() bool {
 func (a *actor) unready() *messages.Reason {
 	switch {
 	case !a.loaded:
-		return &messages.Reason{Code: "AgentStarting", Message: "the agent is starting"}
+		return &messages.Reason{Code: messages.ReasonAgentStarting, Message: "the agent is starting"}
 	case a.audited:
 		return nil
 	case a.runtime.Reason.Code != "":
@@ -212,12 +212,12 @@ func (a *actor) takenNames() names {
 func (n *names) taken(e *entry) *messages.Reason {
 	switch by, found := n.has[e.name], n.found[e.name]; {
 	case by != nil && by.ending != nil:
-		return &messages.Reason{Code: "PredecessorEnding", Message: "a pod of the same name is still ending"}
+		return &messages.Reason{Code: messages.ReasonPredecessorEnding, Message: "a pod of the same name is still ending"}
 	case by != nil:
-		return &messages.Reason{Code: "NameTaken", Message: fmt.Sprintf(
+		return &messages.Reason{Code: messages.ReasonNameTaken, Message: fmt.Sprintf(
 			"%s wants a pod of the same name, which comes first: remove one of the two", by.want.source)}
 	case len(found) > 0 && !slices.Contains(found, e.uid):
-		return &messages.Reason{Code: "PredecessorFound",
+		return &messages.Reason{Code: messages.ReasonPredecessorFound,
 			Message: "a pod of the same name was found running, and not every source has said yet whether it is wanted"}
 	}
 	return nil

@@ -52,6 +52,7 @@ type containerState struct {
 	results   messages.ProbeResults
 	known     messages.ProbeResults // as the pod last said
 	probes    map[messages.ProbeKind]*probe
+	failing   map[messages.ProbeKind]messages.FailingProbe
 }
 
 // probe is one probe that runs.
@@ -177,7 +178,8 @@ func (s *state) applyContainer(now time.Time, p *podState, w *messages.WatchedCo
 		c = nil
 	}
 	if c == nil {
-		c, isNew = &containerState{id: w.ID, probes: map[messages.ProbeKind]*probe{}}, true
+		c, isNew = &containerState{id: w.ID, probes: map[messages.ProbeKind]*probe{},
+			failing: map[messages.ProbeKind]messages.FailingProbe{}}, true
 		if was := p.saved.Containers[w.Spec.Name]; was.ID == w.ID {
 			c.results = was.Results
 		}
@@ -254,6 +256,7 @@ func (s *state) count(now time.Time, p *probe, o outcome) []effect {
 		p.last, p.inRow = o.result, 0
 	}
 	p.inRow = min(p.inRow, 1<<30) + 1
+	worse := p.fails(now, o)
 	observed, threshold := messages.ProbeSucceeded, max(p.spec.SuccessThreshold, 1)
 	if o.result == failure {
 		observed, threshold = messages.ProbeFailed, p.spec.FailureThreshold
@@ -266,6 +269,9 @@ func (s *state) count(now time.Time, p *probe, o outcome) []effect {
 	if changed || (o.result == failure && p.inRow == 1) {
 		out = append(out, note{p.pod.uid, p.container.spec.Name, o.message, p.kind, p.inRow, o.result, changed})
 	}
+	if !changed && worse && *is != messages.ProbeSucceeded {
+		out = append(out, s.report(now, p.pod))
+	}
 	if !changed {
 		return out
 	}
@@ -274,6 +280,21 @@ func (s *state) count(now time.Time, p *probe, o outcome) []effect {
 		s.end(p.container, p.kind)
 	}
 	return append(append(out, s.report(now, p.pod)), s.keep(p.pod)...)
+}
+
+// fails notes how the probe fails, if it does, and says whether that is news.
+func (p *probe) fails(now time.Time, o outcome) bool {
+	was, failed := p.container.failing[p.kind]
+	if o.result != failure {
+		delete(p.container.failing, p.kind)
+		return failed
+	}
+	is := messages.FailingProbe{Kind: p.kind, Said: o.message, Since: was.Since}
+	if !failed {
+		is.Since = now
+	}
+	p.container.failing[p.kind] = is
+	return is != was
 }
 
 // news are what is told of one run: each failure, as with the kubelet, and that the probe cannot be run, once.
@@ -302,7 +323,13 @@ func (s *state) report(now time.Time, p *podState) effect {
 	confirmed := true
 	for _, name := range slices.Sorted(maps.Keys(p.containers)) {
 		c := p.containers[name]
-		out.Containers = append(out.Containers, messages.ObservedContainer{Name: name, ID: c.id, Results: c.results})
+		o := messages.ObservedContainer{Name: name, ID: c.id, Results: c.results}
+		for _, kind := range messages.ProbeKinds {
+			if f, failing := c.failing[kind]; failing {
+				o.Failing = append(o.Failing, f)
+			}
+		}
+		out.Containers = append(out.Containers, o)
 		confirmed = confirmed && c.results == c.known
 	}
 	if confirmed {

@@ -160,7 +160,8 @@ func (s serverLog) Write(p []byte) (int, error) {
 // adminEndpoint is the admin socket's.
 func (l *Listeners) adminEndpoint() *endpoint {
 	handler := admin.New(admin.Config{
-		Board: l.conf.Board, Containers: l.shared, Healthz: l.health.Handler(true), Tree: l.tree, Runtime: l.conf.Runtime,
+		Board: l.conf.Board, Containers: l.shared, Healthz: l.health.Handler(true),
+		Health: l.health.Explain, Tree: l.tree, Runtime: l.conf.Runtime,
 		Version: api.Version{
 			Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(),
 			Platform: runtime.GOOS + "/" + runtime.GOARCH, PID: os.Getpid(), Since: time.Now(),

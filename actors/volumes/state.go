@@ -118,6 +118,7 @@ func (s state) failed(uid string) []messages.VolumesFailed {
 		}
 		out = append(out, messages.VolumesFailed{UID: uid, Volume: volume, Reason: messages.Reason{
 			Code: messages.ReasonFailedMount, Message: text, Permanent: t.permanent, RetryAt: t.retryAt,
+			Tries: t.fails, Cause: t.message,
 		}})
 	}
 	return out

@@ -30,10 +30,14 @@ type Pod struct {
 
 // Snapshot is all that the pods actor knows at one time. Immutable.
 type Snapshot struct {
-	Version  uint64
-	At       time.Time
-	Pods     []Pod // by namespace and name
+	Version uint64
+	At      time.Time
+	Pods    []Pod // by namespace and name
+	// Over are pods of which nothing is left but the API server's object. What they wait for keeps it.
+	Over     []Pod
 	Problems []messages.ManifestProblem
+	// Under are the kinds of shortage that the node has.
+	Under []v1.NodeConditionType
 	// Unwritten lists in sentences, for health, what cannot be written to the disk.
 	Unwritten []string
 	Runtime   messages.RuntimeStateChanged

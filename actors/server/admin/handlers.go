@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/server/containers"
 	"github.com/playlet-dev/playlet/messages"
@@ -41,9 +42,10 @@ type Config struct {
 	Board      *board.Board // where the pods actor publishes
 	Containers *containers.Handlers
 	Healthz    http.Handler
-	Tree       func() Tree        // nil before it runs
-	Runtime    func() api.Runtime // the newest word on the container runtime
-	Version    api.Version        // of the agent
+	Health     func(context.Context) []explain.Check // what /healthz looks at
+	Tree       func() Tree                           // nil before it runs
+	Runtime    func() api.Runtime                    // the newest word on the container runtime
+	Version    api.Version                           // of the agent
 }
 
 // handlers are those of the admin socket.
@@ -57,6 +59,8 @@ func New(conf Config) http.Handler {
 	h := &handlers{conf: conf, watches: make(chan struct{}, maxWatches)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/pods", h.pods)
+	mux.HandleFunc("GET /v1/explain/{kind}", h.explain)
+	mux.HandleFunc("GET /v1/explain/{kind}/{name}", h.explain)
 	mux.HandleFunc("GET /v1/logs/{namespace}/{pod}", h.logs)
 	mux.HandleFunc("POST /v1/exec/{namespace}/{pod}", h.exec)
 	mux.HandleFunc("GET /v1/version", h.version)

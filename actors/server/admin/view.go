@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/server/containers"
 	"github.com/playlet-dev/playlet/messages"
@@ -19,6 +20,7 @@ func podView(p *board.Pod) api.Pod {
 	shown.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	return api.Pod{Pod: shown, PodState: api.PodState{
 		Source: p.Source, Phase: p.Phase, Ending: p.Ending, Waiting: reason(p.Waiting), Quarantine: quarantine(p.Quarantine),
+		Cause: explain.Cause(p),
 	}}
 }
 

@@ -7,12 +7,24 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 )
 
 // Handler answers /healthz and /healthz/<check>, in the form that Kubernetes components give them. Only with details they say
 // why a check fails, and what else is worth knowing: that names pods, paths and addresses, which is not for everybody who can
 // connect.
 func (h *Checks) Handler(details bool) http.Handler { return routes(h.checks, details) }
+
+// Explain makes all checks, for "playlet explain node".
+func (h *Checks) Explain(ctx context.Context) []explain.Check {
+	out := make([]explain.Check, 0, len(h.checks))
+	for _, c := range h.checks {
+		v := c.run(ctx)
+		out = append(out, explain.Check{Name: c.name, Failed: v.failed, Notes: v.notes})
+	}
+	return out
+}
 
 // NodeHandler answers /healthz of the node's API, with the kubelet's checks: syncloop fails where the tree does not turn.
 func (h *Checks) NodeHandler() http.Handler {

@@ -137,7 +137,7 @@ func TestTheEventsOfTrouble(t *testing.T) {
 	}
 	r.awaitEvents("late", append(started, "Warning FailedCreatePodSandBox : Failed to create pod sandbox: *no network today")...)
 	r.binds(manifest("crash", "Always", nil, []string{"main forever:1"}))
-	twice := []string{"Warning BackOff spec.containers{main}: Back-off restarting failed container main in pod crash_default(*)"}
+	twice := []string{"Warning BackOff spec.containers{main}: Back-off restarting failed container main in pod crash_default(*): container main ends with exit code 1"}
 	for _, s := range started {
 		twice = append(twice, "2 "+s)
 	}
@@ -145,7 +145,7 @@ func TestTheEventsOfTrouble(t *testing.T) {
 	r.binds(manifest("secret", "Always", nil, []string{"main private"}))
 	r.awaitEvents("secret", `Normal Pulling spec.containers{main}: Pulling image "private"`,
 		`Warning Failed spec.containers{main}: Failed to pull image "private": *`, "Warning Failed spec.containers{main}: Error: ErrImagePull",
-		`Normal BackOff spec.containers{main}: Back-off pulling image "private"`, "Warning Failed spec.containers{main}: Error: ImagePullBackOff")
+		`Normal BackOff spec.containers{main}: Back-off pulling image "private": container main: image private cannot be pulled: *`, "Warning Failed spec.containers{main}: Error: ImagePullBackOff")
 	r.binds(strings.Replace(manifest("never", "Always", nil, []string{"main nowhere"}), "    image: nowhere\n",
 		"    image: nowhere\n    imagePullPolicy: Never\n", 1))
 	r.awaitEvents("never", `Warning ErrImageNeverPull spec.containers{main}: Container image "nowhere" is not present with pull policy of Never`,

@@ -6,6 +6,7 @@ import "github.com/spf13/cobra"
 // Commands are all of them.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
-		newExecCommand(), newLogsCommand(), newPodsCommand(), newRmCommand(), newRunCommand(), newVersionCommand(),
+		newExecCommand(), newExplainCommand(), newLogsCommand(), newPodsCommand(), newRmCommand(), newRunCommand(),
+		newVersionCommand(),
 	}
 }

@@ -16,11 +16,7 @@ func podNotes(pods []api.Pod, now time.Time) []string {
 	var out []string
 	for i := range pods {
 		if text := waitingFor(&pods[i], now); text != "" {
-			verb := "waits for"
-			if pods[i].Quarantine != nil {
-				verb = "is"
-			}
-			out = append(out, fmt.Sprintf("%s/%s %s %s", pods[i].Pod.Namespace, pods[i].Pod.Name, verb, text))
+			out = append(out, fmt.Sprintf("%s/%s: %s", pods[i].Pod.Namespace, pods[i].Pod.Name, text))
 		}
 	}
 	return out

@@ -11,6 +11,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 var (
@@ -47,7 +48,7 @@ func PodLine(p *api.Pod) string {
 		text += fmt.Sprintf("  %d restarts", s.restarts)
 	}
 	if waits := waitingFor(p, time.Time{}); waits != "" {
-		text += "  (" + strings.TrimPrefix(waits, s.status+": ") + ")"
+		text += "  (" + waits + ")"
 	}
 	return text
 }
@@ -62,26 +63,26 @@ func rowKey(p *api.Pod, wide bool) string {
 	return strings.Join(row, "\x00")
 }
 
-// waitingFor says in plain words what keeps the pod from where it is going; empty when nothing does.
+// waitingFor is the sentence on what keeps the pod from where it is going, with the times that belong to it unless now is zero;
+// empty when nothing does.
 func waitingFor(p *api.Pod, now time.Time) string {
-	switch {
-	case p.Quarantine != nil:
-		return cli.Plain(fmt.Sprintf("in quarantine until %s, its containers left alone: %s",
-			p.Quarantine.Until.Local().Format(time.TimeOnly), p.Quarantine.Reason))
-	case p.Waiting == nil && p.Ending != "":
-		return cli.Plain("its end: " + p.Ending)
-	case p.Waiting == nil:
-		return ""
+	text := p.Cause
+	if q := p.Quarantine; q != nil && !now.IsZero() && q.Until.After(now) {
+		return cli.Plain(text + "; next try in " + duration.HumanDuration(q.Until.Sub(now)))
 	}
-	text := p.Waiting.String()
-	switch at := p.Waiting.RetryAt; {
-	case p.Waiting.Permanent:
-		text += "; trying again would not help"
-	case !at.IsZero() && !now.IsZero() && at.After(now):
-		text += "; tried again in " + duration.HumanDuration(at.Sub(now))
-	}
-	if since := p.Waiting.Since; !since.IsZero() && !now.IsZero() {
-		text += ", for " + duration.HumanDuration(max(now.Sub(since), 0))
+	if r := p.Waiting; text != "" && r != nil {
+		switch {
+		case r.Permanent:
+			text += "; trying again would not help"
+		case now.IsZero() || !r.RetryAt.After(now):
+		case r.Code == messages.ReasonKilling:
+			text += "; killed in " + duration.HumanDuration(r.RetryAt.Sub(now))
+		default:
+			text += "; next try in " + duration.HumanDuration(r.RetryAt.Sub(now))
+		}
+		if !r.Since.IsZero() && !now.IsZero() {
+			text += ", for " + duration.HumanDuration(max(now.Sub(r.Since), 0))
+		}
 	}
 	return cli.Plain(text)
 }

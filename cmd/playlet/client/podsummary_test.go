@@ -190,16 +190,13 @@ func TestAgeAndIP(t *testing.T) {
 func TestWhatAPodWaitsFor(t *testing.T) {
 	for want, state := range map[string]api.PodState{
 		"": {},
-		"ErrImagePull: no such image; tried again in 20s": {Waiting: &api.Reason{
-			Code: "ErrImagePull", Message: "no\nsuch image", RetryAt: noon.Add(20 * time.Second),
-		}},
-		"ErrImagePull: due": {Waiting: &api.Reason{Code: "ErrImagePull", Message: "due",
-			RetryAt: noon.Add(-time.Second)}},
-		"InvalidImageName; trying again would not help": {Waiting: &api.Reason{Code: "InvalidImageName", Permanent: true}},
-		"its end: its manifest is gone":                 {Ending: "its manifest is gone"},
-		"in quarantine until " + noon.Local().Format(time.TimeOnly) + ", its containers left alone: nil map": {
-			Quarantine: &api.Quarantine{Reason: "nil map", Until: noon}, Waiting: &api.Reason{Code: "X"},
-		},
+		"no such image; next try in 20s, for 2m": {Cause: "no\nsuch image", Waiting: &api.Reason{RetryAt: noon.Add(20 * time.Second),
+			Since: noon.Add(-2 * time.Minute)}},
+		"due":                            {Cause: "due", Waiting: &api.Reason{RetryAt: noon.Add(-time.Second)}},
+		"x; trying again would not help": {Cause: "x", Waiting: &api.Reason{Permanent: true}},
+		"stuck; killed in 9s":            {Cause: "stuck", Waiting: &api.Reason{Code: "Killing", RetryAt: noon.Add(9 * time.Second)}},
+		"its manifest is gone":           {Cause: "its manifest is gone"},
+		"nil map; next try in 5m":        {Cause: "nil map", Quarantine: &api.Quarantine{Until: noon.Add(5 * time.Minute)}},
 	} {
 		if got := waitingFor(&api.Pod{PodState: state}, noon); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -211,16 +208,16 @@ func TestAPodInALine(t *testing.T) {
 	p := &api.Pod{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"},
 		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}}
 	p.Pod.Status.Phase = v1.PodPending
-	p.Waiting = &api.Reason{Code: "ImagePullBackOff", Message: "no such\timage", RetryAt: time.Now().Add(time.Hour)}
+	p.Cause, p.Waiting = "no such\timage", &api.Reason{Code: "ImagePullBackOff", RetryAt: time.Now().Add(time.Hour)}
 	first := PodLine(p)
-	if !strings.HasPrefix(first, "Pending  0/1 ready  (") || !strings.Contains(first, "ImagePullBackOff: no such") ||
+	if !strings.HasPrefix(first, "Pending  0/1 ready  (") || !strings.Contains(first, "no such") ||
 		strings.Contains(first, "\t") {
 		t.Errorf("%q", first)
 	}
 	if again := PodLine(p); again != first {
 		t.Errorf("it changes with time: %q, %q", first, again)
 	}
-	p.Waiting = nil
+	p.Waiting, p.Cause = nil, ""
 	p.Pod.Status = v1.PodStatus{Phase: v1.PodRunning, PodIP: "192.0.2.1", PodIPs: []v1.PodIP{{IP: "192.0.2.1"}},
 		ContainerStatuses: []v1.ContainerStatus{
 			{Name: "c", Ready: true, RestartCount: 2, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},

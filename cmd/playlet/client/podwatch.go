@@ -14,6 +14,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // reconnectEvery is how often an agent that is gone is looked for.
@@ -115,7 +116,7 @@ func (w *podWatch) sayProgress() {
 	}
 	var going []api.Pod
 	for _, p := range w.pods {
-		if p.Waiting != nil && !p.Waiting.Since.IsZero() {
+		if p.Waiting != nil && (p.Waiting.Code == messages.ReasonPulling || p.Waiting.Code == messages.ReasonPullQueued) {
 			going = append(going, p)
 		}
 	}

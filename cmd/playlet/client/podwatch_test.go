@@ -68,14 +68,14 @@ func TestPodsWatch(t *testing.T) {
 	creating := podOf("a", v1.PodPending, waits("ContainerCreating"))
 	creating.Pod.UID = "u1"
 	creating.Pod.Status.PodIP = ""
-	creating.Waiting = &api.Reason{Code: "ErrImagePull", Message: "x"}
+	creating.Cause, creating.Waiting = "x", &api.Reason{Code: "ErrImagePull"}
 	f.lines <- &api.Change{Version: 1, Full: true, Pods: []api.Pod{*creating}, Node: ok}
 	out.await(t, "NAMESPACE   NAME   READY   STATUS              RESTARTS   AGE   IP\n"+
 		"default     web    0/1     ContainerCreating   0          5m    <none>\n")
-	notes.await(t, "default/web waits for ErrImagePull: x\n")
+	notes.await(t, "default/web: x\n")
 
 	again := *creating
-	again.Waiting = &api.Reason{Code: "ErrImagePull", Message: "x", RetryAt: noon.Add(time.Minute)}
+	again.Waiting = &api.Reason{Code: "ErrImagePull", RetryAt: noon.Add(time.Minute)}
 	f.lines <- &api.Change{Version: 2, Pods: []api.Pod{again}} // nothing to tell
 	running := podOf("a", v1.PodRunning, runs(true))
 	running.Pod.UID = "u1"
@@ -144,7 +144,7 @@ func TestPodsWatchOfObjects(t *testing.T) {
 // How long a pull goes on is said again as time passes, and a pull that is over is not spoken of.
 func TestPodsWatchSaysHowFarAPullIs(t *testing.T) {
 	for output, want := range map[string]string{
-		"table": "default/web waits for Pulling: web:1, for 90s\n", "wide": "Pulling: web:1, for 90s\n",
+		"table": "default/web: web:1, for 90s\n", "wide": "   web:1, for 90s\n",
 	} {
 		f := startFakeAgent(t)
 		out := &syncBuffer{more: make(chan struct{}, 1)}
@@ -155,13 +155,13 @@ func TestPodsWatchSaysHowFarAPullIs(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- c.watch(ctx) }()
 		p := podOf("a", v1.PodPending, waits("ContainerCreating"))
-		p.Waiting = &api.Reason{Code: "Pulling", Message: "web:1", Since: noon.Add(-90 * time.Second)}
+		p.Cause, p.Waiting = "web:1", &api.Reason{Code: "Pulling", Since: noon.Add(-90 * time.Second)}
 		f.lines <- &api.Change{Full: true, Pods: []api.Pod{*p}}
 		out.awaitTimes(t, want, 1)
 		ticks <- noon
 		ticks <- noon
 		out.awaitTimes(t, want, 3)
-		p.Waiting = nil
+		p.Waiting, p.Cause = nil, ""
 		f.lines <- &api.Change{Version: 2, Pods: []api.Pod{*p},
 			Node: &api.Node{Runtime: api.Runtime{Ready: true, NetworkReady: false, NetworkReason: "x"}}}
 		out.awaitTimes(t, "the runtime's network is not ready", 1) // it has heard of both
@@ -222,7 +222,7 @@ func TestPodsWatchSaysNothingOfAPullWhileTheAgentIsGone(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.watch(ctx) }()
 	p := podOf("a", v1.PodPending, waits("ContainerCreating"))
-	p.Waiting = &api.Reason{Code: "Pulling", Message: "web:1", Since: noon.Add(-90 * time.Second)}
+	p.Cause, p.Waiting = "web:1", &api.Reason{Code: "Pulling", Since: noon.Add(-90 * time.Second)}
 	f.lines <- &api.Change{Version: 1, Full: true, Pods: []api.Pod{*p}}
 	out.awaitTimes(t, "ContainerCreating", 1)
 	f.lines <- nil
@@ -235,7 +235,7 @@ func TestPodsWatchSaysNothingOfAPullWhileTheAgentIsGone(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if got := notes.b.String(); got != "default/web waits for Pulling: web:1, for 90s\nthe agent is gone; waiting for it to come back\n" {
+	if got := notes.b.String(); got != "default/web: web:1, for 90s\nthe agent is gone; waiting for it to come back\n" {
 		t.Errorf("%q", got)
 	}
 }

@@ -113,7 +113,7 @@ func (c *submitCommand) progress(said map[string]string, name string, p *api.Pod
 	s := summarize(p)
 	text := fmt.Sprintf("%s: %s, %d of %d ready", name, cli.Plain(s.status), s.ready, s.total)
 	if why := waitingFor(p, time.Time{}); why != "" {
-		text += ", waits for " + why
+		text += ": " + why
 	}
 	if said[name] != text {
 		said[name] = text

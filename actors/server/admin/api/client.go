@@ -70,6 +70,15 @@ func (c *Client) Pods(ctx context.Context, f Filter) (*Pods, error) {
 	return get[Pods](ctx, c, "/v1/pods", f.query(false))
 }
 
+// Explain says why the pods of this name are in the state that they are in, in any namespace where that is empty; with an empty
+// name, it explains the node.
+func (c *Client) Explain(ctx context.Context, f Filter) (*Explanations, error) {
+	if f.Name == "" {
+		return get[Explanations](ctx, c, "/v1/explain/node", "")
+	}
+	return get[Explanations](ctx, c, "/v1/explain/pod/"+f.Name, Filter{Namespace: f.Namespace}.query(false))
+}
+
 // Version is the agent's.
 func (c *Client) Version(ctx context.Context) (*Version, error) {
 	return get[Version](ctx, c, "/v1/version", "")

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -72,6 +73,8 @@ type PodState struct {
 	// Phase is that of the pod's actor, e.g. "preparing"; the API's is in the status.
 	Phase   string  `json:"phase,omitempty"`
 	Waiting *Reason `json:"waiting,omitempty"`
+	// Cause is why the pod is not as it should be, in one sentence; empty where it is, or is on its way.
+	Cause string `json:"cause,omitempty"`
 	// Ending is why the pod is being ended, when it is.
 	Ending string `json:"ending,omitempty"`
 	// Quarantine is why the pod's actor is left stopped, when it is.
@@ -147,6 +150,21 @@ type Actor struct {
 	Kind       supervisors.Kind `json:"kind,omitempty"`
 	Quarantine *Quarantine      `json:"quarantine,omitempty"`
 }
+
+// Explanations answers GET /v1/explain/node and GET /v1/explain/pod/NAME.
+type Explanations struct {
+	At    time.Time     `json:"at,omitzero"`
+	Items []Explanation `json:"items"` // one a namespace that has such a pod
+}
+
+// Explanation is why one pod, or the node, is in the state that it is in, with the last messages of the pod.
+type Explanation struct {
+	explain.Explanation
+	Messages []supervisors.Entry `json:"messages,omitempty"` // oldest first
+}
+
+// Finding is one thing that is waited for, or is wrong.
+type Finding = explain.Finding
 
 // Flows answers GET /v1/flows/<uid>: what the flight recorder kept of one pod's messages, or of the node's.
 type Flows struct {

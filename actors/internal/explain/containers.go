@@ -1,0 +1,237 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// spec is a container's spec by its name; nil: there is none.
+func (v view) spec(name string) *v1.Container {
+	for _, list := range [][]v1.Container{v.pod.Spec.InitContainers, v.pod.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	for i := range v.pod.Spec.EphemeralContainers {
+		if e := &v.pod.Spec.EphemeralContainers[i]; e.Name == name {
+			return (*v1.Container)(&e.EphemeralContainerCommon)
+		}
+	}
+	return nil
+}
+
+func (v view) isInit(name string) bool {
+	return slices.ContainsFunc(v.pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name })
+}
+
+// called is a container as sentences name it.
+func (v view) called(name string) string {
+	if v.isInit(name) {
+		return "init container " + name
+	}
+	return "container " + name
+}
+
+// logs is the command that shows what the container said.
+func (v view) logs(container string, previous bool) string {
+	flag := ""
+	if previous {
+		flag = "-p "
+	}
+	return fmt.Sprintf("see playlet logs %s-n %s %s -c %s", flag, v.pod.Namespace, v.pod.Name, container)
+}
+
+// crash explains a container that is held back after its end.
+func (v view) crash(f *Finding, r messages.Reason) {
+	f.WaitsFor, f.LastError = "the end of its back-off", r.Cause
+	if r.Probe != "" {
+		v.unfit(f, r)
+		return
+	}
+	for _, c := range v.statuses() {
+		if t := cmp.Or(c.LastTerminationState.Terminated, c.State.Terminated); c.Name == r.Container && t != nil {
+			v.end(f, t, true)
+			return
+		}
+	}
+	f.Cause = v.called(r.Container) + " ends again and again"
+	f.Remedy = v.logs(r.Container, true)
+}
+
+// unfit explains that a container is ended, or was, by a probe.
+func (v view) unfit(f *Finding, r messages.Reason) {
+	f.Cause = fmt.Sprintf("%s is ended since its %s probe fails: %s", v.called(r.Container), r.Probe, short(r.Cause))
+	f.Remedy = fmt.Sprintf("make the application answer the probe, or correct %sProbe; %s", r.Probe,
+		v.logs(r.Container, r.Code == messages.ReasonCrashLoopBackOff))
+}
+
+// end explains how a container ended: again and again, or once.
+func (v view) end(f *Finding, t *v1.ContainerStateTerminated, again bool) {
+	who, ends, is := v.called(f.Container), "ended", "was"
+	if again {
+		ends, is = "ends", "is"
+	}
+	f.LastError, f.Remedy = cmp.Or(t.Message, f.LastError), v.logs(f.Container, again)
+	spec := v.spec(f.Container)
+	switch {
+	case t.Reason == messages.ReasonOOMKilled:
+		f.Cause = who + " " + is + " killed since the node ran out of memory"
+		f.Remedy = "give the node more memory, or the container a memory request and limit"
+		if spec != nil && !spec.Resources.Limits.Memory().IsZero() {
+			f.Cause = fmt.Sprintf("%s %s killed for using more than %s", who, is, spec.Resources.Limits.Memory())
+			f.Remedy = "raise the container's memory limit, or have it use less; " + v.logs(f.Container, again)
+		}
+	case t.Reason == messages.ReasonStartError, t.Reason == "ContainerCannotRun":
+		v.start(f, short(t.Message))
+	case t.Reason == messages.ReasonUnknown:
+		f.Cause = who + " " + ends + ", nobody knows how: " + short(t.Message)
+	case t.ExitCode == 0:
+		f.Cause = who + " " + ends + " by itself, with exit code 0"
+		if again {
+			f.Cause += ", and is started again by its restartPolicy"
+			f.Remedy = "have the command go on running, or choose another restartPolicy; " + f.Remedy
+		}
+	default:
+		f.Cause = fmt.Sprintf("%s %s with exit code %d", who, ends, t.ExitCode)
+		switch signal := unix.SignalName(syscall.Signal(t.ExitCode - 128)); {
+		case signal != "":
+			f.Cause = fmt.Sprintf("%s %s ended by %s (exit code %d)", who, is, signal, t.ExitCode)
+		case t.ExitCode == 127:
+			f.Cause += ": a command was not found"
+		case t.ExitCode == 126:
+			f.Cause += ": a command could not be executed"
+		}
+		if words := lastLine(t.Message); words != "" {
+			f.Cause += ": " + words
+		}
+	}
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return short(s[strings.LastIndex(s, "\n")+1:])
+}
+
+// status are the findings that the pod's status alone gives.
+func (v view) status(p *board.Pod) []Finding {
+	if v.is.Phase == v1.PodSucceeded {
+		return nil
+	}
+	var out []Finding
+	if v.is.Phase == v1.PodFailed && v.is.Reason != "" {
+		f := Finding{Code: v.is.Reason, LastError: v.is.Message}
+		f.Cause, _, f.Remedy = v.refused(v.is.Reason, short(v.is.Message))
+		f.WaitsFor = "its deletion: it is not run again"
+		out = append(out, f)
+	}
+	live := p.Ending == "" && v.is.Phase != v1.PodFailed
+	for i, c := range v.statuses() {
+		init := i < len(v.is.InitContainerStatuses)
+		f := Finding{Container: c.Name}
+		switch s, last := c.State, c.LastTerminationState.Terminated; {
+		case s.Waiting != nil && s.Waiting.Reason != messages.ReasonContainerCreating &&
+			s.Waiting.Reason != messages.ReasonPodInitializing && live:
+			out = append(out, v.reason(messages.Reason{Code: s.Waiting.Reason, Message: s.Waiting.Message, Container: c.Name,
+				Tries: int(c.RestartCount)}))
+		case s.Terminated != nil && (s.Terminated.ExitCode != 0 || !init && live && v.restarts(c.Name)):
+			f.Code, f.Since = cmp.Or(s.Terminated.Reason, messages.ReasonError), s.Terminated.FinishedAt.Time
+			v.end(&f, s.Terminated, false)
+			if f.Tries = int(c.RestartCount); !live || !v.restarts(c.Name) {
+				f.WaitsFor = "nothing: it is not started again"
+			} else {
+				f.WaitsFor = "its next start"
+			}
+			out = append(out, f)
+		case s.Running != nil && live && !c.Ready && !v.ephemeral(c.Name):
+			out = append(out, v.unready(c, init))
+		case s.Running != nil && live && last != nil && last.ExitCode != 0:
+			v.end(&f, last, false)
+			f.Code, f.Tries, f.Since = restarted, int(c.RestartCount), last.FinishedAt.Time
+			f.Cause = "it runs now; before, " + f.Cause
+			out = append(out, f)
+		}
+	}
+	for _, c := range v.is.Conditions {
+		if c.Type == v1.PodReady && c.Reason == "ReadinessGatesNotReady" && live {
+			out = append(out, Finding{Code: c.Reason, WaitsFor: "the gate's condition",
+				Cause: "its containers are ready, but a readiness gate is not: " + c.Message,
+				Since: c.LastTransitionTime.Time, Remedy: "see to who sets the condition"})
+		}
+	}
+	// What was mended is told last.
+	slices.SortStableFunc(out, func(x, y Finding) int { return rank(x) - rank(y) })
+	return out
+}
+
+// restarted is the code of a container that runs again.
+const restarted = "Restarted"
+
+func rank(f Finding) int {
+	if f.Code == restarted {
+		return 1
+	}
+	return 0
+}
+
+func (v view) restarts(container string) bool {
+	spec := v.spec(container)
+	return spec != nil && !v.ephemeral(container) && cri.RestartPolicy(&v.pod.Spec, spec) == v1.RestartPolicyAlways
+}
+
+func (v view) ephemeral(name string) bool {
+	return slices.ContainsFunc(v.pod.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool { return c.Name == name })
+}
+
+// unready explains a container that runs and is not ready, of which nothing worse is known.
+func (v view) unready(c v1.ContainerStatus, init bool) Finding {
+	f := Finding{Code: "ContainersNotReady", Container: c.Name, Since: c.State.Running.StartedAt.Time}
+	spec, who := v.spec(c.Name), v.called(c.Name)
+	started := c.Started != nil && *c.Started
+	switch {
+	case spec == nil:
+		f.Cause = who + " runs and is not ready yet"
+	case init && !cri.RestartsAlways(spec):
+		f.Code, f.Cause = messages.ReasonPodInitializing, who+" still runs, and all others wait for its end"
+		f.WaitsFor, f.Remedy = "its end", v.logs(c.Name, false)
+	case !started && spec.StartupProbe != nil:
+		f.Cause, f.WaitsFor = who+" runs, and its startup probe has not succeeded yet", "a success of the startup probe"
+	case !started && spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil:
+		f.Cause = who + " runs, and its post-start hook (" + hook(spec.Lifecycle.PostStart) + ") has not ended yet"
+		f.WaitsFor, f.Remedy = "the end of the hook", "make the hook shorter, or mend what it waits for"
+	case spec.ReadinessProbe != nil:
+		f.Cause, f.WaitsFor = who+" runs, and its readiness probe has not succeeded yet", "a success of the readiness probe"
+	default:
+		f.Cause, f.WaitsFor = who+" has only just been started", "the next look at it"
+	}
+	return f
+}
+
+// fine is the finding on a pod of which nothing is wrong.
+func (v view) fine(p *board.Pod) Finding {
+	switch {
+	case v.is.Phase == v1.PodSucceeded:
+		return Finding{Cause: "the pod has completed: all of its containers ended with exit code 0"}
+	case v.is.Phase == v1.PodFailed:
+		return Finding{Code: "Failed", Cause: "the pod has failed"}
+	case v.is.Phase == v1.PodRunning && !slices.ContainsFunc(v.is.ContainerStatuses,
+		func(c v1.ContainerStatus) bool { return c.State.Waiting != nil }):
+		return Finding{Cause: "the pod runs, and all of its containers are ready"}
+	case p.Phase == "preparing" || p.Phase == "":
+		return Finding{Code: messages.ReasonContainerCreating, WaitsFor: "the sandbox, the volumes and the first images",
+			Cause: "the pod is being prepared: its sandbox, volumes and images"}
+	}
+	return Finding{Code: messages.ReasonContainerCreating, Cause: "its containers are being started one after another",
+		WaitsFor: "their starts"}
+}

@@ -1,0 +1,173 @@
+// Package explain says in plain words why a pod is in the state that it is in, and what is wrong with the node. It is pure: from
+// what the pods actor has published follow the sentences that "playlet pods", "playlet explain" and Events have.
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Finding is one thing that a pod or the node waits for, or that is wrong with it. Its JSON is stable: fields are only added.
+type Finding struct {
+	// Code is Kubernetes' word for the symptom, e.g. CrashLoopBackOff; empty where nothing is wrong.
+	Code      string `json:"code,omitempty"`
+	Container string `json:"container,omitempty"`
+	// Cause is one sentence that does not change with time alone.
+	Cause    string    `json:"cause"`
+	WaitsFor string    `json:"waitsFor,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+	// Tries counts what was tried in vain; LastError is what was said of the last, unabridged.
+	Tries     int       `json:"tries,omitempty"`
+	LastError string    `json:"lastError,omitempty"`
+	NextTry   time.Time `json:"nextTry,omitzero"`
+	// Until is when what goes on is ended.
+	Until  time.Time `json:"until,omitzero"`
+	Remedy string    `json:"remedy,omitempty"` // what would unblock it
+}
+
+// Explanation is of one pod, or of the node. The first finding is the cause of its state.
+type Explanation struct {
+	Kind      string           `json:"kind"` // "Pod" or "Node"
+	Namespace string           `json:"namespace,omitempty"`
+	Name      string           `json:"name,omitempty"`
+	UID       string           `json:"uid,omitempty"`
+	Source    messages.Address `json:"source,omitempty"`
+	Phase     string           `json:"phase,omitempty"`      // the API's
+	Actor     string           `json:"actorPhase,omitempty"` // of the pod's actor
+	Finding
+	Others   []Finding `json:"others,omitempty"`
+	Evidence []string  `json:"evidence,omitempty"`
+}
+
+// Pod explains a pod.
+func Pod(p *board.Pod) Explanation {
+	v := view{p.Pod, p.Status}
+	if v.is == nil { // its actor has said nothing yet
+		v.is = &v1.PodStatus{Phase: v1.PodPending}
+	}
+	out := Explanation{Kind: "Pod", Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: string(p.Pod.UID), Source: p.Source,
+		Phase: string(v.is.Phase), Actor: p.Phase}
+	var all []Finding
+	if q := p.Quarantine; q != nil {
+		all = append(all, Finding{Code: messages.ReasonQuarantined, NextTry: q.Until, LastError: q.Reason,
+			Cause:  "the pod's actor failed too often and is left alone, and so are its containers: " + short(q.Reason),
+			Remedy: "it is tried again by itself; it is a bug of Playlet: the agent's log has the stack"})
+	}
+	if p.Waiting != nil && p.Waiting.Code != "" {
+		f := v.reason(*p.Waiting)
+		if p.Ending != "" {
+			f.Cause = "the pod is ending because " + p.Ending + ": " + f.Cause
+		}
+		all = append(all, f)
+	} else if p.Ending != "" {
+		all = append(all, Finding{Code: "Terminating", Cause: "the pod is ending because " + p.Ending, Since: p.EndingSince})
+	}
+	for _, f := range v.status(p) {
+		if len(all) == 0 || f.Container == "" || f.Container != all[0].Container {
+			all = append(all, f)
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, v.fine(p))
+	}
+	out.Finding, out.Others = all[0], all[1:]
+	out.Evidence = v.evidence(p)
+	return out
+}
+
+// Cause is the sentence that says why a pod is not as it should be; empty where it is, or where it is only on its way.
+func Cause(p *board.Pod) string {
+	e := Pod(p)
+	switch e.Code {
+	case "", messages.ReasonContainerCreating, restarted:
+		return ""
+	}
+	return e.Cause
+}
+
+// Waits is the sentence on one reason for which a pod waits.
+func Waits(pod *v1.Pod, s *v1.PodStatus, r messages.Reason) string {
+	return view{pod, s}.reason(r).Cause
+}
+
+// Problem explains a manifest that cannot be run.
+func Problem(p messages.ManifestProblem, text string) Finding {
+	return Finding{Code: "ManifestProblem", Cause: "its manifest cannot be used: " + text, WaitsFor: "a manifest without errors",
+		Remedy: "mend " + p.Path + "; it is read again when it changes"}
+}
+
+// Unheard explains that a source has not told yet what it wants.
+func Unheard(s messages.Address) Finding {
+	f := Finding{Code: "SourceUnheard", Cause: s.String() + " has not said yet which pods it wants", WaitsFor: s.String(),
+		Remedy: "look at the agent's log for " + s.String()}
+	if s == messages.APIServer {
+		f.Remedy = "see that the API server can be reached from this node, and that the node may list its pods"
+	}
+	return f
+}
+
+// view is a pod that is explained.
+type view struct {
+	pod *v1.Pod
+	is  *v1.PodStatus
+}
+
+// evidence is what the findings were made from.
+func (v view) evidence(p *board.Pod) []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if r := p.Waiting; r != nil {
+		add("waits for %s: %s", r.Code, short(r.Message))
+	}
+	if p.Ending != "" {
+		add("ends since %s: %s", p.EndingSince.Format(time.RFC3339), p.Ending)
+	}
+	if v.is.Reason != "" {
+		add("status %s: %s", v.is.Reason, short(v.is.Message))
+	}
+	for _, c := range v.is.Conditions {
+		if c.Status != v1.ConditionTrue {
+			add("condition %s is %s since %s: %s", c.Type, c.Status, c.LastTransitionTime.Format(time.RFC3339),
+				strings.TrimPrefix(c.Reason+": "+c.Message, ": "))
+		}
+	}
+	for _, c := range v.statuses() {
+		switch s := c.State; {
+		case s.Waiting != nil:
+			add("container %s waits: %s", c.Name, strings.TrimSuffix(s.Waiting.Reason+": "+short(s.Waiting.Message), ": "))
+		case s.Running != nil:
+			add("container %s runs since %s, ready %t, %d restarts", c.Name, s.Running.StartedAt.Format(time.RFC3339), c.Ready,
+				c.RestartCount)
+		}
+		for _, t := range []*v1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+			if t != nil {
+				add("container %s ended at %s: %s, exit code %d, %s", c.Name, t.FinishedAt.Format(time.RFC3339), t.Reason,
+					t.ExitCode, short(t.Message))
+			}
+		}
+	}
+	return out
+}
+
+func (v view) statuses() []v1.ContainerStatus {
+	return append(append(v.is.InitContainerStatuses[:len(v.is.InitContainerStatuses):len(v.is.InitContainerStatuses)],
+		v.is.ContainerStatuses...), v.is.EphemeralContainerStatuses...)
+}
+
+// maxWords bounds what is cited of others in a sentence, in bytes.
+const maxWords = 300
+
+// short is the beginning of a text in one line.
+func short(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > maxWords {
+		s = strings.ToValidUTF8(s[:maxWords], "") + " …"
+	}
+	return s
+}

@@ -1,0 +1,349 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// web is a pod with an init container, and a container that has all that may keep it waiting.
+func web() *board.Pod {
+	probe := func(path string) *v1.Probe {
+		return &v1.Probe{PeriodSeconds: 5, FailureThreshold: 3, ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: path}}}
+	}
+	return &board.Pod{
+		Pod: &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u1"},
+			Spec: v1.PodSpec{
+				RestartPolicy:  v1.RestartPolicyAlways,
+				InitContainers: []v1.Container{{Name: "setup", Image: "busybox:1"}},
+				Containers: []v1.Container{{
+					Name: "c", Image: "127.0.0.1:5000/x:y", StartupProbe: probe("/up"), ReadinessProbe: probe("/ready"),
+					LivenessProbe: probe("/live"), Lifecycle: &v1.Lifecycle{
+						PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"warm", "up"}}},
+						PreStop:   &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 600}}},
+					Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("16Mi")}},
+				}, {Name: "plain", Image: "busybox:1"}},
+			},
+		},
+		Status: &v1.PodStatus{Phase: v1.PodPending}, Source: messages.File, Phase: "running",
+	}
+}
+
+func waiting(r messages.Reason) func(*board.Pod) { return func(p *board.Pod) { p.Waiting = &r } }
+
+// crash has container c held back after an end.
+func crash(t v1.ContainerStateTerminated) func(*board.Pod) {
+	return func(p *board.Pod) {
+		p.Waiting = &messages.Reason{Code: "CrashLoopBackOff", Container: "c", Tries: 3, Since: noon, RetryAt: noon.Add(time.Minute),
+			Message: "back-off 40s restarting failed container=c pod=web_default(u1)"}
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", RestartCount: 3,
+			State:                v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			LastTerminationState: v1.ContainerState{Terminated: &t}}}
+	}
+}
+
+func image(code, said string) func(*board.Pod) {
+	return waiting(messages.Reason{Code: code, Container: "c", Message: code + " of it: " + said, Cause: said, Tries: 2})
+}
+
+func status(s v1.PodStatus) func(*board.Pod) { return func(p *board.Pod) { p.Status = &s } }
+
+func runs(started, ready bool) v1.ContainerStatus {
+	return v1.ContainerStatus{Name: "c", Started: &started, Ready: ready,
+		State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}}
+}
+
+func running(all ...v1.ContainerStatus) func(*board.Pod) {
+	return status(v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: all})
+}
+
+func ending(more ...func(*board.Pod)) func(*board.Pod) {
+	return func(p *board.Pod) {
+		p.Ending, p.EndingSince = "it was deleted", noon
+		for _, m := range more {
+			m(p)
+		}
+	}
+}
+
+const runc = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: " +
+	"unable to start container process: error during container init: "
+
+// A person reads these sentences: each names the cause, and no code.
+func TestTheCauseOfEachState(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		pod  func(*board.Pod)
+		want string
+	}{
+		// source and admission
+		{"agent starting", waiting(messages.Reason{Code: "AgentStarting", Message: "the agent is starting"}), "the agent is starting"},
+		{"name taken", waiting(messages.Reason{Code: "NameTaken",
+			Message: "sources/http wants a pod of the same name, which comes first: remove one of the two"}),
+			"sources/http wants a pod of the same name, which comes first: remove one of the two"},
+		{"predecessor", waiting(messages.Reason{Code: "PredecessorEnding", Message: "a pod of the same name is still ending"}),
+			"a pod of the same name is still ending"},
+		{"unsupported", waiting(messages.Reason{Code: "Unsupported", Permanent: true,
+			Message: "the pod waits, since it sets what Playlet does not support yet: spec.volumes[0].csi"}),
+			"the pod waits, since it sets what Playlet does not support yet: spec.volumes[0].csi"},
+		{"node unread", waiting(messages.Reason{Code: "NodeUnknown",
+			Message: "this node's object, whose labels and taints decide, was not read yet"}),
+			"this node's object, whose labels and taints decide, was not read yet"},
+		{"node selector", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "NodeAffinity", Message: "Pod was rejected: Predicate NodeAffinity" +
+			" failed: the pod's nodeSelector wants the label disk=ssd, which this node has not"}),
+			"the pod's nodeSelector wants the label disk=ssd, which this node has not"},
+		{"taint", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "TaintToleration", Message: "Pod was rejected: Predicate " +
+			"TaintToleration failed: the pod does not tolerate the node's taint gpu=yes:NoExecute"}),
+			"the pod does not tolerate the node's taint gpu=yes:NoExecute"},
+		{"quota of pods", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "OutOfpods", Message: "Pod was rejected: Node didn't have " +
+			"enough resource: pods, requested: 1, used: 110, capacity: 110"}),
+			"the node has as many pods as it may have (requested: 1, used: 110, capacity: 110)"},
+		{"too little cpu, static", waiting(messages.Reason{Code: "OutOfcpu",
+			Message: "Node didn't have enough resource: cpu, requested: 4000, used: 500, capacity: 2000"}),
+			"the node has too little CPU left for the pod (in thousandths, requested: 4000, used: 500, capacity: 2000)"},
+		{"port conflict", waiting(messages.Reason{Code: "NodePorts", Message: "Predicate NodePorts failed: host port 80/TCP is held by pod a/b"}),
+			"host port 80/TCP is held by pod a/b"},
+		{"pressure", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted",
+			Message: "Pod was rejected: The node had condition: [DiskPressure]. "}),
+			"the node is under pressure and takes no such pod: [DiskPressure]"},
+		{"preempting", waiting(messages.Reason{Code: "Preempting", Message: "it waits for the end of others"}), "it waits for the end of others"},
+
+		// image
+		{"wrong image name", image("ImagePullBackOff", `failed to resolve reference "127.0.0.1:5000/x:y": 127.0.0.1:5000/x:y: not found`),
+			"container c: image 127.0.0.1:5000/x:y not found in its registry"},
+		{"registry down", image("ErrImagePull", "failed to do request: Head: dial tcp 127.0.0.1:5000: connect: connection refused"),
+			"container c: image 127.0.0.1:5000/x:y cannot be pulled: its registry does not answer"},
+		{"unknown host", image("ErrImagePull", "dial tcp: lookup reg.example: no such host"),
+			"container c: image 127.0.0.1:5000/x:y cannot be pulled: the name of its registry cannot be resolved"},
+		{"no right", image("ErrImagePull", "unexpected status from HEAD request: 401 Unauthorized"),
+			"container c: image 127.0.0.1:5000/x:y cannot be pulled: its registry refuses it to these credentials"},
+		{"certificate", image("ErrImagePull", "tls: failed to verify certificate: x509: certificate signed by unknown authority"),
+			"container c: image 127.0.0.1:5000/x:y cannot be pulled: the runtime does not trust its registry's certificate"},
+		{"full disk", image("ErrImagePull", "failed to extract layer: write /var: no space left on device"),
+			"container c: image 127.0.0.1:5000/x:y cannot be pulled: no space is left on the node's disk"},
+		{"a pull that fails otherwise", image("ErrImagePull", "the moon is\nfull"),
+			"container c: image 127.0.0.1:5000/x:y cannot be pulled: the moon is full"},
+		{"policy Never", image("ErrImageNeverPull", ""), "container c: image 127.0.0.1:5000/x:y is not on this node, and imagePullPolicy is Never"},
+		{"no name", image("InvalidImageName", "x"), "container c: image 127.0.0.1:5000/x:y is not a valid name"},
+		{"pulling", waiting(messages.Reason{Code: "Pulling", Container: "c",
+			Message: `the image "127.0.0.1:5000/x:y" is being pulled from the registry 127.0.0.1:5000; before, ErrImagePull: x`}),
+			"container c: image 127.0.0.1:5000/x:y is being pulled from the registry 127.0.0.1:5000"},
+		{"queued", waiting(messages.Reason{Code: "PullQueued", Container: "c", Message: `the image "127.0.0.1:5000/x:y" is 2nd in the queue of the registry r`}),
+			"container c: image 127.0.0.1:5000/x:y is 2nd in the queue of the registry r"},
+
+		// volume
+		{"missing ConfigMap", waiting(messages.Reason{Code: "FailedMount", Volume: "conf", Cause: "ConfigMap default/settings does not exist"}),
+			"ConfigMap default/settings does not exist; it is needed by volume conf"},
+		{"missing key", waiting(messages.Reason{Code: "FailedMount", Volume: "conf", Cause: `Secret default/tls has no key "tls.crt"`}),
+			`Secret default/tls has no key "tls.crt"; it is needed by volume conf`},
+		{"object unread", waiting(messages.Reason{Code: "FailedMount", Volume: "conf",
+			Cause: "Secret default/tls: it has not been read from the API server yet: refused"}),
+			"Secret default/tls: it has not been read from the API server yet: refused; it is needed by volume conf"},
+		{"hostPath", waiting(messages.Reason{Code: "FailedMount", Volume: "data",
+			Cause: "hostPath /data is not what its type Directory asks for: nothing is there"}),
+			"volume data cannot be mounted: hostPath /data is not what its type Directory asks for: nothing is there"},
+		{"volume busy", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: "it is still being mounted after 2m0s; that goes on"}),
+			"volume data cannot be mounted: it is still being mounted after 2m0s; that goes on"},
+		{"folder", waiting(messages.Reason{Code: "FailedMount", Message: "no space left on device"}),
+			"the pod's folder cannot be made: no space left on device"},
+
+		// network and runtime
+		{"no network", waiting(messages.Reason{Code: "NetworkNotReady", Message: "network is not ready: cni plugin not initialized"}),
+			"network is not ready: cni plugin not initialized"},
+		{"CNI plugin missing", waiting(messages.Reason{Code: "FailedCreatePodSandBox",
+			Message: `failed to setup network for sandbox: plugin type="bridge" failed (add): failed to find plugin "bridge" in path [/opt/cni/bin]`}),
+			"the CNI plugin bridge is not installed in /opt/cni/bin"},
+		{"no address", waiting(messages.Reason{Code: "FailedCreatePodSandBox",
+			Message: "failed to allocate for range 0: no IP addresses available in range set: 10.88.0.1-10.88.0.6"}),
+			"the pods' network has no address left for the pod"},
+		{"handler", waiting(messages.Reason{Code: "FailedCreatePodSandBox", Message: `no runtime for "gvisor" is configured`}),
+			`the runtime has no handler "gvisor", which the pod's RuntimeClass asks for`},
+		{"sandbox", waiting(messages.Reason{Code: "FailedCreatePodSandBox", Message: "RuntimeClass x does not exist"}),
+			"the pod's sandbox cannot be made: RuntimeClass x does not exist"},
+		{"runtime down", waiting(messages.Reason{Code: "RuntimeUnavailable", Message: "connection refused"}),
+			"the container runtime does not answer: connection refused"},
+		{"cgroup", waiting(messages.Reason{Code: "FailedCreatePodContainer", Message: "read-only file system"}),
+			"the pod's cgroup cannot be made: read-only file system"},
+		{"quarantine", func(p *board.Pod) { p.Quarantine = &messages.ChildQuarantined{Reason: "nil map", Until: noon} },
+			"the pod's actor failed too often and is left alone, and so are its containers: nil map"},
+
+		// start
+		{"missing ConfigMap in the environment", waiting(messages.Reason{Code: "CreateContainerConfigError", Container: "c",
+			Message: "environment variable COLOR: ConfigMap default/settings does not exist"}),
+			"ConfigMap default/settings does not exist; it is needed by container c"},
+		{"missing Secret in envFrom", waiting(messages.Reason{Code: "CreateContainerConfigError", Container: "setup",
+			Message: "the Secret default/s does not exist"}), "Secret default/s does not exist; it is needed by init container setup"},
+		{"root", waiting(messages.Reason{Code: "CreateContainerConfigError", Container: "c", Message: "runAsNonRoot, and the image's user is root"}),
+			"container c cannot be made: runAsNonRoot, and the image's user is root"},
+		{"bad command", crash(v1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128,
+			Message: runc + `exec: "nope": executable file not found in $PATH: unknown`}), `container c: its command "nope" is not in the image`},
+		{"no right to the command", crash(v1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128,
+			Message: runc + `exec: "/etc/passwd": permission denied`}), `container c: its command "/etc/passwd" may not be executed by its user`},
+		{"post-start hook fails", waiting(messages.Reason{Code: "RunContainerError", Container: "c", Message: "post-start hook: code 3"}),
+			"container c: its post-start hook fails: code 3"},
+		{"start", waiting(messages.Reason{Code: "RunContainerError", Container: "c", Message: "device or resource busy"}),
+			"container c cannot be started: device or resource busy"},
+
+		// back-off
+		{"OOM", crash(v1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}), "container c is killed for using more than 16Mi"},
+		{"exit code", crash(v1.ContainerStateTerminated{Reason: "Error", ExitCode: 3, Message: "at work\nno database\n"}),
+			"container c ends with exit code 3: no database"},
+		{"signal", crash(v1.ContainerStateTerminated{Reason: "Error", ExitCode: 139}), "container c is ended by SIGSEGV (exit code 139)"},
+		{"not found in a shell", crash(v1.ContainerStateTerminated{Reason: "Error", ExitCode: 127}),
+			"container c ends with exit code 127: a command was not found"},
+		{"it completes", crash(v1.ContainerStateTerminated{Reason: "Completed"}),
+			"container c ends by itself, with exit code 0, and is started again by its restartPolicy"},
+		{"liveness", waiting(messages.Reason{Code: "CrashLoopBackOff", Container: "c", Probe: messages.Liveness, Cause: "HTTP 500"}),
+			"container c is ended since its liveness probe fails: HTTP 500"},
+
+		// init and probes
+		{"init runs", func(p *board.Pod) {
+			r := runs(false, false)
+			r.Name = "setup"
+			p.Status.InitContainerStatuses = []v1.ContainerStatus{r}
+		}, "init container setup still runs, and all others wait for its end"},
+		{"init fails", func(p *board.Pod) {
+			p.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "setup", State: v1.ContainerState{
+				Terminated: &v1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}}}}
+		}, "init container setup ended with exit code 1"},
+		{"startup probe fails", waiting(messages.Reason{Code: "Unhealthy", Container: "c", Probe: messages.Startup, Cause: "connection refused"}),
+			"container c: its startup probe fails: connection refused"},
+		{"readiness probe fails", waiting(messages.Reason{Code: "Unhealthy", Container: "c", Probe: messages.Readiness, Cause: "HTTP 503"}),
+			"container c: its readiness probe fails: HTTP 503"},
+		{"startup probe is awaited", running(runs(false, false)), "container c runs, and its startup probe has not succeeded yet"},
+		{"post-start hook runs", func(p *board.Pod) {
+			running(runs(false, false))(p)
+			p.Pod.Spec.Containers[0].StartupProbe = nil
+		}, "container c runs, and its post-start hook (warm up) has not ended yet"},
+		{"readiness probe is awaited", running(runs(true, false)), "container c runs, and its readiness probe has not succeeded yet"},
+		{"readiness gate", func(p *board.Pod) {
+			running(runs(true, true))(p)
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Reason: "ReadinessGatesNotReady",
+				Message: `corresponding condition of pod readiness gate "x" does not exist.`}}
+		}, `its containers are ready, but a readiness gate is not: corresponding condition of pod readiness gate "x" does not exist.`},
+
+		// the end
+		{"stuck pre-stop", ending(waiting(messages.Reason{Code: "Killing", Container: "c", RetryAt: noon})),
+			"the pod is ending because it was deleted: container c is given its grace period for its pre-stop hook (sleep 600s) and its end"},
+		{"grace period", ending(waiting(messages.Reason{Code: "Killing", Container: "plain", RetryAt: noon})),
+			"the pod is ending because it was deleted: container plain has been asked to end and may take its grace period for it"},
+		{"sandbox that stays", ending(waiting(messages.Reason{Code: "FailedKillPod", Message: "cni: del failed"})),
+			"the pod is ending because it was deleted: the runtime cannot stop the pod's sandbox: cni: del failed"},
+		{"volumes", ending(waiting(messages.Reason{Code: "Unmounting", Message: "its volumes are being unmounted"})),
+			"the pod is ending because it was deleted: its volumes are being unmounted"},
+		{"removal fails", ending(waiting(messages.Reason{Code: "FailedRemove", Message: "busy"})),
+			"the pod is ending because it was deleted: what the runtime has of the ended pod cannot be removed: busy"},
+		{"liveness kill", waiting(messages.Reason{Code: "Killing", Container: "c", Probe: messages.Liveness, Cause: "HTTP 500"}),
+			"container c is ended since its liveness probe fails: HTTP 500"},
+		{"finalizers", waiting(messages.Reason{Code: "Finalizers",
+			Message: "nothing of the pod is left here; its object is kept by its finalizers: example.com/hold"}),
+			"nothing of the pod is left here; its object is kept by its finalizers: example.com/hold"},
+
+		// nothing to wait for
+		{"failed", status(v1.PodStatus{Phase: v1.PodFailed, ContainerStatuses: []v1.ContainerStatus{{Name: "c",
+			State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 2}}}}}), "container c ended with exit code 2"},
+		{"too long", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "DeadlineExceeded",
+			Message: "the pod was active for longer than its activeDeadlineSeconds (5)"}),
+			"the pod was active for longer than its activeDeadlineSeconds (5)"},
+	} {
+		p := web()
+		c.pod(p)
+		if got := Cause(p); got != c.want {
+			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
+		}
+		if e := Pod(p); e.Code == "" || strings.Contains(e.Cause, e.Code) && !strings.Contains(c.want, e.Code) {
+			t.Errorf("%s: %+v", c.name, e.Finding)
+		}
+	}
+}
+
+// Of a pod of which nothing is wrong there is no cause to name, but there is something to say.
+func TestWhatIsFine(t *testing.T) {
+	again := runs(true, true)
+	again.LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 1}
+	for want, pod := range map[string]func(*board.Pod){
+		"the pod runs, and all of its containers are ready":                   running(runs(true, true)),
+		"it runs now; before, container c ended with exit code 1":             running(again),
+		"the pod has completed: all of its containers ended with exit code 0": status(v1.PodStatus{Phase: v1.PodSucceeded}),
+		"its containers are being started one after another":                  func(*board.Pod) {},
+		"the pod is being prepared: its sandbox, volumes and images":          func(p *board.Pod) { p.Status, p.Phase = nil, "" },
+	} {
+		p := web()
+		pod(p)
+		if e := Pod(p); e.Cause != want || Cause(p) != "" {
+			t.Errorf("%q, %q, want %q", e.Cause, Cause(p), want)
+		}
+	}
+}
+
+// What belongs to a finding besides its sentence.
+func TestTheRestOfAFinding(t *testing.T) {
+	p := web()
+	crash(v1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137})(p)
+	p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, v1.ContainerStatus{Name: "plain",
+		State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "manifest unknown"}}})
+	e := Pod(p)
+	if e.WaitsFor != "the end of its back-off" || e.Tries != 3 || !e.NextTry.Equal(noon.Add(time.Minute)) || !e.Since.Equal(noon) ||
+		e.Remedy != "raise the container's memory limit, or have it use less; see playlet logs -p -n default web -c c" {
+		t.Errorf("%+v", e.Finding)
+	}
+	if len(e.Others) != 1 || e.Others[0].Cause != "container plain: image busybox:1 not found in its registry" {
+		t.Errorf("%+v", e.Others)
+	}
+	if all := strings.Join(e.Evidence, "\n"); !strings.Contains(all, "exit code 137") || !strings.Contains(all, "CrashLoopBackOff") {
+		t.Error(all)
+	}
+	p = web()
+	waiting(messages.Reason{Code: "Killing", Container: "c", RetryAt: noon})(p)
+	if e := Pod(p); !e.Until.Equal(noon) || !e.NextTry.IsZero() {
+		t.Errorf("%+v", e.Finding)
+	}
+}
+
+func TestTheNode(t *testing.T) {
+	s := &board.Snapshot{Under: []v1.NodeConditionType{v1.NodeDiskPressure}}
+	e := Node([]Check{{Name: "ping"}, {Name: "runtime", Failed: "it is gone"}, {Name: "cluster", Notes: []string{"refused"}}}, s)
+	var got []string
+	for _, f := range append([]Finding{e.Finding}, e.Others...) {
+		got = append(got, f.Code+": "+f.Cause)
+	}
+	want := "runtime: it is gone|DiskPressure: the node is short of disk space: new pods are not admitted|cluster: refused"
+	if strings.Join(got, "|") != want || len(e.Evidence) != 3 {
+		t.Errorf("%q %q", got, e.Evidence)
+	}
+	if e = Node([]Check{{Name: "ping"}}, &board.Snapshot{}); e.Code != "" || !strings.HasPrefix(e.Cause, "the node is well") {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestPodsThatAreNotThere(t *testing.T) {
+	s := &board.Snapshot{Problems: []messages.ManifestProblem{{Path: "/m/a.yaml", Pod: "default/web"}},
+		Unheard: []messages.Address{messages.APIServer}}
+	text := func(messages.ManifestProblem) string { return "/m/a.yaml:2: spec.x: unknown field" }
+	for _, namespace := range []string{"", "default"} {
+		e, known := Absent(namespace, "web", s, text)
+		if !known || e.Cause != "its manifest cannot be used: /m/a.yaml:2: spec.x: unknown field" || len(e.Others) != 1 {
+			t.Errorf("%+v", e)
+		}
+	}
+	if e, known := Absent("x", "web", s, text); !known || e.Cause != "sources/apiserver has not said yet which pods it wants" {
+		t.Errorf("%+v", e)
+	}
+	s.Problems[0].Pod = ""
+	if e, _ := Absent("x", "web", s, text); !strings.HasPrefix(e.Cause, "a manifest that may be the pod's cannot be used: /m/a.yaml") {
+		t.Errorf("%+v", e)
+	}
+	if _, known := Absent("", "web", &board.Snapshot{}, text); known {
+		t.Error("there is something to say of nothing")
+	}
+}

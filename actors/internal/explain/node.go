@@ -1,0 +1,94 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Check is what one check of the agent's health found.
+type Check struct {
+	Name, Failed string // Failed is empty where it is well
+	Notes        []string
+}
+
+// remedies are by check.
+var remedies = map[string]string{
+	"runtime":     "start the container runtime and see its log; playlet doctor looks at its configuration and network",
+	"supervisors": "see the agent's log; the actor is tried again by itself, and a restart of the agent tries it at once",
+	"sources":     "mend the source that is named: a manifest, a URL, the connection to the API server",
+	"pods":        "see the agent's log and the node's disk",
+	"listeners":   "free the address, or configure another",
+	"probes":      "give the node more CPU, or its pods fewer probes",
+	"cluster":     "see that the API server can be reached and that the node's credentials have its rights",
+	"identity":    "see that the certificate signing requests of this node are approved",
+}
+
+// pressures say what a shortage does.
+var pressures = map[v1.NodeConditionType]string{
+	v1.NodeMemoryPressure: "memory",
+	v1.NodeDiskPressure:   "disk space",
+	v1.NodePIDPressure:    "process IDs",
+}
+
+// Node explains the node: what fails first, then what it is short of, and then what is worth knowing.
+func Node(checks []Check, s *board.Snapshot) Explanation {
+	out := Explanation{Kind: "Node"}
+	var all, notes []Finding
+	for _, c := range checks {
+		out.Evidence = append(out.Evidence, c.Name+": ok")
+		if c.Failed != "" {
+			f := Finding{Code: c.Name, Cause: c.Failed, Remedy: remedies[c.Name]}
+			if c.Name == "runtime" {
+				f.Since = s.Runtime.Since
+			}
+			all = append(all, f)
+			out.Evidence[len(out.Evidence)-1] = c.Name + ": " + c.Failed
+		}
+		for _, n := range c.Notes {
+			notes = append(notes, Finding{Code: c.Name, Cause: n, Remedy: remedies[c.Name]})
+		}
+	}
+	for _, u := range s.Under {
+		all = append(all, Finding{Code: string(u), Cause: "the node is short of " + pressures[u] + ": new pods are not admitted",
+			WaitsFor: "the shortage's end", Remedy: "free " + pressures[u] + ", or end pods"})
+	}
+	if all = append(all, notes...); len(all) == 0 {
+		all = []Finding{{Cause: fmt.Sprintf("the node is well: the runtime and its network are ready, "+
+			"all sources have been heard, and %d pods are known", len(s.Pods))}}
+	}
+	out.Finding, out.Others = all[0], all[1:]
+	return out
+}
+
+// Absent explains a pod that is not there, by its name and, unless that is empty, its namespace: its manifest has a problem, or a
+// source that may want it has not been heard. False: there is nothing to say of it.
+func Absent(namespace, name string, s *board.Snapshot, text func(messages.ManifestProblem) string) (Explanation, bool) {
+	out := Explanation{Kind: "Pod", Namespace: namespace, Name: name}
+	var all []Finding
+	var perhaps []Finding
+	for _, p := range s.Problems {
+		space, its, _ := strings.Cut(p.Pod, "/")
+		switch f := Problem(p, text(p)); {
+		case p.Pod == "", (namespace == "" || space == namespace) && strings.HasPrefix(its, name+"-"):
+			// What cannot be decoded names no pod, and a static pod's name ends with the node's.
+			f.Cause = "a manifest that may be the pod's cannot be used: " + text(p)
+			perhaps = append(perhaps, f)
+		case its == name && (namespace == "" || space == namespace):
+			all = append(all, f)
+		}
+	}
+	all = append(all, perhaps...)
+	for _, u := range s.Unheard {
+		all = append(all, Unheard(u))
+	}
+	if len(all) == 0 {
+		return out, false
+	}
+	out.Finding, out.Others = all[0], all[1:]
+	return out, true
+}
