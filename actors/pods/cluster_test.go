@@ -123,8 +123,14 @@ func TestADeletedPodIsOver(t *testing.T) {
 	if len(over) != 1 || !over[0].Over || over[0].Status != final || over[0].Static {
 		t.Fatalf("told %+v", over)
 	}
-	wants(k, messages.APIServer, deletedPod("web", "u", 5))
+	kept := deletedPod("web", "u", 5)
+	kept.Finalizers = []string{"example.com/hold"}
+	wants(k, messages.APIServer, kept)
 	k.Advance(2 * sweepEvery)
+	if all := b.Now().Over; len(all) != 1 || all[0].Waiting.Code != messages.ReasonFinalizers ||
+		!strings.HasSuffix(all[0].Waiting.Message, "its finalizers: example.com/hold") {
+		t.Errorf("what keeps its object is not published: %+v", all)
+	}
 	var whole messages.PodStatusesWanted
 	for _, m := range sent[messages.PodStatusesWanted](k) {
 		whole = m

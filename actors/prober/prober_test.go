@@ -365,3 +365,49 @@ func TestOnePodDoesNotStarveTheOthers(t *testing.T) {
 		t.Error("a probe that waited for a worker ran after its pod had gone")
 	}
 }
+
+// The pod is told what a failing probe says, from its first failure, when that changes, and no longer when it succeeds.
+func TestWhatAFailingProbeSays(t *testing.T) {
+	r := newRuntime()
+	k := newKit(t, folder(t), r, nil)
+	p := command()
+	p.PeriodSeconds, p.FailureThreshold = 5, 9
+	k.Send("pods/u1", watchOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Startup: p}), "id", messages.Startup))
+	var since time.Time
+	for i, c := range []struct {
+		code int32
+		said string // "-": nothing is told
+	}{{1, "command ended with code 1"}, {1, "-"}, {2, "command ended with code 2"}, {0, ""}} {
+		r.codes["id"] = c.code
+		if i == 0 {
+			k.RunWork()
+			k.Advance(0)
+			k.RunWork()
+		} else {
+			step(k, 5)
+		}
+		all := words(k)
+		if (len(all) == 0) != (c.said == "-") {
+			t.Fatalf("run %d: told %+v", i, all)
+		}
+		if len(all) == 0 {
+			continue
+		}
+		failing := all[len(all)-1].Containers[0].Failing
+		if c.said == "" {
+			if len(failing) > 0 {
+				t.Errorf("run %d: %+v", i, failing)
+			}
+			continue
+		}
+		if len(failing) != 1 || failing[0].Kind != messages.Startup || failing[0].Said != c.said {
+			t.Fatalf("run %d: %+v, want %q", i, failing, c.said)
+		}
+		if since.IsZero() {
+			since = failing[0].Since
+		}
+		if !failing[0].Since.Equal(since) {
+			t.Errorf("run %d: it fails since %v, want %v", i, failing[0].Since, since)
+		}
+	}
+}

@@ -25,7 +25,6 @@ var remedies = map[string]string{
 	"listeners":   "free the address, or configure another",
 	"probes":      "give the node more CPU, or its pods fewer probes",
 	"cluster":     "see that the API server can be reached and that the node's credentials have its rights",
-	"identity":    "see that the certificate signing requests of this node are approved",
 }
 
 // pressures say what a shortage does.

@@ -97,8 +97,8 @@ func printExplanation(out io.Writer, e *api.Explanation, now time.Time) error {
 	if len(e.Evidence)+len(e.Messages) > 0 {
 		fmt.Fprintln(out, "\nEvidence:")
 		if e.UID != "" {
-			fmt.Fprintf(out, "  pod %s/%s, UID %s, of %s, phase %s, its actor is %s\n", e.Namespace, e.Name, e.UID, orNone(string(e.Source)),
-				orNone(e.Phase), orNone(e.Actor))
+			fmt.Fprintf(out, "  pod %s/%s, UID %s, of %s, phase %s, its actor is %s\n", e.Namespace, e.Name, e.UID,
+				orNone(string(e.Source)), orNone(e.Phase), orNone(e.Actor))
 		}
 	}
 	for _, line := range e.Evidence {
@@ -128,9 +128,10 @@ func printFinding(w io.Writer, f api.Finding, now time.Time) {
 	line("state", f.Code)
 	line("waits for", f.WaitsFor)
 	when("since", f.Since)
-	if f.Tries > 0 && f.Code == messages.ReasonCrashLoopBackOff {
-		line("tried", fmt.Sprintf("%d restarts", f.Tries))
-	} else if f.Tries > 0 {
+	switch {
+	case f.Tries == 1:
+		line("tried", "once in vain")
+	case f.Tries > 1:
 		line("tried", fmt.Sprintf("%d times in vain", f.Tries))
 	}
 	line("last said", f.LastError)

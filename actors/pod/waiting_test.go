@@ -1,0 +1,53 @@
+package pod
+
+import (
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// A pod that ends says at each step what it waits for, with the tries and the next one where something fails.
+func TestWhatAnEndingPodWaitsFor(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	a := &alone{now: w.now, machine: w.machine}
+	var codes []string
+	newest := func() messages.Reason {
+		fx := effects[Publish](a.fx)
+		if len(fx) == 0 || fx[len(fx)-1].Waiting == nil {
+			t.Fatalf("it waits for nothing: %+v", fx)
+		}
+		r := *fx[len(fx)-1].Waiting
+		codes = append(codes, r.Code)
+		return r
+	}
+	a.hears(messages.PodWanted{Pod: w.pod, Generation: 2, Ending: &messages.Ending{Since: w.now}})
+	if r := newest(); r.Container != "c0" || !r.RetryAt.After(a.now) || !r.Since.Equal(a.now) {
+		t.Errorf("a container is ended: %+v", r)
+	}
+	a.hears(a.ended(ended(w, 0)), SandboxStopped{ID: w.sandboxes[0].ID,
+		Failed: &messages.Reason{Code: messages.ReasonStopSandbox, Message: "busy"}})
+	if r := newest(); r.Tries != 1 || !r.RetryAt.After(a.now) {
+		t.Errorf("a sandbox stays: %+v", r)
+	}
+	a.hears(SandboxStopped{ID: w.sandboxes[0].ID})
+	newest()
+	watched := sentOf[messages.WatchProbes](a.fx)
+	if len(watched) > 0 {
+		a.hears(messages.ProbesObserved{UID: "u1", Generation: watched[len(watched)-1].Generation})
+	}
+	a.hears(messages.VolumesUnmounted{UID: "u1", Removed: true})
+	newest()
+	a.hears(PodRemoved{Failed: &messages.Reason{Code: messages.ReasonFailedRemove, Message: "busy"}})
+	if r := newest(); r.Tries != 1 || !r.RetryAt.After(a.now) {
+		t.Errorf("it cannot be removed: %+v", r)
+	}
+	if want := []string{messages.ReasonKilling, messages.ReasonStopSandbox, messages.ReasonUnmounting, messages.ReasonRemoving,
+		messages.ReasonFailedRemove}; !slices.Equal(codes, want) {
+		t.Errorf("it waits for %v, want %v", codes, want)
+	}
+}
