@@ -23,10 +23,15 @@ func (m *Machine) record(container, kind, reason, format string, args ...any) {
 	}
 }
 
-// told is a reason as Events tell it: what was said, and the sentence that explains it.
+// told is a reason as Events tell it: what was said, and the sentence that explains it where that adds something.
 func (m *Machine) told(r messages.Reason) string {
 	said, cause := cmp.Or(r.Cause, r.Message), explain.Waits(m.pod, m.status(m.now), r)
-	if r.Code == messages.ReasonCrashLoopBackOff || r.Code == messages.ReasonImagePullBackOff || strings.Contains(cause, said) {
+	switch {
+	case r.Code == messages.ReasonCrashLoopBackOff || r.Code == messages.ReasonImagePullBackOff:
+		return cause
+	case strings.HasSuffix(cause, said): // the Event's own words stand before it
+		return said
+	case strings.Contains(cause, said):
 		return cause
 	}
 	return said + "; " + cause

@@ -10,6 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // part is one file of a log.
@@ -27,6 +29,14 @@ func openPart(dir Dir, f File) (*part, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
+}
+
+// changed is when the file was last written to or renamed.
+func (p *part) changed() time.Time {
+	if s, ok := p.info.Sys().(*syscall.Stat_t); ok {
+		return time.Unix(s.Ctim.Unix())
+	}
+	return p.info.ModTime()
 }
 
 // Close closes what is open of it.

@@ -21,7 +21,7 @@ type Options struct {
 	// PassedOver is told of a rotated file that cannot be read, or not to its end, and why. nil: nobody is.
 	PassedOver func(name string, why error)
 
-	settled func(context.Context) // waits for settle; nil: by the clock
+	settled func(ctx context.Context, since time.Time) // waits until a file has been the same for settle; nil: by the clock
 }
 
 const (
@@ -48,7 +48,7 @@ func Read(ctx context.Context, dir Dir, base string, o Options, out io.Writer) (
 	p := newPrinter(o, out)
 	c := &cursor{dir: dir, base: base, files: files, skip: skip, print: p, last: newest, tell: o.PassedOver, settled: o.settled}
 	if c.settled == nil {
-		c.settled = func(ctx context.Context) { c.rest(ctx, settle) }
+		c.settled = func(ctx context.Context, since time.Time) { c.rest(ctx, min(settle, time.Until(since.Add(settle)))) }
 	}
 	if o.Live != nil {
 		if c.watch, err = newWatch(dir); err != nil {
@@ -71,7 +71,7 @@ type cursor struct {
 	print   *printer
 	watch   *watch
 	tell    func(name string, why error) // of what is passed over; may be nil
-	settled func(context.Context)
+	settled func(ctx context.Context, since time.Time)
 	last    string // the stamp of the newest rotated file that was read, or was there before all that are
 }
 
@@ -84,13 +84,15 @@ func (c *cursor) run(ctx context.Context, o Options) error {
 		if err := c.drain(ctx, f); err != nil {
 			return err
 		}
-		if len(c.files) == 1 {
-			if o.Live == nil {
-				break
-			}
-			if err := c.follow(ctx, f, o.Live); err != nil {
-				return err
-			}
+		var err error
+		switch follows := o.Live != nil; {
+		case follows && len(c.files) == 1:
+			err = c.follow(ctx, f, o.Live)
+		case follows && len(c.files) == 2 && f.readable != nil: // it may have been rotated just now
+			err = c.finish(ctx, f, f.changed())
+		}
+		if err != nil {
+			return err
 		}
 		if c.skip > 0 {
 			c.print.used, c.skip = 0, 0 // its last line has no end, and is not wanted either
@@ -157,15 +159,22 @@ func (c *cursor) follow(ctx context.Context, f *part, live func(context.Context)
 			continue
 		}
 		c.files = append(c.files, next)
-		for !ended {
-			before := c.print.seen
-			c.settled(ctx)
-			if err := c.drain(ctx, f); err != nil {
-				return err
-			}
-			ended = c.print.seen == before
+		if ended {
+			return nil
 		}
-		return nil
+		return c.finish(ctx, f, time.Now())
+	}
+}
+
+// finish prints what still comes to a rotated file, which was the same since then, until nothing does.
+func (c *cursor) finish(ctx context.Context, f *part, since time.Time) error {
+	for {
+		before := c.print.seen
+		c.settled(ctx, since)
+		if err := c.drain(ctx, f); err != nil || c.print.seen == before {
+			return err
+		}
+		since = time.Now()
 	}
 }
 

@@ -228,7 +228,7 @@ func TestFollowOverRotations(t *testing.T) {
 	f := newFolder(t)
 	f.write(3)
 	var rotating sync.Mutex // while it is held, the renamed file has not settled
-	r := f.follow(Options{settled: func(context.Context) {
+	r := f.follow(Options{settled: func(context.Context, time.Time) {
 		rotating.Lock()
 		defer rotating.Unlock()
 	}})
@@ -262,6 +262,34 @@ func TestFollowOverRotations(t *testing.T) {
 	f.must(<-r.done)
 	if got := r.out.String(); got != numbers(1, f.line) {
 		t.Errorf("%q, want the lines to %d", got, f.line)
+	}
+}
+
+// Who begins to follow while a log is being rotated has the lines that still come to the renamed file.
+func TestFollowFromTheMidstOfARotation(t *testing.T) {
+	f := newFolder(t)
+	f.write(3)
+	old := f.file
+	f.must(os.Rename(filepath.Join(f.path, "0.log"), filepath.Join(f.path, "0.log.20260701-120000")))
+	f.file = nil
+	f.reopen()
+	next := f.file
+	var late sync.Once
+	var out bytes.Buffer
+	f.must(Read(f.Context(), f.dir, "0.log", Options{
+		Live: func(context.Context) bool { return false },
+		settled: func(context.Context, time.Time) {
+			late.Do(func() {
+				f.file = old
+				f.write(1)
+				f.file = next
+				f.write(1)
+				f.must(old.Close())
+			})
+		},
+	}, &out))
+	if out.String() != numbers(1, 5) {
+		t.Errorf("%q", out.String())
 	}
 }
 

@@ -62,7 +62,7 @@ func TestAPodWaitsForItsRuntimeClass(t *testing.T) {
 	r.binds(manifest("plain", "Always", nil, []string{"main forever"}))
 	r.await("the pod without a class", runsBy("", "plain"))
 	r.untilPrinted([]string{"pods"}, "web", `runtimeclass.node.k8s.io "late" not found`)
-	r.untilPrinted([]string{"pods"}, "odd", `no runtime for "third" is configured`)
+	r.untilPrinted([]string{"pods"}, "odd", `the runtime has no handler "third", which the pod's RuntimeClass asks for`)
 	r.eventually("the event", func() bool {
 		return r.events("web")[`Warning FailedCreatePodSandBox : Failed to create pod sandbox: runtimeclass.node.k8s.io "late" not found`] > 0
 	})
