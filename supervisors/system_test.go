@@ -149,6 +149,7 @@ func TestAPanicRestartsTheActorUnderItsName(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Escalate, 5), in, nil, nil)
 	in.await(t, 1, "starts of a", is[messages.Started]("keeper/a"))
+	in.await(t, 1, "starts of b", is[messages.Started]("keeper/b"))
 	s.Tell("keeper/a", boom{})
 	in.await(t, 2, "starts of a", is[messages.Started]("keeper/a"))
 	in.await(t, 1, "words to the keeper that a started again", func(v any) bool {
