@@ -45,6 +45,26 @@ var knownGates = sync.OnceValue(func() map[string]gate {
 	return known
 })
 
+// Feature is one feature gate of Kubernetes 1.36.
+type Feature struct {
+	Name  string
+	Stage string // "alpha", "beta", "deprecated", or empty: it is generally available
+	On    bool
+}
+
+// Features gives all gates as they stand, in no order.
+func (n *Node) Features() []Feature {
+	out := make([]Feature, 0, len(n.gates))
+	for name, on := range n.gates {
+		stage := string(knownGates()[name].stage)
+		if stage == string(stable) {
+			stage = ""
+		}
+		out = append(out, Feature{name, stage, on})
+	}
+	return out
+}
+
 var retiredGates = sync.OnceValue(func() map[string]bool {
 	retired := map[string]bool{}
 	for name := range strings.FieldsSeq(retiredGateNames) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/endpoint"
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -104,6 +105,7 @@ func callHook(ctx context.Context, h *host.Host, m messages.StopContainer, hook 
 		case <-t.C:
 			return nil
 		case <-ctx.Done():
+			metrics.CutSleeps.WithLabelValues().Inc()
 			return ctx.Err()
 		}
 	default:
@@ -129,6 +131,7 @@ func runHTTP(ctx context.Context, m messages.StopContainer, get *v1.HTTPGetActio
 	}
 	answer, err := endpoint.Get(ctx, target, get.HTTPHeaders, userAgent)
 	if errors.Is(err, http.ErrSchemeMismatch) {
+		metrics.HTTPFallbacks.WithLabelValues().Inc()
 		target.Scheme = "http"
 		public := slices.DeleteFunc(slices.Clone(get.HTTPHeaders),
 			func(h v1.HTTPHeader) bool { return strings.EqualFold(h.Name, "Authorization") })

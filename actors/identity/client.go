@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/certificate"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 )
 
 // ClientOptions say where this node's credentials towards the API server come from.
@@ -112,6 +113,7 @@ func (c *Client) manage() error {
 		SignerName:              certificatesv1.KubeAPIServerClientKubeletSignerName,
 		GetUsages:               certificate.DefaultKubeletClientGetUsages,
 		CertificateStore:        onceOnly{forgiving{store, c.opts.Log}, c},
+		CertificateRenewFailure: metrics.ClientRenewErrors.WithLabelValues(),
 		BootstrapCertificatePEM: c.base.CertData, BootstrapKeyPEM: c.base.KeyData, Ctx: &c.ctx,
 	})
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/util/certificate"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 )
 
 // ServingOptions say where the certificate of port 10250 comes from.
@@ -181,6 +182,8 @@ func (s *Serving) byRequest() error {
 		SignerName:       certificatesv1.KubeletServingSignerName,
 		GetUsages:        certificate.DefaultKubeletServingGetUsages,
 		CertificateStore: forgiving{store, s.opts.Log}, Ctx: &s.ctx,
+		CertificateRenewFailure: metrics.ServingRenewErrors.WithLabelValues(),
+		CertificateRotation:     metrics.ServingRotation.WithLabelValues(),
 	})
 	if err != nil {
 		return fmt.Errorf("the serving certificate in --cert-dir=%s cannot be used: %w", s.opts.CertDir, err)

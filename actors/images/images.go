@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -123,7 +124,11 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 	case looked:
 		a.carryOut(ctx, a.machine.looked(ctx.Now(), m.name, m.outcome))
 	case pulled:
-		logPull(a.log(ctx, m.key), m, ctx.Now().Sub(a.began[m.key]))
+		took := ctx.Now().Sub(a.began[m.key])
+		logPull(a.log(ctx, m.key), m, took)
+		if m.outcome.result == present {
+			metrics.Pulled(m.outcome.size, took)
+		}
 		delete(a.began, m.key)
 		a.carryOut(ctx, a.machine.pulledOutcome(ctx.Now(), m.key.name, m.key.id, m.outcome))
 	case due:

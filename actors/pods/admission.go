@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -190,6 +191,7 @@ func (a *actor) refuse(ctx supervisors.Context, e *entry, r admission.Refusal) {
 	}
 	ctx.Log().Warn("a pod is refused", "pod", fullName(pod), "podUID", e.uid, "reason", r.Reason, "message", r.Message)
 	recordEvent(ctx, pod, r.Reason, r.Message)
+	metrics.Refused(r.Reason)
 	a.keep(ctx, e, record{Final: status})
 	a.admit(ctx, e)
 	e.status = status

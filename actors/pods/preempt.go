@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -27,6 +28,7 @@ func (a *actor) preempt(ctx supervisors.Context, r *room, w *want, claim *admiss
 		}
 		for _, v := range victims {
 			a.end(ctx, a.entries[string(v.Pod.UID)], w.pod, refusal.Message)
+			metrics.Preemptions.WithLabelValues(string(refusal.Lacks[0].Name)).Inc()
 		}
 	}
 	r.awaited = true

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -180,6 +181,7 @@ func (a *actor) spawn(ctx supervisors.Context, e *entry) {
 		e.pod, e.source = e.want.pod, e.want.source
 	} else {
 		e.pod, e.claim = orphan(e.found), foundClaim(e.found)
+		metrics.OrphanedPods.WithLabelValues().Inc()
 	}
 	e.found, e.why, e.reported.pod, e.reported.why = nil, nil, nil, messages.Reason{}
 	ctx.Spawn(e.uid)

@@ -3,10 +3,12 @@ package resources
 import (
 	"context"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -16,11 +18,15 @@ type podDriver struct{ tree *cgroups.Tree }
 
 // Ensure implements reconcile.Driver.
 func (d podDriver) Ensure(_ context.Context, op reconcile.Operation[*v1.Pod, string]) (string, error) {
+	defer metrics.Since(metrics.CgroupTime, time.Now(), "create")
 	return d.tree.EnsurePod(op.Desired)
 }
 
 // Remove implements reconcile.Driver. What still runs in the cgroup is killed before.
-func (d podDriver) Remove(ctx context.Context, uid string) error { return d.tree.RemovePod(ctx, uid) }
+func (d podDriver) Remove(ctx context.Context, uid string) error {
+	defer metrics.Since(metrics.CgroupTime, time.Now(), "destroy")
+	return d.tree.RemovePod(ctx, uid)
+}
 
 // Inventory implements reconcile.Driver.
 func (d podDriver) Inventory(context.Context) ([]string, error) {
@@ -34,6 +40,7 @@ type nodeDriver struct{ tree *cgroups.Tree }
 
 // Ensure implements reconcile.Driver.
 func (d nodeDriver) Ensure(_ context.Context, op reconcile.Operation[[]*v1.Pod, struct{}]) (struct{}, error) {
+	defer metrics.Since(metrics.CgroupTime, time.Now(), "update")
 	return struct{}{}, d.tree.ApplyNode(op.Desired)
 }
 

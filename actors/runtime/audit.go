@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/messages"
@@ -211,6 +212,7 @@ func (a *actor) auditEnded(ctx supervisors.Context, m audited) {
 		ctx.Log().Info("the container runtime's lists fit into one message again")
 	}
 	a.audit.split = m.only != nil
+	metrics.Relisted(a.link.snapshot.Audited, m.readAt, ctx.Now())
 	// Lists are stale by when they ended: those that are made pod by pod take their time.
 	a.audit.last, a.link.snapshot.Audited = ctx.Now(), m.readAt
 	a.publish()

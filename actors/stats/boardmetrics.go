@@ -2,6 +2,7 @@ package stats
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -32,7 +34,11 @@ var (
 	servingExpiry = desc("kubelet_certificate_manager_server_ttl_seconds",
 		"Seconds until the serving certificate ends; negative once it has.")
 	buildInfo = desc("kubernetes_build_info", "The release of Kubernetes that is spoken; the value is always 1.",
-		"major", "minor", "git_version", "go_version", "compiler", "platform")
+		"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform")
+	featureEnabled = desc("kubernetes_feature_enabled", "Whether a feature gate is on.", "name", "stage")
+	provider       = desc("kubelet_metrics_provider", "Who reads the figures of containers; the value is always 1.", "provider")
+	totalVolumes   = desc("volume_manager_total_volumes", "Volumes of pods, those that are desired and those that are mounted.",
+		"plugin_name", "state")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -43,7 +49,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func (*boardView) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		nodeName, runningPods, runningContainers, desiredPods, activePods, workingPods, ephemeral, cgroupVersion, clientExpiry,
-		servingExpiry, buildInfo,
+		servingExpiry, buildInfo, featureEnabled, provider, totalVolumes,
 	} {
 		out <- d
 	}
@@ -57,13 +63,21 @@ func (v *boardView) Collect(out chan<- prometheus.Metric) {
 	o := v.m.opts
 	gauge(nodeName, 1, o.NodeName)
 	release := append(strings.SplitN(o.Kubernetes, ".", 3), "", "")
-	gauge(buildInfo, 1, release[0], release[1], "v"+o.Kubernetes, runtime.Version(), runtime.Compiler,
-		runtime.GOOS+"/"+runtime.GOARCH)
+	gauge(buildInfo, 1, release[0], release[1], "v"+o.Kubernetes, "", "", "", runtime.Version(), runtime.Compiler,
+		runtime.GOOS+"/"+runtime.GOARCH) // no commit and no date: it is not Kubernetes that was built
+	gauge(provider, 1, "cadvisor")
+	for _, f := range o.Features {
+		on := 0.0
+		if f.On {
+			on = 1
+		}
+		gauge(featureEnabled, on, f.Name, strings.ToUpper(f.Stage))
+	}
 
 	var running, debug float64
 	states := map[string]float64{"running": 0, "exited": 0}
 	desired, active := map[string]float64{"true": 0, "": 0}, map[string]float64{"true": 0, "": 0}
-	working := map[[3]string]float64{}
+	working, volumes := map[[3]string]float64{}, map[[2]string]float64{}
 	for _, p := range o.Board.Now().Pods {
 		static := ""
 		if p.Source != messages.APIServer {
@@ -78,6 +92,11 @@ func (v *boardView) Collect(out chan<- prometheus.Metric) {
 		}
 		if p.Phase != "" {
 			working[[3]string{lifecycle(p.Phase), "desired", static}]++
+		}
+		for state := range volumeStates(p.Phase) {
+			for _, v := range podspec.UsedVolumes(p.Pod) {
+				volumes[[2]string{podspec.VolumePlugin(v), state}]++
+			}
 		}
 		up := p.Status != nil && p.Status.PodIP != "" && !ended
 		for s := range statuses(p.Status) {
@@ -111,6 +130,9 @@ func (v *boardView) Collect(out chan<- prometheus.Metric) {
 	for of, n := range working {
 		gauge(workingPods, n, of[0], of[1], of[2])
 	}
+	for of, n := range volumes {
+		gauge(totalVolumes, n, of[0], of[1])
+	}
 	if o.Expiry == nil {
 		return
 	}
@@ -132,14 +154,30 @@ func lifecycle(phase string) string {
 	return "sync"
 }
 
+// volumeStates are the kubelet's words for the volumes of a pod whose actor is in that phase: containers begin when all are
+// mounted, and none is unmounted before they have ended.
+func volumeStates(phase string) func(yield func(string) bool) {
+	const desired, actual = "desired_state_of_world", "actual_state_of_world"
+	switch phase {
+	case "preparing":
+		return slices.Values([]string{desired})
+	case "initializing", "running":
+		return slices.Values([]string{desired, actual})
+	case "terminating":
+		return slices.Values([]string{actual})
+	}
+	return slices.Values([]string(nil))
+}
+
 // starts observes how long pods took to start. It reads the times in their statuses when metrics are read, each pod's once,
 // so that nobody has to watch the board. A pod that came and went between two readings is not counted. Safe for concurrent
 // use.
 type starts struct {
 	began      time.Time // pods from before were another agent's to count
 	toRunning  prometheus.Histogram
-	total      *prometheus.HistogramVec
+	total      prometheus.Histogram
 	containers prometheus.Histogram
+	worker     *prometheus.HistogramVec
 
 	mu   *sync.Mutex
 	seen map[types.UID]bool
@@ -149,11 +187,13 @@ func newStarts(began time.Time) starts {
 	return starts{began: began, mu: &sync.Mutex{}, seen: map[types.UID]bool{},
 		toRunning: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_pod_start_duration_seconds",
 			Help: "Time from when a pod was seen first until all its containers had started.", Buckets: startBuckets}),
-		total: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubelet_pod_start_total_duration_seconds",
-			Help: "Time from a pod's creation until all its containers had started.", Buckets: startBuckets},
-			[]string{"first_with_network"}),
+		total: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_pod_start_total_duration_seconds",
+			Help: "Time from a pod's creation until all its containers had started.", Buckets: startBuckets}),
 		containers: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_containers_per_pod_count",
 			Help: "How many containers pods have.", Buckets: prometheus.ExponentialBuckets(1, 2, 5)}),
+		worker: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubelet_pod_worker_duration_seconds",
+			Help: "Time that a pod's actor took to start all its containers.", Buckets: prometheus.DefBuckets},
+			[]string{"operation_type"}),
 	}
 }
 
@@ -174,10 +214,12 @@ func (s *starts) look(now *board.Snapshot) {
 			if p.Status.StartTime == nil || p.Status.StartTime.Time.Before(s.began.Truncate(time.Second)) {
 				continue
 			}
-			s.toRunning.Observe(max(started.Sub(p.Status.StartTime.Time), 0).Seconds())
+			took := max(started.Sub(p.Status.StartTime.Time), 0).Seconds()
+			s.toRunning.Observe(took)
+			s.worker.WithLabelValues("create").Observe(took) // the other syncs of the kubelet are single messages here
 			s.containers.Observe(float64(len(p.Pod.Spec.Containers)))
 			if created := p.Pod.CreationTimestamp; !created.IsZero() {
-				s.total.WithLabelValues("false").Observe(max(started.Sub(created.Time), 0).Seconds())
+				s.total.Observe(max(started.Sub(created.Time), 0).Seconds())
 			}
 		}
 	}

@@ -16,9 +16,12 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/restclient" // rest_client_* of all clients of the API server
 	"k8s.io/component-base/metrics/prometheus/slis"
+	_ "k8s.io/component-base/metrics/prometheus/workqueue" // workqueue_* of the queues in libraries
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/config"
 )
 
 // MetricsOptions are what metrics are told of.
@@ -27,6 +30,8 @@ type MetricsOptions struct {
 	Board    *board.Board
 	// Kubernetes is the release that is spoken, "1.36.3".
 	Kubernetes string
+	// Features are the feature gates.
+	Features []config.Feature
 	// Expiry is when this node's certificates end, by their names "client" and "serving"; nil or no entry: there is none. It must
 	// not wait.
 	Expiry func() map[string]time.Time
@@ -45,6 +50,8 @@ type Metrics struct {
 	sandboxErrors         *prometheus.CounterVec
 	sandboxes             prometheus.Counter
 	sandboxFailures       *prometheus.CounterVec
+	userns                *prometheus.CounterVec
+	usernsFailures        *prometheus.CounterVec
 	containers            *prometheus.CounterVec
 	probes                *prometheus.CounterVec
 	probeTime             *prometheus.HistogramVec
@@ -61,7 +68,7 @@ var (
 	startBuckets = []float64{
 		0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 	}
-	callBuckets = prometheus.ExponentialBucketsRange(0.005, 2000, 14) // pulls take long
+	callBuckets = prometheus.ExponentialBuckets(0.005, 2.5, 14) // pulls take long
 )
 
 // NewMetrics makes the process's metrics, all at zero.
@@ -71,6 +78,9 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	counter := func(r *prometheus.Registry, name, help string, labels ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 		r.MustRegister(c)
+		if len(labels) == 0 {
+			c.WithLabelValues()
+		}
 		return c
 	}
 	histogram := func(r *prometheus.Registry, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
@@ -92,6 +102,8 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	})
 	r.MustRegister(m.sandboxes)
 	m.sandboxFailures = counter(r, "kubelet_started_pods_errors_total", "Sandboxes that failed to run, of those that were begun.")
+	m.userns = counter(r, "kubelet_started_user_namespaced_pods_total", "Sandboxes with users of their own begun to be run.")
+	m.usernsFailures = counter(r, "kubelet_started_user_namespaced_pods_errors_total", "Those of them that failed to run.")
 	m.containers = counter(r, "kubelet_started_containers_total", "Containers begun to be made.", "container_type")
 	m.requests = counter(r, "kubelet_http_requests_total", "Requests to the node's API.",
 		"method", "path", "server_type", "long_running")
@@ -105,7 +117,7 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	m.probeTime = histogram(m.probing, "prober_probe_duration_seconds", "Time that runs of probes took.", prometheus.DefBuckets,
 		"probe_type", "container", "pod", "namespace")
 	m.starts = newStarts(m.began)
-	r.MustRegister(m.starts.toRunning, m.starts.total, m.starts.containers, &boardView{m})
+	r.MustRegister(m.starts.toRunning, m.starts.total, m.starts.containers, m.starts.worker, &boardView{m})
 	return m
 }
 
@@ -132,6 +144,13 @@ func (m *Metrics) RuntimeCall(call string, request any, took time.Duration, err 
 	case *runtimeapi.RunPodSandboxRequest:
 		m.sandboxes.Inc()
 		m.sandboxTime.WithLabelValues(q.GetRuntimeHandler()).Observe(took.Seconds())
+		options := q.GetConfig().GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions()
+		if options.GetMode() == runtimeapi.NamespaceMode_POD && options != nil {
+			m.userns.WithLabelValues().Inc()
+			if err != nil {
+				m.usernsFailures.WithLabelValues().Inc()
+			}
+		}
 		if err != nil {
 			m.sandboxErrors.WithLabelValues(q.GetRuntimeHandler()).Inc()
 			m.sandboxFailures.WithLabelValues().Inc()
@@ -278,7 +297,7 @@ func (m *Metrics) handle(mux *http.ServeMux, c *Collector) {
 	opts := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}
 	logs := prometheus.NewRegistry()
 	logs.MustRegister(&logView{c})
-	all := promhttp.HandlerFor(prometheus.Gatherers{m.registry, logs, legacyregistry.DefaultGatherer}, opts)
+	all := promhttp.HandlerFor(prometheus.Gatherers{m.registry, metrics.Registry, logs, legacyregistry.DefaultGatherer}, opts)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		m.starts.look(m.opts.Board.Now())
 		all.ServeHTTP(w, r)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -70,6 +71,9 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.NodeObserved:
 		a.machine.register(m.Node)
 	case wrote:
+		if l := a.machine.lines[m.answer.job.key]; l != nil && m.answer.fate == done && m.answer.job.verb == patchStatus {
+			metrics.StatusTime.WithLabelValues().Observe(ctx.Now().Sub(l.since).Seconds())
+		}
 		a.machine.wrote(ctx.Now(), m.answer)
 		a.log(ctx, m.answer)
 	case due:

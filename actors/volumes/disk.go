@@ -12,6 +12,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 )
 
 // disk does the work. It holds no state of its own and may be used by any number of goroutines.
@@ -56,7 +58,7 @@ func (d disk) allMounted(uid string, pod *v1.Pod) (bool, error) {
 	}
 	defer d.close(folder.Root)
 	folder.node = d.node
-	for _, v := range used(pod) {
+	for _, v := range podspec.UsedVolumes(pod) {
 		p, err := pluginFor(d.plugins, v)
 		if err != nil || !p.mounted(folder, v) {
 			return false, err
@@ -123,7 +125,9 @@ func (d disk) unmountFound(ctx context.Context, folder podFolder) error {
 				errs = append(errs, stillMountedError(foreign))
 				continue
 			}
-			errs = append(errs, p.unmount(ctx, folder, f.volume))
+			began, err := time.Now(), p.unmount(ctx, folder, f.volume)
+			metrics.Stored(p.name(), "volume_unmount", began, err)
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

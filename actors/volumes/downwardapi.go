@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -50,7 +51,7 @@ func modeOr(mode *int32, otherwise int32) int32 {
 
 // tellsOfPod says whether a pod has volumes with what its own manifest says.
 func tellsOfPod(pod *v1.Pod) bool {
-	for _, v := range used(pod) {
+	for _, v := range podspec.UsedVolumes(pod) {
 		if v.DownwardAPI != nil {
 			return true
 		}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/playlet-dev/playlet/actors/internal/backoff"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 )
 
@@ -94,7 +95,7 @@ func (f Facts) lane(op operation) int {
 
 // asksForTokens says that one of these volumes of a pod, or of all that it uses where none is named, has a token in it.
 func asksForTokens(pod *v1.Pod, only []string) bool {
-	return slices.ContainsFunc(used(pod), func(v *v1.Volume) bool {
+	return slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
 		return (len(only) == 0 || slices.Contains(only, v.Name)) && v.Projected != nil &&
 			slices.ContainsFunc(v.Projected.Sources, func(s v1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
 	})
@@ -106,7 +107,8 @@ func sameVolumes(a, b *v1.Pod) bool {
 		return a == b
 	}
 	same := equality.Semantic.DeepEqual
-	return same(used(a), used(b)) && same(fsGroupOf(a), fsGroupOf(b)) && (!tellsOfPod(a) || sameReport(a, b))
+	return same(podspec.UsedVolumes(a), podspec.UsedVolumes(b)) && same(fsGroupOf(a), fsGroupOf(b)) &&
+		(!tellsOfPod(a) || sameReport(a, b))
 }
 
 // sameTold says whether the downward API says the same of two pods.

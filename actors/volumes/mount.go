@@ -10,6 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -33,7 +35,9 @@ func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...str
 		out.failures = append(out.failures, failureOf("", err))
 		return out
 	}
-	volumes := slices.DeleteFunc(used(pod), func(v *v1.Volume) bool { return len(only) > 0 && !slices.Contains(only, v.Name) })
+	volumes := slices.DeleteFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
+		return len(only) > 0 && !slices.Contains(only, v.Name)
+	})
 	ctx, cancel := context.WithTimeout(ctx, d.timeouts.volume)
 	defer cancel()
 	results := make([]volumeOutcome, len(volumes))
@@ -109,11 +113,13 @@ func (d disk) mountOne(work *mountWork, uid string, pod *v1.Pod, v *v1.Volume) (
 	if err != nil {
 		return "", err
 	}
+	began := time.Now()
 	err = d.inFolder(uid, pod, func(folder podFolder) error {
 		folder.work = work
 		path, err = p.mount(work.ctx, folder, v)
 		return err
 	})
+	metrics.Stored(p.name(), "volume_mount", began, err)
 	return path, err
 }
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 )
 
 // configMap is the keys of a ConfigMap as files.
@@ -77,7 +79,9 @@ func projectedFiles(p podFolder, out map[string]file, source *v1.VolumeProjectio
 }
 
 // usesObjects says whether a pod has volumes with ConfigMaps or Secrets in them.
-func usesObjects(pod *v1.Pod) bool { return slices.ContainsFunc(used(pod), holdsObjects) }
+func usesObjects(pod *v1.Pod) bool {
+	return slices.ContainsFunc(podspec.UsedVolumes(pod), holdsObjects)
+}
 
 func holdsObjects(v *v1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil ||

@@ -3,10 +3,10 @@ package volumes
 import (
 	"context"
 	"fmt"
-	"reflect"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 )
 
 // plugin is one kind of volume. All its methods may be called at any time and by several goroutines, for different
@@ -50,46 +50,5 @@ func pluginFor(list []plugin, v *v1.Volume) (plugin, error) {
 			return p, nil
 		}
 	}
-	return nil, permanent("volumes of the kind %q are not supported", kindOf(v))
-}
-
-// kindOf is the field of the manifest that says what the volume is.
-func kindOf(v *v1.Volume) string {
-	source := reflect.ValueOf(v.VolumeSource)
-	for i := range source.NumField() {
-		if f := source.Field(i); f.Kind() == reflect.Pointer && !f.IsNil() {
-			name, _, _ := strings.Cut(source.Type().Field(i).Tag.Get("json"), ",")
-			return name
-		}
-	}
-	return ""
-}
-
-// used lists the volumes that some container of the pod mounts, in the pod's order. The kubelet leaves the others alone,
-// so that a volume that cannot be had harms nobody who does not use it.
-func used(pod *v1.Pod) []*v1.Volume {
-	names := map[string]bool{}
-	note := func(mounts []v1.VolumeMount, devices []v1.VolumeDevice) {
-		for i := range mounts {
-			names[mounts[i].Name] = true
-		}
-		for i := range devices {
-			names[devices[i].Name] = true
-		}
-	}
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			note(list[i].VolumeMounts, list[i].VolumeDevices)
-		}
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		note(pod.Spec.EphemeralContainers[i].VolumeMounts, pod.Spec.EphemeralContainers[i].VolumeDevices)
-	}
-	var out []*v1.Volume
-	for i := range pod.Spec.Volumes {
-		if v := &pod.Spec.Volumes[i]; names[v.Name] {
-			out = append(out, v)
-		}
-	}
-	return out
+	return nil, permanent("volumes of the kind %q are not supported", podspec.VolumeKind(v))
 }

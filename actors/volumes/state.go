@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -67,7 +68,7 @@ func (s state) due(pod *v1.Pod, now time.Time, changed bool) []string {
 		return nil // all of them
 	}
 	var out []string
-	for _, v := range used(pod) {
+	for _, v := range podspec.UsedVolumes(pod) {
 		t, troubled := s.troubles[v.Name]
 		renew := s.renew[v.Name]
 		switch {

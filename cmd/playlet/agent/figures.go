@@ -44,6 +44,7 @@ func (a *Agent) figureOptions() stats.Options {
 func newMetrics(node *config.Node, board *pods.Board, credentials *identity.State) *stats.Metrics {
 	return stats.NewMetrics(stats.MetricsOptions{
 		NodeName: node.NodeName, Board: board, Kubernetes: version.Kubernetes, Expiry: credentials.Expiry,
+		Features: node.Features(),
 	})
 }
 

@@ -1,0 +1,134 @@
+// Package metrics counts what actors did, in the kubelet's families of metrics. A family that the board or the calls of the
+// runtime tell of is in actors/stats, which serves both. All of it is safe for concurrent use and never waits, so it may be used
+// in a mailbox. It belongs to the process: what restarts goes on counting.
+package metrics
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+)
+
+// Registry has the families of this package.
+var Registry = prometheus.NewRegistry()
+
+// Buckets in seconds, as the kubelet has them.
+var (
+	syncBuckets    = []float64{0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60}
+	pullBuckets    = []float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+	storageBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
+	rotateBuckets  = []float64{60, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000, 124416000}
+)
+
+// The families.
+var (
+	rejections  = counter("kubelet_admission_rejections_total", "Pods that were refused.", "reason")
+	Preemptions = counter("kubelet_preemptions", "Pods ended for a critical one, by the resource that it lacked.",
+		"preemption_signal")
+	OrphanedPods = counter("kubelet_orphaned_runtime_pods_total", "Pods that were found in the runtime and are nobody's.")
+
+	CgroupTime = histogram("kubelet_cgroup_manager_duration_seconds", "Time that changes of cgroups took.",
+		prometheus.DefBuckets, "operation_type")
+	pullTime = histogram("kubelet_image_pull_duration_seconds", "Time that pulls of images took, the queue included.",
+		pullBuckets, "image_size_in_bytes")
+	StatusTime = histogram("kubelet_pod_status_sync_duration_seconds",
+		"Time from a change of a pod's status until the API server had it.", syncBuckets)
+	storageTime = histogram("storage_operation_duration_seconds", "Time that operations on volumes took.", storageBuckets,
+		"volume_plugin", "operation_name", "status", "migrated")
+
+	relistTime = histogram("kubelet_pleg_relist_duration_seconds", "Time that audits of the runtime took.",
+		prometheus.DefBuckets)
+	relistInterval = histogram("kubelet_pleg_relist_interval_seconds", "Time between audits of the runtime.",
+		prometheus.DefBuckets)
+	relistSeen = gauge("kubelet_pleg_last_seen_seconds", "When the last audit of the runtime began, in seconds since 1970.")
+
+	ClientRenewErrors = counter("kubelet_certificate_manager_client_expiration_renew_errors",
+		"Client certificates that could not be renewed.")
+	ServingRenewErrors = counter("kubelet_server_expiration_renew_errors", "Serving certificates that could not be renewed.")
+	ServingRotation    = histogram("kubelet_certificate_manager_server_rotation_seconds",
+		"How long serving certificates were used.", rotateBuckets)
+
+	HTTPFallbacks = counter("kubelet_lifecycle_handler_http_fallbacks_total", "Hooks by HTTPS that were answered by plain HTTP.")
+	CutSleeps     = counter("kubelet_sleep_action_terminated_early_total", "Hooks that sleep and were cut off.")
+)
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	return register(c, len(labels), func() { c.WithLabelValues() })
+}
+
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	return register(h, len(labels), func() { h.WithLabelValues() })
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	return register(g, 0, func() {})
+}
+
+// register has a family without labels told from the start, as zero.
+func register[C prometheus.Collector](c C, labels int, zero func()) C {
+	Registry.MustRegister(c)
+	if labels == 0 {
+		zero()
+	}
+	return c
+}
+
+// Since observes the time since then, in seconds.
+func Since(h *prometheus.HistogramVec, then time.Time, labels ...string) {
+	h.WithLabelValues(labels...).Observe(time.Since(then).Seconds())
+}
+
+// Refused counts a pod that is refused. A reason that names a resource of others' making is one label: these have no bound.
+func Refused(reason string) {
+	if of, short := strings.CutPrefix(reason, "OutOf"); short && !slices.Contains([]v1.ResourceName{
+		v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, v1.ResourcePods}, v1.ResourceName(of)) {
+		reason = "OutOfExtendedResources"
+	}
+	rejections.WithLabelValues(reason).Inc()
+}
+
+// Stored observes an operation on a volume, "volume_mount" or "volume_unmount", by the name of its plugin.
+func Stored(plugin, operation string, began time.Time, err error) {
+	status := "success"
+	if err != nil {
+		status = "fail-unknown"
+	}
+	Since(storageTime, began, plugin, operation, status, "false")
+}
+
+// Relisted observes one audit of the runtime; last is when the one before began, zero where there was none.
+func Relisted(last, began, ended time.Time) {
+	relistTime.WithLabelValues().Observe(ended.Sub(began).Seconds())
+	if !last.IsZero() {
+		relistInterval.WithLabelValues().Observe(began.Sub(last).Seconds())
+	}
+	relistSeen.Set(float64(began.Unix()))
+}
+
+// imageSizes are the values of the label image_size_in_bytes, each with what images are larger than, in MiB; the largest first.
+var imageSizes = []struct {
+	above uint64
+	label string
+}{
+	{100 << 10, "GT100GB"}, {60 << 10, "60GB-100GB"}, {40 << 10, "40GB-60GB"}, {30 << 10, "30GB-40GB"}, {20 << 10, "20GB-30GB"},
+	{10 << 10, "10GB-20GB"}, {5 << 10, "5GB-10GB"}, {1 << 10, "1GB-5GB"}, {500, "500MB-1GB"}, {100, "100MB-500MB"},
+	{10, "10MB-100MB"}, {0, "0-10MB"},
+}
+
+// Pulled observes a pull of an image of so many bytes; 0 where that is not known.
+func Pulled(size uint64, took time.Duration) {
+	label := "N/A"
+	for _, s := range imageSizes {
+		if size > s.above<<20 {
+			label = s.label
+			break
+		}
+	}
+	pullTime.WithLabelValues(label).Observe(took.Seconds())
+}
