@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -25,8 +26,8 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// procfs is where processes are read.
-const procfs = "/proc"
+// everywhere is the processes of the machine.
+var everywhere = &scans{proc: "/proc"}
 
 // pauses come before another try of a removal once the shim has got its signal: the runtime hears of its end a little
 // later.
@@ -39,15 +40,15 @@ const linger = 2 * time.Second
 // because of the state that it believes something of it to be in, the sandbox's shim is killed, and remove is called again.
 // A shim that goes on after a removal that succeeded is killed, too. That the sandbox is gone already is no error.
 func RemoveSandbox(ctx context.Context, id string, remove func(ctx context.Context, id string) error) error {
-	return removeSandbox(ctx, procfs, linger, id, remove)
+	return removeSandbox(ctx, everywhere, linger, id, remove)
 }
 
 func removeSandbox(
-	ctx context.Context, proc string, linger time.Duration, id string, remove func(ctx context.Context, id string) error,
+	ctx context.Context, shared *scans, linger time.Duration, id string, remove func(ctx context.Context, id string) error,
 ) error {
-	err := ignore(remove(ctx, id))
+	proc, err := shared.proc, ignore(remove(ctx, id))
 	if err == nil {
-		return endShims(ctx, proc, linger, id)
+		return endShims(ctx, shared, linger, id)
 	}
 	if !Refused(err) {
 		return err
@@ -71,8 +72,9 @@ func removeSandbox(
 
 // endShims waits until the shim of a sandbox that is removed has ended, and kills it where it does not end by itself. It
 // kills at once when ctx ends: nobody will look again, as the runtime lists the sandbox no more.
-func endShims(ctx context.Context, proc string, linger time.Duration, sandbox string) error {
-	pids, err := shims(proc, sandbox)
+func endShims(ctx context.Context, shared *scans, linger time.Duration, sandbox string) error {
+	proc := shared.proc
+	pids, err := shared.shims(ctx, sandbox)
 	if err != nil || len(pids) == 0 {
 		return err
 	}
@@ -105,22 +107,73 @@ func ignore(err error) error {
 	return err
 }
 
-// shims lists the processes that are shims of the sandbox.
-func shims(proc, sandbox string) (pids []int, err error) {
+// shims lists the processes that are shims, by sandbox.
+func shims(proc string) (pids map[string][]int, err error) {
 	entries, err := os.ReadDir(proc)
+	pids = map[string][]int{}
 	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil && isShim(proc, pid, sandbox) {
-			pids = append(pids, pid)
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			if sandbox := sandboxOf(proc, pid); sandbox != "" {
+				pids[sandbox] = append(pids[sandbox], pid)
+			}
 		}
 	}
 	return pids, err
 }
 
+// scanEvery is the least time between two scans of all processes: one costs milliseconds, and where a node is emptied each
+// sandbox asks for one.
+const scanEvery = 100 * time.Millisecond
+
+// scans looks through all processes once for all who ask at about one time. Safe for concurrent use.
+type scans struct {
+	proc string // where processes are read
+	mu   sync.Mutex
+	last time.Time // when the last one began
+	next *scan     // has not begun yet; nil: nobody waits for one
+}
+
+type scan struct {
+	done chan struct{} // closed once the others are set
+	pids map[string][]int
+	err  error
+}
+
+// shims lists the processes that are shims of the sandbox, by a scan that begins after the call. The first who asks makes it for
+// all who come before it begins: within scanEvery, or sooner where ctx ends.
+func (s *scans) shims(ctx context.Context, sandbox string) ([]int, error) {
+	s.mu.Lock()
+	mine, first := s.next, s.next == nil
+	if first {
+		mine = &scan{done: make(chan struct{}), err: errors.New("the scan of all processes was broken off")}
+		s.next = mine
+	}
+	begins := s.last.Add(scanEvery)
+	s.mu.Unlock()
+	if first {
+		select {
+		case <-time.After(time.Until(begins)):
+		case <-ctx.Done():
+		}
+		s.run(mine)
+	}
+	<-mine.done
+	return mine.pids[sandbox], mine.err
+}
+
+func (s *scans) run(mine *scan) {
+	defer close(mine.done) // after a panic, too
+	s.mu.Lock()
+	s.next, s.last = nil, time.Now()
+	s.mu.Unlock()
+	mine.pids, mine.err = shims(s.proc)
+}
+
 // killShims sends SIGKILL to the shim that serves the sandbox, and counts what got it.
 func killShims(proc, sandbox string) (n int, err error) {
-	pids, err := shims(proc, sandbox)
+	pids, err := shims(proc)
 	errs := []error{err}
-	for _, pid := range pids {
+	for _, pid := range pids[sandbox] {
 		killed, err := kill(proc, pid, sandbox)
 		if killed {
 			n++
@@ -150,27 +203,30 @@ func kill(proc string, pid int, sandbox string) (bool, error) {
 // maxCommandLine is how much is read of a process's command line, in bytes: a shim's is far shorter.
 const maxCommandLine = 64 << 10
 
-// isShim says whether a process is the shim of this sandbox, by its command line: "containerd-shim-… -id SANDBOX …". One
-// that has gone is none.
+// isShim says whether a process is the shim of this sandbox. One that has gone is none.
 func isShim(proc string, pid int, sandbox string) bool {
+	return sandbox != "" && sandboxOf(proc, pid) == sandbox
+}
+
+// sandboxOf is the sandbox that a process is the shim of, by its command line: "containerd-shim-… -id SANDBOX …". It is empty
+// where the process is no shim.
+func sandboxOf(proc string, pid int) string {
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
 	if err != nil {
-		return false
+		return ""
 	}
 	defer f.Close() //nolint:errcheck // only read
 	// A process can show any part of its memory as its command line (PR_SET_MM), and make it as large as it likes.
 	line, err := io.ReadAll(io.LimitReader(f, maxCommandLine))
 	if err != nil {
-		return false
+		return ""
 	}
 	args := bytes.Split(line, []byte{0})
 	if !bytes.HasPrefix([]byte(filepath.Base(string(args[0]))), []byte("containerd-shim")) {
-		return false
+		return ""
 	}
-	for i, arg := range args[:len(args)-1] {
-		if string(arg) == "-id" && sandbox != "" && string(args[i+1]) == sandbox {
-			return true
-		}
+	if i := slices.IndexFunc(args, func(arg []byte) bool { return string(arg) == "-id" }); i >= 0 && i+1 < len(args) {
+		return string(args[i+1])
 	}
-	return false
+	return ""
 }
