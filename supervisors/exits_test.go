@@ -111,7 +111,9 @@ func TestARestartAfterAnExitWaits(t *testing.T) {
 func TestAnExitWithoutRestartLeavesTheNameFree(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Quarantine, 0), in, nil, exiting)
-	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
+	for _, sibling := range []messages.Address{"keeper/a", "keeper/b"} { // they are counted below
+		in.await(t, 1, "starts", is[messages.Started](sibling))
+	}
 	bad := func(r any) bool { return r != 0 }
 	for i, verdict := range []messages.ExitVerdict{messages.ExitStops, messages.ExitEscalates} {
 		s.Tell("keeper", raise{ExitStrategy{Restart: Temporary, Escalate: bad}})
