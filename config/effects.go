@@ -26,12 +26,11 @@ func effects(done, open string) map[string]effect {
 // effect moves its name; a field that a new version of the library brings has to be decided. Some take effect in part:
 //
 //   - cgroupDriver: the runtime's own answer comes first.
-//   - evictionHard is kept from pods and in the node's conditions, as evictionSoft and evictionMinimumReclaim are in those;
-//     the agent says at its start that nothing is evicted yet. mergeDefaultEvictionSettings is about evictionHard.
-//   - enableControllerAttachDetach and localStorageCapacityIsolation: in what the Node reports.
+//   - enableControllerAttachDetach: in what the Node reports.
 //   - featureGates: gate by gate, see effectiveGates.
 //   - reservedSystemCPUs: as a number; the policies of the CPU manager are pending.
 //   - enforceNodeAllocatable: for pods; the agent says at its start that it does no more.
+//   - kernelMemcgNotification: the kernel is asked in any case, where it tells.
 //   - kubeletCgroups and systemCgroups: their figures are told; no process is moved into them.
 //   - logging.flushFrequency: every line is written at once.
 var fieldEffects = effects(`
@@ -51,18 +50,19 @@ var fieldEffects = effects(`
 	authentication.webhook.enabled authentication.x509.clientCAFile authorization.mode
 	authorization.webhook.cacheAuthorizedTTL authorization.webhook.cacheUnauthorizedTTL enableDebuggingHandlers
 	enableContentionProfiling streamingConnectionIdleTimeout enableSystemLogHandler enableProfilingHandler enableDebugFlagsHandler
-	volumeStatsAggPeriod kubeletCgroups systemCgroups
+	volumeStatsAggPeriod kubeletCgroups systemCgroups imageMinimumGCAge imageMaximumGCAge imageGCHighThresholdPercent
+	imageGCLowThresholdPercent evictionSoftGracePeriod evictionMaxPodGracePeriod kernelMemcgNotification enableSystemLogQuery
+	tracing
 `, `
-	syncFrequency imagePullCredentialsVerificationPolicy preloadedImagesVerificationAllowlist oomScoreAdj imageMinimumGCAge
-	imageMaximumGCAge imageGCHighThresholdPercent imageGCLowThresholdPercent
+	syncFrequency imagePullCredentialsVerificationPolicy preloadedImagesVerificationAllowlist oomScoreAdj
 	cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod memoryManagerPolicy topologyManagerPolicy
-	topologyManagerScope topologyManagerPolicyOptions qosReserved hairpinMode maxOpenFiles evictionSoftGracePeriod
-	evictionMaxPodGracePeriod protectKernelDefaults makeIPTablesUtilChains iptablesMasqueradeBit iptablesDropBit failSwapOn
+	topologyManagerScope topologyManagerPolicyOptions qosReserved hairpinMode maxOpenFiles protectKernelDefaults
+	makeIPTablesUtilChains iptablesMasqueradeBit iptablesDropBit failSwapOn
 	showHiddenMetricsForVersion systemReservedCgroup kubeReservedCgroup defaultPodSysctls volumePluginDir
-	kernelMemcgNotification logging.options.json.infoBufferSize logging.options.json.splitStream
-	logging.options.text.infoBufferSize logging.options.text.splitStream enableSystemLogQuery shutdownGracePeriod
+	logging.options.json.infoBufferSize logging.options.json.splitStream
+	logging.options.text.infoBufferSize logging.options.text.splitStream shutdownGracePeriod
 	shutdownGracePeriodCriticalPods shutdownGracePeriodByPodPriority reservedMemory memoryThrottlingFactor
-	memoryReservationPolicy tracing userNamespaces
+	memoryReservationPolicy userNamespaces
 `)
 
 // flagEffects says the same of every flag that sets no field and has some use. bootstrap-kubeconfig alone, without kubeconfig,
@@ -70,12 +70,13 @@ var fieldEffects = effects(`
 // first.
 var flagEffects = effects(`
 	config config-dir kubeconfig bootstrap-kubeconfig experimental-bootstrap-kubeconfig hostname-override node-ip node-labels
-	root-dir cloud-provider lock-file exit-on-lock-contention admin-socket object-dir log-links-dir
+	root-dir cloud-provider lock-file exit-on-lock-contention admin-socket admin-socket-group enable-chaos object-dir log-links-dir
 	minimum-container-ttl-duration maximum-dead-containers-per-container maximum-dead-containers
 	experimental-allocatable-ignore-eviction cert-dir cni-bin-dir cni-conf-dir network-plugin-dir runtime-cgroups
+	cadvisor-port evict-static-pods
 `, `
 	image-credential-provider-config image-credential-provider-bin-dir housekeeping-interval
-	experimental-mounter-path api-servers cadvisor-port pod-infra-container-image cni-cache-dir
+	experimental-mounter-path api-servers pod-infra-container-image cni-cache-dir
 `)
 
 // effectiveGates are the feature gates that something asks for; of these alone, AllAlpha and AllBeta mean anything.

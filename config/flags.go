@@ -40,6 +40,22 @@ type flagRow struct {
 // secret says that what the flag is set to may be a credential, and is in no message. The flag package would quote it.
 func (r *flagRow) secret() bool { return r.name == "manifest-url-header" || r.name == "manifest-url" }
 
+// CommandLine is a command line without its secrets, to be shown to others.
+func CommandLine(args []string) []string {
+	out := slices.Clone(args)
+	for i, arg := range out {
+		name, _, valued := strings.Cut(arg, "=")
+		switch row := (flagRow{name: strings.ReplaceAll(strings.TrimPrefix(name, "--"), "_", "-")}); {
+		case !row.secret():
+		case valued:
+			out[i] = name + "=" + masked
+		case i+1 < len(out):
+			out[i+1] = masked
+		}
+	}
+	return out
+}
+
 // boundFlag is a row together with the values its flag was set to, in order.
 type boundFlag struct {
 	flagRow

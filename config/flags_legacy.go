@@ -61,7 +61,8 @@ var legacyRows = []flagRow{
 
 	// Kept.
 	kept("api-servers", func(n *Node) any { return &n.APIServers }, "nothing is asked at these URLs; --kubeconfig replaces it"),
-	kept("cadvisor-port", func(n *Node) any { return &n.CAdvisorPort }, "the metrics and stats of --port replace it"),
+	kept("cadvisor-port", func(n *Node) any { return &n.CAdvisorPort },
+		"/metrics/cadvisor and /stats/summary of --port have the same figures"),
 	kept("pod-infra-container-image", func(n *Node) any { return &n.PodSandboxImage },
 		"the container runtime's configuration names the sandbox image, and keeps it from being collected"),
 	kept("cni-bin-dir", func(n *Node) any { return &n.CNIBinDirs }, cniInRuntime),

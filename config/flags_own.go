@@ -51,12 +51,18 @@ var ownRows = []flagRow{
 		"exit when another process opens the lock file"),
 	own("admin-socket", func(n *Node) any { return &n.AdminSocket },
 		"unix `socket` on which playlet's sub-commands reach the agent"),
+	own("enable-chaos", func(n *Node) any { return &n.EnableChaos },
+		"let \"playlet chaos\" kill and pause actors of this agent and break their messages, for tests of failure"),
+	own("admin-socket-group", func(n *Node) any { return &n.AdminSocketGroup },
+		"`group` whose members may use the admin socket, beside root; it gives them all that root can do with pods"),
 	own("object-dir", func(n *Node) any { return &n.ObjectDir },
 		"`folder` of manifests of ConfigMaps, Secrets and RuntimeClasses that static pods of this node may refer to; "+
 			"without it, there are none. For root's eyes only (chmod 700)"),
 	own("log-links-dir", func(n *Node) any { return &n.LogLinksDir },
 		"`folder` with a link to the log of each container, named "+
 			"<pod>_<namespace>_<container>-<id>.log, for log shippers; empty: none"),
+	own("evict-static-pods", func(n *Node) any { return &n.EvictStaticPods },
+		"evict static pods, too, unless their priority is critical; a kubelet never does, since nothing starts them elsewhere"),
 	own("housekeeping-interval", func(n *Node) any { return &n.HousekeepingInterval },
 		"how often container statistics are sampled"),
 

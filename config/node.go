@@ -46,6 +46,10 @@ type Node struct {
 	CertDir string
 	// AdminSocket is the path of the unix socket on which sub-commands reach the agent.
 	AdminSocket string
+	// EnableChaos lets playlet's sub-commands break actors on purpose, over the admin socket.
+	EnableChaos bool
+	// AdminSocketGroup is the name or the number of a group that may use the socket; empty: the agent's own user alone.
+	AdminSocketGroup string
 	// ObjectDir is a folder of manifests of ConfigMaps and Secrets, absolute; empty: this node has none.
 	ObjectDir string
 	// LogLinksDir is a folder with a link to the log of each container, for log shippers, absolute; empty: there is none.
@@ -86,6 +90,8 @@ type Node struct {
 	MaxDeadContainersPerContainer int32
 	// MaxDeadContainers is how many dead containers are kept on the node. Negative: no limit.
 	MaxDeadContainers int32
+	// EvictStaticPods has static pods evicted as others are, unless their priority is critical.
+	EvictStaticPods bool
 	// AllocatableIgnoresEviction leaves the hard eviction thresholds out of node allocatable.
 	AllocatableIgnoresEviction bool
 	// MounterPath is a program to call in mount(8)'s place; empty for the default.
@@ -97,7 +103,7 @@ type Node struct {
 
 	// HousekeepingInterval is how often container statistics are sampled.
 	HousekeepingInterval time.Duration
-	// CAdvisorPort is the port of the statistics page that old kubelets served on 4194. 0: not served.
+	// CAdvisorPort is the port of cAdvisor's pages and API, which old kubelets served on 4194. 0: not served.
 	CAdvisorPort int32
 
 	// CNIBinDirs, CNIConfDir and CNICacheDir are where the doctor looks, and the first two are where the agent looks for what is

@@ -206,3 +206,13 @@ func TestCloudProvider(t *testing.T) {
 		}
 	}
 }
+
+// The command line that another agent's lock shows has no secret.
+func TestCommandLineMasks(t *testing.T) {
+	got := CommandLine([]string{"playlet", "--manifest-url=https://h/p", "--manifest_url_header", "Authorization:secret", "--v=4",
+		"--manifest-url-header"})
+	want := []string{"playlet", "--manifest-url=" + masked, "--manifest_url_header", masked, "--v=4", "--manifest-url-header"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/utils/cpuset"
 )
@@ -271,4 +272,50 @@ func TestProblemsAreReadable(t *testing.T) {
 	if want := "maxPods (--max-pods): invalid value -1: must be at least 0"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// The thresholds of eviction and what is reserved, as a command line has them.
+func TestEvictionOnTheCommandLine(t *testing.T) {
+	node, _, err := loadArgs(t, "--eviction-hard=memory.available<500Mi,nodefs.available<1Gi,imagefs.available<100Gi",
+		"--eviction-minimum-reclaim=memory.available=0Mi,nodefs.available=500Mi,imagefs.available=2Gi",
+		"--eviction-soft=memory.available<1.5Gi,pid.available<10%", "--eviction-soft-grace-period=memory.available=1m30s,pid.available=0s",
+		"--eviction-max-pod-grace-period=60", "--eviction-pressure-transition-period=30s", "--system-reserved=memory=1.5Gi",
+		"--evict-static-pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := node.Kubelet
+	for _, c := range []struct {
+		got  map[string]string
+		want string
+	}{
+		{k.EvictionHard, "map[imagefs.available:100Gi memory.available:500Mi nodefs.available:1Gi]"},
+		{k.EvictionMinimumReclaim, "map[imagefs.available:2Gi memory.available:0Mi nodefs.available:500Mi]"},
+		{k.EvictionSoft, "map[memory.available:1.5Gi pid.available:10%]"},
+		{k.EvictionSoftGracePeriod, "map[memory.available:1m30s pid.available:0s]"},
+		{k.SystemReserved, "map[memory:1.5Gi]"},
+	} {
+		if got := fmt.Sprint(c.got); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+	if k.EvictionMaxPodGracePeriod != 60 || !node.EvictStaticPods || k.EvictionPressureTransitionPeriod.Duration != 30*time.Second {
+		t.Errorf("%+v", k)
+	}
+	for _, wrong := range []string{"--eviction-hard=memory.available", "--eviction-hard=memory.available>5Mi",
+		"--eviction-hard=memory<5Mi", "--eviction-soft=memory.available<5Mi", "--eviction-hard=memory.available<101%"} {
+		if _, _, err := parseAndLoad(t, wrong); err == nil {
+			t.Errorf("%s is accepted", wrong)
+		}
+	}
+}
+
+// parseAndLoad is loadArgs for a command line that may not even be read.
+func parseAndLoad(t *testing.T, args ...string) (*Node, []Warning, error) {
+	t.Helper()
+	flags, fs, err := parse(args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	return load(flags, fs, testHost)
 }

@@ -27,6 +27,7 @@ type unary[Q, R any] func(context.Context, Q, ...grpc.CallOption) (R, error)
 // does not eat the time of those in it; waiting is bounded by ctx alone.
 func invoke[Q, R any](ctx context.Context, c *Client, k call, method unary[Q, R], req Q) (R, error) {
 	var none R
+	asked := time.Now()
 	if !k.slotless && !slotless(ctx) {
 		release, err := c.budget.acquire(ctx, k.class)
 		if err != nil {
@@ -46,7 +47,7 @@ func invoke[Q, R any](ctx context.Context, c *Client, k call, method unary[Q, R]
 	began := time.Now()
 	resp, err := method(ctx, req, grpc.Header(&header), grpc.Trailer(&trailer))
 	if c.opts.Observe != nil {
-		c.opts.Observe(k.name, req, time.Since(began), err)
+		c.opts.Observe(ctx, Observation{k.name, k.object, req, asked, began, time.Since(began), err})
 	}
 	if err != nil {
 		answered := len(header)+len(trailer) > 0 && !ended(ctx)

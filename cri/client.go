@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -47,9 +48,22 @@ type Options struct {
 	PullTimeout time.Duration
 	// Limits is the budget; zeros take DefaultLimits.
 	Limits Limits
-	// Observe is told of each call that was made: its name, its request (only read), the time from when it had its slot, and its
-	// error. It is called by many goroutines and must not wait; nil: nobody is told.
-	Observe func(call string, request any, took time.Duration, err error)
+	// Observe is told of each call that was made. It is called by many goroutines and must not wait; nil: nobody is told.
+	Observe func(context.Context, Observation)
+	// DialOptions are added to those of both connections.
+	DialOptions []grpc.DialOption
+	// Foreign says of the root folder in AnnotationRootDir whether it is another agent's. Lists leave out what has such a mark;
+	// nil: they leave out nothing.
+	Foreign func(rootDir string) bool
+}
+
+// Observation is one call that was made.
+type Observation struct {
+	Call, Object string        // its name, and what it was about
+	Request      any           // only to be read
+	Asked, Began time.Time     // when it queued, and when it had its slot
+	Took         time.Duration // from when it had its slot
+	Err          error
 }
 
 // Client speaks CRI v1 to one runtime. It is safe for concurrent use. A
@@ -63,6 +77,7 @@ type Client struct {
 	imgConn *grpc.ClientConn // conn itself where the endpoints are the same
 	runtime runtimeapi.RuntimeServiceClient
 	images  runtimeapi.ImageServiceClient
+	foreign atomic.Pointer[map[string]bool] // pods of other agents, as the last full list said
 }
 
 // Dial prepares a client without connecting: the runtime may be absent, die and
@@ -89,12 +104,12 @@ func Dial(opts Options) (*Client, error) {
 	}
 	c := &Client{opts: opts, budget: newBudget(opts.Limits)}
 	var err error
-	if c.conn, err = connect(opts.RuntimeEndpoint); err != nil {
+	if c.conn, err = connect(opts.RuntimeEndpoint, opts.DialOptions); err != nil {
 		return nil, fmt.Errorf("container runtime endpoint: %w", err)
 	}
 	c.imgConn = c.conn
 	if opts.ImageEndpoint != opts.RuntimeEndpoint {
-		if c.imgConn, err = connect(opts.ImageEndpoint); err != nil {
+		if c.imgConn, err = connect(opts.ImageEndpoint, opts.DialOptions); err != nil {
 			return nil, errors.Join(fmt.Errorf("image service endpoint: %w", err), c.conn.Close())
 		}
 	}
@@ -104,7 +119,7 @@ func Dial(opts Options) (*Client, error) {
 }
 
 // connect makes a lazy gRPC channel to a socket.
-func connect(endpoint string) (*grpc.ClientConn, error) {
+func connect(endpoint string, more []grpc.DialOption) (*grpc.ClientConn, error) {
 	path, err := SocketPath(endpoint)
 	if err != nil {
 		return nil, err
@@ -112,7 +127,7 @@ func connect(endpoint string) (*grpc.ClientConn, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}
-	return grpc.NewClient("passthrough:///cri",
+	return grpc.NewClient("passthrough:///cri", append([]grpc.DialOption{
 		grpc.WithContextDialer(dial),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		// Some runtimes reject the authority gRPC would derive from a socket's path.
@@ -127,7 +142,8 @@ func connect(endpoint string) (*grpc.ClientConn, error) {
 				BaseDelay: firstReconnect, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastReconnect,
 			},
 			MinConnectTimeout: 5 * time.Second,
-		}))
+		}),
+	}, more...)...)
 }
 
 // SocketPath returns the absolute path of a CRI endpoint: "unix:///path" or

@@ -61,7 +61,7 @@ func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 	return err
 }
 
-// ListContainers returns the containers that match; a nil filter means all.
+// ListContainers returns the containers that match and are not another agent's; a nil filter means all.
 func (c *Client) ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	k := call{name: "ListContainers", class: ClassRead}
 	resp, err := invoke(ctx, c, k, c.runtime.ListContainers,
@@ -69,7 +69,7 @@ func (c *Client) ListContainers(ctx context.Context, filter *runtimeapi.Containe
 	if err != nil {
 		return nil, err
 	}
-	return resp.Containers, nil
+	return ours(c, resp.Containers), nil
 }
 
 // ListContainerStats returns what running containers use, as far as the runtime tells; nil is no filter.

@@ -19,6 +19,7 @@ const (
 
 	systemCriticalPriority = 2_000_000_000
 	systemNodeCritical     = "system-node-critical"
+	systemClusterCritical  = "system-cluster-critical"
 )
 
 // QOSClass is the pod's class: what its status says, else what its requests and
@@ -162,4 +163,10 @@ func IsCritical(pod *v1.Pod) bool {
 		return true
 	}
 	return pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCriticalPriority
+}
+
+// HasCriticalPriority is true from a system priority up. A static pod may name its class alone, which nobody has resolved.
+func HasCriticalPriority(pod *v1.Pod) bool {
+	return pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCriticalPriority ||
+		pod.Spec.PriorityClassName == systemNodeCritical || pod.Spec.PriorityClassName == systemClusterCritical
 }

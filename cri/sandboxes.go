@@ -52,7 +52,7 @@ func (c *Client) PodSandboxStatus(ctx context.Context, id string, verbose bool) 
 	return resp, nil
 }
 
-// ListPodSandbox returns the sandboxes that match; a nil filter means all.
+// ListPodSandbox returns the sandboxes that match and are not another agent's; a nil filter means all.
 func (c *Client) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	k := call{name: "ListPodSandbox", class: ClassRead}
 	resp, err := invoke(ctx, c, k, c.runtime.ListPodSandbox,
@@ -60,7 +60,10 @@ func (c *Client) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandb
 	if err != nil {
 		return nil, err
 	}
-	return resp.Items, nil
+	if filter == nil {
+		c.noteForeign(resp.Items)
+	}
+	return ours(c, resp.Items), nil
 }
 
 func sandboxName(config *runtimeapi.PodSandboxConfig) string {

@@ -216,3 +216,51 @@ func TestOnePullForManyPods(t *testing.T) {
 		}
 	})
 }
+
+// An image that nobody uses goes when its file system is used beyond the threshold; those of containers and of sandboxes stay.
+func TestUnusedImagesAreCollected(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *stack.Stack) {
+		push(t, s, "unused:1", "1")
+		push(t, s, "used:1", "1")
+		unused, used := s.Registry.Addr+"/unused:1", s.Registry.Addr+"/used:1"
+		first := agentWith(t, s, quick)
+		must(t, first.Write("web.yaml", policyPod(s, "web", used, "IfNotPresent")))
+		up(t, s, "web", "c")
+		_, err := s.Pull(t.Context(), unused)
+		must(t, err)
+		if code, err := first.Term(); err != nil || code != 0 {
+			t.Fatalf("the agent ended with %d: %v", code, err)
+		}
+		a := first
+		a.Config["imageGCHighThresholdPercent"], a.Config["imageGCLowThresholdPercent"] = 1, 0
+		a.Config["imageMinimumGCAge"] = "1ns"
+		must(t, a.Start())
+		there := func(ref string) bool {
+			resp, err := s.CRI().ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{
+				Image: &runtimeapi.ImageSpec{Image: ref}})
+			must(t, err)
+			return resp.GetImage() != nil
+		}
+		await(t, func() error {
+			if there(unused) {
+				return fmt.Errorf("the unused image stays: %s", a.Log())
+			}
+			return nil
+		})
+		await(t, func() error {
+			if !strings.Contains(a.Log(), "could not free the disk that images are on") {
+				return fmt.Errorf("the collection does not end: %s", a.Log())
+			}
+			return nil
+		})
+		for _, ref := range []string{used, s.PauseImage()} {
+			if !there(ref) {
+				t.Errorf("%s was removed", ref)
+			}
+		}
+		killed(t, s, "web", "c")
+		if n := s.Registry.Pulls("used:1"); n != 1 {
+			t.Errorf("the used image was pulled %d times", n)
+		}
+	})
+}

@@ -12,12 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -300,36 +302,64 @@ func echo(port string) error {
 	}
 }
 
-// tarTool is as much of tar as kubectl cp asks a container for: "tar cf - PATH" and "tar xmf - -C FOLDER".
+// tarTool is as much of tar as kubectl cp and playlet cp ask a container for: "tar cf - [-C FOLDER] PATH" and "tar xmf - -C FOLDER".
 func tarTool(args []string) error {
-	if strings.Contains(strings.TrimPrefix(args[0], "-"), "c") {
-		path := args[len(args)-1]
-		text, err := os.ReadFile(path)
+	folder, path := "/", args[len(args)-1]
+	if i := slices.Index(args, "-C"); i > 0 {
+		folder = args[i+1]
+	}
+	if strings.Contains(strings.TrimPrefix(args[0], "-"), "x") {
+		return untar(folder)
+	}
+	out := tar.NewWriter(os.Stdout)
+	err := filepath.WalkDir(filepath.Join(folder, path), func(file string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		out := tar.NewWriter(os.Stdout)
-		err = out.WriteHeader(&tar.Header{Name: strings.TrimPrefix(path, "/"), Mode: 0o600, Size: int64(len(text))})
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		target, _ := os.Readlink(file) // nothing where it is no link
+		h, err := tar.FileInfoHeader(info, target)
+		if err != nil {
+			return err
+		}
+		if h.Name, err = filepath.Rel(folder, file); err != nil {
+			return err
+		}
+		if err := out.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(file)
 		if err == nil {
 			_, err = out.Write(text)
 		}
-		return errors.Join(err, out.Close())
-	}
-	folder := args[len(args)-1]
+		return err
+	})
+	return errors.Join(err, out.Close())
+}
+
+func untar(folder string) error {
 	for in := tar.NewReader(os.Stdin); ; {
-		header, err := in.Next()
+		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		to, err := os.OpenFile(filepath.Join(folder, filepath.Base(header.Name)), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-		if err != nil {
-			return err
+		file := filepath.Join(folder, h.Name)
+		switch h.Typeflag {
+		case tar.TypeDir:
+			err = os.MkdirAll(file, 0o755)
+		case tar.TypeSymlink:
+			err = os.Symlink(h.Linkname, file)
+		default:
+			text, failed := io.ReadAll(in)
+			err = errors.Join(failed, os.WriteFile(file, text, 0o600))
 		}
-		_, err = io.Copy(to, in)
-		if err := errors.Join(err, to.Close()); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -67,7 +67,8 @@ containers:
 		}
 		if podSandbox.Annotations["example.test/note"] != "a note" || podSandbox.Annotations["kubernetes.io/config.source"] != "file" ||
 			podSandbox.Annotations["kubernetes.io/config.hash"] != uid || podSandbox.Annotations["kubernetes.io/config.seen"] == "" ||
-			podSandbox.Annotations["playlet.dev/pod-started"] == "" || len(podSandbox.Annotations) != 5 {
+			podSandbox.Annotations["playlet.dev/pod-started"] == "" || podSandbox.Annotations["playlet.dev/root-dir"] != a.RootDir ||
+			len(podSandbox.Annotations) != 6 {
 			t.Errorf("the sandbox has the annotations %v", podSandbox.Annotations)
 		}
 

@@ -57,3 +57,42 @@ func TestASecondAgentOnTheSameRootDirectoryRefuses(t *testing.T) {
 	must(t, a.Start())
 	awaitPod(t, a, "p", ready)
 }
+
+// Two agents at one runtime: the second is refused for as long as the first lives, and never ends its pods, in whatever order they
+// start and are killed.
+func TestTwoAgentsAtOneRuntime(t *testing.T) {
+	s := stack.Start(t, stack.Options{})
+	agents := [2]*stack.Agent{s.Agent(t)}
+	second, err := s.NewAgent()
+	must(t, err)
+	agents[1] = second
+	for i, name := range []string{"p", "q"} {
+		must(t, agents[i].Write(name+".yaml", manifest(s, name, sleeper)))
+	}
+	ids := map[string]string{}
+	same := func() {
+		t.Helper()
+		for name, id := range ids {
+			if now := up(t, s, name, "c"); now.Id != id {
+				t.Fatalf("%s has another container", name)
+			}
+		}
+	}
+	ids["p"] = up(t, s, "p", "c").Id
+	for turn := range 4 {
+		holder, other := agents[turn%2], agents[(turn+1)%2]
+		awaitPod(t, holder, []string{"p", "q"}[turn%2], ready)
+		ids[[]string{"p", "q"}[turn%2]] = up(t, s, []string{"p", "q"}[turn%2], "c").Id
+		same()
+		must(t, other.Start())
+		if code, err := other.Wait(t.Context()); err != nil || code != 1 || !strings.Contains(other.Log(), "another playlet runs with the same runtime") {
+			t.Fatalf("it ended with code %d, %v: %s", code, err, other.Log())
+		}
+		settled(t, holder)
+		same()
+		must(t, holder.Kill9())
+		must(t, other.Start())
+	}
+	settled(t, agents[0])
+	same()
+}

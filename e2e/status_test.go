@@ -49,7 +49,7 @@ func TestMirrorPods(t *testing.T) {
 	if o := first.OwnerReferences; len(o) != 1 || o[0].UID != node.UID || o[0].Controller == nil || !*o[0].Controller {
 		t.Errorf("it belongs to %+v", o)
 	}
-	if first.Status.ObservedGeneration != 1 || first.Status.PodIP == "" {
+	if first.Status.ObservedGeneration != 0 || first.Status.PodIP == "" { // a static pod has no generation (KEP-5067)
 		t.Errorf("its status is %+v", first.Status)
 	}
 	container := first.Status.ContainerStatuses[0].ContainerID

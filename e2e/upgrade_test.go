@@ -4,58 +4,35 @@ package e2e
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/playlet-dev/playlet/e2e/cluster"
+	"github.com/playlet-dev/playlet/e2e/parts/install"
 	"github.com/playlet-dev/playlet/e2e/stack"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// earlier is the commit of the agent that is upgraded. What that one left in labels, annotations and checkpoints stays readable.
-const earlier = "fa21fd141289c96828980934fa9650a586eb1219"
-
-// earlierAgent builds the agent of the earlier commit from the history of this checkout. $PLAYLET_EARLIER names a binary to use
+// earlierAgent gives the binary of the earlier agent, which was built with the other parts. $PLAYLET_EARLIER names one to use
 // instead.
 func earlierAgent(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("PLAYLET_EARLIER"); path != "" {
 		return path
 	}
-	git := func(args ...string) ([]byte, error) {
-		return exec.CommandContext(t.Context(), "git", append([]string{"-c", "safe.directory=*", "-C", ".."},
-			args...)...).Output()
+	path, err := install.LocateEarlier()
+	if errors.Is(err, install.ErrNoHistory) {
+		t.Skip(err)
 	}
-	if _, err := git("cat-file", "-e", earlier+"^{commit}"); err != nil {
-		t.Skipf("the history of this checkout lacks commit %s (a shallow clone, or no git): %s", earlier, stderrOf(err))
-	}
-	dir := t.TempDir()
-	archive, err := git("archive", earlier)
 	must(t, err)
-	unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", dir)
-	unpack.Stdin = strings.NewReader(string(archive))
-	must(t, unpack.Run())
-	binary := filepath.Join(dir, "playlet-earlier")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", binary, "./cmd/playlet")
-	build.Dir = dir
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath", "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("the earlier agent does not build: %v\n%s", err, out)
-	}
-	return binary
+	return path
 }
 
 // An earlier agent is replaced by this one: containers, volumes, probes, back-off and what is over stay as they were.
@@ -141,11 +118,4 @@ func backsOffFurther(t *testing.T, c *cluster.Cluster, ns string, waits corev1.C
 	if rest := next.StartedAt.Sub(last.FinishedAt.Time); rest < 15*time.Second {
 		t.Errorf("the container was started again after %s, and its back-off was 20 s", rest)
 	}
-}
-
-func stderrOf(err error) string {
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return strings.TrimSpace(string(exit.Stderr))
-	}
-	return err.Error()
 }

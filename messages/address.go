@@ -86,6 +86,16 @@ func (a Address) Name() string {
 	return string(a[strings.LastIndexByte(string(a), '/')+1:])
 }
 
+// PodUID is the UID of the pod whose actor this is, or a child of it; empty for any other address.
+func (a Address) PodUID() string {
+	rest, ok := strings.CutPrefix(string(a), string(Pods)+"/")
+	if !ok {
+		return ""
+	}
+	uid, _, _ := strings.Cut(rest, "/")
+	return uid
+}
+
 // String is the path as it is printed: the root is "node".
 func (a Address) String() string {
 	if a == Node {

@@ -35,8 +35,16 @@ const (
 	EventNetworkNotReady    = "NetworkNotReady"
 	// EventExceededGracePeriod is of a pod that the node ends, and that does not end in time.
 	EventExceededGracePeriod = "ExceededGracePeriod"
+	// EventEvicted is of a pod that the node ends for want of a resource, or for a limit that it exceeds; it is the reason in its
+	// status, too.
+	EventEvicted = "Evicted"
 	// Of the node.
-	EventStarting = "Starting"
+	EventStarting            = "Starting"
+	EventImageGCFailed       = "ImageGCFailed"
+	EventFreeDiskSpaceFailed = "FreeDiskSpaceFailed"
+	EventInvalidDiskCapacity = "InvalidDiskCapacity"
+	EventThresholdMet        = "EvictionThresholdMet"
+	EventChaos               = "Chaos" // of this agent's own: what playlet chaos did
 )
 
 // PodEvent asks for an event about a pod or, where a container is named, about that container of it. kind is Normal or

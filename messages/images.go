@@ -75,3 +75,19 @@ type ImageAwaited struct {
 // Sender: pod. Receiver: images. Reply: none.
 // If lost: a pull is finished for nobody, and its answer finds no pod.
 type ForgetImages struct{ UID string }
+
+// ReclaimImages asks for the removal of all images that nobody uses, since the node is short of disk.
+//
+// Sender: eviction. Receiver: images. Reply: ImagesReclaimed, when nothing more is to be removed.
+// If lost: eviction asks again with a later measurement, as long as the disk is short.
+type ReclaimImages struct{}
+
+// ImagesReclaimed says what the removal of all unused images has brought.
+//
+// Sender: images. Receiver: eviction. Reply: none.
+// If lost: eviction stops waiting, and goes on by what it measures.
+type ImagesReclaimed struct {
+	Freed   int64 // bytes, as the runtime tells the images' sizes
+	Removed int
+	Lack    string // what could not be removed, and why; empty where all was
+}

@@ -40,7 +40,22 @@ type PodFailure struct {
 	Message string
 	// Disruption is the message of the condition DisruptionTarget (KEP-3329); empty where there is none.
 	Disruption string
+	// Grace is how long its containers have at most, in seconds; nil: the pod's own.
+	Grace *int64 `json:",omitempty"`
 }
+
+// EvictPod has the node end a pod that is still wanted, for want of a resource or for a limit that it exceeds. A pod that ends
+// already stays as it is.
+//
+// Sender: eviction. Receiver: pods. Reply: none; readers find the failure in the snapshot that pods publishes.
+// If lost: the pod stays, and a later measurement evicts the one that comes first then.
+type EvictPod struct {
+	UID     string
+	Failure PodFailure
+}
+
+// PodUID implements Subject.
+func (m EvictPod) PodUID() string { return m.UID }
 
 // Ending is why and how a pod must end.
 type Ending struct {

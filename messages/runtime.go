@@ -126,3 +126,22 @@ type KeepContainers struct {
 	// Heard is true when every source has been heard: only then may what belongs to no pod be removed.
 	Heard bool
 }
+
+// ReclaimContainers asks for the removal of dead containers beyond the configured limits at once, and of all of the pods that are
+// over: the node is short of disk.
+//
+// Sender: eviction. Receiver: runtime. Reply: ContainersReclaimed, when nothing more is to be removed.
+// If lost: eviction stops waiting, and asks again with a later measurement, as long as the disk is short.
+type ReclaimContainers struct {
+	// Over are the UIDs of pods that are still wanted and have their final status. Nothing of them runs again.
+	Over map[string]bool
+}
+
+// ContainersReclaimed says what the removal of dead containers has brought.
+//
+// Sender: runtime. Receiver: eviction. Reply: none.
+// If lost: eviction stops waiting, and goes on by what it measures.
+type ContainersReclaimed struct {
+	Removed int    // containers, sandboxes and log folders
+	Lack    string // what could not be removed, and why; empty where all was
+}

@@ -74,6 +74,12 @@ type Work struct {
 	Name string
 	// Timeout bounds it; required.
 	Timeout time.Duration
+	// Pod is the UID of the pod that it is done for, whoever had it begin now: its story has it. Work of a pod's own actor needs
+	// none.
+	Pod string
+	// Routine work is done at a steady rate while nothing happens: the flight recorder leaves its calls out, as it does with a
+	// result that is a messages.Routine.
+	Routine bool
 	// Run does it. Its context ends with the timeout or the actor. It returns exactly one message, never nil, which
 	// is posted to the actor unless that has been restarted since. A panic in it is a panic of the actor. LogOf of
 	// its context is the actor's logger.

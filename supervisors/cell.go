@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -22,16 +23,21 @@ type cell struct {
 	row  *Row
 	self messages.Address
 	gen  uint64
-	log  *slog.Logger
+
+	cause uint64 // id of the message whose handling spawned it
+	log   *slog.Logger
 
 	actor    Actor
 	behavior Behavior
 	pctx     actor.Context
-	env      *envelope // being handled
+	env      *envelope                // being handled
+	handling atomic.Pointer[envelope] // the same, for who looks from outside
 	stopping bool
+	fell     bool  // by a panic
 	exit     *exit // set when the actor has ended itself
 	handled  uint64
 	depth    depth
+	halted   *halt // nil without an interceptor
 
 	children map[string]*child
 
@@ -44,13 +50,16 @@ type cell struct {
 	timers  map[*timer]struct{}
 }
 
-func newCell(s *System, row *Row, self messages.Address) *cell {
+func newCell(s *System, row *Row, self messages.Address, cause uint64) *cell {
 	c := &cell{
-		sys: s, row: row, self: self, gen: s.seq.Add(1), children: map[string]*child{},
+		sys: s, row: row, self: self, cause: cause, gen: s.seq.Add(1), children: map[string]*child{},
 		working: map[uint64]string{}, timers: map[*timer]struct{}{},
 		log: s.log.With("actor", self.String()),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	if s.opts.Interceptor != nil {
+		c.halted = &halt{posted: make(chan struct{})}
+	}
 	return c
 }
 
@@ -89,7 +98,9 @@ func (c *cell) guard(f func()) {
 func (c *cell) start() {
 	c.sys.cells.Store(c.self, c)
 	id := c.sys.seq.Add(1)
-	c.deliver(&envelope{id: id, flow: Flow{ID: id}, msg: messages.Started{}}, func(env *envelope) {
+	env := &envelope{id: id, cause: c.cause, flow: Flow{ID: id, Pod: c.self.PodUID()}, from: c.self.Parent(),
+		sent: c.sys.clock.Now(), msg: messages.Started{}}
+	c.deliver(env, func(env *envelope) {
 		c.actor = c.sys.opts.Constructors[c.row.Kind](c.self.Name())
 		c.behavior = c.actor.Receive
 		c.behavior(c, env.msg)
@@ -104,9 +115,6 @@ func (c *cell) start() {
 func (c *cell) stop() {
 	c.stopping = true
 	c.cancel()
-	for name := range c.children { // whoever comes next tries them all: a quarantine ends with the one who imposed it
-		c.sys.setQuarantine(c.self.Child(name), nil)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for t := range c.timers {
@@ -124,8 +132,15 @@ func (c *cell) stopped() {
 		c.log.Warn("workers did not end with their actor", "working", c.workingNames())
 	}
 	c.sys.cells.CompareAndDelete(c.self, c)
-	if n := c.depth.now.Load() - 1; n > 0 { // protoactor throws a mailbox away with its actor; one is the message being handled
-		c.sys.Counters.DeadLetters.Add(uint64(n))
+	for name, ch := range c.children { // whoever comes next tries them all: a quarantine ends with the one who imposed it
+		c.forget(name, ch)
+	}
+	n := c.depth.now.Load() - 1 // protoactor throws a mailbox away with its actor; one is the message being handled
+	if c.fell {
+		n-- // and one is that of the panic
+	}
+	if n > 0 {
+		c.sys.deadLetters(c.row.Kind, uint64(n))
 		c.log.Debug("messages lost with their actor's mailbox", "count", n)
 	}
 	if c.self == messages.Node {
@@ -136,7 +151,7 @@ func (c *cell) stopped() {
 // dispatch handles one envelope from a mailbox.
 func (c *cell) dispatch(env *envelope) {
 	if c.stopping { // messages still come while children stop
-		c.sys.Counters.DeadLetters.Add(1)
+		c.sys.deadLetters(c.row.Kind, 1)
 		c.sys.lost(c.self, env, "message to an actor that is ending")
 		return
 	}
@@ -155,6 +170,7 @@ func (c *cell) dispatch(env *envelope) {
 			panic(m.String())
 		case kill:
 			panic("killed: " + m.reason)
+		case nudge:
 		default:
 			c.behavior(c, env.msg)
 		}
@@ -168,14 +184,23 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 	c.handled++
 	c.sys.Counters.Handled.Add(1)
 	began := c.sys.clock.Now()
+	env.began = began.UnixNano()
+	c.handling.Store(env)
 	d := Delivery{Actor: c.self, From: env.from, Kind: c.row.Kind, Message: env.msg, Flow: env.flow, ID: env.id}
+	handled := true
 	defer func() {
 		r := recover()
 		c.env = nil
-		c.sys.recorder.record(c.self, env, began, c.sys.clock.Now(), r)
+		c.handling.Store(nil)
+		ended := c.sys.clock.Now()
+		if handled || r != nil { // else chaos has lost or delayed it, and said so
+			c.sys.recorder.record(c.self, env, began, ended, r)
+			c.sys.metrics.kinds[c.row.Kind].observe(ended.Sub(began))
+		}
 		if r == nil {
 			return
 		}
+		c.fell = true
 		c.sys.Counters.Panics.Add(1)
 		log := c.log
 		if env.flow.Pod != "" {
@@ -185,19 +210,13 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 			"stack", string(debug.Stack()), "last", c.sys.recorder.Dump(env.flow.Pod))
 		panic(r)
 	}()
-	if c.sys.opts.Interceptor != nil {
-		switch v := c.sys.opts.Interceptor.Before(d); v {
-		case Drop:
-			if d.Droppable() {
-				return
-			}
-		case Panic:
-			panic("chaos: before " + typeName(env.msg))
-		case Pass:
+	if c.sys.opts.Interceptor != nil && !env.intercepted {
+		if handled = c.intercept(env, d, c.sys.opts.Interceptor.Before(d)); !handled {
+			return
 		}
 	}
 	handle(env)
-	if c.sys.opts.Interceptor != nil && c.sys.opts.Interceptor.After(d) == Panic {
+	if c.sys.opts.Interceptor != nil && c.sys.opts.Interceptor.After(d).Effect == Panic {
 		panic("chaos: after " + typeName(env.msg))
 	}
 	if c.exit != nil && !c.stopping {
@@ -219,12 +238,12 @@ func (c *cell) Now() time.Time { return c.sys.clock.Now() }
 func (c *cell) Log() *slog.Logger { return c.log.With("flow", c.env.flow.ID) }
 
 // Tell implements Context.
-func (c *cell) Tell(to messages.Address, msg any) { c.sys.post(to, c.follow(msg)) }
+func (c *cell) Tell(to messages.Address, msg any) { c.sys.post(to, c.follow(to, msg)) }
 
 // follow is the envelope of a message that the one being handled causes.
-func (c *cell) follow(msg any) *envelope {
+func (c *cell) follow(to messages.Address, msg any) *envelope {
 	id := c.sys.seq.Add(1)
-	return &envelope{id: id, cause: c.env.id, flow: c.env.flow.next(id, msg), from: c.self, sent: c.sys.clock.Now(), msg: msg}
+	return &envelope{id: id, cause: c.env.id, flow: c.env.flow.next(id, to, msg), from: c.self, sent: c.sys.clock.Now(), msg: msg}
 }
 
 // Reply implements Context.
@@ -245,6 +264,7 @@ func (c *cell) Become(b Behavior) { c.behavior = b }
 // Unhandled implements Context.
 func (c *cell) Unhandled(msg any) {
 	c.sys.Counters.Unhandled.Add(1)
+	c.sys.metrics.kinds[c.row.Kind].unhandled.Inc()
 	c.log.Debug("message of no use now", "message", typeName(msg), "from", c.env.from.String())
 }
 

@@ -9,16 +9,6 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// childState is where a child is in the one restart mechanism.
-type childState int
-
-const (
-	running     childState = iota
-	ending                 // asked to stop; its end is awaited
-	waiting                // ended; to be spawned when its back-off is over
-	quarantined            // ended; to be tried again when the quarantine is over
-)
-
 type next int
 
 const (
@@ -33,7 +23,8 @@ type child struct {
 	exits   ExitStrategy
 	cell    *cell // of the latest incarnation
 	pid     *actor.PID
-	state   childState
+	state   State // as in life, for the supervisor's own mailbox
+	life    *life
 	next    next // what follows its end
 	after   time.Duration
 	reason  string
@@ -74,12 +65,12 @@ func (c *cell) SpawnWith(name string, s ExitStrategy) {
 func (c *cell) spawnRow(row *Row, name string, s ExitStrategy) {
 	if ch, ok := c.children[name]; ok {
 		ch.exits = s
-		if ch.state == ending && ch.next == forget {
+		if ch.state == Ending && ch.next == forget {
 			ch.next, ch.after = again, 0
 		}
 		return
 	}
-	ch := &child{row: row, exits: s}
+	ch := &child{row: row, exits: s, life: c.sys.newLife(c.self.Child(name), row.Kind)}
 	c.children[name] = ch
 	c.spawnChild(name, ch)
 }
@@ -88,15 +79,21 @@ func (c *cell) spawnChild(name string, ch *child) {
 	if c.stopping {
 		return
 	}
-	kid := newCell(c.sys, ch.row, c.self.Child(name))
+	var cause uint64
+	if c.env != nil {
+		cause = c.env.id
+	}
+	kid := newCell(c.sys, ch.row, c.self.Child(name), cause)
+	ch.life.begin(kid, ch.runs)
 	pid, err := c.pctx.SpawnNamed(c.sys.props(kid), name)
 	if err != nil {
 		panic(fmt.Sprintf("spawning %s: %v", kid.self, err))
 	}
-	ch.pid, ch.cell, ch.state = pid, kid, running
+	ch.pid, ch.cell, ch.state = pid, kid, Running
 	ch.runs++
 	if ch.runs > 1 {
 		c.sys.Counters.Restarts.Add(1)
+		c.sys.metrics.kinds[ch.row.Kind].restarts.Inc()
 	}
 	if ch.row.Dynamic {
 		c.Tell(c.self, messages.ChildStarted{Name: name, Again: ch.runs > 1})
@@ -118,16 +115,16 @@ func (c *cell) end(name string, n next, after time.Duration) {
 	if !ok || c.stopping {
 		return
 	}
-	if n == again && (ch.state == quarantined || ch.state == ending && ch.next == isolate) {
+	if n == again && (ch.state == Quarantined || ch.state == Ending && ch.next == isolate) {
 		return // left alone; it will be tried in its own time
 	}
 	ch.next, ch.after = n, after
 	switch ch.state {
-	case running:
-		ch.state = ending
+	case Running:
+		c.enter(ch, Ending, time.Time{})
 		c.pctx.Stop(ch.pid)
-	case ending:
-	case waiting, quarantined:
+	case Ending:
+	case Restarting, Quarantined:
 		c.settle(name, ch)
 	}
 }
@@ -143,7 +140,8 @@ func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *ac
 		return
 	}
 	ch.reason = fmt.Sprint(reason)
-	if ch.state == ending { // it fell while being stopped: what was to follow still follows
+	ch.life.failed(ch.reason, c.sys.clock.Now())
+	if ch.state == Ending { // it fell while being stopped: what was to follow still follows
 		sup.StopChildren(pid)
 		return
 	}
@@ -154,7 +152,8 @@ func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *ac
 		panic(fmt.Sprintf("%s panicked more than %d times within %s, the last time because of: %s",
 			c.self.Child(name), ch.row.Strategy.Panics, ch.row.Strategy.Within, ch.reason))
 	}
-	ch.state, ch.next, ch.after = ending, again, v.after
+	ch.next, ch.after = again, v.after
+	c.enter(ch, Ending, time.Time{})
 	if v.outcome == Quarantine {
 		ch.next = isolate
 	}
@@ -164,8 +163,8 @@ func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *ac
 // childTerminated is where a child's name becomes free.
 func (c *cell) childTerminated(name string) {
 	ch, ok := c.children[name]
-	exited := ok && ch.state == running && ch.cell.exit != nil
-	if !ok || c.stopping || !exited && ch.state != ending {
+	exited := ok && ch.state == Running && ch.cell.exit != nil
+	if !ok || c.stopping || !exited && ch.state != Ending {
 		return
 	}
 	ch.pid = nil
@@ -185,24 +184,20 @@ func (c *cell) childTerminated(name string) {
 func (c *cell) settle(name string, ch *child) {
 	addr := c.self.Child(name)
 	ch.respawn++
-	if ch.state == quarantined {
-		c.sys.setQuarantine(addr, nil)
-	}
 	switch ch.next {
 	case forget:
-		delete(c.children, name)
+		c.forget(name, ch)
 		c.Tell(c.self, messages.ChildStopped{Name: name})
 	case again:
 		if ch.after <= 0 {
 			c.spawnChild(name, ch)
 			return
 		}
-		ch.state = waiting
+		c.enter(ch, Restarting, c.Now().Add(ch.after))
 		c.After(ch.after, respawn{name, ch.respawn})
 	case isolate:
-		ch.state = quarantined
 		q := messages.ChildQuarantined{Name: name, Reason: firstLine(ch.reason), Until: c.Now().Add(ch.after)}
-		c.sys.setQuarantine(addr, &q)
+		c.enter(ch, Quarantined, q.Until)
 		c.log.Error("quarantined: it panicked too often and is left alone, its containers too",
 			"child", addr.String(), "reason", q.Reason, "until", q.Until)
 		c.Tell(c.self, q)
@@ -212,12 +207,11 @@ func (c *cell) settle(name string, ch *child) {
 
 func (c *cell) respawnChild(m respawn) {
 	ch, ok := c.children[m.name]
-	if !ok || ch.respawn != m.number || (ch.state != waiting && ch.state != quarantined) {
+	if !ok || ch.respawn != m.number || (ch.state != Restarting && ch.state != Quarantined) {
 		return
 	}
-	if ch.state == quarantined {
+	if ch.state == Quarantined {
 		ch.history.release(c.Now())
-		c.sys.setQuarantine(c.self.Child(m.name), nil)
 	}
 	c.spawnChild(m.name, ch)
 }

@@ -70,7 +70,7 @@ func (c *cell) childExited(name string, ch *child) {
 	}
 	c.Tell(c.self, exited)
 	if verdict != messages.ExitRestarts {
-		delete(c.children, name)
+		c.forget(name, ch)
 		return
 	}
 	ch.next, ch.after = again, after

@@ -1,16 +1,31 @@
 package supervisors
 
-import "github.com/playlet-dev/playlet/messages"
+import (
+	"time"
 
-// Verdict is what an Interceptor does to a delivery.
-type Verdict int
-
-// The verdicts.
-const (
-	Pass  Verdict = iota
-	Drop          // the message is lost; Pass where it is not Droppable
-	Panic         // the actor fails as by a bug
+	"github.com/playlet-dev/playlet/messages"
 )
+
+// Effect is what happens to a delivery.
+type Effect string
+
+// The effects. Drop, Delay and Duplicate are the same as None where the delivery is not Droppable.
+const (
+	None      Effect = ""
+	Drop      Effect = "drop"      // the message is lost
+	Delay     Effect = "delay"     // it is handled later; others that come meanwhile are handled before it
+	Duplicate Effect = "duplicate" // it is handled now and once more, behind what waits
+	Hold      Effect = "hold"      // the actor stands still before it handles the message, as if it hung
+	Panic     Effect = "panic"     // the actor fails as by a bug
+)
+
+// Verdict is what an Interceptor does to a delivery; the zero value lets it pass.
+type Verdict struct {
+	Effect Effect
+	For    time.Duration   // of Delay and Hold
+	Until  <-chan struct{} // when it is closed, Hold ends early; nil: it does not. The actor's stop ends it, too
+	Why    string          // for the log, the recorder and the reason of the panic
+}
 
 // Delivery is one message about to be handled, or just handled.
 type Delivery struct {
@@ -25,16 +40,50 @@ type Delivery struct {
 // MessageKind is the type name of the delivered message.
 func (d Delivery) MessageKind() string { return typeName(d.Message) }
 
-// Droppable tells whether the message can be lost at all: what an actor has from itself (results, timers, the words of
-// the restart mechanism) and its first message cannot, but with the actor.
+// Droppable tells whether the message can be lost, late or doubled at all: what an actor has from itself (results, timers, the
+// words of the restart mechanism) and its first message cannot, but with the actor.
 func (d Delivery) Droppable() bool {
 	_, first := d.Message.(messages.Started)
 	return !first && d.From != d.Actor
 }
 
 // Interceptor sees every delivery and may break it. It is how chaos reaches the tree; it is called on mailboxes, from
-// many goroutines at once, and must not block.
+// many goroutines at once, and must not block. What it has delayed or doubled it does not see again.
 type Interceptor interface {
 	Before(d Delivery) Verdict
-	After(d Delivery) Verdict // Drop is the same as Pass here
+	After(d Delivery) Verdict // all but Panic is the same as None here
+}
+
+// intercept carries out a verdict on the message about to be handled, and says whether it is to be handled now.
+func (c *cell) intercept(env *envelope, d Delivery, v Verdict) (handle bool) {
+	if v.Effect == None || v.Effect != Hold && v.Effect != Panic && !d.Droppable() {
+		return true
+	}
+	c.sys.recorder.Add(Entry{ID: c.sys.seq.Add(1), Cause: env.id, Flow: env.flow, Kind: OfChaos, From: c.self, To: c.self,
+		Message: d.MessageKind(), Digest: string(v.Effect) + ": " + v.Why, Sent: env.sent, Began: c.sys.clock.Now()})
+	c.log.Warn("chaos", "effect", string(v.Effect), "for", v.For, "message", d.MessageKind(), "from", d.From.String(),
+		"why", v.Why)
+	again := *env
+	again.intercepted = true
+	switch v.Effect {
+	case Panic:
+		panic("chaos: " + v.Why + ", before " + d.MessageKind())
+	case Hold:
+		held := c.sys.clock.NewTimer(v.For)
+		defer held.Stop()
+		select {
+		case <-held.C():
+		case <-v.Until:
+		case <-c.halted.posted:
+		}
+	case Delay:
+		c.sys.clock.AfterFunc(v.For, func() { go c.sys.post(c.self, &again) }) // as After does, for a fake clock's sake
+		return false
+	case Duplicate:
+		c.sys.post(c.self, &again)
+	case Drop:
+		return false
+	case None:
+	}
+	return true
 }

@@ -1,7 +1,10 @@
 package supervisors
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -10,114 +13,171 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Sizes of the flight recorder: how many messages of a pod and of the node it keeps at most, and how many bytes the stories of
-// all pods together take. What is over that is forgotten oldest first, whichever pod's it is.
+// Sizes of the flight recorder: how many entries of a pod, or of an actor that exists once, it keeps at most, how many of a pod's
+// are those of its start, and how many bytes all of them together take. Over that, who has more than a fair share forgets its own
+// oldest entry, else who has been silent longest does. A pod's start is forgotten last.
 const (
-	podEntries  = 64
-	nodeEntries = 512
-	podsBudget  = 8 << 20
+	storyEntries   = 256
+	startEntries   = 96
+	recorderBudget = 12 << 20
 )
 
-// Entry is one message as the flight recorder keeps it: who, to whom, what kind, why and when, never its contents,
-// which may hold secrets.
+// EntryKind is what an entry of the flight recorder is about.
+type EntryKind string
+
+// The kinds.
+const (
+	OfMessage EntryKind = ""
+	OfTimer   EntryKind = "timer" // a message that the actor sent itself for later; sent is when its time came
+	OfWork    EntryKind = "work"  // done outside the mailbox; the result is the message that it causes
+	OfChaos   EntryKind = "chaos" // what an interceptor did to a message on its way
+	OfCall    EntryKind = "call"  // a request to the container runtime or the API server, made by work; sent is when it queued
+)
+
+// Entry is one message, piece of work or call as the flight recorder keeps it: who, to whom, what kind, why and when, and a
+// digest of names and reasons; never its contents, which may hold secrets.
 type Entry struct {
+	Seq     uint64           `json:"seq"` // counts the entries in the order in which they were recorded
 	ID      uint64           `json:"id"`
-	Cause   uint64           `json:"cause,omitempty"`
+	Cause   uint64           `json:"cause,omitempty"` // the ID of what led to it
 	Flow    Flow             `json:"flow"`
+	Kind    EntryKind        `json:"kind,omitempty"`
 	From    messages.Address `json:"from"`
-	To      messages.Address `json:"to"`
+	To      messages.Address `json:"to"` // for a call: Runtime or APIServer, which stand for what they speak to
 	Message string           `json:"message"`
+	Digest  string           `json:"digest,omitempty"`
 	Sent    time.Time        `json:"sent"`
-	Began   time.Time        `json:"began"`
-	Took    time.Duration    `json:"took"`
+	Began   time.Time        `json:"began"` // when it left the mailbox or the queue
+	Took    time.Duration    `json:"took"`  // nanoseconds of handling
 	Panic   string           `json:"panic,omitempty"`
+	// Forgotten are so many entries of the same story that came before this one and are kept no longer.
+	Forgotten int `json:"forgotten,omitempty"`
 }
 
+// Ended is when it was done with.
+func (e *Entry) Ended() time.Time { return e.Began.Add(e.Took) }
+
 func (e Entry) String() string {
-	s := fmt.Sprintf("%s %d<-%d %s -> %s %s %s", e.Began.Format("15:04:05.000"), e.ID, e.Cause, e.From, e.To, e.Message, e.Took)
-	if e.Panic != "" {
+	s := fmt.Sprintf("%s %d<-%d %s -> %s %s", e.Began.Format("15:04:05.000"), e.ID, e.Cause, e.From, e.To, e.Message)
+	if e.Digest != "" {
+		s += " (" + e.Digest + ")"
+	}
+	if s += " " + e.Took.String(); e.Panic != "" {
 		s += " PANIC " + e.Panic
 	}
 	return s
 }
 
-// note is one entry in the list of all pods' entries, oldest first, and in that of its pod.
+// story names whose last entries an entry is among: a pod's, by UID, or those of an actor that exists once.
+func (e *Entry) story() string {
+	switch {
+	case e.Flow.Pod != "":
+		return e.Flow.Pod
+	case e.Kind == OfCall:
+		return e.From.String()
+	default:
+		return e.To.String()
+	}
+}
+
+// note is one entry in the list of all entries, oldest first, and in that of its story.
 type note struct {
 	Entry
+	of            *story
 	before, after *note
-	younger       *note // of the same pod
+	younger       *note // of the same story
 }
 
 // bytes is about what the note takes.
 func (n *note) bytes() int {
-	return int(unsafe.Sizeof(*n)) + len(n.From) + len(n.To) + len(n.Flow.Pod) + len(n.Panic)
+	return int(unsafe.Sizeof(*n)) + len(n.From) + len(n.To) + len(n.Flow.Pod) + len(n.Digest) + len(n.Panic)
 }
 
-// story are the entries of one pod.
+// story are the entries of one pod or actor. It is in the list of all stories, the one that has been silent longest first.
 type story struct {
+	name             string
 	oldest, youngest *note
-	count            int
+	started          *note // the last of the start, which is kept; nil while nothing was forgotten, and for an actor
+	count, forgotten int
+	before, after    *story
 }
 
-// Recorder keeps the last messages of each pod and of the node in bounded memory. The zero value is an empty one. Safe for
-// concurrent use.
+// next is the entry that is forgotten next. At the first time it is settled what the start is: half of what there is, at most.
+func (s *story) next() *note {
+	if s.forgotten == 0 && s.oldest.Flow.Pod != "" {
+		s.started = s.oldest
+		for range min(startEntries, s.count/2) - 1 {
+			s.started = s.started.younger
+		}
+	}
+	if s.started != nil && s.started.younger != nil {
+		return s.started.younger
+	}
+	return s.oldest
+}
+
+// Recorder keeps the last messages of each pod and of each actor that exists once in bounded memory. It belongs to the process,
+// and so outlives the actors. Safe for concurrent use.
 type Recorder struct {
 	mu               sync.Mutex
-	node             []Entry // a ring, once it is full
-	nodeAt           int     // the oldest of it
-	pods             map[string]*story
-	oldest, youngest *note // of all pods
+	seq              uint64
+	stories          map[string]*story
+	oldest, youngest *note  // of all
+	silent, loud     *story // the story that has been silent longest, and the one that spoke last
+	count            int
 	bytes, budget    int
+	news             chan struct{} // closed at the next entry; nil while nobody waits
 }
 
-func newRecorder() *Recorder { return &Recorder{pods: map[string]*story{}, budget: podsBudget} }
+// NewRecorder is an empty one.
+func NewRecorder() *Recorder { return &Recorder{stories: map[string]*story{}, budget: recorderBudget} }
 
 func (r *Recorder) record(to messages.Address, env *envelope, began, ended time.Time, panicked any) {
 	if _, routine := env.msg.(messages.Routine); routine && panicked == nil {
 		return
 	}
 	e := Entry{
-		ID: env.id, Cause: env.cause, Flow: env.flow, From: env.from, To: to, Message: typeName(env.msg),
-		Sent: env.sent, Began: began, Took: ended.Sub(began),
+		ID: env.id, Cause: env.cause, Flow: env.flow, Kind: env.kind, From: env.from, To: to, Message: typeName(env.msg),
+		Digest: digest(env.msg), Sent: env.sent, Began: began, Took: ended.Sub(began),
 	}
 	if panicked != nil {
 		e.Panic = firstLine(fmt.Sprint(panicked))
 	}
-	r.add(e)
+	r.Add(e)
 }
 
-func (r *Recorder) add(e Entry) {
+// Add records an entry and gives it its Seq.
+func (r *Recorder) Add(e Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case e.Flow.Pod != "":
-		r.addPod(e)
-	case len(r.node) < nodeEntries:
-		r.node = append(r.node, e)
-	default:
-		r.node[r.nodeAt] = e
-		r.nodeAt = (r.nodeAt + 1) % nodeEntries
-	}
-}
-
-func (r *Recorder) addPod(e Entry) {
-	s := r.pods[e.Flow.Pod]
+	r.seq++
+	e.Seq = r.seq
+	name := e.story()
+	s := r.stories[name]
 	if s == nil {
-		s = &story{}
-		r.pods[e.Flow.Pod] = s
+		s = &story{name: name}
+		r.stories[name] = s
+	} else {
+		r.unlink(s)
 	}
-	var n *note
-	if s.count == podEntries {
+	r.link(s)
+	var n *note // one that is forgotten is used again
+	if s.count == storyEntries {
 		n = r.drop(s)
 	}
 	for r.bytes > r.budget {
-		n = r.drop(r.pods[r.oldest.Flow.Pod])
+		if s.count*len(r.stories) > r.count {
+			n = r.drop(s)
+		} else {
+			n = r.drop(r.silent)
+		}
 	}
 	if n == nil {
 		n = &note{}
 	}
-	*n = note{Entry: e, before: r.youngest}
+	*n = note{Entry: e, of: s, before: r.youngest}
 	r.bytes += n.bytes()
+	r.count++
 	if r.youngest != nil {
 		r.youngest.after = n
 	} else {
@@ -126,20 +186,57 @@ func (r *Recorder) addPod(e Entry) {
 	r.youngest = n
 	if s.count == 0 {
 		s.oldest = n
-		r.pods[e.Flow.Pod] = s // its last entry may just have been dropped
+		if r.stories[name] == nil { // its last entry has just been dropped
+			r.stories[name] = s
+			r.link(s)
+		}
 	} else {
 		s.youngest.younger = n
 	}
 	s.youngest = n
 	s.count++
+	if r.news != nil {
+		close(r.news)
+		r.news = nil
+	}
 }
 
-// drop forgets the oldest entry of a pod, and gives its note to be used again.
+// link puts a story last, as the one that spoke last.
+func (r *Recorder) link(s *story) {
+	if s.before, s.after = r.loud, nil; r.loud != nil {
+		r.loud.after = s
+	} else {
+		r.silent = s
+	}
+	r.loud = s
+}
+
+func (r *Recorder) unlink(s *story) {
+	if s.before != nil {
+		s.before.after = s.after
+	} else {
+		r.silent = s.after
+	}
+	if s.after != nil {
+		s.after.before = s.before
+	} else {
+		r.loud = s.before
+	}
+}
+
+// drop forgets an entry of a story, and gives its note to be used again.
 func (r *Recorder) drop(s *story) *note {
-	n := s.oldest
-	s.oldest = n.younger
+	n := s.next()
+	if n == s.oldest {
+		s.oldest, s.started = n.younger, nil
+	} else if s.started.younger = n.younger; n == s.youngest {
+		s.youngest = s.started
+	}
+	s.forgotten++
 	if s.count--; s.count == 0 {
-		delete(r.pods, n.Flow.Pod)
+		delete(r.stories, s.name)
+		r.unlink(s)
+		s.forgotten = 0
 	}
 	if n.before != nil {
 		n.before.after = n.after
@@ -151,27 +248,125 @@ func (r *Recorder) drop(s *story) *note {
 	} else {
 		r.youngest = n.before
 	}
+	r.count--
 	r.bytes -= n.bytes()
 	return n
 }
 
-// Last lists the last messages of the pod with this UID, oldest first; of the node when uid is empty.
-func (r *Recorder) Last(uid string) []Entry {
+// Query chooses entries; an empty field chooses all.
+type Query struct {
+	Pod   string            // UID
+	Actor *messages.Address // who sent or got it
+	Since time.Time         // when it was done with
+	After uint64            // its Seq is greater
+}
+
+func (q *Query) match(n *note) bool {
+	return (q.Pod == "" || n.Flow.Pod == q.Pod) && (q.Actor == nil || n.To == *q.Actor || n.From == *q.Actor) &&
+		(q.Since.IsZero() || !n.Ended().Before(q.Since)) && n.Seq > q.After
+}
+
+// Select lists what is kept, oldest first. A pod's begins with what led to it: the chain of causes up to the work that some
+// source has done. What others did that led to something of it, as a pull for another pod, is there as well.
+func (r *Recorder) Select(q Query) []Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if uid == "" {
-		return append(append([]Entry{}, r.node[r.nodeAt:]...), r.node[:r.nodeAt]...) // never nil: a server shows a list
-	}
-	var out []Entry
-	if s := r.pods[uid]; s != nil {
-		for n := s.oldest; n != nil; n = n.younger {
-			out = append(out, n.Entry)
+	out := []Entry{} // never nil: a server shows a list
+	for n := r.youngest; n != nil && n.Seq > q.After; n = n.before {
+		if q.match(n) {
+			out = append(out, n.shown())
 		}
+	}
+	slices.Reverse(out)
+	if q.Pod != "" && q.After == 0 && q.Since.IsZero() {
+		out = append(r.causes(out), out...)
 	}
 	return out
 }
 
-// Dump is Last as text, one line a message.
+// shown is the entry, with what was forgotten before it.
+func (n *note) shown() Entry {
+	e := n.Entry
+	if s := n.of; s.forgotten > 0 && (s.started == nil && n == s.oldest || s.started != nil && n == s.started.younger) {
+		e.Forgotten = s.forgotten
+	}
+	return e
+}
+
+// causePasses bounds how often all entries are looked through for causes.
+const causePasses = 4
+
+// causes are what led to entries of a pod's story and is not among them, as it was sent: chains of causes up to the work that
+// begins them, with the calls of that.
+func (r *Recorder) causes(of []Entry) (out []Entry) {
+	here, wanted, work := map[uint64]bool{}, map[uint64]bool{}, map[uint64]bool{}
+	for i := range of {
+		here[of[i].ID], wanted[of[i].Cause] = true, true
+	}
+	for range causePasses { // a cause may have been recorded after what it led to
+		before := len(out)
+		for n := r.youngest; n != nil; n = n.before {
+			if here[n.ID] || !wanted[n.ID] && (n.Kind != OfCall || !work[n.Cause]) {
+				continue
+			}
+			out, here[n.ID] = append(out, n.Entry), true
+			switch n.Kind {
+			case OfMessage:
+				wanted[n.Cause] = true
+			case OfWork:
+				work[n.ID] = true
+			case OfTimer, OfCall, OfChaos:
+			}
+		}
+		if len(out) == before {
+			break
+		}
+	}
+	slices.SortFunc(out, func(x, y Entry) int { return cmp.Compare(x.ID, y.ID) })
+	return out
+}
+
+// Last lists the last entries of the pod with this UID, oldest first; of all pods and actors when uid is empty.
+func (r *Recorder) Last(uid string) []Entry { return r.Select(Query{Pod: uid}) }
+
+// Wait waits until an entry with a greater Seq is there, or for the end of ctx, which is its error.
+func (r *Recorder) Wait(ctx context.Context, after uint64) error {
+	for {
+		r.mu.Lock()
+		if r.seq > after {
+			r.mu.Unlock()
+			return nil
+		}
+		if r.news == nil {
+			r.news = make(chan struct{})
+		}
+		news := r.news
+		r.mu.Unlock()
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// RecorderSize is how much the recorder keeps, and at most.
+type RecorderSize struct {
+	Seq     uint64 `json:"seq"`     // of the newest entry
+	Stories int    `json:"stories"` // pods and actors
+	Entries int    `json:"entries"`
+	Bytes   int    `json:"bytes"`
+	Budget  int    `json:"budget"` // bytes
+}
+
+// Size is how much it keeps now.
+func (r *Recorder) Size() RecorderSize {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return RecorderSize{Seq: r.seq, Stories: len(r.stories), Entries: r.count, Bytes: r.bytes, Budget: r.budget}
+}
+
+// Dump is Last as text, one line an entry.
 func (r *Recorder) Dump(uid string) string {
 	var b strings.Builder
 	for _, e := range r.Last(uid) {

@@ -1,8 +1,17 @@
 package supervisors
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -22,11 +31,11 @@ func ids(entries []Entry) (out []uint64) {
 // A thousand pods that speak in turn each keep their last words: none pushes another out.
 func TestEachOfManyPodsKeepsItsLastMessages(t *testing.T) {
 	const pods, rounds = 1000, 20
-	r, id := newRecorder(), uint64(0)
+	r, id := NewRecorder(), uint64(0)
 	for range rounds {
 		for pod := range pods {
 			id++
-			r.add(said(pod, id))
+			r.Add(said(pod, id))
 		}
 	}
 	for pod := range pods {
@@ -39,21 +48,20 @@ func TestEachOfManyPodsKeepsItsLastMessages(t *testing.T) {
 
 // What is over the budget goes oldest first; a pod that speaks often costs others nothing but its own share.
 func TestTheRecorderKeepsItsBudget(t *testing.T) {
-	r := newRecorder()
+	r := NewRecorder()
 	one := said(0, 0)
 	r.budget = 100 * (&note{Entry: one}).bytes()
-	for id := range uint64(10) {
-		r.add(said(1, id))
+	for id := range uint64(30) {
+		r.Add(said(1, id))
 	}
 	for id := range uint64(1000) {
-		r.add(said(2, id))
+		r.Add(said(2, id))
 	}
-	if a, b := r.Last(said(1, 0).Flow.Pod), r.Last(said(2, 0).Flow.Pod); len(a) != 10 || len(b) != podEntries ||
-		b[0].ID != 1000-podEntries {
+	if a, b := r.Last(said(1, 0).Flow.Pod), r.Last(said(2, 0).Flow.Pod); len(a) != 30 || len(b) < 70 || b[len(b)-1].ID != 999 {
 		t.Errorf("one has %v, the other %v", ids(a), ids(b))
 	}
 	for pod := 3; pod < 1000; pod++ {
-		r.add(said(pod, uint64(pod)))
+		r.Add(said(pod, uint64(pod)))
 		if most := r.budget + (&note{Entry: one}).bytes(); r.bytes > most {
 			t.Fatalf("it takes %d bytes of %d", r.bytes, most)
 		}
@@ -62,36 +70,187 @@ func TestTheRecorderKeepsItsBudget(t *testing.T) {
 	for n := r.oldest; n != nil; n = n.after {
 		count++
 	}
-	if len(r.pods) != count || r.Last(said(1, 0).Flow.Pod) != nil || len(r.Last(said(999, 0).Flow.Pod)) != 1 {
-		t.Errorf("%d pods, %d entries", len(r.pods), count)
+	if s := r.Size(); s.Stories != count || s.Entries != count || s.Bytes != r.bytes || len(r.Last(said(1, 0).Flow.Pod)) != 0 ||
+		len(r.Last(said(999, 0).Flow.Pod)) != 1 {
+		t.Errorf("%+v, %d entries", s, count)
 	}
 }
 
-// The node's own story is a ring of its own.
-func TestTheNodesStoryIsKept(t *testing.T) {
-	r := newRecorder()
-	for id := range uint64(nodeEntries + 3) {
-		r.add(Entry{ID: id})
+// One actor keeps so many of its entries; those of another stay.
+func TestEachActorsStoryIsKept(t *testing.T) {
+	r := NewRecorder()
+	r.Add(Entry{ID: 1, To: messages.Images})
+	for id := range uint64(storyEntries + 3) {
+		r.Add(Entry{ID: 10 + id, From: messages.Images, To: messages.Pods})
 	}
-	if got := r.Last(""); len(got) != nodeEntries || got[0].ID != 3 || got[nodeEntries-1].ID != nodeEntries+2 {
-		t.Errorf("it has %d, from %d to %d", len(got), got[0].ID, got[len(got)-1].ID)
+	r.Add(Entry{ID: 2, From: messages.Images, To: messages.Runtime, Kind: OfCall}) // a leaf of images
+	pods, images := messages.Pods, messages.Images
+	if got := r.Select(Query{Actor: &pods}); len(got) != storyEntries || got[0].ID != 13 {
+		t.Errorf("pods has %d, from %d", len(got), got[0].ID)
+	}
+	if got := ids(r.Select(Query{Actor: &images})); got[0] != 1 || got[len(got)-1] != 2 || len(got) != storyEntries+2 {
+		t.Errorf("images has %v", got)
+	}
+}
+
+// A pod's story begins with what led to it, up to what a source has read.
+func TestAStoryBeginsWithItsCauses(t *testing.T) {
+	r := NewRecorder()
+	at := time.Unix(100, 0)
+	r.Add(Entry{ID: 1, Kind: OfWork, To: messages.File})
+	r.Add(Entry{ID: 2, Cause: 1, Kind: OfWork, To: messages.File, Message: "ReadManifests"})
+	r.Add(Entry{ID: 5, Cause: 4, Flow: Flow{Pod: "u"}, To: "pods/u", Began: at})
+	r.Add(Entry{ID: 4, Cause: 3, To: messages.Pods}) // done with only after what it led to
+	r.Add(Entry{ID: 3, Cause: 2, To: messages.File})
+	r.Add(Entry{ID: 6, Cause: 5, Flow: Flow{Pod: "u"}, To: "pods/u", Began: at.Add(time.Second)})
+	if got := ids(r.Last("u")); !reflect.DeepEqual(got, []uint64{2, 3, 4, 5, 6}) {
+		t.Errorf("%v", got)
+	}
+	if got := ids(r.Select(Query{Pod: "u", After: 3})); !reflect.DeepEqual(got, []uint64{6}) {
+		t.Errorf("after the third: %v", got)
+	}
+	if got := ids(r.Select(Query{Pod: "u", Since: at.Add(time.Second)})); !reflect.DeepEqual(got, []uint64{6}) {
+		t.Errorf("since a second later: %v", got)
+	}
+	if err := r.Wait(t.Context(), 5); err != nil {
+		t.Error(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := r.Wait(ended, 6); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+const secret = "s3cr3t"
+
+// A digest names the thing and the reason, and never has what may hold a secret.
+func TestDigests(t *testing.T) {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u", Annotations: map[string]string{"a": secret}},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Args: []string{secret}, Env: []v1.EnvVar{{Name: "E", Value: secret}}}}}}
+	ready := &v1.PodStatus{Phase: v1.PodRunning, Message: secret,
+		Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue, Message: secret}}}
+	type read struct {
+		name, secretValue string
+		err               error
+		data              map[string][]byte
+	}
+	for want, msg := range map[string]any{
+		"pod=shop/web generation=3": messages.PodWanted{Pod: pod, Generation: 3, Last: ready},
+		"generation=2 phase=running Running ready code=Backoff permanent": messages.PodStatusChanged{UID: "u", Generation: 2, Phase: "running",
+			Status: ready, Waiting: &messages.Reason{Code: "Backoff", Message: secret, Cause: secret, Permanent: true}},
+		"pod=shop/web container=c attempt=1": messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], Attempt: 1, ImageRef: secret},
+		"container=c code=ErrImagePull":      messages.ImageFailed{Key: messages.ImageKey{Container: "c"}, Reason: messages.Reason{Code: "ErrImagePull", Message: secret}},
+		"":                                   messages.VolumesMounted{UID: "u", Paths: map[string]string{"v": secret}},
+		"name=a failed":                      read{name: "a", secretValue: secret, err: errors.New(secret), data: map[string][]byte{"k": []byte(secret)}},
+		"name=" + strings.Repeat("x", 64):    messages.ChildStarted{Name: strings.Repeat("x", 300)},
+	} {
+		if got := digest(msg); got != want {
+			t.Errorf("%T: %q, want %q", msg, got, want)
+		}
 	}
 }
 
 // BenchmarkRecorder is what one message costs, where so many pods speak in turn.
 func BenchmarkRecorder(b *testing.B) {
-	for _, pods := range []int{100, 500, 1000} {
+	for _, pods := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
-			entries := make([]Entry, pods)
-			for i := range entries {
-				entries[i] = said(i, uint64(i))
+			sent := make([]*envelope, pods)
+			for i := range sent {
+				e := said(i, uint64(i))
+				sent[i] = &envelope{id: e.ID, cause: 1, flow: e.Flow, from: e.From, sent: time.Now(), msg: messages.ContainerReported{
+					UID: e.Flow.Pod, Name: "container", Stage: "running", Fact: &messages.ContainerFact{Name: "container", Reason: "Completed"}}}
 			}
-			r := newRecorder()
+			r, to := NewRecorder(), said(0, 0).To
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				r.add(entries[i%pods])
+				env := sent[i%pods]
+				r.record(to, env, env.sent, env.sent, nil)
 			}
-			b.ReportMetric(float64(len(r.pods)), "pods")
+			b.ReportMetric(float64(r.Size().Stories), "stories")
+			b.ReportMetric(float64(r.bytes), "bytes")
 		})
+	}
+}
+
+// A long-lived pod keeps how it began and what came last; where the gap is, it is said how many are forgotten.
+func TestAPodsStartIsKept(t *testing.T) {
+	r, pod := NewRecorder(), said(1, 0).Flow.Pod
+	for id := range uint64(1000) {
+		r.Add(said(1, 1+id))
+	}
+	got := r.Last(pod)
+	if len(got) != storyEntries || got[0].ID != 1 || got[startEntries-1].ID != startEntries || got[storyEntries-1].ID != 1000 {
+		t.Fatalf("%v", ids(got))
+	}
+	for i, e := range got {
+		if want := map[bool]int{true: 1000 - storyEntries}[i == startEntries]; e.Forgotten != want {
+			t.Errorf("entry %d: %d forgotten, not %d", i, e.Forgotten, want)
+		}
+	}
+	// Others that speak take what is over its share first, and its start only when it has nothing else.
+	r.budget = r.bytes
+	for id := range uint64(startEntries) {
+		r.Add(said(2, 2000+id))
+	}
+	if got := r.Last(pod); len(got) < storyEntries-startEntries-2 || got[0].ID != 1 || got[startEntries-1].ID != startEntries {
+		t.Errorf("under pressure: %v", ids(got))
+	}
+	for other := range 100 {
+		r.Add(said(10+other, 3000))
+	}
+	if r.bytes > r.budget+(&note{Entry: said(1, 0)}).bytes() {
+		t.Errorf("%d bytes of %d", r.bytes, r.budget)
+	}
+}
+
+// However stories come and go, the recorder's lists and counts agree.
+func TestTheRecordersBooksAgree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := NewRecorder()
+		r.budget = rapid.IntRange(1, 60).Draw(t, "entries") * (&note{Entry: said(0, 0)}).bytes()
+		for id, pod := range rapid.SliceOfN(rapid.IntRange(0, 9), 1, 300).Draw(t, "pods") {
+			e := said(pod, uint64(id+1))
+			if pod > 7 {
+				e.Flow.Pod = ""
+			}
+			r.Add(e)
+		}
+		of, bytes, all := map[*story]int{}, 0, 0
+		for n := r.oldest; n != nil; n = n.after {
+			of[n.of]++
+			bytes += n.bytes()
+			all++
+		}
+		listed := 0
+		for s := r.silent; s != nil; s = s.after {
+			listed++
+			count := 0
+			for n := s.oldest; n != nil; n = n.younger {
+				if count++; n.of != s || n.younger == nil && n != s.youngest {
+					t.Fatalf("story %s: note %d", s.name, n.ID)
+				}
+			}
+			if count != s.count || count != of[s] || r.stories[s.name] != s {
+				t.Fatalf("story %s has %d, says %d, and %d are of it", s.name, count, s.count, of[s])
+			}
+		}
+		if bytes != r.bytes || all != r.count || listed != len(r.stories) || len(of) != listed || all == 0 {
+			t.Fatalf("%d bytes, %d entries, %d stories: %+v", bytes, all, listed, r.Size())
+		}
+	})
+}
+
+// What was done for another pod and led to something of this one is in its story, with its calls.
+func TestJoinedWorkIsInAStory(t *testing.T) {
+	r := NewRecorder()
+	r.Add(Entry{ID: 1, Flow: Flow{Pod: "v"}, To: messages.Images, Message: "PullImage"})
+	r.Add(Entry{ID: 4, Cause: 2, Kind: OfCall, Flow: Flow{Pod: "v"}, From: messages.Images, To: messages.Runtime})
+	r.Add(Entry{ID: 2, Cause: 1, Kind: OfWork, Flow: Flow{Pod: "v"}, To: messages.Images})
+	r.Add(Entry{ID: 5, Flow: Flow{Pod: "u"}, To: "pods/u", Message: "Started"})
+	r.Add(Entry{ID: 6, Cause: 3, Flow: Flow{Pod: "u"}, To: "pods/u", Message: "ImagePulled"})
+	r.Add(Entry{ID: 3, Cause: 2, Flow: Flow{Pod: "v"}, To: messages.Images, Message: "pulled"})
+	if got := ids(r.Last("u")); !reflect.DeepEqual(got, []uint64{2, 3, 4, 5, 6}) {
+		t.Errorf("%v", got)
 	}
 }

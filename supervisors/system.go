@@ -27,6 +27,8 @@ type Options struct {
 	Clock        clock.WithDelayedExecution // nil: the real one
 	Log          *slog.Logger               // nil: discards
 	Interceptor  Interceptor                // nil: none; for chaos
+	// WorkContext adds to the context of work what its calls are to carry; id is the entry's. It must not wait; nil: nothing.
+	WorkContext func(ctx context.Context, flow Flow, id uint64) context.Context
 	// Fatal is called once, from any goroutine, when the root itself has failed: the process must exit.
 	Fatal func(error)
 }
@@ -40,12 +42,12 @@ type System struct {
 	root     *actor.PID
 	seq      atomic.Uint64
 	cells    sync.Map // messages.Address -> *cell
+	lives    sync.Map // messages.Address -> *life
 	recorder *Recorder
+	metrics  *metrics
 	fatal    sync.Once
 
-	mu          sync.Mutex
-	quarantined map[messages.Address]messages.ChildQuarantined
-	ended       chan struct{} // closed when the root has terminated
+	ended chan struct{} // closed when the root has terminated
 
 	Counters Counters
 }
@@ -66,6 +68,9 @@ func Start(opts Options) (*System, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	if opts.WorkContext == nil {
+		opts.WorkContext = func(ctx context.Context, _ Flow, _ uint64) context.Context { return ctx }
+	}
 	if opts.Fatal == nil {
 		opts.Fatal = func(error) {}
 	}
@@ -73,8 +78,8 @@ func Start(opts Options) (*System, error) {
 		return nil, err
 	}
 	s := &System{
-		opts: opts, clock: opts.Clock, log: opts.Log, recorder: newRecorder(),
-		quarantined: map[messages.Address]messages.ChildQuarantined{}, ended: make(chan struct{}),
+		opts: opts, clock: opts.Clock, log: opts.Log, recorder: NewRecorder(), metrics: newMetrics(opts.Tree),
+		ended: make(chan struct{}),
 	}
 	s.as = actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
@@ -83,7 +88,9 @@ func Start(opts Options) (*System, error) {
 		actor.WithDeadLetterRequestLogging(false),
 	)
 	s.as.EventStream.Subscribe(s.onDeadLetter)
-	props := s.props(newCell(s, opts.Tree, messages.Node))
+	root := newCell(s, opts.Tree, messages.Node, 0)
+	s.newLife(messages.Node, opts.Tree.Kind).begin(root, 0)
+	props := s.props(root)
 	pid, err := s.as.Root.SpawnNamed(props.Configure(actor.WithGuardian(topStrategy{s})), string(opts.Tree.Kind))
 	if err != nil {
 		return nil, fmt.Errorf("starting the tree: %w", err)
@@ -107,8 +114,11 @@ func missingConstructors(opts Options) error {
 
 // props are fresh for each spawn: middleware on shared props stacks up at every use.
 func (s *System) props(c *cell) *actor.Props {
-	return actor.PropsFromProducer(func() actor.Actor { return c },
-		actor.WithMailbox(gatedMailbox(&c.depth)))
+	watchers := []actor.MailboxMiddleware{&c.depth}
+	if c.halted != nil {
+		watchers = append(watchers, c.halted)
+	}
+	return actor.PropsFromProducer(func() actor.Actor { return c }, actor.WithMailbox(gatedMailbox(watchers...)))
 }
 
 // topStrategy receives a failure of the root: there is nobody above to restart it.
@@ -132,8 +142,15 @@ func (s *System) onDeadLetter(e any) {
 	if !ok {
 		return
 	}
-	s.Counters.DeadLetters.Add(1)
-	s.lost(addressOf(dl.PID), env, "message to an actor that is not there")
+	to := addressOf(dl.PID)
+	s.deadLetters(s.kindAt(to), 1)
+	s.lost(to, env, "message to an actor that is not there")
+}
+
+// deadLetters counts messages that nobody handles.
+func (s *System) deadLetters(of Kind, count uint64) {
+	s.Counters.DeadLetters.Add(count)
+	s.metrics.kinds[of].deadLetters.Add(float64(count))
 }
 
 // lost notes a message that nobody handles. That is allowed, and worth a line only to those who look for it.
@@ -162,7 +179,7 @@ func (s *System) post(to messages.Address, env *envelope) {
 // Tell sends a message into the tree from outside; it starts a flow.
 func (s *System) Tell(to messages.Address, msg any) {
 	id := s.seq.Add(1)
-	s.post(to, &envelope{id: id, flow: Flow{}.next(id, msg), sent: s.clock.Now(), msg: msg})
+	s.post(to, &envelope{id: id, flow: Flow{}.next(id, to, msg), sent: s.clock.Now(), msg: msg})
 }
 
 // ErrNoAnswer says which actor did not answer a question in time. A server answers it with 503.
@@ -184,7 +201,7 @@ func (e *ErrNoAnswer) Unwrap() error { return e.Err }
 func (s *System) Ask(ctx context.Context, to messages.Address, question any) (any, error) {
 	answer := make(chan any, 1)
 	id := s.seq.Add(1)
-	s.post(to, &envelope{id: id, flow: Flow{}.next(id, question), sent: s.clock.Now(), msg: question, reply: answer})
+	s.post(to, &envelope{id: id, flow: Flow{}.next(id, to, question), sent: s.clock.Now(), msg: question, reply: answer})
 	select {
 	case a := <-answer:
 		return a, nil
@@ -212,31 +229,15 @@ func (s *System) KindOf(a messages.Address) Kind {
 	return ""
 }
 
-// Quarantined lists the actors that are in quarantine now.
-func (s *System) Quarantined() map[messages.Address]messages.ChildQuarantined {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make(map[messages.Address]messages.ChildQuarantined, len(s.quarantined))
-	for k, v := range s.quarantined {
-		out[k] = v
-	}
-	return out
-}
-
-func (s *System) setQuarantine(a messages.Address, q *messages.ChildQuarantined) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if q == nil {
-		delete(s.quarantined, a)
-		return
-	}
-	s.quarantined[a] = *q
-}
-
 // Kill makes the actor panic at its next message, as a bug would. It is for chaos.
 func (s *System) Kill(a messages.Address, reason string) { s.Tell(a, kill{reason}) }
 
 type kill struct{ reason string }
+
+// Nudge sends the actor a message that it has no part in: the interceptor sees one, though nothing happens. It is for chaos.
+func (s *System) Nudge(a messages.Address) { s.Tell(a, nudge{}) }
+
+type nudge struct{}
 
 // Recorder is the flight recorder.
 func (s *System) Recorder() *Recorder { return s.recorder }
@@ -279,6 +280,23 @@ func (d *depth) MessagePosted(any) {
 
 func (d *depth) MessageReceived(any) { d.now.Add(-1) }
 func (d *depth) MailboxEmpty()       {}
+
+// halt hears, outside the mailbox, that its actor is asked to stop: an actor that is held does not look.
+type halt struct {
+	posted chan struct{} // closed then
+	once   sync.Once
+}
+
+func (h *halt) MailboxStarted() {}
+
+func (h *halt) MessagePosted(m any) {
+	if _, ok := m.(*actor.Stop); ok {
+		h.once.Do(func() { close(h.posted) })
+	}
+}
+
+func (h *halt) MessageReceived(any) {}
+func (h *halt) MailboxEmpty()       {}
 
 // workersGrace bounds how long a stopped actor waits for its workers to notice.
 const workersGrace = 2 * time.Second

@@ -89,7 +89,7 @@ var Tree = Row{
 		},
 		{
 			Kind: "eviction", Strategy: isolated,
-			Why: "what was measured last stays reported; nothing else depends on it yet",
+			Why: "what was measured last stays reported, and pods that are being evicted end; it measures before it acts",
 		},
 		{
 			Kind: "stats", Strategy: isolated,
@@ -139,7 +139,7 @@ var Tree = Row{
 		},
 		{
 			Kind: "events", Strategy: isolated,
-			Why: "nothing depends on Events; those that waited are lost",
+			Why: "nothing depends on Events; those that waited to be sent are lost",
 		},
 		{
 			Kind: "server", Strategy: isolated,

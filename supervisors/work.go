@@ -1,6 +1,7 @@
 package supervisors
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // workPanicked makes a panic of work one of its actor.
@@ -27,21 +30,40 @@ func (c *cell) Do(w Work) {
 		panic("work " + w.Name + " without a timeout or without a body")
 	}
 	id := c.sys.seq.Add(1)
-	cause, flow, log, reply := c.env.id, c.env.flow, c.Log(), c.env.reply
+	flow := c.env.flow.of(id, cmp.Or(w.Pod, c.self.PodUID()))
+	done := &envelope{id: c.sys.seq.Add(1), cause: id, flow: flow, from: c.self, gen: c.gen, reply: c.env.reply}
+	e := Entry{ID: id, Cause: c.env.id, Flow: flow, Kind: OfWork, From: c.self, To: c.self, Message: w.Name,
+		Sent: c.sys.clock.Now()}
+	o := &origin{log: c.Log(), self: c.self, flow: flow, cause: id, now: c.sys.clock.Now}
+	if !w.Routine {
+		o.sys = c.sys
+	}
 	c.mu.Lock()
 	c.working[id] = w.Name
 	c.mu.Unlock()
 	c.workers.Add(1)
 	go func() {
 		defer c.workers.Done()
-		ctx, cancel := context.WithTimeout(context.WithValue(c.ctx, logKey{}, log), w.Timeout)
-		msg := runWork(ctx, w)
+		ctx := context.WithValue(c.ctx, originKey{}, o)
+		if !w.Routine {
+			ctx = c.sys.opts.WorkContext(ctx, flow, id)
+		}
+		ctx, cancel := context.WithTimeout(ctx, w.Timeout)
+		e.Began = c.sys.clock.Now()
+		done.msg = runWork(ctx, w)
 		cancel()
+		done.sent = c.sys.clock.Now()
+		if _, routine := done.msg.(messages.Routine); !routine {
+			if !o.began.IsZero() {
+				e.Sent, e.Began = o.began, o.began
+			}
+			e.Took = done.sent.Sub(e.Began)
+			c.sys.recorder.Add(e)
+		}
 		c.mu.Lock()
 		delete(c.working, id)
 		c.mu.Unlock()
-		c.sys.post(c.self, &envelope{id: id, cause: cause, flow: flow, from: c.self, gen: c.gen, sent: c.sys.clock.Now(),
-			msg: msg, reply: reply})
+		c.sys.post(c.self, done)
 	}()
 }
 
@@ -77,8 +99,8 @@ func (t *timer) Cancel() {
 // After implements Context.
 func (c *cell) After(d time.Duration, msg any) Timer {
 	t := &timer{c: c}
-	env := c.follow(msg)
-	env.gen = c.gen
+	env := c.follow(c.self, msg)
+	env.gen, env.kind = c.gen, OfTimer
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t.t = c.sys.clock.AfterFunc(d, func() {
@@ -89,6 +111,7 @@ func (c *cell) After(d time.Duration, msg any) Timer {
 			delete(c.timers, t)
 			c.mu.Unlock()
 			if live {
+				env.sent = c.sys.clock.Now()
 				c.sys.post(c.self, env)
 			}
 		}()

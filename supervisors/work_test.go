@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	testingclock "k8s.io/utils/clock/testing"
+
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -55,8 +57,8 @@ func startWorker(t *testing.T, chaos Interceptor, receive func(ctx Context, msg 
 
 type dropEverything struct{}
 
-func (dropEverything) Before(Delivery) Verdict { return Drop }
-func (dropEverything) After(Delivery) Verdict  { return Pass }
+func (dropEverything) Before(Delivery) Verdict { return Verdict{Effect: Drop} }
+func (dropEverything) After(Delivery) Verdict  { return Verdict{} }
 
 // What an actor has from itself can only be lost with the actor: nobody would ever tell it again.
 func TestResultsTimersAndTheFirstMessageCannotBeDropped(t *testing.T) {
@@ -118,3 +120,89 @@ func TestAPanicInWorkWhoseActorHasEndedIsTold(t *testing.T) {
 		t.Errorf("the log says %q", got)
 	}
 }
+
+// Work, its calls and its result make a chain; routine work leaves its calls out.
+func TestWorkAndItsCallsAreRecorded(t *testing.T) {
+	in := newInbox()
+	s, _ := startWorker(t, nil, func(ctx Context, msg any) {
+		in.put(named{ctx.Self(), msg})
+		switch msg.(type) {
+		case messages.ReadPod:
+			for _, name := range []string{"read", "probe"} {
+				ctx.Do(Work{Name: name, Timeout: time.Minute, Routine: name == "probe", Run: func(c context.Context) any {
+					c = context.WithoutCancel(c) // as in an operation, which outlives its caller
+					RecordCall(c, Call{To: messages.Runtime, Name: "PodSandboxStatus", Digest: name, Asked: time.Now(), Began: time.Now(), Took: time.Second})
+					return ping{}
+				}})
+			}
+		default:
+		}
+	})
+	in.await(t, 1, "starts", is[messages.Started]("worker"))
+	RecordCall(t.Context(), Call{Name: "of nobody's work"})
+	s.Tell("worker", messages.ReadPod{UID: "u"})
+	in.await(t, 2, "results", is[ping]("worker"))
+	s.Kill("worker", "the recorder outlives it")
+	in.await(t, 2, "starts", is[messages.Started]("worker"))
+	by := map[string]Entry{}
+	for _, e := range s.Recorder().Last("u") {
+		by[e.Message+e.Digest] = e
+	}
+	asked, work, call := by["ReadPod"], by["read"], by["PodSandboxStatusread"]
+	if work.Cause != asked.ID || call.Cause != work.ID || call.Kind != OfCall || work.Kind != OfWork || call.Took != time.Second ||
+		call.From != "worker" || call.To != messages.Runtime || asked.ID == 0 {
+		t.Errorf("asked %v\nwork %v\ncall %v", asked, work, call)
+	}
+	if e, there := by["PodSandboxStatusprobe"]; there {
+		t.Errorf("a call of routine work: %v", e)
+	}
+	if r, there := by["ping"]; !there || by["probe"].ID != r.Cause && work.ID != r.Cause {
+		t.Errorf("the result is %v", r)
+	}
+}
+
+// Work bears the story of the pod that it is for, whoever had it begin, and counts from when what it waited for came.
+func TestWorkIsOfItsPod(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Unix(1000, 0))
+	done := make(chan struct{}, 3)
+	root := &probe{func(ctx Context, msg any) {
+		switch msg.(type) {
+		case ping:
+			for _, pod := range []string{"u", ""} {
+				ctx.Do(Work{Name: "for " + pod, Pod: pod, Timeout: time.Minute, Run: func(c context.Context) any {
+					RecordCall(c, Call{To: messages.Runtime, Name: "X"})
+					if pod != "" {
+						clock.Step(time.Second)
+						Awaited(c)
+						clock.Step(time.Millisecond)
+					}
+					return pong{}
+				}})
+			}
+		case pong:
+			done <- struct{}{}
+		}
+	}}
+	s, err := Start(Options{Tree: &Row{Kind: "node", Strategy: lenient}, Clock: clock,
+		Constructors: map[Kind]Constructor{"node": func(string) Actor { return root }}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Tell("", ping{})
+	<-done
+	<-done
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, e := range s.Recorder().Last("") {
+		if e.Message == "for u" && (e.Flow.Pod != "u" || !e.Sent.Equal(time.Unix(1001, 0)) || e.Took != time.Millisecond) ||
+			e.Message == "for " && e.Flow.Pod != "" {
+			t.Errorf("%+v", e)
+		}
+	}
+	if got := s.Recorder().Last("u"); len(got) != 4 { // ping, the work, its call and its result
+		t.Errorf("%v", got)
+	}
+}
+
+type pong struct{}

@@ -189,7 +189,7 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	params := cri.ContainerParams{
 		RestartCount: w.Attempt, ImageRef: w.ImageRef, Env: env, Mounts: mounts, TargetID: w.TargetID,
 		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff),
-			cri.AnnotationResources: string(resources)},
+			cri.AnnotationResources: string(resources), cri.AnnotationRootDir: h.RootDir},
 	}
 	if runAsNonRoot(w.Pod, w.Container) {
 		image, _, err := h.CRI.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: w.ImageRef}, false)

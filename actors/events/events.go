@@ -1,8 +1,9 @@
 // Package events is the actor that writes Kubernetes Events. client-go's correlator counts, combines and limits them, with
-// the kubelet's figures. They wait in a bounded queue and go to the API server in batches.
+// the kubelet's figures. The last ones are kept here, for "playlet events"; in a cluster they also wait in a bounded queue and
+// go to the API server in batches.
 //
-// Nothing depends on Events: the queue is lost with the actor. A thousand wait, an hour at most, and the oldest is dropped
-// first. A standalone node has no such actor.
+// Nothing depends on Events: the queue is lost with the actor, and what was kept since the last minute with the process. A
+// thousand wait, an hour at most, and the oldest is dropped first.
 //
 // An event is recorded once for each time that it happens; adopting a container or joining a stop records none. Reasons and
 // words are the kubelet's, since others read them.
@@ -18,14 +19,17 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/actors/internal/eventlog"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the actor needs; all are required but State and Random.
+// Options are what the actor needs; all are required but Client, State and Random.
 type Options struct {
-	// Client writes them. eventRecordQPS and eventBurst are its limits.
+	// Client writes them. eventRecordQPS and eventBurst are its limits. It is nil on a standalone node.
 	Client corev1.EventsGetter
+	// Log keeps the last ones on this node.
+	Log *Log
 	// NodeName is what the events say as their source.
 	NodeName string
 	// State says whether events can be written; nil: not published.
@@ -34,6 +38,12 @@ type Options struct {
 	Random func() float64
 }
 
+// Log keeps the last events of the node.
+type Log = eventlog.Log
+
+// OpenLog reads what an earlier process kept in the file. The log can be used whatever the error.
+func OpenLog(path string) (*Log, error) { return eventlog.Open(path) }
+
 // New makes the constructor of the actor. The first actor of a process says that the node's agent has started.
 func New(opts Options) supervisors.Constructor {
 	if opts.Random == nil {
@@ -41,7 +51,7 @@ func New(opts Options) supervisors.Constructor {
 	}
 	first := true
 	return func(string) supervisors.Actor {
-		a := &actor{opts: opts, queue: newQueue(opts.NodeName), first: first}
+		a := &actor{opts: opts, queue: newQueue(opts.NodeName, opts.Client != nil), first: first}
 		first = false
 		return a
 	}
@@ -53,6 +63,7 @@ type actor struct {
 	first   bool
 	timer   supervisors.Timer
 	stale   supervisors.Timer // when a refusal leaves health
+	saving  bool              // a write of the log is due, or under way
 	dropped uint64            // as logged last
 	refusal string            // as logged last
 }
@@ -63,6 +74,15 @@ type (
 	old struct{}
 )
 
+// save is when the log is to be written to the disk, and saved, that it was.
+type (
+	save  struct{}
+	saved struct{ err error }
+)
+
+// saveEvery is the pause before what is new is on the disk: an event is worth no write of its own.
+const saveEvery = time.Minute
+
 // refusalTold is how long a refusal stays in health when no later write shows the present state.
 const refusalLogged = 10 * time.Minute
 
@@ -72,11 +92,22 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.Started:
 		a.opts.State.store("")
 		if a.first {
-			a.queue.record(ctx.Now(), messages.NodeEvent(a.opts.NodeName, v1.EventTypeNormal, messages.EventStarting,
-				"Starting kubelet.", ctx.Now()))
+			a.record(ctx, messages.NodeEvent(a.opts.NodeName, v1.EventTypeNormal, messages.EventStarting, "Starting kubelet.",
+				ctx.Now()))
 		}
 	case messages.RecordEvent:
-		a.queue.record(ctx.Now(), m)
+		a.record(ctx, m)
+	case save:
+		log := a.opts.Log
+		ctx.Do(supervisors.Work{Name: "keep events", Timeout: callTimeout, Run: func(context.Context) any {
+			return saved{log.Save()}
+		}})
+		return
+	case saved:
+		if a.saving = false; m.err != nil {
+			ctx.Log().Warn("the last events cannot be kept on the disk; they are in memory", "reason", m.err)
+		}
+		return
 	case written:
 		a.report(ctx, m)
 		a.queue.wrote(ctx.Now(), m, a.opts.Random())
@@ -92,6 +123,19 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		return
 	}
 	a.flush(ctx)
+}
+
+// record takes an event, and keeps what the correlator makes of it.
+func (a *actor) record(ctx supervisors.Context, m messages.RecordEvent) {
+	e := a.queue.record(ctx.Now(), m)
+	if e == nil || a.opts.Log == nil {
+		return
+	}
+	a.opts.Log.Put(e)
+	if !a.saving {
+		a.saving = true
+		ctx.After(saveEvery, save{})
+	}
 }
 
 // tell publishes how the last batch went.

@@ -56,6 +56,7 @@ type queue struct {
 	source     source
 	clock      *stepped
 	correlator *record.EventCorrelator
+	sends      bool    // there is an API server
 	combined   bool    // the correlator combined the last event with similar ones
 	items      []*item // oldest first
 	waiting    map[name]*item
@@ -66,8 +67,8 @@ type queue struct {
 	counts     Counts
 }
 
-func newQueue(node string) *queue {
-	q := &queue{source: source{node: node}, clock: &stepped{}, waiting: map[name]*item{}}
+func newQueue(node string, sends bool) *queue {
+	q := &queue{sends: sends, source: source{node: node}, clock: &stepped{}, waiting: map[name]*item{}}
 	q.correlator = record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{Clock: q.clock,
 		MessageFunc: func(e *v1.Event) string {
 			q.combined = true // it is asked for of such events only
@@ -77,8 +78,8 @@ func newQueue(node string) *queue {
 }
 
 // record takes one event. Like ones are counted, similar ones combined, and too many about one object left out, as the
-// kubelet's recorder does.
-func (q *queue) record(now time.Time, m messages.RecordEvent) {
+// kubelet's recorder does. It gives the state of the event that this leads to; nil where it is left out.
+func (q *queue) record(now time.Time, m messages.RecordEvent) *v1.Event {
 	q.counts.Recorded++
 	e := q.source.event(now, m)
 	q.clock.step(now)
@@ -88,13 +89,16 @@ func (q *queue) record(now time.Time, m messages.RecordEvent) {
 	case err != nil: // the patch could not be made, which is a bug; the event is recorded all the same
 	case result.Skip:
 		q.counts.Filtered++
-		return
+		return nil
 	}
 	if q.combined {
 		q.dated(now, result)
 	}
 	q.source.sign(result.Event)
-	q.put(&item{event: result.Event, patch: result.Patch, create: result.Patch == nil, since: now})
+	if q.sends {
+		q.put(&item{event: result.Event, patch: result.Patch, create: result.Patch == nil, since: now})
+	}
+	return result.Event
 }
 
 // dated gives combined events the times of the node's clock: the last is now, and the first as long ago as the correlator counts.

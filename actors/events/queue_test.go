@@ -43,7 +43,7 @@ func (q *queue) all(t *testing.T, now time.Time) (out []*item) {
 }
 
 func TestAnEventIsTheKubelets(t *testing.T) {
-	q := newQueue("node1")
+	q := newQueue("node1", true)
 	at := begin.Add(-3 * time.Second)
 	q.record(begin, messages.PodEvent(podNamed("web"), "setup", v1.EventTypeNormal, messages.EventPulled, "hello", at))
 	q.record(begin, messages.NodeEvent("node1", v1.EventTypeNormal, messages.EventStarting, "Starting kubelet.", begin))
@@ -75,7 +75,7 @@ func TestAnEventIsTheKubelets(t *testing.T) {
 
 // Two of one moment are two.
 func TestEventsOfOneMomentHaveTheirOwnNames(t *testing.T) {
-	q := newQueue("n")
+	q := newQueue("n", true)
 	for i := range 8 {
 		q.record(begin, said("web", fmt.Sprint("message ", i)))
 	}
@@ -90,7 +90,7 @@ func TestEventsOfOneMomentHaveTheirOwnNames(t *testing.T) {
 
 // What is the same is counted: one Event is made, and then changed.
 func TestWhatIsTheSameIsCounted(t *testing.T) {
-	q := newQueue("n")
+	q := newQueue("n", true)
 	q.record(begin, said("web", "again"))
 	first := q.all(t, begin)
 	later := begin.Add(time.Minute)
@@ -106,7 +106,7 @@ func TestWhatIsTheSameIsCounted(t *testing.T) {
 
 // What is the same and still waits takes one place, and is made with its count.
 func TestWhatWaitsIsCountedInItsPlace(t *testing.T) {
-	q := newQueue("n")
+	q := newQueue("n", true)
 	for range 5 {
 		q.record(begin, said("web", "again"))
 	}
@@ -119,7 +119,7 @@ func TestWhatWaitsIsCountedInItsPlace(t *testing.T) {
 
 // After the tenth message of one reason within ten minutes they are combined; the kubelet's figures.
 func TestSimilarEventsAreCombined(t *testing.T) {
-	q := newQueue("n")
+	q := newQueue("n", true)
 	for i := range 15 {
 		q.record(begin, said("web", fmt.Sprint("message ", i)))
 	}
@@ -140,7 +140,7 @@ func TestSimilarEventsAreCombined(t *testing.T) {
 
 // About one object there are 25 events, and then one in five minutes.
 func TestOneObjectDoesNotFillTheServer(t *testing.T) {
-	q := newQueue("n")
+	q := newQueue("n", true)
 	writes := 0
 	now := begin
 	for range 100 {
@@ -168,7 +168,7 @@ func TestOneObjectDoesNotFillTheServer(t *testing.T) {
 
 // The queue has a bound, and the oldest goes.
 func TestTheQueueIsBounded(t *testing.T) {
-	q := newQueue("n")
+	q := newQueue("n", true)
 	for i := range maxWaiting + 5 {
 		q.record(begin, said(fmt.Sprint("pod", i), "hello"))
 	}
@@ -190,7 +190,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 
 // An API server that is gone is tried with growing pauses, and everything is written in its order when it is back.
 func TestWhatDoesNotReachTheServerWaits(t *testing.T) {
-	q := newQueue("n")
+	q := newQueue("n", true)
 	q.record(begin, said("a", "1"))
 	q.record(begin, said("b", "1"))
 	now := begin
@@ -227,7 +227,7 @@ func TestWhatDoesNotReachTheServerWaits(t *testing.T) {
 
 // What the API server would have forgotten by now is not told any more.
 func TestNewsGetsOld(t *testing.T) {
-	q := newQueue("n")
+	q := newQueue("n", true)
 	q.record(begin, said("old", "1"))
 	q.record(begin.Add(30*time.Minute), said("new", "1"))
 	got := q.all(t, begin.Add(61*time.Minute))
@@ -237,7 +237,7 @@ func TestNewsGetsOld(t *testing.T) {
 }
 
 func TestALongMessageIsCut(t *testing.T) {
-	q := newQueue("n")
+	q := newQueue("n", true)
 	q.record(begin, said("a", strings.Repeat("ä", 3000)+"\xff"))
 	if m := q.all(t, begin)[0].event.Message; len(m) != maxMessage || strings.ContainsRune(m, '\uFFFD') {
 		t.Errorf("it has %d bytes", len(m))
@@ -248,7 +248,7 @@ func TestALongMessageIsCut(t *testing.T) {
 // written the server has each with the count of what was said.
 func TestNoEventIsLostInTheQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		q := newQueue("n")
+		q := newQueue("n", true)
 		now, server, sent := begin, map[name]int32{}, map[string]int32{}
 		var flight []*item
 		answer := func(n int, reached bool) {
@@ -307,7 +307,7 @@ func TestNoEventIsLostInTheQueue(t *testing.T) {
 // A clock that jumps ahead and is set back later stops neither the combining of what is similar nor what each object may say
 // as time goes on.
 func TestAClockThatIsSet(t *testing.T) {
-	q := newQueue("node1")
+	q := newQueue("node1", true)
 	now := begin
 	q.record(now, said("other", "x"))
 	q.record(now.AddDate(1, 0, 0), said("other", "y"))
@@ -325,7 +325,7 @@ func TestAClockThatIsSet(t *testing.T) {
 // What is combined has the node's time, also when its clock is set right after the first events; it is counted on.
 func TestWhatIsCombinedHasTheNodesTime(t *testing.T) {
 	for _, before := range []int{3, 12} { // events while the clock is wrong: too few to be combined, and enough
-		q := newQueue("n")
+		q := newQueue("n", true)
 		wrong := time.Unix(60, 0)
 		n := 0
 		say := func(now time.Time) *item {

@@ -145,7 +145,7 @@ func TestPressureIsWhatWasSeenWithinThePeriod(t *testing.T) {
 func TestTheActor(t *testing.T) {
 	m := memory(50)
 	m.Failed = map[Signal]error{PIDAvailable: errors.New("no /proc")}
-	o := Options{Limits: Limits{Hard: map[string]string{"memory.available": "100Mi", "pid.available": "5%"}},
+	o := Options{NodeName: "n", Limits: Limits{Hard: map[string]string{"memory.available": "100Mi", "pid.available": "5%"}},
 		Transition: 5 * time.Minute, Measure: func(context.Context) Measurement { return m }}
 	construct := New(o)
 	k := supervisortest.New(t, messages.Eviction, construct(""))
@@ -213,7 +213,7 @@ func TestMeasuring(t *testing.T) {
 		dir, groups := t.TempDir(), t.TempDir()
 		write(dir, proc)
 		write(groups, cgroups)
-		m := Places{dir, groups, dir, imageFs{at: dir}}.Meter().Measure(t.Context())
+		m := Places{dir, groups, dir, imageFs{at: dir}, nil}.Meter().Measure(t.Context())
 		if got, want := m.Readings[MemoryAvailable], (Reading{1024000 - 256000, 1024000}); got != want {
 			t.Errorf("%s: memory %v, want %v", name, got, want)
 		}
@@ -228,11 +228,11 @@ func TestMeasuring(t *testing.T) {
 			t.Errorf("%s: %v", name, m.Failed)
 		}
 	}
-	m := Places{"/none", "/none", "/none", imageFs{err: errors.New("away")}}.Meter().Measure(t.Context())
+	m := Places{"/none", "/none", "/none", imageFs{err: errors.New("away")}, nil}.Meter().Measure(t.Context())
 	if len(m.Failed) != 6 || len(m.Readings) > 0 {
 		t.Errorf("of nothing: %v", m)
 	}
-	m = Places{"/proc", "/sys/fs/cgroup", "/", imageFs{at: "/"}}.Meter().Measure(t.Context())
+	m = Places{"/proc", "/sys/fs/cgroup", "/", imageFs{at: "/"}, nil}.Meter().Measure(t.Context())
 	if r := m.Readings[PIDAvailable]; r.Available <= 0 || r.Available >= r.Capacity {
 		t.Errorf("of this machine: %v, %v", r, m.Failed)
 	}
@@ -241,15 +241,15 @@ func TestMeasuring(t *testing.T) {
 // A file system that hangs is named, and all else is measured.
 func TestAFileSystemThatHangs(t *testing.T) {
 	back := make(chan struct{})
-	meter := Places{"/proc", "/sys/fs/cgroup", "/here", imageFs{at: "/there"}}.Meter()
+	meter := Places{"/proc", "/sys/fs/cgroup", "/here", imageFs{at: "/there"}, nil}.Meter()
 	meter.disks["/there"] = overdue.New("the file system of /there", time.Millisecond, func() (disk, error) {
 		<-back
 		return disk{}, nil
 	})
-	meter.statfs = func(string) (disk, error) { return disk{Reading{5, 100}, Reading{5, 100}}, nil }
+	meter.statfs = func(string) (disk, error) { return disk{Reading{5, 100}, Reading{5, 100}, 1}, nil }
 	state := &State{}
 	limits := Limits{Hard: map[string]string{"nodefs.available": "10%", "imagefs.available": "10%", "imagefs.inodesFree": "10%"}}
-	k := supervisortest.New(t, messages.Eviction, New(Options{Limits: limits, State: state, Measure: meter.Measure})(""))
+	k := supervisortest.New(t, messages.Eviction, New(Options{NodeName: "n", Limits: limits, State: state, Measure: meter.Measure})(""))
 	k.RunWork()
 	var sent []messages.Pressure
 	for _, one := range k.Take() {

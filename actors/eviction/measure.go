@@ -29,6 +29,8 @@ type Places struct {
 	// RootDir is the agent's folder, whose file system is the node's.
 	RootDir string
 	Images  ImageService
+	// Kubepods is the path of the cgroup of all pods, below that of a controller; nil or empty: pods have none.
+	Kubepods func() string
 }
 
 // Meter measures at places. Safe for concurrent use.
@@ -58,21 +60,46 @@ func (p *Meter) Measure(ctx context.Context) Measurement {
 		}
 		m.Readings[s] = r
 	}
-	r, err := p.memory()
-	note(MemoryAvailable, r, err)
-	var d disk
-	var diskErr error
-	var node sync.WaitGroup
-	node.Go(func() { d, diskErr = p.disk(ctx, p.RootDir) })
-	i, err := p.images(ctx)
-	note(ImageFsAvailable, i.space, err)
-	noteInodes(&m, ImageFsInodesFree, i.inodes, err)
-	node.Wait()
-	note(NodeFsAvailable, d.space, diskErr)
-	noteInodes(&m, NodeFsInodesFree, d.inodes, diskErr)
-	r, err = p.pids()
+	p.measureMemory(note)
+	var node disk
+	var nodeErr error
+	var measuring sync.WaitGroup
+	measuring.Go(func() { node, nodeErr = p.disk(ctx, p.RootDir) })
+	images, containers, err := p.runtimeDisks(ctx)
+	note(ImageFsAvailable, images.space, err)
+	noteInodes(&m, ImageFsInodesFree, images.inodes, err)
+	measuring.Wait()
+	note(NodeFsAvailable, node.space, nodeErr)
+	noteInodes(&m, NodeFsInodesFree, node.inodes, nodeErr)
+	if err == nil && nodeErr == nil {
+		m.Layout = layoutOf(node, images, containers)
+	}
+	if m.Layout.Containers == onContainerFs {
+		note(ContainerFsAvailable, containers.space, nil)
+		noteInodes(&m, ContainerFsInodesFree, containers.inodes, nil)
+	}
+	r, err := p.pids()
 	note(PIDAvailable, r, err)
 	return m
+}
+
+// MeasureMemory measures memory alone, which costs two small files and never waits for a disk.
+func (p *Meter) MeasureMemory(context.Context) Measurement {
+	m := Measurement{Readings: map[Signal]Reading{}, Failed: map[Signal]error{}}
+	p.measureMemory(func(s Signal, r Reading, err error) {
+		if err == nil {
+			m.Readings[s] = r
+		}
+	})
+	return m
+}
+
+func (p *Meter) measureMemory(note func(Signal, Reading, error)) {
+	r, err := p.memory()
+	note(MemoryAvailable, r, err)
+	if r, err = p.allocatable(); err != nil || r.Capacity > 0 {
+		note(AllocatableMemoryAvailable, r, err)
+	}
 }
 
 // noteInodes leaves a file system out that counts no inodes, as btrfs: it is never short of them.
@@ -108,17 +135,67 @@ func (p Places) workingSet() (int64, error) {
 	if stat, err := fields(filepath.Join(p.Cgroups, "memory.stat")); err == nil {
 		return max(stat["anon"]+stat["file"]-stat["inactive_file"], 0), nil
 	}
-	dir := filepath.Join(p.Cgroups, "memory")
-	stat, err := fields(filepath.Join(dir, "memory.stat"))
+	used, err := p.workingSetV1("")
 	if err != nil {
 		return 0, fmt.Errorf("no cgroup tells the memory in use: %w", err)
+	}
+	return used, nil
+}
+
+func (p Places) workingSetV1(group string) (int64, error) {
+	dir := filepath.Join(p.Cgroups, "memory", group)
+	stat, err := fields(filepath.Join(dir, "memory.stat"))
+	if err != nil {
+		return 0, err
 	}
 	used, err := number(filepath.Join(dir, "memory.usage_in_bytes"))
 	return max(used-stat["total_inactive_file"], 0), err
 }
 
+// allocatable is what is left to pods of the memory that they have together; a capacity of 0 where that has no limit, or there is
+// no such cgroup yet.
+func (p Places) allocatable() (Reading, error) {
+	group := ""
+	if p.Kubepods != nil {
+		group = p.Kubepods()
+	}
+	if group == "" {
+		return Reading{}, nil
+	}
+	dir, limit, v2 := filepath.Join(p.Cgroups, group), "memory.max", true
+	if _, err := os.Stat(filepath.Join(dir, limit)); err != nil {
+		dir, limit, v2 = filepath.Join(p.Cgroups, "memory", group), "memory.limit_in_bytes", false
+	}
+	text, err := os.ReadFile(filepath.Join(dir, limit))
+	if errors.Is(err, os.ErrNotExist) {
+		return Reading{}, nil
+	}
+	if err != nil {
+		return Reading{}, err
+	}
+	capacity, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil || capacity >= unlimitedV1 { // "max"
+		return Reading{}, nil //nolint:nilerr // no limit
+	}
+	used, err := p.workingSetV1(group)
+	if v2 {
+		var stat map[string]int64
+		if stat, err = fields(filepath.Join(dir, "memory.stat")); err == nil {
+			used, err = number(filepath.Join(dir, "memory.current"))
+			used = max(used-stat["inactive_file"], 0)
+		}
+	}
+	return Reading{max(capacity-used, 0), capacity}, err
+}
+
+// unlimitedV1 is beyond any limit: cgroups of version 1 have the largest number, rounded to pages, where there is none.
+const unlimitedV1 = 1 << 62
+
 // disk is what is left of a file system.
-type disk struct{ space, inodes Reading }
+type disk struct {
+	space, inodes Reading
+	device        uint64
+}
 
 // disk looks at the file system that the path is on.
 func (p *Meter) disk(ctx context.Context, path string) (disk, error) {
@@ -137,22 +214,44 @@ func statfs(path string) (disk, error) {
 	if err := unix.Statfs(path, &fs); err != nil {
 		return disk{}, fmt.Errorf("the file system of %s: %w", path, err)
 	}
+	var file unix.Stat_t
+	if err := unix.Stat(path, &file); err != nil {
+		return disk{}, fmt.Errorf("the file system of %s: %w", path, err)
+	}
 	//nolint:gosec // sizes of a disk
-	return disk{Reading{int64(fs.Bavail) * fs.Frsize, int64(fs.Blocks) * fs.Frsize}, Reading{int64(fs.Ffree), int64(fs.Files)}},
-		nil
+	return disk{Reading{int64(fs.Bavail) * fs.Frsize, int64(fs.Blocks) * fs.Frsize}, Reading{int64(fs.Ffree), int64(fs.Files)},
+		file.Dev}, nil
 }
 
-func (p *Meter) images(ctx context.Context) (disk, error) {
+// runtimeDisks are the file systems of images and of containers' writable layers; the first is the second where the runtime does
+// not tell of one.
+func (p *Meter) runtimeDisks(ctx context.Context) (images, containers disk, err error) {
 	info, err := p.Images.ImageFsInfo(ctx)
 	if err != nil {
-		return disk{}, fmt.Errorf("the runtime does not tell where images are: %w", err)
+		return disk{}, disk{}, fmt.Errorf("the runtime does not tell where images are: %w", err)
 	}
-	for _, fs := range info.GetImageFilesystems() {
+	if images, err = p.firstDisk(ctx, info.GetImageFilesystems()); err != nil {
+		return disk{}, disk{}, err
+	}
+	if containers, err = p.firstDisk(ctx, info.GetContainerFilesystems()); err != nil {
+		containers = images
+	}
+	return images, containers, nil
+}
+
+func (p *Meter) firstDisk(ctx context.Context, list []*runtimeapi.FilesystemUsage) (disk, error) {
+	for _, fs := range list {
 		if at := fs.GetFsId().GetMountpoint(); at != "" {
 			return p.disk(ctx, at)
 		}
 	}
 	return disk{}, errors.New("the runtime does not tell where images are")
+}
+
+// ImageSpace is what is left of the file system that images are on, in bytes.
+func (p *Meter) ImageSpace(ctx context.Context) (available, capacity int64, err error) {
+	d, _, err := p.runtimeDisks(ctx)
+	return d.space.Available, d.space.Capacity, err
 }
 
 // pids are how many more tasks the kernel would make: it ends at whichever limit is less.

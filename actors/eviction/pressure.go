@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,19 +20,40 @@ type Signal string
 
 // The signals, by the names that the configuration has for them.
 const (
-	MemoryAvailable   Signal = "memory.available"
-	NodeFsAvailable   Signal = "nodefs.available"
-	NodeFsInodesFree  Signal = "nodefs.inodesFree"
-	ImageFsAvailable  Signal = "imagefs.available"
-	ImageFsInodesFree Signal = "imagefs.inodesFree"
-	PIDAvailable      Signal = "pid.available"
+	MemoryAvailable            Signal = "memory.available"
+	AllocatableMemoryAvailable Signal = "allocatableMemory.available"
+	NodeFsAvailable            Signal = "nodefs.available"
+	NodeFsInodesFree           Signal = "nodefs.inodesFree"
+	ImageFsAvailable           Signal = "imagefs.available"
+	ImageFsInodesFree          Signal = "imagefs.inodesFree"
+	ContainerFsAvailable       Signal = "containerfs.available"
+	ContainerFsInodesFree      Signal = "containerfs.inodesFree"
+	PIDAvailable               Signal = "pid.available"
 )
 
-// kinds are the conditions that the signals lead to.
-var kinds = map[Signal]v1.NodeConditionType{
-	MemoryAvailable: v1.NodeMemoryPressure, NodeFsAvailable: v1.NodeDiskPressure, NodeFsInodesFree: v1.NodeDiskPressure,
-	ImageFsAvailable: v1.NodeDiskPressure, ImageFsInodesFree: v1.NodeDiskPressure, PIDAvailable: v1.NodePIDPressure,
+// What pods are ranked by that has no name of its own in the API.
+const (
+	resourceInodes v1.ResourceName = "inodes"
+	resourcePIDs   v1.ResourceName = "pids"
+)
+
+// signals say which condition of the node each leads to, and what the node is then low on, as the kubelet has it.
+var signals = map[Signal]struct {
+	kind     v1.NodeConditionType
+	resource v1.ResourceName
+}{
+	MemoryAvailable:            {v1.NodeMemoryPressure, v1.ResourceMemory},
+	AllocatableMemoryAvailable: {v1.NodeMemoryPressure, v1.ResourceMemory},
+	NodeFsAvailable:            {v1.NodeDiskPressure, v1.ResourceEphemeralStorage},
+	NodeFsInodesFree:           {v1.NodeDiskPressure, resourceInodes},
+	ImageFsAvailable:           {v1.NodeDiskPressure, v1.ResourceEphemeralStorage},
+	ImageFsInodesFree:          {v1.NodeDiskPressure, resourceInodes},
+	ContainerFsAvailable:       {v1.NodeDiskPressure, v1.ResourceEphemeralStorage},
+	ContainerFsInodesFree:      {v1.NodeDiskPressure, resourceInodes},
+	PIDAvailable:               {v1.NodePIDPressure, resourcePIDs},
 }
+
+func (s Signal) kind() v1.NodeConditionType { return signals[s].kind }
 
 // Reading is what was measured of one signal: in bytes, inodes or processes.
 type Reading struct{ Available, Capacity int64 }
@@ -40,6 +62,7 @@ type Reading struct{ Available, Capacity int64 }
 type Measurement struct {
 	Readings map[Signal]Reading
 	Failed   map[Signal]error
+	Layout   Layout
 }
 
 // limit is one threshold.
@@ -55,26 +78,51 @@ type limit struct {
 // Limits are the thresholds as the configuration has them, by signal. Signals that are not known are left out.
 type Limits struct {
 	Hard, Soft, SoftGrace, MinimumReclaim map[string]string
+	// PodsBounded says that pods together have a limit of memory [enforceNodeAllocatable]: the hard threshold of memory.available
+	// then holds within it, too, as with the kubelet.
+	PodsBounded bool
 }
+
+// copies are thresholds that follow from another one where they are not set. A file system that containers have for themselves
+// has those of images, as the kubelet knows none of its own for it.
+var copies = map[Signal]Signal{ContainerFsAvailable: ImageFsAvailable, ContainerFsInodesFree: ImageFsInodesFree}
 
 func (l Limits) list() []limit {
 	var out []limit
 	for _, of := range []struct {
 		field string
 		texts map[string]string
-	}{{"evictionHard", l.Hard}, {"evictionSoft", l.Soft}} {
-		for _, name := range slices.Sorted(maps.Keys(of.texts)) {
-			one := limit{signal: Signal(name), field: of.field, text: of.texts[name], reclaim: l.MinimumReclaim[name]}
-			if of.field == "evictionSoft" {
-				one.grace, _ = time.ParseDuration(l.SoftGrace[name]) // validated
+	}{{hardField, l.Hard}, {softField, l.Soft}} {
+		for _, signal := range slices.Sorted(maps.Keys(signals)) {
+			from := signal
+			if _, set := of.texts[string(signal)]; !set {
+				from = cmp.Or(copies[signal], signal)
 			}
-			if kinds[one.signal] != "" && !threshold.TurnedOff(one.text) {
-				out = append(out, one)
+			if signal == AllocatableMemoryAvailable && of.field == hardField && l.PodsBounded && of.texts[string(signal)] == "" {
+				from = MemoryAvailable
 			}
+			text := of.texts[string(from)]
+			if text == "" || threshold.TurnedOff(text) {
+				continue
+			}
+			one := limit{signal: signal, field: of.field, text: text, reclaim: l.MinimumReclaim[string(from)]}
+			if of.field == softField {
+				one.grace, _ = time.ParseDuration(l.SoftGrace[string(from)]) // validated
+			}
+			out = append(out, one)
 		}
 	}
 	return out
 }
+
+// hard says that pods are ended at once.
+func (l limit) hard() bool { return l.field == hardField }
+
+// The fields of the configuration.
+const (
+	hardField = "evictionHard"
+	softField = "evictionSoft"
+)
 
 // below says whether there is less than the threshold and, where it was met before, what has to be reclaimed beyond it.
 func (l limit) below(r Reading, before bool) bool {
@@ -88,7 +136,7 @@ func (l limit) below(r Reading, before bool) bool {
 // describe says what is below the threshold.
 func (l limit) describe(r Reading) string {
 	show := func(n int64) string { return fmt.Sprint(n) }
-	if l.signal == MemoryAvailable || strings.HasSuffix(string(l.signal), "fs.available") {
+	if r := signals[l.signal].resource; r == v1.ResourceMemory || r == v1.ResourceEphemeralStorage {
 		show = mebibytes
 	}
 	return fmt.Sprintf("%s is %s of %s, less than %s (%s)", l.signal, show(r.Available), show(r.Capacity), l.text, l.field)
@@ -145,7 +193,7 @@ func (s pressureState) observe(m Measurement, now time.Time) pressureState {
 			since = now
 		}
 		next.met[i] = since
-		kind := kinds[l.signal]
+		kind := l.signal.kind()
 		next.seen[kind] = now
 		met[kind] = append(met[kind], l)
 	}
@@ -186,7 +234,7 @@ func (s pressureState) sameMet(other pressureState, kind v1.NodeConditionType) b
 	for i, l := range s.limits {
 		_, here := s.met[i]
 		_, there := other.met[i]
-		if kinds[l.signal] == kind && here != there {
+		if l.signal.kind() == kind && here != there {
 			return false
 		}
 	}

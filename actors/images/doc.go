@@ -19,4 +19,17 @@
 // of the runtime are searched for credentials before they go anywhere. A registry that cannot be reached, or that answers
 // 502, 503 or 504, gives RegistryUnavailable. CRI reports no progress of a pull: its duration or its place in the queue is
 // shown.
+//
+// # Collection
+//
+// Images that nobody uses are removed: every five minutes, where the use of their file system has reached the high threshold,
+// down to the low one; those that were unused for imageMaximumGCAge at any use; and all of them when eviction tells
+// ReclaimImages, whose reply is ImagesReclaimed. A collection is a survey (images, containers, the file system), a decision
+// (decide in collect.go, pure), and removals, one at a time, in the table of operations. Two actors take part, this one and
+// eviction. A lost ReclaimImages is told again with a later measurement, a lost reply costs eviction its wait.
+//
+// An image stays that a container here names, dead ones included, that is pinned, that is the sandboxes', and that a pod asks
+// for or was told to be there (a lease, for an hour at most: a ForgetImages that is lost holds an image for that long). This is
+// looked at again before each removal. A pod that asks for the image that is being removed is answered when it is gone. When an
+// image came and when it was used is known from the actor's start on only.
 package images

@@ -53,5 +53,6 @@ func (a *images) release(ctx supervisors.Context, m heldLong) {
 // drop forgets what a pod waits for.
 func (a *images) drop(uid string) {
 	delete(a.unfound, uid)
+	a.gc.forget(uid)
 	maps.DeleteFunc(a.held, func(k messages.ImageKey, _ *held) bool { return k.UID == uid })
 }

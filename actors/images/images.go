@@ -44,6 +44,8 @@ type Options struct {
 	Sizes bool
 	// AuthFiles are where the node's own docker configuration may be (see AuthFiles); the first there is counts.
 	AuthFiles []string
+	// Collect is for the collection of unused images; nil: none are removed.
+	Collect *Collect
 	// PullTimeout bounds one pull; 0 means 1 h. A runtime ends a pull that makes no progress by itself.
 	PullTimeout time.Duration
 }
@@ -68,7 +70,7 @@ func New(opts Options) supervisors.Constructor {
 		return &images{
 			opts: opts, secret: secret, machine: newMachine(newQueue(opts.MaxParallel, opts.QPS, opts.Burst)),
 			began: map[pullKey]time.Time{},
-			held:  map[messages.ImageKey]*held{}, unfound: map[string]string{},
+			held:  map[messages.ImageKey]*held{}, unfound: map[string]string{}, gc: newCollector(),
 		}
 	}
 }
@@ -91,6 +93,7 @@ type images struct {
 	held    map[messages.ImageKey]*held
 	// unfound are the pull secrets that were told to be missing, by the UID of the pod.
 	unfound map[string]string
+	gc      collector
 }
 
 // The results of work, and the timer's message.
@@ -111,6 +114,7 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
 		a.adopt(ctx)
+		a.startCollecting(ctx)
 	case messages.PullImage:
 		a.asked(ctx, m)
 	case messages.ForgetImages:
@@ -119,6 +123,19 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 	case messages.ObjectsChanged:
 		a.carryOut(ctx, a.machine.refresh(ctx.Now(), func(pod *v1.Pod, image string) keys { return a.keysFor(ctx, pod, image) }))
 		a.askHeld(ctx)
+	case collectDue:
+		a.gc.timer = nil
+		a.collect(ctx)
+	case messages.ReclaimImages:
+		a.gc.all = a.opts.Collect != nil
+		a.collect(ctx)
+	case surveyed:
+		a.onSurveyed(ctx, m.survey)
+	case imageRemoved:
+		a.onImageRemoved(ctx, m)
+	case removalsSettled:
+		a.gc.settling = false
+		a.askWaiting(ctx)
 	case heldLong:
 		a.release(ctx, m)
 	case looked:
@@ -150,6 +167,9 @@ func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
 		}})
 		return
 	}
+	if a.mayGo(m) {
+		return
+	}
 	k := a.keysOf(m.Pod, name.repository)
 	if k.unread && a.hold(ctx, m) {
 		return
@@ -175,6 +195,9 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case tellPod:
+			if m, ok := e.msg.(messages.ImagePulled); ok {
+				a.lease(m, ctx.Now())
+			}
 			ctx.Tell(messages.PodAddress(e.uid), e.msg)
 		case startLook:
 			ctx.Do(supervisors.Work{Name: "ImageStatus " + e.name, Timeout: lookTimeout, Run: func(ctx context.Context) any {
@@ -205,7 +228,11 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 }
 
 // Inspect implements supervisors.Inspectable.
-func (a *images) Inspect() any { return a.machine.inspect() }
+func (a *images) Inspect() any {
+	i := a.machine.inspect()
+	i.Known, i.Leased, i.Collecting = len(a.gc.seen), len(a.gc.leases), a.gc.now != nil
+	return i
+}
 
 // log names the pod that waits for a pull, the first where there are several.
 func (a *images) log(ctx supervisors.Context, of pullKey) *slog.Logger {

@@ -12,6 +12,9 @@ type Inspection struct {
 	Limit      int        `json:"limit"`
 	Registries []Registry `json:"registries,omitempty"` // that the node uses, by name
 	Images     []Image    `json:"images,omitempty"`     // that somebody waits for, by name
+	Known      int        `json:"known"`                // images that are here
+	Leased     int        `json:"leased"`               // containers that are about to use one
+	Collecting bool       `json:"collecting"`
 }
 
 // Registry is one lane of the queue.

@@ -154,6 +154,7 @@ func (a *actor) awaitNews(ctx supervisors.Context) {
 	c := a.cluster
 	ctx.Do(supervisors.Work{Name: "AwaitObjects", Timeout: lifetime, Run: func(ctx context.Context) any {
 		c.await(ctx)
+		supervisors.Awaited(ctx)
 		return news{}
 	}})
 }
@@ -164,6 +165,7 @@ func (a *actor) read(ctx supervisors.Context, now bool) {
 	ctx.Do(supervisors.Work{Name: "ReadObjects", Timeout: lifetime, Run: func(ctx context.Context) any {
 		if !now {
 			w.await(ctx)
+			supervisors.Awaited(ctx)
 		}
 		return m.read(w)
 	}})

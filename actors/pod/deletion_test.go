@@ -58,6 +58,28 @@ func TestAGracePeriodIsShortened(t *testing.T) {
 	}
 }
 
+// A pod that the node ends has the grace period that comes with that, also when it is deleted meanwhile; one that is longer than
+// the pod's own changes nothing.
+func TestAnEvictedPodHasLittleTime(t *testing.T) {
+	for grace, want := range map[int64]time.Duration{1: time.Second, 900: 600 * time.Second} {
+		pod := cloudPod(v1.RestartPolicyAlways, 0, 1)
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(600))
+		w := newWorld(pod)
+		w.step(nil)
+		w.settle()
+		a := &alone{now: w.now, machine: w.machine}
+		fail := &messages.PodFailure{Reason: messages.EventEvicted, Grace: &grace}
+		a.hears(messages.PodWanted{Pod: pod, Generation: 2, Fail: fail})
+		if stops := sentOf[messages.StopContainer](a.take()); len(stops) != 1 || stops[0].Grace != want {
+			t.Errorf("with %d s told to stop: %+v", grace, stops)
+		}
+		a.hears(messages.PodWanted{Pod: pod, Generation: 3, Fail: fail, Ending: &messages.Ending{Since: w.now}})
+		if stops := sentOf[messages.StopContainer](a.take()); len(stops) != 0 {
+			t.Errorf("with %d s told again: %+v", grace, stops)
+		}
+	}
+}
+
 // A pod that was deleted is told to be over, by its exit codes, when nothing of it runs any more, and not before.
 func TestADeletedPodGetsItsFinalPhase(t *testing.T) {
 	for code, want := range map[int32]v1.PodPhase{0: v1.PodSucceeded, 143: v1.PodFailed} {

@@ -231,5 +231,8 @@ func (m *Machine) grace() time.Duration {
 	if m.ending != nil && m.ending.Grace != nil {
 		s = *m.ending.Grace
 	}
+	if f := m.desired.Fail; f != nil && f.Grace != nil {
+		s = min(s, *f.Grace)
+	}
 	return podspec.Grace(max(s, 1))
 }

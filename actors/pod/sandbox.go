@@ -46,6 +46,7 @@ func makeSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox)
 	if config.Annotations == nil {
 		config.Annotations = map[string]string{}
 	}
+	config.Annotations[cri.AnnotationRootDir] = h.RootDir
 	config.Annotations[cri.AnnotationPodStarted] = e.Started.UTC().Format(time.RFC3339Nano)
 	if err := host.MakeLogDir(config.GetLogDirectory()); err != nil {
 		return messages.SandboxFact{}, err

@@ -156,6 +156,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.askAudit(ctx)
 	case messages.NodePressureObserved:
 		a.pressures(ctx, m)
+	case messages.EvictPod:
+		a.evict(ctx, m)
 	case messages.NodeObserved:
 		a.nodeObserved(ctx, m)
 	case nodeDue:

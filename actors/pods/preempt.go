@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,17 +37,32 @@ func (a *actor) preempt(ctx supervisors.Context, r *room, w *want, claim *admiss
 	return true
 }
 
-// end has the node end a pod for a critical one. Its actor is told when that is on the disk.
+// end has the node end a pod for a critical one.
 func (a *actor) end(ctx supervisors.Context, e *entry, critical *v1.Pod, lacks string) {
-	why := &messages.PodFailure{
-		Reason: messages.ReasonPreempting, Message: "Preempted in order to admit critical pod",
-		Disruption: "Pod was preempted by Kubelet to accommodate a critical pod.",
-	}
-	e.failed = ctx.Now()
-	a.keep(ctx, e, record{Fail: why})
-	a.enter(ctx, e, failing)
 	ctx.Log().Warn("a pod is ended to make room for a critical one", "pod", e.name, "podUID", e.uid, "for", fullName(critical),
 		"lacks", lacks)
+	a.fail(ctx, e, messages.PodFailure{
+		Reason: messages.ReasonPreempting, Message: "Preempted in order to admit critical pod",
+		Disruption: "Pod was preempted by Kubelet to accommodate a critical pod.",
+	})
+}
+
+// evict has the node end a pod for want of a resource. One that ends already, or is over, stays as it is.
+func (a *actor) evict(ctx supervisors.Context, m messages.EvictPod) {
+	e := a.entries[m.UID]
+	if e == nil || e.state != running {
+		return
+	}
+	ctx.Log().Warn("a pod is evicted", "pod", e.name, "podUID", e.uid, "message", m.Failure.Message)
+	a.fail(ctx, e, m.Failure)
+}
+
+// fail has the node end a pod. Its actor is told when that is on the disk.
+func (a *actor) fail(ctx supervisors.Context, e *entry, why messages.PodFailure) {
+	e.failed = ctx.Now()
+	a.keep(ctx, e, record{Fail: &why})
+	a.enter(ctx, e, failing)
+	a.changed(ctx)
 	recordEvent(ctx, e.pod, why.Reason, why.Message)
 }
 
@@ -80,7 +96,7 @@ func (e *entry) leaves() time.Time {
 		}
 	}
 	if e.record.Fail != nil {
-		from(e.failed, e.pod.Spec.TerminationGracePeriodSeconds)
+		from(e.failed, cmp.Or(e.record.Fail.Grace, e.pod.Spec.TerminationGracePeriodSeconds))
 	}
 	if e.ending != nil {
 		from(e.ending.Since, e.grace())

@@ -226,3 +226,35 @@ func TestAVictimInQuarantineIsDeleted(t *testing.T) {
 		t.Errorf("its actor is told %+v", w)
 	}
 }
+
+// An eviction is told to the pod when it is on the disk, with its grace period, and leaves a pod that is ending as it is.
+func TestAnEvictionEndsAPod(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, asking("a", 300), asking("bb", 100))
+	n.RunWork()
+	n.Take()
+	why := messages.PodFailure{Reason: messages.EventEvicted, Message: "low", Disruption: "low", Grace: new(int64(1))}
+	n.Send(messages.Eviction, messages.EvictPod{UID: "a", Failure: why})
+	n.Send(messages.Eviction, messages.EvictPod{UID: "a", Failure: messages.PodFailure{Reason: "Another"}})
+	n.Send(messages.Eviction, messages.EvictPod{UID: "of nobody", Failure: why})
+	n.RunWork()
+	if fail := n.desired("a").Fail; fail == nil || fail.Reason != "Evicted" || fail.Grace == nil || *fail.Grace != 1 {
+		t.Errorf("%+v", fail)
+	}
+	if n.desired("bb").Fail != nil {
+		t.Error("another pod is ended, too")
+	}
+	n.life() // the agent is killed
+	n.known("a", "bb")
+	wants(n.Kit, messages.APIServer, asking("a", 300), asking("bb", 100))
+	if fail := n.desired("a").Fail; fail == nil || fail.Reason != "Evicted" || fail.Grace == nil || *fail.Grace != 1 {
+		t.Errorf("in its next life %+v", fail)
+	}
+	n.Send(messages.PodAddress("a"), messages.PodEnded{UID: "a", Status: &v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted"}})
+	n.RunWork()
+	n.Send(messages.Eviction, messages.EvictPod{UID: "a", Failure: why})
+	if w := n.desired("a"); w.Final == nil || w.Final.Reason != "Evicted" {
+		t.Errorf("%+v", w)
+	}
+}

@@ -69,7 +69,8 @@ func kept(pod *v1.Pod) *messages.Reason {
 }
 
 func (e *entry) published() board.Pod {
-	p := board.Pod{Pod: e.pod, Status: e.status, Source: e.source, Phase: e.phase, Waiting: e.waiting, Quarantine: e.quarantine}
+	p := board.Pod{Pod: e.pod, Status: e.status, Source: e.source, Phase: e.phase, Waiting: e.waiting, Quarantine: e.quarantine,
+		Failure: e.record.Fail}
 	if e.ending != nil {
 		p.Ending, p.EndingSince, p.EndingGrace = e.ending.Reason, e.ending.Since, e.grace()
 	}

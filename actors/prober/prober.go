@@ -191,7 +191,7 @@ func (a *actor) run(ctx supervisors.Context, e run) {
 	opts, of := a.opts, e.probe.pod.desired.Pod
 	wanted, cut := context.WithCancel(context.Background())
 	a.cuts[e.probe] = cut
-	ctx.Do(supervisors.Work{Name: "probe", Timeout: e.job.timeout + slack, Run: func(c context.Context) any {
+	ctx.Do(supervisors.Work{Name: "probe", Timeout: e.job.timeout + slack, Routine: true, Run: func(c context.Context) any {
 		c, stop := context.WithCancel(c)
 		defer stop()
 		defer context.AfterFunc(wanted, stop)()

@@ -20,6 +20,8 @@ type Options struct {
 	Tree *cgroups.Tree
 	// Parent is asked then for what all pods lie in.
 	Parent func() string
+	// Foreign says of a pod's UID whether it is another agent's, whose cgroup is left alone; nil: none is.
+	Foreign func(uid string) bool
 	// Operations is the process-wide table of work that outlives the actor.
 	Operations reconcile.Operations
 }
@@ -50,7 +52,7 @@ func New(opts Options) supervisors.Constructor {
 		}
 		a := &actor{}
 		a.pods = reconcile.New(reconcile.Options[*v1.Pod, string]{
-			Name: "cgroup", Driver: podDriver{opts.Tree}, Report: a.podReported,
+			Name: "cgroup", Driver: podDriver{opts.Tree, opts.Foreign}, Report: a.podReported,
 			Operations: opts.Operations, Prefix: "cgroups/", OperationTimeout: operationTimeout,
 			Rules: reconcile.Rules[*v1.Pod, string]{
 				Same: func(a, b *v1.Pod) bool { return a == b }, Retry: retry, Timeout: timeout, RemoveTimeout: timeout, Grace: 2,

@@ -26,6 +26,8 @@ type node struct {
 	groups *cgroupstest.Memory
 	ops    *cri.Operations
 	actor  supervisors.Actor
+
+	foreign func(uid string) bool
 }
 
 func newNode(t testing.TB) *node {
@@ -40,7 +42,9 @@ func (n *node) restart(t testing.TB) {
 		Groups: n.groups, Systemd: func() bool { return false }, Pause: time.Microsecond,
 		Capacity: func() (cgroups.Capacity, error) { return cgroups.Capacity{MilliCPU: 2000, Memory: 1 << 30}, nil },
 	}
-	n.actor = New(Options{Tree: tree, Operations: n.ops})("resources")
+	n.actor = New(Options{Tree: tree, Operations: n.ops, Foreign: func(uid string) bool {
+		return n.foreign != nil && n.foreign(uid)
+	}})("resources")
 	n.Kit = supervisortest.New(t, messages.Resources, n.actor)
 }
 
@@ -259,5 +263,17 @@ func TestWithoutGroups(t *testing.T) {
 	}
 	if got := n.sweep(true); len(got) > 0 {
 		t.Errorf("told %+v", got)
+	}
+}
+
+// A cgroup of another agent's pod stays, with what runs in it.
+func TestTheSweepLeavesAnotherAgentsPodsAlone(t *testing.T) {
+	n := newNode(t)
+	n.groups.Put("/kubepods/burstable/podtheirs", 7)
+	n.foreign = func(uid string) bool { return uid == "theirs" }
+	n.sweep(true)
+	n.sweep(true)
+	if got := n.there(); !slices.Equal(got, []string{"/kubepods/burstable/podtheirs"}) {
+		t.Errorf("there are %v", got)
 	}
 }

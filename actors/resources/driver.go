@@ -14,7 +14,10 @@ import (
 )
 
 // podDriver makes and removes the cgroups of pods, by UID. What is actual is the cgroup as the runtime takes it for a parent.
-type podDriver struct{ tree *cgroups.Tree }
+type podDriver struct {
+	tree    *cgroups.Tree
+	foreign func(uid string) bool
+}
 
 // Ensure implements reconcile.Driver.
 func (d podDriver) Ensure(_ context.Context, op reconcile.Operation[*v1.Pod, string]) (string, error) {
@@ -28,10 +31,12 @@ func (d podDriver) Remove(ctx context.Context, uid string) error {
 	return d.tree.RemovePod(ctx, uid)
 }
 
-// Inventory implements reconcile.Driver.
+// Inventory implements reconcile.Driver. What another agent runs is not in it.
 func (d podDriver) Inventory(context.Context) ([]string, error) {
 	uids, err := d.tree.Pods()
-	return slices.DeleteFunc(uids, func(uid string) bool { return messages.CheckUID(uid) != nil }), err
+	return slices.DeleteFunc(uids, func(uid string) bool {
+		return messages.CheckUID(uid) != nil || d.foreign != nil && d.foreign(uid)
+	}), err
 }
 
 // nodeDriver makes kubepods and the cgroups of the QoS classes, which are one object: they weigh what the pods that

@@ -120,6 +120,9 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 		a.pump(ctx)
 	case messages.KeepContainers:
 		a.keep(ctx, m)
+	case messages.ReclaimContainers:
+		a.bin.reclaim = &m
+		a.reclaimEnded(ctx)
 	case messages.ServiceStarted: // logs knows of no container
 		for _, p := range a.known {
 			ctx.Tell(messages.Logs, messages.ContainersChanged{Facts: p.facts})
@@ -220,7 +223,7 @@ func (a *actor) pump(ctx supervisors.Context) {
 		if p := a.known[uid]; p != nil {
 			was = p.facts
 		}
-		ctx.Do(supervisors.Work{Name: "read pod " + uid, Timeout: readTimeout, Run: func(ctx context.Context) any {
+		ctx.Do(supervisors.Work{Name: "read pod " + uid, Pod: uid, Timeout: readTimeout, Run: func(ctx context.Context) any {
 			if from == nil && len(a.opts.Operations.InFlight(startPrefix(uid))) > 0 {
 				return readDone{uid: uid, busy: true}
 			}
@@ -238,7 +241,7 @@ func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 	switch {
 	case m.busy:
 		a.queue.busy(m.uid)
-		ctx.Do(supervisors.Work{Name: "settle pod " + m.uid, Timeout: settleTimeout, Run: func(ctx context.Context) any {
+		ctx.Do(supervisors.Work{Name: "settle pod " + m.uid, Pod: m.uid, Timeout: settleTimeout, Run: func(ctx context.Context) any {
 			// Whatever the end of the wait, the next reading looks for itself.
 			_ = a.opts.Operations.Settle(ctx, startPrefix(m.uid))
 			return settled{m.uid}

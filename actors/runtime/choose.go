@@ -32,6 +32,7 @@ func DefaultPolicy() Policy { return Policy{MinAge: 0, MaxPerContainer: 1, MaxTo
 type desired struct {
 	wanted map[string]bool
 	heard  bool
+	over   map[string]bool // those that are wanted and have ended for good, whose dead containers may all go
 }
 
 // gone says that nobody wants the pod, which is known only when every source has been heard.
@@ -122,7 +123,7 @@ func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w
 			for i, c := range instances {
 				switch {
 				case !removable(c, i == 0 && !w.gone(uid)) || now.Sub(time.Unix(0, c.GetCreatedAt())) < p.MinAge:
-				case w.gone(uid):
+				case w.gone(uid) || w.over[uid]:
 					toRemove[c.GetId()] = true
 				default:
 					dead = append(dead, c)

@@ -25,9 +25,12 @@ type collector struct {
 	asked    map[string]time.Time
 	surveys  bool // a survey is under way
 	goneOnly bool // of the next survey only pods that nobody wants are of interest
-	line     []removal
-	removing int
-	timer    supervisors.Timer
+	// reclaim is what eviction asked for and no survey has begun for; reclaiming is what the collection under way is for.
+	reclaim, reclaiming *messages.ReclaimContainers
+	reclaimed           messages.ContainersReclaimed
+	line                []removal
+	removing            int
+	timer               supervisors.Timer
 }
 
 type (
@@ -61,6 +64,9 @@ func (c *collector) keep(m messages.KeepContainers) {
 // desired is which pods are wanted now.
 func (c *collector) desired() desired {
 	w := desired{wanted: make(map[string]bool, len(c.wanted)+len(c.asked)), heard: c.heard}
+	if c.reclaiming != nil {
+		w.over = c.reclaiming.Over
+	}
 	maps.Copy(w.wanted, c.wanted)
 	for uid := range c.asked {
 		w.wanted[uid] = true
@@ -82,6 +88,7 @@ func (a *actor) survey(ctx supervisors.Context) {
 		return // nothing may be removed yet, or the last collection is not over
 	}
 	a.bin.surveys = true
+	a.bin.reclaiming, a.bin.reclaim, a.bin.reclaimed = a.bin.reclaim, nil, messages.ContainersReclaimed{}
 	uids := a.uids()
 	ctx.Do(supervisors.Work{Name: "survey", Timeout: surveyTimeout, Run: func(ctx context.Context) any {
 		logs, err := logFolders(a.opts.PodLogsDir) // before the lists: of each folder, the lists tell whether its pod is there
@@ -89,6 +96,10 @@ func (a *actor) survey(ctx supervisors.Context) {
 			return surveyed{err: err}
 		}
 		all, _, err := a.listAll(ctx, uids)
+		logs = slices.DeleteFunc(logs, func(name string) bool {
+			uid, ok := logFolderUID(name)
+			return ok && a.opts.Foreign(uid)
+		})
 		return surveyed{holding{all, logs}, err}
 	}})
 }
@@ -113,6 +124,8 @@ func (a *actor) surveyEnded(ctx supervisors.Context, m surveyed) {
 	if m.err != nil {
 		ctx.Log().Debug("survey of dead containers failed", "error", m.err)
 		a.suspect(ctx, m.err)
+		a.bin.reclaimed.Lack = m.err.Error()
+		a.reclaimEnded(ctx)
 		return
 	}
 	a.bin.line = choose(*a.opts.Collect, ctx.Now(), m.holding, a.bin.desired())
@@ -136,11 +149,26 @@ func (a *actor) removeNext(ctx supervisors.Context) {
 		if r.gone {
 			a.queue.hold(r.uid)
 		}
-		ctx.Do(supervisors.Work{Name: "remove the remains of pod " + r.uid, Timeout: r.timeout(),
+		ctx.Do(supervisors.Work{Name: "remove the remains of pod " + r.uid, Pod: r.uid, Timeout: r.timeout(),
 			Run: func(ctx context.Context) any {
 				done, err := a.remove(ctx, r)
 				return removalEnded{r.uid, err, done}
 			}})
+	}
+	a.reclaimEnded(ctx)
+}
+
+// reclaimEnded tells eviction of the end of a collection that it asked for, and begins the next one that it asks for.
+func (a *actor) reclaimEnded(ctx supervisors.Context) {
+	if a.bin.surveys || a.bin.removing > 0 || len(a.bin.line) > 0 {
+		return
+	}
+	if a.bin.reclaiming != nil {
+		a.bin.reclaiming = nil
+		ctx.Tell(messages.Eviction, a.bin.reclaimed)
+	}
+	if a.bin.reclaim != nil && a.phase == connected {
+		a.survey(ctx)
 	}
 }
 
@@ -150,6 +178,7 @@ func (r removal) timeout() time.Duration {
 
 func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 	a.bin.removing--
+	a.bin.reclaimed.Removed += m.done
 	a.queue.release(m.uid)
 	if m.done > 0 {
 		ctx.Log().Debug("removed dead containers, sandboxes and logs of a pod", "pod", m.uid, "things", m.done)
@@ -157,6 +186,7 @@ func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 	if m.err != nil {
 		ctx.Log().Warn("could not remove all dead containers, sandboxes and logs of a pod; will retry", "pod", m.uid, "error",
 			m.err)
+		a.bin.reclaimed.Lack = m.err.Error()
 		a.suspect(ctx, m.err)
 	}
 	a.removeNext(ctx)

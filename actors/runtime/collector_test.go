@@ -91,3 +91,37 @@ func TestOneThatComesBackIsReadAfterItsRemainsAreGone(t *testing.T) {
 	r.work()
 	r.expect("told", r.sent(), "gone[10.0.0.1]")
 }
+
+// What eviction asks for is removed at once, also the last dead containers of pods that are over, and answered.
+func TestReclaim(t *testing.T) {
+	f := newFake()
+	f.pod("over", "a0x")
+	f.pod("runs", "b0x", "b1r")
+	r := settledRig(t, f, func(o *Options) { o.PollPeriod = time.Hour })
+	answer := func() (out []messages.ContainersReclaimed) {
+		for _, s := range r.Take() {
+			if m, ok := s.Msg.(messages.ContainersReclaimed); ok && s.To == messages.Eviction {
+				out = append(out, m)
+			}
+		}
+		return out
+	}
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"over": true, "runs": true}, Heard: true})
+	r.work()
+	f.took()
+	r.Take()
+	r.Send(messages.Eviction, messages.ReclaimContainers{Over: map[string]bool{"over": true}})
+	r.work()
+	if got := f.took(); !strings.HasSuffix(got, "sandboxes containers rm:over/s0/a0") {
+		t.Errorf("calls %s", got)
+	}
+	if got := answer(); len(got) != 1 || got[0].Removed != 1 || got[0].Lack != "" {
+		t.Errorf("answered %+v", got)
+	}
+	f.fail("containers", errors.New("away"))
+	r.Send(messages.Eviction, messages.ReclaimContainers{})
+	r.RunOne(r.take("survey"))
+	if got := answer(); len(got) != 1 || got[0].Lack == "" {
+		t.Errorf("of a runtime that is away: %+v", got)
+	}
+}

@@ -65,9 +65,14 @@ type Options struct {
 	Collect *Policy
 	// PodLogsDir holds the pods' log folders; "" means that none are collected.
 	PodLogsDir string
+	// Foreign says of a pod's UID whether it is another agent's, whose logs are left alone; nil: none is.
+	Foreign func(uid string) bool
 }
 
 func (o Options) withDefaults() Options {
+	if o.Foreign == nil {
+		o.Foreign = func(string) bool { return false }
+	}
 	for _, d := range []struct {
 		value    *time.Duration
 		fallback time.Duration

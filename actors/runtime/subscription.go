@@ -45,7 +45,9 @@ func (a *actor) wait(ctx supervisors.Context) {
 	}
 	a.watch.waiting = true
 	ctx.Do(supervisors.Work{Name: "GetContainerEvents", Timeout: waitTimeout, Run: func(ctx context.Context) any {
-		return happened{a.opts.Events.Wait(ctx)}
+		m := happened{a.opts.Events.Wait(ctx)}
+		supervisors.Awaited(ctx)
+		return m
 	}})
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 )
 
 func TestPods(t *testing.T) {
@@ -95,23 +95,73 @@ func TestVersionTreeInspectionAndFlows(t *testing.T) {
 		t.Errorf("%+v, %v", v, err)
 	}
 	r.tree.quarantined["pods/u0"] = messages.ChildQuarantined{Reason: "nil map"}
-	tree, err := r.client.Tree(t.Context())
+	r.board.Publish(board.Snapshot{Pods: []board.Pod{pod("default", "web", "u1", nil)}})
+	tree, err := r.client.Actors(t.Context())
 	want := []api.Actor{
-		{Path: "", Kind: "node"}, {Path: "pods", Kind: "pods"},
-		{Path: "pods/u0", Quarantine: &api.Quarantine{Reason: "nil map"}},
-		{Path: "pods/u1", Kind: "pod"}, {Path: "server", Kind: "server"},
+		{Vitals: supervisors.Vitals{Path: "", Kind: "node", State: supervisors.Running}},
+		{Vitals: supervisors.Vitals{Path: "pods", Kind: "pods", State: supervisors.Running}},
+		{Vitals: supervisors.Vitals{Path: "pods/u0", State: supervisors.Quarantined, Failure: &supervisors.Failure{Reason: "nil map"}}},
+		{Vitals: supervisors.Vitals{Path: "pods/u1", Kind: "pod", State: supervisors.Running}, Pod: "default/web"},
+		{Vitals: supervisors.Vitals{Path: "server", Kind: "server", State: supervisors.Running}},
 	}
 	if err != nil || !reflect.DeepEqual(tree.Actors, want) {
 		t.Errorf("%+v, %v", tree, err)
 	}
-	for path, kind := range map[messages.Address]string{"": "node", "node": "node", "pods/u1": "pod", "pods/": "pods"} {
+	for path, kind := range map[messages.Address]supervisors.Kind{"": "node", "node": "node", "pods/u1": "pod", "pods/": "pods"} {
 		in, err := r.client.Inspect(t.Context(), path)
 		if err != nil || in.Kind != kind || in.Handled != 7 || in.Detail.(map[string]any)["pod"] != "a/b" {
 			t.Errorf("%q: %+v, %v", path, in, err)
 		}
 	}
-	if flows, err := r.client.Flows(t.Context(), ""); err != nil || flows.Entries == nil {
-		t.Errorf("the node's flows: %+v, %v", flows, err)
+}
+
+func TestTracesComeFromTheRecorder(t *testing.T) {
+	r := openRig(t)
+	r.tree.hangs = true // no actor is asked
+	r.board.Publish(board.Snapshot{Pods: []board.Pod{pod("default", "web", "u1", nil)}})
+	add := func(id uint64, flow string, from, to messages.Address) {
+		at := time.Unix(int64(id), 0)
+		r.tree.recorder.Add(supervisors.Entry{ID: id, Flow: supervisors.Flow{ID: 1, Pod: flow}, From: from, To: to, Sent: at, Began: at})
+	}
+	add(1, "u1", messages.Pods, "pods/u1")
+	add(2, "u2", messages.Pods, "pods/u2")
+	add(3, "", messages.Pods, messages.Images)
+	for query, want := range map[string][]uint64{
+		"": {1, 2, 3}, "?pod=web": {1}, "?pod=web&namespace=default": {1}, "?pod=u2": {2}, "?actor=images": {3}, "?actor=/pods/": {1, 2, 3},
+		"?since=1970-01-01T00:00:02Z": {2, 3}, "?actor=server": nil,
+	} {
+		var got api.Trace
+		if err := json.NewDecoder(r.raw("GET", "/v1/trace"+query).Body).Decode(&got); err != nil || got.Entries == nil {
+			t.Fatalf("%s: %+v, %v", query, got, err)
+		}
+		var ids []uint64
+		for _, e := range got.Entries {
+			ids = append(ids, e.ID)
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("%s has %v, want %v", query, ids, want)
+		}
+	}
+	lines, ctx := make(chan *api.Trace, 10), t.Context()
+	go func() {
+		_ = r.client.Trace(ctx, api.TraceOptions{Pod: "web", Follow: true}, func(l *api.Trace) error { lines <- l; return nil })
+	}()
+	next := func() *api.Trace {
+		select {
+		case l := <-lines:
+			return l
+		case <-time.After(waitLimit):
+			t.Fatal("no line")
+			return nil
+		}
+	}
+	if l := next(); len(l.Entries) != 1 || l.Pod == nil || l.Pod.UID != "u1" {
+		t.Errorf("the first line is %+v", l)
+	}
+	add(4, "u2", messages.Pods, "pods/u2")
+	add(5, "u1", messages.Pods, "pods/u1")
+	if l := next(); len(l.Entries) != 1 || l.Entries[0].ID != 5 {
+		t.Errorf("the second line is %+v", l)
 	}
 }
 
@@ -136,20 +186,25 @@ func TestRefusals(t *testing.T) {
 	check("DELETE", "/v1/pods", api.Error{Status: 405, Text: "/v1/pods does not take DELETE; it takes GET, HEAD"})
 	check("GET", "/v1/pods?watch=maybe", api.Error{Status: 400, Text: `watch="maybe" is neither true nor false`})
 	check("GET", "/v1/pods?label=x", api.Error{Status: 400, Text: `unknown parameter "label"`})
-	check("GET", "/v1/inspect/pods/nope", api.Error{Status: 404, Text: `there is no actor "pods/nope"`})
-	check("GET", "/v1/inspect/pods/u0", api.Error{
-		Status: 503, Actor: "pods/u0", Text: `actor "pods/u0" is in quarantine until 2026-01-02T03:04:05Z: nil map`,
+	check("GET", "/v1/actors/pods/nope", api.Error{Status: 404, Text: `there is no actor "pods/nope"`})
+	check("GET", "/v1/actors/pods/u0", api.Error{
+		Status: 503, Actor: "pods/u0", Text: `actor "pods/u0": it is in quarantine until 2026-01-02T03:04:05Z: nil map`,
 	})
-	check("GET", "/v1/flows/nope", api.Error{Status: 404, Text: `no messages are recorded of a pod with UID "nope"`})
+	check("GET", "/v1/trace?pod=nope", api.Error{Status: 404, Text: `there is no pod "nope", and no message of one is recorded`})
+	check("GET", "/v1/trace?actor=x", api.Error{Status: 404, Text: `there is no actor "x", and no message of one is recorded`})
+	check("GET", "/v1/trace?actor=x&pod=y", api.Error{Status: 400, Text: "either a pod or an actor can be chosen"})
 	r.tree.hangs = true
-	check("GET", "/v1/inspect/pods", api.Error{
-		Status: 503, Actor: "pods", Text: `no answer from actor "pods" to GetInspection: context deadline exceeded`,
-	})
+	var busy *api.Error
+	if _, err := r.client.Inspect(t.Context(), "pods"); !errors.As(err, &busy) || busy.Status != 503 || busy.Actor != "pods" ||
+		!strings.HasPrefix(busy.Text, `actor "pods": no answer to GetInspection: it is busy with GetDesired of pods/u1 since `) ||
+		!strings.HasSuffix(busy.Text, "); 3 more wait") {
+		t.Errorf("a hung actor: %v", err)
+	}
 	r.listeners.Attach(nil)
-	for _, path := range []string{"/v1/inspect/pods", "/v1/tree", "/v1/flows/"} {
+	for _, path := range []string{"/v1/actors/pods", "/v1/actors", "/v1/trace"} {
 		check("GET", path, api.Error{Status: 503, Text: "the agent is starting: its actors do not run yet"})
 	}
-	if _, err := r.client.Tree(t.Context()); err == nil || err.Error() != "the agent is starting: its actors do not run yet" {
+	if _, err := r.client.Actors(t.Context()); err == nil || err.Error() != "the agent is starting: its actors do not run yet" {
 		t.Errorf("the client says %v", err)
 	}
 	if resp := r.raw("GET", "/v1/pods"); resp.StatusCode != http.StatusOK {
@@ -281,16 +336,16 @@ func TestWatchesAreLimited(t *testing.T) {
 func TestTheClientSaysWhatIsTheMatter(t *testing.T) {
 	dir := tempDir(t)
 	_, err := api.NewClient(dir+"/none.sock").Pods(t.Context(), api.Filter{})
-	want := "playlet is not running (no socket at " + dir + `/none.sock): start it with "playlet", or name its socket with --admin-socket`
+	want := "playlet is not running (no socket at " + dir + `/none.sock): start it with "playlet", or name its socket with --admin-socket or PLAYLET_SOCKET`
 	if !errors.Is(err, api.ErrNotRunning) || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 	r := openRig(t)
 	r.tree.quarantined["pods/ü x"] = messages.ChildQuarantined{Reason: "r"}
-	if _, err := r.client.Inspect(t.Context(), "pods/ü x"); err == nil || !strings.Contains(err.Error(), `"pods/ü x" is in quarantine`) {
+	if _, err := r.client.Inspect(t.Context(), "pods/ü x"); err == nil || !strings.Contains(err.Error(), `"pods/ü x": it is in quarantine`) {
 		t.Errorf("a path is not escaped: %v", err)
 	}
-	if _, err := r.client.Flows(t.Context(), "a/b?c"); err == nil || !strings.Contains(err.Error(), url.PathEscape("a")) || !strings.Contains(err.Error(), `"a/b?c"`) {
-		t.Errorf("a UID is not escaped: %v", err)
+	if err := r.client.Trace(t.Context(), api.TraceOptions{Pod: "a/b?c"}, nil); err == nil || !strings.Contains(err.Error(), `"a/b?c"`) {
+		t.Errorf("a name is not escaped: %v", err)
 	}
 }

@@ -30,6 +30,7 @@ type fakeRuntime struct {
 	containers.Runtime
 	*testing.T
 	server *httptest.Server
+	ports  *httptest.Server // forwards ports
 	err    error
 
 	mu      sync.Mutex
@@ -41,8 +42,8 @@ type fakeRuntime struct {
 
 func newFakeRuntime(t *testing.T) *fakeRuntime {
 	f := &fakeRuntime{T: t, quit: make(chan struct{})}
-	f.server = httptest.NewServer(f)
-	t.Cleanup(func() { f.server.Close(); close(f.quit); f.running.Wait() })
+	f.server, f.ports = httptest.NewServer(f), httptest.NewServer(http.HandlerFunc(forwards))
+	t.Cleanup(func() { f.server.Close(); f.ports.Close(); close(f.quit); f.running.Wait() })
 	return f
 }
 

@@ -35,14 +35,14 @@ type fakeTree struct {
 	asked       int
 	question    any // the last
 	answer      any // to questions that are not for an inspection
-	recorder    supervisors.Recorder
+	recorder    *supervisors.Recorder
 }
 
 func newFakeTree() *fakeTree {
 	return &fakeTree{kinds: map[messages.Address]supervisors.Kind{
 		messages.Node: "node", messages.Pods: "pods", "pods/u1": "pod", messages.Server: "server",
 		messages.Submit: "submit",
-	}, quarantined: map[messages.Address]messages.ChildQuarantined{}}
+	}, recorder: supervisors.NewRecorder(), quarantined: map[messages.Address]messages.ChildQuarantined{}}
 }
 
 func (f *fakeTree) Ask(ctx context.Context, to messages.Address, question any) (any, error) {
@@ -63,10 +63,25 @@ func (f *fakeTree) Ask(ctx context.Context, to messages.Address, question any) (
 	return messages.Inspection{Path: to.String(), Kind: string(kind), Handled: 7, Detail: map[string]string{"pod": "a/b"}}, nil
 }
 
-func (f *fakeTree) Actors() []messages.Address {
-	return []messages.Address{messages.Node, messages.Pods, "pods/u1", messages.Server}
+func (f *fakeTree) Vitals() []supervisors.Vitals {
+	var out []supervisors.Vitals
+	for _, a := range []messages.Address{messages.Node, messages.Pods, "pods/u0", "pods/u1", messages.Server} {
+		if v, ok := f.VitalsOf(a); ok {
+			out = append(out, v)
+		}
+	}
+	return out
 }
-func (f *fakeTree) KindOf(a messages.Address) supervisors.Kind { return f.kinds[a] }
+
+func (f *fakeTree) VitalsOf(a messages.Address) (supervisors.Vitals, bool) {
+	v := supervisors.Vitals{Path: a, Kind: f.kinds[a], State: supervisors.Running}
+	if q, ok := f.Quarantined()[a]; ok {
+		v.State, v.Until, v.Failure = supervisors.Quarantined, q.Until, &supervisors.Failure{Reason: q.Reason}
+	} else if f.hangs {
+		v.Handling, v.Waiting = &supervisors.Handling{Message: "GetDesired", From: "pods/u1", Began: time.Now().Add(-time.Hour)}, 3
+	}
+	return v, v.Kind != "" || v.State == supervisors.Quarantined
+}
 func (f *fakeTree) Quarantined() map[messages.Address]messages.ChildQuarantined {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +91,7 @@ func (f *fakeTree) Quarantined() map[messages.Address]messages.ChildQuarantined 
 	}
 	return out
 }
-func (f *fakeTree) Recorder() *supervisors.Recorder { return &f.recorder }
+func (f *fakeTree) Recorder() *supervisors.Recorder { return f.recorder }
 
 // rig is a Listeners on a socket in a folder of its own, with a client.
 type rig struct {

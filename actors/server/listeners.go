@@ -16,10 +16,12 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/eventlog"
 	"github.com/playlet-dev/playlet/actors/server/admin"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/server/containers"
 	"github.com/playlet-dev/playlet/actors/server/healthz"
+	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
 // Asker is the running tree, as the handlers see it; *supervisors.System is one.
@@ -29,6 +31,8 @@ type Asker = admin.Tree
 type Config struct {
 	// AdminSocket is the absolute path of the unix socket; its folder is made where it is missing.
 	AdminSocket string
+	// AdminSocketGroup is the name or number of a group that may use it, too; empty: none.
+	AdminSocketGroup string
 	// HealthzAddress and HealthzPort are where /healthz is; port 0 switches it off.
 	HealthzAddress string
 	HealthzPort    int
@@ -48,6 +52,8 @@ type Config struct {
 	Probes func() []string
 	// PodLogsDir has the logs of pods; a link below it is not followed.
 	PodLogsDir string
+	// Events are the last ones of this node.
+	Events *eventlog.Log
 	// CRI is asked for the logs of containers, and for streams with them.
 	CRI containers.Runtime
 	// StreamIdleTimeout ends a stream over which nothing passed for so long; 0: never. MaxStreams is as containers.Config has it.
@@ -57,6 +63,11 @@ type Config struct {
 	LogWriteTimeout time.Duration
 	// Node is the node's API; nil: it is not served.
 	Node *NodeAPI
+	// Chaos breaks actors on purpose; nil: it is not enabled.
+	Chaos *chaos.Engine
+	// CAdvisor has cAdvisor's pages and API on CAdvisorAddress, "host:port"; nil: they are not served.
+	CAdvisor        http.Handler
+	CAdvisorAddress string
 	// Version is the agent's own, Kubernetes the release that it is tested against.
 	Version    string
 	Kubernetes string
@@ -95,6 +106,7 @@ const (
 	maxHeaderBytes  = 16 << 10 // but port 10250's
 	adminConns      = 512
 	probeTimeout    = 10 * time.Second // for a whole request to /healthz, and its answer
+	answerTimeout   = 30 * time.Second // for a request to cAdvisor's port, and for the client to take the answer
 	probeConns      = 64
 	shutdownTimeout = 2 * time.Second
 )
@@ -130,6 +142,9 @@ func NewListeners(conf Config) *Listeners {
 	if conf.HealthzPort != 0 {
 		l.ends = append(l.ends, l.healthzEndpoint())
 	}
+	if conf.CAdvisor != nil {
+		l.ends = append(l.ends, l.cadvisorEndpoint())
+	}
 	if conf.Node != nil {
 		l.addNodeAPI(conf.Node)
 	}
@@ -160,15 +175,16 @@ func (s serverLog) Write(p []byte) (int, error) {
 // adminEndpoint is the admin socket's.
 func (l *Listeners) adminEndpoint() *endpoint {
 	handler := admin.New(admin.Config{
-		Board: l.conf.Board, Containers: l.shared, Healthz: l.health.Handler(true),
-		Health: l.health.Explain, Tree: l.tree, Runtime: l.conf.Runtime,
+		Board: l.conf.Board, Events: l.conf.Events, Containers: l.shared, Healthz: l.health.Handler(true),
+		Health: l.health.Explain, Tree: l.tree, Runtime: l.conf.Runtime, Chaos: l.conf.Chaos,
 		Version: api.Version{
 			Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(),
 			Platform: runtime.GOOS + "/" + runtime.GOARCH, PID: os.Getpid(), Since: time.Now(),
 		},
 	})
 	server := &http.Server{Handler: whileBusy(handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
-	return newEndpoint("admin", l.conf.AdminSocket, adminConns, server, &socketDoor{path: l.conf.AdminSocket})
+	door := &socketDoor{path: l.conf.AdminSocket, group: l.conf.AdminSocketGroup}
+	return newEndpoint("admin", l.conf.AdminSocket, adminConns, server, door)
 }
 
 // healthzEndpoint is the one of /healthz on a TCP port of its own.
@@ -179,6 +195,15 @@ func (l *Listeners) healthzEndpoint() *endpoint {
 		WriteTimeout: probeTimeout, IdleTimeout: idleTimeout,
 	}
 	return newEndpoint("healthz", where, probeConns, server, tcpDoor(where))
+}
+
+// cadvisorEndpoint is the one of cAdvisor's pages and API.
+func (l *Listeners) cadvisorEndpoint() *endpoint {
+	server := &http.Server{
+		Handler: whileBusy(l.conf.CAdvisor), ReadHeaderTimeout: headerTimeout, ReadTimeout: probeTimeout,
+		WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
+	}
+	return newEndpoint("cadvisor", l.conf.CAdvisorAddress, probeConns, server, tcpDoor(l.conf.CAdvisorAddress))
 }
 
 // Open opens what is not open, and says what cannot be. A command calls it before anything else is started, and gives

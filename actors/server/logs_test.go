@@ -34,6 +34,7 @@ type logged struct {
 	mu      sync.Mutex
 	paths   map[string]string // by ID
 	running map[string]bool
+	started map[string]time.Time
 	err     error
 	asked   chan struct{} // a word for each question; nobody needs more of them than it holds
 }
@@ -53,7 +54,11 @@ func (l *logged) ContainerStatus(_ context.Context, id string, _ bool) (*runtime
 	if l.running[id] {
 		state = runtimeapi.ContainerState_CONTAINER_RUNNING
 	}
-	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, LogPath: path, State: state}}, nil
+	run := &runtimeapi.ContainerStatus{Id: id, LogPath: path, State: state}
+	if at, ok := l.started[id]; ok {
+		run.StartedAt = at.UnixNano()
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: run}, nil
 }
 
 // remove has the runtime forget a container.
@@ -177,6 +182,39 @@ func TestLogs(t *testing.T) {
 			}
 			if err != nil || out.String() != c.want || !strings.HasPrefix(note, c.note) || (c.note == "") != (note == "") {
 				t.Errorf("%q, note %q, %v", out.String(), note, err)
+			}
+		})
+	}
+}
+
+// The log of a container that was started just now has its first line, even when nobody follows it.
+func TestTheFirstLineOfALog(t *testing.T) {
+	for name, c := range map[string]struct {
+		started time.Time
+		running bool
+		want    string
+	}{
+		"just started":     {time.Now().Add(time.Hour), true, "line 1\n"}, // as long as the test may take
+		"started long ago": {time.Now().Add(-time.Hour), true, ""},
+		"ended":            {time.Now().Add(time.Hour), false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, l := logRig(t)
+			path := l.paths["now"]
+			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+			l.started, l.running["now"] = map[string]time.Time{"now": c.started}, c.running
+			var out bytes.Buffer
+			answered := make(chan error, 1)
+			go func() { answered <- r.client.Logs(t.Context(), "ns", "web", api.LogOptions{}, &out, func(string) {}) }()
+			if <-l.asked; c.want != "" {
+				if err := os.WriteFile(path, fmt.Appendf(nil, noonLine, 1, 1), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := <-answered; err != nil || out.String() != c.want {
+				t.Errorf("%q, %v", out.String(), err)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,9 +26,10 @@ const maxSocketPath = 107
 // the kernel lets go of the lock when its process ends, however it ends, and two agents that start at the same time
 // cannot both find the socket dead. The file of the lock stays, since removing it would let two hold "the" lock.
 type socketDoor struct {
-	path string
-	lock *os.File
-	mine os.FileInfo // of the socket's file
+	path  string
+	group string // that may use it, too
+	lock  *os.File
+	mine  os.FileInfo // of the socket's file
 }
 
 func (d *socketDoor) lockPath() string { return d.path + ".lock" }
@@ -54,10 +56,31 @@ func (d *socketDoor) open(ctx context.Context) (net.Listener, error) {
 		return nil, err
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false) // by name: it could remove another's; see close
-	if d.mine, err = os.Lstat(d.path); err != nil {
+	if d.mine, err = os.Lstat(d.path); err == nil {
+		err = d.share()
+	}
+	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// share gives the socket to the group. Its folder is the agent's own user's, so that its name means this socket still.
+func (d *socketDoor) share() error {
+	if d.group == "" {
+		return nil
+	}
+	id, err := strconv.Atoi(d.group)
+	if found, unknown := user.LookupGroup(d.group); unknown == nil {
+		id, err = strconv.Atoi(found.Gid)
+	}
+	if err != nil || id < 0 {
+		return fmt.Errorf("there is no group %q (--admin-socket-group)", d.group)
+	}
+	if err := os.Lchown(d.path, -1, id); err != nil {
+		return fmt.Errorf("giving %s to the group %s: %w", d.path, d.group, err)
+	}
+	return os.Chmod(d.path, 0o660) //nolint:gosec // the group is to have it
 }
 
 // privately gives the socket its mode before it has a name, so that at no moment anyone else can open it: on Linux the

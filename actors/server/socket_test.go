@@ -34,6 +34,34 @@ func TestTheSocketIsForItsOwnerAlone(t *testing.T) {
 	}
 }
 
+// A group is given the socket, by its name or its number, and one that is not there leaves the agent without one.
+func TestTheSocketOfAGroup(t *testing.T) {
+	for group, want := range map[string]uint32{"bin": 2, "4711": 4711} {
+		d := &socketDoor{path: filepath.Join(tempDir(t), "s"), group: group}
+		l, err := d.open(t.Context())
+		if errors.Is(err, fs.ErrPermission) {
+			t.Skip("files can be given to groups by root alone")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Lstat(d.path)
+		if err != nil || info.Mode().Perm() != 0o660 || info.Sys().(*syscall.Stat_t).Gid != want {
+			t.Errorf("%s: %v %+v", group, err, info)
+		}
+		if err := errors.Join(l.Close(), d.close()); err != nil {
+			t.Error(err)
+		}
+	}
+	d := &socketDoor{path: filepath.Join(tempDir(t), "s"), group: "none-such"}
+	if _, err := d.open(t.Context()); err == nil || err.Error() != `there is no group "none-such" (--admin-socket-group)` {
+		t.Errorf("%v", err)
+	}
+	if err := d.close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTheModeIsThereBeforeTheName would see a socket that is private only from a moment after its birth.
 func TestTheModeIsThereBeforeTheName(t *testing.T) {
 	old := syscall.Umask(0)

@@ -60,10 +60,10 @@ func TestAStreamOutlivesTheActorThatOpenedItsListener(t *testing.T) {
 	until(t, "listening", func() bool { return r.listeners.State()[0].Open })
 	lines := r.watch(api.Filter{})
 	r.line(lines)
-	inspect := func() *messages.Inspection {
+	inspect := func() *api.Inspection {
 		in, err := r.client.Inspect(t.Context(), messages.Server)
 		if err != nil {
-			return &messages.Inspection{} // between two lives
+			return &api.Inspection{} // between two lives
 		}
 		return in
 	}
@@ -83,17 +83,20 @@ func TestAStreamOutlivesTheActorThatOpenedItsListener(t *testing.T) {
 	}
 }
 
-func TestFlowsAndTheTreeComeFromTheRunningSystem(t *testing.T) {
+func TestTracesAndTheTreeComeFromTheRunningSystem(t *testing.T) {
 	r := newRig(t, nil)
 	sys := startTree(t, r)
 	until(t, "listening", func() bool { return r.listeners.State()[0].Open })
 	sys.Tell(messages.Pods, messages.GetDesired{UID: "u1"})
 	until(t, "a recorded message", func() bool {
-		flows, err := r.client.Flows(t.Context(), "u1")
-		return err == nil && len(flows.Entries) == 1 && flows.Entries[0].Message == "GetDesired" &&
-			flows.Entries[0].To == messages.Pods
+		found := false
+		err := r.client.Trace(t.Context(), api.TraceOptions{Pod: "u1"}, func(got *api.Trace) error {
+			found = len(got.Entries) == 1 && got.Entries[0].Message == "GetDesired" && got.Entries[0].To == messages.Pods
+			return nil
+		})
+		return err == nil && found
 	})
-	tree, err := r.client.Tree(t.Context())
+	tree, err := r.client.Actors(t.Context())
 	if err != nil || len(tree.Actors) != 3 || tree.Actors[0].Kind != "node" || tree.Actors[2].Path != messages.Server {
 		t.Errorf("%+v, %v", tree, err)
 	}

@@ -3,6 +3,7 @@ package stats
 import (
 	"context"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,7 +38,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
 	case messages.MeasureUsage:
-		a.measure(ctx, m.Pods)
+		a.measure(ctx, m.Pods, m.Urgent)
 	case walked:
 		delete(a.walking, m.uid)
 		a.next(ctx)
@@ -47,7 +48,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 }
 
 // measure puts the pods that are due into the queue.
-func (a *actor) measure(ctx supervisors.Context, pods []*v1.Pod) {
+func (a *actor) measure(ctx supervisors.Context, pods []*v1.Pod, urgent map[types.UID]bool) {
 	usage, here := a.collector.usage, map[types.UID]*v1.Pod{}
 	for _, p := range pods {
 		here[p.UID] = p
@@ -58,11 +59,22 @@ func (a *actor) measure(ctx supervisors.Context, pods []*v1.Pod) {
 		delete(here, p.UID)
 	}
 	for _, p := range pods {
-		if here[p.UID] != nil && !a.walking[p.UID] && usage.of(p.UID).due(ctx.Now(), a.collector.opts.UsageAge) {
+		if here[p.UID] != nil && !a.walking[p.UID] && usage.of(p.UID).due(ctx.Now(), a.collector.ageOf(p, urgent)) {
 			a.queue = append(a.queue, p)
 		}
 	}
 	a.next(ctx)
+}
+
+// urgentAge is how old the figures of volumes may be of a pod over which eviction decides.
+const urgentAge = 5 * time.Second
+
+// ageOf is how old the figures of a pod's volumes may be.
+func (c *Collector) ageOf(p *v1.Pod, urgent map[types.UID]bool) time.Duration {
+	if urgent[p.UID] {
+		return min(urgentAge, c.opts.UsageAge)
+	}
+	return c.opts.UsageAge
 }
 
 // next begins walks, as many as may be.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/google/cadvisor/lib/machine"
 	"github.com/google/cadvisor/lib/metrics"
@@ -22,19 +23,45 @@ type cadvisorView struct {
 	pause   string // the image of sandboxes; empty: it is not told
 }
 
-// cadvisor gives cAdvisor's families, with the kubelet's labels, for one answer. lacks are sentences on what could not be read.
-func (c *Collector) cadvisor(ctx context.Context) (collectors []prometheus.Collector, lacks []string) {
-	f := c.collect(ctx, fullAge, false)
-	mounted, err := c.mounted.get(ctx, fullAge)
+// view collects what is older than age for one answer.
+func (c *Collector) view(ctx context.Context, age time.Duration) *cadvisorView {
+	f := c.collect(ctx, age, false, nil)
+	mounted, err := c.mounted.get(ctx, age)
 	if err != nil {
 		f.lacks = append(f.lacks, err.Error())
 	}
 	f.mounted = mounted
-	v := &cadvisorView{ctx, c, f, c.sandboxImage(ctx, f)}
+	return &cadvisorView{ctx, c, f, c.sandboxImage(ctx, f)}
+}
+
+// cadvisor gives cAdvisor's families, with the kubelet's labels, for one answer. lacks are sentences on what could not be read.
+func (c *Collector) cadvisor(ctx context.Context) (collectors []prometheus.Collector, lacks []string) {
+	v := c.view(ctx, fullAge)
 	return []prometheus.Collector{
 		metrics.NewPrometheusCollector(v, labels, included, clock.RealClock{}, model.RequestOptions{}),
 		metrics.NewPrometheusMachineCollector(v, included),
-	}, f.lacks
+	}, v.figures.lacks
+}
+
+// Containers gives all cgroups in cAdvisor's model, by name, each with one sample, which is not older than age (but may be a
+// second old). They are shared and must not be changed. lacks are sentences on what could not be read.
+func (c *Collector) Containers(ctx context.Context, age time.Duration) (all map[string]*model.ContainerInfo, lacks []string) {
+	v := c.view(ctx, age)
+	all, err := v.GetRequestedContainersInfo("", model.RequestOptions{})
+	if err != nil {
+		return nil, append(v.figures.lacks, err.Error())
+	}
+	return all, v.figures.lacks
+}
+
+// Machine gives what the machine has; it must not be changed.
+func (c *Collector) Machine(ctx context.Context) (*model.MachineInfo, error) {
+	return c.machine.get(ctx, machineAge)
+}
+
+// Filesystems gives the mounted file systems that are on disks; they must not be changed.
+func (c *Collector) Filesystems(ctx context.Context) ([]model.FsInfo, error) {
+	return c.places.get(ctx, fullAge)
 }
 
 // sandboxImage is the image of the sandboxes, by which dashboards tell a pod's network from its cgroup. It is a label and no
@@ -110,13 +137,13 @@ func (v *cadvisorView) withDisks(name string, info *model.ContainerInfo) *model.
 	}
 	out, stats := *info, *info.Stats[0]
 	stats.Filesystem = v.figures.mounted
-	out.Stats = []*model.ContainerStats{&stats}
+	out.Stats, out.Spec.HasFilesystem = []*model.ContainerStats{&stats}, true
 	return &out
 }
 
 // GetMachineInfo gives what the machine has.
 func (v *cadvisorView) GetMachineInfo() (*model.MachineInfo, error) {
-	return v.c.machine.get(v.ctx, machineAge)
+	return v.c.Machine(v.ctx)
 }
 
 // GetVersionInfo gives the versions that cadvisor_version_info tells.

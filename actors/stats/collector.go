@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/cadvisor/lib/model"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
@@ -68,6 +69,7 @@ type Collector struct {
 	node    *part[space]
 	images  *part[imageSpace]
 	mounted *part[[]model.FsStats]
+	places  *part[[]model.FsInfo]
 	pause   *part[string]
 	sandbox atomic.Pointer[string] // the ID of one that runs, of which the image of all is learned
 
@@ -105,6 +107,7 @@ func NewCollector(o Options) *Collector {
 	c.images = newPart("the images' file system", partTimeout, o.Now, c.readImages)
 	c.pause = newPart("the image of sandboxes", partTimeout, o.Now, c.askSandboxImage)
 	c.mounted = newPart("the mounted file systems", partTimeout, o.Now, readMounted)
+	c.places = newPart("where file systems are mounted", partTimeout, o.Now, readPlaces)
 	return c
 }
 
@@ -219,8 +222,9 @@ type containerFigures struct {
 	writable *runtimeapi.FilesystemUsage
 }
 
-// collect reads what is older than age. all is for disks and the runtime, too.
-func (c *Collector) collect(ctx context.Context, age time.Duration, all bool) *figures {
+// collect reads what is older than age. all is for disks and the runtime, too; of the pods in urgent, volumes are measured that
+// were not in the last seconds.
+func (c *Collector) collect(ctx context.Context, age time.Duration, all bool, urgent map[types.UID]bool) *figures {
 	snapshot := c.opts.Board.Now()
 	f := &figures{at: c.opts.Now(), system: c.opts.System()}
 	var mu sync.Mutex
@@ -241,7 +245,7 @@ func (c *Collector) collect(ctx context.Context, age time.Duration, all bool) *f
 		begin(func() (err error) { f.disk, err = c.node.get(ctx, age); return err })
 		begin(func() (err error) { f.images, err = c.images.get(ctx, age); return err })
 		if c.opts.UsageAge > 0 {
-			begin(func() error { return c.measureUsage(ctx, snapshot) })
+			begin(func() error { return c.measureUsage(ctx, snapshot, urgent) })
 		}
 	}
 	reading.Wait()
@@ -314,7 +318,7 @@ func (f *figures) join(snapshot *board.Snapshot, runtime runtimeFigures) {
 var errNoTree = errors.New("the figures of volumes: the stats actor does not run")
 
 // measureUsage asks the actor to walk what has not been walked for a while, and waits a little where a pod has never been.
-func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot) error {
+func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot, urgent map[types.UID]bool) error {
 	c.mu.Lock()
 	tell := c.tell
 	c.mu.Unlock()
@@ -325,8 +329,11 @@ func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot) 
 	for _, p := range snapshot.Pods {
 		pods = append(pods, p.Pod)
 	}
-	tell(messages.Stats, messages.MeasureUsage{Pods: pods})
+	tell(messages.Stats, messages.MeasureUsage{Pods: pods, Urgent: urgent})
 	ctx, cancel := context.WithTimeout(ctx, firstWalk)
 	defer cancel()
-	return c.usage.await(ctx, pods)
+	now := c.opts.Now()
+	return c.usage.await(ctx, pods, func(p *v1.Pod, u *podUsage) bool {
+		return u == nil || urgent[p.UID] && u.due(now, urgentAge)
+	})
 }

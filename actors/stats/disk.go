@@ -113,6 +113,25 @@ func readMounted() ([]model.FsStats, error) {
 	return out, err
 }
 
+// readPlaces reads the same file systems, with where they are mounted.
+func readPlaces() ([]model.FsInfo, error) {
+	disks, err := fs.NewFsInfo(fs.Context{})
+	if err != nil {
+		return nil, err
+	}
+	list, err := disks.GetGlobalFsInfo()
+	out := make([]model.FsInfo, 0, len(list))
+	for _, d := range list {
+		at, _ := disks.GetMountpointForDevice(d.Device) // of one unmounted meanwhile there is none
+		labels, _ := disks.GetLabelsForDevice(d.Device)
+		out = append(out, model.FsInfo{
+			Timestamp: time.Now(), Device: d.Device, Mountpoint: at, Labels: labels, Capacity: d.Capacity, Available: d.Available,
+			Usage: d.Capacity - d.Free, Inodes: d.Inodes, InodesFree: d.InodesFree,
+		})
+	}
+	return out, err
+}
+
 // bootTime is when the machine was started.
 func bootTime() time.Time {
 	var info unix.Sysinfo_t

@@ -20,6 +20,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -38,7 +39,6 @@ var absent = map[string]string{
 	"there is no dynamic resource allocation yet":              "dra_*",
 	"there are no CPU, memory and topology managers yet": `kubelet_container_aligned_compute_resources_* kubelet_cpu_manager_*
 		kubelet_memory_manager_* kubelet_topology_manager_*`,
-	"images are not collected yet":                       "kubelet_image_garbage_collected_total",
 	"there are no records of pulls with credentials yet": `kubelet_imagemanager_* kubelet_image_manager_ensure_image_requests_total`,
 	"volumes of images are not mounted yet":              "kubelet_image_volume_*",
 	"volumes of claims and CSI drivers are not mounted yet": `kubelet_volume_stats_* kubelet_volume_metric_collection_duration_seconds csi_operations_seconds
@@ -99,13 +99,14 @@ func exercise(t *testing.T) (*rig, *Metrics, http.Handler) {
 	m := NewMetrics(MetricsOptions{NodeName: "node", Board: r.opts.Board, Kubernetes: "1.36.3", Expiry: func() map[string]time.Time {
 		return map[string]time.Time{"client": now.Add(time.Hour), "serving": now.Add(-time.Hour)}
 	}, Features: []config.Feature{{Name: "AFeature", Stage: "beta", On: true}}})
-	m.RuntimeCall("RunPodSandbox", &runtimeapi.RunPodSandboxRequest{RuntimeHandler: "kata"}, time.Second, nil)
-	m.RuntimeCall("RunPodSandbox", &runtimeapi.RunPodSandboxRequest{RuntimeHandler: "kata"}, time.Second, errors.New("no"))
-	m.RuntimeCall("CreateContainer", &runtimeapi.CreateContainerRequest{}, time.Millisecond, nil)
+	m.RuntimeCall(cri.Observation{Call: "RunPodSandbox", Request: &runtimeapi.RunPodSandboxRequest{RuntimeHandler: "kata"}, Took: time.Second})
+	m.RuntimeCall(cri.Observation{Call: "RunPodSandbox", Request: &runtimeapi.RunPodSandboxRequest{RuntimeHandler: "kata"}, Took: time.Second, Err: errors.New("no")})
+	m.RuntimeCall(cri.Observation{Call: "CreateContainer", Request: &runtimeapi.CreateContainerRequest{}, Took: time.Millisecond})
 	metrics.Refused("OutOfexample.com/gpu")
 	metrics.Preemptions.WithLabelValues("memory").Inc()
 	metrics.Since(metrics.CgroupTime, now, "create")
 	metrics.Pulled(200<<20, time.Second)
+	metrics.CollectedImages.WithLabelValues("space").Inc()
 	metrics.Stored("kubernetes.io/empty-dir", "volume_mount", now, errors.New("no"))
 	metrics.Relisted(now.Add(-time.Minute), now, now.Add(time.Second))
 	m.Probed(Probe{"Readiness", "failed", "uid-web", "default", "web", "c1", time.Millisecond})

@@ -53,6 +53,12 @@ func Handler(c *Collector, m *Metrics) http.Handler {
 	return mux
 }
 
+// CAdvisorHandler answers each request with what Handler serves at /metrics/cadvisor.
+func CAdvisorHandler(c *Collector) http.Handler {
+	h := &handler{c, make(chan struct{}, answers), make(chan struct{}, pending)}
+	return h.bounded(h.cadvisor)
+}
+
 // page is an answer in memory.
 type page struct {
 	header http.Header

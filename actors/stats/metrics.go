@@ -22,6 +22,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // MetricsOptions are what metrics are told of.
@@ -121,6 +122,9 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	return m
 }
 
+// Register adds what others count to /metrics.
+func (m *Metrics) Register(c prometheus.Collector) { m.registry.MustRegister(c) }
+
 var words = regexp.MustCompile(`([a-z])([A-Z])`)
 
 // operation is the kubelet's name for a call of the CRI.
@@ -133,7 +137,8 @@ func operation(call string) string {
 }
 
 // RuntimeCall counts one call of the container runtime. It is for cri.Options.
-func (m *Metrics) RuntimeCall(call string, request any, took time.Duration, err error) {
+func (m *Metrics) RuntimeCall(o cri.Observation) {
+	call, request, took, err := o.Call, o.Request, o.Took, o.Err
 	name := operation(call)
 	m.calls.WithLabelValues(name).Inc()
 	m.callTime.WithLabelValues(name).Observe(took.Seconds())

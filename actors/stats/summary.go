@@ -11,6 +11,7 @@ import (
 	"github.com/google/cadvisor/lib/model"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
@@ -21,12 +22,22 @@ func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.
 	if onlyCPUAndMemory {
 		age = resourceAge
 	}
-	f := c.collect(ctx, age, !onlyCPUAndMemory)
+	f := c.collect(ctx, age, !onlyCPUAndMemory, nil)
 	s = &api.Summary{Node: c.nodeStats(f, !onlyCPUAndMemory), Pods: []api.PodStats{}}
 	for i := range f.pods {
 		s.Pods = append(s.Pods, f.podStats(&f.pods[i], !onlyCPUAndMemory))
 	}
 	return s, f.lacks
+}
+
+// PodStats are the figures of the pods that run, for eviction: none is older than a few seconds of the pods in urgent, or as old
+// as it takes to measure those at no great cost.
+func (c *Collector) PodStats(ctx context.Context, urgent map[types.UID]bool) (pods []api.PodStats, lacks []string) {
+	f := c.collect(ctx, urgentAge, true, urgent)
+	for i := range f.pods {
+		pods = append(pods, f.podStats(&f.pods[i], true))
+	}
+	return pods, f.lacks
 }
 
 func (c *Collector) nodeStats(f *figures, all bool) api.NodeStats {

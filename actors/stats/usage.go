@@ -96,13 +96,13 @@ func (b *usageBoard) walk(uid types.UID, read func() (*podUsage, error)) *overdu
 	return w
 }
 
-// await waits until each of the pods has figures. The error says how many have none when ctx ends.
-func (b *usageBoard) await(ctx context.Context, pods []*v1.Pod) error {
+// await waits until no pod lacks figures. The error says how many do when ctx ends.
+func (b *usageBoard) await(ctx context.Context, pods []*v1.Pod, lacks func(*v1.Pod, *podUsage) bool) error {
 	for {
 		b.mu.Lock()
 		missing, changed := 0, b.changed
 		for _, p := range pods {
-			if b.pods[p.UID] == nil {
+			if lacks(p, b.pods[p.UID]) {
 				missing++
 			}
 		}

@@ -15,11 +15,10 @@ import (
 // result shares nothing that is changed with its arguments.
 func merge(pod *v1.Pod, wanted *v1.PodStatus, now time.Time) *v1.PodStatus {
 	out := pod.Status.DeepCopy()
-	generation := wanted.ObservedGeneration
+	generation := max(wanted.ObservedGeneration, out.ObservedGeneration)
 	if isMirror(pod) {
-		generation = pod.Generation // the static pod has none; the mirror pod is of it alone (KEP-5067)
+		generation = 0 // it tells of its static pod, which has none, and not of its own (KEP-5067)
 	}
-	generation = max(generation, out.ObservedGeneration)
 	out.ObservedGeneration = generation
 	mergePhase(out, wanted)
 	mergeAddresses(out, wanted)

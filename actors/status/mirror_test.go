@@ -81,7 +81,7 @@ func TestALifeOfAMirrorPod(t *testing.T) {
 	none(t, b, noon)
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
 	none(t, b, noon)
-	if got := m.pods["default/web"]; !ready(&got.Status) || got.Status.ObservedGeneration != 1 {
+	if got := m.pods["default/web"]; !ready(&got.Status) || got.Status.ObservedGeneration != 0 {
 		t.Errorf("the mirror pod says %+v", got.Status)
 	}
 

@@ -90,7 +90,7 @@ func (a *actor) advance(ctx supervisors.Context) {
 	jobs, again := a.machine.take(ctx.Now())
 	for _, j := range jobs {
 		ctx.Do(supervisors.Work{
-			Name: string(j.verb) + " " + j.namespace + "/" + j.name, Timeout: writeTimeout + 5*time.Second,
+			Name: string(j.verb) + " " + j.namespace + "/" + j.name, Pod: j.pod, Timeout: writeTimeout + 5*time.Second,
 			Run: func(c context.Context) any { return wrote{write(c, a.opts.Client, a.opts.Operations, j)} },
 		})
 	}

@@ -44,7 +44,9 @@ type Facts struct {
 	Objects *objectset.Board
 	// Tokens gives service account tokens; nil where there is no API server.
 	Tokens Tokens
-	log    *slog.Logger
+	// StaticStay says that no static pod is evicted, whatever it writes to an emptyDir.
+	StaticStay bool
+	log        *slog.Logger
 }
 
 const (

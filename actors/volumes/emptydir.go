@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // emptyDir is a folder on the disk, in memory or in huge pages that lives as long as its pod.
@@ -65,9 +66,10 @@ func (e emptyDir) mount(_ context.Context, p podFolder, v *v1.Volume) (string, e
 	if err := ownFolder(p, folder, medium.mode); err != nil { // a crash may have come between making it and its mode
 		return "", err
 	}
-	if size := v.EmptyDir.SizeLimit; medium.kind == "" && size != nil && !size.IsZero() {
-		// On the disk a limit is eviction's to hold, which evicts nothing yet, and as with a kubelet never a static pod.
-		p.node.log.Warn("the size of an emptyDir on the disk is not bounded: the pod is not evicted when it exceeds sizeLimit",
+	stays := p.node.StaticStay && cri.IsStatic(p.pod)
+	if size := v.EmptyDir.SizeLimit; stays && medium.kind == "" && size != nil && !size.IsZero() {
+		p.node.log.Warn("the size of an emptyDir on the disk is not bounded: "+
+			"without --evict-static-pods no static pod is evicted",
 			"pod", p.pod.UID, "volume", v.Name, "sizeLimit", size.String())
 	}
 	note := medium.kind

@@ -41,6 +41,9 @@ func run(ctx context.Context, onlyNew bool) error {
 	if err := install.EnsureCluster(ctx, os.Stderr); err != nil {
 		return err
 	}
+	if err := install.EnsureEarlier(ctx, os.Stderr); err != nil {
+		return err
+	}
 	for _, kind := range wanted {
 		parts, err := install.Locate(kind)
 		if err != nil {

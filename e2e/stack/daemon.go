@@ -87,7 +87,7 @@ func (d *daemon) start() error {
 	cmd := exec.Command(s.parts.Containerd, "--config", s.config())
 	cmd.Dir = s.Dir
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = containerd.Env([]string{"HOME=" + s.Dir}, s.parts.Shim, s.parts.Runc)
+	cmd.Env = containerd.Env(append([]string{"HOME=" + s.Dir}, s.env...), s.parts.Shim, s.parts.Runc)
 	process, err := containerd.Start(cmd)
 	if err != nil {
 		return err

@@ -36,6 +36,9 @@ func prepare(dir string) error {
 	if err := install.EnsureCluster(ctx, os.Stderr); err != nil {
 		return err
 	}
+	if err := install.EnsureEarlier(ctx, os.Stderr); err != nil {
+		return err
+	}
 	return buildAgent(ctx, filepath.Join(dir, binaryName))
 }
 

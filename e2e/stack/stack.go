@@ -39,6 +39,8 @@ var Runtimes = []Runtime{Containerd2, Containerd1}
 type Options struct {
 	// Runtime is Containerd2 where it is empty.
 	Runtime Runtime
+	// RuntimeEnv is added to the runtime's environment, as "NAME=value".
+	RuntimeEnv []string
 	// Logf takes a line of progress; nil means none.
 	Logf func(format string, args ...any)
 }
@@ -63,6 +65,7 @@ type Stack struct {
 
 	number  int // from 1, within the process
 	kind    Runtime
+	env     []string // of the runtime
 	parts   install.Runtime
 	logf    func(format string, args ...any)
 	log     *logbook
@@ -118,6 +121,7 @@ func New(ctx context.Context, o Options) (*Stack, error) {
 		Dir:    filepath.Join(isolate.Dir(), fmt.Sprint("s", n)),
 		number: n,
 		kind:   o.Runtime,
+		env:    o.RuntimeEnv,
 		parts:  parts,
 		logf:   o.Logf,
 	}

@@ -24,6 +24,8 @@ type Pod struct {
 	// EndingSince is when that began, and EndingGrace how long its containers are given.
 	EndingSince time.Time
 	EndingGrace *int64 // seconds
+	// Failure is why the node ends the pod, or has ended it, although it is still wanted. Immutable.
+	Failure *messages.PodFailure
 	// Quarantine is why the pod's actor is left stopped, when it is.
 	Quarantine *messages.ChildQuarantined
 }

@@ -116,6 +116,9 @@ func TestTheCauseOfEachState(t *testing.T) {
 		{"pressure", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted",
 			Message: "Pod was rejected: The node had condition: [DiskPressure]. "}),
 			"the node is under pressure and takes no such pod: [DiskPressure]"},
+		{"evicted", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory. " +
+			"Threshold quantity: 100Mi, available: 60Mi. "}),
+			"the node ended it to protect itself: The node was low on resource: memory. Threshold quantity: 100Mi, available: 60Mi."},
 		{"preempting", waiting(messages.Reason{Code: "Preempting", Message: "it waits for the end of others"}), "it waits for the end of others"},
 
 		// image

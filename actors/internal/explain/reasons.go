@@ -102,7 +102,13 @@ func (v view) refused(code, message string) (cause, waitsFor, remedy string) {
 		remedy = "choose another hostPort, or remove the pod that has it"
 	case code == "SysctlForbidden":
 		remedy = "allow it with --allowed-unsafe-sysctls, or take it out of the pod"
-	case code == "Evicted":
+	case code == messages.EventEvicted && !strings.Contains(message, "The node had condition: "):
+		cause = "the node ended it to protect itself: " + strings.TrimSpace(message)
+		waitsFor, remedy = "", "have it use less, or request what it uses; see playlet explain node"
+		if strings.Contains(message, "exceed") {
+			remedy = "have it use less, or raise the limit"
+		}
+	case code == messages.EventEvicted:
 		cause = "the node is under pressure and takes no such pod: " + strings.TrimPrefix(cause, "The node had condition: ")
 		remedy = "free the resource; see playlet explain node"
 	case message == "":

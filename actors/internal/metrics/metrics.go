@@ -28,12 +28,15 @@ var (
 	rejections  = counter("kubelet_admission_rejections_total", "Pods that were refused.", "reason")
 	Preemptions = counter("kubelet_preemptions", "Pods ended for a critical one, by the resource that it lacked.",
 		"preemption_signal")
+	Evictions    = counter("kubelet_evictions", "Pods that were evicted, by the signal.", "eviction_signal")
 	OrphanedPods = counter("kubelet_orphaned_runtime_pods_total", "Pods that were found in the runtime and are nobody's.")
 
 	CgroupTime = histogram("kubelet_cgroup_manager_duration_seconds", "Time that changes of cgroups took.",
 		prometheus.DefBuckets, "operation_type")
 	pullTime = histogram("kubelet_image_pull_duration_seconds", "Time that pulls of images took, the queue included.",
 		pullBuckets, "image_size_in_bytes")
+	CollectedImages = counter("kubelet_image_garbage_collected_total", "Unused images that were removed, by why: age or space.",
+		"reason")
 	StatusTime = histogram("kubelet_pod_status_sync_duration_seconds",
 		"Time from a change of a pod's status until the API server had it.", syncBuckets)
 	storageTime = histogram("storage_operation_duration_seconds", "Time that operations on volumes took.", storageBuckets,

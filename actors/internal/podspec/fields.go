@@ -141,7 +141,7 @@ var fields = []rule{
 	// Volumes.
 	{honoured, "volumes[].name", nil},
 	{honoured, "volumes[].emptyDir.medium", []string{"Memory", "HugePages*"}},
-	// In memory; on the disk it is for eviction, which static pods are not subject to, and the agent warns.
+	// In memory by its size; on the disk by eviction, of static pods where --evict-static-pods says so.
 	{honoured, "volumes[].emptyDir.sizeLimit", nil},
 	{honoured, "volumes[].emptyDir.mode", nil},
 	{honoured, "volumes[].hostPath.{path,type}", nil},

@@ -12,7 +12,7 @@
 // in the process-wide table; the rest is found by the inventory. A result that is lost is missed at its deadline, one
 // that comes twice or late is stale.
 //
-// # Four drivers to come
+// # Three drivers to come
 //
 // CSI. Key "<pod>/<volume>". Desired: driver, handle, attributes, staging path. Actual: the path that was published.
 // Ensure is NodeStageVolume and NodePublishVolume, Remove is their opposites by the record beside the mount,
@@ -29,9 +29,4 @@
 // request for signing, waits for it and writes the file; Judge sets Again to when it is to be rotated; Retry spreads
 // over an hour what many nodes ask of one API server; Touch follows a change of the node's addresses. Nothing is ever
 // removed: there is no Sweep.
-//
-// Image collection. Key: image ID. Nobody desires anything. Under pressure the policy, a pure function of ages and
-// sizes, picks images and calls Remove for each; one lane with one place. A removal that the runtime refuses, as a
-// container began to use the image, backs off. When the pressure is over, the policy calls Forget for those that are left.
-// Inventory is ListImages.
 package reconcile

@@ -179,9 +179,10 @@ func (r *Reconciler[D, A]) carryOut(ctx supervisors.Context, out effects[D, A]) 
 		if op.Remove {
 			verb, timeout = "remove ", r.opts.RemoveTimeout
 		}
-		ctx.Do(supervisors.Work{Name: verb + r.opts.Name + " " + op.Key, Timeout: timeout, Run: func(ctx context.Context) any {
+		name, pod := verb+r.opts.Name+" "+op.Key, r.opts.Pod(op.Key)
+		ctx.Do(supervisors.Work{Name: name, Pod: pod, Timeout: timeout, Run: func(ctx context.Context) any {
 			actual, err := r.run(ctx, op)
-			return operationEnded{r.opts.Name, r.opts.Pod(op.Key), op.Key, op.Generation, actual, err}
+			return operationEnded{r.opts.Name, pod, op.Key, op.Generation, actual, err}
 		}})
 	}
 	if out.list != 0 {

@@ -3,6 +3,7 @@ package access
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -26,6 +27,10 @@ type Exposure struct {
 	// ReadOnlyReason is a sentence that says why the read-only port is closed or open on the loopback alone, other than was asked
 	// for; or that it is open to other machines, which was. Empty where there is nothing to say.
 	ReadOnlyReason string
+	// CAdvisor is the IP address that cAdvisor's pages and API listen on; empty where they are closed.
+	CAdvisor string
+	// CAdvisorReason is as ReadOnlyReason, for them.
+	CAdvisorReason string
 }
 
 // Exposed decides from the configuration whether the ports of the node's API are opened, and where. Port 10250, where it could
@@ -50,7 +55,32 @@ func Exposed(node *config.Node) Exposure {
 			out.ReadOnlyReason = port + " lets everybody who can connect read what pods there are: readOnlyPort is set"
 		}
 	}
+	out.cadvisor(node)
 	return out
+}
+
+// Others are sentences on the ports beside 10250 that are open to other machines, or not as far as was asked for.
+func (e *Exposure) Others() []string {
+	return slices.DeleteFunc([]string{e.ReadOnlyReason, e.CAdvisorReason}, func(s string) bool { return s == "" })
+}
+
+// cadvisor is what concerns cAdvisor's port: it is on the loopback unless somebody gave the address, also in a cluster.
+func (e *Exposure) cadvisor(node *config.Node) {
+	port := "port " + strconv.Itoa(int(node.CAdvisorPort))
+	address, err := netip.ParseAddr(node.Kubelet.Address)
+	switch {
+	case node.CAdvisorPort == 0: // the default
+	case err != nil:
+		e.CAdvisorReason = port + " is closed: address " + node.Kubelet.Address + " is not an IP address"
+	case address.IsLoopback() || !node.AddressGiven:
+		e.CAdvisor = node.Kubelet.Address
+		if !address.IsLoopback() {
+			e.CAdvisor = loopback(address)
+		}
+	default:
+		e.CAdvisor = node.Kubelet.Address
+		e.CAdvisorReason = port + " shows everybody who can connect what pods there are and what they use: --cadvisor-port is set"
+	}
 }
 
 // secure is what concerns port 10250.

@@ -81,3 +81,26 @@ func TestExposedReadOnly(t *testing.T) {
 		}
 	}
 }
+
+// cAdvisor's port is open where it was asked for, and to other machines where an address was, too.
+func TestExposedCAdvisor(t *testing.T) {
+	for name, c := range map[string]struct {
+		node            *config.Node
+		ip              string
+		address, reason string
+	}{
+		"off":                      {&config.Node{AddressGiven: true}, "0.0.0.0", "", ""},
+		"standalone":               {&config.Node{CAdvisorPort: 4194}, "0.0.0.0", "127.0.0.1", ""},
+		"cluster":                  {&config.Node{CAdvisorPort: 4194, KubeconfigPath: "/kc"}, "0.0.0.0", "127.0.0.1", ""},
+		"IPv6":                     {&config.Node{CAdvisorPort: 4194}, "::", "::1", ""},
+		"given":                    {&config.Node{CAdvisorPort: 4194, AddressGiven: true}, "0.0.0.0", "0.0.0.0", "port 4194 shows everybody"},
+		"given, loopback":          {&config.Node{CAdvisorPort: 4194, AddressGiven: true}, "127.0.0.2", "127.0.0.2", ""},
+		"no address of this world": {&config.Node{CAdvisorPort: 4194}, "here", "", "is closed: address here"},
+	} {
+		c.node.Kubelet = &config.KubeletConfiguration{Address: c.ip}
+		got := Exposed(c.node)
+		if got.CAdvisor != c.address || !strings.Contains(got.CAdvisorReason, c.reason) || (got.CAdvisorReason == "") != (c.reason == "") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

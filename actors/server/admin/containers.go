@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
@@ -11,9 +12,9 @@ import (
 func bad(err error) error { return &api.Error{Status: http.StatusBadRequest, Text: err.Error()} }
 
 // choose finds the container that a request means, and notes which one it is where none was named.
-func (h *handlers) choose(w http.ResponseWriter, r *http.Request, container string) (containers.Chosen, error) {
+func (h *handlers) choose(w http.ResponseWriter, r *http.Request, uid, container string) (containers.Chosen, error) {
 	c, err := h.conf.Containers.Choose(containers.Name{
-		Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), Container: container,
+		Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), UID: uid, Container: container,
 	})
 	if c.Note != "" {
 		w.Header().Set(api.Note, c.Note)
@@ -28,7 +29,7 @@ func (h *handlers) logs(w http.ResponseWriter, r *http.Request) {
 		fail(w, bad(err))
 		return
 	}
-	c, err := h.choose(w, r, o.Container)
+	c, err := h.choose(w, r, o.UID, o.Container)
 	if err == nil {
 		err = h.conf.Containers.Logs(w, r, c, containers.LogOptions{
 			Options: crilog.Options{Tail: o.Tail, LimitBytes: o.LimitBytes, Since: o.Since, Timestamps: o.Timestamps},
@@ -44,15 +45,42 @@ func (h *handlers) logs(w http.ResponseWriter, r *http.Request) {
 // Kubernetes' protocol for remote commands.
 func (h *handlers) exec(w http.ResponseWriter, r *http.Request) {
 	o, err := api.ParseExecOptions(r.URL.Query())
+	if err == nil && len(o.Command) == 0 {
+		err = errors.New("no command is given")
+	}
+	h.stream(w, r, o, err, h.conf.Containers.Exec)
+}
+
+// attach answers POST /v1/attach/NAMESPACE/POD as exec does: the process is the container's own.
+func (h *handlers) attach(w http.ResponseWriter, r *http.Request) {
+	o, err := api.ParseExecOptions(r.URL.Query())
+	h.stream(w, r, o, err, h.conf.Containers.Attach)
+}
+
+func (h *handlers) stream(w http.ResponseWriter, r *http.Request, o api.ExecOptions, err error,
+	join func(http.ResponseWriter, *http.Request, containers.Chosen, containers.StreamOptions) error) {
 	if err != nil {
 		fail(w, bad(err))
 		return
 	}
-	c, err := h.choose(w, r, o.Container)
+	c, err := h.choose(w, r, o.UID, o.Container)
 	if err == nil {
-		err = h.conf.Containers.Exec(w, r, c, containers.StreamOptions{
-			Command: o.Command, Stdin: o.Stdin, Stdout: true, Stderr: true, TTY: o.TTY,
+		err = join(w, r, c, containers.StreamOptions{
+			Command: o.Command, Stdin: o.Stdin, Stdout: true, Stderr: !o.TTY, TTY: o.TTY,
 		})
+	}
+	if err != nil {
+		fail(w, err)
+	}
+}
+
+// portForward answers POST /v1/portforward/NAMESPACE/POD over a connection that is upgraded to Kubernetes' protocol for ports.
+func (h *handlers) portForward(w http.ResponseWriter, r *http.Request) {
+	p, err := h.conf.Containers.Pod(containers.Name{
+		Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), UID: r.URL.Query().Get("uid"),
+	})
+	if err == nil {
+		err = h.conf.Containers.PortForward(w, r, p, nil)
 	}
 	if err != nil {
 		fail(w, err)

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/eventlog"
 	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/server/containers"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
 // askTimeout bounds one question to an actor; after it the answer is a 503 that names the actor.
@@ -31,8 +33,8 @@ const (
 // Tree is the running tree, as the handlers see it; *supervisors.System is one.
 type Tree interface {
 	Ask(ctx context.Context, to messages.Address, question any) (any, error)
-	Actors() []messages.Address
-	KindOf(a messages.Address) supervisors.Kind
+	Vitals() []supervisors.Vitals
+	VitalsOf(a messages.Address) (supervisors.Vitals, bool)
 	Quarantined() map[messages.Address]messages.ChildQuarantined
 	Recorder() *supervisors.Recorder
 }
@@ -40,18 +42,20 @@ type Tree interface {
 // Config is what the handlers need. None of its functions may wait.
 type Config struct {
 	Board      *board.Board // where the pods actor publishes
+	Events     *eventlog.Log
 	Containers *containers.Handlers
 	Healthz    http.Handler
 	Health     func(context.Context) []explain.Check // what /healthz looks at
 	Tree       func() Tree                           // nil before it runs
 	Runtime    func() api.Runtime                    // the newest word on the container runtime
+	Chaos      *chaos.Engine                         // nil: it is not enabled
 	Version    api.Version                           // of the agent
 }
 
 // handlers are those of the admin socket.
 type handlers struct {
 	conf    Config
-	watches chan struct{} // a slot a stream of pods
+	watches chan struct{} // a slot a stream
 }
 
 // New is all that the admin socket answers: the API, and /healthz.
@@ -59,14 +63,21 @@ func New(conf Config) http.Handler {
 	h := &handlers{conf: conf, watches: make(chan struct{}, maxWatches)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/pods", h.pods)
+	mux.HandleFunc("GET /v1/events", h.events)
 	mux.HandleFunc("GET /v1/explain/{kind}", h.explain)
 	mux.HandleFunc("GET /v1/explain/{kind}/{name}", h.explain)
 	mux.HandleFunc("GET /v1/logs/{namespace}/{pod}", h.logs)
 	mux.HandleFunc("POST /v1/exec/{namespace}/{pod}", h.exec)
+	mux.HandleFunc("POST /v1/attach/{namespace}/{pod}", h.attach)
+	mux.HandleFunc("POST /v1/portforward/{namespace}/{pod}", h.portForward)
 	mux.HandleFunc("GET /v1/version", h.version)
-	mux.HandleFunc("GET /v1/tree", h.tree)
-	mux.HandleFunc("GET /v1/inspect/{actor...}", h.inspect)
-	mux.HandleFunc("GET /v1/flows/{uid...}", h.flows)
+	mux.HandleFunc("GET /v1/actors", h.actors)
+	mux.HandleFunc("GET /v1/actors/{actor...}", h.inspect)
+	mux.HandleFunc("GET /v1/trace", h.trace)
+	mux.HandleFunc("GET /v1/chaos", h.chaosRules)
+	mux.HandleFunc("POST /v1/chaos", h.addChaos)
+	mux.HandleFunc("DELETE /v1/chaos", h.stopChaos)
+	mux.HandleFunc("DELETE /v1/chaos/{id}", h.stopChaos)
 	mux.HandleFunc("GET /v1/submissions", h.submissions)
 	mux.HandleFunc("POST /v1/submissions", h.submit)
 	mux.HandleFunc("GET /v1/submissions/{namespace}/{name}", h.submission)
@@ -136,75 +147,6 @@ func fail(w http.ResponseWriter, err error) {
 }
 
 var errNoTree = &api.Error{Status: http.StatusServiceUnavailable, Text: "the agent is starting: its actors do not run yet"}
-
-// ask puts a question to an actor that must be there.
-func (h *handlers) ask(ctx context.Context, to messages.Address, question any) (any, error) {
-	return h.askFor(ctx, askTimeout, to, question)
-}
-
-func (h *handlers) askFor(ctx context.Context, timeout time.Duration, to messages.Address, question any) (any, error) {
-	tree := h.conf.Tree()
-	if tree == nil {
-		return nil, errNoTree
-	}
-	if tree.KindOf(to) == "" {
-		if q, ok := tree.Quarantined()[to]; ok {
-			return nil, &api.Error{
-				Status: http.StatusServiceUnavailable, Actor: to.String(),
-				Text: fmt.Sprintf("actor %q is in quarantine until %s: %s", to, q.Until.Format(time.RFC3339), q.Reason),
-			}
-		}
-		return nil, &api.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no actor %q", to)}
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return tree.Ask(ctx, to, question)
-}
-
-func (h *handlers) inspect(w http.ResponseWriter, r *http.Request) {
-	to := messages.Address(strings.Trim(r.PathValue("actor"), "/"))
-	if to == messages.Address(messages.Node.String()) {
-		to = messages.Node
-	}
-	in, err := h.ask(r.Context(), to, messages.GetInspection{})
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	answer(w, http.StatusOK, in)
-}
-
-func (h *handlers) tree(w http.ResponseWriter, _ *http.Request) {
-	tree := h.conf.Tree()
-	if tree == nil {
-		fail(w, errNoTree)
-		return
-	}
-	out := api.Tree{Actors: []api.Actor{}}
-	for _, path := range tree.Actors() {
-		out.Actors = append(out.Actors, api.Actor{Path: path, Kind: tree.KindOf(path)})
-	}
-	for path, q := range tree.Quarantined() {
-		out.Actors = append(out.Actors, api.Actor{Path: path, Quarantine: quarantine(&q)})
-	}
-	sortActors(out.Actors)
-	answer(w, http.StatusOK, out)
-}
-
-func (h *handlers) flows(w http.ResponseWriter, r *http.Request) {
-	tree, uid := h.conf.Tree(), r.PathValue("uid")
-	if tree == nil {
-		fail(w, errNoTree)
-		return
-	}
-	entries := tree.Recorder().Last(uid)
-	if entries == nil && uid != "" {
-		fail(w, &api.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("no messages are recorded of a pod with UID %q",
-			uid)})
-		return
-	}
-	answer(w, http.StatusOK, api.Flows{Pod: uid, Entries: entries})
-}
 
 func (h *handlers) version(w http.ResponseWriter, _ *http.Request) {
 	version, rt := h.conf.Version, h.conf.Runtime()

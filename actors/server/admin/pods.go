@@ -49,17 +49,26 @@ func (h *handlers) pods(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, out)
 }
 
-// watchPods streams one line of JSON a change, until the client goes or the process ends.
-func (h *handlers) watchPods(w http.ResponseWriter, r *http.Request, chosen filter) {
+// watch takes a slot for a stream, or refuses it.
+func (h *handlers) watch(w http.ResponseWriter) (done func(), free bool) {
 	select {
 	case h.watches <- struct{}{}:
-		defer func() { <-h.watches }()
+		return func() { <-h.watches }, true
 	default:
 		fail(w, &api.Error{
 			Status: http.StatusTooManyRequests, Text: fmt.Sprintf("%d watches are open already, which is the limit", maxWatches),
 		})
+		return nil, false
+	}
+}
+
+// watchPods streams one line of JSON a change, until the client goes or the process ends.
+func (h *handlers) watchPods(w http.ResponseWriter, r *http.Request, chosen filter) {
+	done, free := h.watch(w)
+	if !free {
 		return
 	}
+	defer done()
 	w.Header().Set("Content-Type", "application/json")
 	ctx, out, lines := r.Context(), http.NewResponseController(w), json.NewEncoder(w)
 	seen := tracker{chosen: chosen}

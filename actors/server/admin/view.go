@@ -1,9 +1,6 @@
 package admin
 
 import (
-	"cmp"
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -40,10 +37,6 @@ func quarantine(q *messages.ChildQuarantined) *api.Quarantine {
 
 func (h *handlers) nodeView(s *board.Snapshot) api.Node {
 	return api.Node{Problems: s.Problems, Runtime: h.conf.Runtime(), Unheard: s.Unheard, Audited: s.Audited}
-}
-
-func sortActors(actors []api.Actor) {
-	slices.SortFunc(actors, func(x, y api.Actor) int { return cmp.Compare(x.Path, y.Path) })
 }
 
 // filter chooses pods; an empty field chooses all.

@@ -34,10 +34,11 @@ func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c Chosen, o LogO
 	if err != nil {
 		return err
 	}
-	path, err := h.logPath(r.Context(), id)
+	run, err := h.loggedRun(r.Context(), id)
 	if err != nil {
 		return err
 	}
+	path := run.LogPath
 	dir, err := h.logFolder(path)
 	if err == nil {
 		defer func() { _ = dir.Close() }() // only read from
@@ -45,6 +46,12 @@ func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c Chosen, o LogO
 	}
 	if err != nil {
 		return refuse(http.StatusNotFound, "the log of container %s cannot be read: %v", id, err)
+	}
+	if !o.Follow {
+		h.awaitOutput(r.Context(), run, func() bool {
+			info, err := dir.Lstat(filepath.Base(path))
+			return err != nil || info.Size() > 0
+		})
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	out := &logStream{w: w, control: http.NewResponseController(w), live: o.Follow, timeout: h.conf.WriteTimeout}
@@ -103,19 +110,38 @@ func (h *Handlers) live(ctx context.Context, id string) bool {
 	return got.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
-// logPath asks the runtime where a run's log is.
-func (h *Handlers) logPath(ctx context.Context, id string) (string, error) {
+// firstOutput is how long after a container's start an empty log may be because nothing could be written yet. The kubelet learns
+// of a start when it looks once a second, so that scripts and Kubernetes' conformance tests read the log of a container as soon
+// as it is told to run, and expect its first line.
+const firstOutput = time.Second
+
+// awaitOutput waits while a container that has just been started has written nothing.
+func (h *Handlers) awaitOutput(ctx context.Context, run *runtimeapi.ContainerStatus, written func() bool) {
+	ctx, cancel := context.WithDeadline(ctx, time.Unix(0, run.StartedAt).Add(firstOutput))
+	defer cancel()
+	look := time.NewTicker(firstOutput / 50)
+	defer look.Stop()
+	for run.State == runtimeapi.ContainerState_CONTAINER_RUNNING && !written() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// loggedRun asks the runtime for a run of a container that keeps a log.
+func (h *Handlers) loggedRun(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	got, err := h.conf.Runtime.ContainerStatus(ctx, id, false)
 	if err != nil {
-		return "", refuse(http.StatusServiceUnavailable, "the container runtime does not say where the log is: %v", err)
+		return nil, refuse(http.StatusServiceUnavailable, "the container runtime does not say where the log is: %v", err)
 	}
-	path := got.GetStatus().GetLogPath()
-	if path == "" {
-		return "", refuse(http.StatusNotFound, "container %s keeps no log", id)
+	if got.GetStatus().GetLogPath() == "" {
+		return nil, refuse(http.StatusNotFound, "container %s keeps no log", id)
 	}
-	return path, nil
+	return got.Status, nil
 }
 
 // logStream writes to a client that may be slow: one that does not read for the timeout is let go.

@@ -273,7 +273,19 @@ func TestSystemLogs(t *testing.T) {
 	r.expect(http.MethodGet, "/logs/sub/once", http.StatusOK, "a line\n")
 	r.expect(http.MethodGet, "/logs/twice", http.StatusOK, "a line\n")
 	r.expect(http.MethodGet, "/logs/", http.StatusOK, "syslog")
-	r.expect(http.MethodGet, "/logs/?query=sshd", http.StatusNotFound, "not implemented")
+	r.expect(http.MethodGet, "/logs/?query=sshd", http.StatusNotFound, "no logs of sshd")
+	r.expect(http.MethodGet, "/logs/?query=syslog", http.StatusOK, "a line\n")
+	for query, want := range map[string]string{
+		"": "name a service", "%20": "name a service", "-x": "not the name", "a%20b": "not the name", "a&query=/syslog": "together",
+		"/a&query=/b": "at most one", "a&tailLines=x": "tailLines", "a&tailLines=100001": "100000", "a&boot=1": "boot", "a&pattern=(": "pattern",
+		"a&sinceTime=now": "sinceTime", "/syslog&tailLines=1": "no other parameter", "a&query=b&query=c&query=d&query=e": "at most 4",
+		"a&sinceTime=2026-01-02T00:00:00Z&untilTime=2026-01-01T00:00:00Z": "before sinceTime", "sshd&tailLines=1": "without other parameters", "/sub": "a folder",
+	} {
+		r.expect(http.MethodGet, "/logs/?query="+query, http.StatusBadRequest, want)
+	}
+	r.expect(http.MethodGet, "/logs/?query=/syslog", http.StatusOK, "a line\n")
+	r.expect(http.MethodGet, "/logs/?query=/../sub/inside", http.StatusOK, "a line\n")
+	r.expect(http.MethodGet, "/logs/?query=/absolute", http.StatusNotFound, "no file absolute")
 	r.expect(http.MethodPost, "/logs/syslog", http.StatusMethodNotAllowed, "")
 	for _, p := range []string{"absolute", "relative", "round", "climbing", "detour", "neighbour", "root/etc/passwd", "pipe", "none", "../secret", "..%2fsecret", "%2e%2e/secret", "sub/../../x"} {
 		if code, text := r.ask(http.MethodGet, "/logs/"+p, ""); code < 400 || strings.Contains(text, "SECRET") {

@@ -67,7 +67,9 @@ func (s *source) wait(ctx supervisors.Context) {
 	ctx.Do(supervisors.Work{Name: "WatchPods", Timeout: checkEvery + slack, Run: func(c context.Context) any {
 		c, cancel := context.WithTimeout(c, checkEvery)
 		defer cancel()
-		return seen{feed.Wait(c, after)}
+		m := seen{feed.Wait(c, after)}
+		supervisors.Awaited(c)
+		return m
 	}})
 }
 

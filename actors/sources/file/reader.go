@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 )
 
 // reader finds, reads and parses manifests. It belongs to one worker at a time, as that worker's memory from one piece
@@ -81,6 +82,7 @@ func (r *reader) next(ctx context.Context) looked {
 	}
 	for {
 		c := r.watch.await(ctx)
+		supervisors.Awaited(ctx)
 		if c.none() { // nobody waits for the result any more
 			return looked{}
 		}

@@ -142,14 +142,14 @@ func (o *once) After(d supervisors.Delivery) supervisors.Verdict  { return o.at(
 
 func (o *once) at(d supervisors.Delivery, after bool) supervisors.Verdict {
 	if d.Kind != "file" || d.MessageKind() != o.kind || o.after != after {
-		return supervisors.Pass
+		return supervisors.Verdict{}
 	}
 	select { // one mailbox, so nobody closes it at the same time
 	case <-o.failed:
-		return supervisors.Pass
+		return supervisors.Verdict{}
 	default:
 		close(o.failed)
-		return supervisors.Panic
+		return supervisors.Verdict{Effect: supervisors.Panic}
 	}
 }
 
@@ -184,16 +184,16 @@ type drops struct{ met, lost int }
 
 func (d *drops) Before(m supervisors.Delivery) supervisors.Verdict {
 	if _, desired := m.Message.(messages.SourcePodsWanted); !desired {
-		return supervisors.Pass
+		return supervisors.Verdict{}
 	}
 	if d.met++; d.met%4 == 0 {
-		return supervisors.Pass
+		return supervisors.Verdict{}
 	}
 	d.lost++
-	return supervisors.Drop
+	return supervisors.Verdict{Effect: supervisors.Drop}
 }
 
-func (d *drops) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Pass }
+func (d *drops) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Verdict{} }
 
 // Each list is the whole one and is sent at every check: those that are lost leave nothing behind.
 func TestAListThatIsLostIsSentAgain(t *testing.T) {

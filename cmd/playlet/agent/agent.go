@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/playlet-dev/playlet/actors/events"
 	"github.com/playlet-dev/playlet/actors/identity"
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
@@ -35,6 +37,7 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/chaos"
 	recovery "github.com/playlet-dev/playlet/supervisors/guard"
 )
 
@@ -50,7 +53,7 @@ type Agent struct {
 	node      *config.Node
 	log       *slog.Logger
 	names     *podNames
-	lock      *os.File // of the root folder
+	locks     locks
 	cluster   *cluster // nil on a standalone node
 	addresses *nodeAddresses
 	machine   *registration.Reader
@@ -65,9 +68,12 @@ type Agent struct {
 	late    *prober.Lateness
 	figures *stats.Collector
 	metrics *stats.Metrics
+	tracing *tracing // nil where nothing is sampled
 
+	events      *events.Log     // the last ones
 	credentials *identity.State // what is wrong with them
 
+	chaos     *chaos.Engine // nil unless it is enabled
 	listeners *server.Listeners
 	wired     rows
 	system    *supervisors.System
@@ -151,6 +157,9 @@ func (a *Agent) live(ctx context.Context, lock *lockFile) error {
 	start := func(what string, run func(context.Context)) { reports.Go(func() { goOn(reporting, a.log, what, run) }) }
 	start("reports to the service manager", manager.run)
 	start("giving memory back", giveMemoryBack)
+	start("writing the flight recorder on SIGUSR1", func(ctx context.Context) {
+		dumpOnSignal(ctx, a.system.Recorder(), flightFile(a.node), a.log)
+	})
 	if a.cluster == nil { // else registration looks for them
 		start("following the addresses", a.addresses.follow)
 	}
@@ -238,41 +247,55 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 	}
 	names := newPodNames()
 	log = withPodNames(log, names)
-	lock, err := prepareFolders(node) // first: the next two write certificates and kubeconfigs
+	locks, err := lockAgent(node, log) // first: the next two write certificates and kubeconfigs
 	if err != nil {
 		return nil, err
 	}
 	cluster, err := dialCluster(node, log)
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, locks.Close())
 	}
 	addresses := &nodeAddresses{node: node, log: log, cluster: cluster}
 	guard, err := openGuard(node, cluster, addresses, log)
 	if err != nil {
 		cluster.close()
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, locks.Close())
 	}
 	board := pods.NewBoard()
 	credentials := &identity.State{}
 	metrics := newMetrics(node, board, credentials)
+	tracing, err := newTracing(node, log)
+	if err != nil {
+		cluster.close()
+		guard.close()
+		return nil, errors.Join(err, locks.Close())
+	}
 	client, err := cri.Dial(cri.Options{
-		Observe:         metrics.RuntimeCall,
+		Observe: func(ctx context.Context, o cri.Observation) {
+			metrics.RuntimeCall(o)
+			recordRuntimeCall(ctx, o)
+		},
+		DialOptions:     tracing.dialOptions(),
 		RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint, ImageEndpoint: node.ImageEndpoint(),
 		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration,
 		Limits:         cri.Limits{Pull: pullOptions(node).Slots()},
+		Foreign:        foreign(node.RootDir, log),
 	})
 	if err != nil {
 		cluster.close()
 		guard.close()
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, locks.Close())
 	}
 	a := &Agent{
-		node: node, log: log, names: names, lock: lock, cluster: cluster, groups: resources.Host{}, client: client,
+		node: node, log: log, names: names, locks: locks, cluster: cluster, groups: resources.Host{}, client: client,
 		addresses: addresses, guard: guard,
 		machine: registration.HostPlaces(node.RootDir).Reader(),
 		streams: runtime.NewEvents(client, log), runtime: &runtime.State{}, board: board, credentials: credentials,
-		metrics: metrics, late: &prober.Lateness{},
+		metrics: metrics, tracing: tracing, late: &prober.Lateness{},
 		failed: make(chan error, 1),
+	}
+	if a.events, err = events.OpenLog(filepath.Join(stateDir(node), "events.json")); err != nil {
+		log.Warn("events of before are not shown", "reason", err)
 	}
 	a.addresses.store(NodeIPs(node, log))
 	machine, err := a.machine.Read(context.Background())
@@ -283,9 +306,12 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 		CRI: client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
 		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration, ResolvConf: ptr.Deref(node.Kubelet.ResolverConfig, ""),
 		Allocatable: allocatable(node, machine), Abilities: abilities(a.runtime, node.Kubelet.CgroupDriver),
-		Objects: newObjects(node), Events: cluster != nil, IPs: a.addresses.hostIPs, IPsUnsettled: a.addresses.unsettled,
+		Objects: newObjects(node), Events: true, IPs: a.addresses.hostIPs, IPsUnsettled: a.addresses.unsettled,
 	}
 	a.figures = stats.NewCollector(a.figureOptions())
+	if node.EnableChaos {
+		a.chaos = chaos.New(a.chaosOptions())
+	}
 	a.listeners = server.NewListeners(a.serverConfig())
 	return a, nil
 }
@@ -308,10 +334,11 @@ func (a *Agent) serverConfig() server.Config {
 		Identity:    a.identityProblems,
 		Checked:     a.metrics.Checked,
 		Probes:      func() []string { return a.late.Problems(time.Now()) },
-		AdminSocket: a.node.AdminSocket, HealthzAddress: a.node.Kubelet.HealthzBindAddress,
-		HealthzPort: int(ptr.Deref(a.node.Kubelet.HealthzPort, 0)),
-		Board:       a.board, Runtime: runtimeForAdmin(a.runtime),
-		PodLogsDir: a.node.Kubelet.PodLogsDir, CRI: a.client,
+		AdminSocket: a.node.AdminSocket, AdminSocketGroup: a.node.AdminSocketGroup,
+		HealthzAddress: a.node.Kubelet.HealthzBindAddress,
+		HealthzPort:    int(ptr.Deref(a.node.Kubelet.HealthzPort, 0)),
+		Board:          a.board, Runtime: runtimeForAdmin(a.runtime), Chaos: a.chaos,
+		PodLogsDir: a.node.Kubelet.PodLogsDir, CRI: a.client, Events: a.events,
 		StreamIdleTimeout: a.node.Kubelet.StreamingConnectionIdleTimeout.Duration,
 		Node:              a.nodeAPI(),
 		Version:           version.Playlet(), Kubernetes: version.Kubernetes, Log: a.log.With(actorKey, messages.Server.String()),
@@ -319,24 +346,35 @@ func (a *Agent) serverConfig() server.Config {
 	if a.cluster != nil {
 		c.Cluster = a.cluster.problems
 	}
+	c.CAdvisor, c.CAdvisorAddress = a.cadvisor()
 	return c
 }
 
-// start starts the tree. The interceptor is for chaos, and nil otherwise.
-func (a *Agent) start(chaos supervisors.Interceptor) error {
+// start starts the tree. The interceptor is a test's; with nil, it is the engine where chaos is enabled.
+func (a *Agent) start(interceptor supervisors.Interceptor) error {
 	if err := a.listeners.Open(context.Background()); errors.Is(err, server.ErrInUse) {
 		return err // anything else may mend itself: the server's actor tries again
 	}
 	a.cluster.watch(a.node, a.log)
 	warnOfGaps(a.node, a.log)
 	a.wired = a.wire()
+	if interceptor == nil && a.chaos != nil {
+		a.log.Warn("chaos is enabled: playlet chaos may break any actor of this agent")
+		interceptor = a.chaos
+	}
 	system, err := supervisors.Start(supervisors.Options{
-		Constructors: a.wired, Log: a.log, Interceptor: chaos, Fatal: func(err error) { a.failed <- err },
+		Constructors: a.wired, Log: a.log, Interceptor: interceptor, Fatal: func(err error) { a.failed <- err },
+		WorkContext: a.tracing.workContext(),
 	})
 	if err != nil {
 		return err
 	}
 	a.system = system
+	if a.chaos != nil {
+		a.chaos.Attach(system)
+	}
+	a.metrics.Register(system)
+	a.tracing.follow(system.Recorder())
 	a.listeners.Attach(system)
 	a.figures.Attach(system.Tell)
 	return nil
@@ -348,14 +386,21 @@ func (a *Agent) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	var errs []error
+	if a.chaos != nil {
+		a.chaos.Close()
+	}
 	if a.system != nil {
 		errs = append(errs, a.system.Shutdown(ctx))
 	}
+	a.tracing.close(ctx)
 	a.cluster.close()
 	a.guard.close()
 	settle(a.host.Ops, settleTime, a.log)
 	a.streams.Close()
-	errs = append(errs, a.listeners.Close(), a.client.Close(), a.lock.Close())
+	if err := a.events.Save(); err != nil {
+		a.log.Warn("the last events are not kept on the disk", "reason", err)
+	}
+	errs = append(errs, a.listeners.Close(), a.client.Close(), a.locks.Close())
 	return errors.Join(errs...)
 }
 
@@ -378,11 +423,6 @@ func warnOfGaps(node *config.Node, log *slog.Logger) {
 	if levels := notEnforced(node); len(levels) > 0 {
 		log.Warn("enforceNodeAllocatable: reservations are kept from pods, and not enforced on cgroups of their own yet",
 			"levels", levels)
-	}
-	if signals := notEvicted(node); len(signals) > 0 {
-		log.Warn("evictionHard: thresholds are kept from pods and, in a cluster, reported in the node's conditions; "+
-			"nothing is evicted yet",
-			"signals", signals)
 	}
 	if onlySubmissions(node) {
 		log.Warn("no source of pods is configured: submitted pods (playlet run) are run, and others that are found " +

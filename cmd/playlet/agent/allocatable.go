@@ -2,7 +2,6 @@ package agent
 
 import (
 	"log/slog"
-	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -60,16 +59,4 @@ func formerPlugins(path string, log *slog.Logger) plugins {
 			"checkpoint", path)
 	}
 	return plugins{resources: devices, unread: err != nil}
-}
-
-// notEvicted are the signals whose hard thresholds were set, and at which nothing is evicted yet.
-func notEvicted(node *config.Node) []string {
-	var out []string
-	plain := config.DefaultEvictionHard()
-	for _, signal := range slices.Sorted(maps.Keys(node.Kubelet.EvictionHard)) {
-		if text := node.Kubelet.EvictionHard[signal]; !registration.TurnedOff(text) && text != plain[signal] {
-			out = append(out, signal)
-		}
-	}
-	return out
 }

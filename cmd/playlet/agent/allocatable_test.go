@@ -46,25 +46,6 @@ func TestAllocatable(t *testing.T) {
 	}
 }
 
-// Thresholds are kept from pods, and nothing is evicted at them yet: who set some is told.
-func TestThresholdsAtWhichNothingIsEvicted(t *testing.T) {
-	for name, c := range map[string]struct {
-		hard map[string]string
-		want string
-	}{
-		"the defaults": {config.DefaultEvictionHard(), ""},
-		"none":         {map[string]string{"memory.available": "0%", "nodefs.available": "100%"}, ""},
-		"another":      {map[string]string{"memory.available": "1Gi"}, "memory.available"},
-		"others of many": {map[string]string{"memory.available": "100Mi", "pid.available": "5%", "nodefs.available": "1Gi"},
-			"nodefs.available pid.available"},
-	} {
-		node := &config.Node{Kubelet: &config.KubeletConfiguration{EvictionHard: c.hard}}
-		if got := strings.Join(notEvicted(node), " "); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
-	}
-}
-
 // What a kubelet's device plugins gave is known to admission and to the Node; where that cannot be told, it may be any.
 func TestDevicesOfPlugins(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoint")

@@ -55,7 +55,7 @@ func (w *watcher) Before(d supervisors.Delivery) supervisors.Verdict {
 			}
 		}
 	}
-	return supervisors.Pass
+	return supervisors.Verdict{}
 }
 
 // checkShared fails where an object that many share was written to.
@@ -71,7 +71,7 @@ func (w *watcher) checkShared(t *testing.T) {
 	}
 }
 
-func (w *watcher) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Pass }
+func (w *watcher) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Verdict{} }
 
 // killer strikes at the first message of one spot: once before it is handled, or once after, or it loses it.
 type killer struct {
@@ -95,18 +95,18 @@ func (k *killer) strike(d supervisors.Delivery, manner string) bool {
 func (k *killer) Before(d supervisors.Delivery) supervisors.Verdict {
 	switch {
 	case k.strike(d, "before"):
-		return supervisors.Panic
+		return supervisors.Verdict{Effect: supervisors.Panic}
 	case d.Droppable() && k.strike(d, "lost"):
-		return supervisors.Drop
+		return supervisors.Verdict{Effect: supervisors.Drop}
 	}
-	return supervisors.Pass
+	return supervisors.Verdict{}
 }
 
 func (k *killer) After(d supervisors.Delivery) supervisors.Verdict {
 	if k.strike(d, "after") {
-		return supervisors.Panic
+		return supervisors.Verdict{Effect: supervisors.Panic}
 	}
-	return supervisors.Pass
+	return supervisors.Verdict{}
 }
 
 // scenario is a day in the life of a node: pods come, one finishes, one crashes and comes back, one is changed, one
@@ -485,15 +485,15 @@ type breaker struct{ pod string }
 
 func (b breaker) Before(d supervisors.Delivery) supervisors.Verdict {
 	if d.Kind != "pod" {
-		return supervisors.Pass
+		return supervisors.Verdict{}
 	}
 	if m, ok := d.Message.(messages.PodWanted); ok && m.Pod.Name == b.pod {
-		return supervisors.Panic
+		return supervisors.Verdict{Effect: supervisors.Panic}
 	}
-	return supervisors.Pass
+	return supervisors.Verdict{}
 }
 
-func (breaker) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Pass }
+func (breaker) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Verdict{} }
 
 // TestOnePodThatPanicsForEver is quarantined and named, and a hundred others do not notice.
 func TestOnePodThatPanicsForEver(t *testing.T) {
@@ -527,12 +527,12 @@ type always struct{ uid string }
 
 func (p always) Before(d supervisors.Delivery) supervisors.Verdict {
 	if d.Kind == "pod" && d.Actor.Name() == p.uid {
-		return supervisors.Panic
+		return supervisors.Verdict{Effect: supervisors.Panic}
 	}
-	return supervisors.Pass
+	return supervisors.Verdict{}
 }
 
-func (always) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Pass }
+func (always) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Verdict{} }
 
 // TestAPodInQuarantineIsDeleted: its end does not need the machine that panics, and nothing of the pod is left. Its successor of the
 // same name begins.

@@ -47,7 +47,7 @@ func dialCluster(node *config.Node, log *slog.Logger) (*cluster, error) {
 		return nil, err
 	}
 	clients, err := apiserver.Dial(apiserver.ClientOptions{
-		Config: itself.Config, ContentType: k.ContentType,
+		Config: recorded(itself.Config), ContentType: k.ContentType,
 		UserAgent: fmt.Sprintf("playlet/%s (%s/%s)", version.Playlet(), goruntime.GOOS, goruntime.GOARCH),
 		QPS:       unbounded(k.KubeAPIQPS, 50), Burst: int(k.KubeAPIBurst),
 		EventQPS: unbounded(k.EventRecordQPS, 50), EventBurst: int(k.EventBurst),

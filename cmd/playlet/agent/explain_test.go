@@ -110,7 +110,7 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 		r.untilPrinted([]string{"pods"}, cause)
 	}
 	r.untilPrinted([]string{"explain", "pod/oom", "-v"}, all["oom"].cause+"\n  state:", "CrashLoopBackOff", "\n  waits for:      the end of its back-off\n",
-		"\n  to unblock it:", "\nEvidence:\n  pod default/oom-node, UID ", "exit code 137", " -> pod/main RunContainer ")
+		"\n  to unblock it:", "\nEvidence:\n  pod default/oom-node, UID ", "exit code 137", " → pod/main  RunContainer ")
 	r.untilPrinted([]string{"explain", "pod/wrong"}, "a manifest that may be the pod's cannot be used: ", "spec.containers[0].nope")
 	r.untilPrinted([]string{"explain", "node"}, "wrong.yaml")
 	out, _, code := r.playlet("explain", "missing", "-o", "json")
@@ -119,7 +119,7 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 		got.Items[0].Tries == 0 || got.Items[0].NextTry.IsZero() || got.Items[0].Since.IsZero() {
 		t.Errorf("%v %s", err, out)
 	}
-	for arg, want := range map[string]string{"job/x": `"job/x" cannot be explained`} {
+	for arg, want := range map[string]string{"job/x": `there is no pod "x"`, "a/b/c": `"a/b/c" names no pod`} {
 		if _, notes, code := r.playlet("explain", arg); code != 1 || !strings.Contains(notes, want) {
 			t.Errorf("%s: %d %q", arg, code, notes)
 		}

@@ -24,20 +24,22 @@ import (
 
 // figureOptions are what the process's one collector of figures needs.
 func (a *Agent) figureOptions() stats.Options {
-	can := abilities(a.runtime, a.node.Kubelet.CgroupDriver)
 	return stats.Options{
 		NodeName: a.node.NodeName, Board: a.board, CRI: a.client, RootDir: a.node.RootDir, PodLogsDir: a.node.Kubelet.PodLogsDir,
-		Kubepods: func() string {
-			switch {
-			case !ptr.Deref(a.node.Kubelet.CgroupsPerQOS, true):
-				return ""
-			case can().SystemdCgroups:
-				return resources.PodsName(a.node.Kubelet.CgroupRoot).Systemd()
-			}
-			return resources.PodsName(a.node.Kubelet.CgroupRoot).Cgroupfs()
-		},
-		System: a.systemCgroups, UsageAge: a.node.Kubelet.VolumeStatsAggPeriod.Duration,
+		Kubepods: a.kubepods,
+		System:   a.systemCgroups, UsageAge: a.node.Kubelet.VolumeStatsAggPeriod.Duration,
 	}
+}
+
+// kubepods is the path of the cgroup of all pods, as the runtime's driver of cgroups spells it; empty: they have none.
+func (a *Agent) kubepods() string {
+	switch {
+	case !ptr.Deref(a.node.Kubelet.CgroupsPerQOS, true):
+		return ""
+	case abilities(a.runtime, a.node.Kubelet.CgroupDriver)().SystemdCgroups:
+		return resources.PodsName(a.node.Kubelet.CgroupRoot).Systemd()
+	}
+	return resources.PodsName(a.node.Kubelet.CgroupRoot).Cgroupfs()
 }
 
 // newMetrics makes the process's metrics of the agent itself.

@@ -17,15 +17,9 @@ func TestTheUmaskHasNoSayInTheAgentsFolders(t *testing.T) {
 	dir := t.TempDir()
 	node := &config.Node{RootDir: filepath.Join(dir, "root"),
 		Kubelet: &kubeletconfig.KubeletConfiguration{PodLogsDir: filepath.Join(dir, "logs")}}
-	lock, err := prepareFolders(node)
-	if err != nil {
+	if err := prepareFolders(node); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := lock.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
 	for folder, mode := range map[string]os.FileMode{"logs": 0o755, "root": 0o750, "root/pods": 0o750, "root/playlet": 0o700} {
 		if info, err := os.Stat(filepath.Join(dir, folder)); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s: %v, %v, want %v", folder, info.Mode(), err, mode)

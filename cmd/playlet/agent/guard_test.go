@@ -19,7 +19,7 @@ import (
 func TestTheLockIsTakenBeforeCertificatesAreMade(t *testing.T) {
 	r := newRig(t, sim.Options{}, "--enable-server", "--anonymous-auth", "--authorization-mode=AlwaysAllow")
 	node := r.node()
-	lock, err := prepareFolders(node)
+	lock, err := lockAgent(node, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

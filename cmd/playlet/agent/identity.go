@@ -29,7 +29,7 @@ type guard struct {
 // Where anything else keeps the serving certificate from being had, the pods run, and the port opens once it is there.
 func openGuard(node *config.Node, c *cluster, addresses *nodeAddresses, log *slog.Logger) (*guard, error) {
 	g := &guard{exposure: access.Exposed(node)}
-	if why := g.exposure.ReadOnlyReason; why != "" {
+	for _, why := range g.exposure.Others() {
 		log.Warn(why)
 	}
 	switch e := g.exposure; {
@@ -118,8 +118,5 @@ func (a *Agent) identityProblems() []string {
 	case e.Everybody:
 		out = append(out, openToAll)
 	}
-	if e.ReadOnlyReason != "" {
-		out = append(out, e.ReadOnlyReason)
-	}
-	return out
+	return append(out, e.Others()...)
 }

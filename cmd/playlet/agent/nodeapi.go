@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 
 	"github.com/playlet-dev/playlet/actors/server"
+	"github.com/playlet-dev/playlet/actors/server/cadvisor"
 	"github.com/playlet-dev/playlet/actors/server/nodeapi"
 	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
@@ -35,4 +38,15 @@ func (a *Agent) nodeAPI() *server.NodeAPI {
 		}
 	}
 	return api
+}
+
+// cadvisor is the handler of cAdvisor's port, and where it is; nil: nowhere.
+func (a *Agent) cadvisor() (http.Handler, string) {
+	address := a.guard.exposure.CAdvisor
+	if address == "" {
+		return nil, ""
+	}
+	return cadvisor.New(cadvisor.Config{
+		NodeName: a.node.NodeName, Figures: a.figures, Metrics: stats.CAdvisorHandler(a.figures),
+	}), net.JoinHostPort(address, strconv.Itoa(int(a.node.CAdvisorPort)))
 }

@@ -106,7 +106,9 @@ func (r *rig) node() *config.Node {
 		"--pod-manifest-path=" + r.manifests, "--object-dir=" + r.objects(),
 		"--fail-cgroupv1=false",
 		"--container-runtime-endpoint=" + r.runtime.Endpoint(), "--admin-socket=" + filepath.Join(r.dir, "admin.sock"),
-		"--log-links-dir=" + filepath.Join(r.dir, "links"), "--healthz-port=0", "--enable-server=false", "--hostname-override=node", "--node-ip=192.0.2.7",
+		"--log-links-dir=" + filepath.Join(r.dir, "links"), "--healthz-port=0", "--enable-server=false",
+		"--eviction-hard=memory.available<1Mi", // how full this machine is does not matter
+		"--hostname-override=node", "--node-ip=192.0.2.7",
 	}, r.flags...)
 	if err := fs.Parse(args); err != nil {
 		r.t.Fatal(err)

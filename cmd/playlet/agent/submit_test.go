@@ -120,7 +120,7 @@ func TestPodsAreRunAndRemoved(t *testing.T) {
 	r.does("pod/web-node deleted\n", "rm", "web", "--wait")
 	r.does("pod/a-node deleted\npod/b-node deleted\n", "rm", "-f", two, "--wait")
 	r.await("the end of all", func(s sim.Snapshot) bool { return len(s.Sandboxes) == 0 })
-	r.refuses([]string{"rm", "web"}, "no pod default/web was submitted")
+	r.refuses([]string{"rm", "web"}, `there is no pod "web"`)
 }
 
 // TestRefusalsNameTheThing is what the commands say of what is wrong.

@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,13 +54,18 @@ func (a *Agent) wire() rows {
 		"stats":  stats.New(a.figures),
 	}
 	maps.Copy(all, wirePod(a.node, a.host, a.runtime, a.late, a.metrics))
+	meter := eviction.Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: a.node.RootDir, Images: a.client,
+		Kubepods: a.kubepods}.Meter()
 	maps.Copy(all, wireRuntime(a.node, a.client, a.host, a.streams, a.runtime, a.cluster != nil))
-	maps.Copy(all, wireResources(a.node, a.host, a.groups))
+	all["images"] = images.New(imageOptions(a.node, a.client, a.host, meter, a.cluster != nil))
+	maps.Copy(all, wireResources(a.node, a.client, a.host, a.groups))
 	maps.Copy(all, wireObjects(a.node, a.cluster, a.host, a.log.With(actorKey, messages.Volumes.String())))
 	maps.Copy(all, wireSources(a.node, a.cluster, a.board))
 	maps.Copy(all, wireIdentity(a.cluster, a.guard, a.credentials))
 	port := a.listeners.NodePort()
 	maps.Copy(all, wireCluster(a.node, a.cluster, a.client, a.host.Ops, a.runtime, a.machine, a.addresses, port))
+	all["events"] = events.New(a.eventOptions())
+	all["eviction"] = eviction.New(a.evictionOptions(meter))
 	return all
 }
 
@@ -92,17 +99,15 @@ func wirePod(
 func wireRuntime(
 	node *config.Node, client *cri.Client, host *pod.Host, streams *runtime.Events, state *runtime.State, registered bool,
 ) rows {
-	pulls := pullOptions(node)
-	pulls.Service, pulls.Operations, pulls.Objects, pulls.Sizes = client, host.Ops, host.Objects, host.Events
 	return rows{
 		"runtime": runtime.New(runtime.Options{
 			CRI: client, Operations: host.Ops, Events: streams, State: state, Endpoint: node.Kubelet.ContainerRuntimeEndpoint,
-			Registered: registered, PodCIDR: node.Kubelet.PodCIDR, PodLogsDir: node.Kubelet.PodLogsDir, Collect: &runtime.Policy{
+			Registered: registered, PodCIDR: node.Kubelet.PodCIDR, PodLogsDir: node.Kubelet.PodLogsDir,
+			Foreign: client.ForeignPod, Collect: &runtime.Policy{
 				MinAge: node.MinimumContainerTTL, MaxPerContainer: int(node.MaxDeadContainersPerContainer),
 				MaxTotal: int(node.MaxDeadContainers),
 			}, StartedPeriod: node.ContainerLogMonitorInterval(),
 		}),
-		"images": images.New(pulls),
 		"logs": logs.New(logs.Options{
 			CRI: client, Operations: host.Ops, PodLogsDir: node.Kubelet.PodLogsDir, LinksDir: node.LogLinksDir,
 			MaxSize: node.ContainerLogMaxSize(), MaxFiles: int(ptr.Deref(node.Kubelet.ContainerLogMaxFiles, 2)),
@@ -120,11 +125,33 @@ func pullOptions(node *config.Node) images.Options {
 	}
 }
 
+// imageOptions are what the actor of images needs.
+func imageOptions(node *config.Node, client *cri.Client, host *pod.Host, meter *eviction.Meter, registered bool) images.Options {
+	o, k := pullOptions(node), node.Kubelet
+	o.Service, o.Operations, o.Objects, o.Sizes = client, host.Ops, host.Objects, host.Events
+	o.Collect = &images.Collect{
+		Limits: images.Limits{
+			High: int64(ptr.Deref(k.ImageGCHighThresholdPercent, 85)), Low: int64(ptr.Deref(k.ImageGCLowThresholdPercent, 80)),
+			MinAge: k.ImageMinimumGCAge.Duration, MaxAge: k.ImageMaximumGCAge.Duration,
+		},
+		Store: client,
+		Space: func(ctx context.Context) (images.Space, error) {
+			available, capacity, err := meter.ImageSpace(ctx)
+			return images.Space{Available: available, Capacity: capacity}, err
+		},
+	}
+	if registered {
+		o.Collect.NodeName = node.NodeName
+	}
+	return o
+}
+
 // wireResources binds the actor of the cgroups.
-func wireResources(node *config.Node, host *pod.Host, groups resources.Groups) rows {
+func wireResources(node *config.Node, client *cri.Client, host *pod.Host, groups resources.Groups) rows {
 	systemd := func() bool { return host.Can().SystemdCgroups }
 	return rows{"resources": resources.New(resources.Options{
-		Tree: groupTree(node, host.Node, groups, systemd), Operations: host.Ops, Parent: func() string {
+		Tree: groupTree(node, host.Node, groups, systemd), Operations: host.Ops, Foreign: client.ForeignPod,
+		Parent: func() string {
 			if systemd() {
 				return podsSlice
 			}
@@ -135,7 +162,7 @@ func wireResources(node *config.Node, host *pod.Host, groups resources.Groups) r
 
 // wireObjects binds volumes, and the ConfigMaps, Secrets, Services and RuntimeClasses of a folder and of the API server.
 func wireObjects(node *config.Node, c *cluster, host *pod.Host, log *slog.Logger) rows {
-	facts := volumes.Facts{Allocatable: host.Allocatable, Objects: host.Objects}
+	facts := volumes.Facts{Allocatable: host.Allocatable, Objects: host.Objects, StaticStay: !node.EvictStaticPods}
 	options := objects.Options{
 		Dir: node.ObjectDir, Board: host.Objects, CheckFrequency: node.Kubelet.FileCheckFrequency.Duration,
 		Poll: node.ObjectPoll(),
@@ -189,10 +216,9 @@ func wireCluster(
 	addresses *nodeAddresses, port int,
 ) rows {
 	if c == nil {
-		return rows{"registration": nil, "eviction": nil, "status": nil, "events": nil}
+		return rows{"registration": nil, "status": nil}
 	}
 	k := node.Kubelet
-	places := eviction.Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: node.RootDir, Images: client}
 	return rows{
 		"registration": registration.New(registration.Options{
 			Client: c.clients.Heartbeat, Watch: c.ownNode, State: &c.registered, Desired: desiredNode(node, port),
@@ -203,17 +229,36 @@ func wireCluster(
 			LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second,
 			Random:        rand.Float64,
 		}),
-		"eviction": eviction.New(eviction.Options{
-			Limits: eviction.Limits{
-				Hard: k.EvictionHard, Soft: k.EvictionSoft, SoftGrace: k.EvictionSoftGracePeriod,
-				MinimumReclaim: k.EvictionMinimumReclaim,
-			},
-			Transition: k.EvictionPressureTransitionPeriod.Duration, State: &c.pressure, Measure: places.Meter().Measure,
-		}),
 		"status": status.New(status.Options{Client: c.clients.Main, Operations: ops, NodeName: node.NodeName,
 			State: &c.statuses}),
-		"events": events.New(events.Options{Client: c.clients.Events.CoreV1(), NodeName: node.NodeName, State: &c.events}),
 	}
+}
+
+// eventOptions are what the actor of events needs. On a standalone node it keeps them and sends none.
+func (a *Agent) eventOptions() events.Options {
+	o := events.Options{NodeName: a.node.NodeName, Log: a.events}
+	if a.cluster != nil {
+		o.Client, o.State = a.cluster.clients.Events.CoreV1(), &a.cluster.events
+	}
+	return o
+}
+
+// evictionOptions are what eviction needs.
+func (a *Agent) evictionOptions(meter *eviction.Meter) eviction.Options {
+	k := a.node.Kubelet
+	o := eviction.Options{
+		Limits: eviction.Limits{
+			Hard: k.EvictionHard, Soft: k.EvictionSoft, SoftGrace: k.EvictionSoftGracePeriod,
+			MinimumReclaim: k.EvictionMinimumReclaim, PodsBounded: slices.Contains(k.EnforceNodeAllocatable, "pods"),
+		},
+		Transition: k.EvictionPressureTransitionPeriod.Duration, MaxGrace: k.EvictionMaxPodGracePeriod,
+		Static: a.node.EvictStaticPods, LocalStorage: ptr.Deref(k.LocalStorageCapacityIsolation, true),
+		Board: a.board, Figures: a.figures.PodStats, Measure: meter.Measure, AwaitMemory: meter.AwaitMemory,
+	}
+	if a.cluster != nil {
+		o.NodeName, o.State = a.node.NodeName, &a.cluster.pressure
+	}
+	return o
 }
 
 // sourcesOf are the sources that the configuration switches on, the one that wins a name first.

@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,9 +69,13 @@ func NoArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
+// SocketVariable names the environment variable with the socket of the commands.
+const SocketVariable = "PLAYLET_SOCKET"
+
 // SocketFlag adds the flag of every command that asks the agent.
 func SocketFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("admin-socket", config.DefaultAdminSocket, "Unix `socket` on which the agent is asked")
+	return cmd.Flags().String("admin-socket", cmp.Or(os.Getenv(SocketVariable), config.DefaultAdminSocket),
+		"Unix `socket` on which the agent is asked; "+SocketVariable+" in the environment sets the default")
 }
 
 // OutputFlag adds -o, with its completion.

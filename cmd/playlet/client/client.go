@@ -6,7 +6,9 @@ import "github.com/spf13/cobra"
 // Commands are all of them.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
-		newExecCommand(), newExplainCommand(), newLogsCommand(), newPodsCommand(), newRmCommand(), newRunCommand(),
+		newActorsCommand(), newAttachCommand(), newChaosCommand(), newCpCommand(), newExecCommand(), newDescribeCommand(),
+		newEventsCommand(), newExplainCommand(),
+		newLogsCommand(), newPodsCommand(), newPortForwardCommand(), newRmCommand(), newRunCommand(), newTraceCommand(),
 		newVersionCommand(),
 	}
 }

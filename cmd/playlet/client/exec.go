@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,32 +28,21 @@ const execExample = `  # Of a pod with one container
   # With a file for its input
   playlet exec -i db -- psql < dump.sql`
 
-// execCommand is one run of "playlet exec".
-type execCommand struct {
-	client    *api.Client
-	namespace string
-	options   api.ExecOptions
-	in        io.Reader
-	out, err  io.Writer
-}
-
 func newExecCommand() *cobra.Command {
-	c := &execCommand{}
+	c := &streamCommand{}
 	cmd := &cobra.Command{
 		Use: "exec POD -- COMMAND [ARG...]", Short: "Run a command in a container", Long: execLong, Example: execExample,
 		Args: podAndCommand,
 	}
-	socket := cli.SocketFlag(cmd)
+	socket := c.addFlags(cmd)
+	c.addContainerFlag(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&c.namespace, "namespace", "n", "", "The pod's `namespace`; not needed where only one pod has this name")
-	flags.StringVarP(&c.options.Container, "container", "c", "", "The `container`, where the pod has several")
 	flags.BoolVarP(&c.options.Stdin, "stdin", "i", false, "Pass the standard input on")
 	flags.BoolVarP(&c.options.TTY, "tty", "t", false, "Give the command a terminal")
-	cmd.ValidArgsFunction = completePods(socket, &c.namespace)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c.client, c.in, c.out, c.err = api.NewClient(*socket), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		c.begin(cmd, *socket)
 		c.options.Command = args[1:]
-		return c.run(cmd.Context(), args[0])
+		return c.exec(cmd.Context(), args[0])
 	}
 	return cmd
 }
@@ -80,57 +67,37 @@ func podAndCommand(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (c *execCommand) run(ctx context.Context, pod string) error {
-	namespace, name, err := findPod(ctx, c.client, c.namespace, pod)
+func (c *streamCommand) exec(ctx context.Context, arg string) error {
+	pod, err := c.find(ctx, arg)
 	if err != nil {
 		return err
 	}
-	t := api.Terminal{Stdout: c.out, Stderr: c.err, Note: func(text string) { fmt.Fprintln(c.err, text) }}
+	t := api.Terminal{Stdout: c.out, Stderr: c.err, Note: c.note}
 	if c.options.Stdin {
 		t.Stdin = c.in
+	}
+	if c.options.TTY && !cli.IsTerminal(c.in) {
+		c.options.TTY = false
+		c.note("the input is no terminal: the command gets none (-t)")
 	}
 	restore, err := c.terminal(ctx, &t)
 	if err != nil {
 		return err
 	}
-	code, err := c.client.Exec(ctx, namespace, name, c.options, t)
+	code, err := c.client.Exec(ctx, pod.Pod.Namespace, pod.Pod.Name, c.options, t)
 	restore()
 	switch {
 	case ctx.Err() != nil:
 		return &cli.ExitError{Code: 130, Err: errors.New("interrupted; the command may still run")}
 	case err != nil:
 		if _, refused := errors.AsType[*api.Error](err); !refused {
-			err = fmt.Errorf("%s in pod %s/%s: %w", c.options.Command[0], namespace, name, err)
+			err = fmt.Errorf("%s in pod %s: %w", c.options.Command[0], fullName(pod), err)
 		}
 		return &cli.ExitError{Code: notRun(err), Err: err}
 	case code != 0:
 		return &cli.ExitError{Code: code}
 	}
 	return nil
-}
-
-// terminal takes the terminal over, where the command is to have one.
-func (c *execCommand) terminal(ctx context.Context, t *api.Terminal) (restore func(), err error) {
-	if !c.options.TTY {
-		return func() {}, nil
-	}
-	f, ok := c.in.(*os.File)
-	if !ok || !cli.IsTerminal(f) {
-		c.options.TTY = false
-		fmt.Fprintln(c.err, "the input is no terminal: the command gets none (-t)")
-		return func() {}, nil
-	}
-	var stop func()
-	t.Sizes, stop = watchSize(ctx, f)
-	if !c.options.Stdin {
-		return stop, nil
-	}
-	calm, err := makeRaw(f)
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	return func() { calm(); stop() }, nil
 }
 
 // notRun is the exit code for a command that could not be run, as shells have it. Runtimes say why in words alone.

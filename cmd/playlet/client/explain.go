@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -13,7 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
-	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/trace"
 )
 
 const explainLong = `Say in plain words why a pod is in the state that it is in: the cause first, then what it waits for, since when, what was
@@ -22,44 +22,79 @@ tried, when the next try is and what would unblock it. "explain node" says the s
 With -v, what that was made from follows: the pod's status and its last messages. The fields of -o json are stable.`
 
 const explainExample = `  playlet explain pod/web
-  playlet explain pod/web -n shop -v
+  playlet explain shop/web -v
+  playlet explain web db
+  playlet explain -l app=web
   playlet explain node -o json`
 
 func newExplainCommand() *cobra.Command {
 	c := &podsCommand{now: time.Now}
 	var verbose bool
 	cmd := &cobra.Command{
-		Use: "explain {pod/NAME | node}", Short: "Say why a pod, or the node, is in its state", Long: explainLong,
-		Example: explainExample, Args: cobra.ExactArgs(1), SilenceUsage: true,
+		Use: "explain {NAME... | node}", Short: "Say why a pod, or the node, is in its state", Long: explainLong,
+		Example: explainExample, SilenceUsage: true,
 	}
 	socket := cli.SocketFlag(cmd)
-	cmd.Flags().StringVarP(&c.filter.Namespace, "namespace", "n", "", "The pod's `namespace`; any when empty")
+	c.set.addFlags(cmd, socket)
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "Add what the explanation was made from")
 	cli.OutputFlag(cmd, &c.output, "text", "text", "json")
-	cmd.ValidArgsFunction = completePods(socket, &c.filter.Namespace)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := cli.OneOf("output", c.output, "text", "json"); err != nil {
 			return err
 		}
-		kind, name, named := strings.Cut(args[0], "/")
-		switch {
-		case args[0] == "node":
-		case named && (kind == "pod" || kind == "pods") && name != "":
-			c.filter.Name = name
-		case !named:
-			c.filter.Name = args[0]
-		default:
-			return fmt.Errorf("%q cannot be explained; name pod/NAME or node", args[0])
+		if len(args) == 0 && c.set.selector == "" {
+			return fmt.Errorf("explain what? name a pod, or node (%s --help shows examples)", cmd.CommandPath())
 		}
-		c.client, c.out = api.NewClient(*socket), cmd.OutOrStdout()
-		return c.explain(cmd.Context(), verbose)
+		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		return c.explain(cmd.Context(), args, verbose)
 	}
 	return cmd
 }
 
-func (c *podsCommand) explain(ctx context.Context, verbose bool) error {
-	c.resolve(ctx)
-	got, err := c.client.Explain(ctx, c.filter)
+// explanations asks for those of what is named.
+func (c *podsCommand) explanations(ctx context.Context, args []string) (*api.Explanations, error) {
+	if len(args) == 1 && args[0] == "node" {
+		return c.client.Explain(ctx, api.Filter{})
+	}
+	if err := c.set.settle(args); err != nil {
+		return nil, err
+	}
+	all, err := c.client.Pods(ctx, c.set.filter())
+	if err != nil {
+		return nil, err
+	}
+	found, missing := c.set.choose(all.Pods)
+	found, notes := meant(found)
+	out := &api.Explanations{At: all.At, Items: []api.Explanation{}}
+	ask := func(f api.Filter, uid string) error {
+		got, err := c.client.Explain(ctx, f)
+		if err == nil {
+			got.Items = slices.DeleteFunc(got.Items, func(e api.Explanation) bool { return uid != "" && e.UID != uid })
+			out.Items = append(out.Items, got.Items...)
+		}
+		return err
+	}
+	for i := range found {
+		p := found[i].Pod
+		if err := ask(api.Filter{Namespace: p.Namespace, Name: p.Name}, string(p.UID)); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range c.set.names { // the agent may know why one is not there
+		if missing != nil && len(n.choose(all.Pods)) == 0 {
+			if err := ask(api.Filter{Namespace: n.namespace, Name: n.name}, ""); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(args) == 0 && len(found) == 0 {
+		notes = append(notes, "no pods")
+	}
+	return out, c.note(notes)
+}
+
+func (c *podsCommand) explain(ctx context.Context, args []string, verbose bool) error {
+	got, err := c.explanations(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -104,8 +139,12 @@ func printExplanation(out io.Writer, e *api.Explanation, now time.Time) error {
 	for _, line := range e.Evidence {
 		fmt.Fprintln(out, "  "+cli.Plain(line))
 	}
-	for _, m := range e.Messages {
-		fmt.Fprintln(out, "  "+cli.Plain(strings.ReplaceAll(m.String(), string(messages.PodAddress(e.UID)), "pod")))
+	if len(e.Messages) > 0 {
+		names := trace.Names{Pod: e.UID, Pods: map[string]string{e.UID: e.Namespace + "/" + e.Name}}
+		fmt.Fprintln(out, "  "+trace.Heading)
+		for _, line := range trace.Transcript(e.Messages, trace.Start(e.Messages), names) {
+			fmt.Fprintln(out, "  "+cli.Plain(line))
+		}
 	}
 	return nil
 }

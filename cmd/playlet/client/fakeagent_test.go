@@ -25,6 +25,8 @@ type fakeAgent struct {
 	socket  string
 	mu      sync.Mutex
 	pods    api.Pods
+	actors  api.Actors
+	trace   api.Trace // without entries, there is none of what is asked for
 	version api.Version
 	queries []string
 	lines   chan *api.Change // of every watch; a nil ends the stream
@@ -40,6 +42,31 @@ func startFakeAgent(t *testing.T) *fakeAgent {
 	f.pods.Runtime = api.Runtime{Ready: true, NetworkReady: true}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/pods", f.answerPods)
+	mux.HandleFunc("GET /v1/actors", func(w http.ResponseWriter, _ *http.Request) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		_ = json.NewEncoder(w).Encode(f.actors)
+	})
+	mux.HandleFunc("GET /v1/trace", func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.queries = append(f.queries, r.URL.RawQuery)
+		if q := r.URL.Query(); len(f.trace.Entries) == 0 {
+			w.WriteHeader(http.StatusNotFound)
+			_ = json.NewEncoder(w).Encode(api.Error{Status: http.StatusNotFound, Text: "there is no " + q.Get("pod") + q.Get("actor")})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(f.trace)
+	})
+	mux.HandleFunc("GET /v1/logs/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) {
+		who := r.PathValue("pod") + " " + r.URL.Query().Get("container")
+		if r.URL.Query().Get("container") == "late" {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"status":400,"error":"late has not been started yet"}`)
+			return
+		}
+		_, _ = io.WriteString(w, who+" 1\n"+who+" 2")
+	})
 	mux.HandleFunc("/v1/version", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(f.version)
 	})

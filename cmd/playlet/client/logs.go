@@ -1,20 +1,24 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
-const logsLong = `Print what a container has written. Without -c it is the pod's default container, as for kubectl.
+const logsLong = `Print what a container has written. Without -c it is the pod's default container, as for kubectl. Of several pods or
+containers, one log follows the other; with -f, whole lines come as they are written, each with its container where --prefix
+is given.
 
 With -f, what it writes is printed as it comes, until the container ends or Ctrl-C.`
 
@@ -27,14 +31,19 @@ const logsExample = `  # Of a pod with one container
   # Why it ended the last time
   playlet logs --previous web-node1 -c app
 
+  # Of all containers of the pods with a label
+  playlet logs -f -l app=web --all-containers --prefix
+
   # Of the last five minutes, with times
   playlet logs --since=5m --timestamps -n kube-system proxy-node1`
 
 // logsCommand is one run of "playlet logs".
 type logsCommand struct {
 	client      *api.Client
-	namespace   string
+	set         podSet
 	options     api.LogOptions
+	everyone    bool // all containers
+	prefix      bool
 	since       time.Duration
 	sinceTime   string
 	tail, limit int64
@@ -45,12 +54,13 @@ type logsCommand struct {
 func newLogsCommand() *cobra.Command {
 	c := &logsCommand{now: time.Now}
 	cmd := &cobra.Command{
-		Use: "logs POD", Aliases: []string{"log"}, Short: "Print the log of a container", Long: logsLong, Example: logsExample,
-		Args: onePod,
+		Use: "logs POD...", Aliases: []string{"log"}, Short: "Print the logs of containers", Long: logsLong, Example: logsExample,
 	}
 	socket := cli.SocketFlag(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&c.namespace, "namespace", "n", "", "The pod's `namespace`; not needed where only one pod has this name")
+	c.set.addFlags(cmd, socket)
+	flags.BoolVar(&c.everyone, "all-containers", false, "Of all containers of a pod")
+	flags.BoolVar(&c.prefix, "prefix", false, "Begin each line with the pod and the container")
 	flags.StringVarP(&c.options.Container, "container", "c", "", "The `container`, where the pod has several")
 	flags.BoolVarP(&c.options.Follow, "follow", "f", false,
 		"Go on, and print what is written, until the container ends or Ctrl-C")
@@ -61,33 +71,155 @@ func newLogsCommand() *cobra.Command {
 	flags.Int64Var(&c.tail, "tail", -1, "Only so many lines from the end; -1 prints all")
 	flags.Int64Var(&c.limit, "limit-bytes", 0, "At most so many bytes; 0 sets no limit")
 	cmd.MarkFlagsMutuallyExclusive("since", "since-time")
-	cmd.ValidArgsFunction = completePods(socket, &c.namespace)
+	cmd.MarkFlagsMutuallyExclusive("container", "all-containers")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		return c.run(cmd.Context(), args[0])
+		if len(args) == 0 && c.set.selector == "" {
+			return fmt.Errorf("which pod? (playlet pods lists them; %s --help shows examples)", cmd.CommandPath())
+		}
+		return c.run(cmd.Context(), args)
 	}
 	return cmd
 }
 
-func onePod(cmd *cobra.Command, args []string) error {
-	switch len(args) {
-	case 0:
-		return fmt.Errorf("which pod? (playlet pods lists them; %s --help shows examples)", cmd.CommandPath())
-	case 1:
-		return nil
-	}
-	return fmt.Errorf("one pod at a time, not %s (-c names a container)", strings.Join(args, ", "))
+// logSource is one log.
+type logSource struct {
+	pod       *api.Pod
+	container string
 }
 
-func (c *logsCommand) run(ctx context.Context, pod string) error {
-	if err := c.settle(); err != nil {
+func (c *logsCommand) run(ctx context.Context, args []string) error {
+	if err := errors.Join(c.settle(), c.set.settle(args)); err != nil {
 		return err
 	}
-	namespace, name, err := findPod(ctx, c.client, c.namespace, pod)
+	sources, err := c.sources(ctx)
 	if err != nil {
 		return err
 	}
-	return c.client.Logs(ctx, namespace, name, c.options, c.out, func(note string) { fmt.Fprintln(c.err, note) })
+	if len(sources) == 1 && !c.prefix {
+		return c.read(ctx, sources[0], c.out)
+	}
+	var mu sync.Mutex // held while a line is written, and while a failure is said
+	var group sync.WaitGroup
+	failed := 0
+	read := func(s logSource) {
+		out := &lineWriter{mu: &mu, out: c.out}
+		if c.prefix {
+			out.prefix = fmt.Sprintf("[pod/%s/%s] ", s.pod.Pod.Name, s.container)
+		}
+		err := c.read(ctx, s, out)
+		out.end()
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			failed++
+			fmt.Fprintln(c.err, cli.Plain(cli.OneLine(err)))
+		}
+	}
+	for _, s := range sources {
+		if c.options.Follow {
+			group.Go(func() { read(s) })
+		} else {
+			read(s)
+		}
+	}
+	group.Wait()
+	if failed > 0 && failed == len(sources) {
+		return errors.New("none of these logs could be read")
+	}
+	return nil
+}
+
+// sources are the logs that are meant.
+func (c *logsCommand) sources(ctx context.Context) ([]logSource, error) {
+	all, err := c.client.Pods(ctx, c.set.filter())
+	if err != nil {
+		return nil, err
+	}
+	found, missing := c.set.choose(all.Pods)
+	found, notes := meant(found)
+	for _, note := range notes {
+		fmt.Fprintln(c.err, note)
+	}
+	if missing != nil {
+		return nil, fmt.Errorf("%w (playlet pods lists them)", missing)
+	}
+	if len(c.set.names) == 1 && len(found) > 1 {
+		return nil, ambiguous(found)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no pod has the labels %s", c.set.selector)
+	}
+	var out []logSource
+	for i := range found {
+		p := &found[i]
+		spec := &p.Pod.Spec
+		if !c.everyone {
+			name := c.options.Container
+			if chosen := containerSpec(p.Pod, name); name == "" && chosen != nil && (c.prefix || len(found) > 1) {
+				name = chosen.Name
+			}
+			out = append(out, logSource{p, name})
+			continue
+		}
+		for _, list := range [][]v1.Container{spec.InitContainers, spec.Containers} {
+			for j := range list {
+				out = append(out, logSource{p, list[j].Name})
+			}
+		}
+		for j := range spec.EphemeralContainers {
+			out = append(out, logSource{p, spec.EphemeralContainers[j].Name})
+		}
+	}
+	return out, nil
+}
+
+func (c *logsCommand) read(ctx context.Context, s logSource, out io.Writer) error {
+	o := c.options
+	o.UID, o.Container = string(s.pod.Pod.UID), s.container
+	return c.client.Logs(ctx, s.pod.Pod.Namespace, s.pod.Pod.Name, o, out, func(text string) { fmt.Fprintln(c.err, text) })
+}
+
+// lineWriter writes whole lines, so that those of several logs do not mix. A line that is very long is cut in two.
+type lineWriter struct {
+	mu     *sync.Mutex
+	out    io.Writer
+	prefix string
+	begun  []byte
+}
+
+const maxLine = 64 << 10
+
+// Write implements io.Writer.
+func (w *lineWriter) Write(p []byte) (int, error) {
+	w.begun = append(w.begun, p...)
+	for {
+		end := bytes.IndexByte(w.begun, '\n') + 1
+		if end == 0 && len(w.begun) < maxLine {
+			return len(p), nil
+		}
+		if end == 0 {
+			end = len(w.begun)
+		}
+		if err := w.line(w.begun[:end]); err != nil {
+			return 0, err
+		}
+		w.begun = w.begun[end:]
+	}
+}
+
+func (w *lineWriter) line(text []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err := fmt.Fprintf(w.out, "%s%s", w.prefix, text)
+	return err
+}
+
+// end writes what has no end of its line.
+func (w *lineWriter) end() {
+	if len(w.begun) > 0 {
+		_ = w.line(append(w.begun, '\n')) // the command ends: who reads it may be gone
+	}
 }
 
 // settle makes options of the flags.
@@ -117,37 +249,4 @@ func (c *logsCommand) settle() error {
 		c.options.LimitBytes = &c.limit
 	}
 	return nil
-}
-
-// findPod finds a pod by the name that "playlet pods" shows, or by that in its manifest, to which static pods get the
-// node's name; without a namespace, in all.
-func findPod(ctx context.Context, client *api.Client, namespace, name string) (ns, full string, err error) {
-	all, err := client.Pods(ctx, api.Filter{Namespace: namespace})
-	if err != nil {
-		return "", "", err
-	}
-	var exact, short []string
-	for i := range all.Pods {
-		switch p := all.Pods[i].Pod; {
-		case p.Name == name:
-			exact = append(exact, p.Namespace+"/"+p.Name)
-		case inManifest(name, p):
-			short = append(short, p.Namespace+"/"+p.Name)
-		}
-	}
-	if len(exact) == 0 {
-		exact = short
-	}
-	switch len(exact) {
-	case 0:
-		where := "any namespace"
-		if namespace != "" {
-			where = fmt.Sprintf("namespace %q", namespace)
-		}
-		return "", "", fmt.Errorf("there is no pod %q in %s (playlet pods lists them)", name, where)
-	case 1:
-		ns, full, _ = strings.Cut(exact[0], "/")
-		return ns, full, nil
-	}
-	return "", "", errors.New("several pods have this name: " + strings.Join(exact, ", ") + "; -n names the namespace")
 }

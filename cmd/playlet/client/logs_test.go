@@ -7,38 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
-
-// A pod is found by the name that is shown, or by that in its manifest, and never guessed.
-func TestFindPod(t *testing.T) {
-	f := startFakeAgent(t)
-	var all []api.Pod
-	for _, name := range []string{"a/web-node", "a/web", "b/db-node", "c/db-node", "c/one-node"} {
-		p := podOf("a", v1.PodRunning)
-		p.Pod.Namespace, p.Pod.Name, _ = strings.Cut(name, "/")
-		p.Pod.Spec.NodeName = "Node"
-		all = append(all, *p)
-	}
-	f.pods = api.Pods{Pods: all}
-	for _, c := range []struct{ namespace, name, want, failed string }{
-		{"", "one", "c/one-node", ""},
-		{"", "one-node", "c/one-node", ""},
-		{"", "web", "a/web", ""}, // the name itself comes first
-		{"", "db", "", "several pods have this name: b/db-node, c/db-node; -n names the namespace"},
-		{"", "none", "", `there is no pod "none" in any namespace`},
-	} {
-		ns, name, err := findPod(t.Context(), api.NewClient(f.socket), c.namespace, c.name)
-		if c.failed != "" {
-			if err == nil || !strings.Contains(err.Error(), c.failed) {
-				t.Errorf("%s: %v", c.name, err)
-			}
-		} else if err != nil || ns+"/"+name != c.want {
-			t.Errorf("%s: %s/%s, %v", c.name, ns, name, err)
-		}
-	}
-}
 
 func TestFlagsOfLogs(t *testing.T) {
 	c := &logsCommand{since: time.Minute, tail: 3, limit: 10, now: func() time.Time { return noon }}
@@ -47,11 +16,42 @@ func TestFlagsOfLogs(t *testing.T) {
 		t.Errorf("%+v, %v", c.options, err)
 	}
 	for _, args := range [][]string{
-		{"--tail=-2", "web"}, {"--since=-1s", "web"}, {"--since-time=noon", "web"}, {"--limit-bytes=-1", "web"}, {}, {"a", "b"},
+		{"--tail=-2", "web"}, {"--since=-1s", "web"}, {"--since-time=noon", "web"}, {"--limit-bytes=-1", "web"}, {}, {"-c", "a", "--all-containers", "web"}, {"a", "-l", "b"},
 	} {
 		var out, errs bytes.Buffer
 		if code := run(append([]string{"logs"}, args...), &out, &errs); code != 1 || strings.Count(errs.String(), "\n") != 1 {
 			t.Errorf("%q: %d, %s", args, code, errs.String())
 		}
+	}
+}
+
+// The logs of several pods and containers are whole lines, and one that was never begun is told of.
+func TestLogsOfSeveral(t *testing.T) {
+	f := startFakeAgent(t)
+	web, db := podOf("a late", v1.PodRunning), podOf("b", v1.PodRunning)
+	db.Pod.Name = "db"
+	f.has(web, db)
+	const late = "late has not been started yet\n"
+	for args, want := range map[string]struct {
+		out, notes string
+		code       int
+	}{
+		"db":                            {"db  1\ndb  2", "", 0},
+		"web db":                        {"db b 1\ndb b 2\nweb a 1\nweb a 2\n", "", 0},
+		"--prefix db":                   {"[pod/db/b] db b 1\n[pod/db/b] db b 2\n", "", 0},
+		"web --all-containers --prefix": {"[pod/web/a] web a 1\n[pod/web/a] web a 2\n", late, 0},
+		"web -c late":                   {"", "playlet: " + late, 1},
+		"web db -c late":                {"", late + late + "playlet: none of these logs could be read\n", 1},
+		"x":                             {"", "playlet: there is no pod \"x\" in any namespace (playlet pods lists them)\n", 1},
+		"-l a=b":                        {"", "playlet: no pod has the labels a=b\n", 1},
+	} {
+		out, notes, code := f.command(t, append([]string{"logs"}, strings.Fields(args)...)...)
+		if out != want.out || notes != want.notes || code != want.code {
+			t.Errorf("%s: %d %q %q", args, code, out, notes)
+		}
+	}
+	out, _, code := f.command(t, "logs", "-f", "--all-containers", "web", "db")
+	if lines := strings.Count(out, "\n"); lines != 4 || code != 0 {
+		t.Errorf("followed: %d\n%s", code, out)
 	}
 }

@@ -16,12 +16,13 @@ const completeTimeout = 2 * time.Second
 type completion = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective)
 
 // completePods completes the names of pods; of all namespaces where none is chosen.
-func completePods(socket, namespace *string) completion {
+func completePods(socket, namespace *string, several bool) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
+		if len(args) > 0 && !several {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return listed(cmd, *socket, api.Filter{Namespace: *namespace}, func(p *api.Pod) string { return p.Pod.Name })
+		names, d := listed(cmd, *socket, api.Filter{Namespace: *namespace}, func(p *api.Pod) string { return p.Pod.Name })
+		return slices.DeleteFunc(names, func(n string) bool { return slices.Contains(args, n) }), d
 	}
 }
 
@@ -35,11 +36,7 @@ func completeNamespaces(socket *string) completion {
 func listed(
 	cmd *cobra.Command, socket string, f api.Filter, of func(*api.Pod) string,
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx := cmd.Context()
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
+	ctx, cancel := context.WithTimeout(contextOf(cmd), completeTimeout)
 	defer cancel()
 	pods, err := api.NewClient(socket).Pods(ctx, f)
 	if err != nil {

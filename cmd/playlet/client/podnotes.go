@@ -22,9 +22,9 @@ func podNotes(pods []api.Pod, now time.Time) []string {
 	return out
 }
 
-// NodeNotes says what is wrong with the node as a whole: its runtime, its sources, the manifests that the filter does
-// not exclude.
-func NodeNotes(n *api.Node, f api.Filter, now time.Time) []string {
+// NodeNotes says what is wrong with the node as a whole: its runtime, its sources, the manifests of the
+// pods that are meant; nil: all.
+func NodeNotes(n *api.Node, mayMean func(namespace, name string) bool, now time.Time) []string {
 	var out []string
 	if r := n.Runtime; !r.Ready {
 		text := "the container runtime is not ready"
@@ -47,7 +47,7 @@ func NodeNotes(n *api.Node, f api.Filter, now time.Time) []string {
 	}
 	for _, p := range n.Problems {
 		namespace, name, named := strings.Cut(p.Pod, "/")
-		if named && ((f.Namespace != "" && f.Namespace != namespace) || (f.Name != "" && f.Name != name)) {
+		if named && mayMean != nil && !mayMean(namespace, name) {
 			continue
 		}
 		out = append(out, "manifest problem: "+cli.Plain(api.ProblemText(p)))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
-	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -38,7 +38,6 @@ type podWatch struct {
 
 // watch prints rows as they change, until ctx ends. It outlives the agent: after a restart it goes on.
 func (c *podsCommand) watch(ctx context.Context) error {
-	c.resolve(ctx)
 	w := &podWatch{
 		podsCommand: c, table: c.newTable(), pods: map[string]api.Pod{}, keys: map[string]string{}, waits: map[string]string{},
 	}
@@ -49,10 +48,11 @@ func (c *podsCommand) watch(ctx context.Context) error {
 	progress.Go(func() { w.progress(ctx) })
 	reached := false
 	for {
-		err := c.client.Watch(ctx, c.filter, func(change *api.Change) error {
+		err := c.client.Watch(ctx, c.set.filter(), func(change *api.Change) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			reached, w.lost = true, false
+			change.Pods = slices.DeleteFunc(change.Pods, func(p api.Pod) bool { return !c.set.matches(&p) })
 			w.failed = w.take(change)
 			return w.failed
 		})
@@ -231,7 +231,7 @@ func (w *podWatch) objects(pods []*v1.Pod) error {
 				return err
 			}
 		}
-		if err := cli.PrintObject(w.out, p, w.output); err != nil {
+		if err := w.print(w.out, p); err != nil {
 			return err
 		}
 	}
@@ -241,7 +241,7 @@ func (w *podWatch) objects(pods []*v1.Pod) error {
 // node says what is wrong with the node and was not wrong, in the same words, before.
 func (w *podWatch) node(n *api.Node) error {
 	var fresh []string
-	now := NodeNotes(n, w.filter, time.Time{})
+	now := NodeNotes(n, w.mayMean(slices.Collect(maps.Values(w.pods))), time.Time{})
 	for _, line := range now {
 		if !slices.Contains(w.said, line) {
 			fresh = append(fresh, line)

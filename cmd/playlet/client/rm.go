@@ -2,28 +2,36 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/sources/submit"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 const rmLong = `Take back pods that were submitted with "playlet run": they are ended gracefully and run no more.
 
-A pod is named as in its manifest, or as "playlet pods" shows it. Pods of other sources are taken away there: by removing
-the manifest's file, or at its URL.`
+A pod is named as in its manifest, or as it is printed anywhere: web, web-node1, pod/web, default/web. Pods of other sources
+are taken away there: by removing the manifest's file, or at its URL.`
 
 const rmExample = `  # End a pod
   playlet rm web
 
   # In another namespace, and wait until nothing of it is left
-  playlet rm -n kube-system dns --wait
+  playlet rm kube-system/dns --wait
+
+  # All that were submitted and have a label
+  playlet rm -l app=web
 
   # All pods of a manifest
   playlet rm -f web.yaml`
@@ -31,22 +39,21 @@ const rmExample = `  # End a pod
 func newRmCommand() *cobra.Command {
 	c := &rmCommand{submitCommand: submitCommand{now: time.Now}}
 	cmd := &cobra.Command{
-		Use: "rm NAME... | -f FILE|-", Aliases: []string{"delete"}, Short: "Take back submitted pods", Long: rmLong,
+		Use: "rm NAME... | -l SELECTOR | -f FILE|-", Aliases: []string{"delete"}, Short: "Take back submitted pods", Long: rmLong,
 		Example:      rmExample,
 		SilenceUsage: true,
 	}
 	socket := cli.SocketFlag(cmd)
 	c.addFlags(cmd, "Wait until nothing is left of the pods; their progress goes to stderr")
-	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", metav1.NamespaceDefault, "`Namespace` of the pods that are named")
-	cmd.ValidArgsFunction = completeSubmitted(socket, &c.namespace)
-	if err := cmd.RegisterFlagCompletionFunc("namespace", completeNamespaces(socket)); err != nil {
-		panic(err) // the flag was added a moment ago
-	}
+	c.set.addFlags(cmd, socket)
+	cmd.ValidArgsFunction = completeSubmitted(socket, &c.set)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && len(c.files) == 0 {
+		if len(args) == 0 && len(c.files) == 0 && c.set.selector == "" {
 			return errors.New("which pod? name it, or its manifest with -f (playlet rm --help shows examples)")
 		}
-		c.names = args
+		if err := c.set.settle(args); err != nil {
+			return err
+		}
 		return c.perform(cmd, *socket, c.withdrawAll, c.awaitGone)
 	}
 	return cmd
@@ -55,15 +62,11 @@ func newRmCommand() *cobra.Command {
 // rmCommand is one run of "playlet rm".
 type rmCommand struct {
 	submitCommand
-	namespace string
-	names     []string
+	set podSet
 }
 
 func (c *rmCommand) withdrawAll(ctx context.Context) error {
-	var wanted []submit.Name
-	for _, name := range c.names {
-		wanted = append(wanted, submit.Name{Namespace: c.namespace, Name: name})
-	}
+	wanted, errs := c.submitted(ctx)
 	for _, file := range c.files {
 		data, err := c.read(file)
 		if err != nil {
@@ -78,7 +81,6 @@ func (c *rmCommand) withdrawAll(ctx context.Context) error {
 		}
 		wanted = append(wanted, names...)
 	}
-	var errs []error
 	for _, n := range wanted {
 		gone, err := retry(ctx, func() (*api.Submitted, error) { return c.client.Withdraw(ctx, n.Namespace, n.Name) })
 		if err == nil {
@@ -94,13 +96,71 @@ func (c *rmCommand) withdrawAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// submitted finds the submissions that are meant. An error is of one name that is none, or of the agent.
+func (c *rmCommand) submitted(ctx context.Context) (out []submit.Name, errs []error) {
+	if len(c.set.names) == 0 && c.set.selector == "" {
+		return nil, nil
+	}
+	all, err := retry(ctx, func() (*api.Submissions, error) { return c.client.Submissions(ctx) })
+	if err != nil {
+		return nil, []error{err}
+	}
+	for i := range all.Submissions {
+		var p v1.Pod
+		s := &all.Submissions[i]
+		if c.set.selector != "" && c.set.mayMean(s.Namespace, s.Name, "") && json.Unmarshal(s.Manifest, &p) == nil &&
+			c.set.labels.Matches(labels.Set(p.Labels)) {
+			out = append(out, submit.Name{Namespace: s.Namespace, Name: s.Name})
+		}
+	}
+	if c.set.selector != "" && len(out) == 0 {
+		errs = append(errs, fmt.Errorf("no submitted pod has the labels %s", c.set.selector))
+	}
+	for _, n := range c.set.names {
+		found := slices.DeleteFunc(slices.Clone(all.Submissions), func(s messages.Submission) bool {
+			return n.namespace != "" && n.namespace != s.Namespace || n.name != s.Name && n.name != s.PodName
+		})
+		switch len(found) {
+		case 0:
+			name, err := c.other(ctx, n)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			out = append(out, name) // the agent says why it cannot be taken back
+		case 1:
+			out = append(out, submit.Name{Namespace: found[0].Namespace, Name: found[0].Name})
+		default:
+			var names []string
+			for _, s := range found {
+				names = append(names, s.Namespace+"/"+s.Name)
+			}
+			errs = append(errs, fmt.Errorf("several pods have this name: %s; -n names the namespace", strings.Join(names, ", ")))
+		}
+	}
+	return out, errs
+}
+
+// other is a pod that was not submitted.
+func (c *rmCommand) other(ctx context.Context, n podName) (submit.Name, error) {
+	all, err := c.client.Pods(ctx, api.Filter{Namespace: n.namespace})
+	if err != nil {
+		return submit.Name{}, err
+	}
+	pod, _, err := n.one(all.Pods)
+	if err != nil {
+		return submit.Name{}, err
+	}
+	return submit.Name{Namespace: pod.Pod.Namespace, Name: pod.Pod.Name}, nil
+}
+
 // awaitGone waits until the agent has forgotten every pod.
 func (c *rmCommand) awaitGone(ctx context.Context) error {
 	return c.await(ctx, "gone", func(*api.Pod) (bool, error) { return false, nil })
 }
 
 // completeSubmitted completes the names of submitted pods.
-func completeSubmitted(socket, namespace *string) completion {
+func completeSubmitted(socket *string, set *podSet) completion {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(contextOf(cmd), completeTimeout)
 		defer cancel()
@@ -110,7 +170,7 @@ func completeSubmitted(socket, namespace *string) completion {
 		}
 		var out []cobra.Completion
 		for _, s := range all.Submissions {
-			if s.Namespace == *namespace {
+			if set.namespace == "" || s.Namespace == set.namespace {
 				out = append(out, s.Name)
 			}
 		}

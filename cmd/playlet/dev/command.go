@@ -89,7 +89,7 @@ func startAgent(args []string, log io.Writer) (*Agent, error) {
 // started again.
 func nodeNotes(n *api.Node) []string {
 	if n.Runtime.Ready {
-		return client.NodeNotes(n, api.Filter{}, time.Time{})
+		return client.NodeNotes(n, nil, time.Time{})
 	}
 	note := "containerd is not ready"
 	if r := n.Runtime.Reason; r != nil {
@@ -97,5 +97,5 @@ func nodeNotes(n *api.Node) []string {
 	}
 	rest := *n
 	rest.Runtime = api.Runtime{Ready: true, NetworkReady: true}
-	return append([]string{note}, client.NodeNotes(&rest, api.Filter{}, time.Time{})...)
+	return append([]string{note}, client.NodeNotes(&rest, nil, time.Time{})...)
 }

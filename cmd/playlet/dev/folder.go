@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/agent"
 )
 
 // folder is a run's own; all it writes is below.
@@ -39,7 +41,7 @@ const (
 var contents = []string{
 	planFile, outcomeFile, agentLog, containerdLog, containerdConf, containerdSock, containerdSock + ".ttrpc", containerdRoot,
 	containerdRun, optFolder, hostsFolder, networkFolder, leasesFolder, kubeletConf, nodeFolder, podLogsFolder, adminSock,
-	adminSock + ".lock", logLinksFolder,
+	adminSock + ".lock", containerdSock + agent.RuntimeLockSuffix, logLinksFolder,
 }
 
 func (f folder) manifests() string  { return f.at("manifests") }

@@ -174,7 +174,7 @@ func (r *rig) process(pid, name string, fds ...string) {
 	}
 }
 
-// find runs the one check and says whether it finds this.
+// find runs the one check and says whether it finds this; where all is well, it finds nothing else.
 func (r *rig) find(check string, result Result, says string) {
 	r.t.Helper()
 	i := slices.IndexFunc(Checks, func(c Check) bool { return c.Name == check })
@@ -189,6 +189,9 @@ func (r *rig) find(check string, result Result, says string) {
 			strings.Contains(f.Seen+" → "+f.Do, says)
 	}) {
 		r.t.Errorf("no %s with %q among %+v", result, says, all)
+	}
+	if result == OK && slices.ContainsFunc(all, func(f Finding) bool { return f.Result != OK }) {
+		r.t.Errorf("not all is well: %+v", all)
 	}
 }
 

@@ -22,8 +22,6 @@ type port struct {
 	number  int
 	address netip.Addr // unspecified: on all
 	what    string
-	// later says that nothing listens there yet in this version.
-	later bool
 }
 
 // ports are those that the agent opens by the configuration.
@@ -36,16 +34,16 @@ func (m *Machine) ports() []port {
 		}
 		return addr
 	}
-	all := []port{{int(ptr.Deref(k.HealthzPort, 0)), at(k.HealthzBindAddress), "health check (healthzPort)", false}}
+	all := []port{{int(ptr.Deref(k.HealthzPort, 0)), at(k.HealthzBindAddress), "health check (healthzPort)"}}
 	exposed := access.Exposed(m.Node)
 	if exposed.Address != "" {
-		all = append(all, port{int(k.Port), at(exposed.Address), "the node's API (port)", false})
+		all = append(all, port{int(k.Port), at(exposed.Address), "the node's API (port)"})
 	}
 	if exposed.ReadOnly != "" {
-		all = append(all, port{int(k.ReadOnlyPort), at(exposed.ReadOnly), "read-only API (readOnlyPort)", false})
+		all = append(all, port{int(k.ReadOnlyPort), at(exposed.ReadOnly), "read-only API (readOnlyPort)"})
 	}
-	if ptr.Deref(k.EnableServer, true) {
-		all = append(all, port{int(m.Node.CAdvisorPort), at(k.Address), "cAdvisor page (--cadvisor-port)", true})
+	if exposed.CAdvisor != "" {
+		all = append(all, port{int(m.Node.CAdvisorPort), at(exposed.CAdvisor), "cAdvisor's pages (--cadvisor-port)"})
 	}
 	return slices.DeleteFunc(all, func(p port) bool { return p.number == 0 })
 }
@@ -80,14 +78,8 @@ func checkPorts(_ context.Context, m *Machine) []Finding {
 		if known {
 			name = who.String()
 		}
-		if p.later {
-			found = append(found, warn("this version does not listen there yet; a later one would not start",
-				"port %d, %s, is taken by %s", p.number, p.what, name)...)
-		} else {
-			found = append(found, fail("stop it, or give the agent another port (0 for none)", "port %d, %s, is taken by %s",
-				p.number,
-				p.what, name)...)
-		}
+		found = append(found, fail("stop it, or give the agent another port (0 for none)", "port %d, %s, is taken by %s",
+			p.number, p.what, name)...)
 	}
 	var good []string
 	if len(free) > 0 {

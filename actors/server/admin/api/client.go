@@ -79,45 +79,35 @@ func (c *Client) Explain(ctx context.Context, f Filter) (*Explanations, error) {
 	return get[Explanations](ctx, c, "/v1/explain/pod/"+f.Name, Filter{Namespace: f.Namespace}.query(false))
 }
 
+// Events are the last ones of this node, about the object of that name or all.
+func (c *Client) Events(ctx context.Context, f Filter) (*Events, error) {
+	return get[Events](ctx, c, "/v1/events", f.query(false))
+}
+
+// WatchEvents is as Watch, with events.
+func (c *Client) WatchEvents(ctx context.Context, filter Filter, f func(*Events) error) error {
+	return stream(ctx, c, "/v1/events", filter.query(true), f)
+}
+
 // Version is the agent's.
 func (c *Client) Version(ctx context.Context) (*Version, error) {
 	return get[Version](ctx, c, "/v1/version", "")
 }
 
 // Inspect asks the actor at the path what it is doing.
-func (c *Client) Inspect(ctx context.Context, actor messages.Address) (*messages.Inspection, error) {
-	return get[messages.Inspection](ctx, c, "/v1/inspect/"+string(actor), "")
+func (c *Client) Inspect(ctx context.Context, actor messages.Address) (*Inspection, error) {
+	return get[Inspection](ctx, c, "/v1/actors/"+string(actor), "")
 }
 
-// Tree lists the actors.
-func (c *Client) Tree(ctx context.Context) (*Tree, error) { return get[Tree](ctx, c, "/v1/tree", "") }
-
-// Flows is what the flight recorder kept of the pod with this UID; of the node when uid is empty.
-func (c *Client) Flows(ctx context.Context, uid string) (*Flows, error) {
-	return get[Flows](ctx, c, "/v1/flows/"+uid, "")
+// Actors lists the actors.
+func (c *Client) Actors(ctx context.Context) (*Actors, error) {
+	return get[Actors](ctx, c, "/v1/actors", "")
 }
 
 // Watch calls f with the chosen pods as they are, and then with each change, until ctx ends (nil is returned), f
 // returns an error (which is returned), or the agent ends the stream (ErrStreamEnded).
 func (c *Client) Watch(ctx context.Context, filter Filter, f func(*Change) error) error {
-	body, err := c.request(ctx, http.MethodGet, "/v1/pods", filter.query(true), nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = body.Close() }() // only read from
-	lines := json.NewDecoder(body)
-	for {
-		change := &Change{}
-		if err := lines.Decode(change); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return ErrStreamEnded
-		}
-		if err := f(change); err != nil {
-			return err
-		}
-	}
+	return stream(ctx, c, "/v1/pods", filter.query(true), f)
 }
 
 func get[T any](ctx context.Context, c *Client, path, query string) (*T, error) {
@@ -178,7 +168,7 @@ func refusalOf(resp *http.Response) error {
 
 // explain says what a failed connection means to the person who typed the command.
 func (c *Client) explain(err error) error {
-	const advice = `start it with "playlet", or name its socket with --admin-socket`
+	const advice = `start it with "playlet", or name its socket with --admin-socket or PLAYLET_SOCKET`
 	var u *url.Error
 	if errors.As(err, &u) { // its URL is of our making and tells nobody anything
 		err = u.Err
@@ -189,7 +179,8 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w (nobody listens on %s any more): %s", ErrNotRunning, c.socket, advice)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("no permission to open %s: the agent may be asked by its own user alone, usually root", c.socket)
+		return fmt.Errorf("no permission to open %s: root may ask the agent, and the group of its flag --admin-socket-group",
+			c.socket)
 	default:
 		return fmt.Errorf("asking the agent on %s: %w", c.socket, err)
 	}

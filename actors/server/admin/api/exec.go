@@ -29,14 +29,18 @@ const (
 	reasonExitCode = "NonZeroExitCode"
 )
 
+// PortForwardProtocol is Kubernetes' protocol for connections to ports.
+const PortForwardProtocol = "portforward.k8s.io"
+
 // Note is the header of an answer that says what is worth saying beside it.
 const Note = LogNote
 
 // Size is that of a terminal, in characters.
 type Size struct{ Width, Height uint16 }
 
-// ExecOptions say what is run.
+// ExecOptions say what is run; where a container's own process is attached to, there is no command.
 type ExecOptions struct {
+	UID        string // of the pod; empty: the one of this name that is wanted
 	Container  string // empty: the pod's default one
 	Command    []string
 	Stdin, TTY bool
@@ -45,15 +49,20 @@ type ExecOptions struct {
 // Query is how a request says it.
 func (o ExecOptions) Query() string {
 	q := url.Values{"command": o.Command}
-	if o.Container != "" {
-		q.Set("container", o.Container)
-	}
+	setSome(q, "container", o.Container)
+	setSome(q, "uid", o.UID)
 	for name, on := range map[string]bool{"stdin": o.Stdin, "tty": o.TTY} {
 		if on {
 			q.Set(name, "true")
 		}
 	}
 	return q.Encode()
+}
+
+func setSome(q url.Values, name, value string) {
+	if value != "" {
+		q.Set(name, value)
+	}
 }
 
 // ParseExecOptions reads what Query wrote.
@@ -66,6 +75,8 @@ func ParseExecOptions(q url.Values) (ExecOptions, error) {
 		case "command":
 		case "container":
 			o.Container = text
+		case "uid":
+			o.UID = text
 		case "stdin":
 			o.Stdin, err = strconv.ParseBool(text)
 		case "tty":
@@ -76,9 +87,6 @@ func ParseExecOptions(q url.Values) (ExecOptions, error) {
 		if err != nil {
 			return o, fmt.Errorf("%s=%q: %w", name, text, err)
 		}
-	}
-	if len(o.Command) == 0 {
-		return o, errors.New("no command is given")
 	}
 	return o, nil
 }
@@ -97,7 +105,37 @@ var ErrCutOff = errors.New("the connection broke off before the command's end wa
 // Exec runs a command in a container, and gives its exit code. An error means that it is not known how the command ended,
 // or that it could not be run.
 func (c *Client) Exec(ctx context.Context, namespace, pod string, o ExecOptions, t Terminal) (int, error) {
-	conn, err := c.upgrade(ctx, "/v1/exec/"+url.PathEscape(namespace)+"/"+url.PathEscape(pod), o.Query(), t.Note)
+	return c.stream(ctx, podPath("/v1/exec/", namespace, pod), o, t)
+}
+
+// Attach joins the caller with a container's own process, until that ends. TTY must be as in the container's spec.
+func (c *Client) Attach(ctx context.Context, namespace, pod string, o ExecOptions, t Terminal) error {
+	_, err := c.stream(ctx, podPath("/v1/attach/", namespace, pod), o, t)
+	return err
+}
+
+// PortForward opens a connection to a pod, over which each connection to one of its ports has two streams of its own, in the
+// protocol of client-go's tools/portforward.
+func (c *Client) PortForward(ctx context.Context, namespace, pod, uid string) (httpstream.Connection, error) {
+	q := url.Values{}
+	setSome(q, "uid", uid)
+	conn, err := c.upgrade(ctx, podPath("/v1/portforward/", namespace, pod), q.Encode(), PortForwardProtocol, nil)
+	if err != nil {
+		return nil, err
+	}
+	streams, err := spdy.NewClientConnection(conn)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return streams, nil
+}
+
+func podPath(before, namespace, pod string) string {
+	return before + url.PathEscape(namespace) + "/" + url.PathEscape(pod)
+}
+
+func (c *Client) stream(ctx context.Context, path string, o ExecOptions, t Terminal) (int, error) {
+	conn, err := c.upgrade(ctx, path, o.Query(), streamVersion, t.Note)
 	if err != nil {
 		return 0, err
 	}
@@ -119,7 +157,7 @@ func (c *Client) Exec(ctx context.Context, namespace, pod string, o ExecOptions,
 }
 
 // upgrade asks for a connection of its own, which HTTP has no say in any more.
-func (c *Client) upgrade(ctx context.Context, path, query string, note func(string)) (net.Conn, error) {
+func (c *Client) upgrade(ctx context.Context, path, query, protocol string, note func(string)) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", c.socket)
 	if err != nil {
 		return nil, c.explain(err)
@@ -129,7 +167,7 @@ func (c *Client) upgrade(ctx context.Context, path, query string, note func(stri
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	request.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, versionHeader: {streamVersion}}
+	request.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, versionHeader: {protocol}}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	if err := errors.Join(conn.SetDeadline(time.Now().Add(upgradeTimeout)), request.Write(conn)); err != nil {

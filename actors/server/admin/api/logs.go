@@ -13,6 +13,7 @@ import (
 
 // LogOptions choose what is read of a container's log. The zero value is all that its latest run has written so far.
 type LogOptions struct {
+	UID        string // of the pod; empty: the one of this name that is wanted
 	Container  string // empty: the pod's default one
 	Follow     bool   // go on until the container ends
 	Previous   bool   // of the run before the latest
@@ -25,9 +26,8 @@ type LogOptions struct {
 // Query is the form in which the options are sent.
 func (o LogOptions) Query() string {
 	q := url.Values{}
-	if o.Container != "" {
-		q.Set("container", o.Container)
-	}
+	setSome(q, "container", o.Container)
+	setSome(q, "uid", o.UID)
 	for name, on := range map[string]bool{"follow": o.Follow, "previous": o.Previous, "timestamps": o.Timestamps} {
 		if on {
 			q.Set(name, "true")
@@ -53,6 +53,8 @@ func ParseLogOptions(q url.Values) (LogOptions, error) {
 		switch name {
 		case "container":
 			o.Container = text
+		case "uid":
+			o.UID = text
 		case "follow":
 			o.Follow, err = strconv.ParseBool(text)
 		case "previous":
@@ -86,8 +88,7 @@ func count(text string) (*int64, error) {
 // Logs writes a container's log to out, and what is worth saying beside it to note: which container was chosen where none
 // was named. It returns when the log ends, with an error where it was broken off.
 func (c *Client) Logs(ctx context.Context, namespace, pod string, o LogOptions, out io.Writer, note func(string)) error {
-	body, header, err := c.open(ctx, http.MethodGet, "/v1/logs/"+url.PathEscape(namespace)+"/"+url.PathEscape(pod), o.Query(),
-		nil)
+	body, header, err := c.open(ctx, http.MethodGet, podPath("/v1/logs/", namespace, pod), o.Query(), nil)
 	if err != nil {
 		return err
 	}

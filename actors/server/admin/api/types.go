@@ -139,16 +139,26 @@ type Version struct {
 	Runtime *Runtime  `json:"runtime,omitempty"`
 }
 
-// Tree answers GET /v1/tree.
-type Tree struct {
-	Actors []Actor `json:"actors"` // by path, the root first
+// Actors answers GET /v1/actors.
+type Actors struct {
+	At     time.Time `json:"at"`
+	Actors []Actor   `json:"actors"` // each before its children, the root first
 }
 
-// Actor is one actor that runs, or that is left stopped in quarantine.
+// Actor is one actor that runs, or that is to run again.
 type Actor struct {
-	Path       messages.Address `json:"path"` // empty for the root
-	Kind       supervisors.Kind `json:"kind,omitempty"`
-	Quarantine *Quarantine      `json:"quarantine,omitempty"`
+	supervisors.Vitals
+	Pod string `json:"pod,omitempty"` // namespace and name of the pod that it, or its parent, is the actor of
+}
+
+// Inspection answers GET /v1/actors/PATH: an actor's own account.
+type Inspection struct {
+	Actor
+	Incarnation uint64   `json:"incarnation"`
+	Handled     uint64   `json:"handled"`           // messages of its present life
+	Working     []string `json:"working,omitempty"` // names of work under way outside the mailbox
+	Children    []string `json:"children,omitempty"`
+	Detail      any      `json:"detail,omitempty"`
 }
 
 // Explanations answers GET /v1/explain/node and GET /v1/explain/pod/NAME.
@@ -166,12 +176,6 @@ type Explanation struct {
 // Finding is one thing that is waited for, or is wrong.
 type Finding = explain.Finding
 
-// Flows answers GET /v1/flows/<uid>: what the flight recorder kept of one pod's messages, or of the node's.
-type Flows struct {
-	Pod     string              `json:"pod,omitempty"` // UID
-	Entries []supervisors.Entry `json:"entries"`       // oldest first
-}
-
 // Error is the answer to a request that failed, and the error that the client returns then.
 type Error struct {
 	Status int    `json:"status"` // of HTTP
@@ -182,6 +186,11 @@ type Error struct {
 	Problems []messages.ManifestProblem `json:"problems,omitempty"`
 	// Accepted are the pods of the same manifest that were accepted before the disk failed.
 	Accepted []messages.SubmittedPod `json:"accepted,omitempty"`
+}
+
+// Events answers GET /v1/events: the newest last. Of a stream, each line has those that are new or were repeated.
+type Events struct {
+	Items []*v1.Event `json:"items"`
 }
 
 // Submitted answers a submission, and a withdrawal.

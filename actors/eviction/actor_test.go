@@ -1,0 +1,378 @@
+package eviction
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// node is the actor with the pods and figures that a test gives it.
+type node struct {
+	*supervisortest.Kit
+	t       *testing.T
+	board   *board.Board
+	m       Measurement
+	pods    []candidate
+	phases  map[string]string // of a pod's actor; running where it is missing
+	failing map[string]bool
+	opts    Options
+}
+
+func newNode(t *testing.T, limits Limits, pods ...candidate) *node {
+	n := &node{t: t, board: board.New(), pods: pods, phases: map[string]string{}, failing: map[string]bool{}}
+	n.opts = Options{
+		Limits: limits, NodeName: "n", Board: n.board, LocalStorage: true, Measure: func(context.Context) Measurement { return n.m },
+		Figures: func(context.Context, map[types.UID]bool) (out []api.PodStats, _ []string) {
+			for _, p := range n.pods {
+				out = append(out, *p.stats)
+			}
+			return out, nil
+		},
+	}
+	return n
+}
+
+func (n *node) publish() {
+	s := board.Snapshot{}
+	for _, p := range n.pods {
+		one := board.Pod{Pod: p.pod, Status: &v1.PodStatus{Phase: v1.PodRunning}, Phase: "running"}
+		if phase := n.phases[p.pod.Name]; phase != "" {
+			one.Phase = phase
+			one.Status = &v1.PodStatus{Phase: v1.PodFailed}
+		}
+		if n.failing[p.pod.Name] {
+			one.Failure = &messages.PodFailure{Grace: ptr.To[int64](1)}
+		}
+		s.Pods = append(s.Pods, one)
+	}
+	n.board.Publish(s)
+}
+
+func (n *node) start() { n.Kit = supervisortest.New(n.t, messages.Eviction, New(n.opts)("")) }
+
+// work does what is asked for, but not the wait for pods that end.
+func (n *node) work() {
+	for len(n.Work) > 0 && n.Work[0].Name != "await the end of evicted pods" {
+		w := n.Work[0]
+		n.Work = n.Work[1:]
+		n.RunOne(w)
+	}
+}
+
+// did is what was asked of others, in order.
+func (n *node) did() (out []string) {
+	for _, s := range n.Take() {
+		switch m := s.Msg.(type) {
+		case messages.ReclaimImages:
+			out = append(out, "images")
+		case messages.ReclaimContainers:
+			out = append(out, "containers")
+		case messages.EvictPod:
+			out = append(out, "evict "+m.UID)
+		case messages.RecordEvent:
+			out = append(out, m.Reason)
+		}
+	}
+	return out
+}
+
+func (n *node) expect(when string, want ...string) {
+	n.t.Helper()
+	got := n.did()
+	if len(got) != len(want) {
+		n.t.Fatalf("%s: %q, want %q", when, got, want)
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			n.t.Fatalf("%s: %q, want %q", when, got, want)
+		}
+	}
+}
+
+func full(available int64) Measurement {
+	return Measurement{Readings: map[Signal]Reading{NodeFsAvailable: {available * mi, 1000 * mi}}}
+}
+
+var tenPercent = Limits{Hard: map[string]string{"nodefs.available": "10%"}}
+
+// What nobody uses goes first; then one pod at a time, each after a measurement of what the one before has left.
+func TestTheOrderOfReclaim(t *testing.T) {
+	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90), of("small", 0, 0, 0).on(0, 5, 0), of("done", 0, 0, 0).on(0, 0, 0))
+	n.phases["done"] = "finished"
+	n.m = full(50)
+	n.publish()
+	n.start()
+	n.work()
+	if over := n.Outbox[len(n.Outbox)-1].Msg.(messages.ReclaimContainers).Over; len(over) != 1 || !over["done"] {
+		t.Errorf("over are %v", over)
+	}
+	n.expect("at first", messages.EventThresholdMet, "containers")
+	n.Advance(10 * time.Second)
+	n.work()
+	n.expect("while that is under way")
+	n.Send(messages.Runtime, messages.ContainersReclaimed{})
+	n.work()
+	n.expect("then", "images")
+	n.Send(messages.Images, messages.ImagesReclaimed{})
+	n.work()
+	n.expect("when that was not enough", "evict big")
+	n.failing["big"] = true
+	n.publish()
+	n.Advance(20 * time.Second)
+	n.work()
+	n.expect("while the pod ends")
+	n.phases["big"], n.m = "finished", full(200)
+	n.publish()
+	n.RunWork()
+	n.expect("when it has ended, and that is enough")
+	n.m = full(50)
+	n.Advance(10 * time.Second)
+	n.RunWork()
+	n.expect("short again", messages.EventThresholdMet, "containers")
+}
+
+// Unused images may be all that is needed.
+func TestImagesAloneHealANode(t *testing.T) {
+	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
+	n.m = full(50)
+	n.publish()
+	n.start()
+	n.work()
+	n.Send(messages.Runtime, messages.ContainersReclaimed{})
+	n.work()
+	n.m = full(500)
+	n.Send(messages.Images, messages.ImagesReclaimed{Removed: 1})
+	n.RunWork()
+	n.expect("nothing more", messages.EventThresholdMet, "containers", "images")
+}
+
+// Services that do not answer are not waited for without end.
+func TestAReclaimThatIsLost(t *testing.T) {
+	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
+	n.m = full(50)
+	n.publish()
+	n.start()
+	n.work()
+	for range 20 {
+		n.Advance(10 * time.Second)
+		n.work()
+	}
+	n.expect("at last", messages.EventThresholdMet, "containers", "evict big")
+}
+
+// An actor, or an agent, that begins while an evicted pod ends evicts no other one.
+func TestARestartAwaitsThePodThatEnds(t *testing.T) {
+	limits := Limits{Hard: map[string]string{"memory.available": "100Mi"}}
+	n := newNode(t, limits, of("a", 0, 500, 0), of("b", 0, 400, 0))
+	n.m = memory(50)
+	n.failing["a"] = true
+	n.publish()
+	n.start()
+	n.work()
+	n.expect("at first", messages.EventThresholdMet)
+	if len(n.Work) != 1 || n.Work[0].Timeout < leaveTimeout {
+		t.Fatalf("work %v", n.Work)
+	}
+	n.Work[0].Timeout = time.Nanosecond // it does not end
+	n.RunOne(n.Work[0])
+	n.Work = n.Work[1:]
+	n.work()
+	n.expect("when it does not end", "evict b")
+}
+
+// Memory comes before disks, and a soft threshold acts after its grace period, with the pod's own.
+func TestMemoryFirstAndSoftLater(t *testing.T) {
+	limits := Limits{Hard: map[string]string{"nodefs.available": "10%"}, Soft: map[string]string{"memory.available": "100Mi"},
+		SoftGrace: map[string]string{"memory.available": "1m"}}
+	n := newNode(t, limits, of("a", 0, 500, 0))
+	n.opts.MaxGrace = 20
+	n.m = memory(50)
+	n.publish()
+	n.start()
+	n.work()
+	n.expect("in the grace period")
+	n.m.Readings[NodeFsAvailable] = Reading{50 * mi, 1000 * mi}
+	n.Advance(time.Minute)
+	n.work()
+	var evicted *messages.EvictPod
+	for _, s := range n.Outbox {
+		if m, ok := s.Msg.(messages.EvictPod); ok {
+			evicted = &m
+		}
+	}
+	if evicted == nil || *evicted.Failure.Grace != 20 || evicted.Failure.Reason != "Evicted" || evicted.Failure.Disruption == "" {
+		t.Fatalf("%+v of %v", evicted, n.did())
+	}
+}
+
+// A limit of the pod's own is held while nothing is short, of all pods that are above it and may be evicted.
+func TestOwnLimitsAreHeld(t *testing.T) {
+	sized := func(name string, used uint64) candidate {
+		c := of(name, 0, 0, 0).on(0, 0, used)
+		c.pod.Spec.Volumes[0].EmptyDir.SizeLimit = ptr.To(resource.MustParse("10Mi"))
+		return c
+	}
+	static := sized("static", 11)
+	static.pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	n := newNode(t, Limits{}, sized("a", 11), sized("b", 10), sized("c", 12), static)
+	n.publish()
+	n.start()
+	n.work()
+	n.expect("at once", "evict a", "evict c")
+	n.opts.Static = true
+	n.start()
+	n.work()
+	n.expect("with the switch", "evict a", "evict c", "evict static")
+	n.opts.LocalStorage = false
+	n.start()
+	n.work()
+	n.expect("switched off")
+	n.m = memory(50)
+	n.opts.Limits = Limits{Hard: map[string]string{"memory.available": "100Mi"}}
+	n.start()
+	n.work()
+	n.expect("switched off, while memory is short", messages.EventThresholdMet, "evict a")
+}
+
+// Nothing is done for what may not be evicted, and what nobody uses is looked for again.
+func TestCriticalPodsStay(t *testing.T) {
+	c := of("critical", 2000000000, 0, 0).on(0, 0, 90)
+	n := newNode(t, tenPercent, c)
+	n.m = full(50)
+	n.publish()
+	n.start()
+	for range 3 {
+		n.work()
+		n.Send(messages.Runtime, messages.ContainersReclaimed{})
+		n.Send(messages.Images, messages.ImagesReclaimed{})
+		n.work()
+		n.Advance(10 * time.Second)
+	}
+	n.expect("again and again", messages.EventThresholdMet, "containers", "images", "containers", "images", "containers", "images")
+}
+
+// The command line of the issue, and the copies that follow from it.
+func TestThresholdsThatFollow(t *testing.T) {
+	l := Limits{Hard: map[string]string{"memory.available": "500Mi", "nodefs.available": "1Gi", "imagefs.available": "100Gi"},
+		Soft: map[string]string{"pid.available": "1k"}, SoftGrace: map[string]string{"pid.available": "30s"},
+		MinimumReclaim: map[string]string{"memory.available": "0Mi", "nodefs.available": "500Mi", "imagefs.available": "2Gi"},
+		PodsBounded:    true}
+	got := map[string]string{}
+	for _, one := range l.list() {
+		got[one.field+" "+string(one.signal)] = one.text + " " + one.reclaim + " " + one.grace.String()
+	}
+	want := map[string]string{
+		"evictionHard memory.available": "500Mi 0Mi 0s", "evictionHard allocatableMemory.available": "500Mi 0Mi 0s",
+		"evictionHard nodefs.available": "1Gi 500Mi 0s", "evictionHard imagefs.available": "100Gi 2Gi 0s",
+		"evictionHard containerfs.available": "100Gi 2Gi 0s", "evictionSoft pid.available": "1k  30s",
+	}
+	if len(got) != len(want) {
+		t.Errorf("%v", got)
+	}
+	for k, v := range want {
+		if got[k] != v {
+			t.Errorf("%s: %q, want %q", k, got[k], v)
+		}
+	}
+}
+
+// Memory that becomes short between two measurements is acted upon at once, and a watch of thresholds that have changed ends.
+func TestMemoryIsWatched(t *testing.T) {
+	n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi", "allocatableMemory.available": "10%"}},
+		of("a", 0, 500, 0))
+	var levels []map[Signal]int64
+	short := true
+	n.opts.AwaitMemory = func(ctx context.Context, l map[Signal]int64) bool {
+		levels = append(levels, l)
+		if !short {
+			<-ctx.Done()
+		}
+		return short
+	}
+	n.m = memory(500)
+	n.publish()
+	n.start()
+	n.RunOne(n.take("Measure"))
+	watch := n.take("await a shortage of memory")
+	n.m = memory(50)
+	n.RunOne(watch)
+	n.RunOne(n.take("Measure"))
+	n.RunOne(n.take("figures of pods"))
+	n.expect("at once", messages.EventThresholdMet, "evict a")
+	if len(n.Work) != 1 { // the wait for the pod: no threshold is left to be watched
+		t.Errorf("%d pieces of work", len(n.Work))
+	}
+	n.phases["a"], n.m, short = "finished", memory(500), false
+	n.publish()
+	n.RunOne(n.take("await the end of evicted pods"))
+	n.RunOne(n.take("Measure"))
+	watch = n.take("await a shortage of memory")
+	n.m.Readings[AllocatableMemoryAvailable] = Reading{100 * mi, 200 * mi}
+	n.Advance(10 * time.Second)
+	n.RunOne(n.take("Measure"))
+	n.RunOne(watch) // it ends, since there is more to be watched
+	n.RunOne(watch) // a late answer harms nothing
+	if len(levels) != 3 || len(levels[1]) != 1 || levels[1][MemoryAvailable] != 100*mi {
+		t.Errorf("levels %v", levels)
+	}
+	if w := n.take("await a shortage of memory"); w.Run == nil {
+		t.Error("what has changed is not watched")
+	}
+}
+
+// take is the first piece of work of this name.
+func (n *node) take(name string) supervisors.Work {
+	n.t.Helper()
+	for i, w := range n.Work {
+		if w.Name == name {
+			n.Work = slices.Delete(n.Work, i, i+1)
+			return w
+		}
+	}
+	n.t.Fatalf("no work %q", name)
+	return supervisors.Work{}
+}
+
+func TestWhenMemoryIsLookedAtAgain(t *testing.T) {
+	for left, want := range map[int64]time.Duration{-1: leastLook, 0: leastLook, 1 << 30: leastLook, 8 << 30: 2 * time.Second, 1 << 45: mostLook} {
+		if got := lookIn(left); got != want {
+			t.Errorf("%d bytes: %s, want %s", left, got, want)
+		}
+	}
+}
+
+// The meter waits until less is left than a level, as long as its context lasts.
+func TestTheMeterAwaitsMemory(t *testing.T) {
+	meter := Places{"/proc", "/sys/fs/cgroup", "/", nil, nil}.Meter()
+	now := meter.MeasureMemory(t.Context()).Readings[MemoryAvailable].Available
+	if now == 0 {
+		t.Skip("the machine does not tell its memory")
+	}
+	if !meter.AwaitMemory(t.Context(), map[Signal]int64{MemoryAvailable: 1 << 60}) {
+		t.Error("what is short is not told")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	if meter.AwaitMemory(ctx, map[Signal]int64{MemoryAvailable: 1}) {
+		t.Error("what is not short is told")
+	}
+}
+
+func BenchmarkMeasureMemory(b *testing.B) {
+	meter := Places{"/proc", "/sys/fs/cgroup", "/", nil, nil}.Meter()
+	for b.Loop() {
+		meter.MeasureMemory(b.Context())
+	}
+}

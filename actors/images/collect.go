@@ -1,0 +1,180 @@
+package images
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/distribution/reference"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Limits say when unused images are removed.
+type Limits struct {
+	// High and Low are imageGCHighThresholdPercent and imageGCLowThresholdPercent: from which use of their file system on images
+	// are removed, and down to which. A High of 100 turns that off.
+	High, Low int64
+	// MinAge is imageMinimumGCAge: an image is not removed before it has been here for so long.
+	MinAge time.Duration
+	// MaxAge is imageMaximumGCAge: an image that was not used for so long is removed at any use of the disk; 0: none is.
+	MaxAge time.Duration
+}
+
+// survey is what is found before a collection.
+type survey struct {
+	images []*runtimeapi.Image
+	used   map[string]bool // IDs and references that containers and the runtime itself name as theirs
+	space  Space
+	err    error
+}
+
+// Space is what is left of the file system that images are on, in bytes.
+type Space struct{ Available, Capacity int64 }
+
+// sighting is what is remembered of an image: since when it is here, and when it was seen in use last. Both count from the
+// actor's start at the earliest, as the kubelet's.
+type sighting struct{ first, used time.Time }
+
+// removable is an image that may be removed.
+type removable struct {
+	id    string
+	names map[string]bool // its ID and its references
+	size  int64
+	old   bool // beyond MaxAge
+}
+
+// collection is one collection of images. It is pure: next says what to remove, ended how that went.
+type collection struct {
+	line            []removable
+	all             bool
+	need, freed     int64 // bytes
+	removed         int
+	usage           int64 // percent, before
+	inUse, tooYoung int   // images that are kept
+	failed          error // the first that the runtime refused
+}
+
+// allNames are the names of an image, for comparison with what containers and pods call it.
+func allNames(img *runtimeapi.Image) map[string]bool {
+	names := map[string]bool{img.GetId(): true}
+	for _, ref := range slices.Concat(img.GetRepoTags(), img.GetRepoDigests()) {
+		names[fullName(ref)] = true
+	}
+	return names
+}
+
+// fullName spells a reference out, as runtimes do. What is none, as an ID, stays as it is.
+func fullName(ref string) string {
+	named, err := reference.ParseNormalizedNamed(ref)
+	if err != nil || strings.HasPrefix(ref, "sha256:") {
+		return ref
+	}
+	if digested, ok := named.(reference.Digested); ok { // a tag beside it counts for nothing
+		return named.Name() + "@" + digested.Digest().String()
+	}
+	return reference.TagNameOnly(named).String()
+}
+
+func intersects(names, with map[string]bool) bool {
+	for name := range names {
+		if with[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// decide updates what is remembered of images, and chooses those that are to go: the ones beyond MaxAge, and as many others as
+// bring the use down to the low threshold, the least recently used first; with all, every one that may. held are the IDs and
+// references of images that pods are about to use.
+func decide(seen map[string]sighting, s survey, held map[string]bool, l Limits, all bool, now time.Time) *collection {
+	c := &collection{all: all}
+	present := map[string]bool{}
+	for _, img := range s.images {
+		at, names := seen[img.GetId()], allNames(img)
+		if at.first.IsZero() {
+			at.first = now
+		}
+		busy := img.GetPinned() || intersects(names, s.used) || intersects(names, held)
+		if busy {
+			at.used = now
+		}
+		seen[img.GetId()], present[img.GetId()] = at, true
+		unused := now.Sub(latest(at.used, at.first))
+		switch old := l.MaxAge > 0 && unused > l.MaxAge; {
+		case busy:
+			c.inUse++
+		case now.Sub(at.first) < l.MinAge:
+			c.tooYoung++
+		default:
+			size := int64(min(img.GetSize(), math.MaxInt64))
+			c.line = append(c.line, removable{img.GetId(), names, size, old})
+		}
+	}
+	maps.DeleteFunc(seen, func(id string, _ sighting) bool { return !present[id] })
+	slices.SortFunc(c.line, func(x, y removable) int {
+		a, b := seen[x.id], seen[y.id]
+		return cmp.Or(a.used.Compare(b.used), a.first.Compare(b.first), strings.Compare(x.id, y.id))
+	})
+	if all {
+		c.need = math.MaxInt64
+	} else if s.space.Capacity > 0 {
+		left := min(s.space.Available, s.space.Capacity)
+		c.usage = 100 - int64(float64(left)/float64(s.space.Capacity)*100)
+		if l.High < 100 && c.usage >= l.High {
+			c.need = max(int64(float64(s.space.Capacity)/100*float64(100-l.Low))-left, 0)
+		}
+	}
+	return c
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// next is the next image to remove; nil at the end.
+func (c *collection) next() *removable {
+	for len(c.line) > 0 {
+		r := c.line[0]
+		c.line = c.line[1:]
+		if r.old || c.freed < c.need {
+			return &r
+		}
+	}
+	return nil
+}
+
+// ended takes the end of a removal.
+func (c *collection) ended(r removable, err error) {
+	if err != nil {
+		c.failed = cmp.Or(c.failed, err)
+		return
+	}
+	c.removed++
+	c.freed += r.size
+}
+
+// lack says why less was freed than is needed, the first part in the kubelet's words; empty where nothing is lacking. A
+// collection of all unused images lacks nothing but what the runtime refused.
+func (c *collection) lack() string {
+	text := ""
+	switch {
+	case c.all && c.failed == nil, !c.all && c.freed >= c.need:
+		return ""
+	case !c.all:
+		text = fmt.Sprintf("Failed to garbage collect required amount of images. Attempted to free %d bytes, but only "+
+			"found %d bytes eligible to free; ", c.need, c.freed)
+	}
+	text += fmt.Sprintf("images kept: %d in use, %d not here for long enough", c.inUse, c.tooYoung)
+	if c.failed != nil {
+		text += "; a removal failed: " + c.failed.Error()
+	}
+	return text
+}

@@ -1,0 +1,294 @@
+package images
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Store is what a collection needs of the CRI; *cri.Client has it.
+type Store interface {
+	ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error)
+	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
+	RemoveImage(ctx context.Context, image *runtimeapi.ImageSpec) error
+	Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error)
+}
+
+// Collect is what the collection of unused images needs.
+type Collect struct {
+	Limits
+	Store Store
+	// Space looks at the file system that images are on. It is called outside the mailbox.
+	Space func(context.Context) (Space, error)
+	// NodeName is whose events tell of failures; empty: no events are recorded.
+	NodeName string
+}
+
+const (
+	collectEvery  = 5 * time.Minute // the kubelet's
+	retryAfter    = time.Minute     // after a survey that failed
+	surveyTimeout = 2 * time.Minute
+	removeTimeout = 2 * time.Minute
+	leaseKept     = time.Hour // a pod whose ForgetImages was lost holds images no longer
+	removePrefix  = "image/remove/"
+)
+
+// errNoCapacity is in the kubelet's words.
+var errNoCapacity = errors.New("invalid capacity 0 on image filesystem")
+
+// collector is the state of the collection of images.
+type collector struct {
+	seen    map[string]sighting
+	leases  map[messages.ImageKey]lease
+	surveys bool
+	now     *collection // under way
+	all     bool        // the next one is of all unused images
+	timer   supervisors.Timer
+	failing bool // the last collection failed
+	// removing are the names of the image that is being removed; settling says that removals of a predecessor are under way, of
+	// which only the IDs are known. Needs that may be of these images wait.
+	removing map[string]bool
+	settling bool
+	waiting  map[messages.ImageKey]messages.PullImage
+}
+
+// lease keeps an image that a pod was told to be there, until a container uses it.
+type lease struct {
+	ref string
+	at  time.Time
+}
+
+func newCollector() collector {
+	return collector{seen: map[string]sighting{}, leases: map[messages.ImageKey]lease{},
+		waiting: map[messages.ImageKey]messages.PullImage{}}
+}
+
+type (
+	collectDue   struct{}
+	surveyed     struct{ survey }
+	imageRemoved struct {
+		removable
+		err error
+	}
+	removalsSettled struct{}
+)
+
+// startCollecting waits for removals that a predecessor began, and looks at once: an image's age counts from the first look.
+func (a *images) startCollecting(ctx supervisors.Context) {
+	if a.opts.Collect == nil {
+		return
+	}
+	if len(a.opts.Operations.InFlight(removePrefix)) > 0 {
+		a.gc.settling = true
+		ctx.Do(supervisors.Work{Name: "await removals", Timeout: removeTimeout + time.Minute, Run: func(ctx context.Context) any {
+			_ = a.opts.Operations.Settle(ctx, removePrefix) // an error is the deadline, beyond that of any removal
+			return removalsSettled{}
+		}})
+	}
+	a.collect(ctx)
+}
+
+// collect begins a collection, unless one is under way.
+func (a *images) collect(ctx supervisors.Context) {
+	if a.opts.Collect == nil || a.gc.surveys || a.gc.now != nil {
+		return
+	}
+	a.plan(ctx, collectEvery)
+	a.gc.surveys = true
+	o := a.opts.Collect
+	ctx.Do(supervisors.Work{Name: "survey of images", Timeout: surveyTimeout, Run: func(ctx context.Context) any {
+		return surveyed{o.survey(ctx)}
+	}})
+}
+
+func (a *images) plan(ctx supervisors.Context, after time.Duration) {
+	if a.gc.timer != nil {
+		a.gc.timer.Cancel()
+	}
+	a.gc.timer = ctx.After(after, collectDue{})
+}
+
+func (o *Collect) survey(ctx context.Context) survey {
+	var s survey
+	// Images before containers: one of which a container was made meanwhile is then found to be in use.
+	if s.images, s.err = o.Store.ListImages(ctx, nil); s.err != nil {
+		return s
+	}
+	containers, err := o.Store.ListContainers(ctx, nil)
+	if err != nil {
+		return survey{err: err}
+	}
+	s.used = map[string]bool{}
+	for _, c := range containers {
+		for _, ref := range []string{c.GetImageId(), c.GetImageRef(), c.GetImage().GetImage()} {
+			s.used[fullName(ref)] = true
+		}
+	}
+	status, err := o.Store.Status(ctx, true)
+	if err != nil {
+		return survey{err: err}
+	}
+	var config struct { // of containerd 1.6, which pins nothing
+		SandboxImage string `json:"sandboxImage"`
+	}
+	if json.Unmarshal([]byte(status.GetInfo()["config"]), &config) == nil && config.SandboxImage != "" {
+		s.used[fullName(config.SandboxImage)] = true
+	}
+	s.space, s.err = o.Space(ctx)
+	return s
+}
+
+func (a *images) onSurveyed(ctx supervisors.Context, s survey) {
+	a.gc.surveys = false
+	all := a.gc.all
+	a.gc.all, a.gc.now = false, &collection{all: all}
+	if s.err != nil {
+		a.plan(ctx, retryAfter)
+		a.collected(ctx, s.err)
+		return
+	}
+	a.gc.now = decide(a.gc.seen, s, a.heldImages(ctx.Now()), a.opts.Collect.Limits, all, ctx.Now())
+	if s.space.Capacity <= 0 && !all {
+		a.collected(ctx, errNoCapacity)
+		return
+	}
+	a.removeNext(ctx)
+}
+
+// heldImages are the IDs and references of images that pods are about to use: what they ask for, and what they were told to be
+// there.
+func (a *images) heldImages(now time.Time) map[string]bool {
+	held := map[string]bool{}
+	for name := range a.machine.images {
+		held[fullName(name)] = true
+	}
+	for _, h := range a.held {
+		held[fullName(h.ask.Image)] = true
+	}
+	maps.DeleteFunc(a.gc.leases, func(_ messages.ImageKey, l lease) bool { return now.Sub(l.at) > leaseKept })
+	for _, l := range a.gc.leases {
+		held[fullName(l.ref)] = true
+	}
+	return held
+}
+
+// lease keeps what a pod is told to be there.
+func (a *images) lease(m messages.ImagePulled, now time.Time) {
+	maps.DeleteFunc(a.gc.leases, func(k messages.ImageKey, _ lease) bool {
+		return k.UID == m.Key.UID && k.Container == m.Key.Container
+	})
+	a.gc.leases[m.Key] = lease{m.Ref, now}
+}
+
+// removeNext removes the next image, unless somebody needs it by now.
+func (a *images) removeNext(ctx supervisors.Context) {
+	held := a.heldImages(ctx.Now())
+	r := a.gc.now.next()
+	for r != nil && intersects(r.names, held) {
+		r = a.gc.now.next()
+	}
+	if r == nil {
+		a.collected(ctx, nil)
+		return
+	}
+	a.gc.removing = r.names
+	ops, store := a.opts.Operations, a.opts.Collect.Store
+	limit := removeTimeout + time.Minute
+	ctx.Do(supervisors.Work{Name: "RemoveImage " + r.id, Timeout: limit, Run: func(ctx context.Context) any {
+		_, err := cri.Run(ctx, ops, removePrefix+r.id, removeTimeout, func(ctx context.Context) (any, error) {
+			return nil, store.RemoveImage(ctx, &runtimeapi.ImageSpec{Image: r.id})
+		})
+		return imageRemoved{*r, err}
+	}})
+}
+
+func (a *images) onImageRemoved(ctx supervisors.Context, m imageRemoved) {
+	a.gc.now.ended(m.removable, m.err)
+	if m.err == nil {
+		reason := "space"
+		if m.old {
+			reason = "age"
+		}
+		metrics.CollectedImages.WithLabelValues(reason).Inc()
+		delete(a.gc.seen, m.id)
+		ctx.Log().Info("removed an unused image", "image", m.id, "bytes", m.size, "reason", reason)
+	}
+	a.gc.removing = nil
+	a.askWaiting(ctx)
+	a.removeNext(ctx)
+}
+
+// collected ends a collection: it says what was freed, and what is lacking.
+func (a *images) collected(ctx supervisors.Context, err error) {
+	c := a.gc.now
+	a.gc.now = nil
+	lack, reason := c.lack(), messages.EventFreeDiskSpaceFailed
+	if err != nil {
+		lack, reason = err.Error(), messages.EventInvalidDiskCapacity
+	}
+	log := ctx.Log().With("removed", c.removed, "freedBytes", c.freed, "usagePercent", c.usage)
+	switch {
+	case cri.IsUnavailable(err): // as runtime tells
+	case lack != "":
+		log.Warn("could not free the disk that images are on", "reason", lack)
+		if !c.all && (err == nil || errors.Is(err, errNoCapacity)) {
+			a.nodeEvent(ctx, reason, lack)
+		}
+		if a.gc.failing { // the kubelet's rule: the first failure may be that of a start
+			a.nodeEvent(ctx, messages.EventImageGCFailed, lack)
+		}
+	case c.removed > 0:
+		log.Info("removed unused images")
+	}
+	if err == nil && lack != "" && c.tooYoung > 0 { // those are old enough soon
+		a.plan(ctx, min(collectEvery, a.opts.Collect.MinAge+time.Second))
+	}
+	a.gc.failing = lack != ""
+	if c.all {
+		ctx.Tell(messages.Eviction, messages.ImagesReclaimed{Freed: c.freed, Removed: c.removed, Lack: lack})
+	}
+	if a.gc.all {
+		a.collect(ctx)
+	}
+}
+
+func (a *images) nodeEvent(ctx supervisors.Context, reason, text string) {
+	if name := a.opts.Collect.NodeName; name != "" {
+		ctx.Tell(messages.Events, messages.NodeEvent(name, v1.EventTypeWarning, reason, text, ctx.Now()))
+	}
+}
+
+// mayGo says that the image of this need may be the one that is being removed. The need waits for the end of that: a look would
+// find the image there.
+func (a *images) mayGo(m messages.PullImage) bool {
+	if !a.gc.settling && !a.gc.removing[fullName(m.Image)] {
+		return false
+	}
+	a.gc.waiting[m.Key] = m
+	return true
+}
+
+// askWaiting takes the needs that waited.
+func (a *images) askWaiting(ctx supervisors.Context) {
+	waiting := a.gc.waiting
+	a.gc.waiting = map[messages.ImageKey]messages.PullImage{}
+	for _, m := range waiting {
+		a.asked(ctx, m)
+	}
+}
+
+// forget ends what is kept for a pod.
+func (c *collector) forget(uid string) {
+	maps.DeleteFunc(c.leases, func(k messages.ImageKey, _ lease) bool { return k.UID == uid })
+	maps.DeleteFunc(c.waiting, func(k messages.ImageKey, _ messages.PullImage) bool { return k.UID == uid })
+}

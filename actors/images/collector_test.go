@@ -1,0 +1,257 @@
+package images_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/images"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// store is a simulated runtime, whose file system for images is as large as the test says.
+type store struct {
+	*cri.Client
+	sim       *sim.Runtime
+	available atomic.Int64 // of 100 MiB
+	spaceErr  error
+	config    string // what Status has under "config"
+	k         *supervisortest.Kit
+	ops       *cri.Operations
+}
+
+func (s *store) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
+	return &runtimeapi.StatusResponse{Info: map[string]string{"config": s.config}}, nil
+}
+
+const mi = 1 << 20
+
+// collecting starts an actor over a simulated runtime that has these images, of 1 MiB each.
+func collecting(t *testing.T, names ...string) *store {
+	t.Helper()
+	s := &store{ops: cri.NewOperations()}
+	var err error
+	s.sim, err = sim.Start(sim.Options{Socket: t.TempDir() + "/s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.sim.Close)
+	s.Client, err = cri.Dial(cri.Options{RuntimeEndpoint: s.sim.Endpoint()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, s.Client.Close()) })
+	for _, name := range names {
+		s.pull(t, name)
+	}
+	s.available.Store(50 * mi)
+	s.start(t)
+	return s
+}
+
+func (s *store) start(t *testing.T) {
+	s.k = supervisortest.New(t, messages.Images, images.New(images.Options{Service: s.Client, Operations: s.ops, Collect: &images.Collect{
+		Limits: images.Limits{High: 85, Low: 80, MinAge: 2 * time.Minute}, Store: s, NodeName: "n",
+		Space: func(context.Context) (images.Space, error) {
+			return images.Space{Available: s.available.Load(), Capacity: 100 * mi}, s.spaceErr
+		},
+	}})("images"))
+	s.k.RunWork()
+}
+
+func (s *store) pull(t *testing.T, name string) string {
+	t.Helper()
+	id, err := s.PullImage(t.Context(), &runtimeapi.ImageSpec{Image: name}, nil, nil)
+	check(t, err)
+	return id
+}
+
+// has says which of these images are there.
+func (s *store) has(t *testing.T, names ...string) string {
+	t.Helper()
+	var out []string
+	for _, name := range names {
+		img, _, err := s.ImageStatus(t.Context(), &runtimeapi.ImageSpec{Image: name}, false)
+		check(t, err)
+		if img != nil {
+			out = append(out, name)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func expectText(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// events are the reasons of the node's events.
+func (s *store) events() string {
+	var out []string
+	for _, m := range s.k.Take() {
+		if e, ok := m.Msg.(messages.RecordEvent); ok && e.Object.Kind == "Node" {
+			out = append(out, e.Reason)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func TestCollectsDownToTheLowThreshold(t *testing.T) {
+	s := collecting(t, "a:1", "b:1", "c:1", "pause:3")
+	s.config = `{"sandboxImage": "pause:3"}`
+	s.available.Store(18 * mi) // 82 %: 2 MiB less would be the low threshold
+	s.k.Advance(5 * time.Minute)
+	s.k.RunWork()
+	expectText(t, "below the high threshold", s.has(t, "a:1", "b:1", "c:1"), "a:1 b:1 c:1")
+	s.available.Store(15 * mi)
+	s.k.Send(messages.PodAddress("u"), messages.PullImage{Key: messages.ImageKey{UID: "u", Container: "c"}, Image: "a:1",
+		Policy: v1.PullIfNotPresent})
+	s.k.RunWork()
+	s.k.Advance(5 * time.Minute)
+	s.k.RunWork()
+	expectText(t, "a pod is about to use one", s.has(t, "a:1", "b:1", "c:1", "pause:3"), "a:1 pause:3")
+	expectText(t, "too little", s.events(), messages.EventFreeDiskSpaceFailed)
+	s.k.Advance(5 * time.Minute)
+	s.k.RunWork()
+	expectText(t, "again", s.events(), messages.EventFreeDiskSpaceFailed+" "+messages.EventImageGCFailed)
+	s.k.Send(messages.PodAddress("u"), messages.ForgetImages{UID: "u"})
+	s.k.Advance(5 * time.Minute)
+	s.k.RunWork()
+	expectText(t, "the pod is gone", s.has(t, "a:1", "pause:3"), "pause:3")
+}
+
+func TestReclaimTellsWhatItBrought(t *testing.T) {
+	s := collecting(t, "a:1", "b:1")
+	s.k.Advance(3 * time.Minute)
+	s.pull(t, "young:1")
+	s.k.Take()
+	s.k.Send(messages.Eviction, messages.ReclaimImages{})
+	s.k.Send(messages.Eviction, messages.ReclaimImages{})
+	s.k.RunWork()
+	var got []any
+	for _, m := range s.k.Take() {
+		if r, ok := m.Msg.(messages.ImagesReclaimed); ok {
+			got = append(got, r)
+		}
+	}
+	if len(got) != 1 || got[0] != (messages.ImagesReclaimed{Freed: 2 * mi, Removed: 2}) {
+		t.Errorf("%+v", got)
+	}
+	expectText(t, "left", s.has(t, "a:1", "b:1", "young:1"), "young:1")
+	s.spaceErr = errors.New("away")
+	s.k.Send(messages.Eviction, messages.ReclaimImages{})
+	s.k.RunWork()
+	for _, m := range s.k.Take() {
+		if r, ok := m.Msg.(messages.ImagesReclaimed); ok && r.Lack == "away" {
+			return
+		}
+	}
+	t.Error("a survey that failed is not told")
+}
+
+// A pod that asks for the image that is being removed hears of it when it is gone, and gets it pulled; also where the actor that
+// began the removal is gone.
+func TestAskedForWhatIsBeingRemoved(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		s := collecting(t, "a:1")
+		s.k.Advance(3 * time.Minute)
+		release := s.sim.Inject(sim.Fault{Call: "RemoveImage", Kind: sim.Hang})
+		s.k.Send(messages.Eviction, messages.ReclaimImages{})
+		s.k.RunOne(s.k.Work[0]) // the survey
+		s.k.Work = s.k.Work[1:]
+		done := make(chan struct{})
+		if restart {
+			go func() {
+				_, err := s.ops.Do(context.Background(), "image/remove/"+"x", time.Minute, func(ctx context.Context) (any, error) {
+					return nil, s.RemoveImage(ctx, &runtimeapi.ImageSpec{Image: "a:1"})
+				})
+				check(t, err)
+				close(done)
+			}()
+			if _, err := s.sim.WaitCall(t.Context(), func(e sim.Entry) bool { return e.Call == "RemoveImage" }); err != nil {
+				t.Fatal(err)
+			}
+			s.k = supervisortest.New(t, messages.Images, images.New(images.Options{Service: s.Client, Operations: s.ops,
+				Collect: &images.Collect{Store: s, Limits: images.Limits{High: 100}, Space: func(context.Context) (images.Space, error) {
+					return images.Space{}, nil
+				}}})("images"))
+		}
+		s.k.Send(messages.PodAddress("u"), messages.PullImage{Key: messages.ImageKey{UID: "u", Container: "c"}, Image: "a:1",
+			Policy: v1.PullIfNotPresent})
+		for _, w := range s.k.Work {
+			if strings.HasPrefix(w.Name, "ImageStatus") {
+				s.k.RunOne(w)
+			}
+		}
+		if len(s.k.Take()) > 0 {
+			t.Error("it is answered before the removal has ended")
+		}
+		for _, e := range s.sim.Calls("ImageStatus") {
+			t.Errorf("it was looked for: %+v", e)
+		}
+		release()
+		if restart {
+			<-done
+		}
+		s.k.RunWork()
+		pulled := false
+		for _, m := range s.k.Take() {
+			if p, ok := m.Msg.(messages.ImagePulled); ok {
+				pulled = p.Pulled
+			}
+		}
+		if !pulled || s.has(t, "a:1") != "a:1" {
+			t.Errorf("restart %t: pulled %t", restart, pulled)
+		}
+	}
+}
+
+// What containers use stays, dead ones included; the simulated runtime complains of a removal.
+func TestKeepsWhatContainersUse(t *testing.T) {
+	s := collecting(t)
+	id := s.pull(t, "a:1")
+	s.pull(t, "b:1")
+	meta := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "n", Uid: "u"}}
+	sandbox, err := s.RunPodSandbox(t.Context(), meta, "")
+	check(t, err)
+	_, err = s.CreateContainer(t.Context(), sandbox, &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Image: &runtimeapi.ImageSpec{Image: id},
+	}, meta)
+	check(t, err)
+	s.k.Advance(5 * time.Minute)
+	s.k.RunWork()
+	s.k.Advance(5 * time.Minute)
+	s.k.Send(messages.Eviction, messages.ReclaimImages{})
+	s.k.RunWork()
+	expectText(t, "left", s.has(t, "a:1", "b:1"), "a:1")
+	if v := s.sim.Violations(); len(v) > 0 {
+		t.Error(v)
+	}
+}
+
+// Where the disk is short and images are too young, it is looked again as soon as they are old enough.
+func TestLooksAgainForYoungImages(t *testing.T) {
+	s := collecting(t, "a:1")
+	s.available.Store(0)
+	s.pull(t, "b:1")
+	s.k.Advance(5 * time.Minute)
+	s.k.RunWork()
+	expectText(t, "after five minutes", s.has(t, "a:1", "b:1"), "b:1")
+	s.k.Advance(2 * time.Minute)
+	s.k.RunWork()
+	expectText(t, "after two more", s.has(t, "b:1"), "b:1")
+	s.k.Advance(time.Second)
+	s.k.RunWork()
+	expectText(t, "old enough", s.has(t, "b:1"), "")
+}

@@ -1,0 +1,117 @@
+// Package eventlog keeps the last events of this node, for its commands: in memory, and on the disk across restarts.
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+)
+
+// Room is how many events are kept; of more, those that were not repeated for longest go. A message has 2 KiB at most.
+const Room = 500
+
+// version is that of the file.
+const version = 1
+
+// Log are the events. They are immutable. Safe for concurrent use.
+type Log struct {
+	path string
+
+	mu      sync.Mutex
+	turn    uint64 // counts changes
+	kept    []entry
+	saved   uint64        // the turn that the file has
+	changed chan struct{} // closed at the next change
+}
+
+type entry struct {
+	turn  uint64
+	event *v1.Event
+}
+
+// Open reads what an earlier process kept; an empty path keeps nothing on the disk. The log can be used whatever the error.
+func Open(path string) (*Log, error) {
+	l := &Log{path: path, changed: make(chan struct{})}
+	if path == "" {
+		return l, nil
+	}
+	var old []*v1.Event
+	err := atomicfile.Load(path, version, &old)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	for _, e := range old {
+		if e != nil {
+			l.Put(e)
+		}
+	}
+	l.saved = l.turn
+	return l, err
+}
+
+// Put adds an event, or a later state of one.
+func (l *Log) Put(e *v1.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turn++
+	l.kept = slices.DeleteFunc(l.kept, func(k entry) bool { return k.event.Namespace == e.Namespace && k.event.Name == e.Name })
+	l.kept = append(l.kept, entry{l.turn, e})
+	if over := len(l.kept) - Room; over > 0 {
+		l.kept = slices.Delete(l.kept, 0, over)
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// Since gives what has changed after a turn, the newest last, and the turn that this leads to.
+func (l *Log) Since(turn uint64) ([]*v1.Event, uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []*v1.Event
+	for _, k := range l.kept {
+		if k.turn > turn {
+			out = append(out, k.event)
+		}
+	}
+	return out, l.turn
+}
+
+// Await waits for a change after the turn, or for the end of ctx.
+func (l *Log) Await(ctx context.Context, turn uint64) error {
+	l.mu.Lock()
+	now, changed := l.turn, l.changed
+	l.mu.Unlock()
+	if now > turn {
+		return nil
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Save writes what is new to the disk. A power cut may cost the file, which is not worth waiting for the disk.
+func (l *Log) Save() error {
+	events, turn := l.Since(0)
+	l.mu.Lock()
+	same := l.path == "" || l.saved == turn
+	l.mu.Unlock()
+	if same {
+		return nil
+	}
+	if err := atomicfile.SaveVolatile(l.path, version, events); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.saved = turn
+	return nil
+}

@@ -1,0 +1,148 @@
+package cadvisor
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/cadvisor/lib/model"
+
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// Figures gives what is shown. What it gives is shared and not changed. It is safe for concurrent use.
+type Figures interface {
+	// Containers are all cgroups, by name, each with one sample that is not older than age. lacks are sentences on what could not
+	// be read.
+	Containers(ctx context.Context, age time.Duration) (all map[string]*model.ContainerInfo, lacks []string)
+	Machine(ctx context.Context) (*model.MachineInfo, error)
+	Filesystems(ctx context.Context) ([]model.FsInfo, error)
+}
+
+const (
+	// keep is how long samples are kept: as long as cAdvisor does by default, and after the last reading.
+	keep = 2 * time.Minute
+	// maxSamples bounds the samples of all cgroups together, a few kilobytes each. Two of each are kept in any case, as
+	// a rate takes two.
+	maxSamples = 4096
+)
+
+// history are the samples that were read lately, by the name of the cgroup, the oldest first. Safe for concurrent use.
+type history struct {
+	mu      sync.Mutex
+	samples map[string][]*model.ContainerStats
+	forget  *time.Timer
+}
+
+// add keeps what was read now, and gives each cgroup with the samples of it that are kept.
+func (h *history) add(all map[string]*model.ContainerInfo) map[string]*model.ContainerInfo {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	most := max(2, maxSamples/max(1, len(all)))
+	now := make(map[string][]*model.ContainerStats, len(all))
+	out := make(map[string]*model.ContainerInfo, len(all))
+	for name, info := range all {
+		list := slices.Clone(h.samples[name])
+		for _, s := range info.Stats {
+			if len(list) == 0 || s.Timestamp.After(list[len(list)-1].Timestamp) {
+				list = append(list, s)
+			}
+		}
+		if n := len(list); n > 0 {
+			newest := list[n-1].Timestamp
+			list = slices.DeleteFunc(list, func(s *model.ContainerStats) bool { return newest.Sub(s.Timestamp) > keep })
+			list = list[max(0, len(list)-most):]
+		}
+		now[name] = list
+		copied := *info
+		copied.Stats = list
+		out[name] = &copied
+	}
+	h.samples = now
+	if h.forget == nil {
+		h.forget = time.AfterFunc(keep, func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.samples = nil
+		})
+	} else {
+		h.forget.Reset(keep)
+	}
+	return out
+}
+
+// tree are all cgroups at one time, by name.
+type tree map[string]*model.ContainerInfo
+
+// parent is the nearest cgroup above that is told of: those between are not.
+func (t tree) parent(name string) string {
+	for {
+		at := strings.LastIndexByte(name, '/')
+		if at <= 0 {
+			return "/"
+		}
+		if name = name[:at]; t[name] != nil {
+			return name
+		}
+	}
+}
+
+// children are the names of those whose parent this is.
+func (t tree) children(name string) []string {
+	var out []string
+	for _, other := range slices.Sorted(maps.Keys(t)) {
+		if other != name && t.parent(other) == name {
+			out = append(out, other)
+		}
+	}
+	return out
+}
+
+// within are the names of this one and of those below it.
+func (t tree) within(name string) []string {
+	var out []string
+	for _, other := range slices.Sorted(maps.Keys(t)) {
+		if other == name || strings.HasPrefix(other, strings.TrimSuffix(name, "/")+"/") {
+			out = append(out, other)
+		}
+	}
+	return out
+}
+
+// shortID is as much of a container's ID as people write.
+const shortID = 12
+
+// containers are the names of the cgroups of pods' containers; with an ID, or the first characters of one, of that container.
+func (t tree) containers(id string) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		info := t[name]
+		if info.Spec.Labels[cri.LabelContainerName] == "" || len(info.Aliases) == 0 {
+			continue
+		}
+		if id == "" || info.Aliases[0] == id || len(id) >= shortID && strings.HasPrefix(info.Aliases[0], id) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// title is what people call a cgroup.
+func title(info *model.ContainerInfo) string {
+	labels := info.Spec.Labels
+	pod := labels[cri.LabelPodNamespace] + "/" + labels[cri.LabelPodName]
+	switch {
+	case info.Name == "/":
+		return "node"
+	case pod == "/":
+		return info.Name[strings.LastIndexByte(info.Name, '/')+1:]
+	case labels[cri.LabelContainerName] != "":
+		return pod + "/" + labels[cri.LabelContainerName]
+	case len(info.Aliases) > 0:
+		return pod + " (sandbox)"
+	}
+	return pod
+}

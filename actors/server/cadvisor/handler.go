@@ -1,0 +1,138 @@
+package cadvisor
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/cadvisor/lib/model"
+
+	"github.com/playlet-dev/playlet/actors/server/containers"
+)
+
+// Config is what is served.
+type Config struct {
+	NodeName string
+	Figures  Figures
+	// Metrics answers /metrics.
+	Metrics http.Handler
+}
+
+const (
+	// answerTimeout bounds how long an answer waits for figures. Who is slow to send or to read is the listener's to let go.
+	answerTimeout = 10 * time.Second
+	// pending is how many requests there are at once.
+	pending = 32
+	// maxBody bounds a request's body, which has three numbers.
+	maxBody = 4 << 10
+	// maxWarnings bounds the sentences in one answer's headers.
+	maxWarnings = 8
+)
+
+// handler answers requests. Safe for concurrent use.
+type handler struct {
+	conf    Config
+	history history
+	pending chan struct{}
+}
+
+//go:embed assets/page.css assets/page.js
+var assets embed.FS
+
+// New makes the handler. It checks no credentials: its listener is on the loopback unless somebody asked for more.
+func New(conf Config) http.Handler {
+	h := &handler{conf: conf, pending: make(chan struct{}, pending)}
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", http.RedirectHandler("/containers/", http.StatusTemporaryRedirect))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
+	mux.Handle("GET /metrics", conf.Metrics)
+	mux.HandleFunc("GET /static/{file}", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFileFS(w, r, assets, "assets/"+r.PathValue("file"))
+	})
+	for _, pattern := range []string{"GET /containers", "GET /containers/{name...}"} {
+		mux.Handle(pattern, answer(h.page))
+	}
+	for _, rest := range []string{"", "/{name...}"} {
+		mux.Handle("GET /api/v1.3/{call}"+rest, answer(h.v1))
+		mux.Handle("POST /api/v1.3/{call}"+rest, answer(h.v1)) // with how much is asked for
+		mux.Handle("GET /api/v2.1/{call}"+rest, answer(h.v2))
+	}
+	mux.Handle("GET /api/", answer(func(http.ResponseWriter, *http.Request) error {
+		return refuse(http.StatusNotFound, "there are /api/v1.3/ and /api/v2.1/ of cAdvisor's API")
+	}))
+	return h.bounded(mux)
+}
+
+// bounded refuses requests of which there are too many, and paths that lead astray, and keeps browsers from loading or framing
+// anything else.
+func (h *handler) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "+
+			"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "no-referrer")
+		if p, c := r.URL.Path, path.Clean(r.URL.Path); p != c && p != c+"/" || strings.ContainsRune(p, 0) {
+			http.Error(w, "the path is not a plain one", http.StatusBadRequest)
+			return
+		}
+		select {
+		case h.pending <- struct{}{}:
+			defer func() { <-h.pending }()
+		default:
+			http.Error(w, "too many requests are being answered", http.StatusServiceUnavailable)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
+		defer cancel()
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// answer has errors answered.
+func answer(serve func(w http.ResponseWriter, r *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := serve(w, r)
+		if err == nil {
+			return
+		}
+		status := http.StatusInternalServerError
+		if refused := (*containers.Error)(nil); errors.As(err, &refused) {
+			status = refused.Status
+		}
+		http.Error(w, err.Error(), status)
+	})
+}
+
+func refuse(status int, text string) error { return &containers.Error{Status: status, Text: text} }
+
+// name is that of the cgroup in a request's path.
+func name(r *http.Request) string { return "/" + strings.Trim(r.PathValue("name"), "/") }
+
+// read gives all cgroups with the samples that are kept, of which the newest are not older than age. What is lacking is said in
+// headers (RFC 7234, section 5.5).
+func (h *handler) read(w http.ResponseWriter, r *http.Request, age time.Duration) (tree, error) {
+	all, lacks := h.conf.Figures.Containers(r.Context(), age)
+	if len(all) == 0 {
+		return nil, refuse(http.StatusServiceUnavailable, "there are no figures: "+strings.Join(lacks, "; "))
+	}
+	for _, text := range lacks[:min(len(lacks), maxWarnings)] {
+		w.Header().Add("Warning", "199 playlet "+strconv.QuoteToASCII(text))
+	}
+	return h.history.add(all), nil
+}
+
+// find is the cgroup of this name.
+func (t tree) find(name string) (*model.ContainerInfo, error) {
+	info := t[name]
+	if info == nil {
+		return nil, refuse(http.StatusNotFound, "there is no container "+strconv.Quote(name))
+	}
+	return info, nil
+}

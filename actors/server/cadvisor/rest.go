@@ -1,0 +1,268 @@
+package cadvisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/cadvisor/lib/machine"
+	"github.com/google/cadvisor/lib/model"
+)
+
+// restAge is how old figures may be for who does not say: cAdvisor's housekeeping interval.
+const restAge = 10 * time.Second
+
+// v1 answers the API v1.3.
+func (h *handler) v1(w http.ResponseWriter, r *http.Request) error {
+	call := r.PathValue("call")
+	switch call {
+	case "machine":
+		return h.machine(w, r)
+	case "events":
+		return noEvents()
+	case "containers", "subcontainers", "docker":
+	default:
+		return refuse(http.StatusNotFound, "API v1.3 has no "+strconv.Quote(call))
+	}
+	query := model.DefaultContainerInfoRequest()
+	if err := json.NewDecoder(r.Body).Decode(&query); err != nil && !errors.Is(err, io.EOF) {
+		return refuse(http.StatusBadRequest, "the request's body: "+err.Error())
+	}
+	if query.NumStats < -1 {
+		return refuse(http.StatusBadRequest, "num_stats is below -1")
+	}
+	t, err := h.read(w, r, restAge)
+	if err != nil {
+		return err
+	}
+	of := func(name string) any { return t.v1(name, query) }
+	if call == "docker" {
+		id := name(r)[1:]
+		found := t.containers(id)
+		if id != "" && len(found) != 1 {
+			return refuse(http.StatusNotFound, "there is no one container whose ID begins with "+strconv.Quote(id))
+		}
+		return list(w, '{', found, of)
+	}
+	if _, err := t.find(name(r)); err != nil {
+		return err
+	}
+	if call == "subcontainers" {
+		return list(w, '[', t.within(name(r)), of)
+	}
+	return write(w, of(name(r)))
+}
+
+// v1 is a cgroup in the form of v1.3, with as many samples as the query asks for.
+func (t tree) v1(name string, query model.ContainerInfoRequest) *model.ContainerInfo {
+	info := *t[name]
+	for _, child := range t.children(name) {
+		info.Subcontainers = append(info.Subcontainers, t[child].ContainerReference)
+	}
+	info.Stats = newest(slices.DeleteFunc(slices.Clone(info.Stats), func(s *model.ContainerStats) bool {
+		return s.Timestamp.Before(query.Start) || !query.End.IsZero() && s.Timestamp.After(query.End)
+	}), query.NumStats)
+	return &info
+}
+
+func newest[T any](list []T, n int) []T {
+	if n < 0 {
+		return list
+	}
+	return list[max(0, len(list)-n):]
+}
+
+// v2 answers the API v2.1.
+func (h *handler) v2(w http.ResponseWriter, r *http.Request) error {
+	switch call := r.PathValue("call"); call {
+	case "machine":
+		return h.machine(w, r)
+	case "version":
+		return write(w, version())
+	case "attributes":
+		m, err := h.conf.Figures.Machine(r.Context())
+		if err != nil {
+			return err
+		}
+		return write(w, struct {
+			model.VersionInfo
+			*model.MachineInfo
+		}{model.VersionInfo{
+			KernelVersion: machine.KernelVersion(), ContainerOsVersion: machine.ContainerOsVersion(), CadvisorVersion: version(),
+		}, m})
+	case "storage":
+		return h.storage(w, r)
+	case "machinestats", "stats", "spec":
+		return h.stats(w, r, call)
+	case "summary":
+		return refuse(http.StatusNotImplemented, "a summary of the last minute, hour and day takes samples that are collected "+
+			"all the time, and here they are collected when somebody reads; stats has those of the last readings")
+	case "events":
+		return noEvents()
+	case "ps":
+		return refuse(http.StatusNotImplemented, "processes are not listed: command lines may have secrets, and this port asks "+
+			"for no credentials")
+	case "appmetrics":
+		return refuse(http.StatusNotImplemented, "no metrics of applications are collected")
+	default:
+		return refuse(http.StatusNotFound, "API v2.1 has no "+strconv.Quote(call))
+	}
+}
+
+func noEvents() error {
+	return refuse(http.StatusNotImplemented, "cAdvisor's events are not kept; those of pods are Kubernetes' Events")
+}
+
+func (h *handler) machine(w http.ResponseWriter, r *http.Request) error {
+	m, err := h.conf.Figures.Machine(r.Context())
+	if err != nil {
+		return err
+	}
+	return write(w, m)
+}
+
+// version is that of the library whose figures these are.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == "github.com/google/cadvisor/lib" {
+				return m.Version
+			}
+		}
+	}
+	return "unknown"
+}
+
+// storage answers which file systems there are, or the one with a label.
+func (h *handler) storage(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.Query().Has("uuid") {
+		return refuse(http.StatusNotImplemented, "file systems are found by label, not by UUID")
+	}
+	all, err := h.conf.Figures.Filesystems(r.Context())
+	if err != nil {
+		return err
+	}
+	label := r.URL.Query().Get("label")
+	out := slices.DeleteFunc(slices.Clone(all), func(f model.FsInfo) bool {
+		return label != "" && !slices.Contains(f.Labels, label)
+	})
+	if label != "" && len(out) == 0 {
+		return refuse(http.StatusNotFound, "there is no file system with the label "+strconv.Quote(label))
+	}
+	return write(w, out)
+}
+
+// stats answers stats, spec and machinestats of v2.1.
+func (h *handler) stats(w http.ResponseWriter, r *http.Request, call string) error {
+	o, err := options(r)
+	if err != nil {
+		return refuse(http.StatusBadRequest, err.Error())
+	}
+	t, err := h.read(w, r, *o.MaxAge)
+	if err != nil {
+		return err
+	}
+	if call == "machinestats" {
+		root, err := t.find("/")
+		if err != nil {
+			return err
+		}
+		return write(w, newest(samples(root), o.Count))
+	}
+	var found []string
+	at := name(r)
+	switch {
+	case o.IdType == model.TypeDocker:
+		found = t.containers(at[1:])
+	case o.IdType == model.TypePodman:
+		// no container here is Podman's
+	case t[at] == nil:
+	case o.Recursive:
+		found = t.within(at)
+	default:
+		found = []string{at}
+	}
+	if len(found) == 0 {
+		return refuse(http.StatusNotFound, fmt.Sprintf("there is no container %q of type %s", at, o.IdType))
+	}
+	if call == "spec" {
+		return list(w, '{', found, func(name string) any { return specOf(t[name]) })
+	}
+	// The root's are machinestats.
+	found = slices.DeleteFunc(found, func(name string) bool { return name == "/" })
+	return list(w, '{', found, func(name string) any {
+		return containerInfo{Spec: specOf(t[name]), Stats: newest(samples(t[name]), o.Count)}
+	})
+}
+
+// options are those in the URL of a request of v2.1.
+func options(r *http.Request) (model.RequestOptions, error) {
+	age := restAge
+	o := model.RequestOptions{IdType: model.TypeName, Count: 64, MaxAge: &age}
+	query := r.URL.Query()
+	var err error
+	if text := query.Get("type"); text != "" {
+		if o.IdType = text; text != model.TypeName && text != model.TypeDocker && text != model.TypePodman {
+			return o, fmt.Errorf("type %q is none of name, docker and podman", text)
+		}
+	}
+	if text := query.Get("count"); text != "" {
+		if o.Count, err = strconv.Atoi(text); err != nil || o.Count < -1 {
+			return o, fmt.Errorf("count %q is not a number from -1 on", text)
+		}
+	}
+	if text := query.Get("recursive"); text != "" {
+		if o.Recursive, err = strconv.ParseBool(text); err != nil {
+			return o, fmt.Errorf("recursive %q is neither true nor false", text)
+		}
+	}
+	if text := query.Get("max_age"); text != "" {
+		if age, err = time.ParseDuration(text); err != nil || age < 0 {
+			return o, fmt.Errorf("max_age %q is not a duration", text)
+		}
+	}
+	return o, nil
+}
+
+// write answers with one value.
+func write(w http.ResponseWriter, value any) error {
+	w.Header().Set("Content-Type", "application/json")
+	body, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	_, _ = w.Write(body) // a failure means that nobody reads it any more
+	return nil
+}
+
+// list answers with many values, each encoded when it is written, so that no more than one is in memory twice: by name, or, where
+// it opens with a square bracket, in a row.
+func list(w http.ResponseWriter, open byte, names []string, of func(name string) any) error {
+	w.Header().Set("Content-Type", "application/json")
+	before := []byte{open}
+	for _, name := range names {
+		if open == '{' {
+			key, _ := json.Marshal(name) // a string has a form
+			before = append(append(before, key...), ':')
+		}
+		body, err := json.Marshal(of(name))
+		if err == nil {
+			_, err = w.Write(append(before, body...))
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler) // nobody reads it any more, or it must not be taken for the whole
+		}
+		before = []byte{','}
+	}
+	if len(names) > 0 {
+		before = nil
+	}
+	_, _ = w.Write(append(before, open+2)) // of ASCII: { | }, [ \ ]
+	return nil
+}

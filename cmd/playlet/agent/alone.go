@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// locks keep a second agent away from what this one runs: from its root folder, and from its runtime, whose pods it would end.
+// The kernel lets go of them when the process ends, however it does.
+type locks []*os.File
+
+// Close lets go of them.
+func (l locks) Close() error {
+	var errs []error
+	for _, f := range l {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// RuntimeLockSuffix is what the lock of a runtime has after the name of its socket. The file stays: who removes it while another
+// opens it lets two agents in.
+const RuntimeLockSuffix = ".playlet.lock"
+
+// rootLock is the lock of a root folder. That it is there says that an agent of this root folder has run.
+func rootLock(rootDir string) string { return filepath.Join(rootDir, "playlet", "lock") }
+
+// lockAgent makes the agent's folders and takes its locks; another agent's lock is an error that names its process. The
+// runtime's lock lies beside its socket, wherever links lead to it. Where nothing can be written there, the log says so.
+func lockAgent(node *config.Node, log *slog.Logger) (locks, error) {
+	if err := prepareFolders(node); err != nil {
+		return nil, err
+	}
+	root, err := lockAlone(rootLock(node.RootDir), "--root-dir "+node.RootDir)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := cri.SocketPath(node.Kubelet.ContainerRuntimeEndpoint)
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	if at, err := filepath.EvalSymlinks(socket); err == nil { // else it is not there yet
+		socket = at
+	}
+	runtime, err := lockAlone(socket+RuntimeLockSuffix, "runtime "+node.Kubelet.ContainerRuntimeEndpoint)
+	switch {
+	case errors.Is(err, unix.EROFS), errors.Is(err, unix.ENOENT):
+		log.Warn("no lock beside the runtime's socket: start no second agent at this runtime", "reason", err)
+		return locks{root}, nil
+	case err != nil:
+		return nil, errors.Join(err, root.Close())
+	}
+	return locks{root, runtime}, nil
+}
+
+// lockAlone takes a lock and writes into it who holds it.
+func lockAlone(path, what string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock file: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		holder, _ := io.ReadAll(io.LimitReader(f, 4096))
+		return nil, errors.Join(fmt.Errorf("another playlet runs with the same %s: %s; end that one, or give this one its own",
+			what, strings.TrimSpace(string(holder))), f.Close())
+	} else if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock file %s: %w", path, err), f.Close())
+	}
+	holder := fmt.Sprintf("PID %d, %s\n", os.Getpid(), strings.Join(config.CommandLine(os.Args), " "))
+	_ = f.Truncate(0)
+	_, _ = f.WriteString(holder) // a full disk keeps no agent from its pods
+	return f, nil
+}
+
+// foreign says of a root folder that a sandbox or container is marked with whether it is another agent's. Its pods are not
+// ended, also while that agent is down: it may be about to start again. They are this agent's once that folder is gone.
+func foreign(rootDir string, log *slog.Logger) func(string) bool {
+	var told sync.Map
+	return func(other string) bool {
+		if other == rootDir {
+			return false
+		}
+		theirs, err := os.Stat(rootLock(other))
+		if err != nil {
+			return false
+		}
+		if ours, err := os.Stat(rootLock(rootDir)); err == nil && os.SameFile(ours, theirs) {
+			return false
+		}
+		if _, again := told.LoadOrStore(other, nil); !again {
+			log.Warn("the runtime has pods of another agent, which are left alone; "+
+				"remove its root folder to have this agent take them over", "rootDir", other)
+		}
+		return true
+	}
+}

@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/playlet-dev/playlet/cri/sim"
+)
+
+// A second agent at the same root folder or the same runtime is refused, whatever links lead there, and the error names the one
+// that runs.
+func TestASecondAgentIsRefused(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	silent := slog.New(slog.DiscardHandler)
+	held, err := lockAgent(r.node(), silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(r.dir, "link.sock")
+	if err := os.Symlink(strings.TrimPrefix(r.runtime.Endpoint(), "unix://"), link); err != nil {
+		t.Fatal(err)
+	}
+	other := "--root-dir=" + filepath.Join(r.dir, "other")
+	for what, flags := range map[string][]string{
+		"--root-dir " + r.node().RootDir:  nil,
+		"runtime " + r.runtime.Endpoint(): {other},
+		"runtime unix://" + link:          {other, "--container-runtime-endpoint=unix://" + link},
+	} {
+		r.flags = flags
+		want := fmt.Sprintf("another playlet runs with the same %s: PID %d, %s", what, os.Getpid(), os.Args[0])
+		if l, err := lockAgent(r.node(), silent); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, %v", what, l, err)
+		}
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := lockAgent(r.node(), silent) // with the other root folder
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What has the mark of another root folder is left alone for as long as that folder is there, and said once.
+func TestWhatAnotherAgentRunsIsForeign(t *testing.T) {
+	dir := t.TempDir()
+	for _, root := range []string{"ours", "theirs"} {
+		if err := os.MkdirAll(filepath.Join(dir, root, "playlet"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(rootLock(filepath.Join(dir, root)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	moved := filepath.Join(dir, "moved") // where our folder was when it wrote the mark
+	if err := os.Symlink(filepath.Join(dir, "ours"), moved); err != nil {
+		t.Fatal(err)
+	}
+	log := &logBuffer{}
+	is := foreign(filepath.Join(dir, "ours"), slog.New(slog.NewTextHandler(log, nil)))
+	for root, want := range map[string]bool{"ours": false, "moved": false, "gone": false, "theirs": true} {
+		if got := is(filepath.Join(dir, root)); got != want {
+			t.Errorf("%s: %v", root, got)
+		}
+	}
+	is(filepath.Join(dir, "theirs"))
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), filepath.Join(dir, "theirs")) {
+		t.Errorf("the log says: %s", log)
+	}
+}
+
+// An agent does not end the pods of one that is down, and has them once that one's root folder is gone.
+func TestPodsOfAnAgentThatIsDownAreLeftAlone(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	running := func(pod string) func(sim.Snapshot) bool {
+		return func(s sim.Snapshot) bool {
+			return slices.ContainsFunc(s.Containers, func(c *sim.ContainerState) bool {
+				return c.Running() && c.PodName == pod && c.Signals == 0
+			})
+		}
+	}
+	r.write("theirs", manifest("theirs", "Always", nil, []string{"c img"}))
+	r.start(nil)
+	r.await("the first agent's pod", running("theirs-node"))
+	r.stop()
+	r.remove("theirs")
+	first := r.node().RootDir
+	r.flags = []string{"--root-dir=" + filepath.Join(r.dir, "second")}
+	r.write("own", manifest("own", "Always", nil, []string{"c img"}))
+	r.start(nil)
+	r.await("the second agent's pod", running("own-node"))
+	r.stop()
+	r.remove("own")
+	r.start(nil) // ends its own pod, and with it all others that nobody wants
+	r.await("the end of its pod", func(s sim.Snapshot) bool { return !running("own-node")(s) })
+	r.stop()
+	if !running("theirs-node")(r.runtime.Snapshot()) {
+		t.Fatal("the other agent's pod was ended")
+	}
+	if err := os.RemoveAll(first); err != nil {
+		t.Fatal(err)
+	}
+	r.start(nil)
+	r.await("the end of the pod that nobody wants", func(s sim.Snapshot) bool { return !running("theirs-node")(s) })
+}

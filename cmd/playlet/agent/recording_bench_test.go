@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// BenchmarkRecording sets what the flight recorder costs, by entries of a pod's start and time of an entry, beside the processor
+// time of a start.
+func BenchmarkRecording(b *testing.B) {
+	const pods = 100
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the machine's folder for such things
+	socket := filepath.Join(dir, "s")
+	startOtherSide(b, socket)
+	for b.Loop() {
+		r := newRig(b, sim.Options{}, "--container-runtime-endpoint=unix://"+socket)
+		r.measured = true
+		r.start(nil)
+		for !r.agent.board.Now().Complete() {
+			time.Sleep(time.Millisecond)
+		}
+		recorder := r.agent.system.Recorder()
+		before, cpu := recorder.Size().Seq, processorTime(b)
+		for i := range pods {
+			r.write(fmt.Sprintf("p%04d.yaml", i), manifest(fmt.Sprintf("p%04d", i), "Always", nil, []string{"main image"}))
+		}
+		runningPods(b, r, pods)
+		perStart := float64((processorTime(b) - cpu).Nanoseconds()) / pods
+		entries := float64(recorder.Size().Seq-before) / pods
+		r.stop()
+		recorded := max(costOf(b, facts)-costOf(b, func(i int) any { return routine{facts(i).(messages.ContainerReported)} }), 0)
+		b.ReportMetric(recorded, "ns/entry")
+		b.ReportMetric(entries, "entries/start")
+		b.ReportMetric(perStart/1e6, "cpu-ms/start")
+		b.ReportMetric(100*recorded*entries/perStart, "recording-%")
+	}
+}
+
+// routine is a message that is not recorded.
+type routine struct{ messages.ContainerReported }
+
+func (routine) Routine() {}
+
+// facts are messages of a hundred pods in turn.
+func facts(i int) any {
+	return messages.ContainerReported{UID: fmt.Sprintf("%036d", i%100), Name: "container", Stage: "running",
+		Fact: &messages.ContainerFact{Name: "container", Reason: "Completed"}}
+}
+
+// costOf is the processor time of one such message, in nanoseconds: the least of several rounds, as others run beside.
+func costOf(b *testing.B, make func(int) any) float64 {
+	b.Helper()
+	const rounds, count = 5, 100_000
+	msgs := [100]any{}
+	for i := range msgs {
+		msgs[i] = make(i)
+	}
+	done := 0
+	reached := map[int]chan struct{}{}
+	for round := range rounds {
+		reached[(round+1)*count] = newSignal()
+	}
+	s, err := supervisors.Start(supervisors.Options{Tree: &supervisors.Row{Kind: "node"},
+		Constructors: map[supervisors.Kind]supervisors.Constructor{"node": func(string) supervisors.Actor {
+			return counting(func() {
+				if done++; reached[done] != nil {
+					close(reached[done])
+				}
+			})
+		}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	least := 0.0
+	for round := range rounds {
+		began := processorTime(b)
+		for i := range count {
+			s.Tell(messages.Node, msgs[i%len(msgs)])
+		}
+		<-reached[(round+1)*count]
+		if cost := float64((processorTime(b) - began).Nanoseconds()) / count; round == 0 || cost < least {
+			least = cost
+		}
+	}
+	if err := s.Shutdown(b.Context()); err != nil {
+		b.Error(err)
+	}
+	return least
+}
+
+func newSignal() chan struct{} { return make(chan struct{}) }
+
+type counting func()
+
+func (c counting) Receive(_ supervisors.Context, msg any) {
+	if _, first := msg.(messages.Started); !first {
+		c()
+	}
+}

@@ -1,0 +1,256 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/version"
+	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+	recovery "github.com/playlet-dev/playlet/supervisors/guard"
+)
+
+const (
+	defaultOTLP = "localhost:4317" // of TracingConfiguration, without TLS
+	spansEvery  = 200 * time.Millisecond
+	// maxTraced is of how many pods it is known at most that their trace has begun.
+	maxTraced = 4096
+)
+
+// tracing sends what the flight recorder has of pods to an OpenTelemetry collector: one trace a pod, one span an entry, each
+// below the one that caused it, and all of them below one that lasts from the first to when the pod is ready. What begins a story
+// that another's message caused is below that one, too: its cause is an attribute.
+//
+// The spans of the runtime's calls are otelgrpc's, whose context goes with the call: those of the runtime are below them.
+// All methods may be called on nil, which traces nothing.
+type tracing struct {
+	log      *slog.Logger
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+	ratio    sdk.Sampler
+	salt     [16]byte // so that no two agents, and no two lives of one, have traces in common
+	begun    map[string]time.Time
+	end      context.CancelFunc
+	ended    sync.WaitGroup
+}
+
+// newTracing reads "tracing" of the configuration; without a sampling rate nothing is traced, as a pod's start has no parent that
+// could be sampled. It does not connect.
+func newTracing(node *config.Node, log *slog.Logger) (*tracing, error) {
+	c := node.Kubelet.Tracing
+	switch {
+	case c == nil:
+		return nil, nil
+	case ptr.Deref(c.SamplingRatePerMillion, 0) == 0:
+		log.Warn("nothing is traced: tracing.samplingRatePerMillion is 0")
+		return nil, nil
+	}
+	endpoint, once := ptr.Deref(c.Endpoint, defaultOTLP), sync.Once{}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // a collector that is away is tried again with the next spans
+		once.Do(func() { log.Warn("spans cannot be sent; it is said once", "endpoint", endpoint, "error", err) })
+	}))
+	exporter, err := otlptracegrpc.New(context.Background(), otlptracegrpc.WithInsecure(),
+		otlptracegrpc.WithEndpoint(endpoint))
+	if err != nil {
+		return nil, fmt.Errorf("tracing.endpoint: %w", err)
+	}
+	t := &tracing{log: log, begun: map[string]time.Time{}, ratio: sdk.TraceIDRatioBased(float64(*c.SamplingRatePerMillion) / 1e6)}
+	_, _ = rand.Read(t.salt[:]) // it never fails
+	t.provider = sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithSampler(t), sdk.WithIDGenerator(t),
+		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "playlet"),
+			attribute.String("service.version", version.Playlet()), attribute.String("k8s.node.name", node.NodeName))))
+	t.tracer = t.provider.Tracer("github.com/playlet-dev/playlet")
+	return t, nil
+}
+
+// dialOptions have the calls of a connection carry the context of their work.
+func (t *tracing) dialOptions() []grpc.DialOption {
+	if t == nil {
+		return nil
+	}
+	return []grpc.DialOption{grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithTracerProvider(t.provider),
+		otelgrpc.WithPropagators(propagation.TraceContext{})))}
+}
+
+// workContext is for supervisors.Options.
+func (t *tracing) workContext() func(context.Context, supervisors.Flow, uint64) context.Context {
+	if t == nil {
+		return nil
+	}
+	return func(ctx context.Context, f supervisors.Flow, id uint64) context.Context {
+		if f.Pod == "" {
+			return ctx
+		}
+		return t.below(ctx, f.Pod, spanID(id))
+	}
+}
+
+// follow sends what is recorded from now on, until close.
+func (t *tracing) follow(recorder *supervisors.Recorder) {
+	if t == nil {
+		return
+	}
+	ctx, end := context.WithCancel(context.Background())
+	t.end = end
+	t.ended.Go(func() {
+		goOn(ctx, t.log, "sending spans", func(ctx context.Context) { t.send(ctx, recorder) })
+	})
+}
+
+func (t *tracing) send(ctx context.Context, recorder *supervisors.Recorder) {
+	for after := uint64(0); recorder.Wait(ctx, after) == nil; {
+		entries := recorder.Select(supervisors.Query{After: after})
+		for i := range entries {
+			after = max(after, entries[i].Seq)
+			if entries[i].Flow.Pod != "" {
+				t.span(&entries[i])
+			}
+		}
+		select {
+		case <-time.After(spansEvery):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// close sends what is left, until ctx ends.
+func (t *tracing) close(ctx context.Context) {
+	if t == nil {
+		return
+	}
+	if t.end != nil {
+		t.end()
+		t.ended.Wait()
+	}
+	if err := recovery.Call(t.log, "the last spans", func() error { return t.provider.Shutdown(ctx) }); err != nil {
+		t.log.Warn("spans are lost", "error", err)
+	}
+}
+
+// span sends the span of one entry.
+func (t *tracing) span(e *supervisors.Entry) {
+	pod := e.Flow.Pod
+	began, known := t.begun[pod]
+	if !known {
+		if len(t.begun) >= maxTraced {
+			clear(t.begun)
+		}
+		began = e.Sent
+		t.begun[pod] = began
+	}
+	if e.Kind == supervisors.OfCall && e.To == messages.Runtime {
+		return // otelgrpc's
+	}
+	parent := spanID(e.Cause)
+	if e.Flow.ID == e.ID || e.Cause == 0 {
+		parent = t.root(pod)
+	}
+	attributes := []attribute.KeyValue{
+		attribute.String("k8s.pod.uid", pod), attribute.String("playlet.from", e.From.String()),
+		attribute.String("playlet.to", e.To.String()),
+		attribute.Int64("playlet.id", int64(e.ID)),       //nolint:gosec // counted from 1
+		attribute.Int64("playlet.cause", int64(e.Cause)), //nolint:gosec // the same
+	}
+	for key, text := range map[string]string{"playlet.kind": string(e.Kind), "playlet.digest": e.Digest} {
+		if text != "" {
+			attributes = append(attributes, attribute.String(key, text))
+		}
+	}
+	_, s := t.tracer.Start(context.WithValue(t.below(context.Background(), pod, parent), spanKey{}, spanID(e.ID)), e.Message,
+		trace.WithTimestamp(e.Sent), trace.WithAttributes(attributes...))
+	s.AddEvent("began", trace.WithTimestamp(e.Began))
+	if e.Panic != "" {
+		s.SetStatus(codes.Error, e.Panic)
+	}
+	s.End(trace.WithTimestamp(e.Ended()))
+	if e.Message == "PodStatusChanged" && !began.IsZero() && slices.Contains(strings.Fields(e.Digest), supervisors.Ready) {
+		t.begun[pod] = time.Time{} // once
+		ids := rootIDs{t.traceID(pod), t.root(pod)}
+		_, s := t.tracer.Start(context.WithValue(context.Background(), spanKey{}, ids), "pod start", trace.WithTimestamp(began),
+			trace.WithAttributes(attribute.String("k8s.pod.uid", pod)))
+		s.End(trace.WithTimestamp(e.Ended()))
+	}
+}
+
+// below is a context in which spans are of this pod's trace and have this parent.
+func (t *tracing) below(ctx context.Context, pod string, parent trace.SpanID) context.Context {
+	c := trace.SpanContextConfig{TraceID: t.traceID(pod), SpanID: parent, Remote: true}
+	if t.ratio.ShouldSample(sdk.SamplingParameters{TraceID: c.TraceID}).Decision == sdk.RecordAndSample {
+		c.TraceFlags = trace.FlagsSampled
+	}
+	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(c))
+}
+
+func (t *tracing) traceID(pod string) trace.TraceID {
+	sum := sha256.Sum256(append(t.salt[:], pod...))
+	return trace.TraceID(sum[:16])
+}
+
+func (t *tracing) root(pod string) trace.SpanID {
+	sum := sha256.Sum256(append(t.salt[:], pod...))
+	return trace.SpanID(sum[16:24])
+}
+
+func spanID(id uint64) (s trace.SpanID) {
+	binary.BigEndian.PutUint64(s[:], id)
+	return s
+}
+
+// spanKey has, in a context, the ID of the span to start: a SpanID or rootIDs.
+type spanKey struct{}
+
+type rootIDs struct {
+	trace trace.TraceID
+	span  trace.SpanID
+}
+
+// NewIDs implements sdk.IDGenerator, for spans without a parent.
+func (t *tracing) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
+	if ids, ours := ctx.Value(spanKey{}).(rootIDs); ours {
+		return ids.trace, ids.span
+	}
+	_, _ = rand.Read(id[:]) // of a call that is for no pod, and is not sampled
+	return id, t.NewSpanID(ctx, id)
+}
+
+// NewSpanID implements sdk.IDGenerator.
+func (t *tracing) NewSpanID(ctx context.Context, _ trace.TraceID) (span trace.SpanID) {
+	if id, ours := ctx.Value(spanKey{}).(trace.SpanID); ours {
+		return id
+	}
+	_, _ = rand.Read(span[:])
+	return span
+}
+
+// ShouldSample implements sdk.Sampler: a share of the pods, and nothing that is for no pod.
+func (t *tracing) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
+	_, root := p.ParentContext.Value(spanKey{}).(rootIDs)
+	if !root && !trace.SpanContextFromContext(p.ParentContext).IsValid() {
+		return sdk.SamplingResult{Decision: sdk.Drop}
+	}
+	return t.ratio.ShouldSample(p)
+}
+
+// Description implements sdk.Sampler.
+func (t *tracing) Description() string { return "pods, " + t.ratio.Description() }

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	spans "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// receiver is an OTLP collector.
+type receiver struct {
+	collector.UnimplementedTraceServiceServer
+	mu  sync.Mutex
+	got []*spans.Span
+}
+
+func (r *receiver) Export(_ context.Context, q *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, resource := range q.GetResourceSpans() {
+		for _, scope := range resource.GetScopeSpans() {
+			r.got = append(r.got, scope.GetSpans()...)
+		}
+	}
+	return &collector.ExportTraceServiceResponse{}, nil
+}
+
+// collect starts a collector, and gives its address.
+func collect(t *testing.T) (*receiver, string) {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, server := &receiver{}, grpc.NewServer()
+	collector.RegisterTraceServiceServer(server, r)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(l) }()
+	t.Cleanup(func() { server.Stop(); <-done })
+	return r, l.Addr().String()
+}
+
+// The start of a pod is one trace: each span is below the one that caused it, and calls of the runtime below their work. With a
+// rate of nothing, nothing is sent.
+func TestSpansOfAStart(t *testing.T) {
+	for _, rate := range []int32{1_000_000, 0} {
+		at, endpoint := collect(t)
+		r := newRig(t, sim.Options{})
+		r.flags = append(r.flags, "--config="+r.file("config.yaml", fmt.Sprintf("apiVersion: kubelet.config.k8s.io/v1beta1\n"+
+			"kind: KubeletConfiguration\ntracing: {endpoint: %q, samplingRatePerMillion: %d}\n", endpoint, rate)))
+		r.write("web.yaml", manifest("web", "Always", nil, []string{"main app:1"}))
+		r.start(nil)
+		r.untilPrinted([]string{"pods"}, "web-node   1/1     Running")
+		var story []supervisors.Entry
+		if err := api.NewClient(r.agent.node.AdminSocket).Trace(t.Context(), api.TraceOptions{Pod: "web-node"}, func(got *api.Trace) error {
+			story = got.Entries
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		r.stop() // it sends what is left
+		if rate == 0 {
+			if len(at.got) > 0 {
+				t.Errorf("%d spans were sent", len(at.got))
+			}
+			continue
+		}
+		byID, names := map[string]*spans.Span{}, map[string]*spans.Span{}
+		for _, s := range at.got {
+			byID[string(s.GetSpanId())], names[s.GetName()] = s, s
+		}
+		root := names["pod start"]
+		if root == nil || len(root.GetParentSpanId()) != 0 {
+			t.Fatalf("the root is %v, of %d spans", root, len(at.got))
+		}
+		for _, s := range at.got {
+			if string(s.GetTraceId()) != string(root.GetTraceId()) || s != root && byID[string(s.GetParentSpanId())] == nil {
+				t.Errorf("%s is in trace %x below %x, the root in %x", s.GetName(), s.GetTraceId(), s.GetParentSpanId(), root.GetTraceId())
+			}
+		}
+		for _, e := range story {
+			id := spanID(e.ID)
+			s, name := byID[string(id[:])], e.Message
+			if e.Kind == supervisors.OfCall {
+				if s = names["runtime.v1.RuntimeService/"+e.Message]; s == nil {
+					s = names["runtime.v1.ImageService/"+e.Message]
+				}
+				cause := spanID(e.Cause)
+				name = s.GetName()
+				if slices.Contains([]string{"RunPodSandbox", "CreateContainer", "StartContainer"}, e.Message) && string(s.GetParentSpanId()) != string(cause[:]) {
+					t.Errorf("%v is below %x", e, s.GetParentSpanId())
+				}
+			}
+			if e.Flow.Pod != "" && (s == nil || s.GetName() != name) {
+				t.Errorf("the span of %v is %v", e, s)
+			}
+			if cause := spanID(e.Cause); s != nil && e.Kind != supervisors.OfCall && e.Flow.ID != e.ID && string(s.GetParentSpanId()) != string(cause[:]) {
+				t.Errorf("%v is below %x", e, s.GetParentSpanId())
+			}
+			if s != nil && e.Kind != supervisors.OfCall && time.Duration(s.GetEndTimeUnixNano()-s.GetStartTimeUnixNano()) != e.Ended().Sub(e.Sent) {
+				t.Errorf("%v lasts from %d to %d", e, s.GetStartTimeUnixNano(), s.GetEndTimeUnixNano())
+			}
+		}
+	}
+}

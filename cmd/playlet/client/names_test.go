@@ -1,0 +1,76 @@
+package client
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+)
+
+// A pod is found by any form in which its name is printed, or by the name in its manifest, and never guessed.
+func TestFindPod(t *testing.T) {
+	f := startFakeAgent(t)
+	for _, name := range []string{"a/web-node", "a/web", "b/db-node", "c/db-node", "c/one-node"} {
+		p := podOf("a", v1.PodRunning)
+		p.Pod.Namespace, p.Pod.Name, _ = strings.Cut(name, "/")
+		p.Pod.Spec.NodeName = "Node"
+		f.pods.Pods = append(f.pods.Pods, *p)
+	}
+	for _, c := range []struct{ namespace, name, want, failed string }{
+		{"", "one", "c/one-node", ""},
+		{"", "one-node", "c/one-node", ""},
+		{"", "web", "a/web", ""}, // the name itself comes first
+		{"", "pod/web", "a/web", ""},
+		{"", "pods/b/db", "b/db-node", ""},
+		{"", "b/db-node", "b/db-node", ""},
+		{"b", "b/db", "b/db-node", ""},
+		{"", "db", "", "several pods have this name: b/db-node, c/db-node; -n names the namespace"},
+		{"", "none", "", `there is no pod "none" in any namespace`},
+		{"b", "a/web", "", `"a/web" is in namespace "a", and -n names "b"`},
+		{"", "pod/", "", `"pod/" names no pod; write NAME, pod/NAME or NAMESPACE/NAME`},
+		{"", "a/b/c", "", `"a/b/c" names no pod`},
+	} {
+		got, err := findPod(t.Context(), api.NewClient(f.socket), c.namespace, c.name, func(note string) { t.Error(note) })
+		if c.failed != "" {
+			if err == nil || !strings.Contains(err.Error(), c.failed) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		} else if err != nil || fullName(got) != c.want {
+			t.Errorf("%s: %+v, %v", c.name, got, err)
+		}
+	}
+}
+
+// Of an old and a new pod of one name the one that runs is meant, and the other is named.
+func TestOfAnOldAndANewPodTheOneThatRuns(t *testing.T) {
+	pod := func(uid string, ending, running bool) api.Pod {
+		p := podOf("a", v1.PodPending)
+		if running {
+			p = podOf("a", v1.PodRunning, runs(true))
+		}
+		p.Pod.UID = types.UID(uid)
+		if ending {
+			p.Ending = "removed"
+		}
+		return *p
+	}
+	for _, c := range []struct {
+		old, next  api.Pod
+		want, note string
+	}{
+		{pod("old", true, true), pod("new", false, false), "old",
+			"pod default/web is the one with UID old, which runs and is being ended; another of this name (UID new) has not begun"},
+		{pod("old", true, false), pod("new", false, false), "new",
+			"pod default/web is the one with UID new, which has not begun; another of this name (UID old) is being ended"},
+		{pod("old", true, false), pod("new", false, true), "new",
+			"pod default/web is the one with UID new, which runs; another of this name (UID old) is being ended"},
+	} {
+		got, note, err := podName{name: "web"}.one([]api.Pod{c.old, c.next})
+		if err != nil || string(got.Pod.UID) != c.want || note != c.note {
+			t.Errorf("%v %q %v, want %s %q", got.Pod.UID, note, err, c.want, c.note)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package client
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/client-go/util/jsonpath"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+)
+
+// podOutputs are what pods can be printed as.
+var podOutputs = []string{"table", "wide", "yaml", "json", "name", "jsonpath=", "go-template=", "custom-columns="}
+
+// objectPrinter prints an API object, or a list of them, for programs.
+type objectPrinter = func(w io.Writer, object runtime.Object) error
+
+// printerOf makes the printer that -o asks for, kubectl's where there is a library of it.
+func printerOf(output string, bare bool) (objectPrinter, error) {
+	form, text, _ := strings.Cut(output, "=")
+	var p printers.ResourcePrinter
+	var err error
+	switch form {
+	case "yaml", "json":
+		return func(w io.Writer, object runtime.Object) error { return cli.PrintObject(w, object, output) }, nil
+	case "name":
+		p = &printers.NamePrinter{}
+		return each(func(w io.Writer, object runtime.Object) error { return p.PrintObj(object, w) }), nil
+	case "jsonpath":
+		p, err = printers.NewJSONPathPrinter(braced(text))
+	case "go-template":
+		p, err = printers.NewGoTemplatePrinter([]byte(text))
+	case "custom-columns":
+		return columnsPrinter(text, bare)
+	default:
+		return nil, cli.OneOf("output", output, podOutputs...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--output=%s: %w", output, err)
+	}
+	return func(w io.Writer, object runtime.Object) error { return p.PrintObj(object, w) }, nil
+}
+
+// braced lets a path be written without its braces.
+func braced(path string) string {
+	if strings.Contains(path, "{") {
+		return path
+	}
+	return "{." + strings.TrimPrefix(path, ".") + "}"
+}
+
+// each prints the items of a list one by one.
+func each(print objectPrinter) objectPrinter {
+	return func(w io.Writer, object runtime.Object) error {
+		if !meta.IsListType(object) {
+			return print(w, object)
+		}
+		return meta.EachListItem(object, func(item runtime.Object) error { return print(w, item) })
+	}
+}
+
+// columnsPrinter prints columns given as HEADING:PATH,...; the library of kubectl's printers has none for them.
+func columnsPrinter(text string, bare bool) (objectPrinter, error) {
+	t := &table{begun: bare}
+	var cells []*jsonpath.JSONPath
+	for _, column := range strings.Split(text, ",") {
+		heading, path, _ := strings.Cut(column, ":")
+		p := jsonpath.New(heading).AllowMissingKeys(true)
+		if err := p.Parse(braced(path)); err != nil || heading == "" || path == "" {
+			return nil, fmt.Errorf("--output=custom-columns: %q is not HEADING:PATH, as NAME:.metadata.name", column)
+		}
+		t.heading, cells = append(t.heading, heading), append(cells, p)
+	}
+	return func(w io.Writer, object runtime.Object) error {
+		t.out = w
+		var rows [][]string
+		err := each(func(_ io.Writer, item runtime.Object) error {
+			data, err := runtime.DefaultUnstructuredConverter.ToUnstructured(item)
+			if err != nil {
+				return err
+			}
+			var row []string
+			for _, p := range cells {
+				found, err := p.FindResults(data)
+				if err != nil {
+					return err
+				}
+				var values []string
+				for _, v := range slices.Concat(found...) {
+					values = append(values, fmt.Sprint(v.Interface()))
+				}
+				row = append(row, orNone(strings.Join(values, ",")))
+			}
+			rows = append(rows, row)
+			return nil
+		})(w, object)
+		if err != nil {
+			return err
+		}
+		return t.print(rows)
+	}, nil
+}

@@ -1,0 +1,47 @@
+package client
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+func TestNumberedPorts(t *testing.T) {
+	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{Name: "http", ContainerPort: 80}}}}}}
+	for text, want := range map[string]string{
+		"80": "80:80", "8080:80": "8080:80", ":80": "0:80", "8080:http": "8080:80", "http": "80:80",
+		"x": "", "80:": "", "80:0": "", "70000": "", "a:80": "", "1:2:3": "", "-1": "",
+	} {
+		got, err := numbered(pod, []string{text})
+		if want == "" && err == nil || want != "" && (err != nil || got[0] != want) {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+}
+
+// Arguments that cannot be meant are refused in one line that says what to write.
+func TestArgumentsOfStreams(t *testing.T) {
+	f := startFakeAgent(t)
+	reads := podOf("a", v1.PodRunning, runs(true))
+	reads.Pod.Spec.Containers = []v1.Container{{Name: "c"}}
+	f.has(reads)
+	for args, want := range map[string]string{
+		"cp a":                               "copy what where? (playlet cp web:/path ./path; playlet cp --help shows examples)",
+		"cp a b":                             "one of the two is in a container (POD:PATH), the other on this machine",
+		"cp web:/a db:/b":                    "one of the two is in a container (POD:PATH), the other on this machine",
+		"cp web: a":                          "no path is named after the colon (POD:PATH)",
+		"cp none:/a b":                       `there is no pod "none" in any namespace (playlet pods lists them)`,
+		"port-forward web":                   "which pod, and which ports? (playlet port-forward web 8080:80)",
+		"port-forward web http":              `port "http": write LOCAL:REMOTE or REMOTE, numbers up to 65535; REMOTE may be a port's name in the pod's spec`,
+		"port-forward none 80":               `there is no pod "none" in any namespace (playlet pods lists them)`,
+		"port-forward web 80 --address=here": "here is not a valid IP",
+		"attach -i web":                      `container "c" reads no input: its spec lacks stdin: true; attach without -i`,
+		"attach":                             "which pod? (playlet pods lists them; playlet attach --help shows examples)",
+	} {
+		out, errs, code := f.command(t, strings.Fields(args)...)
+		if out != "" || errs != "playlet: "+want+"\n" || code != 1 {
+			t.Errorf("%s: %d %q %q, want %q", args, code, out, errs, want)
+		}
+	}
+}

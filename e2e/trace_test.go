@@ -1,0 +1,204 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	spans "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+
+	"github.com/playlet-dev/playlet/e2e/stack"
+)
+
+// otlp is an OpenTelemetry collector.
+type otlp struct {
+	collector.UnimplementedTraceServiceServer
+	mu  sync.Mutex
+	got map[string]map[string]*spans.Span // by service and span ID
+}
+
+func (o *otlp) Export(_ context.Context, q *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, r := range q.GetResourceSpans() {
+		service := ""
+		for _, a := range r.GetResource().GetAttributes() {
+			if a.GetKey() == "service.name" {
+				service = a.GetValue().GetStringValue()
+			}
+		}
+		if o.got[service] == nil {
+			o.got[service] = map[string]*spans.Span{}
+		}
+		for _, scope := range r.GetScopeSpans() {
+			for _, s := range scope.GetSpans() {
+				o.got[service][hex.EncodeToString(s.GetSpanId())] = s
+			}
+		}
+	}
+	return &collector.ExportTraceServiceResponse{}, nil
+}
+
+// of are the spans of a service until now.
+func (o *otlp) of(service string) map[string]*spans.Span {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := map[string]*spans.Span{}
+	for id, s := range o.got[service] {
+		out[id] = s
+	}
+	return out
+}
+
+// traced is what "playlet trace -o json" prints, one a line.
+type traced struct {
+	ID, Cause   uint64
+	Flow        struct{ Pod string }
+	Kind        string
+	Message     string
+	Sent, Began time.Time
+	Took        time.Duration
+}
+
+// The transcript, the diagram and the spans of a pod's start tell the same story, containerd's spans are part of it, and its
+// critical path lasts as long as the start that is seen from outside.
+func TestThePathOfAStart(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	endpoint, at, server := l.Addr().String(), &otlp{got: map[string]map[string]*spans.Span{}}, grpc.NewServer()
+	collector.RegisterTraceServiceServer(server, at)
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+	s := stack.Start(t, stack.Options{RuntimeEnv: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
+		"OTEL_SERVICE_NAME=containerd", "OTEL_BSP_SCHEDULE_DELAY=200"}})
+	a := agentWith(t, s, func(a *stack.Agent) {
+		a.Config["tracing"] = map[string]any{"endpoint": endpoint, "samplingRatePerMillion": 1_000_000}
+	})
+	settled(t, a)
+	socket := "--admin-socket=" + a.AdminSocket
+
+	ready, watch := make(chan time.Time, 1), exec.CommandContext(t.Context(), program(), "pods", "-w", socket)
+	out, err := watch.StdoutPipe()
+	must(t, err)
+	must(t, watch.Start())
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if strings.Contains(lines.Text(), onNode("web")) && strings.Contains(lines.Text(), "1/1") {
+				ready <- time.Now()
+				break
+			}
+		}
+		_ = watch.Process.Kill()
+		_ = watch.Wait()
+	}()
+	began := time.Now()
+	must(t, a.Write("web.yaml", manifest(s, "web", "initContainers: [{name: setup, image: HELLO, args: [sleep, \"2\"]}]\n"+
+		"containers: [{name: c, image: HELLO, args: [sleep]}]")))
+	var observed time.Duration
+	select {
+	case now := <-ready:
+		observed = now.Sub(began)
+	case <-time.After(waitLimit):
+		t.Fatal("the pod does not become ready")
+	}
+
+	text, _, _ := playlet(t, "trace", "web", socket, "--critical-path", "-o", "json")
+	var path struct {
+		Took     time.Duration
+		Segments []struct {
+			Kind, Name string
+			Took       time.Duration
+		}
+	}
+	must(t, json.Unmarshal([]byte(text), &path))
+	var sum time.Duration
+	named := map[string]bool{}
+	for _, p := range path.Segments {
+		sum += p.Took
+		named[p.Kind+" "+p.Name] = true
+	}
+	table, _, _ := playlet(t, "trace", "web", socket, "--critical-path")
+	t.Logf("seen from outside: %s; critical path: %s\n%s", observed, path.Took, table)
+	if off := (observed - sum).Abs(); sum != path.Took || off > observed/20 {
+		t.Errorf("the path adds up to %s, says %s, and the start took %s", sum, path.Took, observed)
+	}
+	for _, want := range []string{"work ReadManifests", "call RunPodSandbox", "call StartContainer"} {
+		if !named[want] {
+			t.Errorf("no %s is on the path", want)
+		}
+	}
+
+	text, _, _ = playlet(t, "trace", "web", socket, "-o", "json")
+	var story []traced
+	for line := range strings.Lines(text) {
+		var e traced
+		must(t, json.Unmarshal([]byte(line), &e))
+		story = append(story, e)
+	}
+	transcript, _, _ := playlet(t, "trace", "web", socket)
+	diagram, _, _ := playlet(t, "trace", "web", socket, "-o", "mermaid")
+	if n := strings.Count(transcript, "\n"); n < len(story)+2 {
+		t.Errorf("the transcript has %d lines, of %d entries", n, len(story))
+	}
+	for _, e := range story {
+		shown := strings.TrimSuffix(e.Message, " "+e.Flow.Pod)
+		if !strings.Contains(transcript, shown) || !strings.Contains(diagram, ": "+shown) {
+			t.Errorf("%s is not in the transcript or the diagram", shown)
+		}
+	}
+	// Spans come a while later, and entries went on.
+	await(t, func() error {
+		ours := at.of("playlet")
+		var root *spans.Span
+		for _, s := range ours {
+			if s.GetName() == "pod start" {
+				root = s
+			}
+		}
+		if root == nil {
+			return fmt.Errorf("no root among %d spans", len(ours))
+		}
+		for _, e := range story {
+			if e.Flow.Pod == "" {
+				continue
+			}
+			span := ours[fmt.Sprintf("%016x", e.ID)]
+			if e.Kind == "call" {
+				for _, s := range ours {
+					if hex.EncodeToString(s.GetParentSpanId()) == fmt.Sprintf("%016x", e.Cause) && strings.HasSuffix(s.GetName(), "Service/"+e.Message) {
+						span = s
+					}
+				}
+			}
+			if span == nil || !slices.Equal(span.GetTraceId(), root.GetTraceId()) || !strings.HasSuffix(span.GetName(), e.Message) {
+				return fmt.Errorf("the span of %+v is %v", e, span)
+			}
+			if parent := span.GetParentSpanId(); ours[hex.EncodeToString(parent)] == nil {
+				return fmt.Errorf("%s is below %x, which was not sent", span.GetName(), parent)
+			}
+		}
+		for _, s := range at.of("containerd") {
+			if parent := ours[hex.EncodeToString(s.GetParentSpanId())]; slices.Equal(s.GetTraceId(), root.GetTraceId()) &&
+				parent != nil && strings.HasSuffix(parent.GetName(), "/RunPodSandbox") {
+				t.Logf("%d spans of the agent, %d of containerd; its %s is below ours of %s", len(ours), len(at.of("containerd")), s.GetName(), parent.GetName())
+				return nil
+			}
+		}
+		return fmt.Errorf("none of containerd's %d spans is below the agent's RunPodSandbox", len(at.of("containerd")))
+	})
+	must(t, a.Remove("web.yaml"))
+	done(t, s, a)
+}

@@ -1,0 +1,388 @@
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+const (
+	reportEvery = 10 * time.Second // what rules did is reported at most so often
+	keepEnded   = 100              // rules that are over and are listed still
+	shownActors = 5                // named in one report
+)
+
+// System is the running tree; *supervisors.System is one.
+type System interface {
+	Vitals() []supervisors.Vitals
+	Nudge(messages.Address)
+}
+
+// Options are what an Engine needs.
+type Options struct {
+	Clock clock.WithDelayedExecution // nil: the real one
+	// Pod finds a pod by its UID. It is called on mailboxes and must not wait.
+	Pod func(uid string) (Pod, bool)
+	// Report is given a sentence on what a rule did, at most one a rule in reportEvery; nil: nobody is. It must not wait.
+	Report func(text string)
+}
+
+// Engine has the rules, and is the interceptor that carries them out. Safe for concurrent use.
+type Engine struct {
+	opts   Options
+	active atomic.Pointer[[]*rule] // in force; all that a delivery reads while there is none
+
+	mu     sync.Mutex
+	system System
+	rules  []*rule // the newest last
+	last   uint64
+	report clock.Timer // nil: nothing is to be reported
+	kills  map[messages.Address][]time.Time
+	closed bool
+}
+
+// New is an engine without rules.
+func New(o Options) *Engine {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Engine{opts: o, kills: map[messages.Address][]time.Time{}}
+}
+
+// Attach gives the engine the tree that it is the interceptor of.
+func (e *Engine) Attach(s System) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.system = s
+}
+
+// Status is a rule and what it did.
+type Status struct {
+	ID uint64 `json:"id"`
+	Rule
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"` // when it ends by itself, or has ended
+	Over  bool      `json:"over"`
+	Acted int       `json:"acted"`
+	// Actors are those that it acted on, by path, and how often.
+	Actors map[messages.Address]int `json:"actors,omitempty"`
+	// Spared is how often it did not kill an actor because its supervisor would have given it up.
+	Spared int `json:"spared,omitempty"`
+}
+
+type rule struct {
+	target target
+	over   chan struct{} // closed when it is; what it holds goes on
+	timer  clock.Timer
+
+	mu       sync.Mutex
+	status   Status
+	ordinals map[string]uint64 // by actor and type
+	reported int
+}
+
+func (r *rule) isOver() bool {
+	select {
+	case <-r.over:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *rule) snapshot() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.status
+	s.Actors = maps.Clone(s.Actors)
+	return s
+}
+
+// Targets are the actors that the rule, which must be complete, may act on now.
+func (e *Engine) Targets(r Rule) []messages.Address {
+	t, err := parseTarget(r.Target)
+	e.mu.Lock()
+	system := e.system
+	e.mu.Unlock()
+	out := []messages.Address{}
+	if err != nil || system == nil {
+		return out
+	}
+	for _, v := range system.Vitals() {
+		if t.match(v.Path, v.Kind, e.opts.Pod) {
+			out = append(out, v.Path)
+		}
+	}
+	return out
+}
+
+// Add puts a rule in force. The error says what is wrong with the rule.
+func (e *Engine) Add(r Rule) (Status, error) {
+	if err := r.Complete(); err != nil {
+		return Status{}, err
+	}
+	t, err := parseTarget(r.Target)
+	if err != nil {
+		return Status{}, err
+	}
+	now := e.opts.Clock.Now()
+	added := &rule{target: t, over: make(chan struct{}), ordinals: map[string]uint64{},
+		status: Status{Rule: r, Since: now, Until: now.Add(r.For.Duration), Actors: map[messages.Address]int{}}}
+	e.mu.Lock()
+	e.last++
+	added.status.ID = e.last
+	e.rules = append(e.rules, added)
+	added.timer = e.opts.Clock.AfterFunc(r.For.Duration, func() { go e.end(added) })
+	e.publish()
+	system := e.system
+	e.mu.Unlock()
+	status := added.snapshot()
+	if (r.Verb == Kill || r.Verb == Pause) && r.Message == "" && system != nil {
+		for _, a := range added.first(e.Targets(r)) {
+			system.Nudge(a)
+		}
+	}
+	return status, nil
+}
+
+// first orders actors by the seed: as many as the rule may act on get a message to be killed or paused at, now.
+func (r *rule) first(actors []messages.Address) []messages.Address {
+	order := map[messages.Address]float64{}
+	for _, a := range actors {
+		_, order[a] = r.status.choose(a, "", 0)
+	}
+	slices.SortStableFunc(actors, func(a, b messages.Address) int {
+		if order[a] < order[b] {
+			return -1
+		}
+		return 1
+	})
+	if r.status.Count > 0 && r.status.Probability == 1 {
+		actors = actors[:min(r.status.Count, len(actors))]
+	}
+	return actors
+}
+
+// List are the rules in force and those that ended last, the oldest first.
+func (e *Engine) List() []Status {
+	e.mu.Lock()
+	rules := slices.Clone(e.rules)
+	e.mu.Unlock()
+	out := make([]Status, 0, len(rules))
+	for _, r := range rules {
+		out = append(out, r.snapshot())
+	}
+	return out
+}
+
+// Stop ends the rule with this ID, or all where it is 0, and returns what those in force did. What they hold goes on.
+func (e *Engine) Stop(id uint64) []Status {
+	out := []Status{}
+	for _, r := range e.inForce() {
+		if id == 0 || r.status.ID == id {
+			e.end(r)
+			out = append(out, r.snapshot())
+		}
+	}
+	return out
+}
+
+// Close ends all rules, and with them timers and reports.
+func (e *Engine) Close() {
+	e.Stop(0)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	if e.report != nil {
+		e.report.Stop()
+	}
+}
+
+func (e *Engine) inForce() []*rule {
+	if rules := e.active.Load(); rules != nil {
+		return *rules
+	}
+	return nil
+}
+
+// end ends a rule; once is enough, more do no harm.
+func (e *Engine) end(r *rule) {
+	r.mu.Lock()
+	over := r.status.Over
+	if !over {
+		r.status.Over, r.status.Until = true, e.opts.Clock.Now()
+		r.ordinals = nil
+		close(r.over)
+	}
+	r.mu.Unlock()
+	if over {
+		return
+	}
+	r.timer.Stop()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.publish()
+}
+
+// publish makes the rules that are not over those in force. The lock is held.
+func (e *Engine) publish() {
+	var active []*rule
+	ended := 0
+	for _, r := range e.rules {
+		if r.isOver() {
+			ended++
+		} else {
+			active = append(active, r)
+		}
+	}
+	e.active.Store(&active)
+	e.rules = slices.DeleteFunc(e.rules, func(r *rule) bool {
+		if ended <= keepEnded || !r.isOver() {
+			return false
+		}
+		ended--
+		return true
+	})
+}
+
+// Before implements supervisors.Interceptor.
+func (e *Engine) Before(d supervisors.Delivery) supervisors.Verdict {
+	for _, r := range e.inForce() {
+		v, done := e.try(r, d)
+		if done {
+			e.end(r)
+		}
+		if v.Effect != supervisors.None {
+			return v
+		}
+	}
+	return supervisors.Verdict{}
+}
+
+// After implements supervisors.Interceptor.
+func (e *Engine) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Verdict{} }
+
+var effects = map[Verb]supervisors.Effect{
+	Kill: supervisors.Panic, Pause: supervisors.Hold, Delay: supervisors.Delay, Drop: supervisors.Drop,
+	Duplicate: supervisors.Duplicate, Reorder: supervisors.Delay,
+}
+
+// try is what the rule makes of a delivery, and whether it has done all then.
+func (e *Engine) try(r *rule, d supervisors.Delivery) (v supervisors.Verdict, done bool) {
+	verb, message := r.status.Verb, d.MessageKind()
+	if verb != Kill && verb != Pause && !d.Droppable() || !r.target.match(d.Actor, d.Kind, e.opts.Pod) {
+		return v, false
+	}
+	if ok, _ := path.Match(r.status.Message, message); !ok && r.status.Message != "" {
+		return v, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.status.Over || r.status.Count > 0 && r.status.Acted >= r.status.Count {
+		return v, false
+	}
+	key := string(d.Actor) + "\x00" + message
+	r.ordinals[key]++
+	act, fraction := r.status.choose(d.Actor, message, r.ordinals[key])
+	if !act {
+		return v, false
+	}
+	if verb == Kill && !r.status.Force && !e.bears(d) {
+		r.status.Spared++
+		return v, false
+	}
+	r.status.Acted++
+	r.status.Actors[d.Actor]++
+	done = r.status.Acted == r.status.Count
+	if done && verb == Pause { // the end of the rule would end the pause
+		done = false
+		e.opts.Clock.AfterFunc(r.status.Duration.Duration, func() { go e.end(r) })
+	}
+	e.toReport()
+	v = supervisors.Verdict{Effect: effects[verb], For: r.status.Duration.Duration, Until: r.over,
+		Why: fmt.Sprintf("rule %d, %s", r.status.ID, r.status.Rule)}
+	if verb == Reorder {
+		v.For = time.Duration(fraction * float64(v.For))
+	}
+	return v, done
+}
+
+// bears says whether the actor's supervisor restarts it after one more kill, and counts that.
+func (e *Engine) bears(d supervisors.Delivery) bool {
+	var s supervisors.Strategy
+	supervisors.Tree.Walk(func(_ string, r *supervisors.Row) {
+		if r.Kind == d.Kind {
+			s = r.Strategy
+		}
+	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.opts.Clock.Now()
+	maps.DeleteFunc(e.kills, func(_ messages.Address, times []time.Time) bool {
+		return len(times) == 0 || now.Sub(times[len(times)-1]) > s.Within
+	})
+	if d.Actor == messages.Node {
+		return true // only who names the root kills it
+	}
+	times := slices.DeleteFunc(e.kills[d.Actor], func(t time.Time) bool { return now.Sub(t) > s.Within })
+	bears := len(times) < s.Panics-1 // one is left for a bug
+	if bears {
+		times = append(times, now)
+	}
+	e.kills[d.Actor] = times
+	return bears
+}
+
+// toReport has what rules did reported soon.
+func (e *Engine) toReport() {
+	if e.opts.Report == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.report == nil && !e.closed {
+		e.report = e.opts.Clock.AfterFunc(reportEvery, func() { go e.reportNow() })
+	}
+}
+
+func (e *Engine) reportNow() {
+	e.mu.Lock()
+	e.report = nil
+	rules, closed := slices.Clone(e.rules), e.closed
+	e.mu.Unlock()
+	if closed {
+		return
+	}
+	for _, r := range rules {
+		r.mu.Lock()
+		news, text := r.status.Acted-r.reported, r.status.sentence()
+		r.reported = r.status.Acted
+		r.mu.Unlock()
+		if news > 0 {
+			e.opts.Report(text)
+		}
+	}
+}
+
+// sentence is what a rule did.
+func (s *Status) sentence() string {
+	actors := slices.Sorted(maps.Keys(s.Actors))
+	var names []string
+	for _, a := range actors[:min(shownActors, len(actors))] {
+		names = append(names, a.String())
+	}
+	if more := len(actors) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("rule %d, %s, acted %d times: %s", s.ID, s.Rule, s.Acted, strings.Join(names, ", "))
+}

@@ -1,0 +1,187 @@
+package supervisors
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Ready is the word by which a digest says that a pod's status has it ready.
+const Ready = "ready"
+
+// safe are the fields of messages whose text is a name or a reason; no other text gets into a digest. counted are the lists of
+// which it says how long they are.
+var (
+	safe = []string{
+		"name", "namespace", "container", "volume", "service", "phase", "code", "verdict", "change", "state", "stage", "kind",
+		"verb", "key", "image", "reason", "source", "attempt", "generation", "exitcode", "tries", "policy", "type",
+	}
+	counted = []string{"pods", "containers", "problems", "uids", "failing", "facts"}
+	nested  = []string{"key", "fact", "facts", "reason", "ending", "fail", "pod", "waiting", "failed", "nonetwork"}
+)
+
+const (
+	digestValue = 64  // bytes of one value at most
+	digestBytes = 160 // of all
+)
+
+// part is one field of a message that goes into its digest.
+type part struct {
+	path  []int
+	label string
+	write func(b []byte, label string, v reflect.Value) []byte
+}
+
+var (
+	plans   sync.Map // reflect.Type -> []part
+	buffers = sync.Pool{New: func() any { return new([]byte) }}
+)
+
+// digest says in few words which thing a message is about and what it says of it.
+func digest(msg any) string {
+	t := reflect.TypeOf(msg)
+	if t == nil || t.Kind() != reflect.Struct {
+		return ""
+	}
+	plan, known := plans.Load(t)
+	if !known {
+		plan, _ = plans.LoadOrStore(t, partsOf(t, nil))
+	}
+	parts := plan.([]part)
+	if len(parts) == 0 {
+		return ""
+	}
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	b, whole := (*buffer)[:0], reflect.ValueOf(msg)
+	for i := range parts {
+		v, ok := whole, true
+		for _, f := range parts[i].path {
+			if v.Kind() == reflect.Pointer {
+				if ok = !v.IsNil(); !ok {
+					break
+				}
+				v = v.Elem()
+			}
+			v = v.Field(f)
+		}
+		if !ok || v.IsZero() {
+			continue
+		}
+		if b = parts[i].write(b, parts[i].label, v); len(b) >= digestBytes {
+			b = b[:digestBytes]
+			break
+		}
+	}
+	*buffer = b
+	return strings.ToValidUTF8(string(b), "")
+}
+
+// partsOf lists the parts of a struct, and of those in it that are about the same thing.
+func partsOf(t reflect.Type, path []int) (out []part) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		at, lower := append(slices.Clone(path), i), strings.ToLower(f.Name)
+		p := part{path: at, label: strings.ToLower(f.Name[:1]) + f.Name[1:]}
+		inner := f.Type
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		switch inner {
+		case reflect.TypeFor[v1.Pod]():
+			p.path, p.write = at, writePod
+		case reflect.TypeFor[v1.PodStatus]():
+			if lower == "status" {
+				p.write = writeStatus
+			}
+		case reflect.TypeFor[v1.Container]():
+			p.write = func(b []byte, label string, v reflect.Value) []byte {
+				return word(b, label, reflect.Indirect(v).FieldByName("Name").String())
+			}
+		default:
+			if inner.Kind() == reflect.Struct && len(path) == 0 && slices.Contains(nested, lower) &&
+				inner.PkgPath() == reflect.TypeFor[messages.Reason]().PkgPath() {
+				out = append(out, partsOf(inner, at)...)
+				continue
+			}
+			p.write = writerOf(f.Type, lower)
+		}
+		if p.write != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func writerOf(t reflect.Type, name string) func([]byte, string, reflect.Value) []byte {
+	switch t.Kind() {
+	case reflect.Bool:
+		return func(b []byte, label string, _ reflect.Value) []byte { return word(b, "", label) }
+	case reflect.Slice, reflect.Map:
+		if slices.Contains(counted, name) {
+			return func(b []byte, label string, v reflect.Value) []byte { return word(b, label, strconv.Itoa(v.Len())) }
+		}
+	case reflect.Interface:
+		if t == reflect.TypeFor[error]() {
+			return func(b []byte, _ string, _ reflect.Value) []byte { return word(b, "", "failed") }
+		}
+	case reflect.String:
+		if slices.Contains(safe, name) {
+			return func(b []byte, label string, v reflect.Value) []byte { return word(b, label, v.String()) }
+		}
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		if slices.Contains(safe, name) {
+			return func(b []byte, label string, v reflect.Value) []byte {
+				return word(b, label, strconv.FormatInt(v.Int(), 10))
+			}
+		}
+	case reflect.Uint32, reflect.Uint64:
+		if slices.Contains(safe, name) {
+			return func(b []byte, label string, v reflect.Value) []byte {
+				return word(b, label, strconv.FormatUint(v.Uint(), 10))
+			}
+		}
+	default:
+	}
+	return nil
+}
+
+func writePod(b []byte, label string, v reflect.Value) []byte {
+	meta := reflect.Indirect(v).FieldByName("ObjectMeta")
+	return word(b, label, meta.FieldByName("Namespace").String()+"/"+meta.FieldByName("Name").String())
+}
+
+func writeStatus(b []byte, _ string, v reflect.Value) []byte {
+	s := reflect.Indirect(v)
+	b = word(b, "", s.FieldByName("Phase").String())
+	conditions := s.FieldByName("Conditions")
+	for i := range conditions.Len() {
+		c := conditions.Index(i)
+		if c.FieldByName("Type").String() == string(v1.PodReady) && c.FieldByName("Status").String() == string(v1.ConditionTrue) {
+			return word(b, "", Ready)
+		}
+	}
+	return b
+}
+
+// word adds "label=text", or the text alone. Of two values of one label, as of a thing and of a fact about it, the first stays.
+func word(b []byte, label, text string) []byte {
+	for i := 0; label != "" && i+len(label) < len(b); i++ {
+		if (i == 0 || b[i-1] == ' ') && b[i+len(label)] == '=' && string(b[i:i+len(label)]) == label {
+			return b
+		}
+	}
+	if len(b) > 0 {
+		b = append(b, ' ')
+	}
+	if label != "" {
+		b = append(append(b, label...), '=')
+	}
+	return append(b, text[:min(len(text), digestValue)]...)
+}

@@ -1,0 +1,106 @@
+package supervisors
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Metrics are counted by the kind of actor, never by the actor: the kinds are the rows of the tree, and so bounded.
+var (
+	mailboxDesc = prometheus.NewDesc("playlet_mailbox_messages",
+		"Messages that wait in mailboxes, without those being handled.", []string{"kind"}, nil)
+	oldestDesc = prometheus.NewDesc("playlet_mailbox_oldest_message_age_seconds",
+		"Age of the oldest message that is not done, of the actor where it is the oldest.", []string{"kind"}, nil)
+	recorderDesc = prometheus.NewDesc("playlet_flight_recorder_bytes", "Bytes that the flight recorder keeps.", nil, nil)
+)
+
+// handlingBuckets in seconds: a message is handled in microseconds, since there is no I/O in a mailbox.
+var handlingBuckets = []float64{1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1}
+
+// kindMetrics are those of one kind.
+type kindMetrics struct {
+	handling                         prometheus.Observer
+	restarts, deadLetters, unhandled prometheus.Counter
+}
+
+// metrics are those of a system.
+type metrics struct {
+	handling                         *prometheus.HistogramVec
+	restarts, deadLetters, unhandled *prometheus.CounterVec
+	kinds                            map[Kind]kindMetrics // not changed after the start
+}
+
+func newMetrics(tree *Row) *metrics {
+	counter := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"kind"})
+	}
+	m := &metrics{
+		handling: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "playlet_message_handling_seconds",
+			Help: "Time that actors took to handle messages.", Buckets: handlingBuckets}, []string{"kind"}),
+		restarts:    counter("playlet_actor_restarts_total", "Actors that were started again, for whatever reason."),
+		deadLetters: counter("playlet_dead_letters_total", "Messages to actors that were not there, or ended before."),
+		unhandled:   counter("playlet_unhandled_messages_total", "Messages of which an actor had no use in its state."),
+		kinds:       map[Kind]kindMetrics{},
+	}
+	tree.Walk(func(_ string, row *Row) {
+		of := string(row.Kind)
+		m.kinds[row.Kind] = kindMetrics{m.handling.WithLabelValues(of), m.restarts.WithLabelValues(of),
+			m.deadLetters.WithLabelValues(of), m.unhandled.WithLabelValues(of)}
+	})
+	return m
+}
+
+// observe notes how long a message was handled.
+func (k kindMetrics) observe(took time.Duration) { k.handling.Observe(took.Seconds()) }
+
+// kindAt is the kind of the actors that have such an address, whether one is there or not; the root's where none can be.
+func (s *System) kindAt(a messages.Address) Kind {
+	var names []string
+	for ; a != messages.Node; a = a.Parent() {
+		names = append(names, a.Name())
+	}
+	row := s.opts.Tree
+	for i := len(names) - 1; i >= 0 && row != nil; i-- {
+		row = row.child(names[i])
+	}
+	if row == nil {
+		row = s.opts.Tree
+	}
+	return row.Kind
+}
+
+// Describe implements prometheus.Collector.
+func (s *System) Describe(out chan<- *prometheus.Desc) {
+	for _, c := range s.metrics.all() {
+		c.Describe(out)
+	}
+	for _, d := range []*prometheus.Desc{mailboxDesc, oldestDesc, recorderDesc} {
+		out <- d
+	}
+}
+
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.handling, m.restarts, m.deadLetters, m.unhandled}
+}
+
+// Collect implements prometheus.Collector. It asks no actor.
+func (s *System) Collect(out chan<- prometheus.Metric) {
+	for _, c := range s.metrics.all() {
+		c.Collect(out)
+	}
+	waiting, oldest, now := map[Kind]float64{}, map[Kind]float64{}, s.clock.Now()
+	for _, v := range s.Vitals() {
+		waiting[v.Kind] += float64(v.Waiting)
+		if v.Handling != nil {
+			oldest[v.Kind] = max(oldest[v.Kind], now.Sub(v.Handling.Sent).Seconds())
+		}
+	}
+	for kind := range s.metrics.kinds {
+		out <- prometheus.MustNewConstMetric(mailboxDesc, prometheus.GaugeValue, waiting[kind], string(kind))
+		out <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, oldest[kind], string(kind))
+	}
+	out <- prometheus.MustNewConstMetric(recorderDesc, prometheus.GaugeValue, float64(s.recorder.Size().Bytes))
+}
