@@ -63,13 +63,23 @@ func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 
 // ListContainers returns the containers that match and are not another agent's; a nil filter means all.
 func (c *Client) ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	all, err := c.listContainers(ctx, filter)
+	return ours(c, all), err
+}
+
+// ListAllContainers returns all containers of the runtime, those of other agents, too.
+func (c *Client) ListAllContainers(ctx context.Context) ([]*runtimeapi.Container, error) {
+	return c.listContainers(ctx, nil)
+}
+
+func (c *Client) listContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	k := call{name: "ListContainers", class: ClassRead}
 	resp, err := invoke(ctx, c, k, c.runtime.ListContainers,
 		&runtimeapi.ListContainersRequest{Filter: filter})
 	if err != nil {
 		return nil, err
 	}
-	return ours(c, resp.Containers), nil
+	return resp.Containers, nil
 }
 
 // ListContainerStats returns what running containers use, as far as the runtime tells; nil is no filter.

@@ -207,7 +207,7 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 			log = log.With("pod", env.flow.Pod)
 		}
 		log.Error("panic", "message", typeName(env.msg), "reason", fmt.Sprint(r), "flow", env.flow.ID,
-			"stack", string(debug.Stack()), "last", c.sys.recorder.Dump(env.flow.Pod))
+			"stack", string(debug.Stack()), "last", c.sys.recorder.dumpLast(env.flow.Pod, c.self))
 		panic(r)
 	}()
 	if c.sys.opts.Interceptor != nil && !env.intercepted {

@@ -366,10 +366,25 @@ func (r *Recorder) Size() RecorderSize {
 	return RecorderSize{Seq: r.seq, Stories: len(r.stories), Entries: r.count, Bytes: r.bytes, Budget: r.budget}
 }
 
+// maxDumped is how many entries a panic's log record has: a journal splits long ones, and drops many.
+const maxDumped = 200
+
+// dumpLast is the end of the story of a pod, or of the actor that panicked over none.
+func (r *Recorder) dumpLast(uid string, self messages.Address) string {
+	q := Query{Pod: uid}
+	if uid == "" {
+		q = Query{Actor: &self}
+	}
+	entries := r.Select(q)
+	return text(entries[max(0, len(entries)-maxDumped):])
+}
+
 // Dump is Last as text, one line an entry.
-func (r *Recorder) Dump(uid string) string {
+func (r *Recorder) Dump(uid string) string { return text(r.Last(uid)) }
+
+func text(entries []Entry) string {
 	var b strings.Builder
-	for _, e := range r.Last(uid) {
+	for _, e := range entries {
 		b.WriteString(e.String())
 		b.WriteByte('\n')
 	}

@@ -63,6 +63,10 @@ const (
 	leaveTimeout = 30 * time.Second
 	// soon is when it is measured for the second time.
 	soon = 2 * time.Second
+	// settleTimeout is how long nobody is evicted after a start while the node's pods are not all known.
+	settleTimeout = time.Minute
+	// maxUnmeasured is how often an eviction waits for the walks of volumes and logs that a disk's threshold is about.
+	maxUnmeasured = 3
 )
 
 // New is the constructor of the actor. What was seen outlives the actor: its restart ends no pressure.
@@ -98,6 +102,8 @@ type actor struct {
 	acting  Signal // for which something was done last, until nothing is short
 	// helpless says that it was logged that no pod may be evicted for it.
 	helpless bool
+	// unmeasured is how often pods were not evicted since the volumes and logs of some were not measured, one after another.
+	unmeasured int
 }
 
 type (
@@ -219,11 +225,11 @@ func (a *actor) watch(ctx supervisors.Context) {
 
 // act does what a measurement leads to.
 func (a *actor) act(ctx supervisors.Context, act action, m Measurement) {
-	if a.busy || a.opts.Board == nil {
+	if a.busy || a.opts.Board == nil || !settled(a.opts.Board.Now(), ctx.Now()) {
 		return
 	}
 	if act.kind == nothing {
-		a.acting, a.reclaimed = "", false
+		a.acting, a.reclaimed, a.unmeasured = "", false, 0
 	} else if a.acting != act.by.signal {
 		a.acting, a.helpless = act.by.signal, false
 		what := signals[a.acting].resource
@@ -236,6 +242,15 @@ func (a *actor) act(ctx supervisors.Context, act action, m Measurement) {
 	case act.kind == reclaim:
 		a.reclaim(ctx, act.on)
 	}
+}
+
+// settled says that all pods of the node are known, with their statuses. While an agent that has just begun adopts them, the few
+// that are known would be evicted for what the others use. A source that is never heard, or a pod that is never read, does not
+// hold eviction up for long.
+func settled(s *board.Snapshot, now time.Time) bool {
+	return now.Sub(s.Life) > settleTimeout || s.Complete() && !slices.ContainsFunc(s.Pods, func(p board.Pod) bool {
+		return p.Quarantine == nil && (p.Phase == "" || p.Phase == "reading")
+	})
 }
 
 func (a *actor) nodeEvent(ctx supervisors.Context, text string) {
@@ -318,12 +333,15 @@ func (a *actor) figure(ctx supervisors.Context, act action, m Measurement) {
 func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 	a.busy = false
 	candidates, leaving := a.candidates(f.stats)
-	over := 0
+	all, over := len(candidates), 0
 	for _, c := range candidates {
 		if limit, message := c.exceeds(); a.opts.LocalStorage && limit != "" {
 			over++
 			a.evict(ctx, c, limit, failure(message, grace(limitOfPod, c.pod, 0)), leaving)
 		}
+	}
+	if f.act.kind == evict && f.act.by.signal.kind() == v1.NodeDiskPressure {
+		candidates = slices.DeleteFunc(candidates, candidate.unmeasured)
 	}
 	switch {
 	case f.act.kind == nothing:
@@ -331,6 +349,11 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 	case over > 0 || len(leaving) > 0:
 	case f.act.kind == reclaim:
 		a.reclaim(ctx, f.act.on)
+		return
+	case len(candidates) < all && a.unmeasured < maxUnmeasured: // it may be one of those that fills the disk
+		a.unmeasured++
+		ctx.Log().Info("eviction waits for the measurement of volumes and logs", "pods", all-len(candidates), "lacks", f.lacks)
+		a.measureAgain(ctx)
 		return
 	case len(candidates) == 0:
 		if !a.helpless {
@@ -364,7 +387,8 @@ func (a *actor) candidates(stats []api.PodStats) (list []candidate, leaving map[
 		switch {
 		case gone(&p):
 		case p.Failure != nil:
-			if !a.awaited[p.Pod.UID] {
+			// A preempted pod is not awaited: its grace period has no bound, and the kernel does not wait.
+			if p.Failure.Reason == messages.EventEvicted && !a.awaited[p.Pod.UID] {
 				leaving[p.Pod.UID] = *cmp.Or(p.Failure.Grace, p.Pod.Spec.TerminationGracePeriodSeconds, ptr.To[int64](30))
 			}
 		case s != nil && p.Ending == "" && evictable(p.Pod, a.opts.Static):
@@ -384,7 +408,7 @@ func (a *actor) evict(ctx supervisors.Context, c candidate, signal string, why m
 		why.Message)
 	metrics.Evictions.WithLabelValues(signal).Inc()
 	ctx.Tell(messages.Pods, messages.EvictPod{UID: string(c.pod.UID), Failure: why})
-	a.reclaimed = false
+	a.reclaimed, a.unmeasured = false, 0
 	leaving[c.pod.UID] = *why.Grace
 }
 

@@ -27,11 +27,15 @@ type node struct {
 	pods    []candidate
 	phases  map[string]string // of a pod's actor; running where it is missing
 	failing map[string]bool
+	fail    messages.PodFailure // of those that are failing
+	life    time.Time           // of pods
+	audited bool
 	opts    Options
 }
 
 func newNode(t *testing.T, limits Limits, pods ...candidate) *node {
-	n := &node{t: t, board: board.New(), pods: pods, phases: map[string]string{}, failing: map[string]bool{}}
+	n := &node{t: t, board: board.New(), pods: pods, phases: map[string]string{}, failing: map[string]bool{},
+		fail: messages.PodFailure{Reason: messages.EventEvicted, Grace: ptr.To[int64](1)}, audited: true}
 	n.opts = Options{
 		Limits: limits, NodeName: "n", Board: n.board, LocalStorage: true, Measure: func(context.Context) Measurement { return n.m },
 		Figures: func(context.Context, map[types.UID]bool) (out []api.PodStats, _ []string) {
@@ -45,7 +49,7 @@ func newNode(t *testing.T, limits Limits, pods ...candidate) *node {
 }
 
 func (n *node) publish() {
-	s := board.Snapshot{}
+	s := board.Snapshot{Life: n.life, Audited: n.audited}
 	for _, p := range n.pods {
 		one := board.Pod{Pod: p.pod, Status: &v1.PodStatus{Phase: v1.PodRunning}, Phase: "running"}
 		if phase := n.phases[p.pod.Name]; phase != "" {
@@ -53,7 +57,7 @@ func (n *node) publish() {
 			one.Status = &v1.PodStatus{Phase: v1.PodFailed}
 		}
 		if n.failing[p.pod.Name] {
-			one.Failure = &messages.PodFailure{Grace: ptr.To[int64](1)}
+			one.Failure = &n.fail
 		}
 		s.Pods = append(s.Pods, one)
 	}
@@ -190,6 +194,93 @@ func TestARestartAwaitsThePodThatEnds(t *testing.T) {
 	n.Work = n.Work[1:]
 	n.work()
 	n.expect("when it does not end", "evict b")
+}
+
+// A pod that another one has preempted may take an hour to end: eviction does not wait for it.
+func TestAPreemptedPodIsNotAwaited(t *testing.T) {
+	n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi"}}, of("a", 0, 500, 0), of("b", 0, 400, 0))
+	n.m = memory(50)
+	n.failing["a"], n.fail = true, messages.PodFailure{Reason: "Preempting"}
+	n.publish()
+	n.start()
+	n.work()
+	n.expect("at first", messages.EventThresholdMet, "evict b")
+}
+
+// While an agent that has just begun adopts its pods, none of the few that are known is evicted for the others; a pod that is
+// never read holds nothing up for long.
+func TestAllPodsAreKnownFirst(t *testing.T) {
+	n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi"}}, of("a", 0, 500, 0), of("b", 0, 400, 0))
+	n.m = memory(50)
+	n.start()
+	n.life, n.audited = n.Now(), false
+	n.publish()
+	n.work()
+	n.Advance(10 * time.Second)
+	n.work()
+	n.expect("before the runtime was read")
+	n.audited, n.phases["b"] = true, "reading"
+	n.publish()
+	n.Advance(10 * time.Second)
+	n.work()
+	n.expect("before b was read")
+	n.phases["b"] = ""
+	n.publish()
+	n.Advance(10 * time.Second)
+	n.work()
+	n.expect("then", messages.EventThresholdMet, "evict a")
+
+	n = newNode(t, n.opts.Limits, of("a", 0, 500, 0), of("b", 0, 400, 0))
+	n.m = memory(50)
+	n.start()
+	n.life, n.phases["b"] = n.Now(), "reading"
+	n.publish()
+	for range 7 {
+		n.work()
+		n.Advance(10 * time.Second)
+	}
+	n.work()
+	n.expect("after a minute", messages.EventThresholdMet, "evict a")
+}
+
+// For a disk, pods whose volumes and logs were not walked yet are not evicted, nor are others for some measurements: one of those
+// that take so long to walk may be what fills it.
+func TestUnmeasuredPodsAreNotEvicted(t *testing.T) {
+	n := newNode(t, tenPercent, of("small", 0, 0, 0).on(0, 0, 5), of("big", 0, 0, 0))
+	n.m = full(50)
+	n.publish()
+	n.start()
+	n.work()
+	n.Send(messages.Runtime, messages.ContainersReclaimed{})
+	n.work()
+	n.Send(messages.Images, messages.ImagesReclaimed{})
+	n.work()
+	n.expect("before all are walked, for as long as is waited", messages.EventThresholdMet, "containers", "images", "evict small")
+
+	n = newNode(t, tenPercent, of("small", 0, 0, 0).on(0, 0, 5), of("big", 0, 0, 0))
+	n.m = full(50)
+	n.publish()
+	n.start()
+	n.work()
+	n.Send(messages.Runtime, messages.ContainersReclaimed{})
+	n.work()
+	n.Send(messages.Images, messages.ImagesReclaimed{})
+	figures := 0
+	n.opts.Figures = nil
+	for len(n.Work) > 0 {
+		w := n.Work[0]
+		n.Work = n.Work[1:]
+		if w.Name == "figures of pods" {
+			if figures++; figures == 2 {
+				n.pods[1] = n.pods[1].on(0, 0, 90)
+			}
+		}
+		if w.Name == "await the end of evicted pods" {
+			break
+		}
+		n.RunOne(w)
+	}
+	n.expect("when the big one is walked", messages.EventThresholdMet, "containers", "images", "evict big")
 }
 
 // Memory comes before disks, and a soft threshold acts after its grace period, with the pod's own.

@@ -87,6 +87,12 @@ func (c candidate) uses(what v1.ResourceName, on contents) int64 {
 	return sum
 }
 
+// unmeasured says that the pod's volumes and logs were not walked yet: what it uses of a disk is not known.
+func (c candidate) unmeasured() bool {
+	return len(c.stats.VolumeStats) == 0 &&
+		!slices.ContainsFunc(c.stats.Containers, func(s api.ContainerStats) bool { return s.Logs != nil })
+}
+
 // local says that the volume of this name lies on the node's disk, and goes with the pod.
 func (c candidate) local(name string) bool {
 	return slices.ContainsFunc(c.pod.Spec.Volumes, func(v v1.Volume) bool {

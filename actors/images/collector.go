@@ -19,7 +19,8 @@ import (
 // Store is what a collection needs of the CRI; *cri.Client has it.
 type Store interface {
 	ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error)
-	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
+	// ListAllContainers has those of other agents, too: their images are not ours to remove.
+	ListAllContainers(ctx context.Context) ([]*runtimeapi.Container, error)
 	RemoveImage(ctx context.Context, image *runtimeapi.ImageSpec) error
 	Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error)
 }
@@ -124,7 +125,7 @@ func (o *Collect) survey(ctx context.Context) survey {
 	if s.images, s.err = o.Store.ListImages(ctx, nil); s.err != nil {
 		return s
 	}
-	containers, err := o.Store.ListContainers(ctx, nil)
+	containers, err := o.Store.ListAllContainers(ctx)
 	if err != nil {
 		return survey{err: err}
 	}

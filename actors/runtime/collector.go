@@ -129,10 +129,10 @@ func (a *actor) surveyEnded(ctx supervisors.Context, m surveyed) {
 		return
 	}
 	a.bin.line = choose(*a.opts.Collect, ctx.Now(), m.holding, a.bin.desired())
-	if a.bin.goneOnly {
+	if a.bin.goneOnly && a.bin.reclaiming == nil {
 		a.bin.line = slices.DeleteFunc(a.bin.line, func(r removal) bool { return !r.gone })
-		a.bin.goneOnly = false
 	}
+	a.bin.goneOnly = false
 	a.removeNext(ctx)
 }
 

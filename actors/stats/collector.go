@@ -330,7 +330,11 @@ func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot, 
 		pods = append(pods, p.Pod)
 	}
 	tell(messages.Stats, messages.MeasureUsage{Pods: pods, Urgent: urgent})
-	ctx, cancel := context.WithTimeout(ctx, firstWalk)
+	wait := firstWalk
+	if until, ok := ctx.Deadline(); ok && len(urgent) > 0 { // who decides by them needs them; the answer itself takes a little
+		wait = max(wait, time.Until(until)-firstWalk)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	now := c.opts.Now()
 	return c.usage.await(ctx, pods, func(p *v1.Pod, u *podUsage) bool {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -52,6 +53,9 @@ func lockAgent(node *config.Node, log *slog.Logger) (locks, error) {
 	}
 	if at, err := filepath.EvalSymlinks(socket); err == nil { // else it is not there yet
 		socket = at
+	} else if err := os.Mkdir(filepath.Dir(socket), 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+		// An agent may begin before its runtime has made this folder, after a boot.
+		log.Debug("the folder of the runtime's socket is not there", "reason", err)
 	}
 	runtime, err := lockAlone(socket+RuntimeLockSuffix, "runtime "+node.Kubelet.ContainerRuntimeEndpoint)
 	switch {

@@ -95,6 +95,7 @@ var errNothingSent = errors.New("the container has sent nothing")
 type unpacking struct {
 	note  func(string)
 	root  *os.Root // the folder of what is copied, or the one in which the copied file is put
+	alone bool     // one file is copied: nothing may follow it into the folder in which it is put
 	count int
 	links []link
 }
@@ -135,7 +136,7 @@ func (u *unpacking) unpack(from io.Reader, name, target string) error {
 			if below, err = u.begin(h, as); err != nil {
 				return plainFileError(err)
 			}
-		} else if below == "." || u.count == 0 {
+		} else if below == "." || u.count == 0 || u.alone {
 			return fmt.Errorf("the container sends %q, which was not expected there", h.Name)
 		}
 		u.count++
@@ -161,7 +162,7 @@ func under(name, entry string) (below string, ok bool) {
 
 // begin makes the folder in which everything else is written, where a folder is copied.
 func (u *unpacking) begin(h *tar.Header, as string) (string, error) {
-	if h.Typeflag != tar.TypeDir {
+	if u.alone = h.Typeflag != tar.TypeDir; u.alone {
 		return as, nil
 	}
 	if err := u.root.Mkdir(as, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

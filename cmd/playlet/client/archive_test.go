@@ -94,6 +94,8 @@ func TestUnpack(t *testing.T) {
 		{"an absolute file", []string{"/etc/cron.d/a"}, "new", nil, "which was not asked for", 0},
 		{"a hard link to another file", []string{"f/", "f/h => /etc/passwd"}, "new", []string{"new/"}, "", 1},
 		{"a pipe", []string{"f/", "f/p | "}, "new", []string{"new/"}, "", 1},
+		{"a file, and another below it", []string{"f", "f/.bashrc"}, "new", []string{"new"}, "which was not expected there", 0},
+		{"a link, and a file below it", []string{"f -> there", "f/a"}, "new", nil, "which was not expected there", 0},
 		{"two things", []string{"f", "f"}, "new", []string{"new"}, "which was not expected there", 0},
 		{"nothing", nil, "new", nil, "the container has sent nothing", 0},
 		{"into a folder that is not there", []string{"f"}, "none/", nil, "the folder none/ is not there", 0},
