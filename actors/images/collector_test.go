@@ -45,7 +45,7 @@ func collecting(t *testing.T, names ...string) *store {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.sim.Close)
-	s.Client, err = cri.Dial(cri.Options{RuntimeEndpoint: s.sim.Endpoint()})
+	s.Client, err = cri.Dial(cri.Options{RuntimeEndpoint: s.sim.Endpoint(), Foreign: func(root string) bool { return root == "other" }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,8 +217,15 @@ func TestAskedForWhatIsBeingRemoved(t *testing.T) {
 	}
 }
 
-// What containers use stays, dead ones included; the simulated runtime complains of a removal.
+// What containers use stays, dead ones and another agent's included; the simulated runtime complains of a removal.
 func TestKeepsWhatContainersUse(t *testing.T) {
+	for _, root := range []string{"", "other"} {
+		keepsWhatContainersUse(t, map[string]string{cri.AnnotationRootDir: root})
+	}
+}
+
+func keepsWhatContainersUse(t *testing.T, marks map[string]string) {
+	t.Helper()
 	s := collecting(t)
 	id := s.pull(t, "a:1")
 	s.pull(t, "b:1")
@@ -227,6 +234,7 @@ func TestKeepsWhatContainersUse(t *testing.T) {
 	check(t, err)
 	_, err = s.CreateContainer(t.Context(), sandbox, &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Image: &runtimeapi.ImageSpec{Image: id},
+		Annotations: marks,
 	}, meta)
 	check(t, err)
 	s.k.Advance(5 * time.Minute)

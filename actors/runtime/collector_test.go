@@ -125,3 +125,18 @@ func TestReclaim(t *testing.T) {
 		t.Errorf("of a runtime that is away: %+v", got)
 	}
 }
+
+// A reclaim that comes before it is known who is wanted removes dead containers, too, and not only what is left of gone pods.
+func TestAReclaimBeforeAllIsKnown(t *testing.T) {
+	f := newFake()
+	f.pod("over", "a0x")
+	r := settledRig(t, f, func(o *Options) { o.PollPeriod = time.Hour })
+	f.took()
+	r.Send(messages.Eviction, messages.ReclaimContainers{Over: map[string]bool{"over": true}})
+	r.work()
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"over": true}, Heard: true})
+	r.work()
+	if got := f.took(); !strings.Contains(got, "rm:over/s0/a0") {
+		t.Errorf("calls %s", got)
+	}
+}

@@ -49,6 +49,19 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	}
 }
 
+// An agent may begin before its runtime has made the folder of its socket.
+func TestTheRuntimesLockComesBeforeTheRuntime(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	r.flags = []string{"--container-runtime-endpoint=unix://" + filepath.Join(r.dir, "later", "runtime.sock")}
+	held, err := lockAgent(r.node(), slog.New(slog.DiscardHandler))
+	if err != nil || len(held) != 2 {
+		t.Fatalf("%d locks, %v", len(held), err)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What has the mark of another root folder is left alone for as long as that folder is there, and said once.
 func TestWhatAnotherAgentRunsIsForeign(t *testing.T) {
 	dir := t.TempDir()
