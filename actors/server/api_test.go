@@ -21,6 +21,30 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
+// Figures are given as they are measured, within a deadline; an agent that measures nothing says so.
+func TestFigures(t *testing.T) {
+	limited := false
+	r := newRig(t, func(c *Config) {
+		c.Figures = func(ctx context.Context) api.Figures {
+			_, limited = ctx.Deadline()
+			out := api.Figures{Missing: []string{"no cgroup"}, Agent: api.Process{CPU: time.Second}}
+			out.Node.NodeName = "node1"
+			return out
+		}
+	})
+	if err := r.listeners.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.client.Figures(t.Context())
+	if err != nil || got.Node.NodeName != "node1" || got.Missing[0] != "no cgroup" || got.Agent.CPU != time.Second || !limited {
+		t.Errorf("%+v, %v, with a deadline: %v", got, err, limited)
+	}
+	r = openRig(t)
+	if _, err := r.client.Figures(t.Context()); err == nil || err.Error() != "this agent measures nothing" {
+		t.Errorf("without figures: %v", err)
+	}
+}
+
 func TestPods(t *testing.T) {
 	r := openRig(t)
 	empty, err := r.client.Pods(t.Context(), api.Filter{})

@@ -63,6 +63,8 @@ type Config struct {
 	LogWriteTimeout time.Duration
 	// Node is the node's API; nil: it is not served.
 	Node *NodeAPI
+	// Figures is admin.Config's.
+	Figures func(context.Context) api.Figures
 	// Chaos breaks actors on purpose; nil: it is not enabled.
 	Chaos *chaos.Engine
 	// CAdvisor has cAdvisor's pages and API on CAdvisorAddress, "host:port"; nil: they are not served.
@@ -177,6 +179,7 @@ func (l *Listeners) adminEndpoint() *endpoint {
 	handler := admin.New(admin.Config{
 		Board: l.conf.Board, Events: l.conf.Events, Containers: l.shared, Healthz: l.health.Handler(true),
 		Health: l.health.Explain, Tree: l.tree, Runtime: l.conf.Runtime, Chaos: l.conf.Chaos,
+		Figures: l.conf.Figures,
 		Version: api.Version{
 			Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(),
 			Platform: runtime.GOOS + "/" + runtime.GOARCH, PID: os.Getpid(), Since: time.Now(),

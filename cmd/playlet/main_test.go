@@ -13,7 +13,7 @@ func TestHelpListsTheCommands(t *testing.T) {
 	if code := cli.Main(newRoot(), []string{"--help"}, &out, &problems); code != 0 || problems.Len() > 0 {
 		t.Fatalf("%d %s", code, &problems)
 	}
-	for _, name := range strings.Fields("dev doctor exec install logs pods rm run uninstall version") {
+	for _, name := range strings.Fields("dev doctor exec install logs pods rm run top uninstall version") {
 		if !strings.Contains(out.String(), "\n  "+name+" ") {
 			t.Errorf("%s is not listed:\n%s", name, &out)
 		}

@@ -39,7 +39,7 @@ type Tree interface {
 	Recorder() *supervisors.Recorder
 }
 
-// Config is what the handlers need. None of its functions may wait.
+// Config is what the handlers need. None of its functions may wait, unless it takes a context.
 type Config struct {
 	Board      *board.Board // where the pods actor publishes
 	Events     *eventlog.Log
@@ -48,8 +48,10 @@ type Config struct {
 	Health     func(context.Context) []explain.Check // what /healthz looks at
 	Tree       func() Tree                           // nil before it runs
 	Runtime    func() api.Runtime                    // the newest word on the container runtime
-	Chaos      *chaos.Engine                         // nil: it is not enabled
-	Version    api.Version                           // of the agent
+	// Figures measures CPU and memory, or gives what is there when the context ends; nil: nobody does.
+	Figures func(context.Context) api.Figures
+	Chaos   *chaos.Engine // nil: it is not enabled
+	Version api.Version   // of the agent
 }
 
 // handlers are those of the admin socket.
@@ -74,6 +76,7 @@ func New(conf Config) http.Handler {
 	mux.HandleFunc("GET /v1/actors", h.actors)
 	mux.HandleFunc("GET /v1/actors/{actor...}", h.inspect)
 	mux.HandleFunc("GET /v1/trace", h.trace)
+	mux.HandleFunc("GET /v1/figures", h.figures)
 	mux.HandleFunc("GET /v1/chaos", h.chaosRules)
 	mux.HandleFunc("POST /v1/chaos", h.addChaos)
 	mux.HandleFunc("DELETE /v1/chaos", h.stopChaos)
@@ -147,6 +150,20 @@ func fail(w http.ResponseWriter, err error) {
 }
 
 var errNoTree = &api.Error{Status: http.StatusServiceUnavailable, Text: "the agent is starting: its actors do not run yet"}
+
+// figuresTimeout bounds how long figures are waited for. The client's own timeout is longer.
+const figuresTimeout = 10 * time.Second
+
+// figures answers GET /v1/figures.
+func (h *handlers) figures(w http.ResponseWriter, r *http.Request) {
+	if h.conf.Figures == nil {
+		fail(w, &api.Error{Status: http.StatusNotImplemented, Text: "this agent measures nothing"})
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), figuresTimeout)
+	defer cancel()
+	answer(w, http.StatusOK, h.conf.Figures(ctx))
+}
 
 func (h *handlers) version(w http.ResponseWriter, _ *http.Request) {
 	version, rt := h.conf.Version, h.conf.Runtime()

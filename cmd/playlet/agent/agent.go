@@ -341,6 +341,7 @@ func (a *Agent) serverConfig() server.Config {
 		PodLogsDir: a.node.Kubelet.PodLogsDir, CRI: a.client, Events: a.events,
 		StreamIdleTimeout: a.node.Kubelet.StreamingConnectionIdleTimeout.Duration,
 		Node:              a.nodeAPI(),
+		Figures:           a.adminFigures,
 		Version:           version.Playlet(), Kubernetes: version.Kubernetes, Log: a.log.With(actorKey, messages.Server.String()),
 	}
 	if a.cluster != nil {

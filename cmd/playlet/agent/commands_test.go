@@ -65,6 +65,9 @@ func TestCommandsOfARunningAgent(t *testing.T) {
 	r.untilPrinted([]string{"pods"}, "default     web-node   2/2     Running   0", "manifest problem: ", "bad.yaml:")
 	r.untilPrinted([]string{"pods", "web-node", "-o", "yaml"}, "kind: Pod", "phase: Running", "name: web-node")
 	r.untilPrinted([]string{"version"}, "Agent:   ", "Runtime: ")
+	r.untilPrinted([]string{"top"}, "CAUSE\n", "default     web-node   2/2     Running   0")
+	r.untilPrinted([]string{"top", "pods", "--containers"}, "default     web-node   c ", "default     web-node   d ")
+	r.untilPrinted([]string{"top", "node", "-o", "json"}, `"nodeName": "node"`, `"workingSetBytes"`, `"allocatable"`, `"residentBytes"`)
 	if out, notes, code := r.playlet("pods", "web", "-n", "default"); code != 0 || !strings.Contains(out, "web-node ") {
 		t.Errorf("by the name in the manifest: %d %q %q", code, out, notes)
 	}

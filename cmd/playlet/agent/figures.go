@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"context"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	library "github.com/opencontainers/cgroups"
@@ -15,6 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/prober"
 	"github.com/playlet-dev/playlet/actors/resources"
+	admin "github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config"
@@ -30,6 +34,33 @@ func (a *Agent) figureOptions() stats.Options {
 		System:   a.systemCgroups, UsageAge: a.node.Kubelet.VolumeStatsAggPeriod.Duration,
 	}
 }
+
+// adminFigures are what the admin socket tells of CPU and memory.
+func (a *Agent) adminFigures(ctx context.Context) admin.Figures {
+	summary, lacks := a.figures.Summary(ctx, true)
+	return admin.Figures{
+		At: time.Now(), Summary: *summary, Missing: lacks, Agent: process(), Allocatable: allocatable(a.node, a.machine.Last()),
+	}
+}
+
+// process is what this process has used.
+func process() admin.Process {
+	out := admin.Process{Since: began}
+	var used unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &used) == nil {
+		out.CPU = time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	}
+	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+		if fields := strings.Fields(string(text)); len(fields) > 1 {
+			pages, _ := strconv.ParseUint(fields[1], 10, 64) // 0 is not known
+			out.Resident = pages * uint64(os.Getpagesize())  //nolint:gosec // never negative
+		}
+	}
+	return out
+}
+
+// began is when the process did.
+var began = time.Now()
 
 // kubepods is the path of the cgroup of all pods, as the runtime's driver of cgroups spells it; empty: they have none.
 func (a *Agent) kubepods() string {

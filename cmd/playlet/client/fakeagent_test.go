@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"net"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
 // fakeAgent answers on a socket what a test wants it to.
@@ -28,6 +30,10 @@ type fakeAgent struct {
 	actors  api.Actors
 	trace   api.Trace // without entries, there is none of what is asked for
 	version api.Version
+	figures api.Figures
+	cause   string // of what is explained
+	chaos   func(r chaos.Rule, dryRun bool) (*api.ChaosRule, *api.Error)
+	broken  bool // it answers nothing of use
 	queries []string
 	lines   chan *api.Change // of every watch; a nil ends the stream
 }
@@ -47,6 +53,13 @@ func startFakeAgent(t *testing.T) *fakeAgent {
 		defer f.mu.Unlock()
 		_ = json.NewEncoder(w).Encode(f.actors)
 	})
+	mux.HandleFunc("GET /v1/figures", func(w http.ResponseWriter, _ *http.Request) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		_ = json.NewEncoder(w).Encode(f.figures)
+	})
+	mux.HandleFunc("GET /v1/explain/pod/{name}", f.explain)
+	mux.HandleFunc("POST /v1/chaos", f.addChaos)
 	mux.HandleFunc("GET /v1/trace", func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -88,11 +101,44 @@ func startFakeAgent(t *testing.T) *fakeAgent {
 	return f
 }
 
+// explain explains all pods of a name.
+func (f *fakeAgent) explain(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out api.Explanations
+	for _, p := range f.pods.Pods {
+		if p.Pod.Name == r.PathValue("name") {
+			var e api.Explanation
+			e.UID, e.Cause = string(p.Pod.UID), cmp.Or(f.cause, "the cause of "+p.Pod.Name)
+			out.Items = append(out.Items, e)
+		}
+	}
+	_ = json.NewEncoder(w).Encode(out)
+}
+
+func (f *fakeAgent) addChaos(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var rule chaos.Rule
+	_ = json.NewDecoder(r.Body).Decode(&rule)
+	added, refused := f.chaos(rule, r.URL.Query().Get("dryRun") != "")
+	if refused != nil {
+		w.WriteHeader(refused.Status)
+		_ = json.NewEncoder(w).Encode(refused)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(added)
+}
+
 func (f *fakeAgent) answerPods(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.queries = append(f.queries, r.URL.RawQuery)
-	pods := f.pods
+	pods, broken := f.pods, f.broken
 	f.mu.Unlock()
+	if broken {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
 	if r.URL.Query().Get("watch") == "" {
 		_ = json.NewEncoder(w).Encode(pods)
 		return

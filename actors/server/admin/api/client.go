@@ -104,6 +104,11 @@ func (c *Client) Actors(ctx context.Context) (*Actors, error) {
 	return get[Actors](ctx, c, "/v1/actors", "")
 }
 
+// Figures are the CPU and the memory of the node and its pods.
+func (c *Client) Figures(ctx context.Context) (*Figures, error) {
+	return get[Figures](ctx, c, "/v1/figures", "")
+}
+
 // Watch calls f with the chosen pods as they are, and then with each change, until ctx ends (nil is returned), f
 // returns an error (which is returned), or the agent ends the stream (ErrStreamEnded).
 func (c *Client) Watch(ctx context.Context, filter Filter, f func(*Change) error) error {

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/messages"
@@ -137,6 +138,24 @@ type Version struct {
 	// Since is when the process began to listen.
 	Since   time.Time `json:"since,omitzero"`
 	Runtime *Runtime  `json:"runtime,omitempty"`
+}
+
+// Figures answers GET /v1/figures with the CPU and the memory of the node and of its pods, in the form of the kubelet's
+// /stats/summary.
+type Figures struct {
+	At            time.Time `json:"at"`
+	stats.Summary `json:",inline"`
+	// Allocatable is what pods can have of the machine; empty where that is not known.
+	Allocatable v1.ResourceList `json:"allocatable,omitempty"`
+	Agent       Process         `json:"agent"`
+	Missing     []string        `json:"missing,omitempty"` // sentences on what could not be read
+}
+
+// Process is what a process of the agent has used.
+type Process struct {
+	Since    time.Time     `json:"since"`          // its start
+	CPU      time.Duration `json:"cpuNanoseconds"` // since then
+	Resident uint64        `json:"residentBytes"`  // memory that it has now; 0: not known
 }
 
 // Actors answers GET /v1/actors.

@@ -1,0 +1,182 @@
+package screen
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Style is how a line stands out.
+type Style string
+
+// The styles, as parameters of the terminal's "select graphic rendition" (ECMA-48, section 8.3.117).
+const (
+	Plain   Style = ""
+	Bold    Style = "1"
+	Faint   Style = "2"
+	Reverse Style = "7"
+)
+
+// Line is one line of a frame.
+type Line struct {
+	Text  string
+	Style Style
+}
+
+const (
+	listFrame = 3 // lines around the rows of a list: the lists' names, headings, and the last line
+	textFrame = 2 // around a text: its title and the last line
+	columnGap = 2
+)
+
+// body is how many rows of the list there is room for.
+func (s State) body() int { return s.height - len(s.header()) - listFrame }
+
+// header is the content's, as far as there is room for it and three rows.
+func (s State) header() []string {
+	return s.content.Header[:max(min(len(s.content.Header), s.height-listFrame-3), 0)]
+}
+
+// Frame is what the screen looks like: as many lines as it has, none longer than it is wide.
+func (s State) Frame() []Line {
+	var out []Line
+	if s.text != nil {
+		out = s.textFrame()
+	} else {
+		out = s.listFrame()
+	}
+	if len(out) > s.height-1 {
+		out = out[:s.height-1]
+	}
+	for len(out) < s.height-1 {
+		out = append(out, Line{})
+	}
+	out = append(out, s.last())
+	for i := range out {
+		out[i].Text = cut(out[i].Text, 0, s.width)
+	}
+	return out
+}
+
+func (s State) textFrame() []Line {
+	out := []Line{{s.text.title, Bold}}
+	for _, line := range s.text.lines[s.text.scroll:] {
+		out = append(out, Line{Text: cut(line, s.shift, s.width)})
+	}
+	return out
+}
+
+func (s State) listFrame() []Line {
+	var out []Line
+	for _, line := range s.header() {
+		out = append(out, Line{Text: line})
+	}
+	p, list, rows := s.place(), s.now(), s.rows()
+	var names []string
+	for i, l := range s.content.Lists {
+		name := fmt.Sprintf(" %s (%d) ", l.Name, len(l.Rows))
+		if i == s.list {
+			name = fmt.Sprintf("[%s (%d)]", l.Name, len(rows))
+		}
+		names = append(names, name)
+	}
+	tabs := strings.Join(names, " ")
+	if p.order < len(list.Orders) {
+		tabs += "   by " + list.Orders[p.order]
+	}
+	if p.filter != "" && !s.typing {
+		tabs += fmt.Sprintf("   only %q", p.filter)
+	}
+	out = append(out, Line{tabs, Bold})
+	widths := make([]int, len(list.Headings))
+	for _, r := range append([]Row{{Cells: list.Headings}}, rows...) {
+		for i, cell := range r.Cells[:min(len(r.Cells), len(widths))] {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	out = append(out, Line{cut(line(list.Headings, widths), s.shift, s.width), Faint})
+	for i := p.first; i < min(p.first+max(s.body(), 1), len(rows)); i++ {
+		style := Plain
+		switch {
+		case i == p.row:
+			style = Reverse
+		case rows[i].Loud:
+			style = Bold
+		}
+		out = append(out, Line{cut(line(rows[i].Cells, widths), s.shift, s.width), style})
+	}
+	return out
+}
+
+// line puts cells under their headings.
+func line(cells []string, widths []int) string {
+	var b strings.Builder
+	for i, cell := range cells {
+		b.WriteString(cell)
+		if i < len(cells)-1 && i < len(widths) {
+			b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+columnGap))
+		}
+	}
+	return b.String()
+}
+
+// last is the last line: a question, what is being typed, a note, or the keys.
+func (s State) last() Line {
+	switch {
+	case s.question != "":
+		return Line{s.question + " (y/n)", Bold}
+	case s.typing:
+		return Line{"/" + s.place().filter + "_", Bold}
+	case s.note != "":
+		return Line{s.note, Bold}
+	case s.text != nil:
+		return Line{"Esc back  j/k scroll  ←/→ shift  t trace  Ctrl-C quit", Faint}
+	}
+	keys := "Tab " + s.next() + "  Enter " + s.now().Open + "  t trace  s sort  / filter  K kill  q quit"
+	return Line{keys, Faint}
+}
+
+// next is the name of the list that Tab leads to.
+func (s State) next() string {
+	if len(s.content.Lists) == 0 {
+		return "next"
+	}
+	return s.content.Lists[(s.list+1)%len(s.content.Lists)].Name
+}
+
+// cut leaves so many columns of a line, from one on. Where something is left out at the end, it ends with an ellipsis.
+func cut(line string, from, width int) string {
+	runes := []rune(line)
+	runes = runes[min(from, len(runes)):]
+	if len(runes) > width {
+		runes = append(runes[:width-1:width-1], '…')
+	}
+	return string(runes)
+}
+
+// Draw is what makes a terminal show the lines: each is written over what stood there before, so that nothing flickers.
+func Draw(lines []Line) string {
+	var b strings.Builder
+	b.WriteString("\x1b[H")
+	for i, l := range lines {
+		if i > 0 {
+			b.WriteString("\r\n")
+		}
+		if l.Style != Plain {
+			b.WriteString("\x1b[" + string(l.Style) + "m")
+		}
+		b.WriteString(l.Text)
+		if l.Style != Plain {
+			b.WriteString("\x1b[0m")
+		}
+		b.WriteString("\x1b[K")
+	}
+	b.WriteString("\x1b[J")
+	return b.String()
+}
+
+// Begin and Leave are what a terminal is sent before the first frame and after the last: what stood on it comes back.
+const (
+	Begin = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+	Leave = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+)

@@ -1,0 +1,335 @@
+// Package screen is a screen of lists for a terminal, without the terminal: a pure function of keys and contents. State and key
+// in, state and command out; state in, lines out. Whoever has the terminal carries the commands out, and draws the lines.
+package screen
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Content is what is shown. Whoever gives it leaves it as it is from then on.
+type Content struct {
+	Header []string
+	Lists  []List
+}
+
+// List is one table, of which a row is chosen.
+type List struct {
+	Name     string
+	Headings []string
+	Orders   []string // names of the orders; the first is the one in which the rows come
+	Rows     []Row
+	Open     string // what Open does with a row, in a word
+}
+
+// Row is one line of a list.
+type Row struct {
+	ID    string // stays the same while the row's cells change; one row has it in its list
+	Cells []string
+	Ranks []float64 // for each order but the first: the highest comes first
+	Loud  bool      // it stands out: something is wrong
+}
+
+// Verb is what a key asks for.
+type Verb string
+
+// The verbs. What a screen does by itself has none.
+const (
+	None   Verb = ""
+	Quit   Verb = "quit"
+	Open   Verb = "open"   // a text on the row, which Show takes
+	Trace  Verb = "trace"  // another text on it
+	Target Verb = "target" // what would Kill end? Ask takes the question
+	Kill   Verb = "kill"   // a person has said yes
+)
+
+// Command is a verb with the row that it is about.
+type Command struct {
+	Verb Verb
+	List string
+	ID   string
+}
+
+// place is where one list stands.
+type place struct {
+	id          string // of the chosen row
+	row, first  int    // its index, and that of the first row on the screen
+	order       int
+	filter      string
+	everChanged bool // a person has chosen the row; before, it is the first one
+}
+
+// text is what is shown in place of a list.
+type text struct {
+	of     Command
+	title  string
+	lines  []string
+	scroll int
+}
+
+// State is all that a frame is made of. Its methods return the next state, and change none.
+type State struct {
+	content       Content
+	width, height int
+	list          int
+	places        []place
+	typing        bool
+	text          *text
+	question      string
+	about         Command // the question is about it
+	note          string
+	shift         int // columns that are left out on the left
+}
+
+// Resize is the state on a terminal of that many columns and lines.
+func (s State) Resize(width, height int) State {
+	s.width, s.height = max(width, 1), max(height, 1)
+	return s.settle()
+}
+
+// With is the state with new contents, whose lists are the same ones in the same order.
+func (s State) With(c Content) State {
+	s.content = c
+	return s.settle()
+}
+
+// Note is the state with a sentence in its last line, until a key is pressed.
+func (s State) Note(note string) State {
+	s.note = note
+	return s
+}
+
+// Show is the state with the text that a command asked for, unless it is not wanted any more.
+func (s State) Show(c Command, title string, lines []string) State {
+	if s.text == nil || s.text.of != c {
+		return s
+	}
+	t := *s.text
+	t.title, t.lines = title, lines
+	s.text = &t
+	return s.settle()
+}
+
+// Ask is the state with a question to which a person says yes or no; yes leads to Kill.
+func (s State) Ask(c Command, question string) State {
+	s.about, s.question = Command{Kill, c.List, c.ID}, question
+	return s
+}
+
+// Again is the command whose text is shown; None without one.
+func (s State) Again() Command {
+	if s.text == nil {
+		return Command{}
+	}
+	return s.text.of
+}
+
+// Key is the state after a key, and what the key asks for.
+func (s State) Key(k Key) (State, Command) {
+	s.note = ""
+	switch {
+	case k == CtrlC:
+		return s, Command{Verb: Quit}
+	case s.question != "":
+		return s.answer(k)
+	case s.typing:
+		return s.typed(k), Command{}
+	}
+	switch k {
+	case Left:
+		s.shift = max(s.shift-shiftBy, 0)
+		return s, Command{}
+	case Right:
+		s.shift += shiftBy
+		return s, Command{}
+	}
+	if s.text != nil {
+		return s.textKey(k)
+	}
+	return s.listKey(k)
+}
+
+const shiftBy = 16
+
+func (s State) answer(k Key) (State, Command) {
+	c := s.about
+	s.question, s.about = "", Command{}
+	if k == "y" || k == "Y" {
+		return s, c
+	}
+	return s.Note("nothing was done"), Command{}
+}
+
+// typed takes a key of the filter.
+func (s State) typed(k Key) State {
+	p := s.place()
+	switch {
+	case k == Enter:
+		s.typing = false
+	case k == Esc:
+		s.typing, p.filter = false, ""
+	case k == Backspace:
+		_, n := utf8.DecodeLastRuneInString(p.filter)
+		p.filter = p.filter[:len(p.filter)-n]
+	case utf8.RuneCountInString(string(k)) == 1:
+		p.filter += string(k)
+	}
+	return s.put(p).settle()
+}
+
+func (s State) textKey(k Key) (State, Command) {
+	t := *s.text
+	s.text = &t
+	page := max(s.height-textFrame, 1)
+	switch k {
+	case Esc, "q", Enter:
+		s.text, s.shift = nil, 0
+	case "t":
+		return s.open(Trace, t.of.ID)
+	case Up, "k":
+		t.scroll--
+	case Down, "j":
+		t.scroll++
+	case PageUp, "b":
+		t.scroll -= page
+	case PageDown, " ":
+		t.scroll += page
+	case Home, "g":
+		t.scroll = 0
+	case End, "G":
+		t.scroll = len(t.lines)
+	}
+	return s.settle(), Command{}
+}
+
+func (s State) listKey(k Key) (State, Command) {
+	if len(s.content.Lists) == 0 {
+		if k == "q" || k == Esc {
+			return s, Command{Verb: Quit}
+		}
+		return s, Command{}
+	}
+	p, page := s.place(), max(s.body(), 1)
+	move := func(to int) (State, Command) {
+		rows := s.rows()
+		if len(rows) > 0 {
+			p.row = min(max(to, 0), len(rows)-1)
+			p.id, p.everChanged = rows[p.row].ID, true
+		}
+		return s.put(p).settle(), Command{}
+	}
+	switch k {
+	case "q":
+		return s, Command{Verb: Quit}
+	case Esc:
+		p.filter = ""
+	case Up, "k":
+		return move(p.row - 1)
+	case Down, "j":
+		return move(p.row + 1)
+	case PageUp:
+		return move(p.row - page)
+	case PageDown, " ":
+		return move(p.row + page)
+	case Home, "g":
+		return move(0)
+	case End, "G":
+		return move(len(s.rows()) - 1)
+	case Tab:
+		s.list, s.shift = (s.list+1)%len(s.content.Lists), 0
+		return s.settle(), Command{}
+	case "s":
+		p.order = (p.order + 1) % max(len(s.now().Orders), 1)
+	case "/":
+		s.typing = true
+	case Enter:
+		return s.open(Open, p.id)
+	case "t":
+		return s.open(Trace, p.id)
+	case "K":
+		if p.id != "" {
+			return s, Command{Target, s.now().Name, p.id}
+		}
+	}
+	return s.put(p).settle(), Command{}
+}
+
+// open shows a text in place of the list, once it is there.
+func (s State) open(v Verb, id string) (State, Command) {
+	if id == "" {
+		return s, Command{}
+	}
+	c := Command{v, s.now().Name, id}
+	s.text, s.shift = &text{of: c, title: "asking the agent"}, 0
+	return s, c
+}
+
+func (s State) now() List {
+	if s.list >= len(s.content.Lists) {
+		return List{}
+	}
+	return s.content.Lists[s.list]
+}
+
+func (s State) place() place {
+	if s.list >= len(s.places) {
+		return place{}
+	}
+	return s.places[s.list]
+}
+
+func (s State) put(p place) State {
+	s.places = slices.Clone(s.places)
+	for len(s.places) <= s.list {
+		s.places = append(s.places, place{})
+	}
+	s.places[s.list] = p
+	return s
+}
+
+// rows are those of the list that the filter leaves, in order.
+func (s State) rows() []Row {
+	p, rows := s.place(), s.now().Rows
+	if p.filter != "" {
+		want := strings.ToLower(p.filter)
+		rows = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool {
+			return !slices.ContainsFunc(r.Cells, func(c string) bool { return strings.Contains(strings.ToLower(c), want) })
+		})
+	}
+	if p.order > 0 {
+		rank := func(r Row) float64 {
+			if p.order > len(r.Ranks) {
+				return 0
+			}
+			return r.Ranks[p.order-1]
+		}
+		rows = slices.Clone(rows)
+		slices.SortStableFunc(rows, func(x, y Row) int { return cmp.Compare(rank(y), rank(x)) })
+	}
+	return rows
+}
+
+// settle keeps what is chosen on the screen, after anything has changed. The chosen row stays the same one wherever it moves;
+// where it is gone, the one in its place is chosen.
+func (s State) settle() State {
+	if s.text != nil {
+		t := *s.text
+		t.scroll = max(min(t.scroll, len(t.lines)-max(s.height-textFrame, 1)), 0)
+		s.text = &t
+	}
+	p, rows := s.place(), s.rows()
+	if at := slices.IndexFunc(rows, func(r Row) bool { return r.ID == p.id }); p.everChanged && at >= 0 {
+		p.row = at
+	} else {
+		p.row = max(min(p.row, len(rows)-1), 0)
+	}
+	p.id = ""
+	if p.row < len(rows) {
+		p.id = rows[p.row].ID
+	}
+	body := max(s.body(), 1)
+	p.first = max(min(p.first, p.row, len(rows)-body), p.row-body+1, 0)
+	return s.put(p)
+}
