@@ -26,6 +26,7 @@ func (v view) reason(r messages.Reason) Finding {
 	case messages.ReasonFailedMount:
 		f.Cause, f.Remedy = volume(r.Volume, said)
 	case messages.ReasonCreateConfig:
+		said = strings.TrimPrefix(said, v.pod.Namespace+"/"+v.pod.Name+"/"+r.Container+": ") // it is named before
 		f.Cause, f.Remedy = needs(said, v.called(r.Container), v.called(r.Container)+" cannot be made: ")
 	case messages.ReasonCreateContainer, messages.ReasonRunContainer, messages.ReasonStartError:
 		v.start(&f, said)

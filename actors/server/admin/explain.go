@@ -31,7 +31,11 @@ func (h *handlers) explain(w http.ResponseWriter, r *http.Request) {
 		}
 		absent, known := explain.Absent(namespace, name, now, api.ProblemText)
 		if !known {
-			fail(w, &api.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no pod %q", name)})
+			text := fmt.Sprintf("there is no pod %q", name)
+			if namespace != "" {
+				text += fmt.Sprintf(" in namespace %q", namespace)
+			}
+			fail(w, &api.Error{Status: http.StatusNotFound, Text: text})
 			return
 		}
 		out.Items = []api.Explanation{{Explanation: absent}}

@@ -113,13 +113,14 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 		"\n  to unblock it:", "\nEvidence:\n  pod default/oom-node, UID ", "exit code 137", " → pod/main  RunContainer ")
 	r.untilPrinted([]string{"explain", "pod/wrong"}, "a manifest that may be the pod's cannot be used: ", "spec.containers[0].nope")
 	r.untilPrinted([]string{"explain", "node"}, "wrong.yaml")
-	out, _, code := r.playlet("explain", "missing", "-o", "json")
-	var got api.Explanations
-	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || len(got.Items) != 1 || got.Items[0].Cause != all["missing"].cause ||
-		got.Items[0].Tries == 0 || got.Items[0].NextTry.IsZero() || got.Items[0].Since.IsZero() {
-		t.Errorf("%v %s", err, out)
-	}
-	for arg, want := range map[string]string{"job/x": `there is no pod "x"`, "a/b/c": `"a/b/c" names no pod`} {
+	r.eventually("the explanation of a failed pull, in JSON", func() bool { // while it is tried again, it waits for the pull
+		out, _, code := r.playlet("explain", "missing", "-o", "json")
+		var got api.Explanations
+		err := json.Unmarshal([]byte(out), &got)
+		return err == nil && code == 0 && len(got.Items) == 1 && got.Items[0].Cause == all["missing"].cause &&
+			got.Items[0].Tries > 0 && !got.Items[0].NextTry.IsZero() && !got.Items[0].Since.IsZero()
+	})
+	for arg, want := range map[string]string{"job/x": `there is no pod "x" in namespace "job"`, "a/b/c": `"a/b/c" names no pod`} {
 		if _, notes, code := r.playlet("explain", arg); code != 1 || !strings.Contains(notes, want) {
 			t.Errorf("%s: %d %q", arg, code, notes)
 		}
