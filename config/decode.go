@@ -91,9 +91,30 @@ func decodeStrict(data []byte) ([]byte, *KubeletConfiguration, error) {
 		return nil, nil, misfit(asJSON, err)
 	}
 	if len(strict) > 0 {
-		return nil, nil, lineError(strict)
+		return nil, nil, strictErrors(data, strict)
 	}
 	return asJSON, c, nil
+}
+
+// strictErrors adds to each field that is unknown, or there twice, its line and what was probably meant.
+func strictErrors(data []byte, strict []error) error {
+	out := make(lineError, 0, len(strict))
+	for _, err := range strict {
+		at, ok := errors.AsType[kjson.FieldError](err)
+		if !ok {
+			out = append(out, err)
+			continue
+		}
+		said := err.Error()
+		if line := lineOf(data, at.FieldPath()); line > 0 {
+			said += fmt.Sprintf(", line %d", line)
+		}
+		if meant := meantField(at.FieldPath()); meant != "" && strings.HasPrefix(said, "unknown") {
+			said += fmt.Sprintf(": did you mean %s?", meant)
+		}
+		out = append(out, errors.New(said))
+	}
+	return out
 }
 
 // documents counts the YAML documents in data that hold more than blanks and comments.

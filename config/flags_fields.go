@@ -25,7 +25,7 @@ var gatesRow = flagRow{
 	name: "feature-gates", field: "featureGates",
 	at:        func(t *target) any { return cliflag.NewMapStringBool(&t.gates) },
 	usage:     "`gate=bool` pairs, comma-separated, that turn features on and off; they are merged with those of the file",
-	successor: "featureGates in the --config file",
+	successor: "featureGates in the --config file", warning: "gate by gate, the flag wins over the file",
 }
 
 // fieldRows are the flags that set a field of KubeletConfiguration.

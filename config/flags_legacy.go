@@ -14,7 +14,8 @@ const (
 
 // succeeded is a flag of old that has a successor, which is the field of the configuration that it sets.
 func succeeded(name, field string) flagRow {
-	return flagRow{name: name, at: fieldOf(field), legacy: true, field: field, usage: "replaced by " + field, successor: field}
+	return flagRow{name: name, at: fieldOf(field), legacy: true, field: field, usage: "replaced by " + field,
+		successor: field + " in the --config file"}
 }
 
 // kept is a flag of old whose value is kept for what will be of use to it.
@@ -28,7 +29,7 @@ func goneRows() []flagRow {
 	for legacy, lists := range goneFlags {
 		for _, list := range lists {
 			for name := range strings.FieldsSeq(list[0]) {
-				row := flagRow{at: nowhere, legacy: legacy, usage: "no effect", warning: list[1]}
+				row := flagRow{at: nowhere, legacy: legacy, usage: NoEffect, warning: list[1]}
 				var bare bool
 				if row.name, bare = strings.CutSuffix(name, "?"); bare {
 					row.at = nowhereBool
@@ -57,7 +58,8 @@ var legacyRows = []flagRow{
 	succeeded("show-hidden-metrics-for-version", "showHiddenMetricsForVersion"),
 	{name: "register-schedulable", at: func(t *target) any { return &t.node.schedulable }, legacy: true,
 		field: "registerWithTaints",
-		usage: "replaced by registerWithTaints", successor: "registerWithTaints with " + unschedulableTaint + ":NoSchedule"},
+		usage: "replaced by registerWithTaints", warning: "the flag adds to the file",
+		successor: "registerWithTaints with " + unschedulableTaint + ":NoSchedule in the --config file"},
 
 	// Kept.
 	kept("api-servers", func(n *Node) any { return &n.APIServers }, "nothing is asked at these URLs; --kubeconfig replaces it"),

@@ -56,7 +56,7 @@ var ownRows = []flagRow{
 	own("admin-socket-group", func(n *Node) any { return &n.AdminSocketGroup },
 		"`group` whose members may use the admin socket, beside root; it gives them all that root can do with pods"),
 	own("object-dir", func(n *Node) any { return &n.ObjectDir },
-		"`folder` of manifests of ConfigMaps, Secrets and RuntimeClasses that static pods of this node may refer to; "+
+		"`folder` of manifests of ConfigMaps, Secrets and RuntimeClasses for static pods; "+
 			"without it, there are none. For root's eyes only (chmod 700)"),
 	own("log-links-dir", func(n *Node) any { return &n.LogLinksDir },
 		"`folder` with a link to the log of each container, named "+

@@ -131,7 +131,7 @@ func TestEachFlagIsAnswered(t *testing.T) {
 		if wantQuiet := slices.Contains(quiet, row.name); (row.answer() == "") != wantQuiet {
 			t.Errorf("--%s: warning %q", row.name, row.answer())
 		}
-		if strings.Contains(row.answer(), "in effect") && row.pending() {
+		if strings.Contains(row.answer(), "the flag wins") && row.pending() {
 			t.Errorf("--%s has no effect, and claims to: %q", row.name, row.answer())
 		}
 		if strings.Contains(row.answer(), "\n") {

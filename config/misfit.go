@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	kjson "sigs.k8s.io/json"
@@ -22,15 +24,55 @@ func misfit(asJSON []byte, failure error) error {
 	if found != nil {
 		failure = found
 	}
-	var wrong *json.UnmarshalTypeError
-	said := oneLine(failure.Error())
-	if errors.As(failure, &wrong) {
-		said = fmt.Sprintf("holds %s where %s is wanted", wrong.Value, wrong.Type)
+	said := Plain(failure)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](failure); ok {
+		held := strings.NewReplacer("string", "text", "array", "a list", "object", "a map of fields").Replace(wrong.Value)
+		said = fmt.Sprintf("holds %s where %s is wanted", held, inWords(wrong.Type))
 	}
 	if len(path) == 0 {
 		return errors.New(said)
 	}
 	return fmt.Errorf("%s: %s", strings.Join(path, "."), said)
+}
+
+// inWords is what a type of Go is to who writes the file.
+func inWords(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "text"
+	case reflect.Slice:
+		return "a list"
+	default:
+		return "a map of fields"
+	}
+}
+
+// Plain is an error's text without the words of Go's library, on one line.
+func Plain(err error) string {
+	text := oneLine(err.Error())
+	if wrong, ok := errors.AsType[*strconv.NumError](err); ok {
+		switch {
+		case wrong.Func == "ParseBool":
+			return "it must be true or false"
+		case errors.Is(err, strconv.ErrRange):
+			return "it is too large a number"
+		default:
+			return "it must be a number"
+		}
+	}
+	if strings.HasPrefix(text, "time: ") {
+		return "it must be a duration, such as 90s, 10m or 1h30m"
+	}
+	if want, ok := strings.CutPrefix(text, "malformed pair, expect string"); ok { // of Kubernetes' flags
+		return "it must be pairs, each as KEY" + want[:min(1, len(want))] + "VALUE"
+	}
+	return text
 }
 
 // deepestField bounds the search: nothing in a KubeletConfiguration lies deeper, whatever a hostile file holds.

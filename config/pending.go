@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -29,10 +30,12 @@ func (r flagRow) answer() string {
 	switch {
 	case r.successor == "":
 		return r.warning
+	case r.field == "":
+		return "deprecated: use " + r.successor
 	case r.pending():
-		return r.successor + " replaces it"
+		return "deprecated: set " + r.successor
 	default:
-		return "in effect; " + r.successor + " replaces it"
+		return "deprecated: set " + r.successor + "; " + cmp.Or(r.warning, "the flag wins over the file")
 	}
 }
 

@@ -163,7 +163,7 @@ func TestAFlagWithoutEffectReadsSo(t *testing.T) {
 		t.Fatal(warnings, err)
 	}
 	if got, want := warnings[0].String(),
-		"--max-open-files: without effect in this version of Playlet; maxOpenFiles in the --config file replaces it"; got != want {
+		"--max-open-files: without effect in this version of Playlet; deprecated: set maxOpenFiles in the --config file"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

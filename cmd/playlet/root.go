@@ -14,30 +14,9 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-const rootLong = `playlet is a Kubernetes node agent made of actors. It does the kubelet's job and takes the kubelet's flags and
-KubeletConfiguration, so that it can stand in its place.
-
-Without a sub-command it is the agent: it runs the pods that its sources want, in the foreground, until it is sent
-SIGTERM or SIGINT. Containers outlive it.`
-
-const rootExample = `  # Run the pods of a folder of manifests, on containerd
-  playlet --pod-manifest-path=/etc/kubernetes/manifests
-
-  # With a configuration file
-  playlet --config=/var/lib/kubelet/config.yaml
-
-  # Try it with nothing prepared: its own containerd, a sample pod
-  playlet dev
-
-  # Have it run a pod
-  playlet run -f web.yaml
-
-  # See what runs, and why a pod is where it is
-  playlet pods -w`
-
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use: "playlet", Short: "A Kubernetes node agent made of actors", Long: rootLong, Example: rootExample,
+		Use: "playlet", Short: "A Kubernetes node agent made of actors", Long: rootLong,
 		Args: cli.NoArguments,
 	}
 	flags := config.AddFlags(root.Flags())
@@ -55,5 +34,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(dev.NewCommand(), doctor.NewCommand(), service.NewInstallCommand(), service.NewUninstallCommand())
 	root.AddCommand(client.Commands()...)
+	groupCommands(root)
+	setHelp(root, flags)
 	return root
 }

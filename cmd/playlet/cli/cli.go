@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
@@ -27,9 +28,7 @@ func Main(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -61,12 +60,38 @@ func (e *ExitError) Error() string {
 	return e.Err.Error()
 }
 
-// NoArguments refuses arguments, which would be misspelt commands.
-func NoArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("unknown command %q (playlet --help lists the commands)", args[0])
+// flagError says what is wrong with a flag in plain words, and which one was probably meant.
+func flagError(cmd *cobra.Command, err error) error {
+	list := cmd.CommandPath() + " --help lists the flags"
+	if !cmd.HasParent() {
+		list = cmd.CommandPath() + " help flags lists the flags"
 	}
-	return nil
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return fmt.Errorf("--%s=%q: %s (%s)", wrong.GetFlag().Name, wrong.GetValue(), config.Plain(wrong.Unwrap()), list)
+	}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if meant := config.Closest(unknown.GetSpecifiedName(), known); meant != "" {
+			return fmt.Errorf("unknown flag: --%s; did you mean --%s? (%s)", unknown.GetSpecifiedName(), meant, list)
+		}
+	}
+	return fmt.Errorf("%w (%s)", err, list)
+}
+
+// NoArguments refuses arguments, which would be misspelt commands.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var known []string
+	for _, c := range cmd.Root().Commands() {
+		known = append(known, c.Name())
+	}
+	if meant := config.Closest(args[0], known); meant != "" {
+		return fmt.Errorf("unknown command %q; did you mean %q? (playlet --help lists the commands)", args[0], meant)
+	}
+	return fmt.Errorf("unknown command %q (playlet --help lists the commands)", args[0])
 }
 
 // SocketVariable names the environment variable with the socket of the commands.

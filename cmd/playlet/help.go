@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/config"
+)
+
+const rootLong = `Playlet is a Kubernetes node agent made of actors. It takes the kubelet's flags and KubeletConfiguration. Without a
+command it runs the pods of this node, in the foreground, until SIGTERM or SIGINT; containers outlive it.`
+
+// commandGroups are the commands in the order of the help text. One that is in no group is listed behind them.
+var commandGroups = []struct{ title, names string }{
+	{"Pods", "pods describe explain events logs exec attach port-forward cp"},
+	{"Change them", "run rm restart images"},
+	{"The agent", "actors trace chaos top"},
+	{"The node", "dev doctor install uninstall version"},
+}
+
+// groupCommands puts the commands of root into their groups.
+func groupCommands(root *cobra.Command) {
+	for _, g := range commandGroups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, c := range root.Commands() {
+			if slices.Contains(strings.Fields(g.names), c.Name()) {
+				c.GroupID = g.title
+			}
+		}
+	}
+	root.SetCompletionCommandGroupID(commandGroups[len(commandGroups)-1].title)
+	root.SetHelpCommandGroupID(commandGroups[len(commandGroups)-1].title)
+}
+
+// setHelp makes the help of root fit on a screen, and adds "playlet help flags".
+func setHelp(root *cobra.Command, flags *config.Flags) {
+	ofCommand := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		switch {
+		case !cmd.HasParent():
+			printRootHelp(cmd.OutOrStdout(), root, flags)
+		case cmd.Parent() == root && cmd.Name() == "flags":
+			printFlags(cmd.OutOrStdout(), flags)
+		default:
+			ofCommand(cmd, args)
+		}
+	})
+	root.AddCommand(&cobra.Command{
+		Use: "flags", Short: "All flags of the agent, with their fields of the configuration file", Hidden: true,
+		Args: cli.NoArguments, Run: func(cmd *cobra.Command, _ []string) { printFlags(cmd.OutOrStdout(), flags) },
+	})
+}
+
+// printRootHelp prints what fits on a screen. Commands without a group are named in one line.
+func printRootHelp(w io.Writer, root *cobra.Command, flags *config.Flags) {
+	fmt.Fprintf(w, "%s\n\nUsage: playlet [FLAGS]\n       playlet COMMAND [ARGUMENTS]\n", rootLong)
+	var others []string
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() && c.GroupID == "" {
+			others = append(others, c.Name())
+		}
+	}
+	for _, g := range root.Groups() {
+		fmt.Fprintf(w, "\n%s\n", g.Title)
+		for _, c := range root.Commands() {
+			if c.IsAvailableCommand() && c.GroupID == g.ID {
+				fmt.Fprintf(w, "  %-13s %s\n", c.Name(), c.Short)
+			}
+		}
+	}
+	if len(others) > 0 {
+		fmt.Fprintf(w, "\nOthers: %s\n", strings.Join(others, ", "))
+	}
+	fmt.Fprint(w, "\nFlags of the agent that people set:\n")
+	for _, name := range config.CommonFlags {
+		h := flags.HelpOf(name)
+		usage, _, _ := strings.Cut(h.Usage, ". ")
+		usage, _, _ = strings.Cut(usage, "; ")
+		fmt.Fprintf(w, "  %-37s %s\n", signature(h), usage)
+	}
+	fmt.Fprintln(w, "playlet help flags lists all; playlet COMMAND --help tells of a command, with examples.")
+}
+
+// signature is a flag with its value.
+func signature(h config.FlagHelp) string {
+	out := "--" + h.Name
+	if h.Shorthand != "" && h.Shorthand != h.Name {
+		out = "-" + h.Shorthand + ", " + out
+	}
+	if h.Value != "" {
+		out += "=" + strings.ToUpper(strings.TrimRight(h.Value, "0123456789")) // int32
+	}
+	return out
+}
+
+// printFlags prints all flags in their groups.
+func printFlags(w io.Writer, flags *config.Flags) {
+	fmt.Fprint(w, `All flags of the agent. A name in [brackets] is the field of KubeletConfiguration (the --config file) that the flag sets;
+where both are given, the flag wins. NOT IN FORCE marks what is read and checked, and has no effect in this version.
+Flags of older kubelets are taken, too; the log says what replaces them.
+`)
+	for _, g := range flags.Help() {
+		fmt.Fprintf(w, "\n%s:\n", g.Title)
+		for _, h := range g.Flags {
+			if h.Usage == config.NoEffect {
+				fmt.Fprintf(w, "  --%s\n", h.Name)
+				continue
+			}
+			line := "  " + signature(h)
+			if h.Field != "" {
+				line += "  [" + h.Field + "]"
+			}
+			if !h.InForce {
+				line += "  NOT IN FORCE"
+			}
+			usage := h.Usage
+			if h.Default != "" {
+				usage += " (default " + h.Default + ")"
+			}
+			fmt.Fprintf(w, "%s\n      %s\n", line, usage)
+		}
+	}
+}
