@@ -21,6 +21,8 @@ type SourcePodsWanted struct {
 	Source   Address
 	Pods     []*v1.Pod // defaulted, validated, with UID; immutable
 	Problems []ManifestProblem
+	// Graces are what pods, by UID, that are wanted no more have to end within, in seconds, where that is not their own.
+	Graces map[string]int64
 	// Unknown says that it is not known yet what is wanted, and the Problems why: nothing may be taken from Pods.
 	Unknown bool
 }

@@ -15,6 +15,13 @@ type SubmittedPod struct {
 	UID     string `json:"uid"`
 	// Change is what the submission changed.
 	Change SubmissionChange `json:"change"`
+	// Kind is that of an object that is no pod, ConfigMap or Secret; PodName is its name then, and it has no UID.
+	Kind string `json:"kind,omitempty"`
+	// Note says which fields of what was no Pod count here.
+	Note string `json:"note,omitempty"`
+	// Before and After are the pod as its author wrote it, of what was submitted before and of this; of a dry run alone.
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
 }
 
 // SubmissionChange is what a submission or a withdrawal changed of one pod.
@@ -26,6 +33,9 @@ const (
 	PodConfigured SubmissionChange = "configured" // another version took the place of the one before
 	PodUnchanged  SubmissionChange = "unchanged"
 	PodDeleted    SubmissionChange = "deleted"
+	// PodHurried is of a pod that was ending already, and has less time for it now; PodTerminating of one that is left to it.
+	PodHurried     SubmissionChange = "hurried"
+	PodTerminating SubmissionChange = "terminating"
 )
 
 // Submission is one pod as it was submitted. Immutable.
@@ -61,6 +71,8 @@ type SubmitPods struct {
 	Namespace, Name string
 	// Replace allows another version of the pod to be replaced; without it that is a conflict.
 	Replace bool
+	// DryRun has everything checked and answered, and nothing changed.
+	DryRun bool
 }
 
 // PodsSubmitted says that the pods are wanted and that this is on disk: it survives the agent and the machine.
@@ -76,6 +88,10 @@ type PodsSubmitted struct{ Pods []SubmittedPod }
 type WithdrawPod struct {
 	// Name is that of the manifest, or the name that the pod runs under.
 	Namespace, Name string
+	// Kind is ConfigMap or Secret where it is no pod.
+	Kind string
+	// Grace is how long the pod has at most, in seconds, also where it ends already; nil: its own.
+	Grace *int64
 }
 
 // PodWithdrawn says that the pod is wanted no more and that this is on disk.

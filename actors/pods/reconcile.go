@@ -27,7 +27,7 @@ func (a *actor) sourceSays(ctx supervisors.Context, m messages.SourcePodsWanted)
 	a.lists[m.Source] = m
 	// Where two sources name the same UID, the one configured first counts.
 	for _, e := range a.entries {
-		e.want = nil
+		e.want, e.within = nil, nil
 	}
 	a.wanted = nil
 	for _, s := range a.opts.Sources {
@@ -35,6 +35,11 @@ func (a *actor) sourceSays(ctx supervisors.Context, m messages.SourcePodsWanted)
 			if e := a.entry(string(p.UID), fullName(p)); e.want == nil {
 				e.want = &want{p, s}
 				a.wanted = append(a.wanted, e)
+			}
+		}
+		for uid, seconds := range a.lists[s].Graces {
+			if e := a.entries[uid]; e != nil {
+				e.within = new(max(seconds, vanishedGrace))
 			}
 		}
 	}

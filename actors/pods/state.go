@@ -57,6 +57,8 @@ type entry struct {
 	state state
 	// want is the pod as the sources have it now; nil: none names it.
 	want *want
+	// within is what it has to end within, in seconds, once no source names it; nil: its own grace period.
+	within *int64
 	// found is what the last audit found of it, while it has no actor.
 	found *messages.PodFacts
 	// goneAt is when nothing was left of it: an audit that was read before says nothing of it.
@@ -161,7 +163,8 @@ func next(e *entry, v *view) (state, effects) {
 		case e.want == nil && v.successor:
 			return ending, effects{renew: true, end: &messages.Ending{Reason: "a changed manifest takes its place", Since: v.now}}
 		case e.want == nil:
-			return ending, effects{renew: true, end: &messages.Ending{Reason: "no source wants it any more", Since: v.now}}
+			return ending, effects{renew: true, end: &messages.Ending{Reason: "no source wants it any more", Since: v.now,
+				Grace: e.within}}
 		case e.deleted():
 			return ending, effects{renew: true, end: deletion(v.now, e.want.pod), take: true}
 		case e.state == failing && e.quarantine != nil && e.kept.Fail != nil:
@@ -188,8 +191,8 @@ func deletion(now time.Time, p *v1.Pod) *messages.Ending {
 	return &messages.Ending{Reason: "it was deleted", Since: now, Grace: p.DeletionGracePeriodSeconds}
 }
 
-// vanishedGrace is what is left, in seconds, to a pod that ends already when its object goes: somebody forced its deletion,
-// which asks for a grace period of 0, and a pod has 1 s at least.
+// vanishedGrace is what is left, in seconds, to a pod that ends already when its object goes, or that is removed by force: both
+// ask for a grace period of 0, and a pod has 1 s at least.
 const vanishedGrace = 1
 
 // hurry takes a change of a pod that ends already: its grace period can only become shorter. A pod that is wanted again is made
@@ -198,6 +201,9 @@ func hurry(e *entry) effects {
 	switch {
 	case e.want == nil && e.source == messages.APIServer && e.pod.DeletionTimestamp != nil:
 		end := e.shortened(vanishedGrace)
+		return effects{end: end, renew: end != nil}
+	case e.want == nil && e.within != nil:
+		end := e.shortened(*e.within)
 		return effects{end: end, renew: end != nil}
 	case e.deleted() && e.pod != e.want.pod:
 		fx := effects{take: true, renew: true}

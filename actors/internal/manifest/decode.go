@@ -3,6 +3,7 @@ package manifest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -21,10 +22,14 @@ type Document struct {
 	// Problems are what is wrong with the document's form: syntax, unknown and repeated fields, values of wrong types.
 	// Their Pod is empty.
 	Problems []Problem
+	// Note says of what was no Pod which fields of it count; see LoadSubmission.
+	Note string
 
 	path      string
 	first     int    // line of the document's text, 1 is the first of the file
 	prefix    string // items[3] for a pod of a list, with a dot behind it
+	outer     string // the prefix of the object that has the pod's template, and its name
+	submitted bool   // objects with a template are taken, too
 	namespace string // what could be read of the pod's name
 	name      string
 	places    *locator
@@ -32,7 +37,15 @@ type Document struct {
 
 // Line returns the line of a field of the pod, such as spec.containers[0].image, or of what should contain it.
 func (d *Document) Line(field string) int {
-	return d.first - 1 + d.places.find(d.prefix+field)
+	return d.first - 1 + d.places.find(d.pathOf(field))
+}
+
+// pathOf is the path in the document of a field of the pod. The name of a pod made of a template is that of the whole.
+func (d *Document) pathOf(field string) string {
+	if d.Note != "" && (field == "metadata.name" || field == "metadata.namespace") {
+		return d.outer + field
+	}
+	return d.prefix + field
 }
 
 func (d *Document) problem(f fault) Problem {
@@ -54,13 +67,13 @@ func Decode(path string, data []byte) []Document {
 	}
 	var documents []Document
 	for _, c := range split(data) {
-		documents = append(documents, decodeChunk(path, c)...)
+		documents = append(documents, decodeChunk(path, c, false)...)
 	}
 	return documents
 }
 
-func decodeChunk(path string, c chunk) []Document {
-	document := Document{path: path, first: c.line, places: &locator{text: c.data}}
+func decodeChunk(path string, c chunk, submitted bool) []Document {
+	document := Document{path: path, first: c.line, places: &locator{text: c.data}, submitted: submitted}
 	text, faults := toJSON(c.data)
 	if len(faults) > 0 {
 		if lenient, err := yaml.YAMLToJSON(c.data); err == nil {
@@ -73,13 +86,13 @@ func decodeChunk(path string, c chunk) []Document {
 	}
 	head, faults := readHead(text, "")
 	if len(faults) == 0 {
-		faults = checkKind(head, "v1", "", "Pod", "PodList", "List")
+		faults = document.check(head, "Pod", "PodList", "List")
 	}
 	if len(faults) > 0 {
 		return []Document{document.broken(faults...)}
 	}
-	if head.Kind == "Pod" {
-		return []Document{document.decodePod(text)}
+	if head.Kind != "PodList" && head.Kind != "List" {
+		return []Document{document.decodeOne(text, head.Kind)}
 	}
 	return document.decodeList(text, head.Kind == "PodList")
 }
@@ -156,12 +169,35 @@ func (d Document) decodeList(text []byte, typed bool) []Document {
 func (d Document) decodeItem(text []byte, typed bool) Document {
 	head, faults := readHead(text, d.prefix)
 	if len(faults) == 0 && (!typed || head.Kind != nil || head.APIVersion != nil) {
-		faults = checkKind(head, "v1", d.prefix, "Pod")
+		faults = d.check(head, "Pod")
 	}
 	if len(faults) > 0 {
 		return d.broken(faults...)
 	}
-	return d.decodePod(text)
+	return d.decodeOne(text, head.Kind)
+}
+
+// check checks the kind: one of these, or of those that have a pod's template.
+func (d Document) check(h head, kinds ...string) []fault {
+	version := "v1"
+	if d.submitted {
+		kinds = append(append(kinds, "ConfigMap", "Secret"), slices.Sorted(maps.Keys(templated))...)
+		if kind, ok := h.Kind.(string); ok && templated[kind].version != "" {
+			version = templated[kind].version
+		}
+	}
+	return checkKind(h, version, d.prefix, kinds...)
+}
+
+// decodeOne decodes a Pod, or what has a pod's template.
+func (d Document) decodeOne(text []byte, kind any) Document {
+	switch kind {
+	case "Pod", nil:
+		return d.decodePod(text)
+	case "ConfigMap", "Secret": // what is wrong with one must not quote it
+		return d.broken(fault{field: d.prefix + "kind", message: "must stand in a document of its own, not in a list"})
+	}
+	return d.decodeTemplated(text, kind.(string))
 }
 
 func (d Document) decodePod(text []byte) Document {

@@ -111,7 +111,7 @@ func (l *loading) report(err *field.Error) {
 	}
 	d := l.document
 	l.problems = append(l.problems, Problem{
-		Path: d.path, Line: d.Line(err.Field), Pod: l.pod(), Field: d.prefix + err.Field, Message: err.ErrorBody(),
+		Path: d.path, Line: d.Line(err.Field), Pod: l.pod(), Field: d.pathOf(err.Field), Message: err.ErrorBody(),
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -54,17 +55,21 @@ func (h *handlers) submission(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, found.Submissions[0])
 }
 
-// submit answers POST /v1/submissions[?replace=true]: a manifest of one or more pods.
+// submit answers POST /v1/submissions[?replace=true][&dryRun=true]: a manifest of pods, ConfigMaps and Secrets.
 func (h *handlers) submit(w http.ResponseWriter, r *http.Request) {
-	replace := false
-	if text := r.URL.Query().Get("replace"); text != "" {
+	var m messages.SubmitPods
+	for name, to := range map[string]*bool{"replace": &m.Replace, "dryRun": &m.DryRun} {
+		text := r.URL.Query().Get(name)
+		if text == "" {
+			continue
+		}
 		var err error
-		if replace, err = strconv.ParseBool(text); err != nil {
-			fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("replace=%q is neither true nor false", text)})
+		if *to, err = strconv.ParseBool(text); err != nil {
+			fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("%s=%q is neither true nor false", name, text)})
 			return
 		}
 	}
-	h.accept(w, r, messages.SubmitPods{Replace: replace})
+	h.accept(w, r, m)
 }
 
 // submitOne answers PUT /v1/submissions/{namespace}/{name}: the manifest of that pod, as it is to be from now on.
@@ -85,7 +90,7 @@ func (h *handlers) accept(w http.ResponseWriter, r *http.Request, m messages.Sub
 	}
 	status := http.StatusOK
 	for _, p := range submitted.Pods {
-		if p.Change == messages.PodCreated {
+		if p.Change == messages.PodCreated && !m.DryRun {
 			status = http.StatusCreated
 		}
 	}
@@ -109,9 +114,21 @@ func readManifest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return data, nil
 }
 
-// withdraw answers DELETE /v1/submissions/{namespace}/{name}.
+// withdraw answers DELETE /v1/submissions/{namespace}/{name}[?kind=ConfigMap][?grace=SECONDS].
 func (h *handlers) withdraw(w http.ResponseWriter, r *http.Request) {
-	question := messages.WithdrawPod{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	question := messages.WithdrawPod{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Kind: r.URL.Query().Get("kind")}
+	if !slices.Contains([]string{"", "ConfigMap", "Secret"}, question.Kind) {
+		fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("kind=%q is none that can be submitted", question.Kind)})
+		return
+	}
+	if text := r.URL.Query().Get("grace"); text != "" {
+		seconds, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || seconds < 0 {
+			fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("grace=%q is no number of seconds", text)})
+			return
+		}
+		question.Grace = &seconds
+	}
 	gone, err := askSubmit[messages.PodWithdrawn](h, r, question)
 	if err != nil {
 		fail(w, err)

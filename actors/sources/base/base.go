@@ -61,6 +61,7 @@ type Desired struct {
 	Known    bool
 	Pods     []*v1.Pod
 	Problems []messages.ManifestProblem
+	Graces   map[string]int64 // see SourcePodsWanted; immutable
 
 	logged problemlog.Log
 }
@@ -76,7 +77,7 @@ func (d *Desired) Log(ctx supervisors.Context, what, mended string) {
 func (d *Desired) Send(ctx supervisors.Context) {
 	if d.Known || len(d.Problems) > 0 {
 		ctx.Tell(messages.Pods, messages.SourcePodsWanted{Source: ctx.Self(), Pods: d.Pods, Problems: d.Problems,
-			Unknown: !d.Known})
+			Graces: d.Graces, Unknown: !d.Known})
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // submit accepts the pods of a manifest: all of them, or none when any is wrong. Only a disk that fails in the middle
 // leaves some accepted, and then the answer names them.
 func (j *journal) submit(m messages.SubmitPods, now time.Time) any {
-	wanted, refusal := candidates(m, j.opts.Node.Manifest(manifest.SubmitSource, now))
+	wanted, objects, refusal := candidates(m, j.opts.Node.Manifest(manifest.SubmitSource, now))
 	if refusal != nil {
 		return *refusal
 	}
@@ -29,63 +29,97 @@ func (j *journal) submit(m messages.SubmitPods, now time.Time) any {
 			return *refused(messages.RefusedConflict, *problem)
 		}
 	}
-	out := make([]messages.SubmittedPod, 0, len(wanted))
-	for _, r := range wanted {
-		old := j.records[r.key()]
-		if old != nil && manifest.Same(old.Pod, r.Pod) {
-			out = append(out, old.submitted(messages.PodUnchanged))
-			continue
-		}
-		if err := j.put(r); err != nil {
+	if refusal := j.objectsRefused(objects); refusal != nil {
+		return *refusal
+	}
+	out := make([]messages.SubmittedPod, 0, len(wanted)+len(objects))
+	for _, o := range objects { // first, since pods wait for them
+		change, err := j.putObject(o, m.DryRun)
+		if err != nil {
 			failed := j.refusal(err)
 			failed.Accepted = out
 			return failed
 		}
-		change := messages.PodCreated
-		if old != nil {
-			change = messages.PodConfigured
+		out = append(out, o.submitted(change))
+	}
+	for _, r := range wanted {
+		done, err := j.accept(r, m.DryRun)
+		if err != nil {
+			failed := j.refusal(err)
+			failed.Accepted = out
+			return failed
 		}
-		out = append(out, r.submitted(change))
+		out = append(out, done)
 	}
 	return messages.PodsSubmitted{Pods: out}
 }
 
-// candidates reads a manifest. It is pure.
-func candidates(m messages.SubmitPods, opts manifest.Options) ([]*record, *messages.SubmissionRefused) {
-	documents := manifest.Decode("", m.Manifest)
-	if len(documents) == 0 {
-		return nil, &messages.SubmissionRefused{
-			Why: messages.RefusedMalformed, Message: "the manifest is empty: it must have a Pod, or a list of Pods",
+// accept makes r the record of its pod, unless it is. A dry run changes nothing, and tells both versions.
+func (j *journal) accept(r *record, dryRun bool) (messages.SubmittedPod, error) {
+	old := j.records[r.key()]
+	change := messages.PodConfigured
+	switch {
+	case old == nil:
+		change = messages.PodCreated
+	case manifest.Same(old.Pod, r.Pod):
+		change = messages.PodUnchanged
+	}
+	if !dryRun {
+		switch {
+		case change == messages.PodUnchanged:
+			return old.submitted(change, r.note), nil
+		default:
+			return r.submitted(change, r.note), j.put(r)
 		}
 	}
-	pods, found := manifest.Load("", m.Manifest, opts)
-	if len(found) > 0 {
-		return nil, refusalOf(found)
+	out := r.submitted(change, r.note)
+	out.After = r.Manifest
+	if old != nil {
+		out.Before = old.Manifest
 	}
-	if m.Name != "" && (len(pods) != 1 || documents[0].Pod.Name != m.Name || pods[0].Namespace != m.Namespace) {
+	return out, nil
+}
+
+// candidates reads a manifest. It is pure.
+func candidates(m messages.SubmitPods, opts manifest.Options) ([]*record, []object, *messages.SubmissionRefused) {
+	s, found := manifest.LoadSubmission("", m.Manifest, opts)
+	if len(found) > 0 {
+		return nil, nil, refusalOf(found)
+	}
+	objects, err := objectsOf(s.Objects)
+	switch {
+	case err != nil:
+		return nil, nil, &messages.SubmissionRefused{Why: messages.RefusedMalformed, Message: err.Error()}
+	case len(s.Documents) == 0 && len(objects) == 0:
+		return nil, nil, &messages.SubmissionRefused{
+			Why: messages.RefusedMalformed, Message: "the manifest is empty: it must have a Pod, or a list of Pods",
+		}
+	case m.Name != "" && (len(objects) > 0 || len(s.Pods) != 1 || s.Documents[0].Pod.Name != m.Name ||
+		s.Pods[0].Namespace != m.Namespace):
 		p := messages.ManifestProblem{
 			Field: "metadata.name", Message: fmt.Sprintf("the manifest must be that of the one pod %s/%s", m.Namespace, m.Name),
 		}
-		return nil, refused(messages.RefusedMalformed, p)
+		return nil, nil, refused(messages.RefusedMalformed, p)
 	}
 	var out []*record
 	uids := map[string]bool{}
-	for i, pod := range pods {
+	for i, pod := range s.Pods {
 		if uid := string(pod.UID); uids[uid] {
 			p := messages.ManifestProblem{
-				Line: documents[i].Line("metadata.uid"), Pod: pod.Namespace + "/" + pod.Name, Field: "metadata.uid",
+				Line: s.Documents[i].Line("metadata.uid"), Pod: pod.Namespace + "/" + pod.Name, Field: "metadata.uid",
 				Message: "another pod of this manifest has the same UID, " + uid,
 			}
-			return nil, refused(messages.RefusedInvalid, p)
+			return nil, nil, refused(messages.RefusedInvalid, p)
 		}
 		uids[string(pod.UID)] = true
-		r, err := newRecord(documents[i].Pod, pod, opts.NodeName, opts.Now)
+		r, err := newRecord(s.Documents[i].Pod, pod, opts.NodeName, opts.Now)
 		if err != nil {
-			return nil, &messages.SubmissionRefused{Why: messages.RefusedMalformed, Message: err.Error()}
+			return nil, nil, &messages.SubmissionRefused{Why: messages.RefusedMalformed, Message: err.Error()}
 		}
+		r.note = s.Documents[i].Note
 		out = append(out, r)
 	}
-	return out, nil
+	return out, objects, nil
 }
 
 // refused is the answer to a manifest with one problem.
@@ -159,17 +193,57 @@ func (j *journal) foreign(pod *v1.Pod) (messages.Address, *v1.Pod) {
 func (j *journal) withdraw(m messages.WithdrawPod) any {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if m.Kind != "" {
+		return j.withdrawObject(m)
+	}
 	if err := j.load(); err != nil {
 		return j.refusal(err)
 	}
 	r := j.find(m.Namespace, m.Name)
 	if r == nil {
+		if pod := j.ending(m.Namespace, m.Name); pod != nil && m.Grace != nil {
+			j.hurry(string(pod.UID), m.Grace)
+			return messages.PodWithdrawn{Pod: messages.SubmittedPod{Namespace: pod.Namespace, Name: m.Name, PodName: pod.Name,
+				UID: string(pod.UID), Change: messages.PodHurried}}
+		}
 		return j.unknown(m.Namespace, m.Name)
 	}
 	if err := j.remove(r); err != nil {
 		return j.refusal(err)
 	}
-	return messages.PodWithdrawn{Pod: r.submitted(messages.PodDeleted)}
+	j.hurry(string(r.Pod.UID), m.Grace)
+	return messages.PodWithdrawn{Pod: r.submitted(messages.PodDeleted, "")}
+}
+
+// hurry notes how long a pod has that is wanted no more, and forgets those that are gone.
+func (j *journal) hurry(uid string, grace *int64) {
+	if grace == nil {
+		return
+	}
+	graces := map[string]int64{uid: *grace}
+	if j.opts.Board != nil {
+		for _, p := range j.opts.Board.Now().Pods {
+			if g, ok := j.graces[string(p.Pod.UID)]; ok && string(p.Pod.UID) != uid {
+				graces[string(p.Pod.UID)] = g
+			}
+		}
+	}
+	j.graces = graces
+	j.version++
+}
+
+// ending is the pod of that name that was submitted, and withdrawn, and ends.
+func (j *journal) ending(namespace, name string) *v1.Pod {
+	if j.opts.Board == nil {
+		return nil
+	}
+	for _, p := range j.opts.Board.Now().Pods {
+		if p.Source == messages.Submit && p.Ending != "" && p.Pod.Namespace == namespace &&
+			(p.Pod.Name == name || p.Pod.Name == manifest.StaticName(name, j.opts.Node.NodeName)) {
+			return p.Pod
+		}
+	}
+	return nil
 }
 
 func (j *journal) find(namespace, name string) *record {
@@ -186,8 +260,11 @@ func (j *journal) find(namespace, name string) *record {
 func (j *journal) unknown(namespace, name string) messages.SubmissionRefused {
 	for _, n := range []string{name, manifest.StaticName(name, j.opts.Node.NodeName)} {
 		if source, pod := j.foreign(&v1.Pod{ObjectMeta: objectMeta(namespace, n)}); pod != nil {
-			return messages.SubmissionRefused{Why: messages.RefusedConflict, Message: fmt.Sprintf(
-				"pod %s/%s was not submitted: %s wants it; remove it there", pod.Namespace, pod.Name, source)}
+			text := fmt.Sprintf("pod %s/%s was not submitted: %s wants it; remove it there", pod.Namespace, pod.Name, source)
+			if path := j.staticFile(pod); source == messages.File && path != "" {
+				text += ": its manifest is " + path
+			}
+			return messages.SubmissionRefused{Why: messages.RefusedConflict, Message: text}
 		}
 	}
 	return messages.SubmissionRefused{

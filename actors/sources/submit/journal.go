@@ -24,6 +24,7 @@ type journal struct {
 	loaded   bool       // what is in memory is what is on disk
 	version  uint64     // counts the changes; 0 is before it was read first
 	records  map[key]*record
+	graces   map[string]int64           // of pods that were withdrawn, by UID; in memory alone, and as long as they are there
 	problems []messages.ManifestProblem // records that were found damaged, until their pods are submitted again or withdrawn
 }
 
@@ -32,6 +33,7 @@ type state struct {
 	version  uint64
 	records  []*record // by namespace and name
 	problems []messages.ManifestProblem
+	graces   map[string]int64
 }
 
 // heard says whether the journal had been read.
@@ -59,7 +61,7 @@ func (j *journal) state() state {
 	if j.version == 0 {
 		return state{}
 	}
-	return state{version: j.version, problems: slices.Clone(j.problems), records: slices.SortedFunc(maps.Values(j.records),
+	return state{version: j.version, problems: slices.Clone(j.problems), graces: maps.Clone(j.graces), records: slices.SortedFunc(maps.Values(j.records),
 		func(a, b *record) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})}
@@ -141,6 +143,7 @@ func (j *journal) put(r *record) error {
 		return j.doubt(err)
 	}
 	j.records[r.key()] = r
+	delete(j.graces, string(r.Pod.UID))
 	j.mended(r)
 	j.version++
 	return nil

@@ -35,6 +35,8 @@ type record struct {
 	// other opinions on manifests, takes nothing back that was accepted.
 	Manifest json.RawMessage `json:"manifest"`
 	Pod      *v1.Pod         `json:"pod"`
+
+	note string // said when it is accepted, and of no matter after that
 }
 
 func (r *record) key() key { return key{r.Namespace, r.Name} }
@@ -103,7 +105,7 @@ func (r *record) view() messages.Submission {
 	}
 }
 
-func (r *record) submitted(change messages.SubmissionChange) messages.SubmittedPod {
+func (r *record) submitted(change messages.SubmissionChange, note string) messages.SubmittedPod {
 	return messages.SubmittedPod{Namespace: r.Namespace, Name: r.Name, PodName: r.Pod.Name, UID: string(r.Pod.UID),
-		Change: change}
+		Change: change, Note: note}
 }

@@ -26,6 +26,11 @@ type Options struct {
 	// Dir is a folder for this actor alone, e.g. <root-dir>/playlet/submissions. The folder that it lies in must be there.
 	Dir  string
 	Node base.Node
+	// ObjectDir is the folder that the objects actor reads; ConfigMaps and Secrets that are submitted are written there. Empty:
+	// none are taken.
+	ObjectDir string
+	// StaticPath is where the file source reads manifests, to name the file of a pod that was not submitted; empty: there is none.
+	StaticPath string
 	// Board is where the pods actor publishes: a name that another source's pod has is refused. nil: none is known.
 	Board *board.Board
 }
@@ -147,6 +152,7 @@ func (a *actor) take(ctx supervisors.Context, m done) {
 		return
 	}
 	a.state = m.state
+	a.desired.Graces = m.state.graces
 	a.desired.Known, a.desired.Problems, a.desired.Pods = true, m.state.problems, make([]*v1.Pod, 0, len(m.state.records))
 	for _, r := range m.state.records {
 		a.desired.Pods = append(a.desired.Pods, r.Pod)

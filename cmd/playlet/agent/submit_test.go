@@ -64,7 +64,7 @@ func (r *rig) submits(manifest string) {
 func (r *rig) withdraws(name string) {
 	r.t.Helper()
 	r.asks("withdrawing", func(ctx context.Context, c *api.Client) error {
-		_, err := c.Withdraw(ctx, "default", name)
+		_, err := c.Withdraw(ctx, "default", name, -1)
 		var refused *api.Error
 		if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
 			return nil // the answer to the time before was lost
@@ -120,7 +120,7 @@ func TestPodsAreRunAndRemoved(t *testing.T) {
 	r.does("pod/web-node deleted\n", "rm", "web", "--wait")
 	r.does("pod/a-node deleted\npod/b-node deleted\n", "rm", "-f", two, "--wait")
 	r.await("the end of all", func(s sim.Snapshot) bool { return len(s.Sandboxes) == 0 })
-	r.refuses([]string{"rm", "web"}, `there is no pod "web"`)
+	r.refuses([]string{"rm", "web"}, `there is no pod "web" in any namespace`)
 }
 
 // TestRefusalsNameTheThing is what the commands say of what is wrong.
@@ -139,7 +139,7 @@ func TestRefusalsNameTheThing(t *testing.T) {
 	r.refuses([]string{"run", "x.yaml"}, "a manifest is named with -f x.yaml")
 	r.refuses([]string{"run", "-f", r.file("taken.yaml", manifest("taken", "Always", nil, []string{"main two"}))},
 		"metadata.name: sources/file wants a pod default/taken-node already")
-	r.refuses([]string{"rm", "taken"}, "was not submitted: sources/file wants it; remove it there")
+	r.refuses([]string{"rm", "taken"}, "was not submitted: sources/file wants it; remove it there: its manifest is "+filepath.Join(r.manifests, "taken.yaml"))
 	r.refuses([]string{"rm"}, "which pod?")
 	r.refuses([]string{"rm", "-f", r.file("no.yaml", "hello")}, "does not tell which pods it means")
 	if n := len(r.runtime.Snapshot().Sandboxes); n != 1 {

@@ -189,6 +189,7 @@ func wireSources(node *config.Node, c *cluster, board *pods.Board) rows {
 		"sources": sources.New(sources.Options{Sources: sourcesOf(node)}),
 		"submit": submit.New(submit.Options{
 			Dir: filepath.Join(state, "submissions"), Node: manifests, Board: board,
+			ObjectDir: node.ObjectDir, StaticPath: node.Kubelet.StaticPodPath,
 		}),
 		"file": nil, "url": nil, "apiserver": nil,
 	}

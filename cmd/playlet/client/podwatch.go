@@ -45,7 +45,9 @@ func (c *podsCommand) watch(ctx context.Context) error {
 	var progress sync.WaitGroup
 	defer progress.Wait()
 	defer stop()
-	progress.Go(func() { w.progress(ctx) })
+	if w.isTable() {
+		progress.Go(func() { repeat(ctx, w.ticks, w.sayProgress) })
+	}
 	reached := false
 	for {
 		err := c.client.Watch(ctx, c.set.filter(), func(change *api.Change) error {
@@ -88,24 +90,6 @@ func (w *podWatch) failure() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failed
-}
-
-// progress says again and again how long what goes on has been going on, until ctx ends.
-func (w *podWatch) progress(ctx context.Context) {
-	ticks := w.ticks
-	if ticks == nil {
-		ticker := time.NewTicker(progressEvery)
-		defer ticker.Stop()
-		ticks = ticker.C
-	}
-	for w.isTable() {
-		select {
-		case <-ticks:
-			w.sayProgress()
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 func (w *podWatch) sayProgress() {

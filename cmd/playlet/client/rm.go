@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,7 +35,10 @@ const rmExample = `  # End a pod
   playlet rm -l app=web
 
   # All pods of a manifest
-  playlet rm -f web.yaml`
+  playlet rm -f web.yaml
+
+  # At once, also where it is ending already and takes its time
+  playlet rm web --force`
 
 func newRmCommand() *cobra.Command {
 	c := &rmCommand{submitCommand: submitCommand{now: time.Now}}
@@ -46,6 +50,9 @@ func newRmCommand() *cobra.Command {
 	socket := cli.SocketFlag(cmd)
 	c.addFlags(cmd, "Wait until nothing is left of the pods; their progress goes to stderr")
 	c.set.addFlags(cmd, socket)
+	cmd.Flags().BoolVar(&c.force, "force", false, "End the pods at once: they have 1 s, and hooks and signals no more time than that")
+	cmd.Flags().Int64Var(&c.grace, "grace-period", -1, "`seconds` that a pod has to end; negative: its own terminationGracePeriodSeconds")
+	cmd.MarkFlagsMutuallyExclusive("force", "grace-period")
 	cmd.ValidArgsFunction = completeSubmitted(socket, &c.set)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && len(c.files) == 0 && c.set.selector == "" {
@@ -53,6 +60,9 @@ func newRmCommand() *cobra.Command {
 		}
 		if err := c.set.settle(args); err != nil {
 			return err
+		}
+		if c.force {
+			c.grace = 0
 		}
 		return c.perform(cmd, *socket, c.withdrawAll, c.awaitGone)
 	}
@@ -62,13 +72,19 @@ func newRmCommand() *cobra.Command {
 // rmCommand is one run of "playlet rm".
 type rmCommand struct {
 	submitCommand
-	set podSet
+	set   podSet
+	force bool
+	grace int64 // seconds; negative: the pod's own
 }
 
 func (c *rmCommand) withdrawAll(ctx context.Context) error {
 	wanted, errs := c.submitted(ctx)
-	for _, file := range c.files {
-		data, err := c.read(file)
+	files, err := manifestFiles(c.files)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		data, err := c.read(ctx, file)
 		if err != nil {
 			return err
 		}
@@ -82,7 +98,12 @@ func (c *rmCommand) withdrawAll(ctx context.Context) error {
 		wanted = append(wanted, names...)
 	}
 	for _, n := range wanted {
-		gone, err := retry(ctx, func() (*api.Submitted, error) { return c.client.Withdraw(ctx, n.Namespace, n.Name) })
+		gone, err := retry(ctx, func() (*api.Submitted, error) {
+			if n.Kind != "" {
+				return c.client.WithdrawObject(ctx, n.Kind, n.Namespace, n.Name)
+			}
+			return c.client.Withdraw(ctx, n.Namespace, n.Name, c.grace)
+		})
 		if err == nil {
 			c.say(gone.Pods)
 			continue
@@ -122,12 +143,15 @@ func (c *rmCommand) submitted(ctx context.Context) (out []submit.Name, errs []er
 		})
 		switch len(found) {
 		case 0:
-			name, err := c.other(ctx, n)
-			if err != nil {
+			pod, err := c.other(ctx, n)
+			switch {
+			case err != nil:
 				errs = append(errs, err)
-				continue
+			case c.grace < 0 && pod.Ending != "" && pod.Source == messages.Submit:
+				c.leave(pod)
+			default: // the agent hurries it, or says why it cannot be taken back
+				out = append(out, submit.Name{Namespace: pod.Pod.Namespace, Name: pod.Pod.Name})
 			}
-			out = append(out, name) // the agent says why it cannot be taken back
 		case 1:
 			out = append(out, submit.Name{Namespace: found[0].Namespace, Name: found[0].Name})
 		default:
@@ -142,16 +166,23 @@ func (c *rmCommand) submitted(ctx context.Context) (out []submit.Name, errs []er
 }
 
 // other is a pod that was not submitted.
-func (c *rmCommand) other(ctx context.Context, n podName) (submit.Name, error) {
+func (c *rmCommand) other(ctx context.Context, n podName) (*api.Pod, error) {
 	all, err := c.client.Pods(ctx, api.Filter{Namespace: n.namespace})
 	if err != nil {
-		return submit.Name{}, err
+		return nil, err
 	}
 	pod, _, err := n.one(all.Pods)
-	if err != nil {
-		return submit.Name{}, err
+	return pod, err
+}
+
+// leave says of a pod that was removed before how its end goes on.
+func (c *rmCommand) leave(p *api.Pod) {
+	c.done = append(c.done, messages.SubmittedPod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, PodName: p.Pod.Name,
+		UID: string(p.Pod.UID), Change: messages.PodTerminating})
+	if c.output == "" {
+		text := cmp.Or(waitingFor(p, c.now()), cli.Plain(p.Ending))
+		fmt.Fprintf(c.out, "pod/%s already terminating: %s (--force ends it at once)\n", p.Pod.Name, text)
 	}
-	return submit.Name{Namespace: pod.Pod.Namespace, Name: pod.Pod.Name}, nil
 }
 
 // awaitGone waits until the agent has forgotten every pod.

@@ -1,18 +1,19 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
-	"github.com/playlet-dev/playlet/actors/sources/submit"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -20,21 +21,31 @@ import (
 const runLong = `Submit the pods of manifests to the agent of this node, which runs them from now on: until "playlet rm", across
 restarts of the agent and reboots of the machine.
 
-A manifest is YAML or JSON: a v1 Pod, a list of Pods, or several documents. Each pod is known by its namespace and the
-name in its manifest; running the same again changes nothing, and another version takes the place of the one before.
-All pods of a manifest are accepted or, when anything is wrong with one, none; each problem is named with file, line and
-field. The node's name is appended to a pod's name, as to every static pod's.
+A manifest is YAML or JSON, in one or several documents: Pods, ConfigMaps and Secrets (kept in the agent's --object-dir), and
+Deployments, DaemonSets, StatefulSets, ReplicaSets and Jobs, of each of which one pod is run by its template; a line says which
+of their fields count here. -f names a file, a folder, a URL, or - for standard input.
+
+Each pod is known by its namespace and the name in its manifest; running the same again changes nothing, and another version
+takes the place of the one before. All of a manifest is accepted or, when anything is wrong, nothing; each problem is named with
+file, line and field. The node's name is appended to a pod's name, as to every static pod's.
+
+With --wait the command ends with 0 once all pods are ready (or have succeeded), or with --for=completed once all have
+succeeded. It ends with 1 as soon as that is not to be expected: a pod has failed, will not run, or a container of it has ended a
+second time and is restarted again and again.
 
 When no answer comes, whether the pods were accepted is not known; running the same again settles it.`
 
 const runExample = `  # Run the pods of a manifest
   playlet run -f web.yaml
 
-  # Of several, and wait until all are ready
-  playlet run -f web.yaml -f db.yaml --wait
+  # Of several, and of a folder, and wait until all are ready
+  playlet run -f web.yaml -f manifests/ --wait
 
-  # From standard input
-  cat web.yaml | playlet run -f -`
+  # From standard input, to its end
+  cat job.yaml | playlet run -f - --wait --for=completed
+
+  # What would be changed
+  playlet run -f web.yaml --diff`
 
 // submitCommand is one run of "playlet run" or "playlet rm".
 type submitCommand struct {
@@ -42,12 +53,17 @@ type submitCommand struct {
 	files    []string
 	output   string // "" or json
 	wait     bool
+	until    string // what --wait waits for: ready or completed
+	dryRun   string // none or server
+	diff     bool
 	timeout  time.Duration
 	in       io.Reader
 	out, err io.Writer
 	now      func() time.Time
+	ticks    <-chan time.Time // of progress; nil: the clock's
 
-	done []messages.SubmittedPod // what has been said of pods so far
+	done    []messages.SubmittedPod // what has been said of pods so far
+	differs bool                    // --diff has found a difference
 }
 
 func newRunCommand() *cobra.Command {
@@ -58,18 +74,40 @@ func newRunCommand() *cobra.Command {
 	}
 	socket := cli.SocketFlag(cmd)
 	c.addFlags(cmd, "Wait until the pods are ready, or have succeeded; their progress goes to stderr")
+	cmd.Flags().StringVar(&c.until, "for", untilReady, "What --wait waits for: ready or completed")
+	cmd.Flags().StringVar(&c.dryRun, "dry-run", "none", "server: have the agent check all and change nothing; or none")
+	cmd.Flags().BoolVar(&c.diff, "diff", false,
+		"Show in what the pods differ from those that were submitted before, and change nothing; exit code 1 where they do")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if len(c.files) == 0 {
+		switch {
+		case len(c.files) == 0:
 			return errors.New("which manifest? name its file with -f, or - for standard input (playlet run --help shows " +
 				"examples)")
+		case cmd.Flags().Changed("for") && !c.wait:
+			return errors.New("--for says what --wait waits for; give --wait, too")
+		case c.diff && c.output != "":
+			return errors.New("--diff and --output do not go together")
 		}
-		return c.perform(cmd, *socket, c.submitAll, c.awaitReady)
+		if err := errors.Join(cli.OneOf("for", c.until, untilReady, untilCompleted),
+			cli.OneOf("dry-run", c.dryRun, "none", "server")); err != nil {
+			return err
+		}
+		if c.diff || c.dryRun != "none" {
+			c.wait = false
+		}
+		return c.perform(cmd, *socket, c.submitAll, c.awaitEnd)
 	}
 	return cmd
 }
 
+// What --wait waits for.
+const (
+	untilReady     = "ready"
+	untilCompleted = "completed"
+)
+
 func (c *submitCommand) addFlags(cmd *cobra.Command, wait string) {
-	cmd.Flags().StringArrayVarP(&c.files, "filename", "f", nil, "Manifest `file`, or - for standard input; repeatable")
+	cmd.Flags().StringArrayVarP(&c.files, "filename", "f", nil, "Manifest `file`, folder, URL, or - for standard input; repeatable")
 	cmd.Flags().BoolVar(&c.wait, "wait", false, wait)
 	cmd.Flags().DurationVar(&c.timeout, "timeout", 5*time.Minute, "How long --wait waits at most; 0 is without end")
 	cli.OutputFlag(cmd, &c.output, "", "json")
@@ -120,12 +158,44 @@ func (c *submitCommand) say(pods []messages.SubmittedPod) {
 		if p.Namespace != "default" {
 			name += " (namespace " + p.Namespace + ")"
 		}
-		fmt.Fprintf(c.out, "pod/%s %s\n", name, p.Change)
+		dry := ""
+		if c.dryRun == "server" {
+			dry = " (server dry run)"
+		}
+		fmt.Fprintf(c.out, "%s/%s %s%s\n", cmp.Or(strings.ToLower(p.Kind), "pod"), name, p.Change, dry)
+		if p.Note != "" {
+			fmt.Fprintf(c.err, "%s: %s\n", p.Name, cli.Plain(p.Note))
+		}
 	}
+}
+
+// sayDiff prints what would be changed.
+func (c *submitCommand) sayDiff(pods []messages.SubmittedPod) error {
+	for _, p := range pods {
+		if p.Kind != "" { // what it holds may be a secret
+			if p.Change != messages.PodUnchanged {
+				c.differs = true
+				fmt.Fprintf(c.out, "%s %s/%s would be %s\n", p.Kind, p.Namespace, p.Name, p.Change)
+			}
+			continue
+		}
+		text, err := podDiff(p)
+		if err != nil {
+			return err
+		}
+		c.differs = c.differs || text != ""
+		fmt.Fprint(c.out, text)
+	}
+	return nil
 }
 
 func (c *submitCommand) submitAll(ctx context.Context) error {
 	failed := 0
+	files, err := manifestFiles(c.files)
+	if err != nil {
+		return err
+	}
+	c.files = files
 	for _, file := range c.files {
 		if err := c.submit(ctx, file); err != nil {
 			if len(c.files) == 1 || errors.Is(err, api.ErrNotRunning) {
@@ -138,17 +208,27 @@ func (c *submitCommand) submitAll(ctx context.Context) error {
 	if failed > 0 {
 		return fmt.Errorf("%d of %d manifests were not accepted", failed, len(c.files))
 	}
+	if c.differs {
+		return &cli.ExitError{Code: 1}
+	}
 	return nil
 }
 
 func (c *submitCommand) submit(ctx context.Context, file string) error {
-	data, err := c.read(file)
+	data, err := c.read(ctx, file)
 	if err != nil {
 		return err
 	}
-	submitted, err := retry(ctx, func() (*api.Submitted, error) { return c.client.Submit(ctx, data, true) })
+	submitted, err := retry(ctx, func() (*api.Submitted, error) {
+		if c.diff || c.dryRun == "server" {
+			return c.client.DryRun(ctx, data)
+		}
+		return c.client.Submit(ctx, data, true)
+	})
 	var refused *api.Error
 	switch {
+	case err == nil && c.diff:
+		return c.sayDiff(submitted.Pods)
 	case err == nil:
 		c.say(submitted.Pods)
 		return nil
@@ -174,54 +254,55 @@ func (c *submitCommand) refusal(file string, refused *api.Error) error {
 	return fmt.Errorf("%s was refused, and none of it is run", shownName(file))
 }
 
-// read reads one manifest, no more of it than the agent would take.
-func (c *submitCommand) read(file string) ([]byte, error) {
-	from := c.in
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = f.Close() }() // only read from
-		from = f
-	}
-	data, err := io.ReadAll(io.LimitReader(from, submit.MaxManifest+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", shownName(file), err)
-	}
-	if len(data) > submit.MaxManifest {
-		return nil, fmt.Errorf("%s is larger than the %d MiB that a manifest may have", shownName(file), submit.MaxManifest>>20)
-	}
-	return data, nil
-}
-
-func shownName(file string) string {
-	if file == "-" {
-		return "standard input"
-	}
-	return file
-}
-
 // uids are those of the pods that were spoken of, each once.
 func (c *submitCommand) uids() map[string]messages.SubmittedPod {
 	out := map[string]messages.SubmittedPod{}
 	for _, p := range c.done {
-		out[p.UID] = p
+		if p.Kind == "" {
+			out[p.UID] = p
+		}
 	}
 	return out
 }
 
-// awaitReady waits until every pod is ready or has succeeded.
-func (c *submitCommand) awaitReady(ctx context.Context) error {
-	return c.await(ctx, "ready", func(p *api.Pod) (bool, error) {
-		switch s := p.Pod.Status; {
-		case slices.ContainsFunc(s.Conditions, isReady), s.Phase == "Succeeded":
-			return true, nil
-		case s.Phase == "Failed":
-			return false, fmt.Errorf("pod %s/%s has failed: %s", p.Pod.Namespace, p.Pod.Name, summarize(p).status)
-		case p.Waiting != nil && p.Waiting.Permanent:
-			return false, fmt.Errorf("pod %s/%s will not run: %s", p.Pod.Namespace, p.Pod.Name, waitingFor(p, c.now()))
+// awaitEnd waits until every pod is what --for says.
+func (c *submitCommand) awaitEnd(ctx context.Context) error {
+	return c.await(ctx, c.until, func(p *api.Pod) (bool, error) { return settled(p, c.until, c.now()) })
+}
+
+// settled says whether a pod is as it is waited for, and the error why that is not to be expected.
+func settled(p *api.Pod, until string, now time.Time) (bool, error) {
+	name := p.Pod.Namespace + "/" + p.Pod.Name
+	why := func(text string) string { return cli.Plain(cmp.Or(p.Cause, text)) }
+	switch s := p.Pod.Status; {
+	case s.Phase == v1.PodSucceeded, until == untilReady && slices.ContainsFunc(s.Conditions, isReady):
+		return true, nil
+	case s.Phase == v1.PodFailed:
+		return false, fmt.Errorf("pod %s has failed: %s", name, why(failureOf(p)))
+	case p.Waiting != nil && p.Waiting.Permanent:
+		return false, fmt.Errorf("pod %s will not run: %s", name, waitingFor(p, now))
+	case until == untilCompleted && p.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways:
+		return false, fmt.Errorf("pod %s does not complete: its restartPolicy is Always", name)
+	}
+	for _, list := range [][]v1.ContainerStatus{p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses} {
+		for _, c := range list {
+			if w := c.State.Waiting; w != nil && w.Reason == messages.ReasonCrashLoopBackOff && c.RestartCount > 0 {
+				return false, fmt.Errorf("pod %s does not become %s: %s", name, until,
+					why(fmt.Sprintf("container %s ends again and again", c.Name)))
+			}
 		}
-		return false, nil
-	})
+	}
+	return false, nil
+}
+
+// failureOf names the container that has failed, and how it ended.
+func failureOf(p *api.Pod) string {
+	for _, list := range [][]v1.ContainerStatus{p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses} {
+		for _, c := range list {
+			if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+				return fmt.Sprintf("container %s ended with exit code %d (%s)", c.Name, t.ExitCode, t.Reason)
+			}
+		}
+	}
+	return cmp.Or(p.Pod.Status.Message, summarize(p).status)
 }

@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 func isReady(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue }
@@ -48,7 +50,11 @@ func (c *submitCommand) await(ctx context.Context, end string, done func(*api.Po
 		left[uid] = p.Namespace + "/" + p.PodName
 	}
 	said := map[string]string{}
+	pulling := map[string]*api.Pod{} // by name, those whose progress is said again
+	var mu sync.Mutex                // of what take and the progress use
 	take := func(change *api.Change) error {
+		mu.Lock()
+		defer mu.Unlock()
 		if end == "gone" {
 			c.takeGone(change, left)
 		}
@@ -59,6 +65,10 @@ func (c *submitCommand) await(ctx context.Context, end string, done func(*api.Po
 				continue
 			}
 			c.progress(said, name, p)
+			delete(pulling, name)
+			if w := p.Waiting; w != nil && (w.Code == messages.ReasonPulling || w.Code == messages.ReasonPullQueued) {
+				pulling[name] = p
+			}
 			ok, err := done(p)
 			if err != nil {
 				return err
@@ -75,6 +85,19 @@ func (c *submitCommand) await(ctx context.Context, end string, done func(*api.Po
 	if len(left) == 0 {
 		return nil
 	}
+	ctx, stop := context.WithCancel(ctx)
+	var saying sync.WaitGroup
+	defer saying.Wait()
+	defer stop()
+	saying.Go(func() {
+		repeat(ctx, c.ticks, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, name := range slices.Sorted(maps.Keys(pulling)) {
+				fmt.Fprintf(c.err, "%s: %s\n", name, waitingFor(pulling[name], c.now()))
+			}
+		})
+	})
 	for {
 		err := c.client.Watch(ctx, api.Filter{}, take)
 		switch {
@@ -89,6 +112,23 @@ func (c *submitCommand) await(ctx context.Context, end string, done func(*api.Po
 		select {
 		case <-time.After(reconnectEvery): // the agent is being restarted
 		case <-ctx.Done():
+		}
+	}
+}
+
+// repeat says again and again, every progressEvery or at each tick, what goes on, until ctx ends.
+func repeat(ctx context.Context, ticks <-chan time.Time, say func()) {
+	if ticks == nil {
+		ticker := time.NewTicker(progressEvery)
+		defer ticker.Stop()
+		ticks = ticker.C
+	}
+	for {
+		select {
+		case <-ticks:
+			say()
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strconv"
 
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -20,14 +21,24 @@ func (c *Client) Submit(ctx context.Context, manifest []byte, replace bool) (*Su
 	return call[Submitted](ctx, c, http.MethodPost, submissions, query, manifest)
 }
 
+// DryRun is Submit with replace, but that nothing is changed: each pod comes with its version before and after.
+func (c *Client) DryRun(ctx context.Context, manifest []byte) (*Submitted, error) {
+	return call[Submitted](ctx, c, http.MethodPost, submissions, "replace=true&dryRun=true", manifest)
+}
+
 // Put has the one pod of a manifest wanted under the name that it has there, in place of the one before.
 func (c *Client) Put(ctx context.Context, namespace, name string, manifest []byte) (*Submitted, error) {
 	return call[Submitted](ctx, c, http.MethodPut, submissionPath(namespace, name), "", manifest)
 }
 
-// Withdraw has a submitted pod wanted no more. The name may be that of the manifest or that of the pod.
-func (c *Client) Withdraw(ctx context.Context, namespace, name string) (*Submitted, error) {
-	return call[Submitted](ctx, c, http.MethodDelete, submissionPath(namespace, name), "", nil)
+// Withdraw has a submitted pod wanted no more. The name may be that of the manifest or that of the pod. grace is how long it has at
+// most, in seconds, also where it ends already; negative: its own grace period.
+func (c *Client) Withdraw(ctx context.Context, namespace, name string, grace int64) (*Submitted, error) {
+	query := ""
+	if grace >= 0 {
+		query = "grace=" + strconv.FormatInt(grace, 10)
+	}
+	return call[Submitted](ctx, c, http.MethodDelete, submissionPath(namespace, name), query, nil)
 }
 
 // Submissions lists what was submitted.
@@ -38,6 +49,11 @@ func (c *Client) Submissions(ctx context.Context) (*Submissions, error) {
 // Submission is the submission of that name; the name may be that of the manifest or that of the pod.
 func (c *Client) Submission(ctx context.Context, namespace, name string) (*messages.Submission, error) {
 	return get[messages.Submission](ctx, c, submissionPath(namespace, name), "")
+}
+
+// WithdrawObject removes a ConfigMap or a Secret that was submitted.
+func (c *Client) WithdrawObject(ctx context.Context, kind, namespace, name string) (*Submitted, error) {
+	return call[Submitted](ctx, c, http.MethodDelete, submissionPath(namespace, name), "kind="+kind, nil)
 }
 
 func submissionPath(namespace, name string) string {

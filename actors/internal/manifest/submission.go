@@ -1,0 +1,139 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Submission is what a submitted manifest has.
+type Submission struct {
+	// Documents have the Pods, and the pods made of templates, as their authors wrote them.
+	Documents []Document
+	// Pods are what became of Documents, in the same order; without meaning when there are problems.
+	Pods []*v1.Pod
+	// Objects are the ConfigMaps and Secrets.
+	Objects Objects
+}
+
+// LoadSubmission reads a manifest that a person submits. Beside Pods it may have ConfigMaps and Secrets, and Deployments,
+// DaemonSets, StatefulSets, ReplicaSets and Jobs, of which the pod's template is taken, under the name of the whole. Of a
+// manifest with problems nothing is to be used.
+func LoadSubmission(path string, data []byte, opts Options) (s Submission, problems []Problem) {
+	if len(data) > MaxBytes {
+		return s, Decode(path, data)[0].Problems
+	}
+	seen := map[string]bool{}
+	for _, c := range split(data) {
+		if isObject(c.data) {
+			l := objectLoading{document: Document{path: path, first: c.line, places: &locator{text: c.data}}, out: &s.Objects}
+			l.load(c.data)
+			problems = append(problems, l.problems...)
+			continue
+		}
+		for _, d := range decodeChunk(path, c, true) {
+			l := &loading{document: &d, opts: opts, seen: seen}
+			if pod := l.load(); pod != nil {
+				s.Pods = append(s.Pods, pod)
+			}
+			s.Documents = append(s.Documents, d)
+			slices.SortStableFunc(l.problems, func(a, b Problem) int { return a.Line - b.Line })
+			problems = append(problems, l.problems...)
+		}
+	}
+	return s, problems
+}
+
+// isObject says whether a document says that it is a ConfigMap or a Secret: what is wrong with one quotes nothing of it.
+func isObject(data []byte) bool {
+	text, faults := toJSON(data)
+	if len(faults) > 0 {
+		return false
+	}
+	h, _ := readHead(text, "")
+	return h.Kind == "ConfigMap" || h.Kind == "Secret"
+}
+
+// templated makes an object that has a pod's template, and tells where that is. The template's values of restartPolicy count
+// as the API server would have them: a Job's may not be Always.
+var templated = map[string]struct {
+	version string
+	empty   func() (object any, meta *metav1.ObjectMeta, template *v1.PodTemplateSpec)
+}{
+	"Deployment": {"apps/v1", func() (any, *metav1.ObjectMeta, *v1.PodTemplateSpec) {
+		o := &appsv1.Deployment{}
+		return o, &o.ObjectMeta, &o.Spec.Template
+	}},
+	"DaemonSet": {"apps/v1", func() (any, *metav1.ObjectMeta, *v1.PodTemplateSpec) {
+		o := &appsv1.DaemonSet{}
+		return o, &o.ObjectMeta, &o.Spec.Template
+	}},
+	"StatefulSet": {"apps/v1", func() (any, *metav1.ObjectMeta, *v1.PodTemplateSpec) {
+		o := &appsv1.StatefulSet{}
+		return o, &o.ObjectMeta, &o.Spec.Template
+	}},
+	"ReplicaSet": {"apps/v1", func() (any, *metav1.ObjectMeta, *v1.PodTemplateSpec) {
+		o := &appsv1.ReplicaSet{}
+		return o, &o.ObjectMeta, &o.Spec.Template
+	}},
+	"Job": {"batch/v1", func() (any, *metav1.ObjectMeta, *v1.PodTemplateSpec) {
+		o := &batchv1.Job{}
+		return o, &o.ObjectMeta, &o.Spec.Template
+	}},
+}
+
+const templatePrefix = "spec.template."
+
+// decodeTemplated makes a document of the pod in an object's template.
+func (d Document) decodeTemplated(text []byte, kind string) Document {
+	d.namespace, d.name = readName(text)
+	object, meta, template := templated[kind].empty()
+	if faults := unmarshal(text, object, d.prefix); len(faults) > 0 {
+		return d.broken(faults...)
+	}
+	d.outer, d.prefix = d.prefix, d.prefix+templatePrefix
+	pod := &v1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: template.Spec}
+	pod.Name, pod.Namespace, pod.GenerateName = meta.Name, meta.Namespace, ""
+	policy := pod.Spec.RestartPolicy
+	switch {
+	case kind == "Job" && policy != v1.RestartPolicyNever && policy != v1.RestartPolicyOnFailure:
+		return d.broken(fault{field: d.prefix + "spec.restartPolicy", message: "must be Never or OnFailure in a Job"})
+	case kind != "Job" && policy != "" && policy != v1.RestartPolicyAlways:
+		return d.broken(fault{field: d.prefix + "spec.restartPolicy", message: "must be Always in a " + kind})
+	}
+	d.Pod, d.Note = pod, noteOf(kind, text)
+	return d
+}
+
+// noteOf says which fields of the object count here.
+func noteOf(kind string, text []byte) string {
+	var o struct {
+		Spec map[string]json.RawMessage `json:"spec"`
+	}
+	_ = json.Unmarshal(text, &o) // it was decoded before
+	note := kind + ": one pod is run, of its spec.template"
+	if kind == "Job" {
+		note += ", whose restartPolicy says what follows a failure"
+	}
+	var idle []string
+	for _, name := range slices.Sorted(maps.Keys(o.Spec)) {
+		switch name {
+		case "template":
+		case "replicas", "parallelism", "completions":
+			idle = append(idle, fmt.Sprintf("%s (%s)", name, o.Spec[name]))
+		default:
+			idle = append(idle, name)
+		}
+	}
+	if len(idle) > 0 {
+		note += "; without effect here: " + strings.Join(idle, ", ")
+	}
+	return note
+}

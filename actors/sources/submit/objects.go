@@ -1,0 +1,140 @@
+package submit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// objectPrefix begins the names of the files, in the folder of objects, that belong to this package: one file an object. The
+// objects actor reads them as it reads the files of others.
+const objectPrefix = "submitted-"
+
+// object is a ConfigMap or a Secret to be written. What it holds is in no message.
+type object struct {
+	kind, namespace, name string
+	text                  []byte
+}
+
+// objectsOf makes files of what a manifest has.
+func objectsOf(in manifest.Objects) (out []object, err error) {
+	add := func(kind string, meta *metav1.ObjectMeta, value any) {
+		text, failed := json.Marshal(value)
+		err = errors.Join(err, failed)
+		out = append(out, object{kind, meta.Namespace, meta.Name, text})
+	}
+	for _, o := range in.ConfigMaps {
+		o.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
+		add(o.Kind, &o.ObjectMeta, o)
+	}
+	for _, o := range in.Secrets {
+		o.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}
+		add(o.Kind, &o.ObjectMeta, o)
+	}
+	return out, err
+}
+
+func (o object) file(dir string) string {
+	sum := sha256.Sum256([]byte(o.kind + "/" + o.namespace + "/" + o.name))
+	return filepath.Join(dir, objectPrefix+hex.EncodeToString(sum[:16])+suffix)
+}
+
+func (o object) submitted(change messages.SubmissionChange) messages.SubmittedPod {
+	return messages.SubmittedPod{Kind: o.kind, Namespace: o.namespace, Name: o.name, PodName: o.name, Change: change}
+}
+
+// objectsRefused says why the objects cannot be taken; nil: they can.
+func (j *journal) objectsRefused(wanted []object) *messages.SubmissionRefused {
+	if len(wanted) == 0 {
+		return nil
+	}
+	first := wanted[0]
+	if j.opts.ObjectDir == "" {
+		return refused(messages.RefusedInvalid, messages.ManifestProblem{Field: "kind", Message: fmt.Sprintf(
+			"%s %s/%s: this agent has no folder for ConfigMaps and Secrets; start it with --object-dir=FOLDER",
+			first.kind, first.namespace, first.name)})
+	}
+	entries, err := os.ReadDir(j.opts.ObjectDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		failed := j.refusal(err)
+		return &failed
+	}
+	for _, e := range entries {
+		path := filepath.Join(j.opts.ObjectDir, e.Name())
+		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), objectPrefix) {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() || info.Size() > manifest.MaxBytes {
+			continue // the objects actor reports it
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		there, _ := manifest.LoadObjects(path, data)
+		others, err := objectsOf(there)
+		if err != nil {
+			continue
+		}
+		for _, o := range wanted {
+			for _, other := range others {
+				if o.kind == other.kind && o.namespace == other.namespace && o.name == other.name {
+					return refused(messages.RefusedConflict, messages.ManifestProblem{Field: "metadata.name", Message: fmt.Sprintf(
+						"%s %s/%s is in %s already: change it there, or choose another name", o.kind, o.namespace, o.name, path)})
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// putObject writes one object, unless it is there as it is to be.
+func (j *journal) putObject(o object, dryRun bool) (messages.SubmissionChange, error) {
+	path, change := o.file(j.opts.ObjectDir), messages.PodConfigured
+	old, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		change = messages.PodCreated
+	case err == nil && bytes.Equal(old, o.text):
+		return messages.PodUnchanged, nil
+	}
+	if dryRun {
+		return change, nil
+	}
+	if err := os.MkdirAll(j.opts.ObjectDir, 0o700); err != nil {
+		return "", err
+	}
+	return change, atomicfile.WriteFile(path, o.text, 0o600)
+}
+
+// withdrawObject removes an object that was submitted.
+func (j *journal) withdrawObject(m messages.WithdrawPod) any {
+	o := object{kind: m.Kind, namespace: m.Namespace, name: m.Name}
+	if o.namespace == "" {
+		o.namespace = v1.NamespaceDefault
+	}
+	path := o.file(j.opts.ObjectDir)
+	if _, err := os.Lstat(path); j.opts.ObjectDir == "" || errors.Is(err, fs.ErrNotExist) {
+		return messages.SubmissionRefused{Why: messages.RefusedUnknown,
+			Message: fmt.Sprintf("no %s %s/%s was submitted", o.kind, o.namespace, o.name)}
+	}
+	if err := atomicfile.Remove(path); err != nil {
+		return messages.SubmissionRefused{Why: messages.RefusedFailure, Message: err.Error()}
+	}
+	return messages.PodWithdrawn{Pod: o.submitted(messages.PodDeleted)}
+}
