@@ -22,12 +22,12 @@ func steps(fuzztime string) []step {
 		// First, as later steps need the Debian packages that it installs.
 		{"parts", "parts for end-to-end tests", command(plain, "go", "run", "./e2e/parts")},
 		{"lint", "gofmt", gofmt},
-		{"lint", "go vet", command(plain, "go", "vet", "-tags=e2e", "./...", "./.ci/check")},
-		{"lint", "golangci-lint", command(plain, "go", "run", golangci, "run", "./...", "./.ci/check")},
+		{"lint", "go vet", command(plain, "go", "vet", "-tags=e2e", "./...", "./.ci/check", "./.ci/package")},
+		{"lint", "golangci-lint", command(plain, "go", "run", golangci, "run", "./...", "./.ci/check", "./.ci/package")},
 		{"lint", "licences", licences},
 		{"vulnerabilities", "govulncheck", vulnerabilities},
 		{"unit", "unit tests with -race",
-			goTest(withRace, false, "-race", "-vet=off", "-parallel=4", "-timeout=45m", "./...", "./.ci/check")},
+			goTest(withRace, false, "-race", "-vet=off", "-parallel=4", "-timeout=45m", "./...", "./.ci/check", "./.ci/package")},
 		{"fuzz", "fuzzing", fuzz(fuzztime)},
 		{"e2e", "end-to-end tests", e2e},
 	}

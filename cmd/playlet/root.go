@@ -34,6 +34,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(dev.NewCommand(), doctor.NewCommand(), service.NewInstallCommand(), service.NewUninstallCommand())
 	root.AddCommand(client.Commands()...)
+	root.AddCommand(newManCommand(flags))
 	groupCommands(root)
 	setHelp(root, flags)
 	return root

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"archive/tar"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/playlet-dev/playlet/config/systemd"
+)
+
+// pack is one architecture.
+type pack struct {
+	arch, version, binary, docs, out string
+	at                               time.Time // of every file
+}
+
+// file is one file, or folder, of a package.
+type file struct {
+	path   string // where it is installed
+	text   []byte
+	mode   int64
+	config bool // what the administrator has made of it is kept
+	dir    bool
+}
+
+// environment is what the unit reads beside its configuration.
+const environment = `# More flags of the agent; playlet help flags lists them.
+PLAYLET_ARGS=--object-dir=/etc/playlet/objects
+`
+
+// The scripts, which both package managers run. The agent is restarted by an upgrade, and no container with it: the unit ends
+// the agent alone, and the next one takes over what runs. A removal leaves the containers, too.
+const (
+	afterInstall = `#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload
+	systemctl try-restart playlet.service
+fi
+`
+	beforeRemove = `#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then
+	case "$1" in
+	remove | 0) systemctl disable --now playlet.service ;;
+	esac
+fi
+`
+	afterRemove = `#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload
+fi
+if [ "$1" = purge ]; then
+	rm -rf /etc/playlet /etc/default/playlet
+fi
+`
+)
+
+// files are what the package installs, by path.
+func (p pack) files() ([]file, error) {
+	binary, err := os.ReadFile(p.binary)
+	if err != nil {
+		return nil, err
+	}
+	licence, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return nil, err
+	}
+	out := []file{
+		{path: "/usr/bin/playlet", text: binary, mode: 0o755},
+		{path: "/usr/lib/systemd/system/playlet.service", text: []byte(systemd.Unit("/usr/bin/playlet", systemd.ConfigPath)), mode: 0o644},
+		{path: "/etc/playlet", mode: 0o755, dir: true},
+		{path: "/etc/playlet/objects", mode: 0o700, dir: true},
+		{path: systemd.ConfigPath, text: []byte(systemd.Configuration(false)), mode: 0o600, config: true},
+		{path: "/etc/default/playlet", text: []byte(environment), mode: 0o644, config: true},
+		{path: "/usr/share/doc/playlet/copyright", text: licence, mode: 0o644},
+	}
+	for shell, path := range completions {
+		text, err := os.ReadFile(filepath.Join(p.docs, shell))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, file{path: path, text: text, mode: 0o644})
+	}
+	pages, err := filepath.Glob(filepath.Join(p.docs, "man", "*.1"))
+	if err != nil || len(pages) == 0 {
+		return nil, errors.Join(err, errors.New("there are no pages of the manual"))
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, file{path: "/usr/share/man/man1/" + filepath.Base(page), text: text, mode: 0o644})
+	}
+	slices.SortFunc(out, func(a, b file) int { return cmp.Compare(a.path, b.path) })
+	return out, nil
+}
+
+// number is the version as package managers compare it: it begins with a digit.
+func (p pack) number() string {
+	v := strings.TrimPrefix(p.version, "v")
+	if v == "" || v[0] < '0' || v[0] > '9' || !strings.Contains(v, ".") {
+		v = "0.0.0~" + v // a commit
+	}
+	return v
+}
+
+// make writes the packages, the tarball and the list of modules.
+func (p pack) make(ctx context.Context) error {
+	files, err := p.files()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(p.out, 0o755); err != nil { //nolint:gosec // what is released is for everybody
+		return err
+	}
+	base := filepath.Join(p.out, "playlet_"+p.number()+"_"+p.arch)
+	if err := p.tarball(base+".tar.gz", files); err != nil {
+		return err
+	}
+	if err := p.modules(base + ".cdx.json"); err != nil {
+		return err
+	}
+	stage, err := os.MkdirTemp("", "stage")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(stage) }()
+	spec, err := p.stage(stage, files)
+	if err != nil {
+		return err
+	}
+	for _, kind := range []string{"deb", "rpm"} {
+		cmd := exec.CommandContext(ctx, "go", "run", nfpm, "package", "-f", spec, "-p", kind, "-t", base+"."+kind)
+		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "SOURCE_DATE_EPOCH="+strconv.FormatInt(p.at.Unix(), 10))
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("nfpm: %w: %s", err, text)
+		}
+	}
+	return nil
+}
+
+// stage writes the files where nfpm finds them, and its configuration, whose path is returned.
+func (p pack) stage(folder string, files []file) (string, error) {
+	write := func(name string, text []byte) (string, error) {
+		path := filepath.Join(folder, name)
+		return path, os.WriteFile(path, text, 0o600)
+	}
+	var contents []map[string]any
+	for i, f := range files {
+		entry := map[string]any{"dst": f.path,
+			"file_info": map[string]any{"mode": f.mode, "owner": "root", "group": "root", "mtime": p.at.Format(time.RFC3339)}}
+		if f.dir {
+			entry["type"] = "dir"
+		} else {
+			path, err := write(strconv.Itoa(i), f.text)
+			if err != nil {
+				return "", err
+			}
+			entry["src"] = path
+		}
+		if f.config {
+			entry["type"] = "config|noreplace"
+		}
+		contents = append(contents, entry)
+	}
+	scripts := map[string]string{}
+	for name, text := range map[string]string{"postinstall": afterInstall, "preremove": beforeRemove, "postremove": afterRemove} {
+		path, err := write(name, []byte(text))
+		if err != nil {
+			return "", err
+		}
+		scripts[name] = path
+	}
+	spec, err := yaml.Marshal(map[string]any{
+		"name": "playlet", "arch": p.arch, "platform": "linux", "version": p.number(), "version_schema": "none",
+		"mtime": p.at.Format(time.RFC3339), "maintainer": "The Playlet authors <playlet@playlet.invalid>",
+		"description": "Kubernetes node agent made of actors.\nIt does the kubelet's job, and takes its flags and configuration.",
+		"license":     "Apache-2.0", "section": "admin", "contents": contents, "scripts": scripts,
+		"recommends": []string{"containerd"},
+		"rpm":        map[string]any{"buildhost": "localhost"},
+	})
+	if err != nil {
+		return "", err
+	}
+	return write("nfpm.yaml", spec)
+}
+
+// tarball writes the files below one folder, for whom no package is made.
+func (p pack) tarball(path string, files []file) (err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644) //nolint:gosec // what is released is for everybody
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	zip := gzip.NewWriter(f)
+	out := tar.NewWriter(zip)
+	for _, f := range files {
+		h := &tar.Header{Name: "playlet-" + p.number() + f.path, Mode: f.mode, Size: int64(len(f.text)), ModTime: p.at,
+			Uname: "root", Gname: "root", Typeflag: tar.TypeReg}
+		if f.dir {
+			h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
+		}
+		if err := out.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := out.Write(f.text); err != nil {
+			return err
+		}
+	}
+	return errors.Join(out.Close(), zip.Close())
+}
+
+// modules writes what the program is made of, as it says itself: a bill of materials in CycloneDX 1.5.
+func (p pack) modules(path string) error {
+	info, err := buildinfo.ReadFile(p.binary)
+	if err != nil {
+		return fmt.Errorf("the modules in %s: %w", p.binary, err)
+	}
+	type component struct {
+		Type    string `json:"type"`
+		Name    string `json:"name"`
+		Version string `json:"version"`
+		PURL    string `json:"purl,omitempty"`
+	}
+	components := []component{{"library", "std", info.GoVersion, ""}}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		components = append(components, component{"library", m.Path, m.Version, "pkg:golang/" + m.Path + "@" + m.Version})
+	}
+	text, err := json.MarshalIndent(map[string]any{
+		"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "components": components,
+		"metadata": map[string]any{"timestamp": p.at.Format(time.RFC3339),
+			"component": component{"application", "playlet", p.number(), ""}},
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // what is released is for everybody
+}
+
+// checksums writes SHA256SUMS of all that is in the folder, as sha256sum -c reads it.
+func checksums(folder string) error {
+	const name = "SHA256SUMS"
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	var out strings.Builder
+	for _, e := range entries {
+		if e.Name() == name || e.IsDir() {
+			continue
+		}
+		f, err := os.Open(filepath.Join(folder, e.Name()))
+		if err != nil {
+			return err
+		}
+		sum := sha256.New()
+		_, err = io.Copy(sum, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		fmt.Fprintf(&out, "%s  %s\n", hex.EncodeToString(sum.Sum(nil)), e.Name())
+	}
+	return os.WriteFile(filepath.Join(folder, name), []byte(out.String()), 0o644) //nolint:gosec // what is released is for everybody
+}
