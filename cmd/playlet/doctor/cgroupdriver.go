@@ -24,16 +24,23 @@ func checkCgroupDriver(ctx context.Context, m *Machine) []Finding {
 	unified, _ := m.unified() // that there are none is a finding of its own
 	switch {
 	case driver == "systemd" && !systemd:
-		return fail("set SystemdCgroup = false for runc in containerd's configuration, and cgroupDriver: cgroupfs",
+		return fail("have the runtime use cgroupfs ("+driverSetting(m, "false", "cgroupfs")+"), and set cgroupDriver: cgroupfs",
 			"systemd, %s, and this machine is not run by systemd", from)
 	case driver == "cgroupfs" && systemd && unified:
-		return warn("set SystemdCgroup = true for runc in containerd's configuration, and cgroupDriver: systemd; pods have to "+
-			"be "+
-			"made anew then",
+		return warn("have the runtime use systemd ("+driverSetting(m, "true", "systemd")+"), and set cgroupDriver: systemd; pods have "+
+			"to be made anew then",
 			"cgroupfs, %s, beside systemd, which thinks that the tree is its own", from)
 	case facts.driver != "" && m.Node.Kubelet.CgroupDriver != facts.driver && m.Node.Kubelet.CgroupDriver != defaultDriver:
 		return warn("set cgroupDriver: "+facts.driver, "%s, %s, which counts; the configuration says %s", driver, from,
 			m.Node.Kubelet.CgroupDriver)
 	}
 	return ok("%s, %s", driver, from)
+}
+
+// driverSetting is what says so in the runtime's own configuration.
+func driverSetting(m *Machine, containerd, crio string) string {
+	if name, _ := unit(m.Node.Kubelet.ContainerRuntimeEndpoint); name == "crio" {
+		return "cgroup_manager = \"" + crio + "\" of CRI-O"
+	}
+	return "SystemdCgroup = " + containerd + " for runc of containerd"
 }

@@ -23,7 +23,8 @@ func checkConditions(ctx context.Context, m *Machine) []Finding {
 		why := strings.TrimSpace(c.GetType() + " is false: " + c.GetReason() + ": " + c.GetMessage())
 		switch c.GetType() {
 		case runtimeapi.RuntimeReady:
-			found = append(found, fail("its own log says more (journalctl -u containerd)", "%s", why)...)
+			_, journal := unit(m.Node.Kubelet.ContainerRuntimeEndpoint)
+			found = append(found, fail(journal, "%s", why)...)
 		case runtimeapi.NetworkReady:
 			found = append(found,
 				fail("pods of the host's network run all the same; for the others see what is found of network below",

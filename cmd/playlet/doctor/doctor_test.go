@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -115,6 +116,19 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 			r.CNIConfDir = ""
 			r.runtime.status.Info = map[string]string{"config": `{"cni":{"confDir":"/none/of/it"}}`}
 		}, check: "network", result: Fail, says: "/none/of/it (folders as the runtime says)"},
+		"a runtime that does not say where": {wrong: func(r *rig) { r.CNIConfDir = "" }, check: "network", result: Warn,
+			says: "name the folder where it is configured with --cni-conf-dir"},
+		"CRI-O without events": {wrong: func(r *rig) { r.runtime.noEvents = io.EOF }, check: "features", result: OK,
+			says: "not: events"},
+		"CRI-O is away": {flags: []string{"--container-runtime-endpoint=unix:///none/crio/crio.sock"},
+			wrong: func(r *rig) { r.runtime.err = errors.New("x") }, check: "runtime", result: Fail, says: "systemctl start crio"},
+		"another is away": {flags: []string{"--container-runtime-endpoint=unix:///none/x.sock"},
+			wrong: func(r *rig) { r.runtime.err = errors.New("x") }, check: "runtime", result: Fail, says: "→ start the runtime, or"},
+		"CRI-O is broken": {flags: []string{"--container-runtime-endpoint=unix:///none/crio/crio.sock"},
+			wrong: func(r *rig) { r.condition(0, "broken") }, check: "conditions", result: Fail, says: "journalctl -u crio"},
+		"CRI-O and systemd": {flags: []string{"--container-runtime-endpoint=unix:///none/crio/crio.sock"},
+			wrong: func(r *rig) { r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) }, check: "cgroup-driver", result: Fail,
+			says: "cgroup_manager = \"cgroupfs\" of CRI-O"},
 		"nothing to attach to": {check: "attach", result: Skip, says: "not ready"},
 		"a plugin is missing":  {wrong: func(r *rig) { r.write(r.CNIConfDir+"/a.conf", `{"name": "a", "type": "none"}`) }, check: "network", result: Fail, says: "install it into /opt/cni/bin"},
 		"forwarding":           {check: "forwarding", result: OK, says: "is 1"},
@@ -173,6 +187,24 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 			result: Warn, says: "mkdir -p"},
 		"for all to write": {wrong: func(r *rig) { must(r.t, os.Chmod(r.Node.Kubelet.StaticPodPath, 0o777)) }, check: "manifests",
 			result: Warn, says: "chmod go-w"},
+		"a bad one": {wrong: func(r *rig) { r.manifest("b", "nope: 1") }, check: "manifests", result: Fail,
+			says: "/manifests/b.yaml:5: spec.nope: "},
+		"a good one": {wrong: func(r *rig) { r.manifest("b", "restartPolicy: Always") }, check: "manifests", result: OK, says: "2 files"},
+		"one name twice": {wrong: func(r *rig) {
+			r.manifest("b", "restartPolicy: Always")
+			must(r.t, os.Link(r.Node.Kubelet.StaticPodPath+"/b.yaml", r.Node.Kubelet.StaticPodPath+"/c.yaml"))
+		}, check: "manifests", result: Fail, says: "another file has a pod of this name"},
+		"what is not for these": {wrong: func(r *rig) {
+			r.manifest("b", "volumes: [{name: v, configMap: {name: c}}]")
+		}, check: "manifests", result: Fail, says: "spec.volumes[0].configMap"},
+		"too much memory": {wrong: func(r *rig) { r.manifest("b", "resources: {requests: {memory: 100Gi}}") }, check: "manifests",
+			result: Warn, says: " asks for 100Gi of memory, and this machine has 15.3 GiB"},
+		"too many processors": {wrong: func(r *rig) { r.manifest("b", "resources: {requests: {cpu: 100k}}") }, check: "manifests",
+			result: Warn, says: "asks for 100k processors"},
+		"one port for two": {wrong: func(r *rig) {
+			r.manifest("b", "hostNetwork: true", "ports: [{containerPort: 80, hostPort: 80}]")
+			r.manifest("c", "hostNetwork: true", "ports: [{containerPort: 80, hostPort: 80}]")
+		}, check: "manifests", result: Warn, says: "both ask for the host's port 80"},
 		"none": {wrong: func(r *rig) { r.Node.Kubelet.StaticPodPath = "" }, check: "manifests", result: OK,
 			says: "playlet run"},
 

@@ -164,6 +164,21 @@ func (r *rig) write(path, text string) {
 	must(r.t, os.WriteFile(path, []byte(text), 0o644))
 }
 
+// manifest writes a pod's, with a line of its spec; lines of its container begin with resources or ports.
+func (r *rig) manifest(name string, lines ...string) {
+	r.t.Helper()
+	text := "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n"
+	container := "  containers:\n  - name: main\n    image: x\n"
+	for _, line := range lines {
+		if strings.HasPrefix(line, "resources") || strings.HasPrefix(line, "ports") {
+			container += "    " + line + "\n"
+		} else {
+			text += "  " + line + "\n"
+		}
+	}
+	r.write(filepath.Join(r.Node.Kubelet.StaticPodPath, name+".yaml"), text+container)
+}
+
 // process makes one in the machine's /proc.
 func (r *rig) process(pid, name string, fds ...string) {
 	r.t.Helper()

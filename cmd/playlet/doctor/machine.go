@@ -103,13 +103,16 @@ func existing(path string) string {
 }
 
 // places says where the network is configured: as the command line says, else the runtime, else by convention; from is
-// who said so. guessed says that the runtime could not be asked.
+// who said so. guessed says that the runtime could not be asked, or does not
+// tell.
 func (m *Machine) places(ctx context.Context) (p cni.Places, from string, guessed bool) {
 	p, from = cni.DefaultPlaces(), "by convention"
 	if facts, err := m.askRuntime(ctx); err != nil {
 		guessed = true
 	} else if reported, ok := cni.PlacesOf(facts.status.GetInfo()); ok {
 		p, from = reported, "as the runtime says"
+	} else { // CRI-O does not say where its network is configured
+		guessed = true
 	}
 	if m.CNIConfDir != "" {
 		p.ConfDir, from, guessed = m.CNIConfDir, "as --cni-conf-dir says", false

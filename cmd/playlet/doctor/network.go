@@ -15,7 +15,7 @@ import (
 type networkFacts struct {
 	places   cni.Places
 	from     string
-	guessed  bool // the runtime was not there to be asked
+	guessed  bool // the runtime was not there to be asked, or does not tell
 	networks []cni.Network
 	err      error
 }
@@ -55,6 +55,7 @@ func checkNetwork(ctx context.Context, m *Machine) []Finding {
 		all := fail(whatOfNetwork(err, f.places), "%s (folders %s)", err, f.from)
 		if f.guessed { // it may be configured elsewhere
 			all[0].Result = Warn
+			all[0].Do += "; or name the folder where it is configured with --cni-conf-dir"
 		}
 		return all
 	}

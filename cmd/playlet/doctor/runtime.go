@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -98,7 +99,7 @@ func hasEvents(ctx context.Context, client Runtime) bool {
 	select {
 	case <-opened:
 	case err := <-ended:
-		return !cri.IsUnimplemented(err)
+		return sends(err)
 	}
 	for range 3 {
 		if _, err := client.Version(ctx); err != nil {
@@ -106,12 +107,27 @@ func hasEvents(ctx context.Context, client Runtime) bool {
 		}
 		select {
 		case err := <-ended:
-			return !cri.IsUnimplemented(err)
+			return sends(err)
 		default:
 		}
 	}
 	cancel()
-	return !cri.IsUnimplemented(<-ended)
+	return sends(<-ended)
+}
+
+// sends says whether a stream of events that ended so, unasked, would have had any: CRI-O ends it at once where events are off,
+// as they are by default.
+func sends(err error) bool { return err != nil && !errors.Is(err, io.EOF) && !cri.IsUnimplemented(err) }
+
+// unit is the name under which the service manager has the runtime, by its socket, and its word for hints; both are general
+// where the socket is nobody's known one.
+func unit(endpoint string) (name, journal string) {
+	for _, known := range []string{"containerd", "crio"} {
+		if strings.Contains(endpoint, known) {
+			return known, "its own log says more (journalctl -u " + known + ")"
+		}
+	}
+	return "", "its own log says more"
 }
 
 // checkRuntime says whether the runtime can be worked with.
@@ -128,19 +144,24 @@ func checkRuntime(ctx context.Context, m *Machine) []Finding {
 
 // explain says what is wrong with the runtime, and what to do.
 func explain(err error, endpoint string) (seen, do string) {
-	const start = "start the runtime (systemctl start containerd), or name its socket by --container-runtime-endpoint"
+	name, journal := unit(endpoint)
+	start := "start the runtime, or name its socket by --container-runtime-endpoint"
+	if name != "" {
+		start = "start the runtime (systemctl start " + name + "), or name its socket by --container-runtime-endpoint"
+	}
 	path, pathErr := cri.SocketPath(endpoint)
 	msg := cri.Message(err)
 	switch {
 	case pathErr != nil:
 		return pathErr.Error(), "correct containerRuntimeEndpoint, or --container-runtime-endpoint"
+	case cri.IsPermanent(err) && name != "containerd":
+		return msg, "the runtime has to speak CRI v1: a newer version of it does"
 	case cri.IsPermanent(err):
 		return msg,
 			"containerd needs 1.6 or newer, and its CRI plugin: no \"cri\" in disabled_plugins of /etc/containerd/config.toml"
 	case cri.IsTimeout(err) || strings.Contains(msg, "server preface"): // gRPC gives up on a connection without a word
 		return "it accepts connections and gives no answer",
-			"its own log says why (journalctl -u containerd); restarting it may " +
-				"help, containers go on"
+			journal + "; restarting it may help, containers go on"
 	}
 	if info, statErr := os.Stat(path); errors.Is(statErr, os.ErrNotExist) {
 		return "there is no socket", start
@@ -153,9 +174,9 @@ func explain(err error, endpoint string) (seen, do string) {
 	case strings.Contains(msg, "permission denied"):
 		return "permission denied", "run as root"
 	case strings.Contains(msg, "not initialized yet"):
-		return "it is still starting: " + msg, "wait; its own log says what for (journalctl -u containerd)"
+		return "it is still starting: " + msg, "wait; " + journal
 	default:
-		return msg, "its own log may say why (journalctl -u containerd)"
+		return msg, journal
 	}
 }
 
