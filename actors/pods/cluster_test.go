@@ -427,3 +427,36 @@ func TestWhatIsKeptOfADeletedPodGoesWithItsObject(t *testing.T) {
 		t.Errorf("at the end, kept are %v", got)
 	}
 }
+
+// What a source says of the time that a pod has to end counts once no source names it, and can only become shorter.
+func TestASourceHurriesAPod(t *testing.T) {
+	k, _ := cluster(t, t.TempDir())
+	audit(k)
+	wants(k, messages.APIServer)
+	says := func(graces map[string]int64, desired ...*v1.Pod) {
+		k.Send(messages.File, messages.SourcePodsWanted{Source: messages.File, Pods: desired, Graces: graces})
+		k.RunWork()
+	}
+	long := pod("web", "u")
+	long.Spec.TerminationGracePeriodSeconds = new(int64(30))
+	says(nil, long)
+	k.Take()
+	for i, c := range []struct {
+		graces  map[string]int64
+		desired []*v1.Pod
+		want    []int64
+	}{
+		{map[string]int64{"u": 5}, []*v1.Pod{long}, nil}, // it is wanted
+		{map[string]int64{"u": 20, "v": 1}, nil, []int64{20}},
+		{map[string]int64{"u": 25}, nil, nil},
+		{nil, nil, nil},
+		{map[string]int64{"u": 7}, nil, []int64{7}},
+		{map[string]int64{"u": 0}, nil, []int64{vanishedGrace}},
+		{map[string]int64{"u": 0}, nil, nil},
+	} {
+		says(c.graces, c.desired...)
+		if got := graces(k); !slices.Equal(got, c.want) {
+			t.Errorf("step %d: told of %v, want %v", i, got, c.want)
+		}
+	}
+}

@@ -16,12 +16,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/doctor"
 	"github.com/playlet-dev/playlet/config/systemd"
 )
 
 const installLong = `Install playlet as a systemd service: this binary, a unit that is started at boot and started again whenever it ends, and a
 configuration file that opens nothing to the outside. What is there already and was changed by hand, the configuration
-file, is kept. Containers outlive the service.`
+file, is kept; when the agent could not work with it on this machine (see playlet doctor), nothing is installed. Containers
+outlive the service.`
 
 const installExample = `  # Install, enable and start
   sudo playlet install
@@ -53,6 +55,7 @@ type installer struct {
 
 	out       io.Writer
 	systemctl func(ctx context.Context, args ...string) (string, error)
+	refuse    func(ctx context.Context, config string) error // says why an agent could not work with a configuration
 }
 
 const (
@@ -64,7 +67,7 @@ const (
 
 // NewInstallCommand is "playlet install".
 func NewInstallCommand() *cobra.Command {
-	i := &installer{root: "/", systemctl: systemctl}
+	i := &installer{root: "/", systemctl: systemctl, refuse: doctor.Refuse}
 	cmd := &cobra.Command{
 		Use: "install", Short: "Install playlet as a systemd service", Long: installLong, Example: installExample,
 		Args: cli.NoArguments,
@@ -135,6 +138,11 @@ func (i *installer) install(ctx context.Context) error {
 	program, err := os.ReadFile(i.self)
 	if err != nil {
 		return err
+	}
+	if _, err := os.Lstat(i.path(i.config)); err == nil {
+		if err := i.refuse(ctx, i.path(i.config)); err != nil {
+			return fmt.Errorf("nothing was installed, for %s would not do: %w", i.config, err)
+		}
 	}
 	if i.path(i.binary) != i.self {
 		if err := i.write(i.binary, program, 0o755); err != nil {

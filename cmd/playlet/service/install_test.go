@@ -39,6 +39,12 @@ func newMachine(t *testing.T) *machine {
 	}
 	m.installer = installer{root: root, self: self, binary: "/usr/local/bin/playlet", config: "/etc/playlet/config.yaml",
 		out: &m.output}
+	m.refuse = func(_ context.Context, config string) error {
+		if text, err := os.ReadFile(config); err != nil || strings.Contains(string(text), "nonsense") {
+			return errors.New("it is nonsense")
+		}
+		return nil
+	}
 	m.systemctl = func(_ context.Context, args ...string) (string, error) {
 		line := strings.Join(args, " ")
 		if line == "is-active kubelet.service" {
@@ -185,4 +191,22 @@ func run(args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{Use: "playlet"}
 	root.AddCommand(NewInstallCommand(), NewUninstallCommand())
 	return cli.Main(root, args, stdout, stderr)
+}
+
+// A configuration that an agent could not work with is refused before anything is changed.
+func TestInstallRefusesWhatCannotWork(t *testing.T) {
+	m := newMachine(t)
+	if err := os.MkdirAll(filepath.Join(m.root, "etc/playlet"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(m.root, m.config), []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := m.install(t.Context())
+	if err == nil || err.Error() != "nothing was installed, for /etc/playlet/config.yaml would not do: it is nonsense" {
+		t.Errorf("%v", err)
+	}
+	if m.content(t, m.binary) != "" || len(m.sent) > 0 {
+		t.Errorf("something was installed; systemctl was told %v", m.sent)
+	}
 }

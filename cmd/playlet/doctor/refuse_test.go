@@ -1,0 +1,26 @@
+package doctor
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// What would keep the agent from its work is refused, and what may come later, as the runtime's start, is not.
+func TestWhatCannotWorkIsRefused(t *testing.T) {
+	r := newRig(t)
+	r.runtime.err = os.ErrDeadlineExceeded
+	if err := refusal(t.Context(), r.Machine); err != nil {
+		t.Errorf("a machine whose runtime is not started yet: %v", err)
+	}
+	r.manifest("b", "nope: 1")
+	if err := refusal(t.Context(), r.Machine); err == nil || !strings.Contains(err.Error(), "manifests: ") ||
+		!strings.Contains(err.Error(), "b.yaml:5: spec.nope: ") {
+		t.Errorf("%v", err)
+	}
+	file := t.TempDir() + "/f"
+	r.write(file, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhealthzPrt: 1\n")
+	if err := Refuse(t.Context(), file); err == nil || !strings.Contains(err.Error(), `unknown field "healthzPrt", line 3: did you mean healthzPort?`) {
+		t.Errorf("%v", err)
+	}
+}
