@@ -90,7 +90,8 @@ func git(ctx context.Context, args ...string) (string, error) {
 func build(ctx context.Context, to, arch, version string) error {
 	const name = "github.com/playlet-dev/playlet/cmd/playlet/version.Build="
 	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w -X "+name+version, "-o", to, "./cmd/playlet")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false -trimpath", "GOOS=linux", "GOARCH="+arch)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false -trimpath", "GOOS=linux",
+		"GOARCH="+arch)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("building for %s: %w", arch, err)

@@ -86,7 +86,8 @@ func (p pack) files() ([]file, error) {
 	}
 	out := []file{
 		{path: "/usr/bin/playlet", text: binary, mode: 0o755},
-		{path: "/usr/lib/systemd/system/playlet.service", text: []byte(systemd.Unit("/usr/bin/playlet", systemd.ConfigPath)), mode: 0o644},
+		{path: "/usr/lib/systemd/system/playlet.service", mode: 0o644,
+			text: []byte(systemd.Unit("/usr/bin/playlet", systemd.ConfigPath))},
 		{path: "/etc/playlet", mode: 0o755, dir: true},
 		{path: "/etc/playlet/objects", mode: 0o700, dir: true},
 		{path: systemd.ConfigPath, text: []byte(systemd.Configuration(false)), mode: 0o600, config: true},
@@ -283,5 +284,6 @@ func checksums(folder string) error {
 		}
 		fmt.Fprintf(&out, "%s  %s\n", hex.EncodeToString(sum.Sum(nil)), e.Name())
 	}
-	return os.WriteFile(filepath.Join(folder, name), []byte(out.String()), 0o644) //nolint:gosec // what is released is for everybody
+	to := filepath.Join(folder, name)
+	return os.WriteFile(to, []byte(out.String()), 0o644) //nolint:gosec // what is released is for everybody
 }

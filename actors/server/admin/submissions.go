@@ -116,9 +116,11 @@ func readManifest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 
 // withdraw answers DELETE /v1/submissions/{namespace}/{name}[?kind=ConfigMap][?grace=SECONDS].
 func (h *handlers) withdraw(w http.ResponseWriter, r *http.Request) {
-	question := messages.WithdrawPod{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Kind: r.URL.Query().Get("kind")}
+	question := messages.WithdrawPod{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"),
+		Kind: r.URL.Query().Get("kind")}
 	if !slices.Contains([]string{"", "ConfigMap", "Secret"}, question.Kind) {
-		fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("kind=%q is none that can be submitted", question.Kind)})
+		text := fmt.Sprintf("kind=%q is none that can be submitted", question.Kind)
+		fail(w, &api.Error{Status: http.StatusBadRequest, Text: text})
 		return
 	}
 	if text := r.URL.Query().Get("grace"); text != "" {

@@ -35,7 +35,8 @@ func Check(path string, node base.Node) (pods []*v1.Pod, files int, problems []m
 		files++
 		info, err := os.Stat(p)
 		if err != nil || !info.Mode().IsRegular() || info.Size() > manifest.MaxBytes {
-			problems = append(problems, messages.ManifestProblem{Path: p, Message: "it cannot be read, is no file, or is too large"})
+			problems = append(problems, messages.ManifestProblem{Path: p,
+				Message: "it cannot be read, is no file, or is too large"})
 			continue
 		}
 		data, err := os.ReadFile(p)

@@ -61,8 +61,8 @@ func (j *journal) state() state {
 	if j.version == 0 {
 		return state{}
 	}
-	return state{version: j.version, problems: slices.Clone(j.problems), graces: maps.Clone(j.graces), records: slices.SortedFunc(maps.Values(j.records),
-		func(a, b *record) int {
+	return state{version: j.version, problems: slices.Clone(j.problems), graces: maps.Clone(j.graces),
+		records: slices.SortedFunc(maps.Values(j.records), func(a, b *record) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})}
 }

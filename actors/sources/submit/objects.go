@@ -94,8 +94,9 @@ func (j *journal) objectsRefused(wanted []object) *messages.SubmissionRefused {
 		for _, o := range wanted {
 			for _, other := range others {
 				if o.kind == other.kind && o.namespace == other.namespace && o.name == other.name {
-					return refused(messages.RefusedConflict, messages.ManifestProblem{Field: "metadata.name", Message: fmt.Sprintf(
-						"%s %s/%s is in %s already: change it there, or choose another name", o.kind, o.namespace, o.name, path)})
+					text := fmt.Sprintf("%s %s/%s is in %s already: change it there, or choose another name",
+						o.kind, o.namespace, o.name, path)
+					return refused(messages.RefusedConflict, messages.ManifestProblem{Field: "metadata.name", Message: text})
 				}
 			}
 		}

@@ -29,7 +29,7 @@ type Options struct {
 	// ObjectDir is the folder that the objects actor reads; ConfigMaps and Secrets that are submitted are written there. Empty:
 	// none are taken.
 	ObjectDir string
-	// StaticPath is where the file source reads manifests, to name the file of a pod that was not submitted; empty: there is none.
+	// StaticPath is where the file source reads manifests, to name the file of a pod that was not submitted; empty: none.
 	StaticPath string
 	// Board is where the pods actor publishes: a name that another source's pod has is refused. nil: none is known.
 	Board *board.Board

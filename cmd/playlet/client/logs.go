@@ -61,7 +61,7 @@ func newLogsCommand() *cobra.Command {
 	c.set.addFlags(cmd, socket)
 	flags.BoolVar(&c.everyone, "all-containers", false, "Of all containers of a pod")
 	flags.BoolVar(&c.prefix, "prefix", false, "Begin each line with the pod and the container")
-	flags.StringVarP(&c.options.Container, "container", "c", "", "The `container`, where the pod has several")
+	addContainerFlag(cmd, &c.options.Container, socket, &c.set.namespace)
 	flags.BoolVarP(&c.options.Follow, "follow", "f", false,
 		"Go on, and print what is written, until the container ends or Ctrl-C")
 	flags.BoolVarP(&c.options.Previous, "previous", "p", false, "Of the run before the latest one")

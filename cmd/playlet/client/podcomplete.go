@@ -49,3 +49,39 @@ func listed(
 	slices.Sort(out)
 	return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
 }
+
+// addContainerFlag adds -c, with the containers of the pods that are named as its completion.
+func addContainerFlag(cmd *cobra.Command, to *string, socket, namespace *string) {
+	cmd.Flags().StringVarP(to, "container", "c", "", "The `container`, where the pod has several")
+	complete := func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		set := podSet{namespace: *namespace}
+		if len(args) > 0 {
+			args = args[:1]
+		}
+		if err := set.settle(args); err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(contextOf(cmd), completeTimeout)
+		defer cancel()
+		pods, err := api.NewClient(*socket).Pods(ctx, set.filter())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var out []cobra.Completion
+		found, _ := set.choose(pods.Pods)
+		for i := range found {
+			spec := &found[i].Pod.Spec
+			for k := range spec.InitContainers {
+				out = append(out, spec.InitContainers[k].Name)
+			}
+			for k := range spec.Containers {
+				out = append(out, spec.Containers[k].Name)
+			}
+		}
+		slices.Sort(out)
+		return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
+	}
+	if err := cmd.RegisterFlagCompletionFunc("container", complete); err != nil {
+		panic(err) // the flag was added a moment ago
+	}
+}

@@ -50,8 +50,9 @@ func newRmCommand() *cobra.Command {
 	socket := cli.SocketFlag(cmd)
 	c.addFlags(cmd, "Wait until nothing is left of the pods; their progress goes to stderr")
 	c.set.addFlags(cmd, socket)
-	cmd.Flags().BoolVar(&c.force, "force", false, "End the pods at once: they have 1 s, and hooks and signals no more time than that")
-	cmd.Flags().Int64Var(&c.grace, "grace-period", -1, "`seconds` that a pod has to end; negative: its own terminationGracePeriodSeconds")
+	cmd.Flags().BoolVar(&c.force, "force", false, "End the pods at once: they have 1 s, their hooks included")
+	cmd.Flags().Int64Var(&c.grace, "grace-period", -1,
+		"`seconds` that a pod has to end; negative: its own terminationGracePeriodSeconds")
 	cmd.MarkFlagsMutuallyExclusive("force", "grace-period")
 	cmd.ValidArgsFunction = completeSubmitted(socket, &c.set)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

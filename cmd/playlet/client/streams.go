@@ -18,19 +18,22 @@ type streamCommand struct {
 	client    *api.Client
 	namespace string
 	options   api.ExecOptions
-	in        io.Reader
-	out, err  io.Writer
+
+	adminSocket *string // the flag, for completions
+	in          io.Reader
+	out, err    io.Writer
 }
 
 func (c *streamCommand) addFlags(cmd *cobra.Command) (socket *string) {
 	socket = cli.SocketFlag(cmd)
+	c.adminSocket = socket
 	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "", namespaceUsage)
 	cmd.ValidArgsFunction = completePods(socket, &c.namespace, false)
 	return socket
 }
 
 func (c *streamCommand) addContainerFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&c.options.Container, "container", "c", "", "The `container`, where the pod has several")
+	addContainerFlag(cmd, &c.options.Container, c.adminSocket, &c.namespace)
 }
 
 func (c *streamCommand) begin(cmd *cobra.Command, socket string) {

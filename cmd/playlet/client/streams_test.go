@@ -1,10 +1,14 @@
 package client
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
 func TestNumberedPorts(t *testing.T) {
@@ -42,6 +46,28 @@ func TestArgumentsOfStreams(t *testing.T) {
 		out, errs, code := f.command(t, strings.Fields(args)...)
 		if out != "" || errs != "playlet: "+want+"\n" || code != 1 {
 			t.Errorf("%s: %d %q %q, want %q", args, code, out, errs, want)
+		}
+	}
+}
+
+// -c is completed with the containers of the pod that is named, or of all.
+func TestContainersAreCompleted(t *testing.T) {
+	f := startFakeAgent(t)
+	for name, container := range map[string]string{"web": "main", "db": "store"} {
+		p := &api.Pod{Pod: &v1.Pod{}}
+		p.Pod.Name, p.Pod.Namespace, p.Pod.UID = name, "default", types.UID(name)
+		p.Pod.Spec.InitContainers = []v1.Container{{Name: "init"}}
+		p.Pod.Spec.Containers = []v1.Container{{Name: container}}
+		f.has(p)
+	}
+	for args, want := range map[string]string{
+		"exec web -c": "init\nmain\n", "logs -c": "init\nmain\nstore\n", "attach default/db -c": "init\nstore\n", "exec none -c": "",
+	} {
+		command, rest, _ := strings.Cut(args, " ")
+		all := append([]string{"__complete", command, "--admin-socket=" + f.socket}, append(strings.Fields(rest), "")...)
+		var out, problems bytes.Buffer
+		if code := run(all, &out, &problems); code != 0 || out.String() != want+":4\n" {
+			t.Errorf("%s: %d\n%s%s\nwant %s", args, code, &out, &problems, want)
 		}
 	}
 }

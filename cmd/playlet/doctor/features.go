@@ -46,8 +46,8 @@ func checkFeatures(ctx context.Context, m *Machine) []Finding {
 		text = strings.TrimPrefix(fmt.Sprintf("%s; not: %s", text, strings.Join(cannot, ", ")), "; ")
 	}
 	if facts.driver == "" { // the only one by which ordinary pods can come to grief
-		return warn("see that cgroupDriver is what the runtime is configured for (SystemdCgroup of containerd, cgroup_manager of "+
-			"CRI-O); newer runtimes tell (containerd 2.0)", "%s", text)
+		return warn("see that cgroupDriver is what the runtime is configured for (SystemdCgroup of containerd, cgroup_manager "+
+			"of CRI-O); newer runtimes tell (containerd 2.0)", "%s", text)
 	}
 	return ok("%s", text)
 }
