@@ -53,6 +53,9 @@ var ownRows = []flagRow{
 		"unix `socket` on which playlet's sub-commands reach the agent"),
 	own("enable-chaos", func(n *Node) any { return &n.EnableChaos },
 		"let \"playlet chaos\" kill and pause actors of this agent and break their messages, for tests of failure"),
+	own("enable-manifest-submission", func(n *Node) any { return &n.EnableManifestSubmission },
+		"take manifests of pods at /manifests of --port, too, from clients that may create, update or delete nodes/manifests; "+
+			"such a client is as good as root here"),
 	own("admin-socket-group", func(n *Node) any { return &n.AdminSocketGroup },
 		"`group` whose members may use the admin socket, beside root; it gives them all that root can do with pods"),
 	own("object-dir", func(n *Node) any { return &n.ObjectDir },

@@ -46,6 +46,8 @@ type Node struct {
 	CertDir string
 	// AdminSocket is the path of the unix socket on which sub-commands reach the agent.
 	AdminSocket string
+	// EnableManifestSubmission takes manifests on port 10250, too, from clients that are authorized.
+	EnableManifestSubmission bool
 	// EnableChaos lets playlet's sub-commands break actors on purpose, over the admin socket.
 	EnableChaos bool
 	// AdminSocketGroup is the name or the number of a group that may use the socket; empty: the agent's own user alone.

@@ -217,6 +217,14 @@ func TestRefusedFlags(t *testing.T) {
 		_, _, err := loadArgs(t, test.arg)
 		oneLineWith(t, err, test.want)
 	}
+	const submission, anonymous, all = "--enable-manifest-submission", "--anonymous-auth", "--authorization-mode=AlwaysAllow"
+	for _, args := range [][]string{{submission, anonymous}, {submission, all}, {anonymous, all}} {
+		if _, _, err := loadArgs(t, args...); err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	_, _, err := loadArgs(t, submission, anonymous, all)
+	oneLineWith(t, err, "--enable-manifest-submission: invalid value true: everybody who connects")
 	if _, _, err := loadArgs(t, "--node-labels=kubernetes.io/arch=x,node.kubernetes.io/own=y,example.com/z=,a=b",
 		"--lock-file=/l", "--exit-on-lock-contention"); err != nil {
 		t.Error(err)

@@ -33,8 +33,9 @@ type fakeTree struct {
 	quarantined map[messages.Address]messages.ChildQuarantined
 	hangs       bool
 	asked       int
-	question    any // the last
-	answer      any // to questions that are not for an inspection
+	question    any   // the last
+	answer      any   // to questions that are not for an inspection
+	answers     []any // what the next ones are answered, in its place
 	recorder    *supervisors.Recorder
 }
 
@@ -50,6 +51,9 @@ func (f *fakeTree) Ask(ctx context.Context, to messages.Address, question any) (
 	f.asked++
 	f.question = question
 	hangs, kind, answer := f.hangs, f.kinds[to], f.answer
+	if len(f.answers) > 0 {
+		answer, f.answers = f.answers[0], f.answers[1:]
+	}
 	f.mu.Unlock()
 	if hangs { // as an actor that is stuck, without its seconds
 		return nil, &supervisors.ErrNoAnswer{Actor: to, Question: "GetInspection", Err: context.DeadlineExceeded}

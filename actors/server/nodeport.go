@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/playlet-dev/playlet/actors/server/admin"
 	"github.com/playlet-dev/playlet/actors/server/nodeapi"
 )
 
@@ -20,6 +21,8 @@ type NodeAPI struct {
 	// one of them is nil, Port stays closed.
 	TLS    *tls.Config
 	Filter func(http.Handler) http.Handler
+	// Submission serves /manifests on Port: whoever has the right to creates pods there.
+	Submission bool
 	// Ready says why Port cannot be opened yet; the actor asks again, with back-off. It may read files. nil: it always can.
 	Ready func() error
 }
@@ -34,6 +37,9 @@ const maxNodeHeaderBytes = http.DefaultMaxHeaderBytes
 func (l *Listeners) addNodeAPI(n *NodeAPI) {
 	conf := n.Config
 	conf.Board, conf.Containers, conf.Healthz, conf.Log = l.conf.Board, l.shared, l.health.NodeHandler(), l.log
+	if n.Submission {
+		conf.Manifests = admin.Manifests(admin.Config{Tree: l.tree})
+	}
 	if n.Port != 0 && n.TLS != nil && n.Filter != nil {
 		// Inside the filter: who is not let in, or not yet, is idle, and his connection may be closed for another's.
 		e := nodeEndpoint("nodeapi", net.JoinHostPort(n.Address, strconv.Itoa(n.Port)), n.Filter(whileBusy(nodeapi.New(conf))))
@@ -50,7 +56,7 @@ func (l *Listeners) addNodeAPI(n *NodeAPI) {
 }
 
 func nodeEndpoint(name, where string, h http.Handler) *endpoint {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
+	server := &http.Server{Handler: newClients().limit(h), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
 	server.Protocols = new(http.Protocols)
 	server.Protocols.SetHTTP1(true)
 	return newEndpoint(name, where, nodeConns, server, tcpDoor(where))

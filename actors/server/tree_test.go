@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"testing"
 	"time"
 
@@ -54,12 +56,9 @@ func until(t *testing.T, what string, f func() bool) {
 	}
 }
 
-func TestAStreamOutlivesTheActorThatOpenedItsListener(t *testing.T) {
-	r := newRig(t, nil)
-	sys := startTree(t, r)
-	until(t, "listening", func() bool { return r.listeners.State()[0].Open })
-	lines := r.watch(api.Filter{})
-	r.line(lines)
+// killServer kills the server's actor, and waits until it lives again.
+func killServer(t *testing.T, r *rig, sys *supervisors.System) {
+	t.Helper()
 	inspect := func() *api.Inspection {
 		in, err := r.client.Inspect(t.Context(), messages.Server)
 		if err != nil {
@@ -71,15 +70,74 @@ func TestAStreamOutlivesTheActorThatOpenedItsListener(t *testing.T) {
 	if first.Incarnation == 0 || first.Kind != "server" {
 		t.Fatalf("%+v", first)
 	}
-	opened := r.listeners.State()[0].Since
 	sys.Kill(messages.Server, "a test")
 	until(t, "a new life", func() bool { n := inspect().Incarnation; return n != 0 && n != first.Incarnation })
+}
+
+func TestAStreamOutlivesTheActorThatOpenedItsListener(t *testing.T) {
+	r := newRig(t, nil)
+	sys := startTree(t, r)
+	until(t, "listening", func() bool { return r.listeners.State()[0].Open })
+	lines := r.watch(api.Filter{})
+	r.line(lines)
+	opened := r.listeners.State()[0].Since
+	killServer(t, r, sys)
 	r.board.Publish(board.Snapshot{Pods: []board.Pod{pod("default", "web", "u1", nil)}})
 	if c := r.line(lines); c.Full || len(c.Pods) != 1 {
 		t.Errorf("the old stream tells %+v", c)
 	}
 	if now := r.listeners.State()[0].Since; !now.Equal(opened) {
 		t.Error("the listener was opened anew")
+	}
+}
+
+// What is streamed with containers goes on when the actor is killed: it belongs to the process.
+func TestStreamsWithContainersOutliveTheActor(t *testing.T) {
+	r, _ := execRig(t)
+	sys := startTree(t, r)
+	forwarded, err := r.client.PortForward(t.Context(), "ns", "web", "u1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer forwarded.Close() //nolint:errcheck // all was read
+	port, err := forwarded.CreateStream(http.Header{"streamType": {"data"}, "port": {"80"}, "requestID": {"0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromHere, stdin := io.Pipe()
+	stdout, toHere := io.Pipe()
+	attached := make(chan error, 1)
+	go func() {
+		o := api.ExecOptions{Container: "app", UID: "u1", Stdin: true}
+		attached <- r.client.Attach(t.Context(), "ns", "web", o, api.Terminal{Stdin: fromHere, Stdout: toHere, Stderr: io.Discard})
+	}()
+	talk := func(word string) {
+		t.Helper()
+		for name, s := range map[string]struct {
+			io.Writer
+			io.Reader
+		}{"port-forward": {port, port}, "attach": {stdin, stdout}} {
+			if _, err := io.WriteString(s, word); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			back := make([]byte, len(word))
+			if _, err := io.ReadFull(s, back); err != nil || string(back) != word {
+				t.Errorf("%s: %q, %v", name, back, err)
+			}
+		}
+	}
+	prefix := make([]byte, len("80:"))
+	if _, err := io.ReadFull(port, prefix); err != nil {
+		t.Fatal(err)
+	}
+	talk("before")
+	killServer(t, r, sys)
+	talk("after")
+	if err := stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-attached; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -88,14 +88,15 @@ func New(conf Config) http.Handler {
 	mux.HandleFunc("DELETE /v1/submissions/{namespace}/{name}", h.withdraw)
 	mux.Handle("/healthz", conf.Healthz)
 	mux.Handle("/healthz/", conf.Healthz)
-	return inJSON(mux)
+	return inJSON(mux, submissionsPath)
 }
 
-// inJSON limits the bodies of requests, and gives the mux's own refusals (404, 405) the form of all others.
-func inJSON(mux *http.ServeMux) http.Handler {
+// inJSON limits the bodies of requests, which are manifests at one path and below it, and gives the mux's own refusals (404, 405)
+// the form of all others.
+func inJSON(mux *http.ServeMux, manifests string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limit := int64(maxBodyBytes)
-		if r.URL.Path == submissionsPath || strings.HasPrefix(r.URL.Path, submissionsPath+"/") {
+		if r.URL.Path == manifests || strings.HasPrefix(r.URL.Path, manifests+"/") {
 			limit = maxManifestBytes
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, limit)

@@ -34,6 +34,30 @@ var refusals = map[messages.Refusal]int{
 	messages.RefusedFailure:   http.StatusInternalServerError,
 }
 
+// Manifests are the submissions on the node's API, at /manifests: what the admin socket answers at /v1/submissions, by the same
+// handlers. There each method is a right of its own, and so does one thing: POST creates and replaces nothing, PUT replaces a
+// submission that is there, DELETE withdraws it. Of the configuration it needs the tree.
+func Manifests(conf Config) http.Handler {
+	h := &handlers{conf: conf}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /manifests", h.submissions)
+	mux.HandleFunc("POST /manifests", func(w http.ResponseWriter, r *http.Request) { h.accept(w, r, messages.SubmitPods{}) })
+	mux.HandleFunc("GET /manifests/{namespace}/{name}", h.submission)
+	mux.HandleFunc("PUT /manifests/{namespace}/{name}", h.replace)
+	mux.HandleFunc("DELETE /manifests/{namespace}/{name}", h.withdraw)
+	return inJSON(mux, "/manifests")
+}
+
+// replace answers PUT /manifests/{namespace}/{name}: the right to update is not the right to create.
+func (h *handlers) replace(w http.ResponseWriter, r *http.Request) {
+	question := messages.GetSubmissions{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	if _, err := askSubmit[messages.SubmissionsTold](h, r, question); err != nil {
+		fail(w, err)
+		return
+	}
+	h.submitOne(w, r)
+}
+
 // submissions answers GET /v1/submissions.
 func (h *handlers) submissions(w http.ResponseWriter, r *http.Request) {
 	found, err := askSubmit[messages.SubmissionsTold](h, r, messages.GetSubmissions{})

@@ -36,6 +36,8 @@ type Config struct {
 	Healthz    http.Handler
 	// Figures makes the handler of /stats and /metrics and what is below them, once for each port; nil: nothing serves them.
 	Figures func() http.Handler
+	// Manifests is the handler of /manifests and what is below it; nil: nothing is submitted here.
+	Manifests http.Handler
 	// Kubelet is the configuration: its switches say which handlers there are, and /configz shows it. Secrets
 	// are masked. Only read.
 	Kubelet *config.KubeletConfiguration
@@ -67,13 +69,19 @@ type api struct {
 	mux   *http.ServeMux
 	paths []string      // as /statusz lists them
 	slow  chan struct{} // a slot a slow request
+	turns chan struct{} // a slot a request whose answer is made in memory
 }
 
-// maxSlow is how many requests that may take minutes are answered at once.
-const maxSlow = 32
+const (
+	// maxSlow is how many requests that may take minutes are answered at once.
+	maxSlow = 32
+	// maxTurns is how many answers that may be big, or big requests, are in memory at once: those of a crowded node have megabytes.
+	maxTurns = 16
+)
 
 func newAPI(conf Config) *api {
-	a := &api{conf: conf, log: conf.Log, mux: http.NewServeMux(), slow: make(chan struct{}, maxSlow)}
+	a := &api{conf: conf, log: conf.Log, mux: http.NewServeMux(), slow: make(chan struct{}, maxSlow),
+		turns: make(chan struct{}, maxTurns)}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -101,6 +109,10 @@ func ReadOnly(conf Config) http.Handler {
 func New(conf Config) http.Handler {
 	a := newAPI(conf)
 	a.readOnly()
+	if conf.Manifests != nil {
+		a.handle("/manifests", a.inTurn(conf.Manifests))
+		a.handle("/manifests/", a.inTurn(conf.Manifests))
+	}
 	k := conf.Kubelet
 	if !ptr.Deref(k.EnableDebuggingHandlers, true) {
 		off := disabled("Debug endpoints are disabled.")
@@ -122,8 +134,8 @@ func New(conf Config) http.Handler {
 	a.handle("/run"+pod+container, a.slowly(only(a.run, http.MethodPost)))
 	a.handle("/run"+pod+uid+container, a.slowly(only(a.run, http.MethodPost)))
 	a.handle("/checkpoint"+pod+container, a.slowly(only(a.checkpoint, http.MethodPost)))
-	a.handle("/runningpods/{$}", within(quickly, only(a.runningPods, http.MethodGet)))
-	a.handle("/configz", within(quickly, only(a.configz, http.MethodGet)))
+	a.handle("/runningpods/{$}", a.inTurn(only(a.runningPods, http.MethodGet)))
+	a.handle("/configz", a.inTurn(only(a.configz, http.MethodGet)))
 	a.systemLogs()
 	a.debug()
 	a.zpages() // last: it lists the paths
@@ -134,8 +146,8 @@ func New(conf Config) http.Handler {
 func (a *api) readOnly() {
 	a.handle("/healthz", within(quickly, a.conf.Healthz))
 	a.handle("/healthz/", within(quickly, a.conf.Healthz))
-	a.handle("/pods", within(quickly, only(a.pods, http.MethodGet)))
-	a.handle("/pods/{$}", within(quickly, only(a.pods, http.MethodGet)))
+	a.handle("/pods", a.inTurn(only(a.pods, http.MethodGet)))
+	a.handle("/pods/{$}", a.inTurn(only(a.pods, http.MethodGet)))
 	if a.conf.Figures != nil {
 		figures := a.conf.Figures()
 		for _, p := range []string{"/stats", "/stats/", "/metrics", "/metrics/"} {
@@ -198,6 +210,19 @@ func within(limit time.Duration, h http.Handler) http.Handler {
 		_ = errors.Join(control.SetReadDeadline(until), control.SetWriteDeadline(until)) // a recorder in a test has none
 		h.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// inTurn is within for what is made in memory: a request waits for its turn as long as it may take.
+func (a *api) inTurn(h http.Handler) http.Handler {
+	return within(quickly, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case a.turns <- struct{}{}:
+			defer func() { <-a.turns }()
+			h.ServeHTTP(w, r)
+		case <-r.Context().Done():
+			fail(w, refuse(http.StatusServiceUnavailable, "too many requests are being answered"))
+		}
+	}))
 }
 
 // slowly is within for what may take minutes, of which there are not many at once.

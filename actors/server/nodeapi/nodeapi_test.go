@@ -140,6 +140,9 @@ func TestStreams(t *testing.T) {
 				t.Error(err)
 			}
 			<-r.runtime.ended // a client that goes ends the stream
+			for streams := 1; streams > 0; _, streams = r.conf.Containers.Open() {
+				time.Sleep(time.Millisecond) // its place is free a moment later; the test's own deadline bounds it
+			}
 		}
 	}
 }
@@ -180,6 +183,22 @@ func TestRefusedStreams(t *testing.T) {
 	if err != nil || resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "it is busy") ||
 		strings.Contains(string(text), "secret") {
 		t.Errorf("%s %s %v", resp.Status, text, err)
+	}
+}
+
+// Where the runtime's streaming server sends elsewhere, nobody is taken there: neither the agent nor the client.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was followed") }))
+	defer elsewhere.Close()
+	r := newRig(t, nil)
+	r.runtime.speak = func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.URL+"/secret", http.StatusTemporaryRedirect)
+	}
+	s, resp := r.upgrade(http.MethodPost, "/exec/ns/web/app?command=sh&output=1", nil)
+	text, err := io.ReadAll(resp.Body)
+	if s != nil || err != nil || resp.StatusCode != http.StatusBadGateway || resp.Header.Get("Location") != "" ||
+		strings.Contains(string(text), elsewhere.URL) {
+		t.Errorf("%s, %q, %s, %v", resp.Status, resp.Header.Get("Location"), text, err)
 	}
 }
 

@@ -1,13 +1,16 @@
 package nodeapi
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,4 +80,33 @@ func TestDeadlinesAreSet(t *testing.T) {
 	if err := <-seen; err != nil {
 		t.Error(err)
 	}
+}
+
+// Answers that are made in memory take turns; who waits in vain is told so.
+func TestBigAnswersTakeTurns(t *testing.T) {
+	inside, out := make(chan struct{}, 2*maxTurns), make(chan struct{})
+	a := newAPI(Config{})
+	h := a.inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside <- struct{}{}; <-out }))
+	var all sync.WaitGroup
+	serve := func(ctx context.Context) int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/pods", nil).WithContext(ctx))
+		return w.Code
+	}
+	for range maxTurns {
+		all.Go(func() { serve(t.Context()) })
+		<-inside
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code := serve(gone); code != http.StatusServiceUnavailable || len(inside) > 0 {
+		t.Errorf("one too many: %d", code)
+	}
+	next := make(chan int)
+	go func() { next <- serve(t.Context()) }()
+	close(out)
+	if code := <-next; code != http.StatusOK {
+		t.Errorf("the next one: %d", code)
+	}
+	all.Wait()
 }

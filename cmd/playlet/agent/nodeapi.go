@@ -27,6 +27,7 @@ func (a *Agent) nodeAPI() *server.NodeAPI {
 			Figures:      func() http.Handler { return stats.Handler(a.figures, a.metrics) },
 		},
 	}
+	api.Submission = a.node.EnableManifestSubmission
 	if address := a.guard.exposure.ReadOnly; address != "" {
 		api.ReadOnlyAddress, api.ReadOnlyPort = address, int(k.ReadOnlyPort)
 	}

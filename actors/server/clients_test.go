@@ -1,0 +1,64 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// A client that asks too often is refused, and no other is.
+func TestEachClientHasARate(t *testing.T) {
+	c, now := newClients(), time.Unix(1000, 0)
+	for range clientBurst {
+		if !c.allow("192.0.2.1:1000", now) {
+			t.Fatal("refused before the limit")
+		}
+	}
+	for remote, want := range map[string]bool{
+		"192.0.2.1:2000": false, "[::ffff:192.0.2.1]:3": false, "192.0.2.2:1000": true, "@": true,
+	} {
+		if got := c.allow(remote, now); got != want {
+			t.Errorf("%s: %v", remote, got)
+		}
+	}
+	if now = now.Add(time.Second / clientRate); !c.allow("192.0.2.1:1", now) || c.allow("192.0.2.1:1", now) {
+		t.Error("the rate is another")
+	}
+	for i := range clientBurst + 1 { // one machine, however many addresses it takes
+		if got, want := c.allow(fmt.Sprintf("[2001:db8::%x]:1", i), now), i < clientBurst; got != want {
+			t.Fatalf("request %d: %v", i, got)
+		}
+	}
+}
+
+// What is remembered of clients has a bound, and those that were not heard of for a while make room.
+func TestClientsAreForgotten(t *testing.T) {
+	c, now := newClients(), time.Unix(1000, 0)
+	at := func(i int) string { return fmt.Sprintf("10.%d.%d.1:1", i/256, i%256) }
+	for i := range maxClients + 10 {
+		c.allow(at(i), now)
+	}
+	if len(c.each) != maxClients {
+		t.Errorf("%d clients are remembered", len(c.each))
+	}
+	c.allow(at(maxClients+20), now.Add(time.Minute))
+	if len(c.each) != 1 {
+		t.Errorf("%d clients are remembered after a minute", len(c.each))
+	}
+}
+
+// The refusal comes before anybody is asked who the client is.
+func TestTheRateIsThatOfThePort(t *testing.T) {
+	asked := 0
+	h := newClients().limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	var last *httptest.ResponseRecorder
+	for range 2 * clientBurst {
+		last = httptest.NewRecorder()
+		h.ServeHTTP(last, httptest.NewRequest(http.MethodGet, "/pods", nil))
+	}
+	if last.Code != http.StatusTooManyRequests || last.Header().Get("Retry-After") == "" || asked == 2*clientBurst {
+		t.Errorf("%d, %d were served", last.Code, asked)
+	}
+}
