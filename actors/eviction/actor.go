@@ -99,7 +99,8 @@ type actor struct {
 	busy       bool // figures of pods are being read, or the end of evicted ones is awaited
 	// awaited are pods whose end was waited for in vain. Nobody waits for them again.
 	awaited map[types.UID]bool
-	acting  Signal // for which something was done last, until nothing is short
+	acting  Signal    // for which something was done last, until nothing is short
+	began   time.Time // the last measurement
 	// helpless says that it was logged that no pod may be evicted for it.
 	helpless bool
 	// unmeasured is how often pods were not evicted since the volumes and logs of some were not measured, one after another.
@@ -165,7 +166,7 @@ func (a *actor) measure(ctx supervisors.Context) {
 	if a.measuring {
 		return
 	}
-	a.measuring, a.again = true, false
+	a.measuring, a.again, a.began = true, false, ctx.Now()
 	measure, reclaimed := a.opts.Measure, a.reclaimed
 	ctx.Do(supervisors.Work{Name: "Measure", Timeout: measureTimeout, Run: func(ctx context.Context) any {
 		return measured{measure(ctx), reclaimed}
@@ -407,6 +408,7 @@ func (a *actor) evict(ctx supervisors.Context, c candidate, signal string, why m
 	ctx.Log().Warn("evicting a pod", "pod", c.pod.Namespace+"/"+c.pod.Name, "podUID", c.pod.UID, "signal", signal, "message",
 		why.Message)
 	metrics.Evictions.WithLabelValues(signal).Inc()
+	metrics.EvictionAge.WithLabelValues(signal).Observe(ctx.Now().Sub(a.began).Seconds())
 	ctx.Tell(messages.Pods, messages.EvictPod{UID: string(c.pod.UID), Failure: why})
 	a.reclaimed, a.unmeasured = false, 0
 	leaving[c.pod.UID] = *why.Grace

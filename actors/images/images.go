@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
@@ -197,6 +198,9 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 		case tellPod:
 			if m, ok := e.msg.(messages.ImagePulled); ok {
 				a.lease(m, ctx.Now())
+				if m.Pulled && !m.Again {
+					metrics.PulledFor(types.UID(e.uid), ctx.Now().Add(-m.Took), ctx.Now())
+				}
 			}
 			ctx.Tell(messages.PodAddress(e.uid), e.msg)
 		case startLook:

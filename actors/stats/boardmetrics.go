@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -175,7 +176,7 @@ func volumeStates(phase string) func(yield func(string) bool) {
 type starts struct {
 	began      time.Time // pods from before were another agent's to count
 	toRunning  prometheus.Histogram
-	total      prometheus.Histogram
+	total, own prometheus.Histogram
 	containers prometheus.Histogram
 	worker     *prometheus.HistogramVec
 
@@ -189,6 +190,9 @@ func newStarts(began time.Time) starts {
 			Help: "Time from when a pod was seen first until all its containers had started.", Buckets: startBuckets}),
 		total: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_pod_start_total_duration_seconds",
 			Help: "Time from a pod's creation until all its containers had started.", Buckets: startBuckets}),
+		own: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_pod_start_sli_duration_seconds",
+			Help:    "Time from a pod's creation until all its containers had started, less that of pulls and init containers.",
+			Buckets: startBuckets}),
 		containers: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_containers_per_pod_count",
 			Help: "How many containers pods have.", Buckets: prometheus.ExponentialBuckets(1, 2, 5)}),
 		worker: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubelet_pod_worker_duration_seconds",
@@ -219,11 +223,26 @@ func (s *starts) look(now *board.Snapshot) {
 			s.worker.WithLabelValues("create").Observe(took) // the other syncs of the kubelet are single messages here
 			s.containers.Observe(float64(len(p.Pod.Spec.Containers)))
 			if created := p.Pod.CreationTimestamp; !created.IsZero() {
-				s.total.Observe(max(started.Sub(created.Time), 0).Seconds())
+				took := started.Sub(created.Time)
+				s.total.Observe(max(took, 0).Seconds())
+				if p.Source == messages.APIServer { // a static pod's creation is not its own
+					took -= metrics.TakePull(uid) + initialized(p.Status)
+					s.own.Observe(max(took, 0).Seconds())
+				}
 			}
 		}
 	}
 	s.seen = here
+}
+
+// initialized is how long a pod's init containers ran.
+func initialized(s *v1.PodStatus) (took time.Duration) {
+	for i := range s.InitContainerStatuses {
+		if t := s.InitContainerStatuses[i].State.Terminated; t != nil {
+			took += t.FinishedAt.Sub(t.StartedAt.Time)
+		}
+	}
+	return took
 }
 
 // startedAt is when the last of a pod's containers started for the first time; false while one has not, or has been restarted, so

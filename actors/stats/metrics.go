@@ -118,7 +118,7 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	m.probeTime = histogram(m.probing, "prober_probe_duration_seconds", "Time that runs of probes took.", prometheus.DefBuckets,
 		"probe_type", "container", "pod", "namespace")
 	m.starts = newStarts(m.began)
-	r.MustRegister(m.starts.toRunning, m.starts.total, m.starts.containers, m.starts.worker, &boardView{m})
+	r.MustRegister(m.starts.toRunning, m.starts.total, m.starts.own, m.starts.containers, m.starts.worker, &boardView{m})
 	return m
 }
 
@@ -259,7 +259,7 @@ func (*Metrics) Checked(name string, healthy bool) {
 
 // paths are those whose requests are counted by themselves; all others are "other". A path is anybody's to choose.
 var paths = []string{
-	"attach", "checkpoint", "configz", "containerLogs", "debug", "exec", "flagz", "healthz", "logs", "metrics",
+	"attach", "checkpoint", "configz", "containerLogs", "debug", "exec", "flagz", "healthz", "logs", "manifests", "metrics",
 	"metrics/cadvisor", "metrics/probes", "metrics/resource", "metrics/slis", "pods", "portForward", "run", "runningpods",
 	"stats", "stats/summary", "statusz",
 }

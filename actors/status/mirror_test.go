@@ -265,3 +265,9 @@ func TestANameThatIsTaken(t *testing.T) {
 		t.Errorf("it was not made when the name was free: %v", b.troubles())
 	}
 }
+
+func TestMirrorPodsAreCounted(t *testing.T) {
+	if n := mirrorPods([]*v1.Pod{mirror("a", "h", "1"), {}, mirror("b", "h", "2")}); n != 2 {
+		t.Errorf("%v", n)
+	}
+}

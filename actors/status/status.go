@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
@@ -64,6 +65,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		return
 	case messages.APIPodsObserved:
 		a.machine.observe(m)
+		metrics.MirrorPods.Set(mirrorPods(m.Pods))
 	case messages.PodStatusWanted:
 		a.machine.want(m)
 	case messages.PodStatusesWanted:
@@ -83,6 +85,16 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		return
 	}
 	a.advance(ctx)
+}
+
+// mirrorPods is how many of the pods are mirror pods.
+func mirrorPods(pods []*v1.Pod) (n float64) {
+	for _, p := range pods {
+		if isMirror(p) {
+			n++
+		}
+	}
+	return n
 }
 
 // advance begins what may be begun, and sets the timer for what may not yet.

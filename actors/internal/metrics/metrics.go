@@ -6,10 +6,12 @@ package metrics
 import (
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Registry has the families of this package.
@@ -28,7 +30,10 @@ var (
 	rejections  = counter("kubelet_admission_rejections_total", "Pods that were refused.", "reason")
 	Preemptions = counter("kubelet_preemptions", "Pods ended for a critical one, by the resource that it lacked.",
 		"preemption_signal")
-	Evictions    = counter("kubelet_evictions", "Pods that were evicted, by the signal.", "eviction_signal")
+	Evictions   = counter("kubelet_evictions", "Pods that were evicted, by the signal.", "eviction_signal")
+	EvictionAge = histogram("kubelet_eviction_stats_age_seconds", "How old the figures were by which a pod was evicted.",
+		prometheus.DefBuckets, "eviction_signal")
+	MirrorPods   = gauge("kubelet_mirror_pods", "Mirror pods that the API server has for static pods of this node.")
 	OrphanedPods = counter("kubelet_orphaned_runtime_pods_total", "Pods that were found in the runtime and are nobody's.")
 
 	CgroupTime = histogram("kubelet_cgroup_manager_duration_seconds", "Time that changes of cgroups took.",
@@ -112,6 +117,35 @@ func Relisted(last, began, ended time.Time) {
 		relistInterval.WithLabelValues().Observe(began.Sub(last).Seconds())
 	}
 	relistSeen.Set(float64(began.Unix()))
+}
+
+// maxPulls is of how many pods it is kept when their images were pulled.
+const maxPulls = 1024
+
+// pulls are when the images of pods were pulled, from the first one's beginning to the last one's end.
+var pulls = struct {
+	sync.Mutex
+	of map[types.UID][2]time.Time
+}{of: map[types.UID][2]time.Time{}}
+
+// PulledFor notes a pull that a pod waited for. Of too many pods that nobody asks about, those before are forgotten.
+func PulledFor(pod types.UID, began, ended time.Time) {
+	pulls.Lock()
+	defer pulls.Unlock()
+	if had, ok := pulls.of[pod]; ok && had[0].Before(began) {
+		began = had[0]
+	} else if !ok && len(pulls.of) >= maxPulls {
+		clear(pulls.of)
+	}
+	pulls.of[pod] = [2]time.Time{began, ended}
+}
+
+// TakePull is how long images of a pod were pulled, and forgets it.
+func TakePull(pod types.UID) time.Duration {
+	pulls.Lock()
+	defer pulls.Unlock()
+	defer delete(pulls.of, pod)
+	return pulls.of[pod][1].Sub(pulls.of[pod][0])
 }
 
 // imageSizes are the values of the label image_size_in_bytes, each with what images are larger than, in MiB; the largest first.

@@ -2,8 +2,11 @@ package metrics
 
 import (
 	"maps"
+	"strconv"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Labels are the kubelet's, and have a bound.
@@ -15,6 +18,18 @@ func TestLabels(t *testing.T) {
 		Pulled(size, time.Second)
 	}
 	Stored("kubernetes.io/secret", "volume_mount", time.Now(), nil)
+	PulledFor("u1", time.Unix(5, 0), time.Unix(6, 0))
+	PulledFor("u1", time.Unix(2, 0), time.Unix(7, 0)) // the second image of two was longer
+	PulledFor("u1", time.Unix(3, 0), time.Unix(9, 0))
+	if first, again := TakePull("u1"), TakePull("u1"); first != 7*time.Second || again != 0 {
+		t.Errorf("pulled for %s, and %s", first, again)
+	}
+	for i := range 3 * maxPulls { // pods that never start
+		PulledFor(types.UID(strconv.Itoa(i)), time.Time{}, time.Time{})
+	}
+	if n := len(pulls.of); n > maxPulls {
+		t.Errorf("pulls of %d pods are kept", n)
+	}
 	Relisted(time.Unix(2, 0), time.Unix(5, 0), time.Unix(6, 0))
 	all, err := Registry.Gather()
 	if err != nil {
