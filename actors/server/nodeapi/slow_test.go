@@ -86,7 +86,13 @@ func TestDeadlinesAreSet(t *testing.T) {
 func TestBigAnswersTakeTurns(t *testing.T) {
 	inside, out := make(chan struct{}, 2*maxTurns), make(chan struct{})
 	a := newAPI(Config{})
-	h := a.inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside <- struct{}{}; <-out }))
+	h := a.inTurn(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		inside <- struct{}{}
+		select {
+		case <-out:
+		case <-r.Context().Done():
+		}
+	}))
 	var all sync.WaitGroup
 	serve := func(ctx context.Context) int {
 		w := httptest.NewRecorder()
