@@ -38,13 +38,15 @@ type handler struct {
 	pending   chan struct{} // one a request
 }
 
-// Handler serves /stats/summary, /metrics and what is below it. It checks no credentials: that is the listener's, of which each
+// Handler serves /stats/summary, /spec, /metrics and what is below it. It checks no credentials: that is the listener's, of which each
 // has a handler of its own, so that those whom one lets in do not hold up those of another. m may be nil.
 func Handler(c *Collector, m *Metrics) http.Handler {
 	h := &handler{c, make(chan struct{}, answers), make(chan struct{}, pending)}
 	mux := http.NewServeMux()
 	mux.Handle("GET /stats/summary", h.bounded(h.summary))
 	mux.Handle("POST /stats/summary", h.bounded(h.summary)) // the kubelet takes both
+	mux.Handle("GET /spec/{$}", h.bounded(h.spec))
+	mux.Handle("GET /spec", h.bounded(h.spec))
 	mux.Handle("GET /metrics/cadvisor", h.bounded(h.cadvisor))
 	mux.Handle("GET /metrics/resource", h.bounded(h.resource))
 	if m != nil {
@@ -132,6 +134,22 @@ func (h *handler) summary(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	warn(w, lacks)
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // to memory
+}
+
+// spec answers with what the machine has, in cAdvisor's form, as older kubelets did.
+func (h *handler) spec(w http.ResponseWriter, r *http.Request) {
+	machine, err := h.collector.Machine(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	body, err := json.Marshal(machine)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(body) // to memory
 }

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -77,5 +78,22 @@ func TestTheBodyOfARequestIsNotRead(t *testing.T) {
 	Handler(r.Collector, nil).ServeHTTP(w, req)
 	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "neither true nor false") {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestSpec(t *testing.T) {
+	r := newRig(t)
+	for _, path := range []string{"/spec", "/spec/"} {
+		var machine struct {
+			Cores  int    `json:"num_cores"`
+			Memory uint64 `json:"memory_capacity"`
+		}
+		w := get(t, Handler(r.Collector, nil), path)
+		if err := json.Unmarshal(w.Body.Bytes(), &machine); err != nil || machine.Cores < 1 || machine.Memory == 0 {
+			t.Errorf("%s: %d %s, %v", path, w.Code, w.Body, err)
+		}
+	}
+	if w := get(t, Handler(r.Collector, nil), "/spec/more"); w.Code != http.StatusNotFound {
+		t.Errorf("%d", w.Code)
 	}
 }

@@ -260,7 +260,7 @@ func (*Metrics) Checked(name string, healthy bool) {
 // paths are those whose requests are counted by themselves; all others are "other". A path is anybody's to choose.
 var paths = []string{
 	"attach", "checkpoint", "configz", "containerLogs", "debug", "exec", "flagz", "healthz", "logs", "manifests", "metrics",
-	"metrics/cadvisor", "metrics/probes", "metrics/resource", "metrics/slis", "pods", "portForward", "run", "runningpods",
+	"metrics/cadvisor", "metrics/probes", "metrics/resource", "metrics/slis", "pods", "portForward", "run", "runningpods", "spec",
 	"stats", "stats/summary", "statusz",
 }
 

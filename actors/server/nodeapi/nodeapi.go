@@ -34,7 +34,7 @@ type Config struct {
 	Containers *containers.Handlers
 	Runtime    Runtime
 	Healthz    http.Handler
-	// Figures makes the handler of /stats and /metrics and what is below them, once for each port; nil: nothing serves them.
+	// Figures makes the handler of /stats, /spec and /metrics and what is below them, once for each port; nil: nothing serves them.
 	Figures func() http.Handler
 	// Manifests is the handler of /manifests and what is below it; nil: nothing is submitted here.
 	Manifests http.Handler
@@ -150,7 +150,7 @@ func (a *api) readOnly() {
 	a.handle("/pods/{$}", a.inTurn(only(a.pods, http.MethodGet)))
 	if a.conf.Figures != nil {
 		figures := a.conf.Figures()
-		for _, p := range []string{"/stats", "/stats/", "/metrics", "/metrics/"} {
+		for _, p := range []string{"/stats", "/stats/", "/spec", "/spec/", "/metrics", "/metrics/"} {
 			a.handle(p, within(quickly, figures))
 		}
 	}

@@ -371,7 +371,7 @@ func TestReadOnly(t *testing.T) {
 	r.url = server.URL
 	r.expect(http.MethodGet, "/pods", http.StatusOK, "PodList")
 	r.expect(http.MethodGet, "/healthz", http.StatusOK, "ok")
-	for _, p := range []string{"/metrics", "/metrics/resource", "/stats/summary"} {
+	for _, p := range []string{"/metrics", "/metrics/resource", "/stats/summary", "/spec", "/spec/"} {
 		r.expect(http.MethodGet, p, http.StatusOK, "figures of "+p)
 	}
 	r.expect(http.MethodHead, "/metrics", http.StatusOK, "")
