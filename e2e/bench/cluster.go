@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/playlet-dev/playlet/e2e/cluster"
 	"github.com/playlet-dev/playlet/e2e/stack"
@@ -33,6 +34,7 @@ type subject struct {
 	pid   func() int
 	log   func() string
 	node  *cluster.Node
+	api   *rest.Config // the node's API
 }
 
 // failed says whose failure it is, and what the subject said last.
@@ -92,7 +94,7 @@ func runCluster(ctx context.Context) error {
 // measure is all that is measured of one subject in one round.
 func (b *clusterBench) measure(ctx context.Context, sub *subject) error {
 	return b.with(ctx, sub, func() error {
-		for _, step := range []func(context.Context, *subject) error{b.idle, b.singly, b.crowds, b.restart} {
+		for _, step := range []func(context.Context, *subject) error{b.idle, b.figures, b.singly, b.crowds, b.restart} {
 			if err := step(ctx, sub); err != nil {
 				return err
 			}

@@ -29,8 +29,9 @@ func (b *clusterBench) subjects(t *owner) ([]*subject, error) {
 			return nil, err
 		}
 		agent.Binary = of.path
+		agent.Config["authentication"] = map[string]any{"x509": map[string]any{"clientCAFile": b.cluster.CAFile}}
 		out = append(out, &subject{name: of.name, start: agent.Start, kill: agent.Kill9, pid: agent.PID, log: agent.Log,
-			node: node})
+			node: node, api: b.api(t, agent.Config["port"])})
 	}
 	if *only != "" {
 		out = slices.DeleteFunc(out, func(s *subject) bool { return s.name != *only })

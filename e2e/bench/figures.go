@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/playlet-dev/playlet/e2e/isolate"
+)
+
+var (
+	scraped = flag.String("scraped", "20,100",
+		"with -cluster: with how many pods the answers of the node's API are measured, and what it takes to be scraped; empty: none")
+	scrapedFor = flag.Duration("scraped-for", time.Minute, "with -cluster: for how long the node is scraped")
+)
+
+// scrapeEvery is how often monitoring asks.
+const scrapeEvery = 15 * time.Second
+
+// scrapes are what monitoring reads: cAdvisor's metrics and the summary by Prometheus and dashboards, the last by metrics-server.
+var scrapes = []string{"/metrics/cadvisor", "/stats/summary", "/metrics/resource"}
+
+// api is the node's API of an agent on that port, asked as an administrator.
+func (b *clusterBench) api(t *owner, port any) *rest.Config {
+	cert, key := b.cluster.Certificate(t, "bench:administrator", "system:masters")
+	return &rest.Config{
+		Host: "https://" + net.JoinHostPort(isolate.NodeIP, fmt.Sprint(port)), QPS: -1, Timeout: waitLimit,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true, CertFile: cert, KeyFile: key}, // what it shows, it has signed itself
+	}
+}
+
+// figures measures the answers of the node's API, a command through it, and what the subject needs while it is scraped.
+func (b *clusterBench) figures(ctx context.Context, sub *subject) error {
+	if *scraped == "" {
+		return nil
+	}
+	sizes, err := numbers(*scraped)
+	if err != nil {
+		return err
+	}
+	client, err := rest.HTTPClientFor(sub.api)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	have := 0
+	for _, n := range sizes {
+		uids, err := b.create(ctx, sub, n-have)
+		if err != nil {
+			return err
+		}
+		have = n
+		if _, err := b.pods.allReady(ctx, uids); err != nil {
+			return err
+		}
+		for _, step := range []func(context.Context, *subject, *http.Client, int) error{b.answers, b.execs, b.scrape} {
+			if err := step(ctx, sub, client, n); err != nil {
+				return err
+			}
+		}
+	}
+	return b.clear(ctx)
+}
+
+// answers measures each answer. Between two of one path the figures grow old, so that they are gathered anew.
+func (b *clusterBench) answers(ctx context.Context, sub *subject, client *http.Client, n int) error {
+	const times, apart = 6, 11 * time.Second
+	took, size := map[string][]time.Duration{}, map[string]int64{}
+	for i := range times {
+		for _, path := range scrapes {
+			began := time.Now()
+			bytes, err := get(ctx, client, sub.api.Host+path)
+			if err != nil {
+				return err
+			}
+			if size[path] = bytes; i > 0 { // the first has nothing that another could have left
+				took[path] = append(took[path], time.Since(began))
+			}
+		}
+		if i < times-1 {
+			time.Sleep(apart)
+		}
+	}
+	for _, path := range scrapes {
+		b.note(fmt.Sprintf("%s with %d pods, ms (p50)", path, n), sub, float64(quantile(took[path], 0.5).Microseconds())/1000)
+		b.note(fmt.Sprintf("%s with %d pods, KiB", path, n), sub, float64(size[path])/1024)
+	}
+	return nil
+}
+
+func get(ctx context.Context, client *http.Client, where string) (int64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(io.Discard, resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		err = errors.Join(err, fmt.Errorf("%s: %s", where, resp.Status))
+	}
+	return n, errors.Join(err, resp.Body.Close())
+}
+
+// execs measures a command in a container, from the request to its exit code.
+func (b *clusterBench) execs(ctx context.Context, sub *subject, _ *http.Client, n int) error {
+	list, err := b.cluster.Admin.CoreV1().Pods(b.namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil || len(list.Items) == 0 {
+		return errors.Join(err, errors.New("there is no pod to run a command in"))
+	}
+	pod := &list.Items[0]
+	asked := url.Values{"output": {"1"}, "error": {"1"}, "command": {"/hello", "args", "done", "--", "exit", "0"}}
+	to, err := url.Parse(fmt.Sprintf("%s/exec/%s/%s/%s?%s", sub.api.Host, pod.Namespace, pod.Name, pod.Spec.Containers[0].Name,
+		asked.Encode()))
+	if err != nil {
+		return err
+	}
+	var took []time.Duration
+	for range 10 {
+		began := time.Now()
+		e, err := remotecommand.NewSPDYExecutor(sub.api, http.MethodPost, to)
+		if err != nil {
+			return err
+		}
+		var out bytes.Buffer
+		err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: io.Discard})
+		if err != nil || out.String() != "done\n" {
+			return fmt.Errorf("a command in pod %s said %q: %w", pod.Name, out.String(), err)
+		}
+		took = append(took, time.Since(began))
+	}
+	b.note(fmt.Sprintf("exec with %d pods, ms (p50)", n), sub, float64(quantile(took, 0.5).Microseconds())/1000)
+	return nil
+}
+
+// scrape measures what the subject needs while nothing happens and its figures are read as monitoring does.
+func (b *clusterBench) scrape(ctx context.Context, sub *subject, client *http.Client, n int) error {
+	before, err := usage(sub.pid())
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	for time.Since(began) < *scrapedFor {
+		for _, path := range scrapes {
+			if _, err := get(ctx, client, sub.api.Host+path); err != nil {
+				return err
+			}
+		}
+		time.Sleep(scrapeEvery)
+	}
+	after, err := usage(sub.pid())
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("scraped with %d pods, ", n)
+	b.note(what+"cores", sub, (after.cpu-before.cpu)/time.Since(began).Seconds())
+	b.note(what+"resident, MiB", sub, after.rss)
+	b.note(what+"anonymous, MiB", sub, after.anon)
+	return nil
+}
