@@ -38,8 +38,8 @@ type handler struct {
 	pending   chan struct{} // one a request
 }
 
-// Handler serves /stats/summary, /spec, /metrics and what is below it. It checks no credentials: that is the listener's, of which each
-// has a handler of its own, so that those whom one lets in do not hold up those of another. m may be nil.
+// Handler serves /stats/summary, /spec, /metrics and what is below it. It checks no credentials: that is the listener's, of which
+// each has a handler of its own, so that those whom one lets in do not hold up those of another. m may be nil.
 func Handler(c *Collector, m *Metrics) http.Handler {
 	h := &handler{c, make(chan struct{}, answers), make(chan struct{}, pending)}
 	mux := http.NewServeMux()
