@@ -162,3 +162,24 @@ func TestLaterTime(t *testing.T) {
 		t.Error("the earlier of two times")
 	}
 }
+
+// metrics-server takes a node's or a container's usage only where CPU and memory are both there; it makes rates of the times beside
+// them, and leaves out a container of which it does not know when it started.
+func TestWhatMetricsServerReads(t *testing.T) {
+	r := newRig(t, pod("web", containerID1))
+	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
+	all := families(t, get(t, Handler(r.Collector, nil), "/metrics/resource").Body.String())
+	of := map[string]string{"container": "c1", "pod": "web", "namespace": "default"}
+	for name, labels := range map[string]map[string]string{
+		"node_cpu_usage_seconds_total": nil, "node_memory_working_set_bytes": nil,
+		"container_cpu_usage_seconds_total": of, "container_memory_working_set_bytes": of,
+	} {
+		s := sample(t, all, name, labels)
+		if s.GetCounter().GetValue()+s.GetGauge().GetValue() == 0 || s.GetTimestampMs() == 0 {
+			t.Errorf("%s: %v", name, s)
+		}
+	}
+	if s := sample(t, all, "container_start_time_seconds", of); s.GetGauge().GetValue() == 0 {
+		t.Errorf("the start: %v", s)
+	}
+}
