@@ -56,7 +56,11 @@ func TestManifestsAreSubmittedByTheNodesAPI(t *testing.T) {
 		{"DELETE", "/manifests/default/web", messages.WithdrawPod{Namespace: "default", Name: "web"}, messages.PodWithdrawn{Pod: pod}, 200},
 	} {
 		r.tree.answer = test.answer
-		if code, body := send(t, secure, test.method, test.path, text); code != test.want {
+		sent := text
+		if test.method == "GET" || test.method == "DELETE" { // a body that nobody reads ends the connection
+			sent = nil
+		}
+		if code, body := send(t, secure, test.method, test.path, sent); code != test.want {
 			t.Errorf("%s %s: %d %s, want %d", test.method, test.path, code, body, test.want)
 		}
 		if !reflect.DeepEqual(r.tree.question, test.question) {
@@ -87,7 +91,7 @@ func TestManifestsAreSubmittedByTheNodesAPI(t *testing.T) {
 		t.Errorf("without credentials: %d", code)
 	}
 	_, off, _ := nodeRig(t, nil)
-	if code, body := send(t, off, "POST", "/manifests", text); code != http.StatusNotFound || strings.Contains(string(body), "submi") {
+	if code, body := send(t, off, "POST", "/manifests", nil); code != http.StatusNotFound || strings.Contains(string(body), "submi") {
 		t.Errorf("switched off: %d %s", code, body)
 	}
 }

@@ -48,14 +48,19 @@ func Manifests(conf Config) http.Handler {
 	return inJSON(mux, "/manifests")
 }
 
-// replace answers PUT /manifests/{namespace}/{name}: the right to update is not the right to create.
+// replace answers PUT /manifests/{namespace}/{name}: the right to update is not the right to create. The manifest is read before
+// anything is answered: a client that still sends would not see the answer.
 func (h *handlers) replace(w http.ResponseWriter, r *http.Request) {
-	question := messages.GetSubmissions{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-	if _, err := askSubmit[messages.SubmissionsTold](h, r, question); err != nil {
+	text, err := readManifest(w, r)
+	which := messages.GetSubmissions{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	if err == nil {
+		_, err = askSubmit[messages.SubmissionsTold](h, r, which)
+	}
+	if err != nil {
 		fail(w, err)
 		return
 	}
-	h.submitOne(w, r)
+	h.hand(w, r, messages.SubmitPods{Manifest: text, Namespace: which.Namespace, Name: which.Name, Replace: true})
 }
 
 // submissions answers GET /v1/submissions.
@@ -107,6 +112,11 @@ func (h *handlers) accept(w http.ResponseWriter, r *http.Request, m messages.Sub
 		fail(w, err)
 		return
 	}
+	h.hand(w, r, m)
+}
+
+// hand gives a manifest to the actor, and answers with what it did.
+func (h *handlers) hand(w http.ResponseWriter, r *http.Request, m messages.SubmitPods) {
 	submitted, err := askSubmit[messages.PodsSubmitted](h, r, m)
 	if err != nil {
 		fail(w, err)
