@@ -38,6 +38,11 @@ const (
 	// EventEvicted is of a pod that the node ends for want of a resource, or for a limit that it exceeds; it is the reason in its
 	// status, too.
 	EventEvicted = "Evicted"
+	// Of a pod that is resized in place (KEP-1287). Those of one that cannot be are made of the reason of its condition.
+	EventResize          = "Resize"
+	EventResizeStarted   = "ResizeStarted"
+	EventResizeCompleted = "ResizeCompleted"
+	EventResizeError     = "ResizeError"
 	// Of the node.
 	EventStarting            = "Starting"
 	EventImageGCFailed       = "ImageGCFailed"

@@ -6,7 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// PodWanted is the desired state of one pod. Sending it again changes nothing.
+// PodWanted is the desired state of one pod. Sending it again changes nothing. The resources in its spec are those that were
+// allocated to it, which the disk has: those that the source wants by now may still be pending (KEP-1287).
 //
 // Sender: pods. Receiver: pod. Reply: none.
 // If lost: pods sends it again when the pod's actor says that it knows nothing (GetDesired), and at each sweep until a
@@ -32,6 +33,16 @@ type PodWanted struct {
 	NoNetwork *Reason
 	// Fail is set when the node has to end the pod, which stays as a failed one.
 	Fail *PodFailure
+	// Pending is set while the source wants other resources than are allocated.
+	Pending *PendingResize
+	// Resized says that the pod was resized before: what its containers were made with may not be what they have.
+	Resized bool
+}
+
+// PendingResize is why a pod cannot have the resources that it asks for by now.
+type PendingResize struct {
+	Reason  string // v1.PodReasonDeferred or v1.PodReasonInfeasible
+	Message string
 }
 
 // PodFailure is why the node ends a pod that is still wanted. It is sent with the pod's desired state until the pod has ended.

@@ -33,6 +33,15 @@ type ContainerFact struct {
 	Annotations map[string]string
 	LogPath     string
 	User        *ContainerUser
+	// Resources are those that it has now; nil where the runtime does not tell, as in lists.
+	Resources *ContainerResources
+}
+
+// ContainerResources are those of a container that can be changed while it runs, in the runtime's units.
+type ContainerResources struct {
+	CPUShares           int64 // as of cgroup v1
+	CPUQuota, CPUPeriod int64 // microseconds; no limit where the quota is 0 or below
+	MemoryLimit         int64 // bytes; no limit where it is 0 or below
 }
 
 // ContainerUser is the identity that the runtime gave the container's first process.

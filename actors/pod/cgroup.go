@@ -6,12 +6,16 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// ensureCgroup asks for the pod's cgroup. Everything that is started in the pod lies within.
+// ensureCgroup asks for the pod's cgroup, as it is to be now. Everything that is started in the pod lies within.
 func (m *Machine) ensureCgroup(now time.Time) {
+	if pod := m.group(); pod != m.cgroup.of {
+		m.cgroup.of, m.cgroup.ready = pod, false
+		m.answered("cgroup", "")
+	}
 	if m.cgroup.ready || !m.due(now, "cgroup", "", m.set.AnswerTimeout) {
 		return
 	}
-	m.emit(Tell{messages.Resources, messages.EnsurePodCgroup{UID: m.uid, Pod: m.pod}})
+	m.emit(Tell{messages.Resources, messages.EnsurePodCgroup{UID: m.uid, Pod: m.cgroup.of}})
 }
 
 // removeCgroup asks for it to be removed, once nothing of the pod is there that needs it.
@@ -25,9 +29,9 @@ func (m *Machine) removeCgroup(now time.Time) {
 func (m *Machine) takeCgroup(msg any) {
 	switch v := msg.(type) {
 	case messages.PodCgroupReady:
-		if v.Pod == m.pod {
+		if v.Pod == m.cgroup.of || m.cgroup.of == nil && v.Pod == m.pod {
 			m.answered("cgroup", "")
-			m.cgroup = cgroup{ready: true, parent: v.Parent}
+			m.cgroup = cgroup{ready: true, of: v.Pod, parent: v.Parent}
 		}
 	case messages.PodCgroupFailed:
 		m.recordCgroup(v.Reason)

@@ -47,8 +47,12 @@ func (m *Machine) conditions(now time.Time, s *v1.PodStatus) {
 	}
 	m.verdicts(s, uninitialized, unready, add)
 	add(v1.PodScheduled, true, "", "")
-	if m.resized && m.live() {
-		add(v1.PodResizePending, true, v1.PodReasonInfeasible, resizeMessage)
+	if p := m.desired.Pending; p != nil && m.live() {
+		add(v1.PodResizePending, true, p.Reason, p.Message)
+	}
+	if m.resizing.active && m.live() {
+		reason, message := m.inProgress()
+		add(v1.PodResizeInProgress, true, reason, message)
 	}
 	if m.verdict != nil && m.verdict.disruption != "" {
 		add(v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet, m.verdict.disruption)

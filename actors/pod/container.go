@@ -49,6 +49,7 @@ type container struct {
 		why      string
 		hookOnly bool // its signal waits for its turn
 	}
+	applied applied
 	held    string           // the ID of the container whose back-off has an Event
 	failed  *messages.Reason // why this attempt could not be started, and when it is tried again
 	tries   int              // failures to start in a row

@@ -33,6 +33,9 @@ func (m *Machine) ensure(now time.Time, c *container) bool {
 		case c.spec != nil && m.outdated(c, f):
 			c.replace = true
 			m.stopContainer(now, c, m.grace(), "Container "+c.name+" definition changed, will be restarted")
+		case m.unsettled(c) && m.restartsFor(c) && m.grouped():
+			c.replace = true
+			m.stopContainer(now, c, m.grace(), "Container "+c.name+" resize requires restart, will be restarted")
 		case c.unfit() != "":
 			m.endUnfit(now, c, c.unfit())
 		default:
@@ -109,8 +112,8 @@ func (m *Machine) respecced(c *container, f *messages.ContainerFact) bool {
 	return m.set.Changed(c.spec, *f)
 }
 
-// outdated says that a container which runs has to be made anew. What a container of a manifest may use changes only so; a pod of
-// the API server is resized in place or not at all (KEP-1287), and its containers run on with what they have.
+// outdated says that a container which runs has to be made anew. What a container of a manifest may use changes only so; those
+// of the API server's are resized (KEP-1287).
 func (m *Machine) outdated(c *container, f *messages.ContainerFact) bool {
 	if c.ephemeral {
 		return false

@@ -26,6 +26,9 @@ func (m *Machine) containerStatus(c *container) v1.ContainerStatus {
 		s.State = stateOf(f, m.set.runtimeID)
 		s.Resources = m.resources(c, f)
 		s.AllocatedResources = s.Resources.Requests
+		if fromAPI(m.pod) {
+			s.AllocatedResources = c.spec.Resources.Requests.DeepCopy()
+		}
 		if f.User != nil {
 			s.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: f.User.UID, GID: f.User.GID,
 				SupplementalGroups: f.User.Groups}}
@@ -93,8 +96,15 @@ func stateOf(f *messages.ContainerFact, id func(string) string) v1.ContainerStat
 	return v1.ContainerState{}
 }
 
-// resources are what the container was made with, which is not what is wanted by now where that was edited since.
+// resources are what the container has, if it runs, and what it will be made with, if it does not. One of a manifest has what it
+// was made with, which is not what is wanted by now where that was edited since.
 func (m *Machine) resources(c *container, f *messages.ContainerFact) *v1.ResourceRequirements {
+	switch {
+	case fromAPI(m.pod) && !c.ephemeral && f.State == messages.ContainerRunning:
+		return new(m.actual(c))
+	case fromAPI(m.pod):
+		return c.spec.Resources.DeepCopy()
+	}
 	if was := m.set.Resources(*f); was != nil {
 		return was
 	}

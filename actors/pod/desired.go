@@ -28,11 +28,8 @@ func (m *Machine) takeWanted(now time.Time, w messages.PodWanted) {
 		m.reportedAt = time.Time{} // the parent has not seen the status
 		return
 	}
-	if m.phase == Reading {
-		m.pod = w.Pod // planReading has what is in force
-	} else {
-		m.pod = m.allocate(w.Pod)
-	}
+	was := m.pod
+	m.pod = w.Pod
 	m.sandboxes.hostNet = w.Pod.Spec.HostNetwork
 	m.matchSpec()
 	for _, c := range m.containers {
@@ -40,10 +37,10 @@ func (m *Machine) takeWanted(now time.Time, w messages.PodWanted) {
 	}
 	m.volumes.mounted = false // the volumes that the new spec names are asked for; those that are there are found
 	m.answered("mount", "")
-	m.cgroup.ready = false // so is the group that its requests and limits now ask for
-	m.answered("cgroup", "")
 	if first {
 		m.seed()
+	} else {
+		m.begins(was)
 	}
 	if m.started.IsZero() {
 		m.started = now
@@ -58,7 +55,7 @@ func (m *Machine) respec(c *container) {
 		m.supervise(c) // its policy may have changed, too
 	}
 	f := c.exited()
-	if c.spec == nil || f == nil || c.stage != messages.StageIdle || !m.live() || c.over(m.pod) || !m.changed(c, f) {
+	if c.spec == nil || f == nil || c.stage != messages.StageIdle || !m.live() || c.over(m.pod) || !m.outdated(c, f) {
 		return
 	}
 	c.replace = true

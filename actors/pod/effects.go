@@ -34,6 +34,15 @@ type StopSandbox struct{ ID string }
 // RemovePod removes all that the runtime has of the pod, and its logs.
 type RemovePod struct{}
 
+// ResizeContainer gives a container that runs the resources of its spec. Lower says that it may have more of something now: it
+// never gets a memory limit below what it uses.
+type ResizeContainer struct {
+	Pod   *v1.Pod
+	Spec  *v1.Container
+	ID    string
+	Lower bool
+}
+
 // SpawnContainer starts the actor of a container, where it is not there, and says how its exits are answered.
 type SpawnContainer struct {
 	Name     string
@@ -68,6 +77,7 @@ func (Tell) effect()             {}
 func (StartSandbox) effect()     {}
 func (StopSandbox) effect()      {}
 func (RemovePod) effect()        {}
+func (ResizeContainer) effect()  {}
 func (SpawnContainer) effect()   {}
 func (RestartContainer) effect() {}
 func (DropContainer) effect()    {}

@@ -20,6 +20,7 @@ func (m *Machine) planInitializing(now time.Time) Phase {
 	m.mount(now)
 	m.ensureCgroup(now)
 	m.clearRemoved(now)
+	m.resize(now)
 	m.ensureEphemeral(now)
 	for i, c := range m.containers {
 		if c.spec == nil || !c.init || m.initialized(c) {

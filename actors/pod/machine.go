@@ -31,6 +31,8 @@ type Settings struct {
 	ChangedImage func(spec *v1.Container, made messages.ContainerFact) bool
 	// Resources are those that a container was made with; nil where that is not known.
 	Resources func(made messages.ContainerFact) *v1.ResourceRequirements
+	// Actual are those that a container has which was given those of the spec, by what the runtime tells of it.
+	Actual func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements
 	// RecursiveReadOnly says whether a handler of the runtime can mount read-only all that is mounted below a volume (KEP-3857).
 	RecursiveReadOnly func(handler string) bool
 	// RuntimeName is the scheme of container IDs in statuses, e.g. "containerd".
@@ -66,10 +68,9 @@ type Machine struct {
 	sandboxes  sandboxes
 	containers []*container // in order: init, regular, ephemeral containers, then those that are no longer in the spec
 
-	// resized is set where the desired resources are not those of pod, which are in force.
-	resized bool
-	verdict *verdict // set when the pod ended by itself
-	asks    map[ask]time.Time
+	resizing resizing
+	verdict  *verdict // set when the pod ended by itself
+	asks     map[ask]time.Time
 	// settle is set while it must be read again what starts were under way when the pod began to end.
 	settle  time.Time
 	cleaned cleaned
@@ -116,7 +117,8 @@ type volumes struct {
 // cgroup is what the pod knows of its cgroup.
 type cgroup struct {
 	ready  bool
-	parent string // as the runtime takes it
+	of     *v1.Pod // as it was asked for last
+	parent string  // as the runtime takes it
 	reason *messages.Reason
 }
 
@@ -198,6 +200,7 @@ func (m *Machine) wake(now time.Time) {
 		if t, ok := m.deadline(); ok {
 			earlier(t)
 		}
+		earlier(m.resizing.retry)
 	}
 	if m.phase == Terminating {
 		earlier(m.ends)

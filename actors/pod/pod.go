@@ -12,6 +12,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -28,6 +29,9 @@ func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) S
 		AnswerTimeout: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.NodeIPs,
 		Unsettled: h.Unsettled, RuntimeName: runtimeName,
 		Changed: changed, ChangedImage: changedImage, Resources: madeWith, Events: h.Events,
+		Actual: func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements {
+			return facts.Resources(spec.Resources, cri.NewContainerResources(pod, spec, h.Node, false), told)
+		},
 		RecursiveReadOnly: func(handler string) bool { return h.Can().RecursiveReadOnlyMounts[handler] },
 		BackOffStep: func(made messages.ContainerFact) int {
 			n, err := strconv.Atoi(made.Annotations[cri.AnnotationBackoff])
@@ -88,7 +92,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		messages.VolumesUnmounted, messages.PodCgroupReady, messages.PodCgroupFailed, messages.PodCgroupRemoved,
 		messages.ImagePulled,
 		messages.ImageFailed, messages.ImageAwaited, messages.ChildStarted, messages.ChildExited, messages.ContainerReported,
-		messages.ProbesObserved, SandboxStarted, SandboxStopped, PodRemoved:
+		messages.ProbesObserved, SandboxStarted, SandboxStopped, ContainerResized, PodRemoved:
 		a.do(ctx, a.machine.Step(ctx.Now(), m))
 	case messages.ChildStopped:
 		// On our own order, which the machine knows of.
@@ -125,6 +129,8 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 	case RemovePod:
 		pod := a.machine.pod
 		a.work(ctx, "RemovePodSandbox", 8, func(c context.Context) any { return removePod(c, a.opts.Host, pod) })
+	case ResizeContainer:
+		a.work(ctx, "UpdateContainerResources", 3, func(c context.Context) any { return resizeContainer(c, a.opts.Host, e) })
 	case SpawnContainer:
 		ctx.SpawnWith(e.Name, e.Strategy)
 	case RestartContainer:

@@ -22,8 +22,8 @@ func (m *Machine) planReading(now time.Time) Phase {
 	case m.desired.Final == nil && m.unproved():
 		return Reading
 	}
-	m.pod = m.allocate(m.desired.Pod)
 	m.matchSpec()
+	m.takeResources()
 	m.seedProbes()
 	m.seedEnds()
 	switch {

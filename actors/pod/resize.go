@@ -1,70 +1,306 @@
 package pod
 
 import (
+	"encoding/json"
+	"slices"
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
 )
 
-const resizeMessage = "in-place resize is not supported by this node's agent: the pod keeps the resources that its containers " +
-	"were made with"
+// The resources of a pod of the API server may change while it runs (KEP-1287). What pods sends is allocated; here it is carried
+// out, and what was carried out is derived after a restart: a container that runs carries what it was made with, and one of a
+// pod that was resized before is given its resources once more, which changes nothing where it has them.
+//
+// The pod's cgroup is never smaller than what its containers have: it is made as wide as the old and the new resources together,
+// then the containers are changed, those that get less before those that get more, and then it is made as wide as the new ones.
 
-// allocate gives the pod as it is in force. The API server lets the resources of a running pod change (KEP-1287), which is not
-// built yet: until then a pod of the API server keeps those that it was admitted with, in its cgroup and in each container that
-// is started again. A cgroup that alone became smaller would have its containers killed.
-func (m *Machine) allocate(desired *v1.Pod) *v1.Pod {
-	m.resized = false
-	if !fromAPI(desired) {
-		return desired // a manifest's container is made anew with its new resources
-	}
-	out := desired.DeepCopy()
-	for _, list := range [][]v1.Container{out.Spec.InitContainers, out.Spec.Containers} {
-		for i := range list {
-			if r := m.inForce(&list[i]); r != nil && !equality.Semantic.DeepEqual(*r, list[i].Resources) {
-				list[i].Resources, m.resized = *r, true
-			}
+// resizing is what the pod knows of a change of its resources.
+type resizing struct {
+	active bool // it is under way, as the API server is told
+	failed *messages.Reason
+	tries  int // failures in a row
+	retry  time.Time
+	wide   *v1.Pod // the pod with the old resources and the new ones, as its cgroup is to be meanwhile
+}
+
+// applied is what a container was given after it was made.
+type applied struct {
+	id        string
+	resources *v1.ResourceRequirements     // nil: not known
+	trying    *v1.ResourceRequirements     // what it may have by now, since that was begun and its outcome is not known
+	told      *messages.ContainerResources // by the runtime, afterwards
+}
+
+// takeResources notes, of the containers that run when the actor begins, what they have.
+func (m *Machine) takeResources() {
+	for _, c := range m.containers {
+		f := c.newest()
+		if f == nil || c.spec == nil {
+			continue
+		}
+		c.applied = applied{id: f.ID, resources: m.set.Resources(*f), told: f.Resources}
+		switch {
+		case m.desired.Resized:
+			c.applied.resources = nil
+		case c.applied.resources == nil: // a kubelet made it: pods has it from the status
+			c.applied.resources = &c.spec.Resources
 		}
 	}
-	if m.phase != Reading && !equality.Semantic.DeepEqual(m.pod.Spec.Resources, out.Spec.Resources) {
-		out.Spec.Resources, m.resized = m.pod.Spec.Resources, true
+	if last := m.desired.Last; last != nil {
+		for i := range last.Conditions {
+			m.resizing.active = m.resizing.active || last.Conditions[i].Type == v1.PodResizeInProgress
+		}
 	}
-	if !m.resized {
-		return desired
+}
+
+// begins notes that the pod was allocated other resources than it had.
+func (m *Machine) begins(was *v1.Pod) {
+	if !fromAPI(m.pod) || !m.live() || equality.Semantic.DeepEqual(summary(was), summary(m.pod)) {
+		return
+	}
+	m.resizing = resizing{active: true}
+	m.record("", v1.EventTypeNormal, messages.EventResizeStarted, "Pod resize started: %s", m.resizeText())
+}
+
+// lists are the containers of a pod that have resources.
+func lists(p *v1.Pod) [][]v1.Container { return [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} }
+
+// summary are the resources of a pod's containers, by name.
+func summary(p *v1.Pod) map[string]v1.ResourceRequirements {
+	out := map[string]v1.ResourceRequirements{}
+	for _, list := range lists(p) {
+		for i := range list {
+			out[list[i].Name] = list[i].Resources
+		}
 	}
 	return out
 }
 
-// inForce are the resources that a container of the pod has: those that this machine knows already, or those that the container
-// was made with, or those that a kubelet reported; nil where there are none.
-func (m *Machine) inForce(desired *v1.Container) *v1.ResourceRequirements {
-	if m.phase != Reading {
-		for _, c := range m.containers {
-			if c.spec != nil && c.name == desired.Name {
-				return &c.spec.Resources
-			}
-		}
-		return nil
+func (m *Machine) resizeText() string {
+	text, err := json.Marshal(map[string]any{"containers": summary(m.pod), "generation": m.pod.Generation})
+	if err != nil {
+		return err.Error()
 	}
-	if c := m.container(desired.Name); c != nil && c.newest() != nil {
-		if was := m.set.Resources(*c.newest()); was != nil {
-			return was
-		}
-	}
-	if m.desired.Last == nil {
-		return nil
-	}
-	return reportedResources(desired, lastOf(m.desired.Last, desired.Name))
+	return string(text)
 }
 
-// reportedResources are those of a kubelet's container by its status; nil where they are the desired ones. A limit of CPU in a
-// status is rounded as the kernel has it, so that it alone tells no resize.
-func reportedResources(desired *v1.Container, s *v1.ContainerStatus) *v1.ResourceRequirements {
-	if s == nil || s.Resources == nil || s.AllocatedResources == nil {
+// has is what the container that runs was given last; nil where that is not known.
+func (m *Machine) has(c *container) *v1.ResourceRequirements {
+	f := c.newest()
+	if c.applied.id == f.ID {
+		return c.applied.resources
+	}
+	if was := m.set.Resources(*f); was != nil {
+		return was
+	}
+	return &c.spec.Resources
+}
+
+// unsettled says that the container runs with other resources than were allocated to it, or that it is not known whether it does.
+func (m *Machine) unsettled(c *container) bool {
+	if !fromAPI(m.pod) || !c.regular() && !c.sidecar() || !c.running() {
+		return false
+	}
+	has := m.has(c)
+	return has == nil || !equality.Semantic.DeepEqual(*has, c.spec.Resources) || m.trying(c) != nil
+}
+
+// trying is what the container that runs may have by now.
+func (m *Machine) trying(c *container) *v1.ResourceRequirements {
+	if c.applied.id != c.newest().ID {
 		return nil
 	}
-	memory := s.Resources.Limits.Memory()
-	if equality.Semantic.DeepEqual(s.AllocatedResources, desired.Resources.Requests) &&
-		memory.Cmp(*desired.Resources.Limits.Memory()) == 0 {
-		return nil
+	return c.applied.trying
+}
+
+// restartsFor says that the container has to be made anew for its resources, by its resizePolicy. What it was made with counts
+// where it is not known what it was given since: such resources do not change while it runs.
+func (m *Machine) restartsFor(c *container) bool {
+	has := m.has(c)
+	if has == nil {
+		has = m.set.Resources(*c.newest())
 	}
-	return &v1.ResourceRequirements{Limits: s.Resources.Limits, Requests: s.AllocatedResources, Claims: desired.Resources.Claims}
+	for _, p := range c.spec.ResizePolicy {
+		if has != nil && p.RestartPolicy == v1.RestartContainer &&
+			(compare(has.Requests, c.spec.Resources.Requests, p.ResourceName) != 0 ||
+				compare(has.Limits, c.spec.Resources.Limits, p.ResourceName) != 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// compare says whether a has less (-1) or more (1) of a resource than b. Where there is none, it counts as 0.
+func compare(a, b v1.ResourceList, name v1.ResourceName) int {
+	x, y := a[name], b[name]
+	return x.Cmp(y)
+}
+
+// lowers says that the container gets less of something than it has, as far as is known.
+func (m *Machine) lowers(c *container) bool {
+	if m.has(c) == nil {
+		return true
+	}
+	has := m.may(c)
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		unlimited := compare(has.Limits, nil, name) == 0 && compare(c.spec.Resources.Limits, nil, name) != 0
+		if unlimited || compare(c.spec.Resources.Limits, has.Limits, name) < 0 ||
+			compare(c.spec.Resources.Requests, has.Requests, name) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// widened is the wider of two: the larger requests, and the larger limits, where both have one.
+func widened(a, b v1.ResourceRequirements) v1.ResourceRequirements {
+	out := *a.DeepCopy()
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		if compare(out.Requests, b.Requests, name) < 0 {
+			if out.Requests == nil {
+				out.Requests = v1.ResourceList{}
+			}
+			out.Requests[name] = b.Requests[name]
+		}
+		if _, limited := b.Limits[name]; !limited {
+			delete(out.Limits, name)
+		} else if _, limited = out.Limits[name]; limited && compare(out.Limits, b.Limits, name) < 0 {
+			out.Limits[name] = b.Limits[name]
+		}
+	}
+	return out
+}
+
+// may is the most that the container that runs may have.
+func (m *Machine) may(c *container) v1.ResourceRequirements {
+	out := m.actual(c)
+	if trying := m.trying(c); trying != nil {
+		out = widened(out, *trying)
+	}
+	return out
+}
+
+// actual is what the container that runs has: by the runtime's word, where it tells, or else by what it was given.
+func (m *Machine) actual(c *container) v1.ResourceRequirements {
+	f, has := c.newest(), m.has(c)
+	told := f.Resources
+	if c.applied.id == f.ID {
+		told = c.applied.told
+	}
+	if has == nil {
+		if has = m.set.Resources(*f); has == nil || told != nil {
+			has = &c.spec.Resources
+		}
+	}
+	if told == nil {
+		return *has.DeepCopy()
+	}
+	spec := *c.spec
+	spec.Resources = *has
+	return m.set.Actual(m.pod, &spec, *told)
+}
+
+// group is the pod as its cgroup is to be now. While a resize goes on it stays as wide as it was at its beginning.
+func (m *Machine) group() *v1.Pod {
+	was := m.resizing.wide
+	if !slices.ContainsFunc(m.containers, m.unsettled) {
+		m.resizing.wide = nil
+		return m.pod
+	}
+	wide := m.pod.DeepCopy()
+	wide.Status.QOSClass = cri.QOSClass(m.pod)
+	for _, list := range lists(wide) {
+		for i := range list {
+			r := &list[i].Resources
+			if c := m.container(list[i].Name); c != nil && c.spec != nil && m.unsettled(c) {
+				*r = widened(*r, m.may(c))
+			}
+			if was != nil {
+				*r = widened(*r, summary(was)[list[i].Name])
+			}
+		}
+	}
+	if was == nil || !equality.Semantic.DeepEqual(summary(was), summary(wide)) {
+		m.resizing.wide = wide
+	}
+	return m.resizing.wide
+}
+
+// grouped says that the pod's cgroup is as it is to be, or cannot be made so by now: then the containers are what it waits for.
+func (m *Machine) grouped() bool { return m.cgroup.ready || m.cgroup.reason != nil }
+
+// resize carries the pod's allocated resources out, and notes when all of it is done. Containers that have to be made anew for it
+// are stopped in their turn (ensure).
+func (m *Machine) resize(now time.Time) {
+	var live []*container
+	lowering, settled := false, true
+	for _, c := range m.containers {
+		if !m.unsettled(c) {
+			continue
+		}
+		settled = false
+		if c.stage == messages.StageRunning && !m.restartsFor(c) {
+			live = append(live, c)
+			lowering = lowering || m.lowers(c)
+		}
+	}
+	if settled && m.resizing.active && m.cgroup.ready && m.cgroup.of == m.pod {
+		m.resizing = resizing{}
+		m.record("", v1.EventTypeNormal, messages.EventResizeCompleted, "Pod resize completed: %s", m.resizeText())
+	}
+	if !m.grouped() || now.Before(m.resizing.retry) {
+		return
+	}
+	for _, c := range live {
+		if lowering && !m.lowers(c) || !m.due(now, "resize", c.name, m.set.Work) {
+			continue
+		}
+		most := widened(c.spec.Resources, m.may(c))
+		f, lower := c.newest(), m.lowers(c)
+		if c.applied.id != f.ID {
+			c.applied = applied{id: f.ID, resources: m.has(c), told: f.Resources}
+		}
+		c.applied.trying = &most
+		m.emit(ResizeContainer{Pod: m.pod, Spec: c.spec, ID: f.ID, Lower: lower})
+	}
+}
+
+// takeResized notes what came of it for one container.
+func (m *Machine) takeResized(now time.Time, v ContainerResized) {
+	m.answered("resize", v.Name)
+	c := m.container(v.Name)
+	if c == nil || !c.running() || c.newest().ID != v.ID {
+		return // it has ended meanwhile, and its next one is made with what is allocated
+	}
+	if v.Failed == nil {
+		c.applied = applied{id: v.ID, resources: v.Resources, told: v.Told}
+		m.resizing.failed, m.resizing.tries, m.resizing.retry = nil, 0, time.Time{}
+		return
+	}
+	if c.applied.trying = nil; v.Sent {
+		c.applied.resources = nil // some of it may have been done
+	}
+	r := &m.resizing
+	if r.failed == nil || r.failed.Message != v.Failed.Message {
+		m.record("", v1.EventTypeWarning, messages.EventResizeError, "Pod resize error: %s", v.Failed.Message)
+	}
+	r.tries++
+	r.failed, r.retry, r.active = v.Failed, now.Add(retryDelay(r.tries)), true
+}
+
+// inProgress is the reason and the message of a resize that is under way; both are empty where it goes well.
+func (m *Machine) inProgress() (reason, message string) {
+	why := m.resizing.failed
+	if why == nil && !m.cgroup.ready {
+		why = m.cgroup.reason
+	}
+	if why == nil {
+		return "", ""
+	}
+	return v1.PodReasonError, why.Message
 }

@@ -1,79 +1,42 @@
 package pod
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// resizable is a world with a pod of the API server that runs, whose containers carry what they were made with.
-func resizable(t *testing.T) *world {
+const mi = 1 << 20
+
+// resizable is a world with a pod of the API server that runs, of two containers with 4 MiB each.
+func resizable(t *testing.T, policies ...v1.ContainerResizePolicy) *world {
 	t.Helper()
 	pod := cloudPod(v1.RestartPolicyAlways, 0, 2)
 	for i := range pod.Spec.Containers {
-		pod.Spec.Containers[i].Resources = limited("1Gi")
+		pod.Spec.Containers[i].Resources, pod.Spec.Containers[i].ResizePolicy = limitedTo(4*mi), policies
 	}
 	w := newWorld(pod)
-	w.set.Resources = madeWith
+	w.carry()
 	w.restart()
 	w.settle()
-	for i := range w.containers {
-		w.containers[i].Annotations = carrying(t, &pod.Spec.Containers[i], limited("1Gi")).Annotations
-	}
-	w.step(w.observed())
+	w.records = nil
 	return w
 }
 
-func (w *world) resize(container int, memory string) {
-	w.edit(func(s *v1.PodSpec) { s.Containers[container].Resources = limited(memory) })
+// allocate is a resize that pods has admitted.
+func (w *world) allocate(bytes ...int64) {
+	w.resized = true
+	w.edit(func(s *v1.PodSpec) {
+		for i, n := range bytes {
+			s.Containers[i].Resources = limitedTo(n * mi)
+		}
+	})
 	w.pod.Generation++
-	w.settle()
-}
-
-// Nothing changes for a pod that is resized in place: neither its cgroup, nor what its containers run with, nor what one that is
-// started again gets, also for an actor that begins anew. The pod says so, until the resize is taken back.
-func TestAResizeStaysPending(t *testing.T) {
-	for name, restart := range map[string]bool{"the actor lives on": false, "the actor begins anew": true} {
-		t.Run(name, func(t *testing.T) {
-			w := resizable(t)
-			w.groups = nil
-			w.resize(0, "512Mi")
-			if restart {
-				w.restart()
-				w.settle()
-			}
-			w.exit = func(name string, attempt uint32) (int32, bool) { return 1, name == "c0" && attempt == 0 }
-			w.settle()
-			check(t, w)
-			for _, p := range w.groups {
-				if got := p.Spec.Containers[0].Resources.Limits.Memory().String(); got != "1Gi" {
-					t.Errorf("its cgroup was made for %s", got)
-				}
-			}
-			if c := w.machine.container("c0"); len(w.groups) == 0 || c.newest().Attempt != 1 ||
-				c.spec.Resources.Limits.Memory().String() != "1Gi" {
-				t.Errorf("%d cgroups; attempt %d has %v", len(w.groups), c.newest().Attempt, c.spec.Resources)
-			}
-			s := w.status
-			pending := conditionOf(s, v1.PodResizePending)
-			if pending == nil || pending.Status != v1.ConditionTrue || pending.Reason != v1.PodReasonInfeasible ||
-				pending.Message == "" ||
-				pending.ObservedGeneration != w.pod.Generation || s.ObservedGeneration != w.pod.Generation {
-				t.Errorf("it says %+v, generation %d", pending, s.ObservedGeneration)
-			}
-			for _, c := range s.ContainerStatuses {
-				if c.Resources.Limits.Memory().String() != "1Gi" || c.AllocatedResources.Memory().String() != "1Gi" {
-					t.Errorf("%s has %+v, %v", c.Name, c.Resources, c.AllocatedResources)
-				}
-			}
-			w.resize(0, "1Gi")
-			if check(t, w); conditionOf(w.status, v1.PodResizePending) != nil {
-				t.Error("a resize that was taken back is pending")
-			}
-		})
-	}
 }
 
 func conditionOf(s *v1.PodStatus, t v1.PodConditionType) *v1.PodCondition {
@@ -85,19 +48,208 @@ func conditionOf(s *v1.PodStatus, t v1.PodConditionType) *v1.PodCondition {
 	return nil
 }
 
-// A kubelet's containers carry no resources: what it allocated stands in the status.
-func TestAResizeOfAKubeletsPodStaysPending(t *testing.T) {
-	pod := cloudPod(v1.RestartPolicyAlways, 0, 1)
-	pod.Spec.Containers[0].Resources = limited("512Mi")
-	m := NewMachine("u1", newWorld(pod).set)
-	was := limited("1Gi")
-	m.desired = &messages.PodWanted{Pod: pod, Last: &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
-		{Name: "c0", Resources: &was, AllocatedResources: was.Requests},
-	}}}
-	if got := m.allocate(pod); !m.resized || got.Spec.Containers[0].Resources.Limits.Memory().String() != "1Gi" {
-		t.Errorf("resized %v: %+v", m.resized, got.Spec.Containers[0].Resources)
+func (w *world) limits() (out []int64) {
+	for _, c := range w.pod.Spec.Containers {
+		for _, f := range w.containers {
+			if f.Name == c.Name && f.State == messages.ContainerRunning {
+				out = append(out, f.Resources.MemoryLimit/mi)
+			}
+		}
 	}
-	if pod.Spec.Containers[0].Resources.Limits.Memory().String() != "512Mi" {
-		t.Error("an object that is shared was changed")
+	return out
+}
+
+func (w *world) recorded(prefix string) (out []string) {
+	for _, r := range w.records {
+		if strings.HasPrefix(r.Reason, prefix) {
+			out = append(out, r.Reason)
+		}
+	}
+	return out
+}
+
+// Containers are changed in place; those that get less come first, and the cgroup is as wide as both meanwhile. The status tells
+// what is allocated and what each has.
+func TestAResizeInPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		to     []int64
+		order  []string
+		groups []int64
+	}{
+		"both get more":        {[]int64{8, 6}, []string{"c0", "c1"}, []int64{14, 14}},
+		"both get less":        {[]int64{2, 1}, []string{"c0", "c1"}, []int64{8, 3}},
+		"one more, one less":   {[]int64{9, 1}, []string{"c1", "c0"}, []int64{13, 10}},
+		"one gets more":        {[]int64{4, 5}, []string{"c1"}, []int64{9, 9}},
+		"only the second less": {[]int64{4, 3}, []string{"c1"}, []int64{8, 7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := resizable(t)
+			w.groups = nil
+			w.watch = func(s *v1.PodStatus) {
+				for i, want := range c.to { // what is told as done is done
+					if conditionOf(s, v1.PodResizeInProgress) == nil && s.ObservedGeneration == w.pod.Generation &&
+						s.ContainerStatuses[i].Resources.Limits.Memory().Value() != want*mi {
+						t.Errorf("no resize is in progress, and the status tells of %+v", s.ContainerStatuses[i].Resources)
+					}
+				}
+			}
+			w.allocate(c.to...)
+			w.settle()
+			check(t, w)
+			if got := w.limits(); !slices.Equal(got, c.to) || !slices.Equal(w.resizes, c.order) || len(w.stops) > 0 {
+				t.Errorf("they have %v, changed in the order %v, stopped %v", got, w.resizes, w.stops)
+			}
+			var groups []int64
+			for _, p := range w.groups {
+				w.checkGroup(p)
+				if n := w.limit / mi; len(groups) == 0 || groups[len(groups)-1] != n {
+					groups = append(groups, n)
+				}
+			}
+			if want := slices.Compact(slices.Clone(c.groups)); !slices.Equal(groups, want) {
+				t.Errorf("its cgroup had %v, want %v", groups, want)
+			}
+			if got := w.recorded("Resize"); !slices.Equal(got, []string{"ResizeStarted", "ResizeCompleted"}) {
+				t.Errorf("events %v", got)
+			}
+			for i, s := range w.status.ContainerStatuses {
+				if s.AllocatedResources.Memory().Value() != c.to[i]*mi || s.RestartCount != 0 {
+					t.Errorf("%s: allocated %v, restarted %d times", s.Name, s.AllocatedResources, s.RestartCount)
+				}
+			}
+		})
+	}
+}
+
+// Where resizePolicy says so a container is made anew: at once, however often it failed before, and without a word to the runtime
+// about the one that goes.
+func TestAResizeThatRestarts(t *testing.T) {
+	w := resizable(t, v1.ContainerResizePolicy{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer})
+	w.allocate(8, 4)
+	at := w.now
+	w.settle()
+	check(t, w)
+	f := w.containers[0]
+	if f.Name != "c0" || f.Attempt != 1 || !slices.Equal(w.stops, []string{"c0"}) || len(w.resizes) > 0 {
+		t.Errorf("the newest is %+v, stopped %v, changed %v", f, w.stops, w.resizes)
+	}
+	if !slices.Equal(w.limits(), []int64{8, 4}) || f.CreatedAt.Sub(at) > w.set.BackOff.Base/2 {
+		t.Errorf("they have %v, the new one was made after %s", w.limits(), f.CreatedAt.Sub(at))
+	}
+	w.restart() // an actor that begins anew goes by what the container carries
+	w.settle()
+	if check(t, w); len(w.stops) > 1 {
+		t.Errorf("it was restarted again: %v", w.stops)
+	}
+}
+
+// What the runtime refuses is told, tried again, and ends when it is taken back.
+func TestAResizeThatFails(t *testing.T) {
+	w := resizable(t)
+	w.refuses = 1000
+	w.allocate(2, 4)
+	for range 30 {
+		if len(w.pending) > 0 {
+			m := w.pending[0]
+			w.pending = w.pending[1:]
+			w.step(m)
+		}
+	}
+	c := conditionOf(w.status, v1.PodResizeInProgress)
+	if c == nil || c.Reason != v1.PodReasonError || !strings.Contains(c.Message, "does not want") ||
+		c.ObservedGeneration != w.pod.Generation {
+		t.Fatalf("the condition is %+v", c)
+	}
+	tries := len(w.resizes)
+	w.now = w.nextTime()
+	w.step(nil)
+	if len(w.resizes) != tries+1 || !slices.Equal(w.recorded("ResizeError"), []string{"ResizeError"}) {
+		t.Errorf("tried %d times, then %d; events %v", tries, len(w.resizes), w.records)
+	}
+	w.refuses = 0
+	w.allocate(4, 4)
+	w.settle()
+	if check(t, w); conditionOf(w.status, v1.PodResizeInProgress) != nil || !slices.Equal(w.limits(), []int64{4, 4}) {
+		t.Errorf("it has %v, and tells %+v", w.limits(), w.status.Conditions)
+	}
+}
+
+// An actor that is killed at any step of a resize leaves it to the next one, which ends it.
+func TestAResizeOutlivesItsActor(t *testing.T) {
+	for step := range 12 {
+		w := resizable(t)
+		w.allocate(9, 1)
+		for range step {
+			if len(w.pending) > 0 {
+				m := w.pending[0]
+				w.pending = w.pending[1:]
+				w.step(m)
+			}
+		}
+		w.restart()
+		w.last = w.status
+		w.settle()
+		check(t, w)
+		if c := conditionOf(w.status, v1.PodResizeInProgress); c != nil || !slices.Equal(w.limits(), []int64{9, 1}) ||
+			len(w.stops) > 0 || w.limit != 10*mi {
+			t.Errorf("killed after %d messages: they have %v, its cgroup %d, stopped %v, %+v", step, w.limits(), w.limit/mi,
+				w.stops, c)
+		}
+	}
+}
+
+// What is pending is told while it is, and changes nothing.
+func TestAPendingResizeIsTold(t *testing.T) {
+	w := resizable(t)
+	m := w.desired()
+	m.Generation, m.Pending = m.Generation+1, &messages.PendingResize{Reason: v1.PodReasonDeferred, Message: "too little"}
+	w.step(m)
+	c := conditionOf(w.status, v1.PodResizePending)
+	if c == nil || c.Status != v1.ConditionTrue || c.Reason != v1.PodReasonDeferred || c.Message != "too little" {
+		t.Errorf("it tells %+v", c)
+	}
+	m.Generation, m.Pending = m.Generation+1, nil
+	if w.step(m); conditionOf(w.status, v1.PodResizePending) != nil || len(w.resizes) > 0 {
+		t.Errorf("it tells %+v, changed %v", w.status.Conditions, w.resizes)
+	}
+}
+
+// The kernel refuses a limit of CPU that is above that of the group above: a container waits for the group, as long as that can be
+// made.
+func TestTheGroupComesFirst(t *testing.T) {
+	w := resizable(t)
+	w.allocate(8, 4)
+	m := w.pending[len(w.pending)-1]
+	w.pending = nil
+	if w.step(m); len(w.resizes) > 0 {
+		t.Fatalf("changed %v before the cgroup", w.resizes)
+	}
+	w.pending = nil // the answer is lost
+	w.step(messages.PodCgroupFailed{UID: "u1", Reason: messages.Reason{Code: "FailedCreatePodContainer", Message: "no"}})
+	c := conditionOf(w.status, v1.PodResizeInProgress)
+	if c == nil || c.Message != "no" || !slices.Equal(w.resizes, []string{"c0"}) {
+		t.Errorf("it tells %+v, changed %v", c, w.resizes)
+	}
+}
+
+func TestWidened(t *testing.T) {
+	of := func(request, limit string) (r v1.ResourceRequirements) {
+		r.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(request)}
+		if limit != "" {
+			r.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse(limit)}
+		}
+		return r
+	}
+	for _, c := range [][3]v1.ResourceRequirements{
+		{of("1", "2"), of("2", "1"), of("2", "2")},
+		{of("1", "2"), of("1", ""), of("1", "")},
+		{of("3", ""), of("1", "9"), of("3", "")},
+	} {
+		if got := widened(c[0], c[1]); jsonOf(got) != jsonOf(c[2]) && len(got.Limits) != len(c[2].Limits) {
+			t.Errorf("%s and %s are %s, want %s", jsonOf(c[0]), jsonOf(c[1]), jsonOf(got), jsonOf(c[2]))
+		}
+	}
+	if got := widened(v1.ResourceRequirements{}, of("1", "1")); got.Requests.Cpu().String() != "1" || len(got.Limits) > 0 {
+		t.Errorf("nothing and something are %s", jsonOf(got))
 	}
 }

@@ -21,6 +21,7 @@ func (m *Machine) planRunning(now time.Time) Phase {
 	m.mount(now)
 	m.ensureCgroup(now)
 	m.clearRemoved(now)
+	m.resize(now)
 	for _, c := range m.containers {
 		if c.spec == nil || (c.init && !c.sidecar()) {
 			continue

@@ -30,8 +30,12 @@ func TestWhateverHappens(t *testing.T) {
 		drawProbes(t, pod)
 		if rapid.Bool().Draw(t, "cloud") {
 			pod.Annotations = map[string]string{sourceAnnotation: apiSource}
+			drawResources(t, pod)
 		}
 		w := newWorld(pod)
+		if fromAPI(pod) {
+			w.carry()
+		}
 		crashes := rapid.IntRange(0, 3).Draw(t, "crashes")
 		w.exit = func(name string, attempt uint32) (int32, bool) {
 			if name[0] == 'i' && !w.sidecarNamed(name) {
@@ -44,7 +48,7 @@ func TestWhateverHappens(t *testing.T) {
 		for range rapid.IntRange(0, 120).Draw(t, "steps") {
 			storm(t, w)
 		}
-		w.halfway = 0
+		w.halfway, w.refuses = 0, 0
 		w.exit = func(name string, attempt uint32) (int32, bool) {
 			return 0, name[0] == 'i' && !w.sidecarNamed(name)
 		}
@@ -99,7 +103,7 @@ func storm(t *rapid.T, w *world) {
 	switch rapid.SampledFrom([]string{
 		"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "heeded", "probe", "probe",
 		"prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "deaf", "blind", "brief",
-		"debug", "network", "fail", "end",
+		"debug", "network", "fail", "end", "resize", "resize", "refuse",
 	}).Draw(t, "event") {
 	case "deliver":
 		if len(w.pending) > 0 {
@@ -164,6 +168,10 @@ func storm(t *rapid.T, w *world) {
 		})
 	case "blind":
 		w.blind = true
+	case "resize":
+		resizeStorm(t, w)
+	case "refuse": // the next changes of resources are refused, or not
+		w.refuses = rapid.IntRange(0, 3).Draw(t, "refusals")
 	case "debug":
 		if len(w.pod.Spec.EphemeralContainers) < 2 {
 			target := rapid.SampledFrom([]string{"", "c0"}).Draw(t, "target")
@@ -251,6 +259,9 @@ func afterTheStorm(w *world) string {
 				return c.Name + " does not run"
 			}
 			for _, f := range w.containers {
+				if wrong := w.unlike(c, f); wrong != "" {
+					return wrong
+				}
 				if f.Name == c.Name && f.State == messages.ContainerRunning &&
 					(f.Image != c.Image || f.SandboxID != w.sandboxes[0].ID) {
 					return fmt.Sprintf("%s runs %s in %s, wanted is %s in %s", c.Name, f.Image, f.SandboxID, c.Image,

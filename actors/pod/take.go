@@ -26,6 +26,14 @@ type (
 		ID     string
 		Failed *messages.Reason
 	}
+	// ContainerResized is the result of ResizeContainer.
+	ContainerResized struct {
+		Name, ID  string
+		Resources *v1.ResourceRequirements     // what it was given
+		Told      *messages.ContainerResources // what the runtime says that it has since; nil where it does not tell
+		Failed    *messages.Reason
+		Sent      bool // the runtime was asked for it
+	}
 	// PodRemoved is the result of RemovePod.
 	PodRemoved struct{ Failed *messages.Reason }
 )
@@ -59,6 +67,8 @@ func (m *Machine) take(now time.Time, msg any) {
 		m.takeCgroup(v)
 	case SandboxStarted, SandboxStopped, PodRemoved:
 		m.takeWork(now, v)
+	case ContainerResized:
+		m.takeResized(now, v)
 	default:
 		m.takeContainer(now, msg)
 	}

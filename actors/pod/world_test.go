@@ -55,6 +55,7 @@ type world struct {
 	halfway    int             // so many of the next starts create the container and then fail
 
 	proberState
+	resizeState
 	exit       func(name string, attempt uint32) (code int32, ends bool)
 	violations []string
 	trace      []string
@@ -154,6 +155,8 @@ func (w *world) effect(e Effect) {
 			w.fault("a sandbox is started without a network")
 		}
 		w.startSandbox(e)
+	case ResizeContainer:
+		w.resizeContainer(e)
 	case StopSandbox:
 		for _, c := range w.containers {
 			if c.SandboxID == e.ID && lives(c) {
@@ -302,6 +305,7 @@ func (w *world) sent(msg any) {
 		}))
 	case messages.EnsurePodCgroup:
 		w.grouped, w.groups = true, append(w.groups, m.Pod)
+		w.checkGroup(m.Pod)
 		w.send(messages.PodCgroupReady{UID: m.UID, Pod: m.Pod, Parent: "/kubepods/podu1"})
 	case messages.RemovePodCgroup:
 		for _, c := range w.containers {
@@ -356,7 +360,7 @@ func (w *world) desired() messages.PodWanted {
 		generation += 2
 	}
 	return messages.PodWanted{Pod: w.pod, Generation: generation, Ending: w.ending, Final: w.final, Last: w.last, Fail: w.fail,
-		NoNetwork: w.offline}
+		NoNetwork: w.offline, Resized: w.resized}
 }
 
 // settle delivers everything, in order, and lets time pass, until nothing happens for as long as an audit takes.

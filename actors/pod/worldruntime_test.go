@@ -139,6 +139,10 @@ func (w *world) run(m messages.RunContainer) {
 		ID: fmt.Sprintf("%s-%d", m.Container.Name, w.seq), Name: m.Container.Name, SandboxID: m.Sandbox.ID, Attempt: m.Attempt,
 		State: messages.ContainerCreated, CreatedAt: w.now, Image: m.Container.Image,
 	}
+	if w.carries {
+		c.Annotations = map[string]string{cri.AnnotationResources: jsonOf(m.Container.Resources)}
+		c.Resources = toldOf(m.Container.Resources)
+	}
 	w.start(&c)
 	w.containers = append([]messages.ContainerFact{c}, w.containers...)
 	w.answer(m, c)

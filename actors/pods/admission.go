@@ -15,8 +15,9 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// admitNew decides over what is held for nothing else: first what was admitted before, whose claims on the node count, then the
-// others one by one, static pods first, then critical ones, and the oldest before the younger.
+// admitNew decides over what is held for nothing else: first what was admitted before, whose claims on the node count, then
+// over the resizes of what is here, then over the others one by one, static pods first, then critical ones, and the oldest before
+// the younger.
 func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 	a.undecided = false
 	var undecided []*entry
@@ -27,6 +28,7 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 		}
 		undecided = append(undecided, e)
 	}
+	a.resize(ctx)
 	if len(undecided) == 0 {
 		return
 	}
@@ -214,13 +216,17 @@ func (a *actor) claims(but func(*entry) bool) []*admission.Claim {
 		if !e.holdsRoom() || but != nil && but(e) {
 			continue
 		}
-		// an orphan's is what was found of it
-		if e.claim == nil || e.claim.Pod != e.pod && !e.orphan() {
-			e.claim = admission.NewClaim(e.pod)
-		}
-		out = append(out, e.claim)
+		out = append(out, a.claimOf(e))
 	}
 	return out
+}
+
+// claimOf is what a pod holds. An orphan's is what was found of it.
+func (a *actor) claimOf(e *entry) *admission.Claim {
+	if e.claim == nil || e.claim.Pod != e.admitted && !e.orphan() {
+		e.claim = admission.NewClaim(e.admitted)
+	}
+	return e.claim
 }
 
 // holdsRoom says that a pod that is here still has what it asked for.
@@ -233,7 +239,7 @@ func (a *actor) foundClaims() []*admission.Claim {
 	var out []*admission.Claim
 	for _, e := range a.entries {
 		if e.found != nil && runsSomething(e.found) {
-			out = append(out, foundClaim(e.found))
+			out = append(out, foundClaim(e.found, e.record.Allocated))
 		}
 	}
 	return out

@@ -90,9 +90,9 @@ func runsSomething(f *messages.PodFacts) bool {
 		})
 }
 
-// foundClaim is what a pod that was found holds, by what its containers carry. Of one that a kubelet made it is known what
-// ports it has, but not what it requests.
-func foundClaim(f *messages.PodFacts) *admission.Claim {
+// foundClaim is what a pod that was found holds, by what is kept of it and what its containers carry. Of one that a kubelet made
+// it is known what ports it has, but not what it requests.
+func foundClaim(f *messages.PodFacts, kept *allocation) *admission.Claim {
 	p := orphan(f)
 	named := map[string]bool{}
 	for i := range f.Containers { // newest first
@@ -111,5 +111,5 @@ func foundClaim(f *messages.PodFacts) *admission.Claim {
 		}
 		p.Spec.Containers = append(p.Spec.Containers, spec)
 	}
-	return admission.NewClaim(p)
+	return admission.NewClaim(kept.in(p))
 }

@@ -17,11 +17,15 @@
 // States. Each pod is an entry in one of the states of state.go, whose table has every transition. next decides, by the entry
 // and a view of the others, which state is right; reconcile carries that out.
 //
-// Checkpoints. What is kept of a pod (its final status, why the node ends it) is a file of its own, in the folder "records". A
-// write to a disk cannot be cancelled and may never return, so the files have one writer, which belongs to the process
-// (actors/internal/overdue): one write is under way, and the next takes the newest content when it begins. A write of more than
-// 15 s counts as failed, is named in health, and is tried again. Until its final status is on disk a pod removes nothing; where
-// the disk cannot take it a deleted pod goes all the same, which makes room.
+// Resizes. The resources of a pod of the API server may change while it runs (KEP-1287). It keeps what was allocated to it until
+// the new ones fit beside what others have; an allocation is on the disk before the pod's actor is told. All else in the agent,
+// from cgroups to eviction, sees a pod with its allocated resources.
+//
+// Checkpoints. What is kept of a pod (its final status, why the node ends it, what was allocated to it) is a file of its own, in
+// the folder "records". A write to a disk cannot be cancelled and may never return, so the files have one writer, which belongs
+// to the process (actors/internal/overdue): one write is under way, and the next takes the newest content when it begins. A write
+// of more than 15 s counts as failed, is named in health, and is tried again. Until its final status is on disk a pod removes
+// nothing; where the disk cannot take it a deleted pod goes all the same, which makes room.
 //
 // The network. While the runtime has none a pod is prepared up to its sandbox and waits. What runs is not touched, and
 // pods on the host's network do not wait.

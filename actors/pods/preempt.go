@@ -60,7 +60,9 @@ func (a *actor) evict(ctx supervisors.Context, m messages.EvictPod) {
 // fail has the node end a pod. Its actor is told when that is on the disk.
 func (a *actor) fail(ctx supervisors.Context, e *entry, why messages.PodFailure) {
 	e.failed = ctx.Now()
-	a.keep(ctx, e, record{Fail: &why})
+	r := e.record
+	r.Fail = &why
+	a.keep(ctx, e, r)
 	a.enter(ctx, e, failing)
 	a.changed(ctx)
 	recordEvent(ctx, e.pod, why.Reason, why.Message)

@@ -139,7 +139,7 @@ func (a *actor) step(ctx supervisors.Context, e *entry, v *view) (admit bool) {
 			a.spawn(ctx, e)
 		}
 		if fx.take {
-			e.pod, e.source = e.want.pod, e.want.source
+			e.takePod()
 		}
 		if fx.end != nil {
 			e.ending = fx.end
@@ -183,9 +183,14 @@ func (a *actor) spawn(ctx supervisors.Context, e *entry) {
 	a.order++
 	e.life = life{order: a.order, generation: 1, failed: ctx.Now()}
 	if e.want != nil {
-		e.pod, e.source = e.want.pod, e.want.source
+		if e.source = e.want.source; e.source == messages.APIServer {
+			if e.told = e.record.Allocated; e.told == nil {
+				e.told = foundAllocation(e.want.pod, e.found)
+			}
+		}
+		e.setPod(e.want.pod)
 	} else {
-		e.pod, e.claim = orphan(e.found), foundClaim(e.found)
+		e.pod, e.claim = orphan(e.found), foundClaim(e.found, e.record.Allocated)
 		metrics.OrphanedPods.WithLabelValues().Inc()
 	}
 	e.found, e.why, e.reported.pod, e.reported.why = nil, nil, nil, messages.Reason{}
@@ -243,7 +248,7 @@ func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	}
 	m := messages.PodWanted{
 		Pod: e.pod, Generation: e.generation, Final: e.record.Final, Unkept: e.record.Final != e.kept.Final, Last: e.status,
-		Order: e.order, Ending: e.ending, Fail: e.kept.Fail,
+		Order: e.order, Ending: e.ending, Fail: e.kept.Fail, Pending: e.pending, Resized: e.kept.Allocated != nil,
 	}
 	if e.status == nil && e.source == messages.APIServer {
 		m.Last = &e.pod.Status

@@ -85,7 +85,7 @@ func (a *actor) save(ctx supervisors.Context) {
 
 // saveDone tells the pods that wait for it that their records are kept. Where they cannot be written, what is to go goes all the
 // same, as that makes room on a disk that is full, and no critical pod waits for the end of another. Those that finished by
-// themselves say so again, and it is tried again then, and with the next sweep.
+// themselves say so again, and it is tried again then, and with the next sweep; so is what was allocated to a pod.
 func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 	again := a.unsaved
 	var failed *unwritten
@@ -95,10 +95,11 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 	for uid, e := range a.entries {
 		r := m.records[uid]
 		unkept := m.problem != nil && (!some || failed.uids[uid])
-		if e.record != r || e.kept == r || unkept && !e.ends() && r.Final != nil {
+		if e.record != r || e.kept == r || unkept && !e.ends() && (r.Final != nil || r.Allocated != e.kept.Allocated) {
 			continue
 		}
 		e.kept = r
+		e.allocated()
 		if e.hasActor() {
 			a.renew(ctx, e)
 			a.step(ctx, e, &view{now: ctx.Now()})

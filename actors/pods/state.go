@@ -79,7 +79,8 @@ type entry struct {
 
 // life is the part of an entry that begins anew with each actor.
 type life struct {
-	pod        *v1.Pod // as its actor is to have it
+	pod *v1.Pod // as its actor is to have it: with the resources that were allocated to it, as the disk has it
+	resizing
 	source     messages.Address
 	order      int64
 	ending     *messages.Ending
@@ -92,6 +93,16 @@ type life struct {
 	phase      string // of its actor
 	waiting    *messages.Reason
 	quarantine *messages.ChildQuarantined
+}
+
+// resizing is the part of it that is about the pod's resources (resize.go).
+type resizing struct {
+	desired   *v1.Pod                 // as the source had it last; nil where none named it
+	admitted  *v1.Pod                 // with the resources that it holds against others
+	told      *allocation             // what its actor is to have; nil: what desired asks for
+	pending   *messages.PendingResize // why it cannot have what it asks for
+	pendingOf int64                   // the generation of the pod for which that was said
+	since     time.Time               // when it was first asked for
 }
 
 // hasActor says that there is an actor for the pod, or an ender.
@@ -170,7 +181,7 @@ func next(e *entry, v *view) (state, effects) {
 		case e.state == failing && e.quarantine != nil && e.kept.Fail != nil:
 			return clearing, effects{end: &messages.Ending{Reason: e.kept.Fail.Message, Since: v.now}}
 		}
-		return e.state, effects{take: e.pod != e.want.pod, renew: e.pod != e.want.pod}
+		return e.state, effects{take: e.desired != e.want.pod, renew: e.desired != e.want.pod}
 	case ending, replacing, clearing:
 		fx := hurry(e)
 		if e.state == ending && e.quarantine != nil {
@@ -205,7 +216,7 @@ func hurry(e *entry) effects {
 	case e.want == nil && e.within != nil:
 		end := e.shortened(*e.within)
 		return effects{end: end, renew: end != nil}
-	case e.deleted() && e.pod != e.want.pod:
+	case e.deleted() && e.desired != e.want.pod:
 		fx := effects{take: true, renew: true}
 		if g := e.want.pod.DeletionGracePeriodSeconds; g != nil {
 			fx.end = e.shortened(*g)

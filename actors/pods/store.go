@@ -26,6 +26,9 @@ type record struct {
 	// Fail is why the node ends it. It is written before anything of the pod is ended, so that an agent that is killed meanwhile
 	// neither lets the pod run on nor chooses another.
 	Fail *messages.PodFailure `json:"fail,omitempty"`
+	// Allocated is what the pod has of the node, once it was resized. It is written before any of it is changed, so that an agent
+	// that is killed meanwhile ends what was begun.
+	Allocated *allocation `json:"allocated,omitempty"`
 }
 
 const (

@@ -62,6 +62,7 @@ func Container(status *runtimeapi.ContainerStatus) (messages.ContainerFact, erro
 		Annotations: status.GetAnnotations(),
 		LogPath:     status.GetLogPath(),
 		User:        userOf(status.GetUser()),
+		Resources:   resourcesOf(status.GetResources().GetLinux()),
 	}
 	if f.ImageID == "" {
 		f.ImageID = f.ImageRef // runtimes older than CRI 1.30 tell no ID of the image
@@ -150,6 +151,14 @@ func timeOf(ns int64) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, ns)
+}
+
+func resourcesOf(r *runtimeapi.LinuxContainerResources) *messages.ContainerResources {
+	if r == nil {
+		return nil
+	}
+	return &messages.ContainerResources{CPUShares: r.GetCpuShares(), CPUQuota: r.GetCpuQuota(), CPUPeriod: r.GetCpuPeriod(),
+		MemoryLimit: r.GetMemoryLimitInBytes()}
 }
 
 func userOf(u *runtimeapi.ContainerUser) *messages.ContainerUser {

@@ -1,0 +1,49 @@
+package admission
+
+import (
+	"cmp"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// resizable are the resources that the API server lets change in a pod that runs (KEP-1287).
+var resizable = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
+
+// Resize says whether a pod that is here may have other resources beside the others, among which it is not. An empty reason
+// says that it may; v1.PodReasonDeferred that it may when others have left, and v1.PodReasonInfeasible that this node can never
+// give them. A resource of which the pod asks for no more than it has keeps no resize waiting.
+func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message string) {
+	switch {
+	case cri.IsStatic(wants.Pod):
+		return v1.PodReasonInfeasible, "In-place resize of static pods is not supported"
+	case !equality.Semantic.DeepEqual(wants.Pod.Spec.Resources, has.Pod.Spec.Resources):
+		return v1.PodReasonInfeasible, "In-place resize of pod-level resources is not supported"
+	case node.UnboundRequests:
+		return "", ""
+	}
+	for _, name := range resizable {
+		limit, known := node.Allocatable[name]
+		s := shortage{name, wants.requests[name], others.used[name], amount(name, limit)}
+		if known && s.requested > s.capacity {
+			return v1.PodReasonInfeasible, fmt.Sprintf("Node didn't have enough capacity: %s, requested: %d, capacity: %d", s.name,
+				s.requested, s.capacity)
+		}
+		if known && message == "" && s.requested > has.requests[name] && s.requested > s.capacity-s.used {
+			reason, message = v1.PodReasonDeferred, s.refusal().Message
+		}
+	}
+	return reason, message
+}
+
+// Priority is the order in which resizes are looked at that wait, as documented for them: by priority, then by class of quality
+// of service, the guaranteed pods first. Negative: x comes before y.
+func Priority(x, y *v1.Pod) int {
+	rank := map[v1.PodQOSClass]int{v1.PodQOSGuaranteed: 2, v1.PodQOSBurstable: 1}
+	return cmp.Or(cmp.Compare(ptr.Deref(y.Spec.Priority, 0), ptr.Deref(x.Spec.Priority, 0)),
+		cmp.Compare(rank[cri.QOSClass(y)], rank[cri.QOSClass(x)]))
+}

@@ -1,0 +1,70 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// resizeContainer gives a container other resources. It joins one that is under way, and tells then what that has given.
+func resizeContainer(ctx context.Context, h *host.Host, e ResizeContainer) ContainerResized {
+	key := fmt.Sprintf("%s/start/resize/%s", e.Pod.UID, e.ID)
+	out, err := cri.Run(ctx, h.Ops, key, h.Reap(3), func(ctx context.Context) (ContainerResized, error) {
+		return update(ctx, h, e), nil
+	})
+	if err = host.Joined(err); err != nil {
+		return ContainerResized{Name: e.Spec.Name, ID: e.ID, Sent: true, Failed: resizeFailed(e, err)}
+	}
+	return out
+}
+
+func resizeFailed(e ResizeContainer, err error) *messages.Reason {
+	return &messages.Reason{Code: messages.EventResizeError, Message: fmt.Sprintf("container %s: %v", e.Spec.Name, err)}
+}
+
+func update(ctx context.Context, h *host.Host, e ResizeContainer) ContainerResized {
+	out := ContainerResized{Name: e.Spec.Name, ID: e.ID, Resources: e.Spec.Resources.DeepCopy()}
+	r := cri.NewContainerResources(e.Pod, e.Spec, h.Node, false)
+	// What no resize changes is left as it is, as is its place among those that are killed first.
+	r.OomScoreAdj, r.HugepageLimits, r.Unified = 0, nil, nil
+	if limit := r.GetMemoryLimitInBytes(); e.Lower && limit > 0 {
+		used, err := memoryUsed(ctx, h, e.ID)
+		if err == nil && used > limit {
+			err = fmt.Errorf("a memory limit of %d bytes is below the %d that it uses; it is tried again", limit, used)
+		}
+		if err != nil {
+			out.Failed = resizeFailed(e, err)
+			return out
+		}
+	}
+	out.Sent = true
+	if err := h.CRI.UpdateContainerResources(ctx, e.ID, r); err != nil {
+		out.Failed = resizeFailed(e, err)
+		return out
+	}
+	if resp, err := h.CRI.ContainerStatus(ctx, e.ID, false); err == nil {
+		if f, err := facts.Container(resp.GetStatus()); err == nil {
+			out.Told = f.Resources
+		}
+	}
+	return out
+}
+
+// memoryUsed is what a container uses of memory and could not give back at once, in bytes; 0 for one that does not run.
+func memoryUsed(ctx context.Context, h *host.Host, id string) (int64, error) {
+	all, err := h.CRI.ListContainerStats(ctx, &runtimeapi.ContainerStatsFilter{Id: id})
+	if err != nil {
+		return 0, fmt.Errorf("what it uses of memory is not known: %w", err)
+	}
+	var used uint64
+	for _, s := range all {
+		used = max(used, s.GetMemory().GetWorkingSetBytes().GetValue())
+	}
+	return int64(used), nil //nolint:gosec // no machine has so much
+}

@@ -1,0 +1,140 @@
+package pod
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"pgregory.net/rapid"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// resizeState is the world's part of what its containers have.
+type resizeState struct {
+	carries bool // containers carry what they were made with
+	resized bool
+	refuses int      // so many of the next changes of resources fail
+	resizes []string // containers, as changed
+	limit   int64    // of memory, of the pod's cgroup
+}
+
+// carry has containers carry what they were made with, as the real ones do, and the runtime tell what they have.
+func (w *world) carry() {
+	w.carries, w.set.Resources = true, madeWith
+	w.set.Actual = func(_ *v1.Pod, _ *v1.Container, told messages.ContainerResources) v1.ResourceRequirements {
+		return limitedTo(told.MemoryLimit)
+	}
+	w.machine = NewMachine(string(w.pod.UID), w.set)
+}
+
+func jsonOf(r v1.ResourceRequirements) string {
+	text, err := json.Marshal(&r)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func limitedTo(bytes int64) v1.ResourceRequirements {
+	list := v1.ResourceList{v1.ResourceMemory: *resource.NewQuantity(bytes, resource.BinarySI)}
+	return v1.ResourceRequirements{Limits: list, Requests: list.DeepCopy()}
+}
+
+func toldOf(r v1.ResourceRequirements) *messages.ContainerResources {
+	return &messages.ContainerResources{MemoryLimit: r.Limits.Memory().Value()}
+}
+
+// resizeContainer changes what a container has at once; the word of that comes later.
+func (w *world) resizeContainer(e ResizeContainer) {
+	out := ContainerResized{Name: e.Spec.Name, ID: e.ID, Resources: e.Spec.Resources.DeepCopy(), Sent: true}
+	w.resizes = append(w.resizes, e.Spec.Name)
+	i := slices.IndexFunc(w.containers, func(c messages.ContainerFact) bool { return c.ID == e.ID })
+	switch {
+	case w.refuses > 0:
+		w.refuses--
+		out.Failed = &messages.Reason{Code: "ResizeError", Message: "it does not want to"}
+	case i < 0 || w.containers[i].State != messages.ContainerRunning:
+		out.Failed = &messages.Reason{Code: "ResizeError", Message: "it does not run"}
+	default:
+		if now := toldOf(e.Spec.Resources); now.MemoryLimit < w.containers[i].Resources.MemoryLimit && !e.Lower {
+			w.fault("%s is lowered from %d to %d, and nobody looks at what it uses", e.ID, w.containers[i].Resources.MemoryLimit,
+				now.MemoryLimit)
+		}
+		w.containers[i].Resources = toldOf(e.Spec.Resources)
+		out.Told = toldOf(e.Spec.Resources)
+		w.checkLimits("after " + e.Spec.Name + " was changed")
+	}
+	w.send(out)
+}
+
+// checkGroup takes the limit of the pod's cgroup.
+func (w *world) checkGroup(pod *v1.Pod) {
+	w.limit = 0
+	for i := range pod.Spec.Containers {
+		w.limit += pod.Spec.Containers[i].Resources.Limits.Memory().Value()
+	}
+	for i := range pod.Spec.InitContainers {
+		w.limit += pod.Spec.InitContainers[i].Resources.Limits.Memory().Value()
+	}
+	w.checkLimits("after its cgroup was changed")
+}
+
+// checkLimits: the pod's cgroup is never smaller than its containers.
+func (w *world) checkLimits(when string) {
+	sum := int64(0)
+	for _, c := range w.containers {
+		if c.State == messages.ContainerRunning && c.Resources != nil {
+			sum += c.Resources.MemoryLimit
+		}
+	}
+	if sum > w.limit {
+		w.fault("%s its containers have %d, and its cgroup %d", when, sum, w.limit)
+	}
+}
+
+// unlike says how a container that runs differs from what was allocated to it.
+func (w *world) unlike(spec v1.Container, f messages.ContainerFact) string {
+	if f.Name != spec.Name || f.State != messages.ContainerRunning || f.Resources == nil {
+		return ""
+	}
+	if want := toldOf(spec.Resources); *want != *f.Resources {
+		return fmt.Sprintf("%s has %d, allocated is %d", f.ID, f.Resources.MemoryLimit, want.MemoryLimit)
+	}
+	if w.machine.resizing.active || !equality.Semantic.DeepEqual(summary(w.groups[len(w.groups)-1]), summary(w.pod)) {
+		return fmt.Sprintf("its resize goes on: %+v, its cgroup is for %v", w.machine.resizing, summary(w.groups[len(w.groups)-1]))
+	}
+	return ""
+}
+
+// drawResources gives containers memory, and some a policy that has them restarted for it.
+func drawResources(t *rapid.T, pod *v1.Pod) {
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			list[i].Resources = limitedTo(int64(rapid.IntRange(1, 9).Draw(t, "memory")) << 20)
+			if rapid.IntRange(0, 3).Draw(t, "restarts") == 0 {
+				list[i].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
+			}
+		}
+	}
+}
+
+// resizeStorm allocates other resources to a pod of the API server: not to its init containers, but to sidecars.
+func resizeStorm(t *rapid.T, w *world) {
+	if !fromAPI(w.pod) || w.ending != nil || w.final != nil {
+		return
+	}
+	w.resized = true
+	w.edit(func(s *v1.PodSpec) {
+		for _, list := range [][]v1.Container{s.InitContainers, s.Containers} {
+			for i := range list {
+				if list[i].Name[0] == 'c' || w.sidecarNamed(list[i].Name) {
+					list[i].Resources = limitedTo(int64(rapid.IntRange(1, 9).Draw(t, "memory")) << 20)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,211 @@
+package pods
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// allocation is what was allocated to a pod (KEP-1287), where that is not what it was made with: it is kept on the disk from its
+// first resize on. Immutable.
+type allocation struct {
+	Containers map[string]v1.ResourceRequirements `json:"containers"` // by name, init containers among them
+	Pod        *v1.ResourceRequirements           `json:"pod,omitempty"`
+}
+
+// lists are the containers of a pod that can have resources.
+func lists(p *v1.Pod) [][]v1.Container {
+	return [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers}
+}
+
+// allocationOf is what the pod asks for.
+func allocationOf(p *v1.Pod) *allocation {
+	out := &allocation{Containers: map[string]v1.ResourceRequirements{}, Pod: p.Spec.Resources}
+	for _, list := range lists(p) {
+		for i := range list {
+			out.Containers[list[i].Name] = list[i].Resources
+		}
+	}
+	return out
+}
+
+// in is the pod with the resources that were allocated: the pod itself where it asks for just these, or nothing is known.
+func (l *allocation) in(p *v1.Pod) *v1.Pod {
+	if l == nil || l.isOf(p) {
+		return p
+	}
+	out := p.DeepCopy()
+	out.Spec.Resources = l.Pod
+	out.Status.QOSClass = cri.QOSClass(p) // which no resize changes
+	for _, list := range lists(out) {
+		for i := range list {
+			if r, ok := l.Containers[list[i].Name]; ok {
+				list[i].Resources = r
+			}
+		}
+	}
+	return out
+}
+
+// isOf says that the pod asks for what was allocated.
+func (l *allocation) isOf(p *v1.Pod) bool {
+	for _, list := range lists(p) {
+		for i := range list {
+			if r, ok := l.Containers[list[i].Name]; ok && !equality.Semantic.DeepEqual(r, list[i].Resources) {
+				return false
+			}
+		}
+	}
+	return equality.Semantic.DeepEqual(l.Pod, p.Spec.Resources)
+}
+
+// foundAllocation is what a pod of the API server has of which nothing is kept: what its containers carry or, of those that a
+// kubelet made, what it reported. nil: what it asks for.
+func foundAllocation(p *v1.Pod, found *messages.PodFacts) *allocation {
+	out := allocationOf(p)
+	for name, asks := range out.Containers {
+		if was := madeWith(found, name); was != nil {
+			out.Containers[name] = *was
+		} else if was := reportedResources(asks, p, name); was != nil {
+			out.Containers[name] = *was
+		}
+	}
+	if out.isOf(p) {
+		return nil
+	}
+	return out
+}
+
+// madeWith is what the newest container of this name carries; nil where it carries nothing that can be read.
+func madeWith(found *messages.PodFacts, name string) *v1.ResourceRequirements {
+	if found == nil {
+		return nil
+	}
+	i := slices.IndexFunc(found.Containers, func(c messages.ContainerFact) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	was := &v1.ResourceRequirements{}
+	if json.Unmarshal([]byte(found.Containers[i].Annotations[cri.AnnotationResources]), was) != nil {
+		return nil
+	}
+	return was
+}
+
+// reportedResources are those of a kubelet's container by its status; nil where they are those that it asks for. A limit of CPU
+// in a status is rounded as the kernel has it, so that it alone tells no resize.
+func reportedResources(asks v1.ResourceRequirements, p *v1.Pod, name string) *v1.ResourceRequirements {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if s.Name != name || s.Resources == nil || s.AllocatedResources == nil ||
+			equality.Semantic.DeepEqual(s.AllocatedResources, asks.Requests) &&
+				s.Resources.Limits.Memory().Cmp(*asks.Limits.Memory()) == 0 {
+			continue
+		}
+		return &v1.ResourceRequirements{Limits: s.Resources.Limits, Requests: s.AllocatedResources, Claims: asks.Claims}
+	}
+	return nil
+}
+
+// takePod has the entry be of the version of the pod that the source has. What was allocated to it stays.
+func (e *entry) takePod() {
+	was := e.pod
+	e.source = e.want.source
+	if e.source == messages.APIServer && e.told == nil && was != nil {
+		if has := allocationOf(was); !has.isOf(e.want.pod) {
+			e.told = has
+		}
+	}
+	e.setPod(e.want.pod)
+}
+
+// setPod is the one place where a pod gets what was allocated to it: its actor has what the disk has, and others are admitted
+// beside what was decided last.
+func (e *entry) setPod(desired *v1.Pod) {
+	e.desired, e.pod = desired, e.told.in(desired)
+	e.admitted = e.pod
+	if l := e.record.Allocated; l != nil && l != e.told {
+		e.admitted = l.in(desired)
+	}
+}
+
+// waitsForResize says that the pod asks for other resources than were allocated to it, and runs.
+func (e *entry) waitsForResize() bool {
+	return e.state == running && e.source == messages.APIServer && e.admitted != e.desired && e.record.Final == nil
+}
+
+// resize decides over all pods that ask for other resources than they have. Each is asked again when something has changed: what
+// one gives back another may have.
+func (a *actor) resize(ctx supervisors.Context) {
+	var waiting []*entry
+	for _, e := range a.entries {
+		if e.waitsForResize() {
+			if e.since.IsZero() {
+				e.since = ctx.Now()
+			}
+			waiting = append(waiting, e)
+		} else if e.since = (time.Time{}); e.pending != nil { // it was taken back
+			e.pending = nil
+			a.renew(ctx, e)
+		}
+	}
+	slices.SortFunc(waiting, func(x, y *entry) int {
+		return cmp.Or(admission.Priority(x.desired, y.desired), x.since.Compare(y.since), int(x.order-y.order))
+	})
+	node := a.thisNode()
+	for again := len(waiting) > 0; again; {
+		again = false
+		for _, e := range waiting {
+			if e.admitted != e.desired && a.tryResize(ctx, node, e) {
+				again = true
+			}
+		}
+	}
+	for _, e := range waiting {
+		a.undecided = a.undecided || e.pending != nil
+	}
+}
+
+// tryResize reports whether the pod has what it asks for now. Its actor is told when that is on the disk.
+func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entry) bool {
+	others := admission.NewLedger(slices.Concat(a.claims(func(o *entry) bool { return o == e }), a.foundClaims())...)
+	reason, message := admission.Resize(node, others, a.claimOf(e), admission.NewClaim(e.desired))
+	if reason == "" {
+		r := e.record
+		r.Allocated = allocationOf(e.desired)
+		a.keep(ctx, e, r)
+		e.admitted, e.since = e.desired, time.Time{}
+		if e.pending != nil {
+			e.pending = nil
+			a.renew(ctx, e)
+		}
+		ctx.Log().Info("a resize of a pod is admitted", "pod", e.name, "podUID", e.uid, "generation", e.desired.Generation)
+		return true
+	}
+	now := messages.PendingResize{Reason: reason, Message: message}
+	if e.pending == nil || *e.pending != now || e.pendingOf != e.desired.Generation {
+		if e.pending == nil || e.pending.Reason != reason || e.pendingOf != e.desired.Generation {
+			ctx.Log().Warn("a resize of a pod is not admitted", "pod", e.name, "podUID", e.uid, "reason", reason, "message", message)
+			recordEvent(ctx, e.pod, messages.EventResize+reason, message)
+		}
+		e.pending, e.pendingOf = &now, e.desired.Generation
+		a.renew(ctx, e)
+	}
+	return false
+}
+
+// allocated takes that the disk has what was allocated to a pod: its actor is to have it.
+func (e *entry) allocated() {
+	if l := e.kept.Allocated; l != nil && e.hasActor() && e.desired != nil {
+		e.told = l
+		e.setPod(e.desired)
+	}
+}

@@ -1,0 +1,139 @@
+package pods
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// resized is a later version of a pod, that asks for so many thousandths of a processor.
+func resized(uid string, generation, milli int64) *v1.Pod {
+	p := asking(uid, milli)
+	p.Generation = generation
+	return p
+}
+
+// has is what was allocated to a pod, as its actor would be told now, and why it has not what it asks for.
+func (n *node) has(uid string) (milli int64, pending string) {
+	n.TB.Helper()
+	m := n.desired(uid)
+	if m.Pending != nil {
+		pending = m.Pending.Reason + ": " + m.Pending.Message
+	}
+	return m.Pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue(), pending
+}
+
+func (n *node) expect(uid string, milli int64, pending string) {
+	n.TB.Helper()
+	if got, why := n.has(uid); got != milli || pending == "" != (why == "") || !strings.HasPrefix(why, pending) {
+		n.TB.Errorf("%s has %d, and is told %q; want %d and %q", uid, got, why, milli, pending)
+	}
+}
+
+// A resize is on the disk before its pod's actor is told, and the agent that is killed then goes on with it.
+func TestAResizeIsKept(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, asking("a", 300))
+	n.expect("a", 300, "")
+	if files, err := filepath.Glob(filepath.Join(n.path, "records", "*")); err != nil || len(files) > 0 {
+		t.Errorf("of a pod that was never resized there is %v kept (%v)", files, err)
+	}
+	wants(n.Kit, messages.APIServer, resized("a", 2, 500))
+	for _, m := range sent[messages.PodWanted](n.Kit) {
+		if m.Pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 300 || m.Pod.Generation != 2 || m.Resized {
+			t.Errorf("before it is on the disk it is told %+v", m)
+		}
+	}
+	n.RunWork()
+	got := sent[messages.PodWanted](n.Kit)
+	if len(got) != 1 || got[0].Pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 500 || !got[0].Resized {
+		t.Fatalf("when it is on the disk it is told %+v", got)
+	}
+	n.life()
+	n.known("a")
+	wants(n.Kit, messages.APIServer, resized("a", 3, 5000), asking("bb", 600))
+	n.expect("a", 500, v1.PodReasonInfeasible)
+	if !n.desired("a").Resized || n.desired("bb").Final == nil {
+		t.Error("what was allocated does not count against another pod")
+	}
+	wants(n.Kit, messages.APIServer)
+	gone(n.Kit, "a", &v1.PodStatus{Phase: v1.PodSucceeded})
+	if _, err := os.Stat(filepath.Join(n.path, "records", "a.json")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was allocated outlives the pod: %v", err)
+	}
+}
+
+// What nothing is kept of has what its containers carry or, where a kubelet made them, what that reported.
+func TestWhatIsFoundHasWhatItWasMadeWith(t *testing.T) {
+	list := v1.ResourceList{"cpu": *resource.NewMilliQuantity(200, resource.DecimalSI)}
+	reported := resized("a", 2, 900)
+	reported.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: list,
+		Resources: &v1.ResourceRequirements{Requests: list}}}
+	found := &messages.PodFacts{Containers: []messages.ContainerFact{{Name: "c",
+		Annotations: map[string]string{cri.AnnotationResources: `{"requests":{"cpu":"600m"}}`}}, {Name: "c"}}}
+	for want, l := range map[int64]*allocation{
+		600: foundAllocation(reported, found), 200: foundAllocation(reported, &messages.PodFacts{}),
+		900: foundAllocation(resized("a", 2, 900), nil),
+	} {
+		if got := l.in(reported).Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); got != want {
+			t.Errorf("it has %d, want %d", got, want)
+		}
+	}
+}
+
+// Those that wait are looked at again when others leave or give something back: by priority, then the one that waited longest.
+func TestResizesThatWait(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	pods := []*v1.Pod{asking("a", 200), asking("bb", 200), asking("ccc", 200), asking("dddd", 400)}
+	wants(n.Kit, messages.APIServer, pods...)
+	n.RunWork()
+	n.Take()
+	change := func(i int, p *v1.Pod) {
+		n.Advance(time.Second)
+		pods[i] = p
+		wants(n.Kit, messages.APIServer, pods...)
+	}
+	change(0, resized("a", 2, 500))
+	events := sent[messages.RecordEvent](n.Kit)
+	if len(events) != 1 || events[0].Reason != "ResizeDeferred" ||
+		!strings.Contains(events[0].Message, "cpu, requested: 500, used: 800") {
+		t.Errorf("events %+v", events)
+	}
+	change(1, resized("bb", 2, 500))
+	first := resized("ccc", 2, 500)
+	first.Spec.Priority = new(int32(7))
+	change(2, first)
+	for _, p := range pods[:3] {
+		n.expect(string(p.UID), 200, v1.PodReasonDeferred)
+	}
+	change(3, resized("dddd", 2, 100)) // it gives something back
+	n.expect("ccc", 500, "")
+	n.expect("a", 200, v1.PodReasonDeferred)
+	pods = pods[:3]
+	wants(n.Kit, messages.APIServer, pods...) // the fourth leaves, by and by
+	n.expect("a", 200, v1.PodReasonDeferred)
+	gone(n.Kit, "dddd", &v1.PodStatus{Phase: v1.PodSucceeded})
+	n.expect("bb", 200, v1.PodReasonDeferred)
+	n.expect("a", 200, v1.PodReasonDeferred)
+	change(2, resized("ccc", 3, 200))
+	n.expect("a", 500, "")
+	n.expect("bb", 200, v1.PodReasonDeferred)
+	change(1, asking("bb", 200)) // it is taken back
+	n.expect("bb", 200, "")
+	ofA := func(e messages.RecordEvent) bool { return e.Object.UID == "a" }
+	if got := sent[messages.RecordEvent](n.Kit); slices.ContainsFunc(got, ofA) {
+		t.Errorf("it is told again and again: %+v", got)
+	}
+}
