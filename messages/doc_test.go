@@ -16,8 +16,8 @@ import (
 
 // values are the exported structs that are carried by messages and are none themselves.
 var values = []string{
-	"ContainerEnded", "ContainerFact", "ContainerUser", "Ending", "ImageKey", "ManifestProblem", "FailingProbe", "ObservedContainer", "PodFacts",
-	"PodFailure", "Pressure", "ProbeResults", "Reason",
+	"ContainerEnded", "ContainerFact", "ContainerResources", "ContainerUser", "Ending", "ImageKey", "ManifestProblem", "FailingProbe", "ObservedContainer", "PodFacts",
+	"PendingResize", "PodFailure", "Pressure", "ProbeResults", "Reason",
 	"Sandbox", "SandboxFact", "Submission", "SubmittedPod", "WatchedContainer",
 }
 

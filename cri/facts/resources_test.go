@@ -32,7 +32,7 @@ func TestResources(t *testing.T) {
 	}{
 		"as asked for": {messages.ContainerResources{CPUShares: 3, CPUQuota: 1000, CPUPeriod: 100000, MemoryLimit: 1 << 20},
 			of("3m", "5m", "1Mi")},
-		"another":        {messages.ContainerResources{CPUShares: 1024, CPUQuota: 50000, CPUPeriod: 100000, MemoryLimit: 2 << 20},
+		"another": {messages.ContainerResources{CPUShares: 1024, CPUQuota: 50000, CPUPeriod: 100000, MemoryLimit: 2 << 20},
 			of("1", "500m", "2Mi")},
 		"no limits":      {messages.ContainerResources{CPUShares: 3, CPUQuota: -1, CPUPeriod: 100000}, of("3m", "", "")},
 		"nothing at all": {messages.ContainerResources{}, of("3m", "", "")},

@@ -45,6 +45,8 @@ type ContainerState struct {
 	Signals int
 	// Config is what the request asked for.
 	Config *runtimeapi.ContainerConfig
+	// Resources are those that it has now.
+	Resources *runtimeapi.LinuxContainerResources
 }
 
 // Running says whether the container runs.
@@ -155,7 +157,7 @@ func (c *container) snapshot() *ContainerState {
 			Name: c.target.Container, Attempt: c.target.Attempt, Image: c.target.Image,
 			State: c.state, ExitCode: c.exitCode, Reason: c.reasonShown(),
 			CreatedAt: c.created, StartedAt: c.started, FinishedAt: c.finished,
-			Signals: c.signals, Config: c.config,
+			Signals: c.signals, Config: c.config, Resources: c.resources.GetLinux(),
 		}
 	}
 	return c.view
