@@ -94,7 +94,7 @@ var fields = []rule{
 	{honoured, "{containers,initContainers}[].resources.requests",
 		[]string{"cpu", "memory", "hugepages-*", "*/*", "ephemeral-storage"}},
 	{refused, "{containers,initContainers}[].resources.claims", nil},
-	{ignorable, "{containers,initContainers}[].resizePolicy", nil},
+	{honoured, "{containers,initContainers}[].resizePolicy[].{resourceName,restartPolicy}", nil},
 
 	// Containers: volumes.
 	{honoured, "{containers,initContainers}[].volumeMounts[].{name,mountPath,subPath,subPathExpr}", nil},
