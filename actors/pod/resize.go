@@ -68,7 +68,9 @@ func (m *Machine) begins(was *v1.Pod) {
 }
 
 // lists are the containers of a pod that have resources.
-func lists(p *v1.Pod) [][]v1.Container { return [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} }
+func lists(p *v1.Pod) [][]v1.Container {
+	return [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers}
+}
 
 // summary are the resources of a pod's containers, by name.
 func summary(p *v1.Pod) map[string]v1.ResourceRequirements {

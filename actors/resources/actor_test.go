@@ -277,3 +277,21 @@ func TestTheSweepLeavesAnotherAgentsPodsAlone(t *testing.T) {
 		t.Errorf("there are %v", got)
 	}
 }
+
+// The group of a pod gets no limit of memory below what is used in it: that is told, and done when there is less in use.
+func TestNoGroupIsLimitedBelowWhatItUses(t *testing.T) {
+	n := newNode(t)
+	p := podOf("u", "1")
+	p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Mi")}
+	at := "/kubepods/burstable/podu"
+	n.groups.Use(at, 2<<20)
+	got := n.ask("u", ensure(p))
+	if failed, ok := got[0].(messages.PodCgroupFailed); !ok || !strings.Contains(failed.Reason.Message, "below the 2097152") {
+		t.Fatalf("told %+v", got)
+	}
+	n.groups.Use(at, 1<<20)
+	n.Advance(time.Second)
+	if got := n.work(); len(got) != 1 || n.groups.Values()[at].Memory != 1<<20 {
+		t.Errorf("told %+v, it has %+v", got, n.groups.Values()[at])
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	library "github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
@@ -21,6 +23,8 @@ type Groups interface {
 	// Children lists the literal names of the groups directly within, in any hierarchy, sorted; none where there is no such
 	// group.
 	Children(name Name, systemd bool) ([]string, error)
+	// Uses is what is used of memory in the group, in bytes; 0 where there is no such group, or the kernel refuses a limit below it.
+	Uses(name Name, systemd bool) (int64, error)
 	// Kill sends SIGKILL to all processes in the group and below it, and tells which there were: they end a moment later.
 	Kill(name Name, systemd bool) (found []int, err error)
 }
@@ -70,6 +74,22 @@ func (Host) Children(name Name, systemd bool) ([]string, error) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+// Uses implements Groups. With cgroup v1 the kernel looks itself; with v2 it would end processes instead.
+func (Host) Uses(name Name, systemd bool) (int64, error) {
+	m, err := managerOf(name, systemd)
+	if err != nil || !library.IsCgroup2UnifiedMode() {
+		return 0, err
+	}
+	text, err := os.ReadFile(filepath.Join(m.Path(""), "memory.current"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
 // managerOf is the library's handle of a group. Devices are the runtime's.

@@ -68,11 +68,21 @@ func (t Tree) checkRoot(systemd bool) error {
 }
 
 // EnsurePod makes the pod's group, where it is not there, and gives it its values. It returns the group as the runtime takes
-// it for a parent.
+// it for a parent. No group gets a limit of memory below what is used in it.
 func (t Tree) EnsurePod(pod *v1.Pod) (parent string, err error) {
 	systemd := t.Systemd()
 	name := PodName(t.Root, cri.QOSClass(pod), string(pod.UID))
-	if err := t.apply(name, systemd, PodValues(pod, t.Settings)); err != nil {
+	v := PodValues(pod, t.Settings)
+	if v.Memory > 0 {
+		used, err := t.Groups.Uses(name, systemd)
+		if err == nil && used > v.Memory {
+			err = fmt.Errorf("a memory limit of %d bytes is below the %d that is used", v.Memory, used)
+		}
+		if err != nil {
+			return "", fmt.Errorf("cgroup %s: %w", name.Cgroupfs(), err)
+		}
+	}
+	if err := t.apply(name, systemd, v); err != nil {
 		return "", err
 	}
 	if systemd {

@@ -16,12 +16,15 @@ type Memory struct {
 	mu     sync.Mutex
 	groups map[string]cgroups.Values
 	procs  map[string][]int
+	uses   map[string]int64
 	fail   error
 	deaf   bool
 }
 
 // New has no groups.
-func New() *Memory { return &Memory{groups: map[string]cgroups.Values{}, procs: map[string][]int{}} }
+func New() *Memory {
+	return &Memory{groups: map[string]cgroups.Values{}, procs: map[string][]int{}, uses: map[string]int64{}}
+}
 
 func where(name cgroups.Name, systemd bool) string {
 	if systemd {
@@ -71,6 +74,20 @@ func (m *Memory) Children(name cgroups.Name, systemd bool) ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// Uses implements cgroups.Groups.
+func (m *Memory) Uses(name cgroups.Name, systemd bool) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.uses[where(name, systemd)], nil
+}
+
+// Use has so many bytes of memory be used in a group.
+func (m *Memory) Use(at string, bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.uses[at] = bytes
 }
 
 // Kill implements cgroups.Groups.
