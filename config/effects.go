@@ -52,9 +52,9 @@ var fieldEffects = effects(`
 	enableContentionProfiling streamingConnectionIdleTimeout enableSystemLogHandler enableProfilingHandler enableDebugFlagsHandler
 	volumeStatsAggPeriod kubeletCgroups systemCgroups imageMinimumGCAge imageMaximumGCAge imageGCHighThresholdPercent
 	imageGCLowThresholdPercent evictionSoftGracePeriod evictionMaxPodGracePeriod kernelMemcgNotification enableSystemLogQuery
-	tracing
+	tracing imagePullCredentialsVerificationPolicy preloadedImagesVerificationAllowlist
 `, `
-	syncFrequency imagePullCredentialsVerificationPolicy preloadedImagesVerificationAllowlist oomScoreAdj
+	syncFrequency oomScoreAdj
 	cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod memoryManagerPolicy topologyManagerPolicy
 	topologyManagerScope topologyManagerPolicyOptions qosReserved hairpinMode maxOpenFiles protectKernelDefaults
 	makeIPTablesUtilChains iptablesMasqueradeBit iptablesDropBit failSwapOn
@@ -84,5 +84,6 @@ var effectiveGates = map[string]bool{
 	"ReduceDefaultCrashLoopBackOffDecay": true,
 	"KubeletCrashLoopBackOffMax":         true,
 	"CustomCPUCFSQuotaPeriod":            true, // for cpuCFSQuotaPeriod
+	"KubeletEnsureSecretPulledImages":    true, // for imagePullCredentialsVerificationPolicy
 	"NodeSwap":                           true, // for memorySwap.swapBehavior
 }

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -106,10 +107,27 @@ func (a *images) collect(ctx supervisors.Context) {
 	}
 	a.plan(ctx, collectEvery)
 	a.gc.surveys = true
-	o := a.opts.Collect
+	o, records, log := a.opts.Collect, a.opts.Records, ctx.Log()
 	ctx.Do(supervisors.Work{Name: "survey of images", Timeout: surveyTimeout, Run: func(ctx context.Context) any {
-		return surveyed{o.survey(ctx)}
+		since := time.Now()
+		s := o.survey(ctx)
+		if err := s.prune(records, since); err != nil {
+			log.Warn("could not forget how images were pulled that are gone", "error", err)
+		}
+		return surveyed{s}
 	}})
+}
+
+// prune forgets how images were pulled that are gone. A list without any image is not believed.
+func (s survey) prune(records *pullrecord.Records, since time.Time) error {
+	if len(s.images) == 0 {
+		return nil
+	}
+	names := map[string]bool{}
+	for _, img := range s.images {
+		maps.Copy(names, allNames(img))
+	}
+	return records.Prune(func(name string) bool { return names[fullName(name)] }, since)
 }
 
 func (a *images) plan(ctx supervisors.Context, after time.Duration) {

@@ -20,6 +20,11 @@
 // 502, 503 or 504, gives RegistryUnavailable. CRI reports no progress of a pull: its duration or its place in the queue is
 // shown.
 //
+// Which image was pulled with which credentials is kept on the disk (pullrecord), in the kubelet's files. A look brings what they
+// say of the image, and who may not use it by that, as imagePullCredentialsVerificationPolicy has it, is sent to a pull of its own
+// or, where it must not pull, told so. A pull notes itself before it begins and what it was shown before a pod is answered, so
+// that one whose end nobody saw lets nobody in. Each survey of the collection forgets what is gone.
+//
 // # Collection
 //
 // Images that nobody uses are removed: every five minutes, where the use of their file system has reached the high threshold,

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
@@ -45,6 +46,10 @@ type Options struct {
 	Sizes bool
 	// AuthFiles are where the node's own docker configuration may be (see AuthFiles); the first there is counts.
 	AuthFiles []string
+	// Records are where it is kept which image was pulled with which credentials; nil: nowhere.
+	Records *pullrecord.Records
+	// Policy says whose credentials are verified by that before an image that is here is used.
+	Policy pullrecord.Policy
 	// Collect is for the collection of unused images; nil: none are removed.
 	Collect *Collect
 	// PullTimeout bounds one pull; 0 means 1 h. A runtime ends a pull that makes no progress by itself.
@@ -68,8 +73,10 @@ func New(opts Options) supervisors.Constructor {
 	}
 	secret := []byte(rand.Text())
 	return func(string) supervisors.Actor {
+		machine := newMachine(newQueue(opts.MaxParallel, opts.QPS, opts.Burst))
+		machine.policy = opts.Policy
 		return &images{
-			opts: opts, secret: secret, machine: newMachine(newQueue(opts.MaxParallel, opts.QPS, opts.Burst)),
+			opts: opts, secret: secret, machine: machine,
 			began: map[pullKey]time.Time{},
 			held:  map[messages.ImageKey]*held{}, unfound: map[string]string{}, gc: newCollector(),
 		}
@@ -140,6 +147,10 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 	case heldLong:
 		a.release(ctx, m)
 	case looked:
+		if p := m.outcome.record.Problem; p != nil {
+			ctx.Log().Warn("a record of a pull cannot be read: the image counts as pulled with unknown credentials", "image", m.name,
+				"error", p)
+		}
 		a.carryOut(ctx, a.machine.looked(ctx.Now(), m.name, m.outcome))
 	case pulled:
 		took := ctx.Now().Sub(a.began[m.key])
@@ -205,16 +216,17 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 			ctx.Tell(messages.PodAddress(e.uid), e.msg)
 		case startLook:
 			ctx.Do(supervisors.Work{Name: "ImageStatus " + e.name, Timeout: lookTimeout, Run: func(ctx context.Context) any {
-				return looked{e.name, look(ctx, a.opts.Service, e.name)}
+				return looked{e.name, look(ctx, a.opts.Service, a.opts.Records, e.name)}
 			}})
 		case startPull:
-			a.log(ctx, pullKey{e.keys.id, e.name}).Info("pulling an image", "image", e.name)
+			log := a.log(ctx, pullKey{e.keys.id, e.name})
+			log.Info("pulling an image", "image", e.name)
 			a.pull(ctx, pullKey{e.keys.id, e.name}, e.priority, func(ctx context.Context) (string, error) {
 				name, err := parseName(e.name)
 				if err != nil {
 					return "", err // it was parsed when it was asked for
 				}
-				return a.pullWith(ctx, name, e.keys.list)
+				return a.pullWith(ctx, log, name, e.keys.list)
 			})
 		}
 	}

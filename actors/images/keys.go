@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -71,7 +73,7 @@ func (a *images) tellUnfound(ctx supervisors.Context, pod *v1.Pod, k keys) {
 
 // pullWith pulls with each of these credentials, then with those of the node's own docker configuration, and last with
 // none, until it succeeds.
-func (a *images) pullWith(ctx context.Context, name imageName, list []*pullauth.Credential) (string, error) {
+func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName, list []*pullauth.Credential) (string, error) {
 	node, problems := pullauth.OfFiles(a.opts.AuthFiles)
 	for _, c := range node.Lookup(name.repository) {
 		if !slices.ContainsFunc(list, c.Same) {
@@ -79,6 +81,9 @@ func (a *images) pullWith(ctx context.Context, name imageName, list []*pullauth.
 		}
 	}
 	failed := &refused{problems: problems}
+	if err := a.opts.Records.Begin(name.runtime); err != nil {
+		return "", err
+	}
 	for _, c := range append(slices.Clone(list), nil) {
 		var auth *runtimeapi.AuthConfig
 		if c != nil {
@@ -86,6 +91,7 @@ func (a *images) pullWith(ctx context.Context, name imageName, list []*pullauth.
 		}
 		ref, err := a.opts.Service.PullImage(ctx, &runtimeapi.ImageSpec{Image: name.runtime}, auth, nil)
 		if err == nil {
+			a.recordPull(ctx, log, name, ref, c)
 			return ref, nil
 		}
 		failed.last = err
@@ -94,7 +100,28 @@ func (a *images) pullWith(ctx context.Context, name imageName, list []*pullauth.
 			break
 		}
 	}
+	// A runtime that was cut off may have the image by now.
+	if err := a.opts.Records.Failed(name.runtime, cri.IsAnswered(failed.last) && !cri.IsTimeout(failed.last)); err != nil {
+		log.Warn("could not take back the note that an image is being pulled", "image", name.runtime, "error", err)
+	}
 	return "", failed
+}
+
+// recordPull keeps with which credential the image was pulled, before any pod is told of it. Where that fails the image counts as
+// pulled with unknown ones, and whoever else wants it pulls again.
+func (a *images) recordPull(
+	ctx context.Context, log *slog.Logger, name imageName, ref string, with *pullauth.Credential,
+) {
+	if a.opts.Records == nil {
+		return
+	}
+	// Looks know the image by the ID that the runtime has for it; what a pull returns may be another name.
+	if image, _, err := a.opts.Service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref}, false); err == nil && image.GetId() != "" {
+		ref = image.GetId()
+	}
+	if err := a.opts.Records.Pulled(name.runtime, name.repository, ref, with, time.Now()); err != nil {
+		log.Warn("could not keep with which credentials an image was pulled", "image", name.runtime, "error", err)
+	}
 }
 
 // authorizes says that other credentials may help: all is not as bad as that nobody, or nobody's runtime, can be reached.

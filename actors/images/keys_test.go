@@ -13,7 +13,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -260,4 +262,42 @@ func TestAPullSecretThatDoesNotExistIsAnEvent(t *testing.T) {
 	k.Send("pods/u", messages.ForgetImages{UID: "u"})
 	k.Send("pods/u", ask)
 	expect(t, "another life of the pod", events(), event("b"))
+}
+
+// Whoever brought an image, and with what, is known after a restart; a pull whose end nobody saw lets nobody in.
+func TestAnImageIsForThoseWhoseCredentialsBroughtIt(t *testing.T) {
+	mine := "mine"
+	f := &fake{there: map[string]string{}, accepts: &mine, pullErr: denied(codes.Unknown, "denied")}
+	dir := t.TempDir()
+	begin := func() *supervisortest.Kit {
+		o := Options{Service: f, Operations: cri.NewOperations(), Objects: &objectset.Board{}, Records: pullrecord.New(dir),
+			Policy: pullrecord.Policy{Kind: kubeletconfig.NeverVerifyPreloadedImages}}
+		o.Objects.Publish(boardOf(registrySecret("mine"), registrySecret("other")))
+		return supervisortest.New(t, messages.Images, New(o)("images"))
+	}
+	asks := func(k *supervisortest.Kit, uid string, policy v1.PullPolicy, secrets ...string) {
+		m := private(uid, secrets...)
+		m.Policy = policy
+		k.Send(messages.PodAddress(uid), m)
+		k.RunWork()
+	}
+	k := begin()
+	asks(k, "owner", v1.PullIfNotPresent, "mine")
+	expect(t, "the owner", reported(k), "pods/owner: id of r.io/app:1 pulled=true")
+	k = begin()
+	asks(k, "guest", v1.PullNever, "mine")
+	asks(k, "thief", v1.PullIfNotPresent, "other")
+	asks(k, "nobody", v1.PullIfNotPresent)
+	asks(k, "silent", v1.PullNever)
+	expect(t, "after a restart", reported(k), "pods/guest: id of r.io/app:1 pulled=false; pods/thief: ErrImagePull permanent=false; "+
+		"pods/nobody: ErrImagePull permanent=false; pods/silent: ErrImageNeverPull permanent=false")
+	expect(t, "who was shown", strings.Join(f.users, " "), "mine other - -")
+
+	// The runtime dies in the midst of a pull, and has the image afterwards.
+	f.there["r.io/app:1"] = "sha256:new"
+	f.accepts, f.pullErr = nil, &cri.CallError{Call: "PullImage", Object: "r.io/app:1", Err: status.Error(codes.Unavailable, "gone")}
+	asks(k, "late", v1.PullAlways, "mine")
+	k = begin()
+	asks(k, "nobody", v1.PullNever)
+	expect(t, "after a pull that was cut off", reported(k), "pods/nobody: ErrImageNeverPull permanent=false")
 }

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
+	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -31,6 +32,7 @@ type need struct {
 	stage    stage
 	keys     keys
 	pulled   bool   // it was answered before with a pull; the same question is not worth another
+	denied   bool   // the image is here, and the pod may not use it without a pull of its own
 	reported string // the last failure it was told
 	// failed, pulling and since are of the last failure that it was told, of the last pull that it was told to be under way, and
 	// since when it waits for a pull: what is told again is no news.
@@ -102,9 +104,10 @@ func (startPull) effect() {}
 // outcome is how a look or a pull ended.
 type outcome struct {
 	result result
-	ref    string // of the image that is there
-	size   uint64 // of what was pulled, in bytes
-	code   string // of a failure, with message
+	ref    string            // of the image that is there
+	record pullrecord.Record // of the image that a look found
+	size   uint64            // of what was pulled, in bytes
+	code   string            // of a failure, with message
 	msg    string
 	cause  string // what was said, alone
 }
@@ -122,6 +125,7 @@ const (
 // and return what is to be done, in order.
 type machine struct {
 	queue   queue
+	policy  pullrecord.Policy
 	arrived uint64
 	images  map[string]*image
 	answers answers
@@ -157,8 +161,12 @@ func (b *machine) tell(n *need, msg any) { b.out = append(b.out, tellPod{n.key.U
 // fail tells a need why its image is not there, and what besides is wrong with what it shows the registry.
 func (b *machine) fail(n *need, t *try, r messages.Reason) {
 	n.awaits = ""
-	r.Message += n.keys.note
-	r.Cause += n.keys.note
+	note := n.keys.note
+	if n.denied && n.stage == pulls {
+		note += "; the image is on this node, pulled with credentials that this pod does not have"
+	}
+	r.Message += note
+	r.Cause += note
 	key := r.Code + t.until.String()
 	b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: r, Again: n.failed == key})
 	n.failed = key
@@ -251,8 +259,13 @@ func (b *machine) refresh(now time.Time, of func(pod *v1.Pod, image string) keys
 // said to those.
 func (b *machine) rekey(now time.Time, im *image, n *need, k keys) {
 	was := n.keys.id
-	if n.keys = k; k.id != was && n.stage == pulls {
+	n.keys = k
+	switch {
+	case k.id == was:
+	case n.stage == pulls:
 		b.wantPull(now, im, n)
+	case im.look.phase == waiting:
+		b.place(now, im, n) // the image may be there for those
 	}
 }
 

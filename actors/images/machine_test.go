@@ -8,7 +8,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -339,4 +341,50 @@ func TestAnswersAreLetGo(t *testing.T) {
 	if len(b.answers) > 25 {
 		t.Errorf("%d answers are kept", len(b.answers))
 	}
+}
+
+// Who may use an image that is here is looked at for each need alone: those that may not are sent to a pull of their own, or are
+// told so, and hold up nobody.
+func TestTheMachineVerifiesCredentials(t *testing.T) {
+	m := newMachine(newQueue(1, 0, 0))
+	m.policy = pullrecord.Policy{Kind: kubeletconfig.NeverVerifyPreloadedImages}
+	now := time.Now()
+	ask := func(uid string, policy v1.PullPolicy) []effect {
+		return m.ask(now, request{PullImage: puller(uid, "r.io/app:1", policy), name: "r.io/app:1", registry: "r.io"})
+	}
+	ask("a", v1.PullIfNotPresent)
+	ask("never", v1.PullNever)
+	private := pullrecord.Record{Ours: true}
+	out := m.looked(now, "r.io/app:1", outcome{result: present, ref: "id", record: private})
+	var said []string
+	for _, e := range out {
+		switch e := e.(type) {
+		case startPull:
+			said = append(said, "pull "+e.name)
+		case tellPod:
+			if f, ok := e.msg.(messages.ImageFailed); ok {
+				said = append(said, e.uid+" "+f.Reason.Code)
+			}
+		}
+	}
+	expect(t, "after a look", strings.Join(said, "; "), "never ErrImageNeverPull; pull r.io/app:1")
+	out = m.pulledOutcome(now, "r.io/app:1", "", outcome{result: failed, code: messages.ReasonErrImagePull, msg: "denied"})
+	failure, ok := out[0].(tellPod).msg.(messages.ImageFailed)
+	if !ok || !strings.Contains(failure.Reason.Message, "credentials that this pod does not have") {
+		t.Errorf("a refused pull tells %+v", out[0])
+	}
+	// Once the registry takes nobody's word as enough, all may use it, and the one that waits is answered by the next look.
+	now = now.Add(time.Minute)
+	m.tick(now)
+	public := private
+	public.Credentials = map[string]kubeletconfig.ImagePullCredentials{"r.io/app": {NodePodsAccessible: true}}
+	said = nil
+	for _, e := range m.looked(now, "r.io/app:1", outcome{result: present, ref: "id", record: public}) {
+		if e, ok := e.(tellPod); ok {
+			if _, ok := e.msg.(messages.ImagePulled); ok {
+				said = append(said, e.uid)
+			}
+		}
+	}
+	expect(t, "answered", strings.Join(said, " "), "a never")
 }

@@ -20,8 +20,7 @@ func (b *machine) looked(now time.Time, name string, o outcome) []effect {
 	im.stale = false
 	switch o.result {
 	case present:
-		im.look.steps = 0
-		b.found(now, im, o.ref)
+		b.found(now, im, o)
 	case absent:
 		if stale {
 			for _, n := range im.looking() {
@@ -39,14 +38,36 @@ func (b *machine) looked(now time.Time, name string, o outcome) []effect {
 	return b.flush(now)
 }
 
-// found answers those who do not insist on a pull.
-func (b *machine) found(now time.Time, im *image, ref string) {
+// found answers those who do not insist on a pull, and may use the image without one. The others are sent to the pull, but for
+// those who must not pull.
+func (b *machine) found(now time.Time, im *image, o outcome) {
+	repository := ""
+	if name, err := parseName(im.name); err == nil { // it was parsed when it was asked for
+		repository = name.repository
+	}
+	refused := false
 	for _, n := range append(im.looking(), im.at(func(n *need) bool { return n.stage == pulls })...) {
-		if n.policy != v1.PullAlways || n.pulled {
-			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: ref, Pulled: n.pulled,
+		insists := n.policy == v1.PullAlways && !n.pulled
+		n.denied = !insists && !n.pulled && !b.policy.Allows(repository, o.record, n.keys.list)
+		switch {
+		case insists:
+		case !n.denied:
+			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: o.ref, Pulled: n.pulled,
 				Again: b.answers.gave(n.key, im.name)})
+		case n.policy == v1.PullNever:
+			refused = true
+		case n.stage == looks:
+			b.wantPull(now, im, n)
 		}
 	}
+	if !refused {
+		im.look.steps = 0
+		return
+	}
+	o = outcome{result: failed, code: messages.ReasonErrImageNeverPull, msg: fmt.Sprintf("the image %q is on this node, but was "+
+		"pulled with credentials that this pod does not have, and the pull policy is Never", im.name)}
+	im.look.fail(now, o)
+	b.tellFailure(im.looking(), &im.look)
 }
 
 // missing sends those who looked to the pull, but for those who must not pull.

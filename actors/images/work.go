@@ -9,6 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
 
+	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -18,13 +19,13 @@ import (
 var errOver = errors.New("the pull is over")
 
 // look asks whether the image is there.
-func look(ctx context.Context, service Service, name string) outcome {
+func look(ctx context.Context, service Service, records *pullrecord.Records, name string) outcome {
 	image, _, err := service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: name}, false)
 	switch {
 	case err == nil && image == nil:
 		return outcome{result: absent}
 	case err == nil:
-		return outcome{result: present, ref: image.GetId()}
+		return outcome{result: present, ref: image.GetId(), record: records.Read(name, image.GetId())}
 	default:
 		return failure(err, messages.ReasonImageInspectError)
 	}

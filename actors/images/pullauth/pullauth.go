@@ -28,6 +28,9 @@ import (
 type Credential struct {
 	// From says where it was found, for people: "Secret default/registry".
 	From string
+	// UID, Namespace and Name are those of the Secret that it is of; empty where it is of the node.
+	UID, Namespace, Name string
+
 	auth struct{ username, password, identityToken, registryToken string }
 }
 
@@ -47,6 +50,24 @@ func (c *Credential) Auth() *runtimeapi.AuthConfig {
 
 // Same says that two credentials hold the same, wherever they are from.
 func (c *Credential) Same(o *Credential) bool { return c.auth == o.auth }
+
+// Secret says that it is of a Secret; what is of the node is for all pods.
+func (c *Credential) Secret() bool { return c.Name != "" }
+
+// Hash is the kubelet's hash of what it holds, by which records of pulls know it again: SHA-256 of the JSON of its auth.
+func (c *Credential) Hash() string {
+	data, err := json.Marshal(struct {
+		Username      string `json:"username,omitempty"`
+		Password      string `json:"password,omitempty"`
+		IdentityToken string `json:"identitytoken,omitempty"`
+		RegistryToken string `json:"registrytoken,omitempty"`
+	}{c.auth.username, c.auth.password, c.auth.identityToken, c.auth.registryToken})
+	if err != nil {
+		return "" // strings are always JSON
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
 
 // Hide takes out of a text, an error of the runtime, all that the credentials hold and that is not to be told.
 func Hide(text string, creds []*Credential) string {
@@ -100,13 +121,20 @@ var (
 // OfSecret reads a Secret that a pod names as one of its imagePullSecrets.
 func OfSecret(s *v1.Secret) (*Keyring, error) {
 	from := "Secret " + s.Namespace + "/" + s.Name
+	ring, err := (*Keyring)(nil), ErrType
 	switch s.Type {
 	case v1.SecretTypeDockerConfigJson:
-		return parseConfig(from, s.Data[v1.DockerConfigJsonKey])
+		ring, err = parseConfig(from, s.Data[v1.DockerConfigJsonKey])
 	case v1.SecretTypeDockercfg:
-		return parseAuths(from, s.Data[v1.DockerConfigKey])
+		ring, err = parseAuths(from, s.Data[v1.DockerConfigKey])
 	}
-	return nil, ErrType
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range ring.entries {
+		e.cred.UID, e.cred.Namespace, e.cred.Name = string(s.UID), s.Namespace, s.Name
+	}
+	return ring, nil
 }
 
 // parseConfig reads a config.json.

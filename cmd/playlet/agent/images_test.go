@@ -13,6 +13,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/images"
+	"github.com/playlet-dev/playlet/actors/images/pullrecord"
+	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
@@ -89,9 +91,67 @@ func TestConfigurationOfPulls(t *testing.T) {
 		if got.AuthFiles[0] != filepath.Join(node.RootDir, "config.json") {
 			t.Errorf("the node's docker configuration is looked for in %v", got.AuthFiles)
 		}
-		got.AuthFiles = nil
+		if got.Policy.Kind != "NeverVerifyPreloadedImages" {
+			t.Errorf("credentials are verified by %q", got.Policy.Kind)
+		}
+		got.AuthFiles, got.Policy = nil, pullrecord.Policy{}
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%v: %+v", c.flags, got)
 		}
+	}
+}
+
+// A private image that one pod pulled is not another's: not after a restart of the agent, and not with Never.
+func TestPrivateImagesStayPrivate(t *testing.T) {
+	r := newRig(t, sim.Options{Images: map[string]sim.Image{"r.io/app:1": {Username: "a", Password: "hunter2"}}})
+	r.file("objects/secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: pull, namespace: default}\n"+
+		"type: kubernetes.io/dockerconfigjson\nstringData:\n"+
+		`  .dockerconfigjson: '{"auths":{"r.io":{"username":"a","password":"hunter2"}}}'`+"\n")
+	pod := func(name, policy, secret string) {
+		m := manifest(name, "Always", nil, []string{"main r.io/app:1"}) + "    imagePullPolicy: " + policy + "\n"
+		if secret != "" {
+			m += "  imagePullSecrets: [{name: " + secret + "}]\n"
+		}
+		r.write(name+".yaml", m)
+	}
+	waits := func(name, reasons string) {
+		t.Helper()
+		r.awaitPod(name+"-node", func(p *pods.Published) bool {
+			if p.Status == nil || len(p.Status.ContainerStatuses) == 0 {
+				return false
+			}
+			w := p.Status.ContainerStatuses[0].State.Waiting
+			return w != nil && strings.Contains(reasons, w.Reason) && strings.Contains(w.Message, "credentials that this pod does not have")
+		})
+	}
+	runs := func(name string) {
+		t.Helper()
+		r.awaitPod(name+"-node", func(p *pods.Published) bool {
+			return p.Status != nil && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Running != nil
+		})
+	}
+	r.start(nil)
+	pod("owner", "IfNotPresent", "pull")
+	runs("owner")
+	pulls := len(r.runtime.Calls("PullImage"))
+	pod("guest", "IfNotPresent", "pull")
+	runs("guest")
+	if n := len(r.runtime.Calls("PullImage")); n != pulls {
+		t.Errorf("%d more pulls for a pod of the same Secret", n-pulls)
+	}
+	pod("thief", "IfNotPresent", "")
+	waits("thief", "ErrImagePull ImagePullBackOff")
+	r.stop()
+	pod("silent", "Never", "")
+	r.start(nil)
+	waits("silent", "ErrImageNeverPull ImagePullBackOff")
+	waits("thief", "ErrImagePull ImagePullBackOff")
+	pod("heir", "Never", "pull")
+	runs("heir")
+	if n := len(r.runtime.Snapshot().Containers); n != 3 {
+		t.Errorf("%d containers, want those of owner, guest and heir", n)
+	}
+	if log := r.log.String(); strings.Contains(log, "hunter2") {
+		t.Error("the log tells a password")
 	}
 }

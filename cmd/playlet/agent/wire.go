@@ -17,6 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/events"
 	"github.com/playlet-dev/playlet/actors/eviction"
 	"github.com/playlet-dev/playlet/actors/images"
+	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/actors/logs"
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
@@ -118,7 +119,13 @@ func wireRuntime(
 
 // pullOptions are what the configuration says of pulls.
 func pullOptions(node *config.Node) images.Options {
+	var verify pullrecord.Policy
+	if node.FeatureEnabled("KubeletEnsureSecretPulledImages") {
+		verify.Kind = node.Kubelet.ImagePullCredentialsVerificationPolicy
+		verify.Allowlist = node.Kubelet.PreloadedImagesVerificationAllowlist
+	}
 	return images.Options{
+		Policy:    verify,
 		Serialize: node.SerialImagePulls(), QPS: ptr.Deref(node.Kubelet.RegistryPullQPS, 5), Burst: node.Kubelet.RegistryBurst,
 		MaxParallel: int32(node.MaxParallelImagePulls()), //nolint:gosec // an int32 in the configuration
 		AuthFiles:   images.AuthFiles(node.RootDir),
@@ -129,6 +136,9 @@ func pullOptions(node *config.Node) images.Options {
 func imageOptions(node *config.Node, client *cri.Client, host *pod.Host, meter *eviction.Meter, registered bool) images.Options {
 	o, k := pullOptions(node), node.Kubelet
 	o.Service, o.Operations, o.Objects, o.Sizes = client, host.Ops, host.Objects, host.Events
+	if o.Policy.Kind != "" {
+		o.Records = pullrecord.New(node.RootDir)
+	}
 	o.Collect = &images.Collect{
 		Limits: images.Limits{
 			High: int64(ptr.Deref(k.ImageGCHighThresholdPercent, 85)), Low: int64(ptr.Deref(k.ImageGCLowThresholdPercent, 80)),

@@ -1,0 +1,254 @@
+// Package pullrecord keeps on the disk which image was pulled with which credentials, and says from that who may use an image
+// that is here. Folder and files are the kubelet's, so that either agent goes on with the other's records:
+// https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/2535-ensure-secret-pulled-images
+package pullrecord
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/playlet-dev/playlet/actors/images/pullauth"
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+)
+
+const (
+	group     = "kubelet.config.k8s.io/"
+	version   = group + "v1beta1"
+	prefix    = "sha256-"
+	nameBytes = len(prefix) + 2*sha256.Size
+)
+
+// Records are the records of one node. Its methods read and write files: they are for work outside mailboxes. Safe for
+// concurrent use; the nil Records keep nothing and know of nothing.
+type Records struct {
+	pulling, pulled string // folders
+	mu              sync.Mutex
+	underway        map[string]int  // pulls, by image
+	unsettled       map[string]bool // images of which nobody knows whether an earlier pull brought them
+}
+
+// New is for the kubelet's root folder, which must be there.
+func New(rootDir string) *Records {
+	dir := filepath.Join(rootDir, "image_manager")
+	return &Records{pulling: filepath.Join(dir, "pulling"), pulled: filepath.Join(dir, "pulled"),
+		underway: map[string]int{}, unsettled: map[string]bool{}}
+}
+
+// Record is what is known of an image that is here.
+type Record struct {
+	// Ours says that this node pulled it for a pod, or may have; all others were here before, or came by other ways.
+	Ours bool
+	// Credentials are those that were good for it, by repository.
+	Credentials map[string]kubeletconfig.ImagePullCredentials
+	// Problem is why the record could not be read; nil where it could.
+	Problem error
+}
+
+// Begin notes that the image is about to be pulled: until its end it counts as pulled by this node, also after a crash. Each
+// Begin without an error is followed by one Pulled or Failed.
+func (r *Records) Begin(image string) error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	path := filepath.Join(r.pulling, fileName(image))
+	if r.underway[image] == 0 {
+		if _, err := os.Lstat(path); err == nil {
+			r.unsettled[image] = true
+		}
+		err := write(path, kubeletconfig.ImagePullIntent{TypeMeta: typeMeta("ImagePullIntent"), Image: image})
+		if err != nil {
+			return fmt.Errorf("could not note that it is pulled: %w", err)
+		}
+	}
+	r.underway[image]++
+	return nil
+}
+
+// Failed ends a pull. settled says that the image is certainly not here by this pull.
+func (r *Records) Failed(image string, settled bool) error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !settled {
+		r.unsettled[image] = true
+	}
+	return r.end(image)
+}
+
+// Pulled ends a pull that brought the image ref with a credential; nil: with none. An error says that others will have to pull
+// it again.
+func (r *Records) Pulled(image, repository, ref string, with *pullauth.Credential, now time.Time) error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	path := filepath.Join(r.pulled, fileName(ref))
+	var record kubeletconfig.ImagePulledRecord
+	if err := read(path, "ImagePulledRecord", &record); err != nil || record.ImageRef != ref {
+		record = kubeletconfig.ImagePulledRecord{} // what cannot be read lets nobody in, and is as good as none
+	}
+	creds, changed := merge(record.CredentialMapping[repository], with)
+	if changed || record.ImageRef == "" {
+		record.TypeMeta, record.LastUpdatedTime, record.ImageRef = typeMeta("ImagePulledRecord"), metav1.NewTime(now), ref
+		if record.CredentialMapping == nil {
+			record.CredentialMapping = map[string]kubeletconfig.ImagePullCredentials{}
+		}
+		record.CredentialMapping[repository] = creds
+		if err := write(path, record); err != nil {
+			r.unsettled[image] = true
+			return errors.Join(fmt.Errorf("could not note with which credentials it was pulled: %w", err), r.end(image))
+		}
+	}
+	delete(r.unsettled, image)
+	return r.end(image)
+}
+
+// end takes a pull off; the caller holds the lock.
+func (r *Records) end(image string) error {
+	if r.underway[image]--; r.underway[image] > 0 {
+		return nil
+	}
+	delete(r.underway, image)
+	if r.unsettled[image] {
+		return nil
+	}
+	return atomicfile.Remove(filepath.Join(r.pulling, fileName(image)))
+}
+
+// Read is what is known of the image ref, which is here under the name image.
+func (r *Records) Read(image, ref string) Record {
+	if r == nil {
+		return Record{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var record kubeletconfig.ImagePulledRecord
+	err := read(filepath.Join(r.pulled, fileName(ref)), "ImagePulledRecord", &record)
+	switch {
+	case err == nil && record.ImageRef == ref:
+		return Record{Ours: true, Credentials: record.CredentialMapping}
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return Record{Ours: true, Problem: err}
+	}
+	_, err = os.Lstat(filepath.Join(r.pulling, fileName(image)))
+	return Record{Ours: !errors.Is(err, fs.ErrNotExist)}
+}
+
+// Prune forgets the images that are not here any more: those that has knows by no name. since is when the images were listed;
+// what was written after that stays.
+func (r *Records) Prune(has func(name string) bool, since time.Time) error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since = since.Truncate(time.Second) // records tell no less
+	errs := prune(r.pulled, func(path string) bool {
+		var record kubeletconfig.ImagePulledRecord
+		return read(path, "ImagePulledRecord", &record) == nil && record.LastUpdatedTime.Time.Before(since) && !has(record.ImageRef)
+	})
+	return errors.Join(errs, prune(r.pulling, func(path string) bool {
+		var intent kubeletconfig.ImagePullIntent
+		if read(path, "ImagePullIntent", &intent) != nil || r.underway[intent.Image] > 0 || has(intent.Image) {
+			return false
+		}
+		delete(r.unsettled, intent.Image)
+		return true
+	}))
+}
+
+func prune(dir string, gone func(path string) bool) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if strings.HasPrefix(e.Name(), prefix) && len(e.Name()) == nameBytes && e.Type().IsRegular() && gone(path) {
+			err = errors.Join(err, atomicfile.Remove(path))
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// merge adds a credential to those of a repository, and says whether that makes a difference.
+func merge(creds kubeletconfig.ImagePullCredentials, with *pullauth.Credential) (kubeletconfig.ImagePullCredentials, bool) {
+	if creds.NodePodsAccessible {
+		return creds, false
+	}
+	if with == nil || !with.Secret() {
+		return kubeletconfig.ImagePullCredentials{NodePodsAccessible: true}, true
+	}
+	secret := secretOf(with)
+	list := slices.DeleteFunc(slices.Clone(creds.KubernetesSecrets), func(s kubeletconfig.ImagePullSecret) bool {
+		return s != secret && sameObject(s, secret) // its content of before
+	})
+	if slices.Contains(list, secret) {
+		return creds, len(list) != len(creds.KubernetesSecrets)
+	}
+	creds.KubernetesSecrets = append(list, secret)
+	return creds, true
+}
+
+func secretOf(c *pullauth.Credential) kubeletconfig.ImagePullSecret {
+	return kubeletconfig.ImagePullSecret{UID: c.UID, Namespace: c.Namespace, Name: c.Name, CredentialHash: c.Hash()}
+}
+
+// sameObject compares by what identifies an object of the API; a Secret of a folder has no UID, and is known by its content alone.
+func sameObject(a, b kubeletconfig.ImagePullSecret) bool {
+	return a.UID == b.UID && a.UID != "" && a.Namespace == b.Namespace && a.Name == b.Name
+}
+
+func fileName(of string) string { return fmt.Sprintf("%s%x", prefix, sha256.Sum256([]byte(of))) }
+
+func typeMeta(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: version, Kind: kind} }
+
+// read takes any version of the kind: all that there are have the same fields.
+func read(path, kind string, into any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var is metav1.TypeMeta
+	if err := json.Unmarshal(data, &is); err != nil || is.Kind != kind || !strings.HasPrefix(is.APIVersion, group) {
+		return fmt.Errorf("%s is no %s of %s", path, kind, version)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func write(path string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		if err := atomicfile.MakeDir(d); err != nil {
+			return err
+		}
+	}
+	return atomicfile.WriteFile(path, append(data, '\n'), 0o600)
+}
