@@ -73,9 +73,10 @@ var flagEffects = effects(`
 	root-dir cloud-provider lock-file exit-on-lock-contention admin-socket admin-socket-group enable-chaos object-dir log-links-dir
 	minimum-container-ttl-duration maximum-dead-containers-per-container maximum-dead-containers
 	experimental-allocatable-ignore-eviction cert-dir cni-bin-dir cni-conf-dir network-plugin-dir runtime-cgroups
-	cadvisor-port evict-static-pods enable-manifest-submission
+	cadvisor-port evict-static-pods enable-manifest-submission image-credential-provider-config
+	image-credential-provider-bin-dir
 `, `
-	image-credential-provider-config image-credential-provider-bin-dir housekeeping-interval
+	housekeeping-interval
 	experimental-mounter-path api-servers pod-infra-container-image cni-cache-dir
 `)
 

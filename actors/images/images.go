@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/images/provider"
 	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
@@ -46,6 +47,8 @@ type Options struct {
 	Sizes bool
 	// AuthFiles are where the node's own docker configuration may be (see AuthFiles); the first there is counts.
 	AuthFiles []string
+	// Providers are the node's credential provider plugins; nil where it has none.
+	Providers *provider.Providers
 	// Records are where it is kept which image was pulled with which credentials; nil: nowhere.
 	Records *pullrecord.Records
 	// Policy says whose credentials are verified by that before an image that is here is used.

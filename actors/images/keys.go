@@ -71,40 +71,64 @@ func (a *images) tellUnfound(ctx supervisors.Context, pod *v1.Pod, k keys) {
 		"Unable to retrieve some image pull secrets ("+names+"); attempting to pull the image may not succeed.", ctx.Now()))
 }
 
-// pullWith pulls with each of these credentials, then with those of the node's own docker configuration, and last with
-// none, until it succeeds.
+// pullWith pulls with each of these credentials, then with those of the node's own docker configuration, then with those of
+// credential providers, and last with none, until it succeeds.
 func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName, list []*pullauth.Credential) (string, error) {
-	node, problems := pullauth.OfFiles(a.opts.AuthFiles)
-	for _, c := range node.Lookup(name.repository) {
-		if !slices.ContainsFunc(list, c.Same) {
-			list = append(slices.Clone(list), c)
-		}
-	}
-	failed := &refused{problems: problems}
 	if err := a.opts.Records.Begin(name.runtime); err != nil {
 		return "", err
 	}
-	for _, c := range append(slices.Clone(list), nil) {
-		var auth *runtimeapi.AuthConfig
-		if c != nil {
-			auth = c.Auth()
-		}
-		ref, err := a.opts.Service.PullImage(ctx, &runtimeapi.ImageSpec{Image: name.runtime}, auth, nil)
-		if err == nil {
-			a.recordPull(ctx, log, name, ref, c)
-			return ref, nil
-		}
-		failed.last = err
-		failed.add(c, pullauth.Hide(cri.Message(err), list), len(list) > 0)
-		if !authorizes(ctx, err) {
-			break
-		}
+	failed := &refused{}
+	ref, with, err := a.tryAll(ctx, name, list, failed)
+	if err == nil {
+		a.recordPull(ctx, log, name, ref, with)
+		return ref, nil
 	}
 	// A runtime that was cut off may have the image by now.
 	if err := a.opts.Records.Failed(name.runtime, cri.IsAnswered(failed.last) && !cri.IsTimeout(failed.last)); err != nil {
 		log.Warn("could not take back the note that an image is being pulled", "image", name.runtime, "error", err)
 	}
 	return "", failed
+}
+
+// tryAll tries one credential after another, and says which was good; nil: none was needed. What is not needed is not looked for.
+func (a *images) tryAll(
+	ctx context.Context, name imageName, list []*pullauth.Credential, failed *refused,
+) (ref string, with *pullauth.Credential, err error) {
+	var shown []*pullauth.Credential
+	for _, next := range []func() ([]*pullauth.Credential, []error){
+		func() ([]*pullauth.Credential, []error) { return list, nil },
+		func() ([]*pullauth.Credential, []error) {
+			node, problems := pullauth.OfFiles(a.opts.AuthFiles)
+			for i, p := range problems {
+				problems[i] = fmt.Errorf("the node's docker configuration: %w", p)
+			}
+			return node.Lookup(name.repository), problems
+		},
+		func() ([]*pullauth.Credential, []error) { return a.opts.Providers.Credentials(ctx, name.repository) },
+		func() ([]*pullauth.Credential, []error) { return []*pullauth.Credential{nil}, nil },
+	} {
+		more, problems := next()
+		failed.problems = append(failed.problems, problems...)
+		for _, c := range more {
+			var auth *runtimeapi.AuthConfig
+			if c != nil {
+				if slices.ContainsFunc(shown, c.Same) {
+					continue
+				}
+				auth, shown = c.Auth(), append(shown, c)
+			}
+			ref, err = a.opts.Service.PullImage(ctx, &runtimeapi.ImageSpec{Image: name.runtime}, auth, nil)
+			if err == nil {
+				return ref, c, nil
+			}
+			failed.last = err
+			failed.add(c, pullauth.Hide(cri.Message(err), shown), len(shown) > 0)
+			if !authorizes(ctx, err) {
+				return "", nil, err
+			}
+		}
+	}
+	return "", nil, err
 }
 
 // recordPull keeps with which credential the image was pulled, before any pod is told of it. Where that fails the image counts as
@@ -116,8 +140,9 @@ func (a *images) recordPull(
 		return
 	}
 	// Looks know the image by the ID that the runtime has for it; what a pull returns may be another name.
-	if image, _, err := a.opts.Service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref}, false); err == nil && image.GetId() != "" {
-		ref = image.GetId()
+	image, _, err := a.opts.Service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref}, false)
+	if id := image.GetId(); err == nil && id != "" {
+		ref = id
 	}
 	if err := a.opts.Records.Pulled(name.runtime, name.repository, ref, with, time.Now()); err != nil {
 		log.Warn("could not keep with which credentials an image was pulled", "image", name.runtime, "error", err)
@@ -133,7 +158,7 @@ func authorizes(ctx context.Context, err error) bool {
 // refused is a pull that failed, once or with each credential there is. It tells none of them.
 type refused struct {
 	said     []string
-	problems []error // of the node's docker configuration
+	problems []error // of the node's docker configuration and of credential providers
 	last     error   // of the runtime; it may tell
 }
 
@@ -151,7 +176,7 @@ func (r *refused) add(c *pullauth.Credential, text string, several bool) {
 func (r *refused) Error() string {
 	text := strings.Join(r.said, "; ")
 	for _, p := range r.problems {
-		text += "; the node's docker configuration: " + p.Error()
+		text += "; " + p.Error()
 	}
 	return text
 }

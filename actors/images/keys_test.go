@@ -3,6 +3,7 @@ package images
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	crierrors "k8s.io/cri-api/pkg/errors"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/playlet-dev/playlet/actors/images/provider"
 	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
@@ -300,4 +302,51 @@ func TestAnImageIsForThoseWhoseCredentialsBroughtIt(t *testing.T) {
 	k = begin()
 	asks(k, "nobody", v1.PullNever)
 	expect(t, "after a pull that was cut off", reported(k), "pods/nobody: ErrImageNeverPull permanent=false")
+}
+
+// A credential provider has its word after all that pods and the node show; one that fails is named, and a pull without credentials
+// is tried all the same.
+func TestCredentialProvidersArePartOfAPull(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\n[ -e " + dir + "/broken ] && exit 4\n" + `echo '{"kind":"CredentialProviderResponse",` +
+		`"apiVersion":"credentialprovider.kubelet.k8s.io/v1","cacheKeyType":"Image","cacheDuration":"0s",` +
+		`"auth":{"r.io":{"username":"plugin","password":"hunter2"}}}'` + "\n"
+	config := `{"kind":"CredentialProviderConfig","apiVersion":"kubelet.config.k8s.io/v1","providers":[{"name":"plugin",` +
+		`"apiVersion":"credentialprovider.kubelet.k8s.io/v1","matchImages":["r.io"],"defaultCacheDuration":"1m"}]}`
+	for name, text := range map[string]string{"plugin": script, "config.json": config} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	providers, err := provider.Load(filepath.Join(dir, "config.json"), dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := "plugin"
+	f := &fake{there: map[string]string{}, accepts: &user, pullErr: denied(codes.Unknown, "denied")}
+	o := Options{Service: f, Operations: cri.NewOperations(), Objects: &objectset.Board{}, Providers: providers,
+		Records: pullrecord.New(dir), Policy: pullrecord.Policy{Kind: kubeletconfig.NeverVerifyPreloadedImages}}
+	o.Objects.Publish(boardOf(registrySecret("mine")))
+	k := supervisortest.New(t, messages.Images, New(o)("images"))
+	k.Send("pods/a", private("a", "mine"))
+	k.RunWork()
+	expect(t, "reported", reported(k), "pods/a: id of r.io/app:1 pulled=true")
+	expect(t, "who was shown", strings.Join(f.users, " "), "mine plugin")
+	m := private("b")
+	m.Policy = v1.PullNever
+	k.Send("pods/b", m)
+	k.RunWork()
+	expect(t, "what the node may have, all pods may", reported(k), "pods/b: id of r.io/app:1 pulled=false")
+
+	if err := os.WriteFile(filepath.Join(dir, "broken"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.users = nil
+	k.Send("pods/c", private("c"))
+	k.RunWork()
+	expect(t, "who was shown", strings.Join(f.users, " "), "-")
+	failure, _ := k.Take()[1].Msg.(messages.ImageFailed)
+	if text := failure.Reason.Message; !strings.Contains(text, "credential provider plugin: exit status 4") || strings.Contains(text, hiddenWord) {
+		t.Errorf("%+v", failure)
+	}
 }

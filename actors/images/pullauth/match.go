@@ -38,6 +38,14 @@ func (k *Keyring) Lookup(repository string) []*Credential {
 	return found
 }
 
+// Patterns are for which images something is: host[:port][/path] each, as in a docker configuration.
+type Patterns []string
+
+// Match says that one of them is for a repository.
+func (p Patterns) Match(repository string) bool {
+	return slices.ContainsFunc(p, func(one string) bool { return matches(one, repository) })
+}
+
 // matches compares hosts label by label, each with globs, ports as they are, and paths by their beginning. A glob never
 // stands for more than one label.
 func matches(key, repository string) bool {

@@ -137,6 +137,23 @@ func OfSecret(s *v1.Secret) (*Keyring, error) {
 	return ring, nil
 }
 
+// Basic is what a registry is shown of a user.
+type Basic struct{ Username, Password string }
+
+// Of is a keyring of these, by what each is for. from says where they are from.
+func Of(from string, auths map[string]Basic) *Keyring {
+	ring := &Keyring{}
+	for where, a := range auths {
+		if key, ok := keyOf(where); ok {
+			c := &Credential{From: from}
+			c.auth.username, c.auth.password = a.Username, a.Password
+			ring.entries = append(ring.entries, entry{key, c})
+		}
+	}
+	ring.sort()
+	return ring
+}
+
 // parseConfig reads a config.json.
 func parseConfig(from string, data []byte) (*Keyring, error) {
 	var config struct {

@@ -162,7 +162,8 @@ func (r *Records) Prune(has func(name string) bool, since time.Time) error {
 	since = since.Truncate(time.Second) // records tell no less
 	errs := prune(r.pulled, func(path string) bool {
 		var record kubeletconfig.ImagePulledRecord
-		return read(path, "ImagePulledRecord", &record) == nil && record.LastUpdatedTime.Time.Before(since) && !has(record.ImageRef)
+		err := read(path, "ImagePulledRecord", &record)
+		return err == nil && record.LastUpdatedTime.Time.Before(since) && !has(record.ImageRef)
 	})
 	return errors.Join(errs, prune(r.pulling, func(path string) bool {
 		var intent kubeletconfig.ImagePullIntent
@@ -214,7 +215,7 @@ func secretOf(c *pullauth.Credential) kubeletconfig.ImagePullSecret {
 	return kubeletconfig.ImagePullSecret{UID: c.UID, Namespace: c.Namespace, Name: c.Name, CredentialHash: c.Hash()}
 }
 
-// sameObject compares by what identifies an object of the API; a Secret of a folder has no UID, and is known by its content alone.
+// sameObject compares by what identifies an object of the API. A Secret of a folder has no UID, and is known by its content.
 func sameObject(a, b kubeletconfig.ImagePullSecret) bool {
 	return a.UID == b.UID && a.UID != "" && a.Namespace == b.Namespace && a.Name == b.Name
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/events"
 	"github.com/playlet-dev/playlet/actors/identity"
+	"github.com/playlet-dev/playlet/actors/images/provider"
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/pods"
@@ -57,8 +58,9 @@ type Agent struct {
 	cluster   *cluster // nil on a standalone node
 	addresses *nodeAddresses
 	machine   *registration.Reader
-	guard     *guard           // of port 10250
-	groups    resources.Groups // the machine's cgroups
+	guard     *guard              // of port 10250
+	groups    resources.Groups    // the machine's cgroups
+	providers *provider.Providers // of pull credentials; nil where there are none
 
 	client  *cri.Client
 	streams *runtime.Events
@@ -245,6 +247,10 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 	if err := node.CheckCPUs(resources.OnlineCPUs("/sys")); err != nil {
 		return nil, err
 	}
+	providers, err := loadProviders(node, log)
+	if err != nil {
+		return nil, err
+	}
 	names := newPodNames()
 	log = withPodNames(log, names)
 	locks, err := lockAgent(node, log) // first: the next two write certificates and kubeconfigs
@@ -288,7 +294,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 	}
 	a := &Agent{
 		node: node, log: log, names: names, locks: locks, cluster: cluster, groups: resources.Host{}, client: client,
-		addresses: addresses, guard: guard,
+		addresses: addresses, guard: guard, providers: providers,
 		machine: registration.HostPlaces(node.RootDir).Reader(),
 		streams: runtime.NewEvents(client, log), runtime: &runtime.State{}, board: board, credentials: credentials,
 		metrics: metrics, tracing: tracing, late: &prober.Lateness{},

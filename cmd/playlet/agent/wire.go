@@ -17,6 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/events"
 	"github.com/playlet-dev/playlet/actors/eviction"
 	"github.com/playlet-dev/playlet/actors/images"
+	"github.com/playlet-dev/playlet/actors/images/provider"
 	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/actors/logs"
 	"github.com/playlet-dev/playlet/actors/objects"
@@ -58,7 +59,9 @@ func (a *Agent) wire() rows {
 	meter := eviction.Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: a.node.RootDir, Images: a.client,
 		Kubepods: a.kubepods}.Meter()
 	maps.Copy(all, wireRuntime(a.node, a.client, a.host, a.streams, a.runtime, a.cluster != nil))
-	all["images"] = images.New(imageOptions(a.node, a.client, a.host, meter, a.cluster != nil))
+	pulls := imageOptions(a.node, a.client, a.host, meter, a.cluster != nil)
+	pulls.Providers = a.providers
+	all["images"] = images.New(pulls)
 	maps.Copy(all, wireResources(a.node, a.client, a.host, a.groups))
 	maps.Copy(all, wireObjects(a.node, a.cluster, a.host, a.log.With(actorKey, messages.Volumes.String())))
 	maps.Copy(all, wireSources(a.node, a.cluster, a.board))
@@ -130,6 +133,18 @@ func pullOptions(node *config.Node) images.Options {
 		MaxParallel: int32(node.MaxParallelImagePulls()), //nolint:gosec // an int32 in the configuration
 		AuthFiles:   images.AuthFiles(node.RootDir),
 	}
+}
+
+// loadProviders reads the node's credential provider plugins. Both flags are needed for any, as with the kubelet.
+func loadProviders(node *config.Node, log *slog.Logger) (*provider.Providers, error) {
+	file, dir := node.ImageCredentialProviderConfig, node.ImageCredentialProviderBinDir
+	if file == "" || dir == "" {
+		if file != dir {
+			log.Warn("without effect: --image-credential-provider-config and --image-credential-provider-bin-dir need each other")
+		}
+		return nil, nil //nolint:nilnil // there are none
+	}
+	return provider.Load(file, dir, log)
 }
 
 // imageOptions are what the actor of images needs.

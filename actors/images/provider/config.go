@@ -1,0 +1,114 @@
+// Package provider asks credential provider plugins for the credentials of an image: programs of the node that read a
+// CredentialProviderRequest and write a CredentialProviderResponse.
+// https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	kubeletconfig "k8s.io/kubelet/config/v1"
+	credentialprovider "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/playlet-dev/playlet/actors/images/pullauth"
+)
+
+// Load reads the configuration, a file or a folder of .json, .yaml and .yml files in the order of their names, of plugins that
+// lie in binDir. An error names the file, the provider and the field.
+func Load(configPath, binDir string, log *slog.Logger) (*Providers, error) {
+	files, err := filesOf(configPath)
+	if err != nil {
+		return nil, fmt.Errorf("--image-credential-provider-config: %w", err)
+	}
+	p := &Providers{log: log}
+	for _, file := range files {
+		if err := p.load(file, binDir); err != nil {
+			return nil, fmt.Errorf("--image-credential-provider-config: %s: %w", file, err)
+		}
+	}
+	if len(p.plugins) == 0 {
+		return nil, fmt.Errorf("--image-credential-provider-config: %s names no providers", configPath)
+	}
+	return p, nil
+}
+
+func filesOf(configPath string) ([]string, error) {
+	info, err := os.Stat(configPath)
+	if err != nil || !info.IsDir() {
+		return []string{configPath}, err
+	}
+	entries, err := os.ReadDir(configPath) // sorted
+	var out []string
+	for _, e := range entries {
+		if slices.Contains([]string{".json", ".yaml", ".yml"}, filepath.Ext(e.Name())) && !e.IsDir() {
+			out = append(out, filepath.Join(configPath, e.Name()))
+		}
+	}
+	return out, err
+}
+
+func (p *Providers) load(file, binDir string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var c kubeletconfig.CredentialProviderConfig
+	if err := yaml.UnmarshalStrict(data, &c); err != nil {
+		return err
+	}
+	if want := kubeletconfig.SchemeGroupVersion.String(); c.Kind != "CredentialProviderConfig" || c.APIVersion != want {
+		return fmt.Errorf("it is a %q of %q; a CredentialProviderConfig of %s is needed", c.Kind, c.APIVersion, want)
+	}
+	for i, one := range c.Providers {
+		if err := p.add(one, binDir); err != nil {
+			return fmt.Errorf("providers[%d] (%s): %w", i, one.Name, err)
+		}
+	}
+	return nil
+}
+
+func (p *Providers) add(c kubeletconfig.CredentialProvider, binDir string) error {
+	version := credentialprovider.SchemeGroupVersion.String()
+	switch {
+	case c.Name == "" || c.Name == "." || c.Name == ".." || strings.ContainsAny(c.Name, "/ "):
+		return errors.New("name must be that of a program in --image-credential-provider-bin-dir, without slashes and spaces")
+	case slices.ContainsFunc(p.plugins, func(o *plugin) bool { return o.name == c.Name }):
+		return errors.New("name is there twice")
+	case c.APIVersion != version:
+		return fmt.Errorf("apiVersion is %q; %s is needed", c.APIVersion, version)
+	case len(c.MatchImages) == 0:
+		return errors.New("matchImages is empty: it would be asked for no image")
+	case c.DefaultCacheDuration == nil || c.DefaultCacheDuration.Duration < 0:
+		return errors.New("defaultCacheDuration must be set, and at least 0")
+	case c.TokenAttributes != nil:
+		return errors.New("tokenAttributes is not implemented: plugins are given no tokens of service accounts; remove it, or " +
+			"have the plugin use credentials of the node")
+	}
+	for _, m := range c.MatchImages {
+		host, rest, _ := strings.Cut(m, "/")
+		if _, err := path.Match(host, ""); err != nil || host == "" || strings.Contains(m, "://") || strings.Contains(rest, "*") {
+			return fmt.Errorf("matchImages: %q is no registry[:port][/path], which may have globs before the port alone", m)
+		}
+	}
+	program, err := exec.LookPath(filepath.Join(binDir, c.Name))
+	if err != nil {
+		return fmt.Errorf("the plugin cannot be run: %w", err)
+	}
+	one := &plugin{name: c.Name, program: program, args: c.Args, env: os.Environ(), match: pullauth.Patterns(c.MatchImages),
+		cacheFor: c.DefaultCacheDuration.Duration, cache: map[string]cached{}, busy: map[string]chan struct{}{},
+		timeout: time.Minute, log: p.log}
+	for _, e := range c.Env {
+		one.env = append(one.env, e.Name+"="+e.Value)
+	}
+	p.plugins = append(p.plugins, one)
+	return nil
+}

@@ -1,0 +1,215 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	credentialprovider "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
+
+	"github.com/playlet-dev/playlet/actors/images/pullauth"
+)
+
+const (
+	maxAnswer = 1 << 20 // bytes, as of a Secret
+	maxSaid   = 1 << 10 // bytes of what a plugin says of its failure
+	maxCached = 1000    // answers of one plugin
+)
+
+// Providers are the plugins of this node. Safe for concurrent use; the nil Providers have no credentials.
+type Providers struct {
+	plugins []*plugin
+	log     *slog.Logger
+}
+
+type plugin struct {
+	name, program string
+	args, env     []string
+	match         pullauth.Patterns
+	cacheFor      time.Duration
+	timeout       time.Duration
+	log           *slog.Logger
+
+	mu    sync.Mutex
+	cache map[string]cached
+	busy  map[string]chan struct{} // repositories for which it runs; closed at the end
+}
+
+type cached struct {
+	ring  *pullauth.Keyring
+	until time.Time
+}
+
+// Credentials are those that the plugins have for a repository, which is with its registry and without tag and digest, in the
+// order of the plugins. problems name the plugins that failed; the others are asked all the same. It runs programs, for a minute
+// each at most.
+func (p *Providers) Credentials(ctx context.Context, repository string) (found []*pullauth.Credential, problems []error) {
+	if p == nil {
+		return nil, nil
+	}
+	for _, one := range p.plugins {
+		if !one.match.Match(repository) {
+			continue
+		}
+		ring, err := one.ask(ctx, repository)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("credential provider %s: %w", one.name, err))
+			continue
+		}
+		found = append(found, ring.Lookup(repository)...)
+	}
+	return found, problems
+}
+
+// ask answers from the cache, or runs the plugin: never twice at once for one repository.
+func (p *plugin) ask(ctx context.Context, repository string) (*pullauth.Keyring, error) {
+	for {
+		p.mu.Lock()
+		if ring := p.cached(repository); ring != nil {
+			p.mu.Unlock()
+			return ring, nil
+		}
+		busy := p.busy[repository]
+		if busy == nil {
+			break
+		}
+		p.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	done := make(chan struct{})
+	p.busy[repository] = done
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.busy, repository)
+		close(done)
+	}()
+	answer, err := p.run(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	auths := map[string]pullauth.Basic{}
+	for key, a := range answer.Auth {
+		auths[key] = pullauth.Basic{Username: a.Username, Password: a.Password}
+	}
+	ring := pullauth.Of("credential provider "+p.name, auths)
+	return ring, p.keep(repository, answer, ring)
+}
+
+// cached looks for the nearest answer; the caller holds the lock.
+func (p *plugin) cached(repository string) *pullauth.Keyring {
+	for _, kind := range []credentialprovider.PluginCacheKeyType{
+		credentialprovider.ImagePluginCacheKeyType, credentialprovider.RegistryPluginCacheKeyType,
+		credentialprovider.GlobalPluginCacheKeyType,
+	} {
+		key, _ := cacheKey(kind, repository)
+		if c, ok := p.cache[key]; ok && time.Now().Before(c.until) {
+			return c.ring
+		}
+	}
+	return nil
+}
+
+// cacheKey says for what an answer is good.
+func cacheKey(kind credentialprovider.PluginCacheKeyType, repository string) (string, error) {
+	switch kind {
+	case credentialprovider.ImagePluginCacheKeyType:
+		return "image " + repository, nil
+	case credentialprovider.RegistryPluginCacheKeyType:
+		registry, _, _ := strings.Cut(repository, "/")
+		return "registry " + registry, nil
+	case credentialprovider.GlobalPluginCacheKeyType:
+		return "global", nil
+	}
+	return "", fmt.Errorf("its cacheKeyType is %q; Image, Registry or Global is needed", kind)
+}
+
+// keep puts an answer into the cache, for as long as it says.
+func (p *plugin) keep(repository string, answer *credentialprovider.CredentialProviderResponse, ring *pullauth.Keyring) error {
+	key, err := cacheKey(answer.CacheKeyType, repository)
+	if err != nil {
+		return err
+	}
+	keep := p.cacheFor
+	if answer.CacheDuration != nil {
+		keep = answer.CacheDuration.Duration
+	}
+	if keep <= 0 {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(p.cache, func(_ string, c cached) bool { return !now.Before(c.until) })
+	if len(p.cache) >= maxCached {
+		clear(p.cache)
+	}
+	p.cache[key] = cached{ring, now.Add(keep)}
+	return nil
+}
+
+// run runs the plugin once. What it wrote shows in no error: it may be credentials.
+func (p *plugin) run(ctx context.Context, repository string) (*credentialprovider.CredentialProviderResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	version := credentialprovider.SchemeGroupVersion.String()
+	request, err := json.Marshal(credentialprovider.CredentialProviderRequest{Image: repository,
+		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "CredentialProviderRequest"}})
+	if err != nil {
+		return nil, err
+	}
+	out, said := &bounded{limit: maxAnswer}, &bounded{limit: maxSaid}
+	cmd := exec.CommandContext(ctx, p.program, p.args...) //nolint:gosec // the node's configuration names it
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.env, bytes.NewReader(request), out, said
+	// What it started ends with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("no answer within %v", p.timeout)
+		}
+		p.log.Warn("a credential provider failed", "provider", p.name, "image", repository, "error", err, "said", said.kept.String())
+		return nil, err
+	}
+	var answer credentialprovider.CredentialProviderResponse
+	switch {
+	case out.over:
+		return nil, fmt.Errorf("its answer is larger than %d bytes", maxAnswer)
+	case json.Unmarshal(out.kept.Bytes(), &answer) != nil: // the decoder's error quotes what it read
+		return nil, errors.New("its answer is not JSON of the form that is asked for")
+	case answer.Kind != "CredentialProviderResponse" || answer.APIVersion != version:
+		return nil, fmt.Errorf("its answer is no CredentialProviderResponse of %s", version)
+	}
+	return &answer, nil
+}
+
+// bounded keeps the beginning of what is written.
+type bounded struct {
+	kept  bytes.Buffer // not embedded: its ReadFrom would know no limit
+	limit int
+	over  bool
+}
+
+// Write implements io.Writer.
+func (b *bounded) Write(data []byte) (int, error) {
+	keep := data[:min(len(data), b.limit-b.kept.Len())]
+	b.over = b.over || len(keep) < len(data)
+	b.kept.Write(keep)
+	return len(data), nil
+}
