@@ -52,6 +52,7 @@ var fieldEffects = effects(`
 	enableContentionProfiling streamingConnectionIdleTimeout enableSystemLogHandler enableProfilingHandler enableDebugFlagsHandler
 	volumeStatsAggPeriod kubeletCgroups systemCgroups imageMinimumGCAge imageMaximumGCAge imageGCHighThresholdPercent
 	imageGCLowThresholdPercent evictionSoftGracePeriod evictionMaxPodGracePeriod kernelMemcgNotification enableSystemLogQuery
+	shutdownGracePeriod shutdownGracePeriodCriticalPods shutdownGracePeriodByPodPriority
 	tracing imagePullCredentialsVerificationPolicy preloadedImagesVerificationAllowlist
 `, `
 	syncFrequency oomScoreAdj
@@ -60,8 +61,7 @@ var fieldEffects = effects(`
 	makeIPTablesUtilChains iptablesMasqueradeBit iptablesDropBit failSwapOn
 	showHiddenMetricsForVersion systemReservedCgroup kubeReservedCgroup defaultPodSysctls volumePluginDir
 	logging.options.json.infoBufferSize logging.options.json.splitStream
-	logging.options.text.infoBufferSize logging.options.text.splitStream shutdownGracePeriod
-	shutdownGracePeriodCriticalPods shutdownGracePeriodByPodPriority reservedMemory memoryThrottlingFactor
+	logging.options.text.infoBufferSize logging.options.text.splitStream reservedMemory memoryThrottlingFactor
 	memoryReservationPolicy userNamespaces
 `)
 
@@ -82,9 +82,11 @@ var flagEffects = effects(`
 
 // effectiveGates are the feature gates that something asks for; of these alone, AllAlpha and AllBeta mean anything.
 var effectiveGates = map[string]bool{
-	"ReduceDefaultCrashLoopBackOffDecay": true,
-	"KubeletCrashLoopBackOffMax":         true,
-	"CustomCPUCFSQuotaPeriod":            true, // for cpuCFSQuotaPeriod
-	"KubeletEnsureSecretPulledImages":    true, // for imagePullCredentialsVerificationPolicy
-	"NodeSwap":                           true, // for memorySwap.swapBehavior
+	"ReduceDefaultCrashLoopBackOffDecay":     true,
+	"KubeletCrashLoopBackOffMax":             true,
+	"CustomCPUCFSQuotaPeriod":                true, // for cpuCFSQuotaPeriod
+	"GracefulNodeShutdown":                   true, // for shutdownGracePeriod
+	"GracefulNodeShutdownBasedOnPodPriority": true, // for shutdownGracePeriodByPodPriority
+	"KubeletEnsureSecretPulledImages":        true, // for imagePullCredentialsVerificationPolicy
+	"NodeSwap":                               true, // for memorySwap.swapBehavior
 }

@@ -40,6 +40,8 @@ const (
 	Stats Address = "stats"
 	// Eviction measures what the node is short of.
 	Eviction Address = "eviction"
+	// Shutdown ends the pods when the machine shuts down.
+	Shutdown Address = "shutdown"
 	// Events writes Kubernetes Events.
 	Events Address = "events"
 )

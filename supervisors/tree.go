@@ -92,6 +92,10 @@ var Tree = Row{
 			Why: "what was measured last stays reported, and pods that are being evicted end; it measures before it acts",
 		},
 		{
+			Kind: "shutdown", Strategy: isolated,
+			Why: "the lock that delays the machine's shutdown is the process's; it asks again whether one is under way",
+		},
+		{
 			Kind: "stats", Strategy: isolated,
 			Why: "pods need no figures; what was measured last stays readable, and who reads it has it measured again",
 		},

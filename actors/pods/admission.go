@@ -22,6 +22,9 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 	a.undecided = false
 	var undecided []*entry
 	for _, e := range fresh {
+		if e.endedWithMachine() && !a.shutdown {
+			a.keep(ctx, e, record{})
+		}
 		if e.admittedBefore() {
 			a.admit(ctx, e)
 			continue
@@ -60,6 +63,13 @@ func (e *entry) admittedBefore() bool {
 	s := &e.want.pod.Status
 	began := e.want.source == messages.APIServer && (final(s) || s.StartTime != nil)
 	return e.record != (record{}) || began || e.found != nil
+}
+
+// endedWithMachine says that it is a static pod that was ended by a shutdown of the machine. Nobody makes another one: it runs
+// again when an agent begins after that.
+func (e *entry) endedWithMachine() bool {
+	failed := e.record.Fail != nil && e.record.Fail.Reason == messages.ReasonTerminated
+	return cri.IsStatic(e.want.pod) && (failed || e.record.Final != nil && e.record.Final.Reason == messages.ReasonTerminated)
 }
 
 // admit begins the life of the pod's actor. A pod that the API server calls Succeeded or Failed, and of which nothing is known
@@ -152,6 +162,12 @@ func firstCome(x, y *entry) int {
 // another one.
 func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admission.Claim) (*messages.Reason, admission.Refusal) {
 	static := cri.IsStatic(w.pod)
+	if a.shutdown {
+		if static {
+			return &messages.Reason{Code: messages.ReasonNodeShutdown, Message: messages.NodeShutdownCondition}, admission.Refusal{}
+		}
+		return nil, admission.Refusal{Reason: messages.ReasonNodeShutdown, Message: messages.NodeShutdownMessage}
+	}
 	if !static && a.awaitNode(ctx) {
 		return &messages.Reason{Code: messages.ReasonNodeUnknown,
 			Message: "this node's object, whose labels and taints decide, was not read yet"}, admission.Refusal{}

@@ -413,3 +413,50 @@ func TestWhatThereIsWasReadLast(t *testing.T) {
 		t.Errorf("with a second processor: %+v", final)
 	}
 }
+
+// While the machine shuts down no pod begins: one of the API server is refused for good, a static one waits. A static pod that was
+// ended with the machine runs again when an agent begins after that; one of the API server does not.
+func TestNoPodBeginsWhileTheMachineShutsDown(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	statics := []*v1.Pod{static(asking("s", 1))}
+	wants(n.Kit, messages.File, statics...)
+	wants(n.Kit, messages.APIServer, asking("a", 1))
+	n.RunWork()
+	shutdown := func(underway bool) {
+		n.Send(messages.Shutdown, messages.NodeShutdownObserved{Underway: underway})
+		n.RunWork()
+	}
+	shutdown(true)
+	statics = append(statics, static(asking("tt", 1)))
+	wants(n.Kit, messages.File, statics...)
+	wants(n.Kit, messages.APIServer, asking("a", 1), asking("bb", 1))
+	if final := n.desired("bb").Final; final == nil || final.Reason != "NodeShutdown" ||
+		final.Message != "Pod was rejected: Pod was rejected as the node is shutting down." {
+		t.Errorf("refused with %+v", final)
+	}
+	if got := n.waits("tt"); got != messages.ReasonNodeShutdown {
+		t.Errorf("a static pod waits for %q", got)
+	}
+	for _, uid := range []string{"s", "a"} {
+		n.Send(messages.Shutdown, messages.EvictPod{UID: uid, Failure: messages.PodFailure{Reason: messages.ReasonTerminated,
+			Message: messages.TerminatedMessage, Disruption: messages.TerminatedMessage}})
+		if why := n.desired(uid).Fail; why == nil || why.Reason != "Terminated" {
+			t.Errorf("%s is ended for %+v", uid, why)
+		}
+	}
+	shutdown(false)
+	if got := n.desired("tt"); got.Final != nil || got.Fail != nil {
+		t.Errorf("after a cancellation: %+v", got)
+	}
+	n.life()
+	n.known()
+	wants(n.Kit, messages.File, statics...)
+	wants(n.Kit, messages.APIServer, asking("a", 1))
+	if got := n.desired("s"); got.Fail != nil || got.Final != nil {
+		t.Errorf("the static pod does not run again: %+v", got)
+	}
+	if got := n.desired("a"); got.Fail == nil {
+		t.Errorf("the pod of the API server runs again: %+v", got)
+	}
+}

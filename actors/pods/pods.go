@@ -104,6 +104,7 @@ type actor struct {
 	runtime   messages.RuntimeStateChanged
 	node      observed
 	under     []v1.NodeConditionType // what the node is short of, as measured last
+	shutdown  bool                   // the machine is shutting down
 	undecided bool                   // pods wait for room or for the node
 	roomAt    time.Time              // when it is looked again at pods that wait for the end of others
 
@@ -160,6 +161,11 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.askAudit(ctx)
 	case messages.NodePressureObserved:
 		a.pressures(ctx, m)
+	case messages.NodeShutdownObserved:
+		if a.shutdown != m.Underway {
+			a.shutdown = m.Underway
+			a.reconsider(ctx)
+		}
 	case messages.EvictPod:
 		a.evict(ctx, m)
 	case messages.NodeObserved:

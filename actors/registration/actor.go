@@ -91,6 +91,11 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		if a.state.pressures(m) {
 			a.act(ctx)
 		}
+	case messages.NodeShutdownObserved:
+		if a.state.facts.shutdown != m.Underway {
+			a.state.facts.shutdown = m.Underway
+			a.act(ctx)
+		}
 	case messages.GetNode:
 		if a.state.heard { // else it is sent then
 			ctx.Reply(messages.NodeObserved{Node: a.state.node})

@@ -218,6 +218,18 @@ func TestReadinessIsReportedAtOnce(t *testing.T) {
 	if c := condition(w.stored(), v1.NodeDiskPressure); c.Status != v1.ConditionTrue || c.Message != "nodefs.available" {
 		t.Errorf("%+v", c)
 	}
+	w.sees()
+	w.writes()
+	for _, underway := range []bool{true, true, false} {
+		w.Send(messages.Shutdown, messages.NodeShutdownObserved{Underway: underway})
+		w.work()
+		c := condition(w.stored(), v1.NodeReady)
+		if underway != (c.Status == v1.ConditionFalse) || underway != (c.Message == "node is shutting down") {
+			t.Errorf("shutting down %t: %+v", underway, c)
+		}
+		w.sees()
+	}
+	expect(t, "about a shutdown", w.writes(), []string{"patch status", "patch status"})
 }
 
 // A runtime that restarts takes no pod out of its Services.

@@ -98,6 +98,9 @@ func (f facts) unready(was bool, began, now time.Time) []string {
 	if f.machineErr != nil && (f.machine.CPUs == 0 || f.machine.Memory == 0) {
 		out = append(out, "the machine cannot be read: "+f.machineErr.Error())
 	}
+	if f.shutdown {
+		out = append(out, messages.NodeShutdownCondition)
+	}
 	return out
 }
 

@@ -29,6 +29,7 @@ type facts struct {
 	images     []v1.ContainerImage
 	imagesRead bool
 	pressures  []messages.Pressure
+	shutdown   bool // the machine is shutting down
 }
 
 // compose is the Node with the status that it has to have now; was is not changed. What belongs to others (volumes, resources

@@ -31,6 +31,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
+	"github.com/playlet-dev/playlet/actors/shutdown"
 	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
@@ -61,6 +62,7 @@ type Agent struct {
 	guard     *guard              // of port 10250
 	groups    resources.Groups    // the machine's cgroups
 	providers *provider.Providers // of pull credentials; nil where there are none
+	inhibitor shutdown.Inhibitor  // of the machine's shutdown; nil where that waits for no pods
 
 	client  *cri.Client
 	streams *runtime.Events
@@ -404,6 +406,9 @@ func (a *Agent) Close() error {
 	a.guard.close()
 	settle(a.host.Ops, settleTime, a.log)
 	a.streams.Close()
+	if a.inhibitor != nil {
+		errs = append(errs, a.inhibitor.Close())
+	}
 	if err := a.events.Save(); err != nil {
 		a.log.Warn("the last events are not kept on the disk", "reason", err)
 	}

@@ -35,6 +35,7 @@ type rig struct {
 	log       *logBuffer
 	flags     []string
 	measured  bool               // as a node has it, for benchmarks: logs are looked at seldom, and little is said
+	power     *power             // the machine's
 	clients   *apiserver.Clients // of a cluster in memory; nil without one
 }
 
@@ -118,6 +119,8 @@ func (r *rig) node() *config.Node {
 		r.t.Fatal(err)
 	}
 	node.Kubelet.PodLogsDir = filepath.Join(r.dir, "logs")
+	node.Kubelet.ShutdownGracePeriod.Duration = 2 * waitLimit
+	node.Kubelet.ShutdownGracePeriodCriticalPods.Duration = waitLimit
 	if !r.measured {
 		node.Kubelet.ContainerLogMaxSize = "100"
 		node.Kubelet.ContainerLogMonitorInterval.Duration = 100 * time.Millisecond // sooner than may be configured
@@ -137,6 +140,10 @@ func (r *rig) prepare() *Agent {
 		r.t.Fatal(err)
 	}
 	a.groups = r.groups
+	if r.power == nil {
+		r.power = newPower()
+	}
+	a.inhibitor = r.power
 	if r.clients != nil {
 		a.cluster.clients = r.clients
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
+	"github.com/playlet-dev/playlet/actors/shutdown"
 	"github.com/playlet-dev/playlet/actors/sources"
 	"github.com/playlet-dev/playlet/actors/sources/apiserver"
 	"github.com/playlet-dev/playlet/actors/sources/base"
@@ -70,6 +71,7 @@ func (a *Agent) wire() rows {
 	maps.Copy(all, wireCluster(a.node, a.cluster, a.client, a.host.Ops, a.runtime, a.machine, a.addresses, port))
 	all["events"] = events.New(a.eventOptions())
 	all["eviction"] = eviction.New(a.evictionOptions(meter))
+	all["shutdown"] = a.wireShutdown()
 	return all
 }
 
@@ -285,6 +287,20 @@ func (a *Agent) evictionOptions(meter *eviction.Meter) eviction.Options {
 		o.NodeName, o.State = a.node.NodeName, &a.cluster.pressure
 	}
 	return o
+}
+
+// wireShutdown binds the actor that ends the pods when the machine shuts down, where the configuration gives them time for that.
+func (a *Agent) wireShutdown() supervisors.Constructor {
+	k := a.node.Kubelet
+	groups := shutdown.Groups(k.ShutdownGracePeriod.Duration, k.ShutdownGracePeriodCriticalPods.Duration,
+		k.ShutdownGracePeriodByPodPriority)
+	if len(groups) == 0 {
+		return nil
+	}
+	if a.inhibitor == nil {
+		a.inhibitor = shutdown.NewLogind(groups, "/etc/systemd/logind.conf.d")
+	}
+	return shutdown.New(shutdown.Options{Groups: groups, Inhibitor: a.inhibitor, Board: a.board})
 }
 
 // sourcesOf are the sources that the configuration switches on, the one that wins a name first.

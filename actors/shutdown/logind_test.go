@@ -1,0 +1,210 @@
+package shutdown
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// logind is what the inhibitor needs of org.freedesktop.login1.Manager, on a bus of its own, and of systemd1's.
+type logind struct {
+	conn      *dbus.Conn
+	conf      string
+	takes     bool // it takes what drop-ins say
+	mu        sync.Mutex
+	preparing bool
+	limit     uint64     // µs
+	locks     []*os.File // our ends of pipes, of which the locks are the others
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func startLogind(t *testing.T, limit time.Duration) *logind {
+	t.Helper()
+	if _, err := exec.LookPath("dbus-daemon"); err != nil {
+		t.Skip("no dbus-daemon (Debian: dbus-daemon)")
+	}
+	dir, err := os.MkdirTemp("", "bus") // a short path, as unix sockets have
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := "unix:path=" + filepath.Join(dir, "s")
+	must(t, os.WriteFile(filepath.Join(dir, "conf"), []byte(`<busconfig><type>system</type><listen>`+socket+`</listen><auth>EXTERNAL</auth>
+<policy context="default"><allow send_destination="*"/><allow own="*"/><allow receive_sender="*"/></policy></busconfig>`), 0o600))
+	daemon := exec.Command("dbus-daemon", "--config-file="+filepath.Join(dir, "conf"), "--nofork", "--nopidfile")
+	must(t, daemon.Start())
+	t.Cleanup(func() {
+		_ = daemon.Process.Kill()
+		_ = daemon.Wait()
+	})
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", socket)
+	l := &logind{conf: filepath.Join(dir, "logind.conf.d"), takes: true, limit: uint64(limit / time.Microsecond)}
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if l.conn, err = dbus.Connect(socket); err == nil {
+			break
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		_ = l.conn.Close()
+		for _, f := range l.locks {
+			_ = f.Close()
+		}
+	})
+	must(t, l.conn.Export(l, loginPath, manager))
+	must(t, l.conn.Export(l, loginPath, "org.freedesktop.DBus.Properties"))
+	must(t, l.conn.Export(l, "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"))
+	for _, name := range []string{login1, "org.freedesktop.systemd1"} {
+		_, err := l.conn.RequestName(name, dbus.NameFlagDoNotQueue)
+		must(t, err)
+	}
+	return l
+}
+
+// Get is org.freedesktop.DBus.Properties.Get.
+func (l *logind) Get(_, name string) (dbus.Variant, *dbus.Error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch name {
+	case "PreparingForShutdown":
+		return dbus.MakeVariant(l.preparing), nil
+	case "InhibitDelayMaxUSec":
+		return dbus.MakeVariant(l.limit), nil
+	}
+	return dbus.Variant{}, dbus.MakeFailedError(errors.New("no property " + name))
+}
+
+// Inhibit gives a lock: one end of a pipe.
+func (l *logind) Inhibit(what, _, _, mode string) (dbus.UnixFD, *dbus.Error) {
+	ours, lock, err := os.Pipe()
+	if err != nil || what != "shutdown" || mode != "delay" {
+		return 0, dbus.MakeFailedError(errors.New("another lock"))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.locks = append(l.locks, ours)
+	time.AfterFunc(10*time.Second, func() { _ = lock.Close() })
+	return dbus.UnixFD(lock.Fd()), nil
+}
+
+// KillUnit has logind read its drop-ins again.
+func (l *logind) KillUnit(unit, _ string, signal int32) *dbus.Error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	data, err := os.ReadFile(filepath.Join(l.conf, "99-kubelet.conf"))
+	if err != nil || unit != "systemd-logind.service" || signal != 1 {
+		return dbus.MakeFailedError(errors.New("not so"))
+	}
+	if l.takes && strings.Contains(string(data), "[Login]\nInhibitDelayMaxSec=30\n") {
+		l.limit = 30_000_000
+	}
+	return nil
+}
+
+func (l *logind) prepares(t *testing.T, under bool) {
+	t.Helper()
+	l.mu.Lock()
+	l.preparing = under
+	l.mu.Unlock()
+	must(t, l.conn.Emit(loginPath, manager+".PrepareForShutdown", under))
+}
+
+func (l *logind) held() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.locks)
+}
+
+var thirty = []Group{{0, 20 * time.Second}, {critical, 10 * time.Second}}
+
+func TestALockOfLogind(t *testing.T) {
+	l := startLogind(t, 5*time.Second)
+	in := NewLogind(thirty, l.conf)
+	t.Cleanup(func() { must(t, in.Close()) })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	now, stop := context.WithCancel(ctx)
+	time.AfterFunc(time.Millisecond, stop)
+	if under, err := in.Await(now, false); under || err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(under, err)
+	}
+	seen := make(chan bool)
+	go func() {
+		defer close(seen)
+		under, err := in.Await(ctx, false)
+		seen <- under && err == nil
+		under, err = in.Await(ctx, true)
+		seen <- !under && err == nil
+	}()
+	for l.held() == 0 { // then signals are subscribed
+		if ctx.Err() != nil {
+			t.Fatal("no lock was taken")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if l.limit != 30_000_000 {
+		t.Errorf("the limit of delays was not raised: %d", l.limit)
+	}
+	l.prepares(t, true)
+	if !<-seen {
+		t.Error("the shutdown was not seen")
+	}
+	must(t, in.Release()) // while the cancellation is awaited
+	must(t, in.Release())
+	l.prepares(t, false)
+	if !<-seen {
+		t.Error("the cancellation was not seen")
+	}
+	<-seen
+	l.prepares(t, true)
+	if under, err := in.Await(ctx, false); !under || err != nil {
+		t.Error(under, err)
+	}
+	if got := l.held(); got != 2 {
+		t.Errorf("%d locks were taken, want another one after the cancellation", got)
+	}
+}
+
+func TestAShutdownThatBeganBefore(t *testing.T) {
+	l := startLogind(t, time.Minute)
+	l.preparing = true
+	in := NewLogind(thirty, l.conf)
+	t.Cleanup(func() { must(t, in.Close()) })
+	if under, err := in.Await(t.Context(), false); !under || err != nil || l.held() != 0 {
+		t.Error(under, err, l.held())
+	}
+	if _, err := os.Stat(l.conf); err == nil {
+		t.Error("a limit that is high enough was raised")
+	}
+}
+
+func TestWhatLogindLacksIsSaid(t *testing.T) {
+	t.Run("a higher limit", func(t *testing.T) {
+		l := startLogind(t, 5*time.Second)
+		l.takes = false
+		_, err := NewLogind(thirty, l.conf).Await(t.Context(), false)
+		if err == nil || !strings.Contains(err.Error(), "set InhibitDelayMaxSec=30 in a file of "+l.conf) {
+			t.Error(err)
+		}
+	})
+	t.Run("itself", func(t *testing.T) {
+		t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nowhere")
+		if _, err := NewLogind(thirty, "/nowhere").Await(t.Context(), false); err == nil || !strings.Contains(err.Error(), "no system bus") {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package shutdown
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// critical is the priority from which on pods are critical (system-cluster-critical).
+const critical = 2000000000
+
+// Groups are the settings as one list: how long pods from which priority on, up to that of the next one, have to end, the lowest
+// first. Empty: the machine's shutdown is not waited for.
+func Groups(whole, forCritical time.Duration, byPriority []kubeletconfig.ShutdownGracePeriodByPodPriority) []Group {
+	out := make([]Group, 0, len(byPriority))
+	for _, g := range byPriority {
+		out = append(out, Group{int64(g.Priority), time.Duration(g.ShutdownGracePeriodSeconds) * time.Second})
+	}
+	if len(out) == 0 && whole > 0 {
+		out = []Group{{0, whole - forCritical}, {critical, forCritical}}
+	}
+	slices.SortFunc(out, func(x, y Group) int { return cmp.Compare(x.Priority, y.Priority) })
+	return out
+}
+
+// Group is the pods from one priority on, up to that of the next group, and how long they have.
+type Group struct {
+	Priority int64
+	Time     time.Duration
+}
+
+// total is how long a shutdown takes at most.
+func total(groups []Group) (sum time.Duration) {
+	for _, g := range groups {
+		sum += g.Time
+	}
+	return sum
+}
+
+// members are the pods that end with the group i: those of which something runs. What comes before the first group ends with it.
+func members(groups []Group, i int, pods []board.Pod) []*v1.Pod {
+	var out []*v1.Pod
+	for k := range pods {
+		if p := &pods[k]; p.Phase != finished && p.Phase != held && groupOf(groups, p.Pod) == i {
+			out = append(out, p.Pod)
+		}
+	}
+	return out
+}
+
+// Phases of pods of which nothing runs: no longer, and not yet.
+const finished, held = "finished", "held"
+
+func groupOf(groups []Group, pod *v1.Pod) int {
+	priority := int64(ptr.Deref(pod.Spec.Priority, 0))
+	if admission.Critical(pod) { // a static pod may have no priority
+		priority = max(priority, critical)
+	}
+	of := 0
+	for i, g := range groups {
+		if g.Priority <= priority {
+			of = i
+		}
+	}
+	return of
+}
+
+// failure is what a pod of a group is ended with: it has its own grace period, and the group's time at most.
+func failure(g Group, pod *v1.Pod) messages.PodFailure {
+	grace := min(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 30), int64(g.Time/time.Second))
+	return messages.PodFailure{Reason: messages.ReasonTerminated, Message: messages.TerminatedMessage,
+		Disruption: messages.TerminatedMessage, Grace: &grace}
+}

@@ -1,0 +1,182 @@
+// Package shutdown is the actor "shutdown": while the machine shuts down it ends the pods, group by group of their priorities, and
+// lets the shutdown go on when that is done or the time is up.
+//
+// The lock that delays the shutdown, and whether one is under way, belong to the process (Logind), so that a restart of the actor
+// lets no shutdown go on. What pods are ended for is kept on the disk by pods before anything of them is ended: an agent that
+// begins after it goes on with that. Nothing else needs to be kept.
+//
+// https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#graceful-node-shutdown
+package shutdown
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Inhibitor delays the shutdown of the machine; *Logind does.
+type Inhibitor interface {
+	// Await waits until a shutdown is under way where none was, or the other way round, and says which; at the end of ctx it says
+	// what was. While none is under way it holds the lock that delays the next one.
+	Await(ctx context.Context, was bool) (bool, error)
+	// Release lets the shutdown go on. That it does already is no error.
+	Release() error
+	// Close is its end, after that of the actor.
+	Close() error
+}
+
+// Options are what the actor needs; all are required.
+type Options struct {
+	Groups    []Group
+	Inhibitor Inhibitor
+	Board     *board.Board
+}
+
+const (
+	tellEvery  = 10 * time.Second
+	awaitLimit = time.Hour
+	retryAfter = time.Minute // where logind cannot be reached
+)
+
+// New is the constructor of the actor.
+func New(o Options) supervisors.Constructor {
+	return func(string) supervisors.Actor { return &actor{opts: o} }
+}
+
+type actor struct {
+	opts     Options
+	underway bool
+	group    int // that is being ended
+	// generation counts shutdowns: what belongs to an earlier one, which was cancelled, is dropped.
+	generation int
+	reported   string // the last trouble with logind
+}
+
+type (
+	observed struct {
+		underway bool
+		err      error
+	}
+	tellDue    struct{}
+	awaitDue   struct{}
+	groupEnded struct {
+		generation int
+		left       int // pods that have not ended in time
+	}
+	released struct{ err error }
+)
+
+// Receive implements supervisors.Actor.
+func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.Started:
+		a.await(ctx)
+		ctx.After(tellEvery, tellDue{})
+	case awaitDue:
+		a.await(ctx)
+	case observed:
+		a.onObserved(ctx, m)
+	case tellDue:
+		ctx.After(tellEvery, tellDue{})
+		a.tell(ctx)
+		if a.underway && a.group < len(a.opts.Groups) {
+			a.evict(ctx) // again: what was told may have been lost, and pods may have come
+		}
+	case groupEnded:
+		if m.generation != a.generation {
+			return
+		}
+		if m.left > 0 {
+			ctx.Log().Warn("pods did not end in their share of the machine's shutdown", "pods", m.left, "priority",
+				a.opts.Groups[a.group].Priority)
+		}
+		a.end(ctx, a.group+1)
+	case released:
+		if m.err != nil {
+			ctx.Log().Warn("could not let the machine's shutdown go on", "error", m.err)
+		}
+	default:
+		ctx.Unhandled(msg)
+	}
+}
+
+// await waits for the begin of a shutdown, or for its cancellation.
+func (a *actor) await(ctx supervisors.Context) {
+	inhibitor, was := a.opts.Inhibitor, a.underway
+	ctx.Do(supervisors.Work{Name: "await a shutdown of the machine", Timeout: awaitLimit, Routine: true,
+		Run: func(ctx context.Context) any {
+			underway, err := inhibitor.Await(ctx, was)
+			return observed{underway, err}
+		}})
+}
+
+func (a *actor) onObserved(ctx supervisors.Context, m observed) {
+	if m.err != nil {
+		if text := m.err.Error(); text != a.reported {
+			ctx.Log().Warn("graceful node shutdown is not possible: a shutdown of the machine does not wait for pods", "reason",
+				text)
+			a.reported = text
+		}
+		ctx.After(retryAfter, awaitDue{})
+		return
+	}
+	a.reported = ""
+	if m.underway != a.underway {
+		a.underway = m.underway
+		a.generation++
+		a.tell(ctx)
+		if a.underway {
+			ctx.Log().Warn("the machine is shutting down: pods are ended", "within", total(a.opts.Groups))
+			a.end(ctx, 0)
+		} else {
+			ctx.Log().Warn("the machine's shutdown was cancelled: new pods are admitted again")
+		}
+	}
+	a.await(ctx)
+}
+
+func (a *actor) tell(ctx supervisors.Context) {
+	ctx.Tell(messages.Pods, messages.NodeShutdownObserved{Underway: a.underway})
+	ctx.Tell(messages.Registration, messages.NodeShutdownObserved{Underway: a.underway})
+}
+
+// end ends the pods of a group, or lets the shutdown go on after the last one.
+func (a *actor) end(ctx supervisors.Context, group int) {
+	a.group = group
+	if group == len(a.opts.Groups) {
+		ctx.Log().Info("the machine's shutdown goes on")
+		release := a.opts.Inhibitor.Release
+		ctx.Do(supervisors.Work{Name: "let the shutdown go on", Timeout: tellEvery, Run: func(context.Context) any {
+			return released{release()}
+		}})
+		return
+	}
+	a.evict(ctx)
+	o, generation := a.opts, a.generation
+	there := func(s *board.Snapshot) []*v1.Pod { return members(o.Groups, group, s.Pods) }
+	ctx.Do(supervisors.Work{Name: "await the end of pods", Timeout: o.Groups[group].Time + time.Nanosecond,
+		Run: func(ctx context.Context) any {
+			for s := o.Board.Now(); ; {
+				left := len(there(s))
+				if left == 0 {
+					return groupEnded{generation, 0}
+				}
+				var err error
+				if s, err = o.Board.After(ctx, s.Version); err != nil {
+					return groupEnded{generation, left}
+				}
+			}
+		}})
+}
+
+// evict has the pods of the group ended.
+func (a *actor) evict(ctx supervisors.Context) {
+	for _, pod := range members(a.opts.Groups, a.group, a.opts.Board.Now().Pods) {
+		ctx.Tell(messages.Pods, messages.EvictPod{UID: string(pod.UID), Failure: failure(a.opts.Groups[a.group], pod)})
+	}
+}

@@ -1,0 +1,159 @@
+package shutdown
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// login is an inhibitor that says at once what it is told.
+type login struct {
+	under    bool
+	err      error
+	released int
+}
+
+func (l *login) Await(context.Context, bool) (bool, error) { return l.under, l.err }
+
+func (l *login) Release() error { l.released++; return nil }
+
+func (l *login) Close() error { return nil }
+
+type rig struct {
+	*supervisortest.Kit
+	login *login
+	board *board.Board
+}
+
+var twoGroups = []Group{{0, 20 * time.Second}, {critical, time.Nanosecond}}
+
+func begin(t *testing.T, pods ...board.Pod) *rig {
+	t.Helper()
+	r := &rig{login: &login{}, board: board.New()}
+	r.publish(pods...)
+	r.Kit = supervisortest.New(t, messages.Shutdown, New(Options{Groups: twoGroups, Inhibitor: r.login, Board: r.board})("shutdown"))
+	return r
+}
+
+func (r *rig) publish(pods ...board.Pod) { r.board.Publish(board.Snapshot{Pods: pods}) }
+
+// works does the work of this name, and leaves all other.
+func (r *rig) works(name string) {
+	r.TB.Helper()
+	for i, w := range r.Work {
+		if strings.HasPrefix(w.Name, name) {
+			r.Work = append(r.Work[:i], r.Work[i+1:]...)
+			r.RunOne(w)
+			return
+		}
+	}
+	r.TB.Fatalf("no work %s", name)
+}
+
+// said is what was told since: who is evicted with which grace period, and what is told of the shutdown.
+func (r *rig) said() string {
+	var out []string
+	for _, m := range r.Take() {
+		switch e := m.Msg.(type) {
+		case messages.EvictPod:
+			out = append(out, fmt.Sprintf("%s %d", e.UID, *e.Failure.Grace))
+		case messages.NodeShutdownObserved:
+			out = append(out, fmt.Sprintf("%s %t", m.To, e.Underway))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func (r *rig) expect(what, want string) {
+	r.TB.Helper()
+	if got := r.said(); got != want {
+		r.TB.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+const await, end = "await a shutdown", "await the end"
+
+func TestPodsEndGroupByGroup(t *testing.T) {
+	plain, system := pod("plain", nil, 30), pod("system", new(int32(critical)), 30)
+	r := begin(t, plain, system)
+	r.works(await)
+	r.expect("no shutdown", "")
+	r.login.under = true
+	r.works(await)
+	r.expect("begun", "pods true; registration true; plain 20")
+	r.Advance(tellEvery)
+	r.expect("told again", "pods true; registration true; plain 20")
+	if r.login.released != 0 {
+		t.Error("the shutdown went on")
+	}
+	plain.Phase = finished
+	r.publish(plain, system)
+	r.works(end)
+	r.expect("the next group", "system 0")
+	r.works(end) // its time is up, and it is still there
+	r.works("let the shutdown go on")
+	if r.login.released != 1 {
+		t.Error("the shutdown does not go on")
+	}
+	r.Advance(tellEvery)
+	r.expect("afterwards", "pods true; registration true")
+}
+
+func TestACancelledShutdownEndsNothingMore(t *testing.T) {
+	plain, system := pod("plain", nil, 30), pod("system", new(int32(critical)), 30)
+	r := begin(t, plain, system)
+	r.login.under = true
+	r.works(await)
+	r.expect("begun", "pods true; registration true; plain 20")
+	r.login.under = false
+	r.works(await)
+	r.expect("cancelled", "pods false; registration false")
+	plain.Phase = finished
+	r.publish(plain, system)
+	r.works(end)
+	r.expect("the group that was being ended", "")
+	r.Advance(tellEvery)
+	r.expect("later", "pods false; registration false")
+	if r.login.released != 0 {
+		t.Error("the lock was given up")
+	}
+	r.login.under = true
+	r.works(await)
+	r.expect("another one has nobody left in its first group", "pods true; registration true")
+	r.works(end)
+	r.expect("and goes on with the second", "system 0")
+}
+
+func TestAnActorThatBeginsAnewGoesOn(t *testing.T) {
+	r := begin(t, pod("plain", nil, 30))
+	r.login.under = true
+	r.Kit = supervisortest.New(t, messages.Shutdown, New(Options{Groups: twoGroups, Inhibitor: r.login, Board: r.board})("shutdown"))
+	r.works(await)
+	r.expect("after a restart", "pods true; registration true; plain 20")
+}
+
+func TestWithoutLogindAllElseGoesOn(t *testing.T) {
+	r := begin(t, pod("plain", nil, 30))
+	r.login.err = errors.New("no bus")
+	r.works(await)
+	r.expect("without logind", "")
+	if len(r.Work) != 0 {
+		t.Error("it is asked again at once")
+	}
+	r.login.err, r.login.under = nil, true
+	r.Advance(retryAfter)
+	r.said()
+	r.works(await)
+	r.expect("when logind is back", "pods true; registration true; plain 20")
+}

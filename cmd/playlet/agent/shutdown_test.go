@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// power is a machine that shuts down when the test says so.
+type power struct {
+	mu       sync.Mutex
+	changed  chan struct{}
+	down     bool
+	released int
+}
+
+func newPower() *power { return &power{changed: make(chan struct{})} }
+
+// Await implements shutdown.Inhibitor.
+func (p *power) Await(ctx context.Context, was bool) (bool, error) {
+	for {
+		p.mu.Lock()
+		down, changed := p.down, p.changed
+		p.mu.Unlock()
+		if down != was {
+			return down, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return was, nil
+		}
+	}
+}
+
+func (p *power) turn(down bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = down
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Release implements shutdown.Inhibitor.
+func (p *power) Release() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.released++
+	return nil
+}
+
+// Close implements shutdown.Inhibitor.
+func (p *power) Close() error { return nil }
+
+func (p *power) goesOn() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.released > 0
+}
+
+// The machine shuts down: the Node is not ready, the pods end in the order of their priorities, also where the actor is killed in the
+// midst of it, and then the shutdown goes on. An agent of the next boot runs the static pod again, and not that of the API server.
+func TestTheMachineShutsDown(t *testing.T) {
+	r := newClusterRig(t, sim.Options{})
+	r.start(nil)
+	r.write("web.yaml", manifest("web", "Always", nil, []string{"main forever"}))
+	r.binds(manifest("api", "Always", nil, []string{"main forever"}))
+	r.await("both", func(s sim.Snapshot) bool { return isUp(s, "api") && isUp(s, "web-node") })
+	ready := func() v1.NodeCondition {
+		node, err := r.clients.Main.CoreV1().Nodes().Get(t.Context(), "node", metav1.GetOptions{})
+		if err != nil {
+			return v1.NodeCondition{}
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == v1.NodeReady {
+				return c
+			}
+		}
+		return v1.NodeCondition{}
+	}
+	r.eventually("a node that is ready", func() bool { return ready().Status == v1.ConditionTrue })
+	r.power.turn(true)
+	r.eventually("a node that is not", func() bool {
+		return ready().Status == v1.ConditionFalse && strings.Contains(ready().Message, "node is shutting down")
+	})
+	r.agent.system.Kill(messages.Shutdown, "test")
+	r.eventually("the shutdown goes on", r.power.goesOn)
+	if n := r.runtime.Snapshot().Running(); n > 0 {
+		t.Errorf("%d containers still run", n)
+	}
+	var ends []string
+	for _, c := range r.runtime.Calls("StopContainer") {
+		ends = append(ends, c.Target.PodName)
+	}
+	if len(ends) != 2 || ends[0] != "api" {
+		t.Errorf("the pods ended in the order %v", ends)
+	}
+	r.eventually("the status of the pod", func() bool {
+		pod, err := r.clients.Main.CoreV1().Pods("default").Get(t.Context(), "api", metav1.GetOptions{})
+		if err != nil || pod.Status.Phase != v1.PodFailed || pod.Status.Reason != "Terminated" ||
+			pod.Status.Message != "Pod was terminated in response to imminent node shutdown." {
+			return false
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type == v1.DisruptionTarget {
+				return c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonTerminationByKubelet
+			}
+		}
+		return false
+	})
+	r.stop()
+	r.power = nil
+	r.start(nil)
+	r.await("the static pod", func(s sim.Snapshot) bool { return isUp(s, "web-node") })
+	r.awaitPod("api", func(p *pods.Published) bool { return p.Phase == "finished" })
+	if isUp(r.runtime.Snapshot(), "api") {
+		t.Error("the pod of the API server runs again")
+	}
+}
