@@ -136,7 +136,7 @@ func (l *Logind) raise(ctx context.Context, limit time.Duration) error {
 	if err := os.MkdirAll(l.conf, 0o755); err != nil { //nolint:gosec // as systemd has it
 		return failed(err)
 	}
-	text := fmt.Sprintf("# Written by playlet, for the sum of its shutdown grace periods.\n[Login]\nInhibitDelayMaxSec=%d\n", seconds)
+	text := fmt.Sprintf("# Written by playlet, for its shutdown grace periods.\n[Login]\nInhibitDelayMaxSec=%d\n", seconds)
 	if err := atomicfile.WriteFile(filepath.Join(l.conf, dropIn), []byte(text), 0o644); err != nil {
 		return failed(err)
 	}

@@ -1,5 +1,5 @@
-// Package shutdown is the actor "shutdown": while the machine shuts down it ends the pods, group by group of their priorities, and
-// lets the shutdown go on when that is done or the time is up.
+// Package shutdown is the actor "shutdown": while the machine shuts down it ends the pods, group by group of their priorities,
+// and lets the shutdown go on when that is done or the time is up.
 //
 // The lock that delays the shutdown, and whether one is under way, belong to the process (Logind), so that a restart of the actor
 // lets no shutdown go on. What pods are ended for is kept on the disk by pods before anything of them is ended: an agent that
