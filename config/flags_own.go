@@ -56,6 +56,10 @@ var ownRows = []flagRow{
 	own("enable-manifest-submission", func(n *Node) any { return &n.EnableManifestSubmission },
 		"take manifests of pods at /manifests of --port, too, from clients that may create, update or delete nodes/manifests; "+
 			"such a client is as good as root here"),
+	own("observatory-address", func(n *Node) any { return &n.ObservatoryAddress },
+		"serve a web page on what this agent does on this `host:port`, to who has the token (\"playlet observatory\" prints the "+
+			"address with it). An empty host is the loopback; elsewhere the token and the page pass unencrypted. "+
+			"Empty: on the admin socket alone"),
 	own("admin-socket-group", func(n *Node) any { return &n.AdminSocketGroup },
 		"`group` whose members may use the admin socket, beside root; it gives them all that root can do with pods"),
 	own("object-dir", func(n *Node) any { return &n.ObjectDir },

@@ -50,6 +50,9 @@ type Node struct {
 	EnableManifestSubmission bool
 	// EnableChaos lets playlet's sub-commands break actors on purpose, over the admin socket.
 	EnableChaos bool
+	// ObservatoryAddress is where the observatory's page is served, "host:port"; empty: on the admin socket alone. A host that is
+	// empty is the loopback.
+	ObservatoryAddress string
 	// AdminSocketGroup is the name or the number of a group that may use the socket; empty: the agent's own user alone.
 	AdminSocketGroup string
 	// ObjectDir is a folder of manifests of ConfigMaps and Secrets, absolute; empty: this node has none.

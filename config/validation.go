@@ -3,7 +3,9 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -74,6 +76,12 @@ func (n *Node) validateOwn(p *problems) {
 	p.check(!n.ExitOnLockContention || n.LockFile != "", "--exit-on-lock-contention", true, "needs --lock-file")
 	p.check(n.HousekeepingInterval > 0, "--housekeeping-interval", n.HousekeepingInterval, "must be positive")
 	p.check(n.CAdvisorPort >= 0 && n.CAdvisorPort <= 65535, "--cadvisor-port", n.CAdvisorPort, "must be between 0 and 65535")
+	if n.ObservatoryAddress != "" {
+		_, port, err := net.SplitHostPort(n.ObservatoryAddress)
+		number, portErr := strconv.ParseUint(port, 10, 16)
+		p.check(err == nil && portErr == nil && strconv.FormatUint(number, 10) == port, "--observatory-address",
+			n.ObservatoryAddress, "write host:port, as in 127.0.0.1:4195; the port is a number up to 65535, 0 for any that is free")
+	}
 	for _, key := range slices.Sorted(maps.Keys(n.NodeLabels)) {
 		label := key + "=" + n.NodeLabels[key]
 		for _, wrong := range validation.IsQualifiedName(key) {

@@ -25,7 +25,7 @@ import (
 func TestFigures(t *testing.T) {
 	limited := false
 	r := newRig(t, func(c *Config) {
-		c.Figures = func(ctx context.Context) api.Figures {
+		c.Figures = func(ctx context.Context, _ bool) api.Figures {
 			_, limited = ctx.Deadline()
 			out := api.Figures{Missing: []string{"no cgroup"}, Agent: api.Process{CPU: time.Second}}
 			out.Node.NodeName = "node1"

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,6 +122,18 @@ func (e *endpoint) state() Listener {
 		out.Error = e.err.Error()
 	}
 	return out
+}
+
+// address is "host:port" of a TCP endpoint that is open: the host as it was given, and the port that was found.
+func (e *endpoint) address() (string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.serving == nil {
+		return "", cmp.Or(e.err, errors.New(e.name+": it is not open yet"))
+	}
+	host, _, _ := net.SplitHostPort(e.where)
+	_, port, err := net.SplitHostPort(e.serving.listener.Addr().String())
+	return net.JoinHostPort(host, port), err
 }
 
 // close ends the endpoint for good: requests are given until ctx ends, then they are cut.

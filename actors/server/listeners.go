@@ -21,6 +21,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/server/containers"
 	"github.com/playlet-dev/playlet/actors/server/healthz"
+	"github.com/playlet-dev/playlet/actors/server/observatory"
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
@@ -64,16 +65,24 @@ type Config struct {
 	// Node is the node's API; nil: it is not served.
 	Node *NodeAPI
 	// Figures is admin.Config's.
-	Figures func(context.Context) api.Figures
+	Figures func(ctx context.Context, all bool) api.Figures
 	// Chaos breaks actors on purpose; nil: it is not enabled.
 	Chaos *chaos.Engine
 	// CAdvisor has cAdvisor's pages and API on CAdvisorAddress, "host:port"; nil: they are not served.
 	CAdvisor        http.Handler
 	CAdvisorAddress string
+	// Observatory has the observatory's page; without an address it is on the admin socket alone.
+	Observatory Observatory
 	// Version is the agent's own, Kubernetes the release that it is tested against.
 	Version    string
 	Kubernetes string
 	Log        *slog.Logger // nil: discards
+}
+
+// Observatory is where the observatory is served beside the admin socket.
+type Observatory struct {
+	Address string // "host:port"; empty: nowhere
+	Token   *observatory.Token
 }
 
 // Listeners are the process's open listeners and streams. They are made before the tree and outlive each actor in it.
@@ -147,6 +156,9 @@ func NewListeners(conf Config) *Listeners {
 	if conf.CAdvisor != nil {
 		l.ends = append(l.ends, l.cadvisorEndpoint())
 	}
+	if conf.Observatory.Address != "" {
+		l.ends = append(l.ends, l.observatoryEndpoint())
+	}
 	if conf.Node != nil {
 		l.addNodeAPI(conf.Node)
 	}
@@ -176,18 +188,53 @@ func (s serverLog) Write(p []byte) (int, error) {
 
 // adminEndpoint is the admin socket's.
 func (l *Listeners) adminEndpoint() *endpoint {
-	handler := admin.New(admin.Config{
+	handler := observatory.OnSocket(l.adminHandler())
+	server := &http.Server{Handler: whileBusy(handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
+	door := &socketDoor{path: l.conf.AdminSocket, group: l.conf.AdminSocketGroup}
+	return newEndpoint("admin", l.conf.AdminSocket, adminConns, server, door)
+}
+
+// adminHandler is what the admin socket answers, with slots for streams of its own.
+func (l *Listeners) adminHandler() http.Handler {
+	return admin.New(admin.Config{
 		Board: l.conf.Board, Events: l.conf.Events, Containers: l.shared, Healthz: l.health.Handler(true),
-		Health: l.health.Explain, Tree: l.tree, Runtime: l.conf.Runtime, Chaos: l.conf.Chaos,
-		Figures: l.conf.Figures,
+		Health: l.health.Explain, Tree: l.tree, Runtime: l.conf.Runtime, Chaos: l.conf.Chaos, Figures: l.conf.Figures,
+		Observatory: l.observatory,
 		Version: api.Version{
 			Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(),
 			Platform: runtime.GOOS + "/" + runtime.GOARCH, PID: os.Getpid(), Since: time.Now(),
 		},
 	})
-	server := &http.Server{Handler: whileBusy(handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
-	door := &socketDoor{path: l.conf.AdminSocket, group: l.conf.AdminSocketGroup}
-	return newEndpoint("admin", l.conf.AdminSocket, adminConns, server, door)
+}
+
+// observatoryEndpoint is the one of the observatory on a port. What streams sets a deadline for each write, and there is none for
+// reading, whose end would end the streams.
+func (l *Listeners) observatoryEndpoint() *endpoint {
+	o := l.conf.Observatory
+	host, _, _ := net.SplitHostPort(o.Address) // one that is wrong cannot be opened, either
+	handler := observatory.OnPort(observatory.Config{
+		API: whileBusy(l.adminHandler()), Chaos: l.conf.Chaos != nil, Token: o.Token, Host: host,
+	})
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
+	}
+	return newEndpoint(observatoryName, o.Address, probeConns, server, readyDoor{tcpDoor(o.Address), o.Token.Load})
+}
+
+const observatoryName = "observatory"
+
+// observatory says where the observatory is; nil where it is on no port, or not open.
+func (l *Listeners) observatory() (*api.Observatory, error) {
+	for _, e := range l.ends {
+		if e.name == observatoryName {
+			at, err := e.address()
+			if err != nil {
+				return nil, err
+			}
+			return &api.Observatory{Address: at, TokenFile: l.conf.Observatory.Token.Path()}, nil
+		}
+	}
+	return nil, nil
 }
 
 // healthzEndpoint is the one of /healthz on a TCP port of its own.

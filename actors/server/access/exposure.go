@@ -31,6 +31,10 @@ type Exposure struct {
 	CAdvisor string
 	// CAdvisorReason is as ReadOnlyReason, for them.
 	CAdvisorReason string
+	// Observatory is the address, "host:port", that the observatory listens on; empty where it does not.
+	Observatory string
+	// ObservatoryReason says that other machines may reach it, which was asked for; empty where they may not.
+	ObservatoryReason string
 }
 
 // Exposed decides from the configuration whether the ports of the node's API are opened, and where. Port 10250, where it could
@@ -56,12 +60,13 @@ func Exposed(node *config.Node) Exposure {
 		}
 	}
 	out.cadvisor(node)
+	out.observatory(node)
 	return out
 }
 
 // Others are sentences on the ports beside 10250 that are open to other machines, or not as far as was asked for.
 func (e *Exposure) Others() []string {
-	return slices.DeleteFunc([]string{e.ReadOnlyReason, e.CAdvisorReason}, func(s string) bool { return s == "" })
+	return slices.DeleteFunc([]string{e.ReadOnlyReason, e.CAdvisorReason, e.ObservatoryReason}, func(s string) bool { return s == "" })
 }
 
 // cadvisor is what concerns cAdvisor's port: it is on the loopback unless somebody gave the address, also in a cluster.
@@ -80,6 +85,22 @@ func (e *Exposure) cadvisor(node *config.Node) {
 	default:
 		e.CAdvisor = node.Kubelet.Address
 		e.CAdvisorReason = port + " shows everybody who can connect what pods there are and what they use: --cadvisor-port is set"
+	}
+}
+
+// observatory is what concerns the observatory's port: it is where it was asked for, and on the loopback where only the port was.
+func (e *Exposure) observatory(node *config.Node) {
+	host, port, err := net.SplitHostPort(node.ObservatoryAddress)
+	if err != nil { // it was validated: there is none
+		return
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	e.Observatory = net.JoinHostPort(host, port)
+	if address, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !address.IsLoopback()) {
+		e.ObservatoryReason = "the observatory is open to other machines on " + e.Observatory + ", unencrypted, to who has its token: " +
+			"--observatory-address names more than the loopback"
 	}
 }
 

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/eventlog"
@@ -48,10 +51,13 @@ type Config struct {
 	Health     func(context.Context) []explain.Check // what /healthz looks at
 	Tree       func() Tree                           // nil before it runs
 	Runtime    func() api.Runtime                    // the newest word on the container runtime
-	// Figures measures CPU and memory, or gives what is there when the context ends; nil: nobody does.
-	Figures func(context.Context) api.Figures
+	// Figures measures CPU and memory, or all there is of them where that is asked for, or gives what is there when the context
+	// ends; nil: nobody does.
+	Figures func(ctx context.Context, all bool) api.Figures
 	Chaos   *chaos.Engine // nil: it is not enabled
-	Version api.Version   // of the agent
+	// Observatory says where the observatory is served beside the admin socket; nil: nowhere. An error says why it is not open.
+	Observatory func() (*api.Observatory, error)
+	Version     api.Version // of the agent
 }
 
 // handlers are those of the admin socket.
@@ -76,7 +82,9 @@ func New(conf Config) http.Handler {
 	mux.HandleFunc("GET /v1/actors", h.actors)
 	mux.HandleFunc("GET /v1/actors/{actor...}", h.inspect)
 	mux.HandleFunc("GET /v1/trace", h.trace)
+	mux.HandleFunc("GET /v1/criticalpath", h.criticalPath)
 	mux.HandleFunc("GET /v1/figures", h.figures)
+	mux.HandleFunc("GET /v1/observatory", h.observatory)
 	mux.HandleFunc("GET /v1/chaos", h.chaosRules)
 	mux.HandleFunc("POST /v1/chaos", h.addChaos)
 	mux.HandleFunc("DELETE /v1/chaos", h.stopChaos)
@@ -155,7 +163,8 @@ var errNoTree = &api.Error{Status: http.StatusServiceUnavailable, Text: "the age
 // figuresTimeout bounds how long figures are waited for. The client's own timeout is longer.
 const figuresTimeout = 10 * time.Second
 
-// figures answers GET /v1/figures.
+// figures answers GET /v1/figures with the CPU and memory of all pods, and GET /v1/figures?pod=UID with all figures of one pod and
+// of the node; without a UID, of the node alone.
 func (h *handlers) figures(w http.ResponseWriter, r *http.Request) {
 	if h.conf.Figures == nil {
 		fail(w, &api.Error{Status: http.StatusNotImplemented, Text: "this agent measures nothing"})
@@ -163,7 +172,12 @@ func (h *handlers) figures(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), figuresTimeout)
 	defer cancel()
-	answer(w, http.StatusOK, h.conf.Figures(ctx))
+	of := r.URL.Query()
+	got := h.conf.Figures(ctx, of.Has("pod"))
+	if of.Has("pod") {
+		got.Pods = slices.DeleteFunc(got.Pods, func(p stats.PodStats) bool { return p.PodRef.UID != of.Get("pod") })
+	}
+	answer(w, http.StatusOK, got)
 }
 
 func (h *handlers) version(w http.ResponseWriter, _ *http.Request) {

@@ -4,37 +4,44 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
 // coalesce is the least time between two lines of a stream: what changes within it makes one line.
 const coalesce = 50 * time.Millisecond
 
-// pods answers GET /v1/pods[?watch=true][&namespace=N][&name=N].
+// pods answers GET /v1/pods[?watch=true][&namespace=N][&name=N][&brief=true].
 func (h *handlers) pods(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	for key := range q {
-		if key != "watch" && key != "namespace" && key != "name" {
+		if !slices.Contains([]string{"watch", "brief", "namespace", "name"}, key) {
 			fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("unknown parameter %q", key)})
 			return
 		}
 	}
-	watch := false
-	if text := q.Get("watch"); text != "" {
-		var err error
-		if watch, err = strconv.ParseBool(text); err != nil {
-			fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("watch=%q is neither true nor false", text)})
-			return
+	said := map[string]bool{}
+	for _, key := range []string{"watch", "brief"} {
+		if text := q.Get(key); text != "" {
+			var err error
+			if said[key], err = strconv.ParseBool(text); err != nil {
+				fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("%s=%q is neither true nor false", key, text)})
+				return
+			}
 		}
 	}
-	chosen := filter{q.Get("namespace"), q.Get("name")}
-	if watch {
-		h.watchPods(w, r, chosen)
+	chosen, view := filter{q.Get("namespace"), q.Get("name")}, podView
+	if said["brief"] {
+		view = briefView
+	}
+	if said["watch"] {
+		h.watchPods(w, r, chosen, view)
 		return
 	}
 	now := h.conf.Board.Now()
@@ -44,7 +51,7 @@ func (h *handlers) pods(w http.ResponseWriter, r *http.Request) {
 		At:       now.At, Pods: []api.Pod{}, Node: h.nodeView(now),
 	}
 	for _, p := range chosen.choose(now) {
-		out.Pods = append(out.Pods, podView(p))
+		out.Pods = append(out.Pods, view(p))
 	}
 	answer(w, http.StatusOK, out)
 }
@@ -63,7 +70,7 @@ func (h *handlers) watch(w http.ResponseWriter) (done func(), free bool) {
 }
 
 // watchPods streams one line of JSON a change, until the client goes or the process ends.
-func (h *handlers) watchPods(w http.ResponseWriter, r *http.Request, chosen filter) {
+func (h *handlers) watchPods(w http.ResponseWriter, r *http.Request, chosen filter, view func(*board.Pod) api.Pod) {
 	done, free := h.watch(w)
 	if !free {
 		return
@@ -71,7 +78,7 @@ func (h *handlers) watchPods(w http.ResponseWriter, r *http.Request, chosen filt
 	defer done()
 	w.Header().Set("Content-Type", "application/json")
 	ctx, out, lines := r.Context(), http.NewResponseController(w), json.NewEncoder(w)
-	seen := tracker{chosen: chosen}
+	seen := tracker{chosen: chosen, view: view}
 	for now := h.conf.Board.Now(); ; {
 		if change, news := seen.next(now, h.nodeView(now)); news {
 			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // where there is none, the write itself tells

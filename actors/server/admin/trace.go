@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/trace"
 )
 
 // trace answers GET /v1/trace from the flight recorder, without a question to any actor: it answers while all of them hang.
@@ -57,6 +59,34 @@ func (h *handlers) trace(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.followTrace(w, r, recorder, q, out)
+}
+
+// criticalPath answers GET /v1/criticalpath?pod=NAME[&namespace=N] with where the time of a pod's start went.
+func (h *handlers) criticalPath(w http.ResponseWriter, r *http.Request) {
+	o, err := api.ParseTraceOptions(r.URL.Query())
+	if err == nil && (o.Pod == "" || o.Follow || !o.Since.IsZero()) {
+		err = errors.New("a pod is named, by pod and namespace, and nothing else")
+	}
+	if err != nil {
+		fail(w, bad(err))
+		return
+	}
+	tree := h.conf.Tree()
+	if tree == nil {
+		fail(w, errNoTree)
+		return
+	}
+	names := trace.Names{Pods: map[string]string{}}
+	for actor, name := range podNames(h.conf.Board.Now()) {
+		names.Pods[actor.PodUID()] = name
+	}
+	names.Pod, _ = h.pod(o.Namespace, o.Pod)
+	path, err := trace.CriticalPath(tree.Recorder().Last(names.Pod), names)
+	if err != nil {
+		fail(w, &api.Error{Status: http.StatusNotFound, Text: "there is no critical path: " + err.Error()})
+		return
+	}
+	answer(w, http.StatusOK, path)
 }
 
 // pod finds a pod by its name or its UID; nil where none is there. One that is gone may still be in the recorder.

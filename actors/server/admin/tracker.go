@@ -13,6 +13,7 @@ import (
 // tracker makes the lines of one stream: it remembers what was sent, and tells what is new. It is pure.
 type tracker struct {
 	chosen   filter
+	view     func(*board.Pod) api.Pod
 	begun    bool
 	complete bool // a complete line was sent
 	life     time.Time
@@ -37,7 +38,7 @@ func (t *tracker) next(s *board.Snapshot, node api.Node) (api.Change, bool) {
 	for _, p := range t.chosen.choose(s) {
 		pods[p.Pod.UID] = tracked{pod: p, sure: s.Audited}
 		if old, ok := t.pods[p.Pod.UID]; change.Full || !ok || !samePod(old.pod, p) {
-			change.Pods = append(change.Pods, podView(p))
+			change.Pods = append(change.Pods, t.view(p))
 		}
 	}
 	for uid, old := range t.pods {

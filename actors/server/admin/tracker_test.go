@@ -48,7 +48,7 @@ func TestPodsOutliveTheActorThatPublishesThem(t *testing.T) {
 			{"it has ended", board.Snapshot{Life: first, Audited: true}, []string{"u1"}, false},
 		},
 	} {
-		seen := tracker{}
+		seen := tracker{view: podView}
 		for i, step := range steps {
 			step.s.Version = uint64(i + 1)
 			change, _ := seen.next(&step.s, api.Node{Audited: step.s.Audited, Unheard: step.s.Unheard})

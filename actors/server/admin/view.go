@@ -21,6 +21,24 @@ func podView(p *board.Pod) api.Pod {
 	}}
 }
 
+// briefView is podView without what a manifest may hold secrets in: of the spec the names of containers are there, and of the
+// metadata what names the pod.
+func briefView(p *board.Pod) api.Pod {
+	out := podView(p)
+	out.Pod = &v1.Pod{TypeMeta: out.TypeMeta, Status: out.Status, ObjectMeta: metav1.ObjectMeta{
+		Namespace: out.Namespace, Name: out.Name, UID: out.UID, Labels: out.Labels,
+		CreationTimestamp: out.CreationTimestamp, DeletionTimestamp: out.DeletionTimestamp,
+	}}
+	for i := range p.Pod.Spec.InitContainers {
+		c := &p.Pod.Spec.InitContainers[i]
+		out.Spec.InitContainers = append(out.Spec.InitContainers, v1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy})
+	}
+	for i := range p.Pod.Spec.Containers {
+		out.Spec.Containers = append(out.Spec.Containers, v1.Container{Name: p.Pod.Spec.Containers[i].Name})
+	}
+	return out
+}
+
 func reason(r *messages.Reason) *api.Reason {
 	if r == nil || r.Code == "" {
 		return nil

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
 
 	"github.com/spf13/pflag"
@@ -31,6 +32,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
+	"github.com/playlet-dev/playlet/actors/server/observatory"
 	"github.com/playlet-dev/playlet/actors/shutdown"
 	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
@@ -356,6 +358,10 @@ func (a *Agent) serverConfig() server.Config {
 		c.Cluster = a.cluster.problems
 	}
 	c.CAdvisor, c.CAdvisorAddress = a.cadvisor()
+	if address := a.guard.exposure.Observatory; address != "" {
+		token := observatory.NewToken(filepath.Join(stateDir(a.node), "observatory-token"))
+		c.Observatory = server.Observatory{Address: address, Token: token}
+	}
 	return c
 }
 

@@ -35,9 +35,9 @@ func (a *Agent) figureOptions() stats.Options {
 	}
 }
 
-// adminFigures are what the admin socket tells of CPU and memory.
-func (a *Agent) adminFigures(ctx context.Context) admin.Figures {
-	summary, lacks := a.figures.Summary(ctx, true)
+// adminFigures are what the admin socket tells of CPU and memory, or of all that there are figures of.
+func (a *Agent) adminFigures(ctx context.Context, all bool) admin.Figures {
+	summary, lacks := a.figures.Summary(ctx, !all)
 	return admin.Figures{
 		At: time.Now(), Summary: *summary, Missing: lacks, Agent: process(), Allocatable: allocatable(a.node, a.machine.Last()),
 	}

@@ -88,7 +88,10 @@ func TestPodsAreSubmittedByTheNodesAPI(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d", step.method, step.path, code, text, step.want)
 		}
 	}
-	running := func() bool { _, text := ask(&own, "GET", "/pods", ""); return strings.Contains(text, `"phase":"Running"`) }
+	running := func() bool {
+		_, text := ask(&own, "GET", "/pods", "")
+		return strings.Contains(text, `"phase":"Running"`)
+	}
 	for deadline := time.Now().Add(waitLimit); !running(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the pod does not run")

@@ -8,7 +8,7 @@ func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		newActorsCommand(), newAttachCommand(), newChaosCommand(), newCpCommand(), newExecCommand(), newDescribeCommand(),
 		newEventsCommand(), newExplainCommand(),
-		newLogsCommand(), newPodsCommand(), newPortForwardCommand(), newRmCommand(), newRunCommand(),
+		newLogsCommand(), newObservatoryCommand(), newPodsCommand(), newPortForwardCommand(), newRmCommand(), newRunCommand(),
 		newTopCommand(), newTraceCommand(), newVersionCommand(),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -44,6 +45,10 @@ func (m *Machine) ports() []port {
 	}
 	if exposed.CAdvisor != "" {
 		all = append(all, port{int(m.Node.CAdvisorPort), at(exposed.CAdvisor), "cAdvisor's pages (--cadvisor-port)"})
+	}
+	if host, number, err := net.SplitHostPort(exposed.Observatory); err == nil {
+		n, _ := strconv.Atoi(number) // it was validated
+		all = append(all, port{n, at(host), "the observatory (--observatory-address)"})
 	}
 	return slices.DeleteFunc(all, func(p port) bool { return p.number == 0 })
 }

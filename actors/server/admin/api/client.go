@@ -99,6 +99,11 @@ func (c *Client) Inspect(ctx context.Context, actor messages.Address) (*Inspecti
 	return get[Inspection](ctx, c, "/v1/actors/"+string(actor), "")
 }
 
+// Observatory says where the observatory is served beside the admin socket.
+func (c *Client) Observatory(ctx context.Context) (*Observatory, error) {
+	return get[Observatory](ctx, c, "/v1/observatory", "")
+}
+
 // Actors lists the actors.
 func (c *Client) Actors(ctx context.Context) (*Actors, error) {
 	return get[Actors](ctx, c, "/v1/actors", "")

@@ -195,6 +195,12 @@ type Explanation struct {
 // Finding is one thing that is waited for, or is wrong.
 type Finding = explain.Finding
 
+// Observatory answers GET /v1/observatory: where the page is served beside the admin socket.
+type Observatory struct {
+	Address   string `json:"address"` // "host:port"
+	TokenFile string `json:"tokenFile"`
+}
+
 // Error is the answer to a request that failed, and the error that the client returns then.
 type Error struct {
 	Status int    `json:"status"` // of HTTP

@@ -1,0 +1,137 @@
+package observatory
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// cookieName names the cookie that a browser gets for the token, and cookieTime how long it is good for. Cookies know no ports:
+	// a browser sends it to any server on the same host, so that it holds something made of the token and not the token.
+	cookieName = "playlet-observatory"
+	cookieTime = 12 * time.Hour
+	// SocketHost is the host that playlet's own commands name on the admin socket.
+	SocketHost = "playlet"
+)
+
+const (
+	noToken    = "the observatory needs its token: open the address that `playlet observatory` prints (run it as root on this node)"
+	wrongToken = "this is not the observatory's token: `playlet observatory` prints the address with the right one"
+)
+
+// gate lets through who has the token, and what comes from nowhere else.
+type gate struct {
+	conf Config
+	next http.Handler
+	now  func() time.Time
+}
+
+// ServeHTTP implements http.Handler.
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	harden(w.Header())
+	if text := foreign(r, g.hosts); text != "" {
+		http.Error(w, text, http.StatusForbidden)
+		return
+	}
+	token := g.conf.Token.value()
+	if given := r.URL.Query().Get("token"); given != "" && r.URL.Path == "/" && r.Method == http.MethodGet {
+		if !equal(given, token) {
+			refuse(w, wrongToken)
+			return
+		}
+		http.SetCookie(w, &http.Cookie{
+			Name: cookieName, Value: g.cookie(token), Path: "/", MaxAge: int(cookieTime / time.Second), HttpOnly: true,
+			SameSite: http.SameSiteStrictMode,
+		})
+		http.Redirect(w, r, "/", http.StatusSeeOther) // the token leaves the address bar and the history
+		return
+	}
+	bearer, has := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	switch {
+	case has && !equal(bearer, token):
+		refuse(w, wrongToken)
+		return
+	case !has && !g.known(r, token):
+		refuse(w, noToken)
+		return
+	case !has && r.Method != http.MethodGet && r.Header.Get("Origin") == "":
+		http.Error(w, "a request that changes something must say where it comes from (Origin)", http.StatusForbidden)
+		return
+	}
+	g.next.ServeHTTP(w, r)
+}
+
+func refuse(w http.ResponseWriter, text string) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	http.Error(w, text, http.StatusUnauthorized)
+}
+
+// equal compares in a time that tells nothing of where they differ, nor of their lengths.
+func equal(x, y string) bool {
+	a, b := sha256.Sum256([]byte(x)), sha256.Sum256([]byte(y))
+	return y != "" && hmac.Equal(a[:], b[:])
+}
+
+// cookie is good until a time that it names, which the token has signed.
+func (g *gate) cookie(token string) string { return sign(token, g.now().Add(cookieTime).Unix()) }
+
+func sign(token string, until int64) string {
+	end := strconv.FormatInt(until, 10)
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte("cookie until " + end))
+	return end + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// known says whether a request has a cookie that is good.
+func (g *gate) known(r *http.Request, token string) bool {
+	if token == "" {
+		return false
+	}
+	for _, c := range r.CookiesNamed(cookieName) {
+		end, _, _ := strings.Cut(c.Value, ".")
+		until, err := strconv.ParseInt(end, 10, 64)
+		if err == nil && g.now().Unix() < until && equal(c.Value, sign(token, until)) {
+			return true
+		}
+	}
+	return false
+}
+
+// foreign says why a request is refused that a browser may have been led to send by another site: its Host is not one that
+// ours says yes to, or its Origin is not the page's own. Empty: it is not.
+func foreign(r *http.Request, ours func(r *http.Request, host string) bool) string {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	address, err := netip.ParseAddr(host)
+	switch {
+	case host == "localhost", err == nil && address.IsLoopback():
+	case !ours(r, host):
+		return "the request is for the host " + strconv.Quote(r.Host) + ", which is not an address that this agent serves"
+	}
+	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
+		return "the request comes from a page of another site, " + strconv.Quote(origin)
+	}
+	return ""
+}
+
+func socketHost(_ *http.Request, host string) bool { return host == SocketHost }
+
+// hosts are that of the configured address, and the address that the client has connected to, which no name leads astray.
+func (g *gate) hosts(r *http.Request, host string) bool {
+	if host != "" && strings.EqualFold(host, g.conf.Host) {
+		return true
+	}
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	address, err := netip.ParseAddr(host)
+	return ok && err == nil && local.AddrPort().Addr().Unmap() == address.Unmap()
+}

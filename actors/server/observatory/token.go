@@ -1,0 +1,93 @@
+package observatory
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+)
+
+// tokenBytes is how many random bytes a token has.
+const tokenBytes = 32
+
+// Token is the secret of the page on a port. It is kept in a file that root alone reads, over restarts. Safe for concurrent use.
+type Token struct {
+	path string
+
+	mu   sync.Mutex
+	text string // empty: it was not loaded yet
+}
+
+// NewToken is the token of that file, which is not looked at yet.
+func NewToken(path string) *Token { return &Token{path: path} }
+
+// Path is that of the file.
+func (t *Token) Path() string { return t.path }
+
+// Load reads the token, and makes one where there is none that is of use and was a secret. It may be called again.
+func (t *Token) Load() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.text != "" {
+		return nil
+	}
+	text, err := ReadToken(t.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNoToken) {
+		return err
+	}
+	if err != nil {
+		var random [tokenBytes]byte
+		_, _ = rand.Read(random[:]) // it never fails
+		text = base64.RawURLEncoding.EncodeToString(random[:])
+		if err := atomicfile.WriteFile(t.path, []byte(text+"\n"), 0o600); err != nil {
+			return fmt.Errorf("keeping the observatory's token: %w", err)
+		}
+	}
+	t.text = text
+	return nil
+}
+
+func (t *Token) value() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text
+}
+
+// errNoToken is what a file is that holds no token, or one that others could read.
+var errNoToken = errors.New("it is not a token that its owner alone can read")
+
+// ReadToken reads a token's file. An error wraps fs.ErrNotExist where there is none, and fs.ErrPermission where the caller may not
+// read it.
+func ReadToken(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return "", fmt.Errorf("%s: %w", path, errNoToken)
+	}
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 1<<10))
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(text))
+	random, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(random) != tokenBytes || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("%s: %w", path, errNoToken)
+	}
+	return token, nil
+}
