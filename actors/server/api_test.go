@@ -206,7 +206,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	check("GET", "/v1/nope", api.Error{Status: 404, Text: "there is no /v1/nope"})
-	check("GET", "/", api.Error{Status: 404, Text: "there is no /"})
+	check("GET", "/none", api.Error{Status: 404, Text: "there is no /none"})
 	check("DELETE", "/v1/pods", api.Error{Status: 405, Text: "/v1/pods does not take DELETE; it takes GET, HEAD"})
 	check("GET", "/v1/pods?watch=maybe", api.Error{Status: 400, Text: `watch="maybe" is neither true nor false`})
 	check("GET", "/v1/pods?label=x", api.Error{Status: 400, Text: `unknown parameter "label"`})

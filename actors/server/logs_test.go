@@ -25,6 +25,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/server/containers"
+	"github.com/playlet-dev/playlet/actors/server/observatory"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -390,6 +391,7 @@ func TestTheHeaderOfALogDoesNotWaitForItsFirstLine(t *testing.T) {
 	r, _ := logRig(t)
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
 		"/v1/logs/ns/web?container=app&sinceTime=2999-01-01T00:00:00Z", nil)
+	req.Host = observatory.SocketHost
 	w := httptest.NewRecorder()
 	r.listeners.ends[0].server.Handler.ServeHTTP(w, req)
 	if w.Code != http.StatusOK || !w.Flushed || w.Body.Len() > 0 {

@@ -104,3 +104,23 @@ func TestExposedCAdvisor(t *testing.T) {
 		}
 	}
 }
+
+// The observatory is where it was asked for, and it is said where other machines may reach it.
+func TestExposedObservatory(t *testing.T) {
+	for given, c := range map[string]struct{ address, reason string }{
+		"":                {"", ""},
+		":4195":           {"127.0.0.1:4195", ""},
+		"127.0.0.1:0":     {"127.0.0.1:0", ""},
+		"[::1]:4195":      {"[::1]:4195", ""},
+		"localhost:4195":  {"localhost:4195", ""},
+		"0.0.0.0:4195":    {"0.0.0.0:4195", "open to other machines on 0.0.0.0:4195, unencrypted"},
+		"[::]:4195":       {"[::]:4195", "open to other machines"},
+		"192.0.2.7:4195":  {"192.0.2.7:4195", "open to other machines"},
+		"node.local:4195": {"node.local:4195", "open to other machines"},
+	} {
+		got := Exposed(&config.Node{ObservatoryAddress: given, Kubelet: &config.KubeletConfiguration{Address: "0.0.0.0"}})
+		if got.Observatory != c.address || !strings.Contains(got.ObservatoryReason, c.reason) || (got.ObservatoryReason == "") != (c.reason == "") {
+			t.Errorf("%q: %+v", given, got)
+		}
+	}
+}

@@ -15,11 +15,9 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/klog/v2"
-	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
-	"k8s.io/utils/ptr"
-
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/events"
 	"github.com/playlet-dev/playlet/actors/identity"

@@ -15,11 +15,12 @@ type tool struct {
 }
 
 // runTools is what running the parts takes: the CNI plugins bridge and portmap call iptables. dbus-daemon is for the test of the
-// systemd driver.
+// systemd driver, and chromium for that of the observatory.
 var runTools = []tool{
 	{"iproute2", hasProgram("ip")},
 	{"iptables", hasProgram("iptables")},
 	{"dbus-daemon", hasProgram("dbus-daemon")},
+	{"chromium", hasProgram("chromium")},
 }
 
 func hasProgram(name string) func() bool {

@@ -10,7 +10,6 @@ export const parent = path => (path === '' ? null : path.includes('/') ? path.sl
 
 export function watchActors(each, failed) {
   return poll('/v1/actors', 2000, got => {
-    actors.all = got.actors;
     actors.at = time(got.at);
     actors.byPath = new Map(got.actors.map(a => [a.path, a]));
     const parents = new Set(got.actors.map(a => parent(a.path)));
@@ -21,8 +20,17 @@ export function watchActors(each, failed) {
       a.oldest = a.handling ? actors.at - time(a.handling.sent) : NaN;
       a.slow = a.oldest > 1000;
     }
+    actors.all = inOrder(got.actors);
     each();
   }, failed);
+}
+
+// inOrder has each actor before its children, and these by their names.
+function inOrder(all) {
+  const children = Map.groupBy(all, a => parent(a.path)), out = [];
+  const add = a => { out.push(a); children.get(a.path)?.sort((x, y) => (x.name < y.name ? -1 : 1)).forEach(add); };
+  children.get(null)?.forEach(add);
+  return out;
 }
 
 export const isFolded = a => (a.parent ? !unfolded.has(a.path) : null);

@@ -44,6 +44,7 @@ class Chart {
     });
     setText(this.top, this.says(top));
     setAttr(this.svg, 'aria-label', `${this.title}: ${this.now.map(b => b.textContent).join(', ')}`);
+    if (this.bar) this.bar.hidden = !(limit > 0);
     if (this.bar && limit > 0) {
       setAttr(this.bar, 'max', limit);
       this.bar.value = values[0];

@@ -2,21 +2,20 @@
 // below it its calls. An entry that comes late, as work does when it ends, is put where it began; those after it move down.
 import { follow, h, s, setAttr, setText, time, took } from './dom.js';
 
-const ROW = 30, LANE = 150, LEFT = 84, MOST = 600;
+const ROW = 30, LANE = 126, LEFT = 84, MOST = 600;
 
 const shorten = (text, n) => (text.length > n ? `${text.slice(0, n - 1)}…` : text);
 
 export class Diagram {
   // of is { pod: UID } or { actor: path }; names gives what people call a pod by its UID.
   constructor(of, names) {
-    Object.assign(this, { of, names, entries: [], lanes: new Map(), byID: new Map(), at: null, stick: true });
+    Object.assign(this, { of, names, entries: [], lanes: new Map(), byID: new Map(), at: null, fresh: true });
     this.heads = h('div', { class: 'lanes', 'aria-hidden': 'true' });
     this.life = s('g', { class: 'life' });
     this.body = s('g');
     this.svg = s('svg', { role: 'presentation' }, this.life, this.body);
     this.scroll = h('div', { class: 'diagram', tabindex: '0', role: 'listbox', 'aria-label': 'Messages, the oldest first',
-      onkeydown: e => this.key(e), onclick: e => this.choose(this.entries.indexOf(e.target.closest('.entry')?.entry)),
-      onscroll: () => { this.stick = this.scroll.scrollTop + this.scroll.clientHeight > this.scroll.scrollHeight - ROW; } },
+      onkeydown: e => this.key(e), onclick: e => this.choose(this.entries.indexOf(e.target.closest('.entry')?.entry)) },
     this.heads, this.svg);
     this.state = h('span', { class: 'state', role: 'status' }, 'connecting');
     this.facts = h('p', { class: 'facts' }, 'Choose a message with a click or j and k: what led to it is marked.');
@@ -40,6 +39,8 @@ export class Diagram {
   }
   to(e) { return e.kind === 'call' && e.to === 'runtime' ? 'CRI' : e.kind === 'call' && e.to === 'apiserver' ? 'API server' : this.name(e.to); }
 
+  word(e) { return e.message.replace(/ ([0-9a-f-]{32,36})$/, (all, uid) => (uid === this.of.pod ? '' : ` ${this.names(uid) ?? uid.slice(0, 8)}`)); }
+
   lane(name) {
     if (!this.lanes.has(name)) {
       const i = this.lanes.size, x = LEFT + LANE * (i + 0.5);
@@ -53,7 +54,8 @@ export class Diagram {
   }
 
   add(line) {
-    if (this.fresh) this.clear();
+    const { scrollTop, clientHeight, scrollHeight } = this.scroll, bottom = scrollTop + clientHeight > scrollHeight - ROW;
+    if (this.fresh) this.clear(line.entries ?? []);
     let from = this.entries.length; // the first whose place changes
     for (const e of line.entries ?? []) {
       if (this.byID.has(e.id) && e.kind !== 'chaos') continue;
@@ -78,11 +80,13 @@ export class Diagram {
     setAttr(this.svg, 'width', width);
     setAttr(this.svg, 'height', height);
     this.heads.style.width = `${width}px`;
-    if (this.stick && !this.at) this.scroll.scrollTop = this.scroll.scrollHeight;
+    if (bottom && !this.at && !this.first) this.scroll.scrollTop = this.scroll.scrollHeight; // who reads what came before is left there
+    this.first = false;
   }
 
-  clear() {
+  clear(entries) {
     this.fresh = false;
+    this.first = true;
     this.entries = [];
     this.byID.clear();
     this.lanes.clear();
@@ -90,12 +94,15 @@ export class Diagram {
     this.life.replaceChildren();
     this.heads.replaceChildren();
     this.at = this.start = null;
+    const rank = name => (name.startsWith('pod') && name !== 'pods' ? 1 : name === 'CRI' ? 3 : name === 'API server' ? 4 : name.includes('/') ? 0 : 2);
+    const names = new Set(entries.flatMap(e => [this.name(e.from), this.to(e)])), order = [...names];
+    order.sort((x, y) => rank(x) - rank(y) || (x.startsWith('pod') ? x.length - y.length : 0)).forEach(name => this.lane(name));
   }
 
   draw(e) {
     const from = this.lane(e.kind === 'call' ? this.name(e.from) : this.name(e.from)), to = this.lane(this.to(e));
     const kind = e.panic ? 'panic' : e.kind || 'message', y = ROW - 8;
-    const text = shorten(e.message + (e.digest ? ` · ${e.digest}` : ''), 64);
+    const text = shorten(this.word(e) + (e.digest ? ` · ${e.digest}` : ''), 64);
     const lasted = e.took >= 1e6 || kind === 'work' || kind === 'call' ? ` ${took(e.took)}` : '';
     const row = s('g', { class: `entry ${kind}`, role: 'option', id: `entry-${e.id}-${e.seq}`,
       'aria-label': `${this.name(e.from)} to ${this.to(e)}: ${kind} ${e.message} ${e.digest ?? ''}, ${took(e.took)}` },
@@ -137,8 +144,8 @@ export class Diagram {
     if (top < scrollTop) this.scroll.scrollTop = top;
     else if (top + 2.5 * ROW > scrollTop + clientHeight) this.scroll.scrollTop = top + 2.5 * ROW - clientHeight;
     const queued = (time(e.began) - time(e.sent)) * 1e6, cause = this.byID.get(e.cause);
-    this.facts.replaceChildren(h('b', {}, `${e.message} `), e.digest ? `${e.digest} · ` : '',
+    this.facts.replaceChildren(h('b', {}, `${this.word(e)} `), e.digest ? `${e.digest} · ` : '',
       `${this.name(e.from)} → ${this.to(e)} · queued ${took(Math.max(0, queued))} · took ${took(e.took)} · `,
-      cause ? `because of ${cause.message}` : 'nothing recorded led to it');
+      cause ? `because of ${this.word(cause)}` : 'nothing recorded led to it');
   }
 }

@@ -21,6 +21,7 @@ export class List {
     const listen = (on, f) => scroll.addEventListener(on, f, { signal: this.off.signal });
     listen('scroll', () => this.draw());
     listen('keydown', e => this.key(e));
+    listen('focus', () => { if (this.place() < 0) this.choose(Math.ceil(this.scroll.scrollTop / ROW)); });
     listen('click', e => {
       const row = e.target.closest('.row');
       if (!row) return;
@@ -66,7 +67,7 @@ export class List {
     const i = this.place(), page = Math.max(1, Math.floor(this.scroll.clientHeight / ROW) - 1), item = this.items[i];
     const to = { ArrowDown: i + 1, j: i + 1, ArrowUp: i - 1, k: i - 1, Home: 0, End: this.items.length - 1, PageDown: i + page, PageUp: i - page }[e.key];
     if (to !== undefined) this.choose(to);
-    else if (e.key === 'Enter' && item) this.open(item);
+    else if (e.key === 'Enter' && this.items.length) { this.choose(Math.max(0, i)); this.open(item ?? this.items[0]); }
     else if ((e.key === 'ArrowLeft' || e.key === 'ArrowRight') && item && this.fold) this.fold(item, e.key === 'ArrowLeft');
     else return;
     e.preventDefault();

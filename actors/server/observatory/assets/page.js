@@ -5,6 +5,7 @@ import { findings, onPods, podColumns, pods, podTabs, watchPods } from './pods.j
 import { actorColumns, actors, actorTabs, chaos, chaosOn, foldActor, isFolded, shownActors, watchActors } from './actors.js';
 import { figures } from './charts.js';
 
+const heard = {}; // the views whose first answer came
 let view = '', list = null, open = null, feed = null, only = 'all', drawing = false;
 
 // VIEWS with a list: what its items are, how they are told apart and filtered, and what is shown of one.
@@ -23,7 +24,7 @@ const LISTS = {
     chips: { all: ['All', () => true], trouble: ['In trouble', a => a.state !== 'running' || a.slow || a.failure], busy: ['Busy', a => a.waiting > 0 || a.handling] },
     words: a => `${a.path} ${a.pod ?? ''} ${a.kind} ${a.state}`, all: () => actors.all,
     filtered: (match, chip) => shownActors(match || only !== 'all' ? a => chip(a) && (!match || match(a)) : null),
-    feed: () => watchActors(() => draw(), said),
+    feed: () => watchActors(() => { heard.actors = true; draw(); }, said),
   },
 };
 
@@ -31,23 +32,26 @@ const LISTS = {
 function draw() {
   if (drawing) return;
   drawing = true;
-  requestAnimationFrame(() => {
-    drawing = false;
-    setText($('pod-count'), pods.size ? String(pods.size) : '');
-    setText($('actor-count'), actors.all.length ? String(actors.all.length) : '');
-    const kind = LISTS[view];
-    if (!kind || !list) return;
-    const words = $('filter').value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-    const match = words.length ? item => { const t = kind.words(item).toLowerCase(); return words.every(w => t.includes(w)); } : null;
-    const all = kind.all();
-    for (const chip of $('chips').children) setText(chip.lastChild, String(chip.dataset.chip === 'all' ? all.length : all.filter(kind.chips[chip.dataset.chip][1]).length));
-    const items = kind.filtered(match, kind.chips[only][1]);
-    setText($('shown'), match || only !== 'all' ? `${items.length} of ${all.length}` : '');
-    list.show(items);
-    $('scroll').classList.toggle('empty', !items.length);
-    if (open) header(open);
-    document.body.dataset.shown = `${view} ${items.length}`;
-  });
+  requestAnimationFrame(drawNow);
+}
+
+function drawNow() {
+  drawing = false;
+  setText($('pod-count'), pods.size ? String(pods.size) : '');
+  setText($('actor-count'), actors.all.length ? String(actors.all.length) : '');
+  const kind = LISTS[view];
+  if (!kind || !list) return;
+  const words = $('filter').value.trim().toLowerCase().split(/\s+/).filter(Boolean);
+  const match = words.length ? item => { const t = kind.words(item).toLowerCase(); return words.every(w => t.includes(w)); } : null;
+  const all = kind.all();
+  for (const chip of $('chips').children) setText(chip.lastChild, String(chip.dataset.chip === 'all' ? all.length : all.filter(kind.chips[chip.dataset.chip][1]).length));
+  const items = kind.filtered(match, kind.chips[only][1]);
+  setText($('shown'), match || only !== 'all' ? `${items.length} of ${all.length}` : '');
+  list.show(items);
+  $('scroll').classList.toggle('empty', !items.length);
+  setAttr($('scroll'), 'data-empty', heard[view] ? 'Nothing to show.' : 'Reading …');
+  if (open) header(open);
+  document.body.dataset.shown = `${view} ${items.length}`;
 }
 
 function showView(name) {
@@ -64,9 +68,9 @@ function showView(name) {
   const kind = LISTS[name];
   $('master').hidden = !kind;
   if (!kind) return show(name === 'chaos' ? chaos() : node());
-  $('chips').replaceChildren(...Object.entries(kind.chips).map(([key, [label]]) => h('button', { type: 'button', 'data-chip': key, 'aria-pressed': key === only,
+  $('chips').replaceChildren(...Object.entries(kind.chips).map(([key, [label]]) => h('button', { type: 'button', 'data-chip': key, 'aria-pressed': String(key === only),
     onclick: () => { only = key; for (const c of $('chips').children) setAttr(c, 'aria-pressed', c.dataset.chip === key); draw(); } }, label, ' ', h('b'))));
-  list = new List($('scroll'), $('head'), { ...kind, open: item => { location.hash = `#/${view}/${encodeURIComponent(kind.id(item) || 'node')}`; } });
+  list = new List($('scroll'), $('head'), { ...kind, open: item => go(view, kind.id(item) || 'node') });
   feed = kind.feed();
   draw();
 }
@@ -109,6 +113,7 @@ function openItem(id, tab) {
   if (open.tab === tab) return;
   open.part?.close();
   open.tab = tab;
+  $('detail').dataset.tab = kind.tabs[tab][0];
   [...open.tabs.children].forEach((b, i) => { setAttr(b, 'aria-selected', i === tab); setAttr(b, 'tabindex', i === tab ? 0 : -1); });
   open.part = kind.tabs[tab][1](id === 'node' && view === 'actors' ? '' : id);
   open.panel.replaceChildren(open.part.element);
@@ -131,8 +136,14 @@ function close() {
   delete document.body.dataset.open;
 }
 
-const goTab = i => { location.hash = `#/${view}/${encodeURIComponent(open.id)}/${i + 1}`; };
-const leave = () => { location.hash = `#/${view}`; $('scroll').focus(); };
+// go changes the address, so that what is shown can be gone back from and linked to.
+function go(...to) {
+  const hash = `#/${to.map(encodeURIComponent).join('/')}`;
+  if (location.hash !== hash) location.hash = hash;
+  route(); // at once: the next key is for what is shown then
+}
+const goTab = i => go(view, open.id, i + 1);
+const leave = () => { go(view); $('scroll').focus(); };
 
 function route() {
   const [name, id, tab] = location.hash.replace(/^#\/?/, '').split('/');
@@ -154,11 +165,11 @@ addEventListener('keydown', e => {
     return;
   }
   if (typing) {
-    if (e.target === $('filter') && (e.key === 'ArrowDown' || e.key === 'Enter')) { $('scroll').focus(); list?.choose(Math.max(0, list.place())); e.preventDefault(); }
+    if (e.target === $('filter') && (e.key === 'ArrowDown' || e.key === 'Enter')) { drawNow(); $('scroll').focus(); list?.choose(Math.max(0, list.place())); e.preventDefault(); }
     return;
   }
   const to = { p: 'pods', a: 'actors', n: 'node', c: 'chaos' }[e.key];
-  if (Date.now() - went < 1500 && to) { went = 0; if (to !== 'chaos' || !$('chaos-link').hidden) location.hash = `#/${to}`; return; }
+  if (Date.now() - went < 1500 && to) { went = 0; if (to !== 'chaos' || !$('chaos-link').hidden) go(to); return; }
   went = e.key === 'g' ? Date.now() : 0;
   if (e.key === '/' && list) { $('filter').focus(); e.preventDefault(); }
   else if (e.key === '?') $('keys').showModal();
@@ -183,8 +194,8 @@ watchPods(n => {
     : ok ? `${r.name} ${r.version}` : 'reading what runs');
   $('health').dataset.tone = ok ? 'good' : r.ready ? 'wait' : 'bad';
 }, said);
-onPods(() => draw());
-ask('/v1/figures?pod=').then(f => setText($('node'), f.node.nodeName), () => {});
+onPods(() => { heard.pods = true; draw(); });
+ask('/v1/figures').then(f => setText($('node'), f.node.nodeName), () => {});
 chaosOn().then(on => { $('chaos-link').hidden = !on; });
 setInterval(() => { if (!document.hidden) draw(); }, 5000); // ages
 route();

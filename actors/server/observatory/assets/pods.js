@@ -49,7 +49,7 @@ export const podColumns = [
   { name: 'ready', head: 'Ready', ...text(p => p.ready) },
   { name: 'state', head: 'State', key: p => p.word + p.tone, cell: (p, element) => { setText(element, p.word); element.dataset.tone = p.tone; } },
   { name: 'restarts', head: 'Restarts', ...text(p => (p.restarts ? String(p.restarts) : '')) },
-  { name: 'age', head: 'Age', ...text(p => ago(p.metadata.creationTimestamp)) },
+  { name: 'age', head: 'Age', ...text(p => ago(p.metadata.creationTimestamp ?? p.status.startTime)) },
   { name: 'cause', head: 'Why', key: p => p.agent.cause ?? '', cell: (p, element) => { setText(element, p.agent.cause ?? ''); element.title = p.agent.cause ?? ''; } },
 ];
 
