@@ -279,11 +279,11 @@ func (a *agent) write(name, image string) {
 		name, image), 0o600))
 }
 
-// playlet runs a command and gives what it prints.
+// playlet runs a command and gives all that it prints.
 func (a *agent) playlet(args ...string) string {
 	a.t.Helper()
 	cmd := exec.Command(a.binary, append(args, "--admin-socket="+a.socket)...)
-	out, err := cmd.Output()
+	out, err := cmd.CombinedOutput() // notes on pods that wait are on the standard error
 	if err != nil {
 		a.t.Fatalf("playlet %v: %v", args, err)
 	}

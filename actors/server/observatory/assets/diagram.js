@@ -94,7 +94,7 @@ export class Diagram {
     this.life.replaceChildren();
     this.heads.replaceChildren();
     this.at = this.start = null;
-    const rank = name => (name.startsWith('pod') && name !== 'pods' ? 1 : name === 'CRI' ? 3 : name === 'API server' ? 4 : name.includes('/') ? 0 : 2);
+    const rank = name => (name.startsWith('sources/') ? 0 : name === 'pods' ? 1 : /^pod(\/|$)/.test(name) ? 2 : name === 'CRI' ? 3 : name === 'API server' ? 4 : 5);
     const names = new Set(entries.flatMap(e => [this.name(e.from), this.to(e)])), order = [...names];
     order.sort((x, y) => rank(x) - rank(y) || (x.startsWith('pod') ? x.length - y.length : 0)).forEach(name => this.lane(name));
   }
@@ -143,6 +143,8 @@ export class Diagram {
     const top = i * ROW, { scrollTop, clientHeight } = this.scroll;
     if (top < scrollTop) this.scroll.scrollTop = top;
     else if (top + 2.5 * ROW > scrollTop + clientHeight) this.scroll.scrollTop = top + 2.5 * ROW - clientHeight;
+    const lanes = [this.lane(this.name(e.from)), this.lane(this.to(e))], { scrollLeft, clientWidth } = this.scroll;
+    if (Math.max(...lanes) + LANE / 2 > scrollLeft + clientWidth || Math.min(...lanes) - LANE / 2 < scrollLeft) this.scroll.scrollLeft = Math.min(...lanes) - LEFT - LANE / 2;
     const queued = (time(e.began) - time(e.sent)) * 1e6, cause = this.byID.get(e.cause);
     this.facts.replaceChildren(h('b', {}, `${this.word(e)} `), e.digest ? `${e.digest} · ` : '',
       `${this.name(e.from)} → ${this.to(e)} · queued ${took(Math.max(0, queued))} · took ${took(e.took)} · `,

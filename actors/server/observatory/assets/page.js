@@ -159,8 +159,8 @@ addEventListener('keydown', e => {
   if (e.ctrlKey || e.metaKey || e.altKey || $('keys').open) return;
   const typing = e.target.matches('input, select, textarea');
   if (e.key === 'Escape') {
-    if (e.target === $('filter') && $('filter').value) { $('filter').value = ''; draw(); }
-    else if (typing) $('scroll').focus();
+    if (e.target === $('filter') && $('filter').value) { $('filter').value = ''; drawNow(); }
+    if (typing) $('scroll').focus();
     else if (open?.id !== undefined) leave();
     return;
   }
