@@ -80,7 +80,7 @@ func (n *Node) validateOwn(p *problems) {
 		_, port, err := net.SplitHostPort(n.ObservatoryAddress)
 		number, portErr := strconv.ParseUint(port, 10, 16)
 		p.check(err == nil && portErr == nil && strconv.FormatUint(number, 10) == port, "--observatory-address",
-			n.ObservatoryAddress, "write host:port, as in 127.0.0.1:4195; the port is a number up to 65535, 0 for any that is free")
+			n.ObservatoryAddress, "write host:port, as in 127.0.0.1:4195; the port is a number up to 65535, 0 for any free one")
 	}
 	for _, key := range slices.Sorted(maps.Keys(n.NodeLabels)) {
 		label := key + "=" + n.NodeLabels[key]

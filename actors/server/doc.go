@@ -9,5 +9,6 @@
 //
 // Each listener is an endpoint (endpoint.go) behind a door (door.go, socket.go), with a limit of connections
 // (connections.go). Their handlers live in packages of their own: admin, cadvisor, healthz, nodeapi, observatory, and
-// containers for what they share. The connections of a listener are bounded: an idle one gives way to a new one, so that none keeps others out.
+// containers for what they share. The connections of a listener are bounded: an idle one gives way to a new one, so that
+// none keeps others out.
 package server

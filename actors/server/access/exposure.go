@@ -66,7 +66,8 @@ func Exposed(node *config.Node) Exposure {
 
 // Others are sentences on the ports beside 10250 that are open to other machines, or not as far as was asked for.
 func (e *Exposure) Others() []string {
-	return slices.DeleteFunc([]string{e.ReadOnlyReason, e.CAdvisorReason, e.ObservatoryReason}, func(s string) bool { return s == "" })
+	all := []string{e.ReadOnlyReason, e.CAdvisorReason, e.ObservatoryReason}
+	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }
 
 // cadvisor is what concerns cAdvisor's port: it is on the loopback unless somebody gave the address, also in a cluster.
@@ -99,8 +100,8 @@ func (e *Exposure) observatory(node *config.Node) {
 	}
 	e.Observatory = net.JoinHostPort(host, port)
 	if address, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !address.IsLoopback()) {
-		e.ObservatoryReason = "the observatory is open to other machines on " + e.Observatory + ", unencrypted, to who has its token: " +
-			"--observatory-address names more than the loopback"
+		e.ObservatoryReason = "the observatory is open to other machines on " + e.Observatory + ", unencrypted, to who has " +
+			"its token: --observatory-address names more than the loopback"
 	}
 }
 

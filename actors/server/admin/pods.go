@@ -31,7 +31,7 @@ func (h *handlers) pods(w http.ResponseWriter, r *http.Request) {
 		if text := q.Get(key); text != "" {
 			var err error
 			if said[key], err = strconv.ParseBool(text); err != nil {
-				fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("%s=%q is neither true nor false", key, text)})
+				fail(w, bad(fmt.Errorf("%s=%q is neither true nor false", key, text)))
 				return
 			}
 		}

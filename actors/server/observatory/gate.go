@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// cookieName names the cookie that a browser gets for the token, and cookieTime how long it is good for. Cookies know no ports:
-	// a browser sends it to any server on the same host, so that it holds something made of the token and not the token.
+	// cookieName names the cookie that a browser gets for the token, and cookieTime how long it is good for. Cookies know no
+	// ports: a browser sends it to any server on the same host, so that it holds something made of the token and not the token.
 	cookieName = "playlet-observatory"
 	cookieTime = 12 * time.Hour
 	// SocketHost is the host that playlet's own commands name on the admin socket.
@@ -22,7 +22,8 @@ const (
 )
 
 const (
-	noToken    = "the observatory needs its token: open the address that `playlet observatory` prints (run it as root on this node)"
+	noToken = "the observatory needs its token: open the address that `playlet observatory` prints " +
+		"(run it as root on this node)"
 	wrongToken = "this is not the observatory's token: `playlet observatory` prints the address with the right one"
 )
 

@@ -65,8 +65,8 @@ func (t *Token) value() string {
 // errNoToken is what a file is that holds no token, or one that others could read.
 var errNoToken = errors.New("it is not a token that its owner alone can read")
 
-// ReadToken reads a token's file. An error wraps fs.ErrNotExist where there is none, and fs.ErrPermission where the caller may not
-// read it.
+// ReadToken reads a token's file. An error wraps fs.ErrNotExist where there is none, and fs.ErrPermission where the caller may
+// not read it.
 func ReadToken(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {

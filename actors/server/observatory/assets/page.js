@@ -195,7 +195,7 @@ watchPods(n => {
   $('health').dataset.tone = ok ? 'good' : r.ready ? 'wait' : 'bad';
 }, said);
 onPods(() => { heard.pods = true; draw(); });
-ask('/v1/figures').then(f => setText($('node'), f.node.nodeName), () => {});
+ask('/v1/figures?pod=').then(f => setText($('node'), f.node.nodeName), () => {});
 chaosOn().then(on => { $('chaos-link').hidden = !on; });
 setInterval(() => { if (!document.hidden) draw(); }, 5000); // ages
 route();
