@@ -102,6 +102,15 @@ func inTerminal(t *testing.T, socket string) {
 // Ctrl-C goes to the tool.
 func withTerminal(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
+	if code := inTerminalUntil(t, cmd, "\x03", "interrupted"); code != 7 {
+		t.Errorf("the exit code is %d", code)
+	}
+}
+
+// inTerminalUntil is withTerminal with other last keys and what they have the tool say; "": it ends, and the last words of what is
+// attached to may be lost. It gives the program's exit code.
+func inTerminalUntil(t *testing.T, cmd *exec.Cmd, keys, last string) int {
+	t.Helper()
 	inside, person := terminal(t, 81)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inside, inside, inside
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -138,18 +147,18 @@ func withTerminal(t *testing.T, cmd *exec.Cmd) {
 	_, err = io.WriteString(person, "some text\r")
 	must(t, err)
 	expect("read some text")
-	_, err = io.WriteString(person, "\x03")
+	_, err = io.WriteString(person, keys)
 	must(t, err)
-	expect("interrupted")
-	_ = cmd.Wait() // its code is looked at
-	if code := cmd.ProcessState.ExitCode(); code != 7 {
-		t.Errorf("the exit code is %d", code)
+	if last != "" {
+		expect(last)
 	}
+	_ = cmd.Wait() // its code is the caller's
 	after, err := unix.IoctlGetTermios(int(inside.Fd()), unix.TCGETS)
 	must(t, err)
 	if after.Lflag != before.Lflag || after.Iflag != before.Iflag || after.Oflag != before.Oflag {
 		t.Error("the terminal was left as a raw one")
 	}
+	return cmd.ProcessState.ExitCode()
 }
 
 // killedMeanwhile kills the agent under a command: that is no success.

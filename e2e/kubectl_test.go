@@ -113,11 +113,12 @@ terminationGracePeriodSeconds: 1
 containers:
 - {name: app, image: HELLO, args: [args, one, two, '--', sleep], env: [{name: PATH, value: /usr/bin}], TOOL}
 - {name: cat, image: HELLO, command: [/tool/run, tool, cat], stdin: true, stdinOnce: true, TOOL}
+- {name: tty, image: HELLO, command: [/tool/run, tool, tty], stdin: true, tty: true, TOOL}
 - {name: echo, image: HELLO, command: [/tool/run, tool, echo, '7777'], TOOL}
 - {name: crash, image: HELLO, args: [args, crashed, '--', exit, '3']}`, data),
 		"{name: data, mountPath", "{name: tool, mountPath: /usr/bin/tar}, {name: data, mountPath")))
 	awaitAPIPod(t, c, ns, "web", func(p *corev1.Pod) error {
-		for _, name := range []string{"app", "cat", "echo"} {
+		for _, name := range []string{"app", "cat", "tty", "echo"} {
 			if statusOf(p, name).State.Running == nil {
 				return fmt.Errorf("container %s: %+v", name, statusOf(p, name))
 			}
@@ -174,6 +175,12 @@ containers:
 		k := kubectl{t, c, ns}
 		k.talks("attach", "-i", "web", "-c", "cat")
 	})
+	t.Run("attach with a terminal", func(t *testing.T) {
+		k := kubectl{t, c, ns}
+		if code := inTerminalUntil(t, k.command(t.Context(), "attach", "-it", "web", "-c", "tty"), "end\r", ""); code != 0 {
+			t.Errorf("the exit code is %d", code)
+		}
+	})
 	t.Run("cp", func(t *testing.T) {
 		k := kubectl{t, c, ns}
 		there, back := filepath.Join(t.TempDir(), "there"), filepath.Join(t.TempDir(), "back")
@@ -205,6 +212,24 @@ containers:
 			"/proc/1/root"+toolPath, "tool", "lines")
 		k.says("hello\nend\n", "logs", "web", "-c", "look")
 	})
+	t.Run("debug with a terminal", func(t *testing.T) {
+		k := kubectl{t, c, ns}
+		inTerminalUntil(t, k.command(t.Context(), "debug", "-it", "web", "--image="+s.HelloImage(), "--target=app", "--container=sit",
+			"--", "/proc/1/root"+toolPath, "tool", "tty"), "end\r", "")
+		ended := awaitAPIPod(t, c, ns, "web", func(p *corev1.Pod) error {
+			for _, st := range p.Status.EphemeralContainerStatuses {
+				if st.Name == "sit" && st.State.Terminated != nil {
+					return nil
+				}
+			}
+			return fmt.Errorf("%+v", p.Status.EphemeralContainerStatuses)
+		})
+		for _, st := range ended.Status.EphemeralContainerStatuses {
+			if st.Name == "sit" && st.State.Terminated.ExitCode != 0 {
+				t.Errorf("%+v", st.State.Terminated)
+			}
+		}
+	})
 	t.Run("raw", func(t *testing.T) {
 		k := kubectl{t, c, ns}
 		proxy := "/api/v1/nodes/" + n.Name + "/proxy"
@@ -223,6 +248,16 @@ containers:
 		}
 		if out, errs, code = k.run("", "get", "--raw", proxy+"/healthz"); code != 0 || out != "ok" {
 			t.Errorf("code %d, %s, %s", code, out, errs)
+		}
+		for path, want := range map[string]string{
+			"/metrics": "kubelet_running_pods 1\n", "/metrics/probes": "", "/metrics/slis": "kubernetes_healthcheck",
+			"/metrics/cadvisor": `container="app"`, "/metrics/resource": `container_cpu_usage_seconds_total{container="app"`,
+			"/stats/summary": `"nodeName"`, "/runningpods/": `"name":"web"`, "/flagz": "kubelet flagz", "/statusz": "kubelet statusz",
+			"/containerLogs/" + ns + "/web/app": "one\ntwo\n",
+		} {
+			if out, errs, code := k.run("", "get", "--raw", proxy+path); code != 0 || !strings.Contains(out, want) {
+				t.Errorf("%s: code %d, %.300s, %s", path, code, out, errs)
+			}
 		}
 	})
 	remove(t, c, ns, "web")

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -24,7 +26,7 @@ import (
 // attach, port-forward and cp of the admin socket: what goes there comes back, and an end is an end.
 func TestStreams(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
-		a, data := agentWith(t, s, quick), t.TempDir()
+		a, data := agentWith(t, s, func(a *stack.Agent) { quick(a); a.Args = append(a.Args, "--enable-chaos") }), t.TempDir()
 		must(t, a.Write("web.yaml", manifest(s, "web", strings.ReplaceAll(withTool(t, `
 terminationGracePeriodSeconds: 1
 containers:
@@ -101,11 +103,69 @@ func forwarded(t *testing.T, a *stack.Agent, socket string) {
 		!strings.Contains(errs, "of this machine: another program listens there") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("%d %q", code, errs)
 	}
+	streamsOutliveTheServer(t, a, socket, addresses[0])
 	must(t, a.Kill9())
 	must(t, a.Start())
 	settled(t, a)
 	await(t, func() error { return echoes(t.Context(), addresses[0], 1) })
 	w.end(t, syscall.SIGINT)
+}
+
+// streamsOutliveTheServer kills the actor of the listeners below a command, a log that is followed and a connection to a port.
+func streamsOutliveTheServer(t *testing.T, a *stack.Agent, socket, address string) {
+	t.Helper()
+	awaitPod(t, a, "web", func(p *corev1.Pod) error { // it ended with what was attached
+		if c := statusOf(p, "cat"); c.State.Running == nil || c.RestartCount == 0 {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	conn, err := net.Dial("tcp", address)
+	must(t, err)
+	defer conn.Close() //nolint:errcheck // all was read
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	must(t, conn.SetDeadline(time.Now().Add(waitLimit)))
+	talker := func(args ...string) (io.WriteCloser, io.Reader, *exec.Cmd) {
+		cmd := exec.CommandContext(ctx, program(), args...)
+		in, err := cmd.StdinPipe()
+		must(t, err)
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		return in, out, cmd
+	}
+	in, out, cat := talker("exec", socket, "-i", "web", "-c", "app", "--", toolPath, "tool", "cat")
+	_, log, follower := talker("logs", socket, "-f", "web", "-c", "cat")
+	read := func(from io.Reader, want string) {
+		t.Helper()
+		got := make([]byte, len(want))
+		if n, err := io.ReadFull(from, got); err != nil || string(got) != want {
+			t.Errorf("%q, %v, want %q", got[:n], err, want)
+		}
+	}
+	talk := func(word string) {
+		t.Helper()
+		for _, to := range []io.Writer{conn, in} {
+			_, err := io.WriteString(to, word)
+			must(t, err)
+		}
+		read(conn, word)
+		read(out, word)
+	}
+	talk("before\n")
+	if _, notes, code := playlet(t, "chaos", "kill", "server", socket); code != 0 {
+		t.Fatalf("%d %s", code, notes)
+	}
+	talk("after\n")
+	must(t, in.Close())
+	if err := cat.Wait(); err != nil {
+		t.Error(err)
+	}
+	attached(t, socket) // which is the log's first line
+	read(log, "hello\n")
+	cancel()
+	_ = follower.Wait() // it was killed
 }
 
 func copied(t *testing.T, data, socket string) {
