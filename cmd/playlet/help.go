@@ -18,8 +18,8 @@ command it runs the pods of this node, in the foreground, until SIGTERM or SIGIN
 // commandGroups are the commands in the order of the help text. One that is in no group is listed behind them.
 var commandGroups = []struct{ title, names string }{
 	{"Pods", "pods describe explain events logs exec attach port-forward cp"},
-	{"Change them", "run rm restart images"},
-	{"The agent", "actors trace chaos top"},
+	{"Change them", "run rm"},
+	{"The agent", "actors trace top observatory chaos"},
 	{"The node", "dev doctor install uninstall version"},
 }
 
