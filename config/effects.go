@@ -70,8 +70,8 @@ var fieldEffects = effects(`
 // first.
 var flagEffects = effects(`
 	config config-dir kubeconfig bootstrap-kubeconfig experimental-bootstrap-kubeconfig hostname-override node-ip node-labels
-	root-dir cloud-provider lock-file exit-on-lock-contention admin-socket admin-socket-group enable-chaos object-dir log-links-dir
-	observatory-address
+	root-dir cloud-provider lock-file exit-on-lock-contention admin-socket admin-socket-group enable-chaos object-dir
+	log-links-dir observatory-address
 	minimum-container-ttl-duration maximum-dead-containers-per-container maximum-dead-containers
 	experimental-allocatable-ignore-eviction cert-dir cni-bin-dir cni-conf-dir network-plugin-dir runtime-cgroups
 	cadvisor-port evict-static-pods enable-manifest-submission image-credential-provider-config

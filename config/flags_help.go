@@ -38,8 +38,8 @@ var flagGroups = []struct{ title, names string }{
 	{"Pods: their network, logs and security", `cluster-dns cluster-domain resolv-conf pod-cidr hairpin-mode
 		make-iptables-util-chains container-log-max-size container-log-max-files log-links-dir seccomp-default
 		allowed-unsafe-sysctls`},
-	{"What is asked of the agent", `admin-socket admin-socket-group enable-chaos enable-server address port read-only-port
-		healthz-port healthz-bind-address enable-debugging-handlers contention-profiling streaming-connection-idle-timeout`},
+	{"What is asked of the agent", `admin-socket admin-socket-group observatory-address enable-chaos
+		enable-manifest-submission enable-server address port read-only-port healthz-port healthz-bind-address enable-debugging-handlers contention-profiling streaming-connection-idle-timeout`},
 	{"Who may ask", `anonymous-auth authentication-token-webhook authentication-token-webhook-cache-ttl client-ca-file
 		authorization-mode authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
 		tls-cert-file tls-private-key-file tls-cipher-suites tls-min-version rotate-certificates rotate-server-certificates`},

@@ -32,7 +32,8 @@ func validateServer(p *problems, n *Node) {
 		kubeletconfig.KubeletAuthorizationModeAlwaysAllow, kubeletconfig.KubeletAuthorizationModeWebhook)
 	p.check(!n.EnableManifestSubmission || !orZero(c.Authentication.Anonymous.Enabled) ||
 		c.Authorization.Mode == kubeletconfig.KubeletAuthorizationModeWebhook, "--enable-manifest-submission", true,
-		"everybody who connects could run pods here: set authentication.anonymous.enabled to false, or authorization.mode to Webhook")
+		"everybody who connects could run pods here: set authentication.anonymous.enabled to false, or authorization.mode "+
+			"to Webhook")
 	if orZero(c.EnableSystemLogQuery) {
 		needsGate(p, n, "enableSystemLogQuery", true, "NodeLogQuery")
 		p.check(orZero(c.EnableSystemLogHandler), "enableSystemLogQuery", true, "needs enableSystemLogHandler")

@@ -88,6 +88,8 @@ type PodsSubmitted struct{ Pods []SubmittedPod }
 type WithdrawPod struct {
 	// Name is that of the manifest, or the name that the pod runs under.
 	Namespace, Name string
+	// Exact: the name is that of the manifest alone. Asked twice, the other one could be another pod's.
+	Exact bool
 	// Kind is ConfigMap or Secret where it is no pod.
 	Kind string
 	// Grace is how long the pod has at most, in seconds, also where it ends already; nil: its own.

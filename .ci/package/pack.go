@@ -131,7 +131,7 @@ func (p pack) make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(p.out, 0o755); err != nil { //nolint:gosec // what is released is for everybody
+	if err := os.MkdirAll(p.out, 0o755); err != nil { // what is released is for everybody
 		return err
 	}
 	base := filepath.Join(p.out, "playlet_"+p.number()+"_"+p.arch)

@@ -151,8 +151,8 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 		a.release(ctx, m)
 	case looked:
 		if p := m.outcome.record.Problem; p != nil {
-			ctx.Log().Warn("a record of a pull cannot be read: the image counts as pulled with unknown credentials", "image", m.name,
-				"error", p)
+			ctx.Log().Warn("a record of a pull cannot be read: the image counts as pulled with unknown credentials",
+				"image", m.name, "error", p)
 		}
 		a.carryOut(ctx, a.machine.looked(ctx.Now(), m.name, m.outcome))
 	case pulled:

@@ -83,8 +83,8 @@ func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName,
 		a.recordPull(ctx, log, name, ref, with)
 		return ref, nil
 	}
-	// A runtime that was cut off may have the image by now.
-	if err := a.opts.Records.Failed(name.runtime, cri.IsAnswered(failed.last) && !cri.IsTimeout(failed.last)); err != nil {
+	// A runtime that was cut off may have the image by now; one that answers, also that its registry did not, has ended the pull.
+	if err := a.opts.Records.Failed(name.runtime, cri.IsAnswered(failed.last) || cri.IsNotSent(failed.last)); err != nil {
 		log.Warn("could not take back the note that an image is being pulled", "image", name.runtime, "error", err)
 	}
 	return "", failed
@@ -141,7 +141,15 @@ func (a *images) recordPull(
 	}
 	// Looks know the image by the ID that the runtime has for it; what a pull returns may be another name.
 	image, _, err := a.opts.Service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref}, false)
-	if id := image.GetId(); err == nil && id != "" {
+	if err != nil { // a record by another name would be found by nobody, and the image would count as anybody's
+		log.Warn("could not look at an image that was pulled: the next pod that wants it pulls again", "image", name.runtime,
+			"error", err)
+		if err := a.opts.Records.Failed(name.runtime, false); err != nil {
+			log.Warn("could not note that an image was pulled with unknown credentials", "image", name.runtime, "error", err)
+		}
+		return
+	}
+	if id := image.GetId(); id != "" {
 		ref = id
 	}
 	if err := a.opts.Records.Pulled(name.runtime, name.repository, ref, with, time.Now()); err != nil {

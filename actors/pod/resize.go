@@ -64,7 +64,15 @@ func (m *Machine) begins(was *v1.Pod) {
 		return
 	}
 	m.resizing = resizing{active: true}
+	if m.starts() {
+		m.resizing.wide = was
+	}
 	m.record("", v1.EventTypeNormal, messages.EventResizeStarted, "Pod resize started: %s", m.resizeText())
+}
+
+// starts says that a container may be starting of which nothing is known yet, with the resources that it was told then.
+func (m *Machine) starts() bool {
+	return slices.ContainsFunc(m.containers, func(c *container) bool { return m.asking("run", c.name) })
 }
 
 // lists are the containers of a pod that have resources.
@@ -210,7 +218,7 @@ func (m *Machine) actual(c *container) v1.ResourceRequirements {
 // group is the pod as its cgroup is to be now. While a resize goes on it stays as wide as it was at its beginning.
 func (m *Machine) group() *v1.Pod {
 	was := m.resizing.wide
-	if !slices.ContainsFunc(m.containers, m.unsettled) {
+	if !slices.ContainsFunc(m.containers, m.unsettled) && (was == nil || !m.starts()) {
 		m.resizing.wide = nil
 		return m.pod
 	}

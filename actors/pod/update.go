@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -62,9 +63,14 @@ func memoryUsed(ctx context.Context, h *host.Host, id string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("what it uses of memory is not known: %w", err)
 	}
-	var used uint64
+	used, found := uint64(0), false
 	for _, s := range all {
-		used = max(used, s.GetMemory().GetWorkingSetBytes().GetValue())
+		if w := s.GetMemory().GetWorkingSetBytes(); w != nil {
+			used, found = max(used, w.GetValue()), true
+		}
 	}
-	return int64(used), nil //nolint:gosec // no machine has so much
+	if !found {
+		return 0, errors.New("what it uses of memory is not known: the runtime does not tell")
+	}
+	return int64(used), nil // no machine has so much
 }

@@ -164,7 +164,8 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admissi
 	static := cri.IsStatic(w.pod)
 	if a.shutdown {
 		if static {
-			return &messages.Reason{Code: messages.ReasonNodeShutdown, Message: messages.NodeShutdownCondition}, admission.Refusal{}
+			return &messages.Reason{Code: messages.ReasonNodeShutdown, Message: messages.NodeShutdownCondition},
+				admission.Refusal{}
 		}
 		return nil, admission.Refusal{Reason: messages.ReasonNodeShutdown, Message: messages.NodeShutdownMessage}
 	}

@@ -248,7 +248,7 @@ func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	}
 	m := messages.PodWanted{
 		Pod: e.pod, Generation: e.generation, Final: e.record.Final, Unkept: e.record.Final != e.kept.Final, Last: e.status,
-		Order: e.order, Ending: e.ending, Fail: e.kept.Fail, Pending: e.pending, Resized: e.kept.Allocated != nil,
+		Order: e.order, Ending: e.ending, Fail: e.kept.Fail, Pending: e.pending, Resized: e.record.Allocated != nil,
 	}
 	if e.status == nil && e.source == messages.APIServer {
 		m.Last = &e.pod.Status

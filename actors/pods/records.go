@@ -95,7 +95,8 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 	for uid, e := range a.entries {
 		r := m.records[uid]
 		unkept := m.problem != nil && (!some || failed.uids[uid])
-		if e.record != r || e.kept == r || unkept && !e.ends() && (r.Final != nil || r.Allocated != e.kept.Allocated) {
+		if e.record != r || e.kept == r || unkept && !e.ends() &&
+			(r.Final != nil || r.Fail == nil && r.Allocated != e.kept.Allocated) {
 			continue
 		}
 		e.kept = r

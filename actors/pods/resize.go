@@ -193,7 +193,8 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 	now := messages.PendingResize{Reason: reason, Message: message}
 	if e.pending == nil || *e.pending != now || e.pendingOf != e.desired.Generation {
 		if e.pending == nil || e.pending.Reason != reason || e.pendingOf != e.desired.Generation {
-			ctx.Log().Warn("a resize of a pod is not admitted", "pod", e.name, "podUID", e.uid, "reason", reason, "message", message)
+			ctx.Log().Warn("a resize of a pod is not admitted", "pod", e.name, "podUID", e.uid, "reason", reason,
+				"message", message)
 			recordEvent(ctx, e.pod, messages.EventResize+reason, message)
 		}
 		e.pending, e.pendingOf = &now, e.desired.Generation

@@ -241,11 +241,12 @@ func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 	switch {
 	case m.busy:
 		a.queue.busy(m.uid)
-		ctx.Do(supervisors.Work{Name: "settle pod " + m.uid, Pod: m.uid, Timeout: settleTimeout, Run: func(ctx context.Context) any {
-			// Whatever the end of the wait, the next reading looks for itself.
-			_ = a.opts.Operations.Settle(ctx, startPrefix(m.uid))
-			return settled{m.uid}
-		}})
+		ctx.Do(supervisors.Work{Name: "settle pod " + m.uid, Pod: m.uid, Timeout: settleTimeout,
+			Run: func(ctx context.Context) any {
+				// Whatever the end of the wait, the next reading looks for itself.
+				_ = a.opts.Operations.Settle(ctx, startPrefix(m.uid))
+				return settled{m.uid}
+			}})
 	case m.err != nil:
 		rest := a.queue.failed(m.uid)
 		level := slog.LevelDebug

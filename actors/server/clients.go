@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// clientRate and clientBurst are how many requests one client may make of a port, a second and at once. All that people do with
-	// kubectl comes from one client, the API server.
+	// clientRate and clientBurst are how many requests one client may make of a port, a second and at once. All that people do
+	// with kubectl comes from one client, the API server.
 	clientRate, clientBurst = 250, 1000
 	// maxClients is how many clients a port remembers.
 	maxClients = 4096
@@ -29,10 +29,10 @@ type clients struct {
 
 func newClients() *clients { return &clients{each: map[netip.Prefix]*rate.Limiter{}} }
 
-// limit refuses with 429 what comes too often.
-func (c *clients) limit(next http.Handler) http.Handler {
+// limit refuses with 429 what comes too often, but for who has proven who it is; nil: nobody has.
+func (c *clients) limit(next http.Handler, proven func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !c.allow(r.RemoteAddr, time.Now()) {
+		if !c.allow(r.RemoteAddr, time.Now()) && (proven == nil || !proven(r)) {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "too many requests from this address", http.StatusTooManyRequests)
 			return

@@ -250,7 +250,7 @@ func (l *Listeners) healthzEndpoint() *endpoint {
 // cadvisorEndpoint is the one of cAdvisor's pages and API.
 func (l *Listeners) cadvisorEndpoint() *endpoint {
 	server := &http.Server{
-		Handler: newClients().limit(whileBusy(l.conf.CAdvisor)), ReadHeaderTimeout: headerTimeout, ReadTimeout: probeTimeout,
+		Handler: newClients().limit(whileBusy(l.conf.CAdvisor), nil), ReadHeaderTimeout: headerTimeout, ReadTimeout: probeTimeout,
 		WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
 	}
 	return newEndpoint("cadvisor", l.conf.CAdvisorAddress, probeConns, server, tcpDoor(l.conf.CAdvisorAddress))

@@ -53,7 +53,7 @@ func TestManifestsAreSubmittedByTheNodesAPI(t *testing.T) {
 		{"GET", "/manifests/default/web", messages.GetSubmissions{Namespace: "default", Name: "web"}, there, 200},
 		{"PUT", "/manifests/default/web", messages.GetSubmissions{Namespace: "default", Name: "web"},
 			messages.SubmissionRefused{Why: messages.RefusedUnknown}, 404}, // it creates nothing
-		{"DELETE", "/manifests/default/web", messages.WithdrawPod{Namespace: "default", Name: "web"}, messages.PodWithdrawn{Pod: pod}, 200},
+		{"DELETE", "/manifests/default/web", messages.WithdrawPod{Namespace: "default", Name: "web", Exact: true}, messages.PodWithdrawn{Pod: pod}, 200},
 	} {
 		r.tree.answer = test.answer
 		sent := text

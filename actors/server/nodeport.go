@@ -21,6 +21,8 @@ type NodeAPI struct {
 	// one of them is nil, Port stays closed.
 	TLS    *tls.Config
 	Filter func(http.Handler) http.Handler
+	// Proven says that a request came with a client certificate that is valid, which asks as often as it likes.
+	Proven func(*http.Request) bool
 	// Submission serves /manifests on Port: whoever has the right to creates pods there.
 	Submission bool
 	// Ready says why Port cannot be opened yet; the actor asks again, with back-off. It may read files. nil: it always can.
@@ -42,7 +44,8 @@ func (l *Listeners) addNodeAPI(n *NodeAPI) {
 	}
 	if n.Port != 0 && n.TLS != nil && n.Filter != nil {
 		// Inside the filter: who is not let in, or not yet, is idle, and his connection may be closed for another's.
-		e := nodeEndpoint("nodeapi", net.JoinHostPort(n.Address, strconv.Itoa(n.Port)), n.Filter(whileBusy(nodeapi.New(conf))))
+		e := nodeEndpoint("nodeapi", net.JoinHostPort(n.Address, strconv.Itoa(n.Port)), n.Filter(whileBusy(nodeapi.New(conf))),
+			n.Proven)
 		e.server.TLSConfig, e.secure, e.server.MaxHeaderBytes = n.TLS, true, maxNodeHeaderBytes
 		if n.Ready != nil {
 			e.door = readyDoor{e.door, n.Ready}
@@ -51,12 +54,12 @@ func (l *Listeners) addNodeAPI(n *NodeAPI) {
 	}
 	if n.ReadOnlyPort != 0 {
 		where := net.JoinHostPort(n.ReadOnlyAddress, strconv.Itoa(n.ReadOnlyPort))
-		l.ends = append(l.ends, nodeEndpoint("readonly", where, whileBusy(nodeapi.ReadOnly(conf))))
+		l.ends = append(l.ends, nodeEndpoint("readonly", where, whileBusy(nodeapi.ReadOnly(conf)), nil))
 	}
 }
 
-func nodeEndpoint(name, where string, h http.Handler) *endpoint {
-	server := &http.Server{Handler: newClients().limit(h), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
+func nodeEndpoint(name, where string, h http.Handler, proven func(*http.Request) bool) *endpoint {
+	server := &http.Server{Handler: newClients().limit(h, proven), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
 	server.Protocols = new(http.Protocols)
 	server.Protocols.SetHTTP1(true)
 	return newEndpoint(name, where, nodeConns, server, tcpDoor(where))

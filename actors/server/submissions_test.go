@@ -33,7 +33,7 @@ func TestSubmissionsAreHandedToTheirActor(t *testing.T) {
 			messages.SubmitPods{Manifest: manifest, Namespace: "default", Name: "web", Replace: true},
 			messages.PodsSubmitted{Pods: []messages.SubmittedPod{pod}}, &api.Submitted{Pods: []messages.SubmittedPod{pod}}},
 		{"withdraw", func() (any, error) { return r.client.Withdraw(t.Context(), "default", "web", -1) },
-			messages.WithdrawPod{Namespace: "default", Name: "web"}, messages.PodWithdrawn{Pod: pod},
+			messages.WithdrawPod{Namespace: "default", Name: "web", Exact: true}, messages.PodWithdrawn{Pod: pod},
 			&api.Submitted{Pods: []messages.SubmittedPod{pod}}},
 		{"list", func() (any, error) { return r.client.Submissions(t.Context()) },
 			messages.GetSubmissions{}, messages.SubmissionsTold{Submissions: []messages.Submission{sub}},

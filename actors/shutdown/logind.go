@@ -95,7 +95,7 @@ func (l *Logind) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("logind gives no lock to delay a shutdown: %w", err)
 	}
-	l.lock = os.NewFile(uintptr(fd), "inhibitor lock")
+	l.lock = os.NewFile(uintptr(fd), "inhibitor lock") //nolint:gosec // a descriptor is not negative
 	return nil
 }
 
@@ -123,7 +123,7 @@ func (l *Logind) connect(ctx context.Context) error {
 
 func (l *Logind) limit(ctx context.Context) (time.Duration, error) {
 	us, err := property[uint64](ctx, l.conn, "InhibitDelayMaxUSec")
-	return time.Duration(min(us, uint64(time.Hour*24*365/time.Microsecond))) * time.Microsecond, err //nolint:gosec // bounded
+	return time.Duration(min(us, uint64(time.Hour*24*365/time.Microsecond))) * time.Microsecond, err // bounded
 }
 
 // raise has logind wait for as long as a shutdown takes, as the kubelet does, and finds out whether it will.
@@ -133,7 +133,7 @@ func (l *Logind) raise(ctx context.Context, limit time.Duration) error {
 		return fmt.Errorf("logind delays a shutdown by %v at most, %v is needed, and it could not be raised (%w): set "+
 			"InhibitDelayMaxSec=%d in a file of %s and restart systemd-logind", limit, l.need, err, seconds, l.conf)
 	}
-	if err := os.MkdirAll(l.conf, 0o755); err != nil { //nolint:gosec // as systemd has it
+	if err := os.MkdirAll(l.conf, 0o755); err != nil { // as systemd has it
 		return failed(err)
 	}
 	text := fmt.Sprintf("# Written by playlet, for its shutdown grace periods.\n[Login]\nInhibitDelayMaxSec=%d\n", seconds)
@@ -191,12 +191,15 @@ func (l *Logind) Release() error {
 func (l *Logind) Close() error {
 	l.awaiting.Lock()
 	defer l.awaiting.Unlock()
-	return l.close()
+	return errors.Join(l.Release(), l.close())
 }
 
-// close does so; the caller holds awaiting.
-func (l *Logind) close() error {
-	err := l.Release()
+// close gives up the connection, and the lock unless a shutdown is under way: the lock needs no connection. The caller holds
+// awaiting.
+func (l *Logind) close() (err error) {
+	if !l.under {
+		err = l.Release()
+	}
 	if l.conn != nil {
 		err = errors.Join(err, l.conn.Close())
 	}

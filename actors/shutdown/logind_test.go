@@ -175,7 +175,9 @@ func TestALockOfLogind(t *testing.T) {
 
 func TestAShutdownThatBeganBefore(t *testing.T) {
 	l := startLogind(t, time.Minute)
+	l.mu.Lock()
 	l.preparing = true
+	l.mu.Unlock()
 	in := NewLogind(thirty, l.conf)
 	t.Cleanup(func() { must(t, in.Close()) })
 	if under, err := in.Await(t.Context(), false); !under || err != nil || l.held() != 0 {

@@ -174,9 +174,11 @@ func (a *actor) end(ctx supervisors.Context, group int) {
 		}})
 }
 
-// evict has the pods of the group ended.
+// evict has the pods of the group ended, and those of groups before it that have come since.
 func (a *actor) evict(ctx supervisors.Context) {
-	for _, pod := range members(a.opts.Groups, a.group, a.opts.Board.Now().Pods) {
-		ctx.Tell(messages.Pods, messages.EvictPod{UID: string(pod.UID), Failure: failure(a.opts.Groups[a.group], pod)})
+	for group := range a.group + 1 {
+		for _, pod := range members(a.opts.Groups, group, a.opts.Board.Now().Pods) {
+			ctx.Tell(messages.Pods, messages.EvictPod{UID: string(pod.UID), Failure: failure(a.opts.Groups[group], pod)})
+		}
 	}
 }

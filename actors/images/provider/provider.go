@@ -174,7 +174,7 @@ func (p *plugin) run(ctx context.Context, repository string) (*credentialprovide
 		return nil, err
 	}
 	out, said := &bounded{limit: maxAnswer}, &bounded{limit: maxSaid}
-	cmd := exec.CommandContext(ctx, p.program, p.args...) //nolint:gosec // the node's configuration names it
+	cmd := exec.CommandContext(ctx, p.program, p.args...) // the node's configuration names it
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.env, bytes.NewReader(request), out, said
 	// What it started ends with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -184,7 +184,8 @@ func (p *plugin) run(ctx context.Context, repository string) (*credentialprovide
 		if ctx.Err() != nil {
 			err = fmt.Errorf("no answer within %v", p.timeout)
 		}
-		p.log.Warn("a credential provider failed", "provider", p.name, "image", repository, "error", err, "said", said.kept.String())
+		p.log.Warn("a credential provider failed", "provider", p.name, "image", repository, "error", err,
+			"said", said.kept.String())
 		return nil, err
 	}
 	var answer credentialprovider.CredentialProviderResponse

@@ -105,7 +105,8 @@ func (r *Records) Pulled(image, repository, ref string, with *pullauth.Credentia
 		record = kubeletconfig.ImagePulledRecord{} // what cannot be read lets nobody in, and is as good as none
 	}
 	creds, changed := merge(record.CredentialMapping[repository], with)
-	if changed || record.ImageRef == "" {
+	// A record that is old may be about to be pruned, by a list of images that is older than this pull.
+	if changed || record.ImageRef == "" || now.Sub(record.LastUpdatedTime.Time) > time.Minute {
 		record.TypeMeta, record.LastUpdatedTime, record.ImageRef = typeMeta("ImagePulledRecord"), metav1.NewTime(now), ref
 		if record.CredentialMapping == nil {
 			record.CredentialMapping = map[string]kubeletconfig.ImagePullCredentials{}

@@ -30,8 +30,8 @@ func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message stri
 		limit, known := node.Allocatable[name]
 		s := shortage{name, wants.requests[name], others.used[name], amount(name, limit)}
 		if known && s.requested > s.capacity {
-			return v1.PodReasonInfeasible, fmt.Sprintf("Node didn't have enough capacity: %s, requested: %d, capacity: %d", s.name,
-				s.requested, s.capacity)
+			return v1.PodReasonInfeasible, fmt.Sprintf("Node didn't have enough capacity: %s, requested: %d, capacity: %d",
+				s.name, s.requested, s.capacity)
 		}
 		if known && message == "" && s.requested > has.requests[name] && s.requested > s.capacity-s.used {
 			reason, message = v1.PodReasonDeferred, s.refusal().Message

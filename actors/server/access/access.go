@@ -152,6 +152,22 @@ func (a *Access) ClientCAs() *x509.CertPool {
 	return options.Roots
 }
 
+// Proven says that a request came with a client certificate that the client CAs have signed.
+func (a *Access) Proven(r *http.Request) bool {
+	roots := a.ClientCAs()
+	if roots == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return false
+	}
+	between := x509.NewCertPool()
+	for _, c := range r.TLS.PeerCertificates[1:] {
+		between.AddCert(c)
+	}
+	_, err := r.TLS.PeerCertificates[0].Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err == nil
+}
+
 // Filter lets a request through to next that is authenticated and authorized, and answers any other in the kubelet's words: 401
 // "Unauthorized", 403 "Forbidden (user=…)", 500 where the API server cannot be asked about rights and 503 where it cannot be
 // asked who the client is. The request's context and 10 s bound the asking.

@@ -163,8 +163,8 @@ var errNoTree = &api.Error{Status: http.StatusServiceUnavailable, Text: "the age
 // figuresTimeout bounds how long figures are waited for. The client's own timeout is longer.
 const figuresTimeout = 10 * time.Second
 
-// figures answers GET /v1/figures with the CPU and memory of all pods, and GET /v1/figures?pod=UID with all figures of one pod and
-// of the node; without a UID, of the node alone.
+// figures answers GET /v1/figures with the CPU and memory of all pods, and GET /v1/figures?pod=UID with all figures of one pod
+// and of the node; without a UID, of the node alone.
 func (h *handlers) figures(w http.ResponseWriter, r *http.Request) {
 	if h.conf.Figures == nil {
 		fail(w, &api.Error{Status: http.StatusNotImplemented, Text: "this agent measures nothing"})

@@ -44,8 +44,15 @@ func Manifests(conf Config) http.Handler {
 	mux.HandleFunc("POST /manifests", func(w http.ResponseWriter, r *http.Request) { h.accept(w, r, messages.SubmitPods{}) })
 	mux.HandleFunc("GET /manifests/{namespace}/{name}", h.submission)
 	mux.HandleFunc("PUT /manifests/{namespace}/{name}", h.replace)
-	mux.HandleFunc("DELETE /manifests/{namespace}/{name}", h.withdraw)
-	return inJSON(mux, "/manifests")
+	mux.HandleFunc("DELETE /manifests/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) { h.withdrawOne(w, r, true) })
+	answers := inJSON(mux, "/manifests")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("dryRun") { // who asks for it must not get the deed
+			fail(w, &api.Error{Status: http.StatusBadRequest, Text: "dryRun is not taken at /manifests; nothing was done"})
+			return
+		}
+		answers.ServeHTTP(w, r)
+	})
 }
 
 // replace answers PUT /manifests/{namespace}/{name}: the right to update is not the right to create. The manifest is read before
@@ -53,14 +60,17 @@ func Manifests(conf Config) http.Handler {
 func (h *handlers) replace(w http.ResponseWriter, r *http.Request) {
 	text, err := readManifest(w, r)
 	which := messages.GetSubmissions{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	var found messages.SubmissionsTold
 	if err == nil {
-		_, err = askSubmit[messages.SubmissionsTold](h, r, which)
+		found, err = askSubmit[messages.SubmissionsTold](h, r, which)
 	}
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	h.hand(w, r, messages.SubmitPods{Manifest: text, Namespace: which.Namespace, Name: which.Name, Replace: true})
+	// The name may be that of the pod; the one in its manifest is another, under which a new pod would be created.
+	name := found.Submissions[0].Name
+	h.hand(w, r, messages.SubmitPods{Manifest: text, Namespace: which.Namespace, Name: name, Replace: true})
 }
 
 // submissions answers GET /v1/submissions.
@@ -148,9 +158,13 @@ func readManifest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return data, nil
 }
 
-// withdraw answers DELETE /v1/submissions/{namespace}/{name}[?kind=ConfigMap][?grace=SECONDS].
+// withdraw answers DELETE /v1/submissions/{namespace}/{name}[?kind=ConfigMap][?grace=SECONDS][?exact=true].
 func (h *handlers) withdraw(w http.ResponseWriter, r *http.Request) {
-	question := messages.WithdrawPod{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"),
+	h.withdrawOne(w, r, r.URL.Query().Get("exact") == "true")
+}
+
+func (h *handlers) withdrawOne(w http.ResponseWriter, r *http.Request, exact bool) {
+	question := messages.WithdrawPod{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Exact: exact,
 		Kind: r.URL.Query().Get("kind")}
 	if !slices.Contains([]string{"", "ConfigMap", "Secret"}, question.Kind) {
 		text := fmt.Sprintf("kind=%q is none that can be submitted", question.Kind)

@@ -1,6 +1,7 @@
 package nodeapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -34,7 +35,8 @@ type Config struct {
 	Containers *containers.Handlers
 	Runtime    Runtime
 	Healthz    http.Handler
-	// Figures makes the handler of /stats, /spec and /metrics and what is below them, once for each port; nil: nothing serves them.
+	// Figures makes the handler of /stats, /spec and /metrics and what is below them, once for each port; nil: nothing serves
+	// them.
 	Figures func() http.Handler
 	// Manifests is the handler of /manifests and what is below it; nil: nothing is submitted here.
 	Manifests http.Handler
@@ -70,18 +72,22 @@ type api struct {
 	paths []string      // as /statusz lists them
 	slow  chan struct{} // a slot a slow request
 	turns chan struct{} // a slot a request whose answer is made in memory
+	sends chan struct{} // a slot such an answer while its client takes it
 }
 
 const (
 	// maxSlow is how many requests that may take minutes are answered at once.
 	maxSlow = 32
-	// maxTurns is how many answers that may be big, or big requests, are in memory at once: those of a crowded node have megabytes.
+	// maxTurns is how many answers that may be big, or big requests, are in memory at once: those of a crowded node have
+	// megabytes.
 	maxTurns = 16
+	// maxSends is how many of these answers are kept for clients that are slow to read them.
+	maxSends = 64
 )
 
 func newAPI(conf Config) *api {
 	a := &api{conf: conf, log: conf.Log, mux: http.NewServeMux(), slow: make(chan struct{}, maxSlow),
-		turns: make(chan struct{}, maxTurns)}
+		turns: make(chan struct{}, maxTurns), sends: make(chan struct{}, maxSends)}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -212,18 +218,44 @@ func within(limit time.Duration, h http.Handler) http.Handler {
 	})
 }
 
-// inTurn is within for what is made in memory: a request waits for its turn as long as it may take.
+// inTurn is within for what is made in memory: a request waits for its turn as long as it may take. Its client, which may be slow
+// to read, holds up no turn.
 func (a *api) inTurn(h http.Handler) http.Handler {
 	return within(quickly, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case a.turns <- struct{}{}:
-			defer func() { <-a.turns }()
-			h.ServeHTTP(w, r)
 		case <-r.Context().Done():
 			fail(w, refuse(http.StatusServiceUnavailable, "too many requests are being answered"))
+			return
+		}
+		out := kept{ResponseWriter: w, status: http.StatusOK}
+		func() {
+			defer func() { <-a.turns }() // also when h panics
+			h.ServeHTTP(&out, r)
+		}()
+		select {
+		case a.sends <- struct{}{}:
+			defer func() { <-a.sends }()
+			w.WriteHeader(out.status)
+			_, _ = w.Write(out.body.Bytes()) // a failure means that nobody reads it any more
+		default:
+			fail(w, refuse(http.StatusServiceUnavailable, "too many answers wait for clients that do not read them"))
 		}
 	}))
 }
+
+// kept is an answer that is kept in memory.
+type kept struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (k *kept) WriteHeader(status int)      { k.status = status }
+func (k *kept) Write(p []byte) (int, error) { return k.body.Write(p) }
+
+// Unwrap is for http.ResponseController: a handler may set deadlines.
+func (k *kept) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
 // slowly is within for what may take minutes, of which there are not many at once.
 func (a *api) slowly(h http.Handler) http.Handler {

@@ -45,6 +45,7 @@ func OnSocket(api http.Handler) http.Handler {
 			http.Error(w, text, http.StatusForbidden)
 			return
 		}
+		harden(w.Header())
 		mux.ServeHTTP(w, r)
 	})
 }

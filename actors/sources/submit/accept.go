@@ -29,7 +29,7 @@ func (j *journal) submit(m messages.SubmitPods, now time.Time) any {
 			return *refused(messages.RefusedConflict, *problem)
 		}
 	}
-	if refusal := j.objectsRefused(objects); refusal != nil {
+	if refusal := j.objectsRefused(objects, m.Replace); refusal != nil {
 		return *refusal
 	}
 	out := make([]messages.SubmittedPod, 0, len(wanted)+len(objects))
@@ -200,6 +200,9 @@ func (j *journal) withdraw(m messages.WithdrawPod) any {
 		return j.refusal(err)
 	}
 	r := j.find(m.Namespace, m.Name)
+	if m.Exact {
+		r = j.records[key{m.Namespace, m.Name}]
+	}
 	if r == nil {
 		if pod := j.ending(m.Namespace, m.Name); pod != nil && m.Grace != nil {
 			j.hurry(string(pod.UID), m.Grace)

@@ -57,8 +57,8 @@ func (o object) submitted(change messages.SubmissionChange) messages.SubmittedPo
 	return messages.SubmittedPod{Kind: o.kind, Namespace: o.namespace, Name: o.name, PodName: o.name, Change: change}
 }
 
-// objectsRefused says why the objects cannot be taken; nil: they can.
-func (j *journal) objectsRefused(wanted []object) *messages.SubmissionRefused {
+// objectsRefused says why the objects cannot be taken; nil: they can. Without replace, none may be there in another version.
+func (j *journal) objectsRefused(wanted []object, replace bool) *messages.SubmissionRefused {
 	if len(wanted) == 0 {
 		return nil
 	}
@@ -67,6 +67,12 @@ func (j *journal) objectsRefused(wanted []object) *messages.SubmissionRefused {
 		return refused(messages.RefusedInvalid, messages.ManifestProblem{Field: "kind", Message: fmt.Sprintf(
 			"%s %s/%s: this agent has no folder for ConfigMaps and Secrets; start it with --object-dir=FOLDER",
 			first.kind, first.namespace, first.name)})
+	}
+	for _, o := range wanted {
+		if old, err := os.ReadFile(o.file(j.opts.ObjectDir)); !replace && err == nil && !bytes.Equal(old, o.text) {
+			return refused(messages.RefusedConflict, messages.ManifestProblem{Field: "metadata.name", Message: fmt.Sprintf(
+				"another version of %s %s/%s was submitted before", o.kind, o.namespace, o.name)})
+		}
 	}
 	entries, err := os.ReadDir(j.opts.ObjectDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

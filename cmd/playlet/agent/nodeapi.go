@@ -33,7 +33,7 @@ func (a *Agent) nodeAPI() *server.NodeAPI {
 	}
 	if g := a.guard; g.tls != nil {
 		api.Address, api.Port, api.TLS = g.exposure.Address, int(k.Port), g.tls
-		api.Ready = g.serving.Prepare
+		api.Ready, api.Proven = g.serving.Prepare, g.access.Proven
 		api.Filter = func(next http.Handler) http.Handler {
 			return a.metrics.HTTP("readwrite", g.access.Filter(next))
 		}

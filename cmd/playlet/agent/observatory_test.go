@@ -132,7 +132,7 @@ func TestTheObservatoryOnTheSocketAlone(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.start(nil)
 	if out, notes, code := r.playlet("observatory"); code != 1 || !strings.Contains(notes, "--observatory-address") ||
-		!strings.Contains(notes, "ssh -L 4195:"+filepath.Join(r.dir, "admin.sock")) {
+		!strings.Contains(notes, "it is also on the admin socket") {
 		t.Errorf("%d %s%s", code, out, notes)
 	}
 	if _, err := api.NewClient(r.agent.node.AdminSocket).Version(t.Context()); err != nil {

@@ -20,7 +20,7 @@ messages as they happen, figures, and chaos where it is enabled. The address has
 a password; only root can read it. Nothing is opened.
 
 The agent serves the page on a port when it was started with --observatory-address=127.0.0.1:PORT. It is on the admin socket in
-any case, without a token.`
+any case, without a token: whoever can connect to that is root on the node.`
 
 const observatoryExample = `  # On this machine
   playlet observatory
@@ -28,7 +28,7 @@ const observatoryExample = `  # On this machine
   # From another one: forward the port, and open the same address there
   ssh -L 4195:127.0.0.1:4195 root@node
 
-  # Without a port on the node
+  # Without a port on the node, and only from a machine that nobody else uses: all who reach this port there are root here
   ssh -L 4195:/run/playlet/admin.sock root@node    # and open http://localhost:4195/`
 
 func newObservatoryCommand() *cobra.Command {
@@ -40,8 +40,7 @@ func newObservatoryCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		at, err := api.NewClient(*socket).Observatory(cmd.Context())
 		if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == 404 {
-			return fmt.Errorf("%s; it is also on the admin socket: ssh -L 4195:%s root@NODE, then http://localhost:4195/",
-				refused.Text, *socket)
+			return fmt.Errorf("%s; it is also on the admin socket, which \"%s --help\" shows how to reach", refused.Text, cmd.CommandPath())
 		}
 		if err != nil {
 			return err

@@ -27,8 +27,8 @@ func checkCgroupDriver(ctx context.Context, m *Machine) []Finding {
 		return fail("have the runtime use cgroupfs ("+driverSetting(m, "false", "cgroupfs")+"), and set cgroupDriver: cgroupfs",
 			"systemd, %s, and this machine is not run by systemd", from)
 	case driver == "cgroupfs" && systemd && unified:
-		return warn("have the runtime use systemd ("+driverSetting(m, "true", "systemd")+"), and set cgroupDriver: systemd; pods "+
-			"have to be made anew then",
+		return warn("have the runtime use systemd ("+driverSetting(m, "true", "systemd")+"), and set cgroupDriver: systemd; "+
+			"pods have to be made anew then",
 			"cgroupfs, %s, beside systemd, which thinks that the tree is its own", from)
 	case facts.driver != "" && m.Node.Kubelet.CgroupDriver != facts.driver && m.Node.Kubelet.CgroupDriver != defaultDriver:
 		return warn("set cgroupDriver: "+facts.driver, "%s, %s, which counts; the configuration says %s", driver, from,

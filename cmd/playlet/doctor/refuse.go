@@ -12,8 +12,9 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// settledChecks find what no later start of the machine, the runtime or its network mends by itself.
-var settledChecks = []string{"configuration", "cgroups", "cgroup-driver", "manifests"}
+// settledChecks find what no later start of the machine, the runtime or its network mends by itself. One bad manifest keeps no
+// agent from the others.
+var settledChecks = []string{"configuration", "cgroups", "cgroup-driver"}
 
 // Refuse is the error of a configuration file that an agent could not work with on this machine; it names all that is wrong, and
 // what to do.

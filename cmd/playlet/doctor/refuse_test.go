@@ -14,9 +14,8 @@ func TestWhatCannotWorkIsRefused(t *testing.T) {
 		t.Errorf("a machine whose runtime is not started yet: %v", err)
 	}
 	r.manifest("b", "nope: 1")
-	if err := refusal(t.Context(), r.Machine); err == nil || !strings.Contains(err.Error(), "manifests: ") ||
-		!strings.Contains(err.Error(), "b.yaml:5: spec.nope: ") {
-		t.Errorf("%v", err)
+	if err := refusal(t.Context(), r.Machine); err != nil {
+		t.Errorf("a bad manifest among others: %v", err)
 	}
 	file := t.TempDir() + "/f"
 	r.write(file, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhealthzPrt: 1\n")

@@ -23,7 +23,8 @@ type Groups interface {
 	// Children lists the literal names of the groups directly within, in any hierarchy, sorted; none where there is no such
 	// group.
 	Children(name Name, systemd bool) ([]string, error)
-	// Uses is what is used of memory in the group, in bytes; 0 where there is no such group, or the kernel refuses a limit below it.
+	// Uses is what is used of memory in the group, in bytes; 0 where there is no such group, or the kernel refuses a limit
+	// below it.
 	Uses(name Name, systemd bool) (int64, error)
 	// Kill sends SIGKILL to all processes in the group and below it, and tells which there were: they end a moment later.
 	Kill(name Name, systemd bool) (found []int, err error)
@@ -76,7 +77,8 @@ func (Host) Children(name Name, systemd bool) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// Uses implements Groups. With cgroup v1 the kernel looks itself; with v2 it would end processes instead.
+// Uses implements Groups. With cgroup v1 the kernel looks itself; with v2 it would end processes instead. Page cache that the
+// kernel gives back at once is not counted.
 func (Host) Uses(name Name, systemd bool) (int64, error) {
 	m, err := managerOf(name, systemd)
 	if err != nil || !library.IsCgroup2UnifiedMode() {
@@ -89,7 +91,24 @@ func (Host) Uses(name Name, systemd bool) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	used, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	stat, err := os.ReadFile(filepath.Join(m.Path(""), "memory.stat"))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(stat)) {
+		if text, ok := strings.CutPrefix(line, "inactive_file "); ok {
+			cache, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			used -= cache
+		}
+	}
+	return max(used, 0), nil
 }
 
 // managerOf is the library's handle of a group. Devices are the runtime's.

@@ -31,12 +31,12 @@ func (c *Client) Put(ctx context.Context, namespace, name string, manifest []byt
 	return call[Submitted](ctx, c, http.MethodPut, submissionPath(namespace, name), "", manifest)
 }
 
-// Withdraw has a submitted pod wanted no more. The name may be that of the manifest or that of the pod. grace is how long it has
-// at most, in seconds, also where it ends already; negative: its own grace period.
+// Withdraw has a submitted pod wanted no more. The name is that in its manifest, or that of a pod that ends already. grace is how
+// long it has at most, in seconds, also where it ends already; negative: its own grace period.
 func (c *Client) Withdraw(ctx context.Context, namespace, name string, grace int64) (*Submitted, error) {
-	query := ""
+	query := "exact=true"
 	if grace >= 0 {
-		query = "grace=" + strconv.FormatInt(grace, 10)
+		query += "&grace=" + strconv.FormatInt(grace, 10)
 	}
 	return call[Submitted](ctx, c, http.MethodDelete, submissionPath(namespace, name), query, nil)
 }

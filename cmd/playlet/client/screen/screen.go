@@ -144,6 +144,7 @@ func (s State) Key(k Key) (State, Command) {
 	case Right:
 		s.shift += shiftBy
 		return s, Command{}
+	case Up, Down, PageUp, PageDown, Home, End, Enter, Tab, Esc, Backspace, CtrlC: // for what is shown
 	}
 	if s.text != nil {
 		return s.textKey(k)
@@ -200,6 +201,7 @@ func (s State) textKey(k Key) (State, Command) {
 		t.scroll = 0
 	case End, "G":
 		t.scroll = len(t.lines)
+	case Left, Right, Tab, Backspace, CtrlC: // mean nothing here
 	}
 	return s.settle(), Command{}
 }
@@ -246,6 +248,7 @@ func (s State) listKey(k Key) (State, Command) {
 		s.typing = true
 	case Enter:
 		return s.open(Open, p.id)
+	case Left, Right, Backspace, CtrlC: // mean nothing here
 	case "t":
 		return s.open(Trace, p.id)
 	case "K":

@@ -108,11 +108,8 @@ func TestKeys(t *testing.T) {
 
 // named is a key by a name without spaces.
 func (k Key) named() Key {
-	switch k {
-	case "page-up":
+	if k == "page-up" {
 		return PageUp
-	case "page down":
-		return PageDown
 	}
 	return k
 }
