@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -63,16 +64,17 @@ func (m *Machine) begins(was *v1.Pod) {
 	if !fromAPI(m.pod) || !m.live() || equality.Semantic.DeepEqual(summary(was), summary(m.pod)) {
 		return
 	}
-	m.resizing = resizing{active: true}
-	if m.starts() {
-		m.resizing.wide = was
+	wide := cmp.Or(m.resizing.wide, was)
+	if m.resizing = (resizing{active: true}); m.starts() {
+		m.resizing.wide = wide
 	}
 	m.record("", v1.EventTypeNormal, messages.EventResizeStarted, "Pod resize started: %s", m.resizeText())
 }
 
-// starts says that a container may be starting of which nothing is known yet, with the resources that it was told then.
+// starts says that a container may be starting of which nothing is known yet, with the resources that it was told then. One that
+// takes longer than an answer may take is found by a reading.
 func (m *Machine) starts() bool {
-	return slices.ContainsFunc(m.containers, func(c *container) bool { return m.asking("run", c.name) })
+	return slices.ContainsFunc(m.containers, func(c *container) bool { return m.now.Before(m.asks[ask{"run", c.name}]) })
 }
 
 // lists are the containers of a pod that have resources.

@@ -68,11 +68,19 @@ func TestManifestsAreSubmittedByTheNodesAPI(t *testing.T) {
 		}
 	}
 	r.tree.answers = []any{there, messages.PodsSubmitted{Pods: []messages.SubmittedPod{pod}}}
-	if code, body := send(t, secure, "PUT", "/manifests/default/web", text); code != http.StatusCreated {
+	// The path may have the pod's name; what is replaced is called as in its manifest.
+	if code, body := send(t, secure, "PUT", "/manifests/default/web-n1", text); code != http.StatusCreated {
 		t.Errorf("%d %s", code, body)
 	}
 	if want := (messages.SubmitPods{Manifest: text, Namespace: "default", Name: "web", Replace: true}); !reflect.DeepEqual(r.tree.question, want) {
 		t.Errorf("asked was a %T", r.tree.question)
+	}
+	r.tree.question = nil
+	for method, path := range map[string]string{"POST": "/manifests?dryRun=All", "DELETE": "/manifests/default/web?dryRun=true"} {
+		code, body := send(t, secure, method, path, nil)
+		if code != http.StatusBadRequest || !strings.Contains(string(body), "nothing was done") || r.tree.question != nil {
+			t.Errorf("%s %s: %d %s, asked was a %T", method, path, code, body, r.tree.question)
+		}
 	}
 	var refused api.Error
 	for path, want := range map[string]int{"/manifests/default": 404, "/manifests": 405} {

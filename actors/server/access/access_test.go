@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"log/slog"
@@ -276,6 +277,33 @@ func TestNoAnswer(t *testing.T) {
 	api.mu.Unlock()
 	if code, _ := ask(t, server, admin, "GET", "/metrics"); code != http.StatusOK {
 		t.Errorf("the failure is remembered: %d", code)
+	}
+}
+
+// Only a certificate of the client CA proves who asks.
+func TestProven(t *testing.T) {
+	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
+	a, _ := open(t, options(t, ca, newFakeAPI(t).client(t), io.Discard))
+	for name, want := range map[string]bool{"ours": true, "another's": false, "expired": false, "none": false} {
+		r := httptest.NewRequest(http.MethodGet, "/pods", nil)
+		r.TLS = &tls.ConnectionState{}
+		until, signer := time.Now().Add(hour), ca
+		switch name {
+		case "another's":
+			signer = other
+		case "expired":
+			until = time.Now().Add(-hour)
+		}
+		if name != "none" {
+			leaf, err := x509.ParseCertificate(signer.client("admin", until).Certificate[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.TLS.PeerCertificates = []*x509.Certificate{leaf}
+		}
+		if got := a.Proven(r); got != want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net/http"
@@ -82,6 +83,9 @@ func TestPodsAreSubmittedByTheNodesAPI(t *testing.T) {
 		{"POST", "/manifests", web, http.StatusCreated},
 		{"POST", "/manifests", strings.Replace(web, "one", "two", 1), http.StatusConflict},
 		{"PUT", "/manifests/default/other", web, http.StatusNotFound},
+		{"POST", "/manifests", fmt.Sprintf(settings, "red"), http.StatusCreated},
+		{"POST", "/manifests", fmt.Sprintf(settings, "red"), http.StatusOK},
+		{"POST", "/manifests", fmt.Sprintf(settings, "blue"), http.StatusConflict},
 		{"GET", "/manifests/default/web", "", http.StatusOK},
 	} {
 		if code, text := ask(&own, step.method, step.path, step.text); code != step.want {
