@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -17,7 +16,7 @@ import (
 // out, and what was carried out is derived after a restart: a container that runs carries what it was made with, and one of a
 // pod that was resized before is given its resources once more, which changes nothing where it has them.
 //
-// The pod's cgroup is never smaller than what its containers have: it is made as wide as the old and the new resources together,
+// The pod's cgroup is never smaller than what the containers have that are known: it is made as wide as the old and the new resources together,
 // then the containers are changed, those that get less before those that get more, and then it is made as wide as the new ones.
 
 // resizing is what the pod knows of a change of its resources.
@@ -64,17 +63,8 @@ func (m *Machine) begins(was *v1.Pod) {
 	if !fromAPI(m.pod) || !m.live() || equality.Semantic.DeepEqual(summary(was), summary(m.pod)) {
 		return
 	}
-	wide := cmp.Or(m.resizing.wide, was)
-	if m.resizing = (resizing{active: true}); m.starts() {
-		m.resizing.wide = wide
-	}
+	m.resizing = resizing{active: true}
 	m.record("", v1.EventTypeNormal, messages.EventResizeStarted, "Pod resize started: %s", m.resizeText())
-}
-
-// starts says that a container may be starting of which nothing is known yet, with the resources that it was told then. One that
-// takes longer than an answer may take is found by a reading.
-func (m *Machine) starts() bool {
-	return slices.ContainsFunc(m.containers, func(c *container) bool { return m.now.Before(m.asks[ask{"run", c.name}]) })
 }
 
 // lists are the containers of a pod that have resources.
@@ -220,7 +210,7 @@ func (m *Machine) actual(c *container) v1.ResourceRequirements {
 // group is the pod as its cgroup is to be now. While a resize goes on it stays as wide as it was at its beginning.
 func (m *Machine) group() *v1.Pod {
 	was := m.resizing.wide
-	if !slices.ContainsFunc(m.containers, m.unsettled) && (was == nil || !m.starts()) {
+	if !slices.ContainsFunc(m.containers, m.unsettled) {
 		m.resizing.wide = nil
 		return m.pod
 	}
@@ -303,6 +293,7 @@ func (m *Machine) takeResized(now time.Time, v ContainerResized) {
 	}
 	r.tries++
 	r.failed, r.retry, r.active = v.Failed, now.Add(retryDelay(r.tries)), true
+	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}}) // it may have ended, and the news of that be lost
 }
 
 // inProgress is the reason and the message of a resize that is under way; both are empty where it goes well.

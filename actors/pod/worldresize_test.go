@@ -84,10 +84,13 @@ func (w *world) checkGroup(pod *v1.Pod) {
 }
 
 // checkLimits: the pod's cgroup is never smaller than its containers.
+// checkLimits adds up what the containers have of which the pod has heard. What one is started with whose start is not reported yet
+// may be more than the pod is allocated by now: its cgroup is made wider then.
 func (w *world) checkLimits(when string) {
 	sum := int64(0)
 	for _, c := range w.containers {
-		if c.State == messages.ContainerRunning && c.Resources != nil {
+		known := w.machine.container(c.Name)
+		if c.State == messages.ContainerRunning && c.Resources != nil && known != nil && known.newest() != nil && known.newest().ID == c.ID {
 			sum += c.Resources.MemoryLimit
 		}
 	}
