@@ -68,7 +68,7 @@ func TestWrongCommandLines(t *testing.T) {
 		args  []string
 		words []string
 	}{
-		{[]string{"--bogus=1"}, []string{"unknown flag", "--bogus", "--help"}},
+		{[]string{"--bogus=1"}, []string{"unknown flag", "--bogus", "playlet help flags"}},
 		{[]string{"bogus"}, []string{"unknown command", `"bogus"`, "--help"}},
 		{[]string{"--config"}, []string{"--config"}},
 		{[]string{"--healthz-port=soon"}, []string{`"soon"`, "--healthz-port"}},
