@@ -217,7 +217,7 @@ func TestWhatIsConfiguredIsInForce(t *testing.T) {
 	up(t, s, "dropin", "c")
 	p.says(t, "WARN", "--allow-privileged", "ignored")
 	p.says(t, "WARN", "--network-plugin", "ignored")
-	p.says(t, "WARN", "--healthz-port", "in effect", "healthzPort")
+	p.says(t, "WARN", "--healthz-port", "deprecated", "healthzPort", "the flag wins")
 	p.end(t, syscall.SIGTERM)
 
 	// The flag goes over the drop-in, and what only that wanted ends.
