@@ -250,7 +250,7 @@ containers:
 			t.Errorf("code %d, %s, %s", code, out, errs)
 		}
 		for path, want := range map[string]string{
-			"/metrics": "kubelet_running_pods 1\n", "/metrics/probes": "", "/metrics/slis": "kubernetes_healthcheck",
+			"/metrics": "kubelet_running_pods 1\n", "/metrics/probes": "", "/metrics/slis": "process_start_time_seconds",
 			"/metrics/cadvisor": `container="app"`, "/metrics/resource": `container_cpu_usage_seconds_total{container="app"`,
 			"/stats/summary": `"nodeName"`, "/runningpods/": `"name":"web"`, "/flagz": "kubelet flagz", "/statusz": "kubelet statusz",
 			"/containerLogs/" + ns + "/web/app": "one\ntwo\n",

@@ -56,6 +56,10 @@ func TestMetricsAreByKind(t *testing.T) {
 	s.Tell("a", ping{})
 	s.Tell("a", ping{})
 	<-began
+	for idle := false; !idle; time.Sleep(time.Millisecond) { // the root has told of what it still has in hand
+		root, _ := s.VitalsOf(messages.Node)
+		idle = root.Handling == nil && root.Waiting == 0
+	}
 	clock.Step(3 * time.Second)
 	want := `
 # HELP playlet_actor_restarts_total Actors that were started again, for whatever reason.

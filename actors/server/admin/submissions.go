@@ -44,7 +44,9 @@ func Manifests(conf Config) http.Handler {
 	mux.HandleFunc("POST /manifests", func(w http.ResponseWriter, r *http.Request) { h.accept(w, r, messages.SubmitPods{}) })
 	mux.HandleFunc("GET /manifests/{namespace}/{name}", h.submission)
 	mux.HandleFunc("PUT /manifests/{namespace}/{name}", h.replace)
-	mux.HandleFunc("DELETE /manifests/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) { h.withdrawOne(w, r, true) })
+	mux.HandleFunc("DELETE /manifests/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
+		h.withdrawOne(w, r, true)
+	})
 	answers := inJSON(mux, "/manifests")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("dryRun") { // who asks for it must not get the deed

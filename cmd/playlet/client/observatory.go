@@ -40,7 +40,8 @@ func newObservatoryCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		at, err := api.NewClient(*socket).Observatory(cmd.Context())
 		if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == 404 {
-			return fmt.Errorf("%s; it is also on the admin socket, which \"%s --help\" shows how to reach", refused.Text, cmd.CommandPath())
+			return fmt.Errorf("%s; it is also on the admin socket, which \"%s --help\" shows how to reach", refused.Text,
+				cmd.CommandPath())
 		}
 		if err != nil {
 			return err
