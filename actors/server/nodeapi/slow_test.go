@@ -116,3 +116,42 @@ func TestBigAnswersTakeTurns(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// unread is a client that takes nothing of an answer until it is let go.
+type unread struct {
+	*httptest.ResponseRecorder
+	begun, out chan struct{}
+}
+
+func (u unread) Write(p []byte) (int, error) {
+	u.begun <- struct{}{}
+	<-u.out
+	return u.ResponseRecorder.Write(p)
+}
+
+// Clients that do not read hold up no turn, and only so many answers are kept for them.
+func TestSlowReadersHoldUpNoTurn(t *testing.T) {
+	h := newAPI(Config{}).inTurn(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = w.Write([]byte("whole"))
+	}))
+	request := func() *http.Request { return httptest.NewRequest(http.MethodGet, "/pods", nil) }
+	begun, out := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	for i := range maxSends {
+		if i == maxTurns+1 {
+			w := httptest.NewRecorder()
+			if h.ServeHTTP(w, request()); w.Code != http.StatusAccepted || w.Body.String() != "whole" {
+				t.Errorf("beside slow readers: %d %q", w.Code, w.Body)
+			}
+		}
+		all.Go(func() { h.ServeHTTP(unread{httptest.NewRecorder(), begun, out}, request()) })
+		<-begun
+	}
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, request()); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("one too many: %d", w.Code)
+	}
+	close(out)
+	all.Wait()
+}

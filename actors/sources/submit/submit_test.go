@@ -42,6 +42,7 @@ func TestWhatIsAcceptedIsWantedAndOutlivesTheProcess(t *testing.T) {
 		}
 	}
 	r.says(said(r.ask(messages.WithdrawPod{Namespace: "default", Name: "web"})), "default/web-node-1 deleted")
+	r.says(said(r.ask(messages.WithdrawPod{Namespace: "default", Name: "db-node-1", Exact: true})), "unknown")
 	r.says(said(r.ask(messages.WithdrawPod{Namespace: "default", Name: "db-node-1"})), "default/db-node-1 deleted")
 	r.says(said(r.ask(messages.WithdrawPod{Namespace: "default", Name: "db"})), "unknown")
 	r.wants("")
