@@ -17,9 +17,11 @@ const (
 	annotationConfigSource = "kubernetes.io/config.source"
 	annotationConfigMirror = "kubernetes.io/config.mirror"
 
-	systemCriticalPriority = 2_000_000_000
-	systemNodeCritical     = "system-node-critical"
-	systemClusterCritical  = "system-cluster-critical"
+	// SystemCriticalPriority is the priority from which on pods are critical, that of the class system-cluster-critical.
+	SystemCriticalPriority = 2_000_000_000
+
+	systemNodeCritical    = "system-node-critical"
+	systemClusterCritical = "system-cluster-critical"
 )
 
 // QOSClass is the pod's class: what its status says, else what its requests and
@@ -162,11 +164,11 @@ func IsCritical(pod *v1.Pod) bool {
 	if _, ok := pod.Annotations[annotationConfigMirror]; ok {
 		return true
 	}
-	return pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCriticalPriority
+	return pod.Spec.Priority != nil && *pod.Spec.Priority >= SystemCriticalPriority
 }
 
 // HasCriticalPriority is true from a system priority up. A static pod may name its class alone, which nobody has resolved.
 func HasCriticalPriority(pod *v1.Pod) bool {
-	return pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCriticalPriority ||
+	return pod.Spec.Priority != nil && *pod.Spec.Priority >= SystemCriticalPriority ||
 		pod.Spec.PriorityClassName == systemNodeCritical || pod.Spec.PriorityClassName == systemClusterCritical
 }

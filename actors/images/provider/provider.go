@@ -22,7 +22,6 @@ import (
 
 const (
 	maxAnswer = 1 << 20 // bytes, as of a Secret
-	maxSaid   = 1 << 10 // bytes of what a plugin says of its failure
 	maxCached = 1000    // answers of one plugin
 )
 
@@ -163,7 +162,7 @@ func (p *plugin) keep(repository string, answer *credentialprovider.CredentialPr
 	return nil
 }
 
-// run runs the plugin once. What it wrote shows in no error: it may be credentials.
+// run runs the plugin once. What it wrote, to either output, shows in no error and no log: it may be credentials.
 func (p *plugin) run(ctx context.Context, repository string) (*credentialprovider.CredentialProviderResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
@@ -173,9 +172,9 @@ func (p *plugin) run(ctx context.Context, repository string) (*credentialprovide
 	if err != nil {
 		return nil, err
 	}
-	out, said := &bounded{limit: maxAnswer}, &bounded{limit: maxSaid}
+	out := &bounded{limit: maxAnswer}
 	cmd := exec.CommandContext(ctx, p.program, p.args...) // the node's configuration names it
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.env, bytes.NewReader(request), out, said
+	cmd.Env, cmd.Stdin, cmd.Stdout = p.env, bytes.NewReader(request), out
 	// What it started ends with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -184,8 +183,7 @@ func (p *plugin) run(ctx context.Context, repository string) (*credentialprovide
 		if ctx.Err() != nil {
 			err = fmt.Errorf("no answer within %v", p.timeout)
 		}
-		p.log.Warn("a credential provider failed", "provider", p.name, "image", repository, "error", err,
-			"said", said.kept.String())
+		p.log.Warn("a credential provider failed", "provider", p.name, "image", repository, "error", err)
 		return nil, err
 	}
 	var answer credentialprovider.CredentialProviderResponse

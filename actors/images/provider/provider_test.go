@@ -147,7 +147,7 @@ func TestOneRunForManyWhoAskAtOnce(t *testing.T) {
 // A plugin that fails is named, tells nothing of what it wrote, and keeps no other away.
 func TestPluginsThatFail(t *testing.T) {
 	for name, c := range map[string]struct{ script, want string }{
-		"exit":             {"echo hunter2\necho no token >&2; exit 3\n", "exit status 3"},
+		"exit":             {"echo hunter2\necho hunter2 >&2; exit 3\n", "exit status 3"},
 		"no answer":        {"exec sleep 1000\n", "no answer within"},
 		"a child stays":    {"sleep 1000 &\necho $! > $(dirname $0)/child\nwait\n", "no answer within"},
 		"no JSON":          {"echo hunter2\n", "not JSON"},
