@@ -17,8 +17,8 @@ import (
 // pod that was resized before is given its resources once more, which changes nothing where it has them.
 //
 // The pod's cgroup is never smaller than what the containers have that are known: it is made as wide as the old and the new
-// resources together,
-// then the containers are changed, those that get less before those that get more, and then it is made as wide as the new ones.
+// resources together, then the containers are changed, those that get less before those that get more, and then it is made as
+// wide as the new ones.
 
 // resizing is what the pod knows of a change of its resources.
 type resizing struct {
