@@ -1,0 +1,250 @@
+package eviction
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// What a measurement leads to is here, one step after another: what nobody uses is taken back, pods are evicted, and their end is
+// awaited. The actor itself, which measures, is in actor.go.
+
+// act does what a measurement leads to.
+func (a *actor) act(ctx supervisors.Context, act action, m Measurement) {
+	if a.busy || a.opts.Board == nil || !settled(a.opts.Board.Now(), ctx.Now()) {
+		return
+	}
+	if act.kind == nothing {
+		a.acting, a.reclaimed, a.unmeasured = "", false, 0
+	} else if a.acting != act.by.signal {
+		a.acting, a.helpless = act.by.signal, false
+		what := signals[a.acting].resource
+		ctx.Log().Warn("a threshold of eviction is met", "reason", act.by.describe(m.Readings[a.acting]))
+		a.nodeEvent(ctx, fmt.Sprintf("Attempting to reclaim %s", what))
+	}
+	switch {
+	case act.kind == evict, len(a.boundedPods()) > 0:
+		a.figure(ctx, act, m)
+	case act.kind == reclaim:
+		a.reclaim(ctx, act.on)
+	}
+}
+
+// settled says that all pods of the node are known, with their statuses. While an agent that has just begun adopts them, the few
+// that are known would be evicted for what the others use. A source that is never heard, or a pod that is never read, does not
+// hold eviction up for long.
+func settled(s *board.Snapshot, now time.Time) bool {
+	return now.Sub(s.Life) > settleTimeout || s.Complete() && !slices.ContainsFunc(s.Pods, func(p board.Pod) bool {
+		return p.Quarantine == nil && (p.Phase == "" || p.Phase == "reading")
+	})
+}
+
+func (a *actor) nodeEvent(ctx supervisors.Context, text string) {
+	if name := a.opts.NodeName; name != "" {
+		ctx.Tell(messages.Events, messages.NodeEvent(name, v1.EventTypeWarning, messages.EventThresholdMet, text, ctx.Now()))
+	}
+}
+
+// reclaim has taken back what nobody uses on a file system.
+func (a *actor) reclaim(ctx supervisors.Context, on contents) {
+	if len(a.reclaiming) > 0 {
+		return
+	}
+	a.generation++
+	a.reclaiming = map[messages.Address]bool{}
+	if on.dead() {
+		over := map[string]bool{}
+		for _, p := range a.opts.Board.Now().Pods {
+			if p.Status != nil && finalstatus.Final(p.Status.Phase) {
+				over[string(p.Pod.UID)] = true
+			}
+		}
+		a.reclaiming[messages.Runtime] = true
+		ctx.Tell(messages.Runtime, messages.ReclaimContainers{Over: over})
+	}
+	if on.images {
+		a.reclaiming[messages.Images] = true
+		if !on.dead() {
+			ctx.Tell(messages.Images, messages.ReclaimImages{})
+		}
+	}
+	ctx.After(reclaimTimeout, reclaimDue{a.generation})
+}
+
+// reclaimEnded takes the answers. Images come after containers, which may be the last to use them.
+func (a *actor) reclaimEnded(ctx supervisors.Context, from ...messages.Address) {
+	if len(a.reclaiming) == 0 {
+		return
+	}
+	for _, who := range from {
+		delete(a.reclaiming, who)
+	}
+	if len(a.reclaiming) > 0 {
+		ctx.Tell(messages.Images, messages.ReclaimImages{})
+		return
+	}
+	a.reclaimed = true
+	a.measureAgain(ctx)
+}
+
+// boundedPods are those that have a limit of local storage to be held.
+func (a *actor) boundedPods() map[types.UID]bool {
+	out := map[types.UID]bool{}
+	for _, p := range a.opts.Board.Now().Pods {
+		if a.opts.LocalStorage && p.Failure == nil && evictable(p.Pod, a.opts.Static) && bounded(p.Pod) {
+			out[p.Pod.UID] = true
+		}
+	}
+	return out
+}
+
+// figure reads what pods use, for a decision over them: afresh where a disk is short.
+func (a *actor) figure(ctx supervisors.Context, act action, m Measurement) {
+	a.busy = true
+	urgent := a.boundedPods()
+	if act.kind == evict && act.by.signal.kind() == v1.NodeDiskPressure {
+		for _, p := range a.opts.Board.Now().Pods {
+			urgent[p.Pod.UID] = true
+		}
+	}
+	figures := a.opts.Figures
+	ctx.Do(supervisors.Work{Name: "figures of pods", Timeout: figuresTimeout, Run: func(ctx context.Context) any {
+		stats, lacks := figures(ctx, urgent)
+		return figured{act, m, stats, lacks}
+	}})
+}
+
+// onFigures evicts the pods that exceed limits of their own. Where none does, and a threshold is met, what nobody uses goes, or
+// the one pod that comes first.
+func (a *actor) onFigures(ctx supervisors.Context, f figured) {
+	a.busy = false
+	candidates, leaving := a.candidates(f.stats)
+	all, over := len(candidates), 0
+	for _, c := range candidates {
+		if limit, message := c.exceeds(); a.opts.LocalStorage && limit != "" {
+			over++
+			a.evict(ctx, c, limit, failure(message, grace(limitOfPod, c.pod, 0)), leaving)
+		}
+	}
+	if f.act.kind == evict && f.act.by.signal.kind() == v1.NodeDiskPressure {
+		candidates = slices.DeleteFunc(candidates, candidate.unmeasured)
+	}
+	switch {
+	case f.act.kind == nothing:
+		return // nobody waits for pods that leave while nothing is short
+	case over > 0 || len(leaving) > 0:
+	case f.act.kind == reclaim:
+		a.reclaim(ctx, f.act.on)
+		return
+	case len(candidates) < all && a.unmeasured < maxUnmeasured: // it may be one of those that fills the disk
+		a.unmeasured++
+		ctx.Log().Info("eviction waits for the measurement of volumes and logs", "pods", all-len(candidates), "lacks", f.lacks)
+		a.measureAgain(ctx)
+		return
+	case len(candidates) == 0:
+		if !a.helpless {
+			ctx.Log().Warn("a threshold of eviction is met, and there is no pod that may be evicted", "signal", f.act.by.signal,
+				"lacks", f.lacks)
+		}
+		a.helpless, a.reclaimed = true, false
+		return
+	default:
+		rank(f.act.by.signal, f.act.on, candidates)
+		c := candidates[0]
+		message := explain(f.act.by, f.m.Readings[f.act.by.signal], c)
+		a.evict(ctx, c, string(f.act.by.signal), failure(message, grace(f.act.by, c.pod, a.opts.MaxGrace)), leaving)
+	}
+	a.await(ctx, leaving)
+}
+
+// limitOfPod stands for a pod's own limits: who exceeds them is evicted at once.
+var limitOfPod = limit{field: hardField}
+
+// candidates are the pods that may be evicted and of which figures are known: of others nobody knows whether their end would
+// bring anything. leaving are those that the node ends already and whose end is to be waited for, with their grace periods.
+func (a *actor) candidates(stats []api.PodStats) (list []candidate, leaving map[types.UID]int64) {
+	leaving = map[types.UID]int64{}
+	figures := map[string]*api.PodStats{}
+	for i := range stats {
+		figures[stats[i].PodRef.UID] = &stats[i]
+	}
+	for _, p := range a.opts.Board.Now().Pods {
+		s := figures[string(p.Pod.UID)]
+		switch {
+		case gone(&p):
+		case p.Failure != nil:
+			// A preempted pod is not awaited: its grace period has no bound, and the kernel does not wait.
+			if p.Failure.Reason == messages.EventEvicted && !a.awaited[p.Pod.UID] {
+				leaving[p.Pod.UID] = *cmp.Or(p.Failure.Grace, p.Pod.Spec.TerminationGracePeriodSeconds, ptr.To[int64](30))
+			}
+		case s != nil && p.Ending == "" && evictable(p.Pod, a.opts.Static):
+			list = append(list, candidate{p.Pod, s})
+		}
+	}
+	return list, leaving
+}
+
+// gone says that nothing of the pod runs any more, and that its volumes have gone.
+func gone(p *board.Pod) bool { return p.Phase == "finished" }
+
+func (a *actor) evict(ctx supervisors.Context, c candidate, signal string, why messages.PodFailure,
+	leaving map[types.UID]int64,
+) {
+	ctx.Log().Warn("evicting a pod", "pod", c.pod.Namespace+"/"+c.pod.Name, "podUID", c.pod.UID, "signal", signal, "message",
+		why.Message)
+	metrics.Evictions.WithLabelValues(signal).Inc()
+	metrics.EvictionAge.WithLabelValues(signal).Observe(ctx.Now().Sub(a.began).Seconds())
+	ctx.Tell(messages.Pods, messages.EvictPod{UID: string(c.pod.UID), Failure: why})
+	a.reclaimed, a.unmeasured = false, 0
+	leaving[c.pod.UID] = *why.Grace
+}
+
+// await waits for the end of pods before anything more is done: what they leave may be enough. leaving has their grace periods,
+// in seconds.
+func (a *actor) await(ctx supervisors.Context, leaving map[types.UID]int64) {
+	a.busy = true
+	published := a.opts.Board
+	limit := leaveTimeout + podspec.Grace(slices.Max(slices.Collect(maps.Values(leaving))))
+	ctx.Do(supervisors.Work{Name: "await the end of evicted pods", Timeout: limit, Run: func(ctx context.Context) any {
+		for s := published.Now(); ; {
+			var there []types.UID
+			for i := range s.Pods {
+				if _, ok := leaving[s.Pods[i].Pod.UID]; ok && !gone(&s.Pods[i]) {
+					there = append(there, s.Pods[i].Pod.UID)
+				}
+			}
+			var err error
+			if len(there) == 0 {
+				return left{}
+			}
+			if s, err = published.After(ctx, s.Version); err != nil {
+				return left{there}
+			}
+		}
+	}})
+}
+
+// onLeft measures what the end of pods has brought. Nobody waits again for one that does not end.
+func (a *actor) onLeft(ctx supervisors.Context, m left) {
+	a.busy = false
+	for _, uid := range m.there {
+		a.awaited[uid] = true
+		ctx.Log().Warn("an evicted pod does not end in time; nobody waits for it any longer", "podUID", uid)
+	}
+	a.measureAgain(ctx)
+}
