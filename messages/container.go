@@ -89,6 +89,8 @@ type ContainerReported struct {
 	Fact *ContainerFact
 	// Failed is why it could not be created or started.
 	Failed *Reason
+	// HookFailed is why the post-start hook failed, for which the container is ended; empty: it did not.
+	HookFailed string
 	// Taken says that the runtime has a container under this attempt's name that never ran, and cannot remove it: the next
 	// attempt is to be made.
 	Taken bool

@@ -29,6 +29,9 @@ type Reason struct {
 	Probe ProbeKind
 }
 
+// PostStartFailed begins a Cause that is the failure of a post-start hook.
+const PostStartFailed = "post-start hook: "
+
 // Reasons that containers and pods wait for or ended with. They are the kubelet's where it has one.
 const (
 	ReasonContainerCreating   = "ContainerCreating"

@@ -17,6 +17,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -166,12 +167,13 @@ func (a *actor) run(ctx supervisors.Context, m messages.RunContainer) {
 
 // report tells the pod of the container that runs. While it is to be ended since its hook failed, it has not started for others.
 func (a *actor) report(ctx supervisors.Context) {
-	fact, stage := a.fact, a.stage
+	fact, stage, failed := a.fact, a.stage, ""
 	if a.hookFailed != nil {
-		stage = messages.StageHooking
+		stage, failed = messages.StageHooking, strings.TrimPrefix(a.hookFailed.Reason, failedPostStart+": ")
 	}
 	ctx.Tell(ctx.Self().Parent(), messages.ContainerReported{
 		UID: a.uid, Name: a.name, Generation: a.desired.Generation, Stage: stage, Fact: &fact,
+		HookFailed: failed,
 	})
 }
 

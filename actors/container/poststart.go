@@ -168,5 +168,6 @@ func (a *actor) hookDone(ctx supervisors.Context, d hookDone) {
 		firstBytes([]byte(d.failed.Error())))
 	a.record(ctx, a.desired.Pod, v1.EventTypeWarning, messages.EventFailedPostStartHook, "PostStartHook failed")
 	a.hookFailed = new(stopOf(a.host, a.desired, a.fact, graceOf(a.desired.Pod), why))
+	a.report(ctx)
 	a.end(ctx, *a.hookFailed)
 }

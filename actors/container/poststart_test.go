@@ -56,6 +56,8 @@ func sent(k *supervisortest.Kit) string {
 			switch {
 			case m.Failed != nil:
 				out = append(out, "failed: "+m.Failed.String())
+			case m.HookFailed != "":
+				out = append(out, "hooking failed")
 			case m.Stage == messages.StageHooking:
 				out = append(out, "hooking")
 			default:
@@ -110,7 +112,7 @@ func TestAFailedPostStartHookEndsTheContainer(t *testing.T) {
 	k := r.actor()
 	k.Send("pods/u1", r.desired)
 	k.RunWork()
-	if got := sent(k); got != "hooking ended" || len(r.r.Calls("StopContainer")) != 1 {
+	if got := sent(k); got != "hooking hooking failed ended" || len(r.r.Calls("StopContainer")) != 1 {
 		t.Errorf("it told %s, and stopped %d times", got, len(r.r.Calls("StopContainer")))
 	}
 }
@@ -129,7 +131,7 @@ func TestAPostStartHookThatFailedBeforeARestartIsNotRunAgain(t *testing.T) {
 	r.desired.Adopt = &fact
 	k.Send("pods/u1", r.desired)
 	k.RunWork()
-	if got := sent(k); got != "hooking ended" || r.runs != 1 {
+	if got := sent(k); got != "hooking hooking failed ended" || r.runs != 1 {
 		t.Errorf("it told %s, and the hook ran %d times", got, r.runs)
 	}
 }
@@ -143,7 +145,7 @@ func TestAContainerWhoseHookFailedIsEndedInTheEnd(t *testing.T) {
 	k.Send("pods/u1", r.desired)
 	k.RunWork()
 	k.Send("pods/u1", r.desired)
-	if got := sent(k); got != "hooking hooking" {
+	if got := sent(k); got != "hooking hooking failed hooking failed" {
 		t.Errorf("while it cannot be stopped: %s", got)
 	}
 	k.Advance(retryPause)

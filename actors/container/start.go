@@ -59,7 +59,7 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	}
 	done.created = !made.found
 	if err := noteHook(h, w, id); err != nil {
-		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: "post-start hook: " + err.Error()}
+		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: messages.PostStartFailed + err.Error()}
 		return done
 	}
 	startErr := h.CRI.StartContainer(ctx, id)

@@ -27,8 +27,9 @@ type proved struct {
 
 // hooked is what is known of the post-start hook of a container.
 type hooked struct {
-	id   string
-	done bool
+	id     string
+	done   bool
+	failed string // why it failed; empty: it did not
 }
 
 // hookEnded says that the newest container's post-start hook has ended, where it has one.

@@ -117,6 +117,7 @@ func (m *Machine) takeReport(now time.Time, v messages.ContainerReported) {
 	}
 	c.hooked.done = c.hooked.done || v.Stage == messages.StageRunning
 	if v.Stage == messages.StageHooking {
+		c.hooked.failed = v.HookFailed
 		return
 	}
 	m.answered("run", c.name)

@@ -142,6 +142,9 @@ func (m *Machine) hold(c *container) *messages.Reason {
 			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", m.set.BackOff.wait(c.backoff.step),
 				c.name, m.pod.Name, m.pod.Namespace, m.uid),
 		}
+		if c.hooked.id == end.ID && c.hooked.failed != "" {
+			r.Cause = messages.PostStartFailed + c.hooked.failed
+		}
 		for _, f := range c.failing() {
 			if f.Kind == c.unfit() {
 				r.Probe, r.Cause = f.Kind, f.Said

@@ -147,6 +147,8 @@ type Snapshot struct {
 	Registered bool
 	// Addresses are the node's as the API server's Node has them (see hostIPs), and stay when that is gone. Not to be changed.
 	Addresses []string
+	// LeaseExpires is when the control plane takes the node for lost unless the lease is renewed; zero: there is none yet.
+	LeaseExpires time.Time
 	// Problems are sentences that say what goes wrong.
 	Problems []string
 }

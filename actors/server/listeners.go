@@ -66,6 +66,8 @@ type Config struct {
 	Node *NodeAPI
 	// Figures is admin.Config's.
 	Figures func(ctx context.Context, all bool) api.Figures
+	// LeaseExpires is admin.Config's.
+	LeaseExpires func() time.Time
 	// Chaos breaks actors on purpose; nil: it is not enabled.
 	Chaos *chaos.Engine
 	// CAdvisor has cAdvisor's pages and API on CAdvisorAddress, "host:port"; nil: they are not served.
@@ -199,7 +201,8 @@ func (l *Listeners) adminHandler() http.Handler {
 	return admin.New(admin.Config{
 		Board: l.conf.Board, Events: l.conf.Events, Containers: l.shared, Healthz: l.health.Handler(true),
 		Health: l.health.Explain, Tree: l.tree, Runtime: l.conf.Runtime, Chaos: l.conf.Chaos, Figures: l.conf.Figures,
-		Observatory: l.observatory,
+		LeaseExpires: l.conf.LeaseExpires,
+		Observatory:  l.observatory,
 		Version: api.Version{
 			Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(),
 			Platform: runtime.GOOS + "/" + runtime.GOARCH, PID: os.Getpid(), Since: time.Now(),

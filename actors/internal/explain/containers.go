@@ -60,6 +60,10 @@ func (v view) crash(f *Finding, r messages.Reason) {
 		v.unfit(f, r)
 		return
 	}
+	if strings.HasPrefix(r.Cause, messages.PostStartFailed) {
+		v.start(f, short(r.Cause))
+		return
+	}
 	for _, c := range v.statuses() {
 		if t := cmp.Or(c.LastTerminationState.Terminated, c.State.Terminated); c.Name == r.Container && t != nil {
 			v.end(f, t, true)

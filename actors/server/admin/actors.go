@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ func (h *handlers) actors(w http.ResponseWriter, _ *http.Request) {
 		fail(w, errNoTree)
 		return
 	}
-	out := api.Actors{At: time.Now(), Actors: []api.Actor{}}
+	out := api.Actors{At: time.Now(), Actors: []api.Actor{}, Goroutines: runtime.NumGoroutine()}
 	names := podNames(h.conf.Board.Now())
 	for _, v := range tree.Vitals() {
 		out.Actors = append(out.Actors, api.Actor{Vitals: v, Pod: names[podOf(v.Path)]})

@@ -55,6 +55,8 @@ type Config struct {
 	// ends; nil: nobody does.
 	Figures func(ctx context.Context, all bool) api.Figures
 	Chaos   *chaos.Engine // nil: it is not enabled
+	// LeaseExpires is when the node's lease ends; nil: the node is in no cluster.
+	LeaseExpires func() time.Time
 	// Observatory says where the observatory is served beside the admin socket; nil: nowhere. An error says why it is not open.
 	Observatory func() (*api.Observatory, error)
 	Version     api.Version // of the agent

@@ -354,6 +354,7 @@ func (a *Agent) serverConfig() server.Config {
 	}
 	if a.cluster != nil {
 		c.Cluster = a.cluster.problems
+		c.LeaseExpires = func() time.Time { return a.cluster.registered.Load().LeaseExpires }
 	}
 	c.CAdvisor, c.CAdvisorAddress = a.cadvisor()
 	if address := a.guard.exposure.Observatory; address != "" {

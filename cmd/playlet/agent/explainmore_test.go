@@ -9,6 +9,9 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ktesting "k8s.io/client-go/testing"
 
 	"github.com/playlet-dev/playlet/cri/sim"
 )
@@ -81,6 +84,7 @@ func TestTheCauseOfRarerTroubles(t *testing.T) {
 		"subpath":   {strings.Replace(volume("subpath", "hostPath: {path: "+r.dir+"}"), "mountPath: /v}", "mountPath: /v, subPathExpr: $(NOPE)/x}", 1), `container main cannot be made: subPathExpr "$(NOPE)/x" of volume "v": the container's environment has no value for NOPE`},
 		"nonroot":   {more("nonroot", "    securityContext: {runAsNonRoot: true, runAsUser: 0}\n"), "container main cannot be made: runAsNonRoot is set, but so is runAsUser: 0"},
 		"imageroot": {more("imageroot", "    securityContext: {runAsNonRoot: true}\n"), "container main cannot be made: runAsNonRoot is set, but the image runs as root"},
+		"hook":      {more("hook", "    lifecycle: {postStart: {exec: {command: [nope]}}}\n"), "container main: its post-start hook fails: "},
 		"hanging":   {more("hanging", "    lifecycle: {postStart: {exec: {command: [hang]}}}\n"), "container main runs, and its post-start hook (hang) has not ended yet"},
 		"sidecar":   {"apiVersion: v1\nkind: Pod\nmetadata: {name: sidecar}\nspec:\n  initContainers: [{name: side, image: hello, restartPolicy: Always, startupProbe: {periodSeconds: 1, failureThreshold: 999, exec: {command: [nope]}}}]\n  containers: [{name: main, image: hello}]\n", "init container side: its startup probe fails: not yet"},
 		"deadline":  {pod("deadline", "activeDeadlineSeconds: 1"), "the pod was active for longer than its activeDeadlineSeconds (1)"},
@@ -122,7 +126,7 @@ func TestTheCauseOfRarerTroubles(t *testing.T) {
 	r.untilPrinted([]string{"explain", "node"}, "the container runtime")
 }
 
-// What admission refuses.
+// What admission and the API server have a pod wait for.
 func TestTheCauseOfRefusals(t *testing.T) {
 	r := newClusterRig(t, sim.Options{}, "--max-pods=2", "--register-with-taints=dedicated=db:NoExecute")
 	r.start(nil)
@@ -139,4 +143,11 @@ func TestTheCauseOfRefusals(t *testing.T) {
 	r.await("both", func(s sim.Snapshot) bool { return isUp(s, "first") && isUp(s, "second") })
 	r.binds(tolerant("third", ""))
 	r.untilPrinted([]string{"pods"}, "default/third: the node has as many pods as it may have (")
+	r.api.PrependReactor("delete", "pods", func(a ktesting.Action) (bool, runtime.Object, error) { // as finalizers have it
+		deletion, ok := a.(ktesting.DeleteAction)
+		return ok && deletion.GetName() == "first", &v1.Pod{}, nil
+	})
+	r.edits("first", func(p *v1.Pod) { p.Finalizers = []string{"example.com/backup"} })
+	r.deletes("first", 1)
+	r.untilPrinted([]string{"explain", "first"}, "its object is kept by its finalizers: example.com/backup")
 }

@@ -22,7 +22,8 @@ import (
 
 const chaosRunLong = `Run an experiment: look whether the node is steady, carry the steps out, one after another, look all the while, and wait
 until the node is steady again. All the time each pod that was ready has to stay ready, no container of one may be restarted,
-and the node's container runtime and network have to be ready. At the end no actor may be left in quarantine.
+the node's container runtime and network have to be ready, and in a cluster the node's lease has to be renewed. At the end each
+actor has to run, and the agent may not have many more goroutines than before.
 
 Exit code 0: all held. 1: something did not, or the experiment could not begin. Ctrl-C ends all rules.
 Experiments to begin with are in e2e/chaos.`
@@ -31,6 +32,7 @@ const (
 	lookEvery      = 250 * time.Millisecond
 	commandTimeout = time.Minute
 	maxViolations  = 100 // reported; those that follow are counted
+	goroutineNoise = 50  // requests and connections that come and go
 )
 
 // experimentReport is what -o json prints.
@@ -62,7 +64,9 @@ type chaosRun struct {
 	report experimentReport
 	seen   map[string]bool // violations that are reported already
 	before map[string]map[string]string
-	abort  context.CancelCauseFunc
+	// goroutines are those of the agent before, and never fewer than it may have at the end.
+	goroutines int
+	abort      context.CancelCauseFunc
 }
 
 func newChaosRun() *cobra.Command {
@@ -313,7 +317,12 @@ func (c *chaosRun) baseline(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	actors, err := c.client.Actors(ctx)
+	if err != nil {
+		return err
+	}
 	c.before, _ = readyPods(all)
+	c.goroutines = actors.Goroutines
 	c.report.Pods = len(c.before)
 	for _, containers := range c.before {
 		c.report.Containers += len(containers)
@@ -341,6 +350,9 @@ func (c *chaosRun) look(ctx context.Context, rest bool) error {
 			return errors.New("the container runtime or its network is not ready")
 		}
 		c.violated("the container runtime or its network was not ready")
+	}
+	if expires := all.LeaseExpires; !expires.IsZero() && time.Now().After(expires) {
+		c.violated("the node's lease was not renewed before it ended at " + expires.Format(time.RFC3339))
 	}
 	if !all.Audited || len(all.Unheard) > 0 { // an actor that has begun anew does not know of all pods yet
 		if rest {
@@ -376,6 +388,9 @@ func (c *chaosRun) look(ctx context.Context, rest bool) error {
 		if a := &actors.Actors[i]; a.State != supervisors.Running {
 			return fmt.Errorf("actor %s is %s", shownPath(a), a.State)
 		}
+	}
+	if n := actors.Goroutines; c.goroutines > 0 && n > c.goroutines+c.goroutines/4+goroutineNoise {
+		return fmt.Errorf("the agent has %d goroutines, and had %d before: something leaks", n, c.goroutines)
 	}
 	return nil
 }

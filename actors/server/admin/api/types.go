@@ -23,6 +23,8 @@ type Pods struct {
 	At       time.Time       `json:"at,omitzero"`
 	Pods     []Pod           `json:"items"` // by namespace and name
 	Node     `json:"node"`
+	// LeaseExpires is when the control plane takes the node for lost unless its lease is renewed; empty: it has none.
+	LeaseExpires time.Time `json:"leaseExpires,omitzero"`
 }
 
 // Change is one line of GET /v1/pods?watch=true. What it leaves out did not change since the line before.
@@ -162,6 +164,8 @@ type Process struct {
 type Actors struct {
 	At     time.Time `json:"at"`
 	Actors []Actor   `json:"actors"` // each before its children, the root first
+	// Goroutines are those of the agent's process.
+	Goroutines int `json:"goroutines"`
 }
 
 // Actor is one actor that runs, or that is to run again.
