@@ -38,8 +38,8 @@ func (c *Collector) view(ctx context.Context, age time.Duration) *cadvisorView {
 func (c *Collector) cadvisor(ctx context.Context) (collectors []prometheus.Collector, lacks []string) {
 	v := c.view(ctx, fullAge)
 	return []prometheus.Collector{
-		metrics.NewPrometheusCollector(v, labels, included, clock.RealClock{}, model.RequestOptions{}),
-		metrics.NewPrometheusMachineCollector(v, included),
+		metrics.NewPrometheusCollector(v, labels, included(), clock.RealClock{}, model.RequestOptions{}),
+		metrics.NewPrometheusMachineCollector(v, included()),
 	}, v.figures.lacks
 }
 

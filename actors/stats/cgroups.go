@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/cadvisor/lib/container"
@@ -28,9 +29,17 @@ import (
 )
 
 // included is what the kubelet has cAdvisor collect.
-var included = container.MetricSet{
-	container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {}, container.DiskUsageMetrics: {},
-	container.NetworkUsageMetrics: {}, container.ProcessMetrics: {}, container.OOMMetrics: {}, container.PressureMetrics: {},
+var included = sync.OnceValue(func() container.MetricSet { return includedFor(unified()) })
+
+func includedFor(unified bool) container.MetricSet {
+	out := container.MetricSet{
+		container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {}, container.DiskUsageMetrics: {},
+		container.NetworkUsageMetrics: {}, container.ProcessMetrics: {}, container.OOMMetrics: {},
+	}
+	if unified { // version 1 has no pressure: its families would be zeros
+		out[container.PressureMetrics] = struct{}{}
+	}
+	return out
 }
 
 // cgroup is one cgroup as it was read. Immutable.
@@ -66,8 +75,19 @@ type cgroupReader struct {
 	machine   model.MachineInfo // no more of it than reading cgroups takes
 	machineAt time.Time
 
-	before map[string]cpuTime // of the reading before
+	before map[string]cpuTime   // of the reading before
+	specs  map[string]knownSpec // of the cgroups that were there then
 }
+
+// knownSpec is what a cgroup's files of limits said at a time.
+type knownSpec struct {
+	at      time.Time
+	network bool
+	spec    model.ContainerSpec
+}
+
+// specAge is how old limits may be. They are a third of what there is to read of a cgroup, and hardly ever change.
+const specAge = time.Minute
 
 // cpuTime is the CPU time that a cgroup had used at a time.
 type cpuTime struct {
@@ -117,6 +137,7 @@ func (r *cgroupReader) read() (cgroupSet, error) {
 		})
 	}
 	r.rates(set)
+	maps.DeleteFunc(r.specs, func(name string, _ knownSpec) bool { return set[name] == nil })
 	return set, errors.Join(errs...)
 }
 
@@ -206,7 +227,7 @@ func (r *cgroupReader) started(pod, literal string) uint64 {
 // one reads one cgroup. Network figures are those of a process in it; the node's are those of the agent.
 func (r *cgroupReader) one(name string, network bool) (*model.ContainerInfo, error) {
 	paths := common.MakeCgroupPaths(r.mounts, name)
-	metrics, pid := included, 0
+	metrics, pid := included(), 0
 	if name == "/" {
 		delete(paths, "pids") // the root has none
 		pid = r.pid
@@ -235,12 +256,9 @@ func (r *cgroupReader) one(name string, network bool) (*model.ContainerInfo, err
 		}
 		return nil, err
 	}
-	spec, err := common.GetSpec(paths, r, network && pid != 0, name == "/")
+	spec, err := r.spec(paths, name, network && pid != 0)
 	if err != nil {
 		return nil, err
-	}
-	if name == "/" {
-		nodeSpec(&spec)
 	}
 	if stats.DiskIo != nil {
 		common.AssignDeviceNamesToDiskStats((*common.MachineInfoNamer)(&r.machine), stats.DiskIo)
@@ -249,6 +267,26 @@ func (r *cgroupReader) one(name string, network bool) (*model.ContainerInfo, err
 	return &model.ContainerInfo{
 		ContainerReference: model.ContainerReference{Name: name}, Spec: spec, Stats: []*model.ContainerStats{stats},
 	}, nil
+}
+
+// spec gives the limits of a cgroup.
+func (r *cgroupReader) spec(paths map[string]string, name string, network bool) (model.ContainerSpec, error) {
+	now := r.now()
+	if k, ok := r.specs[name]; ok && k.network == network && now.Sub(k.at) < specAge {
+		return k.spec, nil
+	}
+	spec, err := common.GetSpec(paths, r, network, name == "/")
+	if err != nil {
+		return spec, err
+	}
+	if name == "/" {
+		nodeSpec(&spec)
+	}
+	if r.specs == nil {
+		r.specs = map[string]knownSpec{}
+	}
+	r.specs[name] = knownSpec{now, network, spec}
+	return spec, nil
 }
 
 // readMachine reads the names of disks, which may come and go. It asks no file system, since one may hang.
@@ -351,7 +389,7 @@ func rate(before, now cpuTime) *uint64 {
 
 // mountedCgroups are the mount points of the controllers that are read.
 func mountedCgroups() (map[string]string, error) {
-	mounts, err := libcontainer.GetCgroupSubsystems(included)
+	mounts, err := libcontainer.GetCgroupSubsystems(included())
 	if err != nil {
 		return nil, fmt.Errorf("no cgroups are mounted: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/cadvisor/lib/container"
 	"github.com/google/cadvisor/lib/model"
 	library "github.com/opencontainers/cgroups"
 	dto "github.com/prometheus/client_model/go"
@@ -292,5 +293,63 @@ func TestUnifiedCgroups(t *testing.T) {
 	}
 	if c.PSI.Some.Total != 7000 || c.PSI.Full.Avg10 != 0.5 || m.PSI.Some.Avg10 != 1.5 || inputOutput(g).PSI.Full.Total != 3000 {
 		t.Errorf("pressure %+v %+v", c.PSI, inputOutput(g))
+	}
+}
+
+// Pressure is of version 2 alone.
+func TestPressureIsCollectedWhereThereIsSome(t *testing.T) {
+	for _, unified := range []bool{false, true} {
+		if got := includedFor(unified).Has(container.PressureMetrics); got != unified {
+			t.Errorf("unified %v: %v", unified, got)
+		}
+	}
+}
+
+// Limits are read once a minute.
+func TestLimitsAreReadOnceAMinute(t *testing.T) {
+	now, dir := time.Now(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "a"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(shares string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "a", "cpu.shares"), []byte(shares), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &cgroupReader{now: func() time.Time { return now }}
+	read := func() uint64 {
+		t.Helper()
+		spec, err := r.spec(map[string]string{"cpu": filepath.Join(dir, "a")}, "/a", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return spec.Cpu.Limit
+	}
+	write("2")
+	first := read()
+	write("512")
+	if soon := read(); first != 2 || soon != 2 {
+		t.Errorf("at first %d, at once %d", first, soon)
+	}
+	if now = now.Add(specAge); read() != 512 {
+		t.Error("after a minute they are the same")
+	}
+}
+
+// What is mounted for a pod is no file system of the node's.
+func TestFilesystemsOfPods(t *testing.T) {
+	for at, want := range map[string]bool{
+		"/": false, "/dev/shm": false, "/var/lib/kubelet": false, "/run": false,
+		"/run/containerd/io.containerd.runtime.v2.task/k8s.io/x/rootfs": true, "/run/x/sandboxes/id/shm": true,
+		"/var/lib/kubelet/pods/uid/volumes/kubernetes.io~secret/s": true,
+	} {
+		device := at
+		if at == "/" || strings.HasSuffix(at, "rootfs") {
+			device = "overlay_0-41"
+		}
+		if got := ofAPod(device, at, "/var/lib/kubelet"); got != want {
+			t.Errorf("%s: %v", at, got)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,13 +89,30 @@ func readMachine() (*model.MachineInfo, error) {
 	return machine.Info(sysfs.NewRealSysFs(), disks, true)
 }
 
-// readMounted reads the file systems that are mounted on the node.
-func readMounted() ([]model.FsStats, error) {
+// nodeFilesystems are the file systems that are mounted on the node, but for those of pods.
+func nodeFilesystems(rootDir string) (fs.FsInfo, []fs.Fs, error) {
 	disks, err := fs.NewFsInfo(fs.Context{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	list, err := disks.GetGlobalFsInfo()
+	return disks, slices.DeleteFunc(list, func(d fs.Fs) bool {
+		at, _ := disks.GetMountpointForDevice(d.Device) // of one unmounted meanwhile there is none
+		return ofAPod(d.Device, at, rootDir)
+	}), err
+}
+
+// ofAPod says that a mount is a container's root, a sandbox's /dev/shm or a volume. It comes and goes with its pod, and is the
+// node's disk or memory once more; three hundred of them were a quarter of an answer. The kubelet has those that were mounted when
+// it began.
+func ofAPod(device, at, rootDir string) bool {
+	return strings.HasPrefix(device, "overlay") && at != "/" || path.Base(at) == "shm" && at != "/dev/shm" ||
+		strings.HasPrefix(at, path.Join(rootDir, "pods")+"/")
+}
+
+// readMounted reads the file systems that are mounted on the node.
+func readMounted(rootDir string) ([]model.FsStats, error) {
+	_, list, err := nodeFilesystems(rootDir)
 	out := make([]model.FsStats, 0, len(list))
 	for _, d := range list {
 		s := model.FsStats{
@@ -114,15 +132,11 @@ func readMounted() ([]model.FsStats, error) {
 }
 
 // readPlaces reads the same file systems, with where they are mounted.
-func readPlaces() ([]model.FsInfo, error) {
-	disks, err := fs.NewFsInfo(fs.Context{})
-	if err != nil {
-		return nil, err
-	}
-	list, err := disks.GetGlobalFsInfo()
+func readPlaces(rootDir string) ([]model.FsInfo, error) {
+	disks, list, err := nodeFilesystems(rootDir)
 	out := make([]model.FsInfo, 0, len(list))
 	for _, d := range list {
-		at, _ := disks.GetMountpointForDevice(d.Device) // of one unmounted meanwhile there is none
+		at, _ := disks.GetMountpointForDevice(d.Device)
 		labels, _ := disks.GetLabelsForDevice(d.Device)
 		out = append(out, model.FsInfo{
 			Timestamp: time.Now(), Device: d.Device, Mountpoint: at, Labels: labels, Capacity: d.Capacity, Available: d.Available,
