@@ -38,6 +38,8 @@ const (
 	// EventEvicted is of a pod that the node ends for want of a resource, or for a limit that it exceeds; it is the reason in its
 	// status, too.
 	EventEvicted = "Evicted"
+	// EventOOMKilling is of a process in a pod that the kernel ends for want of memory; node problem detectors use it of nodes.
+	EventOOMKilling = "OOMKilling"
 	// Of a pod that is resized in place (KEP-1287). Those of one that cannot be are made of the reason of its condition.
 	EventResize          = "Resize"
 	EventResizeStarted   = "ResizeStarted"
@@ -49,6 +51,9 @@ const (
 	EventFreeDiskSpaceFailed = "FreeDiskSpaceFailed"
 	EventInvalidDiskCapacity = "InvalidDiskCapacity"
 	EventThresholdMet        = "EvictionThresholdMet"
+	EventSystemOOM           = "SystemOOM"
+	EventAllocatableEnforced = "NodeAllocatableEnforced"
+	EventAllocatableFailed   = "FailedNodeAllocatableEnforcement"
 	EventChaos               = "Chaos" // of this agent's own: what playlet chaos did
 )
 

@@ -43,6 +43,9 @@ type Options struct {
 	// AwaitMemory waits until less memory is left than one of these levels, in bytes, and reports that, or until ctx ends. It is
 	// called outside the mailbox; nil: memory is looked at with all else.
 	AwaitMemory func(ctx context.Context, levels map[Signal]int64) bool
+	// NextKill waits for the next process that the kernel ends for want of memory, or until ctx ends. It is called outside the
+	// mailbox; nil: nobody is told of these.
+	NextKill func(ctx context.Context) (Kill, error)
 	// Every is between measurements; 0: 10 s, the kubelet's.
 	Every time.Duration
 }
@@ -92,9 +95,10 @@ type actor struct {
 	reclaimed  bool
 	busy       bool // figures of pods are being read, or the end of evicted ones is awaited
 	// awaited are pods whose end was waited for in vain. Nobody waits for them again.
-	awaited map[types.UID]bool
-	acting  Signal    // for which something was done last, until nothing is short
-	began   time.Time // the last measurement
+	awaited   map[types.UID]bool
+	acting    Signal    // for which something was done last, until nothing is short
+	began     time.Time // the last measurement
+	kernelLog string    // why the kernel's log cannot be read, as it was logged
 	// helpless says that it was logged that no pod may be evicted for it.
 	helpless bool
 	// unmeasured is how often pods were not evicted since the volumes and logs of some were not measured, one after another.
@@ -124,6 +128,11 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.Started:
 		ctx.After(soon, measureDue{}) // by then the cgroup of all pods is there
 		a.measure(ctx)
+		a.awaitKill(ctx)
+	case killed:
+		a.onKill(ctx, m)
+	case killDue:
+		a.awaitKill(ctx)
 	case measureDue:
 		ctx.After(a.opts.Every, measureDue{})
 		a.measure(ctx)

@@ -1,5 +1,6 @@
 // Package eviction is the actor that measures memory, disks and process numbers, reports pressure to registration and pods, and
-// acts on it: what nobody uses is removed, then pods are evicted, one at a time. Limits of local storage are held, too.
+// acts on it: what nobody uses is removed, then pods are evicted, one at a time. Limits of local storage are held, too. Processes
+// that the kernel ends for want of memory are told of (oom.go).
 //
 // How to read the folder: measure.go measures and layout.go tells which file systems are one; pressure.go has thresholds and
 // their hysteresis, decide.go what is to be done, rank.go which pod comes first and what its status says, local.go the limits of

@@ -1,0 +1,130 @@
+package eviction
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/linux/oomkill"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Kill is a process that the kernel has ended for want of memory.
+type Kill = oomkill.Kill
+
+// KernelLog is the kernel's log at this path, which tells of them.
+var KernelLog = oomkill.New
+
+const (
+	// killTimeout is how long one wait for a kill lasts; the next follows.
+	killTimeout = 10 * time.Minute
+	// logRetry is when a log that could not be read is tried again.
+	logRetry = time.Minute
+)
+
+type (
+	killed struct {
+		kill Kill
+		err  error
+	}
+	killDue struct{}
+)
+
+// awaitKill waits for the next process that the kernel ends.
+func (a *actor) awaitKill(ctx supervisors.Context) {
+	next := a.opts.NextKill
+	if next == nil {
+		return
+	}
+	ctx.Do(supervisors.Work{Name: "await a kill by the kernel", Timeout: killTimeout, Routine: true,
+		Run: func(ctx context.Context) any {
+			kill, err := next(ctx)
+			if err != nil && ctx.Err() != nil {
+				return killDue{} // it was only waited for
+			}
+			return killed{kill, err}
+		}})
+}
+
+func (a *actor) onKill(ctx supervisors.Context, m killed) {
+	if m.err != nil {
+		if text := m.err.Error(); text != a.kernelLog {
+			ctx.Log().Warn("what the kernel ends for want of memory is told by the runtime alone: its log cannot be read",
+				"reason", text)
+			a.kernelLog = text
+		}
+		ctx.After(logRetry, killDue{})
+		return
+	}
+	a.kernelLog = ""
+	k := m.kill
+	ctx.Log().Warn("the kernel ended a process for want of memory", "process", k.Process, "process id", k.PID, "cgroup", k.Group,
+		"limit of", k.Limited)
+	if k.Limited == "" {
+		if a.opts.NodeName != "" {
+			ctx.Tell(messages.Events, messages.NodeEvent(a.opts.NodeName, v1.EventTypeWarning, messages.EventSystemOOM,
+				fmt.Sprintf("System OOM encountered, victim process: %s, pid: %d", k.Process, k.PID), ctx.Now()))
+		}
+		a.measureAgain(ctx)
+	}
+	if pod, container := victim(a.opts.Board.Now().Pods, k.Group); pod != nil {
+		ctx.Tell(messages.Events, messages.PodEvent(pod.Pod, container, v1.EventTypeWarning, messages.EventOOMKilling,
+			fmt.Sprintf("The kernel ended process %s (pid %d): %s", k.Process, k.PID, whyKilled(pod, k)), ctx.Now()))
+	}
+	a.awaitKill(ctx)
+}
+
+// victim finds the pod whose cgroup has the one at this path, and the name of the container, where that is known. What a container
+// may have made below its own cgroup does not count: the first one is the pod's.
+func victim(pods []board.Pod, group string) (of *board.Pod, container string) {
+	first, inside := len(group), ""
+	for i := range pods {
+		if at, rest := within(&pods[i], group); at >= 0 && at < first {
+			of, first, inside = &pods[i], at, rest
+		}
+	}
+	if of == nil || of.Status == nil {
+		return of, ""
+	}
+	for _, list := range [][]v1.ContainerStatus{
+		of.Status.InitContainerStatuses, of.Status.ContainerStatuses, of.Status.EphemeralContainerStatuses,
+	} {
+		for i := range list {
+			if _, id, _ := strings.Cut(list[i].ContainerID, "://"); id != "" && strings.Contains(inside, id) {
+				return of, list[i].Name
+			}
+		}
+	}
+	return of, ""
+}
+
+// within is where the name of a pod's cgroup ends in a path, with either driver, and what follows; negative: it is not there.
+func within(pod *board.Pod, group string) (at int, rest string) {
+	uid := string(pod.Pod.UID)
+	for _, name := range []string{"/pod" + uid, "-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"} {
+		if i := strings.Index(group+"/", name+"/"); i >= 0 {
+			at = i + len(name)
+			return at, group[at:]
+		}
+	}
+	return -1, ""
+}
+
+// whyKilled says which limit was met.
+func whyKilled(pod *board.Pod, k Kill) string {
+	at, below := within(pod, k.Limited)
+	switch {
+	case k.Limited == "":
+		return "the node has no memory left"
+	case at < 0:
+		return "pods together have used up the memory of cgroup " + k.Limited
+	case below == "":
+		return "the pod has used up its memory limit"
+	}
+	return "the container has used up its memory limit"
+}
