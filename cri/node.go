@@ -23,11 +23,15 @@ type NodeFacts struct {
 	CPUCFSQuotaPeriod    time.Duration // [cpuCFSQuotaPeriod], 1 ms to 1 s
 	LimitedSwap          bool          // [memorySwap.swapBehavior] is LimitedSwap
 	SingleProcessOOMKill bool          // [singleProcessOOMKill]; unset means true on cgroup v1, false on v2
+	MemoryQoS            bool          // the feature gate MemoryQoS, with cgroup v2
+	ProtectMemory        bool          // [memoryReservationPolicy] is TieredReservation
+	ThrottlingFactor     float64       // [memoryThrottlingFactor], more than 0 and at most 1
 	SeccompDefault       bool          // [seccompDefault]
 	SeccompProfileRoot   string        // <root dir>/seccomp
 
 	// From the machine.
 	MemoryCapacity int64 // bytes
+	PodMemory      int64 // bytes: the capacity, less what is reserved
 	SwapCapacity   int64 // bytes
 	CgroupV2       bool  // the unified hierarchy alone
 	SwapController bool  // cgroups can bound swap

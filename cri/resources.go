@@ -2,6 +2,7 @@ package cri
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -37,6 +38,7 @@ func NewContainerResources(pod *v1.Pod, container *v1.Container, node NodeFacts,
 	r.OomScoreAdj = oomScoreAdj(pod, container, node.MemoryCapacity)
 	r.HugepageLimits = hugepageLimits(pod, container, node.HugePageSizes)
 	setSwap(r, pod, container, node)
+	setMemoryQoS(r, pod, container, node)
 	return r
 }
 
@@ -151,10 +153,44 @@ func setSwap(r *runtimeapi.LinuxContainerResources, pod *v1.Pod, container *v1.C
 			swap = int64(float64(request) / float64(node.MemoryCapacity) * float64(node.SwapCapacity))
 		}
 	}
+	setUnified(r, "memory.swap.max", swap)
+}
+
+func setUnified(r *runtimeapi.LinuxContainerResources, file string, bytes int64) {
 	if r.Unified == nil {
 		r.Unified = map[string]string{}
 	}
-	r.Unified["memory.swap.max"] = strconv.FormatInt(swap, 10)
+	r.Unified[file] = strconv.FormatInt(bytes, 10)
+}
+
+// setMemoryQoS has the kernel slow a container down before it meets its limit and, where that is configured, keep
+// for it what it asks for: by all means in a guaranteed pod, and else as long as there is other memory to take
+// (KEP-2570).
+func setMemoryQoS(r *runtimeapi.LinuxContainerResources, pod *v1.Pod, container *v1.Container, node NodeFacts) {
+	if !node.MemoryQoS {
+		return
+	}
+	request, limit := memoryRequest(container), container.Resources.Limits.Memory().Value()
+	switch {
+	case !node.ProtectMemory || request == 0:
+		setUnified(r, "memory.min", 0)
+		setUnified(r, "memory.low", 0)
+	case QOSClass(pod) == v1.PodQOSGuaranteed:
+		setUnified(r, "memory.min", request)
+	default:
+		setUnified(r, "memory.low", request)
+	}
+	if request == limit {
+		return
+	}
+	if limit == 0 {
+		limit = node.PodMemory
+	}
+	page := int64(os.Getpagesize())
+	high := int64(float64(request)+float64(limit-request)*node.ThrottlingFactor) / page * page
+	if high > request {
+		setUnified(r, "memory.high", high)
+	}
 }
 
 func maySwap(pod *v1.Pod, container *v1.Container) bool {
