@@ -29,7 +29,6 @@ func effects(done, open string) map[string]effect {
 //   - enableControllerAttachDetach: in what the Node reports.
 //   - featureGates: gate by gate, see effectiveGates.
 //   - reservedSystemCPUs: as a number; the policies of the CPU manager are pending.
-//   - enforceNodeAllocatable: for pods; the agent says at its start that it does no more.
 //   - kernelMemcgNotification: the kernel is asked in any case, where it tells.
 //   - kubeletCgroups and systemCgroups: their figures are told; no process is moved into them.
 //   - logging.flushFrequency: every line is written at once.
@@ -54,15 +53,16 @@ var fieldEffects = effects(`
 	imageGCLowThresholdPercent evictionSoftGracePeriod evictionMaxPodGracePeriod kernelMemcgNotification enableSystemLogQuery
 	shutdownGracePeriod shutdownGracePeriodCriticalPods shutdownGracePeriodByPodPriority
 	tracing imagePullCredentialsVerificationPolicy preloadedImagesVerificationAllowlist
+	qosReserved protectKernelDefaults failSwapOn systemReservedCgroup kubeReservedCgroup oomScoreAdj
+	memoryThrottlingFactor memoryReservationPolicy
 `, `
-	syncFrequency oomScoreAdj
+	syncFrequency
 	cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod memoryManagerPolicy topologyManagerPolicy
-	topologyManagerScope topologyManagerPolicyOptions qosReserved hairpinMode maxOpenFiles protectKernelDefaults
-	makeIPTablesUtilChains iptablesMasqueradeBit iptablesDropBit failSwapOn
-	showHiddenMetricsForVersion systemReservedCgroup kubeReservedCgroup defaultPodSysctls volumePluginDir
+	topologyManagerScope topologyManagerPolicyOptions hairpinMode maxOpenFiles
+	makeIPTablesUtilChains iptablesMasqueradeBit iptablesDropBit
+	showHiddenMetricsForVersion defaultPodSysctls volumePluginDir
 	logging.options.json.infoBufferSize logging.options.json.splitStream
-	logging.options.text.infoBufferSize logging.options.text.splitStream reservedMemory memoryThrottlingFactor
-	memoryReservationPolicy userNamespaces
+	logging.options.text.infoBufferSize logging.options.text.splitStream reservedMemory userNamespaces
 `)
 
 // flagEffects says the same of every flag that sets no field and has some use. bootstrap-kubeconfig alone, without kubeconfig,
@@ -90,4 +90,6 @@ var effectiveGates = map[string]bool{
 	"GracefulNodeShutdownBasedOnPodPriority": true, // for shutdownGracePeriodByPodPriority
 	"KubeletEnsureSecretPulledImages":        true, // for imagePullCredentialsVerificationPolicy
 	"NodeSwap":                               true, // for memorySwap.swapBehavior
+	"QOSReserved":                            true, // for qosReserved
+	"MemoryQoS":                              true, // for memoryThrottlingFactor and memoryReservationPolicy
 }

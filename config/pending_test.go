@@ -121,14 +121,14 @@ func TestWhatIsSetWithoutEffectIsNamedOnce(t *testing.T) {
 		"a flag takes back": {file: "maxOpenFiles: 5\n", args: []string{"--max-open-files=1000000"}},
 		"a flag of old": {args: []string{"--api-servers=http://a", "--network-plugin=cni", "--cadvisor-port=4194"},
 			want: []string{"--api-servers"}},
-		"two flags of one": {args: []string{"--qos-reserved=memory=5%", "--experimental-qos-reserved=memory=5%"},
-			want: []string{"--experimental-qos-reserved"}},
+		"two flags of one": {args: []string{"--max-open-files=5", "--max-open-files=6"},
+			want: []string{"--max-open-files"}},
 		"a node that is full": {args: []string{"--register-schedulable=false"}},
 		"a threshold": {file: "evictionHard: {memory.available: 1Gi}\n",
 			args: []string{"--experimental-allocatable-ignore-eviction"}},
 		"a soft threshold": {file: "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}\n"},
-		"gates": {file: "featureGates: {MemoryQoS: true, ReduceDefaultCrashLoopBackOffDecay: true, NodeLogQuery: true}\n",
-			want: []string{"featureGates.MemoryQoS"}},
+		"gates": {file: "featureGates: {PodsAPI: true, MemoryQoS: true, ReduceDefaultCrashLoopBackOffDecay: true, NodeLogQuery: true}\n",
+			want: []string{"featureGates.PodsAPI"}},
 		"no cloud": {args: []string{"--cloud-provider=aws"}}, // it is ignored, and that is said
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -127,9 +127,10 @@ func validateEnforcement(p *problems, c *KubeletConfiguration) {
 			p.check(len(c.EnforceNodeAllocatable) == 1, path, level, "excludes everything else")
 			continue
 		case "system-reserved", "system-reserved" + compressible:
-			p.check(c.SystemReservedCgroup != "", path, level, "needs systemReservedCgroup")
+			p.check(c.SystemReservedCgroup != "" && len(c.SystemReserved) > 0, path, level,
+				"needs systemReservedCgroup and systemReserved")
 		case "kube-reserved", "kube-reserved" + compressible:
-			p.check(c.KubeReservedCgroup != "", path, level, "needs kubeReservedCgroup")
+			p.check(c.KubeReservedCgroup != "" && len(c.KubeReserved) > 0, path, level, "needs kubeReservedCgroup and kubeReserved")
 		}
 		oneOf(p, path, level, "none", "pods", "system-reserved", "system-reserved"+compressible, "kube-reserved",
 			"kube-reserved"+compressible)

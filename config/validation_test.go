@@ -130,6 +130,7 @@ var refused = []struct{ content, want string }{
 	{"enforceNodeAllocatable: [none-compressible]", "none-compressible"},
 	{"enforceNodeAllocatable: [system-reserved]", "needs systemReservedCgroup"},
 	{"enforceNodeAllocatable: [kube-reserved-compressible]", "needs kubeReservedCgroup"},
+	{"enforceNodeAllocatable: [kube-reserved]\nkubeReservedCgroup: /k", "needs kubeReservedCgroup and kubeReserved"},
 	{"enforceNodeAllocatable: [kube-reserved, kube-reserved-compressible]\nkubeReservedCgroup: /k",
 		"in full and as compressible"},
 	{"cgroupsPerQOS: false", "needs cgroupsPerQOS"},
@@ -182,7 +183,8 @@ func TestAcceptedValues(t *testing.T) {
 		"reservedMemory: [{numaNode: 0, limits: {memory: 1Gi, hugepages-2Mi: 4Mi}}, {numaNode: 1, limits: {memory: 1Gi}}]",
 		"systemReserved: {cpu: 100m, memory: 1Gi, ephemeral-storage: 1Gi, pid: '100'}\nqosReserved: {memory: 50%}\nreservedSystemCPUs: 0-1,3",
 		"enforceNodeAllocatable: [none]\ncgroupsPerQOS: false", "enforceNodeAllocatable: []\ncgroupsPerQOS: false",
-		"enforceNodeAllocatable: [pods, system-reserved, kube-reserved-compressible]\nsystemReservedCgroup: /s\nkubeReservedCgroup: /k",
+		"enforceNodeAllocatable: [pods, system-reserved, kube-reserved-compressible]\nsystemReservedCgroup: /s\nkubeReservedCgroup: /k\n" +
+			"systemReserved: {memory: 1Gi}\nkubeReserved: {cpu: '1'}",
 		"evictionHard: {memory.available: 0%, nodefs.available: 100%, pid.available: 10.5%}",
 		"evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 0s}\nevictionMinimumReclaim: {memory.available: '0'}",
 		"shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 30s",

@@ -33,7 +33,7 @@ func update(ctx context.Context, h *host.Host, e ResizeContainer) ContainerResiz
 	out := ContainerResized{Name: e.Spec.Name, ID: e.ID, Resources: e.Spec.Resources.DeepCopy()}
 	r := cri.NewContainerResources(e.Pod, e.Spec, h.Node, false)
 	// What no resize changes is left as it is, as is its place among those that are killed first.
-	r.OomScoreAdj, r.HugepageLimits, r.Unified = 0, nil, nil
+	r.OomScoreAdj, r.HugepageLimits = 0, nil
 	if limit := r.GetMemoryLimitInBytes(); e.Lower && limit > 0 {
 		used, err := memoryUsed(ctx, h, e.ID)
 		if err == nil && used > limit {

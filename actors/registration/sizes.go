@@ -53,25 +53,29 @@ func hugePages(page int64) v1.ResourceName {
 	return v1.ResourceName(v1.ResourceHugePagesPrefix + resource.NewQuantity(page, resource.BinarySI).String())
 }
 
-// Allocatable is what pods can have of the capacity: less what is reserved, less the hard eviction thresholds of memory and
-// of the node's file system, memory less what lies in huge pages too. Never negative.
+// Reserved is what pods do not get of a resource of which the machine has this much: what is reserved, and the hard eviction
+// thresholds of memory and of the node's file system.
+func (s Sizes) Reserved(name v1.ResourceName, capacity resource.Quantity) (sum resource.Quantity) {
+	for _, reserved := range []map[string]string{s.System, s.Kube} {
+		if by, err := resource.ParseQuantity(reserved[string(name)]); err == nil { // validated; a missing one is none
+			sum.Add(by)
+		}
+	}
+	signal := map[v1.ResourceName]string{
+		v1.ResourceMemory: "memory.available", v1.ResourceEphemeralStorage: "nodefs.available",
+	}[name]
+	if signal != "" && !s.IgnoreEviction {
+		sum.Add(threshold.Quantity(s.EvictionHard[signal], capacity.Value()))
+	}
+	return sum
+}
+
+// Allocatable is what pods can have of the capacity: less what is reserved, memory less what lies in huge pages too. Never negative.
 func (s Sizes) Allocatable(capacity v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}
 	for name, q := range capacity {
 		left := q.DeepCopy()
-		for _, reserved := range []map[string]string{s.System, s.Kube} {
-			if by, err := resource.ParseQuantity(reserved[string(name)]); err == nil { // validated; a missing one is none
-				left.Sub(by)
-			}
-		}
-		if !s.IgnoreEviction {
-			switch name {
-			case v1.ResourceMemory:
-				left.Sub(threshold.Quantity(s.EvictionHard["memory.available"], q.Value()))
-			case v1.ResourceEphemeralStorage:
-				left.Sub(threshold.Quantity(s.EvictionHard["nodefs.available"], q.Value()))
-			}
-		}
+		left.Sub(s.Reserved(name, q))
 		out[name] = notNegative(left)
 	}
 	for name, q := range capacity {

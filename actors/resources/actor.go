@@ -24,6 +24,8 @@ type Options struct {
 	Foreign func(uid string) bool
 	// Operations is the process-wide table of work that outlives the actor.
 	Operations reconcile.Operations
+	// NodeName is whose Events say that the node's cgroups have their values; empty: none are recorded.
+	NodeName string
 }
 
 const (
@@ -50,7 +52,7 @@ func New(opts Options) supervisors.Constructor {
 		if opts.Tree == nil {
 			return without{opts.Parent}
 		}
-		a := &actor{}
+		a := &actor{nodeName: opts.NodeName}
 		a.pods = reconcile.New(reconcile.Options[*v1.Pod, string]{
 			Name: "cgroup", Driver: podDriver{opts.Tree, opts.Foreign}, Report: a.podReported,
 			Operations: opts.Operations, Prefix: "cgroups/", OperationTimeout: operationTimeout,
@@ -81,7 +83,9 @@ type actor struct {
 	active map[string]*v1.Pod // as pods last told
 	weighs []*v1.Pod          // what the node's cgroups were last to weigh
 	ready  bool               // they have been made since the start
-	reason *messages.Reason   // why they could not be made or weighed when that was last tried
+
+	nodeName string           // whose events tell of them; empty: none do
+	reason   *messages.Reason // why they could not be made or weighed when that was last tried
 }
 
 // Receive implements supervisors.Actor.
@@ -134,10 +138,16 @@ func (a *actor) running() []*v1.Pod {
 // nodeReported takes what came of the node's own cgroups. Pods wait for the first success.
 func (a *actor) nodeReported(ctx supervisors.Context, r reconcile.Report[[]*v1.Pod, struct{}]) {
 	if r.Err == nil {
+		if !a.ready || a.reason != nil {
+			a.record(ctx, v1.EventTypeNormal, messages.EventAllocatableEnforced, "Updated Node Allocatable limit across pods")
+		}
 		a.ready, a.reason = true, nil
 		a.pods.SetPlaces(ctx, ensuring, -1)
 		a.weigh(ctx)
 		return
+	}
+	if a.reason == nil || a.reason.Message != r.Err.Error() {
+		a.record(ctx, v1.EventTypeWarning, messages.EventAllocatableFailed, "Failed to update Node Allocatable Limits: "+r.Err.Error())
 	}
 	a.reason = &messages.Reason{Code: messages.ReasonCreatePodContainer, Message: r.Err.Error(), RetryAt: r.RetryAt}
 	a.pods.Each(func(r reconcile.Report[*v1.Pod, string]) {
@@ -145,6 +155,12 @@ func (a *actor) nodeReported(ctx supervisors.Context, r reconcile.Report[[]*v1.P
 			a.tellNode(ctx, r.Key)
 		}
 	})
+}
+
+func (a *actor) record(ctx supervisors.Context, kind, reason, message string) {
+	if a.nodeName != "" {
+		ctx.Tell(messages.Events, messages.NodeEvent(a.nodeName, kind, reason, message, ctx.Now()))
+	}
 }
 
 // tellNode tells a pod why the cgroups that its own is to lie in are not there.

@@ -18,6 +18,8 @@ type (
 	Settings = cgroups.Settings
 	// Capacity is what the machine has.
 	Capacity = cgroups.Capacity
+	// Reservation is what is reserved for a group that others have made.
+	Reservation = cgroups.Reservation
 )
 
 // ReadCapacity reads what the machine has; see cgroups.ReadCapacity.

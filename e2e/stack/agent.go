@@ -94,6 +94,7 @@ func (s *Stack) NewAgent(args ...string) (*Agent, error) {
 		"apiVersion":               "kubelet.config.k8s.io/v1beta1",
 		"kind":                     "KubeletConfiguration",
 		"failCgroupV1":             false, // it is true by default since Kubernetes 1.36
+		"failSwapOn":               false,
 		"cgroupDriver":             "cgroupfs",
 		"cgroupRoot":               s.CgroupRoot(),
 		"containerRuntimeEndpoint": "unix://" + s.Socket(),

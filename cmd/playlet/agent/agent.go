@@ -63,6 +63,7 @@ type Agent struct {
 	groups    resources.Groups    // the machine's cgroups
 	providers *provider.Providers // of pull credentials; nil where there are none
 	inhibitor shutdown.Inhibitor  // of the machine's shutdown; nil where that waits for no pods
+	kernelLog string              // where the kernel's log is read; empty: nowhere
 
 	client  *cri.Client
 	streams *runtime.Events
@@ -129,6 +130,7 @@ func (l libraryLog) WithGroup(name string) slog.Handler { return libraryLog{l.Ha
 
 // run starts the agent, lasts as long as it, and closes it.
 func (a *Agent) run(ctx context.Context, lock *lockFile) error {
+	prepareMachine(a.node, "/proc", a.log)
 	if err := a.start(nil); err != nil {
 		return errors.Join(err, a.Close())
 	}
@@ -243,10 +245,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := node.CheckCgroups(facts.CgroupV2); err != nil {
-		return nil, err
-	}
-	if err := node.CheckCPUs(resources.OnlineCPUs("/sys")); err != nil {
+	if err := checkMachine(node, facts.CgroupV2, "/proc", "/sys"); err != nil {
 		return nil, err
 	}
 	providers, err := loadProviders(node, log)
@@ -296,7 +295,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 	}
 	a := &Agent{
 		node: node, log: log, names: names, locks: locks, cluster: cluster, groups: resources.Host{}, client: client,
-		addresses: addresses, guard: guard, providers: providers,
+		addresses: addresses, guard: guard, providers: providers, kernelLog: "/dev/kmsg",
 		machine: registration.HostPlaces(node.RootDir).Reader(),
 		streams: runtime.NewEvents(client, log), runtime: &runtime.State{}, board: board, credentials: credentials,
 		metrics: metrics, tracing: tracing, late: &prober.Lateness{},
@@ -369,8 +368,16 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 	if err := a.listeners.Open(context.Background()); errors.Is(err, server.ErrInUse) {
 		return err // anything else may mend itself: the server's actor tries again
 	}
+	if err := checkReserved(a.node, a.machine.Last()); err != nil {
+		return err
+	}
+	if tree := a.groupTree(); tree != nil {
+		if err := tree.CheckReservations(); err != nil {
+			return err
+		}
+	}
 	a.cluster.watch(a.node, a.log)
-	warnOfGaps(a.node, a.log)
+	warnOfGaps(a.node, a.host.Node.CgroupV2, a.log)
 	a.wired = a.wire()
 	if interceptor == nil && a.chaos != nil {
 		a.log.Warn("chaos is enabled: playlet chaos may break any actor of this agent")
@@ -432,14 +439,16 @@ func settle(ops *cri.Operations, limit time.Duration, log *slog.Logger) {
 }
 
 // warnOfGaps logs what the configuration asks for and is not done yet.
-func warnOfGaps(node *config.Node, log *slog.Logger) {
+func warnOfGaps(node *config.Node, v2 bool, log *slog.Logger) {
 	for _, source := range unheard(node) {
 		log.Warn("pods of this source are not run yet; pods that are found and that no other source names are left as they are",
 			"source", source)
 	}
-	if levels := notEnforced(node); len(levels) > 0 {
-		log.Warn("enforceNodeAllocatable: reservations are kept from pods, and not enforced on cgroups of their own yet",
-			"levels", levels)
+	if len(node.Kubelet.QOSReserved) > 0 && qosReserved(node) == nil {
+		log.Warn("without effect: qosReserved needs the feature gate QOSReserved")
+	}
+	if node.FeatureEnabled("MemoryQoS") && !v2 {
+		log.Warn("without effect: the feature gate MemoryQoS needs cgroups of version 2")
 	}
 	if onlySubmissions(node) {
 		log.Warn("no source of pods is configured: submitted pods (playlet run) are run, and others that are found " +

@@ -3,6 +3,8 @@ package agent
 import (
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -10,7 +12,6 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/config"
-	"github.com/playlet-dev/playlet/cri"
 )
 
 // podsSlice holds all containers where systemd makes the cgroups and pods have none of their own: a path of cgroupfs, which
@@ -18,18 +19,19 @@ import (
 const podsSlice = "kubepods.slice"
 
 // groupTree is the tree of cgroups as the configuration has it; nil where pods have no cgroups of their own.
-func groupTree(node *config.Node, facts cri.NodeFacts, groups resources.Groups, systemd func() bool) *resources.Tree {
-	k := node.Kubelet
+func (a *Agent) groupTree() *resources.Tree {
+	k, facts := a.node.Kubelet, a.host.Node
 	if !ptr.Deref(k.CgroupsPerQOS, true) {
 		return nil
 	}
 	return &resources.Tree{
-		Groups: groups, Root: resources.ParseName(k.CgroupRoot), Systemd: systemd,
+		Groups: a.groups, Root: resources.ParseName(k.CgroupRoot), Systemd: a.systemdGroups,
 		Settings: resources.Settings{
 			CPUCFSQuota: facts.CPUCFSQuota, CPUCFSQuotaPeriod: facts.CPUCFSQuotaPeriod,
 			PodPIDsLimit:  ptr.Deref(k.PodPidsLimit, -1),
 			HugePageSizes: facts.HugePageSizes, EnforcePods: slices.Contains(k.EnforceNodeAllocatable, "pods"),
-			Reserved: reserved(k.KubeReserved, k.SystemReserved),
+			Reserved: reserved(k.KubeReserved, k.SystemReserved), Reservations: reservations(k), QOSReserved: qosReserved(a.node),
+			MemoryQoS: facts.MemoryQoS, ProtectMemory: facts.ProtectMemory,
 		},
 		Capacity: func() (resources.Capacity, error) {
 			return resources.ReadCapacity("/sys", "/proc", facts.MemoryCapacity)
@@ -37,11 +39,34 @@ func groupTree(node *config.Node, facts cri.NodeFacts, groups resources.Groups, 
 	}
 }
 
-// notEnforced are the levels of enforceNodeAllocatable of which nothing is enforced yet.
-func notEnforced(node *config.Node) []string {
-	return slices.DeleteFunc(slices.Clone(node.Kubelet.EnforceNodeAllocatable), func(level string) bool {
-		return level == "pods" || level == "none" || level == ""
-	})
+// systemdGroups says that systemd makes the cgroups.
+func (a *Agent) systemdGroups() bool { return a.host.Can().SystemdCgroups }
+
+// reservations are the groups on which a reservation is enforced.
+func reservations(k *config.KubeletConfiguration) (out []resources.Reservation) {
+	for _, level := range k.EnforceNodeAllocatable {
+		what, compressible := strings.CutSuffix(level, "-compressible")
+		switch what {
+		case "system-reserved":
+			out = append(out, resources.Reservation{Setting: "systemReserved", Group: k.SystemReservedCgroup,
+				Reserved: reserved(k.SystemReserved), Compressible: compressible})
+		case "kube-reserved":
+			out = append(out, resources.Reservation{Setting: "kubeReserved", Group: k.KubeReservedCgroup,
+				Reserved: reserved(k.KubeReserved), Compressible: compressible})
+		}
+	}
+	return out
+}
+
+// qosReserved is the percentage of memory in qosReserved; nil: none. What is no percentage was refused when the configuration was
+// read.
+func qosReserved(node *config.Node) *int64 {
+	digits, found := strings.CutSuffix(node.Kubelet.QOSReserved[string(v1.ResourceMemory)], "%")
+	percent, err := strconv.ParseInt(digits, 10, 64)
+	if !found || err != nil || !node.FeatureEnabled("QOSReserved") {
+		return nil
+	}
+	return &percent
 }
 
 // reserved is the sum of what is kept from pods. Quantities that are none were refused when the configuration was read.

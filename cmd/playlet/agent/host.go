@@ -3,9 +3,13 @@ package agent
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/config"
@@ -34,8 +38,14 @@ func readHost(node *config.Node, log *slog.Logger) (cri.NodeFacts, cri.DNSFacts,
 		SingleProcessOOMKill: ptr.Deref(k.SingleProcessOOMKill, !unified),
 		MemoryCapacity:       int64(info.Totalram) * int64(info.Unit),  //nolint:gosec // a machine's memory
 		SwapCapacity:         int64(info.Totalswap) * int64(info.Unit), //nolint:gosec // a machine's memory
-		CgroupV2:             unified, SwapController: unified, HugePageSizes: pages, ThrottlePaths: throttle,
+		CgroupV2:             unified, SwapController: swapController("/proc", "/sys/fs/cgroup", unified),
+		HugePageSizes: pages, ThrottlePaths: throttle,
+		MemoryQoS:        unified && node.FeatureEnabled("MemoryQoS"),
+		ProtectMemory:    k.MemoryReservationPolicy == kubeletconfig.TieredReservationMemoryReservationPolicy,
+		ThrottlingFactor: ptr.Deref(k.MemoryThrottlingFactor, 0.9),
 	}
+	less := reserved(k.SystemReserved, k.KubeReserved)[v1.ResourceMemory]
+	facts.PodMemory = facts.MemoryCapacity - less.Value()
 	if k.CPUCFSQuotaPeriod != nil {
 		facts.CPUCFSQuotaPeriod = k.CPUCFSQuotaPeriod.Duration
 	}
@@ -48,6 +58,23 @@ func readHost(node *config.Node, log *slog.Logger) (cri.NodeFacts, cri.DNSFacts,
 			"file", resolv, "error", err)
 	}
 	return facts, dns, nil
+}
+
+// swapController says whether cgroups can bound swap, by a file that is there then. With version 2 the topmost cgroup has none: it
+// is looked for in the agent's own.
+func swapController(procfs, groups string, unified bool) bool {
+	file := "memory/memory.memsw.limit_in_bytes"
+	if unified {
+		text, err := os.ReadFile(filepath.Join(procfs, "self/cgroup"))
+		_, own, found := strings.Cut(string(text), "0::")
+		if err != nil || !found {
+			return false
+		}
+		own, _, _ = strings.Cut(own, "\n")
+		file = filepath.Join(own, "memory.swap.max")
+	}
+	_, err := os.Stat(filepath.Join(groups, file))
+	return err == nil
 }
 
 // unifiedCgroups says whether the host has cgroups of version 2 alone.

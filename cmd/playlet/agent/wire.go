@@ -63,7 +63,7 @@ func (a *Agent) wire() rows {
 	pulls := imageOptions(a.node, a.client, a.host, meter, a.cluster != nil)
 	pulls.Providers = a.providers
 	all["images"] = images.New(pulls)
-	maps.Copy(all, wireResources(a.node, a.client, a.host, a.groups))
+	all["resources"] = a.wireResources()
 	maps.Copy(all, wireObjects(a.node, a.cluster, a.host, a.log.With(actorKey, messages.Volumes.String())))
 	maps.Copy(all, wireSources(a.node, a.cluster, a.board))
 	maps.Copy(all, wireIdentity(a.cluster, a.guard, a.credentials))
@@ -174,17 +174,20 @@ func imageOptions(node *config.Node, client *cri.Client, host *pod.Host, meter *
 }
 
 // wireResources binds the actor of the cgroups.
-func wireResources(node *config.Node, client *cri.Client, host *pod.Host, groups resources.Groups) rows {
-	systemd := func() bool { return host.Can().SystemdCgroups }
-	return rows{"resources": resources.New(resources.Options{
-		Tree: groupTree(node, host.Node, groups, systemd), Operations: host.Ops, Foreign: client.ForeignPod,
+func (a *Agent) wireResources() supervisors.Constructor {
+	o := resources.Options{
+		Tree: a.groupTree(), Operations: a.host.Ops, Foreign: a.client.ForeignPod,
 		Parent: func() string {
-			if systemd() {
+			if a.systemdGroups() {
 				return podsSlice
 			}
 			return ""
 		},
-	})}
+	}
+	if a.cluster != nil {
+		o.NodeName = a.node.NodeName
+	}
+	return resources.New(o)
 }
 
 // wireObjects binds volumes, and the ConfigMaps, Secrets, Services and RuntimeClasses of a folder and of the API server.
@@ -282,6 +285,9 @@ func (a *Agent) evictionOptions(meter *eviction.Meter) eviction.Options {
 		Transition: k.EvictionPressureTransitionPeriod.Duration, MaxGrace: k.EvictionMaxPodGracePeriod,
 		Static: a.node.EvictStaticPods, LocalStorage: ptr.Deref(k.LocalStorageCapacityIsolation, true),
 		Board: a.board, Figures: a.figures.PodStats, Measure: meter.Measure, AwaitMemory: meter.AwaitMemory,
+	}
+	if a.kernelLog != "" {
+		o.NextKill = eviction.KernelLog(a.kernelLog).Next
 	}
 	if a.cluster != nil {
 		o.NodeName, o.State = a.node.NodeName, &a.cluster.pressure

@@ -222,7 +222,7 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"memory": {check: "memory", result: OK, says: "no swap"},
 		"little memory": {wrong: func(r *rig) { r.write(r.Proc+"/meminfo", "MemTotal: 16000000 kB\nMemAvailable: 1000 kB\n") },
 			check: "memory", result: Fail, says: "memory.available"},
-		"swap": {wrong: func(r *rig) { r.swapOn() }, check: "memory", result: Warn, says: "swapoff -a"},
+		"swap": {wrong: func(r *rig) { r.swapOn() }, check: "memory", result: Fail, says: "swapoff -a"},
 		"swap is meant": {flags: []string{"--fail-swap-on=false"}, wrong: func(r *rig) { r.swapOn() }, check: "memory",
 			result: OK, says: "swap for pods: NoSwap"},
 
@@ -249,7 +249,7 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"another setting": {wrong: func(r *rig) { r.write(r.Proc+"/sys/vm/overcommit_memory", "0\n") }, check: "kernel",
 			result: OK, says: "vm.overcommit_memory is 0"},
 		"a setting guarded": {flags: []string{"--protect-kernel-defaults"},
-			wrong: func(r *rig) { r.write(r.Proc+"/sys/vm/overcommit_memory", "0\n") }, check: "kernel", result: Warn,
+			wrong: func(r *rig) { r.write(r.Proc+"/sys/vm/overcommit_memory", "0\n") }, check: "kernel", result: Fail,
 			says: "sysctl -w vm.overcommit_memory=1"},
 		"few watches": {wrong: func(r *rig) { r.write(r.Proc+"/sys/fs/inotify/max_user_instances", "12\n") },
 			check: "kernel", result: Warn, says: "max_user_instances=128"},

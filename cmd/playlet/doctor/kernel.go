@@ -2,21 +2,11 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
-)
 
-// kernelSettings are those that the kubelet sets, or with protectKernelDefaults asks for (kubelet's documentation of that
-// field).
-var kernelSettings = []struct {
-	name string
-	want int64
-}{
-	{"vm.overcommit_memory", 1}, {"vm.panic_on_oom", 0}, {"kernel.panic", 10}, {"kernel.panic_on_oops", 1},
-	{"kernel.keys.root_maxkeys", 1000000}, {"kernel.keys.root_maxbytes", 25000000},
-}
+	"github.com/playlet-dev/playlet/actors/resources"
+)
 
 // leastSettings are those of which too little makes pods, or the agent, fail under load.
 var leastSettings = []struct {
@@ -33,23 +23,16 @@ var leastSettings = []struct {
 func checkKernel(_ context.Context, m *Machine) []Finding {
 	var found []Finding
 	var differ, set []string
-	for _, s := range kernelSettings {
-		is, err := m.sysctl(s.name)
-		if errors.Is(err, fs.ErrNotExist) { // a kernel without
-			continue
-		}
-		if err != nil {
-			found = append(found, warn("", "%s: %v", s.name, err)...)
-			continue
-		}
-		if is != s.want {
-			differ = append(differ, fmt.Sprintf("%s is %d", s.name, is))
-			set = append(set, fmt.Sprintf("%s=%d", s.name, s.want))
-		}
+	settings, err := resources.DifferingSysctls(m.Proc)
+	if err != nil {
+		found = warn("", "%v", err)
 	}
-	if len(differ) > 0 && m.Node.Kubelet.ProtectKernelDefaults {
-		found = append(found, warn("sysctl -w "+strings.Join(set, " ")+"; a kubelet would not start with protectKernelDefaults",
-			"%s", strings.Join(differ, ", "))...)
+	for _, s := range settings {
+		differ = append(differ, fmt.Sprintf("%s is %d", s.Name, s.Is))
+		set = append(set, fmt.Sprintf("%s=%d", s.Name, s.Want))
+	}
+	if err := m.Node.CheckSysctls(differ); err != nil {
+		found = append(found, fail("sysctl -w "+strings.Join(set, " ")+"; the agent does not start without", "%v", err)...)
 	}
 	for _, s := range leastSettings {
 		if is, err := m.sysctl(s.name); err == nil && is < s.least {
@@ -66,7 +49,7 @@ func checkKernel(_ context.Context, m *Machine) []Finding {
 		return found
 	}
 	if len(differ) > 0 {
-		return ok("user namespaces; as the system has it, which a kubelet would change: %s", strings.Join(differ, ", "))
+		return ok("user namespaces; as the system has it, which the agent changes when it starts: %s", strings.Join(differ, ", "))
 	}
 	return ok("user namespaces; as Kubernetes wants it")
 }

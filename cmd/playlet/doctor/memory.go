@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/utils/ptr"
+	"github.com/playlet-dev/playlet/actors/resources"
 )
 
 // checkMemory compares the memory there is with the eviction threshold, and looks for swap.
@@ -21,14 +21,13 @@ func checkMemory(_ context.Context, m *Machine) []Finding {
 	if len(found) > 0 {
 		found[0].Do = "stop what is not needed, or give the machine more"
 	}
-	swaps, err := m.swaps()
+	swaps, err := resources.Swaps(m.Proc)
 	if err != nil {
 		return append(found, skip("%v", err)...)
 	}
-	if len(swaps) > 0 && ptr.Deref(m.Node.Kubelet.FailSwapOn, true) {
-		found = append(found, warn("swapoff -a and take it out of /etc/fstab, or set failSwapOn: false and choose "+
-			"memorySwap.swapBehavior; a kubelet would not start",
-			"swap is on (%s), and failSwapOn says that it must not be", strings.Join(swaps, ", "))...)
+	if err := m.Node.CheckSwap(swaps); err != nil {
+		found = append(found, fail("swapoff -a and take it out of /etc/fstab, or set failSwapOn: false and choose "+
+			"memorySwap.swapBehavior; the agent does not start otherwise", "%v", err)...)
 	}
 	if len(found) > 0 {
 		return found
@@ -67,18 +66,4 @@ func (m *Machine) meminfo() (total, available uint64, err error) {
 		return 0, 0, fmt.Errorf("%s does not tell", filepath.Join(m.Proc, "meminfo"))
 	}
 	return total, available, nil
-}
-
-// swaps are the areas in use; zram counts too.
-func (m *Machine) swaps() (areas []string, err error) {
-	text, err := os.ReadFile(filepath.Join(m.Proc, "swaps"))
-	if os.IsNotExist(err) {
-		return nil, nil // a kernel without swap
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 0 && f[0] != "Filename" {
-			areas = append(areas, f[0])
-		}
-	}
-	return areas, err
 }

@@ -14,7 +14,7 @@ import (
 
 // settledChecks find what no later start of the machine, the runtime or its network mends by itself. One bad manifest keeps no
 // agent from the others.
-var settledChecks = []string{"configuration", "cgroups", "cgroup-driver"}
+var settledChecks = []string{"configuration", "cgroups", "cgroup-driver", "kernel"}
 
 // Refuse is the error of a configuration file that an agent could not work with on this machine; it names all that is wrong, and
 // what to do.

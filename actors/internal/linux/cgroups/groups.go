@@ -18,13 +18,14 @@ import (
 type Groups interface {
 	// Apply makes the group, with those above it, where it is not there, and gives it its values.
 	Apply(name Name, systemd bool, v Values) error
+	// Set gives a group that is there its values.
+	Set(name Name, systemd bool, v Values) error
 	// Remove removes the group and all below it, which must hold no process. Nothing there is no error.
 	Remove(name Name, systemd bool) error
 	// Children lists the literal names of the groups directly within, in any hierarchy, sorted; none where there is no such
 	// group.
 	Children(name Name, systemd bool) ([]string, error)
-	// Uses is what is used of memory in the group, in bytes; 0 where there is no such group, or the kernel refuses a limit
-	// below it.
+	// Uses is what is used of memory in the group and could not be given back at once, in bytes; 0 where there is no such group.
 	Uses(name Name, systemd bool) (int64, error)
 	// Kill sends SIGKILL to all processes in the group and below it, and tells which there were: they end a moment later.
 	Kill(name Name, systemd bool) (found []int, err error)
@@ -43,6 +44,19 @@ func (Host) Apply(name Name, systemd bool, v Values) error {
 	if err := m.Apply(-1); err != nil { // no process is moved
 		return err
 	}
+	return set(m, v)
+}
+
+// Set implements Groups.
+func (Host) Set(name Name, systemd bool, v Values) error {
+	m, err := managerOf(name, systemd)
+	if err != nil {
+		return err
+	}
+	return set(m, v)
+}
+
+func set(m library.Manager, v Values) error {
 	return m.Set(resources(v, library.IsCgroup2UnifiedMode(), hugeTLB(m.GetPaths())))
 }
 
@@ -77,35 +91,34 @@ func (Host) Children(name Name, systemd bool) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// Uses implements Groups. With cgroup v1 the kernel looks itself; with v2 it would end processes instead. Page cache that the
-// kernel gives back at once is not counted.
+// Uses implements Groups.
 func (Host) Uses(name Name, systemd bool) (int64, error) {
 	m, err := managerOf(name, systemd)
-	if err != nil || !library.IsCgroup2UnifiedMode() {
+	if err != nil {
 		return 0, err
 	}
-	text, err := os.ReadFile(filepath.Join(m.Path(""), "memory.current"))
+	dir, file, cache := m.Path(""), "memory.current", "inactive_file "
+	if !library.IsCgroup2UnifiedMode() {
+		dir, file, cache = m.Path("memory"), "memory.usage_in_bytes", "total_inactive_file "
+	}
+	used, err := readNumber(filepath.Join(dir, file))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	used, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	stat, err := os.ReadFile(filepath.Join(m.Path(""), "memory.stat"))
+	stat, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(stat)) {
-		if text, ok := strings.CutPrefix(line, "inactive_file "); ok {
-			cache, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		if text, ok := strings.CutPrefix(line, cache); ok {
+			bytes, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 			if err != nil {
 				return 0, err
 			}
-			used -= cache
+			used -= bytes
 		}
 	}
 	return max(used, 0), nil
@@ -145,7 +158,7 @@ func resources(v Values, unified, hugetlb bool) *library.Resources {
 		CpuQuota: v.CPUQuota, CpuPeriod: v.CPUPeriod, Memory: v.Memory,
 	}
 	if unified {
-		r.CpuWeight = library.ConvertCPUSharesToCgroupV2Value(v.CPUShares)
+		r.CpuWeight, r.Unified = library.ConvertCPUSharesToCgroupV2Value(v.CPUShares), v.Unified
 	} else {
 		r.CpuShares = v.CPUShares
 	}

@@ -21,6 +21,19 @@ func ParseName(text string) Name {
 	return strings.Split(text, "/")
 }
 
+// parseGroup reads the name of a group that others have made, as the driver spells it: a path, or a slice.
+func parseGroup(text string, systemd bool) Name {
+	name := ParseName(text)
+	if !systemd || len(name) == 0 {
+		return name
+	}
+	name = strings.Split(strings.TrimSuffix(name[len(name)-1], slice), "-")
+	for i := range name {
+		name[i] = strings.ReplaceAll(name[i], "_", "-")
+	}
+	return name
+}
+
 // Child is the group with this name within.
 func (n Name) Child(element string) Name {
 	return append(n[:len(n):len(n)], element)

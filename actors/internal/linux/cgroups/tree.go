@@ -1,10 +1,12 @@
 package cgroups
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -28,7 +30,8 @@ type Tree struct {
 // classes are the QoS classes in the order in which their groups are made.
 var classes = []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort}
 
-// ApplyNode makes kubepods and the groups of the QoS classes and gives them their values. pods are those that count.
+// ApplyNode makes kubepods and the groups of the QoS classes and gives them, and the groups on which reservations are enforced,
+// their values. pods are those that count.
 func (t Tree) ApplyNode(pods []*v1.Pod) error {
 	systemd := t.Systemd()
 	if err := t.checkRoot(systemd); err != nil {
@@ -38,33 +41,83 @@ func (t Tree) ApplyNode(pods []*v1.Pod) error {
 	if err != nil {
 		return err
 	}
-	if err := t.apply(t.Root.Child(kubepods), systemd, NodeValues(capacity, t.Settings)); err != nil {
+	if err := t.apply(t.Root.Child(kubepods), systemd, NodeValues(pods, capacity, t.Settings)); err != nil {
 		return err
 	}
 	for _, class := range classes {
-		if err := t.apply(ClassName(t.Root, class), systemd, ClassValues(class, pods, t.Settings)); err != nil {
+		name, v := ClassName(t.Root, class), ClassValues(class, pods, capacity, t.Settings)
+		if v.Memory > 0 { // a class that uses more grows no further, and no process ends for it
+			used, err := t.Groups.Uses(name, systemd)
+			if err != nil {
+				return fmt.Errorf("cgroup %s: %w", name.Cgroupfs(), err)
+			}
+			v.Memory = max(v.Memory, used)
+		}
+		if err := t.apply(name, systemd, v); err != nil {
 			return err
 		}
+	}
+	var errs []error
+	for _, r := range t.Settings.Reservations {
+		errs = append(errs, t.reserve(r, systemd))
+	}
+	return errors.Join(errs...)
+}
+
+// reserve enforces a reservation on its group.
+func (t Tree) reserve(r Reservation, systemd bool) error {
+	name := parseGroup(r.Group, systemd)
+	there, err := t.exists(name, systemd)
+	if err == nil && !there {
+		err = errMissing
+	}
+	if err == nil {
+		err = t.Groups.Set(name, systemd, r.Values(t.Settings))
+	}
+	if err != nil {
+		return r.failed(err)
 	}
 	return nil
 }
 
-// checkRoot refuses a cgroupRoot that is not there, as the kubelet does: a name that was mistyped would be made.
-func (t Tree) checkRoot(systemd bool) error {
-	if len(t.Root) == 0 {
-		return nil
-	}
-	parent := t.Root[:len(t.Root)-1]
-	names, err := t.Groups.Children(parent, systemd)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if name == t.Root.base(systemd) {
-			return nil
+var errMissing = errors.New("it does not exist; it has to be made before the agent starts")
+
+func (r Reservation) failed(err error) error {
+	return fmt.Errorf("%s, cgroup %s: %w", r.Setting, r.Group, err)
+}
+
+// CheckReservations names the groups on which a reservation is to be enforced and that do not exist by either driver's reading of
+// their names: the runtime may not have said which driver counts, and a host may have one alone.
+func (t Tree) CheckReservations() error {
+	var errs []error
+	for _, r := range t.Settings.Reservations {
+		plain, err := t.exists(parseGroup(r.Group, false), false)
+		if plain {
+			continue
+		}
+		if slice, _ := t.exists(parseGroup(r.Group, true), true); !slice {
+			errs = append(errs, r.failed(cmp.Or(err, errMissing)))
 		}
 	}
-	return fmt.Errorf("cgroupRoot %s does not exist; it has to be made before the agent starts", t.Root.Cgroupfs())
+	return errors.Join(errs...)
+}
+
+// checkRoot refuses a cgroupRoot that is not there, as the kubelet does: a name that was mistyped would be made.
+func (t Tree) checkRoot(systemd bool) error {
+	there, err := t.exists(t.Root, systemd)
+	if err == nil && !there {
+		err = fmt.Errorf("cgroupRoot %s does not exist; it has to be made before the agent starts", t.Root.Cgroupfs())
+	}
+	return err
+}
+
+// exists says whether there is a group, in any hierarchy.
+func (t Tree) exists(name Name, systemd bool) (bool, error) {
+	if len(name) == 0 {
+		return true, nil
+	}
+	names, err := t.Groups.Children(name[:len(name)-1], systemd)
+	return slices.Contains(names, name.base(systemd)), err
 }
 
 // EnsurePod makes the pod's group, where it is not there, and gives it its values. It returns the group as the runtime takes

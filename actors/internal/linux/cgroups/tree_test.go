@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
@@ -88,5 +89,40 @@ func TestTheRootHasToBeThere(t *testing.T) {
 	m.Put("/pods/here")
 	if err := tree.ApplyNode(nil); err != nil || !slices.Contains(paths(m), "/pods/here/kubepods/burstable") {
 		t.Errorf("%v, %v", err, paths(m))
+	}
+}
+
+// A class that uses more than it is to get keeps what it uses: nothing in it ends.
+func TestAClassIsNotLimitedBelowWhatItUses(t *testing.T) {
+	m, tree := newTree(false)
+	percent := int64(100)
+	tree.Settings.QOSReserved = &percent
+	m.Use("/kubepods/burstable", 2<<30)
+	if err := tree.ApplyNode(nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Values(); got["/kubepods/burstable"].Memory != 2<<30 || got["/kubepods/besteffort"].Memory != 1<<30 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Reservations are enforced on groups that are there; none is made for a name that was mistyped, and none is moved.
+func TestReservationsAreEnforcedOnGroupsThatAreThere(t *testing.T) {
+	for systemd, at := range map[bool]string{false: "/daemons", true: "/daemons.slice"} {
+		m, tree := newTree(systemd)
+		tree.Settings.Reservations = []cgroups.Reservation{{Setting: "kubeReserved", Group: at,
+			Reserved: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}}}
+		for what, err := range map[string]error{"applied": tree.ApplyNode(nil), "checked": tree.CheckReservations()} {
+			if err == nil || !strings.Contains(err.Error(), "kubeReserved, cgroup "+at+": it does not exist") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if slices.Contains(paths(m), at) || !slices.Contains(paths(m), "/kubepods"+strings.TrimPrefix(at, "/daemons")) {
+			t.Errorf("there are %v", paths(m))
+		}
+		m.Put(at)
+		if err := errors.Join(tree.CheckReservations(), tree.ApplyNode(nil)); err != nil || m.Values()[at].Memory != 1<<30 {
+			t.Errorf("%v: %+v", err, m.Values()[at])
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package cgroups
 
 import (
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,6 +25,8 @@ type Values struct {
 	PIDs      int64  // processes and threads; None: no limit
 	// HugePages are bytes by page size in the spelling of hugetlb ("2MB").
 	HugePages map[string]uint64
+	// Unified are values of files that only cgroup v2 has, by the file's name; with v1 they are left out.
+	Unified map[string]string
 }
 
 // Settings are what the values depend on besides pods.
@@ -36,6 +39,54 @@ type Settings struct {
 	// get at most the machine.
 	EnforcePods bool
 	Reserved    v1.ResourceList // [kubeReserved] and [systemReserved] together
+	// Reservations are the groups on which a reservation is enforced.
+	Reservations []Reservation
+	// QOSReserved is how much of the memory that the pods of a class ask for is kept from those of the classes below it, in
+	// per cent [qosReserved]; nil: the classes are not limited.
+	QOSReserved *int64
+	// MemoryQoS says that memory is kept for those who ask for it (KEP-2570); ProtectMemory, that it is more than nothing
+	// [memoryReservationPolicy].
+	MemoryQoS, ProtectMemory bool
+}
+
+// protected are the files of cgroup v2 that keep so much memory for a group.
+func (s Settings) protected(file string, bytes int64) map[string]string {
+	switch {
+	case !s.MemoryQoS:
+		return nil
+	case !s.ProtectMemory:
+		bytes = 0
+	}
+	return map[string]string{file: strconv.FormatInt(bytes, 10)}
+}
+
+const (
+	memoryMin = "memory.min" // is never taken from a group
+	memoryLow = "memory.low" // is taken from it last
+)
+
+// Reservation is a group that others have made, and that gets what is reserved for it and no more.
+type Reservation struct {
+	Setting string // that names it, for people
+	Group   string // as the driver of cgroups spells it [systemReservedCgroup, kubeReservedCgroup]
+	// Reserved is [systemReserved] or [kubeReserved].
+	Reserved v1.ResourceList
+	// Compressible says that CPU alone is enforced.
+	Compressible bool
+}
+
+// Values are those of the group.
+func (r Reservation) Values(s Settings) (out Values) {
+	if cpu, ok := r.Reserved[v1.ResourceCPU]; ok {
+		out.CPUShares = cri.CPUShares(cpu.MilliValue())
+	}
+	if memory, pids := r.Reserved[v1.ResourceMemory], r.Reserved["pid"]; !r.Compressible {
+		out.Memory, out.PIDs = memory.Value(), pids.Value()
+		if s.ProtectMemory = true; out.Memory > 0 {
+			out.Unified = s.protected(memoryMin, out.Memory)
+		}
+	}
+	return out
 }
 
 // Capacity is the machine.
@@ -57,6 +108,9 @@ func PodValues(pod *v1.Pod, s Settings) Values {
 		out.PIDs = s.PodPIDsLimit
 	}
 	class := cri.QOSClass(pod)
+	if memory := requests.Memory().Value(); memory > 0 && s.ProtectMemory {
+		out.Unified = s.protected(map[bool]string{true: memoryMin, false: memoryLow}[class == v1.PodQOSGuaranteed], memory)
+	}
 	if class == v1.PodQOSBestEffort {
 		return out
 	}
@@ -100,26 +154,49 @@ func hugePages(list v1.ResourceList, sizes []string) map[string]uint64 {
 }
 
 // ClassValues are those of the group of a QoS class. Burstable pods weigh together what they request together; best-effort
-// ones weigh as little as can be. Neither is limited here.
-func ClassValues(class v1.PodQOSClass, pods []*v1.Pod, s Settings) Values {
+// ones weigh as little as can be. Memory is limited by what is kept for the pods of the classes above, where that is asked for.
+func ClassValues(class v1.PodQOSClass, pods []*v1.Pod, c Capacity, s Settings) Values {
+	requests := classRequests(pods)
 	milli := int64(0)
 	if class == v1.PodQOSBurstable {
-		for _, p := range pods {
-			if cri.QOSClass(p) == v1.PodQOSBurstable {
-				requests := cri.PodRequests(p)
-				milli += requests.Cpu().MilliValue()
-			}
-		}
+		milli = requests[class].milliCPU
 	}
 	out := Values{CPUShares: cri.CPUShares(milli), HugePages: map[string]uint64{}}
+	if class == v1.PodQOSBurstable {
+		out.Unified = s.protected(memoryLow, requests[class].memory)
+	}
 	for _, size := range s.HugePageSizes {
 		out.HugePages[size] = unbounded
+	}
+	if s.QOSReserved != nil {
+		reserved := s.Reserved[v1.ResourceMemory]
+		out.Memory = c.Memory - reserved.Value() - requests[v1.PodQOSGuaranteed].memory**s.QOSReserved/100
+		if class == v1.PodQOSBestEffort {
+			out.Memory -= requests[v1.PodQOSBurstable].memory * *s.QOSReserved / 100
+		}
+		out.Memory = max(out.Memory, 1)
 	}
 	return out
 }
 
-// NodeValues are those of kubepods, which has all pods: the machine, less what is reserved where that is enforced.
-func NodeValues(c Capacity, s Settings) Values {
+// requested is what pods ask for together, in thousandths of a CPU and in bytes.
+type requested struct{ milliCPU, memory int64 }
+
+func classRequests(pods []*v1.Pod) map[v1.PodQOSClass]requested {
+	out := map[v1.PodQOSClass]requested{}
+	for _, p := range pods {
+		list, class := cri.PodRequests(p), cri.QOSClass(p)
+		sum := out[class]
+		sum.milliCPU += list.Cpu().MilliValue()
+		sum.memory += list.Memory().Value()
+		out[class] = sum
+	}
+	return out
+}
+
+// NodeValues are those of kubepods, which has all pods: the machine, less what is reserved where that is enforced. What is kept for
+// a group is no more than what is kept for those above it.
+func NodeValues(pods []*v1.Pod, c Capacity, s Settings) Values {
 	less := func(have int64, name v1.ResourceName, value func(*resource.Quantity) int64) int64 {
 		if q, ok := s.Reserved[name]; ok && s.EnforcePods {
 			have -= value(&q)
@@ -131,6 +208,8 @@ func NodeValues(c Capacity, s Settings) Values {
 		Memory:    less(c.Memory, v1.ResourceMemory, (*resource.Quantity).Value),
 		HugePages: map[string]uint64{},
 	}
+	requests := classRequests(pods)
+	out.Unified = s.protected(memoryMin, requests[v1.PodQOSGuaranteed].memory+requests[v1.PodQOSBurstable].memory)
 	if c.PIDs > 0 {
 		out.PIDs = less(c.PIDs, "pid", (*resource.Quantity).Value)
 	}

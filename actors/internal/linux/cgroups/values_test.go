@@ -87,10 +87,10 @@ func TestClassValues(t *testing.T) {
 	pods := []*v1.Pod{some, sure, some, podOf(v1.ResourceRequirements{})}
 	s := Settings{HugePageSizes: []string{"2MB"}}
 	all := map[string]uint64{"2MB": unbounded}
-	if got := ClassValues(v1.PodQOSBurstable, pods, s); !reflect.DeepEqual(got, Values{CPUShares: 614, HugePages: all}) {
+	if got := ClassValues(v1.PodQOSBurstable, pods, Capacity{}, s); !reflect.DeepEqual(got, Values{CPUShares: 614, HugePages: all}) {
 		t.Errorf("burstable: %+v", got)
 	}
-	if got := ClassValues(v1.PodQOSBestEffort, pods, s); !reflect.DeepEqual(got, Values{CPUShares: 2, HugePages: all}) {
+	if got := ClassValues(v1.PodQOSBestEffort, pods, Capacity{}, s); !reflect.DeepEqual(got, Values{CPUShares: 2, HugePages: all}) {
 		t.Errorf("best effort: %+v", got)
 	}
 }
@@ -100,17 +100,94 @@ func TestNodeValues(t *testing.T) {
 	s := Settings{EnforcePods: true, HugePageSizes: []string{"2MB"},
 		Reserved: list(t, "cpu", "500m", "memory", "1Gi", "pid", "100")}
 	pages := map[string]uint64{"2MB": 6 << 20}
-	if got, want := NodeValues(machine, s), (Values{CPUShares: 3584, Memory: 7 << 30, PIDs: 900,
+	if got, want := NodeValues(nil, machine, s), (Values{CPUShares: 3584, Memory: 7 << 30, PIDs: 900,
 		HugePages: pages}); !reflect.DeepEqual(got, want) {
 		t.Errorf("enforced: %+v, want %+v", got, want)
 	}
 	s.EnforcePods = false
-	if got, want := NodeValues(machine, s), (Values{CPUShares: 4096, Memory: 8 << 30, PIDs: 1000,
+	if got, want := NodeValues(nil, machine, s), (Values{CPUShares: 4096, Memory: 8 << 30, PIDs: 1000,
 		HugePages: pages}); !reflect.DeepEqual(got, want) {
 		t.Errorf("not enforced: %+v, want %+v", got, want)
 	}
 	s.EnforcePods, s.Reserved = true, list(t, "memory", "9Gi")
-	if got := NodeValues(machine, s).Memory; got != 1 { // 0 would be no limit at all
+	if got := NodeValues(nil, machine, s).Memory; got != 1 { // 0 would be no limit at all
 		t.Errorf("with more reserved than there is: %d", got)
+	}
+}
+
+// Of the memory that the pods of a class ask for, qosReserved keeps a part from those of the classes below it.
+func TestMemoryThatIsReservedForClasses(t *testing.T) {
+	sure := podOf(v1.ResourceRequirements{Requests: list(t, "cpu", "1", "memory", "1Gi"), Limits: list(t, "cpu", "1", "memory", "1Gi")})
+	some := podOf(v1.ResourceRequirements{Requests: list(t, "memory", "512Mi")})
+	pods := []*v1.Pod{some, sure, some, podOf(v1.ResourceRequirements{})}
+	machine := Capacity{Memory: 8 << 30}
+	for percent, want := range map[int64][2]int64{ // in MiB: burstable, best effort
+		0: {7168, 7168}, 50: {6656, 6144}, 100: {6144, 5120},
+	} {
+		s := Settings{Reserved: list(t, "memory", "1Gi"), QOSReserved: &percent}
+		got := [2]int64{ClassValues(v1.PodQOSBurstable, pods, machine, s).Memory >> 20,
+			ClassValues(v1.PodQOSBestEffort, pods, machine, s).Memory >> 20}
+		if got != want {
+			t.Errorf("%d%%: %v, want %v", percent, got, want)
+		}
+	}
+	all := int64(100)
+	if got := ClassValues(v1.PodQOSBestEffort, pods, Capacity{Memory: 1 << 30}, Settings{QOSReserved: &all}).Memory; got != 1 {
+		t.Errorf("with nothing left: %d, and 0 would be no limit", got)
+	}
+}
+
+func TestReservationValues(t *testing.T) {
+	r := Reservation{Reserved: list(t, "cpu", "500m", "memory", "1Gi", "pid", "100", "ephemeral-storage", "1Gi")}
+	if got, want := r.Values(Settings{}), (Values{CPUShares: 512, Memory: 1 << 30, PIDs: 100}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	r.Compressible = true
+	if got, want := r.Values(Settings{}), (Values{CPUShares: 512}); !reflect.DeepEqual(got, want) {
+		t.Errorf("compressible: %+v, want %+v", got, want)
+	}
+	r = Reservation{Reserved: list(t, "memory", "1Mi")}
+	if got, want := r.Values(Settings{}), (Values{Memory: 1 << 20}); !reflect.DeepEqual(got, want) {
+		t.Errorf("memory alone: %+v, want %+v", got, want)
+	}
+}
+
+func TestGroupsOfOthersByName(t *testing.T) {
+	for text, want := range map[string][2]string{ // with cgroupfs, with systemd
+		"/system.slice": {"/system.slice", "/system.slice"}, "kube": {"/kube", "/kube.slice"}, "/": {"/", "/"},
+		"/a/b":                     {"/a/b", "/b.slice"},
+		"/run.slice/run-k_d.slice": {"/run.slice/run-k_d.slice", "/run.slice/run-k_d.slice"},
+	} {
+		if got := [2]string{parseGroup(text, false).Cgroupfs(), parseGroup(text, true).Systemd()}; got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// What is kept for a pod is kept for all groups above it, too (KEP-2570).
+func TestMemoryIsKeptForThoseWhoAskForIt(t *testing.T) {
+	some := podOf(v1.ResourceRequirements{Requests: list(t, "memory", "1Mi")})
+	sure := podOf(v1.ResourceRequirements{Requests: list(t, "cpu", "1", "memory", "2Mi"), Limits: list(t, "cpu", "1", "memory", "2Mi")})
+	pods := []*v1.Pod{some, sure, some, podOf(v1.ResourceRequirements{})}
+	reserved := Reservation{Reserved: list(t, "memory", "4Mi")}
+	all := func(s Settings) []map[string]string {
+		return []map[string]string{
+			NodeValues(pods, Capacity{}, s).Unified, ClassValues(v1.PodQOSBurstable, pods, Capacity{}, s).Unified,
+			ClassValues(v1.PodQOSBestEffort, pods, Capacity{}, s).Unified, reserved.Values(s).Unified,
+			PodValues(some, s).Unified, PodValues(sure, s).Unified, PodValues(pods[3], s).Unified,
+		}
+	}
+	for _, c := range []struct {
+		s    Settings
+		want []map[string]string
+	}{
+		{Settings{ProtectMemory: true}, make([]map[string]string, 7)},
+		{Settings{MemoryQoS: true}, []map[string]string{{"memory.min": "0"}, {"memory.low": "0"}, nil, {"memory.min": "4194304"}, nil, nil, nil}},
+		{Settings{MemoryQoS: true, ProtectMemory: true}, []map[string]string{{"memory.min": "4194304"}, {"memory.low": "2097152"}, nil,
+			{"memory.min": "4194304"}, {"memory.low": "1048576"}, {"memory.min": "2097152"}, nil}},
+	} {
+		if got := all(c.s); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%+v: %v, want %v", c.s, got, c.want)
+		}
 	}
 }

@@ -2,6 +2,7 @@
 package cgroupstest
 
 import (
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -48,6 +49,14 @@ func (m *Memory) Apply(name cgroups.Name, systemd bool, v cgroups.Values) error 
 	}
 	m.groups[p] = v
 	return nil
+}
+
+// Set implements cgroups.Groups.
+func (m *Memory) Set(name cgroups.Name, systemd bool, v cgroups.Values) error {
+	if _, there := m.Values()[where(name, systemd)]; !there {
+		return fs.ErrNotExist
+	}
+	return m.Apply(name, systemd, v)
 }
 
 // Remove implements cgroups.Groups.
