@@ -449,6 +449,9 @@ func TestNoPodBeginsWhileTheMachineShutsDown(t *testing.T) {
 	if got := n.desired("tt"); got.Final != nil || got.Fail != nil {
 		t.Errorf("after a cancellation: %+v", got)
 	}
+	if got := n.desired("s"); got.Fail == nil || got.Ending != nil {
+		t.Errorf("one that has not ended yet when the shutdown is cancelled: %+v", got)
+	}
 	n.life()
 	n.known()
 	wants(n.Kit, messages.File, statics...)

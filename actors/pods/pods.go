@@ -164,7 +164,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.NodeShutdownObserved:
 		if a.shutdown != m.Underway {
 			a.shutdown = m.Underway
-			a.reconsider(ctx)
+			a.reconcile(ctx)
 		}
 	case messages.EvictPod:
 		a.evict(ctx, m)
@@ -206,7 +206,7 @@ func (a *actor) ofPod(ctx supervisors.Context, msg any) {
 func (a *actor) quarantined(ctx supervisors.Context, e *entry, why *messages.ChildQuarantined) {
 	e.quarantine = why
 	a.changed(ctx)
-	a.step(ctx, e, &view{now: ctx.Now()})
+	a.step(ctx, e, &view{now: ctx.Now(), up: !a.shutdown})
 }
 
 func (a *actor) statusChanged(ctx supervisors.Context, e *entry, m messages.PodStatusChanged) {

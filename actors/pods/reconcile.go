@@ -90,7 +90,7 @@ func (a *actor) unready() *messages.Reason {
 // that are held, in the order of the sources.
 func (a *actor) reconcile(ctx supervisors.Context) {
 	a.changed(ctx)
-	v := view{now: ctx.Now(), unready: a.unready()}
+	v := view{now: ctx.Now(), unready: a.unready(), up: !a.shutdown}
 	if v.unready == nil && !a.complete && a.allHeard() { // from now on it is known what must stay
 		a.complete = true
 		defer a.sweep(ctx)

@@ -103,7 +103,7 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 		e.allocated()
 		if e.hasActor() {
 			a.renew(ctx, e)
-			a.step(ctx, e, &view{now: ctx.Now()})
+			a.step(ctx, e, &view{now: ctx.Now(), up: !a.shutdown})
 		}
 	}
 	if again {

@@ -132,6 +132,7 @@ type view struct {
 	taken     *messages.Reason // its name is another pod's
 	successor bool             // a source names another pod of its name
 	orphan    bool             // what runs of it is nobody's
+	up        bool             // the machine does not shut down
 }
 
 // effects are what is to be done in the new state.
@@ -178,6 +179,9 @@ func next(e *entry, v *view) (state, effects) {
 				Grace: e.within}}
 		case e.deleted():
 			return ending, effects{renew: true, end: deletion(v.now, e.want.pod), take: true}
+		case e.state == finished && v.up && e.endedWithMachine():
+			return ending, effects{renew: true, end: &messages.Ending{
+				Reason: "it is run again: the shutdown of the machine that it was ended for was cancelled", Since: v.now}}
 		case e.state == failing && e.quarantine != nil && e.kept.Fail != nil:
 			return clearing, effects{end: &messages.Ending{Reason: e.kept.Fail.Message, Since: v.now}}
 		}

@@ -51,6 +51,8 @@ type Config struct {
 	Checked func(check string, healthy bool)
 	// Probes are sentences on probes that run late; nil: there is no such check. It must not wait.
 	Probes func() []string
+	// Shutdown are sentences on why a shutdown of the machine does not wait for pods; nil: there is no such check. It must not wait.
+	Shutdown func() []string
 	// PodLogsDir has the logs of pods; a link below it is not followed.
 	PodLogsDir string
 	// Events are the last ones of this node.
@@ -140,7 +142,7 @@ func NewListeners(conf Config) *Listeners {
 	})
 	l.health = healthz.New(healthz.Config{
 		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Listeners: l.closed,
-		Probes: conf.Probes, Cluster: conf.Cluster,
+		Probes: conf.Probes, Cluster: conf.Cluster, Shutdown: conf.Shutdown,
 		Identity: conf.Identity, Observe: conf.Checked,
 		Tree: func() healthz.Tree {
 			if tree := l.tree(); tree != nil {

@@ -3,7 +3,7 @@
 //
 // The lock that delays the shutdown, and whether one is under way, belong to the process (Logind), so that a restart of the actor
 // lets no shutdown go on. What pods are ended for is kept on the disk by pods before anything of them is ended: an agent that
-// begins after it goes on with that. Nothing else needs to be kept.
+// begins after it goes on with that. Besides, the times of the last shutdown are kept, in the kubelet's file (state.go).
 //
 // https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#graceful-node-shutdown
 package shutdown
@@ -30,11 +30,15 @@ type Inhibitor interface {
 	Close() error
 }
 
-// Options are what the actor needs; all are required.
+// Options are what the actor needs.
 type Options struct {
 	Groups    []Group
 	Inhibitor Inhibitor
 	Board     *board.Board
+	// StatePath is where the times of the last shutdown are kept.
+	StatePath string
+	// State says why shutdowns do not wait for pods; nil: not published.
+	State *State
 }
 
 const (
@@ -69,6 +73,7 @@ type (
 		left       int // pods that have not ended in time
 	}
 	released struct{ err error }
+	kept     struct{ err error }
 )
 
 // Receive implements supervisors.Actor.
@@ -100,6 +105,10 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		if m.err != nil {
 			ctx.Log().Warn("could not let the machine's shutdown go on", "error", m.err)
 		}
+	case kept:
+		if m.err != nil {
+			ctx.Log().Warn("the times of the machine's shutdown are not kept whole", "error", m.err)
+		}
 	default:
 		ctx.Unhandled(msg)
 	}
@@ -121,20 +130,23 @@ func (a *actor) onObserved(ctx supervisors.Context, m observed) {
 			ctx.Log().Warn("graceful node shutdown is not possible: a shutdown of the machine does not wait for pods", "reason",
 				text)
 			a.reported = text
+			a.opts.State.store(text)
 		}
 		ctx.After(retryAfter, awaitDue{})
 		return
 	}
 	a.reported = ""
+	a.opts.State.store("")
 	if m.underway != a.underway {
 		a.underway = m.underway
 		a.generation++
 		a.tell(ctx)
 		if a.underway {
 			ctx.Log().Warn("the machine is shutting down: pods are ended", "within", total(a.opts.Groups))
+			a.keepTimes(ctx, ctx.Now(), time.Time{})
 			a.end(ctx, 0)
 		} else {
-			ctx.Log().Warn("the machine's shutdown was cancelled: new pods are admitted again")
+			ctx.Log().Warn("the machine's shutdown was cancelled: new pods are admitted again, and static ones that were ended are run again")
 		}
 	}
 	a.await(ctx)
@@ -150,6 +162,7 @@ func (a *actor) end(ctx supervisors.Context, group int) {
 	a.group = group
 	if group == len(a.opts.Groups) {
 		ctx.Log().Info("the machine's shutdown goes on")
+		a.keepTimes(ctx, time.Time{}, ctx.Now())
 		release := a.opts.Inhibitor.Release
 		ctx.Do(supervisors.Work{Name: "let the shutdown go on", Timeout: tellEvery, Run: func(context.Context) any {
 			return released{release()}

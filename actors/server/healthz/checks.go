@@ -42,9 +42,9 @@ type Config struct {
 	Runtime func() api.Runtime
 	// Listeners are sentences on what could not be opened.
 	Listeners func() []string
-	// Probes, Cluster and Identity are sentences on late probes, on what goes wrong between this node and its cluster, and on the
-	// node's certificates; nil: there is no such check.
-	Probes, Cluster, Identity func() []string
+	// Probes, Cluster, Identity and Shutdown are sentences on late probes, on what goes wrong between this node and its cluster, on
+	// the node's certificates, and on why a shutdown of the machine does not wait for pods; nil: there is no such check.
+	Probes, Cluster, Identity, Shutdown func() []string
 	// Observe is told the result of each check that is made; nil: nobody is told.
 	Observe func(check string, healthy bool)
 }
@@ -83,7 +83,7 @@ func New(conf Config) *Checks {
 	for _, c := range []struct {
 		name  string
 		notes func() []string
-	}{{"probes", conf.Probes}, {"cluster", conf.Cluster}, {"identity", conf.Identity}} {
+	}{{"probes", conf.Probes}, {"cluster", conf.Cluster}, {"identity", conf.Identity}, {"shutdown", conf.Shutdown}} {
 		if c.notes != nil {
 			h.checks = append(h.checks, check{c.name, func(context.Context) verdict { return verdict{notes: c.notes()} }})
 		}

@@ -63,6 +63,7 @@ type Agent struct {
 	groups    resources.Groups    // the machine's cgroups
 	providers *provider.Providers // of pull credentials; nil where there are none
 	inhibitor shutdown.Inhibitor  // of the machine's shutdown; nil where that waits for no pods
+	shutdown  shutdown.State      // why that is so although it should wait
 	kernelLog string              // where the kernel's log is read; empty: nowhere
 
 	client  *cri.Client
@@ -341,6 +342,7 @@ func (a *Agent) serverConfig() server.Config {
 		Identity:    a.identityProblems,
 		Checked:     a.metrics.Checked,
 		Probes:      func() []string { return a.late.Problems(time.Now()) },
+		Shutdown:    a.shutdown.Problems,
 		AdminSocket: a.node.AdminSocket, AdminSocketGroup: a.node.AdminSocketGroup,
 		HealthzAddress: a.node.Kubelet.HealthzBindAddress,
 		HealthzPort:    int(ptr.Deref(a.node.Kubelet.HealthzPort, 0)),

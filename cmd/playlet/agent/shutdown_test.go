@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -124,4 +126,22 @@ func TestTheMachineShutsDown(t *testing.T) {
 	if isUp(r.runtime.Snapshot(), "api") {
 		t.Error("the pod of the API server runs again")
 	}
+}
+
+// A shutdown that is cancelled after it has ended the pods: nobody makes the static ones anew, so that they are run again.
+func TestStaticPodsRunAgainAfterACancelledShutdown(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	r.start(nil)
+	r.write("web.yaml", manifest("web", "Always", nil, []string{"main forever"}))
+	r.await("the pod", func(s sim.Snapshot) bool { return isUp(s, "web-node") })
+	r.power.turn(true)
+	r.eventually("the shutdown goes on", r.power.goesOn)
+	r.awaitPod("web-node", func(p *pods.Published) bool { return p.Phase == "finished" })
+	state := filepath.Join(r.dir, "root", "graceful_node_shutdown_state")
+	r.eventually("the times of the shutdown", func() bool {
+		text, err := os.ReadFile(state)
+		return err == nil && !strings.Contains(string(text), `"0001-01-01T00:00:00Z"`)
+	})
+	r.power.turn(false)
+	r.await("the pod again", func(s sim.Snapshot) bool { return isUp(s, "web-node") })
 }

@@ -306,7 +306,9 @@ func (a *Agent) wireShutdown() supervisors.Constructor {
 	if a.inhibitor == nil {
 		a.inhibitor = shutdown.NewLogind(groups, "/etc/systemd/logind.conf.d")
 	}
-	return shutdown.New(shutdown.Options{Groups: groups, Inhibitor: a.inhibitor, Board: a.board})
+	return shutdown.New(shutdown.Options{
+		Groups: groups, Inhibitor: a.inhibitor, Board: a.board, StatePath: shutdown.StatePath(a.node.RootDir), State: &a.shutdown,
+	})
 }
 
 // sourcesOf are the sources that the configuration switches on, the one that wins a name first.

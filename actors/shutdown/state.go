@@ -1,0 +1,90 @@
+package shutdown
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// stateFile has the kubelet's name, in its root folder, and its form: after a reboot it says when pods were ended, and whether all
+// of that was done.
+const (
+	stateFile    = "graceful_node_shutdown_state"
+	stateTimeout = 5 * time.Second
+)
+
+type times struct {
+	Start time.Time `json:"startTime"`
+	End   time.Time `json:"endTime"` // zero: it did not come to that
+}
+
+// StatePath is the path of the file, in this root folder.
+func StatePath(rootDir string) string { return filepath.Join(rootDir, stateFile) }
+
+// keep writes to the file that pods begin to end, or have ended, and has the metrics say so. A shutdown that an earlier life of the
+// actor began goes on.
+func keep(path string, began, ended time.Time, within time.Duration) error {
+	t, err := read(path)
+	if at := began; !at.IsZero() && (!t.End.IsZero() || at.Sub(t.Start) > within) {
+		t = times{Start: at}
+	}
+	t.End = ended
+	t.show()
+	data, encodeErr := json.Marshal(t)
+	return errors.Join(err, encodeErr, atomicfile.WriteFile(path, data, 0o644))
+}
+
+// read gives what the file says of the last shutdown; none is no error.
+func read(path string) (t times, err error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &t)
+	}
+	return t, err
+}
+
+func (t times) show() {
+	for gauge, at := range map[interface{ Set(float64) }]time.Time{metrics.ShutdownStart: t.Start, metrics.ShutdownEnd: t.End} {
+		if gauge.Set(0); !at.IsZero() {
+			gauge.Set(float64(at.Unix()))
+		}
+	}
+}
+
+// keepTimes does that outside the mailbox. A disk that does not take it delays no shutdown.
+func (a *actor) keepTimes(ctx supervisors.Context, began, ended time.Time) {
+	path, within := a.opts.StatePath, total(a.opts.Groups)
+	ctx.Do(supervisors.Work{Name: "keep the times of the shutdown", Timeout: stateTimeout, Run: func(context.Context) any {
+		return kept{keep(path, began, ended, within)}
+	}})
+}
+
+// State says why shutdowns do not wait for pods, for readers that must not wait for the actor. The zero value has nothing to say.
+// Safe for concurrent use.
+type State struct{ p atomic.Pointer[string] }
+
+// Problems is that as sentences.
+func (s *State) Problems() []string {
+	if p := s.p.Load(); p != nil && *p != "" {
+		return []string{"a shutdown of the machine does not wait for pods: " + *p}
+	}
+	return nil
+}
+
+func (s *State) store(text string) {
+	if s != nil {
+		s.p.Store(&text)
+	}
+}
