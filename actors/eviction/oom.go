@@ -79,8 +79,8 @@ func (a *actor) onKill(ctx supervisors.Context, m killed) {
 	a.awaitKill(ctx)
 }
 
-// victim finds the pod whose cgroup has the one at this path, and the name of the container, where that is known. What a container
-// may have made below its own cgroup does not count: the first one is the pod's.
+// victim finds the pod whose cgroup has the one at this path, and the name of the container, where that is known. What a
+// container may have made below its own cgroup does not count: the first one is the pod's.
 func victim(pods []board.Pod, group string) (of *board.Pod, container string) {
 	first, inside := len(group), ""
 	for i := range pods {

@@ -70,7 +70,8 @@ func (s Sizes) Reserved(name v1.ResourceName, capacity resource.Quantity) (sum r
 	return sum
 }
 
-// Allocatable is what pods can have of the capacity: less what is reserved, memory less what lies in huge pages too. Never negative.
+// Allocatable is what pods can have of the capacity: less what is reserved, memory less what lies in huge pages too. Never
+// negative.
 func (s Sizes) Allocatable(capacity v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}
 	for name, q := range capacity {

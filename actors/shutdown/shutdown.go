@@ -146,7 +146,8 @@ func (a *actor) onObserved(ctx supervisors.Context, m observed) {
 			a.keepTimes(ctx, ctx.Now(), time.Time{})
 			a.end(ctx, 0)
 		} else {
-			ctx.Log().Warn("the machine's shutdown was cancelled: new pods are admitted again, and static ones that were ended are run again")
+			ctx.Log().Warn("the machine's shutdown was cancelled: new pods are admitted again, and static ones that were ended " +
+				"are run again")
 		}
 	}
 	a.await(ctx)

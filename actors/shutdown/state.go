@@ -15,8 +15,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// stateFile has the kubelet's name, in its root folder, and its form: after a reboot it says when pods were ended, and whether all
-// of that was done.
+// stateFile has the kubelet's name, in its root folder, and its form: after a reboot it says when pods were ended, and whether
+// all of that was done.
 const (
 	stateFile    = "graceful_node_shutdown_state"
 	stateTimeout = 5 * time.Second
@@ -30,8 +30,8 @@ type times struct {
 // StatePath is the path of the file, in this root folder.
 func StatePath(rootDir string) string { return filepath.Join(rootDir, stateFile) }
 
-// keep writes to the file that pods begin to end, or have ended, and has the metrics say so. A shutdown that an earlier life of the
-// actor began goes on.
+// keep writes to the file that pods begin to end, or have ended, and has the metrics say so. A shutdown that an earlier life of
+// the actor began goes on.
 func keep(path string, began, ended time.Time, within time.Duration) error {
 	t, err := read(path)
 	if at := began; !at.IsZero() && (!t.End.IsZero() || at.Sub(t.Start) > within) {

@@ -52,8 +52,9 @@ var (
 	relistInterval = histogram("kubelet_pleg_relist_interval_seconds", "Time between audits of the runtime.",
 		prometheus.DefBuckets)
 	// ShutdownStart and ShutdownEnd are of the last shutdown of the machine that waited for its pods.
-	ShutdownStart = gauge("kubelet_graceful_shutdown_start_time_seconds", "When pods were last ended for a shutdown, in seconds since 1970.")
-	ShutdownEnd   = gauge("kubelet_graceful_shutdown_end_time_seconds", "When that was done, in seconds since 1970; 0: it was not.")
+	ShutdownStart = gauge("kubelet_graceful_shutdown_start_time_seconds",
+		"When pods were last ended for a shutdown, in seconds since 1970.")
+	ShutdownEnd = gauge("kubelet_graceful_shutdown_end_time_seconds", "When that was done, in seconds since 1970; 0: it was not.")
 
 	relistSeen = gauge("kubelet_pleg_last_seen_seconds", "When the last audit of the runtime began, in seconds since 1970.")
 

@@ -60,8 +60,8 @@ func readHost(node *config.Node, log *slog.Logger) (cri.NodeFacts, cri.DNSFacts,
 	return facts, dns, nil
 }
 
-// swapController says whether cgroups can bound swap, by a file that is there then. With version 2 the topmost cgroup has none: it
-// is looked for in the agent's own.
+// swapController says whether cgroups can bound swap, by a file that is there then. With version 2 the topmost cgroup has none:
+// it is looked for in the agent's own.
 func swapController(procfs, groups string, unified bool) bool {
 	file := "memory/memory.memsw.limit_in_bytes"
 	if unified {

@@ -194,8 +194,8 @@ func classRequests(pods []*v1.Pod) map[v1.PodQOSClass]requested {
 	return out
 }
 
-// NodeValues are those of kubepods, which has all pods: the machine, less what is reserved where that is enforced. What is kept for
-// a group is no more than what is kept for those above it.
+// NodeValues are those of kubepods, which has all pods: the machine, less what is reserved where that is enforced. What is kept
+// for a group is no more than what is kept for those above it.
 func NodeValues(pods []*v1.Pod, c Capacity, s Settings) Values {
 	less := func(have int64, name v1.ResourceName, value func(*resource.Quantity) int64) int64 {
 		if q, ok := s.Reserved[name]; ok && s.EnforcePods {
