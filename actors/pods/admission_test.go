@@ -463,3 +463,24 @@ func TestNoPodBeginsWhileTheMachineShutsDown(t *testing.T) {
 		t.Errorf("the pod of the API server runs again: %+v", got)
 	}
 }
+
+// A static pod that a shutdown of the machine has ended is run again when that was cancelled; nobody else is.
+func TestWhoRunsAgainAfterACancelledShutdown(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod    *v1.Pod
+		reason string
+		up     bool
+		want   state
+	}{
+		"a static pod":                 {static(asking("s", 1)), messages.ReasonTerminated, true, ending},
+		"while the machine shuts down": {static(asking("s", 1)), messages.ReasonTerminated, false, finished},
+		"one that was evicted":         {static(asking("s", 1)), messages.EventEvicted, true, finished},
+		"one that the API server has":  {asking("a", 1), messages.ReasonTerminated, true, finished},
+		"one that finished by itself":  {static(asking("s", 1)), "", true, finished},
+	} {
+		e := &entry{uid: "u", state: finished, want: &want{pod: c.pod}, record: record{Final: &v1.PodStatus{Reason: c.reason}}}
+		if got, fx := next(e, &view{up: c.up}); got != c.want || (got == ending) != (fx.end != nil && fx.renew) {
+			t.Errorf("%s: %s, %+v", name, got, fx)
+		}
+	}
+}
