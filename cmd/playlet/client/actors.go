@@ -171,11 +171,11 @@ func (c *actorsCommand) get(ctx context.Context, path string) (*api.Actors, erro
 	return got, err
 }
 
-func (c *actorsCommand) newTable() *table {
+func (c *actorsCommand) newTable() *cli.Table {
 	if c.output == "wide" {
-		return &table{out: c.out, heading: wideActorHeading}
+		return &cli.Table{Out: c.out, Heading: wideActorHeading}
 	}
-	return &table{out: c.out, heading: actorHeading}
+	return &cli.Table{Out: c.out, Heading: actorHeading}
 }
 
 func (c *actorsCommand) list(ctx context.Context, path string) error {
@@ -190,7 +190,7 @@ func (c *actorsCommand) list(ctx context.Context, path string) error {
 	for i, branch := range branches(got.Actors) {
 		rows = append(rows, c.row(&got.Actors[i], branch, got.At))
 	}
-	return c.newTable().print(rows)
+	return c.newTable().Print(rows)
 }
 
 // watch prints rows as they change, until ctx ends.
@@ -220,7 +220,7 @@ func (c *actorsCommand) watch(ctx context.Context, path string) error {
 				rows = append(rows, []string{gone.String(), "gone"})
 			}
 		}
-		if err := t.print(rows); err != nil {
+		if err := t.Print(rows); err != nil {
 			return err
 		}
 		select {
@@ -232,7 +232,7 @@ func (c *actorsCommand) watch(ctx context.Context, path string) error {
 }
 
 func (c *actorsCommand) row(a *api.Actor, name string, at time.Time) []string {
-	state, oldest, uptime, busy, failure := string(a.State), noCell, noCell, noCell, noCell
+	state, oldest, uptime, busy, failure := string(a.State), cli.NoCell, cli.NoCell, cli.NoCell, cli.NoCell
 	if !a.Until.IsZero() {
 		state += ", starts in " + duration.HumanDuration(max(a.Until.Sub(at), 0))
 	} else if !a.Since.IsZero() {

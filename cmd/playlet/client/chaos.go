@@ -285,7 +285,7 @@ func printRules(out io.Writer, rules []chaos.Status) error {
 		rows = append(rows, []string{strconv.FormatUint(s.ID, 10), cli.Plain(s.String()), state,
 			fmt.Sprintf("%d of %s", s.Acted, count), strconv.Itoa(len(s.Actors))})
 	}
-	return (&table{out: out, heading: []string{"ID", "RULE", "STATE", "ACTED", "ACTORS"}}).print(rows)
+	return (&cli.Table{Out: out, Heading: []string{"ID", "RULE", "STATE", "ACTED", "ACTORS"}}).Print(rows)
 }
 
 func newChaosStop() *cobra.Command {

@@ -34,7 +34,7 @@ var eventOutputs = []string{"table", "yaml", "json", "name", "jsonpath=", "go-te
 // eventsCommand is one run of "playlet events".
 type eventsCommand struct {
 	podsCommand
-	table *table
+	table *cli.Table
 	seen  map[string]int32
 }
 
@@ -56,14 +56,14 @@ func newEventsCommand() *cobra.Command {
 			err = cli.OneOf("output", strings.SplitAfter(c.output, "=")[0], eventOutputs...)
 		}
 		if err == nil && c.output != "table" {
-			c.print, err = printerOf(c.output, c.bare)
+			c.print, err = cli.PrinterOf(c.output, c.bare)
 		}
 		if err != nil {
 			return err
 		}
 		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		c.table = &table{
-			out: c.out, heading: []string{"NAMESPACE", "LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}, begun: c.bare,
+		c.table = &cli.Table{
+			Out: c.out, Heading: []string{"NAMESPACE", "LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}, Begun: c.bare,
 		}
 		if watch {
 			return c.watch(cmd.Context())
@@ -100,7 +100,7 @@ func (c *eventsCommand) show(found []*v1.Event, single bool) error {
 	}
 	switch {
 	case c.print == nil && len(rows) > 0:
-		return c.table.print(rows)
+		return c.table.Print(rows)
 	case c.print == nil:
 		return nil
 	case !single:
@@ -164,12 +164,12 @@ func printEvents(out io.Writer, found []*v1.Event, now time.Time) error {
 		return nil
 	}
 	fmt.Fprintln(out, "Events:")
-	t := &table{out: out, heading: []string{"  LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}}
+	t := &cli.Table{Out: out, Heading: []string{"  LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}}
 	var rows [][]string
 	for _, e := range found {
 		row := eventRow(e, now)
 		row[0] = "  " + row[0]
 		rows = append(rows, row)
 	}
-	return t.print(rows)
+	return t.Print(rows)
 }

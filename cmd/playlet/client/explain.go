@@ -133,7 +133,7 @@ func printExplanation(out io.Writer, e *api.Explanation, now time.Time) error {
 		fmt.Fprintln(out, "\nEvidence:")
 		if e.UID != "" {
 			fmt.Fprintf(out, "  pod %s/%s, UID %s, of %s, phase %s, its actor is %s\n", e.Namespace, e.Name, e.UID,
-				orNone(string(e.Source)), orNone(e.Phase), orNone(e.Actor))
+				cli.OrNone(string(e.Source)), cli.OrNone(e.Phase), cli.OrNone(e.Actor))
 		}
 	}
 	for _, line := range e.Evidence {

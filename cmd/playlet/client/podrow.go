@@ -28,11 +28,11 @@ func podRow(p *api.Pod, now time.Time, wide bool) []string {
 	}
 	row := []string{
 		p.Pod.Namespace, p.Pod.Name, fmt.Sprintf("%d/%d", s.ready, s.total), cli.Plain(s.status), restarts, age(p.Pod, now),
-		orNone(podIP(p.Pod)),
+		cli.OrNone(podIP(p.Pod)),
 	}
 	if wide {
-		row = append(row, orNone(p.Pod.Spec.NodeName), orNone(string(p.Source)), orNone(p.Phase), string(p.Pod.UID),
-			orNone(waitingFor(p, now)))
+		row = append(row, cli.OrNone(p.Pod.Spec.NodeName), cli.OrNone(string(p.Source)), cli.OrNone(p.Phase), string(p.Pod.UID),
+			cli.OrNone(waitingFor(p, now)))
 	}
 	return row
 }
@@ -104,11 +104,4 @@ func podIP(pod *v1.Pod) string {
 		return pod.Status.PodIPs[0].IP
 	}
 	return pod.Status.PodIP
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return noCell
-	}
-	return s
 }

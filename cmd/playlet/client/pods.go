@@ -52,7 +52,7 @@ type podsCommand struct {
 	client   *api.Client
 	set      podSet
 	output   string // table, wide, or what print takes
-	print    objectPrinter
+	print    cli.ObjectPrinter
 	bare     bool // no headings
 	out, err io.Writer
 	now      func() time.Time
@@ -70,11 +70,11 @@ func newPodsCommand() *cobra.Command {
 	c.set.addFlags(cmd, socket)
 	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what changes, until Ctrl-C")
-	cli.OutputFlag(cmd, &c.output, "table", podOutputs...)
+	cli.OutputFlag(cmd, &c.output, "table", cli.ObjectOutputs...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		err := c.set.settle(args)
 		if err == nil && !c.isTable() {
-			c.print, err = printerOf(c.output, c.bare)
+			c.print, err = cli.PrinterOf(c.output, c.bare)
 		}
 		if err != nil {
 			return err
@@ -122,10 +122,10 @@ func (c *podsCommand) mayMean(pods []api.Pod) func(namespace, name string) bool 
 	return func(namespace, name string) bool { return c.set.mayMean(namespace, name, node) }
 }
 
-func (c *podsCommand) newTable() *table {
-	t := &table{out: c.out, heading: podHeading, begun: c.bare}
+func (c *podsCommand) newTable() *cli.Table {
+	t := &cli.Table{Out: c.out, Heading: podHeading, Begun: c.bare}
 	if c.output == "wide" {
-		t.heading = wideHeading
+		t.Heading = wideHeading
 	}
 	return t
 }
@@ -141,7 +141,7 @@ func (c *podsCommand) printTable(pods []api.Pod) error {
 	for i := range pods {
 		rows = append(rows, podRow(&pods[i], c.now(), c.output == "wide"))
 	}
-	return c.newTable().print(rows)
+	return c.newTable().Print(rows)
 }
 
 // printObjects prints the one pod that was named, or a list.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -26,7 +27,7 @@ const progressEvery = 10 * time.Second
 // podWatch is the state of "playlet pods -w": what was printed last, to print only what differs.
 type podWatch struct {
 	*podsCommand
-	table  *table
+	table  *cli.Table
 	pods   map[string]api.Pod // by UID
 	keys   map[string]string  // of the rows printed last, by UID
 	waits  map[string]string  // what was said that pods wait for, by UID
@@ -116,7 +117,7 @@ func (w *podWatch) sayProgress() {
 		rows = append(rows, podRow(&going[i], w.now(), true))
 	}
 	if len(rows) > 0 {
-		w.failed = errors.Join(w.failed, w.table.print(rows))
+		w.failed = errors.Join(w.failed, w.table.Print(rows))
 	}
 }
 
@@ -173,7 +174,7 @@ func (w *podWatch) changed(pods []api.Pod) error {
 	if len(rows) == 0 {
 		return w.note(notes)
 	}
-	return errors.Join(w.table.print(rows), w.note(notes))
+	return errors.Join(w.table.Print(rows), w.note(notes))
 }
 
 // gone prints the pods that the agent has forgotten: as objects, as kubectl does, they are printed once more, with the time
@@ -204,7 +205,7 @@ func (w *podWatch) gone(refs []api.Ref) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	return w.table.print(rows)
+	return w.table.Print(rows)
 }
 
 // objects prints API objects one after another.

@@ -115,7 +115,7 @@ func TestPodsWatchOfObjects(t *testing.T) {
 	out := &syncBuffer{more: make(chan struct{}, 1)}
 	c := &podsCommand{client: api.NewClient(f.socket), output: "json", out: out, err: &bytes.Buffer{},
 		now: func() time.Time { return noon }}
-	c.print, _ = printerOf("json", false)
+	c.print, _ = cli.PrinterOf("json", false)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.watch(ctx) }()

@@ -48,7 +48,7 @@ func (d *topData) content(now time.Time) screen.Content {
 }
 
 func (d *topData) header(now time.Time) []string {
-	runtime := orNone(strings.TrimSpace(d.pods.Runtime.Name + " " + d.pods.Runtime.Version))
+	runtime := cli.OrNone(strings.TrimSpace(d.pods.Runtime.Name + " " + d.pods.Runtime.Version))
 	node := cmp.Or(d.figures.Node.NodeName, "the node")
 	lines := []string{fmt.Sprintf("playlet top   %s   %s   %s", node, runtime, now.Local().Format(time.TimeOnly))}
 	phases := map[v1.PodPhase]int{}
@@ -160,21 +160,21 @@ func memoryOf(m *stats.MemoryStats) float64 {
 // cores and megabytes print figures as kubectl does.
 func cores(c *stats.CPUStats) string {
 	if c == nil || c.UsageNanoCores == nil {
-		return noCell
+		return cli.NoCell
 	}
 	return fmt.Sprintf("%dm", *c.UsageNanoCores/1e6)
 }
 
 func megabytes(m *stats.MemoryStats) string {
 	if m == nil || m.WorkingSetBytes == nil {
-		return noCell
+		return cli.NoCell
 	}
 	return fmt.Sprintf("%dMi", *m.WorkingSetBytes>>20)
 }
 
 // share is a part in percent, in brackets; empty where it is not known of what.
 func share(used float64, of *resource.Quantity) string {
-	if text := percent(used, of); text != noCell {
+	if text := percent(used, of); text != cli.NoCell {
 		return " (" + text + ")"
 	}
 	return ""
@@ -184,5 +184,5 @@ func percent(used float64, of *resource.Quantity) string {
 	if all := of.AsApproximateFloat64(); all > 0 && used > 0 {
 		return fmt.Sprintf("%.0f%%", 100*used/all)
 	}
-	return noCell
+	return cli.NoCell
 }

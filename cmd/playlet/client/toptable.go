@@ -31,13 +31,13 @@ func printTop(ctx context.Context, client *api.Client, out, notes io.Writer) err
 	rows := make([][]string, 0, len(pods.Pods))
 	for _, row := range (&topData{pods: *pods, figures: *figures}).podRows(now) {
 		cells := row.Cells
-		cells[len(cells)-1] = orNone(cells[len(cells)-1])
+		cells[len(cells)-1] = cli.OrNone(cells[len(cells)-1])
 		rows = append(rows, cells)
 	}
 	for _, note := range slices.Concat(NodeNotes(&pods.Node, nil, now), figures.Missing) {
 		fmt.Fprintln(notes, cli.Plain(note))
 	}
-	return (&table{out: out, heading: topPodHeading}).print(rows)
+	return (&cli.Table{Out: out, Heading: topPodHeading}).Print(rows)
 }
 
 // topTable is one run of "playlet top pods" or "playlet top node".
@@ -118,9 +118,9 @@ func (c *topTable) pods(ctx context.Context) error {
 			Pods []stats.PodStats `json:"pods"`
 		}{found}, c.output), missing)
 	}
-	t := &table{out: c.out, heading: []string{"NAMESPACE", "NAME", "CPU(cores)", "MEMORY(bytes)"}, begun: c.bare}
+	t := &cli.Table{Out: c.out, Heading: []string{"NAMESPACE", "NAME", "CPU(cores)", "MEMORY(bytes)"}, Begun: c.bare}
 	if c.containers {
-		t.heading = []string{"NAMESPACE", "POD", "NAME", "CPU(cores)", "MEMORY(bytes)"}
+		t.Heading = []string{"NAMESPACE", "POD", "NAME", "CPU(cores)", "MEMORY(bytes)"}
 	}
 	var rows [][]string
 	for i := range found {
@@ -136,7 +136,7 @@ func (c *topTable) pods(ctx context.Context) error {
 			rows = append(rows, []string{p.PodRef.Namespace, p.PodRef.Name, one.Name, cores(one.CPU), megabytes(one.Memory)})
 		}
 	}
-	return errors.Join(t.print(rows), missing)
+	return errors.Join(t.Print(rows), missing)
 }
 
 // compare has the one that uses more come first, where an order is asked for.
@@ -177,8 +177,8 @@ func (c *topTable) node() error {
 			Agent       api.Process     `json:"agent"`
 		}{f.Node, f.Allocatable, f.Agent}, c.output)
 	}
-	t := &table{out: c.out, heading: []string{"NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"}, begun: c.bare}
-	return t.print([][]string{{
+	t := &cli.Table{Out: c.out, Heading: []string{"NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"}, Begun: c.bare}
+	return t.Print([][]string{{
 		f.Node.NodeName, cores(f.Node.CPU), percent(cpuOf(f.Node.CPU), f.Allocatable.Cpu()), megabytes(f.Node.Memory),
 		percent(memoryOf(f.Node.Memory), f.Allocatable.Memory()),
 	}})

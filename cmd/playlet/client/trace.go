@@ -219,7 +219,7 @@ func (c *traceCommand) print(entries []supervisors.Entry) error {
 		}
 		if len(entries) > 0 {
 			if uid := c.names.Pod; uid != "" {
-				fmt.Fprintf(c.out, "pod is %s, UID %s; ", orNone(c.names.Pods[uid]), uid)
+				fmt.Fprintf(c.out, "pod is %s, UID %s; ", cli.OrNone(c.names.Pods[uid]), uid)
 			}
 			began := c.start.Local().Format("2006-01-02 15:04:05.000")
 			fmt.Fprintf(c.out, "times are counted from %s\n%s\n", began, trace.Heading)

@@ -1,4 +1,4 @@
-package client
+package cli
 
 import (
 	"fmt"
@@ -10,24 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/util/jsonpath"
-
-	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
-// podOutputs are what pods can be printed as.
-var podOutputs = []string{"table", "wide", "yaml", "json", "name", "jsonpath=", "go-template=", "custom-columns="}
+// ObjectOutputs are what objects can be printed as.
+var ObjectOutputs = []string{"table", "wide", "yaml", "json", "name", "jsonpath=", "go-template=", "custom-columns="}
 
-// objectPrinter prints an API object, or a list of them, for programs.
-type objectPrinter = func(w io.Writer, object runtime.Object) error
+// ObjectPrinter prints an API object, or a list of them, for programs.
+type ObjectPrinter = func(w io.Writer, object runtime.Object) error
 
-// printerOf makes the printer that -o asks for, kubectl's where there is a library of it.
-func printerOf(output string, bare bool) (objectPrinter, error) {
+// PrinterOf makes the printer that -o asks for, kubectl's where there is a library of it.
+func PrinterOf(output string, bare bool) (ObjectPrinter, error) {
 	form, text, _ := strings.Cut(output, "=")
 	var p printers.ResourcePrinter
 	var err error
 	switch form {
 	case "yaml", "json":
-		return func(w io.Writer, object runtime.Object) error { return cli.PrintObject(w, object, output) }, nil
+		return func(w io.Writer, object runtime.Object) error { return PrintObject(w, object, output) }, nil
 	case "name":
 		p = &printers.NamePrinter{}
 		return each(func(w io.Writer, object runtime.Object) error { return p.PrintObj(object, w) }), nil
@@ -38,7 +36,7 @@ func printerOf(output string, bare bool) (objectPrinter, error) {
 	case "custom-columns":
 		return columnsPrinter(text, bare)
 	default:
-		return nil, cli.OneOf("output", output, podOutputs...)
+		return nil, OneOf("output", output, ObjectOutputs...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--output=%s: %w", output, err)
@@ -55,7 +53,7 @@ func braced(path string) string {
 }
 
 // each prints the items of a list one by one.
-func each(print objectPrinter) objectPrinter {
+func each(print ObjectPrinter) ObjectPrinter {
 	return func(w io.Writer, object runtime.Object) error {
 		if !meta.IsListType(object) {
 			return print(w, object)
@@ -65,8 +63,8 @@ func each(print objectPrinter) objectPrinter {
 }
 
 // columnsPrinter prints columns given as HEADING:PATH,...; the library of kubectl's printers has none for them.
-func columnsPrinter(text string, bare bool) (objectPrinter, error) {
-	t := &table{begun: bare}
+func columnsPrinter(text string, bare bool) (ObjectPrinter, error) {
+	t := &Table{Begun: bare}
 	var cells []*jsonpath.JSONPath
 	for _, column := range strings.Split(text, ",") {
 		heading, path, _ := strings.Cut(column, ":")
@@ -74,10 +72,10 @@ func columnsPrinter(text string, bare bool) (objectPrinter, error) {
 		if err := p.Parse(braced(path)); err != nil || heading == "" || path == "" {
 			return nil, fmt.Errorf("--output=custom-columns: %q is not HEADING:PATH, as NAME:.metadata.name", column)
 		}
-		t.heading, cells = append(t.heading, heading), append(cells, p)
+		t.Heading, cells = append(t.Heading, heading), append(cells, p)
 	}
 	return func(w io.Writer, object runtime.Object) error {
-		t.out = w
+		t.Out = w
 		var rows [][]string
 		err := each(func(_ io.Writer, item runtime.Object) error {
 			data, err := runtime.DefaultUnstructuredConverter.ToUnstructured(item)
@@ -94,7 +92,7 @@ func columnsPrinter(text string, bare bool) (objectPrinter, error) {
 				for _, v := range slices.Concat(found...) {
 					values = append(values, fmt.Sprint(v.Interface()))
 				}
-				row = append(row, orNone(strings.Join(values, ",")))
+				row = append(row, OrNone(strings.Join(values, ",")))
 			}
 			rows = append(rows, row)
 			return nil
@@ -102,6 +100,6 @@ func columnsPrinter(text string, bare bool) (objectPrinter, error) {
 		if err != nil {
 			return err
 		}
-		return t.print(rows)
+		return t.Print(rows)
 	}, nil
 }
