@@ -17,7 +17,7 @@ import (
 // values are the exported structs that are carried by messages and are none themselves.
 var values = []string{
 	"ContainerEnded", "ContainerFact", "ContainerResources", "ContainerUser", "Ending", "ImageKey", "ManifestProblem", "FailingProbe", "ObservedContainer", "PodFacts",
-	"PendingResize", "PodFailure", "Pressure", "ProbeResults", "Reason",
+	"ImageUser", "NodeImage", "PendingResize", "PodFailure", "Pressure", "ProbeResults", "Reason",
 	"Sandbox", "SandboxFact", "Submission", "SubmittedPod", "WatchedContainer",
 }
 

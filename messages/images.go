@@ -91,3 +91,85 @@ type ImagesReclaimed struct {
 	Removed int
 	Lack    string // what could not be removed, and why; empty where all was
 }
+
+// NodeImage is an image on the node, as the collection of unused ones sees it.
+type NodeImage struct {
+	ID      string   `json:"id"`
+	Tags    []string `json:"tags,omitempty"`
+	Digests []string `json:"digests,omitempty"`
+	Size    uint64   `json:"size"` // bytes
+	Pinned  bool     `json:"pinned,omitempty"`
+	// Since is when it was seen first, and Used when it was seen in use last, zero for not yet. Both count from the agent's start
+	// at the earliest.
+	Since time.Time   `json:"since"`
+	Used  time.Time   `json:"used,omitzero"`
+	Users []ImageUser `json:"users,omitempty"`
+	// Kept is why the collection would leave it where it is; empty: it would remove it.
+	Kept string `json:"kept,omitempty"`
+}
+
+// ImageUser is a container that has an image, or is about to have it: then only the pod's UID and the container's name are known.
+type ImageUser struct {
+	UID       string `json:"uid,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod,omitempty"`
+	Container string `json:"container,omitempty"`
+}
+
+// GetImages asks which images are on the node, who uses them, and which the collection of unused ones would remove.
+//
+// Sender: server, for a client of the admin socket. Receiver: images. Reply: ImagesListed.
+// If lost: the client gets no answer and may ask again.
+type GetImages struct{}
+
+// ImagesListed is what is on the node of images, by ID.
+//
+// Sender: images. Receiver: server, for the client. Reply: none.
+// If lost: the client gets no answer and may ask again.
+type ImagesListed struct {
+	Images []NodeImage
+	Failed string // why that is not known
+}
+
+// RemoveImage asks for an image to be removed that nobody uses. It names one by its ID; one that is gone is removed already.
+//
+// Sender: server, for a client of the admin socket. Receiver: images. Reply: ImageRemoved.
+// If lost: the client gets no answer and may ask again.
+type RemoveImage struct {
+	ID string
+	// Collect has the image kept by all rules of the collection, and not only while somebody uses it.
+	Collect bool
+}
+
+// ImageRemoved says that the image is gone, or why not.
+//
+// Sender: images. Receiver: server, for the client. Reply: none.
+// If lost: the client gets no answer; asking again, it hears that the image is gone.
+type ImageRemoved struct {
+	Freed uint64 `json:"freed"` // bytes, as the runtime tells the image's size
+	// Kept is why it stays, and Users who uses it.
+	Kept  string      `json:"kept,omitempty"`
+	Users []ImageUser `json:"users,omitempty"`
+	// Busy says that images are being collected, and that the same is to be asked again.
+	Busy bool `json:"busy,omitempty"`
+}
+
+// FetchImage asks, for a person, for an image to be pulled, and how far that is. Asking again with the same ID is the same
+// question; its answer is kept for ten minutes.
+//
+// Sender: server, for a client of the admin socket. Receiver: images. Reply: ImageFetched.
+// If lost: the client gets no answer and asks again.
+type FetchImage struct{ ID, Image string }
+
+// ImageFetched says how far a pull is: it has ended where there is an ID, or a reason why it failed.
+//
+// Sender: images. Receiver: server, for the client. Reply: none.
+// If lost: the client gets no answer and asks again.
+type ImageFetched struct {
+	ID      string        `json:"id,omitempty"` // of the image
+	Size    uint64        `json:"size,omitempty"`
+	Took    time.Duration `json:"took,omitempty"`
+	Waiting string        `json:"waiting,omitempty"` // what for, and since when
+	Since   time.Time     `json:"since,omitzero"`
+	Failed  string        `json:"failed,omitempty"`
+}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/distribution/reference"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // Limits say when unused images are removed.
@@ -27,9 +29,33 @@ type Limits struct {
 // survey is what is found before a collection.
 type survey struct {
 	images []*runtimeapi.Image
-	used   map[string]bool // IDs and references that containers and the runtime itself name as theirs
-	space  Space
+	used   users // those that containers have, and the runtime itself
 	err    error
+	// space is what is left of the file system, where spaceErr is nil: only a collection goes by it.
+	space    Space
+	spaceErr error
+}
+
+// users are who has images, or is about to have them, by the IDs and references of those.
+type users map[string][]messages.ImageUser
+
+func (u users) add(ref string, by ...messages.ImageUser) {
+	ref = fullName(ref)
+	u[ref] = append(u[ref], by...)
+}
+
+// of says who has an image of these names, each once, and whether anybody does.
+func (u users) of(names map[string]bool) (by []messages.ImageUser, some bool) {
+	for name := range names {
+		list, found := u[name]
+		some = some || found
+		by = append(by, list...)
+	}
+	slices.SortFunc(by, func(a, b messages.ImageUser) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod), strings.Compare(a.UID, b.UID),
+			strings.Compare(a.Container, b.Container))
+	})
+	return slices.Compact(by), some
 }
 
 // Space is what is left of the file system that images are on, in bytes.
@@ -47,8 +73,18 @@ type removable struct {
 	old   bool // beyond MaxAge
 }
 
+// finding is what a collection has found of an image.
+type finding struct {
+	removable
+	kept  string // why it stays
+	young bool   // it is kept for that alone
+	users []messages.ImageUser
+}
+
 // collection is one collection of images. It is pure: next says what to remove, ended how that went.
 type collection struct {
+	found           map[string]finding    // by ID
+	asked           *messages.RemoveImage // it is for this image alone
 	line            []removable
 	all             bool
 	need, freed     int64 // bytes
@@ -79,41 +115,54 @@ func fullName(ref string) string {
 	return reference.TagNameOnly(named).String()
 }
 
-func intersects(names, with map[string]bool) bool {
-	for name := range names {
-		if with[name] {
-			return true
-		}
+// keeps says why an image stays, whatever its age, and for whom; empty: nothing keeps it.
+func (s survey) keeps(img *runtimeapi.Image, names map[string]bool, held users) (why string, by []messages.ImageUser) {
+	using, used := s.used.of(names)
+	waiting, wanted := held.of(names)
+	by = append(using, waiting...)
+	switch {
+	case len(using) > 0:
+		why = "it is in use"
+	case used:
+		why = "it is that of the pods' sandboxes"
+	case img.GetPinned():
+		why = "the runtime has it pinned"
+	case wanted:
+		why = "a pod is about to use it"
 	}
-	return false
+	return why, by
 }
 
 // decide updates what is remembered of images, and chooses those that are to go: the ones beyond MaxAge, and as many others as
-// bring the use down to the low threshold, the least recently used first; with all, every one that may. held are the IDs and
-// references of images that pods are about to use.
-func decide(seen map[string]sighting, s survey, held map[string]bool, l Limits, all bool, now time.Time) *collection {
-	c := &collection{all: all}
+// bring the use down to the low threshold, the least recently used first; with all, every one that may. held are the images that pods
+// are about to use.
+func decide(seen map[string]sighting, s survey, held users, l Limits, all bool, now time.Time) *collection {
+	c := &collection{all: all, found: map[string]finding{}}
 	present := map[string]bool{}
 	for _, img := range s.images {
 		at, names := seen[img.GetId()], allNames(img)
 		if at.first.IsZero() {
 			at.first = now
 		}
-		busy := img.GetPinned() || intersects(names, s.used) || intersects(names, held)
-		if busy {
+		why, by := s.keeps(img, names, held)
+		if why != "" {
 			at.used = now
 		}
 		seen[img.GetId()], present[img.GetId()] = at, true
-		unused := now.Sub(latest(at.used, at.first))
-		switch old := l.MaxAge > 0 && unused > l.MaxAge; {
-		case busy:
+		f := finding{kept: why, users: by, removable: removable{
+			id: img.GetId(), names: names, size: int64(min(img.GetSize(), math.MaxInt64)),
+			old: l.MaxAge > 0 && now.Sub(latest(at.used, at.first)) > l.MaxAge,
+		}}
+		switch {
+		case why != "":
 			c.inUse++
 		case now.Sub(at.first) < l.MinAge:
 			c.tooYoung++
+			f.kept, f.young = fmt.Sprintf("it has been here for less than %s, as far as is known", l.MinAge), true
 		default:
-			size := int64(min(img.GetSize(), math.MaxInt64))
-			c.line = append(c.line, removable{img.GetId(), names, size, old})
+			c.line = append(c.line, f.removable)
 		}
+		c.found[f.id] = f
 	}
 	maps.DeleteFunc(seen, func(id string, _ sighting) bool { return !present[id] })
 	slices.SortFunc(c.line, func(x, y removable) int {

@@ -62,12 +62,12 @@ func TestDecide(t *testing.T) {
 			want: "d c"},
 		"old ones count as freed": {images: list, left: 5, limits: Limits{High: 85, Low: 80, MaxAge: 9 * time.Minute}, want: "d c"},
 	} {
-		used, held := map[string]bool{}, map[string]bool{}
+		used, held := users{}, users{}
 		for _, u := range c.used {
-			used[u] = true
+			used[u] = nil
 		}
 		for _, h := range c.held {
-			held[h] = true
+			held[h] = nil
 		}
 		known := map[string]sighting{}
 		for id, s := range seen {
@@ -85,7 +85,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestWhatIsLacking(t *testing.T) {
-	s := survey{images: []*runtimeapi.Image{named("a", 3), named("b", 3), named("c", 3)}, used: map[string]bool{"b": true}, space: Space{5, 100}}
+	s := survey{images: []*runtimeapi.Image{named("a", 3), named("b", 3), named("c", 3)}, used: users{"b": nil}, space: Space{5, 100}}
 	c := decide(map[string]sighting{"a": {first: start0}}, s, nil, Limits{High: 85, Low: 80, MinAge: time.Minute}, false, start0.Add(time.Hour))
 	removals(c)
 	want := "Failed to garbage collect required amount of images. Attempted to free 15 bytes, but only found 3 bytes eligible to free; " +
@@ -127,7 +127,7 @@ func TestDecideProperties(t *testing.T) {
 			limits.MaxAge = limits.MinAge + time.Duration(rapid.IntRange(1, 60).Draw(t, "maxAge"))*time.Minute
 		}
 		now := start0.Add(2 * time.Hour)
-		seen, used, held := map[string]sighting{}, map[string]bool{}, map[string]bool{}
+		seen, used, held := map[string]sighting{}, users{}, users{}
 		s := survey{used: used, space: Space{rapid.Int64Range(0, 1000).Draw(t, "left"), 1000}}
 		keep := map[string]bool{}
 		for i := range rapid.IntRange(0, 12).Draw(t, "images") {
@@ -140,11 +140,11 @@ func TestDecideProperties(t *testing.T) {
 			keep[id] = now.Sub(at.first) < limits.MinAge
 			switch rapid.IntRange(0, 6).Draw(t, "state") {
 			case 0:
-				used[id], keep[id] = true, true
+				used[id], keep[id] = nil, true
 			case 1:
-				used["docker.io/library/"+id+":1"], keep[id] = true, true
+				used["docker.io/library/"+id+":1"], keep[id] = nil, true
 			case 2:
-				held[fullName(id+":1")], keep[id] = true, true
+				held[fullName(id+":1")], keep[id] = nil, true
 			case 3:
 				img.Pinned, keep[id] = true, true
 			}
@@ -181,7 +181,8 @@ func TestDecideProperties(t *testing.T) {
 			if must && !keep[id] && !slices.Contains(gone, id) {
 				t.Fatalf("%s stays", id)
 			}
-			if keep[id] && (used[id] || held[fullName(id+":1")]) && !seen[id].used.Equal(now) {
+			_, inUse := used[id]
+			if _, wanted := held[fullName(id+":1")]; keep[id] && (inUse || wanted) && !seen[id].used.Equal(now) {
 				t.Fatalf("%s is not noted as used", id)
 			}
 		}

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,8 +77,11 @@ func newCollector() collector {
 }
 
 type (
-	collectDue   struct{}
-	surveyed     struct{ survey }
+	collectDue struct{}
+	surveyed   struct {
+		survey
+		asked *messages.RemoveImage // what it is for; nil: a collection
+	}
 	imageRemoved struct {
 		removable
 		err error
@@ -102,10 +106,16 @@ func (a *images) startCollecting(ctx supervisors.Context) {
 
 // collect begins a collection, unless one is under way.
 func (a *images) collect(ctx supervisors.Context) {
-	if a.opts.Collect == nil || a.gc.surveys || a.gc.now != nil {
+	if a.opts.Collect == nil || a.collecting() {
 		return
 	}
 	a.plan(ctx, collectEvery)
+	a.survey(ctx, nil)
+}
+
+func (a *images) collecting() bool { return a.gc.surveys || a.gc.now != nil }
+
+func (a *images) survey(ctx supervisors.Context, asked *messages.RemoveImage) {
 	a.gc.surveys = true
 	o, records, log := a.opts.Collect, a.opts.Records, ctx.Log()
 	ctx.Do(supervisors.Work{Name: "survey of images", Timeout: surveyTimeout, Run: func(ctx context.Context) any {
@@ -114,7 +124,7 @@ func (a *images) collect(ctx supervisors.Context) {
 		if err := s.prune(records, since); err != nil {
 			log.Warn("could not forget how images were pulled that are gone", "error", err)
 		}
-		return surveyed{s}
+		return surveyed{s, asked}
 	}})
 }
 
@@ -147,10 +157,13 @@ func (o *Collect) survey(ctx context.Context) survey {
 	if err != nil {
 		return survey{err: err}
 	}
-	s.used = map[string]bool{}
+	s.used = users{}
 	for _, c := range containers {
+		l := c.GetLabels()
+		by := messages.ImageUser{Namespace: l[cri.LabelPodNamespace], Pod: l[cri.LabelPodName], UID: l[cri.LabelPodUID],
+			Container: c.GetMetadata().GetName()}
 		for _, ref := range []string{c.GetImageId(), c.GetImageRef(), c.GetImage().GetImage()} {
-			s.used[fullName(ref)] = true
+			s.used.add(ref, by)
 		}
 	}
 	status, err := o.Store.Status(ctx, true)
@@ -161,22 +174,26 @@ func (o *Collect) survey(ctx context.Context) survey {
 		SandboxImage string `json:"sandboxImage"`
 	}
 	if json.Unmarshal([]byte(status.GetInfo()["config"]), &config) == nil && config.SandboxImage != "" {
-		s.used[fullName(config.SandboxImage)] = true
+		s.used.add(config.SandboxImage)
 	}
-	s.space, s.err = o.Space(ctx)
+	s.space, s.spaceErr = o.Space(ctx)
 	return s
 }
 
-func (a *images) onSurveyed(ctx supervisors.Context, s survey) {
+func (a *images) onSurveyed(ctx supervisors.Context, s surveyed) {
 	a.gc.surveys = false
-	all := a.gc.all
-	a.gc.all, a.gc.now = false, &collection{all: all}
-	if s.err != nil {
-		a.plan(ctx, retryAfter)
-		a.collected(ctx, s.err)
+	if s.asked != nil {
+		a.removeOne(ctx, s.survey, s.asked)
 		return
 	}
-	a.gc.now = decide(a.gc.seen, s, a.heldImages(ctx.Now()), a.opts.Collect.Limits, all, ctx.Now())
+	all := a.gc.all
+	a.gc.all, a.gc.now = false, &collection{all: all}
+	if err := cmp.Or(s.err, s.spaceErr); err != nil {
+		a.plan(ctx, retryAfter)
+		a.collected(ctx, err)
+		return
+	}
+	a.gc.now = decide(a.gc.seen, s.survey, a.heldImages(ctx.Now()), a.opts.Collect.Limits, all, ctx.Now())
 	if s.space.Capacity <= 0 && !all {
 		a.collected(ctx, errNoCapacity)
 		return
@@ -184,19 +201,24 @@ func (a *images) onSurveyed(ctx supervisors.Context, s survey) {
 	a.removeNext(ctx)
 }
 
-// heldImages are the IDs and references of images that pods are about to use: what they ask for, and what they were told to be
-// there.
-func (a *images) heldImages(now time.Time) map[string]bool {
-	held := map[string]bool{}
-	for name := range a.machine.images {
-		held[fullName(name)] = true
+// heldImages are the images that pods are about to use: what they ask for, and what they were told to be there.
+func (a *images) heldImages(now time.Time) users {
+	held := users{}
+	add := func(ref string, k messages.ImageKey) {
+		held.add(ref, messages.ImageUser{UID: k.UID, Container: k.Container})
 	}
-	for _, h := range a.held {
-		held[fullName(h.ask.Image)] = true
+	for name, im := range a.machine.images {
+		held.add(name) // also while a pull goes on that nobody waits for any more
+		for k := range im.needs {
+			add(name, k)
+		}
+	}
+	for k, h := range a.held {
+		add(h.ask.Image, k)
 	}
 	maps.DeleteFunc(a.gc.leases, func(_ messages.ImageKey, l lease) bool { return now.Sub(l.at) > leaseKept })
-	for _, l := range a.gc.leases {
-		held[fullName(l.ref)] = true
+	for k, l := range a.gc.leases {
+		add(l.ref, k)
 	}
 	return held
 }
@@ -213,7 +235,10 @@ func (a *images) lease(m messages.ImagePulled, now time.Time) {
 func (a *images) removeNext(ctx supervisors.Context) {
 	held := a.heldImages(ctx.Now())
 	r := a.gc.now.next()
-	for r != nil && intersects(r.names, held) {
+	for r != nil {
+		if _, wanted := held.of(r.names); !wanted {
+			break
+		}
 		r = a.gc.now.next()
 	}
 	if r == nil {
@@ -238,7 +263,11 @@ func (a *images) onImageRemoved(ctx supervisors.Context, m imageRemoved) {
 		if m.old {
 			reason = "age"
 		}
-		metrics.CollectedImages.WithLabelValues(reason).Inc()
+		if a.gc.now.asked != nil {
+			reason = "asked for"
+		} else {
+			metrics.CollectedImages.WithLabelValues(reason).Inc()
+		}
 		delete(a.gc.seen, m.id)
 		ctx.Log().Info("removed an unused image", "image", m.id, "bytes", m.size, "reason", reason)
 	}
@@ -251,6 +280,10 @@ func (a *images) onImageRemoved(ctx supervisors.Context, m imageRemoved) {
 func (a *images) collected(ctx supervisors.Context, err error) {
 	c := a.gc.now
 	a.gc.now = nil
+	if c.asked != nil {
+		a.removedOne(ctx, c)
+		return
+	}
 	lack, reason := c.lack(), messages.EventFreeDiskSpaceFailed
 	if err != nil {
 		lack, reason = err.Error(), messages.EventInvalidDiskCapacity

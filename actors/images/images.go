@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -82,6 +83,7 @@ func New(opts Options) supervisors.Constructor {
 			opts: opts, secret: secret, machine: machine,
 			began: map[pullKey]time.Time{},
 			held:  map[messages.ImageKey]*held{}, unfound: map[string]string{}, gc: newCollector(),
+			fetches: map[string]*fetch{},
 		}
 	}
 }
@@ -102,6 +104,7 @@ type images struct {
 	timer   supervisors.Timer
 	next    time.Time // when timer fires
 	held    map[messages.ImageKey]*held
+	fetches map[string]*fetch // by ID
 	// unfound are the pull secrets that were told to be missing, by the UID of the pod.
 	unfound map[string]string
 	gc      collector
@@ -140,8 +143,10 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 	case messages.ReclaimImages:
 		a.gc.all = a.opts.Collect != nil
 		a.collect(ctx)
+	case messages.GetImages, messages.RemoveImage, messages.FetchImage, listed:
+		a.asks(ctx, msg)
 	case surveyed:
-		a.onSurveyed(ctx, m.survey)
+		a.onSurveyed(ctx, m)
 	case imageRemoved:
 		a.onImageRemoved(ctx, m)
 	case removalsSettled:
@@ -210,6 +215,12 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case tellPod:
+			if f := a.fetches[strings.TrimPrefix(e.uid, fetchUID)]; f != nil {
+				if f.take(e.msg); f.told.Failed != "" {
+					a.carryOut(ctx, a.machine.forget(ctx.Now(), e.uid))
+				}
+				continue
+			}
 			if m, ok := e.msg.(messages.ImagePulled); ok {
 				a.lease(m, ctx.Now())
 				if m.Pulled && !m.Again {
@@ -256,7 +267,7 @@ func (a *images) Inspect() any {
 // log names the pod that waits for a pull, the first where there are several.
 func (a *images) log(ctx supervisors.Context, of pullKey) *slog.Logger {
 	if im := a.machine.images[of.name]; im != nil {
-		if needs := im.pulling(of.id); len(needs) > 0 {
+		if needs := im.pulling(of.id); len(needs) > 0 && !isFetch(needs[0].key) {
 			return ctx.Log().With("pod", needs[0].key.UID)
 		}
 	}

@@ -1,0 +1,173 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// What a person asks for, by "playlet images": the list is a survey, the removal of one image a collection of that image alone,
+// and a pull is a need like a pod's. What is under way is answered so, and asked again: no question waits in the actor.
+
+const (
+	// fetchUID begins what stands for a pod's UID in the key of a fetch.
+	fetchUID = "fetch/"
+	// fetchKept is how long the end of a fetch is remembered, for whom it did not reach.
+	fetchKept  = 10 * time.Minute
+	maxFetches = 64
+)
+
+func isFetch(k messages.ImageKey) bool { return strings.HasPrefix(k.UID, fetchUID) }
+
+// fetch is a pull that a person asked for.
+type fetch struct {
+	asked time.Time // last
+	told  messages.ImageFetched
+}
+
+// take notes how far it is, in the words for a pod.
+func (f *fetch) take(msg any) {
+	switch m := msg.(type) {
+	case messages.ImageAwaited:
+		f.told = messages.ImageFetched{Waiting: m.Reason.Message, Since: m.Reason.Since}
+	case messages.ImagePulled:
+		f.told = messages.ImageFetched{ID: m.Ref, Size: m.Size, Took: m.Took}
+	case messages.ImageFailed:
+		f.told = messages.ImageFetched{Failed: m.Reason.Message}
+	}
+}
+
+func (f *fetch) over() bool { return f.told.ID != "" || f.told.Failed != "" }
+
+// listed is a survey for a list.
+type listed struct{ survey }
+
+func (a *images) asks(ctx supervisors.Context, msg any) {
+	switch m := msg.(type) {
+	case messages.GetImages:
+		if o := a.opts.Collect; o == nil {
+			ctx.Reply(messages.ImagesListed{Failed: "this agent collects no images"})
+		} else {
+			ctx.Do(supervisors.Work{Name: "list of images", Timeout: surveyTimeout, Run: func(ctx context.Context) any {
+				return listed{o.survey(ctx)}
+			}})
+		}
+	case listed:
+		ctx.Reply(a.list(m.survey, ctx.Now()))
+	case messages.RemoveImage:
+		switch {
+		case a.opts.Collect == nil:
+			ctx.Reply(messages.ImageRemoved{Kept: "this agent collects no images"})
+		case a.collecting() || a.gc.settling:
+			ctx.Reply(messages.ImageRemoved{Busy: true})
+		default:
+			a.survey(ctx, &m)
+		}
+	case messages.FetchImage:
+		a.fetch(ctx, m)
+	}
+}
+
+// list is what a collection of all unused images would find.
+func (a *images) list(s survey, now time.Time) messages.ImagesListed {
+	if s.err != nil {
+		return messages.ImagesListed{Failed: s.err.Error()}
+	}
+	c := decide(a.gc.seen, s, a.heldImages(now), a.opts.Collect.Limits, true, now)
+	var out messages.ImagesListed
+	for _, img := range s.images {
+		f, at := c.found[img.GetId()], a.gc.seen[img.GetId()]
+		out.Images = append(out.Images, messages.NodeImage{
+			ID: f.id, Tags: slices.Clone(img.GetRepoTags()), Digests: slices.Clone(img.GetRepoDigests()), Size: img.GetSize(),
+			Pinned: img.GetPinned(), Since: at.first, Used: at.used, Users: f.users, Kept: f.kept,
+		})
+	}
+	slices.SortFunc(out.Images, func(x, y messages.NodeImage) int { return strings.Compare(x.ID, y.ID) })
+	return out
+}
+
+// removeOne removes the image that was asked for, where the survey shows that it may go.
+func (a *images) removeOne(ctx supervisors.Context, s survey, asked *messages.RemoveImage) {
+	var answer messages.ImageRemoved
+	if s.err != nil {
+		answer.Kept = s.err.Error()
+	} else {
+		c := decide(a.gc.seen, s, a.heldImages(ctx.Now()), a.opts.Collect.Limits, true, ctx.Now())
+		f, there := c.found[asked.ID]
+		if there && (f.kept == "" || f.young && !asked.Collect) {
+			c.asked, c.line = asked, []removable{f.removable}
+			a.gc.now = c
+			a.removeNext(ctx)
+			return
+		}
+		answer.Kept, answer.Users = f.kept, f.users
+	}
+	ctx.Reply(answer)
+	a.resume(ctx)
+}
+
+// removedOne answers, once the removal has ended.
+func (a *images) removedOne(ctx supervisors.Context, c *collection) {
+	answer := messages.ImageRemoved{Freed: uint64(max(c.freed, 0))}
+	switch {
+	case c.failed != nil:
+		answer.Kept = c.failed.Error()
+	case c.removed == 0:
+		answer.Kept = "a pod is about to use it"
+	}
+	ctx.Reply(answer)
+	a.resume(ctx)
+}
+
+// resume does what fell due meanwhile.
+func (a *images) resume(ctx supervisors.Context) {
+	if a.gc.timer == nil || a.gc.all {
+		a.collect(ctx)
+	}
+}
+
+// fetch begins a pull with the node's own credentials, or says how far it is. A person does not wait for the back-off of others,
+// and one failure is the end of it.
+func (a *images) fetch(ctx supervisors.Context, m messages.FetchImage) {
+	now := ctx.Now()
+	for id, f := range a.fetches {
+		if now.Sub(f.asked) > fetchKept && f.over() {
+			delete(a.fetches, id)
+		}
+	}
+	f, name, err := a.fetches[m.ID], imageName{}, error(nil)
+	if f == nil {
+		if name, err = parseName(m.Image); err == nil && len(a.fetches) >= maxFetches {
+			err = fmt.Errorf("%d pulls were asked for within the last minutes, which is the limit", maxFetches)
+		}
+		if err != nil {
+			ctx.Reply(messages.ImageFetched{Failed: err.Error()})
+			return
+		}
+		f = &fetch{}
+		a.fetches[m.ID] = f
+		a.carryOut(ctx, a.machine.hurry(now, name.runtime))
+	}
+	f.asked = now
+	if !f.over() {
+		a.asked(ctx, messages.PullImage{Key: messages.ImageKey{UID: fetchUID + m.ID}, Image: m.Image, Policy: v1.PullAlways})
+	}
+	ctx.Reply(f.told)
+}
+
+// hurry has a pull without a pod's credentials that waits for the end of its back-off tried now.
+func (b *machine) hurry(now time.Time, name string) []effect {
+	if im := b.images[name]; im != nil {
+		if p := im.pulls[""]; p != nil && p.phase == waiting {
+			p.until = now
+		}
+	}
+	return b.tick(now)
+}

@@ -1,0 +1,79 @@
+package images
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// fetched asks how far a pull is that a person asked for.
+func fetched(t *testing.T, k *supervisortest.Kit, id, image string) messages.ImageFetched {
+	t.Helper()
+	k.Replies = nil
+	k.Send(messages.Server, messages.FetchImage{ID: id, Image: image})
+	if len(k.Replies) != 1 {
+		t.Fatalf("%v", k.Replies)
+	}
+	return k.Replies[0].(messages.ImageFetched)
+}
+
+// A person's pull is one question however often it is asked, and another ID is another pull. No pod is told of it.
+func TestAPersonPullsAnImage(t *testing.T) {
+	f := &fake{}
+	k := start(t, f, nil)
+	if got := fetched(t, k, "1", "web"); !strings.Contains(got.Waiting, "is being pulled from the registry docker.io") || got.ID != "" {
+		t.Errorf("at first: %+v", got)
+	}
+	k.RunWork()
+	for range 2 {
+		if got := fetched(t, k, "1", "web"); got.ID != "id of web:latest" || got.Failed != "" {
+			t.Errorf("at the end: %+v", got)
+		}
+	}
+	k.RunWork()
+	expect(t, "one question", f.take(), "pull web:latest")
+	fetched(t, k, "2", "web")
+	k.RunWork()
+	expect(t, "another", f.take(), "pull web:latest")
+	if got := fetched(t, k, "3", "Not/A:Name"); got.Failed == "" {
+		t.Errorf("a name that is none: %+v", got)
+	}
+	if told := k.Take(); len(told) > 0 {
+		t.Errorf("told %+v", told)
+	}
+}
+
+// One failure is the end of a person's pull; it does not wait for the back-off of a pod's, which gains by it.
+func TestAPersonsPullFailsOnce(t *testing.T) {
+	f := &fake{pullErr: errors.New("no such image")}
+	k := start(t, f, nil)
+	k.Send(messages.PodAddress("a"), puller("a", "web", v1.PullIfNotPresent))
+	k.RunWork()
+	f.take()
+	fetched(t, k, "1", "web")
+	k.RunWork()
+	if got := fetched(t, k, "1", "web"); !strings.Contains(got.Failed, `could not pull the image "web:latest": no such image`) {
+		t.Errorf("%+v", got)
+	}
+	expect(t, "tried at once", f.take(), "look web:latest; pull web:latest")
+	k.Take()
+	f.pullErr = nil
+	fetched(t, k, "2", "web")
+	k.RunWork()
+	if got := fetched(t, k, "2", "web"); got.ID == "" {
+		t.Errorf("%+v", got)
+	}
+	if got := reported(k); !strings.HasPrefix(got, "pods/a: id of web:latest") {
+		t.Errorf("the pod hears %q", got)
+	}
+	f.take()
+	k.Advance(time.Hour)
+	k.RunWork()
+	expect(t, "tried no more", f.take(), "")
+}

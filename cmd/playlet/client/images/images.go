@@ -1,0 +1,411 @@
+// Package images holds "playlet images" and its sub-commands.
+package images
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/distribution/reference"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+const long = `List the images on this node, with the pods that use each. An image is in use while a container has it, one that ended
+included, and while a pod is about to start with it. LAST USED counts from the agent's start: ">3h" was not used in those three
+hours.
+
+An image is named as it is printed, as a pod's author writes it (web, web:1), or by the beginning of its ID.`
+
+const example = `  # All images, with who uses them
+  playlet images
+
+  # Have one here before a pod needs it
+  playlet images pull registry.example/web:2
+
+  # What may go, and how much that frees; then remove it
+  playlet images prune --dry-run
+  playlet images prune`
+
+const (
+	askEvery = 200 * time.Millisecond
+	sayEvery = 10 * time.Second
+	// timeout is how long a question is repeated while the agent cannot answer it: it is being restarted, or collects images.
+	timeout = 3 * time.Minute
+	shortID = 12 // digits
+)
+
+// command is one run of one of them.
+type command struct {
+	client   *api.Client
+	out, err io.Writer
+	output   string
+	bare     bool
+	now      func() time.Time
+}
+
+// NewCommand is "playlet images".
+func NewCommand() *cobra.Command {
+	c := &command{now: time.Now}
+	cmd := &cobra.Command{Use: "images", Aliases: []string{"image"}, Short: "List, pull and remove images", Long: long, Example: example}
+	c.adds(cmd, c.list, cli.NoArguments)
+	list := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List the images on this node", Long: long}
+	c.adds(list, c.list, cobra.NoArgs)
+	for _, l := range []*cobra.Command{cmd, list} {
+		cli.OutputFlag(l, &c.output, "table", cli.ObjectOutputs...)
+		l.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
+	}
+	pull := &cobra.Command{Use: "pull IMAGE...", Short: "Pull images, with the node's own credentials",
+		Long: "Pull images, with the credentials of the node's docker configuration and of its credential providers. Pulls wait " +
+			"their turn among those of pods; one that is here is pulled again. It goes on when this command is interrupted."}
+	c.adds(pull, c.pull, needsImage)
+	rm := &cobra.Command{Use: "rm IMAGE...", Aliases: []string{"remove"}, Short: "Remove images that nobody uses",
+		Long: "Remove images with all their tags. One that is in use, or pinned in the runtime, stays: the error names the pods."}
+	socket := c.adds(rm, c.remove, needsImage)
+	rm.ValidArgsFunction = complete(socket)
+	var dry bool
+	prune := &cobra.Command{Use: "prune", Short: "Remove all images that nobody uses",
+		Long: "Remove all images that the agent's own collection would remove, were the disk full: none that is in use or pinned, " +
+			"or that a pod is about to use, and none that came within imageMinimumGCAge."}
+	prune.Flags().BoolVar(&dry, "dry-run", false, "Say what would be removed, and remove nothing")
+	c.adds(prune, func(ctx context.Context, _ []string) error { return c.prune(ctx, dry) }, cobra.NoArgs)
+	cmd.AddCommand(list, pull, rm, prune)
+	return cmd
+}
+
+func (c *command) adds(cmd *cobra.Command, do func(context.Context, []string) error, args cobra.PositionalArgs) *string {
+	socket := cli.SocketFlag(cmd)
+	cmd.Args = args
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		return do(cmd.Context(), args)
+	}
+	return socket
+}
+
+func needsImage(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("which image? (%s --help shows how it is named)", cmd.CommandPath())
+	}
+	return nil
+}
+
+func (c *command) list(ctx context.Context, _ []string) error {
+	var print cli.ObjectPrinter
+	if c.output != "table" && c.output != "wide" {
+		var err error
+		if print, err = cli.PrinterOf(c.output, c.bare); err != nil {
+			return err
+		}
+	}
+	all, err := c.images(ctx)
+	switch {
+	case err != nil:
+		return err
+	case print != nil:
+		return printObjects(c.out, all, print)
+	case len(all) == 0:
+		fmt.Fprintln(c.err, "no images")
+		return nil
+	}
+	t := cli.Table{Out: c.out, Heading: []string{"REPOSITORY:TAG", "ID", "SIZE", "LAST USED", "IN USE BY"}, Begun: c.bare}
+	if c.output == "wide" {
+		t.Heading = append(t.Heading, "DIGEST", "PRUNE")
+	}
+	var rows [][]string
+	for i := range all {
+		img := &all[i]
+		for n, tag := range names(img) {
+			row := []string{tag, short(img.ID), bytesText(img.Size), lastUsed(img, c.now()), cli.OrNone(usersText(img.Users))}
+			if c.output == "wide" {
+				digest := ""
+				if len(img.Digests) > 0 {
+					_, digest, _ = strings.Cut(img.Digests[min(n, len(img.Digests)-1)], "@")
+				}
+				row = append(row, cli.OrNone(digest), cmp.Or(img.Kept, "would remove it"))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return t.Print(rows)
+}
+
+// images lists those on the node, by name.
+func (c *command) images(ctx context.Context) ([]messages.NodeImage, error) {
+	all, err := insist(ctx, func() (*api.Images, bool, error) {
+		all, err := c.client.Images(ctx)
+		return all, false, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all.Images, func(x, y messages.NodeImage) int { return strings.Compare(names(&x)[0], names(&y)[0]) })
+	return all.Images, nil
+}
+
+// insist repeats a question while the agent is busy or cannot answer it, which the question must allow.
+func insist[T any](ctx context.Context, ask func() (T, bool, error)) (T, error) {
+	for deadline := time.Now().Add(timeout); ; {
+		out, busy, err := ask()
+		refused, known := errors.AsType[*api.Error](err)
+		again := err == nil && busy || known && refused.Status == http.StatusServiceUnavailable
+		switch {
+		case !again || ctx.Err() != nil:
+			return out, err
+		case time.Now().After(deadline):
+			return out, cmp.Or(err, errors.New("the agent is busy with other images; try it again"))
+		}
+		select {
+		case <-time.After(askEvery):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// pull pulls one image after another, and says on stderr how far it is.
+func (c *command) pull(ctx context.Context, args []string) error {
+	var errs []error
+	for _, image := range args {
+		id, said, when := rand.Text(), "", c.now()
+		got, err := insist(ctx, func() (*messages.ImageFetched, bool, error) {
+			got, err := c.client.PullImage(ctx, id, image)
+			if err != nil || got.Waiting == "" {
+				return got, err == nil && got.ID == "" && got.Failed == "", err
+			}
+			text, now := got.Waiting, c.now()
+			if text != said || now.Sub(when) >= sayEvery {
+				said, when = text, now
+				if since := now.Sub(got.Since); since >= time.Second {
+					text += ", for " + duration.HumanDuration(since)
+				}
+				fmt.Fprintln(c.err, cli.Plain(text))
+			}
+			return got, true, nil
+		})
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", image, err))
+		case got.Failed != "":
+			errs = append(errs, errors.New(cli.Plain(got.Failed)))
+		default:
+			fmt.Fprintf(c.out, "%s pulled, ID %s, in %s\n", image, short(got.ID), got.Took.Round(time.Millisecond))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// remove removes the images that are named, each with all its tags.
+func (c *command) remove(ctx context.Context, args []string) error {
+	all, err := c.images(ctx)
+	if err != nil {
+		return err
+	}
+	var chosen []*messages.NodeImage
+	for _, arg := range args {
+		found := find(all, arg)
+		switch {
+		case len(found) == 0:
+			err = errors.Join(err, fmt.Errorf("there is no image %q on this node (playlet images lists them)", arg))
+		case len(found) > 1:
+			err = errors.Join(err, fmt.Errorf("several images have an ID that begins with %s", arg))
+		case !slices.Contains(chosen, found[0]):
+			chosen = append(chosen, found[0])
+		}
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, img := range chosen {
+		if _, err := c.removeOne(ctx, img, false); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *command) removeOne(ctx context.Context, img *messages.NodeImage, collect bool) (freed uint64, err error) {
+	name := strings.Join(names(img), ", ")
+	got, err := insist(ctx, func() (*messages.ImageRemoved, bool, error) {
+		got, err := c.client.RemoveImage(ctx, img.ID, collect)
+		return got, err == nil && got.Busy, err
+	})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%s: %w", name, err)
+	case got.Kept != "":
+		why := got.Kept
+		if by := usersText(got.Users); by != "" {
+			why += ": " + by
+		}
+		return 0, fmt.Errorf("%s stays: %s", name, cli.Plain(why))
+	}
+	fmt.Fprintf(c.out, "%s removed, ID %s, %s\n", name, short(img.ID), bytesText(img.Size))
+	return img.Size, nil
+}
+
+// prune removes one image after another by the rules of the collection; each is looked at again before.
+func (c *command) prune(ctx context.Context, dry bool) error {
+	all, err := c.images(ctx)
+	if err != nil {
+		return err
+	}
+	var freed, removed uint64
+	for i := range all {
+		img := &all[i]
+		switch {
+		case img.Kept != "":
+			continue
+		case dry:
+			fmt.Fprintf(c.out, "%s would be removed, ID %s, %s, last used %s\n", strings.Join(names(img), ", "), short(img.ID),
+				bytesText(img.Size), lastUsed(img, c.now()))
+			freed += img.Size
+		default:
+			size, err := c.removeOne(ctx, img, true)
+			if err != nil {
+				fmt.Fprintln(c.err, cli.OneLine(err)) // somebody uses it since, or the runtime refuses: the others may go
+				continue
+			}
+			freed += size
+		}
+		removed++
+	}
+	verb := "removed"
+	if dry {
+		verb = "would be removed"
+	}
+	fmt.Fprintf(c.out, "%d of %d images %s, %s freed at most\n", removed, len(all), verb, bytesText(freed))
+	return ctx.Err()
+}
+
+// find gives the images that a person means.
+func find(all []messages.NodeImage, arg string) []*messages.NodeImage {
+	full := arg
+	if named, err := reference.ParseNormalizedNamed(arg); err == nil {
+		full = reference.TagNameOnly(named).String()
+	}
+	var byName, byID []*messages.NodeImage
+	for i := range all {
+		img := &all[i]
+		refs := slices.Concat(img.Tags, img.Digests)
+		switch {
+		case img.ID == arg || slices.Contains(refs, arg) || slices.Contains(refs, full):
+			byName = append(byName, img)
+		case len(arg) >= 4 && strings.HasPrefix(strings.TrimPrefix(img.ID, "sha256:"), strings.TrimPrefix(arg, "sha256:")):
+			byID = append(byID, img)
+		}
+	}
+	if len(byName) > 0 {
+		return byName
+	}
+	return byID
+}
+
+// complete completes the names of images that may go.
+func complete(socket *string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+		defer cancel()
+		var out []cobra.Completion
+		if all, err := api.NewClient(*socket).Images(ctx); err == nil {
+			for i := range all.Images {
+				if img := &all.Images[i]; len(img.Users) == 0 && !img.Pinned && !slices.Contains(args, names(img)[0]) {
+					out = append(out, names(img)[0])
+				}
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// names are an image's tags in their short form or, without any, its digests, or its ID.
+func names(img *messages.NodeImage) []string {
+	refs := img.Tags
+	if len(refs) == 0 {
+		refs = img.Digests
+	}
+	var out []string
+	for _, ref := range refs {
+		if named, err := reference.ParseNormalizedNamed(ref); err == nil {
+			ref = reference.FamiliarString(named)
+		}
+		out = append(out, cli.Plain(ref))
+	}
+	if len(out) == 0 {
+		return []string{short(img.ID)}
+	}
+	return out
+}
+
+func short(id string) string {
+	id = strings.TrimPrefix(id, "sha256:")
+	return id[:min(len(id), shortID)]
+}
+
+func lastUsed(img *messages.NodeImage, now time.Time) string {
+	switch {
+	case len(img.Users) > 0:
+		return "now"
+	case img.Used.IsZero() || img.Pinned:
+		return ">" + duration.HumanDuration(max(now.Sub(img.Since), 0))
+	}
+	return duration.HumanDuration(max(now.Sub(img.Used), 0)) + " ago"
+}
+
+// usersText names the pods, each once.
+func usersText(users []messages.ImageUser) string {
+	var out []string
+	for _, u := range users {
+		name := u.Namespace + "/" + u.Pod
+		if u.Pod == "" {
+			name = "container " + cmp.Or(u.Container, "without a name")
+		}
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return cli.Plain(strings.Join(out, ", "))
+}
+
+// bytesText is a size as other tools for images print it, in powers of ten.
+func bytesText(n uint64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	f, i := float64(n), 0
+	for f >= 1000 && i < len(units)-1 {
+		f, i = f/1000, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d%s", n, units[i])
+	}
+	return fmt.Sprintf("%.3g%s", f, units[i])
+}
+
+// printObjects prints the images as a list of objects, for the printers of objects.
+func printObjects(out io.Writer, all []messages.NodeImage, print cli.ObjectPrinter) error {
+	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
+	for i := range all {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&all[i])
+		if err != nil {
+			return err
+		}
+		u := unstructured.Unstructured{Object: fields}
+		u.SetAPIVersion("v1")
+		u.SetKind("Image")
+		u.SetName(all[i].ID)
+		list.Items = append(list.Items, u)
+	}
+	return print(out, list)
+}
