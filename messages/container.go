@@ -99,3 +99,26 @@ type ContainerReported struct {
 // ContainerEnded is the result with which the actor of a container exits: the container ran and has ended, or, after
 // StopContainer, was created and never ran.
 type ContainerEnded struct{ Fact ContainerFact }
+
+// RestartContainers has containers of a pod ended, with their pre-stop hook and grace period, and started again without a
+// back-off; one that waits for the end of its back-off is started now. Each is named with the ID that it had when that was asked
+// for: one that has another by now was started since, so that the same changes nothing when it comes again.
+//
+// Sender: server, for a client of the admin socket. Receiver: pod. Reply: RestartTaken; none while the pod's actor knows nothing
+// of its pod yet.
+// If lost: the client gets no answer and may ask again. If the pod's actor falls before a container has ended, that container
+// may run on, and the client may ask again; if it falls after that, the restart policy starts it, after its back-off.
+type RestartContainers struct {
+	UID string
+	IDs map[string]string // of containers, by name
+}
+
+// RestartTaken says which containers are being started again, or why none is.
+//
+// Sender: pod. Receiver: server, for the client. Reply: none.
+// If lost: the client gets no answer and may ask again, which changes nothing.
+type RestartTaken struct {
+	UID        string
+	Containers []string
+	Refused    string
+}

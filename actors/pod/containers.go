@@ -36,6 +36,9 @@ func (m *Machine) ensure(now time.Time, c *container) bool {
 		case m.unsettled(c) && m.restartsFor(c) && m.grouped():
 			c.replace = true
 			m.stopContainer(now, c, m.grace(), "Container "+c.name+" resize requires restart, will be restarted")
+		case c.renew == f.ID:
+			c.replace = true
+			m.stopContainer(now, c, m.grace(), "Container "+c.name+" restart was asked for, will be restarted")
 		case c.unfit() != "":
 			m.endUnfit(now, c, c.unfit())
 		default:

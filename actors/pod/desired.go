@@ -58,6 +58,11 @@ func (m *Machine) respec(c *container) {
 	if c.spec == nil || f == nil || c.stage != messages.StageIdle || !m.live() || c.over(m.pod) || !m.outdated(c, f) {
 		return
 	}
+	m.startAnew(c)
+}
+
+// startAnew has a container that has ended started at once: its back-off starts anew.
+func (m *Machine) startAnew(c *container) {
 	c.replace = true
 	if c.actor && m.asking("spawn", c.name) {
 		m.restartActor(m.now, c)

@@ -21,6 +21,9 @@ type Tell struct {
 	Msg any
 }
 
+// Reply answers the message being handled.
+type Reply struct{ Msg any }
+
 // StartSandbox runs a sandbox for the pod, under this attempt, and notes the pod's start time on it. It lies in the pod's cgroup.
 type StartSandbox struct {
 	Attempt      uint32
@@ -74,6 +77,7 @@ type Wake struct{ At time.Time }
 
 func (Transition) effect()       {}
 func (Tell) effect()             {}
+func (Reply) effect()            {}
 func (StartSandbox) effect()     {}
 func (StopSandbox) effect()      {}
 func (RemovePod) effect()        {}

@@ -92,7 +92,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		messages.VolumesUnmounted, messages.PodCgroupReady, messages.PodCgroupFailed, messages.PodCgroupRemoved,
 		messages.ImagePulled,
 		messages.ImageFailed, messages.ImageAwaited, messages.ChildStarted, messages.ChildExited, messages.ContainerReported,
-		messages.ProbesObserved, SandboxStarted, SandboxStopped, ContainerResized, PodRemoved:
+		messages.ProbesObserved, messages.RestartContainers, SandboxStarted, SandboxStopped, ContainerResized, PodRemoved:
 		a.do(ctx, a.machine.Step(ctx.Now(), m))
 	case messages.ChildStopped:
 		// On our own order, which the machine knows of.
@@ -121,6 +121,8 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 			"exitCode", f.ExitCode, "reason", f.Reason)
 	case Tell:
 		ctx.Tell(e.To, e.Msg)
+	case Reply:
+		ctx.Reply(e.Msg)
 	case StartSandbox:
 		pod := a.machine.pod
 		a.work(ctx, "RunPodSandbox", 3, func(c context.Context) any { return runSandbox(c, a.opts.Host, pod, e) })

@@ -69,6 +69,8 @@ func (m *Machine) take(now time.Time, msg any) {
 		m.takeWork(now, v)
 	case ContainerResized:
 		m.takeResized(now, v)
+	case messages.RestartContainers:
+		m.takeRestart(v)
 	default:
 		m.takeContainer(now, msg)
 	}

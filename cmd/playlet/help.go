@@ -18,7 +18,7 @@ command it runs the pods of this node, in the foreground, until SIGTERM or SIGIN
 // commandGroups are the commands in the order of the help text. One that is in no group is listed behind them.
 var commandGroups = []struct{ title, names string }{
 	{"Pods", "pods describe explain events logs exec attach port-forward cp"},
-	{"Change them", "run rm images"},
+	{"Change them", "run restart rm images"},
 	{"The agent", "actors trace top observatory chaos"},
 	{"The node", "dev doctor install uninstall version"},
 }

@@ -1,12 +1,15 @@
 package admin
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/server/containers"
 	"github.com/playlet-dev/playlet/cri/crilog"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 func bad(err error) error { return &api.Error{Status: http.StatusBadRequest, Text: err.Error()} }
@@ -84,5 +87,28 @@ func (h *handlers) portForward(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		fail(w, err)
+	}
+}
+
+// restart answers POST /v1/restart/UID: containers of the pod are ended and started again, those in the body by name and ID.
+func (h *handlers) restart(w http.ResponseWriter, r *http.Request) {
+	question := messages.RestartContainers{UID: r.PathValue("uid")}
+	if err := json.NewDecoder(r.Body).Decode(&question.IDs); err != nil || len(question.IDs) == 0 {
+		fail(w, bad(errors.New("the body is not the IDs of containers by name")))
+		return
+	}
+	got, err := h.ask(r.Context(), messages.PodAddress(question.UID), question)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	taken, ok := got.(messages.RestartTaken)
+	switch {
+	case !ok:
+		fail(w, fmt.Errorf("the pod's actor answered with a %T", got))
+	case taken.Refused != "":
+		fail(w, &api.Error{Status: http.StatusConflict, Text: taken.Refused})
+	default:
+		answer(w, http.StatusOK, api.Restarted{Containers: taken.Containers})
 	}
 }

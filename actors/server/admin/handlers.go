@@ -80,6 +80,7 @@ func New(conf Config) http.Handler {
 	mux.HandleFunc("POST /v1/exec/{namespace}/{pod}", h.exec)
 	mux.HandleFunc("POST /v1/attach/{namespace}/{pod}", h.attach)
 	mux.HandleFunc("POST /v1/portforward/{namespace}/{pod}", h.portForward)
+	mux.HandleFunc("POST /v1/restart/{uid}", h.restart)
 	mux.HandleFunc("GET /v1/version", h.version)
 	mux.HandleFunc("GET /v1/actors", h.actors)
 	mux.HandleFunc("GET /v1/actors/{actor...}", h.inspect)

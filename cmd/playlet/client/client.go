@@ -11,7 +11,7 @@ import (
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		newActorsCommand(), newAttachCommand(), newChaosCommand(), newCpCommand(), newExecCommand(), newDescribeCommand(),
-		newEventsCommand(), newExplainCommand(), images.NewCommand(),
+		newEventsCommand(), newExplainCommand(), images.NewCommand(), newRestartCommand(),
 		newLogsCommand(), newObservatoryCommand(), newPodsCommand(), newPortForwardCommand(), newRmCommand(), newRunCommand(),
 		newTopCommand(), newTraceCommand(), newVersionCommand(),
 	}

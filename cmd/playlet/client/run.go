@@ -108,9 +108,13 @@ const (
 
 func (c *submitCommand) addFlags(cmd *cobra.Command, wait string) {
 	cmd.Flags().StringArrayVarP(&c.files, "filename", "f", nil, "Manifest `file`, folder, URL, or - for standard input; repeatable")
+	c.addWaitFlags(cmd, wait)
+	cli.OutputFlag(cmd, &c.output, "", "json")
+}
+
+func (c *submitCommand) addWaitFlags(cmd *cobra.Command, wait string) {
 	cmd.Flags().BoolVar(&c.wait, "wait", false, wait)
 	cmd.Flags().DurationVar(&c.timeout, "timeout", 5*time.Minute, "How long --wait waits at most; 0 is without end")
-	cli.OutputFlag(cmd, &c.output, "", "json")
 }
 
 // filesOnly refuses arguments: a file is named with -f.

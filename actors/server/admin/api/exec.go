@@ -279,3 +279,17 @@ func exitCode(outcome []byte) (int, error) {
 	}
 	return 0, errors.New(status.Message)
 }
+
+// Restarted are the containers of a pod that are being started again.
+type Restarted struct {
+	Containers []string `json:"containers"`
+}
+
+// Restart has containers of a pod ended and started again: those of these names that have these IDs still. It may be repeated.
+func (c *Client) Restart(ctx context.Context, uid string, ids map[string]string) (*Restarted, error) {
+	body, err := json.Marshal(ids)
+	if err != nil {
+		return nil, err
+	}
+	return call[Restarted](ctx, c, http.MethodPost, "/v1/restart/"+uid, "", body)
+}

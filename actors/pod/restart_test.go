@@ -1,0 +1,146 @@
+package pod
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// asksRestart asks for a restart of these containers as they are now, and returns the answer; nil: there was none.
+func (w *world) asksRestart(names ...string) *messages.RestartTaken {
+	ids := map[string]string{}
+	for _, name := range names {
+		ids[name] = w.newestID(name)
+	}
+	return w.sendsRestart(ids)
+}
+
+func (w *world) sendsRestart(ids map[string]string) (answer *messages.RestartTaken) {
+	for _, e := range w.machine.Step(w.now, messages.RestartContainers{UID: string(w.pod.UID), IDs: ids}) {
+		if r, ok := e.(Reply); ok {
+			taken := r.Msg.(messages.RestartTaken)
+			answer = &taken
+			continue
+		}
+		w.effect(e)
+	}
+	return answer
+}
+
+func (w *world) newestID(name string) string {
+	id, attempt := "", -1
+	for _, f := range w.containers {
+		if f.Name == name && int(f.Attempt) > attempt {
+			id, attempt = f.ID, int(f.Attempt)
+		}
+	}
+	return id
+}
+
+// attempts are how often the containers that run were started again.
+func (w *world) attempts() map[string]uint32 {
+	out := map[string]uint32{}
+	for _, f := range w.containers {
+		if f.State == messages.ContainerRunning {
+			out[f.Name] = f.Attempt
+		}
+	}
+	return out
+}
+
+func TestARestartThatIsAskedFor(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 1, 2))
+	w.exit = func(name string, _ uint32) (int32, bool) { return 0, name[0] == 'i' }
+	w.step(nil)
+	if answer := w.sendsRestart(map[string]string{"c0": "x"}); answer != nil {
+		t.Errorf("before it knows of its pod it answers %+v", answer)
+	}
+	w.settle()
+	ids := map[string]string{"c0": w.newestID("c0")}
+	if got := w.sendsRestart(ids); got == nil || got.Refused != "" || !slices.Equal(got.Containers, []string{"c0"}) {
+		t.Fatalf("%+v", got)
+	}
+	w.sendsRestart(ids) // told twice
+	w.settle()
+	w.sendsRestart(ids) // and once more, when all is done
+	w.settle()
+	check(t, w)
+	if got := w.attempts(); !maps.Equal(got, map[string]uint32{"c0": 1, "c1": 0}) {
+		t.Errorf("started again: %v", got)
+	}
+	if step := w.machine.container("c0").backoff.step; step != 0 {
+		t.Errorf("it counts as a failure: step %d", step)
+	}
+}
+
+// A container that waits for the end of its back-off is started at once.
+func TestARestartEndsABackOff(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.exit = func(_ string, attempt uint32) (int32, bool) { return 3, attempt < 3 }
+	w.step(nil)
+	for range 500 {
+		if c := w.machine.container("c0"); c != nil && c.attempt == 2 && c.exited() != nil && c.exited().Attempt == 2 &&
+			c.stage == messages.StageIdle && len(w.pending) == 0 {
+			break
+		}
+		w.live()
+		if len(w.pending) > 0 {
+			next := w.pending[0]
+			w.pending = w.pending[1:]
+			w.step(next)
+			continue
+		}
+		w.now = w.nextTime()
+		w.arrive()
+		w.step(nil)
+	}
+	if got := w.asksRestart("c0"); got == nil || got.Refused != "" {
+		t.Fatalf("%+v", got)
+	}
+	w.settle()
+	check(t, w)
+	if got := w.attempts(); !maps.Equal(got, map[string]uint32{"c0": 3}) {
+		t.Fatalf("running %v", got)
+	}
+	if wait := w.containers[0].StartedAt.Sub(w.containers[1].FinishedAt); wait >= time.Second {
+		t.Errorf("it is started %v after its end", wait)
+	}
+}
+
+func TestRestartsThatAreRefused(t *testing.T) {
+	always := v1.ContainerRestartPolicyAlways
+	for name, c := range map[string]struct {
+		policy v1.RestartPolicy
+		change func(*v1.Pod)
+		ask    string
+		want   string
+	}{
+		"a job":             {policy: v1.RestartPolicyNever, ask: "c0", want: "runs once: with restartPolicy Never"},
+		"on failure":        {policy: v1.RestartPolicyOnFailure, ask: "c0", want: "runs once: with restartPolicy OnFailure"},
+		"an init container": {policy: v1.RestartPolicyAlways, ask: "init0", want: "runs to its end"},
+		"another":           {policy: v1.RestartPolicyAlways, ask: "nope", want: `no container "nope"`},
+		"one that always restarts, in a pod that does not": {policy: v1.RestartPolicyNever, ask: "c0",
+			change: func(p *v1.Pod) { p.Spec.Containers[0].RestartPolicy = &always }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := testPod(c.policy, 1, 1)
+			if c.change != nil {
+				c.change(pod)
+			}
+			w := newWorld(pod)
+			w.exit = func(name string, _ uint32) (int32, bool) { return 0, name[0] == 'i' }
+			w.step(nil)
+			w.settle()
+			got := w.asksRestart(c.ask)
+			if got == nil || (c.want == "") != (got.Refused == "") || !strings.Contains(got.Refused, c.want) {
+				t.Errorf("%+v, want %q", got, c.want)
+			}
+		})
+	}
+}
