@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ type forwarding struct {
 	addresses []string
 	pod       *api.Pod
 	lost      context.CancelFunc // ends the connection to the pod
+	refused   error              // the latest connection
 
 	mu     sync.Mutex
 	failed []string // ports of this machine that could not be listened on
@@ -115,7 +117,7 @@ func (c *forwarding) forward(ctx context.Context, ports []string) ([]string, err
 		}
 		err = <-ended
 	}
-	if failed := c.failures(); failed != nil {
+	if failed := cmp.Or(c.failures(), c.refused); failed != nil { // the library has only the text of it
 		return ports, failed
 	}
 	return ports, err
@@ -167,7 +169,7 @@ type dialer struct {
 func (d dialer) Dial(...string) (httpstream.Connection, string, error) {
 	pod := d.c.pod.Pod
 	conn, err := d.c.client.PortForward(d.ctx, pod.Namespace, pod.Name, string(pod.UID))
-	if err != nil {
+	if d.c.refused = err; err != nil {
 		return nil, "", err
 	}
 	context.AfterFunc(d.ctx, func() { _ = conn.Close() })

@@ -1,0 +1,209 @@
+package agent
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/playlet-dev/playlet/cri/sim"
+)
+
+// The command line as a person sees it, against a running agent: each file of testdata/commands is the transcript of a session,
+// and is rewritten by go test -run TestTranscripts ./cmd/playlet/agent -update. Read what that has changed.
+var update = flag.Bool("update", false, "rewrite the transcripts in testdata/commands")
+
+// entry is a command of a session. It is repeated until it prints what the transcript has or, when that is rewritten, until it
+// prints until, so that nothing depends on how fast the agent is.
+type entry struct{ command, until string }
+
+// varies is what differs from run to run, and what stands for it. Columns are as wide as what is in them.
+var varies = []struct {
+	what *regexp.Regexp
+	as   string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?`), "TIME"},
+	{regexp.MustCompile(`[0-9a-f]{64}`), "HASH"},
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b`), "UID"},
+	{regexp.MustCompile(`\b(\d+m)?\d+(\.\d+)?(ns|µs|ms|s)\b`), "SPAN"},
+	{regexp.MustCompile(`\(x\d+ over SPAN\)`), "(xN over SPAN)"},
+	{regexp.MustCompile(`10\.88\.\d+\.\d+`), "ADDRESS"},
+	{regexp.MustCompile(`tried: .* in vain`), "tried: N times in vain"},
+	{regexp.MustCompile(`(\S) {2,}(\S)`), "$1   $2"},
+	// How far a pod is that is waited for is said as it comes.
+	{regexp.MustCompile(`(?m)^\S+/\S+: \w+, \d+ of \d+ ready.*\n`), ""},
+}
+
+func (r *rig) normal(text string) string {
+	text = strings.ReplaceAll(text, r.dir, "DIR")
+	for _, v := range varies {
+		text = v.what.ReplaceAllString(text, v.as)
+	}
+	return text
+}
+
+// transcript runs a session and compares it with its file.
+func (r *rig) transcript(name string, session ...entry) {
+	r.t.Helper()
+	file := filepath.Join("testdata", "commands", name+".txt")
+	known, err := os.ReadFile(file)
+	if err != nil && !*update {
+		r.t.Fatal(err)
+	}
+	want := map[string]string{}
+	for _, part := range strings.Split(string(known), "\n$ ") {
+		command, _, _ := strings.Cut(strings.TrimPrefix(part, "$ "), "\n")
+		want[command] = "$ " + strings.TrimPrefix(strings.TrimSuffix(part, "\n"), "$ ") + "\n"
+	}
+	var all []string
+	for _, e := range session {
+		got := ""
+		for deadline := time.Now().Add(waitLimit / 3); ; time.Sleep(20 * time.Millisecond) {
+			var out, notes strings.Builder
+			code := runCommand(words(strings.ReplaceAll(e.command, "DIR", r.dir)), &out, &notes)
+			got = "$ playlet " + e.command + "\n" + r.normal(out.String())
+			if !strings.HasSuffix(got, "\n") {
+				got += "\n"
+			}
+			if notes := r.normal(notes.String()); notes != "" {
+				got += "2> " + strings.ReplaceAll(strings.TrimSuffix(notes, "\n"), "\n", "\n2> ") + "\n"
+			}
+			if code != 0 {
+				got += fmt.Sprintf("exit code %d\n", code)
+			}
+			if *update && strings.Contains(got, e.until) || !*update && got == want["playlet "+e.command] {
+				break
+			}
+			if time.Now().After(deadline) {
+				r.t.Errorf("%s:\n%s\nwant\n%s", file, got, want["playlet "+e.command])
+				break
+			}
+		}
+		all = append(all, got)
+	}
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(strings.Join(all, "\n")), 0o644); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// words are a command's arguments; what stands in '…' is one.
+func words(command string) []string {
+	var out []string
+	for i, part := range strings.Split(command, "'") {
+		if i%2 == 1 {
+			out = append(out, part)
+		} else {
+			out = append(out, strings.Fields(part)...)
+		}
+	}
+	return out
+}
+
+func TestTranscripts(t *testing.T) {
+	r := newRig(t, sim.Options{
+		WriteLogs: true,
+		Images: map[string]sim.Image{
+			"web:1":    {Size: 12_345_678, Content: "web"},
+			"web:2":    {Size: 7_000_000},
+			"pause:3":  {Size: 700_000, Pinned: true},
+			"denied:1": {Err: status.Error(codes.Unknown, "unexpected status: 401 Unauthorized")},
+		},
+		Script: sim.Script{
+			ByContainer: map[string]sim.Sequence{
+				"web-node/c":   {sim.Behaviour{Output: []string{"listening on :80", "GET /"}}},
+				"crash-node/c": {sim.Behaviour{Exits: true, Code: 3, Message: "no database", Output: []string{"no database"}}},
+				"job-node/c":   {sim.ExitAfter(0, 0)},
+			},
+		},
+	}, "--image-gc-low-threshold=1", "--minimum-image-ttl-duration=0s")
+	t.Setenv("PLAYLET_SOCKET", filepath.Join(r.dir, "admin.sock"))
+	r.file("sample.yaml", strings.Replace(manifest("sample", "Always", nil, []string{"c web:1"}), "metadata:\n",
+		"metadata:\n  labels: {app: sample}\n", 1)+"  dnsPolicy: Default\n")
+	r.write("web.yaml", manifest("web", "Always", nil, []string{"c web:1", "d web:1"}))
+	r.write("crash.yaml", manifest("crash", "Always", nil, []string{"c web:1"}))
+	r.write("once.yaml", manifest("once", "OnFailure", nil, []string{"c web:1"}))
+	r.write("job.yaml", manifest("job", "Never", nil, []string{"c web:1"}))
+	r.start(nil)
+	r.untilPrinted([]string{"pods"}, "2/2", "Completed", "CrashLoopBackOff")
+	r.transcript("pods", []entry{
+		{command: "pods web"},
+		{command: "pods pod/web default/web-node -o wide --no-headers"},
+		{command: "pods job -o name"},
+		{command: "pods job -o jsonpath={.status.phase}"},
+		{command: "pods web -o custom-columns=NAME:.metadata.name,IMAGES:.spec.containers[*].image"},
+		{command: "pods nope"},
+		{command: "pods -n kube-system"},
+		{command: "pods -o tabel"},
+		{command: "explain web"},
+		{command: "explain crash", until: "no database"},
+		{command: "explain job"},
+		{command: "pods --namespce=x"},
+	}...)
+	r.transcript("containers", []entry{
+		{command: "logs web -c c"},
+		{command: "logs web", until: "GET"},
+		{command: "logs web --all-containers --prefix"},
+		{command: "logs -p web -c c"},
+		{command: "logs nope"},
+		{command: "exec web echo hello"},
+		{command: "exec job -- echo hello"},
+		{command: "attach job"},
+		{command: "port-forward job 8080"},
+		{command: "cp web:/etc web:/tmp"},
+	}...)
+	r.transcript("run", []entry{
+		{command: "run -f DIR/sample.yaml --dry-run=server"},
+		{command: "run -f DIR/sample.yaml"},
+		{command: "run -f DIR/sample.yaml --wait", until: "unchanged"},
+		{command: "run -f DIR/nope.yaml"},
+		{command: "run"},
+		{command: "run -f DIR/sample.yaml --wait --for=completed"},
+		{command: "events sample", until: "Started"},
+		{command: "describe sample"},
+		{command: "pods -l app=sample --no-headers"},
+		{command: "rm web"},
+		{command: "rm nope"},
+		{command: "rm"},
+	}...)
+	r.transcript("restart", []entry{
+		{command: "restart web --wait", until: "container d restarting\n"},
+		{command: "pods web"},
+		{command: "restart sample/c --wait"},
+		{command: "restart default/sample -c nope"},
+		{command: "restart job"},
+		{command: "restart once"},
+		{command: "restart nope"},
+		{command: "restart"},
+	}...)
+	r.transcript("images", []entry{
+		{command: "images pull web:2 denied:1", until: "401"},
+		{command: "images pull pause:3", until: "pulled"},
+		{command: "images"},
+		{command: "images list -o name"},
+		{command: "images -o custom-columns=TAG:.tags[0],SIZE:.size"},
+		{command: "images rm web:1"},
+		{command: "images rm pause:3"},
+		{command: "images rm nope"},
+		{command: "images prune --dry-run"},
+		{command: "images rm docker.io/library/web:2"},
+		{command: "images prune"},
+		{command: "images rm"},
+	}...)
+	r.transcript("rm", []entry{
+		{command: "rm -l app=nope"},
+		{command: "rm sample --wait", until: "deleted"},
+		{command: "rm sample"},
+	}...)
+}
