@@ -58,7 +58,7 @@ func setHelp(root *cobra.Command, flags *config.Flags) {
 
 // printRootHelp prints what fits on a screen. Commands without a group are named in one line.
 func printRootHelp(w io.Writer, root *cobra.Command, flags *config.Flags) {
-	fmt.Fprintf(w, "%s\n\nUsage: playlet [FLAGS]\n       playlet COMMAND [ARGUMENTS]\n", rootLong)
+	fmt.Fprintf(w, "%s\n\nUsage: playlet [FLAGS], or playlet COMMAND [ARGUMENTS]\n", rootLong)
 	var others []string
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() && c.GroupID == "" {

@@ -190,6 +190,9 @@ func needs(said, who, otherwise string) (cause, remedy string) {
 func (v view) start(f *Finding, said string) {
 	means, remedy, known := meant(ofStarts, f.LastError)
 	if !known {
+		means, remedy, known = ofCommand(f.LastError)
+	}
+	if !known {
 		means, remedy = " cannot be started: "+said, "see the runtime's log"
 	}
 	f.Cause, f.Remedy = v.called(f.Container)+strings.TrimRight(means, " "), remedy

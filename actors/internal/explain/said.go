@@ -1,8 +1,11 @@
 package explain
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // saying is what runtimes, registries and CNI plugins say of a failure, and what that means. Only what others say is looked at
@@ -67,14 +70,26 @@ var ofSandboxes = []saying{
 // ofStarts follow "container NAME".
 var ofStarts = []saying{
 	says(`post-start hook: (.*)`, ": its post-start hook fails: $1", "mend the hook, lifecycle.postStart"),
-	says(`exec: "([^"]+)": (?:executable file not found|stat [^:]*: no such file)`, `: its command "$1" is not in the image`,
-		"correct the container's command, or its image"),
-	says(`exec: "([^"]+)": (?:stat [^:]*: )?permission denied`, `: its command "$1" may not be executed by its user`,
-		"correct the command, its mode in the image, or runAsUser"),
 	says(`exec: "([^"]+)": is a directory`, `: its command "$1" is a directory`, "correct the container's command"),
 	says(`exec format error`, ": its command is no program of this node's architecture", "name an image for this architecture"),
 	says(`chdir to cwd \("([^"]+)"\)`, `: its working directory "$1" cannot be entered`, "correct the container's workingDir"),
 	says(`no space left on device`, " cannot be started: no space is left on the node's disk", roomRemedy),
+}
+
+// ofCommand explains a start that failed for its command.
+func ofCommand(text string) (means, remedy string, known bool) {
+	why, command := cri.WhyNotRun(text)
+	if command != "" {
+		command = fmt.Sprintf(" %q", command)
+	}
+	switch why {
+	case cri.NotFound:
+		return ": its command" + command + " is not in the image", "correct the container's command, or its image", true
+	case cri.NotAllowed:
+		return ": its command" + command + " may not be executed by its user",
+			"correct the command, its mode in the image, or runAsUser", true
+	}
+	return "", "", false
 }
 
 // plainly is a refusal of admission without the kubelet's words before it.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cri"
 )
 
 const execLong = `Run a command in a container that runs. Without -c it is the pod's default container, as for kubectl. What follows
@@ -72,7 +74,8 @@ func (c *streamCommand) exec(ctx context.Context, arg string) error {
 	if err != nil {
 		return err
 	}
-	t := api.Terminal{Stdout: c.out, Stderr: c.err, Note: c.note}
+	stderr := &heard{Writer: c.err}
+	t := api.Terminal{Stdout: c.out, Stderr: stderr, Note: c.note}
 	if c.options.Stdin {
 		t.Stdin = c.in
 	}
@@ -95,21 +98,41 @@ func (c *streamCommand) exec(ctx context.Context, arg string) error {
 		}
 		return &cli.ExitError{Code: notRun(err), Err: err}
 	case code != 0:
-		return &cli.ExitError{Code: code}
+		return &cli.ExitError{Code: stderr.ended(code)}
 	}
 	return nil
 }
 
-// notRun is the exit code for a command that could not be run, as shells have it. Runtimes say why in words alone.
+// notRun is the exit code for a command that could not be run, as shells have it.
 func notRun(err error) int {
-	_, why, ran := strings.Cut(err.Error(), "exec: ")
-	switch {
-	case !ran:
-		return 1
-	case strings.Contains(why, "executable file not found in $PATH"), strings.Contains(why, "no such file or directory"):
-		return 127
-	case strings.Contains(why, "permission denied"), strings.Contains(why, "is a directory"):
-		return 126
+	if why, _ := cri.WhyNotRun(err.Error()); why != 0 {
+		return int(why)
 	}
 	return 1
+}
+
+// heard passes on what a command says on stderr, and keeps the first of it.
+type heard struct {
+	io.Writer
+	said []byte
+}
+
+const maxHeard = 4 << 10
+
+// Write implements io.Writer.
+func (h *heard) Write(p []byte) (int, error) {
+	h.said = append(h.said, p[:min(len(p), maxHeard-len(h.said))]...)
+	return h.Writer.Write(p)
+}
+
+// ended is the exit code of a command that ended with code. CRI-O has a command that was not run end with that of the OCI runtime
+// (runc's 255, crun's 1 or 127), whose words are then on the command's stderr.
+func (h *heard) ended(code int) int {
+	if code != 255 && code != 1 {
+		return code
+	}
+	if why, _ := cri.WhyNotRun(string(h.said)); why != 0 {
+		return int(why)
+	}
+	return code
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -28,17 +29,23 @@ func TestExecArguments(t *testing.T) {
 
 // What runtimes say of a command that could not be run, and the exit code that shells have for it.
 func TestExitCodeOfACommandThatWasNotRun(t *testing.T) {
-	const began = "failed to exec in container: OCI runtime exec failed: exec failed: unable to start container process: "
-	for text, want := range map[string]int{
-		began + `exec: "ls": executable file not found in $PATH: unknown`:   127,
-		began + `exec: "/ls": stat /ls: no such file or directory: unknown`: 127,
-		began + `exec: "/etc/hosts": permission denied: unknown`:            126,
-		began + `exec: "/": is a directory: unknown`:                        126,
-		"container is in CONTAINER_EXITED state":                            1,
-		"connecting: no such file or directory":                             1,
-	} {
-		if got := notRun(errors.New(text)); got != want {
-			t.Errorf("%q: %d, want %d", text, got, want)
+	const crun = "OCI runtime exec failed: executable file `ls` not found in $PATH: No such file or directory"
+	if got := notRun(errors.New(crun)); got != 127 {
+		t.Errorf("as an error: %d", got)
+	}
+	if got := notRun(errors.New("the container has ended")); got != 1 {
+		t.Errorf("of something else: %d", got)
+	}
+	for _, c := range []struct {
+		said       string
+		code, want int
+	}{{crun, 255, 127}, {crun, 1, 127}, {crun, 3, 3}, {"ls: /x: No such file or directory", 1, 1}, {"", 255, 255}} {
+		var shown bytes.Buffer
+		h := &heard{Writer: &shown}
+		fmt.Fprint(h, c.said[:len(c.said)/2])
+		fmt.Fprint(h, c.said[len(c.said)/2:])
+		if got := h.ended(c.code); got != c.want || shown.String() != c.said {
+			t.Errorf("%q and code %d: %d, want %d; shown %q", c.said, c.code, got, c.want, &shown)
 		}
 	}
 }
