@@ -35,6 +35,8 @@ const (
 	EventNetworkNotReady    = "NetworkNotReady"
 	// EventExceededGracePeriod is of a pod that the node ends, and that does not end in time.
 	EventExceededGracePeriod = "ExceededGracePeriod"
+	// EventExceedsNode is of a pod that asks for more than the whole node has, and is run all the same.
+	EventExceedsNode = "ExceedsNode"
 	// EventEvicted is of a pod that the node ends for want of a resource, or for a limit that it exceeds; it is the reason in its
 	// status, too.
 	EventEvicted = "Evicted"

@@ -51,9 +51,21 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 		case refusal.Refused():
 			a.refuse(ctx, e, refusal)
 		default:
+			warnOfExcess(ctx, r.node, claim)
 			a.admit(ctx, e)
 			r.add(claim)
 		}
+	}
+}
+
+// warnOfExcess warns of a pod that asks for more than the machine has, and is run all the same: without a cluster, requests are not
+// held against what there is.
+func warnOfExcess(ctx supervisors.Context, node *admission.Node, claim *admission.Claim) {
+	if text := admission.Exceeds(node, claim); text != "" {
+		ctx.Log().Warn("a pod asks for more than this machine has for pods; it is run all the same", "pod", fullName(claim.Pod),
+			"podUID", claim.Pod.UID, "asks", text)
+		recordEvent(ctx, claim.Pod, messages.EventExceedsNode,
+			"The pod asks for more than this node has for pods ("+text+"). It is run all the same, and may be short of it.")
 	}
 }
 

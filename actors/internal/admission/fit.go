@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // shortage is one resource that does not suffice.
@@ -40,6 +42,19 @@ func shortages(node *Node, others *Ledger, claim *Claim) []shortage {
 		}
 	}
 	return out
+}
+
+// Exceeds says of what the pod asks for more than the whole node has, whether that is held against it or not; empty: nothing.
+func Exceeds(node *Node, claim *Claim) string {
+	bound, asks := *node, cri.PodRequests(claim.Pod)
+	bound.UnboundRequests = false
+	var out []string
+	for _, s := range shortages(&bound, NewLedger(), claim) {
+		if asked, has := asks[s.name], node.Allocatable[s.name]; s.name != v1.ResourcePods {
+			out = append(out, fmt.Sprintf("%s %s of %s", s.name, &asked, &has))
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // inOrder are cpu, memory, ephemeral storage, and then the others by name.

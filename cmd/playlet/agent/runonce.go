@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -49,9 +48,9 @@ func runOnce(ctx context.Context, board *pods.Board, limit time.Duration, log *s
 		case err == nil:
 			now = next
 		case done && ctx.Err() == nil:
-			return verdictOf(now)
+			return verdictOf(now, nil)
 		default:
-			return fmt.Errorf("--runonce: not all pods run: %s: %w", strings.Join(waiting, "; "), err)
+			return errors.Join(verdictOf(now, waiting), fmt.Errorf("--runonce: no longer waited: %w", err))
 		}
 	}
 }
@@ -110,11 +109,15 @@ func cameUp(p *pods.Published) bool {
 	return true
 }
 
-// verdictOf is the error of a node where everything has come to where it stays.
-func verdictOf(now *pods.Snapshot) error {
+// verdictOf is the error that lists what did not come up, and why: pods that failed, those that are waited for, and manifests that
+// cannot be used.
+func verdictOf(now *pods.Snapshot, waiting []string) error {
 	var errs []error
+	for _, text := range waiting {
+		errs = append(errs, errors.New(text))
+	}
 	for _, p := range now.Pods {
-		if p.Status.Phase == v1.PodFailed {
+		if p.Status != nil && p.Status.Phase == v1.PodFailed {
 			errs = append(errs, fmt.Errorf("pod %s/%s failed: %s %s", p.Pod.Namespace, p.Pod.Name, p.Status.Reason,
 				p.Status.Message))
 		}
@@ -123,7 +126,7 @@ func verdictOf(now *pods.Snapshot) error {
 		errs = append(errs, errors.New(api.ProblemText(p)))
 	}
 	if len(errs) > 0 {
-		return fmt.Errorf("--runonce: %w", errors.Join(errs...))
+		return fmt.Errorf("--runonce: not all pods run: %w", errors.Join(errs...))
 	}
 	return nil
 }

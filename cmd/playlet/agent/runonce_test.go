@@ -77,11 +77,13 @@ func TestRunOnceIsForManifestsAlone(t *testing.T) {
 func TestRunOnceNamesWhatItWaitedFor(t *testing.T) {
 	board := pods.NewBoard()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Status: v1.PodStatus{Phase: v1.PodPending}}
-	board.Publish(pods.Snapshot{Pods: []pods.Published{{Pod: pod, Status: &pod.Status}}})
+	job := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job"}, Status: v1.PodStatus{Phase: v1.PodFailed, Reason: "Error"}}
+	board.Publish(pods.Snapshot{Pods: []pods.Published{{Pod: pod, Status: &pod.Status}, {Pod: job, Status: &job.Status}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := runOnce(ctx, board, time.Hour, slog.New(slog.DiscardHandler))
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "pod default/web: it is not up yet") {
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "pod default/web: it is not up yet") ||
+		!strings.Contains(err.Error(), "pod default/job failed: Error") {
 		t.Errorf("%v", err)
 	}
 }
