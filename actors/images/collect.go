@@ -134,8 +134,8 @@ func (s survey) keeps(img *runtimeapi.Image, names map[string]bool, held users) 
 }
 
 // decide updates what is remembered of images, and chooses those that are to go: the ones beyond MaxAge, and as many others as
-// bring the use down to the low threshold, the least recently used first; with all, every one that may. held are the images that pods
-// are about to use.
+// bring the use down to the low threshold, the least recently used first; with all, every one that may. held are the images that
+// pods are about to use.
 func decide(seen map[string]sighting, s survey, held users, l Limits, all bool, now time.Time) *collection {
 	c := &collection{all: all, found: map[string]finding{}}
 	present := map[string]bool{}

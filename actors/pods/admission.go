@@ -58,8 +58,8 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 	}
 }
 
-// warnOfExcess warns of a pod that asks for more than the machine has, and is run all the same: without a cluster, requests are not
-// held against what there is.
+// warnOfExcess warns of a pod that asks for more than the machine has, and is run all the same: without a cluster, requests are
+// not held against what there is.
 func warnOfExcess(ctx supervisors.Context, node *admission.Node, claim *admission.Claim) {
 	if text := admission.Exceeds(node, claim); text != "" {
 		ctx.Log().Warn("a pod asks for more than this machine has for pods; it is run all the same", "pod", fullName(claim.Pod),

@@ -71,6 +71,9 @@ var ofSandboxes = []saying{
 var ofStarts = []saying{
 	says(`post-start hook: (.*)`, ": its post-start hook fails: $1", "mend the hook, lifecycle.postStart"),
 	says(`exec: "([^"]+)": is a directory`, `: its command "$1" is a directory`, "correct the container's command"),
+	says(`to rootfs at "([^"]+)".*read-only file system`, `: what is to be mounted at "$1" has no place there: it lies in what is `+
+		`mounted read-only, or the image's root is`,
+		"make the mount point in the image or the volume, or mount what is around it for writing"),
 	says(`exec format error`, ": its command is no program of this node's architecture", "name an image for this architecture"),
 	says(`chdir to cwd \("([^"]+)"\)`, `: its working directory "$1" cannot be entered`, "correct the container's workingDir"),
 	says(`no space left on device`, " cannot be started: no space is left on the node's disk", roomRemedy),

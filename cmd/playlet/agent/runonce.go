@@ -109,8 +109,8 @@ func cameUp(p *pods.Published) bool {
 	return true
 }
 
-// verdictOf is the error that lists what did not come up, and why: pods that failed, those that are waited for, and manifests that
-// cannot be used.
+// verdictOf is the error that lists what did not come up, and why: pods that failed, those that are waited for, and manifests
+// that cannot be used.
 func verdictOf(now *pods.Snapshot, waiting []string) error {
 	var errs []error
 	for _, text := range waiting {

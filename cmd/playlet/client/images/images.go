@@ -24,9 +24,9 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-const long = `List the images on this node, with the pods that use each. An image is in use while a container has it, one that ended
-included, and while a pod is about to start with it. LAST USED counts from the agent's start: ">3h" was not used in those three
-hours.
+const long = `List the images on this node, with the pods that use each. An image is in use while a container has it, one that
+ended included, and while a pod is about to start with it. LAST USED counts from the agent's start: ">3h" was not used in those
+three hours.
 
 An image is named as it is printed, as a pod's author writes it (web, web:1), or by the beginning of its ID.`
 
