@@ -98,7 +98,9 @@ func TestHTTP(t *testing.T) {
 	}{
 		"200": {web("/code/200"), success, ""}, "399": {web("/code/399"), warning, "terminated redirects"},
 		"400": {web("/code/400"), failure, "statuscode: 400"}, "500": {web("/code/500"), failure, "statuscode: 500"},
-		"redirect here": {web("/same"), failure, "500"}, "redirect elsewhere": {web("/other"), warning, "terminated redirects"},
+		"redirect here": {web("/same"), failure, "500"},
+		"redirect elsewhere": {web("/other"), warning,
+			`terminated redirects, Response body: <a href="http://localhost.invalid/">Found</a>.`},
 		"redirects for ever": {web("/loop"), failure, "10 redirects"}, "an endless body": {web("/endless"), success, ""},
 		"no answer": {web("/hang"), failure, "deadline"},
 		"headers": {web("/headers?a=b", v1.HTTPHeader{Name: "host", Value: "some.host"},

@@ -22,7 +22,7 @@ func httpProbe(ctx context.Context, opts Options, j job) outcome {
 	case answer.Code < http.StatusOK || answer.Code >= http.StatusBadRequest:
 		return outcome{result: failure, message: fmt.Sprintf("HTTP probe failed with statuscode: %d", answer.Code)}
 	case answer.Code >= http.StatusMultipleChoices:
-		return outcome{result: warning, message: "Probe terminated redirects"}
+		return outcome{result: warning, message: text("Probe terminated redirects, Response body: ", head(answer.Body))}
 	}
 	return outcome{result: success, message: ""}
 }
