@@ -107,12 +107,13 @@ func Run(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
 	return a.run(ctx, lock)
 }
 
-// libraryLog has what Kubernetes' libraries say as details: what matters of it, actors say themselves, once.
+// libraryLog has what Kubernetes' libraries say as details: what matters of it, actors say themselves, once. What they say at
+// the verbosity 8 and beyond is never asked for: it has the bodies of answers, and with them Secrets.
 type libraryLog struct{ slog.Handler }
 
 // Enabled implements slog.Handler.
-func (l libraryLog) Enabled(ctx context.Context, _ slog.Level) bool {
-	return l.Handler.Enabled(ctx, slog.LevelDebug)
+func (l libraryLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return level > config.V(8) && l.Handler.Enabled(ctx, min(level, slog.LevelDebug))
 }
 
 // Handle implements slog.Handler.
