@@ -30,7 +30,6 @@ func effects(done, open string) map[string]effect {
 //   - featureGates: gate by gate, see effectiveGates.
 //   - reservedSystemCPUs: as a number; the policies of the CPU manager are pending.
 //   - kernelMemcgNotification: the kernel is asked in any case, where it tells.
-//   - kubeletCgroups and systemCgroups: their figures are told; no process is moved into them.
 //   - logging.flushFrequency: every line is written at once.
 var fieldEffects = effects(`
 	staticPodPath podLogsDir fileCheckFrequency httpCheckFrequency staticPodURL staticPodURLHeader registryPullQPS

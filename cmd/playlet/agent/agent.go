@@ -165,6 +165,7 @@ func (a *Agent) live(ctx context.Context, lock *lockFile) error {
 	start := func(what string, run func(context.Context)) { reports.Go(func() { goOn(reporting, a.log, what, run) }) }
 	start("reports to the service manager", manager.run)
 	start("giving memory back", giveMemoryBack)
+	start("keeping processes in their cgroups", a.keepPlaced)
 	start("writing the flight recorder on SIGUSR1", func(ctx context.Context) {
 		dumpOnSignal(ctx, a.system.Recorder(), flightFile(a.node), a.log)
 	})

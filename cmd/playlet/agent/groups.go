@@ -1,10 +1,14 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -83,4 +87,35 @@ func reserved(lists ...map[string]string) v1.ResourceList {
 		}
 	}
 	return sum
+}
+
+// placeEvery is how often processes are put back that have left their cgroups, as the kubelet does it.
+const placeEvery = time.Minute
+
+// keepPlaced has the agent in kubeletCgroups, and what is in no cgroup in systemCgroups, until ctx ends.
+func (a *Agent) keepPlaced(ctx context.Context) {
+	for said := ""; ; {
+		if err := a.place(); err != nil && err.Error() != said {
+			said = err.Error()
+			a.log.Warn("processes are not in the cgroups of kubeletCgroups and systemCgroups", "err", err)
+		}
+		select {
+		case <-time.After(placeEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// place moves the agent first: it is not part of the system's cgroup.
+func (a *Agent) place() error {
+	var errs []error
+	if own := a.node.Kubelet.KubeletCgroups; own != "" {
+		errs = append(errs, a.groups.Enter(resources.ParseName(own), os.Getpid()))
+	}
+	if system := a.node.Kubelet.SystemCgroups; system != "" {
+		loose, err := a.groups.Loose()
+		errs = append(errs, err, a.groups.Enter(resources.ParseName(system), loose...))
+	}
+	return errors.Join(errs...)
 }

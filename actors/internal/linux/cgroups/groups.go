@@ -29,6 +29,11 @@ type Groups interface {
 	Uses(name Name, systemd bool) (int64, error)
 	// Kill sends SIGKILL to all processes in the group and below it, and tells which there were: they end a moment later.
 	Kill(name Name, systemd bool) (found []int, err error)
+	// Enter moves processes into a group of that path, of cgroupfs whatever the driver is, and makes it where it is not there. A
+	// process that has ended is no error.
+	Enter(name Name, pids ...int) error
+	// Loose lists the processes in the root of the hierarchies, other than the first one and the kernel's threads.
+	Loose() ([]int, error)
 }
 
 // Host is the machine's own cgroups, of v1, v2 or a hybrid, as they are mounted below /sys/fs/cgroup. The zero value

@@ -86,7 +86,7 @@ func onUnified(t *testing.T) {
 	}
 	sleeper := exec.CommandContext(t.Context(), "sleep", "600")
 	must("a process", sleeper.Start())
-	must("move it", os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, sleeper.Process.Pid), 0))
+	must("move it", host.Enter(pod, sleeper.Process.Pid))
 	tree := cgroups.Tree{Root: root, Groups: host, Systemd: func() bool { return false }}
 	ended := make(chan error, 1)
 	go func() { ended <- sleeper.Wait() }() // a child that is not waited for stays in its group

@@ -110,6 +110,31 @@ func (m *Memory) Kill(name cgroups.Name, systemd bool) ([]int, error) {
 	return found, nil
 }
 
+// Enter implements cgroups.Groups.
+func (m *Memory) Enter(name cgroups.Name, pids ...int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fail != nil {
+		return m.fail
+	}
+	for at, there := range m.procs {
+		m.procs[at] = slices.DeleteFunc(there, func(pid int) bool { return slices.Contains(pids, pid) })
+	}
+	at := name.Cgroupfs()
+	m.groups[at], m.procs[at] = m.groups[at], append(m.procs[at], pids...)
+	return nil
+}
+
+// Loose implements cgroups.Groups.
+func (m *Memory) Loose() ([]int, error) { return m.Processes("/"), nil }
+
+// Processes are those of a group.
+func (m *Memory) Processes(at string) []int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.procs[at])
+}
+
 // Deafen has processes pass over the signals that they get.
 func (m *Memory) Deafen() {
 	m.mu.Lock()

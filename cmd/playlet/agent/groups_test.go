@@ -1,0 +1,37 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/playlet-dev/playlet/actors/resources/resourcestest"
+	"github.com/playlet-dev/playlet/config"
+)
+
+func TestProcessesArePutIntoTheConfiguredCgroups(t *testing.T) {
+	groups := resourcestest.New()
+	a := &Agent{groups: groups, node: &config.Node{Kubelet: &kubeletconfig.KubeletConfiguration{}}}
+	own := os.Getpid()
+	groups.Put("/", 7, own, 9)
+	if err := a.place(); err != nil || !slices.Equal(groups.Processes("/"), []int{7, own, 9}) {
+		t.Errorf("without configuration, %v are left in no cgroup: %v", groups.Processes("/"), err)
+	}
+	a.node.Kubelet.KubeletCgroups, a.node.Kubelet.SystemCgroups = "/kubelet.slice", "/system"
+	if err := a.place(); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[string][]int{"/": {}, "/kubelet.slice": {own}, "/system": {7, 9}} {
+		if got := groups.Processes(at); !slices.Equal(got, want) {
+			t.Errorf("%s has the processes %v, not %v", at, got, want)
+		}
+	}
+	broken := errors.New("broken")
+	groups.Fail(broken)
+	if err := a.place(); !errors.Is(err, broken) {
+		t.Errorf("what cannot be done is told as %v", err)
+	}
+}
