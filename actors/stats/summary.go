@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"os"
-	"sync"
 	"time"
 
 	"github.com/google/cadvisor/lib/model"
@@ -233,18 +231,11 @@ func inputOutput(g *cgroup) *api.IOStats {
 	if s == nil || s.DiskIo == nil {
 		return nil
 	}
-	p := psi(&s.DiskIo.PSI)
-	if p == nil {
-		return nil
-	}
-	return &api.IOStats{Time: metav1.NewTime(s.Timestamp), PSI: p}
+	return &api.IOStats{Time: metav1.NewTime(s.Timestamp), PSI: psi(&s.DiskIo.PSI)}
 }
 
-// psi is pressure stall information; nil where the machine tells of none: cgroups of version 1 have no such files.
+// psi is pressure stall information; all zero where the machine tells of none, as with cgroups of version 1: the kubelet's.
 func psi(p *model.PSIStats) *api.PSIStats {
-	if !hasPressure() {
-		return nil
-	}
 	return &api.PSIStats{Full: psiData(&p.Full), Some: psiData(&p.Some)}
 }
 
@@ -337,9 +328,3 @@ func later(a, b metav1.Time) metav1.Time {
 	}
 	return a
 }
-
-// hasPressure says that the kernel tells of pressure in cgroups. It is a property of the machine.
-var hasPressure = sync.OnceValue(func() bool {
-	_, err := os.Stat("/proc/pressure/cpu")
-	return err == nil && unified()
-})
