@@ -45,6 +45,7 @@ func (s *Stack) state() string   { return filepath.Join(s.Dir, "state") }
 func (s *Stack) config() string  { return filepath.Join(s.Dir, "containerd.toml") }
 func (s *Stack) cniConf() string { return filepath.Join(s.Dir, "net.d") }
 func (s *Stack) leases() string  { return filepath.Join(s.Dir, "leases") }
+func (s *Stack) hosts() string   { return filepath.Join(s.Dir, "hosts.d") }
 
 // SecondHandler is a handler that the runtime has beside its default one, of the same runc.
 const SecondHandler = "runc-second"
@@ -58,6 +59,7 @@ func (s *Stack) writeConfig() error {
 		Major: 2, Minor: 1, Root: s.root(), State: s.state(), Socket: s.Socket(), Opt: filepath.Join(s.Dir, "opt"),
 		Sandbox: s.PauseImage(), Snapshotter: snapshots, Runc: s.parts.Runc, Handlers: []string{"runc", SecondHandler},
 		CNIBins: []string{s.parts.CNIDir, s.CNIOwnBinDir()}, CNIConf: s.cniConf(), CNITemplate: s.CNITemplate(),
+		Hosts:     s.hosts(),
 		KeepScore: true, // a container with a test in it may not lower it
 	}
 	network := containerd.Network{
@@ -76,6 +78,15 @@ func (s *Stack) writeConfig() error {
 	}
 	for _, dir := range []string{s.cniConf(), s.CNIOwnBinDir()} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, name := range s.mirrors {
+		dir := filepath.Join(s.hosts(), name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(containerd.HostsTOML(s.Registry.Addr)), 0o644); err != nil {
 			return err
 		}
 	}

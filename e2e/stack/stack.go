@@ -41,6 +41,8 @@ type Options struct {
 	Runtime Runtime
 	// RuntimeEnv is added to the runtime's environment, as "NAME=value".
 	RuntimeEnv []string
+	// Mirrored are names of registries whose images the runtime gets from the stack's registry.
+	Mirrored []string
 	// Logf takes a line of progress; nil means none.
 	Logf func(format string, args ...any)
 }
@@ -66,6 +68,7 @@ type Stack struct {
 	number  int // from 1, within the process
 	kind    Runtime
 	env     []string // of the runtime
+	mirrors []string
 	parts   install.Runtime
 	logf    func(format string, args ...any)
 	log     *logbook
@@ -124,6 +127,8 @@ func New(ctx context.Context, o Options) (*Stack, error) {
 		env:    o.RuntimeEnv,
 		parts:  parts,
 		logf:   o.Logf,
+
+		mirrors: o.Mirrored,
 	}
 	s.log = &logbook{path: filepath.Join(s.Dir, "containerd.log")}
 	live.Add(1)

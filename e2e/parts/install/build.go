@@ -14,6 +14,7 @@ import (
 type part struct {
 	name, module, version string
 	programs              []string // packages, relative to the module
+	tests                 []string // the same, of which test binaries are made, each NAME.test
 	tags                  string
 	cgo                   bool
 	setVersion            string // variable that the linker sets to the version
@@ -72,7 +73,14 @@ var (
 		name: "kubectl", module: kubernetes.module, version: kubernetes.version,
 		programs: []string{"cmd/kubectl"}, setVersion: kubernetes.setVersion, set: kubernetes.set,
 	}
-	etcd = part{
+	// The suite of node conformance: its tests, what runs them side by side, and the programs of its images.
+	nodeTests = part{
+		name: "node-e2e", module: kubernetes.module, version: kubernetes.version,
+		programs: []string{"test/images/agnhost", "test/images/nonewprivs"}, tests: []string{"test/e2e_node"},
+		setVersion: kubernetes.setVersion, set: kubernetes.set,
+	}
+	ginkgo = part{name: "ginkgo", module: "github.com/onsi/ginkgo/v2", version: "v2.28.1", programs: []string{"ginkgo"}}
+	etcd   = part{
 		name: "etcd", module: "go.etcd.io/etcd/server/v3", version: "v3.6.8",
 		programs: []string{""},
 		check:    "etcd",
@@ -116,15 +124,23 @@ func (j *job) goBuild(p part, dir string) error {
 	if err != nil {
 		return fmt.Errorf("the module of the working directory: %w", err)
 	}
+	build := func(name, program string, verb ...string) error {
+		args := append(append(verb, "-trimpath", "-o", filepath.Join(dir, name)), p.flags()...)
+		cmd := j.goCommand(p, append(args, p.path(program))...)
+		cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), clusterModule)
+		return run(cmd)
+	}
 	for _, program := range p.programs {
 		name := path.Base(program)
 		if program == "" {
 			name = p.name
 		}
-		args := append([]string{"build", "-trimpath", "-o", filepath.Join(dir, name)}, p.flags()...)
-		cmd := j.goCommand(p, append(args, p.path(program))...)
-		cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), clusterModule)
-		if err := run(cmd); err != nil {
+		if err := build(name, program, "build"); err != nil {
+			return err
+		}
+	}
+	for _, tests := range p.tests {
+		if err := build(path.Base(tests)+".test", tests, "test", "-c", "-vet=off"); err != nil {
 			return err
 		}
 	}

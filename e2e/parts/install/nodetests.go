@@ -1,0 +1,46 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// NodeTests says where the parts of Kubernetes' node conformance suite lie, as absolute paths.
+type NodeTests struct {
+	Tests, Ginkgo string // the test binary, and what runs its tests side by side
+	// Agnhost, NonewPrivs and BusyBox are static programs, of which the images of the tests are made.
+	Agnhost, NonewPrivs, BusyBox string
+}
+
+// busyBox is Debian's package, which is unpacked and not installed.
+var busyBox = struct{ dir, pkg, upstream string }{"debian-12-busybox-1.35.0", "busybox-static", "1:1.35.0"}
+
+// EnsureNodeTests builds the suite as EnsureCluster builds a cluster, and says where it is.
+func EnsureNodeTests(ctx context.Context, log io.Writer) (NodeTests, error) {
+	err := locked(ctx, log, func(j *job) error {
+		err := j.place(busyBox.dir, func(dir string) error {
+			return errors.Join(j.canApt(busyBox.pkg), j.aptUpdate(), j.unpack(busyBox.pkg, busyBox.upstream, dir))
+		})
+		return errors.Join(err, j.buildCluster(ginkgo), j.buildCluster(nodeTests))
+	})
+	if err != nil {
+		return NodeTests{}, err
+	}
+	cache, err := cacheDir()
+	suite := filepath.Join(cache, nodeTests.dir())
+	n := NodeTests{
+		Tests: filepath.Join(suite, "e2e_node.test"), Ginkgo: filepath.Join(cache, ginkgo.dir(), "ginkgo"),
+		Agnhost: filepath.Join(suite, "agnhost"), NonewPrivs: filepath.Join(suite, "nonewprivs"),
+		BusyBox: filepath.Join(cache, busyBox.dir, "bin/busybox"),
+	}
+	for _, path := range []string{n.Tests, n.Ginkgo, n.Agnhost, n.NonewPrivs, n.BusyBox} {
+		if _, missing := os.Stat(path); missing != nil {
+			err = errors.Join(err, fmt.Errorf("the node tests are not complete: %w", missing))
+		}
+	}
+	return n, err
+}
