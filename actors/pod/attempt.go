@@ -3,6 +3,8 @@ package pod
 import (
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -20,16 +22,32 @@ const (
 	anEarlier  lack = "the end of an earlier container's start"
 	aTarget    lack = "the container whose processes it is to share"
 	aReading   lack = "a reading that shows what the latest start made"
+	anEnd      lack = "the end of the pod, which nothing is started before" // a sidecar that has ended
 )
 
 // lacks is the one place that says whether a container may start now: nothing keeps it, or what it lacks, and until when, where
 // that is known.
 func (m *Machine) lacks(now time.Time, c *container) (lack, time.Time) {
 	what, until := m.lacksItself(now, c)
-	if what == nothing && m.startsAfter(now, c) != nil {
+	switch {
+	case what == nothing && m.startsAfter(now, c) != nil:
 		what = anEarlier
+	case what == nothing && c.sidecar() && c.exited() != nil && m.endsSoon():
+		what = anEnd
 	}
 	return what, until
+}
+
+// endsSoon says that the pod is about to be over by itself: no regular container will be started again, and those that run are
+// being stopped, by a probe that failed. The kubelet does nothing else meanwhile, however long a pre-stop hook takes.
+func (m *Machine) endsSoon() bool {
+	for _, c := range m.containers {
+		last := c.stage == messages.StageStopping && m.pod.Spec.RestartPolicy == v1.RestartPolicyNever && !c.replace
+		if c.regular() && !c.over(m.pod) && (!last || c.spec.RestartPolicy != nil) {
+			return false
+		}
+	}
+	return true
 }
 
 // lacksItself is the same, whatever the other containers do.
@@ -94,7 +112,7 @@ func (m *Machine) beingStarted(now time.Time, c *container) bool {
 		return c.image.reason == nil || c.image.awaits != nil
 	case aReading, nothing:
 		return true
-	case reason, certainty, backingOff, anotherTry, aTarget, anEarlier:
+	case reason, certainty, backingOff, anotherTry, aTarget, anEarlier, anEnd:
 	}
 	return false
 }
@@ -132,7 +150,7 @@ func (m *Machine) start(now time.Time, c *container) {
 		}
 	case nothing:
 		m.run(now, c)
-	case reason, anEarlier:
+	case reason, anEarlier, anEnd:
 	}
 }
 

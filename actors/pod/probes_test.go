@@ -276,3 +276,31 @@ func TestAPostStartHookGatesWhatComesAfter(t *testing.T) {
 		t.Errorf("the hook has ended: started %v, probes %v", started, runs)
 	}
 }
+
+// A sidecar that has ended is not started again while the last regular containers are being stopped by a probe that failed: the
+// pod is over after that.
+func TestNoSidecarIsStartedBeforeTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		policy v1.RestartPolicy
+		stage  messages.ContainerStage
+		want   lack
+	}{
+		{v1.RestartPolicyNever, messages.StageRunning, nothing},
+		{v1.RestartPolicyNever, messages.StageStopping, anEnd},
+		{v1.RestartPolicyAlways, messages.StageStopping, nothing},
+	} {
+		pod := testPod(c.policy, 1, 1)
+		pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+		w := newWorld(pod)
+		m := w.machine
+		m.phase, m.pod = Running, w.pod
+		m.matchSpec()
+		sidecar, regular := m.container("init0"), m.container("c0")
+		regular.stage = c.stage
+		sidecar.learn(messages.ContainerFact{ID: "1", Name: "init0", State: messages.ContainerExited, ExitCode: 1, FinishedAt: w.now})
+		sidecar.actor, sidecar.image.attempt, sidecar.image.ref = true, 1, "image"
+		if got, _ := m.lacks(w.now.Add(time.Hour), sidecar); got != c.want {
+			t.Errorf("%s, %s: the sidecar lacks %q, not %q", c.policy, c.stage, got, c.want)
+		}
+	}
+}
