@@ -8,5 +8,6 @@ var known = []struct{ tests, why string }{
 		"Debian's BusyBox hides variables with a dash from its shell's programs"},
 	{`node-pod communication: (udp|sctp)`, "Debian's BusyBox has no nc -u"},
 	{`AppArmor`, "AppArmor is the kernel's, and would be loaded into the machine's"},
+	{`ContainerMetrics`, "the kernel here tells of no block I/O of a cgroup; the kubelet fails, too"},
 	{`Device Plugin|POD Resources|Pod Resources`, "device plugins and the PodResources API are not there yet"},
 }
