@@ -82,10 +82,11 @@ func (c *container) regular() bool { return c.spec != nil && !c.init && !c.ephem
 
 func (c *container) sidecar() bool { return c.spec != nil && c.init && cri.RestartsAlways(c.spec) }
 
-// over says that the container has ended and will not be started again.
+// over says that the container has ended and will not be started again. An end that came before the attempt that was ordered last
+// says nothing of that one.
 func (c *container) over(pod *v1.Pod) bool {
 	f := c.exited()
-	return f != nil && c.spec != nil && !c.replace && c.answer(pod, *f) != restart
+	return f != nil && c.spec != nil && !c.replace && f.Attempt >= c.attempt && c.answer(pod, *f) != restart
 }
 
 // learn takes the CRI's word on the container's attempts, newest first. A word that is older than what is known of the

@@ -298,3 +298,22 @@ func TestAPullIsWhatAPodWaitsFor(t *testing.T) {
 		t.Errorf("it has its image, and waits for %v", w)
 	}
 }
+
+// A container that ended well because its image was changed is started again under OnFailure, too: from the order on until the
+// new attempt shows itself, the end of the one before does not count.
+func TestAContainerThatEndedWellForItsNewImageIsNotOver(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyOnFailure, 0, 1))
+	m := w.machine
+	m.phase, m.pod = Running, w.pod
+	m.matchSpec()
+	c := m.container("c0")
+	c.learn(messages.ContainerFact{ID: "1", Name: "c0", State: messages.ContainerExited, FinishedAt: w.now})
+	if !c.over(m.pod) {
+		t.Error("it ended well, and is not over")
+	}
+	c.replace = true
+	m.run(w.now, c)
+	if c.over(m.pod) {
+		t.Error("it was told to run with its new image, and is over")
+	}
+}
