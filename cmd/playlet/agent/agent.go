@@ -133,6 +133,7 @@ func (l libraryLog) WithGroup(name string) slog.Handler { return libraryLog{l.Ha
 // run starts the agent, lasts as long as it, and closes it.
 func (a *Agent) run(ctx context.Context, lock *lockFile) error {
 	prepareMachine(a.node, "/proc", a.log)
+	_ = a.place() // keepPlaced tells; what a process uses counts for the cgroup that it is in then
 	if err := a.start(nil); err != nil {
 		return errors.Join(err, a.Close())
 	}
