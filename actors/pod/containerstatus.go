@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -45,6 +46,11 @@ func (m *Machine) containerStatus(c *container) v1.ContainerStatus {
 	case f.State == messages.ContainerExited && hold != nil && m.live():
 		s.LastTerminationState = s.State
 		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: hold.Code, Message: hold.Message}}
+	case f.State == messages.ContainerExited && m.live() && !c.over(m.pod) && !cri.Restarts(&m.pod.Spec, c.spec, f.ExitCode):
+		// It is started again for another reason than its end, a new image or a failed probe. The API server takes no state but this
+		// one after such an end, so that it must not be told of it.
+		s.LastTerminationState = s.State
+		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: m.defaultWait(c), Message: pullWord(c)}}
 	}
 	running := s.State.Running != nil
 	started := running && c.hasStarted()

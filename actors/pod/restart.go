@@ -24,9 +24,10 @@ func (m *Machine) takeRestart(v messages.RestartContainers) {
 		}
 	}
 	for _, name := range names {
-		m.restart(m.container(name), v.IDs[name])
+		if m.restart(m.container(name), v.IDs[name]) {
+			out.Containers = append(out.Containers, name)
+		}
 	}
-	out.Containers = names
 	m.emit(Reply{out})
 }
 
@@ -49,13 +50,13 @@ func (m *Machine) refusesRestart(name string) string {
 	return ""
 }
 
-// restart starts one container again, where it is still the one that was meant.
-func (m *Machine) restart(c *container, id string) {
-	c.failed, c.tries = nil, 0
+// restart starts one container again, where it is still the one that was meant, and says whether it is.
+func (m *Machine) restart(c *container, id string) bool {
 	f := c.newest()
 	if f == nil || f.ID != id {
-		return
+		return false
 	}
+	c.failed, c.tries = nil, 0
 	switch {
 	case f.State == messages.ContainerExited && c.stage == messages.StageIdle:
 		m.startAnew(c)
@@ -64,4 +65,5 @@ func (m *Machine) restart(c *container, id string) {
 	default:
 		c.renew = id
 	}
+	return true
 }

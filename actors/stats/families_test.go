@@ -47,7 +47,6 @@ var absent = map[string]string{
 	"volumes are not labelled for SELinux":                                                        "volume_manager_selinux_*",
 	"what is left of gone pods is a driver's sweep, whose failures are in health and tried again": "kubelet_orphan_pod_cleaned_volumes*",
 	"figures of resizes are not kept yet":                                                         "kubelet_container_requested_resizes_total kubelet_pod_*_resizes* kubelet_pod_resize_duration_milliseconds",
-	"there is no graceful shutdown of the node yet":                                               "kubelet_graceful_shutdown_*",
 	"there are no credential providers yet":                                                       "kubelet_credential_provider_*",
 	"there are no projected pod certificates yet":                                                 "kubelet_podcertificate_states",
 	"it is of Windows": "kubelet_started_host_process_containers_*",

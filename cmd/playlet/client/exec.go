@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -125,10 +126,13 @@ func (h *heard) Write(p []byte) (int, error) {
 	return h.Writer.Write(p)
 }
 
+// ofTheRuntime is how runc and crun begin what they say of a command that they cannot start.
+var ofTheRuntime = regexp.MustCompile("^(?:time=\\S+ level=error msg=\"?)?(?:exec failed: unable to start container process: |executable file [`'])")
+
 // ended is the exit code of a command that ended with code. CRI-O has a command that was not run end with that of the OCI runtime
 // (runc's 255, crun's 1 or 127), whose words are then on the command's stderr.
 func (h *heard) ended(code int) int {
-	if code != 255 && code != 1 {
+	if code != 255 && code != 1 || !ofTheRuntime.Match(h.said) { // the command itself may have written much the same
 		return code
 	}
 	if why, _ := cri.WhyNotRun(string(h.said)); why != 0 {

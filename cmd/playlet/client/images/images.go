@@ -156,12 +156,16 @@ func (c *command) images(ctx context.Context) ([]messages.NodeImage, error) {
 	return all.Images, nil
 }
 
-// insist repeats a question while the agent is busy or cannot answer it, which the question must allow.
+// insist repeats a question while the agent is busy or cannot answer it, which the question must allow. That a
+// pull is under way begins the time anew.
 func insist[T any](ctx context.Context, ask func() (T, bool, error)) (T, error) {
 	for deadline := time.Now().Add(timeout); ; {
 		out, busy, err := ask()
 		refused, known := errors.AsType[*api.Error](err)
 		again := err == nil && busy || known && refused.Status == http.StatusServiceUnavailable
+		if err == nil && moves(out) {
+			deadline = time.Now().Add(timeout)
+		}
 		switch {
 		case !again || ctx.Err() != nil:
 			return out, err
@@ -173,6 +177,12 @@ func insist[T any](ctx context.Context, ask func() (T, bool, error)) (T, error) 
 		case <-ctx.Done():
 		}
 	}
+}
+
+// moves says that the answer is of a pull under way, which takes as long as it takes.
+func moves(answer any) bool {
+	got, ok := answer.(*messages.ImageFetched)
+	return ok && got.Waiting != ""
 }
 
 // pull pulls one image after another, and says on stderr how far it is.
@@ -251,11 +261,16 @@ func (c *command) removeOne(ctx context.Context, img *messages.NodeImage, collec
 		if by := usersText(got.Users); by != "" {
 			why += ": " + by
 		}
-		return 0, fmt.Errorf("%s stays: %s", name, cli.Plain(why))
+		return 0, &staysError{fmt.Sprintf("%s stays: %s", name, cli.Plain(why))}
 	}
 	fmt.Fprintf(c.out, "%s removed, ID %s, %s\n", name, short(img.ID), bytesText(img.Size))
 	return img.Size, nil
 }
+
+// staysError is why one image was not removed.
+type staysError struct{ text string }
+
+func (e *staysError) Error() string { return e.text }
 
 // prune removes one image after another by the rules of the collection; each is looked at again before.
 func (c *command) prune(ctx context.Context, dry bool) error {
@@ -275,9 +290,12 @@ func (c *command) prune(ctx context.Context, dry bool) error {
 			freed += img.Size
 		default:
 			size, err := c.removeOne(ctx, img, true)
-			if err != nil {
-				fmt.Fprintln(c.err, cli.OneLine(err)) // somebody uses it since, or the runtime refuses: the others may go
+			if _, stays := errors.AsType[*staysError](err); stays { // somebody uses it since, or the runtime refuses: the others may go
+				fmt.Fprintln(c.err, cli.OneLine(err))
 				continue
+			}
+			if err != nil {
+				return err
 			}
 			freed += size
 		}
