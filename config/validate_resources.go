@@ -25,6 +25,7 @@ func validateResources(p *problems, n *Node) {
 	p.check(c.MaxOpenFiles >= 0, "maxOpenFiles", c.MaxOpenFiles, "must be at least 0")
 	within(p, "oomScoreAdj", orZero(c.OOMScoreAdj), -1000, 1000)
 	oneOf(p, "cgroupDriver", c.CgroupDriver, "cgroupfs", "systemd")
+	p.check(c.SystemCgroups != "/", "systemCgroups", c.SystemCgroups, "is the root, in which everything is already")
 	p.check(c.SystemCgroups == "" || c.CgroupRoot != "", "systemCgroups", c.SystemCgroups, "needs cgroupRoot")
 	period := orZero(c.CPUCFSQuotaPeriod).Duration
 	within(p, "cpuCFSQuotaPeriod", period, time.Millisecond, time.Second)

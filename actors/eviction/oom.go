@@ -70,7 +70,7 @@ func (a *actor) onKill(ctx supervisors.Context, m killed) {
 			ctx.Tell(messages.Events, messages.NodeEvent(a.opts.NodeName, v1.EventTypeWarning, messages.EventSystemOOM,
 				fmt.Sprintf("System OOM encountered, victim process: %s, pid: %d", k.Process, k.PID), ctx.Now()))
 		}
-		a.measureAgain(ctx)
+		a.measure(ctx) // one under way is acted on: kills that go on must not hold that up
 	}
 	if pod, container := victim(a.opts.Board.Now().Pods, k.Group); pod != nil {
 		ctx.Tell(messages.Events, messages.PodEvent(pod.Pod, container, v1.EventTypeWarning, messages.EventOOMKilling,

@@ -34,6 +34,9 @@ func update(ctx context.Context, h *host.Host, e ResizeContainer) ContainerResiz
 	r := cri.NewContainerResources(e.Pod, e.Spec, h.Node, false)
 	// What no resize changes is left as it is, as is its place among those that are killed first.
 	r.OomScoreAdj, r.HugepageLimits = 0, nil
+	if _, throttled := r.GetUnified()["memory.high"]; h.Node.MemoryQoS && !throttled {
+		r.Unified["memory.high"] = "max" // runtimes keep what an update leaves out
+	}
 	if limit := r.GetMemoryLimitInBytes(); e.Lower && limit > 0 {
 		used, err := memoryUsed(ctx, h, e.ID)
 		if err == nil && used > limit {

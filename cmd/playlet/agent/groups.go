@@ -107,10 +107,16 @@ func (a *Agent) keepPlaced(ctx context.Context) {
 	}
 }
 
+// entered says that this process is in that cgroup. Entering it again would write to those above it each time.
+func entered(name string) bool {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	return err == nil && strings.Contains(string(text), ":"+resources.ParseName(name).Cgroupfs()+"\n")
+}
+
 // place moves the agent first: it is not part of the system's cgroup.
 func (a *Agent) place() error {
 	var errs []error
-	if own := a.node.Kubelet.KubeletCgroups; own != "" {
+	if own := a.node.Kubelet.KubeletCgroups; own != "" && !entered(own) {
 		errs = append(errs, a.groups.Enter(resources.ParseName(own), os.Getpid()))
 	}
 	if system := a.node.Kubelet.SystemCgroups; system != "" {

@@ -127,7 +127,8 @@ func (h *heard) Write(p []byte) (int, error) {
 }
 
 // ofTheRuntime is how runc and crun begin what they say of a command that they cannot start.
-var ofTheRuntime = regexp.MustCompile("^(?:time=\\S+ level=error msg=\"?)?(?:exec failed: unable to start container process: |executable file [`'])")
+var ofTheRuntime = regexp.MustCompile("^(?:time=\\S+ level=error msg=\"?)?(?:OCI runtime )?(?:exec failed: )?" +
+	"(?:unable to start container process: |executable file [`'])")
 
 // ended is the exit code of a command that ended with code. CRI-O has a command that was not run end with that of the OCI runtime
 // (runc's 255, crun's 1 or 127), whose words are then on the command's stderr.

@@ -39,7 +39,10 @@ func TestExitCodeOfACommandThatWasNotRun(t *testing.T) {
 	for _, c := range []struct {
 		said       string
 		code, want int
-	}{{crun, 255, 127}, {crun, 1, 127}, {crun, 3, 3}, {"ls: /x: No such file or directory", 1, 1}, {"", 255, 255}} {
+	}{{crun, 255, 127}, {crun, 1, 127}, {crun, 3, 3}, {"ls: /x: No such file or directory", 1, 1}, {"", 255, 255},
+		{"time=\"now\" level=error msg=\"exec failed: unable to start container process: exec: \\\"ls\\\": executable file not found in $PATH\"", 255, 127},
+		{"failed to load app.yaml: no such file or directory", 1, 1}, {"the file x was not found", 255, 255},
+		{`exec: "git": executable file not found in $PATH`, 1, 1}, {"path /x: Permission denied", 1, 1}} {
 		var shown bytes.Buffer
 		h := &heard{Writer: &shown}
 		fmt.Fprint(h, c.said[:len(c.said)/2])

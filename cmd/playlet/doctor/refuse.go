@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/config"
 )
@@ -39,5 +40,9 @@ func refusal(ctx context.Context, m *Machine) error {
 			errs = append(errs, fmt.Errorf("%s: %s (%s)", f.Check, cli.Plain(f.Seen), f.Do))
 		}
 	}
-	return errors.Join(errs...)
+	swaps, err := resources.Swaps(m.Proc)
+	if err == nil {
+		err = m.Node.CheckSwap(swaps)
+	}
+	return errors.Join(append(errs, err)...)
 }

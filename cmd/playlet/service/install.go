@@ -131,6 +131,23 @@ func (i *installer) prepare() error {
 	return nil
 }
 
+// refuses says why an agent could not work with the configuration that is there, or with the one that would be written.
+func (i *installer) refuses(ctx context.Context) error {
+	if _, err := os.Lstat(i.path(i.config)); err == nil {
+		return i.refuse(ctx, i.path(i.config))
+	}
+	dir, err := os.MkdirTemp("", "playlet-install-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a folder of one file, in the folder of temporary files
+	file := filepath.Join(dir, filepath.Base(i.config))
+	if err := os.WriteFile(file, []byte(systemd.Configuration(i.v1)), 0o600); err != nil {
+		return err
+	}
+	return i.refuse(ctx, file)
+}
+
 func (i *installer) install(ctx context.Context) error {
 	if err := i.checkManager(ctx); err != nil {
 		return err
@@ -139,10 +156,8 @@ func (i *installer) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(i.path(i.config)); err == nil {
-		if err := i.refuse(ctx, i.path(i.config)); err != nil {
-			return fmt.Errorf("nothing was installed, for %s would not do: %w", i.config, err)
-		}
+	if err := i.refuses(ctx); err != nil {
+		return fmt.Errorf("nothing was installed, for %s would not do: %w", i.config, err)
 	}
 	if i.path(i.binary) != i.self {
 		if err := i.write(i.binary, program, 0o755); err != nil {

@@ -174,7 +174,8 @@ func ClassValues(class v1.PodQOSClass, pods []*v1.Pod, c Capacity, s Settings) V
 		if class == v1.PodQOSBestEffort {
 			out.Memory -= requests[v1.PodQOSBurstable].memory * *s.QOSReserved / 100
 		}
-		out.Memory = max(out.Memory, 1)
+		// Where nothing is left, a limit would end each process at its start: as with the kubelet, none is set.
+		out.Memory = max(out.Memory, 0)
 	}
 	return out
 }

@@ -132,8 +132,8 @@ func TestMemoryThatIsReservedForClasses(t *testing.T) {
 		}
 	}
 	all := int64(100)
-	if got := ClassValues(v1.PodQOSBestEffort, pods, Capacity{Memory: 1 << 30}, Settings{QOSReserved: &all}).Memory; got != 1 {
-		t.Errorf("with nothing left: %d, and 0 would be no limit", got)
+	if got := ClassValues(v1.PodQOSBestEffort, pods, Capacity{Memory: 1 << 30}, Settings{QOSReserved: &all}).Memory; got != 0 {
+		t.Errorf("with nothing left the limit is %d, and there must be none", got)
 	}
 }
 

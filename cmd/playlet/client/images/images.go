@@ -60,7 +60,8 @@ type command struct {
 // NewCommand is "playlet images".
 func NewCommand() *cobra.Command {
 	c := &command{now: time.Now}
-	cmd := &cobra.Command{Use: "images", Aliases: []string{"image"}, Short: "List, pull and remove images", Long: long, Example: example}
+	cmd := &cobra.Command{Use: "images", Aliases: []string{"image"}, Short: "List, pull and remove images", Long: long,
+		Example: example}
 	c.adds(cmd, c.list, cli.NoArguments)
 	list := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List the images on this node", Long: long}
 	c.adds(list, c.list, cobra.NoArgs)
