@@ -131,7 +131,8 @@ func validateEnforcement(p *problems, c *KubeletConfiguration) {
 			p.check(c.SystemReservedCgroup != "" && len(c.SystemReserved) > 0, path, level,
 				"needs systemReservedCgroup and systemReserved")
 		case "kube-reserved", "kube-reserved" + compressible:
-			p.check(c.KubeReservedCgroup != "" && len(c.KubeReserved) > 0, path, level, "needs kubeReservedCgroup and kubeReserved")
+			p.check(c.KubeReservedCgroup != "" && len(c.KubeReserved) > 0, path, level,
+				"needs kubeReservedCgroup and kubeReserved")
 		}
 		oneOf(p, path, level, "none", "pods", "system-reserved", "system-reserved"+compressible, "kube-reserved",
 			"kube-reserved"+compressible)

@@ -70,16 +70,16 @@ func (n *Node) CheckCPUs(online cpuset.CPUSet) error {
 func (n *Node) CheckSwap(areas []string) error {
 	var p problems
 	fail := n.Kubelet.FailSwapOn
-	p.check(len(areas) == 0 || fail != nil && !*fail, "failSwapOn", true, "this host swaps (%s); end that with swapoff, or set it "+
-		"to false to run here all the same", strings.Join(areas, ", "))
+	p.check(len(areas) == 0 || fail != nil && !*fail, "failSwapOn", true, "this host swaps (%s); end that with swapoff, or set "+
+		"it to false to run here all the same", strings.Join(areas, ", "))
 	return p.err()
 }
 
 // CheckSysctls reports whether the agent may run on a host whose kernel has these settings, of which it may have to change none.
 func (n *Node) CheckSysctls(differ []string) error {
 	var p problems
-	p.check(len(differ) == 0 || !n.Kubelet.ProtectKernelDefaults, "protectKernelDefaults", true, "the kernel has other settings: "+
-		"%s; change them, or set it to false to have the agent do so", strings.Join(differ, ", "))
+	p.check(len(differ) == 0 || !n.Kubelet.ProtectKernelDefaults, "protectKernelDefaults", true, "the kernel has other "+
+		"settings: %s; change them, or set it to false to have the agent do so", strings.Join(differ, ", "))
 	return p.err()
 }
 

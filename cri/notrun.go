@@ -11,8 +11,9 @@ const (
 	NotAllowed NotRun = 126 // it may not be executed, or is a directory
 )
 
-// notRunWords are what OCI runtimes say of it: their messages have no codes. The first group is the command, where it is told. They
-// were seen with runc 1.1 and 1.5, crun 0.1 to 1.29, runsc and kata-containers; CRI-O passes them on, on the command's stderr.
+// notRunWords are what OCI runtimes say of it: their messages have no codes. The first group is the command, where it is told.
+// They were seen with runc 1.1 and 1.5, crun 0.1 to 1.29, runsc and kata-containers; CRI-O passes them on, on the command's
+// stderr.
 var notRunWords = []struct {
 	words *regexp.Regexp
 	why   NotRun
@@ -30,8 +31,8 @@ var notRunWords = []struct {
 	{regexp.MustCompile(`failed to load (\S+): permission denied`), NotAllowed}, // runsc
 }
 
-// WhyNotRun finds in the text of an OCI runtime why a command could not be run, and which one, where that is told; 0: the text says
-// nothing of that.
+// WhyNotRun finds in the text of an OCI runtime why a command could not be run, and which one, where that is told; 0: the text
+// says nothing of that.
 func WhyNotRun(text string) (why NotRun, command string) {
 	for _, w := range notRunWords {
 		if found := w.words.FindStringSubmatch(text); found != nil {

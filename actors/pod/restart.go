@@ -44,8 +44,8 @@ func (m *Machine) refusesRestart(name string) string {
 	case c.init && !c.sidecar():
 		return fmt.Sprintf("init container %s runs to its end, before the others", name)
 	case c.answer(m.pod, messages.ContainerFact{}) != restart:
-		return fmt.Sprintf("container %s runs once: with restartPolicy %s, its end would be taken for its completion; remove the "+
-			"pod and run it again", name, cri.RestartPolicy(&m.pod.Spec, c.spec))
+		return fmt.Sprintf("container %s runs once: with restartPolicy %s, its end would be taken for its completion; remove "+
+			"the pod and run it again", name, cri.RestartPolicy(&m.pod.Spec, c.spec))
 	}
 	return ""
 }

@@ -147,7 +147,8 @@ func (a *actor) nodeReported(ctx supervisors.Context, r reconcile.Report[[]*v1.P
 		return
 	}
 	if a.reason == nil || a.reason.Message != r.Err.Error() {
-		a.record(ctx, v1.EventTypeWarning, messages.EventAllocatableFailed, "Failed to update Node Allocatable Limits: "+r.Err.Error())
+		a.record(ctx, v1.EventTypeWarning, messages.EventAllocatableFailed,
+			"Failed to update Node Allocatable Limits: "+r.Err.Error())
 	}
 	a.reason = &messages.Reason{Code: messages.ReasonCreatePodContainer, Message: r.Err.Error(), RetryAt: r.RetryAt}
 	a.pods.Each(func(r reconcile.Report[*v1.Pod, string]) {

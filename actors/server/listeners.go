@@ -51,7 +51,8 @@ type Config struct {
 	Checked func(check string, healthy bool)
 	// Probes are sentences on probes that run late; nil: there is no such check. It must not wait.
 	Probes func() []string
-	// Shutdown are sentences on why a shutdown of the machine does not wait for pods; nil: there is no such check. It must not wait.
+	// Shutdown are sentences on why a shutdown of the machine does not wait for pods; nil: there is no such check. It must not
+	// wait.
 	Shutdown func() []string
 	// PodLogsDir has the logs of pods; a link below it is not followed.
 	PodLogsDir string

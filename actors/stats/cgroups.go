@@ -33,7 +33,8 @@ var included = sync.OnceValue(func() container.MetricSet { return includedFor(un
 
 func includedFor(unified bool) container.MetricSet {
 	out := container.MetricSet{
-		container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {}, container.DiskUsageMetrics: {},
+		container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {},
+		container.DiskUsageMetrics:    {},
 		container.NetworkUsageMetrics: {}, container.ProcessMetrics: {}, container.OOMMetrics: {},
 	}
 	if unified { // version 1 has no pressure: its families would be zeros

@@ -106,8 +106,12 @@ func NewCollector(o Options) *Collector {
 	c.node = newPart("the node's file system", partTimeout, o.Now, func() (space, error) { return spaceOf(o.RootDir) })
 	c.images = newPart("the images' file system", partTimeout, o.Now, c.readImages)
 	c.pause = newPart("the image of sandboxes", partTimeout, o.Now, c.askSandboxImage)
-	c.mounted = newPart("the mounted file systems", partTimeout, o.Now, func() ([]model.FsStats, error) { return readMounted(o.RootDir) })
-	c.places = newPart("where file systems are mounted", partTimeout, o.Now, func() ([]model.FsInfo, error) { return readPlaces(o.RootDir) })
+	c.mounted = newPart("the mounted file systems", partTimeout, o.Now, func() ([]model.FsStats, error) {
+		return readMounted(o.RootDir)
+	})
+	c.places = newPart("where file systems are mounted", partTimeout, o.Now, func() ([]model.FsInfo, error) {
+		return readPlaces(o.RootDir)
+	})
 	return c
 }
 

@@ -103,8 +103,8 @@ func nodeFilesystems(rootDir string) (fs.FsInfo, []fs.Fs, error) {
 }
 
 // ofAPod says that a mount is a container's root, a sandbox's /dev/shm or a volume. It comes and goes with its pod, and is the
-// node's disk or memory once more; three hundred of them were a quarter of an answer. The kubelet has those that were mounted when
-// it began.
+// node's disk or memory once more; three hundred of them were a quarter of an answer. The kubelet has those that were mounted
+// when it began.
 func ofAPod(device, at, rootDir string) bool {
 	return strings.HasPrefix(device, "overlay") && at != "/" || path.Base(at) == "shm" && at != "/dev/shm" ||
 		strings.HasPrefix(at, path.Join(rootDir, "pods")+"/")

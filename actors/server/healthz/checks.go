@@ -42,8 +42,9 @@ type Config struct {
 	Runtime func() api.Runtime
 	// Listeners are sentences on what could not be opened.
 	Listeners func() []string
-	// Probes, Cluster, Identity and Shutdown are sentences on late probes, on what goes wrong between this node and its cluster, on
-	// the node's certificates, and on why a shutdown of the machine does not wait for pods; nil: there is no such check.
+	// Probes, Cluster, Identity and Shutdown are sentences on late probes, on what goes wrong between this node and its
+	// cluster, on the node's certificates, and on why a shutdown of the machine does not wait for pods; nil: there is no such
+	// check.
 	Probes, Cluster, Identity, Shutdown func() []string
 	// Observe is told the result of each check that is made; nil: nobody is told.
 	Observe func(check string, healthy bool)

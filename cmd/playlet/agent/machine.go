@@ -51,7 +51,8 @@ func checkReserved(node *config.Node, machine registration.Machine) error {
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
 		have, known := capacity[name]
 		if reserved := s.Reserved(name, have); known && !have.IsZero() && reserved.Cmp(have) > 0 {
-			errs = append(errs, fmt.Errorf("systemReserved, kubeReserved and evictionHard keep %s of %s from pods, and this host has %s",
+			errs = append(errs, fmt.Errorf("systemReserved, kubeReserved and evictionHard keep %s of %s from pods, and this "+
+				"host has %s",
 				&reserved, name, &have))
 		}
 	}
@@ -68,7 +69,8 @@ func prepareMachine(node *config.Node, procfs string, log *slog.Logger) {
 			errs = append(errs, err)
 			continue
 		}
-		log.Info("changed a setting of the kernel, as protectKernelDefaults is false", "name", s.Name, "was", s.Is, "value", s.Want)
+		log.Info("changed a setting of the kernel, as protectKernelDefaults is false", "name", s.Name, "was", s.Is,
+			"value", s.Want)
 	}
 	if err := errors.Join(errs...); err != nil {
 		log.Warn("the kernel's settings are not as Kubernetes wants them, and cannot be changed", "reason", err)

@@ -40,7 +40,8 @@ type restartCommand struct {
 func newRestartCommand() *cobra.Command {
 	c := &restartCommand{submitCommand: submitCommand{now: time.Now}, ids: map[string]map[string]string{}}
 	cmd := &cobra.Command{
-		Use: "restart POD[/CONTAINER]...", Short: "End containers and start them again", Long: restartLong, Example: restartExample,
+		Use: "restart POD[/CONTAINER]...", Short: "End containers and start them again", Long: restartLong,
+		Example:      restartExample,
 		SilenceUsage: true,
 	}
 	socket := cli.SocketFlag(cmd)

@@ -69,11 +69,13 @@ func (m *Machine) tooMuch(pods []*v1.Pod) (found []Finding) {
 		name := p.Namespace + "/" + p.Name
 		asks := cri.PodRequests(p)
 		if cpu := asks[v1.ResourceCPU]; cpus > 0 && cpu.MilliValue() > int64(cpus)*1000 {
-			found = append(found, warn("have it ask for less: a node of a cluster refuses it, and one that stands alone runs it short",
+			found = append(found, warn("have it ask for less: a node of a cluster refuses it, and one that stands alone "+
+				"runs it short",
 				"pod %s asks for %s processors, and this machine has %d", name, &cpu, cpus)...)
 		}
 		if memory := asks[v1.ResourceMemory]; total > 0 && memory.Value() > int64(total) { //nolint:gosec // no machine has 8 EiB
-			found = append(found, warn("have it ask for less: a node of a cluster refuses it, and one that stands alone runs it short",
+			found = append(found, warn("have it ask for less: a node of a cluster refuses it, and one that stands alone "+
+				"runs it short",
 				"pod %s asks for %s of memory, and this machine has %s", name, &memory, bytesText(total))...)
 		}
 		for i := range p.Spec.Containers {

@@ -70,8 +70,8 @@ func NewCommand() *cobra.Command {
 		l.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
 	}
 	pull := &cobra.Command{Use: "pull IMAGE...", Short: "Pull images, with the node's own credentials",
-		Long: "Pull images, with the credentials of the node's docker configuration and of its credential providers. Pulls wait " +
-			"their turn among those of pods; one that is here is pulled again. It goes on when this command is interrupted."}
+		Long: "Pull images, with the credentials of the node's docker configuration and of its credential providers. Pulls " +
+			"wait their turn among those of pods; one that is here is pulled again. It goes on when this command is interrupted."}
 	c.adds(pull, c.pull, needsImage)
 	rm := &cobra.Command{Use: "rm IMAGE...", Aliases: []string{"remove"}, Short: "Remove images that nobody uses",
 		Long: "Remove images with all their tags. One that is in use, or pinned in the runtime, stays: the error names the pods."}
@@ -79,8 +79,8 @@ func NewCommand() *cobra.Command {
 	rm.ValidArgsFunction = complete(socket)
 	var dry bool
 	prune := &cobra.Command{Use: "prune", Short: "Remove all images that nobody uses",
-		Long: "Remove all images that the agent's own collection would remove, were the disk full: none that is in use or pinned, " +
-			"or that a pod is about to use, and none that came within imageMinimumGCAge."}
+		Long: "Remove all images that the agent's own collection would remove, were the disk full: none that is in use or " +
+			"pinned, or that a pod is about to use, and none that came within imageMinimumGCAge."}
 	prune.Flags().BoolVar(&dry, "dry-run", false, "Say what would be removed, and remove nothing")
 	c.adds(prune, func(ctx context.Context, _ []string) error { return c.prune(ctx, dry) }, cobra.NoArgs)
 	cmd.AddCommand(list, pull, rm, prune)
@@ -291,7 +291,7 @@ func (c *command) prune(ctx context.Context, dry bool) error {
 			freed += img.Size
 		default:
 			size, err := c.removeOne(ctx, img, true)
-			if _, stays := errors.AsType[*staysError](err); stays { // somebody uses it since, or the runtime refuses: the others may go
+			if _, stays := errors.AsType[*staysError](err); stays { // it is used since, or the runtime refuses: the others may go
 				fmt.Fprintln(c.err, cli.OneLine(err))
 				continue
 			}

@@ -121,7 +121,8 @@ func (m *Memory) Enter(name cgroups.Name, pids ...int) error {
 		m.procs[at] = slices.DeleteFunc(there, func(pid int) bool { return slices.Contains(pids, pid) })
 	}
 	at := name.Cgroupfs()
-	m.groups[at], m.procs[at] = m.groups[at], append(m.procs[at], pids...)
+	there := m.groups[at] // with no values where it is new
+	m.groups[at], m.procs[at] = there, append(m.procs[at], pids...)
 	return nil
 }
 
