@@ -142,6 +142,7 @@ func TestRefusalsNameTheThing(t *testing.T) {
 	r.refuses([]string{"rm", "taken"}, "was not submitted: sources/file wants it; remove it there: its manifest is "+filepath.Join(r.manifests, "taken.yaml"))
 	r.refuses([]string{"rm"}, "which pod?")
 	r.refuses([]string{"rm", "-f", r.file("no.yaml", "hello")}, "does not tell which pods it means")
+	r.await("the pod that runs to run", func(s sim.Snapshot) bool { return s.Container("taken-node", "main") != nil })
 	if n := len(r.runtime.Snapshot().Sandboxes); n != 1 {
 		t.Errorf("%d sandboxes", n)
 	}
