@@ -44,6 +44,18 @@ func (f *fetch) take(msg any) {
 	}
 }
 
+// fetched takes how far a pull is that a person asked for. One failure is its end.
+func (a *images) fetched(ctx supervisors.Context, id string, e tellPod) {
+	f := a.fetches[id]
+	if f == nil {
+		return
+	}
+	f.take(e.msg)
+	if f.told.Failed != "" {
+		a.carryOut(ctx, a.machine.forget(ctx.Now(), e.uid))
+	}
+}
+
 func (f *fetch) over() bool { return f.told.ID != "" || f.told.Failed != "" }
 
 // listed is a survey for a list.

@@ -215,10 +215,8 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case tellPod:
-			if f := a.fetches[strings.TrimPrefix(e.uid, fetchUID)]; f != nil {
-				if f.take(e.msg); f.told.Failed != "" {
-					a.carryOut(ctx, a.machine.forget(ctx.Now(), e.uid))
-				}
+			if id, is := strings.CutPrefix(e.uid, fetchUID); is {
+				a.fetched(ctx, id, e)
 				continue
 			}
 			if m, ok := e.msg.(messages.ImagePulled); ok {

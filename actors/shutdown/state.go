@@ -56,11 +56,15 @@ func read(path string) (t times, err error) {
 }
 
 func (t times) show() {
-	for gauge, at := range map[interface{ Set(float64) }]time.Time{metrics.ShutdownStart: t.Start, metrics.ShutdownEnd: t.End} {
-		if gauge.Set(0); !at.IsZero() {
-			gauge.Set(float64(at.Unix()))
-		}
+	metrics.ShutdownStart.Set(seconds(t.Start))
+	metrics.ShutdownEnd.Set(seconds(t.End))
+}
+
+func seconds(at time.Time) float64 {
+	if at.IsZero() {
+		return 0
 	}
+	return float64(at.Unix())
 }
 
 // keepTimes does that outside the mailbox. A disk that does not take it delays no shutdown.

@@ -100,7 +100,7 @@ func run(ctx context.Context) (failed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer s.Stop() //nolint:errcheck // the namespaces go with the process
+	defer func() { err = errors.Join(err, s.Stop()) }()
 	names, err := pushImages(s.Registry, parts)
 	if err != nil {
 		return 0, err
@@ -125,7 +125,7 @@ func run(ctx context.Context) (failed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer log.Close() //nolint:errcheck // what it has is read after the suite's end
+	defer func() { err = errors.Join(err, log.Close()) }()
 	skipped := []string{"nothing is named so"}
 	for _, k := range known {
 		skipped = append(skipped, k.tests)

@@ -68,9 +68,12 @@ func askImages[T any](h *handlers, r *http.Request, question any) (T, error) {
 func (h *handlers) nameUsers(users []messages.ImageUser) {
 	now := h.conf.Board.Now()
 	for i := range users {
+		if users[i].Pod != "" {
+			continue
+		}
 		for _, pods := range [][]board.Pod{now.Pods, now.Over} {
 			for k := range pods {
-				if p := pods[k].Pod; users[i].Pod == "" && string(p.UID) == users[i].UID {
+				if p := pods[k].Pod; string(p.UID) == users[i].UID {
 					users[i].Namespace, users[i].Pod = p.Namespace, p.Name
 				}
 			}

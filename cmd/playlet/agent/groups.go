@@ -113,14 +113,19 @@ func entered(name string) bool {
 	return err == nil && strings.Contains(string(text), ":"+resources.ParseName(name).Cgroupfs()+"\n")
 }
 
-// place moves the agent first: it is not part of the system's cgroup.
+// place moves processes to where they are to be. An agent with a cgroup of its own is no part of the system's, although it may be
+// in the root of a hierarchy that it was not moved in.
 func (a *Agent) place() error {
 	var errs []error
-	if own := a.node.Kubelet.KubeletCgroups; own != "" && !entered(own) {
+	own := a.node.Kubelet.KubeletCgroups
+	if own != "" && !entered(own) {
 		errs = append(errs, a.groups.Enter(resources.ParseName(own), os.Getpid()))
 	}
 	if system := a.node.Kubelet.SystemCgroups; system != "" {
 		loose, err := a.groups.Loose()
+		if own != "" {
+			loose = slices.DeleteFunc(loose, func(pid int) bool { return pid == os.Getpid() })
+		}
 		errs = append(errs, err, a.groups.Enter(resources.ParseName(system), loose...))
 	}
 	return errors.Join(errs...)

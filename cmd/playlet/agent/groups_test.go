@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -28,6 +29,17 @@ func TestProcessesArePutIntoTheConfiguredCgroups(t *testing.T) {
 		if got := groups.Processes(at); !slices.Equal(got, want) {
 			t.Errorf("%s has the processes %v, not %v", at, got, want)
 		}
+	}
+	// One that is where it is to be may be in the root of another hierarchy, in which nothing is moved.
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	a.node.Kubelet.KubeletCgroups = strings.SplitN(line, ":", 3)[2]
+	groups.Put("/", 11, own)
+	if err := a.place(); err != nil || slices.Contains(groups.Processes("/system"), own) {
+		t.Errorf("the agent is taken for a part of the system, of %v: %v", groups.Processes("/system"), err)
 	}
 	broken := errors.New("broken")
 	groups.Fail(broken)

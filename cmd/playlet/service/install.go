@@ -140,12 +140,12 @@ func (i *installer) refuses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a folder of one file, in the folder of temporary files
 	file := filepath.Join(dir, filepath.Base(i.config))
-	if err := os.WriteFile(file, []byte(systemd.Configuration(i.v1)), 0o600); err != nil {
-		return err
+	err = os.WriteFile(file, []byte(systemd.Configuration(i.v1)), 0o600)
+	if err == nil {
+		err = i.refuse(ctx, file)
 	}
-	return i.refuse(ctx, file)
+	return errors.Join(err, os.RemoveAll(dir))
 }
 
 func (i *installer) install(ctx context.Context) error {

@@ -82,8 +82,8 @@ func (r Reservation) Values(s Settings) (out Values) {
 	}
 	if memory, pids := r.Reserved[v1.ResourceMemory], r.Reserved["pid"]; !r.Compressible {
 		out.Memory, out.PIDs = memory.Value(), pids.Value()
-		if s.ProtectMemory = true; out.Memory > 0 {
-			out.Unified = s.protected(memoryMin, out.Memory)
+		if out.Memory > 0 && s.MemoryQoS { // whatever memoryReservationPolicy says of pods
+			out.Unified = map[string]string{memoryMin: strconv.FormatInt(out.Memory, 10)}
 		}
 	}
 	return out
@@ -109,7 +109,11 @@ func PodValues(pod *v1.Pod, s Settings) Values {
 	}
 	class := cri.QOSClass(pod)
 	if memory := requests.Memory().Value(); memory > 0 && s.ProtectMemory {
-		out.Unified = s.protected(map[bool]string{true: memoryMin, false: memoryLow}[class == v1.PodQOSGuaranteed], memory)
+		file := memoryLow
+		if class == v1.PodQOSGuaranteed {
+			file = memoryMin
+		}
+		out.Unified = s.protected(file, memory)
 	}
 	if class == v1.PodQOSBestEffort {
 		return out
