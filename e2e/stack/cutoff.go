@@ -40,25 +40,27 @@ func (s *Stack) CutOffStarts(ctx context.Context, image string, most int) (found
 	return false, nil
 }
 
-// stuck waits until the start is over, and tries to remove what exited of it. Debian's 1.6 may never get that far.
+// stuck waits until the start is over, and tries to remove what came of it. Debian's 1.6 may never get that far; while it still
+// starts what it calls running or exited, it refuses to remove that.
 func (s *Stack) stuck(ctx context.Context, id string) (bool, error) {
 	for begun := time.Now(); time.Since(begun) < time.Second; time.Sleep(10 * time.Millisecond) {
 		got, err := s.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 		if err != nil {
 			return false, err
 		}
-		switch got.Status.State {
-		case runtimeapi.ContainerState_CONTAINER_RUNNING:
-			_, err := s.client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
-			return false, err
-		case runtimeapi.ContainerState_CONTAINER_EXITED:
-			_, err := s.client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
-			if status.Code(err) == codes.FailedPrecondition {
-				return true, nil
-			}
-			return false, err
+		state := got.Status.State
+		if state == runtimeapi.ContainerState_CONTAINER_CREATED {
+			continue
 		}
+		_, err = s.client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
+		if err == nil {
+			return false, nil
+		}
+		if state == runtimeapi.ContainerState_CONTAINER_EXITED && status.Code(err) == codes.FailedPrecondition {
+			return true, nil
+		}
+		s.logf("container %s, %v, is not removed yet: %v", id, state, err)
 	}
-	s.logf("container %s stays as created when its start is cut off", id)
+	s.logf("container %s stays as it is when its start is cut off", id)
 	return false, nil
 }

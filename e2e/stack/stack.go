@@ -181,7 +181,9 @@ func (s *Stack) tearDown() error {
 	agents := s.agents
 	s.agentMu.Unlock()
 	for _, a := range agents {
-		errs = append(errs, a.Kill9())
+		// Not by SIGKILL: a start that it is about would be cut off, and the runtime leave of it what nobody can remove.
+		_, err := a.Term()
+		errs = append(errs, err)
 	}
 	if s.daemon != nil {
 		errs = append(errs, s.removePods(), s.TermRuntime(), s.dropPodGroups())
