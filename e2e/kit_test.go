@@ -61,6 +61,11 @@ func quick(a *stack.Agent) {
 	a.Config["crashLoopBackOff"] = map[string]any{"maxContainerRestartPeriod": "1s"}
 }
 
+// unhurried is one for tests that look for the back-off itself: a slow machine tells of an end only after a second.
+func unhurried(a *stack.Agent) {
+	a.Config["crashLoopBackOff"] = map[string]any{"maxContainerRestartPeriod": "3s"}
+}
+
 // manifest is a pod with this spec, in YAML, in which HELLO stands for the image.
 func manifest(s *stack.Stack, name, spec string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  %s\n", name,

@@ -66,7 +66,7 @@ containers: [{name: c, image: HELLO, args: [sleep]}]`,
 // What restartPolicy, init containers and sidecars promise, and that a pod that has finished is never run again.
 func TestTheLifeOfContainers(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
-		w := &world{s: s, a: agentWith(t, s, quick), dir: t.TempDir()}
+		w := &world{s: s, a: agentWith(t, s, unhurried), dir: t.TempDir()}
 		for name, spec := range life {
 			must(t, w.a.Write(name+".yaml", withFolder(s, name, w.dir, spec)))
 		}

@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
@@ -42,6 +43,9 @@ const (
 	removing
 )
 
+// reserveAgain is when reservations that could not be enforced are tried again.
+const reserveAgain = time.Minute
+
 // retry is as pods wait for other things.
 var retry = backoff.Policy{First: time.Second, Max: 10 * time.Second}
 
@@ -52,7 +56,7 @@ func New(opts Options) supervisors.Constructor {
 		if opts.Tree == nil {
 			return without{opts.Parent}
 		}
-		a := &actor{nodeName: opts.NodeName}
+		a := &actor{nodeName: opts.NodeName, tree: opts.Tree}
 		a.pods = reconcile.New(reconcile.Options[*v1.Pod, string]{
 			Name: "cgroup", Driver: podDriver{opts.Tree, opts.Foreign}, Report: a.podReported,
 			Operations: opts.Operations, Prefix: "cgroups/", OperationTimeout: operationTimeout,
@@ -84,15 +88,27 @@ type actor struct {
 	weighs []*v1.Pod          // what the node's cgroups were last to weigh
 	ready  bool               // they have been made since the start
 
+	tree     *cgroups.Tree
 	nodeName string           // whose events tell of them; empty: none do
 	reason   *messages.Reason // why they could not be made or weighed when that was last tried
+	lacks    string           // why reservations could not be enforced, as it was told
 }
+
+type (
+	reserveDue struct{}
+	reserved   struct{ err error }
+)
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
 		// Nothing is known, and nothing is assumed: pods that wait ask again.
+		a.reserve(ctx)
+	case reserveDue:
+		a.reserve(ctx)
+	case reserved:
+		a.onReserved(ctx, m.err)
 	case messages.EnsurePodCgroup:
 		a.pods.Ensure(ctx, m.UID, m.Pod)
 		a.tellNode(ctx, m.UID)
@@ -156,6 +172,28 @@ func (a *actor) nodeReported(ctx supervisors.Context, r reconcile.Report[[]*v1.P
 			a.tellNode(ctx, r.Key)
 		}
 	})
+}
+
+// reserve enforces reservations on the groups that are named for them. No pod waits for that.
+func (a *actor) reserve(ctx supervisors.Context) {
+	if tree := a.tree; len(tree.Settings.Reservations) > 0 {
+		ctx.Do(supervisors.Work{Name: "enforce reservations", Timeout: timeout, Run: func(context.Context) any {
+			return reserved{tree.Reserve()}
+		}})
+	}
+}
+
+func (a *actor) onReserved(ctx supervisors.Context, err error) {
+	if err == nil {
+		a.lacks = ""
+		return
+	}
+	if text := err.Error(); text != a.lacks {
+		a.lacks = text
+		ctx.Log().Warn("reservations are not enforced", "reason", text)
+		a.record(ctx, v1.EventTypeWarning, messages.EventAllocatableFailed, "Failed to enforce Node Allocatable Limits: "+text)
+	}
+	ctx.After(reserveAgain, reserveDue{})
 }
 
 func (a *actor) record(ctx supervisors.Context, kind, reason, message string) {

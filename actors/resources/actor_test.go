@@ -27,7 +27,8 @@ type node struct {
 	ops    *cri.Operations
 	actor  supervisors.Actor
 
-	foreign func(uid string) bool
+	foreign  func(uid string) bool
+	settings cgroups.Settings
 }
 
 func newNode(t testing.TB) *node {
@@ -39,7 +40,7 @@ func newNode(t testing.TB) *node {
 // restart puts a new actor in place of the one there is; groups and operations stay.
 func (n *node) restart(t testing.TB) {
 	tree := &cgroups.Tree{
-		Groups: n.groups, Systemd: func() bool { return false }, Pause: time.Microsecond,
+		Groups: n.groups, Settings: n.settings, Systemd: func() bool { return false }, Pause: time.Microsecond,
 		Capacity: func() (cgroups.Capacity, error) { return cgroups.Capacity{MilliCPU: 2000, Memory: 1 << 30}, nil },
 	}
 	n.actor = New(Options{Tree: tree, Operations: n.ops, Foreign: func(uid string) bool {
@@ -293,5 +294,31 @@ func TestNoGroupIsLimitedBelowWhatItUses(t *testing.T) {
 	n.Advance(time.Second)
 	if got := n.work(); len(got) != 1 || n.groups.Values()[at].Memory != 1<<20 {
 		t.Errorf("told %+v, it has %+v", got, n.groups.Values()[at])
+	}
+}
+
+// A group of others that goes away keeps no pod waiting, and what others change of one stays.
+func TestReservationsKeepNoPodWaiting(t *testing.T) {
+	n := &node{groups: cgroupstest.New(), ops: cri.NewOperations(), settings: cgroups.Settings{Reservations: []cgroups.Reservation{{
+		Setting: "kubeReserved", Group: "/daemons", Reserved: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")},
+	}}}}
+	n.restart(t)
+	n.work()
+	got := n.ask("u", ensure(podOf("u", "1")))
+	if _, ok := got[0].(messages.PodCgroupReady); len(got) != 1 || !ok {
+		t.Errorf("told %+v", got)
+	}
+	n.groups.Put("/daemons")
+	n.Advance(reserveAgain)
+	if n.work(); n.groups.Values()["/daemons"].Memory != 1<<30 {
+		t.Errorf("the group has %+v", n.groups.Values()["/daemons"])
+	}
+	if err := n.groups.Apply(cgroups.ParseName("/daemons"), false, cgroups.Values{Memory: 2 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	n.sweep(true, podOf("u", "1"))
+	n.Advance(reserveAgain)
+	if n.work(); n.groups.Values()["/daemons"].Memory != 2<<30 {
+		t.Errorf("the group has %+v", n.groups.Values()["/daemons"])
 	}
 }

@@ -30,8 +30,7 @@ type Tree struct {
 // classes are the QoS classes in the order in which their groups are made.
 var classes = []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort}
 
-// ApplyNode makes kubepods and the groups of the QoS classes and gives them, and the groups on which reservations are enforced,
-// their values. pods are those that count.
+// ApplyNode makes kubepods and the groups of the QoS classes and gives them their values. pods are those that count.
 func (t Tree) ApplyNode(pods []*v1.Pod) error {
 	systemd := t.Systemd()
 	if err := t.checkRoot(systemd); err != nil {
@@ -57,9 +56,15 @@ func (t Tree) ApplyNode(pods []*v1.Pod) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// Reserve gives the groups on which reservations are enforced their values. They are others' groups: as by the kubelet, it is
+// done once, and what is changed of them later stays.
+func (t Tree) Reserve() error {
 	var errs []error
 	for _, r := range t.Settings.Reservations {
-		errs = append(errs, t.reserve(r, systemd))
+		errs = append(errs, t.reserve(r, t.Systemd()))
 	}
 	return errors.Join(errs...)
 }
