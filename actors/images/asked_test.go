@@ -51,7 +51,7 @@ func TestAPersonListsAndRemovesImages(t *testing.T) {
 	remove := func(name string, collect bool) string {
 		t.Helper()
 		got := s.asks(t, messages.RemoveImage{ID: s.idOf(t, name), Collect: collect}).(messages.ImageRemoved)
-		if got.Busy || (got.Kept == "") != (got.Freed == mi) {
+		if got.Busy || (got.Kept == "") != (got.Freed == mi) || (name == "wanted:1") != (len(got.Users) == 1 && got.Users[0].UID == "u") {
 			t.Errorf("%s: %+v", name, got)
 		}
 		return got.Kept
@@ -91,6 +91,9 @@ func TestARemovalBesideACollection(t *testing.T) {
 	if len(reclaimed) != 1 || reclaimed[0] != (messages.ImagesReclaimed{Freed: mi, Removed: 1}) {
 		t.Errorf("%+v", reclaimed)
 	}
+	s.k.Send(messages.Server, messages.RemoveImage{ID: "sha256:gone"})
+	s.k.Advance(5 * time.Minute) // one falls due while there is nothing to remove
+	s.k.RunWork()
 	if len(s.k.Pending()) == 0 {
 		t.Error("no collection is planned any more")
 	}

@@ -2,6 +2,7 @@ package images
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -72,8 +73,27 @@ func TestAPersonsPullFailsOnce(t *testing.T) {
 	if got := reported(k); !strings.HasPrefix(got, "pods/a: id of web:latest") {
 		t.Errorf("the pod hears %q", got)
 	}
+	f.pullErr = errors.New("no such image")
+	fetched(t, k, "3", "other")
+	k.RunWork()
 	f.take()
 	k.Advance(time.Hour)
 	k.RunWork()
 	expect(t, "tried no more", f.take(), "")
+}
+
+// So many pulls are remembered, and one that is over makes room after a while.
+func TestAPersonsPullsAreCounted(t *testing.T) {
+	k := start(t, &fake{}, nil)
+	for i := range maxFetches {
+		fetched(t, k, strconv.Itoa(i), "web")
+	}
+	if got := fetched(t, k, "more", "web"); !strings.Contains(got.Failed, "64 pulls were asked for") {
+		t.Errorf("%+v", got)
+	}
+	k.RunWork()
+	k.Advance(fetchKept + time.Second)
+	if got := fetched(t, k, "more", "web"); got.Failed != "" {
+		t.Errorf("%+v", got)
+	}
 }

@@ -68,7 +68,9 @@ func TestARestartThatIsAskedFor(t *testing.T) {
 	}
 	w.sendsRestart(ids) // told twice
 	w.settle()
-	w.sendsRestart(ids) // and once more, when all is done
+	if got := w.sendsRestart(ids); got == nil || got.Refused != "" || len(got.Containers) > 0 {
+		t.Errorf("once more, when all is done: %+v", got)
+	}
 	w.settle()
 	check(t, w)
 	if got := w.attempts(); !maps.Equal(got, map[string]uint32{"c0": 1, "c1": 0}) {
@@ -125,6 +127,10 @@ func TestRestartsThatAreRefused(t *testing.T) {
 		"on failure":        {policy: v1.RestartPolicyOnFailure, ask: "c0", want: "runs once: with restartPolicy OnFailure"},
 		"an init container": {policy: v1.RestartPolicyAlways, ask: "init0", want: "runs to its end"},
 		"another":           {policy: v1.RestartPolicyAlways, ask: "nope", want: `no container "nope"`},
+		"one for debugging": {policy: v1.RestartPolicyAlways, ask: "debug", want: "is ephemeral",
+			change: func(p *v1.Pod) { *p = *debugged(p, "debug", "c0") }},
+		"one that stays, in a pod that has ended": {policy: v1.RestartPolicyNever, ask: "c0", want: "the pod has ended",
+			change: func(p *v1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(1)) }},
 		"one that always restarts, in a pod that does not": {policy: v1.RestartPolicyNever, ask: "c0",
 			change: func(p *v1.Pod) { p.Spec.Containers[0].RestartPolicy = &always }},
 	} {

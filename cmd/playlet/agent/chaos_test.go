@@ -154,6 +154,8 @@ func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 	r.deletes("leaves", 2)
 	r.edits("cloud", func(p *v1.Pod) { p.Labels = map[string]string{"time": "evening"} })
 	r.withdraws("back")
+	r.restarts("sent-node", "main")
+	r.fetches("spare")
 	r.write("changed.yaml", manifest("changed", "Always", nil, []string{"main other"}))
 	r.await("the pods of the evening", func(s sim.Snapshot) bool {
 		changed, sandbox := s.Container("changed-node", "main"), s.Sandbox("changed-node")

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +60,56 @@ func (r *rig) submits(manifest string) {
 		}
 		return err
 	})
+}
+
+// restarts has a container restarted. It is asked for until that has happened, since the request is kept nowhere.
+func (r *rig) restarts(pod, container string) {
+	r.t.Helper()
+	was := r.runtime.Snapshot().Container(pod, container)
+	r.asks("restarting", func(ctx context.Context, c *api.Client) error {
+		if now := r.runtime.Snapshot().Container(pod, container); now != nil && now.ID != was.ID && now.Running() {
+			return nil
+		}
+		_, err := c.Restart(ctx, was.PodUID, map[string]string{container: was.ID})
+		return cmp.Or(err, errors.New("it has not been restarted yet"))
+	})
+}
+
+// fetches has an image pulled that no pod has, and removed.
+func (r *rig) fetches(image string) {
+	r.t.Helper()
+	id := ""
+	r.asks("pulling", func(ctx context.Context, c *api.Client) error {
+		got, err := c.PullImage(ctx, "one", image)
+		if err == nil && got.ID == "" {
+			err = fmt.Errorf("it is not pulled: %+v", *got)
+		}
+		if err == nil {
+			id = got.ID
+		}
+		return err
+	})
+	has := func() (there bool) {
+		r.asks("listing images", func(ctx context.Context, c *api.Client) error {
+			all, err := c.Images(ctx)
+			there = err == nil && slices.ContainsFunc(all.Images, func(i messages.NodeImage) bool { return i.ID == id })
+			return err
+		})
+		return there
+	}
+	if !has() {
+		r.t.Errorf("the image that was pulled, %s, is not listed", id)
+	}
+	r.asks("removing an image", func(ctx context.Context, c *api.Client) error {
+		got, err := c.RemoveImage(ctx, id, false)
+		if err == nil && (got.Busy || got.Kept != "") {
+			err = fmt.Errorf("it stays: %+v", *got)
+		}
+		return err
+	})
+	if has() {
+		r.t.Errorf("the image %s that was removed is listed", id)
+	}
 }
 
 // withdraws has a submitted pod wanted no more.
