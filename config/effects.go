@@ -53,12 +53,12 @@ var fieldEffects = effects(`
 	shutdownGracePeriod shutdownGracePeriodCriticalPods shutdownGracePeriodByPodPriority
 	tracing imagePullCredentialsVerificationPolicy preloadedImagesVerificationAllowlist
 	qosReserved protectKernelDefaults failSwapOn systemReservedCgroup kubeReservedCgroup oomScoreAdj
-	memoryThrottlingFactor memoryReservationPolicy
+	memoryThrottlingFactor memoryReservationPolicy makeIPTablesUtilChains
 `, `
 	syncFrequency
 	cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod memoryManagerPolicy topologyManagerPolicy
 	topologyManagerScope topologyManagerPolicyOptions hairpinMode maxOpenFiles
-	makeIPTablesUtilChains iptablesMasqueradeBit iptablesDropBit
+	iptablesMasqueradeBit iptablesDropBit
 	showHiddenMetricsForVersion defaultPodSysctls volumePluginDir
 	logging.options.json.infoBufferSize logging.options.json.splitStream
 	logging.options.text.infoBufferSize logging.options.text.splitStream reservedMemory userNamespaces

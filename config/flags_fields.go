@@ -111,7 +111,8 @@ var fieldRows = []flagRow{
 	mirror("resolv-conf", "resolvConf", "`file` that the DNS configuration of containers is derived from"),
 	mirror("pod-cidr", "podCIDR", "`CIDR` of pod addresses of a node that stands alone"),
 	mirror("hairpin-mode", "hairpinMode", "how a service reaches its own backend: promiscuous-bridge, hairpin-veth or none"),
-	mirror("make-iptables-util-chains", "makeIPTablesUtilChains", "keep the KUBE-IPTABLES-HINT chain"),
+	mirror("make-iptables-util-chains", "makeIPTablesUtilChains",
+		"make the chains KUBE-IPTABLES-HINT and KUBE-FIREWALL, where iptables is installed"),
 
 	// Limits, cgroups, reservations, placement, eviction and volumes.
 	mirror("max-pods", "maxPods", "pods that may run on this node"),

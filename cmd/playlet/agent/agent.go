@@ -133,7 +133,7 @@ func (l libraryLog) WithGroup(name string) slog.Handler { return libraryLog{l.Ha
 // run starts the agent, lasts as long as it, and closes it.
 func (a *Agent) run(ctx context.Context, lock *lockFile) error {
 	prepareMachine(a.node, "/proc", a.log)
-	_ = a.place() // keepPlaced tells; what a process uses counts for the cgroup that it is in then
+	_ = a.place() // keep tells; what a process uses counts for the cgroup that it is in then
 	if err := a.start(nil); err != nil {
 		return errors.Join(err, a.Close())
 	}
@@ -157,6 +157,26 @@ func goOn(ctx context.Context, log *slog.Logger, what string, run func(context.C
 	}
 }
 
+// keepEvery is how often what others change of the machine is set right, as by the kubelet.
+const keepEvery = time.Minute
+
+// keep is what does that, at once and again until its ctx ends. It logs each failure once.
+func (a *Agent) keep(failed string, do func() error) func(context.Context) {
+	return func(ctx context.Context) {
+		for said := ""; ; {
+			if err := do(); err != nil && err.Error() != said {
+				said = err.Error()
+				a.log.Warn(failed, "reason", err)
+			}
+			select {
+			case <-time.After(keepEvery):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
 // live reports to the service manager until the agent is to end, and then closes it.
 func (a *Agent) live(ctx context.Context, lock *lockFile) error {
 	manager := newServiceManager(a)
@@ -166,7 +186,10 @@ func (a *Agent) live(ctx context.Context, lock *lockFile) error {
 	start := func(what string, run func(context.Context)) { reports.Go(func() { goOn(reporting, a.log, what, run) }) }
 	start("reports to the service manager", manager.run)
 	start("giving memory back", giveMemoryBack)
-	start("keeping processes in their cgroups", a.keepPlaced)
+	start("keeping processes in their cgroups", a.keep("processes are not in the cgroups of kubeletCgroups and systemCgroups",
+		a.place))
+	start("keeping chains of iptables", a.keep("iptables has not the chains that Kubernetes makes; makeIPTablesUtilChains: "+
+		"false does without", a.keepChains))
 	start("writing the flight recorder on SIGUSR1", func(ctx context.Context) {
 		dumpOnSignal(ctx, a.system.Recorder(), flightFile(a.node), a.log)
 	})

@@ -1,14 +1,12 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -87,24 +85,6 @@ func reserved(lists ...map[string]string) v1.ResourceList {
 		}
 	}
 	return sum
-}
-
-// placeEvery is how often processes are put back that have left their cgroups, as the kubelet does it.
-const placeEvery = time.Minute
-
-// keepPlaced has the agent in kubeletCgroups, and what is in no cgroup in systemCgroups, until ctx ends.
-func (a *Agent) keepPlaced(ctx context.Context) {
-	for said := ""; ; {
-		if err := a.place(); err != nil && err.Error() != said {
-			said = err.Error()
-			a.log.Warn("processes are not in the cgroups of kubeletCgroups and systemCgroups", "err", err)
-		}
-		select {
-		case <-time.After(placeEvery):
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // entered says that this process is in that cgroup. Entering it again would write to those above it each time.

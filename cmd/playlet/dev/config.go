@@ -19,6 +19,7 @@ func kubeletYAML(f folder, healthz int, resolv string) (string, error) {
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"failCgroupV1": false, "failSwapOn": false, "cgroupDriver": "cgroupfs", "resolvConf": resolv,
+		"makeIPTablesUtilChains":   false,
 		"containerRuntimeEndpoint": "unix://" + f.at(containerdSock),
 		"staticPodPath":            f.manifests(), "podLogsDir": f.at(podLogsFolder),
 		"healthzBindAddress": "127.0.0.1", "healthzPort": healthz,
