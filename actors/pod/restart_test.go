@@ -81,27 +81,56 @@ func TestARestartThatIsAskedFor(t *testing.T) {
 	}
 }
 
+// goesOn lets the world live until the container c0 is as it should be.
+func (w *world) goesOn(t *testing.T, until func(c *container) bool) {
+	t.Helper()
+	for range 500 {
+		if c := w.machine.container("c0"); c != nil && until(c) {
+			return
+		}
+		w.live()
+		switch {
+		case len(w.pending) > 0:
+			next := w.pending[0]
+			w.pending = w.pending[1:]
+			w.step(next)
+		case !w.probeOnce():
+			w.now = w.nextTime()
+			w.arrive()
+			w.step(nil)
+		}
+	}
+	t.Fatalf("it never came to that: %+v", w.machine.container("c0"))
+}
+
+// A container that is being stopped for a probe is started again at once, too, and not after the back-off that this would lead to.
+func TestARestartOfWhatIsBeingStopped(t *testing.T) {
+	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Liveness))
+	w.sick = map[string]bool{"c0/liveness": true}
+	w.step(nil)
+	w.goesOn(t, func(c *container) bool { return c.attempt == 2 && c.stage == messages.StageStopping })
+	if got := w.asksRestart("c0"); got == nil || !slices.Equal(got.Containers, []string{"c0"}) {
+		t.Fatalf("%+v", got)
+	}
+	w.sick = nil
+	w.settle()
+	check(t, w)
+	if got := w.attempts(); !maps.Equal(got, map[string]uint32{"c0": 3}) {
+		t.Fatalf("running %v", got)
+	}
+	if wait := w.containers[0].CreatedAt.Sub(w.containers[1].FinishedAt); wait >= time.Second {
+		t.Errorf("it is made %v after its end", wait)
+	}
+}
+
 // A container that waits for the end of its back-off is started at once.
 func TestARestartEndsABackOff(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.exit = func(_ string, attempt uint32) (int32, bool) { return 3, attempt < 3 }
 	w.step(nil)
-	for range 500 {
-		if c := w.machine.container("c0"); c != nil && c.attempt == 2 && c.exited() != nil && c.exited().Attempt == 2 &&
-			c.stage == messages.StageIdle && len(w.pending) == 0 {
-			break
-		}
-		w.live()
-		if len(w.pending) > 0 {
-			next := w.pending[0]
-			w.pending = w.pending[1:]
-			w.step(next)
-			continue
-		}
-		w.now = w.nextTime()
-		w.arrive()
-		w.step(nil)
-	}
+	w.goesOn(t, func(c *container) bool {
+		return c.attempt == 2 && c.exited() != nil && c.exited().Attempt == 2 && c.stage == messages.StageIdle && len(w.pending) == 0
+	})
 	if got := w.asksRestart("c0"); got == nil || got.Refused != "" {
 		t.Fatalf("%+v", got)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -35,12 +36,21 @@ func TestRecordsOfTheKernel(t *testing.T) {
 	}
 }
 
+// Whatever a process is called, it is told by its name, and nothing else of the record is taken for another. No record makes more of
+// itself than it has.
 func FuzzRecords(f *testing.F) {
 	f.Add(inPod)
 	f.Add(global)
-	f.Fuzz(func(t *testing.T, record string) {
-		if k, is := parse(record); is && len(k.Process)+len(k.Group)+len(k.Limited) > len(record) {
-			t.Errorf("%+v of %q", k, record)
+	f.Add(",task=,pid=1,")
+	f.Add(",oom_memcg=/")
+	f.Fuzz(func(t *testing.T, text string) {
+		if k, is := parse(text); is && len(k.Process)+len(k.Group)+len(k.Limited) > len(text) {
+			t.Errorf("%+v of %q", k, text)
+		}
+		name := strings.ReplaceAll(text, "\n", "") // which the kernel writes as \x0a
+		want := Kill{Process: name, PID: 42, Group: "/kubepods/podu/abc", Limited: "/kubepods/podu"}
+		if k, is := parse(strings.Replace(inPod, "stress", name, 1)); !is || k != want {
+			t.Errorf("%q: %+v, %t", name, k, is)
 		}
 	})
 }
