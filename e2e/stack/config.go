@@ -47,8 +47,8 @@ func (s *Stack) cniConf() string { return filepath.Join(s.Dir, "net.d") }
 func (s *Stack) leases() string  { return filepath.Join(s.Dir, "leases") }
 func (s *Stack) hosts() string   { return filepath.Join(s.Dir, "hosts.d") }
 
-// SecondHandler is a handler that the runtime has beside its default one, of the same runc.
-const SecondHandler = "runc-second"
+// SecondHandler is a handler that the runtime has beside its default one, of the same runc. Kubernetes' own tests look for this name.
+const SecondHandler = "test-handler"
 
 func (s *Stack) writeConfig() error {
 	snapshots, err := containerd.Snapshotter(s.Dir)
