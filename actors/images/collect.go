@@ -84,6 +84,7 @@ type finding struct {
 // collection is one collection of images. It is pure: next says what to remove, ended how that went.
 type collection struct {
 	found           map[string]finding    // by ID
+	held            users                 // those that pods are about to use; what is asked for since is added
 	asked           *messages.RemoveImage // it is for this image alone
 	line            []removable
 	all             bool
@@ -137,7 +138,7 @@ func (s survey) keeps(img *runtimeapi.Image, names map[string]bool, held users) 
 // bring the use down to the low threshold, the least recently used first; with all, every one that may. held are the images that
 // pods are about to use.
 func decide(seen map[string]sighting, s survey, held users, l Limits, all bool, now time.Time) *collection {
-	c := &collection{all: all, found: map[string]finding{}}
+	c := &collection{all: all, found: map[string]finding{}, held: held}
 	present := map[string]bool{}
 	for _, img := range s.images {
 		at, names := seen[img.GetId()], allNames(img)
@@ -188,12 +189,12 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// next is the next image to remove; nil at the end.
+// next is the next image to remove, which nobody needs by now; nil at the end.
 func (c *collection) next() *removable {
 	for len(c.line) > 0 {
 		r := c.line[0]
 		c.line = c.line[1:]
-		if r.old || c.freed < c.need {
+		if _, wanted := c.held.of(r.names); !wanted && (r.old || c.freed < c.need) {
 			return &r
 		}
 	}

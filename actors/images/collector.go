@@ -229,18 +229,19 @@ func (a *images) lease(m messages.ImagePulled, now time.Time) {
 		return k.UID == m.Key.UID && k.Container == m.Key.Container
 	})
 	a.gc.leases[m.Key] = lease{m.Ref, now}
+	a.gc.wanted(m.Ref)
+}
+
+// wanted keeps an image from the collection under way.
+func (g *collector) wanted(ref string) {
+	if g.now != nil {
+		g.now.held.add(ref)
+	}
 }
 
 // removeNext removes the next image, unless somebody needs it by now.
 func (a *images) removeNext(ctx supervisors.Context) {
-	held := a.heldImages(ctx.Now())
 	r := a.gc.now.next()
-	for r != nil {
-		if _, wanted := held.of(r.names); !wanted {
-			break
-		}
-		r = a.gc.now.next()
-	}
 	if r == nil {
 		a.collected(ctx, nil)
 		return

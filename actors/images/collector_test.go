@@ -36,7 +36,7 @@ func (s *store) Status(context.Context, bool) (*runtimeapi.StatusResponse, error
 const mi = 1 << 20
 
 // collecting starts an actor over a simulated runtime that has these images, of 1 MiB each.
-func collecting(t *testing.T, names ...string) *store {
+func collecting(t testing.TB, names ...string) *store {
 	t.Helper()
 	s := &store{ops: cri.NewOperations()}
 	var err error
@@ -58,7 +58,7 @@ func collecting(t *testing.T, names ...string) *store {
 	return s
 }
 
-func (s *store) start(t *testing.T) {
+func (s *store) start(t testing.TB) {
 	s.k = supervisortest.New(t, messages.Images, images.New(images.Options{Service: s.Client, Operations: s.ops, Collect: &images.Collect{
 		Limits: images.Limits{High: 85, Low: 80, MinAge: 2 * time.Minute}, Store: s, NodeName: "n",
 		Space: func(context.Context) (images.Space, error) {
@@ -68,7 +68,7 @@ func (s *store) start(t *testing.T) {
 	s.k.RunWork()
 }
 
-func (s *store) pull(t *testing.T, name string) string {
+func (s *store) pull(t testing.TB, name string) string {
 	t.Helper()
 	id, err := s.PullImage(t.Context(), &runtimeapi.ImageSpec{Image: name}, nil, nil)
 	check(t, err)
@@ -158,6 +158,25 @@ func TestReclaimTellsWhatItBrought(t *testing.T) {
 		}
 	}
 	t.Error("a survey that failed is not told")
+}
+
+// What a pod asks for while images are removed one by one is left.
+func TestAskedForBeforeItIsRemoved(t *testing.T) {
+	s := collecting(t, "a:1", "b:1", "c:1")
+	s.k.Advance(3 * time.Minute)
+	s.k.Send(messages.Eviction, messages.ReclaimImages{})
+	s.k.RunOne(s.k.Work[0]) // the survey: the first removal begins
+	s.k.Work = s.k.Work[1:]
+	removing := strings.TrimPrefix(s.k.Work[0].Name, "RemoveImage ")
+	wanted := "a:1"
+	if s.pull(t, wanted) == removing {
+		wanted = "b:1"
+	}
+	s.k.Send(messages.PodAddress("u"), messages.PullImage{Key: messages.ImageKey{UID: "u", Container: "c"}, Image: wanted,
+		Policy: v1.PullNever})
+	s.k.Send(messages.PodAddress("u"), messages.ForgetImages{UID: "u"}) // it may be held for longer than it is needed, and no shorter
+	s.k.RunWork()
+	expectText(t, "what is left", s.has(t, "a:1", "b:1", "c:1"), wanted)
 }
 
 // A pod that asks for the image that is being removed hears of it when it is gone, and gets it pulled; also where the actor that

@@ -187,6 +187,7 @@ func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
 		}})
 		return
 	}
+	a.gc.wanted(m.Image)
 	if a.mayGo(m) {
 		return
 	}

@@ -90,7 +90,7 @@ func run(t *testing.T, so sim.Options, standing clock.WithDelayedExecution) *nod
 	return n
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Error(err)

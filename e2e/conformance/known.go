@@ -3,7 +3,7 @@ package main
 // known are tests that do not run, and why: their images cannot be built of what there is, or the machine or the agent lacks
 // what they need. What else fails because of the machine fails with -kubelet, too.
 var known = []struct{ tests, why string }{
-	{`Hostname of Pod`, "there is no image glibc-dns-testing"},
+	{`[Hh]ostname of Pod`, "there is no image glibc-dns-testing"},
 	{`via (the )?environment|as environment variables names`,
 		"Debian's BusyBox hides variables with a dash from its shell's programs"},
 	{`node-pod communication: (udp|sctp)`, "Debian's BusyBox has no nc -u"},
