@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// hintChain tells other programs, which bring an iptables of their own, whether this host has that of nftables or the one before it
-// (KEP-3178). firewallChain keeps packets to 127.0.0.0/8 out that come from elsewhere (CVE-2020-8558).
+// hintChain tells other programs, which bring an iptables of their own, whether this host has that of nftables or the one before
+// it (KEP-3178). firewallChain keeps packets to 127.0.0.0/8 out that come from elsewhere (CVE-2020-8558).
 const (
 	hintChain     = "KUBE-IPTABLES-HINT"
 	firewallChain = "KUBE-FIREWALL"
