@@ -51,13 +51,13 @@ func TestChainsOfIPTables(t *testing.T) {
 		_ = exec.CommandContext(t.Context(), "sh", "-c", earlier).Run()
 	}
 	_, a := inCluster(t, c, n, func(a *stack.Agent) { a.Config["makeIPTablesUtilChains"] = false })
+	_, err := a.Term() // by then it has looked
+	must(t, err)
 	for of, got := range chains() {
 		if got != "" {
 			t.Errorf("without being wanted there are in %s:\n%s", of, got)
 		}
 	}
-	_, err := a.Term()
-	must(t, err)
 	delete(a.Config, "makeIPTablesUtilChains")
 	must(t, a.Start())
 	await(t, func() error {

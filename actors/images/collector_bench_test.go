@@ -35,10 +35,14 @@ func BenchmarkACollectionOfAThousandImages(b *testing.B) {
 		s.k.Send(messages.Eviction, messages.ReclaimImages{})
 		s.k.RunWork()
 		b.StopTimer()
+		removed := 0
 		for _, m := range s.k.Take() {
-			if r, ok := m.Msg.(messages.ImagesReclaimed); ok && r.Removed != images {
-				b.Fatalf("%+v", r)
+			if r, ok := m.Msg.(messages.ImagesReclaimed); ok {
+				removed += r.Removed
 			}
+		}
+		if removed != images {
+			b.Fatalf("%d images were removed", removed)
 		}
 		b.StartTimer()
 	}

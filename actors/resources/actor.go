@@ -91,6 +91,7 @@ type actor struct {
 	tree     *cgroups.Tree
 	nodeName string           // whose events tell of them; empty: none do
 	reason   *messages.Reason // why they could not be made or weighed when that was last tried
+	reserves bool             // reservations are enforced, or will be
 	lacks    string           // why reservations could not be enforced, as it was told
 }
 
@@ -104,7 +105,6 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
 		// Nothing is known, and nothing is assumed: pods that wait ask again.
-		a.reserve(ctx)
 	case reserveDue:
 		a.reserve(ctx)
 	case reserved:
@@ -120,6 +120,10 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.weighs = a.running()
 		a.node.Ensure(ctx, nodeKey, a.weighs) // values that someone changed are set again, as by the kubelet, now and then
 		a.pods.Sweep(ctx, m.UIDs, m.Heard)
+		if !a.reserves { // the runtime has been asked by now, and has said which driver of cgroups counts
+			a.reserves = true
+			a.reserve(ctx)
+		}
 	default:
 		if !a.pods.Receive(ctx, msg) && !a.node.Receive(ctx, msg) {
 			ctx.Unhandled(msg)

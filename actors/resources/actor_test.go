@@ -303,7 +303,7 @@ func TestReservationsKeepNoPodWaiting(t *testing.T) {
 		Setting: "kubeReserved", Group: "/daemons", Reserved: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")},
 	}}}}
 	n.restart(t)
-	n.work()
+	n.sweep(true, podOf("u", "1"))
 	got := n.ask("u", ensure(podOf("u", "1")))
 	if _, ok := got[0].(messages.PodCgroupReady); len(got) != 1 || !ok {
 		t.Errorf("told %+v", got)

@@ -188,8 +188,7 @@ func (a *Agent) live(ctx context.Context, lock *lockFile) error {
 	start("giving memory back", giveMemoryBack)
 	start("keeping processes in their cgroups", a.keep("processes are not in the cgroups of kubeletCgroups and systemCgroups",
 		a.place))
-	start("keeping chains of iptables", a.keep("iptables has not the chains that Kubernetes makes; makeIPTablesUtilChains: "+
-		"false does without", a.keepChains))
+	start("keeping chains of iptables", a.keep("the chains of iptables that Kubernetes makes are not all there", a.keepChains))
 	start("writing the flight recorder on SIGUSR1", func(ctx context.Context) {
 		dumpOnSignal(ctx, a.system.Recorder(), flightFile(a.node), a.log)
 	})

@@ -2,6 +2,11 @@ package agent
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
 
 	"github.com/coreos/go-iptables/iptables"
 	"k8s.io/utils/ptr"
@@ -26,36 +31,57 @@ type packetFilter interface {
 }
 
 // makeChains makes the chains that are not there, and what is missing in them.
-func makeChains(v4, v6 packetFilter) error {
-	err := makeChain(v4, "filter", firewallChain)
-	if err == nil {
-		err = errors.Join(
-			v4.InsertUnique("filter", "OUTPUT", 1, "-j", firewallChain),
-			v4.InsertUnique("filter", "INPUT", 1, "-j", firewallChain),
-			v4.AppendUnique("filter", firewallChain, "!", "-s", "127.0.0.0/8", "-d", "127.0.0.0/8",
-				"-m", "comment", "--comment", "block incoming localnet connections",
-				"-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED,DNAT", "-j", "DROP"))
+func makeChains(in packetFilter, of iptables.Protocol) error {
+	err := makeChain(in, "mangle", hintChain)
+	if of == iptables.ProtocolIPv6 { // which has no such network
+		return err
 	}
-	return errors.Join(makeChain(v4, "mangle", hintChain), makeChain(v6, "mangle", hintChain), err)
+	if err := errors.Join(err, makeChain(in, "filter", firewallChain)); err != nil {
+		return err
+	}
+	return errors.Join(
+		in.InsertUnique("filter", "OUTPUT", 1, "-j", firewallChain),
+		in.InsertUnique("filter", "INPUT", 1, "-j", firewallChain),
+		in.AppendUnique("filter", firewallChain, "!", "-s", "127.0.0.0/8", "-d", "127.0.0.0/8",
+			"-m", "comment", "--comment", "block incoming localnet connections",
+			"-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED,DNAT", "-j", "DROP"))
 }
 
 func makeChain(in packetFilter, table, chain string) error {
 	there, err := in.ChainExists(table, chain)
-	if err == nil && !there {
-		err = in.NewChain(table, chain)
+	if err != nil || there {
+		return err
 	}
-	return err
+	if err := in.NewChain(table, chain); err != nil {
+		if there, _ := in.ChainExists(table, chain); !there { // kube-proxy makes the same
+			return err
+		}
+	}
+	return nil
 }
 
-// keepChains makes the chains on this host, where that is wanted [makeIPTablesUtilChains].
+// keepChains makes the chains on this host, where that is wanted [makeIPTablesUtilChains] and there is an iptables: hosts may have
+// nftables alone, or no IPv6.
 func (a *Agent) keepChains() error {
 	if !ptr.Deref(a.node.Kubelet.MakeIPTablesUtilChains, true) {
 		return nil
 	}
-	v4, err4 := iptables.New(iptables.Timeout(iptablesTimeout))
-	v6, err6 := iptables.New(iptables.IPFamily(iptables.ProtocolIPv6), iptables.Timeout(iptablesTimeout))
-	if err := errors.Join(err4, err6); err != nil {
-		return err
+	families := map[string]iptables.Protocol{"IPv4": iptables.ProtocolIPv4}
+	if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
+		families["IPv6"] = iptables.ProtocolIPv6
 	}
-	return makeChains(v4, v6)
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		filter, err := iptables.New(iptables.IPFamily(families[name]), iptables.Timeout(iptablesTimeout))
+		if errors.Is(err, exec.ErrNotFound) {
+			continue
+		}
+		if err == nil {
+			err = makeChains(filter, families[name])
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
 }

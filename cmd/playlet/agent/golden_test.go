@@ -20,9 +20,9 @@ import (
 // and is rewritten by go test -run TestTranscripts ./cmd/playlet/agent -update. Read what that has changed.
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata/commands")
 
-// entry is a command of a session. One that only reads, or that has something to wait for, is repeated until it prints what the
-// transcript has or, when that is rewritten, until it prints until, so that nothing depends on how fast the agent is. Any other is
-// given once: what it does not do the first time, it does not do.
+// entry is a command of a session. It is repeated until it prints what the transcript has or, when that is rewritten, until it
+// prints until, so that nothing depends on how fast the agent is. One of those that change something is given once, where there is
+// nothing to wait for: what it does not do the first time, it does not do.
 type entry struct{ command, until string }
 
 var changes = regexp.MustCompile(`^(run|rm|restart|images (pull|rm|prune))\b`)
@@ -140,6 +140,10 @@ func TestTranscripts(t *testing.T) {
 	r.write("job.yaml", manifest("job", "Never", nil, []string{"c web:1"}))
 	r.start(nil)
 	r.untilPrinted([]string{"pods"}, "2/2", "Completed", "CrashLoopBackOff")
+	r.await("the pod that is asked for later", func(s sim.Snapshot) bool {
+		c := s.Container("once-node", "c")
+		return c != nil && c.Running()
+	})
 	r.transcript("pods", []entry{
 		{command: "pods web"},
 		{command: "pods pod/web default/web-node -o wide --no-headers"},
@@ -181,7 +185,7 @@ func TestTranscripts(t *testing.T) {
 		{command: "rm"},
 	}...)
 	r.transcript("restart", []entry{
-		{command: "restart web --wait", until: "container d restarting\n"},
+		{command: "restart web --wait"},
 		{command: "pods web"},
 		{command: "restart sample/c --wait"},
 		{command: "restart default/sample -c nope"},

@@ -105,7 +105,7 @@ func (r *rig) node() *config.Node {
 	args := append([]string{
 		"--root-dir=" + filepath.Join(r.dir, "root"), "--cert-dir=" + filepath.Join(r.dir, "pki"),
 		"--pod-manifest-path=" + r.manifests, "--object-dir=" + r.objects(),
-		"--fail-cgroupv1=false", "--fail-swap-on=false",
+		"--fail-cgroupv1=false", "--fail-swap-on=false", "--make-iptables-util-chains=false",
 		"--container-runtime-endpoint=" + r.runtime.Endpoint(), "--admin-socket=" + filepath.Join(r.dir, "admin.sock"),
 		"--log-links-dir=" + filepath.Join(r.dir, "links"), "--healthz-port=0", "--enable-server=false",
 		"--eviction-hard=memory.available<1Mi", // how full this machine is does not matter
