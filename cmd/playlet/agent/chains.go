@@ -60,8 +60,8 @@ func makeChain(in packetFilter, table, chain string) error {
 	return nil
 }
 
-// keepChains makes the chains on this host, where that is wanted [makeIPTablesUtilChains] and there is an iptables: hosts may have
-// nftables alone, or no IPv6.
+// keepChains makes the chains on this host, where that is wanted [makeIPTablesUtilChains] and there is an iptables: hosts may
+// have nftables alone, or no IPv6.
 func (a *Agent) keepChains() error {
 	if !ptr.Deref(a.node.Kubelet.MakeIPTablesUtilChains, true) {
 		return nil

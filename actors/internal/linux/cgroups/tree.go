@@ -59,8 +59,8 @@ func (t Tree) ApplyNode(pods []*v1.Pod) error {
 	return nil
 }
 
-// Reserve gives the groups on which reservations are enforced their values. They are others' groups: as by the kubelet, it is done
-// when the agent starts, and what is changed of them later stays.
+// Reserve gives the groups on which reservations are enforced their values. They are others' groups: as by the kubelet, it is
+// done when the agent starts, and what is changed of them later stays.
 func (t Tree) Reserve() error {
 	var errs []error
 	for _, r := range t.Settings.Reservations {
