@@ -124,6 +124,8 @@ func TestTheCauseOfEachState(t *testing.T) {
 		// image
 		{"wrong image name", image("ImagePullBackOff", `failed to resolve reference "127.0.0.1:5000/x:y": 127.0.0.1:5000/x:y: not found`),
 			"container c: image 127.0.0.1:5000/x:y not found in its registry"},
+		{"a port with the digits of a code", image("ImagePullBackOff", `failed to resolve reference "127.0.0.1:42999/x:y": not found`),
+			"container c: image 127.0.0.1:5000/x:y not found in its registry"},
 		{"registry down", image("ErrImagePull", "failed to do request: Head: dial tcp 127.0.0.1:5000: connect: connection refused"),
 			"container c: image 127.0.0.1:5000/x:y cannot be pulled: its registry does not answer"},
 		{"unknown host", image("ErrImagePull", "dial tcp: lookup reg.example: no such host"),

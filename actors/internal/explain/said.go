@@ -44,7 +44,7 @@ var ofImages = []saying{
 	says(`x509|certificate`, "cannot be pulled: the runtime does not trust its registry's certificate",
 		"add the registry's CA to the runtime's or the node's"),
 	says(`no match for platform|exec format`, "is not made for this node's architecture", "name an image for this architecture"),
-	says(`429|too many requests|toomanyrequests`, "cannot be pulled: its registry has had too many requests",
+	says(`\b429\b|too many requests|toomanyrequests`, "cannot be pulled: its registry has had too many requests",
 		"wait, or pull with credentials"),
 	says(`unauthorized|authorization failed|access denied|access to the resource is denied|insufficient_scope|\b40[13]\b|forbidden`,
 		"cannot be pulled: its registry refuses it to these credentials",
