@@ -88,7 +88,8 @@ func (m *Machine) askNow(ctx context.Context) (f runtimeFacts) {
 	return f
 }
 
-// hasEvents subscribes. A runtime that knows no events says so at once, before it answers what was asked after.
+// hasEvents subscribes. A runtime that knows no events says so at once, but not always before it answers what was asked after: it
+// gets the time that so many answers take, which is longer on a slow machine.
 func hasEvents(ctx context.Context, client Runtime) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -101,7 +102,7 @@ func hasEvents(ctx context.Context, client Runtime) bool {
 	case err := <-ended:
 		return sends(err)
 	}
-	for range 3 {
+	for range 50 {
 		if _, err := client.Version(ctx); err != nil {
 			break
 		}
