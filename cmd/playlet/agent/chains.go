@@ -3,10 +3,8 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
-	"slices"
 
 	"github.com/coreos/go-iptables/iptables"
 	"k8s.io/utils/ptr"
@@ -60,28 +58,29 @@ func makeChain(in packetFilter, table, chain string) error {
 	return nil
 }
 
-// keepChains makes the chains on this host, where that is wanted [makeIPTablesUtilChains] and there is an iptables: hosts may
-// have nftables alone, or no IPv6.
+// keepChains makes the chains on this host, where that is wanted [makeIPTablesUtilChains].
 func (a *Agent) keepChains() error {
 	if !ptr.Deref(a.node.Kubelet.MakeIPTablesUtilChains, true) {
 		return nil
 	}
-	families := map[string]iptables.Protocol{"IPv4": iptables.ProtocolIPv4}
-	if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
-		families["IPv6"] = iptables.ProtocolIPv6
+	err := keepFamily("IPv4", iptables.ProtocolIPv4)
+	if _, none := os.Stat("/proc/sys/net/ipv6"); none == nil {
+		err = errors.Join(err, keepFamily("IPv6", iptables.ProtocolIPv6))
 	}
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(families)) {
-		filter, err := iptables.New(iptables.IPFamily(families[name]), iptables.Timeout(iptablesTimeout))
-		if errors.Is(err, exec.ErrNotFound) {
-			continue
-		}
-		if err == nil {
-			err = makeChains(filter, families[name])
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
-		}
+	return err
+}
+
+// keepFamily does so where there is an iptables for it: a host may have nftables alone.
+func keepFamily(name string, of iptables.Protocol) error {
+	filter, err := iptables.New(iptables.IPFamily(of), iptables.Timeout(iptablesTimeout))
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil
 	}
-	return errors.Join(errs...)
+	if err == nil {
+		err = makeChains(filter, of)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
