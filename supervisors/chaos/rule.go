@@ -67,6 +67,9 @@ type Rule struct {
 	Force bool `json:"force,omitempty"`
 }
 
+// RandomSeed is a seed that a person can type again.
+func RandomSeed() uint64 { return uint64(time.Now().Nanosecond()/1000) + 1 } //nolint:gosec // never negative
+
 // String is the rule in short, as the command line has it.
 func (r Rule) String() string {
 	s := string(r.Verb) + " " + r.Target

@@ -1,4 +1,4 @@
-// Package cli holds what the sub-commands share: how a command ends, flags, and output.
+// Package cli holds what the sub-commands share: how a command ends and waits, flags, and output.
 package cli
 
 import (

@@ -188,7 +188,7 @@ func (c *actorsCommand) list(ctx context.Context, path string) error {
 	}
 	rows := make([][]string, 0, len(got.Actors))
 	for i, branch := range branches(got.Actors) {
-		rows = append(rows, c.row(&got.Actors[i], branch, got.At))
+		rows = append(rows, actorRow(&got.Actors[i], branch, got.At, c.output == "wide"))
 	}
 	return c.newTable().Print(rows)
 }
@@ -211,7 +211,7 @@ func (c *actorsCommand) watch(ctx context.Context, path string) error {
 			there[a.Path] = true
 			if key := fmt.Sprint(a.State, a.Restarts, a.Waiting); last[a.Path] != key {
 				last[a.Path] = key
-				rows = append(rows, c.row(a, shownPath(a), got.At))
+				rows = append(rows, actorRow(a, shownPath(a), got.At, c.output == "wide"))
 			}
 		}
 		for gone := range last {
@@ -223,15 +223,14 @@ func (c *actorsCommand) watch(ctx context.Context, path string) error {
 		if err := t.Print(rows); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(c.every):
-		case <-ctx.Done():
+		if !cli.Pause(ctx, c.every) {
 			return nil
 		}
 	}
 }
 
-func (c *actorsCommand) row(a *api.Actor, name string, at time.Time) []string {
+// actorRow is one line of the table: an actor as it was at a time.
+func actorRow(a *api.Actor, name string, at time.Time, wide bool) []string {
 	state, oldest, uptime, busy, failure := string(a.State), cli.NoCell, cli.NoCell, cli.NoCell, cli.NoCell
 	if !a.Until.IsZero() {
 		state += ", starts in " + duration.HumanDuration(max(a.Until.Sub(at), 0))
@@ -246,7 +245,7 @@ func (c *actorsCommand) row(a *api.Actor, name string, at time.Time) []string {
 		failure = cli.Plain(f.Reason) + " (" + duration.HumanDuration(max(at.Sub(f.At), 0)) + " ago)"
 	}
 	row := []string{name, state, strconv.FormatInt(a.Waiting, 10), oldest, strconv.Itoa(a.Restarts), uptime}
-	if c.output == "wide" {
+	if wide {
 		row = append(row, string(a.Kind), a.Path.String(), busy)
 	}
 	return append(row, failure)
@@ -290,12 +289,12 @@ func branches(actors []api.Actor) []string {
 }
 
 // completeActors completes paths.
-func completeActors(socket *string) completion {
+func completeActors(socket *string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(contextOf(cmd), completeTimeout)
+		ctx, cancel := completionContext(cmd)
 		defer cancel()
 		all, err := api.NewClient(*socket).Actors(ctx)
 		if err != nil {

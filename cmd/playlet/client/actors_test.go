@@ -9,32 +9,10 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
-	"github.com/playlet-dev/playlet/messages"
-	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// hasActors is a tree with two pods of one name, one of which hangs and one of which is in quarantine.
-func (f *fakeAgent) hasActors() {
-	actor := func(path messages.Address, kind supervisors.Kind, pod string) api.Actor {
-		return api.Actor{Vitals: supervisors.Vitals{Path: path, Kind: kind, State: supervisors.Running, Since: noon.Add(-time.Hour)}, Pod: pod}
-	}
-	hangs, quarantined := actor("pods/u1", "pod", "default/web"), actor("pods/u2", "pod", "other/web")
-	hangs.Handling = &supervisors.Handling{Message: "ImagePulled", From: "images", Sent: noon.Add(-9 * time.Second),
-		Began: noon.Add(-8 * time.Second)}
-	hangs.Waiting, hangs.Restarts = 4, 2
-	hangs.Failure = &supervisors.Failure{Reason: "nil map \x1b[31m", At: noon.Add(-time.Minute)}
-	quarantined.State, quarantined.Until = supervisors.Quarantined, noon.Add(4*time.Minute)
-	quarantined.Failure = &supervisors.Failure{Reason: "out of range", At: noon.Add(-time.Minute)}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.actors = api.Actors{At: noon, Actors: []api.Actor{
-		actor("", "node", ""), actor("images", "images", ""), actor("pods", "pods", ""), hangs, actor("pods/u1/c", "container", "default/web"),
-		quarantined, actor("sources", "sources", ""), actor("sources/file", "file", ""),
-	}}
-}
-
 func TestActorsDrawsTheTree(t *testing.T) {
-	f := startFakeAgent(t)
+	f := startFakeAgent(t, newActorsCommand)
 	f.hasActors()
 	out, notes, code := f.command(t, "actors")
 	want := `ACTOR               STATE                       WAITING   OLDEST   RESTARTS   UPTIME   LAST FAILURE
@@ -83,7 +61,7 @@ pods/default/web   running   4         9s       2          60m      pod         
 
 // A watch prints what changes, and nothing else.
 func TestActorsAreWatched(t *testing.T) {
-	f := startFakeAgent(t)
+	f := startFakeAgent(t, newActorsCommand)
 	f.hasActors()
 	var out bytes.Buffer
 	c := &actorsCommand{client: api.NewClient(f.socket), output: "table", every: time.Millisecond, out: &out}

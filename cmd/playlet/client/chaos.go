@@ -115,15 +115,12 @@ func newChaosVerb(verb chaos.Verb) *cobra.Command {
 		}
 		c.client, c.out, c.rule.Target = api.NewClient(*socket), cmd.OutOrStdout(), args[0]
 		if c.rule.Seed == 0 {
-			c.rule.Seed = randomSeed()
+			c.rule.Seed = chaos.RandomSeed()
 		}
 		return c.run(cmd.Context())
 	}
 	return cmd
 }
-
-// randomSeed is a number that a person can type again.
-func randomSeed() uint64 { return uint64(time.Now().Nanosecond()/1000) + 1 } //nolint:gosec // never negative
 
 func (c *chaosCommand) run(ctx context.Context) error {
 	if c.rule.Count == 0 || c.rule.Probability == 0 { // which stand for the defaults in a rule

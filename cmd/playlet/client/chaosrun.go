@@ -181,7 +181,7 @@ func (c *chaosRun) steps(ctx context.Context) error {
 	looking, stopLooking := context.WithCancel(ctx)
 	var looks sync.WaitGroup
 	looks.Go(func() {
-		for pause(looking, lookEvery) {
+		for cli.Pause(looking, lookEvery) {
 			if err := c.look(looking, false); err != nil && looking.Err() == nil {
 				c.violated("the agent does not answer: " + cli.OneLine(err))
 			}
@@ -203,7 +203,7 @@ func (c *chaosRun) steps(ctx context.Context) error {
 		if c.report.Steps = append(c.report.Steps, *step); err != nil {
 			return err
 		}
-		if !pause(ctx, s.Then) {
+		if !cli.Pause(ctx, s.Then) {
 			return context.Cause(ctx)
 		}
 	}
@@ -242,19 +242,9 @@ func (c *chaosRun) settle(ctx context.Context) error {
 		if time.Since(began) > c.experiment.Spec.Steady.Settle {
 			return fmt.Errorf("the node is not steady after %s: %w", c.experiment.Spec.Steady.Settle, err)
 		}
-		if !pause(ctx, lookEvery) {
+		if !cli.Pause(ctx, lookEvery) {
 			return ctx.Err()
 		}
-	}
-}
-
-// pause waits, and says whether ctx lasted.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
 	}
 }
 

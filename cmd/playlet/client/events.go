@@ -149,9 +149,7 @@ func (c *eventsCommand) watch(ctx context.Context) error {
 		if !reached || !errors.Is(err, api.ErrStreamEnded) && !errors.Is(err, api.ErrNotRunning) {
 			return err
 		}
-		select {
-		case <-time.After(reconnectEvery): // the agent is being restarted
-		case <-ctx.Done():
+		if !cli.Pause(ctx, cli.ReconnectEvery) { // the agent is being restarted
 			return nil
 		}
 	}

@@ -19,10 +19,10 @@ func TestExecArguments(t *testing.T) {
 		{"web db -- ls", "one pod at a time"},
 		{"web -- ls", "not running"},
 	} {
-		var out, errs bytes.Buffer
-		code := run(append([]string{"exec", "--admin-socket=" + t.TempDir() + "/none"}, strings.Fields(c.args)...), &out, &errs)
-		if code != 1 || !strings.Contains(errs.String(), c.want) || strings.Count(errs.String(), "\n") != 1 {
-			t.Errorf("exec %s: code %d, %q, want %q", c.args, code, errs.String(), c.want)
+		args := append([]string{"exec", "--admin-socket=" + t.TempDir() + "/none"}, strings.Fields(c.args)...)
+		_, errs, code := run(args, newExecCommand)
+		if code != 1 || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("exec %s: code %d, %q, want %q", c.args, code, errs, c.want)
 		}
 	}
 }

@@ -123,7 +123,7 @@ func readExperiment(file string, data []byte) (*experiment, error) {
 		}
 	}
 	if e.Spec.Seed == 0 {
-		e.Spec.Seed = randomSeed()
+		e.Spec.Seed = chaos.RandomSeed()
 	}
 	if e.Spec.Steady.Settle == 0 {
 		e.Spec.Steady.Settle = defaultSettle

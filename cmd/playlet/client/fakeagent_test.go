@@ -19,32 +19,36 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
 // fakeAgent answers on a socket what a test wants it to.
 type fakeAgent struct {
-	socket  string
-	mu      sync.Mutex
-	pods    api.Pods
-	actors  api.Actors
-	trace   api.Trace // without entries, there is none of what is asked for
-	version api.Version
-	figures api.Figures
-	cause   string // of what is explained
-	chaos   func(r chaos.Rule, dryRun bool) (*api.ChaosRule, *api.Error)
-	broken  bool // it answers nothing of use
-	queries []string
-	lines   chan *api.Change // of every watch; a nil ends the stream
+	commands []func() *cobra.Command // that are under test
+	socket   string
+	mu       sync.Mutex
+	pods     api.Pods
+	actors   api.Actors
+	trace    api.Trace // without entries, there is none of what is asked for
+	version  api.Version
+	figures  api.Figures
+	cause    string // of what is explained
+	chaos    func(r chaos.Rule, dryRun bool) (*api.ChaosRule, *api.Error)
+	broken   bool // it answers nothing of use
+	queries  []string
+	lines    chan *api.Change // of every watch; a nil ends the stream
 }
 
-func startFakeAgent(t *testing.T) *fakeAgent {
+// startFakeAgent starts an agent without pods, which ends with the test.
+func startFakeAgent(t *testing.T, commands ...func() *cobra.Command) *fakeAgent {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cmd") // a short path: unix sockets have short names
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakeAgent{socket: filepath.Join(dir, "s"), lines: make(chan *api.Change, 10)}
+	f := &fakeAgent{commands: commands, socket: filepath.Join(dir, "s"), lines: make(chan *api.Change, 10)}
 	f.pods.Runtime = api.Runtime{Ready: true, NetworkReady: true}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/pods", f.answerPods)
@@ -161,11 +165,10 @@ func (f *fakeAgent) answerPods(w http.ResponseWriter, r *http.Request) {
 // command runs playlet with these arguments, and returns what it prints.
 func (f *fakeAgent) command(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	var out, err bytes.Buffer
-	code = run(append(args, "--admin-socket="+f.socket), &out, &err)
-	return out.String(), err.String(), code
+	return run(append(args, "--admin-socket="+f.socket), f.commands...)
 }
 
+// has gives it more pods.
 func (f *fakeAgent) has(pods ...*api.Pod) {
 	for i, p := range pods {
 		p.Pod.APIVersion, p.Pod.Kind = "v1", "Pod"
@@ -176,9 +179,33 @@ func (f *fakeAgent) has(pods ...*api.Pod) {
 	}
 }
 
-// run is playlet with these arguments.
-func run(args []string, stdout, stderr io.Writer) int {
+// hasActors is a tree with two pods of one name, one of which hangs and one of which is in quarantine.
+func (f *fakeAgent) hasActors() {
+	actor := func(path messages.Address, kind supervisors.Kind, pod string) api.Actor {
+		return api.Actor{Vitals: supervisors.Vitals{Path: path, Kind: kind, State: supervisors.Running, Since: noon.Add(-time.Hour)}, Pod: pod}
+	}
+	hangs, quarantined := actor("pods/u1", "pod", "default/web"), actor("pods/u2", "pod", "other/web")
+	hangs.Handling = &supervisors.Handling{Message: "ImagePulled", From: "images", Sent: noon.Add(-9 * time.Second),
+		Began: noon.Add(-8 * time.Second)}
+	hangs.Waiting, hangs.Restarts = 4, 2
+	hangs.Failure = &supervisors.Failure{Reason: "nil map \x1b[31m", At: noon.Add(-time.Minute)}
+	quarantined.State, quarantined.Until = supervisors.Quarantined, noon.Add(4*time.Minute)
+	quarantined.Failure = &supervisors.Failure{Reason: "out of range", At: noon.Add(-time.Minute)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.actors = api.Actors{At: noon, Actors: []api.Actor{
+		actor("", "node", ""), actor("images", "images", ""), actor("pods", "pods", ""), hangs, actor("pods/u1/c", "container", "default/web"),
+		quarantined, actor("sources", "sources", ""), actor("sources/file", "file", ""),
+	}}
+}
+
+// run is playlet with these arguments, of the commands that are made so.
+func run(args []string, commands ...func() *cobra.Command) (stdout, stderr string, code int) {
 	root := &cobra.Command{Use: "playlet"}
-	root.AddCommand(Commands()...)
-	return cli.Main(root, args, stdout, stderr)
+	for _, c := range commands {
+		root.AddCommand(c())
+	}
+	var out, err bytes.Buffer
+	code = cli.Main(root, args, &out, &err)
+	return out.String(), err.String(), code
 }

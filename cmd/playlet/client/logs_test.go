@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -18,16 +17,16 @@ func TestFlagsOfLogs(t *testing.T) {
 	for _, args := range [][]string{
 		{"--tail=-2", "web"}, {"--since=-1s", "web"}, {"--since-time=noon", "web"}, {"--limit-bytes=-1", "web"}, {}, {"-c", "a", "--all-containers", "web"}, {"a", "-l", "b"},
 	} {
-		var out, errs bytes.Buffer
-		if code := run(append([]string{"logs"}, args...), &out, &errs); code != 1 || strings.Count(errs.String(), "\n") != 1 {
-			t.Errorf("%q: %d, %s", args, code, errs.String())
+		_, errs, code := run(append([]string{"logs"}, args...), newLogsCommand)
+		if code != 1 || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%q: %d, %s", args, code, errs)
 		}
 	}
 }
 
 // The logs of several pods and containers are whole lines, and one that was never begun is told of.
 func TestLogsOfSeveral(t *testing.T) {
-	f := startFakeAgent(t)
+	f := startFakeAgent(t, newLogsCommand)
 	web, db := podOf("a late", v1.PodRunning), podOf("b", v1.PodRunning)
 	db.Pod.Name = "db"
 	f.has(web, db)

@@ -13,10 +13,17 @@ import (
 // completeTimeout is how long a shell's completion waits for the agent.
 const completeTimeout = 2 * time.Second
 
-type completion = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective)
+// completionContext is that of a command whose words are completed, bounded in time.
+func completionContext(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	return context.WithTimeout(ctx, completeTimeout)
+}
 
 // completePods completes the names of pods; of all namespaces where none is chosen.
-func completePods(socket, namespace *string, several bool) completion {
+func completePods(socket, namespace *string, several bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 && !several {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -26,7 +33,7 @@ func completePods(socket, namespace *string, several bool) completion {
 	}
 }
 
-func completeNamespaces(socket *string) completion {
+func completeNamespaces(socket *string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return listed(cmd, *socket, api.Filter{}, func(p *api.Pod) string { return p.Pod.Namespace })
 	}
@@ -36,7 +43,7 @@ func completeNamespaces(socket *string) completion {
 func listed(
 	cmd *cobra.Command, socket string, f api.Filter, of func(*api.Pod) string,
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(contextOf(cmd), completeTimeout)
+	ctx, cancel := completionContext(cmd)
 	defer cancel()
 	pods, err := api.NewClient(socket).Pods(ctx, f)
 	if err != nil {
@@ -61,7 +68,7 @@ func addContainerFlag(cmd *cobra.Command, to *string, socket, namespace *string)
 		if err := set.settle(args); err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(contextOf(cmd), completeTimeout)
+		ctx, cancel := completionContext(cmd)
 		defer cancel()
 		pods, err := api.NewClient(*socket).Pods(ctx, set.filter())
 		if err != nil {

@@ -1,8 +1,6 @@
 package client
 
 import (
-	"bytes"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,7 +12,7 @@ import (
 )
 
 func TestPodsPrintsATable(t *testing.T) {
-	f := startFakeAgent(t)
+	f := startFakeAgent(t, newPodsCommand)
 	db := podOf("a", v1.PodPending, waits("ImagePullBackOff"))
 	db.Pod.Name, db.Pod.Status.PodIP, db.Pod.Status.StartTime = "database-node1", "", nil
 	db.Cause = "no such image \x1b[31m"
@@ -54,7 +52,7 @@ manifest problem: /m/a.yaml:2: spec.x: unknown field (the last good version keep
 }
 
 func TestPodsPrintsObjects(t *testing.T) {
-	f := startFakeAgent(t)
+	f := startFakeAgent(t, newPodsCommand)
 	f.has(podOf("a", v1.PodRunning, runs(true)))
 	for _, output := range []string{"yaml", "json"} {
 		out, notes, code := f.command(t, "pods", "-o", output)
@@ -77,7 +75,7 @@ func TestPodsPrintsObjects(t *testing.T) {
 }
 
 func TestPodsThatAreNotThere(t *testing.T) {
-	f := startFakeAgent(t)
+	f := startFakeAgent(t, newPodsCommand)
 	f.pods.Problems = []messages.ManifestProblem{{Path: "p", Pod: "default/web", Message: "bad"},
 		{Path: "q", Pod: "default/db", Message: "other"}}
 	for args, want := range map[string]string{
@@ -106,7 +104,8 @@ func TestPodsThatAreNotThere(t *testing.T) {
 }
 
 func TestPodsWithoutAnAgent(t *testing.T) {
-	f := &fakeAgent{socket: filepath.Join(t.TempDir(), "none")}
+	f := startFakeAgent(t, newPodsCommand)
+	f.socket += "-none"
 	for _, args := range [][]string{{"pods"}, {"pods", "-w"}} {
 		out, notes, code := f.command(t, args...)
 		want := "playlet: playlet is not running (no socket at " + f.socket +
@@ -118,18 +117,18 @@ func TestPodsWithoutAnAgent(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
-	f := startFakeAgent(t)
+	f := startFakeAgent(t, newPodsCommand)
 	other := podOf("a", v1.PodRunning)
 	other.Pod.Name, other.Pod.Namespace = "api", "kube-system"
 	f.has(podOf("a", v1.PodRunning), other, podOf("a", v1.PodRunning))
 	complete := func(args ...string) string {
 		t.Helper()
 		args = append([]string{"__complete", "pods", "--admin-socket=" + f.socket}, args...)
-		var out, err bytes.Buffer
-		if code := run(args, &out, &err); code != 0 {
-			t.Fatal(err.String())
+		out, notes, code := run(args, newPodsCommand)
+		if code != 0 {
+			t.Fatal(notes)
 		}
-		return strings.Join(strings.Fields(out.String()), " ")
+		return strings.Join(strings.Fields(out), " ")
 	}
 	for want, args := range map[string][]string{
 		"api web :4":             {""},

@@ -18,12 +18,6 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// reconnectEvery is how often an agent that is gone is looked for.
-const reconnectEvery = time.Second
-
-// progressEvery is how often it is said again what goes on for long: a pull, or the wait for one.
-const progressEvery = 10 * time.Second
-
 // podWatch is the state of "playlet pods -w": what was printed last, to print only what differs.
 type podWatch struct {
 	*podsCommand
@@ -47,7 +41,7 @@ func (c *podsCommand) watch(ctx context.Context) error {
 	defer progress.Wait()
 	defer stop()
 	if w.isTable() {
-		progress.Go(func() { repeat(ctx, w.ticks, w.sayProgress) })
+		progress.Go(func() { cli.Repeat(ctx, w.ticks, w.sayProgress) })
 	}
 	reached := false
 	for {
@@ -68,9 +62,7 @@ func (c *podsCommand) watch(ctx context.Context) error {
 		if err := w.lose(); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(reconnectEvery):
-		case <-ctx.Done():
+		if !cli.Pause(ctx, cli.ReconnectEvery) {
 			return nil
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
 const portForwardLong = `Make ports of a pod reachable on this machine, until Ctrl-C: on its loopback, unless --address says otherwise. LOCAL may
@@ -84,9 +84,7 @@ func (c *forwarding) run(ctx context.Context, arg string, ports []string) error 
 		default:
 			return err
 		}
-		select {
-		case <-time.After(reconnectEvery):
-		case <-ctx.Done():
+		if !cli.Pause(ctx, cli.ReconnectEvery) {
 			return nil
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 // Pods are chosen and printed as a user of kubectl writes it.
 func TestPodsAreChosenAndPrinted(t *testing.T) {
-	f := startFakeAgent(t)
+	f := startFakeAgent(t, newPodsCommand)
 	db, web := podOf("a", v1.PodRunning, runs(true)), podOf("a b", v1.PodRunning, runs(true), runs(true))
 	old := podOf("a", v1.PodPending)
 	old.Pod.Name, old.Ending = "web-node1", "removed"
@@ -36,7 +36,7 @@ func TestPodsAreChosenAndPrinted(t *testing.T) {
 		"pods -n shop --no-headers -o custom-columns=N:metadata.name": "db-node1\n",
 	} {
 		out, notes, code := f.command(t, strings.Fields(args)...)
-		out = strings.ReplaceAll(out, age(web.Pod, time.Now()), "5m")
+		out = strings.ReplaceAll(out, podRow(web, time.Now(), false)[5], "5m")
 		if out+notes != want || code != 0 {
 			t.Errorf("%s: %d\n%s%s\nwant\n%s", args, code, out, notes, want)
 		}
@@ -46,8 +46,7 @@ func TestPodsAreChosenAndPrinted(t *testing.T) {
 // PLAYLET_SOCKET names the agent where the command line does not.
 func TestSocketOfTheEnvironment(t *testing.T) {
 	t.Setenv("PLAYLET_SOCKET", "/nowhere/s")
-	var out, errs strings.Builder
-	if code := run([]string{"pods"}, &out, &errs); code != 1 || !strings.Contains(errs.String(), "no socket at /nowhere/s") {
-		t.Errorf("%d %s", code, errs.String())
+	if _, notes, code := run([]string{"pods"}, newPodsCommand); code != 1 || !strings.Contains(notes, "no socket at /nowhere/s") {
+		t.Errorf("%d %s", code, notes)
 	}
 }

@@ -192,9 +192,9 @@ func (c *rmCommand) awaitGone(ctx context.Context) error {
 }
 
 // completeSubmitted completes the names of submitted pods.
-func completeSubmitted(socket *string, set *podSet) completion {
+func completeSubmitted(socket *string, set *podSet) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(contextOf(cmd), completeTimeout)
+		ctx, cancel := completionContext(cmd)
 		defer cancel()
 		all, err := api.NewClient(*socket).Submissions(ctx)
 		if err != nil {
@@ -208,11 +208,4 @@ func completeSubmitted(socket *string, set *podSet) completion {
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-func contextOf(cmd *cobra.Command) context.Context {
-	if ctx := cmd.Context(); ctx != nil {
-		return ctx
-	}
-	return context.Background()
 }

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -26,7 +25,7 @@ func TestNumberedPorts(t *testing.T) {
 
 // Arguments that cannot be meant are refused in one line that says what to write.
 func TestArgumentsOfStreams(t *testing.T) {
-	f := startFakeAgent(t)
+	f := startFakeAgent(t, newCpCommand, newPortForwardCommand, newAttachCommand)
 	reads := podOf("a", v1.PodRunning, runs(true))
 	reads.Pod.Spec.Containers = []v1.Container{{Name: "c"}}
 	f.has(reads)
@@ -52,7 +51,7 @@ func TestArgumentsOfStreams(t *testing.T) {
 
 // -c is completed with the containers of the pod that is named, or of all.
 func TestContainersAreCompleted(t *testing.T) {
-	f := startFakeAgent(t)
+	f := startFakeAgent(t, newExecCommand, newLogsCommand, newAttachCommand)
 	for name, container := range map[string]string{"web": "main", "db": "store"} {
 		p := &api.Pod{Pod: &v1.Pod{}}
 		p.Pod.Name, p.Pod.Namespace, p.Pod.UID = name, "default", types.UID(name)
@@ -65,9 +64,8 @@ func TestContainersAreCompleted(t *testing.T) {
 	} {
 		command, rest, _ := strings.Cut(args, " ")
 		all := append([]string{"__complete", command, "--admin-socket=" + f.socket}, append(strings.Fields(rest), "")...)
-		var out, problems bytes.Buffer
-		if code := run(all, &out, &problems); code != 0 || out.String() != want+":4\n" {
-			t.Errorf("%s: %d\n%s%s\nwant %s", args, code, &out, &problems, want)
+		if out, problems, code := run(all, f.commands...); code != 0 || out != want+":4\n" {
+			t.Errorf("%s: %d\n%s%s\nwant %s", args, code, out, problems, want)
 		}
 	}
 }

@@ -31,9 +31,7 @@ func retry[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 		if !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable || time.Since(began) > startTimeout {
 			return out, err
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
+		if !cli.Pause(ctx, 100*time.Millisecond) {
 			return out, err
 		}
 	}
@@ -90,7 +88,7 @@ func (c *submitCommand) await(ctx context.Context, end string, done func(*api.Po
 	defer saying.Wait()
 	defer stop()
 	saying.Go(func() {
-		repeat(ctx, c.ticks, func() {
+		cli.Repeat(ctx, c.ticks, func() {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, name := range slices.Sorted(maps.Keys(pulling)) {
@@ -109,27 +107,7 @@ func (c *submitCommand) await(ctx context.Context, end string, done func(*api.Po
 		case err != nil && !errors.Is(err, api.ErrStreamEnded) && !errors.Is(err, api.ErrNotRunning):
 			return err
 		}
-		select {
-		case <-time.After(reconnectEvery): // the agent is being restarted
-		case <-ctx.Done():
-		}
-	}
-}
-
-// repeat says again and again, every progressEvery or at each tick, what goes on, until ctx ends.
-func repeat(ctx context.Context, ticks <-chan time.Time, say func()) {
-	if ticks == nil {
-		ticker := time.NewTicker(progressEvery)
-		defer ticker.Stop()
-		ticks = ticker.C
-	}
-	for {
-		select {
-		case <-ticks:
-			say()
-		case <-ctx.Done():
-			return
-		}
+		cli.Pause(ctx, cli.ReconnectEvery) // the agent is being restarted
 	}
 }
 

@@ -22,7 +22,6 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/client/screen"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/chaos"
-	"github.com/playlet-dev/playlet/supervisors/trace"
 )
 
 const topLong = `Show the node as it lives: its pods, each with why it is not as it should be and what it uses, and its actors.
@@ -213,12 +212,12 @@ func (t *top) poll(ctx context.Context) {
 					t.state = t.state.With(t.data.content(t.now()))
 				})
 			}
-			if !t.pause(ctx) {
+			if !cli.Pause(ctx, t.every) {
 				return
 			}
 		}
 	})
-	for t.pause(ctx) {
+	for cli.Pause(ctx, t.every) {
 		pods, err := t.client.Pods(ctx, api.Filter{})
 		actors := (*api.Actors)(nil)
 		if err == nil {
@@ -236,15 +235,6 @@ func (t *top) poll(ctx context.Context) {
 				t.do(ctx, c)
 			}
 		})
-	}
-}
-
-func (t *top) pause(ctx context.Context) bool {
-	select {
-	case <-time.After(t.every):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -302,11 +292,10 @@ func (t *top) do(ctx context.Context, c screen.Command) {
 		})
 	case screen.Trace:
 		asked("trace", func(ctx context.Context, out io.Writer) error {
-			run := &traceCommand{client: t.client, out: out, err: out, output: "text", now: t.now, names: trace.Names{}}
-			if run.options.Actor = target.String(); c.List == topPods {
-				run.options.Actor, run.options.Pod = "", c.ID
+			if c.List == topPods {
+				return printTrace(ctx, t.client, api.TraceOptions{Pod: c.ID}, out)
 			}
-			return run.run(ctx, "")
+			return printTrace(ctx, t.client, api.TraceOptions{Actor: target.String()}, out)
 		})
 	case screen.Target, screen.Kill:
 		t.start(ctx, func() { t.kill(ctx, c, target, name) })
@@ -331,7 +320,7 @@ func (t *top) explain(ctx context.Context, uid, fullName string, out io.Writer) 
 
 // kill asks a person whether an actor is to be killed or, where the answer was yes, kills it.
 func (t *top) kill(ctx context.Context, c screen.Command, target messages.Address, name string) {
-	rule := chaos.Rule{Verb: chaos.Kill, Target: target.String(), Count: 1, Probability: 1, Seed: randomSeed()}
+	rule := chaos.Rule{Verb: chaos.Kill, Target: target.String(), Count: 1, Probability: 1, Seed: chaos.RandomSeed()}
 	added, err := t.client.AddChaos(ctx, rule, c.Verb == screen.Target)
 	t.change(ctx, func() {
 		switch {

@@ -28,7 +28,7 @@ func used(nanoCores, workingSet uint64) (*stats.CPUStats, *stats.MemoryStats) {
 }
 
 // hasFigures is a node with two pods, of which one has figures.
-func (f *fakeAgent) hasFigures() {
+func hasFigures(f *fakeAgent) {
 	web, db := podOf("c", v1.PodRunning, runs(true)), podOf("c", v1.PodPending, waits("ImagePullBackOff"))
 	web.Pod.UID, db.Pod.UID, db.Pod.Name, db.Cause = "u1", "u2", "db", "no such image \x1b[31m"
 	web.Pod.Labels = map[string]string{"app": "web"}
@@ -47,8 +47,8 @@ func (f *fakeAgent) hasFigures() {
 }
 
 func TestTopWithoutATerminal(t *testing.T) {
-	f := startFakeAgent(t)
-	f.hasFigures()
+	f := startFakeAgent(t, newTopCommand)
+	hasFigures(f)
 	f.figures.Missing = []string{"the runtime does not answer"}
 	for _, args := range [][]string{{"top"}, {"top", "--once"}} {
 		out, notes, code := f.command(t, args...)
@@ -64,8 +64,8 @@ default     db     0/1     ImagePullBackOff   0          <none>   <none>   AGE  
 }
 
 func TestTopPodsAndNode(t *testing.T) {
-	f := startFakeAgent(t)
-	f.hasFigures()
+	f := startFakeAgent(t, newTopCommand)
+	hasFigures(f)
 	for args, want := range map[string]string{
 		"top pods":                             "NAMESPACE   NAME   CPU(cores)   MEMORY(bytes)\ndefault     web    250m         3Mi\n",
 		"top pods -l app=web --no-headers":     "default   web   250m   3Mi\n",
@@ -104,8 +104,8 @@ func TestTopPodsAndNode(t *testing.T) {
 }
 
 func TestTopSorts(t *testing.T) {
-	f := startFakeAgent(t)
-	f.hasFigures()
+	f := startFakeAgent(t, newTopCommand)
+	hasFigures(f)
 	second := f.figures.Pods[0]
 	second.PodRef.UID, second.PodRef.Name = "u2", "db"
 	second.CPU, second.Memory = used(300e6, 1<<20)
@@ -120,8 +120,8 @@ func TestTopSorts(t *testing.T) {
 
 // The header counts pods by phase, and says what the agent needs: since its start, then between two looks.
 func TestTheHeaderOfTop(t *testing.T) {
-	f := startFakeAgent(t)
-	f.hasFigures()
+	f := startFakeAgent(t, newTopCommand)
+	hasFigures(f)
 	d := &topData{pods: f.pods, figures: f.figures}
 	d.pods.Runtime.Name, d.pods.Runtime.Version = "containerd", "2.4.2"
 	says := func(want ...string) {
@@ -303,8 +303,8 @@ func (x *terminal) left(before unix.Termios) {
 }
 
 func TestTopOnATerminal(t *testing.T) {
-	f, x := startFakeAgent(t), newTerminal(t, 100, 12)
-	f.hasFigures()
+	f, x := startFakeAgent(t, newTopCommand), newTerminal(t, 100, 12)
+	hasFigures(f)
 	var rules []chaos.Rule
 	f.chaos = func(r chaos.Rule, dryRun bool) (*api.ChaosRule, *api.Error) {
 		if dryRun {
@@ -353,8 +353,8 @@ func TestTopOnATerminal(t *testing.T) {
 
 // Where chaos is not enabled, the agent's refusal is shown and nothing is asked.
 func TestTopKillsNothingWithoutChaos(t *testing.T) {
-	f, x := startFakeAgent(t), newTerminal(t, 100, 12)
-	f.hasFigures()
+	f, x := startFakeAgent(t, newTopCommand), newTerminal(t, 100, 12)
+	hasFigures(f)
 	f.chaos = func(chaos.Rule, bool) (*api.ChaosRule, *api.Error) {
 		return nil, &api.Error{Status: http.StatusForbidden, Text: "chaos is not enabled"}
 	}
@@ -370,8 +370,8 @@ func TestTopKillsNothingWithoutChaos(t *testing.T) {
 
 // An agent that goes is waited for; what was known stays on the screen.
 func TestTopOutlivesTheAgent(t *testing.T) {
-	f, x := startFakeAgent(t), newTerminal(t, 100, 12)
-	f.hasFigures()
+	f, x := startFakeAgent(t, newTopCommand), newTerminal(t, 100, 12)
+	hasFigures(f)
 	end := x.runTop(f)
 	x.until("[pods (2)]")
 	f.mu.Lock()
@@ -390,8 +390,8 @@ func TestTopOutlivesTheAgent(t *testing.T) {
 
 // A panic beside the loop ends the program as any other does, with the terminal as it was.
 func TestTopGivesTheTerminalBackAfterAPanic(t *testing.T) {
-	f, x := startFakeAgent(t), newTerminal(t, 100, 12)
-	f.hasFigures()
+	f, x := startFakeAgent(t, newTopCommand), newTerminal(t, 100, 12)
+	hasFigures(f)
 	before := x.settings()
 	run := &top{client: api.NewClient(f.socket), in: x.program, out: x.program, every: time.Millisecond}
 	calls := 0
@@ -413,8 +413,8 @@ func TestTopGivesTheTerminalBackAfterAPanic(t *testing.T) {
 }
 
 func TestTopFollowsTheSize(t *testing.T) {
-	f, x := startFakeAgent(t), newTerminal(t, 100, 12)
-	f.hasFigures()
+	f, x := startFakeAgent(t, newTopCommand), newTerminal(t, 100, 12)
+	hasFigures(f)
 	end := x.runTop(f)
 	x.until("[pods (2)]", "no such image")
 	x.resize(40, 8)

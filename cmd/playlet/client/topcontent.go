@@ -126,7 +126,7 @@ func (d *topData) actorRows() []screen.Row {
 			oldest = at.Sub(a.Handling.Sent).Seconds()
 		}
 		rows = append(rows, screen.Row{
-			ID: a.Path.String(), Cells: (&actorsCommand{}).row(a, shownPath(a), at), Loud: a.State != supervisors.Running,
+			ID: a.Path.String(), Cells: actorRow(a, shownPath(a), at, false), Loud: a.State != supervisors.Running,
 			Ranks: []float64{float64(a.Waiting), oldest, float64(a.Restarts)},
 		})
 	}

@@ -147,6 +147,11 @@ func (c *traceCommand) run(ctx context.Context, arg string) error {
 	return err
 }
 
+// printTrace prints what is kept of the pod or the actor that the options name, as text.
+func printTrace(ctx context.Context, client *api.Client, o api.TraceOptions, out io.Writer) error {
+	return (&traceCommand{client: client, out: out, err: out, output: "text", options: o}).run(ctx, "")
+}
+
 // choose finds the pod or the actor that is meant, and learns the names of pods.
 func (c *traceCommand) choose(ctx context.Context, arg string) error {
 	all, err := c.client.Actors(ctx)

@@ -15,7 +15,7 @@ import (
 )
 
 // hasTrace is a pod that has become ready in 100 ms.
-func (f *fakeAgent) hasTrace() {
+func hasTrace(f *fakeAgent) {
 	f.hasActors()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u1"}}
 	f.has(&api.Pod{Pod: pod})
@@ -35,8 +35,8 @@ func (f *fakeAgent) hasTrace() {
 }
 
 func TestTraceOfAPod(t *testing.T) {
-	f := startFakeAgent(t)
-	f.hasTrace()
+	f := startFakeAgent(t, newTraceCommand)
+	hasTrace(f)
 	for _, arg := range []string{"web", "pod/web", "default/web", "pods/default/web", "u1"} {
 		out, notes, code := f.command(t, "trace", arg)
 		want := `      TIME   QUEUED     TOOK  FROM → TO  MESSAGE
@@ -74,8 +74,8 @@ func TestTraceOfAPod(t *testing.T) {
 }
 
 func TestTheCriticalPathIsPrinted(t *testing.T) {
-	f := startFakeAgent(t)
-	f.hasTrace()
+	f := startFakeAgent(t, newTraceCommand)
+	hasTrace(f)
 	out, notes, code := f.command(t, "trace", "web", "--critical-path")
 	want := `AT       TOOK  SHARE  KIND      ACTOR  WHAT
 +0.000s  10ms  10.0%  handling  pod    Started

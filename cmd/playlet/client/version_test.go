@@ -14,7 +14,7 @@ func TestVersionCommand(t *testing.T) {
 	version.Build = "v1.0.0"
 	defer func() { version.Build = "" }()
 	this := "Playlet: v1.0.0 (Kubernetes 1.36.3, " + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH + ")\n"
-	f := startFakeAgent(t)
+	f := startFakeAgent(t, newVersionCommand)
 	f.version = api.Version{
 		Version: "v0.9.0", Kubernetes: "1.36.2", Go: "go1.26", Platform: "linux/amd64", PID: 7,
 		Runtime: &api.Runtime{Name: "containerd", Version: "2.4.2", Ready: true},

@@ -173,10 +173,7 @@ func insist[T any](ctx context.Context, ask func() (T, bool, error)) (T, error) 
 		case time.Now().After(deadline):
 			return out, cmp.Or(err, errors.New("the agent is busy with other images; try it again"))
 		}
-		select {
-		case <-time.After(askEvery):
-		case <-ctx.Done():
-		}
+		cli.Pause(ctx, askEvery)
 	}
 }
 
