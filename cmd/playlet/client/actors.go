@@ -14,6 +14,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -294,7 +295,7 @@ func completeActors(socket *string) cobra.CompletionFunc {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := completionContext(cmd)
+		ctx, cancel := names.CompletionContext(cmd)
 		defer cancel()
 		all, err := api.NewClient(*socket).Actors(ctx)
 		if err != nil {

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 )
 
 func TestActorsDrawsTheTree(t *testing.T) {
-	f := startFakeAgent(t, newActorsCommand)
-	f.hasActors()
-	out, notes, code := f.command(t, "actors")
+	f := fake.Start(t, newActorsCommand)
+	f.HasActors()
+	out, notes, code := f.Command(t, "actors")
 	want := `ACTOR               STATE                       WAITING   OLDEST   RESTARTS   UPTIME   LAST FAILURE
 node                running                     0         <none>   0          60m      <none>
 ├─ images           running                     0         <none>   0          60m      <none>
@@ -28,7 +29,7 @@ node                running                     0         <none>   0          60
 	if out != want || code != 0 || notes != "" {
 		t.Errorf("%d %s\n%s\nwant\n%s", code, notes, out, want)
 	}
-	out, _, _ = f.command(t, "actors", "pods/default/web", "-o", "wide")
+	out, _, _ = f.Command(t, "actors", "pods/default/web", "-o", "wide")
 	want = `ACTOR              STATE     WAITING   OLDEST   RESTARTS   UPTIME   KIND        PATH        BUSY WITH                   LAST FAILURE
 pods/default/web   running   4         9s       2          60m      pod         pods/u1     ImagePulled of images, 8s   nil map  [31m (60s ago)
 └─ c               running   0         <none>   0          60m      container   pods/u1/c   <none>                      <none>
@@ -40,7 +41,7 @@ pods/default/web   running   4         9s       2          60m      pod         
 		"pods/u2": "pods/other/web", "pod/default/web/c": "pods/default/web/c", "pods/web/c": "pods/default/web/c",
 		"sources/": "sources", "node": "node",
 	} {
-		if out, notes, _ := f.command(t, "actors", path); !strings.HasPrefix(strings.SplitAfter(out+"\n", "\n")[1], want+" ") {
+		if out, notes, _ := f.Command(t, "actors", path); !strings.HasPrefix(strings.SplitAfter(out+"\n", "\n")[1], want+" ") {
 			t.Errorf("%s: %s%s", path, out, notes)
 		}
 	}
@@ -48,11 +49,11 @@ pods/default/web   running   4         9s       2          60m      pod         
 		"pods/web": `"pods/web" is the name of pods/default/web and of pods/other/web`,
 		"nope":     `there is no actor "nope"`, "pods/u": `there is no actor "pods/u"`,
 	} {
-		if _, notes, code := f.command(t, "actors", path); code != 1 || !strings.Contains(notes, want) {
+		if _, notes, code := f.Command(t, "actors", path); code != 1 || !strings.Contains(notes, want) {
 			t.Errorf("%s: %d %s", path, code, notes)
 		}
 	}
-	out, _, _ = f.command(t, "actors", "pods/u1", "-o", "json")
+	out, _, _ = f.Command(t, "actors", "pods/u1", "-o", "json")
 	var got api.Actors
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Actors) != 2 || got.Actors[0].Handling.Message != "ImagePulled" {
 		t.Errorf("%v %s", err, out)
@@ -61,24 +62,24 @@ pods/default/web   running   4         9s       2          60m      pod         
 
 // A watch prints what changes, and nothing else.
 func TestActorsAreWatched(t *testing.T) {
-	f := startFakeAgent(t, newActorsCommand)
-	f.hasActors()
+	f := fake.Start(t, newActorsCommand)
+	f.HasActors()
 	var out bytes.Buffer
-	c := &actorsCommand{client: api.NewClient(f.socket), output: "table", every: time.Millisecond, out: &out}
+	c := &actorsCommand{client: api.NewClient(f.Socket), output: "table", every: time.Millisecond, out: &out}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	step := 0
 	c.out = writer(func(p []byte) {
 		out.Write(p)
-		f.mu.Lock()
-		defer f.mu.Unlock()
+		f.Mu.Lock()
+		defer f.Mu.Unlock()
 		switch step++; {
 		case bytes.Contains(p, []byte("gone")):
 			cancel()
 		case bytes.Contains(p, []byte("pods/default/web ")) && step > 1:
-			f.actors.Actors = f.actors.Actors[:7] // the last, sources/file, is gone
+			f.Actors.Actors = f.Actors.Actors[:7] // the last, sources/file, is gone
 		default:
-			f.actors.Actors[3].Restarts = 3
+			f.Actors.Actors[3].Restarts = 3
 		}
 	})
 	if err := c.watch(ctx, ""); err != nil {

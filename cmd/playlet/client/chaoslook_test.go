@@ -8,24 +8,25 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 )
 
 // A lease that was not renewed is a violation; goroutines that stay are a leak, which has the experiment wait, and fail in the end.
 func TestAnExperimentLooksAtTheLeaseAndForLeaks(t *testing.T) {
-	f := startFakeAgent(t)
-	f.pods.Audited = true
-	f.actors.Goroutines = 100
+	f := fake.Start(t)
+	f.Pods.Audited = true
+	f.Actors.Goroutines = 100
 	look := func() ([]violation, error) {
 		c := &chaosRun{experiment: &experiment{}, seen: map[string]bool{}, abort: func(error) {}, goroutines: 100}
-		c.client, c.out = api.NewClient(f.socket), io.Discard
+		c.client, c.out = api.NewClient(f.Socket), io.Discard
 		err := c.look(context.Background(), true)
 		return c.report.Violations, err
 	}
-	f.pods.LeaseExpires = time.Now().Add(time.Hour)
+	f.Pods.LeaseExpires = time.Now().Add(time.Hour)
 	if v, err := look(); len(v) > 0 || err != nil {
 		t.Errorf("of a node that is well: %v %v", v, err)
 	}
-	f.pods.LeaseExpires, f.actors.Goroutines = time.Now().Add(-time.Hour), 100+25+goroutineNoise+1
+	f.Pods.LeaseExpires, f.Actors.Goroutines = time.Now().Add(-time.Hour), 100+25+goroutineNoise+1
 	v, err := look()
 	if len(v) != 1 || !strings.Contains(v[0].Text, "the node's lease was not renewed before it ended at ") {
 		t.Errorf("of a lease that has ended: %v", v)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 )
 
 const cpLong = `Copy files and folders into a container that runs, or out of it, by means of tar, which must be there. One of the two names
@@ -146,11 +147,11 @@ func (c *streamCommand) tar(ctx context.Context, pod *api.Pod, in io.Reader, out
 	text := cli.Plain(strings.TrimSpace(said.String()))
 	switch {
 	case err != nil && notRun(err) == 127:
-		return fmt.Errorf("the container of pod %s has no %s, which is needed to copy", fullName(pod), command[0])
+		return fmt.Errorf("the container of pod %s has no %s, which is needed to copy", names.Full(pod), command[0])
 	case err != nil:
 		return err
 	case code != 0:
-		return fmt.Errorf("%s in the container of pod %s ended with exit code %d: %s", command[0], fullName(pod), code, text)
+		return fmt.Errorf("%s in the container of pod %s ended with exit code %d: %s", command[0], names.Full(pod), code, text)
 	case text != "":
 		c.note(text)
 	}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -32,12 +34,12 @@ func newDescribeCommand() *cobra.Command {
 		Example: "  playlet describe web\n  playlet describe -l app=web",
 	}
 	socket := cli.SocketFlag(cmd)
-	c.set.addFlags(cmd, socket)
+	c.set.AddFlags(cmd, socket)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && c.set.selector == "" {
+		if len(args) == 0 && c.set.Selector == "" {
 			return fmt.Errorf("which pod? (playlet pods lists them; %s --help shows examples)", cmd.CommandPath())
 		}
-		if err := c.set.settle(args); err != nil {
+		if err := c.set.Settle(args); err != nil {
 			return err
 		}
 		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -47,12 +49,12 @@ func newDescribeCommand() *cobra.Command {
 }
 
 func (c *podsCommand) describe(ctx context.Context) error {
-	all, err := c.client.Pods(ctx, c.set.filter())
+	all, err := c.client.Pods(ctx, c.set.Filter())
 	if err != nil {
 		return err
 	}
-	found, missing := c.set.choose(all.Pods)
-	found, notes := meant(found)
+	found, missing := c.set.Choose(all.Pods)
+	found, notes := names.Meant(found)
 	for i := range found {
 		p := &found[i]
 		got, err := c.client.Events(ctx, api.Filter{Namespace: p.Pod.Namespace, Name: p.Pod.Name})
@@ -111,10 +113,10 @@ func (d *description) print() {
 		d.line(0, "Started", d.since(*status.StartTime))
 	}
 	d.line(0, "Labels", pairs(p.Labels))
-	d.line(0, "Status", summarize(d.pod).status)
-	d.line(0, "Because", waitingFor(d.pod, d.now))
+	d.line(0, "Status", summary.Of(d.pod).Status)
+	d.line(0, "Because", summary.WaitingFor(d.pod, d.now))
 	d.line(0, "Ending", d.pod.Ending)
-	d.line(0, "IP", podIP(p))
+	d.line(0, "IP", summary.IP(p))
 	d.line(0, "Restart policy", string(spec.RestartPolicy))
 	d.line(0, "QoS class", string(status.QOSClass))
 	d.containers("Init containers", spec.InitContainers, status.InitContainerStatuses)

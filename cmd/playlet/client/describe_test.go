@@ -8,11 +8,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 )
 
 // An exit code is followed by what it means, a probe by what its last failure said.
 func TestDescription(t *testing.T) {
-	p := podOf("a", v1.PodRunning, runs(false))
+	p := fake.Pod("a", v1.PodRunning, fake.Runs(false))
 	c := &p.Pod.Spec.Containers[0]
 	c.Image, c.Command = "hello:1", []string{"sh", "-c"}
 	c.ReadinessProbe = &v1.Probe{PeriodSeconds: 10, ProbeHandler: v1.ProbeHandler{
@@ -21,10 +23,10 @@ func TestDescription(t *testing.T) {
 	p.Pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
 		LocalObjectReference: v1.LocalObjectReference{Name: "settings"}}}}}
 	p.Pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &v1.ContainerStateTerminated{
-		ExitCode: 137, Reason: "OOMKilled", FinishedAt: ago(0)}
+		ExitCode: 137, Reason: "OOMKilled", FinishedAt: fake.Ago(0)}
 	var out strings.Builder
-	d := &description{w: tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0), pod: p, now: noon, events: []*v1.Event{{
-		InvolvedObject: v1.ObjectReference{FieldPath: "spec.containers{a}"}, LastTimestamp: metav1.NewTime(noon),
+	d := &description{w: tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0), pod: p, now: fake.Noon, events: []*v1.Event{{
+		InvolvedObject: v1.ObjectReference{FieldPath: "spec.containers{a}"}, LastTimestamp: metav1.NewTime(fake.Noon),
 		Message: "Readiness probe failed: HTTP probe failed with statuscode: 500"}}}
 	d.print()
 	if err := d.w.Flush(); err != nil {

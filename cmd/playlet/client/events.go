@@ -46,12 +46,12 @@ func newEventsCommand() *cobra.Command {
 		Long: eventsLong, Example: eventsExample, SilenceUsage: true,
 	}
 	socket := cli.SocketFlag(cmd)
-	c.set.addNames(cmd, socket)
+	c.set.AddNames(cmd, socket)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what comes, until Ctrl-C")
 	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
 	cli.OutputFlag(cmd, &c.output, "table", eventOutputs...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		err := c.set.settle(args)
+		err := c.set.Settle(args)
 		if err == nil && c.output != "table" {
 			err = cli.OneOf("output", strings.SplitAfter(c.output, "=")[0], eventOutputs...)
 		}
@@ -84,7 +84,7 @@ func newEventsCommand() *cobra.Command {
 func (c *eventsCommand) chosen(all []*v1.Event) []*v1.Event {
 	return slices.DeleteFunc(slices.Clone(all), func(e *v1.Event) bool {
 		o := &e.InvolvedObject
-		return !c.set.mayMean(e.Namespace, o.Name, e.Source.Host) || len(c.set.names) > 0 && o.Kind != "Pod"
+		return !c.set.MayMean(e.Namespace, o.Name, e.Source.Host) || len(c.set.Names) > 0 && o.Kind != "Pod"
 	})
 }
 

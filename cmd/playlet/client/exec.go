@@ -12,6 +12,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -95,7 +96,7 @@ func (c *streamCommand) exec(ctx context.Context, arg string) error {
 		return &cli.ExitError{Code: 130, Err: errors.New("interrupted; the command may still run")}
 	case err != nil:
 		if _, refused := errors.AsType[*api.Error](err); !refused {
-			err = fmt.Errorf("%s in pod %s: %w", c.options.Command[0], fullName(pod), err)
+			err = fmt.Errorf("%s in pod %s: %w", c.options.Command[0], names.Full(pod), err)
 		}
 		return &cli.ExitError{Code: notRun(err), Err: err}
 	case code != 0:

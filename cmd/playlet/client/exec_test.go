@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 )
 
 func TestExecArguments(t *testing.T) {
@@ -20,7 +22,7 @@ func TestExecArguments(t *testing.T) {
 		{"web -- ls", "not running"},
 	} {
 		args := append([]string{"exec", "--admin-socket=" + t.TempDir() + "/none"}, strings.Fields(c.args)...)
-		_, errs, code := run(args, newExecCommand)
+		_, errs, code := fake.Run(args, newExecCommand)
 		if code != 1 || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {
 			t.Errorf("exec %s: code %d, %q, want %q", c.args, code, errs, c.want)
 		}

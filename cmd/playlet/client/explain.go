@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/supervisors/trace"
 )
 
@@ -35,14 +36,14 @@ func newExplainCommand() *cobra.Command {
 		Example: explainExample, SilenceUsage: true,
 	}
 	socket := cli.SocketFlag(cmd)
-	c.set.addFlags(cmd, socket)
+	c.set.AddFlags(cmd, socket)
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "Add what the explanation was made from")
 	cli.OutputFlag(cmd, &c.output, "text", "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := cli.OneOf("output", c.output, "text", "json"); err != nil {
 			return err
 		}
-		if len(args) == 0 && c.set.selector == "" {
+		if len(args) == 0 && c.set.Selector == "" {
 			return fmt.Errorf("explain what? name a pod, or node (%s --help shows examples)", cmd.CommandPath())
 		}
 		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -56,15 +57,15 @@ func (c *podsCommand) explanations(ctx context.Context, args []string) (*api.Exp
 	if len(args) == 1 && args[0] == "node" {
 		return c.client.Explain(ctx, api.Filter{})
 	}
-	if err := c.set.settle(args); err != nil {
+	if err := c.set.Settle(args); err != nil {
 		return nil, err
 	}
-	all, err := c.client.Pods(ctx, c.set.filter())
+	all, err := c.client.Pods(ctx, c.set.Filter())
 	if err != nil {
 		return nil, err
 	}
-	found, missing := c.set.choose(all.Pods)
-	found, notes := meant(found)
+	found, missing := c.set.Choose(all.Pods)
+	found, notes := names.Meant(found)
 	out := &api.Explanations{At: all.At, Items: []api.Explanation{}}
 	ask := func(f api.Filter, uid string) error {
 		got, err := c.client.Explain(ctx, f)
@@ -80,9 +81,9 @@ func (c *podsCommand) explanations(ctx context.Context, args []string) (*api.Exp
 			return nil, err
 		}
 	}
-	for _, n := range c.set.names { // the agent may know why one is not there
-		if missing != nil && len(n.choose(all.Pods)) == 0 {
-			if err := ask(api.Filter{Namespace: n.namespace, Name: n.name}, ""); err != nil {
+	for _, n := range c.set.Names { // the agent may know why one is not there
+		if missing != nil && len(n.Choose(all.Pods)) == 0 {
+			if err := ask(api.Filter{Namespace: n.Namespace, Name: n.Name}, ""); err != nil {
 				return nil, err
 			}
 		}

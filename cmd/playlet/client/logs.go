@@ -14,6 +14,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 )
 
 const logsLong = `Print what a container has written. Without -c it is the pod's default container, as for kubectl. Of several pods or
@@ -40,7 +41,7 @@ const logsExample = `  # Of a pod with one container
 // logsCommand is one run of "playlet logs".
 type logsCommand struct {
 	client      *api.Client
-	set         podSet
+	set         names.Set
 	options     api.LogOptions
 	everyone    bool // all containers
 	prefix      bool
@@ -58,10 +59,10 @@ func newLogsCommand() *cobra.Command {
 	}
 	socket := cli.SocketFlag(cmd)
 	flags := cmd.Flags()
-	c.set.addFlags(cmd, socket)
+	c.set.AddFlags(cmd, socket)
 	flags.BoolVar(&c.everyone, "all-containers", false, "Of all containers of a pod")
 	flags.BoolVar(&c.prefix, "prefix", false, "Begin each line with the pod and the container")
-	addContainerFlag(cmd, &c.options.Container, socket, &c.set.namespace)
+	names.AddContainerFlag(cmd, &c.options.Container, socket, &c.set.Namespace)
 	flags.BoolVarP(&c.options.Follow, "follow", "f", false,
 		"Go on, and print what is written, until the container ends or Ctrl-C")
 	flags.BoolVarP(&c.options.Previous, "previous", "p", false, "Of the run before the latest one")
@@ -74,7 +75,7 @@ func newLogsCommand() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("container", "all-containers")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		if len(args) == 0 && c.set.selector == "" {
+		if len(args) == 0 && c.set.Selector == "" {
 			return fmt.Errorf("which pod? (playlet pods lists them; %s --help shows examples)", cmd.CommandPath())
 		}
 		return c.run(cmd.Context(), args)
@@ -89,7 +90,7 @@ type logSource struct {
 }
 
 func (c *logsCommand) run(ctx context.Context, args []string) error {
-	if err := errors.Join(c.settle(), c.set.settle(args)); err != nil {
+	if err := errors.Join(c.settle(), c.set.Settle(args)); err != nil {
 		return err
 	}
 	sources, err := c.sources(ctx)
@@ -132,23 +133,23 @@ func (c *logsCommand) run(ctx context.Context, args []string) error {
 
 // sources are the logs that are meant.
 func (c *logsCommand) sources(ctx context.Context) ([]logSource, error) {
-	all, err := c.client.Pods(ctx, c.set.filter())
+	all, err := c.client.Pods(ctx, c.set.Filter())
 	if err != nil {
 		return nil, err
 	}
-	found, missing := c.set.choose(all.Pods)
-	found, notes := meant(found)
+	found, missing := c.set.Choose(all.Pods)
+	found, notes := names.Meant(found)
 	for _, note := range notes {
 		fmt.Fprintln(c.err, note)
 	}
 	if missing != nil {
 		return nil, fmt.Errorf("%w (playlet pods lists them)", missing)
 	}
-	if len(c.set.names) == 1 && len(found) > 1 {
-		return nil, ambiguous(found)
+	if len(c.set.Names) == 1 && len(found) > 1 {
+		return nil, names.Ambiguous(found)
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("no pod has the labels %s", c.set.selector)
+		return nil, fmt.Errorf("no pod has the labels %s", c.set.Selector)
 	}
 	var out []logSource
 	for i := range found {

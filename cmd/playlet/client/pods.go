@@ -13,6 +13,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 )
 
 const podsLong = `List the pods of this node as its agent knows them, with READY, STATUS and RESTARTS as kubectl computes them.
@@ -50,7 +52,7 @@ const podsExample = `  # All pods of this node
 // podsCommand is one run of "playlet pods".
 type podsCommand struct {
 	client   *api.Client
-	set      podSet
+	set      names.Set
 	output   string // table, wide, or what print takes
 	print    cli.ObjectPrinter
 	bare     bool // no headings
@@ -67,12 +69,12 @@ func newPodsCommand() *cobra.Command {
 		Example: podsExample, SilenceUsage: true,
 	}
 	socket := cli.SocketFlag(cmd)
-	c.set.addFlags(cmd, socket)
+	c.set.AddFlags(cmd, socket)
 	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what changes, until Ctrl-C")
 	cli.OutputFlag(cmd, &c.output, "table", cli.ObjectOutputs...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		err := c.set.settle(args)
+		err := c.set.Settle(args)
 		if err == nil && !c.isTable() {
 			c.print, err = cli.PrinterOf(c.output, c.bare)
 		}
@@ -91,25 +93,25 @@ func newPodsCommand() *cobra.Command {
 func (c *podsCommand) isTable() bool { return c.output == "table" || c.output == "wide" }
 
 func (c *podsCommand) list(ctx context.Context) error {
-	pods, err := c.client.Pods(ctx, c.set.filter())
+	pods, err := c.client.Pods(ctx, c.set.Filter())
 	if err != nil {
 		return err
 	}
-	found, missing := c.set.choose(pods.Pods)
+	found, missing := c.set.Choose(pods.Pods)
 	var notes []string
 	switch {
 	case c.isTable():
 		err = c.printTable(found)
-	case len(found) > 0 || len(c.set.names) == 0:
-		if len(c.set.names) > 0 {
-			found, notes = meant(found)
+	case len(found) > 0 || len(c.set.Names) == 0:
+		if len(c.set.Names) > 0 {
+			found, notes = names.Meant(found)
 		}
 		err = c.printObjects(found)
 	}
 	if c.output == "table" {
-		notes = podNotes(found, c.now())
+		notes = summary.Notes(found, c.now())
 	}
-	notes = append(notes, NodeNotes(&pods.Node, c.mayMean(pods.Pods), c.now())...)
+	notes = append(notes, summary.NodeNotes(&pods.Node, c.mayMean(pods.Pods), c.now())...)
 	return errors.Join(err, c.note(notes), missing)
 }
 
@@ -119,34 +121,34 @@ func (c *podsCommand) mayMean(pods []api.Pod) func(namespace, name string) bool 
 	if len(pods) > 0 {
 		node = pods[0].Pod.Spec.NodeName
 	}
-	return func(namespace, name string) bool { return c.set.mayMean(namespace, name, node) }
+	return func(namespace, name string) bool { return c.set.MayMean(namespace, name, node) }
 }
 
 func (c *podsCommand) newTable() *cli.Table {
-	t := &cli.Table{Out: c.out, Heading: podHeading, Begun: c.bare}
+	t := &cli.Table{Out: c.out, Heading: summary.Heading, Begun: c.bare}
 	if c.output == "wide" {
-		t.Heading = wideHeading
+		t.Heading = summary.WideHeading
 	}
 	return t
 }
 
 func (c *podsCommand) printTable(pods []api.Pod) error {
 	if len(pods) == 0 {
-		if len(c.set.names) > 0 {
+		if len(c.set.Names) > 0 {
 			return nil
 		}
 		return c.note([]string{"no pods"})
 	}
 	rows := make([][]string, 0, len(pods))
 	for i := range pods {
-		rows = append(rows, podRow(&pods[i], c.now(), c.output == "wide"))
+		rows = append(rows, summary.Row(&pods[i], c.now(), c.output == "wide"))
 	}
 	return c.newTable().Print(rows)
 }
 
 // printObjects prints the one pod that was named, or a list.
 func (c *podsCommand) printObjects(pods []api.Pod) error {
-	if len(c.set.names) == 1 && len(pods) == 1 {
+	if len(c.set.Names) == 1 && len(pods) == 1 {
 		return c.print(c.out, pods[0].Pod)
 	}
 	list := &v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []v1.Pod{}}

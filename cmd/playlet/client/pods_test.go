@@ -8,23 +8,24 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 func TestPodsPrintsATable(t *testing.T) {
-	f := startFakeAgent(t, newPodsCommand)
-	db := podOf("a", v1.PodPending, waits("ImagePullBackOff"))
+	f := fake.Start(t, newPodsCommand)
+	db := fake.Pod("a", v1.PodPending, fake.Waits("ImagePullBackOff"))
 	db.Pod.Name, db.Pod.Status.PodIP, db.Pod.Status.StartTime = "database-node1", "", nil
 	db.Cause = "no such image \x1b[31m"
-	quarantined := podOf("a", v1.PodRunning, runs(true))
+	quarantined := fake.Pod("a", v1.PodRunning, fake.Runs(true))
 	quarantined.Pod.Namespace, quarantined.Pod.Name, quarantined.Pod.Status.StartTime = "kube-system", "x", nil
-	quarantined.Quarantine, quarantined.Cause = &api.Quarantine{Until: noon}, "nil map"
-	f.has(db, quarantined)
-	f.pods.Runtime = api.Runtime{Endpoint: "unix:///c.sock", Reason: &api.Reason{Code: "RuntimeUnavailable", Message: "gone"}}
-	f.pods.Unheard = []messages.Address{messages.File}
-	f.pods.Problems = []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 2, Field: "spec.x", Message: "unknown field",
+	quarantined.Quarantine, quarantined.Cause = &api.Quarantine{Until: fake.Noon}, "nil map"
+	f.Has(db, quarantined)
+	f.Pods.Runtime = api.Runtime{Endpoint: "unix:///c.sock", Reason: &api.Reason{Code: "RuntimeUnavailable", Message: "gone"}}
+	f.Pods.Unheard = []messages.Address{messages.File}
+	f.Pods.Problems = []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 2, Field: "spec.x", Message: "unknown field",
 		KeptLast: true}}
-	out, notes, code := f.command(t, "pods")
+	out, notes, code := f.Command(t, "pods")
 	want := `NAMESPACE     NAME             READY   STATUS             RESTARTS   AGE         IP
 default       database-node1   0/1     ImagePullBackOff   0          <unknown>   <none>
 kube-system   x                1/1     Running            0          <unknown>   10.0.0.7
@@ -41,7 +42,7 @@ manifest problem: /m/a.yaml:2: spec.x: unknown field (the last good version keep
 	if notes != want {
 		t.Errorf("%s\nwant\n%s", notes, want)
 	}
-	out, notes, _ = f.command(t, "pods", "-o", "wide")
+	out, notes, _ = f.Command(t, "pods", "-o", "wide")
 	if lines := strings.Split(out, "\n"); !strings.HasSuffix(lines[0], "UID   WAITING FOR") ||
 		!strings.HasSuffix(lines[1], "a     no such image  [31m") {
 		t.Errorf("%s", out)
@@ -52,10 +53,10 @@ manifest problem: /m/a.yaml:2: spec.x: unknown field (the last good version keep
 }
 
 func TestPodsPrintsObjects(t *testing.T) {
-	f := startFakeAgent(t, newPodsCommand)
-	f.has(podOf("a", v1.PodRunning, runs(true)))
+	f := fake.Start(t, newPodsCommand)
+	f.Has(fake.Pod("a", v1.PodRunning, fake.Runs(true)))
 	for _, output := range []string{"yaml", "json"} {
-		out, notes, code := f.command(t, "pods", "-o", output)
+		out, notes, code := f.Command(t, "pods", "-o", output)
 		var list struct {
 			Kind, APIVersion string
 			Items            []v1.Pod
@@ -66,7 +67,7 @@ func TestPodsPrintsObjects(t *testing.T) {
 		if list.Kind != "List" || list.APIVersion != "v1" || len(list.Items) != 1 || list.Items[0].Status.PodIP != "10.0.0.7" {
 			t.Errorf("%s:\n%s", output, out)
 		}
-		out, _, _ = f.command(t, "pods", "web", "-n", "default", "-o", output)
+		out, _, _ = f.Command(t, "pods", "web", "-n", "default", "-o", output)
 		var one v1.Pod
 		if err := yaml.UnmarshalStrict([]byte(out), &one); err != nil || one.Kind != "Pod" || one.Name != "web" {
 			t.Errorf("%s: %v\n%s", output, err, out)
@@ -75,8 +76,8 @@ func TestPodsPrintsObjects(t *testing.T) {
 }
 
 func TestPodsThatAreNotThere(t *testing.T) {
-	f := startFakeAgent(t, newPodsCommand)
-	f.pods.Problems = []messages.ManifestProblem{{Path: "p", Pod: "default/web", Message: "bad"},
+	f := fake.Start(t, newPodsCommand)
+	f.Pods.Problems = []messages.ManifestProblem{{Path: "p", Pod: "default/web", Message: "bad"},
 		{Path: "q", Pod: "default/db", Message: "other"}}
 	for args, want := range map[string]string{
 		"web":                    "manifest problem: p: bad\nplaylet: there is no pod \"web\" in any namespace\n",
@@ -89,26 +90,26 @@ func TestPodsThatAreNotThere(t *testing.T) {
 		"-l ==":                  "playlet: --selector===: write it as app=web,tier!=test\n",
 		"-o custom-columns=A":    "playlet: --output=custom-columns: \"A\" is not HEADING:PATH, as NAME:.metadata.name\n",
 	} {
-		out, notes, code := f.command(t, append([]string{"pods"}, strings.Fields(args)...)...)
+		out, notes, code := f.Command(t, append([]string{"pods"}, strings.Fields(args)...)...)
 		if out != "" || notes != want || code != 1 {
 			t.Errorf("%s: %d %q %q, want %q", args, code, out, notes, want)
 		}
 	}
-	f.pods.Problems = nil
-	if out, notes, code := f.command(t, "pods"); out != "" || notes != "no pods\n" || code != 0 {
+	f.Pods.Problems = nil
+	if out, notes, code := f.Command(t, "pods"); out != "" || notes != "no pods\n" || code != 0 {
 		t.Errorf("an empty node: %d %q %q", code, out, notes)
 	}
-	if out, _, _ := f.command(t, "pods", "-o", "json"); !strings.Contains(out, `"items": []`) {
+	if out, _, _ := f.Command(t, "pods", "-o", "json"); !strings.Contains(out, `"items": []`) {
 		t.Errorf("an empty list: %s", out)
 	}
 }
 
 func TestPodsWithoutAnAgent(t *testing.T) {
-	f := startFakeAgent(t, newPodsCommand)
-	f.socket += "-none"
+	f := fake.Start(t, newPodsCommand)
+	f.Socket += "-none"
 	for _, args := range [][]string{{"pods"}, {"pods", "-w"}} {
-		out, notes, code := f.command(t, args...)
-		want := "playlet: playlet is not running (no socket at " + f.socket +
+		out, notes, code := f.Command(t, args...)
+		want := "playlet: playlet is not running (no socket at " + f.Socket +
 			"): start it with \"playlet\", or name its socket with --admin-socket or PLAYLET_SOCKET\n"
 		if out != "" || notes != want || code != 1 {
 			t.Errorf("%v: %d %q %q", args, code, out, notes)
@@ -117,14 +118,14 @@ func TestPodsWithoutAnAgent(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
-	f := startFakeAgent(t, newPodsCommand)
-	other := podOf("a", v1.PodRunning)
+	f := fake.Start(t, newPodsCommand)
+	other := fake.Pod("a", v1.PodRunning)
 	other.Pod.Name, other.Pod.Namespace = "api", "kube-system"
-	f.has(podOf("a", v1.PodRunning), other, podOf("a", v1.PodRunning))
+	f.Has(fake.Pod("a", v1.PodRunning), other, fake.Pod("a", v1.PodRunning))
 	complete := func(args ...string) string {
 		t.Helper()
-		args = append([]string{"__complete", "pods", "--admin-socket=" + f.socket}, args...)
-		out, notes, code := run(args, newPodsCommand)
+		args = append([]string{"__complete", "pods", "--admin-socket=" + f.Socket}, args...)
+		out, notes, code := fake.Run(args, newPodsCommand)
 		if code != 0 {
 			t.Fatal(notes)
 		}
@@ -140,7 +141,7 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%v completes to %q, want %q", args, got, want)
 		}
 	}
-	f.socket += "-none"
+	f.Socket += "-none"
 	if got := complete(""); got != ":4" {
 		t.Errorf("with no agent: %q", got)
 	}

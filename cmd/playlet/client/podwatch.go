@@ -15,6 +15,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -45,11 +46,11 @@ func (c *podsCommand) watch(ctx context.Context) error {
 	}
 	reached := false
 	for {
-		err := c.client.Watch(ctx, c.set.filter(), func(change *api.Change) error {
+		err := c.client.Watch(ctx, c.set.Filter(), func(change *api.Change) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			reached, w.lost = true, false
-			change.Pods = slices.DeleteFunc(change.Pods, func(p api.Pod) bool { return !c.set.matches(&p) })
+			change.Pods = slices.DeleteFunc(change.Pods, func(p api.Pod) bool { return !c.set.Matches(&p) })
 			w.failed = w.take(change)
 			return w.failed
 		})
@@ -101,12 +102,12 @@ func (w *podWatch) sayProgress() {
 		return strings.Compare(x.Pod.Namespace+"/"+x.Pod.Name, y.Pod.Namespace+"/"+y.Pod.Name)
 	})
 	if w.output == "table" {
-		w.failed = errors.Join(w.failed, w.note(podNotes(going, w.now())))
+		w.failed = errors.Join(w.failed, w.note(summary.Notes(going, w.now())))
 		return
 	}
 	var rows [][]string
 	for i := range going {
-		rows = append(rows, podRow(&going[i], w.now(), true))
+		rows = append(rows, summary.Row(&going[i], w.now(), true))
 	}
 	if len(rows) > 0 {
 		w.failed = errors.Join(w.failed, w.table.Print(rows))
@@ -148,13 +149,13 @@ func (w *podWatch) changed(pods []api.Pod) error {
 		p, uid := &pods[i], string(pods[i].Pod.UID)
 		w.pods[uid] = *p
 		objects = append(objects, p.Pod)
-		if key := rowKey(p, w.output == "wide"); w.keys[uid] != key {
+		if key := summary.RowKey(p, w.output == "wide"); w.keys[uid] != key {
 			w.keys[uid] = key
-			rows = append(rows, podRow(p, w.now(), w.output == "wide"))
+			rows = append(rows, summary.Row(p, w.now(), w.output == "wide"))
 		}
-		if wait := waitingFor(p, time.Time{}); w.waits[uid] != wait {
+		if wait := summary.WaitingFor(p, time.Time{}); w.waits[uid] != wait {
 			w.waits[uid] = wait
-			notes = append(notes, podNotes(pods[i:i+1], w.now())...)
+			notes = append(notes, summary.Notes(pods[i:i+1], w.now())...)
 		}
 	}
 	if !w.isTable() {
@@ -182,7 +183,7 @@ func (w *podWatch) gone(refs []api.Ref) error {
 		delete(w.pods, ref.UID)
 		delete(w.keys, ref.UID)
 		delete(w.waits, ref.UID)
-		row := podRow(&p, w.now(), w.output == "wide")
+		row := summary.Row(&p, w.now(), w.output == "wide")
 		row[2], row[3] = "-", "Gone"
 		rows = append(rows, row)
 		last := p.Pod.DeepCopy()
@@ -218,7 +219,7 @@ func (w *podWatch) objects(pods []*v1.Pod) error {
 // node says what is wrong with the node and was not wrong, in the same words, before.
 func (w *podWatch) node(n *api.Node) error {
 	var fresh []string
-	now := NodeNotes(n, w.mayMean(slices.Collect(maps.Values(w.pods))), time.Time{})
+	now := summary.NodeNotes(n, w.mayMean(slices.Collect(maps.Values(w.pods))), time.Time{})
 	for _, line := range now {
 		if !slices.Contains(w.said, line) {
 			fresh = append(fresh, line)

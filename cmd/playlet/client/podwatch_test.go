@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 )
 
 // syncBuffer is output that is read while it is written.
@@ -56,52 +57,52 @@ func (s *syncBuffer) await(t *testing.T, want string) {
 }
 
 func TestPodsWatch(t *testing.T) {
-	f := startFakeAgent(t)
+	f := fake.Start(t)
 	out, notes := &syncBuffer{more: make(chan struct{}, 1)}, &syncBuffer{more: make(chan struct{}, 1)}
-	c := &podsCommand{client: api.NewClient(f.socket), output: "table", out: out, err: notes,
-		now: func() time.Time { return noon }}
+	c := &podsCommand{client: api.NewClient(f.Socket), output: "table", out: out, err: notes,
+		now: func() time.Time { return fake.Noon }}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.watch(ctx) }()
 
 	ok := &api.Node{Runtime: api.Runtime{Ready: true, NetworkReady: true}}
-	creating := podOf("a", v1.PodPending, waits("ContainerCreating"))
+	creating := fake.Pod("a", v1.PodPending, fake.Waits("ContainerCreating"))
 	creating.Pod.UID = "u1"
 	creating.Pod.Status.PodIP = ""
 	creating.Cause, creating.Waiting = "x", &api.Reason{Code: "ErrImagePull"}
-	f.lines <- &api.Change{Version: 1, Full: true, Pods: []api.Pod{*creating}, Node: ok}
+	f.Lines <- &api.Change{Version: 1, Full: true, Pods: []api.Pod{*creating}, Node: ok}
 	out.await(t, "NAMESPACE   NAME   READY   STATUS              RESTARTS   AGE   IP\n"+
 		"default     web    0/1     ContainerCreating   0          5m    <none>\n")
 	notes.await(t, "default/web: x\n")
 
 	again := *creating
-	again.Waiting = &api.Reason{Code: "ErrImagePull", RetryAt: noon.Add(time.Minute)}
-	f.lines <- &api.Change{Version: 2, Pods: []api.Pod{again}} // nothing to tell
-	running := podOf("a", v1.PodRunning, runs(true))
+	again.Waiting = &api.Reason{Code: "ErrImagePull", RetryAt: fake.Noon.Add(time.Minute)}
+	f.Lines <- &api.Change{Version: 2, Pods: []api.Pod{again}} // nothing to tell
+	running := fake.Pod("a", v1.PodRunning, fake.Runs(true))
 	running.Pod.UID = "u1"
-	f.lines <- &api.Change{Version: 3, Pods: []api.Pod{*running}}
+	f.Lines <- &api.Change{Version: 3, Pods: []api.Pod{*running}}
 	out.await(t, "default     web    1/1     Running             0          5m    10.0.0.7\n")
 
-	f.lines <- &api.Change{Version: 4, Node: &api.Node{Runtime: api.Runtime{Since: noon.Add(-time.Minute)}}}
+	f.Lines <- &api.Change{Version: 4, Node: &api.Node{Runtime: api.Runtime{Since: fake.Noon.Add(-time.Minute)}}}
 	notes.await(t, "the container runtime is not ready; pods are shown as they were last seen\n")
 
-	f.lines <- nil // the agent is killed, and comes back knowing little at first
+	f.Lines <- nil // the agent is killed, and comes back knowing little at first
 	notes.await(t, "the agent is gone; waiting for it to come back\n")
-	f.lines <- &api.Change{Version: 0, Full: true, Node: ok}
-	f.lines <- &api.Change{Version: 1, Pods: []api.Pod{*running}}
-	f.lines <- &api.Change{Version: 2, Gone: []api.Ref{running.Ref()}}
+	f.Lines <- &api.Change{Version: 0, Full: true, Node: ok}
+	f.Lines <- &api.Change{Version: 1, Pods: []api.Pod{*running}}
+	f.Lines <- &api.Change{Version: 2, Gone: []api.Ref{running.Ref()}}
 	out.await(t, "default     web    -       Gone                0          5m    10.0.0.7\n")
 
-	f.lines <- &api.Change{Version: 3, Pods: []api.Pod{*running}}
+	f.Lines <- &api.Change{Version: 3, Pods: []api.Pod{*running}}
 	out.await(t, "default     web    1/1     Running             0          5m    10.0.0.7\n")
-	f.lines <- nil
+	f.Lines <- nil
 	notes.await(t, "the agent is gone; waiting for it to come back\n")
-	f.lines <- &api.Change{Version: 1, Full: true, Node: ok} // it comes back, and has not heard from the runtime
+	f.Lines <- &api.Change{Version: 1, Full: true, Node: ok} // it comes back, and has not heard from the runtime
 	knows := &api.Node{Runtime: ok.Runtime, Audited: true}
-	f.lines <- &api.Change{Version: 2, Full: true, Pods: []api.Pod{*running}, Node: knows}
-	f.lines <- nil
+	f.Lines <- &api.Change{Version: 2, Full: true, Pods: []api.Pod{*running}, Node: knows}
+	f.Lines <- nil
 	notes.await(t, "the agent is gone; waiting for it to come back\n") // and of the pod, nothing was said
-	f.lines <- &api.Change{Version: 9, Full: true, Node: knows}        // it comes back without the pod
+	f.Lines <- &api.Change{Version: 9, Full: true, Node: knows}        // it comes back without the pod
 	out.await(t, "default     web    -       Gone                0          5m    10.0.0.7\n")
 
 	stop()
@@ -111,16 +112,16 @@ func TestPodsWatch(t *testing.T) {
 }
 
 func TestPodsWatchOfObjects(t *testing.T) {
-	f := startFakeAgent(t)
+	f := fake.Start(t)
 	out := &syncBuffer{more: make(chan struct{}, 1)}
-	c := &podsCommand{client: api.NewClient(f.socket), output: "json", out: out, err: &bytes.Buffer{},
-		now: func() time.Time { return noon }}
+	c := &podsCommand{client: api.NewClient(f.Socket), output: "json", out: out, err: &bytes.Buffer{},
+		now: func() time.Time { return fake.Noon }}
 	c.print, _ = cli.PrinterOf("json", false)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.watch(ctx) }()
-	p := podOf("a", v1.PodRunning, runs(true))
-	f.lines <- &api.Change{Full: true, Pods: []api.Pod{*p}}
+	p := fake.Pod("a", v1.PodRunning, fake.Runs(true))
+	f.Lines <- &api.Change{Full: true, Pods: []api.Pod{*p}}
 	var want bytes.Buffer
 	if err := cli.PrintObject(&want, p.Pod, "json"); err != nil {
 		t.Fatal(err)
@@ -128,9 +129,9 @@ func TestPodsWatchOfObjects(t *testing.T) {
 	out.await(t, want.String())
 
 	// One that goes is printed once more, with the time of that.
-	f.lines <- &api.Change{Version: 2, Gone: []api.Ref{p.Ref()}}
+	f.Lines <- &api.Change{Version: 2, Gone: []api.Ref{p.Ref()}}
 	last := p.Pod.DeepCopy()
-	last.DeletionTimestamp = &metav1.Time{Time: noon}
+	last.DeletionTimestamp = &metav1.Time{Time: fake.Noon}
 	want.Reset()
 	if err := cli.PrintObject(&want, last, "json"); err != nil {
 		t.Fatal(err)
@@ -147,27 +148,27 @@ func TestPodsWatchSaysHowFarAPullIs(t *testing.T) {
 	for output, want := range map[string]string{
 		"table": "default/web: web:1, for 90s\n", "wide": "   web:1, for 90s\n",
 	} {
-		f := startFakeAgent(t)
+		f := fake.Start(t)
 		out := &syncBuffer{more: make(chan struct{}, 1)}
 		ticks := make(chan time.Time)
-		c := &podsCommand{client: api.NewClient(f.socket), output: output, out: out, err: out,
-			now: func() time.Time { return noon }, ticks: ticks}
+		c := &podsCommand{client: api.NewClient(f.Socket), output: output, out: out, err: out,
+			now: func() time.Time { return fake.Noon }, ticks: ticks}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.watch(ctx) }()
-		p := podOf("a", v1.PodPending, waits("ContainerCreating"))
-		p.Cause, p.Waiting = "web:1", &api.Reason{Code: "Pulling", Since: noon.Add(-90 * time.Second)}
-		f.lines <- &api.Change{Full: true, Pods: []api.Pod{*p}}
+		p := fake.Pod("a", v1.PodPending, fake.Waits("ContainerCreating"))
+		p.Cause, p.Waiting = "web:1", &api.Reason{Code: "Pulling", Since: fake.Noon.Add(-90 * time.Second)}
+		f.Lines <- &api.Change{Full: true, Pods: []api.Pod{*p}}
 		out.awaitTimes(t, want, 1)
-		ticks <- noon
-		ticks <- noon
+		ticks <- fake.Noon
+		ticks <- fake.Noon
 		out.awaitTimes(t, want, 3)
 		p.Waiting, p.Cause = nil, ""
-		f.lines <- &api.Change{Version: 2, Pods: []api.Pod{*p},
+		f.Lines <- &api.Change{Version: 2, Pods: []api.Pod{*p},
 			Node: &api.Node{Runtime: api.Runtime{Ready: true, NetworkReady: false, NetworkReason: "x"}}}
 		out.awaitTimes(t, "the runtime's network is not ready", 1) // it has heard of both
-		ticks <- noon
-		ticks <- noon // the one before has been dealt with
+		ticks <- fake.Noon
+		ticks <- fake.Noon // the one before has been dealt with
 		out.awaitTimes(t, want, 3)
 		stop()
 		if err := <-ended; err != nil {
@@ -214,24 +215,24 @@ func (h *heldBuffer) Write(p []byte) (int, error) {
 
 // While the agent is gone nobody knows how far a pull is; and one thing is said after the other.
 func TestPodsWatchSaysNothingOfAPullWhileTheAgentIsGone(t *testing.T) {
-	f := startFakeAgent(t)
+	f := fake.Start(t)
 	out, notes := &syncBuffer{more: make(chan struct{}, 1)}, &heldBuffer{held: make(chan struct{}), release: make(chan struct{})}
 	ticks := make(chan time.Time)
-	c := &podsCommand{client: api.NewClient(f.socket), output: "table", out: out, err: notes,
-		now: func() time.Time { return noon }, ticks: ticks}
+	c := &podsCommand{client: api.NewClient(f.Socket), output: "table", out: out, err: notes,
+		now: func() time.Time { return fake.Noon }, ticks: ticks}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.watch(ctx) }()
-	p := podOf("a", v1.PodPending, waits("ContainerCreating"))
-	p.Cause, p.Waiting = "web:1", &api.Reason{Code: "Pulling", Since: noon.Add(-90 * time.Second)}
-	f.lines <- &api.Change{Version: 1, Full: true, Pods: []api.Pod{*p}}
+	p := fake.Pod("a", v1.PodPending, fake.Waits("ContainerCreating"))
+	p.Cause, p.Waiting = "web:1", &api.Reason{Code: "Pulling", Since: fake.Noon.Add(-90 * time.Second)}
+	f.Lines <- &api.Change{Version: 1, Full: true, Pods: []api.Pod{*p}}
 	out.awaitTimes(t, "ContainerCreating", 1)
-	f.lines <- nil
+	f.Lines <- nil
 	<-notes.held
-	ticks <- noon
+	ticks <- fake.Noon
 	notes.release <- struct{}{}
-	ticks <- noon
-	ticks <- noon // the one before has been dealt with
+	ticks <- fake.Noon
+	ticks <- fake.Noon // the one before has been dealt with
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

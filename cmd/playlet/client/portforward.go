@@ -20,6 +20,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 )
 
 const portForwardLong = `Make ports of a pod reachable on this machine, until Ctrl-C: on its loopback, unless --address says otherwise. LOCAL may
@@ -231,7 +232,7 @@ func (c *forwarding) Error(err error, _ string, keysAndValues ...any) {
 	default:
 		c.lost() // the sandbox may be another one by now
 	}
-	c.note(fmt.Sprintf("%s of pod %s: %s", port, fullName(c.pod), text))
+	c.note(fmt.Sprintf("%s of pod %s: %s", port, names.Full(c.pod), text))
 }
 
 // WithValues gives the same.

@@ -6,20 +6,23 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 )
 
 // Pods are chosen and printed as a user of kubectl writes it.
 func TestPodsAreChosenAndPrinted(t *testing.T) {
-	f := startFakeAgent(t, newPodsCommand)
-	db, web := podOf("a", v1.PodRunning, runs(true)), podOf("a b", v1.PodRunning, runs(true), runs(true))
-	old := podOf("a", v1.PodPending)
+	f := fake.Start(t, newPodsCommand)
+	db, web := fake.Pod("a", v1.PodRunning, fake.Runs(true)), fake.Pod("a b", v1.PodRunning, fake.Runs(true), fake.Runs(true))
+	old := fake.Pod("a", v1.PodPending)
 	old.Pod.Name, old.Ending = "web-node1", "removed"
 	db.Pod.Name, db.Pod.Namespace, db.Pod.Labels = "db-node1", "shop", map[string]string{"app": "db"}
 	web.Pod.Name, web.Pod.Labels, web.Pod.Annotations = "web-node1", map[string]string{"app": "web"}, map[string]string{"say": "a b"}
 	for _, p := range []*v1.Pod{db.Pod, web.Pod, old.Pod} {
 		p.Spec.NodeName = "node1"
 	}
-	f.has(old, web, db)
+	f.Has(old, web, db)
 	const note = "pod default/web-node1 is the one with UID b, which runs; another of this name (UID a) is being ended\n"
 	for args, want := range map[string]string{
 		"pods pod/web shop/db -o name":                           "pod/web-node1\npod/db-node1\n" + note,
@@ -35,8 +38,8 @@ func TestPodsAreChosenAndPrinted(t *testing.T) {
 		"pods -n shop --no-headers":                                   "shop   db-node1   1/1   Running   0   5m   10.0.0.7\n",
 		"pods -n shop --no-headers -o custom-columns=N:metadata.name": "db-node1\n",
 	} {
-		out, notes, code := f.command(t, strings.Fields(args)...)
-		out = strings.ReplaceAll(out, podRow(web, time.Now(), false)[5], "5m")
+		out, notes, code := f.Command(t, strings.Fields(args)...)
+		out = strings.ReplaceAll(out, summary.Row(web, time.Now(), false)[5], "5m")
 		if out+notes != want || code != 0 {
 			t.Errorf("%s: %d\n%s%s\nwant\n%s", args, code, out, notes, want)
 		}
@@ -46,7 +49,7 @@ func TestPodsAreChosenAndPrinted(t *testing.T) {
 // PLAYLET_SOCKET names the agent where the command line does not.
 func TestSocketOfTheEnvironment(t *testing.T) {
 	t.Setenv("PLAYLET_SOCKET", "/nowhere/s")
-	if _, notes, code := run([]string{"pods"}, newPodsCommand); code != 1 || !strings.Contains(notes, "no socket at /nowhere/s") {
+	if _, notes, code := fake.Run([]string{"pods"}, newPodsCommand); code != 1 || !strings.Contains(notes, "no socket at /nowhere/s") {
 		t.Errorf("%d %s", code, notes)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -45,10 +46,10 @@ func newRestartCommand() *cobra.Command {
 		SilenceUsage: true,
 	}
 	socket := cli.SocketFlag(cmd)
-	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "", namespaceUsage)
-	addContainerFlag(cmd, &c.container, socket, &c.namespace)
+	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "", names.NamespaceUsage)
+	names.AddContainerFlag(cmd, &c.container, socket, &c.namespace)
 	c.addWaitFlags(cmd, "Wait until the containers run again, and their pods are ready; progress goes to stderr")
-	cmd.ValidArgsFunction = completePods(socket, &c.namespace, true)
+	cmd.ValidArgsFunction = names.CompletePods(socket, &c.namespace, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return errors.New("which pod? (playlet pods lists them; playlet restart --help shows examples)")
@@ -80,11 +81,11 @@ func (c *restartCommand) restartAll(ctx context.Context, args []string) error {
 // container b of pod a elsewhere.
 func (c *restartCommand) target(pods []api.Pod, arg string) (pod *api.Pod, container string, err error) {
 	find := func(arg string) (*api.Pod, error) {
-		name, err := parsePodName(c.namespace, arg)
+		name, err := names.Parse(c.namespace, arg)
 		if err != nil {
 			return nil, err
 		}
-		pod, note, err := name.one(pods)
+		pod, note, err := name.One(pods)
 		if note != "" {
 			fmt.Fprintln(c.err, cli.Plain(note))
 		}
@@ -109,14 +110,14 @@ func (c *restartCommand) restart(ctx context.Context, pod *api.Pod, container st
 		if container != "" {
 			why = fmt.Sprintf("it has no container %q that was started", container)
 		}
-		return fmt.Errorf("pod %s: %s", fullName(pod), cli.Plain(why))
+		return fmt.Errorf("pod %s: %s", names.Full(pod), cli.Plain(why))
 	}
 	done, err := retry(ctx, func() (*api.Restarted, error) { return c.client.Restart(ctx, string(pod.Pod.UID), ids) })
 	if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == http.StatusNotFound {
 		err = errors.New("it is gone, or is about to be")
 	}
 	if err != nil {
-		return fmt.Errorf("pod %s: %w", fullName(pod), err)
+		return fmt.Errorf("pod %s: %w", names.Full(pod), err)
 	}
 	c.ids[string(pod.Pod.UID)] = ids
 	c.done = append(c.done, messages.SubmittedPod{Namespace: pod.Pod.Namespace, PodName: pod.Pod.Name, UID: string(pod.Pod.UID)})

@@ -17,6 +17,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/sources/submit"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -49,17 +51,17 @@ func newRmCommand() *cobra.Command {
 	}
 	socket := cli.SocketFlag(cmd)
 	c.addFlags(cmd, "Wait until nothing is left of the pods; their progress goes to stderr")
-	c.set.addFlags(cmd, socket)
+	c.set.AddFlags(cmd, socket)
 	cmd.Flags().BoolVar(&c.force, "force", false, "End the pods at once: they have 1 s, their hooks included")
 	cmd.Flags().Int64Var(&c.grace, "grace-period", -1,
 		"`seconds` that a pod has to end; negative: its own terminationGracePeriodSeconds")
 	cmd.MarkFlagsMutuallyExclusive("force", "grace-period")
 	cmd.ValidArgsFunction = completeSubmitted(socket, &c.set)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && len(c.files) == 0 && c.set.selector == "" {
+		if len(args) == 0 && len(c.files) == 0 && c.set.Selector == "" {
 			return errors.New("which pod? name it, or its manifest with -f (playlet rm --help shows examples)")
 		}
-		if err := c.set.settle(args); err != nil {
+		if err := c.set.Settle(args); err != nil {
 			return err
 		}
 		if c.force {
@@ -73,7 +75,7 @@ func newRmCommand() *cobra.Command {
 // rmCommand is one run of "playlet rm".
 type rmCommand struct {
 	submitCommand
-	set   podSet
+	set   names.Set
 	force bool
 	grace int64 // seconds; negative: the pod's own
 }
@@ -120,7 +122,7 @@ func (c *rmCommand) withdrawAll(ctx context.Context) error {
 
 // submitted finds the submissions that are meant. An error is of one name that is none, or of the agent.
 func (c *rmCommand) submitted(ctx context.Context) (out []submit.Name, errs []error) {
-	if len(c.set.names) == 0 && c.set.selector == "" {
+	if len(c.set.Names) == 0 && c.set.Selector == "" {
 		return nil, nil
 	}
 	all, err := retry(ctx, func() (*api.Submissions, error) { return c.client.Submissions(ctx) })
@@ -130,17 +132,17 @@ func (c *rmCommand) submitted(ctx context.Context) (out []submit.Name, errs []er
 	for i := range all.Submissions {
 		var p v1.Pod
 		s := &all.Submissions[i]
-		if c.set.selector != "" && c.set.mayMean(s.Namespace, s.Name, "") && json.Unmarshal(s.Manifest, &p) == nil &&
-			c.set.labels.Matches(labels.Set(p.Labels)) {
+		if c.set.Selector != "" && c.set.MayMean(s.Namespace, s.Name, "") && json.Unmarshal(s.Manifest, &p) == nil &&
+			c.set.Labels.Matches(labels.Set(p.Labels)) {
 			out = append(out, submit.Name{Namespace: s.Namespace, Name: s.Name})
 		}
 	}
-	if c.set.selector != "" && len(out) == 0 {
-		errs = append(errs, fmt.Errorf("no submitted pod has the labels %s", c.set.selector))
+	if c.set.Selector != "" && len(out) == 0 {
+		errs = append(errs, fmt.Errorf("no submitted pod has the labels %s", c.set.Selector))
 	}
-	for _, n := range c.set.names {
+	for _, n := range c.set.Names {
 		found := slices.DeleteFunc(slices.Clone(all.Submissions), func(s messages.Submission) bool {
-			return n.namespace != "" && n.namespace != s.Namespace || n.name != s.Name && n.name != s.PodName
+			return n.Namespace != "" && n.Namespace != s.Namespace || n.Name != s.Name && n.Name != s.PodName
 		})
 		switch len(found) {
 		case 0:
@@ -167,12 +169,12 @@ func (c *rmCommand) submitted(ctx context.Context) (out []submit.Name, errs []er
 }
 
 // other is a pod that was not submitted.
-func (c *rmCommand) other(ctx context.Context, n podName) (*api.Pod, error) {
-	all, err := c.client.Pods(ctx, api.Filter{Namespace: n.namespace})
+func (c *rmCommand) other(ctx context.Context, n names.Pod) (*api.Pod, error) {
+	all, err := c.client.Pods(ctx, api.Filter{Namespace: n.Namespace})
 	if err != nil {
 		return nil, err
 	}
-	pod, _, err := n.one(all.Pods)
+	pod, _, err := n.One(all.Pods)
 	return pod, err
 }
 
@@ -181,7 +183,7 @@ func (c *rmCommand) leave(p *api.Pod) {
 	c.done = append(c.done, messages.SubmittedPod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, PodName: p.Pod.Name,
 		UID: string(p.Pod.UID), Change: messages.PodTerminating})
 	if c.output == "" {
-		text := cmp.Or(waitingFor(p, c.now()), cli.Plain(p.Ending))
+		text := cmp.Or(summary.WaitingFor(p, c.now()), cli.Plain(p.Ending))
 		fmt.Fprintf(c.out, "pod/%s already terminating: %s (--force ends it at once)\n", p.Pod.Name, text)
 	}
 }
@@ -192,9 +194,9 @@ func (c *rmCommand) awaitGone(ctx context.Context) error {
 }
 
 // completeSubmitted completes the names of submitted pods.
-func completeSubmitted(socket *string, set *podSet) cobra.CompletionFunc {
+func completeSubmitted(socket *string, set *names.Set) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := completionContext(cmd)
+		ctx, cancel := names.CompletionContext(cmd)
 		defer cancel()
 		all, err := api.NewClient(*socket).Submissions(ctx)
 		if err != nil {
@@ -202,7 +204,7 @@ func completeSubmitted(socket *string, set *podSet) cobra.CompletionFunc {
 		}
 		var out []cobra.Completion
 		for _, s := range all.Submissions {
-			if set.namespace == "" || s.Namespace == set.namespace {
+			if set.Namespace == "" || s.Namespace == set.Namespace {
 				out = append(out, s.Name)
 			}
 		}

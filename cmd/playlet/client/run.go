@@ -15,6 +15,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -284,7 +285,7 @@ func settled(p *api.Pod, until string, now time.Time) (bool, error) {
 	case s.Phase == v1.PodFailed:
 		return false, fmt.Errorf("pod %s has failed: %s", name, why(failureOf(p)))
 	case p.Waiting != nil && p.Waiting.Permanent:
-		return false, fmt.Errorf("pod %s will not run: %s", name, waitingFor(p, now))
+		return false, fmt.Errorf("pod %s will not run: %s", name, summary.WaitingFor(p, now))
 	case until == untilCompleted && p.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways:
 		return false, fmt.Errorf("pod %s does not complete: its restartPolicy is Always", name)
 	}
@@ -308,5 +309,5 @@ func failureOf(p *api.Pod) string {
 			}
 		}
 	}
-	return cmp.Or(p.Pod.Status.Message, summarize(p).status)
+	return cmp.Or(p.Pod.Status.Message, summary.Of(p).Status)
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/terminal"
 )
 
 // streamCommand is one run of a command that streams with a pod.
@@ -27,13 +29,13 @@ type streamCommand struct {
 func (c *streamCommand) addFlags(cmd *cobra.Command) (socket *string) {
 	socket = cli.SocketFlag(cmd)
 	c.adminSocket = socket
-	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "", namespaceUsage)
-	cmd.ValidArgsFunction = completePods(socket, &c.namespace, false)
+	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "", names.NamespaceUsage)
+	cmd.ValidArgsFunction = names.CompletePods(socket, &c.namespace, false)
 	return socket
 }
 
 func (c *streamCommand) addContainerFlag(cmd *cobra.Command) {
-	addContainerFlag(cmd, &c.options.Container, c.adminSocket, &c.namespace)
+	names.AddContainerFlag(cmd, &c.options.Container, c.adminSocket, &c.namespace)
 }
 
 func (c *streamCommand) begin(cmd *cobra.Command, socket string) {
@@ -44,7 +46,7 @@ func (c *streamCommand) note(text string) { fmt.Fprintln(c.err, cli.Plain(text))
 
 // find finds the pod that is meant, which is known by its UID from then on.
 func (c *streamCommand) find(ctx context.Context, arg string) (*api.Pod, error) {
-	pod, err := findPod(ctx, c.client, c.namespace, arg, c.note)
+	pod, err := names.Find(ctx, c.client, c.namespace, arg, c.note)
 	if err == nil {
 		c.options.UID = string(pod.Pod.UID)
 	}
@@ -61,11 +63,11 @@ func (c *streamCommand) terminal(ctx context.Context, t *api.Terminal) (restore 
 		return func() {}, nil
 	}
 	var stop func()
-	t.Sizes, stop = watchSize(ctx, f)
+	t.Sizes, stop = terminal.WatchSize(ctx, f)
 	if !c.options.Stdin {
 		return stop, nil
 	}
-	calm, err := makeRaw(f)
+	calm, err := terminal.MakeRaw(f)
 	if err != nil {
 		stop()
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 )
 
 func TestNumberedPorts(t *testing.T) {
@@ -25,10 +26,10 @@ func TestNumberedPorts(t *testing.T) {
 
 // Arguments that cannot be meant are refused in one line that says what to write.
 func TestArgumentsOfStreams(t *testing.T) {
-	f := startFakeAgent(t, newCpCommand, newPortForwardCommand, newAttachCommand)
-	reads := podOf("a", v1.PodRunning, runs(true))
+	f := fake.Start(t, newCpCommand, newPortForwardCommand, newAttachCommand)
+	reads := fake.Pod("a", v1.PodRunning, fake.Runs(true))
 	reads.Pod.Spec.Containers = []v1.Container{{Name: "c"}}
-	f.has(reads)
+	f.Has(reads)
 	for args, want := range map[string]string{
 		"cp a":                               "copy what where? (playlet cp web:/path ./path; playlet cp --help shows examples)",
 		"cp a b":                             "one of the two is in a container (POD:PATH), the other on this machine",
@@ -42,7 +43,7 @@ func TestArgumentsOfStreams(t *testing.T) {
 		"attach -i web":                      `container "c" reads no input: its spec lacks stdin: true; attach without -i`,
 		"attach":                             "which pod? (playlet pods lists them; playlet attach --help shows examples)",
 	} {
-		out, errs, code := f.command(t, strings.Fields(args)...)
+		out, errs, code := f.Command(t, strings.Fields(args)...)
 		if out != "" || errs != "playlet: "+want+"\n" || code != 1 {
 			t.Errorf("%s: %d %q %q, want %q", args, code, out, errs, want)
 		}
@@ -51,20 +52,20 @@ func TestArgumentsOfStreams(t *testing.T) {
 
 // -c is completed with the containers of the pod that is named, or of all.
 func TestContainersAreCompleted(t *testing.T) {
-	f := startFakeAgent(t, newExecCommand, newLogsCommand, newAttachCommand)
+	f := fake.Start(t, newExecCommand, newLogsCommand, newAttachCommand)
 	for name, container := range map[string]string{"web": "main", "db": "store"} {
 		p := &api.Pod{Pod: &v1.Pod{}}
 		p.Pod.Name, p.Pod.Namespace, p.Pod.UID = name, "default", types.UID(name)
 		p.Pod.Spec.InitContainers = []v1.Container{{Name: "init"}}
 		p.Pod.Spec.Containers = []v1.Container{{Name: container}}
-		f.has(p)
+		f.Has(p)
 	}
 	for args, want := range map[string]string{
 		"exec web -c": "init\nmain\n", "logs -c": "init\nmain\nstore\n", "attach default/db -c": "init\nstore\n", "exec none -c": "",
 	} {
 		command, rest, _ := strings.Cut(args, " ")
-		all := append([]string{"__complete", command, "--admin-socket=" + f.socket}, append(strings.Fields(rest), "")...)
-		if out, problems, code := run(all, f.commands...); code != 0 || out != want+":4\n" {
+		all := append([]string{"__complete", command, "--admin-socket=" + f.Socket}, append(strings.Fields(rest), "")...)
+		if out, problems, code := fake.Run(all, f.Commands...); code != 0 || out != want+":4\n" {
 			t.Errorf("%s: %d\n%s%s\nwant %s", args, code, out, problems, want)
 		}
 	}

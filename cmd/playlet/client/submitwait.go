@@ -15,6 +15,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -92,7 +93,7 @@ func (c *submitCommand) await(ctx context.Context, end string, done func(*api.Po
 			mu.Lock()
 			defer mu.Unlock()
 			for _, name := range slices.Sorted(maps.Keys(pulling)) {
-				fmt.Fprintf(c.err, "%s: %s\n", name, waitingFor(pulling[name], c.now()))
+				fmt.Fprintf(c.err, "%s: %s\n", name, summary.WaitingFor(pulling[name], c.now()))
 			}
 		})
 	})
@@ -128,9 +129,9 @@ func (c *submitCommand) takeGone(change *api.Change, left map[string]string) {
 
 // progress says how a pod fares, when that is news.
 func (c *submitCommand) progress(said map[string]string, name string, p *api.Pod) {
-	s := summarize(p)
-	text := fmt.Sprintf("%s: %s, %d of %d ready", name, cli.Plain(s.status), s.ready, s.total)
-	if why := waitingFor(p, time.Time{}); why != "" {
+	s := summary.Of(p)
+	text := fmt.Sprintf("%s: %s, %d of %d ready", name, cli.Plain(s.Status), s.Ready, s.Total)
+	if why := summary.WaitingFor(p, time.Time{}); why != "" {
 		text += ": " + why
 	}
 	if said[name] != text {

@@ -19,7 +19,9 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/screen"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/terminal"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
@@ -109,14 +111,14 @@ func (t *top) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer t.beside.Wait()
 	defer stop()
-	restore, err := makeRaw(t.in)
+	restore, err := terminal.MakeRaw(t.in)
 	if err != nil {
 		return err
 	}
 	defer restore()
 	fmt.Fprint(t.out, screen.Begin)
 	defer fmt.Fprint(t.out, screen.Leave)
-	sizes, unwatch := watchSize(ctx, t.out)
+	sizes, unwatch := terminal.WatchSize(ctx, t.out)
 	defer unwatch()
 	ends := make(chan os.Signal, 1)
 	signal.Notify(ends, syscall.SIGHUP, syscall.SIGQUIT)
@@ -261,7 +263,7 @@ func (t *top) do(ctx context.Context, c screen.Command) {
 		if pod == nil {
 			return // it has just gone
 		}
-		target, name = messages.PodAddress(c.ID), fullName(pod)
+		target, name = messages.PodAddress(c.ID), names.Full(pod)
 	} else if i := slices.IndexFunc(t.data.actors.Actors, func(a api.Actor) bool { return a.Path.String() == c.ID }); i >= 0 {
 		target, name = t.data.actors.Actors[i].Path, shownPath(&t.data.actors.Actors[i])
 	}

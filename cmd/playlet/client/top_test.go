@@ -19,6 +19,7 @@ import (
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/screen"
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
@@ -28,30 +29,30 @@ func used(nanoCores, workingSet uint64) (*stats.CPUStats, *stats.MemoryStats) {
 }
 
 // hasFigures is a node with two pods, of which one has figures.
-func hasFigures(f *fakeAgent) {
-	web, db := podOf("c", v1.PodRunning, runs(true)), podOf("c", v1.PodPending, waits("ImagePullBackOff"))
+func hasFigures(f *fake.Agent) {
+	web, db := fake.Pod("c", v1.PodRunning, fake.Runs(true)), fake.Pod("c", v1.PodPending, fake.Waits("ImagePullBackOff"))
 	web.Pod.UID, db.Pod.UID, db.Pod.Name, db.Cause = "u1", "u2", "db", "no such image \x1b[31m"
 	web.Pod.Labels = map[string]string{"app": "web"}
-	f.has(web, db)
-	f.hasActors()
-	f.figures = api.Figures{At: noon, Allocatable: v1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("4Gi")},
-		Agent: api.Process{Since: noon.Add(-100 * time.Second), CPU: time.Second, Resident: 40 << 20}}
-	f.figures.Node.NodeName = "node1"
-	f.figures.Node.CPU, f.figures.Node.Memory = used(500e6, 1<<30)
+	f.Has(web, db)
+	f.HasActors()
+	f.Figures = api.Figures{At: fake.Noon, Allocatable: v1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("4Gi")},
+		Agent: api.Process{Since: fake.Noon.Add(-100 * time.Second), CPU: time.Second, Resident: 40 << 20}}
+	f.Figures.Node.NodeName = "node1"
+	f.Figures.Node.CPU, f.Figures.Node.Memory = used(500e6, 1<<30)
 	pod := stats.PodStats{PodRef: stats.PodReference{Namespace: "default", Name: "web", UID: "u1"}}
 	pod.CPU, pod.Memory = used(250e6, 3<<20)
 	c := stats.ContainerStats{Name: "c"}
 	c.CPU, c.Memory = used(200e6, 2<<20)
 	pod.Containers = []stats.ContainerStats{c}
-	f.figures.Pods = []stats.PodStats{pod}
+	f.Figures.Pods = []stats.PodStats{pod}
 }
 
 func TestTopWithoutATerminal(t *testing.T) {
-	f := startFakeAgent(t, newTopCommand)
+	f := fake.Start(t, newTopCommand)
 	hasFigures(f)
-	f.figures.Missing = []string{"the runtime does not answer"}
+	f.Figures.Missing = []string{"the runtime does not answer"}
 	for _, args := range [][]string{{"top"}, {"top", "--once"}} {
-		out, notes, code := f.command(t, args...)
+		out, notes, code := f.Command(t, args...)
 		out = regexp.MustCompile(` {3}\d+d `).ReplaceAllString(out, "   AGE ")
 		want := `NAMESPACE   NAME   READY   STATUS             RESTARTS   CPU      MEMORY   AGE    CAUSE
 default     web    1/1     Running            0          250m     3Mi      AGE   <none>
@@ -64,7 +65,7 @@ default     db     0/1     ImagePullBackOff   0          <none>   <none>   AGE  
 }
 
 func TestTopPodsAndNode(t *testing.T) {
-	f := startFakeAgent(t, newTopCommand)
+	f := fake.Start(t, newTopCommand)
 	hasFigures(f)
 	for args, want := range map[string]string{
 		"top pods":                             "NAMESPACE   NAME   CPU(cores)   MEMORY(bytes)\ndefault     web    250m         3Mi\n",
@@ -73,7 +74,7 @@ func TestTopPodsAndNode(t *testing.T) {
 		"top pod web --containers":             "NAMESPACE   POD   NAME   CPU(cores)   MEMORY(bytes)\ndefault     web   c      200m         2Mi\n",
 		"top node":                             "NAME    CPU(cores)   CPU(%)   MEMORY(bytes)   MEMORY(%)\nnode1   500m         25%      1024Mi          25%\n",
 	} {
-		if out, notes, code := f.command(t, strings.Fields(args)...); out != want || code != 0 || notes != "" {
+		if out, notes, code := f.Command(t, strings.Fields(args)...); out != want || code != 0 || notes != "" {
 			t.Errorf("%s: %d %q\n%s\nwant\n%s", args, code, notes, out, want)
 		}
 	}
@@ -84,7 +85,7 @@ func TestTopPodsAndNode(t *testing.T) {
 		"top pods -o csv":      "it may be table, yaml, json",
 		"top nope":             `"nope" is none of pods and node`,
 	} {
-		if _, notes, code := f.command(t, strings.Fields(args)...); code != 1 || !strings.Contains(notes, want) {
+		if _, notes, code := f.Command(t, strings.Fields(args)...); code != 1 || !strings.Contains(notes, want) {
 			t.Errorf("%s: %d %q", args, code, notes)
 		}
 	}
@@ -93,25 +94,25 @@ func TestTopPodsAndNode(t *testing.T) {
 		Node        stats.NodeStats
 		Allocatable v1.ResourceList
 	}
-	out, _, _ := f.command(t, "top", "pods", "-o", "json")
+	out, _, _ := f.Command(t, "top", "pods", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Pods) != 1 || *got.Pods[0].CPU.UsageNanoCores != 250e6 {
 		t.Errorf("%v %s", err, out)
 	}
-	out, _, _ = f.command(t, "top", "node", "-o", "json")
+	out, _, _ = f.Command(t, "top", "node", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Node.NodeName != "node1" || got.Allocatable.Cpu().Value() != 2 {
 		t.Errorf("%v %s", err, out)
 	}
 }
 
 func TestTopSorts(t *testing.T) {
-	f := startFakeAgent(t, newTopCommand)
+	f := fake.Start(t, newTopCommand)
 	hasFigures(f)
-	second := f.figures.Pods[0]
+	second := f.Figures.Pods[0]
 	second.PodRef.UID, second.PodRef.Name = "u2", "db"
 	second.CPU, second.Memory = used(300e6, 1<<20)
-	f.figures.Pods = append(f.figures.Pods, second)
+	f.Figures.Pods = append(f.Figures.Pods, second)
 	for by, want := range map[string]string{"": "web", "cpu": "db", "memory": "web"} {
-		out, _, _ := f.command(t, "top", "pods", "--no-headers", "--sort-by="+by)
+		out, _, _ := f.Command(t, "top", "pods", "--no-headers", "--sort-by="+by)
 		if first := strings.Fields(out)[1]; first != want {
 			t.Errorf("by %q, %s comes first", by, first)
 		}
@@ -120,13 +121,13 @@ func TestTopSorts(t *testing.T) {
 
 // The header counts pods by phase, and says what the agent needs: since its start, then between two looks.
 func TestTheHeaderOfTop(t *testing.T) {
-	f := startFakeAgent(t, newTopCommand)
+	f := fake.Start(t, newTopCommand)
 	hasFigures(f)
-	d := &topData{pods: f.pods, figures: f.figures}
+	d := &topData{pods: f.Pods, figures: f.Figures}
 	d.pods.Runtime.Name, d.pods.Runtime.Version = "containerd", "2.4.2"
 	says := func(want ...string) {
 		t.Helper()
-		got := strings.Join(d.header(noon), "\n")
+		got := strings.Join(d.header(fake.Noon), "\n")
 		for _, w := range want {
 			if !strings.Contains(got, w) {
 				t.Errorf("%q is not in\n%s", w, got)
@@ -136,16 +137,16 @@ func TestTheHeaderOfTop(t *testing.T) {
 	says("node1   containerd 2.4.2", "pods 2  1 Running  1 Pending", "node 500m CPU (25%), 1024Mi memory (25%)",
 		"agent 10m CPU since its start, 40Mi memory")
 	d.before = d.figures
-	d.figures.At, d.figures.Agent.CPU = noon.Add(2*time.Second), d.figures.Agent.CPU+100*time.Millisecond
+	d.figures.At, d.figures.Agent.CPU = fake.Noon.Add(2*time.Second), d.figures.Agent.CPU+100*time.Millisecond
 	says("agent 50m CPU, 40Mi")
-	d.figures.Agent.Since = noon.Add(time.Second) // another agent
+	d.figures.Agent.Since = fake.Noon.Add(time.Second) // another agent
 	says("since its start")
 	d.problem, d.pods.Runtime.Ready = "playlet is not running", false
 	says("! playlet is not running (1 more: playlet explain node)")
 }
 
-// terminal is a new terminal, and what stands on its screen.
-type terminal struct {
+// pseudoTerminal is a new terminal, and what stands on its screen.
+type pseudoTerminal struct {
 	t       *testing.T
 	program *os.File // its end for the program
 	person  *os.File
@@ -153,7 +154,7 @@ type terminal struct {
 	shown   strings.Builder
 }
 
-func newTerminal(t *testing.T, columns, rows uint16) *terminal {
+func newTerminal(t *testing.T, columns, rows uint16) *pseudoTerminal {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -170,7 +171,7 @@ func newTerminal(t *testing.T, columns, rows uint16) *terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &terminal{t: t, person: person}
+	x := &pseudoTerminal{t: t, person: person}
 	x.resize(columns, rows)
 	if x.program, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
 		t.Fatal(err)
@@ -196,7 +197,7 @@ func newTerminal(t *testing.T, columns, rows uint16) *terminal {
 	return x
 }
 
-func (x *terminal) resize(columns, rows uint16) {
+func (x *pseudoTerminal) resize(columns, rows uint16) {
 	conn, err := x.person.SyscallConn()
 	if err == nil {
 		err = conn.Control(func(fd uintptr) {
@@ -208,14 +209,14 @@ func (x *terminal) resize(columns, rows uint16) {
 	}
 }
 
-func (x *terminal) text() string {
+func (x *pseudoTerminal) text() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.shown.String()
 }
 
 // frame is what was drawn last, as lines without their styles.
-func (x *terminal) frame() string {
+func (x *pseudoTerminal) frame() string {
 	all := x.text()
 	if i := strings.LastIndex(all, "\x1b[J"); i >= 0 { // the last whole one
 		all = all[:i]
@@ -224,14 +225,14 @@ func (x *terminal) frame() string {
 	return regexp.MustCompile(`\x1b\[[?0-9;]*[A-Za-z]`).ReplaceAllString(all, "")
 }
 
-func (x *terminal) press(keys string) {
+func (x *pseudoTerminal) press(keys string) {
 	if _, err := x.person.WriteString(keys); err != nil {
 		x.t.Fatal(err)
 	}
 }
 
 // until waits until the last frame has all of these.
-func (x *terminal) until(want ...string) {
+func (x *pseudoTerminal) until(want ...string) {
 	x.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		missing := ""
@@ -249,7 +250,7 @@ func (x *terminal) until(want ...string) {
 	}
 }
 
-func (x *terminal) settings() unix.Termios {
+func (x *pseudoTerminal) settings() unix.Termios {
 	conn, err := x.program.SyscallConn()
 	var got *unix.Termios
 	if err == nil {
@@ -262,10 +263,10 @@ func (x *terminal) settings() unix.Termios {
 }
 
 // runTop runs top on the terminal until its end, which it gives.
-func (x *terminal) runTop(f *fakeAgent) (end chan any) {
+func (x *pseudoTerminal) runTop(f *fake.Agent) (end chan any) {
 	x.t.Helper()
 	end = make(chan any, 1)
-	run := &top{client: api.NewClient(f.socket), in: x.program, out: x.program, every: 5 * time.Millisecond, now: time.Now}
+	run := &top{client: api.NewClient(f.Socket), in: x.program, out: x.program, every: 5 * time.Millisecond, now: time.Now}
 	go func() {
 		defer func() {
 			if p := recover(); p != nil {
@@ -278,7 +279,7 @@ func (x *terminal) runTop(f *fakeAgent) (end chan any) {
 }
 
 // ended awaits the end.
-func (x *terminal) ended(end chan any) any {
+func (x *pseudoTerminal) ended(end chan any) any {
 	x.t.Helper()
 	select {
 	case got := <-end:
@@ -290,7 +291,7 @@ func (x *terminal) ended(end chan any) any {
 }
 
 // left waits until the terminal is as it was.
-func (x *terminal) left(before unix.Termios) {
+func (x *pseudoTerminal) left(before unix.Termios) {
 	x.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !strings.HasSuffix(x.text(), screen.Leave); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -303,10 +304,10 @@ func (x *terminal) left(before unix.Termios) {
 }
 
 func TestTopOnATerminal(t *testing.T) {
-	f, x := startFakeAgent(t, newTopCommand), newTerminal(t, 100, 12)
+	f, x := fake.Start(t, newTopCommand), newTerminal(t, 100, 12)
 	hasFigures(f)
 	var rules []chaos.Rule
-	f.chaos = func(r chaos.Rule, dryRun bool) (*api.ChaosRule, *api.Error) {
+	f.Chaos = func(r chaos.Rule, dryRun bool) (*api.ChaosRule, *api.Error) {
 		if dryRun {
 			return &api.ChaosRule{}, nil
 		}
@@ -321,9 +322,9 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 	x.press("\x1b[B\r")
 	x.until("explain pod default/db", "the cause of db")
-	f.mu.Lock()
-	f.cause = "another cause"
-	f.mu.Unlock()
+	f.Mu.Lock()
+	f.Cause = "another cause"
+	f.Mu.Unlock()
 	x.until("another cause") // it is live
 	x.press("\x1b")
 	x.until("[pods (2)]")
@@ -353,9 +354,9 @@ func TestTopOnATerminal(t *testing.T) {
 
 // Where chaos is not enabled, the agent's refusal is shown and nothing is asked.
 func TestTopKillsNothingWithoutChaos(t *testing.T) {
-	f, x := startFakeAgent(t, newTopCommand), newTerminal(t, 100, 12)
+	f, x := fake.Start(t, newTopCommand), newTerminal(t, 100, 12)
 	hasFigures(f)
-	f.chaos = func(chaos.Rule, bool) (*api.ChaosRule, *api.Error) {
+	f.Chaos = func(chaos.Rule, bool) (*api.ChaosRule, *api.Error) {
 		return nil, &api.Error{Status: http.StatusForbidden, Text: "chaos is not enabled"}
 	}
 	end := x.runTop(f)
@@ -370,17 +371,17 @@ func TestTopKillsNothingWithoutChaos(t *testing.T) {
 
 // An agent that goes is waited for; what was known stays on the screen.
 func TestTopOutlivesTheAgent(t *testing.T) {
-	f, x := startFakeAgent(t, newTopCommand), newTerminal(t, 100, 12)
+	f, x := fake.Start(t, newTopCommand), newTerminal(t, 100, 12)
 	hasFigures(f)
 	end := x.runTop(f)
 	x.until("[pods (2)]")
-	f.mu.Lock()
-	f.broken = true
-	f.mu.Unlock()
+	f.Mu.Lock()
+	f.Broken = true
+	f.Mu.Unlock()
 	x.until("what is shown is old", "web")
-	f.mu.Lock()
-	f.broken = false
-	f.mu.Unlock()
+	f.Mu.Lock()
+	f.Broken = false
+	f.Mu.Unlock()
 	for strings.Contains(x.frame(), "what is shown is old") {
 		time.Sleep(time.Millisecond)
 	}
@@ -390,16 +391,16 @@ func TestTopOutlivesTheAgent(t *testing.T) {
 
 // A panic beside the loop ends the program as any other does, with the terminal as it was.
 func TestTopGivesTheTerminalBackAfterAPanic(t *testing.T) {
-	f, x := startFakeAgent(t, newTopCommand), newTerminal(t, 100, 12)
+	f, x := fake.Start(t, newTopCommand), newTerminal(t, 100, 12)
 	hasFigures(f)
 	before := x.settings()
-	run := &top{client: api.NewClient(f.socket), in: x.program, out: x.program, every: time.Millisecond}
+	run := &top{client: api.NewClient(f.Socket), in: x.program, out: x.program, every: time.Millisecond}
 	calls := 0
 	run.now = func() time.Time {
 		if calls++; calls > 3 {
 			panic("a bug")
 		}
-		return noon
+		return fake.Noon
 	}
 	var got any
 	func() {
@@ -413,7 +414,7 @@ func TestTopGivesTheTerminalBackAfterAPanic(t *testing.T) {
 }
 
 func TestTopFollowsTheSize(t *testing.T) {
-	f, x := startFakeAgent(t, newTopCommand), newTerminal(t, 100, 12)
+	f, x := fake.Start(t, newTopCommand), newTerminal(t, 100, 12)
 	hasFigures(f)
 	end := x.runTop(f)
 	x.until("[pods (2)]", "no such image")

@@ -14,6 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/screen"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -70,7 +71,7 @@ func (d *topData) header(now time.Time) []string {
 		used += fmt.Sprintf("   agent %s, %dMi memory", d.agentCPU(now), agent.Resident>>20)
 	}
 	lines = append(lines, used)
-	notes := NodeNotes(&d.pods.Node, nil, now)
+	notes := summary.NodeNotes(&d.pods.Node, nil, now)
 	if d.problem != "" {
 		notes = append([]string{cli.Plain(d.problem)}, notes...)
 	}
@@ -100,7 +101,7 @@ func (d *topData) podRows(now time.Time) []screen.Row {
 	rows := make([]screen.Row, 0, len(d.pods.Pods))
 	for i := range d.pods.Pods {
 		p := &d.pods.Pods[i]
-		cells, u := podRow(p, now, false), usage[string(p.Pod.UID)]
+		cells, u := summary.Row(p, now, false), usage[string(p.Pod.UID)]
 		if u == nil {
 			u = &stats.PodStats{}
 		}
@@ -110,8 +111,8 @@ func (d *topData) podRows(now time.Time) []screen.Row {
 		}
 		rows = append(rows, screen.Row{
 			ID: string(p.Pod.UID), Loud: p.Cause != "",
-			Cells: append(cells[:5:5], cores(u.CPU), megabytes(u.Memory), cells[5], waitingFor(p, now)),
-			Ranks: []float64{cpuOf(u.CPU), memoryOf(u.Memory), float64(summarize(p).restarts), now.Sub(born).Seconds()},
+			Cells: append(cells[:5:5], cores(u.CPU), megabytes(u.Memory), cells[5], summary.WaitingFor(p, now)),
+			Ranks: []float64{cpuOf(u.CPU), memoryOf(u.Memory), float64(summary.Of(p).Restarts), now.Sub(born).Seconds()},
 		})
 	}
 	return rows

@@ -15,6 +15,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 )
 
 // printTop prints the pods as the screen has them, once. What figures lack goes to notes.
@@ -34,7 +36,7 @@ func printTop(ctx context.Context, client *api.Client, out, notes io.Writer) err
 		cells[len(cells)-1] = cli.OrNone(cells[len(cells)-1])
 		rows = append(rows, cells)
 	}
-	for _, note := range slices.Concat(NodeNotes(&pods.Node, nil, now), figures.Missing) {
+	for _, note := range slices.Concat(summary.NodeNotes(&pods.Node, nil, now), figures.Missing) {
 		fmt.Fprintln(notes, cli.Plain(note))
 	}
 	return (&cli.Table{Out: out, Heading: topPodHeading}).Print(rows)
@@ -43,7 +45,7 @@ func printTop(ctx context.Context, client *api.Client, out, notes io.Writer) err
 // topTable is one run of "playlet top pods" or "playlet top node".
 type topTable struct {
 	client           *api.Client
-	set              podSet
+	set              names.Set
 	output, by       string
 	containers, bare bool
 	out, err         io.Writer
@@ -81,11 +83,11 @@ func newTopPodsCommand() *cobra.Command {
 			"/stats/summary, in whose form -o json has them.",
 	}
 	socket := c.addFlags(cmd)
-	c.set.addFlags(cmd, socket)
+	c.set.AddFlags(cmd, socket)
 	cmd.Flags().BoolVar(&c.containers, "containers", false, "One line a container")
 	cmd.Flags().StringVar(&c.by, "sort-by", "", "The most first: `cpu` or memory")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := errors.Join(c.set.settle(args), cli.OneOf("sort-by", c.by, "", "cpu", "memory")); err != nil {
+		if err := errors.Join(c.set.Settle(args), cli.OneOf("sort-by", c.by, "", "cpu", "memory")); err != nil {
 			return err
 		}
 		if err := c.begin(cmd, *socket); err != nil {
@@ -98,18 +100,18 @@ func newTopPodsCommand() *cobra.Command {
 
 // pods prints those of the chosen pods that there are figures of.
 func (c *topTable) pods(ctx context.Context) error {
-	all, err := c.client.Pods(ctx, c.set.filter())
+	all, err := c.client.Pods(ctx, c.set.Filter())
 	if err != nil {
 		return err
 	}
-	chosen, missing := c.set.choose(all.Pods)
+	chosen, missing := c.set.Choose(all.Pods)
 	found := []stats.PodStats{}
 	for _, p := range chosen {
 		i := slices.IndexFunc(c.figures.Pods, func(s stats.PodStats) bool { return s.PodRef.UID == string(p.Pod.UID) })
 		if i >= 0 {
 			found = append(found, c.figures.Pods[i])
-		} else if len(c.set.names) > 0 {
-			missing = errors.Join(missing, fmt.Errorf("there are no figures of pod %s: it does not run", fullName(&p)))
+		} else if len(c.set.Names) > 0 {
+			missing = errors.Join(missing, fmt.Errorf("there are no figures of pod %s: it does not run", names.Full(&p)))
 		}
 	}
 	slices.SortStableFunc(found, func(x, y stats.PodStats) int { return c.compare(x.CPU, y.CPU, x.Memory, y.Memory) })

@@ -14,6 +14,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 	"github.com/playlet-dev/playlet/supervisors/trace"
@@ -65,12 +66,12 @@ func newTraceCommand() *cobra.Command {
 	}
 	socket := cli.SocketFlag(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&c.options.Namespace, "namespace", "n", "", namespaceUsage)
+	flags.StringVarP(&c.options.Namespace, "namespace", "n", "", names.NamespaceUsage)
 	flags.BoolVarP(&c.options.Follow, "follow", "f", false, "Go on, and print what is new, until Ctrl-C")
 	flags.DurationVar(&c.since, "since", 0, "Only what ended within this `duration`, as 5s, 2m or 3h")
 	flags.BoolVar(&c.critical, "critical-path", false, "Where the time of the pod's start went (-o text, json)")
 	cli.OutputFlag(cmd, &c.output, "text", "text", "json", "mermaid", "perfetto")
-	pods, actors := completePods(socket, &c.options.Namespace, false), completeActors(socket)
+	pods, actors := names.CompletePods(socket, &c.options.Namespace, false), completeActors(socket)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if !strings.HasPrefix(typed, actorPrefix) {
 			return pods(cmd, args, typed)
@@ -81,7 +82,7 @@ func newTraceCommand() *cobra.Command {
 		}
 		return out, directive
 	}
-	if err := cmd.RegisterFlagCompletionFunc("namespace", completeNamespaces(socket)); err != nil {
+	if err := cmd.RegisterFlagCompletionFunc("namespace", names.CompleteNamespaces(socket)); err != nil {
 		panic(err) // the flag was added a moment ago
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -177,19 +178,19 @@ func (c *traceCommand) choose(ctx context.Context, arg string) error {
 	if arg == "" {
 		return nil
 	}
-	name, err := parsePodName(c.options.Namespace, arg)
+	name, err := names.Parse(c.options.Namespace, arg)
 	if err != nil {
 		return err
 	}
-	pods, err := c.client.Pods(ctx, api.Filter{Namespace: name.namespace})
+	pods, err := c.client.Pods(ctx, api.Filter{Namespace: name.Namespace})
 	if err != nil {
 		return err
 	}
-	if len(name.choose(pods.Pods)) == 0 { // it may be the UID of one that is gone
-		c.options.Pod, c.options.Namespace = name.name, name.namespace
+	if len(name.Choose(pods.Pods)) == 0 { // it may be the UID of one that is gone
+		c.options.Pod, c.options.Namespace = name.Name, name.Namespace
 		return nil
 	}
-	pod, note, err := name.one(pods.Pods)
+	pod, note, err := name.One(pods.Pods)
 	if err != nil {
 		return err
 	}

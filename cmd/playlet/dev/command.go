@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
-	"github.com/playlet-dev/playlet/cmd/playlet/client"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 	"github.com/playlet-dev/playlet/config"
 )
 
@@ -70,7 +70,7 @@ func NewCommand() *cobra.Command {
 		}},
 		&cobra.Command{Use: NodeStage, Hidden: true, Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return Node(cmd.Context(), args[0], Hooks{Start: startAgent, Status: client.PodLine, Notes: nodeNotes})
+				return Node(cmd.Context(), args[0], Hooks{Start: startAgent, Status: summary.Line, Notes: nodeNotes})
 			}},
 	)
 	return cmd
@@ -89,7 +89,7 @@ func startAgent(args []string, log io.Writer) (*Agent, error) {
 // started again.
 func nodeNotes(n *api.Node) []string {
 	if n.Runtime.Ready {
-		return client.NodeNotes(n, nil, time.Time{})
+		return summary.NodeNotes(n, nil, time.Time{})
 	}
 	note := "containerd is not ready"
 	if r := n.Runtime.Reason; r != nil {
@@ -97,5 +97,5 @@ func nodeNotes(n *api.Node) []string {
 	}
 	rest := *n
 	rest.Runtime = api.Runtime{Ready: true, NetworkReady: true}
-	return append([]string{note}, client.NodeNotes(&rest, nil, time.Time{})...)
+	return append([]string{note}, summary.NodeNotes(&rest, nil, time.Time{})...)
 }

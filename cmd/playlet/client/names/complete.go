@@ -1,4 +1,4 @@
-package client
+package names
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 // completeTimeout is how long a shell's completion waits for the agent.
 const completeTimeout = 2 * time.Second
 
-// completionContext is that of a command whose words are completed, bounded in time.
-func completionContext(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+// CompletionContext is that of a command whose words are completed, bounded in time.
+func CompletionContext(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	ctx := cmd.Context()
 	if ctx == nil {
 		ctx = context.Background()
@@ -22,8 +22,8 @@ func completionContext(cmd *cobra.Command) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, completeTimeout)
 }
 
-// completePods completes the names of pods; of all namespaces where none is chosen.
-func completePods(socket, namespace *string, several bool) cobra.CompletionFunc {
+// CompletePods completes the names of pods; of all namespaces where none is chosen.
+func CompletePods(socket, namespace *string, several bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 && !several {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -33,7 +33,8 @@ func completePods(socket, namespace *string, several bool) cobra.CompletionFunc 
 	}
 }
 
-func completeNamespaces(socket *string) cobra.CompletionFunc {
+// CompleteNamespaces completes the namespaces in which there are pods.
+func CompleteNamespaces(socket *string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return listed(cmd, *socket, api.Filter{}, func(p *api.Pod) string { return p.Pod.Namespace })
 	}
@@ -43,7 +44,7 @@ func completeNamespaces(socket *string) cobra.CompletionFunc {
 func listed(
 	cmd *cobra.Command, socket string, f api.Filter, of func(*api.Pod) string,
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := completionContext(cmd)
+	ctx, cancel := CompletionContext(cmd)
 	defer cancel()
 	pods, err := api.NewClient(socket).Pods(ctx, f)
 	if err != nil {
@@ -57,25 +58,25 @@ func listed(
 	return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
 }
 
-// addContainerFlag adds -c, with the containers of the pods that are named as its completion.
-func addContainerFlag(cmd *cobra.Command, to *string, socket, namespace *string) {
+// AddContainerFlag adds -c, with the containers of the pods that are named as its completion.
+func AddContainerFlag(cmd *cobra.Command, to *string, socket, namespace *string) {
 	cmd.Flags().StringVarP(to, "container", "c", "", "The `container`, where the pod has several")
 	complete := func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		set := podSet{namespace: *namespace}
+		set := Set{Namespace: *namespace}
 		if len(args) > 0 {
 			args = args[:1]
 		}
-		if err := set.settle(args); err != nil {
+		if err := set.Settle(args); err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := completionContext(cmd)
+		ctx, cancel := CompletionContext(cmd)
 		defer cancel()
-		pods, err := api.NewClient(*socket).Pods(ctx, set.filter())
+		pods, err := api.NewClient(*socket).Pods(ctx, set.Filter())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var out []cobra.Completion
-		found, _ := set.choose(pods.Pods)
+		found, _ := set.Choose(pods.Pods)
 		for i := range found {
 			spec := &found[i].Pod.Spec
 			for k := range spec.InitContainers {

@@ -1,4 +1,4 @@
-package client
+package summary
 
 import (
 	"fmt"
@@ -11,11 +11,11 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
-// podNotes says what the table cannot: why pods wait, one line a pod. In the wide table it is a column.
-func podNotes(pods []api.Pod, now time.Time) []string {
+// Notes says what the table cannot: why pods wait, one line a pod. In the wide table it is a column.
+func Notes(pods []api.Pod, now time.Time) []string {
 	var out []string
 	for i := range pods {
-		if text := waitingFor(&pods[i], now); text != "" {
+		if text := WaitingFor(&pods[i], now); text != "" {
 			out = append(out, fmt.Sprintf("%s/%s: %s", pods[i].Pod.Namespace, pods[i].Pod.Name, text))
 		}
 	}

@@ -1,4 +1,5 @@
-package client
+// Package terminal takes the terminal over: every key as it is typed, and its size as it changes.
+package terminal
 
 import (
 	"context"
@@ -12,8 +13,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
-// makeRaw has the terminal pass on every key as it is (cfmakeraw(3)); restore undoes that.
-func makeRaw(f *os.File) (restore func(), err error) {
+// MakeRaw has the terminal pass on every key as it is (cfmakeraw(3)); restore undoes that.
+func MakeRaw(f *os.File) (restore func(), err error) {
 	fd := int(f.Fd())
 	was, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
@@ -32,8 +33,8 @@ func makeRaw(f *os.File) (restore func(), err error) {
 	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, was) }, nil // it may be gone
 }
 
-// watchSize sends the size of the terminal, at once and whenever it changes, until stop.
-func watchSize(ctx context.Context, f *os.File) (sizes <-chan api.Size, stop func()) {
+// WatchSize sends the size of the terminal, at once and whenever it changes, until stop.
+func WatchSize(ctx context.Context, f *os.File) (sizes <-chan api.Size, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, syscall.SIGWINCH)

@@ -1,4 +1,4 @@
-package client
+package summary
 
 import (
 	"fmt"
@@ -14,58 +14,59 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
+// The headings of rows.
 var (
-	podHeading  = []string{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP"}
-	wideHeading = append(podHeading[:len(podHeading):len(podHeading)], "NODE", "SOURCE", "PHASE", "UID", "WAITING FOR")
+	Heading     = []string{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP"}
+	WideHeading = append(Heading[:len(Heading):len(Heading)], "NODE", "SOURCE", "PHASE", "UID", "WAITING FOR")
 )
 
-// podRow is one line of the table.
-func podRow(p *api.Pod, now time.Time, wide bool) []string {
-	s := summarize(p)
-	restarts := strconv.Itoa(s.restarts)
-	if s.restarts > 0 && !s.restartedAt.IsZero() {
+// Row is one line of the table.
+func Row(p *api.Pod, now time.Time, wide bool) []string {
+	s := Of(p)
+	restarts := strconv.Itoa(s.Restarts)
+	if s.Restarts > 0 && !s.restartedAt.IsZero() {
 		restarts += fmt.Sprintf(" (%s ago)", duration.HumanDuration(now.Sub(s.restartedAt)))
 	}
 	row := []string{
-		p.Pod.Namespace, p.Pod.Name, fmt.Sprintf("%d/%d", s.ready, s.total), cli.Plain(s.status), restarts, age(p.Pod, now),
-		cli.OrNone(podIP(p.Pod)),
+		p.Pod.Namespace, p.Pod.Name, fmt.Sprintf("%d/%d", s.Ready, s.Total), cli.Plain(s.Status), restarts, age(p.Pod, now),
+		cli.OrNone(IP(p.Pod)),
 	}
 	if wide {
 		row = append(row, cli.OrNone(p.Pod.Spec.NodeName), cli.OrNone(string(p.Source)), cli.OrNone(p.Phase), string(p.Pod.UID),
-			cli.OrNone(waitingFor(p, now)))
+			cli.OrNone(WaitingFor(p, now)))
 	}
 	return row
 }
 
-// PodLine is a pod in a few words, the same until it changes.
-func PodLine(p *api.Pod) string {
-	s := summarize(p)
-	text := fmt.Sprintf("%s  %d/%d ready", cli.Plain(s.status), s.ready, s.total)
-	if ip := podIP(p.Pod); ip != "" {
+// Line is a pod in a few words, the same until it changes.
+func Line(p *api.Pod) string {
+	s := Of(p)
+	text := fmt.Sprintf("%s  %d/%d ready", cli.Plain(s.Status), s.Ready, s.Total)
+	if ip := IP(p.Pod); ip != "" {
 		text += "  " + ip
 	}
-	if s.restarts > 0 {
-		text += fmt.Sprintf("  %d restarts", s.restarts)
+	if s.Restarts > 0 {
+		text += fmt.Sprintf("  %d restarts", s.Restarts)
 	}
-	if waits := waitingFor(p, time.Time{}); waits != "" {
+	if waits := WaitingFor(p, time.Time{}); waits != "" {
 		text += "  (" + waits + ")"
 	}
 	return text
 }
 
-// rowKey is what of a row makes a watch print it anew: all but what the passing of time changes.
-func rowKey(p *api.Pod, wide bool) string {
-	row := podRow(p, time.Time{}, false)
-	row[4], row[5] = strconv.Itoa(summarize(p).restarts), ""
+// RowKey is what of a row makes a watch print it anew: all but what the passing of time changes.
+func RowKey(p *api.Pod, wide bool) string {
+	row := Row(p, time.Time{}, false)
+	row[4], row[5] = strconv.Itoa(Of(p).Restarts), ""
 	if wide {
-		row = append(row, p.Phase, waitingFor(p, time.Time{}))
+		row = append(row, p.Phase, WaitingFor(p, time.Time{}))
 	}
 	return strings.Join(row, "\x00")
 }
 
-// waitingFor is the sentence on what keeps the pod from where it is going, with the times that belong to it unless now is zero;
+// WaitingFor is the sentence on what keeps the pod from where it is going, with the times that belong to it unless now is zero;
 // empty when nothing does.
-func waitingFor(p *api.Pod, now time.Time) string {
+func WaitingFor(p *api.Pod, now time.Time) string {
 	text := p.Cause
 	if q := p.Quarantine; q != nil && !now.IsZero() && q.Until.After(now) {
 		return cli.Plain(text + "; next try in " + duration.HumanDuration(q.Until.Sub(now)))
@@ -99,7 +100,8 @@ func age(pod *v1.Pod, now time.Time) string {
 	return duration.HumanDuration(now.Sub(since.Time))
 }
 
-func podIP(pod *v1.Pod) string {
+// IP is the first address of the pod, empty where it has none yet.
+func IP(pod *v1.Pod) string {
 	if len(pod.Status.PodIPs) > 0 {
 		return pod.Status.PodIPs[0].IP
 	}

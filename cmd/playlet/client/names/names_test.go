@@ -1,23 +1,27 @@
-package client
+package names
 
 import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A pod is found by any form in which its name is printed, or by the name in its manifest, and never guessed.
 func TestFindPod(t *testing.T) {
-	f := startFakeAgent(t)
+	f := fake.Start(t)
 	for _, name := range []string{"a/web-node", "a/web", "b/db-node", "c/db-node", "c/one-node"} {
-		p := podOf("a", v1.PodRunning)
+		p := fake.Pod("a", v1.PodRunning)
 		p.Pod.Namespace, p.Pod.Name, _ = strings.Cut(name, "/")
 		p.Pod.Spec.NodeName = "Node"
-		f.pods.Pods = append(f.pods.Pods, *p)
+		f.Pods.Pods = append(f.Pods.Pods, *p)
 	}
 	for _, c := range []struct{ namespace, name, want, failed string }{
 		{"", "one", "c/one-node", ""},
@@ -33,12 +37,12 @@ func TestFindPod(t *testing.T) {
 		{"", "pod/", "", `"pod/" names no pod; write NAME, pod/NAME or NAMESPACE/NAME`},
 		{"", "a/b/c", "", `"a/b/c" names no pod`},
 	} {
-		got, err := findPod(t.Context(), api.NewClient(f.socket), c.namespace, c.name, func(note string) { t.Error(note) })
+		got, err := Find(t.Context(), api.NewClient(f.Socket), c.namespace, c.name, func(note string) { t.Error(note) })
 		if c.failed != "" {
 			if err == nil || !strings.Contains(err.Error(), c.failed) {
 				t.Errorf("%s: %v", c.name, err)
 			}
-		} else if err != nil || fullName(got) != c.want {
+		} else if err != nil || Full(got) != c.want {
 			t.Errorf("%s: %+v, %v", c.name, got, err)
 		}
 	}
@@ -47,9 +51,9 @@ func TestFindPod(t *testing.T) {
 // Of an old and a new pod of one name the one that runs is meant, and the other is named.
 func TestOfAnOldAndANewPodTheOneThatRuns(t *testing.T) {
 	pod := func(uid string, ending, running bool) api.Pod {
-		p := podOf("a", v1.PodPending)
+		p := fake.Pod("a", v1.PodPending)
 		if running {
-			p = podOf("a", v1.PodRunning, runs(true))
+			p = fake.Pod("a", v1.PodRunning, fake.Runs(true))
 		}
 		p.Pod.UID = types.UID(uid)
 		if ending {
@@ -68,7 +72,7 @@ func TestOfAnOldAndANewPodTheOneThatRuns(t *testing.T) {
 		{pod("old", true, false), pod("new", false, true), "new",
 			"pod default/web is the one with UID new, which runs; another of this name (UID old) is being ended"},
 	} {
-		got, note, err := podName{name: "web"}.one([]api.Pod{c.old, c.next})
+		got, note, err := Pod{Name: "web"}.One([]api.Pod{c.old, c.next})
 		if err != nil || string(got.Pod.UID) != c.want || note != c.note {
 			t.Errorf("%v %q %v, want %s %q", got.Pod.UID, note, err, c.want, c.note)
 		}

@@ -1,4 +1,4 @@
-package client
+package fake
 
 import (
 	"strings"
@@ -10,49 +10,54 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
-var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+// Noon is the time of day in tests.
+var Noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
+// Ago is a time before Noon.
+func Ago(d time.Duration) metav1.Time { return metav1.NewTime(Noon.Add(-d)) }
 
-func ptr[T any](v T) *T { return &v }
+// Shape makes containers' statuses in a test readable.
+type Shape func(*v1.ContainerStatus)
 
-// shape makes containers' statuses in a test readable.
-type shape func(*v1.ContainerStatus)
-
-func waits(reason string) shape {
+// Waits is a container that waits.
+func Waits(reason string) Shape {
 	return func(c *v1.ContainerStatus) { c.State.Waiting = &v1.ContainerStateWaiting{Reason: reason} }
 }
 
-func runs(ready bool) shape {
+// Runs is a container that runs.
+func Runs(ready bool) Shape {
 	return func(c *v1.ContainerStatus) {
-		c.State.Running, c.Ready, c.Started = &v1.ContainerStateRunning{}, ready, ptr(true)
+		c.State.Running, c.Ready, c.Started = &v1.ContainerStateRunning{}, ready, new(true)
 	}
 }
 
-func ended(code int32, reason string) shape {
+// Ended is a container that has ended with an exit code.
+func Ended(code int32, reason string) Shape {
 	return func(c *v1.ContainerStatus) {
 		c.State.Terminated = &v1.ContainerStateTerminated{ExitCode: code, Reason: reason}
 	}
 }
 
-func killed(signal int32) shape {
+// Killed is a container that was ended by a signal, without a reason.
+func Killed(signal int32) Shape {
 	return func(c *v1.ContainerStatus) {
 		c.State.Terminated = &v1.ContainerStateTerminated{ExitCode: 128 + signal, Signal: signal}
 	}
 }
 
-func (s shape) again(times int32, last time.Duration) shape {
+// Again is the same of a container that was restarted so many times, and whose last run ended some time before Noon.
+func (s Shape) Again(times int32, last time.Duration) Shape {
 	return func(c *v1.ContainerStatus) {
 		s(c)
 		c.RestartCount = times
-		c.LastTerminationState.Terminated = &v1.ContainerStateTerminated{FinishedAt: ago(last)}
+		c.LastTerminationState.Terminated = &v1.ContainerStateTerminated{FinishedAt: Ago(last)}
 	}
 }
 
-// podOf makes a pod with init containers (those before "|"), sidecars among them (with "+"), and containers.
-func podOf(names string, phase v1.PodPhase, shapes ...shape) *api.Pod {
+// Pod makes a pod with init containers (those before "|"), sidecars among them (with "+"), and containers.
+func Pod(names string, phase v1.PodPhase, shapes ...Shape) *api.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
-	pod.Status = v1.PodStatus{Phase: phase, StartTime: ptr(ago(5 * time.Minute)), PodIP: "10.0.0.7"}
+	pod.Status = v1.PodStatus{Phase: phase, StartTime: new(Ago(5 * time.Minute)), PodIP: "10.0.0.7"}
 	inits, containers, some := strings.Cut(names, "|")
 	if !some {
 		inits, containers = "", names
@@ -61,7 +66,7 @@ func podOf(names string, phase v1.PodPhase, shapes ...shape) *api.Pod {
 		name, sidecar := strings.CutPrefix(name, "+")
 		c := v1.Container{Name: name}
 		if sidecar {
-			c.RestartPolicy = ptr(v1.ContainerRestartPolicyAlways)
+			c.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 		}
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
 		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, v1.ContainerStatus{Name: name})
@@ -81,12 +86,14 @@ func podOf(names string, phase v1.PodPhase, shapes ...shape) *api.Pod {
 	return &api.Pod{Pod: pod}
 }
 
-func with(p *api.Pod, f func(*api.Pod)) *api.Pod {
+// With changes a pod, and gives it.
+func With(p *api.Pod, f func(*api.Pod)) *api.Pod {
 	f(p)
 	return p
 }
 
-func is(kind v1.PodConditionType) func(*api.Pod) {
+// Is has a condition be true of a pod.
+func Is(kind v1.PodConditionType) func(*api.Pod) {
 	return func(p *api.Pod) {
 		p.Pod.Status.Conditions = append(p.Pod.Status.Conditions, v1.PodCondition{Type: kind, Status: v1.ConditionTrue})
 	}

@@ -1,4 +1,5 @@
-package client
+// Package summary says how a pod, or the node, is in few words: a row of a table, a line, a note.
+package summary
 
 import (
 	"fmt"
@@ -10,42 +11,42 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// summary is a pod in a few words, the words that kubectl finds for the same status.
-type summary struct {
-	ready, total int
-	status       string
-	restarts     int
+// Pod is a pod in a few words, the words that kubectl finds for the same status.
+type Pod struct {
+	Ready, Total int
+	Status       string
+	Restarts     int
 	restartedAt  time.Time // end of the run before the newest restart; zero when not known
 }
 
-// summarize computes the summary. READY counts the containers that are to stay, sidecars among them. RESTARTS counts
+// Of computes the summary. READY counts the containers that are to stay, sidecars among them. RESTARTS counts
 // the init containers' while they run, and those of the ones that stay after that.
-func summarize(p *api.Pod) summary {
-	s := summary{status: string(p.Pod.Status.Phase), total: len(p.Pod.Spec.Containers)}
+func Of(p *api.Pod) Pod {
+	s := Pod{Status: string(p.Pod.Status.Phase), Total: len(p.Pod.Spec.Containers)}
 	if r := p.Pod.Status.Reason; r != "" {
-		s.status = r
+		s.Status = r
 	}
 	for i := range p.Pod.Spec.InitContainers {
 		if cri.RestartsAlways(&p.Pod.Spec.InitContainers[i]) {
-			s.total++
+			s.Total++
 		}
 	}
 	sidecars, initializing := s.initContainers(p.Pod)
 	if !initializing || condition(p.Pod, v1.PodInitialized) {
-		s.restarts, s.restartedAt = sidecars.restarts, sidecars.restartedAt
+		s.Restarts, s.restartedAt = sidecars.Restarts, sidecars.restartedAt
 		s.containers(p.Pod)
 	}
 	phase := p.Pod.Status.Phase
 	ending := p.Ending != "" || p.Pod.DeletionTimestamp != nil
 	if ending && phase != v1.PodSucceeded && phase != v1.PodFailed {
-		s.status = "Terminating"
+		s.Status = "Terminating"
 	}
 	return s
 }
 
 // initContainers walks the init containers up to the one that has not done its part, which gives the status. It
 // returns the restarts of the sidecars alone.
-func (s *summary) initContainers(pod *v1.Pod) (sidecars summary, initializing bool) {
+func (s *Pod) initContainers(pod *v1.Pod) (sidecars Pod, initializing bool) {
 	specs := map[string]*v1.Container{}
 	for i := range pod.Spec.InitContainers {
 		specs[pod.Spec.InitContainers[i].Name] = &pod.Spec.InitContainers[i]
@@ -62,16 +63,16 @@ func (s *summary) initContainers(pod *v1.Pod) (sidecars summary, initializing bo
 		}
 		if sidecar && c.Started != nil && *c.Started {
 			if c.Ready {
-				s.ready++
+				s.Ready++
 			}
 			continue
 		}
-		s.status = fmt.Sprintf("Init:%d/%d", i, len(pod.Spec.InitContainers))
+		s.Status = fmt.Sprintf("Init:%d/%d", i, len(pod.Spec.InitContainers))
 		switch w := c.State.Waiting; {
 		case c.State.Terminated != nil:
-			s.status = "Init:" + endOf(c.State.Terminated)
+			s.Status = "Init:" + endOf(c.State.Terminated)
 		case w != nil && w.Reason != "" && w.Reason != "PodInitializing":
-			s.status = "Init:" + w.Reason
+			s.Status = "Init:" + w.Reason
 		}
 		return sidecars, true
 	}
@@ -79,40 +80,40 @@ func (s *summary) initContainers(pod *v1.Pod) (sidecars summary, initializing bo
 }
 
 // containers adds the containers proper. Of several with something to say, the first in the spec is heard.
-func (s *summary) containers(pod *v1.Pod) {
+func (s *Pod) containers(pod *v1.Pod) {
 	running, failed := false, ""
 	for i := len(pod.Status.ContainerStatuses) - 1; i >= 0; i-- {
 		c := &pod.Status.ContainerStatuses[i]
 		s.count(c)
 		switch {
 		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
-			s.status = c.State.Waiting.Reason
+			s.Status = c.State.Waiting.Reason
 		case c.State.Terminated != nil:
-			s.status = endOf(c.State.Terminated)
+			s.Status = endOf(c.State.Terminated)
 			if c.State.Terminated.ExitCode != 0 {
-				failed = s.status
+				failed = s.Status
 			}
 		case c.State.Running != nil && c.Ready:
 			running = true
-			s.ready++
+			s.Ready++
 		}
 	}
-	if s.status != "Completed" {
+	if s.Status != "Completed" {
 		return
 	}
 	switch { // one that completed says little about a pod in which others did not
 	case running && condition(pod, v1.PodReady):
-		s.status = "Running"
+		s.Status = "Running"
 	case failed != "":
-		s.status = failed
+		s.Status = failed
 	case running:
-		s.status = "NotReady"
+		s.Status = "NotReady"
 	}
 }
 
 // count adds the container's restarts.
-func (s *summary) count(c *v1.ContainerStatus) {
-	s.restarts += int(c.RestartCount)
+func (s *Pod) count(c *v1.ContainerStatus) {
+	s.Restarts += int(c.RestartCount)
 	if t := c.LastTerminationState.Terminated; t != nil && t.FinishedAt.After(s.restartedAt) {
 		s.restartedAt = t.FinishedAt.Time
 	}

@@ -1,0 +1,262 @@
+// Package names says which pods a person means, and completes their names.
+package names
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/sources/submit"
+)
+
+// NamespaceUsage is the help text of -n, where one pod is meant.
+const NamespaceUsage = "The pod's `namespace`; not needed where only one pod has this name"
+
+// Pod is how a person names a pod. An empty namespace is any.
+type Pod struct{ Namespace, Name string }
+
+// Parse reads a pod's name as it is printed anywhere: web, pod/web, default/web, pod/default/web. The namespace is the
+// flag's.
+func Parse(namespace, arg string) (Pod, error) {
+	parts := strings.Split(arg, "/")
+	if len(parts) > 1 && slices.Contains([]string{"pod", "pods", "po"}, parts[0]) {
+		parts = parts[1:]
+	}
+	if len(parts) > 2 || slices.Contains(parts, "") {
+		return Pod{}, fmt.Errorf("%q names no pod; write NAME, pod/NAME or NAMESPACE/NAME", arg)
+	}
+	n := Pod{namespace, parts[len(parts)-1]}
+	if len(parts) == 2 {
+		if namespace != "" && namespace != parts[0] {
+			return Pod{}, fmt.Errorf("%q is in namespace %q, and -n names %q", arg, parts[0], namespace)
+		}
+		n.Namespace = parts[0]
+	}
+	return n, nil
+}
+
+// String says which pod is meant.
+func (n Pod) String() string {
+	if n.Namespace == "" {
+		return fmt.Sprintf("%q in any namespace", n.Name)
+	}
+	return fmt.Sprintf("%q in namespace %q", n.Name, n.Namespace)
+}
+
+// Choose gives the pods of this name. Where none is called so, the name may be that in the manifest of a static pod, to which the
+// node's name was appended.
+func (n Pod) Choose(pods []api.Pod) []api.Pod {
+	var exact, short []api.Pod
+	for _, p := range pods {
+		switch {
+		case n.Namespace != "" && p.Pod.Namespace != n.Namespace:
+		case p.Pod.Name == n.Name:
+			exact = append(exact, p)
+		case inManifest(n.Name, p.Pod):
+			short = append(short, p)
+		}
+	}
+	if len(exact) == 0 {
+		return short
+	}
+	return exact
+}
+
+// inManifest says whether a static pod's name in its manifest is this: the node's name was appended to it.
+func inManifest(name string, p *v1.Pod) bool {
+	return p.Name == submit.StaticName(name, p.Spec.NodeName)
+}
+
+// matches says whether the name may mean this pod; Choose looks at others, too.
+func (n Pod) matches(namespace, name, node string) bool {
+	return (n.Namespace == "" || n.Namespace == namespace) && (name == n.Name || name == submit.StaticName(n.Name, node))
+}
+
+// One is the pod that is meant. Of an old and a new one of a name it is the one that runs; the other is named in the note.
+func (n Pod) One(pods []api.Pod) (pod *api.Pod, note string, err error) {
+	found, notes := Meant(n.Choose(pods))
+	switch {
+	case len(found) == 0:
+		return nil, "", fmt.Errorf("there is no pod %s (playlet pods lists them)", n)
+	case len(found) > 1:
+		return nil, "", Ambiguous(found)
+	}
+	return &found[0], strings.Join(notes, "; "), nil
+}
+
+// Ambiguous is the error where one pod is meant and several were found.
+func Ambiguous(found []api.Pod) error {
+	var names []string
+	for i := range found {
+		names = append(names, Full(&found[i]))
+	}
+	return fmt.Errorf("several pods have this name: %s; -n names the namespace", strings.Join(names, ", "))
+}
+
+// Meant leaves one pod of each full name, the one that is rather meant, and names the others in notes.
+func Meant(pods []api.Pod) (kept []api.Pod, notes []string) {
+	pods = slices.Clone(pods)
+	slices.SortStableFunc(pods, func(x, y api.Pod) int {
+		if byName := strings.Compare(Full(&x), Full(&y)); byName != 0 {
+			return byName
+		}
+		return rank(&x) - rank(&y)
+	})
+	for i := range pods {
+		p := &pods[i]
+		if len(kept) == 0 || Full(&kept[len(kept)-1]) != Full(p) {
+			kept = append(kept, *p)
+			continue
+		}
+		first := &kept[len(kept)-1]
+		notes = append(notes, fmt.Sprintf("pod %s is the one with UID %s, which %s; another of this name (UID %s) %s",
+			Full(p), first.Pod.UID, doing(first), p.Pod.UID, doing(p)))
+	}
+	return kept, notes
+}
+
+// Set are the pods that a command is about: by name, by label, or all.
+type Set struct {
+	Namespace, Selector string
+	all                 bool
+	Names               []Pod
+	Labels              labels.Selector
+}
+
+// AddFlags adds -n, -A and -l, and the completion of names.
+func (s *Set) AddFlags(cmd *cobra.Command, socket *string) {
+	s.AddNames(cmd, socket)
+	cmd.Flags().StringVarP(&s.Selector, "selector", "l", "", "Only pods whose labels match, as `app=web,tier!=test`")
+}
+
+// AddNames is AddFlags without -l.
+func (s *Set) AddNames(cmd *cobra.Command, socket *string) {
+	cmd.Flags().StringVarP(&s.Namespace, "namespace", "n", "", "Only pods of this `namespace`; any when empty")
+	cmd.Flags().BoolVarP(&s.all, "all-namespaces", "A", false, "Pods of all namespaces, as without -n")
+	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
+	cmd.ValidArgsFunction = CompletePods(socket, &s.Namespace, true)
+	if err := cmd.RegisterFlagCompletionFunc("namespace", CompleteNamespaces(socket)); err != nil {
+		panic(err) // the flag was added a moment ago
+	}
+}
+
+// Settle takes the arguments.
+func (s *Set) Settle(args []string) (err error) {
+	if len(args) > 0 && s.Selector != "" {
+		return errors.New("pods are chosen by name or by label (-l), not by both")
+	}
+	if s.Labels, err = labels.Parse(s.Selector); err != nil {
+		return fmt.Errorf("--selector=%s: write it as app=web,tier!=test", s.Selector)
+	}
+	for _, arg := range args {
+		name, err := Parse(s.Namespace, arg)
+		if err != nil {
+			return err
+		}
+		s.Names = append(s.Names, name)
+	}
+	return nil
+}
+
+// Filter is what the agent is asked for.
+func (s *Set) Filter() api.Filter {
+	if len(s.Names) == 1 {
+		return api.Filter{Namespace: s.Names[0].Namespace}
+	}
+	return api.Filter{Namespace: s.Namespace}
+}
+
+// MayMean says whether a pod of this name, which may be that in a manifest, is among them.
+func (s *Set) MayMean(namespace, name, node string) bool {
+	if len(s.Names) == 0 {
+		return s.Namespace == "" || s.Namespace == namespace
+	}
+	return slices.ContainsFunc(s.Names, func(n Pod) bool { return n.matches(namespace, name, node) })
+}
+
+// Matches says whether a pod is among them.
+func (s *Set) Matches(p *api.Pod) bool {
+	return s.MayMean(p.Pod.Namespace, p.Pod.Name, p.Pod.Spec.NodeName) &&
+		(s.Labels == nil || s.Labels.Matches(labels.Set(p.Pod.Labels)))
+}
+
+// Choose gives the pods in the order in which they were named. The error names those that are not there.
+func (s *Set) Choose(pods []api.Pod) ([]api.Pod, error) {
+	if len(s.Names) == 0 {
+		return slices.DeleteFunc(slices.Clone(pods), func(p api.Pod) bool { return !s.Matches(&p) }), nil
+	}
+	var out []api.Pod
+	var errs []error
+	for _, n := range s.Names {
+		found := n.Choose(pods)
+		if len(found) == 0 {
+			errs = append(errs, fmt.Errorf("there is no pod %s", n))
+		}
+		for _, p := range found {
+			if !slices.ContainsFunc(out, func(q api.Pod) bool { return q.Pod.UID == p.Pod.UID }) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// Full is a name that no other pod has meanwhile: NAMESPACE/NAME.
+func Full(p *api.Pod) string { return p.Pod.Namespace + "/" + p.Pod.Name }
+
+// rank is lower for the pod that is rather meant: one that runs, then one that is wanted.
+func rank(p *api.Pod) int {
+	switch {
+	case runsNow(p):
+		return 0
+	case p.Ending == "":
+		return 1
+	}
+	return 2
+}
+
+func runsNow(p *api.Pod) bool {
+	s := &p.Pod.Status
+	for _, list := range [][]v1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses} {
+		if slices.ContainsFunc(list, func(c v1.ContainerStatus) bool { return c.State.Running != nil }) {
+			return true
+		}
+	}
+	return false
+}
+
+func doing(p *api.Pod) string {
+	switch {
+	case p.Ending != "" && runsNow(p):
+		return "runs and is being ended"
+	case p.Ending != "":
+		return "is being ended"
+	case runsNow(p):
+		return "runs"
+	}
+	return "has not begun"
+}
+
+// Find asks the agent for the pod that is meant. What is worth saying of the choice goes to note.
+func Find(ctx context.Context, client *api.Client, namespace, arg string, note func(string)) (*api.Pod, error) {
+	name, err := Parse(namespace, arg)
+	if err != nil {
+		return nil, err
+	}
+	all, err := client.Pods(ctx, api.Filter{Namespace: name.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	pod, text, err := name.One(all.Pods)
+	if text != "" {
+		note(text)
+	}
+	return pod, err
+}
