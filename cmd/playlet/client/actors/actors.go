@@ -1,0 +1,317 @@
+// Package actors shows the agent's actors, and the messages that they send.
+package actors
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+const actorsLong = `Draw the agent's actors as they run: each with its state, the messages that wait in its mailbox, the age of the oldest
+message that is not done, its restarts, how long it has run, and why it failed last.
+
+PATH names an actor, which is shown with those below it. A pod may stand in it by its UID or by its name: pods/web,
+pods/default/web/c. No actor is asked: those that hang are shown, too.
+
+With -w, what changes is printed until Ctrl-C, by paths.`
+
+const actorsExample = `  # All of them
+  playlet actors
+
+  # One pod and its containers, with what each is busy with
+  playlet actors pods/web -o wide
+
+  # What the pod's actor says of itself
+  playlet actors inspect pods/web`
+
+// watchActorsEvery is how often a watch looks.
+const watchActorsEvery = time.Second
+
+var (
+	// Heading is that of the rows.
+	Heading     = []string{"ACTOR", "STATE", "WAITING", "OLDEST", "RESTARTS", "UPTIME", "LAST FAILURE"}
+	wideHeading = append(slices.Clone(Heading[:6]), "KIND", "PATH", "BUSY WITH", "LAST FAILURE")
+)
+
+// Commands are "playlet actors" and "playlet trace".
+func Commands() []*cobra.Command {
+	return []*cobra.Command{newActorsCommand(), newTraceCommand()}
+}
+
+// actorsCommand is one run of "playlet actors".
+type actorsCommand struct {
+	client *api.Client
+	output string
+	out    io.Writer
+	every  time.Duration
+}
+
+func newActorsCommand() *cobra.Command {
+	c := &actorsCommand{every: watchActorsEvery}
+	var watch bool
+	cmd := &cobra.Command{
+		Use: "actors [PATH]", Aliases: []string{"actor"}, Short: "Draw the tree of actors", Long: actorsLong,
+		Example: actorsExample, Args: cobra.MaximumNArgs(1), SilenceUsage: true,
+	}
+	socket := cli.SocketFlag(cmd)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what changes, until Ctrl-C")
+	cli.OutputFlag(cmd, &c.output, "table", "table", "wide", "yaml", "json")
+	cmd.ValidArgsFunction = Complete(socket)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := cli.OneOf("output", c.output, "table", "wide", "yaml", "json"); err != nil {
+			return err
+		}
+		c.client, c.out = api.NewClient(*socket), cmd.OutOrStdout()
+		path := strings.Join(args, "")
+		switch {
+		case watch && (c.output == "yaml" || c.output == "json"):
+			return fmt.Errorf("--watch prints a table; -o %s cannot be watched", c.output)
+		case watch:
+			return c.watch(cmd.Context(), path)
+		}
+		return c.list(cmd.Context(), path)
+	}
+	cmd.AddCommand(newInspectCommand())
+	return cmd
+}
+
+func newInspectCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "inspect PATH", Short: "Print an actor's own account of its state", Args: cobra.ExactArgs(1), SilenceUsage: true,
+		Long: "Print an actor's own account of its state. " +
+			"Of one that does not answer within two seconds, it is said what keeps it.",
+	}
+	socket := cli.SocketFlag(cmd)
+	cli.OutputFlag(cmd, &output, "yaml", "yaml", "json")
+	cmd.ValidArgsFunction = Complete(socket)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := cli.OneOf("output", output, "yaml", "json"); err != nil {
+			return err
+		}
+		client := api.NewClient(*socket)
+		all, err := client.Actors(cmd.Context())
+		if err != nil {
+			return err
+		}
+		chosen, err := below(all.Actors, args[0])
+		if err != nil {
+			return err
+		}
+		in, err := client.Inspect(cmd.Context(), chosen[0].Path)
+		if err != nil {
+			return err
+		}
+		return cli.PrintObject(cmd.OutOrStdout(), in, output)
+	}
+	return cmd
+}
+
+// ShownPath is the path of an actor with the name of its pod in place of the UID.
+func ShownPath(a *api.Actor) string {
+	if a.Pod == "" {
+		return a.Path.String()
+	}
+	uid, rest, below := strings.Cut(strings.TrimPrefix(string(a.Path), string(messages.Pods)+"/"), "/")
+	if uid == "" {
+		return a.Path.String()
+	}
+	if below {
+		rest = "/" + rest
+	}
+	return string(messages.Pods) + "/" + a.Pod + rest
+}
+
+// named says whether a person may mean the actor by this path.
+func named(a *api.Actor, path string) bool {
+	if a.Path.String() == path || ShownPath(a) == path {
+		return true
+	}
+	_, pod, _ := strings.Cut(a.Pod, "/")
+	return a.Pod != "" && path == strings.Replace(ShownPath(a), a.Pod, pod, 1)
+}
+
+// below are the actor at the path and those below it; all where the path is empty.
+func below(all []api.Actor, path string) ([]api.Actor, error) {
+	path = strings.Trim(path, "/")
+	if rest, ok := strings.CutPrefix(path, "pod/"); ok {
+		path = "pods/" + rest
+	}
+	if path == "" || path == messages.Node.String() {
+		return all, nil
+	}
+	var out []api.Actor
+	for i := range all {
+		a := &all[i]
+		switch {
+		case len(out) > 0 && strings.HasPrefix(string(a.Path), string(out[0].Path)+"/"):
+			out = append(out, *a)
+		case !named(a, path):
+		case len(out) > 0:
+			return nil, fmt.Errorf("%q is the name of %s and of %s", path, ShownPath(&out[0]), ShownPath(a))
+		default:
+			out = append(out, *a)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("there is no actor %q (playlet actors lists them)", path)
+	}
+	return out, nil
+}
+
+func (c *actorsCommand) get(ctx context.Context, path string) (*api.Actors, error) {
+	got, err := c.client.Actors(ctx)
+	if err == nil {
+		got.Actors, err = below(got.Actors, path)
+	}
+	return got, err
+}
+
+func (c *actorsCommand) newTable() *cli.Table {
+	if c.output == "wide" {
+		return &cli.Table{Out: c.out, Heading: wideHeading}
+	}
+	return &cli.Table{Out: c.out, Heading: Heading}
+}
+
+func (c *actorsCommand) list(ctx context.Context, path string) error {
+	got, err := c.get(ctx, path)
+	if err != nil {
+		return err
+	}
+	if c.output == "yaml" || c.output == "json" {
+		return cli.PrintObject(c.out, got, c.output)
+	}
+	rows := make([][]string, 0, len(got.Actors))
+	for i, branch := range branches(got.Actors) {
+		rows = append(rows, Row(&got.Actors[i], branch, got.At, c.output == "wide"))
+	}
+	return c.newTable().Print(rows)
+}
+
+// watch prints rows as they change, until ctx ends.
+func (c *actorsCommand) watch(ctx context.Context, path string) error {
+	t, last := c.newTable(), map[messages.Address]string{}
+	for {
+		got, err := c.get(ctx, path)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var rows [][]string
+		there := map[messages.Address]bool{}
+		for i := range got.Actors {
+			a := &got.Actors[i]
+			there[a.Path] = true
+			if key := fmt.Sprint(a.State, a.Restarts, a.Waiting); last[a.Path] != key {
+				last[a.Path] = key
+				rows = append(rows, Row(a, ShownPath(a), got.At, c.output == "wide"))
+			}
+		}
+		for gone := range last {
+			if !there[gone] {
+				delete(last, gone)
+				rows = append(rows, []string{gone.String(), "gone"})
+			}
+		}
+		if err := t.Print(rows); err != nil {
+			return err
+		}
+		if !cli.Pause(ctx, c.every) {
+			return nil
+		}
+	}
+}
+
+// Row is one line of the table: an actor as it was at a time.
+func Row(a *api.Actor, name string, at time.Time, wide bool) []string {
+	state, oldest, uptime, busy, failure := string(a.State), cli.NoCell, cli.NoCell, cli.NoCell, cli.NoCell
+	if !a.Until.IsZero() {
+		state += ", starts in " + duration.HumanDuration(max(a.Until.Sub(at), 0))
+	} else if !a.Since.IsZero() {
+		uptime = duration.HumanDuration(max(at.Sub(a.Since), 0))
+	}
+	if h := a.Handling; h != nil {
+		oldest = duration.HumanDuration(max(at.Sub(h.Sent), 0))
+		busy = fmt.Sprintf("%s of %s, %s", h.Message, h.From, duration.HumanDuration(max(at.Sub(h.Began), 0)))
+	}
+	if f := a.Failure; f != nil {
+		failure = cli.Plain(f.Reason) + " (" + duration.HumanDuration(max(at.Sub(f.At), 0)) + " ago)"
+	}
+	row := []string{name, state, strconv.FormatInt(a.Waiting, 10), oldest, strconv.Itoa(a.Restarts), uptime}
+	if wide {
+		row = append(row, string(a.Kind), a.Path.String(), busy)
+	}
+	return append(row, failure)
+}
+
+// branches draw the place of each actor in the tree below the first.
+func branches(actors []api.Actor) []string {
+	depths := make([]int, len(actors))
+	for i := range actors {
+		for a := actors[i].Path; a != actors[0].Path; a = a.Parent() {
+			depths[i]++
+		}
+	}
+	last := func(i int) bool { // of its siblings
+		for j := i + 1; j < len(depths); j++ {
+			if depths[j] <= depths[i] {
+				return depths[j] < depths[i]
+			}
+		}
+		return true
+	}
+	out := make([]string, len(actors))
+	var open []string // of each level above, what is drawn beside those below
+	for i := range actors {
+		a := &actors[i]
+		if depths[i] == 0 {
+			out[i] = ShownPath(a)
+			continue
+		}
+		name, line, beside := a.Path.Name(), "├─ ", "│  "
+		if a.Pod != "" && a.Path.Parent() == messages.Pods {
+			name = a.Pod
+		}
+		if last(i) {
+			line, beside = "└─ ", "   "
+		}
+		open = append(open[:depths[i]-1], beside)
+		out[i] = strings.Join(open[:depths[i]-1], "") + line + name
+	}
+	return out
+}
+
+// Complete completes paths.
+func Complete(socket *string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := names.CompletionContext(cmd)
+		defer cancel()
+		all, err := api.NewClient(*socket).Actors(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var out []cobra.Completion
+		for i := range all.Actors {
+			out = append(out, ShownPath(&all.Actors[i]))
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,286 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/trace"
+)
+
+const traceLong = `Print what the flight recorder keeps of a pod, of an actor, or of all: each message with its sender and receiver, how long
+it was queued and handled, and below it the work that it led to, with the calls of the container runtime (CRI) and of the API
+server. Of a pod, what led to it comes first.
+
+A pod is named as elsewhere (NAME, pod/NAME, NAMESPACE/NAME, or its UID, by which one that is gone is found, too), an actor
+by actor/PATH as "playlet actors" prints it.
+
+-o mermaid is a sequence diagram, for Markdown or mermaid.live; -o perfetto is a file for ui.perfetto.dev, with one track an
+actor; -o json is one entry a line, whose fields are stable.
+
+With --critical-path it is said where the time of a pod's start went: back along the causes from when it became ready.`
+
+const traceExample = `  # The story of a pod, from its manifest on
+  playlet trace web
+
+  # Why did its start take so long?
+  playlet trace web --critical-path
+
+  # What the actor that pulls images does, as it does it
+  playlet trace actor/images -f
+
+  # As a picture, and as a file for ui.perfetto.dev
+  playlet trace pod/web -n shop -o mermaid > web.mmd
+  playlet trace pod/web -n shop -o perfetto > web.json`
+
+// traceCommand is one run of "playlet trace".
+type traceCommand struct {
+	client   *api.Client
+	out, err io.Writer
+	options  api.TraceOptions
+	since    time.Duration
+	output   string
+	critical bool
+	names    trace.Names
+	start    time.Time // of the first line
+	now      func() time.Time
+}
+
+func newTraceCommand() *cobra.Command {
+	c := &traceCommand{now: time.Now}
+	cmd := &cobra.Command{
+		Use: "trace [POD | actor/PATH]", Short: "Print the messages of a pod or an actor", Long: traceLong, Example: traceExample,
+		Args: cobra.MaximumNArgs(1), SilenceUsage: true,
+	}
+	socket := cli.SocketFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&c.options.Namespace, "namespace", "n", "", names.NamespaceUsage)
+	flags.BoolVarP(&c.options.Follow, "follow", "f", false, "Go on, and print what is new, until Ctrl-C")
+	flags.DurationVar(&c.since, "since", 0, "Only what ended within this `duration`, as 5s, 2m or 3h")
+	flags.BoolVar(&c.critical, "critical-path", false, "Where the time of the pod's start went (-o text, json)")
+	cli.OutputFlag(cmd, &c.output, "text", "text", "json", "mermaid", "perfetto")
+	pods, actors := names.CompletePods(socket, &c.options.Namespace, false), Complete(socket)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if !strings.HasPrefix(typed, actorPrefix) {
+			return pods(cmd, args, typed)
+		}
+		out, directive := actors(cmd, args, typed)
+		for i := range out {
+			out[i] = actorPrefix + out[i]
+		}
+		return out, directive
+	}
+	if err := cmd.RegisterFlagCompletionFunc("namespace", names.CompleteNamespaces(socket)); err != nil {
+		panic(err) // the flag was added a moment ago
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		if err := c.check(args); err != nil {
+			return err
+		}
+		return c.run(cmd.Context(), strings.Join(args, ""))
+	}
+	return cmd
+}
+
+const actorPrefix = "actor/"
+
+func (c *traceCommand) check(args []string) error {
+	if err := cli.OneOf("output", c.output, "text", "json", "mermaid", "perfetto"); err != nil {
+		return err
+	}
+	drawn := c.output == "mermaid" || c.output == "perfetto"
+	switch {
+	case c.since < 0:
+		return fmt.Errorf("--since=%s: it must be more than 0", c.since)
+	case c.since > 0:
+		c.options.Since = c.now().Add(-c.since)
+	}
+	switch {
+	case drawn && c.options.Follow:
+		return fmt.Errorf("--follow prints text or json; -o %s draws what is there now", c.output)
+	case !c.critical:
+		return nil
+	case drawn:
+		return fmt.Errorf("--critical-path is printed as text or json; leave out -o %s", c.output)
+	case c.options.Follow || c.since > 0:
+		return errors.New("--critical-path looks at a whole start; leave out --follow and --since")
+	case len(args) == 0 || strings.HasPrefix(args[0], actorPrefix):
+		return errors.New("--critical-path is that of a pod's start; name the pod (playlet pods lists them)")
+	}
+	return nil
+}
+
+func (c *traceCommand) run(ctx context.Context, arg string) error {
+	if err := c.choose(ctx, arg); err != nil {
+		return err
+	}
+	err := c.client.Trace(ctx, c.options, func(t *api.Trace) error {
+		if t.Pod != nil {
+			c.names.Pod, c.names.Pods[t.Pod.UID] = t.Pod.UID, t.Pod.Namespace+"/"+t.Pod.Name
+		} else if c.options.Pod != "" {
+			c.names.Pod = c.options.Pod
+		}
+		if c.critical {
+			return c.printPath(t.Entries)
+		}
+		return c.print(t.Entries)
+	})
+	if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == 404 {
+		lists := "playlet pods lists them; one that is gone is found by its UID"
+		if c.options.Actor != "" {
+			lists = "playlet actors lists them"
+		}
+		return fmt.Errorf("%s (%s)", refused.Text, lists)
+	}
+	return err
+}
+
+// PrintTrace prints what is kept of the pod or the actor that the options name, as text.
+func PrintTrace(ctx context.Context, client *api.Client, o api.TraceOptions, out io.Writer) error {
+	return (&traceCommand{client: client, out: out, err: out, output: "text", options: o}).run(ctx, "")
+}
+
+// choose finds the pod or the actor that is meant, and learns the names of pods.
+func (c *traceCommand) choose(ctx context.Context, arg string) error {
+	all, err := c.client.Actors(ctx)
+	if err != nil {
+		return err
+	}
+	c.names.Pods = map[string]string{}
+	for i := range all.Actors {
+		if a := &all.Actors[i]; a.Pod != "" {
+			c.names.Pods[a.Path.PodUID()] = a.Pod
+		}
+	}
+	if path, ok := strings.CutPrefix(arg, actorPrefix); ok {
+		if path = strings.Trim(path, "/"); path == "" {
+			return errors.New("which actor? (playlet actors lists them)")
+		}
+		c.options.Actor = path // one that is gone may still be recorded
+		if found, err := below(all.Actors, path); err == nil {
+			c.options.Actor = found[0].Path.String()
+		}
+		return nil
+	}
+	if arg == "" {
+		return nil
+	}
+	name, err := names.Parse(c.options.Namespace, arg)
+	if err != nil {
+		return err
+	}
+	pods, err := c.client.Pods(ctx, api.Filter{Namespace: name.Namespace})
+	if err != nil {
+		return err
+	}
+	if len(name.Choose(pods.Pods)) == 0 { // it may be the UID of one that is gone
+		c.options.Pod, c.options.Namespace = name.Name, name.Namespace
+		return nil
+	}
+	pod, note, err := name.One(pods.Pods)
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		fmt.Fprintln(c.err, note)
+	}
+	c.options.Pod, c.options.Namespace = string(pod.Pod.UID), ""
+	return nil
+}
+
+func (c *traceCommand) print(entries []supervisors.Entry) error {
+	switch c.output {
+	case "json":
+		lines := json.NewEncoder(c.out)
+		for i := range entries {
+			if err := lines.Encode(&entries[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "mermaid":
+		_, err := io.WriteString(c.out, trace.Mermaid(entries, c.names))
+		return err
+	case "perfetto":
+		return trace.Perfetto(c.out, entries, c.names)
+	}
+	if c.start.IsZero() {
+		c.start = trace.Start(entries)
+		if len(entries) == 0 && !c.options.Follow {
+			fmt.Fprintln(c.err, "no message is recorded")
+			return nil
+		}
+		if len(entries) > 0 {
+			if uid := c.names.Pod; uid != "" {
+				fmt.Fprintf(c.out, "pod is %s, UID %s; ", cli.OrNone(c.names.Pods[uid]), uid)
+			}
+			began := c.start.Local().Format("2006-01-02 15:04:05.000")
+			fmt.Fprintf(c.out, "times are counted from %s\n%s\n", began, trace.Heading)
+		}
+	}
+	for _, line := range trace.Transcript(entries, c.start, c.names) {
+		if _, err := fmt.Fprintln(c.out, cli.Plain(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leastShare is the least percentage of a segment that is printed.
+const leastShare = 0.1
+
+func (c *traceCommand) printPath(entries []supervisors.Entry) error {
+	pod := c.names.Pod
+	if name := c.names.Pods[pod]; name != "" {
+		pod = name
+	}
+	path, err := trace.CriticalPath(entries, c.names)
+	if err != nil {
+		return fmt.Errorf("pod %s has no critical path: %w (playlet explain pod/%s says how it is)", pod, err,
+			messages.Address(pod).Name())
+	}
+	if c.output == "json" {
+		return cli.PrintObject(c.out, path, c.output)
+	}
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "AT\tTOOK\tSHARE\tKIND\tACTOR\tWHAT")
+	sums := map[trace.SegmentKind]time.Duration{}
+	share := func(d time.Duration) float64 { return 100 * float64(d) / float64(max(path.Took, 1)) }
+	short, shorter := 0, time.Duration(0)
+	for _, s := range path.Segments {
+		if sums[s.Kind] += s.Took; share(s.Took) < leastShare {
+			short++
+			shorter += s.Took
+			continue
+		}
+		fmt.Fprintf(w, "+%.3fs\t%s\t%.1f%%\t%s\t%s\t%s\n", s.Began.Sub(path.Began).Seconds(), s.Took.Round(time.Microsecond),
+			share(s.Took), s.Kind, s.Actor, cli.Plain(s.Name))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if short > 0 {
+		fmt.Fprintf(c.out, "%d more take %s together, each less than %.1f%% (-o json has them)\n", short,
+			shorter.Round(time.Microsecond), leastShare)
+	}
+	fmt.Fprintf(c.out, "\nFrom the begin to ready: %s\n", path.Took.Round(time.Microsecond))
+	for _, kind := range trace.Kinds {
+		if sums[kind] > 0 {
+			fmt.Fprintf(w, "  %s\t%s\t%.1f%%\n", kind, sums[kind].Round(time.Microsecond), share(sums[kind]))
+		}
+	}
+	return w.Flush()
+}

@@ -1,0 +1,387 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/actors"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+const chaosRunLong = `Run an experiment: look whether the node is steady, carry the steps out, one after another, look all the while, and wait
+until the node is steady again. All the time each pod that was ready has to stay ready, no container of one may be restarted,
+the node's container runtime and network have to be ready, and in a cluster the node's lease has to be renewed. At the end each
+actor has to run, and the agent may not have many more goroutines than before.
+
+Exit code 0: all held. 1: something did not, or the experiment could not begin. Ctrl-C ends all rules.
+Experiments to begin with are in e2e/chaos.`
+
+const (
+	lookEvery      = 250 * time.Millisecond
+	commandTimeout = time.Minute
+	maxViolations  = 100 // reported; those that follow are counted
+	goroutineNoise = 50  // requests and connections that come and go
+)
+
+// experimentReport is what -o json prints.
+type experimentReport struct {
+	Name       string          `json:"name,omitempty"`
+	Seed       uint64          `json:"seed"`
+	Began      time.Time       `json:"began"`
+	Seconds    float64         `json:"seconds"`
+	Pods       int             `json:"pods"`       // that were ready, and are looked at
+	Containers int             `json:"containers"` // of these
+	Steps      []api.ChaosRule `json:"steps"`
+	Looks      int             `json:"looks"`
+	Violations []violation     `json:"violations"`
+	Settled    float64         `json:"settledSeconds"` // from the last step until the node was steady
+	Passed     bool            `json:"passed"`
+}
+
+type violation struct {
+	At   time.Time `json:"at"`
+	Text string    `json:"text"`
+}
+
+// chaosRun is one run of "playlet chaos run".
+type chaosRun struct {
+	chaosCommand
+	experiment *experiment
+
+	mu     sync.Mutex
+	report experimentReport
+	seen   map[string]bool // violations that are reported already
+	before map[string]map[string]string
+	// goroutines are those of the agent before, and never fewer than it may have at the end.
+	goroutines int
+	abort      context.CancelCauseFunc
+}
+
+func newChaosRun() *cobra.Command {
+	c := &chaosRun{seen: map[string]bool{}, before: map[string]map[string]string{}}
+	var reportFile string
+	cmd := &cobra.Command{
+		Use: "run FILE", Short: "Run an experiment with checks", Long: chaosRunLong, Args: cobra.ExactArgs(1), SilenceUsage: true,
+	}
+	socket := cli.SocketFlag(cmd)
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "Only check the file and the node, and list the actors that each step may "+
+		"act on")
+	cmd.Flags().StringVar(&reportFile, "report", "", "Write the report, in JSON, to this `file` as well")
+	cli.OutputFlag(cmd, &c.output, "text", "text", "json")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := cli.OneOf("output", c.output, "text", "json"); err != nil {
+			return err
+		}
+		data, err := os.ReadFile(args[0])
+		if err != nil {
+			return err
+		}
+		if c.experiment, err = readExperiment(args[0], data); err != nil {
+			return err
+		}
+		c.client, c.out = api.NewClient(*socket), &oneAtATime{w: cmd.OutOrStdout()}
+		text := c.out
+		if c.output == "json" {
+			c.out = io.Discard
+		}
+		began, err := c.runAll(cmd.Context())
+		if !began {
+			return err
+		}
+		if reportFile != "" {
+			body, badReport := json.MarshalIndent(c.report, "", "    ")
+			err = errors.Join(err, badReport, os.WriteFile(reportFile, append(body, '\n'), 0o600))
+		}
+		if c.output == "json" {
+			err = errors.Join(err, cli.PrintObject(text, c.report, c.output))
+		}
+		return err
+	}
+	return cmd
+}
+
+// oneAtATime is written to by the steps and by who looks beside them.
+type oneAtATime struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (o *oneAtATime) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Write(p)
+}
+
+// runAll is the experiment; began says whether there is a report.
+func (c *chaosRun) runAll(ctx context.Context) (began bool, err error) {
+	e := c.experiment
+	c.report = experimentReport{Name: e.Metadata.Name, Seed: e.Spec.Seed, Began: time.Now(), Steps: []api.ChaosRule{},
+		Violations: []violation{}}
+	atRisk := map[string]bool{}
+	for i := range e.Spec.Steps { // the preview, which shows what a step before it may change, as it is now
+		step, err := c.client.AddChaos(ctx, e.Spec.Steps[i].rule(e.Spec.Seed), true)
+		if err != nil {
+			return false, err
+		}
+		for j := range step.Targets {
+			atRisk[string(step.Targets[j].Path)] = true
+		}
+		if c.dryRun {
+			c.printTargets(step)
+			c.report.Steps = append(c.report.Steps, *step)
+		}
+	}
+	fmt.Fprintf(c.out, "%d actors are at risk\n", len(atRisk))
+	if limit := e.Spec.MaxTargets; limit > 0 && len(atRisk) > limit {
+		return false, fmt.Errorf("%d actors are at risk, more than maxTargets (%d): nothing was done", len(atRisk), limit)
+	}
+	if err := c.baseline(ctx); err != nil || c.dryRun {
+		c.report.Passed = err == nil
+		return c.dryRun, err
+	}
+	fmt.Fprintf(c.out, "steady before: %d pods are ready, with %d containers\n", c.report.Pods, c.report.Containers)
+	err = c.steps(ctx)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	_, stopErr := c.client.StopChaos(ending, 0)
+	c.background(ending)
+	cancel()
+	if err = errors.Join(err, stopErr); err == nil {
+		err = c.settle(ctx)
+	}
+	c.report.Seconds = time.Since(c.report.Began).Seconds()
+	switch n := len(c.report.Violations); {
+	case ctx.Err() != nil:
+		err = errors.New("interrupted; all rules are ended")
+	case n > 0:
+		err = errors.Join(fmt.Errorf("%d violations", n), err)
+	}
+	c.report.Passed = err == nil
+	if err == nil {
+		fmt.Fprintf(c.out, "passed: steady after %.1fs; %d looks, seed %d\n", c.report.Settled, c.report.Looks, c.report.Seed)
+	}
+	return true, err
+}
+
+// steps carries the steps out, and looks beside them, until the last is over or too much is violated.
+func (c *chaosRun) steps(ctx context.Context) error {
+	ctx, c.abort = context.WithCancelCause(ctx)
+	defer c.abort(nil)
+	looking, stopLooking := context.WithCancel(ctx)
+	var looks sync.WaitGroup
+	looks.Go(func() {
+		for cli.Pause(looking, lookEvery) {
+			if err := c.look(looking, false); err != nil && looking.Err() == nil {
+				c.violated("the agent does not answer: " + cli.OneLine(err))
+			}
+		}
+	})
+	defer looks.Wait()
+	defer stopLooking()
+	for i := range c.experiment.Spec.Steps {
+		s := &c.experiment.Spec.Steps[i]
+		step, err := c.client.AddChaos(ctx, s.rule(c.experiment.Spec.Seed), false)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(c.out, "step %d %s: %s\n", i+1, s.Name, cli.Plain(step.Rule.String()))
+		if !s.Background {
+			err = c.await(ctx, step)
+			printDone(c.out, &step.Status, step.Targets)
+		}
+		if c.report.Steps = append(c.report.Steps, *step); err != nil {
+			return err
+		}
+		if !cli.Pause(ctx, s.Then) {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// background adds what the steps in the background did, which have ended now.
+func (c *chaosRun) background(ctx context.Context) {
+	all, err := c.client.Chaos(ctx)
+	if err != nil {
+		return // who looks whether the node is steady says so
+	}
+	for i := range c.report.Steps {
+		step := &c.report.Steps[i]
+		for _, s := range all.Rules {
+			if s.ID == step.ID && !step.Over {
+				step.Status = s
+				fmt.Fprintf(c.out, "step %d, in the background, ", i+1)
+				printDone(c.out, &step.Status, step.Targets)
+			}
+		}
+	}
+}
+
+// settle waits until the node is steady.
+func (c *chaosRun) settle(ctx context.Context) error {
+	began := time.Now()
+	for {
+		err := c.look(ctx, true)
+		if err == nil {
+			err = c.command(ctx)
+		}
+		if c.report.Settled = time.Since(began).Seconds(); err == nil {
+			return nil
+		}
+		if time.Since(began) > c.experiment.Spec.Steady.Settle {
+			return fmt.Errorf("the node is not steady after %s: %w", c.experiment.Spec.Steady.Settle, err)
+		}
+		if !cli.Pause(ctx, lookEvery) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *chaosRun) command(ctx context.Context) error {
+	argv := c.experiment.Spec.Steady.Command
+	if len(argv) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("the command %s: %w: %s", strings.Join(argv, " "), err, cli.Plain(string(out)))
+	}
+	return nil
+}
+
+// violated notes what must not be, once.
+func (c *chaosRun) violated(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen[text] || len(c.report.Violations) == maxViolations {
+		return
+	}
+	c.seen[text] = true
+	c.report.Violations = append(c.report.Violations, violation{time.Now(), text})
+	fmt.Fprintln(c.out, "violated:", cli.Plain(text))
+	if len(c.report.Violations) >= c.experiment.Spec.Abort {
+		c.abort(errors.New("aborted"))
+	}
+}
+
+// readyPods are the containers of each pod that is ready, by name, with what changes when one is restarted. The status of the
+// unknown ones is not known yet: their actor, and the one that knows of it, have begun anew.
+func readyPods(all *api.Pods) (out map[string]map[string]string, unknown map[string]bool) {
+	out, unknown = map[string]map[string]string{}, map[string]bool{}
+	for i := range all.Pods {
+		p := all.Pods[i].Pod
+		unknown[p.Namespace+"/"+p.Name] = true
+		for _, condition := range p.Status.Conditions {
+			if condition.Type != v1.PodReady {
+				continue
+			}
+			delete(unknown, p.Namespace+"/"+p.Name)
+			if condition.Status != v1.ConditionTrue {
+				continue
+			}
+			containers := map[string]string{}
+			for _, s := range p.Status.ContainerStatuses {
+				containers[s.Name] = fmt.Sprintf("%s, restart %d", s.ContainerID, s.RestartCount)
+			}
+			out[p.Namespace+"/"+p.Name] = containers
+		}
+	}
+	return out, unknown
+}
+
+// baseline notes what is there before.
+func (c *chaosRun) baseline(ctx context.Context) error {
+	all, err := c.client.Pods(ctx, api.Filter{})
+	if err != nil {
+		return err
+	}
+	actors, err := c.client.Actors(ctx)
+	if err != nil {
+		return err
+	}
+	c.before, _ = readyPods(all)
+	c.goroutines = actors.Goroutines
+	c.report.Pods = len(c.before)
+	for _, containers := range c.before {
+		c.report.Containers += len(containers)
+	}
+	if want := c.experiment.Spec.Steady.Pods; len(c.before) < want {
+		return fmt.Errorf("the node is not steady, and nothing was done: %d pods are ready, and %d have to be",
+			len(c.before), want)
+	}
+	if err := errors.Join(c.look(ctx, true), c.command(ctx)); err != nil {
+		return fmt.Errorf("the node is not steady, and nothing was done: %w", err)
+	}
+	return nil
+}
+
+// look compares the node with what it was, and notes what is violated. At rest, actors have to be as well; the error says what is
+// not, which may pass.
+func (c *chaosRun) look(ctx context.Context, rest bool) error {
+	all, err := c.client.Pods(ctx, api.Filter{})
+	if err != nil {
+		return err
+	}
+	c.report.Looks++
+	if !all.Runtime.Ready || !all.Runtime.NetworkReady {
+		if rest {
+			return errors.New("the container runtime or its network is not ready")
+		}
+		c.violated("the container runtime or its network was not ready")
+	}
+	if expires := all.LeaseExpires; !expires.IsZero() && time.Now().After(expires) {
+		c.violated("the node's lease was not renewed before it ended at " + expires.Format(time.RFC3339))
+	}
+	if !all.Audited || len(all.Unheard) > 0 { // an actor that has begun anew does not know of all pods yet
+		if rest {
+			return errors.New("the agent does not know of all pods yet")
+		}
+		return nil
+	}
+	now, unknown := readyPods(all)
+	for pod, containers := range c.before {
+		if unknown[pod] {
+			if rest {
+				return fmt.Errorf("the status of pod %s is not known yet", pod)
+			}
+			continue
+		}
+		for name, was := range containers {
+			if is, ready := now[pod][name]; now[pod] != nil && (!ready || is != was) {
+				c.violated(fmt.Sprintf("container %s of pod %s is another: %s, and was %s", name, pod, is, was))
+			}
+		}
+		if now[pod] == nil {
+			c.violated("pod " + pod + " is not ready")
+		}
+	}
+	if !rest {
+		return nil
+	}
+	tree, err := c.client.Actors(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range tree.Actors {
+		if a := &tree.Actors[i]; a.State != supervisors.Running {
+			return fmt.Errorf("actor %s is %s", actors.ShownPath(a), a.State)
+		}
+	}
+	if n := tree.Goroutines; c.goroutines > 0 && n > c.goroutines+c.goroutines/4+goroutineNoise {
+		return fmt.Errorf("the agent has %d goroutines, and had %d before: something leaks", n, c.goroutines)
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+)
+
+const eventsLong = `List the last events of this node, those of pods that are gone as well: the agent keeps 500, also on a node without an API
+server, and on the disk across its restarts. Like events are counted.
+
+With -w, events are printed as they come until Ctrl-C; when the agent is restarted meanwhile, its return is waited for.`
+
+const eventsExample = `  # What happened on this node, the newest last
+  playlet events
+
+  # To a pod, and what goes on to happen
+  playlet events -w web`
+
+var eventOutputs = []string{"table", "yaml", "json", "name", "jsonpath=", "go-template=", "custom-columns="}
+
+// eventsCommand is one run of "playlet events".
+type eventsCommand struct {
+	podsCommand
+	table *cli.Table
+	seen  map[string]int32
+}
+
+func newEventsCommand() *cobra.Command {
+	c := &eventsCommand{podsCommand: podsCommand{now: time.Now}, seen: map[string]int32{}}
+	var watch bool
+	cmd := &cobra.Command{
+		Use: "events [POD...]", Aliases: []string{"event", "ev"}, Short: "List the last events of this node, or of pods",
+		Long: eventsLong, Example: eventsExample, SilenceUsage: true,
+	}
+	socket := cli.SocketFlag(cmd)
+	c.set.AddNames(cmd, socket)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what comes, until Ctrl-C")
+	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
+	cli.OutputFlag(cmd, &c.output, "table", eventOutputs...)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := c.set.Settle(args)
+		if err == nil && c.output != "table" {
+			err = cli.OneOf("output", strings.SplitAfter(c.output, "=")[0], eventOutputs...)
+		}
+		if err == nil && c.output != "table" {
+			c.print, err = cli.PrinterOf(c.output, c.bare)
+		}
+		if err != nil {
+			return err
+		}
+		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		c.table = &cli.Table{
+			Out: c.out, Heading: []string{"NAMESPACE", "LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}, Begun: c.bare,
+		}
+		if watch {
+			return c.watch(cmd.Context())
+		}
+		got, err := c.client.Events(cmd.Context(), api.Filter{})
+		if err != nil {
+			return err
+		}
+		if found := c.chosen(got.Items); len(found) > 0 || c.print != nil {
+			return c.show(found, false)
+		}
+		return c.note([]string{"no events"})
+	}
+	return cmd
+}
+
+// chosen are the events of the pods that are meant.
+func (c *eventsCommand) chosen(all []*v1.Event) []*v1.Event {
+	return slices.DeleteFunc(slices.Clone(all), func(e *v1.Event) bool {
+		o := &e.InvolvedObject
+		return !c.set.MayMean(e.Namespace, o.Name, e.Source.Host) || len(c.set.Names) > 0 && o.Kind != "Pod"
+	})
+}
+
+// show prints events; one by one where they are no list.
+func (c *eventsCommand) show(found []*v1.Event, single bool) error {
+	list := &v1.EventList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []v1.Event{}}
+	var rows [][]string
+	for _, e := range found {
+		shown := *e
+		shown.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}
+		list.Items = append(list.Items, shown)
+		rows = append(rows, append([]string{e.Namespace}, eventRow(e, c.now())...))
+	}
+	switch {
+	case c.print == nil && len(rows) > 0:
+		return c.table.Print(rows)
+	case c.print == nil:
+		return nil
+	case !single:
+		return c.print(c.out, list)
+	}
+	for i := range list.Items {
+		if c.output == "yaml" {
+			fmt.Fprintln(c.out, "---")
+		}
+		if err := c.print(c.out, &list.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventRow is an event: when, type, reason, object and message.
+func eventRow(e *v1.Event, now time.Time) []string {
+	seen := duration.HumanDuration(max(now.Sub(e.LastTimestamp.Time), 0))
+	if e.Count > 1 {
+		seen += fmt.Sprintf(" (x%d over %s)", e.Count, duration.HumanDuration(max(now.Sub(e.FirstTimestamp.Time), 0)))
+	}
+	object := strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name
+	if _, container, of := strings.Cut(strings.TrimSuffix(e.InvolvedObject.FieldPath, "}"), "{"); of {
+		object += " (" + container + ")"
+	}
+	return []string{seen, e.Type, e.Reason, object, cli.Plain(e.Message)}
+}
+
+// watch prints events as they come, until ctx ends.
+func (c *eventsCommand) watch(ctx context.Context) error {
+	reached := false
+	for {
+		var failed error
+		err := c.client.WatchEvents(ctx, api.Filter{}, func(line *api.Events) error {
+			fresh := slices.DeleteFunc(c.chosen(line.Items), func(e *v1.Event) bool { return c.seen[e.Name] == e.Count })
+			for _, e := range fresh {
+				c.seen[e.Name] = e.Count
+			}
+			reached, failed = true, c.show(fresh, true)
+			return failed
+		})
+		if failed != nil || ctx.Err() != nil {
+			return failed
+		}
+		if !reached || !errors.Is(err, api.ErrStreamEnded) && !errors.Is(err, api.ErrNotRunning) {
+			return err
+		}
+		if !cli.Pause(ctx, cli.ReconnectEvery) { // the agent is being restarted
+			return nil
+		}
+	}
+}
+
+// printEvents prints the events of one pod below its description.
+func printEvents(out io.Writer, found []*v1.Event, now time.Time) error {
+	if len(found) == 0 {
+		fmt.Fprintln(out, "Events:  none is kept")
+		return nil
+	}
+	fmt.Fprintln(out, "Events:")
+	t := &cli.Table{Out: out, Heading: []string{"  LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}}
+	var rows [][]string
+	for _, e := range found {
+		row := eventRow(e, now)
+		row[0] = "  " + row[0]
+		rows = append(rows, row)
+	}
+	return t.Print(rows)
+}

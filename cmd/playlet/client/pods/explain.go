@@ -1,0 +1,181 @@
+package pods
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/supervisors/trace"
+)
+
+const explainLong = `Say in plain words why a pod is in the state that it is in: the cause first, then what it waits for, since when, what was
+tried, when the next try is and what would unblock it. "explain node" says the same of the node.
+
+With -v, what that was made from follows: the pod's status and its last messages. The fields of -o json are stable.`
+
+const explainExample = `  playlet explain pod/web
+  playlet explain shop/web -v
+  playlet explain web db
+  playlet explain -l app=web
+  playlet explain node -o json`
+
+func newExplainCommand() *cobra.Command {
+	c := &podsCommand{now: time.Now}
+	var verbose bool
+	cmd := &cobra.Command{
+		Use: "explain {NAME... | node}", Short: "Say why a pod, or the node, is in its state", Long: explainLong,
+		Example: explainExample, SilenceUsage: true,
+	}
+	socket := cli.SocketFlag(cmd)
+	c.set.AddFlags(cmd, socket)
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "Add what the explanation was made from")
+	cli.OutputFlag(cmd, &c.output, "text", "text", "json")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := cli.OneOf("output", c.output, "text", "json"); err != nil {
+			return err
+		}
+		if len(args) == 0 && c.set.Selector == "" {
+			return fmt.Errorf("explain what? name a pod, or node (%s --help shows examples)", cmd.CommandPath())
+		}
+		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		return c.explain(cmd.Context(), args, verbose)
+	}
+	return cmd
+}
+
+// explanations asks for those of what is named.
+func (c *podsCommand) explanations(ctx context.Context, args []string) (*api.Explanations, error) {
+	if len(args) == 1 && args[0] == "node" {
+		return c.client.Explain(ctx, api.Filter{})
+	}
+	if err := c.set.Settle(args); err != nil {
+		return nil, err
+	}
+	all, err := c.client.Pods(ctx, c.set.Filter())
+	if err != nil {
+		return nil, err
+	}
+	found, missing := c.set.Choose(all.Pods)
+	found, notes := names.Meant(found)
+	out := &api.Explanations{At: all.At, Items: []api.Explanation{}}
+	ask := func(f api.Filter, uid string) error {
+		got, err := c.client.Explain(ctx, f)
+		if err == nil {
+			got.Items = slices.DeleteFunc(got.Items, func(e api.Explanation) bool { return uid != "" && e.UID != uid })
+			out.Items = append(out.Items, got.Items...)
+		}
+		return err
+	}
+	for i := range found {
+		p := found[i].Pod
+		if err := ask(api.Filter{Namespace: p.Namespace, Name: p.Name}, string(p.UID)); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range c.set.Names { // the agent may know why one is not there
+		if missing != nil && len(n.Choose(all.Pods)) == 0 {
+			if err := ask(api.Filter{Namespace: n.Namespace, Name: n.Name}, ""); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(args) == 0 && len(found) == 0 {
+		notes = append(notes, "no pods")
+	}
+	return out, c.note(notes)
+}
+
+func (c *podsCommand) explain(ctx context.Context, args []string, verbose bool) error {
+	got, err := c.explanations(ctx, args)
+	if err != nil {
+		return err
+	}
+	if !verbose {
+		for i := range got.Items {
+			got.Items[i].Evidence, got.Items[i].Messages = nil, nil
+		}
+	}
+	if c.output == "json" {
+		return cli.PrintObject(c.out, got, c.output)
+	}
+	for i := range got.Items {
+		if i > 0 {
+			fmt.Fprintln(c.out)
+		}
+		if err := PrintExplanation(c.out, &got.Items[i], c.now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PrintExplanation prints one explanation, the cause first.
+func PrintExplanation(out io.Writer, e *api.Explanation, now time.Time) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, cli.Plain(e.Cause))
+	printFinding(w, e.Finding, now)
+	for _, f := range e.Others {
+		fmt.Fprintf(w, "\n%s\n", cli.Plain(f.Cause))
+		printFinding(w, f, now)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(e.Evidence)+len(e.Messages) > 0 {
+		fmt.Fprintln(out, "\nEvidence:")
+		if e.UID != "" {
+			fmt.Fprintf(out, "  pod %s/%s, UID %s, of %s, phase %s, its actor is %s\n", e.Namespace, e.Name, e.UID,
+				cli.OrNone(string(e.Source)), cli.OrNone(e.Phase), cli.OrNone(e.Actor))
+		}
+	}
+	for _, line := range e.Evidence {
+		fmt.Fprintln(out, "  "+cli.Plain(line))
+	}
+	if len(e.Messages) > 0 {
+		names := trace.Names{Pod: e.UID, Pods: map[string]string{e.UID: e.Namespace + "/" + e.Name}}
+		fmt.Fprintln(out, "  "+trace.Heading)
+		for _, line := range trace.Transcript(e.Messages, trace.Start(e.Messages), names) {
+			fmt.Fprintln(out, "  "+cli.Plain(line))
+		}
+	}
+	return nil
+}
+
+func printFinding(w io.Writer, f api.Finding, now time.Time) {
+	line := func(what, text string) {
+		if text = cli.Plain(text); text != "" {
+			fmt.Fprintf(w, "  %s:\t%s\n", what, text)
+		}
+	}
+	when := func(what string, at time.Time) {
+		switch ago := now.Sub(at); {
+		case at.IsZero():
+		case ago >= 0:
+			line(what, fmt.Sprintf("%s (%s ago)", at.Local().Format(time.DateTime), duration.HumanDuration(ago)))
+		default:
+			line(what, fmt.Sprintf("%s (in %s)", at.Local().Format(time.DateTime), duration.HumanDuration(-ago)))
+		}
+	}
+	line("state", f.Code)
+	line("waits for", f.WaitsFor)
+	when("since", f.Since)
+	switch {
+	case f.Tries == 1:
+		line("tried", "once in vain")
+	case f.Tries > 1:
+		line("tried", fmt.Sprintf("%d times in vain", f.Tries))
+	}
+	line("last said", f.LastError)
+	when("next try", f.NextTry)
+	when("ended at", f.Until)
+	line("to unblock it", f.Remedy)
+}

@@ -1,0 +1,230 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// podWatch is the state of "playlet pods -w": what was printed last, to print only what differs.
+type podWatch struct {
+	*podsCommand
+	table  *cli.Table
+	pods   map[string]api.Pod // by UID
+	keys   map[string]string  // of the rows printed last, by UID
+	waits  map[string]string  // what was said that pods wait for, by UID
+	said   []string           // of the node
+	lost   bool               // the agent is gone, and was not heard of since
+	failed error              // of printing
+	mu     sync.Mutex         // held while something is taken and printed
+}
+
+// watch prints rows as they change, until ctx ends. It outlives the agent: after a restart it goes on.
+func (c *podsCommand) watch(ctx context.Context) error {
+	w := &podWatch{
+		podsCommand: c, table: c.newTable(), pods: map[string]api.Pod{}, keys: map[string]string{}, waits: map[string]string{},
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var progress sync.WaitGroup
+	defer progress.Wait()
+	defer stop()
+	if w.isTable() {
+		progress.Go(func() { cli.Repeat(ctx, w.ticks, w.sayProgress) })
+	}
+	reached := false
+	for {
+		err := c.client.Watch(ctx, c.set.Filter(), func(change *api.Change) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			reached, w.lost = true, false
+			change.Pods = slices.DeleteFunc(change.Pods, func(p api.Pod) bool { return !c.set.Matches(&p) })
+			w.failed = w.take(change)
+			return w.failed
+		})
+		if failed := w.failure(); failed != nil || ctx.Err() != nil {
+			return failed
+		}
+		if !reached {
+			return err
+		}
+		if err := w.lose(); err != nil {
+			return err
+		}
+		if !cli.Pause(ctx, cli.ReconnectEvery) {
+			return nil
+		}
+	}
+}
+
+// lose says once that the agent is gone.
+func (w *podWatch) lose() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lost {
+		return nil
+	}
+	w.lost = true
+	return w.note([]string{"the agent is gone; waiting for it to come back"})
+}
+
+func (w *podWatch) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
+}
+
+func (w *podWatch) sayProgress() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lost { // what was known of the pods is old
+		return
+	}
+	var going []api.Pod
+	for _, p := range w.pods {
+		if p.Waiting != nil && (p.Waiting.Code == messages.ReasonPulling || p.Waiting.Code == messages.ReasonPullQueued) {
+			going = append(going, p)
+		}
+	}
+	slices.SortFunc(going, func(x, y api.Pod) int {
+		return strings.Compare(x.Pod.Namespace+"/"+x.Pod.Name, y.Pod.Namespace+"/"+y.Pod.Name)
+	})
+	if w.output == "table" {
+		w.failed = errors.Join(w.failed, w.note(summary.Notes(going, w.now())))
+		return
+	}
+	var rows [][]string
+	for i := range going {
+		rows = append(rows, summary.Row(&going[i], w.now(), true))
+	}
+	if len(rows) > 0 {
+		w.failed = errors.Join(w.failed, w.table.Print(rows))
+	}
+}
+
+// take prints what a change changes.
+func (w *podWatch) take(change *api.Change) error {
+	gone := change.Gone
+	if change.Complete() {
+		gone = append(gone, w.missing(change.Pods)...)
+	}
+	errs := []error{w.changed(change.Pods), w.gone(gone)}
+	if change.Node != nil {
+		errs = append(errs, w.node(change.Node))
+	}
+	return errors.Join(errs...)
+}
+
+// missing are the pods that were there before the agent was restarted and are not in its first complete list.
+func (w *podWatch) missing(now []api.Pod) []api.Ref {
+	var out []api.Ref
+	for uid, old := range w.pods {
+		if !slices.ContainsFunc(now, func(p api.Pod) bool { return string(p.Pod.UID) == uid }) {
+			out = append(out, old.Ref())
+		}
+	}
+	slices.SortFunc(out, func(x, y api.Ref) int {
+		return strings.Compare(x.Namespace+"/"+x.Name+"/"+x.UID, y.Namespace+"/"+y.Name+"/"+y.UID)
+	})
+	return out
+}
+
+func (w *podWatch) changed(pods []api.Pod) error {
+	var rows [][]string
+	var notes []string
+	var objects []*v1.Pod
+	for i := range pods {
+		p, uid := &pods[i], string(pods[i].Pod.UID)
+		w.pods[uid] = *p
+		objects = append(objects, p.Pod)
+		if key := summary.RowKey(p, w.output == "wide"); w.keys[uid] != key {
+			w.keys[uid] = key
+			rows = append(rows, summary.Row(p, w.now(), w.output == "wide"))
+		}
+		if wait := summary.WaitingFor(p, time.Time{}); w.waits[uid] != wait {
+			w.waits[uid] = wait
+			notes = append(notes, summary.Notes(pods[i:i+1], w.now())...)
+		}
+	}
+	if !w.isTable() {
+		return w.objects(objects)
+	}
+	if w.output == "wide" { // it is a column there
+		notes = nil
+	}
+	if len(rows) == 0 {
+		return w.note(notes)
+	}
+	return errors.Join(w.table.Print(rows), w.note(notes))
+}
+
+// gone prints the pods that the agent has forgotten: as objects, as kubectl does, they are printed once more, with the time
+// of their deletion.
+func (w *podWatch) gone(refs []api.Ref) error {
+	var rows [][]string
+	var objects []*v1.Pod
+	for _, ref := range refs {
+		p, ok := w.pods[ref.UID]
+		if !ok {
+			continue
+		}
+		delete(w.pods, ref.UID)
+		delete(w.keys, ref.UID)
+		delete(w.waits, ref.UID)
+		row := summary.Row(&p, w.now(), w.output == "wide")
+		row[2], row[3] = "-", "Gone"
+		rows = append(rows, row)
+		last := p.Pod.DeepCopy()
+		if last.DeletionTimestamp == nil {
+			last.DeletionTimestamp = &metav1.Time{Time: w.now()}
+		}
+		objects = append(objects, last)
+	}
+	if !w.isTable() {
+		return w.objects(objects)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return w.table.Print(rows)
+}
+
+// objects prints API objects one after another.
+func (w *podWatch) objects(pods []*v1.Pod) error {
+	for _, p := range pods {
+		if w.output == "yaml" {
+			if _, err := fmt.Fprintln(w.out, "---"); err != nil {
+				return err
+			}
+		}
+		if err := w.print(w.out, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// node says what is wrong with the node and was not wrong, in the same words, before.
+func (w *podWatch) node(n *api.Node) error {
+	var fresh []string
+	now := summary.NodeNotes(n, w.mayMean(slices.Collect(maps.Values(w.pods))), time.Time{})
+	for _, line := range now {
+		if !slices.Contains(w.said, line) {
+			fresh = append(fresh, line)
+		}
+	}
+	w.said = now
+	return w.note(fresh)
+}

@@ -1,0 +1,159 @@
+package streams
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+)
+
+const cpLong = `Copy files and folders into a container that runs, or out of it, by means of tar, which must be there. One of the two names
+is [NAMESPACE/]POD:PATH. Where the target is a folder that exists, the copy is put into it.
+
+Out of a container, nothing is written outside the target: links that lead out of it, devices and the like are left out and
+named, and what is written keeps neither its owner nor setuid bits.`
+
+const cpExample = `  # Out of a container
+  playlet cp web:/etc/nginx ./nginx
+
+  # Into one of several containers
+  playlet cp ./site shop/web:/usr/share/html -c app`
+
+func newCpCommand() *cobra.Command {
+	c := &streamCommand{}
+	cmd := &cobra.Command{
+		Use: "cp [POD:]FROM [POD:]TO", Short: "Copy files into a container, or out of it", Long: cpLong, Example: cpExample,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("copy what where? (%s web:/path ./path; %s --help shows examples)", cmd.CommandPath(),
+					cmd.CommandPath())
+			}
+			return nil
+		},
+	}
+	socket := c.addFlags(cmd)
+	c.addContainerFlag(cmd)
+	cmd.ValidArgsFunction = nil // files, too
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.begin(cmd, *socket)
+		return c.cp(cmd.Context(), args[0], args[1])
+	}
+	return cmd
+}
+
+// inPod splits POD:PATH; a name with a slash or a dot at its beginning is a file of this machine, as for kubectl.
+func inPod(arg string) (pod, file string, ok bool) {
+	pod, file, ok = strings.Cut(arg, ":")
+	return pod, file, ok && pod != "" && !strings.HasPrefix(arg, "/") && !strings.HasPrefix(arg, ".")
+}
+
+func (c *streamCommand) cp(ctx context.Context, from, to string) error {
+	fromPod, fromPath, out := inPod(from)
+	toPod, toPath, in := inPod(to)
+	switch {
+	case out == in:
+		return errors.New("one of the two is in a container (POD:PATH), the other on this machine")
+	case out && fromPath == "" || in && toPath == "":
+		return errors.New("no path is named after the colon (POD:PATH)")
+	}
+	name := toPod
+	if out {
+		name = fromPod
+	}
+	pod, err := c.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if out {
+		err = c.copyOut(inner, pod, path.Clean(fromPath), to, cancel)
+	} else {
+		err = c.copyIn(inner, pod, from, toPath, cancel)
+	}
+	if ctx.Err() != nil {
+		return &cli.ExitError{Code: 130, Err: errors.New("interrupted; the copy is not whole")}
+	}
+	return err
+}
+
+// copyOut has tar in the container write, and unpacks what it writes.
+func (c *streamCommand) copyOut(ctx context.Context, pod *api.Pod, from, to string, cancel func()) error {
+	dir, base := path.Split(from)
+	if dir == "" {
+		dir = "."
+	}
+	r, w := io.Pipe()
+	unpacked := make(chan error, 1)
+	go func() {
+		u := unpacking{note: c.note}
+		err := u.unpack(r, base, to)
+		if err == nil || errors.Is(err, errNothingSent) { // tar pads its archive, and then says why it is empty
+			_, _ = io.Copy(io.Discard, r)
+		} else {
+			cancel() // nobody reads any more
+		}
+		unpacked <- errors.Join(err, r.CloseWithError(err))
+	}()
+	err := c.tar(ctx, pod, nil, w, "tar", "cf", "-", "-C", dir, "./"+base)
+	_ = w.CloseWithError(io.EOF) // a pipe's closing cannot fail
+	if failed := <-unpacked; failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
+		return failed
+	}
+	return err
+}
+
+// copyIn packs, and has tar in the container unpack.
+func (c *streamCommand) copyIn(ctx context.Context, pod *api.Pod, from, to string, cancel func()) error {
+	name := base(from)
+	if !strings.HasSuffix(to, "/") && c.tar(ctx, pod, nil, io.Discard, "test", "-d", to) != nil {
+		to, name = path.Split(to)
+	}
+	if to == "" {
+		to = "."
+	}
+	r, w := io.Pipe()
+	packed := make(chan error, 1)
+	go func() {
+		err := pack(w, from, name, c.note)
+		if err != nil {
+			cancel()
+		}
+		packed <- errors.Join(err, w.CloseWithError(err))
+	}()
+	err := c.tar(ctx, pod, r, io.Discard, "tar", "xmf", "-", "-C", to)
+	_ = r.CloseWithError(errors.New("tar in the container has ended"))
+	if failed := <-packed; failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
+		return failed
+	}
+	return err
+}
+
+// tar runs a command in the container; what it says on stderr becomes the error.
+func (c *streamCommand) tar(ctx context.Context, pod *api.Pod, in io.Reader, out io.Writer, command ...string) error {
+	var said bytes.Buffer
+	o := c.options
+	o.Command, o.Stdin = command, in != nil
+	code, err := c.client.Exec(ctx, pod.Pod.Namespace, pod.Pod.Name, o, api.Terminal{Stdin: in, Stdout: out, Stderr: &said})
+	text := cli.Plain(strings.TrimSpace(said.String()))
+	switch {
+	case err != nil && notRun(err) == 127:
+		return fmt.Errorf("the container of pod %s has no %s, which is needed to copy", names.Full(pod), command[0])
+	case err != nil:
+		return err
+	case code != 0:
+		return fmt.Errorf("%s in the container of pod %s ended with exit code %d: %s", command[0], names.Full(pod), code, text)
+	case text != "":
+		c.note(text)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+const execLong = `Run a command in a container that runs. Without -c it is the pod's default container, as for kubectl. What follows
+"--" is the command; no shell takes part unless you name one.
+
+The exit code is the command's own. It is 1 where the command could not be run or its end is not known, 127 where there
+is no such command in the container, 126 where it may not be run. A command goes on when playlet is interrupted, unless
+it notices that nobody reads any more; with -it, Ctrl-C goes to the command.`
+
+const execExample = `  # Of a pod with one container
+  playlet exec web -- cat /etc/hosts
+
+  # A shell
+  playlet exec -it web -c app -- sh
+
+  # With a file for its input
+  playlet exec -i db -- psql < dump.sql`
+
+func newExecCommand() *cobra.Command {
+	c := &streamCommand{}
+	cmd := &cobra.Command{
+		Use: "exec POD -- COMMAND [ARG...]", Short: "Run a command in a container", Long: execLong, Example: execExample,
+		Args: podAndCommand,
+	}
+	socket := c.addFlags(cmd)
+	c.addContainerFlag(cmd)
+	flags := cmd.Flags()
+	flags.BoolVarP(&c.options.Stdin, "stdin", "i", false, "Pass the standard input on")
+	flags.BoolVarP(&c.options.TTY, "tty", "t", false, "Give the command a terminal")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.begin(cmd, *socket)
+		c.options.Command = args[1:]
+		return c.exec(cmd.Context(), args[0])
+	}
+	return cmd
+}
+
+// podAndCommand wants one pod before "--", and a command after it.
+func podAndCommand(cmd *cobra.Command, args []string) error {
+	dash := cmd.ArgsLenAtDash()
+	if dash < 0 && len(args) > 1 {
+		return fmt.Errorf(`a command comes after "--": %s %s -- %s`, cmd.CommandPath(), args[0], strings.Join(args[1:], " "))
+	}
+	before := args
+	if dash >= 0 {
+		before = args[:dash]
+	}
+	if err := onePod(cmd, before); err != nil {
+		return err
+	}
+	if len(args) == 1 {
+		return fmt.Errorf("which command? (%s %s -- COMMAND; %s --help shows examples)", cmd.CommandPath(), args[0],
+			cmd.CommandPath())
+	}
+	return nil
+}
+
+func (c *streamCommand) exec(ctx context.Context, arg string) error {
+	pod, err := c.find(ctx, arg)
+	if err != nil {
+		return err
+	}
+	stderr := &heard{Writer: c.err}
+	t := api.Terminal{Stdout: c.out, Stderr: stderr, Note: c.note}
+	if c.options.Stdin {
+		t.Stdin = c.in
+	}
+	if c.options.TTY && !cli.IsTerminal(c.in) {
+		c.options.TTY = false
+		c.note("the input is no terminal: the command gets none (-t)")
+	}
+	restore, err := c.terminal(ctx, &t)
+	if err != nil {
+		return err
+	}
+	code, err := c.client.Exec(ctx, pod.Pod.Namespace, pod.Pod.Name, c.options, t)
+	restore()
+	switch {
+	case ctx.Err() != nil:
+		return &cli.ExitError{Code: 130, Err: errors.New("interrupted; the command may still run")}
+	case err != nil:
+		if _, refused := errors.AsType[*api.Error](err); !refused {
+			err = fmt.Errorf("%s in pod %s: %w", c.options.Command[0], names.Full(pod), err)
+		}
+		return &cli.ExitError{Code: notRun(err), Err: err}
+	case code != 0:
+		return &cli.ExitError{Code: stderr.ended(code)}
+	}
+	return nil
+}
+
+// notRun is the exit code for a command that could not be run, as shells have it.
+func notRun(err error) int {
+	if why, _ := cri.WhyNotRun(err.Error()); why != 0 {
+		return int(why)
+	}
+	return 1
+}
+
+// heard passes on what a command says on stderr, and keeps the first of it.
+type heard struct {
+	io.Writer
+	said []byte
+}
+
+const maxHeard = 4 << 10
+
+// Write implements io.Writer.
+func (h *heard) Write(p []byte) (int, error) {
+	h.said = append(h.said, p[:min(len(p), maxHeard-len(h.said))]...)
+	return h.Writer.Write(p)
+}
+
+// ofTheRuntime is how runc and crun begin what they say of a command that they cannot start.
+var ofTheRuntime = regexp.MustCompile("^(?:time=\\S+ level=error msg=\"?)?(?:OCI runtime )?(?:exec failed: )?" +
+	"(?:unable to start container process: |executable file [`'])")
+
+// ended is the exit code of a command that ended with code. CRI-O has a command that was not run end with that of the OCI runtime
+// (runc's 255, crun's 1 or 127), whose words are then on the command's stderr.
+func (h *heard) ended(code int) int {
+	if code != 255 && code != 1 || !ofTheRuntime.Match(h.said) { // the command itself may have written much the same
+		return code
+	}
+	if why, _ := cri.WhyNotRun(string(h.said)); why != 0 {
+		return int(why)
+	}
+	return code
+}

@@ -1,0 +1,253 @@
+package streams
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+)
+
+const logsLong = `Print what a container has written. Without -c it is the pod's default container, as for kubectl. Of several pods or
+containers, one log follows the other; with -f, whole lines come as they are written, each with its container where --prefix
+is given.
+
+With -f, what it writes is printed as it comes, until the container ends or Ctrl-C.`
+
+const logsExample = `  # Of a pod with one container
+  playlet logs web-node1
+
+  # As it comes, from the last 20 lines on
+  playlet logs -f --tail=20 web-node1
+
+  # Why it ended the last time
+  playlet logs --previous web-node1 -c app
+
+  # Of all containers of the pods with a label
+  playlet logs -f -l app=web --all-containers --prefix
+
+  # Of the last five minutes, with times
+  playlet logs --since=5m --timestamps -n kube-system proxy-node1`
+
+// logsCommand is one run of "playlet logs".
+type logsCommand struct {
+	client      *api.Client
+	set         names.Set
+	options     api.LogOptions
+	everyone    bool // all containers
+	prefix      bool
+	since       time.Duration
+	sinceTime   string
+	tail, limit int64
+	out, err    io.Writer
+	now         func() time.Time
+}
+
+func newLogsCommand() *cobra.Command {
+	c := &logsCommand{now: time.Now}
+	cmd := &cobra.Command{
+		Use: "logs POD...", Aliases: []string{"log"}, Short: "Print the logs of containers", Long: logsLong, Example: logsExample,
+	}
+	socket := cli.SocketFlag(cmd)
+	flags := cmd.Flags()
+	c.set.AddFlags(cmd, socket)
+	flags.BoolVar(&c.everyone, "all-containers", false, "Of all containers of a pod")
+	flags.BoolVar(&c.prefix, "prefix", false, "Begin each line with the pod and the container")
+	names.AddContainerFlag(cmd, &c.options.Container, socket, &c.set.Namespace)
+	flags.BoolVarP(&c.options.Follow, "follow", "f", false,
+		"Go on, and print what is written, until the container ends or Ctrl-C")
+	flags.BoolVarP(&c.options.Previous, "previous", "p", false, "Of the run before the latest one")
+	flags.BoolVar(&c.options.Timestamps, "timestamps", false, "Begin each line with its time")
+	flags.DurationVar(&c.since, "since", 0, "Only what is newer than this `duration`, as 5s, 2m or 3h")
+	flags.StringVar(&c.sinceTime, "since-time", "", "Only what is newer than this `time` (RFC 3339)")
+	flags.Int64Var(&c.tail, "tail", -1, "Only so many lines from the end; -1 prints all")
+	flags.Int64Var(&c.limit, "limit-bytes", 0, "At most so many bytes; 0 sets no limit")
+	cmd.MarkFlagsMutuallyExclusive("since", "since-time")
+	cmd.MarkFlagsMutuallyExclusive("container", "all-containers")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		if len(args) == 0 && c.set.Selector == "" {
+			return fmt.Errorf("which pod? (playlet pods lists them; %s --help shows examples)", cmd.CommandPath())
+		}
+		return c.run(cmd.Context(), args)
+	}
+	return cmd
+}
+
+// logSource is one log.
+type logSource struct {
+	pod       *api.Pod
+	container string
+}
+
+func (c *logsCommand) run(ctx context.Context, args []string) error {
+	if err := errors.Join(c.settle(), c.set.Settle(args)); err != nil {
+		return err
+	}
+	sources, err := c.sources(ctx)
+	if err != nil {
+		return err
+	}
+	if len(sources) == 1 && !c.prefix {
+		return c.read(ctx, sources[0], c.out)
+	}
+	var mu sync.Mutex // held while a line is written, and while a failure is said
+	var group sync.WaitGroup
+	failed := 0
+	read := func(s logSource) {
+		out := &lineWriter{mu: &mu, out: c.out}
+		if c.prefix {
+			out.prefix = fmt.Sprintf("[pod/%s/%s] ", s.pod.Pod.Name, s.container)
+		}
+		err := c.read(ctx, s, out)
+		out.end()
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			failed++
+			fmt.Fprintln(c.err, cli.Plain(cli.OneLine(err)))
+		}
+	}
+	for _, s := range sources {
+		if c.options.Follow {
+			group.Go(func() { read(s) })
+		} else {
+			read(s)
+		}
+	}
+	group.Wait()
+	if failed > 0 && failed == len(sources) {
+		return errors.New("none of these logs could be read")
+	}
+	return nil
+}
+
+// sources are the logs that are meant.
+func (c *logsCommand) sources(ctx context.Context) ([]logSource, error) {
+	all, err := c.client.Pods(ctx, c.set.Filter())
+	if err != nil {
+		return nil, err
+	}
+	found, missing := c.set.Choose(all.Pods)
+	found, notes := names.Meant(found)
+	for _, note := range notes {
+		fmt.Fprintln(c.err, note)
+	}
+	if missing != nil {
+		return nil, fmt.Errorf("%w (playlet pods lists them)", missing)
+	}
+	if len(c.set.Names) == 1 && len(found) > 1 {
+		return nil, names.Ambiguous(found)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no pod has the labels %s", c.set.Selector)
+	}
+	var out []logSource
+	for i := range found {
+		p := &found[i]
+		spec := &p.Pod.Spec
+		if !c.everyone {
+			name := c.options.Container
+			if chosen := containerSpec(p.Pod, name); name == "" && chosen != nil && (c.prefix || len(found) > 1) {
+				name = chosen.Name
+			}
+			out = append(out, logSource{p, name})
+			continue
+		}
+		for _, list := range [][]v1.Container{spec.InitContainers, spec.Containers} {
+			for j := range list {
+				out = append(out, logSource{p, list[j].Name})
+			}
+		}
+		for j := range spec.EphemeralContainers {
+			out = append(out, logSource{p, spec.EphemeralContainers[j].Name})
+		}
+	}
+	return out, nil
+}
+
+func (c *logsCommand) read(ctx context.Context, s logSource, out io.Writer) error {
+	o := c.options
+	o.UID, o.Container = string(s.pod.Pod.UID), s.container
+	return c.client.Logs(ctx, s.pod.Pod.Namespace, s.pod.Pod.Name, o, out, func(text string) { fmt.Fprintln(c.err, text) })
+}
+
+// lineWriter writes whole lines, so that those of several logs do not mix. A line that is very long is cut in two.
+type lineWriter struct {
+	mu     *sync.Mutex
+	out    io.Writer
+	prefix string
+	begun  []byte
+}
+
+const maxLine = 64 << 10
+
+// Write implements io.Writer.
+func (w *lineWriter) Write(p []byte) (int, error) {
+	w.begun = append(w.begun, p...)
+	for {
+		end := bytes.IndexByte(w.begun, '\n') + 1
+		if end == 0 && len(w.begun) < maxLine {
+			return len(p), nil
+		}
+		if end == 0 {
+			end = len(w.begun)
+		}
+		if err := w.line(w.begun[:end]); err != nil {
+			return 0, err
+		}
+		w.begun = w.begun[end:]
+	}
+}
+
+func (w *lineWriter) line(text []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err := fmt.Fprintf(w.out, "%s%s", w.prefix, text)
+	return err
+}
+
+// end writes what has no end of its line.
+func (w *lineWriter) end() {
+	if len(w.begun) > 0 {
+		_ = w.line(append(w.begun, '\n')) // the command ends: who reads it may be gone
+	}
+}
+
+// settle makes options of the flags.
+func (c *logsCommand) settle() error {
+	switch {
+	case c.since < 0:
+		return fmt.Errorf("--since=%s: it must be more than 0", c.since)
+	case c.since > 0:
+		c.options.Since = c.now().Add(-c.since)
+	case c.sinceTime != "":
+		at, err := time.Parse(time.RFC3339Nano, c.sinceTime)
+		if err != nil {
+			return fmt.Errorf("--since-time=%s: it must be like 2026-01-02T15:04:05Z", c.sinceTime)
+		}
+		c.options.Since = at
+	}
+	switch {
+	case c.tail < -1:
+		return fmt.Errorf("--tail=%d: it must be a number of lines, or -1 for all", c.tail)
+	case c.tail >= 0:
+		c.options.Tail = &c.tail
+	}
+	switch {
+	case c.limit < 0:
+		return fmt.Errorf("--limit-bytes=%d: it must not be negative", c.limit)
+	case c.limit > 0:
+		c.options.LimitBytes = &c.limit
+	}
+	return nil
+}

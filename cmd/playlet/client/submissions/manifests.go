@@ -1,0 +1,94 @@
+package submissions
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/sources/submit"
+)
+
+// downloadTimeout bounds the reading of a manifest at a URL.
+const downloadTimeout = time.Minute
+
+// isURL says whether -f names a URL.
+func isURL(file string) bool {
+	return strings.HasPrefix(file, "http://") || strings.HasPrefix(file, "https://")
+}
+
+// manifestFiles puts the files of a folder in its place.
+func manifestFiles(names []string) (out []string, err error) {
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if name == "-" || isURL(name) || err != nil || !info.IsDir() {
+			out = append(out, name) // what is wrong with it shows when it is read
+			continue
+		}
+		entries, err := os.ReadDir(name)
+		if err != nil {
+			return nil, err
+		}
+		before := len(out)
+		for _, e := range entries { // by name
+			if !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+				out = append(out, filepath.Join(name, e.Name()))
+			}
+		}
+		if len(out) == before {
+			return nil, fmt.Errorf("there is no manifest in %s: their names end with .yaml, .yml or .json", name)
+		}
+	}
+	return out, nil
+}
+
+// read reads one manifest, no more of it than the agent would take.
+func (c *submitCommand) read(ctx context.Context, file string) ([]byte, error) {
+	from := c.in
+	switch {
+	case isURL(file):
+		ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, file, nil)
+		if err != nil {
+			return nil, fmt.Errorf("%s is no URL", file)
+		}
+		transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+		answer, err := (&http.Client{Transport: transport}).Do(request)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = answer.Body.Close() }() // only read from
+		if answer.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("%s answers %s", file, answer.Status)
+		}
+		from = answer.Body
+	case file != "-":
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }() // only read from
+		from = f
+	}
+	data, err := io.ReadAll(io.LimitReader(from, submit.MaxManifest+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", shownName(file), err)
+	}
+	if len(data) > submit.MaxManifest {
+		return nil, fmt.Errorf("%s is larger than the %d MiB that a manifest may have", shownName(file), submit.MaxManifest>>20)
+	}
+	return data, nil
+}
+
+func shownName(file string) string {
+	if file == "-" {
+		return "standard input"
+	}
+	return file
+}

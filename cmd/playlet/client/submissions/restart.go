@@ -1,0 +1,167 @@
+package submissions
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+const restartLong = `End containers of a pod, with their pre-stop hook and grace period, and start them again at once: no back-off is waited for,
+and one that is being waited for ends. The pod, its sandbox and its addresses stay; sidecars are restarted, too.
+
+Containers that run once (restartPolicy Never or OnFailure, init containers) are refused: their end would be taken for their
+completion. When no answer comes, the same may be given again: a container that was restarted meanwhile is left alone.`
+
+const restartExample = `  # All containers of a pod
+  playlet restart web
+
+  # One of them, and wait until it runs again
+  playlet restart web/nginx --wait`
+
+// restartCommand is one run of "playlet restart".
+type restartCommand struct {
+	submitCommand
+	namespace, container string
+	ids                  map[string]map[string]string // of the containers that are restarted, by the pod's UID and their names
+}
+
+func newRestartCommand() *cobra.Command {
+	c := &restartCommand{submitCommand: submitCommand{now: time.Now}, ids: map[string]map[string]string{}}
+	cmd := &cobra.Command{
+		Use: "restart POD[/CONTAINER]...", Short: "End containers and start them again", Long: restartLong,
+		Example:      restartExample,
+		SilenceUsage: true,
+	}
+	socket := cli.SocketFlag(cmd)
+	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "", names.NamespaceUsage)
+	names.AddContainerFlag(cmd, &c.container, socket, &c.namespace)
+	c.addWaitFlags(cmd, "Wait until the containers run again, and their pods are ready; progress goes to stderr")
+	cmd.ValidArgsFunction = names.CompletePods(socket, &c.namespace, true)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return errors.New("which pod? (playlet pods lists them; playlet restart --help shows examples)")
+		}
+		return c.perform(cmd, *socket, func(ctx context.Context) error { return c.restartAll(ctx, args) }, c.awaitRestarted)
+	}
+	return cmd
+}
+
+func (c *restartCommand) restartAll(ctx context.Context, args []string) error {
+	all, err := retry(ctx, func() (*api.Pods, error) { return c.client.Pods(ctx, api.Filter{Namespace: c.namespace}) })
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, arg := range args {
+		pod, container, err := c.target(all.Pods, arg)
+		if err == nil {
+			err = c.restart(ctx, pod, container)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// target is the pod that is meant, and its container, or all: a/b is pod b of namespace a, where there is such a one, and
+// container b of pod a elsewhere.
+func (c *restartCommand) target(pods []api.Pod, arg string) (pod *api.Pod, container string, err error) {
+	find := func(arg string) (*api.Pod, error) {
+		name, err := names.Parse(c.namespace, arg)
+		if err != nil {
+			return nil, err
+		}
+		pod, note, err := name.One(pods)
+		if note != "" {
+			fmt.Fprintln(c.err, cli.Plain(note))
+		}
+		return pod, err
+	}
+	if pod, err = find(arg); err == nil {
+		return pod, c.container, nil
+	}
+	if i := strings.LastIndexByte(arg, '/'); i > 0 && c.container == "" {
+		if p, notFound := find(arg[:i]); notFound == nil {
+			return p, arg[i+1:], nil
+		}
+	}
+	return nil, "", err
+}
+
+// restart has one container of a pod restarted, or all that may be.
+func (c *restartCommand) restart(ctx context.Context, pod *api.Pod, container string) error {
+	ids := idsOf(pod, container)
+	if len(ids) == 0 {
+		why := cmp.Or(pod.Cause, "none of its containers has been started yet")
+		if container != "" {
+			why = fmt.Sprintf("it has no container %q that was started", container)
+		}
+		return fmt.Errorf("pod %s: %s", names.Full(pod), cli.Plain(why))
+	}
+	done, err := retry(ctx, func() (*api.Restarted, error) { return c.client.Restart(ctx, string(pod.Pod.UID), ids) })
+	if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == http.StatusNotFound {
+		err = errors.New("it is gone, or is about to be")
+	}
+	if err != nil {
+		return fmt.Errorf("pod %s: %w", names.Full(pod), err)
+	}
+	c.ids[string(pod.Pod.UID)] = ids
+	c.done = append(c.done, messages.SubmittedPod{Namespace: pod.Pod.Namespace, PodName: pod.Pod.Name, UID: string(pod.Pod.UID)})
+	for _, name := range done.Containers {
+		fmt.Fprintf(c.out, "pod/%s container %s restarting\n", pod.Pod.Name, name)
+	}
+	return nil
+}
+
+// idsOf are the IDs of the pod's containers by name, of one, or of all but those that run to their end before the others.
+func idsOf(pod *api.Pod, container string) map[string]string {
+	out := map[string]string{}
+	for _, list := range [][]v1.ContainerStatus{
+		pod.Pod.Status.InitContainerStatuses, pod.Pod.Status.ContainerStatuses, pod.Pod.Status.EphemeralContainerStatuses,
+	} {
+		for i := range list {
+			_, id, started := strings.Cut(list[i].ContainerID, "://")
+			if started && (container == list[i].Name || container == "" && stays(pod.Pod, list[i].Name)) {
+				out[list[i].Name] = id
+			}
+		}
+	}
+	return out
+}
+
+// stays says that a container is no init container that ends, and none that was added to look into the pod.
+func stays(pod *v1.Pod, name string) bool {
+	named := func(c v1.Container) bool { return c.Name == name }
+	if i := slices.IndexFunc(pod.Spec.InitContainers, named); i >= 0 {
+		own := pod.Spec.InitContainers[i].RestartPolicy
+		return own != nil && *own == v1.ContainerRestartPolicyAlways
+	}
+	return slices.ContainsFunc(pod.Spec.Containers, named)
+}
+
+// awaitRestarted waits until each container is another one, which runs, in a pod that is ready.
+func (c *restartCommand) awaitRestarted(ctx context.Context) error {
+	return c.await(ctx, "ready", func(p *api.Pod) (bool, error) {
+		before := c.ids[string(p.Pod.UID)]
+		for name, id := range idsOf(p, "") {
+			if before[name] == id {
+				return false, nil
+			}
+		}
+		return settled(p, untilReady, c.now())
+	})
+}

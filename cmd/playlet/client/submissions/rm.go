@@ -1,0 +1,213 @@
+package submissions
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/sources/submit"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+const rmLong = `Take back pods that were submitted with "playlet run": they are ended gracefully and run no more.
+
+A pod is named as in its manifest, or as it is printed anywhere: web, web-node1, pod/web, default/web. Pods of other sources
+are taken away there: by removing the manifest's file, or at its URL.`
+
+const rmExample = `  # End a pod
+  playlet rm web
+
+  # In another namespace, and wait until nothing of it is left
+  playlet rm kube-system/dns --wait
+
+  # All that were submitted and have a label
+  playlet rm -l app=web
+
+  # All pods of a manifest
+  playlet rm -f web.yaml
+
+  # At once, also where it is ending already and takes its time
+  playlet rm web --force`
+
+func newRmCommand() *cobra.Command {
+	c := &rmCommand{submitCommand: submitCommand{now: time.Now}}
+	cmd := &cobra.Command{
+		Use: "rm NAME... | -l SELECTOR | -f FILE|-", Aliases: []string{"delete"}, Short: "Take back submitted pods", Long: rmLong,
+		Example:      rmExample,
+		SilenceUsage: true,
+	}
+	socket := cli.SocketFlag(cmd)
+	c.addFlags(cmd, "Wait until nothing is left of the pods; their progress goes to stderr")
+	c.set.AddFlags(cmd, socket)
+	cmd.Flags().BoolVar(&c.force, "force", false, "End the pods at once: they have 1 s, their hooks included")
+	cmd.Flags().Int64Var(&c.grace, "grace-period", -1,
+		"`seconds` that a pod has to end; negative: its own terminationGracePeriodSeconds")
+	cmd.MarkFlagsMutuallyExclusive("force", "grace-period")
+	cmd.ValidArgsFunction = completeSubmitted(socket, &c.set)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && len(c.files) == 0 && c.set.Selector == "" {
+			return errors.New("which pod? name it, or its manifest with -f (playlet rm --help shows examples)")
+		}
+		if err := c.set.Settle(args); err != nil {
+			return err
+		}
+		if c.force {
+			c.grace = 0
+		}
+		return c.perform(cmd, *socket, c.withdrawAll, c.awaitGone)
+	}
+	return cmd
+}
+
+// rmCommand is one run of "playlet rm".
+type rmCommand struct {
+	submitCommand
+	set   names.Set
+	force bool
+	grace int64 // seconds; negative: the pod's own
+}
+
+func (c *rmCommand) withdrawAll(ctx context.Context) error {
+	wanted, errs := c.submitted(ctx)
+	files, err := manifestFiles(c.files)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		data, err := c.read(ctx, file)
+		if err != nil {
+			return err
+		}
+		names, problems := submit.Names(shownName(file), data)
+		for _, p := range problems {
+			fmt.Fprintln(c.err, cli.Plain(api.ProblemText(p)))
+		}
+		if len(problems) > 0 {
+			return fmt.Errorf("%s does not tell which pods it means; name them instead, nothing was removed", shownName(file))
+		}
+		wanted = append(wanted, names...)
+	}
+	for _, n := range wanted {
+		gone, err := retry(ctx, func() (*api.Submitted, error) {
+			if n.Kind != "" {
+				return c.client.WithdrawObject(ctx, n.Kind, n.Namespace, n.Name)
+			}
+			return c.client.Withdraw(ctx, n.Namespace, n.Name, c.grace)
+		})
+		if err == nil {
+			c.say(gone.Pods)
+			continue
+		}
+		var refused *api.Error
+		if !errors.As(err, &refused) {
+			return errors.Join(append(errs, err)...)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// submitted finds the submissions that are meant. An error is of one name that is none, or of the agent.
+func (c *rmCommand) submitted(ctx context.Context) (out []submit.Name, errs []error) {
+	if len(c.set.Names) == 0 && c.set.Selector == "" {
+		return nil, nil
+	}
+	all, err := retry(ctx, func() (*api.Submissions, error) { return c.client.Submissions(ctx) })
+	if err != nil {
+		return nil, []error{err}
+	}
+	for i := range all.Submissions {
+		var p v1.Pod
+		s := &all.Submissions[i]
+		if c.set.Selector != "" && c.set.MayMean(s.Namespace, s.Name, "") && json.Unmarshal(s.Manifest, &p) == nil &&
+			c.set.Labels.Matches(labels.Set(p.Labels)) {
+			out = append(out, submit.Name{Namespace: s.Namespace, Name: s.Name})
+		}
+	}
+	if c.set.Selector != "" && len(out) == 0 {
+		errs = append(errs, fmt.Errorf("no submitted pod has the labels %s", c.set.Selector))
+	}
+	for _, n := range c.set.Names {
+		found := slices.DeleteFunc(slices.Clone(all.Submissions), func(s messages.Submission) bool {
+			return n.Namespace != "" && n.Namespace != s.Namespace || n.Name != s.Name && n.Name != s.PodName
+		})
+		switch len(found) {
+		case 0:
+			pod, err := c.other(ctx, n)
+			switch {
+			case err != nil:
+				errs = append(errs, err)
+			case c.grace < 0 && pod.Ending != "" && pod.Source == messages.Submit:
+				c.leave(pod)
+			default: // the agent hurries it, or says why it cannot be taken back
+				out = append(out, submit.Name{Namespace: pod.Pod.Namespace, Name: pod.Pod.Name})
+			}
+		case 1:
+			out = append(out, submit.Name{Namespace: found[0].Namespace, Name: found[0].Name})
+		default:
+			var names []string
+			for _, s := range found {
+				names = append(names, s.Namespace+"/"+s.Name)
+			}
+			errs = append(errs, fmt.Errorf("several pods have this name: %s; -n names the namespace", strings.Join(names, ", ")))
+		}
+	}
+	return out, errs
+}
+
+// other is a pod that was not submitted.
+func (c *rmCommand) other(ctx context.Context, n names.Pod) (*api.Pod, error) {
+	all, err := c.client.Pods(ctx, api.Filter{Namespace: n.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	pod, _, err := n.One(all.Pods)
+	return pod, err
+}
+
+// leave says of a pod that was removed before how its end goes on.
+func (c *rmCommand) leave(p *api.Pod) {
+	c.done = append(c.done, messages.SubmittedPod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, PodName: p.Pod.Name,
+		UID: string(p.Pod.UID), Change: messages.PodTerminating})
+	if c.output == "" {
+		text := cmp.Or(summary.WaitingFor(p, c.now()), cli.Plain(p.Ending))
+		fmt.Fprintf(c.out, "pod/%s already terminating: %s (--force ends it at once)\n", p.Pod.Name, text)
+	}
+}
+
+// awaitGone waits until the agent has forgotten every pod.
+func (c *rmCommand) awaitGone(ctx context.Context) error {
+	return c.await(ctx, "gone", func(*api.Pod) (bool, error) { return false, nil })
+}
+
+// completeSubmitted completes the names of submitted pods.
+func completeSubmitted(socket *string, set *names.Set) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := names.CompletionContext(cmd)
+		defer cancel()
+		all, err := api.NewClient(*socket).Submissions(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var out []cobra.Completion
+		for _, s := range all.Submissions {
+			if set.Namespace == "" || s.Namespace == set.Namespace {
+				out = append(out, s.Name)
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}

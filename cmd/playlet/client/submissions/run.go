@@ -1,0 +1,320 @@
+// Package submissions brings pods in and takes them out: what "playlet run" submits, "playlet rm" takes back. It restarts
+// containers, too, and waits as the other two do.
+package submissions
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+const runLong = `Submit the pods of manifests to the agent of this node, which runs them from now on: until "playlet rm", across
+restarts of the agent and reboots of the machine.
+
+A manifest is YAML or JSON, in one or several documents: Pods, ConfigMaps and Secrets (kept in the agent's --object-dir), and
+Deployments, DaemonSets, StatefulSets, ReplicaSets and Jobs, of each of which one pod is run by its template; a line says which
+of their fields count here. -f names a file, a folder, a URL, or - for standard input.
+
+Each pod is known by its namespace and the name in its manifest; running the same again changes nothing, and another version
+takes the place of the one before. All of a manifest is accepted or, when anything is wrong, nothing; each problem is named with
+file, line and field. The node's name is appended to a pod's name, as to every static pod's.
+
+With --wait the command ends with 0 once all pods are ready (or have succeeded), or with --for=completed once all have
+succeeded. It ends with 1 as soon as that is not to be expected: a pod has failed, will not run, or a container of it has ended a
+second time and is restarted again and again.
+
+When no answer comes, whether the pods were accepted is not known; running the same again settles it.`
+
+const runExample = `  # Run the pods of a manifest
+  playlet run -f web.yaml
+
+  # Of several, and of a folder, and wait until all are ready
+  playlet run -f web.yaml -f manifests/ --wait
+
+  # From standard input, to its end
+  cat job.yaml | playlet run -f - --wait --for=completed
+
+  # What would be changed
+  playlet run -f web.yaml --diff`
+
+// Commands are "playlet restart", "rm" and "run".
+func Commands() []*cobra.Command {
+	return []*cobra.Command{newRestartCommand(), newRmCommand(), newRunCommand()}
+}
+
+// submitCommand is one run of "playlet run" or "playlet rm".
+type submitCommand struct {
+	client   *api.Client
+	files    []string
+	output   string // "" or json
+	wait     bool
+	until    string // what --wait waits for: ready or completed
+	dryRun   string // none or server
+	diff     bool
+	timeout  time.Duration
+	in       io.Reader
+	out, err io.Writer
+	now      func() time.Time
+	ticks    <-chan time.Time // of progress; nil: the clock's
+
+	done    []messages.SubmittedPod // what has been said of pods so far
+	differs bool                    // --diff has found a difference
+}
+
+func newRunCommand() *cobra.Command {
+	c := &submitCommand{now: time.Now}
+	cmd := &cobra.Command{
+		Use: "run -f FILE|- [...]", Short: "Submit pods to this node's agent", Long: runLong, Example: runExample,
+		Args: c.filesOnly, SilenceUsage: true,
+	}
+	socket := cli.SocketFlag(cmd)
+	c.addFlags(cmd, "Wait until the pods are ready, or have succeeded; their progress goes to stderr")
+	cmd.Flags().StringVar(&c.until, "for", untilReady, "What --wait waits for: ready or completed")
+	cmd.Flags().StringVar(&c.dryRun, "dry-run", "none", "server: have the agent check all and change nothing; or none")
+	cmd.Flags().BoolVar(&c.diff, "diff", false,
+		"Show in what the pods differ from those that were submitted before, and change nothing; exit code 1 where they do")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case len(c.files) == 0:
+			return errors.New("which manifest? name its file with -f, or - for standard input (playlet run --help shows " +
+				"examples)")
+		case cmd.Flags().Changed("for") && !c.wait:
+			return errors.New("--for says what --wait waits for; give --wait, too")
+		case c.diff && c.output != "":
+			return errors.New("--diff and --output do not go together")
+		}
+		if err := errors.Join(cli.OneOf("for", c.until, untilReady, untilCompleted),
+			cli.OneOf("dry-run", c.dryRun, "none", "server")); err != nil {
+			return err
+		}
+		if c.diff || c.dryRun != "none" {
+			c.wait = false
+		}
+		return c.perform(cmd, *socket, c.submitAll, c.awaitEnd)
+	}
+	return cmd
+}
+
+// What --wait waits for.
+const (
+	untilReady     = "ready"
+	untilCompleted = "completed"
+)
+
+func (c *submitCommand) addFlags(cmd *cobra.Command, wait string) {
+	cmd.Flags().StringArrayVarP(&c.files, "filename", "f", nil, "Manifest `file`, folder, URL, or - for standard input; repeatable")
+	c.addWaitFlags(cmd, wait)
+	cli.OutputFlag(cmd, &c.output, "", "json")
+}
+
+func (c *submitCommand) addWaitFlags(cmd *cobra.Command, wait string) {
+	cmd.Flags().BoolVar(&c.wait, "wait", false, wait)
+	cmd.Flags().DurationVar(&c.timeout, "timeout", 5*time.Minute, "How long --wait waits at most; 0 is without end")
+}
+
+// filesOnly refuses arguments: a file is named with -f.
+func (c *submitCommand) filesOnly(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no argument %q; a manifest is named with -f %s", cmd.CommandPath(), args[0], args[0])
+	}
+	return nil
+}
+
+// perform does the command: change changes something of each pod and says so, and await waits for what comes of it.
+func (c *submitCommand) perform(cmd *cobra.Command, socket string, change, await func(context.Context) error) error {
+	if err := cli.OneOf("output", c.output, "", "json"); err != nil {
+		return err
+	}
+	c.client, c.in, c.out, c.err = api.NewClient(socket), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	err := change(cmd.Context())
+	if c.output == "json" {
+		out := api.Submitted{Pods: c.done}
+		if out.Pods == nil {
+			out.Pods = []messages.SubmittedPod{}
+		}
+		err = errors.Join(err, cli.PrintObject(c.out, out, c.output))
+	}
+	if err != nil || !c.wait {
+		return err
+	}
+	ctx := cmd.Context()
+	if c.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not within %s", c.timeout))
+		defer cancel()
+	}
+	return await(ctx)
+}
+
+// say prints what became of pods.
+func (c *submitCommand) say(pods []messages.SubmittedPod) {
+	c.done = append(c.done, pods...)
+	if c.output != "" {
+		return
+	}
+	for _, p := range pods {
+		name := p.PodName
+		if p.Namespace != "default" {
+			name += " (namespace " + p.Namespace + ")"
+		}
+		dry := ""
+		if c.dryRun == "server" {
+			dry = " (server dry run)"
+		}
+		fmt.Fprintf(c.out, "%s/%s %s%s\n", cmp.Or(strings.ToLower(p.Kind), "pod"), name, p.Change, dry)
+		if p.Note != "" {
+			fmt.Fprintf(c.err, "%s: %s\n", p.Name, cli.Plain(p.Note))
+		}
+	}
+}
+
+// sayDiff prints what would be changed.
+func (c *submitCommand) sayDiff(pods []messages.SubmittedPod) error {
+	for _, p := range pods {
+		if p.Kind != "" { // what it holds may be a secret
+			if p.Change != messages.PodUnchanged {
+				c.differs = true
+				fmt.Fprintf(c.out, "%s %s/%s would be %s\n", p.Kind, p.Namespace, p.Name, p.Change)
+			}
+			continue
+		}
+		text, err := podDiff(p)
+		if err != nil {
+			return err
+		}
+		c.differs = c.differs || text != ""
+		fmt.Fprint(c.out, text)
+	}
+	return nil
+}
+
+func (c *submitCommand) submitAll(ctx context.Context) error {
+	failed := 0
+	files, err := manifestFiles(c.files)
+	if err != nil {
+		return err
+	}
+	c.files = files
+	for _, file := range c.files {
+		if err := c.submit(ctx, file); err != nil {
+			if len(c.files) == 1 || errors.Is(err, api.ErrNotRunning) {
+				return err
+			}
+			fmt.Fprintln(c.err, cli.OneLine(err))
+			failed++
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d manifests were not accepted", failed, len(c.files))
+	}
+	if c.differs {
+		return &cli.ExitError{Code: 1}
+	}
+	return nil
+}
+
+func (c *submitCommand) submit(ctx context.Context, file string) error {
+	data, err := c.read(ctx, file)
+	if err != nil {
+		return err
+	}
+	submitted, err := retry(ctx, func() (*api.Submitted, error) {
+		if c.diff || c.dryRun == "server" {
+			return c.client.DryRun(ctx, data)
+		}
+		return c.client.Submit(ctx, data, true)
+	})
+	var refused *api.Error
+	switch {
+	case err == nil && c.diff:
+		return c.sayDiff(submitted.Pods)
+	case err == nil:
+		c.say(submitted.Pods)
+		return nil
+	case errors.As(err, &refused):
+		c.say(refused.Accepted)
+		return c.refusal(file, refused)
+	case errors.Is(err, api.ErrNotRunning):
+		return err
+	default:
+		return fmt.Errorf("%s: %w; whether it was accepted is not known: run the same again", shownName(file), err)
+	}
+}
+
+// refusal names file, line and field of each problem.
+func (c *submitCommand) refusal(file string, refused *api.Error) error {
+	if len(refused.Problems) == 0 {
+		return fmt.Errorf("%s: %w", shownName(file), refused)
+	}
+	for _, p := range refused.Problems {
+		p.Path = shownName(file)
+		fmt.Fprintln(c.err, cli.Plain(api.ProblemText(p)))
+	}
+	return fmt.Errorf("%s was refused, and none of it is run", shownName(file))
+}
+
+// uids are those of the pods that were spoken of, each once.
+func (c *submitCommand) uids() map[string]messages.SubmittedPod {
+	out := map[string]messages.SubmittedPod{}
+	for _, p := range c.done {
+		if p.Kind == "" {
+			out[p.UID] = p
+		}
+	}
+	return out
+}
+
+// awaitEnd waits until every pod is what --for says.
+func (c *submitCommand) awaitEnd(ctx context.Context) error {
+	return c.await(ctx, c.until, func(p *api.Pod) (bool, error) { return settled(p, c.until, c.now()) })
+}
+
+// settled says whether a pod is as it is waited for, and the error why that is not to be expected.
+func settled(p *api.Pod, until string, now time.Time) (bool, error) {
+	name := p.Pod.Namespace + "/" + p.Pod.Name
+	why := func(text string) string { return cli.Plain(cmp.Or(p.Cause, text)) }
+	switch s := p.Pod.Status; {
+	case s.Phase == v1.PodSucceeded, until == untilReady && slices.ContainsFunc(s.Conditions, isReady):
+		return true, nil
+	case s.Phase == v1.PodFailed:
+		return false, fmt.Errorf("pod %s has failed: %s", name, why(failureOf(p)))
+	case p.Waiting != nil && p.Waiting.Permanent:
+		return false, fmt.Errorf("pod %s will not run: %s", name, summary.WaitingFor(p, now))
+	case until == untilCompleted && p.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways:
+		return false, fmt.Errorf("pod %s does not complete: its restartPolicy is Always", name)
+	}
+	for _, list := range [][]v1.ContainerStatus{p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses} {
+		for _, c := range list {
+			if w := c.State.Waiting; w != nil && w.Reason == messages.ReasonCrashLoopBackOff && c.RestartCount > 0 {
+				return false, fmt.Errorf("pod %s does not become %s: %s", name, until,
+					why(fmt.Sprintf("container %s ends again and again", c.Name)))
+			}
+		}
+	}
+	return false, nil
+}
+
+// failureOf names the container that has failed, and how it ended.
+func failureOf(p *api.Pod) string {
+	for _, list := range [][]v1.ContainerStatus{p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses} {
+		for _, c := range list {
+			if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+				return fmt.Sprintf("container %s ended with exit code %d (%s)", c.Name, t.ExitCode, t.Reason)
+			}
+		}
+	}
+	return cmp.Or(p.Pod.Status.Message, summary.Of(p).Status)
+}

@@ -1,0 +1,141 @@
+package submissions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func isReady(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue }
+
+// startTimeout is how long an agent that is only starting is waited for.
+const startTimeout = 10 * time.Second
+
+// retry repeats a question, which must be one that may be repeated, while the agent says that it cannot answer yet.
+func retry[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+	for began := time.Now(); ; {
+		out, err := ask()
+		var refused *api.Error
+		if !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable || time.Since(began) > startTimeout {
+			return out, err
+		}
+		if !cli.Pause(ctx, 100*time.Millisecond) {
+			return out, err
+		}
+	}
+}
+
+// errAllDone ends a watch that has seen what it waited for.
+var errAllDone = errors.New("all done")
+
+// await waits until done is true of every pod that was spoken of or, when end is "gone", until none is left. It says on
+// stderr how each fares, and outlives the agent.
+func (c *submitCommand) await(ctx context.Context, end string, done func(*api.Pod) (bool, error)) error {
+	left := map[string]string{} // name by UID
+	for uid, p := range c.uids() {
+		left[uid] = p.Namespace + "/" + p.PodName
+	}
+	said := map[string]string{}
+	pulling := map[string]*api.Pod{} // by name, those whose progress is said again
+	var mu sync.Mutex                // of what take and the progress use
+	take := func(change *api.Change) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if end == "gone" {
+			c.takeGone(change, left)
+		}
+		for i := range change.Pods {
+			p := &change.Pods[i]
+			name, waited := left[string(p.Pod.UID)]
+			if !waited {
+				continue
+			}
+			c.progress(said, name, p)
+			delete(pulling, name)
+			if w := p.Waiting; w != nil && (w.Code == messages.ReasonPulling || w.Code == messages.ReasonPullQueued) {
+				pulling[name] = p
+			}
+			ok, err := done(p)
+			if err != nil {
+				return err
+			}
+			if ok {
+				delete(left, string(p.Pod.UID))
+			}
+		}
+		if len(left) == 0 {
+			return errAllDone
+		}
+		return nil
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var saying sync.WaitGroup
+	defer saying.Wait()
+	defer stop()
+	saying.Go(func() {
+		cli.Repeat(ctx, c.ticks, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, name := range slices.Sorted(maps.Keys(pulling)) {
+				fmt.Fprintf(c.err, "%s: %s\n", name, summary.WaitingFor(pulling[name], c.now()))
+			}
+		})
+	})
+	for {
+		err := c.client.Watch(ctx, api.Filter{}, take)
+		switch {
+		case errors.Is(err, errAllDone):
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s did not become %s: %w", strings.Join(slices.Sorted(maps.Values(left)), ", "), end,
+				context.Cause(ctx))
+		case err != nil && !errors.Is(err, api.ErrStreamEnded) && !errors.Is(err, api.ErrNotRunning):
+			return err
+		}
+		cli.Pause(ctx, cli.ReconnectEvery) // the agent is being restarted
+	}
+}
+
+// takeGone takes away what is not there any more.
+func (c *submitCommand) takeGone(change *api.Change, left map[string]string) {
+	for _, ref := range change.Gone {
+		delete(left, ref.UID)
+	}
+	if !change.Complete() {
+		return
+	}
+	for uid := range left {
+		if !slices.ContainsFunc(change.Pods, func(p api.Pod) bool { return string(p.Pod.UID) == uid }) {
+			delete(left, uid)
+		}
+	}
+}
+
+// progress says how a pod fares, when that is news.
+func (c *submitCommand) progress(said map[string]string, name string, p *api.Pod) {
+	s := summary.Of(p)
+	text := fmt.Sprintf("%s: %s, %d of %d ready", name, cli.Plain(s.Status), s.Ready, s.Total)
+	if why := summary.WaitingFor(p, time.Time{}); why != "" {
+		text += ": " + why
+	}
+	if said[name] != text {
+		said[name] = text
+		fmt.Fprintln(c.err, text)
+	}
+}
