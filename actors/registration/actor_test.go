@@ -73,7 +73,7 @@ func TestTheStatusIsReportedAsOftenAsConfigured(t *testing.T) {
 }
 
 func TestANodeThatIsThereIsReconciled(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, func(o *Options) { o.Desired.Features = []string{"A", "B"} })
 	was := found()
 	was.Spec.Taints = []v1.Taint{{Key: "other", Effect: v1.TaintEffectNoSchedule}}
 	was.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeNetworkUnavailable, Status: v1.ConditionTrue, Reason: "Calico"}}
@@ -95,7 +95,7 @@ func TestANodeThatIsThereIsReconciled(t *testing.T) {
 		len(node.Status.VolumesInUse) != 1 {
 		t.Errorf("what is others': %+v", node)
 	}
-	if len(node.Status.DeclaredFeatures) > 0 {
+	if !slices.Equal(node.Status.DeclaredFeatures, []string{"A", "B"}) {
 		t.Errorf("features are %v", node.Status.DeclaredFeatures)
 	}
 	if gpu := node.Status.Allocatable["example.com/gpu"]; gpu.Value() != 2 {

@@ -59,7 +59,7 @@ func compose(w Desired, s Sizes, f facts, was *v1.Node, began, now time.Time) *v
 		info.ContainerRuntimeVersion = "Unknown"
 	}
 	st.DaemonEndpoints = v1.NodeDaemonEndpoints{KubeletEndpoint: v1.DaemonEndpoint{Port: w.KubeletPort}}
-	st.DeclaredFeatures = nil // a kubelet's before us, which the scheduler would believe (KEP-5328); of those none is here yet
+	st.DeclaredFeatures = w.Features
 	if f.imagesRead {
 		st.Images = f.images
 	}

@@ -18,6 +18,11 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
+// declared are the feature gates of which the Node tells that they are on (KEP-5328): until it does, the API server refuses what
+// needs them, and the scheduler sends such pods elsewhere.
+var declared = []string{"ExtendWebSocketsToKubelet", "InPlacePodLevelResourcesVerticalScaling",
+	"InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"}
+
 // desiredNode is the Node object as the configuration has it. The port is where the node's API is served; 0, where it is not:
 // another's would lead whoever asks for logs to something else.
 func desiredNode(node *config.Node, port int) registration.Desired {
@@ -28,6 +33,11 @@ func desiredNode(node *config.Node, port int) registration.Desired {
 		KubeletPort:   int32(port), //nolint:gosec // it was validated
 		ExternalCloud: node.CloudProvider == externalCloud, AttachDetach: ptr.Deref(k.EnableControllerAttachDetach, true),
 		KubeletVersion: kubeletVersion(version.Playlet()), MaxImages: ptr.Deref(k.NodeStatusMaxImages, 50),
+	}
+	for _, gate := range declared {
+		if node.FeatureEnabled("NodeDeclaredFeatures") && node.FeatureEnabled(gate) {
+			w.Features = append(w.Features, gate)
+		}
 	}
 	for _, ip := range node.NodeIPs {
 		if ip.IsUnspecified() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,10 +35,13 @@ func TestTheVersionOfTheNode(t *testing.T) {
 
 func TestWhatTheNodeIsToBe(t *testing.T) {
 	r := newRig(t, sim.Options{}, "--node-ip=::", "--node-labels=a=b", "--register-with-taints=k=v:NoSchedule",
-		"--cloud-provider=external", "--register-node=false", "--provider-id=p")
+		"--cloud-provider=external", "--register-node=false", "--provider-id=p",
+		"--feature-gates=ExtendWebSocketsToKubelet=false")
 	w := desiredNode(r.node(), 10251)
 	if w.Register || w.Name != "node" || w.Labels["a"] != "b" || len(w.Taints) != 1 || !w.ExternalCloud || !w.AnyIP ||
-		len(w.NodeIPs) > 0 || w.ProviderID != "p" || !w.AttachDetach || w.MaxImages != 50 || w.KubeletPort != 10251 {
+		len(w.NodeIPs) > 0 || w.ProviderID != "p" || !w.AttachDetach || w.MaxImages != 50 || w.KubeletPort != 10251 ||
+		!slices.IsSorted(w.Features) || !slices.Contains(w.Features, "InPlacePodLevelResourcesVerticalScaling") ||
+		slices.Contains(w.Features, "ExtendWebSocketsToKubelet") {
 		t.Errorf("%+v", w)
 	}
 	if s := sizes(&config.Node{Kubelet: &config.KubeletConfiguration{MaxPods: 7, PodsPerCore: 3}}); s.MaxPods != 7 ||
