@@ -20,6 +20,23 @@ func PodLimits(pod *v1.Pod) v1.ResourceList {
 	return resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
 }
 
+// LimitsPod says that the pod is limited in a resource as a whole: by itself, or by each of its containers.
+func LimitsPod(pod *v1.Pod, name v1.ResourceName) bool {
+	if r := pod.Spec.Resources; r != nil {
+		if q, ok := r.Limits[name]; ok && !q.IsZero() {
+			return true
+		}
+	}
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if q, ok := list[i].Resources.Limits[name]; !ok || q.IsZero() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // withoutOverhead has the requests and limits of the pod's containers, with the pod's own above them (KEP-2837).
 var withoutOverhead = resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
 

@@ -25,21 +25,35 @@ const (
 // processors of its own, on which a quota would only throttle it.
 func NewContainerResources(pod *v1.Pod, container *v1.Container, node NodeFacts,
 	exclusiveCPUs bool) *runtimeapi.LinuxContainerResources {
-	cpuLimit, memoryLimit := *container.Resources.Limits.Cpu(), *container.Resources.Limits.Memory()
-	if resourcehelper.IsPodLevelResourcesSet(pod) {
-		if cpuLimit.IsZero() {
-			cpuLimit = *pod.Spec.Resources.Limits.Cpu()
-		}
-		if memoryLimit.IsZero() {
-			memoryLimit = *pod.Spec.Resources.Limits.Memory()
-		}
-	}
-	r := linuxResources(node, container.Resources.Requests, cpuLimit, memoryLimit, exclusiveCPUs)
+	has := EffectiveResources(pod.Spec.Resources, container.Resources)
+	r := linuxResources(node, has.Requests, *has.Limits.Cpu(), *has.Limits.Memory(), exclusiveCPUs)
 	r.OomScoreAdj = oomScoreAdj(pod, container, node.MemoryCapacity)
 	r.HugepageLimits = hugepageLimits(pod, container, node.HugePageSizes)
 	setSwap(r, pod, container, node)
 	setMemoryQoS(r, pod, container, node)
 	return r
+}
+
+// EffectiveResources are what a container gets: its own, with the pod's limits of cpu and memory where it has none (KEP-2837).
+// The result shares what it can with the container's.
+func EffectiveResources(pod *v1.ResourceRequirements, container v1.ResourceRequirements) v1.ResourceRequirements {
+	if pod == nil {
+		return container
+	}
+	limits := v1.ResourceList{}
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		own, of := container.Limits[name], pod.Limits[name]
+		if own.IsZero() && !of.IsZero() {
+			limits[name] = of
+		}
+	}
+	for name, own := range container.Limits {
+		if _, inherited := limits[name]; !inherited {
+			limits[name] = own
+		}
+	}
+	container.Limits = limits
+	return container
 }
 
 // sandboxResources is what the pod's containers may use together, for runtimes
@@ -147,7 +161,7 @@ func setSwap(r *runtimeapi.LinuxContainerResources, pod *v1.Pod, container *v1.C
 		return
 	}
 	swap := int64(0)
-	if node.LimitedSwap && maySwap(pod, container) {
+	if node.LimitedSwap && MaySwap(pod, container) {
 		request := memoryRequest(container)
 		if node.MemoryCapacity > 0 && request <= node.MemoryCapacity {
 			swap = int64(float64(request) / float64(node.MemoryCapacity) * float64(node.SwapCapacity))
@@ -193,7 +207,8 @@ func setMemoryQoS(r *runtimeapi.LinuxContainerResources, pod *v1.Pod, container 
 	}
 }
 
-func maySwap(pod *v1.Pod, container *v1.Container) bool {
+// MaySwap says that the container gets a part of the node's swap where the configuration gives any (KEP-2400).
+func MaySwap(pod *v1.Pod, container *v1.Container) bool {
 	request, limit := container.Resources.Requests.Memory(), container.Resources.Limits.Memory()
 	return !IsCritical(pod) && QOSClass(pod) == v1.PodQOSBurstable && request.Cmp(*limit) != 0
 }

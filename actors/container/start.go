@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -182,14 +181,13 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	if err != nil {
 		return nil, nil, err
 	}
-	resources, err := json.Marshal(&w.Container.Resources)
-	if err != nil {
-		return nil, nil, err
-	}
 	params := cri.ContainerParams{
 		RestartCount: w.Attempt, ImageRef: w.ImageRef, Env: env, Mounts: mounts, TargetID: w.TargetID,
 		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff),
-			cri.AnnotationResources: string(resources), cri.AnnotationRootDir: h.RootDir},
+			cri.AnnotationRootDir: h.RootDir},
+	}
+	if err := cri.CarryMade(params.Annotations, w.Pod, w.Container); err != nil {
+		return nil, nil, err
 	}
 	if runAsNonRoot(w.Pod, w.Container) {
 		image, _, err := h.CRI.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: w.ImageRef}, false)

@@ -31,13 +31,13 @@ func (m *Machine) takeCgroup(msg any) {
 	case messages.PodCgroupReady:
 		if v.Pod == m.cgroup.of || m.cgroup.of == nil && v.Pod == m.pod {
 			m.answered("cgroup", "")
-			m.cgroup = cgroup{ready: true, of: v.Pod, parent: v.Parent}
+			m.cgroup = cgroup{ready: true, of: v.Pod, has: v.Pod, parent: v.Parent}
 		}
 	case messages.PodCgroupFailed:
 		m.recordCgroup(v.Reason)
 		m.cgroup.reason = &v.Reason // resources goes on trying; the question stays open
 	case messages.PodCgroupRemoved:
-		m.cgroup.ready = false
+		m.cgroup.ready, m.cgroup.has = false, nil
 		m.answered("uncgroup", "")
 		m.cleaned.cgroup = m.phase == Cleaning
 	}

@@ -103,8 +103,8 @@ func (m *Machine) supervise(c *container) {
 
 // changed says that the container was made from another spec. What it may use is part of that.
 func (m *Machine) changed(c *container, f *messages.ContainerFact) bool {
-	was := m.set.Resources(*f)
-	return m.respecced(c, f) || (was != nil && !equality.Semantic.DeepEqual(*was, c.spec.Resources))
+	was := m.set.Resources(m.pod, *f)
+	return m.respecced(c, f) || (was != nil && !equality.Semantic.DeepEqual(*was, m.gets(c)))
 }
 
 // respecced says so of all but what it may use.

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"maps"
 	"math"
 
 	v1 "k8s.io/api/core/v1"
@@ -107,14 +108,27 @@ func stateOf(f *messages.ContainerFact, id func(string) string) v1.ContainerStat
 func (m *Machine) resources(c *container, f *messages.ContainerFact) *v1.ResourceRequirements {
 	switch {
 	case fromAPI(m.pod) && !c.ephemeral && f.State == messages.ContainerRunning:
-		return new(m.actual(c))
+		return m.own(c, m.actual(c))
 	case fromAPI(m.pod):
 		return c.spec.Resources.DeepCopy()
 	}
-	if was := m.set.Resources(*f); was != nil {
-		return was
+	if was := m.set.Resources(m.pod, *f); was != nil {
+		return m.own(c, *was)
 	}
 	return c.spec.Resources.DeepCopy()
+}
+
+// own leaves the pod's limits out of what a container has: its status tells its own.
+func (m *Machine) own(c *container, has v1.ResourceRequirements) *v1.ResourceRequirements {
+	if m.pod.Spec.Resources != nil {
+		has.Limits = maps.Clone(has.Limits)
+		for _, name := range computed {
+			if compare(c.spec.Resources.Limits, nil, name) == 0 {
+				delete(has.Limits, name)
+			}
+		}
+	}
+	return &has
 }
 
 // volumeMounts are the container's mounts of volumes. Of one that is read-only it is told whether what is mounted below it is,

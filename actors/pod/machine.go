@@ -29,8 +29,8 @@ type Settings struct {
 	Changed func(spec *v1.Container, made messages.ContainerFact) bool
 	// ChangedImage says so of what an API server lets change in a container: its image.
 	ChangedImage func(spec *v1.Container, made messages.ContainerFact) bool
-	// Resources are those that a container was made with; nil where that is not known.
-	Resources func(made messages.ContainerFact) *v1.ResourceRequirements
+	// Resources are those that a container of the pod was made with, its pod's limits included; nil where that is not known.
+	Resources func(pod *v1.Pod, made messages.ContainerFact) *v1.ResourceRequirements
 	// Actual are those that a container has which was given those of the spec, by what the runtime tells of it.
 	Actual func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements
 	// RecursiveReadOnly says whether a handler of the runtime can mount read-only all that is mounted below a volume (KEP-3857).
@@ -65,6 +65,7 @@ type Machine struct {
 	volumes    volumes
 	probing    probing
 	cgroup     cgroup
+	whole      whole
 	sandboxes  sandboxes
 	containers []*container // in order: init, regular, ephemeral containers, then those that are no longer in the spec
 
@@ -118,6 +119,7 @@ type volumes struct {
 type cgroup struct {
 	ready  bool
 	of     *v1.Pod // as it was asked for last
+	has    *v1.Pod // as it was made last
 	parent string  // as the runtime takes it
 	reason *messages.Reason
 }

@@ -3,8 +3,8 @@
 package pod
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"strconv"
 	"time"
 
@@ -53,17 +53,14 @@ func changedImage(spec *v1.Container, made messages.ContainerFact) bool {
 	return cri.ChangedForKubelet(spec, made.Annotations)
 }
 
-// madeWith is the container's spec.resources at the time it was made; nil where it does not carry them, as a kubelet's.
-func madeWith(made messages.ContainerFact) *v1.ResourceRequirements {
-	text, ok := made.Annotations[cri.AnnotationResources]
-	if !ok {
+// madeWith is what the container got when it was made; nil where it does not carry that, as a kubelet's. One that an earlier
+// release made carries nothing of its pod's own: that is what it has now.
+func madeWith(pod *v1.Pod, made messages.ContainerFact) *v1.ResourceRequirements {
+	container, own := cri.MadeWith(made.Annotations)
+	if container == nil {
 		return nil
 	}
-	was := &v1.ResourceRequirements{}
-	if err := json.Unmarshal([]byte(text), was); err != nil {
-		return nil
-	}
-	return was
+	return new(cri.EffectiveResources(cmp.Or(own, pod.Spec.Resources), *container))
 }
 
 // New makes actors of the kind "pod", named by UID.

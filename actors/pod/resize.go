@@ -2,19 +2,22 @@ package pod
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// The resources of a pod of the API server may change while it runs (KEP-1287). What pods sends is allocated; here it is carried
-// out, and what was carried out is derived after a restart: a container that runs carries what it was made with, and one of a
-// pod that was resized before is given its resources once more, which changes nothing where it has them.
+// The resources of a pod of the API server may change while it runs, those of its containers (KEP-1287) and its own (KEP-5419).
+// What pods sends is allocated; here it is carried out, and what was carried out is derived after a restart: a container that runs
+// carries what it was made with, and one of a pod that was resized before is given its resources once more, which changes nothing
+// where it has them. Resources of a container are here what it gets, the pod's limits where it has none of its own included.
 //
 // The pod's cgroup is never smaller than what the containers have that are known: it is made as wide as the old and the new
 // resources together, then the containers are changed, those that get less before those that get more, and then it is made as
@@ -44,12 +47,12 @@ func (m *Machine) takeResources() {
 		if f == nil || c.spec == nil {
 			continue
 		}
-		c.applied = applied{id: f.ID, resources: m.set.Resources(*f), told: f.Resources}
+		c.applied = applied{id: f.ID, resources: m.set.Resources(m.pod, *f), told: f.Resources}
 		switch {
 		case m.desired.Resized:
 			c.applied.resources = nil
 		case c.applied.resources == nil: // a kubelet made it: pods has it from the status
-			c.applied.resources = &c.spec.Resources
+			c.applied.resources = new(m.gets(c))
 		}
 	}
 	if last := m.desired.Last; last != nil {
@@ -61,7 +64,7 @@ func (m *Machine) takeResources() {
 
 // begins notes that the pod was allocated other resources than it had.
 func (m *Machine) begins(was *v1.Pod) {
-	if !fromAPI(m.pod) || !m.live() || equality.Semantic.DeepEqual(summary(was), summary(m.pod)) {
+	if !fromAPI(m.pod) || !m.live() || equality.Semantic.DeepEqual(allotted(was), allotted(m.pod)) {
 		return
 	}
 	m.resizing = resizing{active: true}
@@ -73,23 +76,36 @@ func lists(p *v1.Pod) [][]v1.Container {
 	return [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers}
 }
 
-// summary are the resources of a pod's containers, by name.
-func summary(p *v1.Pod) map[string]v1.ResourceRequirements {
-	out := map[string]v1.ResourceRequirements{}
+// allotment is what a pod and its containers have by its spec.
+type allotment struct {
+	Pod        *v1.ResourceRequirements           `json:"pod,omitempty"`
+	Containers map[string]v1.ResourceRequirements `json:"containers"` // by name
+	Generation int64                              `json:"generation,omitempty"`
+}
+
+func allotted(p *v1.Pod) allotment {
+	out := allotment{Pod: p.Spec.Resources, Containers: map[string]v1.ResourceRequirements{}}
 	for _, list := range lists(p) {
 		for i := range list {
-			out[list[i].Name] = list[i].Resources
+			out.Containers[list[i].Name] = list[i].Resources
 		}
 	}
 	return out
 }
 
 func (m *Machine) resizeText() string {
-	text, err := json.Marshal(map[string]any{"containers": summary(m.pod), "generation": m.pod.Generation})
+	all := allotted(m.pod)
+	all.Generation = m.pod.Generation
+	text, err := json.Marshal(all)
 	if err != nil {
 		return err.Error()
 	}
 	return string(text)
+}
+
+// gets is what was allocated to a container.
+func (m *Machine) gets(c *container) v1.ResourceRequirements {
+	return cri.EffectiveResources(m.pod.Spec.Resources, c.spec.Resources)
 }
 
 // has is what the container that runs was given last; nil where that is not known.
@@ -98,19 +114,19 @@ func (m *Machine) has(c *container) *v1.ResourceRequirements {
 	if c.applied.id == f.ID {
 		return c.applied.resources
 	}
-	if was := m.set.Resources(*f); was != nil {
+	if was := m.set.Resources(m.pod, *f); was != nil {
 		return was
 	}
-	return &c.spec.Resources
+	return new(m.gets(c))
 }
 
 // unsettled says that the container runs with other resources than were allocated to it, or that it is not known whether it does.
 func (m *Machine) unsettled(c *container) bool {
-	if !fromAPI(m.pod) || !c.regular() && !c.sidecar() || !c.running() {
+	if !fromAPI(m.pod) || c.spec == nil || !c.running() {
 		return false
 	}
 	has := m.has(c)
-	return has == nil || !equality.Semantic.DeepEqual(*has, c.spec.Resources) || m.trying(c) != nil
+	return has == nil || !equality.Semantic.DeepEqual(*has, m.gets(c)) || m.trying(c) != nil
 }
 
 // trying is what the container that runs may have by now.
@@ -121,22 +137,28 @@ func (m *Machine) trying(c *container) *v1.ResourceRequirements {
 	return c.applied.trying
 }
 
-// restartsFor says that the container has to be made anew for its resources, by its resizePolicy. What it was made with counts
+// restartsFor says that the container has to be made anew for its resources, by its resizePolicy, which is of regular containers
+// and of sidecars. What it was made with counts
 // where it is not known what it was given since: such resources do not change while it runs.
 func (m *Machine) restartsFor(c *container) bool {
-	has := m.has(c)
+	has, gets := m.has(c), m.gets(c)
 	if has == nil {
-		has = m.set.Resources(*c.newest())
+		has = m.set.Resources(m.pod, *c.newest())
 	}
 	for _, p := range c.spec.ResizePolicy {
+		if !c.regular() && !c.sidecar() {
+			return false
+		}
 		if has != nil && p.RestartPolicy == v1.RestartContainer &&
-			(compare(has.Requests, c.spec.Resources.Requests, p.ResourceName) != 0 ||
-				compare(has.Limits, c.spec.Resources.Limits, p.ResourceName) != 0) {
+			(compare(has.Requests, gets.Requests, p.ResourceName) != 0 || compare(has.Limits, gets.Limits, p.ResourceName) != 0) {
 			return true
 		}
 	}
 	return false
 }
+
+// computed are the resources that can be resized.
+var computed = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
 
 // compare says whether a has less (-1) or more (1) of a resource than b. Where there is none, it counts as 0.
 func compare(a, b v1.ResourceList, name v1.ResourceName) int {
@@ -149,11 +171,10 @@ func (m *Machine) lowers(c *container) bool {
 	if m.has(c) == nil {
 		return true
 	}
-	has := m.may(c)
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-		unlimited := compare(has.Limits, nil, name) == 0 && compare(c.spec.Resources.Limits, nil, name) != 0
-		if unlimited || compare(c.spec.Resources.Limits, has.Limits, name) < 0 ||
-			compare(c.spec.Resources.Requests, has.Requests, name) < 0 {
+	has, gets := m.may(c), m.gets(c)
+	for _, name := range computed {
+		unlimited := compare(has.Limits, nil, name) == 0 && compare(gets.Limits, nil, name) != 0
+		if unlimited || compare(gets.Limits, has.Limits, name) < 0 || compare(gets.Requests, has.Requests, name) < 0 {
 			return true
 		}
 	}
@@ -163,7 +184,7 @@ func (m *Machine) lowers(c *container) bool {
 // widened is the wider of two: the larger requests, and the larger limits, where both have one.
 func widened(a, b v1.ResourceRequirements) v1.ResourceRequirements {
 	out := *a.DeepCopy()
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+	for _, name := range computed {
 		if compare(out.Requests, b.Requests, name) < 0 {
 			if out.Requests == nil {
 				out.Requests = v1.ResourceList{}
@@ -196,8 +217,8 @@ func (m *Machine) actual(c *container) v1.ResourceRequirements {
 		told = c.applied.told
 	}
 	if has == nil {
-		if has = m.set.Resources(*f); has == nil || told != nil {
-			has = &c.spec.Resources
+		if has = m.set.Resources(m.pod, *f); has == nil || told != nil {
+			has = new(m.gets(c))
 		}
 	}
 	if told == nil {
@@ -217,21 +238,45 @@ func (m *Machine) group() *v1.Pod {
 	}
 	wide := m.pod.DeepCopy()
 	wide.Status.QOSClass = cri.QOSClass(m.pod)
+	own := ptr.Deref(wide.Spec.Resources, v1.ResourceRequirements{})
+	if was != nil {
+		own = widened(own, ptr.Deref(was.Spec.Resources, v1.ResourceRequirements{}))
+	}
+	for _, c := range m.containers {
+		if m.unsettled(c) {
+			own = widened(own, v1.ResourceRequirements{Limits: holding(own.Limits, m.may(c).Limits)})
+		}
+	}
 	for _, list := range lists(wide) {
 		for i := range list {
 			r := &list[i].Resources
-			if c := m.container(list[i].Name); c != nil && c.spec != nil && m.unsettled(c) {
+			if c := m.container(list[i].Name); c != nil && m.unsettled(c) {
 				*r = widened(*r, m.may(c))
 			}
 			if was != nil {
-				*r = widened(*r, summary(was)[list[i].Name])
+				*r = widened(*r, allotted(was).Containers[list[i].Name])
 			}
 		}
 	}
-	if was == nil || !equality.Semantic.DeepEqual(summary(was), summary(wide)) {
+	if wide.Spec.Resources != nil {
+		wide.Spec.Resources = &own
+	}
+	if was == nil || !equality.Semantic.DeepEqual(allotted(was), allotted(wide)) {
 		m.resizing.wide = wide
 	}
 	return m.resizing.wide
+}
+
+// holding are the limits of a pod that a container of these limits fits in.
+func holding(pod, container v1.ResourceList) v1.ResourceList {
+	out := maps.Clone(pod)
+	for _, name := range computed {
+		delete(out, name)
+		if has, limited := container[name]; limited && compare(pod, nil, name) != 0 {
+			out[name] = has
+		}
+	}
+	return out
 }
 
 // grouped says that the pod's cgroup is as it is to be, or cannot be made so by now: then the containers are what it waits for.
@@ -263,7 +308,7 @@ func (m *Machine) resize(now time.Time) {
 		if lowering && !m.lowers(c) || !m.due(now, "resize", c.name, m.set.Work) {
 			continue
 		}
-		most := widened(c.spec.Resources, m.may(c))
+		most := widened(m.gets(c), m.may(c))
 		f, lower := c.newest(), m.lowers(c)
 		if c.applied.id != f.ID {
 			c.applied = applied{id: f.ID, resources: m.has(c), told: f.Resources}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/messages"
@@ -143,6 +144,77 @@ func TestAResizeThatRestarts(t *testing.T) {
 	}
 }
 
+// pooled is a world with a pod of the API server that has memory of its own, of two containers: c0 has 4 MiB, and c1 what the pod
+// has.
+func pooled(bytes int64, policies ...v1.ContainerResizePolicy) *world {
+	pod := cloudPod(v1.RestartPolicyAlways, 0, 2)
+	pod.Spec.Resources = new(limitedTo(bytes * mi))
+	pod.Spec.Containers[0].Resources = limitedTo(4 * mi)
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].ResizePolicy = policies
+	}
+	w := newWorld(pod)
+	w.carry()
+	w.restart()
+	w.settle()
+	w.records = nil
+	return w
+}
+
+// A pod's own resources are resized, too: the containers that have its limits are changed, the others are left alone, and its
+// cgroup is as wide as both meanwhile. The status tells what the pod has, and of a container what it has of its own.
+func TestAResizeOfAPodsOwnResources(t *testing.T) {
+	for to, groups := range map[int64][]int64{20: {20}, 6: {10, 6}} {
+		w := pooled(10)
+		if got := w.status.Resources.Limits.Memory().Value(); got != 10*mi {
+			t.Errorf("its status tells of %d bytes", got)
+		}
+		w.groups, w.resized = nil, true
+		w.watch = func(s *v1.PodStatus) {
+			if conditionOf(s, v1.PodResizeInProgress) == nil && s.ObservedGeneration == w.pod.Generation &&
+				s.Resources.Limits.Memory().Value() != to*mi {
+				t.Errorf("no resize is in progress, and the status tells of %+v", s.Resources)
+			}
+		}
+		w.edit(func(s *v1.PodSpec) { s.Resources = new(limitedTo(to * mi)) })
+		w.pod.Generation++
+		w.settle()
+		check(t, w)
+		if got := w.limits(); !slices.Equal(got, []int64{4, to}) || !slices.Equal(w.resizes, []string{"c1"}) || len(w.stops) > 0 {
+			t.Errorf("they have %v, changed %v, stopped %v", got, w.resizes, w.stops)
+		}
+		var had []int64
+		for _, p := range w.groups {
+			had = append(had, p.Spec.Resources.Limits.Memory().Value()/mi)
+		}
+		if had = slices.Compact(had); !slices.Equal(had, groups) {
+			t.Errorf("its cgroup had %v, want %v", had, groups)
+		}
+		s := w.status
+		if s.AllocatedResources.Memory().Value() != to*mi || s.Resources.Limits.Memory().Value() != to*mi ||
+			s.ContainerStatuses[0].Resources.Limits.Memory().Value() != 4*mi || len(s.ContainerStatuses[1].Resources.Limits) > 0 {
+			t.Errorf("the status tells of %+v, allocated %v, and of %+v", s.Resources, s.AllocatedResources, s.ContainerStatuses)
+		}
+		if got := w.recorded("Resize"); !slices.Equal(got, []string{"ResizeStarted", "ResizeCompleted"}) {
+			t.Errorf("events %v", got)
+		}
+	}
+}
+
+// A container that has the pod's limits is made anew for them where its resizePolicy says so, once.
+func TestAResizeOfAPodsOwnResourcesThatRestarts(t *testing.T) {
+	w := pooled(10, v1.ContainerResizePolicy{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer})
+	w.resized = true
+	w.edit(func(s *v1.PodSpec) { s.Resources = new(limitedTo(20 * mi)) })
+	w.settle()
+	w.restart()
+	w.settle()
+	check(t, w)
+	if !slices.Equal(w.limits(), []int64{4, 20}) || !slices.Equal(w.stops, []string{"c1"}) {
+		t.Errorf("they have %v, stopped %v", w.limits(), w.stops)
+	}
+}
+
 // What the runtime refuses is told, tried again, and ends when it is taken back.
 func TestAResizeThatFails(t *testing.T) {
 	w := resizable(t)
@@ -245,11 +317,11 @@ func TestWidened(t *testing.T) {
 		{of("1", "2"), of("1", ""), of("1", "")},
 		{of("3", ""), of("1", "9"), of("3", "")},
 	} {
-		if got := widened(c[0], c[1]); jsonOf(got) != jsonOf(c[2]) && len(got.Limits) != len(c[2].Limits) {
-			t.Errorf("%s and %s are %s, want %s", jsonOf(c[0]), jsonOf(c[1]), jsonOf(got), jsonOf(c[2]))
+		if got := widened(c[0], c[1]); !equality.Semantic.DeepEqual(got, c[2]) {
+			t.Errorf("%v and %v are %v, want %v", c[0], c[1], got, c[2])
 		}
 	}
 	if got := widened(v1.ResourceRequirements{}, of("1", "1")); got.Requests.Cpu().String() != "1" || len(got.Limits) > 0 {
-		t.Errorf("nothing and something are %s", jsonOf(got))
+		t.Errorf("nothing and something are %v", got)
 	}
 }

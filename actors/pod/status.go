@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -72,9 +73,53 @@ func (m *Machine) status(now time.Time) *v1.PodStatus {
 	shareLastWords(s)
 	m.settlePhase(s)
 	m.settleEnd(s)
+	s.AllocatedResources, s.Resources = m.wholeResources(s.Phase)
 	m.addresses(s)
 	m.conditions(now, s)
 	return s
+}
+
+// whole is what was told last of the resources of the pod as a whole, and of what.
+type whole struct {
+	of, has   *v1.Pod // what is allocated, and what is in force; nil: the same
+	allocated v1.ResourceList
+	resources *v1.ResourceRequirements
+}
+
+// wholeResources are those of the pod as a whole (KEP-5419): the requests that are allocated to it, and what it has. A pod that
+// runs has what its cgroup was given, which knows of CPU and memory.
+func (m *Machine) wholeResources(phase v1.PodPhase) (v1.ResourceList, *v1.ResourceRequirements) {
+	var has *v1.Pod
+	if phase == v1.PodRunning {
+		has = m.cgroup.has
+	}
+	if w := &m.whole; w.of != m.pod || w.has != has {
+		*w = whole{of: m.pod, has: has, allocated: cri.PodRequests(m.pod)}
+		w.resources = &v1.ResourceRequirements{Requests: w.allocated, Limits: cri.PodLimits(m.pod)}
+		if has != nil {
+			w.resources = groupResources(has)
+		}
+	}
+	return m.whole.allocated, m.whole.resources
+}
+
+// groupResources are those that the cgroup of a pod was given.
+func groupResources(pod *v1.Pod) *v1.ResourceRequirements {
+	out := &v1.ResourceRequirements{Requests: v1.ResourceList{}, Limits: v1.ResourceList{}}
+	if own := pod.Spec.Resources; own != nil {
+		maps.Copy(out.Requests, own.Requests)
+		maps.Copy(out.Limits, own.Limits)
+	}
+	requests, limits := cri.PodRequests(pod), cri.PodLimits(pod)
+	for _, name := range computed {
+		if q, ok := requests[name]; ok {
+			out.Requests[name] = q
+		}
+		if q, ok := limits[name]; ok && (cri.LimitsPod(pod, name) || cri.QOSClass(pod) == v1.PodQOSGuaranteed) {
+			out.Limits[name] = q
+		}
+	}
+	return out
 }
 
 func (m *Machine) addresses(s *v1.PodStatus) {

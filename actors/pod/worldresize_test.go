@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -19,7 +19,8 @@ type resizeState struct {
 	resized bool
 	refuses int      // so many of the next changes of resources fail
 	resizes []string // containers, as changed
-	limit   int64    // of memory, of the pod's cgroup
+	limit   int64    // of memory, of the pod's cgroup by its containers'
+	own     int64    // of memory, of the pod itself; 0: none
 }
 
 // carry has containers carry what they were made with, as the real ones do, and the runtime tell what they have.
@@ -29,14 +30,6 @@ func (w *world) carry() {
 		return limitedTo(told.MemoryLimit)
 	}
 	w.machine = NewMachine(string(w.pod.UID), w.set)
-}
-
-func jsonOf(r v1.ResourceRequirements) string {
-	text, err := json.Marshal(&r)
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
 }
 
 func limitedTo(bytes int64) v1.ResourceRequirements {
@@ -50,7 +43,8 @@ func toldOf(r v1.ResourceRequirements) *messages.ContainerResources {
 
 // resizeContainer changes what a container has at once; the word of that comes later.
 func (w *world) resizeContainer(e ResizeContainer) {
-	out := ContainerResized{Name: e.Spec.Name, ID: e.ID, Resources: e.Spec.Resources.DeepCopy(), Sent: true}
+	gets := cri.EffectiveResources(e.Pod.Spec.Resources, e.Spec.Resources)
+	out := ContainerResized{Name: e.Spec.Name, ID: e.ID, Resources: &gets, Sent: true}
 	w.resizes = append(w.resizes, e.Spec.Name)
 	i := slices.IndexFunc(w.containers, func(c messages.ContainerFact) bool { return c.ID == e.ID })
 	switch {
@@ -60,12 +54,12 @@ func (w *world) resizeContainer(e ResizeContainer) {
 	case i < 0 || w.containers[i].State != messages.ContainerRunning:
 		out.Failed = &messages.Reason{Code: "ResizeError", Message: "it does not run"}
 	default:
-		if now := toldOf(e.Spec.Resources); now.MemoryLimit < w.containers[i].Resources.MemoryLimit && !e.Lower {
+		if now := toldOf(gets); now.MemoryLimit < w.containers[i].Resources.MemoryLimit && !e.Lower {
 			w.fault("%s is lowered from %d to %d, and nobody looks at what it uses", e.ID, w.containers[i].Resources.MemoryLimit,
 				now.MemoryLimit)
 		}
-		w.containers[i].Resources = toldOf(e.Spec.Resources)
-		out.Told = toldOf(e.Spec.Resources)
+		w.containers[i].Resources = toldOf(gets)
+		out.Told = toldOf(gets)
 		w.checkLimits("after " + e.Spec.Name + " was changed")
 	}
 	w.send(out)
@@ -73,7 +67,10 @@ func (w *world) resizeContainer(e ResizeContainer) {
 
 // checkGroup takes the limit of the pod's cgroup.
 func (w *world) checkGroup(pod *v1.Pod) {
-	w.limit = 0
+	w.limit, w.own = 0, 0
+	if r := pod.Spec.Resources; r != nil {
+		w.own = r.Limits.Memory().Value()
+	}
 	for i := range pod.Spec.Containers {
 		w.limit += pod.Spec.Containers[i].Resources.Limits.Memory().Value()
 	}
@@ -87,15 +84,18 @@ func (w *world) checkGroup(pod *v1.Pod) {
 // checkLimits adds up what the containers have of which the pod has heard. What one is started with whose start is not reported yet
 // may be more than the pod is allocated by now: its cgroup is made wider then.
 func (w *world) checkLimits(when string) {
-	sum := int64(0)
+	sum, most := int64(0), int64(0)
 	for _, c := range w.containers {
 		known := w.machine.container(c.Name)
-		if c.State == messages.ContainerRunning && c.Resources != nil && known != nil && known.newest() != nil && known.newest().ID == c.ID {
-			sum += c.Resources.MemoryLimit
+		if c.State == messages.ContainerRunning && c.Resources != nil && known != nil && known.running() && known.newest().ID == c.ID {
+			sum, most = sum+c.Resources.MemoryLimit, max(most, c.Resources.MemoryLimit)
 		}
 	}
-	if sum > w.limit {
+	switch {
+	case w.own == 0 && sum > w.limit:
 		w.fault("%s its containers have %d, and its cgroup %d", when, sum, w.limit)
+	case w.own != 0 && most > w.own:
+		w.fault("%s a container has %d, and the pod %d", when, most, w.own)
 	}
 }
 
@@ -104,20 +104,36 @@ func (w *world) unlike(spec v1.Container, f messages.ContainerFact) string {
 	if f.Name != spec.Name || f.State != messages.ContainerRunning || f.Resources == nil {
 		return ""
 	}
-	if want := toldOf(spec.Resources); *want != *f.Resources {
+	if want := toldOf(cri.EffectiveResources(w.pod.Spec.Resources, spec.Resources)); *want != *f.Resources {
 		return fmt.Sprintf("%s has %d, allocated is %d", f.ID, f.Resources.MemoryLimit, want.MemoryLimit)
 	}
-	if w.machine.resizing.active || !equality.Semantic.DeepEqual(summary(w.groups[len(w.groups)-1]), summary(w.pod)) {
-		return fmt.Sprintf("its resize goes on: %+v, its cgroup is for %v", w.machine.resizing, summary(w.groups[len(w.groups)-1]))
+	if w.machine.resizing.active || !equality.Semantic.DeepEqual(allotted(w.groups[len(w.groups)-1]), allotted(w.pod)) {
+		return fmt.Sprintf("its resize goes on: %+v, its cgroup is for %v", w.machine.resizing, allotted(w.groups[len(w.groups)-1]))
 	}
 	return ""
 }
 
+// drawOwn gives the pod itself memory, more than a container has, so that those without limits have the pod's.
+func drawOwn(t *rapid.T) *v1.ResourceRequirements {
+	return new(limitedTo(int64(rapid.IntRange(10, 19).Draw(t, "the pod's memory")) << 20))
+}
+
+// drawMemory is what a container has of memory: nothing of its own now and then, where the pod itself has some.
+func drawMemory(t *rapid.T, s *v1.PodSpec) v1.ResourceRequirements {
+	if s.Resources != nil && rapid.Bool().Draw(t, "has the pod's") {
+		return v1.ResourceRequirements{}
+	}
+	return limitedTo(int64(rapid.IntRange(1, 9).Draw(t, "memory")) << 20)
+}
+
 // drawResources gives containers memory, and some a policy that has them restarted for it.
 func drawResources(t *rapid.T, pod *v1.Pod) {
+	if rapid.IntRange(0, 2).Draw(t, "pod-level") == 0 {
+		pod.Spec.Resources = drawOwn(t)
+	}
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
-			list[i].Resources = limitedTo(int64(rapid.IntRange(1, 9).Draw(t, "memory")) << 20)
+			list[i].Resources = drawMemory(t, &pod.Spec)
 			if rapid.IntRange(0, 3).Draw(t, "restarts") == 0 {
 				list[i].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
 			}
@@ -132,10 +148,13 @@ func resizeStorm(t *rapid.T, w *world) {
 	}
 	w.resized = true
 	w.edit(func(s *v1.PodSpec) {
+		if s.Resources != nil {
+			s.Resources = drawOwn(t)
+		}
 		for _, list := range [][]v1.Container{s.InitContainers, s.Containers} {
 			for i := range list {
 				if list[i].Name[0] == 'c' || w.sidecarNamed(list[i].Name) {
-					list[i].Resources = limitedTo(int64(rapid.IntRange(1, 9).Draw(t, "memory")) << 20)
+					list[i].Resources = drawMemory(t, s)
 				}
 			}
 		}

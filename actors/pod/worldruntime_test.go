@@ -140,8 +140,11 @@ func (w *world) run(m messages.RunContainer) {
 		State: messages.ContainerCreated, CreatedAt: w.now, Image: m.Container.Image,
 	}
 	if w.carries {
-		c.Annotations = map[string]string{cri.AnnotationResources: jsonOf(m.Container.Resources)}
-		c.Resources = toldOf(m.Container.Resources)
+		c.Annotations = map[string]string{}
+		if err := cri.CarryMade(c.Annotations, m.Pod, m.Container); err != nil {
+			w.fault("%v", err)
+		}
+		c.Resources = toldOf(cri.EffectiveResources(m.Pod.Spec.Resources, m.Container.Resources))
 	}
 	w.start(&c)
 	w.containers = append([]messages.ContainerFact{c}, w.containers...)

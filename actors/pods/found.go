@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/cri"
@@ -106,9 +108,8 @@ func foundClaim(f *messages.PodFacts, kept *allocation) *admission.Claim {
 		if json.Unmarshal([]byte(c.Annotations[cri.AnnotationPorts]), &spec.Ports) != nil {
 			spec.Ports = nil
 		}
-		if json.Unmarshal([]byte(c.Annotations[cri.AnnotationResources]), &spec.Resources) != nil {
-			spec.Resources = v1.ResourceRequirements{}
-		}
+		own, pods := cri.MadeWith(c.Annotations)
+		spec.Resources, p.Spec.Resources = ptr.Deref(own, spec.Resources), cmp.Or(p.Spec.Resources, pods)
 		p.Spec.Containers = append(p.Spec.Containers, spec)
 	}
 	return admission.NewClaim(kept.in(p))

@@ -30,6 +30,8 @@ type Here struct {
 	Sysctls []string
 	// AppArmor says that the kernel enforces it.
 	AppArmor bool
+	// Swap says that pods get a part of the node's swap.
+	Swap bool
 	// GroupsPolicy asks whether the runtime can do supplementalGroupsPolicy Strict; nil stands for one that cannot.
 	GroupsPolicy func() bool
 }
@@ -96,7 +98,7 @@ func (a *actor) thisNode() *admission.Node {
 		own = here.Allocatable()
 	}
 	n := &admission.Node{
-		Object: here.Object, Sysctls: here.Sysctls, AppArmor: here.AppArmor, GroupsPolicy: here.GroupsPolicy != nil &&
+		Object: here.Object, Sysctls: here.Sysctls, AppArmor: here.AppArmor, Swap: here.Swap, GroupsPolicy: here.GroupsPolicy != nil &&
 			here.GroupsPolicy(),
 		Allocatable: own, Under: a.under, Partial: true, UnboundRequests: !a.opts.Cluster,
 	}

@@ -2,7 +2,6 @@ package pods
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -72,9 +71,12 @@ func (l *allocation) isOf(p *v1.Pod) bool {
 // kubelet made, what it reported. nil: what it asks for.
 func foundAllocation(p *v1.Pod, found *messages.PodFacts) *allocation {
 	out := allocationOf(p)
+	if out.Pod != nil {
+		out.Pod = reportedOfPod(p)
+	}
 	for name, asks := range out.Containers {
-		if was := madeWith(found, name); was != nil {
-			out.Containers[name] = *was
+		if was, pods := madeWith(found, name); was != nil {
+			out.Containers[name], out.Pod = *was, cmp.Or(pods, out.Pod)
 		} else if was := reportedResources(asks, p, name); was != nil {
 			out.Containers[name] = *was
 		}
@@ -85,20 +87,28 @@ func foundAllocation(p *v1.Pod, found *messages.PodFacts) *allocation {
 	return out
 }
 
-// madeWith is what the newest container of this name carries; nil where it carries nothing that can be read.
-func madeWith(found *messages.PodFacts, name string) *v1.ResourceRequirements {
+// madeWith is what the newest container of this name carries of itself and of its pod; nil for what it does not carry.
+func madeWith(found *messages.PodFacts, name string) (container, pod *v1.ResourceRequirements) {
 	if found == nil {
-		return nil
+		return nil, nil
 	}
 	i := slices.IndexFunc(found.Containers, func(c messages.ContainerFact) bool { return c.Name == name })
 	if i < 0 {
-		return nil
+		return nil, nil
 	}
-	was := &v1.ResourceRequirements{}
-	if json.Unmarshal([]byte(found.Containers[i].Annotations[cri.AnnotationResources]), was) != nil {
-		return nil
+	return cri.MadeWith(found.Containers[i].Annotations)
+}
+
+// reportedOfPod are the pod's own resources as a kubelet reported them, or else as it asks for them. A limit of CPU in a status is
+// rounded as the kernel has it, so that it alone tells no resize; nor do requests with an overhead in them.
+func reportedOfPod(p *v1.Pod) *v1.ResourceRequirements {
+	s := p.Status.Resources
+	if s == nil || len(p.Status.AllocatedResources) == 0 || p.Spec.Overhead != nil ||
+		equality.Semantic.DeepEqual(p.Status.AllocatedResources, cri.PodRequests(p)) &&
+			s.Limits.Memory().Cmp(*p.Spec.Resources.Limits.Memory()) == 0 {
+		return p.Spec.Resources
 	}
-	return was
+	return &v1.ResourceRequirements{Limits: s.Limits, Requests: p.Status.AllocatedResources}
 }
 
 // reportedResources are those of a kubelet's container by its status; nil where they are those that it asks for. A limit of CPU
@@ -128,9 +138,16 @@ func (e *entry) takePod() {
 }
 
 // setPod is the one place where a pod gets what was allocated to it: its actor has what the disk has, and others are admitted
-// beside what was decided last.
+// beside what was decided last. Until a resize is decided the pod is of the generation before: who waits for the resize reads its
+// generation in the status first, and would take it for done.
 func (e *entry) setPod(desired *v1.Pod) {
-	e.desired, e.pod = desired, e.told.in(desired)
+	observed := desired.Status.ObservedGeneration
+	if e.pod != nil {
+		observed = e.pod.Generation
+	}
+	if e.desired, e.pod = desired, e.told.in(desired); e.pod != desired && e.pendingOf != desired.Generation {
+		e.pod.Generation = observed
+	}
 	e.admitted = e.pod
 	if l := e.record.Allocated; l != nil && l != e.told {
 		e.admitted = l.in(desired)
@@ -152,7 +169,7 @@ func (a *actor) resize(ctx supervisors.Context) {
 				e.since = ctx.Now()
 			}
 			waiting = append(waiting, e)
-		} else if e.since = (time.Time{}); e.pending != nil { // it was taken back
+		} else if e.since = (time.Time{}); e.pending != nil && e.pod == e.desired { // it was taken back
 			e.pending = nil
 			a.renew(ctx, e)
 		}
@@ -183,10 +200,6 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 		r.Allocated = allocationOf(e.desired)
 		a.keep(ctx, e, r)
 		e.admitted, e.since = e.desired, time.Time{}
-		if e.pending != nil {
-			e.pending = nil
-			a.renew(ctx, e)
-		}
 		ctx.Log().Info("a resize of a pod is admitted", "pod", e.name, "podUID", e.uid, "generation", e.desired.Generation)
 		return true
 	}
@@ -198,6 +211,7 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 			recordEvent(ctx, e.pod, messages.EventResize+reason, message)
 		}
 		e.pending, e.pendingOf = &now, e.desired.Generation
+		e.setPod(e.desired)
 		a.renew(ctx, e)
 	}
 	return false
@@ -207,6 +221,8 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 func (e *entry) allocated() {
 	if l := e.kept.Allocated; l != nil && e.hasActor() && e.desired != nil {
 		e.told = l
-		e.setPod(e.desired)
+		if e.setPod(e.desired); e.pod == e.desired {
+			e.pending = nil
+		}
 	}
 }

@@ -51,8 +51,8 @@ func TestAResizeIsKept(t *testing.T) {
 	}
 	wants(n.Kit, messages.APIServer, resized("a", 2, 500))
 	for _, m := range sent[messages.PodWanted](n.Kit) {
-		if m.Pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 300 || m.Pod.Generation != 2 || m.Resized {
-			t.Errorf("before it is on the disk it is told %+v", m)
+		if m.Pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 300 || m.Pod.Generation >= 2 || m.Resized {
+			t.Errorf("before it is on the disk it is told generation %d of %+v", m.Pod.Generation, m.Pod.Spec.Containers)
 		}
 	}
 	n.RunWork()
@@ -64,6 +64,9 @@ func TestAResizeIsKept(t *testing.T) {
 	n.known("a")
 	wants(n.Kit, messages.APIServer, resized("a", 3, 5000), asking("bb", 600))
 	n.expect("a", 500, v1.PodReasonInfeasible)
+	if g := n.desired("a").Pod.Generation; g != 3 {
+		t.Errorf("of a resize that is decided it is told generation %d", g)
+	}
 	if !n.desired("a").Resized || n.desired("bb").Final == nil {
 		t.Error("what was allocated does not count against another pod")
 	}
@@ -87,6 +90,30 @@ func TestWhatIsFoundHasWhatItWasMadeWith(t *testing.T) {
 		900: foundAllocation(resized("a", 2, 900), nil),
 	} {
 		if got := l.in(reported).Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); got != want {
+			t.Errorf("it has %d, want %d", got, want)
+		}
+	}
+}
+
+// Of a pod with resources of its own, these are what a container carries of it, or what a kubelet reported.
+func TestWhatIsFoundOfAPodsOwnResources(t *testing.T) {
+	list := func(milli int64) v1.ResourceList {
+		return v1.ResourceList{"cpu": *resource.NewMilliQuantity(milli, resource.DecimalSI)}
+	}
+	asks := resized("a", 2, 100)
+	asks.Spec.Resources = &v1.ResourceRequirements{Requests: list(900)}
+	reported := asks.DeepCopy()
+	reported.Status.Resources, reported.Status.AllocatedResources = &v1.ResourceRequirements{Requests: list(700)}, list(700)
+	carries := &messages.PodFacts{Containers: []messages.ContainerFact{{Name: "c", Annotations: map[string]string{}}}}
+	made := asks.DeepCopy()
+	made.Spec.Resources.Requests = list(800)
+	if err := cri.CarryMade(carries.Containers[0].Annotations, made, &made.Spec.Containers[0]); err != nil {
+		t.Fatal(err)
+	}
+	for want, l := range map[int64]*allocation{
+		900: foundAllocation(asks, nil), 800: foundAllocation(reported, carries), 700: foundAllocation(reported, nil),
+	} {
+		if got := l.in(asks).Spec.Resources.Requests.Cpu().MilliValue(); got != want {
 			t.Errorf("it has %d, want %d", got, want)
 		}
 	}

@@ -28,6 +28,9 @@ func merge(pod *v1.Pod, wanted *v1.PodStatus, now time.Time) *v1.PodStatus {
 	if out.QOSClass == "" { // the API server sets it and lets nobody change it
 		out.QOSClass = wanted.QOSClass
 	}
+	if wanted.Resources != nil {
+		out.AllocatedResources, out.Resources = wanted.AllocatedResources, wanted.Resources
+	}
 	out.InitContainerStatuses = mergeContainers(out.InitContainerStatuses, wanted.InitContainerStatuses, pod.Spec.InitContainers,
 		&pod.Spec)
 	out.ContainerStatuses = mergeContainers(out.ContainerStatuses, wanted.ContainerStatuses, pod.Spec.Containers, &pod.Spec)

@@ -7,6 +7,7 @@ var known = []struct{ tests, why string }{
 	{`via (the )?environment|as environment variables names`,
 		"Debian's BusyBox hides variables with a dash from its shell's programs"},
 	{`node-pod communication: (udp|sctp)`, "Debian's BusyBox has no nc -u"},
+	{`guaranteed qos.*(cpu|mem) restart`, "without CAP_SYS_RESOURCE no container is made less likely to be killed"},
 	{`AppArmor`, "AppArmor is the kernel's, and would be loaded into the machine's"},
 	{`ContainerMetrics`, "the kernel here tells of no block I/O of a cgroup; the kubelet fails, too"},
 	{`Device Plugin|POD Resources|Pod Resources`, "device plugins and the PodResources API are not there yet"},

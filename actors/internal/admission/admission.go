@@ -51,6 +51,8 @@ type Node struct {
 	GroupsPolicy bool
 	// AppArmor says that the kernel enforces it.
 	AppArmor bool
+	// Swap says that pods get a part of the node's swap (KEP-2400).
+	Swap bool
 }
 
 // Refusal is why a pod may not run. The zero value is none: it may.

@@ -3,15 +3,15 @@ package admission
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// resizable are the resources that the API server lets change in a pod that runs (KEP-1287).
+// resizable are the resources that the API server lets change in a pod that runs, of it and of its containers (KEP-1287, KEP-5419).
 var resizable = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
 
 // Resize says whether a pod that is here may have other resources beside the others, among which it is not. An empty reason
@@ -21,8 +21,8 @@ func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message stri
 	switch {
 	case cri.IsStatic(wants.Pod):
 		return v1.PodReasonInfeasible, "In-place resize of static pods is not supported"
-	case !equality.Semantic.DeepEqual(wants.Pod.Spec.Resources, has.Pod.Spec.Resources):
-		return v1.PodReasonInfeasible, "In-place resize of pod-level resources is not supported"
+	case node.Swap && swaps(has.Pod, wants.Pod):
+		return v1.PodReasonInfeasible, "In-place resize of containers with swap is not supported."
 	case node.UnboundRequests:
 		return "", ""
 	}
@@ -38,6 +38,22 @@ func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message stri
 		}
 	}
 	return reason, message
+}
+
+// swaps says that a container would get another part of the node's swap, which is set when it is made.
+func swaps(has, wants *v1.Pod) bool {
+	of := func(p *v1.Pod) []v1.Container { return slices.Concat(p.Spec.InitContainers, p.Spec.Containers) }
+	now := of(has)
+	for i, c := range of(wants) {
+		restarts := slices.ContainsFunc(now[i].ResizePolicy, func(r v1.ContainerResizePolicy) bool {
+			return r.ResourceName == v1.ResourceMemory && r.RestartPolicy == v1.RestartContainer
+		})
+		if !restarts && c.Resources.Requests.Memory().Cmp(*now[i].Resources.Requests.Memory()) != 0 &&
+			(cri.MaySwap(has, &now[i]) || cri.MaySwap(wants, &c)) {
+			return true
+		}
+	}
+	return false
 }
 
 // Priority is the order in which resizes are looked at that wait, as documented for them: by priority, then by class of quality

@@ -42,10 +42,14 @@ func TestResize(t *testing.T) {
 		"the pod's own": {has: sized("1", "1Gi"), wants: sized("1", "1Gi"), other: sized("1", "1Gi"),
 			change: func(p *v1.Pod, _ *Node) {
 
-				p.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}}
+				p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}}
 			},
 
-			reason: infeasible, message: "pod-level"},
+			reason: deferred, message: "cpu, requested: 4000, used: 1000, capacity: 4000"},
+		"memory of a container with swap": {has: sized("1", "1Gi"), wants: sized("1", "2Gi"), other: sized("1", "1Gi"),
+			change: func(_ *v1.Pod, n *Node) { n.Swap = true }, reason: infeasible, message: "with swap"},
+		"CPU of a container with swap": {has: sized("1", "1Gi"), wants: sized("2", "1Gi"), other: sized("1", "1Gi"),
+			change: func(_ *v1.Pod, n *Node) { n.Swap = true }},
 		"a node of which nothing is known": {has: sized("1", "1Gi"), wants: sized("9", "1Gi"), other: sized("1", "1Gi"),
 			change: func(_ *v1.Pod, n *Node) { n.Allocatable = nil }},
 		"a standalone node": {has: sized("1", "1Gi"), wants: sized("9", "1Gi"), other: sized("1", "1Gi"),

@@ -22,6 +22,7 @@ func here(node *config.Node, cluster *cluster, host *pod.Host, machine *registra
 		Allocatable:  func() v1.ResourceList { return allocatable(node, machine.Last()) },
 		GroupsPolicy: func() bool { return host.Can().SupplementalGroupsPolicy },
 		IsDevice:     func(v1.ResourceName) bool { return false },
+		Swap:         host.Node.LimitedSwap && host.Node.CgroupV2 && host.Node.SwapController,
 	}
 	if cluster != nil {
 		h.IsDevice = cluster.devices.gave

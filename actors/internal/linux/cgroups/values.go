@@ -120,31 +120,14 @@ func PodValues(pod *v1.Pod, s Settings) Values {
 	}
 	out.CPUShares = cri.CPUShares(requests.Cpu().MilliValue())
 	everyone := class == v1.PodQOSGuaranteed
-	if cpu := limits.Cpu(); s.CPUCFSQuota && !cpu.IsZero() && (everyone || declared(pod, v1.ResourceCPU)) {
+	if cpu := limits.Cpu(); s.CPUCFSQuota && !cpu.IsZero() && (everyone || cri.LimitsPod(pod, v1.ResourceCPU)) {
 		period := s.CPUCFSQuotaPeriod.Microseconds()
 		out.CPUQuota, out.CPUPeriod = cri.CPUQuota(cpu.MilliValue(), period), uint64(max(period, 0))
 	}
-	if memory := limits.Memory(); !memory.IsZero() && (everyone || declared(pod, v1.ResourceMemory)) {
+	if memory := limits.Memory(); !memory.IsZero() && (everyone || cri.LimitsPod(pod, v1.ResourceMemory)) {
 		out.Memory = memory.Value()
 	}
 	return out
-}
-
-// declared says that the pod is limited in a resource as a whole: by itself, or by each of its containers.
-func declared(pod *v1.Pod, name v1.ResourceName) bool {
-	if r := pod.Spec.Resources; r != nil {
-		if q, ok := r.Limits[name]; ok && !q.IsZero() {
-			return true
-		}
-	}
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if q, ok := list[i].Resources.Limits[name]; !ok || q.IsZero() {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // hugePages are the limits for all page sizes of the machine; sizes that are not requested get 0.
