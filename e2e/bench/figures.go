@@ -10,6 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +26,7 @@ var (
 	scraped = flag.String("scraped", "20,100",
 		"with -cluster: with how many pods the answers of the node's API are measured, and what it takes to be scraped; empty: none")
 	scrapedFor = flag.Duration("scraped-for", time.Minute, "with -cluster: for how long the node is scraped")
+	profiles   = flag.String("profiles", "", "with -cluster: the folder for profiles of CPU and heap of what is scraped; none when empty")
 )
 
 // scrapeEvery is how often monitoring asks.
@@ -80,7 +84,7 @@ func (b *clusterBench) answers(ctx context.Context, sub *subject, client *http.C
 	for i := range times {
 		for _, path := range scrapes {
 			began := time.Now()
-			bytes, err := get(ctx, client, sub.api.Host+path)
+			bytes, err := get(ctx, client, sub.api.Host+path, io.Discard)
 			if err != nil {
 				return err
 			}
@@ -99,7 +103,7 @@ func (b *clusterBench) answers(ctx context.Context, sub *subject, client *http.C
 	return nil
 }
 
-func get(ctx context.Context, client *http.Client, where string) (int64, error) {
+func get(ctx context.Context, client *http.Client, where string, to io.Writer) (int64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
 	if err != nil {
 		return 0, err
@@ -108,7 +112,7 @@ func get(ctx context.Context, client *http.Client, where string) (int64, error) 
 	if err != nil {
 		return 0, err
 	}
-	n, err := io.Copy(io.Discard, resp.Body)
+	n, err := io.Copy(to, resp.Body)
 	if resp.StatusCode != http.StatusOK {
 		err = errors.Join(err, fmt.Errorf("%s: %s", where, resp.Status))
 	}
@@ -152,10 +156,11 @@ func (b *clusterBench) scrape(ctx context.Context, sub *subject, client *http.Cl
 	if err != nil {
 		return err
 	}
+	profiled := b.profile(ctx, sub, client, n)
 	began := time.Now()
 	for time.Since(began) < *scrapedFor {
 		for _, path := range scrapes {
-			if _, err := get(ctx, client, sub.api.Host+path); err != nil {
+			if _, err := get(ctx, client, sub.api.Host+path, io.Discard); err != nil {
 				return err
 			}
 		}
@@ -169,5 +174,31 @@ func (b *clusterBench) scrape(ctx context.Context, sub *subject, client *http.Cl
 	b.note(what+"cores", sub, (after.cpu-before.cpu)/time.Since(began).Seconds())
 	b.note(what+"resident, MiB", sub, after.rss)
 	b.note(what+"anonymous, MiB", sub, after.anon)
-	return nil
+	return <-profiled
+}
+
+// profile keeps what the subject spends CPU on while it is scraped, and what its heap holds after.
+func (b *clusterBench) profile(ctx context.Context, sub *subject, client *http.Client, n int) <-chan error {
+	done := make(chan error, 1)
+	if *profiles == "" {
+		done <- nil
+		return done
+	}
+	go func() {
+		done <- func() error {
+			for _, kind := range []string{fmt.Sprintf("profile?seconds=%.0f", scrapedFor.Seconds()), "heap?gc=1"} {
+				name, _, _ := strings.Cut(kind, "?")
+				f, err := os.Create(filepath.Join(*profiles, fmt.Sprintf("%s-%d.%s", sub.name, n, name)))
+				if err != nil {
+					return err
+				}
+				_, err = get(ctx, client, sub.api.Host+"/debug/pprof/"+kind, f)
+				if err = errors.Join(err, f.Close()); err != nil {
+					return err
+				}
+			}
+			return nil
+		}()
+	}()
+	return done
 }
