@@ -40,9 +40,9 @@ type Options struct {
 	State *State
 	// Measure measures. It is called outside the mailbox.
 	Measure func(context.Context) Measurement
-	// AwaitMemory waits until less memory is left than one of these levels, in bytes, and reports that, or until ctx ends. It is
-	// called outside the mailbox; nil: memory is looked at with all else.
-	AwaitMemory func(ctx context.Context, levels map[Signal]int64) bool
+	// Await waits until less is left of a signal than its level, in its unit, and reports that, or until ctx ends. It is called
+	// outside the mailbox; nil: it is only measured now and then.
+	Await func(ctx context.Context, levels map[Signal]int64) bool
 	// NextKill waits for the next process that the kernel ends for want of memory, or until ctx ends. It is called outside the
 	// mailbox; nil: nobody is told of these.
 	NextKill func(ctx context.Context) (Kill, error)
@@ -82,8 +82,8 @@ type actor struct {
 	opts      Options
 	state     *atomic.Pointer[pressureState]
 	measuring bool
-	levels    map[Signal]int64 // of memory, to be met next
-	watched   map[Signal]int64 // those that memory is watched for; nil: it is not
+	levels    map[Signal]int64 // to be met next
+	watched   map[Signal]int64 // those that are awaited; nil: none
 	stopWatch func()
 	again     bool              // a measurement under way began before something that matters
 	logged    map[Signal]string // which signals cannot be measured, and why
@@ -111,9 +111,9 @@ type (
 		m         Measurement
 		reclaimed bool // before it began
 	}
-	memoryWatched struct{ short bool }
-	reclaimDue    struct{ generation int }
-	figured       struct {
+	awaited    struct{ short bool }
+	reclaimDue struct{ generation int }
+	figured    struct {
 		act   action
 		m     Measurement
 		stats []api.PodStats
@@ -138,7 +138,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.measure(ctx)
 	case measured:
 		a.onMeasured(ctx, m)
-	case memoryWatched:
+	case awaited:
 		a.stopWatch()
 		if a.watched = nil; m.short {
 			a.measureAgain(ctx)
@@ -207,23 +207,23 @@ func (a *actor) onMeasured(ctx supervisors.Context, m measured) {
 	a.watch(ctx)
 }
 
-// watch has memory watched. A watch of other thresholds ends, and begins again.
+// watch has the next thresholds awaited. A wait for others ends, and begins again.
 func (a *actor) watch(ctx supervisors.Context) {
 	if a.watched != nil && !maps.Equal(a.watched, a.levels) {
 		a.stopWatch()
 	}
-	if a.watched != nil || len(a.levels) == 0 || a.opts.AwaitMemory == nil {
+	if a.watched != nil || len(a.levels) == 0 || a.opts.Await == nil {
 		return
 	}
 	stopped, stop := context.WithCancel(context.Background())
 	a.watched, a.stopWatch = a.levels, stop
-	await, levels := a.opts.AwaitMemory, a.levels
-	ctx.Do(supervisors.Work{Name: "await a shortage of memory", Timeout: a.opts.Every, Routine: true,
+	await, levels := a.opts.Await, a.levels
+	ctx.Do(supervisors.Work{Name: "await a shortage", Timeout: a.opts.Every, Routine: true,
 		Run: func(ctx context.Context) any {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			defer context.AfterFunc(stopped, cancel)()
-			return memoryWatched{await(ctx, levels)}
+			return awaited{await(ctx, levels)}
 		}})
 }
 

@@ -3,6 +3,7 @@ package eviction
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -385,7 +386,7 @@ func TestMemoryIsWatched(t *testing.T) {
 		of("a", 0, 500, 0))
 	var levels []map[Signal]int64
 	short := true
-	n.opts.AwaitMemory = func(ctx context.Context, l map[Signal]int64) bool {
+	n.opts.Await = func(ctx context.Context, l map[Signal]int64) bool {
 		levels = append(levels, l)
 		if !short {
 			<-ctx.Done()
@@ -396,7 +397,7 @@ func TestMemoryIsWatched(t *testing.T) {
 	n.publish()
 	n.start()
 	n.RunOne(n.take("Measure"))
-	watch := n.take("await a shortage of memory")
+	watch := n.take("await a shortage")
 	n.m = memory(50)
 	n.RunOne(watch)
 	n.RunOne(n.take("Measure"))
@@ -409,7 +410,7 @@ func TestMemoryIsWatched(t *testing.T) {
 	n.publish()
 	n.RunOne(n.take("await the end of evicted pods"))
 	n.RunOne(n.take("Measure"))
-	watch = n.take("await a shortage of memory")
+	watch = n.take("await a shortage")
 	n.m.Readings[AllocatableMemoryAvailable] = Reading{100 * mi, 200 * mi}
 	n.Advance(10 * time.Second)
 	n.RunOne(n.take("Measure"))
@@ -418,7 +419,7 @@ func TestMemoryIsWatched(t *testing.T) {
 	if len(levels) != 3 || len(levels[1]) != 1 || levels[1][MemoryAvailable] != 100*mi {
 		t.Errorf("levels %v", levels)
 	}
-	if w := n.take("await a shortage of memory"); w.Run == nil {
+	if w := n.take("await a shortage"); w.Run == nil {
 		t.Error("what has changed is not watched")
 	}
 }
@@ -436,12 +437,56 @@ func (n *node) take(name string) supervisors.Work {
 	return supervisors.Work{}
 }
 
-func TestWhenMemoryIsLookedAtAgain(t *testing.T) {
-	for left, want := range map[int64]time.Duration{-1: leastLook, 0: leastLook, 1 << 30: leastLook, 8 << 30: 2 * time.Second, 1 << 45: mostLook} {
-		if got := lookIn(left); got != want {
-			t.Errorf("%d bytes: %s, want %s", left, got, want)
+func TestWhenASignalIsLookedAtAgain(t *testing.T) {
+	for _, c := range []struct {
+		signal Signal
+		left   int64
+		want   time.Duration
+	}{
+		{MemoryAvailable, -1, leastLook}, {MemoryAvailable, 1 << 30, leastLook}, {AllocatableMemoryAvailable, 8 << 30, 2 * time.Second},
+		{MemoryAvailable, 1 << 45, mostLook}, {NodeFsAvailable, 0, leastOtherLook}, {ImageFsAvailable, 8 << 30, 4 * time.Second},
+		{ContainerFsAvailable, 1 << 40, mostLook}, {NodeFsInodesFree, 200_000, 4 * time.Second}, {PIDAvailable, 10, leastOtherLook},
+	} {
+		if got := lookIn(c.signal, c.left); got != c.want {
+			t.Errorf("%d of %s: %s, want %s", c.left, c.signal, got, c.want)
 		}
 	}
+}
+
+// The meter waits for disks beside memory, where the runtime said that they are, and for as long as one of them hangs.
+func TestTheMeterAwaitsDisks(t *testing.T) {
+	meter := Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: "/node"}.Meter()
+	meter.imageDir = "/images"
+	hangs, looks := make(chan struct{}), atomic.Int32{}
+	meter.statfs = func(path string) (disk, error) {
+		if path == "/node" {
+			<-hangs
+		}
+		looks.Add(1)
+		return disk{space: Reading{50, 100}, inodes: Reading{5, 10}}, nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan bool, 1)
+	go func() {
+		done <- meter.Await(ctx, map[Signal]int64{NodeFsAvailable: 60, ImageFsAvailable: 40, MemoryAvailable: 1})
+	}()
+	if meter.Await(t.Context(), map[Signal]int64{NodeFsAvailable: 60, MemoryAvailable: 1 << 60}) != true {
+		t.Error("memory that is short is not told while a disk hangs")
+	}
+	close(hangs)
+	if !<-done {
+		t.Error("a disk that is short is not told when it answers")
+	}
+	cancel()
+	for s, level := range map[Signal]int64{ImageFsAvailable: 51, ImageFsInodesFree: 6, NodeFsInodesFree: 6, PIDAvailable: 1 << 60} {
+		if !meter.Await(t.Context(), map[Signal]int64{s: level}) {
+			t.Errorf("%s is short, and that is not told", s)
+		}
+	}
+	if ctx, cancel = context.WithTimeout(t.Context(), 5*time.Millisecond); meter.Await(ctx, map[Signal]int64{ContainerFsAvailable: 1 << 60}) {
+		t.Error("a file system of which nothing is known is short")
+	}
+	cancel()
 }
 
 // The meter waits until less is left than a level, as long as its context lasts.
@@ -451,12 +496,12 @@ func TestTheMeterAwaitsMemory(t *testing.T) {
 	if now == 0 {
 		t.Skip("the machine does not tell its memory")
 	}
-	if !meter.AwaitMemory(t.Context(), map[Signal]int64{MemoryAvailable: 1 << 60}) {
+	if !meter.Await(t.Context(), map[Signal]int64{MemoryAvailable: 1 << 60}) {
 		t.Error("what is short is not told")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	if meter.AwaitMemory(ctx, map[Signal]int64{MemoryAvailable: 1}) {
+	if meter.Await(ctx, map[Signal]int64{MemoryAvailable: 1}) {
 		t.Error("what is not short is told")
 	}
 }

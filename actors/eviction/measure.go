@@ -40,6 +40,8 @@ type Meter struct {
 
 	mu    sync.Mutex
 	disks map[string]*overdue.Reading[disk] // by path
+	// imageDir and containerDir are where images and writable layers were last by the runtime's word.
+	imageDir, containerDir string
 }
 
 // Meter makes the meter of these places.
@@ -92,6 +94,35 @@ func (p *Meter) MeasureMemory(context.Context) Measurement {
 		}
 	})
 	return m
+}
+
+// measureOthers measures disks and tasks by what is known of where they are: it asks no runtime.
+func (p *Meter) measureOthers(ctx context.Context) map[Signal]Reading {
+	p.mu.Lock()
+	images, containers := p.imageDir, p.containerDir
+	p.mu.Unlock()
+	out := map[Signal]Reading{}
+	for _, fs := range []struct {
+		path          string
+		space, inodes Signal
+	}{
+		{p.RootDir, NodeFsAvailable, NodeFsInodesFree}, {images, ImageFsAvailable, ImageFsInodesFree},
+		{containers, ContainerFsAvailable, ContainerFsInodesFree},
+	} {
+		if fs.path == "" {
+			continue
+		}
+		if d, err := p.disk(ctx, fs.path); err == nil {
+			out[fs.space] = d.space
+			if d.inodes.Capacity > 0 {
+				out[fs.inodes] = d.inodes
+			}
+		}
+	}
+	if r, err := p.pids(); err == nil {
+		out[PIDAvailable] = r
+	}
+	return out
 }
 
 func (p *Meter) measureMemory(note func(Signal, Reading, error)) {
@@ -230,22 +261,33 @@ func (p *Meter) runtimeDisks(ctx context.Context) (images, containers disk, err 
 	if err != nil {
 		return disk{}, disk{}, fmt.Errorf("the runtime does not tell where images are: %w", err)
 	}
-	if images, err = p.firstDisk(ctx, info.GetImageFilesystems()); err != nil {
+	imageDir, containerDir := mountpoint(info.GetImageFilesystems()), mountpoint(info.GetContainerFilesystems())
+	if imageDir == "" {
+		return disk{}, disk{}, errors.New("the runtime does not tell where images are")
+	}
+	p.mu.Lock()
+	p.imageDir, p.containerDir = imageDir, containerDir
+	p.mu.Unlock()
+	if images, err = p.disk(ctx, imageDir); err != nil {
 		return disk{}, disk{}, err
 	}
-	if containers, err = p.firstDisk(ctx, info.GetContainerFilesystems()); err != nil {
+	if containerDir == "" {
+		return images, images, nil
+	}
+	if containers, err = p.disk(ctx, containerDir); err != nil {
 		containers = images
 	}
 	return images, containers, nil
 }
 
-func (p *Meter) firstDisk(ctx context.Context, list []*runtimeapi.FilesystemUsage) (disk, error) {
+// mountpoint is the first that the runtime tells of; empty: it tells of none.
+func mountpoint(list []*runtimeapi.FilesystemUsage) string {
 	for _, fs := range list {
 		if at := fs.GetFsId().GetMountpoint(); at != "" {
-			return p.disk(ctx, at)
+			return at
 		}
 	}
-	return disk{}, errors.New("the runtime does not tell where images are")
+	return ""
 }
 
 // ImageSpace is what is left of the file system that images are on, in bytes.

@@ -284,7 +284,7 @@ func (a *Agent) evictionOptions(meter *eviction.Meter) eviction.Options {
 		},
 		Transition: k.EvictionPressureTransitionPeriod.Duration, MaxGrace: k.EvictionMaxPodGracePeriod,
 		Static: a.node.EvictStaticPods, LocalStorage: ptr.Deref(k.LocalStorageCapacityIsolation, true),
-		Board: a.board, Figures: a.figures.PodStats, Measure: meter.Measure, AwaitMemory: meter.AwaitMemory,
+		Board: a.board, Figures: a.figures.PodStats, Measure: meter.Measure, Await: meter.Await,
 	}
 	if a.kernelLog != "" {
 		o.NextKill = eviction.KernelLog(a.kernelLog).Next
