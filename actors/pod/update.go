@@ -40,7 +40,7 @@ func update(ctx context.Context, h *host.Host, e ResizeContainer) ContainerResiz
 	if limit := r.GetMemoryLimitInBytes(); e.Lower && limit > 0 {
 		used, err := memoryUsed(ctx, h, e.ID)
 		if err == nil && used > limit {
-			err = fmt.Errorf("a memory limit of %d bytes is below the %d that it uses; it is tried again", limit, used)
+			err = fmt.Errorf("memory limit (%d) below current usage (%d), in bytes; it is tried again", limit, used)
 		}
 		if err != nil {
 			out.Failed = resizeFailed(e, err)

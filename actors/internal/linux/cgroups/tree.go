@@ -134,7 +134,7 @@ func (t Tree) EnsurePod(pod *v1.Pod) (parent string, err error) {
 	if v.Memory > 0 {
 		used, err := t.Groups.Uses(name, systemd)
 		if err == nil && used > v.Memory {
-			err = fmt.Errorf("a memory limit of %d bytes is below the %d that is used", v.Memory, used)
+			err = fmt.Errorf("memory limit (%d) below current usage (%d), in bytes", v.Memory, used)
 		}
 		if err != nil {
 			return "", fmt.Errorf("cgroup %s: %w", name.Cgroupfs(), err)
