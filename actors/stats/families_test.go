@@ -38,8 +38,8 @@ var absent = map[string]string{
 	"there is no dynamic resource allocation yet":                                                                        "dra_*",
 	"there are no CPU, memory and topology managers yet": `kubelet_container_aligned_compute_resources_* kubelet_cpu_manager_*
 		kubelet_memory_manager_* kubelet_topology_manager_*`,
-	"there are no records of pulls with credentials yet": `kubelet_imagemanager_* kubelet_image_manager_ensure_image_requests_total`,
-	"volumes of images are not mounted yet":              "kubelet_image_volume_*",
+	"what the records of pulls with credentials hold is not counted": `kubelet_imagemanager_* kubelet_image_manager_ensure_image_requests_total`,
+	"volumes of images are not mounted yet":                          "kubelet_image_volume_*",
 	"volumes of claims and CSI drivers are not mounted yet": `kubelet_volume_stats_* kubelet_volume_metric_collection_duration_seconds csi_operations_seconds
 		plugin_manager_total_plugins volume_operation_total_seconds`,
 	"volumes are found on the disk with every unmount, and nothing is reconstructed at the start": `reconstruct_volume_operations_*
@@ -47,7 +47,7 @@ var absent = map[string]string{
 	"volumes are not labelled for SELinux":                                                        "volume_manager_selinux_*",
 	"what is left of gone pods is a driver's sweep, whose failures are in health and tried again": "kubelet_orphan_pod_cleaned_volumes*",
 	"figures of resizes are not kept yet":                                                         "kubelet_container_requested_resizes_total kubelet_pod_*_resizes* kubelet_pod_resize_duration_milliseconds",
-	"there are no credential providers yet":                                                       "kubelet_credential_provider_*",
+	"calls of credential providers are not counted":                                               "kubelet_credential_provider_*",
 	"there are no projected pod certificates yet":                                                 "kubelet_podcertificate_states",
 	"it is of Windows": "kubelet_started_host_process_containers_*",
 	"a start fails in a call that does not tell the container's type; it is in kubelet_runtime_operations_errors_total": "kubelet_started_containers_errors_total",
@@ -56,6 +56,7 @@ var absent = map[string]string{
 	"a runtime without RuntimeConfig is told of by the doctor":                                                          "kubelet_cri_losing_support",
 	"watches here are reflectors with stores of their own":                                                              "informer_*",
 	"nobody is elected, and no controller manager runs":                                                                 "leader_election_* running_managed_controllers",
+	"it is hidden since 1.29: resource_scrape_error tells the same":                                                     "scrape_error",
 	"no other release is emulated: it is kubernetes_build_info":                                                         "version_info",
 }
 

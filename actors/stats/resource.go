@@ -36,7 +36,6 @@ var (
 	podMemory = prometheus.NewDesc("pod_memory_working_set_bytes",
 		"Memory that the pod uses and the kernel cannot drop at once.", ofPod, nil)
 	podSwap       = prometheus.NewDesc("pod_swap_usage_bytes", "Swap that the pod uses.", ofPod, nil)
-	scrapeError   = prometheus.NewDesc("scrape_error", "1 if figures could not be read, else 0.", nil, nil)
 	resourceError = prometheus.NewDesc("resource_scrape_error", "1 if figures could not be read, else 0.", nil, nil)
 )
 
@@ -44,7 +43,7 @@ var (
 func (*resourceView) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		nodeCPU, nodeMemory, nodeSwap, containerStart, containerCPU, containerMemory, containerSwap, containerSwapLimit, podCPU,
-		podMemory, podSwap, scrapeError, resourceError,
+		podMemory, podSwap, resourceError,
 	} {
 		out <- d
 	}
@@ -84,7 +83,6 @@ func (v *resourceView) Collect(out chan<- prometheus.Metric) {
 	if v.failed {
 		failed = 1
 	}
-	out <- prometheus.MustNewConstMetric(scrapeError, prometheus.GaugeValue, failed)
 	out <- prometheus.MustNewConstMetric(resourceError, prometheus.GaugeValue, failed)
 }
 
