@@ -47,6 +47,7 @@ func (c *claims) claim(pod *v1.Pod, path string) {
 // any other without a word: its pod has most likely been moved there.
 func desired(files map[string]*entry) ([]*v1.Pod, []messages.ManifestProblem) {
 	sorted := slices.SortedFunc(maps.Values(files), func(a, b *entry) int { return cmp.Compare(a.path, b.path) })
+	sorted = slices.DeleteFunc(sorted, func(m *entry) bool { return m.withheld })
 	var taken claims
 	wanted := make(map[*v1.Pod]bool, len(sorted))
 	lost := map[*entry][]messages.ManifestProblem{}

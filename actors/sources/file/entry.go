@@ -88,6 +88,9 @@ type entry struct {
 
 	trial *trial
 
+	// deleted says that the file was, and has not come back; withheld, that it has, and that what it wants is left out once.
+	deleted, withheld bool
+
 	id     wholefile.Identity
 	readAt time.Time
 	sum    [32]byte
@@ -111,7 +114,7 @@ const (
 // the file is not the same as at the look before.
 func (m *entry) apply(o outcome, now time.Time, touched bool) effect {
 	if o.grade == good {
-		m.trial, m.confirmed = nil, nil
+		m.trial, m.confirmed, m.withheld, m.deleted = nil, nil, m.deleted, false
 		return m.put(o.documents, o.shape, nil)
 	}
 	if o.grade == gone && len(m.documents) == 0 && len(m.problems) == 0 {

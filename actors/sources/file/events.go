@@ -10,6 +10,7 @@ import (
 type changes struct {
 	structure bool            // a name on the way to the manifests, or a folder itself: everything has to be found anew
 	names     map[string]bool // names in the manifest folder; true when a writer was heard to be done
+	deleted   map[string]bool // those of them that were deleted, whatever came after
 	lost      bool            // events were lost: nothing that is known can be relied on
 	late      bool            // a time that was waited for has come
 	check     bool            // the regular check is due
@@ -21,7 +22,7 @@ func (c *changes) none() bool {
 
 func (c *changes) name(n string, done bool) {
 	if c.names == nil {
-		c.names = map[string]bool{}
+		c.names, c.deleted = map[string]bool{}, map[string]bool{}
 	}
 	c.names[n] = c.names[n] || done
 }
@@ -59,6 +60,9 @@ func (w *watch) note(wd int32, mask uint32, name string, c *changes) {
 	case in.manifests:
 		if in.manifests && !ignored(name) {
 			c.name(name, mask&(unix.IN_CLOSE_WRITE|unix.IN_MOVED_TO) != 0)
+			if mask&unix.IN_DELETE != 0 {
+				c.deleted[name] = true
+			}
 		}
 	}
 }

@@ -81,6 +81,11 @@ func (r *reader) next(ctx context.Context) looked {
 		return l
 	}
 	for {
+		if r.release() {
+			if l := r.report(r.clock.Now(), false); l.worth() {
+				return l
+			}
+		}
 		c := r.watch.await(ctx)
 		supervisors.Awaited(ctx)
 		if c.none() { // nobody waits for the result any more
@@ -90,6 +95,17 @@ func (r *reader) next(ctx context.Context) looked {
 			return l
 		}
 	}
+}
+
+// release has what was left out once wanted again, and reports whether there was any. A manifest that was deleted and made anew
+// ends its pod and begins it again, as with the kubelet, however little time lies between; one that was moved away does not.
+func (r *reader) release() bool {
+	released := false
+	for _, m := range r.files {
+		released = released || m.withheld
+		m.withheld = false
+	}
+	return released
 }
 
 // open recalls what was in force.
@@ -118,6 +134,11 @@ func (r *reader) look(c changes) looked {
 	now := r.clock.Now()
 	if c.late {
 		r.reported.again = time.Time{}
+	}
+	for name := range c.deleted {
+		if m := r.files[filepath.Join(r.path, name)]; m != nil {
+			m.deleted = len(m.documents) > 0
+		}
 	}
 	everything := c.lost || c.check || c.structure || r.dir == "" || r.place.due(now)
 	if everything || !r.observeNames(c.names, now) {

@@ -54,6 +54,58 @@ func TestUnchangedManifestsKeepTheirPods(t *testing.T) {
 	}
 }
 
+// A manifest that is deleted and made anew ends its pod and begins it again, even where nobody looked in between; one that is
+// replaced, or moved away and back, does not.
+func TestADeletedManifestThatComesBack(t *testing.T) {
+	b := newBench(t)
+	b.write("a", "pod a\n")
+	b.write("b", "pod b\n")
+	b.start()
+	b.remove("a")
+	b.write("a", "pod a\n")
+	b.wants(b.look(), "a b")
+	if got := names(b.between); got != "b" {
+		t.Errorf("in between %q was wanted, not b", got)
+	}
+	b.remove("a")
+	b.wants(b.look(), "a b") // it may have been moved
+	b.write("a", "pod a\n")
+	b.wants(b.look(), "a b")
+	if got := names(b.between); got != "b" {
+		t.Errorf("in between %q was wanted, not b", got)
+	}
+	b.write("new", "pod a\n")
+	b.rename("new", "a")
+	b.wants(b.look(), "a b")
+	b.rename("a", "a~")
+	b.write("a", "pod a\n")
+	b.wants(b.look(), "a b")
+	if b.between != nil {
+		t.Errorf("for a manifest that was replaced %q was wanted", names(b.between))
+	}
+	b.remove("b")
+	b.look()
+	b.wants(b.wait(waitGone), "a")
+	b.write("b", "pod b\n")
+	if b.wants(b.look(), "a b"); b.between != nil {
+		t.Errorf("for a new manifest %q was wanted", names(b.between))
+	}
+}
+
+// What the worker gives comes in two steps, too.
+func TestADeletedManifestIsToldTwice(t *testing.T) {
+	b := newBench(t)
+	b.write("a", "pod a\n")
+	b.start()
+	b.remove("a")
+	b.write("a", "pod a\n")
+	for _, want := range []string{"", "a"} {
+		if l := b.r.next(t.Context()); names(l.pods) != want {
+			t.Errorf("it wants %q, not %q", names(l.pods), want)
+		}
+	}
+}
+
 func TestAWriterIsWaitedFor(t *testing.T) {
 	b := newBench(t)
 	b.start()
