@@ -35,6 +35,7 @@ type subject struct {
 	log   func() string
 	node  *cluster.Node
 	api   *rest.Config // the node's API
+	root  string       // its root folder
 }
 
 // failed says whose failure it is, and what the subject said last.
@@ -78,8 +79,10 @@ func runCluster(ctx context.Context) error {
 	}
 	for round := range *rounds {
 		fmt.Printf("round %d of %d\n", round+1, *rounds)
-		if err := b.floor(ctx); err != nil {
-			return err
+		if *evictions == 0 {
+			if err := b.floor(ctx); err != nil {
+				return err
+			}
 		}
 		for _, sub := range subjects {
 			if err := b.measure(ctx, sub); err != nil {
@@ -94,7 +97,11 @@ func runCluster(ctx context.Context) error {
 // measure is all that is measured of one subject in one round.
 func (b *clusterBench) measure(ctx context.Context, sub *subject) error {
 	return b.with(ctx, sub, func() error {
-		for _, step := range []func(context.Context, *subject) error{b.idle, b.figures, b.singly, b.crowds, b.restart} {
+		steps := []func(context.Context, *subject) error{b.idle, b.figures, b.singly, b.crowds, b.restart}
+		if *evictions > 0 {
+			steps = []func(context.Context, *subject) error{b.evict}
+		}
+		for _, step := range steps {
 			if err := step(ctx, sub); err != nil {
 				return err
 			}

@@ -30,7 +30,14 @@ func (b *clusterBench) subjects(t *owner) ([]*subject, error) {
 		}
 		agent.Binary = of.path
 		agent.Config["authentication"] = map[string]any{"x509": map[string]any{"clientCAFile": b.cluster.CAFile}}
-		out = append(out, &subject{name: of.name, start: agent.Start, kill: agent.Kill9, pid: agent.PID, log: agent.Log,
+		if *evictions > 0 {
+			undo, err := makeSmall(agent)
+			if err != nil {
+				return nil, err
+			}
+			t.Cleanup(undo)
+		}
+		out = append(out, &subject{name: of.name, root: agent.RootDir, start: agent.Start, kill: agent.Kill9, pid: agent.PID, log: agent.Log,
 			node: node, api: b.api(t, agent.Config["port"])})
 	}
 	if *only != "" {

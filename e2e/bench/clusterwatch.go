@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type podWatch struct {
 	mu      sync.Mutex
 	ready   map[string]time.Time // by UID, the first time
 	gone    map[string]time.Time
+	evicted map[string]time.Time
 	changed chan struct{}
 	failed  error
 }
@@ -40,7 +42,8 @@ func watchPods(ctx context.Context, client kubernetes.Interface, namespace strin
 	if err != nil {
 		return nil, err
 	}
-	p := &podWatch{ready: map[string]time.Time{}, gone: map[string]time.Time{}, changed: make(chan struct{}, 1)}
+	p := &podWatch{ready: map[string]time.Time{}, gone: map[string]time.Time{}, evicted: map[string]time.Time{},
+		changed: make(chan struct{}, 1)}
 	go p.follow(w)
 	return p, nil
 }
@@ -67,12 +70,15 @@ func (p *podWatch) see(kind watch.EventType, pod *corev1.Pod, now time.Time) {
 		p.gone[uid] = now
 		return
 	}
-	if _, ok := p.ready[uid]; ok {
-		return
+	// A kubelet has some that it evicts end as Succeeded, with no reason: of these the condition alone tells. What it refuses has none.
+	if _, seen := p.evicted[uid]; !seen && pod.Status.Reason == "Evicted" {
+		p.evicted[uid] = now
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			p.ready[uid] = now
+	for kind, first := range map[corev1.PodConditionType]map[string]time.Time{corev1.PodReady: p.ready, corev1.DisruptionTarget: p.evicted} {
+		for _, c := range pod.Status.Conditions {
+			if _, seen := first[uid]; !seen && c.Type == kind && c.Status == corev1.ConditionTrue {
+				first[uid] = now
+			}
 		}
 	}
 }
@@ -114,4 +120,24 @@ func (p *podWatch) allReady(ctx context.Context, uids []string) ([]time.Time, er
 
 func (p *podWatch) allGone(ctx context.Context, uids []string) ([]time.Time, error) {
 	return p.await(ctx, func() map[string]time.Time { return p.gone }, uids)
+}
+
+func (p *podWatch) allEvicted(ctx context.Context, uids []string) ([]time.Time, error) {
+	return p.await(ctx, func() map[string]time.Time { return p.evicted }, uids)
+}
+
+// readyOrEvicted waits until each pod is one of them, and reports whether one was evicted.
+func (p *podWatch) readyOrEvicted(ctx context.Context, uids []string) (evicted bool, err error) {
+	_, err = p.await(ctx, func() map[string]time.Time {
+		either := maps.Clone(p.ready)
+		maps.Copy(either, p.evicted)
+		return either
+	}, uids)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, uid := range uids {
+		_, was := p.evicted[uid]
+		evicted = evicted || was
+	}
+	return evicted, err
 }
