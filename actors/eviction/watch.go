@@ -14,8 +14,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/threshold"
 )
 
-// How fast a few busy cores can use up memory and disks, in bytes a second, and inodes and tasks. Where the kernel does not tell of
-// a threshold, what is left is looked at again before it could be crossed: nothing is polled hard while much is left.
+// How fast a few busy cores can use up memory and disks, in bytes a second, and inodes and tasks. Where the kernel does not tell
+// of a threshold, what is left is looked at again before it could be crossed: nothing is polled hard while much is left.
 const (
 	memoryRate = 4 << 30
 	diskRate   = 2 << 30
@@ -55,8 +55,8 @@ func lookIn(s Signal, left int64) time.Duration {
 	return min(max(time.Duration(float64(left)/rate*float64(time.Second)), least), mostLook)
 }
 
-// Await waits until less is left than one of the levels, and reports that, or until ctx ends. A disk that hangs holds up no look at
-// memory.
+// Await waits until less is left than one of the levels, and reports that, or until ctx ends. A disk that hangs holds up no look
+// at memory.
 func (p *Meter) Await(ctx context.Context, levels map[Signal]int64) bool {
 	memory, others := map[Signal]int64{}, map[Signal]int64{}
 	for s, level := range levels {

@@ -15,9 +15,9 @@ import (
 )
 
 // The resources of a pod of the API server may change while it runs, those of its containers (KEP-1287) and its own (KEP-5419).
-// What pods sends is allocated; here it is carried out, and what was carried out is derived after a restart: a container that runs
-// carries what it was made with, and one of a pod that was resized before is given its resources once more, which changes nothing
-// where it has them. Resources of a container are here what it gets, the pod's limits where it has none of its own included.
+// What pods sends is allocated; here it is carried out, and what was carried out is derived after a restart: a container carries
+// what it was made with, and one of a pod that was resized before is given its resources once more, which changes nothing where
+// it has them. Resources of a container are here what it gets, the pod's limits where it has none of its own included.
 //
 // The pod's cgroup is never smaller than what the containers have that are known: it is made as wide as the old and the new
 // resources together, then the containers are changed, those that get less before those that get more, and then it is made as

@@ -98,8 +98,8 @@ func (a *actor) thisNode() *admission.Node {
 		own = here.Allocatable()
 	}
 	n := &admission.Node{
-		Object: here.Object, Sysctls: here.Sysctls, AppArmor: here.AppArmor, Swap: here.Swap, GroupsPolicy: here.GroupsPolicy != nil &&
-			here.GroupsPolicy(),
+		Object: here.Object, Sysctls: here.Sysctls, AppArmor: here.AppArmor, Swap: here.Swap,
+		GroupsPolicy: here.GroupsPolicy != nil && here.GroupsPolicy(),
 		Allocatable: own, Under: a.under, Partial: true, UnboundRequests: !a.opts.Cluster,
 	}
 	if n.Object == nil {

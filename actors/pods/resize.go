@@ -99,8 +99,8 @@ func madeWith(found *messages.PodFacts, name string) (container, pod *v1.Resourc
 	return cri.MadeWith(found.Containers[i].Annotations)
 }
 
-// reportedOfPod are the pod's own resources as a kubelet reported them, or else as it asks for them. A limit of CPU in a status is
-// rounded as the kernel has it, so that it alone tells no resize; nor do requests with an overhead in them.
+// reportedOfPod are the pod's own resources as a kubelet reported them, or else as it asks for them. A limit of CPU in a status
+// is rounded as the kernel has it, so that it alone tells no resize; nor do requests with an overhead in them.
 func reportedOfPod(p *v1.Pod) *v1.ResourceRequirements {
 	s := p.Status.Resources
 	if s == nil || len(p.Status.AllocatedResources) == 0 || p.Spec.Overhead != nil ||

@@ -72,8 +72,8 @@ type Desired struct {
 	KubeletVersion string
 	// KubeletPort is where the kubelet's API is served; 0: nowhere.
 	KubeletPort int32
-	// Features are declared: what a kubelet of the same version may lack, and the API server and the scheduler ask for (KEP-5328).
-	// Sorted.
+	// Features are declared: what a kubelet of the same version may lack, and the API server and the scheduler ask for
+	// (KEP-5328). Sorted.
 	Features []string
 	// MaxImages bounds the images reported (nodeStatusMaxImages); -1: all.
 	MaxImages int32

@@ -11,7 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// resizable are the resources that the API server lets change in a pod that runs, of it and of its containers (KEP-1287, KEP-5419).
+// resizable are the resources of a pod that runs and of its containers that the API server lets change (KEP-1287, KEP-5419).
 var resizable = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
 
 // Resize says whether a pod that is here may have other resources beside the others, among which it is not. An empty reason
