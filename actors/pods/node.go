@@ -100,7 +100,7 @@ func (a *actor) thisNode() *admission.Node {
 	n := &admission.Node{
 		Object: here.Object, Sysctls: here.Sysctls, AppArmor: here.AppArmor, Swap: here.Swap,
 		GroupsPolicy: here.GroupsPolicy != nil && here.GroupsPolicy(),
-		Allocatable: own, Under: a.under, Partial: true, UnboundRequests: !a.opts.Cluster,
+		Allocatable:  own, Under: a.under, Partial: true, UnboundRequests: !a.opts.Cluster,
 	}
 	if n.Object == nil {
 		n.Object = &v1.Node{}

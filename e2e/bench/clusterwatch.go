@@ -70,8 +70,9 @@ func (p *podWatch) see(kind watch.EventType, pod *corev1.Pod, now time.Time) {
 		p.gone[uid] = now
 		return
 	}
-	// A kubelet has some that it evicts end as Succeeded, with no reason: of these the condition alone tells. What it refuses has none.
-	if _, seen := p.evicted[uid]; !seen && pod.Status.Reason == "Evicted" {
+	// A kubelet has some that it evicts end as Succeeded, with no reason or condition; nobody else ends a pod here.
+	over := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+	if _, seen := p.evicted[uid]; !seen && over && pod.DeletionTimestamp == nil {
 		p.evicted[uid] = now
 	}
 	for kind, first := range map[corev1.PodConditionType]map[string]time.Time{corev1.PodReady: p.ready, corev1.DisruptionTarget: p.evicted} {
