@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/e2e/stack"
+	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -121,6 +122,14 @@ func TestAStaticPodLivesAndDies(t *testing.T) {
 		if after := running(t, s, 1); ids(after) != ids(before) {
 			t.Errorf("container %s became %s", ids(before), ids(after))
 		}
+		must(t, a.Remove("web.yaml")) // made anew at once it begins again, and counts on
+		must(t, a.Write("web.yaml", helloManifest("web", s.HelloImage())))
+		awaitPod(t, a, "web", func(p *corev1.Pod) error {
+			if c := p.Status.ContainerStatuses; len(c) != 1 || c[0].RestartCount != 1 || c[0].State.Running == nil {
+				return fmt.Errorf("its containers are %+v", c)
+			}
+			return nil
+		})
 		must(t, a.Remove("web.yaml"))
 		cleared(t, s, a) // the agent too is done: what ends with it in between stays until it is there again
 		if code, err := a.Term(); err != nil || code != 0 {

@@ -161,3 +161,32 @@ func TestAFinishedPodIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
 		t.Errorf("after a restart: %+v", got)
 	}
 }
+
+// A pod of a manifest that is wanted again before all of it has ended goes on counting its containers' restarts; one that comes back
+// later begins at nothing.
+func TestAPodThatComesBackCountsOn(t *testing.T) {
+	k := begin(t)
+	audit(k)
+	wants(k, other)
+	status := &v1.PodStatus{Phase: v1.PodSucceeded, ContainerStatuses: []v1.ContainerStatus{
+		{Name: "c", ContainerID: "x://1", RestartCount: 3, Ready: true}}}
+	wants(k, messages.File, pod("web", "u"))
+	wants(k, messages.File)
+	wants(k, messages.File, pod("web", "u"))
+	k.Take()
+	gone(k, "u", status)
+	k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
+	got := sent[messages.PodWanted](k)
+	if len(got) == 0 || got[0].Last == nil || got[0].Last.ContainerStatuses[0].RestartCount != 3 ||
+		got[0].Last.ContainerStatuses[0].Ready || got[0].Last.Phase != "" {
+		t.Errorf("its actor is told %+v", got)
+	}
+	wants(k, messages.File)
+	gone(k, "u", status)
+	wants(k, messages.File, pod("web", "u"))
+	k.Take()
+	k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
+	if got = sent[messages.PodWanted](k); len(got) == 0 || got[0].Last != nil {
+		t.Errorf("later its actor is told %+v", got)
+	}
+}

@@ -166,6 +166,10 @@ func (a *actor) entered(ctx supervisors.Context, e *entry, from state) {
 	case replacing, clearing:
 		ctx.Stop(e.uid)
 	case unclaimed:
+		e.before = nil
+		if from == leaving && e.want != nil && e.want.source != messages.APIServer {
+			e.before = restartsOf(e.status)
+		}
 		e.life, e.why = life{}, nil
 		if from == over || from == leaving { // the agent's next life must not take what runs by then for what was over
 			a.keep(ctx, e, record{})
@@ -176,6 +180,21 @@ func (a *actor) entered(ctx supervisors.Context, e *entry, from state) {
 		a.tellStatus(ctx, e)
 	default: // nothing else belongs to the others
 	}
+}
+
+// restartsOf is how often the containers of a pod were started: one that comes back with its UID goes on counting, as with the
+// kubelet.
+func restartsOf(s *v1.PodStatus) *v1.PodStatus {
+	if s == nil {
+		return nil
+	}
+	counts := func(all []v1.ContainerStatus) (out []v1.ContainerStatus) {
+		for i := range all {
+			out = append(out, v1.ContainerStatus{Name: all[i].Name, ContainerID: all[i].ContainerID, RestartCount: all[i].RestartCount})
+		}
+		return out
+	}
+	return &v1.PodStatus{InitContainerStatuses: counts(s.InitContainerStatuses), ContainerStatuses: counts(s.ContainerStatuses)}
 }
 
 // spawn begins the life of a pod's actor.
@@ -250,8 +269,12 @@ func (a *actor) tell(ctx supervisors.Context, e *entry) {
 		Pod: e.pod, Generation: e.generation, Final: e.record.Final, Unkept: e.record.Final != e.kept.Final, Last: e.status,
 		Order: e.order, Ending: e.ending, Fail: e.kept.Fail, Pending: e.pending, Resized: e.record.Allocated != nil,
 	}
-	if e.status == nil && e.source == messages.APIServer {
+	switch {
+	case e.status != nil:
+	case e.source == messages.APIServer:
 		m.Last = &e.pod.Status
+	default:
+		m.Last = e.before
 	}
 	if !e.pod.Spec.HostNetwork {
 		m.NoNetwork = noNetwork(a.runtime)

@@ -61,6 +61,8 @@ type entry struct {
 	within *int64
 	// found is what the last audit found of it, while it has no actor.
 	found *messages.PodFacts
+	// before is what is kept of its life before this one, where it came back before all of that had ended.
+	before *v1.PodStatus
 	// goneAt is when nothing was left of it: an audit that was read before says nothing of it.
 	goneAt time.Time
 	// record is what the disk is to have of it, kept what the disk has or cannot take.
