@@ -41,8 +41,8 @@ const (
 	// AnnotationResources is the container's spec.resources in JSON, as it was
 	// created with: no hash has them.
 	AnnotationResources = "playlet.dev/resources"
-	// AnnotationPodResources is the pod's spec.resources at that time, in JSON,
-	// where it had any: a container without limits of its own has the pod's.
+	// AnnotationPodResources is the pod's spec.resources at that time, in JSON:
+	// a container without limits of its own has the pod's.
 	AnnotationPodResources = "playlet.dev/pod-resources"
 )
 

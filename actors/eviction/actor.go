@@ -111,9 +111,9 @@ type (
 		m         Measurement
 		reclaimed bool // before it began
 	}
-	awaited    struct{ short bool }
-	reclaimDue struct{ generation int }
-	figured    struct {
+	shortAwaited struct{ short bool }
+	reclaimDue   struct{ generation int }
+	figured      struct {
 		act   action
 		m     Measurement
 		stats []api.PodStats
@@ -138,7 +138,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.measure(ctx)
 	case measured:
 		a.onMeasured(ctx, m)
-	case awaited:
+	case shortAwaited:
 		a.stopWatch()
 		if a.watched = nil; m.short {
 			a.measureAgain(ctx)
@@ -223,7 +223,7 @@ func (a *actor) watch(ctx supervisors.Context) {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			defer context.AfterFunc(stopped, cancel)()
-			return awaited{await(ctx, levels)}
+			return shortAwaited{await(ctx, levels)}
 		}})
 }
 

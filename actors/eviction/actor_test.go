@@ -3,7 +3,6 @@ package eviction
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -382,8 +381,8 @@ func TestThresholdsThatFollow(t *testing.T) {
 
 // Memory that becomes short between two measurements is acted upon at once, and a watch of thresholds that have changed ends.
 func TestMemoryIsWatched(t *testing.T) {
-	n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi", "allocatableMemory.available": "10%"}},
-		of("a", 0, 500, 0))
+	n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi", "allocatableMemory.available": "10%",
+		"imagefs.inodesFree": "5"}}, of("a", 0, 500, 0))
 	var levels []map[Signal]int64
 	short := true
 	n.opts.Await = func(ctx context.Context, l map[Signal]int64) bool {
@@ -412,6 +411,7 @@ func TestMemoryIsWatched(t *testing.T) {
 	n.RunOne(n.take("Measure"))
 	watch = n.take("await a shortage")
 	n.m.Readings[AllocatableMemoryAvailable] = Reading{100 * mi, 200 * mi}
+	n.m.Readings[ImageFsInodesFree] = Reading{50, 100}
 	n.Advance(10 * time.Second)
 	n.RunOne(n.take("Measure"))
 	n.RunOne(watch) // it ends, since there is more to be watched
@@ -419,8 +419,10 @@ func TestMemoryIsWatched(t *testing.T) {
 	if len(levels) != 3 || len(levels[1]) != 1 || levels[1][MemoryAvailable] != 100*mi {
 		t.Errorf("levels %v", levels)
 	}
-	if w := n.take("await a shortage"); w.Run == nil {
-		t.Error("what has changed is not watched")
+	short = true
+	n.RunOne(n.take("await a shortage"))
+	if got := levels[len(levels)-1]; len(got) != 3 || got[ImageFsInodesFree] != 5 {
+		t.Errorf("what has changed is watched by levels %v", got)
 	}
 }
 
@@ -457,12 +459,11 @@ func TestWhenASignalIsLookedAtAgain(t *testing.T) {
 func TestTheMeterAwaitsDisks(t *testing.T) {
 	meter := Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: "/node"}.Meter()
 	meter.imageDir = "/images"
-	hangs, looks := make(chan struct{}), atomic.Int32{}
+	hangs := make(chan struct{})
 	meter.statfs = func(path string) (disk, error) {
 		if path == "/node" {
 			<-hangs
 		}
-		looks.Add(1)
 		return disk{space: Reading{50, 100}, inodes: Reading{5, 10}}, nil
 	}
 	ctx, cancel := context.WithCancel(t.Context())

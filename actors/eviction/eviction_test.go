@@ -232,7 +232,11 @@ func TestMeasuring(t *testing.T) {
 	if len(m.Failed) != 6 || len(m.Readings) > 0 {
 		t.Errorf("of nothing: %v", m)
 	}
-	m = Places{"/proc", "/sys/fs/cgroup", "/", imageFs{at: "/"}, nil}.Meter().Measure(t.Context())
+	meter := Places{"/proc", "/sys/fs/cgroup", "/", imageFs{at: "/"}, nil}.Meter()
+	m = meter.Measure(t.Context())
+	if meter.imageDir != "/" {
+		t.Errorf("images are looked at again in %q", meter.imageDir)
+	}
 	if r := m.Readings[PIDAvailable]; r.Available <= 0 || r.Available >= r.Capacity {
 		t.Errorf("of this machine: %v, %v", r, m.Failed)
 	}

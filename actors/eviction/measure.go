@@ -96,8 +96,8 @@ func (p *Meter) MeasureMemory(context.Context) Measurement {
 	return m
 }
 
-// measureOthers measures disks and tasks by what is known of where they are: it asks no runtime.
-func (p *Meter) measureOthers(ctx context.Context) map[Signal]Reading {
+// measureOthers measures the disks and tasks that there are levels of, by what is known of where they are: it asks no runtime.
+func (p *Meter) measureOthers(ctx context.Context, levels map[Signal]int64) map[Signal]Reading {
 	p.mu.Lock()
 	images, containers := p.imageDir, p.containerDir
 	p.mu.Unlock()
@@ -109,7 +109,8 @@ func (p *Meter) measureOthers(ctx context.Context) map[Signal]Reading {
 		{p.RootDir, NodeFsAvailable, NodeFsInodesFree}, {images, ImageFsAvailable, ImageFsInodesFree},
 		{containers, ContainerFsAvailable, ContainerFsInodesFree},
 	} {
-		if fs.path == "" {
+		_, space := levels[fs.space]
+		if _, inodes := levels[fs.inodes]; fs.path == "" || !space && !inodes {
 			continue
 		}
 		if d, err := p.disk(ctx, fs.path); err == nil {

@@ -85,7 +85,7 @@ func (p *Meter) Await(ctx context.Context, levels map[Signal]int64) bool {
 // awaitOthers waits for disks and tasks, of which no kernel tells.
 func (p *Meter) awaitOthers(ctx context.Context, levels map[Signal]int64) bool {
 	for ctx.Err() == nil {
-		now, wait := p.measureOthers(ctx), mostLook
+		now, wait := p.measureOthers(ctx, levels), mostLook
 		for s, level := range levels {
 			r, measured := now[s]
 			if !measured {

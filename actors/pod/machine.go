@@ -31,6 +31,8 @@ type Settings struct {
 	ChangedImage func(spec *v1.Container, made messages.ContainerFact) bool
 	// Resources are those that a container of the pod was made with, its pod's limits included; nil where that is not known.
 	Resources func(pod *v1.Pod, made messages.ContainerFact) *v1.ResourceRequirements
+	// PodLevelResize says that the status tells the resources of the pod as a whole (KEP-5419).
+	PodLevelResize bool
 	// Actual are those that a container has which was given those of the spec, by what the runtime tells of it.
 	Actual func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements
 	// RecursiveReadOnly says whether a handler of the runtime can mount read-only all that is mounted below a volume (KEP-3857).

@@ -47,7 +47,7 @@ func (m *Machine) takeResources() {
 		if f == nil || c.spec == nil {
 			continue
 		}
-		c.applied = applied{id: f.ID, resources: m.set.Resources(m.pod, *f), told: f.Resources}
+		c.applied = applied{id: f.ID, resources: m.made(c), told: f.Resources}
 		switch {
 		case m.desired.Resized:
 			c.applied.resources = nil
@@ -56,6 +56,7 @@ func (m *Machine) takeResources() {
 		}
 	}
 	if last := m.desired.Last; last != nil {
+		m.resizing.active = m.desired.Resized && fromAPI(m.pod) && last.ObservedGeneration < m.pod.Generation
 		for i := range last.Conditions {
 			m.resizing.active = m.resizing.active || last.Conditions[i].Type == v1.PodResizeInProgress
 		}
@@ -67,7 +68,7 @@ func (m *Machine) begins(was *v1.Pod) {
 	if !fromAPI(m.pod) || !m.live() || equality.Semantic.DeepEqual(allotted(was), allotted(m.pod)) {
 		return
 	}
-	m.resizing = resizing{active: true}
+	m.resizing = resizing{active: true, wide: was}
 	m.record("", v1.EventTypeNormal, messages.EventResizeStarted, "Pod resize started: %s", m.resizeText())
 }
 
@@ -114,10 +115,18 @@ func (m *Machine) has(c *container) *v1.ResourceRequirements {
 	if c.applied.id == f.ID {
 		return c.applied.resources
 	}
-	if was := m.set.Resources(m.pod, *f); was != nil {
+	if was := m.made(c); was != nil {
 		return was
 	}
 	return new(m.gets(c))
+}
+
+// made is what the newest container was made with; nil where that is not known. It is read once.
+func (m *Machine) made(c *container) *v1.ResourceRequirements {
+	if f := c.newest(); c.madeWith.id != f.ID {
+		c.madeWith = applied{id: f.ID, resources: m.set.Resources(m.pod, *f)}
+	}
+	return c.madeWith.resources
 }
 
 // unsettled says that the container runs with other resources than were allocated to it, or that it is not known whether it does.
@@ -138,12 +147,12 @@ func (m *Machine) trying(c *container) *v1.ResourceRequirements {
 }
 
 // restartsFor says that the container has to be made anew for its resources, by its resizePolicy, which is of regular containers
-// and of sidecars. What it was made with counts
-// where it is not known what it was given since: such resources do not change while it runs.
+// and of sidecars. What it was made with counts where it is not known what it was given since: such resources do not change while
+// it runs.
 func (m *Machine) restartsFor(c *container) bool {
 	has, gets := m.has(c), m.gets(c)
 	if has == nil {
-		has = m.set.Resources(m.pod, *c.newest())
+		has = m.made(c)
 	}
 	for _, p := range c.spec.ResizePolicy {
 		if !c.regular() && !c.sidecar() {
@@ -217,7 +226,7 @@ func (m *Machine) actual(c *container) v1.ResourceRequirements {
 		told = c.applied.told
 	}
 	if has == nil {
-		if has = m.set.Resources(m.pod, *f); has == nil || told != nil {
+		if has = m.made(c); has == nil || told != nil {
 			has = new(m.gets(c))
 		}
 	}
@@ -247,6 +256,10 @@ func (m *Machine) group() *v1.Pod {
 			own = widened(own, v1.ResourceRequirements{Limits: holding(own.Limits, m.may(c).Limits)})
 		}
 	}
+	var had map[string]v1.ResourceRequirements
+	if was != nil {
+		had = allotted(was).Containers
+	}
 	for _, list := range lists(wide) {
 		for i := range list {
 			r := &list[i].Resources
@@ -254,7 +267,7 @@ func (m *Machine) group() *v1.Pod {
 				*r = widened(*r, m.may(c))
 			}
 			if was != nil {
-				*r = widened(*r, allotted(was).Containers[list[i].Name])
+				*r = widened(*r, had[list[i].Name])
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -78,10 +79,10 @@ func TestAResizeInPlace(t *testing.T) {
 		groups []int64
 	}{
 		"both get more":        {[]int64{8, 6}, []string{"c0", "c1"}, []int64{14, 14}},
-		"both get less":        {[]int64{2, 1}, []string{"c0", "c1"}, []int64{8, 3}},
+		"both get less":        {[]int64{2, 1}, []string{"c0", "c1"}, []int64{3}},
 		"one more, one less":   {[]int64{9, 1}, []string{"c1", "c0"}, []int64{13, 10}},
 		"one gets more":        {[]int64{4, 5}, []string{"c1"}, []int64{9, 9}},
-		"only the second less": {[]int64{4, 3}, []string{"c1"}, []int64{8, 7}},
+		"only the second less": {[]int64{4, 3}, []string{"c1"}, []int64{7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := resizable(t)
@@ -198,6 +199,63 @@ func TestAResizeOfAPodsOwnResources(t *testing.T) {
 		if got := w.recorded("Resize"); !slices.Equal(got, []string{"ResizeStarted", "ResizeCompleted"}) {
 			t.Errorf("events %v", got)
 		}
+	}
+}
+
+// Limits that a pod gets in addition reach the containers that run, those that an agent adopted among them.
+func TestAResizeAddsThePodsOwnLimits(t *testing.T) {
+	for _, adopted := range []bool{false, true} {
+		pod := cloudPod(v1.RestartPolicyAlways, 0, 2)
+		pod.Spec.Containers[0].Resources = limitedTo(4 * mi)
+		w := newWorld(pod)
+		w.carry()
+		w.restart()
+		w.settle()
+		if adopted {
+			w.restart()
+			w.settle()
+		}
+		w.resized = true
+		w.edit(func(s *v1.PodSpec) { s.Resources = new(limitedTo(20 * mi)) })
+		w.pod.Generation++
+		w.settle()
+		if check(t, w); !slices.Equal(w.limits(), []int64{4, 20}) || !slices.Equal(w.resizes, []string{"c1"}) {
+			t.Errorf("adopted %v: they have %v, changed %v", adopted, w.limits(), w.resizes)
+		}
+	}
+}
+
+// Containers that an earlier release made carry nothing of their pod: they have what it has.
+func TestContainersOfAnEarlierReleaseAreLeftAlone(t *testing.T) {
+	w := pooled(10, v1.ContainerResizePolicy{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer})
+	for i := range w.containers {
+		delete(w.containers[i].Annotations, cri.AnnotationPodResources)
+	}
+	w.restart()
+	w.settle()
+	if check(t, w); len(w.stops)+len(w.resizes) > 0 || w.status.Resources.Limits.Memory().Value() != 10*mi {
+		t.Errorf("stopped %v, changed %v; it tells %+v", w.stops, w.resizes, w.status.Resources)
+	}
+}
+
+// An agent that was killed when a resize had been allocated and told nobody tells that it goes on.
+func TestAResizeThatWasNotToldGoesOn(t *testing.T) {
+	w := pooled(10)
+	w.resized = true
+	last := w.status.DeepCopy()
+	w.pod = w.pod.DeepCopy()
+	w.pod.Spec.Resources = new(limitedTo(20 * mi))
+	w.pod.Generation++
+	w.last = last
+	w.watch = func(s *v1.PodStatus) {
+		if s.ObservedGeneration == w.pod.Generation && conditionOf(s, v1.PodResizeInProgress) == nil && w.limits()[1] != 20 {
+			t.Errorf("it is told as done, and the containers have %v", w.limits())
+		}
+	}
+	w.restart()
+	w.settle()
+	if check(t, w); !slices.Equal(w.limits(), []int64{4, 20}) || !slices.Equal(w.recorded("Resize"), []string{"ResizeCompleted"}) {
+		t.Errorf("they have %v, events %v", w.limits(), w.records)
 	}
 }
 

@@ -89,6 +89,12 @@ type whole struct {
 // wholeResources are those of the pod as a whole (KEP-5419): the requests that are allocated to it, and what it has. A pod that
 // runs has what its cgroup was given, which knows of CPU and memory.
 func (m *Machine) wholeResources(phase v1.PodPhase) (v1.ResourceList, *v1.ResourceRequirements) {
+	if !m.set.PodLevelResize {
+		return nil, nil
+	}
+	if last := m.desired.Last; m.cgroup.has == nil && last != nil && last.Phase == v1.PodRunning && last.Resources != nil {
+		return cri.PodRequests(m.pod), last.Resources // its cgroup is not known yet
+	}
 	var has *v1.Pod
 	if phase == v1.PodRunning {
 		has = m.cgroup.has

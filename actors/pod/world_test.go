@@ -85,6 +85,7 @@ func newWorld(pod *v1.Pod) *world {
 			RuntimeName:       func() string { return "sim" },
 			Changed:           func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
 			ChangedImage:      func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
+			PodLevelResize:    true,
 			Resources:         func(*v1.Pod, messages.ContainerFact) *v1.ResourceRequirements { return nil },
 			RecursiveReadOnly: func(string) bool { return true },
 			BackOffStep:       func(f messages.ContainerFact) int { return len(f.Annotations["step"]) },

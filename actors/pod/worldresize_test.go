@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -76,6 +77,9 @@ func (w *world) checkGroup(pod *v1.Pod) {
 	}
 	for i := range pod.Spec.InitContainers {
 		w.limit += pod.Spec.InitContainers[i].Resources.Limits.Memory().Value()
+	}
+	if !cri.LimitsPod(pod, v1.ResourceMemory) {
+		w.limit = math.MaxInt64
 	}
 	w.checkLimits("after its cgroup was changed")
 }

@@ -109,7 +109,7 @@ func foundClaim(f *messages.PodFacts, kept *allocation) *admission.Claim {
 			spec.Ports = nil
 		}
 		own, pods := cri.MadeWith(c.Annotations)
-		spec.Resources, p.Spec.Resources = ptr.Deref(own, spec.Resources), cmp.Or(p.Spec.Resources, pods)
+		spec.Resources, p.Spec.Resources = ptr.Deref(own, spec.Resources), cmp.Or(p.Spec.Resources, ofPod(pods))
 		p.Spec.Containers = append(p.Spec.Containers, spec)
 	}
 	return admission.NewClaim(kept.in(p))

@@ -190,7 +190,8 @@ func restartsOf(s *v1.PodStatus) *v1.PodStatus {
 	}
 	counts := func(all []v1.ContainerStatus) (out []v1.ContainerStatus) {
 		for i := range all {
-			out = append(out, v1.ContainerStatus{Name: all[i].Name, ContainerID: all[i].ContainerID, RestartCount: all[i].RestartCount})
+			s := &all[i]
+			out = append(out, v1.ContainerStatus{Name: s.Name, ContainerID: s.ContainerID, RestartCount: s.RestartCount})
 		}
 		return out
 	}

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"cmp"
+	"os"
 	"slices"
 	"time"
 
@@ -74,9 +75,14 @@ func foundAllocation(p *v1.Pod, found *messages.PodFacts) *allocation {
 	if out.Pod != nil {
 		out.Pod = reportedOfPod(p)
 	}
+	if found != nil && len(found.Containers) > 0 { // the newest first
+		if _, pods := cri.MadeWith(found.Containers[0].Annotations); pods != nil {
+			out.Pod = ofPod(pods)
+		}
+	}
 	for name, asks := range out.Containers {
-		if was, pods := madeWith(found, name); was != nil {
-			out.Containers[name], out.Pod = *was, cmp.Or(pods, out.Pod)
+		if was := madeWith(found, name); was != nil {
+			out.Containers[name] = *was
 		} else if was := reportedResources(asks, p, name); was != nil {
 			out.Containers[name] = *was
 		}
@@ -87,25 +93,34 @@ func foundAllocation(p *v1.Pod, found *messages.PodFacts) *allocation {
 	return out
 }
 
-// madeWith is what the newest container of this name carries of itself and of its pod; nil for what it does not carry.
-func madeWith(found *messages.PodFacts, name string) (container, pod *v1.ResourceRequirements) {
+// madeWith is what the newest container of this name carries; nil where it carries nothing that can be read.
+func madeWith(found *messages.PodFacts, name string) *v1.ResourceRequirements {
 	if found == nil {
-		return nil, nil
+		return nil
 	}
 	i := slices.IndexFunc(found.Containers, func(c messages.ContainerFact) bool { return c.Name == name })
 	if i < 0 {
-		return nil, nil
+		return nil
 	}
-	return cri.MadeWith(found.Containers[i].Annotations)
+	was, _ := cri.MadeWith(found.Containers[i].Annotations)
+	return was
 }
 
-// reportedOfPod are the pod's own resources as a kubelet reported them, or else as it asks for them. A limit of CPU in a status
-// is rounded as the kernel has it, so that it alone tells no resize; nor do requests with an overhead in them.
+// ofPod are a pod's own resources as a container carries them: nil for a pod that had none.
+func ofPod(carried *v1.ResourceRequirements) *v1.ResourceRequirements {
+	if carried == nil || len(carried.Limits) == 0 && len(carried.Requests) == 0 {
+		return nil
+	}
+	return carried
+}
+
+// reportedOfPod are the pod's own resources as a kubelet reported them, or else as it asks for them. Limits in a status are
+// rounded as the kernel has them, memory to pages, so that this alone tells no resize; nor do requests with an overhead in them.
 func reportedOfPod(p *v1.Pod) *v1.ResourceRequirements {
 	s := p.Status.Resources
 	if s == nil || len(p.Status.AllocatedResources) == 0 || p.Spec.Overhead != nil ||
 		equality.Semantic.DeepEqual(p.Status.AllocatedResources, cri.PodRequests(p)) &&
-			s.Limits.Memory().Cmp(*p.Spec.Resources.Limits.Memory()) == 0 {
+			pages(s.Limits) == pages(p.Spec.Resources.Limits) {
 		return p.Spec.Resources
 	}
 	return &v1.ResourceRequirements{Limits: s.Limits, Requests: p.Status.AllocatedResources}
@@ -124,6 +139,9 @@ func reportedResources(asks v1.ResourceRequirements, p *v1.Pod, name string) *v1
 	}
 	return nil
 }
+
+// pages are those that memory is limited to.
+func pages(limits v1.ResourceList) int64 { return limits.Memory().Value() / int64(os.Getpagesize()) }
 
 // takePod has the entry be of the version of the pod that the source has. What was allocated to it stays.
 func (e *entry) takePod() {
@@ -187,7 +205,7 @@ func (a *actor) resize(ctx supervisors.Context) {
 		}
 	}
 	for _, e := range waiting {
-		a.undecided = a.undecided || e.pending != nil
+		a.undecided = a.undecided || e.pending != nil && e.admitted != e.desired
 	}
 }
 

@@ -55,6 +55,13 @@ func TestAResizeIsKept(t *testing.T) {
 			t.Errorf("before it is on the disk it is told generation %d of %+v", m.Pod.Generation, m.Pod.Spec.Containers)
 		}
 	}
+	wants(n.Kit, messages.APIServer, resized("a", 2, 500)) // whatever comes meanwhile
+	n.Send(messages.PodAddress("a"), messages.GetDesired{UID: "a"})
+	for _, m := range sent[messages.PodWanted](n.Kit) {
+		if m.Pod.Generation >= 2 {
+			t.Errorf("before it is on the disk it is told generation %d", m.Pod.Generation)
+		}
+	}
 	n.RunWork()
 	got := sent[messages.PodWanted](n.Kit)
 	if len(got) != 1 || got[0].Pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 500 || !got[0].Resized {
@@ -116,6 +123,23 @@ func TestWhatIsFoundOfAPodsOwnResources(t *testing.T) {
 		if got := l.in(asks).Spec.Resources.Requests.Cpu().MilliValue(); got != want {
 			t.Errorf("it has %d, want %d", got, want)
 		}
+	}
+	none := resized("a", 2, 100) // it got its own after the container was made
+	if err := cri.CarryMade(carries.Containers[0].Annotations, none, &none.Spec.Containers[0]); err != nil {
+		t.Fatal(err)
+	}
+	if l := foundAllocation(none, carries); l != nil {
+		t.Errorf("a pod without resources of its own is allocated %+v", l)
+	}
+	if l := foundAllocation(asks, carries); l == nil || l.Pod != nil {
+		t.Errorf("resources that were added later are allocated: %+v", l)
+	}
+	memory := func(text string) *v1.ResourceRequirements {
+		return &v1.ResourceRequirements{Limits: v1.ResourceList{"memory": resource.MustParse(text)}, Requests: list(900)}
+	}
+	asks.Spec.Resources, asks.Status.Resources, asks.Status.AllocatedResources = memory("100M"), memory("99999744"), list(900)
+	if l := foundAllocation(asks, nil); l != nil {
+		t.Errorf("a limit that the kernel rounded is taken for another: %+v", l.Pod)
 	}
 }
 

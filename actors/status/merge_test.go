@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 )
@@ -54,6 +55,20 @@ func TestAResizeThatWasTakenBackIsPendingNoLonger(t *testing.T) {
 	}
 	if got := merge(p, &v1.PodStatus{Phase: v1.PodPending}, noon); condition(got, v1.PodResizePending) == nil {
 		t.Errorf("it went: %+v", got.Conditions)
+	}
+}
+
+// The resources of the pod as a whole are the agent's; of a status without them, such as that of a pod that is refused, those that
+// were told stay.
+func TestResourcesOfThePodAsAWhole(t *testing.T) {
+	list := func(cpu string) v1.ResourceList { return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)} }
+	was := &v1.Pod{Status: v1.PodStatus{AllocatedResources: list("1"), Resources: &v1.ResourceRequirements{Requests: list("1")}}}
+	wanted := &v1.PodStatus{AllocatedResources: list("2"), Resources: &v1.ResourceRequirements{Requests: list("2")}}
+	for want, s := range map[string]*v1.PodStatus{"2": wanted, "1": {}} {
+		got := merge(was, s, noon)
+		if got.AllocatedResources.Cpu().String() != want || got.Resources.Requests.Cpu().String() != want {
+			t.Errorf("allocated %v, has %v, want %s", got.AllocatedResources, got.Resources, want)
+		}
 	}
 }
 

@@ -51,6 +51,8 @@ type Node struct {
 	GroupsPolicy bool
 	// AppArmor says that the kernel enforces it.
 	AppArmor bool
+	// PodLevelResize says that a pod's own resources are resized (KEP-5419).
+	PodLevelResize bool
 	// Swap says that pods get a part of the node's swap (KEP-2400).
 	Swap bool
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/cri"
@@ -21,6 +22,8 @@ func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message stri
 	switch {
 	case cri.IsStatic(wants.Pod):
 		return v1.PodReasonInfeasible, "In-place resize of static pods is not supported"
+	case !node.PodLevelResize && !equality.Semantic.DeepEqual(wants.Pod.Spec.Resources, has.Pod.Spec.Resources):
+		return v1.PodReasonInfeasible, "InPlacePodLevelResourcesVerticalScaling is disabled"
 	case node.Swap && swaps(has.Pod, wants.Pod):
 		return v1.PodReasonInfeasible, "In-place resize of containers with swap is not supported."
 	case node.UnboundRequests:

@@ -13,8 +13,13 @@ func sized(cpu, memory string) *v1.Pod {
 	return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list}}}}}
 }
 
+func restarting(p *v1.Pod) *v1.Pod {
+	p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
+	return p
+}
+
 func TestResize(t *testing.T) {
-	node := &Node{Allocatable: v1.ResourceList{
+	node := &Node{PodLevelResize: true, Allocatable: v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("4Gi"),
 	}}
 	deferred, infeasible := v1.PodReasonDeferred, v1.PodReasonInfeasible
@@ -46,6 +51,15 @@ func TestResize(t *testing.T) {
 			},
 
 			reason: deferred, message: "cpu, requested: 4000, used: 1000, capacity: 4000"},
+		"the pod's own, with the gate off": {has: sized("1", "1Gi"), wants: sized("1", "1Gi"), other: sized("1", "1Gi"),
+			change: func(p *v1.Pod, n *Node) {
+				n.PodLevelResize = false
+				p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}}
+			}, reason: infeasible, message: "is disabled"},
+		"memory of a container with swap, which is restarted for it": {has: restarting(sized("1", "1Gi")), wants: sized("1", "2Gi"),
+			other: sized("1", "1Gi"), change: func(_ *v1.Pod, n *Node) { n.Swap = true }},
+		"memory of a best-effort container": {has: sized("0", "0"), wants: sized("0", "0"), other: sized("1", "1Gi"),
+			change: func(_ *v1.Pod, n *Node) { n.Swap = true }},
 		"memory of a container with swap": {has: sized("1", "1Gi"), wants: sized("1", "2Gi"), other: sized("1", "1Gi"),
 			change: func(_ *v1.Pod, n *Node) { n.Swap = true }, reason: infeasible, message: "with swap"},
 		"CPU of a container with swap": {has: sized("1", "1Gi"), wants: sized("2", "1Gi"), other: sized("1", "1Gi"),

@@ -19,10 +19,11 @@ import (
 func here(node *config.Node, cluster *cluster, host *pod.Host, machine *registration.Reader) pods.Here {
 	h := pods.Here{
 		Object: ownNode(node), Registered: cluster != nil, Sysctls: node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
-		Allocatable:  func() v1.ResourceList { return allocatable(node, machine.Last()) },
-		GroupsPolicy: func() bool { return host.Can().SupplementalGroupsPolicy },
-		IsDevice:     func(v1.ResourceName) bool { return false },
-		Swap:         host.Node.LimitedSwap && host.Node.CgroupV2 && host.Node.SwapController,
+		Allocatable:    func() v1.ResourceList { return allocatable(node, machine.Last()) },
+		GroupsPolicy:   func() bool { return host.Can().SupplementalGroupsPolicy },
+		IsDevice:       func(v1.ResourceName) bool { return false },
+		PodLevelResize: node.FeatureEnabled(podLevelResize),
+		Swap:           host.Node.LimitedSwap && host.Node.CgroupV2 && host.Node.SwapController,
 	}
 	if cluster != nil {
 		h.IsDevice = cluster.devices.gave

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/config"
 )
@@ -64,7 +65,7 @@ func TestDevicesOfPlugins(t *testing.T) {
 		if got := c.sizes(node).Devices; !slices.Equal(got, want.names) || !strings.Contains(log.String(), path) {
 			t.Errorf("%s: the Node has %v: %s", text, got, log.String())
 		}
-		if is := here(node, c, nil, nil).IsDevice; !is("example.com/gpu") || is("example.com/dongle") != want.any {
+		if is := here(node, c, &pod.Host{}, nil).IsDevice; !is("example.com/gpu") || is("example.com/dongle") != want.any {
 			t.Errorf("%s: admission takes gpu for a device: %v, dongle: %v", text, is("example.com/gpu"),
 				is("example.com/dongle"))
 		}

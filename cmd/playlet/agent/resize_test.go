@@ -114,7 +114,7 @@ func TestNoLimitBelowWhatIsUsed(t *testing.T) {
 	r.resizes("200m", "900Ki") // the simulated ones use 1 MiB
 	r.eventually("the error is told", func() bool {
 		c := r.condition(v1.PodResizeInProgress)
-		return c != nil && c.Reason == v1.PodReasonError && strings.Contains(c.Message, "below the 1048576 that it uses")
+		return c != nil && c.Reason == v1.PodReasonError && strings.Contains(c.Message, "below current usage (1048576)")
 	})
 	if c := r.runtime.Snapshot().Container("api", "live"); c.Resources.GetMemoryLimitInBytes() != 64<<20 {
 		t.Errorf("its limit is %d", c.Resources.GetMemoryLimitInBytes())
