@@ -287,7 +287,7 @@ func TestNoGroupIsLimitedBelowWhatItUses(t *testing.T) {
 	at := "/kubepods/burstable/podu"
 	n.groups.Use(at, 2<<20)
 	got := n.ask("u", ensure(p))
-	if failed, ok := got[0].(messages.PodCgroupFailed); !ok || !strings.Contains(failed.Reason.Message, "below the 2097152") {
+	if failed, ok := got[0].(messages.PodCgroupFailed); !ok || !strings.Contains(failed.Reason.Message, "below current usage (2097152)") {
 		t.Fatalf("told %+v", got)
 	}
 	n.groups.Use(at, 1<<20)

@@ -132,6 +132,10 @@ func TestTheCauseOfRarerTroubles(t *testing.T) {
 // What admission and the API server have a pod wait for.
 func TestTheCauseOfRefusals(t *testing.T) {
 	r := newClusterRig(t, sim.Options{}, "--max-pods=2", "--register-with-taints=dedicated=db:NoExecute")
+	r.api.PrependReactor("delete", "pods", func(a ktesting.Action) (bool, runtime.Object, error) { // as finalizers have it
+		deletion, ok := a.(ktesting.DeleteAction)
+		return ok && deletion.GetName() == "first", &v1.Pod{}, nil
+	})
 	r.start(nil)
 	tolerant := func(name, container string) string {
 		return strings.Replace(manifest(name, "Always", nil, []string{"main forever"}), "forever\n", "forever\n"+container, 1) +
@@ -146,10 +150,6 @@ func TestTheCauseOfRefusals(t *testing.T) {
 	r.await("both", func(s sim.Snapshot) bool { return isUp(s, "first") && isUp(s, "second") })
 	r.binds(tolerant("third", ""))
 	r.untilPrinted([]string{"pods"}, "default/third: the node has as many pods as it may have (")
-	r.api.PrependReactor("delete", "pods", func(a ktesting.Action) (bool, runtime.Object, error) { // as finalizers have it
-		deletion, ok := a.(ktesting.DeleteAction)
-		return ok && deletion.GetName() == "first", &v1.Pod{}, nil
-	})
 	r.edits("first", func(p *v1.Pod) { p.Finalizers = []string{"example.com/backup"} })
 	r.deletes("first", 1)
 	r.untilPrinted([]string{"explain", "first"}, "its object is kept by its finalizers: example.com/backup")

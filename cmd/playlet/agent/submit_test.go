@@ -78,11 +78,14 @@ func (r *rig) restarts(pod, container string) {
 // fetches has an image pulled that no pod has, and removed.
 func (r *rig) fetches(image string) {
 	r.t.Helper()
-	id := ""
+	id, tries := "", 0
 	r.asks("pulling", func(ctx context.Context, c *api.Client) error {
-		got, err := c.PullImage(ctx, "one", image)
+		got, err := c.PullImage(ctx, fmt.Sprint("try ", tries), image)
 		if err == nil && got.ID == "" {
 			err = fmt.Errorf("it is not pulled: %+v", *got)
+		}
+		if err != nil && got != nil && got.Failed != "" {
+			tries++ // as a user's next command: this one has its answer
 		}
 		if err == nil {
 			id = got.ID
