@@ -80,6 +80,10 @@ func TestAnEmptyDirAboveItsLimitIsEvicted(t *testing.T) {
 	if first, _, _ := strings.Cut(out, "\n"); !strings.Contains(first, `Usage of EmptyDir volume "v" exceeds the limit "1Mi"`) {
 		t.Errorf("it is explained so: %s%s", out, errs)
 	}
+	must(t, a.Write("total.yaml", manifest(s, "total", strings.Replace(withVolume(""), "args: [sleep],",
+		"args: [sleep], resources: {limits: {ephemeral-storage: 1Mi}},", 1))))
+	fill(t, a, "total", 2)
+	awaitPod(t, a, "total", evicted("Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "))
 	must(t, a.Kill9())
 	must(t, a.Start())
 	awaitPod(t, a, "over", says)

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // conditions adds the pod's conditions, in the kubelet's order and words: others select on them.
@@ -24,7 +26,7 @@ func (m *Machine) conditions(now time.Time, s *v1.PodStatus) {
 		c.LastTransitionTime = m.since(now, c)
 		s.Conditions = append(s.Conditions, c)
 	}
-	add(v1.PodReadyToStartContainers, m.sandboxes.current() != nil, "", "")
+	add(v1.PodReadyToStartContainers, m.readyToStart(), "", "")
 
 	var uninitialized, unready []string
 	for i := range s.InitContainerStatuses {
@@ -57,6 +59,15 @@ func (m *Machine) conditions(now time.Time, s *v1.PodStatus) {
 	if m.verdict != nil && m.verdict.disruption != "" {
 		add(v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet, m.verdict.disruption)
 	}
+}
+
+// readyToStart says that there is a sandbox and that the volumes are mounted: both are made side by side. What is known of the
+// volumes is lost with the actor; where a container has been made in the sandbox, they were there.
+func (m *Machine) readyToStart() bool {
+	current := m.sandboxes.current()
+	return current != nil && (m.volumes.mounted || slices.ContainsFunc(m.containers, func(c *container) bool {
+		return slices.ContainsFunc(c.facts, func(f messages.ContainerFact) bool { return f.SandboxID == current.ID })
+	}))
 }
 
 // verdicts adds Initialized, Ready and ContainersReady.

@@ -52,7 +52,7 @@ func (m *Machine) hasRun() bool {
 
 // phaseOf derives the pod's phase from its containers' statuses, by the rules of the pod life cycle.
 func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
-	pendingInit := false
+	pendingInit, inits := false, false
 	for i := range s.InitContainerStatuses {
 		c, spec := &s.InitContainerStatuses[i], &pod.Spec.InitContainers[i]
 		ended := c.State.Terminated
@@ -62,6 +62,8 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 		switch {
 		case cri.RestartsAlways(spec):
 			pendingInit = pendingInit || (c.State.Running == nil && ended == nil)
+		case c.State.Running != nil: // also in a pod that has run before, and is initialized again in a new sandbox
+			pendingInit, inits = true, true
 		case c.State.Terminated != nil && c.State.Terminated.ExitCode == 0:
 		case ended != nil && ended.ExitCode != 0 && !cri.Restarts(&pod.Spec, spec, ended.ExitCode):
 			return v1.PodFailed
@@ -92,7 +94,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 		}
 	}
 	switch {
-	case pendingInit && running+stopped == 0, waiting > 0, running+stopped == 0:
+	case inits, pendingInit && running+stopped == 0, waiting > 0, running+stopped == 0:
 		return v1.PodPending
 	case running > 0, again > 0:
 		return v1.PodRunning

@@ -282,3 +282,41 @@ func TestAddressesInTheOrderOfFamilies(t *testing.T) {
 		}
 	}
 }
+
+// A pod that has run and is initialized again, in a new sandbox, is pending until that is done.
+func TestAPodThatIsInitializedAgainIsPending(t *testing.T) {
+	ended := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}
+	pod := testPod(v1.RestartPolicyAlways, 1, 1)
+	s := &v1.PodStatus{
+		InitContainerStatuses: []v1.ContainerStatus{{State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}},
+		ContainerStatuses:     []v1.ContainerStatus{{LastTerminationState: ended}},
+	}
+	if got := phaseOf(pod, s); got != v1.PodPending {
+		t.Errorf("while its init container runs it is %s", got)
+	}
+	if s.InitContainerStatuses[0].State = ended; phaseOf(pod, s) != v1.PodRunning {
+		t.Errorf("when that has ended it is %s", phaseOf(pod, s))
+	}
+}
+
+// Containers can be started when there is a sandbox and the volumes are mounted, which are made side by side; one that was made proves
+// it to an actor that knows nothing of the volumes.
+func TestReadyToStartContainers(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	m := w.machine
+	tells := func() v1.ConditionStatus { return conditionOf(m.status(w.now), v1.PodReadyToStartContainers).Status }
+	if m.volumes.mounted = false; tells() != v1.ConditionTrue {
+		t.Error("a container runs, and it is told that none can be started")
+	}
+	c := m.container("c0")
+	facts := c.facts
+	if c.facts = nil; tells() != v1.ConditionFalse {
+		t.Error("no volume is mounted, and it is told that containers can be started")
+	}
+	if m.volumes.mounted = true; tells() != v1.ConditionTrue {
+		t.Error("all is there, and it is told that containers cannot be started")
+	}
+	c.facts = facts
+}

@@ -90,8 +90,7 @@ var fields = []rule{
 
 	// Containers: ports and resources.
 	{honoured, "{containers,initContainers}[].ports[].{name,containerPort,hostPort,hostIP,protocol}", nil},
-	{honoured, "{containers,initContainers}[].resources.limits", []string{"cpu", "memory", "hugepages-*", "*/*"}},
-	{honoured, "{containers,initContainers}[].resources.requests",
+	{honoured, "{containers,initContainers}[].resources.{limits,requests}",
 		[]string{"cpu", "memory", "hugepages-*", "*/*", "ephemeral-storage"}},
 	{refused, "{containers,initContainers}[].resources.claims", nil},
 	{honoured, "{containers,initContainers}[].resizePolicy[].{resourceName,restartPolicy}", nil},

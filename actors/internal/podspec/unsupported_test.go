@@ -44,11 +44,11 @@ volumes:
 }
 
 func TestUnsupportedSpeaksPlainly(t *testing.T) {
-	pod := podFrom(t, aContainer("volumeDevices: [{name: a, devicePath: /b}]\nresources: {limits: {ephemeral-storage: 1Gi}}"))
+	pod := podFrom(t, aContainer("volumeDevices: [{name: a, devicePath: /b}]\nresources: {claims: [{name: a}], limits: {ephemeral-storage: 1Gi}}"))
 	pod.Spec.OS = podFrom(t, aPod("os: {name: windows}")).Spec.OS
 	Default(pod)
 	want := []string{
-		"spec.containers[0].resources.limits[ephemeral-storage]: Forbidden: not supported yet by Playlet",
+		"spec.containers[0].resources.claims: Forbidden: not supported yet by Playlet",
 		"spec.containers[0].volumeDevices: Forbidden: not supported yet by Playlet",
 		"spec.os.name: Forbidden: not supported yet by Playlet, except linux",
 	}
