@@ -221,6 +221,7 @@ func startAgent(t *testing.T, pods int) *agent {
 kind: KubeletConfiguration
 failCgroupV1: false
 cgroupsPerQOS: false
+makeIPTablesUtilChains: false
 enforceNodeAllocatable: []
 cgroupDriver: cgroupfs
 enableServer: false
