@@ -24,6 +24,9 @@ const (
 	systemClusterCritical = "system-cluster-critical"
 )
 
+// ComputeResources are those that make a pod's class, and that can be resized (KEP-1287, KEP-5419). Nobody changes it.
+var ComputeResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
+
 // QOSClass is the pod's class: what its status says, else what its requests and
 // limits of cpu and memory say, the pod's own where it has them (KEP-2837).
 // Guaranteed: every container limits both and requests just that. BestEffort:
@@ -65,7 +68,7 @@ func QOSClass(pod *v1.Pod) v1.PodQOSClass {
 // memory that were.
 func addComputeResources(sum map[v1.ResourceName]resource.Quantity, list v1.ResourceList) int {
 	count := 0
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+	for _, name := range ComputeResources {
 		quantity, ok := list[name]
 		if !ok || quantity.Sign() != 1 {
 			continue

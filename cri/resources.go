@@ -41,7 +41,7 @@ func EffectiveResources(pod *v1.ResourceRequirements, container v1.ResourceRequi
 		return container
 	}
 	limits := v1.ResourceList{}
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+	for _, name := range ComputeResources {
 		own, of := container.Limits[name], pod.Limits[name]
 		if own.IsZero() && !of.IsZero() {
 			limits[name] = of

@@ -490,6 +490,18 @@ func TestTheMeterAwaitsDisks(t *testing.T) {
 	cancel()
 }
 
+// A bug in a look at disks ends the wait, not the process: the caller is told, who restarts the actor.
+func TestABugInALookAtDisks(t *testing.T) {
+	meter := Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: "/node"}.Meter()
+	meter.disks = nil // a write to it panics
+	defer func() {
+		if recover() == nil {
+			t.Error("nobody is told")
+		}
+	}()
+	meter.Await(t.Context(), map[Signal]int64{NodeFsAvailable: 1, MemoryAvailable: 1})
+}
+
 // The meter waits until less is left than a level, as long as its context lasts.
 func TestTheMeterAwaitsMemory(t *testing.T) {
 	meter := Places{"/proc", "/sys/fs/cgroup", "/", nil, nil}.Meter()

@@ -76,9 +76,19 @@ func (p *Meter) Await(ctx context.Context, levels map[Signal]int64) bool {
 			cancel()
 		}
 	}
-	all.Go(func() { await(p.awaitOthers, others) })
+	var panicked any
+	all.Go(func() {
+		defer func() {
+			if panicked = recover(); panicked != nil {
+				cancel()
+			}
+		}()
+		await(p.awaitOthers, others)
+	})
 	await(p.awaitMemory, memory)
-	all.Wait()
+	if all.Wait(); panicked != nil {
+		panic(panicked) // where it is caught, and the actor restarted
+	}
 	return short.Load()
 }
 

@@ -50,13 +50,15 @@ type container struct {
 		hookOnly bool // its signal waits for its turn
 	}
 	applied applied
-	// madeWith is what the newest one was made with, once that was read.
-	madeWith applied
-	held     string           // the ID of the container whose back-off has an Event
-	failed   *messages.Reason // why this attempt could not be started, and when it is tried again
-	tries    int              // failures to start in a row
-	replace  bool             // it is being stopped because its spec changed, or on request: its back-off starts anew
-	renew    string           // the ID of the container that is to be ended on request, and started again
+	made    struct { // what the newest one was made with, once that was read
+		id        string
+		resources *v1.ResourceRequirements
+	}
+	held    string           // the ID of the container whose back-off has an Event
+	failed  *messages.Reason // why this attempt could not be started, and when it is tried again
+	tries   int              // failures to start in a row
+	replace bool             // it is being stopped because its spec changed, or on request: its back-off starts anew
+	renew   string           // the ID of the container that is to be ended on request, and started again
 }
 
 func (c *container) newest() *messages.ContainerFact {

@@ -122,7 +122,7 @@ func (m *Machine) resources(c *container, f *messages.ContainerFact) *v1.Resourc
 func (m *Machine) own(c *container, has v1.ResourceRequirements) *v1.ResourceRequirements {
 	if m.pod.Spec.Resources != nil {
 		has.Limits = maps.Clone(has.Limits)
-		for _, name := range computed {
+		for _, name := range cri.ComputeResources {
 			if compare(c.spec.Resources.Limits, nil, name) == 0 {
 				delete(has.Limits, name)
 			}

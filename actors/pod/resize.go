@@ -123,10 +123,10 @@ func (m *Machine) has(c *container) *v1.ResourceRequirements {
 
 // made is what the newest container was made with; nil where that is not known. It is read once.
 func (m *Machine) made(c *container) *v1.ResourceRequirements {
-	if f := c.newest(); c.madeWith.id != f.ID {
-		c.madeWith = applied{id: f.ID, resources: m.set.Resources(m.pod, *f)}
+	if f := c.newest(); c.made.id != f.ID {
+		c.made.id, c.made.resources = f.ID, m.set.Resources(m.pod, *f)
 	}
-	return c.madeWith.resources
+	return c.made.resources
 }
 
 // unsettled says that the container runs with other resources than were allocated to it, or that it is not known whether it does.
@@ -166,9 +166,6 @@ func (m *Machine) restartsFor(c *container) bool {
 	return false
 }
 
-// computed are the resources that can be resized.
-var computed = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
-
 // compare says whether a has less (-1) or more (1) of a resource than b. Where there is none, it counts as 0.
 func compare(a, b v1.ResourceList, name v1.ResourceName) int {
 	x, y := a[name], b[name]
@@ -181,7 +178,7 @@ func (m *Machine) lowers(c *container) bool {
 		return true
 	}
 	has, gets := m.may(c), m.gets(c)
-	for _, name := range computed {
+	for _, name := range cri.ComputeResources {
 		unlimited := compare(has.Limits, nil, name) == 0 && compare(gets.Limits, nil, name) != 0
 		if unlimited || compare(gets.Limits, has.Limits, name) < 0 || compare(gets.Requests, has.Requests, name) < 0 {
 			return true
@@ -193,7 +190,7 @@ func (m *Machine) lowers(c *container) bool {
 // widened is the wider of two: the larger requests, and the larger limits, where both have one.
 func widened(a, b v1.ResourceRequirements) v1.ResourceRequirements {
 	out := *a.DeepCopy()
-	for _, name := range computed {
+	for _, name := range cri.ComputeResources {
 		if compare(out.Requests, b.Requests, name) < 0 {
 			if out.Requests == nil {
 				out.Requests = v1.ResourceList{}
@@ -283,7 +280,7 @@ func (m *Machine) group() *v1.Pod {
 // holding are the limits of a pod that a container of these limits fits in.
 func holding(pod, container v1.ResourceList) v1.ResourceList {
 	out := maps.Clone(pod)
-	for _, name := range computed {
+	for _, name := range cri.ComputeResources {
 		delete(out, name)
 		if has, limited := container[name]; limited && compare(pod, nil, name) != 0 {
 			out[name] = has

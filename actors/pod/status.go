@@ -117,7 +117,7 @@ func groupResources(pod *v1.Pod) *v1.ResourceRequirements {
 		maps.Copy(out.Limits, own.Limits)
 	}
 	requests, limits := cri.PodRequests(pod), cri.PodLimits(pod)
-	for _, name := range computed {
+	for _, name := range cri.ComputeResources {
 		if q, ok := requests[name]; ok {
 			out.Requests[name] = q
 		}

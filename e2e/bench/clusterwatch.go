@@ -75,11 +75,12 @@ func (p *podWatch) see(kind watch.EventType, pod *corev1.Pod, now time.Time) {
 	if _, seen := p.evicted[uid]; !seen && over && pod.DeletionTimestamp == nil {
 		p.evicted[uid] = now
 	}
-	for kind, first := range map[corev1.PodConditionType]map[string]time.Time{corev1.PodReady: p.ready, corev1.DisruptionTarget: p.evicted} {
-		for _, c := range pod.Status.Conditions {
-			if _, seen := first[uid]; !seen && c.Type == kind && c.Status == corev1.ConditionTrue {
-				first[uid] = now
-			}
+	if _, ok := p.ready[uid]; ok {
+		return
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			p.ready[uid] = now
 		}
 	}
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// resizable are the resources of a pod that runs and of its containers that the API server lets change (KEP-1287, KEP-5419).
-var resizable = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
-
 // Resize says whether a pod that is here may have other resources beside the others, among which it is not. An empty reason
 // says that it may; v1.PodReasonDeferred that it may when others have left, and v1.PodReasonInfeasible that this node can never
 // give them. A resource of which the pod asks for no more than it has keeps no resize waiting.
@@ -29,7 +26,7 @@ func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message stri
 	case node.UnboundRequests:
 		return "", ""
 	}
-	for _, name := range resizable {
+	for _, name := range cri.ComputeResources {
 		limit, known := node.Allocatable[name]
 		s := shortage{name, wants.requests[name], others.used[name], amount(name, limit)}
 		if known && s.requested > s.capacity {

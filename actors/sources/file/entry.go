@@ -114,7 +114,7 @@ const (
 // the file is not the same as at the look before.
 func (m *entry) apply(o outcome, now time.Time, touched bool) effect {
 	if o.grade == good {
-		m.trial, m.confirmed, m.withheld, m.deleted = nil, nil, m.deleted, false
+		m.trial, m.confirmed, m.withheld, m.deleted = nil, nil, m.withheld || m.deleted, false
 		return m.put(o.documents, o.shape, nil)
 	}
 	if o.grade == gone && len(m.documents) == 0 && len(m.problems) == 0 {
