@@ -38,6 +38,7 @@ type cell struct {
 	handled  uint64
 	depth    depth
 	halted   *halt // nil without an interceptor
+	newest   newest
 
 	children map[string]*child
 
@@ -210,8 +211,14 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 			"stack", string(debug.Stack()), "last", c.sys.recorder.dumpLast(env.flow.Pod, c.self))
 		panic(r)
 	}()
-	if c.sys.opts.Interceptor != nil && !env.intercepted {
-		if handled = c.intercept(env, d, c.sys.opts.Interceptor.Before(d)); !handled {
+	if c.sys.opts.Interceptor != nil {
+		if !env.intercepted {
+			if handled = c.intercept(env, d, c.sys.opts.Interceptor.Before(d)); !handled {
+				return
+			}
+		}
+		if handled = c.newest.take(env); !handled {
+			c.noteChaos(env, d, "overtaken: a newer one was handled before")
 			return
 		}
 	}

@@ -59,8 +59,7 @@ func (c *cell) intercept(env *envelope, d Delivery, v Verdict) (handle bool) {
 	if v.Effect == None || v.Effect != Hold && v.Effect != Panic && !d.Droppable() {
 		return true
 	}
-	c.sys.recorder.Add(Entry{ID: c.sys.seq.Add(1), Cause: env.id, Flow: env.flow, Kind: OfChaos, From: c.self, To: c.self,
-		Message: d.MessageKind(), Digest: string(v.Effect) + ": " + v.Why, Sent: env.sent, Began: c.sys.clock.Now()})
+	c.noteChaos(env, d, string(v.Effect)+": "+v.Why)
 	c.log.Warn("chaos", "effect", string(v.Effect), "for", v.For, "message", d.MessageKind(), "from", d.From.String(),
 		"why", v.Why)
 	again := *env
@@ -86,4 +85,9 @@ func (c *cell) intercept(env *envelope, d Delivery, v Verdict) (handle bool) {
 	case None:
 	}
 	return true
+}
+
+func (c *cell) noteChaos(env *envelope, d Delivery, digest string) {
+	c.sys.recorder.Add(Entry{ID: c.sys.seq.Add(1), Cause: env.id, Flow: env.flow, Kind: OfChaos, From: c.self, To: c.self,
+		Message: d.MessageKind(), Digest: digest, Sent: env.sent, Began: c.sys.clock.Now()})
 }

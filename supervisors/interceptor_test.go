@@ -1,10 +1,13 @@
 package supervisors
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // verdicts answers with the next of its verdicts to each ping.
@@ -102,6 +105,74 @@ func TestEffectsOfAnInterceptor(t *testing.T) {
 		}
 		if noted > 1 || (noted == 1) != (c.verdict.Effect != None) {
 			t.Errorf("%+v: it is %d times in the recorder", c.verdict, noted)
+		}
+	}
+}
+
+// late delays each word that says so by its phase.
+type late struct{ Interceptor }
+
+func (late) Before(d Delivery) Verdict {
+	m, _ := d.Message.(messages.PodStatusChanged)
+	return Verdict{Effect: Effect(m.Phase), For: 20 * time.Millisecond}
+}
+
+func (late) After(Delivery) Verdict { return Verdict{} }
+
+// What an actor is told of a state never goes back to an older one, however late that comes; about other pods it is heard.
+func TestNoOlderWordAfterANewerOne(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	s, _ := startWorker(t, late{}, func(_ Context, msg any) {
+		if m, ok := msg.(messages.PodStatusChanged); ok {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, m.UID+":"+m.Phase)
+		}
+	})
+	awaitWorker(t, s, there)
+	s.Tell("worker", messages.PodStatusChanged{UID: "a", Phase: string(Delay)})
+	s.Tell("worker", messages.PodStatusChanged{UID: "b", Phase: string(Delay)})
+	s.Tell("worker", messages.PodStatusChanged{UID: "a"})
+	overtaken := func(e Entry) bool { return e.Kind == OfChaos && strings.HasPrefix(e.Digest, "overtaken") }
+	settled := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(got) >= 2 && slices.ContainsFunc(s.Recorder().Last("a"), overtaken)
+	}
+	for deadline := time.Now().Add(time.Minute); !settled(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the older word was not dropped: ", got)
+		}
+	}
+	if want := []string{"a:", "b:delay"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// A word about all replaces those about each, and the other way round.
+func TestWhatReplacesWhat(t *testing.T) {
+	one := func(uid string) any { return messages.PodStatusWanted{UID: uid} }
+	all := any(messages.PodStatusesWanted{})
+	for _, c := range []struct {
+		first, then any // then was sent before first
+		taken       bool
+	}{
+		{one("a"), one("a"), false},
+		{one("a"), one("b"), true},
+		{all, one("a"), false},
+		{one("a"), all, false},
+		{all, all, false},
+		{all, messages.GetDesired{UID: "a"}, true},
+		{messages.UnmountVolumes{UID: "a"}, messages.MountVolumes{UID: "a"}, false},
+	} {
+		var n newest
+		if !n.take(&envelope{id: 5, from: messages.Pods, msg: c.first}) ||
+			n.take(&envelope{id: 4, from: messages.Pods, msg: c.then}) != c.taken {
+			t.Errorf("%T, then an older %T: taken %v", c.first, c.then, !c.taken)
+		}
+		if !n.take(&envelope{id: 6, from: messages.Pods, msg: c.then}) || !n.take(&envelope{id: 1, from: messages.File, msg: c.then}) {
+			t.Errorf("%T, then a newer %T or another sender's: not taken", c.first, c.then)
 		}
 	}
 }

@@ -357,6 +357,30 @@ func TestWatchesAreLimited(t *testing.T) {
 	}
 }
 
+// Clients that open streams and read nothing of them take no slot for long: the page of a browser that sleeps is one.
+func TestSlowReadersAreLetGo(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.WriteTimeout = 50 * time.Millisecond })
+	if err := r.listeners.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 32 {
+		r.raw("GET", "/v1/pods?watch=true") // its body is not read
+	}
+	stop := errors.New("it is open")
+	for i := 0; ; i++ { // what they do not read fills their connections; the test's own deadline bounds it
+		big := pod("ns", "web", "u1", nil)
+		big.Pod.Annotations = map[string]string{"large": strings.Repeat(string(rune('a'+i%26)), 200<<10)}
+		r.board.Publish(board.Snapshot{Pods: []board.Pod{big}})
+		err := r.client.Watch(t.Context(), api.Filter{}, func(*api.Change) error { return stop })
+		if errors.Is(err, stop) {
+			return
+		}
+		if full := new(api.Error); !errors.As(err, &full) || full.Status != http.StatusTooManyRequests {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestTheClientSaysWhatIsTheMatter(t *testing.T) {
 	dir := tempDir(t)
 	_, err := api.NewClient(dir+"/none.sock").Pods(t.Context(), api.Filter{})

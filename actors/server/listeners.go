@@ -63,8 +63,9 @@ type Config struct {
 	// StreamIdleTimeout ends a stream over which nothing passed for so long; 0: never. MaxStreams is as containers.Config has it.
 	StreamIdleTimeout time.Duration
 	MaxStreams        int
-	// LogWriteTimeout is containers.Config's WriteTimeout.
-	LogWriteTimeout time.Duration
+	// WriteTimeout bounds the writing of one line of a stream, or of one piece of a log: who does not read is let go.
+	// 0: half a minute.
+	WriteTimeout time.Duration
 	// Node is the node's API; nil: it is not served.
 	Node *NodeAPI
 	// Figures is admin.Config's.
@@ -139,7 +140,7 @@ func NewListeners(conf Config) *Listeners {
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.shared = containers.New(containers.Config{
 		Board: conf.Board, Runtime: conf.CRI, PodLogsDir: conf.PodLogsDir, IdleTimeout: conf.StreamIdleTimeout,
-		MaxStreams: conf.MaxStreams, WriteTimeout: conf.LogWriteTimeout, Log: l.log,
+		MaxStreams: conf.MaxStreams, WriteTimeout: conf.WriteTimeout, Log: l.log,
 	})
 	l.health = healthz.New(healthz.Config{
 		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Listeners: l.closed,
@@ -204,8 +205,8 @@ func (l *Listeners) adminHandler() http.Handler {
 	return admin.New(admin.Config{
 		Board: l.conf.Board, Events: l.conf.Events, Containers: l.shared, Healthz: l.health.Handler(true),
 		Health: l.health.Explain, Tree: l.tree, Runtime: l.conf.Runtime, Chaos: l.conf.Chaos, Figures: l.conf.Figures,
-		LeaseExpires: l.conf.LeaseExpires,
-		Observatory:  l.observatory,
+		LeaseExpires: l.conf.LeaseExpires, WriteTimeout: l.conf.WriteTimeout,
+		Observatory: l.observatory,
 		Version: api.Version{
 			Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(),
 			Platform: runtime.GOOS + "/" + runtime.GOARCH, PID: os.Getpid(), Since: time.Now(),

@@ -281,7 +281,7 @@ func followToTheEnd(t *testing.T, removed bool) {
 // Who follows a container that has long been silent hears of its end as of any: the time for a write is over by then.
 func TestTheEndOfALogThatWasSilent(t *testing.T) {
 	// Less than passes between questions whether a silent container runs.
-	r, l := logRig(t, func(c *Config) { c.LogWriteTimeout = 500 * time.Millisecond })
+	r, l := logRig(t, func(c *Config) { c.WriteTimeout = 500 * time.Millisecond })
 	text, w := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {

@@ -39,7 +39,7 @@ func (h *handlers) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	out, lines := http.NewResponseController(w), json.NewEncoder(w)
 	for line := first; ; line, turn = news(turn) {
-		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // where there is none, the write itself tells
+		_ = out.SetWriteDeadline(time.Now().Add(h.conf.WriteTimeout)) // where there is none, the write itself tells
 		if lines.Encode(line) != nil || out.Flush() != nil {
 			return
 		}

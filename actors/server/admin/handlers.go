@@ -2,6 +2,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,7 @@ import (
 const askTimeout = 2 * time.Second
 
 const (
-	// writeTimeout bounds the writing of one answer, or of one line of a stream: who does not read is let go.
+	// writeTimeout is Config's WriteTimeout where it has none.
 	writeTimeout = 30 * time.Second
 	maxWatches   = 32
 	maxBodyBytes = 1 << 20
@@ -59,7 +60,9 @@ type Config struct {
 	LeaseExpires func() time.Time
 	// Observatory says where the observatory is served beside the admin socket; nil: nowhere. An error says why it is not open.
 	Observatory func() (*api.Observatory, error)
-	Version     api.Version // of the agent
+	// WriteTimeout bounds the writing of one line of a stream: who does not read is let go. 0: half a minute.
+	WriteTimeout time.Duration
+	Version      api.Version // of the agent
 }
 
 // handlers are those of the admin socket.
@@ -70,6 +73,7 @@ type handlers struct {
 
 // New is all that the admin socket answers: the API, and /healthz.
 func New(conf Config) http.Handler {
+	conf.WriteTimeout = cmp.Or(conf.WriteTimeout, writeTimeout)
 	h := &handlers{conf: conf, watches: make(chan struct{}, maxWatches)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/pods", h.pods)

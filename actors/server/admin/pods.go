@@ -84,7 +84,7 @@ func (h *handlers) watchPods(w http.ResponseWriter, r *http.Request, chosen filt
 	seen := tracker{chosen: chosen, view: view}
 	for now := h.conf.Board.Now(); ; {
 		if change, news := seen.next(now, h.nodeView(now)); news {
-			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // where there is none, the write itself tells
+			_ = out.SetWriteDeadline(time.Now().Add(h.conf.WriteTimeout)) // where there is none, the write itself tells
 			if lines.Encode(change) != nil || out.Flush() != nil {
 				return
 			}

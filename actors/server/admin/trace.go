@@ -114,7 +114,7 @@ func (h *handlers) followTrace(w http.ResponseWriter, r *http.Request, recorder 
 	w.Header().Set("Content-Type", "application/json")
 	ctx, out, lines := r.Context(), http.NewResponseController(w), json.NewEncoder(w)
 	for q.After = line.Recorder.Seq; ; {
-		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // where there is none, the write itself tells
+		_ = out.SetWriteDeadline(time.Now().Add(h.conf.WriteTimeout)) // where there is none, the write itself tells
 		if lines.Encode(line) != nil || out.Flush() != nil {
 			return
 		}
