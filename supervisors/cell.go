@@ -38,7 +38,6 @@ type cell struct {
 	handled  uint64
 	depth    depth
 	halted   *halt // nil without an interceptor
-	newest   newest
 
 	children map[string]*child
 
@@ -217,7 +216,7 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 				return
 			}
 		}
-		if handled = c.newest.take(env); !handled {
+		if handled = c.sys.newest.take(c.self, env); !handled {
 			c.noteChaos(env, d, "overtaken: a newer one was handled before")
 			return
 		}

@@ -148,6 +148,16 @@ func TestNoOlderWordAfterANewerOne(t *testing.T) {
 	if want := []string{"a:", "b:delay"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
+	// A restart of the receiver changes nothing of it.
+	s.Tell("worker", messages.PodStatusChanged{UID: "c"})
+	s.Tell("worker", messages.PodStatusChanged{UID: "d", Phase: string(Panic)})
+	awaitWorker(t, s, func(v Vitals) bool { return v.Restarts == 1 && there(v) })
+	s.post("worker", &envelope{id: 1, msg: messages.PodStatusChanged{UID: "c"}, intercepted: true, flow: Flow{Pod: "c"}})
+	for deadline := time.Now().Add(time.Minute); !slices.ContainsFunc(s.Recorder().Last("c"), overtaken); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the older word was not dropped after a restart")
+		}
+	}
 }
 
 // A word about all replaces those about each, and the other way round.
@@ -167,11 +177,11 @@ func TestWhatReplacesWhat(t *testing.T) {
 		{messages.UnmountVolumes{UID: "a"}, messages.MountVolumes{UID: "a"}, false},
 	} {
 		var n newest
-		if !n.take(&envelope{id: 5, from: messages.Pods, msg: c.first}) ||
-			n.take(&envelope{id: 4, from: messages.Pods, msg: c.then}) != c.taken {
+		if !n.take("worker", &envelope{id: 5, from: messages.Pods, msg: c.first}) ||
+			n.take("worker", &envelope{id: 4, from: messages.Pods, msg: c.then}) != c.taken {
 			t.Errorf("%T, then an older %T: taken %v", c.first, c.then, !c.taken)
 		}
-		if !n.take(&envelope{id: 6, from: messages.Pods, msg: c.then}) || !n.take(&envelope{id: 1, from: messages.File, msg: c.then}) {
+		if !n.take("worker", &envelope{id: 6, from: messages.Pods, msg: c.then}) || !n.take("worker", &envelope{id: 1, from: messages.File, msg: c.then}) {
 			t.Errorf("%T, then a newer %T or another sender's: not taken", c.first, c.then)
 		}
 	}

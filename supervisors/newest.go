@@ -1,38 +1,47 @@
 package supervisors
 
-import "github.com/playlet-dev/playlet/messages"
+import (
+	"sync"
 
-// newest are the numbers of the messages that an actor was handed last of each topic. Messages from one actor to another arrive in
-// the order of their sending, unless an interceptor delays or doubles one: only then is this kept, and what has been overtaken is
-// lost. So no receiver has to ask whether the state that it is told is an old one.
-type newest map[topic]uint64
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// newest are the numbers of the messages that actors were handed last of each topic, in whatever life. Messages from one actor to
+// another arrive in the order of their sending, unless an interceptor delays or doubles one: only with one is this kept, and what
+// has been overtaken is lost. So no receiver has to ask whether the state that it is told is an old one.
+type newest struct {
+	mu   sync.Mutex
+	last map[topic]uint64
+}
 
 type topic struct {
-	from messages.Address
-	of   string
-	pod  string // UID; empty in what is about all pods
+	from, to messages.Address
+	of       string
+	pod      string // UID; empty in what is about all pods
 }
 
 // every stands for whatever pod was told of last.
 const every = "*"
 
 // maxTopics bounds the numbers that are kept; a message is seldom late by so many.
-const maxTopics = 10_000
+const maxTopics = 50_000
 
 // take notes a message that is about to be handled, and says whether it may be.
-func (n *newest) take(env *envelope) bool {
-	t := topic{from: env.from, of: messages.Topic(env.msg), pod: messages.PodOf(env.msg)}
+func (n *newest) take(to messages.Address, env *envelope) bool {
+	t := topic{from: env.from, to: to, of: messages.Topic(env.msg), pod: messages.PodOf(env.msg)}
 	if t.of == "" || env.kind != OfMessage {
 		return true
 	}
 	all, last := t, t
 	all.pod, last.pod = "", every
-	if env.id < (*n)[t] || env.id < (*n)[all] || t == all && env.id < (*n)[last] {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if env.id < n.last[t] || env.id < n.last[all] || t == all && env.id < n.last[last] {
 		return false
 	}
-	if *n == nil || len(*n) >= maxTopics {
-		*n = newest{}
+	if n.last == nil || len(n.last) >= maxTopics {
+		n.last = map[topic]uint64{}
 	}
-	(*n)[t], (*n)[last] = env.id, max(env.id, (*n)[last])
+	n.last[t], n.last[last] = env.id, max(env.id, n.last[last])
 	return true
 }

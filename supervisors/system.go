@@ -43,6 +43,7 @@ type System struct {
 	seq      atomic.Uint64
 	cells    sync.Map // messages.Address -> *cell
 	lives    sync.Map // messages.Address -> *life
+	newest   newest   // used with an interceptor alone
 	recorder *Recorder
 	metrics  *metrics
 	fatal    sync.Once

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -20,6 +21,7 @@ const (
 	reportEvery = 10 * time.Second // what rules did is reported at most so often
 	keepEnded   = 100              // rules that are over and are listed still
 	shownActors = 5                // named in one report
+	keepKills   = time.Hour        // longer than within any supervisor counts
 )
 
 // System is the running tree; *supervisors.System is one.
@@ -88,6 +90,9 @@ type rule struct {
 	mu       sync.Mutex
 	status   Status
 	ordinals map[string]uint64 // by actor and type
+	// chosen are the actors that were chosen by the seed when the rule was put in force, and how often it may yet act on each; nil:
+	// it acts on who gets a message first.
+	chosen   map[messages.Address]int
 	reported int
 }
 
@@ -136,8 +141,12 @@ func (e *Engine) Add(r Rule) (Status, error) {
 		return Status{}, err
 	}
 	now := e.opts.Clock.Now()
+	var first []messages.Address
 	added := &rule{target: t, over: make(chan struct{}), ordinals: map[string]uint64{},
 		status: Status{Rule: r, Since: now, Until: now.Add(r.For.Duration), Actors: map[messages.Address]int{}}}
+	if (r.Verb == Kill || r.Verb == Pause) && r.Message == "" {
+		first = e.first(added, e.Targets(r))
+	}
 	e.mu.Lock()
 	e.last++
 	added.status.ID = e.last
@@ -147,30 +156,44 @@ func (e *Engine) Add(r Rule) (Status, error) {
 	system := e.system
 	e.mu.Unlock()
 	status := added.snapshot()
-	if (r.Verb == Kill || r.Verb == Pause) && r.Message == "" && system != nil {
-		for _, a := range added.first(e.Targets(r)) {
+	if system != nil {
+		for _, a := range first {
 			system.Nudge(a)
 		}
 	}
 	return status, nil
 }
 
-// first orders actors by the seed: as many as the rule may act on get a message to be killed or paused at, now.
-func (r *rule) first(actors []messages.Address) []messages.Address {
+// first are the actors that get a message to be killed or paused at, now, in an order of the seed's. Where the rule acts a number of
+// times, and always, these are all that it acts on: which of two would get a message first is not the seed's.
+func (e *Engine) first(r *rule, actors []messages.Address) []messages.Address {
 	order := map[messages.Address]float64{}
 	for _, a := range actors {
-		_, order[a] = r.status.choose(a, "", 0)
+		_, order[a] = r.status.choose(e.identity(a), "", 0)
 	}
-	slices.SortStableFunc(actors, func(a, b messages.Address) int {
-		if order[a] < order[b] {
-			return -1
-		}
-		return 1
-	})
-	if r.status.Count > 0 && r.status.Probability == 1 {
-		actors = actors[:min(r.status.Count, len(actors))]
+	slices.SortStableFunc(actors, func(a, b messages.Address) int { return cmp.Compare(order[a], order[b]) })
+	if r.status.Count < 0 || r.status.Probability < 1 || len(actors) == 0 {
+		return actors
 	}
-	return actors
+	r.chosen = map[messages.Address]int{}
+	for i := range r.status.Count {
+		r.chosen[actors[i%len(actors)]]++
+	}
+	return actors[:min(r.status.Count, len(actors))]
+}
+
+// identity is an actor's path with the name of its pod in place of the UID, which is another in each run of an experiment.
+func (e *Engine) identity(a messages.Address) string {
+	uid := a.PodUID()
+	if uid == "" {
+		return string(a)
+	}
+	p, ok := e.opts.Pod(uid)
+	if !ok {
+		return string(a)
+	}
+	pod := messages.PodAddress(uid)
+	return p.Namespace + "/" + p.Name + strings.TrimPrefix(string(a), string(pod))
 }
 
 // List are the rules in force and those that ended last, the oldest first.
@@ -288,18 +311,21 @@ func (e *Engine) try(r *rule, d supervisors.Delivery) (v supervisors.Verdict, do
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.status.Over || r.status.Count > 0 && r.status.Acted >= r.status.Count {
+	if r.status.Over || r.status.Count > 0 && r.status.Acted >= r.status.Count || r.chosen != nil && r.chosen[d.Actor] == 0 {
 		return v, false
 	}
 	key := string(d.Actor) + "\x00" + message
 	r.ordinals[key]++
-	act, fraction := r.status.choose(d.Actor, message, r.ordinals[key])
+	act, fraction := r.status.choose(e.identity(d.Actor), message, r.ordinals[key])
 	if !act {
 		return v, false
 	}
 	if verb == Kill && !r.status.Force && !e.bears(d) {
 		r.status.Spared++
 		return v, false
+	}
+	if r.chosen != nil {
+		r.chosen[d.Actor]--
 	}
 	r.status.Acted++
 	r.status.Actors[d.Actor]++
@@ -329,7 +355,7 @@ func (e *Engine) bears(d supervisors.Delivery) bool {
 	defer e.mu.Unlock()
 	now := e.opts.Clock.Now()
 	maps.DeleteFunc(e.kills, func(_ messages.Address, times []time.Time) bool {
-		return len(times) == 0 || now.Sub(times[len(times)-1]) > s.Within
+		return len(times) == 0 || now.Sub(times[len(times)-1]) > keepKills
 	})
 	if d.Actor == messages.Node {
 		return true // only who names the root kills it

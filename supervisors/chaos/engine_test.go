@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -166,7 +167,7 @@ func TestKillAndPauseNeedNoMessage(t *testing.T) {
 	var orders []string
 	for range 2 {
 		e, s, _ := newEngine(t, nil)
-		add(t, e, Rule{Verb: Kill, Target: "**", Count: 2, Seed: 5})
+		add(t, e, Rule{Verb: Kill, Target: "**", Count: 2, Seed: 5, Force: true})
 		if len(s.nudged) != 2 {
 			t.Fatalf("%v", s.nudged)
 		}
@@ -175,6 +176,11 @@ func TestKillAndPauseNeedNoMessage(t *testing.T) {
 			names = append(names, string(a))
 		}
 		orders = append(orders, strings.Join(names, " "))
+		for _, a := range []messages.Address{"images", "pods/u1", "pods/u2", "volumes"} { // which comes first is not the seed's
+			if killed := e.Before(to(a)).Effect == supervisors.Panic; killed != slices.Contains(s.nudged, a) {
+				t.Errorf("%s: killed %v, chosen %v", a, killed, s.nudged)
+			}
+		}
 		s.nudged = nil
 		add(t, e, Rule{Verb: Kill, Target: "**", Message: "work"})
 		add(t, e, Rule{Verb: Drop, Target: "**"})
@@ -189,6 +195,44 @@ func TestKillAndPauseNeedNoMessage(t *testing.T) {
 		t.Error(orders)
 	}
 }
+
+// The API server gives a pod a new UID in each run of an experiment: who is chosen goes by its name.
+func TestASeedChoosesPodsByTheirNames(t *testing.T) {
+	for seed := range uint64(20) {
+		r := Rule{Verb: Kill, Target: "pods/**", Count: 1, Seed: seed + 1, Force: true}
+		var chosen []string
+		for _, uids := range [][2]string{{"x1", "x2"}, {"y2", "y1"}, {"z9", "z3"}} {
+			e := New(Options{Pod: func(uid string) (Pod, bool) {
+				i := slices.Index(uids[:], uid)
+				return Pod{Namespace: "default", Name: fmt.Sprintf("web-%d", i)}, i >= 0
+			}})
+			e.Attach(pair(uids))
+			s := add(t, e, r)
+			for _, uid := range uids {
+				e.Before(to(messages.PodAddress(uid)))
+			}
+			for a := range of(t, e, s.ID).Actors {
+				chosen = append(chosen, fmt.Sprint(slices.Index(uids[:], a.PodUID())))
+			}
+			e.Close()
+		}
+		if len(chosen) != 3 || chosen[0] != chosen[1] || chosen[1] != chosen[2] {
+			t.Errorf("seed %d: %v", seed+1, chosen)
+		}
+	}
+}
+
+// pair is a tree with the actors of two pods.
+type pair [2]string
+
+func (p pair) Vitals() (out []supervisors.Vitals) {
+	for _, uid := range p {
+		out = append(out, supervisors.Vitals{Path: messages.PodAddress(uid), Kind: "pod"})
+	}
+	return out
+}
+
+func (pair) Nudge(messages.Address) {}
 
 // What a supervisor would not restart is left alive, unless that is asked for.
 func TestAnActorIsNotKilledMoreOftenThanItsSupervisorBears(t *testing.T) {

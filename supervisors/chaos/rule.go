@@ -130,9 +130,9 @@ func list[T ~string](all []T) string {
 	return strings.Join(out, ", ")
 }
 
-// choose says whether the rule acts on a delivery: the ordinal-th one that it has chosen of this actor and type. The fraction,
-// of [0,1), is for what else there is to choose. It is pure.
-func (r *Rule) choose(actor messages.Address, message string, ordinal uint64) (act bool, fraction float64) {
+// choose says whether the rule acts on a delivery: the ordinal-th one that it has chosen of this actor, by its identity, and type.
+// The fraction, of [0,1), is for what else there is to choose. It is pure.
+func (r *Rule) choose(actor, message string, ordinal uint64) (act bool, fraction float64) {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d\x00%s\x00%s\x00%s\x00%s\x00%s\x00%d", r.Seed, r.Verb, r.Target, r.Message, actor, message, ordinal)
 	x := mix(h.Sum64())
@@ -152,7 +152,9 @@ func float(x uint64) float64 { return float64(x>>11) / (1 << 53) }
 // Pod is what targets may name of a pod.
 type Pod struct {
 	Namespace, Name string
-	Labels          map[string]string
+	// Manifest is the name in its manifest, where the node's was appended to it.
+	Manifest string
+	Labels   map[string]string
 }
 
 // target is a Rule's Target, as it is matched.
@@ -229,9 +231,13 @@ func (t *target) match(a messages.Address, kind supervisors.Kind, pod func(uid s
 		return false
 	case t.labels != nil:
 		return t.labels.Matches(labels.Set(p.Labels))
-	case t.pod != "":
-		return glob(t.pod, p.Namespace+"/"+p.Name)
 	}
 	below := strings.TrimPrefix(string(a), string(messages.PodAddress(uid))) // a path with the pod's name, as people see it
-	return t.actor == "pods/"+p.Name+below || t.actor == "pods/"+p.Namespace+"/"+p.Name+below
+	for _, name := range []string{p.Name, p.Manifest} {
+		full := p.Namespace + "/" + name
+		if name != "" && (t.pod != "" && glob(t.pod, full) || t.actor == "pods/"+name+below || t.actor == "pods/"+full+below) {
+			return true
+		}
+	}
+	return false
 }

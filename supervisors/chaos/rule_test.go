@@ -16,7 +16,7 @@ import (
 
 func podOf(uid string) (Pod, bool) {
 	p, ok := map[string]Pod{
-		"u1": {"default", "web", map[string]string{"app": "web"}}, "u2": {"shop", "web-2", map[string]string{"app": "web", "tier": "db"}},
+		"u1": {Namespace: "default", Name: "web", Labels: map[string]string{"app": "web"}}, "u2": {Namespace: "shop", Name: "web-2", Manifest: "w2", Labels: map[string]string{"app": "web", "tier": "db"}},
 	}[uid]
 	return p, ok
 }
@@ -31,7 +31,7 @@ func TestTargetsChooseActors(t *testing.T) {
 		"*": "pods sources volumes", "**": "pods pods/u1 pods/u1/c pods/u2 pods/u3 sources sources/file volumes",
 		"pods/**": "pods/u1 pods/u1/c pods/u2 pods/u3", "pods/u1/**": "pods/u1/c", "*/**": "pods/u1 pods/u1/c pods/u2 pods/u3 sources/file",
 		"pods/u?": "pods/u1 pods/u2 pods/u3", "pods/*/*": "pods/u1/c",
-		"pods/web": "pods/u1", "pods/default/web": "pods/u1", "pods/web/c": "pods/u1/c", "pods/other/web": "",
+		"pods/w2": "pods/u2", "pod/w2": "pods/u2", "pod/shop/w2": "pods/u2", "pods/web": "pods/u1", "pods/default/web": "pods/u1", "pods/web/c": "pods/u1/c", "pods/other/web": "",
 		"kind/pod": "pods/u1 pods/u2 pods/u3", "kind/container": "pods/u1/c",
 		"pod/web": "pods/u1 pods/u1/c", "pod/web*": "pods/u1 pods/u1/c pods/u2", "pod/shop/*": "pods/u2", "pod/shop/web": "",
 		"label/app=web": "pods/u1 pods/u1/c pods/u2", "label/app=web,tier!=db": "pods/u1 pods/u1/c", "label/tier": "pods/u2",
@@ -94,9 +94,9 @@ func TestASeedMakesTheSameChoices(t *testing.T) {
 		const n = 2000
 		for i := range n {
 			a, message := messages.Address(fmt.Sprintf("pods/u%d", i%7)), fmt.Sprintf("M%d", i%3)
-			x, fx := r.choose(a, message, uint64(i))
-			y, fy := same.choose(a, message, uint64(i))
-			z, _ := other.choose(a, message, uint64(i))
+			x, fx := r.choose(string(a), message, uint64(i))
+			y, fy := same.choose(string(a), message, uint64(i))
+			z, _ := other.choose(string(a), message, uint64(i))
 			if x != y || fx != fy || fx < 0 || fx >= 1 {
 				t.Fatalf("%v %v, %v %v", x, fx, y, fy)
 			}

@@ -23,9 +23,15 @@ func (h *handlers) actors(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	out := api.Actors{At: time.Now(), Actors: []api.Actor{}, Goroutines: runtime.NumGoroutine()}
-	names := podNames(h.conf.Board.Now())
+	names, manifests := podNames(h.conf.Board.Now()), map[messages.Address]string{}
+	for _, p := range h.conf.Board.Now().Pods {
+		if name := p.NameInManifest(); name != "" {
+			manifests[messages.PodAddress(string(p.Pod.UID))] = p.Pod.Namespace + "/" + name
+		}
+	}
 	for _, v := range tree.Vitals() {
-		out.Actors = append(out.Actors, api.Actor{Vitals: v, Pod: names[podOf(v.Path)]})
+		pod := podOf(v.Path)
+		out.Actors = append(out.Actors, api.Actor{Vitals: v, Pod: names[pod], Manifest: manifests[pod]})
 	}
 	answer(w, http.StatusOK, out)
 }

@@ -125,6 +125,9 @@ func (h *handlers) followTrace(w http.ResponseWriter, r *http.Request, recorder 
 			line.Recorder = recorder.Size()
 			line.Entries = recorder.Select(q)
 			q.After = line.Recorder.Seq
+			if n := len(line.Entries); n > 0 { // one that came in between is not to come again
+				q.After = max(q.After, line.Entries[n-1].Seq)
+			}
 		}
 	}
 }

@@ -17,7 +17,7 @@ func (a *Agent) chaosOptions() chaos.Options {
 		for _, all := range [][]pods.Published{now.Pods, now.Over} {
 			for i := range all {
 				if p := all[i].Pod; string(p.UID) == uid {
-					return chaos.Pod{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels}, true
+					return chaos.Pod{Namespace: p.Namespace, Name: p.Name, Manifest: all[i].NameInManifest(), Labels: p.Labels}, true
 				}
 			}
 		}

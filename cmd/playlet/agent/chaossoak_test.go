@@ -2,6 +2,8 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
@@ -42,20 +45,45 @@ type soak struct {
 	rng    *rand.Rand
 	steady int // pods that stay
 	falls  []string
+	killed map[supervisors.Kind]int
 }
 
 const soakChurn = 4 // pods that come and go beside the steady ones
 
-// watches says of each steady pod that was found not ready, once, until it is told to stop.
+// falseReady is for how long a pod may be told as ready although a container of it is not there: its end may have been told late.
+const falseReady = 10 * time.Second
+
+// watches says of each steady pod that was found not ready, and of any pod that is told as ready and is not, once, until it is told
+// to stop.
 func (s *soak) watches(stop <-chan struct{}, done chan<- []string) {
 	said, board := map[string]bool{}, s.agent.board // the agent goes when the test fails
+	since := map[string]time.Time{}
 	for {
 		now := board.Now()
+		running := map[string]bool{}
+		for _, c := range s.runtime.Snapshot().Containers {
+			running[c.ID] = c.Running()
+		}
+		wrong := map[string]time.Time{}
 		for i := range now.Pods {
-			if p := &now.Pods[i]; strings.HasPrefix(p.Pod.Name, "steady") && readiness(p) == v1.ConditionFalse {
-				said[p.Pod.Name+" in phase "+p.Phase] = true
+			p := &now.Pods[i]
+			if strings.HasPrefix(p.Pod.Name, "steady") && readiness(p) == v1.ConditionFalse {
+				said[p.Pod.Name+" was not ready, in phase "+p.Phase] = true
+			}
+			if readiness(p) != v1.ConditionTrue || p.Ending != "" {
+				continue
+			}
+			for _, c := range p.Status.ContainerStatuses {
+				_, id, _ := strings.Cut(c.ContainerID, "://")
+				if key := p.Pod.Name + "/" + c.Name + " " + id; !running[id] {
+					wrong[key] = cmp.Or(since[key], time.Now())
+					if time.Since(wrong[key]) > falseReady {
+						said[key+" does not run, and its pod is told as ready"] = true
+					}
+				}
 			}
 		}
+		since = wrong
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-stop:
@@ -77,11 +105,16 @@ func readiness(p *pods.Published) v1.ConditionStatus {
 	return v1.ConditionUnknown
 }
 
-// kill kills a random actor, and returns how long it took until it ran again; false where its supervisor would not bear it, or where
-// it is gone for good, as a pod that was removed.
+// kill kills a random actor of a random kind, and returns how long it took until it answered and the node knew all of its pods
+// again; false where its supervisor would not bear it, or where it is gone for good, as a pod that was removed.
 func (s *soak) kill() (time.Duration, bool) {
-	all := s.agent.system.Actors()
-	victim := all[s.rng.IntN(len(all))]
+	byKind := map[supervisors.Kind][]messages.Address{}
+	for _, a := range s.agent.system.Actors() {
+		byKind[s.agent.system.KindOf(a)] = append(byKind[s.agent.system.KindOf(a)], a)
+	}
+	kinds := slices.Sorted(maps.Keys(byKind))
+	kind := kinds[s.rng.IntN(len(kinds))]
+	victim := byKind[kind][s.rng.IntN(len(byKind[kind]))]
 	before, there := s.agent.system.VitalsOf(victim)
 	if victim == "" || !there || before.State != supervisors.Running {
 		return 0, false
@@ -97,7 +130,8 @@ func (s *soak) kill() (time.Duration, bool) {
 		switch {
 		case !there:
 			return 0, false
-		case v.State == supervisors.Running && v.Since.After(before.Since):
+		case v.State == supervisors.Running && v.Since.After(before.Since) && s.heals(victim):
+			s.killed[kind]++
 			return time.Since(began), true
 		case v.State == supervisors.Quarantined:
 			s.falls = append(s.falls, fmt.Sprintf("%s is in quarantine: %s", victim, v.Failure.Reason))
@@ -109,6 +143,14 @@ func (s *soak) kill() (time.Duration, bool) {
 	}
 	s.falls = append(s.falls, fmt.Sprintf("%s did not run again within 20s of its end", victim))
 	return 0, false
+}
+
+// heals says whether the actor answers, and the node knows what runs and what is wanted.
+func (s *soak) heals(victim messages.Address) bool {
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+	defer cancel()
+	_, err := s.agent.system.Ask(ctx, victim, messages.GetInspection{})
+	return err == nil && s.agent.board.Now().Complete()
 }
 
 func (s *soak) spared(id uint64) bool {
@@ -126,7 +168,7 @@ func (s *soak) spared(id uint64) bool {
 func TestChaosSoak(t *testing.T) {
 	actions, seed := envNumber(t, "CHAOS_ACTIONS", 500), envNumber(t, "CHAOS_SEED", 1)
 	s := &soak{clusterRig: newClusterRig(t, sim.Options{}, "--enable-chaos", "--max-pods=250"), steady: envNumber(t, "CHAOS_PODS", 10),
-		rng: rand.New(rand.NewPCG(uint64(seed), 0))}
+		rng: rand.New(rand.NewPCG(uint64(seed), 0)), killed: map[supervisors.Kind]int{}}
 	s.measured = true
 	pod := func(name string) string { return manifest(name, "Always", nil, []string{"one forever", "two forever"}) }
 	for i := range s.steady {
@@ -207,7 +249,7 @@ func TestChaosSoak(t *testing.T) {
 	})
 	close(stop)
 	for _, text := range <-done {
-		t.Errorf("a pod was not ready: %s", text)
+		t.Error(text)
 	}
 	for _, c := range s.runtime.Snapshot().Containers {
 		if id := containers[c.PodName+"/"+c.Name]; id != c.ID {
@@ -243,12 +285,31 @@ func TestChaosSoak(t *testing.T) {
 	s.eventually("no goroutine is left of it", func() bool { n, _ := settledFigures(); return n <= goroutines+10 })
 	after, heapAfter := settledFigures()
 	t.Logf("seed %d: %d actions in %s: %v", seed, total, took.Round(time.Millisecond), byVerb)
+	t.Logf("killed: %v", s.killed)
+	if kinds := s.kinds(); actions >= 5000 {
+		for _, k := range kinds {
+			if s.killed[k] == 0 {
+				t.Errorf("no actor of kind %s was killed", k)
+			}
+		}
+	}
 	t.Logf("recovery from a kill: p50 %s, p99 %s, longest %s", at(0.5), at(0.99), at(1))
 	t.Logf("goroutines %d before, %d after; heap %d MiB before, %d MiB after", goroutines, after, heap>>20, heapAfter>>20)
 	t.Logf("longest line of the log: %d KiB", longest>>10)
 	if heapAfter > heap+48<<20 { // 12 of it are the flight recorder's
 		t.Errorf("the heap has grown from %d to %d MiB", heap>>20, heapAfter>>20)
 	}
+}
+
+// kinds are those of which there are actors, but the root's, whose end is the process's.
+func (s *soak) kinds() []supervisors.Kind {
+	all := map[supervisors.Kind]bool{}
+	for _, a := range s.agent.system.Actors() {
+		if a != messages.Node {
+			all[s.agent.system.KindOf(a)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 func settledFigures() (goroutines int, heap uint64) {

@@ -172,6 +172,8 @@ type Actors struct {
 type Actor struct {
 	supervisors.Vitals
 	Pod string `json:"pod,omitempty"` // namespace and name of the pod that it, or its parent, is the actor of
+	// Manifest is Pod with the name that a static pod's manifest has, to which the node's was appended.
+	Manifest string `json:"manifest,omitempty"`
 }
 
 // Inspection answers GET /v1/actors/PATH: an actor's own account.

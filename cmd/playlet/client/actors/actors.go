@@ -139,8 +139,15 @@ func named(a *api.Actor, path string) bool {
 	if a.Path.String() == path || ShownPath(a) == path {
 		return true
 	}
-	_, pod, _ := strings.Cut(a.Pod, "/")
-	return a.Pod != "" && path == strings.Replace(ShownPath(a), a.Pod, pod, 1)
+	for _, full := range []string{a.Pod, a.Manifest} {
+		_, pod, _ := strings.Cut(full, "/")
+		for _, name := range []string{full, pod} {
+			if name != "" && path == strings.Replace(ShownPath(a), a.Pod, name, 1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // below are the actor at the path and those below it; all where the path is empty.

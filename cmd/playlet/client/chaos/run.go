@@ -71,7 +71,7 @@ type chaosRun struct {
 }
 
 func newChaosRun() *cobra.Command {
-	c := &chaosRun{seen: map[string]bool{}, before: map[string]map[string]string{}}
+	c := &chaosRun{seen: map[string]bool{}, before: map[string]map[string]string{}, abort: func(error) {}}
 	var reportFile string
 	cmd := &cobra.Command{
 		Use: "run FILE", Short: "Run an experiment with checks", Long: chaosRunLong, Args: cobra.ExactArgs(1), SilenceUsage: true,
@@ -322,7 +322,11 @@ func (c *chaosRun) baseline(ctx context.Context) error {
 		return fmt.Errorf("the node is not steady, and nothing was done: %d pods are ready, and %d have to be",
 			len(c.before), want)
 	}
-	if err := errors.Join(c.look(ctx, true), c.command(ctx)); err != nil {
+	err = errors.Join(c.look(ctx, true), c.command(ctx))
+	if n := len(c.report.Violations); n > 0 {
+		err = errors.Join(err, errors.New(c.report.Violations[n-1].Text))
+	}
+	if err != nil {
 		return fmt.Errorf("the node is not steady, and nothing was done: %w", err)
 	}
 	return nil
