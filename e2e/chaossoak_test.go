@@ -38,7 +38,7 @@ type soak struct {
 	rng      *rand.Rand
 
 	rules     map[uint64]ruleDone
-	recovered []time.Duration // from the end of an actor that was killed until it ran again
+	recovered []time.Duration // from the end of an actor that was killed until it answered again
 	kills     map[string]int  // by kind
 	alive     []string        // pods that came, and are to go
 	came      map[types.UID]bool
@@ -262,6 +262,11 @@ func (s *soak) tell(seed, pods int, took, settled time.Duration) {
 	s.Logf("seed %d, %d steady pods, %d that came: %d actions %v in %s, and settled %s later", seed, pods, len(s.came), len(s.rules),
 		rules, took.Round(time.Millisecond), settled.Round(time.Millisecond))
 	s.Logf("acted %v times, spared %d; killed by kind: %v", acted, spared, s.kills)
+	for kind, n := range s.kills {
+		if n == 0 && len(s.rules) >= 400 {
+			s.Errorf("no actor of kind %s was killed", kind)
+		}
+	}
 	if len(s.recovered) == 0 {
 		s.Fatal("no actor was killed and ran again")
 	}

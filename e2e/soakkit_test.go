@@ -98,6 +98,9 @@ func (s *soak) victim() actorNow {
 			kinds[a.Kind] = append(kinds[a.Kind], a)
 		}
 	}
+	for kind := range kinds {
+		s.kills[kind] += 0 // it could be
+	}
 	all := kinds[one(s.rng, slices.Sorted(maps.Keys(kinds)))]
 	slices.SortFunc(all, func(x, y actorNow) int { // a path has a UID in it, which is no choice of the seed's
 		last := func(a actorNow) string { return a.Path[strings.LastIndexByte(a.Path, '/')+1:] }
@@ -111,7 +114,7 @@ func (s *soak) victim() actorNow {
 
 func one[T any](rng *rand.Rand, all []T) T { return all[rng.IntN(len(all))] }
 
-// kill kills an actor, and waits until it runs again, unless its supervisor would not bear it or it went with its pod.
+// kill kills an actor, and waits until it runs and answers again, unless its supervisor would not bear it or it went with its pod.
 func (s *soak) kill(before actorNow) {
 	s.Helper()
 	id := s.breaks("kill", before.Path, "--for="+letBe.String())
@@ -134,9 +137,13 @@ func (s *soak) kill(before actorNow) {
 		case i < 0:
 			why = "it is not there"
 		case actors[i].State == "running" && actors[i].Since.After(before.Since):
+			if _, err := s.a.Command(s.Context(), "actors", "inspect", before.Path); err != nil {
+				why = "it does not answer: " + err.Error()
+				continue
+			}
 			s.kills[before.Kind]++
 			if f := actors[i].Failure; f != nil && f.At.After(before.Since) { // else its parent began anew as well
-				s.recovered = append(s.recovered, actors[i].Since.Sub(f.At))
+				s.recovered = append(s.recovered, time.Since(f.At))
 			}
 			return
 		default:

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -32,6 +34,11 @@ func e2e(ctx context.Context, out io.Writer) (tally, error) {
 	if len(packages) == 0 {
 		return tally{}, errors.New("no package below e2e has tests with the build tag e2e")
 	}
+	kept, err := artifacts()
+	if err != nil {
+		return tally{}, err
+	}
+	defer fmt.Fprintln(out, "screenshots and the like of these tests are kept in", kept)
 	var all tally
 	var errs []error
 	for _, pkg := range packages {
@@ -46,7 +53,8 @@ func e2e(ctx context.Context, out io.Writer) (tally, error) {
 		}
 		// -count=1, as Go's cache of results does not see what they are about: the agent, which is built apart from the tests.
 		run := func(which string) func(context.Context, io.Writer) (tally, error) {
-			return goTest(plain, true, "-tags=e2e", "-vet=off", "-count=1", "-timeout=40m", "-run="+which, pkg)
+			return goTest(plain, true, "-tags=e2e", "-vet=off", "-count=1", "-timeout=40m", "-artifacts", "-outputdir="+kept,
+				"-run="+which, pkg)
 		}
 		t, err := sideBySide(ctx, out, patterns, run)
 		if err == nil {
@@ -56,6 +64,20 @@ func e2e(ctx context.Context, out io.Writer) (tally, error) {
 		errs = append(errs, err)
 	}
 	return all, errors.Join(errs...)
+}
+
+// artifacts is the folder for what tests keep, without that of the run before.
+func artifacts() (string, error) {
+	cache := os.Getenv("PLAYLET_CACHE")
+	if cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		cache = filepath.Join(user, "playlet")
+	}
+	dir := filepath.Join(cache, "artifacts")
+	return dir, errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755))
 }
 
 // deal makes of what `go test -list` prints at most n patterns for -run, each test in exactly one. Neighbours, which are of one
