@@ -254,3 +254,23 @@ func TestJoinedWorkIsInAStory(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// A panic is logged with its stack and with the last messages of the pod's story, the one that it is over among them.
+func TestAPanicIsLoggedWithItsStory(t *testing.T) {
+	s, log := startWorker(t, nil, func(_ Context, msg any) {
+		if m, ok := msg.(messages.PodStatusChanged); ok && m.Phase == "sick" {
+			panic("a fault")
+		}
+	})
+	awaitWorker(t, s, there)
+	s.Tell("worker", messages.PodStatusChanged{UID: "a", Phase: "well"})
+	s.Tell("worker", messages.PodStatusChanged{UID: "b", Phase: "well"})
+	s.Tell("worker", messages.PodStatusChanged{UID: "a", Phase: "sick"})
+	awaitWorker(t, s, func(v Vitals) bool { return v.Restarts == 1 && there(v) })
+	text := log.String()
+	_, last, logged := strings.Cut(text, " last=")
+	last, _, _ = strings.Cut(last, "\n")
+	if !logged || !strings.Contains(text, "recorder_test.go") || strings.Count(last, "PodStatusChanged") != 2 {
+		t.Errorf("logged:\n%s", text)
+	}
+}

@@ -9,9 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
@@ -31,6 +34,38 @@ func TestTheSocketIsForItsOwnerAlone(t *testing.T) {
 		if info.Mode() != want {
 			t.Errorf("%s has mode %v, want %v", path, info.Mode(), want)
 		}
+	}
+}
+
+// Another user gets no further than the file's mode, from which the clients' message comes.
+func TestTheSocketRefusesAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	r := openRig(t)
+	if err := os.Chmod(r.dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread, which is another user's for files, ends with the goroutine
+		if err := unix.Setfsgid(65534); err != nil {
+			refused <- err
+			return
+		}
+		if err := unix.Setfsuid(65534); err != nil {
+			refused <- err
+			return
+		}
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err == nil {
+			err = unix.Connect(fd, &unix.SockaddrUnix{Name: r.socket})
+			err = errors.Join(err, unix.Close(fd))
+		}
+		refused <- err
+	}()
+	if err := <-refused; !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("another user is told %v", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -23,8 +24,8 @@ import (
 
 const chaosRunLong = `Run an experiment: look whether the node is steady, carry the steps out, one after another, look all the while, and wait
 until the node is steady again. All the time each pod that was ready has to stay ready, no container of one may be restarted,
-the node's container runtime and network have to be ready, and in a cluster the node's lease has to be renewed. At the end each
-actor has to run, and the agent may not have many more goroutines than before.
+the node's container runtime and network have to be ready, what is to end has to go, and in a cluster the node's lease has to be
+renewed. At the end each actor has to run, and the agent may not have many more goroutines than before.
 
 Exit code 0: all held. 1: something did not, or the experiment could not begin. Ctrl-C ends all rules.
 Experiments to begin with are in e2e/chaos.`
@@ -32,6 +33,7 @@ Experiments to begin with are in e2e/chaos.`
 const (
 	lookEvery      = 250 * time.Millisecond
 	commandTimeout = time.Minute
+	endsWithin     = time.Minute // beyond its grace period
 	maxViolations  = 100 // reported; those that follow are counted
 	goroutineNoise = 50  // requests and connections that come and go
 )
@@ -65,13 +67,19 @@ type chaosRun struct {
 	report experimentReport
 	seen   map[string]bool // violations that are reported already
 	before map[string]map[string]string
+	ending map[string]time.Time // since when pods have been seen to end, by UID
 	// goroutines are those of the agent before, and never fewer than it may have at the end.
 	goroutines int
 	abort      context.CancelCauseFunc
 }
 
+func newRun() *chaosRun {
+	return &chaosRun{seen: map[string]bool{}, before: map[string]map[string]string{}, ending: map[string]time.Time{},
+		abort: func(error) {}}
+}
+
 func newChaosRun() *cobra.Command {
-	c := &chaosRun{seen: map[string]bool{}, before: map[string]map[string]string{}, abort: func(error) {}}
+	c := newRun()
 	var reportFile string
 	cmd := &cobra.Command{
 		Use: "run FILE", Short: "Run an experiment with checks", Long: chaosRunLong, Args: cobra.ExactArgs(1), SilenceUsage: true,
@@ -355,6 +363,7 @@ func (c *chaosRun) look(ctx context.Context, rest bool) error {
 		}
 		return nil
 	}
+	c.lookForLostDeletions(all)
 	now, unknown := readyPods(all)
 	for pod, containers := range c.before {
 		if unknown[pod] {
@@ -388,4 +397,30 @@ func (c *chaosRun) look(ctx context.Context, rest bool) error {
 		return fmt.Errorf("the agent has %d goroutines, and had %d before: something leaks", n, c.goroutines)
 	}
 	return nil
+}
+
+// lookForLostDeletions notes pods that are to end and do not.
+func (c *chaosRun) lookForLostDeletions(all *api.Pods) {
+	now, there := time.Now(), map[string]bool{}
+	for i := range all.Pods {
+		p := &all.Pods[i]
+		uid := string(p.Pod.UID)
+		if p.Ending == "" {
+			continue
+		}
+		there[uid] = true
+		since, seen := c.ending[uid]
+		if !seen {
+			since = now
+			c.ending[uid] = since
+		}
+		grace := endsWithin
+		if g := p.Pod.Spec.TerminationGracePeriodSeconds; g != nil {
+			grace += time.Duration(*g) * time.Second
+		}
+		if now.Sub(since) > grace {
+			c.violated(fmt.Sprintf("pod %s/%s is to end (%s) and is still there", p.Pod.Namespace, p.Pod.Name, p.Ending))
+		}
+	}
+	maps.DeleteFunc(c.ending, func(uid string, _ time.Time) bool { return !there[uid] })
 }
