@@ -35,6 +35,9 @@ func (m *Machine) takeCgroup(msg any) {
 		}
 	case messages.PodCgroupFailed:
 		m.recordCgroup(v.Reason)
+		if m.resizing.active {
+			m.resizeFailed(m.now)
+		}
 		m.cgroup.reason = &v.Reason // resources goes on trying; the question stays open
 	case messages.PodCgroupRemoved:
 		m.cgroup.ready, m.cgroup.has = false, nil

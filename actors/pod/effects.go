@@ -46,6 +46,12 @@ type ResizeContainer struct {
 	Lower bool
 }
 
+// ResizeTried says that a resize was carried out, or that one try at it failed: how long it took is counted.
+type ResizeTried struct {
+	Success bool
+	Took    time.Duration
+}
+
 // SpawnContainer starts the actor of a container, where it is not there, and says how its exits are answered.
 type SpawnContainer struct {
 	Name     string
@@ -82,6 +88,7 @@ func (StartSandbox) effect()     {}
 func (StopSandbox) effect()      {}
 func (RemovePod) effect()        {}
 func (ResizeContainer) effect()  {}
+func (ResizeTried) effect()      {}
 func (SpawnContainer) effect()   {}
 func (RestartContainer) effect() {}
 func (DropContainer) effect()    {}

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/messages"
@@ -130,6 +131,8 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		a.work(ctx, "RemovePodSandbox", 8, func(c context.Context) any { return removePod(c, a.opts.Host, pod) })
 	case ResizeContainer:
 		a.work(ctx, "UpdateContainerResources", 3, func(c context.Context) any { return resizeContainer(c, a.opts.Host, e) })
+	case ResizeTried:
+		metrics.Resized(e.Success, e.Took)
 	case SpawnContainer:
 		ctx.SpawnWith(e.Name, e.Strategy)
 	case RestartContainer:

@@ -29,7 +29,8 @@ type resizing struct {
 	failed *messages.Reason
 	tries  int // failures in a row
 	retry  time.Time
-	wide   *v1.Pod // the pod with the old resources and the new ones, as its cgroup is to be meanwhile
+	since  time.Time // when this try at it began, or is to begin
+	wide   *v1.Pod   // the pod with the old resources and the new ones, as its cgroup is to be meanwhile
 }
 
 // applied is what a container was given after it was made.
@@ -55,6 +56,7 @@ func (m *Machine) takeResources() {
 			c.applied.resources = new(m.gets(c))
 		}
 	}
+	m.resizing.since = m.now
 	if last := m.desired.Last; last != nil {
 		m.resizing.active = m.desired.Resized && fromAPI(m.pod) && last.ObservedGeneration < m.pod.Generation
 		for i := range last.Conditions {
@@ -68,7 +70,7 @@ func (m *Machine) begins(was *v1.Pod) {
 	if !fromAPI(m.pod) || !m.live() || equality.Semantic.DeepEqual(allotted(was), allotted(m.pod)) {
 		return
 	}
-	m.resizing = resizing{active: true, wide: was}
+	m.resizing = resizing{active: true, since: m.now, wide: was}
 	m.record("", v1.EventTypeNormal, messages.EventResizeStarted, "Pod resize started: %s", m.resizeText())
 }
 
@@ -308,6 +310,7 @@ func (m *Machine) resize(now time.Time) {
 		}
 	}
 	if settled && m.resizing.active && m.cgroup.ready && m.cgroup.of == m.pod {
+		m.emit(ResizeTried{Success: true, Took: max(0, now.Sub(m.resizing.since))})
 		m.resizing = resizing{}
 		m.record("", v1.EventTypeNormal, messages.EventResizeCompleted, "Pod resize completed: %s", m.resizeText())
 	}
@@ -349,7 +352,14 @@ func (m *Machine) takeResized(now time.Time, v ContainerResized) {
 	}
 	r.tries++
 	r.failed, r.retry, r.active = v.Failed, now.Add(retryDelay(r.tries)), true
+	m.resizeFailed(r.retry)
 	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}}) // it may have ended, and the news of that be lost
+}
+
+// resizeFailed has one try counted; the next one begins then.
+func (m *Machine) resizeFailed(next time.Time) {
+	m.emit(ResizeTried{Took: max(0, m.now.Sub(m.resizing.since))})
+	m.resizing.since = next
 }
 
 // inProgress is the reason and the message of a resize that is under way; both are empty where it goes well.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -301,6 +302,62 @@ func TestAResizeThatFails(t *testing.T) {
 	w.settle()
 	if check(t, w); conditionOf(w.status, v1.PodResizeInProgress) != nil || !slices.Equal(w.limits(), []int64{4, 4}) {
 		t.Errorf("it has %v, and tells %+v", w.limits(), w.status.Conditions)
+	}
+}
+
+// What is counted of a resize is each try, from when it began; the next one begins when it is due.
+func TestTriesAtAResizeAreCounted(t *testing.T) {
+	w := resizable(t)
+	deliver := func(after time.Duration) { // what was asked for is answered then
+		for range 10 {
+			if len(w.pending) == 0 {
+				return
+			}
+			w.now = w.now.Add(after)
+			after = 0
+			m := w.pending[0]
+			w.pending = w.pending[1:]
+			w.step(m)
+		}
+	}
+	w.refuses = 1
+	w.allocate(4, 2)
+	deliver(0)
+	w.now = w.nextTime()
+	deliver(0)
+	w.step(nil) // it is tried again
+	deliver(3 * time.Second)
+	want := []ResizeTried{{false, 0}, {true, 3 * time.Second}}
+	if !slices.Equal(w.tried, want) || !slices.Equal(w.limits(), []int64{4, 2}) {
+		t.Errorf("tried %v, want %v; it has %v", w.tried, want, w.limits())
+	}
+
+	// A cgroup that cannot be widened fails it, too.
+	w.tried = nil
+	w.now = w.now.Add(time.Minute)
+	w.allocate(8, 2)
+	w.step(w.pending[0])
+	w.now = w.now.Add(2 * time.Second)
+	w.step(messages.PodCgroupFailed{UID: string(w.pod.UID), Reason: messages.Reason{Message: "it is full"}})
+	if want := []ResizeTried{{false, 2 * time.Second}}; !slices.Equal(w.tried, want) {
+		t.Errorf("tried %v, want %v", w.tried, want)
+	}
+	w.settle()
+	if check(t, w); len(w.tried) != 2 || !w.tried[1].Success {
+		t.Errorf("tried %v", w.tried)
+	}
+
+	// So does one that its actor did not see begin.
+	w.refuses, w.tried = 1, nil
+	w.restart()
+	w.settle()
+	if check(t, w); len(w.tried) != 2 || w.tried[0].Success || !w.tried[1].Success {
+		t.Errorf("after a restart of its actor: tried %v", w.tried)
+	}
+	for _, tried := range w.tried {
+		if tried.Took < 0 || tried.Took > time.Hour {
+			t.Errorf("it took %s", tried.Took)
+		}
 	}
 }
 

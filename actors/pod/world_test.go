@@ -158,6 +158,8 @@ func (w *world) effect(e Effect) {
 		w.startSandbox(e)
 	case ResizeContainer:
 		w.resizeContainer(e)
+	case ResizeTried:
+		w.tried = append(w.tried, e)
 	case StopSandbox:
 		for _, c := range w.containers {
 			if c.SandboxID == e.ID && lives(c) {

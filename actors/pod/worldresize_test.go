@@ -20,8 +20,9 @@ type resizeState struct {
 	resized bool
 	refuses int      // so many of the next changes of resources fail
 	resizes []string // containers, as changed
-	limit   int64    // of memory, of the pod's cgroup by its containers'
-	own     int64    // of memory, of the pod itself; 0: none
+	tried   []ResizeTried
+	limit   int64 // of memory, of the pod's cgroup by its containers'
+	own     int64 // of memory, of the pod itself; 0: none
 }
 
 // carry has containers carry what they were made with, as the real ones do, and the runtime tell what they have.

@@ -106,6 +106,7 @@ type actor struct {
 	under     []v1.NodeConditionType // what the node is short of, as measured last
 	shutdown  bool                   // the machine is shutting down
 	undecided bool                   // pods wait for room or for the node
+	trigger   string                 // what the message in hand is, for the figures of resizes
 	roomAt    time.Time              // when it is looked again at pods that wait for the end of others
 
 	dirty     bool // a snapshot is to be published
@@ -124,6 +125,7 @@ type (
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
+	a.trigger = triggerOf(msg)
 	switch m := msg.(type) {
 	case messages.Started:
 		a.began = ctx.Now()

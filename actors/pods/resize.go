@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -146,7 +147,9 @@ func pages(limits v1.ResourceList) int64 { return limits.Memory().Value() / int6
 // takePod has the entry be of the version of the pod that the source has. What was allocated to it stays.
 func (e *entry) takePod() {
 	was := e.pod
-	e.source = e.want.source
+	if e.source = e.want.source; e.source == messages.APIServer && e.desired != nil {
+		countRequested(e.desired, e.want.pod)
+	}
 	if e.source == messages.APIServer && e.told == nil && was != nil {
 		if has := allocationOf(was); !has.isOf(e.want.pod) {
 			e.told = has
@@ -187,7 +190,7 @@ func (a *actor) resize(ctx supervisors.Context) {
 				e.since = ctx.Now()
 			}
 			waiting = append(waiting, e)
-		} else if e.since = (time.Time{}); e.pending != nil && e.pod == e.desired { // it was taken back
+		} else if e.since, e.deferred = (time.Time{}), false; e.pending != nil && e.pod == e.desired { // it was taken back
 			e.pending = nil
 			a.renew(ctx, e)
 		}
@@ -212,12 +215,15 @@ func (a *actor) resize(ctx supervisors.Context) {
 // tryResize reports whether the pod has what it asks for now. Its actor is told when that is on the disk.
 func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entry) bool {
 	others := admission.NewLedger(slices.Concat(a.claims(func(o *entry) bool { return o == e }), a.foundClaims())...)
-	reason, message := admission.Resize(node, others, a.claimOf(e), admission.NewClaim(e.desired))
+	reason, message, detail := admission.Resize(node, others, a.claimOf(e), admission.NewClaim(e.desired))
 	if reason == "" {
 		r := e.record
 		r.Allocated = allocationOf(e.desired)
 		a.keep(ctx, e, r)
-		e.admitted, e.since = e.desired, time.Time{}
+		if e.deferred {
+			metrics.DeferredResizes.WithLabelValues(a.trigger).Inc()
+		}
+		e.admitted, e.since, e.deferred = e.desired, time.Time{}, false
 		ctx.Log().Info("a resize of a pod is admitted", "pod", e.name, "podUID", e.uid, "generation", e.desired.Generation)
 		return true
 	}
@@ -227,8 +233,11 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 			ctx.Log().Warn("a resize of a pod is not admitted", "pod", e.name, "podUID", e.uid, "reason", reason,
 				"message", message)
 			recordEvent(ctx, e.pod, messages.EventResize+reason, message)
+			if detail != "" {
+				metrics.InfeasibleResizes.WithLabelValues(detail).Inc()
+			}
 		}
-		e.pending, e.pendingOf = &now, e.desired.Generation
+		e.pending, e.pendingOf, e.deferred = &now, e.desired.Generation, reason == v1.PodReasonDeferred
 		e.setPod(e.desired)
 		a.renew(ctx, e)
 	}

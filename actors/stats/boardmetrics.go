@@ -28,6 +28,10 @@ var (
 	activePods        = desc("kubelet_active_pods", "Pods that have not ended.", "static")
 	workingPods       = desc("kubelet_working_pods", "Pods that have an actor, by what is being done.",
 		"lifecycle", "config", "static")
+	pendingResizes = desc("kubelet_pod_pending_resizes", "Pods that ask for other resources than they were given, by why.",
+		"reason")
+	activeResizes = desc("kubelet_pod_in_progress_resizes", "Pods whose new resources are being carried out.")
+
 	ephemeral     = desc("kubelet_managed_ephemeral_containers", "Ephemeral containers of the pods here.")
 	cgroupVersion = desc("kubelet_cgroup_version", "The version of cgroups that the machine has.")
 	clientExpiry  = desc("kubelet_certificate_manager_client_ttl_seconds",
@@ -49,8 +53,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector.
 func (*boardView) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		nodeName, runningPods, runningContainers, desiredPods, activePods, workingPods, ephemeral, cgroupVersion, clientExpiry,
-		servingExpiry, buildInfo, featureEnabled, provider, totalVolumes,
+		nodeName, runningPods, runningContainers, desiredPods, activePods, workingPods, pendingResizes, activeResizes, ephemeral,
+		cgroupVersion, clientExpiry, servingExpiry, buildInfo, featureEnabled, provider, totalVolumes,
 	} {
 		out <- d
 	}
@@ -79,6 +83,7 @@ func (v *boardView) Collect(out chan<- prometheus.Metric) {
 	states := map[string]float64{"running": 0, "exited": 0}
 	desired, active := map[string]float64{"true": 0, "": 0}, map[string]float64{"true": 0, "": 0}
 	working, volumes := map[[3]string]float64{}, map[[2]string]float64{}
+	resizes, pending := 0.0, map[string]float64{}
 	for _, p := range o.Board.Now().Pods {
 		static := ""
 		if p.Source != messages.APIServer {
@@ -112,10 +117,15 @@ func (v *boardView) Collect(out chan<- prometheus.Metric) {
 		if up {
 			running++
 		}
+		resizes += countResizes(p.Status, pending)
 		debug += float64(len(p.Pod.Spec.EphemeralContainers))
 	}
 	gauge(runningPods, running)
 	gauge(ephemeral, debug)
+	gauge(activeResizes, resizes)
+	for reason, n := range pending {
+		gauge(pendingResizes, n, reason)
+	}
 	version := 1.0
 	if unified() {
 		version = 2
@@ -142,6 +152,22 @@ func (v *boardView) Collect(out chan<- prometheus.Metric) {
 			gauge(d, time.Until(at).Seconds())
 		}
 	}
+}
+
+// countResizes counts by the status of a pod whether its resize waits, by why, and gives how many are being carried out of it.
+func countResizes(s *v1.PodStatus, pending map[string]float64) (inProgress float64) {
+	if s == nil {
+		return 0
+	}
+	for i := range s.Conditions {
+		switch c := &s.Conditions[i]; c.Type {
+		case v1.PodResizePending:
+			pending[strings.ToLower(c.Reason)]++
+		case v1.PodResizeInProgress:
+			inProgress++
+		}
+	}
+	return inProgress
 }
 
 // lifecycle is the kubelet's word for the phase of a pod's actor.

@@ -46,7 +46,6 @@ var absent = map[string]string{
 		force_cleaned_failed_volume_operation*`,
 	"volumes are not labelled for SELinux":                                                        "volume_manager_selinux_*",
 	"what is left of gone pods is a driver's sweep, whose failures are in health and tried again": "kubelet_orphan_pod_cleaned_volumes*",
-	"figures of resizes are not kept yet":                                                         "kubelet_container_requested_resizes_total kubelet_pod_*_resizes* kubelet_pod_resize_duration_milliseconds",
 	"calls of credential providers are not counted":                                               "kubelet_credential_provider_*",
 	"there are no projected pod certificates yet":                                                 "kubelet_podcertificate_states",
 	"it is of Windows": "kubelet_started_host_process_containers_*",
@@ -90,6 +89,7 @@ func exercise(t *testing.T) (*rig, *Metrics, http.Handler) {
 	web.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(started.Add(3 * time.Second))
 	web.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "i", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
 		StartedAt: started, FinishedAt: metav1.NewTime(started.Add(2 * time.Second))}}}}
+	web.Status.Conditions = []v1.PodCondition{{Type: v1.PodResizePending, Reason: v1.PodReasonDeferred}, {Type: v1.PodResizeInProgress}}
 	static := pod("static", "")
 	static.Source, static.Phase, static.Ending = messages.File, "cleaning", "its manifest is gone"
 	r := newRig(t, web, static)
@@ -105,6 +105,10 @@ func exercise(t *testing.T) (*rig, *Metrics, http.Handler) {
 	metrics.EvictionAge.WithLabelValues("memory.available").Observe(1)
 	metrics.PulledFor("uid-web", started.Add(-50*time.Second), started.Add(-30*time.Second))
 	metrics.Refused("OutOfexample.com/gpu")
+	metrics.RequestedResizes.WithLabelValues("cpu", "limits", "add").Inc()
+	metrics.InfeasibleResizes.WithLabelValues("swap_limitation").Inc()
+	metrics.DeferredResizes.WithLabelValues("pod_updated").Inc()
+	metrics.Resized(true, 1500*time.Millisecond)
 	metrics.Preemptions.WithLabelValues("memory").Inc()
 	metrics.Since(metrics.CgroupTime, now, "create")
 	metrics.Pulled(200<<20, time.Second)
@@ -217,7 +221,9 @@ func TestCounting(t *testing.T) {
 		"volume_manager_total_volumes": {
 			{map[string]string{"plugin_name": "kubernetes.io/empty-dir", "state": "desired_state_of_world"}, 1},
 			{map[string]string{"plugin_name": "kubernetes.io/empty-dir", "state": "actual_state_of_world"}, 1}},
-		"kubernetes_build_info": {{map[string]string{"major": "1", "minor": "36", "git_version": "v1.36.3"}, 1}},
+		"kubelet_pod_pending_resizes":     {{map[string]string{"reason": "deferred"}, 1}},
+		"kubelet_pod_in_progress_resizes": {{nil, 1}},
+		"kubernetes_build_info":           {{map[string]string{"major": "1", "minor": "36", "git_version": "v1.36.3"}, 1}},
 	} {
 		for _, test := range tests {
 			s := sample(t, all, name, test.labels)
@@ -228,6 +234,10 @@ func TestCounting(t *testing.T) {
 	}
 	if s := sample(t, all, "kubelet_certificate_manager_server_ttl_seconds", nil); s.GetGauge().GetValue() > 0 {
 		t.Error("the serving certificate has ended")
+	}
+	if h := sample(t, all, "kubelet_pod_resize_duration_milliseconds", map[string]string{"success": "true"}).GetHistogram(); h.GetSampleSum() < 1500 ||
+		len(h.GetBucket()) != 15 || h.GetBucket()[0].GetUpperBound() != 10 || h.GetBucket()[13].GetUpperBound() != 600_000 {
+		t.Errorf("resizes took %v", h)
 	}
 	for range 2 { // each pod's start is observed once
 		all = families(t, get(t, h, "/metrics").Body.String())

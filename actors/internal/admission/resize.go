@@ -14,30 +14,31 @@ import (
 
 // Resize says whether a pod that is here may have other resources beside the others, among which it is not. An empty reason
 // says that it may; v1.PodReasonDeferred that it may when others have left, and v1.PodReasonInfeasible that this node can never
-// give them. A resource of which the pod asks for no more than it has keeps no resize waiting.
-func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message string) {
+// give them; detail is then the kubelet's word for why, as its metrics have it. A resource of which the pod asks for no more than it
+// has keeps no resize waiting.
+func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message, detail string) {
 	switch {
 	case cri.IsStatic(wants.Pod):
-		return v1.PodReasonInfeasible, "In-place resize of static pods is not supported"
+		return v1.PodReasonInfeasible, "In-place resize of static pods is not supported", "static_pod"
 	case !node.PodLevelResize && !equality.Semantic.DeepEqual(wants.Pod.Spec.Resources, has.Pod.Spec.Resources):
-		return v1.PodReasonInfeasible, "InPlacePodLevelResourcesVerticalScaling is disabled"
+		return v1.PodReasonInfeasible, "InPlacePodLevelResourcesVerticalScaling is disabled", "plr_feature_gate_off"
 	case node.Swap && swaps(has.Pod, wants.Pod):
-		return v1.PodReasonInfeasible, "In-place resize of containers with swap is not supported."
+		return v1.PodReasonInfeasible, "In-place resize of containers with swap is not supported.", "swap_limitation"
 	case node.UnboundRequests:
-		return "", ""
+		return "", "", ""
 	}
 	for _, name := range cri.ComputeResources {
 		limit, known := node.Allocatable[name]
 		s := shortage{name, wants.requests[name], others.used[name], amount(name, limit)}
 		if known && s.requested > s.capacity {
 			return v1.PodReasonInfeasible, fmt.Sprintf("Node didn't have enough capacity: %s, requested: %d, capacity: %d",
-				s.name, s.requested, s.capacity)
+				s.name, s.requested, s.capacity), "insufficient_node_allocatable"
 		}
 		if known && message == "" && s.requested > has.requests[name] && s.requested > s.capacity-s.used {
 			reason, message = v1.PodReasonDeferred, s.refusal().Message
 		}
 	}
-	return reason, message
+	return reason, message, ""
 }
 
 // swaps says that a container would get another part of the node's swap, which is set when it is made.

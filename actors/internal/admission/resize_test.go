@@ -74,9 +74,10 @@ func TestResize(t *testing.T) {
 			if c.change != nil {
 				c.change(c.wants, &n)
 			}
-			reason, message := Resize(&n, NewLedger(NewClaim(c.other)), NewClaim(c.has), NewClaim(c.wants))
-			if reason != c.reason || !strings.Contains(message, c.message) || (reason == "") != (message == "") {
-				t.Errorf("%s: %s", reason, message)
+			reason, message, detail := Resize(&n, NewLedger(NewClaim(c.other)), NewClaim(c.has), NewClaim(c.wants))
+			if reason != c.reason || !strings.Contains(message, c.message) || (reason == "") != (message == "") ||
+				(reason == infeasible) != (detail != "") {
+				t.Errorf("%s (%s): %s", reason, detail, message)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ package metrics
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ var (
 	pullBuckets    = []float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
 	storageBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
 	rotateBuckets  = []float64{60, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000, 124416000}
+	resizeBuckets  = []float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000} // ms
 )
 
 // The families.
@@ -35,6 +37,17 @@ var (
 		prometheus.DefBuckets, "eviction_signal")
 	MirrorPods   = gauge("kubelet_mirror_pods", "Mirror pods that the API server has for static pods of this node.")
 	OrphanedPods = counter("kubelet_orphaned_runtime_pods_total", "Pods that were found in the runtime and are nobody's.")
+
+	RequestedResizes = counter("kubelet_container_requested_resizes_total",
+		"Changes of containers' resources that were asked for, each of a resource counted by itself.",
+		"resource", "requirement", "operation")
+	InfeasibleResizes = counter("kubelet_pod_infeasible_resizes_total",
+		"Resizes of pods that this node can never give, by why.", "reason_detail")
+	DeferredResizes = counter("kubelet_pod_deferred_accepted_resizes_total",
+		"Resizes of pods that had to wait and were then admitted, by what they were looked at again for.", "retry_trigger")
+	resizeTime = histogram("kubelet_pod_resize_duration_milliseconds",
+		"Time that it took to carry a pod's resize out, containers that are restarted for it included, or to fail once.",
+		resizeBuckets, "success")
 
 	CgroupTime = histogram("kubelet_cgroup_manager_duration_seconds", "Time that changes of cgroups took.",
 		prometheus.DefBuckets, "operation_type")
@@ -104,6 +117,11 @@ func Refused(reason string) {
 		reason = "OutOfExtendedResources"
 	}
 	rejections.WithLabelValues(reason).Inc()
+}
+
+// Resized observes how long a resize of a pod took, or one try at it that failed.
+func Resized(success bool, took time.Duration) {
+	resizeTime.WithLabelValues(strconv.FormatBool(success)).Observe(float64(took.Milliseconds()))
 }
 
 // Stored observes an operation on a volume, "volume_mount" or "volume_unmount", by the name of its plugin.
