@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -115,10 +117,11 @@ containers:
 - {name: cat, image: HELLO, command: [/tool/run, tool, cat], stdin: true, stdinOnce: true, TOOL}
 - {name: tty, image: HELLO, command: [/tool/run, tool, tty], stdin: true, tty: true, TOOL}
 - {name: echo, image: HELLO, command: [/tool/run, tool, echo, '7777'], TOOL}
+- {name: swap, image: HELLO, command: [/tool/run, tool, swap, '7778'], TOOL}
 - {name: crash, image: HELLO, args: [args, crashed, '--', exit, '3']}`, data),
 		"{name: data, mountPath", "{name: tool, mountPath: /usr/bin/tar}, {name: data, mountPath")))
 	awaitAPIPod(t, c, ns, "web", func(p *corev1.Pod) error {
-		for _, name := range []string{"app", "cat", "tty", "echo"} {
+		for _, name := range []string{"app", "cat", "tty", "echo", "swap"} {
 			if statusOf(p, name).State.Running == nil {
 				return fmt.Errorf("container %s: %+v", name, statusOf(p, name))
 			}
@@ -264,34 +267,46 @@ containers:
 	awaitNoAPIPod(t, c, ns, "web")
 }
 
-// portForward sends 256 MiB through one connection, and less through many at once: what comes back is what was sent.
+// portForward has 1 GiB go each way through one connection, and less through many at once: what arrives is what was sent, as both
+// ends see it.
 func portForward(k kubectl) {
 	ctx, cancel := context.WithCancel(k.Context())
 	defer cancel()
-	cmd := k.command(ctx, "port-forward", "web", ":7777", "--address=127.0.0.1")
+	cmd := k.command(ctx, "port-forward", "web", ":7777", ":7778", "--address=127.0.0.1")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
 	must(k.T, err)
 	must(k.T, cmd.Start())
 	defer func() { cancel(); _ = cmd.Wait() }() // it was killed
-	line, err := bufio.NewReader(out).ReadString('\n')
-	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
-	if address == "" {
-		k.Fatalf("%q, %v, %s", line, err, &errs)
+	lines := bufio.NewReader(out)
+	address := map[string]string{} // by the pod's port
+	for range 2 {
+		line, err := lines.ReadString('\n')
+		found := regexp.MustCompile(`(127\.0\.0\.1:\d+) -> (\d+)`).FindStringSubmatch(line)
+		if found == nil {
+			k.Fatalf("%q, %v, %s", line, err, &errs)
+		}
+		address[found[2]] = found[1]
 	}
-	if err := echoes(ctx, address, 256<<20); err != nil {
-		k.Errorf("256 MiB: %v", err)
+	const size = 1 << 30
+	began := time.Now()
+	if err := swapWith(ctx, address["7778"], size); err != nil {
+		k.Errorf("1 GiB each way: %v", err)
 	}
+	took := time.Since(began)
+	k.Logf("1 GiB each way through one connection took %s: %.0f MiB/s each way", took.Round(time.Millisecond), size>>20/took.Seconds())
+	began = time.Now()
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {
-			if err := echoes(ctx, address, 128<<10); err != nil {
+			if err := echoes(ctx, address["7777"], 128<<10); err != nil {
 				k.Errorf("one of many: %v", err)
 			}
 		})
 	}
 	all.Wait()
+	k.Logf("100 connections at once with 128 KiB each way took %s", time.Since(began).Round(time.Millisecond))
 }
 
 // echoes sends so many bytes that nobody can guess, and compares the checksum of those that come back.
@@ -319,8 +334,8 @@ func echoes(ctx context.Context, address string, size int64) error {
 	return nil
 }
 
-// echo sends back what comes on a port.
-func echo(port string) error {
+// serve answers each connection to a port, until the client goes.
+func serve(port string, answer func(net.Conn) error) error {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:"+port)
 	if err != nil {
 		return err
@@ -331,10 +346,73 @@ func echo(port string) error {
 			return err
 		}
 		go func() {
-			_, _ = io.Copy(conn, conn) // until the client goes
-			_ = conn.Close()
+			if err := errors.Join(answer(conn), conn.Close()); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
 		}()
 	}
+}
+
+// echo sends back what comes.
+func echo(conn net.Conn) error {
+	_, err := io.Copy(conn, conn)
+	return err
+}
+
+// swapWith has so many bytes go each way, between us and the tool "swap" at this address.
+func swapWith(ctx context.Context, address string, size int64) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // all was read
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if err := binary.Write(conn, binary.BigEndian, size); err != nil {
+		return err
+	}
+	return swap(conn, size)
+}
+
+// answerSwap is the other end of swapWith.
+func answerSwap(conn net.Conn) error {
+	var size int64
+	if err := binary.Read(conn, binary.BigEndian, &size); err != nil {
+		return err
+	}
+	return swap(conn, size)
+}
+
+// swap sends so many bytes that nobody can guess, while as many come. Each end tells the other the checksum of what has come to it,
+// and then whether the one that it was told is that of what it sent.
+func swap(conn net.Conn, size int64) error {
+	sent, came := sha256.New(), sha256.New()
+	written := make(chan error, 1)
+	go func() {
+		source := rand.NewChaCha8([32]byte{byte(rand.Uint32())})
+		_, err := io.CopyN(io.MultiWriter(conn, sent), source, size)
+		written <- err
+	}()
+	n, err := io.CopyN(came, conn, size)
+	if err := errors.Join(err, <-written); err != nil {
+		return fmt.Errorf("%d bytes of %d came: %w", n, size, err)
+	}
+	_, err = conn.Write(came.Sum(nil))
+	told, verdict := make([]byte, sha256.Size), []byte{'?'}
+	if _, failed := io.ReadFull(conn, told); err != nil || failed != nil {
+		return errors.Join(err, failed)
+	}
+	right := bytes.Equal(told, sent.Sum(nil))
+	if right {
+		verdict[0] = '='
+	}
+	_, err = conn.Write(verdict)
+	if _, failed := io.ReadFull(conn, verdict); err != nil || failed != nil {
+		return errors.Join(err, failed)
+	}
+	if !right || verdict[0] != '=' {
+		return fmt.Errorf("other bytes arrived than were sent: ours %t, the other end's %t", !right, verdict[0] != '=')
+	}
+	return nil
 }
 
 // tarTool is as much of tar as kubectl cp and playlet cp ask a container for: "tar cf - [-C FOLDER] PATH" and "tar xmf - -C FOLDER".

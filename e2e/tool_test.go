@@ -49,7 +49,9 @@ func tool(args []string) int {
 		}
 		return verdict(in.Err())
 	case "echo":
-		return verdict(echo(args[1]))
+		return verdict(serve(args[1], echo))
+	case "swap":
+		return verdict(serve(args[1], answerSwap))
 	case "tty":
 		return atTerminal(stopped)
 	case "wait":
