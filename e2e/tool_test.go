@@ -52,6 +52,8 @@ func tool(args []string) int {
 		return verdict(serve(args[1], echo))
 	case "swap":
 		return verdict(serve(args[1], answerSwap))
+	case "burn":
+		return burn(args[1], stopped)
 	case "tty":
 		return atTerminal(stopped)
 	case "wait":
@@ -60,6 +62,28 @@ func tool(args []string) int {
 		return 5
 	}
 	return verdict(fmt.Errorf("no such tool: %v", args))
+}
+
+// burn uses so many mebibytes of memory, as many of the kernel's cache of files, and one processor, as far as it gets it.
+func burn(mebibytes string, stopped <-chan os.Signal) int {
+	n, err := strconv.Atoi(mebibytes)
+	if err != nil {
+		return verdict(err)
+	}
+	memory := make([]byte, n<<20)
+	if err := os.WriteFile("/data/burnt", memory, 0o600); err != nil {
+		return verdict(err)
+	}
+	for {
+		for i := range memory {
+			memory[i]++
+		}
+		select {
+		case <-stopped:
+			return 0
+		default:
+		}
+	}
 }
 
 func verdict(err error) int {
