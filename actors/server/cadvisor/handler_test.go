@@ -55,7 +55,7 @@ func TestPaths(t *testing.T) {
 		{"GET", "/api/v1.3/docker/" + id1[:13], "", 200, `{"` + one + `":{`},
 		{"GET", "/api/v1.3/docker/" + id1[:11], "", 404, "no one container"},
 		{"GET", "/api/v1.3/docker/" + id2, "", 404, "no one container"}, // a sandbox
-		{"GET", "/api/v1.3/events/", "", 501, "Events"},
+		{"GET", "/api/v1.3/events/", "", 200, "[]"},
 		{"GET", "/api/v1.3/summary", "", 404, "API v1.3 has no"},
 
 		{"GET", "/api/v2.1/version", "", 200, `"`},
@@ -81,7 +81,7 @@ func TestPaths(t *testing.T) {
 		{"GET", "/api/v2.1/storage?uuid=1", "", 501, "UUID"},
 		{"GET", "/api/v2.1/summary/", "", 501, "stats has those"},
 		{"GET", "/api/v2.1/ps/", "", 501, "secrets"},
-		{"GET", "/api/v2.1/events", "", 501, "Events"},
+		{"GET", "/api/v2.1/events", "", 501, "/api/v1.3/events"},
 		{"GET", "/api/v2.1/appmetrics/", "", 501, "applications"},
 		{"GET", "/api/v2.1/none", "", 404, "API v2.1 has no"},
 		{"POST", "/api/v2.1/machine", "", 405, ""},
@@ -173,6 +173,9 @@ func FuzzPath(f *testing.F) {
 			t.Fatal(err)
 		}
 		r.URL = &url.URL{Path: "/" + p, RawQuery: query}
+		if streams(r) { // which would not end
+			t.Skip()
+		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if w.Code >= 500 && w.Code != http.StatusNotImplemented {

@@ -25,7 +25,7 @@ func (h *handler) v1(w http.ResponseWriter, r *http.Request) error {
 	case "machine":
 		return h.machine(w, r)
 	case "events":
-		return noEvents()
+		return h.events(w, r)
 	case "containers", "subcontainers", "docker":
 	default:
 		return refuse(http.StatusNotFound, "API v1.3 has no "+strconv.Quote(call))
@@ -104,7 +104,7 @@ func (h *handler) v2(w http.ResponseWriter, r *http.Request) error {
 		return refuse(http.StatusNotImplemented, "a summary of the last minute, hour and day takes samples that are collected "+
 			"all the time, and here they are collected when somebody reads; stats has those of the last readings")
 	case "events":
-		return noEvents()
+		return refuse(http.StatusNotImplemented, "/api/v1.3/events has those of containers")
 	case "ps":
 		return refuse(http.StatusNotImplemented, "processes are not listed: command lines may have secrets, and this port asks "+
 			"for no credentials")
@@ -113,10 +113,6 @@ func (h *handler) v2(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return refuse(http.StatusNotFound, "API v2.1 has no "+strconv.Quote(call))
 	}
-}
-
-func noEvents() error {
-	return refuse(http.StatusNotImplemented, "cAdvisor's events are not kept; those of pods are Kubernetes' Events")
 }
 
 func (h *handler) machine(w http.ResponseWriter, r *http.Request) error {
