@@ -14,8 +14,8 @@ import (
 
 // Resize says whether a pod that is here may have other resources beside the others, among which it is not. An empty reason
 // says that it may; v1.PodReasonDeferred that it may when others have left, and v1.PodReasonInfeasible that this node can never
-// give them; detail is then the kubelet's word for why, as its metrics have it. A resource of which the pod asks for no more than it
-// has keeps no resize waiting.
+// give them; detail is then the kubelet's word for why, as its metrics have it. A resource of which the pod asks for no more than
+// it has keeps no resize waiting.
 func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message, detail string) {
 	switch {
 	case cri.IsStatic(wants.Pod):
