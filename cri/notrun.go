@@ -26,8 +26,8 @@ var notRunWords = []struct {
 	{regexp.MustCompile(`the file (\S+) was not found`), NotFound},                                                         // kata
 	{regexp.MustCompile(`exec: \\?"([^"\\]+)\\?": (?:(?:stat [^:]*: )?permission denied|is a directory)`), NotAllowed},     // runc
 	// crun
-	{regexp.MustCompile("(?:open executable|executable file|path) ?(?:[`']([^`']+)['`])?[^:]*: (?:Permission denied|Is a directory)"),
-		NotAllowed},
+	{regexp.MustCompile("(?:open executable|executable file|path) ?(?:[`']([^`']+)['`])?[^:]*: " +
+		"(?:Permission denied|Is a directory|Operation not permitted)"), NotAllowed},
 	{regexp.MustCompile(`failed to load (\S+): permission denied`), NotAllowed}, // runsc
 }
 

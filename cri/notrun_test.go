@@ -17,8 +17,9 @@ func TestWhyACommandWasNotRun(t *testing.T) {
 		"crun: executable file `ls` not found in $PATH: No such file or directory":                                                                       {NotFound, "ls"},
 		"OCI runtime exec failed: executable file `/no/such` not found: No such file or directory: unknown":                                              {NotFound, "/no/such"},
 		"executable file not found in $PATH: No such file or directory":                                                                                  {NotFound, ""},
-		"open executable: Permission denied":                         {NotAllowed, ""},
-		"the path `/etc/hosts` is not executable: Permission denied": {NotAllowed, "/etc/hosts"},
+		"open executable: Permission denied":                                                                                        {NotAllowed, ""},
+		"OCI runtime exec failed: open executable: Operation not permitted: unknown":                                                {NotAllowed, ""}, // a folder, with crun 1.8
+		"the path `/etc/hosts` is not executable: Permission denied":                                                                {NotAllowed, "/etc/hosts"},
 		`executing processes for container: error finding executable "python3" in PATH [/bin /usr/bin]: no such file or directory`:  {NotFound, "python3"},
 		`loading container: failed to load /etc/hosts: permission denied`:                                                           {NotAllowed, "/etc/hosts"},
 		`Others("failed to handler message ... rpc status: code: INTERNAL message: \"the file /bin/bash was not found\""): unknown`: {NotFound, "/bin/bash"},
