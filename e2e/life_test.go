@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,37 +68,57 @@ containers: [{name: c, image: HELLO, args: [sleep]}]`,
 func TestTheLifeOfContainers(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		w := &world{s: s, a: agentWith(t, s, unhurried), dir: t.TempDir()}
-		for name, spec := range life {
-			must(t, w.a.Write(name+".yaml", withFolder(s, name, w.dir, spec)))
-		}
-		for _, part := range []struct {
-			name string
-			test func(*testing.T, *world)
-		}{
-			{"order", lifeOrder},
-			{"init never", lifeInitNever},
-			{"init retry", lifeInitRetry},
-			{"always", lifeAlways},
-			{"on failure", lifeOnFailure},
-			{"never", lifeNever},
-			{"own", lifeOwn},
-			{"missing", lifeMissing},
-			{"crash", lifeCrash},
-			{"finished", lifeFinished},
-			{"end", lifeEnd},
-		} {
-			if !t.Run(part.name, func(t *testing.T) { part.test(t, w) }) {
-				return // the others would wait in vain
-			}
-		}
+		w.steps(t, nil)
 	})
+}
+
+// step is a part of a test, which goes on where the one before has stopped.
+type step struct {
+	name string
+	test func(*testing.T, *world)
+}
+
+// steps has the pods of life begin, and takes the steps of their life, others among them before the last two, with which they end.
+func (w *world) steps(t *testing.T, others []step) {
+	for name := range life {
+		w.begin(t, name)
+	}
+	for _, part := range slices.Concat([]step{
+		{"order", lifeOrder},
+		{"init never", lifeInitNever},
+		{"init retry", lifeInitRetry},
+		{"always", lifeAlways},
+		{"on failure", lifeOnFailure},
+		{"never", lifeNever},
+		{"own", lifeOwn},
+		{"missing", lifeMissing},
+		{"crash", lifeCrash},
+	}, others, []step{
+		{"finished", lifeFinished},
+		{"end", lifeEnd},
+	}) {
+		if !t.Run(part.name, func(t *testing.T) { part.test(t, w) }) {
+			return // the others would wait in vain
+		}
+	}
 }
 
 // world is what the parts of a test share.
 type world struct {
-	s   *stack.Stack
-	a   *stack.Agent
-	dir string // of the host, at /data of the pods that want it
+	s     *stack.Stack
+	a     *stack.Agent
+	dir   string // of the host, at /data of the pods that want it
+	class string // RuntimeClass of the pods, or empty
+}
+
+// begin writes the manifest of one of the pods of life.
+func (w *world) begin(t *testing.T, name string) {
+	t.Helper()
+	spec := life[name]
+	if w.class != "" {
+		spec = "runtimeClassName: " + w.class + "\n" + strings.TrimSpace(spec)
+	}
+	must(t, w.a.Write(name+".yaml", withFolder(w.s, name, w.dir, spec)))
 }
 
 func (w *world) file(name string) string { return filepath.Join(w.dir, name) }

@@ -213,7 +213,7 @@ func lifeFinished(t *testing.T, w *world) {
 	// Taken away and written again, it is a new pod.
 	must(t, w.a.Remove("done.yaml"))
 	forgotten(t, w.a, "done")
-	must(t, w.a.Write("done.yaml", withFolder(w.s, "done", w.dir, life["done"])))
+	w.begin(t, "done")
 	awaitFile(t, w.file("done"), "ran\nran\n")
 }
 

@@ -44,6 +44,9 @@ func run(ctx context.Context, onlyNew bool) error {
 	if err := install.EnsureEarlier(ctx, os.Stderr); err != nil {
 		return err
 	}
+	if err := install.EnsureCrun(ctx, os.Stderr); err != nil {
+		return err
+	}
 	for _, kind := range wanted {
 		parts, err := install.Locate(kind)
 		if err != nil {

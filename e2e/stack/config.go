@@ -47,7 +47,8 @@ func (s *Stack) cniConf() string { return filepath.Join(s.Dir, "net.d") }
 func (s *Stack) leases() string  { return filepath.Join(s.Dir, "leases") }
 func (s *Stack) hosts() string   { return filepath.Join(s.Dir, "hosts.d") }
 
-// SecondHandler is a handler that the runtime has beside its default one, of the same runc. Kubernetes' own tests look for this name.
+// SecondHandler is a handler that the runtime has beside its default one, of the same runc unless Options have another program.
+// Kubernetes' own tests look for this name.
 const SecondHandler = "test-handler"
 
 func (s *Stack) writeConfig() error {
@@ -58,6 +59,7 @@ func (s *Stack) writeConfig() error {
 	settings := containerd.Settings{
 		Major: 2, Minor: 1, Root: s.root(), State: s.state(), Socket: s.Socket(), Opt: filepath.Join(s.Dir, "opt"),
 		Sandbox: s.PauseImage(), Snapshotter: snapshots, Runc: s.parts.Runc, Handlers: []string{"runc", SecondHandler},
+		Others:  map[string]string{SecondHandler: s.second},
 		CNIBins: []string{s.parts.CNIDir, s.CNIOwnBinDir()}, CNIConf: s.cniConf(), CNITemplate: s.CNITemplate(),
 		Hosts:     s.hosts(),
 		KeepScore: true, // a container with a test in it may not lower it

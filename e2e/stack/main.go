@@ -39,6 +39,9 @@ func prepare(dir string) error {
 	if err := install.EnsureEarlier(ctx, os.Stderr); err != nil {
 		return err
 	}
+	if err := install.EnsureCrun(ctx, os.Stderr); err != nil {
+		return err
+	}
 	return buildAgent(ctx, filepath.Join(dir, binaryName))
 }
 

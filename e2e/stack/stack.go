@@ -41,6 +41,8 @@ type Options struct {
 	Runtime Runtime
 	// RuntimeEnv is added to the runtime's environment, as "NAME=value".
 	RuntimeEnv []string
+	// Second is the program of SecondHandler; runc where it is empty.
+	Second string
 	// Mirrored are names of registries whose images the runtime gets from the stack's registry.
 	Mirrored []string
 	// Logf takes a line of progress; nil means none.
@@ -69,6 +71,7 @@ type Stack struct {
 	kind    Runtime
 	env     []string // of the runtime
 	mirrors []string
+	second  string // program of SecondHandler, or empty
 	parts   install.Runtime
 	logf    func(format string, args ...any)
 	log     *logbook
@@ -129,6 +132,7 @@ func New(ctx context.Context, o Options) (*Stack, error) {
 		logf:   o.Logf,
 
 		mirrors: o.Mirrored,
+		second:  o.Second,
 	}
 	s.log = &logbook{path: filepath.Join(s.Dir, "containerd.log")}
 	live.Add(1)

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -20,9 +22,11 @@ type Settings struct {
 	Major, Minor int
 	// Root, State and Opt are folders, Socket is where it listens. RuncRoot is runc's state; its usual one when empty.
 	Root, State, Socket, Opt, RuncRoot string
-	// Runc is the program, Handlers are the names of the runtime's handlers, the default one first.
+	// Runc is the program, Handlers are the names of the runtime's handlers, the default one first. Others are the programs of
+	// those handlers that are not runc's.
 	Runc     string
 	Handlers []string
+	Others   map[string]string
 	// Snapshotter is that which Snapshotter finds.
 	Snapshotter string
 	// CNIBins has the network's plugins, CNIConf its configuration. CNITemplate is the file of which containerd 2 makes the
@@ -46,6 +50,14 @@ func (s Settings) Plugin() string {
 		return "io.containerd.cri.v1.runtime"
 	}
 	return "io.containerd.grpc.v1.cri"
+}
+
+// Program is the one that runs the containers of a handler.
+func (s Settings) Program(handler string) string {
+	if other := s.Others[handler]; other != "" {
+		return other
+	}
+	return s.Runc
 }
 
 // ManyDirs says that there may be several folders of CNI plugins, as from 2.1 on.
@@ -107,7 +119,7 @@ imports = []
   [plugins."{{$.Plugin}}".containerd.runtimes.{{.}}]
     runtime_type = "io.containerd.runc.v2"
     [plugins."{{$.Plugin}}".containerd.runtimes.{{.}}.options]
-      BinaryName = "{{$.Runc}}"
+      BinaryName = "{{$.Program .}}"
 {{- if $.RuncRoot}}
       Root = "{{$.RuncRoot}}"
 {{- end}}
@@ -117,7 +129,7 @@ imports = []
 
 // TOML is the configuration's text. Paths come in as Go values and must not hold what ends a quoted string of TOML.
 func (s Settings) TOML() (string, error) {
-	for _, path := range append([]string{s.Root, s.Runc}, s.CNIBins...) {
+	for _, path := range slices.Concat([]string{s.Root, s.Runc}, s.CNIBins, slices.Collect(maps.Values(s.Others))) {
 		if strings.ContainsAny(path, "\"\\\n") {
 			return "", fmt.Errorf("the path %q holds what containerd's configuration cannot", path)
 		}
