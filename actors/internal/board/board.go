@@ -4,7 +4,6 @@ package board
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,15 +28,6 @@ type Pod struct {
 	Failure *messages.PodFailure
 	// Quarantine is why the pod's actor is left stopped, when it is.
 	Quarantine *messages.ChildQuarantined
-}
-
-// NameInManifest is the name that a static pod's manifest has, without the node's, by which people may call it; empty for others.
-func (p *Pod) NameInManifest() string {
-	short, has := strings.CutSuffix(p.Pod.Name, "-"+strings.ToLower(p.Pod.Spec.NodeName))
-	if !has || p.Source == messages.APIServer {
-		return ""
-	}
-	return short
 }
 
 // Snapshot is all that the pods actor knows at one time. Immutable.

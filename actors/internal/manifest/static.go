@@ -72,6 +72,15 @@ func Static(pod *v1.Pod, path string, opts Options) *v1.Pod {
 // StaticName is the name on a node of the static pod that its manifest calls name, as with the kubelet.
 func StaticName(name, node string) string { return name + "-" + strings.ToLower(node) }
 
+// NameInManifest is the inverse of StaticName: what the pod's manifest calls it; "" where the node's name is not in the pod's.
+func NameInManifest(pod *v1.Pod) string {
+	name, ok := strings.CutSuffix(pod.Name, StaticName("", pod.Spec.NodeName))
+	if !ok || pod.Spec.NodeName == "" {
+		return ""
+	}
+	return name
+}
+
 // tolerateNoExecute lets the pod stay whatever befalls the node. A toleration of the same taints that the manifest has,
 // with a time limit, gives way to it.
 func tolerateNoExecute(pod *v1.Pod) {

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -23,12 +26,8 @@ func (h *handlers) actors(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	out := api.Actors{At: time.Now(), Actors: []api.Actor{}, Goroutines: runtime.NumGoroutine()}
-	names, manifests := podNames(h.conf.Board.Now()), map[messages.Address]string{}
-	for _, p := range h.conf.Board.Now().Pods {
-		if name := p.NameInManifest(); name != "" {
-			manifests[messages.PodAddress(string(p.Pod.UID))] = p.Pod.Namespace + "/" + name
-		}
-	}
+	now := h.conf.Board.Now()
+	names, manifests := podNames(now), manifestNames(now)
 	for _, v := range tree.Vitals() {
 		pod := podOf(v.Path)
 		out.Actors = append(out.Actors, api.Actor{Vitals: v, Pod: names[pod], Manifest: manifests[pod]})
@@ -48,11 +47,19 @@ func podOf(a messages.Address) messages.Address {
 
 // podNames are the namespaces and names of pods by their actors.
 func podNames(s *board.Snapshot) map[messages.Address]string {
+	return ofPods(s, func(p *v1.Pod) string { return p.Namespace + "/" + p.Name })
+}
+
+// manifestNames are the names of static pods in their manifests, by their actors.
+func manifestNames(s *board.Snapshot) map[messages.Address]string {
+	return ofPods(s, manifest.NameInManifest)
+}
+
+func ofPods(s *board.Snapshot, what func(*v1.Pod) string) map[messages.Address]string {
 	out := map[messages.Address]string{}
 	for _, pods := range [][]board.Pod{s.Pods, s.Over} {
 		for i := range pods {
-			p := pods[i].Pod
-			out[messages.PodAddress(string(p.UID))] = p.Namespace + "/" + p.Name
+			out[messages.PodAddress(string(pods[i].Pod.UID))] = what(pods[i].Pod)
 		}
 	}
 	return out

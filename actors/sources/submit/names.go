@@ -17,6 +17,9 @@ import (
 // StaticName is the name on a node of the pod that its manifest calls name; see manifest.StaticName.
 var StaticName = manifest.StaticName
 
+// NameInManifest is the inverse of it; see manifest.NameInManifest.
+var NameInManifest = manifest.NameInManifest
+
 // Name is the kind (empty: a Pod), namespace and name of one pod or object of a manifest, as it has them.
 type Name struct{ Kind, Namespace, Name string }
 

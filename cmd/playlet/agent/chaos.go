@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/actors/sources/submit"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
@@ -17,7 +18,9 @@ func (a *Agent) chaosOptions() chaos.Options {
 		for _, all := range [][]pods.Published{now.Pods, now.Over} {
 			for i := range all {
 				if p := all[i].Pod; string(p.UID) == uid {
-					return chaos.Pod{Namespace: p.Namespace, Name: p.Name, Manifest: all[i].NameInManifest(), Labels: p.Labels}, true
+					return chaos.Pod{
+						Namespace: p.Namespace, Name: p.Name, Manifest: submit.NameInManifest(p), Labels: p.Labels,
+					}, true
 				}
 			}
 		}

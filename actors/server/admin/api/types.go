@@ -171,9 +171,8 @@ type Actors struct {
 // Actor is one actor that runs, or that is to run again.
 type Actor struct {
 	supervisors.Vitals
-	Pod string `json:"pod,omitempty"` // namespace and name of the pod that it, or its parent, is the actor of
-	// Manifest is Pod with the name that a static pod's manifest has, to which the node's was appended.
-	Manifest string `json:"manifest,omitempty"`
+	Pod      string `json:"pod,omitempty"`      // namespace and name of the pod that it, or its parent, is the actor of
+	Manifest string `json:"manifest,omitempty"` // what the manifest of that pod calls it, without the node's name
 }
 
 // Inspection answers GET /v1/actors/PATH: an actor's own account.

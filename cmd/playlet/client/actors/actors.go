@@ -136,21 +136,20 @@ func ShownPath(a *api.Actor) string {
 
 // named says whether a person may mean the actor by this path.
 func named(a *api.Actor, path string) bool {
-	if a.Path.String() == path || ShownPath(a) == path {
-		return true
-	}
-	for _, full := range []string{a.Pod, a.Manifest} {
-		_, pod, _ := strings.Cut(full, "/")
-		for _, name := range []string{full, pod} {
-			if name != "" && path == strings.Replace(ShownPath(a), a.Pod, name, 1) {
-				return true
-			}
-		}
-	}
-	return false
+	_, pod, _ := strings.Cut(a.Pod, "/")
+	return a.Path.String() == path || ShownPath(a) == path || a.Pod != "" && path == withPod(a, pod)
 }
 
-// below are the actor at the path and those below it; all where the path is empty.
+// inManifest says the same of a path with the name that the pod has in its manifest.
+func inManifest(a *api.Actor, path string) bool {
+	namespace, _, _ := strings.Cut(a.Pod, "/")
+	return a.Manifest != "" && (path == withPod(a, a.Manifest) || path == withPod(a, namespace+"/"+a.Manifest))
+}
+
+func withPod(a *api.Actor, name string) string { return strings.Replace(ShownPath(a), a.Pod, name, 1) }
+
+// below are the actor at the path and those below it; all where the path is empty. Where no actor is at the path, the pod in it may
+// be named as in its manifest, without the node's name.
 func below(all []api.Actor, path string) ([]api.Actor, error) {
 	path = strings.Trim(path, "/")
 	if rest, ok := strings.CutPrefix(path, "pod/"); ok {
@@ -159,13 +158,17 @@ func below(all []api.Actor, path string) ([]api.Actor, error) {
 	if path == "" || path == messages.Node.String() {
 		return all, nil
 	}
+	meant := named
+	if !slices.ContainsFunc(all, func(a api.Actor) bool { return named(&a, path) }) {
+		meant = inManifest
+	}
 	var out []api.Actor
 	for i := range all {
 		a := &all[i]
 		switch {
 		case len(out) > 0 && strings.HasPrefix(string(a.Path), string(out[0].Path)+"/"):
 			out = append(out, *a)
-		case !named(a, path):
+		case !meant(a, path):
 		case len(out) > 0:
 			return nil, fmt.Errorf("%q is the name of %s and of %s", path, ShownPath(&out[0]), ShownPath(a))
 		default:

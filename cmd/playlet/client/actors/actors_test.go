@@ -12,6 +12,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -100,4 +102,25 @@ type writer func(p []byte)
 func (w writer) Write(p []byte) (int, error) {
 	w(p)
 	return len(p), nil
+}
+
+// A static pod may be named as its manifest names it, unless another pod has that name.
+func TestActorsOfStaticPodsAreFoundByTheManifestsName(t *testing.T) {
+	pod := func(uid messages.Address, name, manifest string) api.Actor {
+		return api.Actor{Vitals: supervisors.Vitals{Path: uid}, Pod: name, Manifest: manifest}
+	}
+	all := []api.Actor{
+		pod("pods/u1", "default/web-node1", "web"), pod("pods/u1/c", "default/web-node1", "web"),
+		pod("pods/u2", "default/db-node1", "db"), pod("pods/u3", "shop/db", ""), pod("pods/u4", "shop/two-node1", "two"),
+		pod("pods/u5", "default/two-node1", "two"),
+	}
+	for path, want := range map[string]string{
+		"pods/web": "pods/u1", "pods/default/web": "pods/u1", "pod/web/c": "pods/u1/c", "pods/web-node1": "pods/u1",
+		"pods/db": "pods/u3", "pods/default/db": "pods/u2", "pods/shop/two": "pods/u4", "pods/shop/web": "", "pods/two": "",
+	} {
+		got, err := below(all, path)
+		if (err == nil) != (want != "") || err == nil && got[0].Path.String() != want {
+			t.Errorf("%s: %+v, %v, want %s", path, got, err, want)
+		}
+	}
 }
