@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -44,7 +45,7 @@ func run(ctx context.Context, onlyNew bool) error {
 	if err := install.EnsureEarlier(ctx, os.Stderr); err != nil {
 		return err
 	}
-	if err := install.EnsureCrun(ctx, os.Stderr); err != nil {
+	if err := errors.Join(install.EnsureCrun(ctx, os.Stderr), install.EnsureMachine(ctx, os.Stderr)); err != nil {
 		return err
 	}
 	for _, kind := range wanted {

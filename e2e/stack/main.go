@@ -3,6 +3,7 @@ package stack
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,7 +40,7 @@ func prepare(dir string) error {
 	if err := install.EnsureEarlier(ctx, os.Stderr); err != nil {
 		return err
 	}
-	if err := install.EnsureCrun(ctx, os.Stderr); err != nil {
+	if err := errors.Join(install.EnsureCrun(ctx, os.Stderr), install.EnsureMachine(ctx, os.Stderr)); err != nil {
 		return err
 	}
 	return buildAgent(ctx, filepath.Join(dir, binaryName))

@@ -19,13 +19,16 @@ type NodeTests struct {
 // busyBox is Debian's package, which is unpacked and not installed.
 var busyBox = struct{ dir, pkg, upstream string }{"debian-12-busybox-1.35.0", "busybox-static", "1:1.35.0"}
 
+func (j *job) placeBusyBox() error {
+	return j.place(busyBox.dir, func(dir string) error {
+		return errors.Join(j.canApt(busyBox.pkg), j.aptUpdate(), j.unpack(busyBox.pkg, busyBox.upstream, dir))
+	})
+}
+
 // EnsureNodeTests builds the suite as EnsureCluster builds a cluster, and says where it is.
 func EnsureNodeTests(ctx context.Context, log io.Writer) (NodeTests, error) {
 	err := locked(ctx, log, func(j *job) error {
-		err := j.place(busyBox.dir, func(dir string) error {
-			return errors.Join(j.canApt(busyBox.pkg), j.aptUpdate(), j.unpack(busyBox.pkg, busyBox.upstream, dir))
-		})
-		return errors.Join(err, j.buildCluster(ginkgo), j.buildCluster(nodeTests))
+		return errors.Join(j.placeBusyBox(), j.buildCluster(ginkgo), j.buildCluster(nodeTests))
 	})
 	if err != nil {
 		return NodeTests{}, err
