@@ -90,5 +90,6 @@ var effectiveGates = map[string]bool{
 	"KubeletEnsureSecretPulledImages":        true, // for imagePullCredentialsVerificationPolicy
 	"NodeSwap":                               true, // for memorySwap.swapBehavior
 	"QOSReserved":                            true, // for qosReserved
+	"RestartAllContainersOnContainerExits":   true,
 	"MemoryQoS":                              true, // for memoryThrottlingFactor and memoryReservationPolicy
 }

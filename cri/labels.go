@@ -38,6 +38,11 @@ const (
 	// AnnotationBackoff is the step of the container's back-off, which so
 	// survives the agent. Its text belongs to the container's actor.
 	AnnotationBackoff = "playlet.dev/backoff"
+	// AnnotationRound is how often all containers of its pod had been restarted
+	// together (KEP-5532) when the container was made, in decimal: those with a
+	// lower number than the pod's are ended and made again. It is there where
+	// the pod has a rule for that.
+	AnnotationRound = "playlet.dev/round"
 	// AnnotationResources is the container's spec.resources in JSON, as it was
 	// created with: no hash has them.
 	AnnotationResources = "playlet.dev/resources"

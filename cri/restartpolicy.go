@@ -21,10 +21,9 @@ func RestartPolicy(pod *v1.PodSpec, c *v1.Container) v1.RestartPolicy {
 }
 
 // Restarts says whether a container that ended with this code is to be started again: by the first of its own rules that the code
-// meets, or else by its policy (KEP-5307). A rule to restart all containers (KEP-5532) counts as none.
+// meets, or else by its policy (KEP-5307). A rule to restart all containers (RestartsAll) counts as none.
 func Restarts(pod *v1.PodSpec, c *v1.Container, code int32) bool {
-	first := slices.IndexFunc(c.RestartPolicyRules, func(r v1.ContainerRestartRule) bool { return meets(r.ExitCodes, code) })
-	if first >= 0 && c.RestartPolicyRules[first].Action == v1.ContainerRestartRuleActionRestart {
+	if ruled(c, code) == v1.ContainerRestartRuleActionRestart {
 		return true
 	}
 	switch RestartPolicy(pod, c) {
@@ -35,6 +34,35 @@ func Restarts(pod *v1.PodSpec, c *v1.Container, code int32) bool {
 	case v1.RestartPolicyAlways:
 	}
 	return true
+}
+
+// RestartsAll says whether a container that ended with this code has all containers of its pod restarted, by the first of its rules
+// that the code meets (KEP-5532).
+func RestartsAll(c *v1.Container, code int32) bool {
+	return ruled(c, code) == v1.ContainerRestartRuleActionRestartAllContainers
+}
+
+// MayRestartAll says that a container of the pod has a rule by which all are restarted.
+func MayRestartAll(pod *v1.PodSpec) bool {
+	for _, list := range [][]v1.Container{pod.InitContainers, pod.Containers} {
+		for i := range list {
+			for _, r := range list[i].RestartPolicyRules {
+				if r.Action == v1.ContainerRestartRuleActionRestartAllContainers {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// ruled is the action of the first rule that the exit code meets; empty where it meets none.
+func ruled(c *v1.Container, code int32) v1.ContainerRestartRuleAction {
+	first := slices.IndexFunc(c.RestartPolicyRules, func(r v1.ContainerRestartRule) bool { return meets(r.ExitCodes, code) })
+	if first < 0 {
+		return ""
+	}
+	return c.RestartPolicyRules[first].Action
 }
 
 // meets says whether an exit code is one of those that a rule is about.

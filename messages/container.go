@@ -48,6 +48,8 @@ type RunContainer struct {
 	// BackOff is the step of the restart back-off, kept in an annotation of the container.
 	BackOff int
 	Order   int64
+	// Round is how often all containers of the pod have been restarted together; the container is made to carry it.
+	Round uint32
 	// TargetID is the container whose processes an ephemeral one shares; empty for none.
 	TargetID string
 	// Generation tells one try at this attempt from the next, and is larger. It comes back with the report.
@@ -72,6 +74,8 @@ type StopContainer struct {
 	Order  int64
 	// HookOnly says that the container is not to end yet, and that its pre-stop hook runs meanwhile (KEP-753).
 	HookOnly bool
+	// NoHook says that its pre-stop hook is not run.
+	NoHook bool
 }
 
 // ContainerReported is all that the actor of a container has to say of it: at each change, and whenever it is told again what

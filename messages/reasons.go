@@ -36,6 +36,7 @@ const PostStartFailed = "post-start hook: "
 const (
 	ReasonContainerCreating   = "ContainerCreating"
 	ReasonPodInitializing     = "PodInitializing"
+	ReasonRestartingAll       = "RestartingAllContainers"
 	ReasonCrashLoopBackOff    = "CrashLoopBackOff"
 	ReasonErrImagePull        = "ErrImagePull"
 	ReasonImagePullBackOff    = "ImagePullBackOff"

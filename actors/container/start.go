@@ -186,6 +186,9 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff),
 			cri.AnnotationRootDir: h.RootDir},
 	}
+	if cri.MayRestartAll(&w.Pod.Spec) {
+		params.Annotations[cri.AnnotationRound] = strconv.FormatUint(uint64(w.Round), 10)
+	}
 	if err := cri.CarryMade(params.Annotations, w.Pod, w.Container); err != nil {
 		return nil, nil, err
 	}

@@ -56,7 +56,7 @@ func preStopKey(m messages.StopContainer) string {
 // hookAndStop runs the pre-stop hook, and ends the container however that went.
 func hookAndStop(ctx context.Context, h *host.Host, m messages.StopContainer, hurried bool) stopDone {
 	began, done := time.Now(), stopDone{id: m.Fact.ID}
-	if !hurried {
+	if !hurried && !m.NoHook {
 		done.hookFailed = runPreStop(ctx, h, m) // which does not keep the container from being stopped
 	}
 	done.fact, done.failed = stopAndRead(ctx, h, m, began)

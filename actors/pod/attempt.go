@@ -163,7 +163,7 @@ func (m *Machine) run(now time.Time, c *container) {
 	} else {
 		f := c.exited()
 		switch {
-		case c.replace:
+		case c.replace || c.earlier: // with all others: as with the kubelet, which removes them all first
 			c.backoff, c.replace = backoff{}, false
 		case next != c.attempt && f != nil:
 			c.backoff = m.set.BackOff.next(c.backoff, f.FinishedAt, now)
@@ -178,7 +178,7 @@ func (m *Machine) run(now time.Time, c *container) {
 // the spec has changed.
 func (m *Machine) standing(c *container) *messages.ContainerFact {
 	f, current := c.newest(), m.sandboxes.current()
-	if f == nil || current == nil || f.SandboxID != current.ID {
+	if f == nil || current == nil || f.SandboxID != current.ID || c.earlier {
 		return nil
 	}
 	if f.State == messages.ContainerRunning || (f.State == messages.ContainerCreated && c.spec != nil && !m.changed(c, f)) {
@@ -243,7 +243,7 @@ func (m *Machine) tellRun(now time.Time, c *container) {
 func (m *Machine) desiredRun(c *container) messages.RunContainer {
 	return messages.RunContainer{
 		Pod: m.pod, Container: c.spec, Attempt: c.attempt, ImageRef: c.image.ref, Volumes: m.volumes.paths,
-		BackOff: c.backoff.step, Order: m.desired.Order, Generation: c.generation, TargetID: m.targetID(c),
+		BackOff: c.backoff.step, Order: m.desired.Order, Round: m.rounds.now, Generation: c.generation, TargetID: m.targetID(c),
 	}
 }
 

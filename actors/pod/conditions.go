@@ -39,7 +39,7 @@ func (m *Machine) conditions(now time.Time, s *v1.PodStatus) {
 			unready = append(unready, c.Name)
 		}
 	}
-	if current := m.sandboxes.current(); current != nil && m.begun(current.ID) {
+	if current := m.sandboxes.current(); current != nil && m.begun(current.ID) || m.wasInitialized() {
 		uninitialized = nil
 	}
 	for i := range s.ContainerStatuses {
@@ -49,6 +49,7 @@ func (m *Machine) conditions(now time.Time, s *v1.PodStatus) {
 	}
 	m.verdicts(s, uninitialized, unready, add)
 	add(v1.PodScheduled, true, "", "")
+	m.restartCondition(s, add)
 	if p := m.desired.Pending; p != nil && m.live() {
 		add(v1.PodResizePending, true, p.Reason, p.Message)
 	}
@@ -109,16 +110,31 @@ func list(what string, names []string) string {
 
 // since is when the condition took its present status.
 func (m *Machine) since(now time.Time, c v1.PodCondition) metav1.Time {
+	if o := m.before(c.Type); o != nil && o.Status == c.Status {
+		return o.LastTransitionTime
+	}
+	return metav1.NewTime(now.Truncate(time.Second))
+}
+
+// before is a condition as it was told last; nil where none was.
+func (m *Machine) before(t v1.PodConditionType) *v1.PodCondition {
 	last := m.last
 	if last == nil {
 		last = m.desired.Last
 	}
 	if last != nil {
 		for i := range last.Conditions {
-			if o := &last.Conditions[i]; o.Type == c.Type && o.Status == c.Status {
-				return o.LastTransitionTime
+			if last.Conditions[i].Type == t {
+				return &last.Conditions[i]
 			}
 		}
 	}
-	return metav1.NewTime(now.Truncate(time.Second))
+	return nil
+}
+
+// wasInitialized says that the pod was told to be initialized. As with the kubelet, that is not taken back while its init containers
+// run again.
+func (m *Machine) wasInitialized() bool {
+	o := m.before(v1.PodInitialized)
+	return m.set.RestartAll && o != nil && o.Status == v1.ConditionTrue
 }

@@ -40,6 +40,7 @@ type container struct {
 		awaits  *messages.Reason // how far its pull is; newer than reason, where both are there
 		pulling bool             // an Event of its pull was recorded
 	}
+	earlier bool // its newest is of an earlier round: it is ended, and made again
 	backoff backoff
 	proved  proved
 	hooked  hooked

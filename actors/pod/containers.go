@@ -68,7 +68,7 @@ func (m *Machine) redo(c *container, f *messages.ContainerFact) bool {
 // restartTime is when a container that ended may start again. The end has the runtime's time: where that clock, or ours,
 // was set since, nobody waits longer than the back-off from now.
 func (m *Machine) restartTime(now time.Time, c *container, f *messages.ContainerFact) time.Time {
-	if c.replace {
+	if c.replace || c.earlier {
 		return now
 	}
 	return m.set.BackOff.after(now, c.backoff, f.FinishedAt)

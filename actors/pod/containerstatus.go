@@ -47,8 +47,9 @@ func (m *Machine) containerStatus(c *container) v1.ContainerStatus {
 	case f.State == messages.ContainerExited && hold != nil && m.live():
 		s.LastTerminationState = s.State
 		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: hold.Code, Message: hold.Message}}
-	case f.State == messages.ContainerExited && m.live() && !c.over(m.pod) && !cri.Restarts(&m.pod.Spec, c.spec, f.ExitCode):
-		// It is started again for another reason than its end, a new image or a failed probe. The API server takes no state but
+	case f.State == messages.ContainerExited && m.live() && !c.over(m.pod) &&
+		(c.earlier || !cri.Restarts(&m.pod.Spec, c.spec, f.ExitCode)):
+		// It is started again for another reason than its end: with all others, for a new image, for a failed probe. The API server takes no state but
 		// this one after such an end, so that it must not be told of it.
 		s.LastTerminationState = s.State
 		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: m.defaultWait(c), Message: pullWord(c)}}
@@ -67,6 +68,9 @@ func (m *Machine) containerStatus(c *container) v1.ContainerStatus {
 
 // defaultWait is why a container that does not exist yet is waiting, when nothing went wrong.
 func (m *Machine) defaultWait(c *container) string {
+	if c.earlier && m.restarting() {
+		return messages.ReasonRestartingAll
+	}
 	if len(m.pod.Spec.InitContainers) > 0 {
 		return messages.ReasonPodInitializing
 	}

@@ -9,7 +9,7 @@ import (
 
 // planInitializing: init containers run one after another, each to success; a sidecar among them has only to run, and
 // to have started, before the next does; once the next has been made, its own restarts keep nobody waiting. Leads to Running,
-// back to Preparing when the sandbox is lost, to Terminating.
+// back to Preparing when the sandbox is lost or all are restarted, to Terminating.
 func (m *Machine) planInitializing(now time.Time) Phase {
 	if m.over(now) {
 		return Terminating
@@ -50,7 +50,7 @@ func (m *Machine) ensureEphemeral(now time.Time) {
 func (m *Machine) passed(i int) bool {
 	current := m.sandboxes.current()
 	return current != nil && slices.ContainsFunc(m.containers[i+1:], func(c *container) bool {
-		return c.init && slices.ContainsFunc(c.facts, func(f messages.ContainerFact) bool { return f.SandboxID == current.ID })
+		return c.init && !c.earlier && slices.ContainsFunc(c.facts, func(f messages.ContainerFact) bool { return f.SandboxID == current.ID })
 	})
 }
 
@@ -66,14 +66,14 @@ func (m *Machine) initialized(c *container) bool {
 	if m.begun(current.ID) {
 		return true
 	}
-	return f != nil && f.ExitCode == 0 && f.SandboxID == current.ID
+	return f != nil && f.ExitCode == 0 && f.SandboxID == current.ID && !c.earlier
 }
 
 // begun says that a regular container has been made in the sandbox, so that all init containers have succeeded in it,
 // even where the collector has removed them since.
 func (m *Machine) begun(sandbox string) bool {
 	for _, c := range m.containers {
-		if c.init || c.ephemeral {
+		if c.init || c.ephemeral || c.earlier {
 			continue
 		}
 		for _, f := range c.facts {
@@ -92,7 +92,7 @@ func (m *Machine) nextInit() *container {
 			continue
 		}
 		if current := m.sandboxes.current(); c.sidecar() && current != nil &&
-			(m.begun(current.ID) || (c.hasStarted() && c.newest().SandboxID == current.ID)) {
+			(m.begun(current.ID) || (c.hasStarted() && c.newest().SandboxID == current.ID && !c.earlier)) {
 			continue
 		}
 		return c
@@ -100,10 +100,10 @@ func (m *Machine) nextInit() *container {
 	return nil
 }
 
-// lost says that the sandbox is no more.
-func (m *Machine) lost() bool { return m.sandboxes.current() == nil }
+// lost says that the sandbox is no more, or that all containers are to be restarted in it.
+func (m *Machine) lost() bool { return m.sandboxes.current() == nil || m.restarting() }
 
-// prepareAgain leaves for Preparing: what was to start waits for its turn in a new sandbox.
+// prepareAgain leaves for Preparing: what was to start waits for its turn in a new sandbox, or in a new round.
 func (m *Machine) prepareAgain() Phase {
 	m.sandboxes.settled = ""
 	return Preparing

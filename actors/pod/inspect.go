@@ -12,6 +12,7 @@ type Inspection struct {
 	Phase      Phase                 `json:"phase"`
 	Waiting    *messages.Reason      `json:"waiting,omitempty"`
 	Awaiting   []string              `json:"awaiting,omitempty"` // questions without an answer yet
+	Round      uint32                `json:"round,omitempty"`    // how often all were restarted together
 	Containers []ContainerInspection `json:"containers,omitempty"`
 }
 
@@ -34,7 +35,7 @@ func (m *Machine) Name() string {
 
 // Inspect is a copy of what matters of the machine's state.
 func (m *Machine) Inspect() Inspection {
-	out := Inspection{Pod: m.Name(), Phase: m.phase}
+	out := Inspection{Pod: m.Name(), Phase: m.phase, Round: m.rounds.now}
 	if m.pod != nil {
 		out.Waiting = m.waiting()
 	}

@@ -35,6 +35,8 @@ type Settings struct {
 	PodLevelResize bool
 	// Actual are those that a container has which was given those of the spec, by what the runtime tells of it.
 	Actual func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements
+	// RestartAll says that a container may have all of its pod restarted, by a rule of its own (KEP-5532).
+	RestartAll bool
 	// RecursiveReadOnly says whether a handler of the runtime can mount read-only all that is mounted below a volume (KEP-3857).
 	RecursiveReadOnly func(handler string) bool
 	// RuntimeName is the scheme of container IDs in statuses, e.g. "containerd".
@@ -69,6 +71,7 @@ type Machine struct {
 	cgroup     cgroup
 	whole      whole
 	sandboxes  sandboxes
+	rounds     rounds
 	containers []*container // in order: init, regular, ephemeral containers, then those that are no longer in the spec
 
 	resizing resizing
@@ -149,6 +152,7 @@ func (m *Machine) Step(now time.Time, msg any) []Effect {
 	}
 	if msg != nil {
 		m.take(now, msg)
+		m.noteRounds(now)
 		m.noteEnds()
 	}
 	for {

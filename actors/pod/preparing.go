@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"time"
 
 	retries "github.com/playlet-dev/playlet/actors/internal/backoff"
@@ -8,7 +9,7 @@ import (
 )
 
 // planPreparing: the pod's cgroup and then its sandbox, its volumes and first images are wanted, side by side; what still runs of
-// an earlier sandbox is ended first. Leads to Initializing, Running, Terminating.
+// an earlier sandbox, or of an earlier round, is ended first. Leads to Initializing, Running, Terminating.
 func (m *Machine) planPreparing(now time.Time) Phase {
 	if m.over(now) {
 		return Terminating
@@ -16,10 +17,12 @@ func (m *Machine) planPreparing(now time.Time) Phase {
 	m.mount(now)
 	m.ensureCgroup(now)
 	m.prefetch(now)
-	if m.settledIn(now) && m.clearLost(now) {
+	cleared := m.settledIn(now) && m.clearLost(now)
+	if cleared {
 		m.startSandbox(now)
+		m.rounds.begun = m.rounds.now
 	}
-	if m.sandboxes.current() == nil || !m.volumes.mounted || !m.cgroup.ready {
+	if m.sandboxes.current() == nil || !m.volumes.mounted || !m.cgroup.ready || m.restarting() {
 		return Preparing
 	}
 	if m.nextInit() != nil {
@@ -58,21 +61,25 @@ func (m *Machine) settledIn(now time.Time) bool {
 	return m.settled(now)
 }
 
-// clearLost ends what runs outside the current sandbox; a lost sandbox ends its containers. It reports whether none is
-// left.
+// clearLost ends what runs outside the current sandbox; a lost sandbox ends its containers. What is of an earlier round is ended,
+// too, sidecars after the others and in reverse order. It reports whether none is left.
 func (m *Machine) clearLost(now time.Time) bool {
 	current := m.sandboxes.current()
 	cleared := true
-	for _, c := range m.containers {
+	for _, c := range slices.Backward(m.containers) {
 		f := c.newest()
-		if !c.alive() { // what was created and never ran has nothing to end; it is left to the collector
+		switch {
+		case !c.alive(): // what was created and never ran has nothing to end; it is left to the collector
 			continue
-		}
-		if current != nil && f.SandboxID == current.ID {
+		case c.earlier && (cleared || !c.init):
+			m.endEarlier(now, c)
+		case c.earlier: // its turn comes
+		case current != nil && f.SandboxID == current.ID:
 			continue
+		default:
+			m.stopContainer(now, c, m.grace(), "its sandbox is gone")
 		}
 		cleared = false
-		m.stopContainer(now, c, m.grace(), "its sandbox is gone")
 	}
 	return cleared
 }

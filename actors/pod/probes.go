@@ -97,8 +97,11 @@ func (m *Machine) endUnfit(now time.Time, c *container, kind messages.ProbeKind)
 // answer is what follows the end of a container. One that was ended since a probe found it unfit has failed, whatever its
 // exit code says.
 func (c *container) answer(pod *v1.Pod, f messages.ContainerFact) answer {
-	if c.ephemeral {
+	switch {
+	case c.ephemeral:
 		return leave
+	case c.earlier:
+		return restart
 	}
 	a := policy(pod, c.spec, c.init, f)
 	if a == leave && c.proved.id == f.ID && c.unfit() != "" && cri.RestartPolicy(&pod.Spec, c.spec) != v1.RestartPolicyNever {

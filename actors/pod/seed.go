@@ -72,6 +72,10 @@ func (m *Machine) seedEnds() {
 		if end == nil && s.State.Waiting != nil {
 			end = s.LastTerminationState.Terminated
 		}
+		if w := s.State.Waiting; w != nil && w.Reason == messages.ReasonRestartingAll || end != nil && end.Reason ==
+			messages.ReasonRestartingAll {
+			continue // a kubelet removed it, to restart all
+		}
 		if end == nil || s.ContainerID == "" || end.Reason == messages.ReasonUnknown {
 			continue
 		}

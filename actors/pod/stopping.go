@@ -33,7 +33,7 @@ func (m *Machine) askStop(now time.Time, c *container, grace time.Duration, why 
 	}
 	msg := messages.StopContainer{
 		UID: m.uid, Name: c.name, Pod: m.pod, Spec: c.spec, IPs: m.ips(), Grace: grace, Reason: why, Order: m.desired.Order,
-		HookOnly: hookOnly,
+		HookOnly: hookOnly, NoHook: c.earlier && m.live(),
 	}
 	if f := c.newest(); f != nil {
 		msg.Fact = *f

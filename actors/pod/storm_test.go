@@ -45,6 +45,13 @@ func TestWhateverHappens(t *testing.T) {
 		}
 		w.brief = rapid.Bool().Draw(t, "brief")
 		w.step(nil)
+		for range rapid.IntRange(0, 60).Draw(t, "calm steps") { // else few storms meet a pod that runs
+			if w.live(); len(w.pending) > 0 {
+				m := w.pending[0]
+				w.pending = w.pending[1:]
+				w.step(m)
+			}
+		}
 		for range rapid.IntRange(0, 120).Draw(t, "steps") {
 			storm(t, w)
 		}
@@ -76,14 +83,20 @@ func drawPolicies(t *rapid.T, pod *v1.Pod) {
 			c, policies = &pod.Spec.Containers[at], append(policies, v1.ContainerRestartPolicyAlways)
 		}
 		policy := rapid.SampledFrom(policies).Draw(t, "own policy")
-		if policy == "" || c.RestartPolicy != nil {
+		sidecar := c.RestartPolicy != nil
+		if policy == "" {
 			continue
 		}
-		c.RestartPolicy = &policy
-		if rapid.Bool().Draw(t, "rules") {
-			c.RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestart,
-				ExitCodes: &v1.ContainerRestartRuleOnExitCodes{
-					Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}}}}
+		if !sidecar {
+			c.RestartPolicy = &policy
+		}
+		switch rapid.IntRange(0, 3).Draw(t, "rules") {
+		case 1:
+			if !sidecar {
+				c.RestartPolicyRules = rule(v1.ContainerRestartRuleActionRestart, 1)
+			}
+		case 2, 3: // KEP-5532
+			c.RestartPolicyRules = rule(v1.ContainerRestartRuleActionRestartAllContainers, 1)
 		}
 	}
 }
@@ -132,7 +145,7 @@ func storm(t *rapid.T, w *world) {
 	case "live":
 		w.live()
 	case "heeded": // what is stopped ends well from now on, or does not
-		w.heeded = 143 - w.heeded
+		w.heeded = rapid.SampledFrom([]int32{0, 1, 143}).Draw(t, "code")
 	case "probe":
 		probeStorm(t, w)
 	case "prober": // its actor falls; the disk stays
@@ -212,6 +225,7 @@ func someone(t *rapid.T, w *world) {
 	i := rapid.IntRange(0, n-1).Draw(t, "container")
 	switch c := &w.containers[i]; {
 	case rapid.Bool().Draw(t, "remove"):
+		w.lostSome = true
 		w.ends[c.Name]++
 		w.containers = slices.Delete(w.containers, i, i+1)
 	case c.State == messages.ContainerRunning:
@@ -249,6 +263,9 @@ func afterTheStorm(w *world) string {
 	case phase == Running:
 		if s := w.sandboxes[0]; s.HostNet != w.pod.Spec.HostNetwork || s.NoIP {
 			return fmt.Sprintf("its sandbox is %+v", s)
+		}
+		if wrong := w.mixedRounds(); wrong != "" {
+			return wrong
 		}
 		for _, c := range w.pod.Spec.Containers {
 			stay := staying(w.pod)

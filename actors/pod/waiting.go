@@ -23,6 +23,9 @@ func (m *Machine) waiting() *messages.Reason {
 	if !m.volumes.mounted && m.volumes.reason != nil {
 		return m.volumes.reason
 	}
+	if m.restarting() {
+		return m.restartingReason()
+	}
 	for _, c := range m.containers {
 		if r := m.hold(c); r != nil {
 			if a := c.awaits(); a != nil {

@@ -42,7 +42,8 @@ type world struct {
 	sandboxes  []messages.SandboxFact   // newest first
 	containers []messages.ContainerFact // newest first
 	actors     map[string]supervisors.ExitStrategy
-	stops      []string          // names, as asked
+	stops      []string // names, as asked
+	stopping   []messages.StopContainer
 	asked      map[string]string // what each container was asked last: its "hook", or its "end"
 	mounted    bool
 	foldersOut bool
@@ -69,6 +70,8 @@ type world struct {
 	unread     map[string]bool // containers whose start failed, as far as the pod was told
 	handler    string          // with which the runtime makes sandboxes
 	heeded     int32           // the exit code of what is stopped
+	lostSome   bool            // somebody has removed containers
+	did        map[string]bool // the init containers that succeeded, by name, sandbox and round
 }
 
 func newWorld(pod *v1.Pod) *world {
@@ -77,6 +80,7 @@ func newWorld(pod *v1.Pod) *world {
 		now:    time.Unix(1_000_000, 0), pod: pod, actors: map[string]supervisors.ExitStrategy{}, later: map[string]time.Time{},
 		exit: func(string, uint32) (int32, bool) { return 0, false }, ends: map[string]int{}, gave: map[messages.ImageKey]bool{},
 		unread: map[string]bool{}, excused: map[string]bool{}, asked: map[string]string{},
+		did: map[string]bool{},
 		set: Settings{
 			Events:        true,
 			AnswerTimeout: 10 * time.Second, Work: 30 * time.Second,
@@ -86,6 +90,7 @@ func newWorld(pod *v1.Pod) *world {
 			Changed:           func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
 			ChangedImage:      func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
 			PodLevelResize:    true,
+			RestartAll:        true,
 			Resources:         func(*v1.Pod, messages.ContainerFact) *v1.ResourceRequirements { return nil },
 			RecursiveReadOnly: func(string) bool { return true },
 			BackOffStep:       func(f messages.ContainerFact) int { return len(f.Annotations["step"]) },

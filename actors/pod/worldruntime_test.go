@@ -2,7 +2,9 @@ package pod
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -133,6 +135,7 @@ func (w *world) run(m messages.RunContainer) {
 	})
 	w.checkOrder(m)
 	w.checkPolicy(m)
+	w.checkRound(m)
 	w.seq++
 	w.now = w.now.Add(time.Microsecond) // no two are made at one moment
 	c := messages.ContainerFact{
@@ -145,6 +148,13 @@ func (w *world) run(m messages.RunContainer) {
 			w.fault("%v", err)
 		}
 		c.Resources = toldOf(cri.EffectiveResources(m.Pod.Spec.Resources, m.Container.Resources))
+	}
+	if cri.MayRestartAll(&m.Pod.Spec) {
+		c.Annotations = maps.Clone(c.Annotations)
+		if c.Annotations == nil {
+			c.Annotations = map[string]string{}
+		}
+		c.Annotations[cri.AnnotationRound] = strconv.FormatUint(uint64(m.Round), 10)
 	}
 	w.start(&c)
 	w.containers = append([]messages.ContainerFact{c}, w.containers...)
@@ -164,6 +174,9 @@ func (w *world) checkPolicy(m messages.RunContainer) {
 	c := w.containers[i] // the newest
 	if strings.HasPrefix(c.Name, "debug") && !c.StartedAt.IsZero() {
 		w.fault("%s is made again, and is ephemeral", c.ID)
+	}
+	if of, _ := markedRound(&c); of < m.Round {
+		return
 	}
 	if c.State == messages.ContainerExited && !cri.Restarts(&w.pod.Spec, m.Container, c.ExitCode) && !w.excused[c.ID] {
 		w.fault("%s is made again as attempt %d, and ended with %d", c.ID, m.Attempt, c.ExitCode)
@@ -261,7 +274,7 @@ func (w *world) stop(m messages.StopContainer) {
 	if strings.HasSuffix(m.Reason, "will be restarted") { // for a probe, or for another spec
 		w.excused[m.Fact.ID] = true
 	}
-	w.stops = append(w.stops, m.Name)
+	w.stops, w.stopping = append(w.stops, m.Name), append(w.stopping, m)
 	w.checkStop(m)
 	if w.machine.Phase() == Terminating && m.Spec != nil && w.sidecarNamed(m.Name) && was != "end" &&
 		w.stepAt.Before(w.machine.ends) {
@@ -317,6 +330,9 @@ func (w *world) exitContainer(c *messages.ContainerFact, code int32) {
 	}
 	w.ends[c.Name]++
 	c.State, c.ExitCode, c.FinishedAt, c.Reason = messages.ContainerExited, code, w.now, "Error"
+	if round, _ := markedRound(c); code == 0 {
+		w.did[fmt.Sprint(c.Name, c.SandboxID, round)] = true
+	}
 	if code == 0 {
 		c.Reason = "Completed"
 	}

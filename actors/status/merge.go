@@ -1,7 +1,6 @@
 package status
 
 import (
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -89,21 +88,12 @@ func mergeContainer(s, observed *v1.ContainerStatus, spec *v1.Container, pod *v1
 }
 
 // mayRestart is the API server's rule for containers that ended with this code. Where one of them may have all restarted, it lets
-// any live again.
+// any live again (KEP-5532).
 func mayRestart(c *v1.Container, pod *v1.PodSpec, code int32) bool {
 	if c == nil {
 		c = &v1.Container{}
 	}
-	return restartsAll(pod.InitContainers) || restartsAll(pod.Containers) || cri.Restarts(pod, c, code)
-}
-
-// restartsAll says that one of the containers has a rule to restart all containers of its pod (KEP-5532).
-func restartsAll(containers []v1.Container) bool {
-	return slices.ContainsFunc(containers, func(c v1.Container) bool {
-		return slices.ContainsFunc(c.RestartPolicyRules, func(r v1.ContainerRestartRule) bool {
-			return r.Action == v1.ContainerRestartRuleActionRestartAllContainers
-		})
-	})
+	return cri.MayRestartAll(pod) || cri.Restarts(pod, c, code)
 }
 
 // mergeEphemeral keeps those of which nothing is known here.

@@ -54,6 +54,7 @@ var plain = map[string]struct{ waitsFor, remedy string }{
 	messages.ReasonPredecessorFound:   {"every source's word on which pods it wants", "see playlet explain node"},
 	messages.ReasonNameTaken:          {"a free name", "remove or rename one of the two"},
 	messages.ReasonUnsupported:        {"a pod without these fields", "take these fields out, or run the pod on another node"},
+	messages.ReasonRestartingAll:      {"the end of its containers", ""},
 	messages.ReasonUnmounting:         {"the end of the unmounts", "see what uses the volumes' mounts, with fuser -m or lsof"},
 	messages.ReasonRemoving:           {"the runtime and the disk", ""},
 	messages.ReasonFinalizers:         {"who set the finalizers", "have their owners finish, or remove them with kubectl edit"},

@@ -102,7 +102,7 @@ var fields = []rule{
 
 	// Containers: life.
 	{honoured, "{containers,initContainers}[].restartPolicy", nil},
-	{honoured, "{containers,initContainers}[].restartPolicyRules[].action", []string{"Restart"}},
+	{honoured, "{containers,initContainers}[].restartPolicyRules[].action", []string{"Restart", "RestartAllContainers"}},
 	{honoured, "{containers,initContainers}[].restartPolicyRules[].exitCodes.{operator,values[]}", nil},
 	{honoured, "{containers,initContainers}[].lifecycle.{postStart,preStop}.{exec.command[],sleep.seconds}", nil},
 	{honoured, "{containers,initContainers}[].lifecycle.{postStart,preStop}.httpGet.{path,port,host,scheme}", nil},

@@ -20,11 +20,16 @@ import (
 
 // declared are the feature gates of which the Node tells that they are on (KEP-5328): until it does, the API server refuses what
 // needs them, and the scheduler sends such pods elsewhere.
-// What is not there stays out of it: rules that restart all containers of a pod (KEP-5532).
-var declared = []string{"ExtendWebSocketsToKubelet", podLevelResize, "InPlacePodVerticalScalingInitContainers"}
+var declared = []string{
+	"ExtendWebSocketsToKubelet", podLevelResize, "InPlacePodVerticalScalingInitContainers", restartAll,
+}
 
-// podLevelResize is the gate of resizes of a pod's own resources (KEP-5419).
-const podLevelResize = "InPlacePodLevelResourcesVerticalScaling"
+const (
+	// podLevelResize is the gate of resizes of a pod's own resources (KEP-5419).
+	podLevelResize = "InPlacePodLevelResourcesVerticalScaling"
+	// restartAll is the gate of rules that restart all containers of a pod (KEP-5532).
+	restartAll = "RestartAllContainersOnContainerExits"
+)
 
 // desiredNode is the Node object as the configuration has it. The port is where the node's API is served; 0, where it is not:
 // another's would lead whoever asks for logs to something else.

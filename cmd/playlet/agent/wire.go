@@ -90,6 +90,7 @@ func wirePod(
 	initial, limit := node.CrashLoopBackOff()
 	settings := pod.DefaultSettings(host, pod.BackOff{Base: initial, Max: limit}, func() string { return state.Load().Name })
 	settings.PodLevelResize = node.FeatureEnabled(podLevelResize)
+	settings.RestartAll = node.FeatureEnabled(restartAll)
 	release := version.Kubernetes[:strings.LastIndexByte(version.Kubernetes, '.')]
 	return rows{
 		"pod":       pod.New(pod.Options{Host: host, Settings: settings}),

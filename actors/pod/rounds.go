@@ -1,0 +1,155 @@
+package pod
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// rounds is how often all containers of the pod were restarted together, since one of them ended by a rule for that (KEP-5532).
+//
+// Each container carries the round that it was made in. A newest container that ended by such a rule begins the next round: what is
+// of an earlier round is ended and then made again, init containers first, in the sandbox that is there. So a new actor finds in the
+// runtime alone what is still to be done; nothing else is kept. An end counts once: what it began carries a higher round.
+type rounds struct {
+	now   uint32 // the pod's
+	begun uint32 // the latest one of which it is known that nothing of an earlier one runs any more
+	cause string // the end that began the present one
+}
+
+// noteRounds derives the pod's round from what is known of its containers.
+func (m *Machine) noteRounds(now time.Time) {
+	if m.pod == nil || !cri.MayRestartAll(&m.pod.Spec) || !m.live() && m.phase != Reading {
+		return
+	}
+	r, found := &m.rounds, m.rounds.now
+	for _, c := range m.containers {
+		if f := c.newest(); f != nil && c.inRounds() {
+			of := m.roundOf(f)
+			r.begun = max(r.begun, of) // one is made only when nothing earlier runs
+			if m.beginsRound(c, of) && of >= found {
+				found, r.cause = of+1, fmt.Sprintf("container %s ended with exit code %d", c.name, f.ExitCode)
+			}
+		}
+	}
+	if found = max(found, r.begun); found > r.now {
+		r.now = found
+		m.beginRound(now)
+	}
+	for _, c := range m.containers {
+		f := c.newest()
+		c.earlier = f != nil && c.inRounds() && m.roundOf(f) < r.now
+	}
+}
+
+// beginRound gives up what the containers wait for. What is on its way to start is found by a reading, which begins when such
+// starts have ended.
+func (m *Machine) beginRound(now time.Time) {
+	m.settle = now
+	m.answered("read", "")
+	for _, c := range m.containers {
+		if !c.inRounds() {
+			continue
+		}
+		if c.failed, c.tries = nil, 0; c.stage == messages.StageStarting {
+			m.answerEnd(c)
+		}
+		if c.actor && m.asking("spawn", c.name) {
+			m.restartActor(now, c) // it waits for the end of its back-off
+		}
+	}
+}
+
+// inRounds says that the container is restarted with the others: all are but ephemeral ones, as with the kubelet.
+func (c *container) inRounds() bool { return c.spec != nil && !c.ephemeral }
+
+// roundOf is the round that a container was made in. One that a kubelet made carries none: it is of the round of what had been made
+// before it ended, since a round begins when all of the earlier one has ended.
+func (m *Machine) roundOf(f *messages.ContainerFact) (round uint32) {
+	if n, marked := markedRound(f); marked {
+		return n
+	}
+	for _, c := range m.containers {
+		if o := c.newest(); o != nil && (f.State != messages.ContainerExited || o.CreatedAt.Before(f.FinishedAt)) {
+			n, _ := markedRound(o)
+			round = max(round, n)
+		}
+	}
+	return round
+}
+
+func markedRound(f *messages.ContainerFact) (round uint32, marked bool) {
+	n, err := strconv.ParseUint(f.Annotations[cri.AnnotationRound], 10, 31)
+	return uint32(n), err == nil
+}
+
+// beginsRound says that the end of a container begins the round after its own. It does not where the pod had ended before it: then it is
+// only one of those that are ended with the pod, and the pod is not run again.
+func (m *Machine) beginsRound(c *container, round uint32) bool {
+	f := c.exited()
+	if !m.set.RestartAll || f == nil || !cri.RestartsAll(c.spec, f.ExitCode) {
+		return false
+	}
+	goesOn := false
+	for _, o := range m.containers {
+		if !o.inRounds() {
+			continue
+		}
+		e := o.exited()
+		final := e != nil && m.roundOf(e) == round && !cri.RestartsAll(o.spec, e.ExitCode) && !e.FinishedAt.After(f.FinishedAt)
+		if final && o.init && o.answer(m.pod, *e) == failPod {
+			return false
+		}
+		goesOn = goesOn || !o.init && !(final && o.answer(m.pod, *e) == leave)
+	}
+	return goesOn
+}
+
+// restarting says that what is left of an earlier round is being ended.
+func (m *Machine) restarting() bool {
+	if !m.live() {
+		return false
+	}
+	for _, c := range m.containers {
+		if c.earlier && c.alive() {
+			return true
+		}
+	}
+	return m.rounds.begun < m.rounds.now
+}
+
+// endEarlier has a container of an earlier round ended, as fast as the kubelet does it: without its pre-stop hook and without the
+// pod's grace period.
+func (m *Machine) endEarlier(now time.Time, c *container) {
+	cause := cmp.Or(m.rounds.cause, "its pod was restarted")
+	m.stopContainer(now, c, leastGrace, fmt.Sprintf("Container %s: %s, all will be restarted", c.name, cause))
+}
+
+// restartingReason is what a pod waits for meanwhile.
+func (m *Machine) restartingReason() *messages.Reason {
+	return &messages.Reason{Code: messages.ReasonRestartingAll, Message: "all containers are restarted: " + m.rounds.cause}
+}
+
+// restartCondition adds the condition AllContainersRestarting, in the kubelet's words.
+func (m *Machine) restartCondition(s *v1.PodStatus, add func(v1.PodConditionType, bool, string, string)) {
+	if !m.set.RestartAll || !cri.MayRestartAll(&m.pod.Spec) {
+		return
+	}
+	switch {
+	case s.Phase == v1.PodSucceeded:
+		add(v1.AllContainersRestarting, false, finalstatus.ReasonCompleted, "")
+	case s.Phase == v1.PodFailed:
+		add(v1.AllContainersRestarting, false, finalstatus.ReasonFailed, "")
+	case m.restarting():
+		add(v1.AllContainersRestarting, true, "RestartAllContainersStarted", "container exited with restart policy rule")
+	default:
+		add(v1.AllContainersRestarting, false, "", "")
+	}
+}
