@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/linux/memwatch"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 )
 
@@ -37,6 +38,7 @@ type Places struct {
 type Meter struct {
 	Places
 	statfs func(path string) (disk, error)
+	arm    func(cgroups, proc string, list []memwatch.Threshold) memoryWatch
 
 	mu    sync.Mutex
 	disks map[string]*overdue.Reading[disk] // by path
@@ -46,7 +48,7 @@ type Meter struct {
 
 // Meter makes the meter of these places.
 func (p Places) Meter() *Meter {
-	return &Meter{Places: p, statfs: statfs, disks: map[string]*overdue.Reading[disk]{}}
+	return &Meter{Places: p, statfs: statfs, arm: arm, disks: map[string]*overdue.Reading[disk]{}}
 }
 
 // diskTimeout is how long a file system is waited for: one of a file server that is gone does not answer.

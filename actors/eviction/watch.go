@@ -3,6 +3,7 @@ package eviction
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,8 @@ const (
 	leastLook      = 250 * time.Millisecond
 	leastOtherLook = time.Second
 	mostLook       = 10 * time.Second
+	// leastPause is between two looks at memory where the kernel tells of it all the time.
+	leastPause = 100 * time.Millisecond
 )
 
 // levels are the thresholds to be met next, in bytes, inodes or tasks that are left.
@@ -114,42 +117,96 @@ func (p *Meter) awaitOthers(ctx context.Context, levels map[Signal]int64) bool {
 	return false
 }
 
+// memoryWatch has the kernel tell; *memwatch.Watch does.
+type memoryWatch interface {
+	Exact() bool
+	Broken() bool
+	Wait(ctx context.Context, limit time.Duration)
+	Close()
+}
+
+func arm(cgroups, proc string, list []memwatch.Threshold) memoryWatch {
+	return memwatch.Arm(cgroups, proc, list)
+}
+
+// awaitMemory waits for memory. A kernel that is told to tell of usage tells of that alone, and the thresholds are of the working
+// set: which pages of the cache are not in use changes all the time. So it is told anew at each look.
 func (p *Meter) awaitMemory(ctx context.Context, levels map[Signal]int64) bool {
-	var watch *memwatch.Watch
+	var watch memoryWatch = (*memwatch.Watch)(nil)
 	defer func() { watch.Close() }()
 	for ctx.Err() == nil {
-		now, wait := p.MeasureMemory(ctx).Readings, mostLook
-		var list []memwatch.Threshold
+		readings, wait := p.MeasureMemory(ctx).Readings, mostLook
+		var list []usageLevel
 		for s, level := range levels {
-			r, measured := now[s]
+			r, measured := readings[s]
 			if !measured {
 				continue
 			}
-			left := r.Available - level
-			if left < 0 {
+			if r.Available < level {
 				return true
 			}
-			wait = min(wait, lookIn(s, left))
-			list = append(list, p.usageAt(s, left))
+			wait = min(wait, lookIn(s, r.Available-level))
+			list = append(list, p.usageAt(s, r, level))
 		}
-		if watch == nil || watch.Exact { // what counts as used besides the working set has changed
+		if watch.Exact() || watch.Broken() {
 			watch.Close()
-			watch = memwatch.Arm(p.Cgroups, p.Proc, list)
+			watch = p.arm(p.Cgroups, p.Proc, thresholds(list))
 		}
-		if watch.Exact {
+		if watch.Exact() && p.allSure(list) {
 			wait = mostLook
 		}
+		looked := time.Now()
 		watch.Wait(ctx, wait)
+		// A use that goes up and down about a threshold is told of all the time.
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(looked.Add(min(wait, leastPause)))):
+		}
 	}
 	return false
 }
 
-// usageAt is the use of memory with so many bytes less than now. It is asked for of cgroups of version 1 alone.
-func (p *Meter) usageAt(s Signal, left int64) memwatch.Threshold {
+// usageLevel is what the kernel is to tell of a cgroup of version 1, which knows no working set but only all that is used, the
+// cache with it.
+type usageLevel struct {
+	memwatch.Threshold
+	// sure says that the working set cannot reach its level before usage crosses the threshold, whatever becomes of the cache.
+	sure bool
+}
+
+// usageAt is the use of memory to be told of. Where all that is used is less than the working set may be, that is what the
+// working set may be. Where the cache has filled the rest, such a threshold was crossed long ago; then it is the use that there is
+// if the cache stays as it is, which may lie beyond what there is.
+func (p *Meter) usageAt(s Signal, r Reading, level int64) usageLevel {
 	group := ""
-	if s == AllocatableMemoryAvailable {
+	if s == AllocatableMemoryAvailable && p.Kubepods != nil {
 		group = p.Kubepods()
 	}
-	usage, _ := number(filepath.Join(p.Cgroups, "memory", group, "memory.usage_in_bytes"))
-	return memwatch.Threshold{Group: group, Usage: usage + left}
+	l := usageLevel{memwatch.Threshold{Group: group, Usage: r.Capacity - level}, true}
+	if usage, ok := p.usage(group); !ok || usage >= l.Usage {
+		l.Usage, l.sure = usage+r.Available-level, false
+	}
+	return l
+}
+
+// usage is all that is used of a cgroup of version 1.
+func (p *Meter) usage(group string) (int64, bool) {
+	n, err := number(filepath.Join(p.Cgroups, "memory", group, "memory.usage_in_bytes"))
+	return n, err == nil
+}
+
+func thresholds(list []usageLevel) []memwatch.Threshold {
+	out := make([]memwatch.Threshold, 0, len(list))
+	for _, l := range list {
+		out = append(out, l.Threshold)
+	}
+	return out
+}
+
+// allSure says that the kernel tells of each level in time. What was crossed before it was asked to tell is not told.
+func (p *Meter) allSure(list []usageLevel) bool {
+	return !slices.ContainsFunc(list, func(l usageLevel) bool {
+		usage, ok := p.usage(l.Group)
+		return !l.sure || !ok || usage >= l.Usage
+	})
 }

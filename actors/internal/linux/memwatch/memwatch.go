@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,10 +23,16 @@ type Threshold struct {
 
 // Watch is armed. It is not safe for concurrent use.
 type Watch struct {
-	// Exact says that each crossing of a threshold is told of. Otherwise the kernel tells of shortage alone, or of nothing.
-	Exact bool
-	fds   []unix.PollFd
+	exact, broken bool
+	fds           []unix.PollFd
 }
+
+// Exact says that each crossing of a threshold is told of. Otherwise the kernel tells of shortage alone, or of nothing.
+func (w *Watch) Exact() bool { return w != nil && w.exact }
+
+// Broken says that the kernel tells of a threshold no more, as of a cgroup that was removed, or of one
+// that never began.
+func (w *Watch) Broken() bool { return w == nil || w.broken }
 
 // psiTriggers are stalls of a tenth of a second in a window, in microseconds. Without CAP_SYS_RESOURCE no window is below 2 s.
 var psiTriggers = []string{"some 100000 1000000", "some 100000 2000000"}
@@ -33,11 +40,11 @@ var psiTriggers = []string{"some 100000 1000000", "some 100000 2000000"}
 // Arm asks the kernel. cgroups and proc are where these are mounted. A watch that the kernel tells nothing waits for its time to
 // pass. Close must be called.
 func Arm(cgroups, proc string, list []Threshold) *Watch {
-	w := &Watch{Exact: len(list) > 0}
+	w := &Watch{exact: len(list) > 0}
 	for _, t := range list {
 		fd, err := usageEvent(filepath.Join(cgroups, "memory", t.Group), t.Usage)
 		if err != nil {
-			w.Exact = false
+			w.exact = false
 			file := filepath.Join(cgroups, t.Group, "memory.pressure")
 			if t.Group == "" {
 				file = filepath.Join(proc, "pressure/memory")
@@ -87,7 +94,8 @@ func pressureEvent(path string) (int, error) {
 	return -1, errors.Join(err, unix.Close(fd))
 }
 
-// Wait waits until the kernel tells of memory, limit has passed, or ctx ends. It holds a thread.
+// Wait waits until the kernel tells of memory, limit has passed, or ctx ends. It holds a thread. What it cannot wait for any more it
+// waits for once.
 func (w *Watch) Wait(ctx context.Context, limit time.Duration) {
 	cancel, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -109,10 +117,17 @@ func (w *Watch) Wait(ctx context.Context, limit time.Duration) {
 			break
 		}
 	}
-	for _, fd := range w.fds {
+	w.fds = slices.DeleteFunc(w.fds, func(fd unix.PollFd) bool {
+		at := slices.IndexFunc(fds, func(f unix.PollFd) bool { return f.Fd == fd.Fd })
+		if fds[at].Revents&(unix.POLLERR|unix.POLLNVAL|unix.POLLHUP) != 0 { // it would be told at once, again and again
+			w.broken = true
+			_ = unix.Close(int(fd.Fd)) // nothing was written
+			return true
+		}
 		var told [8]byte
 		_, _ = unix.Read(int(fd.Fd), told[:]) // what was told is told; of pressure nothing is to be read
-	}
+		return false
+	})
 	if !stop() {
 		<-done
 	}
