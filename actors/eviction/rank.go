@@ -68,21 +68,24 @@ func (c candidate) uses(what v1.ResourceName, on contents) int64 {
 		}
 		return int64(ptr.Deref(c.stats.ProcessStats.ProcessCount, 0)) //nolint:gosec // a count of processes
 	}
-	var sum int64
+	var layers, files int64
 	for i := range c.stats.Containers {
-		if on.layers {
-			sum += used(c.stats.Containers[i].Rootfs, what)
-		}
-		if on.files {
-			sum += used(c.stats.Containers[i].Logs, what)
+		layers += used(c.stats.Containers[i].Rootfs, what)
+		files += used(c.stats.Containers[i].Logs, what)
+	}
+	for i := range c.stats.VolumeStats {
+		if v := &c.stats.VolumeStats[i]; c.local(v.Name) {
+			files += used(&v.FsStats, what)
 		}
 	}
+	// The rest of what the whole pod uses is what the agent keeps for it: logs of its own, termination logs, /etc/hosts.
+	files = max(files, used(c.stats.EphemeralStorage, what)-layers)
+	var sum int64
+	if on.layers {
+		sum += layers
+	}
 	if on.files {
-		for i := range c.stats.VolumeStats {
-			if v := &c.stats.VolumeStats[i]; c.local(v.Name) {
-				sum += used(&v.FsStats, what)
-			}
-		}
+		sum += files
 	}
 	return sum
 }

@@ -48,6 +48,13 @@ func (c candidate) on(layer, log, volume uint64) candidate {
 	return c
 }
 
+// keeps adds what the agent keeps for a candidate: /etc/hosts and termination logs, which no container and no volume has.
+func (c candidate) keeps(mebibytes uint64) candidate {
+	*c.stats.EphemeralStorage.UsedBytes += mebibytes * mi
+	*c.stats.EphemeralStorage.InodesUsed += mebibytes
+	return c
+}
+
 func names(list []candidate) string {
 	var out []string
 	for _, c := range list {
@@ -86,6 +93,12 @@ func TestRanking(t *testing.T) {
 			"volume log layer"},
 		"imagefs alone: layers": {ImageFsAvailable, split,
 			[]candidate{of("volume", 0, 0, 0).on(0, 0, 6), of("layer", 0, 0, 0).on(5, 0, 0)}, "layer volume"},
+		"what is kept for a pod": {NodeFsAvailable, all,
+			[]candidate{of("innocent", 0, 0, 0).on(3, 3, 3), of("hosts", 0, 0, 0).on(1, 1, 1).keeps(10)}, "hosts innocent"},
+		"what is kept for a pod, of nodefs alone": {NodeFsInodesFree, split,
+			[]candidate{of("innocent", 0, 0, 0).on(9, 3, 3), of("hosts", 0, 0, 0).on(1, 1, 1).keeps(10)}, "hosts innocent"},
+		"what is kept for a pod, beside layers": {ImageFsAvailable, split,
+			[]candidate{of("layer", 0, 0, 0).on(5, 0, 0), of("hosts", 0, 0, 0).on(1, 0, 0).keeps(10)}, "layer hosts"},
 		"what was requested of the disk": {NodeFsAvailable, all,
 			[]candidate{of("within", 0, 0, 50).on(40, 0, 0), of("above", 5, 0, 10).on(11, 0, 0)}, "above within"},
 		"processes: priority first": {PIDAvailable, all,
@@ -220,6 +233,7 @@ func TestLimitsOfLocalStorage(t *testing.T) {
 		"emptyDir":       {sized(of("p", 0, 0, 0).on(0, 0, 10), "9Mi"), true, `Usage of EmptyDir volume "v" exceeds the limit "9Mi". `},
 		"emptyDir, zero": {sized(of("p", 0, 0, 0).on(0, 0, 10), "0"), false, ""},
 		"the whole pod":  {limited(of("p", 0, 0, 0).on(3, 3, 3), "8Mi"), true, "Pod ephemeral local storage usage exceeds the total limit of containers 8Mi. "},
+		"what is kept":   {limited(of("p", 0, 0, 0).on(3, 3, 1).keeps(2), "8Mi"), true, "Pod ephemeral local storage usage exceeds the total limit of containers 8Mi. "},
 		"one container":  {two(of("p", 0, 0, 0).on(3, 3, 0), "5Mi"), true, `Container c exceeded its local ephemeral storage limit "5Mi". `},
 		"below":          {two(of("p", 0, 0, 0).on(3, 2, 5), "5Mi"), true, ""},
 	} {

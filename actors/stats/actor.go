@@ -103,7 +103,7 @@ func (c *Collector) walkPod(ctx context.Context, p *v1.Pod) {
 	if err != nil {
 		u = &podUsage{err: err, took: c.opts.Now().Sub(began)}
 		if before := c.usage.of(p.UID); before != nil {
-			u.volumes, u.logs, u.podLogs, u.etcHosts = before.volumes, before.logs, before.podLogs, before.etcHosts
+			u.volumes, u.logs, u.podLogs, u.kept = before.volumes, before.logs, before.podLogs, before.kept
 		}
 	}
 	u.at = c.opts.Now()

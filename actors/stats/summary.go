@@ -124,7 +124,7 @@ func (f *figures) containerStats(p *podFigures, c containerFigures, all bool) ap
 }
 
 // storage adds what the pod's volumes use, and the sum of what it uses of the node's own disks [ephemeral-storage]: writable
-// layers, logs, etc-hosts, and those volumes that are folders of the node.
+// layers, logs, etc-hosts, termination logs, and those volumes that are folders of the node.
 func (f *figures) storage(p *podFigures, out *api.PodStats) {
 	if f.disk.at.IsZero() {
 		return
@@ -151,7 +151,7 @@ func (f *figures) storage(p *podFigures, out *api.PodStats) {
 				add(fs)
 			}
 		}
-		bytes, inodes = bytes+u.podLogs.used+u.etcHosts.used, inodes+u.podLogs.inodesUsed+u.etcHosts.inodesUsed
+		bytes, inodes = bytes+u.podLogs.used+u.kept.used, inodes+u.podLogs.inodesUsed+u.kept.inodesUsed
 	}
 	out.EphemeralStorage = fsStats(f.disk, bytes, inodes)
 }

@@ -85,6 +85,32 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// What the agent keeps for a pod, and its containers can fill, counts as the pod's: its termination logs, too, of each attempt. What
+// one of them links to does not.
+func TestTerminationLogsCount(t *testing.T) {
+	r := newRig(t, pod("web", containerID1))
+	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
+	dir := filepath.Join(r.opts.RootDir, "pods", "uid-web")
+	uses := func() uint64 {
+		r.usage.keep(nil)
+		s, lacks := r.Summary(t.Context(), false)
+		if len(lacks) > 0 {
+			t.Fatalf("lacks %q", lacks)
+		}
+		return *s.Pods[0].EphemeralStorage.UsedBytes
+	}
+	none := uses()
+	write(t, filepath.Join(dir, "containers", "c1", "00000000"), 1<<20)
+	write(t, filepath.Join(dir, "containers", "c1", "00000001"), 2<<20)
+	write(t, filepath.Join(r.opts.RootDir, "elsewhere"), 8<<20)
+	if err := os.Symlink(filepath.Join(r.opts.RootDir, "elsewhere"), filepath.Join(dir, "containers", "c1", "link")); err != nil {
+		t.Fatal(err)
+	}
+	if got := uses() - none; got < 3<<20 || got > 4<<20 {
+		t.Errorf("the termination logs count for %d", got)
+	}
+}
+
 // Within its age a reading serves all who ask, and those who ask at once share one.
 func TestReadingsAreShared(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))

@@ -27,13 +27,14 @@ const (
 
 // podUsage is what a pod's volumes and files on the node use. Immutable.
 type podUsage struct {
-	at       time.Time
-	took     time.Duration
-	volumes  map[string]space
-	logs     map[string]space // by container
-	podLogs  space            // files of the pod's own beside its containers' folders
-	etcHosts space
-	err      error // what could not be measured; the figures are older or not whole
+	at      time.Time
+	took    time.Duration
+	volumes map[string]space
+	logs    map[string]space // by container
+	podLogs space            // files of the pod's own beside its containers' folders
+	// kept is what else the agent keeps for the pod and its containers can fill: /etc/hosts and the termination logs.
+	kept space
+	err  error // what could not be measured; the figures are older or not whole
 }
 
 // due says that the figures are to be measured anew.
@@ -130,7 +131,8 @@ func (m measurer) pod(ctx context.Context, p *v1.Pod) (*podUsage, error) {
 	return u, nil
 }
 
-// volumes measures the volumes in the pod's folder, <root-dir>/pods/<uid>/volumes/<plugin>/<volume>, and its etc-hosts.
+// volumes measures the volumes in the pod's folder, <root-dir>/pods/<uid>/volumes/<plugin>/<volume>, and what is kept beside them:
+// etc-hosts, and the termination logs containers/<container>/<attempt>.
 func (m measurer) volumes(ctx context.Context, p *v1.Pod, u *podUsage) error {
 	root, err := open(filepath.Join(m.rootDir, "pods"), string(p.UID))
 	if root == nil {
@@ -138,13 +140,15 @@ func (m measurer) volumes(ctx context.Context, p *v1.Pod, u *podUsage) error {
 	}
 	defer func() { _ = root.Close() }() // it was only read
 	if info, err := root.Lstat("etc-hosts"); err == nil && info.Mode().IsRegular() {
-		u.etcHosts = fileSpace(info)
+		u.kept = fileSpace(info)
 	}
+	words, err := used(ctx, root, "containers")
+	errs := []error{err}
+	u.kept.used, u.kept.inodesUsed = u.kept.used+words.used, u.kept.inodesUsed+words.inodesUsed
 	plugins, err := root.Names("volumes")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return errors.Join(append(errs, err)...)
 	}
-	var errs []error
 	for _, plugin := range plugins {
 		names, err := root.Names(filepath.Join("volumes", plugin))
 		if err != nil {
