@@ -47,14 +47,33 @@ func (a *actor) end(ctx supervisors.Context, e *entry, critical *v1.Pod, lacks s
 	})
 }
 
-// evict has the node end a pod for want of a resource. One that ends already, or is over, stays as it is.
+// evict has the node end a pod for want of a resource. One that the node ends already gets the lesser grace period of the two; one
+// that ends for another reason, or is over, stays as it is.
 func (a *actor) evict(ctx supervisors.Context, m messages.EvictPod) {
 	e := a.entries[m.UID]
+	if e != nil && e.state == failing {
+		a.hasten(ctx, e, m.Failure.Grace)
+	}
 	if e == nil || e.state != running {
 		return
 	}
 	ctx.Log().Warn("a pod is evicted", "pod", e.name, "podUID", e.uid, "message", m.Failure.Message)
 	a.fail(ctx, e, m.Failure)
+}
+
+// hasten has a pod that the node ends already end within this grace period, where that is less than it has.
+func (a *actor) hasten(ctx supervisors.Context, e *entry, grace *int64) {
+	why := *e.record.Fail
+	has := ptr.Deref(cmp.Or(why.Grace, e.pod.Spec.TerminationGracePeriodSeconds), 30)
+	if grace == nil || *grace >= has {
+		return
+	}
+	ctx.Log().Warn("a pod that the node ends is given less time", "pod", e.name, "podUID", e.uid, "seconds", *grace, "had", has)
+	why.Grace = grace
+	r := e.record
+	r.Fail = &why
+	a.keep(ctx, e, r)
+	a.changed(ctx)
 }
 
 // fail has the node end a pod. Its actor is told when that is on the disk.

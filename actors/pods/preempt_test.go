@@ -227,6 +227,44 @@ func TestAVictimInQuarantineIsDeleted(t *testing.T) {
 	}
 }
 
+// A second eviction gives a pod less time, never more, and for the reason of the first one; that, too, is told when it is on the disk,
+// and outlives the agent.
+func TestAnEvictedPodIsGivenLessTime(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	pod := asking("a", 300)
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(60))
+	wants(n.Kit, messages.APIServer, pod)
+	n.RunWork()
+	evict := func(reason string, grace *int64) {
+		n.Send(messages.Eviction, messages.EvictPod{UID: "a", Failure: messages.PodFailure{Reason: reason, Message: "low", Grace: grace}})
+	}
+	evict(messages.EventEvicted, nil)
+	n.RunWork()
+	n.Take()
+	evict("Another", new(int64(61)))
+	evict("Another", nil)
+	n.RunWork()
+	if got := sent[messages.PodWanted](n.Kit); len(got) > 0 {
+		t.Errorf("nothing is less, and it is told %+v", got)
+	}
+	evict("Another", new(int64(5)))
+	if got := sent[messages.PodWanted](n.Kit); len(got) > 0 {
+		t.Errorf("before it is on the disk it is told %+v", got)
+	}
+	n.RunWork()
+	evict("Another", new(int64(7)))
+	n.RunWork()
+	for _, when := range []string{"at once", "in the next life of the agent"} {
+		if fail := n.desired("a").Fail; fail == nil || fail.Reason != "Evicted" || fail.Grace == nil || *fail.Grace != 5 {
+			t.Errorf("%s: %+v", when, fail)
+		}
+		n.life()
+		n.known("a")
+		wants(n.Kit, messages.APIServer, pod)
+	}
+}
+
 // An eviction is told to the pod when it is on the disk, with its grace period, and leaves a pod that is ending as it is.
 func TestAnEvictionEndsAPod(t *testing.T) {
 	n := beginCluster(t, small())
