@@ -24,9 +24,38 @@ import (
 // What a measurement leads to is here, one step after another: what nobody uses is taken back, pods are evicted, and their end is
 // awaited. The actor itself, which measures, is in actor.go.
 
+// decide says what a measurement leads to. While a pod leaves that has a grace period of a soft threshold, hard ones alone count.
+// What nobody uses has gone before it where it leaves for want of disk.
+func (a *actor) decide(now pressureState, m measured, at time.Time) action {
+	if a.unhurried() {
+		return now.decide(m.m, m.reclaimed || a.acting.kind() == v1.NodeDiskPressure, true, at)
+	}
+	return now.decide(m.m, m.reclaimed, false, at)
+}
+
+// unhurried says that pods are awaited of which one has more time than a hard threshold gives.
+func (a *actor) unhurried() bool {
+	for _, grace := range a.leaving {
+		if grace > hardGrace {
+			return true
+		}
+	}
+	return false
+}
+
 // act does what a measurement leads to.
 func (a *actor) act(ctx supervisors.Context, act action, m Measurement) {
-	if a.busy || a.opts.Board == nil || !settled(a.opts.Board.Now(), ctx.Now()) {
+	if a.opts.Board == nil || !settled(a.opts.Board.Now(), ctx.Now()) {
+		return
+	}
+	if a.unhurried() && act.kind != nothing { // a hard threshold
+		if act.kind == reclaim {
+			a.reclaim(ctx, act)
+			return
+		}
+		a.stopAwaiting()
+	}
+	if a.busy {
 		return
 	}
 	if act.kind == nothing {
@@ -41,7 +70,7 @@ func (a *actor) act(ctx supervisors.Context, act action, m Measurement) {
 	case act.kind == evict, len(a.boundedPods()) > 0:
 		a.figure(ctx, act, m)
 	case act.kind == reclaim:
-		a.reclaim(ctx, act.on)
+		a.reclaim(ctx, act)
 	}
 }
 
@@ -60,46 +89,79 @@ func (a *actor) nodeEvent(ctx supervisors.Context, text string) {
 	}
 }
 
-// reclaim has taken back what nobody uses on a file system.
-func (a *actor) reclaim(ctx supervisors.Context, on contents) {
-	if len(a.reclaiming) > 0 {
-		return
-	}
-	a.generation++
-	a.reclaiming = map[messages.Address]bool{}
-	if on.dead() {
-		over := map[string]bool{}
-		for _, p := range a.opts.Board.Now().Pods {
-			if p.Status != nil && finalstatus.Final(p.Status.Phase) {
-				over[string(p.Pod.UID)] = true
-			}
-		}
-		a.reclaiming[messages.Runtime] = true
-		ctx.Tell(messages.Runtime, messages.ReclaimContainers{Over: over})
-	}
-	if on.images {
-		a.reclaiming[messages.Images] = true
-		if !on.dead() {
-			ctx.Tell(messages.Images, messages.ReclaimImages{})
-		}
-	}
-	ctx.After(reclaimTimeout, reclaimDue{a.generation})
+// taking is what is taken back: services are asked one after another for what nobody uses. Images come after containers, which may
+// be the last to use them.
+type taking struct {
+	by    Signal
+	rest  []messages.Address // who is asked, and who is asked then
+	turn  int                // counts questions: what belongs to an earlier one is dropped
+	timer supervisors.Timer
+	// most is the most that was left of the signal since the first question.
+	most int64
+	over map[string]bool // pods that are over
 }
 
-// reclaimEnded takes the answers. Images come after containers, which may be the last to use them.
-func (a *actor) reclaimEnded(ctx supervisors.Context, from ...messages.Address) {
-	if len(a.reclaiming) == 0 {
+// reclaim has taken back what nobody uses on a file system.
+func (a *actor) reclaim(ctx supervisors.Context, act action) {
+	if len(a.taking.rest) > 0 {
 		return
 	}
-	for _, who := range from {
-		delete(a.reclaiming, who)
+	a.taking = taking{by: act.by.signal, turn: a.taking.turn, most: a.readings[act.by.signal].Available, over: map[string]bool{}}
+	if act.on.dead() {
+		for _, p := range a.opts.Board.Now().Pods {
+			if p.Status != nil && finalstatus.Final(p.Status.Phase) {
+				a.taking.over[string(p.Pod.UID)] = true
+			}
+		}
+		a.taking.rest = append(a.taking.rest, messages.Runtime)
 	}
-	if len(a.reclaiming) > 0 {
+	if act.on.images {
+		a.taking.rest = append(a.taking.rest, messages.Images)
+	}
+	a.reclaimNext(ctx)
+}
+
+// reclaimNext asks the next service, and measures when all were asked.
+func (a *actor) reclaimNext(ctx supervisors.Context) {
+	t := &a.taking
+	if t.turn++; t.timer != nil {
+		t.timer.Cancel()
+	}
+	if len(t.rest) == 0 {
+		a.reclaimed = true
+		a.measureAgain(ctx)
+		return
+	}
+	if t.timer = ctx.After(reclaimTimeout, reclaimDue{t.turn}); t.rest[0] == messages.Runtime {
+		ctx.Tell(messages.Runtime, messages.ReclaimContainers{Over: t.over})
+	} else {
 		ctx.Tell(messages.Images, messages.ReclaimImages{})
+	}
+}
+
+// reclaimEnded takes an answer. One that nobody waits for any more leads to nothing.
+func (a *actor) reclaimEnded(ctx supervisors.Context, from messages.Address) {
+	if t := &a.taking; len(t.rest) > 0 && t.rest[0] == from {
+		t.rest = t.rest[1:]
+		a.reclaimNext(ctx)
+	}
+}
+
+// onReclaimDue asks the next service where one has not answered in time. While more and more is left of what is short it is waited
+// for: there may be a lot to be removed.
+func (a *actor) onReclaimDue(ctx supervisors.Context, m reclaimDue) {
+	t := &a.taking
+	if m.turn != t.turn || len(t.rest) == 0 {
 		return
 	}
-	a.reclaimed = true
-	a.measureAgain(ctx)
+	if now := a.readings[t.by].Available; now > t.most {
+		t.most = now
+		t.timer = ctx.After(reclaimTimeout, m)
+		return
+	}
+	ctx.Log().Warn("what nobody uses is not removed in time; nobody waits for it any longer", "from", t.rest[0])
+	t.rest = t.rest[1:]
+	a.reclaimNext(ctx)
 }
 
 // boundedPods are those that have a limit of local storage to be held.
@@ -148,8 +210,11 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 	case f.act.kind == nothing:
 		return // nobody waits for pods that leave while nothing is short
 	case over > 0 || len(leaving) > 0:
+		if f.act.kind == evict && f.act.by.hard() {
+			a.hasten(ctx, leaving)
+		}
 	case f.act.kind == reclaim:
-		a.reclaim(ctx, f.act.on)
+		a.reclaim(ctx, f.act)
 		return
 	case len(candidates) < all && a.unmeasured < maxUnmeasured: // it may be one of those that fills the disk
 		a.unmeasured++
@@ -214,13 +279,34 @@ func (a *actor) evict(ctx supervisors.Context, c candidate, signal string, why m
 	leaving[c.pod.UID] = *why.Grace
 }
 
+// hasten gives pods that leave no more time than a hard threshold does. What they leave may be enough, and no other pod goes for it.
+func (a *actor) hasten(ctx supervisors.Context, leaving map[types.UID]int64) {
+	for _, p := range a.opts.Board.Now().Pods {
+		if leaving[p.Pod.UID] <= hardGrace || p.Failure == nil {
+			continue
+		}
+		ctx.Log().Warn("a pod that leaves for a soft threshold is given less time, since a hard one is met", "pod",
+			p.Pod.Namespace+"/"+p.Pod.Name, "podUID", p.Pod.UID, "seconds", hardGrace)
+		why := *p.Failure
+		why.Grace = ptr.To[int64](hardGrace)
+		ctx.Tell(messages.Pods, messages.EvictPod{UID: string(p.Pod.UID), Failure: why})
+		leaving[p.Pod.UID] = hardGrace
+	}
+}
+
 // await waits for the end of pods before anything more is done: what they leave may be enough. leaving has their grace periods,
 // in seconds.
 func (a *actor) await(ctx supervisors.Context, leaving map[types.UID]int64) {
-	a.busy = true
+	a.waits++
+	turn := a.waits
+	stopped, stop := context.WithCancel(context.Background())
+	a.busy, a.leaving, a.stopWait = true, leaving, stop
 	published := a.opts.Board
 	limit := leaveTimeout + podspec.Grace(slices.Max(slices.Collect(maps.Values(leaving))))
 	ctx.Do(supervisors.Work{Name: "await the end of evicted pods", Timeout: limit, Run: func(ctx context.Context) any {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(stopped, cancel)()
 		for s := published.Now(); ; {
 			var there []types.UID
 			for i := range s.Pods {
@@ -230,18 +316,27 @@ func (a *actor) await(ctx supervisors.Context, leaving map[types.UID]int64) {
 			}
 			var err error
 			if len(there) == 0 {
-				return left{}
+				return left{turn: turn}
 			}
 			if s, err = published.After(ctx, s.Version); err != nil {
-				return left{there}
+				return left{turn, there}
 			}
 		}
 	}})
 }
 
+// stopAwaiting ends the wait for pods that leave.
+func (a *actor) stopAwaiting() {
+	a.stopWait()
+	a.busy, a.leaving = false, nil
+}
+
 // onLeft measures what the end of pods has brought. Nobody waits again for one that does not end.
 func (a *actor) onLeft(ctx supervisors.Context, m left) {
-	a.busy = false
+	if m.turn != a.waits || a.leaving == nil {
+		return // that wait was stopped
+	}
+	a.stopAwaiting()
 	for _, uid := range m.there {
 		a.awaited[uid] = true
 		ctx.Log().Warn("an evicted pod does not end in time; nobody waits for it any longer", "podUID", uid)

@@ -54,7 +54,7 @@ const (
 	// measureTimeout bounds one measurement: of disks, which may hang, and of what the runtime says.
 	measureTimeout = 30 * time.Second
 	figuresTimeout = 30 * time.Second
-	// reclaimTimeout is how long the removal of dead containers and images is waited for.
+	// reclaimTimeout is how long the removal of dead containers, and of images, is waited for without any more being left.
 	reclaimTimeout = 2 * time.Minute
 	// leaveTimeout is how long the end of an evicted pod is waited for beyond its grace period; the kubelet's.
 	leaveTimeout = 30 * time.Second
@@ -88,12 +88,15 @@ type actor struct {
 	again     bool              // a measurement under way began before something that matters
 	logged    map[Signal]string // which signals cannot be measured, and why
 
-	// reclaiming are the services that are asked for what nobody uses, and have not answered; reclaimed says that they have since
-	// the last pod was evicted.
-	reclaiming map[messages.Address]bool
-	generation int // of reclaims and of waits: what belongs to an earlier one is dropped
-	reclaimed  bool
-	busy       bool // figures of pods are being read, or the end of evicted ones is awaited
+	// taking is what nobody uses and is taken back; reclaimed says that it was since the last pod was evicted.
+	taking    taking
+	reclaimed bool
+	readings  map[Signal]Reading // of the last measurement
+	busy      bool               // figures of pods are being read, or the end of evicted ones is awaited
+	// leaving are pods whose end is awaited, with their grace periods in seconds; nil: none are. waits counts such waits.
+	leaving  map[types.UID]int64
+	waits    int
+	stopWait func()
 	// awaited are pods whose end was waited for in vain. Nobody waits for them again.
 	awaited   map[types.UID]bool
 	acting    Signal    // for which something was done last, until nothing is short
@@ -112,14 +115,17 @@ type (
 		reclaimed bool // before it began
 	}
 	shortAwaited struct{ short bool }
-	reclaimDue   struct{ generation int }
+	reclaimDue   struct{ turn int }
 	figured      struct {
 		act   action
 		m     Measurement
 		stats []api.PodStats
 		lacks []string
 	}
-	left struct{ there []types.UID } // pods that have not left in time
+	left struct {
+		turn  int         // of the wait
+		there []types.UID // pods that have not left in time
+	}
 )
 
 // Receive implements supervisors.Actor.
@@ -152,9 +158,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.Log().Info("removed dead containers, sandboxes and logs", "things", m.Removed, "lack", m.Lack)
 		a.reclaimEnded(ctx, messages.Runtime)
 	case reclaimDue:
-		if m.generation == a.generation {
-			a.reclaimEnded(ctx, slices.Collect(maps.Keys(a.reclaiming))...)
-		}
+		a.onReclaimDue(ctx, m)
 	case figured:
 		a.onFigures(ctx, m)
 	case left:
@@ -183,7 +187,7 @@ func (a *actor) measureAgain(ctx supervisors.Context) {
 }
 
 func (a *actor) onMeasured(ctx supervisors.Context, m measured) {
-	a.measuring = false
+	a.measuring, a.readings = false, m.m.Readings
 	was := a.state.Load()
 	now := was.observe(m.m, ctx.Now())
 	a.state.Store(&now)
@@ -202,7 +206,7 @@ func (a *actor) onMeasured(ctx supervisors.Context, m measured) {
 		a.measure(ctx)
 		return
 	}
-	a.act(ctx, now.decide(m.m, m.reclaimed, ctx.Now()), m.m)
+	a.act(ctx, a.decide(now, m, ctx.Now()), m.m)
 	a.levels = now.levels(m.m)
 	a.watch(ctx)
 }

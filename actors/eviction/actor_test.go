@@ -162,18 +162,124 @@ func TestImagesAloneHealANode(t *testing.T) {
 	n.expect("nothing more", messages.EventThresholdMet, "containers", "images")
 }
 
-// Services that do not answer are not waited for without end.
+// pass has so much time pass, with a measurement every ten seconds.
+func (n *node) pass(d time.Duration) {
+	for range d / (10 * time.Second) {
+		n.Advance(10 * time.Second)
+		n.work()
+	}
+}
+
+// A service that does not answer is not waited for without end, and keeps no other one from being asked: images may be all that is
+// needed.
 func TestAReclaimThatIsLost(t *testing.T) {
 	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
 	n.m = full(50)
 	n.publish()
 	n.start()
 	n.work()
-	for range 20 {
-		n.Advance(10 * time.Second)
-		n.work()
+	n.pass(reclaimTimeout - 10*time.Second)
+	n.expect("at first", messages.EventThresholdMet, "containers")
+	n.pass(10 * time.Second)
+	n.expect("when the containers are not removed in time", "images")
+	n.pass(reclaimTimeout - 10*time.Second)
+	n.Send(messages.Runtime, messages.ContainersReclaimed{}) // nobody waits for it any more
+	n.work()
+	n.expect("while images have their time")
+	n.pass(10 * time.Second)
+	n.expect("at last", "evict big")
+}
+
+// While more and more is left, what removes is waited for: there may be a thousand images.
+func TestAReclaimThatIsLong(t *testing.T) {
+	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
+	n.m = full(50)
+	n.publish()
+	n.start()
+	n.work()
+	n.Send(messages.Runtime, messages.ContainersReclaimed{})
+	n.work()
+	n.expect("at first", messages.EventThresholdMet, "containers", "images")
+	for i := range 5 {
+		n.m = full(51 + int64(i))
+		n.pass(reclaimTimeout)
 	}
-	n.expect("at last", messages.EventThresholdMet, "containers", "evict big")
+	n.expect("while more is left each time")
+	n.m = full(53)
+	n.pass(reclaimTimeout)
+	n.expect("when no more is left", "evict big")
+}
+
+// A hard threshold that is met does not wait for what a soft one has given a pod: that pod gets less time, and if that does not help,
+// another one goes.
+func TestAHardThresholdBreaksASoftWait(t *testing.T) {
+	limits := Limits{Hard: map[string]string{"memory.available": "50Mi"}, Soft: map[string]string{"memory.available": "100Mi"},
+		SoftGrace: map[string]string{"memory.available": "1m"}}
+	n := newNode(t, limits, of("a", 0, 500, 0), of("b", 0, 400, 0))
+	for _, p := range n.pods {
+		p.pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](600)
+	}
+	n.opts.MaxGrace = 300
+	n.m = memory(80)
+	n.publish()
+	n.start()
+	n.work()
+	n.pass(time.Minute)
+	n.expect("for the soft threshold", messages.EventThresholdMet, "evict a")
+	n.failing["a"], n.fail = true, messages.PodFailure{Reason: messages.EventEvicted, Message: "soft", Grace: ptr.To[int64](300)}
+	n.publish()
+	long := n.take("await the end of evicted pods")
+	n.pass(time.Minute)
+	n.expect("while that alone is met")
+	n.m = memory(40)
+	n.Advance(10 * time.Second)
+	n.work()
+	var hastened []messages.EvictPod
+	for _, s := range n.Take() {
+		if m, ok := s.Msg.(messages.EvictPod); ok {
+			hastened = append(hastened, m)
+		}
+	}
+	if len(hastened) != 1 || hastened[0].UID != "a" || *hastened[0].Failure.Grace != hardGrace || hastened[0].Failure.Message != "soft" {
+		t.Fatalf("for the hard one: %+v", hastened)
+	}
+	n.fail.Grace = ptr.To[int64](hardGrace)
+	n.publish()
+	n.RunOne(long) // it was broken off
+	wait := n.take("await the end of evicted pods")
+	n.pass(20 * time.Second)
+	n.expect("while it leaves")
+	if wait.Timeout != leaveTimeout+hardGrace*time.Second {
+		t.Errorf("it is waited for %s", wait.Timeout)
+	}
+	wait.Timeout = time.Nanosecond // it does not end
+	n.RunOne(wait)
+	n.work()
+	n.expect("when that has no effect", "evict b")
+}
+
+// While a pod leaves for a soft threshold of memory, what nobody uses of a disk is taken back, and then the pod gets less time.
+func TestADiskDoesNotWaitForASoftThreshold(t *testing.T) {
+	limits := Limits{Hard: map[string]string{"nodefs.available": "10%"}, Soft: map[string]string{"memory.available": "100Mi"},
+		SoftGrace: map[string]string{"memory.available": "10s"}}
+	n := newNode(t, limits, of("a", 0, 500, 0).on(1, 0, 0), of("b", 0, 400, 0).on(2, 0, 0))
+	n.opts.MaxGrace = 30
+	n.m = memory(80)
+	n.publish()
+	n.start()
+	n.work()
+	n.pass(10 * time.Second)
+	n.expect("for the soft threshold", messages.EventThresholdMet, "evict a")
+	n.failing["a"], n.fail = true, messages.PodFailure{Reason: messages.EventEvicted, Grace: ptr.To[int64](30)}
+	n.publish()
+	n.take("await the end of evicted pods")
+	n.m.Readings[NodeFsAvailable] = Reading{50 * mi, 1000 * mi}
+	n.pass(10 * time.Second)
+	n.expect("for the disk", "containers")
+	n.Send(messages.Runtime, messages.ContainersReclaimed{})
+	n.Send(messages.Images, messages.ImagesReclaimed{})
+	n.work()
+	n.expect("when that was not enough", "images", messages.EventThresholdMet, "evict a")
 }
 
 // An actor, or an agent, that begins while an evicted pod ends evicts no other one.

@@ -23,12 +23,12 @@ const (
 
 // decide says what to do about a measurement that observe has taken: of the thresholds that are met for their grace period the
 // first of memory counts, then the first of the others, as with the kubelet. Where nobody's things lie on a disk that is short,
-// these go first; reclaimed says that they have gone before this measurement.
-func (s pressureState) decide(m Measurement, reclaimed bool, now time.Time) action {
+// these go first; reclaimed says that they have gone before this measurement. hard says that only hard thresholds count.
+func (s pressureState) decide(m Measurement, reclaimed, hard bool, now time.Time) action {
 	var out action
 	for i, l := range s.limits {
 		since, met := s.met[i]
-		if !met || now.Sub(since) < l.grace {
+		if !met || now.Sub(since) < l.grace || hard && !l.hard() {
 			continue
 		}
 		memory := l.signal.kind() == v1.NodeMemoryPressure
