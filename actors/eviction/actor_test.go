@@ -2,7 +2,9 @@ package eviction
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/overdue"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
@@ -594,6 +597,39 @@ func TestTheMeterAwaitsDisks(t *testing.T) {
 		t.Error("a file system of which nothing is known is short")
 	}
 	cancel()
+}
+
+// A disk that hangs holds up no look at another one.
+func TestADiskThatHangsHoldsUpNoOther(t *testing.T) {
+	meter := Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: "/node"}.Meter()
+	meter.imageDir = "/images"
+	hangs := make(chan struct{})
+	defer close(hangs)
+	var looks atomic.Int64
+	meter.statfs = func(path string) (disk, error) {
+		if path == "/node" {
+			<-hangs
+		}
+		return disk{space: Reading{100 - looks.Add(1), 100}}, nil // the second look finds less
+	}
+	meter.disks["/node"] = overdue.New("/node", time.Hour, func() (disk, error) { return meter.statfs("/node") })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if !meter.Await(ctx, map[Signal]int64{NodeFsAvailable: 60, ImageFsAvailable: 99}) {
+		t.Error("a disk that is short is not told while another one hangs")
+	}
+}
+
+// A bug in a measurement restarts the actor, and does not end the agent.
+func TestABugInAMeasurement(t *testing.T) {
+	meter := Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: "/node", Images: imageFs{err: errors.New("away")}}.Meter()
+	meter.disks = nil // a write to it panics
+	defer func() {
+		if recover() == nil {
+			t.Error("nobody is told")
+		}
+	}()
+	meter.Measure(t.Context())
 }
 
 // A bug in a look at disks ends the wait, not the process: the caller is told, who restarts the actor.

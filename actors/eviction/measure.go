@@ -67,7 +67,7 @@ func (p *Meter) Measure(ctx context.Context) Measurement {
 	p.measureMemory(note)
 	var node disk
 	var nodeErr error
-	var measuring sync.WaitGroup
+	var measuring together
 	measuring.Go(func() { node, nodeErr = p.disk(ctx, p.RootDir) })
 	images, containers, err := p.runtimeDisks(ctx)
 	note(ImageFsAvailable, images.space, err)
@@ -122,8 +122,10 @@ func (p *Meter) measureOthers(ctx context.Context, levels map[Signal]int64) map[
 			}
 		}
 	}
-	if r, err := p.pids(); err == nil {
-		out[PIDAvailable] = r
+	if _, tasks := levels[PIDAvailable]; tasks {
+		if r, err := p.pids(); err == nil {
+			out[PIDAvailable] = r
+		}
 	}
 	return out
 }

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,39 +58,36 @@ func lookIn(s Signal, left int64) time.Duration {
 }
 
 // Await waits until less is left than one of the levels, and reports that, or until ctx ends. A disk that hangs holds up no look
-// at memory.
+// at memory, nor at another disk.
 func (p *Meter) Await(ctx context.Context, levels map[Signal]int64) bool {
-	memory, others := map[Signal]int64{}, map[Signal]int64{}
+	apart := map[string]map[Signal]int64{} // memory, each file system, tasks
 	for s, level := range levels {
+		of, _, _ := strings.Cut(string(s), ".")
 		if s.kind() == v1.NodeMemoryPressure {
-			memory[s] = level
-		} else {
-			others[s] = level
+			of = string(s.kind())
 		}
+		if apart[of] == nil {
+			apart[of] = map[Signal]int64{}
+		}
+		apart[of][s] = level
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var short atomic.Bool
-	var all sync.WaitGroup
-	await := func(wait func(context.Context, map[Signal]int64) bool, levels map[Signal]int64) {
-		if len(levels) > 0 && wait(ctx, levels) {
-			short.Store(true)
-			cancel()
+	all := together{broken: cancel}
+	for of, levels := range apart {
+		wait := p.awaitOthers
+		if of == string(v1.NodeMemoryPressure) {
+			wait = p.awaitMemory
 		}
-	}
-	var panicked any
-	all.Go(func() {
-		defer func() {
-			if panicked = recover(); panicked != nil {
+		all.Go(func() {
+			if wait(ctx, levels) {
+				short.Store(true)
 				cancel()
 			}
-		}()
-		await(p.awaitOthers, others)
-	})
-	await(p.awaitMemory, memory)
-	if all.Wait(); panicked != nil {
-		panic(panicked) // where it is caught, and the actor restarted
+		})
 	}
+	all.Wait()
 	return short.Load()
 }
 
