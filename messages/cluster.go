@@ -90,6 +90,8 @@ type RecordEvent struct {
 	Reason  string // CamelCase, the kubelet's where it has one
 	Message string
 	At      time.Time
+	// Annotations are the Event's own, for programs. Immutable.
+	Annotations map[string]string
 }
 
 // PodUID implements Subject. It is empty for events of the node.

@@ -53,6 +53,8 @@ type PodFailure struct {
 	Disruption string
 	// Grace is how long its containers have at most, in seconds; nil: the pod's own.
 	Grace *int64 `json:",omitempty"`
+	// Annotations are those of the Event that tells of it. Immutable.
+	Annotations map[string]string `json:",omitempty"`
 }
 
 // EvictPod has the node end a pod that is still wanted, for want of a resource or for a limit that it exceeds. One that the node ends

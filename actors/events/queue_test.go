@@ -45,7 +45,9 @@ func (q *queue) all(t *testing.T, now time.Time) (out []*item) {
 func TestAnEventIsTheKubelets(t *testing.T) {
 	q := newQueue("node1", true)
 	at := begin.Add(-3 * time.Second)
-	q.record(begin, messages.PodEvent(podNamed("web"), "setup", v1.EventTypeNormal, messages.EventPulled, "hello", at))
+	m := messages.PodEvent(podNamed("web"), "setup", v1.EventTypeNormal, messages.EventPulled, "hello", at)
+	m.Annotations = map[string]string{"for": "programs"}
+	q.record(begin, m)
 	q.record(begin, messages.NodeEvent("node1", v1.EventTypeNormal, messages.EventStarting, "Starting kubelet.", begin))
 	got := q.all(t, begin)
 	if len(got) != 2 || got[0].name() == got[1].name() {
@@ -57,7 +59,7 @@ func TestAnEventIsTheKubelets(t *testing.T) {
 		FieldPath: "spec.initContainers{setup}",
 	}
 	if e.InvolvedObject != want || e.Namespace != "default" || e.Type != "Normal" || e.Reason != "Pulled" ||
-		e.Message != "hello" || e.Count != 1 {
+		e.Message != "hello" || e.Count != 1 || e.Annotations["for"] != "programs" {
 		t.Errorf("the event is %+v", e)
 	}
 	if e.Source != (v1.EventSource{Component: "kubelet", Host: "node1"}) || e.ReportingController != "kubelet" ||

@@ -36,7 +36,8 @@ func (s *source) event(now time.Time, m messages.RecordEvent) *v1.Event {
 	s.last = max(s.last+1, now.UnixNano()) // two of one moment have names of their own
 	t := metav1.NewTime(at)
 	return &v1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: util.GenerateEventName(m.Object.Name, s.last)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: util.GenerateEventName(m.Object.Name, s.last),
+			Annotations: m.Annotations},
 		InvolvedObject: m.Object,
 		Type:           m.Type, Reason: m.Reason, Message: cut(m.Message),
 		FirstTimestamp: t, LastTimestamp: t, Count: 1,

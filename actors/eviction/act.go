@@ -231,8 +231,10 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 	default:
 		rank(f.act.by.signal, f.act.on, candidates)
 		c := candidates[0]
-		message := explain(f.act.by, f.m.Readings[f.act.by.signal], c)
-		a.evict(ctx, c, string(f.act.by.signal), failure(message, grace(f.act.by, c.pod, a.opts.MaxGrace)), leaving)
+		message, annotations := explain(f.act.by, f.m.Readings[f.act.by.signal], c)
+		why := failure(message, grace(f.act.by, c.pod, a.opts.MaxGrace))
+		why.Annotations = annotations
+		a.evict(ctx, c, string(f.act.by.signal), why, leaving)
 	}
 	a.await(ctx, leaving)
 }

@@ -121,35 +121,68 @@ func used(fs *api.FsStats, what v1.ResourceName) int64 {
 	return int64(ptr.Deref(fs.UsedBytes, 0)) //nolint:gosec // bytes of a disk
 }
 
-// explain is the message of an evicted pod's status, in the kubelet's words: what was short, and which of the pod's containers
-// used more than they requested.
-func explain(l limit, r Reading, c candidate) string {
+// The annotations of the Event of an eviction, as the kubelet has them: names and uses are lists, separated by commas.
+const (
+	starvedAnnotation         = "starved_resource"
+	containersAnnotation      = "offending_containers"
+	containersUsageAnnotation = "offending_containers_usage"
+	podAnnotation             = "offending_pod"
+	podUsageAnnotation        = "offending_pod_usage"
+)
+
+// explain is the message of an evicted pod's status, in the kubelet's words: what was short, and what used more than it requested,
+// the pod as a whole where it has requests of its own (KEP-2837), and its containers, init containers among them. The annotations
+// have the same for programs.
+func explain(l limit, r Reading, c candidate) (text string, annotations map[string]string) {
 	what := signals[l.signal].resource
 	format := resource.BinarySI
 	if what == resourceInodes || what == resourcePIDs {
 		format = resource.DecimalSI
 	}
 	at := threshold.Quantity(l.text, r.Capacity)
-	text := fmt.Sprintf("The node was low on resource: %s. Threshold quantity: %s, available: %s. ", what,
+	text = fmt.Sprintf("The node was low on resource: %s. Threshold quantity: %s, available: %s. ", what,
 		inKibibytes(at.Value(), format), inKibibytes(r.Available, format))
-	if what != v1.ResourceMemory && what != v1.ResourceEphemeralStorage {
-		return text
+	annotations = map[string]string{starvedAnnotation: string(what)}
+	say := func(kind, name string, usage int64, request resource.Quantity) string {
+		uses := resource.NewQuantity(usage, format).String()
+		text += fmt.Sprintf("%s %s was using %s, request is %s, has larger consumption of %s. ", kind, name, uses, request.String(), what)
+		return uses
 	}
+	if request, ok := podRequest(c.pod, what); ok && request.CmpInt64(workingSet(c.stats.Memory)) < 0 {
+		annotations[podAnnotation] = c.pod.Name
+		annotations[podUsageAnnotation] = say("Pod", c.pod.Name, workingSet(c.stats.Memory), request)
+	}
+	var names, uses []string
 	for i := range c.stats.Containers {
 		s := &c.stats.Containers[i]
-		usage := workingSet(s.Memory)
-		if what == v1.ResourceEphemeralStorage {
-			usage = used(s.Rootfs, what) + used(s.Logs, what)
-		}
-		for _, spec := range c.pod.Spec.Containers {
-			request := spec.Resources.Requests[what]
-			if spec.Name == s.Name && request.CmpInt64(usage) < 0 {
-				text += fmt.Sprintf("Container %s was using %s, request is %s, has larger consumption of %s. ", s.Name,
-					resource.NewQuantity(usage, format), request.String(), what)
+		usage := containerUse(s, what)
+		for _, spec := range slices.Concat(c.pod.Spec.Containers, c.pod.Spec.InitContainers) {
+			if request := spec.Resources.Requests[what]; spec.Name == s.Name && request.CmpInt64(usage) < 0 {
+				names, uses = append(names, s.Name), append(uses, say("Container", s.Name, usage, request))
 			}
 		}
 	}
-	return text
+	annotations[containersAnnotation], annotations[containersUsageAnnotation] = strings.Join(names, ","), strings.Join(uses, ",")
+	return text, annotations
+}
+
+// podRequest is what the pod as a whole asks for of memory, where it does.
+func podRequest(pod *v1.Pod, what v1.ResourceName) (request resource.Quantity, ok bool) {
+	if own := pod.Spec.Resources; own != nil && what == v1.ResourceMemory {
+		request, ok = own.Requests[what]
+	}
+	return request, ok
+}
+
+// containerUse is what a container uses of memory or of disks; of what is not counted by container it is none.
+func containerUse(s *api.ContainerStats, what v1.ResourceName) int64 {
+	switch what {
+	case v1.ResourceMemory:
+		return workingSet(s.Memory)
+	case v1.ResourceEphemeralStorage:
+		return used(s.Rootfs, what) + used(s.Logs, what)
+	}
+	return 0
 }
 
 // inKibibytes shows bytes without what is less than a KiB; counts stay as they are.

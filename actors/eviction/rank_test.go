@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -167,21 +168,46 @@ func TestWhoMayBeEvicted(t *testing.T) {
 
 func TestTheMessageHasTheArithmetic(t *testing.T) {
 	l := limit{signal: MemoryAvailable, field: hardField, text: "100Mi"}
-	got := explain(l, Reading{60*mi + 5, 1000 * mi}, of("p", 0, 500, 100))
+	got, _ := explain(l, Reading{60*mi + 5, 1000 * mi}, of("p", 0, 500, 100))
 	if want := "The node was low on resource: memory. Threshold quantity: 100Mi, available: 60Mi. " +
 		"Container c was using 500Mi, request is 100Mi, has larger consumption of memory. "; got != want {
 		t.Errorf("%s", got)
 	}
 	l = limit{signal: NodeFsAvailable, field: hardField, text: "10%"}
-	got = explain(l, Reading{7 * mi, 1000 * mi}, of("p", 0, 0, 0).on(3, 4, 0))
+	got, _ = explain(l, Reading{7 * mi, 1000 * mi}, of("p", 0, 0, 0).on(3, 4, 0))
 	if want := "The node was low on resource: ephemeral-storage. Threshold quantity: 100Mi, available: 7Mi. " +
 		"Container c was using 7Mi, request is 0, has larger consumption of ephemeral-storage. "; got != want {
 		t.Errorf("%s", got)
 	}
 	l = limit{signal: NodeFsInodesFree, field: hardField, text: "5%"}
-	got = explain(l, Reading{7, 1000}, of("p", 0, 0, 0).on(3, 4, 0))
+	got, _ = explain(l, Reading{7, 1000}, of("p", 0, 0, 0).on(3, 4, 0))
 	if want := "The node was low on resource: inodes. Threshold quantity: 50, available: 7. "; got != want {
 		t.Errorf("%s", got)
+	}
+}
+
+// Init containers count, too, and the requests that a pod has as a whole; the Event has the same for programs.
+func TestWhatTheEventOfAnEvictionHas(t *testing.T) {
+	c := of("p", 0, 500, 100)
+	c.pod.Spec.InitContainers = []v1.Container{{Name: "side"}, {Name: "other"}}
+	c.stats.Containers = append(c.stats.Containers, api.ContainerStats{Name: "side", Memory: &api.MemoryStats{WorkingSetBytes: ptr.To[uint64](7 * mi)}})
+	c.pod.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse("200Mi")}}
+	text, annotations := explain(limit{signal: MemoryAvailable, field: hardField, text: "100Mi"}, Reading{60 * mi, 1000 * mi}, c)
+	if want := "The node was low on resource: memory. Threshold quantity: 100Mi, available: 60Mi. " +
+		"Pod p was using 500Mi, request is 200Mi, has larger consumption of memory. " +
+		"Container c was using 500Mi, request is 100Mi, has larger consumption of memory. " +
+		"Container side was using 7Mi, request is 0, has larger consumption of memory. "; text != want {
+		t.Errorf("%s", text)
+	}
+	want := map[string]string{"starved_resource": "memory", "offending_containers": "c,side", "offending_containers_usage": "500Mi,7Mi",
+		"offending_pod": "p", "offending_pod_usage": "500Mi"}
+	if !maps.Equal(annotations, want) {
+		t.Errorf("%v, want %v", annotations, want)
+	}
+	_, annotations = explain(limit{signal: PIDAvailable, field: hardField, text: "5%"}, Reading{7, 1000}, c)
+	want = map[string]string{"starved_resource": "pids", "offending_containers": "", "offending_containers_usage": ""}
+	if !maps.Equal(annotations, want) {
+		t.Errorf("%v, want %v", annotations, want)
 	}
 }
 

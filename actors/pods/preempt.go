@@ -84,7 +84,9 @@ func (a *actor) fail(ctx supervisors.Context, e *entry, why messages.PodFailure)
 	a.keep(ctx, e, r)
 	a.enter(ctx, e, failing)
 	a.changed(ctx)
-	recordEvent(ctx, e.pod, why.Reason, why.Message)
+	event := messages.PodEvent(e.pod, "", v1.EventTypeWarning, why.Reason, why.Message, ctx.Now())
+	event.Annotations = why.Annotations
+	ctx.Tell(messages.Events, event)
 }
 
 // makingRoom is why a critical pod, or one that comes after it, waits: for the end of others, which are named.

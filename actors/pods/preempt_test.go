@@ -272,8 +272,12 @@ func TestAnEvictionEndsAPod(t *testing.T) {
 	wants(n.Kit, messages.APIServer, asking("a", 300), asking("bb", 100))
 	n.RunWork()
 	n.Take()
-	why := messages.PodFailure{Reason: messages.EventEvicted, Message: "low", Disruption: "low", Grace: new(int64(1))}
+	why := messages.PodFailure{Reason: messages.EventEvicted, Message: "low", Disruption: "low", Grace: new(int64(1)),
+		Annotations: map[string]string{"starved_resource": "memory"}}
 	n.Send(messages.Eviction, messages.EvictPod{UID: "a", Failure: why})
+	if got := sent[messages.RecordEvent](n.Kit); len(got) != 1 || got[0].Annotations["starved_resource"] != "memory" {
+		t.Errorf("the event is %+v", got)
+	}
 	n.Send(messages.Eviction, messages.EvictPod{UID: "a", Failure: messages.PodFailure{Reason: "Another"}})
 	n.Send(messages.Eviction, messages.EvictPod{UID: "of nobody", Failure: why})
 	n.RunWork()
