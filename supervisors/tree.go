@@ -59,11 +59,11 @@ var Tree = Row{
 				"them is told later",
 		},
 		{
-			Kind: "runtime", Strategy: lenient, Clients: []messages.Address{messages.Pods},
+			Kind: "runtime", Strategy: lenient, Clients: []messages.Address{messages.Pods, messages.Eviction},
 			Why: "no pod moves while the runtime is not read; a restarted actor reads the CRI again",
 		},
 		{
-			Kind: "images", Strategy: lenient, Clients: []messages.Address{messages.Pods},
+			Kind: "images", Strategy: lenient, Clients: []messages.Address{messages.Pods, messages.Eviction},
 			Why: "pulls under way live in the operations table and are joined again",
 		},
 		{

@@ -78,7 +78,12 @@ func (a *actor) act(ctx supervisors.Context, act action, m Measurement) {
 // that are known would be evicted for what the others use. A source that is never heard, or a pod that is never read, does not
 // hold eviction up for long.
 func settled(s *board.Snapshot, now time.Time) bool {
-	return now.Sub(s.Life) > settleTimeout || s.Complete() && !slices.ContainsFunc(s.Pods, func(p board.Pod) bool {
+	return now.Sub(s.Life) > settleTimeout || known(s)
+}
+
+// known says that all pods of the node are known, with their statuses.
+func known(s *board.Snapshot) bool {
+	return s.Complete() && !slices.ContainsFunc(s.Pods, func(p board.Pod) bool {
 		return p.Quarantine == nil && (p.Phase == "" || p.Phase == "reading")
 	})
 }
@@ -132,10 +137,22 @@ func (a *actor) reclaimNext(ctx supervisors.Context) {
 		a.measureAgain(ctx)
 		return
 	}
-	if t.timer = ctx.After(reclaimTimeout, reclaimDue{t.turn}); t.rest[0] == messages.Runtime {
-		ctx.Tell(messages.Runtime, messages.ReclaimContainers{Over: t.over})
+	t.timer = ctx.After(reclaimTimeout, reclaimDue{t.turn})
+	a.ask(ctx)
+}
+
+func (a *actor) ask(ctx supervisors.Context) {
+	if a.taking.rest[0] == messages.Runtime {
+		ctx.Tell(messages.Runtime, messages.ReclaimContainers{Over: a.taking.over})
 	} else {
 		ctx.Tell(messages.Images, messages.ReclaimImages{})
+	}
+}
+
+// askAgain asks a service that has begun anew, and has forgotten what it was asked for.
+func (a *actor) askAgain(ctx supervisors.Context, service messages.Address) {
+	if t := &a.taking; len(t.rest) > 0 && t.rest[0] == service {
+		a.ask(ctx)
 	}
 }
 
@@ -309,11 +326,15 @@ func (a *actor) await(ctx supervisors.Context, leaving map[types.UID]int64) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(stopped, cancel)()
-		for s := published.Now(); ; {
+		s := published.Now()
+		for life, anew := s.Life, false; ; {
 			var there []types.UID
+			anew = anew || !s.Life.Equal(life) || !known(s)
+			lost := anew && known(s) // what pods was told before it knew all pods
 			for i := range s.Pods {
-				if _, ok := leaving[s.Pods[i].Pod.UID]; ok && !gone(&s.Pods[i]) {
-					there = append(there, s.Pods[i].Pod.UID)
+				p := &s.Pods[i]
+				if _, ok := leaving[p.Pod.UID]; ok && !gone(p) && (p.Failure != nil || !lost) {
+					there = append(there, p.Pod.UID)
 				}
 			}
 			var err error

@@ -159,6 +159,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.reclaimEnded(ctx, messages.Runtime)
 	case reclaimDue:
 		a.onReclaimDue(ctx, m)
+	case messages.ServiceStarted:
+		a.askAgain(ctx, m.Service)
 	case figured:
 		a.onFigures(ctx, m)
 	case left:

@@ -193,6 +193,27 @@ func TestAReclaimThatIsLost(t *testing.T) {
 	n.expect("at last", "evict big")
 }
 
+// A service that begins anew is asked again, if it is the one that is waited for.
+func TestAServiceThatBeginsAnewIsAskedAgain(t *testing.T) {
+	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
+	n.m = full(50)
+	n.publish()
+	n.start()
+	begin := func(service messages.Address) { n.Send(messages.Node, messages.ServiceStarted{Service: service}) }
+	begin(messages.Runtime)
+	n.work()
+	begin(messages.Images)
+	begin(messages.Runtime)
+	n.Send(messages.Runtime, messages.ContainersReclaimed{})
+	n.work()
+	begin(messages.Runtime)
+	begin(messages.Images)
+	n.Send(messages.Images, messages.ImagesReclaimed{})
+	begin(messages.Images)
+	n.work()
+	n.expect("each once more", messages.EventThresholdMet, "containers", "containers", "images", "images", "evict big")
+}
+
 // While more and more is left, what removes is waited for: there may be a thousand images.
 func TestAReclaimThatIsLong(t *testing.T) {
 	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
@@ -303,6 +324,39 @@ func TestARestartAwaitsThePodThatEnds(t *testing.T) {
 	n.Work = n.Work[1:]
 	n.work()
 	n.expect("when it does not end", "evict b")
+}
+
+// An eviction that pods forgot, since it began anew, is decided over again once all pods are known.
+func TestAnEvictionThatPodsForgot(t *testing.T) {
+	n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi"}}, of("a", 0, 500, 0), of("b", 0, 400, 0))
+	n.m = memory(50)
+	n.publish()
+	n.start()
+	n.work()
+	n.expect("at first", messages.EventThresholdMet, "evict a")
+	wait := n.take("await the end of evicted pods")
+	ended := make(chan struct{})
+	run := wait.Run
+	wait.Run = func(ctx context.Context) any { // pods begins anew meanwhile
+		defer close(ended)
+		return run(ctx)
+	}
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-ended:
+				return
+			case <-time.After(time.Millisecond):
+				n.life = n.life.Add(time.Second)
+				n.publish()
+			}
+		}
+	}()
+	wait.Timeout = time.Minute
+	n.RunOne(wait)
+	<-ended
+	n.work()
+	n.expect("again", "evict a")
 }
 
 // A pod that another one has preempted may take an hour to end: eviction does not wait for it.

@@ -13,6 +13,6 @@
 // --evict-static-pods says so.
 //
 // Other actors: runtime and images remove what nobody uses (ReclaimContainers, ReclaimImages), pods ends a pod (EvictPod). A lost
-// answer costs a wait of two minutes without progress; a lost EvictPod one of half a minute, after which it is measured and ranked
-// again.
+// answer costs a wait of two minutes without progress; a lost EvictPod one of half a minute, or until pods that began anew knows
+// all pods and not of the eviction; then it is measured and ranked again.
 package eviction

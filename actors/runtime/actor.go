@@ -171,6 +171,7 @@ func (a *actor) keep(ctx supervisors.Context, m messages.KeepContainers) {
 		a.bin.goneOnly = true
 		a.survey(ctx)
 	}
+	a.reclaimEnded(ctx) // what eviction asked for before this was known
 	if !anew {
 		return
 	}

@@ -126,6 +126,19 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
+// A reclaim that comes while the runtime does not answer, as after a restart of the actor, begins when it does.
+func TestAReclaimBeforeTheRuntimeAnswers(t *testing.T) {
+	f := newFake()
+	f.pod("over", "a0x")
+	r := start(t, f, func(o *Options) { o.PollPeriod = time.Hour })
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"over": true}, Heard: true})
+	r.Send(messages.Eviction, messages.ReclaimContainers{Over: map[string]bool{"over": true}})
+	r.work()
+	if got := f.took(); !strings.Contains(got, "rm:over/s0/a0") {
+		t.Errorf("calls %s", got)
+	}
+}
+
 // A reclaim that comes before it is known who is wanted removes dead containers, too, and not only what is left of gone pods.
 func TestAReclaimBeforeAllIsKnown(t *testing.T) {
 	f := newFake()

@@ -116,6 +116,7 @@ func (a *actor) checkedConnecting(ctx supervisors.Context, m checked) {
 	a.publish()
 	a.tellState(ctx)
 	a.become(ctx, connected)
+	a.reclaimEnded(ctx) // what eviction asked for before
 }
 
 func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {

@@ -65,6 +65,7 @@ type Agent struct {
 	inhibitor shutdown.Inhibitor  // of the machine's shutdown; nil where that waits for no pods
 	shutdown  shutdown.State      // why that is so although it should wait
 	kernelLog string              // where the kernel's log is read; empty: nowhere
+	scales    scales              // measure what eviction and images go by; nil: this machine is measured
 
 	client  *cri.Client
 	streams *runtime.Events

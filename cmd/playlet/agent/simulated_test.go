@@ -36,6 +36,7 @@ type rig struct {
 	flags     []string
 	measured  bool               // as a node has it, for benchmarks: logs are looked at seldom, and little is said
 	power     *power             // the machine's
+	scales    scales             // nil: the machine is measured
 	clients   *apiserver.Clients // of a cluster in memory; nil without one
 }
 
@@ -139,7 +140,7 @@ func (r *rig) prepare() *Agent {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	a.groups, a.kernelLog = r.groups, ""
+	a.groups, a.kernelLog, a.scales = r.groups, "", r.scales
 	if r.power == nil {
 		r.power = newPower()
 	}

@@ -57,8 +57,11 @@ func (a *Agent) wire() rows {
 		"stats":  stats.New(a.figures),
 	}
 	maps.Copy(all, wirePod(a.node, a.host, a.runtime, a.late, a.metrics))
-	meter := eviction.Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: a.node.RootDir, Images: a.client,
-		Kubepods: a.kubepods}.Meter()
+	meter := a.scales
+	if meter == nil {
+		meter = eviction.Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: a.node.RootDir, Images: a.client,
+			Kubepods: a.kubepods}.Meter()
+	}
 	maps.Copy(all, wireRuntime(a.node, a.client, a.host, a.streams, a.runtime, a.cluster != nil))
 	pulls := imageOptions(a.node, a.client, a.host, meter, a.cluster != nil)
 	pulls.Providers = a.providers
@@ -152,7 +155,7 @@ func loadProviders(node *config.Node, log *slog.Logger) (*provider.Providers, er
 }
 
 // imageOptions are what the actor of images needs.
-func imageOptions(node *config.Node, client *cri.Client, host *pod.Host, meter *eviction.Meter, registered bool) images.Options {
+func imageOptions(node *config.Node, client *cri.Client, host *pod.Host, meter scales, registered bool) images.Options {
 	o, k := pullOptions(node), node.Kubelet
 	o.Service, o.Operations, o.Objects, o.Sizes = client, host.Ops, host.Objects, host.Events
 	if o.Policy.Kind != "" {
@@ -276,8 +279,15 @@ func (a *Agent) eventOptions() events.Options {
 	return o
 }
 
+// scales measure what a node may have too little of; *eviction.Meter does.
+type scales interface {
+	Measure(ctx context.Context) eviction.Measurement
+	Await(ctx context.Context, levels map[eviction.Signal]int64) bool
+	ImageSpace(ctx context.Context) (available, capacity int64, err error)
+}
+
 // evictionOptions are what eviction needs.
-func (a *Agent) evictionOptions(meter *eviction.Meter) eviction.Options {
+func (a *Agent) evictionOptions(meter scales) eviction.Options {
 	k := a.node.Kubelet
 	o := eviction.Options{
 		Limits: eviction.Limits{

@@ -1,0 +1,195 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/eviction"
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// strained are the scales of a node that a test puts under pressure: of memory while more containers than that run, of the disk
+// while an image of this name is there.
+type strained struct {
+	runtime  *sim.Runtime
+	most     atomic.Int64 // containers; 0: any number
+	image    atomic.Pointer[string]
+	measures atomic.Int64
+	nudge    atomic.Bool // it is measured once more
+}
+
+func (s *strained) Measure(context.Context) eviction.Measurement {
+	defer s.measures.Add(1)
+	const capacity, plenty, little = 1000 << 20, 500 << 20, 10 << 20
+	memory, disk := eviction.Reading{Available: plenty, Capacity: capacity}, eviction.Reading{Available: plenty, Capacity: capacity}
+	now := s.runtime.Snapshot()
+	if most := s.most.Load(); most > 0 && int64(now.Running()) > most {
+		memory.Available = little
+	}
+	if name := s.image.Load(); name != nil && there(now, *name) {
+		disk.Available = little
+	}
+	return eviction.Measurement{Readings: map[eviction.Signal]eviction.Reading{
+		eviction.MemoryAvailable: memory, eviction.NodeFsAvailable: disk,
+	}}
+}
+
+func (s *strained) ImageSpace(context.Context) (available, capacity int64, err error) {
+	return 500 << 20, 1000 << 20, nil
+}
+
+func there(s sim.Snapshot, image string) bool {
+	return slices.ContainsFunc(s.Images, func(ref string) bool { return strings.Contains(ref, image) })
+}
+
+func (s *strained) Await(ctx context.Context, levels map[eviction.Signal]int64) bool {
+	for ctx.Err() == nil {
+		if s.nudge.CompareAndSwap(true, false) {
+			return true
+		}
+		before := s.measures.Load()
+		readings := s.Measure(ctx).Readings
+		s.measures.Store(before)
+		for signal, level := range levels {
+			if readings[signal].Available < level {
+				return true
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return false
+}
+
+// pressed is a node on which three pods run and a fourth one starts, whose image is there and not yet used.
+type pressed struct {
+	*clusterRig
+	scales  *strained
+	release func() // the fourth pod's start
+	struck  chan struct{}
+}
+
+func newPressed(t *testing.T) *pressed {
+	r := &pressed{clusterRig: newClusterRig(t, sim.Options{Preload: []string{"old:1"}},
+		"--eviction-hard=memory.available<100Mi,nodefs.available<10%", "--eviction-pressure-transition-period=1ms", "--minimum-image-ttl-duration=0s"),
+		struck: make(chan struct{}, 1)}
+	r.scales = &strained{runtime: r.runtime}
+	r.clusterRig.scales = r.scales
+	for _, name := range []string{"a", "b", "c"} {
+		r.binds(manifest(name, "Always", nil, []string{"main forever"}))
+	}
+	return r
+}
+
+// until waits for what the runtime and the API server tell. Where the whole agent is to die, it does, and another one begins.
+func (r *pressed) until(what string, ok func() bool) {
+	r.t.Helper()
+	r.eventually(what, func() bool {
+		select {
+		case <-r.struck:
+			r.agent.system.Kill(messages.Node, "a test")
+			<-r.agent.failed
+			r.stop()
+			r.start(nil)
+		default:
+		}
+		return ok()
+	})
+}
+
+func (r *pressed) evicted() (names []string) {
+	for _, name := range []string{"a", "b", "c", "fresh"} {
+		if s := r.pod(name).Status; s.Phase == v1.PodFailed && s.Reason == "Evicted" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// day is short of disk while a pod starts, and then of memory: the image that nobody uses goes, and one pod.
+func (r *pressed) day(chaos supervisors.Interceptor) {
+	gate := &later{Interceptor: chaos}
+	r.start(gate)
+	r.until("three pods run", func() bool { return r.runtime.Snapshot().Running() == 3 })
+	r.release = r.runtime.Inject(sim.Fault{Call: "CreateContainer", Pod: "fresh", Kind: sim.Hang, Times: -1})
+	r.binds(manifest("fresh", "Always", nil, []string{"main fresh:1"}))
+	r.until("the fourth one starts", func() bool {
+		return there(r.runtime.Snapshot(), "fresh") && len(r.runtime.Calls("CreateContainer")) > 3
+	})
+	gate.open.Store(true)
+	old := "old"
+	r.scales.image.Store(&old)
+	r.until("the image that nobody uses goes", func() bool { return !there(r.runtime.Snapshot(), old) })
+	r.release()
+	r.until("the fourth pod runs", func() bool { return r.runtime.Snapshot().Running() == 4 })
+	if names := r.evicted(); len(names) > 0 {
+		r.t.Errorf("%v are evicted for what an image alone heals", names)
+	}
+	r.scales.most.Store(3)
+	r.until("one pod goes", func() bool { return r.runtime.Snapshot().Running() == 3 && len(r.evicted()) > 0 })
+	for range 2 { // what is measured from now on leads to nothing
+		was := r.scales.measures.Load()
+		r.scales.nudge.Store(true)
+		r.until("it is measured again", func() bool { return r.scales.measures.Load() > was && !r.scales.nudge.Load() })
+	}
+	if names := r.evicted(); len(names) != 1 || r.runtime.Snapshot().Running() != 3 {
+		r.t.Errorf("%v are evicted, and one was to go", names)
+	}
+	r.stop()
+	if !there(r.runtime.Snapshot(), "fresh") || len(r.runtime.Calls("RemoveImage")) != 1 {
+		r.t.Error("an image that a pod starts with was removed")
+	}
+	checkViolations(r.t.(*testing.T), r.rig)
+}
+
+// fall has the whole agent die at a spot.
+type fall struct {
+	killer
+	struck chan struct{}
+}
+
+func (f *fall) Before(d supervisors.Delivery) supervisors.Verdict {
+	if f.strike(d, f.manner) {
+		f.struck <- struct{}{}
+	}
+	return supervisors.Verdict{}
+}
+
+func (f *fall) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Verdict{} }
+
+// Whatever of the actors concerned falls at whatever message while the node is short of disk and then of memory, and where all fall with it: what nobody
+// uses goes, no image that a pod starts with does, and one pod is evicted, not two.
+func TestPressureWhereActorsFall(t *testing.T) {
+	w := &watcher{seen: map[spot]int{}, losing: map[spot]bool{}, shared: map[*v1.Pod]*v1.Pod{}}
+	if !t.Run("undisturbed", func(t *testing.T) { newPressed(t).day(w) }) {
+		return
+	}
+	for s := range w.seen {
+		if !slices.Contains([]supervisors.Kind{"eviction", "pods", "runtime"}, s.kind) {
+			continue
+		}
+		for _, manner := range []string{"before", "after"} {
+			t.Run(s.String()+"/"+manner, func(t *testing.T) {
+				t.Parallel()
+				newPressed(t).day(&killer{spot: s, manner: manner})
+			})
+		}
+		if s.kind == "eviction" {
+			t.Run(s.String()+"/all", func(t *testing.T) {
+				t.Parallel()
+				r := newPressed(t)
+				r.day(&fall{killer{spot: s, manner: "all"}, r.struck})
+			})
+		}
+	}
+}
