@@ -152,5 +152,6 @@ type ReclaimContainers struct {
 // If lost: eviction stops waiting, and goes on by what it measures.
 type ContainersReclaimed struct {
 	Removed int    // containers, sandboxes and log folders
+	Freed   int64  // bytes of logs; what containers wrote elsewhere no runtime tells of dead ones
 	Lack    string // what could not be removed, and why; empty where all was
 }

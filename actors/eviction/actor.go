@@ -155,7 +155,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.Log().Info("removed the images that nobody uses", "images", m.Removed, "freedBytes", m.Freed, "lack", m.Lack)
 		a.reclaimEnded(ctx, messages.Images)
 	case messages.ContainersReclaimed:
-		ctx.Log().Info("removed dead containers, sandboxes and logs", "things", m.Removed, "lack", m.Lack)
+		ctx.Log().Info("removed dead containers, sandboxes and logs", "things", m.Removed, "freedBytes", m.Freed,
+			"lack", m.Lack)
 		a.reclaimEnded(ctx, messages.Runtime)
 	case reclaimDue:
 		a.onReclaimDue(ctx, m)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -40,9 +41,14 @@ type (
 		err     error
 	}
 	removalEnded struct {
-		uid  string
-		err  error
-		done int // things removed
+		uid string
+		err error
+		removed
+	}
+	// removed is what was removed of a pod.
+	removed struct {
+		things int
+		freed  int64 // bytes of logs
 	}
 )
 
@@ -178,10 +184,16 @@ func (r removal) timeout() time.Duration {
 
 func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 	a.bin.removing--
-	a.bin.reclaimed.Removed += m.done
+	a.bin.reclaimed.Removed += m.things
+	a.bin.reclaimed.Freed += m.freed
 	a.queue.release(m.uid)
-	if m.done > 0 {
-		ctx.Log().Debug("removed dead containers, sandboxes and logs of a pod", "pod", m.uid, "things", m.done)
+	if m.things > 0 {
+		level := slog.LevelDebug
+		if m.freed > 0 {
+			level = slog.LevelInfo
+		}
+		ctx.Log().Log(context.Background(), level, "removed dead containers, sandboxes and logs of a pod", "pod", m.uid, "things",
+			m.things, "freedBytes", m.freed)
 	}
 	if m.err != nil {
 		ctx.Log().Warn("could not remove all dead containers, sandboxes and logs of a pod; will retry", "pod", m.uid, "error",
@@ -196,14 +208,15 @@ func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 // remove removes what was chosen of one pod. A container's log goes before it, so that it is tried again where that
 // fails; a sandbox goes only when its containers have gone, since it would take them along, and a log folder only when
 // nothing is left that writes there.
-func (a *actor) remove(ctx context.Context, r removal) (done int, err error) {
+func (a *actor) remove(ctx context.Context, r removal) (done removed, err error) {
 	if r.gone && len(a.opts.Operations.InFlight(r.uid+"/")) > 0 {
-		return 0, nil // somebody is at work on it after all
+		return done, nil // somebody is at work on it after all
 	}
 	kept := map[string]bool{}
 	var problems []error
 	for _, c := range r.containers {
-		err := removeLog(ctx, a.opts.PodLogsDir, c.log)
+		freed, err := removeLog(ctx, a.opts.PodLogsDir, c.log)
+		done.freed += freed
 		if err == nil {
 			err = a.removeOne(ctx, r.uid, c.id, a.opts.CRI.RemoveContainer)
 		}
@@ -212,7 +225,7 @@ func (a *actor) remove(ctx context.Context, r removal) (done int, err error) {
 			problems = append(problems, err)
 			continue
 		}
-		done++
+		done.things++
 	}
 	for _, id := range r.sandboxes {
 		if kept[id] {
@@ -222,17 +235,19 @@ func (a *actor) remove(ctx context.Context, r removal) (done int, err error) {
 			problems = append(problems, err)
 			continue
 		}
-		done++
+		done.things++
 	}
 	if len(problems) > 0 {
 		return done, errors.Join(problems...)
 	}
 	for _, name := range r.logs {
-		if err := removeLogs(ctx, a.opts.PodLogsDir, name); err != nil {
+		freed, err := removeLogs(ctx, a.opts.PodLogsDir, name)
+		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		done++
+		done.freed += freed
+		done.things++
 	}
 	return done, errors.Join(problems...)
 }
@@ -253,14 +268,15 @@ func (a *actor) removeSandbox(ctx context.Context, id string) error {
 	return remains.RemoveSandbox(ctx, id, a.opts.CRI.RemovePodSandbox)
 }
 
-func removeLogs(ctx context.Context, dir, name string) (err error) {
+func removeLogs(ctx context.Context, dir, name string) (freed int64, err error) {
 	root, err := safepath.OpenRoot(dir)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
+	freed = logBytes(root, name, 2) // of the pod's containers
 	if err := safepath.RemoveAllOneFilesystem(ctx, root, name); err != nil {
-		return fmt.Errorf("log folder %s: %w", name, err)
+		return 0, fmt.Errorf("log folder %s: %w", name, err)
 	}
-	return nil
+	return freed, nil
 }

@@ -126,6 +126,45 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
+// What was freed is told, in bytes of logs: of a dead container its log with what was rotated away, of a pod that is gone its whole
+// folder. What a link there points at was not freed.
+func TestWhatAReclaimFreed(t *testing.T) {
+	f := newFake()
+	f.pod("over", "a0x")
+	f.pod("gone", "b0x")
+	f.sandboxes[1].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	dir := t.TempDir()
+	r := settledRig(t, f, func(o *Options) { o.PodLogsDir, o.PollPeriod = dir, time.Hour })
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"over": true, "gone": true}, Heard: true})
+	r.work()
+	for name, size := range map[string]int{"ns_name-over_over/a/0.log": 100 << 10, "ns_name-over_over/a/0.log.20260101-000000.gz": 50 << 10,
+		"ns_name-over_over/a/1.log": 1 << 20, "ns_name-gone_gone/b/0.log": 200 << 10, "elsewhere": 4 << 20} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../../elsewhere", filepath.Join(dir, "ns_name-gone_gone/b/1.log")); err != nil {
+		t.Fatal(err)
+	}
+	r.Take()
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"over": true}, Heard: true})
+	r.Send(messages.Eviction, messages.ReclaimContainers{Over: map[string]bool{"over": true}})
+	r.work()
+	var got []messages.ContainersReclaimed
+	for _, s := range r.Take() {
+		if m, ok := s.Msg.(messages.ContainersReclaimed); ok {
+			got = append(got, m)
+		}
+	}
+	if len(got) != 1 || got[0].Freed < 350<<10 || got[0].Freed > 400<<10 {
+		t.Errorf("told %+v", got)
+	}
+}
+
 // A reclaim that comes while the runtime does not answer, as after a restart of the actor, begins when it does.
 func TestAReclaimBeforeTheRuntimeAnswers(t *testing.T) {
 	f := newFake()
