@@ -350,3 +350,18 @@ func TestCredentialProvidersArePartOfAPull(t *testing.T) {
 		t.Errorf("%+v", failure)
 	}
 }
+
+// An image that a pod names without its registry is known by that name, as the kubelet has it.
+func TestAShortNameIsKnownByIt(t *testing.T) {
+	for policy, want := range map[kubeletconfig.ImagePullCredentialsVerificationPolicy]string{
+		kubeletconfig.NeverVerifyAllowlistedImages: "pods/u: id of acme/app:latest pulled=false",
+		kubeletconfig.AlwaysVerify:                 "pods/u: ErrImageNeverPull permanent=false",
+	} {
+		f := &fake{there: map[string]string{"acme/app:latest": "id of acme/app:latest"}}
+		k := supervisortest.New(t, messages.Images, New(Options{Service: f, Operations: cri.NewOperations(), Objects: &objectset.Board{},
+			Records: pullrecord.New(t.TempDir()), Policy: pullrecord.Policy{Kind: policy, Allowlist: []string{"acme/*"}}})("images"))
+		k.Send("pods/u", puller("u", "acme/app", v1.PullNever))
+		k.RunWork()
+		expect(t, string(policy), reported(k), want)
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/distribution/reference"
+
+	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 )
 
 // imageName is the name of an image, taken apart.
@@ -17,6 +19,9 @@ type imageName struct {
 	// registry and repository are where credentials and the queue take it to be: short names are docker.io's.
 	registry, repository string
 }
+
+// recorded is by what records of pulls and the allowlist know it.
+func (n imageName) recorded() pullrecord.Name { return pullrecord.NameOf(n.runtime, n.repository) }
 
 // parseName's error says what is wrong with the name.
 func parseName(image string) (imageName, error) {

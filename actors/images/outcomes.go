@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -41,14 +42,14 @@ func (b *machine) looked(now time.Time, name string, o outcome) []effect {
 // found answers those who do not insist on a pull, and may use the image without one. The others are sent to the pull, but for
 // those who must not pull.
 func (b *machine) found(now time.Time, im *image, o outcome) {
-	repository := ""
+	var recorded pullrecord.Name
 	if name, err := parseName(im.name); err == nil { // it was parsed when it was asked for
-		repository = name.repository
+		recorded = name.recorded()
 	}
 	refused := false
 	for _, n := range append(im.looking(), im.at(func(n *need) bool { return n.stage == pulls })...) {
 		insists := n.policy == v1.PullAlways && !n.pulled
-		n.denied = !insists && !n.pulled && !b.policy.Allows(repository, o.record, n.keys.list)
+		n.denied = !insists && !n.pulled && !b.policy.Allows(recorded, o.record, n.keys.list)
 		switch {
 		case insists:
 		case !n.denied:

@@ -50,7 +50,7 @@ func New(rootDir string) *Records {
 type Record struct {
 	// Ours says that this node pulled it for a pod, or may have; all others were here before, or came by other ways.
 	Ours bool
-	// Credentials are those that were good for it, by repository.
+	// Credentials are those that were good for it, by a key of its repository's Name.
 	Credentials map[string]kubeletconfig.ImagePullCredentials
 	// Problem is why the record could not be read; nil where it could.
 	Problem error
@@ -64,18 +64,27 @@ func (r *Records) Begin(image string) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	path := filepath.Join(r.pulling, fileName(image))
 	if r.underway[image] == 0 {
-		if _, err := os.Lstat(path); err == nil {
+		if r.begun(image) {
 			r.unsettled[image] = true
 		}
-		err := write(path, kubeletconfig.ImagePullIntent{TypeMeta: typeMeta("ImagePullIntent"), Image: image})
-		if err != nil {
-			return fmt.Errorf("could not note that it is pulled: %w", err)
+		for _, name := range spellings(image) {
+			intent := kubeletconfig.ImagePullIntent{TypeMeta: typeMeta("ImagePullIntent"), Image: name}
+			if err := write(filepath.Join(r.pulling, fileName(name)), intent); err != nil {
+				return fmt.Errorf("could not note that it is pulled: %w", err)
+			}
 		}
 	}
 	r.underway[image]++
 	return nil
+}
+
+// begun says that a pull is noted, which need not be under way.
+func (r *Records) begun(image string) bool {
+	return slices.ContainsFunc(spellings(image), func(name string) bool {
+		_, err := os.Lstat(filepath.Join(r.pulling, fileName(name)))
+		return !errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // Failed ends a pull. settled says that the image is certainly not here by this pull.
@@ -93,7 +102,7 @@ func (r *Records) Failed(image string, settled bool) error {
 
 // Pulled ends a pull that brought the image ref with a credential; nil: with none. An error says that others will have to pull
 // it again.
-func (r *Records) Pulled(image, repository, ref string, with *pullauth.Credential, now time.Time) error {
+func (r *Records) Pulled(image string, name Name, ref string, with *pullauth.Credential, now time.Time) error {
 	if r == nil {
 		return nil
 	}
@@ -104,14 +113,14 @@ func (r *Records) Pulled(image, repository, ref string, with *pullauth.Credentia
 	if err := read(path, "ImagePulledRecord", &record); err != nil || record.ImageRef != ref {
 		record = kubeletconfig.ImagePulledRecord{} // what cannot be read lets nobody in, and is as good as none
 	}
-	creds, changed := merge(record.CredentialMapping[repository], with)
+	creds, changed := merge(record.CredentialMapping[name.Written], with)
 	// A record that is old may be about to be pruned, by a list of images that is older than this pull.
 	if changed || record.ImageRef == "" || now.Sub(record.LastUpdatedTime.Time) > time.Minute {
 		record.TypeMeta, record.LastUpdatedTime, record.ImageRef = typeMeta("ImagePulledRecord"), metav1.NewTime(now), ref
 		if record.CredentialMapping == nil {
 			record.CredentialMapping = map[string]kubeletconfig.ImagePullCredentials{}
 		}
-		record.CredentialMapping[repository] = creds
+		record.CredentialMapping[name.Written] = creds
 		if err := write(path, record); err != nil {
 			r.unsettled[image] = true
 			return errors.Join(fmt.Errorf("could not note with which credentials it was pulled: %w", err), r.end(image))
@@ -130,7 +139,11 @@ func (r *Records) end(image string) error {
 	if r.unsettled[image] {
 		return nil
 	}
-	return atomicfile.Remove(filepath.Join(r.pulling, fileName(image)))
+	var errs []error
+	for _, name := range spellings(image) {
+		errs = append(errs, atomicfile.Remove(filepath.Join(r.pulling, fileName(name))))
+	}
+	return errors.Join(errs...)
 }
 
 // Read is what is known of the image ref, which is here under the name image.
@@ -148,8 +161,7 @@ func (r *Records) Read(image, ref string) Record {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return Record{Ours: true, Problem: err}
 	}
-	_, err = os.Lstat(filepath.Join(r.pulling, fileName(image)))
-	return Record{Ours: !errors.Is(err, fs.ErrNotExist)}
+	return Record{Ours: r.begun(image)}
 }
 
 // Prune forgets the images that are not here any more: those that has knows by no name. since is when the images were listed;
@@ -168,12 +180,22 @@ func (r *Records) Prune(has func(name string) bool, since time.Time) error {
 	})
 	return errors.Join(errs, prune(r.pulling, func(path string) bool {
 		var intent kubeletconfig.ImagePullIntent
-		if read(path, "ImagePullIntent", &intent) != nil || r.underway[intent.Image] > 0 || has(intent.Image) {
+		if read(path, "ImagePullIntent", &intent) != nil || r.busy(intent.Image) || has(intent.Image) {
 			return false
 		}
 		delete(r.unsettled, intent.Image)
 		return true
 	}))
+}
+
+// busy says that a pull is under way that is noted by this name.
+func (r *Records) busy(name string) bool {
+	for image := range r.underway {
+		if slices.Contains(spellings(image), name) {
+			return true
+		}
+	}
+	return false
 }
 
 func prune(dir string, gone func(path string) bool) error {

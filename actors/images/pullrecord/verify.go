@@ -12,17 +12,20 @@ import (
 // Policy is imagePullCredentialsVerificationPolicy with preloadedImagesVerificationAllowlist. The zero Policy verifies nothing.
 type Policy struct {
 	Kind kubeletconfig.ImagePullCredentialsVerificationPolicy
-	// Allowlist are repositories, or their beginnings where they end in "/*".
+	// Allowlist are repositories as pods write them, or their beginnings where they end in "/*".
 	Allowlist []string
 }
 
-// Allows says whether a pod may use an image that is here without showing a registry what it has. repository is the image's as
-// the pod names it, with its registry; shown are the credentials that the pod's pull secrets have for it.
-func (p Policy) Allows(repository string, r Record, shown []*pullauth.Credential) bool {
-	if !p.verifies(repository, r.Ours) {
-		return true
-	}
-	good := r.Credentials[repository]
+// Allows says whether a pod may use an image that is here without showing a registry what it has. shown are the credentials that
+// the pod's pull secrets have for it.
+func (p Policy) Allows(name Name, r Record, shown []*pullauth.Credential) bool {
+	return !p.verifies(name.Written, r.Ours) || slices.ContainsFunc(name.keys(), func(key string) bool {
+		return allows(r.Credentials[key], shown)
+	})
+}
+
+// allows says that one of the credentials is one of those that were good.
+func allows(good kubeletconfig.ImagePullCredentials, shown []*pullauth.Credential) bool {
 	return good.NodePodsAccessible || slices.ContainsFunc(shown, func(c *pullauth.Credential) bool {
 		secret := secretOf(c)
 		return slices.ContainsFunc(good.KubernetesSecrets, func(s kubeletconfig.ImagePullSecret) bool {
@@ -31,14 +34,14 @@ func (p Policy) Allows(repository string, r Record, shown []*pullauth.Credential
 	})
 }
 
-func (p Policy) verifies(repository string, ours bool) bool {
+func (p Policy) verifies(written string, ours bool) bool {
 	switch p.Kind {
 	case kubeletconfig.NeverVerifyPreloadedImages:
 		return ours
 	case kubeletconfig.NeverVerifyAllowlistedImages:
 		return !slices.ContainsFunc(p.Allowlist, func(entry string) bool {
 			begin, all := strings.CutSuffix(entry, "*")
-			return repository == entry || all && strings.HasPrefix(repository, begin)
+			return written == entry || all && strings.HasPrefix(written, begin)
 		})
 	case kubeletconfig.AlwaysVerify:
 		return true
