@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
-	"github.com/playlet-dev/playlet/actors/volumes/satoken"
+	"github.com/playlet-dev/playlet/actors/internal/satoken"
 )
 
 // Tokens gives service account tokens.

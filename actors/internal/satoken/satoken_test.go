@@ -12,6 +12,7 @@ import (
 
 	authv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -125,4 +126,70 @@ func TestRequestsForAPodThatIsForgottenEnd(t *testing.T) {
 	}
 	close(answer)
 	<-ended
+}
+
+// A service account is read each time, since its annotations may have changed; one that cannot be read now is as it was.
+func TestAnAccountIsAsItWasReadLast(t *testing.T) {
+	account := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "1"}}
+	client := fake.NewClientset(account)
+	var fault error
+	client.PrependReactor("get", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return fault != nil, nil, fault
+	})
+	s := New(client)
+	get := func(want string) {
+		t.Helper()
+		got, err := s.Account(t.Context(), "ns", "a")
+		said := ""
+		if err == nil {
+			said = string(got.UID) + got.Annotations["x"]
+		}
+		if said != want {
+			t.Errorf("it is %q, %v; want %q", said, err, want)
+		}
+	}
+	get("1")
+	changed := account.DeepCopy()
+	changed.Annotations = map[string]string{"x": "y"}
+	_, err := client.CoreV1().ServiceAccounts("ns").Update(t.Context(), changed, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	get("1y")
+	fault = errors.New("connection refused")
+	get("1y")
+	fault = apierrors.NewForbidden(v1.Resource("serviceaccounts"), "a", errors.New("no"))
+	get("")
+	fault = errors.New("connection refused")
+	get("") // who may not read it any more is not helped by what it was
+}
+
+// A token for a pull is of the very account that was read, and not that of another of its name.
+func TestATokenIsOfThisAccount(t *testing.T) {
+	var asked []authv1.TokenRequest
+	client := fake.NewClientset()
+	client.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		req := a.(clienttesting.CreateAction).GetObject().(*authv1.TokenRequest).DeepCopy()
+		asked = append(asked, *req)
+		req.Status.Token = fmt.Sprint("token ", len(asked))
+		return true, req, nil
+	})
+	s := New(client)
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: "u"}, Spec: v1.PodSpec{ServiceAccountName: "a"}}
+	for _, c := range []struct {
+		uid  types.UID
+		want string
+	}{{"1", "token 1"}, {"1", "token 1"}, {"2", "token 2"}} {
+		if got, err := s.AccountToken(t.Context(), pod, c.uid, "registry"); err != nil || got != c.want {
+			t.Errorf("%s: %q, %v", c.uid, got, err)
+		}
+	}
+	if len(asked) != 2 || asked[0].UID != "1" || asked[1].UID != "2" || asked[0].Spec.Audiences[0] != "registry" ||
+		asked[0].Spec.ExpirationSeconds != nil || asked[0].Spec.BoundObjectRef.UID != "u" {
+		t.Errorf("asked %+v", asked)
+	}
+	s.Forget("u")
+	if len(s.tokens) != 0 {
+		t.Error("tokens of a pod that is over are kept")
+	}
 }

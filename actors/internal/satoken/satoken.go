@@ -1,5 +1,5 @@
-// Package satoken asks the API server for service account tokens of pods (TokenRequest), and remembers them while they are
-// fresh. Tokens are in memory alone, and never in an error.
+// Package satoken asks the API server for service accounts of pods and for their tokens (TokenRequest), and remembers tokens
+// while they are fresh. Tokens are in memory alone, and never in an error.
 package satoken
 
 import (
@@ -36,6 +36,8 @@ type Source struct {
 	mu     sync.Mutex
 	tokens map[key]token
 	asking map[*asking]bool // under way
+
+	accounts map[types.NamespacedName]*v1.ServiceAccount // as they were read last
 }
 
 // asking is a request.
@@ -48,6 +50,7 @@ type asking struct {
 type key struct {
 	pod                          types.UID
 	namespace, account, audience string
+	uid                          types.UID // of the account, where it has to be that very one
 	seconds                      int64
 }
 
@@ -58,7 +61,8 @@ type token struct {
 
 // New makes a source; nothing is sent.
 func New(client kubernetes.Interface) *Source {
-	return &Source{client: client, now: time.Now, tokens: map[key]token{}, asking: map[*asking]bool{}}
+	return &Source{client: client, now: time.Now, tokens: map[key]token{}, asking: map[*asking]bool{},
+		accounts: map[types.NamespacedName]*v1.ServiceAccount{}}
 }
 
 // Token is a token of the pod's service account for this audience, bound to the pod, and when to ask again; an empty audience is
@@ -66,10 +70,22 @@ func New(client kubernetes.Interface) *Source {
 // given again.
 func (s *Source) Token(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (text string, renew time.Time,
 	err error) {
-	k := key{pod.UID, pod.Namespace, pod.Spec.ServiceAccountName, audience, 0}
+	k := key{pod: pod.UID, namespace: pod.Namespace, account: pod.Spec.ServiceAccountName, audience: audience}
 	if seconds != nil {
 		k.seconds = *seconds
 	}
+	return s.token(ctx, pod, k, seconds)
+}
+
+// AccountToken is a token of the pod's service account, which is to have this UID, for an audience, and bound to the pod. It is
+// good for as long as the API server chooses.
+func (s *Source) AccountToken(ctx context.Context, pod *v1.Pod, account types.UID, audience string) (string, error) {
+	text, _, err := s.token(ctx, pod,
+		key{pod: pod.UID, namespace: pod.Namespace, account: pod.Spec.ServiceAccountName, audience: audience, uid: account}, nil)
+	return text, err
+}
+
+func (s *Source) token(ctx context.Context, pod *v1.Pod, k key, seconds *int64) (text string, renew time.Time, err error) {
 	was := s.known(k)
 	if s.now().Before(was.renew) {
 		return was.text, was.renew, nil
@@ -111,7 +127,7 @@ func (s *Source) known(k key) token {
 func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64) (token, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer s.asks(&asking{pod.UID, cancel})()
-	ask := &authv1.TokenRequest{Spec: authv1.TokenRequestSpec{
+	ask := &authv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{UID: k.uid}, Spec: authv1.TokenRequestSpec{
 		ExpirationSeconds: seconds,
 		BoundObjectRef:    &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
 	}}
