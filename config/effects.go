@@ -92,4 +92,6 @@ var effectiveGates = map[string]bool{
 	"QOSReserved":                            true, // for qosReserved
 	"RestartAllContainersOnContainerExits":   true,
 	"MemoryQoS":                              true, // for memoryThrottlingFactor and memoryReservationPolicy
+
+	"KubeletServiceAccountTokenForCredentialProviders": true, // for tokenAttributes of credential providers
 }

@@ -50,6 +50,8 @@ type Options struct {
 	AuthFiles []string
 	// Providers are the node's credential provider plugins; nil where it has none.
 	Providers *provider.Providers
+	// Accounts has the service accounts of pods, for those plugins that want to know them; nil where there is no API server.
+	Accounts provider.Accounts
 	// Records are where it is kept which image was pulled with which credentials; nil: nowhere.
 	Records *pullrecord.Records
 	// Policy says whose credentials are verified by that before an image that is here is used.
@@ -160,6 +162,8 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 				"image", m.name, "error", p)
 		}
 		a.carryOut(ctx, a.machine.looked(ctx.Now(), m.name, m.outcome))
+	case checked:
+		a.carryOut(ctx, a.machine.checked(ctx.Now(), m))
 	case pulled:
 		took := ctx.Now().Sub(a.began[m.key])
 		logPull(a.log(ctx, m.key), m, took)
@@ -239,8 +243,10 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 				if err != nil {
 					return "", err // it was parsed when it was asked for
 				}
-				return a.pullWith(ctx, log, name, e.keys.list)
+				return a.pullWith(ctx, log, name, e.keys)
 			})
+		case startCheck:
+			a.check(ctx, e)
 		}
 	}
 	next := a.machine.due()

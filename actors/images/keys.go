@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
 
+	"github.com/playlet-dev/playlet/actors/images/provider"
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
@@ -20,14 +21,14 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// keysOf finds what a pod's pull secrets have for a repository. A Secret that is missing, or none of the two kinds there
-// are, is passed by, as the kubelet does, and named when the pull fails.
+// keysOf finds what a pod's pull secrets have for a repository, and whether its service account counts. A Secret that is missing,
+// or none of the two kinds there are, is passed by, as the kubelet does, and named when the pull fails.
 func (a *images) keysOf(pod *v1.Pod, repository string) keys {
-	if pod == nil || len(pod.Spec.ImagePullSecrets) == 0 {
+	if pod == nil {
 		return keys{}
 	}
 	var rings []*pullauth.Keyring
-	var k keys
+	k := keys{pod: a.holder(pod, repository)}
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		if ref.Name == "" {
 			continue
@@ -49,7 +50,25 @@ func (a *images) keysOf(pod *v1.Pod, repository string) keys {
 	}
 	k.list = pullauth.Join(rings...).Lookup(repository)
 	k.id = pullauth.Fingerprint(a.secret, k.list)
+	if k.pod != nil { // what a plugin answers for it may be for nobody else
+		k.id += "@" + string(pod.UID)
+	}
 	return k
+}
+
+// holder is the pod, where a credential provider wants to know its service account for this repository. Only a pod of the API
+// server has one there.
+func (a *images) holder(pod *v1.Pod, repository string) *v1.Pod {
+	if a.opts.Accounts == nil || pod.Spec.ServiceAccountName == "" || !objectset.OfAPIServer(pod) ||
+		!a.opts.Providers.ByAccount(repository) {
+		return nil
+	}
+	return pod
+}
+
+// provided is what credential providers have for a repository.
+func (a *images) provided(ctx context.Context, repository string, k keys) ([]*pullauth.Credential, []error) {
+	return a.opts.Providers.Credentials(ctx, provider.Question{Repository: repository, Pod: k.pod, Accounts: a.opts.Accounts})
 }
 
 // tellUnfound has an Event written about the pull secrets that a pod names and that do not exist, in the kubelet's words: once,
@@ -71,14 +90,14 @@ func (a *images) tellUnfound(ctx supervisors.Context, pod *v1.Pod, k keys) {
 		"Unable to retrieve some image pull secrets ("+names+"); attempting to pull the image may not succeed.", ctx.Now()))
 }
 
-// pullWith pulls with each of these credentials, then with those of the node's own docker configuration, then with those of
+// pullWith pulls with each of the pod's credentials, then with those of the node's own docker configuration, then with those of
 // credential providers, and last with none, until it succeeds.
-func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName, list []*pullauth.Credential) (string, error) {
+func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName, k keys) (string, error) {
 	if err := a.opts.Records.Begin(name.runtime); err != nil {
 		return "", err
 	}
 	failed := &refused{}
-	ref, with, err := a.tryAll(ctx, name, list, failed)
+	ref, with, err := a.tryAll(ctx, name, k, failed)
 	if err == nil {
 		a.recordPull(ctx, log, name, ref, with)
 		return ref, nil
@@ -92,11 +111,11 @@ func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName,
 
 // tryAll tries one credential after another, and says which was good; nil: none was needed. What is not needed is not looked for.
 func (a *images) tryAll(
-	ctx context.Context, name imageName, list []*pullauth.Credential, failed *refused,
+	ctx context.Context, name imageName, k keys, failed *refused,
 ) (ref string, with *pullauth.Credential, err error) {
 	var shown []*pullauth.Credential
 	for _, next := range []func() ([]*pullauth.Credential, []error){
-		func() ([]*pullauth.Credential, []error) { return list, nil },
+		func() ([]*pullauth.Credential, []error) { return k.list, nil },
 		func() ([]*pullauth.Credential, []error) {
 			node, problems := pullauth.OfFiles(a.opts.AuthFiles)
 			for i, p := range problems {
@@ -104,7 +123,7 @@ func (a *images) tryAll(
 			}
 			return node.Lookup(name.repository), problems
 		},
-		func() ([]*pullauth.Credential, []error) { return a.opts.Providers.Credentials(ctx, name.repository) },
+		func() ([]*pullauth.Credential, []error) { return a.provided(ctx, name.repository, k) },
 		func() ([]*pullauth.Credential, []error) { return []*pullauth.Credential{nil}, nil },
 	} {
 		more, problems := next()

@@ -318,7 +318,7 @@ func TestCredentialProvidersArePartOfAPull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	providers, err := provider.Load(filepath.Join(dir, "config.json"), dir, slog.New(slog.DiscardHandler))
+	providers, err := provider.Load(filepath.Join(dir, "config.json"), dir, true, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

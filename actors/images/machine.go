@@ -17,8 +17,9 @@ import (
 type stage int
 
 const (
-	looks stage = iota // whether the image is there
-	pulls              // the end of a pull
+	looks  stage = iota // whether the image is there
+	checks              // whether its service account may use the image that is there
+	pulls               // the end of a pull
 )
 
 // need is one question that is not answered yet.
@@ -33,6 +34,7 @@ type need struct {
 	keys     keys
 	pulled   bool   // it was answered before with a pull; the same question is not worth another
 	denied   bool   // the image is here, and the pod may not use it without a pull of its own
+	check    uint64 // the number of its latest check
 	reported string // the last failure it was told
 	// failed, pulling and since are of the last failure that it was told, of the last pull that it was told to be under way, and
 	// since when it waits for a pull: what is told again is no news.
@@ -47,6 +49,8 @@ type keys struct {
 	id   string // tells keys apart; empty where there are none
 	list []*pullauth.Credential
 	note string // what is wrong with the pod's pull secrets
+	// pod is whose service account counts for credential providers; nil: nobody's.
+	pod *v1.Pod
 	// unread says that some of these have not been read yet.
 	unread bool
 	// unfound are the pull secrets that do not exist.
@@ -127,6 +131,7 @@ type machine struct {
 	queue   queue
 	policy  pullrecord.Policy
 	arrived uint64
+	checks  uint64
 	images  map[string]*image
 	answers answers
 	pruned  time.Time // when the answers were
@@ -264,7 +269,7 @@ func (b *machine) rekey(now time.Time, im *image, n *need, k keys) {
 	case k.id == was:
 	case n.stage == pulls:
 		b.wantPull(now, im, n)
-	case im.look.phase == waiting:
+	case n.stage == checks, im.look.phase == waiting:
 		b.place(now, im, n) // the image may be there for those
 	}
 }
@@ -283,8 +288,12 @@ func (b *machine) overtaken(key messages.ImageKey) bool {
 
 // of is what a need waits for.
 func (im *image) of(n *need) *try {
-	if n.stage == pulls {
+	switch n.stage {
+	case pulls:
 		return &im.pull(n.keys).try
+	case checks:
+		return &try{phase: busy}
+	case looks:
 	}
 	return &im.look
 }

@@ -46,7 +46,7 @@ func (b *machine) found(now time.Time, im *image, o outcome) {
 	if name, err := parseName(im.name); err == nil { // it was parsed when it was asked for
 		recorded = name.recorded()
 	}
-	refused := false
+	refused, unsure := false, false
 	for _, n := range append(im.looking(), im.at(func(n *need) bool { return n.stage == pulls })...) {
 		insists := n.policy == v1.PullAlways && !n.pulled
 		n.denied = !insists && !n.pulled && !b.policy.Allows(recorded, o.record, n.keys.list)
@@ -55,19 +55,27 @@ func (b *machine) found(now time.Time, im *image, o outcome) {
 		case !n.denied:
 			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: o.ref, Pulled: n.pulled,
 				Again: b.answers.gave(n.key, im.name)})
+		case n.stage == looks && n.mayBeOfAccount(recorded, o.record):
+			b.beginCheck(im, n, recorded, o)
+			unsure = true
 		case n.policy == v1.PullNever:
 			refused = true
 		case n.stage == looks:
 			b.wantPull(now, im, n)
 		}
 	}
-	if !refused {
+	switch {
+	case refused:
+		b.refuse(now, im, "")
+	case !unsure:
 		im.look.steps = 0
-		return
 	}
-	o = outcome{result: failed, code: messages.ReasonErrImageNeverPull, msg: fmt.Sprintf("the image %q is on this node, but was "+
-		"pulled with credentials that this pod does not have, and the pull policy is Never", im.name)}
-	im.look.fail(now, o)
+}
+
+// refuse tells those who must not pull that they may not use the image, and what besides is wrong.
+func (b *machine) refuse(now time.Time, im *image, note string) {
+	im.look.fail(now, outcome{result: failed, code: messages.ReasonErrImageNeverPull, msg: fmt.Sprintf("the image %q is on this "+
+		"node, but was pulled with credentials that this pod does not have, and the pull policy is Never", im.name) + note})
 	b.tellFailure(im.looking(), &im.look)
 }
 

@@ -23,8 +23,11 @@ type Tokens interface {
 	Forget(pod types.UID)
 }
 
+// TokenSource is Tokens of the API server. It has service accounts, too, and may be shared.
+type TokenSource = satoken.Source
+
 // NewTokens asks the API server for tokens.
-func NewTokens(client kubernetes.Interface) Tokens { return satoken.New(client) }
+func NewTokens(client kubernetes.Interface) *TokenSource { return satoken.New(client) }
 
 // mountWork is one mount of one volume.
 type mountWork struct {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -23,13 +24,13 @@ import (
 )
 
 // Load reads the configuration, a file or a folder of .json, .yaml and .yml files in the order of their names, of plugins that
-// lie in binDir. An error names the file, the provider and the field.
-func Load(configPath, binDir string, log *slog.Logger) (*Providers, error) {
+// lie in binDir. tokens says that they may ask for tokens of service accounts. An error names the file, the provider and the field.
+func Load(configPath, binDir string, tokens bool, log *slog.Logger) (*Providers, error) {
 	files, err := filesOf(configPath)
 	if err != nil {
 		return nil, fmt.Errorf("--image-credential-provider-config: %w", err)
 	}
-	p := &Providers{log: log}
+	p := &Providers{log: log, mayHaveTokens: tokens}
 	for _, file := range files {
 		if err := p.load(file, binDir); err != nil {
 			return nil, fmt.Errorf("--image-credential-provider-config: %s: %w", file, err)
@@ -89,14 +90,15 @@ func (p *Providers) add(c kubeletconfig.CredentialProvider, binDir string) error
 		return errors.New("matchImages is empty: it would be asked for no image")
 	case c.DefaultCacheDuration == nil || c.DefaultCacheDuration.Duration < 0:
 		return errors.New("defaultCacheDuration must be set, and at least 0")
-	case c.TokenAttributes != nil:
-		return errors.New("tokenAttributes is not implemented: plugins are given no tokens of service accounts; remove it, or " +
-			"have the plugin use credentials of the node")
+	case c.TokenAttributes != nil && !p.mayHaveTokens:
+		return errors.New("tokenAttributes needs the feature gate " + TokensGate + ", which is off: switch it on, or remove the field")
 	}
-	for _, m := range c.MatchImages {
-		host, rest, _ := strings.Cut(m, "/")
-		if _, err := path.Match(host, ""); err != nil || host == "" || strings.Contains(m, "://") || strings.Contains(rest, "*") {
-			return fmt.Errorf("matchImages: %q is no registry[:port][/path], which may have globs before the port alone", m)
+	if err := validTokens(c.TokenAttributes); err != nil {
+		return fmt.Errorf("tokenAttributes%w", err)
+	}
+	for i, m := range c.MatchImages {
+		if err := p.checkPattern(c.Name, m); err != nil {
+			return fmt.Errorf("matchImages[%d]: %w", i, err)
 		}
 	}
 	program, err := exec.LookPath(filepath.Join(binDir, c.Name))
@@ -105,10 +107,24 @@ func (p *Providers) add(c kubeletconfig.CredentialProvider, binDir string) error
 	}
 	one := &plugin{name: c.Name, program: program, args: c.Args, env: os.Environ(), match: pullauth.Patterns(c.MatchImages),
 		cacheFor: c.DefaultCacheDuration.Duration, cache: map[string]cached{}, busy: map[string]chan struct{}{},
-		timeout: time.Minute, log: p.log}
+		timeout: time.Minute, log: p.log, tokens: tokensOf(c.TokenAttributes)}
 	for _, e := range c.Env {
 		one.env = append(one.env, e.Name+"="+e.Value)
 	}
 	p.plugins = append(p.plugins, one)
+	return nil
+}
+
+// checkPattern refuses what the kubelet refuses, and warns of what can match no image, which it takes.
+func (p *Providers) checkPattern(name, pattern string) error {
+	u, err := url.Parse("https://" + pattern)
+	if err != nil {
+		return fmt.Errorf("%q is no registry[:port][/path]", pattern)
+	}
+	_, err = path.Match(u.Hostname(), "")
+	if err != nil || u.Hostname() == "" || strings.Contains(pattern, "://") || strings.Contains(u.Path, "*") {
+		p.log.Warn("an entry of matchImages can match no image: it is registry[:port][/path], with globs before the port alone",
+			"provider", name, "entry", pattern)
+	}
 	return nil
 }

@@ -9,12 +9,15 @@ import (
 	"log/slog"
 	"maps"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1"
 	credentialprovider "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
 
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
@@ -27,8 +30,19 @@ const (
 
 // Providers are the plugins of this node. Safe for concurrent use; the nil Providers have no credentials.
 type Providers struct {
-	plugins []*plugin
-	log     *slog.Logger
+	plugins       []*plugin
+	mayHaveTokens bool
+	log           *slog.Logger
+}
+
+// Question is for what credentials are asked.
+type Question struct {
+	// Repository is with its registry and without tag and digest.
+	Repository string
+	// Pod is whose service account shows itself to plugins that want that; nil: nobody's does.
+	Pod *v1.Pod
+	// Accounts has the service account of Pod.
+	Accounts Accounts
 }
 
 type plugin struct {
@@ -38,10 +52,11 @@ type plugin struct {
 	cacheFor      time.Duration
 	timeout       time.Duration
 	log           *slog.Logger
+	tokens        *tokens // nil: it gets none
 
 	mu    sync.Mutex
 	cache map[string]cached
-	busy  map[string]chan struct{} // repositories for which it runs; closed at the end
+	busy  map[string]chan struct{} // for what it runs; closed at the end
 }
 
 type cached struct {
@@ -49,36 +64,51 @@ type cached struct {
 	until time.Time
 }
 
-// Credentials are those that the plugins have for a repository, which is with its registry and without tag and digest, in the
-// order of the plugins. problems name the plugins that failed; the others are asked all the same. It runs programs, for a minute
-// each at most.
-func (p *Providers) Credentials(ctx context.Context, repository string) (found []*pullauth.Credential, problems []error) {
+// ByAccount says that a plugin wants to know for which service account a repository's credentials are.
+func (p *Providers) ByAccount(repository string) bool {
+	return p != nil && slices.ContainsFunc(p.plugins, func(one *plugin) bool {
+		return one.tokens != nil && one.match.Match(repository)
+	})
+}
+
+// Credentials are those that the plugins have for a repository, in the order of the plugins. problems name the plugins that failed;
+// the others are asked all the same. It runs programs, for a minute each at most.
+func (p *Providers) Credentials(ctx context.Context, q Question) (found []*pullauth.Credential, problems []error) {
 	if p == nil {
 		return nil, nil
 	}
 	for _, one := range p.plugins {
-		if !one.match.Match(repository) {
+		if !one.match.Match(q.Repository) {
 			continue
 		}
-		ring, err := one.ask(ctx, repository)
+		ring, err := one.ask(ctx, q)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("credential provider %s: %w", one.name, err))
+			what := "credential provider %s: %w"
+			if _, is := errors.AsType[notAsked](err); is {
+				what = "credential provider %s is not asked: %w"
+			}
+			problems = append(problems, fmt.Errorf(what, one.name, err))
 			continue
 		}
-		found = append(found, ring.Lookup(repository)...)
+		found = append(found, ring.Lookup(q.Repository)...)
 	}
 	return found, problems
 }
 
-// ask answers from the cache, or runs the plugin: never twice at once for one repository.
-func (p *plugin) ask(ctx context.Context, repository string) (*pullauth.Keyring, error) {
+// ask answers from the cache, or runs the plugin: never twice at once for one repository and one holder.
+func (p *plugin) ask(ctx context.Context, q Question) (*pullauth.Keyring, error) {
+	h, err := p.tokens.holder(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	running := q.Repository + " " + h.key
 	for {
 		p.mu.Lock()
-		if ring := p.cached(repository); ring != nil {
+		if ring := p.cached(q.Repository, h); ring != nil {
 			p.mu.Unlock()
 			return ring, nil
 		}
-		busy := p.busy[repository]
+		busy := p.busy[running]
 		if busy == nil {
 			break
 		}
@@ -90,33 +120,41 @@ func (p *plugin) ask(ctx context.Context, repository string) (*pullauth.Keyring,
 		}
 	}
 	done := make(chan struct{})
-	p.busy[repository] = done
+	p.busy[running] = done
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.busy, repository)
+		delete(p.busy, running)
 		close(done)
 	}()
-	answer, err := p.run(ctx, repository)
+	answer, err := p.run(ctx, q.Repository, h)
 	if err != nil {
 		return nil, err
 	}
+	from := "credential provider " + p.name
+	if h.token != "" {
+		from += fmt.Sprintf(" for the service account %s/%s", h.account.Namespace, h.account.Name)
+	}
 	auths := map[string]pullauth.Basic{}
 	for key, a := range answer.Auth {
+		if h.token != "" && a.Password == h.token && !p.tokens.eachToken {
+			return nil, fmt.Errorf("it answers with the token itself, which needs tokenAttributes.cacheType to be %s",
+				kubeletconfig.TokenServiceAccountTokenCacheType)
+		}
 		auths[key] = pullauth.Basic{Username: a.Username, Password: a.Password}
 	}
-	ring := pullauth.Of("credential provider "+p.name, auths)
-	return ring, p.keep(repository, answer, ring)
+	ring := pullauth.Of(from, h.account, auths)
+	return ring, p.keep(q.Repository, h, answer, ring)
 }
 
 // cached looks for the nearest answer; the caller holds the lock.
-func (p *plugin) cached(repository string) *pullauth.Keyring {
+func (p *plugin) cached(repository string, h holder) *pullauth.Keyring {
 	for _, kind := range []credentialprovider.PluginCacheKeyType{
 		credentialprovider.ImagePluginCacheKeyType, credentialprovider.RegistryPluginCacheKeyType,
 		credentialprovider.GlobalPluginCacheKeyType,
 	} {
-		key, _ := cacheKey(kind, repository)
+		key, _ := cacheKey(kind, repository, h)
 		if c, ok := p.cache[key]; ok && time.Now().Before(c.until) {
 			return c.ring
 		}
@@ -124,23 +162,25 @@ func (p *plugin) cached(repository string) *pullauth.Keyring {
 	return nil
 }
 
-// cacheKey says for what an answer is good.
-func cacheKey(kind credentialprovider.PluginCacheKeyType, repository string) (string, error) {
+// cacheKey says for what and whom an answer is good.
+func cacheKey(kind credentialprovider.PluginCacheKeyType, repository string, h holder) (string, error) {
 	switch kind {
 	case credentialprovider.ImagePluginCacheKeyType:
-		return "image " + repository, nil
+		return "image " + repository + " " + h.key, nil
 	case credentialprovider.RegistryPluginCacheKeyType:
 		registry, _, _ := strings.Cut(repository, "/")
-		return "registry " + registry, nil
+		return "registry " + registry + " " + h.key, nil
 	case credentialprovider.GlobalPluginCacheKeyType:
-		return "global", nil
+		return "global " + h.key, nil
 	}
 	return "", fmt.Errorf("its cacheKeyType is %q; Image, Registry or Global is needed", kind)
 }
 
 // keep puts an answer into the cache, for as long as it says.
-func (p *plugin) keep(repository string, answer *credentialprovider.CredentialProviderResponse, ring *pullauth.Keyring) error {
-	key, err := cacheKey(answer.CacheKeyType, repository)
+func (p *plugin) keep(
+	repository string, h holder, answer *credentialprovider.CredentialProviderResponse, ring *pullauth.Keyring,
+) error {
+	key, err := cacheKey(answer.CacheKeyType, repository, h)
 	if err != nil {
 		return err
 	}
@@ -163,12 +203,13 @@ func (p *plugin) keep(repository string, answer *credentialprovider.CredentialPr
 }
 
 // run runs the plugin once. What it wrote, to either output, shows in no error and no log: it may be credentials.
-func (p *plugin) run(ctx context.Context, repository string) (*credentialprovider.CredentialProviderResponse, error) {
+func (p *plugin) run(ctx context.Context, repository string, h holder) (*credentialprovider.CredentialProviderResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	version := credentialprovider.SchemeGroupVersion.String()
 	request, err := json.Marshal(credentialprovider.CredentialProviderRequest{Image: repository,
-		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "CredentialProviderRequest"}})
+		TypeMeta:            metav1.TypeMeta{APIVersion: version, Kind: "CredentialProviderRequest"},
+		ServiceAccountToken: h.token, ServiceAccountAnnotations: h.annotations})
 	if err != nil {
 		return nil, err
 	}

@@ -28,11 +28,16 @@ import (
 type Credential struct {
 	// From says where it was found, for people: "Secret default/registry".
 	From string
-	// UID, Namespace and Name are those of the Secret that it is of; empty where it is of the node.
+	// UID, Namespace and Name are those of the Secret that it is of; empty where it is of no Secret.
 	UID, Namespace, Name string
+	// Account is the service account for whose token a credential provider gave it; zero where it was for none.
+	Account Account
 
 	auth struct{ username, password, identityToken, registryToken string }
 }
+
+// Account names a service account, and no other of its name.
+type Account struct{ UID, Namespace, Name string }
 
 // String implements fmt.Stringer.
 func (c *Credential) String() string { return "credentials of " + c.From }
@@ -51,8 +56,11 @@ func (c *Credential) Auth() *runtimeapi.AuthConfig {
 // Same says that two credentials hold the same, wherever they are from.
 func (c *Credential) Same(o *Credential) bool { return c.auth == o.auth }
 
-// Secret says that it is of a Secret; what is of the node is for all pods.
+// Secret says that it is of a Secret.
 func (c *Credential) Secret() bool { return c.Name != "" }
+
+// Node says that it is of the node, and so for all its pods.
+func (c *Credential) Node() bool { return !c.Secret() && c.Account == Account{} }
 
 // Hash is the kubelet's hash of what it holds, by which records of pulls know it again: SHA-256 of the JSON of its auth.
 func (c *Credential) Hash() string {
@@ -140,12 +148,13 @@ func OfSecret(s *v1.Secret) (*Keyring, error) {
 // Basic is what a registry is shown of a user.
 type Basic struct{ Username, Password string }
 
-// Of is a keyring of these, by what each is for. from says where they are from.
-func Of(from string, auths map[string]Basic) *Keyring {
+// Of is a keyring of these, by what each is for. from says where they are from, account for which service account they were given;
+// zero: for none.
+func Of(from string, account Account, auths map[string]Basic) *Keyring {
 	ring := &Keyring{}
 	for where, a := range auths {
 		if key, ok := keyOf(where); ok {
-			c := &Credential{From: from}
+			c := &Credential{From: from, Account: account}
 			c.auth.username, c.auth.password = a.Username, a.Password
 			ring.entries = append(ring.entries, entry{key, c})
 		}

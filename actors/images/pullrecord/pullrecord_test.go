@@ -313,3 +313,45 @@ func TestPullsAreNotedByTheNamesOfThePods(t *testing.T) {
 		t.Errorf("the notes of a pull under way are %v, %v", entries, err)
 	}
 }
+
+// What was pulled for a service account is for this one, and for no other of its name; the record is the kubelet's.
+func TestRecordsOfServiceAccounts(t *testing.T) {
+	of := func(uid, name string) *pullauth.Credential {
+		return pullauth.Of("plugin", pullauth.Account{UID: uid, Namespace: "ns", Name: name},
+			map[string]pullauth.Basic{"r.io": {Username: "u", Password: "p"}}).Lookup("r.io/app")[0]
+	}
+	r := New(t.TempDir())
+	name := both("r.io/app")
+	pull := func(c *pullauth.Credential, want string) {
+		t.Helper()
+		must(t, r.Begin("r.io/app:1"))
+		must(t, r.Pulled("r.io/app:1", name, "sha256:1", c, time.Now()))
+		got, err := json.Marshal(r.Read("r.io/app:1", "sha256:1").Credentials["r.io/app"])
+		must(t, err)
+		if string(got) != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	robot := `{"kubernetesServiceAccounts":[{"uid":"1","namespace":"ns","name":"robot"}`
+	pull(of("1", "robot"), robot+"]}")
+	pull(of("1", "robot"), robot+"]}")
+	pull(of("2", "other"), robot+`,{"uid":"2","namespace":"ns","name":"other"}]}`)
+	record := r.Read("r.io/app:1", "sha256:1")
+	for who, c := range map[string]struct {
+		shown *pullauth.Credential
+		want  bool
+	}{
+		"the account": {of("1", "robot"), true}, "the other": {of("2", "other"), true}, "another of its name": {of("3", "robot"), false},
+		"a Secret": {credential(t, "1", "robot", "p"), false},
+		"the node": {pullauth.Of("x", pullauth.Account{}, map[string]pullauth.Basic{"r.io": {}}).Lookup("r.io/app")[0], false},
+	} {
+		if got := (Policy{Kind: preloaded}).Allows(name, record, []*pullauth.Credential{c.shown}); got != c.want {
+			t.Errorf("%s: %t", who, got)
+		}
+	}
+	if !record.Account(name, "ns", "robot") || record.Account(name, "other", "robot") || record.Account(both("r.io/b"), "ns", "robot") {
+		t.Error("who may be asked about is not told")
+	}
+	pull(nil, `{"nodePodsAccessible":true}`)
+	pull(of("1", "robot"), `{"nodePodsAccessible":true}`)
+}

@@ -220,8 +220,16 @@ func merge(creds kubeletconfig.ImagePullCredentials, with *pullauth.Credential) 
 	if creds.NodePodsAccessible {
 		return creds, false
 	}
-	if with == nil || !with.Secret() {
+	switch {
+	case with == nil || with.Node():
 		return kubeletconfig.ImagePullCredentials{NodePodsAccessible: true}, true
+	case !with.Secret():
+		account := accountOf(with.Account)
+		if slices.Contains(creds.KubernetesServiceAccounts, account) {
+			return creds, false
+		}
+		creds.KubernetesServiceAccounts = append(slices.Clone(creds.KubernetesServiceAccounts), account)
+		return creds, true
 	}
 	secret := secretOf(with)
 	list := slices.DeleteFunc(slices.Clone(creds.KubernetesSecrets), func(s kubeletconfig.ImagePullSecret) bool {
@@ -232,6 +240,10 @@ func merge(creds kubeletconfig.ImagePullCredentials, with *pullauth.Credential) 
 	}
 	creds.KubernetesSecrets = append(list, secret)
 	return creds, true
+}
+
+func accountOf(a pullauth.Account) kubeletconfig.ImagePullServiceAccount {
+	return kubeletconfig.ImagePullServiceAccount{UID: a.UID, Namespace: a.Namespace, Name: a.Name}
 }
 
 func secretOf(c *pullauth.Credential) kubeletconfig.ImagePullSecret {

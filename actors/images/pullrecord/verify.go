@@ -17,16 +17,29 @@ type Policy struct {
 }
 
 // Allows says whether a pod may use an image that is here without showing a registry what it has. shown are the credentials that
-// the pod's pull secrets have for it.
+// there are for it of the pod's own: of its pull secrets, and of its service account.
 func (p Policy) Allows(name Name, r Record, shown []*pullauth.Credential) bool {
 	return !p.verifies(name.Written, r.Ours) || slices.ContainsFunc(name.keys(), func(key string) bool {
 		return allows(r.Credentials[key], shown)
 	})
 }
 
+// Account says that a service account of this name brought the image: whether that is this very account, and is given credentials
+// for it today, decides.
+func (r Record) Account(name Name, namespace, account string) bool {
+	return slices.ContainsFunc(name.keys(), func(key string) bool {
+		return slices.ContainsFunc(r.Credentials[key].KubernetesServiceAccounts, func(a kubeletconfig.ImagePullServiceAccount) bool {
+			return a.Namespace == namespace && a.Name == account
+		})
+	})
+}
+
 // allows says that one of the credentials is one of those that were good.
 func allows(good kubeletconfig.ImagePullCredentials, shown []*pullauth.Credential) bool {
 	return good.NodePodsAccessible || slices.ContainsFunc(shown, func(c *pullauth.Credential) bool {
+		if !c.Secret() {
+			return !c.Node() && slices.Contains(good.KubernetesServiceAccounts, accountOf(c.Account))
+		}
 		secret := secretOf(c)
 		return slices.ContainsFunc(good.KubernetesSecrets, func(s kubeletconfig.ImagePullSecret) bool {
 			return s.CredentialHash == secret.CredentialHash || sameObject(s, secret)

@@ -14,6 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/actors/sources/apiserver"
 	"github.com/playlet-dev/playlet/actors/status"
+	"github.com/playlet-dev/playlet/actors/volumes"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/messages"
@@ -26,6 +27,7 @@ type cluster struct {
 	feed     *apiserver.Feed     // the pods that the API server assigns to this node; made by start
 	ownNode  *registration.Watch // made by start
 	devices  plugins
+	accounts *volumes.TokenSource // the service accounts of pods
 
 	registered registration.State
 	pressure   eviction.State // what of the node's pressure cannot be measured
@@ -57,7 +59,7 @@ func dialCluster(node *config.Node, log *slog.Logger) (*cluster, error) {
 		itself.Close()
 		return nil, err
 	}
-	return &cluster{identity: itself, clients: clients, devices: formerPlugins(registration.DevicesPath, log)}, nil
+	return &cluster{identity: itself, clients: clients, accounts: volumes.NewTokens(clients.Main), devices: formerPlugins(registration.DevicesPath, log)}, nil
 }
 
 // unbounded translates a rate for client-go: there 0 is a default of its own, and a negative rate is no bound.

@@ -65,6 +65,9 @@ func (a *Agent) wire() rows {
 	maps.Copy(all, wireRuntime(a.node, a.client, a.host, a.streams, a.runtime, a.cluster != nil))
 	pulls := imageOptions(a.node, a.client, a.host, meter, a.cluster != nil)
 	pulls.Providers = a.providers
+	if a.cluster != nil {
+		pulls.Accounts = a.cluster.accounts
+	}
 	all["images"] = images.New(pulls)
 	all["resources"] = a.wireResources()
 	maps.Copy(all, wireObjects(a.node, a.cluster, a.host, a.log.With(actorKey, messages.Volumes.String())))
@@ -151,7 +154,7 @@ func loadProviders(node *config.Node, log *slog.Logger) (*provider.Providers, er
 		}
 		return nil, nil //nolint:nilnil // there are none
 	}
-	return provider.Load(file, dir, log)
+	return provider.Load(file, dir, node.FeatureEnabled(provider.TokensGate), log)
 }
 
 // imageOptions are what the actor of images needs.
@@ -203,7 +206,7 @@ func wireObjects(node *config.Node, c *cluster, host *pod.Host, log *slog.Logger
 		Poll: node.ObjectPoll(),
 	}
 	if c != nil {
-		facts.Tokens = volumes.NewTokens(c.clients.Main)
+		facts.Tokens = c.accounts
 		options.Client, options.NodeName = c.clients.Main, node.NodeName
 	}
 	out := rows{

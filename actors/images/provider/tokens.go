@@ -1,0 +1,155 @@
+package provider
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kubeletconfig "k8s.io/kubelet/config/v1"
+
+	"github.com/playlet-dev/playlet/actors/images/pullauth"
+)
+
+// TokensGate is the feature gate of tokenAttributes, KEP-4412.
+const TokensGate = "KubeletServiceAccountTokenForCredentialProviders"
+
+// Accounts has the service accounts of pods. It is called side by side, and gives up with ctx.
+type Accounts interface {
+	// Account is a service account. It is shared: nobody may change it.
+	Account(ctx context.Context, namespace, name string) (*v1.ServiceAccount, error)
+	// AccountToken is a token of the pod's service account, which has this UID, for an audience, and bound to the pod.
+	AccountToken(ctx context.Context, pod *v1.Pod, account types.UID, audience string) (string, error)
+}
+
+// tokens is what a plugin gets of service accounts.
+type tokens struct {
+	audience    string
+	required    bool     // it is asked for no pod without a service account
+	annotations []string // that it needs
+	optional    []string // that it gets where they are there
+	eachToken   bool     // its answers are kept by token, and not by account
+}
+
+func tokensOf(c *kubeletconfig.ServiceAccountTokenAttributes) *tokens {
+	if c == nil {
+		return nil
+	}
+	return &tokens{
+		audience: c.ServiceAccountTokenAudience, required: *c.RequireServiceAccount,
+		annotations: c.RequiredServiceAccountAnnotationKeys, optional: c.OptionalServiceAccountAnnotationKeys,
+		eachToken: c.CacheType == kubeletconfig.TokenServiceAccountTokenCacheType,
+	}
+}
+
+// validTokens says what is wrong with tokenAttributes, by the kubelet's rules; the error begins with the field.
+func validTokens(c *kubeletconfig.ServiceAccountTokenAttributes) error {
+	if c == nil {
+		return nil
+	}
+	required, optional := c.RequiredServiceAccountAnnotationKeys, c.OptionalServiceAccountAnnotationKeys
+	kinds := []kubeletconfig.ServiceAccountTokenCacheType{
+		kubeletconfig.ServiceAccountServiceAccountTokenCacheType, kubeletconfig.TokenServiceAccountTokenCacheType,
+	}
+	switch {
+	case c.ServiceAccountTokenAudience == "":
+		return errors.New(".serviceAccountTokenAudience must be set: it is for whom tokens are good")
+	case c.RequireServiceAccount == nil:
+		return errors.New(".requireServiceAccount must be set: true asks the plugin for no pod without a service account, false asks " +
+			"it without a token then")
+	case !*c.RequireServiceAccount && len(required) > 0:
+		return errors.New(".requiredServiceAccountAnnotationKeys needs requireServiceAccount to be true")
+	case !slices.Contains(kinds, c.CacheType):
+		return fmt.Errorf(".cacheType is %q; %s, or %s where an answer is good for as long as its token alone, is needed",
+			c.CacheType, kinds[0], kinds[1])
+	}
+	if err := validKeys(required); err != nil {
+		return fmt.Errorf(".requiredServiceAccountAnnotationKeys%w", err)
+	}
+	if err := validKeys(optional); err != nil {
+		return fmt.Errorf(".optionalServiceAccountAnnotationKeys%w", err)
+	}
+	for i, key := range optional {
+		if slices.Contains(required, key) {
+			return fmt.Errorf(".optionalServiceAccountAnnotationKeys[%d]: %q is among the required ones, too", i, key)
+		}
+	}
+	return nil
+}
+
+func validKeys(keys []string) error {
+	for i, key := range keys {
+		if problems := validation.IsQualifiedName(strings.ToLower(key)); len(problems) > 0 {
+			return fmt.Errorf("[%d]: %q is no key of an annotation: %s", i, key, strings.Join(problems, "; "))
+		}
+		if slices.Contains(keys[:i], key) {
+			return fmt.Errorf("[%d]: %q is there twice", i, key)
+		}
+	}
+	return nil
+}
+
+// holder is for whom a plugin is asked; the zero holder is the node. It is not for logs.
+type holder struct {
+	account     pullauth.Account
+	annotations map[string]string
+	token       string
+	key         string // for which holders an answer is good; empty: for all of a plugin that gets no tokens of this one
+}
+
+// notAsked says why a plugin is not asked for a pod.
+type notAsked string
+
+// Error implements error.
+func (e notAsked) Error() string { return string(e) }
+
+// holder reads the service account and gets its token.
+func (t *tokens) holder(ctx context.Context, q Question) (holder, error) {
+	switch {
+	case t == nil:
+		return holder{}, nil
+	case q.Pod == nil && t.required:
+		return holder{}, notAsked("it is for pods with a service account of the API server alone")
+	case q.Pod == nil:
+		return holder{}, nil
+	}
+	namespace, name := q.Pod.Namespace, q.Pod.Spec.ServiceAccountName
+	account, err := q.Accounts.Account(ctx, namespace, name)
+	if err != nil {
+		return holder{}, fmt.Errorf("could not read the service account %s/%s: %w", namespace, name, err)
+	}
+	h := holder{account: pullauth.Account{UID: string(account.UID), Namespace: namespace, Name: name}, annotations: map[string]string{}}
+	for _, key := range slices.Concat(t.annotations, t.optional) {
+		value, has := account.Annotations[key]
+		if has {
+			h.annotations[key] = value
+		} else if slices.Contains(t.annotations, key) {
+			return holder{}, notAsked(fmt.Sprintf("the service account %s/%s has no annotation %s", namespace, name, key))
+		}
+	}
+	if h.token, err = q.Accounts.AccountToken(ctx, q.Pod, account.UID, t.audience); err != nil {
+		return holder{}, fmt.Errorf("could not get a token of the service account %s/%s for the audience %q: %w", namespace, name,
+			t.audience, err)
+	}
+	h.key = h.keyOf(t.eachToken)
+	return h, nil
+}
+
+// keyOf is by what the kubelet keeps answers apart, too: the account, what is told of its annotations and, where answers are as
+// short-lived as tokens, the token.
+func (h holder) keyOf(eachToken bool) string {
+	parts := []string{h.account.Namespace, h.account.Name, h.account.UID}
+	for _, key := range slices.Sorted(maps.Keys(h.annotations)) {
+		parts = append(parts, key, h.annotations[key])
+	}
+	if eachToken {
+		parts = append(parts, fmt.Sprintf("%x", sha256.Sum256([]byte(h.token))))
+	}
+	return fmt.Sprintf("%q", parts)
+}
