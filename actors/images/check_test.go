@@ -182,7 +182,7 @@ func TestAServiceAccountThatIsRefusedToday(t *testing.T) {
 	}
 }
 
-// The end of a check counts for who asked, and as they are then: not for a pod that is gone, nor with other pull secrets.
+// The end of a check counts for the question that it was begun for: not for a pod that is gone, nor for one that asks anew.
 func TestACheckThatIsOvertaken(t *testing.T) {
 	r := newAccountRig(t)
 	r.start(t)
@@ -205,11 +205,9 @@ func TestACheckThatIsOvertaken(t *testing.T) {
 	r.kit.Send("pods/u", messages.ForgetImages{UID: "u"})
 	r.kit.Send(messages.Images, check)
 	expect(t, "a pod that is gone", reported(r.kit), "")
-	again := r.of("u", "robot", v1.PullNever)
-	again.Key.Attempt++
-	r.kit.Send("pods/u", again)
+	r.kit.Send("pods/u", ask)
 	r.kit.Send(messages.Images, check)
-	expect(t, "another attempt", reported(r.kit), "")
+	expect(t, "asked anew", reported(r.kit), "")
 	r.kit.RunWork()
-	expect(t, "another attempt", reported(r.kit), "pods/u: id of r.io/app:1 pulled=false")
+	expect(t, "asked anew", reported(r.kit), "pods/u: id of r.io/app:1 pulled=false")
 }
