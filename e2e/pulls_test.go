@@ -95,6 +95,65 @@ func TestPullSecrets(t *testing.T) {
 	})
 }
 
+// A private image that one pod pulled is run by no pod that shows no credentials for it, whether that may pull or not: not after the
+// agent was killed, and not after a collection. playlet explain says why.
+func TestPrivateImagesStayPrivate(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *stack.Stack) {
+		private := another(t, "team/app")
+		private.Protect("robot", hiddenWord)
+		dir := filepath.Join(t.TempDir(), "objects")
+		putObject(t, dir, "secrets.yaml", fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: regcred}\ntype: kubernetes.io/dockerconfigjson\nstringData: {.dockerconfigjson: %q}\n",
+			fmt.Sprintf(`{"auths":{%q:{"username":"robot","password":%q}}}`, private.Addr, hiddenWord)))
+		a := agentWith(t, s, func(a *stack.Agent) {
+			quick(a)
+			a.Args = append(a.Args, "--object-dir="+dir)
+			a.Config["imageMinimumGCAge"] = "1ns"
+		})
+		pod := func(name, policy string, secrets ...string) {
+			t.Helper()
+			must(t, a.Write(name+".yaml", strings.Replace(ofRegistry(s, name, private.Ref("team/app"), secrets...), "Always", policy, 1)))
+		}
+		explained := func(name string) {
+			t.Helper()
+			await(t, func() error {
+				said, _, _ := playlet(t, "explain", "pod/"+name, "--admin-socket="+a.AdminSocket)
+				if !strings.Contains(said, "credentials that this pod does not have") {
+					return fmt.Errorf("pod %s is explained as %s", name, said)
+				}
+				return nil
+			})
+		}
+		none := func(names ...string) {
+			t.Helper()
+			for _, name := range names {
+				explained(name)
+				if all := containersOf(t, s, name); len(all) > 0 {
+					t.Errorf("pod %s has containers: %v", name, all)
+				}
+			}
+		}
+		pod("owner", "IfNotPresent", "regcred")
+		up(t, s, "owner", "c")
+		pod("puller", "IfNotPresent")
+		pod("silent", "Never")
+		none("puller", "silent")
+		must(t, a.Kill9())
+		must(t, a.Start())
+		pod("late", "Never")
+		none("puller", "silent", "late")
+		if _, errs, code := playlet(t, "images", "prune", "--admin-socket="+a.AdminSocket); code != 0 {
+			t.Errorf("playlet images prune: %s", errs)
+		}
+		pod("latest", "IfNotPresent")
+		pod("heir", "Never", "regcred")
+		up(t, s, "heir", "c")
+		none("puller", "silent", "late", "latest")
+		if strings.Contains(a.Log(), hiddenWord) {
+			t.Error("the agent's log tells a credential")
+		}
+	})
+}
+
 // While one registry answers nobody, the pulls from another go on; who waits is told where, and as it changes.
 func TestASlowRegistry(t *testing.T) {
 	s := stack.Start(t, stack.Options{})

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -101,9 +102,11 @@ func TestConfigurationOfPulls(t *testing.T) {
 	}
 }
 
-// A private image that one pod pulled is not another's: not after a restart of the agent, and not with Never.
+// A private image that one pod pulled is not another's: not after a restart of the agent, not with Never, and not after collections,
+// of which one leaves it and one takes it away.
 func TestPrivateImagesStayPrivate(t *testing.T) {
-	r := newRig(t, sim.Options{Images: map[string]sim.Image{"r.io/app:1": {Username: "a", Password: "hunter2"}}})
+	r := newRig(t, sim.Options{Images: map[string]sim.Image{"r.io/app:1": {Username: "a", Password: "hunter2"}}},
+		"--minimum-image-ttl-duration=0s")
 	r.file("objects/secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: pull, namespace: default}\n"+
 		"type: kubernetes.io/dockerconfigjson\nstringData:\n"+
 		`  .dockerconfigjson: '{"auths":{"r.io":{"username":"a","password":"hunter2"}}}'`+"\n")
@@ -150,6 +153,58 @@ func TestPrivateImagesStayPrivate(t *testing.T) {
 	runs("heir")
 	if n := len(r.runtime.Snapshot().Containers); n != 3 {
 		t.Errorf("%d containers, want those of owner, guest and heir", n)
+	}
+	there := func(image string) bool { return slices.Contains(r.runtime.Snapshot().Images, image) }
+	collected := func(what string, ok func() bool) {
+		t.Helper()
+		said := ""
+		for deadline := time.Now().Add(waitLimit); !ok(); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: collections do not lead to it: %s", what, said)
+			}
+			out, notes, _ := r.playlet("images", "prune")
+			said = out + notes
+		}
+	}
+	r.write("spare.yaml", manifest("spare", "Always", nil, []string{"main r.io/spare:1"}))
+	runs("spare")
+	r.stop()
+	r.remove("spare.yaml")
+	r.start(nil)
+	collected("an image that nobody uses goes", func() bool { return !there("r.io/spare:1") })
+	if !there("r.io/app:1") {
+		t.Fatal("an image in use was collected")
+	}
+	r.stop()
+	r.start(nil)
+	pod("after", "Never", "")
+	waits("after", "ErrImageNeverPull ImagePullBackOff")
+	waits("thief", "ErrImagePull ImagePullBackOff")
+
+	for _, name := range []string{"owner", "guest", "heir", "thief", "silent", "after"} {
+		r.remove(name + ".yaml")
+	}
+	r.write("keeper.yaml", manifest("keeper", "Always", nil, []string{"main r.io/keeper:1"})) // a list without images is not believed
+	runs("keeper")
+	r.stop()
+	r.start(nil)
+	collected("the private image goes, and its record", func() bool {
+		records, err := filepath.Glob(filepath.Join(r.node().RootDir, "image_manager", "pulled", "*"))
+		return err == nil && !there("r.io/app:1") && !slices.ContainsFunc(records, func(path string) bool {
+			data, err := os.ReadFile(path)
+			return err == nil && strings.Contains(string(data), "r.io/app")
+		})
+	})
+	pod("second", "IfNotPresent", "pull")
+	runs("second")
+	r.stop()
+	pod("late", "Never", "")
+	pod("latest", "IfNotPresent", "")
+	r.start(nil)
+	waits("late", "ErrImageNeverPull ImagePullBackOff")
+	waits("latest", "ErrImagePull ImagePullBackOff")
+	if n := len(r.runtime.Snapshot().Containers); n != 2 {
+		t.Errorf("%d containers, want those of second and keeper", n)
 	}
 	if log := r.log.String(); strings.Contains(log, "hunter2") {
 		t.Error("the log tells a password")
