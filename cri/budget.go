@@ -12,8 +12,8 @@ import (
 type Class int
 
 const (
-	// ClassStart is RunPodSandbox, CreateContainer, StartContainer and
-	// UpdateContainerResources: what forks, mounts and calls CNI plugins.
+	// ClassStart is RunPodSandbox, CreateContainer, StartContainer,
+	// UpdateContainerResources and UpdatePodSandboxResources: what forks, mounts and calls CNI plugins.
 	ClassStart Class = iota
 	// ClassStop is StopPodSandbox, RemovePodSandbox, RemoveContainer,
 	// RemoveImage, and StopContainer with no grace period. A StopContainer that

@@ -21,6 +21,7 @@ type fakeRuntime struct {
 	start         func(context.Context, *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error)
 	execSync      func(context.Context, *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error)
 	pull          func(context.Context, *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error)
+	updateSandbox func(*runtimeapi.UpdatePodSandboxResourcesRequest) error
 	version       func(context.Context) (*runtimeapi.VersionResponse, error)
 	events        func(grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error
 	listed        []*runtimeapi.Container
@@ -33,6 +34,11 @@ func (f *fakeRuntime) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSan
 		return f.UnimplementedRuntimeServiceServer.RunPodSandbox(ctx, r)
 	}
 	return f.runSandbox(ctx, r)
+}
+
+func (f *fakeRuntime) UpdatePodSandboxResources(_ context.Context,
+	r *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, f.updateSandbox(r)
 }
 
 func (f *fakeRuntime) StopContainer(ctx context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse,

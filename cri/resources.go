@@ -70,6 +70,19 @@ func sandboxResources(pod *v1.Pod, node NodeFacts, exclusiveCPUs bool) (resource
 	return resources, linuxResources(node, requests, cpu, *pod.Spec.Overhead.Memory(), false)
 }
 
+// updatedSandboxResources is the same for a sandbox that is there. What its cgroup does not limit is not limited: a container
+// without a limit may have more than the others' add up to.
+func updatedSandboxResources(pod *v1.Pod, node NodeFacts) (resources, overhead *runtimeapi.LinuxContainerResources) {
+	resources, overhead = sandboxResources(pod, node, false)
+	if !LimitsPod(pod, v1.ResourceCPU) {
+		resources.CpuPeriod, resources.CpuQuota = 0, 0
+	}
+	if !LimitsPod(pod, v1.ResourceMemory) {
+		resources.MemoryLimitInBytes = 0
+	}
+	return resources, overhead
+}
+
 // linuxResources converts cpu and memory. An absent cpu request is the limit;
 // the API server does so too, but not for pods from elsewhere.
 func linuxResources(

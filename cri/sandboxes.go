@@ -2,7 +2,10 @@ package cri
 
 import (
 	"context"
+	"strings"
 
+	"google.golang.org/grpc/codes"
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -34,6 +37,20 @@ func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
 	k := call{name: "RemovePodSandbox", object: shortID(id), class: ClassStop}
 	_, err := invoke(ctx, c, k, c.runtime.RemovePodSandbox,
 		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	return err
+}
+
+// UpdatePodSandboxResources tells the runtime of what the pod has as a whole, before its containers are given other resources
+// (KEP-1287). A runtime that does not know the call needs no word, and that is no error: containerd 2.2 says so with a code of
+// its own.
+func (c *Client) UpdatePodSandboxResources(ctx context.Context, id string, pod *v1.Pod, node NodeFacts) error {
+	k := call{name: "UpdatePodSandboxResources", object: shortID(id), class: ClassStart}
+	request := &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: id}
+	request.Resources, request.Overhead = updatedSandboxResources(pod, node)
+	_, err := invoke(ctx, c, k, c.runtime.UpdatePodSandboxResources, request)
+	if IsUnimplemented(err) || answeredWith(err, codes.Unknown) && strings.Contains(err.Error(), "not implemented") {
+		return nil
+	}
 	return err
 }
 

@@ -52,6 +52,12 @@ type ResizeTried struct {
 	Took    time.Duration
 }
 
+// UpdateSandbox tells the runtime what the pod has as a whole.
+type UpdateSandbox struct {
+	Pod *v1.Pod
+	ID  string
+}
+
 // SpawnContainer starts the actor of a container, where it is not there, and says how its exits are answered.
 type SpawnContainer struct {
 	Name     string
@@ -89,6 +95,7 @@ func (StopSandbox) effect()      {}
 func (RemovePod) effect()        {}
 func (ResizeContainer) effect()  {}
 func (ResizeTried) effect()      {}
+func (UpdateSandbox) effect()    {}
 func (SpawnContainer) effect()   {}
 func (RestartContainer) effect() {}
 func (DropContainer) effect()    {}

@@ -90,7 +90,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		messages.VolumesUnmounted, messages.PodCgroupReady, messages.PodCgroupFailed, messages.PodCgroupRemoved,
 		messages.ImagePulled,
 		messages.ImageFailed, messages.ImageAwaited, messages.ChildStarted, messages.ChildExited, messages.ContainerReported,
-		messages.ProbesObserved, messages.RestartContainers, SandboxStarted, SandboxStopped, ContainerResized, PodRemoved:
+		messages.ProbesObserved, messages.RestartContainers, SandboxStarted, SandboxStopped, ContainerResized, SandboxUpdated,
+		PodRemoved:
 		a.do(ctx, a.machine.Step(ctx.Now(), m))
 	case messages.ChildStopped:
 		// On our own order, which the machine knows of.
@@ -133,6 +134,8 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		a.work(ctx, "UpdateContainerResources", 3, func(c context.Context) any { return resizeContainer(c, a.opts.Host, e) })
 	case ResizeTried:
 		metrics.Resized(e.Success, e.Took)
+	case UpdateSandbox:
+		a.work(ctx, "UpdatePodSandboxResources", 1, func(c context.Context) any { return updateSandbox(c, a.opts.Host, e) })
 	case SpawnContainer:
 		ctx.SpawnWith(e.Name, e.Strategy)
 	case RestartContainer:

@@ -25,12 +25,13 @@ import (
 
 // resizing is what the pod knows of a change of its resources.
 type resizing struct {
-	active bool // it is under way, as the API server is told
-	failed *messages.Reason
-	tries  int // failures in a row
-	retry  time.Time
-	since  time.Time // when this try at it began, or is to begin
-	wide   *v1.Pod   // the pod with the old resources and the new ones, as its cgroup is to be meanwhile
+	active   bool // it is under way, as the API server is told
+	failed   *messages.Reason
+	tries    int // failures in a row
+	retry    time.Time
+	informed *v1.Pod   // the pod as the runtime was told last that it is as a whole
+	since    time.Time // when this try at it began, or is to begin
+	wide     *v1.Pod   // the pod with the old resources and the new ones, as its cgroup is to be meanwhile
 }
 
 // applied is what a container was given after it was made.
@@ -70,7 +71,7 @@ func (m *Machine) begins(was *v1.Pod) {
 	if !fromAPI(m.pod) || !m.live() || equality.Semantic.DeepEqual(allotted(was), allotted(m.pod)) {
 		return
 	}
-	m.resizing = resizing{active: true, since: m.now, wide: was}
+	m.resizing = resizing{active: true, since: m.now, wide: was, informed: was}
 	m.record("", v1.EventTypeNormal, messages.EventResizeStarted, "Pod resize started: %s", m.resizeText())
 }
 
@@ -309,12 +310,13 @@ func (m *Machine) resize(now time.Time) {
 			lowering = lowering || m.lowers(c)
 		}
 	}
-	if settled && m.resizing.active && m.cgroup.ready && m.cgroup.of == m.pod {
+	informed := !m.grouped() || m.informed(now)
+	if settled && m.resizing.active && m.cgroup.ready && m.cgroup.of == m.pod && informed {
 		m.emit(ResizeTried{Success: true, Took: max(0, now.Sub(m.resizing.since))})
 		m.resizing = resizing{}
 		m.record("", v1.EventTypeNormal, messages.EventResizeCompleted, "Pod resize completed: %s", m.resizeText())
 	}
-	if !m.grouped() || now.Before(m.resizing.retry) {
+	if !m.grouped() || !informed || now.Before(m.resizing.retry) {
 		return
 	}
 	for _, c := range live {
@@ -346,14 +348,19 @@ func (m *Machine) takeResized(now time.Time, v ContainerResized) {
 	if c.applied.trying = nil; v.Sent {
 		c.applied.resources = nil // some of it may have been done
 	}
+	m.retryResize(now, v.Failed)
+	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}}) // it may have ended, and the news of that be lost
+}
+
+// retryResize notes a failure; the next try comes after a back-off.
+func (m *Machine) retryResize(now time.Time, why *messages.Reason) {
 	r := &m.resizing
-	if r.failed == nil || r.failed.Message != v.Failed.Message {
-		m.record("", v1.EventTypeWarning, messages.EventResizeError, "Pod resize error: %s", v.Failed.Message)
+	if r.failed == nil || r.failed.Message != why.Message {
+		m.record("", v1.EventTypeWarning, messages.EventResizeError, "Pod resize error: %s", why.Message)
 	}
 	r.tries++
-	r.failed, r.retry, r.active = v.Failed, now.Add(retryDelay(r.tries)), true
+	r.failed, r.retry, r.active = why, now.Add(retryDelay(r.tries)), true
 	m.resizeFailed(r.retry)
-	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}}) // it may have ended, and the news of that be lost
 }
 
 // resizeFailed has one try counted; the next one begins then.

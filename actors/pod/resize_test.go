@@ -115,6 +115,9 @@ func TestAResizeInPlace(t *testing.T) {
 			if got := w.recorded("Resize"); !slices.Equal(got, []string{"ResizeStarted", "ResizeCompleted"}) {
 				t.Errorf("events %v", got)
 			}
+			if !slices.Equal(w.informed, slices.Compact(slices.Clone(w.groups))) { // once for each word on its cgroup
+				t.Errorf("the runtime was told %d times, its cgroup changed %d times", len(w.informed), len(w.groups))
+			}
 			for i, s := range w.status.ContainerStatuses {
 				if s.AllocatedResources.Memory().Value() != c.to[i]*mi || s.RestartCount != 0 {
 					t.Errorf("%s: allocated %v, restarted %d times", s.Name, s.AllocatedResources, s.RestartCount)
@@ -438,5 +441,29 @@ func TestWidened(t *testing.T) {
 	}
 	if got := widened(v1.ResourceRequirements{}, of("1", "1")); got.Requests.Cpu().String() != "1" || len(got.Limits) > 0 {
 		t.Errorf("nothing and something are %v", got)
+	}
+}
+
+// A resize that the runtime refuses for the pod as a whole changes no container; it is told, and tried again.
+func TestAResizeThatTheRuntimeRefuses(t *testing.T) {
+	w := resizable(t)
+	w.refusesPod = 2
+	refused := false
+	w.watch = func(s *v1.PodStatus) {
+		if c := conditionOf(s, v1.PodResizeInProgress); c != nil && strings.Contains(c.Message, "a plugin does not want it") {
+			refused = true
+			if len(w.resizes) > 0 {
+				t.Errorf("containers were changed: %v", w.resizes)
+			}
+		}
+	}
+	w.allocate(8, 6)
+	w.settle()
+	check(t, w)
+	if got := w.recorded("Resize"); !refused || !slices.Equal(got, []string{"ResizeStarted", "ResizeError", "ResizeCompleted"}) {
+		t.Errorf("refused %t, events %v", refused, got)
+	}
+	if !slices.Equal(w.limits(), []int64{8, 6}) || len(w.informed) != 4 { // twice in vain, before the containers and after them
+		t.Errorf("they have %v, the runtime was told %d times", w.limits(), len(w.informed))
 	}
 }

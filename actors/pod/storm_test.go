@@ -55,7 +55,7 @@ func TestWhateverHappens(t *testing.T) {
 		for range rapid.IntRange(0, 120).Draw(t, "steps") {
 			storm(t, w)
 		}
-		w.halfway, w.refuses = 0, 0
+		w.halfway, w.refuses, w.refusesPod = 0, 0, 0
 		w.exit = func(name string, attempt uint32) (int32, bool) {
 			return 0, name[0] == 'i' && !w.sidecarNamed(name)
 		}
@@ -184,7 +184,7 @@ func storm(t *rapid.T, w *world) {
 	case "resize":
 		resizeStorm(t, w)
 	case "refuse": // the next changes of resources are refused, or not
-		w.refuses = rapid.IntRange(0, 3).Draw(t, "refusals")
+		w.refuses, w.refusesPod = rapid.IntRange(0, 3).Draw(t, "refusals"), rapid.IntRange(0, 2).Draw(t, "refusals of the pod")
 	case "debug":
 		if len(w.pod.Spec.EphemeralContainers) < 2 {
 			target := rapid.SampledFrom([]string{"", "c0"}).Draw(t, "target")

@@ -34,6 +34,12 @@ type (
 		Failed    *messages.Reason
 		Sent      bool // the runtime was asked for it
 	}
+	// SandboxUpdated is the result of UpdateSandbox.
+	SandboxUpdated struct {
+		ID     string
+		Pod    *v1.Pod // of which the runtime was told
+		Failed *messages.Reason
+	}
 	// PodRemoved is the result of RemovePod.
 	PodRemoved struct{ Failed *messages.Reason }
 )
@@ -67,6 +73,8 @@ func (m *Machine) take(now time.Time, msg any) {
 		m.takeCgroup(v)
 	case SandboxStarted, SandboxStopped, PodRemoved:
 		m.takeWork(now, v)
+	case SandboxUpdated:
+		m.takeSandboxUpdated(now, v)
 	case ContainerResized:
 		m.takeResized(now, v)
 	case messages.RestartContainers:

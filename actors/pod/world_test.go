@@ -161,6 +161,8 @@ func (w *world) effect(e Effect) {
 			w.fault("a sandbox is started without a network")
 		}
 		w.startSandbox(e)
+	case UpdateSandbox:
+		w.updateSandbox(e)
 	case ResizeContainer:
 		w.resizeContainer(e)
 	case ResizeTried:

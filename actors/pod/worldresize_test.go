@@ -16,13 +16,15 @@ import (
 
 // resizeState is the world's part of what its containers have.
 type resizeState struct {
-	carries bool // containers carry what they were made with
-	resized bool
-	refuses int      // so many of the next changes of resources fail
-	resizes []string // containers, as changed
-	tried   []ResizeTried
-	limit   int64 // of memory, of the pod's cgroup by its containers'
-	own     int64 // of memory, of the pod itself; 0: none
+	carries    bool // containers carry what they were made with
+	resized    bool
+	refuses    int       // so many of the next changes of resources fail
+	refusesPod int       // so many of the next words on the pod as a whole are refused
+	informed   []*v1.Pod // as the runtime was told
+	resizes    []string  // containers, as changed
+	tried      []ResizeTried
+	limit      int64 // of memory, of the pod's cgroup by its containers'
+	own        int64 // of memory, of the pod itself; 0: none
 }
 
 // carry has containers carry what they were made with, as the real ones do, and the runtime tell what they have.
@@ -164,4 +166,18 @@ func resizeStorm(t *rapid.T, w *world) {
 			}
 		}
 	})
+}
+
+// updateSandbox is the runtime being told of the pod as a whole, which it may refuse.
+func (w *world) updateSandbox(e UpdateSandbox) {
+	if e.Pod != w.machine.cgroup.has {
+		w.fault("the runtime is told of another pod than its cgroup is made for")
+	}
+	w.informed = append(w.informed, e.Pod)
+	out := SandboxUpdated{ID: e.ID, Pod: e.Pod}
+	if w.refusesPod > 0 {
+		w.refusesPod--
+		out.Failed = &messages.Reason{Code: "ResizeError", Message: "a plugin does not want it"}
+	}
+	w.send(out)
 }

@@ -34,6 +34,7 @@ type CRI interface {
 	ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
 	ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error)
 	UpdateContainerResources(ctx context.Context, id string, r *runtimeapi.LinuxContainerResources) error
+	UpdatePodSandboxResources(ctx context.Context, id string, pod *v1.Pod, node cri.NodeFacts) error
 	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (cri.ExecResult, error)
 	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.Image, map[string]string, error)
 }

@@ -93,6 +93,9 @@ func TestAPodIsResized(t *testing.T) {
 	if c := r.runtime.Snapshot().Container("api", "live"); c.Resources.GetCpuQuota() != 30000 || c.Resources.GetCpuShares() != 307 {
 		t.Errorf("it has %v", c.Resources)
 	}
+	if len(r.runtime.Calls("UpdatePodSandboxResources")) == 0 {
+		t.Error("the runtime was not told of the pod as a whole")
+	}
 	r.resizes("400k", "96Mi")
 	r.eventually("it is told infeasible", func() bool {
 		c := r.condition(v1.PodResizePending)
