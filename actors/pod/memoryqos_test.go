@@ -1,0 +1,61 @@
+package pod
+
+import (
+	"maps"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/sim"
+)
+
+// A container that is resized is slowed down where memory QoS says so now (KEP-2570): one whose limit has become what it asks for
+// is slowed down no more, which a runtime has to be told.
+func TestMemoryQoSOfAContainerThatIsResized(t *testing.T) {
+	h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
+	h.Node.CgroupV2, h.Node.MemoryQoS, h.Node.ProtectMemory, h.Node.ThrottlingFactor = true, true, true, 0.9
+	pod := testPod(v1.RestartPolicyAlways, 0, 1)
+	c := &pod.Spec.Containers[0]
+	gets := func(request, limit string) {
+		c.Resources = v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse(request)},
+			Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse(limit)}}
+	}
+	gets("100Mi", "200Mi")
+	sandbox := runSandbox(t.Context(), h, pod, StartSandbox{})
+	if sandbox.Fact == nil {
+		t.Fatalf("%+v", sandbox)
+	}
+	config, err := cri.NewContainerConfig(pod, c, h.Node, cri.ContainerParams{ImageRef: "image"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := h.SandboxConfig(pod, 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := h.CRI.CreateContainer(t.Context(), sandbox.Fact.ID, config, whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		request, limit string
+		want           map[string]string
+	}{
+		{"100Mi", "300Mi", map[string]string{"memory.low": "104857600", "memory.high": "293601280"}},
+		{"300Mi", "300Mi", map[string]string{"memory.low": "314572800", "memory.high": "max"}},
+		{"100Mi", "200Mi", map[string]string{"memory.low": "104857600", "memory.high": "199229440"}},
+	} {
+		gets(step.request, step.limit)
+		if done := resizeContainer(t.Context(), h, ResizeContainer{Pod: pod, Spec: c, ID: id}); done.Failed != nil {
+			t.Fatalf("%+v", done.Failed)
+		}
+		got := maps.Clone(runtime.Snapshot().Containers[0].Resources.GetUnified())
+		delete(got, "memory.oom.group")
+		if !maps.Equal(got, step.want) {
+			t.Errorf("%s of %s: sent %v, want %v", step.request, step.limit, got, step.want)
+		}
+	}
+}
