@@ -31,6 +31,8 @@ type actor struct {
 	known map[string]*pod // by UID: what was told last
 	bin   collector
 	cidrs cidrs
+
+	leases leases
 }
 
 // pod is what a pod was told last.
@@ -151,6 +153,10 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 		a.surveyEnded(ctx, m)
 	case removalEnded:
 		a.removedOne(ctx, m)
+	case sandboxesLoaded:
+		a.loadedSandboxes(ctx, m)
+	case leasesEnded:
+		a.leasesFreed(ctx, m)
 	case messages.NodeObserved:
 		a.wantCIDRs(ctx, m)
 	case cidrsPassed:

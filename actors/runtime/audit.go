@@ -220,6 +220,7 @@ func (a *actor) auditEnded(ctx supervisors.Context, m audited) {
 	all := a.audit.everything || m.readAt.Sub(a.audit.reportedAll) >= a.opts.AuditPeriod
 	if all {
 		a.audit.everything, a.audit.reportedAll = false, m.readAt
+		a.countSandboxes(ctx, m)
 	}
 	a.comparePods(ctx, m, all)
 	a.tellState(ctx)

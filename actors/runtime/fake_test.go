@@ -23,6 +23,7 @@ type fake struct {
 	err        map[string]error // by call; "" stands for all
 	notReady   bool
 	noNetwork  bool
+	hides      string // the ID of a sandbox that no list has
 	between    func() // what happens before containers are listed
 }
 
@@ -142,7 +143,7 @@ func (f *fake) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandboxFi
 	uid := filter.GetLabelSelector()[cri.LabelPodUID]
 	var out []*runtimeapi.PodSandbox
 	for _, s := range f.sandboxes {
-		if uid == "" || s.Labels[cri.LabelPodUID] == uid {
+		if s.Id != f.hides && (uid == "" || s.Labels[cri.LabelPodUID] == uid) {
 			out = append(out, &runtimeapi.PodSandbox{Id: s.Id, Metadata: s.Metadata, State: s.State, CreatedAt: s.CreatedAt,
 				Labels: s.Labels})
 		}

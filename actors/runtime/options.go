@@ -7,6 +7,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -67,6 +68,11 @@ type Options struct {
 	PodLogsDir string
 	// Foreign says of a pod's UID whether it is another agent's, whose logs are left alone; nil: none is.
 	Foreign func(uid string) bool
+	// SandboxesFile keeps which sandboxes were seen, so that their network addresses are freed where the runtime loses them; "":
+	// none are. CNICache is where the runtime keeps what it has attached to networks. Network is where plugins are looked for,
+	// where the runtime does not tell.
+	SandboxesFile, CNICache string
+	Network                 cni.Places
 }
 
 func (o Options) withDefaults() Options {

@@ -43,6 +43,9 @@ func (s *Stack) Reboot() error {
 	return nil
 }
 
+// LoseRuntime removes all that the runtime keeps on disk. It must not run, and nothing of it, as after Reboot.
+func (s *Stack) LoseRuntime() error { return os.RemoveAll(s.root()) }
+
 // Ctr runs containerd's own command in one of its namespaces, beside the CRI, and gives what it prints.
 func (s *Stack) Ctr(ctx context.Context, namespace string, args ...string) (string, error) {
 	all := append([]string{"--address", s.Socket(), "--namespace", namespace}, args...)

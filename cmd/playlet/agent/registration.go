@@ -107,9 +107,14 @@ func networkProblem(node *config.Node, runtime runtimeStatus) func(context.Conte
 		}
 		places, ok := cni.PlacesOf(status.GetInfo())
 		if !ok {
-			places = cni.Places{ConfDir: node.CNIConfDir, BinDirs: node.CNIBinDirs, MaxConfigs: 1}
+			places = networkPlaces(node)
 		}
 		_, err = cni.Ready(ctx, places)
 		return err
 	}
+}
+
+// networkPlaces is where the flags say that the network is.
+func networkPlaces(node *config.Node) cni.Places {
+	return cni.Places{ConfDir: node.CNIConfDir, BinDirs: node.CNIBinDirs, MaxConfigs: 1}
 }

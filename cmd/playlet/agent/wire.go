@@ -39,6 +39,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/status"
 	"github.com/playlet-dev/playlet/actors/volumes"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
+	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -121,6 +122,8 @@ func wireRuntime(
 				MinAge: node.MinimumContainerTTL, MaxPerContainer: int(node.MaxDeadContainersPerContainer),
 				MaxTotal: int(node.MaxDeadContainers),
 			}, StartedPeriod: node.ContainerLogMonitorInterval(),
+			SandboxesFile: filepath.Join(stateDir(node), "sandboxes.json"), CNICache: cni.DefaultCacheDir,
+			Network: networkPlaces(node),
 		}),
 		"logs": logs.New(logs.Options{
 			CRI: client, Operations: host.Ops, PodLogsDir: node.Kubelet.PodLogsDir, LinksDir: node.LogLinksDir,

@@ -1,0 +1,185 @@
+package runtime
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/cni"
+)
+
+// lost is a rig of an agent whose runtime's sandboxes are attached to a network.
+type lost struct {
+	*rig
+	dir string
+}
+
+func lostRig(t *testing.T, f *fake, dir string) lost {
+	t.Helper()
+	l := lost{dir: dir}
+	l.rig = settledRig(t, f, func(o *Options) {
+		o.PollPeriod, o.AuditPeriod, o.CollectPeriod = time.Minute, time.Minute, 24*time.Hour
+		o.SandboxesFile, o.CNICache = filepath.Join(dir, "sandboxes.json"), filepath.Join(dir, "cache")
+		o.Network = cni.Places{BinDirs: []string{dir}}
+	})
+	return l
+}
+
+// attached writes what libcni keeps of an attachment; its plugin says that it was called.
+func (l lost) attached(netns string, ids ...string) {
+	l.t.Helper()
+	plugin := fmt.Sprintf("#!/bin/sh\necho $CNI_COMMAND $CNI_CONTAINERID >>%s/calls\n", l.dir)
+	if err := os.WriteFile(filepath.Join(l.dir, "plugin"), []byte(plugin), 0o700); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(l.dir, "cache", "results"), 0o755); err != nil {
+		l.t.Fatal(err)
+	}
+	for _, id := range ids {
+		conf := []byte(`{"cniVersion":"0.4.0","name":"pods","plugins":[{"type":"plugin","ipam":{"type":"host-local"}}]}`)
+		text := fmt.Sprintf(`{"kind":"cniCacheV1","containerId":%q,"config":%q,"ifName":"eth0","networkName":"pods",
+			"netns":%q,"result":{"cniVersion":"0.4.0"}}`, id, base64.StdEncoding.EncodeToString(conf), netns)
+		file := filepath.Join(l.dir, "cache", "results", "pods-"+id+"-eth0")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// audits has so many audits be made, a minute apart.
+func (l lost) audits(n int) {
+	for range n {
+		l.Advance(time.Minute)
+		l.work()
+	}
+}
+
+// called is for which containers the plugin was called.
+func (l lost) called() []string {
+	text, err := os.ReadFile(filepath.Join(l.dir, "calls"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		l.t.Error(err)
+	}
+	return slices.DeleteFunc(strings.Fields(string(text)), func(w string) bool { return w == "DEL" })
+}
+
+// sandbox puts a pod's sandbox there, under this ID.
+func (f *fake) sandbox(uid, id string) {
+	f.pod(uid)
+	f.sandboxes[len(f.sandboxes)-1].Id = id
+}
+
+// What the runtime has lost is given back, and nothing else: neither of a sandbox that it has, nor of one that was never seen.
+func TestLeasesOfSandboxesThatTheRuntimeHasLost(t *testing.T) {
+	f := newFake()
+	f.sandbox("a", "aaa")
+	f.sandbox("b", "bbb")
+	l := lostRig(t, f, t.TempDir())
+	l.audits(2)
+	l.attached("", "aaa", "bbb", "stranger")
+	f.drop("a")
+	l.audits(2)
+	if got := l.called(); len(got) > 0 {
+		t.Errorf("absent for a minute: %v", got)
+	}
+	l.audits(5)
+	if got := l.called(); !slices.Equal(got, []string{"aaa"}) {
+		t.Errorf("freed are those of %v", got)
+	}
+	text, err := os.ReadFile(filepath.Join(l.dir, "sandboxes.json"))
+	if err != nil || !strings.Contains(string(text), "bbb") || strings.Contains(string(text), "aaa") {
+		t.Errorf("kept is %s, %v", text, err)
+	}
+}
+
+// An agent that begins knows of what was seen before; without that it frees nothing.
+func TestLeasesOfSandboxesThatWereSeenBefore(t *testing.T) {
+	for name, want := range map[string][]string{"kept": {"aaa"}, "damaged": nil, "away": nil} {
+		f, dir := newFake(), t.TempDir()
+		f.sandbox("a", "aaa")
+		l := lostRig(t, f, dir)
+		l.audits(2)
+		l.attached("", "aaa")
+		file := filepath.Join(dir, "sandboxes.json")
+		var err error
+		switch name {
+		case "damaged":
+			err = os.WriteFile(file, []byte("{"), 0o600)
+		case "away":
+			err = os.Remove(file)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.drop("a")
+		f.sandbox("b", "bbb")
+		l = lostRig(t, f, dir)
+		l.audits(6)
+		if got := l.called(); !slices.Equal(got, want) {
+			t.Errorf("%s: freed are those of %v, want %v", name, got, want)
+		}
+	}
+}
+
+// A list that is empty or fails, a sandbox that comes back or that the runtime knows, and one with processes: nothing is freed.
+func TestLeasesThatStay(t *testing.T) {
+	const here = "/proc/self/ns/net"
+	for name, c := range map[string]struct {
+		netns string
+		then  func(f *fake, l lost)
+	}{
+		"an empty list": {"", func(f *fake, l lost) {
+			f.drop("a")
+			f.drop("b")
+			l.audits(9)
+		}},
+		"lists that fail": {"", func(f *fake, l lost) {
+			f.drop("a")
+			f.fail("sandboxes", errors.New("no"))
+			l.audits(9)
+		}},
+		"lists without it that are too far apart from each other": {"", func(f *fake, l lost) {
+			for range 5 {
+				f.drop("a")
+				l.audits(2)
+				f.sandbox("a", "aaa")
+				l.audits(1)
+			}
+		}},
+		"one that is known by its ID": {"", func(f *fake, l lost) {
+			f.hides = "aaa"
+			l.audits(9)
+		}},
+		"a runtime that does not answer for it": {"", func(f *fake, l lost) {
+			f.drop("a")
+			f.fail("sandbox", errors.New("no"))
+			l.audits(9)
+		}},
+		"one in whose namespace processes run": {here, func(f *fake, l lost) {
+			f.drop("a")
+			l.audits(9)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake()
+			f.sandbox("a", "aaa")
+			f.sandbox("b", "bbb")
+			l := lostRig(t, f, t.TempDir())
+			l.audits(2)
+			l.attached(c.netns, "aaa")
+			c.then(f, l)
+			if got := l.called(); len(got) > 0 {
+				t.Errorf("freed are those of %v", got)
+			}
+			if text, err := os.ReadFile(filepath.Join(l.dir, "sandboxes.json")); !strings.Contains(string(text), "aaa") {
+				t.Errorf("it is not kept any more: %s, %v", text, err)
+			}
+		})
+	}
+}

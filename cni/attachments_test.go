@@ -1,0 +1,79 @@
+package cni
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+)
+
+// attach attaches a container to a network of one plugin with addresses and one without.
+func attach(t *testing.T, a Attachments, log, container, netns string) {
+	t.Helper()
+	conf, err := libcni.NetworkConfFromBytes(fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
+		{"type": "main", "log": %q, "ipam": {"type": "addresses"}}, {"type": "main", "log": %q}]}`, log, log))
+	must(t, err)
+	_, err = a.config().AddNetworkList(t.Context(), conf, &libcni.RuntimeConf{ContainerID: container, NetNS: netns, IfName: "eth0",
+		Args: [][2]string{{"K8S_POD_UID", "u"}}})
+	must(t, err)
+}
+
+func TestAttachmentsAreGivenBack(t *testing.T) {
+	p := places(t, "main")
+	a := Attachments{BinDirs: p.BinDirs, CacheDir: t.TempDir(), Proc: t.TempDir()}
+	log, space := filepath.Join(t.TempDir(), "calls"), filepath.Join(t.TempDir(), "netns")
+	must(t, os.WriteFile(space, nil, 0o600)) // what a namespace was mounted on
+	const lost, stranger = "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"
+	attach(t, a, log, lost, space)
+	attach(t, a, log, stranger, space)
+	must(t, os.Remove(log))
+
+	process := filepath.Join(a.Proc, "17", "ns")
+	must(t, os.MkdirAll(process, 0o755))
+	info, err := os.Stat(space)
+	must(t, err)
+	inhabit := func(inode uint64) {
+		t.Helper()
+		_ = os.Remove(filepath.Join(process, "net")) // there is none the first time
+		must(t, os.Symlink(fmt.Sprintf("net:[%d]", inode), filepath.Join(process, "net")))
+	}
+	inhabit(inode(info))
+	if n, err := a.Release(t.Context(), lost); !errors.Is(err, ErrInUse) || n != 0 {
+		t.Errorf("in use: %d, %v", n, err)
+	}
+	inhabit(1)
+	a.BinDirs = nil
+	if n, err := a.Release(t.Context(), lost); err == nil || n != 0 {
+		t.Errorf("without plugins: %d, %v", n, err)
+	}
+	a.BinDirs = p.BinDirs
+	if n, err := a.Release(t.Context(), lost); err != nil || n != 1 {
+		t.Errorf("%d, %v", n, err)
+	}
+	calls, err := os.ReadFile(log)
+	must(t, err)
+	if got := strings.Fields(string(calls)); !slices.Equal(got, []string{"DEL", lost, "DEL", lost}) {
+		t.Errorf("calls %v", got)
+	}
+	if n, err := a.Release(t.Context(), lost); err != nil || n != 0 {
+		t.Errorf("once more: %d, %v", n, err)
+	}
+	if _, err := a.Release(t.Context(), ""); err == nil {
+		t.Error("no ID at all")
+	}
+	if left, err := a.Of(stranger); err != nil || len(left) != 1 {
+		t.Errorf("of the stranger there is %v, %v", left, err)
+	}
+	must(t, os.RemoveAll(a.Proc))
+	if _, err := a.Release(t.Context(), stranger); err == nil {
+		t.Error("no processes are seen, and it is taken for unused")
+	}
+}
+
+func inode(info os.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Ino }
