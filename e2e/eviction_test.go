@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -123,20 +122,10 @@ func TestAPodThatFillsTheDiskIsEvicted(t *testing.T) {
 }
 
 // smallDisk mounts a file system of so many mebibytes, on a loop device.
-func smallDisk(t *testing.T, at string, mebibytes int64) {
+func smallDisk(t *testing.T, at string, mebibytes int64, options ...string) {
 	t.Helper()
-	image := filepath.Join(t.TempDir(), "disk")
-	f, err := os.Create(image)
-	must(t, err)
-	must(t, f.Truncate(mebibytes<<20))
-	must(t, f.Close())
-	for _, command := range []string{"mkfs.ext4 -q -m 0 " + image, "mount -o loop " + image + " " + at} {
-		words := strings.Fields(command)
-		if out, err := exec.CommandContext(t.Context(), words[0], words[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", command, err, out)
-		}
-	}
-	t.Cleanup(func() { _ = exec.Command("umount", "-l", at).Run() })
+	must(t, stack.MountDisk(filepath.Join(t.TempDir(), "disk"), at, mebibytes, options...))
+	t.Cleanup(func() { _ = stack.UnmountDisk(at) })
 }
 
 // Pods that use up the memory that they have together are evicted before the kernel ends any of them: the one that has most

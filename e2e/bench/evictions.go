@@ -9,10 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -42,15 +40,10 @@ func makeSmall(agent *stack.Agent) (undo func(), err error) {
 	agent.Config["evictionHard"] = map[string]string{"memory.available": "150Mi", "nodefs.available": "20Mi"}
 	agent.Config["evictionPressureTransitionPeriod"] = "1s"
 	image := agent.RootDir + ".disk"
-	for _, words := range [][]string{
-		{"truncate", "-s", fmt.Sprintf("%dM", diskMiB), image}, {"mkfs.ext4", "-q", "-m", "0", image},
-		{"mount", "-o", "loop", image, agent.RootDir},
-	} {
-		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%s: %w: %s", strings.Join(words, " "), err, out)
-		}
+	if err := stack.MountDisk(image, agent.RootDir, diskMiB); err != nil {
+		return nil, err
 	}
-	return func() { _ = exec.Command("umount", "-l", agent.RootDir).Run() }, nil
+	return func() { _ = stack.UnmountDisk(agent.RootDir) }, nil
 }
 
 // overuse is a way in which a pod uses more than it may; it is done when that has begun.

@@ -73,7 +73,7 @@ func (s *Stack) mounts() ([]string, error) {
 	mounts, err := isolate.Mounts()
 	var points []string
 	for _, m := range mounts {
-		if strings.HasPrefix(m.Point, s.Dir+"/") {
+		if strings.HasPrefix(m.Point, s.Dir+"/") && m.Point != s.root() {
 			points = append(points, m.Point)
 		}
 	}

@@ -45,6 +45,8 @@ type Options struct {
 	Second string
 	// Mirrored are names of registries whose images the runtime gets from the stack's registry.
 	Mirrored []string
+	// DiskMiB, unless 0, is the size of a file system on which the runtime alone has its images and containers.
+	DiskMiB int64
 	// Logf takes a line of progress; nil means none.
 	Logf func(format string, args ...any)
 }
@@ -72,6 +74,7 @@ type Stack struct {
 	env     []string // of the runtime
 	mirrors []string
 	second  string // program of SecondHandler, or empty
+	diskMiB int64
 	parts   install.Runtime
 	logf    func(format string, args ...any)
 	log     *logbook
@@ -133,6 +136,7 @@ func New(ctx context.Context, o Options) (*Stack, error) {
 
 		mirrors: o.Mirrored,
 		second:  o.Second,
+		diskMiB: o.DiskMiB,
 	}
 	s.log = &logbook{path: filepath.Join(s.Dir, "containerd.log")}
 	live.Add(1)
@@ -156,7 +160,7 @@ func (s *Stack) setUp(ctx context.Context) error {
 	if err := os.Mkdir(s.Dir, 0o755); err != nil {
 		return err
 	}
-	if err := s.makeGroups(); err != nil {
+	if err := errors.Join(s.makeGroups(), s.mountRoot()); err != nil {
 		return err
 	}
 	registry, err := devimages.StartRegistry(context.WithoutCancel(ctx))
@@ -192,7 +196,7 @@ func (s *Stack) tearDown() error {
 	if s.daemon != nil {
 		errs = append(errs, s.removePods(), s.TermRuntime(), s.dropPodGroups())
 	}
-	errs = append(errs, s.sweep())
+	errs = append(errs, s.sweep(), s.unmountRoot())
 	if s.client != nil {
 		errs = append(errs, s.client.Close())
 	}
