@@ -140,7 +140,7 @@ func TestAPodThatUsesUpInodesIsEvicted(t *testing.T) {
 	unharmed(t, s, a, "small", was)
 }
 
-// What the agent keeps for a pod counts as its local storage: its log, its /etc/hosts.
+// What the agent keeps for a pod counts as its local storage: its log, its termination log, its /etc/hosts.
 func TestWhatIsKeptForAPodIsBounded(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := short(t, s, map[string]string{}, nil)
@@ -154,8 +154,9 @@ func TestWhatIsKeptForAPodIsBounded(t *testing.T) {
 			_, err = f.WriteString(strings.Repeat(strings.Repeat("x", 1000)+"\n", 2000))
 			return errors.Join(err, f.Close())
 		},
-		"hosts":  func(at string) error { return stack.Fill(filepath.Join(at, "etc/hosts"), 2<<20) },
-		"within": func(at string) error { return stack.Fill(filepath.Join(at, "etc/hosts"), 1<<19) },
+		"message": func(at string) error { return stack.Fill(filepath.Join(at, "dev/termination-log"), 2<<20) },
+		"hosts":   func(at string) error { return stack.Fill(filepath.Join(at, "etc/hosts"), 2<<20) },
+		"within":  func(at string) error { return stack.Fill(filepath.Join(at, "etc/hosts"), 1<<19) },
 	}
 	for name := range fills {
 		must(t, a.Write(name+".yaml", manifest(s, name, limited)))
@@ -178,7 +179,8 @@ func TestWhatIsKeptForAPodIsBounded(t *testing.T) {
 	}
 	got, _ := p.deeds()
 	slices.Sort(got)
-	if want := []string{"evicted hosts by ephemeralpodfs.limit", "evicted log by ephemeralpodfs.limit"}; !slices.Equal(got, want) {
+	if want := []string{"evicted hosts by ephemeralpodfs.limit", "evicted log by ephemeralpodfs.limit",
+		"evicted message by ephemeralpodfs.limit"}; !slices.Equal(got, want) {
 		t.Errorf("done was %q, want %q", got, want)
 	}
 	unharmed(t, s, a, "within", was)
