@@ -89,6 +89,9 @@ func (p *pressure) ends(condition corev1.NodeConditionType, want ...string) {
 	if !slices.Equal(got, want) {
 		p.t.Errorf("done was %q, want %q", got, want)
 	}
+	if first.IsZero() {
+		return
+	}
 	p.t.Logf("%q: from crossing to the first action %s, to this end %s", want, first.Sub(p.at).Round(10*time.Millisecond),
 		time.Since(p.at).Round(10*time.Millisecond))
 }

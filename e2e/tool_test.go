@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -56,6 +57,8 @@ func tool(args []string) int {
 		return burn(args[1], stopped)
 	case "tty":
 		return atTerminal(stopped)
+	case "bomb":
+		return bomb(args[1], stopped)
 	case "wait":
 		fmt.Println("waiting")
 		<-stopped
@@ -130,6 +133,32 @@ func count(dir string, stopped <-chan os.Signal) int {
 			return verdict(err)
 		}
 	}
+}
+
+// bomb starts processes, once there is a file /data/go, until there are so many or the kernel makes no more. It says what it came to,
+// and waits.
+func bomb(most string, stopped <-chan os.Signal) int {
+	n, err := strconv.Atoi(most)
+	if err != nil {
+		return verdict(err)
+	}
+	for tick := time.NewTicker(10 * time.Millisecond); ; {
+		select {
+		case <-stopped:
+			return 0
+		case <-tick.C:
+		}
+		if _, err := os.Stat("/data/go"); err == nil {
+			break
+		}
+	}
+	made := 0
+	for ; made < n && err == nil; made++ {
+		err = exec.Command("/hello", "sleep").Start()
+	}
+	fmt.Println("made", made, err)
+	<-stopped
+	return 0
 }
 
 // atTerminal says whether its input is a terminal, and how big that is, each time it changes; a line "end" ends it.
