@@ -21,6 +21,7 @@ func (m *Machine) planCleaning(now time.Time) Phase {
 	}
 	if !m.cleaned.volumes && m.due(now, "unmount", "", m.set.AnswerTimeout) {
 		m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
+		m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}}) // no container is made of them any more
 	}
 	if gone && !m.cleaned.runtime && noted && !now.Before(m.cleaned.retry) && m.due(now, "remove", "", m.set.Work) {
 		m.emit(RemovePod{})

@@ -91,6 +91,9 @@ func TestRestartPolicy(t *testing.T) {
 			if !c.again && (w.ended == nil || w.ended.Gone) {
 				t.Errorf("its end: %+v", w.ended)
 			}
+			if w.holds == !c.again {
+				t.Errorf("its images are kept for it: %v", w.holds)
+			}
 		})
 	}
 }

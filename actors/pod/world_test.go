@@ -51,6 +51,7 @@ type world struct {
 	groups     []*v1.Pod // as its cgroup was asked for
 	edits      uint64
 	noImages   bool // no pull ends
+	holds      bool // images are kept for it
 	watch      func(*v1.PodStatus)
 	stuck      map[string]bool // containers left of starts that were cut off, which cannot be removed
 	halfway    int             // so many of the next starts create the container and then fail
@@ -328,6 +329,7 @@ func (w *world) sent(msg any) {
 			return messages.PodCgroupRemoved{UID: m.UID}
 		}))
 	case messages.PullImage:
+		w.holds = true
 		if w.noImages {
 			return
 		}
@@ -354,6 +356,7 @@ func (w *world) sent(msg any) {
 			w.send(w.desired())
 		}
 	case messages.ForgetImages:
+		w.holds = false
 	case messages.WatchProbes:
 		w.watchProbes(m)
 	default:
