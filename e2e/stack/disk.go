@@ -1,12 +1,22 @@
 package stack
 
 import (
+	"archive/tar"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
 	"syscall"
+
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // MountDisk mounts a file system of so many mebibytes that is empty at a folder. It lies in the file image, on a loop device that the
@@ -55,6 +65,42 @@ func UseInodes(dir string, files int) error {
 	}
 	return nil
 }
+
+// PullBig has the runtime pull an image of so many mebibytes that runs nothing, and gives its reference. The runtime keeps it twice: as
+// it was pulled, and unpacked.
+func (s *Stack) PullBig(ctx context.Context, name string, mebibytes int) (string, error) {
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	data := make([]byte, mebibytes<<20)
+	if _, err := rand.NewChaCha8([32]byte(fmt.Appendf(nil, "%32s", name))).Read(data); err != nil {
+		return "", err
+	}
+	err := w.WriteHeader(&tar.Header{Name: "much", Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(data))})
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		return "", err
+	}
+	image, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		mutate.Addendum{Layer: static.NewLayer(layer.Bytes(), types.OCIUncompressedLayer)})
+	if err == nil {
+		err = s.Registry.Push(name, image)
+	}
+	if err == nil {
+		_, err = s.Pull(ctx, s.Registry.Ref(name))
+	}
+	return s.Registry.Ref(name), err
+}
+
+// HasImage says whether the runtime has an image.
+func (s *Stack) HasImage(ctx context.Context, ref string) (bool, error) {
+	resp, err := s.client.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
+	return resp.GetImage() != nil, err
+}
+
+// DiskRoot is where the runtime's file system of its own is mounted.
+func (s *Stack) DiskRoot() string { return s.root() }
 
 // mountRoot gives the runtime a file system of its own for what it keeps, where one was asked for.
 func (s *Stack) mountRoot() error {
