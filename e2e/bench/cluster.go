@@ -54,7 +54,11 @@ type clusterBench struct {
 }
 
 func runCluster(ctx context.Context) error {
-	s, err := stack.New(ctx, stack.Options{})
+	var o stack.Options
+	if *evictions > 0 {
+		o.DiskMiB = imageDiskMiB
+	}
+	s, err := stack.New(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -97,7 +101,7 @@ func runCluster(ctx context.Context) error {
 // measure is all that is measured of one subject in one round.
 func (b *clusterBench) measure(ctx context.Context, sub *subject) error {
 	return b.with(ctx, sub, func() error {
-		steps := []func(context.Context, *subject) error{b.idle, b.figures, b.singly, b.crowds, b.restart}
+		steps := []func(context.Context, *subject) error{b.idle, b.figures, b.singly, b.crowds, b.resizes, b.restart}
 		if *evictions > 0 {
 			steps = []func(context.Context, *subject) error{b.evict}
 		}

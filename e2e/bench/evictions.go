@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,11 +23,16 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-var evictions = flag.Int("evictions", 0, "with -cluster: measure only how long evictions take, so many of each kind; their nodes are small")
+var (
+	evictions = flag.Int("evictions", 0, "with -cluster: measure only how long evictions take, so many of each kind; their nodes are small")
+	overuses  = flag.String("overuses", "", "with -evictions: only the kinds whose names have one of these words, as in \"inodes,images\"")
+)
 
 const (
-	diskMiB      = 100 // the file system of the root folder
-	podMemoryMiB = 400 // what pods have of memory together
+	diskMiB      = 100  // the file system of the root folder
+	diskInodes   = 6000 // of that
+	imageDiskMiB = 300  // the file system of images and writable layers
+	podMemoryMiB = 400  // what pods have of memory together
 )
 
 // makeSmall gives the agent a disk and memory that one pod can use up.
@@ -37,10 +43,12 @@ func makeSmall(agent *stack.Agent) (undo func(), err error) {
 	}
 	total := info.Totalram * uint64(info.Unit)
 	agent.Config["systemReserved"] = map[string]string{"memory": fmt.Sprint(total - podMemoryMiB<<20)}
-	agent.Config["evictionHard"] = map[string]string{"memory.available": "150Mi", "nodefs.available": "20Mi"}
+	agent.Config["evictionHard"] = map[string]string{"memory.available": "150Mi", "nodefs.available": "20Mi",
+		"nodefs.inodesFree": "1000", "imagefs.available": "100Mi"}
+	agent.Config["imageGCHighThresholdPercent"], agent.Config["imageMinimumGCAge"] = 100, "1ns"
 	agent.Config["evictionPressureTransitionPeriod"] = "1s"
 	image := agent.RootDir + ".disk"
-	if err := stack.MountDisk(image, agent.RootDir, diskMiB); err != nil {
+	if err := stack.MountDisk(image, agent.RootDir, diskMiB, "-N", fmt.Sprint(diskInodes)); err != nil {
 		return nil, err
 	}
 	return func() { _ = stack.UnmountDisk(agent.RootDir) }, nil
@@ -54,16 +62,27 @@ type overuse struct {
 
 // evict measures from a pod's use of too much to the moment at which a watch sees that it is evicted.
 func (b *clusterBench) evict(ctx context.Context, sub *subject) error {
-	fill := func(volume string, mebibytes int) func(context.Context, *subject, *corev1.Pod) error {
+	in := func(volume string, use func(dir string) error) func(context.Context, *subject, *corev1.Pod) error {
 		return func(_ context.Context, sub *subject, pod *corev1.Pod) error {
-			dir := filepath.Join(sub.root, "pods", string(pod.UID), "volumes/kubernetes.io~empty-dir", volume)
-			return os.WriteFile(filepath.Join(dir, "much"), make([]byte, mebibytes<<20), 0o644)
+			return use(filepath.Join(sub.root, "pods", string(pod.UID), "volumes/kubernetes.io~empty-dir", volume))
 		}
 	}
-	for _, kind := range []overuse{
-		{"the disk is full", fill("disk", 75)}, {"an emptyDir is above its limit", fill("limited", 2)},
-		{"pods' memory is used up", b.allocate},
-	} {
+	fill := func(mebibytes int64) func(dir string) error {
+		return func(dir string) error { return stack.Fill(filepath.Join(dir, "much"), mebibytes<<20) }
+	}
+	kinds := []overuse{
+		{"the disk is full", in("disk", fill(75))},
+		{"inodes are used up", in("disk", func(dir string) error { return stack.UseInodes(dir, diskInodes-1000) })},
+		{"an emptyDir is above its limit", in("limited", fill(2))}, {"pods' memory is used up", b.allocate},
+		{"a writable layer fills images' disk", b.fillLayer},
+	}
+	wanted := func(name string) bool {
+		return slices.ContainsFunc(strings.Split(*overuses, ","), func(word string) bool { return strings.Contains(name, word) })
+	}
+	for _, kind := range kinds {
+		if !wanted(kind.name) {
+			continue
+		}
 		var took []time.Duration
 		for range *evictions {
 			one := time.Duration(0)
@@ -75,10 +94,76 @@ func (b *clusterBench) evict(ctx context.Context, sub *subject) error {
 			}
 			took = append(took, one)
 		}
-		b.note(kind.name+", evicted, s (p50)", sub, quantile(took, 0.5).Seconds())
-		b.note(kind.name+", evicted, s (last)", sub, slices.Max(took).Seconds())
+		b.noteSpread(kind.name+", evicted, s", sub, took)
+	}
+	if wanted(unusedImages) {
+		return b.reclaimImages(ctx, sub)
 	}
 	return nil
+}
+
+func (b *clusterBench) noteSpread(figure string, sub *subject, took []time.Duration) {
+	b.note(figure+" (p50)", sub, quantile(took, 0.5).Seconds())
+	b.note(figure+" (last)", sub, slices.Max(took).Seconds())
+}
+
+const unusedImages = "images' disk is full, an unused image is gone"
+
+// reclaimImages measures from the moment at which there is too little left where images are to the one at which an image that nobody
+// uses is gone. No pod is there.
+func (b *clusterBench) reclaimImages(ctx context.Context, sub *subject) error {
+	var took []time.Duration
+	for i := range *evictions {
+		if err := b.relieved(ctx, sub); err != nil {
+			return err
+		}
+		ref, err := b.stack.PullBig(ctx, fmt.Sprintf("unused-%s-%d", sub.name, i), 20)
+		if err != nil {
+			return err
+		}
+		time.Sleep(time.Duration(rand.Int64N(int64(10 * time.Second))))
+		began := time.Now()
+		others := filepath.Join(b.stack.DiskRoot(), "others")
+		if err := b.fillImageDisk(others); err != nil {
+			return err
+		}
+		for there := true; there; time.Sleep(time.Millisecond) {
+			if there, err = b.stack.HasImage(ctx, ref); err != nil {
+				return err
+			}
+			if time.Since(began) > waitLimit {
+				return fmt.Errorf("%s: image %s stays", unusedImages, ref)
+			}
+		}
+		took = append(took, time.Since(began))
+		if err := os.Remove(others); err != nil {
+			return err
+		}
+	}
+	b.noteSpread(unusedImages+", s", sub, took)
+	return nil
+}
+
+// fillImageDisk leaves 80 MiB where images are.
+func (b *clusterBench) fillImageDisk(path string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(b.stack.DiskRoot(), &fs); err != nil {
+		return err
+	}
+	return stack.Fill(path, int64(fs.Bavail)*fs.Frsize-80<<20)
+}
+
+// fillLayer has the pod's container use what is left where images are.
+func (b *clusterBench) fillLayer(ctx context.Context, _ *subject, pod *corev1.Pod) error {
+	list, err := b.stack.ContainersOf(ctx, string(pod.UID))
+	if err != nil || len(list) != 1 {
+		return fmt.Errorf("%d containers: %w", len(list), err)
+	}
+	pid, err := b.stack.ContainerPID(ctx, list[0].Id)
+	if err != nil {
+		return err
+	}
+	return b.fillImageDisk(fmt.Sprintf("/proc/%d/root/much", pid))
 }
 
 // evictOne is one measurement; 0 where the pod did not come to run.
