@@ -148,8 +148,8 @@ func inManifest(a *api.Actor, path string) bool {
 
 func withPod(a *api.Actor, name string) string { return strings.Replace(ShownPath(a), a.Pod, name, 1) }
 
-// below are the actor at the path and those below it; all where the path is empty. Where no actor is at the path, the pod in it may
-// be named as in its manifest, without the node's name.
+// below are the actor at the path and those below it; all where the path is empty. Where no actor is at the path, the pod in it
+// may be named as in its manifest, without the node's name.
 func below(all []api.Actor, path string) ([]api.Actor, error) {
 	path = strings.Trim(path, "/")
 	if rest, ok := strings.CutPrefix(path, "pod/"); ok {
