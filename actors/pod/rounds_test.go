@@ -128,6 +128,7 @@ var again = func() map[string][]string {
 
 func TestAllAreRestarted(t *testing.T) {
 	w := newWorld(restartingPod(v1.RestartPolicyNever))
+	w.pod.Spec.Containers[1].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 	w.pod.Spec.Containers[1].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{}}
 	w.exit = once
 	var told []string
@@ -145,7 +146,7 @@ func TestAllAreRestarted(t *testing.T) {
 			return c.Type == v1.PodInitialized && c.Status == v1.ConditionFalse
 		})
 		for _, c := range append(s.ContainerStatuses, s.InitContainerStatuses...) {
-			if word == "True" && (c.State.Terminated != nil || c.State.Waiting != nil && c.State.Waiting.Reason !=
+			if c.ContainerID != "" && strings.HasPrefix(word, "True") && (c.State.Terminated != nil || c.State.Waiting != nil && c.State.Waiting.Reason !=
 				messages.ReasonRestartingAll || !initialized) {
 				t.Errorf("meanwhile it is told of %s: %+v, initialized %v", c.Name, c.State, initialized)
 			}
@@ -266,6 +267,48 @@ func TestAllAreRestartedWhateverFalls(t *testing.T) {
 	})
 }
 
+// The others end for good meanwhile, since they are ended: that is not the end of the pod, whoever comes to see it then.
+func TestASidecarsRuleWhateverFalls(t *testing.T) {
+	everywhere(t, func() *world {
+		pod := restartingPod(v1.RestartPolicyNever)
+		pod.Spec.InitContainers[1].RestartPolicyRules = rule(v1.ContainerRestartRuleActionRestartAllContainers, 7)
+		w := newWorld(pod)
+		w.heeded = 0
+		w.exit = func(name string, attempt uint32) (int32, bool) {
+			if name == "init1" {
+				return 7, attempt == 0 && slices.Contains(w.runningNames(), "c1")
+			}
+			return 0, name == "init0"
+		}
+		return w
+	}, func(w *world) string {
+		if got := w.runningNames(); !slices.Equal(got, []string{"c0", "c1", "init1"}) || w.machine.rounds.now != 1 {
+			return fmt.Sprintf("round %d, running: %v", w.machine.rounds.now, got)
+		}
+		return w.mixedRounds()
+	})
+}
+
+// A sidecar that is ended since an init container has failed begins nothing.
+func TestAnEndAfterAFailureBeginsNothing(t *testing.T) {
+	everywhere(t, func() *world {
+		pod := restartingPod(v1.RestartPolicyNever)
+		inits := pod.Spec.InitContainers
+		inits[0], inits[1] = inits[1], inits[0]
+		inits[0].RestartPolicyRules = rule(v1.ContainerRestartRuleActionRestartAllContainers, 143)
+		w := newWorld(pod)
+		w.exit = func(name string, _ uint32) (int32, bool) {
+			return 1, name == "init0" && w.now.After(time.Unix(1_000_000, 100))
+		}
+		return w
+	}, func(w *world) string {
+		if got := w.made(); len(got["init0"]) != 1 || w.machine.Phase() != Finished || w.status.Phase != v1.PodFailed {
+			return fmt.Sprintf("%s, %s: %v", w.machine.Phase(), w.status.Phase, got)
+		}
+		return ""
+	})
+}
+
 // A sidecar that is ended with its pod begins nothing, whatever its exit code: not even where the actor falls meanwhile.
 func TestAnEndAfterThePodsBeginsNothing(t *testing.T) {
 	everywhere(t, func() *world {
@@ -334,6 +377,9 @@ func TestWhoIsRestarted(t *testing.T) {
 		for name, all := range w.made() {
 			got[name] = len(all)
 		}
+		if got["debug0"] > 0 && !slices.Contains(w.runningNames(), "debug0") {
+			t.Errorf("%s: running %v", c.name, w.runningNames())
+		}
 		if !maps.Equal(got, c.want) || w.status.Phase != c.phase {
 			t.Errorf("%s: made %v, %s", c.name, got, w.status.Phase)
 		}
@@ -350,25 +396,43 @@ func TestNobodyWaitsToBeRestartedWithAll(t *testing.T) {
 		case "c1":
 			return 1, attempt < 4
 		case "c0":
-			return 42, attempt < 4 && w.machine.container("c1").backoff.step > 2
+			c1 := w.machine.container("c1")
+			return 42, attempt < 4 && c1.backoff.step > 2 && c1.exited() != nil && c1.stage == messages.StageIdle
 		}
 		return 0, false
 	}
 	w.step(nil)
 	w.settle()
 	check(t, w)
-	ended := time.Time{}
+	ended := time.Time{} // when c0 ended last
 	for _, f := range slices.Backward(w.containers) {
-		if f.Name != "c0" {
-			continue
+		if round, _ := markedRound(&f); round > 0 && f.CreatedAt.Sub(ended) > time.Second && f.Name[0] == 'c' && f.Attempt < 5 {
+			t.Errorf("attempt %d of %s is made %v after the end that began round %d", f.Attempt, f.Name, f.CreatedAt.Sub(ended), round)
 		}
-		if wait := f.StartedAt.Sub(ended); !ended.IsZero() && wait > time.Second {
-			t.Errorf("attempt %d is made %v after the end of the one before", f.Attempt, wait)
+		if f.Name == "c0" {
+			ended = f.FinishedAt
 		}
-		ended = f.FinishedAt
 	}
 	if w.machine.rounds.now == 0 {
 		t.Error("nothing was restarted")
+	}
+}
+
+// What was made and never ran is made anew, in the new round.
+func TestWhatNeverRanIsMadeAnew(t *testing.T) {
+	w := newWorld(restartingPod(v1.RestartPolicyNever))
+	w.exit = func(name string, attempt uint32) (int32, bool) {
+		if name == "c0" && len(w.made()["c1"]) == 0 {
+			w.halfway = 1 // the start of c1, which comes next
+			return 0, false
+		}
+		return once(name, attempt)
+	}
+	w.step(nil)
+	w.settle()
+	check(t, w)
+	if got := w.made()["c1"]; len(got) < 2 || slices.Contains(w.stops, "c1") || !strings.HasSuffix(got[len(got)-1], "round 1") {
+		t.Errorf("c1 was made: %v, running %v", got, w.runningNames())
 	}
 }
 
