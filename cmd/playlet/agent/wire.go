@@ -60,7 +60,7 @@ func (a *Agent) wire() rows {
 	maps.Copy(all, wirePod(a.node, a.host, a.runtime, a.late, a.metrics))
 	meter := a.scales
 	if meter == nil {
-		meter = eviction.Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: a.node.RootDir, Images: a.client,
+		meter = eviction.Places{Proc: procDir, Cgroups: cgroupDir, RootDir: a.node.RootDir, Images: a.client,
 			Kubepods: a.kubepods}.Meter()
 	}
 	maps.Copy(all, wireRuntime(a.node, a.client, a.host, a.streams, a.runtime, a.cluster != nil))
@@ -285,6 +285,12 @@ func (a *Agent) eventOptions() events.Options {
 	return o
 }
 
+// Where the kernel tells of processes and cgroups.
+const (
+	procDir   = "/proc"
+	cgroupDir = "/sys/fs/cgroup"
+)
+
 // scales measure what a node may have too little of; *eviction.Meter does.
 type scales interface {
 	Measure(ctx context.Context) eviction.Measurement
@@ -306,7 +312,7 @@ func (a *Agent) evictionOptions(meter scales) eviction.Options {
 	}
 	if a.kernelLog != "" {
 		o.NextKill = eviction.KernelLog(a.kernelLog).Next
-		counts := &eviction.KillCounts{Proc: meter.Proc, Cgroups: meter.Cgroups, Kubepods: a.kubepods}
+		counts := &eviction.KillCounts{Proc: procDir, Cgroups: cgroupDir, Kubepods: a.kubepods}
 		o.NextCounted = counts.Next
 	}
 	if a.cluster != nil {
