@@ -36,8 +36,8 @@ func Restarts(pod *v1.PodSpec, c *v1.Container, code int32) bool {
 	return true
 }
 
-// RestartsAll says whether a container that ended with this code has all containers of its pod restarted, by the first of its rules
-// that the code meets (KEP-5532).
+// RestartsAll says whether a container that ended with this code has all containers of its pod restarted, by the first of its
+// rules that the code meets (KEP-5532).
 func RestartsAll(c *v1.Container, code int32) bool {
 	return ruled(c, code) == v1.ContainerRestartRuleActionRestartAllContainers
 }

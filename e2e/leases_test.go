@@ -13,7 +13,6 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
@@ -90,7 +89,7 @@ func attach(t *testing.T, s *stack.Stack, id string) (detach func()) {
 	run("netns", "add", "stranger")
 	conf, err := libcni.NetworkConfFromFile(filepath.Join(s.CNIConfDir(), "10-playlet.conflist"))
 	must(t, err)
-	plugins := libcni.NewCNIConfigWithCacheDir([]string{s.CNIBinDir()}, cni.DefaultCacheDir, nil)
+	plugins := libcni.NewCNIConfigWithCacheDir([]string{s.CNIBinDir()}, "/var/lib/cni", nil)
 	args := &libcni.RuntimeConf{ContainerID: id, NetNS: "/run/netns/stranger", IfName: "eth0", Args: [][2]string{
 		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "default"}, {"K8S_POD_NAME", "web"}, {"K8S_POD_INFRA_CONTAINER_ID", id},
 	}}

@@ -57,8 +57,8 @@ type PodFailure struct {
 	Annotations map[string]string `json:",omitempty"`
 }
 
-// EvictPod has the node end a pod that is still wanted, for want of a resource or for a limit that it exceeds. One that the node ends
-// already keeps its reason, and gets the lesser grace period of the two. A pod that ends for another reason stays as it is.
+// EvictPod has the node end a pod that is still wanted, for want of a resource or for a limit that it exceeds. One that the node
+// ends already keeps its reason, and gets the lesser grace period of the two. A pod that ends for another reason stays as it is.
 //
 // Sender: eviction. Receiver: pods. Reply: none; readers find the failure in the snapshot that pods publishes.
 // If lost: the pod stays, and a later measurement evicts the one that comes first then.

@@ -94,8 +94,8 @@ func (a *actor) nodeEvent(ctx supervisors.Context, text string) {
 	}
 }
 
-// taking is what is taken back: services are asked one after another for what nobody uses. Images come after containers, which may
-// be the last to use them.
+// taking is what is taken back: services are asked one after another for what nobody uses. Images come after containers, which
+// may be the last to use them.
 type taking struct {
 	by    Signal
 	rest  []messages.Address // who is asked, and who is asked then
@@ -164,8 +164,8 @@ func (a *actor) reclaimEnded(ctx supervisors.Context, from messages.Address) {
 	}
 }
 
-// onReclaimDue asks the next service where one has not answered in time. While more and more is left of what is short it is waited
-// for: there may be a lot to be removed.
+// onReclaimDue asks the next service where one has not answered in time. While more and more is left of what is short it is
+// waited for: there may be a lot to be removed.
 func (a *actor) onReclaimDue(ctx supervisors.Context, m reclaimDue) {
 	t := &a.taking
 	if m.turn != t.turn || len(t.rest) == 0 {
@@ -298,7 +298,8 @@ func (a *actor) evict(ctx supervisors.Context, c candidate, signal string, why m
 	leaving[c.pod.UID] = *why.Grace
 }
 
-// hasten gives pods that leave no more time than a hard threshold does. What they leave may be enough, and no other pod goes for it.
+// hasten gives pods that leave no more time than a hard threshold does. What they leave may be enough, and no other pod goes for
+// it.
 func (a *actor) hasten(ctx supervisors.Context, leaving map[types.UID]int64) {
 	for _, p := range a.opts.Board.Now().Pods {
 		if leaving[p.Pod.UID] <= hardGrace || p.Failure == nil {

@@ -130,9 +130,9 @@ const (
 	podUsageAnnotation        = "offending_pod_usage"
 )
 
-// explain is the message of an evicted pod's status, in the kubelet's words: what was short, and what used more than it requested,
-// the pod as a whole where it has requests of its own (KEP-2837), and its containers, init containers among them. The annotations
-// have the same for programs.
+// explain is the message of an evicted pod's status, in the kubelet's words: what was short, and what used more than it
+// requested, the pod as a whole where it has requests of its own (KEP-2837), and its containers, init containers among them. The
+// annotations have the same for programs.
 func explain(l limit, r Reading, c candidate) (text string, annotations map[string]string) {
 	what := signals[l.signal].resource
 	format := resource.BinarySI
@@ -145,7 +145,8 @@ func explain(l limit, r Reading, c candidate) (text string, annotations map[stri
 	annotations = map[string]string{starvedAnnotation: string(what)}
 	say := func(kind, name string, usage int64, request resource.Quantity) string {
 		uses := resource.NewQuantity(usage, format).String()
-		text += fmt.Sprintf("%s %s was using %s, request is %s, has larger consumption of %s. ", kind, name, uses, request.String(), what)
+		text += fmt.Sprintf("%s %s was using %s, request is %s, has larger consumption of %s. ",
+			kind, name, uses, request.String(), what)
 		return uses
 	}
 	if request, ok := podRequest(c.pod, what); ok && request.CmpInt64(workingSet(c.stats.Memory)) < 0 {

@@ -171,8 +171,8 @@ type usageLevel struct {
 }
 
 // usageAt is the use of memory to be told of. Where all that is used is less than the working set may be, that is what the
-// working set may be. Where the cache has filled the rest, such a threshold was crossed long ago; then it is the use that there is
-// if the cache stays as it is, which may lie beyond what there is.
+// working set may be. Where the cache has filled the rest, such a threshold was crossed long ago; then it is the use that there
+// is if the cache stays as it is, which may lie beyond what there is.
 func (p *Meter) usageAt(s Signal, r Reading, level int64) usageLevel {
 	group := ""
 	if s == AllocatableMemoryAvailable && p.Kubepods != nil {

@@ -132,8 +132,8 @@ func (m *Machine) before(t v1.PodConditionType) *v1.PodCondition {
 	return nil
 }
 
-// wasInitialized says that the pod was told to be initialized. As with the kubelet, that is not taken back while its init containers
-// run again.
+// wasInitialized says that the pod was told to be initialized. As with the kubelet, that is not taken back while its init
+// containers run again.
 func (m *Machine) wasInitialized() bool {
 	o := m.before(v1.PodInitialized)
 	return m.set.RestartAll && o != nil && o.Status == v1.ConditionTrue

@@ -49,8 +49,8 @@ func (m *Machine) containerStatus(c *container) v1.ContainerStatus {
 		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: hold.Code, Message: hold.Message}}
 	case f.State == messages.ContainerExited && m.live() && !c.over(m.pod) &&
 		(c.earlier || !cri.Restarts(&m.pod.Spec, c.spec, f.ExitCode)):
-		// It is started again for another reason than its end: with all others, for a new image, for a failed probe. The API server takes no state but
-		// this one after such an end, so that it must not be told of it.
+		// It is started again for another reason than its end: with all others, for a new image, for a failed probe. The API
+		// server takes no state but this one after such an end, so that it must not be told of it.
 		s.LastTerminationState = s.State
 		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: m.defaultWait(c), Message: pullWord(c)}}
 	}

@@ -49,8 +49,12 @@ func (m *Machine) ensureEphemeral(now time.Time) {
 // passed says that a later init container has been made in the current sandbox: initialization is past this one.
 func (m *Machine) passed(i int) bool {
 	current := m.sandboxes.current()
-	return current != nil && slices.ContainsFunc(m.containers[i+1:], func(c *container) bool {
-		return c.init && !c.earlier && slices.ContainsFunc(c.facts, func(f messages.ContainerFact) bool { return f.SandboxID == current.ID })
+	if current == nil {
+		return false
+	}
+	here := func(f messages.ContainerFact) bool { return f.SandboxID == current.ID }
+	return slices.ContainsFunc(m.containers[i+1:], func(c *container) bool {
+		return c.init && !c.earlier && slices.ContainsFunc(c.facts, here)
 	})
 }
 

@@ -15,9 +15,9 @@ import (
 
 // rounds is how often all containers of the pod were restarted together, since one of them ended by a rule for that (KEP-5532).
 //
-// Each container carries the round that it was made in. A newest container that ended by such a rule begins the next round: what is
-// of an earlier round is ended and then made again, init containers first, in the sandbox that is there. So a new actor finds in the
-// runtime alone what is still to be done; nothing else is kept. An end counts once: what it began carries a higher round.
+// Each container carries the round that it was made in. A newest container that ended by such a rule begins the next round: what
+// is of an earlier round is ended and then made again, init containers first, in the sandbox that is there. So a new actor finds
+// in the runtime alone what is still to be done; nothing else is kept. An end counts once: what it began carries a higher round.
 type rounds struct {
 	now   uint32 // the pod's
 	begun uint32 // the latest one of which it is known that nothing of an earlier one runs any more
@@ -70,8 +70,8 @@ func (m *Machine) beginRound(now time.Time) {
 // inRounds says that the container is restarted with the others: all are but ephemeral ones, as with the kubelet.
 func (c *container) inRounds() bool { return c.spec != nil && !c.ephemeral }
 
-// roundOf is the round that a container was made in. One that a kubelet made carries none: it is of the round of what had been made
-// before it ended, since a round begins when all of the earlier one has ended.
+// roundOf is the round that a container was made in. One that a kubelet made carries none: it is of the round of what had been
+// made before it ended, since a round begins when all of the earlier one has ended.
 func (m *Machine) roundOf(f *messages.ContainerFact) (round uint32) {
 	if n, marked := markedRound(f); marked {
 		return n
@@ -90,8 +90,8 @@ func markedRound(f *messages.ContainerFact) (round uint32, marked bool) {
 	return uint32(n), err == nil
 }
 
-// beginsRound says that the end of a container begins the round after its own. It does not where the pod had ended before it: then it is
-// only one of those that are ended with the pod, and the pod is not run again.
+// beginsRound says that the end of a container begins the round after its own. It does not where the pod had ended before it:
+// then it is only one of those that are ended with the pod, and the pod is not run again.
 func (m *Machine) beginsRound(c *container, round uint32) bool {
 	f := c.exited()
 	if !m.set.RestartAll || f == nil || !cri.RestartsAll(c.spec, f.ExitCode) {

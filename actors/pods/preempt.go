@@ -47,8 +47,8 @@ func (a *actor) end(ctx supervisors.Context, e *entry, critical *v1.Pod, lacks s
 	})
 }
 
-// evict has the node end a pod for want of a resource. One that the node ends already gets the lesser grace period of the two; one
-// that ends for another reason, or is over, stays as it is.
+// evict has the node end a pod for want of a resource. One that the node ends already gets the lesser grace period of the two;
+// one that ends for another reason, or is over, stays as it is.
 func (a *actor) evict(ctx supervisors.Context, m messages.EvictPod) {
 	e := a.entries[m.UID]
 	if e != nil && e.state == failing {

@@ -16,9 +16,10 @@ import (
 
 // A runtime that has lost its state knows nothing of sandboxes that it had attached to networks, and their addresses stay
 // reserved for ever. Nothing on the disk tells whose an attachment is: another runtime, and who uses the network's configuration
-// by hand, leave the same files, with the same names of pods in them. So only those of sandboxes are given back that this agent has seen,
-// which is kept on disk; that two audits in a row have not seen any more, which is no word of a runtime that lists nothing; of
-// which the runtime says, when it is asked by ID, that it does not know them; and in whose network namespace no process is.
+// by hand, leave the same files, with the same names of pods in them. So only those of sandboxes are given back that this agent
+// has seen, which is kept on disk; that two audits in a row have not seen any more, which is no word of a runtime that lists
+// nothing; of which the runtime says, when it is asked by ID, that it does not know them; and in whose network namespace no
+// process is.
 
 // leases is what is known of the sandboxes that were seen.
 type leases struct {
@@ -92,9 +93,10 @@ func (a *actor) countSandboxes(ctx supervisors.Context, m audited) {
 	}
 	if l.working = len(due) > 0 || !maps.Equal(all, l.saved); l.working {
 		timeout := time.Duration(len(due)+1) * removeTimeout
-		ctx.Do(supervisors.Work{Name: "free leases of sandboxes that are gone", Timeout: timeout, Run: func(ctx context.Context) any {
-			return a.freeLeases(ctx, all, due)
-		}})
+		ctx.Do(supervisors.Work{
+			Name: "free leases of sandboxes that are gone", Timeout: timeout,
+			Run: func(ctx context.Context) any { return a.freeLeases(ctx, all, due) },
+		})
 	}
 }
 

@@ -69,8 +69,8 @@ func removeLog(ctx context.Context, dir, log string) (freed int64, err error) {
 	return freed, errors.Join(problems...)
 }
 
-// logBytes is what a file occupies, or the files in a folder and in those so many levels below it: logs lie no deeper. It follows no
-// link, and what it cannot look at counts for nothing.
+// logBytes is what a file occupies, or the files in a folder and in those so many levels below it: logs lie no deeper. It follows
+// no link, and what it cannot look at counts for nothing.
 func logBytes(root *safepath.Root, name string, below int) (sum int64) {
 	info, err := root.Lstat(name)
 	if err != nil {

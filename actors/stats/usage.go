@@ -131,8 +131,8 @@ func (m measurer) pod(ctx context.Context, p *v1.Pod) (*podUsage, error) {
 	return u, nil
 }
 
-// volumes measures the volumes in the pod's folder, <root-dir>/pods/<uid>/volumes/<plugin>/<volume>, and what is kept beside them:
-// etc-hosts, and the termination logs containers/<container>/<attempt>.
+// volumes measures the volumes in the pod's folder, <root-dir>/pods/<uid>/volumes/<plugin>/<volume>, and what is kept beside
+// them: etc-hosts, and the termination logs containers/<container>/<attempt>.
 func (m measurer) volumes(ctx context.Context, p *v1.Pod, u *podUsage) error {
 	root, err := open(filepath.Join(m.rootDir, "pods"), string(p.UID))
 	if root == nil {

@@ -90,8 +90,8 @@ type rule struct {
 	mu       sync.Mutex
 	status   Status
 	ordinals map[string]uint64 // by actor and type
-	// chosen are the actors that were chosen by the seed when the rule was put in force, and how often it may yet act on each; nil:
-	// it acts on who gets a message first.
+	// chosen are the actors that were chosen by the seed when the rule was put in force, and how often it may yet act on each;
+	// nil: it acts on who gets a message first.
 	chosen   map[messages.Address]int
 	reported int
 }
@@ -164,8 +164,8 @@ func (e *Engine) Add(r Rule) (Status, error) {
 	return status, nil
 }
 
-// first are the actors that get a message to be killed or paused at, now, in an order of the seed's. Where the rule acts a number of
-// times, and always, these are all that it acts on: which of two would get a message first is not the seed's.
+// first are the actors that get a message to be killed or paused at, now, in an order of the seed's. Where the rule acts a number
+// of times, and always, these are all that it acts on: which of two would get a message first is not the seed's.
 func (e *Engine) first(r *rule, actors []messages.Address) []messages.Address {
 	order := map[messages.Address]float64{}
 	for _, a := range actors {

@@ -130,8 +130,8 @@ func list[T ~string](all []T) string {
 	return strings.Join(out, ", ")
 }
 
-// choose says whether the rule acts on a delivery: the ordinal-th one that it has chosen of this actor, by its identity, and type.
-// The fraction, of [0,1), is for what else there is to choose. It is pure.
+// choose says whether the rule acts on a delivery: the ordinal-th one that it has chosen of this actor, by its identity, and
+// type. The fraction, of [0,1), is for what else there is to choose. It is pure.
 func (r *Rule) choose(actor, message string, ordinal uint64) (act bool, fraction float64) {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d\x00%s\x00%s\x00%s\x00%s\x00%s\x00%d", r.Seed, r.Verb, r.Target, r.Message, actor, message, ordinal)

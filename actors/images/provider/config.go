@@ -24,7 +24,8 @@ import (
 )
 
 // Load reads the configuration, a file or a folder of .json, .yaml and .yml files in the order of their names, of plugins that
-// lie in binDir. tokens says that they may ask for tokens of service accounts. An error names the file, the provider and the field.
+// lie in binDir. tokens says that they may ask for tokens of service accounts. An error names the file, the provider and the
+// field.
 func Load(configPath, binDir string, tokens bool, log *slog.Logger) (*Providers, error) {
 	files, err := filesOf(configPath)
 	if err != nil {
@@ -91,7 +92,8 @@ func (p *Providers) add(c kubeletconfig.CredentialProvider, binDir string) error
 	case c.DefaultCacheDuration == nil || c.DefaultCacheDuration.Duration < 0:
 		return errors.New("defaultCacheDuration must be set, and at least 0")
 	case c.TokenAttributes != nil && !p.mayHaveTokens:
-		return errors.New("tokenAttributes needs the feature gate " + TokensGate + ", which is off: switch it on, or remove the field")
+		return errors.New("tokenAttributes needs the feature gate " + TokensGate +
+			", which is off: switch it on, or remove the field")
 	}
 	if err := validTokens(c.TokenAttributes); err != nil {
 		return fmt.Errorf("tokenAttributes%w", err)

@@ -71,8 +71,8 @@ func (p *Providers) ByAccount(repository string) bool {
 	})
 }
 
-// Credentials are those that the plugins have for a repository, in the order of the plugins. problems name the plugins that failed;
-// the others are asked all the same. It runs programs, for a minute each at most.
+// Credentials are those that the plugins have for a repository, in the order of the plugins. problems name the plugins that
+// failed; the others are asked all the same. It runs programs, for a minute each at most.
 func (p *Providers) Credentials(ctx context.Context, q Question) (found []*pullauth.Credential, problems []error) {
 	if p == nil {
 		return nil, nil

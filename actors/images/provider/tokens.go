@@ -61,8 +61,8 @@ func validTokens(c *kubeletconfig.ServiceAccountTokenAttributes) error {
 	case c.ServiceAccountTokenAudience == "":
 		return errors.New(".serviceAccountTokenAudience must be set: it is for whom tokens are good")
 	case c.RequireServiceAccount == nil:
-		return errors.New(".requireServiceAccount must be set: true asks the plugin for no pod without a service account, false asks " +
-			"it without a token then")
+		return errors.New(".requireServiceAccount must be set: true asks the plugin for no pod without a service account, " +
+			"false asks it without a token then")
 	case !*c.RequireServiceAccount && len(required) > 0:
 		return errors.New(".requiredServiceAccountAnnotationKeys needs requireServiceAccount to be true")
 	case !slices.Contains(kinds, c.CacheType):
@@ -124,7 +124,9 @@ func (t *tokens) holder(ctx context.Context, q Question) (holder, error) {
 	if err != nil {
 		return holder{}, fmt.Errorf("could not read the service account %s/%s: %w", namespace, name, err)
 	}
-	h := holder{account: pullauth.Account{UID: string(account.UID), Namespace: namespace, Name: name}, annotations: map[string]string{}}
+	h := holder{
+		account: pullauth.Account{UID: string(account.UID), Namespace: namespace, Name: name}, annotations: map[string]string{},
+	}
 	for _, key := range slices.Concat(t.annotations, t.optional) {
 		value, has := account.Annotations[key]
 		if has {

@@ -148,8 +148,8 @@ func OfSecret(s *v1.Secret) (*Keyring, error) {
 // Basic is what a registry is shown of a user.
 type Basic struct{ Username, Password string }
 
-// Of is a keyring of these, by what each is for. from says where they are from, account for which service account they were given;
-// zero: for none.
+// Of is a keyring of these, by what each is for. from says where they are from, account for which service account they were
+// given; zero: for none.
 func Of(from string, account Account, auths map[string]Basic) *Keyring {
 	ring := &Keyring{}
 	for where, a := range auths {

@@ -59,7 +59,10 @@ func dialCluster(node *config.Node, log *slog.Logger) (*cluster, error) {
 		itself.Close()
 		return nil, err
 	}
-	return &cluster{identity: itself, clients: clients, accounts: volumes.NewTokens(clients.Main), devices: formerPlugins(registration.DevicesPath, log)}, nil
+	return &cluster{
+		identity: itself, clients: clients, accounts: volumes.NewTokens(clients.Main),
+		devices: formerPlugins(registration.DevicesPath, log),
+	}, nil
 }
 
 // unbounded translates a rate for client-go: there 0 is a default of its own, and a negative rate is no bound.

@@ -94,8 +94,8 @@ func pressureEvent(path string) (int, error) {
 	return -1, errors.Join(err, unix.Close(fd))
 }
 
-// Wait waits until the kernel tells of memory, limit has passed, or ctx ends. It holds a thread. What it cannot wait for any more it
-// waits for once.
+// Wait waits until the kernel tells of memory, limit has passed, or ctx ends. It holds a thread. What it cannot wait for any more
+// it waits for once.
 func (w *Watch) Wait(ctx context.Context, limit time.Duration) {
 	cancel, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {

@@ -34,8 +34,8 @@ const (
 	lookEvery      = 250 * time.Millisecond
 	commandTimeout = time.Minute
 	endsWithin     = time.Minute // beyond its grace period
-	maxViolations  = 100 // reported; those that follow are counted
-	goroutineNoise = 50  // requests and connections that come and go
+	maxViolations  = 100         // reported; those that follow are counted
+	goroutineNoise = 50          // requests and connections that come and go
 )
 
 // experimentReport is what -o json prints.
