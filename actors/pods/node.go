@@ -32,6 +32,8 @@ type Here struct {
 	AppArmor bool
 	// PodLevelResize says that a pod's own resources are resized.
 	PodLevelResize bool
+	// NoRestartAll says that pods are refused of which a container may have all restarted.
+	NoRestartAll bool
 	// Swap says that pods get a part of the node's swap.
 	Swap bool
 	// GroupsPolicy asks whether the runtime can do supplementalGroupsPolicy Strict; nil stands for one that cannot.
@@ -101,9 +103,9 @@ func (a *actor) thisNode() *admission.Node {
 	}
 	n := &admission.Node{
 		Object: here.Object, Sysctls: here.Sysctls, AppArmor: here.AppArmor, Swap: here.Swap,
-		PodLevelResize: here.PodLevelResize,
-		GroupsPolicy:   here.GroupsPolicy != nil && here.GroupsPolicy(),
-		Allocatable:    own, Under: a.under, Partial: true, UnboundRequests: !a.opts.Cluster,
+		PodLevelResize: here.PodLevelResize, NoRestartAll: here.NoRestartAll,
+		GroupsPolicy: here.GroupsPolicy != nil && here.GroupsPolicy(),
+		Allocatable:  own, Under: a.under, Partial: true, UnboundRequests: !a.opts.Cluster,
 	}
 	if n.Object == nil {
 		n.Object = &v1.Node{}

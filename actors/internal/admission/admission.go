@@ -20,6 +20,7 @@ const (
 	ReasonSysctlForbidden   = "SysctlForbidden"
 	ReasonOSLabel           = "PodOSSelectorNodeLabelDoesNotMatch"
 	ReasonOS                = "PodOSNotSupported"
+	ReasonFeature           = "PodFeatureUnsupported"
 	ReasonGroupsPolicy      = "SupplementalGroupsPolicyNotSupported"
 	ReasonOutOf             = "OutOf"
 	ReasonNodeAffinity      = "NodeAffinity"
@@ -53,6 +54,9 @@ type Node struct {
 	AppArmor bool
 	// PodLevelResize says that a pod's own resources are resized (KEP-5419).
 	PodLevelResize bool
+	// NoRestartAll says that the node declares its features, and not that containers may have all of their pod restarted
+	// (KEP-5328, KEP-5532).
+	NoRestartAll bool
 	// Swap says that pods get a part of the node's swap (KEP-2400).
 	Swap bool
 }
@@ -80,7 +84,7 @@ type Lack struct {
 // Admit says whether the pod may run beside those in the ledger.
 func Admit(node *Node, others *Ledger, claim *Claim) Refusal {
 	pod := claim.Pod
-	for _, check := range []func(*Node, *v1.Pod) Refusal{pressure, sysctls, osLabel, osField, groupsPolicy} {
+	for _, check := range []func(*Node, *v1.Pod) Refusal{pressure, sysctls, osLabel, osField, groupsPolicy, features} {
 		if r := check(node, pod); r.Refused() {
 			return r
 		}
@@ -89,6 +93,15 @@ func Admit(node *Node, others *Ledger, claim *Claim) Refusal {
 		return r
 	}
 	return appArmor(node, pod)
+}
+
+// features are those that the node declares, where it does.
+func features(node *Node, pod *v1.Pod) Refusal {
+	if !node.NoRestartAll || !cri.MayRestartAll(&pod.Spec) {
+		return Refusal{}
+	}
+	return Refusal{Reason: ReasonFeature,
+		Message: "Pod requires node features that are not available: RestartAllContainersOnContainerExits"}
 }
 
 // general are the rules that the scheduler has, too. Of several reasons a resource comes first, unless the pod is critical:

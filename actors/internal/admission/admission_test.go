@@ -58,6 +58,9 @@ func taint(effect v1.TaintEffect) func(*Node) {
 	return func(n *Node) { n.Object.Spec.Taints = []v1.Taint{{Key: "k", Value: "v", Effect: effect}} }
 }
 
+// restartsAll is a pod of which all are restarted by a rule.
+const restartsAll = "initContainers: [{name: i, restartPolicyRules: [{action: RestartAllContainers}]}]"
+
 var tableOfReasons = map[string]struct {
 	node   func(*Node)
 	others []string
@@ -154,6 +157,9 @@ var tableOfReasons = map[string]struct {
 	"linux":         {pod: "labels: {kubernetes.io/os: linux}\n---\nos: {name: linux}"},
 	"windows":       {pod: "os: {name: windows}", reason: "PodOSNotSupported"},
 	"windows label": {pod: "labels: {kubernetes.io/os: windows}\n---\n{}", reason: "PodOSSelectorNodeLabelDoesNotMatch"},
+	"restarts all":  {pod: restartsAll},
+	"undeclared":    {node: func(n *Node) { n.NoRestartAll = true }, pod: restartsAll, reason: "PodFeatureUnsupported"},
+	"no such rule":  {node: func(n *Node) { n.NoRestartAll = true }},
 	"strict groups": {pod: "securityContext: {supplementalGroupsPolicy: Strict}", reason: "SupplementalGroupsPolicyNotSupported"},
 	"can do them":   {node: func(n *Node) { n.GroupsPolicy = true }, pod: "securityContext: {supplementalGroupsPolicy: Strict}"},
 	"merged groups": {pod: "securityContext: {supplementalGroupsPolicy: Merge}"},

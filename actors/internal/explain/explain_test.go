@@ -182,6 +182,10 @@ func TestTheCauseOfEachState(t *testing.T) {
 		{"quarantine", func(p *board.Pod) { p.Quarantine = &messages.ChildQuarantined{Reason: "nil map", Until: noon} },
 			"the pod's actor failed too often and is left alone, and so are its containers: nil map"},
 
+		{"all are restarted", waiting(messages.Reason{Code: "RestartingAllContainers",
+			Message: "all containers are restarted: container c ended with exit code 42"}),
+			"all containers are restarted: container c ended with exit code 42"},
+
 		// start
 		{"missing ConfigMap in the environment", waiting(messages.Reason{Code: "CreateContainerConfigError", Container: "c",
 			Message: "environment variable COLOR: ConfigMap default/settings does not exist"}),

@@ -23,6 +23,7 @@ func here(node *config.Node, cluster *cluster, host *pod.Host, machine *registra
 		GroupsPolicy:   func() bool { return host.Can().SupplementalGroupsPolicy },
 		IsDevice:       func(v1.ResourceName) bool { return false },
 		PodLevelResize: node.FeatureEnabled(podLevelResize),
+		NoRestartAll:   node.FeatureEnabled("NodeDeclaredFeatures") && !node.FeatureEnabled(restartAll),
 		Swap:           host.Node.LimitedSwap && host.Node.CgroupV2 && host.Node.SwapController,
 	}
 	if cluster != nil {
