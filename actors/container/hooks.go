@@ -93,7 +93,8 @@ func callHook(ctx context.Context, h *host.Host, m messages.StopContainer, hook 
 			return err
 		}
 		if result.ExitCode != 0 {
-			return fmt.Errorf("the command ended with code %d: %s", result.ExitCode, firstBytes(result.Stderr))
+			// What it printed may be a secret, and who reads Events, logs and statuses need not be who may read that.
+			return fmt.Errorf("the command ended with code %d", result.ExitCode)
 		}
 		return nil
 	case hook.HTTPGet != nil:

@@ -108,8 +108,8 @@ func TestAnyAnswerToAHookIsSuccess(t *testing.T) {
 	}
 }
 
-// What becomes of a hook is known to nobody else: its failure is told, naming pod and container, and never with all that
-// the application said.
+// What becomes of a hook is known to nobody else: its failure is told, naming pod and container, and never with what the
+// application said, which may be a secret.
 func TestAFailedHookIsTold(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	closed := httptest.NewServer(http.NotFoundHandler())
@@ -124,7 +124,7 @@ func TestAFailedHookIsTold(t *testing.T) {
 		hook *v1.LifecycleHandler
 		want string
 	}{
-		"a command":           {command("drain", "--password=secret"), "ended with code 3: no such queue"},
+		"a command":           {command("drain", "--password=secret"), "ended with code 3\""},
 		"a request to nobody": {get("/drain?token=secret", "HTTPS", closed), "/drain: "},
 		"nothing":             {&v1.LifecycleHandler{}, "it has no action"},
 	} {
@@ -142,7 +142,7 @@ func TestAFailedHookIsTold(t *testing.T) {
 					t.Errorf("%q is not in %s", want, got)
 				}
 			}
-			if strings.Contains(got, "secret") || len(got) > 1000 {
+			if strings.Contains(got, "secret") || strings.Contains(got, "queue") || len(got) > 1000 {
 				t.Errorf("it says too much: %s", got)
 			}
 		})

@@ -69,7 +69,7 @@ var ofSandboxes = []saying{
 
 // ofStarts follow "container NAME".
 var ofStarts = []saying{
-	says(`post-start hook: (.*)`, ": its post-start hook fails: $1", "mend the hook, lifecycle.postStart"),
+	says(`post-start hook: (.*)`, ": its post-start hook fails: $1", "mend the hook, lifecycle.postStart; what it printed is not shown, since it may be a secret: run it with playlet exec"),
 	says(`exec: "([^"]+)": is a directory`, `: its command "$1" is a directory`, "correct the container's command"),
 	says(`to rootfs at "([^"]+)".*read-only file system`, `: what is to be mounted at "$1" has no place there: it lies in what is `+
 		`mounted read-only, or the image's root is`,
