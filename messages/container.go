@@ -71,6 +71,8 @@ type StopContainer struct {
 	IPs    []string      // of the pod, for its hooks
 	Grace  time.Duration
 	Reason string // for people: "its pod is ending"
+	// Explained is the sentence that "playlet pods" has while the container ends; empty: none is known.
+	Explained string
 	Order  int64
 	// HookOnly says that the container is not to end yet, and that its pre-stop hook runs meanwhile (KEP-753).
 	HookOnly bool
@@ -95,6 +97,8 @@ type ContainerReported struct {
 	Failed *Reason
 	// HookFailed is why the post-start hook failed, for which the container is ended; empty: it did not.
 	HookFailed string
+	// StopFailed is why the runtime could not end the container, which is tried again; such a report says nothing else.
+	StopFailed string
 	// Taken says that the runtime has a container under this attempt's name that never ran, and cannot remove it: the next
 	// attempt is to be made.
 	Taken bool

@@ -33,6 +33,7 @@ const (
 	EventFailedPodContainer = "FailedCreatePodContainer"
 	EventDeadlineExceeded   = "DeadlineExceeded"
 	EventNetworkNotReady    = "NetworkNotReady"
+	EventFailedValidation   = "FailedValidation" // of the node where the manifest does not tell the pod
 	// EventExceededGracePeriod is of a pod that the node ends, and that does not end in time.
 	EventExceededGracePeriod = "ExceededGracePeriod"
 	// EventExceedsNode is of a pod that asks for more than the whole node has, and is run all the same.

@@ -292,6 +292,8 @@ func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 		// It may run still: the pod, which has no answer, asks again.
 		ctx.Log().Warn("the container could not be stopped; it is tried again", "id", d.id, "error", d.failed)
 		a.recordStuck(ctx, d)
+		ctx.Tell(ctx.Self().Parent(), messages.ContainerReported{UID: a.uid, Name: a.name,
+			StopFailed: strings.ReplaceAll(d.failed.Error(), d.id, a.name)})
 		a.enter(messages.StageRunning)
 		if a.hookFailed != nil {
 			ctx.After(retryPause, retryStop{d.id})

@@ -5,9 +5,19 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
+
+// explained tells an event of trouble, in Kubernetes' words and with the sentence that "playlet pods" has.
+func (a *actor) explained(ctx supervisors.Context, pod *v1.Pod, reason, words string, why messages.Reason) {
+	if pod == nil {
+		return
+	}
+	why.Container = a.name
+	a.record(ctx, pod, v1.EventTypeWarning, reason, explain.EventOf(words, pod, why))
+}
 
 // record tells an event about the container, where there is who writes it. An ID in what the runtime said would make a new
 // event of each attempt: the name stands for it.
@@ -33,7 +43,7 @@ func (a *actor) recordStart(ctx supervisors.Context, d startDone) {
 		a.record(ctx, a.desired.Pod, v1.EventTypeNormal, messages.EventStarted, "Container started")
 	}
 	if d.reason != nil {
-		a.record(ctx, a.desired.Pod, v1.EventTypeWarning, messages.EventFailed, "Error: "+d.reason.Message)
+		a.explained(ctx, a.desired.Pod, messages.EventFailed, "Error: "+d.reason.Message, *d.reason)
 	}
 }
 
@@ -64,20 +74,21 @@ func (a *actor) recordStuck(ctx supervisors.Context, d stopDone) {
 		return
 	}
 	a.stuck = d.id
-	message := "error killing pod: failed to \"KillContainer\" for \"" + a.name + "\": " +
-		strings.ReplaceAll(d.failed.Error(), d.id, a.name)
+	said := strings.ReplaceAll(d.failed.Error(), d.id, a.name)
+	message := explain.EventOf("error killing pod: failed to \"KillContainer\" for \""+a.name+"\": "+said, a.endingPod,
+		messages.Reason{Code: messages.ReasonKilling, Container: a.name, Cause: said})
 	ctx.Tell(messages.Events, messages.PodEvent(a.endingPod, "", v1.EventTypeWarning, messages.EventFailedKillPod, message,
 		ctx.Now()))
 }
 
-// killMessage is why a container is ended, in the kubelet's words. What a hook said is not in it: it may tell a secret.
+// killMessage is why a container is ended, in the kubelet's words, and with the sentence that "playlet pods" has meanwhile.
 func killMessage(m messages.StopContainer) string {
+	words := "Stopping container " + m.Name
 	switch {
 	case strings.HasPrefix(m.Reason, "Container "):
-		return m.Reason
+		words = m.Reason
 	case strings.HasPrefix(m.Reason, failedPostStart):
-		return failedPostStart
-	default:
-		return "Stopping container " + m.Name
+		words = failedPostStart
 	}
+	return explain.Event(words, m.Explained)
 }

@@ -163,10 +163,12 @@ func (a *actor) hookDone(ctx supervisors.Context, d hookDone) {
 		a.report(ctx)
 		return
 	}
-	why := failedPostStart + ": " + firstBytes([]byte(d.failed.Error()))
+	said := firstBytes([]byte(d.failed.Error()))
+	why := failedPostStart + ": " + said
 	ctx.Log().Warn("the post-start hook failed; the container is ended", "id", d.id, "reason", failedPostStart, "error",
-		firstBytes([]byte(d.failed.Error())))
-	a.record(ctx, a.desired.Pod, v1.EventTypeWarning, messages.EventFailedPostStartHook, "PostStartHook failed")
+		said)
+	a.explained(ctx, a.desired.Pod, messages.EventFailedPostStartHook, "PostStartHook failed",
+		messages.Reason{Code: messages.ReasonKilling, Cause: messages.PostStartFailed + said})
 	a.hookFailed = new(stopOf(a.host, a.desired, a.fact, graceOf(a.desired.Pod), why))
 	a.report(ctx)
 	a.end(ctx, *a.hookFailed)

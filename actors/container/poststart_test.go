@@ -56,6 +56,8 @@ func sent(k *supervisortest.Kit) string {
 			switch {
 			case m.Failed != nil:
 				out = append(out, "failed: "+m.Failed.String())
+			case m.StopFailed != "":
+				out = append(out, "unstopped")
 			case m.HookFailed != "":
 				out = append(out, "hooking failed")
 			case m.Stage == messages.StageHooking:
@@ -145,7 +147,7 @@ func TestAContainerWhoseHookFailedIsEndedInTheEnd(t *testing.T) {
 	k.Send("pods/u1", r.desired)
 	k.RunWork()
 	k.Send("pods/u1", r.desired)
-	if got := sent(k); got != "hooking hooking failed hooking failed" {
+	if got := sent(k); got != "hooking hooking failed unstopped hooking failed" {
 		t.Errorf("while it cannot be stopped: %s", got)
 	}
 	k.Advance(retryPause)

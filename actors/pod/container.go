@@ -48,7 +48,8 @@ type container struct {
 		grace    time.Duration
 		until    time.Time
 		why      string
-		hookOnly bool // its signal waits for its turn
+		hookOnly bool   // its signal waits for its turn
+		failed   string // why the runtime could not end it, the last time; empty: it could, or is at it
 	}
 	applied applied
 	made    struct { // what the newest one was made with, once that was read
@@ -145,6 +146,7 @@ func (m *Machine) noteEnds() {
 			c.ended = f.Attempt + 1
 			if m.phase != Reading {
 				m.emit(Ended{f})
+				m.recordEnd(c, f)
 			}
 		}
 	}

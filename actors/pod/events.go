@@ -3,7 +3,6 @@ package pod
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -23,18 +22,27 @@ func (m *Machine) record(container, kind, reason, format string, args ...any) {
 	}
 }
 
-// told is a reason as Events tell it: what was said, and the sentence that explains it where that adds something.
-func (m *Machine) told(r messages.Reason) string {
-	said, cause := cmp.Or(r.Cause, r.Message), explain.Waits(m.pod, m.status(m.now), r)
-	switch {
-	case r.Code == messages.ReasonCrashLoopBackOff || r.Code == messages.ReasonImagePullBackOff:
-		return cause
-	case strings.HasSuffix(cause, said): // the Event's own words stand before it
-		return said
-	case strings.Contains(cause, said):
-		return cause
+// warn tells an event of why something waits or failed: in Kubernetes' words, and with the sentence that "playlet pods" has.
+func (m *Machine) warn(container, reason string, r messages.Reason, format string, args ...any) {
+	m.explained(container, v1.EventTypeWarning, reason, r, format, args...)
+}
+
+func (m *Machine) explained(container, kind, reason string, r messages.Reason, format string, args ...any) {
+	if m.set.Events && m.pod != nil {
+		m.record(container, kind, reason, "%s", explain.Event(fmt.Sprintf(format, args...), m.sentence(r)))
 	}
-	return said + "; " + cause
+}
+
+// sentence is what "playlet pods" says while the pod waits for this.
+func (m *Machine) sentence(r messages.Reason) string {
+	s := explain.Waits(m.pod, m.status(m.now), r)
+	if v := m.verdict; v != nil && v.reason != "" && r.Code == messages.ReasonKilling {
+		s = explain.Waits(m.pod, m.status(m.now), messages.Reason{Code: v.reason, Message: v.message}) + ": " + s
+	}
+	if m.ending != nil {
+		s = explain.Ending(m.ending.Reason) + ": " + s
+	}
+	return s
 }
 
 // recordPulling tells that the pull of a container's image has begun.
@@ -68,14 +76,12 @@ func (m *Machine) recordImageFailed(c *container, v messages.ImageFailed) {
 		return
 	}
 	c.image.pulling = false
-	warn := func(reason, format string, args ...any) {
-		m.record(c.name, v1.EventTypeWarning, reason, format, args...)
-	}
+	warn := func(reason, format string, args ...any) { m.warn(c.name, reason, r, format, args...) }
 	switch r.Code {
 	case messages.ReasonRuntimeUnavailable:
 		return
 	case messages.ReasonImagePullBackOff:
-		m.record(c.name, v1.EventTypeNormal, messages.EventBackOff, "Back-off pulling image %q: %s", v.Image, m.told(r))
+		m.explained(c.name, v1.EventTypeNormal, messages.EventBackOff, r, "Back-off pulling image %q", v.Image)
 	case messages.ReasonErrImageNeverPull:
 		warn(messages.EventErrImageNeverPull, "Container image %q is not present with pull policy of Never", v.Image)
 	case messages.ReasonInvalidImageName:
@@ -96,9 +102,21 @@ func (m *Machine) recordBackOff(c *container) {
 		return
 	}
 	c.held = f.ID
-	m.record(c.name, v1.EventTypeWarning, messages.EventBackOff, "Back-off restarting failed container %s in pod %s_%s(%s): %s",
-		c.name, m.pod.Name, m.pod.Namespace, m.uid, m.told(*why))
+	m.warn(c.name, messages.EventBackOff, *why, "Back-off restarting failed container %s in pod %s_%s(%s)",
+		c.name, m.pod.Name, m.pod.Namespace, m.uid)
 }
+
+// recordEnd tells that a container has failed for good. Kubernetes has no Event of that, and who looks for the cause of a pod's
+// failure does so among the Events.
+func (m *Machine) recordEnd(c *container, f messages.ContainerFact) {
+	if !m.live() || m.pod == nil || c.spec == nil || f.ExitCode == 0 || c.answer(m.pod, f) == restart {
+		return
+	}
+	m.record(c.name, v1.EventTypeWarning, messages.EventFailed, "%s",
+		explain.Event("Error: "+cmp.Or(f.Reason, messages.ReasonError), explain.Ended(m.pod, c.name, stateOf(&f, nameless).Terminated)))
+}
+
+func nameless(string) string { return "" }
 
 // recordMount tells that a volume could not be mounted.
 func (m *Machine) recordMount(v messages.VolumesFailed) {
@@ -109,19 +127,18 @@ func (m *Machine) recordMount(v messages.VolumesFailed) {
 		m.volumes.failed = map[string]messages.Reason{}
 	}
 	m.volumes.failed[v.Volume] = v.Reason
+	said := cmp.Or(v.Reason.Cause, v.Reason.Message)
 	if v.Volume == "" {
-		m.record("", v1.EventTypeWarning, messages.EventFailed, "error making pod data directories: %s", m.told(v.Reason))
+		m.warn("", messages.EventFailed, v.Reason, "error making pod data directories: %s", said)
 		return
 	}
-	m.record("", v1.EventTypeWarning, messages.EventFailedMount, "MountVolume.SetUp failed for volume %q : %s", v.Volume,
-		m.told(v.Reason))
+	m.warn("", messages.EventFailedMount, v.Reason, "MountVolume.SetUp failed for volume %q : %s", v.Volume, said)
 }
 
 // recordCgroup tells that the pod's cgroup could not be made.
 func (m *Machine) recordCgroup(r messages.Reason) {
 	if m.live() && (m.cgroup.reason == nil || !same(*m.cgroup.reason, r)) {
-		m.record("", v1.EventTypeWarning, messages.EventFailedPodContainer, "unable to ensure pod container exists: %s",
-			r.Message)
+		m.warn("", messages.EventFailedPodContainer, r, "unable to ensure pod container exists: %s", r.Message)
 	}
 }
 
@@ -133,7 +150,7 @@ func same(a, b messages.Reason) bool {
 // recordSandbox tells that a sandbox could not be made; of a pod that is ending nobody wants one.
 func (m *Machine) recordSandbox(r messages.Reason) {
 	if m.live() {
-		m.record("", v1.EventTypeWarning, messages.EventFailedSandbox, "Failed to create pod sandbox: %s", m.told(r))
+		m.warn("", messages.EventFailedSandbox, r, "Failed to create pod sandbox: %s", cmp.Or(r.Cause, r.Message))
 	}
 }
 
@@ -152,7 +169,7 @@ func (m *Machine) recordNetwork() {
 		why = *m.desired.NoNetwork
 	}
 	if why.Message != "" && why.Message != m.sandboxes.unconnected {
-		m.record("", v1.EventTypeWarning, messages.EventNetworkNotReady, "%s", why.Message)
+		m.warn("", messages.EventNetworkNotReady, why, "%s", why.Message)
 	}
 	m.sandboxes.unconnected = why.Message
 }
@@ -160,7 +177,7 @@ func (m *Machine) recordNetwork() {
 // recordDeadline tells that the pod has run for as long as it may, where that is the verdict.
 func (m *Machine) recordDeadline() {
 	if v := m.verdict; v != nil && v.reason == messages.ReasonDeadlineExceeded {
-		m.record("", v1.EventTypeNormal, messages.EventDeadlineExceeded,
+		m.explained("", v1.EventTypeNormal, messages.EventDeadlineExceeded, messages.Reason{Code: v.reason, Message: v.message},
 			"Pod was active on the node longer than the specified deadline")
 	}
 }

@@ -48,7 +48,7 @@ func TestTheEventsOfAnOrdinaryLife(t *testing.T) {
 	w.settle()
 	check(t, w)
 	start := []string{`c0 Pulling: Pulling image "image"`, `c0 Pulled: Container image "image" already present on machine`}
-	held := "c0 BackOff: Back-off restarting failed container c0 in pod web_default(u1): container c0 ends with exit code 1"
+	held := "c0 BackOff: Back-off restarting failed container c0 in pod web_default(u1); container c0 ends with exit code 1"
 	want := slices.Concat(start, start, []string{held}, start, []string{held}, start)
 	if got := said(w.records); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
@@ -134,17 +134,20 @@ func TestTheEventsOfAnImage(t *testing.T) {
 		return messages.ImageFailed{Key: key, Image: "image",
 			Reason: messages.Reason{Code: code, Message: "could not: " + cause, Cause: cause, RetryAt: at}}
 	}
-	at := a.now.Add(time.Minute)
+	at, denied := a.now.Add(time.Minute), "; container c0: image image cannot be pulled: denied"
 	a.hears(failed(messages.ReasonErrImagePull, "denied", at), failed(messages.ReasonErrImagePull, "denied", at))
-	a.sameEvents(t, "a failure", `c0 Failed: Failed to pull image "image": denied`, "c0 Failed: Error: ErrImagePull")
+	a.sameEvents(t, "a failure", `c0 Failed: Failed to pull image "image": denied`+denied, "c0 Failed: Error: ErrImagePull"+denied)
 	a.hears(failed(messages.ReasonImagePullBackOff, "denied", at), failed(messages.ReasonImagePullBackOff, "denied", at))
-	a.sameEvents(t, "a back-off", `c0 BackOff: Back-off pulling image "image": container c0: image image cannot be pulled: denied`, "c0 Failed: Error: ImagePullBackOff")
+	a.sameEvents(t, "a back-off", `c0 BackOff: Back-off pulling image "image"`+denied, "c0 Failed: Error: ImagePullBackOff"+denied)
 	a.hears(failed(messages.ReasonRuntimeUnavailable, "gone", at))
 	a.sameEvents(t, "no runtime")
 	a.hears(failed(messages.ReasonErrImageNeverPull, "", at))
-	a.sameEvents(t, "Never", `c0 ErrImageNeverPull: Container image "image" is not present with pull policy of Never`, "c0 Failed: Error: ErrImageNeverPull")
+	never := "; container c0: image image is not on this node, and imagePullPolicy is Never"
+	a.sameEvents(t, "Never", `c0 ErrImageNeverPull: Container image "image" is not present with pull policy of Never`+never,
+		"c0 Failed: Error: ErrImageNeverPull"+never)
 	a.hears(failed(messages.ReasonImageInspectError, "no disk", at))
-	a.sameEvents(t, "a look", `c0 InspectFailed: Failed to inspect image "image": no disk`, "c0 Failed: Error: ImageInspectError")
+	look := "; container c0: image image cannot be looked up in the runtime: no disk"
+	a.sameEvents(t, "a look", `c0 InspectFailed: Failed to inspect image "image": no disk`+look, "c0 Failed: Error: ImageInspectError"+look)
 	a.hears(pulling, messages.ImagePulled{Key: key, Image: "image", Ref: "id", Pulled: true, Took: 1234567 * time.Microsecond,
 		Waited: 3 * time.Second, Size: 42})
 	a.sameEvents(t, "a pull", `c0 Pulling: Pulling image "image"`,
@@ -162,17 +165,17 @@ func TestTheEventsOfAPod(t *testing.T) {
 	mount := messages.VolumesFailed{UID: "u1", Volume: "data", Reason: messages.Reason{Code: messages.ReasonFailedMount, Message: `volume "data": no such thing`,
 		Cause: "no such thing"}}
 	a.hears(mount, mount)
-	a.sameEvents(t, "a mount", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing`)
+	a.sameEvents(t, "a mount", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing; volume data cannot be mounted: no such thing`)
 	mount.Reason.RetryAt = a.now
 	a.hears(mount)
-	a.sameEvents(t, "it failed again", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing`)
+	a.sameEvents(t, "it failed again", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing; volume data cannot be mounted: no such thing`)
 	group := messages.PodCgroupFailed{UID: "u1", Reason: messages.Reason{Code: messages.ReasonCreatePodContainer,
 		Message: "no cgroup"}}
 	a.hears(group, group)
-	a.sameEvents(t, "a cgroup", "FailedCreatePodContainer: unable to ensure pod container exists: no cgroup")
+	a.sameEvents(t, "a cgroup", "FailedCreatePodContainer: unable to ensure pod container exists: no cgroup; the pod's cgroup cannot be made: no cgroup")
 	a.hears(messages.VolumesMounted{UID: "u1"}, SandboxStarted{Reason: messages.Reason{Code: messages.ReasonCreateSandbox, Message: "no network"}},
 		SandboxStarted{Taken: true, Reason: messages.Reason{Message: "taken"}})
-	a.sameEvents(t, "a sandbox", "FailedCreatePodSandBox: Failed to create pod sandbox: no network")
+	a.sameEvents(t, "a sandbox", "FailedCreatePodSandBox: Failed to create pod sandbox: no network; the pod's sandbox cannot be made: no network")
 	a.passes(time.Minute)
 	a.hears(SandboxStarted{Fact: &messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}})
 	a.sameEvents(t, "a sandbox that is made")
@@ -184,7 +187,7 @@ func TestTheEventsOfAPod(t *testing.T) {
 	a.sameEvents(t, "a sandbox that is lost", "SandboxChanged: Pod sandbox changed, it will be killed and re-created.")
 	a.passes(time.Hour)
 	a.passes(time.Second)
-	a.sameEvents(t, "its time is over", "DeadlineExceeded: Pod was active on the node longer than the specified deadline")
+	a.sameEvents(t, "its time is over", "DeadlineExceeded: Pod was active on the node longer than the specified deadline; the pod was active for longer than its activeDeadlineSeconds (3600)")
 }
 
 // Where nobody writes events, none are told.

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/playlet-dev/playlet/cri"
@@ -16,7 +17,7 @@ func (m *Machine) stopContainer(now time.Time, c *container, grace time.Duration
 func (m *Machine) askStop(now time.Time, c *container, grace time.Duration, why string, hookOnly bool) {
 	if c.stage != messages.StageStopping || c.ends.hookOnly != hookOnly {
 		c.stage = messages.StageStopping
-		c.ends.grace, c.ends.why, c.ends.until, c.ends.hookOnly = grace, why, now.Add(grace), hookOnly
+		c.ends.grace, c.ends.why, c.ends.until, c.ends.hookOnly, c.ends.failed = grace, why, now.Add(grace), hookOnly, ""
 		m.answered("run", c.name)
 		m.answered("stop", c.name)
 	}
@@ -37,6 +38,13 @@ func (m *Machine) askStop(now time.Time, c *container, grace time.Duration, why 
 	}
 	if f := c.newest(); f != nil {
 		msg.Fact = *f
+	}
+	if m.set.Events && m.pod != nil {
+		why := c.killing()
+		if m.live() {
+			why = cmp.Or(c.unhealthy(), why)
+		}
+		msg.Explained = m.sentence(*why)
 	}
 	m.emit(Tell{messages.ContainerAddress(m.uid, c.name), msg})
 }

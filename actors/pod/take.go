@@ -116,7 +116,7 @@ func (m *Machine) takeWork(now time.Time, msg any) {
 	case SandboxStopped:
 		m.answered("stopSandbox", v.ID)
 		if v.Failed != nil {
-			m.record("", v1.EventTypeWarning, messages.EventFailedKillPod, "error killing pod: %s", v.Failed.Message)
+			m.warn("", messages.EventFailedKillPod, *v.Failed, "error killing pod: %s", v.Failed.Message)
 			m.sandboxFailed(now, *v.Failed)
 			return
 		}
@@ -133,6 +133,9 @@ func (m *Machine) takeWork(now time.Time, msg any) {
 			m.cleaned.retry = now.Add(retryDelay(m.cleaned.tries))
 			v.Failed.Tries, v.Failed.RetryAt = m.cleaned.tries, m.cleaned.retry
 			m.cleaned.failed = v.Failed
+			if m.cleaned.tries == 1 {
+				m.warn("", messages.ReasonFailedRemove, *v.Failed, "error removing pod: %s", v.Failed.Message)
+			}
 			return
 		}
 		m.cleaned.runtime = true

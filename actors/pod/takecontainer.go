@@ -105,6 +105,12 @@ func (m *Machine) takeReport(now time.Time, v messages.ContainerReported) {
 	if c == nil {
 		return
 	}
+	if v.StopFailed != "" {
+		if c.stage == messages.StageStopping {
+			c.ends.failed = v.StopFailed
+		}
+		return
+	}
 	if v.Failed != nil {
 		m.takeFailed(now, c, v)
 		return

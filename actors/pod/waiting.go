@@ -98,6 +98,8 @@ func (c *container) unhealthy() *messages.Reason {
 		}
 	}
 	switch {
+	case kind == "" && c.hooked.id == c.newest().ID && c.hooked.failed != "":
+		return &messages.Reason{Code: messages.ReasonKilling, Container: c.name, Cause: messages.PostStartFailed + c.hooked.failed}
 	case kind != "" && c.stage == messages.StageStopping:
 		r := c.killing()
 		r.Probe, r.Cause = kind, failing.Said
@@ -122,7 +124,7 @@ func (c *container) failing() []messages.FailingProbe {
 // killing is that a container is being ended, and until when it may take.
 func (c *container) killing() *messages.Reason {
 	return &messages.Reason{Code: messages.ReasonKilling, Message: c.ends.why, Container: c.name,
-		Since: c.ends.until.Add(-c.ends.grace), RetryAt: c.ends.until}
+		Since: c.ends.until.Add(-c.ends.grace), RetryAt: c.ends.until, Cause: c.ends.failed}
 }
 
 // hold is what keeps one container from starting, where something does.

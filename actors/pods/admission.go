@@ -221,7 +221,7 @@ func (a *actor) refuse(ctx supervisors.Context, e *entry, r admission.Refusal) {
 		ObservedGeneration: pod.Generation,
 	}
 	ctx.Log().Warn("a pod is refused", "pod", fullName(pod), "podUID", e.uid, "reason", r.Reason, "message", r.Message)
-	recordEvent(ctx, pod, r.Reason, r.Message)
+	recordWait(ctx, pod, r.Reason, r.Message)
 	metrics.Refused(r.Reason)
 	a.keep(ctx, e, record{Final: status})
 	a.admit(ctx, e)

@@ -57,6 +57,10 @@ func (a *actor) hold(ctx supervisors.Context, e *entry, why messages.Reason, qui
 	}
 	e.why, e.quiet = &shown, quiet
 	was, pod := e.reported, e.want.pod
+	if taken := why.Code == messages.ReasonNameTaken || why.Code == messages.ReasonPredecessorEnding; taken && e.nameless != why.Code {
+		e.nameless = why.Code
+		recordWait(ctx, pod, why.Code, why.Message) // of which a status would be another pod's
+	}
 	if quiet || was.pod == pod && was.why == why {
 		return
 	}
@@ -64,7 +68,7 @@ func (a *actor) hold(ctx supervisors.Context, e *entry, why messages.Reason, qui
 	if was.why != why {
 		ctx.Log().Warn("a pod is held", "pod", e.name, "podUID", e.uid, "reason", why.Code, "message", why.Message)
 		if e.found == nil && why.Code != messages.ReasonPreempting {
-			recordEvent(ctx, pod, why.Code, why.Message)
+			recordWait(ctx, pod, why.Code, why.Message)
 		}
 	}
 	a.tellStatus(ctx, e)

@@ -38,6 +38,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -113,8 +114,9 @@ type actor struct {
 	published int  // pods of the last one
 	// objectProblems are reported beside those of the sources.
 	objectProblems []messages.ManifestProblem
-	users          []*v1.Pod // of the API server's objects, as told last
-	uses           bool      // there were some
+	problems       []messages.ManifestProblem // of which Events have told
+	users          []*v1.Pod                  // of the API server's objects, as told last
+	uses           bool                       // there were some
 }
 
 type (
@@ -206,6 +208,10 @@ func (a *actor) ofPod(ctx supervisors.Context, msg any) {
 }
 
 func (a *actor) quarantined(ctx supervisors.Context, e *entry, why *messages.ChildQuarantined) {
+	if why != nil && e.quarantine == nil {
+		quarantined := explain.Pod(&board.Pod{Pod: e.pod, Quarantine: why})
+		recordEvent(ctx, e.pod, messages.ReasonQuarantined, explain.Event("", quarantined.Cause))
+	}
 	e.quarantine = why
 	a.changed(ctx)
 	a.step(ctx, e, &view{now: ctx.Now(), up: !a.shutdown})

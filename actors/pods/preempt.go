@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
@@ -84,7 +85,8 @@ func (a *actor) fail(ctx supervisors.Context, e *entry, why messages.PodFailure)
 	a.keep(ctx, e, r)
 	a.enter(ctx, e, failing)
 	a.changed(ctx)
-	event := messages.PodEvent(e.pod, "", v1.EventTypeWarning, why.Reason, why.Message, ctx.Now())
+	text := explain.EventOf(why.Message, e.pod, messages.Reason{Code: why.Reason, Message: why.Message})
+	event := messages.PodEvent(e.pod, "", v1.EventTypeWarning, why.Reason, text, ctx.Now())
 	event.Annotations = why.Annotations
 	ctx.Tell(messages.Events, event)
 }
@@ -169,6 +171,11 @@ func (a *actor) roomDue(ctx supervisors.Context) {
 	if a.undecided {
 		a.awaitRoom(ctx)
 	}
+}
+
+// recordWait has an Event written of why a pod waits or has failed, with the sentence that "playlet pods" has.
+func recordWait(ctx supervisors.Context, pod *v1.Pod, code, message string) {
+	recordEvent(ctx, pod, code, explain.EventOf(message, pod, messages.Reason{Code: code, Message: message}))
 }
 
 // recordEvent has an Event written about a pod.

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -37,6 +38,10 @@ func (a *actor) publish(ctx supervisors.Context) {
 		case e.state == over && e.deleted():
 			s.Over = append(s.Over, board.Pod{Pod: e.want.pod, Status: &e.want.pod.Status, Source: e.want.source,
 				Phase: string(over), Waiting: kept(e.want.pod)})
+			if !e.keptTold && len(e.want.pod.Finalizers) > 0 {
+				e.keptTold = true
+				recordWait(ctx, e.want.pod, messages.ReasonFinalizers, kept(e.want.pod).Message)
+			}
 		}
 	}
 	slices.SortFunc(s.Pods, func(x, y board.Pod) int {
@@ -51,11 +56,33 @@ func (a *actor) publish(ctx supervisors.Context) {
 		s.Problems = append(append(s.Problems, w.Problems...), a.unknown[src].Problems...)
 	}
 	s.Problems = append(s.Problems, a.objectProblems...)
+	a.recordProblems(ctx, s.Problems)
 	if a.unwritten != "" {
 		s.Unwritten = []string{a.unwritten}
 	}
 	a.published = len(s.Pods)
 	a.opts.Board.Publish(s)
+}
+
+// recordProblems has an Event written of each manifest that cannot be used, once for what is wrong with it: of its pod where it
+// can be told, and of the node otherwise.
+func (a *actor) recordProblems(ctx supervisors.Context, now []messages.ManifestProblem) {
+	for _, p := range now {
+		if slices.Contains(a.problems, p) {
+			continue
+		}
+		var node string
+		if n := a.opts.Here.Object; n != nil {
+			node = n.Name
+		}
+		e := messages.NodeEvent(node, v1.EventTypeWarning, messages.EventFailedValidation,
+			explain.Event("a manifest cannot be used", explain.ProblemText(p)), ctx.Now())
+		if namespace, name, named := strings.Cut(p.Pod, "/"); named {
+			e.Object = v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: namespace, Name: name}
+		}
+		ctx.Tell(messages.Events, e)
+	}
+	a.problems = now
 }
 
 // kept is why the object of a pod that is over is still there.

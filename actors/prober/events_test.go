@@ -42,7 +42,8 @@ func TestEachFailureIsAnEvent(t *testing.T) {
 		}
 		r.codes["id"] = 1
 		step(k, 20)
-		one := "web spec.containers{c} Warning Unhealthy: Liveness probe failed: command ended with code 1"
+		one := "web spec.containers{c} Warning Unhealthy: Liveness probe failed: command ended with code 1; " +
+			"container c: its liveness probe fails: command ended with code 1"
 		want := []string{one, one}
 		if !on {
 			want = nil

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -289,12 +290,17 @@ func (p *probe) fails(now time.Time, o outcome) bool {
 		delete(p.container.failing, p.kind)
 		return failed
 	}
-	is := messages.FailingProbe{Kind: p.kind, Said: o.message, Since: was.Since}
+	is := messages.FailingProbe{Kind: p.kind, Said: p.said(o), Since: was.Since}
 	if !failed {
 		is.Since = now
 	}
 	p.container.failing[p.kind] = is
 	return is != was
+}
+
+// said is what the probe found. An ID would make each attempt's an event of its own.
+func (p *probe) said(o outcome) string {
+	return strings.ReplaceAll(o.message, p.container.id, p.container.spec.Name)
 }
 
 // news are what is told of one run: each failure, as with the kubelet, and that the probe cannot be run, once.
@@ -304,11 +310,11 @@ func (p *probe) news(o outcome, wasBlind bool) []effect {
 	}
 	n := news{pod: p.pod.desired.Pod, container: p.container.spec.Name, reason: messages.EventUnhealthy}
 	kind := strings.ToUpper(string(p.kind)[:1]) + string(p.kind)[1:]
-	// An ID would make each attempt's an event of its own.
-	said := strings.ReplaceAll(o.message, p.container.id, p.container.spec.Name)
+	said := p.said(o)
 	switch o.result {
 	case failure:
-		n.message = kind + " probe failed: " + said
+		n.message = explain.EventOf(kind+" probe failed: "+said, n.pod, messages.Reason{Code: messages.ReasonUnhealthy,
+			Container: n.container, Probe: p.kind, Cause: said})
 	case warning:
 		n.reason, n.message = messages.EventProbeWarning, kind+" probe warning: "+said
 	default:

@@ -62,11 +62,11 @@ func Pod(p *board.Pod) Explanation {
 	if p.Waiting != nil && p.Waiting.Code != "" {
 		f := v.reason(*p.Waiting)
 		if p.Ending != "" {
-			f.Cause = "the pod is ending because " + p.Ending + ": " + f.Cause
+			f.Cause = Ending(p.Ending) + ": " + f.Cause
 		}
 		all = append(all, f)
 	} else if p.Ending != "" {
-		all = append(all, Finding{Code: "Terminating", Cause: "the pod is ending because " + p.Ending, Since: p.EndingSince})
+		all = append(all, Finding{Code: "Terminating", Cause: Ending(p.Ending), Since: p.EndingSince})
 	}
 	for _, f := range v.status(p) {
 		if len(all) == 0 || f.Container == "" || f.Container != all[0].Container {
@@ -100,6 +100,24 @@ func Waits(pod *v1.Pod, s *v1.PodStatus, r messages.Reason) string {
 func Problem(p messages.ManifestProblem, text string) Finding {
 	return Finding{Code: "ManifestProblem", Cause: "its manifest cannot be used: " + text, WaitsFor: "a manifest without errors",
 		Remedy: "mend " + p.Path + "; it is read again when it changes"}
+}
+
+// ProblemText is one line on a manifest problem: path:line: field: message.
+func ProblemText(p messages.ManifestProblem) string {
+	var b strings.Builder
+	b.WriteString(p.Path)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d", p.Line)
+	}
+	b.WriteString(": ")
+	if p.Field != "" {
+		b.WriteString(p.Field + ": ")
+	}
+	b.WriteString(p.Message)
+	if p.KeptLast {
+		b.WriteString(" (the last good version keeps running)")
+	}
+	return b.String()
 }
 
 // Unheard explains that a source has not told yet what it wants.

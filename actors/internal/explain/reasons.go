@@ -223,6 +223,14 @@ func (v view) killing(f *Finding, r messages.Reason) {
 		v.unfit(f, r)
 		return
 	}
+	switch {
+	case strings.HasPrefix(r.Cause, messages.PostStartFailed):
+		v.start(f, short(r.Cause))
+		return
+	case r.Cause != "":
+		f.Cause, f.Remedy = "the runtime cannot end "+v.called(r.Container)+": "+short(r.Cause), "see the runtime's log"
+		return
+	}
 	f.Cause = v.called(r.Container) + " has been asked to end and may take its grace period for it"
 	f.Remedy = "make the application end on its stop signal, or shorten terminationGracePeriodSeconds"
 	if spec := v.spec(r.Container); spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -93,22 +94,23 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 		"port":    {more("port", "    ports: [{containerPort: 80, hostPort: 8080}]\n"), ""},
 		"port2":   {more("port2", "    ports: [{containerPort: 80, hostPort: 8080}]\n"), "host port 8080"},
 	}
-	var causes []string
 	for name, one := range all {
 		r.write(name+".yaml", one.manifest)
-		if one.cause != "" && !strings.HasPrefix(name, "port") {
-			causes = append(causes, "default/"+name+"-node: "+one.cause)
-		}
 	}
 	r.write("ends.yaml", strings.Replace(manifest("ends", "Always", nil, []string{"main hello"}), "Seconds: 3", "Seconds: 600", 1))
 	r.write("wrong.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: wrong}\nspec: {containers: [{name: c, image: x, nope: 1}]}\n")
 	r.start(nil)
 	r.untilPrinted([]string{"pods"}, "ends-node       1/1     Running")
 	r.remove("ends.yaml")
-	for _, cause := range append(causes, "default/ends-node: the pod is ending because no source wants it any more: container main has been asked to end",
-		"host port 8080") {
-		r.untilPrinted([]string{"pods"}, cause)
+	all["ends"] = struct{ manifest, cause string }{"", "the pod is ending because no source wants it any more: container main has been asked to end"}
+	for name, one := range all {
+		if one.cause != "" && !strings.HasPrefix(name, "port") {
+			r.untilPrinted([]string{"pods"}, "default/"+name+"-node: "+one.cause)
+			r.oneSentence(name, one.cause)
+		}
 	}
+	r.untilPrinted([]string{"pods"}, "host port 8080")
+	r.untilPrinted([]string{"events"}, "FailedValidation", "a manifest cannot be used; "+filepath.Join(r.dir, "manifests", "wrong.yaml")+":", "spec.containers[0].nope")
 	r.untilPrinted([]string{"explain", "pod/oom", "-v"}, all["oom"].cause+"\n  state:", "CrashLoopBackOff", "\n  waits for:      the end of its back-off\n",
 		"\n  to unblock it:", "\nEvidence:\n  pod default/oom-node, UID ", "exit code 137", " → pod/main  RunContainer ")
 	r.untilPrinted([]string{"explain", "pod/wrong"}, "a manifest that may be the pod's cannot be used: ", "spec.containers[0].nope")

@@ -113,6 +113,7 @@ func TestTheCauseOfRarerTroubles(t *testing.T) {
 	r.remove("stuck.yaml")
 	for name, one := range all {
 		r.untilPrinted([]string{"pods"}, "default/"+name+"-node: "+one.cause)
+		r.oneSentence(name, one.cause)
 	}
 	r.untilPrinted([]string{"pods"}, "default/stuck-node: the pod is ending because no source wants it any more: container main is given "+
 		"its grace period for its pre-stop hook (hang) and its end; killed in ")
@@ -153,4 +154,6 @@ func TestTheCauseOfRefusals(t *testing.T) {
 	r.edits("first", func(p *v1.Pod) { p.Finalizers = []string{"example.com/backup"} })
 	r.deletes("first", 1)
 	r.untilPrinted([]string{"explain", "first"}, "its object is kept by its finalizers: example.com/backup")
+	r.oneSentence("third", "the node has as many pods as it may have (")
+	r.untilPrinted([]string{"events", "first"}, "Finalizers", "its object is kept by its finalizers: example.com/backup")
 }

@@ -1,0 +1,56 @@
+package explain
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// maxEvent bounds what an Event says, in bytes: the API takes no longer note.
+const maxEvent = 1024
+
+// Event is what an Event says: Kubernetes' own words, by which others look for it, and the sentence that explains it, where they
+// do not have that. Of both together being too long the words are cut, for they are said elsewhere, too.
+func Event(words, sentence string) string {
+	if sentence = cut(sentence, maxEvent); words == "" {
+		return sentence
+	}
+	if strings.Contains(cut(words, maxEvent), sentence) {
+		return cut(words, maxEvent)
+	}
+	const between = "; "
+	room := maxEvent - len(between) - len(sentence)
+	if room < len(between) {
+		return sentence
+	}
+	return cut(words, room) + between + sentence
+}
+
+// EventOf is Event with the sentence on the reason for which the pod waits, or one of its containers.
+func EventOf(words string, pod *v1.Pod, r messages.Reason) string {
+	if pod == nil {
+		return cut(words, maxEvent)
+	}
+	return Event(words, Waits(pod, &v1.PodStatus{}, r))
+}
+
+// Ended is the sentence on a container that has ended and is not started again.
+func Ended(pod *v1.Pod, container string, t *v1.ContainerStateTerminated) string {
+	f := Finding{Container: container}
+	view{pod, &v1.PodStatus{}}.end(&f, t, false)
+	return f.Cause
+}
+
+// cut is the beginning of a text, in so many bytes at most.
+func cut(s string, most int) string {
+	const more = " …"
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:max(most-len(more), 0)], "") + more
+}
+
+// Ending begins the sentence on a pod that ends.
+func Ending(why string) string { return "the pod is ending because " + why }

@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// quiet are what no Event tells of: nothing is wrong, or not with the pod.
+var quiet = []string{
+	" still runs, and all others wait for its end", "has not ended yet", "has not succeeded yet", // it only takes its time
+	"the container runtime does not answer: ",
+}
+
+// troubles are the Events by which Kubernetes tells of trouble without a warning.
+var troubles = []string{messages.EventKilling, messages.EventBackOff, messages.EventDeadlineExceeded}
+
+// notTroubles are warnings of something else.
+var notTroubles = []string{"DNSConfigForming", "MissingClusterDNS"}
+
+// oneSentence awaits that "playlet pods" says of a pod what begins so, that "playlet explain" begins with it, and that the last
+// Event on a trouble of the pod, whichever that is, has it, too.
+func (r *rig) oneSentence(name, begins string) {
+	r.t.Helper()
+	var said, explained, told string
+	limit := waitLimit
+	if r.t.Failed() { // the others are shown, too, before long
+		limit /= 30
+	}
+	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		said, explained, told = r.sentence(name)
+		told, silent := told, slices.ContainsFunc(quiet, func(q string) bool { return strings.Contains(said, q) })
+		if strings.HasPrefix(said, begins) && explained != "" && strings.HasPrefix(said, explained) && (silent || strings.Contains(told, explained)) {
+			return
+		}
+		if time.Now().After(deadline) {
+			break
+		}
+	}
+	r.t.Errorf("%s: it should begin with %q:\npods:    %s\nexplain: %s\nevent:   %s", name, begins, said, explained, told)
+}
+
+// sentence is the cause in "playlet pods", the cause in "playlet explain", and what the last Event on a trouble says.
+func (r *rig) sentence(name string) (said, explained, told string) {
+	var explanations api.Explanations
+	var events v1.EventList
+	for args, into := range map[string]any{"explain " + name: &explanations, "events " + name: &events} {
+		out, _, _ := r.playlet(append(strings.Fields(args), "-o", "json")...)
+		_ = json.Unmarshal([]byte(out), into)
+	}
+	out, notes, _ := r.playlet("pods")
+	for line := range strings.Lines(out + notes) {
+		for _, of := range []string{"default/" + name + ": ", "default/" + name + "-node: "} {
+			if rest, ok := strings.CutPrefix(line, of); ok {
+				said = strings.TrimSpace(rest)
+			}
+		}
+	}
+	if len(explanations.Items) == 1 {
+		explained = explanations.Items[0].Cause
+	}
+	return said, explained, lastTrouble(events.Items)
+}
+
+// lastTrouble is what the last of Events says that tells of trouble.
+func lastTrouble(events []v1.Event) string {
+	var last v1.Event
+	for _, e := range events {
+		if slices.Contains(notTroubles, e.Reason) {
+			continue
+		}
+		if e.Type == v1.EventTypeWarning || slices.Contains(troubles, e.Reason) {
+			if !e.LastTimestamp.Before(&last.LastTimestamp) {
+				last = e
+			}
+		}
+	}
+	return cmp.Or(last.Message, "none")
+}
