@@ -339,6 +339,22 @@ func TestTheNode(t *testing.T) {
 	if e = Node([]Check{{Name: "ping"}}, &board.Snapshot{}); e.Code != "" || !strings.HasPrefix(e.Cause, "the node is well") {
 		t.Errorf("%+v", e)
 	}
+	e = Node([]Check{{Name: "listeners", Notes: []string{"port 10250 is closed"}}}, &board.Snapshot{})
+	if !strings.HasPrefix(e.Cause, "the node is well") || len(e.Others) != 1 || e.Others[0].Cause != "port 10250 is closed" {
+		t.Errorf("a note comes before how the node is: %+v", e)
+	}
+}
+
+// What a refused pod waits for is what would let it in.
+func TestWhatARefusedPodWaitsFor(t *testing.T) {
+	for code, want := range map[string]string{
+		"NodePorts": "the end of that pod", "OutOfpods": "the end of other pods", "TaintToleration": "the end of the taint",
+		"NodeAffinity": "other labels of the node", "Other": "the node to change",
+	} {
+		if f := (view{&v1.Pod{}, &v1.PodStatus{}}).reason(messages.Reason{Code: code, Message: "m"}); f.WaitsFor != want {
+			t.Errorf("%s waits for %s", code, f.WaitsFor)
+		}
+	}
 }
 
 func TestPodsThatAreNotThere(t *testing.T) {

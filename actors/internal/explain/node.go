@@ -56,10 +56,11 @@ func Node(checks []Check, s *board.Snapshot) Explanation {
 		all = append(all, Finding{Code: string(u), Cause: "the node is short of " + pressures[u] + ": new pods are not admitted",
 			WaitsFor: "the shortage's end", Remedy: "free " + pressures[u] + ", or end pods"})
 	}
-	if all = append(all, notes...); len(all) == 0 {
+	if len(all) == 0 {
 		all = []Finding{{Cause: fmt.Sprintf("the node is well: the runtime and its network are ready, "+
 			"all sources have been heard, and %d pods are known", len(s.Pods))}}
 	}
+	all = append(all, notes...)
 	out.Finding, out.Others = all[0], all[1:]
 	return out
 }

@@ -95,13 +95,13 @@ func (v view) refused(code, message string) (cause, waitsFor, remedy string) {
 	cause, waitsFor = plainly(message), "the node to change"
 	switch {
 	case strings.HasPrefix(code, "OutOf"):
-		remedy = "remove pods from this node, or ask for less"
+		waitsFor, remedy = "the end of other pods", "remove pods from this node, or ask for less"
 	case code == "NodeAffinity":
-		remedy = "label the node, or correct the pod's nodeSelector or affinity"
+		waitsFor, remedy = "other labels of the node", "label the node, or correct the pod's nodeSelector or affinity"
 	case code == "TaintToleration":
-		remedy = "remove the taint from the node, or give the pod a toleration"
+		waitsFor, remedy = "the end of the taint", "remove the taint from the node, or give the pod a toleration"
 	case code == "NodePorts":
-		remedy = "choose another hostPort, or remove the pod that has it"
+		waitsFor, remedy = "the end of that pod", "choose another hostPort, or remove the pod that has it"
 	case code == "SysctlForbidden":
 		remedy = "allow it with --allowed-unsafe-sysctls, or take it out of the pod"
 	case code == messages.EventEvicted && !strings.Contains(message, "The node had condition: "):
