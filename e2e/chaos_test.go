@@ -56,7 +56,7 @@ terminationGracePeriodSeconds: 1`))
 			return nil
 		})
 	}
-	awaitEvents(t, c, "default", n.Name, map[string]int32{"Warning Chaos : rule 1, kill pods/** --seed=12, acted 4 times: ": 1})
+	awaitEvents(t, c, "default", n.Name, map[string]int32{"Warning Chaos : rule 1, kill pods/** --seed=12, acted 4 times, on ": 1})
 	out, notes, _ := playlet(t, "chaos", "list", "-o", "json", socket)
 	var list struct {
 		Rules []struct {

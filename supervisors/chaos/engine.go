@@ -35,7 +35,7 @@ type Options struct {
 	Clock clock.WithDelayedExecution // nil: the real one
 	// Pod finds a pod by its UID. It is called on mailboxes and must not wait.
 	Pod func(uid string) (Pod, bool)
-	// Report is given a sentence on what a rule did, at most one a rule in reportEvery; nil: nobody is. It must not wait.
+	// Report is given a sentence on what a rule did, at most one a rule in reportEvery, and one at the rule's end; nil: nobody is. It must not wait.
 	Report func(text string)
 }
 
@@ -220,7 +220,7 @@ func (e *Engine) Stop(id uint64) []Status {
 	return out
 }
 
-// Close ends all rules, and with them timers and reports.
+// Close ends all rules, each of which reports what is still to be reported, and with them timers.
 func (e *Engine) Close() {
 	e.Stop(0)
 	e.mu.Lock()
@@ -251,6 +251,7 @@ func (e *Engine) end(r *rule) {
 	if over {
 		return
 	}
+	e.tell(r) // it may be forgotten before the next report
 	r.timer.Stop()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -390,13 +391,21 @@ func (e *Engine) reportNow() {
 		return
 	}
 	for _, r := range rules {
-		r.mu.Lock()
-		news, text := r.status.Acted-r.reported, r.status.sentence()
-		r.reported = r.status.Acted
-		r.mu.Unlock()
-		if news > 0 {
-			e.opts.Report(text)
-		}
+		e.tell(r)
+	}
+}
+
+// tell reports what a rule did since the last report.
+func (e *Engine) tell(r *rule) {
+	if e.opts.Report == nil {
+		return
+	}
+	r.mu.Lock()
+	news, text := r.status.Acted-r.reported, r.status.sentence()
+	r.reported = r.status.Acted
+	r.mu.Unlock()
+	if news > 0 {
+		e.opts.Report(text)
 	}
 }
 
@@ -410,5 +419,5 @@ func (s *Status) sentence() string {
 	if more := len(actors) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("rule %d, %s, acted %d times: %s", s.ID, s.Rule, s.Acted, strings.Join(names, ", "))
+	return fmt.Sprintf("rule %d, %s, acted %d times, on %d actors: %s", s.ID, s.Rule, s.Acted, len(actors), strings.Join(names, ", "))
 }

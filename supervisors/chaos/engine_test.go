@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -273,12 +274,53 @@ func TestWhatWasDoneIsReported(t *testing.T) {
 		e.Before(to("images"))
 	}
 	c.Step(reportEvery)
-	if got := <-reports; got != "rule 1, drop ** --seed=1, acted 100 times: images, volumes" {
+	if got := <-reports; got != "rule 1, drop ** --seed=1, acted 100 times, on 2 actors: images, volumes" {
 		t.Error(got)
 	}
 	e.Before(to("volumes"))
 	c.Step(reportEvery)
 	if got := <-reports; !strings.Contains(got, "acted 101 times") || len(reports) > 0 {
 		t.Error(got, len(reports))
+	}
+	e.Before(to("volumes"))
+	e.Close()
+	close(reports)
+	var all []string
+	for text := range reports {
+		all = append(all, text)
+	}
+	if len(all) == 0 || !strings.HasPrefix(all[len(all)-1], "rule 1, ") || !strings.Contains(all[len(all)-1], ", on 2 actors: ") {
+		t.Errorf("what was pending at the end is not reported: %q", all)
+	}
+}
+
+// A rule that falls out of those that are kept was reported at its end; actors beyond five are counted.
+func TestEachRuleIsReportedOnce(t *testing.T) {
+	var mu sync.Mutex
+	var all []string
+	e, _, c := newEngine(t, func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, text)
+	})
+	const rules = keepEnded + 50
+	for range rules {
+		add(t, e, Rule{Verb: Drop, Target: "images", Count: 1})
+		e.Before(to("images"))
+	}
+	if len(all) != rules {
+		t.Errorf("%d rules acted, and %d were reported", rules, len(all))
+	}
+	add(t, e, Rule{Verb: Drop, Target: "**", Count: 7})
+	for _, a := range []messages.Address{"images", "volumes", "events", "prober", "stats", "logs", "status"} {
+		e.Before(to(a))
+	}
+	if got := all[len(all)-1]; !strings.HasSuffix(got, ", acted 7 times, on 7 actors: events, images, logs, prober, stats, 2 more") {
+		t.Error(got)
+	}
+	e.Close()
+	c.Step(reportEvery)
+	if len(all) != rules+1 {
+		t.Errorf("%d reports", len(all))
 	}
 }

@@ -412,9 +412,7 @@ func (a *Agent) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	var errs []error
-	if a.chaos != nil {
-		a.chaos.Close()
-	}
+	a.endChaos(ctx)
 	if a.system != nil {
 		errs = append(errs, a.system.Shutdown(ctx))
 	}

@@ -200,3 +200,21 @@ func TestChaosIsRefusedUnlessItIsEnabled(t *testing.T) {
 		t.Error("there is an engine")
 	}
 }
+
+// What chaos did on a standalone node is in "playlet events": of a rule that is over at once, and of one in force at the agent's end.
+func TestChaosIsInTheEventsOfAStandaloneNode(t *testing.T) {
+	r := newRig(t, sim.Options{}, "--enable-chaos")
+	r.start(nil)
+	if _, notes, code := r.playlet("chaos", "kill", "volumes", "--seed=4"); code != 0 {
+		t.Fatal(notes)
+	}
+	r.untilPrinted([]string{"events"}, "Chaos", "rule 1, kill volumes --seed=4, acted 1 times, on 1 actors: volumes")
+	if _, notes, code := r.playlet("chaos", "drop", "runtime", "--message=gets*", "--wait=false", "--count=-1", "--seed=9"); code != 0 {
+		t.Fatal(notes)
+	}
+	r.agent.system.Tell("runtime", getsNothing{})
+	r.untilPrinted([]string{"chaos", "list"}, " 1 of any ")
+	r.stop()
+	r.start(nil)
+	r.untilPrinted([]string{"events"}, "rule 2, drop runtime --message=gets* --seed=9, acted 1 times, on 1 actors: runtime")
+}
