@@ -97,7 +97,7 @@ func (r *pressed) until(what string, ok func() bool) {
 	r.eventually(what, func() bool {
 		select {
 		case <-r.struck:
-			_ = r.agent.system.Kill(messages.Node, "a test") // the process's end is awaited
+			r.agent.system.Kill(messages.Node, "a test")
 			<-r.agent.failed
 			r.stop()
 			r.start(nil)
