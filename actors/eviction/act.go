@@ -14,15 +14,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// What a measurement leads to is here, one step after another: what nobody uses is taken back, pods are evicted, and their end is
-// awaited. The actor itself, which measures, is in actor.go.
+// What a measurement leads to is here, one step after another: what nobody uses is taken back (reclaim.go), pods are evicted, and
+// their end is awaited. The actor itself, which measures, is in actor.go.
 
 // decide says what a measurement leads to. While a pod leaves that has a grace period of a soft threshold, hard ones alone count.
 // What nobody uses has gone before it where it leaves for want of disk.
@@ -92,93 +91,6 @@ func (a *actor) nodeEvent(ctx supervisors.Context, text string) {
 	if name := a.opts.NodeName; name != "" {
 		ctx.Tell(messages.Events, messages.NodeEvent(name, v1.EventTypeWarning, messages.EventThresholdMet, text, ctx.Now()))
 	}
-}
-
-// taking is what is taken back: services are asked one after another for what nobody uses. Images come after containers, which
-// may be the last to use them.
-type taking struct {
-	by    Signal
-	rest  []messages.Address // who is asked, and who is asked then
-	turn  int                // counts questions: what belongs to an earlier one is dropped
-	timer supervisors.Timer
-	// most is the most that was left of the signal since the first question.
-	most int64
-	over map[string]bool // pods that are over
-}
-
-// reclaim has taken back what nobody uses on a file system.
-func (a *actor) reclaim(ctx supervisors.Context, act action) {
-	if len(a.taking.rest) > 0 {
-		return
-	}
-	a.taking = taking{by: act.by.signal, turn: a.taking.turn, most: a.readings[act.by.signal].Available, over: map[string]bool{}}
-	if act.on.dead() {
-		for _, p := range a.opts.Board.Now().Pods {
-			if p.Status != nil && finalstatus.Final(p.Status.Phase) {
-				a.taking.over[string(p.Pod.UID)] = true
-			}
-		}
-		a.taking.rest = append(a.taking.rest, messages.Runtime)
-	}
-	if act.on.images {
-		a.taking.rest = append(a.taking.rest, messages.Images)
-	}
-	a.reclaimNext(ctx)
-}
-
-// reclaimNext asks the next service, and measures when all were asked.
-func (a *actor) reclaimNext(ctx supervisors.Context) {
-	t := &a.taking
-	if t.turn++; t.timer != nil {
-		t.timer.Cancel()
-	}
-	if len(t.rest) == 0 {
-		a.reclaimed = true
-		a.measureAgain(ctx)
-		return
-	}
-	t.timer = ctx.After(reclaimTimeout, reclaimDue{t.turn})
-	a.ask(ctx)
-}
-
-func (a *actor) ask(ctx supervisors.Context) {
-	if a.taking.rest[0] == messages.Runtime {
-		ctx.Tell(messages.Runtime, messages.ReclaimContainers{Over: a.taking.over})
-	} else {
-		ctx.Tell(messages.Images, messages.ReclaimImages{})
-	}
-}
-
-// askAgain asks a service that has begun anew, and has forgotten what it was asked for.
-func (a *actor) askAgain(ctx supervisors.Context, service messages.Address) {
-	if t := &a.taking; len(t.rest) > 0 && t.rest[0] == service {
-		a.ask(ctx)
-	}
-}
-
-// reclaimEnded takes an answer. One that nobody waits for any more leads to nothing.
-func (a *actor) reclaimEnded(ctx supervisors.Context, from messages.Address) {
-	if t := &a.taking; len(t.rest) > 0 && t.rest[0] == from {
-		t.rest = t.rest[1:]
-		a.reclaimNext(ctx)
-	}
-}
-
-// onReclaimDue asks the next service where one has not answered in time. While more and more is left of what is short it is
-// waited for: there may be a lot to be removed.
-func (a *actor) onReclaimDue(ctx supervisors.Context, m reclaimDue) {
-	t := &a.taking
-	if m.turn != t.turn || len(t.rest) == 0 {
-		return
-	}
-	if now := a.readings[t.by].Available; now > t.most {
-		t.most = now
-		t.timer = ctx.After(reclaimTimeout, m)
-		return
-	}
-	ctx.Log().Warn("what nobody uses is not removed in time; nobody waits for it any longer", "from", t.rest[0])
-	t.rest = t.rest[1:]
-	a.reclaimNext(ctx)
 }
 
 // boundedPods are those that have a limit of local storage to be held.

@@ -4,7 +4,7 @@
 //
 // How to read the folder: measure.go measures and layout.go tells which file systems are one; pressure.go has thresholds and
 // their hysteresis, decide.go what is to be done, rank.go which pod comes first and what its status says, local.go the limits of
-// a pod's own; all but the first are pure. actor.go measures, act.go carries it out.
+// a pod's own; all but the first are pure. actor.go measures, act.go and reclaim.go carry it out.
 //
 // Signals, thresholds, ranking and messages are the kubelet's, as documented for node-pressure eviction. What differs: a pod of
 // which there are no figures is not evicted, since its end may bring nothing; figures of volumes are measured anew before a disk

@@ -145,8 +145,8 @@ func explain(l limit, r Reading, c candidate) (text string, annotations map[stri
 	annotations = map[string]string{starvedAnnotation: string(what)}
 	say := func(kind, name string, usage int64, request resource.Quantity) string {
 		uses := resource.NewQuantity(usage, format).String()
-		text += fmt.Sprintf("%s %s was using %s, request is %s, has larger consumption of %s. ",
-			kind, name, uses, request.String(), what)
+		text += fmt.Sprintf("%s %s was using %s, request is %s, has larger consumption of %s. ", kind, name, uses,
+			request.String(), what)
 		return uses
 	}
 	if request, ok := podRequest(c.pod, what); ok && request.CmpInt64(workingSet(c.stats.Memory)) < 0 {

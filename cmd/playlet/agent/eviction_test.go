@@ -98,7 +98,9 @@ func (r *pressed) until(what string, ok func() bool) {
 		select {
 		case <-r.struck:
 			r.agent.system.Kill(messages.Node, "a test")
-			<-r.agent.failed
+			if err := <-r.agent.failed; err == nil {
+				r.t.Error("the agent ended without a reason")
+			}
 			r.stop()
 			r.start(nil)
 		default:
