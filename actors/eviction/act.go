@@ -60,12 +60,13 @@ func (a *actor) act(ctx supervisors.Context, act action, m Measurement) {
 	if act.kind == nothing {
 		a.acting, a.reclaimed, a.unmeasured = "", false, 0
 	} else if a.acting != act.by.signal {
-		a.acting, a.helpless = act.by.signal, false
+		a.acting, a.helpless, a.met = act.by.signal, false, a.began
 		what := signals[a.acting].resource
 		ctx.Log().Warn("a threshold of eviction is met", "reason", act.by.describe(m.Readings[a.acting]))
 		a.nodeEvent(ctx, fmt.Sprintf("Attempting to reclaim %s", what))
 	}
 	switch {
+	case a.freeing(ctx, act):
 	case act.kind == evict, len(a.boundedPods()) > 0:
 		a.figure(ctx, act, m)
 	case act.kind == reclaim:
@@ -158,7 +159,9 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 		a.helpless, a.reclaimed = true, false
 		return
 	default:
-		rank(f.act.by.signal, f.act.on, candidates)
+		if rank(f.act.by.signal, f.act.on, candidates); a.layersDue(ctx, f, candidates) {
+			return
+		}
 		c := candidates[0]
 		message, annotations := explain(f.act.by, f.m.Readings[f.act.by.signal], c)
 		why := failure(message, grace(f.act.by, c.pod, a.opts.MaxGrace))

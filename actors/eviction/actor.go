@@ -102,6 +102,8 @@ type actor struct {
 	// awaited are pods whose end was waited for in vain. Nobody waits for them again.
 	awaited   map[types.UID]bool
 	acting    Signal    // for which something was done last, until nothing is short
+	met       time.Time // since when it is
+	removed   time.Time // when containers were removed last
 	began     time.Time // the last measurement
 	kernelLog string    // why the kernel's log cannot be read, as it was logged
 	// killCounts is why the counters of kills cannot be read, either.
@@ -159,9 +161,9 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.Log().Info("removed the images that nobody uses", "images", m.Removed, "freedBytes", m.Freed, "lack", m.Lack)
 		a.reclaimEnded(ctx, messages.Images)
 	case messages.ContainersReclaimed:
-		ctx.Log().Info("removed dead containers, sandboxes and logs", "things", m.Removed, "freedBytes", m.Freed,
-			"lack", m.Lack)
-		a.reclaimEnded(ctx, messages.Runtime)
+		a.onContainersReclaimed(ctx, m)
+	case lookAgain:
+		a.measureAgain(ctx)
 	case reclaimDue:
 		a.onReclaimDue(ctx, m)
 	case messages.ServiceStarted:

@@ -1,0 +1,76 @@
+package eviction
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// reclaims answers what is asked for at first.
+func (n *node) reclaims(containers int) {
+	n.work()
+	n.Send(messages.Runtime, messages.ContainersReclaimed{Removed: containers})
+	n.work()
+	n.Send(messages.Images, messages.ImagesReclaimed{})
+	n.work()
+}
+
+// The space of containers that were removed may come a little later: no pod is evicted before.
+func TestTheSpaceOfRemovedContainersIsAwaited(t *testing.T) {
+	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
+	n.m = full(50)
+	n.publish()
+	n.start()
+	n.reclaims(1)
+	n.Advance(freedTimeout - freedLook)
+	n.work()
+	n.expect("as long as it may come", messages.EventThresholdMet, "containers", "images")
+	n.Advance(freedLook)
+	n.work()
+	n.expect("when it does not come", "evict big")
+
+	n = newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
+	n.m = full(50)
+	n.publish()
+	n.start()
+	n.reclaims(1)
+	n.m = full(500)
+	n.Advance(freedTimeout)
+	n.work()
+	n.expect("when it comes", messages.EventThresholdMet, "containers", "images")
+}
+
+// Who comes first by what containers wrote to their roots before the shortage may be the wrong one, unless its end is enough.
+func TestFiguresOfWritableLayersAreAwaited(t *testing.T) {
+	begin := func(layer, volume uint64) *node {
+		n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 0), of("small", 0, 0, 0).on(layer, 0, volume))
+		n.m = full(50)
+		n.publish()
+		n.start()
+		n.reclaims(0)
+		return n
+	}
+	n := begin(5, 0)
+	n.Advance(3 * layersLook)
+	n.work()
+	n.expect("while they are old", messages.EventThresholdMet, "containers", "images")
+	n.pods[0] = of("big", 0, 0, 0).on(90, 0, 0)
+	for _, p := range n.pods {
+		p.stats.Containers[0].Rootfs.Time = metav1.NewTime(n.Now())
+	}
+	n.Advance(layersLook)
+	n.work()
+	n.expect("when they are new", "evict big")
+
+	begin(5, 60).expect("one that is enough", messages.EventThresholdMet, "containers", "images", "evict small")
+
+	n = begin(5, 0)
+	for range layersTimeout / time.Second {
+		n.Advance(time.Second)
+		n.work()
+	}
+	n.expect("a runtime that never measures", messages.EventThresholdMet, "containers", "images", "evict small")
+}
