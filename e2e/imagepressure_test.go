@@ -70,3 +70,28 @@ func TestImagesGoBeforePods(t *testing.T) {
 	awaitPod(t, a, "after", ready)
 	unharmed(t, s, a, "small", was)
 }
+
+// What a container writes to its own root is no image: its pod is evicted, but not before the images that nobody uses have gone, and
+// no other pod is.
+func TestAPodThatFillsItsWritableLayerIsEvicted(t *testing.T) {
+	s := stack.Start(t, stack.Options{DiskMiB: 200})
+	a := imagesShort(t, s)
+	for _, name := range []string{"hog", "small"} {
+		must(t, a.Write(name+".yaml", policyPod(s, name, s.HelloImage(), "IfNotPresent")))
+	}
+	awaitPod(t, a, "hog", ready)
+	hog, was := inside(t, s, "hog", "/much"), up(t, s, "small", "c").Id
+	must(t, stack.Fill(inside(t, s, "small", "/little"), 1<<20))
+	unused := pullBig(t, s, "unused", 5)
+	survey(t, a)
+	p := cross(t, a)
+	must(t, stack.Fill(hog, 110<<20))
+	awaitPod(t, a, "hog", evicted("The node was low on resource: ephemeral-storage. Threshold quantity: 100Mi, available: ",
+		"Container c was using ", "request is 0, has larger consumption of ephemeral-storage. "))
+	p.ends(corev1.NodeDiskPressure, "met imagefs.available", "containers", "images", "evicted hog by imagefs.available",
+		"containers", "images")
+	if hasImage(t, s, unused) {
+		t.Error("the image that nobody uses is still there")
+	}
+	unharmed(t, s, a, "small", was)
+}
