@@ -155,7 +155,7 @@ func TestPullsWithTokensOfServiceAccounts(t *testing.T) {
 		})
 	}
 	pod("owner", "robot", "IfNotPresent")
-	waits("owner", "credential provider tokens", `audience \"registry.example\" not found in pod spec volume`)
+	waits("owner", "credential provider tokens", `audience "registry.example" not found in pod spec volume`)
 	_, err = c.Admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: ns},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ns},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "system:node:" + n.Name}}}, metav1.CreateOptions{})
@@ -177,9 +177,6 @@ func TestPullsWithTokensOfServiceAccounts(t *testing.T) {
 	pod("heir", "robot", "Never")
 	awaitAPIPod(t, c, ns, "heir", ready)
 	refused("-later")
-	if n := private.Pulls("team/app"); n != 1 {
-		t.Errorf("it was pulled %d times", n)
-	}
 	notes, err := os.ReadFile(filepath.Join(dir, "runs"))
 	must(t, err)
 	for _, want := range []string{"system:serviceaccount:" + ns + ":robot [registry.example] owner puller", ":robot [registry.example] heir puller", ":other [registry.example] thief puller"} {
