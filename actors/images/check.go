@@ -42,8 +42,9 @@ func (n *need) mayBeOfAccount(name pullrecord.Name, r pullrecord.Record) bool {
 func (b *machine) beginCheck(im *image, n *need, recorded pullrecord.Name, o outcome) {
 	b.checks++
 	n.stage, n.check = checks, b.checks
-	b.out = append(b.out, startCheck{need: n.key, number: n.check, image: im.name, ref: o.ref, recorded: recorded,
-		record: o.record, keys: n.keys})
+	b.out = append(b.out, startCheck{
+		need: n.key, number: n.check, image: im.name, ref: o.ref, recorded: recorded, record: o.record, keys: n.keys,
+	})
 }
 
 // checked takes the end of a check: who may not use the image is sent to the pull, but for those who must not pull.
@@ -69,16 +70,15 @@ func (b *machine) checked(now time.Time, m checked) []effect {
 
 // check asks the credential providers.
 func (a *images) check(ctx supervisors.Context, e startCheck) {
-	ctx.Do(supervisors.Work{
-		Name: "credentials for " + e.image, Pod: e.need.UID, Timeout: lookTimeout,
-		Run: func(ctx context.Context) any {
-			out := checked{startCheck: e}
-			shown, problems := a.provided(ctx, e.recorded.Full, e.keys)
-			out.allowed = a.opts.Policy.Allows(e.recorded, e.record, shown)
-			for _, p := range problems {
-				out.note += "; " + p.Error()
-			}
-			return out
-		},
-	})
+	work := supervisors.Work{Name: "credentials for " + e.image, Pod: e.need.UID, Timeout: lookTimeout}
+	work.Run = func(ctx context.Context) any {
+		out := checked{startCheck: e}
+		shown, problems := a.provided(ctx, e.recorded.Full, e.keys)
+		out.allowed = a.opts.Policy.Allows(e.recorded, e.record, shown)
+		for _, p := range problems {
+			out.note += "; " + p.Error()
+		}
+		return out
+	}
+	ctx.Do(work)
 }

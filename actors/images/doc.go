@@ -16,15 +16,16 @@
 //
 // The back-off belongs to the image with its credentials, so that a changed Secret is tried at once. Credentials are those
 // of the pod's pull secrets, the most specific first, then those of the node's docker configuration, then those of
-// credential provider plugins (provider), which may want a token of the pod's service account, then none. Messages of the runtime are searched for credentials before they go
-// anywhere. A registry that cannot be reached, or that answers 502, 503 or 504, gives RegistryUnavailable. CRI reports no
-// progress of a pull: its duration or its place in the queue is shown.
+// credential provider plugins (provider), which may want a token of the pod's service account, then none. Messages of the
+// runtime are searched for credentials before they go anywhere. A registry that cannot be reached, or that answers 502, 503 or
+// 504, gives RegistryUnavailable. CRI reports no progress of a pull: its duration or its place in the queue is shown.
 //
 // Which image was pulled with which credentials is kept on the disk (pullrecord), in the kubelet's files. A look brings what
 // they say of the image, and who may not use it by that, as imagePullCredentialsVerificationPolicy has it, is sent to a pull
 // of its own or, where it must not pull, told so. A pull notes itself before it begins, and what it was shown before a pod is
 // answered, so that one whose end nobody saw lets nobody in. An image that a service account's token brought is for pods of this
-// account: where nothing else lets one in, the plugins are asked (check.go), as the kubelet does. Each survey of the collection forgets what is gone.
+// account: where nothing else lets one in, the plugins are asked (check.go), as the kubelet does. Each survey of the collection
+// forgets what is gone.
 //
 // # Collection
 //

@@ -92,8 +92,8 @@ func (p *Providers) add(c kubeletconfig.CredentialProvider, binDir string) error
 	case c.DefaultCacheDuration == nil || c.DefaultCacheDuration.Duration < 0:
 		return errors.New("defaultCacheDuration must be set, and at least 0")
 	case c.TokenAttributes != nil && !p.mayHaveTokens:
-		return errors.New("tokenAttributes needs the feature gate " + TokensGate +
-			", which is off: switch it on, or remove the field")
+		return errors.New("tokenAttributes needs the feature gate " + TokensGate + ", which is off: switch it on, or " +
+			"remove the field")
 	}
 	if err := validTokens(c.TokenAttributes); err != nil {
 		return fmt.Errorf("tokenAttributes%w", err)

@@ -124,9 +124,8 @@ func (t *tokens) holder(ctx context.Context, q Question) (holder, error) {
 	if err != nil {
 		return holder{}, fmt.Errorf("could not read the service account %s/%s: %w", namespace, name, err)
 	}
-	h := holder{
-		account: pullauth.Account{UID: string(account.UID), Namespace: namespace, Name: name}, annotations: map[string]string{},
-	}
+	h := holder{account: pullauth.Account{UID: string(account.UID), Namespace: namespace, Name: name}}
+	h.annotations = map[string]string{}
 	for _, key := range slices.Concat(t.annotations, t.optional) {
 		value, has := account.Annotations[key]
 		if has {

@@ -27,11 +27,11 @@ func (p Policy) Allows(name Name, r Record, shown []*pullauth.Credential) bool {
 // Account says that a service account of this name brought the image: whether that is this very account, and is given credentials
 // for it today, decides.
 func (r Record) Account(name Name, namespace, account string) bool {
-	is := func(a kubeletconfig.ImagePullServiceAccount) bool {
-		return a.Namespace == namespace && a.Name == account
-	}
 	return slices.ContainsFunc(name.keys(), func(key string) bool {
-		return slices.ContainsFunc(r.Credentials[key].KubernetesServiceAccounts, is)
+		good := r.Credentials[key].KubernetesServiceAccounts
+		return slices.ContainsFunc(good, func(a kubeletconfig.ImagePullServiceAccount) bool {
+			return a.Namespace == namespace && a.Name == account
+		})
 	})
 }
 
