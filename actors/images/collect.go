@@ -211,6 +211,11 @@ func (c *collection) ended(r removable, err error) {
 	c.freed += r.size
 }
 
+// kept says which images were left.
+func (c *collection) kept() string {
+	return fmt.Sprintf("images kept: %d in use, %d not here for long enough", c.inUse, c.tooYoung)
+}
+
 // lack says why less was freed than is needed, the first part in the kubelet's words; empty where nothing is lacking. A
 // collection of all unused images lacks nothing but what the runtime refused.
 func (c *collection) lack() string {
@@ -222,7 +227,7 @@ func (c *collection) lack() string {
 		text = fmt.Sprintf("Failed to garbage collect required amount of images. Attempted to free %d bytes, but only "+
 			"found %d bytes eligible to free; ", c.need, c.freed)
 	}
-	text += fmt.Sprintf("images kept: %d in use, %d not here for long enough", c.inUse, c.tooYoung)
+	text += c.kept()
 	if c.failed != nil {
 		text += "; a removal failed: " + c.failed.Error()
 	}

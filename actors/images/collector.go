@@ -308,6 +308,9 @@ func (a *images) collected(ctx supervisors.Context, err error) {
 	}
 	a.gc.failing = lack != ""
 	if c.all {
+		if lack == "" && c.removed == 0 {
+			lack = c.kept()
+		}
 		ctx.Tell(messages.Eviction, messages.ImagesReclaimed{Freed: c.freed, Removed: c.removed, Lack: lack})
 	}
 	if a.gc.all {

@@ -21,7 +21,7 @@ func (m *Machine) takeWanted(now time.Time, w messages.PodWanted) {
 	}
 	first := m.desired == nil
 	m.desired, m.ending = &w, w.Ending
-	if sooner := now.Add(m.grace()); m.ending != nil && !m.ends.IsZero() && sooner.Before(m.ends) {
+	if sooner := now.Add(m.grace()); (m.ending != nil || w.Fail != nil) && !m.ends.IsZero() && sooner.Before(m.ends) {
 		m.ends = sooner // each container gets it with its stop
 	}
 	if !changed {
