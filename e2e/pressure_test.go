@@ -188,3 +188,24 @@ func TestWhatIsKeptForAPodIsBounded(t *testing.T) {
 	}
 	unharmed(t, s, a, "within", was)
 }
+
+// What the agent keeps for a pod is ranked, too: a pod that fills the node's file system by that is evicted, and no other one.
+func TestAPodThatFillsWhatIsKeptForItIsEvicted(t *testing.T) {
+	s := stack.Start(t, stack.Options{})
+	a := short(t, s, map[string]string{"nodefs.available": "20Mi"}, func(a *stack.Agent) { smallDisk(t, a.RootDir, 100) })
+	paths := map[string]string{"message": "/dev/termination-log", "hosts": "/etc/hosts"}
+	for _, name := range []string{"message", "hosts", "small"} {
+		must(t, a.Write(name+".yaml", manifest(s, name, withVolume(""))))
+	}
+	must(t, stack.Fill(inside(t, s, "small", "/v/much"), 5<<20))
+	was := up(t, s, "small", "c").Id
+	for _, name := range []string{"message", "hosts"} {
+		awaitPod(t, a, name, ready)
+		path := inside(t, s, name, paths[name])
+		p := cross(t, a)
+		must(t, stack.Fill(path, 70<<20))
+		awaitPod(t, a, name, evicted("The node was low on resource: ephemeral-storage. Threshold quantity: 20Mi, available: "))
+		p.ends(corev1.NodeDiskPressure, "met nodefs.available", "containers", "evicted "+name+" by nodefs.available")
+	}
+	unharmed(t, s, a, "small", was)
+}

@@ -100,7 +100,7 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	if remove {
 		return safepath.RemoveAllOneFilesystem(ctx, pods, uid)
 	}
-	return unmountErr
+	return errors.Join(unmountErr, cutKept(folder.Root))
 }
 
 // unmountFound has each volume that lies on the disk undone by the plugin of its kind.

@@ -154,7 +154,7 @@ func TestUnmountWithoutRemoveEndsTheVolumesAndKeepsTheFolder(t *testing.T) {
 	pod := podWith("u", emptyDirVolume("data"), hostPathVolume("host", host, v1.HostPathDirectoryOrCreate))
 	path := d.mountPod(t.Context(), "u", pod).paths["data"]
 	write(t, filepath.Join(path, "a/b"))
-	write(t, d.pod("u/etc-hosts"))
+	write(t, d.pod("u/other"))
 	for range 2 {
 		if err := d.unmountPod(t.Context(), "u", false); err != nil {
 			t.Error(err)
@@ -163,7 +163,7 @@ func TestUnmountWithoutRemoveEndsTheVolumesAndKeepsTheFolder(t *testing.T) {
 	if exists(t, path) || exists(t, d.pod("u/plugins/kubernetes.io~empty-dir/data")) {
 		t.Error("the emptyDir is still there")
 	}
-	if !exists(t, d.pod("u/etc-hosts")) || !exists(t, host) {
+	if !exists(t, d.pod("u/other")) || !exists(t, host) {
 		t.Error("too much is gone")
 	}
 	if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) || !exists(t, host) {
@@ -238,5 +238,32 @@ func TestListPods(t *testing.T) {
 	must(t, err)
 	if strings.Join(got, " ") != "a b" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// A pod that is over keeps its folder, and what it has made of the agent's files gives its disk back: the end of a termination log,
+// which is what is read, stays.
+func TestTheFilesOfAPodThatIsOverAreCut(t *testing.T) {
+	d := newDisk(t)
+	d.mountPod(t.Context(), "u1", podWith("u1"))
+	must(t, os.MkdirAll(d.pod("u1/containers/c"), 0o750))
+	long, short, outside := d.pod("u1/containers/c/00000001"), d.pod("u1/containers/c/00000000"), filepath.Join(t.TempDir(), "outside")
+	must(t, os.WriteFile(long, []byte(strings.Repeat("x", 1<<20)+"the last word"), 0o600))
+	must(t, os.WriteFile(outside, []byte(strings.Repeat("y", 1<<20)), 0o600))
+	must(t, os.Symlink(outside, d.pod("u1/containers/c/link")))
+	must(t, os.WriteFile(short, []byte("short"), 0o600))
+	must(t, os.WriteFile(d.pod("u1/etc-hosts"), []byte(strings.Repeat("z", 1<<20)), 0o600))
+	for range 2 { // doing it again changes nothing
+		must(t, d.unmountPod(t.Context(), "u1", false))
+		text, err := os.ReadFile(long)
+		if must(t, err); len(text) != 4096 || !strings.HasSuffix(string(text), "x"+"the last word") {
+			t.Errorf("%d bytes are left of the termination log", len(text))
+		}
+		if text, _ := os.ReadFile(short); string(text) != "short" || exists(t, d.pod("u1/etc-hosts")) {
+			t.Errorf("%q, and etc-hosts is there: %v", text, exists(t, d.pod("u1/etc-hosts")))
+		}
+		if info, err := os.Stat(outside); err != nil || info.Size() != 1<<20 {
+			t.Errorf("a file outside was cut: %v %v", info, err)
+		}
 	}
 }

@@ -1,0 +1,69 @@
+package volumes
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+)
+
+// lastWord is how much of a termination log is ever read: its end.
+const lastWord = 4096
+
+// cutKept gives back what containers of a pod that is over have made of the files that the agent keeps for it: its folder stays for
+// as long as the pod is wanted. No container of it runs any more.
+func cutKept(root *safepath.Root) error {
+	err := root.Unlink("etc-hosts")
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	const logs = "containers"
+	containers, namesErr := root.Names(logs)
+	if namesErr != nil {
+		return errors.Join(err, ignoreAbsent(namesErr))
+	}
+	for _, c := range containers {
+		attempts, namesErr := root.Names(path.Join(logs, c))
+		err = errors.Join(err, ignoreAbsent(namesErr))
+		for _, a := range attempts {
+			if cutErr := cutLog(root, path.Join(logs, c, a)); cutErr != nil {
+				err = errors.Join(err, fmt.Errorf("the termination log of container %s: %w", c, cutErr))
+			}
+		}
+	}
+	return err
+}
+
+func ignoreAbsent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// cutLog leaves the end of a file.
+func cutLog(root *safepath.Root, name string) error {
+	info, err := root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() <= lastWord {
+		return ignoreAbsent(err)
+	}
+	f, err := root.OpenBeneath(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	end := make([]byte, lastWord)
+	n, err := f.ReadAt(end, info.Size()-lastWord)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err == nil {
+		if err = f.Truncate(0); err == nil {
+			_, err = f.WriteAt(end[:n], 0)
+		}
+	}
+	return errors.Join(err, f.Close())
+}
