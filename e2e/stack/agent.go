@@ -274,6 +274,20 @@ func (a *Agent) Healthz(ctx context.Context, path string) (int, string, error) {
 	})
 }
 
+// Admin reads what a path of the admin socket answers, in JSON.
+func (a *Agent) Admin(ctx context.Context, path string, into any) error {
+	status, text, err := healthz(ctx, "http://playlet"+path, func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", a.AdminSocket)
+	})
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%s: %d %s", path, status, text)
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(text), into)
+}
+
 // PublicHealthz is Healthz as anybody on the loopback sees it.
 func (a *Agent) PublicHealthz(ctx context.Context, path string) (int, string, error) {
 	return healthz(ctx, fmt.Sprintf("http://127.0.0.1:%d/healthz%s", a.healthPort, path), nil)

@@ -101,6 +101,8 @@ func (v view) end(f *Finding, t *v1.ContainerStateTerminated, again bool) {
 		v.start(f, short(t.Message))
 	case t.Reason == messages.ReasonUnknown:
 		f.Cause = who + " " + ends + ", nobody knows how: " + short(t.Message)
+	case t.ExitCode == 255 && strings.Contains(t.Message, "exec format error"): // as runc ends since it starts first
+		v.start(f, short(t.Message))
 	case t.ExitCode == 0:
 		f.Cause = who + " " + ends + " by itself, with exit code 0"
 		if again {

@@ -35,10 +35,10 @@ const roomRemedy = "free disk space on the node, e.g. by removing images that no
 // ofImages follow "image NAME ".
 var ofImages = []saying{
 	says(`no space left on device`, "cannot be pulled: no space is left on the node's disk", roomRemedy),
+	says(`no such host|server misbehaving|name resolution|\blookup \S+( on \S+)?: `,
+		"cannot be pulled: the name of its registry cannot be resolved", "correct the image's name, or the node's DNS"),
 	says(`connection refused|i/o timeout|no route to host|network is unreachable|connection reset|deadline exceeded`,
 		"cannot be pulled: its registry does not answer", "see that the registry runs and can be reached from this node"),
-	says(`no such host|server misbehaving|name resolution`, "cannot be pulled: the name of its registry cannot be resolved",
-		"correct the image's name, or the node's DNS"),
 	says(`server gave HTTP response to HTTPS client`, "cannot be pulled: its registry speaks plain HTTP, which the runtime does not",
 		"give the registry a certificate, or configure the runtime to use plain HTTP for it"),
 	says(`x509|certificate`, "cannot be pulled: the runtime does not trust its registry's certificate",

@@ -1,0 +1,104 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/e2e/stack"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// situation is a trouble and how the sentence on it begins. Of a quiet one no Event tells: nothing is wrong with the pod, or not
+// with it alone.
+type situation struct {
+	cause string
+	quiet bool
+}
+
+// prove awaits of each pod ("namespace/name") that "playlet pods" names its cause, that its explanation begins with that
+// sentence, and that the last Event on a trouble of the pod has it, and gives how many were proved.
+func prove(t *testing.T, a *stack.Agent, want map[string]situation) int {
+	t.Helper()
+	left, last, socket := maps.Clone(want), "", "--admin-socket="+a.AdminSocket
+	for p := (progress{}); p.goesOn(len(left)); time.Sleep(20 * time.Millisecond) {
+		out, notes, _ := playlet(t, "pods", "-A", socket)
+		var events corev1.EventList
+		text, _, _ := playlet(t, "events", "-A", "-o", "json", socket)
+		_ = json.Unmarshal([]byte(text), &events)
+		last = ""
+		for _, name := range slices.Sorted(maps.Keys(left)) {
+			if problem := proved(t, a, name, left[name], out+notes, events.Items); problem != "" {
+				last += problem + "\n"
+			} else {
+				delete(left, name)
+			}
+		}
+		if len(left) == 0 {
+			return len(want)
+		}
+	}
+	t.Fatalf("%d of %d stay so:\n%s", len(left), len(want), last)
+	return 0
+}
+
+// proved is empty, or what is not as it should be.
+func proved(t *testing.T, a *stack.Agent, pod string, want situation, pods string, events []corev1.Event) string {
+	t.Helper()
+	namespace, name, _ := strings.Cut(pod, "/")
+	var said []string
+	for line := range strings.Lines(pods) {
+		if rest, ok := strings.CutPrefix(line, pod+": "); ok && strings.HasPrefix(rest, want.cause) {
+			said = append(said, strings.TrimSpace(rest))
+		}
+	}
+	if len(said) == 0 {
+		return pod + ": nothing begins with " + want.cause + ":\n" + linesWith(pods, pod)
+	}
+	var explained struct{ Items []struct{ Cause, UID string } } // as the page has it: two pods may have the name
+	if err := a.Admin(t.Context(), "/v1/explain/pod/"+name+"?namespace="+namespace, &explained); err != nil {
+		return pod + ": " + err.Error()
+	}
+	told := ""
+	for _, e := range explained.Items {
+		told = lastTrouble(events, e.UID)
+		if strings.HasPrefix(e.Cause, want.cause) && slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, e.Cause) }) &&
+			(want.quiet || strings.Contains(told, e.Cause)) {
+			t.Logf("%s: %s", pod, e.Cause)
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s: pods: %q\n explain: %q\n event: %q", pod, said, explained.Items, told)
+}
+
+func linesWith(text, words string) string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, words) {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
+}
+
+// lastTrouble is what the last Event on a trouble of a pod says. Kubernetes tells of some without a warning; that the node has no DNS
+// for pods is another matter.
+func lastTrouble(events []corev1.Event, uid string) string {
+	var last corev1.Event
+	for _, e := range events {
+		if string(e.InvolvedObject.UID) != uid || e.Reason == "MissingClusterDNS" {
+			continue
+		}
+		if (e.Type == corev1.EventTypeWarning || slices.Contains([]string{"Killing", "BackOff", "DeadlineExceeded"}, e.Reason)) &&
+			!e.LastTimestamp.Before(&last.LastTimestamp) {
+			last = e
+		}
+	}
+	return last.Message
+}
