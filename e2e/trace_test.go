@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -65,12 +66,67 @@ func (o *otlp) of(service string) map[string]*spans.Span {
 
 // traced is what "playlet trace -o json" prints, one a line.
 type traced struct {
-	ID, Cause   uint64
-	Flow        struct{ Pod string }
+	ID, Cause uint64
+	Flow      struct {
+		ID  uint64
+		Pod string
+	}
 	Kind        string
 	Message     string
 	Sent, Began time.Time
 	Took        time.Duration
+}
+
+// inOrder is a story as transcript and diagram tell it: in the order in which things were begun with, but work follows the message
+// that led to it, and a call its work.
+func inOrder(story []traced) (out []traced) {
+	here, below, roots := map[uint64]bool{}, map[uint64][]traced{}, []traced(nil)
+	for _, e := range story {
+		here[e.ID] = true
+	}
+	for _, e := range story {
+		if (e.Kind == "work" || e.Kind == "call") && here[e.Cause] {
+			below[e.Cause] = append(below[e.Cause], e)
+		} else {
+			roots = append(roots, e)
+		}
+	}
+	var add func([]traced)
+	add = func(list []traced) {
+		slices.SortStableFunc(list, func(x, y traced) int { return x.Began.Compare(y.Began) })
+		for _, e := range list {
+			out = append(out, e)
+			add(below[e.ID])
+		}
+	}
+	add(roots)
+	return out
+}
+
+// rounded is a duration as transcript and diagram have it: with three digits.
+func rounded(d time.Duration) string {
+	unit := time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit).String()
+}
+
+// tells compares a text, by lines, with a story: each entry's line comes after the one of the entry before. What was recorded since
+// may stand between.
+func tells(t *testing.T, what, text string, story []traced, line func(traced) *regexp.Regexp) {
+	t.Helper()
+	lines := strings.Split(text, "\n")
+	at := 0
+	for _, e := range story {
+		pattern := line(e)
+		i := slices.IndexFunc(lines[at:], pattern.MatchString)
+		if i < 0 {
+			t.Errorf("%s: after line %d nothing is like %s", what, at, pattern)
+			return
+		}
+		at += i + 1
+	}
 }
 
 // The transcript, the diagram and the spans of a pod's start tell the same story, containerd's spans are part of it, and its
@@ -105,8 +161,7 @@ func TestThePathOfAStart(t *testing.T) {
 		_ = watch.Wait()
 	}()
 	began := time.Now()
-	must(t, a.Write("web.yaml", manifest(s, "web", "initContainers: [{name: setup, image: HELLO, args: [sleep, \"2\"]}]\n"+
-		"containers: [{name: c, image: HELLO, args: [sleep]}]")))
+	must(t, a.Write("web.yaml", manifest(s, "web", "containers: [{name: c, image: HELLO, args: [sleep]}]")))
 	var observed time.Duration
 	select {
 	case now := <-ready:
@@ -153,10 +208,22 @@ func TestThePathOfAStart(t *testing.T) {
 	if n := strings.Count(transcript, "\n"); n < len(story)+2 {
 		t.Errorf("the transcript has %d lines, of %d entries", n, len(story))
 	}
+	story = inOrder(story)
+	shown := func(e traced) string { return regexp.QuoteMeta(strings.TrimSuffix(e.Message, " "+e.Flow.Pod)) }
+	tells(t, "the transcript", transcript, story, func(e traced) *regexp.Regexp {
+		return regexp.MustCompile(fmt.Sprintf(`^ *\+[0-9.]+s +%s +%s  .* %s\b`, regexp.QuoteMeta(rounded(max(e.Began.Sub(e.Sent), 0))),
+			regexp.QuoteMeta(rounded(e.Took)), shown(e)))
+	})
+	// An arrow has no duration, and that of a call stands on its way back.
+	tells(t, "the diagram", strings.ReplaceAll(diagram, "\n    a", "\na"), story, func(e traced) *regexp.Regexp {
+		if e.Kind == "work" {
+			return regexp.MustCompile(fmt.Sprintf(`Note over a[0-9]+: %s\b.*, %s$`, shown(e), regexp.QuoteMeta(rounded(e.Took))))
+		}
+		return regexp.MustCompile(fmt.Sprintf(`(->>|--\))a[0-9]+: %s\b`, shown(e)))
+	})
 	for _, e := range story {
-		shown := strings.TrimSuffix(e.Message, " "+e.Flow.Pod)
-		if !strings.Contains(transcript, shown) || !strings.Contains(diagram, ": "+shown) {
-			t.Errorf("%s is not in the transcript or the diagram", shown)
+		if back := fmt.Sprintf(": %s\n", rounded(e.Took)); e.Kind == "call" && !strings.Contains(diagram, back) {
+			t.Errorf("in the diagram no call takes as long as %s, %s", e.Message, rounded(e.Took))
 		}
 	}
 	// Spans come a while later, and entries went on.
@@ -186,8 +253,20 @@ func TestThePathOfAStart(t *testing.T) {
 			if span == nil || !slices.Equal(span.GetTraceId(), root.GetTraceId()) || !strings.HasSuffix(span.GetName(), e.Message) {
 				return fmt.Errorf("the span of %+v is %v", e, span)
 			}
-			if parent := span.GetParentSpanId(); ours[hex.EncodeToString(parent)] == nil {
-				return fmt.Errorf("%s is below %x, which was not sent", span.GetName(), parent)
+			parent := ours[hex.EncodeToString(span.GetParentSpanId())]
+			want := fmt.Sprintf("%016x", e.Cause)
+			if e.Flow.ID == e.ID || e.Cause == 0 {
+				want = hex.EncodeToString(root.GetSpanId())
+			}
+			switch began, ended := e.Sent.UnixNano(), e.Began.Add(e.Took).UnixNano(); {
+			case parent == nil || hex.EncodeToString(span.GetParentSpanId()) != want:
+				return fmt.Errorf("%s is below %x, its cause is %s", span.GetName(), span.GetParentSpanId(), want)
+			case e.Kind != "call" && (int64(span.GetStartTimeUnixNano()) != began || int64(span.GetEndTimeUnixNano()) != ended):
+				return fmt.Errorf("%s lasts from %d to %d, its entry from %d to %d", span.GetName(), span.GetStartTimeUnixNano(),
+					span.GetEndTimeUnixNano(), began, ended)
+			case e.Kind == "call" && (span.GetStartTimeUnixNano() < parent.GetStartTimeUnixNano() ||
+				span.GetEndTimeUnixNano() > parent.GetEndTimeUnixNano()):
+				return fmt.Errorf("%s is not within its work, %s", span.GetName(), parent.GetName())
 			}
 		}
 		for _, s := range at.of("containerd") {
