@@ -73,7 +73,7 @@ type StopContainer struct {
 	Reason string // for people: "its pod is ending"
 	// Explained is the sentence that "playlet pods" has while the container ends; empty: none is known.
 	Explained string
-	Order  int64
+	Order     int64
 	// HookOnly says that the container is not to end yet, and that its pre-stop hook runs meanwhile (KEP-753).
 	HookOnly bool
 	// NoHook says that its pre-stop hook is not run.

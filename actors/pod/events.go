@@ -113,7 +113,8 @@ func (m *Machine) recordEnd(c *container, f messages.ContainerFact) {
 		return
 	}
 	m.record(c.name, v1.EventTypeWarning, messages.EventFailed, "%s",
-		explain.Event("Error: "+cmp.Or(f.Reason, messages.ReasonError), explain.Ended(m.pod, c.name, stateOf(&f, nameless).Terminated)))
+		explain.Event("Error: "+cmp.Or(f.Reason, messages.ReasonError),
+			explain.Ended(m.pod, c.name, stateOf(&f, nameless).Terminated)))
 }
 
 func nameless(string) string { return "" }

@@ -99,7 +99,8 @@ func (c *container) unhealthy() *messages.Reason {
 	}
 	switch {
 	case kind == "" && c.hooked.id == c.newest().ID && c.hooked.failed != "":
-		return &messages.Reason{Code: messages.ReasonKilling, Container: c.name, Cause: messages.PostStartFailed + c.hooked.failed}
+		return &messages.Reason{Code: messages.ReasonKilling, Container: c.name,
+			Cause: messages.PostStartFailed + c.hooked.failed}
 	case kind != "" && c.stage == messages.StageStopping:
 		r := c.killing()
 		r.Probe, r.Cause = kind, failing.Said

@@ -57,7 +57,8 @@ func (a *actor) hold(ctx supervisors.Context, e *entry, why messages.Reason, qui
 	}
 	e.why, e.quiet = &shown, quiet
 	was, pod := e.reported, e.want.pod
-	if taken := why.Code == messages.ReasonNameTaken || why.Code == messages.ReasonPredecessorEnding; taken && e.nameless != why.Code {
+	taken := why.Code == messages.ReasonNameTaken || why.Code == messages.ReasonPredecessorEnding
+	if taken && e.nameless != why.Code {
 		e.nameless = why.Code
 		recordWait(ctx, pod, why.Code, why.Message) // of which a status would be another pod's
 	}

@@ -14,8 +14,8 @@ import (
 // lastWord is how much of a termination log is ever read: its end.
 const lastWord = 4096
 
-// cutKept gives back what containers of a pod that is over have made of the files that the agent keeps for it: its folder stays for
-// as long as the pod is wanted. No container of it runs any more.
+// cutKept gives back what containers of a pod that is over have made of the files that the agent keeps for it: its folder stays
+// for as long as the pod is wanted. No container of it runs any more.
 func cutKept(root *safepath.Root) error {
 	err := root.Unlink("etc-hosts")
 	if errors.Is(err, fs.ErrNotExist) {

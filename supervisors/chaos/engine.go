@@ -35,7 +35,8 @@ type Options struct {
 	Clock clock.WithDelayedExecution // nil: the real one
 	// Pod finds a pod by its UID. It is called on mailboxes and must not wait.
 	Pod func(uid string) (Pod, bool)
-	// Report is given a sentence on what a rule did, at most one a rule in reportEvery, and one at the rule's end; nil: nobody is. It must not wait.
+	// Report is given a sentence on what a rule did, at most one a rule in reportEvery, and one at the rule's end; nil: nobody
+	// is. It must not wait.
 	Report func(text string)
 }
 
@@ -419,5 +420,6 @@ func (s *Status) sentence() string {
 	if more := len(actors) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("rule %d, %s, acted %d times, on %d actors: %s", s.ID, s.Rule, s.Acted, len(actors), strings.Join(names, ", "))
+	return fmt.Sprintf("rule %d, %s, acted %d times, on %d actors: %s", s.ID, s.Rule, s.Acted, len(actors),
+		strings.Join(names, ", "))
 }
