@@ -34,6 +34,11 @@ func (r *clusterRig) events(object string) map[string]int32 {
 func (r *clusterRig) awaitEvents(object string, want ...string) {
 	r.t.Helper()
 	var got []string
+	defer func() {
+		if r.t.Failed() {
+			r.t.Logf("the events of %s are\n%s", object, strings.Join(got, "\n"))
+		}
+	}()
 	r.eventually("the events of "+object, func() bool {
 		got = nil
 		for text, n := range r.events(object) {
@@ -88,7 +93,7 @@ func TestTheEventsOfALife(t *testing.T) {
 	r.untilPrinted([]string{"pods"}, "web", "Running")
 	r.deletes("web", 2)
 	r.await("its end", func(s sim.Snapshot) bool { return s.Sandbox("web") == nil })
-	r.awaitEvents("web", append(life, "Normal Killing spec.containers{main}: Stopping container main")...)
+	r.awaitEvents("web", append(life, "Normal Killing spec.containers{main}: Stopping container main; the pod is ending because *")...)
 	r.awaitStarts(2)
 	list, err := r.api.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -137,19 +142,19 @@ func TestTheEventsOfTrouble(t *testing.T) {
 	}
 	r.awaitEvents("late", append(started, "Warning FailedCreatePodSandBox : Failed to create pod sandbox: *no network today")...)
 	r.binds(manifest("crash", "Always", nil, []string{"main forever:1"}))
-	twice := []string{"Warning BackOff spec.containers{main}: Back-off restarting failed container main in pod crash_default(*): container main ends with exit code 1"}
+	twice := []string{"Warning BackOff spec.containers{main}: Back-off restarting failed container main in pod crash_default(*); container main ends with exit code 1"}
 	for _, s := range started {
 		twice = append(twice, "2 "+s)
 	}
 	r.awaitEvents("crash", twice...)
 	r.binds(manifest("secret", "Always", nil, []string{"main private"}))
 	r.awaitEvents("secret", `Normal Pulling spec.containers{main}: Pulling image "private"`,
-		`Warning Failed spec.containers{main}: Failed to pull image "private": *`, "Warning Failed spec.containers{main}: Error: ErrImagePull",
-		`Normal BackOff spec.containers{main}: Back-off pulling image "private": container main: image private cannot be pulled: *`, "Warning Failed spec.containers{main}: Error: ImagePullBackOff")
+		`Warning Failed spec.containers{main}: Failed to pull image "private": *`, "Warning Failed spec.containers{main}: Error: ErrImagePull; *",
+		`Normal BackOff spec.containers{main}: Back-off pulling image "private"; *`, "Warning Failed spec.containers{main}: Error: ImagePullBackOff; *")
 	r.binds(strings.Replace(manifest("never", "Always", nil, []string{"main nowhere"}), "    image: nowhere\n",
 		"    image: nowhere\n    imagePullPolicy: Never\n", 1))
-	r.awaitEvents("never", `Warning ErrImageNeverPull spec.containers{main}: Container image "nowhere" is not present with pull policy of Never`,
-		"Warning Failed spec.containers{main}: Error: ErrImageNeverPull")
+	r.awaitEvents("never", `Warning ErrImageNeverPull spec.containers{main}: Container image "nowhere" is not present with pull policy of Never; *`,
+		"Warning Failed spec.containers{main}: Error: ErrImageNeverPull; *")
 	r.binds(strings.Replace(manifest("mounts", "Always", nil, []string{"main forever:1"}), "    image: forever:1\n",
 		"    image: forever:1\n    volumeMounts: [{name: h, mountPath: /h}]\n", 1) +
 		"  volumes: [{name: h, hostPath: {path: /no/such/place, type: Directory}}]\n")
