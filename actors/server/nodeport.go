@@ -23,6 +23,8 @@ type NodeAPI struct {
 	Filter func(http.Handler) http.Handler
 	// Proven says that a request came with a client certificate that is valid, which asks as often as it likes.
 	Proven func(*http.Request) bool
+	// CountReadOnly counts the requests of ReadOnlyPort; nil: nobody does.
+	CountReadOnly func(http.Handler) http.Handler
 	// Submission serves /manifests on Port: whoever has the right to creates pods there.
 	Submission bool
 	// Ready says why Port cannot be opened yet; the actor asks again, with back-off. It may read files. nil: it always can.
@@ -32,8 +34,9 @@ type NodeAPI struct {
 // nodeConns is how many connections a port of the node's API has: for all logs and streams there may be, and as many requests.
 const nodeConns = 1024
 
-// maxNodeHeaderBytes is for port 10250: the command of an exec, a script at times, is in the URL.
-const maxNodeHeaderBytes = http.DefaultMaxHeaderBytes
+// maxNodeHeaderBytes is for port 10250: the command of an exec, a script at times, is in the URL. The kernel takes 128 KiB of one
+// argument. A quarter of the library's limit, as headers are read before anybody is known.
+const maxNodeHeaderBytes = 256 << 10
 
 // addNodeAPI adds the endpoints of the node's API.
 func (l *Listeners) addNodeAPI(n *NodeAPI) {
@@ -54,7 +57,11 @@ func (l *Listeners) addNodeAPI(n *NodeAPI) {
 	}
 	if n.ReadOnlyPort != 0 {
 		where := net.JoinHostPort(n.ReadOnlyAddress, strconv.Itoa(n.ReadOnlyPort))
-		l.ends = append(l.ends, nodeEndpoint("readonly", where, whileBusy(nodeapi.ReadOnly(conf)), nil))
+		readOnly := whileBusy(nodeapi.ReadOnly(conf))
+		if n.CountReadOnly != nil {
+			readOnly = n.CountReadOnly(readOnly)
+		}
+		l.ends = append(l.ends, nodeEndpoint("readonly", where, readOnly, nil))
 	}
 }
 

@@ -216,7 +216,7 @@ func TestCounting(t *testing.T) {
 		"kubelet_desired_pods":                    {{map[string]string{"static": "true"}, 0}, {map[string]string{"static": ""}, 1}},
 		"kubelet_working_pods":                    {{map[string]string{"lifecycle": "terminated", "static": "true"}, 1}},
 		"kubelet_node_name":                       {{map[string]string{"node": "node"}, 1}},
-		"kubelet_http_requests_total":             {{map[string]string{"path": "metrics", "server_type": "readwrite", "long_running": "false"}, 1}},
+		"kubelet_http_requests_total":             {{map[string]string{"path": "other", "server_type": "readwrite", "long_running": "false"}, 1}},
 		"kubernetes_feature_enabled":              {{map[string]string{"name": "AFeature", "stage": "BETA"}, 1}},
 		"volume_manager_total_volumes": {
 			{map[string]string{"plugin_name": "kubernetes.io/empty-dir", "state": "desired_state_of_world"}, 1},

@@ -260,22 +260,22 @@ func (*Metrics) Checked(name string, healthy bool) {
 // paths are those whose requests are counted by themselves; all others are "other". A path is anybody's to choose.
 var paths = []string{
 	"attach", "checkpoint", "configz", "containerLogs", "debug", "exec", "flagz", "healthz", "logs", "manifests", "metrics",
-	"metrics/cadvisor", "metrics/probes", "metrics/resource", "metrics/slis", "pods", "portForward", "run", "runningpods", "spec",
-	"stats", "stats/summary", "statusz",
+	"metrics/cadvisor", "metrics/probes", "metrics/resource", "pods", "portForward", "run", "runningpods", "spec",
+	"stats", "statusz",
 }
 
 // methods are those that are counted by themselves.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}
 
-// longRunning are the paths whose requests last as long as their clients like.
-var longRunning = []string{"attach", "exec", "portForward", "run"}
+// longRunning are the paths that the kubelet says this of.
+var longRunning = []string{"attach", "debug", "exec"}
 
 // HTTP counts the requests that next serves; serverType is the kubelet's word for the listener, "readwrite" or "readonly".
 func (m *Metrics) HTTP(serverType string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := strings.Trim(r.URL.Path, "/")
-		if !slices.Contains(paths, path) {
-			path, _, _ = strings.Cut(path, "/")
+		if first, _, below := strings.Cut(path, "/"); below && first != "metrics" { // what is below /metrics and not known is other
+			path = first
 		}
 		if !slices.Contains(paths, path) {
 			path = "other"
@@ -284,7 +284,7 @@ func (m *Metrics) HTTP(serverType string, next http.Handler) http.Handler {
 		if !slices.Contains(methods, method) {
 			method = "other"
 		}
-		long := slices.Contains(longRunning, path) || path == "containerLogs" && r.URL.Query().Get("follow") == "true"
+		long := slices.Contains(longRunning, path)
 		of := []string{method, path, serverType, strconv.FormatBool(long)}
 		m.requests.WithLabelValues(of...).Inc()
 		under, began := m.inFlight.WithLabelValues(of...), time.Now()
@@ -299,7 +299,7 @@ func (m *Metrics) HTTP(serverType string, next http.Handler) http.Handler {
 
 // handle adds the paths that tell of the agent.
 func (m *Metrics) handle(mux *http.ServeMux, c *Collector) {
-	opts := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}
+	opts := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: answers + pending}
 	logs := prometheus.NewRegistry()
 	logs.MustRegister(&logView{c})
 	all := promhttp.HandlerFor(prometheus.Gatherers{m.registry, metrics.Registry, logs, legacyregistry.DefaultGatherer}, opts)

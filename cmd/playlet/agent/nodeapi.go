@@ -30,6 +30,7 @@ func (a *Agent) nodeAPI() *server.NodeAPI {
 	api.Submission = a.node.EnableManifestSubmission
 	if address := a.guard.exposure.ReadOnly; address != "" {
 		api.ReadOnlyAddress, api.ReadOnlyPort = address, int(k.ReadOnlyPort)
+		api.CountReadOnly = func(next http.Handler) http.Handler { return a.metrics.HTTP("readonly", next) }
 	}
 	if g := a.guard; g.tls != nil {
 		api.Address, api.Port, api.TLS = g.exposure.Address, int(k.Port), g.tls

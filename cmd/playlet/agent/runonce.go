@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -109,6 +111,20 @@ func cameUp(p *pods.Published) bool {
 	return true
 }
 
+// whyFailed is the status's own word or, where it has none, how its containers ended.
+func whyFailed(s *v1.PodStatus) string {
+	if text := strings.TrimSpace(s.Reason + " " + s.Message); text != "" {
+		return text
+	}
+	var ends []string
+	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+			ends = append(ends, fmt.Sprintf("container %s ended with exit code %d (%s)", c.Name, t.ExitCode, t.Reason))
+		}
+	}
+	return strings.Join(ends, ", ")
+}
+
 // verdictOf is the error that lists what did not come up, and why: pods that failed, those that are waited for, and manifests
 // that cannot be used.
 func verdictOf(now *pods.Snapshot, waiting []string) error {
@@ -118,8 +134,7 @@ func verdictOf(now *pods.Snapshot, waiting []string) error {
 	}
 	for _, p := range now.Pods {
 		if p.Status != nil && p.Status.Phase == v1.PodFailed {
-			errs = append(errs, fmt.Errorf("pod %s/%s failed: %s %s", p.Pod.Namespace, p.Pod.Name, p.Status.Reason,
-				p.Status.Message))
+			errs = append(errs, fmt.Errorf("pod %s/%s failed: %s", p.Pod.Namespace, p.Pod.Name, whyFailed(p.Status)))
 		}
 	}
 	for _, p := range now.Problems {

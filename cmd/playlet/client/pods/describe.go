@@ -203,7 +203,7 @@ func exitMeaning(t *v1.ContainerStateTerminated) string {
 	case t.Reason == messages.ReasonUnknown:
 		return text + ": nobody saw how it ended"
 	case t.ExitCode == 0:
-		return text + ": it did what it had to do"
+		return text
 	case t.ExitCode == 126:
 		return text + ": a command could not be executed"
 	case t.ExitCode == 127:

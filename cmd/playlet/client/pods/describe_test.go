@@ -41,7 +41,7 @@ func TestDescription(t *testing.T) {
 			t.Errorf("it lacks %q:\n%s", want, out.String())
 		}
 	}
-	for code, want := range map[int32]string{0: "it did what it had to do", 127: "a command was not found", 139: "ended by SIGSEGV",
+	for code, want := range map[int32]string{0: "exit code 0", 127: "a command was not found", 139: "ended by SIGSEGV",
 		143: "ended by SIGTERM, as when it is stopped"} {
 		if got := exitMeaning(&v1.ContainerStateTerminated{ExitCode: code}); !strings.HasSuffix(got, want) {
 			t.Errorf("%d: %s", code, got)

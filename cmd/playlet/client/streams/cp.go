@@ -106,7 +106,7 @@ func (c *streamCommand) copyOut(ctx context.Context, pod *api.Pod, from, to stri
 	}()
 	err := c.tar(ctx, pod, nil, w, "tar", "cf", "-", "-C", dir, "./"+base)
 	_ = w.CloseWithError(io.EOF) // a pipe's closing cannot fail
-	if failed := <-unpacked; failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
+	if failed := <-unpacked; failed != nil && (err == nil || ctx.Err() != nil) {
 		return failed
 	}
 	return err
@@ -132,7 +132,7 @@ func (c *streamCommand) copyIn(ctx context.Context, pod *api.Pod, from, to strin
 	}()
 	err := c.tar(ctx, pod, r, io.Discard, "tar", "xmf", "-", "-C", to)
 	_ = r.CloseWithError(errors.New("tar in the container has ended"))
-	if failed := <-packed; failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
+	if failed := <-packed; failed != nil && (err == nil || ctx.Err() != nil) {
 		return failed
 	}
 	return err

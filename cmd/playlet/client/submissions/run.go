@@ -69,13 +69,14 @@ type submitCommand struct {
 	out, err io.Writer
 	now      func() time.Time
 	ticks    <-chan time.Time // of progress; nil: the clock's
+	readyFor time.Duration    // how long a pod without readiness probes has to be ready
 
 	done    []messages.SubmittedPod // what has been said of pods so far
 	differs bool                    // --diff has found a difference
 }
 
 func newRunCommand() *cobra.Command {
-	c := &submitCommand{now: time.Now}
+	c := &submitCommand{now: time.Now, readyFor: 2 * time.Second}
 	cmd := &cobra.Command{
 		Use: "run -f FILE|- [...]", Short: "Submit pods to this node's agent", Long: runLong, Example: runExample,
 		Args: c.filesOnly, SilenceUsage: true,
@@ -279,7 +280,44 @@ func (c *submitCommand) uids() map[string]messages.SubmittedPod {
 
 // awaitEnd waits until every pod is what --for says.
 func (c *submitCommand) awaitEnd(ctx context.Context) error {
-	return c.await(ctx, c.until, func(p *api.Pod) (bool, error) { return settled(p, c.until, c.now()) })
+	done := func(p *api.Pod) (bool, error) { return settled(p, c.until, c.now()) }
+	for {
+		if err := c.await(ctx, c.until, done); err != nil || c.until != untilReady {
+			return err
+		}
+		if lasts, err := c.lasts(ctx, done); lasts || err != nil {
+			return err
+		}
+	}
+}
+
+// lasts looks again a moment later at pods without readiness probes: those are ready for a moment before their containers fail.
+func (c *submitCommand) lasts(ctx context.Context, done func(*api.Pod) (bool, error)) (bool, error) {
+	uids := c.uids()
+	momentary := func(all *api.Pods) (out []*api.Pod) {
+		for i := range all.Pods {
+			p := &all.Pods[i]
+			_, ours := uids[string(p.Pod.UID)]
+			if ours && p.Pod.Status.Phase != v1.PodSucceeded && slices.ContainsFunc(p.Pod.Spec.Containers,
+				func(c v1.Container) bool { return c.ReadinessProbe == nil }) {
+				out = append(out, p)
+			}
+		}
+		return out
+	}
+	all, err := c.client.Pods(ctx, api.Filter{})
+	if err != nil || len(momentary(all)) == 0 || !cli.Pause(ctx, c.readyFor) {
+		return true, nil // what was awaited was so
+	}
+	if all, err = c.client.Pods(ctx, api.Filter{}); err != nil {
+		return true, nil
+	}
+	for _, p := range momentary(all) {
+		if is, err := done(p); !is || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // settled says whether a pod is as it is waited for, and the error why that is not to be expected.
@@ -287,10 +325,14 @@ func settled(p *api.Pod, until string, now time.Time) (bool, error) {
 	name := p.Pod.Namespace + "/" + p.Pod.Name
 	why := func(text string) string { return cli.Plain(cmp.Or(p.Cause, text)) }
 	switch s := p.Pod.Status; {
-	case s.Phase == v1.PodSucceeded, until == untilReady && slices.ContainsFunc(s.Conditions, isReady):
+	case s.Phase == v1.PodSucceeded:
 		return true, nil
 	case s.Phase == v1.PodFailed:
 		return false, fmt.Errorf("pod %s has failed: %s", name, why(failureOf(p)))
+	case p.Ending != "":
+		return false, fmt.Errorf("pod %s is going: %s", name, why(p.Ending))
+	case until == untilReady && slices.ContainsFunc(s.Conditions, isReady):
+		return true, nil
 	case p.Waiting != nil && p.Waiting.Permanent:
 		return false, fmt.Errorf("pod %s will not run: %s", name, summary.WaitingFor(p, now))
 	case until == untilCompleted && p.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways:
