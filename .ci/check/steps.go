@@ -27,7 +27,8 @@ func steps(fuzztime string) []step {
 		{"lint", "licences", licences},
 		{"vulnerabilities", "govulncheck", vulnerabilities},
 		{"unit", "unit tests with -race",
-			goTest(withRace, false, "-race", "-vet=off", "-parallel=12", "-timeout=45m", "./...", "./.ci/check", "./.ci/package")},
+			goTest(withRace, false, "-race", "-vet=off", "-parallel=12", "-timeout=45m", "./...", "./.ci/check",
+				"./.ci/package")},
 		{"fuzz", "fuzzing", fuzz(fuzztime)},
 		{"e2e", "end-to-end tests", e2e},
 	}

@@ -274,7 +274,7 @@ var longRunning = []string{"attach", "debug", "exec"}
 func (m *Metrics) HTTP(serverType string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := strings.Trim(r.URL.Path, "/")
-		if first, _, below := strings.Cut(path, "/"); below && first != "metrics" { // what is below /metrics and not known is other
+		if first, _, below := strings.Cut(path, "/"); below && first != "metrics" { // of these, what is not known is other
 			path = first
 		}
 		if !slices.Contains(paths, path) {
