@@ -201,7 +201,10 @@ func (r *envResolver) configMap(name string, optional bool) (*v1.ConfigMap, bool
 		return nil, false, fmt.Errorf("ConfigMap %s/%s: this node has no source of ConfigMaps", r.pod.Namespace, name)
 	}
 	object, found, err := r.src.ConfigMap(name)
-	if err == nil && !found && !optional {
+	switch {
+	case err != nil:
+		err = fmt.Errorf("ConfigMap %s/%s: %w", r.pod.Namespace, name, err)
+	case !found && !optional:
 		err = fmt.Errorf("ConfigMap %s/%s does not exist", r.pod.Namespace, name)
 	}
 	return object, found, err
@@ -212,7 +215,10 @@ func (r *envResolver) secret(name string, optional bool) (*v1.Secret, bool, erro
 		return nil, false, fmt.Errorf("the Secret %s/%s: this node has no source of Secrets", r.pod.Namespace, name)
 	}
 	object, found, err := r.src.Secret(name)
-	if err == nil && !found && !optional {
+	switch {
+	case err != nil:
+		err = fmt.Errorf("the Secret %s/%s: %w", r.pod.Namespace, name, err)
+	case !found && !optional:
 		err = fmt.Errorf("the Secret %s/%s does not exist", r.pod.Namespace, name)
 	}
 	return object, found, err

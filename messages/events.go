@@ -27,6 +27,7 @@ const (
 	EventFailedPullSecret  = "FailedToRetrieveImagePullSecret"
 	// Of a pod.
 	EventFailedMount        = "FailedMount"
+	EventFailedUnmount      = "FailedUnMount"
 	EventFailedSandbox      = "FailedCreatePodSandBox"
 	EventSandboxChanged     = "SandboxChanged"
 	EventFailedKillPod      = "FailedKillPod"

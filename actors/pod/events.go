@@ -112,9 +112,9 @@ func (m *Machine) recordEnd(c *container, f messages.ContainerFact) {
 	if !m.live() || m.pod == nil || c.spec == nil || f.ExitCode == 0 || c.answer(m.pod, f) == restart {
 		return
 	}
+	how := explain.Ended(m.pod, c.name, stateOf(&f, nameless).Terminated)
 	m.record(c.name, v1.EventTypeWarning, messages.EventFailed, "%s",
-		explain.Event("Error: "+cmp.Or(f.Reason, messages.ReasonError),
-			explain.Ended(m.pod, c.name, stateOf(&f, nameless).Terminated)))
+		explain.Event("Error: "+cmp.Or(f.Reason, messages.ReasonError), how))
 }
 
 func nameless(string) string { return "" }

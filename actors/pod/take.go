@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -66,7 +67,10 @@ func (m *Machine) take(now time.Time, msg any) {
 			return // the answer to an earlier question; the pod has to be removed since
 		}
 		m.answered("unmount", "")
-		m.cleaned.volumes = m.phase == Cleaning
+		if m.cleaned.volumes = m.phase == Cleaning; v.Left != "" {
+			m.record("", v1.EventTypeWarning, messages.EventFailedUnmount, "%s",
+				explain.Event("UnmountVolume.TearDown failed", "volumes of the pod cannot be unmounted: "+v.Left))
+		}
 	case messages.ProbesObserved:
 		m.takeProbes(v)
 	case messages.PodCgroupReady, messages.PodCgroupFailed, messages.PodCgroupRemoved:

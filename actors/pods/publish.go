@@ -31,7 +31,11 @@ func (a *actor) publish(ctx supervisors.Context) {
 	for _, e := range a.entries {
 		switch {
 		case e.hasActor():
-			s.Pods = append(s.Pods, e.published())
+			p := e.published()
+			if why := a.awaitsRuntime(e); why != nil {
+				p.Waiting = why
+			}
+			s.Pods = append(s.Pods, p)
 		case e.state == held:
 			s.Pods = append(s.Pods, board.Pod{Pod: e.want.pod, Status: &v1.PodStatus{Phase: v1.PodPending}, Source: e.want.source,
 				Phase: string(held), Waiting: e.why})
@@ -93,6 +97,15 @@ func kept(pod *v1.Pod) *messages.Reason {
 		r.Message = "nothing of the pod is left here; its object is kept by its finalizers: " + strings.Join(pod.Finalizers, ", ")
 	}
 	return &r
+}
+
+// awaitsRuntime is what a pod waits for that has no word of the runtime yet while that is away; nil where it is not so.
+func (a *actor) awaitsRuntime(e *entry) *messages.Reason {
+	early := e.status == nil || e.phase == "reading" || e.phase == "preparing"
+	if e.waiting != nil || e.quarantine != nil || a.runtime.Ready || !early {
+		return nil
+	}
+	return new(a.runtime.Reason) // which changes
 }
 
 func (e *entry) published() board.Pod {

@@ -95,7 +95,7 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	}
 	// What a plugin notes is needed to unmount: while anything is mounted, all of the folder stays.
 	if len(mounts) > 0 {
-		return stillMountedError(mounts)
+		return errors.Join(unmountErr, stillMountedError(mounts)) // first why
 	}
 	if remove {
 		return safepath.RemoveAllOneFilesystem(ctx, pods, uid)
