@@ -64,7 +64,12 @@ func TestAPodWaitsForItsRuntimeClass(t *testing.T) {
 	r.untilPrinted([]string{"pods"}, "web", `runtimeclass.node.k8s.io "late" not found`)
 	r.untilPrinted([]string{"pods"}, "odd", `the runtime has no handler "third", which the pod's RuntimeClass asks for`)
 	r.eventually("the event", func() bool {
-		return r.events("web")[`Warning FailedCreatePodSandBox : Failed to create pod sandbox: runtimeclass.node.k8s.io "late" not found`] > 0
+		for text := range r.events("web") {
+			if strings.HasPrefix(text, `Warning FailedCreatePodSandBox : Failed to create pod sandbox: runtimeclass.node.k8s.io "late" not found`) {
+				return true
+			}
+		}
+		return false
 	})
 	r.untilPrinted([]string{"pods"}, "static-node", "nor is it in the folder of objects")
 	r.hasClass("late", "second")
