@@ -69,7 +69,7 @@ containers: [{name: c, image: IMAGE, args: [sleep], resources: {limits: {memory:
 	await(t, func() error {
 		events, err := c.Admin.CoreV1().Events(ns).List(t.Context(),
 			metav1.ListOptions{FieldSelector: "involvedObject.name=waits,reason=FailedCreatePodSandBox"})
-		if err != nil || len(events.Items) == 0 || events.Items[0].Message != missing {
+		if err != nil || len(events.Items) == 0 || !strings.HasPrefix(events.Items[0].Message, missing) {
 			return fmt.Errorf("its events are %+v, %v", events.Items, err)
 		}
 		return nil
