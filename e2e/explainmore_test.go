@@ -82,6 +82,13 @@ func TestTroublesOfTheNodeNameTheirCause(t *testing.T) {
 	forgotten(t, a, "plugin")
 
 	must(t, os.Remove(config))
+	await(t, func() error { // until the runtime has seen it, a pod gets the network still
+		_, notes, _ := playlet(t, "pods", socket)
+		if !strings.Contains(notes, "the runtime's network is not ready") {
+			return fmt.Errorf("%s", notes)
+		}
+		return nil
+	})
 	write("nonet", sleeps)
 	n += prove(t, a, map[string]situation{here("nonet"): {cause: "network is not ready: "}})
 	must(t, s.KillRuntime())
