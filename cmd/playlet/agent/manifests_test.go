@@ -75,6 +75,10 @@ func TestPodsAreSubmittedByTheNodesAPI(t *testing.T) {
 	if code, text := ask(nil, "POST", "/manifests", web); code != http.StatusUnauthorized {
 		t.Errorf("nobody: %d %s", code, text)
 	}
+	r.eventually("submissions are taken", func() bool { // the journal is read first
+		code, _ := ask(&own, "GET", "/manifests/default/web", "")
+		return code != http.StatusServiceUnavailable
+	})
 	for _, step := range []struct {
 		method, path, text string
 		want               int
