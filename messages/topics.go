@@ -4,7 +4,7 @@ package messages
 // or, where it is about no pod, about all: an older one that comes late says what is not true any more. Empty: the message
 // stands for itself, as questions and events do.
 func Topic(msg any) string {
-	switch msg.(type) {
+	switch m := msg.(type) {
 	case SourcePodsWanted:
 		return "pods of a source"
 	case PodWanted:
@@ -36,6 +36,9 @@ func Topic(msg any) string {
 	case RunContainer, StopContainer:
 		return "desired container"
 	case ContainerReported:
+		if m.StopFailed != "" { // which says nothing else of the container
+			return ""
+		}
 		return "container"
 	case WatchProbes:
 		return "desired probes"

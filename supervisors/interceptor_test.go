@@ -175,6 +175,7 @@ func TestWhatReplacesWhat(t *testing.T) {
 		{all, all, false},
 		{all, messages.GetDesired{UID: "a"}, true},
 		{messages.UnmountVolumes{UID: "a"}, messages.MountVolumes{UID: "a"}, false},
+		{messages.ContainerReported{UID: "a", StopFailed: "busy"}, messages.ContainerReported{UID: "a"}, true},
 	} {
 		var n newest
 		if !n.take("worker", &envelope{id: 5, from: messages.Pods, msg: c.first}) ||

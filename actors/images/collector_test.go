@@ -149,6 +149,17 @@ func TestReclaimTellsWhatItBrought(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	expectText(t, "left", s.has(t, "a:1", "b:1", "young:1"), "young:1")
+	s.k.Send(messages.Eviction, messages.ReclaimImages{})
+	s.k.RunWork()
+	got = nil
+	for _, m := range s.k.Take() {
+		if r, ok := m.Msg.(messages.ImagesReclaimed); ok {
+			got = append(got, r)
+		}
+	}
+	if len(got) != 1 || got[0] != (messages.ImagesReclaimed{Lack: "images kept: 0 in use, 1 not here for long enough"}) {
+		t.Errorf("of nothing that was removed: %+v", got)
+	}
 	s.spaceErr = errors.New("away")
 	s.k.Send(messages.Eviction, messages.ReclaimImages{})
 	s.k.RunWork()

@@ -368,6 +368,17 @@ func TestHooksRunAtOnceAndTheGracePeriodEndsAll(t *testing.T) {
 	a.take()
 	a.hears(messages.PodWanted{Pod: pod, Generation: 3, Ending: &messages.Ending{Since: w.now, Grace: new(int64(2))}})
 	says(a, "less time", "c0 ends in 2s", "init0 waits for 2s", "init1 waits for 2s")
+
+	// The same of a pod that the node ends.
+	w.restart()
+	w.settle()
+	a = &alone{now: w.now, machine: w.machine}
+	for _, grace := range []int64{5, 2} {
+		a.take()
+		a.hears(messages.PodWanted{Pod: pod, Generation: uint64(10 - grace), Fail: &messages.PodFailure{
+			Reason: messages.EventEvicted, Grace: &grace}})
+	}
+	says(a, "evicted with less time", "c0 ends in 2s", "init0 waits for 2s", "init1 waits for 2s")
 }
 
 func TestLearnGoesForwardOnly(t *testing.T) {

@@ -306,11 +306,11 @@ func (c *submitCommand) lasts(ctx context.Context, done func(*api.Pod) (bool, er
 		return out
 	}
 	all, err := c.client.Pods(ctx, api.Filter{})
-	if err != nil || len(momentary(all)) == 0 || !cli.Pause(ctx, c.readyFor) {
+	if err == nil && len(momentary(all)) == 0 || !cli.Pause(ctx, c.readyFor) {
 		return true, nil // what was awaited was so
 	}
 	if all, err = c.client.Pods(ctx, api.Filter{}); err != nil {
-		return true, nil
+		return false, nil //nolint:nilerr // it is awaited again, which says what is the matter
 	}
 	for _, p := range momentary(all) {
 		if is, err := done(p); !is || err != nil {

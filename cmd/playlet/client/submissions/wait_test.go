@@ -1,11 +1,16 @@
 package submissions
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -25,6 +30,38 @@ func TestAPodIsNotGoneBeforeTheAgentKnowsWhatRuns(t *testing.T) {
 		left := map[string]string{"u": "default/web"}
 		if c.takeGone(change, left); (len(left) == 0) != (name == "gone") {
 			t.Errorf("%s: %v", name, left)
+		}
+	}
+}
+
+// A pod without a readiness probe that was ready, and a moment later is not, was ready for a moment only.
+func TestAPodIsReadyForMoreThanAMoment(t *testing.T) {
+	ready := v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}
+	unready := v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}}
+	for name, now := range map[string]struct {
+		status v1.PodStatus
+		ending string
+		probe  *v1.Probe
+		lasts  bool
+		err    string
+	}{
+		"still ready":  {ready, "", nil, true, ""},
+		"has failed":   {v1.PodStatus{Phase: v1.PodFailed}, "", nil, false, "has failed"},
+		"is unready":   {unready, "", nil, false, ""},
+		"is going":     {ready, "it was deleted", nil, false, "is going: it was deleted"},
+		"has a probe":  {unready, "", &v1.Probe{}, true, ""},
+		"has finished": {v1.PodStatus{Phase: v1.PodSucceeded}, "", nil, true, ""},
+	} {
+		f := fake.Start(t)
+		pod := api.Pod{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}, Status: now.status,
+			Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", ReadinessProbe: now.probe}}}}}
+		pod.Ending = now.ending
+		f.Pods.Pods = []api.Pod{pod}
+		c := &submitCommand{client: api.NewClient(f.Socket), until: untilReady, now: time.Now, readyFor: time.Millisecond,
+			done: []messages.SubmittedPod{{Namespace: "default", PodName: "web", UID: "u"}}}
+		lasts, err := c.lasts(t.Context(), func(p *api.Pod) (bool, error) { return settled(p, untilReady, time.Now()) })
+		if lasts != now.lasts || (err != nil) != (now.err != "") || err != nil && !strings.Contains(err.Error(), now.err) {
+			t.Errorf("%s: %v %v", name, lasts, err)
 		}
 	}
 }
