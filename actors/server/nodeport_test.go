@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,5 +219,26 @@ func TestRequestsUnderReviewDoNotStarveTheNodesAPI(t *testing.T) {
 	}
 	if resp, text := ask(t, secure, "friend", "/pods", nil); resp.StatusCode != http.StatusOK {
 		t.Errorf("%s %s", resp.Status, text)
+	}
+}
+
+// What is asked on the port for reading is counted as what is asked on the other.
+func TestRequestsOnTheReadOnlyPortAreCounted(t *testing.T) {
+	var counted atomic.Int32
+	_, _, readOnly := nodeRig(t, func(n *NodeAPI) {
+		n.CountReadOnly = func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { counted.Add(1); next.ServeHTTP(w, r) })
+		}
+	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+readOnly+"/pods", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK || counted.Load() != 1 {
+		t.Errorf("%v, %s, counted %d times", err, resp.Status, counted.Load())
 	}
 }
