@@ -32,8 +32,8 @@ Each pod is known by its namespace and the name in its manifest; running the sam
 takes the place of the one before. All of a manifest is accepted or, when anything is wrong, nothing; each problem is named with
 file, line and field. The node's name is appended to a pod's name, as to every static pod's.
 
-With --wait the command ends with 0 once all pods are ready (or have succeeded), those without a readiness probe for two seconds,
-or with --for=completed once all have succeeded. It ends with 1 as soon as that is not to be expected: a pod has failed, will not run, or a container of it has ended a
+With --wait the command ends with 0 once all pods are ready (or have succeeded), those without a readiness probe for two
+seconds, or with --for=completed once all have succeeded. It ends with 1 as soon as that is not to be expected: a pod has failed, will not run, or a container of it has ended a
 second time and is restarted again and again.
 
 When no answer comes, whether the pods were accepted is not known; running the same again settles it.`
