@@ -33,8 +33,8 @@ takes the place of the one before. All of a manifest is accepted or, when anythi
 file, line and field. The node's name is appended to a pod's name, as to every static pod's.
 
 With --wait the command ends with 0 once all pods are ready (or have succeeded), those without a readiness probe for two
-seconds, or with --for=completed once all have succeeded. It ends with 1 as soon as that is not to be expected: a pod has failed, will not run, or a container of it has ended a
-second time and is restarted again and again.
+seconds, or with --for=completed once all have succeeded. It ends with 1 as soon as that is not to be expected: a pod has failed,
+will not run, or a container of it has ended a second time and is restarted again and again.
 
 When no answer comes, whether the pods were accepted is not known; running the same again settles it.`
 
