@@ -249,7 +249,15 @@ func (c *cell) Tell(to messages.Address, msg any) { c.sys.post(to, c.follow(to, 
 // follow is the envelope of a message that the one being handled causes.
 func (c *cell) follow(to messages.Address, msg any) *envelope {
 	id := c.sys.seq.Add(1)
-	return &envelope{id: id, cause: c.env.id, flow: c.env.flow.next(id, to, msg), from: c.self, sent: c.sys.clock.Now(), msg: msg}
+	return &envelope{id: id, cause: c.env.id, flow: c.flow().next(id, to, msg), from: c.self, sent: c.sys.clock.Now(), msg: msg}
+}
+
+// flow is the one that what is done now belongs to. A message that comes at a steady rate has none: a flow begins with what follows.
+func (c *cell) flow() Flow {
+	if _, routine := c.env.msg.(messages.Routine); routine {
+		return Flow{}
+	}
+	return c.env.flow
 }
 
 // Reply implements Context.

@@ -28,6 +28,7 @@ type envelope struct {
 	msg   any
 	// intercepted says that the interceptor has delayed or doubled it, and does not see it again.
 	intercepted bool
+	original    uint64     // of a double, the ID of the message that it is a double of
 	reply       chan<- any // set on questions from outside the tree, and on the results of work that they asked for
 }
 

@@ -79,6 +79,7 @@ func (c *cell) intercept(env *envelope, d Delivery, v Verdict) (handle bool) {
 		c.sys.clock.AfterFunc(v.For, func() { go c.sys.post(c.self, &again) }) // as After does, for a fake clock's sake
 		return false
 	case Duplicate:
+		again.id, again.original = c.sys.seq.Add(1), env.id
 		c.sys.post(c.self, &again)
 	case Drop:
 		return false
@@ -88,6 +89,6 @@ func (c *cell) intercept(env *envelope, d Delivery, v Verdict) (handle bool) {
 }
 
 func (c *cell) noteChaos(env *envelope, d Delivery, digest string) {
-	c.sys.recorder.Add(Entry{ID: c.sys.seq.Add(1), Cause: env.id, Flow: env.flow, Kind: OfChaos, From: c.self, To: c.self,
+	c.sys.recorder.Add(Entry{ID: c.sys.seq.Add(1), Cause: env.cause, Flow: env.flow, Kind: OfChaos, From: c.self, To: c.self,
 		Message: d.MessageKind(), Digest: digest, Sent: env.sent, Began: c.sys.clock.Now()})
 }

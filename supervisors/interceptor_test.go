@@ -103,6 +103,13 @@ func TestEffectsOfAnInterceptor(t *testing.T) {
 				noted++
 			}
 		}
+		ids := map[uint64]bool{}
+		for _, e := range s.Recorder().Select(Query{}) {
+			if ids[e.ID] {
+				t.Errorf("%+v: %v has the ID of another", c.verdict, e)
+			}
+			ids[e.ID] = true
+		}
 		if noted > 1 || (noted == 1) != (c.verdict.Effect != None) {
 			t.Errorf("%+v: it is %d times in the recorder", c.verdict, noted)
 		}

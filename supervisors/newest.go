@@ -1,6 +1,7 @@
 package supervisors
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/playlet-dev/playlet/messages"
@@ -36,12 +37,13 @@ func (n *newest) take(to messages.Address, env *envelope) bool {
 	all.pod, last.pod = "", every
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if env.id < n.last[t] || env.id < n.last[all] || t == all && env.id < n.last[last] {
+	id := cmp.Or(env.original, env.id)
+	if id < n.last[t] || id < n.last[all] || t == all && id < n.last[last] {
 		return false
 	}
 	if n.last == nil || len(n.last) >= maxTopics {
 		n.last = map[topic]uint64{}
 	}
-	n.last[t], n.last[last] = env.id, max(env.id, n.last[last])
+	n.last[t], n.last[last] = id, max(id, n.last[last])
 	return true
 }

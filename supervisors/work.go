@@ -30,7 +30,10 @@ func (c *cell) Do(w Work) {
 		panic("work " + w.Name + " without a timeout or without a body")
 	}
 	id := c.sys.seq.Add(1)
-	flow := c.env.flow.of(id, cmp.Or(w.Pod, c.self.PodUID()))
+	flow := c.flow().of(id, cmp.Or(w.Pod, c.self.PodUID()))
+	if w.Routine && flow.Pod == "" { // else what waits again and again would be one flow without an end
+		flow.ID = id
+	}
 	done := &envelope{id: c.sys.seq.Add(1), cause: id, flow: flow, from: c.self, gen: c.gen, reply: c.env.reply}
 	e := Entry{ID: id, Cause: c.env.id, Flow: flow, Kind: OfWork, From: c.self, To: c.self, Message: w.Name,
 		Sent: c.sys.clock.Now()}
@@ -96,11 +99,14 @@ func (t *timer) Cancel() {
 	}
 }
 
-// After implements Context.
+// After implements Context. A timer that is for no pod begins a flow: what an actor does every minute is no single one.
 func (c *cell) After(d time.Duration, msg any) Timer {
 	t := &timer{c: c}
 	env := c.follow(c.self, msg)
 	env.gen, env.kind = c.gen, OfTimer
+	if env.flow.Pod == "" {
+		env.flow.ID = env.id
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t.t = c.sys.clock.AfterFunc(d, func() {

@@ -16,7 +16,7 @@ import (
 // BenchmarkRecording sets what the flight recorder costs beside the processor time of a pod's start: by entries of a start and time
 // of an entry, and by ten runs with it and ten without, interleaved.
 func BenchmarkRecording(b *testing.B) {
-	const pods, rounds = 100, 10
+	const pods, rounds = 100, 40
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		b.Fatal(err)

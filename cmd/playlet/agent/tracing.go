@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,9 +39,9 @@ const (
 	maxTraced = 4096
 )
 
-// tracing sends what the flight recorder has of pods to an OpenTelemetry collector: one trace a pod, one span an entry, each
-// below the one that caused it, and all of them below one that lasts from the first to when the pod is ready. What begins a story
-// that another's message caused is below that one, too: its cause is an attribute.
+// tracing sends what the flight recorder has to an OpenTelemetry collector: one trace a pod, one trace a flow that is no pod's, one
+// span an entry, each below the one that caused it. Those of a pod are all below one that lasts from the first to when the pod is
+// ready; what begins a flow that another's message caused is below that one, too: its cause is an attribute.
 //
 // The spans of the runtime's calls are otelgrpc's, whose context goes with the call: those of the runtime are below them.
 // All methods may be called on nil, which traces nothing.
@@ -99,10 +100,7 @@ func (t *tracing) workContext() func(context.Context, supervisors.Flow, uint64) 
 		return nil
 	}
 	return func(ctx context.Context, f supervisors.Flow, id uint64) context.Context {
-		if f.Pod == "" {
-			return ctx
-		}
-		return t.below(ctx, f.Pod, spanID(id))
+		return t.below(ctx, t.traceID(f), spanID(id))
 	}
 }
 
@@ -123,9 +121,7 @@ func (t *tracing) send(ctx context.Context, recorder *supervisors.Recorder) {
 		entries := recorder.Select(supervisors.Query{After: after})
 		for i := range entries {
 			after = max(after, entries[i].Seq)
-			if entries[i].Flow.Pod != "" {
-				t.span(&entries[i])
-			}
+			t.span(&entries[i])
 		}
 		select {
 		case <-time.After(spansEvery):
@@ -150,60 +146,73 @@ func (t *tracing) close(ctx context.Context) {
 
 // span sends the span of one entry.
 func (t *tracing) span(e *supervisors.Entry) {
-	pod := e.Flow.Pod
-	began, known := t.begun[pod]
-	if !known {
-		if len(t.begun) >= maxTraced {
-			clear(t.begun)
-		}
-		began = e.Sent
-		t.begun[pod] = began
-	}
+	began := t.beginning(e)
 	if e.Kind == supervisors.OfCall && e.To == messages.Runtime {
 		return // otelgrpc's
 	}
-	parent := spanID(e.Cause)
-	if e.Flow.ID == e.ID || e.Cause == 0 {
-		parent = t.root(pod)
+	ctx := context.Background()
+	switch first := e.Flow.ID == e.ID || e.Cause == 0; {
+	case !first:
+		ctx = context.WithValue(t.below(ctx, t.traceID(e.Flow), spanID(e.Cause)), spanKey{}, spanID(e.ID))
+	case e.Flow.Pod != "":
+		ctx = context.WithValue(t.below(ctx, t.traceID(e.Flow), t.root(e.Flow.Pod)), spanKey{}, spanID(e.ID))
+	default:
+		ctx = context.WithValue(ctx, spanKey{}, rootIDs{t.traceID(e.Flow), spanID(e.ID)})
 	}
 	attributes := []attribute.KeyValue{
-		attribute.String("k8s.pod.uid", pod), attribute.String("playlet.from", e.From.String()),
-		attribute.String("playlet.to", e.To.String()),
+		attribute.String("playlet.from", e.From.String()), attribute.String("playlet.to", e.To.String()),
 		attribute.Int64("playlet.id", int64(e.ID)),       //nolint:gosec // counted from 1
 		attribute.Int64("playlet.cause", int64(e.Cause)), //nolint:gosec // the same
 	}
-	for key, text := range map[string]string{"playlet.kind": string(e.Kind), "playlet.digest": e.Digest} {
+	for key, text := range map[string]string{"k8s.pod.uid": e.Flow.Pod, "playlet.kind": string(e.Kind), "playlet.digest": e.Digest} {
 		if text != "" {
 			attributes = append(attributes, attribute.String(key, text))
 		}
 	}
-	_, s := t.tracer.Start(context.WithValue(t.below(context.Background(), pod, parent), spanKey{}, spanID(e.ID)), e.Message,
-		trace.WithTimestamp(e.Sent), trace.WithAttributes(attributes...))
+	_, s := t.tracer.Start(ctx, e.Message, trace.WithTimestamp(e.Sent), trace.WithAttributes(attributes...))
 	s.AddEvent("began", trace.WithTimestamp(e.Began))
 	if e.Panic != "" {
 		s.SetStatus(codes.Error, e.Panic)
 	}
 	s.End(trace.WithTimestamp(e.Ended()))
 	if e.Message == "PodStatusChanged" && !began.IsZero() && slices.Contains(strings.Fields(e.Digest), supervisors.Ready) {
-		t.begun[pod] = time.Time{} // once
-		ids := rootIDs{t.traceID(pod), t.root(pod)}
+		t.begun[e.Flow.Pod] = time.Time{} // once
+		ids := rootIDs{t.traceID(e.Flow), t.root(e.Flow.Pod)}
 		_, s := t.tracer.Start(context.WithValue(context.Background(), spanKey{}, ids), "pod start", trace.WithTimestamp(began),
-			trace.WithAttributes(attribute.String("k8s.pod.uid", pod)))
+			trace.WithAttributes(attribute.String("k8s.pod.uid", e.Flow.Pod)))
 		s.End(trace.WithTimestamp(e.Ended()))
 	}
 }
 
-// below is a context in which spans are of this pod's trace and have this parent.
-func (t *tracing) below(ctx context.Context, pod string, parent trace.SpanID) context.Context {
-	c := trace.SpanContextConfig{TraceID: t.traceID(pod), SpanID: parent, Remote: true}
+// beginning is when the pod of an entry was first told of; zero when it has been ready since, and for no pod.
+func (t *tracing) beginning(e *supervisors.Entry) time.Time {
+	began, known := t.begun[e.Flow.Pod]
+	if !known && e.Flow.Pod != "" {
+		if len(t.begun) >= maxTraced {
+			clear(t.begun)
+		}
+		began = e.Sent
+		t.begun[e.Flow.Pod] = began
+	}
+	return began
+}
+
+// below is a context in which spans are of this trace and have this parent.
+func (t *tracing) below(ctx context.Context, id trace.TraceID, parent trace.SpanID) context.Context {
+	c := trace.SpanContextConfig{TraceID: id, SpanID: parent, Remote: true}
 	if t.ratio.ShouldSample(sdk.SamplingParameters{TraceID: c.TraceID}).Decision == sdk.RecordAndSample {
 		c.TraceFlags = trace.FlagsSampled
 	}
 	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(c))
 }
 
-func (t *tracing) traceID(pod string) trace.TraceID {
-	sum := sha256.Sum256(append(t.salt[:], pod...))
+// traceID is the trace of a pod, or of a flow that is no pod's.
+func (t *tracing) traceID(f supervisors.Flow) trace.TraceID {
+	story := f.Pod
+	if story == "" {
+		story = strconv.FormatUint(f.ID, 10)
+	}
+	sum := sha256.Sum256(append(t.salt[:], story...))
 	return trace.TraceID(sum[:16])
 }
 
@@ -230,7 +239,7 @@ func (t *tracing) NewIDs(ctx context.Context) (id trace.TraceID, span trace.Span
 	if ids, ours := ctx.Value(spanKey{}).(rootIDs); ours {
 		return ids.trace, ids.span
 	}
-	_, _ = rand.Read(id[:]) // of a call that is for no pod, and is not sampled
+	_, _ = rand.Read(id[:]) // of a call that belongs to no flow, and is not sampled
 	return id, t.NewSpanID(ctx, id)
 }
 
@@ -243,7 +252,7 @@ func (t *tracing) NewSpanID(ctx context.Context, _ trace.TraceID) (span trace.Sp
 	return span
 }
 
-// ShouldSample implements sdk.Sampler: a share of the pods, and nothing that is for no pod.
+// ShouldSample implements sdk.Sampler: a share of the pods and of the other flows, and nothing that belongs to none.
 func (t *tracing) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	_, root := p.ParentContext.Value(spanKey{}).(rootIDs)
 	if !root && !trace.SpanContextFromContext(p.ParentContext).IsValid() {
@@ -253,4 +262,4 @@ func (t *tracing) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 }
 
 // Description implements sdk.Sampler.
-func (t *tracing) Description() string { return "pods, " + t.ratio.Description() }
+func (t *tracing) Description() string { return "flows, " + t.ratio.Description() }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -52,8 +53,8 @@ func collect(t *testing.T) (*receiver, string) {
 	return r, l.Addr().String()
 }
 
-// The start of a pod is one trace: each span is below the one that caused it, and calls of the runtime below their work. With a
-// rate of nothing, nothing is sent.
+// The start of a pod is one trace, and so is each flow that is no pod's: each span is below the one that caused it, and calls of the
+// runtime below their work. With a rate of nothing, nothing is sent.
 func TestSpansOfAStart(t *testing.T) {
 	for _, rate := range []int32{1_000_000, 0} {
 		at, endpoint := collect(t)
@@ -85,10 +86,22 @@ func TestSpansOfAStart(t *testing.T) {
 		if root == nil || len(root.GetParentSpanId()) != 0 {
 			t.Fatalf("the root is %v, of %d spans", root, len(at.got))
 		}
+		roots, others := map[string]string{}, 0
 		for _, s := range at.got {
-			if string(s.GetTraceId()) != string(root.GetTraceId()) || s != root && byID[string(s.GetParentSpanId())] == nil {
-				t.Errorf("%s is in trace %x below %x, the root in %x", s.GetName(), s.GetTraceId(), s.GetParentSpanId(), root.GetTraceId())
+			of := string(s.GetTraceId())
+			if parent := byID[string(s.GetParentSpanId())]; parent != nil && string(parent.GetTraceId()) == of {
+				continue
 			}
+			if of != string(root.GetTraceId()) {
+				others++
+			}
+			if len(s.GetParentSpanId()) != 0 || roots[of] != "" {
+				t.Errorf("%s is below %x, which is not in its trace %x with the root %q", s.GetName(), s.GetParentSpanId(), of, roots[of])
+			}
+			roots[of] = s.GetName()
+		}
+		if others == 0 || !slices.Contains(slices.Collect(maps.Values(roots)), "Started") {
+			t.Errorf("no flow of the node was sent: %v", roots)
 		}
 		for _, e := range story {
 			id := spanID(e.ID)
@@ -102,6 +115,9 @@ func TestSpansOfAStart(t *testing.T) {
 				if slices.Contains([]string{"RunPodSandbox", "CreateContainer", "StartContainer"}, e.Message) && string(s.GetParentSpanId()) != string(cause[:]) {
 					t.Errorf("%v is below %x", e, s.GetParentSpanId())
 				}
+			}
+			if e.Flow.Pod != "" && e.Kind != supervisors.OfCall && s != nil && string(s.GetTraceId()) != string(root.GetTraceId()) {
+				t.Errorf("%v is in trace %x", e, s.GetTraceId())
 			}
 			if e.Flow.Pod != "" && (s == nil || s.GetName() != name) {
 				t.Errorf("the span of %v is %v", e, s)
