@@ -278,7 +278,8 @@ func (a *actor) failed(ctx supervisors.Context, why string) {
 
 // publish writes the state for health and for readers of the addresses.
 func (a *actor) publish() {
-	s := Snapshot{Registered: a.state.node != nil, Addresses: hostIPs(a.state.node), Problems: a.state.problems()}
+	s := Snapshot{Registered: a.state.node != nil, Addresses: hostIPs(a.state.node), NotReady: notReady(a.state.node),
+		Problems: a.state.problems()}
 	if s.LeaseExpires = a.opts.State.Load().LeaseExpires; !a.lease.renewed.IsZero() {
 		s.LeaseExpires = a.lease.renewed.Add(a.opts.LeaseDuration)
 	}

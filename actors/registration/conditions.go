@@ -34,6 +34,21 @@ func condition(node *v1.Node, kind v1.NodeConditionType) *v1.NodeCondition {
 	return nil
 }
 
+// notReady is why a Node's condition Ready is not True; empty where it is, or there is no Node.
+func notReady(node *v1.Node) string {
+	if node == nil {
+		return ""
+	}
+	switch ready := condition(node, v1.NodeReady); {
+	case ready == nil:
+		return "the Node has no condition Ready"
+	case ready.Status == v1.ConditionTrue:
+		return ""
+	default:
+		return ready.Reason + ": " + ready.Message
+	}
+}
+
 // setCondition replaces the condition in its place, or puts it last. Its time of transition is now only where its status
 // changes; of one that somebody else has set, an agent before this one or the controller that misses us, it goes on.
 func setCondition(node *v1.Node, c v1.NodeCondition, now time.Time) {

@@ -152,6 +152,8 @@ type Snapshot struct {
 	Addresses []string
 	// LeaseExpires is when the control plane takes the node for lost unless the lease is renewed; zero: there is none yet.
 	LeaseExpires time.Time
+	// NotReady is why the Node's condition Ready is not True, as the API server has it; empty: it is, or there is no Node.
+	NotReady string
 	// Problems are sentences that say what goes wrong.
 	Problems []string
 }

@@ -334,3 +334,22 @@ func TestAddressesThatPodsTell(t *testing.T) {
 	w.start()
 	expect(t, "without a Node", strings.Join(w.state.Load().Addresses, " "), "2001:db8::7 198.51.100.1")
 }
+
+// Who asks is told what the API server has of the condition Ready.
+func TestWhyTheNodeIsNotReady(t *testing.T) {
+	node := func(c ...v1.NodeCondition) *v1.Node { return &v1.Node{Status: v1.NodeStatus{Conditions: c}} }
+	for _, c := range []struct {
+		node *v1.Node
+		want string
+	}{
+		{nil, ""},
+		{node(), "the Node has no condition Ready"},
+		{node(v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "m"}), ""},
+		{node(v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionFalse, Reason: "KubeletNotReady", Message: "m"}), "KubeletNotReady: m"},
+		{node(v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "m"}), "NodeStatusUnknown: m"},
+	} {
+		if got := notReady(c.node); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.node, got, c.want)
+		}
+	}
+}

@@ -70,8 +70,10 @@ type Config struct {
 	Node *NodeAPI
 	// Figures is admin.Config's.
 	Figures func(ctx context.Context, all bool) api.Figures
-	// LeaseExpires is admin.Config's.
-	LeaseExpires func() time.Time
+	// Registered is admin.Config's.
+	Registered func() api.Registered
+	// RootDir is the agent's --root-dir, to be told.
+	RootDir string
 	// Chaos breaks actors on purpose; nil: it is not enabled.
 	Chaos *chaos.Engine
 	// CAdvisor has cAdvisor's pages and API on CAdvisorAddress, "host:port"; nil: they are not served.
@@ -205,11 +207,11 @@ func (l *Listeners) adminHandler() http.Handler {
 	return admin.New(admin.Config{
 		Board: l.conf.Board, Events: l.conf.Events, Containers: l.shared, Healthz: l.health.Handler(true),
 		Health: l.health.Explain, Tree: l.tree, Runtime: l.conf.Runtime, Chaos: l.conf.Chaos, Figures: l.conf.Figures,
-		LeaseExpires: l.conf.LeaseExpires, WriteTimeout: l.conf.WriteTimeout,
+		Registered: l.conf.Registered, WriteTimeout: l.conf.WriteTimeout,
 		Observatory: l.observatory,
 		Version: api.Version{
 			Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(),
-			Platform: runtime.GOOS + "/" + runtime.GOARCH, PID: os.Getpid(), Since: time.Now(),
+			Platform: runtime.GOOS + "/" + runtime.GOARCH, PID: os.Getpid(), RootDir: l.conf.RootDir, Since: time.Now(),
 		},
 	})
 }

@@ -56,8 +56,8 @@ type Config struct {
 	// ends; nil: nobody does.
 	Figures func(ctx context.Context, all bool) api.Figures
 	Chaos   *chaos.Engine // nil: it is not enabled
-	// LeaseExpires is when the node's lease ends; nil: the node is in no cluster.
-	LeaseExpires func() time.Time
+	// Registered is what the control plane has of the node; nil: the node is in no cluster.
+	Registered func() api.Registered
 	// Observatory says where the observatory is served beside the admin socket; nil: nowhere. An error says why it is not open.
 	Observatory func() (*api.Observatory, error)
 	// WriteTimeout bounds the writing of one line of a stream: who does not read is let go. 0: half a minute.

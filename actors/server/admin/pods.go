@@ -50,8 +50,8 @@ func (h *handlers) pods(w http.ResponseWriter, r *http.Request) {
 		Metadata: metav1.ListMeta{ResourceVersion: strconv.FormatUint(now.Version, 10)},
 		At:       now.At, Pods: []api.Pod{}, Node: h.nodeView(now),
 	}
-	if h.conf.LeaseExpires != nil {
-		out.LeaseExpires = h.conf.LeaseExpires()
+	if h.conf.Registered != nil {
+		out.Registered = h.conf.Registered()
 	}
 	for _, p := range chosen.choose(now) {
 		out.Pods = append(out.Pods, view(p))

@@ -30,6 +30,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/server/observatory"
 	"github.com/playlet-dev/playlet/actors/shutdown"
 	"github.com/playlet-dev/playlet/actors/stats"
@@ -346,6 +347,7 @@ func (a *Agent) serverConfig() server.Config {
 		Checked:     a.metrics.Checked,
 		Probes:      func() []string { return a.late.Problems(time.Now()) },
 		Shutdown:    a.shutdown.Problems,
+		RootDir:     a.node.RootDir,
 		AdminSocket: a.node.AdminSocket, AdminSocketGroup: a.node.AdminSocketGroup,
 		HealthzAddress: a.node.Kubelet.HealthzBindAddress,
 		HealthzPort:    int(ptr.Deref(a.node.Kubelet.HealthzPort, 0)),
@@ -358,7 +360,10 @@ func (a *Agent) serverConfig() server.Config {
 	}
 	if a.cluster != nil {
 		c.Cluster = a.cluster.problems
-		c.LeaseExpires = func() time.Time { return a.cluster.registered.Load().LeaseExpires }
+		c.Registered = func() api.Registered {
+			s := a.cluster.registered.Load()
+			return api.Registered{LeaseExpires: s.LeaseExpires, NotReady: s.NotReady}
+		}
 	}
 	c.CAdvisor, c.CAdvisorAddress = a.cadvisor()
 	if address := a.guard.exposure.Observatory; address != "" {

@@ -23,8 +23,15 @@ type Pods struct {
 	At       time.Time       `json:"at,omitzero"`
 	Pods     []Pod           `json:"items"` // by namespace and name
 	Node     `json:"node"`
-	// LeaseExpires is when the control plane takes the node for lost unless its lease is renewed; empty: it has none.
+	Registered
+}
+
+// Registered is what the control plane has of the node; empty: the node is in no cluster, or has not registered yet.
+type Registered struct {
+	// LeaseExpires is when the control plane takes the node for lost unless its lease is renewed.
 	LeaseExpires time.Time `json:"leaseExpires,omitzero"`
+	// NotReady is why the Node's condition Ready is not True there; empty: it is.
+	NotReady string `json:"nodeNotReady,omitempty"`
 }
 
 // Change is one line of GET /v1/pods?watch=true. What it leaves out did not change since the line before.
@@ -137,6 +144,7 @@ type Version struct {
 	Go         string `json:"go"`
 	Platform   string `json:"platform"`
 	PID        int    `json:"pid,omitempty"`
+	RootDir    string `json:"rootDir,omitempty"` // --root-dir
 	// Since is when the process began to listen.
 	Since   time.Time `json:"since,omitzero"`
 	Runtime *Runtime  `json:"runtime,omitempty"`

@@ -25,7 +25,8 @@ import (
 const chaosRunLong = `Run an experiment: look whether the node is steady, carry the steps out, one after another, look all the while, and wait
 until the node is steady again. All the time each pod that was ready has to stay ready, no container of one may be restarted,
 the node's container runtime and network have to be ready, what is to end has to go, and in a cluster the node's lease has to be
-renewed. At the end each actor has to run, and the agent may not have many more goroutines than before.
+renewed and the Node has to be Ready. At the end each actor has to run, the agent may not have many more goroutines than before, no
+container may run twice, and no sandbox, container or folder may be left of a pod that is not there.
 
 Exit code 0: all held. 1: something did not, or the experiment could not begin. Ctrl-C ends all rules.
 Experiments to begin with are in e2e/chaos.`
@@ -68,6 +69,7 @@ type chaosRun struct {
 	seen   map[string]bool // violations that are reported already
 	before map[string]map[string]string
 	ending map[string]time.Time // since when pods have been seen to end, by UID
+	leaks  leaks
 	// goroutines are those of the agent before, and never fewer than it may have at the end.
 	goroutines int
 	abort      context.CancelCauseFunc
@@ -106,6 +108,7 @@ func newChaosRun() *cobra.Command {
 			c.out = io.Discard
 		}
 		began, err := c.runAll(cmd.Context())
+		err = errors.Join(err, c.leaks.end())
 		if !began {
 			return err
 		}
@@ -320,6 +323,13 @@ func (c *chaosRun) baseline(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	version, err := c.client.Version(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.leaks.begin(ctx, all, version.RootDir); err != nil {
+		fmt.Fprintln(c.out, "it is not looked for sandboxes, containers and folders of pods that leak:", cli.OneLine(err))
+	}
 	c.before, _ = readyPods(all)
 	c.goroutines = actors.Goroutines
 	c.report.Pods = len(c.before)
@@ -353,6 +363,9 @@ func (c *chaosRun) look(ctx context.Context, rest bool) error {
 			return errors.New("the container runtime or its network is not ready")
 		}
 		c.violated("the container runtime or its network was not ready")
+	}
+	if all.NotReady != "" {
+		c.violated("the Node is told not to be ready: " + all.NotReady)
 	}
 	if expires := all.LeaseExpires; !expires.IsZero() && time.Now().After(expires) {
 		c.violated("the node's lease was not renewed before it ended at " + expires.Format(time.RFC3339))
@@ -396,7 +409,7 @@ func (c *chaosRun) look(ctx context.Context, rest bool) error {
 	if n := tree.Goroutines; c.goroutines > 0 && n > c.goroutines+c.goroutines/4+goroutineNoise {
 		return fmt.Errorf("the agent has %d goroutines, and had %d before: something leaks", n, c.goroutines)
 	}
-	return nil
+	return c.leaks.look(ctx, all)
 }
 
 // lookForLostDeletions notes pods that are to end and do not.

@@ -3,6 +3,8 @@ package chaos
 import (
 	"context"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,9 +12,12 @@ import (
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/sim"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,5 +75,90 @@ func TestAnExperimentLooksForLostDeletions(t *testing.T) {
 	}
 	if c.lookForLostDeletions(&api.Pods{}); len(c.ending) > 0 {
 		t.Errorf("what is gone is remembered: %v", c.ending)
+	}
+}
+
+// A Node that is told not to be ready is a violation. What is left of pods that are not there, and was not before, is a leak; so is
+// a container that runs twice. What another agent has made is its own.
+func TestAnExperimentLooksAtTheNodeAndPastTheAgent(t *testing.T) {
+	r, err := sim.Start(sim.Options{Socket: t.TempDir() + "/s", Preload: []string{"app:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	runtime, err := cri.Dial(cri.Options{RuntimeEndpoint: r.Endpoint()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = runtime.Close() }()
+	root := t.TempDir()
+	sandbox := func(uid, root string) *runtimeapi.PodSandboxConfig {
+		return &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Namespace: "default", Name: "p" + uid, Uid: uid},
+			Labels:      map[string]string{cri.LabelPodUID: uid, cri.LabelPodNamespace: "default", cri.LabelPodName: "p" + uid},
+			Annotations: map[string]string{cri.AnnotationRootDir: root}}
+	}
+	add := func(uid, root string) string {
+		id, err := runtime.RunPodSandbox(t.Context(), sandbox(uid, root), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	run := func(uid, in string, attempt uint32) {
+		id, err := runtime.CreateContainer(t.Context(), in, &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: "c", Attempt: attempt}, Image: &runtimeapi.ImageSpec{Image: "app:1"},
+			Labels:      map[string]string{cri.LabelPodUID: uid, cri.LabelContainerName: "c", cri.LabelPodName: "p" + uid},
+			Annotations: map[string]string{cri.AnnotationRootDir: root}}, sandbox(uid, root))
+		if err == nil {
+			err = runtime.StartContainer(t.Context(), id)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	folder := func(uid string) {
+		if err := os.MkdirAll(filepath.Join(root, "pods", uid), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := fake.Start(t)
+	f.Pods.Audited, f.Pods.Runtime.Endpoint, f.Version.RootDir = true, r.Endpoint(), root
+	f.Pods.Pods = []api.Pod{{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p1", UID: "1"}}}}
+	add("2", root) // from before
+	add("3", "/another/agent")
+	folder("1")
+	folder("2")
+	in := add("1", root)
+	run("1", in, 0)
+	c := newRun()
+	c.experiment, c.client, c.out = &experiment{}, api.NewClient(f.Socket), io.Discard
+	defer func() {
+		if err := c.leaks.end(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := c.baseline(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	look := func(want string) {
+		t.Helper()
+		if err := c.look(t.Context(), true); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	look("")
+	folder("4")
+	look("the folder " + root + "/pods/4 is left of a pod that is not there")
+	run("1", in, 1)
+	look("container c of pod /p1 runs twice")
+	add("5", root)
+	look("is left of pod default/p5")
+	if len(c.report.Violations) > 0 {
+		t.Error(c.report.Violations)
+	}
+	f.Pods.NotReady = "KubeletNotReady: a test"
+	_ = c.look(t.Context(), false)
+	if v := c.report.Violations; len(v) != 1 || v[0].Text != "the Node is told not to be ready: KubeletNotReady: a test" {
+		t.Error(v)
 	}
 }
