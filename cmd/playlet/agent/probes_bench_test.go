@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -91,7 +92,7 @@ func benchmarkProbes(b *testing.B, action string) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the machine's folder for such things
 	socket := filepath.Join(dir, "s")
-	pages, checks := startOtherSide(b, socket)
+	pages, checks, _ := startOtherSide(b, socket)
 	action = strings.NewReplacer("PAGES", pages, "CHECKS", checks).Replace(action)
 
 	r := newRig(b, sim.Options{}, "--container-runtime-endpoint=unix://"+socket, "--node-ip="+ip)
@@ -141,8 +142,8 @@ func benchmarkProbes(b *testing.B, action string) {
 	}
 }
 
-// startOtherSide starts the other process, and gives the ports of its servers.
-func startOtherSide(b *testing.B, socket string) (pages, checks string) {
+// startOtherSide starts the other process, and gives the ports of its servers. It ends at stop, or with the benchmark.
+func startOtherSide(b *testing.B, socket string) (pages, checks string, stop func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestOtherSideOfTheBenchmark$", "-test.timeout=10m")
@@ -160,7 +161,7 @@ func startOtherSide(b *testing.B, socket string) (pages, checks string) {
 		b.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
-	b.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		if err := in.Close(); err != nil {
 			b.Error(err)
 		}
@@ -171,13 +172,14 @@ func startOtherSide(b *testing.B, socket string) (pages, checks string) {
 		}
 		cancel()
 	})
+	b.Cleanup(stop)
 	for lines.Scan() {
 		if n, _ := fmt.Sscanf(lines.Text(), "ports %s %s", &pages, &checks); n == 2 {
-			return pages, checks
+			return pages, checks, stop
 		}
 	}
 	b.Fatalf("the other process says no ports: %v", lines.Err())
-	return "", ""
+	return "", "", stop
 }
 
 // ownAddress is an address of this machine that a node may have.
