@@ -38,6 +38,9 @@ const (
 	// AnnotationBackoff is the step of the container's back-off, which so
 	// survives the agent. Its text belongs to the container's actor.
 	AnnotationBackoff = "playlet.dev/backoff"
+	// AnnotationImageVolumes are the IDs of the images that it mounts as
+	// volumes, with spaces between them: no list of the runtime has them.
+	AnnotationImageVolumes = "playlet.dev/image-volumes"
 	// AnnotationRound is how often all containers of its pod had been restarted
 	// together (KEP-5532) when the container was made, in decimal: those with a
 	// lower number than the pod's are ended and made again. It is there where

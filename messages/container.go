@@ -42,6 +42,8 @@ type RunContainer struct {
 	Sandbox   Sandbox
 	ImageRef  string
 	Volumes   map[string]string // host paths by volume name
+	// ImageVolumes are the runtime's IDs of the images that are mounted as volumes, by volume name.
+	ImageVolumes map[string]string
 	// Adopt is the container that already stands for this attempt: created, running or exited. With one that has exited, the
 	// actor exits.
 	Adopt *ContainerFact

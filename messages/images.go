@@ -6,11 +6,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// ImageKey names one need of an image: by one start of one container.
+// ImageKey names one need of an image: by one start of one container, for itself or for a volume that it mounts.
 type ImageKey struct {
 	UID       string
 	Container string
 	Attempt   uint32
+	Volume    string // the name of the volume that the image is for; empty: it is the container's own
+}
+
+// SamePlace says that the other need is of the same container for the same purpose, in whatever attempt.
+func (k ImageKey) SamePlace(other ImageKey) bool {
+	return k.UID == other.UID && k.Container == other.Container && k.Volume == other.Volume
 }
 
 // PullImage asks for an image to be there, by policy. Asking again with the same key is the same question.

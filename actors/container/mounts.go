@@ -32,7 +32,14 @@ func mounts(h *host.Host, w messages.RunContainer, env []cri.EnvVar) ([]*runtime
 		if err != nil {
 			return nil, err
 		}
-		if m.HostPath, err = partOf(h, w, i, m.HostPath, env); err != nil {
+		if m.Image != nil { // the runtime finds its part
+			if m.ImageSubPath, err = subPath(vm, env); m.ImageSubPath != "" && !filepath.IsLocal(m.ImageSubPath) {
+				err = fmt.Errorf("subPath %q of volume %q leads out of the image", m.ImageSubPath, vm.Name)
+			}
+		} else {
+			m.HostPath, err = partOf(h, w, i, m.HostPath, env)
+		}
+		if err != nil {
 			return nil, err
 		}
 		ownHosts = ownHosts || filepath.Clean(m.ContainerPath) == etcHosts
@@ -57,7 +64,8 @@ func mounts(h *host.Host, w messages.RunContainer, env []cri.EnvVar) ([]*runtime
 
 func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*runtimeapi.Mount, error) {
 	path, ok := w.Volumes[vm.Name]
-	if !ok {
+	image, isImage := w.ImageVolumes[vm.Name]
+	if !ok && !isImage {
 		return nil, fmt.Errorf("volume %q of mount %s is not mounted", vm.Name, vm.MountPath)
 	}
 	target := vm.MountPath
@@ -65,8 +73,11 @@ func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*ru
 		target = filepath.Join("/", target)
 	}
 	m := &runtimeapi.Mount{
-		HostPath: path, ContainerPath: target, Readonly: vm.ReadOnly || agents(w.Pod, vm.Name),
+		HostPath: path, ContainerPath: target, Readonly: vm.ReadOnly || isImage || agents(w.Pod, vm.Name),
 		SelinuxRelabel: relabel(w.Pod, vm.Name),
+	}
+	if isImage {
+		m.Image = &runtimeapi.ImageSpec{Image: image}
 	}
 	if p := vm.MountPropagation; p != nil {
 		switch *p {
@@ -85,15 +96,9 @@ func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*ru
 // partOf is the path of what a mount asks for of its volume: of the whole of it, or of the part that is bound first.
 func partOf(h *host.Host, w messages.RunContainer, index int, volume string, env []cri.EnvVar) (string, error) {
 	vm := &w.Container.VolumeMounts[index]
-	path := vm.SubPath
-	if vm.SubPathExpr != "" {
-		var err error
-		if path, err = cri.ExpandSubPath(vm.SubPathExpr, env); err != nil {
-			return "", fmt.Errorf("subPathExpr %q of volume %q: %w", vm.SubPathExpr, vm.Name, err)
-		}
-	}
-	if path == "" {
-		return volume, nil
+	path, err := subPath(vm, env)
+	if err != nil || path == "" {
+		return volume, err
 	}
 	return subpath.Bind(subpath.Part{
 		Pod: h.PodDir(string(w.Pod.UID)), From: volume, Volume: vm.Name, Container: w.Container.Name, Index: index, Path: path,
@@ -101,6 +106,18 @@ func partOf(h *host.Host, w messages.RunContainer, index int, volume string, env
 		Make:   !agents(w.Pod, vm.Name),
 		PassOn: vm.MountPropagation != nil && *vm.MountPropagation == v1.MountPropagationBidirectional,
 	})
+}
+
+// subPath is the part of its volume that a mount asks for; empty: the whole.
+func subPath(vm *v1.VolumeMount, env []cri.EnvVar) (string, error) {
+	if vm.SubPathExpr == "" {
+		return vm.SubPath, nil
+	}
+	path, err := cri.ExpandSubPath(vm.SubPathExpr, env)
+	if err != nil {
+		return "", fmt.Errorf("subPathExpr %q of volume %q: %w", vm.SubPathExpr, vm.Name, err)
+	}
+	return path, nil
 }
 
 // recursiveReadOnly says whether what is mounted below a read-only volume is read-only, too (KEP-3857).

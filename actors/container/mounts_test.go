@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -107,6 +108,39 @@ func TestHostsFileIsNotReadWhole(t *testing.T) {
 		}
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: it says %q, %v", name, got, err)
+		}
+	}
+}
+
+// The runtime mounts a volume that is an image: read-only, as a whole or the part that is asked for, and nothing beyond it.
+func TestMountsOfImages(t *testing.T) {
+	w := messages.RunContainer{Pod: &v1.Pod{}, ImageVolumes: map[string]string{"v": "sha256:1"}, Container: &v1.Container{}}
+	h := &host.Host{RootDir: t.TempDir(), Abilities: func() host.Abilities { return host.Abilities{} }}
+	env := []cri.EnvVar{{Name: "PART", Value: "a/b"}, {Name: "OUT", Value: "../b"}, {Name: "ROOT", Value: "/etc"}}
+	for _, c := range []struct {
+		mount v1.VolumeMount
+		part  string
+		fails bool
+	}{
+		{mount: v1.VolumeMount{}},
+		{mount: v1.VolumeMount{SubPath: "a"}, part: "a"},
+		{mount: v1.VolumeMount{SubPathExpr: "x/$(PART)"}, part: "x/a/b"},
+		{mount: v1.VolumeMount{SubPathExpr: "$(OUT)"}, fails: true},
+		{mount: v1.VolumeMount{SubPathExpr: "$(ROOT)"}, fails: true},
+		{mount: v1.VolumeMount{SubPathExpr: "$(NONE)"}, fails: true},
+	} {
+		c.mount.Name, c.mount.MountPath = "v", "/m"
+		w.Container.VolumeMounts = []v1.VolumeMount{c.mount}
+		got, err := mounts(h, w, env)
+		if c.fails {
+			if err == nil {
+				t.Errorf("%+v: %v", c.mount, got)
+			}
+			continue
+		}
+		if err != nil || len(got) != 1 || got[0].GetImage().GetImage() != "sha256:1" || got[0].HostPath != "" || !got[0].Readonly ||
+			got[0].ImageSubPath != c.part || got[0].ContainerPath != "/m" {
+			t.Errorf("%+v: %v, %v", c.mount, got, err)
 		}
 	}
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/container/envfile"
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/cri/remains"
@@ -107,6 +111,7 @@ func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
 		return notMade(messages.ReasonCreateConfig, err)
 	}
 	id, err := h.CRI.CreateContainer(ctx, w.Sandbox.ID, config, sandbox)
+	metrics.CountImageVolumes(len(w.ImageVolumes), err)
 	if err == nil && id == "" {
 		err = errors.New("the runtime answered CreateContainer without an ID")
 	}
@@ -185,6 +190,9 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 		RestartCount: w.Attempt, ImageRef: w.ImageRef, Env: env, Mounts: mounts, TargetID: w.TargetID,
 		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff),
 			cri.AnnotationRootDir: h.RootDir},
+	}
+	if len(w.ImageVolumes) > 0 {
+		params.Annotations[cri.AnnotationImageVolumes] = strings.Join(slices.Sorted(maps.Values(w.ImageVolumes)), " ")
 	}
 	if cri.MayRestartAll(&w.Pod.Spec) {
 		params.Annotations[cri.AnnotationRound] = strconv.FormatUint(uint64(w.Round), 10)

@@ -9,9 +9,9 @@ import (
 // answersKept is longer than any pod waits before it asks again.
 const answersKept = 10 * time.Minute
 
-// answers remembers by pod and container what was answered last. A pod that missed an answer asks again; where the
+// answers remembers by pod and by container and volume what was answered last. A pod that missed an answer asks again; where the
 // policy is Always, that is not worth another pull.
-type answers map[string]map[string]answered
+type answers map[string]map[[2]string]answered
 
 type answered struct {
 	attempt uint32
@@ -22,13 +22,13 @@ type answered struct {
 
 // pulled tells whether this very question was answered with a pull.
 func (a answers) pulled(k messages.ImageKey, name string) bool {
-	was, ok := a[k.UID][k.Container]
+	was, ok := a[k.UID][[2]string{k.Container, k.Volume}]
 	return ok && was.attempt == k.Attempt && was.name == name && was.pulled
 }
 
 // gave tells whether this very question was answered.
 func (a answers) gave(k messages.ImageKey, name string) bool {
-	was, ok := a[k.UID][k.Container]
+	was, ok := a[k.UID][[2]string{k.Container, k.Volume}]
 	return ok && was.attempt == k.Attempt && was.name == name
 }
 
@@ -36,10 +36,10 @@ func (a answers) gave(k messages.ImageKey, name string) bool {
 func (a answers) remember(now time.Time, m messages.ImagePulled, name string) {
 	of := a[m.Key.UID]
 	if of == nil {
-		of = map[string]answered{}
+		of = map[[2]string]answered{}
 		a[m.Key.UID] = of
 	}
-	of[m.Key.Container] = answered{m.Key.Attempt, name, m.Pulled, now}
+	of[[2]string{m.Key.Container, m.Key.Volume}] = answered{m.Key.Attempt, name, m.Pulled, now}
 }
 
 // prune lets go of what nobody asks again about.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -162,7 +163,8 @@ func (o *Collect) survey(ctx context.Context) survey {
 		l := c.GetLabels()
 		by := messages.ImageUser{Namespace: l[cri.LabelPodNamespace], Pod: l[cri.LabelPodName], UID: l[cri.LabelPodUID],
 			Container: c.GetMetadata().GetName()}
-		for _, ref := range []string{c.GetImageId(), c.GetImageRef(), c.GetImage().GetImage()} {
+		volumes := strings.Fields(c.GetAnnotations()[cri.AnnotationImageVolumes])
+		for _, ref := range append(volumes, c.GetImageId(), c.GetImageRef(), c.GetImage().GetImage()) {
 			s.used.add(ref, by)
 		}
 	}
@@ -225,9 +227,7 @@ func (a *images) heldImages(now time.Time) users {
 
 // lease keeps what a pod is told to be there.
 func (a *images) lease(m messages.ImagePulled, now time.Time) {
-	maps.DeleteFunc(a.gc.leases, func(k messages.ImageKey, _ lease) bool {
-		return k.UID == m.Key.UID && k.Container == m.Key.Container
-	})
+	maps.DeleteFunc(a.gc.leases, func(k messages.ImageKey, _ lease) bool { return k.SamePlace(m.Key) })
 	a.gc.leases[m.Key] = lease{m.Ref, now}
 	a.gc.wanted(m.Ref)
 }

@@ -250,11 +250,12 @@ func TestAskedForWhatIsBeingRemoved(t *testing.T) {
 // What containers use stays, dead ones and another agent's included; the simulated runtime complains of a removal.
 func TestKeepsWhatContainersUse(t *testing.T) {
 	for _, root := range []string{"", "other"} {
-		keepsWhatContainersUse(t, map[string]string{cri.AnnotationRootDir: root})
+		keepsWhatContainersUse(t, map[string]string{cri.AnnotationRootDir: root}, "a:1")
 	}
+	keepsWhatContainersUse(t, map[string]string{cri.AnnotationImageVolumes: "x:1 b:1"}, "a:1 b:1")
 }
 
-func keepsWhatContainersUse(t *testing.T, marks map[string]string) {
+func keepsWhatContainersUse(t *testing.T, marks map[string]string, want string) {
 	t.Helper()
 	s := collecting(t)
 	id := s.pull(t, "a:1")
@@ -272,7 +273,7 @@ func keepsWhatContainersUse(t *testing.T, marks map[string]string) {
 	s.k.Advance(5 * time.Minute)
 	s.k.Send(messages.Eviction, messages.ReclaimImages{})
 	s.k.RunWork()
-	expectText(t, "left", s.has(t, "a:1", "b:1"), "a:1")
+	expectText(t, "left", s.has(t, "a:1", "b:1"), want)
 	if v := s.sim.Violations(); len(v) > 0 {
 		t.Error(v)
 	}

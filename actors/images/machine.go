@@ -227,7 +227,7 @@ func (b *machine) ask(now time.Time, m request) []effect {
 	im := b.image(m.name, m.registry)
 	n := im.needs[m.Key]
 	if n == nil || n.image != m.Image || n.policy != m.Policy {
-		b.drop(func(k messages.ImageKey) bool { return k.UID == m.Key.UID && k.Container == m.Key.Container })
+		b.drop(m.Key.SamePlace)
 		b.arrived++
 		n = &need{key: m.Key, image: m.Image, policy: m.Policy, arrived: b.arrived}
 		n.priority, n.pod, n.keys = m.Priority, m.Pod, m.keys
@@ -278,7 +278,7 @@ func (b *machine) rekey(now time.Time, im *image, n *need, k keys) {
 func (b *machine) overtaken(key messages.ImageKey) bool {
 	for _, im := range b.images {
 		for k := range im.needs {
-			if k.UID == key.UID && k.Container == key.Container && k.Attempt > key.Attempt {
+			if k.SamePlace(key) && k.Attempt > key.Attempt {
 				return true
 			}
 		}

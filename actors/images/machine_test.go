@@ -388,3 +388,41 @@ func TestTheMachineVerifiesCredentials(t *testing.T) {
 	}
 	expect(t, "answered", strings.Join(said, " "), "a never")
 }
+
+// A container needs the images of its volumes beside its own; only those of an earlier attempt are needed no longer.
+func TestNeedsOfVolumesStandBesideTheContainers(t *testing.T) {
+	b := newMachine(queue{})
+	needs := func() (out []string) {
+		for name, im := range b.images {
+			for k := range im.needs {
+				out = append(out, fmt.Sprintf("%s for %q in %d", name, k.Volume, k.Attempt))
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	say := func(image, volume string, attempt uint32) {
+		m := ask("u", v1.PullIfNotPresent, 0)
+		m.Image, m.Key.Volume, m.Key.Attempt = image, volume, attempt
+		b.ask(t0, req(m))
+	}
+	say("files", "f", 0)
+	say("model", "m", 0)
+	say("img", "", 0)
+	if got := strings.Join(needs(), ", "); got != `files for "f" in 0, img for "" in 0, model for "m" in 0` {
+		t.Error(got)
+	}
+	say("files", "f", 1)
+	say("model", "m", 0) // long on its way
+	if got := strings.Join(needs(), ", "); got != `files for "f" in 1, img for "" in 0, model for "m" in 0` {
+		t.Error(got)
+	}
+	of := answers{}
+	files, own := ask("u", v1.PullAlways, 0).Key, ask("u", v1.PullAlways, 0).Key
+	files.Volume = "f"
+	of.remember(t0, messages.ImagePulled{Key: own, Pulled: true}, "img")
+	of.remember(t0, messages.ImagePulled{Key: files, Pulled: true}, "files")
+	if !of.pulled(own, "img") || !of.pulled(files, "files") || of.pulled(own, "files") {
+		t.Error(of)
+	}
+}

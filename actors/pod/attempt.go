@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -205,16 +206,33 @@ func (m *Machine) wantImage(now time.Time, c *container) bool {
 		return true
 	}
 	if c.image.attempt != attempt {
-		c.image.attempt, c.image.ref, c.image.reason, c.image.awaits = attempt, "", nil, nil
+		c.noImage()
+		c.image.attempt = attempt
 		m.answered("image", c.name)
 	}
 	if m.due(now, "image", c.name, m.set.AnswerTimeout) {
+		image, policy, volume := m.nextImage(c)
 		m.emit(Tell{messages.Images, messages.PullImage{
-			Key: messages.ImageKey{UID: m.uid, Container: c.name, Attempt: attempt}, Image: c.spec.Image,
-			Policy: c.spec.ImagePullPolicy, Pod: m.pod, Priority: m.desired.Order,
+			Key: messages.ImageKey{UID: m.uid, Container: c.name, Attempt: attempt, Volume: volume}, Image: image, Policy: policy,
+			Pod: m.pod, Priority: m.desired.Order,
 		}})
 	}
 	return false
+}
+
+// nextImage is the image that the container needs next: those of its volumes first, as with the kubelet, then its own.
+func (m *Machine) nextImage(c *container) (image string, policy v1.PullPolicy, volume string) {
+	for _, v := range podspec.ImageVolumes(m.pod, c.spec) {
+		if c.image.volumes[v.Name] == "" {
+			return v.Image.Reference, v.Image.PullPolicy, v.Name
+		}
+	}
+	return c.spec.Image, c.spec.ImagePullPolicy, ""
+}
+
+// noImage forgets what is known of the images that the container needs.
+func (c *container) noImage() {
+	c.image.ref, c.image.volumes, c.image.reason, c.image.awaits = "", nil, nil, nil
 }
 
 // tellRun tells the container's actor what it is to run, and again while there is no answer.
@@ -242,7 +260,7 @@ func (m *Machine) tellRun(now time.Time, c *container) {
 
 func (m *Machine) desiredRun(c *container) messages.RunContainer {
 	return messages.RunContainer{
-		Pod: m.pod, Container: c.spec, Attempt: c.attempt, ImageRef: c.image.ref, Volumes: m.volumes.paths,
+		Pod: m.pod, Container: c.spec, Attempt: c.attempt, ImageRef: c.image.ref, Volumes: m.volumes.paths, ImageVolumes: c.image.volumes,
 		BackOff: c.backoff.step, Order: m.desired.Order, Round: m.rounds.now, Generation: c.generation, TargetID: m.targetID(c),
 	}
 }

@@ -35,10 +35,11 @@ type container struct {
 	unread time.Time
 	image  struct {
 		attempt uint32
-		ref     string
-		reason  *messages.Reason // why it could not be had
-		awaits  *messages.Reason // how far its pull is; newer than reason, where both are there
-		pulling bool             // an Event of its pull was recorded
+		ref     string            // of its own image, which is asked for when those of its volumes are there
+		volumes map[string]string // the same of its volumes that are images, by their names
+		reason  *messages.Reason  // why it could not be had
+		awaits  *messages.Reason  // how far its pull is; newer than reason, where both are there
+		pulling bool              // an Event of its pull was recorded
 	}
 	earlier bool // its newest is of an earlier round: it is ended, and made again
 	backoff backoff

@@ -49,7 +49,8 @@ func (m *Machine) takeWanted(now time.Time, w messages.PodWanted) {
 
 // respec has a container whose start is being waited for start from its new spec, at once.
 func (m *Machine) respec(c *container) {
-	c.image.ref, c.image.reason, c.image.awaits, c.failed, c.tries = "", nil, nil, nil, 0
+	c.noImage()
+	c.failed, c.tries = nil, 0
 	m.answered("image", c.name)
 	if c.actor {
 		m.supervise(c) // its policy may have changed, too

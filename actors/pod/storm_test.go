@@ -28,6 +28,10 @@ func TestWhateverHappens(t *testing.T) {
 		}
 		drawPolicies(t, pod)
 		drawProbes(t, pod)
+		if rapid.Bool().Draw(t, "image volume") {
+			pod.Spec.Volumes = []v1.Volume{{Name: "files", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "files:1"}}}}
+			pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "files", MountPath: "/files"}}
+		}
 		if rapid.Bool().Draw(t, "cloud") {
 			pod.Annotations = map[string]string{sourceAnnotation: apiSource}
 			drawResources(t, pod)

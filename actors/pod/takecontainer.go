@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"maps"
 	"time"
 
 	"github.com/playlet-dev/playlet/messages"
@@ -19,7 +20,14 @@ func (m *Machine) takeContainer(now time.Time, msg any) {
 		if c := m.imageOf(v.Key, v.Image); c != nil {
 			m.answered("image", c.name)
 			m.recordPulled(c, v)
-			c.image.ref, c.image.reason, c.image.awaits = v.Ref, nil, nil
+			c.image.reason, c.image.awaits = nil, nil
+			if v.Key.Volume == "" {
+				c.image.ref = v.Ref
+			} else if c.image.volumes = maps.Clone(c.image.volumes); c.image.volumes == nil {
+				c.image.volumes = map[string]string{v.Key.Volume: v.Ref}
+			} else {
+				c.image.volumes[v.Key.Volume] = v.Ref
+			}
 		}
 	case messages.ImageFailed:
 		if c := m.imageOf(v.Key, v.Image); c != nil {
@@ -39,7 +47,10 @@ func (m *Machine) takeContainer(now time.Time, msg any) {
 // imageOf is the container whose need of an image is answered; nil when it has another by now.
 func (m *Machine) imageOf(key messages.ImageKey, image string) *container {
 	c := m.container(key.Container)
-	if c == nil || c.spec == nil || c.image.attempt != key.Attempt || c.spec.Image != image {
+	if c == nil || c.spec == nil || c.image.attempt != key.Attempt {
+		return nil
+	}
+	if want, _, volume := m.nextImage(c); want != image || volume != key.Volume {
 		return nil
 	}
 	return c
@@ -149,8 +160,8 @@ func (m *Machine) takeFailed(now time.Time, c *container, v messages.ContainerRe
 	r := *v.Failed
 	r.RetryAt, r.Container, r.Tries = now.Add(retryDelay(c.tries)), c.name, c.tries
 	c.failed = &r
-	c.unread = now   // without a word on it, it may run; and what it was told once more may start it yet
-	c.image.ref = "" // it may be gone: it is asked for anew
+	c.unread = now                         // without a word on it, it may run; and what it was told once more may start it yet
+	c.image.ref, c.image.volumes = "", nil // they may be gone: they are asked for anew
 	// What it needed may be gone without anyone having said so: the truth is read.
 	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}})
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -338,6 +339,11 @@ func (w *world) sent(msg any) {
 		w.send(messages.ImagePulled{Key: m.Key, Image: m.Image, Ref: m.Image, Again: w.gave[m.Key]})
 		w.gave[m.Key] = true
 	case messages.RunContainer:
+		for _, v := range podspec.ImageVolumes(m.Pod, m.Container) {
+			if m.Adopt == nil && m.ImageVolumes[v.Name] != v.Image.Reference {
+				w.fault("%s is to run without the image of its volume %s: %v", m.Container.Name, v.Name, m.ImageVolumes)
+			}
+		}
 		if w.present(m.Container.Name) {
 			w.run(m)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	crierrors "k8s.io/cri-api/pkg/errors"
 )
 
 // Registry has the families of this package.
@@ -55,7 +56,10 @@ var (
 		pullBuckets, "image_size_in_bytes")
 	CollectedImages = counter("kubelet_image_garbage_collected_total", "Unused images that were removed, by why: age or space.",
 		"reason")
-	StatusTime = histogram("kubelet_pod_status_sync_duration_seconds",
+	imageVolumes       = counter("kubelet_image_volume_requested_total", "Volumes that are images, of containers to be made.")
+	imageVolumesThere  = counter("kubelet_image_volume_mounted_succeed_total", "Volumes that are images and were mounted.")
+	imageVolumesFailed = counter("kubelet_image_volume_mounted_errors_total", "Volumes that are images and could not be mounted.")
+	StatusTime         = histogram("kubelet_pod_status_sync_duration_seconds",
 		"Time from a change of a pod's status until the API server had it.", syncBuckets)
 	storageTime = histogram("storage_operation_duration_seconds", "Time that operations on volumes took.", storageBuckets,
 		"volume_plugin", "operation_name", "status", "migrated")
@@ -191,4 +195,15 @@ func Pulled(size uint64, took time.Duration) {
 		}
 	}
 	pullTime.WithLabelValues(label).Observe(took.Seconds())
+}
+
+// CountImageVolumes counts the volumes of a container that are images, and whether the runtime has mounted them; err is
+// CreateContainer's.
+func CountImageVolumes(n int, err error) {
+	imageVolumes.WithLabelValues().Add(float64(n))
+	if err != nil && strings.Contains(err.Error(), crierrors.ErrImageVolumeMountFailed.Error()) {
+		imageVolumesFailed.WithLabelValues().Add(float64(n))
+	} else {
+		imageVolumesThere.WithLabelValues().Add(float64(n))
+	}
 }

@@ -1,11 +1,14 @@
 package metrics
 
 import (
+	"errors"
 	"maps"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -58,5 +61,15 @@ func TestLabels(t *testing.T) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestCountImageVolumes(t *testing.T) {
+	CountImageVolumes(2, nil)
+	CountImageVolumes(1, errors.New("rpc error: code = Unknown desc = ImageVolumeMountFailed: no such path"))
+	for want, c := range map[float64]*prometheus.CounterVec{3: imageVolumes, 2: imageVolumesThere, 1: imageVolumesFailed} {
+		if got := testutil.ToFloat64(c); got != want {
+			t.Errorf("%v, want %v", got, want)
+		}
 	}
 }

@@ -57,6 +57,10 @@ func (v *validator) localVolume(volume *v1.Volume, at *field.Path) {
 			v.invalid(at.Child("emptyDir", "mode"), *dir.Mode, "must be between 0 and 01777 (decimal 1023)")
 		}
 	}
+	if image := volume.Image; image != nil {
+		v.needs(at.Child("image"), "reference", image.Reference)
+		ifSet(&v.checker, at.Child("image", "pullPolicy"), &image.PullPolicy, v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
+	}
 	if host := volume.HostPath; host != nil {
 		path := at.Child("hostPath", "path")
 		if host.Path == "" {

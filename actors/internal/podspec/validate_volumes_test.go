@@ -13,6 +13,8 @@ func TestValidateVolumes(t *testing.T) {
 		{"two kinds", aVolume("emptyDir: {}\nhostPath: {path: /a}"), []string{v + "emptyDir: Forbidden"}},
 		{"size", aVolume("emptyDir: {sizeLimit: -1, mode: 1024}"),
 			[]string{v + "emptyDir.sizeLimit: Invalid value", v + "emptyDir.mode: Invalid value"}},
+		{"no image", aVolume("image: {pullPolicy: Never}"), []string{v + "image.reference: Required value"}},
+		{"a policy", aVolume("image: {reference: a, pullPolicy: Sometimes}"), []string{v + "image.pullPolicy: Unsupported value"}},
 		{"no path", aVolume("hostPath: {path: ''}"), []string{v + "hostPath.path: Required value"}},
 		{"steps back", aVolume("hostPath: {path: /a/../b}"), []string{v + "hostPath.path: Invalid value"}},
 		{"kind of path", aVolume("hostPath: {path: /a, type: Pipe}"), []string{v + "hostPath.type: Unsupported value"}},
@@ -35,6 +37,7 @@ func TestValidateVolumes(t *testing.T) {
 	})
 	checkRight(t, map[string]string{
 		"nothing said": aPod("volumes: [{name: a}]"),
+		"image":        aVolume("image: {reference: a}"),
 		"host path":    aVolume("hostPath: {path: a/..b, type: DirectoryOrCreate}"),
 		"files":        aVolume("configMap: {name: a, defaultMode: 511, items: [{key: a, path: b/..c, mode: 0}]}"),
 		"downward":     aVolume("downwardAPI: {items: [{path: a, fieldRef: {fieldPath: metadata.labels}}, {path: b, resourceFieldRef: {containerName: main, resource: limits.cpu}}]}"),

@@ -2,13 +2,15 @@ package podspec
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 )
 
-// UsedVolumes lists the volumes that some container of the pod mounts, in the pod's order. The kubelet leaves the others alone,
-// so that a volume that cannot be had harms nobody who does not use it.
+// UsedVolumes lists the volumes that some container of the pod mounts and that the agent has to mount first, in the pod's order.
+// The kubelet leaves the others alone, so that a volume that cannot be had harms nobody who does not use it. Volumes that are
+// images are mounted by the runtime.
 func UsedVolumes(pod *v1.Pod) []*v1.Volume {
 	names := map[string]bool{}
 	note := func(mounts []v1.VolumeMount, devices []v1.VolumeDevice) {
@@ -29,7 +31,18 @@ func UsedVolumes(pod *v1.Pod) []*v1.Volume {
 	}
 	var out []*v1.Volume
 	for i := range pod.Spec.Volumes {
-		if v := &pod.Spec.Volumes[i]; names[v.Name] {
+		if v := &pod.Spec.Volumes[i]; names[v.Name] && v.Image == nil {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// ImageVolumes lists the volumes that the container mounts and that are images, in the pod's order (KEP-4639).
+func ImageVolumes(pod *v1.Pod, c *v1.Container) (out []*v1.Volume) {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.Image != nil && slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == v.Name }) {
 			out = append(out, v)
 		}
 	}
