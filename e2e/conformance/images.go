@@ -90,6 +90,8 @@ func pushImages(r *devimages.Registry, parts install.NodeTests) (names []string,
 		{"agnhost:2.55", v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}}, [][]entry{base, hosted}},
 		{"busybox:1.37.0-1", shell, [][]entry{base}},
 		{"ipc-utils:1.4", shell, [][]entry{base}},
+		{"kitten:1.8", shell, [][]entry{base, {{name: "data.json", mode: 0o644, data: []byte(`{"image": "kitten.jpg"}`)},
+			{name: "etc/os-release", mode: 0o644, data: []byte("NAME=\"Alpine Linux\"\n")}}}}, // what tests look for in it
 		{"nginx:1.15-4", server, [][]entry{base, hosted}},
 		{"nginx:1.27-0", server, [][]entry{base, hosted}},
 		{"nonroot:1.5", v1.Config{Cmd: []string{"sh"}, User: "1234"}, [][]entry{base}},
