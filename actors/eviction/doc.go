@@ -15,4 +15,30 @@
 // Other actors: runtime and images remove what nobody uses (ReclaimContainers, ReclaimImages), pods ends a pod (EvictPod). A lost
 // answer costs a wait of two minutes without progress; a lost EvictPod one of half a minute, or until pods that began anew knows
 // all pods and not of the eviction; then it is measured and ranked again.
+//
+//	             measure: 10 s            is a pod above a limit of its own? ──EvictPod──▶ pods
+//	eviction ──▶ thresholds, grace ──met──▶ a disk: dead containers ──ReclaimContainers──▶ runtime
+//	                  ▲                              then images ──ReclaimImages──▶ images
+//	                  │                     measured again and still met, or memory, or process IDs:
+//	                  └── the pod has left ◀── the pod that comes first ──EvictPod──▶ pods ──▶ pods/<uid>
+//
+// pressure.go (thresholds, hysteresis), decide.go, rank.go and local.go are pure. pods keeps the failure on the disk before the
+// pod's actor learns of it, as with preemption, and publishes it on the board: an actor or an agent that begins while a pod is
+// being evicted awaits that pod before it evicts another. Pods of which there are no figures are not evicted, nor is any while
+// the node's pods are not all read after a start (a minute at most); for a disk, none while volumes and logs of some are not
+// walked (three measurements at most).
+//
+// Memory is watched between measurements (watch.go, actors/internal/linux/memwatch): by thresholds of the kernel on cgroup v1,
+// as long as the page cache leaves room for one below the limit; otherwise, and on v2 beside triggers of PSI, by looks at memory
+// alone, of which the next comes before 4 GiB/s could use up what is left. Disks and tasks are looked at in the same way, each
+// by itself, once a second at most and every 10 s while much is left. task bench-idle prints what that costs.
+//
+// While a pod leaves with the grace period of a soft threshold, a hard one that is met gives it a second by another EvictPod.
+// What is taken back has two minutes a service, prolonged while more and more is left of what is short; a service that begins
+// anew is asked again.
+//
+// Processes that the kernel ends for want of memory are read from its log (actors/internal/linux/oomkill), on cgroups of either
+// version: the pod's or the node's Events name each at once, whether its container ends with it or not. Where the log cannot be
+// read, that is logged, and the kernel's count of them is looked at every two seconds, one number for the machine; when it has
+// changed, the counters of the pods' cgroups say in which containers they were, and by which limit, without names.
 package eviction

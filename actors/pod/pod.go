@@ -1,5 +1,9 @@
 // Package pod is the actor of one pod: a pure state machine decides (machine.go and one file a phase), and this shell
 // carries its effects out. It supervises one actor a container, and their supervision strategy is the pod's restartPolicy.
+//
+// A rule RestartAllContainers (KEP-5532) takes the edges of a lost sandbox, and the sandbox stays: each container carries the
+// round of its pod in an annotation, the end of one by its rule begins the next round, preparing ends what is of an earlier one,
+// and all is made again, init containers first. Nothing else is kept of it: the pod's round follows from what the runtime has.
 package pod
 
 import (

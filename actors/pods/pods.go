@@ -29,6 +29,19 @@
 //
 // The network. While the runtime has none a pod is prepared up to its sandbox and waits. What runs is not touched, and
 // pods on the host's network do not wait.
+//
+// How a resize goes:
+//
+//	sources/apiserver ──a new spec──▶ pods ──fits, and is on the disk──▶ pods/<uid> ──▶ resources: the pod's cgroup, as wide as both
+//	                                   │                                     │              then the containers, those that get less
+//	                                   └─PodResizePending: Deferred, tried   └──▶ CRI       first, or a restart by resizePolicy
+//	                                     again; Infeasible                         ──▶ resources: the cgroup, as wide as the new
+//
+// PodWanted has the pod with its allocated resources: all of the agent, from cgroups to eviction and metrics, sees these. What
+// was allocated is in the pod's record from its first resize on; until it is there the pod is of the generation before, since
+// who waits for a resize looks at observedGeneration first. A pod's own resources (KEP-5419) go the same way, and a container
+// without limits gets the pod's. What was carried out is kept nowhere: a container carries what it and its pod had when it was
+// made, and the containers of a pod that was resized before are given their resources once more when its actor begins.
 package pods
 
 import (

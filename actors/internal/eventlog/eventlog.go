@@ -1,4 +1,7 @@
 // Package eventlog keeps the last events of this node, for its commands: in memory, and on the disk across restarts.
+//
+// It keeps the last 500, and writes them once a minute and at the end, to playlet/events.json of the root folder: a SIGKILL costs
+// those of the last minute.
 package eventlog
 
 import (

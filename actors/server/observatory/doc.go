@@ -5,4 +5,7 @@
 // served without more ado (OnSocket). On a TCP port (OnPort) a token is asked for, and what can be asked is what the page needs:
 // reading, and chaos where it is enabled. Both refuse what a browser sends for another site: a foreign Host (DNS
 // rebinding) or a foreign Origin (CSRF). The assets are embedded; nothing is loaded from elsewhere.
+//
+// A list has as many rows in the document as are seen; nothing is asked for while the page is hidden. e2e/browser drives the page in
+// chromium.
 package observatory

@@ -6,6 +6,10 @@
 //
 // The journal holds the text that the author wrote and the pod that was made from it. Submitted pods are static pods: the
 // node's name is appended to theirs, and the annotation kubernetes.io/config.source is "submit".
+//
+// The pods of "playlet run" are records in a journal of their own; their ConfigMaps and Secrets are files submitted-* in the
+// folder of --object-dir, which objects reads as it reads the others. How long a pod has that is removed with --grace-period is
+// in memory alone: a kill of the agent gives it its own grace period back.
 package submit
 
 import (
