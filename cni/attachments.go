@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
@@ -17,8 +19,9 @@ import (
 // DefaultCacheDir is where runtimes that use libcni keep what they have attached, unless they say otherwise; containerd does not.
 const DefaultCacheDir = "/var/lib/cni"
 
-// ErrInUse says that processes run in the network namespace of an attachment: its address is theirs, whoever forgot them.
-var ErrInUse = errors.New("processes run in its network namespace")
+// ErrInUse says that processes run in the network namespace of an attachment, or in a cgroup that has its container's name: its
+// address is theirs, whoever forgot them.
+var ErrInUse = errors.New("its processes run")
 
 // Attachments gives back what is attached of containers that their runtime does not know any more. It does so by DEL, with the
 // configuration that was in force at ADD, of one container at a time: GC (CNI 1.1) is told what is to stay and takes all else,
@@ -27,14 +30,56 @@ type Attachments struct {
 	BinDirs  []string
 	CacheDir string // libcni's
 	Proc     string // where the machine's processes are seen
+	// Networks are those that are in force: by these is given back what libcni keeps nothing of.
+	Networks []Network
 }
 
-// Of are those of a container; none is no error.
+// Of are those of a container; none is no error. Where libcni keeps nothing of it, its ADD was cut off, or what was kept is lost:
+// then the addresses count that are reserved for it.
 func (a Attachments) Of(container string) ([]*libcni.NetworkAttachment, error) {
 	if container == "" {
 		return nil, errors.New("a container without an ID stands for all") // to libcni
 	}
-	return a.config().GetCachedAttachments(container)
+	list, err := a.config().GetCachedAttachments(container)
+	if err != nil || len(list) > 0 {
+		return list, err
+	}
+	for i := range a.Networks {
+		n := &a.Networks[i]
+		reserved := map[string]bool{} // by interface: one may have several addresses
+		for _, l := range n.leases() {
+			if l.container != container || reserved[l.ifname] {
+				continue
+			}
+			reserved[l.ifname] = true
+			config, err := n.inlined()
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, &libcni.NetworkAttachment{ContainerID: container, Network: n.Name, IfName: l.ifname,
+				Config: config})
+		}
+	}
+	return list, nil
+}
+
+// Unrecorded are the containers for which addresses are reserved and of which libcni keeps nothing.
+func (a Attachments) Unrecorded() ([]string, error) {
+	kept, err := a.config().GetCachedAttachments("") // of all
+	if err != nil {
+		return nil, err
+	}
+	ids := map[string]bool{}
+	for i := range a.Networks {
+		for _, l := range a.Networks[i].leases() {
+			ids[l.container] = l.container != ""
+		}
+	}
+	for _, one := range kept {
+		ids[one.ContainerID] = false
+	}
+	maps.DeleteFunc(ids, func(_ string, unrecorded bool) bool { return !unrecorded })
+	return slices.Sorted(maps.Keys(ids)), nil
 }
 
 func (a Attachments) config() *libcni.CNIConfig {
@@ -52,7 +97,11 @@ func (a Attachments) Release(ctx context.Context, container string) (leases int,
 		return 0, err
 	}
 	for _, one := range list {
-		if err := a.unused(one.NetNS); err != nil {
+		err := a.unused(one.NetNS)
+		if one.NetNS == "" {
+			err = a.ended(container)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
@@ -85,6 +134,25 @@ func (a Attachments) del(ctx context.Context, conf *libcni.NetworkConfigList, on
 		rt.NetNS = "" // it is gone; a file may be left that was mounted on
 	}
 	return a.config().DelNetworkList(ctx, conf, rt)
+}
+
+// ended says that no process is in a cgroup that has the container's name, as runtimes call them: of its network namespace
+// nothing is known.
+func (a Attachments) ended(container string) error {
+	files, err := filepath.Glob(filepath.Join(a.Proc, "[0-9]*/cgroup"))
+	if err == nil && len(files) == 0 {
+		err = errors.New("no processes are seen at all")
+	}
+	for _, file := range files {
+		text, gone := os.ReadFile(file)
+		if strings.Contains(string(text), container) {
+			return ErrInUse
+		}
+		if gone != nil && !errors.Is(gone, fs.ErrNotExist) && !errors.Is(gone, unix.ESRCH) {
+			return gone
+		}
+	}
+	return err
 }
 
 // unused says that no process is in the network namespace at path, or else why not.

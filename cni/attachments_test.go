@@ -77,3 +77,43 @@ func TestAttachmentsAreGivenBack(t *testing.T) {
 }
 
 func inode(info os.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Ino }
+
+// Of whom libcni keeps nothing, what is reserved is given back by the network that is in force, once for each interface, unless a
+// process runs in a cgroup of that name.
+func TestAddressesThatNobodyRecorded(t *testing.T) {
+	p, log, leases := places(t, "main"), filepath.Join(t.TempDir(), "calls"), t.TempDir()
+	p.write(t, "10.conf", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "type": "main", "log": %q,
+		"ipam": {"type": "host-local", "dataDir": %q}}`, log, leases))
+	networks, err := Load(p)
+	must(t, err)
+	a := Attachments{BinDirs: p.BinDirs, CacheDir: t.TempDir(), Proc: t.TempDir(), Networks: networks}
+	const lost, recorded = "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"
+	attach(t, a, log, recorded, "")
+	must(t, os.Remove(log))
+	must(t, os.Mkdir(filepath.Join(leases, "pods"), 0o755))
+	for file, text := range map[string]string{"10.0.0.2": lost + "\r\neth0", "fd00__2": lost + "\r\neth0", "10.0.0.3": recorded,
+		"10.0.0.4": "", "lock": "", "last_reserved_ip.0": "10.0.0.3"} {
+		must(t, os.WriteFile(filepath.Join(leases, "pods", file), []byte(text), 0o600))
+	}
+	if got, err := a.Unrecorded(); err != nil || !slices.Equal(got, []string{lost}) {
+		t.Errorf("unrecorded are %v, %v", got, err)
+	}
+	if _, err := a.Release(t.Context(), lost); err == nil {
+		t.Error("no processes are seen, and it is taken for unused")
+	}
+	process := filepath.Join(a.Proc, "17")
+	must(t, os.Mkdir(process, 0o755))
+	must(t, os.WriteFile(filepath.Join(process, "cgroup"), []byte("0::/kubepods/podu/"+lost+"\n"), 0o600))
+	if n, err := a.Release(t.Context(), lost); !errors.Is(err, ErrInUse) || n != 0 {
+		t.Errorf("in use: %d, %v", n, err)
+	}
+	must(t, os.WriteFile(filepath.Join(process, "cgroup"), []byte("0::/\n"), 0o600))
+	if n, err := a.Release(t.Context(), lost); err != nil || n != 1 {
+		t.Errorf("%d, %v", n, err)
+	}
+	calls, err := os.ReadFile(log)
+	must(t, err)
+	if got := strings.Fields(string(calls)); !slices.Equal(got, []string{"DEL", lost}) {
+		t.Errorf("calls %v", got)
+	}
+}

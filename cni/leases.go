@@ -12,7 +12,7 @@ import (
 
 // lease is an address that host-local has reserved on disk: a file named by it, which holds the container's ID and, on a
 // second line, the interface.
-type lease struct{ file, container string }
+type lease struct{ file, container, ifname string }
 
 // defaultLeases is where host-local keeps them, a folder for each network.
 const defaultLeases = "/var/lib/cni/networks"
@@ -46,8 +46,8 @@ func (n *Network) leases() []lease {
 			if err != nil {
 				continue
 			}
-			id, _, _ := strings.Cut(string(text), "\n")
-			out = append(out, lease{filepath.Join(dir, e.Name()), strings.TrimSpace(id)})
+			id, ifname, _ := strings.Cut(string(text), "\n")
+			out = append(out, lease{filepath.Join(dir, e.Name()), strings.TrimSpace(id), strings.TrimSpace(ifname)})
 		}
 	}
 	return out

@@ -18,8 +18,10 @@ import (
 // reserved for ever. Nothing on the disk tells whose an attachment is: another runtime, and who uses the network's configuration
 // by hand, leave the same files, with the same names of pods in them. So only those of sandboxes are given back that this agent
 // has seen, which is kept on disk; that two audits in a row have not seen any more, which is no word of a runtime that lists
-// nothing; of which the runtime says, when it is asked by ID, that it does not know them; and in whose network namespace no
-// process is.
+// nothing; of which the runtime says, when it is asked by ID, that it does not know them; and of which no process is left.
+//
+// An address that is reserved for somebody of whom libcni keeps nothing is left by an ADD that was cut off, with its runtime or
+// its machine: whoever completed one has a record of it. Its sandbox counts as seen, since an agent may never get to see it.
 
 // leases is what is known of the sandboxes that were seen.
 type leases struct {
@@ -46,10 +48,12 @@ type (
 		err error
 	}
 	leasesEnded struct {
-		saved  map[string]bool // nil: not written
-		over   []string        // sandboxes of which nothing is attached any more
-		leases int
-		err    error
+		saved map[string]bool // nil: not written
+		// unrecorded are for whom addresses are reserved and of whom libcni keeps nothing.
+		unrecorded []string
+		over       []string // sandboxes of which nothing is attached any more
+		leases     int
+		err        error
 	}
 )
 
@@ -91,13 +95,11 @@ func (a *actor) countSandboxes(ctx supervisors.Context, m audited) {
 	for id := range l.seen {
 		all[id] = true
 	}
-	if l.working = len(due) > 0 || !maps.Equal(all, l.saved); l.working {
-		timeout := time.Duration(len(due)+1) * removeTimeout
-		ctx.Do(supervisors.Work{
-			Name: "free leases of sandboxes that are gone", Timeout: timeout,
-			Run: func(ctx context.Context) any { return a.freeLeases(ctx, all, due) },
-		})
-	}
+	changed := !maps.Equal(all, l.saved)
+	ctx.Do(supervisors.Work{
+		Name: "free leases of sandboxes that are gone", Timeout: time.Duration(len(due)+1) * removeTimeout, Routine: true,
+		Run: func(ctx context.Context) any { return a.freeLeases(ctx, all, changed, due) },
+	})
 }
 
 func (a *actor) loadedSandboxes(ctx supervisors.Context, m sandboxesLoaded) {
@@ -112,16 +114,18 @@ func (a *actor) loadedSandboxes(ctx supervisors.Context, m sandboxesLoaded) {
 }
 
 // freeLeases keeps on disk which sandboxes were seen, and gives back what is left of those that are due.
-func (a *actor) freeLeases(ctx context.Context, all map[string]bool, due []string) (out leasesEnded) {
-	if out.err = atomicfile.SaveVolatile(a.opts.SandboxesFile, sandboxesVersion, slices.Sorted(maps.Keys(all))); out.err == nil {
-		out.saved = all
+func (a *actor) freeLeases(ctx context.Context, all map[string]bool, changed bool, due []string) (out leasesEnded) {
+	if changed {
+		out.err = atomicfile.SaveVolatile(a.opts.SandboxesFile, sandboxesVersion, slices.Sorted(maps.Keys(all)))
 	}
-	if len(due) == 0 {
-		return out
+	if out.err == nil {
+		out.saved = all
 	}
 	status, err := a.opts.CRI.Status(ctx, true)
 	if err != nil {
-		out.err = errors.Join(out.err, err)
+		if len(due) > 0 {
+			out.err = errors.Join(out.err, err)
+		}
 		return out
 	}
 	places, ok := cni.PlacesOf(status.GetInfo())
@@ -129,6 +133,10 @@ func (a *actor) freeLeases(ctx context.Context, all map[string]bool, due []strin
 		places = a.opts.Network
 	}
 	attached := cni.Attachments{BinDirs: places.BinDirs, CacheDir: a.opts.CNICache, Proc: "/proc"}
+	attached.Networks, _ = cni.Load(places) // a network that is not ready is told of elsewhere
+	if out.unrecorded, err = attached.Unrecorded(); err != nil {
+		out.err = errors.Join(out.err, err)
+	}
 	for _, id := range due {
 		leases, err := a.freeLease(ctx, attached, id)
 		if out.leases += leases; err == nil {
@@ -165,6 +173,11 @@ func (a *actor) leasesFreed(ctx supervisors.Context, m leasesEnded) {
 	}
 	for _, id := range m.over {
 		delete(l.seen, id)
+	}
+	for _, id := range m.unrecorded {
+		if _, seen := l.seen[id]; !seen && !slices.Contains(m.over, id) {
+			l.seen[id] = absence{}
+		}
 	}
 	if m.leases > 0 {
 		ctx.Log().Info("freed network addresses of sandboxes that the runtime has lost", "leases", m.leases)

@@ -14,6 +14,9 @@ import (
 	"github.com/playlet-dev/playlet/cni"
 )
 
+// aaa is the ID of a sandbox, long enough for no process here to have it in the name of its cgroup.
+const aaa = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
 // lost is a rig of an agent whose runtime's sandboxes are attached to a network.
 type lost struct {
 	*rig
@@ -26,7 +29,7 @@ func lostRig(t *testing.T, f *fake, dir string) lost {
 	l.rig = settledRig(t, f, func(o *Options) {
 		o.PollPeriod, o.AuditPeriod, o.CollectPeriod = time.Minute, time.Minute, 24*time.Hour
 		o.SandboxesFile, o.CNICache = filepath.Join(dir, "sandboxes.json"), filepath.Join(dir, "cache")
-		o.Network = cni.Places{BinDirs: []string{dir}}
+		o.Network = cni.Places{ConfDir: filepath.Join(dir, "net.d"), BinDirs: []string{dir}}
 	})
 	return l
 }
@@ -78,34 +81,68 @@ func (f *fake) sandbox(uid, id string) {
 // What the runtime has lost is given back, and nothing else: neither of a sandbox that it has, nor of one that was never seen.
 func TestLeasesOfSandboxesThatTheRuntimeHasLost(t *testing.T) {
 	f := newFake()
-	f.sandbox("a", "aaa")
+	f.sandbox("a", aaa)
 	f.sandbox("b", "bbb")
 	l := lostRig(t, f, t.TempDir())
 	l.audits(2)
-	l.attached("", "aaa", "bbb", "stranger")
+	l.attached("", aaa, "bbb", "stranger")
 	f.drop("a")
 	l.audits(2)
 	if got := l.called(); len(got) > 0 {
 		t.Errorf("absent for a minute: %v", got)
 	}
 	l.audits(5)
-	if got := l.called(); !slices.Equal(got, []string{"aaa"}) {
+	if got := l.called(); !slices.Equal(got, []string{aaa}) {
 		t.Errorf("freed are those of %v", got)
 	}
 	text, err := os.ReadFile(filepath.Join(l.dir, "sandboxes.json"))
-	if err != nil || !strings.Contains(string(text), "bbb") || strings.Contains(string(text), "aaa") {
+	if err != nil || !strings.Contains(string(text), "bbb") || strings.Contains(string(text), aaa) {
 		t.Errorf("kept is %s, %v", text, err)
+	}
+}
+
+// What an ADD that was cut off has reserved is given back, whether its sandbox was seen or not; that of one that the runtime has, or
+// that somebody has a record of, is not.
+func TestLeasesThatNobodyRecorded(t *testing.T) {
+	const seen, bbb, unseen, stranger = aaa, "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", "cccccccccccccccccccccccccccccccc", "ssssssssssssssss"
+	f := newFake()
+	f.sandbox("a", seen)
+	f.sandbox("b", bbb)
+	l := lostRig(t, f, t.TempDir())
+	l.audits(2)
+	l.attached("", stranger)
+	write := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(l.dir, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("net.d/10.conflist", fmt.Sprintf(`{"cniVersion":"0.4.0","name":"pods","plugins":[
+		{"type":"plugin","ipam":{"type":"host-local","dataDir":%q}}]}`, filepath.Join(l.dir, "leases")))
+	for i, id := range []string{seen, bbb, unseen, stranger} {
+		write(fmt.Sprintf("leases/pods/10.0.0.%d", i+2), id+"\r\neth0")
+	}
+	write("leases/pods/last_reserved_ip.0", "10.0.0.5")
+	f.drop("a")
+	l.audits(2)
+	if got := l.called(); len(got) > 0 {
+		t.Errorf("absent for a minute: %v", got)
+	}
+	l.audits(6)
+	if got := slices.Compact(slices.Sorted(slices.Values(l.called()))); !slices.Equal(got, []string{seen, unseen}) {
+		t.Errorf("freed are those of %v", got)
 	}
 }
 
 // An agent that begins knows of what was seen before; without that it frees nothing.
 func TestLeasesOfSandboxesThatWereSeenBefore(t *testing.T) {
-	for name, want := range map[string][]string{"kept": {"aaa"}, "damaged": nil, "away": nil} {
+	for name, want := range map[string][]string{"kept": {aaa}, "damaged": nil, "away": nil} {
 		f, dir := newFake(), t.TempDir()
-		f.sandbox("a", "aaa")
+		f.sandbox("a", aaa)
 		l := lostRig(t, f, dir)
 		l.audits(2)
-		l.attached("", "aaa")
+		l.attached("", aaa)
 		file := filepath.Join(dir, "sandboxes.json")
 		var err error
 		switch name {
@@ -148,12 +185,12 @@ func TestLeasesThatStay(t *testing.T) {
 			for range 5 {
 				f.drop("a")
 				l.audits(2)
-				f.sandbox("a", "aaa")
+				f.sandbox("a", aaa)
 				l.audits(1)
 			}
 		}},
 		"one that is known by its ID": {"", func(f *fake, l lost) {
-			f.hides = "aaa"
+			f.hides = aaa
 			l.audits(9)
 		}},
 		"a runtime that does not answer for it": {"", func(f *fake, l lost) {
@@ -168,16 +205,16 @@ func TestLeasesThatStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake()
-			f.sandbox("a", "aaa")
+			f.sandbox("a", aaa)
 			f.sandbox("b", "bbb")
 			l := lostRig(t, f, t.TempDir())
 			l.audits(2)
-			l.attached(c.netns, "aaa")
+			l.attached(c.netns, aaa)
 			c.then(f, l)
 			if got := l.called(); len(got) > 0 {
 				t.Errorf("freed are those of %v", got)
 			}
-			if text, err := os.ReadFile(filepath.Join(l.dir, "sandboxes.json")); !strings.Contains(string(text), "aaa") {
+			if text, err := os.ReadFile(filepath.Join(l.dir, "sandboxes.json")); !strings.Contains(string(text), aaa) {
 				t.Errorf("it is not kept any more: %s, %v", text, err)
 			}
 		})
