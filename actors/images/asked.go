@@ -108,9 +108,12 @@ func (a *images) list(s survey, now time.Time) messages.ImagesListed {
 // removeOne removes the image that was asked for, where the survey shows that it may go.
 func (a *images) removeOne(ctx supervisors.Context, s survey, asked *messages.RemoveImage) {
 	var answer messages.ImageRemoved
-	if s.err != nil {
+	switch {
+	case s.err != nil:
 		answer.Kept = s.err.Error()
-	} else {
+	case !a.settled(ctx.Now()):
+		answer.Busy = true
+	default:
 		c := decide(a.gc.seen, s, a.heldImages(ctx.Now()), a.opts.Collect.Limits, true, ctx.Now())
 		f, there := c.found[asked.ID]
 		if there && (f.kept == "" || f.young && !asked.Collect) {

@@ -110,6 +110,10 @@ func (a *images) collect(ctx supervisors.Context) {
 	if a.opts.Collect == nil || a.collecting() {
 		return
 	}
+	if !a.settled(ctx.Now()) {
+		a.plan(ctx, settleLook)
+		return
+	}
 	a.plan(ctx, collectEvery)
 	a.survey(ctx, nil)
 }
@@ -188,6 +192,10 @@ func (a *images) onSurveyed(ctx supervisors.Context, s surveyed) {
 		a.removeOne(ctx, s.survey, s.asked)
 		return
 	}
+	if !a.settled(ctx.Now()) { // the actor of all pods has begun anew meanwhile
+		a.collect(ctx)
+		return
+	}
 	all := a.gc.all
 	a.gc.all, a.gc.now = false, &collection{all: all}
 	if err := cmp.Or(s.err, s.spaceErr); err != nil {
@@ -203,7 +211,7 @@ func (a *images) onSurveyed(ctx supervisors.Context, s surveyed) {
 	a.removeNext(ctx)
 }
 
-// heldImages are the images that pods are about to use: what they ask for, and what they were told to be there.
+// heldImages are the images that pods are about to use: what they name, what they ask for, and what they were told to be there.
 func (a *images) heldImages(now time.Time) users {
 	held := users{}
 	add := func(ref string, k messages.ImageKey) {
@@ -218,6 +226,7 @@ func (a *images) heldImages(now time.Time) users {
 	for k, h := range a.held {
 		add(h.ask.Image, k)
 	}
+	a.ofPods(add)
 	maps.DeleteFunc(a.gc.leases, func(_ messages.ImageKey, l lease) bool { return now.Sub(l.at) > leaseKept })
 	for k, l := range a.gc.leases {
 		add(l.ref, k)

@@ -9,9 +9,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/images"
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
@@ -27,6 +30,8 @@ type store struct {
 	config    string // what Status has under "config"
 	k         *supervisortest.Kit
 	ops       *cri.Operations
+	board     *board.Board
+	minAge    time.Duration
 }
 
 func (s *store) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
@@ -38,7 +43,7 @@ const mi = 1 << 20
 // collecting starts an actor over a simulated runtime that has these images, of 1 MiB each.
 func collecting(t testing.TB, names ...string) *store {
 	t.Helper()
-	s := &store{ops: cri.NewOperations()}
+	s := &store{ops: cri.NewOperations(), minAge: 2 * time.Minute}
 	var err error
 	s.sim, err = sim.Start(sim.Options{Socket: t.TempDir() + "/s"})
 	if err != nil {
@@ -59,8 +64,8 @@ func collecting(t testing.TB, names ...string) *store {
 }
 
 func (s *store) start(t testing.TB) {
-	s.k = supervisortest.New(t, messages.Images, images.New(images.Options{Service: s.Client, Operations: s.ops, Collect: &images.Collect{
-		Limits: images.Limits{High: 85, Low: 80, MinAge: 2 * time.Minute}, Store: s, NodeName: "n",
+	s.k = supervisortest.New(t, messages.Images, images.New(images.Options{Service: s.Client, Operations: s.ops, Board: s.board, Collect: &images.Collect{
+		Limits: images.Limits{High: 85, Low: 80, MinAge: s.minAge}, Store: s, NodeName: "n",
 		Space: func(context.Context) (images.Space, error) {
 			return images.Space{Available: s.available.Load(), Capacity: 100 * mi}, s.spaceErr
 		},
@@ -293,4 +298,42 @@ func TestLooksAgainForYoungImages(t *testing.T) {
 	s.k.Advance(time.Second)
 	s.k.RunWork()
 	expectText(t, "old enough", s.has(t, "b:1"), "")
+}
+
+// An actor that begins knows nothing of what its predecessor told pods: while not all pods are known, nothing goes, and then no image
+// that one of them has yet to run, or runs. A person is told to wait, too.
+func TestAnActorThatBeginsKeepsWhatPodsName(t *testing.T) {
+	s := collecting(t, "init:1", "next:1", "debug:1", "over:1", "done:1")
+	s.available.Store(0)
+	s.board, s.minAge = board.New(), 0
+	s.start(t)
+	pod := func(name, image string) board.Pod {
+		return board.Pod{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(name)}, Spec: v1.PodSpec{
+			Containers: []v1.Container{{Name: "c", Image: image}}}}}
+	}
+	starts, over := pod("starts", "next:1"), pod("over", "over:1")
+	starts.Pod.Spec.InitContainers = []v1.Container{{Name: "done", Image: "done:1"}, {Name: "init", Image: "init:1"}}
+	starts.Pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{
+		Name: "debug", Image: "debug:1"}}}
+	starts.Status = &v1.PodStatus{InitContainerStatuses: []v1.ContainerStatus{
+		{Name: "done", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}}, {Name: "init"}}}
+	over.Phase = "finished"
+	id := s.pull(t, "over:1")
+	look := func(snapshot board.Snapshot) {
+		t.Helper()
+		snapshot.Pods, snapshot.Life = []board.Pod{starts, over}, s.k.Now()
+		s.board.Publish(snapshot)
+		s.k.Send(messages.Eviction, messages.ReclaimImages{})
+		s.k.Advance(5 * time.Second)
+		s.k.RunWork()
+	}
+	all := "init:1 next:1 debug:1 over:1 done:1"
+	look(board.Snapshot{Unheard: []messages.Address{messages.Pods}, Audited: true})
+	look(board.Snapshot{})
+	expectText(t, "before all are known", s.has(t, strings.Fields(all)...), all)
+	s.k.Send("ask", messages.RemoveImage{ID: id})
+	s.k.RunWork()
+	expectText(t, "asked for by a person", s.has(t, strings.Fields(all)...), all)
+	look(board.Snapshot{Audited: true})
+	expectText(t, "then", s.has(t, strings.Fields(all)...), "init:1 next:1 debug:1")
 }

@@ -35,9 +35,11 @@
 // (decide in collect.go, pure), and removals, one at a time, in the table of operations. Two actors take part, this one and
 // eviction. A lost ReclaimImages is told again with a later measurement, a lost reply costs eviction its wait.
 //
-// An image stays that a container here names, dead ones included, that is pinned, that is the sandboxes', and that a pod asks
-// for or was told to be there (a lease, for an hour at most: a ForgetImages that is lost holds an image for that long). This is
-// looked at again before each removal. What a person asks for by "playlet images" (asked.go) goes by the same: a removal is a
-// collection of that one image, a list says of each image what a collection would find. A pod that asks for the image that is
-// being removed is answered when it is gone. When an image came and when it was used is known from the actor's start on only.
+// An image stays that a container here names, dead ones included, that is pinned, that is the sandboxes', that a pod names whose
+// container has not ended, and that a pod asks for or was told to be there (a lease, for an hour at most: a ForgetImages that is
+// lost holds an image for that long). This is looked at again before each removal. After a start nothing is removed until all
+// pods are known, for a minute at most: leases are gone with the actor that gave them. What a person asks for by "playlet images"
+// (asked.go) goes by the same: a removal is a collection of that one image, a list says of each image what a collection would
+// find. A pod that asks for the image that is being removed is answered when it is gone. When an image came and when it was used
+// is known from the actor's start on only.
 package images

@@ -14,6 +14,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/images/provider"
 	"github.com/playlet-dev/playlet/actors/images/pullrecord"
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
@@ -56,6 +57,8 @@ type Options struct {
 	Records *pullrecord.Records
 	// Policy says whose credentials are verified by that before an image that is here is used.
 	Policy pullrecord.Policy
+	// Board has the pods, whose images stay; nil: only those stay that were asked for.
+	Board *board.Board
 	// Collect is for the collection of unused images; nil: none are removed.
 	Collect *Collect
 	// PullTimeout bounds one pull; 0 means 1 h. A runtime ends a pull that makes no progress by itself.

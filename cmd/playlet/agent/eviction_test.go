@@ -177,7 +177,7 @@ func TestPressureWhereActorsFall(t *testing.T) {
 		return
 	}
 	for s := range w.seen {
-		if !slices.Contains([]supervisors.Kind{"eviction", "pods", "runtime"}, s.kind) {
+		if !slices.Contains([]supervisors.Kind{"eviction", "pods", "runtime", "images"}, s.kind) {
 			continue
 		}
 		for _, manner := range []string{"before", "after"} {

@@ -65,7 +65,7 @@ func (a *Agent) wire() rows {
 	}
 	maps.Copy(all, wireRuntime(a.node, a.client, a.host, a.streams, a.runtime, a.cluster != nil))
 	pulls := imageOptions(a.node, a.client, a.host, meter, a.cluster != nil)
-	pulls.Providers = a.providers
+	pulls.Providers, pulls.Board = a.providers, a.board
 	if a.cluster != nil {
 		pulls.Accounts = a.cluster.accounts
 	}
