@@ -92,6 +92,7 @@ type collection struct {
 	removed         int
 	usage           int64 // percent, before
 	inUse, tooYoung int   // images that are kept
+	pulls           int   // under way: they take space that no collection frees
 	failed          error // the first that the runtime refused
 }
 
@@ -211,9 +212,13 @@ func (c *collection) ended(r removable, err error) {
 	c.freed += r.size
 }
 
-// kept says which images were left.
+// kept says which images were left, and what else takes space.
 func (c *collection) kept() string {
-	return fmt.Sprintf("images kept: %d in use, %d not here for long enough", c.inUse, c.tooYoung)
+	text := fmt.Sprintf("images kept: %d in use, %d not here for long enough", c.inUse, c.tooYoung)
+	if c.pulls > 0 {
+		text += fmt.Sprintf("; pulls under way, which take space, too: %d", c.pulls)
+	}
+	return text
 }
 
 // lack says why less was freed than is needed, the first part in the kubelet's words; empty where nothing is lacking. A

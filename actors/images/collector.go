@@ -204,6 +204,7 @@ func (a *images) onSurveyed(ctx supervisors.Context, s surveyed) {
 		return
 	}
 	a.gc.now = decide(a.gc.seen, s.survey, a.heldImages(ctx.Now()), a.opts.Collect.Limits, all, ctx.Now())
+	a.gc.now.pulls = len(a.began)
 	if s.space.Capacity <= 0 && !all {
 		a.collected(ctx, errNoCapacity)
 		return

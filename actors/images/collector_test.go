@@ -337,3 +337,23 @@ func TestAnActorThatBeginsKeepsWhatPodsName(t *testing.T) {
 	look(board.Snapshot{Audited: true})
 	expectText(t, "then", s.has(t, strings.Fields(all)...), "init:1 next:1 debug:1")
 }
+
+// A pull under way takes space, too: a reclaim that brings nothing says so.
+func TestAReclaimNamesPullsUnderWay(t *testing.T) {
+	s := collecting(t, "a:1")
+	s.k.Send(messages.PodAddress("u"), messages.PullImage{Key: messages.ImageKey{UID: "u", Container: "c"}, Image: "b:1",
+		Policy: v1.PullAlways})
+	s.k.Send(messages.Eviction, messages.ReclaimImages{})
+	for _, w := range s.k.Work { // the pull does not end
+		if w.Name == "survey of images" {
+			s.k.RunOne(w)
+		}
+	}
+	for _, m := range s.k.Take() {
+		if r, ok := m.Msg.(messages.ImagesReclaimed); ok {
+			expectText(t, "why", r.Lack, "images kept: 0 in use, 1 not here for long enough; pulls under way, which take space, too: 1")
+			return
+		}
+	}
+	t.Error("the reclaim is not answered")
+}
