@@ -73,14 +73,18 @@ func (b *clusterBench) tellRatios(subjects []*subject) {
 		}
 		fmt.Printf("%-52s %10s", f, cell)
 		for _, sub := range subjects {
-			ofFloor, ofFirst := "-", "-"
-			if has && floor > 0 {
-				ofFloor = fmt.Sprintf("%.2f", values[sub.name]/floor)
+			value, measured := values[sub.name]
+			own, ofFloor, ofFirst := "-", "-", "-"
+			if measured {
+				own = fmt.Sprintf("%.3f", value)
 			}
-			if first := values[subjects[0].name]; first > 0 {
-				ofFirst = fmt.Sprintf("%.2f", values[sub.name]/first)
+			if measured && has && floor > 0 {
+				ofFloor = fmt.Sprintf("%.2f", value/floor)
 			}
-			fmt.Printf(" %10.3f %9s %9s", values[sub.name], ofFloor, ofFirst)
+			if first := values[subjects[0].name]; measured && first > 0 {
+				ofFirst = fmt.Sprintf("%.2f", value/first)
+			}
+			fmt.Printf(" %10s %9s %9s", own, ofFloor, ofFirst)
 		}
 		fmt.Println()
 	}

@@ -25,6 +25,9 @@ var (
 )
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == bombCommand {
+		os.Exit(bomb())
+	}
 	flag.Parse()
 	os.Exit(stack.Main(func() int {
 		measure := run
