@@ -212,11 +212,12 @@ func (a *actor) remove(ctx context.Context, r removal) (done removed, err error)
 	if r.gone && len(a.opts.Operations.InFlight(r.uid+"/")) > 0 {
 		return done, nil // somebody is at work on it after all
 	}
+	ctx, freed := safepath.CountFreed(ctx)
+	defer func() { done.freed = freed.Load() }()
 	kept := map[string]bool{}
 	var problems []error
 	for _, c := range r.containers {
-		freed, err := removeLog(ctx, a.opts.PodLogsDir, c.log)
-		done.freed += freed
+		err := removeLog(ctx, a.opts.PodLogsDir, c.log)
 		if err == nil {
 			err = a.removeOne(ctx, r.uid, c.id, a.opts.CRI.RemoveContainer)
 		}
@@ -241,12 +242,10 @@ func (a *actor) remove(ctx context.Context, r removal) (done removed, err error)
 		return done, errors.Join(problems...)
 	}
 	for _, name := range r.logs {
-		freed, err := removeLogs(ctx, a.opts.PodLogsDir, name)
-		if err != nil {
+		if err := removeLogs(ctx, a.opts.PodLogsDir, name); err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		done.freed += freed
 		done.things++
 	}
 	return done, errors.Join(problems...)
@@ -268,15 +267,14 @@ func (a *actor) removeSandbox(ctx context.Context, id string) error {
 	return remains.RemoveSandbox(ctx, id, a.opts.CRI.RemovePodSandbox)
 }
 
-func removeLogs(ctx context.Context, dir, name string) (freed int64, err error) {
+func removeLogs(ctx context.Context, dir, name string) (err error) {
 	root, err := safepath.OpenRoot(dir)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	freed = logBytes(root, name, 2) // of the pod's containers
 	if err := safepath.RemoveAllOneFilesystem(ctx, root, name); err != nil {
-		return 0, fmt.Errorf("log folder %s: %w", name, err)
+		return fmt.Errorf("log folder %s: %w", name, err)
 	}
-	return freed, nil
+	return nil
 }

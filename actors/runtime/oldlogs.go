@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,55 +37,31 @@ func logOf(c *runtimeapi.Container, all []*runtimeapi.Container, toRemove map[st
 }
 
 // removeLog removes a log of a container with what has been rotated away of it: N.log and N.log.<time>.
-func removeLog(ctx context.Context, dir, log string) (freed int64, err error) {
+func removeLog(ctx context.Context, dir, log string) (err error) {
 	if dir == "" || log == "" {
-		return 0, nil
+		return nil
 	}
 	root, err := safepath.OpenRoot(dir)
 	if err != nil {
-		return 0, noneIsFine(err)
+		return noneIsFine(err)
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	folder, err := root.Sub(filepath.Dir(log))
 	if err != nil {
-		return 0, noneIsFine(err)
+		return noneIsFine(err)
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
 	names, err := folder.Names(".")
 	if err != nil {
-		return 0, err
+		return err
 	}
 	var problems []error
 	for _, name := range names {
 		if base := filepath.Base(log); name == base || strings.HasPrefix(name, base+".") {
-			size := logBytes(folder, name, 0)
-			err := noneIsFine(safepath.RemoveAllOneFilesystem(ctx, folder, name))
-			if problems = append(problems, err); err == nil {
-				freed += size
-			}
+			problems = append(problems, noneIsFine(safepath.RemoveAllOneFilesystem(ctx, folder, name)))
 		}
 	}
-	return freed, errors.Join(problems...)
-}
-
-// logBytes is what a file occupies, or the files in a folder and in those so many levels below it: logs lie no deeper. It follows
-// no link, and what it cannot look at counts for nothing.
-func logBytes(root *safepath.Root, name string, below int) (sum int64) {
-	info, err := root.Lstat(name)
-	if err != nil {
-		return 0
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() {
-		return st.Blocks * 512
-	}
-	if !info.IsDir() || below == 0 {
-		return 0
-	}
-	names, _ := root.Names(name) // an error leaves some out
-	for _, one := range names {
-		sum += logBytes(root, filepath.Join(name, one), below-1)
-	}
-	return sum
+	return errors.Join(problems...)
 }
 
 func noneIsFine(err error) error {

@@ -88,6 +88,7 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 		return err
 	}
 	defer d.close(folder.Root)
+	ctx, freed := safepath.CountFreed(ctx)
 	unmountErr := errors.Join(subpath.UnbindAll(ctx, folder.Root), d.unmountFound(ctx, folder))
 	mounts, err := mountsIn(folder)
 	if err != nil {
@@ -98,7 +99,11 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 		return errors.Join(unmountErr, stillMountedError(mounts)) // first why
 	}
 	if remove {
-		return safepath.RemoveAllOneFilesystem(ctx, pods, uid)
+		if err := safepath.RemoveAllOneFilesystem(ctx, pods, uid); err != nil {
+			return err
+		}
+		d.log.Info("removed a pod's folder and volumes", "podUID", uid, "freedBytes", freed.Load())
+		return nil
 	}
 	return errors.Join(unmountErr, cutKept(folder.Root))
 }

@@ -1,7 +1,9 @@
 package volumes
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +74,21 @@ func TestEmptyDirAfterACrashHalfWay(t *testing.T) {
 	}
 	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures) > 0 || mode(t, path).Perm() != 0o777 {
 		t.Errorf("%v, mode %v", out.failures, mode(t, path))
+	}
+}
+
+// What the removal of a pod's folder brought is logged.
+func TestTheLogSaysWhatAPodsFolderFreed(t *testing.T) {
+	d := newDisk(t)
+	var log bytes.Buffer
+	d.log = slog.New(slog.NewTextHandler(&log, nil))
+	path := d.mountPod(t.Context(), "u1", podWith("u1", emptyDirVolume("data"))).paths["data"]
+	must(t, os.WriteFile(filepath.Join(path, "much"), make([]byte, 1<<20), 0o600))
+	must(t, d.unmountPod(t.Context(), "u1", true))
+	_, text, _ := strings.Cut(log.String(), "podUID=u1 freedBytes=")
+	freed := 0
+	if _, err := fmt.Sscan(text, &freed); err != nil || freed < 1<<20 {
+		t.Errorf("logged is %s: %v", log.String(), err)
 	}
 }
 

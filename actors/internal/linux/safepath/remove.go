@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,14 +53,25 @@ func RemoveAllOneFilesystem(ctx context.Context, root *Root, name string) error 
 	}
 	defer closeFD(parent)
 	r := &removal{ctx: ctx, top: -1}
+	r.freed, _ = ctx.Value(freedKey{}).(*atomic.Int64)
 	r.remove(parent, filepath.Base(path), path, 0)
 	return r.err
+}
+
+type freedKey struct{}
+
+// CountFreed has removals under the context count what files that they remove occupied, in bytes. One that goes by another name, too,
+// frees nothing.
+func CountFreed(ctx context.Context) (context.Context, *atomic.Int64) {
+	freed := new(atomic.Int64)
+	return context.WithValue(ctx, freedKey{}, freed), freed
 }
 
 // removal is one RemoveAllOneFilesystem under way.
 type removal struct {
 	ctx     context.Context
-	top     int // the topmost directory, into which deep ones are moved
+	freed   *atomic.Int64 // nil: nobody counts
+	top     int           // the topmost directory, into which deep ones are moved
 	hoisted int
 	err     error // the first
 	stop    bool  // nothing more is to be touched
@@ -90,7 +102,11 @@ func (r *removal) remove(at int, name, path string, depth int) bool {
 		if r.stopped() {
 			return false
 		}
+		size := r.size(at, name)
 		switch err := unix.Unlinkat(at, name, 0); {
+		case err == nil && r.freed != nil:
+			r.freed.Add(size)
+			return true
 		case err == nil, errors.Is(err, unix.ENOENT):
 			return true
 		case errors.Is(err, unix.EBUSY):
@@ -111,6 +127,15 @@ func (r *removal) remove(at int, name, path string, depth int) bool {
 	}
 	r.fail("remove", path, unix.EAGAIN)
 	return false
+}
+
+// size is what a file occupies, where somebody counts.
+func (r *removal) size(at int, name string) int64 {
+	var st unix.Stat_t
+	if r.freed == nil || unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Nlink > 1 {
+		return 0
+	}
+	return st.Blocks * 512
 }
 
 // removeDir empties and removes a directory. Its error is about this entry itself.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -43,6 +44,28 @@ func TestRemoveAll(t *testing.T) {
 	must(t, RemoveAllOneFilesystem(t.Context(), r, "pod"))
 	must(t, RemoveAllOneFilesystem(t.Context(), r, "absent/below"))
 	must(t, RemoveAllOneFilesystem(t.Context(), r, "other"))
+}
+
+// What files occupied is counted, in all folders; not what has another name outside, nor what stays.
+func TestRemoveAllCountsWhatItFrees(t *testing.T) {
+	r := openTemp(t)
+	text := strings.Repeat("x", 64<<10)
+	for _, name := range []string{"pod/a", "pod/b/c", "pod/linked", "other"} {
+		write(t, filepath.Join(r.Path(), name), text)
+	}
+	must(t, os.Link(filepath.Join(r.Path(), "pod/linked"), filepath.Join(r.Path(), "stays")))
+	want := int64(0)
+	for _, name := range []string{"pod/a", "pod/b/c", "other"} {
+		var st unix.Stat_t
+		must(t, unix.Stat(filepath.Join(r.Path(), name), &st))
+		want += st.Blocks * 512
+	}
+	ctx, freed := CountFreed(t.Context())
+	must(t, RemoveAllOneFilesystem(ctx, r, "pod"))
+	must(t, RemoveAllOneFilesystem(ctx, r, "other"))
+	if got := freed.Load(); got != want || got == 0 {
+		t.Errorf("%d bytes were freed, of %d", got, want)
+	}
 }
 
 func TestRemoveAllRefusesNames(t *testing.T) {
