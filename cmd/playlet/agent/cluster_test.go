@@ -139,6 +139,9 @@ func (r *rig) eventually(what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("it did not come to it: %s", what)
 		}
+		if r.meanwhile != nil {
+			r.meanwhile()
+		}
 	}
 }
 

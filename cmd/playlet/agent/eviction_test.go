@@ -81,8 +81,8 @@ type pressed struct {
 
 func newPressed(t *testing.T) *pressed {
 	r := &pressed{clusterRig: newClusterRig(t, sim.Options{Preload: []string{"old:1"}},
-		"--eviction-hard=memory.available<100Mi,nodefs.available<10%", "--eviction-pressure-transition-period=1ms", "--minimum-image-ttl-duration=0s"),
-		struck: make(chan struct{}, 1)}
+		"--eviction-hard=memory.available<100Mi,nodefs.available<10%", "--eviction-pressure-transition-period=1ms", "--minimum-image-ttl-duration=0s")}
+	r.struck = r.fallsWhole()
 	r.scales = &strained{runtime: r.runtime}
 	r.clusterRig.scales = r.scales
 	for _, name := range []string{"a", "b", "c"} {
@@ -91,12 +91,12 @@ func newPressed(t *testing.T) *pressed {
 	return r
 }
 
-// until waits for what the runtime and the API server tell. Where the whole agent is to die, it does, and another one begins.
-func (r *pressed) until(what string, ok func() bool) {
-	r.t.Helper()
-	r.eventually(what, func() bool {
+// fallsWhole has the whole agent die where it is struck, while something is waited for, and another one begin.
+func (r *clusterRig) fallsWhole() (struck chan struct{}) {
+	struck = make(chan struct{}, 1)
+	r.meanwhile = func() {
 		select {
-		case <-r.struck:
+		case <-struck:
 			r.agent.system.Kill(messages.Node, "a test")
 			if err := <-r.agent.failed; err == nil {
 				r.t.Error("the agent ended without a reason")
@@ -105,8 +105,8 @@ func (r *pressed) until(what string, ok func() bool) {
 			r.start(nil)
 		default:
 		}
-		return ok()
-	})
+	}
+	return struck
 }
 
 func (r *pressed) evicted() (names []string) {
@@ -122,27 +122,27 @@ func (r *pressed) evicted() (names []string) {
 func (r *pressed) day(chaos supervisors.Interceptor) {
 	gate := &later{Interceptor: chaos}
 	r.start(gate)
-	r.until("three pods run", func() bool { return r.runtime.Snapshot().Running() == 3 })
+	r.eventually("three pods run", func() bool { return r.runtime.Snapshot().Running() == 3 })
 	r.release = r.runtime.Inject(sim.Fault{Call: "CreateContainer", Pod: "fresh", Kind: sim.Hang, Times: -1})
 	r.binds(manifest("fresh", "Always", nil, []string{"main fresh:1"}))
-	r.until("the fourth one starts", func() bool {
+	r.eventually("the fourth one starts", func() bool {
 		return there(r.runtime.Snapshot(), "fresh") && len(r.runtime.Calls("CreateContainer")) > 3
 	})
 	gate.open.Store(true)
 	old := "old"
 	r.scales.image.Store(&old)
-	r.until("the image that nobody uses goes", func() bool { return !there(r.runtime.Snapshot(), old) })
+	r.eventually("the image that nobody uses goes", func() bool { return !there(r.runtime.Snapshot(), old) })
 	r.release()
-	r.until("the fourth pod runs", func() bool { return r.runtime.Snapshot().Running() == 4 })
+	r.eventually("the fourth pod runs", func() bool { return r.runtime.Snapshot().Running() == 4 })
 	if names := r.evicted(); len(names) > 0 {
 		r.t.Errorf("%v are evicted for what an image alone heals", names)
 	}
 	r.scales.most.Store(3)
-	r.until("one pod goes", func() bool { return r.runtime.Snapshot().Running() == 3 && len(r.evicted()) > 0 })
+	r.eventually("one pod goes", func() bool { return r.runtime.Snapshot().Running() == 3 && len(r.evicted()) > 0 })
 	for range 2 { // what is measured from now on leads to nothing
 		was := r.scales.measures.Load()
 		r.scales.nudge.Store(true)
-		r.until("it is measured again", func() bool { return r.scales.measures.Load() > was && !r.scales.nudge.Load() })
+		r.eventually("it is measured again", func() bool { return r.scales.measures.Load() > was && !r.scales.nudge.Load() })
 	}
 	if names := r.evicted(); len(names) != 1 || r.runtime.Snapshot().Running() != 3 {
 		r.t.Errorf("%v are evicted, and one was to go", names)
@@ -186,7 +186,7 @@ func TestPressureWhereActorsFall(t *testing.T) {
 				newPressed(t).day(&killer{spot: s, manner: manner})
 			})
 		}
-		if s.kind == "eviction" {
+		if s.kind == "eviction" || s.kind == "images" {
 			t.Run(s.String()+"/all", func(t *testing.T) {
 				t.Parallel()
 				r := newPressed(t)

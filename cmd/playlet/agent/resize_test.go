@@ -126,13 +126,16 @@ func TestNoLimitBelowWhatIsUsed(t *testing.T) {
 	r.resized("48Mi")
 }
 
-// Whatever actor falls at whatever message of a resize, and whichever message is lost: it ends as it should, and nothing but what
+// Whatever actor falls at whatever message of a resize, or all of the agent, and whichever message is lost: it ends as it should, and nothing but what
 // is to be made anew is restarted.
 func TestAResizeWhereActorsFall(t *testing.T) {
 	w := &watcher{seen: map[spot]int{}, losing: map[spot]bool{}, shared: map[*v1.Pod]*v1.Pod{}}
 	day := func(t *testing.T, chaos supervisors.Interceptor) {
 		gate := &later{Interceptor: chaos}
 		r := resizing(t, gate)
+		if f, whole := chaos.(*fall); whole {
+			f.struck = r.fallsWhole()
+		}
 		gate.open.Store(true)
 		r.resizes("300m", "96Mi")
 		r.resized("96Mi")
@@ -149,13 +152,17 @@ func TestAResizeWhereActorsFall(t *testing.T) {
 		if !slices.Contains([]supervisors.Kind{"pods", "pod", "container", "resources"}, s.kind) {
 			continue
 		}
-		for _, manner := range []string{"before", "after", "lost"} {
+		for _, manner := range []string{"before", "after", "lost", "all"} {
 			if manner == "lost" && !w.losing[s] {
 				continue
 			}
+			var chaos supervisors.Interceptor = &killer{spot: s, manner: manner}
+			if manner == "all" {
+				chaos = &fall{killer: killer{spot: s, manner: manner}}
+			}
 			t.Run(s.String()+"/"+manner, func(t *testing.T) {
 				t.Parallel()
-				day(t, &killer{spot: s, manner: manner})
+				day(t, chaos)
 			})
 		}
 	}

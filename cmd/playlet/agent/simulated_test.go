@@ -38,6 +38,7 @@ type rig struct {
 	power     *power             // the machine's
 	scales    scales             // nil: the machine is measured
 	clients   *apiserver.Clients // of a cluster in memory; nil without one
+	meanwhile func()             // is called while something is waited for; may be nil
 }
 
 type logBuffer struct {

@@ -60,8 +60,8 @@ func RemoveAllOneFilesystem(ctx context.Context, root *Root, name string) error 
 
 type freedKey struct{}
 
-// CountFreed has removals under the context count what files that they remove occupied, in bytes. One that goes by another name, too,
-// frees nothing.
+// CountFreed has removals under the context count what files that they remove occupied, in bytes. One that goes by another name,
+// too, frees nothing.
 func CountFreed(ctx context.Context) (context.Context, *atomic.Int64) {
 	freed := new(atomic.Int64)
 	return context.WithValue(ctx, freedKey{}, freed), freed
