@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -125,6 +126,43 @@ func TestTheMachineShutsDown(t *testing.T) {
 	r.awaitPod("api", func(p *pods.Published) bool { return p.Phase == "finished" })
 	if isUp(r.runtime.Snapshot(), "api") {
 		t.Error("the pod of the API server runs again")
+	}
+}
+
+// The machine ends before its pods have: the next boot finishes what the shutdown began, and does not run the pod of the API server
+// again.
+func TestAMachineThatEndsBeforeItsPods(t *testing.T) {
+	r := newClusterRig(t, sim.Options{})
+	r.start(nil)
+	r.write("web.yaml", manifest("web", "Always", nil, []string{"main forever"}))
+	r.binds(manifest("api", "Always", nil, []string{"main forever"}))
+	r.await("both", func(s sim.Snapshot) bool { return isUp(s, "api") && isUp(s, "web-node") })
+	release := r.runtime.Inject(sim.Fault{Call: "StopContainer", Kind: sim.Hang, Times: -1})
+	r.power.turn(true)
+	r.eventually("a pod is being ended", func() bool { return len(r.runtime.Calls("StopContainer")) > 0 })
+	if phase := r.pod("api").Status.Phase; phase != v1.PodRunning {
+		t.Fatalf("the pod is %s before it has ended", phase)
+	}
+	r.agent.system.Kill(messages.Node, "the machine ends")
+	<-r.agent.failed
+	release()
+	if err := r.runtime.Reboot(); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.power = nil
+	created := len(r.runtime.Calls("CreateContainer"))
+	r.start(nil)
+	r.await("the static pod", func(s sim.Snapshot) bool { return isUp(s, "web-node") })
+	r.eventually("the end is told", func() bool {
+		s := r.pod("api").Status
+		i := slices.IndexFunc(s.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget })
+		return s.Phase == v1.PodFailed && s.Reason == "Terminated" && i >= 0 && s.Conditions[i].Status == v1.ConditionTrue
+	})
+	for _, c := range r.runtime.Calls("CreateContainer")[created:] {
+		if c.Target.PodName == "api" {
+			t.Error("the pod of the API server runs again")
+		}
 	}
 }
 
