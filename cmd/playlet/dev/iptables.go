@@ -66,6 +66,37 @@ func (i iptables) save(ctx context.Context) (ruleset, error) {
 	return parseRuleset(out), err
 }
 
+// there is what the family has. To ask nftables for its chains makes none, as iptables may.
+func (i iptables) there(ctx context.Context) (Rules, error) {
+	now, err := i.save(ctx)
+	if err != nil {
+		return Rules{}, err
+	}
+	rules := Rules{Tables: now.tables, Chains: now.chains()}
+	if behind, err := i.nftables(ctx); err != nil || !behind {
+		return rules, err
+	}
+	for _, table := range now.tables {
+		for _, chain := range now.builtin[table] {
+			there, err := chainThere(i.family(), table, chain)
+			if err != nil {
+				return rules, err
+			}
+			if !there {
+				rules.Absent = append(rules.Absent, table+"/"+chain)
+			}
+		}
+	}
+	return rules, nil
+}
+
+// nftables says whether the program has nftables behind it, whose tables and chains can be removed; those of the legacy programs
+// live as long as the kernel's module.
+func (i iptables) nftables(ctx context.Context) (bool, error) {
+	version, err := i.run(ctx, i.path, "", "--version")
+	return strings.Contains(version, "nf_tables"), err
+}
+
 // restore carries out orders, those of a table all or none.
 func (i iptables) restore(ctx context.Context, orders string) error {
 	_, err := i.run(ctx, i.path+"-restore", orders, "--noflush", "-w", "10")
@@ -104,9 +135,13 @@ func (i iptables) clean(ctx context.Context, record *Record) error {
 			return err
 		}
 	}
-	version, err := i.run(ctx, i.path, "", "--version")
-	if err != nil || !strings.Contains(version, "nf_tables") {
-		return err // tables of the legacy programs live as long as the kernel's module
+	if behind, err := i.nftables(ctx); err != nil || !behind {
+		return err
+	}
+	for _, chain := range now.unused(before) {
+		if err := deleteChain(i.family(), chain.table, chain.name); err != nil {
+			return err
+		}
 	}
 	for _, table := range now.emptied(before) {
 		if err := deleteTable(i.family(), table, now.builtin[table]); err != nil {

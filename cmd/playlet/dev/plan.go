@@ -132,11 +132,9 @@ func planNetwork(ctx context.Context, plan *Plan, r *Record) (err error) {
 		return err
 	}
 	for _, i := range bothFamilies(plan.Programs.IPTables) {
-		rules, err := i.save(ctx)
-		if err != nil {
+		if *i.before(r), err = i.there(ctx); err != nil {
 			return err
 		}
-		*i.before(r) = Rules{rules.tables, rules.chains()}
 	}
 	return nil
 }

@@ -52,6 +52,9 @@ type Record struct {
 type Rules struct {
 	Tables []string `json:"tables,omitempty"`
 	Chains []string `json:"chains,omitempty"`
+	// Absent are the tables' own chains ("filter/FORWARD") that iptables shows and nftables does not have: they are made with
+	// their first rule.
+	Absent []string `json:"absent,omitempty"`
 }
 
 // Name is what cgroups, the CNI network and rules of iptables of this run are named.

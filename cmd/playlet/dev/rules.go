@@ -16,7 +16,8 @@ var podChain = regexp.MustCompile(`^CNI-(DN-|SN-)?[0-9a-f]{20,24}$`)
 // ruleset is what iptables-save prints, by table.
 type ruleset struct {
 	tables []string // in their order
-	// builtin and own chains, and rules ("-A CHAIN …") of each table.
+	// builtin and own chains, and rules ("-A CHAIN …") of each table. A chain that somebody has given another policy than the
+	// usual is not among the builtin ones, which may be removed.
 	builtin, own, rules map[string][]string
 }
 
@@ -34,7 +35,7 @@ func parseRuleset(saved string) ruleset {
 			name, policy, _ := strings.Cut(line[1:], " ")
 			if strings.HasPrefix(policy, "-") {
 				r.own[table] = append(r.own[table], name)
-			} else {
+			} else if strings.HasPrefix(policy, "ACCEPT") {
 				r.builtin[table] = append(r.builtin[table], name)
 			}
 		case strings.HasPrefix(line, "-A "):
@@ -141,6 +142,22 @@ func (r ruleset) emptied(before Rules) []string {
 	return slices.DeleteFunc(slices.Clone(r.tables), func(table string) bool {
 		return len(r.rules[table]) > 0 || len(r.own[table]) > 0 || slices.Contains(before.Tables, table)
 	})
+}
+
+// tableChain is a chain of a table.
+type tableChain struct{ table, name string }
+
+// unused are the tables' own chains that were not there before and hold no rule.
+func (r ruleset) unused(before Rules) (out []tableChain) {
+	for _, table := range r.tables {
+		for _, chain := range r.builtin[table] {
+			used := slices.ContainsFunc(r.rules[table], func(rule string) bool { return chainOf(rule) == chain })
+			if !used && slices.Contains(before.Absent, table+"/"+chain) {
+				out = append(out, tableChain{table, chain})
+			}
+		}
+	}
+	return out
 }
 
 // carries says whether a rule's comment names this run: names are unique, and followed by what no name holds.
