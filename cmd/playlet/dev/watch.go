@@ -67,7 +67,7 @@ func (n *node) stay(ctx context.Context) error {
 		return nil
 	}
 	n.progress.Line("%s", n.directions())
-	seen := map[string]string{}
+	seen := map[string]*told{}
 	return n.watch(ctx, func(now *api.Pods) error {
 		for _, line := range n.news(now, seen) {
 			n.tell(line)
@@ -85,41 +85,54 @@ func (n *node) tellAddress(now *api.Pods) {
 	}
 	if url := sampleURL(p); url != n.url {
 		n.url = url
-		n.tell(reach + " curl " + url)
+		n.tell(reach + " " + fetch(url))
 	}
 }
 
 // tell prints what has just happened.
 func (n *node) tell(what string) { n.progress.Line("%s  %s", time.Now().Format(time.TimeOnly), what) }
 
-// news are the lines that were not said yet. seen holds what was said last, by its subject.
-func (n *node) news(now *api.Pods, seen map[string]string) []string {
+// told is what was said of a subject.
+type told struct {
+	line string
+	// causes are all that have kept a pod from where it is going since it last was there: tries alternate with pauses between
+	// them, and each is said once.
+	causes map[string]bool
+}
+
+// news are the lines that were not said yet.
+func (n *node) news(now *api.Pods, seen map[string]*told) []string {
 	var out []string
 	there := map[string]bool{}
-	say := func(subject, text string) {
+	say := func(subject, text, cause string) {
 		there[subject] = true
-		if seen[subject] != text {
-			seen[subject] = text
-			out = append(out, text)
+		t := seen[subject]
+		if t == nil || cause == "" {
+			seen[subject] = &told{line: text, causes: map[string]bool{}}
 		}
+		if t != nil && (t.line == text || t.causes[cause]) {
+			return
+		}
+		seen[subject].line, seen[subject].causes[cause] = text, cause != ""
+		out = append(out, text)
 	}
 	for i := range now.Pods {
 		p := &now.Pods[i]
-		say("pod "+string(p.Pod.UID), fmt.Sprintf("%s/%s  %s", p.Pod.Namespace, p.Pod.Name, n.Status(p)))
+		say("pod "+string(p.Pod.UID), fmt.Sprintf("%s/%s  %s", p.Pod.Namespace, p.Pod.Name, n.Status(p)), p.Cause)
 	}
 	for _, note := range n.Notes(&now.Node) {
-		say(note, note)
+		say(note, note, "")
 	}
-	for subject, text := range seen {
+	for subject, t := range seen {
 		if there[subject] {
 			continue
 		}
 		delete(seen, subject)
 		if strings.HasPrefix(subject, "pod ") {
-			name, _, _ := strings.Cut(text, "  ")
+			name, _, _ := strings.Cut(t.line, "  ")
 			out = append(out, name+"  gone")
 		} else {
-			what, _, _ := strings.Cut(text, ": ")
+			what, _, _ := strings.Cut(t.line, ": ")
 			out = append(out, "no longer: "+what)
 		}
 	}

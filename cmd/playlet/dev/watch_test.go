@@ -74,7 +74,7 @@ func aNode(out *buffer) *node {
 
 func TestOnlyNewsAreTold(t *testing.T) {
 	n := aNode(&buffer{})
-	seen := map[string]string{}
+	seen := map[string]*told{}
 	ready := api.Node{Runtime: api.Runtime{Ready: true}}
 	for i, c := range []struct {
 		now  api.Pods
@@ -94,7 +94,31 @@ func TestOnlyNewsAreTold(t *testing.T) {
 	}
 }
 
+// Tries of a pull alternate with pauses, each under another status; that is no news until the pod has been well.
+func TestACauseIsToldOnce(t *testing.T) {
+	n := aNode(&buffer{})
+	n.Status = func(p *api.Pod) string { return p.Phase + " " + p.Cause }
+	seen := map[string]*told{}
+	const absent, pulling = "image x not found", "image x is being pulled"
+	for i, c := range []struct {
+		status, cause string
+		told          bool
+	}{
+		{"Pending", "", true}, {"ErrImagePull", absent, true}, {"ImagePullBackOff", absent, false},
+		{"ImagePullBackOff", pulling, true}, {"ErrImagePull", absent, false}, {"ImagePullBackOff", pulling, false},
+		{"Running", "", true}, {"Running", "", false}, {"ErrImagePull", absent, true}, {"ErrImagePull", absent, false},
+	} {
+		p := onePod("a", "1", "")
+		p.Phase, p.Cause = c.status, c.cause
+		got := n.news(&api.Pods{Node: api.Node{Runtime: api.Runtime{Ready: true}}, Pods: []api.Pod{p}}, seen)
+		if want := "default/a  " + c.status + " " + c.cause; (len(got) == 1 && got[0] == want) != c.told || len(got) > 1 {
+			t.Errorf("at %d: %q", i, got)
+		}
+	}
+}
+
 func TestANewAddressOfTheSampleIsTold(t *testing.T) {
+	t.Setenv("PATH", installed(t, t.TempDir(), "curl"))
 	out := &buffer{}
 	n := aNode(out)
 	pods := func(ip string) *api.Pods { return &api.Pods{Pods: []api.Pod{onePod("hello-vm", "1", ip)}} }
