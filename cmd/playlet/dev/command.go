@@ -17,7 +17,7 @@ const devLong = `Run a node for trying things out, with nothing prepared: a cont
 the agent, and a sample pod that answers over HTTP. Manifests that are put into its folder run as well.
 
 It takes root. containerd, runc and CNI plugins are looked for in $PATH, /usr/lib/cni, /opt/cni/bin and among the parts
-that the project's tests have built; what is missing is named, and installed with --install.
+that the project's tests have built; what is missing is named, and downloaded with --install.
 
 Ctrl-C ends it and leaves the machine as it was: no process, mount, interface, rule, cgroup or file stays. What a run
 that was killed has left is removed by the next one.`
@@ -52,7 +52,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.Dir, "dir", "",
 		"Keep everything in this `folder`, manifests among it, which stay; a temporary one when empty")
 	flags.StringSliceVar(&o.Programs, "programs", nil, "Look for containerd, runc and CNI plugins in these `folders` first")
-	flags.BoolVar(&o.Install, "install", false, "Install what is missing, as Debian packages, with apt-get; they stay")
+	flags.BoolVar(&o.Install, "install", false, "Download what is missing, as Debian packages, with apt-get, and unpack it into the cache, where it stays")
 	flags.BoolVar(&o.Once, "once", false, "End as soon as the sample pod has answered; the exit code says whether it did")
 	flags.StringVar(&o.AdminSocket, "admin-socket", "",
 		"Agent's unix `socket`; when empty "+config.DefaultAdminSocket+", or one in the folder where another agent has that")

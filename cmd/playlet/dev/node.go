@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -114,7 +115,29 @@ func (n *node) startRegistry(ctx context.Context, _ func(string)) (string, error
 	}
 	n.registry = registry
 	n.closers = append(n.closers, registry.Close)
+	if busybox := n.plan.Programs.Busybox; busybox != "" {
+		if err := n.addShell(ctx, busybox); err != nil {
+			return "", err
+		}
+	}
 	return fmt.Sprintf("%[1]s/pause:1 and %[1]s/hello:1, no network needed", registryHost), nil
+}
+
+// addShell gives the sample's image a shell.
+func (n *node) addShell(ctx context.Context, busybox string) error {
+	program, err := os.ReadFile(busybox)
+	if err != nil {
+		return err
+	}
+	applets, err := exec.CommandContext(ctx, busybox, "--list").Output()
+	if err != nil {
+		return fmt.Errorf("%s --list: %w", busybox, err)
+	}
+	image, err := devimages.HelloWithShell(program, strings.Fields(string(applets)))
+	if err != nil {
+		return err
+	}
+	return n.registry.Push(string(devimages.Hello), image)
 }
 
 func (n *node) startContainerd(ctx context.Context, waiting func(string)) (string, error) {

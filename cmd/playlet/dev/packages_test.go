@@ -29,29 +29,52 @@ func lacking(file string) func() (Programs, error) {
 	}
 }
 
-const installArgs = "-q -o DPkg::Lock::Timeout=120 install -y --no-install-recommends --no-remove containerd runc iptables containernetworking-plugins\n"
+const (
+	downloadArgs = "-q -o DPkg::Lock::Timeout=120 download containerd runc containernetworking-plugins busybox-static\n"
+	installArgs  = "-q -o DPkg::Lock::Timeout=120 install -y --no-install-recommends --no-remove iptables\n"
+)
 
-func TestWhatIsMissingIsInstalled(t *testing.T) {
-	dir := fakeAPT(t, `case "$*" in *update) touch $(dirname $0)/lists;; *) test -e $(dirname $0)/lists && touch $(dirname $0)/containerd;; esac`)
+// What is missing is downloaded and unpacked, so that no service of it begins; iptables alone, whose libraries have to be where
+// they are looked for, is installed.
+func TestWhatIsMissingIsDownloaded(t *testing.T) {
+	dir := fakeAPT(t, `top=$(dirname $0)
+case "$*" in
+*update) touch $top/lists;;
+*download*) test -e $top/lists || exit 100; for p in containerd runc containernetworking-plugins busybox-static; do echo $p >${p}_1%3a2_all.deb; done;;
+*install*) touch $top/iptables;;
+esac`)
+	program(t, dir+"/dpkg-deb", `test "$1" = -x && mkdir -p $3/usr/bin && cp $2 $3/usr/bin/unpacked`)
+	cache := filepath.Join(t.TempDir(), "playlet")
+	t.Setenv("PLAYLET_CACHE", cache)
 	var out buffer
-	found, err := provide(t.Context(), lacking(dir+"/containerd"), true, NewProgress(&out))
-	if err != nil || found.Containerd != dir+"/containerd" {
+	found, err := provide(t.Context(), lacking(dir+"/iptables"), true, NewProgress(&out))
+	if err != nil || found.Containerd != dir+"/iptables" {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if got := read(t, dir+"/calls"); got != installArgs+"-q -o DPkg::Lock::Timeout=120 update\n"+installArgs {
+	if got := read(t, dir+"/calls"); got != downloadArgs+"-q -o DPkg::Lock::Timeout=120 update\n"+downloadArgs+installArgs {
 		t.Errorf("apt-get was called so:\n%s", got)
 	}
+	for _, name := range []string{"containerd", "runc", "containernetworking-plugins", "busybox-static"} {
+		if got := read(t, cache+"/parts/debian-"+name+"_1%3a2_all/usr/bin/unpacked"); got != name+"\n" {
+			t.Errorf("%s was unpacked as %q", name, got)
+		}
+	}
+	if left := read(t, dir+"/calls"); there(cache+"/debs") || strings.Contains(left, "install -y containerd") {
+		t.Error("the packages' files are still there")
+	}
 	for _, want := range []string{
-		"Debian packages that are missing here are installed, and stay: containerd runc iptables containernetworking-plugins\n",
-		"(to remove them: apt-get purge containerd runc iptables containernetworking-plugins)\n",
+		"Debian packages that are missing here are unpacked into " + cache + "/parts, and stay there: " +
+			"containerd runc containernetworking-plugins busybox-static\n",
+		"A Debian package that is missing here is installed, and stays: iptables\n",
+		"(to remove it: apt-get purge iptables)\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it says %q, without %q", out.String(), want)
 		}
 	}
 	must(t, os.Remove(dir+"/calls"))
-	if _, err := provide(t.Context(), lacking(dir+"/containerd"), true, NewProgress(&out)); err != nil || there(dir+"/calls") {
-		t.Errorf("what is there is installed: %v", err)
+	if _, err := provide(t.Context(), lacking(dir+"/iptables"), true, NewProgress(&out)); err != nil || there(dir+"/calls") {
+		t.Errorf("what is there is downloaded: %v", err)
 	}
 }
 
@@ -62,12 +85,25 @@ func TestWithoutInstallItIsOnlyNamed(t *testing.T) {
 		NewProgress(&out))
 	var missing *Missing
 	if !errors.As(err, &missing) || there(dir+"/calls") ||
-		!strings.Contains(out.String(), "looked for containerd, containerd-shim-runc-v2, runc, iptables in /nowhere\n") {
+		!strings.Contains(out.String(), "looked for containerd, containerd-shim-runc-v2, runc, iptables, static busybox in /nowhere\n") {
 		t.Errorf("%v; it says %q", err, out.String())
 	}
 }
 
-func TestFailuresOfInstallingAreTold(t *testing.T) {
+// A machine that has all but the sample's shell is fit.
+func TestTheShellCanBeDoneWithout(t *testing.T) {
+	top := t.TempDir()
+	p := places{[]string{installed(t, top, "containerd", "containerd-shim-runc-v2", "runc", "iptables")},
+		[]string{installed(t, top+"/cni", cniPlugins...)}}
+	var out buffer
+	found, err := provide(t.Context(), p.find, false, NewProgress(&out))
+	if err != nil || found.Containerd == "" || !strings.Contains(out.String(), "the sample pod gets no shell") {
+		t.Errorf("%+v, %v; it says %q", found, err, out.String())
+	}
+}
+
+func TestFailuresOfDownloadingAreTold(t *testing.T) {
+	t.Setenv("PLAYLET_CACHE", t.TempDir())
 	dir := fakeAPT(t, `echo "E: Unable to locate package" >&2; exit 100`)
 	var out buffer
 	_, err := provide(t.Context(), lacking(dir+"/containerd"), true, NewProgress(&out))
@@ -76,7 +112,7 @@ func TestFailuresOfInstallingAreTold(t *testing.T) {
 	}
 	fakeAPT(t, "exit 0") // without effect
 	if _, err := provide(t.Context(), lacking("/nowhere"), true, NewProgress(&out)); err == nil ||
-		!strings.HasPrefix(err.Error(), "missing: ") {
+		!strings.HasPrefix(err.Error(), "apt-get has not downloaded containerd into ") {
 		t.Errorf("%v", err)
 	}
 	t.Setenv("PATH", t.TempDir())
@@ -87,7 +123,7 @@ func TestFailuresOfInstallingAreTold(t *testing.T) {
 }
 
 // apt-get is asked to end, and not begun again.
-func TestInstallingIsInterrupted(t *testing.T) {
+func TestDownloadingIsInterrupted(t *testing.T) {
 	dir := fakeAPT(t, `trap 'echo asked >>$(dirname $0)/calls; exit 1' INT; touch $(dirname $0)/runs; while :; do sleep 0.02; done`)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -96,8 +132,8 @@ func TestInstallingIsInterrupted(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
-	if err := install(ctx, []string{"containerd"}); err == nil {
-		t.Error("it has installed")
+	if err := supply(ctx, []string{"containerd"}, t.TempDir()+"/parts", NewProgress(&buffer{})); err == nil {
+		t.Error("it has downloaded")
 	}
 	if got := read(t, dir+"/calls"); !strings.HasSuffix(got, "containerd\nasked\n") || strings.Contains(got, "update") {
 		t.Errorf("apt-get was called so:\n%s", got)

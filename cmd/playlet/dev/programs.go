@@ -2,6 +2,7 @@ package dev
 
 import (
 	"context"
+	"debug/elf"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ type Programs struct {
 	Runc       string `json:"runc"`
 	CNIDir     string `json:"cniDir"` // holds the plugins of cniPlugins
 	IPTables   string `json:"iptables"`
+	Busybox    string `json:"busybox,omitempty"` // a static one, the shell in the sample's image; empty where there is none
 }
 
 // cniPlugins are those that the network needs; portmap and the masquerading of bridge call iptables.
@@ -40,7 +42,7 @@ func (m *Missing) Error() string {
 	for i, t := range m.things {
 		names[i] = t.what
 	}
-	return fmt.Sprintf("missing: %s. Install with: apt-get install %s (or let it be done: playlet dev --install)",
+	return fmt.Sprintf("missing: %s. To have it downloaded: playlet dev --install; to install it: apt-get install %s",
 		strings.Join(names, ", "), strings.Join(m.Packages(), " "))
 }
 
@@ -75,7 +77,13 @@ func (m *Missing) Lines() []string {
 	return out
 }
 
-const pluginsPackage = "containernetworking-plugins"
+const (
+	pluginsPackage = "containernetworking-plugins"
+	shellPackage   = "busybox-static"
+)
+
+// shellOnly says whether nothing is missing but the sample's shell.
+func (m *Missing) shellOnly() bool { return slices.Equal(m.Packages(), []string{shellPackage}) }
 
 // places are the folders to look in, best first.
 type places struct{ programs, plugins []string }
@@ -103,7 +111,7 @@ func usualPlaces(first []string) places {
 	add(&p.plugins, filepath.SplitList(os.Getenv("CNI_PATH"))...)
 	add(&p.plugins, "/usr/lib/cni", "/opt/cni/bin")
 	for _, dir := range builtParts(partsCache()) {
-		add(&p.programs, dir, filepath.Join(dir, "usr/bin"), filepath.Join(dir, "usr/sbin"))
+		add(&p.programs, dir, filepath.Join(dir, "usr/bin"), filepath.Join(dir, "usr/sbin"), filepath.Join(dir, "bin"))
 		add(&p.plugins, dir, filepath.Join(dir, "usr/lib/cni"))
 	}
 	return p
@@ -200,10 +208,32 @@ func (p places) find() (Programs, error) {
 	if out.CNIDir == "" {
 		missing.things = append(missing.things, thing{"CNI plugins " + strings.Join(lacking, " "), pluginsPackage})
 	}
+	if out.Busybox = staticBusybox(p.programs); out.Busybox == "" {
+		missing.things = append(missing.things, thing{"static busybox", shellPackage})
+	}
 	if len(missing.things) > 0 {
 		return out, missing
 	}
 	return out, nil
+}
+
+// staticBusybox is the first busybox that needs no library; Debian's package busybox has one that does.
+func staticBusybox(dirs []string) string {
+	for _, dir := range dirs {
+		path := findProgram("busybox", []string{dir})
+		if path == "" {
+			continue
+		}
+		file, err := elf.Open(path)
+		if err != nil {
+			continue
+		}
+		static := !slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+		if file.Close() == nil && static {
+			return path
+		}
+	}
+	return ""
 }
 
 // findProgram gives the path of an executable file, empty when it is in none of the folders.

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
 )
 
 // installed makes programs in a folder.
@@ -18,6 +21,16 @@ func installed(t *testing.T, dir string, names ...string) string {
 	return dir
 }
 
+// busybox is a static program, and no more of a busybox than its name.
+func busybox(t *testing.T, dir string) string {
+	t.Helper()
+	elf, err := devimages.Binary(devimages.Hello, runtime.GOARCH)
+	must(t, err)
+	must(t, os.MkdirAll(dir, 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "busybox"), elf, 0o755))
+	return filepath.Join(dir, "busybox")
+}
+
 func TestProgramsAreFoundInTheFirstPlaceThatHasThem(t *testing.T) {
 	top := t.TempDir()
 	in := func(name string) string { return filepath.Join(top, name) }
@@ -25,12 +38,14 @@ func TestProgramsAreFoundInTheFirstPlaceThatHasThem(t *testing.T) {
 	installed(t, in("old"), "containerd", "containerd-shim-runc-v2", "runc", "iptables")
 	installed(t, in("some"), "bridge", "loopback")
 	installed(t, in("all"), cniPlugins...)
+	installed(t, in("new"), "busybox") // none: a script
+	busybox(t, in("old"))
 	must(t, os.Mkdir(in("first"), 0o755))
 	write(t, in("first/runc"), "not executable")
 	must(t, os.MkdirAll(in("first/iptables"), 0o755)) // a folder of that name
 	p := places{[]string{in("first"), in("new"), in("old")}, []string{in("first"), in("some"), in("all")}}
 	got, err := p.find()
-	want := Programs{in("new/containerd"), in("new/containerd-shim-runc-v2"), in("old/runc"), in("all"), in("old/iptables")}
+	want := Programs{in("new/containerd"), in("new/containerd-shim-runc-v2"), in("old/runc"), in("all"), in("old/iptables"), in("old/busybox")}
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
@@ -50,12 +65,13 @@ func TestWhatIsMissingIsNamedWithItsPackages(t *testing.T) {
 	if !errors.As(err, &missing) {
 		t.Fatal(err)
 	}
-	const want = "missing: containerd, containerd-shim-runc-v2, iptables, CNI plugins portmap. Install with: " +
-		"apt-get install containerd iptables containernetworking-plugins (or let it be done: playlet dev --install)"
+	const want = "missing: containerd, containerd-shim-runc-v2, iptables, CNI plugins portmap, static busybox. " +
+		"To have it downloaded: playlet dev --install; to install it: " +
+		"apt-get install containerd iptables containernetworking-plugins busybox-static"
 	if err.Error() != want {
 		t.Errorf("%s", err)
 	}
-	lines := []string{"looked for containerd, containerd-shim-runc-v2, iptables in " + top, "looked for CNI plugins portmap in " +
+	lines := []string{"looked for containerd, containerd-shim-runc-v2, iptables, static busybox in " + top, "looked for CNI plugins portmap in " +
 		top + "/cni"}
 	if got := missing.Lines(); !slices.Equal(got, lines) {
 		t.Errorf("%q", got)
@@ -63,6 +79,22 @@ func TestWhatIsMissingIsNamedWithItsPackages(t *testing.T) {
 	if _, err := (places{}).find(); err == nil || !strings.Contains(err.Error(),
 		"containerd runc iptables containernetworking-plugins") {
 		t.Errorf("with nothing at all: %v", err)
+	}
+}
+
+// Debian's package busybox has one that needs the C library, which is not in the sample's image.
+func TestABusyboxWithLibrariesIsNone(t *testing.T) {
+	dynamic := findProgram("sh", []string{"/bin", "/usr/bin"})
+	if dynamic == "" {
+		t.Skip("there is no shell here")
+	}
+	dir := t.TempDir()
+	must(t, os.Symlink(dynamic, filepath.Join(dir, "busybox")))
+	if got := staticBusybox([]string{dir}); got != "" {
+		t.Errorf("%s is a static busybox", got)
+	}
+	if got, want := staticBusybox([]string{dir, filepath.Dir(busybox(t, dir+"/static"))}), dir+"/static/busybox"; got != want {
+		t.Errorf("it has found %q, want %s", got, want)
 	}
 }
 

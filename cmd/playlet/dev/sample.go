@@ -123,10 +123,6 @@ func getOnce(ctx context.Context, client *http.Client, url string) (text string,
 
 // directions tell a newcomer where to go from here.
 func (n *node) directions() string {
-	pods := []string{calledAs(), "pods", "-w"}
-	if n.plan.AdminSocket != config.DefaultAdminSocket {
-		pods = append(pods, "--admin-socket="+n.plan.AdminSocket)
-	}
 	kept := "; they stay when this ends"
 	if n.plan.Temporary {
 		kept = "; they go when this ends, --dir keeps them"
@@ -135,9 +131,15 @@ func (n *node) directions() string {
 	row := func(what, how string) { fmt.Fprintf(&out, "  %-22s %s\n", what, how) }
 	out.WriteString("\n")
 	if n.url != "" {
-		row(reach, "curl "+n.url)
+		row(reach, fetch(n.url))
+		row("Follow its log:", n.command("logs", "-f", sampleName))
+		if n.plan.Programs.Busybox != "" {
+			row("A shell in it:", n.command("exec", "-it", sampleName, "--", "sh"))
+		} else {
+			row("A command in it:", n.command("exec", sampleName, "--", "hello", "env"))
+		}
 	}
-	row("See pods, and why:", asRoot(pods))
+	row("See pods, and why:", n.command("pods", "-w"))
 	row("Run more of them:", "put manifests into "+n.folder.manifests()+kept)
 	row("Ask containerd:", asRoot(n.askRuntime()))
 	row("Logs:", n.folder.at(agentLog)+", "+containerdLog+" beside it")
@@ -146,6 +148,25 @@ func (n *node) directions() string {
 }
 
 const reach = "Reach the sample pod:"
+
+// fetch is a command of this machine that prints what an address answers; the address alone, for a browser, where there is none.
+func fetch(url string) string {
+	for _, command := range []string{"curl ", "wget -qO- "} {
+		if _, err := exec.LookPath(strings.Fields(command)[0]); err == nil {
+			return command + url
+		}
+	}
+	return url
+}
+
+// command is one of this program's that asks the agent.
+func (n *node) command(name string, args ...string) string {
+	called := []string{calledAs(), name}
+	if n.plan.AdminSocket != config.DefaultAdminSocket {
+		called = append(called, "--admin-socket="+n.plan.AdminSocket)
+	}
+	return asRoot(append(called, args...))
+}
 
 // askRuntime is a command that lists containers: crictl's, or else that of the program that comes with containerd.
 func (n *node) askRuntime() []string {

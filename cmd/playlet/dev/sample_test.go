@@ -101,11 +101,13 @@ func TestDirectionsCanBeTypedAsTheyAre(t *testing.T) {
 	n := aNode(&buffer{})
 	n.folder, n.plan.Programs.Containerd, n.plan.Temporary = "/tmp/playlet-dev-x", dir+"/containerd", true
 	n.plan.AdminSocket, n.url = config.DefaultAdminSocket, "http://192.0.2.1:8080/"
+	n.plan.Programs.Busybox = "/bin/busybox"
 	text := n.directions()
 	self, err := os.Executable()
 	must(t, err)
 	for _, want := range []string{
-		"Reach the sample pod:  curl http://192.0.2.1:8080/\n", "See pods, and why:     " + self + " pods -w\n",
+		"Reach the sample pod:  http://192.0.2.1:8080/\n", "Follow its log:        " + self + " logs -f hello\n",
+		"A shell in it:         " + self + " exec -it hello -- sh\n", "See pods, and why:     " + self + " pods -w\n",
 		"put manifests into /tmp/playlet-dev-x/manifests; they go when this ends, --dir keeps them\n",
 		"Ask containerd:        " + quoted(dir+"/ctr") +
 			" --address /tmp/playlet-dev-x/containerd.sock --namespace k8s.io containers list\n",
@@ -116,18 +118,28 @@ func TestDirectionsCanBeTypedAsTheyAre(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", dir)
+	for _, command := range []string{"wget -qO- ", "curl "} { // the first one that is there
+		installed(t, dir, strings.Fields(command)[0])
+		if want := "pod:  " + command + "http://192.0.2.1:8080/\n"; !strings.Contains(n.directions(), want) {
+			t.Errorf("%q is not in\n%s", want, n.directions())
+		}
+	}
+	n.plan.Programs.Busybox = ""
+	if want := "A command in it:       " + self + " exec hello -- hello env\n"; !strings.Contains(n.directions(), want) {
+		t.Errorf("%q is not in\n%s", want, n.directions())
+	}
 	t.Setenv("SUDO_UID", "1000")
 	n.plan.AdminSocket, n.plan.Temporary, n.url = "/a b/admin.sock", false, ""
 	text = n.directions()
 	for _, want := range []string{
-		"sudo " + self + " pods -w '--admin-socket=/a b/admin.sock'\n", "/manifests; they stay when this ends\n",
+		"sudo " + self + " pods '--admin-socket=/a b/admin.sock' -w\n", "/manifests; they stay when this ends\n",
 		" sudo ctr --address ",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
-	if strings.Contains(text, "curl") {
+	if strings.Contains(text, "curl") || strings.Contains(text, "exec") {
 		t.Errorf("a sample that is not there is reached:\n%s", text)
 	}
 	installed(t, dir, "crictl")

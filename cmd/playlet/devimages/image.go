@@ -79,22 +79,32 @@ func rootFS(program Program, arch string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries := []struct {
-		name string
-		kind byte
-		mode int64
-		data []byte
-	}{
+	return archive([]entry{
 		{"etc/", tar.TypeDir, 0o755, nil},
 		{"etc/group", tar.TypeReg, 0o644, []byte("root:x:0:\nnobody:x:65534:\n")},
 		{"etc/passwd", tar.TypeReg, 0o644, []byte("root:x:0:0:root:/:\nnobody:x:65534:65534:nobody:/:\n")},
 		{"tmp/", tar.TypeDir, 0o1777, nil},
 		{string(program), tar.TypeReg, 0o755, elf},
-	}
+	})
+}
+
+// entry is a file of an image. The data of a link is where it leads to.
+type entry struct {
+	name string
+	kind byte
+	mode int64
+	data []byte
+}
+
+// archive is an uncompressed tar.
+func archive(entries []entry) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, e := range entries {
 		head := &tar.Header{Name: e.name, Typeflag: e.kind, Mode: e.mode, Size: int64(len(e.data))}
+		if e.kind == tar.TypeSymlink {
+			head.Linkname, head.Size, e.data = string(e.data), 0, nil
+		}
 		if err := w.WriteHeader(head); err != nil {
 			return nil, err
 		}
