@@ -77,7 +77,8 @@ type Client struct {
 	imgConn *grpc.ClientConn // conn itself where the endpoints are the same
 	runtime runtimeapi.RuntimeServiceClient
 	images  runtimeapi.ImageServiceClient
-	foreign atomic.Pointer[map[string]bool] // pods of other agents, as the last full list said
+	// pods of other agents, with their root folders, as the last full list said
+	foreign atomic.Pointer[map[string]string]
 }
 
 // Dial prepares a client without connecting: the runtime may be absent, die and

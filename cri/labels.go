@@ -71,10 +71,10 @@ func ours[T interface{ GetAnnotations() map[string]string }](c *Client, all []T)
 
 // noteForeign keeps which pods are another agent's, as a list of all sandboxes says it.
 func (c *Client) noteForeign(all []*runtimeapi.PodSandbox) {
-	found := map[string]bool{}
+	found := map[string]string{}
 	for _, one := range all {
 		if root := one.GetAnnotations()[AnnotationRootDir]; root != "" && c.opts.Foreign != nil && c.opts.Foreign(root) {
-			found[plainUID(one.GetLabels()[LabelPodUID])] = true
+			found[plainUID(one.GetLabels()[LabelPodUID])] = root
 		}
 	}
 	c.foreign.Store(&found)
@@ -84,7 +84,15 @@ func (c *Client) noteForeign(all []*runtimeapi.PodSandbox) {
 // The UID may be as systemd's cgroups write it.
 func (c *Client) ForeignPod(uid string) bool {
 	found := c.foreign.Load()
-	return found == nil || (*found)[plainUID(uid)]
+	return found == nil || (*found)[plainUID(uid)] != ""
+}
+
+// ForeignRoot is the root folder of the agent whose pod it is; empty where it is no other agent's, as far as is known.
+func (c *Client) ForeignRoot(uid string) string {
+	if found := c.foreign.Load(); found != nil {
+		return (*found)[plainUID(uid)]
+	}
+	return ""
 }
 
 func plainUID(uid string) string { return strings.ReplaceAll(uid, "_", "-") }

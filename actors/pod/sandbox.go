@@ -65,6 +65,10 @@ func makeSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox)
 			return messages.SandboxFact{}, err
 		}
 		found, lookErr := findSandbox(ctx, h, pod, e.Attempt)
+		if root := h.CRI.ForeignRoot(string(pod.UID)); root != "" && found == "" && cri.IsNameConflict(err) {
+			return messages.SandboxFact{}, fmt.Errorf("the agent with --root-dir %s runs this very pod: "+
+				"take its manifest away there or here", root)
+		}
 		if lookErr != nil || found == "" {
 			return messages.SandboxFact{}, err
 		}

@@ -21,6 +21,7 @@ import (
 // CRI is the part of the runtime's client that pods and containers use. *cri.Client implements it.
 type CRI interface {
 	RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error)
+	ForeignRoot(uid string) string
 	StopPodSandbox(ctx context.Context, id string) error
 	RemovePodSandbox(ctx context.Context, id string) error
 	PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)

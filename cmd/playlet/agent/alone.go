@@ -37,19 +37,46 @@ const RuntimeLockSuffix = ".playlet.lock"
 // rootLock is the lock of a root folder. That it is there says that an agent of this root folder has run.
 func rootLock(rootDir string) string { return filepath.Join(rootDir, "playlet", "lock") }
 
-// lockAgent makes the agent's folders and takes its locks; another agent's lock is an error that names its process. The
-// runtime's lock lies beside its socket, wherever links lead to it. Where nothing can be written there, the log says so.
-func lockAgent(node *config.Node, log *slog.Logger) (locks, error) {
-	if err := prepareFolders(node); err != nil {
-		return nil, err
+// lockAgent takes the agent's locks and makes its folders; another agent's lock is an error that names its process, and then
+// nothing was made.
+func lockAgent(node *config.Node, log *slog.Logger) (held locks, err error) {
+	defer func() {
+		if err != nil {
+			held, err = nil, errors.Join(err, held.Close())
+		}
+	}()
+	root := func() error {
+		f, err := lockAlone(rootLock(node.RootDir), "--root-dir "+node.RootDir)
+		if err == nil {
+			held = append(held, f)
+		}
+		return err
 	}
-	root, err := lockAlone(rootLock(node.RootDir), "--root-dir "+node.RootDir)
+	_, fresh := os.Stat(rootLock(node.RootDir))
+	if fresh == nil { // else no agent has run there, and its folder is made once the runtime is free
+		if err := root(); err != nil {
+			return held, err
+		}
+	}
+	runtime, err := lockRuntime(node.Kubelet.ContainerRuntimeEndpoint, log)
+	if err != nil {
+		return held, err
+	}
+	if runtime != nil {
+		held = append(held, runtime)
+	}
+	if err := prepareFolders(node); err != nil || fresh == nil {
+		return held, err
+	}
+	return held, root()
+}
+
+// lockRuntime takes a runtime's lock. It lies beside its socket, wherever links lead to it. Where nothing can be written there, it
+// is nil, and the log says so.
+func lockRuntime(endpoint string, log *slog.Logger) (*os.File, error) {
+	socket, err := cri.SocketPath(endpoint)
 	if err != nil {
 		return nil, err
-	}
-	socket, err := cri.SocketPath(node.Kubelet.ContainerRuntimeEndpoint)
-	if err != nil {
-		return nil, errors.Join(err, root.Close())
 	}
 	if at, err := filepath.EvalSymlinks(socket); err == nil { // else it is not there yet
 		socket = at
@@ -57,15 +84,12 @@ func lockAgent(node *config.Node, log *slog.Logger) (locks, error) {
 		// An agent may begin before its runtime has made this folder, after a boot.
 		log.Debug("the folder of the runtime's socket is not there", "reason", err)
 	}
-	runtime, err := lockAlone(socket+RuntimeLockSuffix, "runtime "+node.Kubelet.ContainerRuntimeEndpoint)
-	switch {
-	case errors.Is(err, unix.EROFS), errors.Is(err, unix.ENOENT):
+	lock, err := lockAlone(socket+RuntimeLockSuffix, "runtime "+endpoint)
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOENT) {
 		log.Warn("no lock beside the runtime's socket: start no second agent at this runtime", "reason", err)
-		return locks{root}, nil
-	case err != nil:
-		return nil, errors.Join(err, root.Close())
+		return nil, nil
 	}
-	return locks{root, runtime}, nil
+	return lock, err
 }
 
 // lockAlone takes a lock and writes into it who holds it.
@@ -75,16 +99,32 @@ func lockAlone(path, what string) (*os.File, error) {
 		return nil, fmt.Errorf("lock file: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		holder, _ := io.ReadAll(io.LimitReader(f, 4096))
+		text, _ := io.ReadAll(io.LimitReader(f, 4096))
 		return nil, errors.Join(fmt.Errorf("another playlet runs with the same %s: %s; end that one, or give this one its own",
-			what, strings.TrimSpace(string(holder))), f.Close())
+			what, holderIn(string(text), pidNamespace())), f.Close())
 	} else if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock file %s: %w", path, err), f.Close())
 	}
-	holder := fmt.Sprintf("PID %d, %s\n", os.Getpid(), strings.Join(config.CommandLine(os.Args), " "))
+	holder := fmt.Sprintf("PID %d, %s\n%s\n", os.Getpid(), strings.Join(config.CommandLine(os.Args), " "), pidNamespace())
 	_ = f.Truncate(0)
 	_, _ = f.WriteString(holder) // a full disk keeps no agent from its pods
 	return f, nil
+}
+
+// pidNamespace names the PID namespace of this process; empty where it is not known.
+func pidNamespace() string {
+	name, _ := os.Readlink("/proc/self/ns/pid")
+	return name
+}
+
+// holderIn is what a lock says of its holder, to somebody in a PID namespace: in another one than the holder's, the PID is somebody
+// else's, or nobody's.
+func holderIn(text, namespace string) string {
+	holder, theirs, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if pid, command, found := strings.Cut(holder, ", "); found && theirs != "" && theirs != namespace {
+		return fmt.Sprintf("%s of the PID namespace %s, and not of this one, %s", pid, theirs, command)
+	}
+	return holder
 }
 
 // foreign says of a root folder that a sandbox or container is marked with whether it is another agent's. Its pods are not

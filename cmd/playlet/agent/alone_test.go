@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // A second agent at the same root folder or the same runtime is refused, whatever links lead there, and the error names the one
@@ -36,7 +37,19 @@ func TestASecondAgentIsRefused(t *testing.T) {
 		if l, err := lockAgent(r.node(), silent); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, %v", what, l, err)
 		}
+		// The one that is refused has left nothing behind.
+		if left, err := filepath.Glob(filepath.Join(r.dir, "other*")); err != nil || len(left) > 0 {
+			t.Errorf("%s: it has made %q (%v)", what, left, err)
+		}
 	}
+	r.flags = []string{"--container-runtime-endpoint=unix://" + filepath.Join(r.dir, "other.sock")}
+	if _, err := lockAgent(r.node(), silent); err == nil || !strings.HasPrefix(err.Error(), "another playlet runs with the same --root-dir") {
+		t.Error(err)
+	}
+	if left, err := filepath.Glob(filepath.Join(r.dir, "other*")); err != nil || len(left) > 0 {
+		t.Errorf("it has made %q (%v)", left, err)
+	}
+	r.flags = []string{other}
 	if err := held.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +59,21 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	}
 	if err := again.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A PID is told to those whom it says something.
+func TestTheHolderOfALock(t *testing.T) {
+	const text = "PID 7, playlet dev node /x, y\npid:[1]\n"
+	for _, c := range []struct{ text, namespace, want string }{
+		{text, "pid:[1]", "PID 7, playlet dev node /x, y"},
+		{text, "pid:[2]", "PID 7 of the PID namespace pid:[1], and not of this one, playlet dev node /x, y"},
+		{"PID 7, playlet\n", "pid:[2]", "PID 7, playlet"}, // of an earlier agent
+		{"", "pid:[2]", ""}, // not written yet
+	} {
+		if got := holderIn(c.text, c.namespace); got != c.want {
+			t.Errorf("%q, %s: %q, want %q", c.text, c.namespace, got, c.want)
+		}
 	}
 }
 
@@ -123,4 +151,34 @@ func TestPodsOfAnAgentThatIsDownAreLeftAlone(t *testing.T) {
 	}
 	r.start(nil)
 	r.await("the end of the pod that nobody wants", func(s sim.Snapshot) bool { return !running("theirs-node")(s) })
+}
+
+// Two root folders with the same manifests name the same pod. The second agent does not run it, and says whose it is.
+func TestAPodThatAnotherAgentRuns(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	r.write("web", manifest("web", "Always", nil, []string{"c img"}))
+	r.start(nil)
+	r.await("the first agent's pod", func(s sim.Snapshot) bool {
+		return slices.ContainsFunc(s.Containers, func(c *sim.ContainerState) bool { return c.Running() })
+	})
+	r.stop()
+	first := r.node().RootDir
+	r.flags = []string{"--root-dir=" + filepath.Join(r.dir, "second")}
+	r.start(nil)
+	board := r.agent.board
+	now := board.Now()
+	for ctx := t.Context(); len(now.Pods) == 0 || now.Pods[0].Waiting == nil || now.Pods[0].Waiting.Code != messages.ReasonCreateSandbox; {
+		next, err := board.After(ctx, now.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = next
+	}
+	want := "the agent with --root-dir " + first + " runs this very pod: take its manifest away there or here"
+	if got := now.Pods[0].Waiting.Message; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	if n := len(r.runtime.Snapshot().Sandboxes); n != 1 {
+		t.Errorf("there are %d sandboxes", n)
+	}
 }

@@ -52,7 +52,8 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.Dir, "dir", "",
 		"Keep everything in this `folder`, manifests among it, which stay; a temporary one when empty")
 	flags.StringSliceVar(&o.Programs, "programs", nil, "Look for containerd, runc and CNI plugins in these `folders` first")
-	flags.BoolVar(&o.Install, "install", false, "Download what is missing, as Debian packages, with apt-get, and unpack it into the cache, where it stays")
+	flags.BoolVar(&o.Install, "install", false,
+		"Download what is missing, as Debian packages, with apt-get, and unpack it into the cache, where it stays")
 	flags.BoolVar(&o.Once, "once", false, "End as soon as the sample pod has answered; the exit code says whether it did")
 	flags.StringVar(&o.AdminSocket, "admin-socket", "",
 		"Agent's unix `socket`; when empty "+config.DefaultAdminSocket+", or one in the folder where another agent has that")
