@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -34,9 +35,10 @@ func TestDevRunsANodeAndLeavesTheMachineAsItWas(t *testing.T) {
 			before := machine(t)
 			d := startDev(t, kind)
 			d.printed(`End it: +Ctrl-C`)
-			greets(t, d.printed(`Reach the sample pod: +curl (\S+)`))
+			greets(t, d.printed(`Reach the sample pod: .*(http\S+)`))
 			d.followsDirections()
 			d.runsManifests("two")
+			d.failsToPull()
 			d.refusesASecond(kind)
 			d.survivesItsRuntime()
 			d.survivesItsShims()
@@ -103,6 +105,16 @@ func (d *devRun) followsDirections() {
 			d.t.Errorf("log %s: %v", file, err)
 		}
 	}
+	out, err = exec.Command("sh", "-c", strings.Replace(d.direction("Follow its log:"), " -f ", " ", 1)).CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "listening\nGET /\n") {
+		d.t.Errorf("%s: %v\n%s", d.direction("Follow its log:"), err, out)
+	}
+	shell := exec.Command("sh", "-c", strings.Replace(d.direction("A shell in it:"), " -it ", " -i ", 1))
+	shell.Stdin = strings.NewReader("ls -d /etc && hostname\nexit 7\n")
+	out, _ = shell.CombinedOutput() // its exit code counts
+	if code := shell.ProcessState.ExitCode(); code != 7 || string(out) != "/etc\n"+onNode("hello")+"\n" {
+		d.t.Errorf("%s: code %d\n%s", d.direction("A shell in it:"), code, out)
+	}
 	watch := exec.Command("sh", "-c", "exec "+d.direction("See pods, and why:"))
 	read, err := watch.StdoutPipe()
 	must(d.t, err)
@@ -141,6 +153,32 @@ func (d *devRun) runsManifests(name string) {
 	greets(d.t, "http://"+isolate.NodeIP+":18080/")
 	must(d.t, os.Remove(file+"/"+name+".yaml"))
 	d.printed(`default/` + onNode(name) + `  gone`)
+}
+
+// failsToPull has a pod whose image is not there: the cause is told once, however often it is tried.
+func (d *devRun) failsToPull() {
+	d.t.Helper()
+	file := d.folder() + "/manifests/absent.yaml"
+	must(d.t, os.WriteFile(file, []byte(`{apiVersion: v1, kind: Pod, metadata: {name: absent}, spec: {
+		containers: [{name: c, image: "playlet.local/absent:1"}]}}`), 0o644))
+	const cause = "image playlet.local/absent:1 not found in its registry"
+	d.printed(`default/` + onNode("absent") + ` .*` + cause)
+	await(d.t, func() error { // its status has changed since
+		for _, p := range d.pods() {
+			if p.Name == onNode("absent") {
+				if w := statusOf(&p, "c").State.Waiting; w == nil || w.Reason != "ImagePullBackOff" {
+					return fmt.Errorf("the pod waits for %+v", w)
+				}
+				return nil
+			}
+		}
+		return errors.New("the pod is not there")
+	})
+	must(d.t, os.Remove(file))
+	d.printed(`default/` + onNode("absent") + `  gone`)
+	if n := strings.Count(d.out.String(), cause); n != 1 {
+		d.t.Errorf("the cause is told %d times", n)
+	}
 }
 
 func (d *devRun) refusesASecond(kind stack.Runtime) {
@@ -183,7 +221,7 @@ func (d *devRun) survivesItsRuntime() {
 // survivesItsShims kills what holds the pods: the sample is made again, elsewhere, and that is said.
 func (d *devRun) survivesItsShims() {
 	d.t.Helper()
-	old := d.printed(`curl (\S+)`)
+	old := d.printed(`Reach the sample pod: .*(http\S+)`)
 	shims := processesOf(d.t, "containerd-shim-runc-v2", "-address "+d.folder())
 	if len(shims) == 0 {
 		d.t.Fatal("no shim runs")
@@ -192,12 +230,12 @@ func (d *devRun) survivesItsShims() {
 		must(d.t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	await(d.t, func() error {
-		if d.printed(`curl (\S+)`) == old {
+		if d.printed(`Reach the sample pod: .*(http\S+)`) == old {
 			return fmt.Errorf("no other address than %s is printed", old)
 		}
 		return nil
 	})
-	greets(d.t, d.printed(`curl (\S+)`))
+	greets(d.t, d.printed(`Reach the sample pod: .*(http\S+)`))
 }
 
 // Whatever of it is killed, no process, mount or network of it lives on, and what does is removed by the next run, or

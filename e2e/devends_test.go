@@ -188,6 +188,7 @@ func TestDevSaysWhatItLacks(t *testing.T) {
 	d.start(func() {})
 	d.ends(0, 1)
 	d.printed(`looked for containerd, containerd-shim-runc-v2.* in /usr/sbin, /usr/bin`)
-	d.printed(`playlet: missing: containerd, containerd-shim-runc-v2.* Install with: apt-get install containerd.* \(or let it be done: playlet dev --install\)\n$`)
+	d.printed(`playlet: missing: containerd, containerd-shim-runc-v2.*\. ` +
+		`To have it downloaded: playlet dev --install; to install it: apt-get install containerd.*\n$`)
 	asBefore(t, before)
 }

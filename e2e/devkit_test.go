@@ -59,7 +59,9 @@ func devCommand(t *testing.T, kind stack.Runtime, args ...string) *exec.Cmd {
 	t.Helper()
 	parts, err := install.Locate(kind)
 	must(t, err)
-	dirs := []string{filepath.Dir(parts.Containerd), filepath.Dir(parts.Runc), parts.CNIDir}
+	machine, err := install.LocateMachine()
+	must(t, err)
+	dirs := []string{filepath.Dir(parts.Containerd), filepath.Dir(parts.Runc), parts.CNIDir, filepath.Dir(machine.BusyBox)}
 	cmd := exec.Command(filepath.Join(isolate.Dir(), "playlet"),
 		append([]string{"dev", "--programs=" + strings.Join(dirs, ",")}, args...)...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + devTemp(), "TMPDIR=" + devTemp()}

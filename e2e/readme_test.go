@@ -176,10 +176,14 @@ func (m *newcomer) followsTheFirstSteps(said sayings) {
 	succeeds()
 	before, files := machine(t), m.files()
 	y.key(said.command(t, "task demo") + "\n")
-	y.sees("Debian packages that are missing here are installed, and stay: containerd runc iptables containernetworking-plugins")
-	y.sees("curl ")
+	y.sees("Compiling bin/playlet")
+	y.sees("Debian packages that are missing here are unpacked into " + home + "/.cache/playlet/parts, and stay there: " +
+		"containerd runc containernetworking-plugins busybox-static\r\n")
+	y.sees("A Debian package that is missing here is installed, and stays: iptables\r\n")
+	y.sees("Reach the sample pod:  http://") // there is neither curl nor wget
+	y.sees("A shell in it:")
 	y.sees("Ctrl-C")
-	url := regexp.MustCompile(`curl (http\S+)`).FindStringSubmatch(y.out.String())
+	url := regexp.MustCompile(`Reach the sample pod:  (http\S+)`).FindStringSubmatch(y.out.String())
 	if url == nil {
 		t.Fatal("how to reach the pod is not printed")
 	}
@@ -213,8 +217,7 @@ func (m *newcomer) files() []string {
 	m.t.Helper()
 	return strings.Split(m.runs(`cat /var/lib/dpkg/info/*.list | sort -u > /.packages
 find /etc /home /mnt /opt /run /srv /tmp /var ! -path '/var/lib/dpkg/*' ! -path '/var/lib/apt/*' ! -path '/var/cache/*' ! -path '/var/log/*' \
-	! -path '/etc/*.cache' ! -path '/etc/alternatives/*' ! -path /etc/hosts ! -path /etc/networks ! -path '/srv/playlet.git/*' \
-	! -path '/var/lib/systemd/deb-systemd-helper-enabled/*' ! -path '/etc/systemd/system/*' | sort | comm -23 - /.packages
+	! -path '/etc/*.cache' ! -path '/etc/alternatives/*' ! -path /etc/hosts ! -path /etc/networks ! -path '/srv/playlet.git/*' | sort | comm -23 - /.packages
 mount
 rm /.packages`, 0), "\n")
 }

@@ -17,9 +17,10 @@ type Machine struct {
 }
 
 // newcomer is the part with the machine; the number is that of what is in it.
-const newcomer = "debian-12-newcomer-1"
+const newcomer = "debian-12-newcomer-2"
 
-// debootstrap makes the machine. What `task demo` installs there is downloaded into it, as tests have no network.
+// debootstrap makes the machine. What `task demo` downloads there is in it, as tests have no network: in apt's cache what is
+// installed, and where an interrupted download leaves it what is unpacked.
 var debootstrap = tool{"debootstrap", hasProgram("debootstrap")}
 
 const (
@@ -27,7 +28,9 @@ const (
 	debianRelease     = "bookworm"
 )
 
-var demosPackages = []string{"containerd", "runc", "containernetworking-plugins", "iptables"}
+const demosDebs = "/root/.cache/playlet/debs"
+
+var demosPackages = []string{"containerd", "runc", "containernetworking-plugins", "busybox-static"}
 
 // task is the program of README's first command. It is run from its source, for which building it gets the modules.
 var task = part{name: "task", module: "github.com/go-task/task/v3", version: "v3.53.1", programs: []string{"cmd/task"}}
@@ -54,7 +57,8 @@ func (j *job) makeMachine(dir string) error {
 	for _, cmd := range []*exec.Cmd{
 		exec.CommandContext(j.ctx, "debootstrap", "--variant=minbase", newcomersPackages, debianRelease, root),
 		in("apt-get", "clean"),
-		in(append([]string{"apt-get", "-q", "install", "-y", "--no-install-recommends", "--download-only"}, demosPackages...)...),
+		in("apt-get", "-q", "install", "-y", "--no-install-recommends", "--download-only", "iptables"),
+		in(append([]string{"sh", "-c", `mkdir -p "$0" && cd "$0" && apt-get -q download "$@"`, demosDebs}, demosPackages...)...),
 		exec.CommandContext(j.ctx, "tar", "-C", root, "-cf", filepath.Join(dir, tarball), "."),
 		exec.CommandContext(j.ctx, "rm", "-rf", "--one-file-system", root),
 	} {
