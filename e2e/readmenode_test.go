@@ -12,6 +12,7 @@ import (
 	"net/http/cookiejar"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,6 +30,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
 	"github.com/playlet-dev/playlet/e2e/cluster"
 	"github.com/playlet-dev/playlet/e2e/isolate"
+	"github.com/playlet-dev/playlet/e2e/parts/install"
 )
 
 // readmesNode is the newcomer's machine with a containerd and an agent of README's first line.
@@ -106,10 +108,36 @@ const (
 var nodesFlags = []string{"--config=" + machinesConfig, "--object-dir=/etc/kubernetes/objects", "--enable-chaos",
 	"--observatory-address=127.0.0.1:4195"}
 
-// startNode starts containerd, as a machine with systemd does at boot, and the agent of README's line.
+// startNode starts containerd, and the agent of README's line.
 func (m *newcomer) startNode(said sayings) *readmesNode {
 	t := m.t
 	t.Helper()
+	n := m.startContainerd()
+	m.write(machinesConfig, configuration(settings))
+	m.write("/etc/kubernetes/objects/.keep", "")
+	m.write("/etc/kubernetes/manifests/static.yaml", helloManifest("static", n.registry.Ref("hello")))
+	for name, text := range manifestsOfReadme {
+		m.write(clone+"/"+name, strings.ReplaceAll(text, "NGINX", n.registry.Ref("nginx")))
+	}
+	n.agent = n.start(said.command(t, services[0]) + " " + strings.Join(nodesFlags, " "))
+	n.until("playlet pods", "static-node0 +1/1 +Running")
+	return n
+}
+
+// hasContainerd unpacks Debian's containerd where its package has it.
+func (m *newcomer) hasContainerd() {
+	m.t.Helper()
+	parts, err := install.Locate(install.Old)
+	must(m.t, err)
+	outside(m.t, "sh", "-c", `tar -C "$0" -c usr | tar -C "$1" -x --keep-directory-symlink`,
+		filepath.Dir(filepath.Dir(filepath.Dir(parts.Containerd))), m.root)
+}
+
+// startContainerd starts it, as a machine with systemd does at boot, beside a registry that it pulls from.
+func (m *newcomer) startContainerd() *readmesNode {
+	t := m.t
+	t.Helper()
+	m.hasContainerd()
 	n := &readmesNode{newcomer: m}
 	var err error
 	n.registry, err = devimages.StartRegistry(context.WithoutCancel(t.Context()))
@@ -136,16 +164,8 @@ func (m *newcomer) startNode(said sayings) *readmesNode {
 	must(t, err)
 	m.write("/etc/containerd/config.toml", toml)
 	m.write("/etc/cni/net.d/10-pods.conflist", network)
-	m.write(machinesConfig, configuration(settings))
-	m.write("/etc/kubernetes/objects/.keep", "")
-	m.write("/etc/kubernetes/manifests/static.yaml", helloManifest("static", n.registry.Ref("hello")))
-	for name, text := range manifestsOfReadme {
-		m.write(clone+"/"+name, strings.ReplaceAll(text, "NGINX", n.registry.Ref("nginx")))
-	}
 	runtime := goes(t, m.command(context.WithoutCancel(t.Context()), "containerd"))
 	t.Cleanup(func() { runtime.ends(syscall.SIGTERM, 0) })
-	n.agent = n.start(said.command(t, services[0]) + " " + strings.Join(nodesFlags, " "))
-	n.until("playlet pods", "static-node0 +1/1 +Running")
 	return n
 }
 

@@ -36,7 +36,8 @@ func readPlan(dir string) (*Plan, error) {
 
 // prepare finds out all that a run needs, and makes nothing.
 func prepare(ctx context.Context, o Options, p *Progress) (*Plan, *Record, error) {
-	programs, err := provide(ctx, usualPlaces(o.Programs).find, o.Install, p)
+	look := func() (Programs, error) { return usualPlaces(o.Programs).find() } // what is unpacked makes places
+	programs, err := provide(ctx, look, o.Install, p)
 	if err != nil {
 		return nil, nil, err
 	}

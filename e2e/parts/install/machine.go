@@ -35,10 +35,13 @@ var demosPackages = []string{"containerd", "runc", "containernetworking-plugins"
 // task is the program of README's first command. It is run from its source, for which building it gets the modules.
 var task = part{name: "task", module: "github.com/go-task/task/v3", version: "v3.53.1", programs: []string{"cmd/task"}}
 
+// nfpm writes the packages that are tried on the machine; .ci/package runs it from its source, too.
+var nfpm = part{name: "nfpm", module: "github.com/goreleaser/nfpm/v2", version: "v2.43.0", programs: []string{"cmd/nfpm"}}
+
 // EnsureMachine gets a machine as Ensure gets runtimes.
 func EnsureMachine(ctx context.Context, log io.Writer) error {
 	return locked(ctx, log, func(j *job) error {
-		return errors.Join(j.placeBusyBox(), j.build(task), j.place(newcomer, func(dir string) error {
+		return errors.Join(j.placeBusyBox(), j.build(task), j.build(nfpm), j.place(newcomer, func(dir string) error {
 			if err := errors.Join(j.canApt("a Debian 12 to try README's commands on"), j.apt(debootstrap)); err != nil {
 				return err
 			}
