@@ -50,10 +50,29 @@ func setHelp(root *cobra.Command, flags *config.Flags) {
 			ofCommand(cmd, args)
 		}
 	})
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "help" { // cobra's own takes a command that there is not for the root
+			c.Run, c.RunE = nil, func(_ *cobra.Command, args []string) error { return helpOn(root, args) }
+		}
+	}
 	root.AddCommand(&cobra.Command{
 		Use: "flags", Short: "All flags of the agent, with their fields of the configuration file", Hidden: true,
 		Args: cli.NoArguments, Run: func(cmd *cobra.Command, _ []string) { printFlags(cmd.OutOrStdout(), flags) },
 	})
+}
+
+// helpOn prints the help of the command that args name.
+func helpOn(root *cobra.Command, args []string) error {
+	of, left, err := root.Find(args)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 && of.HasSubCommands() {
+		return cli.NoArguments(of, left)
+	}
+	of.InitDefaultHelpFlag()
+	return of.Help()
 }
 
 // printRootHelp prints what fits on a screen. Commands without a group are named in one line.

@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/config"
 )
 
 // newManCommand is what packages are made with: the help of every command, as pages of the manual.
 func newManCommand(flags *config.Flags) *cobra.Command {
 	return &cobra.Command{
-		Use: "man FOLDER", Short: "Write the pages of the manual", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "man FOLDER", Short: "Write the pages of the manual", Hidden: true, Args: cli.One("folder", "man1"),
 		RunE: func(cmd *cobra.Command, args []string) error { return writeMan(cmd.Root(), flags, args[0]) },
 	}
 }

@@ -60,8 +60,12 @@ func (e *ExitError) Error() string {
 	return e.Err.Error()
 }
 
-// flagError says what is wrong with a flag in plain words, and which one was probably meant.
+// flagError says what is wrong with a flag in plain words, and which one was probably meant. Before an unknown command its flags
+// are read as the root's: then the command is what is wrong.
 func flagError(cmd *cobra.Command, err error) error {
+	if !cmd.HasParent() && cmd.Flags().NArg() > 0 {
+		return NoArguments(cmd, cmd.Flags().Args())
+	}
 	list := cmd.CommandPath() + " --help lists the flags"
 	if !cmd.HasParent() {
 		list = cmd.CommandPath() + " help flags lists the flags"
@@ -69,29 +73,29 @@ func flagError(cmd *cobra.Command, err error) error {
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return fmt.Errorf("--%s=%q: %s (%s)", wrong.GetFlag().Name, wrong.GetValue(), config.Plain(wrong.Unwrap()), list)
 	}
-	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+	if bare, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return fmt.Errorf("%s needs a value (%s)", dashed(bare.GetSpecifiedName(), bare.GetSpecifiedShortnames()), list)
+	}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-		if meant := config.Closest(unknown.GetSpecifiedName(), known); meant != "" {
-			return fmt.Errorf("unknown flag: --%s; did you mean --%s? (%s)", unknown.GetSpecifiedName(), meant, list)
+		if unknown.GetSpecifiedShortnames() == "" {
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 		}
+		name := dashed(unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())
+		if meant := config.Closest(unknown.GetSpecifiedName(), known); meant != "" {
+			return fmt.Errorf("unknown flag: %s; did you mean --%s? (%s)", name, meant, list)
+		}
+		return fmt.Errorf("unknown flag: %s (%s)", name, list)
 	}
 	return fmt.Errorf("%w (%s)", err, list)
 }
 
-// NoArguments refuses arguments, which would be misspelt commands.
-func NoArguments(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
+// dashed is a flag as it is typed; shorthands are what it was among, and empty where it has a long name.
+func dashed(name, shorthands string) string {
+	if shorthands != "" {
+		return "-" + name
 	}
-	var known []string
-	for _, c := range cmd.Root().Commands() {
-		known = append(known, c.Name())
-	}
-	if meant := config.Closest(args[0], known); meant != "" {
-		return fmt.Errorf("unknown command %q; did you mean %q? (playlet --help lists the commands)", args[0], meant)
-	}
-	return fmt.Errorf("unknown command %q (playlet --help lists the commands)", args[0])
+	return "--" + name
 }
 
 // SocketVariable names the environment variable with the socket of the commands.

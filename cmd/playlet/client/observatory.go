@@ -34,7 +34,7 @@ const observatoryExample = `  # On this machine
 func newObservatoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "observatory", Short: "Print the address of the web page that shows this node", Long: observatoryLong,
-		Example: observatoryExample, Args: cobra.NoArgs, SilenceUsage: true,
+		Example: observatoryExample, Args: cli.NoArguments, SilenceUsage: true,
 	}
 	socket := cli.SocketFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -50,7 +50,7 @@ func newVersionCommand() *cobra.Command {
 		Use: "version", Short: "Print the versions of this program, of the agent and of the runtime", Example: versionExample,
 		Long: `Print the version of this program, the release of Kubernetes that it is tested against and, when the agent runs, the
 versions of the agent and of the container runtime that it uses. An agent that does not run is no error.`,
-		Args: cobra.NoArgs, SilenceUsage: true,
+		Args: cli.NoArguments, SilenceUsage: true,
 	}
 	socket := cli.SocketFlag(cmd)
 	cmd.Flags().BoolVar(&alone, "client", false, "This program's version alone; the agent is not asked")

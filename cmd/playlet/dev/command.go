@@ -46,7 +46,7 @@ func NewCommand() *cobra.Command {
 	var clean bool
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run a node for trying things out, with its own containerd and a sample pod",
-		Long: devLong, Example: devExample, Args: cobra.NoArgs, SilenceUsage: true,
+		Long: devLong, Example: devExample, Args: cli.NoArguments, SilenceUsage: true,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Dir, "dir", "",

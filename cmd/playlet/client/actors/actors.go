@@ -63,7 +63,7 @@ func newActorsCommand() *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "actors [PATH]", Aliases: []string{"actor"}, Short: "Draw the tree of actors", Long: actorsLong,
-		Example: actorsExample, Args: cobra.MaximumNArgs(1), SilenceUsage: true,
+		Example: actorsExample, Args: cli.AtMostOne("path"), SilenceUsage: true,
 	}
 	socket := cli.SocketFlag(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what changes, until Ctrl-C")
@@ -90,7 +90,7 @@ func newActorsCommand() *cobra.Command {
 func newInspectCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: "inspect PATH", Short: "Print an actor's own account of its state", Args: cobra.ExactArgs(1), SilenceUsage: true,
+		Use: "inspect PATH", Short: "Print an actor's own account of its state", Args: cli.One("actor", "pods/web"), SilenceUsage: true,
 		Long: "Print an actor's own account of its state. " +
 			"Of one that does not answer within two seconds, it is said what keeps it.",
 	}

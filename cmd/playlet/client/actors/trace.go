@@ -62,7 +62,7 @@ func newTraceCommand() *cobra.Command {
 	c := &traceCommand{now: time.Now}
 	cmd := &cobra.Command{
 		Use: "trace [POD | actor/PATH]", Short: "Print the messages of a pod or an actor", Long: traceLong, Example: traceExample,
-		Args: cobra.MaximumNArgs(1), SilenceUsage: true,
+		Args: cli.AtMostOne("pod or actor"), SilenceUsage: true,
 	}
 	socket := cli.SocketFlag(cmd)
 	flags := cmd.Flags()

@@ -67,6 +67,7 @@ var chaosShort = map[chaos.Verb]string{
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "chaos", Short: "Break actors on purpose", Long: chaosLong, Example: chaosExample, SilenceUsage: true,
+		Args: cli.NoArguments, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, verb := range chaos.Verbs {
 		cmd.AddCommand(newChaosVerb(verb))
@@ -87,7 +88,7 @@ type chaosCommand struct {
 func newChaosVerb(verb chaos.Verb) *cobra.Command {
 	c := &chaosCommand{rule: chaos.Rule{Verb: verb}}
 	cmd := &cobra.Command{
-		Use: string(verb) + " TARGET", Short: chaosShort[verb], Args: cobra.ExactArgs(1), SilenceUsage: true,
+		Use: string(verb) + " TARGET", Short: chaosShort[verb], Args: cli.One("target", "pods/web"), SilenceUsage: true,
 		Long: chaosShort[verb] + ".\n\n" + strings.SplitN(chaosLong, "\n\n", 2)[1],
 	}
 	socket := cli.SocketFlag(cmd)
@@ -251,7 +252,7 @@ func printDone(out io.Writer, s *chaos.Status, targets []api.ChaosTarget) {
 func newChaosList() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List rules in force, and those that ended last", Args: cobra.NoArgs,
+		Use: "list", Aliases: []string{"ls"}, Short: "List rules in force, and those that ended last", Args: cli.NoArguments,
 		SilenceUsage: true,
 	}
 	socket := cli.SocketFlag(cmd)
@@ -291,7 +292,7 @@ func printRules(out io.Writer, rules []chaos.Status) error {
 func newChaosStop() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
-		Use: "stop {ID | --all}", Short: "End rules", Args: cobra.MaximumNArgs(1), SilenceUsage: true,
+		Use: "stop {ID | --all}", Short: "End rules", Args: cli.AtMostOne("rule"), SilenceUsage: true,
 		Long: "End rules. An actor that is paused goes on; messages that are late already come in their time.",
 	}
 	socket := cli.SocketFlag(cmd)

@@ -64,7 +64,7 @@ func NewCommand() *cobra.Command {
 		Example: example}
 	c.adds(cmd, c.list, cli.NoArguments)
 	list := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List the images on this node", Long: long}
-	c.adds(list, c.list, cobra.NoArgs)
+	c.adds(list, c.list, cli.NoArguments)
 	for _, l := range []*cobra.Command{cmd, list} {
 		cli.OutputFlag(l, &c.output, "table", cli.ObjectOutputs...)
 		l.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
@@ -82,7 +82,7 @@ func NewCommand() *cobra.Command {
 		Long: "Remove all images that the agent's own collection would remove, were the disk full: none that is in use or " +
 			"pinned, or that a pod is about to use, and none that came within imageMinimumGCAge."}
 	prune.Flags().BoolVar(&dry, "dry-run", false, "Say what would be removed, and remove nothing")
-	c.adds(prune, func(ctx context.Context, _ []string) error { return c.prune(ctx, dry) }, cobra.NoArgs)
+	c.adds(prune, func(ctx context.Context, _ []string) error { return c.prune(ctx, dry) }, cli.NoArguments)
 	cmd.AddCommand(list, pull, rm, prune)
 	return cmd
 }

@@ -156,7 +156,7 @@ func newTopNodeCommand() *cobra.Command {
 	c := &topTable{}
 	cmd := &cobra.Command{
 		Use: "node", Aliases: []string{"nodes", "no"}, Short: "Print the CPU and the memory that the node uses",
-		Args: cobra.NoArgs, SilenceUsage: true,
+		Args: cli.NoArguments, SilenceUsage: true,
 		Long: "Print the CPU and the memory (the working set) that the node uses, as kubectl does. Percentages are of what " +
 			"pods can have of it.",
 	}
