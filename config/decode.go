@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -109,7 +110,7 @@ func strictErrors(data []byte, strict []error) error {
 		if line := lineOf(data, at.FieldPath()); line > 0 {
 			said += fmt.Sprintf(", line %d", line)
 		}
-		if meant := meantField(at.FieldPath()); meant != "" && strings.HasPrefix(said, "unknown") {
+		if meant := MeantField(reflect.TypeFor[KubeletConfiguration](), at.FieldPath()); meant != "" && strings.HasPrefix(said, "unknown") {
 			said += fmt.Sprintf(": did you mean %s?", meant)
 		}
 		out = append(out, errors.New(said))

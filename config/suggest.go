@@ -46,13 +46,12 @@ func distance(a, b string) int {
 
 var fieldIndex = regexp.MustCompile(`\[\d+\]`)
 
-// meantField is the path of the field of KubeletConfiguration that an unknown one probably means, or empty.
-func meantField(path string) string {
+// MeantField is the path of the field of a structure that an unknown one, as spec.containers[0].imag, probably means, or empty.
+func MeantField(t reflect.Type, path string) string {
 	above, name := "", path
 	if i := strings.LastIndex(path, "."); i >= 0 {
 		above, name = path[:i+1], path[i+1:]
 	}
-	t := reflect.TypeFor[KubeletConfiguration]()
 	for _, key := range strings.Split(above, ".") {
 		if key == "" {
 			continue

@@ -115,8 +115,8 @@ func TestDecodeTellsTheLineOfAWrongField(t *testing.T) {
 		{"twice in JSON", "{\"apiVersion\": \"v1\",\n\"kind\": \"Pod\", \"spec\": {\n\"nodeName\": \"a\",\n\"nodeName\": \"b\"}}",
 			[]string{"f:4: spec.nodeName: is there twice"}},
 		{"unknown", head + "spec:\n  containers:\n  - name: a\n    imag: b\n",
-			[]string{"f:7: spec.containers[0].imag: is not a field of the API here; names are case-sensitive"}},
-		{"case", head + "Spec: {}\n", []string{"f:4: Spec: is not a field of the API here; names are case-sensitive"}},
+			[]string{"f:7: spec.containers[0].imag: is not a field of the API here; did you mean image?"}},
+		{"case", head + "Spec: {}\n", []string{"f:4: Spec: is not a field of the API here; did you mean spec?"}},
 		{"types", head +
 			"spec:\n  hostNetwork: 1\n  containers:\n  - name: 5\n    ports: {}\n    tty: 'on'\n  - x\n  hostname: [a]\n" +
 			"  nodeSelector: [b]\n  priority: 1e10\n  securityContext: {runAsUser: '0'}\n",
