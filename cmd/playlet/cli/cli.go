@@ -154,6 +154,11 @@ func PrintObject(w io.Writer, v any, output string) error {
 	return err
 }
 
+// WantsColour says whether w is a terminal whose user has nothing against colours (no-color.org).
+func WantsColour(w io.Writer) bool {
+	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
 // IsTerminal says whether w is a terminal.
 func IsTerminal(w any) bool {
 	f, ok := w.(*os.File)

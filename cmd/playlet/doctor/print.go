@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 
@@ -35,7 +34,7 @@ var colours = map[Result]string{OK: "32", Warn: "33", Fail: "31", Skip: "90"}
 
 // printFindings prints a line for each, and below it what to do.
 func printFindings(w io.Writer, findings []Finding) error {
-	colour := wantsColour(w)
+	colour := cli.WantsColour(w)
 	width := 0
 	for _, f := range findings {
 		width = max(width, len(f.Check))
@@ -55,11 +54,6 @@ func printFindings(w io.Writer, findings []Finding) error {
 	fmt.Fprintf(&text, "\n%d ok, %d to be warned of, %d failed, %d not looked at\n", n[OK], n[Warn], n[Fail], n[Skip])
 	_, err := io.WriteString(w, text.String())
 	return err
-}
-
-// wantsColour says whether w is a terminal whose user has nothing against colours (no-color.org).
-func wantsColour(w io.Writer) bool {
-	return cli.IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // showProgress shows on a terminal what is still looked at, in one line that done takes away.

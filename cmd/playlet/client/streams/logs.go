@@ -61,7 +61,7 @@ func newLogsCommand() *cobra.Command {
 	flags := cmd.Flags()
 	c.set.AddFlags(cmd, socket)
 	flags.BoolVar(&c.everyone, "all-containers", false, "Of all containers of a pod")
-	flags.BoolVar(&c.prefix, "prefix", false, "Begin each line with the pod and the container")
+	flags.BoolVar(&c.prefix, "prefix", false, "Begin each line with the pod and the container, each in its colour on a terminal (not with NO_COLOR)")
 	names.AddContainerFlag(cmd, &c.options.Container, socket, &c.set.Namespace)
 	flags.BoolVarP(&c.options.Follow, "follow", "f", false,
 		"Go on, and print what is written, until the container ends or Ctrl-C")
@@ -83,6 +83,10 @@ func newLogsCommand() *cobra.Command {
 	return cmd
 }
 
+// prefixColours are those of prefixes, one for each of several logs, by their codes of ECMA-48: those that can be read on light and
+// on dark.
+var prefixColours = []string{"\x1b[36m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[34m", "\x1b[31m"}
+
 // logSource is one log.
 type logSource struct {
 	pod       *api.Pod
@@ -103,10 +107,14 @@ func (c *logsCommand) run(ctx context.Context, args []string) error {
 	var mu sync.Mutex // held while a line is written, and while a failure is said
 	var group sync.WaitGroup
 	failed := 0
-	read := func(s logSource) {
+	colour := len(sources) > 1 && cli.WantsColour(c.out)
+	read := func(i int, s logSource) {
 		out := &lineWriter{mu: &mu, out: c.out}
 		if c.prefix {
 			out.prefix = fmt.Sprintf("[pod/%s/%s] ", s.pod.Pod.Name, s.container)
+		}
+		if c.prefix && colour {
+			out.prefix = prefixColours[i%len(prefixColours)] + out.prefix + "\x1b[0m"
 		}
 		err := c.read(ctx, s, out)
 		out.end()
@@ -117,11 +125,11 @@ func (c *logsCommand) run(ctx context.Context, args []string) error {
 			fmt.Fprintln(c.err, cli.Plain(cli.OneLine(err)))
 		}
 	}
-	for _, s := range sources {
+	for i, s := range sources {
 		if c.options.Follow {
-			group.Go(func() { read(s) })
+			group.Go(func() { read(i, s) })
 		} else {
-			read(s)
+			read(i, s)
 		}
 	}
 	group.Wait()

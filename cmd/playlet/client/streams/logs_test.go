@@ -1,12 +1,15 @@
 package streams
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 )
 
@@ -49,6 +52,25 @@ func TestLogsOfSeveral(t *testing.T) {
 		out, notes, code := f.Command(t, append([]string{"logs"}, strings.Fields(args)...)...)
 		if out != want.out || notes != want.notes || code != want.code {
 			t.Errorf("%s: %d %q %q", args, code, out, notes)
+		}
+	}
+	const first, second = "\x1b[36m[pod/db/b] \x1b[0mdb b 1\r\n", "\x1b[33m[pod/web/a] \x1b[0mweb a 1\r\n"
+	t.Setenv("TERM", "xterm")
+	for _, never := range []string{"", "1"} {
+		t.Setenv("NO_COLOR", never)
+		screen, _, printed := fake.Terminal(t)
+		root := &cobra.Command{Use: "playlet"}
+		root.AddCommand(newLogsCommand())
+		code := cli.Main(root, []string{"logs", "--prefix", "web", "db", "--admin-socket=" + f.Socket}, screen, io.Discard)
+		for deadline := time.Now().Add(time.Minute); !strings.Contains(printed(), "web a 2"); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("on a terminal: %q", printed())
+			}
+		}
+		got := printed()
+		if coloured := strings.Contains(got, first) && strings.Contains(got, second); code != 0 || coloured == (never != "") ||
+			never != "" && strings.Contains(got, "\x1b") {
+			t.Errorf("on a terminal, with NO_COLOR=%s: %d %q", never, code, got)
 		}
 	}
 	out, _, code := f.Command(t, "logs", "-f", "--all-containers", "web", "db")

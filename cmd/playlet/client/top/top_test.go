@@ -2,13 +2,11 @@ package top
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -153,50 +151,14 @@ type pseudoTerminal struct {
 	t       *testing.T
 	program *os.File // its end for the program
 	person  *os.File
-	mu      sync.Mutex
-	shown   strings.Builder
+	text    func() string
 }
 
 func newTerminal(t *testing.T, columns, rows uint16) *pseudoTerminal {
 	t.Helper()
-	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Skip("this machine has no pseudo terminals: ", err)
-	}
-	number := 0
-	conn, err := person.SyscallConn()
-	if err == nil {
-		err = conn.Control(func(fd uintptr) {
-			err = errors.Join(unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0))
-			number, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
-		})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := &pseudoTerminal{t: t, person: person}
+	x := &pseudoTerminal{t: t}
+	x.program, x.person, x.text = fake.Terminal(t)
 	x.resize(columns, rows)
-	if x.program, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
-		t.Fatal(err)
-	}
-	var reading sync.WaitGroup
-	reading.Go(func() {
-		buf := make([]byte, 4096)
-		for {
-			n, err := person.Read(buf)
-			if err != nil {
-				return
-			}
-			x.mu.Lock()
-			x.shown.Write(buf[:n])
-			x.mu.Unlock()
-		}
-	})
-	t.Cleanup(func() {
-		_ = person.Close() // ends all reads of both ends
-		reading.Wait()
-		_ = x.program.Close()
-	})
 	return x
 }
 
@@ -210,12 +172,6 @@ func (x *pseudoTerminal) resize(columns, rows uint16) {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-}
-
-func (x *pseudoTerminal) text() string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.shown.String()
 }
 
 // frame is what was drawn last, as lines without their styles.
