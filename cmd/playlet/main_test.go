@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/config"
 )
@@ -29,7 +31,7 @@ func TestHelpFitsOnAScreen(t *testing.T) {
 			t.Errorf("%d lines:\n%s", len(lines), out)
 		}
 		for _, c := range newRoot().Commands() {
-			if !c.Hidden && !strings.Contains(out, "\n  "+c.Name()+" ") {
+			if c.IsAvailableCommand() && !strings.Contains(out, "\n  "+c.Name()+" ") {
 				t.Errorf("%s is not listed:\n%s", c.Name(), out)
 			}
 		}
@@ -70,7 +72,7 @@ func TestWrongUseIsOneLine(t *testing.T) {
 		"--port=1e99":        "playlet: --port=\"1e99\": it must be a number (playlet help flags lists the flags)\n",
 		"--port=99999999999": "playlet: --port=\"99999999999\": it is too large a number (playlet help flags lists the flags)\n",
 		"nonsense":           "playlet: unknown command \"nonsense\" (playlet --help lists the commands)\n",
-		"describ":            "playlet: unknown command \"describ\"; did you mean \"describe\"? (playlet --help lists the commands)\n",
+		"describ":            "playlet: unknown command \"describ\"; did you mean \"playlet describe\"? (playlet --help lists the commands)\n",
 		"--file-check-frequency=soon": "playlet: --file-check-frequency=\"soon\": it must be a duration, such as 90s, 10m or 1h30m " +
 			"(playlet help flags lists the flags)\n",
 	} {
@@ -78,8 +80,53 @@ func TestWrongUseIsOneLine(t *testing.T) {
 			t.Errorf("%s: %d %q %q, want\n%q", arg, code, problems, out, want)
 		}
 	}
-	out, problems, code := playlet(t, "logs", "web", "--tail=z")
-	if want := "playlet: --tail=\"z\": it must be a number (playlet logs --help lists the flags)\n"; code != 1 || problems != want || out != "" {
-		t.Errorf("%d %q %q", code, problems, out)
+	for args, want := range map[string]string{
+		"logs web --tail=z":     "--tail=\"z\": it must be a number (playlet logs --help lists the flags)",
+		"logs web --tail":       "--tail needs a value (playlet logs --help lists the flags)",
+		"run -f":                "-f needs a value (playlet run --help lists the flags)",
+		"logs web -z":           "unknown flag: -z (playlet logs --help lists the flags)",
+		"get pods -n x":         "unknown command \"get\"; here it is \"playlet pods\" (playlet --help lists the commands)",
+		"get nodes":             "unknown command \"get\"; here it is \"playlet explain node\" (playlet --help lists the commands)",
+		"apply -f web.yaml":     "unknown command \"apply\"; here it is \"playlet run -f FILE\" (playlet --help lists the commands)",
+		"kubectl get pods":      "unknown command \"kubectl\"; here it is \"playlet pods\" (playlet --help lists the commands)",
+		"chaos kil pods":        "unknown command \"kil\"; did you mean \"playlet chaos kill\"? (playlet chaos --help lists the commands)",
+		"help descibe":          "unknown command \"descibe\"; did you mean \"playlet describe\"? (playlet --help lists the commands)",
+		"version now":           "playlet version takes no arguments, and \"now\" is one (playlet version --help)",
+		"actors inspect":        "which actor? (for example: playlet actors inspect pods/web)",
+		"trace a b":             "one pod or actor at a time, not a, b",
+		"chaos run a.yaml more": "one experiment at a time, not a.yaml, more",
+	} {
+		if out, problems, code := playlet(t, strings.Fields(args)...); code != 1 || problems != "playlet: "+want+"\n" || out != "" {
+			t.Errorf("%s: %d %q %q, want\n%q", args, code, problems, out, want)
+		}
+	}
+}
+
+// No command, however it is given wrongly, answers in the words of a library.
+func TestNobodyIsToldInTheWordsOfALibrary(t *testing.T) {
+	var all func(c *cobra.Command) [][]string
+	all = func(c *cobra.Command) (out [][]string) {
+		path := strings.Fields(c.CommandPath())[1:]
+		for _, args := range []string{"", "a b c", "--nonsense", "-o", "-o nonsense"} {
+			out = append(out, append(slices.Clone(path), strings.Fields(args)...))
+		}
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() && sub.Name() != "dev" {
+				out = append(out, all(sub)...)
+			}
+		}
+		return out
+	}
+	t.Setenv("PLAYLET_SOCKET", "/nowhere/s")
+	for _, args := range all(newRoot())[5:] {
+		if slices.Contains([]string{"doctor", "install", "uninstall"}, args[0]) && len(args) == 1 {
+			continue
+		}
+		_, problems, _ := playlet(t, args...)
+		for _, word := range []string{"arg(s)", "shorthand", "strconv", "dial ", "unix:", "needs an argument", "http://", "/v1/", "nil"} {
+			if strings.Contains(problems, word) {
+				t.Errorf("playlet %s: %s", strings.Join(args, " "), problems)
+			}
+		}
 	}
 }

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -30,7 +32,11 @@ func PrinterOf(output string, bare bool) (ObjectPrinter, error) {
 		p = &printers.NamePrinter{}
 		return each(func(w io.Writer, object runtime.Object) error { return p.PrintObj(object, w) }), nil
 	case "jsonpath":
-		p, err = printers.NewJSONPathPrinter(braced(text))
+		var path *printers.JSONPathPrinter
+		if path, err = printers.NewJSONPathPrinter(braced(text)); err == nil {
+			path.AllowMissingKeys(true)
+			p = path
+		}
 	case "go-template":
 		p, err = printers.NewGoTemplatePrinter([]byte(text))
 	case "custom-columns":
@@ -39,9 +45,27 @@ func PrinterOf(output string, bare bool) (ObjectPrinter, error) {
 		return nil, OneOf("output", output, ObjectOutputs...)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--output=%s: %w", output, err)
+		return nil, unreadable(output, err)
 	}
-	return func(w io.Writer, object runtime.Object) error { return p.PrintObj(object, w) }, nil
+	return func(w io.Writer, object runtime.Object) error {
+		var text bytes.Buffer // where the library fails, it prints the whole object
+		if err := p.PrintObj(object, &text); err != nil {
+			return unreadable(output, err)
+		}
+		_, err := text.WriteTo(w)
+		return err
+	}, nil
+}
+
+// ofTheLibrary is what the libraries of paths and templates say around what is wrong.
+var ofTheLibrary = regexp.MustCompile(`(?s)^(error executing .*?: )?(Error executing template: )?(template: \w+:[\d:]+ )?` +
+	`(executing "output" at <.*?>: )?|\. Printing more information.*`)
+
+// unreadable says what is wrong with a path or a template, and how one is written.
+func unreadable(output string, err error) error {
+	form, _, _ := strings.Cut(output, "=")
+	such := map[string]string{"jsonpath": "{.status.podIP}", "go-template": "{{.status.podIP}}"}[form]
+	return fmt.Errorf("--output=%s: %s (for example: -o %s='%s')", output, ofTheLibrary.ReplaceAllString(err.Error(), ""), form, such)
 }
 
 // braced lets a path be written without its braces.

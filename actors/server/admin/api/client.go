@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -183,8 +184,16 @@ func (c *Client) explain(err error) error {
 	if errors.As(err, &u) { // its URL is of our making and tells nobody anything
 		err = u.Err
 	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "dial" {
+		err = failed.Err // without Go's words for what was being done
+	}
+	if failed, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = failed.Err
+	}
+	switch info, statErr := os.Stat(c.socket); {
+	case statErr == nil && info.Mode()&fs.ModeSocket == 0:
+		return fmt.Errorf("%w (%s is no socket): %s", ErrNotRunning, c.socket, advice)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%w (no socket at %s): %s", ErrNotRunning, c.socket, advice)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w (nobody listens on %s any more): %s", ErrNotRunning, c.socket, advice)

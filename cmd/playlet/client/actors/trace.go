@@ -66,7 +66,7 @@ func newTraceCommand() *cobra.Command {
 	}
 	socket := cli.SocketFlag(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&c.options.Namespace, "namespace", "n", "", names.NamespaceUsage)
+	names.AddNamespaceFlag(cmd, &c.options.Namespace, socket)
 	flags.BoolVarP(&c.options.Follow, "follow", "f", false, "Go on, and print what is new, until Ctrl-C")
 	flags.DurationVar(&c.since, "since", 0, "Only what ended within this `duration`, as 5s, 2m or 3h")
 	flags.BoolVar(&c.critical, "critical-path", false, "Where the time of the pod's start went (-o text, json)")
@@ -81,9 +81,6 @@ func newTraceCommand() *cobra.Command {
 			out[i] = actorPrefix + out[i]
 		}
 		return out, directive
-	}
-	if err := cmd.RegisterFlagCompletionFunc("namespace", names.CompleteNamespaces(socket)); err != nil {
-		panic(err) // the flag was added a moment ago
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()

@@ -40,6 +40,14 @@ func CompleteNamespaces(socket *string) cobra.CompletionFunc {
 	}
 }
 
+// AddNamespaceFlag adds -n to a command for one pod at a time, with its completion.
+func AddNamespaceFlag(cmd *cobra.Command, to *string, socket *string) {
+	cmd.Flags().StringVarP(to, "namespace", "n", "", "The pod's `namespace`; not needed where only one pod has this name")
+	if err := cmd.RegisterFlagCompletionFunc("namespace", CompleteNamespaces(socket)); err != nil {
+		panic(err) // the flag was added a moment ago
+	}
+}
+
 // listed asks the agent; one that cannot be asked completes nothing.
 func listed(
 	cmd *cobra.Command, socket string, f api.Filter, of func(*api.Pod) string,
@@ -84,6 +92,9 @@ func AddContainerFlag(cmd *cobra.Command, to *string, socket, namespace *string)
 			}
 			for k := range spec.Containers {
 				out = append(out, spec.Containers[k].Name)
+			}
+			for k := range spec.EphemeralContainers {
+				out = append(out, spec.EphemeralContainers[k].Name)
 			}
 		}
 		slices.Sort(out)

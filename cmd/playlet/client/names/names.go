@@ -16,17 +16,17 @@ import (
 	"github.com/playlet-dev/playlet/actors/sources/submit"
 )
 
-// NamespaceUsage is the help text of -n, where one pod is meant.
-const NamespaceUsage = "The pod's `namespace`; not needed where only one pod has this name"
-
 // Pod is how a person names a pod. An empty namespace is any.
 type Pod struct{ Namespace, Name string }
+
+// kinds are words for a pod, before its name.
+var kinds = []string{"pod", "pods", "po"}
 
 // Parse reads a pod's name as it is printed anywhere: web, pod/web, default/web, pod/default/web. The namespace is the
 // flag's.
 func Parse(namespace, arg string) (Pod, error) {
 	parts := strings.Split(arg, "/")
-	if len(parts) > 1 && slices.Contains([]string{"pod", "pods", "po"}, parts[0]) {
+	if len(parts) > 1 && slices.Contains(kinds, parts[0]) {
 		parts = parts[1:]
 	}
 	if len(parts) > 2 || slices.Contains(parts, "") {
@@ -154,6 +154,9 @@ func (s *Set) Settle(args []string) (err error) {
 	}
 	if s.Labels, err = labels.Parse(s.Selector); err != nil {
 		return fmt.Errorf("--selector=%s: write it as app=web,tier!=test", s.Selector)
+	}
+	if len(args) > 1 && slices.Contains(kinds, args[0]) { // as kubectl has it: describe pod web
+		args = args[1:]
 	}
 	for _, arg := range args {
 		name, err := Parse(s.Namespace, arg)

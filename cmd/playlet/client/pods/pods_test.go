@@ -1,6 +1,10 @@
 package pods
 
 import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -108,14 +112,30 @@ func TestPodsThatAreNotThere(t *testing.T) {
 }
 
 func TestPodsWithoutAnAgent(t *testing.T) {
-	f := fake.Start(t, newPodsCommand)
-	f.Socket += "-none"
-	for _, args := range [][]string{{"pods"}, {"pods", "-w"}} {
-		out, notes, code := f.Command(t, args...)
-		want := "playlet: playlet is not running (no socket at " + f.Socket +
-			"): start it with \"playlet\", or name its socket with --admin-socket or PLAYLET_SOCKET\n"
-		if out != "" || notes != want || code != 1 {
-			t.Errorf("%v: %d %q %q", args, code, out, notes)
+	const advice = "): start it with \"playlet\", or name its socket with --admin-socket or PLAYLET_SOCKET"
+	dir := t.TempDir()
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "left"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false)
+	if err := errors.Join(left.Close(), os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 150)
+	for name, want := range map[string]string{
+		"none":   "playlet is not running (no socket at PATH" + advice,
+		"file/s": "playlet is not running (no socket at PATH" + advice,
+		"file":   "playlet is not running (PATH is no socket" + advice,
+		"left":   "playlet is not running (nobody listens on PATH any more" + advice,
+		long:     "asking the agent on PATH: invalid argument",
+	} {
+		path := filepath.Join(dir, name)
+		for _, args := range [][]string{{"pods"}, {"pods", "-w"}} {
+			out, notes, code := fake.Run(append(args, "--admin-socket="+path), newPodsCommand)
+			if out != "" || strings.ReplaceAll(notes, path, "PATH") != "playlet: "+want+"\n" || code != 1 {
+				t.Errorf("%v at %s: %d %q %q", args, name, code, out, notes)
+			}
 		}
 	}
 }

@@ -30,6 +30,7 @@ func TestPodsAreChosenAndPrinted(t *testing.T) {
 		"pods -n shop -o name":                                   "pod/db-node1\n",
 		"pods web -o jsonpath={.metadata.uid}":                   "b" + note,
 		"pods web -o jsonpath=metadata.name":                     "web-node1" + note,
+		"pods web -o jsonpath={.metadata.nope}":                  note,
 		"pods -o jsonpath={.items[*].metadata.uid}":              "a b c",
 		"pods db -o go-template={{.metadata.namespace}}":         "shop",
 		"pods web -o custom-columns=A:.metadata.annotations.say": "A\na b\n" + note,
@@ -42,6 +43,23 @@ func TestPodsAreChosenAndPrinted(t *testing.T) {
 		out = strings.ReplaceAll(out, summary.Row(web, time.Now(), false)[5], "5m")
 		if out+notes != want || code != 0 {
 			t.Errorf("%s: %d\n%s%s\nwant\n%s", args, code, out, notes, want)
+		}
+	}
+}
+
+// A path or a template that cannot be read is told of with how one is written.
+func TestOutputsThatCannotBeRead(t *testing.T) {
+	f := fake.Start(t, newPodsCommand)
+	f.Has(fake.Pod("a", v1.PodRunning))
+	for output, want := range map[string]string{
+		"jsonpath={.a[":                        "unterminated array (for example: -o jsonpath='{.status.podIP}')",
+		"jsonpath={.spec.containers[5].name}":  "array index out of bounds: index 5, length 1 (for example: -o jsonpath='{.status.podIP}')",
+		"go-template={{.a":                     "unclosed action (for example: -o go-template='{{.status.podIP}}')",
+		"go-template={{.metadata.name.first}}": "can't evaluate field first in type interface {} (for example: -o go-template='{{.status.podIP}}')",
+	} {
+		out, notes, code := f.Command(t, "pods", "web", "-o", output)
+		if out != "" || notes != "playlet: --output="+output+": "+want+"\n" || code != 1 {
+			t.Errorf("%s: %d %q %q", output, code, out, notes)
 		}
 	}
 }

@@ -38,6 +38,12 @@ func newExecCommand() *cobra.Command {
 		Use: "exec POD -- COMMAND [ARG...]", Short: "Run a command in a container", Long: execLong, Example: execExample,
 		Args: podAndCommand,
 	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if args := cmd.Flags().Args(); len(args) > 1 { // the flag is the command's
+			return podAndCommand(cmd, args)
+		}
+		return cmd.Parent().FlagErrorFunc()(cmd, err)
+	})
 	socket := c.addFlags(cmd)
 	c.addContainerFlag(cmd)
 	flags := cmd.Flags()

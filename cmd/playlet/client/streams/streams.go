@@ -37,7 +37,7 @@ type streamCommand struct {
 func (c *streamCommand) addFlags(cmd *cobra.Command) (socket *string) {
 	socket = cli.SocketFlag(cmd)
 	c.adminSocket = socket
-	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "", names.NamespaceUsage)
+	names.AddNamespaceFlag(cmd, &c.namespace, socket)
 	cmd.ValidArgsFunction = names.CompletePods(socket, &c.namespace, false)
 	return socket
 }

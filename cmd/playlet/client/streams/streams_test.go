@@ -61,10 +61,16 @@ func TestContainersAreCompleted(t *testing.T) {
 		p.Pod.Name, p.Pod.Namespace, p.Pod.UID = name, "default", types.UID(name)
 		p.Pod.Spec.InitContainers = []v1.Container{{Name: "init"}}
 		p.Pod.Spec.Containers = []v1.Container{{Name: container}}
+		if name == "db" {
+			p.Pod.Spec.EphemeralContainers = []v1.EphemeralContainer{
+				{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}},
+			}
+		}
 		f.Has(p)
 	}
 	for args, want := range map[string]string{
-		"exec web -c": "init\nmain\n", "logs -c": "init\nmain\nstore\n", "attach default/db -c": "init\nstore\n", "exec none -c": "",
+		"exec web -c": "init\nmain\n", "logs -c": "debug\ninit\nmain\nstore\n", "attach default/db -c": "debug\ninit\nstore\n",
+		"exec none -c": "", "exec -n": "default\n", "logs -n": "default\n", "attach": "db\nweb\n",
 	} {
 		command, rest, _ := strings.Cut(args, " ")
 		all := append([]string{"__complete", command, "--admin-socket=" + f.Socket}, append(strings.Fields(rest), "")...)

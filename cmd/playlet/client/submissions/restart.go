@@ -46,7 +46,7 @@ func newRestartCommand() *cobra.Command {
 		SilenceUsage: true,
 	}
 	socket := cli.SocketFlag(cmd)
-	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "", names.NamespaceUsage)
+	names.AddNamespaceFlag(cmd, &c.namespace, socket)
 	names.AddContainerFlag(cmd, &c.container, socket, &c.namespace)
 	c.addWaitFlags(cmd, "Wait until the containers run again, and their pods are ready; progress goes to stderr")
 	cmd.ValidArgsFunction = names.CompletePods(socket, &c.namespace, true)
