@@ -382,7 +382,7 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 		return err
 	}
 	if tree := a.groupTree(); tree != nil {
-		if err := tree.CheckReservations(); err != nil {
+		if err := tree.CheckGroups(); err != nil {
 			return err
 		}
 	}

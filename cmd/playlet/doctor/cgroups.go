@@ -9,6 +9,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/resources"
 )
 
 // Controllers without which pods cannot be bounded, and those without which something smaller is missed.
@@ -95,6 +97,7 @@ func checkCgroups(_ context.Context, m *Machine) []Finding {
 		}
 	}
 	found = append(found, missing(controllers, unified)...)
+	found = append(found, m.missingRoot(all)...)
 	if len(found) > 0 {
 		return found
 	}
@@ -118,6 +121,22 @@ func rootGroup(m *Machine) string {
 		return "/"
 	}
 	return m.Node.Kubelet.CgroupRoot
+}
+
+// missingRoot is said of a cgroupRoot that is in no hierarchy by either driver's reading of its name.
+func (m *Machine) missingRoot(all []hierarchy) []Finding {
+	name := resources.ParseName(rootGroup(m))
+	if len(name) == 0 {
+		return nil
+	}
+	for _, h := range all {
+		for _, path := range []string{name.Cgroupfs(), name.Systemd()} {
+			if _, err := os.Stat(filepath.Join(h.dir, path)); err == nil {
+				return nil
+			}
+		}
+	}
+	return fail("make it before the agent starts, or leave cgroupRoot out", "cgroupRoot %s does not exist", rootGroup(m))
 }
 
 // missing names controllers that no hierarchy has.

@@ -52,6 +52,7 @@ type installer struct {
 	v1     bool   // this host has cgroups of version 1
 
 	dryRun, noStart, replaceKubelet, purge bool
+	onlyRoot                               bool // could say whether the machine would do: somebody else asks
 
 	out       io.Writer
 	systemctl func(ctx context.Context, args ...string) (string, error)
@@ -119,7 +120,8 @@ func (i *installer) prepare() error {
 			return fmt.Errorf("%s=%s: an absolute path is needed, as the service has no folder of its own", flag, path)
 		}
 	}
-	if !i.dryRun && os.Geteuid() != 0 {
+	i.onlyRoot = os.Geteuid() != 0
+	if !i.dryRun && i.onlyRoot {
 		return errors.New("only root can do this; --dry-run shows what would be done")
 	}
 	var err error
@@ -156,7 +158,9 @@ func (i *installer) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := i.refuses(ctx); err != nil {
+	if i.onlyRoot {
+		i.say("not looked at: whether an agent can work with %s on this machine; sudo playlet doctor does that", i.config)
+	} else if err := i.refuses(ctx); err != nil {
 		return fmt.Errorf("nothing was installed, for %s would not do: %w", i.config, err)
 	}
 	if i.path(i.binary) != i.self {

@@ -166,6 +166,17 @@ func TestADryRunChangesNothing(t *testing.T) {
 	}
 }
 
+// Whoever may not change anything may still ask what would be done, and hears that the machine was not looked at.
+func TestADryRunNeedsNotRoot(t *testing.T) {
+	m := newMachine(t)
+	m.dryRun, m.onlyRoot = true, true
+	m.refuse = func(context.Context, string) error { return errors.New("permission denied") }
+	if err := m.install(t.Context()); err != nil || !strings.Contains(m.output.String(),
+		"(dry run) not looked at: whether an agent can work with /etc/playlet/config.yaml on this machine; sudo playlet doctor does that\n") {
+		t.Errorf("%v; %s", err, m.output.String())
+	}
+}
+
 // An error names what was done and where to look.
 func TestAServiceThatDoesNotStart(t *testing.T) {
 	m := newMachine(t)

@@ -91,10 +91,15 @@ func (r Reservation) failed(err error) error {
 	return fmt.Errorf("%s, cgroup %s: %w", r.Setting, r.Group, err)
 }
 
-// CheckReservations names the groups on which a reservation is to be enforced and that do not exist by either driver's reading of
-// their names: the runtime may not have said which driver counts, and a host may have one alone.
-func (t Tree) CheckReservations() error {
+// CheckGroups names the groups that have to be there and are not by either driver's reading of their names: cgroupRoot, and those on
+// which a reservation is to be enforced. The runtime may not have said which driver counts, and a host may have one alone.
+func (t Tree) CheckGroups() error {
 	var errs []error
+	if err := t.checkRoot(false); err != nil {
+		if slice, _ := t.exists(t.Root, true); !slice {
+			errs = append(errs, err)
+		}
+	}
 	for _, r := range t.Settings.Reservations {
 		plain, err := t.exists(parseGroup(r.Group, false), false)
 		if plain {

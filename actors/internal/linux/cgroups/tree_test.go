@@ -86,6 +86,13 @@ func TestTheRootHasToBeThere(t *testing.T) {
 		len(paths(m)) > 0 {
 		t.Errorf("%v, %v", err, paths(m))
 	}
+	if err := tree.CheckGroups(); err == nil || !strings.Contains(err.Error(), "/pods/here does not exist") {
+		t.Errorf("before the start: %v", err)
+	}
+	m.Put("/pods.slice/pods-here.slice")
+	if err := tree.CheckGroups(); err != nil {
+		t.Errorf("as systemd has it: %v", err)
+	}
 	m.Put("/pods/here")
 	if err := tree.ApplyNode(nil); err != nil || !slices.Contains(paths(m), "/pods/here/kubepods/burstable") {
 		t.Errorf("%v, %v", err, paths(m))
@@ -112,7 +119,7 @@ func TestReservationsAreEnforcedOnGroupsThatAreThere(t *testing.T) {
 		m, tree := newTree(systemd)
 		tree.Settings.Reservations = []cgroups.Reservation{{Setting: "kubeReserved", Group: at,
 			Reserved: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}}}
-		for what, err := range map[string]error{"applied": tree.Reserve(), "checked": tree.CheckReservations()} {
+		for what, err := range map[string]error{"applied": tree.Reserve(), "checked": tree.CheckGroups()} {
 			if err == nil || !strings.Contains(err.Error(), "kubeReserved, cgroup "+at+": it does not exist") {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -121,7 +128,7 @@ func TestReservationsAreEnforcedOnGroupsThatAreThere(t *testing.T) {
 			t.Errorf("there are %v", paths(m))
 		}
 		m.Put(at)
-		if err := errors.Join(tree.CheckReservations(), tree.Reserve()); err != nil || m.Values()[at].Memory != 1<<30 {
+		if err := errors.Join(tree.CheckGroups(), tree.Reserve()); err != nil || m.Values()[at].Memory != 1<<30 {
 			t.Errorf("%v: %+v", err, m.Values()[at])
 		}
 	}
