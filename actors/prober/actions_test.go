@@ -157,7 +157,7 @@ func TestTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := jobOf(t, l.Addr().String(), v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromString("web")}}, waitLimit)
-	if got := j.act(t.Context(), Options{}); got.result != failure || !strings.Contains(got.message, "refused") {
+	if got := j.act(t.Context(), Options{}); got.result != failure || got.message != "TCP "+l.Addr().String()+": connection refused" {
 		t.Errorf("nobody listens: %+v", got)
 	}
 	if j.ips = nil; j.act(t.Context(), Options{}).result != unknown {

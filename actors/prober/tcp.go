@@ -18,7 +18,7 @@ func tcpProbe(ctx context.Context, _ Options, j job) outcome {
 	}
 	conn, err := endpoint.Dialer().DialContext(ctx, "tcp", address)
 	if err != nil {
-		return outcome{result: failure, message: text(err.Error())}
+		return outcome{result: failure, message: text("TCP ", address, ": ", endpoint.Plain(err).Error())}
 	}
 	_ = conn.Close() // it was taken: that is all that was asked
 	return outcome{result: success, message: ""}

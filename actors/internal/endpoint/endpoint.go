@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -140,7 +141,18 @@ func Get(ctx context.Context, target *url.URL, headers []v1.HTTPHeader, userAgen
 // withoutURL is an error of net/http or net/url without the URL that they put before it, whose query may hold a secret.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		return e.Err
+		err = e.Err
+	}
+	return Plain(err)
+}
+
+// Plain is the error of a connection that could not be made without Go's words for what was tried: "connection refused".
+func Plain(err error) error {
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
+		err = e.Err
+	}
+	if e, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = e.Err
 	}
 	return err
 }

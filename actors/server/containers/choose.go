@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 )
 
 // Name is how a request names a container. An empty UID is any pod's, an empty Container is the pod's default one.
@@ -121,6 +122,9 @@ func (c Chosen) run(previous bool) string {
 
 // waits says why the container does not run.
 func (c Chosen) waits() string {
+	if r := c.Pod.Waiting; r != nil && c.Pod.Status != nil && (r.Container == "" || r.Container == c.Container) {
+		return strings.TrimPrefix(explain.Waits(c.Pod.Pod, c.Pod.Status, *r), "container "+c.Container+": ")
+	}
 	if w := c.Status.State.Waiting; w != nil {
 		return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
 	}

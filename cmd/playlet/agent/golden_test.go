@@ -153,6 +153,9 @@ func TestTranscripts(t *testing.T) {
 		{command: "pods nope"},
 		{command: "pods -n kube-system"},
 		{command: "pods -o tabel"},
+		{command: "pods web -o go-template={{.metadata.namespace}}"},
+		{command: "top pods web --containers", until: "Mi"},
+		{command: "top pod web -n default --no-headers", until: "Mi"},
 		{command: "explain web"},
 		{command: "explain crash", until: "no database"},
 		{command: "explain job"},
@@ -212,5 +215,84 @@ func TestTranscripts(t *testing.T) {
 		{command: "rm -l app=nope"},
 		{command: "rm sample --wait", until: "deleted"},
 		{command: "rm sample"},
+	}...)
+}
+
+// What goes wrong, what takes its time, and how a pod is changed and hurried.
+func TestTranscriptsOfTroubles(t *testing.T) {
+	r := newRig(t, sim.Options{
+		WriteLogs: true,
+		Images: map[string]sim.Image{
+			"web:1": {Size: 12_345_678}, "web:2": {Size: 7_000_000},
+			"denied:1": {Err: status.Error(codes.Unknown, "unexpected status: 401 Unauthorized")},
+		},
+		Script: sim.Script{ByContainer: map[string]sim.Sequence{
+			"never-node/c": {sim.Behaviour{Exits: true, Code: 9, Output: []string{"no such table"}}},
+			"loop-node/c":  {sim.ExitAfter(0, 9)},
+			"job-node/c":   {sim.ExitAfter(0, 0)},
+			"full-node/c":  {sim.Behaviour{Exits: true, Code: 137, Reason: "OOMKilled"}},
+			"slow-node/c":  {sim.IgnoringTerm()},
+		}},
+	})
+	t.Setenv("PLAYLET_SOCKET", filepath.Join(r.dir, "admin.sock"))
+	one := func(name, policy, image string) string { return manifest(name, policy, nil, []string{"c " + image}) }
+	r.write("denied.yaml", one("denied", "Always", "denied:1"))
+	r.write("full.yaml", one("full", "Always", "web:1")+"    resources: {limits: {memory: 16Mi}}\n")
+	r.write("probed.yaml", one("probed", "Always", "web:1")+`    livenessProbe: {tcpSocket: {port: 1}, periodSeconds: 10, failureThreshold: 100}
+    readinessProbe: {httpGet: {path: /ready, port: 1, host: 127.0.0.1}, periodSeconds: 1}
+    ports: [{name: http, containerPort: 80}]
+    env: [{name: COLOR, value: red}]
+    volumeMounts: [{name: data, mountPath: /data, readOnly: true}]
+  volumes: [{name: data, emptyDir: {}}]
+`)
+	r.write("typo.yaml", strings.Replace(one("typo", "Always", "web:1"), "image:", "imag:", 1))
+	r.file("shop.yaml", deployed+"---\n"+fmt.Sprintf(settings, "red"))
+	r.file("typo.yaml", strings.Replace(one("typo", "Always", "web:1"), "image:", "imag:", 1)+"    env: [{name: A, valeu: b}]\n")
+	r.file("kind.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {}\n")
+	r.file("never.yaml", one("never", "Never", "web:1"))
+	r.file("loop.yaml", one("loop", "Always", "web:1"))
+	r.file("job.yaml", one("job", "Never", "web:1"))
+	r.file("old.yaml", one("shop", "Always", "web:1"))
+	r.file("new.yaml", one("shop", "Always", "web:2"))
+	r.file("slow.yaml", strings.Replace(one("slow", "Always", "web:1"), "PeriodSeconds: 3", "PeriodSeconds: 6000", 1)+
+		"    lifecycle: {preStop: {sleep: {seconds: 5000}}}\n")
+	r.start(nil)
+	r.untilPrinted([]string{"pods"}, "ImagePullBackOff", "CrashLoopBackOff", "probed-node   0/1     Running", "manifest problem")
+	r.transcript("troubles", []entry{
+		{command: "pods", until: "typo.yaml"},
+		{command: "logs denied"},
+		{command: "logs denied probed -c nope"},
+		{command: "exec denied -- ls"},
+		{command: "exec probed ls -l"},
+		{command: "explain denied", until: "401"},
+		{command: "explain probed", until: "readiness"},
+		{command: "explain full", until: "killed"},
+		{command: "describe pod probed", until: "Unhealthy"},
+		{command: "describe full", until: "BackOff"},
+		{command: "restart denied"},
+		{command: "events denied -o custom-columns=TYPE:.type,REASON:.reason", until: "Failed"},
+		{command: "run -f DIR/typo.yaml"},
+		{command: "run -f DIR/kind.yaml"},
+	}...)
+	r.transcript("changes", []entry{
+		{command: "pods -A -o jsonpath={.items[*].metadata.name}", until: "full-node"},
+		{command: "run -f DIR/shop.yaml --wait"},
+		{command: "run -f DIR/never.yaml --wait"},
+		{command: "run -f DIR/loop.yaml --wait"},
+		{command: "run -f DIR/job.yaml --wait --for=completed"},
+		{command: "logs never"},
+		{command: "rm web job never loop --wait"},
+		{command: "run -f DIR/old.yaml --wait"},
+		{command: "run -f DIR/new.yaml --diff"},
+		{command: "run -f DIR/new.yaml --dry-run=server"},
+		{command: "run -f DIR/new.yaml --wait"},
+		{command: "rm -f DIR/new.yaml --wait"},
+		{command: "run -f DIR/slow.yaml --wait"},
+		{command: "rm slow"},
+		{command: "pods slow", until: "Terminating"},
+		{command: "explain slow", until: "pre-stop"},
+		{command: "rm default/slow"},
+		{command: "rm slow-node --grace-period=6000"},
+		{command: "rm pod slow --force --wait"},
 	}...)
 }

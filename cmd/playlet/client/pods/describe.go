@@ -234,6 +234,9 @@ func (d *description) probe(kind messages.ProbeKind, p *v1.Probe, container stri
 		e := d.events[i]
 		words, failed := strings.CutPrefix(e.Message, titled(kind)+" probe ")
 		if failed && strings.HasSuffix(e.InvolvedObject.FieldPath, "{"+container+"}") {
+			if i := strings.Index(words, "; container "+container+": its "); i >= 0 { // what is above
+				words = words[:i]
+			}
 			ago := duration.HumanDuration(max(d.now.Sub(e.LastTimestamp.Time), 0))
 			return text + fmt.Sprintf("; last failure %s ago: %s", ago, strings.TrimPrefix(words, "failed: "))
 		}
