@@ -11,6 +11,10 @@ import (
 
 // connLimit keeps at most so many connections of a listener open. Another one takes the place of that which has been without a
 // request for longest, so that idle connections keep nobody out; it waits only while each of them has a request.
+//
+// What is read of connections without a request, handshakes and headers of whoever can connect, is bounded for all of them together,
+// too: above headShare for each that there may be, the one that has sent most is closed. That has sent more than its share, so that
+// none is closed for others that keeps to it.
 type connLimit struct {
 	net.Listener
 	limit int
@@ -19,13 +23,19 @@ type connLimit struct {
 	changed *sync.Cond // there is room, or the listener was closed
 	open    int
 	idle    []*limitedConn // those without a request, the oldest first
+	heads   int            // what they have sent, in bytes
 	closed  bool
 }
+
+// headShare is for a request of the API server or kubectl with its token. Parsed, many small headers take some fifteen times as much.
+const headShare = 8 << 10
 
 // limitedConn is one connection of a connLimit, whose mutex guards it.
 type limitedConn struct {
 	net.Conn
 	of   *connLimit
+	head int // bytes that were read since its last request, or in all
+	busy bool
 	gone bool
 }
 
@@ -82,11 +92,36 @@ func (l *connLimit) forget(c *limitedConn) {
 }
 
 func (l *connLimit) setBusy(c *limitedConn, busy bool) {
+	c.busy = busy
+	l.read(c, -c.head)
 	l.idle = slices.DeleteFunc(l.idle, func(other *limitedConn) bool { return other == c })
 	if !busy && !c.gone {
 		l.idle = append(l.idle, c)
 		l.changed.Signal()
 	}
+}
+
+// read counts what a connection without a request has sent.
+func (l *connLimit) read(c *limitedConn, n int) {
+	c.head += n
+	l.heads += n
+	if n <= 0 || l.heads <= l.limit*headShare {
+		return
+	}
+	most := slices.MaxFunc(l.idle, func(a, b *limitedConn) int { return a.head - b.head })
+	l.forget(most)
+	_ = most.Conn.Close() // the server is told by its next read
+}
+
+// Read implements net.Conn.
+func (c *limitedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if !c.busy && !c.gone {
+		c.of.read(c, n)
+	}
+	return n, err
 }
 
 // Close implements net.Conn.
@@ -99,13 +134,24 @@ func (c *limitedConn) Close() error {
 
 type connKey struct{}
 
-// knowsConns tells a server's handlers, by the request's context, the connection that they answer on.
+// knowsConns tells a server's handlers, by the request's context, the connection that they answer on, and the connection when a
+// request of it is over.
 func knowsConns(s *http.Server) {
-	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+	below := func(c net.Conn) net.Conn {
 		if secure, ok := c.(*tls.Conn); ok {
-			c = secure.NetConn()
+			return secure.NetConn()
 		}
-		return context.WithValue(ctx, connKey{}, c)
+		return c
+	}
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, below(c))
+	}
+	s.ConnState = func(c net.Conn, state http.ConnState) {
+		if c, ok := below(c).(*limitedConn); ok && state == http.StateIdle {
+			c.of.mu.Lock()
+			defer c.of.mu.Unlock()
+			c.of.read(c, -c.head)
+		}
 	}
 }
 

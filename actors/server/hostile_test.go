@@ -7,7 +7,10 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -63,6 +66,54 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	}
 }
 
+// Clients that nobody knows and that all send headers as big as one may be, in as many small fields as fit, are not given the memory
+// of all that: those that sent most are closed, and one that sends what is usual is served meanwhile.
+func TestHeadersAreBoundedTogether(t *testing.T) {
+	const many, limit, mib = 256, 128, 64
+	r, secure, _ := nodeRig(t, nil)
+	end := r.listeners.ends[1]
+	within(t, end, limit)
+	l := end.serving.listener.(*connLimit)
+	var head strings.Builder
+	head.WriteString("GET /pods HTTP/1.1\r\nHost: n\r\n")
+	for i := 0; head.Len() < maxNodeHeaderBytes-100; i++ {
+		head.WriteString(strconv.FormatInt(int64(i), 36) + ":\n")
+	}
+	before := heap()
+	var sent atomic.Int64
+	var senders, held sync.WaitGroup
+	over := make(chan struct{})
+	for range many {
+		senders.Add(1)
+		held.Go(func() {
+			d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+			conn, err := d.DialContext(t.Context(), "tcp", secure)
+			if err == nil {
+				n, _ := io.WriteString(conn, head.String()) // it may be closed before it has all
+				sent.Add(int64(n))
+				defer conn.Close() //nolint:errcheck // whoever ended it
+			}
+			senders.Done()
+			<-over
+		})
+	}
+	senders.Wait()
+	if resp, text := ask(t, secure, "friend", "/pods", nil); resp.StatusCode != http.StatusOK {
+		t.Errorf("%d %s", resp.StatusCode, text)
+	}
+	l.mu.Lock()
+	heads, open := l.heads, l.open
+	l.mu.Unlock()
+	after := heap()
+	close(over)
+	held.Wait()
+	t.Logf("%d clients sent %.1f MiB of headers; %.1f MiB of %d connections are held: %.1f MiB before, %.1f MiB after", many,
+		float64(sent.Load())/(1<<20), float64(heads)/(1<<20), open, before, after)
+	if heads > limit*headShare || after-before > mib {
+		t.Errorf("%d bytes of headers are held, and take %.1f MiB", heads, after-before)
+	}
+}
+
 // within has an endpoint opened anew with another limit of connections, on the address that it has.
 func within(t *testing.T, e *endpoint, conns int) {
 	t.Helper()
@@ -79,7 +130,8 @@ func within(t *testing.T, e *endpoint, conns int) {
 
 // A header without end is refused before it is held.
 func TestOversizedHeaders(t *testing.T) {
-	_, secure, readOnly := nodeRig(t, nil)
+	r, secure, readOnly := nodeRig(t, nil)
+	within(t, r.listeners.ends[1], nodeConns)
 	for name, of := range map[string]struct {
 		dial  func(context.Context) (net.Conn, error)
 		bytes int

@@ -124,6 +124,7 @@ func TestTheNodesAPIIsServed(t *testing.T) {
 	if resp, text := ask(t, secure, "friend", "/healthz/syncloop", nil); resp.StatusCode != http.StatusOK || text != "ok" {
 		t.Errorf("%s %s", resp.Status, text)
 	}
+	within(t, r.listeners.ends[1], nodeConns)
 	script := "/pods?command=" + strings.Repeat("x", 8*maxHeaderBytes)
 	if resp, _ := ask(t, secure, "friend", script, nil); resp.StatusCode != http.StatusOK {
 		t.Errorf("a long script: %s", resp.Status)
