@@ -3,10 +3,12 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -144,6 +146,15 @@ const maxStreams = 8
 func execRig(t *testing.T) (*rig, *fakeRuntime) {
 	f := newFakeRuntime(t)
 	r := newRig(t, func(c *Config) { c.CRI, c.MaxStreams = f, maxStreams })
+	publishWeb(r)
+	if err := r.listeners.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r, f
+}
+
+// publishWeb publishes the pod that commands are run in.
+func publishWeb(r *rig) {
 	p := pod("ns", "web", "u1", &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
 		{Name: "app", ContainerID: "containerd://c1", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
 		{Name: "done", ContainerID: "containerd://c2",
@@ -152,10 +163,38 @@ func execRig(t *testing.T) (*rig, *fakeRuntime) {
 	}})
 	p.Pod.Spec.Containers = []v1.Container{{Name: "app"}, {Name: "done"}, {Name: "slow"}}
 	r.board.Publish(board.Snapshot{Version: 1, Pods: []board.Pod{p}})
-	if err := r.listeners.Open(t.Context()); err != nil {
-		t.Fatal(err)
+}
+
+// Whoever has opened all streams that there may be on port 10250 keeps this node's administrator out of nothing.
+func TestTheSocketHasStreamsOfItsOwn(t *testing.T) {
+	f := newFakeRuntime(t)
+	r, secure, _ := nodeRig(t, nil, func(c *Config) { c.CRI, c.MaxStreams = f, 2 })
+	publishWeb(r)
+	open := func(want string) net.Conn {
+		t.Helper()
+		conf := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{certificate(t, "friend")}}
+		conn, err := (&tls.Dialer{Config: conf}).DialContext(t.Context(), "tcp", secure)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.WriteString(conn, "POST /exec/ns/web/app?command=cat&input=1&output=1&error=1 HTTP/1.1\r\nHost: n\r\n"+
+			"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := make([]byte, len(want))
+		if _, err := io.ReadFull(conn, status); err != nil || string(status) != want {
+			t.Fatalf("%q, %v", status, err)
+		}
+		return conn
 	}
-	return r, f
+	for range 2 {
+		defer open("HTTP/1.1 101").Close() //nolint:errcheck // held until here
+	}
+	defer open("HTTP/1.1 429").Close() //nolint:errcheck // refused
+	if code, out, _, _, err := execute(r, api.ExecOptions{Container: "app", Command: []string{"cat"}, Stdin: true}, "in"); code != 0 || out != "in" {
+		t.Errorf("%d %q %v", code, out, err)
+	}
 }
 
 // execute runs a command, and gives what it wrote.

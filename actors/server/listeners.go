@@ -101,8 +101,10 @@ type Listeners struct {
 	ctx    context.Context // ends with Close; each request's context is made from it
 	cancel context.CancelFunc
 	health *healthz.Checks
-	shared *containers.Handlers
 	ends   []*endpoint
+	// Of logs and streams the admin socket has as many as the node's API, and its own: whoever may open them there must not keep
+	// this node's administrator out.
+	ofAdmin, ofNode *containers.Handlers
 
 	nodePort int
 
@@ -140,10 +142,11 @@ func NewListeners(conf Config) *Listeners {
 		l.conf.Runtime = func() api.Runtime { return api.Runtime{} }
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.shared = containers.New(containers.Config{
+	of := containers.Config{
 		Board: conf.Board, Runtime: conf.CRI, PodLogsDir: conf.PodLogsDir, IdleTimeout: conf.StreamIdleTimeout,
 		MaxStreams: conf.MaxStreams, WriteTimeout: conf.WriteTimeout, Log: l.log,
-	})
+	}
+	l.ofAdmin, l.ofNode = containers.New(of), containers.New(of)
 	l.health = healthz.New(healthz.Config{
 		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Listeners: l.closed,
 		Probes: conf.Probes, Cluster: conf.Cluster, Shutdown: conf.Shutdown,
@@ -205,7 +208,7 @@ func (l *Listeners) adminEndpoint() *endpoint {
 // adminHandler is what the admin socket answers, with slots for streams of its own.
 func (l *Listeners) adminHandler() http.Handler {
 	return admin.New(admin.Config{
-		Board: l.conf.Board, Events: l.conf.Events, Containers: l.shared, Healthz: l.health.Handler(true),
+		Board: l.conf.Board, Events: l.conf.Events, Containers: l.ofAdmin, Healthz: l.health.Handler(true),
 		Health: l.health.Explain, Tree: l.tree, Runtime: l.conf.Runtime, Chaos: l.conf.Chaos, Figures: l.conf.Figures,
 		Registered: l.conf.Registered, WriteTimeout: l.conf.WriteTimeout,
 		Observatory: l.observatory,
@@ -302,6 +305,13 @@ func (l *Listeners) closed() []string {
 		}
 	}
 	return out
+}
+
+// streams are how many logs are being read and how many streams are open, of all listeners.
+func (l *Listeners) streams() (logs, streams int) {
+	logs, streams = l.ofAdmin.Open()
+	moreLogs, more := l.ofNode.Open()
+	return logs + moreLogs, streams + more
 }
 
 // Attach gives the handlers the running tree. Before it, what needs an actor is answered with 503.

@@ -338,7 +338,7 @@ func TestFollowersThatGo(t *testing.T) {
 }
 
 func logsOpen(r *rig) int {
-	logs, _ := r.listeners.shared.Open()
+	logs, _ := r.listeners.streams()
 	return logs
 }
 

@@ -41,7 +41,7 @@ const maxNodeHeaderBytes = 256 << 10
 // addNodeAPI adds the endpoints of the node's API.
 func (l *Listeners) addNodeAPI(n *NodeAPI) {
 	conf := n.Config
-	conf.Board, conf.Containers, conf.Healthz, conf.Log = l.conf.Board, l.shared, l.health.NodeHandler(), l.log
+	conf.Board, conf.Containers, conf.Healthz, conf.Log = l.conf.Board, l.ofNode, l.health.NodeHandler(), l.log
 	if n.Submission {
 		conf.Manifests = admin.Manifests(admin.Config{Tree: l.tree})
 	}

@@ -55,7 +55,7 @@ func byName(name string) func(http.Handler) http.Handler {
 }
 
 // nodeRig is a rig with the node's API on both of its ports, whose addresses it gives.
-func nodeRig(t *testing.T, change func(*NodeAPI)) (r *rig, secure, readOnly string) {
+func nodeRig(t *testing.T, change func(*NodeAPI), more ...func(*Config)) (r *rig, secure, readOnly string) {
 	t.Helper()
 	own := certificate(t, "server")
 	each := func(*tls.ClientHelloInfo) (*tls.Config, error) { // as one that is read again when it changes
@@ -68,7 +68,12 @@ func nodeRig(t *testing.T, change func(*NodeAPI)) (r *rig, secure, readOnly stri
 	if change != nil {
 		change(node)
 	}
-	r = newRig(t, func(c *Config) { c.Node = node })
+	r = newRig(t, func(c *Config) {
+		c.Node = node
+		for _, m := range more {
+			m(c)
+		}
+	})
 	for _, e := range r.listeners.ends[1:] {
 		e.door, e.conns = tcpDoor("127.0.0.1:0"), 8
 	}

@@ -107,6 +107,6 @@ type Inspection struct {
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
-	logs, streams := a.listeners.shared.Open()
+	logs, streams := a.listeners.streams()
 	return Inspection{Listeners: a.listeners.State(), Failures: a.failures, Logs: logs, Streams: streams}
 }

@@ -30,7 +30,7 @@ type Runtime interface {
 }
 
 const (
-	maxLogs    = 256 // that are read at once, of all listeners together
+	maxLogs    = 256 // that are read at once
 	maxStreams = 256 // that are open at once
 	// callTimeout bounds one question to the runtime.
 	callTimeout = 2 * time.Second
