@@ -55,6 +55,13 @@ func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c Chosen, o LogO
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	out := &logStream{w: w, control: http.NewResponseController(w), live: o.Follow, timeout: h.conf.WriteTimeout}
+	ctx := r.Context()
+	if !o.Follow { // one that is followed has its end when the container has, or the client goes
+		out.until = time.Now().Add(h.conf.LogTimeout)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, out.until)
+		defer cancel()
+	}
 	out.begin() // before the first line, which may be far into a big log, or be written tomorrow
 	who := c.Pod.Pod.Namespace + "/" + c.Pod.Pod.Name
 	o.PassedOver = func(name string, why error) {
@@ -64,7 +71,7 @@ func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c Chosen, o LogO
 	if o.Follow {
 		o.Live = func(ctx context.Context) bool { return h.live(ctx, id) }
 	}
-	if err = crilog.Read(r.Context(), dir, filepath.Base(path), o.Options, out); err != nil && r.Context().Err() == nil {
+	if err = crilog.Read(ctx, dir, filepath.Base(path), o.Options, out); err != nil && r.Context().Err() == nil {
 		h.conf.Log.Warn("a log broke off", "pod", who, "container", id, "error", err)
 		panic(http.ErrAbortHandler) // what was sent is not all: who reads it must not take it for the end
 	}
@@ -150,6 +157,7 @@ type logStream struct {
 	control *http.ResponseController
 	live    bool // each piece is sent at once
 	timeout time.Duration
+	until   time.Time // of all of it; zero: it has no end
 	next    time.Time
 }
 
@@ -161,7 +169,11 @@ func (s *logStream) begin() {
 
 // allow gives the client its time anew.
 func (s *logStream) allow(now time.Time) {
-	_ = s.control.SetWriteDeadline(now.Add(s.timeout)) // a recorder in a test has none
+	end := now.Add(s.timeout)
+	if !s.until.IsZero() && end.After(s.until) {
+		end = s.until
+	}
+	_ = s.control.SetWriteDeadline(end) // a recorder in a test has none
 }
 
 // Write implements io.Writer.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -60,6 +61,33 @@ func TestAClientThatDoesNotReadIsLetGo(t *testing.T) {
 	}
 	for logs := 1; logs > 0; logs, _ = r.conf.Containers.Open() { // the test's own deadline bounds it
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// A client that reads a log slowly, but reads, has so much time for all of it, and is told that it has not all.
+func TestAClientThatReadsSlowlyIsLetGo(t *testing.T) {
+	r := newRig(t, limits(func(c *containers.Config) { c.LogTimeout = 200 * time.Millisecond }))
+	line := "2026-11-21T12:00:01.5Z stdout F " + strings.Repeat("x", 1<<10) + "\n"
+	if err := os.WriteFile(filepath.Join(r.runtime.dir, "run2"), []byte(strings.Repeat(line, 64<<10)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/containerLogs/ns/web/app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // whoever ended it
+	for logs := 1; logs > 0; logs, _ = r.conf.Containers.Open() {
+		if _, err := resp.Body.Read(make([]byte, 16<<10)); err != nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if rest, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("%d more bytes, %v", len(rest), err)
 	}
 }
 
