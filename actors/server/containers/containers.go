@@ -53,7 +53,7 @@ type Config struct {
 	// one piece of a log, LogTimeout the reading of one that is not followed. A 0 stands for the package's own limit.
 	MaxLogs, MaxStreams      int
 	WriteTimeout, LogTimeout time.Duration
-	Log                      *slog.Logger
+	Log                      *slog.Logger // nil: discards
 }
 
 // Handlers answer requests about containers, for any listener: whoever asks has been let in by then. Safe for concurrent use.
@@ -66,6 +66,9 @@ type Handlers struct {
 // New prepares the handlers.
 func New(conf Config) *Handlers {
 	conf.WriteTimeout, conf.LogTimeout = cmp.Or(conf.WriteTimeout, writeTimeout), cmp.Or(conf.LogTimeout, logTimeout)
+	if conf.Log == nil {
+		conf.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Handlers{
 		conf: conf, logs: make(chan struct{}, cmp.Or(conf.MaxLogs, maxLogs)),
 		streams: make(chan struct{}, cmp.Or(conf.MaxStreams, maxStreams)),

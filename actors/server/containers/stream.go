@@ -125,9 +125,9 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, o *StreamOptio
 		h.translate(w, r, where, o)
 		return nil
 	}
-	runtime, answer, buffered, err := callRuntime(r, where)
+	runtime, answer, buffered, err := h.callRuntime(r, where)
 	if err != nil {
-		return refuse(http.StatusBadGateway, "the container runtime does not stream: %v", err)
+		return err
 	}
 	defer func() { _ = runtime.Close() }() // what it held is sent, or nobody waits for it any more
 	client, taken, err := http.NewResponseController(w).Hijack()
@@ -179,7 +179,7 @@ func (h *Handlers) translate(w http.ResponseWriter, r *http.Request, where strin
 			if err != nil {
 				return
 			}
-			runtime, answer, buffered, err := callRuntime(request.WithContext(r.Context()), where)
+			runtime, answer, buffered, err := h.callRuntime(request.WithContext(r.Context()), where)
 			if err != nil {
 				_, _ = io.WriteString(there, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
 				return
@@ -197,21 +197,28 @@ func (h *Handlers) translate(w http.ResponseWriter, r *http.Request, where strin
 	proxy.NewStreamTranslatorHandler(runtime, &http.Transport{DialContext: dial}, 0, options).ServeHTTP(w, r)
 }
 
-// callRuntime has the runtime's streaming server take the request.
-func callRuntime(r *http.Request, where string) (net.Conn, *http.Response, *bufio.Reader, error) {
+// callRuntime has the runtime's streaming server take the request. Its address is in what goes wrong with the connection: that is
+// for the log alone. The error has what the runtime itself answered.
+func (h *Handlers) callRuntime(r *http.Request, where string) (net.Conn, *http.Response, *bufio.Reader, error) {
 	target, err := url.Parse(where)
 	if err != nil {
-		return nil, nil, nil, errors.New("its URL cannot be read") // and is not told
+		return nil, nil, nil, refuse(http.StatusBadGateway, "the container runtime's URL of the stream cannot be read")
 	}
 	conn, err := dialRuntime(r.Context(), target)
-	if err != nil {
-		return nil, nil, nil, err
+	if err == nil {
+		var answer *http.Response
+		var buffered *bufio.Reader
+		if answer, buffered, err = requestStream(r, conn, target); err == nil {
+			return conn, answer, buffered, nil
+		}
+		_ = conn.Close() // nothing was streamed
 	}
-	answer, buffered, err := requestStream(r, conn, target)
-	if err != nil {
-		return nil, nil, nil, errors.Join(err, conn.Close())
+	var refused *Error
+	if !errors.As(err, &refused) {
+		h.conf.Log.Warn("the container runtime's streaming server cannot be used", "server", target.Host, "error", err)
+		err = refuse(http.StatusBadGateway, "the container runtime's streaming server cannot be used; the agent's log says why")
 	}
-	return conn, answer, buffered, nil
+	return nil, nil, nil, err
 }
 
 func dialRuntime(ctx context.Context, target *url.URL) (net.Conn, error) {
@@ -255,8 +262,11 @@ func requestStream(r *http.Request, conn net.Conn, target *url.URL) (*http.Respo
 		return nil, nil, err
 	}
 	if answer.StatusCode != http.StatusSwitchingProtocols {
-		text, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
-		return nil, nil, errors.Join(fmt.Errorf("%s: %s", answer.Status, text), err)
+		var text []byte
+		if answer.StatusCode >= http.StatusBadRequest { // the text of a redirect has the address
+			text, _ = io.ReadAll(io.LimitReader(answer.Body, maxRefusal)) // its status says most
+		}
+		return nil, nil, refuse(http.StatusBadGateway, "the container runtime does not stream: %s: %s", answer.Status, text)
 	}
 	return answer, buffered, conn.SetDeadline(time.Time{})
 }

@@ -1,9 +1,12 @@
 package nodeapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +22,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/playlet-dev/playlet/actors/server/containers"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -194,11 +198,40 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	r.runtime.speak = func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, elsewhere.URL+"/secret", http.StatusTemporaryRedirect)
 	}
-	s, resp := r.upgrade(http.MethodPost, "/exec/ns/web/app?command=sh&output=1", nil)
-	text, err := io.ReadAll(resp.Body)
-	if s != nil || err != nil || resp.StatusCode != http.StatusBadGateway || resp.Header.Get("Location") != "" ||
-		strings.Contains(string(text), elsewhere.URL) {
-		t.Errorf("%s, %q, %s, %v", resp.Status, resp.Header.Get("Location"), text, err)
+	for _, method := range []string{http.MethodPost, http.MethodGet} { // the text of one to a GET has the address
+		s, resp := r.upgrade(method, "/exec/ns/web/app?command=sh&output=1", nil)
+		text, err := io.ReadAll(resp.Body)
+		if s != nil || err != nil || resp.StatusCode != http.StatusBadGateway || resp.Header.Get("Location") != "" ||
+			strings.Contains(string(text), elsewhere.URL) {
+			t.Errorf("%s, %q, %s, %v", resp.Status, resp.Header.Get("Location"), text, err)
+		}
+	}
+}
+
+// The address of the runtime's streaming server is in what goes wrong with the connection, and is told to nobody but the log.
+func TestTheRuntimesAddressIsNotTold(t *testing.T) {
+	var log bytes.Buffer
+	r := newRig(t, limits(func(c *containers.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }))
+	_, port, _ := net.SplitHostPort(r.runtime.streams.Listener.Addr().String())
+	breakOff := func(w http.ResponseWriter, _ *http.Request) {
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_ = conn.(*net.TCPConn).SetLinger(0) // a reset
+			_ = conn.Close()
+		}
+	}
+	r.runtime.speak = breakOff
+	for _, name := range []string{"broken off", "away"} {
+		if name == "away" {
+			r.runtime.streams.Close()
+		}
+		s, resp := r.upgrade(http.MethodPost, "/exec/ns/web/app?command=sh&output=1", nil)
+		text, err := io.ReadAll(resp.Body)
+		if s != nil || err != nil || resp.StatusCode != http.StatusBadGateway || strings.Contains(string(text), port) {
+			t.Errorf("%s: %s, %s, %v", name, resp.Status, text, err)
+		}
+	}
+	if strings.Count(log.String(), port) < 2 {
+		t.Errorf("logged: %s", &log)
 	}
 }
 
