@@ -1,19 +1,24 @@
 package identity
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // whoami is the name by which the API server knows the client.
@@ -216,6 +221,101 @@ func TestATokenIsUsedAsItIs(t *testing.T) {
 	}
 	transport := &net.Dialer{}
 	config.Dial = transport.DialContext
+}
+
+// An exec plugin is asked again once the API server does not know its token any more.
+func TestAnExecPluginIsAskedAgain(t *testing.T) {
+	api, token := newAPIServer(t), filepath.Join(t.TempDir(), "token")
+	write(t, token, "one")
+	const says = `{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}`
+	kubeconfig := api.kubeconfig(t, "", func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) {
+		user.Exec = &clientcmdapi.ExecConfig{APIVersion: "client.authentication.k8s.io/v1", Command: "/bin/sh",
+			Args: []string{"-c", "printf '" + says + "' $(cat " + token + ")"}, InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
+	})
+	client := dial(t, open(t, ClientOptions{Kubeconfig: kubeconfig, CertDir: t.TempDir(), Rotate: true}))
+	if name, err := whoami(t.Context(), client); name != "Bearer one" {
+		t.Fatalf("%q %v", name, err)
+	}
+	write(t, token, "two")
+	api.mu.Lock()
+	api.refused = "Bearer one"
+	api.mu.Unlock()
+	eventually(t, "the new token is shown", func() bool {
+		name, _ := whoami(t.Context(), client)
+		return name == "Bearer two"
+	})
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refusing keeps the credentials of requests, and refuses all.
+type refusing []string
+
+func (s *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
+	*s = append(*s, r.Header.Get("Authorization"))
+	return nil, errors.New("nobody is there")
+}
+
+// A token's file is read again within a minute.
+func TestATokensFileIsReadAgain(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	kubeconfig := newAPIServer(t).kubeconfig(t, "", func(c *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) {
+		c.Server, c.CertificateAuthorityData, user.TokenFile = "https://api.example", nil, token
+	})
+	synctest.Test(t, func(t *testing.T) {
+		write(t, token, "one")
+		config, got := open(t, ClientOptions{Kubeconfig: kubeconfig, CertDir: t.TempDir(), Rotate: true}).Config(), &refusing{}
+		config.Transport = got
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func() { _, _ = whoami(t.Context(), client) } // it is refused
+		ask()
+		write(t, token, "two")
+		time.Sleep(time.Minute)
+		ask()
+		if !slices.Equal(*got, []string{"Bearer one", "Bearer two"}) {
+			t.Errorf("shown: %q", *got)
+		}
+	})
+}
+
+// What a bootstrap's kubeconfig says of the API server stands in the one that is written after it, too.
+func TestTheWrittenKubeconfigKeepsTheServer(t *testing.T) {
+	dir := t.TempDir()
+	pair := filepath.Join(dir, "pair.pem")
+	api := newAPIServer(t)
+	api.clientPair(t, pair, time.Now(), time.Now().Add(time.Hour))
+	before, err := load(api.kubeconfig(t, "word", func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+		c.ProxyURL, c.TLSServerName, c.DisableCompression = "http://proxy.example:3128", "kubernetes", true
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "kubeconfig")
+	if err := writeKubeconfig(path, before, pair); err != nil {
+		t.Fatal(err)
+	}
+	after, err := load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Proxy == nil {
+		t.Fatal("the proxy is lost")
+	}
+	if proxy, err := after.Proxy(&http.Request{}); err != nil || proxy.String() != "http://proxy.example:3128" {
+		t.Errorf("proxy %v, %v", proxy, err)
+	}
+	if after.Host != before.Host || after.ServerName != "kubernetes" || !after.DisableCompression || after.BearerToken != "" ||
+		!bytes.Equal(after.CAData, before.CAData) || after.CertFile != pair {
+		t.Errorf("%v", after)
+	}
 }
 
 func TestAKubeconfigThatCannotBeUsedIsNamed(t *testing.T) {

@@ -71,6 +71,7 @@ type apiServer struct {
 	askers   []string // who made each
 	life     func() (from, to time.Time)
 	seen     map[string]int // requests of Nodes, by serial number of the client's certificate
+	refused  string         // who is not known any more
 	block    chan struct{}  // held by GETs of the node "slow"
 }
 
@@ -95,14 +96,18 @@ func newAPIServer(t *testing.T) *apiServer {
 	return s
 }
 
-// kubeconfig writes one with this token.
-func (s *apiServer) kubeconfig(t *testing.T, token string) string {
+// kubeconfig writes one with this token, changed.
+func (s *apiServer) kubeconfig(t *testing.T, token string, changes ...func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	server, user := &clientcmdapi.Cluster{Server: s.URL, CertificateAuthorityData: ca}, &clientcmdapi.AuthInfo{Token: token}
+	for _, change := range changes {
+		change(server, user)
+	}
 	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:  map[string]*clientcmdapi.Cluster{"c": {Server: s.URL, CertificateAuthorityData: ca}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {Token: token}},
+		Clusters:  map[string]*clientcmdapi.Cluster{"c": server},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": user},
 		Contexts:  map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x",
 	}, path); err != nil {
 		t.Fatal(err)
@@ -124,8 +129,11 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code)})
 	}
 	name, isNode := strings.CutPrefix(r.URL.Path, "/api/v1/nodes/")
+	s.mu.Lock()
+	refused := s.refused
+	s.mu.Unlock()
 	switch {
-	case asker(r) == "":
+	case asker(r) == refused:
 		fail(http.StatusUnauthorized)
 	case isNode:
 		if name == "slow" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -51,10 +52,19 @@ func good(c *rest.Config, now time.Time) error {
 // writeKubeconfig puts a kubeconfig for the same API server at path, with the certificate and key of one file, under the names
 // that the kubelet gives.
 func writeKubeconfig(path string, server *rest.Config, pair string) error {
+	proxy := ""
+	if server.Proxy != nil { // a kubeconfig's is one for all requests
+		to, err := server.Proxy(&http.Request{})
+		if err != nil {
+			return err
+		}
+		proxy = to.String()
+	}
 	data, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{"default-cluster": {
 			Server: server.Host, CertificateAuthority: server.CAFile, CertificateAuthorityData: server.CAData,
 			InsecureSkipTLSVerify: server.Insecure, TLSServerName: server.ServerName,
+			ProxyURL: proxy, DisableCompression: server.DisableCompression,
 		}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{"default-auth": {ClientCertificate: pair, ClientKey: pair}},
 		Contexts: map[string]*clientcmdapi.Context{"default-context": {Cluster: "default-cluster",
