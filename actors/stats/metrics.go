@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/types"
+	compbasemetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/restclient" // rest_client_* of all clients of the API server
 	"k8s.io/component-base/metrics/prometheus/slis"
@@ -307,7 +308,9 @@ func (m *Metrics) handle(mux *http.ServeMux, c *Collector) {
 		m.starts.look(m.opts.Board.Now())
 		all.ServeHTTP(w, r)
 	})
-	probes := promhttp.HandlerFor(m.probing, opts)
+	process := compbasemetrics.NewKubeRegistry()
+	_ = compbasemetrics.RegisterProcessStartTime(process.Register) // without /proc there is none
+	probes := promhttp.HandlerFor(prometheus.Gatherers{m.probing, process}, opts)
 	mux.HandleFunc("GET /metrics/probes", func(w http.ResponseWriter, r *http.Request) {
 		m.forgetProbes()
 		probes.ServeHTTP(w, r)

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +37,36 @@ func FuzzQueries(f *testing.F) {
 				if p < 1 || p > 65535 {
 					t.Error(p)
 				}
+			}
+		}
+	})
+}
+
+// Whatever a log query asks for, journalctl gets services and filters, each with its option's name before it: no word of a client's
+// is an option of its own.
+func FuzzLogQuery(f *testing.F) {
+	for _, q := range []string{"query=kubelet&tailLines=10&boot=-1", "query=/syslog", "query=-rf&pattern=--file=x", "query=a&query=b&sinceTime=2026-01-02T00:00:00Z",
+		"query=a%00b&pattern=%28", "query=x&untilTime=0000-01-01T00:00:00-23:59"} {
+		f.Add(q)
+	}
+	option := regexp.MustCompile(`^--(since|until)=[0-9]{4,}-[0-9: .-]+ UTC$|^--(lines|boot)=-?[0-9]+$|(?s)^--grep=.+$`)
+	f.Fuzz(func(t *testing.T, query string) {
+		q, _ := url.ParseQuery(query)
+		l, err := parseLogQuery(q)
+		if err != nil {
+			return
+		}
+		if (l.file == "") == (len(l.services) == 0) || len(l.services) > mostServices {
+			t.Errorf("%+v", l)
+		}
+		for _, s := range l.services {
+			if strings.HasPrefix(s, "-") || strings.ContainsAny(s, "/\x00 *?[") {
+				t.Errorf("service %q", s)
+			}
+		}
+		for _, o := range l.filters {
+			if !option.MatchString(o) {
+				t.Errorf("option %q", o)
 			}
 		}
 	})

@@ -190,6 +190,33 @@ func TestRefusedStreams(t *testing.T) {
 	}
 }
 
+// A service that the journal knows is asked for there, with all that the query says; one that it does not know has its file.
+func TestLogsOfTheJournal(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Kubelet.EnableSystemLogQuery = ptr.To(true) })
+	bin := t.TempDir()
+	script := "#!/bin/sh\nif [ \"$1\" = --field=_SYSTEMD_UNIT ]; then echo kubelet.service; echo sshd.service; exit; fi\n" +
+		"for a; do echo \"$a\"; done; echo 'no such boot' >&2; exit 1\n"
+	if err := os.WriteFile(filepath.Join(bin, "journalctl"), []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	want := "--utc\n--no-pager\n--output=short-precise\n--unit=kubelet\n--unit=sshd.service\n--since=2026-01-02 03:04:05.000000 UTC\n" +
+		"--until=2026-01-03 00:00:00.000000 UTC\n--lines=7\n--boot=-1\n--grep=a b;$(id)\nno such boot\n"
+	code, text := r.ask(http.MethodGet, "/logs/?query=kubelet&query=sshd.service&sinceTime=2026-01-02T04:04:05%2B01:00&"+
+		"untilTime=2026-01-03T00:00:00Z&tailLines=7&boot=-1&pattern=a+b%3B$(id)", "")
+	if code != http.StatusOK || text != want {
+		t.Errorf("%d %q, want %q", code, text, want)
+	}
+	if err := os.WriteFile(filepath.Join(r.conf.SystemLogs, "other.log"), []byte("a file's line\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, text = r.ask(http.MethodGet, "/logs/?query=other&query=kubelet", "")
+	if code != http.StatusOK || !strings.HasPrefix(text, "a file's line\n") || !strings.Contains(text, "--unit=kubelet\n") {
+		t.Errorf("%d %q", code, text)
+	}
+	r.expect(http.MethodGet, "/logs/?query=other&tailLines=1", http.StatusBadRequest, "the journal has no unit other")
+}
+
 // Where the runtime's streaming server sends elsewhere, nobody is taken there: neither the agent nor the client.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was followed") }))

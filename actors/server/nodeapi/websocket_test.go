@@ -1,8 +1,11 @@
 package nodeapi
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -15,6 +18,7 @@ import (
 	"k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
 // speakSPDY has the runtime's streaming server run a command: it repeats its input, and ends with code 3.
@@ -72,6 +76,48 @@ func TestExecByWebSocketV5(t *testing.T) {
 		t.Errorf("the runtime refuses: %v", err)
 	}
 	r.expect(http.MethodGet, "/healthz", http.StatusOK, "ok")
+}
+
+// A WebSocket with v4.channel.k8s.io, which runtimes speak themselves, is passed on as it is: the protocol's name, each channel and
+// what is sent on it.
+func TestExecByWebSocketV4(t *testing.T) {
+	r := newRig(t, nil)
+	r.runtime.speak = func(w http.ResponseWriter, r *http.Request) {
+		conn := wsstream.NewConn(map[string]wsstream.ChannelProtocolConfig{"v4.channel.k8s.io": {Binary: true, Channels: []wsstream.ChannelType{
+			wsstream.ReadChannel, wsstream.WriteChannel, wsstream.WriteChannel, wsstream.WriteChannel, wsstream.ReadChannel}}})
+		_, streams, err := conn.Open(w, r)
+		if err != nil {
+			return
+		}
+		defer conn.Close() //nolint:errcheck // the client has read it
+		var size remotecommand.TerminalSize
+		if json.NewDecoder(streams[4]).Decode(&size) != nil {
+			return
+		}
+		line, _ := bufio.NewReader(streams[0]).ReadString('\n')
+		_, _ = fmt.Fprintf(streams[1], "%dx%d %s", size.Width, size.Height, line)
+		_, _ = streams[3].Write([]byte(`{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}`))
+	}
+	client, err := remotecommand.NewWebSocketExecutorForProtocols(&restclient.Config{Host: r.url}, http.MethodGet,
+		r.url+"/exec/ns/web/app?command=sh&input=1&output=1&tty=1", "v4.channel.k8s.io")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	err = client.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader("a line\n"), Stdout: &out, Tty: true,
+		TerminalSizeQueue: &once{size: &remotecommand.TerminalSize{Width: 99, Height: 33}}})
+	var code exec.CodeExitError
+	if !errors.As(err, &code) || code.Code != 3 || out.String() != "99x33 a line\n" {
+		t.Errorf("%v, %q", err, &out)
+	}
+}
+
+// once is a terminal that has one size.
+type once struct{ size *remotecommand.TerminalSize }
+
+func (o *once) Next() (size *remotecommand.TerminalSize) {
+	size, o.size = o.size, nil
+	return size
 }
 
 // kubectl's own way of forwarding ports, SPDY within a WebSocket, works with a runtime that speaks SPDY alone.
