@@ -5,10 +5,13 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -81,6 +84,7 @@ containers:
 			}
 		}
 		inTerminal(t, socket)
+		dropped(t, s, socket)
 		killedMeanwhile(t, s, a, socket)
 		must(t, a.Remove("web.yaml"))
 		cleared(t, s, a)
@@ -159,6 +163,53 @@ func inTerminalUntil(t *testing.T, cmd *exec.Cmd, keys, last string) int {
 		t.Error("the terminal was left as a raw one")
 	}
 	return cmd.ProcessState.ExitCode()
+}
+
+// dropped kills clients below their commands. All of these end with containerd 2. Containerd 1.6 ends no command for a client that has
+// gone, and the CRI has no call that does: with it those end that read their input to its end, with the kubelet, too.
+func dropped(t *testing.T, s *stack.Stack, socket string) {
+	t.Helper()
+	for i, c := range []struct{ flag, tool string }{{"-i", "cat"}, {"-i", "wait"}, {"-it", "wait"}, {"-it", "tty"}, {"", "wait"}} {
+		mark := fmt.Sprintf("dropped%d", i)
+		args := []string{"exec", socket, "web", "-c", "app", "--", toolPath, "tool", c.tool, mark}
+		if c.flag != "" {
+			args = slices.Insert(args, 2, c.flag)
+		}
+		cmd := exec.Command(program(), args...)
+		inside, person := terminal(t, 81)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = inside, inside, inside
+		must(t, cmd.Start())
+		await(t, func() error {
+			if alive(mark) != 1 {
+				return fmt.Errorf("%s %s does not run", c.tool, mark)
+			}
+			return nil
+		})
+		must(t, cmd.Process.Kill())
+		_ = cmd.Wait() // it was killed
+		must(t, errors.Join(inside.Close(), person.Close()))
+		if c.tool != "cat" && s.Kind() == stack.Containerd1 {
+			continue
+		}
+		await(t, func() error {
+			if alive(mark) != 0 {
+				return fmt.Errorf("exec %s %s outlives its client", c.flag, c.tool)
+			}
+			return nil
+		})
+	}
+}
+
+// alive is how many processes of the tool, in containers of this machine, have this last argument.
+func alive(mark string) (n int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range all {
+		words, _ := os.ReadFile(path) // it may have ended
+		if bytes.HasPrefix(words, []byte(toolPath+"\x00")) && bytes.HasSuffix(words, []byte("\x00"+mark+"\x00")) {
+			n++
+		}
+	}
+	return n
 }
 
 // killedMeanwhile kills the agent under a command: that is no success.

@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +28,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+	clientexec "k8s.io/client-go/util/exec"
 
 	"github.com/playlet-dev/playlet/e2e/cluster"
 	"github.com/playlet-dev/playlet/e2e/stack"
@@ -168,6 +172,19 @@ containers:
 		}
 		if _, errs, code = k.run("", with("--", "/none")...); code == 0 || !strings.Contains(errs, "/none") {
 			t.Errorf("code %d, %q", code, errs)
+		}
+	})
+	t.Run("exec by a WebSocket of version 4", func(t *testing.T) { // which the API server and the agent pass on to the runtime
+		at := c.Admin.CoreV1().RESTClient().Post().Resource("pods").Namespace(ns).Name("web").SubResource("exec").VersionedParams(
+			&corev1.PodExecOptions{Container: "app", Command: []string{toolPath, "tool", "say", "to stdout", "to stderr", "3"}, Stdout: true, Stderr: true},
+			scheme.ParameterCodec)
+		client, err := remotecommand.NewWebSocketExecutorForProtocols(c.Config, http.MethodGet, at.URL().String(), "v4.channel.k8s.io")
+		must(t, err)
+		var out, errs bytes.Buffer
+		err = client.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &errs})
+		var code clientexec.CodeExitError
+		if !errors.As(err, &code) || code.Code != 3 || out.String() != "to stdout\n" || errs.String() != "to stderr\n" {
+			t.Errorf("%v, %q, %q", err, &out, &errs)
 		}
 	})
 	t.Run("exec with a terminal", func(t *testing.T) {
