@@ -17,9 +17,18 @@ import (
 )
 
 // Section 4 of the CIS Kubernetes Benchmark (worker nodes, version 1.10), on what install writes: the files (4.1) and the
-// configuration that the agent has of them (4.2). 4.1.3 and 4.1.4 are about kube-proxy, 4.1.5 to 4.1.8 about a kubeconfig and a
-// client CA, which install does not write: without them port 10250 is closed.
+// configuration that the agent has of them (4.2), with no cluster and with the flags in /etc/default/playlet that have the node join
+// one. 4.1.3 and 4.1.4 are about kube-proxy, 4.1.7 and 4.1.8 about the client CA's file, which is the administrator's; the kubeconfig
+// of 4.1.5 and 4.1.6 is written after the bootstrap (TestBootstrapFromNothing of actors/identity).
 func TestSectionFourOfTheCISBenchmark(t *testing.T) {
+	t.Run("standalone", func(t *testing.T) { sectionFour(t, false) })
+	t.Run("cluster", func(t *testing.T) {
+		sectionFour(t, true, "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf", "--kubeconfig=/etc/kubernetes/kubelet.conf",
+			"--client-ca-file=/etc/kubernetes/pki/ca.crt")
+	})
+}
+
+func sectionFour(t *testing.T, open bool, args ...string) {
 	m := newMachine(t)
 	if err := m.install(t.Context()); err != nil {
 		t.Fatal(err)
@@ -44,7 +53,7 @@ func TestSectionFourOfTheCISBenchmark(t *testing.T) {
 	}
 	set := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
 	flags := config.AddFlags(set)
-	if err := set.Parse([]string{"--config=" + file}); err != nil {
+	if err := set.Parse(append([]string{"--config=" + file}, args...)); err != nil {
 		t.Fatal(err)
 	}
 	node, _, err := config.Load(flags, set)
@@ -56,16 +65,20 @@ func TestSectionFourOfTheCISBenchmark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	closed := access.Exposed(node).Closed != ""
+	if closed == open {
+		t.Errorf("port 10250: %+v", access.Exposed(node))
+	}
 	for id, ok := range map[string]bool{
 		"4.2.1 anonymous is off":                      !ptr.Deref(k.Authentication.Anonymous.Enabled, true),
 		"4.2.2 authorization is not AlwaysAllow":      k.Authorization.Mode == kubeletconfig.KubeletAuthorizationModeWebhook,
-		"4.2.3 a client CA, or the port is closed":    k.Authentication.X509.ClientCAFile != "" || access.Exposed(node).Closed != "",
+		"4.2.3 a client CA, or the port is closed":    k.Authentication.X509.ClientCAFile != "" || closed,
 		"4.2.4 the read-only port is off":             k.ReadOnlyPort == 0,
 		"4.2.5 idle streams end":                      k.StreamingConnectionIdleTimeout.Duration > 0,
 		"4.2.6 iptables chains are made":              ptr.Deref(k.MakeIPTablesUtilChains, false),
 		"4.2.7 the name is not overridden":            !set.Changed("hostname-override"),
 		"4.2.8 Events are recorded":                   ptr.Deref(k.EventRecordQPS, -1) >= 0,
-		"4.2.9 the serving certificate is one's own":  k.ServerTLSBootstrap || k.TLSCertFile != "" || access.Exposed(node).Closed != "",
+		"4.2.9 the serving certificate is one's own":  k.ServerTLSBootstrap || k.TLSCertFile != "",
 		"4.2.10 client certificates are rotated":      k.RotateCertificates,
 		"4.2.11 serving certificates can be rotated":  node.FeatureEnabled("RotateKubeletServerCertificate"),
 		"4.2.12 only strong cipher suites":            strong(k.TLSCipherSuites) || version >= tls.VersionTLS13,
