@@ -35,6 +35,9 @@ func TestImagesOfVolumesAreThereBeforeTheContainer(t *testing.T) {
 	if s := a.machine.status(a.now).ContainerStatuses[0].State.Waiting; s == nil || s.Reason != messages.ReasonErrImageNeverPull {
 		t.Errorf("it waits for %v", s)
 	}
+	if r := a.machine.waiting(); r == nil || r.Volume != "model" || r.Container != main.Name {
+		t.Errorf("the pod waits for %+v", r)
+	}
 	a.hears(messages.ImagePulled{Key: key, Image: "files:1", Ref: "id-other"}) // of another volume by now
 	a.take()
 	a.hears(messages.ImagePulled{Key: key, Image: "model:1", Ref: "id-model"})

@@ -31,13 +31,13 @@ func (m *Machine) takeContainer(now time.Time, msg any) {
 		}
 	case messages.ImageFailed:
 		if c := m.imageOf(v.Key, v.Image); c != nil {
-			v.Reason.Container = c.name
+			v.Reason.Container, v.Reason.Volume = c.name, v.Key.Volume
 			m.recordImageFailed(c, v)
 			c.image.reason, c.image.awaits = &v.Reason, nil // images goes on trying; the question stays open
 		}
 	case messages.ImageAwaited:
 		if c := m.imageOf(v.Key, v.Image); c != nil {
-			v.Reason.Container = c.name
+			v.Reason.Container, v.Reason.Volume = c.name, v.Key.Volume
 			m.recordPulling(c, v)
 			c.image.awaits = &v.Reason
 		}

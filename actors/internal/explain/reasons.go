@@ -126,6 +126,12 @@ func (v view) image(f *Finding, r messages.Reason) {
 		name = spec.Image
 	}
 	whose := v.called(r.Container) + ": image " + name + " "
+	for i := range v.pod.Spec.Volumes {
+		if volume := &v.pod.Spec.Volumes[i]; volume.Name == r.Volume && volume.Image != nil {
+			name = volume.Image.Reference
+			whose = v.called(r.Container) + ", volume " + volume.Name + ": image " + name + " "
+		}
+	}
 	means, remedy, known := meant(ofImages, f.LastError)
 	switch r.Code {
 	case messages.ReasonErrImageNeverPull:
