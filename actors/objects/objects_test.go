@@ -118,7 +118,10 @@ func TestAFolderFromDayToDay(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(f.dir, "folder"), 0o700))
 	look("default/one=1, other/s holds 7, x/two=2")
 	f.write("a.yaml", configMap("one", "9")+"---\n"+strings.Replace(secret("s"), "stringData", "nonsense", 1))
-	look("default/one=1, other/s holds 7, x/two=2", "nonsense")
+	look("default/one=9, other/s holds 7, x/two=2", "nonsense") // one bad document hides no good one, old or new
+	f.write("d.yaml", "kind: [\n---\n"+configMap("four", "4"))
+	look("default/four=4, default/one=9, other/s holds 7, x/two=2", "nonsense", "neither YAML nor JSON")
+	must(t, os.Remove(filepath.Join(f.dir, "d.yaml")))
 	f.write("a.yaml", configMap("one", "11")) // the Secret is gone on purpose
 	look("default/one=11, x/two=2")
 	f.write("c.yaml", configMap("one", "other")+"---\n"+configMap("three", "3"))

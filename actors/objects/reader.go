@@ -51,7 +51,7 @@ func newMemory() *memory {
 // entry is one file.
 type entry struct {
 	id       wholefile.Identity
-	good     manifest.Objects // as last read without a problem
+	good     manifest.Objects // each as its document last was without a problem
 	problems []messages.ManifestProblem
 	pending  bool // it changed, and is left alone for a moment
 }
@@ -153,9 +153,10 @@ func (m *memory) look(e *entry, path string, info fs.FileInfo, err error, atOnce
 			Path: p.Path, Line: p.Line, Field: p.Field, Message: p.Message, KeptLast: e.holds(),
 		})
 	}
-	if len(found) == 0 {
-		e.good = objects
+	if len(found) > 0 { // the object of a document with a problem stays as it was; which one it is may not be readable
+		objects = objects.With(e.good)
 	}
+	e.good = objects
 }
 
 func (e *entry) holds() bool {

@@ -22,17 +22,42 @@ type Objects struct {
 	RuntimeClasses []*nodev1.RuntimeClass
 }
 
+// With gives the objects and those of more that are not among them, by namespace and name.
+func (o Objects) With(more Objects) Objects {
+	return Objects{
+		with(o.ConfigMaps, more.ConfigMaps), with(o.Secrets, more.Secrets), with(o.RuntimeClasses, more.RuntimeClasses),
+	}
+}
+
+func with[T metav1.Object](all, more []T) []T {
+	out := slices.Clone(all)
+	for _, m := range more {
+		if !slices.ContainsFunc(all, func(o T) bool {
+			return o.GetNamespace() == m.GetNamespace() && o.GetName() == m.GetName()
+		}) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
 // LoadObjects reads the ConfigMaps, Secrets and RuntimeClasses of a manifest: documents of YAML or JSON. They are defaulted (a
-// namespace, stringData among data) and validated. When there are problems, the objects are not to be used. A problem never tells
-// what an object holds, nor what a line of the file says.
+// namespace, stringData among data) and validated. A document with problems gives no object, and hides no other. A problem never
+// tells what an object holds, nor what a line of the file says.
 func LoadObjects(path string, data []byte) (out Objects, problems []Problem) {
 	if len(data) > MaxBytes {
 		return out, []Problem{{Path: path, Message: fmt.Sprintf("is too large: %d bytes, %d may be", len(data), MaxBytes)}}
 	}
 	for _, c := range split(data) {
-		l := objectLoading{document: Document{path: path, first: c.line, places: &locator{text: c.data}}, out: &out}
+		var good Objects
+		l := objectLoading{document: Document{path: path, first: c.line, places: &locator{text: c.data}}, out: &good}
 		l.load(c.data)
 		problems = append(problems, l.problems...)
+		if len(l.problems) == 0 {
+			out.ConfigMaps = append(out.ConfigMaps, good.ConfigMaps...)
+			out.Secrets = append(out.Secrets, good.Secrets...)
+			out.RuntimeClasses = append(out.RuntimeClasses, good.RuntimeClasses...)
+		}
 	}
 	return out, problems
 }

@@ -259,3 +259,21 @@ func TestRmWaitsThroughRestartsOfPods(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A pod that is named twice is restarted once, and two containers of a pod are both restarted.
+func TestAPodThatIsNamedTwiceIsRestartedOnce(t *testing.T) {
+	r := newRig(t, sim.Options{Preload: []string{"image"}})
+	r.write("web", manifest("web", "Always", nil, []string{"a image", "b image"}))
+	r.start(nil)
+	r.untilPrinted([]string{"pods"}, "2/2")
+	for i, args := range [][]string{{"web", "web-node"}, {"web/a", "web/b", "web"}} {
+		out, notes, code := r.playlet(append([]string{"restart", "--wait"}, args...)...)
+		if code != 0 || strings.Count(out, "container a restarting\n") != 1 || strings.Count(out, "container b restarting\n") != 1 {
+			t.Errorf("playlet restart %q: code %d\n%s%s", args, code, out, notes)
+		}
+		list, _, _ := r.playlet("pods", "-o", "jsonpath={.items[0].status.containerStatuses[*].restartCount}")
+		if want := fmt.Sprintf("%[1]d %[1]d", i+1); strings.TrimSpace(list) != want {
+			t.Errorf("after playlet restart %q the restarts are %s, want %s", args, list, want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -65,14 +66,20 @@ func (c *restartCommand) restartAll(ctx context.Context, args []string) error {
 		return err
 	}
 	var errs []error
+	var pods []*api.Pod // each once, however often and by whatever names it is named
 	for _, arg := range args {
 		pod, container, err := c.target(all.Pods, arg)
 		if err == nil {
-			err = c.restart(ctx, pod, container)
+			err = c.add(pod, container)
 		}
 		if err != nil {
 			errs = append(errs, err)
+		} else if !slices.ContainsFunc(pods, func(p *api.Pod) bool { return p.Pod.UID == pod.Pod.UID }) {
+			pods = append(pods, pod)
 		}
+	}
+	for _, pod := range pods {
+		errs = append(errs, c.restart(ctx, pod))
 	}
 	return errors.Join(errs...)
 }
@@ -102,8 +109,8 @@ func (c *restartCommand) target(pods []api.Pod, arg string) (pod *api.Pod, conta
 	return nil, "", err
 }
 
-// restart has one container of a pod restarted, or all that may be.
-func (c *restartCommand) restart(ctx context.Context, pod *api.Pod, container string) error {
+// add notes one container of a pod, or all that may be restarted.
+func (c *restartCommand) add(pod *api.Pod, container string) error {
 	ids := idsOf(pod, container)
 	if len(ids) == 0 {
 		why := cmp.Or(pod.Cause, "none of its containers has been started yet")
@@ -112,15 +119,25 @@ func (c *restartCommand) restart(ctx context.Context, pod *api.Pod, container st
 		}
 		return fmt.Errorf("pod %s: %s", names.Full(pod), cli.Plain(why))
 	}
-	done, err := retry(ctx, func() (*api.Restarted, error) { return c.client.Restart(ctx, string(pod.Pod.UID), ids) })
+	uid := string(pod.Pod.UID)
+	if c.ids[uid] == nil {
+		c.ids[uid] = map[string]string{}
+	}
+	maps.Copy(c.ids[uid], ids)
+	return nil
+}
+
+// restart has the containers that were noted of a pod restarted.
+func (c *restartCommand) restart(ctx context.Context, pod *api.Pod) error {
+	uid := string(pod.Pod.UID)
+	done, err := retry(ctx, func() (*api.Restarted, error) { return c.client.Restart(ctx, uid, c.ids[uid]) })
 	if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == http.StatusNotFound {
 		err = errors.New("it is gone, or is about to be")
 	}
 	if err != nil {
 		return fmt.Errorf("pod %s: %w", names.Full(pod), err)
 	}
-	c.ids[string(pod.Pod.UID)] = ids
-	c.done = append(c.done, messages.SubmittedPod{Namespace: pod.Pod.Namespace, PodName: pod.Pod.Name, UID: string(pod.Pod.UID)})
+	c.done = append(c.done, messages.SubmittedPod{Namespace: pod.Pod.Namespace, PodName: pod.Pod.Name, UID: uid})
 	for _, name := range done.Containers {
 		fmt.Fprintf(c.out, "pod/%s container %s restarting\n", pod.Pod.Name, name)
 	}
