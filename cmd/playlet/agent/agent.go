@@ -184,6 +184,11 @@ func (a *Agent) live(ctx context.Context, lock *lockFile) error {
 	manager.stopping(why)
 	stopReporting()
 	reports.Wait()
+	select {
+	case unfinished := <-once: // it was stopped while it waited
+		err = errors.Join(err, unfinished)
+	default:
+	}
 	return errors.Join(err, a.Close())
 }
 

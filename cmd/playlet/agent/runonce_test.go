@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -61,6 +63,29 @@ func TestRunOnceFailsWithWhatFailed(t *testing.T) {
 	r.write("job.yaml", manifest("job", "Never", nil, []string{"job image"}))
 	err := once(t, r)
 	if err == nil || !strings.Contains(err.Error(), "pod default/job-node failed: container job ended with exit code 3 (Error)") || !strings.Contains(err.Error(), "bad.yaml") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Who does not wait until the end is told what has not come up, and why.
+func TestRunOnceThatIsStopped(t *testing.T) {
+	r := newRig(t, sim.Options{Images: map[string]sim.Image{"denied:1": {Err: status.Error(codes.Unknown, "401 Unauthorized")}}}, "--runonce")
+	r.write("web.yaml", manifest("web", "Always", nil, []string{"c denied:1"}))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	a := r.prepare()
+	go func() { ended <- a.run(ctx, nil) }()
+	for now := a.board.Now(); len(now.Pods) == 0 || now.Pods[0].Waiting == nil || !strings.Contains(now.Pods[0].Waiting.Message, "401"); {
+		next, err := a.board.After(t.Context(), now.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = next
+	}
+	stop()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "pod default/web-node: ErrImagePull") ||
+		!strings.Contains(err.Error(), "401 Unauthorized") {
 		t.Errorf("%v", err)
 	}
 }
