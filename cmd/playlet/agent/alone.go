@@ -71,8 +71,8 @@ func lockAgent(node *config.Node, log *slog.Logger) (held locks, err error) {
 	return held, root()
 }
 
-// lockRuntime takes a runtime's lock. It lies beside its socket, wherever links lead to it. Where nothing can be written there, it
-// is nil, and the log says so.
+// lockRuntime takes a runtime's lock. It lies beside its socket, wherever links lead to it. Where nothing can be written
+// there, it is nil, and the log says so.
 func lockRuntime(endpoint string, log *slog.Logger) (*os.File, error) {
 	socket, err := cri.SocketPath(endpoint)
 	if err != nil {
@@ -117,8 +117,8 @@ func pidNamespace() string {
 	return name
 }
 
-// holderIn is what a lock says of its holder, to somebody in a PID namespace: in another one than the holder's, the PID is somebody
-// else's, or nobody's.
+// holderIn is what a lock says of its holder, to somebody in a PID namespace: in another one than the holder's, the PID is
+// somebody else's, or nobody's.
 func holderIn(text, namespace string) string {
 	holder, theirs, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if pid, command, found := strings.Cut(holder, ", "); found && theirs != "" && theirs != namespace {
