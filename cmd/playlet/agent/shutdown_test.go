@@ -144,7 +144,9 @@ func TestAMachineThatEndsBeforeItsPods(t *testing.T) {
 		t.Fatalf("the pod is %s before it has ended", phase)
 	}
 	r.agent.system.Kill(messages.Node, "the machine ends")
-	<-r.agent.failed
+	if err := <-r.agent.failed; err == nil {
+		t.Error("the agent ended without a reason")
+	}
 	release()
 	if err := r.runtime.Reboot(); err != nil {
 		t.Fatal(err)
