@@ -63,8 +63,13 @@ func Pod(p *board.Pod) Explanation {
 			Cause:  "the pod's actor failed too often and is left alone, and so are its containers: " + short(q.Reason),
 			Remedy: "it is tried again by itself; it is a bug of Playlet: the agent's log has the stack"})
 	}
-	if p.Waiting != nil && p.Waiting.Code != "" {
-		f := v.reason(*p.Waiting)
+	waiting := p.Waiting
+	over := v.is.Phase == v1.PodFailed || v.is.Phase == v1.PodSucceeded
+	if waiting != nil && waiting.Code == messages.ReasonRemoving && over && p.Ending == "" {
+		waiting = nil // how it has ended is what counts
+	}
+	if waiting != nil && waiting.Code != "" {
+		f := v.reason(*waiting)
 		if p.Ending != "" {
 			f.Cause = Ending(p.Ending) + ": " + f.Cause
 		}

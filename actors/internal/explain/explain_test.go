@@ -270,6 +270,11 @@ func TestTheCauseOfEachState(t *testing.T) {
 		// nothing to wait for
 		{"failed", status(v1.PodStatus{Phase: v1.PodFailed, ContainerStatuses: []v1.ContainerStatus{{Name: "c",
 			State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 2}}}}}), "container c ended with exit code 2"},
+		{"failed, a moment ago", func(p *board.Pod) {
+			waiting(messages.Reason{Code: "Removing", Message: "what is left of it is being removed"})(p)
+			p.Status = &v1.PodStatus{Phase: v1.PodFailed, ContainerStatuses: []v1.ContainerStatus{{Name: "c",
+				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 9}}}}}
+		}, "container c ended with exit code 9"},
 		{"too long", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "DeadlineExceeded",
 			Message: "the pod was active for longer than its activeDeadlineSeconds (5)"}),
 			"the pod was active for longer than its activeDeadlineSeconds (5)"},
