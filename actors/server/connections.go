@@ -12,9 +12,9 @@ import (
 // connLimit keeps at most so many connections of a listener open. Another one takes the place of that which has been without a
 // request for longest, so that idle connections keep nobody out; it waits only while each of them has a request.
 //
-// What is read of connections without a request, handshakes and headers of whoever can connect, is bounded for all of them together,
-// too: above headShare for each that there may be, the one that has sent most is closed. That has sent more than its share, so that
-// none is closed for others that keeps to it.
+// What is read of connections without a request, handshakes and headers of whoever can connect, is bounded for all of them
+// together, too: above headShare for each that there may be, the one that has sent most is closed. That has sent more than its
+// share, so that none is closed for others that keeps to it.
 type connLimit struct {
 	net.Listener
 	limit int
@@ -27,7 +27,8 @@ type connLimit struct {
 	closed  bool
 }
 
-// headShare is for a request of the API server or kubectl with its token. Parsed, many small headers take some fifteen times as much.
+// headShare is for a request of the API server or kubectl with its token. Parsed, many small headers take some fifteen times as
+// much.
 const headShare = 8 << 10
 
 // limitedConn is one connection of a connLimit, whose mutex guards it.

@@ -36,8 +36,8 @@ const (
 	callTimeout = 2 * time.Second
 	// writeTimeout bounds the writing of one piece of a log: a client that does not read is let go.
 	writeTimeout = 30 * time.Second
-	// logTimeout bounds the reading of a log to its end: the five files of 10 MiB that are kept of one by default take a client of
-	// 15 KiB/s so long.
+	// logTimeout bounds the reading of a log to its end: the five files of 10 MiB that are kept of one by default take a client
+	// of 15 KiB/s so long.
 	logTimeout = time.Hour
 )
 

@@ -196,7 +196,7 @@ func TestLogsOfTheJournal(t *testing.T) {
 	bin := t.TempDir()
 	script := "#!/bin/sh\nif [ \"$1\" = --field=_SYSTEMD_UNIT ]; then echo kubelet.service; echo sshd.service; exit; fi\n" +
 		"for a; do echo \"$a\"; done; echo 'no such boot' >&2; exit 1\n"
-	if err := os.WriteFile(filepath.Join(bin, "journalctl"), []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(bin, "journalctl"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
