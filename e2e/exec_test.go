@@ -166,10 +166,12 @@ func inTerminalUntil(t *testing.T, cmd *exec.Cmd, keys, last string) int {
 }
 
 // dropped kills clients below their commands. All of these end with containerd 2. Containerd 1.6 ends no command for a client that has
-// gone, and the CRI has no call that does: with it those end that read their input to its end, with the kubelet, too.
+// gone, and the CRI has no call that does: with it those end that read their input to its end. The kubelet leaves that to the runtime, too.
 func dropped(t *testing.T, s *stack.Stack, socket string) {
 	t.Helper()
-	for i, c := range []struct{ flag, tool string }{{"-i", "cat"}, {"-i", "wait"}, {"-it", "wait"}, {"-it", "tty"}, {"", "wait"}} {
+	for i, c := range []struct{ flag, tool, says string }{ // the first hello is the terminal's own
+		{"-i", "lines", "hello hello"}, {"-i", "wait", "waiting"}, {"-it", "wait", "waiting"}, {"-it", "tty", "terminal"}, {"", "wait", "waiting"},
+	} {
 		mark := fmt.Sprintf("dropped%d", i)
 		args := []string{"exec", socket, "web", "-c", "app", "--", toolPath, "tool", c.tool, mark}
 		if c.flag != "" {
@@ -179,16 +181,24 @@ func dropped(t *testing.T, s *stack.Stack, socket string) {
 		inside, person := terminal(t, 81)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = inside, inside, inside
 		must(t, cmd.Start())
-		await(t, func() error {
-			if alive(mark) != 1 {
-				return fmt.Errorf("%s %s does not run", c.tool, mark)
+		_, err := io.WriteString(person, "hello\n")
+		must(t, err)
+		said := bufio.NewScanner(person) // a client that goes before the command has been started leaves it to containerd 2, too
+		for seen, want := 0, strings.Count(c.says, " ")+1; seen < want; {
+			if !said.Scan() {
+				t.Fatalf("%s %s says too little: %v", c.flag, c.tool, said.Err())
 			}
-			return nil
-		})
+			if strings.Contains(said.Text(), strings.Fields(c.says)[seen]) {
+				seen++
+			}
+		}
+		if alive(mark) != 1 {
+			t.Errorf("%d processes %s %s", alive(mark), c.tool, mark)
+		}
 		must(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
 		must(t, errors.Join(inside.Close(), person.Close()))
-		if c.tool != "cat" && s.Kind() == stack.Containerd1 {
+		if c.tool != "lines" && s.Kind() == stack.Containerd1 {
 			continue
 		}
 		await(t, func() error {
