@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"reflect"
 	"slices"
@@ -377,6 +378,30 @@ func TestSlowReadersAreLetGo(t *testing.T) {
 		}
 		if full := new(api.Error); errors.As(err, &full) && full.Status != http.StatusTooManyRequests {
 			t.Fatal(err) // else it was refused, or was too slow itself
+		}
+	}
+}
+
+// A request whose body does not come is ended, whether its handler asks for the body or not.
+func TestABodyThatDoesNotCome(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.WriteTimeout = 100 * time.Millisecond })
+	if err := r.listeners.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]string{"playlet": "HTTP/1.1 400", "stranger": "HTTP/1.1 403"} {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", r.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close() //nolint:errcheck // whoever ended it
+		if err := conn.SetDeadline(time.Now().Add(waitLimit)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "POST /v1/restart/u1 HTTP/1.1\r\nHost: "+host+"\r\nContent-Length: 10\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(text), want) {
+			t.Errorf("%s: %s, %v", host, text, err)
 		}
 	}
 }

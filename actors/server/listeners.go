@@ -2,8 +2,10 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log"
 	"log/slog"
 	"net"
@@ -63,7 +65,8 @@ type Config struct {
 	// StreamIdleTimeout ends a stream over which nothing passed for so long; 0: never. MaxStreams is as containers.Config has it.
 	StreamIdleTimeout time.Duration
 	MaxStreams        int
-	// WriteTimeout bounds the writing of one line of a stream, or of one piece of a log: who does not read is let go.
+	// WriteTimeout bounds the writing of one line of a stream, or of one piece of a log, and the reading of a body on the admin
+	// socket and the observatory's port: who does not go on is let go.
 	// 0: half a minute.
 	WriteTimeout time.Duration
 	// Node is the node's API; nil: it is not served.
@@ -199,10 +202,39 @@ func (s serverLog) Write(p []byte) (int, error) {
 
 // adminEndpoint is the admin socket's.
 func (l *Listeners) adminEndpoint() *endpoint {
-	handler := observatory.OnSocket(l.adminHandler())
+	handler := l.timed(observatory.OnSocket(l.adminHandler()))
 	server := &http.Server{Handler: whileBusy(handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
 	door := &socketDoor{path: l.conf.AdminSocket, group: l.conf.AdminSocketGroup}
 	return newEndpoint("admin", l.conf.AdminSocket, adminConns, server, door)
+}
+
+// timed gives the bodies of requests a deadline, in place of one for all that is read: once a body is there, the server looks by a
+// read whether the client has gone, and its end would end a stream.
+func (l *Listeners) timed(next http.Handler) http.Handler {
+	timeout := cmp.Or(l.conf.WriteTimeout, answerTimeout)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			body := timedBody{r.Body, http.NewResponseController(w)}
+			_ = body.control.SetReadDeadline(time.Now().Add(timeout)) // it fails where the connection is gone
+			r.Body = body
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// timedBody has no deadline any more once it has ended.
+type timedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (b timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
 }
 
 // adminHandler is what the admin socket answers, with slots for streams of its own.
@@ -224,9 +256,9 @@ func (l *Listeners) adminHandler() http.Handler {
 func (l *Listeners) observatoryEndpoint() *endpoint {
 	o := l.conf.Observatory
 	host, _, _ := net.SplitHostPort(o.Address) // one that is wrong cannot be opened, either
-	handler := observatory.OnPort(observatory.Config{
+	handler := l.timed(observatory.OnPort(observatory.Config{
 		API: whileBusy(l.adminHandler()), Chaos: l.conf.Chaos != nil, Token: o.Token, Host: host,
-	})
+	}))
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
 	}
