@@ -1,12 +1,16 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 )
 
 // connLimit keeps at most so many connections of a listener open. Another one takes the place of that which has been without a
@@ -170,4 +174,33 @@ func whileBusy(handler http.Handler) http.Handler {
 		}
 		handler.ServeHTTP(w, r)
 	})
+}
+
+// timed gives the bodies of requests a deadline, in place of one for all that is read: once a body is there, the server looks by a
+// read whether the client has gone, and its end would end a stream.
+func (l *Listeners) timed(next http.Handler) http.Handler {
+	timeout := cmp.Or(l.conf.WriteTimeout, answerTimeout)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			body := timedBody{r.Body, http.NewResponseController(w)}
+			_ = body.control.SetReadDeadline(time.Now().Add(timeout)) // it fails where the connection is gone
+			r.Body = body
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// timedBody has no deadline any more once it has ended.
+type timedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (b timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
 }

@@ -2,10 +2,8 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log"
 	"log/slog"
 	"net"
@@ -206,35 +204,6 @@ func (l *Listeners) adminEndpoint() *endpoint {
 	server := &http.Server{Handler: whileBusy(handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
 	door := &socketDoor{path: l.conf.AdminSocket, group: l.conf.AdminSocketGroup}
 	return newEndpoint("admin", l.conf.AdminSocket, adminConns, server, door)
-}
-
-// timed gives the bodies of requests a deadline, in place of one for all that is read: once a body is there, the server looks by a
-// read whether the client has gone, and its end would end a stream.
-func (l *Listeners) timed(next http.Handler) http.Handler {
-	timeout := cmp.Or(l.conf.WriteTimeout, answerTimeout)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 {
-			body := timedBody{r.Body, http.NewResponseController(w)}
-			_ = body.control.SetReadDeadline(time.Now().Add(timeout)) // it fails where the connection is gone
-			r.Body = body
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// timedBody has no deadline any more once it has ended.
-type timedBody struct {
-	io.ReadCloser
-	control *http.ResponseController
-}
-
-// Read implements io.Reader.
-func (b timedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
-		_ = b.control.SetReadDeadline(time.Time{})
-	}
-	return n, err
 }
 
 // adminHandler is what the admin socket answers, with slots for streams of its own.
