@@ -176,8 +176,8 @@ func whileBusy(handler http.Handler) http.Handler {
 	})
 }
 
-// timed gives the bodies of requests a deadline, in place of one for all that is read: once a body is there, the server looks by a
-// read whether the client has gone, and its end would end a stream.
+// timed gives the bodies of requests a deadline, in place of one for all that is read: once a body is there, the server looks by
+// a read whether the client has gone, and its end would end a stream.
 func (l *Listeners) timed(next http.Handler) http.Handler {
 	timeout := cmp.Or(l.conf.WriteTimeout, answerTimeout)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

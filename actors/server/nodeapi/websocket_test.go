@@ -90,12 +90,16 @@ func TestExecByWebSocketV4(t *testing.T) {
 			return
 		}
 		defer conn.Close() //nolint:errcheck // the client has read it
+		said := make(chan string, 1)
+		go func() { // in whatever order the channels are used
+			line, _ := bufio.NewReader(streams[0]).ReadString('\n')
+			said <- line
+		}()
 		var size remotecommand.TerminalSize
 		if json.NewDecoder(streams[4]).Decode(&size) != nil {
 			return
 		}
-		line, _ := bufio.NewReader(streams[0]).ReadString('\n')
-		_, _ = fmt.Fprintf(streams[1], "%dx%d %s", size.Width, size.Height, line)
+		_, _ = fmt.Fprintf(streams[1], "%dx%d %s", size.Width, size.Height, <-said)
 		_, _ = streams[3].Write([]byte(`{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}`))
 	}
 	client, err := remotecommand.NewWebSocketExecutorForProtocols(&restclient.Config{Host: r.url}, http.MethodGet,
