@@ -110,7 +110,8 @@ func strictErrors(data []byte, strict []error) error {
 		if line := lineOf(data, at.FieldPath()); line > 0 {
 			said += fmt.Sprintf(", line %d", line)
 		}
-		if meant := MeantField(reflect.TypeFor[KubeletConfiguration](), at.FieldPath()); meant != "" && strings.HasPrefix(said, "unknown") {
+		meant := MeantField(reflect.TypeFor[KubeletConfiguration](), at.FieldPath())
+		if meant != "" && strings.HasPrefix(said, "unknown") {
 			said += fmt.Sprintf(": did you mean %s?", meant)
 		}
 		out = append(out, errors.New(said))

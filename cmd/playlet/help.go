@@ -53,7 +53,8 @@ func setHelp(root *cobra.Command, flags *config.Flags) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "help" { // cobra's own takes a command that there is not for the root
-			c.Short, c.Long = "Tell of a command", "Tell of a command, with examples, or of all flags of the agent (playlet help flags)."
+			c.Short = "Tell of a command"
+			c.Long = "Tell of a command, with examples, or of all flags of the agent (playlet help flags)."
 			c.Run, c.RunE = nil, func(_ *cobra.Command, args []string) error { return helpOn(root, args) }
 		}
 	}

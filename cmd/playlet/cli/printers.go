@@ -65,7 +65,8 @@ var ofTheLibrary = regexp.MustCompile(`(?s)^(error executing .*?: )?(Error execu
 func unreadable(output string, err error) error {
 	form, _, _ := strings.Cut(output, "=")
 	such := map[string]string{"jsonpath": "{.status.podIP}", "go-template": "{{.status.podIP}}"}[form]
-	return fmt.Errorf("--output=%s: %s (for example: -o %s='%s')", output, ofTheLibrary.ReplaceAllString(err.Error(), ""), form, such)
+	said := ofTheLibrary.ReplaceAllString(err.Error(), "")
+	return fmt.Errorf("--output=%s: %s (for example: -o %s='%s')", output, said, form, such)
 }
 
 // braced lets a path be written without its braces.

@@ -91,8 +91,8 @@ func (r Reservation) failed(err error) error {
 	return fmt.Errorf("%s, cgroup %s: %w", r.Setting, r.Group, err)
 }
 
-// CheckGroups names the groups that have to be there and are not by either driver's reading of their names: cgroupRoot, and those on
-// which a reservation is to be enforced. The runtime may not have said which driver counts, and a host may have one alone.
+// CheckGroups names the groups that have to be there and are not by either driver's reading of their names: cgroupRoot, and
+// those on which a reservation is to be enforced. The runtime may not have said which driver counts, and a host may have one alone.
 func (t Tree) CheckGroups() error {
 	var errs []error
 	if err := t.checkRoot(false); err != nil {

@@ -90,7 +90,8 @@ func newActorsCommand() *cobra.Command {
 func newInspectCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: "inspect PATH", Short: "Print an actor's own account of its state", Args: cli.One("actor", "pods/web"), SilenceUsage: true,
+		Use: "inspect PATH", Short: "Print an actor's own account of its state", Args: cli.One("actor", "pods/web"),
+		SilenceUsage: true,
 		Long: "Print an actor's own account of its state. " +
 			"Of one that does not answer within two seconds, it is said what keeps it.",
 	}

@@ -84,7 +84,8 @@ func newChaosRun() *cobra.Command {
 	c := newRun()
 	var reportFile string
 	cmd := &cobra.Command{
-		Use: "run FILE", Short: "Run an experiment with checks", Long: chaosRunLong, Args: cli.One("experiment", "kills.yaml"), SilenceUsage: true,
+		Use: "run FILE", Short: "Run an experiment with checks", Long: chaosRunLong, SilenceUsage: true,
+		Args: cli.One("experiment", "kills.yaml"),
 	}
 	socket := cli.SocketFlag(cmd)
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "Only check the file and the node, and list the actors that each step may "+

@@ -61,7 +61,8 @@ func newLogsCommand() *cobra.Command {
 	flags := cmd.Flags()
 	c.set.AddFlags(cmd, socket)
 	flags.BoolVar(&c.everyone, "all-containers", false, "Of all containers of a pod")
-	flags.BoolVar(&c.prefix, "prefix", false, "Begin each line with the pod and the container, each in its colour on a terminal (not with NO_COLOR)")
+	flags.BoolVar(&c.prefix, "prefix", false,
+		"Begin each line with the pod and the container, each in its colour on a terminal (not with NO_COLOR)")
 	names.AddContainerFlag(cmd, &c.options.Container, socket, &c.set.Namespace)
 	flags.BoolVarP(&c.options.Follow, "follow", "f", false,
 		"Go on, and print what is written, until the container ends or Ctrl-C")
@@ -83,8 +84,8 @@ func newLogsCommand() *cobra.Command {
 	return cmd
 }
 
-// prefixColours are those of prefixes, one for each of several logs, by their codes of ECMA-48: those that can be read on light and
-// on dark.
+// prefixColours are those of prefixes, one for each of several logs, by their codes of ECMA-48: those that can be read on
+// light and on dark.
 var prefixColours = []string{"\x1b[36m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[34m", "\x1b[31m"}
 
 // logSource is one log.
