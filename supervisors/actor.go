@@ -1,14 +1,14 @@
 // Package supervisors holds the tree of actors as a literal table, the one restart mechanism, and the thin typed layer
 // over protoactor that every actor of Playlet is written against. It alone imports protoactor.
 //
-// The flight recorder (recorder.go) keeps the last messages of each pod, and of each actor that exists once, in 12 MiB at most: who
-// sent what to whom and why, when it was sent, when it was handled and how long that took, with a digest of names and reasons,
-// never the contents. Of a pod its start is kept, too; where entries between are forgotten, the next one says how many. Work is
-// there between a message and its result, with its calls of the container runtime and the API server as leaves; it bears the pod
-// that it is for (Work.Pod), whoever had it begin, and counts from when what it waited for came (Awaited). The recorder belongs to
-// the process and outlives the actors. It is dumped into the log at a panic, written to playlet/flight-recorder.log in the root
-// folder at SIGUSR1, and read past all mailboxes. task bench-recording prints what it costs beside a start's processor time: 3 % at
-// most.
+// The flight recorder (recorder.go) keeps the last messages of each pod, and of each actor that exists once, in 12 MiB at most:
+// who sent what to whom and why, when it was sent, when it was handled and how long that took, with a digest of names and
+// reasons, never the contents. Of a pod its start is kept, too; where entries between are forgotten, the next one says how many.
+// Work is there between a message and its result, with its calls of the container runtime and the API server as leaves; it bears
+// the pod that it is for (Work.Pod), whoever had it begin, and counts from when what it waited for came (Awaited). The recorder
+// belongs to the process and outlives the actors. It is dumped into the log at a panic, written to playlet/flight-recorder.log in
+// the root folder at SIGUSR1, and read past all mailboxes. task bench-recording prints what it costs beside a start's processor
+// time: 3 % at most.
 //
 // Vitals (vitals.go) are state, mailbox, the message in hand, restarts and last failure of each actor, kept outside mailboxes. An
 // actor's own account of its state is an inspection, asked for with a deadline.

@@ -252,7 +252,8 @@ func (c *cell) follow(to messages.Address, msg any) *envelope {
 	return &envelope{id: id, cause: c.env.id, flow: c.flow().next(id, to, msg), from: c.self, sent: c.sys.clock.Now(), msg: msg}
 }
 
-// flow is the one that what is done now belongs to. A message that comes at a steady rate has none: a flow begins with what follows.
+// flow is the one that what is done now belongs to. A message that comes at a steady rate has none: a flow begins with what
+// follows.
 func (c *cell) flow() Flow {
 	if _, routine := c.env.msg.(messages.Routine); routine {
 		return Flow{}

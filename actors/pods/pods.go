@@ -32,8 +32,8 @@
 //
 // How a resize goes:
 //
-//	sources/apiserver ──a new spec──▶ pods ──fits, and is on the disk──▶ pods/<uid> ──▶ resources: the pod's cgroup, as wide as both
-//	                                   │                                     │              then the containers, those that get less
+//	sources/apiserver ──a new spec──▶ pods ──fits, and is on the disk──▶ pods/<uid> ──▶ resources: the cgroup, as wide as both
+//	                                   │                                     │              then containers, those that get less
 //	                                   └─PodResizePending: Deferred, tried   └──▶ CRI       first, or a restart by resizePolicy
 //	                                     again; Infeasible                         ──▶ resources: the cgroup, as wide as the new
 //

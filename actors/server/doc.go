@@ -12,8 +12,8 @@
 // containers for what they share. The connections of a listener are bounded: an idle one gives way to a new one, so that
 // none keeps others out.
 //
-// What clients may take of a port is bounded before anything else: connections (idle ones give way), headers, each and all together
-// (connections.go), and requests a second of each address (clients.go). Then each handler has a deadline, answers that are made in
-// memory take turns, and logs and streams have a number that is refused beyond, for the admin socket one of its own. Streams belong
-// to the process: no actor's restart ends them.
+// What clients may take of a port is bounded before anything else: connections (idle ones give way), headers, each and all
+// together (connections.go), and requests a second of each address (clients.go). Then each handler has a deadline, answers that
+// are made in memory take turns, and logs and streams have a number that is refused beyond, for the admin socket one of its own.
+// Streams belong to the process: no actor's restart ends them.
 package server

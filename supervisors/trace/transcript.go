@@ -1,8 +1,8 @@
 // Package trace shows what the flight recorder kept: as a transcript, as a sequence diagram, as a trace for Perfetto, and as the
 // critical path of a pod's start. All of it is pure: entries in, text out.
 //
-// The critical path of a start is walked back along the causes from the first status that says ready; its segments join, and so add
-// up to the time that the start took.
+// The critical path of a start is walked back along the causes from the first status that says ready; its segments join, and so
+// add up to the time that the start took.
 package trace
 
 import (

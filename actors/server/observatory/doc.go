@@ -6,6 +6,6 @@
 // reading, and chaos where it is enabled. Both refuse what a browser sends for another site: a foreign Host (DNS
 // rebinding) or a foreign Origin (CSRF). The assets are embedded; nothing is loaded from elsewhere.
 //
-// A list has as many rows in the document as are seen; nothing is asked for while the page is hidden. e2e/browser drives the page in
-// chromium.
+// A list has as many rows in the document as are seen; nothing is asked for while the page is hidden. e2e/browser drives the page
+// in chromium.
 package observatory

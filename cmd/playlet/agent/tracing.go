@@ -39,9 +39,9 @@ const (
 	maxTraced = 4096
 )
 
-// tracing sends what the flight recorder has to an OpenTelemetry collector: one trace a pod, one trace a flow that is no pod's, one
-// span an entry, each below the one that caused it. Those of a pod are all below one that lasts from the first to when the pod is
-// ready; what begins a flow that another's message caused is below that one, too: its cause is an attribute.
+// tracing sends what the flight recorder has to an OpenTelemetry collector: one trace a pod, one trace a flow that is no pod's,
+// one span an entry, each below the one that caused it. Those of a pod are all below one that lasts from the first to when the
+// pod is ready; what begins a flow that another's message caused is below that one, too: its cause is an attribute.
 //
 // The spans of the runtime's calls are otelgrpc's, whose context goes with the call: those of the runtime are below them.
 // All methods may be called on nil, which traces nothing.
@@ -164,7 +164,8 @@ func (t *tracing) span(e *supervisors.Entry) {
 		attribute.Int64("playlet.id", int64(e.ID)),       //nolint:gosec // counted from 1
 		attribute.Int64("playlet.cause", int64(e.Cause)), //nolint:gosec // the same
 	}
-	for key, text := range map[string]string{"k8s.pod.uid": e.Flow.Pod, "playlet.kind": string(e.Kind), "playlet.digest": e.Digest} {
+	for key, text := range map[string]string{"k8s.pod.uid": e.Flow.Pod, "playlet.kind": string(e.Kind),
+		"playlet.digest": e.Digest} {
 		if text != "" {
 			attributes = append(attributes, attribute.String(key, text))
 		}

@@ -92,7 +92,8 @@ func (r Reservation) failed(err error) error {
 }
 
 // CheckGroups names the groups that have to be there and are not by either driver's reading of their names: cgroupRoot, and
-// those on which a reservation is to be enforced. The runtime may not have said which driver counts, and a host may have one alone.
+// those on which a reservation is to be enforced. The runtime may not have said which driver counts, and a host may have one
+// alone.
 func (t Tree) CheckGroups() error {
 	var errs []error
 	if err := t.checkRoot(false); err != nil {

@@ -112,7 +112,8 @@ func (l *leaks) left(ctx context.Context, all *api.Pods) (out []string, err erro
 	}
 	for _, f := range folders {
 		if !known[f.Name()] {
-			out = append(out, fmt.Sprintf("the folder %s is left of a pod that is not there", filepath.Join(l.rootDir, "pods", f.Name())))
+			folder := filepath.Join(l.rootDir, "pods", f.Name())
+			out = append(out, fmt.Sprintf("the folder %s is left of a pod that is not there", folder))
 		}
 	}
 	return out, nil

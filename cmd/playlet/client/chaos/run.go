@@ -25,8 +25,8 @@ import (
 const chaosRunLong = `Run an experiment: look whether the node is steady, carry the steps out, one after another, look all the while, and wait
 until the node is steady again. All the time each pod that was ready has to stay ready, no container of one may be restarted,
 the node's container runtime and network have to be ready, what is to end has to go, and in a cluster the node's lease has to be
-renewed and the Node has to be Ready. At the end each actor has to run, the agent may not have many more goroutines than before, no
-container may run twice, and no sandbox, container or folder may be left of a pod that is not there.
+renewed and the Node has to be Ready. At the end each actor has to run, the agent may not have many more goroutines than before,
+no container may run twice, and no sandbox, container or folder may be left of a pod that is not there.
 
 Exit code 0: all held. 1: something did not, or the experiment could not begin. Ctrl-C ends all rules.
 Experiments to begin with are in e2e/chaos.`
