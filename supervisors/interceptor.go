@@ -80,6 +80,7 @@ func (c *cell) intercept(env *envelope, d Delivery, v Verdict) (handle bool) {
 		return false
 	case Duplicate:
 		again.id, again.original = c.sys.seq.Add(1), env.id
+		again.flow = env.flowOf(again.id)
 		c.sys.post(c.self, &again)
 	case Drop:
 		return false
@@ -88,7 +89,17 @@ func (c *cell) intercept(env *envelope, d Delivery, v Verdict) (handle bool) {
 	return true
 }
 
+// flowOf is the flow of what stands in the message's place, with an ID of its own: where the message began a flow, so does that.
+func (env *envelope) flowOf(id uint64) Flow {
+	f := env.flow
+	if f.ID == env.id {
+		f.ID = id
+	}
+	return f
+}
+
 func (c *cell) noteChaos(env *envelope, d Delivery, digest string) {
-	c.sys.recorder.Add(Entry{ID: c.sys.seq.Add(1), Cause: env.cause, Flow: env.flow, Kind: OfChaos, From: c.self, To: c.self,
+	id := c.sys.seq.Add(1)
+	c.sys.recorder.Add(Entry{ID: id, Cause: env.cause, Flow: env.flowOf(id), Kind: OfChaos, From: c.self, To: c.self,
 		Message: d.MessageKind(), Digest: digest, Sent: env.sent, Began: c.sys.clock.Now()})
 }

@@ -109,6 +109,9 @@ func TestEffectsOfAnInterceptor(t *testing.T) {
 				t.Errorf("%+v: %v has the ID of another", c.verdict, e)
 			}
 			ids[e.ID] = true
+			if e.Message == "ping" && e.Flow.ID != e.ID { // each begins a flow, the double and what was done, too
+				t.Errorf("%+v: %v is of flow %d", c.verdict, e, e.Flow.ID)
+			}
 		}
 		if noted > 1 || (noted == 1) != (c.verdict.Effect != None) {
 			t.Errorf("%+v: it is %d times in the recorder", c.verdict, noted)

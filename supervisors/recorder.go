@@ -81,18 +81,83 @@ func (e *Entry) story() string {
 	}
 }
 
-// note is one entry in the list of all entries, oldest first, and in that of its story.
+// note is one entry in the list of all entries, oldest first, and in that of its story. Its words are in one text, and its times are
+// numbers: thousands of entries with a dozen pointers each are what the garbage collector would be busy with.
 type note struct {
-	Entry
+	text          string // sender, receiver, pod, message, digest and panic
 	of            *story
 	before, after *note
 	younger       *note // of the same story
+
+	seq, id, cause, flow uint64
+	sent, began          int64 // nanoseconds since 1970; 0: not known
+	took                 time.Duration
+	ends                 [5]uint32 // of the words in the text but the last
+	kind                 uint8     // in kinds
+}
+
+var kinds = []EntryKind{OfMessage, OfTimer, OfWork, OfChaos, OfCall}
+
+// The words of a note's text.
+const (
+	wordFrom = iota
+	wordTo
+	wordPod
+	wordMessage
+	wordDigest
+	wordPanic
+)
+
+func noteOf(e *Entry) note {
+	n := note{
+		text: string(e.From) + string(e.To) + e.Flow.Pod + e.Message + e.Digest + e.Panic,
+		seq:  e.Seq, id: e.ID, cause: e.Cause, flow: e.Flow.ID, sent: nanos(e.Sent), began: nanos(e.Began), took: e.Took,
+		kind: uint8(max(slices.Index(kinds, e.Kind), 0)), //nolint:gosec // one of five
+	}
+	end := uint32(0)
+	for i, length := range [...]int{len(e.From), len(e.To), len(e.Flow.Pod), len(e.Message), len(e.Digest)} {
+		end += uint32(length) //nolint:gosec // of words
+		n.ends[i] = end
+	}
+	return n
+}
+
+// word is one of the text, which it shares.
+func (n *note) word(i int) string {
+	begin, end := uint32(0), uint32(len(n.text)) //nolint:gosec // of words
+	if i > 0 {
+		begin = n.ends[i-1]
+	}
+	if i < len(n.ends) {
+		end = n.ends[i]
+	}
+	return n.text[begin:end]
+}
+
+func (n *note) entry() Entry {
+	return Entry{
+		Seq: n.seq, ID: n.id, Cause: n.cause, Flow: Flow{ID: n.flow, Pod: n.word(wordPod)}, Kind: kinds[n.kind],
+		From: messages.Address(n.word(wordFrom)), To: messages.Address(n.word(wordTo)), Message: n.word(wordMessage),
+		Digest: n.word(wordDigest), Sent: timeOf(n.sent), Began: timeOf(n.began), Took: n.took, Panic: n.word(wordPanic),
+	}
+}
+
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func timeOf(nanos int64) time.Time {
+	if nanos == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanos)
 }
 
 // bytes is about what the note takes.
-func (n *note) bytes() int {
-	return int(unsafe.Sizeof(*n)) + len(n.From) + len(n.To) + len(n.Flow.Pod) + len(n.Digest) + len(n.Panic)
-}
+func (n *note) bytes() int { return int(unsafe.Sizeof(*n)) + len(n.text) }
 
 // story are the entries of one pod or actor. It is in the list of all stories, the one that has been silent longest first.
 type story struct {
@@ -105,7 +170,7 @@ type story struct {
 
 // next is the entry that is forgotten next. At the first time it is settled what the start is: half of what there is, at most.
 func (s *story) next() *note {
-	if s.forgotten == 0 && s.oldest.Flow.Pod != "" {
+	if s.forgotten == 0 && s.oldest.word(wordPod) != "" {
 		s.started = s.oldest
 		for range min(startEntries, s.count/2) - 1 {
 			s.started = s.started.younger
@@ -181,9 +246,10 @@ func (r *Recorder) Add(e Entry) {
 		}
 	}
 	if n == nil {
-		n = &note{}
+		n = new(note)
 	}
-	*n = note{Entry: e, of: s, before: r.youngest}
+	*n = noteOf(&e)
+	n.of, n.before = s, r.youngest
 	r.bytes += n.bytes()
 	r.count++
 	if r.youngest != nil {
@@ -270,8 +336,9 @@ type Query struct {
 }
 
 func (q *Query) match(n *note) bool {
-	return (q.Pod == "" || n.Flow.Pod == q.Pod) && (q.Actor == nil || n.To == *q.Actor || n.From == *q.Actor) &&
-		(q.Since.IsZero() || !n.Ended().Before(q.Since)) && n.Seq > q.After
+	return n.seq > q.After && (q.Pod == "" || n.word(wordPod) == q.Pod) &&
+		(q.Actor == nil || n.word(wordTo) == string(*q.Actor) || n.word(wordFrom) == string(*q.Actor)) &&
+		(q.Since.IsZero() || !timeOf(n.began).Add(n.took).Before(q.Since))
 }
 
 // Select lists what is kept, oldest first. A pod's begins with what led to it: the chain of causes up to the work that some
@@ -280,7 +347,7 @@ func (r *Recorder) Select(q Query) []Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := []Entry{} // never nil: a server shows a list
-	for n := r.youngest; n != nil && n.Seq > q.After; n = n.before {
+	for n := r.youngest; n != nil && n.seq > q.After; n = n.before {
 		if q.match(n) {
 			out = append(out, n.shown())
 		}
@@ -294,7 +361,7 @@ func (r *Recorder) Select(q Query) []Entry {
 
 // shown is the entry, with what was forgotten before it.
 func (n *note) shown() Entry {
-	e := n.Entry
+	e := n.entry()
 	if s := n.of; s.forgotten > 0 && (s.started == nil && n == s.oldest || s.started != nil && n == s.started.younger) {
 		e.Forgotten = s.forgotten
 	}
@@ -314,15 +381,16 @@ func (r *Recorder) causes(of []Entry) (out []Entry) {
 	for range causePasses { // a cause may have been recorded after what it led to
 		before := len(out)
 		for n := r.youngest; n != nil; n = n.before {
-			if here[n.ID] || !wanted[n.ID] && (n.Kind != OfCall || !work[n.Cause]) {
+			kind := kinds[n.kind]
+			if here[n.id] || !wanted[n.id] && (kind != OfCall || !work[n.cause]) {
 				continue
 			}
-			out, here[n.ID] = append(out, n.Entry), true
-			switch n.Kind {
+			out, here[n.id] = append(out, n.entry()), true
+			switch kind {
 			case OfMessage:
-				wanted[n.Cause] = true
+				wanted[n.cause] = true
 			case OfWork:
-				work[n.ID] = true
+				work[n.id] = true
 			case OfTimer, OfCall, OfChaos:
 			}
 		}

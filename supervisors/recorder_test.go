@@ -16,6 +16,12 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
+// sizeOf is what the recorder counts for an entry, in bytes.
+func sizeOf(e Entry) int {
+	n := noteOf(&e)
+	return n.bytes()
+}
+
 func said(pod int, id uint64) Entry {
 	uid := fmt.Sprintf("%036d", pod)
 	return Entry{ID: id, Flow: Flow{Pod: uid}, From: messages.Pods, To: messages.PodAddress(uid), Message: "PodWanted"}
@@ -50,7 +56,7 @@ func TestEachOfManyPodsKeepsItsLastMessages(t *testing.T) {
 func TestTheRecorderKeepsItsBudget(t *testing.T) {
 	r := NewRecorder()
 	one := said(0, 0)
-	r.budget = 100 * (&note{Entry: one}).bytes()
+	r.budget = 100 * sizeOf(one)
 	for id := range uint64(30) {
 		r.Add(said(1, id))
 	}
@@ -62,7 +68,7 @@ func TestTheRecorderKeepsItsBudget(t *testing.T) {
 	}
 	for pod := 3; pod < 1000; pod++ {
 		r.Add(said(pod, uint64(pod)))
-		if most := r.budget + (&note{Entry: one}).bytes(); r.bytes > most {
+		if most := r.budget + sizeOf(one); r.bytes > most {
 			t.Fatalf("it takes %d bytes of %d", r.bytes, most)
 		}
 	}
@@ -199,7 +205,7 @@ func TestAPodsStartIsKept(t *testing.T) {
 	for other := range 100 {
 		r.Add(said(10+other, 3000))
 	}
-	if r.bytes > r.budget+(&note{Entry: said(1, 0)}).bytes() {
+	if r.bytes > r.budget+sizeOf(said(1, 0)) {
 		t.Errorf("%d bytes of %d", r.bytes, r.budget)
 	}
 }
@@ -208,7 +214,7 @@ func TestAPodsStartIsKept(t *testing.T) {
 func TestTheRecordersBooksAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewRecorder()
-		r.budget = rapid.IntRange(1, 60).Draw(t, "entries") * (&note{Entry: said(0, 0)}).bytes()
+		r.budget = rapid.IntRange(1, 60).Draw(t, "entries") * sizeOf(said(0, 0))
 		for id, pod := range rapid.SliceOfN(rapid.IntRange(0, 9), 1, 300).Draw(t, "pods") {
 			e := said(pod, uint64(id+1))
 			if pod > 7 {
@@ -228,7 +234,7 @@ func TestTheRecordersBooksAgree(t *testing.T) {
 			count := 0
 			for n := s.oldest; n != nil; n = n.younger {
 				if count++; n.of != s || n.younger == nil && n != s.youngest {
-					t.Fatalf("story %s: note %d", s.name, n.ID)
+					t.Fatalf("story %s: note %d", s.name, n.id)
 				}
 			}
 			if count != s.count || count != of[s] || r.stories[s.name] != s {

@@ -77,7 +77,7 @@ func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*ru
 		SelinuxRelabel: relabel(w.Pod, vm.Name),
 	}
 	if isImage {
-		m.Image = &runtimeapi.ImageSpec{Image: image}
+		m.Image = &runtimeapi.ImageSpec{Image: image, UserSpecifiedImage: reference(w.Pod, vm.Name), RuntimeHandler: w.Sandbox.Handler}
 	}
 	if p := vm.MountPropagation; p != nil {
 		switch *p {
@@ -142,14 +142,25 @@ func agents(pod *v1.Pod, volume string) bool {
 	return false
 }
 
-// relabel says whether the runtime may give the volume the container's SELinux label: not what belongs to the host.
+// relabel says whether the runtime may give the volume the container's SELinux label: not what belongs to the host, nor an image,
+// of which the runtime would write each file anew.
 func relabel(pod *v1.Pod, volume string) bool {
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.Name == volume {
-			return v.HostPath == nil
+			return v.HostPath == nil && v.Image == nil
 		}
 	}
 	return false
+}
+
+// reference is the name that an image that is a volume was asked for by.
+func reference(pod *v1.Pod, volume string) string {
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Name == volume && v.Image != nil {
+			return v.Image.Reference
+		}
+	}
+	return ""
 }
 
 // terminationLog makes the file that the application may leave a last word in. The name is the attempt's, so that

@@ -114,7 +114,8 @@ func TestHostsFileIsNotReadWhole(t *testing.T) {
 
 // The runtime mounts a volume that is an image: read-only, as a whole or the part that is asked for, and nothing beyond it.
 func TestMountsOfImages(t *testing.T) {
-	w := messages.RunContainer{Pod: &v1.Pod{}, ImageVolumes: map[string]string{"v": "sha256:1"}, Container: &v1.Container{}}
+	pod := &v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "r:1"}}}}}}
+	w := messages.RunContainer{Pod: pod, ImageVolumes: map[string]string{"v": "sha256:1"}, Container: &v1.Container{}}
 	h := &host.Host{RootDir: t.TempDir(), Abilities: func() host.Abilities { return host.Abilities{} }}
 	env := []cri.EnvVar{{Name: "PART", Value: "a/b"}, {Name: "OUT", Value: "../b"}, {Name: "ROOT", Value: "/etc"}}
 	for _, c := range []struct {
@@ -138,7 +139,8 @@ func TestMountsOfImages(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || len(got) != 1 || got[0].GetImage().GetImage() != "sha256:1" || got[0].HostPath != "" || !got[0].Readonly ||
+		if err != nil || len(got) != 1 || got[0].GetImage().GetImage() != "sha256:1" || got[0].SelinuxRelabel ||
+			got[0].GetImage().GetUserSpecifiedImage() != "r:1" || got[0].HostPath != "" || !got[0].Readonly ||
 			got[0].ImageSubPath != c.part || got[0].ContainerPath != "/m" {
 			t.Errorf("%+v: %v, %v", c.mount, got, err)
 		}

@@ -303,7 +303,7 @@ func TestLooksAgainForYoungImages(t *testing.T) {
 // An actor that begins knows nothing of what its predecessor told pods: while not all pods are known, nothing goes, and then no image
 // that one of them has yet to run, or runs. A person is told to wait, too.
 func TestAnActorThatBeginsKeepsWhatPodsName(t *testing.T) {
-	s := collecting(t, "init:1", "next:1", "debug:1", "over:1", "done:1")
+	s := collecting(t, "init:1", "next:1", "debug:1", "files:1", "over:1", "done:1")
 	s.available.Store(0)
 	s.board, s.minAge = board.New(), 0
 	s.start(t)
@@ -315,6 +315,8 @@ func TestAnActorThatBeginsKeepsWhatPodsName(t *testing.T) {
 	starts.Pod.Spec.InitContainers = []v1.Container{{Name: "done", Image: "done:1"}, {Name: "init", Image: "init:1"}}
 	starts.Pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{
 		Name: "debug", Image: "debug:1"}}}
+	starts.Pod.Spec.Volumes = []v1.Volume{{Name: "files", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "files:1"}}}}
+	starts.Pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "files"}}
 	starts.Status = &v1.PodStatus{InitContainerStatuses: []v1.ContainerStatus{
 		{Name: "done", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}}, {Name: "init"}}}
 	over.Phase = "finished"
@@ -327,7 +329,7 @@ func TestAnActorThatBeginsKeepsWhatPodsName(t *testing.T) {
 		s.k.Advance(5 * time.Second)
 		s.k.RunWork()
 	}
-	all := "init:1 next:1 debug:1 over:1 done:1"
+	all := "init:1 next:1 debug:1 files:1 over:1 done:1"
 	look(board.Snapshot{Unheard: []messages.Address{messages.Pods}, Audited: true})
 	look(board.Snapshot{})
 	expectText(t, "before all are known", s.has(t, strings.Fields(all)...), all)
@@ -335,7 +337,7 @@ func TestAnActorThatBeginsKeepsWhatPodsName(t *testing.T) {
 	s.k.RunWork()
 	expectText(t, "asked for by a person", s.has(t, strings.Fields(all)...), all)
 	look(board.Snapshot{Audited: true})
-	expectText(t, "then", s.has(t, strings.Fields(all)...), "init:1 next:1 debug:1")
+	expectText(t, "then", s.has(t, strings.Fields(all)...), "init:1 next:1 debug:1 files:1")
 }
 
 // A pull under way takes space, too: a reclaim that brings nothing says so.

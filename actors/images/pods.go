@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -26,7 +27,7 @@ func (a *images) settled(now time.Time) bool {
 	return s.Complete() || s.Version > 0 && now.Sub(s.Life) > settleTimeout
 }
 
-// ofPods adds the images of all containers that pods have yet to run, or run.
+// ofPods adds the images of all containers that pods have yet to run, or run, and of their volumes.
 func (a *images) ofPods(add func(ref string, k messages.ImageKey)) {
 	if a.opts.Board == nil {
 		return
@@ -47,8 +48,14 @@ func (a *images) ofPods(add func(ref string, k messages.ImageKey)) {
 			containers = append(containers, v1.Container(e.EphemeralContainerCommon))
 		}
 		for i := range containers {
-			if c := &containers[i]; !ended[c.Name] {
-				add(c.Image, messages.ImageKey{UID: string(p.Pod.UID), Container: c.Name})
+			c := &containers[i]
+			if ended[c.Name] {
+				continue
+			}
+			k := messages.ImageKey{UID: string(p.Pod.UID), Container: c.Name}
+			add(c.Image, k)
+			for _, v := range podspec.ImageVolumes(p.Pod, c) {
+				add(v.Image.Reference, k)
 			}
 		}
 	}

@@ -142,6 +142,8 @@ func TestTheCauseOfEachState(t *testing.T) {
 		{"policy Never", image("ErrImageNeverPull", ""), "container c: image 127.0.0.1:5000/x:y is not on this node, and imagePullPolicy is Never"},
 		{"a volume's", waiting(messages.Reason{Code: "ErrImagePull", Container: "c", Volume: "model", Cause: "r/m:1: not found", Tries: 2}),
 			"container c, volume model: image r/m:1 not found in its registry"},
+		{"a volume's policy", waiting(messages.Reason{Code: "ErrImageNeverPull", Container: "c", Volume: "model"}),
+			"container c, volume model: image r/m:1 is not on this node, and the volume's pullPolicy is Never"},
 		{"no name", image("InvalidImageName", "x"), "container c: image 127.0.0.1:5000/x:y is not a valid name"},
 		{"pulling", waiting(messages.Reason{Code: "Pulling", Container: "c",
 			Message: `the image "127.0.0.1:5000/x:y" is being pulled from the registry 127.0.0.1:5000; before, ErrImagePull: x`}),

@@ -125,18 +125,18 @@ func (v view) image(f *Finding, r messages.Reason) {
 	if spec := v.spec(r.Container); spec != nil {
 		name = spec.Image
 	}
-	whose := v.called(r.Container) + ": image " + name + " "
+	whose, policy := v.called(r.Container)+": image "+name+" ", "imagePullPolicy"
 	for i := range v.pod.Spec.Volumes {
 		if volume := &v.pod.Spec.Volumes[i]; volume.Name == r.Volume && volume.Image != nil {
 			name = volume.Image.Reference
-			whose = v.called(r.Container) + ", volume " + volume.Name + ": image " + name + " "
+			whose, policy = v.called(r.Container)+", volume "+volume.Name+": image "+name+" ", "the volume's pullPolicy"
 		}
 	}
 	means, remedy, known := meant(ofImages, f.LastError)
 	switch r.Code {
 	case messages.ReasonErrImageNeverPull:
-		f.Cause = whose + "is not on this node, and imagePullPolicy is Never"
-		f.Remedy = "bring the image to the node, or change imagePullPolicy"
+		f.Cause = whose + "is not on this node, and " + policy + " is Never"
+		f.Remedy = "bring the image to the node, or change " + policy
 	case messages.ReasonInvalidImageName:
 		f.Cause, f.Remedy = whose+"is not a valid name", "correct the image's name"
 	case messages.ReasonImageInspectError:
