@@ -63,22 +63,22 @@ func (a Attachments) Of(container string) ([]*libcni.NetworkAttachment, error) {
 	return list, nil
 }
 
-// Unrecorded are the containers for which addresses are reserved and of which libcni keeps nothing.
+// Unrecorded are the containers for which addresses are reserved and of which libcni keeps nothing. A record that cannot be read is
+// one, too: libcni names its file by network, container and interface.
 func (a Attachments) Unrecorded() ([]string, error) {
-	kept, err := a.config().GetCachedAttachments("") // of all
-	if err != nil {
-		return nil, err
-	}
 	ids := map[string]bool{}
 	for i := range a.Networks {
 		for _, l := range a.Networks[i].leases() {
 			ids[l.container] = l.container != ""
 		}
 	}
-	for _, one := range kept {
-		ids[one.ContainerID] = false
+	records, err := os.ReadDir(filepath.Join(a.CacheDir, "results")) // after the addresses: an ADD may end meanwhile
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
-	maps.DeleteFunc(ids, func(_ string, unrecorded bool) bool { return !unrecorded })
+	maps.DeleteFunc(ids, func(id string, reserved bool) bool {
+		return !reserved || slices.ContainsFunc(records, func(f fs.DirEntry) bool { return strings.Contains(f.Name(), "-"+id+"-") })
+	})
 	return slices.Sorted(maps.Keys(ids)), nil
 }
 

@@ -90,9 +90,11 @@ func TestAddressesThatNobodyRecorded(t *testing.T) {
 	const lost, recorded = "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"
 	attach(t, a, log, recorded, "")
 	must(t, os.Remove(log))
+	const cut = "cccccccccccccccc"
+	must(t, os.WriteFile(filepath.Join(a.CacheDir, "results", "pods-"+cut+"-eth0"), []byte("{"), 0o600))
 	must(t, os.Mkdir(filepath.Join(leases, "pods"), 0o755))
 	for file, text := range map[string]string{"10.0.0.2": lost + "\r\neth0", "fd00__2": lost + "\r\neth0", "10.0.0.3": recorded,
-		"10.0.0.4": "", "lock": "", "last_reserved_ip.0": "10.0.0.3"} {
+		"10.0.0.5": cut, "10.0.0.4": "", "lock": "", "last_reserved_ip.0": "10.0.0.3"} {
 		must(t, os.WriteFile(filepath.Join(leases, "pods", file), []byte(text), 0o600))
 	}
 	if got, err := a.Unrecorded(); err != nil || !slices.Equal(got, []string{lost}) {

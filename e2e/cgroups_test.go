@@ -175,31 +175,22 @@ containers:
 	})
 }
 
-// A pod whose group cannot be made says so, and starts when it can.
-func TestAPodWaitsForItsCgroup(t *testing.T) {
+// An agent whose cgroupRoot is not there does not start, and says so; once it is there, pods run below it.
+func TestAnAgentNeedsItsCgroupRoot(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := agentWith(t, s, func(a *stack.Agent) { a.Config["cgroupRoot"] = s.CgroupRoot() + "/later" })
 	must(t, a.Write("p.yaml", manifest(s, "p", sleeper)))
-	await(t, func() error {
-		now, err := a.Snapshot(t.Context())
-		if err != nil {
-			return err
-		}
-		p := now.Pod(onNode("p"))
-		if p == nil || p.Waiting == nil || p.Waiting.Code != "FailedCreatePodContainer" ||
-			!strings.Contains(p.Waiting.Message, "/later") {
-			return fmt.Errorf("the agent says %+v", p)
-		}
-		return nil
-	})
-	if all := containersOf(t, s, "p"); len(all) > 0 {
-		t.Errorf("it has containers: %v", all)
+	code, err := a.Wait(t.Context())
+	must(t, err)
+	if log := a.Log(); code == 0 || !strings.Contains(log, "cgroupRoot") || !strings.Contains(log, "/later") {
+		t.Errorf("exit code %d: %s", code, log)
 	}
 	points, err := isolate.Cgroups()
 	must(t, err)
 	for _, point := range points {
 		must(t, os.Mkdir(filepath.Join(point, s.CgroupRoot(), "later"), 0o755))
 	}
+	must(t, a.Start())
 	up(t, s, "p", "c")
 	must(t, a.Remove("p.yaml"))
 	nothing(t, s)

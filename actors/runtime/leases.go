@@ -21,14 +21,17 @@ import (
 // nothing; of which the runtime says, when it is asked by ID, that it does not know them; and of which no process is left.
 //
 // An address that is reserved for somebody of whom libcni keeps nothing is left by an ADD that was cut off, with its runtime or
-// its machine: whoever completed one has a record of it. Its sandbox counts as seen, since an agent may never get to see it.
+// its machine: whoever completed one has a record of it. No agent may ever have seen its sandbox, so it is given back when each
+// audit has found it so for longer than any ADD is given.
 
 // leases is what is known of the sandboxes that were seen.
 type leases struct {
-	seen    map[string]absence // by ID; nil: not read from the disk yet
-	saved   map[string]bool    // as on disk
-	working bool
-	lacks   string // why some could not be given back, as it was logged
+	seen map[string]absence // by ID; nil: not read from the disk yet
+	// unrecorded is since when each audit has found addresses of these of whom libcni keeps nothing.
+	unrecorded map[string]time.Time
+	saved      map[string]bool // as on disk
+	working    bool
+	lacks      string // why some could not be given back, as it was logged
 }
 
 // absence is how often, one after another, and since when an audit has not seen a sandbox.
@@ -40,6 +43,10 @@ type absence struct {
 // leaseGrace is how long a sandbox has to be absent.
 const leaseGrace = 2 * time.Minute
 
+// unrecordedGrace is longer than the time that runtimes are given for a sandbox, 15 minutes with CRI-O: they neither list nor know
+// one that is being attached.
+const unrecordedGrace = 20 * time.Minute
+
 const sandboxesVersion = 1
 
 type (
@@ -48,10 +55,9 @@ type (
 		err error
 	}
 	leasesEnded struct {
-		saved map[string]bool // nil: not written
-		// unrecorded are for whom addresses are reserved and of whom libcni keeps nothing.
-		unrecorded []string
-		over       []string // sandboxes of which nothing is attached any more
+		saved      map[string]bool // nil: not written
+		unrecorded []string        // see leases
+		over       []string        // sandboxes of which nothing is attached any more
 		leases     int
 		err        error
 	}
@@ -91,14 +97,20 @@ func (a *actor) countSandboxes(ctx supervisors.Context, m audited) {
 		}
 	}
 	slices.Sort(due)
+	var unrecorded []string
+	for id, since := range l.unrecorded {
+		if m.readAt.Sub(since) >= unrecordedGrace && !now[id] {
+			unrecorded = append(unrecorded, id)
+		}
+	}
 	all := map[string]bool{}
 	for id := range l.seen {
 		all[id] = true
 	}
 	changed := !maps.Equal(all, l.saved)
 	ctx.Do(supervisors.Work{
-		Name: "free leases of sandboxes that are gone", Timeout: time.Duration(len(due)+1) * removeTimeout, Routine: true,
-		Run: func(ctx context.Context) any { return a.freeLeases(ctx, all, changed, due) },
+		Name: "free leases of sandboxes that are gone", Timeout: time.Duration(len(due)+len(unrecorded)+1) * removeTimeout, Routine: true,
+		Run: func(ctx context.Context) any { return a.freeLeases(ctx, all, changed, due, unrecorded) },
 	})
 }
 
@@ -113,8 +125,9 @@ func (a *actor) loadedSandboxes(ctx supervisors.Context, m sandboxesLoaded) {
 	}
 }
 
-// freeLeases keeps on disk which sandboxes were seen, and gives back what is left of those that are due.
-func (a *actor) freeLeases(ctx context.Context, all map[string]bool, changed bool, due []string) (out leasesEnded) {
+// freeLeases keeps on disk which sandboxes were seen, and gives back what is left of those that are due, and of those who have been
+// unrecorded for long and still are.
+func (a *actor) freeLeases(ctx context.Context, all map[string]bool, changed bool, due, unrecorded []string) (out leasesEnded) {
 	if changed {
 		out.err = atomicfile.SaveVolatile(a.opts.SandboxesFile, sandboxesVersion, slices.Sorted(maps.Keys(all)))
 	}
@@ -136,6 +149,11 @@ func (a *actor) freeLeases(ctx context.Context, all map[string]bool, changed boo
 	attached.Networks, _ = cni.Load(places) // a network that is not ready is told of elsewhere
 	if out.unrecorded, err = attached.Unrecorded(); err != nil {
 		out.err = errors.Join(out.err, err)
+	}
+	for _, id := range slices.Sorted(slices.Values(unrecorded)) {
+		if slices.Contains(out.unrecorded, id) && !slices.Contains(due, id) {
+			due = append(due, id)
+		}
 	}
 	for _, id := range due {
 		leases, err := a.freeLease(ctx, attached, id)
@@ -174,11 +192,13 @@ func (a *actor) leasesFreed(ctx supervisors.Context, m leasesEnded) {
 	for _, id := range m.over {
 		delete(l.seen, id)
 	}
+	still := map[string]time.Time{}
 	for _, id := range m.unrecorded {
-		if _, seen := l.seen[id]; !seen && !slices.Contains(m.over, id) {
-			l.seen[id] = absence{}
+		if still[id] = ctx.Now(); !l.unrecorded[id].IsZero() {
+			still[id] = l.unrecorded[id]
 		}
 	}
+	l.unrecorded = still
 	if m.leases > 0 {
 		ctx.Log().Info("freed network addresses of sandboxes that the runtime has lost", "leases", m.leases)
 	}

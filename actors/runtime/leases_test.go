@@ -104,7 +104,7 @@ func TestLeasesOfSandboxesThatTheRuntimeHasLost(t *testing.T) {
 // What an ADD that was cut off has reserved is given back, whether its sandbox was seen or not; that of one that the runtime has, or
 // that somebody has a record of, is not.
 func TestLeasesThatNobodyRecorded(t *testing.T) {
-	const seen, bbb, unseen, stranger = aaa, "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", "cccccccccccccccccccccccccccccccc", "ssssssssssssssss"
+	const seen, bbb, unseen, stranger, slow = aaa, "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", "cccccccccccccccccccccccccccccccc", "ssssssssssssssss", "llllllllllllllll"
 	f := newFake()
 	f.sandbox("a", seen)
 	f.sandbox("b", bbb)
@@ -130,6 +130,13 @@ func TestLeasesThatNobodyRecorded(t *testing.T) {
 		t.Errorf("absent for a minute: %v", got)
 	}
 	l.audits(6)
+	if got := l.called(); !slices.Equal(slices.Compact(got), []string{seen}) {
+		t.Errorf("freed are those of %v", got)
+	}
+	write("leases/pods/10.0.0.9", slow+"\r\neth0") // an ADD that takes its time
+	l.audits(10)
+	l.attached("", slow)
+	l.audits(40)
 	if got := slices.Compact(slices.Sorted(slices.Values(l.called()))); !slices.Equal(got, []string{seen, unseen}) {
 		t.Errorf("freed are those of %v", got)
 	}

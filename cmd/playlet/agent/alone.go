@@ -68,7 +68,8 @@ func lockAgent(node *config.Node, log *slog.Logger) (held locks, err error) {
 	if err := prepareFolders(node); err != nil || fresh == nil {
 		return held, err
 	}
-	return held, root()
+	err = root()
+	return held, err
 }
 
 // lockRuntime takes a runtime's lock. It lies beside its socket, wherever links lead to it. Where nothing can be written
