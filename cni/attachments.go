@@ -63,8 +63,8 @@ func (a Attachments) Of(container string) ([]*libcni.NetworkAttachment, error) {
 	return list, nil
 }
 
-// Unrecorded are the containers for which addresses are reserved and of which libcni keeps nothing. A record that cannot be read is
-// one, too: libcni names its file by network, container and interface.
+// Unrecorded are the containers for which addresses are reserved and of which libcni keeps nothing. A record that cannot be read
+// is one, too: libcni names its file by network, container and interface.
 func (a Attachments) Unrecorded() ([]string, error) {
 	ids := map[string]bool{}
 	for i := range a.Networks {
@@ -77,7 +77,8 @@ func (a Attachments) Unrecorded() ([]string, error) {
 		return nil, err
 	}
 	maps.DeleteFunc(ids, func(id string, reserved bool) bool {
-		return !reserved || slices.ContainsFunc(records, func(f fs.DirEntry) bool { return strings.Contains(f.Name(), "-"+id+"-") })
+		recorded := func(f fs.DirEntry) bool { return strings.Contains(f.Name(), "-"+id+"-") }
+		return !reserved || slices.ContainsFunc(records, recorded)
 	})
 	return slices.Sorted(maps.Keys(ids)), nil
 }

@@ -81,8 +81,8 @@ func (e *Entry) story() string {
 	}
 }
 
-// note is one entry in the list of all entries, oldest first, and in that of its story. Its words are in one text, and its times are
-// numbers: thousands of entries with a dozen pointers each are what the garbage collector would be busy with.
+// note is one entry in the list of all entries, oldest first, and in that of its story. Its words are in one text, and its times
+// are numbers: thousands of entries with a dozen pointers each are what the garbage collector would be busy with.
 type note struct {
 	text          string // sender, receiver, pod, message, digest and panic
 	of            *story

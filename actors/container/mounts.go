@@ -77,7 +77,9 @@ func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*ru
 		SelinuxRelabel: relabel(w.Pod, vm.Name),
 	}
 	if isImage {
-		m.Image = &runtimeapi.ImageSpec{Image: image, UserSpecifiedImage: reference(w.Pod, vm.Name), RuntimeHandler: w.Sandbox.Handler}
+		m.Image = &runtimeapi.ImageSpec{
+			Image: image, UserSpecifiedImage: reference(w.Pod, vm.Name), RuntimeHandler: w.Sandbox.Handler,
+		}
 	}
 	if p := vm.MountPropagation; p != nil {
 		switch *p {

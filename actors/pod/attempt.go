@@ -261,8 +261,8 @@ func (m *Machine) tellRun(now time.Time, c *container) {
 func (m *Machine) desiredRun(c *container) messages.RunContainer {
 	return messages.RunContainer{
 		Pod: m.pod, Container: c.spec, Attempt: c.attempt, ImageRef: c.image.ref, Volumes: m.volumes.paths,
-		ImageVolumes: c.image.volumes,
-		BackOff:      c.backoff.step, Order: m.desired.Order, Round: m.rounds.now, Generation: c.generation, TargetID: m.targetID(c),
+		ImageVolumes: c.image.volumes, BackOff: c.backoff.step, Order: m.desired.Order, Round: m.rounds.now,
+		Generation: c.generation, TargetID: m.targetID(c),
 	}
 }
 

@@ -43,8 +43,8 @@ type absence struct {
 // leaseGrace is how long a sandbox has to be absent.
 const leaseGrace = 2 * time.Minute
 
-// unrecordedGrace is longer than the time that runtimes are given for a sandbox, 15 minutes with CRI-O: they neither list nor know
-// one that is being attached.
+// unrecordedGrace is longer than the time that runtimes are given for a sandbox, 15 minutes with CRI-O: they neither list nor
+// know one that is being attached.
 const unrecordedGrace = 20 * time.Minute
 
 const sandboxesVersion = 1
@@ -109,7 +109,8 @@ func (a *actor) countSandboxes(ctx supervisors.Context, m audited) {
 	}
 	changed := !maps.Equal(all, l.saved)
 	ctx.Do(supervisors.Work{
-		Name: "free leases of sandboxes that are gone", Timeout: time.Duration(len(due)+len(unrecorded)+1) * removeTimeout, Routine: true,
+		Name:    "free leases of sandboxes that are gone",
+		Timeout: time.Duration(len(due)+len(unrecorded)+1) * removeTimeout, Routine: true,
 		Run: func(ctx context.Context) any { return a.freeLeases(ctx, all, changed, due, unrecorded) },
 	})
 }
@@ -125,8 +126,8 @@ func (a *actor) loadedSandboxes(ctx supervisors.Context, m sandboxesLoaded) {
 	}
 }
 
-// freeLeases keeps on disk which sandboxes were seen, and gives back what is left of those that are due, and of those who have been
-// unrecorded for long and still are.
+// freeLeases keeps on disk which sandboxes were seen, and gives back what is left of those that are due, and of those who have
+// been unrecorded for long and still are.
 func (a *actor) freeLeases(ctx context.Context, all map[string]bool, changed bool, due, unrecorded []string) (out leasesEnded) {
 	if changed {
 		out.err = atomicfile.SaveVolatile(a.opts.SandboxesFile, sandboxesVersion, slices.Sorted(maps.Keys(all)))
