@@ -77,7 +77,7 @@ func (a *images) asks(ctx supervisors.Context, msg any) {
 		switch {
 		case a.opts.Collect == nil:
 			ctx.Reply(messages.ImageRemoved{Kept: "this agent collects no images"})
-		case a.collecting() || a.gc.settling:
+		case a.collecting():
 			ctx.Reply(messages.ImageRemoved{Busy: true})
 		default:
 			a.survey(ctx, &m)

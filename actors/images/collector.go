@@ -90,7 +90,7 @@ type (
 	removalsSettled struct{}
 )
 
-// startCollecting waits for removals that a predecessor began, and looks at once: an image's age counts from the first look.
+// startCollecting looks at once, as an image's age counts from the first look, or after removals that a predecessor began.
 func (a *images) startCollecting(ctx supervisors.Context) {
 	if a.opts.Collect == nil {
 		return
@@ -101,6 +101,7 @@ func (a *images) startCollecting(ctx supervisors.Context) {
 			_ = a.opts.Operations.Settle(ctx, removePrefix) // an error is the deadline, beyond that of any removal
 			return removalsSettled{}
 		}})
+		return // a list that is read meanwhile may have the image that is being removed
 	}
 	a.collect(ctx)
 }
@@ -118,7 +119,7 @@ func (a *images) collect(ctx supervisors.Context) {
 	a.survey(ctx, nil)
 }
 
-func (a *images) collecting() bool { return a.gc.surveys || a.gc.now != nil }
+func (a *images) collecting() bool { return a.gc.surveys || a.gc.now != nil || a.gc.settling }
 
 func (a *images) survey(ctx supervisors.Context, asked *messages.RemoveImage) {
 	a.gc.surveys = true

@@ -232,6 +232,14 @@ func TestAskedForWhatIsBeingRemoved(t *testing.T) {
 		if len(s.k.Take()) > 0 {
 			t.Error("it is answered before the removal has ended")
 		}
+		if restart { // what is listed meanwhile may have the image yet
+			s.k.Send(messages.Eviction, messages.ReclaimImages{})
+			for _, w := range s.k.Work {
+				if strings.HasPrefix(w.Name, "survey") {
+					t.Error("images are looked for while one is being removed")
+				}
+			}
+		}
 		for _, e := range s.sim.Calls("ImageStatus") {
 			t.Errorf("it was looked for: %+v", e)
 		}

@@ -157,6 +157,7 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 	case removalsSettled:
 		a.gc.settling = false
 		a.askWaiting(ctx)
+		a.collect(ctx)
 	case heldLong:
 		a.release(ctx, m)
 	case looked:
