@@ -63,18 +63,18 @@ func Pod(p *board.Pod) Explanation {
 			Cause:  "the pod's actor failed too often and is left alone, and so are its containers: " + short(q.Reason),
 			Remedy: "it is tried again by itself; it is a bug of Playlet: the agent's log has the stack"})
 	}
-	waiting := p.Waiting
-	over := v.is.Phase == v1.PodFailed || v.is.Phase == v1.PodSucceeded
-	if waiting != nil && waiting.Code == messages.ReasonRemoving && over && p.Ending == "" {
-		waiting = nil // how it has ended is what counts
-	}
-	if waiting != nil && waiting.Code != "" {
-		f := v.reason(*waiting)
+	var cleaning []Finding // of a pod that is over by itself, what is left of it: how it has ended is what counts
+	over := (v.is.Phase == v1.PodFailed || v.is.Phase == v1.PodSucceeded) && p.Ending == ""
+	switch waits := p.Waiting != nil && p.Waiting.Code != ""; {
+	case waits && over:
+		cleaning = append(cleaning, v.reason(*p.Waiting))
+	case waits:
+		f := v.reason(*p.Waiting)
 		if p.Ending != "" {
 			f.Cause = Ending(p.Ending) + ": " + f.Cause
 		}
 		all = append(all, f)
-	} else if p.Ending != "" {
+	case p.Ending != "":
 		all = append(all, Finding{Code: "Terminating", Cause: Ending(p.Ending), Since: p.EndingSince})
 	}
 	for _, f := range v.status(p) {
@@ -85,6 +85,7 @@ func Pod(p *board.Pod) Explanation {
 	if len(all) == 0 {
 		all = append(all, v.fine(p))
 	}
+	all = append(all, cleaning...)
 	out.Finding, out.Others = all[0], all[1:]
 	out.Evidence = v.evidence(p)
 	return out

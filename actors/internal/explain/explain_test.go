@@ -277,6 +277,11 @@ func TestTheCauseOfEachState(t *testing.T) {
 			p.Status = &v1.PodStatus{Phase: v1.PodFailed, ContainerStatuses: []v1.ContainerStatus{{Name: "c",
 				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 9}}}}}
 		}, "container c ended with exit code 9"},
+		{"failed, and what is left stays", func(p *board.Pod) {
+			waiting(messages.Reason{Code: "Unmounting", Message: "its volumes are being unmounted"})(p)
+			p.Status = &v1.PodStatus{Phase: v1.PodFailed, ContainerStatuses: []v1.ContainerStatus{{Name: "c",
+				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 9}}}}}
+		}, "container c ended with exit code 9"},
 		{"too long", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "DeadlineExceeded",
 			Message: "the pod was active for longer than its activeDeadlineSeconds (5)"}),
 			"the pod was active for longer than its activeDeadlineSeconds (5)"},
