@@ -16,7 +16,7 @@ import (
 // BenchmarkRecording sets what the flight recorder costs beside the processor time of a pod's start: by entries of a start and time
 // of an entry, and by pairs of runs with it and without: the median of their differences, and between which half of them lie.
 func BenchmarkRecording(b *testing.B) {
-	const pods, rounds = 100, 41
+	const pods, rounds = 400, 21
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		b.Fatal(err)
@@ -58,7 +58,7 @@ func startCost(b *testing.B, socket string, pods int, off bool) (cost, entries f
 	b.Helper()
 	_, _, stop := startOtherSide(b, socket) // a runtime with nothing of the run before
 	defer stop()
-	r := newRig(b, sim.Options{}, "--container-runtime-endpoint=unix://"+socket)
+	r := newRig(b, sim.Options{}, "--container-runtime-endpoint=unix://"+socket, "--max-pods=1000")
 	r.measured = true
 	r.start(nil)
 	defer r.stop()
