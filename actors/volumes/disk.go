@@ -102,7 +102,7 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 		if err := safepath.RemoveAllOneFilesystem(ctx, pods, uid); err != nil {
 			return err
 		}
-		d.log.Info("removed a pod's folder and volumes", "podUID", uid, "freedBytes", freed.Load())
+		d.log.Info("removed a pod's folder and volumes", "pod", uid, "freedBytes", freed.Load())
 		return nil
 	}
 	return errors.Join(unmountErr, cutKept(folder.Root))
