@@ -85,7 +85,7 @@ func TestTheLogSaysWhatAPodsFolderFreed(t *testing.T) {
 	path := d.mountPod(t.Context(), "u1", podWith("u1", emptyDirVolume("data"))).paths["data"]
 	must(t, os.WriteFile(filepath.Join(path, "much"), make([]byte, 1<<20), 0o600))
 	must(t, d.unmountPod(t.Context(), "u1", true))
-	_, text, _ := strings.Cut(log.String(), "podUID=u1 freedBytes=")
+	_, text, _ := strings.Cut(log.String(), "pod=u1 freedBytes=")
 	freed := 0
 	if _, err := fmt.Sscan(text, &freed); err != nil || freed < 1<<20 {
 		t.Errorf("logged is %s: %v", log.String(), err)
