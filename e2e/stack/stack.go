@@ -7,8 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,6 +109,7 @@ func Start(t TB, o Options) *Stack {
 		}
 		if err := s.Stop(); err != nil {
 			t.Errorf("stopping the stack: %v", err)
+			s.tellStories(err.Error(), t.Logf)
 		}
 	})
 	return s
@@ -248,5 +253,28 @@ func (s *Stack) tellLogs(logf func(format string, args ...any)) {
 	defer s.agentMu.Unlock()
 	for _, a := range s.agents {
 		logf("last lines of agent %s:\n%s", a.Name, containerd.Tail(a.Log(), 120))
+	}
+}
+
+// tellStories logs what the runtime and the agents have said of each container and pod that a text names by its ID.
+func (s *Stack) tellStories(text string, logf func(format string, args ...any)) {
+	logs := map[string]string{string(s.kind): s.RuntimeLog()}
+	s.agentMu.Lock()
+	defer s.agentMu.Unlock()
+	for _, a := range s.agents {
+		logs["agent "+a.Name] = a.Log()
+	}
+	ids := regexp.MustCompile(`[0-9a-f]{32,64}`).FindAllString(text, -1)
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		for _, who := range slices.Sorted(maps.Keys(logs)) {
+			var lines []string
+			for line := range strings.Lines(logs[who]) {
+				if strings.Contains(line, id) {
+					lines = append(lines, line)
+				}
+			}
+			logf("%s on %s:\n%s", who, id, strings.Join(lines[max(0, len(lines)-60):], ""))
+		}
 	}
 }
