@@ -137,6 +137,22 @@ func TestPrivateImagesStayPrivate(t *testing.T) {
 		pod("puller", "IfNotPresent")
 		pod("silent", "Never")
 		none("puller", "silent")
+		await(t, func() error { // a sandbox whose making is cut off leaves a cgroup, for as long as its pod is there
+			list, err := s.CRI().ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
+			if err != nil {
+				return err
+			}
+			ready := 0
+			for _, sandbox := range list.GetItems() {
+				if sandbox.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
+					ready++
+				}
+			}
+			if ready != 3 {
+				return fmt.Errorf("%d sandboxes are ready", ready)
+			}
+			return nil
+		})
 		must(t, a.Kill9())
 		must(t, a.Start())
 		pod("late", "Never")
