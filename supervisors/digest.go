@@ -1,11 +1,13 @@
 package supervisors
 
 import (
+	"bytes"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -43,23 +45,17 @@ var (
 	buffers = sync.Pool{New: func() any { return new([]byte) }}
 )
 
-// digest says in few words which thing a message is about and what it says of it.
-func digest(msg any) string {
+// appendDigest adds in few words which thing a message is about and what it says of it.
+func appendDigest(b []byte, msg any) []byte {
 	t := reflect.TypeOf(msg)
 	if t == nil || t.Kind() != reflect.Struct {
-		return ""
+		return b
 	}
 	plan, known := plans.Load(t)
 	if !known {
 		plan, _ = plans.LoadOrStore(t, partsOf(t, nil))
 	}
-	parts := plan.([]part)
-	if len(parts) == 0 {
-		return ""
-	}
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	b, whole := (*buffer)[:0], reflect.ValueOf(msg)
+	parts, whole := plan.([]part), reflect.ValueOf(msg)
 	for i := range parts {
 		v, ok := whole, true
 		for _, f := range parts[i].path {
@@ -79,8 +75,10 @@ func digest(msg any) string {
 			break
 		}
 	}
-	*buffer = b
-	return strings.ToValidUTF8(string(b), "")
+	if !utf8.Valid(b) {
+		b = bytes.ToValidUTF8(b, nil)
+	}
+	return b
 }
 
 // partsOf lists the parts of a struct, and of those in it that are about the same thing.

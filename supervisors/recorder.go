@@ -84,7 +84,7 @@ func (e *Entry) story() string {
 // note is one entry in the list of all entries, oldest first, and in that of its story. Its words are in one text, and its times
 // are numbers: thousands of entries with a dozen pointers each are what the garbage collector would be busy with.
 type note struct {
-	text          string // sender, receiver, pod, message, digest and panic
+	text          []byte // sender, receiver, pod, message, digest and panic; its room is used again
 	of            *story
 	before, after *note
 	younger       *note // of the same story
@@ -108,22 +108,26 @@ const (
 	wordPanic
 )
 
-func noteOf(e *Entry) note {
-	n := note{
-		text: string(e.From) + string(e.To) + e.Flow.Pod + e.Message + e.Digest + e.Panic,
-		seq:  e.Seq, id: e.ID, cause: e.Cause, flow: e.Flow.ID, sent: nanos(e.Sent), began: nanos(e.Began), took: e.Took,
+// fill makes the note one of an entry whose digest is told apart.
+func (n *note) fill(e *Entry, digest []byte) {
+	text, end := n.text[:0], uint32(0)
+	*n = note{
+		seq: e.Seq, id: e.ID, cause: e.Cause, flow: e.Flow.ID, sent: nanos(e.Sent), began: nanos(e.Began), took: e.Took,
 		kind: uint8(max(slices.Index(kinds, e.Kind), 0)), //nolint:gosec // one of five
 	}
-	end := uint32(0)
-	for i, length := range [...]int{len(e.From), len(e.To), len(e.Flow.Pod), len(e.Message), len(e.Digest)} {
+	if need := len(e.From) + len(e.To) + len(e.Flow.Pod) + len(e.Message) + len(digest) + len(e.Panic); need > cap(text) {
+		text = make([]byte, 0, need)
+	}
+	for i, length := range [...]int{len(e.From), len(e.To), len(e.Flow.Pod), len(e.Message), len(digest)} {
 		end += uint32(length) //nolint:gosec // of words
 		n.ends[i] = end
 	}
-	return n
+	text = append(append(append(append(text, e.From...), e.To...), e.Flow.Pod...), e.Message...)
+	n.text = append(append(text, digest...), e.Panic...)
 }
 
 // word is one of the text, which it shares.
-func (n *note) word(i int) string {
+func (n *note) word(i int) []byte {
 	begin, end := uint32(0), uint32(len(n.text)) //nolint:gosec // of words
 	if i > 0 {
 		begin = n.ends[i-1]
@@ -136,9 +140,10 @@ func (n *note) word(i int) string {
 
 func (n *note) entry() Entry {
 	return Entry{
-		Seq: n.seq, ID: n.id, Cause: n.cause, Flow: Flow{ID: n.flow, Pod: n.word(wordPod)}, Kind: kinds[n.kind],
-		From: messages.Address(n.word(wordFrom)), To: messages.Address(n.word(wordTo)), Message: n.word(wordMessage),
-		Digest: n.word(wordDigest), Sent: timeOf(n.sent), Began: timeOf(n.began), Took: n.took, Panic: n.word(wordPanic),
+		Seq: n.seq, ID: n.id, Cause: n.cause, Flow: Flow{ID: n.flow, Pod: string(n.word(wordPod))},
+		Kind: kinds[n.kind], From: messages.Address(n.word(wordFrom)), To: messages.Address(n.word(wordTo)),
+		Message: string(n.word(wordMessage)), Digest: string(n.word(wordDigest)), Sent: timeOf(n.sent), Began: timeOf(n.began),
+		Took: n.took, Panic: string(n.word(wordPanic)),
 	}
 }
 
@@ -157,7 +162,7 @@ func timeOf(nanos int64) time.Time {
 }
 
 // bytes is about what the note takes.
-func (n *note) bytes() int { return int(unsafe.Sizeof(*n)) + len(n.text) }
+func (n *note) bytes() int { return int(unsafe.Sizeof(*n)) + cap(n.text) }
 
 // story are the entries of one pod or actor. It is in the list of all stories, the one that has been silent longest first.
 type story struct {
@@ -170,7 +175,7 @@ type story struct {
 
 // next is the entry that is forgotten next. At the first time it is settled what the start is: half of what there is, at most.
 func (s *story) next() *note {
-	if s.forgotten == 0 && s.oldest.word(wordPod) != "" {
+	if s.forgotten == 0 && len(s.oldest.word(wordPod)) > 0 {
 		s.started = s.oldest
 		for range min(startEntries, s.count/2) - 1 {
 			s.started = s.started.younger
@@ -208,19 +213,25 @@ func (r *Recorder) record(to messages.Address, env *envelope, began, ended time.
 	}
 	e := Entry{
 		ID: env.id, Cause: env.cause, Flow: env.flow, Kind: env.kind, From: env.from, To: to, Message: typeName(env.msg),
-		Digest: digest(env.msg), Sent: env.sent, Began: began, Took: ended.Sub(began),
+		Sent: env.sent, Began: began, Took: ended.Sub(began),
 	}
 	if panicked != nil {
 		e.Panic = firstLine(fmt.Sprint(panicked))
 	}
-	r.Add(e)
+	buffer := buffers.Get().(*[]byte)
+	*buffer = appendDigest((*buffer)[:0], env.msg)
+	r.add(e, *buffer)
+	buffers.Put(buffer)
 }
 
 // Add records an entry and gives it its Seq.
 func (r *Recorder) Add(e Entry) {
-	if r.off.Load() {
-		return
+	if !r.off.Load() {
+		r.add(e, []byte(e.Digest))
 	}
+}
+
+func (r *Recorder) add(e Entry, digest []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seq++
@@ -248,7 +259,7 @@ func (r *Recorder) Add(e Entry) {
 	if n == nil {
 		n = new(note)
 	}
-	*n = noteOf(&e)
+	n.fill(&e, digest)
 	n.of, n.before = s, r.youngest
 	r.bytes += n.bytes()
 	r.count++
@@ -336,8 +347,8 @@ type Query struct {
 }
 
 func (q *Query) match(n *note) bool {
-	return n.seq > q.After && (q.Pod == "" || n.word(wordPod) == q.Pod) &&
-		(q.Actor == nil || n.word(wordTo) == string(*q.Actor) || n.word(wordFrom) == string(*q.Actor)) &&
+	return n.seq > q.After && (q.Pod == "" || string(n.word(wordPod)) == q.Pod) &&
+		(q.Actor == nil || string(n.word(wordTo)) == string(*q.Actor) || string(n.word(wordFrom)) == string(*q.Actor)) &&
 		(q.Since.IsZero() || !timeOf(n.began).Add(n.took).Before(q.Since))
 }
 
