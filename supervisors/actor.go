@@ -7,8 +7,8 @@
 // Work is there between a message and its result, with its calls of the container runtime and the API server as leaves; it bears
 // the pod that it is for (Work.Pod), whoever had it begin, and counts from when what it waited for came (Awaited). The recorder
 // belongs to the process and outlives the actors. It is dumped into the log at a panic, written to playlet/flight-recorder.log in
-// the root folder at SIGUSR1, and read past all mailboxes. task bench-recording prints what it costs beside a start's processor
-// time: 3 % at most.
+// the root folder at SIGUSR1, and read past all mailboxes. task bench-recording prints what it costs:
+// 3 % of the processor time of a start at most, as task bench measures that.
 //
 // Vitals (vitals.go) are state, mailbox, the message in hand, restarts and last failure of each actor, kept outside mailboxes. An
 // actor's own account of its state is an inspection, asked for with a deadline.
