@@ -140,20 +140,10 @@ func (a Attachments) del(ctx context.Context, conf *libcni.NetworkConfigList, on
 // ended says that no process is in a cgroup that has the container's name, as runtimes call them: of its network namespace
 // nothing is known.
 func (a Attachments) ended(container string) error {
-	files, err := filepath.Glob(filepath.Join(a.Proc, "[0-9]*/cgroup"))
-	if err == nil && len(files) == 0 {
-		err = errors.New("no processes are seen at all")
-	}
-	for _, file := range files {
-		text, gone := os.ReadFile(file)
-		if strings.Contains(string(text), container) {
-			return ErrInUse
-		}
-		if gone != nil && !errors.Is(gone, fs.ErrNotExist) && !errors.Is(gone, unix.ESRCH) {
-			return gone
-		}
-	}
-	return err
+	return a.noProcess("cgroup", func(file string) (bool, error) {
+		text, err := os.ReadFile(file)
+		return strings.Contains(string(text), container), err
+	})
 }
 
 // unused says that no process is in the network namespace at path, or else why not.
@@ -164,16 +154,24 @@ func (a Attachments) unused(path string) error {
 	} else if err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(a.Proc, "[0-9]*/ns/net"))
+	return a.noProcess("ns/net", func(file string) (bool, error) {
+		if file == filepath.Join(a.Proc, "1/ns/net") {
+			return false, nil // the machine's own, which not every root may look at
+		}
+		space, err := os.Readlink(file)
+		return space == fmt.Sprintf("net:[%d]", at.Ino), err
+	})
+}
+
+// noProcess says that there is no process that uses something, by a file of its folder in proc; ErrInUse where there is one.
+func (a Attachments) noProcess(name string, uses func(file string) (bool, error)) error {
+	files, err := filepath.Glob(filepath.Join(a.Proc, "[0-9]*", name))
 	if err == nil && len(files) == 0 {
 		err = errors.New("no processes are seen at all")
 	}
 	for _, file := range files {
-		if file == filepath.Join(a.Proc, "1/ns/net") {
-			continue // the machine's own, which not every root may look at
-		}
-		space, gone := os.Readlink(file)
-		if gone == nil && space == fmt.Sprintf("net:[%d]", at.Ino) {
+		used, gone := uses(file)
+		if used {
 			return ErrInUse
 		}
 		if gone != nil && !errors.Is(gone, fs.ErrNotExist) && !errors.Is(gone, unix.ESRCH) {

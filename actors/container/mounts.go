@@ -72,13 +72,15 @@ func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*ru
 	if !filepath.IsAbs(target) {
 		target = filepath.Join("/", target)
 	}
+	source := volumeOf(w.Pod, vm.Name)
 	m := &runtimeapi.Mount{
-		HostPath: path, ContainerPath: target, Readonly: vm.ReadOnly || isImage || agents(w.Pod, vm.Name),
-		SelinuxRelabel: relabel(w.Pod, vm.Name),
+		HostPath: path, ContainerPath: target, Readonly: vm.ReadOnly || isImage || agents(source),
+		SelinuxRelabel: relabel(source),
 	}
 	if isImage {
-		m.Image = &runtimeapi.ImageSpec{
-			Image: image, UserSpecifiedImage: reference(w.Pod, vm.Name), RuntimeHandler: w.Sandbox.Handler,
+		m.Image = &runtimeapi.ImageSpec{Image: image, RuntimeHandler: w.Sandbox.Handler}
+		if source.Image != nil {
+			m.Image.UserSpecifiedImage = source.Image.Reference
 		}
 	}
 	if p := vm.MountPropagation; p != nil {
@@ -105,7 +107,7 @@ func partOf(h *host.Host, w messages.RunContainer, index int, volume string, env
 	return subpath.Bind(subpath.Part{
 		Pod: h.PodDir(string(w.Pod.UID)), From: volume, Volume: vm.Name, Container: w.Container.Name, Index: index, Path: path,
 		// Where the kubelet makes a folder in place of a key that is not there, too, its reason is told here.
-		Make:   !agents(w.Pod, vm.Name),
+		Make:   !agents(volumeOf(w.Pod, vm.Name)),
 		PassOn: vm.MountPropagation != nil && *vm.MountPropagation == v1.MountPropagationBidirectional,
 	})
 }
@@ -134,35 +136,25 @@ func recursiveReadOnly(vm *v1.VolumeMount, able bool) (bool, error) {
 	}
 }
 
-// agents says whether the agent writes the volume's files, so that containers only read them.
-func agents(pod *v1.Pod, volume string) bool {
+// volumeOf is the pod's volume with this name; the zero value where it has none.
+func volumeOf(pod *v1.Pod, name string) (v v1.VolumeSource) {
 	for i := range pod.Spec.Volumes {
-		if v := &pod.Spec.Volumes[i]; v.Name == volume {
-			return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+		if pod.Spec.Volumes[i].Name == name {
+			return pod.Spec.Volumes[i].VolumeSource
 		}
 	}
-	return false
+	return v
+}
+
+// agents says whether the agent writes the volume's files, so that containers only read them.
+func agents(v v1.VolumeSource) bool {
+	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }
 
 // relabel says whether the runtime may give the volume the container's SELinux label: not what belongs to the host, nor an image,
 // of which the runtime would write each file anew.
-func relabel(pod *v1.Pod, volume string) bool {
-	for i := range pod.Spec.Volumes {
-		if v := &pod.Spec.Volumes[i]; v.Name == volume {
-			return v.HostPath == nil && v.Image == nil
-		}
-	}
-	return false
-}
-
-// reference is the name that an image that is a volume was asked for by.
-func reference(pod *v1.Pod, volume string) string {
-	for i := range pod.Spec.Volumes {
-		if v := &pod.Spec.Volumes[i]; v.Name == volume && v.Image != nil {
-			return v.Image.Reference
-		}
-	}
-	return ""
+func relabel(v v1.VolumeSource) bool {
+	return v != (v1.VolumeSource{}) && v.HostPath == nil && v.Image == nil
 }
 
 // terminationLog makes the file that the application may leave a last word in. The name is the attempt's, so that

@@ -102,6 +102,9 @@ func unpack(ctx context.Context, packages []string, cache string) error {
 		file := files[len(files)-1]
 		unfinished := filepath.Join(cache, "unfinished-"+name)
 		finished := filepath.Join(cache, "debian-"+strings.TrimSuffix(filepath.Base(file), ".deb"))
+		if err := os.RemoveAll(unfinished); err != nil { // what an interrupted run has left
+			return err
+		}
 		out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", file, unfinished).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("unpacking %s: %w: %s", file, err, containerd.Tail(string(out), 5))

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/endpoint"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -184,12 +185,7 @@ func (c *Client) explain(err error) error {
 	if errors.As(err, &u) { // its URL is of our making and tells nobody anything
 		err = u.Err
 	}
-	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "dial" {
-		err = failed.Err // without Go's words for what was being done
-	}
-	if failed, ok := errors.AsType[*os.SyscallError](err); ok {
-		err = failed.Err
-	}
+	err = endpoint.Plain(err)
 	switch info, statErr := os.Stat(c.socket); {
 	case statErr == nil && info.Mode()&fs.ModeSocket == 0:
 		return fmt.Errorf("%w (%s is no socket): %s", ErrNotRunning, c.socket, advice)
