@@ -1,0 +1,166 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/actors"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// readyPods are the containers of each pod that is ready, by name, with what changes when one is restarted. The status of the
+// unknown ones is not known yet: their actor, and the one that knows of it, have begun anew.
+func readyPods(all *api.Pods) (out map[string]map[string]string, unknown map[string]bool) {
+	out, unknown = map[string]map[string]string{}, map[string]bool{}
+	for i := range all.Pods {
+		p := all.Pods[i].Pod
+		unknown[p.Namespace+"/"+p.Name] = true
+		for _, condition := range p.Status.Conditions {
+			if condition.Type != v1.PodReady {
+				continue
+			}
+			delete(unknown, p.Namespace+"/"+p.Name)
+			if condition.Status != v1.ConditionTrue {
+				continue
+			}
+			containers := map[string]string{}
+			for _, s := range p.Status.ContainerStatuses {
+				containers[s.Name] = fmt.Sprintf("%s, restart %d", s.ContainerID, s.RestartCount)
+			}
+			out[p.Namespace+"/"+p.Name] = containers
+		}
+	}
+	return out, unknown
+}
+
+// baseline notes what is there before.
+func (c *chaosRun) baseline(ctx context.Context) error {
+	all, err := c.client.Pods(ctx, api.Filter{})
+	if err != nil {
+		return err
+	}
+	actors, err := c.client.Actors(ctx)
+	if err != nil {
+		return err
+	}
+	version, err := c.client.Version(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.leaks.begin(ctx, all, version.RootDir); err != nil {
+		fmt.Fprintln(c.out, "it is not looked for sandboxes, containers and folders of pods that leak:", cli.OneLine(err))
+	}
+	c.before, _ = readyPods(all)
+	c.goroutines = actors.Goroutines
+	c.report.Pods = len(c.before)
+	for _, containers := range c.before {
+		c.report.Containers += len(containers)
+	}
+	if want := c.experiment.Spec.Steady.Pods; len(c.before) < want {
+		return fmt.Errorf("the node is not steady, and nothing was done: %d pods are ready, and %d have to be",
+			len(c.before), want)
+	}
+	err = errors.Join(c.look(ctx, true), c.command(ctx))
+	if n := len(c.report.Violations); n > 0 {
+		err = errors.Join(err, errors.New(c.report.Violations[n-1].Text))
+	}
+	if err != nil {
+		return fmt.Errorf("the node is not steady, and nothing was done: %w", err)
+	}
+	return nil
+}
+
+// look compares the node with what it was, and notes what is violated. At rest, actors have to be as well; the error says what is
+// not, which may pass.
+func (c *chaosRun) look(ctx context.Context, rest bool) error {
+	all, err := c.client.Pods(ctx, api.Filter{})
+	if err != nil {
+		return err
+	}
+	c.report.Looks++
+	if !all.Runtime.Ready || !all.Runtime.NetworkReady {
+		if rest {
+			return errors.New("the container runtime or its network is not ready")
+		}
+		c.violated("the container runtime or its network was not ready")
+	}
+	if all.NotReady != "" {
+		c.violated("the Node is told not to be ready: " + all.NotReady)
+	}
+	if expires := all.LeaseExpires; !expires.IsZero() && time.Now().After(expires) {
+		c.violated("the node's lease was not renewed before it ended at " + expires.Format(time.RFC3339))
+	}
+	if !all.Audited || len(all.Unheard) > 0 { // an actor that has begun anew does not know of all pods yet
+		if rest {
+			return errors.New("the agent does not know of all pods yet")
+		}
+		return nil
+	}
+	c.lookForLostDeletions(all)
+	now, unknown := readyPods(all)
+	for pod, containers := range c.before {
+		if unknown[pod] {
+			if rest {
+				return fmt.Errorf("the status of pod %s is not known yet", pod)
+			}
+			continue
+		}
+		for name, was := range containers {
+			if is, ready := now[pod][name]; now[pod] != nil && (!ready || is != was) {
+				c.violated(fmt.Sprintf("container %s of pod %s is another: %s, and was %s", name, pod, is, was))
+			}
+		}
+		if now[pod] == nil {
+			c.violated("pod " + pod + " is not ready")
+		}
+	}
+	if !rest {
+		return nil
+	}
+	tree, err := c.client.Actors(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range tree.Actors {
+		if a := &tree.Actors[i]; a.State != supervisors.Running {
+			return fmt.Errorf("actor %s is %s", actors.ShownPath(a), a.State)
+		}
+	}
+	if n := tree.Goroutines; c.goroutines > 0 && n > c.goroutines+c.goroutines/4+goroutineNoise {
+		return fmt.Errorf("the agent has %d goroutines, and had %d before: something leaks", n, c.goroutines)
+	}
+	return c.leaks.look(ctx, all)
+}
+
+// lookForLostDeletions notes pods that are to end and do not.
+func (c *chaosRun) lookForLostDeletions(all *api.Pods) {
+	now, there := time.Now(), map[string]bool{}
+	for i := range all.Pods {
+		p := &all.Pods[i]
+		uid := string(p.Pod.UID)
+		if p.Ending == "" {
+			continue
+		}
+		there[uid] = true
+		since, seen := c.ending[uid]
+		if !seen {
+			since = now
+			c.ending[uid] = since
+		}
+		grace := endsWithin
+		if g := p.Pod.Spec.TerminationGracePeriodSeconds; g != nil {
+			grace += time.Duration(*g) * time.Second
+		}
+		if now.Sub(since) > grace {
+			c.violated(fmt.Sprintf("pod %s/%s is to end (%s) and is still there", p.Pod.Namespace, p.Pod.Name, p.Ending))
+		}
+	}
+	maps.DeleteFunc(c.ending, func(uid string, _ time.Time) bool { return !there[uid] })
+}
