@@ -73,37 +73,87 @@ func (w *watcher) checkShared(t *testing.T) {
 
 func (w *watcher) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Verdict{} }
 
-// killer strikes at the first message of one spot: once before it is handled, or once after, or it loses it.
-type killer struct {
+// strike is what is done at the first message of one spot: its actor dies before it is handled, or after, or it is lost, or
+// the whole agent dies.
+type strike struct {
 	spot   spot
 	manner string
-
-	mu     sync.Mutex
-	struck bool
 }
 
-func (k *killer) strike(d supervisors.Delivery, manner string) bool {
+func (s strike) String() string { return s.spot.String() + "/" + s.manner }
+
+// strikes are those at all that was seen of these kinds of actors, in these manners.
+func (w *watcher) strikes(kinds []supervisors.Kind, manners ...string) (all []strike) {
+	for s := range w.seen {
+		for _, manner := range manners {
+			if slices.Contains(kinds, s.kind) && (manner != "lost" || w.losing[s]) {
+				all = append(all, strike{s, manner})
+			}
+		}
+	}
+	return all
+}
+
+// onDays gives each strike a day. With the race detector, under which a day is dear, several share one.
+func onDays(t *testing.T, strikes []strike, day func(*testing.T, []strike)) {
+	slices.SortFunc(strikes, func(a, b strike) int { return strings.Compare(a.String(), b.String()) })
+	days := len(strikes)
+	if underRace {
+		days = (len(strikes) + 3) / 4
+	}
+	t.Logf("%d strikes on %d days", len(strikes), days)
+	for first := range days {
+		var chosen []strike // far from one another in the list: mostly of several kinds of actors
+		name := ""
+		for i := first; i < len(strikes); i += days {
+			chosen = append(chosen, strikes[i])
+			name += " and " + strikes[i].String()
+		}
+		t.Run(strings.TrimPrefix(name, " and "), func(t *testing.T) {
+			t.Parallel()
+			day(t, chosen)
+		})
+	}
+}
+
+// killer carries out each of its strikes once.
+type killer struct {
+	mu     sync.Mutex
+	coming map[strike]bool
+	whole  chan<- struct{} // where all of the agent is to die
+}
+
+func newKiller(strikes []strike) *killer {
+	k := &killer{coming: map[strike]bool{}}
+	for _, s := range strikes {
+		k.coming[s] = true
+	}
+	return k
+}
+
+func (k *killer) strikes(d supervisors.Delivery, manner string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.struck || k.manner != manner || d.Kind != k.spot.kind || d.MessageKind() != k.spot.message {
-		return false
-	}
-	k.struck = true
-	return true
+	s := strike{spot{d.Kind, d.MessageKind()}, manner}
+	now := k.coming[s]
+	delete(k.coming, s)
+	return now
 }
 
 func (k *killer) Before(d supervisors.Delivery) supervisors.Verdict {
 	switch {
-	case k.strike(d, "before"):
+	case k.strikes(d, "before"):
 		return supervisors.Verdict{Effect: supervisors.Panic}
-	case d.Droppable() && k.strike(d, "lost"):
+	case d.Droppable() && k.strikes(d, "lost"):
 		return supervisors.Verdict{Effect: supervisors.Drop}
+	case k.strikes(d, "all"):
+		k.whole <- struct{}{}
 	}
 	return supervisors.Verdict{}
 }
 
 func (k *killer) After(d supervisors.Delivery) supervisors.Verdict {
-	if k.strike(d, "after") {
+	if k.strikes(d, "after") {
 		return supervisors.Verdict{Effect: supervisors.Panic}
 	}
 	return supervisors.Verdict{}
@@ -390,56 +440,42 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 	}) {
 		return
 	}
-	spots := make([]spot, 0, len(w.seen))
-	for s := range w.seen {
-		spots = append(spots, s)
-	}
-	slices.SortFunc(spots, func(a, b spot) int { return strings.Compare(a.String(), b.String()) })
-	t.Logf("%d kinds of messages at actors, %d of which can be lost", len(spots), len(w.losing))
-	if underRace {
-		t.Log("with the race detector each actor is killed before every second kind of message and after the others; `task chaos` does both everywhere")
-	}
-	for i, s := range spots {
-		if s.kind == "node" {
-			continue // the root's end is the process's: see TestTheRootsEndIsTheProcesss
-		}
-		for _, manner := range []string{"before", "after", "lost"} {
-			if manner == "lost" && !w.losing[s] || underRace && manner == []string{"before", "after"}[i%2] {
-				continue
+	kinds := slices.Collect(maps.Keys(w.kinds()))
+	kinds = slices.DeleteFunc(kinds, func(k supervisors.Kind) bool {
+		return k == "node" // the root's end is the process's: see TestTheRootsEndIsTheProcesss
+	})
+	onDays(t, w.strikes(kinds, "before", "after", "lost"), func(t *testing.T, strikes []strike) {
+		for range 3 { // a message that comes by chance, comes on one of three days
+			k := newKiller(strikes)
+			r := newClusterRig(t, scenarioRuntime())
+			scenario(r, k)
+			gotOutcome, gotCalls := settled(r.rig)
+			if gotOutcome != wantOutcome {
+				t.Errorf("it ended with\n%s\ninstead of\n%s", gotOutcome, wantOutcome)
 			}
-			t.Run(s.String()+"/"+manner, func(t *testing.T) {
-				t.Parallel()
-				why := byChance[s.String()]
-				if again.seen[s] == 0 {
+			if gotCalls != wantCalls {
+				t.Errorf("what was done:\n%s\ninstead of\n%s", gotCalls, wantCalls)
+			}
+			checkViolations(t, r.rig)
+			if err := startsTold(r, false); err != nil {
+				t.Error(err)
+			}
+			strikes = slices.DeleteFunc(strikes, func(s strike) bool {
+				why := byChance[s.spot.String()]
+				if again.seen[s.spot] == 0 {
 					why = "of two days that nobody disturbed one had none, too"
 				}
-				for range 3 { // a message that comes by chance, comes on one of three days
-					k := &killer{spot: s, manner: manner}
-					r := newClusterRig(t, scenarioRuntime())
-					scenario(r, k)
-					gotOutcome, gotCalls := settled(r.rig)
-					if gotOutcome != wantOutcome {
-						t.Errorf("it ended with\n%s\ninstead of\n%s", gotOutcome, wantOutcome)
-					}
-					if gotCalls != wantCalls {
-						t.Errorf("what was done:\n%s\ninstead of\n%s", gotCalls, wantCalls)
-					}
-					checkViolations(t, r.rig)
-					if err := startsTold(r, false); err != nil {
-						t.Error(err)
-					}
-					if k.struck {
-						return
-					}
-					if why != "" {
-						t.Log("the day had no such message:", why)
-						return
-					}
+				if k.coming[s] && why != "" {
+					t.Logf("the day had no message for %s: %s", s, why)
 				}
-				t.Error("three days had no such message: nothing was killed")
+				return !k.coming[s] || why != ""
 			})
+			if len(strikes) == 0 {
+				return
+			}
 		}
-	}
+		t.Errorf("three days had no message for %v: nothing was killed", strikes)
+	})
 }
 
 const dayIsShort = "it comes every 10 s, and a day may be shorter; the rest has TestTheMachineShutsDown"
@@ -473,13 +509,19 @@ var elsewhere = map[supervisors.Kind]string{
 	"ender": "TestAPodInQuarantineIsDeleted",
 }
 
-// everyKindIsSeen says that the day has work for every kind of actor of the table.
-func everyKindIsSeen(t *testing.T, w *watcher) {
-	t.Helper()
+// kinds are those of the actors that got a message.
+func (w *watcher) kinds() map[supervisors.Kind]bool {
 	kinds := map[supervisors.Kind]bool{}
 	for s := range w.seen {
 		kinds[s.kind] = true
 	}
+	return kinds
+}
+
+// everyKindIsSeen says that the day has work for every kind of actor of the table.
+func everyKindIsSeen(t *testing.T, w *watcher) {
+	t.Helper()
+	kinds := w.kinds()
 	supervisors.Tree.Walk(func(path string, row *supervisors.Row) {
 		if !kinds[row.Kind] && elsewhere[row.Kind] == "" {
 			t.Errorf("the day has nothing for actors of kind %s", path)

@@ -76,13 +76,11 @@ type pressed struct {
 	*clusterRig
 	scales  *strained
 	release func() // the fourth pod's start
-	struck  chan struct{}
 }
 
 func newPressed(t *testing.T) *pressed {
 	r := &pressed{clusterRig: newClusterRig(t, sim.Options{Preload: []string{"old:1"}},
 		"--eviction-hard=memory.available<100Mi,nodefs.available<10%", "--eviction-pressure-transition-period=1ms", "--minimum-image-ttl-duration=0s")}
-	r.struck = r.fallsWhole()
 	r.scales = &strained{runtime: r.runtime}
 	r.clusterRig.scales = r.scales
 	for _, name := range []string{"a", "b", "c"} {
@@ -92,8 +90,8 @@ func newPressed(t *testing.T) *pressed {
 }
 
 // fallsWhole has the whole agent die where it is struck, while something is waited for, and another one begin.
-func (r *clusterRig) fallsWhole() (struck chan struct{}) {
-	struck = make(chan struct{}, 1)
+func (r *clusterRig) fallsWhole() chan<- struct{} {
+	struck := make(chan struct{}, 4)
 	r.meanwhile = func() {
 		select {
 		case <-struck:
@@ -154,21 +152,6 @@ func (r *pressed) day(chaos supervisors.Interceptor) {
 	checkViolations(r.t.(*testing.T), r.rig)
 }
 
-// fall has the whole agent die at a spot.
-type fall struct {
-	killer
-	struck chan struct{}
-}
-
-func (f *fall) Before(d supervisors.Delivery) supervisors.Verdict {
-	if f.strike(d, f.manner) {
-		f.struck <- struct{}{}
-	}
-	return supervisors.Verdict{}
-}
-
-func (f *fall) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Verdict{} }
-
 // Whatever of the actors concerned falls at whatever message while the node is short of disk and then of memory, and where all fall with it: what nobody
 // uses goes, no image that a pod starts with does, and one pod is evicted, not two.
 func TestPressureWhereActorsFall(t *testing.T) {
@@ -176,22 +159,11 @@ func TestPressureWhereActorsFall(t *testing.T) {
 	if !t.Run("undisturbed", func(t *testing.T) { newPressed(t).day(w) }) {
 		return
 	}
-	for s := range w.seen {
-		if !slices.Contains([]supervisors.Kind{"eviction", "pods", "runtime", "images"}, s.kind) {
-			continue
-		}
-		for _, manner := range []string{"before", "after"} {
-			t.Run(s.String()+"/"+manner, func(t *testing.T) {
-				t.Parallel()
-				newPressed(t).day(&killer{spot: s, manner: manner})
-			})
-		}
-		if s.kind == "eviction" || s.kind == "images" {
-			t.Run(s.String()+"/all", func(t *testing.T) {
-				t.Parallel()
-				r := newPressed(t)
-				r.day(&fall{killer{spot: s, manner: "all"}, r.struck})
-			})
-		}
-	}
+	strikes := w.strikes([]supervisors.Kind{"eviction", "pods", "runtime", "images"}, "before", "after")
+	strikes = append(strikes, w.strikes([]supervisors.Kind{"eviction", "images"}, "all")...)
+	onDays(t, strikes, func(t *testing.T, strikes []strike) {
+		r, k := newPressed(t), newKiller(strikes)
+		k.whole = r.fallsWhole()
+		r.day(k)
+	})
 }

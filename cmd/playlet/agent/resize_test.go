@@ -133,8 +133,8 @@ func TestAResizeWhereActorsFall(t *testing.T) {
 	day := func(t *testing.T, chaos supervisors.Interceptor) {
 		gate := &later{Interceptor: chaos}
 		r := resizing(t, gate)
-		if f, whole := chaos.(*fall); whole {
-			f.struck = r.fallsWhole()
+		if k, kills := chaos.(*killer); kills {
+			k.whole = r.fallsWhole()
 		}
 		gate.open.Store(true)
 		r.resizes("300m", "96Mi")
@@ -148,24 +148,8 @@ func TestAResizeWhereActorsFall(t *testing.T) {
 		return
 	}
 	w.checkShared(t)
-	for s := range w.seen {
-		if !slices.Contains([]supervisors.Kind{"pods", "pod", "container", "resources"}, s.kind) {
-			continue
-		}
-		for _, manner := range []string{"before", "after", "lost", "all"} {
-			if manner == "lost" && !w.losing[s] {
-				continue
-			}
-			var chaos supervisors.Interceptor = &killer{spot: s, manner: manner}
-			if manner == "all" {
-				chaos = &fall{killer: killer{spot: s, manner: manner}}
-			}
-			t.Run(s.String()+"/"+manner, func(t *testing.T) {
-				t.Parallel()
-				day(t, chaos)
-			})
-		}
-	}
+	strikes := w.strikes([]supervisors.Kind{"pods", "pod", "container", "resources"}, "before", "after", "lost", "all")
+	onDays(t, strikes, func(t *testing.T, strikes []strike) { day(t, newKiller(strikes)) })
 }
 
 // later lets an interceptor act from when it is opened on.

@@ -117,18 +117,6 @@ func TestAllAreRestartedWhereActorsFall(t *testing.T) {
 	if !t.Run("undisturbed", func(t *testing.T) { day(t, w) }) {
 		return
 	}
-	for s := range w.seen {
-		if !slices.Contains([]supervisors.Kind{"pods", "pod", "container"}, s.kind) {
-			continue
-		}
-		for _, manner := range []string{"before", "after", "lost"} {
-			if manner == "lost" && !w.losing[s] {
-				continue
-			}
-			t.Run(s.String()+"/"+manner, func(t *testing.T) {
-				t.Parallel()
-				day(t, &killer{spot: s, manner: manner})
-			})
-		}
-	}
+	strikes := w.strikes([]supervisors.Kind{"pods", "pod", "container"}, "before", "after", "lost")
+	onDays(t, strikes, func(t *testing.T, strikes []strike) { day(t, newKiller(strikes)) })
 }
