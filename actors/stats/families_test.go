@@ -34,7 +34,6 @@ var absent = map[string]string{
 	"the node's runtime of pods is watched by events and audits: nothing is discarded, and there is no relisting by pod": "kubelet_pleg_discard_events",
 	"there is one stream of events, whose loss health tells":                                                             "kubelet_evented_pleg_*",
 	"a pod's actor is there with the message that names it":                                                              "kubelet_pod_worker_start_duration_seconds",
-	"there are no device plugins and no pod resources API yet":                                                           `kubelet_device_plugin_* kubelet_pod_resources_endpoint_*`,
 	"there is no dynamic resource allocation yet":                                                                        "dra_*",
 	"there are no CPU, memory and topology managers yet": `kubelet_container_aligned_compute_resources_* kubelet_cpu_manager_*
 		kubelet_memory_manager_* kubelet_topology_manager_*`,
@@ -109,6 +108,10 @@ func exercise(t *testing.T) (*rig, *Metrics, http.Handler) {
 	metrics.DeferredResizes.WithLabelValues("pod_updated").Inc()
 	metrics.Resized(true, 1500*time.Millisecond)
 	metrics.Preemptions.WithLabelValues("memory").Inc()
+	metrics.PluginRegistrations.WithLabelValues("example.com/gpu").Inc()
+	metrics.Since(metrics.PluginAllocation, now, "example.com/gpu")
+	metrics.PodResources("requests_total", "requests_list", "requests_get", "requests_get_allocatable", "errors_list", "errors_get",
+		"errors_get_allocatable")
 	metrics.Since(metrics.CgroupTime, now, "create")
 	metrics.Pulled(200<<20, time.Second)
 	metrics.CollectedImages.WithLabelValues("space").Inc()

@@ -52,6 +52,18 @@ var (
 
 	CgroupTime = histogram("kubelet_cgroup_manager_duration_seconds", "Time that changes of cgroups took.",
 		prometheus.DefBuckets, "operation_type")
+	PluginRegistrations = counter("kubelet_device_plugin_registration_total", "Registrations of device plugins.", "resource_name")
+	PluginAllocation    = histogram("kubelet_device_plugin_alloc_duration_seconds",
+		"Time that device plugins took to allocate devices to a container.", prometheus.DefBuckets, "resource_name")
+	podResources = map[string]*prometheus.CounterVec{
+		"requests_total":           podResourcesCounter("requests_total", "Requests to the pod resources API."),
+		"requests_list":            podResourcesCounter("requests_list", "Requests for the resources of all pods."),
+		"requests_get":             podResourcesCounter("requests_get", "Requests for the resources of one pod."),
+		"requests_get_allocatable": podResourcesCounter("requests_get_allocatable", "Requests for what pods can have."),
+		"errors_list":              podResourcesCounter("errors_list", "Requests for the resources of all pods that failed."),
+		"errors_get":               podResourcesCounter("errors_get", "Requests for the resources of one pod that failed."),
+		"errors_get_allocatable":   podResourcesCounter("errors_get_allocatable", "Requests for what pods can have that failed."),
+	}
 	pullTime = histogram("kubelet_image_pull_duration_seconds", "Time that pulls of images took, the queue included.",
 		pullBuckets, "image_size_in_bytes")
 	CollectedImages = counter("kubelet_image_garbage_collected_total", "Unused images that were removed, by why: age or space.",
@@ -88,6 +100,17 @@ var (
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	return register(c, len(labels), func() { c.WithLabelValues() })
+}
+
+func podResourcesCounter(name, help string) *prometheus.CounterVec {
+	return counter("kubelet_pod_resources_endpoint_"+name, help, "server_api_version")
+}
+
+// PodResources counts requests to the pod resources API v1 as "requests_total" or another name of its families.
+func PodResources(names ...string) {
+	for _, name := range names {
+		podResources[name].WithLabelValues("v1").Inc()
+	}
 }
 
 func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {

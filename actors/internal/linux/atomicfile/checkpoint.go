@@ -75,27 +75,35 @@ func save(path string, version int, value any, durable bool) error {
 	return writeFile(path, append(data, '\n'), 0o600, durable)
 }
 
-// Load reads the checkpoint at path into value, a pointer. An error leaves value untouched. It wraps fs.ErrNotExist
-// when there is none, and is an *UnreadableError when that is of no use, and then the file is out of the way. Any other says
-// that it cannot be read now, and the file is where it was: a later Load may read it. None is a reason not to start.
+// Load reads the checkpoint at path into value, a pointer. An error leaves value untouched, and is as LoadText has it.
 func Load(path string, version int, value any) error {
 	target := reflect.ValueOf(value)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
 		return fmt.Errorf("checkpoint %s: Load needs a pointer, not a %T", path, value)
 	}
+	fresh := reflect.New(target.Type().Elem())
+	if err := LoadText(path, func(data []byte) error { return decode(data, version, fresh.Interface()) }); err != nil {
+		return err
+	}
+	target.Elem().Set(fresh.Elem())
+	return nil
+}
+
+// LoadText reads a checkpoint that has a form of its own. An error wraps fs.ErrNotExist when there is none, and is an
+// *UnreadableError when that is of no use, by decode's word too, and then the file is out of the way. Any other says that it
+// cannot be read now, and the file is where it was: a later reading may succeed. None is a reason not to start.
+func LoadText(path string, decode func([]byte) error) error {
 	data, err := read(path)
 	if err != nil && !errors.Is(err, errNoCheckpoint) {
 		return fmt.Errorf("checkpoint %s: %w", path, err)
 	}
-	fresh := reflect.New(target.Type().Elem())
 	if err == nil {
-		err = decode(data, version, fresh.Interface())
+		err = decode(data)
 	}
 	if err != nil {
 		kept, asideErr := keepAside(path)
 		return &UnreadableError{Path: path, KeptAs: kept, Err: errors.Join(err, asideErr)}
 	}
-	target.Elem().Set(fresh.Elem())
 	return nil
 }
 

@@ -1,0 +1,181 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
+)
+
+// IsDevice says whether a resource is a plugin's, or containers have some of it. It does not wait.
+func (m *Manager) IsDevice(name v1.ResourceName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.book.isDevice(string(name), time.Now())
+}
+
+// Retain takes the devices back of all pods but those that hold theirs. It does not wait: the disk has it with the next
+// allocation.
+func (m *Manager) Retain(holds func(uid string) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.book.retain(holds)
+}
+
+// Allocate gives all containers of a pod the devices that they ask for, by the plugins' consent, and writes that down. What they
+// have already stays. The error is why the pod cannot have them; then it has none. It must not run twice at once for one pod.
+func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod) error {
+	reuse := map[string][]string{}
+	err := m.allocateAll(ctx, pod, reuse)
+	m.mu.Lock()
+	if err != nil {
+		m.book.retain(func(uid string) bool { return uid != string(pod.UID) })
+	}
+	m.put()
+	m.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := m.file.Flush(); err != nil {
+		return fmt.Errorf("failed to write checkpoint file %q: %w", m.path(), err)
+	}
+	return nil
+}
+
+func (m *Manager) allocateAll(ctx context.Context, pod *v1.Pod, reuse map[string][]string) error {
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if err := m.allocateContainer(ctx, pod, c, reuse); err != nil {
+			return err
+		}
+		m.reusable(reuse, holder{string(pod.UID), c.Name}, !sidecar(c))
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if err := m.allocateContainer(ctx, pod, c, reuse); err != nil {
+			return err
+		}
+		m.reusable(reuse, holder{string(pod.UID), c.Name}, false)
+	}
+	return nil
+}
+
+func sidecar(c *v1.Container) bool {
+	return ptr.Deref(c.RestartPolicy, "") == v1.ContainerRestartPolicyAlways
+}
+
+// reusable notes what those after a container may have of what it had: all of an init container's, none of another's.
+func (m *Manager) reusable(reuse map[string][]string, h holder, may bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, g := range m.book.given[h] {
+		ids := g.ids()
+		reuse[name] = slices.DeleteFunc(reuse[name], func(id string) bool { return slices.Contains(ids, id) })
+		if may {
+			reuse[name] = append(reuse[name], ids...)
+			slices.Sort(reuse[name])
+		}
+	}
+}
+
+// asks are the plugins' resources that a container asks for, in order, with how many of each. Requests are the same as limits.
+func (m *Manager) asks(c *v1.Container) (names []string, counts map[string]int) {
+	counts = map[string]int{}
+	for name, q := range c.Resources.Limits {
+		if q.Value() > 0 && m.IsDevice(name) {
+			counts[string(name)] = int(q.Value())
+		}
+	}
+	return slices.Sorted(maps.Keys(counts)), counts
+}
+
+func (m *Manager) allocateContainer(ctx context.Context, pod *v1.Pod, c *v1.Container, reuse map[string][]string) error {
+	names, counts := m.asks(c)
+	for _, name := range names {
+		r := request{holder{string(pod.UID), c.Name}, name, counts[name], reuse[name]}
+		if err := m.allocate(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allocate gives a container devices of one resource. They are reserved while the plugin is asked, so that others may be served
+// meanwhile.
+func (m *Manager) allocate(ctx context.Context, r request) error {
+	preferred, err := m.preferred(ctx, r)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	n, met, err := m.book.needs(r, time.Now())
+	if err != nil || met {
+		m.mu.Unlock()
+		return err
+	}
+	ids := n.pick(preferred)
+	m.book.reserve(r, ids, nil)
+	p := m.book.resources[r.resource].plugin
+	m.mu.Unlock()
+	answer, err := p.allocate(ctx, ids)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.book.release(r.holder, r.resource)
+		return err
+	}
+	if g, still := m.book.given[r.holder][r.resource]; still { // else the pod is gone
+		g.answer = answer
+		m.book.given[r.holder][r.resource] = g
+	}
+	return nil
+}
+
+// preferred are the devices that the plugin would have a request get, where it has a say.
+func (m *Manager) preferred(ctx context.Context, r request) ([]string, error) {
+	m.mu.Lock()
+	n, met, err := m.book.needs(r, time.Now())
+	var p *plugin
+	if err == nil {
+		p = m.book.resources[r.resource].plugin
+	}
+	m.mu.Unlock()
+	if err != nil || met || n.rest == 0 || !p.options.GetGetPreferredAllocationAvailable() {
+		return nil, err
+	}
+	resp, err := p.api.GetPreferredAllocation(ctx, &pluginapi.PreferredAllocationRequest{
+		ContainerRequests: []*pluginapi.ContainerPreferredAllocationRequest{{
+			AvailableDeviceIDs: slices.Concat(n.first, n.free), MustIncludeDeviceIDs: n.first,
+			AllocationSize: int32(r.count), //nolint:gosec // a count of devices
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("device plugin GetPreferredAllocation rpc failed with err: %w", err)
+	}
+	if all := resp.GetContainerResponses(); len(all) > 0 {
+		return all[0].GetDeviceIDs(), nil
+	}
+	return nil, nil
+}
+
+func (p *plugin) allocate(ctx context.Context, ids []string) (*pluginapi.ContainerAllocateResponse, error) {
+	defer metrics.Since(metrics.PluginAllocation, time.Now(), p.resource)
+	resp, err := p.api.Allocate(ctx, &pluginapi.AllocateRequest{
+		ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: ids}},
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(resp.GetContainerResponses()) == 0:
+		return nil, errors.New("no containers return in allocation response")
+	}
+	return resp.GetContainerResponses()[0], nil
+}

@@ -1,0 +1,235 @@
+package devices
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/playlet-dev/playlet/actors/internal/devices/checkpoint"
+)
+
+// stopGrace is how long the devices of a plugin that went are still counted; the kubelet's.
+const stopGrace = 5 * time.Minute
+
+// device is one device, as its plugin told of it last.
+type device struct {
+	healthy bool
+	nodes   []int64 // NUMA nodes that it is near to; none: not told
+}
+
+// known is one resource. One that the checkpoint alone knows has neither plugin nor devices.
+type known struct {
+	plugin  *plugin
+	devices map[string]device // by ID
+	listed  bool              // by a plugin that is there: else none of them can be used
+	gone    time.Time         // since when there is no plugin; zero: there is one
+}
+
+// given is what a container has of a resource.
+type given struct {
+	devices checkpoint.DevicesPerNUMA
+	answer  *pluginapi.ContainerAllocateResponse // nil: the plugin is being asked
+}
+
+// holder is a container.
+type holder struct{ uid, container string }
+
+// book is all that is known. Every decision is a function of it, of the question and of the time; the Manager guards it.
+type book struct {
+	resources map[string]*known
+	given     map[holder]map[string]given // by resource
+}
+
+func newBook() *book {
+	return &book{resources: map[string]*known{}, given: map[holder]map[string]given{}}
+}
+
+// ids are the devices, in order.
+func (g given) ids() []string {
+	var all []string
+	for _, some := range g.devices {
+		all = append(all, some...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// current says that the resource is of a plugin that is there, or went not long ago.
+func (k *known) current(now time.Time) bool {
+	return k != nil && (k.gone.IsZero() || now.Sub(k.gone) <= stopGrace)
+}
+
+// healthy are the devices that can be used, in order.
+func (k *known) healthy() (ids []string) {
+	for id, d := range k.devices {
+		if d.healthy && k.listed {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// isDevice says whether a resource is a plugin's. Those that containers have stay so.
+func (b *book) isDevice(name string, now time.Time) bool {
+	if b.resources[name].current(now) {
+		return true
+	}
+	for _, has := range b.given {
+		if _, ok := has[name]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// free are the healthy devices that no container has, in order.
+func (b *book) free(name string) []string {
+	used := map[string]bool{}
+	for _, has := range b.given {
+		for _, id := range has[name].ids() {
+			used[id] = true
+		}
+	}
+	return slices.DeleteFunc(b.resources[name].healthy(), func(id string) bool { return used[id] })
+}
+
+// request is what a container asks for of one resource.
+type request struct {
+	holder
+	resource string
+	count    int
+	reuse    []string // what init containers of its pod had
+}
+
+// need is what a request still needs. Where it is met, none.
+type need struct {
+	first []string // what is taken before anything else
+	free  []string // of these are taken
+	rest  int      // so many
+}
+
+// needs says what a request needs; met where the container has it already. The errors are the kubelet's, as they come into the
+// pod's status.
+func (b *book) needs(r request, now time.Time) (n need, met bool, err error) {
+	had, has := b.given[r.holder][r.resource]
+	ids := had.ids()
+	k := b.resources[r.resource]
+	switch {
+	case has && len(ids) != r.count:
+		return need{}, false, fmt.Errorf("pod %q container %q changed request for resource %q from %d to %d", r.uid, r.container,
+			r.resource, len(ids), r.count)
+	case !k.current(now):
+		return need{}, false, fmt.Errorf("cannot allocate unregistered device %s", r.resource)
+	case len(k.healthy()) == 0:
+		return need{}, false, fmt.Errorf("no healthy devices present; cannot allocate unhealthy devices %s", r.resource)
+	case slices.ContainsFunc(ids, func(id string) bool { return !k.devices[id].healthy }):
+		return need{}, false, fmt.Errorf("previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s",
+			r.resource)
+	case has && had.answer == nil:
+		return need{}, false, fmt.Errorf("devices of %s are being allocated already", r.resource)
+	case has:
+		return need{}, true, nil
+	}
+	n.first = r.reuse[:min(len(r.reuse), r.count)]
+	n.rest, n.free = r.count-len(n.first), b.free(r.resource)
+	if len(n.free) < n.rest {
+		return need{}, false, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", r.resource,
+			n.rest, len(n.free))
+	}
+	return n, false, nil
+}
+
+// pick is what a request gets: what it has first, then what the plugin prefers of what is free, then any.
+func (n need) pick(preferred []string) []string {
+	out := slices.Clone(n.first)
+	for _, from := range [][]string{preferred, n.free} {
+		for _, id := range from {
+			if len(out) < len(n.first)+n.rest && slices.Contains(n.free, id) && !slices.Contains(out, id) {
+				out = append(out, id)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// reserve notes that a container is given devices; answer is the plugin's, nil until it has come.
+func (b *book) reserve(r request, ids []string, answer *pluginapi.ContainerAllocateResponse) {
+	per := checkpoint.DevicesPerNUMA{}
+	for _, id := range ids {
+		nodes := b.resources[r.resource].devices[id].nodes
+		if len(nodes) == 0 {
+			nodes = []int64{checkpoint.NoNode}
+		}
+		for _, n := range nodes {
+			per[n] = append(per[n], id)
+		}
+	}
+	if b.given[r.holder] == nil {
+		b.given[r.holder] = map[string]given{}
+	}
+	b.given[r.holder][r.resource] = given{per, answer}
+}
+
+// release takes back what a container has of a resource.
+func (b *book) release(h holder, name string) {
+	delete(b.given[h], name)
+	if len(b.given[h]) == 0 {
+		delete(b.given, h)
+	}
+}
+
+// retain takes back what all pods have but those that hold theirs.
+func (b *book) retain(holds func(uid string) bool) {
+	maps.DeleteFunc(b.given, func(h holder, _ map[string]given) bool { return !holds(h.uid) })
+}
+
+// told takes a plugin's list of devices, and gives the pods of which a device changed its health, or came back.
+func (b *book) told(name string, devices []*pluginapi.Device) (uids []string) {
+	k := b.resources[name]
+	was := k.devices
+	k.devices, k.listed = make(map[string]device, len(devices)), true
+	changed := map[string]bool{}
+	for _, d := range devices {
+		now := device{healthy: d.GetHealth() == pluginapi.Healthy}
+		for _, n := range d.GetTopology().GetNodes() {
+			now.nodes = append(now.nodes, n.GetID())
+		}
+		before, there := was[d.GetID()]
+		changed[d.GetID()] = !there || before.healthy != now.healthy
+		k.devices[d.GetID()] = now
+	}
+	return b.holdersOf(name, func(id string) bool { return changed[id] })
+}
+
+// holdersOf are the pods that have such devices of a resource, in order.
+func (b *book) holdersOf(name string, is func(id string) bool) (uids []string) {
+	for h, has := range b.given {
+		if slices.ContainsFunc(has[name].ids(), is) {
+			uids = append(uids, h.uid)
+		}
+	}
+	slices.Sort(uids)
+	return slices.Compact(uids)
+}
+
+// capacity is what the Node has of plugins' resources, and how much of that pods can have. Those whose plugin went for good are
+// there with 0.
+func (b *book) capacity(now time.Time) (capacity, allocatable v1.ResourceList) {
+	capacity, allocatable = v1.ResourceList{}, v1.ResourceList{}
+	for name, k := range b.resources {
+		all, healthy := 0, 0
+		if k.current(now) {
+			all, healthy = len(k.devices), len(k.healthy())
+		}
+		capacity[v1.ResourceName(name)] = *resource.NewQuantity(int64(all), resource.DecimalSI)
+		allocatable[v1.ResourceName(name)] = *resource.NewQuantity(int64(healthy), resource.DecimalSI)
+	}
+	return capacity, allocatable
+}

@@ -1,0 +1,157 @@
+// Package devicestest has a device plugin for tests, behind the real gRPC interface.
+package devicestest
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// Plugin offers devices of one resource. Safe for concurrent use.
+type Plugin struct {
+	// Answer is what containers get with devices, Prefer which ones they should get; nil: nothing, and no matter.
+	Answer func(ids []string) (*pluginapi.ContainerAllocateResponse, error)
+	Prefer func(r *pluginapi.ContainerPreferredAllocationRequest) []string
+	// PreStart has the plugin told of each start.
+	PreStart bool
+
+	dir, resource string
+	pluginapi.UnimplementedDevicePluginServer
+
+	mu      sync.Mutex
+	server  *grpc.Server
+	devices []*pluginapi.Device
+	changed chan struct{} // closed at the next change
+	Asked   [][]string    // IDs, by Allocate
+	Started [][]string    // IDs, by PreStartContainer
+}
+
+// New makes one in the folder where the kubelet's socket is; ids are its devices, all healthy.
+func New(dir, resource string, ids ...string) *Plugin {
+	p := &Plugin{dir: dir, resource: resource, changed: make(chan struct{})}
+	for _, id := range ids {
+		p.devices = append(p.devices, &pluginapi.Device{ID: id, Health: pluginapi.Healthy})
+	}
+	return p
+}
+
+func (p *Plugin) endpoint() string { return filepath.Base(p.resource) + ".sock" }
+
+// Start has it listen and register.
+func (p *Plugin) Start(ctx context.Context) error {
+	path := filepath.Join(p.dir, p.endpoint())
+	_ = os.Remove(path)
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return err
+	}
+	s := grpc.NewServer()
+	pluginapi.RegisterDevicePluginServer(s, p)
+	p.mu.Lock()
+	p.server = s
+	p.mu.Unlock()
+	go func() { _ = s.Serve(l) }()
+	return p.Register(ctx, pluginapi.Version, p.resource, p.endpoint())
+}
+
+// Register tells the agent of a plugin, whether it is there or not.
+func (p *Plugin) Register(ctx context.Context, version, resource, endpoint string) error {
+	conn, err := grpc.NewClient("unix:"+filepath.Join(p.dir, "kubelet.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = pluginapi.NewRegistrationClient(conn).Register(ctx, &pluginapi.RegisterRequest{Version: version,
+		ResourceName: resource, Endpoint: endpoint})
+	return err
+}
+
+// Stop ends it.
+func (p *Plugin) Stop() {
+	p.mu.Lock()
+	s := p.server
+	p.server = nil
+	p.mu.Unlock()
+	if s != nil {
+		s.Stop()
+	}
+}
+
+// Set changes its devices: "id", or "!id" for one that is not healthy.
+func (p *Plugin) Set(ids ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.devices = nil
+	for _, id := range ids {
+		d := &pluginapi.Device{ID: strings.TrimPrefix(id, "!"), Health: pluginapi.Healthy}
+		if d.GetID() != id {
+			d.Health = pluginapi.Unhealthy
+		}
+		p.devices = append(p.devices, d)
+	}
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// GetDevicePluginOptions implements pluginapi.DevicePluginServer.
+func (p *Plugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
+	return &pluginapi.DevicePluginOptions{PreStartRequired: p.PreStart, GetPreferredAllocationAvailable: p.Prefer != nil}, nil
+}
+
+// ListAndWatch implements pluginapi.DevicePluginServer.
+func (p *Plugin) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
+	for {
+		p.mu.Lock()
+		devices, changed := p.devices, p.changed
+		p.mu.Unlock()
+		if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: devices}); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return nil
+		}
+	}
+}
+
+// GetPreferredAllocation implements pluginapi.DevicePluginServer.
+func (p *Plugin) GetPreferredAllocation(_ context.Context, r *pluginapi.PreferredAllocationRequest) (
+	*pluginapi.PreferredAllocationResponse, error) {
+	return &pluginapi.PreferredAllocationResponse{ContainerResponses: []*pluginapi.ContainerPreferredAllocationResponse{
+		{DeviceIDs: p.Prefer(r.GetContainerRequests()[0])}}}, nil
+}
+
+// Allocate implements pluginapi.DevicePluginServer.
+func (p *Plugin) Allocate(_ context.Context, r *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
+	ids := r.GetContainerRequests()[0].GetDevicesIds()
+	p.mu.Lock()
+	p.Asked = append(p.Asked, slices.Clone(ids))
+	p.mu.Unlock()
+	answer := &pluginapi.ContainerAllocateResponse{}
+	if p.Answer != nil {
+		var err error
+		if answer, err = p.Answer(ids); err != nil {
+			return nil, err
+		}
+	}
+	return &pluginapi.AllocateResponse{ContainerResponses: []*pluginapi.ContainerAllocateResponse{answer}}, nil
+}
+
+// PreStartContainer implements pluginapi.DevicePluginServer.
+func (p *Plugin) PreStartContainer(_ context.Context, r *pluginapi.PreStartContainerRequest) (
+	*pluginapi.PreStartContainerResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Started = append(p.Started, slices.Clone(r.GetDevicesIds()))
+	return &pluginapi.PreStartContainerResponse{}, nil
+}

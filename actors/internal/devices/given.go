@@ -1,0 +1,203 @@
+package devices
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/devices/checkpoint"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+// Given is what a container is made with for its devices.
+type Given struct {
+	Env         []cri.EnvVar
+	Mounts      []*runtimeapi.Mount
+	Devices     []*runtimeapi.Device
+	CDIDevices  []*runtimeapi.CDIDevice
+	Annotations map[string]string
+}
+
+// preStartTimeout is how long a plugin may take before each start of a container; the API's.
+const preStartTimeout = pluginapi.KubeletPreStartContainerRPCTimeoutInSecs * time.Second
+
+// Prepare gives what a container is to be made with, each time that it is made. Plugins that asked for it are told before. What
+// is not allocated, since the checkpoint was lost, is allocated now.
+func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, c *v1.Container) (Given, error) {
+	names, counts := m.asks(c)
+	if len(names) == 0 {
+		return Given{}, nil
+	}
+	h := holder{string(pod.UID), c.Name}
+	allocated := false
+	for _, name := range names {
+		if m.has(h, name).answer == nil {
+			if err := m.allocate(ctx, request{holder: h, resource: name, count: counts[name]}); err != nil {
+				return Given{}, err
+			}
+			allocated = true
+		}
+		if err := m.preStart(ctx, name, m.has(h, name).ids()); err != nil {
+			return Given{}, err
+		}
+	}
+	m.mu.Lock()
+	out := m.book.options(h, names)
+	if allocated {
+		m.put()
+	}
+	m.mu.Unlock()
+	if allocated {
+		if err := m.file.Flush(); err != nil {
+			return Given{}, err
+		}
+	}
+	return out, nil
+}
+
+func (m *Manager) has(h holder, name string) given {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.book.given[h][name]
+}
+
+// preStart tells a plugin of a start. One that did not register in this life said nothing of that, and is not asked.
+func (m *Manager) preStart(ctx context.Context, name string, ids []string) error {
+	m.mu.Lock()
+	var p *plugin
+	if k := m.book.resources[name]; k != nil {
+		p = k.plugin
+	}
+	m.mu.Unlock()
+	if p == nil || !p.options.GetPreStartRequired() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, preStartTimeout)
+	defer cancel()
+	if _, err := p.api.PreStartContainer(ctx, &pluginapi.PreStartContainerRequest{DevicesIds: ids}); err != nil {
+		return fmt.Errorf("device plugin PreStartContainer rpc failed with err: %w", err)
+	}
+	return nil
+}
+
+// options are the plugins' answers together. Of two that say different things of one place the first counts, by the name of the
+// resource.
+func (b *book) options(h holder, names []string) Given {
+	out := Given{Annotations: map[string]string{}}
+	seen := map[[2]string]bool{}
+	first := func(kind, key string) bool {
+		k := [2]string{kind, key}
+		was := seen[k]
+		seen[k] = true
+		return !was
+	}
+	for _, name := range names {
+		answer := b.given[h][name].answer
+		for _, key := range slices.Sorted(maps.Keys(answer.GetEnvs())) {
+			if first("env", key) {
+				out.Env = append(out.Env, cri.EnvVar{Name: key, Value: answer.GetEnvs()[key]})
+			}
+		}
+		for _, d := range answer.GetDevices() {
+			if first("device", d.GetContainerPath()) {
+				out.Devices = append(out.Devices, &runtimeapi.Device{HostPath: d.GetHostPath(), ContainerPath: d.GetContainerPath(),
+					Permissions: d.GetPermissions()})
+			}
+		}
+		for _, mount := range answer.GetMounts() {
+			if first("mount", mount.GetContainerPath()) {
+				out.Mounts = append(out.Mounts, &runtimeapi.Mount{HostPath: mount.GetHostPath(),
+					ContainerPath: mount.GetContainerPath(), Readonly: mount.GetReadOnly()})
+			}
+		}
+		for key, value := range answer.GetAnnotations() {
+			if first("annotation", key) {
+				out.Annotations[key] = value
+			}
+		}
+		for _, d := range answer.GetCdiDevices() {
+			if first("cdi", d.GetName()) {
+				out.CDIDevices = append(out.CDIDevices, &runtimeapi.CDIDevice{Name: d.GetName()})
+			}
+		}
+	}
+	return out
+}
+
+// Capacity is what the Node has of plugins' resources, and how much of that pods can have. It does not wait.
+func (m *Manager) Capacity() (capacity, allocatable v1.ResourceList) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.book.capacity(time.Now())
+}
+
+// Health is how the devices of a container are, by resource; none where it has none (KEP-4680). It does not wait.
+func (m *Manager) Health(uid, container string) (out []v1.ResourceStatus) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	has := m.book.given[holder{uid, container}]
+	for _, name := range slices.Sorted(maps.Keys(has)) {
+		s := v1.ResourceStatus{Name: v1.ResourceName(name)}
+		for _, id := range has[name].ids() {
+			health := v1.ResourceHealthStatusHealthy // of one that is not told of, too, as with the kubelet
+			if k := m.book.resources[name]; k != nil {
+				if d, told := k.devices[id]; told && !d.healthy {
+					health = v1.ResourceHealthStatusUnhealthy
+				}
+			}
+			s.Resources = append(s.Resources, v1.ResourceHealth{ResourceID: v1.ResourceID(id), Health: health})
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// Of are the devices of a container as the pod resources API has them: an entry for each device and each NUMA node of it. It does
+// not wait.
+func (m *Manager) Of(uid, container string) (out []*podresources.ContainerDevices) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	has := m.book.given[holder{uid, container}]
+	for _, name := range slices.Sorted(maps.Keys(has)) {
+		for _, node := range slices.Sorted(maps.Keys(has[name].devices)) {
+			for _, id := range has[name].devices[node] {
+				out = append(out, entry(name, id, node))
+			}
+		}
+	}
+	return out
+}
+
+// Allocatable are all healthy devices, whoever has them, as the pod resources API has them. It does not wait.
+func (m *Manager) Allocatable() (out []*podresources.ContainerDevices) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(m.book.resources)) {
+		k := m.book.resources[name]
+		for _, id := range k.healthy() {
+			nodes := k.devices[id].nodes
+			if len(nodes) == 0 {
+				nodes = []int64{checkpoint.NoNode}
+			}
+			for _, node := range nodes {
+				out = append(out, entry(name, id, node))
+			}
+		}
+	}
+	return out
+}
+
+func entry(name, id string, node int64) *podresources.ContainerDevices {
+	e := &podresources.ContainerDevices{ResourceName: name, DeviceIds: []string{id}}
+	if node != checkpoint.NoNode {
+		e.Topology = &podresources.TopologyInfo{Nodes: []*podresources.NUMANode{{ID: node}}}
+	}
+	return e
+}

@@ -1,0 +1,344 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/internal/devices/devicestest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const waitLimit = 90 * time.Second // reached by a hang only
+
+// rig is a manager behind its socket.
+type rig struct {
+	*testing.T
+	root string
+	*Manager
+	told chan string
+	stop func()
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	root, err := os.MkdirTemp("", "dev") // a short path: unix sockets have short names
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{T: t, root: root, told: make(chan string, 100)}
+	r.start()
+	t.Cleanup(func() {
+		r.stop()
+		if err := os.RemoveAll(root); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// start begins a life of the agent.
+func (r *rig) start() {
+	r.Helper()
+	m := New(r.root, slog.New(slog.DiscardHandler))
+	m.Notify(func(uid string) { r.told <- uid })
+	if err := os.MkdirAll(m.dir, 0o700); err != nil {
+		r.Fatal(err)
+	}
+	if err := m.Clear(); err != nil {
+		r.Fatal(err)
+	}
+	l, err := net.Listen("unix", m.SocketPath())
+	if err != nil {
+		r.Fatal(err)
+	}
+	s := &http.Server{Handler: m.Handler(), Protocols: new(http.Protocols)}
+	s.Protocols.SetUnencryptedHTTP2(true)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(l) }()
+	r.Manager, r.stop = m, func() { m.Close(); _ = s.Close(); <-done }
+}
+
+func (r *rig) plugin(ids ...string) *devicestest.Plugin {
+	p := devicestest.New(r.dir, gpu, ids...)
+	r.Cleanup(p.Stop)
+	return p
+}
+
+func (r *rig) begin(p *devicestest.Plugin) {
+	r.Helper()
+	if err := p.Start(r.Context()); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// await waits until so many devices are there and allocatable.
+func (r *rig) await(capacity, allocatable int64) {
+	r.Helper()
+	for end := time.Now().Add(waitLimit); ; time.Sleep(5 * time.Millisecond) {
+		all, free := r.Capacity()
+		c, f := all[gpu], free[gpu]
+		if c.Value() == capacity && f.Value() == allocatable {
+			return
+		}
+		if time.Now().After(end) {
+			r.Fatalf("%s there, %s allocatable", c.String(), f.String())
+		}
+	}
+}
+
+// asks is a pod with containers by name: "i:" begins an init container's, "s:" a sidecar's.
+func asks(uid string, count string, names ...string) *v1.Pod {
+	p := &v1.Pod{}
+	p.UID = types.UID(uid)
+	for _, name := range names {
+		kind, name, _ := strings.Cut(name, ":")
+		c := v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{gpu: resource.MustParse(count),
+			"cpu": resource.MustParse("1")}}}
+		switch kind {
+		case "s":
+			c.RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
+			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+		case "i":
+			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+		default:
+			p.Spec.Containers = append(p.Spec.Containers, c)
+		}
+	}
+	return p
+}
+
+func (r *rig) ids(uid, container string) []string { return r.has(holder{uid, container}, gpu).ids() }
+
+// A plugin registers, and a pod gets a device with all that the plugin says of it; restarts of the agent and of the plugin
+// change nothing of that.
+func TestADeviceIsAllocatedAndKept(t *testing.T) {
+	r := newRig(t)
+	p := r.plugin("a", "b")
+	p.PreStart = true
+	p.Answer = func(ids []string) (*pluginapi.ContainerAllocateResponse, error) {
+		return &pluginapi.ContainerAllocateResponse{
+			Envs:        map[string]string{"GPU": strings.Join(ids, ",")},
+			Mounts:      []*pluginapi.Mount{{HostPath: "/h", ContainerPath: "/c", ReadOnly: true}},
+			Devices:     []*pluginapi.DeviceSpec{{HostPath: "/dev/h", ContainerPath: "/dev/c", Permissions: "rw"}},
+			Annotations: map[string]string{"k": "v"}, CdiDevices: []*pluginapi.CDIDevice{{Name: "example.com/gpu=a"}},
+		}, nil
+	}
+	r.begin(p)
+	r.await(2, 2)
+	pod := asks("u", "1", ":c")
+	for range 2 { // asking again is the same question
+		if err := r.Allocate(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(what string, started int) {
+		t.Helper()
+		got, err := r.Prepare(t.Context(), pod, &pod.Spec.Containers[0])
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if len(got.Env) != 1 || got.Env[0].Value != "a" || got.Mounts[0].GetHostPath() != "/h" || !got.Mounts[0].GetReadonly() ||
+			got.Devices[0].GetHostPath() != "/dev/h" || got.Devices[0].GetPermissions() != "rw" || got.Annotations["k"] != "v" ||
+			got.CDIDevices[0].GetName() != "example.com/gpu=a" {
+			t.Errorf("%s: %+v", what, got)
+		}
+		if len(p.Asked) != 1 || len(p.Started) != started {
+			t.Errorf("%s: asked %v, started %v", what, p.Asked, p.Started)
+		}
+		if all := r.Of("u", "c"); len(all) != 1 || all[0].GetDeviceIds()[0] != "a" || all[0].GetTopology() != nil {
+			t.Errorf("%s: it has %v", what, all)
+		}
+	}
+	expect("first", 1)
+	r.stop()
+	r.start()
+	expect("restarted, without its plugin", 1) // which said in that life that it is to be told of starts
+	r.await(0, 0)
+	if err := r.Allocate(t.Context(), asks("v", "1", ":c")); err == nil || !strings.Contains(err.Error(), "no healthy devices present") {
+		t.Errorf("another got a device: %v", err)
+	}
+	p.Stop()
+	r.begin(p)
+	r.await(2, 2)
+	expect("restarted, with its plugin", 2)
+	if err := r.Allocate(t.Context(), asks("v", "2", ":c")); err == nil || !strings.Contains(err.Error(), "Requested: 2, Available: 1") {
+		t.Errorf("more than are free: %v", err)
+	}
+	if err := r.Allocate(t.Context(), asks("w", "1", ":c")); err != nil || r.ids("w", "c")[0] != "b" {
+		t.Errorf("%v: %v", r.ids("w", "c"), err)
+	}
+	r.Retain(func(uid string) bool { return uid == "w" })
+	if err := r.Allocate(t.Context(), asks("v", "1", ":c")); err != nil || r.ids("v", "c")[0] != "a" {
+		t.Errorf("what a pod gave back: %v: %v", r.ids("v", "c"), err)
+	}
+}
+
+// Init containers lend their devices to those after them; a sidecar keeps its own.
+func TestInitContainersLendTheirDevices(t *testing.T) {
+	r := newRig(t)
+	r.begin(r.plugin("a", "b", "c"))
+	r.await(3, 3)
+	if err := r.Allocate(t.Context(), asks("u", "1", "i:first", "s:side", "i:second", ":app", ":other")); err != nil {
+		t.Fatal(err)
+	}
+	for container, want := range map[string]string{"first": "a", "side": "a", "second": "b", "app": "b", "other": "c"} {
+		if got := r.ids("u", container); len(got) != 1 || got[0] != want {
+			t.Errorf("%s has %v, want %s", container, got, want)
+		}
+	}
+}
+
+// A pod that cannot have all has none, and its plugin's word is the reason.
+func TestAPodThatIsRefusedHasNothing(t *testing.T) {
+	r := newRig(t)
+	p := r.plugin("a", "b")
+	p.Answer = func(ids []string) (*pluginapi.ContainerAllocateResponse, error) {
+		if ids[0] == "b" {
+			return nil, errors.New("b is on fire")
+		}
+		return &pluginapi.ContainerAllocateResponse{}, nil
+	}
+	r.begin(p)
+	r.await(2, 2)
+	if err := r.Allocate(t.Context(), asks("u", "1", ":c", ":d")); err == nil || !strings.Contains(err.Error(), "b is on fire") {
+		t.Errorf("%v", err)
+	}
+	if r.ids("u", "c") != nil || r.ids("u", "d") != nil {
+		t.Errorf("it has %v and %v", r.ids("u", "c"), r.ids("u", "d"))
+	}
+}
+
+// The plugin has a say which devices a container gets.
+func TestPreferredDevices(t *testing.T) {
+	r := newRig(t)
+	p := r.plugin("a", "b", "c")
+	p.Prefer = func(q *pluginapi.ContainerPreferredAllocationRequest) []string {
+		if q.GetAllocationSize() != 2 || !slices.Equal(q.GetAvailableDeviceIDs(), []string{"a", "b", "c"}) {
+			t.Errorf("asked %v", q)
+		}
+		return []string{"c", "b"}
+	}
+	r.begin(p)
+	r.await(3, 3)
+	if err := r.Allocate(t.Context(), asks("u", "2", ":c")); err != nil || !slices.Equal(r.ids("u", "c"), []string{"b", "c"}) {
+		t.Errorf("%v: %v", r.ids("u", "c"), err)
+	}
+}
+
+// While a plugin takes its time for one pod, another pod is served.
+func TestASlowPluginKeepsNobodyElse(t *testing.T) {
+	r := newRig(t)
+	p := r.plugin("a", "b")
+	slow := make(chan struct{})
+	asked := make(chan struct{}, 1)
+	p.Answer = func(ids []string) (*pluginapi.ContainerAllocateResponse, error) {
+		if ids[0] == "a" {
+			asked <- struct{}{}
+			<-slow
+		}
+		return &pluginapi.ContainerAllocateResponse{}, nil
+	}
+	r.begin(p)
+	r.await(2, 2)
+	done := make(chan error, 1)
+	go func() { done <- r.Allocate(t.Context(), asks("u", "1", ":c")) }()
+	<-asked
+	if err := r.Allocate(t.Context(), asks("v", "1", ":c")); err != nil || r.ids("v", "c")[0] != "b" {
+		t.Errorf("%v: %v", r.ids("v", "c"), err)
+	}
+	close(slow)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A plugin that goes leaves its devices as capacity; one whose device fails is told on to the pod that has it.
+func TestHealth(t *testing.T) {
+	r := newRig(t)
+	p := r.plugin("a", "b")
+	r.begin(p)
+	r.await(2, 2)
+	if err := r.Allocate(t.Context(), asks("u", "1", ":c")); err != nil {
+		t.Fatal(err)
+	}
+	p.Set("!a", "b")
+	select {
+	case uid := <-r.told:
+		if uid != "u" {
+			t.Errorf("told %s", uid)
+		}
+	case <-time.After(waitLimit):
+		t.Fatal("nobody is told")
+	}
+	r.await(2, 1)
+	if h := r.Health("u", "c"); len(h) != 1 || h[0].Name != gpu || h[0].Resources[0].ResourceID != "a" ||
+		h[0].Resources[0].Health != v1.ResourceHealthStatusUnhealthy {
+		t.Errorf("%+v", h)
+	}
+	if all := r.Allocatable(); len(all) != 1 || all[0].GetDeviceIds()[0] != "b" {
+		t.Errorf("allocatable are %v", all)
+	}
+	p.Stop()
+	r.await(2, 0)
+	p.Set("a", "b")
+	r.begin(p)
+	r.await(2, 2)
+}
+
+// Who registers with what cannot be is refused.
+func TestRefusedRegistrations(t *testing.T) {
+	r := newRig(t)
+	p := r.plugin()
+	for _, c := range [][3]string{
+		{"v1alpha1", gpu, "gpu.sock"}, {pluginapi.Version, "gpu", "gpu.sock"}, {pluginapi.Version, "kubernetes.io/gpu", "gpu.sock"},
+		{pluginapi.Version, gpu, "../other.sock"},
+	} {
+		if err := p.Register(t.Context(), c[0], c[1], c[2]); err == nil {
+			t.Errorf("%v is taken", c)
+		}
+	}
+}
+
+// A checkpoint that is damaged is kept aside; the agent starts all the same. A folder's other files stay, and sockets go.
+func TestADamagedCheckpoint(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "device-plugins")
+	path := filepath.Join(dir, "kubelet_internal_checkpoint")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := New(root, slog.New(slog.DiscardHandler))
+	defer m.Close()
+	if _, err := os.Stat(path + ".corrupt-1"); err != nil {
+		t.Error(err)
+	}
+	if err := m.Allocate(context.Background(), asks("u", "1", ":c")); err != nil {
+		t.Errorf("of no plugin's resource nothing is allocated: %v", err)
+	}
+	if err := m.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}

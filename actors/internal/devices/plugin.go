@@ -1,0 +1,198 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/internal/overdue"
+)
+
+// connectTimeout is how long a plugin has to answer once it has registered; the kubelet's.
+const connectTimeout = 10 * time.Second
+
+// Manager is the process's. Safe for concurrent use. Only Allocate, Prepare and a registration wait for plugins and the disk.
+type Manager struct {
+	dir    string // where the sockets are
+	log    *slog.Logger
+	ctx    context.Context // ends with Close; the connections are made from it
+	cancel context.CancelFunc
+	file   *overdue.Writing[[]byte]
+	loops  sync.WaitGroup
+	pluginapi.UnimplementedRegistrationServer
+
+	mu     sync.Mutex
+	book   *book
+	notify func(uid string)
+}
+
+// plugin is one connection to a plugin, from its registration until it goes.
+type plugin struct {
+	resource string
+	conn     *grpc.ClientConn
+	api      pluginapi.DevicePluginClient
+	options  *pluginapi.DevicePluginOptions
+}
+
+// New reads the checkpoint in the folder "device-plugins" of the root folder. Nothing is an error: what cannot be read is kept
+// aside, and logged.
+func New(rootDir string, log *slog.Logger) *Manager {
+	m := &Manager{dir: filepath.Join(rootDir, "device-plugins"), log: log, book: newBook(), notify: func(string) {}}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	m.file = m.newFile()
+	m.load(time.Now())
+	return m
+}
+
+// SocketPath is where plugins register.
+func (m *Manager) SocketPath() string { return filepath.Join(m.dir, "kubelet.sock") }
+
+// Notify has f called with the UID of a pod of which a device changed its health. f must not wait.
+func (m *Manager) Notify(f func(uid string)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.notify = f
+}
+
+// Close ends the connections. Plugins run on, and register with the next agent.
+func (m *Manager) Close() {
+	m.cancel()
+	m.loops.Wait()
+}
+
+// Clear removes the sockets of plugins before the one for registrations is made: plugins make theirs anew when they see that, and
+// those of dead ones would stay.
+func (m *Manager) Clear() error {
+	entries, err := os.ReadDir(m.dir)
+	errs := []error{err}
+	for _, e := range entries {
+		if e.Type() == fs.ModeSocket {
+			errs = append(errs, os.Remove(filepath.Join(m.dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Handler answers on the socket for registrations: gRPC over HTTP/2 without TLS.
+func (m *Manager) Handler() http.Handler {
+	s := grpc.NewServer()
+	pluginapi.RegisterRegistrationServer(s, m)
+	return s
+}
+
+// Register implements pluginapi.RegistrationServer. A plugin that registers again takes the place of the one before.
+func (m *Manager) Register(_ context.Context, r *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
+	name := r.GetResourceName()
+	m.log.Info("a device plugin registers", "resource", name, "endpoint", r.GetEndpoint())
+	err := m.register(r)
+	if err != nil {
+		m.log.Warn("a device plugin is refused", "resource", name, "reason", err)
+		return nil, err
+	}
+	return &pluginapi.Empty{}, nil
+}
+
+func (m *Manager) register(r *pluginapi.RegisterRequest) error {
+	name := r.GetResourceName()
+	switch {
+	case !slices.Contains(pluginapi.SupportedVersions[:], r.GetVersion()):
+		return fmt.Errorf("requested API version %q is not supported by kubelet. Supported version is %q", r.GetVersion(),
+			pluginapi.SupportedVersions)
+	case !admission.Extended(v1.ResourceName(name)), len(validation.IsQualifiedName("requests."+name)) > 0:
+		return fmt.Errorf("the ResourceName %q is invalid", name)
+	case !filepath.IsLocal(r.GetEndpoint()):
+		return fmt.Errorf("the endpoint %q is not in %s", r.GetEndpoint(), m.dir)
+	}
+	metrics.PluginRegistrations.WithLabelValues(name).Inc()
+	p, err := m.connect(name, filepath.Join(m.dir, r.GetEndpoint()))
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.book.resources[name]
+	if k == nil {
+		k = &known{}
+		m.book.resources[name] = k
+	}
+	if k.plugin != nil {
+		_ = k.plugin.conn.Close() // it is replaced
+	}
+	k.plugin, k.gone = p, time.Time{}
+	m.loops.Go(func() { m.follow(p) })
+	return nil
+}
+
+func (m *Manager) connect(name, socket string) (*plugin, error) {
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}
+	conn, err := grpc.NewClient("passthrough:///plugin", grpc.WithAuthority("localhost"), grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	p := &plugin{resource: name, conn: conn, api: pluginapi.NewDevicePluginClient(conn)}
+	ctx, cancel := context.WithTimeout(m.ctx, connectTimeout)
+	defer cancel()
+	if p.options, err = p.api.GetDevicePluginOptions(ctx, &pluginapi.Empty{}, grpc.WaitForReady(true)); err != nil {
+		return nil, errors.Join(fmt.Errorf("failed to get device plugin options: %w", err), conn.Close())
+	}
+	return p, nil
+}
+
+// follow takes the plugin's lists until it goes, and notes that.
+func (m *Manager) follow(p *plugin) {
+	defer func() { _ = p.conn.Close() }()
+	stream, err := p.api.ListAndWatch(m.ctx, &pluginapi.Empty{})
+	for err == nil {
+		var list *pluginapi.ListAndWatchResponse
+		if list, err = stream.Recv(); err == nil {
+			m.take(p, list.GetDevices())
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if k := m.book.resources[p.resource]; k.plugin == p && m.ctx.Err() == nil {
+		k.plugin, k.listed, k.gone = nil, false, time.Now()
+		m.log.Warn("a device plugin went; none of its devices is allocated until it registers again", "resource", p.resource,
+			"reason", err)
+	}
+}
+
+func (m *Manager) take(p *plugin, list []*pluginapi.Device) {
+	m.mu.Lock()
+	if m.book.resources[p.resource].plugin != p {
+		m.mu.Unlock()
+		return
+	}
+	uids := m.book.told(p.resource, list)
+	healthy := len(m.book.resources[p.resource].healthy())
+	m.put()
+	notify := m.notify
+	m.mu.Unlock()
+	m.log.Info("a device plugin told of its devices", "resource", p.resource, "devices", len(list), "healthy", healthy)
+	for _, uid := range uids {
+		notify(uid)
+	}
+	if err := m.file.Flush(); err != nil {
+		m.log.Warn("what device plugins have is not kept on the disk", "reason", err)
+	}
+}
