@@ -64,8 +64,9 @@ const (
 	ReasonNetworkNotReady     = "NetworkNotReady"
 	ReasonPreempting          = "Preempting"
 	ReasonNodeUnknown         = "NodeUnknown" // what decides over a pod is not known yet
-	ReasonUnhealthy           = "Unhealthy"   // a probe fails
-	ReasonKilling             = "Killing"     // a container is being ended
+	ReasonAllocating          = "AllocatingDevices"
+	ReasonUnhealthy           = "Unhealthy" // a probe fails
+	ReasonKilling             = "Killing"   // a container is being ended
 	ReasonStopSandbox         = "FailedKillPod"
 	ReasonUnmounting          = "Unmounting"
 	ReasonRemoving            = "Removing" // what the runtime and the disk have of an ended pod

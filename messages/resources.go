@@ -62,3 +62,33 @@ type PodCgroupsWanted struct {
 	// Active are those of them that run or are to run: burstable pods weigh together what these ask for. Immutable.
 	Active map[string]*v1.Pod
 }
+
+// AllocateDevices asks that the containers of a pod get the devices that they ask for. What they have already stays: asking again
+// is the same question.
+//
+// Sender: pods. Receiver: resources. Reply: DevicesAllocated.
+// If lost: pods asks again when its timeout ends.
+type AllocateDevices struct {
+	UID string
+	Pod *v1.Pod
+	// Holding are the pods that hold their devices, this one included; those of all others are taken back before, where Heard.
+	Holding map[string]bool
+	// Heard is true when every source has been heard, and it is known what runs.
+	Heard bool
+}
+
+// DevicesAllocated says that the containers of a pod have the devices that they ask for, or why the pod cannot have them.
+//
+// Sender: resources. Receiver: pods. Reply: none.
+// If lost: pods asks again when its timeout ends.
+type DevicesAllocated struct {
+	UID string
+	// Refused is why; empty: they have them. It is the device plugin's or the kubelet's word, as it comes into the pod's status.
+	Refused string
+}
+
+// DevicesChanged says that the health of a device has changed which a container of the pod has.
+//
+// Sender: the connection to the device plugin. Receiver: pod. Reply: none.
+// If lost: the pod's next status has it.
+type DevicesChanged struct{ UID string }

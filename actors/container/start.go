@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/container/envfile"
+	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri"
@@ -178,18 +179,31 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	if w.Pod.Spec.HostNetwork {
 		ips = h.NodeIPs()
 	}
+	var given devices.Given
+	if h.Devices != nil {
+		if given, err = h.Devices.Prepare(ctx, w.Pod, w.Container); err != nil {
+			return nil, nil, err
+		}
+	}
 	env, err := environment(ctx, h, w, ips)
 	if err != nil {
 		return nil, nil, err
 	}
+	env = append(given.Env, env...) // the pod's own count more, as with the kubelet
 	mounts, err := mounts(h, w, env)
 	if err != nil {
 		return nil, nil, err
 	}
 	params := cri.ContainerParams{
-		RestartCount: w.Attempt, ImageRef: w.ImageRef, Env: env, Mounts: mounts, TargetID: w.TargetID,
+		RestartCount: w.Attempt, ImageRef: w.ImageRef, Env: env, Mounts: append(given.Mounts, mounts...), TargetID: w.TargetID,
+		Devices: given.Devices, CDIDevices: given.CDIDevices,
 		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff),
 			cri.AnnotationRootDir: h.RootDir},
+	}
+	for key, value := range given.Annotations {
+		if _, own := params.Annotations[key]; !own {
+			params.Annotations[key] = value
+		}
 	}
 	if len(w.ImageVolumes) > 0 {
 		params.Annotations[cri.AnnotationImageVolumes] = strings.Join(slices.Sorted(maps.Values(w.ImageVolumes)), " ")

@@ -16,6 +16,9 @@ import (
 // what is waited for, and a wait after an end moves that end to the last termination state.
 func (m *Machine) containerStatus(c *container) v1.ContainerStatus {
 	s := v1.ContainerStatus{Name: c.name, Image: c.spec.Image, VolumeMounts: m.volumeMounts(c)}
+	if m.set.Devices != nil && !c.init && !c.ephemeral {
+		s.AllocatedResourcesStatus = m.set.Devices(m.uid, c.name)
+	}
 	f := c.newest()
 	hold := m.hold(c)
 	if f != nil {

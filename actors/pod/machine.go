@@ -35,6 +35,8 @@ type Settings struct {
 	PodLevelResize bool
 	// Actual are those that a container has which was given those of the spec, by what the runtime tells of it.
 	Actual func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements
+	// Devices is the health of the devices that a container has; nil: none has any.
+	Devices func(uid, container string) []v1.ResourceStatus
 	// RestartAll says that a container may have all of its pod restarted, by a rule of its own (KEP-5532).
 	RestartAll bool
 	// RecursiveReadOnly says whether a handler of the runtime can mount read-only all that is mounted below a volume (KEP-3857).

@@ -30,7 +30,12 @@ type Options struct {
 
 // DefaultSettings are the settings for a node.
 func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) Settings {
+	var health func(uid, container string) []v1.ResourceStatus
+	if h.Devices != nil {
+		health = h.Devices.Health
+	}
 	return Settings{
+		Devices:       health,
 		AnswerTimeout: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.NodeIPs,
 		Unsettled: h.Unsettled, RuntimeName: runtimeName,
 		Changed: changed, ChangedImage: changedImage, Resources: madeWith, Events: h.Events,
@@ -95,7 +100,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		messages.ImagePulled,
 		messages.ImageFailed, messages.ImageAwaited, messages.ChildStarted, messages.ChildExited, messages.ContainerReported,
 		messages.ProbesObserved, messages.RestartContainers, SandboxStarted, SandboxStopped, ContainerResized, SandboxUpdated,
-		PodRemoved:
+		PodRemoved, messages.DevicesChanged:
 		a.do(ctx, a.machine.Step(ctx.Now(), m))
 	case messages.ChildStopped:
 		// On our own order, which the machine knows of.

@@ -81,6 +81,8 @@ func (m *Machine) take(now time.Time, msg any) {
 		m.takeSandboxUpdated(now, v)
 	case ContainerResized:
 		m.takeResized(now, v)
+	case messages.DevicesChanged:
+		// the status has it, which is made with each step
 	case messages.RestartContainers:
 		m.takeRestart(v)
 	default:

@@ -26,7 +26,7 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 			a.keep(ctx, e, record{})
 		}
 		if e.admittedBefore() {
-			a.admit(ctx, e)
+			a.readmit(ctx, e)
 			continue
 		}
 		undecided = append(undecided, e)
@@ -40,12 +40,18 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 	for _, e := range undecided {
 		claim := admission.NewClaim(e.want.pod)
 		wait, refusal := a.decide(ctx, r, e.want, claim)
+		if wait == nil && !refusal.Refused() {
+			wait, refusal = a.allocate(ctx, e)
+		}
 		switch {
 		case wait != nil:
 			a.undecided = true
-			a.hold(ctx, e, *wait, wait.Code == messages.ReasonNodeUnknown) // which is known in a moment
-			if wait.Code == messages.ReasonPreempting {                    // what is made for this one is not for the next
+			allocating := wait.Code == messages.ReasonAllocating
+			a.hold(ctx, e, *wait, allocating || wait.Code == messages.ReasonNodeUnknown) // which is known in a moment
+			if allocating || wait.Code == messages.ReasonPreempting {                    // what is made for this one is not for the next
 				r.reserve(claim)
+			}
+			if wait.Code == messages.ReasonPreempting {
 				a.awaitRoom(ctx)
 			}
 		case refusal.Refused():

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
@@ -238,57 +237,27 @@ func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
 	}
 }
 
-// A resource that is only counted holds no pod, which one of a device plugin does, as does one that came of a ResourceClaim. What
-// was found running is left alone, and goes on where nothing holds it.
-func TestExtendedResources(t *testing.T) {
+// What came of a ResourceClaim holds a pod. What was found running is left alone.
+func TestExtendedResourcesOfClaims(t *testing.T) {
 	for _, found := range []bool{false, true} {
-		extendedResources(t, found)
-	}
-}
-
-func extendedResources(t *testing.T, found bool) {
-	t.Helper()
-	for name, c := range map[string]struct {
-		resource v1.ResourceName
-		claimed  *v1.PodExtendedResourceClaimStatus
-		says     string
-	}{
-		"counted":  {resource: "example.com/dongle"},
-		"a device": {resource: "example.com/gpu", says: "spec.containers[0].resources.limits[example.com/gpu]"},
-		"of claims": {resource: "example.com/dongle", claimed: &v1.PodExtendedResourceClaimStatus{},
-			says: "status.extendedResourceClaimStatus"},
-	} {
-		k := supervisortest.New(t, messages.Pods, New(Options{
-			Sources: []messages.Address{messages.APIServer}, Cluster: true, Board: board.New(),
-			Dir:  t.TempDir(),
-			Here: Here{IsDevice: func(name v1.ResourceName) bool { return name == "example.com/gpu" }},
-		})("pods"))
-		k.RunWork()
+		k, _ := cluster(t, t.TempDir())
 		if found {
 			audit(k, "u")
 		} else {
 			audit(k)
 		}
 		p := pod("web", "u")
-		list := v1.ResourceList{c.resource: resource.MustParse("1")}
-		p.Spec.Containers = []v1.Container{{Name: "c", Image: "i",
-			Resources: v1.ResourceRequirements{Limits: list, Requests: list}}}
-		p.Status.ExtendedResourceClaimStatus = c.claimed
+		p.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{}
 		podspec.Default(p)
 		k.Take()
 		wants(k, messages.APIServer, p)
 		said := sent[messages.PodStatusWanted](k)
-		ok := len(k.Spawned) == 0 && len(said) == 1
-		switch {
-		case c.says == "":
-			ok = slices.Equal(k.Spawned, []string{"u"})
-		case found:
-			ok = ok && said[0].Status == nil
-		default:
-			ok = ok && said[0].Status != nil && strings.HasSuffix(said[0].Status.Message, ": "+c.says)
+		ok := len(k.Spawned) == 0 && len(said) == 1 && (said[0].Status == nil) == found
+		if ok && !found {
+			ok = strings.HasSuffix(said[0].Status.Message, ": status.extendedResourceClaimStatus")
 		}
 		if !ok {
-			t.Errorf("%s, found running: %v: spawned %v, told %+v", name, found, k.Spawned, said)
+			t.Errorf("found running: %v: spawned %v, told %+v", found, k.Spawned, said)
 		}
 	}
 }

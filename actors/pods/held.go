@@ -34,7 +34,7 @@ func (a *actor) unsupported(e *entry) *messages.Reason {
 
 func (a *actor) findUnsupported(pod *v1.Pod) *messages.Reason {
 	var names []string
-	for _, e := range podspec.Unsupported(pod, a.opts.Here.IsDevice) {
+	for _, e := range podspec.Unsupported(pod) {
 		if !slices.Contains(names, e.Field) {
 			names = append(names, e.Field)
 		}

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
@@ -23,8 +24,8 @@ type Here struct {
 	// Allocatable is what pods can have of the machine, and how many of them there may be, as read last: what registration
 	// reports. It does not wait.
 	Allocatable func() v1.ResourceList
-	// IsDevice says whether an extended resource is a device plugin's, which is not given to containers yet: pods that ask for
-	// one are held. It says the same each time, and does not wait; nil: none is.
+	// IsDevice says whether an extended resource is a device plugin's: resources knows how much of it there is, and the Node does
+	// not. It does not wait; nil: none is.
 	IsDevice func(v1.ResourceName) bool
 	// Sysctls are those that pods may set besides the safe ones: names, and beginnings with a * at the end.
 	Sysctls []string
@@ -117,6 +118,9 @@ func (a *actor) thisNode() *admission.Node {
 			n.Allocatable = v1.ResourceList{}
 		}
 		maps.Copy(n.Allocatable, own)
+		maps.DeleteFunc(n.Allocatable, func(name v1.ResourceName, _ resource.Quantity) bool {
+			return here.IsDevice != nil && admission.Extended(name) && here.IsDevice(name)
+		})
 	}
 	return n
 }

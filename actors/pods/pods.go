@@ -11,8 +11,12 @@
 // Pods of the API server. A pod that was admitted has sandboxes or a final status on disk, and is not admitted again. A
 // refused pod gets its final status into its record and is handled like one that had finished. Fields that Playlet
 // cannot honour yet (the table in podspec/fields.go) hold the pod in Pending and are named. An extended resource of an
-// operator is only counted. One that a kubelet's device plugins gave, by the kubelet's checkpoint, is held. When nothing
-// of a deleted pod is left, its entry stays as over, and status is told so, until the source names the pod no more.
+// operator is only counted. When nothing of a deleted pod is left, its entry stays as over, and status is told so, until the
+// source names the pod no more.
+//
+// Devices. A pod that asks for an extended resource is held, after all else admits it, until resources has answered
+// AllocateDevices. The question says which pods hold devices, so that those of the others are taken back before. A refusal is
+// the pod's, with the kubelet's reason UnexpectedAdmissionError.
 //
 // States. Each pod is an entry in one of the states of state.go, whose table has every transition. next decides, by the entry
 // and a view of the others, which state is right; reconcile carries that out.
@@ -176,6 +180,10 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.After(sweepEvery, sweep{})
 	case auditDue:
 		a.askAudit(ctx)
+	case messages.DevicesAllocated:
+		a.devicesAllocated(ctx, m)
+	case devicesDue:
+		a.reconsider(ctx)
 	case messages.NodePressureObserved:
 		a.pressures(ctx, m)
 	case messages.NodeShutdownObserved:

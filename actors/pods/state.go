@@ -85,6 +85,7 @@ type entry struct {
 type life struct {
 	pod *v1.Pod // as its actor is to have it: with the resources that were allocated to it, as the disk has it
 	resizing
+	devices    devices
 	source     messages.Address
 	order      int64
 	ending     *messages.Ending

@@ -19,8 +19,9 @@ type Sizes struct {
 	IgnoreEviction bool
 	// MaxPods and PodsPerCore bound the number of pods; 0 per core: no such bound.
 	MaxPods, PodsPerCore int32
-	// Devices are the resources of device plugins, which are not given to containers yet: there are none for the scheduler.
-	Devices []v1.ResourceName
+	// Devices are how much there is of the resources of device plugins, and how much pods can have; nil: there are none. It does
+	// not wait.
+	Devices func() (capacity, allocatable v1.ResourceList)
 	// LocalStorage says that ephemeral storage is a resource (localStorageCapacityIsolation).
 	LocalStorage bool
 }

@@ -83,8 +83,8 @@ func dropOthers(st *v1.NodeStatus, m Machine) {
 }
 
 // setSizes sets capacity and allocatable of the agent's own resources. An operator's extended resources stay as they are, and are
-// allocatable as a whole. Those of a kubelet's device plugins become 0 and stay listed: a missing one would count as the
-// cluster's. Both are the kubelet's rules.
+// allocatable as a whole. Those of device plugins whose plugin went stay listed with 0: a missing one would count as
+// the cluster's. Both are the kubelet's rules.
 func setSizes(st *v1.NodeStatus, s Sizes, m Machine) {
 	if m.CPUs == 0 || m.Memory == 0 {
 		return // not read; unready says so
@@ -98,9 +98,11 @@ func setSizes(st *v1.NodeStatus, s Sizes, m Machine) {
 			delete(st.Capacity, name)
 		}
 	}
-	for _, name := range s.Devices {
-		st.Capacity[name] = resource.Quantity{}
+	var devices, usable v1.ResourceList
+	if s.Devices != nil {
+		devices, usable = s.Devices()
 	}
+	maps.Copy(st.Capacity, devices)
 	for name, q := range own {
 		st.Capacity[name] = q
 	}
@@ -113,6 +115,7 @@ func setSizes(st *v1.NodeStatus, s Sizes, m Machine) {
 		}
 	}
 	maps.Copy(st.Allocatable, s.Allocatable(st.Capacity))
+	maps.Copy(st.Allocatable, usable)
 }
 
 func has(list v1.ResourceList, name v1.ResourceName) bool {

@@ -276,13 +276,16 @@ func TestResourcesOfOthers(t *testing.T) {
 	}
 }
 
-// Of what a kubelet's device plugins gave there is nothing for the scheduler.
-func TestDevicesWithoutPlugins(t *testing.T) {
-	st := &v1.NodeStatus{Capacity: v1.ResourceList{"example.com/gpu": *quantity(4), "example.com/dongle": *quantity(2)}}
-	setSizes(st, Sizes{MaxPods: 110, Devices: []v1.ResourceName{"example.com/gpu", "example.com/nic"}}, machine)
-	for name, want := range map[v1.ResourceName]int64{"example.com/gpu": 0, "example.com/nic": 0, "example.com/dongle": 2} {
+// Of device plugins there is what they say; what can be had of it is another figure, and reservations are no matter.
+func TestDevicesOfPlugins(t *testing.T) {
+	st := &v1.NodeStatus{Capacity: v1.ResourceList{"example.com/gpu": *quantity(9), "example.com/dongle": *quantity(2)}}
+	setSizes(st, Sizes{MaxPods: 110, Devices: func() (capacity, allocatable v1.ResourceList) {
+		return v1.ResourceList{"example.com/gpu": *quantity(4), "example.com/nic": *quantity(0)},
+			v1.ResourceList{"example.com/gpu": *quantity(3), "example.com/nic": *quantity(0)}
+	}}, machine)
+	for name, want := range map[v1.ResourceName][2]int64{"example.com/gpu": {4, 3}, "example.com/nic": {}, "example.com/dongle": {2, 2}} {
 		there, free := st.Capacity[name], st.Allocatable[name]
-		if there.Value() != want || free.Value() != want || !has(st.Allocatable, name) {
+		if there.Value() != want[0] || free.Value() != want[1] || !has(st.Allocatable, name) {
 			t.Errorf("%s: %s there, %s allocatable", name, there.String(), free.String())
 		}
 	}

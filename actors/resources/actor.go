@@ -23,6 +23,8 @@ type Options struct {
 	Parent func() string
 	// Foreign says of a pod's UID whether it is another agent's, whose cgroup is left alone; nil: none is.
 	Foreign func(uid string) bool
+	// Devices are given to pods; nil: there are none.
+	Devices Devices
 	// Operations is the process-wide table of work that outlives the actor.
 	Operations reconcile.Operations
 	// NodeName is whose Events say that the node's cgroups have their values; empty: none are recorded.
@@ -53,10 +55,11 @@ var retry = backoff.Policy{First: time.Second, Max: 10 * time.Second}
 // messages for what each promises.
 func New(opts Options) supervisors.Constructor {
 	return func(string) supervisors.Actor {
+		devices := allocation{opts.Devices, opts.Operations}
 		if opts.Tree == nil {
-			return without{opts.Parent}
+			return without{opts.Parent, devices}
 		}
-		a := &actor{nodeName: opts.NodeName, tree: opts.Tree}
+		a := &actor{nodeName: opts.NodeName, tree: opts.Tree, devices: devices}
 		a.pods = reconcile.New(reconcile.Options[*v1.Pod, string]{
 			Name: "cgroup", Driver: podDriver{opts.Tree, opts.Foreign}, Report: a.podReported,
 			Operations: opts.Operations, Prefix: "cgroups/", OperationTimeout: operationTimeout,
@@ -88,6 +91,7 @@ type actor struct {
 	weighs []*v1.Pod          // what the node's cgroups were last to weigh
 	ready  bool               // they have been made since the start
 
+	devices  allocation
 	tree     *cgroups.Tree
 	nodeName string           // whose events tell of them; empty: none do
 	reason   *messages.Reason // why they could not be made or weighed when that was last tried
@@ -125,7 +129,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			a.reserve(ctx)
 		}
 	default:
-		if !a.pods.Receive(ctx, msg) && !a.node.Receive(ctx, msg) {
+		if !a.pods.Receive(ctx, msg) && !a.node.Receive(ctx, msg) && !a.devices.receive(ctx, msg) {
 			ctx.Unhandled(msg)
 		}
 	}
@@ -242,7 +246,10 @@ type inspection struct {
 func (a *actor) Inspect() any { return inspection{a.ready, a.reason, a.pods.Inspect()} }
 
 // without is the actor where pods have no cgroups of their own.
-type without struct{ parent func() string }
+type without struct {
+	parent  func() string
+	devices allocation
+}
 
 // Receive implements supervisors.Actor.
 func (a without) Receive(ctx supervisors.Context, msg any) {
@@ -253,6 +260,8 @@ func (a without) Receive(ctx supervisors.Context, msg any) {
 	case messages.RemovePodCgroup:
 		ctx.Tell(messages.PodAddress(m.UID), messages.PodCgroupRemoved{UID: m.UID})
 	default:
-		ctx.Unhandled(msg)
+		if !a.devices.receive(ctx, msg) {
+			ctx.Unhandled(msg)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package resources
 import (
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
 )
 
@@ -21,6 +22,9 @@ type (
 	// Reservation is what is reserved for a group that others have made.
 	Reservation = cgroups.Reservation
 )
+
+// NewDevices makes the process's device plugins known; see devices.New.
+var NewDevices = devices.New
 
 // ReadCapacity reads what the machine has; see cgroups.ReadCapacity.
 var ReadCapacity = cgroups.ReadCapacity

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/eventlog"
 	"github.com/playlet-dev/playlet/actors/server/admin"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
@@ -67,6 +68,8 @@ type Config struct {
 	// socket and the observatory's port: who does not go on is let go.
 	// 0: half a minute.
 	WriteTimeout time.Duration
+	// Devices are those of device plugins; nil: there are none, and no pod resources API.
+	Devices *devices.Manager
 	// Node is the node's API; nil: it is not served.
 	Node *NodeAPI
 	// Figures is admin.Config's.
@@ -151,7 +154,7 @@ func NewListeners(conf Config) *Listeners {
 	l.health = healthz.New(healthz.Config{
 		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Listeners: l.closed,
 		Probes: conf.Probes, Cluster: conf.Cluster, Shutdown: conf.Shutdown,
-		Identity: conf.Identity, Observe: conf.Checked,
+		Identity: conf.Identity, Observe: conf.Checked, NoPlugins: l.noPlugins,
 		Tree: func() healthz.Tree {
 			if tree := l.tree(); tree != nil {
 				return tree
@@ -170,6 +173,9 @@ func NewListeners(conf Config) *Listeners {
 	}
 	if conf.Observatory.Address != "" {
 		l.ends = append(l.ends, l.observatoryEndpoint())
+	}
+	if conf.Devices != nil {
+		l.addPlugins(conf.Devices)
 	}
 	if conf.Node != nil {
 		l.addNodeAPI(conf.Node)

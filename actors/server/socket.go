@@ -26,10 +26,11 @@ const maxSocketPath = 107
 // the kernel lets go of the lock when its process ends, however it ends, and two agents that start at the same time
 // cannot both find the socket dead. The file of the lock stays, since removing it would let two hold "the" lock.
 type socketDoor struct {
-	path  string
-	group string // that may use it, too
-	lock  *os.File
-	mine  os.FileInfo // of the socket's file
+	path   string
+	group  string       // that may use it, too
+	before func() error // is called once, before the socket is made first; may be nil
+	lock   *os.File
+	mine   os.FileInfo // of the socket's file
 }
 
 func (d *socketDoor) lockPath() string { return d.path + ".lock" }
@@ -49,6 +50,12 @@ func (d *socketDoor) open(ctx context.Context) (net.Listener, error) {
 	}
 	if err := d.removeStale(ctx); err != nil {
 		return nil, err
+	}
+	if d.before != nil {
+		if err := d.before(); err != nil {
+			return nil, err
+		}
+		d.before = nil
 	}
 	lc := net.ListenConfig{Control: privately}
 	l, err := lc.Listen(ctx, "unix", d.path)

@@ -50,6 +50,7 @@ var plain = map[string]struct{ waitsFor, remedy string }{
 	messages.ReasonAgentStarting:      {"the agent's start", ""},
 	messages.ReasonNodeUnknown:        {"the Node object", "see that the API server can be reached from this node"},
 	messages.ReasonPreempting:         {"the end of other pods", ""},
+	messages.ReasonAllocating:         {"the device plugin", "see the device plugin's log"},
 	messages.ReasonPredecessorEnding:  {"the end of that pod", ""},
 	messages.ReasonPredecessorFound:   {"every source's word on which pods it wants", "see playlet explain node"},
 	messages.ReasonNameTaken:          {"a free name", "remove or rename one of the two"},

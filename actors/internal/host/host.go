@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -62,6 +63,8 @@ type Host struct {
 	Allocatable v1.ResourceList
 	// Objects are the ConfigMaps, Secrets, Services and RuntimeClasses; nil where this node has none.
 	Objects *objectset.Board
+	// Devices are what device plugins gave to containers; nil: none.
+	Devices *devices.Manager
 	// RequestTimeout bounds one CRI call.
 	RequestTimeout time.Duration
 	// Events: whether Kubernetes Events are recorded.

@@ -42,7 +42,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		for _, pod := range pods {
 			errs := append(append(podspec.Validate(pod), podspec.ValidateStatic(pod, podspec.Has{})...),
-				podspec.Unsupported(pod, nil)...)
+				podspec.Unsupported(pod)...)
 			if len(errs) > 0 || pod.UID == "" {
 				t.Fatalf("a pod that cannot run: %v", errs)
 			}

@@ -67,7 +67,7 @@ func (l *loading) load() *v1.Pod {
 	// Each check may find a field wrong in several ways, but a field that one has blamed is not blamed by the next. What is
 	// not supported comes first: nobody mends that.
 	report(podspec.ValidateStatic(pod, l.opts.Has))
-	report(podspec.Unsupported(pod, nil))
+	report(podspec.Unsupported(pod))
 	report(podspec.Validate(pod))
 	if l.unreported > 0 {
 		l.problems = append(l.problems, Problem{

@@ -100,7 +100,7 @@ func checkLine(t *testing.T, path, text string, wantRefused bool) {
 	t.Helper()
 	pod := &v1.Pod{}
 	set(reflect.ValueOf(&pod.Spec).Elem(), path, text)
-	errs := Unsupported(pod, nil)
+	errs := Unsupported(pod)
 	if !wantRefused {
 		if len(errs) > 0 {
 			t.Errorf("%s = %s: refused: %v", path, text, errs)

@@ -48,7 +48,7 @@ func TestValidateStatic(t *testing.T) {
 
 func TestValidateStaticOfANodeWithObjects(t *testing.T) {
 	pod := podFrom(t, aPod("imagePullSecrets: [{name: a}]"))
-	if got := kinds(append(ValidateStatic(pod, Has{Objects: true}), Unsupported(pod, nil)...)); len(got) > 0 {
+	if got := kinds(append(ValidateStatic(pod, Has{Objects: true}), Unsupported(pod)...)); len(got) > 0 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -62,7 +62,7 @@ func TestValidateStaticOfARuntimeClass(t *testing.T) {
 		{Cluster: true}:                {"spec.imagePullSecrets: Forbidden"},
 		{Objects: true, Cluster: true}: {},
 	} {
-		if got := kinds(append(ValidateStatic(pod, has), Unsupported(pod, nil)...)); !slices.Equal(got, want) {
+		if got := kinds(append(ValidateStatic(pod, has), Unsupported(pod)...)); !slices.Equal(got, want) {
 			t.Errorf("%+v: got %v, want %v", has, got, want)
 		}
 	}

@@ -18,19 +18,11 @@ const notYet = "not supported yet by Playlet"
 
 // Unsupported names every field of a defaulted pod's spec that is set to other than its default and that this agent
 // does not honour yet, so that nothing is dropped in silence. What is honoured is the table in fields.go; a field that
-// is not in it is refused. Extended resources are refused in containers where isDevice says that they are of
-// a device plugin (nil: none is), and so are those that the scheduler took from ResourceClaims (KEP-5004): others are
-// counted only, with nothing to be done for the container.
-func Unsupported(pod *v1.Pod, isDevice func(v1.ResourceName) bool) field.ErrorList {
+// is not in it is refused. Extended resources that the scheduler took from ResourceClaims (KEP-5004) are refused; others are
+// counted, or a device plugin's.
+func Unsupported(pod *v1.Pod) field.ErrorList {
 	w := &walker{}
 	w.walk(reflect.ValueOf(&pod.Spec).Elem(), field.NewPath("spec"), "")
-	for c, at := range everyContainer(&pod.Spec, field.NewPath("spec")) {
-		for _, name := range sortedKeys(c.Resources.Limits) {
-			if q := c.Resources.Limits[name]; !q.IsZero() && isExtended(name) && isDevice != nil && isDevice(name) {
-				w.forbidden(at.Child("resources", "limits").Key(string(name)), notYet)
-			}
-		}
-	}
 	if pod.Status.ExtendedResourceClaimStatus != nil {
 		w.forbidden(field.NewPath("status", "extendedResourceClaimStatus"), notYet)
 	}

@@ -37,7 +37,7 @@ volumes:
 - {name: plain}
 `))
 	Default(pod)
-	errs := append(append(Validate(pod), ValidateStatic(pod, Has{})...), Unsupported(pod, nil)...)
+	errs := append(append(Validate(pod), ValidateStatic(pod, Has{})...), Unsupported(pod)...)
 	if len(errs) > 0 {
 		t.Errorf("refused: %v", errs)
 	}
@@ -52,7 +52,7 @@ func TestUnsupportedSpeaksPlainly(t *testing.T) {
 		"spec.containers[0].volumeDevices: Forbidden: not supported yet by Playlet",
 		"spec.os.name: Forbidden: not supported yet by Playlet, except linux",
 	}
-	errs := Unsupported(pod, nil)
+	errs := Unsupported(pod)
 	if len(errs) != len(want) {
 		t.Fatalf("got %v, want %v", errs, want)
 	}
@@ -63,22 +63,12 @@ func TestUnsupportedSpeaksPlainly(t *testing.T) {
 	}
 }
 
-// What is counted is supported; what is to be given to the container is not, nor any of it in a pod that no scheduler saw.
+// What is counted, or is a device plugin's, is supported, but in a pod that no scheduler saw.
 func TestExtendedResources(t *testing.T) {
-	pod := podFrom(t, aContainer("resources: {limits: {cpu: 1, example.com/dongle: 1, example.com/gpu: 1, example.com/nic: 0}}"))
+	pod := podFrom(t, aContainer("resources: {limits: {cpu: 1, example.com/dongle: 1}}"))
 	Default(pod)
-	if errs := Unsupported(pod, nil); len(errs) > 0 {
+	if errs := Unsupported(pod); len(errs) > 0 {
 		t.Errorf("counted: %v", errs)
-	}
-	const gpu, dongle = "spec.containers[0].resources.limits[example.com/gpu]",
-		"spec.containers[0].resources.limits[example.com/dongle]"
-	devices := func(name v1.ResourceName) bool { return name == "example.com/gpu" || name == "example.com/nic" }
-	if errs := Unsupported(pod, devices); len(errs) != 1 || errs[0].Field != gpu {
-		t.Errorf("devices: %v", errs)
-	}
-	if errs := Unsupported(pod, func(v1.ResourceName) bool { return true }); len(errs) != 2 || errs[0].Field != dongle ||
-		errs[1].Field != gpu {
-		t.Errorf("of any: %v", errs)
 	}
 	for _, text := range []string{"limits: {example.com/dongle: 1}", "limits: {kubernetes.io/batteries: 1}",
 		"limits: {deviceclass.resource.kubernetes.io/gpu: 1}", "requests: {kubernetes.io/batteries: 1}"} {
@@ -89,7 +79,7 @@ func TestExtendedResources(t *testing.T) {
 		}
 	}
 	pod.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{}
-	if errs := Unsupported(pod, nil); len(errs) != 1 || errs[0].Field != "status.extendedResourceClaimStatus" {
+	if errs := Unsupported(pod); len(errs) != 1 || errs[0].Field != "status.extendedResourceClaimStatus" {
 		t.Errorf("of claims: %v", errs)
 	}
 }
@@ -112,7 +102,7 @@ func checkRefusedWithout(t *testing.T, path string) {
 	t.Helper()
 	pod := podFrom(t, "{}")
 	set(reflect.ValueOf(&pod.Spec).Elem(), path, "x")
-	errs := Unsupported(pod, nil)
+	errs := Unsupported(pod)
 	if len(errs) != 1 || errs[0].Detail != notYet {
 		t.Errorf("%s: want it refused, got %v", path, errs)
 	}

@@ -12,18 +12,13 @@
 // in the process-wide table; the rest is found by the inventory. A result that is lost is missed at its deadline, one
 // that comes twice or late is stale.
 //
-// # Three drivers to come
+// # Two drivers to come
 //
 // CSI. Key "<pod>/<volume>". Desired: driver, handle, attributes, staging path. Actual: the path that was published.
 // Ensure is NodeStageVolume and NodePublishVolume, Remove is their opposites by the record beside the mount,
 // Inventory lists those records. A lane for each driver, so that one that hangs keeps no other; Judge has a volume
 // ensured again that asks for republishing. A volume is staged once for all its pods: that is a second reconciler,
 // keyed by handle, whose report opens the first one's objects by Ensure.
-//
-// Devices. Key "<pod>/<container>". Desired: how many of which resource. Actual: device IDs, and what Allocate
-// answered. Ensure picks and calls Allocate, or, where the checkpoint has an answer, returns that; Remove frees them
-// in the checkpoint; Inventory lists it. A lane of one place for each resource makes picking and allocating one step.
-// Permanent is an answer that says the IDs are not there.
 //
 // Certificates. Key: the name of the signer. Desired: subject and names. Actual: the certificate. Ensure makes the
 // request for signing, waits for it and writes the file; Judge sets Again to when it is to be rotated; Retry spreads

@@ -46,6 +46,8 @@ type Config struct {
 	// cluster, on the node's certificates, and on why a shutdown of the machine does not wait for pods; nil: there is no such
 	// check.
 	Probes, Cluster, Identity, Shutdown func() []string
+	// NoPlugins says why device plugins cannot register; empty, or nil: they can.
+	NoPlugins func() string
 	// Observe is told the result of each check that is made; nil: nobody is told.
 	Observe func(check string, healthy bool)
 }

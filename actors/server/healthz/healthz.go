@@ -26,10 +26,15 @@ func (h *Checks) Explain(ctx context.Context) []explain.Check {
 	return out
 }
 
-// NodeHandler answers /healthz of the node's API, with the kubelet's checks: syncloop fails where the tree does not turn.
+// NodeHandler answers /healthz of the node's API, with the kubelet's checks: syncloop fails where the tree does not turn,
+// device-plugin where device plugins cannot register.
 func (h *Checks) NodeHandler() http.Handler {
 	fine := func(context.Context) verdict { return verdict{} }
-	return routes([]check{{"ping", fine}, {"log", fine}, {"syncloop", h.answers}}, false)
+	plugins := fine
+	if h.conf.NoPlugins != nil {
+		plugins = func(context.Context) verdict { return verdict{failed: h.conf.NoPlugins()} }
+	}
+	return routes([]check{{"ping", fine}, {"log", fine}, {"syncloop", h.answers}, {"device-plugin", plugins}}, false)
 }
 
 func routes(checks []check, details bool) http.Handler {

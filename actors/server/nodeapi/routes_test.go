@@ -11,14 +11,14 @@ import (
 )
 
 // kubelets are the paths that the kubelet of Kubernetes 1.36 serves on port 10250, with their methods (pkg/kubelet/server, and
-// k8s.io/component-base for /metrics/slis), and a pod of the rig in place of parameters. Of what it serves, one thing is not here: the
-// check "device-plugin" of /healthz, as there are no device plugins yet. Beside these there are /spec/, which old kubelets have and
+// k8s.io/component-base for /metrics/slis), and a pod of the rig in place of parameters. Beside these there are /spec/, which old kubelets have and
 // their clients ask for, and, where that is enabled, /manifests.
 const kubelets = `
 GET /healthz
 GET /healthz/ping
 GET /healthz/log
 GET /healthz/syncloop
+GET /healthz/device-plugin
 GET /pods
 GET /stats/summary
 POST /stats/summary

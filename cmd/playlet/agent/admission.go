@@ -17,19 +17,15 @@ import (
 
 // here is this node as admission sees it: before the API server has sent the Node, and always on a standalone node.
 func here(node *config.Node, cluster *cluster, host *pod.Host, machine *registration.Reader) pods.Here {
-	h := pods.Here{
+	return pods.Here{
 		Object: ownNode(node), Registered: cluster != nil, Sysctls: node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
 		Allocatable:    func() v1.ResourceList { return allocatable(node, machine.Last()) },
 		GroupsPolicy:   func() bool { return host.Can().SupplementalGroupsPolicy },
-		IsDevice:       func(v1.ResourceName) bool { return false },
+		IsDevice:       host.Devices.IsDevice,
 		PodLevelResize: node.FeatureEnabled(podLevelResize),
 		NoRestartAll:   node.FeatureEnabled("NodeDeclaredFeatures") && !node.FeatureEnabled(restartAll),
 		Swap:           host.Node.LimitedSwap && host.Node.CgroupV2 && host.Node.SwapController,
 	}
-	if cluster != nil {
-		h.IsDevice = cluster.devices.gave
-	}
-	return h
 }
 
 // ownNode is a Node with the name, the labels and the taints that the configuration gives this node.

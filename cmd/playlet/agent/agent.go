@@ -323,6 +323,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 		CRI: client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
 		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration, ResolvConf: ptr.Deref(node.Kubelet.ResolverConfig, ""),
 		Allocatable: allocatable(node, machine), Abilities: abilities(a.runtime, node.Kubelet.CgroupDriver),
+		Devices: resources.NewDevices(node.RootDir, log.With(actorKey, messages.Resources.String())),
 		Objects: newObjects(node), Events: true, IPs: a.addresses.hostIPs, IPsUnsettled: a.addresses.unsettled,
 	}
 	a.figures = stats.NewCollector(a.figureOptions())
@@ -360,6 +361,7 @@ func (a *Agent) serverConfig() server.Config {
 		PodLogsDir: a.node.Kubelet.PodLogsDir, CRI: a.client, Events: a.events,
 		StreamIdleTimeout: a.node.Kubelet.StreamingConnectionIdleTimeout.Duration,
 		Node:              a.nodeAPI(),
+		Devices:           a.host.Devices,
 		Figures:           a.adminFigures,
 		Version:           version.Playlet(), Kubernetes: version.Kubernetes, Log: a.log.With(actorKey, messages.Server.String()),
 	}
@@ -413,6 +415,7 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 	a.tracing.follow(system.Recorder())
 	a.listeners.Attach(system)
 	a.figures.Attach(system.Tell)
+	a.host.Devices.Notify(func(uid string) { system.Tell(messages.PodAddress(uid), messages.DevicesChanged{UID: uid}) })
 	return nil
 }
 
@@ -437,6 +440,7 @@ func (a *Agent) Close() error {
 	if err := a.events.Save(); err != nil {
 		a.log.Warn("the last events are not kept on the disk", "reason", err)
 	}
+	a.host.Devices.Close()
 	errs = append(errs, a.listeners.Close(), a.client.Close(), a.locks.Close())
 	return errors.Join(errs...)
 }

@@ -1,17 +1,11 @@
 package agent
 
 import (
-	"log/slog"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/config"
 )
@@ -44,33 +38,5 @@ func TestAllocatable(t *testing.T) {
 		if cpu := got[v1.ResourceCPU]; cpu.Value() != 7 {
 			t.Errorf("%s: cpu %s", c.name, cpu.String())
 		}
-	}
-}
-
-// What a kubelet's device plugins gave is known to admission and to the Node; where that cannot be told, it may be any.
-func TestDevicesOfPlugins(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "checkpoint")
-	for text, want := range map[string]struct {
-		names []v1.ResourceName
-		any   bool
-	}{
-		`{"Data":{"RegisteredDevices":{"example.com/gpu":["a"]}}}`: {names: []v1.ResourceName{"example.com/gpu"}}, `{"Da`: {any: true},
-	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		var log strings.Builder
-		node := &config.Node{Kubelet: &config.KubeletConfiguration{}}
-		c := &cluster{devices: formerPlugins(path, slog.New(slog.NewTextHandler(&log, nil)))}
-		if got := c.sizes(node).Devices; !slices.Equal(got, want.names) || !strings.Contains(log.String(), path) {
-			t.Errorf("%s: the Node has %v: %s", text, got, log.String())
-		}
-		if is := here(node, c, &pod.Host{}, nil).IsDevice; !is("example.com/gpu") || is("example.com/dongle") != want.any {
-			t.Errorf("%s: admission takes gpu for a device: %v, dongle: %v", text, is("example.com/gpu"),
-				is("example.com/dongle"))
-		}
-	}
-	if got := formerPlugins(path+".none", slog.New(slog.DiscardHandler)); len(got.resources) > 0 || got.unread {
-		t.Errorf("of no checkpoint: %+v", got)
 	}
 }

@@ -24,9 +24,8 @@ import (
 type cluster struct {
 	identity *identity.Client // the credentials of the clients
 	clients  *apiserver.Clients
-	feed     *apiserver.Feed     // the pods that the API server assigns to this node; made by start
-	ownNode  *registration.Watch // made by start
-	devices  plugins
+	feed     *apiserver.Feed      // the pods that the API server assigns to this node; made by start
+	ownNode  *registration.Watch  // made by start
 	accounts *volumes.TokenSource // the service accounts of pods
 
 	registered registration.State
@@ -61,7 +60,6 @@ func dialCluster(node *config.Node, log *slog.Logger) (*cluster, error) {
 	}
 	return &cluster{
 		identity: itself, clients: clients, accounts: volumes.NewTokens(clients.Main),
-		devices: formerPlugins(registration.DevicesPath, log),
 	}, nil
 }
 

@@ -75,7 +75,7 @@ func (a *Agent) wire() rows {
 	maps.Copy(all, wireSources(a.node, a.cluster, a.board))
 	maps.Copy(all, wireIdentity(a.cluster, a.guard, a.credentials))
 	port := a.listeners.NodePort()
-	maps.Copy(all, wireCluster(a.node, a.cluster, a.client, a.host.Ops, a.runtime, a.machine, a.addresses, port))
+	maps.Copy(all, wireCluster(a.node, a.cluster, a.client, a.host, a.runtime, a.machine, a.addresses, port))
 	all["events"] = events.New(a.eventOptions())
 	all["eviction"] = eviction.New(a.evictionOptions(meter))
 	all["shutdown"] = a.wireShutdown()
@@ -187,7 +187,7 @@ func imageOptions(node *config.Node, client *cri.Client, host *pod.Host, meter s
 // wireResources binds the actor of the cgroups.
 func (a *Agent) wireResources() supervisors.Constructor {
 	o := resources.Options{
-		Tree: a.groupTree(), Operations: a.host.Ops, Foreign: a.client.ForeignPod,
+		Tree: a.groupTree(), Operations: a.host.Ops, Devices: a.host.Devices, Foreign: a.client.ForeignPod,
 		Parent: func() string {
 			if a.systemdGroups() {
 				return podsSlice
@@ -254,24 +254,26 @@ func wireSources(node *config.Node, c *cluster, board *pods.Board) rows {
 
 // wireCluster binds the actors that write to the API server; a standalone node has none of them.
 func wireCluster(
-	node *config.Node, c *cluster, client *cri.Client, ops *cri.Operations, state *runtime.State, machine *registration.Reader,
+	node *config.Node, c *cluster, client *cri.Client, host *pod.Host, state *runtime.State, machine *registration.Reader,
 	addresses *nodeAddresses, port int,
 ) rows {
 	if c == nil {
 		return rows{"registration": nil, "status": nil}
 	}
 	k := node.Kubelet
+	sizes := sizes(node)
+	sizes.Devices = host.Devices.Capacity
 	return rows{
 		"registration": registration.New(registration.Options{
 			Client: c.clients.Heartbeat, Watch: c.ownNode, State: &c.registered, Desired: desiredNode(node, port),
-			Sizes:   c.sizes(node),
+			Sizes:   sizes,
 			Machine: machine.Read, Images: client, Addresses: addresses.find,
 			Runtime: runtimeOfNode(state), Network: networkProblem(node, client),
 			UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
 			LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second,
 			Random:        rand.Float64,
 		}),
-		"status": status.New(status.Options{Client: c.clients.Main, Operations: ops, NodeName: node.NodeName,
+		"status": status.New(status.Options{Client: c.clients.Main, Operations: host.Ops, NodeName: node.NodeName,
 			State: &c.statuses}),
 	}
 }

@@ -1,0 +1,97 @@
+package pods
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// allocateAgain is when resources is asked again for a pod's devices: the answer may be lost.
+const allocateAgain = 10 * time.Second
+
+// devices is the part of an entry's life that is about its devices, while it is held.
+type devices struct {
+	asked  time.Time // zero: not yet
+	answer *messages.DevicesAllocated
+}
+
+type devicesDue struct{}
+
+// allocate has a pod's devices allocated, the last thing before it is admitted, and says whether it waits for them or is refused.
+// A pod of a manifest asks for none: its source refuses it.
+func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, admission.Refusal) {
+	if !asksForDevices(e.want.pod) {
+		return nil, admission.Refusal{}
+	}
+	d := &e.devices
+	if now := ctx.Now(); d.answer == nil && (d.asked.IsZero() || now.Sub(d.asked) >= allocateAgain) {
+		d.asked = now
+		ctx.Tell(messages.Resources, messages.AllocateDevices{UID: e.uid, Pod: e.want.pod, Holding: a.holding(), Heard: a.complete})
+		ctx.After(allocateAgain, devicesDue{})
+	}
+	switch {
+	case d.answer == nil:
+		return &messages.Reason{Code: messages.ReasonAllocating, Message: "its device plugins are to allocate its devices"},
+			admission.Refusal{}
+	case d.answer.Refused == "":
+		return nil, admission.Refusal{}
+	}
+	return nil, admission.Refusal{Reason: admission.ReasonUnexpected,
+		Message: "Allocate failed due to " + d.answer.Refused + ", which is unexpected"}
+}
+
+// readmit goes on with a pod that was admitted before. Where nothing of it runs, as when the machine was restarted, its devices may
+// be others by now: as with the kubelet it fails where they are not there any more, or not yet.
+func (a *actor) readmit(ctx supervisors.Context, e *entry) {
+	ended := e.record.Final != nil || e.record.Fail != nil || final(&e.want.pod.Status)
+	if !ended && (e.found == nil || !runsSomething(e.found)) {
+		switch wait, refusal := a.allocate(ctx, e); {
+		case wait != nil:
+			a.undecided = true
+			a.hold(ctx, e, *wait, true)
+			return
+		case refusal.Refused():
+			a.refuse(ctx, e, refusal)
+			return
+		}
+	}
+	a.admit(ctx, e)
+}
+
+// asksForDevices says that a container may ask for a device. Which resources are of plugins, resources knows.
+func asksForDevices(pod *v1.Pod) bool {
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for name := range c.Resources.Limits {
+			if admission.Extended(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// holding are the pods that hold their devices: those that are to run, and those of which something may run.
+func (a *actor) holding() map[string]bool {
+	out := make(map[string]bool, len(a.entries))
+	for uid, e := range a.entries {
+		switch {
+		case e.state == unclaimed && e.found == nil, e.state == leaving, e.state == over, e.record.Final != nil, final(e.status):
+		default:
+			out[uid] = true
+		}
+	}
+	return out
+}
+
+// devicesAllocated takes the answer for a pod that waits for it.
+func (a *actor) devicesAllocated(ctx supervisors.Context, m messages.DevicesAllocated) {
+	if e := a.entries[m.UID]; e != nil && e.state == held {
+		e.devices.answer = &m
+		a.reconcile(ctx)
+	}
+}

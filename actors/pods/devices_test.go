@@ -1,0 +1,126 @@
+package pods
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// withGPU is a pod of the API server that asks for a device.
+func withGPU(name, uid string) *v1.Pod {
+	p := pod(name, uid)
+	list := v1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+	p.Spec.Containers = []v1.Container{{Name: "c", Image: "i", Resources: v1.ResourceRequirements{Limits: list, Requests: list}}}
+	return p
+}
+
+// gpus is a node of which the API server was told of no free device, and that has room for four pods.
+func gpus(t *testing.T) *node {
+	here := small()
+	here.IsDevice = func(name v1.ResourceName) bool { return name == "example.com/gpu" }
+	n := beginCluster(t, here)
+	o := thisObject(nil)
+	o.Status.Allocatable = v1.ResourceList{"example.com/gpu": resource.MustParse("0")}
+	n.Send(messages.Registration, messages.NodeObserved{Node: o})
+	return n
+}
+
+// A pod that asks for a device waits until it has it, whatever message is lost, and says so to nobody; then it runs.
+func TestAPodWaitsForItsDevices(t *testing.T) {
+	n := gpus(t)
+	audit(n.Kit)
+	wants(n.Kit, messages.File)
+	n.Take()
+	wants(n.Kit, messages.APIServer, withGPU("web", "u"))
+	all := n.Take()
+	asked := ofType[messages.AllocateDevices](all)
+	if len(asked) != 1 || asked[0].UID != "u" || !asked[0].Heard || !asked[0].Holding["u"] || len(n.Spawned) > 0 ||
+		len(ofType[messages.PodStatusWanted](all)) > 0 {
+		t.Fatalf("asked %+v, spawned %v", asked, n.Spawned)
+	}
+	wants(n.Kit, messages.APIServer, withGPU("web", "u"), pod("other", "o"))
+	if again := sent[messages.AllocateDevices](n.Kit); len(again) > 0 || !slices.Equal(n.Spawned, []string{"o"}) {
+		t.Errorf("asked again %+v, spawned %v", again, n.Spawned)
+	}
+	n.Advance(allocateAgain)
+	if again := sent[messages.AllocateDevices](n.Kit); len(again) != 1 || !again[0].Holding["o"] {
+		t.Errorf("after the time for an answer: %+v", again)
+	}
+	n.Send(messages.Resources, messages.DevicesAllocated{UID: "u"})
+	n.Send(messages.Resources, messages.DevicesAllocated{UID: "u"}) // each question has an answer
+	n.Send(messages.Resources, messages.DevicesAllocated{UID: "gone"})
+	if !slices.Equal(n.Spawned, []string{"o", "u"}) {
+		t.Errorf("spawned %v", n.Spawned)
+	}
+}
+
+// One that cannot have them fails, with the kubelet's words, and holds none; nor does one that ended.
+func TestAPodThatCannotHaveItsDevices(t *testing.T) {
+	n := gpus(t)
+	audit(n.Kit)
+	wants(n.Kit, messages.File)
+	wants(n.Kit, messages.APIServer, withGPU("web", "u"))
+	n.Take()
+	n.Send(messages.Resources, messages.DevicesAllocated{UID: "u", Refused: "there are none"})
+	said := sent[messages.PodStatusWanted](n.Kit)
+	if len(said) == 0 {
+		t.Fatal("nothing is told")
+	}
+	if s := said[len(said)-1].Status; s.Phase != v1.PodFailed || s.Reason != admission.ReasonUnexpected ||
+		s.Message != "Pod was rejected: Allocate failed due to there are none, which is unexpected" {
+		t.Errorf("told %+v", s)
+	}
+	wants(n.Kit, messages.APIServer, withGPU("web", "u"), withGPU("next", "v"))
+	if asked := sent[messages.AllocateDevices](n.Kit); len(asked) != 1 || asked[0].UID != "v" || asked[0].Holding["u"] {
+		t.Errorf("asked %+v", asked)
+	}
+}
+
+// A pod that ends holds its devices until nothing of it runs.
+func TestAPodThatIsGoneHoldsNoDevices(t *testing.T) {
+	n := gpus(t)
+	audit(n.Kit)
+	wants(n.Kit, messages.File)
+	wants(n.Kit, messages.APIServer, pod("old", "o"))
+	wants(n.Kit, messages.APIServer, withGPU("web", "u"))
+	if asked := sent[messages.AllocateDevices](n.Kit); len(asked) != 1 || !asked[0].Holding["o"] {
+		t.Errorf("asked %+v while it ends", asked)
+	}
+	gone(n.Kit, "o", &v1.PodStatus{Phase: v1.PodSucceeded})
+	n.Advance(allocateAgain)
+	if asked := sent[messages.AllocateDevices](n.Kit); len(asked) != 1 || asked[0].Holding["o"] {
+		t.Errorf("asked %+v when it has gone", asked)
+	}
+}
+
+// Before it is known who is wanted, nobody's devices are taken back; what is found running holds them and is not asked for. A pod
+// that ran before the machine was restarted fails where its devices are not there.
+func TestFoundPodsHoldTheirDevices(t *testing.T) {
+	n := gpus(t)
+	runs := messages.PodFacts{UID: "adopted", Name: "adopted", Namespace: "default",
+		Sandboxes: []messages.SandboxFact{{ID: "s", Ready: true}}}
+	n.Send(messages.Runtime, messages.RuntimeAudited{ReadAt: n.Now().Add(time.Millisecond), Pods: []messages.PodFacts{
+		runs, {UID: "orphan", Name: "orphan", Namespace: "default", Sandboxes: runs.Sandboxes}}})
+	before := withGPU("before", "b")
+	before.Status.StartTime = &metav1.Time{Time: n.Now()}
+	wants(n.Kit, messages.APIServer, withGPU("adopted", "adopted"), withGPU("web", "u"), before)
+	asked := sent[messages.AllocateDevices](n.Kit)
+	slices.SortFunc(asked, func(x, y messages.AllocateDevices) int { return strings.Compare(x.UID, y.UID) })
+	if len(asked) != 2 || asked[0].UID != "b" || asked[1].UID != "u" || asked[1].Heard || !asked[1].Holding["orphan"] ||
+		!asked[1].Holding["adopted"] || !asked[1].Holding["b"] || !slices.Equal(n.Spawned, []string{"adopted"}) {
+		t.Errorf("asked %+v, spawned %v", asked, n.Spawned)
+	}
+	n.Send(messages.Resources, messages.DevicesAllocated{UID: "b", Refused: "they are gone"})
+	said := sent[messages.PodStatusWanted](n.Kit)
+	if s := said[len(said)-1]; s.UID != "b" || s.Status.Reason != admission.ReasonUnexpected {
+		t.Errorf("told %+v", s)
+	}
+}

@@ -1,0 +1,54 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"path/filepath"
+
+	"github.com/playlet-dev/playlet/actors/internal/devices"
+	"github.com/playlet-dev/playlet/actors/server/podresources"
+)
+
+const (
+	devicePlugins = "device-plugins" // where device plugins register
+	rpcConns      = 256
+)
+
+// addPlugins adds the sockets of the device plugin API and of the pod resources API.
+func (l *Listeners) addPlugins(m *devices.Manager) {
+	l.ends = append(l.ends,
+		rpcEndpoint(devicePlugins, &rpcDoor{socketDoor: socketDoor{path: m.SocketPath(), before: m.Clear}}, m.Handler()),
+		rpcEndpoint("pod-resources", &rpcDoor{socketDoor: socketDoor{
+			path: filepath.Join(l.conf.RootDir, "pod-resources", "kubelet.sock")}}, podresources.New(l.conf.Board, m)))
+}
+
+// rpcEndpoint is the one of a gRPC service on a socket of root's.
+func rpcEndpoint(name string, door *rpcDoor, h http.Handler) *endpoint {
+	server := &http.Server{Handler: whileBusy(h), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		Protocols: new(http.Protocols)}
+	server.Protocols.SetUnencryptedHTTP2(true)
+	return newEndpoint(name, door.path, rpcConns, server, door)
+}
+
+// rpcDoor is a socket where a kubelet has one, too. One that runs beside the agent is no reason to give up.
+type rpcDoor struct{ socketDoor }
+
+func (d *rpcDoor) open(ctx context.Context) (net.Listener, error) {
+	l, err := d.socketDoor.open(ctx)
+	if errors.Is(err, ErrInUse) {
+		return nil, errors.New("another program listens on " + d.path + ": a kubelet, or another playlet")
+	}
+	return l, err
+}
+
+// noPlugins says why device plugins cannot register; empty: they can.
+func (l *Listeners) noPlugins() string {
+	for _, s := range l.State() {
+		if s.Name == devicePlugins && s.Error != "" {
+			return s.Error
+		}
+	}
+	return ""
+}

@@ -1,0 +1,103 @@
+// Package podresources answers the pod resources API v1 of the kubelet: which pods are here, and which devices their containers
+// have (KEP-606, KEP-2043). As there are no CPU and memory managers, and no dynamic resource allocation, nothing is told of those,
+// as by a kubelet whose policies are "none".
+package podresources
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
+)
+
+// Requests that come faster are refused; the kubelet's figures.
+const (
+	perSecond = 100
+	burst     = 10
+)
+
+// Devices tell of devices; *devices.Manager does. None of them waits.
+type Devices interface {
+	Of(uid, container string) []*api.ContainerDevices
+	Allocatable() []*api.ContainerDevices
+}
+
+// New is the handler: gRPC over HTTP/2 without TLS.
+func New(b *board.Board, devices Devices) http.Handler {
+	limiter := rate.NewLimiter(perSecond, burst)
+	s := grpc.NewServer(grpc.UnaryInterceptor(
+		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			if !limiter.Allow() {
+				return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+			}
+			return next(ctx, req)
+		}))
+	api.RegisterPodResourcesListerServer(s, &lister{board: b, devices: devices})
+	return s
+}
+
+type lister struct {
+	api.UnimplementedPodResourcesListerServer
+	board   *board.Board
+	devices Devices
+}
+
+// List implements api.PodResourcesListerServer: pods that are over are left out.
+func (l *lister) List(context.Context, *api.ListPodResourcesRequest) (*api.ListPodResourcesResponse, error) {
+	metrics.PodResources("requests_total", "requests_list")
+	out := &api.ListPodResourcesResponse{}
+	for _, p := range l.board.Now().Pods {
+		if p.Status == nil || !finalstatus.Final(p.Status.Phase) {
+			out.PodResources = append(out.PodResources, l.of(p.Pod))
+		}
+	}
+	return out, nil
+}
+
+// Get implements api.PodResourcesListerServer.
+func (l *lister) Get(_ context.Context, r *api.GetPodResourcesRequest) (*api.GetPodResourcesResponse, error) {
+	metrics.PodResources("requests_total", "requests_get")
+	for _, p := range l.board.Now().Pods {
+		if p.Pod.Namespace == r.GetPodNamespace() && p.Pod.Name == r.GetPodName() {
+			return &api.GetPodResourcesResponse{PodResources: l.of(p.Pod)}, nil
+		}
+	}
+	metrics.PodResources("errors_get")
+	return nil, fmt.Errorf("pod %s in namespace %s not found", r.GetPodName(), r.GetPodNamespace())
+}
+
+// GetAllocatableResources implements api.PodResourcesListerServer.
+func (l *lister) GetAllocatableResources(context.Context, *api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse,
+	error) {
+	metrics.PodResources("requests_total", "requests_get_allocatable")
+	return &api.AllocatableResourcesResponse{Devices: l.devices.Allocatable()}, nil
+}
+
+// of are a pod's containers: sidecars, then those that are no init containers.
+func (l *lister) of(pod *v1.Pod) *api.PodResources {
+	out := &api.PodResources{Name: pod.Name, Namespace: pod.Namespace}
+	add := func(c *v1.Container) {
+		out.Containers = append(out.Containers,
+			&api.ContainerResources{Name: c.Name, Devices: l.devices.Of(string(pod.UID), c.Name)})
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; ptr.Deref(c.RestartPolicy, "") == v1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	return out
+}

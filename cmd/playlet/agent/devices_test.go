@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/playlet-dev/playlet/actors/resources/resourcestest"
+	"github.com/playlet-dev/playlet/cri/sim"
+)
+
+const gpu = "example.com/gpu"
+
+// askingGPU is a manifest that asks for one.
+func askingGPU(name string) string {
+	return strings.ReplaceAll(`{apiVersion: v1, kind: Pod, metadata: {name: NAME, namespace: default}, spec: {terminationGracePeriodSeconds: 0,
+  containers: [{name: c, image: busybox, command: [main, forever], resources: {limits: {example.com/gpu: 1}}}]}}`, "NAME", name)
+}
+
+// startPlugin has a plugin register.
+func (r *rig) startPlugin(p *resourcestest.Plugin) {
+	r.t.Helper()
+	if err := p.Start(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// devicesOf are those that the pod resources API tells of a pod's first container; "" where it has no such pod.
+func (r *rig) devicesOf(name string) string {
+	r.t.Helper()
+	conn, err := grpc.NewClient("unix:"+filepath.Join(r.dir, "root", "pod-resources", "kubelet.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	list, err := podresources.NewPodResourcesListerClient(conn).List(context.Background(), &podresources.ListPodResourcesRequest{},
+		grpc.WaitForReady(true))
+	if status.Code(err) == codes.ResourceExhausted { // it was asked too often
+		return "?"
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, p := range list.GetPodResources() {
+		if p.GetName() == name {
+			for _, d := range p.GetContainers()[0].GetDevices() {
+				return d.GetDeviceIds()[0]
+			}
+		}
+	}
+	return ""
+}
+
+// The Node tells of a plugin's devices; a pod gets one with what the plugin says of it, and keeps it in the next life of the
+// agent; who comes too late fails as with a kubelet, until the device is free.
+func TestADevicePlugin(t *testing.T) {
+	r := newClusterRig(t, sim.Options{}, "--node-status-update-frequency=100ms")
+	r.start(nil)
+	p := resourcestest.NewPlugin(filepath.Join(r.dir, "root", "device-plugins"), gpu, "a")
+	defer p.Stop()
+	p.Answer = func(ids []string) (*pluginapi.ContainerAllocateResponse, error) {
+		return &pluginapi.ContainerAllocateResponse{Envs: map[string]string{"GPU": ids[0]}, Devices: []*pluginapi.DeviceSpec{
+			{HostPath: "/dev/null", ContainerPath: "/dev/gpu", Permissions: "rw"}}}, nil
+	}
+	r.startPlugin(p)
+	has := func(capacity, allocatable int64) {
+		t.Helper()
+		r.eventually("the Node tells of the devices", func() bool {
+			n, err := r.api.CoreV1().Nodes().Get(context.Background(), "node", metav1.GetOptions{})
+			if err != nil {
+				return false
+			}
+			all, free := n.Status.Capacity[gpu], n.Status.Allocatable[gpu]
+			return all.Value() == capacity && free.Value() == allocatable
+		})
+	}
+	has(1, 1)
+	r.binds(askingGPU("first"))
+	runs := func() {
+		t.Helper()
+		r.eventually("it runs", func() bool { return r.pod("first").Status.Phase == v1.PodRunning })
+		r.eventually("it has the device", func() bool { return r.devicesOf("first") == "a" })
+	}
+	runs()
+	c := r.runtime.Snapshot().Container("first", "c")
+	if len(c.Config.GetDevices()) != 1 || c.Config.GetDevices()[0].GetContainerPath() != "/dev/gpu" ||
+		c.Config.GetEnvs()[0].GetKey() != "GPU" {
+		t.Errorf("it was made with %v", c.Config)
+	}
+	fails := func(name, says string) {
+		t.Helper()
+		r.binds(askingGPU(name))
+		r.eventually(name+" fails", func() bool { return r.pod(name).Status.Phase == v1.PodFailed })
+		if s := r.pod(name).Status; s.Reason != "UnexpectedAdmissionError" || !strings.Contains(s.Message, says) {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	fails("second", "Requested: 1, Available: 0")
+	if s := r.pod("first").Status.ContainerStatuses[0].AllocatedResourcesStatus; len(s) != 1 || s[0].Name != gpu ||
+		s[0].Resources[0].Health != v1.ResourceHealthStatusHealthy {
+		t.Errorf("its devices are told as %+v", s)
+	}
+	p.Set("!a")
+	r.eventually("the pod's status tells that its device is not healthy", func() bool {
+		s := r.pod("first").Status.ContainerStatuses[0].AllocatedResourcesStatus
+		return len(s) == 1 && s[0].Resources[0].Health == v1.ResourceHealthStatusUnhealthy
+	})
+	p.Set("a")
+	r.stop()
+	r.start(nil)
+	runs()
+	has(0, 0) // until it registers again
+	fails("third", "no healthy devices present")
+	p.Stop()
+	r.startPlugin(p)
+	has(1, 1)
+	r.deletes("first", 0)
+	r.eventually("it is gone", func() bool { return r.devicesOf("first") == "" })
+	r.binds(askingGPU("fourth"))
+	r.eventually("the next has the device", func() bool { return r.devicesOf("fourth") == "a" })
+	if body := r.health(); !strings.Contains(body, "[+]listeners ok") {
+		t.Error(body)
+	}
+}
+
+// Whichever message of an allocation an actor is killed at, or is lost: the pod has its device, and no other one is taken.
+func TestAnAllocationSurvivesKills(t *testing.T) {
+	for _, s := range []spot{{"pods", "DevicesAllocated"}, {"resources", "AllocateDevices"}, {"resources", "allocated"}} {
+		for _, manner := range []string{"before", "after", "lost"} {
+			if s.message == "allocated" && manner == "lost" { // the result of an actor's own work
+				continue
+			}
+			t.Run(s.String()+" "+manner, func(t *testing.T) {
+				t.Parallel()
+				r := newClusterRig(t, sim.Options{})
+				k := &killer{spot: s, manner: manner}
+				r.start(k)
+				p := resourcestest.NewPlugin(filepath.Join(r.dir, "root", "device-plugins"), gpu, "a", "b")
+				defer p.Stop()
+				r.startPlugin(p)
+				r.eventually("the plugin's devices are known", func() bool {
+					_, allocatable := r.agent.host.Devices.Capacity()
+					q := allocatable[gpu]
+					return q.Value() == 2
+				})
+				r.binds(askingGPU("first"))
+				r.eventually("it has the device", func() bool {
+					return r.pod("first").Status.Phase == v1.PodRunning && r.devicesOf("first") == "a"
+				})
+				if len(p.Asked) != 1 || !k.struck {
+					t.Errorf("the plugin was asked for %v; struck: %v", p.Asked, k.struck)
+				}
+			})
+		}
+	}
+}
