@@ -10,5 +10,6 @@ var known = []struct{ tests, why string }{
 	{`guaranteed qos.*(cpu|mem) restart`, "without CAP_SYS_RESOURCE no container is made less likely to be killed"},
 	{`AppArmor`, "AppArmor is the kernel's, and would be loaded into the machine's"},
 	{`ContainerMetrics`, "the kernel here tells of no block I/O of a cgroup; the kubelet fails, too"},
-	{`Device Plugin|POD Resources|Pod Resources`, "device plugins and the PodResources API are not there yet"},
+	{`Device Plugin|POD Resources|Pod Resources`,
+		"there is no image sample-device-plugin, and no CPU manager; those of plugins that fail were not tried yet"},
 }
