@@ -48,7 +48,8 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 			a.undecided = true
 			allocating := wait.Code == messages.ReasonAllocating
 			a.hold(ctx, e, *wait, allocating || wait.Code == messages.ReasonNodeUnknown) // which is known in a moment
-			if allocating || wait.Code == messages.ReasonPreempting {                    // what is made for this one is not for the next
+			// What is made, or kept, for this one is not for the next.
+			if allocating || wait.Code == messages.ReasonPreempting {
 				r.reserve(claim)
 			}
 			if wait.Code == messages.ReasonPreempting {

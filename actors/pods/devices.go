@@ -31,7 +31,8 @@ func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, a
 	d := &e.devices
 	if now := ctx.Now(); d.answer == nil && (d.asked.IsZero() || now.Sub(d.asked) >= allocateAgain) {
 		d.asked = now
-		ctx.Tell(messages.Resources, messages.AllocateDevices{UID: e.uid, Pod: e.want.pod, Holding: a.holding(), Heard: a.complete})
+		ctx.Tell(messages.Resources, messages.AllocateDevices{UID: e.uid, Pod: e.want.pod, Holding: a.holding(),
+			Heard: a.complete})
 		ctx.After(allocateAgain, devicesDue{})
 	}
 	switch {
@@ -45,8 +46,8 @@ func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, a
 		Message: "Allocate failed due to " + d.answer.Refused + ", which is unexpected"}
 }
 
-// readmit goes on with a pod that was admitted before. Where nothing of it runs, as when the machine was restarted, its devices may
-// be others by now: as with the kubelet it fails where they are not there any more, or not yet.
+// readmit goes on with a pod that was admitted before. Where nothing of it runs, as when the machine was restarted, its devices
+// may be others by now: as with the kubelet it fails where they are not there any more, or not yet.
 func (a *actor) readmit(ctx supervisors.Context, e *entry) {
 	ended := e.record.Final != nil || e.record.Fail != nil || final(&e.want.pod.Status)
 	if !ended && (e.found == nil || !runsSomething(e.found)) {

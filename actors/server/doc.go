@@ -10,8 +10,8 @@
 //
 // Each listener is an endpoint (endpoint.go) behind a door (door.go, socket.go), with a limit of connections
 // (connections.go). Their handlers live in packages of their own: admin, cadvisor, healthz, nodeapi, observatory,
-// podresources, and containers for what they share. The connections of a listener are bounded: an idle one gives way to a new one, so that
-// none keeps others out.
+// podresources, and containers for what they share. The connections of a listener are bounded: an idle one gives way to a new
+// one, so that none keeps others out.
 //
 // What clients may take of a port is bounded before anything else: connections (idle ones give way), headers, each and all
 // together (connections.go), and requests a second of each address (clients.go). Then each handler has a deadline, answers that

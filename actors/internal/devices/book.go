@@ -129,8 +129,8 @@ func (b *book) needs(r request, now time.Time) (n need, met bool, err error) {
 	case len(k.healthy()) == 0:
 		return need{}, false, fmt.Errorf("no healthy devices present; cannot allocate unhealthy devices %s", r.resource)
 	case slices.ContainsFunc(ids, func(id string) bool { return !k.devices[id].healthy }):
-		return need{}, false, fmt.Errorf("previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s",
-			r.resource)
+		return need{}, false, fmt.Errorf(
+			"previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s", r.resource)
 	case has && had.answer == nil:
 		return need{}, false, fmt.Errorf("devices of %s are being allocated already", r.resource)
 	case has:
@@ -139,8 +139,8 @@ func (b *book) needs(r request, now time.Time) (n need, met bool, err error) {
 	n.first = r.reuse[:min(len(r.reuse), r.count)]
 	n.rest, n.free = r.count-len(n.first), b.free(r.resource)
 	if len(n.free) < n.rest {
-		return need{}, false, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", r.resource,
-			n.rest, len(n.free))
+		return need{}, false, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d",
+			r.resource, n.rest, len(n.free))
 	}
 	return n, false, nil
 }

@@ -107,8 +107,8 @@ func (b *book) options(h holder, names []string) Given {
 		}
 		for _, d := range answer.GetDevices() {
 			if first("device", d.GetContainerPath()) {
-				out.Devices = append(out.Devices, &runtimeapi.Device{HostPath: d.GetHostPath(), ContainerPath: d.GetContainerPath(),
-					Permissions: d.GetPermissions()})
+				out.Devices = append(out.Devices, &runtimeapi.Device{HostPath: d.GetHostPath(),
+					ContainerPath: d.GetContainerPath(), Permissions: d.GetPermissions()})
 			}
 		}
 		for _, mount := range answer.GetMounts() {
