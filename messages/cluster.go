@@ -49,7 +49,7 @@ type PodStatusesWanted struct {
 // that is not registered yet is nil.
 //
 // Sender: registration. Receiver: pods; status, since mirror pods belong to the Node; runtime, which passes the pods' range of
-// addresses to the container runtime. Reply: none.
+// addresses to the container runtime; volumes, for which volumes are attached. Reply: none.
 // If lost: registration sends it again with each regular check.
 type NodeObserved struct{ Node *v1.Node } // immutable
 

@@ -17,6 +17,10 @@ func Topic(msg any) string {
 		return "pods of the API server"
 	case NodeObserved:
 		return "node"
+	case VolumesInUse:
+		return "volumes in use"
+	case CSIDriversObserved:
+		return "drivers"
 	case NodePressureObserved:
 		return "pressure"
 	case NodeShutdownObserved:

@@ -60,3 +60,30 @@ type VolumesUnmounted struct {
 // Sender: pods. Receiver: volumes. Reply: none.
 // If lost: pods sends it again with its next sweep.
 type PodFoldersWanted struct{ UIDs map[string]bool }
+
+// VolumesInUse is all volumes that pods here want attached, or that may be mounted here still, by their names on the Node. None of
+// them may be detached.
+//
+// Sender: volumes. Receiver: registration, which writes it to the Node. Reply: none; NodeObserved shows it.
+// If lost: volumes sends it again with each sweep.
+type VolumesInUse struct{ Names []v1.UniqueVolumeName } // immutable
+
+// CSIDriver is a CSI driver that is registered on this node.
+type CSIDriver struct {
+	Name string
+	// NodeID is what the driver calls this node, MaxVolumes how many volumes it can have here (0: it does not say), and Topology
+	// where the node is.
+	NodeID     string
+	MaxVolumes int64
+	Topology   map[string]string // immutable
+}
+
+// CSIDriversObserved is all CSI drivers that are registered on this node, and those that were since the agent started and are no
+// more. Drivers of neither may come yet.
+//
+// Sender: volumes. Receiver: registration, which writes them to the CSINode and the Node. Reply: none.
+// If lost: volumes sends it again with each sweep.
+type CSIDriversObserved struct {
+	Drivers []CSIDriver
+	Gone    []string
+}

@@ -100,7 +100,7 @@ var Tree = Row{
 			Why: "pods need no figures; what was measured last stays readable, and who reads it has it measured again",
 		},
 		{
-			Kind: "registration", Strategy: lenient,
+			Kind: "registration", Strategy: lenient, Clients: []messages.Address{messages.Volumes},
 			Why: "without its lease the cluster gives the node's pods to others; what the API server has is read again",
 		},
 		{

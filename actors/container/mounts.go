@@ -74,7 +74,7 @@ func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*ru
 	}
 	source := volumeOf(w.Pod, vm.Name)
 	m := &runtimeapi.Mount{
-		HostPath: path, ContainerPath: target, Readonly: vm.ReadOnly || isImage || agents(source),
+		HostPath: path, ContainerPath: target, Readonly: vm.ReadOnly || isImage || agents(source) || readOnly(source),
 		SelinuxRelabel: relabel(source),
 	}
 	if isImage {
@@ -149,6 +149,11 @@ func volumeOf(pod *v1.Pod, name string) (v v1.VolumeSource) {
 // agents says whether the agent writes the volume's files, so that containers only read them.
 func agents(v v1.VolumeSource) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+}
+
+// readOnly says that the volume itself is to be read only, whatever its mounts say.
+func readOnly(v v1.VolumeSource) bool {
+	return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly || v.CSI != nil && v.CSI.ReadOnly != nil && *v.CSI.ReadOnly
 }
 
 // relabel says whether the runtime may give the volume the container's SELinux label: not what belongs to the host, nor an image,

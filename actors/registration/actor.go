@@ -29,6 +29,8 @@ type actor struct {
 	lastLogged       string // the problem that was logged last
 	runtime          messages.RuntimeStateChanged
 
+	csi csiState
+
 	lease      leaseState
 	leaseTimer supervisors.Timer
 }
@@ -96,6 +98,16 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			a.state.facts.shutdown = m.Underway
 			a.act(ctx)
 		}
+	case messages.VolumesInUse:
+		a.state.facts.inUse, a.state.facts.inUseKnown = m.Names, true
+		a.act(ctx)
+	case messages.CSIDriversObserved:
+		a.onDrivers(ctx, m)
+	case csiWrote:
+		a.onCSIWrote(ctx, m)
+	case csiRetryDue:
+		a.csi.retry = nil
+		a.writeCSINode(ctx)
 	case messages.GetNode:
 		if a.state.heard { // else it is sent then
 			ctx.Reply(messages.NodeObserved{Node: a.state.node})
@@ -156,6 +168,7 @@ func (a *actor) noteRegistered(ctx supervisors.Context, known bool) {
 		return
 	}
 	a.life.registered.Store(true)
+	a.writeCSINode(ctx)
 	if !known && a.lease.last == nil {
 		a.renew(ctx)
 	}
@@ -170,6 +183,7 @@ func (a *actor) sendNode(ctx supervisors.Context) {
 	ctx.Tell(messages.Pods, messages.NodeObserved{Node: a.state.node})
 	ctx.Tell(messages.Status, messages.NodeObserved{Node: a.state.node})
 	ctx.Tell(messages.Runtime, messages.NodeObserved{Node: a.state.node})
+	ctx.Tell(messages.Volumes, messages.NodeObserved{Node: a.state.node})
 }
 
 // recordEvents has Events written about changes of the Node; was is nil where the Node was just made.
@@ -291,6 +305,9 @@ func (a *actor) publish() {
 	}
 	if err := a.state.facts.addressErr; err != nil {
 		s.Problems = append(s.Problems, "the node's addresses are left as they were: "+messages.OneLine(err))
+	}
+	if a.csi.failed != "" {
+		s.Problems = append(s.Problems, a.csi.failed)
 	}
 	if a.lease.failed != "" {
 		s.Problems = append(s.Problems, a.lease.failed)

@@ -73,7 +73,7 @@ func (b *nodeState) next(now time.Time) (write, error) {
 		}
 		return write{create: compose(b.desired, b.sizes, b.facts, b.desired.initial(), b.began, now)}, nil
 	}
-	meta, err := metadataPatch(b.node, b.desired.reconciled(b.node, b.reconciled != b.node.UID))
+	meta, err := metadataPatch(b.node, withDrivers(b.desired.reconciled(b.node, b.reconciled != b.node.UID), b.facts.drivers))
 	switch {
 	case err != nil:
 		return write{}, err
@@ -97,8 +97,11 @@ func (b *nodeState) next(now time.Time) (write, error) {
 // writer, that takes back what is written here would otherwise be written to without end.
 const writeRest = 9 * time.Second
 
-// turned says that a condition of the agent's own is another than the API server has.
+// turned says that a condition of the agent's own is another than the API server has, or the volumes in use, for which pods wait.
 func turned(node, status *v1.Node) bool {
+	if !slices.Equal(node.Status.VolumesInUse, status.Status.VolumesInUse) {
+		return true
+	}
 	for i := range status.Status.Conditions {
 		c := &status.Status.Conditions[i]
 		j := slices.IndexFunc(node.Status.Conditions, func(o v1.NodeCondition) bool { return o.Type == c.Type })

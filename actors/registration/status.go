@@ -30,6 +30,9 @@ type facts struct {
 	imagesRead bool
 	pressures  []messages.Pressure
 	shutdown   bool // the machine is shutting down
+	inUse      []v1.UniqueVolumeName
+	inUseKnown bool // until then what the Node says of it stays
+	drivers    messages.CSIDriversObserved
 }
 
 // compose is the Node with the status that it has to have now; was is not changed. What belongs to others (volumes, resources
@@ -62,6 +65,9 @@ func compose(w Desired, s Sizes, f facts, was *v1.Node, began, now time.Time) *v
 	st.DeclaredFeatures = w.Features
 	if f.imagesRead {
 		st.Images = f.images
+	}
+	if f.inUseKnown {
+		st.VolumesInUse = f.inUse
 	}
 	ready := condition(was, v1.NodeReady)
 	setPressures(node, f.pressures, now)

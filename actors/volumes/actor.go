@@ -44,6 +44,8 @@ type Facts struct {
 	Objects *objectset.Board
 	// Tokens gives service account tokens; nil where there is no API server.
 	Tokens Tokens
+	// Storage is what persistent volumes need; nil where there is no API server.
+	Storage *Storage
 	// StaticStay says that no static pod is evicted, whatever it writes to an emptyDir.
 	StaticStay bool
 	log        *slog.Logger
@@ -78,6 +80,7 @@ func newWith(opts Options, list []plugin) supervisors.Constructor {
 	for i := range places {
 		places[i] = opts.Parallel
 	}
+	places[storing] = -1
 	return func(string) supervisors.Actor {
 		a := &actor{node: opts.Node}
 		a.volumes = reconcile.New(reconcile.Options[*v1.Pod, state]{
@@ -88,6 +91,9 @@ func newWith(opts Options, list []plugin) supervisors.Constructor {
 				Timeout: mountTimeout, RemoveTimeout: unmountTimeout, Grace: 2,
 			},
 		})
+		if opts.Node.Storage != nil {
+			a.staged = newStaged(opts.Node.Storage, a.stagedReported)
+		}
 		return a
 	}
 }
@@ -95,6 +101,7 @@ func newWith(opts Options, list []plugin) supervisors.Constructor {
 type actor struct {
 	node    Facts
 	volumes *reconcile.Reconciler[*v1.Pod, state]
+	persistence
 }
 
 // Receive implements supervisors.Actor.
@@ -102,6 +109,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
 		// Nothing is known, and nothing is assumed: pods ask again, and are told after that what is there.
+		a.beginStorage(ctx)
 	case messages.MountVolumes:
 		a.volumes.Ensure(ctx, m.UID, m.Pod)
 	case messages.UnmountVolumes:
@@ -115,10 +123,11 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		}
 	case messages.PodFoldersWanted:
 		a.volumes.Sweep(ctx, m.UIDs, true)
+		a.sweepStorage(ctx)
 	case messages.ObjectsChanged:
 		a.volumes.Touch(ctx, a.stale()...)
 	default:
-		if !a.volumes.Receive(ctx, msg) {
+		if !a.receiveStorage(ctx, msg) && !a.volumes.Receive(ctx, msg) {
 			ctx.Unhandled(msg)
 		}
 	}
@@ -137,6 +146,7 @@ func (a *actor) stale() (uids []string) {
 // reported tells a pod what came of its volumes.
 func (a *actor) reported(ctx supervisors.Context, r report) {
 	to := messages.PodAddress(r.Key)
+	defer a.storageReported(ctx, r)
 	switch {
 	case r.Remove && !r.Asked:
 	case r.Desired == nil:

@@ -88,6 +88,7 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 		return err
 	}
 	defer d.close(folder.Root)
+	folder.node = d.node
 	ctx, freed := safepath.CountFreed(ctx)
 	unmountErr := errors.Join(subpath.UnbindAll(ctx, folder.Root), d.unmountFound(ctx, folder))
 	mounts, err := mountsIn(folder)
@@ -98,6 +99,10 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	if len(mounts) > 0 {
 		return errors.Join(unmountErr, stillMountedError(mounts)) // first why
 	}
+	if left, err := namesIn(folder.Root, filepath.Join(volumesFolder, escaped(csiName))); err != nil || len(left) > 0 {
+		return errors.Join(unmountErr, err) // a driver still has them, and their records say so
+	}
+	d.node.Storage.forget(uid)
 	if remove {
 		if err := safepath.RemoveAllOneFilesystem(ctx, pods, uid); err != nil {
 			return err
@@ -125,9 +130,8 @@ func (d disk) unmountFound(ctx context.Context, folder podFolder) error {
 				continue
 			}
 			// E.g. what a container mounted there and let the host see.
-			foreign := foreignMounts(mounts, filepath.Join(folder.Path(), f.path()), p.inMemory(folder, f.volume))
-			if len(foreign) > 0 {
-				errs = append(errs, stillMountedError(foreign))
+			if others := foreign(mounts, folder, p, f); len(others) > 0 {
+				errs = append(errs, stillMountedError(others))
 				continue
 			}
 			began, err := time.Now(), p.unmount(ctx, folder, f.volume)

@@ -120,7 +120,7 @@ func TestMountRefusesForGood(t *testing.T) {
 	medium, pages, badName := emptyDirVolume("v"), emptyDirVolume("v"), emptyDirVolume("..")
 	medium.EmptyDir.Medium = "Paper"
 	pages.EmptyDir.Medium = "HugePages-2Mi"
-	claim := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}}
+	nfs := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}
 	for _, c := range []struct {
 		uid   string
 		pod   *v1.Pod
@@ -128,7 +128,7 @@ func TestMountRefusesForGood(t *testing.T) {
 	}{
 		{"u", podWith("u", medium), "medium"},
 		{"u", podWith("u", pages), "HugePages-2Mi"},
-		{"u", podWith("u", claim), "persistentVolumeClaim"},
+		{"u", podWith("u", nfs), "nfs"},
 		{"u", podWith("u", badName), ".."},
 		{"../u", podWith("../u"), "UID"},
 		{"", podWith(""), "UID"},
@@ -200,7 +200,7 @@ func TestUnmountNeverCrossesAMount(t *testing.T) {
 		survives     bool // what is in the emptyDir
 		mount        func(t *testing.T, target string)
 	}{
-		{"another kind's", "u/volumes/kubernetes.io~csi/pvc/mount", false, mountFolder},
+		{"another kind's", "u/volumes/kubernetes.io~nfs/pvc/mount", false, mountFolder},
 		{"on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, mountFolder},
 		{"memory on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, mountTmpfs},
 		{"a part of memory on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, mountMemoryFolder},
@@ -216,7 +216,7 @@ func TestUnmountNeverCrossesAMount(t *testing.T) {
 			d.rootDir = link
 			pod := podWith("u", emptyDirVolume("data"), memoryVolume("memory"))
 			d.mountPod(t.Context(), "u", pod)
-			write(t, d.pod("u/volumes/kubernetes.io~csi/pvc/vol_data.json"))
+			write(t, d.pod("u/volumes/kubernetes.io~nfs/pvc/vol_data.json"))
 			must(t, os.MkdirAll(d.pod(c.target), 0o755))
 			for i := range 20 { // so many that a removal would meet one before the mount
 				write(t, d.pod("u/volumes/kubernetes.io~empty-dir/data", fmt.Sprint(i)))
@@ -230,7 +230,7 @@ func TestUnmountNeverCrossesAMount(t *testing.T) {
 			if !exists(t, d.pod(c.target, "keep")) {
 				t.Error("what is mounted was removed")
 			}
-			if c.target != "u" && !exists(t, d.pod("u/volumes/kubernetes.io~csi/pvc/vol_data.json")) {
+			if c.target != "u" && !exists(t, d.pod("u/volumes/kubernetes.io~nfs/pvc/vol_data.json")) {
 				t.Error("what another kind of volume noted was removed")
 			}
 			must(t, unmountNow(d.pod(c.target)))

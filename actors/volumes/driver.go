@@ -78,12 +78,15 @@ const (
 	onDisk  = iota // whatever asks nobody
 	asking         // mounts that need a token of the API server
 	renewal        // the same, of pods that have all they need and whose tokens only become old
+	storing        // whatever a driver of persistent volumes does; the bound is each driver's own, so that none holds up others
 	lanes
 )
 
 func (f Facts) lane(op operation) int {
 	changed := op.Actual.version != f.Objects.VersionOf(op.Desired)
 	switch {
+	case f.Storage.has(op.Key), f.Storage != nil && usesStorage(op.Desired):
+		return storing
 	case op.Desired == nil, !asksForTokens(op.Desired, op.Actual.due(op.Desired, op.Began, changed)):
 		return onDisk
 	case op.Actual.known() && len(op.Actual.troubles) == 0:
@@ -98,6 +101,12 @@ func asksForTokens(pod *v1.Pod, only []string) bool {
 	return slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
 		return (len(only) == 0 || slices.Contains(only, v.Name)) && v.Projected != nil &&
 			slices.ContainsFunc(v.Projected.Sources, func(s v1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
+	})
+}
+
+func usesStorage(pod *v1.Pod) bool {
+	return pod != nil && slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
+		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil
 	})
 }
 

@@ -70,7 +70,8 @@ func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...str
 }
 
 func failureOf(volume string, err error) failure {
-	return failure{volume, messages.OneLine(err), isPermanent(err)}
+	_, waits := errors.AsType[waitError](err)
+	return failure{volume, messages.OneLine(err), isPermanent(err), waits}
 }
 
 // inFolder does something in the pod's folder, which is made where it is missing.

@@ -3,6 +3,7 @@ package volumes
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -30,6 +31,17 @@ func mountsIn(folder podFolder) ([]*mountinfo.Info, error) {
 		m.Mountpoint = folder.Path() + strings.TrimPrefix(m.Mountpoint, resolved)
 	}
 	return mounts, nil
+}
+
+// foreign are the mounts in the folder of a volume that somebody else made.
+func foreign(mounts []*mountinfo.Info, folder podFolder, p plugin, f foundVolume) []*mountinfo.Info {
+	at := filepath.Join(folder.Path(), f.path())
+	out := foreignMounts(mounts, at, p.inMemory(folder, f.volume))
+	if m, ok := p.(mounter); ok {
+		own := filepath.Join(folder.Path(), m.mountsAt(f.volume))
+		out = slices.DeleteFunc(out, func(m *mountinfo.Info) bool { return m.Mountpoint == own })
+	}
+	return out
 }
 
 // foreignMounts are those in the folder of a volume, and those on it where they are not what its kind mounts there: one file

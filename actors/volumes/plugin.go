@@ -28,6 +28,12 @@ type plugin interface {
 	unmount(ctx context.Context, p podFolder, volume string) error
 }
 
+// mounter is a plugin whose volumes are mounted by others, or are any file system.
+type mounter interface {
+	// mountsAt is the path in the pod's folder on which the volume with this name is mounted.
+	mountsAt(volume string) string
+}
+
 // plugins is the list of all kinds.
 var plugins = []plugin{
 	emptyDir{},
@@ -36,6 +42,9 @@ var plugins = []plugin{
 	content{"kubernetes.io/secret", true, secret{}},
 	content{"kubernetes.io/downward-api", true, downwardAPI{}},
 	content{"kubernetes.io/projected", true, projected{}},
+	claim{},
+	csiVolume{},
+	local{},
 }
 
 // permanentError is a failure that trying again cannot help, until the pod changes.

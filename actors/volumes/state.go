@@ -26,6 +26,7 @@ type state struct {
 type failure struct {
 	volume, message string
 	permanent       bool
+	waits           bool // for what others have to do first
 }
 
 // trouble is one volume that could not be mounted: each has a back-off of its own.
@@ -54,7 +55,11 @@ func (s state) after(out mountOutcome, now time.Time) state {
 	for _, f := range out.failures {
 		t := trouble{failure: f, fails: s.troubles[f.volume].fails + 1}
 		if !f.permanent {
-			t.retryAt = now.Add(retry.After(t.fails, 0))
+			policy := retry
+			if f.waits {
+				policy = waitRetry
+			}
+			t.retryAt = now.Add(policy.After(t.fails, 0))
 		}
 		next.troubles[f.volume] = t
 	}

@@ -27,7 +27,7 @@ func TestEachVolumeHasItsOwnBackOff(t *testing.T) {
 		t.Errorf("first %v are mounted", only)
 	}
 	v := mounts(state{troubles: map[string]trouble{"often": {fails: 3}}}, pod, anyTime, mountOutcome{
-		paths: map[string]string{"fine": "/fine"}, failures: []failure{{"often", "x", false}, {"once", "y", false}},
+		paths: map[string]string{"fine": "/fine"}, failures: []failure{{volume: "often", message: "x", permanent: false}, {volume: "once", message: "y", permanent: false}},
 	})
 	if v.Err == nil || v.Err.Error() != `volume "often": x; volume "once": y` || !v.Again.Equal(anyTime.Add(retry.First)) {
 		t.Fatalf("%+v", v)
@@ -67,8 +67,8 @@ func TestWhatIsDue(t *testing.T) {
 	s := state{
 		paths: map[string]string{"mounted": "/m"},
 		troubles: map[string]trouble{
-			"config": {failure{"config", "", false}, 1, later}, "later": {failure{"later", "", false}, 1, later},
-			"refused": {failure{"refused", "", true}, 1, time.Time{}},
+			"config": {failure{volume: "config", message: "", permanent: false}, 1, later}, "later": {failure{volume: "later", message: "", permanent: false}, 1, later},
+			"refused": {failure{volume: "refused", message: "", permanent: true}, 1, time.Time{}},
 		},
 	}
 	for _, c := range []struct {
@@ -93,7 +93,7 @@ func TestWhatIsDue(t *testing.T) {
 // The folder's trouble is that of all its volumes, and so is an operation that did not end.
 func TestAFolderThatCannotBeMade(t *testing.T) {
 	pod := podWith("u", emptyDirVolume("a"))
-	no := mountOutcome{failures: []failure{{"", "no disk", false}}}
+	no := mountOutcome{failures: []failure{{volume: "", message: "no disk", permanent: false}}}
 	v := mounts(state{}, pod, anyTime, no)
 	now := anyTime.Add(retry.First)
 	only := v.Actual.due(pod, now, false)
@@ -117,7 +117,7 @@ func TestAFolderThatFailedOnceHasAllMounted(t *testing.T) {
 	pod := podWith("u", emptyDirVolume("a"), emptyDirVolume("b"))
 	first, err := d.Ensure(t.Context(), operation{Key: "u", Desired: pod, Began: anyTime})
 	known := judge(anyTime, operation{Key: "u", Desired: pod}, verdict{Actual: first, Err: err}).Actual
-	again := known.after(mountOutcome{only: []string{"a"}, failures: []failure{{"", "too many open files", false}}}, anyTime)
+	again := known.after(mountOutcome{only: []string{"a"}, failures: []failure{{volume: "", message: "too many open files", permanent: false}}}, anyTime)
 	later := anyTime.Add(time.Minute)
 	s, err := d.Ensure(t.Context(), operation{Key: "u", Desired: pod, Began: later, Actual: again})
 	if err != nil || s.last == nil || len(s.last.paths) != 2 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
 )
 
 // UsedVolumes lists the volumes that some container of the pod mounts and that the agent has to mount first, in the pod's order.
@@ -47,6 +48,17 @@ func ImageVolumes(pod *v1.Pod, c *v1.Container) (out []*v1.Volume) {
 		}
 	}
 	return out
+}
+
+// ClaimOf is the name of the PersistentVolumeClaim that a volume is of; empty: of none.
+func ClaimOf(pod *v1.Pod, v *v1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return ephemeral.VolumeClaimName(pod, v)
+	}
+	return ""
 }
 
 // VolumeKind is the field of the manifest that says what the volume is.

@@ -393,7 +393,7 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 			return err
 		}
 	}
-	a.cluster.watch(a.node, a.log)
+	a.cluster.watch(a.node, a.host.Ops, a.log)
 	warnOfGaps(a.node, a.host.Node.CgroupV2, a.log)
 	a.wired = a.wire()
 	if interceptor == nil && a.chaos != nil {

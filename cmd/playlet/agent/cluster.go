@@ -17,6 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -27,6 +28,7 @@ type cluster struct {
 	feed     *apiserver.Feed      // the pods that the API server assigns to this node; made by start
 	ownNode  *registration.Watch  // made by start
 	accounts *volumes.TokenSource // the service accounts of pods
+	storage  *volumes.Storage     // persistent volumes; made by start
 
 	registered registration.State
 	pressure   eviction.State // what of the node's pressure cannot be measured
@@ -81,7 +83,7 @@ func (c *cluster) problems() []string {
 }
 
 // watch makes the watches, which outlive every actor.
-func (c *cluster) watch(node *config.Node, log *slog.Logger) {
+func (c *cluster) watch(node *config.Node, ops *cri.Operations, log *slog.Logger) {
 	if c == nil {
 		return
 	}
@@ -89,6 +91,10 @@ func (c *cluster) watch(node *config.Node, log *slog.Logger) {
 		Clients: c.clients, NodeName: node.NodeName, Log: log.With(actorKey, messages.APIServer.String()),
 	})
 	c.ownNode = registration.NewWatch(c.clients.Main, node.NodeName, log)
+	c.storage = volumes.NewStorage(volumes.StorageOptions{
+		Client: c.clients.Main, NodeName: node.NodeName, RootDir: node.RootDir, Operations: ops,
+		Log: log.With(actorKey, messages.Volumes.String()),
+	})
 }
 
 // close ends the watches.
@@ -103,4 +109,5 @@ func (c *cluster) close() {
 	if c.ownNode != nil {
 		c.ownNode.Close()
 	}
+	c.storage.Close()
 }

@@ -209,7 +209,7 @@ func wireObjects(node *config.Node, c *cluster, host *pod.Host, log *slog.Logger
 		Poll: node.ObjectPoll(),
 	}
 	if c != nil {
-		facts.Tokens = c.accounts
+		facts.Tokens, facts.Storage = c.accounts, c.storage
 		options.Client, options.NodeName = c.clients.Main, node.NodeName
 	}
 	out := rows{

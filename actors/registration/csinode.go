@@ -1,0 +1,153 @@
+package registration
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// annotationNodeIDs has what CSI drivers call the node, by driver.
+const annotationNodeIDs = "csi.volume.kubernetes.io/nodeid"
+
+// csiState is what is known of the CSINode, the object that tells schedulers and provisioners of the drivers here.
+type csiState struct {
+	told     messages.CSIDriversObserved
+	known    bool      // the drivers are
+	node     types.UID // of the Node for which it was written last,
+	written  messages.CSIDriversObserved
+	at       time.Time // and when
+	writing  bool
+	failures int
+	retry    supervisors.Timer
+	failed   string
+}
+
+type (
+	csiWrote struct {
+		told messages.CSIDriversObserved
+		node types.UID
+		err  error
+	}
+	csiRetryDue struct{}
+)
+
+// csiCheck is after how long a CSINode is looked at again that does not change: somebody may have.
+const csiCheck = 5 * time.Minute
+
+func (a *actor) onDrivers(ctx supervisors.Context, m messages.CSIDriversObserved) {
+	a.csi.told, a.csi.known, a.state.facts.drivers = m, true, m
+	a.act(ctx)
+	a.writeCSINode(ctx)
+}
+
+// writeCSINode makes the CSINode say which drivers there are, one write at a time.
+func (a *actor) writeCSINode(ctx supervisors.Context) {
+	c, node := &a.csi, a.state.node
+	if !c.known || c.writing || node == nil || c.retry != nil {
+		return
+	}
+	if c.node == node.UID && equality.Semantic.DeepEqual(c.written, c.told) && ctx.Now().Sub(c.at) < csiCheck {
+		return
+	}
+	c.writing = true
+	client, told := a.opts.Client.StorageV1().CSINodes(), c.told
+	ctx.Do(supervisors.Work{Name: "WriteCSINode", Timeout: writeTimeout, Run: func(ctx context.Context) any {
+		was, err := client.Get(ctx, node.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			_, err = client.Create(ctx, csiNode(nil, node, told), metav1.CreateOptions{})
+		case err == nil:
+			if now := csiNode(was, node, told); !equality.Semantic.DeepEqual(was, now) {
+				_, err = client.Update(ctx, now, metav1.UpdateOptions{})
+			}
+		}
+		return csiWrote{told, node.UID, err}
+	}})
+}
+
+func (a *actor) onCSIWrote(ctx supervisors.Context, m csiWrote) {
+	c := &a.csi
+	c.writing = false
+	if m.err == nil {
+		c.node, c.written, c.at, c.failures, c.failed = m.node, m.told, ctx.Now(), 0, ""
+		a.writeCSINode(ctx) // what was told meanwhile
+		return
+	}
+	c.failures++
+	why := "the CSINode " + a.opts.Desired.Name + " cannot be written: " + apiclient.Explain(m.err, a.opts.Desired.Name)
+	if why != c.failed && c.failures > 1 { // one that was changed by others meanwhile is written again at once
+		ctx.Log().Warn("writing the CSINode failed; it is tried again", "reason", why)
+		c.failed = why
+	}
+	c.retry = ctx.After(retry.After(c.failures, 0), csiRetryDue{})
+	a.publish()
+}
+
+// csiNode is the CSINode with these drivers; was is not changed, and nil where there is none. Drivers that were there before this
+// agent stay until it has heard of them: theirs are still starting.
+func csiNode(was *storagev1.CSINode, node *v1.Node, told messages.CSIDriversObserved) *storagev1.CSINode {
+	out := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+	if was != nil {
+		out = was.DeepCopy()
+	}
+	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
+	drivers := map[string]storagev1.CSINodeDriver{}
+	for _, d := range out.Spec.Drivers {
+		if !slices.Contains(told.Gone, d.Name) {
+			drivers[d.Name] = d
+		}
+	}
+	for _, d := range told.Drivers {
+		one := storagev1.CSINodeDriver{Name: d.Name, NodeID: d.NodeID, TopologyKeys: slices.Sorted(maps.Keys(d.Topology))}
+		if d.MaxVolumes > 0 {
+			count := int32(min(d.MaxVolumes, 1<<31-1)) //nolint:gosec // it is bounded
+			one.Allocatable = &storagev1.VolumeNodeResources{Count: &count}
+		}
+		drivers[d.Name] = one
+	}
+	out.Spec.Drivers = slices.SortedFunc(maps.Values(drivers), func(x, y storagev1.CSINodeDriver) int { return cmp.Compare(x.Name, y.Name) })
+	return out
+}
+
+// withDrivers adds to a Node, which is changed, what CSI drivers call it and where they say that it is. A label that says something
+// else already stays.
+func withDrivers(node *v1.Node, told messages.CSIDriversObserved) *v1.Node {
+	if len(told.Drivers) == 0 && len(told.Gone) == 0 {
+		return node
+	}
+	ids := map[string]string{}
+	_ = json.Unmarshal([]byte(node.Annotations[annotationNodeIDs]), &ids) // what is no map is written anew
+	for _, name := range told.Gone {
+		delete(ids, name)
+	}
+	for _, d := range told.Drivers {
+		ids[d.Name] = d.NodeID
+		for key, value := range d.Topology {
+			if _, there := node.Labels[key]; !there {
+				node.Labels[key] = value
+			}
+		}
+	}
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	delete(node.Annotations, annotationNodeIDs)
+	if text, err := json.Marshal(ids); err == nil && len(ids) > 0 {
+		node.Annotations[annotationNodeIDs] = string(text)
+	}
+	return node
+}

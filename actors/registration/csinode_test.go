@@ -1,0 +1,50 @@
+package registration
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func TestTheCSINodeSaysWhichDriversThereAre(t *testing.T) {
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"zone": "b"},
+		Annotations: map[string]string{annotationNodeIDs: `{"gone":"x","starting":"y"}`}}}
+	was := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
+		{Name: "gone", NodeID: "x"}, {Name: "starting", NodeID: "y"}}}}
+	told := messages.CSIDriversObserved{Gone: []string{"gone"}, Drivers: []messages.CSIDriver{
+		{Name: "disk", NodeID: "z", MaxVolumes: 7, Topology: map[string]string{"zone": "a", "rack": "1"}}}}
+	got := csiNode(was, node, told)
+	if d := got.Spec.Drivers; len(d) != 2 || d[0].Name != "disk" || d[0].NodeID != "z" || *d[0].Allocatable.Count != 7 ||
+		len(d[0].TopologyKeys) != 2 || d[0].TopologyKeys[0] != "rack" || d[1].Name != "starting" {
+		t.Errorf("drivers %+v", d)
+	}
+	if o := got.OwnerReferences; len(o) != 1 || o[0].UID != "u" || o[0].Kind != "Node" {
+		t.Errorf("owners %+v", o)
+	}
+	if len(was.Spec.Drivers) != 2 || was.Spec.Drivers[0].Name != "gone" {
+		t.Error("the CSINode that was read is changed")
+	}
+	with := withDrivers(node.DeepCopy(), told)
+	if got := with.Annotations[annotationNodeIDs]; got != `{"disk":"z","starting":"y"}` {
+		t.Errorf("annotation %s", got)
+	}
+	if with.Labels["rack"] != "1" || with.Labels["zone"] != "b" {
+		t.Errorf("labels %v", with.Labels)
+	}
+	none := withDrivers(node.DeepCopy(), messages.CSIDriversObserved{Gone: []string{"gone", "starting"}})
+	if _, there := none.Annotations[annotationNodeIDs]; there {
+		t.Error("an annotation of no driver is there")
+	}
+}
+
+// Volumes in use are written at once, whatever was written just now: pods wait for that.
+func TestVolumesInUseAreWrittenAtOnce(t *testing.T) {
+	a, b := &v1.Node{}, &v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{"x"}}}
+	if !turned(a, b) || !turned(b, a) || turned(b, b.DeepCopy()) {
+		t.Error("volumes in use are not among what is written at once")
+	}
+}

@@ -1,0 +1,126 @@
+package volumes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
+	storage "k8s.io/component-helpers/storage/volume"
+
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
+)
+
+// claim is a volume that the pod has by a PersistentVolumeClaim: one that it names, or one that was made for it [ephemeral]. What
+// the claim is bound to says which kind of volume it is, and that kind does the work and finds it again on the disk.
+type claim struct{}
+
+// waitError is of what others have to do first, e.g. attach a volume. It is looked at again soon.
+type waitError struct{ error }
+
+func wait(format string, args ...any) error { return waitError{fmt.Errorf(format, args...)} }
+
+// waitRetry is between looks at what others have to do first.
+var waitRetry = backoff.Policy{First: 500 * time.Millisecond, Max: 5 * time.Second}
+
+func (claim) name() string { return "kubernetes.io/persistent-claim" }
+
+func (claim) handles(v *v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
+
+func (claim) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
+	s := p.node.Storage
+	if s == nil || !objectset.OfAPIServer(p.pod) {
+		return "", permanent("claims need an API server")
+	}
+	path, err := s.mountClaim(ctx, p, v)
+	return orAsItIs(p, v.Name, path, err)
+}
+
+func (s *Storage) mountClaim(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
+	pv, err := s.volumeOf(ctx, p.pod, v)
+	if err != nil {
+		return "", err
+	}
+	readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
+	switch {
+	case pv.Spec.CSI != nil:
+		return publish(ctx, p, v.Name, volumeSource{pv: pv, readOnly: readOnly})
+	case pv.Spec.Local != nil:
+		return bindLocal(ctx, p, v.Name, pv, readOnly)
+	case pv.Spec.HostPath != nil:
+		s.place(string(p.pod.UID), v.Name, "")
+		return hostPath{}.mount(ctx, p, &v1.Volume{Name: v.Name, VolumeSource: v1.VolumeSource{HostPath: pv.Spec.HostPath}})
+	}
+	return "", permanent("PersistentVolume %s is of a kind that is not supported: csi, local and hostPath are", pv.Name)
+}
+
+// mounted looks where the volume was found to be when it was mounted.
+func (claim) mounted(p podFolder, v *v1.Volume) bool { return placed(p, v.Name) }
+
+func (claim) inMemory(podFolder, string) bool { return false }
+
+// unmount is never asked: what is on the disk is that of another kind.
+func (claim) unmount(context.Context, podFolder, string) error { return nil }
+
+// placed says whether a volume is mounted where it was mounted last. A hostPath has no place of its own, and stays.
+func placed(p podFolder, volume string) bool {
+	s := p.node.Storage
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	folder, known := s.places[string(p.pod.UID)][volume]
+	s.mu.Unlock()
+	if !known || folder == "" {
+		return known
+	}
+	is, _, err := p.IsMountPoint(folder)
+	return err == nil && is
+}
+
+// volumeOf is the volume to which the pod's claim is bound, checked by the kubelet's rules.
+func (s *Storage) volumeOf(ctx context.Context, pod *v1.Pod, v *v1.Volume) (*v1.PersistentVolume, error) {
+	name := podspec.ClaimOf(pod, v)
+	c, err := get(ctx, s.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get, name)
+	called := "PersistentVolumeClaim " + pod.Namespace + "/" + name
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s cannot be read: %w", called, err)
+	case c == nil:
+		return nil, wait("%s does not exist", called)
+	case v.Ephemeral != nil && ephemeral.VolumeIsForPod(pod, c) != nil:
+		return nil, fmt.Errorf("%s was not made for this pod, and is another's", called)
+	case c.DeletionTimestamp != nil && !slices.Contains(c.Finalizers, "kubernetes.io/pvc-protection"):
+		return nil, wait("%s is being deleted", called)
+	case c.Status.Phase != v1.ClaimBound || c.Spec.VolumeName == "":
+		return nil, wait("%s is not bound to a volume yet", called)
+	}
+	pv, err := get(ctx, s.Client.CoreV1().PersistentVolumes().Get, c.Spec.VolumeName)
+	called = "PersistentVolume " + c.Spec.VolumeName
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s cannot be read: %w", called, err)
+	case pv == nil:
+		return nil, wait("%s does not exist", called)
+	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != c.UID:
+		return nil, wait("%s is not bound to this claim, but the claim to it", called)
+	case isBlock(pv.Spec.VolumeMode) || isBlock(c.Spec.VolumeMode):
+		return nil, permanent("%s is a block device, which is not supported yet", called)
+	}
+	if err := safepath.CheckElement(pv.Name); err != nil {
+		return nil, permanentError{err}
+	}
+	if node := s.node.Load(); node != nil {
+		if err := storage.CheckNodeAffinity(pv, node.Labels); err != nil {
+			return nil, fmt.Errorf("%s is not for this node: %w", called, err)
+		}
+	}
+	return pv, nil
+}
+
+func isBlock(m *v1.PersistentVolumeMode) bool { return m != nil && *m == v1.PersistentVolumeBlock }

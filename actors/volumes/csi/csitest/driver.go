@@ -1,0 +1,206 @@
+// Package csitest is a CSI driver for tests, over the real interfaces: it mounts for real, notes what it is asked for, and
+// registers itself by a socket as drivers do.
+package csitest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	api "github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// Driver is the driver. A volume is a folder of Data, by its handle.
+type Driver struct {
+	api.UnimplementedNodeServer
+	registration.UnsafeRegistrationServer
+	Name, Data string
+	Can        []api.NodeServiceCapability_RPC_Type
+	// Hang, unless nil, has staging wait until it is closed.
+	Hang chan struct{}
+
+	mu     sync.Mutex
+	calls  []string
+	told   []map[string]string // volume contexts of NodePublishVolume
+	status *registration.RegistrationStatus
+	socket string
+	server []*grpc.Server
+}
+
+// Start serves the driver and its registration below the agent's root folder.
+func (d *Driver) Start(rootDir string) error {
+	d.socket = filepath.Join(rootDir, "plugins", d.Name, "csi.sock")
+	register := filepath.Join(rootDir, "plugins_registry", d.Name+"-reg.sock")
+	node, reg := grpc.NewServer(), grpc.NewServer()
+	api.RegisterNodeServer(node, d)
+	registration.RegisterRegistrationServer(reg, d)
+	for _, s := range []struct {
+		path   string
+		server *grpc.Server
+	}{{d.socket, node}, {register, reg}} {
+		if err := os.MkdirAll(filepath.Dir(s.path), 0o755); err != nil { //nolint:gosec // as drivers do
+			return err
+		}
+		listener, err := net.Listen("unix", s.path) //nolint:noctx // it is at once
+		if err != nil {
+			return err
+		}
+		d.server = append(d.server, s.server)
+		go func() { _ = s.server.Serve(listener) }() // ends with Stop
+	}
+	return nil
+}
+
+// Stop ends it; its sockets go. What it mounted stays.
+func (d *Driver) Stop() {
+	for _, s := range d.server {
+		s.Stop()
+	}
+	d.server = nil
+}
+
+// Calls are what it was asked for that changes something, in order: the call's name without Node and Volume, and the handle.
+func (d *Driver) Calls() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.calls)
+}
+
+// Told are the volume contexts of NodePublishVolume, in order.
+func (d *Driver) Told() []map[string]string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.told)
+}
+
+// Registered is what the agent said of its registration; nil: nothing yet.
+func (d *Driver) Registered() *registration.RegistrationStatus {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.status
+}
+
+func (d *Driver) note(call, handle string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls = append(d.calls, call+" "+handle)
+}
+
+// GetInfo implements registration.
+func (d *Driver) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	return &registration.PluginInfo{
+		Type: registration.CSIPlugin, Name: d.Name, Endpoint: d.socket, SupportedVersions: []string{"1.0.0"},
+	}, nil
+}
+
+// NotifyRegistrationStatus implements registration.
+func (d *Driver) NotifyRegistrationStatus(
+	_ context.Context, s *registration.RegistrationStatus,
+) (*registration.RegistrationStatusResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.status = s
+	return &registration.RegistrationStatusResponse{}, nil
+}
+
+// NodeGetInfo implements api.NodeServer.
+func (d *Driver) NodeGetInfo(context.Context, *api.NodeGetInfoRequest) (*api.NodeGetInfoResponse, error) {
+	return &api.NodeGetInfoResponse{
+		NodeId: d.Name + "-node", MaxVolumesPerNode: 7,
+		AccessibleTopology: &api.Topology{Segments: map[string]string{"topology." + d.Name + "/zone": "a"}},
+	}, nil
+}
+
+// NodeGetCapabilities implements api.NodeServer.
+func (d *Driver) NodeGetCapabilities(
+	context.Context, *api.NodeGetCapabilitiesRequest,
+) (*api.NodeGetCapabilitiesResponse, error) {
+	out := &api.NodeGetCapabilitiesResponse{}
+	for _, c := range d.Can {
+		out.Capabilities = append(out.Capabilities, &api.NodeServiceCapability{
+			Type: &api.NodeServiceCapability_Rpc{Rpc: &api.NodeServiceCapability_RPC{Type: c}},
+		})
+	}
+	return out, nil
+}
+
+// NodeStageVolume implements api.NodeServer.
+func (d *Driver) NodeStageVolume(ctx context.Context, r *api.NodeStageVolumeRequest) (*api.NodeStageVolumeResponse, error) {
+	d.note("Stage", r.GetVolumeId())
+	if d.Hang != nil {
+		select {
+		case <-d.Hang:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return &api.NodeStageVolumeResponse{}, d.bind(d.folder(r.GetVolumeId()), r.GetStagingTargetPath())
+}
+
+// NodePublishVolume implements api.NodeServer.
+func (d *Driver) NodePublishVolume(_ context.Context, r *api.NodePublishVolumeRequest) (*api.NodePublishVolumeResponse, error) {
+	d.note("Publish", r.GetVolumeId())
+	d.mu.Lock()
+	d.told = append(d.told, maps.Clone(r.GetVolumeContext()))
+	d.mu.Unlock()
+	from := r.GetStagingTargetPath()
+	if from == "" {
+		from = d.folder(r.GetVolumeId())
+	} else if !mounted(from) {
+		return nil, status.Error(codes.FailedPrecondition, "the volume is not staged")
+	}
+	return &api.NodePublishVolumeResponse{}, d.bind(from, r.GetTargetPath())
+}
+
+// NodeUnpublishVolume implements api.NodeServer.
+func (d *Driver) NodeUnpublishVolume(
+	_ context.Context, r *api.NodeUnpublishVolumeRequest,
+) (*api.NodeUnpublishVolumeResponse, error) {
+	d.note("Unpublish", r.GetVolumeId())
+	return &api.NodeUnpublishVolumeResponse{}, errors.Join(unbind(r.GetTargetPath()), os.RemoveAll(r.GetTargetPath()))
+}
+
+// NodeUnstageVolume implements api.NodeServer.
+func (d *Driver) NodeUnstageVolume(_ context.Context, r *api.NodeUnstageVolumeRequest) (*api.NodeUnstageVolumeResponse, error) {
+	d.note("Unstage", r.GetVolumeId())
+	return &api.NodeUnstageVolumeResponse{}, unbind(r.GetStagingTargetPath())
+}
+
+func (d *Driver) folder(handle string) string { return filepath.Join(d.Data, handle) }
+
+func (d *Driver) bind(from, to string) error {
+	if mounted(to) {
+		return nil
+	}
+	if err := errors.Join(os.MkdirAll(from, 0o777), os.MkdirAll(to, 0o750)); err != nil { //nolint:gosec // pods write there
+		return err
+	}
+	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+		return status.Error(codes.Internal, fmt.Sprintf("binding %s to %s: %v", from, to, err))
+	}
+	return nil
+}
+
+func unbind(path string) error {
+	if !mounted(path) {
+		return nil
+	}
+	return unix.Unmount(path, 0)
+}
+
+func mounted(path string) bool {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	return err == nil && strings.Contains(string(text), " "+path+" ")
+}

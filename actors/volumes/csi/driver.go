@@ -1,0 +1,226 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	api "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+)
+
+const (
+	// callTimeout ends a call that changes something, and callsAtATime bounds those of one driver; the former is the kubelet's.
+	callTimeout  = 2 * time.Minute
+	callsAtATime = 10
+	// askTimeout ends a question.
+	askTimeout = 10 * time.Second
+)
+
+// Driver is one driver, as it was when it registered. Immutable, but for its slots. Its methods are safe for concurrent use; each
+// makes a connection of its own, since the driver's process may be another by then.
+type Driver struct {
+	Name, Endpoint string
+	// NodeID is what the driver calls this node, MaxVolumes how many volumes it can have here (0: it does not say), and Topology
+	// where the node is.
+	NodeID     string
+	MaxVolumes int64
+	Topology   map[string]string
+
+	can   map[api.NodeServiceCapability_RPC_Type]bool
+	slots chan struct{}
+}
+
+// What a driver may be able to do.
+const (
+	Stages     = api.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME
+	MountGroup = api.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP
+	HasStats   = api.NodeServiceCapability_RPC_GET_VOLUME_STATS
+	manyWriter = api.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER
+)
+
+// Can says whether the driver can do something.
+func (d *Driver) Can(what api.NodeServiceCapability_RPC_Type) bool { return d.can[what] }
+
+// Volume is a volume as the driver is told of it. Secrets are never logged, nor in an error.
+type Volume struct {
+	Handle     string
+	Staging    string // path; empty where the driver does not stage
+	Target     string // path
+	FSType     string
+	AccessMode v1.PersistentVolumeAccessMode
+	Options    []string // of mount(8)
+	ReadOnly   bool
+	Attributes map[string]string
+	Published  map[string]string // what the attacher said
+	Secrets    map[string]string
+	Group      *int64 // that owns it, for drivers with MountGroup; nil: none
+}
+
+// Stage makes the volume ready for all pods of this node.
+func (d *Driver) Stage(ctx context.Context, v Volume) error {
+	return d.change(ctx, "NodeStageVolume", func(ctx context.Context, node api.NodeClient) error {
+		_, err := node.NodeStageVolume(ctx, &api.NodeStageVolumeRequest{
+			VolumeId: v.Handle, StagingTargetPath: v.Staging, VolumeCapability: d.capability(v), Secrets: v.Secrets,
+			VolumeContext: v.Attributes, PublishContext: v.Published,
+		})
+		return err
+	})
+}
+
+// Publish gives the volume to a pod, at the target.
+func (d *Driver) Publish(ctx context.Context, v Volume) error {
+	return d.change(ctx, "NodePublishVolume", func(ctx context.Context, node api.NodeClient) error {
+		_, err := node.NodePublishVolume(ctx, &api.NodePublishVolumeRequest{
+			VolumeId: v.Handle, StagingTargetPath: v.Staging, TargetPath: v.Target, VolumeCapability: d.capability(v),
+			Readonly: v.ReadOnly, Secrets: v.Secrets, VolumeContext: v.Attributes, PublishContext: v.Published,
+		})
+		return err
+	})
+}
+
+// Unpublish takes the volume away from a pod.
+func (d *Driver) Unpublish(ctx context.Context, handle, target string) error {
+	return d.change(ctx, "NodeUnpublishVolume", func(ctx context.Context, node api.NodeClient) error {
+		_, err := node.NodeUnpublishVolume(ctx, &api.NodeUnpublishVolumeRequest{VolumeId: handle, TargetPath: target})
+		return err
+	})
+}
+
+// Unstage undoes Stage.
+func (d *Driver) Unstage(ctx context.Context, handle, staging string) error {
+	return d.change(ctx, "NodeUnstageVolume", func(ctx context.Context, node api.NodeClient) error {
+		_, err := node.NodeUnstageVolume(ctx, &api.NodeUnstageVolumeRequest{VolumeId: handle, StagingTargetPath: staging})
+		return err
+	})
+}
+
+// Usage is what a volume holds: bytes and inodes. What the driver does not say is 0.
+type Usage struct{ Bytes, Inodes Amount }
+
+// Amount is of bytes or of inodes.
+type Amount struct{ Total, Used, Free uint64 }
+
+// Stats asks how much of the volume is used.
+func (d *Driver) Stats(ctx context.Context, handle, target string) (u Usage, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	err = d.call(ctx, "NodeGetVolumeStats", func(ctx context.Context, node api.NodeClient) error {
+		got, err := node.NodeGetVolumeStats(ctx, &api.NodeGetVolumeStatsRequest{VolumeId: handle, VolumePath: target})
+		for _, one := range got.GetUsage() {
+			a := Amount{amount(one.GetTotal()), amount(one.GetUsed()), amount(one.GetAvailable())}
+			switch one.GetUnit() {
+			case api.VolumeUsage_BYTES:
+				u.Bytes = a
+			case api.VolumeUsage_INODES:
+				u.Inodes = a
+			}
+		}
+		return err
+	})
+	return u, err
+}
+
+func amount(n int64) uint64 { return uint64(max(n, 0)) }
+
+// learn asks the driver what it can do, and who this node is to it.
+func (d *Driver) learn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	err := d.call(ctx, "NodeGetCapabilities", func(ctx context.Context, node api.NodeClient) error {
+		got, err := node.NodeGetCapabilities(ctx, &api.NodeGetCapabilitiesRequest{})
+		d.can = map[api.NodeServiceCapability_RPC_Type]bool{}
+		for _, c := range got.GetCapabilities() {
+			d.can[c.GetRpc().GetType()] = true
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return d.call(ctx, "NodeGetInfo", func(ctx context.Context, node api.NodeClient) error {
+		got, err := node.NodeGetInfo(ctx, &api.NodeGetInfoRequest{})
+		if err == nil && got.GetNodeId() == "" {
+			err = errors.New("it gives this node no ID")
+		}
+		d.NodeID, d.MaxVolumes, d.Topology = got.GetNodeId(), max(got.GetMaxVolumesPerNode(), 0), got.GetAccessibleTopology().GetSegments()
+		return err
+	})
+}
+
+// change makes a call that changes something, when the driver has a place for it.
+func (d *Driver) change(ctx context.Context, what string, call func(context.Context, api.NodeClient) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	select {
+	case d.slots <- struct{}{}:
+		defer func() { <-d.slots }()
+	case <-ctx.Done():
+		return fmt.Errorf("CSI driver %s: %s: other calls to the driver do not end", d.Name, what)
+	}
+	return d.call(ctx, what, call)
+}
+
+func (d *Driver) call(ctx context.Context, what string, call func(context.Context, api.NodeClient) error) error {
+	conn, err := Dial(d.Endpoint)
+	if err != nil {
+		return err
+	}
+	err = call(ctx, api.NewNodeClient(conn))
+	_ = conn.Close() // nothing is under way on it any more
+	if s, ok := status.FromError(err); ok && err != nil {
+		text := s.Message()
+		if s.Code() == codes.DeadlineExceeded {
+			text = "it did not answer in time"
+		}
+		return fmt.Errorf("CSI driver %s: %s: %s (%s)", d.Name, what, text, s.Code())
+	}
+	return err
+}
+
+// Dial makes a connection to what listens on a socket; it is connected with the first call.
+func Dial(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		}))
+}
+
+// capability is how the volume is to be used.
+func (d *Driver) capability(v Volume) *api.VolumeCapability {
+	mount := &api.VolumeCapability_MountVolume{FsType: v.FSType, MountFlags: v.Options}
+	if v.Group != nil && d.Can(MountGroup) {
+		mount.VolumeMountGroup = fmt.Sprint(*v.Group)
+	}
+	return &api.VolumeCapability{
+		AccessType: &api.VolumeCapability_Mount{Mount: mount},
+		AccessMode: &api.VolumeCapability_AccessMode{Mode: d.accessMode(v.AccessMode)},
+	}
+}
+
+// accessMode translates Kubernetes' modes (KEP-2485).
+func (d *Driver) accessMode(m v1.PersistentVolumeAccessMode) api.VolumeCapability_AccessMode_Mode {
+	switch m {
+	case v1.ReadOnlyMany:
+		return api.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+	case v1.ReadWriteMany:
+		return api.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	case v1.ReadWriteOncePod:
+		if d.Can(manyWriter) {
+			return api.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+		}
+	case v1.ReadWriteOnce:
+		if d.Can(manyWriter) {
+			return api.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+		}
+	}
+	return api.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+}

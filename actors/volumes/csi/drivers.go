@@ -1,0 +1,110 @@
+package csi
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Drivers are the drivers that are registered on this node. It is a handler of the plugin watcher. Safe for concurrent use.
+type Drivers struct {
+	mu      sync.Mutex
+	drivers map[string]*Driver
+	gone    map[string]bool // those that were registered in this process' life, and are no more
+	version uint64
+	changed chan struct{} // closed at the next change
+}
+
+// NewDrivers makes a registry without drivers.
+func NewDrivers() *Drivers {
+	return &Drivers{drivers: map[string]*Driver{}, gone: map[string]bool{}, changed: make(chan struct{})}
+}
+
+// NotRegisteredError is of a driver that is not registered on this node, which may change at any moment.
+type NotRegisteredError struct{ Name string }
+
+// Error implements error.
+func (e NotRegisteredError) Error() string {
+	return fmt.Sprintf("CSI driver %s is not registered on this node", e.Name)
+}
+
+// Get is the driver with this name.
+func (d *Drivers) Get(name string) (*Driver, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if one := d.drivers[name]; one != nil {
+		return one, nil
+	}
+	return nil, NotRegisteredError{name}
+}
+
+// Register takes a driver that offers itself at an endpoint, the path of a socket. It asks the driver who it is and what it can
+// do: a driver that does not answer is not registered. One that is registered again, e.g. since its process was replaced, is
+// asked anew; calls that are under way end as they may.
+func (d *Drivers) Register(ctx context.Context, name, endpoint string, versions []string) error {
+	if !slices.ContainsFunc(versions, isVersion1) {
+		return fmt.Errorf("CSI driver %s speaks versions %s of CSI; version 1 is needed", name, strings.Join(versions, ", "))
+	}
+	one := &Driver{Name: name, Endpoint: endpoint, slots: make(chan struct{}, callsAtATime)}
+	if err := one.learn(ctx); err != nil {
+		return fmt.Errorf("CSI driver %s: %w", name, err)
+	}
+	d.change(func() {
+		d.drivers[name] = one
+		delete(d.gone, name)
+	})
+	return nil
+}
+
+// Deregister takes that a driver is no longer offered at that endpoint. One that has offered itself elsewhere meanwhile stays.
+func (d *Drivers) Deregister(name, endpoint string) {
+	d.change(func() {
+		if one := d.drivers[name]; one != nil && one.Endpoint == endpoint {
+			delete(d.drivers, name)
+			d.gone[name] = true
+		}
+	})
+}
+
+func (d *Drivers) change(how func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	how()
+	d.version++
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// All are the drivers, by name, those that were registered in this process' life and are no more, and the version of both, which
+// grows with each change.
+func (d *Drivers) All() (drivers []*Driver, gone []string, version uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	drivers = slices.SortedFunc(maps.Values(d.drivers), func(a, b *Driver) int { return cmp.Compare(a.Name, b.Name) })
+	return drivers, slices.Sorted(maps.Keys(d.gone)), d.version
+}
+
+// Await waits for a change after this version, or for the end of ctx.
+func (d *Drivers) Await(ctx context.Context, version uint64) {
+	d.mu.Lock()
+	now, changed := d.version, d.changed
+	d.mu.Unlock()
+	if now > version {
+		return
+	}
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	}
+}
+
+func isVersion1(v string) bool {
+	major, _, _ := strings.Cut(strings.TrimPrefix(v, "v"), ".")
+	n, err := strconv.Atoi(major)
+	return err == nil && n == 1
+}

@@ -1,0 +1,77 @@
+package csi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+)
+
+// The names of files and folders, which are the kubelet's.
+const (
+	// RecordFile lies beside what it is about: a pod's mount, or the mount that is staged for all pods.
+	RecordFile = "vol_data.json"
+	// MountFolder is where a pod's volume is published, and GlobalMount where it is staged.
+	MountFolder = "mount"
+	GlobalMount = "globalmount"
+)
+
+// Record says whose a volume is. It is written before the driver is asked for anything, and removed after all is undone: while
+// any of a volume may be on the node there is a record.
+type Record struct {
+	Volume    string `json:"specVolID,omitempty"` // the PersistentVolume's name, or that of the pod's own volume
+	Handle    string `json:"volumeHandle"`
+	Driver    string `json:"driverName"`
+	Node      string `json:"nodeName,omitempty"`
+	Attached  string `json:"attachmentID,omitempty"` // the name of the VolumeAttachment
+	Lifecycle string `json:"volumeLifecycleMode,omitempty"`
+}
+
+// Same says that two records are of the same volume of the same driver.
+func (r Record) Same(o Record) bool { return r.Driver == o.Driver && r.Handle == o.Handle }
+
+const maxRecord = 64 << 10
+
+// Write writes a record into a folder, as a whole.
+func (r Record) Write(root *safepath.Root, folder string) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(folder, RecordFile)
+	f, err := root.OpenBeneath(name+".new", unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return root.Rename(name+".new", name)
+}
+
+// Read reads the record of a folder. The error wraps fs.ErrNotExist where there is none.
+func Read(root *safepath.Root, folder string) (Record, error) {
+	var r Record
+	name := filepath.Join(folder, RecordFile)
+	f, err := root.OpenBeneath(name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return r, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxRecord))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("%s cannot be read: %w", filepath.Join(root.Path(), name), err)
+	}
+	if r.Driver == "" || r.Handle == "" {
+		return r, fmt.Errorf("%s names no driver or no volume", filepath.Join(root.Path(), name))
+	}
+	return r, nil
+}

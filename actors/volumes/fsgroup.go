@@ -1,0 +1,74 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+)
+
+// ownVolume gives all of a volume to the pod's fsGroup, where it has one: the group, and its bits of the mode. What is made in a
+// folder later is the group's, too. With the policy OnRootMismatch nothing is done where the topmost folder is as it has to be,
+// which is done last, so that a change that was cut off is seen. Links are not followed, and nothing outside is reached.
+func ownVolume(ctx context.Context, p podFolder, folder string) error {
+	group := fsGroupOf(p.pod)
+	if group == nil {
+		return nil
+	}
+	f, err := p.OpenBeneath(folder, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // read only
+	top, err := root.Lstat(".")
+	if err != nil {
+		return err
+	}
+	policy := p.pod.Spec.SecurityContext.FSGroupChangePolicy
+	if policy != nil && *policy == v1.FSGroupChangeOnRootMismatch && owned(top, *group) {
+		return nil
+	}
+	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		if err = errors.Join(err, ctx.Err()); err == nil && name != "." {
+			var info fs.FileInfo
+			if info, err = e.Info(); err == nil {
+				err = own(root, name, info, *group)
+			}
+		}
+		if isAbsent(err) && name != "." {
+			return nil // it went meanwhile
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("giving the volume to fsGroup %d: %w", *group, err)
+	}
+	return own(root, ".", top, *group)
+}
+
+// own gives one file to the group; of a link only who owns it.
+func own(root *os.Root, name string, info fs.FileInfo, group int64) error {
+	if err := root.Lchown(name, -1, int(group)); err != nil || info.Mode()&fs.ModeSymlink != 0 {
+		return err
+	}
+	mode := info.Mode() | groupFile
+	if info.IsDir() {
+		mode |= groupFolder | fs.ModeSetgid
+	}
+	return root.Chmod(name, mode&(fs.ModePerm|fs.ModeSetgid|fs.ModeSetuid|fs.ModeSticky))
+}
+
+func owned(folder fs.FileInfo, group int64) bool {
+	st, ok := folder.Sys().(*syscall.Stat_t)
+	return ok && int64(st.Gid) == group && folder.Mode()&fs.ModeSetgid != 0 && folder.Mode()&groupFolder == groupFolder
+}

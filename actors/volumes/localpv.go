@@ -1,0 +1,92 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+)
+
+// local is a PersistentVolume that is a folder of this node. It is bound into the pod's folder. A pod has it by a claim.
+type local struct{}
+
+const localName = "kubernetes.io/local-volume"
+
+func (local) name() string { return localName }
+
+func (local) handles(*v1.Volume) bool { return false }
+
+func (local) mount(context.Context, podFolder, *v1.Volume) (string, error) {
+	return "", permanent("a local volume needs a claim")
+}
+
+func localFolder(volume string) string {
+	return filepath.Join(volumesFolder, escaped(localName), volume)
+}
+
+// bindLocal binds the folder, unless it is bound. The path is the administrator's who made the PersistentVolume.
+func bindLocal(ctx context.Context, p podFolder, volume string, pv *v1.PersistentVolume, readOnly bool) (string, error) {
+	folder, path := localFolder(pv.Name), pv.Spec.Local.Path
+	at := filepath.Join(p.Path(), folder)
+	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, "/"), "..") {
+		return "", permanent("local.path %q of PersistentVolume %s is not absolute, or contains \"..\"", path, pv.Name)
+	}
+	p.node.Storage.place(string(p.pod.UID), volume, folder)
+	if placed(p, volume) {
+		return at, nil
+	}
+	if err := p.MkdirAll(folder, folderMode); err != nil {
+		return "", err
+	}
+	source, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ENOTDIR):
+		return "", permanent("local.path %s of PersistentVolume %s is no folder; block devices are not supported yet", path, pv.Name)
+	case err != nil:
+		return "", fmt.Errorf("local.path of PersistentVolume %s: %w", pv.Name, err)
+	}
+	err = p.BindFrom(source.Fd(), folder, true)
+	if err = errors.Join(err, source.Close()); err != nil {
+		return "", err
+	}
+	if readOnly {
+		return at, nil // containers mount it so
+	}
+	return at, ownVolume(ctx, p, folder)
+}
+
+func (local) mounted(podFolder, *v1.Volume) bool { return false }
+
+func (local) inMemory(podFolder, string) bool { return false }
+
+// mountsAt implements mounter.
+func (local) mountsAt(volume string) string { return localFolder(volume) }
+
+func (local) unmount(_ context.Context, p podFolder, volume string) error {
+	return removeMount(p, localFolder(volume))
+}
+
+// removeMount unmounts what is mounted on a folder of the pod's, and removes the folder, which must be empty then.
+func removeMount(p podFolder, folder string) error {
+	for {
+		is, _, err := p.IsMountPoint(folder)
+		if isAbsent(err) {
+			return nil
+		}
+		if err == nil && is {
+			if err = p.Unmount(folder); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return p.Rmdir(folder)
+	}
+}

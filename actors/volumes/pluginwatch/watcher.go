@@ -1,0 +1,236 @@
+// Package pluginwatch watches a folder for sockets by which plugins of the node register themselves, as the kubelet does
+// (k8s.io/kubelet/pkg/apis/pluginregistration/v1). A kind of plugin is one entry of the map of handlers. It has no actors, and
+// lives as long as the process.
+//
+// The folder is scanned when inotify tells of a change, and every few seconds besides. A socket that is there is asked who it
+// is, its handler takes it, and it is told what came of that. One that went is deregistered, one that another took the place of
+// is registered again, and one that failed is tried again with back-off. A plugin that does not answer holds up no other.
+package pluginwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
+	api "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/supervisors/guard"
+)
+
+// Handler takes plugins of one kind. Register may take some seconds, and gives up with ctx; both may be called side by side for
+// plugins of different sockets, and for one socket they are called one after the other.
+type Handler interface {
+	Register(ctx context.Context, name, endpoint string, versions []string) error
+	Deregister(name, endpoint string)
+}
+
+// Watcher watches. Its fields are set before Run and stay as they are.
+type Watcher struct {
+	Dir string
+	// Handlers are by the kind of plugin, e.g. api.CSIPlugin.
+	Handlers map[string]Handler
+	Log      *slog.Logger
+
+	sockets map[string]*socket // by path; Run's alone
+	done    chan *socket
+	asking  sync.WaitGroup
+}
+
+const (
+	scanEvery   = 5 * time.Second
+	askTimeout  = 5 * time.Second
+	takeTimeout = 30 * time.Second
+)
+
+var retry = backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
+
+// identity tells a socket from another one that took its place.
+type identity struct {
+	inode uint64
+	made  unix.Timespec
+}
+
+// socket is one socket, and who is behind it.
+type socket struct {
+	path           string
+	id             identity
+	busy           bool
+	fails          int
+	retryAt        time.Time
+	handler        Handler // nil: it is not registered
+	name, endpoint string
+	err            error // why not
+}
+
+// Run watches until ctx ends. A panic in it is logged, and it goes on.
+func (w *Watcher) Run(ctx context.Context) {
+	defer w.asking.Wait()
+	for failures := 1; ctx.Err() == nil; failures++ {
+		if err := guard.Call(w.Log, "the watch of plugins", func() error { return w.watch(ctx) }); err != nil {
+			w.Log.Warn("plugins cannot be watched for", "folder", w.Dir, "error", err)
+		}
+		select {
+		case <-time.After(retry.After(failures, 0)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (w *Watcher) watch(ctx context.Context) error {
+	if err := os.MkdirAll(w.Dir, 0o755); err != nil { //nolint:gosec // plugins of other users make their sockets in it
+		return err
+	}
+	events, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	defer events.Close() //nolint:errcheck // it only closes descriptors
+	if w.sockets == nil {
+		w.sockets, w.done = map[string]*socket{}, make(chan *socket)
+	}
+	for {
+		due, err := w.scan(ctx, events, time.Now())
+		if err != nil {
+			return err
+		}
+		select {
+		case <-events.Events:
+		case err := <-events.Errors:
+			w.Log.Warn("plugins are found later", "folder", w.Dir, "error", err)
+		case s := <-w.done:
+			w.ended(s)
+		case <-time.After(due):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// scan takes what has come and what has gone, and says when to look again at the latest.
+func (w *Watcher) scan(ctx context.Context, events *fsnotify.Watcher, now time.Time) (due time.Duration, err error) {
+	found := map[string]identity{}
+	err = filepath.WalkDir(w.Dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil && path == w.Dir:
+			return err
+		case err != nil: // it went meanwhile
+		case e.IsDir():
+			return events.Add(path) // again is nothing new
+		case e.Type() == fs.ModeSocket && !strings.HasPrefix(e.Name(), "."):
+			var st unix.Stat_t
+			if unix.Lstat(path, &st) == nil {
+				found[path] = identity{st.Ino, st.Ctim}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	for path, s := range w.sockets {
+		if id, there := found[path]; !s.busy && (!there || id != s.id) {
+			w.leave(s)
+			delete(w.sockets, path)
+		}
+	}
+	due = scanEvery
+	for path, id := range found {
+		s := w.sockets[path]
+		if s == nil {
+			s = &socket{path: path, id: id}
+			w.sockets[path] = s
+		}
+		switch {
+		case s.busy || s.handler != nil:
+		case now.Before(s.retryAt):
+			due = min(due, s.retryAt.Sub(now))
+		default:
+			s.busy = true
+			w.asking.Go(func() { w.register(ctx, s) })
+		}
+	}
+	return due, nil
+}
+
+func (w *Watcher) leave(s *socket) {
+	if s.handler != nil {
+		w.Log.Info("plugin deregistered", "plugin", s.name, "socket", s.path)
+		s.handler.Deregister(s.name, s.endpoint)
+		s.handler = nil
+	}
+}
+
+func (w *Watcher) register(ctx context.Context, s *socket) {
+	s.err = guard.Call(w.Log, "the registration of a plugin", func() error { return w.ask(ctx, s) })
+	select {
+	case w.done <- s:
+	case <-ctx.Done():
+	}
+}
+
+func (w *Watcher) ended(s *socket) {
+	s.busy = false
+	if s.err == nil {
+		s.fails = 0
+		w.Log.Info("plugin registered", "plugin", s.name, "socket", s.path)
+		return
+	}
+	s.fails++
+	s.retryAt = time.Now().Add(retry.After(s.fails, 0))
+	w.Log.Warn("a plugin cannot be registered", "socket", s.path, "error", s.err, "retryAt", s.retryAt)
+}
+
+// ask asks a socket who is behind it, has its handler take it, and says what came of that.
+func (w *Watcher) ask(ctx context.Context, s *socket) error {
+	conn, err := csi.Dial(s.path)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is under way on it then
+	client := api.NewRegistrationClient(conn)
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	info, err := client.GetInfo(asking, &api.InfoRequest{})
+	if err != nil {
+		return fmt.Errorf("asking who it is: %w", err)
+	}
+	name, endpoint := info.GetName(), info.GetEndpoint()
+	if endpoint == "" {
+		endpoint = s.path
+	}
+	handler := w.Handlers[info.GetType()]
+	if handler == nil {
+		err = fmt.Errorf("plugins of the kind %q are not supported", info.GetType())
+	} else {
+		taking, cancel := context.WithTimeout(ctx, takeTimeout)
+		defer cancel()
+		err = handler.Register(taking, name, endpoint, info.GetSupportedVersions())
+	}
+	status := &api.RegistrationStatus{PluginRegistered: err == nil}
+	if err != nil {
+		status.Error = err.Error()
+	}
+	telling, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if _, told := client.NotifyRegistrationStatus(telling, status); told != nil {
+		if err == nil {
+			handler.Deregister(name, endpoint)
+		}
+		return errors.Join(err, fmt.Errorf("telling it so: %w", told))
+	}
+	if err == nil {
+		s.handler, s.name, s.endpoint = handler, name, endpoint
+	}
+	return err
+}

@@ -1,0 +1,115 @@
+package volumes
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// stagedPrefix begins the keys of what is done to a volume for all its pods.
+const stagedPrefix = "staged/"
+
+// stagedKey is the volume's folder among those that are staged: the driver and a hash of the handle.
+func stagedKey(r csi.Record) string {
+	return filepath.Join(r.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(r.Handle))))
+}
+
+// stagedResult is what came of one piece of work on a volume; nobody joins another's.
+type stagedResult struct{ err error }
+
+// alone does something for a volume while nothing else is done for it here.
+func (s *Storage) alone(ctx context.Context, key string, do func(context.Context) error) error {
+	never := func(stagedResult) bool { return false }
+	out, err := reconcile.Join(ctx, s.Operations, stagedPrefix+key, operationTimeout, never,
+		func(ctx context.Context) stagedResult { return stagedResult{do(ctx)} })
+	return errors.Join(err, out.err)
+}
+
+// stagedDriver unstages volumes that no pod has any more. They are an object of the reconciler only for that: pods have them
+// staged by themselves, and a record of each pod's lies on the disk before that.
+type stagedDriver struct{ *Storage }
+
+type unstaged = *reconcile.Reconciler[struct{}, struct{}]
+
+func newStaged(s *Storage, report func(supervisors.Context)) unstaged {
+	return reconcile.New(reconcile.Options[struct{}, struct{}]{
+		Name: "staged volume", Driver: stagedDriver{s}, Operations: s.Operations, Prefix: stagedPrefix,
+		OperationTimeout: operationTimeout, Pod: func(string) string { return "" },
+		Report: func(ctx supervisors.Context, _ reconcile.Report[struct{}, struct{}]) { report(ctx) },
+		Rules: reconcile.Rules[struct{}, struct{}]{
+			Same: func(_, _ struct{}) bool { return true }, Retry: retry, Timeout: time.Minute, RemoveTimeout: 3 * time.Minute,
+		},
+	})
+}
+
+// Ensure implements reconcile.Driver; nobody asks for it.
+func (stagedDriver) Ensure(context.Context, reconcile.Operation[struct{}, struct{}]) (none struct{}, err error) {
+	return none, nil
+}
+
+// Inventory implements reconcile.Driver: what is staged and no pod has a record of.
+func (d stagedDriver) Inventory(context.Context) (out []string, err error) {
+	staged, err := d.staged()
+	if err != nil || len(staged) == 0 {
+		return nil, err
+	}
+	published, err := d.published()
+	if err != nil {
+		return nil, err
+	}
+	for key, r := range staged {
+		if !has(published, r) {
+			out = append(out, key)
+		}
+	}
+	return out, nil
+}
+
+func has(published []publishedVolume, r csi.Record) bool {
+	for _, p := range published {
+		if p.Same(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// Remove implements reconcile.Driver. A pod may have got the volume meanwhile: then it stays.
+func (d stagedDriver) Remove(ctx context.Context, key string) error {
+	root, err := safepath.OpenRoot(d.csiFolder())
+	if err != nil {
+		return ignoreAbsent(err)
+	}
+	defer root.Close() //nolint:errcheck // read only
+	r, err := csi.Read(root, key)
+	if err != nil {
+		return ignoreAbsent(err)
+	}
+	if published, err := d.published(); err != nil || has(published, r) {
+		return err
+	}
+	driver, err := d.Drivers.Get(r.Driver)
+	if err != nil {
+		return err
+	}
+	defer d.touch()
+	at := filepath.Join(key, csi.GlobalMount)
+	if driver.Can(csi.Stages) {
+		if err := driver.Unstage(ctx, r.Handle, filepath.Join(root.Path(), at)); err != nil {
+			return err
+		}
+	}
+	if is, _, err := root.IsMountPoint(at); err == nil && is {
+		return fmt.Errorf("the driver left %s mounted", filepath.Join(root.Path(), at))
+	}
+	d.Log.Info("unstaged a volume", "driver", r.Driver, "folder", filepath.Join(root.Path(), key))
+	return safepath.RemoveAllOneFilesystem(ctx, root, key)
+}

@@ -1,0 +1,270 @@
+package volumes
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	api "github.com/container-storage-interface/spec/lib/go/csi"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+const testDriver = "disk.example.org"
+
+// storageNode is an actor on a disk of its own, with an API server that has these objects.
+func storageNode(t *testing.T, objects ...runtime.Object) *node {
+	needMounts(t)
+	n := &node{disk: newDisk(t)}
+	n.disk.node.Storage = NewStorage(StorageOptions{
+		Client: fake.NewClientset(objects...), NodeName: "n", RootDir: n.rootDir, Operations: n.ops, Log: n.log,
+	})
+	t.Cleanup(n.disk.node.Storage.Close)
+	n.restart(t)
+	return n
+}
+
+// startDriver starts a driver and waits until it is registered.
+func startDriver(t *testing.T, n *node, d *csitest.Driver) *csitest.Driver {
+	t.Helper()
+	d.Name, d.Data = testDriver, t.TempDir()
+	must(t, d.Start(n.rootDir))
+	t.Cleanup(d.Stop)
+	eventually(t, func() bool { _, err := n.disk.node.Storage.Drivers.Get(testDriver); return err == nil })
+	return d
+}
+
+func eventually(t *testing.T, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not come true")
+		}
+	}
+}
+
+func attachRequired(b bool) *storagev1.CSIDriver {
+	info := true
+	return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: testDriver}, Spec: storagev1.CSIDriverSpec{
+		AttachRequired: &b, PodInfoOnMount: &info, VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{"Persistent", "Ephemeral"},
+	}}
+}
+
+// bound is a claim and the volume that it is bound to.
+func bound(name string, source v1.PersistentVolumeSource) []runtime.Object {
+	return []runtime.Object{
+		&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+			Spec: v1.PersistentVolumeClaimSpec{VolumeName: "pv-" + name}, Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound}},
+		&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name}, Spec: v1.PersistentVolumeSpec{
+			PersistentVolumeSource: source, ClaimRef: &v1.ObjectReference{UID: types.UID(name)},
+			AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+		}},
+	}
+}
+
+func csiSource(handle string) v1.PersistentVolumeSource {
+	return v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: testDriver, VolumeHandle: handle,
+		VolumeAttributes: map[string]string{"pool": "fast"}}}
+}
+
+func claimVolume(name, claim string) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{
+		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}
+}
+
+// tell sends a message and has all work done but the wait for drivers, whatever others are told.
+func (n *node) tell(uid string, msg any) (toPod []any) {
+	n.Send(messages.PodAddress(uid), msg)
+	return n.work(uid)
+}
+
+// runWork has all work done, and that of waiting for news of drivers once, or not.
+func (n *node) runWork(news bool) {
+	for {
+		i := slices.IndexFunc(n.Work, func(w supervisors.Work) bool { return news || w.Name != "AwaitDrivers" })
+		if i < 0 {
+			return
+		}
+		w := n.Work[i]
+		n.Work = slices.Delete(n.Work, i, i+1)
+		news = news && w.Name != "AwaitDrivers"
+		n.RunOne(w)
+	}
+}
+
+func (n *node) work(uid string) (toPod []any) {
+	n.runWork(false)
+	for _, sent := range n.Take() {
+		if sent.To == messages.PodAddress(uid) {
+			toPod = append(toPod, sent.Msg)
+		}
+	}
+	return toPod
+}
+
+// A volume that two pods share is staged once and unstaged after the second, also by an agent that was started meanwhile.
+func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
+	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
+	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
+	for _, uid := range []string{"a", "b"} {
+		got := n.tell(uid, messages.MountVolumes{UID: uid, Pod: apiPodWith(uid, claimVolume("data", "c"))})
+		want := n.pod(uid, "volumes/kubernetes.io~csi/pv-c/mount")
+		if len(got) != 1 || !reflect.DeepEqual(got[0], messages.VolumesMounted{UID: uid, Paths: map[string]string{"data": want}}) {
+			t.Fatalf("got %+v", got)
+		}
+		write(t, filepath.Join(want, uid))
+	}
+	if !exists(t, filepath.Join(d.Data, "h", "a")) || !exists(t, filepath.Join(d.Data, "h", "b")) {
+		t.Error("what the pods wrote is not in the volume")
+	}
+	if told := d.Told()[0]; told["pool"] != "fast" || told["csi.storage.k8s.io/pod.uid"] != "a" ||
+		told["csi.storage.k8s.io/ephemeral"] != "false" {
+		t.Errorf("the driver was told %v", told)
+	}
+	var record map[string]string
+	text, err := os.ReadFile(n.pod("a", "volumes/kubernetes.io~csi/pv-c/vol_data.json"))
+	must(t, err)
+	must(t, json.Unmarshal(text, &record))
+	if record["specVolID"] != "pv-c" || record["volumeHandle"] != "h" || record["driverName"] != testDriver ||
+		record["nodeName"] != "n" || record["attachmentID"] != attachmentName("h", testDriver, "n") ||
+		record["volumeLifecycleMode"] != "Persistent" {
+		t.Errorf("the record is %v", record)
+	}
+	n.restart(t) // which finds all of it
+	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	want := []string{"Stage h", "Publish h", "Publish h", "Unpublish h"}
+	if got := d.Calls(); !slices.Equal(got, want) {
+		t.Errorf("calls %v, want %v", got, want)
+	}
+	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{}}) // b is gone, and nobody asks for its end
+	n.work("")
+	eventually(t, func() bool { n.work(""); return slices.Equal(d.Calls(), append(want, "Unpublish h", "Unstage h")) })
+	if exists(t, n.pod("b")) || exists(t, filepath.Join(n.disk.node.Storage.csiFolder(), stagedKey(csi.Record{Driver: testDriver, Handle: "h"}))) {
+		t.Error("something is left")
+	}
+}
+
+// A driver that comes late has the pods wait with its name; one that hangs keeps no other pod's volumes.
+func TestPodsWaitForADriver(t *testing.T) {
+	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
+	pod := apiPodWith("a", claimVolume("data", "c"))
+	got := n.tell("a", messages.MountVolumes{UID: "a", Pod: pod})
+	if len(got) != 1 || !strings.Contains(fmt.Sprint(got), "CSI driver "+testDriver+" is not registered on this node") {
+		t.Fatalf("got %+v", got)
+	}
+	startDriver(t, n, &csitest.Driver{})
+	n.runWork(true)
+	if got := n.work("a"); len(got) != 1 || reflect.TypeOf(got[0]) != reflect.TypeFor[messages.VolumesMounted]() {
+		t.Errorf("got %+v", got)
+	}
+	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+}
+
+// A volume that has to be attached is first among those in use, then attached, and only then staged.
+func TestAVolumeWaitsToBeAttached(t *testing.T) {
+	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName("h", testDriver, "n")},
+		Status: storagev1.VolumeAttachmentStatus{Attached: true}}
+	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(true), attachment)...)
+	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
+	unique := v1.UniqueVolumeName("kubernetes.io/csi/" + testDriver + "^h")
+	inUse := func() (last []v1.UniqueVolumeName) {
+		n.runWork(false)
+		for _, sent := range n.Take() {
+			if m, ok := sent.Msg.(messages.VolumesInUse); ok {
+				last = m.Names
+			}
+		}
+		return last
+	}
+	n.Send(messages.PodAddress("a"), messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	if got := inUse(); !slices.Equal(got, []v1.UniqueVolumeName{unique}) || len(d.Calls()) != 0 {
+		t.Fatalf("in use %v, calls %v", got, d.Calls())
+	}
+	node := &v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{unique}}}
+	n.Send(messages.Registration, messages.NodeObserved{Node: node})
+	if n.work("a"); len(d.Calls()) != 0 {
+		t.Fatalf("before it is attached: %v", d.Calls())
+	}
+	node = node.DeepCopy()
+	node.Status.VolumesAttached = []v1.AttachedVolume{{Name: unique}}
+	n.Send(messages.Registration, messages.NodeObserved{Node: node})
+	if n.work("a"); !slices.Equal(d.Calls(), []string{"Stage h", "Publish h"}) {
+		t.Fatalf("calls %v", d.Calls())
+	}
+	n.Send(messages.PodAddress("a"), messages.UnmountVolumes{UID: "a", Remove: true})
+	if got := inUse(); len(got) != 0 {
+		t.Errorf("in use at the end: %v", got)
+	}
+	if got := d.Calls(); !slices.Equal(got[2:], []string{"Unpublish h", "Unstage h"}) {
+		t.Errorf("calls %v", got)
+	}
+}
+
+// Claims that are not fit to be used are refused or waited for, each with a reason of its own; other kinds are mounted as they are.
+func TestClaims(t *testing.T) {
+	local := t.TempDir()
+	unbound := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "unbound"}}
+	foreign := bound("a-scratch", csiSource("x"))
+	block := bound("block", csiSource("x"))
+	mode := v1.PersistentVolumeBlock
+	block[1].(*v1.PersistentVolume).Spec.VolumeMode = &mode
+	stolen := bound("stolen", csiSource("x"))
+	stolen[1].(*v1.PersistentVolume).Spec.ClaimRef.UID = "another"
+	objects := slices.Concat([]runtime.Object{unbound}, foreign, block, stolen,
+		bound("local", v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: local}}),
+		bound("host", v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: local}}),
+		bound("nfs", v1.PersistentVolumeSource{NFS: &v1.NFSVolumeSource{}}))
+	n := storageNode(t, objects...)
+	scratch := v1.Volume{Name: "scratch", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}}
+	for _, c := range []struct {
+		volume v1.Volume
+		want   string
+	}{
+		{claimVolume("v", "none"), "PersistentVolumeClaim ns/none does not exist"},
+		{claimVolume("v", "unbound"), "PersistentVolumeClaim ns/unbound is not bound to a volume yet"},
+		{claimVolume("v", "stolen"), "PersistentVolume pv-stolen is not bound to this claim"},
+		{claimVolume("v", "block"), "PersistentVolume pv-block is a block device"},
+		{claimVolume("v", "nfs"), "PersistentVolume pv-nfs is of a kind that is not supported"},
+		{scratch, "PersistentVolumeClaim ns/a-scratch was not made for this pod"},
+		{claimVolume("v", "local"), n.pod("a/volumes/kubernetes.io~local-volume/pv-local")},
+		{claimVolume("v", "host"), local},
+	} {
+		pod := apiPodWith("a", c.volume)
+		group := int64(4711)
+		pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
+		if got := fmt.Sprintf("%+v", n.tell("a", messages.MountVolumes{UID: "a", Pod: pod})); !strings.Contains(got, c.want) {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+		if c.volume.PersistentVolumeClaim != nil && c.volume.PersistentVolumeClaim.ClaimName == "local" {
+			write(t, filepath.Join(n.pod("a/volumes/kubernetes.io~local-volume/pv-local"), "data"))
+			info, err := os.Stat(local)
+			must(t, err)
+			if !exists(t, filepath.Join(local, "data")) || !owned(info, group) {
+				t.Errorf("the folder is not in the pod, or not its group's: %v", info.Mode())
+			}
+		}
+		n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+		if exists(t, n.pod("a")) {
+			t.Errorf("%s: the pod's folder is left", c.want)
+		}
+	}
+	if !exists(t, filepath.Join(local, "data")) {
+		t.Error("what is in the local volume went with the pod")
+	}
+}

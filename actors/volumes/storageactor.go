@@ -1,0 +1,158 @@
+package volumes
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// persistence is the part of the actor that looks after persistent volumes: it has unstaged what no pod has any more, tells
+// registration which volumes are in use and which drivers there are, and has pods look again that wait for one of both.
+type persistence struct {
+	staged           unstaged // nil without an API server
+	listing, relists bool
+	awaiting         bool // news of drivers
+}
+
+type (
+	driversChanged struct{}
+	inUseListed    struct {
+		names []v1.UniqueVolumeName
+		err   error
+	}
+)
+
+// driversTimeout is after how long drivers are looked at anew where none changes.
+const driversTimeout = 10 * time.Minute
+
+func (a *actor) beginStorage(ctx supervisors.Context) {
+	if a.staged != nil {
+		a.tellDrivers(ctx)
+		a.listInUse(ctx)
+	}
+}
+
+// receiveStorage takes what is about persistent volumes, and says whether it was.
+func (a *actor) receiveStorage(ctx supervisors.Context, msg any) bool {
+	switch m := msg.(type) {
+	case driversChanged:
+		a.awaiting = false
+		a.tellDrivers(ctx)
+		a.lookAgain(ctx)
+	case inUseListed:
+		a.onInUse(ctx, m)
+	case messages.ServiceStarted: // registration, which knows nothing then
+		if a.staged != nil {
+			a.tellDrivers(ctx)
+			a.listInUse(ctx)
+		}
+	case messages.NodeObserved:
+		a.nodeObserved(ctx, m.Node)
+	default:
+		return a.staged != nil && a.staged.Receive(ctx, msg)
+	}
+	return true
+}
+
+// tellDrivers tells registration which drivers there are.
+func (a *actor) tellDrivers(ctx supervisors.Context) {
+	drivers, gone, version := a.node.Storage.Drivers.All()
+	told := messages.CSIDriversObserved{Gone: gone}
+	for _, d := range drivers {
+		told.Drivers = append(told.Drivers, messages.CSIDriver{Name: d.Name, NodeID: d.NodeID, MaxVolumes: d.MaxVolumes, Topology: d.Topology})
+	}
+	ctx.Tell(messages.Registration, told)
+	if a.awaiting {
+		return
+	}
+	a.awaiting = true
+	ctx.Do(supervisors.Work{Name: "AwaitDrivers", Timeout: driversTimeout, Run: func(ctx context.Context) any {
+		a.node.Storage.Drivers.Await(ctx, version)
+		supervisors.Awaited(ctx)
+		return driversChanged{}
+	}})
+}
+
+// listInUse reads the disk, one reading at a time.
+func (a *actor) listInUse(ctx supervisors.Context) {
+	if a.listing {
+		a.relists = true
+		return
+	}
+	a.listing, a.relists = true, false
+	s := a.node.Storage
+	ctx.Do(supervisors.Work{Name: "ListVolumesInUse", Timeout: mountTimeout, Run: func(ctx context.Context) any {
+		names, err := s.inUse(ctx)
+		return inUseListed{names, err}
+	}})
+}
+
+func (a *actor) onInUse(ctx supervisors.Context, m inUseListed) {
+	a.listing = false
+	if m.err != nil { // what the Node says stays; the next sweep lists again
+		ctx.Log().Warn("which volumes are in use cannot be read", "error", m.err)
+	} else {
+		ctx.Tell(messages.Registration, messages.VolumesInUse{Names: m.names})
+	}
+	if a.relists {
+		a.listInUse(ctx)
+	}
+}
+
+func (a *actor) sweepStorage(ctx supervisors.Context) {
+	if a.staged != nil {
+		a.staged.Sweep(ctx, nil, true)
+		a.tellDrivers(ctx)
+		a.listInUse(ctx)
+	}
+}
+
+// storageReported follows up what came of a pod's volumes.
+func (a *actor) storageReported(ctx supervisors.Context, r report) {
+	if !a.node.Storage.takeTouched() {
+		return
+	}
+	a.listInUse(ctx)
+	if r.Desired == nil {
+		a.staged.Sweep(ctx, nil, true)
+	}
+}
+
+// stagedReported follows up what came of a volume that no pod has any more.
+func (a *actor) stagedReported(ctx supervisors.Context) {
+	if a.node.Storage.takeTouched() {
+		a.listInUse(ctx)
+	}
+}
+
+// nodeObserved has pods look again whose volumes may be attached by now.
+func (a *actor) nodeObserved(ctx supervisors.Context, node *v1.Node) {
+	if a.node.Storage == nil || node == nil {
+		return
+	}
+	was := a.node.Storage.node.Swap(node)
+	if was == nil || !equality.Semantic.DeepEqual(was.Status.VolumesAttached, node.Status.VolumesAttached) ||
+		!slices.Equal(was.Status.VolumesInUse, node.Status.VolumesInUse) {
+		a.lookAgain(ctx)
+	}
+}
+
+// lookAgain has the volumes of pods mounted again that wait for others.
+func (a *actor) lookAgain(ctx supervisors.Context) {
+	var uids []string
+	a.volumes.Each(func(r report) {
+		for _, t := range r.Actual.troubles {
+			if t.waits {
+				uids = append(uids, r.Key)
+				return
+			}
+		}
+	})
+	a.volumes.Touch(ctx, uids...)
+}
