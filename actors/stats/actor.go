@@ -96,7 +96,7 @@ func (c *Collector) walkPod(ctx context.Context, p *v1.Pod) {
 	walk := c.usage.walk(p.UID, func() (*podUsage, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), walkTimeout) // who asked may be gone; others join
 		defer cancel()
-		return measurer{c.opts.RootDir, c.opts.PodLogsDir}.pod(ctx, p)
+		return measurer{c.opts.RootDir, c.opts.PodLogsDir, c.opts.Persistent}.pod(ctx, p)
 	})
 	began := c.opts.Now()
 	u, err := walk.Get(ctx)

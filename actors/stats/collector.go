@@ -51,11 +51,20 @@ type Options struct {
 	// System are the paths of the cgroups that /stats/summary tells of beside pods, by its names for them ("kubelet", "runtime",
 	// "misc"). It is called with each reading, outside of any actor.
 	System func() map[string]string
+	// Persistent says what the volumes of a pod's claims and of CSI drivers use, by the pod's names for them. It may be slow; ctx
+	// bounds it. With an error, what is known is there all the same. nil: there are none.
+	Persistent func(context.Context, *v1.Pod) (map[string]VolumeUsage, error)
 	// UsageAge is how old the figures of volumes may be [volumeStatsAggPeriod]; 0: a minute; negative: they are not measured.
 	UsageAge time.Duration
 	// Now is the clock; nil: the machine's.
 	Now func() time.Time
 }
+
+// VolumeUsage is what a volume holds; what is not known is 0.
+type VolumeUsage struct{ Bytes, Inodes VolumeAmount }
+
+// VolumeAmount is of bytes or of inodes.
+type VolumeAmount struct{ Total, Used, Free uint64 }
 
 // Collector collects figures when they are read. It is made once for the process, outlives the actor, and is safe for concurrent
 // use.

@@ -38,7 +38,7 @@ var absent = map[string]string{
 	"there are no CPU, memory and topology managers yet": `kubelet_container_aligned_compute_resources_* kubelet_cpu_manager_*
 		kubelet_memory_manager_* kubelet_topology_manager_*`,
 	"what the records of pulls with credentials hold is not counted": `kubelet_imagemanager_* kubelet_image_manager_ensure_image_requests_total`,
-	"volumes of claims and CSI drivers are not mounted yet": `kubelet_volume_stats_* kubelet_volume_metric_collection_duration_seconds csi_operations_seconds
+	"volumes of claims and CSI drivers have figures in /stats/summary and no metrics yet": `kubelet_volume_stats_* kubelet_volume_metric_collection_duration_seconds csi_operations_seconds
 		plugin_manager_total_plugins volume_operation_total_seconds`,
 	"volumes are found on the disk with every unmount, and nothing is reconstructed at the start": `reconstruct_volume_operations_*
 		force_cleaned_failed_volume_operation*`,

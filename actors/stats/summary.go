@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 )
 
 // Summary is what /stats/summary answers, in the form of k8s.io/kubelet. lacks are sentences on what could not be read. ctx
@@ -146,7 +148,11 @@ func (f *figures) storage(p *podFigures, out *api.PodStats) {
 				continue
 			}
 			fs := fsStats(s, s.used, s.inodesUsed)
-			out.VolumeStats = append(out.VolumeStats, api.VolumeStats{Name: v.Name, FsStats: *fs})
+			one := api.VolumeStats{Name: v.Name, FsStats: *fs}
+			if claim := podspec.ClaimOf(p.Pod.Pod, &v); claim != "" {
+				one.PVCRef = &api.PVCReference{Name: claim, Namespace: p.Pod.Pod.Namespace}
+			}
+			out.VolumeStats = append(out.VolumeStats, one)
 			if localEphemeral(&v) {
 				add(fs)
 			}

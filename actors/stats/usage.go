@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -120,7 +121,14 @@ func (b *usageBoard) await(ctx context.Context, pods []*v1.Pod, lacks func(*v1.P
 }
 
 // measurer measures what pods use on the node's disks.
-type measurer struct{ rootDir, podLogsDir string }
+type measurer struct {
+	rootDir, podLogsDir string
+	persistent          func(context.Context, *v1.Pod) (map[string]VolumeUsage, error)
+}
+
+// asked are the kinds of volumes that are not walked, for others say what they use: they are as large as they like, and may lie on
+// a server that hangs.
+var asked = []string{"kubernetes.io~csi", "kubernetes.io~local-volume"}
 
 // pod measures one pod. An error comes with what could be measured.
 func (m measurer) pod(ctx context.Context, p *v1.Pod) (*podUsage, error) {
@@ -149,7 +157,18 @@ func (m measurer) volumes(ctx context.Context, p *v1.Pod, u *podUsage) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(append(errs, err)...)
 	}
+	if m.persistent != nil {
+		all, err := m.persistent(ctx, p)
+		errs = append(errs, err)
+		for name, v := range all {
+			u.volumes[name] = space{at: time.Now(), capacity: v.Bytes.Total, available: v.Bytes.Free, used: v.Bytes.Used,
+				inodes: v.Inodes.Total, inodesFree: v.Inodes.Free, inodesUsed: v.Inodes.Used}
+		}
+	}
 	for _, plugin := range plugins {
+		if slices.Contains(asked, plugin) {
+			continue
+		}
 		names, err := root.Names(filepath.Join("volumes", plugin))
 		if err != nil {
 			errs = append(errs, err)

@@ -120,7 +120,7 @@ func (n *node) work(uid string) (toPod []any) {
 // A volume that two pods share is staged once and unstaged after the second, also by an agent that was started meanwhile.
 func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
-	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
+	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages, csi.HasStats}})
 	for _, uid := range []string{"a", "b"} {
 		got := n.tell(uid, messages.MountVolumes{UID: uid, Pod: apiPodWith(uid, claimVolume("data", "c"))})
 		want := n.pod(uid, "volumes/kubernetes.io~csi/pv-c/mount")
@@ -131,6 +131,11 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	}
 	if !exists(t, filepath.Join(d.Data, "h", "a")) || !exists(t, filepath.Join(d.Data, "h", "b")) {
 		t.Error("what the pods wrote is not in the volume")
+	}
+	use, err := n.disk.node.Storage.Usage(t.Context(), apiPodWith("a", claimVolume("data", "c")))
+	want := map[string]csi.Usage{"data": {Bytes: csi.Amount{Total: 100, Used: 40, Free: 60}, Inodes: csi.Amount{Total: 10, Used: 4, Free: 6}}}
+	if err != nil || !reflect.DeepEqual(use, want) {
+		t.Errorf("it uses %+v, %v", use, err)
 	}
 	if told := d.Told()[0]; told["pool"] != "fast" || told["csi.storage.k8s.io/pod.uid"] != "a" ||
 		told["csi.storage.k8s.io/ephemeral"] != "false" {
@@ -148,13 +153,13 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	n.restart(t) // which finds all of it
 	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
 	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
-	want := []string{"Stage h", "Publish h", "Publish h", "Unpublish h"}
-	if got := d.Calls(); !slices.Equal(got, want) {
-		t.Errorf("calls %v, want %v", got, want)
+	calls := []string{"Stage h", "Publish h", "Publish h", "Unpublish h"}
+	if got := d.Calls(); !slices.Equal(got, calls) {
+		t.Errorf("calls %v, want %v", got, calls)
 	}
 	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{}}) // b is gone, and nobody asks for its end
 	n.work("")
-	eventually(t, func() bool { n.work(""); return slices.Equal(d.Calls(), append(want, "Unpublish h", "Unstage h")) })
+	eventually(t, func() bool { n.work(""); return slices.Equal(d.Calls(), append(calls, "Unpublish h", "Unstage h")) })
 	if exists(t, n.pod("b")) || exists(t, filepath.Join(n.disk.node.Storage.csiFolder(), stagedKey(csi.Record{Driver: testDriver, Handle: "h"}))) {
 		t.Error("something is left")
 	}

@@ -164,6 +164,12 @@ func TestTheCauseOfEachState(t *testing.T) {
 			"volume data cannot be mounted: hostPath /data is not what its type Directory asks for: nothing is there"},
 		{"volume busy", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: "it is still being mounted after 2m0s; that goes on"}),
 			"volume data cannot be mounted: it is still being mounted after 2m0s; that goes on"},
+		{"no driver", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: "CSI driver disk.example.org is not registered on this node"}),
+			"containers wait for volume data: CSI driver disk.example.org is not registered on this node"},
+		{"not attached", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: "volume pv of CSI driver d is not attached to this node yet"}),
+			"containers wait for volume data: volume pv of CSI driver d is not attached to this node yet"},
+		{"not bound", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: "PersistentVolumeClaim ns/c is not bound to a volume yet"}),
+			"containers wait for volume data: PersistentVolumeClaim ns/c is not bound to a volume yet"},
 		{"folder", waiting(messages.Reason{Code: "FailedMount", Message: "no space left on device"}),
 			"the pod's folder cannot be made: no space left on device"},
 

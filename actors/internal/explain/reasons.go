@@ -161,6 +161,15 @@ func volume(name, said string) (cause, remedy string) {
 	cause, remedy = needs(said, "volume "+name, "volume "+name+" cannot be mounted: ")
 	switch {
 	case remedy != "":
+	case strings.HasPrefix(said, "CSI driver ") && strings.HasSuffix(said, "is not registered on this node"):
+		cause = "containers wait for volume " + name + ": " + said
+		remedy = "see that the driver's pod runs on this node; it registers itself by a socket in plugins_registry"
+	case strings.Contains(said, "is not attached to this node yet"), strings.Contains(said, "volumesInUse"):
+		cause = "containers wait for volume " + name + ": " + said
+		remedy = "see kubectl get volumeattachments, and the log of the driver's attacher"
+	case strings.HasPrefix(said, "PersistentVolume"):
+		cause = "containers wait for volume " + name + ": " + said
+		remedy = "see kubectl describe of the claim, and the log of what makes its volumes"
 	case strings.HasPrefix(said, "hostPath "):
 		remedy = "make what the volume asks for on the node, or correct its path or type"
 	case strings.Contains(said, "still being mounted"), strings.Contains(said, "hang"):

@@ -11,6 +11,7 @@ import (
 
 	library "github.com/opencontainers/cgroups"
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
 
@@ -29,10 +30,24 @@ import (
 // figureOptions are what the process's one collector of figures needs.
 func (a *Agent) figureOptions() stats.Options {
 	return stats.Options{
-		NodeName: a.node.NodeName, Board: a.board, CRI: a.client, RootDir: a.node.RootDir, PodLogsDir: a.node.Kubelet.PodLogsDir,
+		Persistent: a.persistentUsage,
+		NodeName:   a.node.NodeName, Board: a.board, CRI: a.client, RootDir: a.node.RootDir, PodLogsDir: a.node.Kubelet.PodLogsDir,
 		Kubepods: a.kubepods,
 		System:   a.systemCgroups, UsageAge: a.node.Kubelet.VolumeStatsAggPeriod.Duration,
 	}
+}
+
+// persistentUsage is what the volumes of a pod's claims and of CSI drivers use.
+func (a *Agent) persistentUsage(ctx context.Context, pod *v1.Pod) (map[string]stats.VolumeUsage, error) {
+	if a.cluster == nil || a.cluster.storage == nil {
+		return nil, nil
+	}
+	all, err := a.cluster.storage.Usage(ctx, pod)
+	out := map[string]stats.VolumeUsage{}
+	for name, u := range all {
+		out[name] = stats.VolumeUsage{Bytes: stats.VolumeAmount(u.Bytes), Inodes: stats.VolumeAmount(u.Inodes)}
+	}
+	return out, err
 }
 
 // adminFigures are what the admin socket tells of CPU and memory, or of all that there are figures of.

@@ -1,0 +1,97 @@
+package pluginwatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
+	api "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// book is a handler that notes who is registered, and refuses the first.
+type book struct {
+	mu      sync.Mutex
+	refuses int
+	there   map[string]string
+}
+
+func (b *book) Register(_ context.Context, name, endpoint string, _ []string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refuses--; b.refuses >= 0 {
+		return errors.New("not now")
+	}
+	b.there[name] = endpoint
+	return nil
+}
+
+func (b *book) Deregister(name, _ string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.there, name)
+}
+
+func (b *book) has(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.there[name] != ""
+}
+
+func eventually(t *testing.T, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not come true")
+		}
+	}
+}
+
+// Sockets come, are refused and tried again, go, and come back; one that nobody listens to and a file are no plugins.
+func TestPluginsComeAndGo(t *testing.T) {
+	root := t.TempDir()
+	b := &book{refuses: 1, there: map[string]string{}}
+	w := Watcher{Dir: filepath.Join(root, "plugins_registry"), Log: slog.New(slog.DiscardHandler),
+		Handlers: map[string]Handler{api.CSIPlugin: b}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { w.Run(ctx); close(ended) }()
+	defer func() { cancel(); <-ended }()
+	d := &csitest.Driver{Name: "disk"}
+	for range 2 {
+		if err := d.Start(root); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(w.Dir, "file"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { return b.has("disk") && d.Registered().GetPluginRegistered() })
+		d.Stop()
+		eventually(t, func() bool { return !b.has("disk") })
+	}
+}
+
+// A plugin of a kind that nobody takes is told so.
+func TestAPluginOfAnotherKindIsRefused(t *testing.T) {
+	root := t.TempDir()
+	w := Watcher{Dir: filepath.Join(root, "plugins_registry"), Log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { w.Run(ctx); close(ended) }()
+	defer func() { cancel(); <-ended }()
+	d := &csitest.Driver{Name: "disk"}
+	if err := d.Start(root); err != nil {
+		t.Fatal(err)
+	}
+	defer d.Stop()
+	eventually(t, func() bool { return d.Registered().GetError() == `plugins of the kind "CSIPlugin" are not supported` })
+}

@@ -1,0 +1,62 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
+)
+
+// Usage is what the persistent volumes of a pod use, by the pod's names for them. A driver is asked for those of its own that it
+// has figures of; of others there are none. With an error, what is known is there all the same.
+func (s *Storage) Usage(ctx context.Context, pod *v1.Pod) (map[string]csi.Usage, error) {
+	out, errs := map[string]csi.Usage{}, []error(nil)
+	for i := range pod.Spec.Volumes {
+		name := pod.Spec.Volumes[i].Name
+		folder := s.placeOf(string(pod.UID), name)
+		if folder == "" {
+			continue
+		}
+		u, known, err := s.usage(ctx, string(pod.UID), folder)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("volume %s: %w", name, err))
+		} else if known {
+			out[name] = u
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+func (s *Storage) usage(ctx context.Context, uid, folder string) (u csi.Usage, known bool, err error) {
+	at := filepath.Join(s.RootDir, podsFolder, uid, folder)
+	if strings.HasPrefix(folder, localFolder("")+"/") { // the node's own disk
+		var st unix.Statfs_t
+		if err := unix.Statfs(at, &st); err != nil {
+			return u, false, err
+		}
+		size := uint64(st.Frsize) //nolint:gosec // the kernel's sizes are not negative
+		return csi.Usage{Bytes: csi.Amount{Total: st.Blocks * size, Used: (st.Blocks - st.Bfree) * size, Free: st.Bavail * size},
+			Inodes: csi.Amount{Total: st.Files, Used: st.Files - st.Ffree, Free: st.Ffree}}, true, nil
+	}
+	pods, err := openPods(s.RootDir)
+	if err != nil {
+		return u, false, err
+	}
+	defer pods.Close() //nolint:errcheck // read only
+	r, err := csi.Read(pods, filepath.Join(uid, filepath.Dir(folder)))
+	if err != nil {
+		return u, false, ignoreAbsent(err) // it is not mounted yet
+	}
+	driver, err := s.Drivers.Get(r.Driver)
+	if err != nil || !driver.Can(csi.HasStats) {
+		return u, false, err
+	}
+	u, err = driver.Stats(ctx, r.Handle, at)
+	return u, err == nil, err
+}
