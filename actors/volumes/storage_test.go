@@ -273,3 +273,25 @@ func TestClaims(t *testing.T) {
 		t.Error("what is in the local volume went with the pod")
 	}
 }
+
+// Pods with persistent volumes have a lane without a bound, at their start and at their end: a driver that hangs holds up no others.
+func TestTheLaneOfPersistentVolumes(t *testing.T) {
+	s := &Storage{places: map[string]map[string]string{"a": {}}, onDisk: map[string]bool{"b": true}}
+	f := Facts{Storage: s}
+	inline := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}}
+	for _, c := range []struct {
+		op   operation
+		want int
+	}{
+		{operation{Key: "x", Desired: podWith("x", claimVolume("v", "c"))}, storing},
+		{operation{Key: "x", Desired: podWith("x", inline)}, storing},
+		{operation{Key: "x", Desired: podWith("x", emptyDirVolume("v"))}, onDisk},
+		{operation{Key: "x", Remove: true}, onDisk},
+		{operation{Key: "a", Remove: true}, storing},
+		{operation{Key: "b", Remove: true}, storing},
+	} {
+		if got := f.lane(c.op); got != c.want {
+			t.Errorf("%+v: lane %d, want %d", c.op, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package volumes
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	authv1 "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
+)
+
+// describe fills in what the source says.
+func (j *job) describe(volume string) {
+	j.record.Node = j.NodeName
+	j.volume.ReadOnly, j.volume.AccessMode, j.volume.Attributes = j.readOnly, v1.ReadWriteOnce, map[string]string{}
+	if in := j.inline; in != nil {
+		hash := sha256.Sum256([]byte(string(j.p.pod.UID) + volume))
+		j.record.Volume, j.record.Driver, j.record.Handle = volume, in.Driver, fmt.Sprintf("csi-%x", hash)
+		j.record.Lifecycle = string(storagev1.VolumeLifecycleEphemeral)
+		if in.FSType != nil {
+			j.volume.FSType = *in.FSType
+		}
+		maps.Copy(j.volume.Attributes, in.VolumeAttributes)
+	} else {
+		source := j.pv.Spec.CSI
+		j.record.Volume, j.record.Driver, j.record.Handle = j.pv.Name, source.Driver, source.VolumeHandle
+		j.record.Lifecycle = string(storagev1.VolumeLifecyclePersistent)
+		j.volume.FSType, j.volume.Options = source.FSType, j.pv.Spec.MountOptions
+		if len(j.pv.Spec.AccessModes) > 0 {
+			j.volume.AccessMode = j.pv.Spec.AccessModes[0]
+		}
+		maps.Copy(j.volume.Attributes, source.VolumeAttributes)
+	}
+	j.record.Attached = attachmentName(j.record.Handle, j.record.Driver, j.NodeName)
+	j.volume.Handle, j.volume.Group = j.record.Handle, fsGroupOf(j.p.pod)
+}
+
+// gather gets what is needed of others: the driver, the attachment, secrets and tokens.
+func (j *job) gather(ctx context.Context) (err error) {
+	mode := storagev1.VolumeLifecycleMode(j.record.Lifecycle)
+	modes := j.spec.VolumeLifecycleModes
+	if len(modes) == 0 {
+		modes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent} // the API's default
+	}
+	if !slices.Contains(modes, mode) {
+		return fmt.Errorf("CSI driver %s has no volumes of the mode %s (volumeLifecycleModes of its CSIDriver)", j.record.Driver, mode)
+	}
+	if mode == storagev1.VolumeLifecyclePersistent && (j.spec.AttachRequired == nil || *j.spec.AttachRequired) {
+		if j.volume.Published, err = j.attached(ctx); err != nil {
+			return err
+		}
+	}
+	if j.driver, err = j.Drivers.Get(j.record.Driver); err != nil {
+		return waitError{err}
+	}
+	var published *v1.SecretReference
+	switch {
+	case j.pv != nil:
+		if j.driver.Can(csi.Stages) {
+			j.volume.Staging = filepath.Join(j.csiFolder(), stagedKey(j.record), csi.GlobalMount)
+		}
+		published = j.pv.Spec.CSI.NodePublishSecretRef
+		if ref := j.pv.Spec.CSI.NodeStageSecretRef; ref != nil && j.driver.Can(csi.Stages) {
+			if j.stage, err = j.secret(ctx, *ref); err != nil {
+				return err
+			}
+		}
+	case j.inline.NodePublishSecretRef != nil:
+		published = &v1.SecretReference{Namespace: j.p.pod.Namespace, Name: j.inline.NodePublishSecretRef.Name}
+	}
+	j.volume.Secrets = map[string]string{}
+	if published != nil {
+		if j.volume.Secrets, err = j.secret(ctx, *published); err != nil {
+			return err
+		}
+	}
+	return j.tellOfPod(ctx)
+}
+
+// tellOfPod adds what the driver wants to know of the pod, as its CSIDriver says.
+func (j *job) tellOfPod(ctx context.Context) error {
+	pod := j.p.pod
+	j.volume.Attributes = maps.Clone(j.volume.Attributes)
+	if isTrue(j.spec.PodInfoOnMount) {
+		maps.Copy(j.volume.Attributes, map[string]string{
+			"csi.storage.k8s.io/pod.name": pod.Name, "csi.storage.k8s.io/pod.namespace": pod.Namespace,
+			"csi.storage.k8s.io/pod.uid":             string(pod.UID),
+			"csi.storage.k8s.io/serviceAccount.name": pod.Spec.ServiceAccountName,
+			"csi.storage.k8s.io/ephemeral":           strconv.FormatBool(j.inline != nil),
+		})
+	}
+	if len(j.spec.TokenRequests) == 0 || j.p.node.Tokens == nil {
+		return nil
+	}
+	tokens := map[string]authv1.TokenRequestStatus{}
+	for _, r := range j.spec.TokenRequests {
+		token, renew, err := j.p.node.Tokens.Token(ctx, pod, r.Audience, r.ExpirationSeconds)
+		if err != nil {
+			return fmt.Errorf("a token of the service account %s/%s: %w", pod.Namespace, pod.Spec.ServiceAccountName, err)
+		}
+		tokens[r.Audience] = authv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.NewTime(renew)}
+	}
+	text, err := json.Marshal(tokens)
+	if err != nil {
+		return err
+	}
+	to := j.volume.Attributes
+	if isTrue(j.spec.ServiceAccountTokenInSecrets) {
+		to = j.volume.Secrets
+	}
+	to["csi.storage.k8s.io/serviceAccount.tokens"] = string(text)
+	return nil
+}
+
+// secret is what a Secret holds. It is not kept.
+func (j *job) secret(ctx context.Context, ref v1.SecretReference) (map[string]string, error) {
+	object, err := get(ctx, j.Client.CoreV1().Secrets(ref.Namespace).Get, ref.Name)
+	called := "Secret " + ref.Namespace + "/" + ref.Name
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s cannot be read: %w", called, err)
+	case object == nil:
+		return nil, wait("%s does not exist", called)
+	}
+	out := map[string]string{}
+	for key, value := range object.Data {
+		out[key] = string(value)
+	}
+	return out, nil
+}
+
+// attachmentName is the name of a VolumeAttachment, as its maker gives it.
+func attachmentName(handle, driver, node string) string {
+	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
+}
+
+// attached is what the attacher said of the volume. The volume has first to be on the Node as in use, so that it is not detached
+// from then on, and as attached; both are the kubelet's conditions. Without the attach/detach controller the attachment alone counts.
+func (j *job) attached(ctx context.Context) (map[string]string, error) {
+	unique := uniqueName(j.record)
+	j.want(string(j.p.pod.UID), unique)
+	node := j.node.Load()
+	name := v1.UniqueVolumeName(unique)
+	switch {
+	case node == nil || !slices.Contains(node.Status.VolumesInUse, name):
+		return nil, wait("the volume is not among volumesInUse of the Node yet")
+	case !slices.ContainsFunc(node.Status.VolumesAttached, func(a v1.AttachedVolume) bool { return a.Name == name }):
+		return nil, wait("volume %s of CSI driver %s is not attached to this node yet", j.record.Volume, j.record.Driver)
+	}
+	a, err := get(ctx, j.Client.StorageV1().VolumeAttachments().Get, j.record.Attached)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("VolumeAttachment %s cannot be read: %w", j.record.Attached, err)
+	case a == nil || a.DeletionTimestamp != nil:
+		return nil, wait("VolumeAttachment %s does not exist, or is being deleted", j.record.Attached)
+	case !a.Status.Attached && a.Status.AttachError != nil:
+		return nil, wait("volume %s cannot be attached: %s", j.record.Volume, a.Status.AttachError.Message)
+	case !a.Status.Attached:
+		return nil, wait("volume %s of CSI driver %s is not attached to this node yet", j.record.Volume, j.record.Driver)
+	}
+	return a.Status.AttachmentMetadata, nil
+}
