@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/cadvisor/lib/container"
 	"github.com/google/cadvisor/lib/machine"
 	"github.com/google/cadvisor/lib/metrics"
 	"github.com/google/cadvisor/lib/model"
@@ -34,22 +35,23 @@ func (c *Collector) view(ctx context.Context, age time.Duration) *cadvisorView {
 	return &cadvisorView{ctx, c, f, c.sandboxImage(ctx, f)}
 }
 
-// cadvisor gives cAdvisor's families, with the kubelet's labels, for one answer. lacks are sentences on what could not be read.
-func (c *Collector) cadvisor(ctx context.Context) (collectors []prometheus.Collector, lacks []string) {
+// cadvisor gives cAdvisor's families, with the kubelet's labels, for one answer: those of containers are gathered here, and the
+// library gives the others. lacks are sentences on what could not be read.
+func (c *Collector) cadvisor(ctx context.Context) (gatherer prometheus.Gatherer, lacks []string) {
 	v := c.view(ctx, fullAge)
-	return []prometheus.Collector{
-		metrics.NewPrometheusCollector(v, labels, included(), clock.RealClock{}, model.RequestOptions{}),
-		metrics.NewPrometheusMachineCollector(v, included()),
-	}, v.figures.lacks
+	others := prometheus.NewRegistry()
+	none := func(*model.ContainerInfo) map[string]string { return nil }
+	others.MustRegister(metrics.NewPrometheusCollector(v, none, included(), clock.RealClock{}, model.RequestOptions{}),
+		metrics.NewPrometheusMachineCollector(v, included()))
+	return &containerGatherer{others, v.containers(), c.opts.Now(), included().Has(container.PressureMetrics)}, v.figures.lacks
 }
 
 // Containers gives all cgroups in cAdvisor's model, by name, each with one sample, which is not older than age (but may be a
 // second old). They are shared and must not be changed. lacks are sentences on what could not be read.
 func (c *Collector) Containers(ctx context.Context, age time.Duration) (all map[string]*model.ContainerInfo, lacks []string) {
 	v := c.view(ctx, age)
-	all, err := v.GetRequestedContainersInfo("", model.RequestOptions{})
-	if err != nil {
-		return nil, append(v.figures.lacks, err.Error())
+	if all = v.containers(); len(all) == 0 {
+		return nil, append(v.figures.lacks, errNothing.Error())
 	}
 	return all, v.figures.lacks
 }
@@ -76,26 +78,20 @@ func (c *Collector) sandboxImage(ctx context.Context, f *figures) string {
 	return image
 }
 
-// The labels of a container in cAdvisor's model that become labels of metrics, by the name of the latter.
-var labelKeys = map[string]string{
-	"namespace": cri.LabelPodNamespace, "pod": cri.LabelPodName, "container": cri.LabelContainerName,
-}
+// labelNames are the kubelet's labels, sorted. Each family has all of them: those that do not apply are empty.
+var labelNames = []string{"container", metrics.LabelID, metrics.LabelImage, metrics.LabelName, "namespace", "pod"}
 
-// labels are the kubelet's. Each family has all of them: those that do not apply are empty.
-func labels(info *model.ContainerInfo) map[string]string {
-	out := map[string]string{metrics.LabelID: info.Name, metrics.LabelImage: info.Spec.Image, metrics.LabelName: ""}
+// labels are the values of labelNames.
+func labels(info *model.ContainerInfo) []string {
+	name, of := "", info.Spec.Labels
 	if len(info.Aliases) > 0 {
-		out[metrics.LabelName] = info.Aliases[0]
+		name = info.Aliases[0]
 	}
-	for label, key := range labelKeys {
-		out[label] = info.Spec.Labels[key]
-	}
-	return out
+	return []string{of[cri.LabelContainerName], info.Name, info.Spec.Image, name, of[cri.LabelPodNamespace], of[cri.LabelPodName]}
 }
 
-// GetRequestedContainersInfo gives all cgroups, those of pods with their labels. The error makes container_scrape_error 1,
-// and is given only where nothing was read: what was read is not to be kept from who asks.
-func (v *cadvisorView) GetRequestedContainersInfo(string, model.RequestOptions) (map[string]*model.ContainerInfo, error) {
+// containers gives all cgroups, those of pods with their labels.
+func (v *cadvisorView) containers() map[string]*model.ContainerInfo {
 	out := make(map[string]*model.ContainerInfo, len(v.figures.cgroups))
 	for name, g := range v.figures.cgroups {
 		out[name] = v.withDisks(name, g.info) // of a pod that does not run, it has no labels
@@ -124,10 +120,16 @@ func (v *cadvisorView) GetRequestedContainersInfo(string, model.RequestOptions) 
 			}
 		}
 	}
-	if len(out) == 0 {
+	return out
+}
+
+// GetRequestedContainersInfo gives the library no containers. The error makes container_scrape_error 1, and is given only where
+// nothing was read: what was read is not to be kept from who asks.
+func (v *cadvisorView) GetRequestedContainersInfo(string, model.RequestOptions) (map[string]*model.ContainerInfo, error) {
+	if len(v.figures.cgroups) == 0 {
 		return nil, errNothing
 	}
-	return out, nil
+	return nil, nil
 }
 
 // withDisks adds the mounted file systems to the root.

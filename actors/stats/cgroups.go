@@ -26,6 +26,7 @@ import (
 	"github.com/google/cadvisor/lib/utils/sysfs"
 	"github.com/google/cadvisor/lib/utils/sysinfo"
 	library "github.com/opencontainers/cgroups"
+	"golang.org/x/sys/unix"
 )
 
 // included is what the kubelet has cAdvisor collect.
@@ -76,15 +77,19 @@ type cgroupReader struct {
 	machine   model.MachineInfo // no more of it than reading cgroups takes
 	machineAt time.Time
 
+	files  []figureFile // that are read; nil: the library reads
+	kernel kernelFiles
+	pids   []string // of the cgroup that is being read
+	names  []string // of open files
+
 	before map[string]cpuTime   // of the reading before
 	specs  map[string]knownSpec // of the cgroups that were there then
 }
 
 // knownSpec is what a cgroup's files of limits said at a time.
 type knownSpec struct {
-	at      time.Time
-	network bool
-	spec    model.ContainerSpec
+	at   time.Time
+	spec model.ContainerSpec
 }
 
 // specAge is how old limits may be. They are a third of what there is to read of a cgroup, and hardly ever change.
@@ -104,6 +109,7 @@ const longestRate = 10 * time.Minute
 // error names those that could not be read; with it comes what could.
 func (r *cgroupReader) read() (cgroupSet, error) {
 	r.readMachine()
+	r.files = filesFor(r.mounts)
 	set := cgroupSet{}
 	var errs []error
 	add := func(c cgroup, name string, network bool) {
@@ -227,26 +233,71 @@ func (r *cgroupReader) started(pod, literal string) uint64 {
 
 // one reads one cgroup. Network figures are those of a process in it; the node's are those of the agent.
 func (r *cgroupReader) one(name string, network bool) (*model.ContainerInfo, error) {
-	paths := common.MakeCgroupPaths(r.mounts, name)
-	metrics, pid := included(), 0
-	if name == "/" {
-		delete(paths, "pids") // the root has none
-		pid = r.pid
-	} else {
-		for controller, dir := range paths {
-			if _, err := os.Stat(dir); err != nil {
-				delete(paths, controller)
-			}
+	g := cgroupAt{r.mounts, name, make(map[string]int, len(r.mounts))}
+	defer func() {
+		for _, dir := range g.dirs {
+			_ = unix.Close(dir) // it names a folder and nothing else
 		}
-		if len(paths) == 0 {
-			return nil, fs.ErrNotExist
+	}()
+	for controller, mount := range r.mounts {
+		if name == "/" && controller == "pids" {
+			continue // the root has none
 		}
+		if dir, err := unix.Open(mount+name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+			g.dirs[controller] = dir
+		}
+	}
+	if len(g.dirs) == 0 {
+		return nil, fs.ErrNotExist
+	}
+	spec, err := r.spec(g)
+	if err != nil {
+		return nil, err
+	}
+	read := r.figures
+	if name == "/" || r.files == nil {
+		read = r.byLibrary
+	}
+	stats, err := read(g, network, &spec)
+	if err != nil {
+		return nil, err
+	}
+	spec.HasNetwork = stats.Network != nil
+	if stats.DiskIo != nil {
+		common.AssignDeviceNamesToDiskStats((*common.MachineInfoNamer)(&r.machine), stats.DiskIo)
+	}
+	return &model.ContainerInfo{
+		ContainerReference: model.ContainerReference{Name: name}, Spec: spec, Stats: []*model.ContainerStats{stats},
+	}, nil
+}
+
+// cgroupAt is where a cgroup is.
+type cgroupAt struct {
+	mounts map[string]string
+	name   string
+	dirs   map[string]int // descriptors that name its folders, by controller
+}
+
+// paths are those of its folders, by controller.
+func (g cgroupAt) paths() map[string]string {
+	out := make(map[string]string, len(g.dirs))
+	for controller := range g.dirs {
+		out[controller] = path.Join(g.mounts[controller], g.name)
+	}
+	return out
+}
+
+// byLibrary has cAdvisor's library read a cgroup: the root, which has files of its own, and what filesFor leaves to it.
+func (r *cgroupReader) byLibrary(g cgroupAt, network bool, _ *model.ContainerSpec) (*model.ContainerStats, error) {
+	paths, pid := g.paths(), r.pid
+	if g.name != "/" {
 		pid = firstProcess(paths)
 	}
+	metrics := included()
 	if !network || pid == 0 {
 		metrics = common.RemoveNetMetrics(metrics, true)
 	}
-	manager, err := libcontainer.NewCgroupManager(name, paths)
+	manager, err := libcontainer.NewCgroupManager(g.name, paths)
 	if err != nil {
 		return nil, err
 	}
@@ -257,37 +308,48 @@ func (r *cgroupReader) one(name string, network bool) (*model.ContainerInfo, err
 		}
 		return nil, err
 	}
-	spec, err := r.spec(paths, name, network && pid != 0)
-	if err != nil {
-		return nil, err
+	if !network {
+		stats.Network = nil
 	}
-	if stats.DiskIo != nil {
-		common.AssignDeviceNamesToDiskStats((*common.MachineInfoNamer)(&r.machine), stats.DiskIo)
+	for _, f := range []struct{ controller, name string }{{"", "memory.events"}, {"memory", "memory.oom_control"}} {
+		if dir, ok := g.dirs[f.controller]; ok {
+			if text, err := r.kernel.read(dir, f.name); err == nil {
+				memoryEvents(stats, text)
+			}
+		}
 	}
-	stats.OOMEvents = outOfMemory(paths)
-	return &model.ContainerInfo{
-		ContainerReference: model.ContainerReference{Name: name}, Spec: spec, Stats: []*model.ContainerStats{stats},
-	}, nil
+	return stats, nil
 }
 
-// spec gives the limits of a cgroup.
-func (r *cgroupReader) spec(paths map[string]string, name string, network bool) (model.ContainerSpec, error) {
+// spec gives the limits of a cgroup. What a cgroup has of controllers, and when it was made, does not change.
+func (r *cgroupReader) spec(g cgroupAt) (model.ContainerSpec, error) {
 	now := r.now()
-	if k, ok := r.specs[name]; ok && k.network == network && now.Sub(k.at) < specAge {
+	k, known := r.specs[g.name]
+	if known && now.Sub(k.at) < specAge {
 		return k.spec, nil
 	}
-	spec, err := common.GetSpec(paths, r, network, name == "/")
-	if err != nil {
-		return spec, err
+	k.at = now
+	var err error
+	if known && g.name != "/" {
+		limits := limitsV1
+		if _, unified := r.mounts[""]; unified {
+			limits = limitsV2
+		}
+		err = readFiles(&r.kernel, limits, g.dirs, &k.spec)
+	} else {
+		k.spec, err = common.GetSpec(g.paths(), r, false, g.name == "/")
 	}
-	if name == "/" {
-		nodeSpec(&spec)
+	if err != nil {
+		return k.spec, err
+	}
+	if g.name == "/" {
+		nodeSpec(&k.spec)
 	}
 	if r.specs == nil {
 		r.specs = map[string]knownSpec{}
 	}
-	r.specs[name] = knownSpec{now, network, spec}
-	return spec, nil
+	r.specs[g.name] = k
+	return k.spec, nil
 }
 
 // readMachine reads the names of disks, which may come and go. It asks no file system, since one may hang.
@@ -319,13 +381,16 @@ func nodeSpec(spec *model.ContainerSpec) {
 }
 
 // dirOf is a folder of a cgroup that every one has.
-func dirOf(paths map[string]string) string {
+func dirOf(paths map[string]string) string { return paths[controllerOf(paths)] }
+
+// controllerOf is a controller that every cgroup has.
+func controllerOf[T any](of map[string]T) string {
 	for _, controller := range []string{"", "memory"} {
-		if dir, ok := paths[controller]; ok {
-			return dir
+		if _, ok := of[controller]; ok {
+			return controller
 		}
 	}
-	return paths[slices.Min(slices.Collect(maps.Keys(paths)))]
+	return slices.Min(slices.Collect(maps.Keys(of)))
 }
 
 // firstProcess is a process in the cgroup; 0: there is none.
@@ -340,28 +405,6 @@ func firstProcess(paths map[string]string) int {
 		return 0
 	}
 	return pid
-}
-
-// outOfMemory is how often the kernel ended a process in the cgroup for want of memory, by the cgroup's own counter. cAdvisor
-// counts the lines of the kernel's log, for which somebody has to read it all the time.
-func outOfMemory(paths map[string]string) uint64 {
-	for controller, file := range map[string]string{"": "memory.events", "memory": "memory.oom_control"} {
-		dir, ok := paths[controller]
-		if !ok {
-			continue
-		}
-		text, err := os.ReadFile(path.Join(dir, file))
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(text)) {
-			if count, found := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); found {
-				n, _ := strconv.ParseUint(count, 10, 64) // the kernel writes numbers
-				return n
-			}
-		}
-	}
-	return 0
 }
 
 // rates computes how much CPU was used since the reading before, and keeps this one for the next.

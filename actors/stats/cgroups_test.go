@@ -1,12 +1,15 @@
 package stats
 
 import (
+	"cmp"
+	"encoding/json"
 	"maps"
 	"math"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -197,6 +200,10 @@ func TestOnThisMachinesCgroups(t *testing.T) {
 		got.Rootfs != nil {
 		t.Errorf("the pod %+v", p)
 	}
+	reader := &cgroupReader{mounts: mounts, root: "/", now: time.Now, files: filesFor(mounts)}
+	for _, name := range []string{inPod, inside, sandbox} {
+		asTheLibraryReads(t, reader, name, name == inside)
+	}
 	cadvisor := families(t, get(t, h, "/metrics/cadvisor").Body.String())
 	resource := families(t, get(t, h, "/metrics/resource").Body.String())
 	of := map[string]string{"container": "c1", "pod": "web", "namespace": "default"}
@@ -225,6 +232,38 @@ func TestOnThisMachinesCgroups(t *testing.T) {
 	}
 	if n := sample(t, resource, "resource_scrape_error", nil).GetGauge().GetValue(); n != 0 {
 		t.Errorf("resource_scrape_error: %q", get(t, h, "/metrics/resource").Header())
+	}
+}
+
+// asTheLibraryReads has a cgroup read from the files that are known here, and by cAdvisor's library.
+func asTheLibraryReads(t *testing.T, r *cgroupReader, name string, network bool) {
+	t.Helper()
+	if r.files == nil {
+		t.Error("the library reads this machine's cgroups")
+	}
+	byLibrary := *r
+	byLibrary.files, byLibrary.specs = nil, nil
+	got, err := r.one(name, network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := byLibrary.one(name, network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(info *model.ContainerInfo) string {
+		info.Stats[0].Timestamp = time.Time{}
+		for _, disks := range [][]model.PerDiskStats{info.Stats[0].DiskIo.IoServiced, info.Stats[0].DiskIo.IoServiceBytes} {
+			slices.SortFunc(disks, func(a, b model.PerDiskStats) int { return cmp.Compare(a.Minor, b.Minor) })
+		}
+		out, err := json.MarshalIndent(info, "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	if got, want := text(got), text(want); got != want {
+		t.Errorf("%s\n%s\nand the library reads\n%s", name, got, want)
 	}
 }
 
@@ -260,12 +299,15 @@ func TestUnifiedCgroups(t *testing.T) {
 	pressure := "some avg10=1.50 avg60=0.25 avg300=0.10 total=7000\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=3000\n"
 	for name, text := range map[string]string{
 		"cgroup.controllers": "cpu io memory pids", "cgroup.procs": "", "cgroup.events": "populated 0\n",
-		"cpu.stat": "usage_usec 5000000\nuser_usec 3000000\nsystem_usec 2000000\nnr_periods 10\nnr_throttled 2\nthrottled_usec 400\n",
-		"cpu.max":  "50000 100000\n", "cpu.weight": "100\n", "cpu.pressure": pressure, "memory.pressure": pressure,
+		"cpu.stat": "usage_usec 5000000\nuser_usec 3000000\nsystem_usec 2000000\nnr_periods 10\nnr_throttled 2\nthrottled_usec 400\n" +
+			"nr_bursts 3\nburst_usec 70\n",
+		"cpu.max": "50000 100000\n", "cpu.weight": "100\n", "cpu.pressure": pressure, "memory.pressure": pressure,
 		"io.pressure": pressure, "memory.current": "1000000\n", "memory.max": "2000000\n", "memory.min": "0\n",
-		"memory.swap.current": "5000\n", "memory.swap.max": "10000\n", "memory.events": "low 0\nhigh 0\nmax 0\noom 3\noom_kill 2\n",
-		"memory.stat":  "anon 600000\nfile 300000\ninactive_file 100000\nactive_file 200000\npgfault 70\npgmajfault 7\n",
-		"pids.current": "4\n", "pids.max": "max\n", "io.stat": "8:0 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n",
+		"memory.swap.current": "5000\n", "memory.swap.max": "10000\n", "memory.events": "low 0\nhigh 8\nmax 9\noom 3\noom_kill 2\n",
+		"memory.stat": "anon 600000\nfile 300000\ninactive_file 100000\nactive_file 200000\npgfault 70\npgmajfault 7\nfile_mapped 11\n" +
+			"file_dirty 12\nfile_writeback 13\npgscan 14\npgsteal 15\nworkingset_refault_file 16\nworkingset_refault_anon 17\n",
+		"memory.peak": "1500000\n", "pids.current": "4\n", "pids.max": "100\n",
+		"io.stat": "8:0 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0 cost.usage=5 cost.wait=6\n8:16 rbytes=7 rios=1\n",
 	} {
 		path := filepath.Join(dir, group, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -275,8 +317,13 @@ func TestUnifiedCgroups(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := &cgroupReader{mounts: map[string]string{"": dir}, root: "/", now: time.Now}
+	r := &cgroupReader{mounts: map[string]string{"": dir}, root: "/", now: time.Now, files: filesV2}
 	r.machine = model.MachineInfo{NumCores: 2}
+	asTheLibraryReads(t, r, "/"+group, false)
+	again := *r // limits that are read again
+	r.now = func() time.Time { return time.Now().Add(specAge) }
+	asTheLibraryReads(t, r, "/"+group, false)
+	*r = again
 	info, err := r.one("/"+group, false)
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +335,7 @@ func TestUnifiedCgroups(t *testing.T) {
 		*s.SwapAvailableBytes != 5000 {
 		t.Errorf("%+v %+v %+v", c, m, s)
 	}
-	if stats := g.stats(); stats.OOMEvents != 2 || stats.Processes.ThreadsCurrent != 4 || info.Spec.Cpu.Quota != 50000 {
+	if stats := g.stats(); stats.OOMEvents != 2 || stats.Processes.ThreadsMax != 100 || stats.Processes.ThreadsCurrent != 4 || info.Spec.Cpu.Quota != 50000 {
 		t.Errorf("%+v", stats)
 	}
 	if c.PSI.Some.Total != 7000 || c.PSI.Full.Avg10 != 0.5 || m.PSI.Some.Avg10 != 1.5 || inputOutput(g).PSI.Full.Total != 3000 {
@@ -307,33 +354,55 @@ func TestPressureIsCollectedWhereThereIsSome(t *testing.T) {
 
 // Limits are read once a minute.
 func TestLimitsAreReadOnceAMinute(t *testing.T) {
-	now, dir := time.Now(), t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "a"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	write := func(shares string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, "a", "cpu.shares"), []byte(shares), 0o600); err != nil {
-			t.Fatal(err)
+	for _, test := range []struct {
+		controller    string
+		before, after map[string]string
+	}{
+		{"cpu", map[string]string{"cpu.shares": "2", "cpu.cfs_quota_us": "-1"}, map[string]string{"cpu.shares": "512", "cpu.cfs_quota_us": "70"}},
+		{"memory", map[string]string{"memory.limit_in_bytes": "4096", "memory.memsw.limit_in_bytes": "8192", "memory.soft_limit_in_bytes": "1"},
+			map[string]string{"memory.limit_in_bytes": "5000", "memory.memsw.limit_in_bytes": "9000", "memory.soft_limit_in_bytes": "2"}},
+		{"pids", map[string]string{"pids.max": "max"}, map[string]string{"pids.max": "5"}},
+	} {
+		now, dir := time.Now(), t.TempDir()
+		write := func(dir string, files map[string]string) {
+			t.Helper()
+			for name, text := range files {
+				if err := os.MkdirAll(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
-	}
-	r := &cgroupReader{now: func() time.Time { return now }}
-	read := func() uint64 {
-		t.Helper()
-		spec, err := r.spec(map[string]string{"cpu": filepath.Join(dir, "a")}, "/a", false)
-		if err != nil {
-			t.Fatal(err)
+		read := func(r *cgroupReader) model.ContainerSpec {
+			t.Helper()
+			at, err := os.Open(filepath.Join(dir, "a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = at.Close() }()
+			spec, err := r.spec(cgroupAt{r.mounts, "/a", map[string]int{test.controller: int(at.Fd())}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec.CreationTime = time.Time{}
+			return spec
 		}
-		return spec.Cpu.Limit
-	}
-	write("2")
-	first := read()
-	write("512")
-	if soon := read(); first != 2 || soon != 2 {
-		t.Errorf("at first %d, at once %d", first, soon)
-	}
-	if now = now.Add(specAge); read() != 512 {
-		t.Error("after a minute they are the same")
+		fresh := func() *cgroupReader {
+			return &cgroupReader{mounts: map[string]string{test.controller: dir}, now: func() time.Time { return now }}
+		}
+		r := fresh()
+		write(filepath.Join(dir, "a"), test.before)
+		first := read(r)
+		write(filepath.Join(dir, "a"), test.after)
+		if soon := read(r); !reflect.DeepEqual(soon, first) {
+			t.Errorf("%s: at first %+v, at once %+v", test.controller, first, soon)
+		}
+		now = now.Add(specAge)
+		if later, want := read(r), read(fresh()); !reflect.DeepEqual(later, want) || reflect.DeepEqual(later, first) {
+			t.Errorf("%s: after a minute %+v, and the library reads %+v", test.controller, later, want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -95,5 +96,32 @@ func TestSpec(t *testing.T) {
 	}
 	if w := get(t, Handler(r.Collector, nil), "/spec/more"); w.Code != http.StatusNotFound {
 		t.Errorf("%d", w.Code)
+	}
+}
+
+// An answer is packed for who takes that, and is the same.
+func TestAnswersArePacked(t *testing.T) {
+	h := Handler(newRig(t, pod("web", containerID1)).Collector, nil)
+	for takes, packed := range map[string]bool{"": false, "identity": false, "deflate, gzip": true, "gzip;q=0": false} {
+		r := mustRequest(t, "/metrics/resource")
+		r.Header.Set("Accept-Encoding", takes)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := w.Header().Get("Content-Encoding") == "gzip"; got != packed {
+			t.Errorf("%q: packed is %t", takes, got)
+			continue
+		}
+		body := io.Reader(w.Body)
+		if packed {
+			var err error
+			if body, err = gzip.NewReader(body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := io.ReadAll(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sample(t, families(t, string(text)), "resource_scrape_error", nil)
 	}
 }

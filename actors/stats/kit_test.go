@@ -115,7 +115,7 @@ type rig struct {
 	actor *supervisortest.Kit
 }
 
-func newRig(t *testing.T, pods ...board.Pod) *rig {
+func newRig(t testing.TB, pods ...board.Pod) *rig {
 	t.Helper()
 	r := &rig{cri: &fakeCRI{at: t.TempDir()}, clock: clocktesting.NewFakePassiveClock(begin)}
 	b := board.New()

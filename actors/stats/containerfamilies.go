@@ -1,0 +1,350 @@
+package stats
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/google/cadvisor/lib/model"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// containerFamily is one family of metrics of cgroups: cAdvisor's, by name, labels and value. cAdvisor's own collector describes
+// each metric anew, which costs more than reading it; a test holds that this one says the same.
+type containerFamily struct {
+	name, help string
+	kind       dto.MetricType
+	labels     []string // beyond those that every family has, sorted
+	// values adds a cgroup's; each has figures of CPU and memory.
+	values   func(g *gathering, i *model.ContainerInfo, s *model.ContainerStats)
+	pressure bool // it is there where the machine tells of pressure
+	timeless bool // it comes with no time
+}
+
+const (
+	counter = dto.MetricType_COUNTER
+	gauge   = dto.MetricType_GAUGE
+)
+
+type (
+	statsOf = *model.ContainerStats
+	specOf  = *model.ContainerSpec
+)
+
+// ofAll is a family with one value a cgroup.
+func ofAll(name, help string, kind dto.MetricType, value func(s statsOf) float64) containerFamily {
+	return containerFamily{name: name, help: help, kind: kind, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+		g.add(value(s))
+	}}
+}
+
+func ofCPU(name, help string, value func(c *model.CpuStats) float64) containerFamily {
+	return containerFamily{name: name, help: help, kind: counter, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+		g.add(value(s.Cpu))
+	}}
+}
+
+// throttling is told of cgroups that have a limit.
+func throttling(name, help string, value func(c *model.CpuCFS) float64) containerFamily {
+	return containerFamily{name: name, help: help, kind: counter, values: func(g *gathering, i *model.ContainerInfo, s statsOf) {
+		if i.Spec.Cpu.Quota != 0 {
+			g.add(value(&s.Cpu.CFS))
+		}
+	}}
+}
+
+func ofMemory(name, help string, kind dto.MetricType, value func(m *model.MemoryStats) uint64) containerFamily {
+	return containerFamily{name: name, help: help, kind: kind, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+		g.add(float64(value(s.Memory)))
+	}}
+}
+
+func ofProcesses(name, help string, value func(p *model.ProcessStats) uint64) containerFamily {
+	return containerFamily{name: name, help: help, kind: gauge, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+		if s.Processes != nil {
+			g.add(float64(value(s.Processes)))
+		}
+	}}
+}
+
+var ofDevice = []string{"device"}
+
+// ofDisks are a cgroup's figures of disks, in units of a base unit, and of the node's file systems; either may be nil.
+func ofDisks(
+	name, help string, kind dto.MetricType, unit float64, what string, disks func(d *model.DiskIoStats) []model.PerDiskStats,
+	mounted func(f *model.FsStats) uint64,
+) containerFamily {
+	return containerFamily{
+		name: name, help: help, kind: kind, labels: ofDevice, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+			if disks != nil {
+				if s.DiskIo == nil {
+					return
+				}
+				all := disks(s.DiskIo)
+				for i := range all {
+					g.add(float64(all[i].Stats[what])/unit, all[i].Device)
+				}
+			}
+			for i := range s.Filesystem {
+				if mounted != nil {
+					g.add(float64(mounted(&s.Filesystem[i]))/unit, s.Filesystem[i].Device)
+				}
+			}
+		},
+	}
+}
+
+func ofNetwork(name, help string, value func(n *model.InterfaceStats) uint64) containerFamily {
+	return containerFamily{name: name, help: help, kind: counter, labels: []string{"interface"},
+		values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+			if s.Network == nil {
+				return
+			}
+			for i := range s.Network.Interfaces {
+				g.add(float64(value(&s.Network.Interfaces[i])), s.Network.Interfaces[i].Name)
+			}
+		}}
+}
+
+// ofPressure is told where the machine tells of pressure, in microseconds.
+func ofPressure(name, help string, value func(s statsOf) uint64) containerFamily {
+	f := ofAll(name, help, counter, func(s statsOf) float64 { return float64(value(s)) / 1e6 })
+	f.pressure = true
+	return f
+}
+
+// ofIOPressure is the disks', of which the CRI does not tell.
+func ofIOPressure(name, help string, value func(d *model.DiskIoStats) uint64) containerFamily {
+	return containerFamily{name: name, help: help, kind: counter, pressure: true,
+		values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+			if s.DiskIo != nil {
+				g.add(float64(value(s.DiskIo)) / 1e6)
+			}
+		}}
+}
+
+// ofSpec is a limit, where there is such a thing.
+func ofSpec(name, help string, has func(s specOf) bool, value func(s specOf) float64) containerFamily {
+	return containerFamily{name: name, help: help, kind: gauge, timeless: true,
+		values: func(g *gathering, i *model.ContainerInfo, _ statsOf) {
+			if has(&i.Spec) {
+				g.add(value(&i.Spec))
+			}
+		}}
+}
+
+func always(specOf) bool      { return true }
+func hasCPU(s specOf) bool    { return s.HasCpu }
+func hasMemory(s specOf) bool { return s.HasMemory }
+
+// limited is a limit of memory; 0: there is none.
+func limited(n uint64) float64 {
+	if n >= unlimited {
+		return 0
+	}
+	return float64(n)
+}
+
+const second = float64(time.Second)
+
+var containerFamilies = []containerFamily{
+	ofSpec("container_creation_time_seconds", "When the cgroup was made, in seconds since the epoch.", always,
+		func(s specOf) float64 { return float64(s.CreationTime.Unix()) }),
+	ofSpec("container_start_time_seconds", "When the container was started, in seconds since the epoch.", always,
+		func(s specOf) float64 {
+			if s.StartTime.IsZero() {
+				return float64(s.CreationTime.Unix())
+			}
+			return float64(s.StartTime.Unix())
+		}),
+	ofSpec("container_spec_cpu_period", "The period of the limit of CPU time, in microseconds.", hasCPU,
+		func(s specOf) float64 { return float64(s.Cpu.Period) }),
+	ofSpec("container_spec_cpu_quota", "The limit of CPU time in each period, in microseconds.",
+		func(s specOf) bool { return s.HasCpu && s.Cpu.Quota != 0 }, func(s specOf) float64 { return float64(s.Cpu.Quota) }),
+	ofSpec("container_spec_cpu_shares", "The weight at the CPUs.", hasCPU,
+		func(s specOf) float64 { return float64(s.Cpu.Limit) }),
+	ofSpec("container_spec_memory_limit_bytes", "The limit of memory; 0 where there is none.", hasMemory,
+		func(s specOf) float64 { return limited(s.Memory.Limit) }),
+	ofSpec("container_spec_memory_swap_limit_bytes", "The limit of swap; 0 where there is none.", hasMemory,
+		func(s specOf) float64 { return limited(s.Memory.SwapLimit) }),
+	ofSpec("container_spec_memory_reservation_limit_bytes", "The memory that is reserved; 0 where none is.", hasMemory,
+		func(s specOf) float64 { return limited(s.Memory.Reservation) }),
+
+	{name: "container_last_seen", help: "When the cgroup was last seen, in seconds since the epoch.", kind: gauge,
+		values: func(g *gathering, _ *model.ContainerInfo, _ statsOf) {
+			g.addAt(g.now.UnixMilli(), float64(g.now.Unix()))
+		}},
+	ofAll("container_health_state", "Always -1: containers have no health of their own here, but probes.", gauge,
+		func(statsOf) float64 { return -1 }),
+	ofAll("container_oom_events_total", "How often the kernel ended a process of the cgroup for want of memory.", counter,
+		func(s statsOf) float64 { return float64(s.OOMEvents) }),
+
+	ofCPU("container_cpu_user_seconds_total", "CPU time of programs, in seconds of one core.",
+		func(c *model.CpuStats) float64 { return float64(c.Usage.User) / second }),
+	ofCPU("container_cpu_system_seconds_total", "CPU time of the kernel on behalf of programs, in seconds of one core.",
+		func(c *model.CpuStats) float64 { return float64(c.Usage.System) / second }),
+	{name: "container_cpu_usage_seconds_total", help: "CPU time, in seconds of one core.", kind: counter, labels: []string{"cpu"},
+		values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+			if s.Cpu.Usage.Total > 0 {
+				g.add(float64(s.Cpu.Usage.Total)/second, "total")
+			}
+		}},
+	throttling("container_cpu_cfs_periods_total", "Periods of the limit of CPU time that have passed.",
+		func(c *model.CpuCFS) float64 { return float64(c.Periods) }),
+	throttling("container_cpu_cfs_throttled_periods_total", "Periods in which the limit was reached.",
+		func(c *model.CpuCFS) float64 { return float64(c.ThrottledPeriods) }),
+	throttling("container_cpu_cfs_throttled_seconds_total", "Time for which the cgroup was kept from the CPUs by its limit.",
+		func(c *model.CpuCFS) float64 { return float64(c.ThrottledTime) / second }),
+	throttling("container_cpu_cfs_burst_periods_total", "Periods in which more than the limit was used, as was allowed.",
+		func(c *model.CpuCFS) float64 { return float64(c.BurstsPeriods) }),
+	throttling("container_cpu_cfs_burst_seconds_total", "CPU time beyond the limit that was used, as was allowed.",
+		func(c *model.CpuCFS) float64 { return float64(c.BurstTime) / second }),
+
+	ofMemory("container_memory_cache", "Memory that holds pages of files, in bytes.", gauge,
+		func(m *model.MemoryStats) uint64 { return m.Cache }),
+	ofMemory("container_memory_rss", "Anonymous memory, in bytes.", gauge, func(m *model.MemoryStats) uint64 { return m.RSS }),
+	ofMemory("container_memory_kernel_usage", "Memory that the kernel uses for the cgroup, in bytes.", gauge,
+		func(m *model.MemoryStats) uint64 { return m.KernelUsage }),
+	ofMemory("container_memory_mapped_file", "Memory of files that are mapped, in bytes.", gauge,
+		func(m *model.MemoryStats) uint64 { return m.MappedFile }),
+	ofMemory("container_memory_swap", "Swap, in bytes.", gauge, func(m *model.MemoryStats) uint64 { return m.Swap }),
+	ofMemory("container_memory_failcnt", "How often the limit of memory was met.", counter,
+		func(m *model.MemoryStats) uint64 { return m.Failcnt }),
+	ofMemory("container_memory_usage_bytes", "All memory, in bytes.", gauge,
+		func(m *model.MemoryStats) uint64 { return m.Usage }),
+	ofMemory("container_memory_max_usage_bytes", "The most memory that there ever was, in bytes.", gauge,
+		func(m *model.MemoryStats) uint64 { return m.MaxUsage }),
+	ofMemory("container_memory_working_set_bytes", "Memory that the kernel cannot drop at once, in bytes.", gauge,
+		func(m *model.MemoryStats) uint64 { return m.WorkingSet }),
+	ofMemory("container_memory_total_active_file_bytes", "Pages of files that were used lately, in bytes.", gauge,
+		func(m *model.MemoryStats) uint64 { return m.TotalActiveFile }),
+	ofMemory("container_memory_total_inactive_file_bytes", "Pages of files that were not used lately, in bytes.", gauge,
+		func(m *model.MemoryStats) uint64 { return m.TotalInactiveFile }),
+	ofMemory("container_memory_events_high_total", "How often the cgroup was slowed down at memory.high.", counter,
+		func(m *model.MemoryStats) uint64 { return m.Events.High }),
+	ofMemory("container_memory_events_max_total", "How often the cgroup met memory.max.", counter,
+		func(m *model.MemoryStats) uint64 { return m.Events.Max }),
+	ofMemory("container_memory_file_dirty_bytes", "Pages of files that are to be written to a disk, in bytes.", gauge,
+		func(m *model.MemoryStats) uint64 { return m.FileDirty }),
+	ofMemory("container_memory_file_writeback_bytes", "Pages of files that are being written to a disk, in bytes.", gauge,
+		func(m *model.MemoryStats) uint64 { return m.FileWriteback }),
+	ofMemory("container_memory_pgscan_total", "Pages that the kernel looked at to take them back.", counter,
+		func(m *model.MemoryStats) uint64 { return m.Pgscan }),
+	ofMemory("container_memory_pgsteal_total", "Pages that the kernel took back.", counter,
+		func(m *model.MemoryStats) uint64 { return m.Pgsteal }),
+	ofMemory("container_memory_workingset_refault_file_total", "Pages of files that were dropped and wanted again.", counter,
+		func(m *model.MemoryStats) uint64 { return m.WorkingsetRefaultFile }),
+	ofMemory("container_memory_workingset_refault_anon_total", "Anonymous pages that were dropped and wanted again.", counter,
+		func(m *model.MemoryStats) uint64 { return m.WorkingsetRefaultAnon }),
+	{name: "container_memory_failures_total", help: "Page faults, and those for which a disk was read.", kind: counter,
+		labels: []string{"failure_type", "scope"}, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+			own, all := &s.Memory.ContainerData, &s.Memory.HierarchicalData
+			g.add(float64(own.Pgfault), "pgfault", "container")
+			g.add(float64(own.Pgmajfault), "pgmajfault", "container")
+			g.add(float64(all.Pgfault), "pgfault", "hierarchy")
+			g.add(float64(all.Pgmajfault), "pgmajfault", "hierarchy")
+		}},
+
+	ofDisks("container_fs_inodes_free", "Inodes that are free.", gauge, 1, "", nil,
+		func(f *model.FsStats) uint64 { return f.InodesFree }),
+	ofDisks("container_fs_inodes_total", "Inodes of the file system.", gauge, 1, "", nil,
+		func(f *model.FsStats) uint64 { return f.Inodes }),
+	ofDisks("container_fs_limit_bytes", "The file system's size, in bytes.", gauge, 1, "", nil,
+		func(f *model.FsStats) uint64 { return f.Limit }),
+	ofDisks("container_fs_usage_bytes", "What is used of the file system, in bytes.", gauge, 1, "", nil,
+		func(f *model.FsStats) uint64 { return f.Usage }),
+	ofDisks("container_fs_reads_bytes_total", "Bytes read.", counter, 1, "Read", ioBytes, nil),
+	ofDisks("container_fs_reads_total", "Reads.", counter, 1, "Read", ioCount,
+		func(f *model.FsStats) uint64 { return f.ReadsCompleted }),
+	ofDisks("container_fs_sector_reads_total", "Sectors read.", counter, 1, "Read", ioSectors,
+		func(f *model.FsStats) uint64 { return f.SectorsRead }),
+	ofDisks("container_fs_reads_merged_total", "Reads that were made one with others.", counter, 1, "Read", ioMerged,
+		func(f *model.FsStats) uint64 { return f.ReadsMerged }),
+	ofDisks("container_fs_read_seconds_total", "Time that reads took.", counter, second, "Read", ioTime,
+		func(f *model.FsStats) uint64 { return f.ReadTime }),
+	ofDisks("container_fs_writes_bytes_total", "Bytes written.", counter, 1, "Write", ioBytes, nil),
+	ofDisks("container_fs_writes_total", "Writes.", counter, 1, "Write", ioCount,
+		func(f *model.FsStats) uint64 { return f.WritesCompleted }),
+	ofDisks("container_fs_sector_writes_total", "Sectors written.", counter, 1, "Write", ioSectors,
+		func(f *model.FsStats) uint64 { return f.SectorsWritten }),
+	ofDisks("container_fs_writes_merged_total", "Writes that were made one with others.", counter, 1, "Write", ioMerged,
+		func(f *model.FsStats) uint64 { return f.WritesMerged }),
+	ofDisks("container_fs_write_seconds_total", "Time that writes took.", counter, second, "Write", ioTime,
+		func(f *model.FsStats) uint64 { return f.WriteTime }),
+	ofDisks("container_fs_io_current", "Reads and writes under way.", gauge, 1, "Total",
+		func(d *model.DiskIoStats) []model.PerDiskStats { return d.IoQueued },
+		func(f *model.FsStats) uint64 { return f.IoInProgress }),
+	ofDisks("container_fs_io_time_seconds_total", "Time in which there were reads or writes.", counter, second, "Total", ioTime,
+		func(f *model.FsStats) uint64 { return f.IoTime }),
+	ofDisks("container_fs_io_time_weighted_seconds_total", "Time of reads and writes, each counted.", counter, second, "", nil,
+		func(f *model.FsStats) uint64 { return f.WeightedIoTime }),
+	ofDisks("container_fs_io_cost_usage_seconds_total", "Time of the disk by the kernel's model of costs.", counter, 1e6, "Count",
+		func(d *model.DiskIoStats) []model.PerDiskStats { return d.IoCostUsage }, nil),
+	ofDisks("container_fs_io_cost_wait_seconds_total", "Waiting by the kernel's model of costs.", counter, 1e6, "Count",
+		func(d *model.DiskIoStats) []model.PerDiskStats { return d.IoCostWait }, nil),
+	ofDisks("container_fs_io_cost_indebt_seconds_total", "Time in debt by the kernel's model of costs.", counter, 1e6, "Count",
+		func(d *model.DiskIoStats) []model.PerDiskStats { return d.IoCostIndebt }, nil),
+	ofDisks("container_fs_io_cost_indelay_seconds_total", "Delay by the kernel's model of costs.", counter, 1e6, "Count",
+		func(d *model.DiskIoStats) []model.PerDiskStats { return d.IoCostIndelay }, nil),
+	{name: "container_blkio_device_usage_total", help: "Bytes read from and written to a disk.", kind: counter,
+		labels: []string{"device", "major", "minor", "operation"}, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+			if s.DiskIo == nil {
+				return
+			}
+			for _, d := range s.DiskIo.IoServiceBytes {
+				for what, n := range d.Stats {
+					g.add(float64(n), d.Device, strconv.FormatUint(d.Major, 10), strconv.FormatUint(d.Minor, 10), what)
+				}
+			}
+		}},
+
+	ofNetwork("container_network_receive_bytes_total", "Bytes received.",
+		func(n *model.InterfaceStats) uint64 { return n.RxBytes }),
+	ofNetwork("container_network_receive_packets_total", "Packets received.",
+		func(n *model.InterfaceStats) uint64 { return n.RxPackets }),
+	ofNetwork("container_network_receive_packets_dropped_total", "Packets dropped that came.",
+		func(n *model.InterfaceStats) uint64 { return n.RxDropped }),
+	ofNetwork("container_network_receive_errors_total", "Errors in receiving.",
+		func(n *model.InterfaceStats) uint64 { return n.RxErrors }),
+	ofNetwork("container_network_transmit_bytes_total", "Bytes sent.", func(n *model.InterfaceStats) uint64 { return n.TxBytes }),
+	ofNetwork("container_network_transmit_packets_total", "Packets sent.",
+		func(n *model.InterfaceStats) uint64 { return n.TxPackets }),
+	ofNetwork("container_network_transmit_packets_dropped_total", "Packets dropped that were to be sent.",
+		func(n *model.InterfaceStats) uint64 { return n.TxDropped }),
+	ofNetwork("container_network_transmit_errors_total", "Errors in sending.",
+		func(n *model.InterfaceStats) uint64 { return n.TxErrors }),
+
+	ofProcesses("container_processes", "Processes.", func(p *model.ProcessStats) uint64 { return p.ProcessCount }),
+	ofProcesses("container_file_descriptors", "Open files.", func(p *model.ProcessStats) uint64 { return p.FdCount }),
+	ofProcesses("container_sockets", "Open sockets.", func(p *model.ProcessStats) uint64 { return p.SocketCount }),
+	ofProcesses("container_threads_max", "How many threads there may be; 0 where there is no limit.",
+		func(p *model.ProcessStats) uint64 { return p.ThreadsMax }),
+	ofProcesses("container_threads", "Threads.", func(p *model.ProcessStats) uint64 { return p.ThreadsCurrent }),
+	{name: "container_ulimits_soft", help: "Limits of the first process, which it may raise; -1: there is none.", kind: gauge,
+		labels: []string{"ulimit"}, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+			if s.Processes == nil {
+				return
+			}
+			for _, u := range s.Processes.Ulimits {
+				g.add(float64(u.SoftLimit), u.Name)
+			}
+		}},
+
+	ofPressure("container_pressure_cpu_stalled_seconds_total", "Time in which all threads waited for a CPU.",
+		func(s statsOf) uint64 { return s.Cpu.PSI.Full.Total }),
+	ofPressure("container_pressure_cpu_waiting_seconds_total", "Time in which some thread waited for a CPU.",
+		func(s statsOf) uint64 { return s.Cpu.PSI.Some.Total }),
+	ofPressure("container_pressure_memory_stalled_seconds_total", "Time in which all threads waited for memory.",
+		func(s statsOf) uint64 { return s.Memory.PSI.Full.Total }),
+	ofPressure("container_pressure_memory_waiting_seconds_total", "Time in which some thread waited for memory.",
+		func(s statsOf) uint64 { return s.Memory.PSI.Some.Total }),
+	ofIOPressure("container_pressure_io_stalled_seconds_total", "Time in which all threads waited for a disk.",
+		func(d *model.DiskIoStats) uint64 { return d.PSI.Full.Total }),
+	ofIOPressure("container_pressure_io_waiting_seconds_total", "Time in which some thread waited for a disk.",
+		func(d *model.DiskIoStats) uint64 { return d.PSI.Some.Total }),
+}
+
+func ioBytes(d *model.DiskIoStats) []model.PerDiskStats   { return d.IoServiceBytes }
+func ioCount(d *model.DiskIoStats) []model.PerDiskStats   { return d.IoServiced }
+func ioSectors(d *model.DiskIoStats) []model.PerDiskStats { return d.Sectors }
+func ioMerged(d *model.DiskIoStats) []model.PerDiskStats  { return d.IoMerged }
+func ioTime(d *model.DiskIoStats) []model.PerDiskStats    { return d.IoServiceTime }

@@ -1,0 +1,139 @@
+package stats
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/google/cadvisor/lib/model"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// containerGatherer implements prometheus.Gatherer: what others give, and the families of these cgroups.
+type containerGatherer struct {
+	others   prometheus.Gatherer
+	all      map[string]*model.ContainerInfo
+	now      time.Time
+	pressure bool // the machine tells of it
+}
+
+// Gather implements prometheus.Gatherer.
+func (c *containerGatherer) Gather() ([]*dto.MetricFamily, error) {
+	out, err := c.others.Gather()
+	g := &gathering{now: c.now, labels: map[[2]string]*dto.LabelPair{}}
+	cgroups := make([]labeled, 0, len(c.all))
+	for _, info := range c.all {
+		if len(info.Stats) > 0 {
+			cgroups = append(cgroups, labeled{info, commonLabels(info), info.Stats[0].Timestamp.UnixMilli()})
+		}
+	}
+	slices.SortFunc(cgroups, func(a, b labeled) int { return cmp.Compare(a.info.Name, b.info.Name) })
+	for i := range containerFamilies {
+		if f := &containerFamilies[i]; !f.pressure || c.pressure {
+			if family := g.one(f, cgroups); len(family.Metric) > 0 {
+				out = append(out, family)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return out, err
+}
+
+// gathering makes the families of one answer in the form that the Prometheus client renders. A cgroup's labels are made once and
+// shared by its metrics, and metrics are made many at a time: there are twenty thousand of them on a node of a hundred pods.
+type gathering struct {
+	now    time.Time
+	labels map[[2]string]*dto.LabelPair // of devices and the like, made once for the answer
+
+	family *containerFamily
+	out    *dto.MetricFamily
+	cgroup *labeled
+	first  int // of the cgroup's metrics among the family's
+	slots  []slot
+}
+
+// labeled is a cgroup with the labels that each of its metrics has.
+type labeled struct {
+	info  *model.ContainerInfo
+	pairs []*dto.LabelPair // sorted by name
+	at    int64            // when it was read, ms since the epoch
+}
+
+// slot is the memory of one metric.
+type slot struct {
+	metric  dto.Metric
+	gauge   dto.Gauge
+	counter dto.Counter
+	value   float64
+	at      int64
+}
+
+// slotsAtOnce bounds what is allocated and not used.
+const slotsAtOnce = 512
+
+func commonLabels(info *model.ContainerInfo) []*dto.LabelPair {
+	values := labels(info)
+	pairs, out := make([]dto.LabelPair, len(labelNames)), make([]*dto.LabelPair, len(labelNames))
+	for i := range labelNames {
+		pairs[i].Name, pairs[i].Value = &labelNames[i], &values[i]
+		out[i] = &pairs[i]
+	}
+	return out
+}
+
+func (g *gathering) one(f *containerFamily, cgroups []labeled) *dto.MetricFamily {
+	g.family, g.out = f, &dto.MetricFamily{Name: &f.name, Help: &f.help, Type: f.kind.Enum()}
+	for i := range cgroups {
+		g.cgroup, g.first = &cgroups[i], len(g.out.Metric)
+		f.values(g, g.cgroup.info, g.cgroup.info.Stats[0])
+	}
+	return g.out
+}
+
+// add adds a metric of the cgroup that was read at that time, with the values of the family's own labels. A second one with the
+// same labels is dropped, as a registry would do: a disk may have the device of a file system.
+func (g *gathering) add(value float64, own ...string) { g.addAt(g.cgroup.at, value, own...) }
+
+func (g *gathering) addAt(at int64, value float64, own ...string) {
+	pairs := g.cgroup.pairs
+	if len(own) > 0 {
+		pairs = g.with(pairs, own)
+		for _, m := range g.out.Metric[g.first:] {
+			if slices.Equal(m.Label, pairs) { // they are the same by address
+				return
+			}
+		}
+	}
+	if len(g.slots) == 0 {
+		g.slots = make([]slot, slotsAtOnce)
+	}
+	s := &g.slots[0]
+	g.slots = g.slots[1:]
+	s.value, s.at, s.metric.Label = value, at, pairs
+	if g.family.kind == counter {
+		s.counter.Value, s.metric.Counter = &s.value, &s.counter
+	} else {
+		s.gauge.Value, s.metric.Gauge = &s.value, &s.gauge
+	}
+	if !g.family.timeless {
+		s.metric.TimestampMs = &s.at
+	}
+	g.out.Metric = append(g.out.Metric, &s.metric)
+}
+
+// with adds the family's own labels, in the order of names.
+func (g *gathering) with(pairs []*dto.LabelPair, own []string) []*dto.LabelPair {
+	out := append(make([]*dto.LabelPair, 0, len(pairs)+len(own)), pairs...)
+	for i := range own {
+		key := [2]string{g.family.labels[i], own[i]}
+		pair := g.labels[key]
+		if pair == nil {
+			pair = &dto.LabelPair{Name: &key[0], Value: &key[1]}
+			g.labels[key] = pair
+		}
+		out = append(out, pair)
+	}
+	slices.SortFunc(out, func(a, b *dto.LabelPair) int { return cmp.Compare(*a.Name, *b.Name) })
+	return out
+}
