@@ -36,6 +36,7 @@ type subject struct {
 	node  *cluster.Node
 	api   *rest.Config // the node's API
 	root  string       // its root folder
+	logs  string       // the folder of the logs of its pods
 }
 
 // failed says whose failure it is, and what the subject said last.

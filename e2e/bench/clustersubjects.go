@@ -31,6 +31,7 @@ func (b *clusterBench) subjects(t *owner) ([]*subject, error) {
 		if agent.Binary = of.path; of.name == "kubelet" { // or its cAdvisor knows no containers, which takes less of it
 			agent.Args = append(agent.Args, "--containerd="+b.stack.Socket())
 		}
+		agent.Config["maxPods"], agent.Config["containerLogMaxSize"] = 1000, "1Gi" // a log that is followed is not rotated
 		agent.Config["authentication"] = map[string]any{"x509": map[string]any{"clientCAFile": b.cluster.CAFile}}
 		if *evictions > 0 {
 			undo, err := makeSmall(agent)
@@ -40,7 +41,7 @@ func (b *clusterBench) subjects(t *owner) ([]*subject, error) {
 			t.Cleanup(undo)
 		}
 		out = append(out, &subject{name: of.name, root: agent.RootDir, start: agent.Start, kill: agent.Kill9, pid: agent.PID, log: agent.Log,
-			node: node, api: b.api(t, agent.Config["port"])})
+			node: node, api: b.api(t, agent.Config["port"]), logs: agent.PodLogsDir})
 	}
 	if *only != "" {
 		out = slices.DeleteFunc(out, func(s *subject) bool { return s.name != *only })

@@ -7,11 +7,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +25,9 @@ import (
 )
 
 var (
-	scraped = flag.String("scraped", "20,100",
-		"with -cluster: with how many pods the answers of the node's API are measured, and what it takes to be scraped; empty: none")
+	answered = flag.String("answered", "110",
+		"with -cluster: with how many pods the answers of the node's API are measured; 500 take some minutes; empty: none")
+	scraped    = flag.String("scraped", "20,100", "with -cluster: with how many pods it is measured what it takes to be scraped; empty: none")
 	scrapedFor = flag.Duration("scraped-for", time.Minute, "with -cluster: for how long the node is scraped")
 	profiles   = flag.String("profiles", "", "with -cluster: the folder for profiles of CPU and heap of what is scraped; none when empty")
 )
@@ -44,14 +47,24 @@ func (b *clusterBench) api(t *owner, port any) *rest.Config {
 	}
 }
 
-// figures measures the answers of the node's API, a command through it, and what the subject needs while it is scraped.
+// figures measures the answers of the node's API, commands and logs through it, and what the subject needs while it is scraped.
 func (b *clusterBench) figures(ctx context.Context, sub *subject) error {
-	if *scraped == "" {
-		return nil
-	}
-	sizes, err := numbers(*scraped)
-	if err != nil {
-		return err
+	type step func(context.Context, *subject, *http.Client, int) error
+	steps := map[int][]step{}
+	for _, of := range []struct {
+		sizes string
+		steps []step
+	}{{*answered, []step{b.answers, b.execs, b.follow}}, {*scraped, []step{b.scrape}}} {
+		if of.sizes == "" {
+			continue
+		}
+		sizes, err := numbers(of.sizes)
+		if err != nil {
+			return err
+		}
+		for _, n := range sizes {
+			steps[n] = append(steps[n], of.steps...)
+		}
 	}
 	client, err := rest.HTTPClientFor(sub.api)
 	if err != nil {
@@ -59,7 +72,7 @@ func (b *clusterBench) figures(ctx context.Context, sub *subject) error {
 	}
 	defer client.CloseIdleConnections()
 	have := 0
-	for _, n := range sizes {
+	for _, n := range slices.Sorted(maps.Keys(steps)) {
 		uids, err := b.create(ctx, sub, n-have)
 		if err != nil {
 			return err
@@ -68,39 +81,13 @@ func (b *clusterBench) figures(ctx context.Context, sub *subject) error {
 		if _, err := b.pods.allReady(ctx, uids); err != nil {
 			return err
 		}
-		for _, step := range []func(context.Context, *subject, *http.Client, int) error{b.answers, b.execs, b.scrape} {
+		for _, step := range steps[n] {
 			if err := step(ctx, sub, client, n); err != nil {
 				return err
 			}
 		}
 	}
 	return b.clear(ctx)
-}
-
-// answers measures each answer. Between two of one path the figures grow old, so that they are gathered anew.
-func (b *clusterBench) answers(ctx context.Context, sub *subject, client *http.Client, n int) error {
-	const times, apart = 6, 11 * time.Second
-	took, size := map[string][]time.Duration{}, map[string]int64{}
-	for i := range times {
-		for _, path := range scrapes {
-			began := time.Now()
-			bytes, err := get(ctx, client, sub.api.Host+path, io.Discard)
-			if err != nil {
-				return err
-			}
-			if size[path] = bytes; i > 0 { // the first has nothing that another could have left
-				took[path] = append(took[path], time.Since(began))
-			}
-		}
-		if i < times-1 {
-			time.Sleep(apart)
-		}
-	}
-	for _, path := range scrapes {
-		b.note(fmt.Sprintf("%s with %d pods, ms (p50)", path, n), sub, float64(quantile(took[path], 0.5).Microseconds())/1000)
-		b.note(fmt.Sprintf("%s with %d pods, KiB", path, n), sub, float64(size[path])/1024)
-	}
-	return nil
 }
 
 func get(ctx context.Context, client *http.Client, where string, to io.Writer) (int64, error) {
