@@ -20,8 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// answers measures each answer: its time, its size and what the subject allocates for it. Between two of one path the figures grow
-// old, so that they are gathered anew.
+// answers measures each answer: its time, its size and what the subject allocates for it. Between two of one path the figures
+// grow old, so that they are gathered anew.
 func (b *clusterBench) answers(ctx context.Context, sub *subject, client *http.Client, n int) error {
 	const times, apart = 6, 11 * time.Second
 	for _, path := range []string{"/metrics/cadvisor", "/stats/summary"} {

@@ -27,7 +27,8 @@ import (
 var (
 	answered = flag.String("answered", "110",
 		"with -cluster: with how many pods the answers of the node's API are measured; 500 take some minutes; empty: none")
-	scraped    = flag.String("scraped", "20,100", "with -cluster: with how many pods it is measured what it takes to be scraped; empty: none")
+	scraped = flag.String("scraped", "20,100",
+		"with -cluster: with how many pods it is measured what it takes to be scraped; empty: none")
 	scrapedFor = flag.Duration("scraped-for", time.Minute, "with -cluster: for how long the node is scraped")
 	profiles   = flag.String("profiles", "", "with -cluster: the folder for profiles of CPU and heap of what is scraped; none when empty")
 )

@@ -19,7 +19,10 @@ const (
 	// restBelow is how many bytes are allocated at most between two looks by an agent that rests.
 	restBelow = 4 << 20
 	// restAfter is how many bytes must have been allocated since memory was given back last: with less there is little to give.
-	restAfter = 16 << 20
+	restAfter = 10 << 20
+	// garbage is how much of it there may be, in percent of what is in use, before it is collected; Go's own is 100. An agent that
+	// allocates little has time for it: what it takes of a node is memory.
+	garbage = 50
 )
 
 // rest decides when memory is given back: when a process rests for the first time, and then after work. Its zero value is of a
@@ -40,10 +43,15 @@ func (r *rest) due(allocated uint64) bool {
 	return true
 }
 
-// giveMemoryBack lasts until ctx ends. An agent is busy for seconds and rests for hours: what a roll-out needed, and what of the
-// program only its start needed, is given back when it rests, where Go would keep as much again as what is in use.
+// giveMemoryBack lasts until ctx ends. An agent is busy for seconds and rests for hours: what a roll-out needed is given back
+// when it rests, where Go would keep as much again as what is in use. The program's own pages are given back all the time: its
+// start needs fifty MiB of them and its work half of that, not all at once. Having one again takes a microsecond.
 func giveMemoryBack(ctx context.Context) {
 	var r rest
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
+	}
+	_ = unmapProgram() // it stays as it is
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	for tick := time.NewTicker(restEvery); ; {
 		select {
@@ -54,8 +62,8 @@ func giveMemoryBack(ctx context.Context) {
 		}
 		if metrics.Read(sample); r.due(sample[0].Value.Uint64()) {
 			debug.FreeOSMemory()
-			_ = unmapProgram() // it stays as it is
 		}
+		_ = unmapProgram() // the same
 	}
 }
 

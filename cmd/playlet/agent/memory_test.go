@@ -9,7 +9,7 @@ import (
 )
 
 func TestMemoryIsGivenBackAtRest(t *testing.T) {
-	const work = 10 << 20
+	const work = 5 << 20
 	var r rest
 	allocated := uint64(0)
 	for i, look := range []struct {
