@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// maxSocketPath is the longest path that fits into sockaddr_un, unix(7), without its closing NUL.
-const maxSocketPath = 107
+// MaxSocketPath is the longest path that fits into sockaddr_un, unix(7), without its closing NUL.
+const MaxSocketPath = 107
 
 // validate reports every value that cannot be honoured, in the order of the fields. Besides the kubelet's own rules it
 // checks what the kubelet finds out only later while starting: addresses, quantities, policies, TLS names.
@@ -88,8 +88,8 @@ func (n *Node) validateOwn(p *problems) {
 	p.check(n.RootDir != "", "--root-dir", n.RootDir, "a folder is needed")
 	p.check(n.CertDir != "", "--cert-dir", n.CertDir, "a folder is needed")
 	p.check(n.AdminSocket != "", "--admin-socket", n.AdminSocket, "a path is needed")
-	p.check(len(n.AdminSocket) <= maxSocketPath, "--admin-socket", n.AdminSocket,
-		"longer than %d bytes, the limit of a unix socket's path", maxSocketPath)
+	p.check(len(n.AdminSocket) <= MaxSocketPath, "--admin-socket", n.AdminSocket,
+		"longer than %d bytes, the limit of a unix socket's path", MaxSocketPath)
 	p.check(!n.ExitOnLockContention || n.LockFile != "", "--exit-on-lock-contention", true, "needs --lock-file")
 	p.check(n.HousekeepingInterval > 0, "--housekeeping-interval", n.HousekeepingInterval, "must be positive")
 	p.check(n.CAdvisorPort >= 0 && n.CAdvisorPort <= 65535, "--cadvisor-port", n.CAdvisorPort, "must be between 0 and 65535")

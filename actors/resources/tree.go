@@ -13,6 +13,8 @@ type (
 	Tree = cgroups.Tree
 	// Groups are the cgroups of a machine.
 	Groups = cgroups.Groups
+	// Name is where a group is in its tree.
+	Name = cgroups.Name
 	// Host is the machine's own.
 	Host = cgroups.Host
 	// Settings are what their values depend on.

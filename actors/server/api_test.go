@@ -413,6 +413,11 @@ func TestTheClientSaysWhatIsTheMatter(t *testing.T) {
 	if !errors.Is(err, api.ErrNotRunning) || err.Error() != want {
 		t.Errorf("%v", err)
 	}
+	long := "/" + strings.Repeat("x", 120)
+	if _, err := api.NewClient(long).Version(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "playlet is not running ("+
+		long+" is too long for a unix socket, whose path may have 107 bytes): ") {
+		t.Error(err)
+	}
 	r := openRig(t)
 	r.tree.quarantined["pods/ü x"] = messages.ChildQuarantined{Reason: "r"}
 	if _, err := r.client.Inspect(t.Context(), "pods/ü x"); err == nil || !strings.Contains(err.Error(), `"pods/ü x": it is in quarantine`) {

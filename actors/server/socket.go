@@ -14,13 +14,12 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/config"
 )
 
 // ErrInUse is what the error of Open is when another agent holds the admin socket.
 var ErrInUse = errors.New("another playlet is running")
-
-// maxSocketPath is what sockaddr_un holds besides its final zero (unix(7)).
-const maxSocketPath = 107
 
 // socketDoor is the admin socket. A lock beside it tells a dead agent's socket, which is replaced, from a live one's:
 // the kernel lets go of the lock when its process ends, however it ends, and two agents that start at the same time
@@ -39,8 +38,8 @@ func (d *socketDoor) open(ctx context.Context) (net.Listener, error) {
 	if !filepath.IsAbs(d.path) { // "@name" too: an abstract socket has no permissions
 		return nil, fmt.Errorf("the socket's path %q is not absolute", d.path)
 	}
-	if len(d.path) > maxSocketPath {
-		return nil, fmt.Errorf("the path %s is longer than the %d bytes that a unix socket's may have", d.path, maxSocketPath)
+	if len(d.path) > config.MaxSocketPath {
+		return nil, fmt.Errorf("the path %s is longer than the %d bytes that a unix socket's may have", d.path, config.MaxSocketPath)
 	}
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o755); err != nil {
 		return nil, fmt.Errorf("making the socket's folder: %w", err)

@@ -51,7 +51,11 @@ func setHelp(root *cobra.Command, flags *config.Flags) {
 		}
 	})
 	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
+		if c.Name() == "completion" { // cobra's own has help for a shell that there is not
+			c.Args, c.RunE = cli.NoArguments, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
 		if c.Name() == "help" { // cobra's own takes a command that there is not for the root
 			c.Short = "Tell of a command"
 			c.Long = "Tell of a command, with examples, or of all flags of the agent (playlet help flags)."

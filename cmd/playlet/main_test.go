@@ -81,6 +81,7 @@ func TestWrongUseIsOneLine(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
+		"completion bsh":        "unknown command \"bsh\"; did you mean \"playlet completion bash\"? (playlet completion --help lists the commands)",
 		"logs web --tail=z":     "--tail=\"z\": it must be a number (playlet logs --help lists the flags)",
 		"logs web --tail":       "--tail needs a value (playlet logs --help lists the flags)",
 		"run -f":                "-f needs a value (playlet run --help lists the flags)",

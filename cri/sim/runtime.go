@@ -30,11 +30,12 @@ type Runtime struct {
 	rng     *rand.Rand
 	ids     uint64
 
-	store   store
-	images  imageStore
-	events  eventHub
-	network condition
-	ready   condition
+	store     store
+	streaming streaming
+	images    imageStore
+	events    eventHub
+	network   condition
+	ready     condition
 
 	seq        uint64
 	journal    []*Entry
@@ -95,6 +96,7 @@ func (r *Runtime) Close() {
 	}
 	r.mu.Unlock()
 	r.removeSocket()
+	r.closeStreams()
 	r.serve.Unlock() // crashes under way take it to find that there is nothing left to do
 	r.wg.Wait()
 }

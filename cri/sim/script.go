@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"io"
 	"maps"
 	"time"
 )
@@ -76,6 +77,9 @@ type Script struct {
 
 	// Exec answers ExecSync. When nil every command succeeds silently. Its ctx ends with the call.
 	Exec func(ctx context.Context, target Target, command []string) ExecResult
+	// Stream answers Exec, and Attach, which has no command. When nil every command succeeds silently. The input is empty where
+	// the caller passes none on, and what is left unread of it is dropped.
+	Stream func(target Target, command []string, input io.Reader) ExecResult
 }
 
 // ExecResult is what a command run by ExecSync does: it takes Takes on the runtime's clock, then leaves its output and

@@ -388,10 +388,8 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 	if err := checkReserved(a.node, a.machine.Last()); err != nil {
 		return err
 	}
-	if tree := a.groupTree(); tree != nil {
-		if err := tree.CheckGroups(); err != nil {
-			return err
-		}
+	if err := CheckGroups(a.node, a.groups); err != nil {
+		return err
 	}
 	a.cluster.watch(a.node, a.host.Ops, a.log)
 	warnOfGaps(a.node, a.host.Node.CgroupV2, a.log)

@@ -23,13 +23,14 @@ import (
 // playlet runs a command against the rig's agent.
 func (r *rig) playlet(args ...string) (stdout, stderr string, code int) {
 	var out, err bytes.Buffer
-	code = runCommand(append(args, "--admin-socket="+filepath.Join(r.dir, "admin.sock")), &out, &err)
+	code = runCommand(append(args, "--admin-socket="+filepath.Join(r.dir, "admin.sock")), os.Stdin, &out, &err)
 	return out.String(), err.String(), code
 }
 
 // runCommand runs one of the commands that ask the agent.
-func runCommand(args []string, stdout, stderr io.Writer) int {
+func runCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := &cobra.Command{Use: "playlet"}
+	root.SetIn(stdin)
 	root.AddCommand(client.Commands()...)
 	return cli.Main(root, args, stdout, stderr)
 }

@@ -1,12 +1,17 @@
 package agent
 
 import (
+	"archive/tar"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,9 +28,34 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata/com
 // entry is a command of a session. It is repeated until it prints what the transcript has or, when that is rewritten, until it
 // prints until, so that nothing depends on how fast the agent is. One of those that change something is given once, where there is
 // nothing to wait for: what it does not do the first time, it does not do.
-type entry struct{ command, until string }
+type entry struct {
+	command, until string
+	input          string // on stdin
+	// then is called when the command, which goes on, has printed until; Ctrl-C ends it.
+	then func(out string)
+}
 
-var changes = regexp.MustCompile(`^(run|rm|restart|images (pull|rm|prune))\b`)
+// interrupted types Ctrl-C once a command has printed something.
+type interrupted struct {
+	strings.Builder
+	entry
+}
+
+// Write implements io.Writer.
+func (w *interrupted) Write(p []byte) (int, error) {
+	n, err := w.Builder.Write(p)
+	if w.then != nil && strings.Contains(w.String(), w.until) {
+		then, out := w.then, w.String()
+		w.then = nil
+		go func() { // the command goes on printing
+			then(out)
+			_ = syscall.Kill(os.Getpid(), syscall.SIGINT) // it listens, as it runs
+		}()
+	}
+	return n, err
+}
+
+var changes = regexp.MustCompile(`^(port-forward|run|rm|restart|images (pull|rm|prune))\b`)
 
 // varies is what differs from run to run, and what stands for it. Columns are as wide as what is in them.
 var varies = []struct {
@@ -38,6 +68,7 @@ var varies = []struct {
 	{regexp.MustCompile(`\b(\d+m)?\d+(\.\d+)?(ns|µs|ms|s)\b`), "SPAN"},
 	{regexp.MustCompile(` \(x\d+ over SPAN\)`), ""},
 	{regexp.MustCompile(`10\.88\.\d+\.\d+`), "ADDRESS"},
+	{regexp.MustCompile(`(127\.0\.0\.1:|connection for )\d{4,}`), "${1}PORT"},
 	{regexp.MustCompile(`tried: .* in vain`), "tried: N times in vain"},
 	{regexp.MustCompile(`(CrashLoopBackOff +|Restarts: +)[1-9]\d*`), "${1}N"}, // it goes on
 	{regexp.MustCompile(`(\S) {2,}(\S)`), "$1   $2"},
@@ -70,8 +101,8 @@ func (r *rig) transcript(name string, session ...entry) {
 	for _, e := range session {
 		got := ""
 		for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
-			var out, notes strings.Builder
-			code := runCommand(words(strings.ReplaceAll(e.command, "DIR", r.dir)), &out, &notes)
+			out, notes := interrupted{entry: e}, strings.Builder{}
+			code := runCommand(words(strings.ReplaceAll(e.command, "DIR", r.dir)), strings.NewReader(e.input), &out, &notes)
 			got = "$ playlet " + e.command + "\n" + r.normal(out.String())
 			if !strings.HasSuffix(got, "\n") {
 				got += "\n"
@@ -115,6 +146,59 @@ func words(command string) []string {
 	return out
 }
 
+// commands are those that there are in the containers; tar is in c alone.
+func commands(t sim.Target, command []string, input io.Reader) (result sim.ExecResult) {
+	switch line := strings.Join(command, " "); {
+	case line == "": // it is attached to
+		result.Stdout = "GET /\n"
+	case line == "cat":
+		text, err := io.ReadAll(input)
+		result.Stdout, result.Err = string(text), err
+	case line == "cat /etc/motd":
+		result.Stdout = "hello\n"
+	case line == "ls /none":
+		result.Stderr, result.Code = "ls: /none: No such file or directory\n", 2
+	case line == "test -d /srv":
+	case line == "tar cf - -C /etc/ ./motd" && t.Container == "c":
+		var archive strings.Builder
+		w := tar.NewWriter(&archive)
+		result.Err = w.WriteHeader(&tar.Header{Name: "./motd", Mode: 0o644, Typeflag: tar.TypeReg, Size: 6})
+		_, err := io.WriteString(w, "hello\n")
+		result.Err = errors.Join(result.Err, err, w.Close())
+		result.Stdout = archive.String()
+	case line == "tar cf - -C / ./none" && t.Container == "c":
+		result.Stderr, result.Code = "tar: ./none: No such file or directory\n", 1
+	case line == "tar xmf - -C /srv" && t.Container == "c":
+		header, err := tar.NewReader(input).Next()
+		if err != nil || header.Name != "motd" {
+			result.Stderr, result.Code = fmt.Sprintf("tar: %v, %v\n", header, err), 1
+		}
+		_, _ = io.Copy(io.Discard, input)
+	default:
+		result.Err = fmt.Errorf("OCI runtime exec failed: exec failed: unable to start container process: exec: %q: "+
+			"executable file not found in $PATH: unknown", command[0])
+	}
+	return result
+}
+
+// echoes says something to the port that is forwarded, and wants it back.
+func (r *rig) echoes(out string) {
+	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(out)
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	back := make([]byte, 5)
+	_, err = io.WriteString(conn, "hello")
+	if err == nil {
+		_, err = io.ReadFull(conn, back)
+	}
+	if err := errors.Join(err, conn.Close()); err != nil || string(back) != "hello" {
+		r.t.Errorf("%q, %v", back, err)
+	}
+}
+
 func TestTranscripts(t *testing.T) {
 	r := newRig(t, sim.Options{
 		WriteLogs: true,
@@ -130,6 +214,7 @@ func TestTranscripts(t *testing.T) {
 				"crash-node/c": {sim.Behaviour{Exits: true, Code: 3, Message: "no database", Output: []string{"no database"}}},
 				"job-node/c":   {sim.ExitAfter(0, 0)},
 			},
+			Stream: commands,
 		},
 	}, "--image-gc-low-threshold=1", "--minimum-image-ttl-duration=0s")
 	t.Setenv("PLAYLET_SOCKET", filepath.Join(r.dir, "admin.sock"))
@@ -169,10 +254,31 @@ func TestTranscripts(t *testing.T) {
 		{command: "logs -p web -c c"},
 		{command: "logs nope"},
 		{command: "exec web echo hello"},
+		{command: "exec web -lc c ls -l"},
 		{command: "exec job -- echo hello"},
+		{command: "exec web -- cat /etc/motd"},
+		{command: "exec -i web -c d -- cat", input: "typed\n"},
+		{command: "exec web -c c -- ls /none"},
+		{command: "exec web -c c -- nope"},
+		{command: "exec -it web -c c -- cat", input: "typed\n"},
+		{command: "attach web"},
+		{command: "attach -i web -c d"},
 		{command: "attach job"},
 		{command: "port-forward job 8080"},
+		{command: "port-forward web :80 --address=127.0.0.1", until: "Forwarding", then: r.echoes},
+		{command: "port-forward web :http"},
 		{command: "cp web:/etc web:/tmp"},
+		{command: "cp web:/etc/motd DIR/motd"},
+		{command: "cp default/web:/none DIR/none -c c"},
+		{command: "cp DIR/motd web:/srv -c c"},
+		{command: "cp DIR/nope web:/srv -c c"},
+		{command: "cp web:/etc/motd DIR/motd -c d"},
+		{command: "__complete exec web -c ''"},
+		{command: "__complete pods -n ''"},
+		{command: "__complete describe ''"},
+		{command: "__complete cp we"},
+		{command: "__complete cp DIR/"},
+		{command: "__complete run -f ''"},
 	}...)
 	r.transcript("run", []entry{
 		{command: "run -f DIR/sample.yaml --dry-run=server"},
@@ -188,6 +294,9 @@ func TestTranscripts(t *testing.T) {
 		{command: "rm nope"},
 		{command: "rm"},
 	}...)
+	if text, err := os.ReadFile(filepath.Join(r.dir, "motd")); err != nil || string(text) != "hello\n" {
+		t.Errorf("what was copied: %q, %v", text, err)
+	}
 	r.transcript("restart", []entry{
 		{command: "restart web --wait"},
 		{command: "pods web"},
@@ -217,6 +326,17 @@ func TestTranscripts(t *testing.T) {
 		{command: "rm sample --wait", until: "deleted"},
 		{command: "rm sample"},
 	}...)
+}
+
+// templated is a kind that has a template of pods.
+func templated(kind, version, spec string) string {
+	name := map[string]string{"Job": "job", "StatefulSet": "db"}[kind]
+	more := map[string]string{
+		"Job": "completions: 3, backoffLimit: 2", "StatefulSet": "replicas: 2, serviceName: db, selector: {matchLabels: {app: db}}",
+	}[kind]
+	return fmt.Sprintf(`{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: data}, spec: {%s, template: {metadata: {labels: {app: %[3]s}},
+  spec: {dnsPolicy: Default, %[5]scontainers: [{name: c, image: "web:1"}]}}}}
+`, version, kind, name, more, spec)
 }
 
 // What goes wrong, what takes its time, and how a pod is changed and hurried.
@@ -289,6 +409,12 @@ func TestTranscriptsOfTroubles(t *testing.T) {
 		{command: "run -f DIR/job.yaml --wait --for=completed"},
 		{command: "logs never"},
 		{command: "rm web job never loop --wait"},
+		{command: "run -f - --wait --for=completed", input: templated("Job", "batch/v1", "restartPolicy: Never, ")},
+		{command: "run -f - -n data"},
+		{command: "run -f - --wait", input: templated("StatefulSet", "apps/v1", "")},
+		{command: "run -f -", input: " "},
+		{command: "pods -n data -o name"},
+		{command: "rm job db --wait"},
 		{command: "run -f DIR/old.yaml --wait"},
 		{command: "run -f DIR/new.yaml --diff"},
 		{command: "run -f DIR/new.yaml --dry-run=server"},

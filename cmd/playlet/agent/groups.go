@@ -41,6 +41,15 @@ func (a *Agent) groupTree() *resources.Tree {
 	}
 }
 
+// CheckGroups names the groups that the configuration names, that are needed, and that are not there.
+func CheckGroups(node *config.Node, groups resources.Groups) error {
+	if !ptr.Deref(node.Kubelet.CgroupsPerQOS, true) {
+		return nil
+	}
+	return resources.Tree{Groups: groups, Root: resources.ParseName(node.Kubelet.CgroupRoot),
+		Settings: resources.Settings{Reservations: reservations(node.Kubelet)}}.CheckGroups()
+}
+
 // systemdGroups says that systemd makes the cgroups.
 func (a *Agent) systemdGroups() bool { return a.host.Can().SystemdCgroups }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/resources"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent"
 )
 
 // Controllers without which pods cannot be bounded, and those without which something smaller is missed.
@@ -97,7 +98,9 @@ func checkCgroups(_ context.Context, m *Machine) []Finding {
 		}
 	}
 	found = append(found, missing(controllers, unified)...)
-	found = append(found, m.missingRoot(all)...)
+	if err := agent.CheckGroups(m.Node, groups{all: all}); err != nil {
+		found = append(found, fail("make it, or leave the setting out", "%v", err)...)
+	}
 	if len(found) > 0 {
 		return found
 	}
@@ -123,20 +126,25 @@ func rootGroup(m *Machine) string {
 	return m.Node.Kubelet.CgroupRoot
 }
 
-// missingRoot is said of a cgroupRoot that is in no hierarchy by either driver's reading of its name.
-func (m *Machine) missingRoot(all []hierarchy) []Finding {
-	name := resources.ParseName(rootGroup(m))
-	if len(name) == 0 {
-		return nil
+// groups are those that there are, for looking alone.
+type groups struct {
+	resources.Groups
+	all []hierarchy
+}
+
+// Children implements resources.Groups.
+func (g groups) Children(name resources.Name, systemd bool) (names []string, err error) {
+	path := name.Cgroupfs()
+	if systemd {
+		path = name.Systemd()
 	}
-	for _, h := range all {
-		for _, path := range []string{name.Cgroupfs(), name.Systemd()} {
-			if _, err := os.Stat(filepath.Join(h.dir, path)); err == nil {
-				return nil
-			}
+	for _, h := range g.all {
+		entries, _ := os.ReadDir(filepath.Join(h.dir, path)) // most groups are in some hierarchies alone
+		for _, e := range entries {
+			names = append(names, e.Name())
 		}
 	}
-	return fail("make it before the agent starts, or leave cgroupRoot out", "cgroupRoot %s does not exist", rootGroup(m))
+	return names, nil
 }
 
 // missing names controllers that no hierarchy has.

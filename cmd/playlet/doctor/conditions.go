@@ -20,7 +20,12 @@ func checkConditions(ctx context.Context, m *Machine) []Finding {
 			good = append(good, c.GetType())
 			continue
 		}
-		why := strings.TrimSpace(c.GetType() + " is false: " + c.GetReason() + ": " + c.GetMessage())
+		why := c.GetType() + " is false"
+		for _, part := range []string{c.GetReason(), c.GetMessage()} {
+			if part != "" {
+				why += ": " + part
+			}
+		}
 		switch c.GetType() {
 		case runtimeapi.RuntimeReady:
 			_, journal := unit(m.Node.Kubelet.ContainerRuntimeEndpoint)

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -64,6 +65,8 @@ func (s *fakeSystem) Openat2(string) error        { return s.openat2 }
 
 // fakeRuntime is a runtime that answers as it is told.
 type fakeRuntime struct {
+	name, version string
+
 	err      error
 	status   *runtimeapi.StatusResponse
 	driver   *runtimeapi.RuntimeConfigResponse
@@ -73,7 +76,8 @@ type fakeRuntime struct {
 }
 
 func (r *fakeRuntime) Version(context.Context) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1", RuntimeApiVersion: "v1"}, r.err
+	return &runtimeapi.VersionResponse{RuntimeName: cmp.Or(r.name, "fake"), RuntimeVersion: cmp.Or(r.version, "1"),
+		RuntimeApiVersion: "v1"}, r.err
 }
 
 func (r *fakeRuntime) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {

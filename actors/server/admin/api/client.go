@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/endpoint"
+	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -187,6 +188,9 @@ func (c *Client) explain(err error) error {
 	}
 	err = endpoint.Plain(err)
 	switch info, statErr := os.Stat(c.socket); {
+	case len(c.socket) > config.MaxSocketPath:
+		return fmt.Errorf("%w (%s is too long for a unix socket, whose path may have %d bytes): %s", ErrNotRunning, c.socket,
+			config.MaxSocketPath, advice)
 	case statErr == nil && info.Mode()&fs.ModeSocket == 0:
 		return fmt.Errorf("%w (%s is no socket): %s", ErrNotRunning, c.socket, advice)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):

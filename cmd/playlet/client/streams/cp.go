@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,15 @@ func newCpCommand() *cobra.Command {
 	}
 	socket := c.addFlags(cmd)
 	c.addContainerFlag(cmd)
-	cmd.ValidArgsFunction = nil // files, too
+	pods := cmd.ValidArgsFunction
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		names, _ := pods(cmd, nil, word)
+		names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, word) })
+		for i := range names {
+			names[i] += ":"
+		}
+		return names, cobra.ShellCompDirectiveNoSpace // where none of them is meant, the shell completes files
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.begin(cmd, *socket)
 		return c.cp(cmd.Context(), args[0], args[1])
@@ -143,7 +152,14 @@ func (c *streamCommand) tar(ctx context.Context, pod *api.Pod, in io.Reader, out
 	var said bytes.Buffer
 	o := c.options
 	o.Command, o.Stdin = command, in != nil
-	code, err := c.client.Exec(ctx, pod.Pod.Namespace, pod.Pod.Name, o, api.Terminal{Stdin: in, Stdout: out, Stderr: &said})
+	note := func(text string) {
+		if !c.noted { // of the container that was chosen
+			c.note(text)
+		}
+		c.noted = true
+	}
+	t := api.Terminal{Stdin: in, Stdout: out, Stderr: &said, Note: note}
+	code, err := c.client.Exec(ctx, pod.Pod.Namespace, pod.Pod.Name, o, t)
 	text := cli.Plain(strings.TrimSpace(said.String()))
 	switch {
 	case err != nil && notRun(err) == 127:

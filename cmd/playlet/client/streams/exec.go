@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
@@ -39,8 +40,13 @@ func newExecCommand() *cobra.Command {
 		Args: podAndCommand,
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if args := cmd.Flags().Args(); len(args) > 1 { // the flag is the command's
-			return podAndCommand(cmd, args)
+		unknown, isUnknown := errors.AsType[*pflag.NotExistError](err)
+		if args := cmd.Flags().Args(); len(args) > 1 && isUnknown { // the flag is the command's
+			flag := "--" + unknown.GetSpecifiedName()
+			if letters := unknown.GetSpecifiedShortnames(); letters != "" {
+				flag = "-" + letters
+			}
+			return podAndCommand(cmd, append(args, flag, "…"))
 		}
 		return cmd.Parent().FlagErrorFunc()(cmd, err)
 	})
@@ -104,7 +110,14 @@ func (c *streamCommand) exec(ctx context.Context, arg string) error {
 		if _, refused := errors.AsType[*api.Error](err); !refused {
 			err = fmt.Errorf("%s in pod %s: %w", c.options.Command[0], names.Full(pod), err)
 		}
-		return &cli.ExitError{Code: notRun(err), Err: err}
+		code := notRun(err)
+		switch cri.NotRun(code) {
+		case cri.NotFound:
+			err = fmt.Errorf("there is no command %q in the container of pod %s", c.options.Command[0], names.Full(pod))
+		case cri.NotAllowed:
+			err = fmt.Errorf("%q may not be executed in the container of pod %s", c.options.Command[0], names.Full(pod))
+		}
+		return &cli.ExitError{Code: code, Err: err}
 	case code != 0:
 		return &cli.ExitError{Code: stderr.ended(code)}
 	}

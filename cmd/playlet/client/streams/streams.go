@@ -28,6 +28,7 @@ type streamCommand struct {
 	client    *api.Client
 	namespace string
 	options   api.ExecOptions
+	noted     bool // which container was chosen
 
 	adminSocket *string // the flag, for completions
 	in          io.Reader

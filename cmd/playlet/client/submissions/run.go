@@ -83,6 +83,10 @@ func newRunCommand() *cobra.Command {
 	}
 	socket := cli.SocketFlag(cmd)
 	c.addFlags(cmd, "Wait until the pods are ready, or have succeeded; their progress goes to stderr")
+	cmd.Flags().StringP("namespace", "n", "", "")
+	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
+		panic(err) // the flag was added a moment ago
+	}
 	cmd.Flags().StringVar(&c.until, "for", untilReady, "What --wait waits for: ready or completed")
 	cmd.Flags().StringVar(&c.dryRun, "dry-run", "none", "server: have the agent check all and change nothing; or none")
 	cmd.Flags().BoolVar(&c.diff, "diff", false,
@@ -92,6 +96,8 @@ func newRunCommand() *cobra.Command {
 		case len(c.files) == 0:
 			return errors.New("which manifest? name its file with -f, or - for standard input (playlet run --help shows " +
 				"examples)")
+		case cmd.Flags().Changed("namespace"): // as kubectl has it
+			return errors.New("the namespace of a pod is written in its manifest: metadata.namespace")
 		case cmd.Flags().Changed("for") && !c.wait:
 			return errors.New("--for says what --wait waits for; give --wait, too")
 		case c.diff && c.output != "":

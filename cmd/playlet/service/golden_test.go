@@ -1,0 +1,65 @@
+package service
+
+import (
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the outputs in testdata")
+
+// What the commands print and write, as a person sees it: go test -run TestOutputs ./cmd/playlet/service -update rewrites it.
+func TestOutputs(t *testing.T) {
+	m := newMachine(t)
+	var all strings.Builder
+	step := func(command string, run func() error) {
+		m.output.Reset()
+		err := run()
+		all.WriteString("$ playlet " + command + "\n" + strings.ReplaceAll(m.output.String(), m.root, "DIR"))
+		if err != nil {
+			all.WriteString("2> playlet: " + err.Error() + "\nexit code 1\n")
+		}
+		all.WriteString("\n")
+	}
+	install := func() error { return m.install(t.Context()) }
+	m.dryRun = true
+	step("install --dry-run", install)
+	m.dryRun, m.kubelet = false, "active"
+	step("install", install)
+	m.replaceKubelet = true
+	step("install --replace-kubelet", install)
+	m.replaceKubelet, m.kubelet = false, "inactive"
+	step("install", install)
+	if err := os.WriteFile(filepath.Join(m.root, m.config), []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	step("install", install)
+	err := filepath.WalkDir(m.root, func(file string, e fs.DirEntry, err error) error {
+		if below, _ := filepath.Rel(m.root, file); err == nil && !e.IsDir() && !strings.HasPrefix(below, "download") {
+			info, failed := e.Info()
+			all.WriteString(info.Mode().String() + " /" + below + "\n")
+			err = failed
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all.WriteString("\n")
+	step("uninstall", func() error { return m.uninstall(t.Context()) })
+	m.purge = true
+	step("uninstall --purge", func() error { return m.uninstall(t.Context()) })
+
+	file := filepath.Join("testdata", "install.txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(all.String()), 0o644); err != nil { //nolint:gosec // it is to be read
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(file); err != nil || string(want) != all.String() {
+		t.Errorf("%v\n%s\nwant\n%s", err, all.String(), want)
+	}
+}
