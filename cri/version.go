@@ -19,8 +19,7 @@ func (c *Client) Version(ctx context.Context) (*runtimeapi.VersionResponse, erro
 	resp, err := invoke(ctx, c, k, c.runtime.Version, &runtimeapi.VersionRequest{Version: apiVersion})
 	if IsUnimplemented(err) {
 		return nil, newCallError(k.name, k.object, true, status.Error(codes.Unimplemented, fmt.Sprintf(
-			"the runtime at %s does not offer CRI %s (for containerd: its CRI plugin may be disabled)",
-			c.opts.RuntimeEndpoint, apiVersion)))
+			"it does not offer CRI %s (containerd does from 1.6 on, unless its CRI plugin is disabled)", apiVersion)))
 	}
 	if err != nil {
 		return nil, err

@@ -3,8 +3,12 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
@@ -56,6 +60,33 @@ func TestASecondAgentOnTheSameRootDirectoryRefuses(t *testing.T) {
 	must(t, a.Kill9())
 	must(t, a.Start())
 	awaitPod(t, a, "p", ready)
+}
+
+// On a disk that is read-only or full the start ends with a sentence that names the root folder.
+func TestARootFolderThatCannotBeWritten(t *testing.T) {
+	s := stack.Start(t, stack.Options{Runtime: stack.Containerd2})
+	for options, why := range map[string]string{"ro": "read-only file system", "nr_inodes=1": "no space left on device"} {
+		a, err := s.NewAgent()
+		must(t, err)
+		dir := filepath.Join(t.TempDir(), "disk")
+		must(t, os.Mkdir(dir, 0o700))
+		flags := uintptr(0)
+		if options == "ro" {
+			flags, options = unix.MS_RDONLY, ""
+		}
+		must(t, unix.Mount("tmpfs", dir, "tmpfs", flags, options))
+		t.Cleanup(func() {
+			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		})
+		a.Args = append(a.Args, "--root-dir="+dir)
+		must(t, a.Start())
+		code, err := a.Wait(t.Context())
+		if want := "the root folder " + dir + " cannot be written: " + why; err != nil || code != 1 || !strings.Contains(a.Log(), want) {
+			t.Errorf("%s: it ended with %d, %v: %s", why, code, err, a.Log())
+		}
+	}
 }
 
 // Two agents at one runtime: the second is refused for as long as the first lives, and never ends its pods, in whatever order they

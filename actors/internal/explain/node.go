@@ -34,6 +34,11 @@ var pressures = map[v1.NodeConditionType]string{
 	v1.NodePIDPressure:    "process IDs",
 }
 
+// Short is what is said of a node under such a pressure.
+func Short(of v1.NodeConditionType) string {
+	return "the node is short of " + pressures[of] + ": new pods are not admitted"
+}
+
 // Node explains the node: what fails first, then what it is short of, and then what is worth knowing.
 func Node(checks []Check, s *board.Snapshot) Explanation {
 	out := Explanation{Kind: "Node"}
@@ -53,7 +58,7 @@ func Node(checks []Check, s *board.Snapshot) Explanation {
 		}
 	}
 	for _, u := range s.Under {
-		all = append(all, Finding{Code: string(u), Cause: "the node is short of " + pressures[u] + ": new pods are not admitted",
+		all = append(all, Finding{Code: string(u), Cause: Short(u),
 			WaitsFor: "the shortage's end", Remedy: "free " + pressures[u] + ", or end pods"})
 	}
 	if len(all) == 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/server/containers"
@@ -34,6 +35,9 @@ func (h *handlers) logs(w http.ResponseWriter, r *http.Request) {
 	}
 	c, err := h.choose(w, r, o.UID, o.Container)
 	if err == nil {
+		if why := c.NeverRan(); why != "" {
+			w.Header().Set(api.Note, strings.TrimPrefix(c.Note+"; "+why, "; "))
+		}
 		err = h.conf.Containers.Logs(w, r, c, containers.LogOptions{
 			Options: crilog.Options{Tail: o.Tail, LimitBytes: o.LimitBytes, Since: o.Since, Timestamps: o.Timestamps},
 			Follow:  o.Follow, Previous: o.Previous,

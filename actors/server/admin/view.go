@@ -54,7 +54,11 @@ func quarantine(q *messages.ChildQuarantined) *api.Quarantine {
 }
 
 func (h *handlers) nodeView(s *board.Snapshot) api.Node {
-	return api.Node{Problems: s.Problems, Runtime: h.conf.Runtime(), Unheard: s.Unheard, Audited: s.Audited}
+	out := api.Node{Problems: s.Problems, Runtime: h.conf.Runtime(), Unheard: s.Unheard, Audited: s.Audited}
+	for _, u := range s.Under {
+		out.Short = append(out.Short, explain.Short(u))
+	}
+	return out
 }
 
 // filter chooses pods; an empty field chooses all.

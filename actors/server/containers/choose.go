@@ -131,6 +131,19 @@ func (c Chosen) waits() string {
 	return "ContainerCreating"
 }
 
+// NeverRan says why a container whose log is empty was not started: the runtime has made it, and could not run its command. It is
+// empty of any other.
+func (c Chosen) NeverRan() string {
+	t := c.Status.State.Terminated
+	if t == nil && c.Status.State.Running == nil {
+		t = c.Status.LastTerminationState.Terminated
+	}
+	if t == nil || t.Reason != "StartError" && t.Reason != "ContainerCannotRun" { // containerd's and Docker's words
+		return ""
+	}
+	return "never started: " + explain.Ended(c.Pod.Pod, c.Container, t)
+}
+
 // defaultContainer is the one that is meant where none is named, as for kubectl. It is empty for a pod that names none: one
 // that was found running is known by what the runtime says of it.
 func defaultContainer(pod *v1.Pod) string {

@@ -42,7 +42,7 @@ func rootLock(rootDir string) string { return filepath.Join(rootDir, "playlet", 
 func lockAgent(node *config.Node, log *slog.Logger) (held locks, err error) {
 	defer func() {
 		if err != nil {
-			held, err = nil, errors.Join(err, held.Close())
+			held, err = nil, errors.Join(unwritable(node.RootDir, err), held.Close())
 		}
 	}()
 	root := func() error {
@@ -70,6 +70,19 @@ func lockAgent(node *config.Node, log *slog.Logger) (held locks, err error) {
 	}
 	err = root()
 	return held, err
+}
+
+// unwritable says what it means that a file cannot be made on a disk that is full or read-only.
+func unwritable(rootDir string, err error) error {
+	failed, ok := errors.AsType[*fs.PathError](err)
+	if !ok || !errors.Is(err, unix.EROFS) && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+		return err
+	}
+	if failed.Path == rootDir || strings.HasPrefix(failed.Path, rootDir+"/") {
+		return fmt.Errorf("the root folder %s cannot be written: %w; make room there, have it mounted writable, or name another "+
+			"(--root-dir)", rootDir, failed.Err)
+	}
+	return fmt.Errorf("%s cannot be written: %w", failed.Path, failed.Err)
 }
 
 // lockRuntime takes a runtime's lock. It lies beside its socket, wherever links lead to it. Where nothing can be written

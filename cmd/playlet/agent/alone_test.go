@@ -1,13 +1,17 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
@@ -180,5 +184,29 @@ func TestAPodThatAnotherAgentRuns(t *testing.T) {
 	}
 	if n := len(r.runtime.Snapshot().Sandboxes); n != 1 {
 		t.Errorf("there are %d sandboxes", n)
+	}
+}
+
+// A root folder that nothing can be written to is named, with what helps. The mounts themselves are tried in e2e.
+func TestARootFolderThatCannotBeWritten(t *testing.T) {
+	made := func(path string, err error) error {
+		return fmt.Errorf("making a folder of the agent: %w", &fs.PathError{Op: "mkdir", Path: path, Err: err})
+	}
+	const help = "; make room there, have it mounted writable, or name another (--root-dir)"
+	other := errors.New("another playlet runs")
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{made("/r", unix.EROFS), "the root folder /r cannot be written: read-only file system" + help},
+		{made("/r/pods", unix.ENOSPC), "the root folder /r cannot be written: no space left on device" + help},
+		{made("/r/pods", unix.EDQUOT), "the root folder /r cannot be written: disk quota exceeded" + help},
+		{made("/run/logs", unix.EROFS), "/run/logs cannot be written: read-only file system"},
+		{made("/r", unix.EACCES), "making a folder of the agent: mkdir /r: permission denied"},
+		{other, other.Error()},
+	} {
+		if got := unwritable("/r", c.err); got.Error() != c.want {
+			t.Errorf("%v, want %s", got, c.want)
+		}
 	}
 }

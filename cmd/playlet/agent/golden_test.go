@@ -353,6 +353,7 @@ func TestTranscriptsOfTroubles(t *testing.T) {
 			"job-node/c":   {sim.ExitAfter(0, 0)},
 			"full-node/c":  {sim.Behaviour{Exits: true, Code: 137, Reason: "OOMKilled"}},
 			"slow-node/c":  {sim.IgnoringTerm()},
+			"nope-node/c":  {sim.Behaviour{StartError: `runc create failed: exec: "nope": executable file not found in $PATH`}},
 		}},
 	})
 	t.Setenv("PLAYLET_SOCKET", filepath.Join(r.dir, "admin.sock"))
@@ -408,6 +409,9 @@ func TestTranscriptsOfTroubles(t *testing.T) {
 		{command: "run -f DIR/loop.yaml --wait"},
 		{command: "run -f DIR/job.yaml --wait --for=completed"},
 		{command: "logs never"},
+		{command: "run -f - --wait", input: one("nope", "Never", "web:1") + "    command: [nope]\n"},
+		{command: "logs nope"},
+		{command: "rm nope --wait"},
 		{command: "rm web job never loop --wait"},
 		{command: "run -f - --wait --for=completed", input: templated("Job", "batch/v1", "restartPolicy: Never, ")},
 		{command: "run -f - -n data"},

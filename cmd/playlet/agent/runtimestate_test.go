@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"net"
+	"path/filepath"
 	"testing"
 
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/cri/sim"
@@ -32,6 +35,32 @@ func TestTheCgroupDriverIsTheRuntimes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A runtime that is too old to speak CRI v1 is what "playlet pods" and "playlet explain node" name, with what helps.
+func TestARuntimeThatIsTooOld(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	socket := filepath.Join(r.dir, "old.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := grpc.NewServer() // it answers, and knows no such service
+	served := make(chan error, 1)
+	go func() { served <- old.Serve(listener) }()
+	t.Cleanup(func() {
+		old.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	r.flags = append(r.flags, "--container-runtime-endpoint=unix://"+socket)
+	r.start(nil)
+	r.write("web.yaml", manifest("web", "Always", nil, []string{"app web:1"}))
+	const why = "it does not offer CRI v1 (containerd does from 1.6 on, unless its CRI plugin is disabled)"
+	r.untilPrinted([]string{"pods"}, "web-node", "the container runtime at unix://"+socket+" is not ready", why)
+	r.untilPrinted([]string{"explain", "node"}, why)
+	r.untilPrinted([]string{"explain", "web"}, why)
 }
 
 // What each of the runtime's handlers can do is told by its name, and what is not told of cannot be done.

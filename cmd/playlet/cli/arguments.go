@@ -12,7 +12,7 @@ import (
 
 // habits are commands of kubectl, podman and crictl that Playlet has by another name, and that name.
 var habits = []struct{ theirs, ours string }{
-	{"get node, get nodes, status, info", "playlet explain node"},
+	{"get node, get nodes, node, nodes, status, info", "playlet explain node"},
 	{"get events, get event", "playlet events"},
 	{"get, ps, list, ls, kubectl", "playlet pods"},
 	{"apply, create, replace, edit, patch, scale, start, play, kube", "playlet run -f FILE"},

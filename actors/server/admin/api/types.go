@@ -53,6 +53,8 @@ type Node struct {
 	Runtime  Runtime                    `json:"runtime"`
 	// Unheard are the sources that have not sent yet what they want.
 	Unheard []messages.Address `json:"unheard,omitempty"`
+	// Short says what the node is short of, a sentence each.
+	Short []string `json:"short,omitempty"`
 	// Audited says that the runtime has told what runs. Before, pods may run that are not shown.
 	Audited bool `json:"audited"`
 }

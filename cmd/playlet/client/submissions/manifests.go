@@ -2,9 +2,12 @@ package submissions
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,7 +63,9 @@ func (c *submitCommand) read(ctx context.Context, file string) ([]byte, error) {
 		}
 		transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
 		answer, err := (&http.Client{Transport: transport}).Do(request)
-		if err != nil {
+		if failed, ok := errors.AsType[*url.Error](err); ok {
+			return nil, fmt.Errorf("%s cannot be read: %w", file, failed.Err)
+		} else if err != nil {
 			return nil, err
 		}
 		defer func() { _ = answer.Body.Close() }() // only read from
@@ -70,7 +75,9 @@ func (c *submitCommand) read(ctx context.Context, file string) ([]byte, error) {
 		from = answer.Body
 	case file != "-":
 		f, err := os.Open(file)
-		if err != nil {
+		if failed, ok := errors.AsType[*fs.PathError](err); ok {
+			return nil, fmt.Errorf("%s: %w", file, failed.Err)
+		} else if err != nil {
 			return nil, err
 		}
 		defer func() { _ = f.Close() }() // only read from

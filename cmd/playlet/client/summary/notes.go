@@ -42,6 +42,7 @@ func NodeNotes(n *api.Node, mayMean func(namespace, name string) bool, now time.
 		out = append(out,
 			cli.Plain("the runtime's network is not ready, only pods on the host's network can start: "+r.NetworkReason))
 	}
+	out = append(out, n.Short...)
 	for _, s := range n.Unheard {
 		out = append(out, fmt.Sprintf("%s has not been heard yet; what it wants is not shown", s))
 	}
