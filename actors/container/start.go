@@ -78,12 +78,12 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	switch fact.State {
 	case messages.ContainerRunning, messages.ContainerExited:
 		if startErr != nil && fact.State == messages.ContainerExited && fact.StartedAt.IsZero() {
-			done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: startErr.Error()}
+			done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: cri.Message(startErr)}
 		}
 	case messages.ContainerCreated, messages.ContainerUnknown:
 		text := "the container did not start"
 		if startErr != nil {
-			text = startErr.Error()
+			text = cri.Message(startErr)
 		}
 		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: text}
 	}

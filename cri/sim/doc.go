@@ -5,7 +5,7 @@
 // container; a container starts once; stopping waits for a grace period and sends the stop signal once; removal is
 // idempotent; a call cancelled half-way leaves what containerd leaves (a cancelled start leaves an exited container
 // with code 128, a cancelled create leaves nothing). Containers live by a Script and a Clock, outlive Down, and lose
-// everything in a Reboot.
+// everything in a Reboot. Exec, Attach and PortForward stream over SPDY, as Script.Stream says; ports send back what they get.
 //
 // A test looks at the Journal (every call, in order), the Snapshot (every sandbox and container), Counters (calls side
 // by side) and Violations (what no careful agent does, such as starting a container twice). It waits with WaitFor and
