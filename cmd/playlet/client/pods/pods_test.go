@@ -128,7 +128,7 @@ func TestPodsWithoutAnAgent(t *testing.T) {
 		"file/s": "playlet is not running (no socket at PATH" + advice,
 		"file":   "playlet is not running (PATH is no socket" + advice,
 		"left":   "playlet is not running (nobody listens on PATH any more" + advice,
-		long:     "asking the agent on PATH: invalid argument",
+		long:     "playlet is not running (PATH is too long for a unix socket, whose path may have 107 bytes" + advice,
 	} {
 		path := filepath.Join(dir, name)
 		for _, args := range [][]string{{"pods"}, {"pods", "-w"}} {

@@ -1,6 +1,7 @@
 package summary
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,6 +144,13 @@ func TestAPodInALine(t *testing.T) {
 			{Name: "c", Ready: true, RestartCount: 2, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
 		}}
 	if got := Line(p); got != "Running  1/1 ready  192.0.2.1  2 restarts" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestWhatIsSaidOfTheNode(t *testing.T) {
+	n := &api.Node{Runtime: api.Runtime{Ready: true, NetworkReady: true}, Short: []string{"the node is short of memory"}}
+	if got := NodeNotes(n, nil, time.Time{}); !slices.Equal(got, n.Short) {
 		t.Errorf("%q", got)
 	}
 }
