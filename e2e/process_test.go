@@ -83,7 +83,8 @@ func TestARootFolderThatCannotBeWritten(t *testing.T) {
 		a.Args = append(a.Args, "--root-dir="+dir)
 		must(t, a.Start())
 		code, err := a.Wait(t.Context())
-		if want := "the root folder " + dir + " cannot be written: " + why; err != nil || code != 1 || !strings.Contains(a.Log(), want) {
+		want := "the root folder " + dir + " cannot be written: " + why
+		if err != nil || code != 1 || !strings.Contains(a.Log(), want) {
 			t.Errorf("%s: it ended with %d, %v: %s", why, code, err, a.Log())
 		}
 	}

@@ -28,18 +28,19 @@ type asked struct {
 
 // Exec gives the URL at which Script.Stream runs a command.
 func (s *runtimeService) Exec(ctx context.Context, req *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
-	url, err := s.r.processURL(ctx, req.GetContainerId(), req.GetCmd(), req.GetStdin(), req.GetStdout(), req.GetStderr(), req.GetTty())
+	url, err := s.r.processURL(ctx, req, req.GetCmd())
 	return &runtimeapi.ExecResponse{Url: url}, err
 }
 
 // Attach does the same without a command.
 func (s *runtimeService) Attach(ctx context.Context, req *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
-	url, err := s.r.processURL(ctx, req.GetContainerId(), nil, req.GetStdin(), req.GetStdout(), req.GetStderr(), req.GetTty())
+	url, err := s.r.processURL(ctx, req, nil)
 	return &runtimeapi.AttachResponse{Url: url}, err
 }
 
 // PortForward gives a URL at which every port sends back what it gets.
-func (s *runtimeService) PortForward(_ context.Context, req *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+func (s *runtimeService) PortForward(_ context.Context,
+	req *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,19 +50,28 @@ func (s *runtimeService) PortForward(_ context.Context, req *runtimeapi.PortForw
 	return &runtimeapi.PortForwardResponse{Url: r.urlLocked(asked{})}, nil
 }
 
-func (r *Runtime) processURL(ctx context.Context, id string, command []string, streams ...bool) (string, error) {
+// process is what is asked to stream with a process.
+type process interface {
+	GetContainerId() string
+	GetStdin() bool
+	GetStdout() bool
+	GetStderr() bool
+	GetTty() bool
+}
+
+func (r *Runtime) processURL(ctx context.Context, req process, command []string) (string, error) {
 	target := callFrom(ctx).target()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c, stream := r.store.containers[id], r.script.Stream
+	c, stream := r.store.containers[req.GetContainerId()], r.script.Stream
 	switch {
 	case c == nil:
-		return "", errNotFound("failed to find container %q in store", id)
+		return "", errNotFound("failed to find container %q in store", req.GetContainerId())
 	case !c.running():
 		return "", errUnknown("container is in %s state", c.state)
 	}
 	want := 1 // errors
-	for _, open := range streams {
+	for _, open := range []bool{req.GetStdin(), req.GetStdout(), req.GetStderr(), req.GetTty()} {
 		if open {
 			want++
 		}

@@ -334,8 +334,8 @@ func templated(kind, version, spec string) string {
 	more := map[string]string{
 		"Job": "completions: 3, backoffLimit: 2", "StatefulSet": "replicas: 2, serviceName: db, selector: {matchLabels: {app: db}}",
 	}[kind]
-	return fmt.Sprintf(`{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: data}, spec: {%s, template: {metadata: {labels: {app: %[3]s}},
-  spec: {dnsPolicy: Default, %[5]scontainers: [{name: c, image: "web:1"}]}}}}
+	return fmt.Sprintf(`{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: data}, spec: {%s,
+  template: {metadata: {labels: {app: %[3]s}}, spec: {dnsPolicy: Default, %[5]scontainers: [{name: c, image: "web:1"}]}}}}
 `, version, kind, name, more, spec)
 }
 
@@ -379,6 +379,7 @@ func TestTranscriptsOfTroubles(t *testing.T) {
 	r.file("typo.yaml", strings.Replace(one("typo", "Always", "web:1"), "image:", "imag:", 1)+"    env: [{name: A, valeu: b}]\n")
 	r.file("kind.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {}\n")
 	r.file("never.yaml", one("never", "Never", "web:1"))
+	r.file("nope.yaml", one("nope", "Never", "web:1")+"    command: [nope]\n")
 	r.file("loop.yaml", one("loop", "Always", "web:1"))
 	r.file("job.yaml", one("job", "Never", "web:1"))
 	r.file("old.yaml", one("shop", "Always", "web:1"))
@@ -409,7 +410,7 @@ func TestTranscriptsOfTroubles(t *testing.T) {
 		{command: "run -f DIR/loop.yaml --wait"},
 		{command: "run -f DIR/job.yaml --wait --for=completed"},
 		{command: "logs never"},
-		{command: "run -f - --wait", input: one("nope", "Never", "web:1") + "    command: [nope]\n"},
+		{command: "run -f DIR/nope.yaml --wait"},
 		{command: "logs nope"},
 		{command: "rm nope --wait"},
 		{command: "rm web job never loop --wait"},

@@ -49,7 +49,7 @@ func TestOutputs(t *testing.T) {
 			r.write(dir+"/resolv.conf", "nameserver 192.0.2.1\n")
 			r.write(r.CNIConfDir+"/a.conf", `{"cniVersion": "1.0.0", "name": "pods", "type": "none"}`)
 			r.write(dir+"/bin/none", "#!/bin/sh\necho '{\"cniVersion\": \"1.0.0\", \"supportedVersions\": [\"1.0.0\"]}'\n")
-			must(t, os.Chmod(dir+"/bin/none", 0o755)) //nolint:gosec // it is run
+			must(t, os.Chmod(dir+"/bin/none", 0o755))
 			r.CNIBinDirs = []string{dir + "/bin"}
 			r.manifest("a", "restartPolicy: Always")
 			wrong(r)
@@ -66,7 +66,7 @@ func TestOutputs(t *testing.T) {
 			}
 			file := filepath.Join("testdata", name+".txt")
 			if *update {
-				must(t, os.WriteFile(file, []byte(got), 0o644)) //nolint:gosec // it is to be read
+				must(t, os.WriteFile(file, []byte(got), 0o644))
 			}
 			if want, err := os.ReadFile(file); err != nil || string(want) != got {
 				t.Errorf("%v\n%s\nwant\n%s", err, got, want)

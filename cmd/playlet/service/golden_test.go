@@ -55,7 +55,7 @@ func TestOutputs(t *testing.T) {
 
 	file := filepath.Join("testdata", "install.txt")
 	if *update {
-		if err := os.WriteFile(file, []byte(all.String()), 0o644); err != nil { //nolint:gosec // it is to be read
+		if err := os.WriteFile(file, []byte(all.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
