@@ -59,6 +59,17 @@ func tool(args []string) int {
 		return atTerminal(stopped)
 	case "bomb":
 		return bomb(args[1], stopped)
+	case "device":
+		text, err := os.ReadFile("/gpu/note")
+		if err != nil {
+			return verdict(err)
+		}
+		info, err := os.Stat("/dev/gpu")
+		if err != nil {
+			return verdict(err)
+		}
+		fmt.Println(os.Getenv("GPU"), string(text), info.Mode()&os.ModeCharDevice != 0)
+		return 0
 	case "wait":
 		fmt.Println("waiting")
 		<-stopped

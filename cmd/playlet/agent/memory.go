@@ -43,15 +43,13 @@ func (r *rest) due(allocated uint64) bool {
 	return true
 }
 
-// giveMemoryBack lasts until ctx ends. An agent is busy for seconds and rests for hours: what a roll-out needed is given back
-// when it rests, where Go would keep as much again as what is in use. The program's own pages are given back all the time: its
-// start needs fifty MiB of them and its work half of that, not all at once. Having one again takes a microsecond.
+// giveMemoryBack lasts until ctx ends. An agent is busy for seconds and rests for hours: what a roll-out needed, and what of the
+// program only its start needed, is given back when it rests, where Go would keep as much again as what is in use.
 func giveMemoryBack(ctx context.Context) {
 	var r rest
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
 	}
-	_ = unmapProgram() // it stays as it is
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	for tick := time.NewTicker(restEvery); ; {
 		select {
@@ -62,8 +60,8 @@ func giveMemoryBack(ctx context.Context) {
 		}
 		if metrics.Read(sample); r.due(sample[0].Value.Uint64()) {
 			debug.FreeOSMemory()
+			_ = unmapProgram() // it stays as it is
 		}
-		_ = unmapProgram() // the same
 	}
 }
 
