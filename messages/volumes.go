@@ -61,8 +61,8 @@ type VolumesUnmounted struct {
 // If lost: pods sends it again with its next sweep.
 type PodFoldersWanted struct{ UIDs map[string]bool }
 
-// VolumesInUse is all volumes that pods here want attached, or that may be mounted here still, by their names on the Node. None of
-// them may be detached.
+// VolumesInUse is all volumes that pods here want attached, or that may be mounted here still, by their names on the Node. None
+// of them may be detached.
 //
 // Sender: volumes. Receiver: registration, which writes it to the Node. Reply: none; NodeObserved shows it.
 // If lost: volumes sends it again with each sweep.
@@ -71,8 +71,8 @@ type VolumesInUse struct{ Names []v1.UniqueVolumeName } // immutable
 // CSIDriver is a CSI driver that is registered on this node.
 type CSIDriver struct {
 	Name string
-	// NodeID is what the driver calls this node, MaxVolumes how many volumes it can have here (0: it does not say), and Topology
-	// where the node is.
+	// NodeID is what the driver calls this node, MaxVolumes how many volumes it can have here (0: it does not say), and
+	// Topology where the node is.
 	NodeID     string
 	MaxVolumes int64
 	Topology   map[string]string // immutable

@@ -153,7 +153,8 @@ func agents(v v1.VolumeSource) bool {
 
 // readOnly says that the volume itself is to be read only, whatever its mounts say.
 func readOnly(v v1.VolumeSource) bool {
-	return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly || v.CSI != nil && v.CSI.ReadOnly != nil && *v.CSI.ReadOnly
+	return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly ||
+		v.CSI != nil && v.CSI.ReadOnly != nil && *v.CSI.ReadOnly
 }
 
 // relabel says whether the runtime may give the volume the container's SELinux label: not what belongs to the host, nor an image,

@@ -119,12 +119,13 @@ func csiNode(was *storagev1.CSINode, node *v1.Node, told messages.CSIDriversObse
 		}
 		drivers[d.Name] = one
 	}
-	out.Spec.Drivers = slices.SortedFunc(maps.Values(drivers), func(x, y storagev1.CSINodeDriver) int { return cmp.Compare(x.Name, y.Name) })
+	byName := func(x, y storagev1.CSINodeDriver) int { return cmp.Compare(x.Name, y.Name) }
+	out.Spec.Drivers = slices.SortedFunc(maps.Values(drivers), byName)
 	return out
 }
 
-// withDrivers adds to a Node, which is changed, what CSI drivers call it and where they say that it is. A label that says something
-// else already stays.
+// withDrivers adds to a Node, which is changed, what CSI drivers call it and where they say that it is. A label that says
+// something else already stays.
 func withDrivers(node *v1.Node, told messages.CSIDriversObserved) *v1.Node {
 	if len(told.Drivers) == 0 && len(told.Gone) == 0 {
 		return node

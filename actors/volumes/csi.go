@@ -2,7 +2,6 @@ package volumes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -55,7 +54,8 @@ func orAsItIs(p podFolder, volume, path string, err error) (string, error) {
 	if err == nil || folder == "" || !placed(p, volume) {
 		return path, err
 	}
-	p.node.log.Warn("a mounted volume cannot be looked at again; it stays as it is", "pod", p.pod.UID, "volume", volume, "error", err)
+	p.node.log.Warn("a mounted volume cannot be looked at again; it stays as it is",
+		"pod", p.pod.UID, "volume", volume, "error", err)
 	p.work.renewAt(time.Now().Add(renewRetry))
 	return filepath.Join(p.Path(), folder), nil
 }
@@ -132,8 +132,12 @@ func (j *job) claimAndStage(ctx context.Context, folder string) error {
 	}
 	return j.alone(ctx, stagedKey(j.record), func(ctx context.Context) error {
 		if slices.Contains(j.pv.Spec.AccessModes, v1.ReadWriteOncePod) {
-			if other, err := j.usedBy(string(j.p.pod.UID)); err != nil || other != "" {
-				return errors.Join(err, wait("PersistentVolume %s is for one pod alone (ReadWriteOncePod), and pod %s has it", j.pv.Name, other))
+			other, err := j.usedBy(string(j.p.pod.UID))
+			switch {
+			case err != nil:
+				return err
+			case other != "":
+				return wait("PersistentVolume %s is for one pod alone (ReadWriteOncePod), and pod %s has it", j.pv.Name, other)
 			}
 		}
 		if err := j.record.Write(j.p.Root, folder); err != nil || !j.driver.Can(csi.Stages) {

@@ -144,7 +144,7 @@ func attachmentName(handle, driver, node string) string {
 }
 
 // attached is what the attacher said of the volume. The volume has first to be on the Node as in use, so that it is not detached
-// from then on, and as attached; both are the kubelet's conditions. Without the attach/detach controller the attachment alone counts.
+// from then on, and as attached; both are the kubelet's conditions.
 func (j *job) attached(ctx context.Context) (map[string]string, error) {
 	unique := uniqueName(j.record)
 	j.want(string(j.p.pod.UID), unique)

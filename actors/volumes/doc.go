@@ -15,18 +15,20 @@
 // parts at its end, before the volumes. A key that a ConfigMap or Secret does not hold is an error; the kubelet makes an
 // empty folder.
 //
-// Persistent volumes. A claim (claims.go) leads to a PersistentVolume, whose kind does the work: csi.go, localpv.go, or hostPath.
-// The mount reads claims, volumes, attachments and CSIDrivers when it needs them: a node may get those of its pods, and neither
-// list nor watch them. What others have to do first (bind, attach, register a driver) is a waitError, which is looked at again
-// soon, and at once where the Node or the drivers changed. Drivers are called by the leaf package csi, register by pluginwatch, and
-// are known to Storage (storage.go), which lives as long as the process; each driver has places of its own for calls, and pods with
-// persistent volumes a lane without a bound, so that a driver that hangs keeps no other pod's volumes.
+// Persistent volumes. A claim (claims.go) leads to a PersistentVolume, whose kind does the work: csi.go, localpv.go, or
+// hostPath. The mount reads claims, volumes, attachments and CSIDrivers when it needs them: a node may get those of its
+// pods, and neither list nor watch them. What others have to do first (bind, attach, register a driver) is a waitError,
+// which is looked at again soon, and at once where the Node or the drivers changed. Drivers are called by the leaf
+// package csi, register by pluginwatch, and are known to Storage (storage.go), which lives as long as the process; each
+// driver has places of its own for calls, and pods with persistent volumes a lane without a bound, so that a driver that
+// hangs keeps no other pod's volumes.
 //
-// Before a driver is asked for anything there is a record on the disk, vol_data.json, in the kubelet's form; it goes last. Who has a
-// volume is counted by the records of pods. A volume that is staged and of which no pod has a record is unstaged: it is an object of
-// a second reconciler (staged.go), found by its inventory after each pod's end and with each sweep, so also what an agent that was
-// killed left. Staging, and looking who has a volume, are one operation at a time for each volume. storageactor.go tells registration
-// which volumes are in use (those wanted, and those with a record) and which drivers there are.
+// Before a driver is asked for anything there is a record on the disk, vol_data.json, in the kubelet's form; it goes
+// last. Who has a volume is counted by the records of pods. A volume that is staged and of which no pod has a record is
+// unstaged: it is an object of a second reconciler (staged.go), found by its inventory after each pod's end and with
+// each sweep, so also what an agent that was killed left. Staging, and looking who has a volume, are one operation at a
+// time for each volume. storageactor.go tells registration which volumes are in use (those wanted, and those with a
+// record) and which drivers there are.
 //
 // Limits. An emptyDir in memory is as large as its sizeLimit. On disk the limit is for eviction to hold.
 //

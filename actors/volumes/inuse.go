@@ -18,8 +18,8 @@ import (
 // uniqueName is a volume's name on the Node.
 func uniqueName(r csi.Record) string { return csiName + "/" + r.Driver + "^" + r.Handle }
 
-// inUse lists the attachable volumes that some pod wants or that may be on this node still: none of them may be detached. A driver
-// of which it is not known whether its volumes are attached counts as one of which they are.
+// inUse lists the attachable volumes that some pod wants or that may be on this node still: none of them may be detached. A
+// driver of which it is not known whether its volumes are attached counts as one of which they are.
 func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	published, err := s.published()
 	if err != nil {

@@ -65,7 +65,9 @@ func (a *actor) tellDrivers(ctx supervisors.Context) {
 	drivers, gone, version := a.node.Storage.Drivers.All()
 	told := messages.CSIDriversObserved{Gone: gone}
 	for _, d := range drivers {
-		told.Drivers = append(told.Drivers, messages.CSIDriver{Name: d.Name, NodeID: d.NodeID, MaxVolumes: d.MaxVolumes, Topology: d.Topology})
+		told.Drivers = append(told.Drivers, messages.CSIDriver{
+			Name: d.Name, NodeID: d.NodeID, MaxVolumes: d.MaxVolumes, Topology: d.Topology,
+		})
 	}
 	ctx.Tell(messages.Registration, told)
 	if a.awaiting {

@@ -149,7 +149,8 @@ func (d *Driver) learn(ctx context.Context) error {
 		if err == nil && got.GetNodeId() == "" {
 			err = errors.New("it gives this node no ID")
 		}
-		d.NodeID, d.MaxVolumes, d.Topology = got.GetNodeId(), max(got.GetMaxVolumesPerNode(), 0), got.GetAccessibleTopology().GetSegments()
+		d.NodeID, d.MaxVolumes = got.GetNodeId(), max(got.GetMaxVolumesPerNode(), 0)
+		d.Topology = got.GetAccessibleTopology().GetSegments()
 		return err
 	})
 }
