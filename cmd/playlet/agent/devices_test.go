@@ -136,32 +136,34 @@ func TestADevicePlugin(t *testing.T) {
 
 // Whichever message of an allocation an actor is killed at, or is lost: the pod has its device, and no other one is taken.
 func TestAnAllocationSurvivesKills(t *testing.T) {
+	var strikes []strike
 	for _, s := range []spot{{"pods", "DevicesAllocated"}, {"resources", "AllocateDevices"}, {"resources", "allocated"}} {
-		for _, manner := range []string{"before", "after", "lost"} {
-			if s.message == "allocated" && manner == "lost" { // the result of an actor's own work
-				continue
-			}
-			t.Run(s.String()+" "+manner, func(t *testing.T) {
-				t.Parallel()
-				r := newClusterRig(t, sim.Options{})
-				k := &killer{spot: s, manner: manner}
-				r.start(k)
-				p := resourcestest.NewPlugin(filepath.Join(r.dir, "root", "device-plugins"), gpu, "a", "b")
-				defer p.Stop()
-				r.startPlugin(p)
-				r.eventually("the plugin's devices are known", func() bool {
-					_, allocatable := r.agent.host.Devices.Capacity()
-					q := allocatable[gpu]
-					return q.Value() == 2
-				})
-				r.binds(askingGPU("first"))
-				r.eventually("it has the device", func() bool {
-					return r.pod("first").Status.Phase == v1.PodRunning && r.devicesOf("first") == "a"
-				})
-				if len(p.Asked) != 1 || !k.struck {
-					t.Errorf("the plugin was asked for %v; struck: %v", p.Asked, k.struck)
-				}
-			})
+		strikes = append(strikes, strike{s, "before"}, strike{s, "after"})
+		if s.message != "allocated" { // the result of an actor's own work
+			strikes = append(strikes, strike{s, "lost"})
 		}
+	}
+	for _, s := range strikes {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			r := newClusterRig(t, sim.Options{})
+			k := newKiller([]strike{s})
+			r.start(k)
+			p := resourcestest.NewPlugin(filepath.Join(r.dir, "root", "device-plugins"), gpu, "a", "b")
+			defer p.Stop()
+			r.startPlugin(p)
+			r.eventually("the plugin's devices are known", func() bool {
+				_, allocatable := r.agent.host.Devices.Capacity()
+				q := allocatable[gpu]
+				return q.Value() == 2
+			})
+			r.binds(askingGPU("first"))
+			r.eventually("it has the device", func() bool {
+				return r.pod("first").Status.Phase == v1.PodRunning && r.devicesOf("first") == "a"
+			})
+			if len(p.Asked) != 1 || k.coming[s] {
+				t.Errorf("the plugin was asked for %v; it was not struck: %v", p.Asked, k.coming[s])
+			}
+		})
 	}
 }

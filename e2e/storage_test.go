@@ -1,0 +1,179 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	api "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
+	"github.com/playlet-dev/playlet/e2e/cluster"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// boundClaim makes a claim and the volume that it is bound to, as a provisioner and a binder do. A pod that is given owns the claim.
+func boundClaim(t *testing.T, c *cluster.Cluster, ns, name string, source corev1.PersistentVolumeSource, owner *corev1.Pod) {
+	t.Helper()
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
+	modes, class, volume := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, "", ns+"-"+name
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: modes, StorageClassName: &class, VolumeName: volume, Resources: corev1.VolumeResourceRequirements{Requests: size}}}
+	if owner != nil {
+		claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("Pod"))}
+	}
+	claims, volumes := c.Admin.CoreV1().PersistentVolumeClaims(ns), c.Admin.CoreV1().PersistentVolumes()
+	claim, err := claims.Create(t.Context(), claim, metav1.CreateOptions{})
+	must(t, err)
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes: modes, Capacity: size, PersistentVolumeSource: source,
+		ClaimRef: &corev1.ObjectReference{Namespace: ns, Name: name, UID: claim.UID}}}
+	if source.Local != nil {
+		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelOSStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"linux"}}},
+		}}}}
+	}
+	_, err = volumes.Create(t.Context(), pv, metav1.CreateOptions{})
+	must(t, err)
+	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: modes, Capacity: size}
+	_, err = claims.UpdateStatus(t.Context(), claim, metav1.UpdateOptions{})
+	must(t, err)
+}
+
+// A pod has volumes of a CSI driver, by a claim of its own, by one that was made for it and inline, and a local one. It waits for
+// the driver with its name; what it writes is in the volumes; an agent that was killed finds all of it and asks the driver for
+// nothing; at the end each volume is taken away once.
+func TestPersistentVolumes(t *testing.T) {
+	c := cluster.Shared(t)
+	n, ns := c.Node(t), c.Namespace(t)
+	s, a := inCluster(t, c, n, nil)
+	d := &csitest.Driver{Name: ns + ".example.org", Data: t.TempDir(), Can: []api.NodeServiceCapability_RPC_Type{
+		api.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME}}
+	no, yes := false, true
+	_, err := c.Admin.StorageV1().CSIDrivers().Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.Name},
+		Spec: storagev1.CSIDriverSpec{AttachRequired: &no, PodInfoOnMount: &yes,
+			VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}}},
+		metav1.CreateOptions{})
+	must(t, err)
+	local := t.TempDir()
+	of := func(handle string) corev1.PersistentVolumeSource {
+		return corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: d.Name, VolumeHandle: handle}}
+	}
+	boundClaim(t, c, ns, "claim", of("one"), nil)
+	boundClaim(t, c, ns, "local", corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: local}}, nil)
+	pod := create(t, c, ns, n.Name, manifest(s, "p", strings.ReplaceAll(`
+terminationGracePeriodSeconds: 1
+containers:
+- name: c
+  image: HELLO
+  args: [write, /claim/x, one, --, write, /scratch/x, two, --, write, /inline/x, three, --, write, /local/x, four, --, sleep]
+  volumeMounts:
+  - {name: claim, mountPath: /claim}
+  - {name: scratch, mountPath: /scratch}
+  - {name: inline, mountPath: /inline}
+  - {name: local, mountPath: /local}
+volumes:
+- {name: claim, persistentVolumeClaim: {claimName: claim}}
+- name: scratch
+  ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}}
+- {name: inline, csi: {driver: DRIVER}}
+- {name: local, persistentVolumeClaim: {claimName: local}}`, "DRIVER", d.Name)))
+	boundClaim(t, c, ns, "p-scratch", of("two"), pod)
+	await(t, func() error {
+		out, notes, _ := playlet(t, "pods", "-A", "--admin-socket="+a.AdminSocket)
+		if want := "CSI driver " + d.Name + " is not registered on this node"; !strings.Contains(out+notes, "containers wait for volume ") ||
+			!strings.Contains(out+notes, want) {
+			return errors.New(out + notes)
+		}
+		return nil
+	})
+	must(t, d.Start(a.RootDir))
+	defer d.Stop()
+	awaitAPIPod(t, c, ns, "p", ready)
+	await(t, func() error {
+		for _, file := range []string{filepath.Join(d.Data, "one", "x"), filepath.Join(d.Data, "two", "x"), filepath.Join(local, "x")} {
+			if _, err := os.Stat(file); err != nil {
+				return err
+			}
+		}
+		found, err := filepath.Glob(filepath.Join(d.Data, "csi-*", "x"))
+		if err == nil && len(found) != 1 {
+			err = fmt.Errorf("of the inline volume there is %v", found)
+		}
+		return err
+	})
+	await(t, func() error {
+		node, err := c.Admin.StorageV1().CSINodes().Get(t.Context(), n.Name, metav1.GetOptions{})
+		if err == nil && (len(node.Spec.Drivers) != 1 || node.Spec.Drivers[0].Name != d.Name || *node.Spec.Drivers[0].Allocatable.Count != 7) {
+			err = fmt.Errorf("the CSINode has %+v", node.Spec.Drivers)
+		}
+		return err
+	})
+	awaitNode(t, c, n.Name, func(node *corev1.Node) error {
+		if !strings.Contains(node.Annotations["csi.volume.kubernetes.io/nodeid"], d.Name) || node.Labels["topology."+d.Name+"/zone"] != "a" {
+			return fmt.Errorf("annotations %v, labels %v", node.Annotations, node.Labels)
+		}
+		return nil
+	})
+	began := d.Calls()
+	if got := callsByName(began); got["Stage"] != 2 || got["Publish"] != 3 || len(began) != 5 {
+		t.Errorf("the driver was asked for %v", began)
+	}
+	must(t, a.Kill9())
+	must(t, a.Start())
+	await(t, func() error {
+		var in any
+		return a.Admin(t.Context(), "/v1/explain/pod/p?namespace="+ns, &in)
+	})
+	awaitAPIPod(t, c, ns, "p", ready)
+	if got := d.Calls(); !slices.Equal(got, began) {
+		t.Errorf("an agent that was started anew asked for %v", got[len(began):])
+	}
+	remove(t, c, ns, "p")
+	awaitNoAPIPod(t, c, ns, "p")
+	await(t, func() error {
+		if got := callsByName(d.Calls()[len(began):]); got["Unpublish"] != 3 || got["Unstage"] != 2 {
+			return fmt.Errorf("the driver was asked for %v", d.Calls())
+		}
+		if _, err := os.Stat(filepath.Join(a.RootDir, "pods", string(pod.UID))); !os.IsNotExist(err) {
+			return fmt.Errorf("the pod's folder is left: %w", err)
+		}
+		staged, _ := filepath.Glob(filepath.Join(a.RootDir, "plugins/kubernetes.io/csi", d.Name, "*"))
+		if len(staged) > 0 {
+			return fmt.Errorf("left: %v", staged)
+		}
+		return nil
+	})
+	if got := d.Calls(); len(got) != 10 {
+		t.Errorf("the driver was asked for %v", got)
+	}
+	awaitNode(t, c, n.Name, func(node *corev1.Node) error {
+		if len(node.Status.VolumesInUse) > 0 {
+			return fmt.Errorf("in use: %v", node.Status.VolumesInUse)
+		}
+		return nil
+	})
+	for _, folder := range []string{filepath.Join(d.Data, "one"), local} {
+		if _, err := os.Stat(filepath.Join(folder, "x")); err != nil {
+			t.Errorf("what the pod wrote is gone with it: %v", err)
+		}
+	}
+}
+
+// callsByName counts calls by their names.
+func callsByName(calls []string) map[string]int {
+	out := map[string]int{}
+	for _, c := range calls {
+		name, _, _ := strings.Cut(c, " ")
+		out[name]++
+	}
+	return out
+}
