@@ -141,7 +141,7 @@ func (a *actor) clear(ctx supervisors.Context, r *room) {
 		return admission.NewLedger(slices.Concat(rest, r.reserved)...)
 	}
 	r.later = without(func(e *entry) bool {
-		return (e.record.Fail != nil || r.awaited && e.ends()) && !e.overdue(ctx.Now())
+		return (e.record.Fail != nil || r.awaited && e.departs()) && !e.overdue(ctx.Now())
 	})
 	r.taken = without(func(e *entry) bool { return e.overdue(ctx.Now()) })
 }
@@ -267,15 +267,19 @@ func (a *actor) claimOf(e *entry) *admission.Claim {
 
 // holdsRoom says that a pod that is here still has what it asked for.
 func (e *entry) holdsRoom() bool {
-	return (e.runs() || e.ends()) && e.record.Final == nil && !final(e.status)
+	return e.lingers || (e.runs() || e.ends()) && e.record.Final == nil && !final(e.status)
 }
 
-// foundClaims are what pods hold of the node that were found running and of which no source has told yet.
+// foundClaims are what pods hold of the node that were found running and of which no source has told yet, and what those are to
+// have that were admitted before and wait for their devices.
 func (a *actor) foundClaims() []*admission.Claim {
 	var out []*admission.Claim
 	for _, e := range a.entries {
-		if e.found != nil && runsSomething(e.found) {
+		switch {
+		case e.found != nil && runsSomething(e.found):
 			out = append(out, foundClaim(e.found, e.record.Allocated))
+		case e.state == held && e.why != nil && e.why.Code == messages.ReasonAllocating && e.admittedBefore():
+			out = append(out, admission.NewClaim(e.record.Allocated.in(e.want.pod)))
 		}
 	}
 	return out

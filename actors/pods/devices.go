@@ -76,11 +76,14 @@ func asksForDevices(pod *v1.Pod) bool {
 	return false
 }
 
-// holding are the pods that hold their devices: those that are to run, and those of which something may run.
+// holding are the pods that hold their devices: those that are to run, and those of which something may run, whatever the API
+// server calls them.
 func (a *actor) holding() map[string]bool {
 	out := make(map[string]bool, len(a.entries))
 	for uid, e := range a.entries {
 		switch {
+		case e.lingers, e.found != nil && runsSomething(e.found):
+			out[uid] = true
 		case e.state == unclaimed && e.found == nil, e.state == leaving, e.state == over, e.record.Final != nil, final(e.status):
 		default:
 			out[uid] = true

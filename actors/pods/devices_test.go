@@ -124,3 +124,67 @@ func TestFoundPodsHoldTheirDevices(t *testing.T) {
 		t.Errorf("told %+v", s)
 	}
 }
+
+// A pod that the API server calls Failed, and that runs, holds what it has until its actor has told that it ended.
+func TestAFailedPodThatRunsHoldsWhatItHas(t *testing.T) {
+	for name, ends := range map[string]func(*node){
+		"is finished": func(n *node) {
+			n.Send(messages.PodAddress("old"), messages.PodStatusChanged{UID: "old", Phase: "finished",
+				Status: &v1.PodStatus{Phase: v1.PodFailed}})
+		},
+		"has ended": func(n *node) { n.Send(messages.PodAddress("old"), messages.PodEnded{UID: "old"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := gpus(t)
+			n.Send(messages.Runtime, messages.RuntimeAudited{ReadAt: n.Now().Add(time.Millisecond), Pods: []messages.PodFacts{
+				{UID: "old", Name: "old", Namespace: "default", Sandboxes: []messages.SandboxFact{{ID: "s", Ready: true}}}}})
+			wants(n.Kit, messages.File)
+			old := withGPU("old", "old")
+			old.Status.Phase = v1.PodFailed
+			others := []*v1.Pod{old, withGPU("web", "u"), pod("a", "a"), pod("b", "b"), pod("c", "c")} // one more than there is room for
+			wants(n.Kit, messages.APIServer, others...)
+			all := n.Take()
+			if asked := ofType[messages.AllocateDevices](all); len(asked) != 1 || !asked[0].Holding["old"] {
+				t.Error("its device is not held at first")
+			}
+			if !slices.ContainsFunc(ofType[messages.PodStatusWanted](all), func(s messages.PodStatusWanted) bool {
+				return s.UID == "c" && s.Status != nil && s.Status.Reason == "OutOfpods"
+			}) {
+				t.Error("there is room for one more")
+			}
+			n.Send(messages.PodAddress("old"), messages.PodStatusChanged{UID: "old", Phase: "terminating", Status: &old.Status})
+			n.Advance(allocateAgain)
+			if asked := sent[messages.AllocateDevices](n.Kit); len(asked) != 1 || !asked[0].Holding["old"] {
+				t.Error("its device is not held while it is ended")
+			}
+			ends(n)
+			n.Advance(allocateAgain)
+			if asked := sent[messages.AllocateDevices](n.Kit); len(asked) != 1 || asked[0].Holding["old"] {
+				t.Error("its device is held when it has ended")
+			}
+		})
+	}
+}
+
+// A pod that waits for its devices again, as it ran before the machine was restarted, keeps its room meanwhile.
+func TestAPodThatWaitsForItsDevicesAgainHoldsItsRoom(t *testing.T) {
+	n := gpus(t)
+	audit(n.Kit)
+	wants(n.Kit, messages.File)
+	before := withGPU("before", "u")
+	before.Status.StartTime = &metav1.Time{Time: n.Now()}
+	wants(n.Kit, messages.APIServer, before, pod("a", "a"), pod("b", "b"), pod("c", "c"), pod("d", "d"))
+	n.Send(messages.Resources, messages.DevicesAllocated{UID: "u"})
+	if !slices.Equal(n.Spawned, []string{"a", "b", "c", "d", "u"}) { // the fourth is refused
+		t.Errorf("spawned %v", n.Spawned)
+	}
+	var refused []string
+	for _, s := range sent[messages.PodStatusWanted](n.Kit) {
+		if s.Status != nil && s.Status.Phase == v1.PodFailed {
+			refused = append(refused, s.UID)
+		}
+	}
+	if !slices.Equal(refused, []string{"d"}) {
+		t.Errorf("refused %v", refused)
+	}
+}

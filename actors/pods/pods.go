@@ -247,6 +247,9 @@ func (a *actor) statusChanged(ctx supervisors.Context, e *entry, m messages.PodS
 	if freed {
 		a.reconsider(ctx)
 	}
+	if m.Phase == "finished" { // that is all that one says whose final status was on the disk when its actor began
+		a.settles(ctx, e)
+	}
 }
 
 // logWait logs what a pod begins to wait for. Failed mounts, pulls and probes are logged where they fail; ends are no trouble.

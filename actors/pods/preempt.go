@@ -21,7 +21,7 @@ import (
 // preempt ends other pods so that there is room for a critical one, and reports whether there will be. What is ending already
 // is counted on, and nothing more is ended than is lacking besides.
 func (a *actor) preempt(ctx supervisors.Context, r *room, w *want, claim *admission.Claim) bool {
-	staying := a.claims(func(e *entry) bool { return e.ends() || e.state == failing })
+	staying := a.claims((*entry).departs)
 	refusal := admission.Admit(r.node, admission.NewLedger(slices.Concat(staying, r.reserved)...), claim)
 	if refusal.Refused() {
 		victims, ok := admission.Victims(w.pod, staying, refusal.Lacks)
@@ -95,7 +95,7 @@ func (a *actor) fail(ctx supervisors.Context, e *entry, why messages.PodFailure)
 func (a *actor) makingRoom(ctx supervisors.Context, lacks string) *messages.Reason {
 	var names []string
 	for _, e := range a.entries {
-		if (e.state == failing || e.ends()) && e.holdsRoom() && !e.overdue(ctx.Now()) {
+		if e.departs() && e.holdsRoom() && !e.overdue(ctx.Now()) {
 			names = append(names, e.name)
 		}
 	}
@@ -123,8 +123,11 @@ func (e *entry) leaves() time.Time {
 	if e.record.Fail != nil {
 		from(e.failed, cmp.Or(e.record.Fail.Grace, e.pod.Spec.TerminationGracePeriodSeconds))
 	}
-	if e.ending != nil {
+	switch {
+	case e.ending != nil:
 		from(e.ending.Since, e.grace())
+	case e.lingers && e.record.Fail == nil:
+		from(e.failed, e.pod.Spec.TerminationGracePeriodSeconds)
 	}
 	return at
 }

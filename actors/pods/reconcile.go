@@ -201,7 +201,8 @@ func restartsOf(s *v1.PodStatus) *v1.PodStatus {
 // spawn begins the life of a pod's actor.
 func (a *actor) spawn(ctx supervisors.Context, e *entry) {
 	a.order++
-	e.life = life{order: a.order, generation: 1, failed: ctx.Now()}
+	lingers := e.record.Final != nil && e.found != nil && runsSomething(e.found)
+	e.life = life{order: a.order, generation: 1, failed: ctx.Now(), lingers: lingers}
 	if e.want != nil {
 		if e.source = e.want.source; e.source == messages.APIServer {
 			if e.told = e.record.Allocated; e.told == nil {

@@ -128,6 +128,7 @@ func (a *actor) wrote(ctx supervisors.Context, problem error) {
 // ended takes the word that nothing of a pod runs any more, or that nothing is left of it, which one that is not to end said in
 // an earlier life. Of a deleted one the final status is kept until its object has gone: the API server may not have it yet.
 func (a *actor) ended(ctx supervisors.Context, e *entry, m messages.PodEnded) {
+	defer a.settles(ctx, e)
 	switch {
 	case m.Gone && e.state == clearing:
 		if e.record.Final == nil { // else it was deleted meanwhile, and said its status before
@@ -156,6 +157,14 @@ func (a *actor) ended(ctx supervisors.Context, e *entry, m messages.PodEnded) {
 		a.renew(ctx, e)
 	case a.unsaved && !a.saving:
 		a.save(ctx)
+	}
+}
+
+// settles takes that nothing of a pod runs any more.
+func (a *actor) settles(ctx supervisors.Context, e *entry) {
+	if e.lingers {
+		e.lingers = false
+		a.reconsider(ctx)
 	}
 }
 

@@ -96,6 +96,7 @@ type life struct {
 	claim      *admission.Claim // of pod
 	status     *v1.PodStatus
 	phase      string // of its actor
+	lingers    bool   // it had its final status when its actor began and ran all the same; the actor has not told yet that it ended
 	waiting    *messages.Reason
 	quarantine *messages.ChildQuarantined
 }
@@ -121,6 +122,9 @@ func (e *entry) runs() bool { return e.state == running || e.state == failing }
 
 // ends says that the pod is on its way out, whoever wants that.
 func (e *entry) ends() bool { return e.state == ending || e.state == replacing || e.state == clearing }
+
+// departs says that what runs of the pod is to end.
+func (e *entry) departs() bool { return e.ends() || e.state == failing || e.state == finished }
 
 // orphan says that no source ever named the pod.
 func (e *entry) orphan() bool { return e.ending != nil && e.ending.Orphan }

@@ -53,12 +53,12 @@ type lister struct {
 	devices Devices
 }
 
-// List implements api.PodResourcesListerServer: pods that are over are left out.
+// List implements api.PodResourcesListerServer: pods that are over, and of which nothing runs, are left out.
 func (l *lister) List(context.Context, *api.ListPodResourcesRequest) (*api.ListPodResourcesResponse, error) {
 	metrics.PodResources("requests_total", "requests_list")
 	out := &api.ListPodResourcesResponse{}
 	for _, p := range l.board.Now().Pods {
-		if p.Status == nil || !finalstatus.Final(p.Status.Phase) {
+		if p.Status == nil || !finalstatus.Final(p.Status.Phase) || p.Phase == "terminating" {
 			out.PodResources = append(out.PodResources, l.of(p.Pod))
 		}
 	}

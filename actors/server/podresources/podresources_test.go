@@ -34,7 +34,10 @@ func TestWhatIsTold(t *testing.T) {
 		p.Spec.Containers = []v1.Container{{Name: "app"}}
 		return board.Pod{Pod: p, Status: &v1.PodStatus{Phase: phase}}
 	}
-	b.Publish(board.Snapshot{Pods: []board.Pod{pod("runs", v1.PodRunning), pod("over", v1.PodFailed), {Pod: pod("new", "").Pod}}})
+	lingers := pod("ends", v1.PodFailed) // the API server called it so before it had ended
+	lingers.Phase = "terminating"
+	b.Publish(board.Snapshot{Pods: []board.Pod{pod("runs", v1.PodRunning), pod("over", v1.PodFailed), {Pod: pod("new", "").Pod},
+		lingers}})
 	l := &lister{board: b, devices: named{}}
 	list, err := l.List(t.Context(), nil)
 	if err != nil {
@@ -47,7 +50,8 @@ func TestWhatIsTold(t *testing.T) {
 			got = append(got, fmt.Sprint(c.GetName(), c.GetDevices()[0].GetDeviceIds(), c.GetCpuIds(), c.GetMemory()))
 		}
 	}
-	if want := "ns/runs side[u-side] [] [] app[u-app] [] [] ns/new side[u-side] [] [] app[u-app] [] []"; strings.Join(got, " ") != want {
+	if want := "ns/runs side[u-side] [] [] app[u-app] [] [] ns/new side[u-side] [] [] app[u-app] [] [] " +
+		"ns/ends side[u-side] [] [] app[u-app] [] []"; strings.Join(got, " ") != want {
 		t.Errorf("%s, want %s", strings.Join(got, " "), want)
 	}
 	if one, err := l.Get(t.Context(), &api.GetPodResourcesRequest{PodName: "over", PodNamespace: "ns"}); err != nil ||
