@@ -53,6 +53,7 @@ var (
 		{"", "memory.peak", func(s *model.ContainerStats, t []byte) { s.Memory.MaxUsage = number(t) }, false},
 		{"", "memory.swap.current", func(s *model.ContainerStats, t []byte) { s.Memory.Swap = number(t) }, false},
 		{"", "memory.events", memoryEvents, false},
+		{"", "memory.events.local", localMemoryEvents, false}, // after it; kernels before 5.2 have none
 		{"", "pids.current", func(s *model.ContainerStats, t []byte) { s.Processes.ThreadsCurrent = number(t) }, false},
 		{"", "io.stat", disksV2, false},
 		{"", "cpu.pressure", func(s *model.ContainerStats, t []byte) { pressure(&s.Cpu.PSI, t) }, false},
@@ -74,7 +75,9 @@ var (
 	}
 	limitsV2 = []limitFile{
 		// As shares of version 1, by the kubelet's rule (KEP-2254).
-		{"", "cpu.weight", func(s *model.ContainerSpec, t []byte) { s.Cpu.Limit = 2 + (number(t)-1)*262142/9999 }, false},
+		{"", "cpu.weight", func(s *model.ContainerSpec, t []byte) {
+			s.Cpu.Limit = 2 + (min(max(number(t), 1), 10000)-1)*262142/9999 // an idle cgroup has weight 0
+		}, false},
 		{"", "cpu.max", func(s *model.ContainerSpec, t []byte) {
 			quota, period, _ := bytes.Cut(t, []byte(" "))
 			if s.Cpu.Quota, s.Cpu.Period = number(quota), number(period); s.Cpu.Quota == math.MaxUint64 {

@@ -30,15 +30,18 @@ import (
 )
 
 // included is what the kubelet has cAdvisor collect.
-var included = sync.OnceValue(func() container.MetricSet { return includedFor(unified()) })
+var included = sync.OnceValue(func() container.MetricSet {
+	_, err := os.Stat("/sys/fs/cgroup/cpu.pressure")
+	return includedFor(err == nil)
+})
 
-func includedFor(unified bool) container.MetricSet {
+func includedFor(pressure bool) container.MetricSet {
 	out := container.MetricSet{
 		container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {},
 		container.DiskUsageMetrics:    {},
 		container.NetworkUsageMetrics: {}, container.ProcessMetrics: {}, container.OOMMetrics: {},
 	}
-	if unified { // version 1 has no pressure: its families would be zeros
+	if pressure { // version 1 has none, nor has a kernel with psi=0: its families would be zeros
 		out[container.PressureMetrics] = struct{}{}
 	}
 	return out
@@ -88,8 +91,9 @@ type cgroupReader struct {
 
 // knownSpec is what a cgroup's files of limits said at a time.
 type knownSpec struct {
-	at   time.Time
-	spec model.ContainerSpec
+	at    time.Time
+	inode uint64 // of its folder: one that is made anew under the name has another
+	spec  model.ContainerSpec
 }
 
 // specAge is how old limits may be. They are a third of what there is to read of a cgroup, and hardly ever change.
@@ -324,11 +328,16 @@ func (r *cgroupReader) byLibrary(g cgroupAt, network bool, _ *model.ContainerSpe
 // spec gives the limits of a cgroup. What a cgroup has of controllers, and when it was made, does not change.
 func (r *cgroupReader) spec(g cgroupAt) (model.ContainerSpec, error) {
 	now := r.now()
+	var folder unix.Stat_t
+	if err := unix.Fstat(g.dirs[controllerOf(g.dirs)], &folder); err != nil {
+		return model.ContainerSpec{}, err
+	}
 	k, known := r.specs[g.name]
+	known = known && k.inode == folder.Ino
 	if known && now.Sub(k.at) < specAge {
 		return k.spec, nil
 	}
-	k.at = now
+	k.at, k.inode = now, folder.Ino
 	var err error
 	if known && g.name != "/" {
 		limits := limitsV1

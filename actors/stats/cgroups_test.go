@@ -3,6 +3,7 @@ package stats
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"maps"
 	"math"
 	"os"
@@ -324,6 +325,10 @@ func TestUnifiedCgroups(t *testing.T) {
 	r.now = func() time.Time { return time.Now().Add(specAge) }
 	asTheLibraryReads(t, r, "/"+group, false)
 	*r = again
+	local := filepath.Join(dir, group, "memory.events.local") // which the library does not read
+	if err := os.WriteFile(local, []byte("oom_kill 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	info, err := r.one("/"+group, false)
 	if err != nil {
 		t.Fatal(err)
@@ -335,7 +340,7 @@ func TestUnifiedCgroups(t *testing.T) {
 		*s.SwapAvailableBytes != 5000 {
 		t.Errorf("%+v %+v %+v", c, m, s)
 	}
-	if stats := g.stats(); stats.OOMEvents != 2 || stats.Processes.ThreadsMax != 100 || stats.Processes.ThreadsCurrent != 4 || info.Spec.Cpu.Quota != 50000 {
+	if stats := g.stats(); stats.OOMEvents != 1 || stats.Memory.Events.High != 8 || stats.Processes.ThreadsMax != 100 || stats.Processes.ThreadsCurrent != 4 || info.Spec.Cpu.Quota != 50000 {
 		t.Errorf("%+v", stats)
 	}
 	if c.PSI.Some.Total != 7000 || c.PSI.Full.Avg10 != 0.5 || m.PSI.Some.Avg10 != 1.5 || inputOutput(g).PSI.Full.Total != 3000 {
@@ -343,11 +348,43 @@ func TestUnifiedCgroups(t *testing.T) {
 	}
 }
 
-// Pressure is of version 2 alone.
+// Pressure is told of where the machine has it.
 func TestPressureIsCollectedWhereThereIsSome(t *testing.T) {
-	for _, unified := range []bool{false, true} {
-		if got := includedFor(unified).Has(container.PressureMetrics); got != unified {
-			t.Errorf("unified %v: %v", unified, got)
+	for _, there := range []bool{false, true} {
+		if got := includedFor(there).Has(container.PressureMetrics); got != there {
+			t.Errorf("there %v: %v", there, got)
+		}
+	}
+}
+
+// A cgroup that is idle has weight 0; one that is made anew under its name is another one.
+func TestLimitsOfAnotherCgroup(t *testing.T) {
+	var idle model.ContainerSpec
+	limitsV2[0].into(&idle, []byte("0\n"))
+	if idle.Cpu.Limit != 2 {
+		t.Errorf("weight 0 is %d shares", idle.Cpu.Limit)
+	}
+	dir, now := t.TempDir(), time.Now()
+	r := &cgroupReader{mounts: map[string]string{"pids": dir}, now: func() time.Time { return now }}
+	for i, limit := range []uint64{5, 7} {
+		folder := filepath.Join(dir, strconv.Itoa(i)) // the first stays, so that its inode is not used again
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "pids.max"), strconv.AppendUint(nil, limit, 10), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(filepath.Join(dir, "a"))
+		if err := os.Symlink(folder, filepath.Join(dir, "a")); err != nil {
+			t.Fatal(err)
+		}
+		at, err := os.Open(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec, err := r.spec(cgroupAt{r.mounts, "/a", map[string]int{"pids": int(at.Fd())}})
+		if err = errors.Join(err, at.Close()); err != nil || spec.Processes.Limit != limit {
+			t.Errorf("%d processes, want %d: %v", spec.Processes.Limit, limit, err)
 		}
 	}
 }

@@ -140,6 +140,15 @@ func memoryEvents(s *model.ContainerStats, text []byte) {
 	})
 }
 
+// localMemoryEvents reads memory.events.local, which counts no cgroup within.
+func localMemoryEvents(s *model.ContainerStats, text []byte) {
+	pairs(text, func(key string, n uint64) {
+		if key == "oom_kill" {
+			s.OOMEvents = n
+		}
+	})
+}
+
 // disk finds the figures of a disk, "8:0", among those of all.
 func disk(all *[]model.PerDiskStats, device []byte) map[string]uint64 {
 	a, b, ok := bytes.Cut(device, []byte(":"))
@@ -234,6 +243,9 @@ func average(text []byte) float64 {
 	return f
 }
 
+// mostInterfaces bounds those of one cgroup: a pod may make as many as it likes.
+const mostInterfaces = 1024
+
 // uncounted begin the names of interfaces that the kubelet does not count.
 var uncounted = []string{"lo", "veth", "docker", "nerdctl"}
 
@@ -245,7 +257,10 @@ func interfaces(text []byte) (out []model.InterfaceStats) {
 		if !ok || len(n) != 16 {
 			continue
 		}
-		i := model.InterfaceStats{Name: string(bytes.TrimSpace(title))}
+		if len(out) == mostInterfaces {
+			break
+		}
+		i := model.InterfaceStats{Name: strings.ToValidUTF8(string(bytes.TrimSpace(title)), "\uFFFD")}
 		if slices.ContainsFunc(uncounted, func(p string) bool { return strings.HasPrefix(strings.ToLower(i.Name), p) }) {
 			continue
 		}

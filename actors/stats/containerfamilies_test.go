@@ -159,3 +159,36 @@ func TestContainerFamiliesAreCAdvisors(t *testing.T) {
 		t.Errorf("only %d metrics were compared", len(should))
 	}
 }
+
+// A pod chooses the names of its interfaces: none spoils the answer, and many cost what they are.
+func TestNamesOfInterfaces(t *testing.T) {
+	var text strings.Builder
+	for i := range 2 * mostInterfaces {
+		fmt.Fprintf(&text, "%d: 1 0 0 0 0 0 0 0 2 0 0 0 0 0 0 0\n", i)
+	}
+	if got := len(interfaces([]byte(text.String()))); got != mostInterfaces {
+		t.Errorf("%d interfaces", got)
+	}
+	s := &model.ContainerStats{Cpu: &model.CpuStats{}, Memory: &model.MemoryStats{}, Network: &model.NetworkStats{
+		Interfaces: interfaces([]byte("e\xff: 1 0 0 0 0 0 0 0 2 0 0 0 0 0 0 0\ne\xfe: 3 0 0 0 0 0 0 0 4 0 0 0 0 0 0 0\n"))}}
+	s.Network.Interfaces = append(s.Network.Interfaces, model.InterfaceStats{Name: "raw\xff"})
+	info := &model.ContainerInfo{Stats: []*model.ContainerStats{s}}
+	info.Spec.HasNetwork = true
+	got, err := (&containerGatherer{prometheus.NewRegistry(), map[string]*model.ContainerInfo{"/": info}, begin, true}).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range got {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == "container_network_receive_bytes_total" && l.GetName() == "interface" {
+					names = append(names, l.GetValue())
+				}
+			}
+		}
+	}
+	if !slices.Equal(names, []string{"e\uFFFD", "raw\uFFFD"}) {
+		t.Errorf("%q", names)
+	}
+}

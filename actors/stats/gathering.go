@@ -3,6 +3,7 @@ package stats
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/cadvisor/lib/model"
@@ -21,7 +22,7 @@ type containerGatherer struct {
 // Gather implements prometheus.Gatherer.
 func (c *containerGatherer) Gather() ([]*dto.MetricFamily, error) {
 	out, err := c.others.Gather()
-	g := &gathering{now: c.now, labels: map[[2]string]*dto.LabelPair{}}
+	g := &gathering{now: c.now, labels: map[[2]string]*dto.LabelPair{}, seen: map[ownLabels]int{}}
 	cgroups := make([]labeled, 0, len(c.all))
 	for _, info := range c.all {
 		if len(info.Stats) > 0 {
@@ -45,13 +46,17 @@ func (c *containerGatherer) Gather() ([]*dto.MetricFamily, error) {
 type gathering struct {
 	now    time.Time
 	labels map[[2]string]*dto.LabelPair // of devices and the like, made once for the answer
+	seen   map[ownLabels]int            // in which turn a metric had them last
 
 	family *containerFamily
 	out    *dto.MetricFamily
 	cgroup *labeled
-	first  int // of the cgroup's metrics among the family's
+	turn   int // counts the cgroups of the families
 	slots  []slot
 }
+
+// ownLabels are those that a metric has beyond its cgroup's: the same ones are the same by address.
+type ownLabels [4]*dto.LabelPair
 
 // labeled is a cgroup with the labels that each of its metrics has.
 type labeled struct {
@@ -85,7 +90,7 @@ func commonLabels(info *model.ContainerInfo) []*dto.LabelPair {
 func (g *gathering) one(f *containerFamily, cgroups []labeled) *dto.MetricFamily {
 	g.family, g.out = f, &dto.MetricFamily{Name: &f.name, Help: &f.help, Type: f.kind.Enum()}
 	for i := range cgroups {
-		g.cgroup, g.first = &cgroups[i], len(g.out.Metric)
+		g.cgroup, g.turn = &cgroups[i], g.turn+1
 		f.values(g, g.cgroup.info, g.cgroup.info.Stats[0])
 	}
 	return g.out
@@ -98,12 +103,11 @@ func (g *gathering) add(value float64, own ...string) { g.addAt(g.cgroup.at, val
 func (g *gathering) addAt(at int64, value float64, own ...string) {
 	pairs := g.cgroup.pairs
 	if len(own) > 0 {
-		pairs = g.with(pairs, own)
-		for _, m := range g.out.Metric[g.first:] {
-			if slices.Equal(m.Label, pairs) { // they are the same by address
-				return
-			}
+		var key ownLabels
+		if pairs, key = g.with(pairs, own); g.seen[key] == g.turn {
+			return
 		}
+		g.seen[key] = g.turn
 	}
 	if len(g.slots) == 0 {
 		g.slots = make([]slot, slotsAtOnce)
@@ -123,17 +127,17 @@ func (g *gathering) addAt(at int64, value float64, own ...string) {
 }
 
 // with adds the family's own labels, in the order of names.
-func (g *gathering) with(pairs []*dto.LabelPair, own []string) []*dto.LabelPair {
-	out := append(make([]*dto.LabelPair, 0, len(pairs)+len(own)), pairs...)
+func (g *gathering) with(pairs []*dto.LabelPair, own []string) (out []*dto.LabelPair, key ownLabels) {
+	out = append(make([]*dto.LabelPair, 0, len(pairs)+len(own)), pairs...)
 	for i := range own {
-		key := [2]string{g.family.labels[i], own[i]}
-		pair := g.labels[key]
+		label := [2]string{g.family.labels[i], strings.ToValidUTF8(own[i], "\uFFFD")} // the text format has no other
+		pair := g.labels[label]
 		if pair == nil {
-			pair = &dto.LabelPair{Name: &key[0], Value: &key[1]}
-			g.labels[key] = pair
+			pair = &dto.LabelPair{Name: &label[0], Value: &label[1]}
+			g.labels[label] = pair
 		}
-		out = append(out, pair)
+		out, key[i] = append(out, pair), pair
 	}
 	slices.SortFunc(out, func(a, b *dto.LabelPair) int { return cmp.Compare(*a.Name, *b.Name) })
-	return out
+	return out, key
 }

@@ -175,16 +175,30 @@ func (h *handler) cadvisor(w http.ResponseWriter, r *http.Request) {
 // as can be: a scraper of the same network has more use for time than for a few bytes less.
 func serve(w http.ResponseWriter, r *http.Request, gatherer prometheus.Gatherer) {
 	to := w
-	if takes := r.Header.Get("Accept-Encoding"); strings.Contains(takes, "gzip") && !strings.Contains(takes, "gzip;q=0") {
+	if takesGzip(r.Header.Get("Accept-Encoding")) {
 		packer := packers.Get().(*gzip.Writer) //nolint:forcetypeassert // it is what New makes
-		defer packers.Put(packer)
 		packer.Reset(w)
-		defer func() { _ = packer.Close() }() // to memory
+		defer func() {
+			_ = packer.Close() // to memory,
+			packer.Reset(io.Discard)
+			packers.Put(packer) // which it does not keep
+		}()
 		w.Header().Set("Content-Encoding", "gzip")
 		to = packed{w, packer}
 	}
 	promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, DisableCompression: true}).
 		ServeHTTP(to, r)
+}
+
+// takesGzip says that who asks takes gzip: with a weight of 0 it refuses that (RFC 9110, section 12.5.3).
+func takesGzip(takes string) bool {
+	for one := range strings.SplitSeq(takes, ",") {
+		name, weight, _ := strings.Cut(strings.ReplaceAll(one, " ", ""), ";q=")
+		if q, err := strconv.ParseFloat(weight, 64); name == "gzip" && (err != nil || q > 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // packers have been used and can be used again: one takes a megabyte.

@@ -102,7 +102,8 @@ func TestSpec(t *testing.T) {
 // An answer is packed for who takes that, and is the same.
 func TestAnswersArePacked(t *testing.T) {
 	h := Handler(newRig(t, pod("web", containerID1)).Collector, nil)
-	for takes, packed := range map[string]bool{"": false, "identity": false, "deflate, gzip": true, "gzip;q=0": false} {
+	for takes, packed := range map[string]bool{"": false, "identity": false, "deflate, gzip": true, "gzip;q=0": false,
+		"gzip;q=0.5": true, "gzip; q=0.0, br": false} {
 		r := mustRequest(t, "/metrics/resource")
 		r.Header.Set("Accept-Encoding", takes)
 		w := httptest.NewRecorder()
