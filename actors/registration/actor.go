@@ -269,6 +269,9 @@ func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
 		was = nil // the watch may have seen it before the answer came, and no Events were recorded then
 	}
 	a.state.done(m.write, m.node, m.lists, ctx.Now())
+	if reset := a.opts.Sizes.Reset; reset != nil && (m.write.status || m.write.create != nil) {
+		reset()
+	}
 	a.state.heard = true
 	a.sendNode(ctx)
 	if known || m.write.create != nil {

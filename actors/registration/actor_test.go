@@ -552,3 +552,29 @@ func TestAddressesThatChange(t *testing.T) {
 	expect(t, "when it is known again", reported(), "192.0.2.9")
 	expect(t, "health then", len(w.state.Load().Problems), 0)
 }
+
+// Where it is not known what plugins there were, extended resources are 0, once: what others give the Node then stays.
+func TestAForgottenNodeIsResetOnce(t *testing.T) {
+	forgotten := true
+	w := newWorld(t, func(o *Options) {
+		o.Sizes.Forgotten, o.Sizes.Reset = func() bool { return forgotten }, func() { forgotten = false }
+	})
+	for _, given := range []struct{ has, want int64 }{{2, 0}, {3, 3}} {
+		node := w.stored()
+		if node == nil {
+			node = found()
+			w.start()
+		}
+		if node.Status.Capacity == nil {
+			node.Status.Capacity = v1.ResourceList{}
+		}
+		node.Status.Capacity["example.com/dongle"] = *quantity(given.has)
+		w.put(node)
+		w.sees()
+		w.passes(time.Minute)
+		there := w.stored().Status.Capacity["example.com/dongle"]
+		if there.Value() != given.want || forgotten {
+			t.Errorf("%s are there, want %d", there.String(), given.want)
+		}
+	}
+}

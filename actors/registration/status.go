@@ -43,7 +43,7 @@ func compose(w Desired, s Sizes, f facts, was *v1.Node, began, now time.Time) *v
 	st.Addresses = w.addresses(st.Addresses, f.addresses)
 	info := &st.NodeInfo
 	m := f.machine
-	dropOthers(st, m)
+	dropOthers(st, m, s)
 	setSizes(st, s, m)
 	info.MachineID, info.SystemUUID, info.BootID = cmp.Or(m.MachineID, info.MachineID), cmp.Or(m.SystemUUID, info.SystemUUID),
 		cmp.Or(m.BootID, info.BootID)
@@ -75,10 +75,12 @@ func compose(w Desired, s Sizes, f facts, was *v1.Node, began, now time.Time) *v
 	return node
 }
 
-// dropOthers leaves nothing of what was given to another machine that had the Node's name before.
-func dropOthers(st *v1.NodeStatus, m Machine) {
+// dropOthers leaves nothing of what was given to another machine that had the Node's name before, nor, where it is not known what
+// device plugins there were, of what any gave; the kubelet's rule.
+func dropOthers(st *v1.NodeStatus, m Machine, s Sizes) {
 	another := func(was, is string) bool { return was != "" && is != "" && was != is }
-	if !another(st.NodeInfo.MachineID, m.MachineID) && !another(st.NodeInfo.SystemUUID, m.SystemUUID) {
+	if !another(st.NodeInfo.MachineID, m.MachineID) && !another(st.NodeInfo.SystemUUID, m.SystemUUID) &&
+		(s.Forgotten == nil || !s.Forgotten()) {
 		return
 	}
 	for name := range st.Capacity {

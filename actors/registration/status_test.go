@@ -294,17 +294,20 @@ func TestDevicesOfPlugins(t *testing.T) {
 // What an operator gave the machine that had this name before is not here.
 func TestANodeOfAnotherMachine(t *testing.T) {
 	for name, c := range map[string]struct {
-		was  v1.NodeSystemInfo
-		want int64
+		was       v1.NodeSystemInfo
+		forgotten bool
+		want      int64
 	}{
 		"the same":       {was: v1.NodeSystemInfo{MachineID: "m", SystemUUID: "s"}, want: 2},
 		"not known":      {want: 2},
 		"set up anew":    {was: v1.NodeSystemInfo{MachineID: "other", SystemUUID: "s"}},
 		"other hardware": {was: v1.NodeSystemInfo{MachineID: "m", SystemUUID: "other"}},
+		"forgotten":      {was: v1.NodeSystemInfo{MachineID: "m", SystemUUID: "s"}, forgotten: true},
 	} {
 		was := desired().initial()
 		was.Status.NodeInfo, was.Status.Capacity = c.was, v1.ResourceList{"example.com/dongle": *quantity(2)}
-		node := compose(desired(), Sizes{MaxPods: 110}, facts{machine: machine}, was, time.Time{}, time.Time{})
+		node := compose(desired(), Sizes{MaxPods: 110, Forgotten: func() bool { return c.forgotten }},
+			facts{machine: machine}, was, time.Time{}, time.Time{})
 		there, free := node.Status.Capacity["example.com/dongle"], node.Status.Allocatable["example.com/dongle"]
 		if there.Value() != c.want || free.Value() != c.want || !has(node.Status.Allocatable, "example.com/dongle") {
 			t.Errorf("%s: %s there, %s allocatable", name, there.String(), free.String())

@@ -311,6 +311,9 @@ func (l *Listeners) closed() []string {
 			out = append(out, "not listening on "+s.Where+": "+s.Error)
 		}
 	}
+	if d := l.conf.Devices; d != nil && d.Damage() != "" {
+		out = append(out, d.Damage())
+	}
 	return out
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -33,8 +34,7 @@ func (m *Manager) Retain(holds func(uid string) bool) {
 // Allocate gives all containers of a pod the devices that they ask for, by the plugins' consent, and writes that down. What they
 // have already stays. The error is why the pod cannot have them; then it has none. It must not run twice at once for one pod.
 func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod) error {
-	reuse := map[string][]string{}
-	err := m.allocateAll(ctx, pod, reuse)
+	err := m.allocateAll(ctx, pod)
 	m.mu.Lock()
 	if err != nil {
 		m.book.retain(func(uid string) bool { return uid != string(pod.UID) })
@@ -50,22 +50,29 @@ func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-func (m *Manager) allocateAll(ctx context.Context, pod *v1.Pod, reuse map[string][]string) error {
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
+func (m *Manager) allocateAll(ctx context.Context, pod *v1.Pod) error {
+	for c, reuse := range m.containers(pod) {
 		if err := m.allocateContainer(ctx, pod, c, reuse); err != nil {
 			return err
 		}
-		m.reusable(reuse, holder{string(pod.UID), c.Name}, !sidecar(c))
-	}
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		if err := m.allocateContainer(ctx, pod, c, reuse); err != nil {
-			return err
-		}
-		m.reusable(reuse, holder{string(pod.UID), c.Name}, false)
 	}
 	return nil
+}
+
+// containers are a pod's, in the order in which they are given devices, each with what it may have of those before it.
+func (m *Manager) containers(pod *v1.Pod) iter.Seq2[*v1.Container, map[string][]string] {
+	return func(yield func(*v1.Container, map[string][]string) bool) {
+		reuse := map[string][]string{}
+		for i, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for j := range list {
+				c := &list[j]
+				if !yield(c, reuse) {
+					return
+				}
+				m.reusable(reuse, holder{string(pod.UID), c.Name}, i == 0 && !sidecar(c))
+			}
+		}
+	}
 }
 
 func sidecar(c *v1.Container) bool {
@@ -132,10 +139,12 @@ func (m *Manager) allocate(ctx context.Context, r request) error {
 		m.book.release(r.holder, r.resource)
 		return err
 	}
-	if g, still := m.book.given[r.holder][r.resource]; still { // else the pod is gone
-		g.answer = answer
-		m.book.given[r.holder][r.resource] = g
+	g, still := m.book.given[r.holder][r.resource]
+	if !still { // what the plugin said is nobody's, and more need not be asked for
+		return fmt.Errorf("pod %q went while devices of %s were allocated to it", r.uid, r.resource)
 	}
+	g.answer = answer
+	m.book.given[r.holder][r.resource] = g
 	return nil
 }
 

@@ -25,7 +25,8 @@ type device struct {
 // known is one resource. One that the checkpoint alone knows has neither plugin nor devices.
 type known struct {
 	plugin  *plugin
-	devices map[string]device // by ID
+	devices map[string]device // by ID; never changed, like usable: a list takes the place of the one before
+	usable  []string          // the healthy ones, in order
 	listed  bool              // by a plugin that is there: else none of them can be used
 	gone    time.Time         // since when there is no plugin; zero: there is one
 }
@@ -64,15 +65,12 @@ func (k *known) current(now time.Time) bool {
 	return k != nil && (k.gone.IsZero() || now.Sub(k.gone) <= stopGrace)
 }
 
-// healthy are the devices that can be used, in order.
-func (k *known) healthy() (ids []string) {
-	for id, d := range k.devices {
-		if d.healthy && k.listed {
-			ids = append(ids, id)
-		}
+// healthy are the devices that can be used, in order. They must not be changed.
+func (k *known) healthy() []string {
+	if !k.listed {
+		return nil
 	}
-	slices.Sort(ids)
-	return ids
+	return k.usable
 }
 
 // isDevice says whether a resource is a plugin's. Those that containers have stay so.
@@ -96,7 +94,7 @@ func (b *book) free(name string) []string {
 			used[id] = true
 		}
 	}
-	return slices.DeleteFunc(b.resources[name].healthy(), func(id string) bool { return used[id] })
+	return slices.DeleteFunc(slices.Clone(b.resources[name].healthy()), func(id string) bool { return used[id] })
 }
 
 // request is what a container asks for of one resource.
@@ -190,22 +188,42 @@ func (b *book) retain(holds func(uid string) bool) {
 	maps.DeleteFunc(b.given, func(h holder, _ map[string]given) bool { return !holds(h.uid) })
 }
 
-// told takes a plugin's list of devices, and gives the pods of which a device changed its health, or came back.
-func (b *book) told(name string, devices []*pluginapi.Device) (uids []string) {
+// read reads a plugin's list of devices: all of them, and the healthy ones, in order.
+func read(list []*pluginapi.Device) (all map[string]device, usable []string) {
+	all = make(map[string]device, len(list))
+	for _, d := range list {
+		one := device{healthy: d.GetHealth() == pluginapi.Healthy}
+		for _, n := range d.GetTopology().GetNodes() {
+			one.nodes = append(one.nodes, n.GetID())
+		}
+		all[d.GetID()] = one
+	}
+	for id, d := range all {
+		if d.healthy {
+			usable = append(usable, id)
+		}
+	}
+	slices.Sort(usable)
+	return all, usable
+}
+
+// same says that a list is the one that is known.
+func (k *known) same(all map[string]device) bool {
+	return k.listed && maps.EqualFunc(k.devices, all, func(a, b device) bool {
+		return a.healthy == b.healthy && slices.Equal(a.nodes, b.nodes)
+	})
+}
+
+// told takes what read has of a plugin's list, and gives the pods of which a device changed its health, or came back.
+func (b *book) told(name string, all map[string]device, usable []string) (uids []string) {
 	k := b.resources[name]
 	was := k.devices
-	k.devices, k.listed = make(map[string]device, len(devices)), true
-	changed := map[string]bool{}
-	for _, d := range devices {
-		now := device{healthy: d.GetHealth() == pluginapi.Healthy}
-		for _, n := range d.GetTopology().GetNodes() {
-			now.nodes = append(now.nodes, n.GetID())
-		}
-		before, there := was[d.GetID()]
-		changed[d.GetID()] = !there || before.healthy != now.healthy
-		k.devices[d.GetID()] = now
-	}
-	return b.holdersOf(name, func(id string) bool { return changed[id] })
+	k.devices, k.usable, k.listed = all, usable, true
+	return b.holdersOf(name, func(id string) bool {
+		before, there := was[id]
+		now, is := all[id]
+		return is && (!there || before.healthy != now.healthy)
+	})
 }
 
 // holdersOf are the pods that have such devices of a resource, in order.

@@ -21,8 +21,13 @@ const gpu = "example.com/gpu"
 func bookOf(ids ...string) *book {
 	b := newBook()
 	b.resources[gpu] = &known{plugin: &plugin{resource: gpu}}
-	b.told(gpu, list(ids...))
+	b.tell(gpu, list(ids...))
 	return b
+}
+
+func (b *book) tell(name string, list []*pluginapi.Device) []string {
+	all, usable := read(list)
+	return b.told(name, all, usable)
 }
 
 func list(ids ...string) (out []*pluginapi.Device) {
@@ -120,7 +125,7 @@ func TestNoDeviceIsGivenTwice(t *testing.T) {
 			case "end":
 				b.retain(func(has string) bool { return has != uid })
 			case "list":
-				b.told(gpu, list(rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "!b", "c", "d"}), rapid.ID).Draw(t, "list")...))
+				b.tell(gpu, list(rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "!b", "c", "d"}), rapid.ID).Draw(t, "list")...))
 			}
 			seen := map[string]bool{}
 			for h, has := range b.given {
@@ -131,7 +136,7 @@ func TestNoDeviceIsGivenTwice(t *testing.T) {
 					seen[id] = true
 				}
 			}
-			text, err := b.encode(noon)
+			text, err := b.state(noon).encode()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +181,7 @@ func TestCapacity(t *testing.T) {
 		t.Error("what a container has is a device")
 	}
 	again := newBook()
-	text, err := b.encode(noon)
+	text, err := b.state(noon).encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,6 +193,24 @@ func TestCapacity(t *testing.T) {
 	expect("after a restart", noon, 0, 0)
 }
 
+// A list that says nothing new is none; until a plugin has told its list none of its devices can be had.
+func TestListsThatSayNothingNew(t *testing.T) {
+	k := bookOf("a", "!b").resources[gpu]
+	for _, c := range []struct {
+		list []string
+		want bool
+	}{{[]string{"!b", "a"}, true}, {[]string{"a", "b"}, false}, {[]string{"a"}, false}} {
+		if all, _ := read(list(c.list...)); k.same(all) != c.want {
+			t.Errorf("%v: %v", c.list, !c.want)
+		}
+	}
+	if all, _ := read(list("a", "!b")); len(k.healthy()) != 1 {
+		t.Error("it cannot be had")
+	} else if k.listed = false; k.same(all) || len(k.healthy()) > 0 {
+		t.Error("the first list of a plugin is new")
+	}
+}
+
 // The pods of which a device changed its health are told.
 func TestWhoIsToldOfHealth(t *testing.T) {
 	b := bookOf("a", "b")
@@ -197,7 +220,7 @@ func TestWhoIsToldOfHealth(t *testing.T) {
 		{[]string{"a", "b"}, nil}, {[]string{"!a", "b"}, []string{"u"}}, {[]string{"!a"}, nil},
 		{[]string{"a", "b"}, []string{"u", "v"}},
 	} {
-		if got := b.told(gpu, list(c.list...)); !slices.Equal(got, c.want) {
+		if got := b.tell(gpu, list(c.list...)); !slices.Equal(got, c.want) {
 			t.Errorf("of %v: %v, want %v", c.list, got, c.want)
 		}
 	}

@@ -8,6 +8,7 @@
 // Rules, the kubelet's: devices are allocated when a pod is admitted, container by container, init containers first. What an init
 // container had may be had by those after it; what a sidecar has stays its own. They are held until nothing of the pod runs, and
 // a container that is made again has the same ones. A plugin that went is waited for for five minutes: its devices are capacity
-// and not allocatable. Resources that only the checkpoint knows are 0 until their plugin registers. An allocation is on the disk
-// before its pod is admitted.
+// and not allocatable. Resources that only the checkpoint knows are 0 until their plugin registers; where there is none, or it is
+// damaged, the Node's extended resources are set to 0 once, whoever gave them. An allocation is on the disk before its pod is
+// admitted.
 package devices

@@ -39,7 +39,7 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, c *v1.Container) (Gi
 	allocated := false
 	for _, name := range names {
 		if m.has(h, name).answer == nil {
-			if err := m.allocate(ctx, request{holder: h, resource: name, count: counts[name]}); err != nil {
+			if err := m.allocate(ctx, request{h, name, counts[name], m.reuse(pod, c)[name]}); err != nil {
 				return Given{}, err
 			}
 			allocated = true
@@ -60,6 +60,16 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, c *v1.Container) (Gi
 		}
 	}
 	return out, nil
+}
+
+// reuse is what a container may have of what those before it had.
+func (m *Manager) reuse(pod *v1.Pod, c *v1.Container) map[string][]string {
+	for one, reuse := range m.containers(pod) {
+		if one.Name == c.Name {
+			return reuse
+		}
+	}
+	return nil // an ephemeral one
 }
 
 func (m *Manager) has(h holder, name string) given {

@@ -159,8 +159,8 @@ func TestADeviceIsAllocatedAndKept(t *testing.T) {
 			got.CDIDevices[0].GetName() != "example.com/gpu=a" {
 			t.Errorf("%s: %+v", what, got)
 		}
-		if len(p.Asked) != 1 || len(p.Started) != started {
-			t.Errorf("%s: asked %v, started %v", what, p.Asked, p.Started)
+		if len(p.Asked()) != 1 || len(p.Started()) != started {
+			t.Errorf("%s: asked %v, started %v", what, p.Asked(), p.Started())
 		}
 		if all := r.Of("u", "c"); len(all) != 1 || all[0].GetDeviceIds()[0] != "a" || all[0].GetTopology() != nil {
 			t.Errorf("%s: it has %v", what, all)
@@ -202,6 +202,28 @@ func TestInitContainersLendTheirDevices(t *testing.T) {
 		if got := r.ids("u", container); len(got) != 1 || got[0] != want {
 			t.Errorf("%s has %v, want %s", container, got, want)
 		}
+	}
+	r.mu.Lock()
+	r.book.release(holder{"u", "app"}, gpu) // as where the checkpoint was lost
+	r.mu.Unlock()
+	pod := asks("u", "1", "i:first", "s:side", "i:second", ":app", ":other")
+	if _, err := r.Prepare(t.Context(), pod, &pod.Spec.Containers[0]); err != nil || !slices.Equal(r.ids("u", "app"), []string{"b"}) {
+		t.Errorf("allocated again: %v: %v", r.ids("u", "app"), err)
+	}
+}
+
+// For a pod that goes while its plugin is asked nothing more is asked.
+func TestAPodThatGoesIsNotAskedForAnyMore(t *testing.T) {
+	r := newRig(t)
+	p := r.plugin("a", "b")
+	p.Answer = func([]string) (*pluginapi.ContainerAllocateResponse, error) {
+		r.Retain(func(string) bool { return false })
+		return &pluginapi.ContainerAllocateResponse{}, nil
+	}
+	r.begin(p)
+	r.await(2, 2)
+	if err := r.Allocate(t.Context(), asks("u", "1", ":c", ":d")); err == nil || len(p.Asked()) != 1 {
+		t.Errorf("asked for %v: %v", p.Asked(), err)
 	}
 }
 
@@ -340,5 +362,23 @@ func TestADamagedCheckpoint(t *testing.T) {
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
+	}
+	if !m.Forgotten() || m.Damage() == "" {
+		t.Error("the damage is not told")
+	}
+}
+
+// Where there is no checkpoint the Node is reset once, and not in the next life.
+func TestAForgottenNodeIsResetOnce(t *testing.T) {
+	root := t.TempDir()
+	for _, forgotten := range []bool{true, false} {
+		m := New(root, slog.New(slog.DiscardHandler))
+		if m.Forgotten() != forgotten || m.Damage() != "" {
+			t.Errorf("forgotten %v, damage %q", m.Forgotten(), m.Damage())
+		}
+		if m.Reset(); m.Forgotten() {
+			t.Error("it is to be reset again")
+		}
+		m.Close()
 	}
 }

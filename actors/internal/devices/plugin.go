@@ -34,13 +34,15 @@ type Manager struct {
 	log    *slog.Logger
 	ctx    context.Context // ends with Close; the connections are made from it
 	cancel context.CancelFunc
-	file   *overdue.Writing[[]byte]
+	file   *overdue.Writing[state]
 	loops  sync.WaitGroup
 	pluginapi.UnimplementedRegistrationServer
 
 	mu     sync.Mutex
 	book   *book
 	notify func(uid string)
+	unread string // why no checkpoint was read, until the Node was reset for that; empty: one was
+	damage string // a sentence on a checkpoint that could not be read
 }
 
 // plugin is one connection to a plugin, from its registration until it goes.
@@ -135,7 +137,7 @@ func (m *Manager) register(r *pluginapi.RegisterRequest) error {
 	if k.plugin != nil {
 		_ = k.plugin.conn.Close() // it is replaced
 	}
-	k.plugin, k.gone = p, time.Time{}
+	k.plugin, k.listed, k.gone = p, false, time.Time{} // its list comes in a moment
 	m.loops.Go(func() { m.follow(p) })
 	return nil
 }
@@ -177,22 +179,27 @@ func (m *Manager) follow(p *plugin) {
 	}
 }
 
+// take takes a list. What is long about it is done without the lock, for which mailboxes wait.
 func (m *Manager) take(p *plugin, list []*pluginapi.Device) {
+	all, usable := read(list)
+	m.mu.Lock()
+	known := *m.book.resources[p.resource]
+	m.mu.Unlock()
+	if known.plugin != p || known.same(all) {
+		return
+	}
 	m.mu.Lock()
 	if m.book.resources[p.resource].plugin != p {
 		m.mu.Unlock()
 		return
 	}
-	uids := m.book.told(p.resource, list)
-	healthy := len(m.book.resources[p.resource].healthy())
+	uids := m.book.told(p.resource, all, usable)
 	m.put()
 	notify := m.notify
 	m.mu.Unlock()
-	m.log.Info("a device plugin told of its devices", "resource", p.resource, "devices", len(list), "healthy", healthy)
+	m.log.Info("a device plugin told of its devices", "resource", p.resource, "devices", len(all), "healthy", len(usable))
 	for _, uid := range uids {
 		notify(uid)
 	}
-	if err := m.file.Flush(); err != nil {
-		m.log.Warn("what device plugins have is not kept on the disk", "reason", err)
-	}
+	m.flush()
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -21,8 +22,12 @@ const writeTimeout = 15 * time.Second
 
 func (m *Manager) path() string { return filepath.Join(m.dir, "kubelet_internal_checkpoint") }
 
-func (m *Manager) newFile() *overdue.Writing[[]byte] {
-	return overdue.NewWriting("the checkpoint of device plugins", writeTimeout, func(text []byte) error {
+func (m *Manager) newFile() *overdue.Writing[state] {
+	return overdue.NewWriting("the checkpoint of device plugins", writeTimeout, func(s state) error {
+		text, err := s.encode()
+		if err != nil { // a bug: every value of it can be encoded
+			return err
+		}
 		if err := os.MkdirAll(m.dir, 0o750); err != nil {
 			return err
 		}
@@ -39,11 +44,46 @@ func (m *Manager) load(now time.Time) {
 		}
 		return m.book.restore(data, now)
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err == nil {
+		return
+	}
+	m.unread = err.Error()
+	if !errors.Is(err, fs.ErrNotExist) {
+		m.damage = "it is not known what device plugins gave to containers; devices of pods that run may be given to others: " +
+			err.Error()
 		m.log.Warn("it is not known what device plugins gave to containers: devices of pods that run may be given to others",
 			"reason", err)
 	}
 }
+
+// Forgotten says that this node's checkpoint is not there, or was damaged, and that Reset was not called. It does not wait.
+func (m *Manager) Forgotten() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.unread != ""
+}
+
+// Reset takes that the Node has none of the devices that are not known of. A checkpoint is written, so that the next life takes
+// what others gave the Node meanwhile for theirs. It does not wait.
+func (m *Manager) Reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unread == "" || m.ctx.Err() != nil {
+		return
+	}
+	m.unread = ""
+	m.put()
+	m.loops.Go(m.flush)
+}
+
+func (m *Manager) flush() {
+	if err := m.file.Flush(); err != nil {
+		m.log.Warn("what device plugins have is not kept on the disk", "reason", err)
+	}
+}
+
+// Damage is a sentence on the checkpoint where it could not be read; empty: it could. It does not wait.
+func (m *Manager) Damage() string { return m.damage }
 
 // restore takes what the checkpoint has; all of it, or nothing.
 func (b *book) restore(data checkpoint.Data, now time.Time) error {
@@ -68,34 +108,42 @@ func (b *book) restore(data checkpoint.Data, now time.Time) error {
 
 // put has what is known now written with the next Flush. mu is held.
 func (m *Manager) put() {
-	text, err := m.book.encode(time.Now())
-	if err != nil { // a bug: every value of it can be encoded
-		m.log.Error("what device plugins gave cannot be encoded", "reason", err)
-		return
-	}
-	m.file.Set(text)
+	m.file.Set(m.book.state(time.Now()))
 }
 
-func (b *book) encode(now time.Time) ([]byte, error) {
-	data := checkpoint.Data{RegisteredDevices: map[string][]string{}}
+// state is what the checkpoint is to have. What it holds is never changed, so that it is encoded without the lock.
+type state struct {
+	data    checkpoint.Data // of the entries no answer yet
+	answers []*pluginapi.ContainerAllocateResponse
+}
+
+func (b *book) state(now time.Time) (s state) {
+	s.data.RegisteredDevices = map[string][]string{}
 	for name, k := range b.resources {
 		if k.current(now) {
-			data.RegisteredDevices[name] = k.healthy()
+			s.data.RegisteredDevices[name] = k.healthy()
 		}
 	}
 	for h, has := range b.given {
 		for name, g := range has {
-			if g.answer == nil {
-				continue
+			if g.answer != nil {
+				s.answers = append(s.answers, g.answer)
+				s.data.PodDeviceEntries = append(s.data.PodDeviceEntries, checkpoint.PodDevicesEntry{
+					PodUID: h.uid, ContainerName: h.container, ResourceName: name, DeviceIDs: g.devices})
 			}
-			answer, err := proto.Marshal(g.answer)
-			if err != nil {
-				return nil, err
-			}
-			data.PodDeviceEntries = append(data.PodDeviceEntries, checkpoint.PodDevicesEntry{
-				PodUID: h.uid, ContainerName: h.container, ResourceName: name, DeviceIDs: g.devices, AllocResp: answer,
-			})
 		}
 	}
-	return checkpoint.Encode(data)
+	return s
+}
+
+func (s state) encode() ([]byte, error) {
+	s.data.PodDeviceEntries = slices.Clone(s.data.PodDeviceEntries)
+	for i, a := range s.answers {
+		answer, err := proto.Marshal(a)
+		if err != nil {
+			return nil, err
+		}
+		s.data.PodDeviceEntries[i].AllocResp = answer
+	}
+	return checkpoint.Encode(s.data)
 }

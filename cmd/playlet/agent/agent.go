@@ -438,8 +438,9 @@ func (a *Agent) Close() error {
 	if err := a.events.Save(); err != nil {
 		a.log.Warn("the last events are not kept on the disk", "reason", err)
 	}
+	errs = append(errs, a.listeners.Close()) // before the Manager: no plugin registers with one that is closed
 	a.host.Devices.Close()
-	errs = append(errs, a.listeners.Close(), a.client.Close(), a.locks.Close())
+	errs = append(errs, a.client.Close(), a.locks.Close())
 	return errors.Join(errs...)
 }
 

@@ -140,6 +140,13 @@ func (k *killer) strikes(d supervisors.Delivery, manner string) bool {
 	return now
 }
 
+// waits says that a strike was not carried out yet.
+func (k *killer) waits(s strike) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.coming[s]
+}
+
 func (k *killer) Before(d supervisors.Delivery) supervisors.Verdict {
 	switch {
 	case k.strikes(d, "before"):
@@ -465,10 +472,10 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 				if again.seen[s.spot] == 0 {
 					why = "of two days that nobody disturbed one had none, too"
 				}
-				if k.coming[s] && why != "" {
+				if k.waits(s) && why != "" {
 					t.Logf("the day had no message for %s: %s", s, why)
 				}
-				return !k.coming[s] || why != ""
+				return !k.waits(s) || why != ""
 			})
 			if len(strikes) == 0 {
 				return

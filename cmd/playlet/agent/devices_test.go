@@ -161,8 +161,8 @@ func TestAnAllocationSurvivesKills(t *testing.T) {
 			r.eventually("it has the device", func() bool {
 				return r.pod("first").Status.Phase == v1.PodRunning && r.devicesOf("first") == "a"
 			})
-			if len(p.Asked) != 1 || k.coming[s] {
-				t.Errorf("the plugin was asked for %v; it was not struck: %v", p.Asked, k.coming[s])
+			if asked := p.Asked(); len(asked) != 1 || k.waits(s) {
+				t.Errorf("the plugin was asked for %v; it was not struck: %v", asked, k.waits(s))
 			}
 		})
 	}

@@ -262,7 +262,7 @@ func wireCluster(
 	}
 	k := node.Kubelet
 	sizes := sizes(node)
-	sizes.Devices = host.Devices.Capacity
+	sizes.Devices, sizes.Forgotten, sizes.Reset = host.Devices.Capacity, host.Devices.Forgotten, host.Devices.Reset
 	return rows{
 		"registration": registration.New(registration.Options{
 			Client: c.clients.Heartbeat, Watch: c.ownNode, State: &c.registered, Desired: desiredNode(node, port),

@@ -30,8 +30,8 @@ type Plugin struct {
 	server  *grpc.Server
 	devices []*pluginapi.Device
 	changed chan struct{} // closed at the next change
-	Asked   [][]string    // IDs, by Allocate
-	Started [][]string    // IDs, by PreStartContainer
+	asked   [][]string    // IDs, by Allocate
+	started [][]string    // IDs, by PreStartContainer
 }
 
 // New makes one in the folder where the kubelet's socket is; ids are its devices, all healthy.
@@ -102,6 +102,20 @@ func (p *Plugin) Set(ids ...string) {
 	p.changed = make(chan struct{})
 }
 
+// Asked are the devices of each call of Allocate.
+func (p *Plugin) Asked() [][]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.asked)
+}
+
+// Started are the devices of each call of PreStartContainer.
+func (p *Plugin) Started() [][]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.started)
+}
+
 // GetDevicePluginOptions implements pluginapi.DevicePluginServer.
 func (p *Plugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
 	return &pluginapi.DevicePluginOptions{PreStartRequired: p.PreStart, GetPreferredAllocationAvailable: p.Prefer != nil}, nil
@@ -135,7 +149,7 @@ func (p *Plugin) GetPreferredAllocation(_ context.Context, r *pluginapi.Preferre
 func (p *Plugin) Allocate(_ context.Context, r *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
 	ids := r.GetContainerRequests()[0].GetDevicesIds()
 	p.mu.Lock()
-	p.Asked = append(p.Asked, slices.Clone(ids))
+	p.asked = append(p.asked, slices.Clone(ids))
 	p.mu.Unlock()
 	answer := &pluginapi.ContainerAllocateResponse{}
 	if p.Answer != nil {
@@ -152,6 +166,6 @@ func (p *Plugin) PreStartContainer(_ context.Context, r *pluginapi.PreStartConta
 	*pluginapi.PreStartContainerResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.Started = append(p.Started, slices.Clone(r.GetDevicesIds()))
+	p.started = append(p.started, slices.Clone(r.GetDevicesIds()))
 	return &pluginapi.PreStartContainerResponse{}, nil
 }
