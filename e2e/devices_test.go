@@ -47,8 +47,8 @@ func TestDevicePlugin(t *testing.T) {
 	}
 	registers()
 	t.Cleanup(p.Stop)
-	asks := func(name string) string {
-		return manifest(s, name, withTool(t, "terminationGracePeriodSeconds: 0\n"+
+	asks := func(name string) string { // with 0 its object would go before it has ended
+		return manifest(s, name, withTool(t, "terminationGracePeriodSeconds: 1\n"+
 			"containers: [{name: c, image: HELLO, args: [sleep, '100000'], TOOL, resources: {limits: {example.com/gpu: 1}}}]", t.TempDir()))
 	}
 	create(t, c, ns, n.Name, asks("first"))
