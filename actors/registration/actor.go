@@ -216,7 +216,7 @@ func (a *actor) act(ctx supervisors.Context) {
 	}
 	d, err := a.state.next(ctx.Now())
 	if err != nil {
-		a.failed(ctx, err.Error())
+		a.failed(ctx, write{}, err.Error())
 		return
 	}
 	if d.none() {
@@ -250,9 +250,9 @@ func (a *actor) onWrote(ctx supervisors.Context, m wrote) {
 		a.wroteNode(ctx, m)
 	case apierrors.IsNotFound(m.err) && m.write.create == nil:
 		// It is gone; the watch says so too.
-		a.failed(ctx, "the Node "+a.opts.Desired.Name+" is not there")
+		a.failed(ctx, m.write, "the Node "+a.opts.Desired.Name+" is not there")
 	default:
-		a.failed(ctx, "the Node "+a.opts.Desired.Name+" cannot be written: "+apiclient.Explain(m.err, a.opts.Desired.Name))
+		a.failed(ctx, m.write, "the Node "+a.opts.Desired.Name+" cannot be written: "+apiclient.Explain(m.err, a.opts.Desired.Name))
 	}
 	a.act(ctx)
 }
@@ -260,10 +260,6 @@ func (a *actor) onWrote(ctx supervisors.Context, m wrote) {
 func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
 	was := a.state.node
 	known := was != nil
-	if a.lastLogged != "" {
-		ctx.Log().Info("the Node can be written again")
-		a.lastLogged = ""
-	}
 	if m.write.create != nil {
 		ctx.Log().Info("the Node is registered", "node", m.node.Name, "uid", m.node.UID)
 		was = nil // the watch may have seen it before the answer came, and no Events were recorded then
@@ -273,6 +269,10 @@ func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
 		reset()
 	}
 	a.state.heard = true
+	if a.lastLogged != "" && a.state.metaFailed == "" {
+		ctx.Log().Info("the Node can be written again")
+		a.lastLogged = ""
+	}
 	a.sendNode(ctx)
 	if known || m.write.create != nil {
 		a.recordEvents(ctx, was)
@@ -281,8 +281,8 @@ func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
 }
 
 // failed has the write tried again later, and says so once.
-func (a *actor) failed(ctx supervisors.Context, why string) {
-	rest := a.state.fail(why, ctx.Now())
+func (a *actor) failed(ctx supervisors.Context, d write, why string) {
+	rest := a.state.fail(d, why, ctx.Now())
 	if why != a.lastLogged {
 		ctx.Log().Warn("writing the Node failed; it is tried again", "reason", why)
 		a.lastLogged = why

@@ -71,7 +71,14 @@ func (a *actor) writeCSINode(ctx supervisors.Context) {
 		case apierrors.IsNotFound(err):
 			_, err = client.Create(ctx, csiNode(nil, node, told), metav1.CreateOptions{})
 		case err == nil:
-			if now := csiNode(was, node, told); !equality.Semantic.DeepEqual(was, now) {
+			now := csiNode(was, node, told)
+			if without := withoutChanged(was, now); without != nil {
+				if was, err = client.Update(ctx, without, metav1.UpdateOptions{}); err != nil {
+					break
+				}
+				now.ResourceVersion = was.ResourceVersion
+			}
+			if !equality.Semantic.DeepEqual(was, now) {
 				_, err = client.Update(ctx, now, metav1.UpdateOptions{})
 			}
 		}
@@ -121,6 +128,20 @@ func csiNode(was *storagev1.CSINode, node *v1.Node, told messages.CSIDriversObse
 	}
 	byName := func(x, y storagev1.CSINodeDriver) int { return cmp.Compare(x.Name, y.Name) }
 	out.Spec.Drivers = slices.SortedFunc(maps.Values(drivers), byName)
+	return out
+}
+
+// withoutChanged is the new CSINode without the drivers whose entries the API server would not have changed, but takes anew: it
+// is written between both. It is nil where there is none of them.
+func withoutChanged(was, now *storagev1.CSINode) *storagev1.CSINode {
+	out := now.DeepCopy()
+	out.Spec.Drivers = slices.DeleteFunc(out.Spec.Drivers, func(d storagev1.CSINodeDriver) bool {
+		i := slices.IndexFunc(was.Spec.Drivers, func(o storagev1.CSINodeDriver) bool { return o.Name == d.Name })
+		return i >= 0 && (was.Spec.Drivers[i].NodeID != d.NodeID || !slices.Equal(was.Spec.Drivers[i].TopologyKeys, d.TopologyKeys))
+	})
+	if len(out.Spec.Drivers) == len(now.Spec.Drivers) {
+		return nil
+	}
 	return out
 }
 

@@ -1,11 +1,15 @@
 package registration
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -46,5 +50,42 @@ func TestVolumesInUseAreWrittenAtOnce(t *testing.T) {
 	a, b := &v1.Node{}, &v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{"x"}}}
 	if !turned(a, b) || !turned(b, a) || turned(b, b.DeepCopy()) {
 		t.Error("volumes in use are not among what is written at once")
+	}
+}
+
+// A driver whose entry changes is first taken out of the CSINode: the API server lets no entry be changed. Others stay.
+func TestAnEntryOfTheCSINodeIsWrittenAnew(t *testing.T) {
+	with := func(id string, keys ...string) *storagev1.CSINode {
+		return &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
+			{Name: "disk", NodeID: id, TopologyKeys: keys}, {Name: "other", NodeID: "y"}}}}
+	}
+	for what, now := range map[string]*storagev1.CSINode{"the ID": with("new", "zone"), "the topology": with("x", "rack")} {
+		if got := withoutChanged(with("x", "zone"), now); got == nil || len(got.Spec.Drivers) != 1 || got.Spec.Drivers[0].Name != "other" ||
+			len(now.Spec.Drivers) != 2 {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	if got := withoutChanged(with("x", "zone"), with("x", "zone")); got != nil {
+		t.Errorf("without a change: %+v", got)
+	}
+}
+
+// An API server that refuses a label, e.g. one of a CSI driver, still gets the status.
+func TestALabelThatIsRefusedHoldsNoStatus(t *testing.T) {
+	w := newWorld(t, nil)
+	w.api.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return a.GetSubresource() == "", nil, errors.New("that label is forbidden")
+	})
+	w.start()
+	w.sees()
+	w.Send(messages.Volumes, messages.CSIDriversObserved{Drivers: []messages.CSIDriver{
+		{Name: "disk", NodeID: "z", Topology: map[string]string{"zone": "a"}}}})
+	w.Send(messages.Volumes, messages.VolumesInUse{Names: []v1.UniqueVolumeName{"x"}})
+	w.work()
+	if got := w.stored(); len(got.Status.VolumesInUse) != 1 {
+		t.Errorf("in use: %v", got.Status.VolumesInUse)
+	}
+	if got := w.state.Load().Problems; len(got) != 1 || !strings.Contains(got[0], "that label is forbidden") {
+		t.Errorf("problems %v", got)
 	}
 }

@@ -34,10 +34,11 @@ type nodeState struct {
 	statusAt   time.Time // when it was patched last, in this life,
 	metaAt     time.Time // and labels and the like
 
-	failures int
-	retryAt  time.Time
-	failed   string // why the last write failed
-	watching string // why the watch does not stand
+	failures   int
+	retryAt    time.Time
+	failed     string // why the last write failed; of one of labels and the like
+	metaFailed string // this does, which holds up no other
+	watching   string // why the watch does not stand
 }
 
 // write is what is to be done next, at most one at a time.
@@ -78,7 +79,7 @@ func (b *nodeState) next(now time.Time) (write, error) {
 	case err != nil:
 		return write{}, err
 	case meta == nil:
-		b.reconciled = b.node.UID
+		b.reconciled, b.metaFailed = b.node.UID, ""
 	case !now.Before(b.metaAt.Add(writeRest)):
 		return write{patch: meta, over: b.node}, nil
 	}
@@ -138,7 +139,7 @@ func (b *nodeState) observe(s Seen) bool {
 	changed := !b.heard || b.node != s.Node
 	b.heard = true
 	if s.Node == nil && b.node != nil { // what failed was about one that is gone
-		b.failures, b.retryAt, b.failed = 0, time.Time{}, ""
+		b.failures, b.retryAt, b.failed, b.metaFailed = 0, time.Time{}, "", ""
 	}
 	b.take(s.Node)
 	return changed
@@ -170,7 +171,7 @@ func (b *nodeState) done(d write, node *v1.Node, lists uint64, now time.Time) {
 	case d.status:
 		b.statusAt = now
 	case d.create == nil:
-		b.metaAt = now
+		b.metaAt, b.metaFailed = now, ""
 	}
 	switch {
 	case !older(node, b.node):
@@ -186,8 +187,13 @@ func (b *nodeState) done(d write, node *v1.Node, lists uint64, now time.Time) {
 // retry is the rest after a failed write: the kubelet's.
 var retry = backoff.Policy{First: 200 * time.Millisecond, Max: 7 * time.Second}
 
-// fail takes the failure of a write, and says after what rest it is tried again.
-func (b *nodeState) fail(why string, now time.Time) time.Duration {
+// fail takes the failure of a write, and says after what rest it is tried again. An API server may refuse a label for ever, e.g.
+// one that a CSI driver wants: the status is written all the same.
+func (b *nodeState) fail(d write, why string, now time.Time) time.Duration {
+	if d.patch != nil && !d.status {
+		b.metaAt, b.metaFailed = now, why
+		return writeRest
+	}
 	b.failures++
 	rest := retry.After(b.failures, 0)
 	b.failed, b.retryAt = why, now.Add(rest)
@@ -200,7 +206,10 @@ func (b *nodeState) problems() []string {
 	if b.failed != "" {
 		out = append(out, b.failed)
 	}
-	if b.watching != "" && b.failed == "" {
+	if b.metaFailed != "" && b.metaFailed != b.failed {
+		out = append(out, b.metaFailed)
+	}
+	if b.watching != "" && len(out) == 0 {
 		out = append(out, b.watching)
 	}
 	switch {

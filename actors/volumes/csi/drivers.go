@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Drivers are the drivers that are registered on this node. It is a handler of the plugin watcher. Safe for concurrent use.
@@ -51,7 +53,11 @@ func (d *Drivers) Register(ctx context.Context, name, endpoint string, versions 
 		return fmt.Errorf("CSI driver %s speaks versions %s of CSI; version 1 is needed", name, strings.Join(versions, ", "))
 	}
 	one := &Driver{Name: name, Endpoint: endpoint, slots: make(chan struct{}, callsAtATime)}
-	if err := one.learn(ctx); err != nil {
+	err := one.learn(ctx)
+	if err == nil {
+		err = one.check()
+	}
+	if err != nil {
 		return fmt.Errorf("CSI driver %s: %w", name, err)
 	}
 	d.change(func() {
@@ -60,6 +66,28 @@ func (d *Drivers) Register(ctx context.Context, name, endpoint string, versions 
 	})
 	return nil
 }
+
+// check refuses what the API server would not have in a CSINode or in labels of the Node, where other drivers stand beside it.
+func (d *Driver) check() error {
+	problems := validation.IsDNS1123Subdomain(strings.ToLower(d.Name))
+	if len(d.Name) > 63 {
+		problems = append(problems, "its name is longer than 63 characters")
+	}
+	if len(d.NodeID) > maxNodeID {
+		problems = append(problems, fmt.Sprintf("its ID of this node is longer than %d characters", maxNodeID))
+	}
+	for key, value := range d.Topology {
+		problems = append(problems, validation.IsQualifiedName(key)...)
+		problems = append(problems, validation.IsValidLabelValue(value)...)
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("its name, ID of this node or topology cannot be in the API: %s", strings.Join(problems, "; "))
+}
+
+// maxNodeID is the API's bound of a CSINode's node ID, in bytes.
+const maxNodeID = 192
 
 // Deregister takes that a driver is no longer offered at that endpoint. One that has offered itself elsewhere meanwhile stays.
 func (d *Drivers) Deregister(name, endpoint string) {
