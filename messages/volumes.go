@@ -50,8 +50,11 @@ type VolumesUnmounted struct {
 	UID string
 	// Removed says that the folder was asked to be removed, too.
 	Removed bool
-	// Left is why something remained; it is tried again, and never holds the pod up.
+	// Left is why something remained; it is tried again, and holds the pod up only where something is Published.
 	Left string
+	// Published says that a CSI driver has, or may have, volumes of the pod still: an API server that forgets the pod may have
+	// them detached.
+	Published bool
 }
 
 // PodFoldersWanted is the whole set of pods whose folders must stay; all others are left behind and are removed,

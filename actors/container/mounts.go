@@ -75,7 +75,7 @@ func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*ru
 	source := volumeOf(w.Pod, vm.Name)
 	m := &runtimeapi.Mount{
 		HostPath: path, ContainerPath: target, Readonly: vm.ReadOnly || isImage || agents(source) || readOnly(source),
-		SelinuxRelabel: relabel(source),
+		SelinuxRelabel: relabel(source) && strings.HasPrefix(path, h.PodDir(string(w.Pod.UID))+"/"),
 	}
 	if isImage {
 		m.Image = &runtimeapi.ImageSpec{Image: image, RuntimeHandler: w.Sandbox.Handler}
@@ -158,7 +158,7 @@ func readOnly(v v1.VolumeSource) bool {
 }
 
 // relabel says whether the runtime may give the volume the container's SELinux label: not what belongs to the host, nor an image,
-// of which the runtime would write each file anew.
+// of which the runtime would write each file anew. Of a claim its path says whether it is the host's.
 func relabel(v v1.VolumeSource) bool {
 	return v != (v1.VolumeSource{}) && v.HostPath == nil && v.Image == nil
 }

@@ -54,6 +54,19 @@ func TestRecursiveReadOnlyIsTheHandlers(t *testing.T) {
 	}
 }
 
+// What a claim is bound to of the host's is not given the container's SELinux label, as other volumes are.
+func TestAFolderOfTheHostIsNotRelabelled(t *testing.T) {
+	claim := v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}
+	h := &host.Host{RootDir: "/root", Abilities: func() host.Abilities { return host.Abilities{} }}
+	for path, want := range map[string]bool{"/srv": false, h.PodDir("u") + "/volumes/kubernetes.io~csi/pv/mount": true} {
+		w := messages.RunContainer{Pod: &v1.Pod{}, Volumes: map[string]string{"v": path}}
+		w.Pod.UID, w.Pod.Spec.Volumes = "u", []v1.Volume{{Name: "v", VolumeSource: claim}}
+		if m, err := volumeMount(h, w, &v1.VolumeMount{Name: "v", MountPath: "/m"}); err != nil || m.SelinuxRelabel != want {
+			t.Errorf("%s: %v, %v", path, m, err)
+		}
+	}
+}
+
 // Whatever umask the agent is started with: every user of a container reads its /etc/hosts, one that is written anew and
 // one that is there already.
 func TestEveryUserReadsTheHostsFile(t *testing.T) {

@@ -130,7 +130,7 @@ func (m *machine) take(now time.Time, msg any) {
 		m.worked(now, "remove", v.err)
 		m.done.runtime = v.err == nil
 	case messages.VolumesUnmounted:
-		m.done.volumes = m.done.volumes || v.Removed
+		m.done.volumes = m.done.volumes || v.Removed && !v.Published
 	case messages.PodCgroupRemoved:
 		m.done.cgroup = m.state == ungrouping
 	}

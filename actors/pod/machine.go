@@ -95,11 +95,13 @@ type Machine struct {
 // cleaned is what has been undone of the pod.
 type cleaned struct {
 	volumes bool
-	runtime bool
-	cgroup  bool
-	tries   int
-	retry   time.Time
-	failed  *messages.Reason
+	// published is why a CSI driver has volumes of the pod still; empty: it has none.
+	published string
+	runtime   bool
+	cgroup    bool
+	tries     int
+	retry     time.Time
+	failed    *messages.Reason
 }
 
 // verdict is how a pod ended by itself.

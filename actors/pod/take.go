@@ -66,8 +66,12 @@ func (m *Machine) take(now time.Time, msg any) {
 		if m.ending != nil && !v.Removed {
 			return // the answer to an earlier question; the pod has to be removed since
 		}
-		m.answered("unmount", "")
-		if m.cleaned.volumes = m.phase == Cleaning; v.Left != "" {
+		if m.cleaned.published = ""; v.Published {
+			m.cleaned.published = v.Left
+		} else {
+			m.answered("unmount", "") // otherwise it is asked again after a while
+		}
+		if m.cleaned.volumes = m.phase == Cleaning && !v.Published; v.Left != "" {
 			m.record("", v1.EventTypeWarning, messages.EventFailedUnmount, "%s",
 				explain.Event("UnmountVolume.TearDown failed", "volumes of the pod cannot be unmounted: "+v.Left))
 		}

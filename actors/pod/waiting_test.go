@@ -2,7 +2,9 @@ package pod
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -40,14 +42,23 @@ func TestWhatAnEndingPodWaitsFor(t *testing.T) {
 	if len(watched) > 0 {
 		a.hears(messages.ProbesObserved{UID: "u1", Generation: watched[len(watched)-1].Generation})
 	}
+	a.hears(messages.VolumesUnmounted{UID: "u1", Removed: true, Published: true, Left: "it hangs"})
+	if r := newest(); r.Code != messages.ReasonUnmounting || !strings.HasSuffix(r.Message, "it hangs") {
+		t.Errorf("a driver has a volume: %+v", r)
+	}
+	a.take()
+	a.passes(time.Hour)
+	if len(sentOf[messages.UnmountVolumes](a.take())) == 0 {
+		t.Error("it is not asked again")
+	}
 	a.hears(messages.VolumesUnmounted{UID: "u1", Removed: true})
 	newest()
 	a.hears(PodRemoved{Failed: &messages.Reason{Code: messages.ReasonFailedRemove, Message: "busy"}})
 	if r := newest(); r.Tries != 1 || !r.RetryAt.After(a.now) {
 		t.Errorf("it cannot be removed: %+v", r)
 	}
-	if want := []string{messages.ReasonKilling, messages.ReasonStopSandbox, messages.ReasonUnmounting, messages.ReasonRemoving,
-		messages.ReasonFailedRemove}; !slices.Equal(codes, want) {
+	if want := []string{messages.ReasonKilling, messages.ReasonStopSandbox, messages.ReasonUnmounting, messages.ReasonUnmounting,
+		messages.ReasonRemoving, messages.ReasonFailedRemove}; !slices.Equal(codes, want) {
 		t.Errorf("it waits for %v, want %v", codes, want)
 	}
 }

@@ -92,7 +92,7 @@ func newWith(opts Options, list []plugin) supervisors.Constructor {
 			},
 		})
 		if opts.Node.Storage != nil {
-			a.staged = newStaged(opts.Node.Storage, a.stagedReported)
+			a.staged = newStaged(opts.Node.Storage, a.storageReported)
 		}
 		return a
 	}
@@ -146,13 +146,13 @@ func (a *actor) stale() (uids []string) {
 // reported tells a pod what came of its volumes.
 func (a *actor) reported(ctx supervisors.Context, r report) {
 	to := messages.PodAddress(r.Key)
-	defer a.storageReported(ctx, r)
+	defer a.storageReported(ctx)
 	switch {
 	case r.Remove && !r.Asked:
 	case r.Desired == nil:
 		m := messages.VolumesUnmounted{UID: r.Key, Removed: r.Remove}
 		if r.Err != nil {
-			m.Left = messages.OneLine(r.Err)
+			m.Left, m.Published = messages.OneLine(r.Err), a.node.Storage.publishes(r.Key)
 		} else if !r.Remove {
 			a.volumes.Forget(ctx, r.Key) // its folder stays for as long as the pod is wanted
 		}

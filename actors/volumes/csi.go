@@ -51,7 +51,7 @@ func (csiVolume) mountsAt(volume string) string {
 // orAsItIs has a volume stay as it is that is mounted and cannot be looked at, or not be told of again, now.
 func orAsItIs(p podFolder, volume, path string, err error) (string, error) {
 	folder := p.node.Storage.placeOf(string(p.pod.UID), volume)
-	if err == nil || folder == "" || !placed(p, volume) {
+	if err == nil || folder == "" || !p.node.Storage.is(done, string(p.pod.UID), folder) || !placed(p, volume) {
 		return path, err
 	}
 	p.node.log.Warn("a mounted volume cannot be looked at again; it stays as it is",
@@ -82,8 +82,8 @@ type job struct {
 // republishEvery is how often a driver that asks for it is told anew of a volume that is mounted (requiresRepublish).
 const republishEvery = time.Minute
 
-// publish has the driver mount the volume, staged before where the driver stages. One that is mounted stays as it is, unless the
-// driver wants to hear of it again.
+// publish has the driver mount the volume, staged before where the driver stages. One of which all succeeded stays as it is,
+// unless the driver wants to hear of it again. That something is mounted shows no success: the driver is asked again, as by the kubelet.
 func publish(ctx context.Context, p podFolder, volume string, source volumeSource) (string, error) {
 	j := &job{volumeSource: source, Storage: p.node.Storage, p: p}
 	j.describe(volume)
@@ -98,7 +98,11 @@ func publish(ctx context.Context, p podFolder, volume string, source volumeSourc
 		return "", fmt.Errorf("CSIDriver %s cannot be read: %w", j.record.Driver, err)
 	}
 	j.place(string(p.pod.UID), volume, target)
-	there, again := placed(p, volume), isTrue(j.spec.RequiresRepublish)
+	uid, there, again := string(p.pod.UID), placed(p, volume), isTrue(j.spec.RequiresRepublish)
+	if !there {
+		j.note(begun, uid, target)
+	}
+	there = j.is(done, uid, target)
 	if again {
 		p.work.renewAt(time.Now().Add(republishEvery))
 	} else if there {
@@ -119,8 +123,11 @@ func publish(ctx context.Context, p podFolder, volume string, source volumeSourc
 		return "", err
 	}
 	if j.changesOwner() && !there {
-		return j.volume.Target, ownVolume(ctx, p, target)
+		if err := ownVolume(ctx, p, target, !j.is(begun, uid, target)); err != nil {
+			return "", err
+		}
 	}
+	j.note(done, uid, target)
 	return j.volume.Target, nil
 }
 
@@ -168,8 +175,7 @@ func (j *job) stageVolume(ctx context.Context) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // read only
-	is, _, err := root.IsMountPoint(csi.GlobalMount)
-	if err != nil || is {
+	if is, _, err := root.IsMountPoint(csi.GlobalMount); err != nil || is && j.is(done, stagedPrefix, stagedKey(j.record)) {
 		return err
 	}
 	if err := (csi.Record{Driver: j.record.Driver, Handle: j.record.Handle}).Write(root, "."); err != nil {
@@ -179,7 +185,11 @@ func (j *job) stageVolume(ctx context.Context) error {
 	v := j.volume
 	v.Secrets = j.stage
 	v.Attributes = j.pv.Spec.CSI.VolumeAttributes // those of no pod
-	return j.driver.Stage(ctx, v)
+	if err := j.driver.Stage(ctx, v); err != nil {
+		return err
+	}
+	j.note(done, stagedPrefix, stagedKey(j.record))
+	return nil
 }
 
 // changesOwner says that the agent gives the volume to the pod's fsGroup, by the fsGroupPolicy of the driver (KEP-1682).
@@ -215,7 +225,7 @@ func (csiVolume) unmount(ctx context.Context, p podFolder, volume string) error 
 		if err != nil {
 			return err
 		}
-		p.node.Storage.touch()
+		p.node.Storage.note(begun, filepath.Base(p.Path()), target)
 		if err := driver.Unpublish(ctx, r.Handle, filepath.Join(p.Path(), target)); err != nil {
 			return err
 		}
@@ -223,6 +233,7 @@ func (csiVolume) unmount(ctx context.Context, p podFolder, volume string) error 
 	if err := p.checkUnmounted(target); err != nil {
 		return err
 	}
+	defer p.node.Storage.release()
 	return safepath.RemoveAllOneFilesystem(ctx, p.Root, folder)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -83,12 +82,16 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	folder, err := openPod(pods, uid, nil)
 	switch {
 	case isAbsent(err), isPermanent(err): // there cannot be anything of it
+		d.node.Storage.forget(uid)
 		return nil
 	case err != nil:
 		return err
 	}
 	defer d.close(folder.Root)
 	folder.node = d.node
+	if names, err := namesIn(folder.Root, csiFolder("")); err != nil || len(names) > 0 {
+		d.node.Storage.foundPublished(uid)
+	}
 	ctx, freed := safepath.CountFreed(ctx)
 	unmountErr := errors.Join(subpath.UnbindAll(ctx, folder.Root), d.unmountFound(ctx, folder))
 	mounts, err := mountsIn(folder)
@@ -99,7 +102,7 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	if len(mounts) > 0 {
 		return errors.Join(unmountErr, stillMountedError(mounts)) // first why
 	}
-	if left, err := namesIn(folder.Root, filepath.Join(volumesFolder, escaped(csiName))); err != nil || len(left) > 0 {
+	if left, err := namesIn(folder.Root, csiFolder("")); err != nil || len(left) > 0 {
 		return errors.Join(unmountErr, err) // a driver still has them, and their records say so
 	}
 	d.node.Storage.forget(uid)
@@ -129,8 +132,8 @@ func (d disk) unmountFound(ctx context.Context, folder podFolder) error {
 			if escaped(p.name()) != f.plugin {
 				continue
 			}
-			// E.g. what a container mounted there and let the host see.
-			if others := foreign(mounts, folder, p, f); len(others) > 0 {
+			// E.g. what a container mounted there and let the host see. A driver is asked all the same, and knows what it can do.
+			if others := foreign(mounts, folder, p, f); len(others) > 0 && p != (csiVolume{}) {
 				errs = append(errs, stillMountedError(others))
 				continue
 			}

@@ -14,8 +14,9 @@ import (
 
 // ownVolume gives all of a volume to the pod's fsGroup, where it has one: the group, and its bits of the mode. What is made in a
 // folder later is the group's, too. With the policy OnRootMismatch nothing is done where the topmost folder is as it has to be,
-// which is done last, so that a change that was cut off is seen. Links are not followed, and nothing outside is reached.
-func ownVolume(ctx context.Context, p podFolder, folder string) error {
+// which is done last, so that a change that was cut off is seen; nor is it where an earlier process mounted the volume, since its
+// pod may run. Links are not followed, and nothing outside is reached.
+func ownVolume(ctx context.Context, p podFolder, folder string, earlier bool) error {
 	group := fsGroupOf(p.pod)
 	if group == nil {
 		return nil
@@ -35,7 +36,7 @@ func ownVolume(ctx context.Context, p podFolder, folder string) error {
 		return err
 	}
 	policy := p.pod.Spec.SecurityContext.FSGroupChangePolicy
-	if policy != nil && *policy == v1.FSGroupChangeOnRootMismatch && owned(top, *group) {
+	if owned(top, *group) && (earlier || policy != nil && *policy == v1.FSGroupChangeOnRootMismatch) {
 		return nil
 	}
 	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {

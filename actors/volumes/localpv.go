@@ -37,28 +37,36 @@ func bindLocal(ctx context.Context, p podFolder, volume string, pv *v1.Persisten
 	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, "/"), "..") {
 		return "", permanent("local.path %q of PersistentVolume %s is not absolute, or contains \"..\"", path, pv.Name)
 	}
-	p.node.Storage.place(string(p.pod.UID), volume, folder)
-	if placed(p, volume) {
-		return at, nil
+	s, uid := p.node.Storage, string(p.pod.UID)
+	s.place(uid, volume, folder)
+	if !placed(p, volume) {
+		if err := bindFolder(p, folder, path, pv.Name); err != nil {
+			return "", err
+		}
+		s.note(begun, uid, folder)
 	}
+	if !readOnly && !s.is(done, uid, folder) { // containers mount it so
+		if err := ownVolume(ctx, p, folder, !s.is(begun, uid, folder)); err != nil {
+			return "", err
+		}
+	}
+	s.note(done, uid, folder)
+	return at, nil
+}
+
+// bindFolder binds the node's folder of a PersistentVolume into the pod's.
+func bindFolder(p podFolder, folder, path, pv string) error {
 	if err := p.MkdirAll(folder, folderMode); err != nil {
-		return "", err
+		return err
 	}
 	source, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, unix.ENOTDIR):
-		return "", permanent("local.path %s of PersistentVolume %s is no folder; block devices are not supported yet", path, pv.Name)
+		return permanent("local.path %s of PersistentVolume %s is no folder; block devices are not supported yet", path, pv)
 	case err != nil:
-		return "", fmt.Errorf("local.path of PersistentVolume %s: %w", pv.Name, err)
+		return fmt.Errorf("local.path of PersistentVolume %s: %w", pv, err)
 	}
-	err = p.BindFrom(source.Fd(), folder, true)
-	if err = errors.Join(err, source.Close()); err != nil {
-		return "", err
-	}
-	if readOnly {
-		return at, nil // containers mount it so
-	}
-	return at, ownVolume(ctx, p, folder)
+	return errors.Join(p.BindFrom(source.Fd(), folder, true), source.Close())
 }
 
 func (local) mounted(podFolder, *v1.Volume) bool { return false }

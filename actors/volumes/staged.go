@@ -100,6 +100,7 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
+	d.note(begun, stagedPrefix, key)
 	defer d.touch()
 	at := filepath.Join(key, csi.GlobalMount)
 	if driver.Can(csi.Stages) {
@@ -111,5 +112,9 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 		return fmt.Errorf("the driver left %s mounted", filepath.Join(root.Path(), at))
 	}
 	d.Log.Info("unstaged a volume", "driver", r.Driver, "folder", filepath.Join(root.Path(), key))
-	return safepath.RemoveAllOneFilesystem(ctx, root, key)
+	if err := safepath.RemoveAllOneFilesystem(ctx, root, key); err != nil {
+		return err
+	}
+	d.unstaged(key)
+	return nil
 }

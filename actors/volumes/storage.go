@@ -3,7 +3,9 @@ package volumes
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +36,9 @@ type Storage struct {
 	places     map[string]map[string]string // folders in the pod's folder by volume and pod
 	onDisk     map[string]bool              // pods of which records lie on the disk
 	attachable map[string]bool              // drivers whose volumes are attached, as far as known
+	progress   map[string]progress          // of volumes of a pod, and of staged ones, in this process' life
 	touched    bool                         // what is in use may have changed
+	released   bool                         // a pod's volume was taken away, and may have to be unstaged
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -56,7 +60,7 @@ const getTimeout = 10 * time.Second
 func NewStorage(o StorageOptions) *Storage {
 	s := &Storage{
 		StorageOptions: o, Drivers: csi.NewDrivers(), wanted: map[string]map[string]bool{}, onDisk: map[string]bool{},
-		places: map[string]map[string]string{}, attachable: map[string]bool{}, touched: true,
+		places: map[string]map[string]string{}, attachable: map[string]bool{}, progress: map[string]progress{}, touched: true,
 	}
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
@@ -127,6 +131,62 @@ func (s *Storage) placeOf(uid, volume string) string {
 	return s.places[uid][volume]
 }
 
+// progress is how far a volume is. The zero value is of one of which this process has done nothing: what is there of it was made
+// by an earlier one, which may have ended at any point.
+type progress int
+
+const (
+	begun progress = iota + 1
+	done           // all succeeded
+)
+
+func (s *Storage) note(p progress, of, folder string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress[filepath.Join(of, folder)] = p
+	s.touched = true
+}
+
+func (s *Storage) is(p progress, of, folder string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.progress[filepath.Join(of, folder)] == p
+}
+
+// unstaged notes that nothing is left of a staged volume.
+func (s *Storage) unstaged(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.progress, stagedPrefix+key)
+}
+
+// publishes says that a driver has, or may have, volumes of the pod.
+func (s *Storage) publishes(uid string) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.onDisk[uid] {
+		return true
+	}
+	for _, folder := range s.places[uid] {
+		if strings.HasPrefix(folder, csiFolder("")+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// foundPublished notes that records of a pod lie on the disk.
+func (s *Storage) foundPublished(uid string) {
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.onDisk[uid] = true
+	}
+}
+
 // has says whether a pod has, or may have, volumes of drivers on this node.
 func (s *Storage) has(uid string) bool {
 	if s == nil {
@@ -157,6 +217,8 @@ func (s *Storage) forget(uid string) {
 	defer s.mu.Unlock()
 	s.touched = s.touched || s.places[uid] != nil || s.onDisk[uid]
 	delete(s.places, uid)
+	delete(s.onDisk, uid)
+	maps.DeleteFunc(s.progress, func(key string, _ progress) bool { return strings.HasPrefix(key, uid+"/") })
 	for unique, pods := range s.wanted {
 		if pods[uid] {
 			s.touched = true
@@ -173,14 +235,22 @@ func (s *Storage) touch() {
 	s.touched = true
 }
 
-// takeTouched says whether what is in use may have changed since this was asked last.
-func (s *Storage) takeTouched() bool {
+func (s *Storage) release() {
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.touched, s.released = true, true
+	}
+}
+
+// takeNews says whether what is in use may have changed since this was asked last, and whether a volume was released.
+func (s *Storage) takeNews() (touched, released bool) {
 	if s == nil {
-		return false
+		return false, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.touched
-	s.touched = false
-	return was
+	touched, released = s.touched, s.released
+	s.touched, s.released = false, false
+	return touched, released
 }

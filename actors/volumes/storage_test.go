@@ -2,12 +2,14 @@ package volumes
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -162,6 +164,107 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	eventually(t, func() bool { n.work(""); return slices.Equal(d.Calls(), append(calls, "Unpublish h", "Unstage h")) })
 	if exists(t, n.pod("b")) || exists(t, filepath.Join(n.disk.node.Storage.csiFolder(), stagedKey(csi.Record{Driver: testDriver, Handle: "h"}))) {
 		t.Error("something is left")
+	}
+}
+
+// That something is mounted shows no success: what failed is asked for again until it succeeded, and all of it once more by a new
+// process.
+func TestAMountIsNoProofOfSuccess(t *testing.T) {
+	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
+	failing := map[string]bool{"Stage": true, "Publish": true}
+	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}, Fail: func(call string) error {
+		if failing[call] {
+			delete(failing, call)
+			return errors.New("not all is done")
+		}
+		return nil
+	}})
+	mount := messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))}
+	for i := range 4 {
+		got := n.tell("a", mount)
+		if _, ok := got[len(got)-1].(messages.VolumesMounted); ok != (i >= 2) {
+			t.Errorf("at the %d. time: %+v", i, got)
+		}
+		n.Advance(time.Minute)
+	}
+	calls := []string{"Stage h", "Stage h", "Publish h", "Publish h"}
+	if got := d.Calls(); !slices.Equal(got, calls) {
+		t.Errorf("calls %v, want %v", got, calls)
+	}
+	clear(n.disk.node.Storage.progress) // as in a new process
+	n.restart(t)
+	n.tell("a", mount)
+	if got := d.Calls(); !slices.Equal(got, append(calls, "Stage h", "Publish h")) {
+		t.Errorf("calls %v of a new process", got)
+	}
+	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+}
+
+// The fsGroup of a volume that an earlier process mounted is left as it is where it is done; a walk that failed is done again.
+func TestAVolumeOfAnEarlierProcessKeepsItsOwners(t *testing.T) {
+	local := t.TempDir()
+	file := filepath.Join(local, "file")
+	write(t, file)
+	n := storageNode(t, bound("c", v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: local}})...)
+	pod := apiPodWith("a", claimVolume("data", "c"))
+	group := int64(4711)
+	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
+	s := n.disk.node.Storage
+	for what, c := range map[string]struct {
+		was   progress
+		walks bool
+	}{"earlier": {0, false}, "begun": {begun, true}, "done": {done, false}} {
+		n.tell("a", messages.MountVolumes{UID: "a", Pod: pod})
+		must(t, os.Chown(file, 0, 0))
+		s.note(c.was, "a", localFolder("pv-c"))
+		n.restart(t)
+		n.tell("a", messages.MountVolumes{UID: "a", Pod: pod})
+		info, err := os.Stat(file)
+		must(t, err)
+		if got := info.Sys().(*syscall.Stat_t).Gid == uint32(group); got != c.walks {
+			t.Errorf("%s: given to the group: %t", what, got)
+		}
+	}
+	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+}
+
+// While a driver has a pod's volume, whatever is mounted in it, the pod is told so, and the driver is asked.
+func TestAPodIsToldThatADriverHasItsVolume(t *testing.T) {
+	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
+	d := startDriver(t, n, &csitest.Driver{})
+	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	below := n.pod("a/volumes/kubernetes.io~csi/pv-c/mount/below")
+	must(t, os.MkdirAll(below, 0o755))
+	mountTmpfs(t, below)
+	got := n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	if m, ok := got[len(got)-1].(messages.VolumesUnmounted); !ok || !m.Published || m.Left == "" {
+		t.Errorf("got %+v", got)
+	}
+	if got := d.Calls(); !slices.Equal(got, []string{"Publish h", "Unpublish h"}) {
+		t.Errorf("calls %v", got)
+	}
+	must(t, unmountNow(below))
+	n.Advance(time.Minute)
+	got = n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	if m, ok := got[len(got)-1].(messages.VolumesUnmounted); !ok || m.Published || m.Left != "" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A volume is unstaged although the report of another pod takes the news; a pod without a folder wants nothing after its end.
+func TestNewsOfAnotherPodAreFollowed(t *testing.T) {
+	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
+	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
+	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	must(t, n.disk.unmountPod(t.Context(), "a", true)) // its report is under way
+	n.tell("b", messages.MountVolumes{UID: "b", Pod: podWith("b", emptyDirVolume("v"))})
+	if got := d.Calls(); !slices.Equal(got, []string{"Stage h", "Publish h", "Unpublish h", "Unstage h"}) {
+		t.Errorf("calls %v", got)
+	}
+	n.disk.node.Storage.want("x", "volume")
+	must(t, n.disk.unmountPod(t.Context(), "x", true))
+	if got := n.disk.node.Storage.wanted; len(got) != 0 {
+		t.Errorf("wanted: %v", got)
 	}
 }
 

@@ -115,21 +115,14 @@ func (a *actor) sweepStorage(ctx supervisors.Context) {
 	}
 }
 
-// storageReported follows up what came of a pod's volumes.
-func (a *actor) storageReported(ctx supervisors.Context, r report) {
-	if !a.node.Storage.takeTouched() {
-		return
-	}
-	a.listInUse(ctx)
-	if r.Desired == nil {
-		a.staged.Sweep(ctx, nil, true)
-	}
-}
-
-// stagedReported follows up what came of a volume that no pod has any more.
-func (a *actor) stagedReported(ctx supervisors.Context) {
-	if a.node.Storage.takeTouched() {
+// storageReported follows up what came of a volume, or of some pod's; the news may be of another's.
+func (a *actor) storageReported(ctx supervisors.Context) {
+	touched, released := a.node.Storage.takeNews()
+	if touched {
 		a.listInUse(ctx)
+	}
+	if released {
+		a.staged.Sweep(ctx, nil, true)
 	}
 }
 

@@ -30,6 +30,8 @@ type Driver struct {
 	Can        []api.NodeServiceCapability_RPC_Type
 	// Hang, unless nil, has staging wait until it is closed.
 	Hang chan struct{}
+	// Fail, unless nil, says how a call ends that has mounted what it was to mount.
+	Fail func(call string) error
 
 	mu     sync.Mutex
 	calls  []string
@@ -146,7 +148,7 @@ func (d *Driver) NodeStageVolume(ctx context.Context, r *api.NodeStageVolumeRequ
 			return nil, ctx.Err()
 		}
 	}
-	return &api.NodeStageVolumeResponse{}, d.bind(d.folder(r.GetVolumeId()), r.GetStagingTargetPath())
+	return &api.NodeStageVolumeResponse{}, d.bind("Stage", d.folder(r.GetVolumeId()), r.GetStagingTargetPath())
 }
 
 // NodePublishVolume implements api.NodeServer.
@@ -161,7 +163,7 @@ func (d *Driver) NodePublishVolume(_ context.Context, r *api.NodePublishVolumeRe
 	} else if !mounted(from) {
 		return nil, status.Error(codes.FailedPrecondition, "the volume is not staged")
 	}
-	return &api.NodePublishVolumeResponse{}, d.bind(from, r.GetTargetPath())
+	return &api.NodePublishVolumeResponse{}, d.bind("Publish", from, r.GetTargetPath())
 }
 
 // NodeUnpublishVolume implements api.NodeServer.
@@ -180,7 +182,15 @@ func (d *Driver) NodeUnstageVolume(_ context.Context, r *api.NodeUnstageVolumeRe
 
 func (d *Driver) folder(handle string) string { return filepath.Join(d.Data, handle) }
 
-func (d *Driver) bind(from, to string) error {
+func (d *Driver) bind(call, from, to string) error {
+	err := bind(from, to)
+	if err == nil && d.Fail != nil {
+		err = d.Fail(call)
+	}
+	return err
+}
+
+func bind(from, to string) error {
 	if mounted(to) {
 		return nil
 	}
