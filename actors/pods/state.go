@@ -96,7 +96,7 @@ type life struct {
 	claim      *admission.Claim // of pod
 	status     *v1.PodStatus
 	phase      string // of its actor
-	lingers    bool   // it had its final status when its actor began and ran all the same; the actor has not told yet that it ended
+	lingers    bool   // it ran when its actor began, with its final status; the actor has not told yet that it ended
 	waiting    *messages.Reason
 	quarantine *messages.ChildQuarantined
 }

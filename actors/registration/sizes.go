@@ -22,8 +22,8 @@ type Sizes struct {
 	// Devices are how much there is of the resources of device plugins, and how much pods can have; nil: there are none. It does
 	// not wait.
 	Devices func() (capacity, allocatable v1.ResourceList)
-	// Forgotten says that it is not known which of the Node's extended resources are of plugins, and Reset is told when the Node has
-	// none of them; nil: that is known. Neither waits.
+	// Forgotten says that it is not known which of the Node's extended resources are of plugins, and Reset is told when the Node
+	// has none of them; nil: that is known. Neither waits.
 	Forgotten func() bool
 	Reset     func()
 	// LocalStorage says that ephemeral storage is a resource (localStorageCapacityIsolation).
