@@ -19,14 +19,12 @@ import (
 func uniqueName(r csi.Record) string { return csiName + "/" + r.Driver + "^" + r.Handle }
 
 // inUse lists the attachable volumes that some pod wants or that may be on this node still: none of them may be detached. A
-// driver of which it is not known whether its volumes are attached counts as one of which they are.
+// driver of which it is not known whether its volumes are attached counts as one of which they are. While not all can be read, as
+// the error says, those that the Node has stay among them.
 func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	published, err := s.published()
-	if err != nil {
-		return nil, err
-	}
-	staged, err := s.staged()
-	if err != nil {
+	staged, stagedErr := s.staged()
+	if err = errors.Join(err, stagedErr); err != nil && s.node.Load() == nil {
 		return nil, err
 	}
 	names, pods := map[string]bool{}, map[string]bool{}
@@ -55,11 +53,16 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	for name := range s.wanted {
 		names[name] = true
 	}
+	if err != nil {
+		for _, name := range s.node.Load().Status.VolumesInUse {
+			names[string(name)] = true
+		}
+	}
 	out := []v1.UniqueVolumeName{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		out = append(out, v1.UniqueVolumeName(name))
 	}
-	return out, nil
+	return out, err
 }
 
 // publishedVolume is a pod's volume of a driver, as it lies on the disk.
@@ -68,7 +71,8 @@ type publishedVolume struct {
 	uid, folder string // the folder is in the pod's
 }
 
-// published lists the records of all pods. One that cannot be read is an error: it may be of any volume.
+// published lists the records of all pods that can be read. One that cannot be is an error besides, as it may be of any volume,
+// unless nothing is mounted there.
 func (s *Storage) published() (out []publishedVolume, err error) {
 	pods, err := openPods(s.RootDir)
 	if err != nil {
@@ -81,24 +85,24 @@ func (s *Storage) published() (out []publishedVolume, err error) {
 	}
 	for _, uid := range uids {
 		kind := filepath.Join(uid, volumesFolder, escaped(csiName))
-		names, err := namesIn(pods, kind)
-		if err != nil {
-			return nil, err
-		}
+		names, listErr := namesIn(pods, kind)
+		err = errors.Join(err, listErr)
 		for _, name := range names {
-			r, err := csi.Read(pods, filepath.Join(kind, name))
-			switch {
-			case err == nil:
-				out = append(out, publishedVolume{r, uid, filepath.Join(volumesFolder, escaped(csiName), name)})
-			case !isAbsent(err):
-				return nil, err
+			r, readErr := csi.Read(pods, filepath.Join(kind, name))
+			if readErr == nil {
+				out = append(out, publishedVolume{r, uid, csiFolder(name)})
+			} else if !isAbsent(readErr) {
+				is, _, isErr := pods.IsMountPoint(filepath.Join(kind, name, csi.MountFolder))
+				if is || ignoreAbsent(isErr) != nil {
+					err = errors.Join(err, readErr)
+				}
 			}
 		}
 	}
-	return out, nil
+	return out, err
 }
 
-// staged lists the records of what is staged, by <driver>/<hash>.
+// staged lists the records of what is staged that can be read, by <driver>/<hash>. One that cannot be is an error besides.
 func (s *Storage) staged() (map[string]csi.Record, error) {
 	out := map[string]csi.Record{}
 	root, err := safepath.OpenRoot(s.csiFolder())
@@ -114,22 +118,18 @@ func (s *Storage) staged() (map[string]csi.Record, error) {
 		return nil, err
 	}
 	for _, driver := range drivers {
-		hashes, err := namesIn(root, driver)
-		if err != nil {
-			return nil, err
-		}
+		hashes, listErr := namesIn(root, driver)
+		err = errors.Join(err, listErr)
 		for _, hash := range hashes {
 			key := filepath.Join(driver, hash)
-			r, err := csi.Read(root, key)
-			switch {
-			case err == nil:
+			r, readErr := csi.Read(root, key)
+			if readErr == nil {
 				out[key] = r
-			case !isAbsent(err):
-				return nil, err
 			}
+			err = errors.Join(err, ignoreAbsent(readErr))
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // namesIn lists a folder; what is none, or not there, has nothing in it.

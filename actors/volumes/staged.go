@@ -58,8 +58,8 @@ func (stagedDriver) Ensure(context.Context, reconcile.Operation[struct{}, struct
 // Inventory implements reconcile.Driver: what is staged and no pod has a record of.
 func (d stagedDriver) Inventory(context.Context) (out []string, err error) {
 	staged, err := d.staged()
-	if err != nil || len(staged) == 0 {
-		return nil, err
+	if len(staged) == 0 {
+		return nil, err // one that cannot be read stays, and is named by who lists what is in use
 	}
 	published, err := d.published()
 	if err != nil {

@@ -268,6 +268,36 @@ func TestNewsOfAnotherPodAreFollowed(t *testing.T) {
 	}
 }
 
+// A record that cannot be read keeps the list of volumes in use from no other; while something is mounted there, none is taken
+// from the Node.
+func TestOneRecordThatCannotBeRead(t *testing.T) {
+	n := storageNode(t, attachRequired(true))
+	s := n.disk.node.Storage
+	record := func(path, text string) {
+		write(t, path)
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	record(n.pod("a/volumes/kubernetes.io~csi/pv/vol_data.json"), `{"driverName":"`+testDriver+`","volumeHandle":"h"}`)
+	record(n.pod("b/volumes/kubernetes.io~csi/pv/vol_data.json"), "{")
+	s.node.Store(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{"of the Node"}}})
+	h := v1.UniqueVolumeName("kubernetes.io/csi/" + testDriver + "^h")
+	if got, err := s.inUse(t.Context()); err != nil || !slices.Equal(got, []v1.UniqueVolumeName{h}) {
+		t.Errorf("where nothing is mounted: %v, %v", got, err)
+	}
+	mount := n.pod("b/volumes/kubernetes.io~csi/pv/mount")
+	must(t, os.Mkdir(mount, 0o755))
+	mountTmpfs(t, mount)
+	if got, err := s.inUse(t.Context()); err == nil || !slices.Equal(got, []v1.UniqueVolumeName{h, "of the Node"}) {
+		t.Errorf("where something is mounted: %v, %v", got, err)
+	}
+	record(filepath.Join(s.csiFolder(), testDriver, "bad", "vol_data.json"), "{")
+	record(filepath.Join(s.csiFolder(), testDriver, "good", "vol_data.json"), `{"driverName":"`+testDriver+`","volumeHandle":"free"}`)
+	must(t, unmountNow(mount))
+	if got, err := (stagedDriver{s}).Inventory(t.Context()); err != nil || !slices.Equal(got, []string{testDriver + "/good"}) {
+		t.Errorf("to be unstaged: %v, %v", got, err)
+	}
+}
+
 // A driver that comes late has the pods wait with its name; one that hangs keeps no other pod's volumes.
 func TestPodsWaitForADriver(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)

@@ -17,7 +17,8 @@ import (
 type persistence struct {
 	staged           unstaged // nil without an API server
 	listing, relists bool
-	awaiting         bool // news of drivers
+	awaiting         bool   // news of drivers
+	unread           string // why not all that is in use can be read
 }
 
 type (
@@ -97,9 +98,14 @@ func (a *actor) listInUse(ctx supervisors.Context) {
 
 func (a *actor) onInUse(ctx supervisors.Context, m inUseListed) {
 	a.listing = false
-	if m.err != nil { // what the Node says stays; the next sweep lists again
-		ctx.Log().Warn("which volumes are in use cannot be read", "error", m.err)
-	} else {
+	text := ""
+	if m.err != nil {
+		text = messages.OneLine(m.err)
+	}
+	if text != a.unread && text != "" {
+		ctx.Log().Warn("not all volumes in use can be read; none of those that the Node has are taken from it", "error", text)
+	}
+	if a.unread = text; m.names != nil {
 		ctx.Tell(messages.Registration, messages.VolumesInUse{Names: m.names})
 	}
 	if a.relists {
