@@ -298,6 +298,30 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// A name belongs to the socket that registered it: another one with another endpoint gets it when that is gone, and the end of the
+// socket that does not have it ends nothing.
+func TestANameOfADriverIsTheSocketsThatHasIt(t *testing.T) {
+	n := storageNode(t)
+	d := startDriver(t, n, &csitest.Driver{})
+	drivers := n.disk.node.Storage.Drivers
+	first, _ := drivers.Get(testDriver)
+	held := filepath.Join(n.rootDir, "plugins_registry", testDriver+"-reg.sock")
+	err := drivers.Register(t.Context(), "/other.sock", testDriver, "/other/csi.sock", []string{"1.0.0"})
+	if err == nil || !strings.Contains(err.Error(), "is registered by "+held) {
+		t.Errorf("another endpoint: %v", err)
+	}
+	drivers.Deregister("/other.sock", testDriver)
+	if one, err := drivers.Get(testDriver); err != nil || one != first {
+		t.Errorf("it went with the other's socket: %v", err)
+	}
+	must(t, drivers.Register(t.Context(), "/other.sock", testDriver, first.Endpoint, []string{"1.0.0"}))
+	drivers.Deregister(held, testDriver)
+	if _, err := drivers.Get(testDriver); err != nil {
+		t.Errorf("it went with a socket that does not have it: %v", err)
+	}
+	d.Stop()
+}
+
 // A driver that comes late has the pods wait with its name; one that hangs keeps no other pod's volumes.
 func TestPodsWaitForADriver(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)

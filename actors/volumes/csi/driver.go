@@ -33,8 +33,9 @@ type Driver struct {
 	MaxVolumes int64
 	Topology   map[string]string
 
-	can   map[api.NodeServiceCapability_RPC_Type]bool
-	slots chan struct{}
+	socket string // by which it registered
+	can    map[api.NodeServiceCapability_RPC_Type]bool
+	slots  chan struct{}
 }
 
 // What a driver may be able to do.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,12 +48,16 @@ func (d *Drivers) Get(name string) (*Driver, error) {
 
 // Register takes a driver that offers itself at an endpoint, the path of a socket. It asks the driver who it is and what it can
 // do: a driver that does not answer is not registered. One that is registered again, e.g. since its process was replaced, is
-// asked anew; calls that are under way end as they may.
-func (d *Drivers) Register(ctx context.Context, name, endpoint string, versions []string) error {
+// asked anew; calls that are under way end as they may. While the socket by which it registered is there, no other takes its name
+// to another endpoint.
+func (d *Drivers) Register(ctx context.Context, socket, name, endpoint string, versions []string) error {
 	if !slices.ContainsFunc(versions, isVersion1) {
 		return fmt.Errorf("CSI driver %s speaks versions %s of CSI; version 1 is needed", name, strings.Join(versions, ", "))
 	}
-	one := &Driver{Name: name, Endpoint: endpoint, slots: make(chan struct{}, callsAtATime)}
+	if err := d.free(socket, name, endpoint); err != nil {
+		return err
+	}
+	one := &Driver{Name: name, Endpoint: endpoint, socket: socket, slots: make(chan struct{}, callsAtATime)}
 	err := one.learn(ctx)
 	if err == nil {
 		err = one.check()
@@ -61,10 +66,29 @@ func (d *Drivers) Register(ctx context.Context, name, endpoint string, versions 
 		return fmt.Errorf("CSI driver %s: %w", name, err)
 	}
 	d.change(func() {
-		d.drivers[name] = one
-		delete(d.gone, name)
+		if err = d.isFree(socket, name, endpoint); err == nil {
+			d.drivers[name] = one
+			delete(d.gone, name)
+		}
 	})
-	return nil
+	return err
+}
+
+func (d *Drivers) free(socket, name, endpoint string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.isFree(socket, name, endpoint)
+}
+
+func (d *Drivers) isFree(socket, name, endpoint string) error {
+	held := d.drivers[name]
+	if held == nil || held.socket == socket || held.Endpoint == endpoint {
+		return nil
+	}
+	if _, err := os.Lstat(held.socket); err != nil {
+		return nil //nolint:nilerr // it is gone, and so is what it held
+	}
+	return fmt.Errorf("CSI driver %s is registered by %s already", name, held.socket)
 }
 
 // check refuses what the API server would not have in a CSINode or in labels of the Node, where other drivers stand beside it.
@@ -89,10 +113,10 @@ func (d *Driver) check() error {
 // maxNodeID is the API's bound of a CSINode's node ID, in bytes.
 const maxNodeID = 192
 
-// Deregister takes that a driver is no longer offered at that endpoint. One that has offered itself elsewhere meanwhile stays.
-func (d *Drivers) Deregister(name, endpoint string) {
+// Deregister takes that a driver is no longer offered by that socket. One that has offered itself by another meanwhile stays.
+func (d *Drivers) Deregister(socket, name string) {
 	d.change(func() {
-		if one := d.drivers[name]; one != nil && one.Endpoint == endpoint {
+		if one := d.drivers[name]; one != nil && one.socket == socket {
 			delete(d.drivers, name)
 			d.gone[name] = true
 		}

@@ -29,10 +29,11 @@ import (
 )
 
 // Handler takes plugins of one kind. Register may take some seconds, and gives up with ctx; both may be called side by side for
-// plugins of different sockets, and for one socket they are called one after the other.
+// plugins of different sockets, and for one socket they are called one after the other. A socket that another one took the place
+// of by the same name holds nothing any more, so that its Deregister does nothing.
 type Handler interface {
-	Register(ctx context.Context, name, endpoint string, versions []string) error
-	Deregister(name, endpoint string)
+	Register(ctx context.Context, socket, name, endpoint string, versions []string) error
+	Deregister(socket, name string)
 }
 
 // Watcher watches. Its fields are set before Run and stay as they are.
@@ -58,19 +59,20 @@ var retry = backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2
 // identity tells a socket from another one that took its place.
 type identity struct {
 	inode uint64
-	made  unix.Timespec
+	made  unix.Timespec // when it was last modified: a chmod makes no other socket
 }
 
 // socket is one socket, and who is behind it.
 type socket struct {
-	path           string
-	id             identity
-	busy           bool
-	fails          int
-	retryAt        time.Time
-	handler        Handler // nil: it is not registered
-	name, endpoint string
-	err            error // why not
+	path    string
+	id      identity
+	busy    bool
+	again   bool // it is asked again although it is registered: another of its name went
+	fails   int
+	retryAt time.Time
+	handler Handler // nil: it is not registered
+	name    string
+	err     error // why not
 }
 
 // Run watches until ctx ends. A panic in it is logged, and it goes on.
@@ -130,7 +132,7 @@ func (w *Watcher) scan(ctx context.Context, events *fsnotify.Watcher, now time.T
 		case e.Type() == fs.ModeSocket && !strings.HasPrefix(e.Name(), "."):
 			var st unix.Stat_t
 			if unix.Lstat(path, &st) == nil {
-				found[path] = identity{st.Ino, st.Ctim}
+				found[path] = identity{st.Ino, st.Mtim}
 			}
 		}
 		return nil
@@ -140,8 +142,8 @@ func (w *Watcher) scan(ctx context.Context, events *fsnotify.Watcher, now time.T
 	}
 	for path, s := range w.sockets {
 		if id, there := found[path]; !s.busy && (!there || id != s.id) {
-			w.leave(s)
 			delete(w.sockets, path)
+			w.leave(s)
 		}
 	}
 	due = scanEvery
@@ -152,7 +154,7 @@ func (w *Watcher) scan(ctx context.Context, events *fsnotify.Watcher, now time.T
 			w.sockets[path] = s
 		}
 		switch {
-		case s.busy || s.handler != nil:
+		case s.busy || s.handler != nil && !s.again:
 		case now.Before(s.retryAt):
 			due = min(due, s.retryAt.Sub(now))
 		default:
@@ -166,8 +168,10 @@ func (w *Watcher) scan(ctx context.Context, events *fsnotify.Watcher, now time.T
 func (w *Watcher) leave(s *socket) {
 	if s.handler != nil {
 		w.Log.Info("plugin deregistered", "plugin", s.name, "socket", s.path)
-		s.handler.Deregister(s.name, s.endpoint)
-		s.handler = nil
+		s.handler.Deregister(s.path, s.name)
+		for _, o := range w.sockets { // those that it kept from the name, or took it from, are asked again
+			o.retryAt, o.again = time.Time{}, o.again || o.name == s.name
+		}
 	}
 }
 
@@ -182,7 +186,7 @@ func (w *Watcher) register(ctx context.Context, s *socket) {
 func (w *Watcher) ended(s *socket) {
 	s.busy = false
 	if s.err == nil {
-		s.fails = 0
+		s.fails, s.again = 0, false
 		w.Log.Info("plugin registered", "plugin", s.name, "socket", s.path)
 		return
 	}
@@ -215,7 +219,7 @@ func (w *Watcher) ask(ctx context.Context, s *socket) error {
 	} else {
 		taking, cancel := context.WithTimeout(ctx, takeTimeout)
 		defer cancel()
-		err = handler.Register(taking, name, endpoint, info.GetSupportedVersions())
+		err = handler.Register(taking, s.path, name, endpoint, info.GetSupportedVersions())
 	}
 	status := &api.RegistrationStatus{PluginRegistered: err == nil}
 	if err != nil {
@@ -225,12 +229,12 @@ func (w *Watcher) ask(ctx context.Context, s *socket) error {
 	defer cancel()
 	if _, told := client.NotifyRegistrationStatus(telling, status); told != nil {
 		if err == nil {
-			handler.Deregister(name, endpoint)
+			handler.Deregister(s.path, name)
 		}
 		return errors.Join(err, fmt.Errorf("telling it so: %w", told))
 	}
 	if err == nil {
-		s.handler, s.name, s.endpoint = handler, name, endpoint
+		s.handler, s.name = handler, name
 	}
 	return err
 }

@@ -25,7 +25,7 @@ type book struct {
 	there   map[string]string
 }
 
-func (b *book) Register(_ context.Context, name, endpoint string, _ []string) error {
+func (b *book) Register(_ context.Context, _, name, endpoint string, _ []string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.refuses--; b.refuses >= 0 {
@@ -35,7 +35,7 @@ func (b *book) Register(_ context.Context, name, endpoint string, _ []string) er
 	return nil
 }
 
-func (b *book) Deregister(name, _ string) {
+func (b *book) Deregister(_, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.there, name)
@@ -94,4 +94,17 @@ func TestAPluginOfAnotherKindIsRefused(t *testing.T) {
 	}
 	defer d.Stop()
 	eventually(t, func() bool { return d.Registered().GetError() == `plugins of the kind "CSIPlugin" are not supported` })
+}
+
+// Of two sockets of one plugin the one that stays is asked again when the other goes.
+func TestAnotherSocketOfThePluginIsAskedAgain(t *testing.T) {
+	b := &book{there: map[string]string{}}
+	w := Watcher{Log: slog.New(slog.DiscardHandler)}
+	gone, stays := &socket{path: "a", name: "disk", handler: b}, &socket{path: "b", name: "disk", handler: b}
+	other := &socket{path: "c", name: "other", handler: b, retryAt: time.Now()}
+	w.sockets = map[string]*socket{"b": stays, "c": other}
+	w.leave(gone)
+	if !stays.again || other.again || !other.retryAt.IsZero() {
+		t.Errorf("%+v, %+v", stays, other)
+	}
 }
