@@ -128,7 +128,7 @@ func (w *Watcher) scan(ctx context.Context, events *fsnotify.Watcher, now time.T
 			return err
 		case err != nil: // it went meanwhile
 		case e.IsDir():
-			return events.Add(path) // again is nothing new
+			_ = events.Add(path) // again is nothing new; where it went, or watches are used up, the scans find what is there
 		case e.Type() == fs.ModeSocket && !strings.HasPrefix(e.Name(), "."):
 			var st unix.Stat_t
 			if unix.Lstat(path, &st) == nil {

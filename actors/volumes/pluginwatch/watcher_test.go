@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"go.uber.org/goleak"
 
 	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
@@ -106,5 +107,20 @@ func TestAnotherSocketOfThePluginIsAskedAgain(t *testing.T) {
 	w.leave(gone)
 	if !stays.again || other.again || !other.retryAt.IsZero() {
 		t.Errorf("%+v, %+v", stays, other)
+	}
+}
+
+// A folder that cannot be watched is scanned all the same.
+func TestAFolderThatCannotBeWatchedIsScanned(t *testing.T) {
+	events, err := fsnotify.NewWatcher()
+	if err == nil {
+		err = events.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := Watcher{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), sockets: map[string]*socket{}}
+	if due, err := w.scan(t.Context(), events, time.Now()); err != nil || due != scanEvery {
+		t.Errorf("%v, %v", due, err)
 	}
 }
