@@ -121,7 +121,7 @@ func csiNode(was *storagev1.CSINode, node *v1.Node, told messages.CSIDriversObse
 	for _, d := range told.Drivers {
 		one := storagev1.CSINodeDriver{Name: d.Name, NodeID: d.NodeID, TopologyKeys: slices.Sorted(maps.Keys(d.Topology))}
 		if d.MaxVolumes > 0 {
-			count := int32(min(d.MaxVolumes, 1<<31-1)) //nolint:gosec // it is bounded
+			count := int32(min(d.MaxVolumes, 1<<31-1)) // it is bounded
 			one.Allocatable = &storagev1.VolumeNodeResources{Count: &count}
 		}
 		drivers[d.Name] = one

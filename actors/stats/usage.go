@@ -126,8 +126,8 @@ type measurer struct {
 	persistent          func(context.Context, *v1.Pod) (map[string]VolumeUsage, error)
 }
 
-// asked are the kinds of volumes that are not walked, for others say what they use: they are as large as they like, and may lie on
-// a server that hangs.
+// asked are the kinds of volumes that are not walked, for others say what they use: they are as large as they like, and may lie
+// on a server that hangs.
 var asked = []string{"kubernetes.io~csi", "kubernetes.io~local-volume"}
 
 // pod measures one pod. An error comes with what could be measured.

@@ -83,7 +83,8 @@ type job struct {
 const republishEvery = time.Minute
 
 // publish has the driver mount the volume, staged before where the driver stages. One of which all succeeded stays as it is,
-// unless the driver wants to hear of it again. That something is mounted shows no success: the driver is asked again, as by the kubelet.
+// unless the driver wants to hear of it again. That something is mounted shows no success: the driver is asked again, as by the
+// kubelet.
 func publish(ctx context.Context, p podFolder, volume string, source volumeSource) (string, error) {
 	j := &job{volumeSource: source, Storage: p.node.Storage, p: p}
 	j.describe(volume)

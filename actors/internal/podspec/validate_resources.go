@@ -8,7 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -108,17 +107,4 @@ func hasCPUOrMemory(r *v1.ResourceRequirements) bool {
 		}
 	}
 	return false
-}
-
-// isNative tells whether a resource is Kubernetes' own, rather than one that an operator or a device plugin gave a node.
-func isNative(name v1.ResourceName) bool {
-	return !strings.Contains(string(name), "/") || strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
-}
-
-// isExtended tells whether a resource is one that an operator or a device plugin gave a node, which comes in whole pieces.
-func isExtended(name v1.ResourceName) bool {
-	if isNative(name) || strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) {
-		return false
-	}
-	return len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+string(name))) == 0
 }

@@ -121,6 +121,7 @@ func (d *Driver) Stats(ctx context.Context, handle, target string) (u Usage, err
 				u.Bytes = a
 			case api.VolumeUsage_INODES:
 				u.Inodes = a
+			case api.VolumeUsage_UNKNOWN: // a unit of a later CSI
 			}
 		}
 		return err

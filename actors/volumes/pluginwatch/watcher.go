@@ -90,7 +90,7 @@ func (w *Watcher) Run(ctx context.Context) {
 }
 
 func (w *Watcher) watch(ctx context.Context) error {
-	if err := os.MkdirAll(w.Dir, 0o755); err != nil { //nolint:gosec // plugins of other users make their sockets in it
+	if err := os.MkdirAll(w.Dir, 0o755); err != nil { // plugins of other users make their sockets in it
 		return err
 	}
 	events, err := fsnotify.NewWatcher()

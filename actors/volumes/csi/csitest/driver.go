@@ -52,7 +52,7 @@ func (d *Driver) Start(rootDir string) error {
 		path   string
 		server *grpc.Server
 	}{{d.socket, node}, {register, reg}} {
-		if err := os.MkdirAll(filepath.Dir(s.path), 0o755); err != nil { //nolint:gosec // as drivers do
+		if err := os.MkdirAll(filepath.Dir(s.path), 0o755); err != nil { // as drivers do
 			return err
 		}
 		listener, err := net.Listen("unix", s.path) //nolint:noctx // it is at once
@@ -194,7 +194,7 @@ func bind(from, to string) error {
 	if mounted(to) {
 		return nil
 	}
-	if err := errors.Join(os.MkdirAll(from, 0o777), os.MkdirAll(to, 0o750)); err != nil { //nolint:gosec // pods write there
+	if err := errors.Join(os.MkdirAll(from, 0o777), os.MkdirAll(to, 0o750)); err != nil { // pods write there
 		return err
 	}
 	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
