@@ -252,7 +252,8 @@ func (a *actor) onWrote(ctx supervisors.Context, m wrote) {
 		// It is gone; the watch says so too.
 		a.failed(ctx, m.write, "the Node "+a.opts.Desired.Name+" is not there")
 	default:
-		a.failed(ctx, m.write, "the Node "+a.opts.Desired.Name+" cannot be written: "+apiclient.Explain(m.err, a.opts.Desired.Name))
+		a.failed(ctx, m.write, "the Node "+a.opts.Desired.Name+" cannot be written: "+
+			apiclient.Explain(m.err, a.opts.Desired.Name))
 	}
 	a.act(ctx)
 }

@@ -137,7 +137,8 @@ func withoutChanged(was, now *storagev1.CSINode) *storagev1.CSINode {
 	out := now.DeepCopy()
 	out.Spec.Drivers = slices.DeleteFunc(out.Spec.Drivers, func(d storagev1.CSINodeDriver) bool {
 		i := slices.IndexFunc(was.Spec.Drivers, func(o storagev1.CSINodeDriver) bool { return o.Name == d.Name })
-		return i >= 0 && (was.Spec.Drivers[i].NodeID != d.NodeID || !slices.Equal(was.Spec.Drivers[i].TopologyKeys, d.TopologyKeys))
+		return i >= 0 && (was.Spec.Drivers[i].NodeID != d.NodeID ||
+			!slices.Equal(was.Spec.Drivers[i].TopologyKeys, d.TopologyKeys))
 	})
 	if len(out.Spec.Drivers) == len(now.Spec.Drivers) {
 		return nil

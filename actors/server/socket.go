@@ -39,7 +39,8 @@ func (d *socketDoor) open(ctx context.Context) (net.Listener, error) {
 		return nil, fmt.Errorf("the socket's path %q is not absolute", d.path)
 	}
 	if len(d.path) > config.MaxSocketPath {
-		return nil, fmt.Errorf("the path %s is longer than the %d bytes that a unix socket's may have", d.path, config.MaxSocketPath)
+		return nil, fmt.Errorf("the path %s is longer than the %d bytes that a unix socket's may have", d.path,
+			config.MaxSocketPath)
 	}
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o755); err != nil {
 		return nil, fmt.Errorf("making the socket's folder: %w", err)

@@ -69,8 +69,10 @@ var (
 		{"cpu", "cpu.cfs_period_us", func(s *model.ContainerSpec, t []byte) { s.Cpu.Period = number(t) }, false},
 		{"cpu", "cpu.cfs_quota_us", func(s *model.ContainerSpec, t []byte) { s.Cpu.Quota = number(t) }, false}, // -1: none
 		{"memory", "memory.limit_in_bytes", func(s *model.ContainerSpec, t []byte) { s.Memory.Limit = number(t) }, false},
-		{"memory", "memory.memsw.limit_in_bytes", func(s *model.ContainerSpec, t []byte) { s.Memory.SwapLimit = number(t) }, false},
-		{"memory", "memory.soft_limit_in_bytes", func(s *model.ContainerSpec, t []byte) { s.Memory.Reservation = number(t) }, false},
+		{"memory", "memory.memsw.limit_in_bytes",
+			func(s *model.ContainerSpec, t []byte) { s.Memory.SwapLimit = number(t) }, false},
+		{"memory", "memory.soft_limit_in_bytes",
+			func(s *model.ContainerSpec, t []byte) { s.Memory.Reservation = number(t) }, false},
 		{"pids", "pids.max", func(s *model.ContainerSpec, t []byte) { s.Processes.Limit = number(t) }, false},
 	}
 	limitsV2 = []limitFile{

@@ -39,8 +39,9 @@ func pairs(text []byte, each func(key string, n uint64)) {
 var keys = func() map[string]string {
 	out := map[string]string{}
 	for _, s := range strings.Fields(`user system usage_usec user_usec system_usec nr_periods nr_throttled throttled_time
-		throttled_usec nr_bursts burst_usec file total_cache anon total_rss total_swap file_mapped total_mapped_file pgfault pgmajfault
-		file_dirty file_writeback pgscan pgsteal workingset_refault_file workingset_refault_anon active_file total_active_file
+		throttled_usec nr_bursts burst_usec file total_cache anon total_rss total_swap file_mapped total_mapped_file
+		pgfault pgmajfault file_dirty file_writeback pgscan pgsteal workingset_refault_file workingset_refault_anon
+		active_file total_active_file
 		inactive_file total_inactive_file high max oom_kill Read Write Sync Async Discard Total`) {
 		out[s] = s
 	}

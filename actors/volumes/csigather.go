@@ -52,7 +52,8 @@ func (j *job) gather(ctx context.Context) (err error) {
 		modes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent} // the API's default
 	}
 	if !slices.Contains(modes, mode) {
-		return fmt.Errorf("CSI driver %s has no volumes of the mode %s (volumeLifecycleModes of its CSIDriver)", j.record.Driver, mode)
+		return fmt.Errorf("CSI driver %s has no volumes of the mode %s (volumeLifecycleModes of its CSIDriver)", j.record.Driver,
+			mode)
 	}
 	if mode == storagev1.VolumeLifecyclePersistent && (j.spec.AttachRequired == nil || *j.spec.AttachRequired) {
 		if j.volume.Published, err = j.attached(ctx); err != nil {

@@ -31,9 +31,10 @@ import (
 func (a *Agent) figureOptions() stats.Options {
 	return stats.Options{
 		Persistent: a.persistentUsage,
-		NodeName:   a.node.NodeName, Board: a.board, CRI: a.client, RootDir: a.node.RootDir, PodLogsDir: a.node.Kubelet.PodLogsDir,
-		Kubepods: a.kubepods,
-		System:   a.systemCgroups, UsageAge: a.node.Kubelet.VolumeStatsAggPeriod.Duration,
+		NodeName:   a.node.NodeName, Board: a.board, CRI: a.client, RootDir: a.node.RootDir,
+		PodLogsDir: a.node.Kubelet.PodLogsDir,
+		Kubepods:   a.kubepods,
+		System:     a.systemCgroups, UsageAge: a.node.Kubelet.VolumeStatsAggPeriod.Duration,
 	}
 }
 

@@ -20,8 +20,8 @@ const (
 	restBelow = 4 << 20
 	// restAfter is how many bytes must have been allocated since memory was given back last: with less there is little to give.
 	restAfter = 10 << 20
-	// garbage is how much of it there may be, in percent of what is in use, before it is collected; Go's own is 100. An agent that
-	// allocates little has time for it: what it takes of a node is memory.
+	// garbage is how much of it there may be, in percent of what is in use, before it is collected; Go's own is 100. An agent
+	// that allocates little has time for it: what it takes of a node is memory.
 	garbage = 50
 )
 
