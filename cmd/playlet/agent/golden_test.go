@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -37,15 +38,24 @@ type entry struct {
 
 // interrupted types Ctrl-C once a command has printed something.
 type interrupted struct {
-	strings.Builder
+	mu  sync.Mutex // a command's connections print, too
+	out strings.Builder
 	entry
+}
+
+func (w *interrupted) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.out.String()
 }
 
 // Write implements io.Writer.
 func (w *interrupted) Write(p []byte) (int, error) {
-	n, err := w.Builder.Write(p)
-	if w.then != nil && strings.Contains(w.String(), w.until) {
-		then, out := w.then, w.String()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, err := w.out.Write(p)
+	if w.then != nil && strings.Contains(w.out.String(), w.until) {
+		then, out := w.then, w.out.String()
 		w.then = nil
 		go func() { // the command goes on printing
 			then(out)
