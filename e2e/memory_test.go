@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -18,6 +19,13 @@ func TestAnEmptyAgentIsSmall(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := agentWith(t, s, func(a *stack.Agent) {
 		a.Config["readOnlyPort"], a.Config["address"] = figuresPort, "127.0.0.1"
+	})
+	await(t, func() error { // it listens a moment after its commands are answered
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", figuresPort))
+		if err == nil {
+			must(t, conn.Close())
+		}
+		return err
 	})
 	for range 10 {
 		for _, path := range []string{"/metrics/cadvisor", "/metrics/resource", "/stats/summary", "/metrics", "/pods"} {
