@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -23,6 +21,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
+	dialer "github.com/playlet-dev/playlet/actors/internal/plugin"
 )
 
 // connectTimeout is how long a plugin has to answer once it has registered; the kubelet's.
@@ -143,11 +142,7 @@ func (m *Manager) register(r *pluginapi.RegisterRequest) error {
 }
 
 func (m *Manager) connect(name, socket string) (*plugin, error) {
-	dial := func(ctx context.Context, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}
-	conn, err := grpc.NewClient("passthrough:///plugin", grpc.WithAuthority("localhost"), grpc.WithContextDialer(dial),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := dialer.Dial(socket)
 	if err != nil {
 		return nil, err
 	}

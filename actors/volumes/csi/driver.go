@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	api "github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/plugin"
 )
 
 const (
@@ -171,7 +170,7 @@ func (d *Driver) change(ctx context.Context, what string, call func(context.Cont
 }
 
 func (d *Driver) call(ctx context.Context, what string, call func(context.Context, api.NodeClient) error) error {
-	conn, err := Dial(d.Endpoint)
+	conn, err := plugin.Dial(d.Endpoint)
 	if err != nil {
 		return err
 	}
@@ -185,16 +184,6 @@ func (d *Driver) call(ctx context.Context, what string, call func(context.Contex
 		return fmt.Errorf("CSI driver %s: %s: %s (%s)", d.Name, what, text, s.Code())
 	}
 	return err
-}
-
-// Dial makes a connection to what listens on a socket; it is connected with the first call.
-func Dial(socket string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("localhost"),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", socket)
-		}))
 }
 
 // capability is how the volume is to be used.

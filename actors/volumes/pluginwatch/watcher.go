@@ -24,7 +24,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/backoff"
-	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/internal/plugin"
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
@@ -197,7 +197,7 @@ func (w *Watcher) ended(s *socket) {
 
 // ask asks a socket who is behind it, has its handler take it, and says what came of that.
 func (w *Watcher) ask(ctx context.Context, s *socket) error {
-	conn, err := csi.Dial(s.path)
+	conn, err := plugin.Dial(s.path)
 	if err != nil {
 		return err
 	}
