@@ -122,8 +122,9 @@ func (s *Storage) place(uid, volume, folder string) {
 	if s.places[uid] == nil {
 		s.places[uid] = map[string]string{}
 	}
-	s.places[uid][volume] = folder
-	s.touched = true
+	if was, known := s.places[uid][volume]; !known || was != folder {
+		s.places[uid][volume], s.touched = folder, true
+	}
 }
 
 func (s *Storage) placeOf(uid, volume string) string {
@@ -144,8 +145,9 @@ const (
 func (s *Storage) note(p progress, of, folder string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.progress[filepath.Join(of, folder)] = p
-	s.touched = true
+	if key := filepath.Join(of, folder); s.progress[key] != p {
+		s.progress[key], s.touched = p, true
+	}
 }
 
 func (s *Storage) is(p progress, of, folder string) bool {

@@ -44,7 +44,7 @@ type Watcher struct {
 	Log      *slog.Logger
 
 	sockets map[string]*socket // by path; Run's alone
-	done    chan *socket
+	done    chan answer
 	asking  sync.WaitGroup
 }
 
@@ -72,18 +72,25 @@ type socket struct {
 	retryAt time.Time
 	handler Handler // nil: it is not registered
 	name    string
-	err     error // why not
+}
+
+// answer is what came of asking a socket.
+type answer struct {
+	*socket
+	handler Handler // that took it
+	name    string
+	err     error // why none did
 }
 
 // Run watches until ctx ends. A panic in it is logged, and it goes on.
 func (w *Watcher) Run(ctx context.Context) {
 	defer w.asking.Wait()
-	for failures := 1; ctx.Err() == nil; failures++ {
+	for ctx.Err() == nil {
 		if err := guard.Call(w.Log, "the watch of plugins", func() error { return w.watch(ctx) }); err != nil {
 			w.Log.Warn("plugins cannot be watched for", "folder", w.Dir, "error", err)
 		}
 		select {
-		case <-time.After(retry.After(failures, 0)):
+		case <-time.After(scanEvery):
 		case <-ctx.Done():
 		}
 	}
@@ -99,7 +106,7 @@ func (w *Watcher) watch(ctx context.Context) error {
 	}
 	defer events.Close() //nolint:errcheck // it only closes descriptors
 	if w.sockets == nil {
-		w.sockets, w.done = map[string]*socket{}, make(chan *socket)
+		w.sockets, w.done = map[string]*socket{}, make(chan answer)
 	}
 	for {
 		due, err := w.scan(ctx, events, time.Now())
@@ -110,8 +117,8 @@ func (w *Watcher) watch(ctx context.Context) error {
 		case <-events.Events:
 		case err := <-events.Errors:
 			w.Log.Warn("plugins are found later", "folder", w.Dir, "error", err)
-		case s := <-w.done:
-			w.ended(s)
+		case a := <-w.done:
+			w.ended(a)
 		case <-time.After(due):
 		case <-ctx.Done():
 			return nil
@@ -176,30 +183,36 @@ func (w *Watcher) leave(s *socket) {
 }
 
 func (w *Watcher) register(ctx context.Context, s *socket) {
-	s.err = guard.Call(w.Log, "the registration of a plugin", func() error { return w.ask(ctx, s) })
+	a := answer{socket: s}
+	a.err = guard.Call(w.Log, "the registration of a plugin", func() error {
+		var err error
+		a.handler, a.name, err = w.ask(ctx, s.path)
+		return err
+	})
 	select {
-	case w.done <- s:
+	case w.done <- a:
 	case <-ctx.Done():
 	}
 }
 
-func (w *Watcher) ended(s *socket) {
+func (w *Watcher) ended(a answer) {
+	s := a.socket
 	s.busy = false
-	if s.err == nil {
-		s.fails, s.again = 0, false
+	if a.err == nil {
+		s.fails, s.again, s.handler, s.name = 0, false, a.handler, a.name
 		w.Log.Info("plugin registered", "plugin", s.name, "socket", s.path)
 		return
 	}
 	s.fails++
 	s.retryAt = time.Now().Add(retry.After(s.fails, 0))
-	w.Log.Warn("a plugin cannot be registered", "socket", s.path, "error", s.err, "retryAt", s.retryAt)
+	w.Log.Warn("a plugin cannot be registered", "socket", s.path, "error", a.err, "retryAt", s.retryAt)
 }
 
 // ask asks a socket who is behind it, has its handler take it, and says what came of that.
-func (w *Watcher) ask(ctx context.Context, s *socket) error {
-	conn, err := plugin.Dial(s.path)
+func (w *Watcher) ask(ctx context.Context, socket string) (handler Handler, name string, err error) {
+	conn, err := plugin.Dial(socket)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	defer conn.Close() //nolint:errcheck // nothing is under way on it then
 	client := api.NewRegistrationClient(conn)
@@ -207,19 +220,20 @@ func (w *Watcher) ask(ctx context.Context, s *socket) error {
 	defer cancel()
 	info, err := client.GetInfo(asking, &api.InfoRequest{})
 	if err != nil {
-		return fmt.Errorf("asking who it is: %w", err)
+		return nil, "", fmt.Errorf("asking who it is: %w", err)
 	}
-	name, endpoint := info.GetName(), info.GetEndpoint()
+	name = info.GetName()
+	endpoint := info.GetEndpoint()
 	if endpoint == "" {
-		endpoint = s.path
+		endpoint = socket
 	}
-	handler := w.Handlers[info.GetType()]
+	handler = w.Handlers[info.GetType()]
 	if handler == nil {
 		err = fmt.Errorf("plugins of the kind %q are not supported", info.GetType())
 	} else {
 		taking, cancel := context.WithTimeout(ctx, takeTimeout)
 		defer cancel()
-		err = handler.Register(taking, s.path, name, endpoint, info.GetSupportedVersions())
+		err = handler.Register(taking, socket, name, endpoint, info.GetSupportedVersions())
 	}
 	status := &api.RegistrationStatus{PluginRegistered: err == nil}
 	if err != nil {
@@ -229,12 +243,9 @@ func (w *Watcher) ask(ctx context.Context, s *socket) error {
 	defer cancel()
 	if _, told := client.NotifyRegistrationStatus(telling, status); told != nil {
 		if err == nil {
-			handler.Deregister(s.path, name)
+			handler.Deregister(socket, name)
 		}
-		return errors.Join(err, fmt.Errorf("telling it so: %w", told))
+		return nil, "", errors.Join(err, fmt.Errorf("telling it so: %w", told))
 	}
-	if err == nil {
-		s.handler, s.name = handler, name
-	}
-	return err
+	return handler, name, err
 }
