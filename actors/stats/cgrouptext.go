@@ -26,35 +26,19 @@ func number(text []byte) uint64 {
 	return n
 }
 
-// pairs gives a file's lines of a key and a number.
-func pairs(text []byte, each func(key string, n uint64)) {
+// pairs gives a file's lines of a key and a number. A key is there until the next; a switch over string(key) copies nothing.
+func pairs(text []byte, each func(key []byte, n uint64)) {
 	for line := range bytes.Lines(text) {
 		if key, value, ok := bytes.Cut(line, []byte(" ")); ok {
-			each(name(key), number(value))
+			each(key, number(value))
 		}
 	}
 }
 
-// keys are those that count, so that none of them is made anew.
-var keys = func() map[string]string {
-	out := map[string]string{}
-	for _, s := range strings.Fields(`user system usage_usec user_usec system_usec nr_periods nr_throttled throttled_time
-		throttled_usec nr_bursts burst_usec file total_cache anon total_rss total_swap file_mapped total_mapped_file
-		pgfault pgmajfault file_dirty file_writeback pgscan pgsteal workingset_refault_file workingset_refault_anon
-		active_file total_active_file
-		inactive_file total_inactive_file high max oom_kill Read Write Sync Async Discard Total`) {
-		out[s] = s
-	}
-	return out
-}()
-
-// name is a key as a string; "" is one that does not count.
-func name(key []byte) string { return keys[string(key)] }
-
 // cpuTimes reads cpuacct.stat, which counts hundredths of seconds for whoever reads it (proc(5), USER_HZ).
 func cpuTimes(s *model.ContainerStats, text []byte) {
-	pairs(text, func(key string, n uint64) {
-		switch key {
+	pairs(text, func(key []byte, n uint64) {
+		switch string(key) {
 		case "user":
 			s.Cpu.Usage.User = n * 1e7
 		case "system":
@@ -65,8 +49,8 @@ func cpuTimes(s *model.ContainerStats, text []byte) {
 
 func cpuStat(s *model.ContainerStats, text []byte) {
 	u, t := &s.Cpu.Usage, &s.Cpu.CFS
-	pairs(text, func(key string, n uint64) {
-		switch key {
+	pairs(text, func(key []byte, n uint64) {
+		switch string(key) {
 		case "usage_usec":
 			u.Total = n * 1000
 		case "user_usec":
@@ -92,8 +76,8 @@ func cpuStat(s *model.ContainerStats, text []byte) {
 // memoryStat reads both versions. In version 1, what is of the cgroup and those in it is named total, and comes last.
 func memoryStat(s *model.ContainerStats, text []byte) {
 	m := s.Memory
-	pairs(text, func(key string, n uint64) {
-		switch key {
+	pairs(text, func(key []byte, n uint64) {
+		switch string(key) {
 		case "file", "total_cache":
 			m.Cache = n
 		case "anon", "total_rss":
@@ -129,8 +113,8 @@ func memoryStat(s *model.ContainerStats, text []byte) {
 // memoryEvents reads memory.events, and memory.oom_control of version 1. How often the kernel ended a process for want of memory
 // is the cgroup's own count; cAdvisor counts lines of the kernel's log, for which somebody has to read it all the time.
 func memoryEvents(s *model.ContainerStats, text []byte) {
-	pairs(text, func(key string, n uint64) {
-		switch key {
+	pairs(text, func(key []byte, n uint64) {
+		switch string(key) {
 		case "high":
 			s.Memory.Events.High = n
 		case "max":
@@ -143,8 +127,8 @@ func memoryEvents(s *model.ContainerStats, text []byte) {
 
 // localMemoryEvents reads memory.events.local, which counts no cgroup within.
 func localMemoryEvents(s *model.ContainerStats, text []byte) {
-	pairs(text, func(key string, n uint64) {
-		if key == "oom_kill" {
+	pairs(text, func(key []byte, n uint64) {
+		if string(key) == "oom_kill" {
 			s.OOMEvents = n
 		}
 	})
@@ -167,12 +151,17 @@ func disk(all *[]model.PerDiskStats, device []byte) map[string]uint64 {
 	return stats
 }
 
+// operations are the kernel's words for what is done to disks, so that none is made anew.
+var operations = map[string]string{
+	"Read": "Read", "Write": "Write", "Sync": "Sync", "Async": "Async", "Discard": "Discard", "Total": "Total",
+}
+
 // disksV1 reads lines such as "8:0 Read 4096".
 func disksV1(text []byte) (all []model.PerDiskStats) {
 	for line := range bytes.Lines(text) {
 		device, rest, _ := bytes.Cut(line, []byte(" "))
 		what, n, ok := bytes.Cut(rest, []byte(" "))
-		if what := name(what); ok && what != "" {
+		if what := operations[string(what)]; ok && what != "" {
 			if stats := disk(&all, device); stats != nil {
 				stats[what] = number(n)
 			}
