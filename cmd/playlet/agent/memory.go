@@ -14,55 +14,69 @@ import (
 )
 
 const (
-	// restEvery is how often it is looked whether the agent rests.
-	restEvery = 10 * time.Second
-	// restBelow is how many bytes are allocated at most between two looks by an agent that rests.
-	restBelow = 4 << 20
-	// restAfter is how many bytes must have been allocated since memory was given back last: with less there is little to give.
-	restAfter = 10 << 20
+	// lookEvery is how often it is looked whether there is memory to give back.
+	lookEvery = 10 * time.Second
+	// busyAbove is how many bytes a busy agent allocates between two looks. One whose figures are read all the time is not busy.
+	busyAbove = 32 << 20
+	// giveAfter is how many looks there are at least from one giving to the next: each costs a collection of garbage.
+	giveAfter = 6
+	// worthwhile is how many bytes more must be resident than after the last giving.
+	worthwhile = 6 << 20
 	// garbage is how much of it there may be, in percent of what is in use, before it is collected; Go's own is 100. An agent
 	// that allocates little has time for it: what it takes of a node is memory.
 	garbage = 50
 )
 
-// rest decides when memory is given back: when a process rests for the first time, and then after work. Its zero value is of a
-// process that has just started.
-type rest struct {
-	last  uint64 // bytes allocated in the process' life, at the last look
-	given uint64 // the same, when memory was given back last; 0: it never was
+// giving decides when memory is given back: when a process is not busy for the first time, and then when it has grown. Its zero
+// value is of a process that has just started.
+type giving struct {
+	allocated uint64 // bytes in the process' life, at the last look
+	least     uint64 // bytes that were resident after the last giving
+	wait      int    // looks until the next one
 }
 
-// due takes the bytes allocated in the process' life.
-func (r *rest) due(allocated uint64) bool {
-	resting := allocated-r.last < restBelow
-	r.last = allocated
-	if !resting || r.given > 0 && allocated-r.given < restAfter {
-		return false
-	}
-	r.given = allocated
-	return true
+// due takes the bytes allocated in the process' life, and those that are resident.
+func (g *giving) due(allocated, resident uint64) bool {
+	busy := allocated-g.allocated > busyAbove
+	g.allocated = allocated
+	g.wait--
+	return !busy && g.wait < 0 && resident > g.least+worthwhile
 }
+
+// given takes the bytes that are resident now.
+func (g *giving) given(resident uint64) { g.least, g.wait = resident, giveAfter }
 
 // giveMemoryBack lasts until ctx ends. An agent is busy for seconds and rests for hours: what a roll-out needed, and what of the
-// program only its start needed, is given back when it rests, where Go would keep as much again as what is in use.
+// program only its start needed, is given back after it, where Go would keep as much again as what is in use.
 func giveMemoryBack(ctx context.Context) {
-	var r rest
+	var g giving
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
 	}
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	for tick := time.NewTicker(restEvery); ; {
+	for tick := time.NewTicker(lookEvery); ; {
 		select {
 		case <-ctx.Done():
 			tick.Stop()
 			return
 		case <-tick.C:
 		}
-		if metrics.Read(sample); r.due(sample[0].Value.Uint64()) {
+		if metrics.Read(sample); g.due(sample[0].Value.Uint64(), residentNow()) {
 			debug.FreeOSMemory()
 			_ = unmapProgram() // it stays as it is
+			g.given(residentNow())
 		}
 	}
+}
+
+// residentNow is how many bytes of the process are in memory (/proc/PID/statm, proc_pid_statm(5)); 0 where it is not told.
+func residentNow() uint64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if f := strings.Fields(string(text)); err == nil && len(f) > 1 {
+		pages, _ := strconv.ParseUint(f[1], 10, 64) // 0 with an error
+		return pages * uint64(os.Getpagesize())
+	}
+	return 0
 }
 
 // unmapProgram has the kernel forget which of the program's own pages this process has used; they stay in its cache, and

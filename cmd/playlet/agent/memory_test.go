@@ -9,28 +9,41 @@ import (
 )
 
 func TestMemoryIsGivenBackAtRest(t *testing.T) {
-	const work = 5 << 20
-	var r rest
+	const start, least = 60 << 20, 30 << 20
+	var g giving
 	allocated := uint64(0)
 	for i, look := range []struct {
-		since uint64 // bytes allocated since the look before
-		due   bool
+		since    uint64 // bytes allocated since the look before
+		resident uint64
+		due      bool
 	}{
-		{work, false},          // it starts
-		{1, true},              // and rests for the first time
-		{1, false},             // nothing to give
-		{work, false},          // work
-		{work, false},          //
-		{1, true},              // over
-		{work, false},          // too little of it
-		{1, false},             //
-		{restBelow - 1, false}, // resting, and enough since
-		{restBelow - 1, true},
+		{busyAbove + 1, start, false}, // it starts
+		{1, start, true},              // and is no longer busy
+		{1, start, false},             // it was just given
+		{1, start, false},
+		{1, start, false},
+		{1, start, false},
+		{1, start, false},
+		{1, start, false},
+		{1, least + worthwhile, false}, // it has hardly grown
+		{busyAbove + 1, start, false},  // it is busy again
+		{busyAbove, start, true},       // it goes on being asked, and is not busy
+		{1, start, false},
 	} {
 		allocated += look.since
-		if due := r.due(allocated); due != look.due {
+		due := g.due(allocated, look.resident)
+		if due != look.due {
 			t.Errorf("look %d: due is %t", i, due)
 		}
+		if due {
+			g.given(least)
+		}
+	}
+}
+
+func TestWhatIsResidentIsRead(t *testing.T) {
+	if n := residentNow(); n < 1<<20 {
+		t.Errorf("%d bytes", n)
 	}
 }
 
