@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
@@ -18,42 +19,40 @@ const (
 	lookEvery = 10 * time.Second
 	// busyAbove is how many bytes a busy agent allocates between two looks. One whose figures are read all the time is not busy.
 	busyAbove = 32 << 20
-	// giveAfter is how many looks there are at least from one giving to the next: each costs a collection of garbage.
-	giveAfter = 6
+	// heapAfter is how many looks there are at least between two givings of the heap: each costs a collection of garbage. Pages
+	// of the program cost nothing worth counting.
+	heapAfter = 6
 	// worthwhile is how many bytes more must be resident than after the last giving.
-	worthwhile = 6 << 20
+	worthwhile = 4 << 20
 	// garbage is how much of it there may be, in percent of what is in use, before it is collected; Go's own is 100. An agent
 	// that allocates little has time for it: what it takes of a node is memory.
 	garbage = 50
 )
 
-// giving decides when memory is given back: when a process is not busy for the first time, and then when it has grown. Its zero
-// value is of a process that has just started.
+// giving decides when a kind of memory is given back. Its zero value is of a process that has just started.
 type giving struct {
-	allocated uint64 // bytes in the process' life, at the last look
-	least     uint64 // bytes that were resident after the last giving
-	wait      int    // looks until the next one
+	least uint64 // bytes that were resident after the last giving
+	wait  int    // looks until there may be another one
 }
 
-// due takes the bytes allocated in the process' life, and those that are resident.
-func (g *giving) due(allocated, resident uint64) bool {
-	busy := allocated-g.allocated > busyAbove
-	g.allocated = allocated
-	g.wait--
-	return !busy && g.wait < 0 && resident > g.least+worthwhile
+// due is called with each look, and takes the bytes that are resident.
+func (g *giving) due(busy bool, resident uint64) bool {
+	g.wait = max(0, g.wait-1)
+	return !busy && g.wait == 0 && resident > g.least+worthwhile
 }
 
-// given takes the bytes that are resident now.
-func (g *giving) given(resident uint64) { g.least, g.wait = resident, giveAfter }
+// given takes the bytes that are still resident, and for how many looks there is no other giving.
+func (g *giving) given(resident uint64, wait int) { g.least, g.wait = resident, wait }
 
 // giveMemoryBack lasts until ctx ends. An agent is busy for seconds and rests for hours: what a roll-out needed, and what of the
 // program only its start needed, is given back after it, where Go would keep as much again as what is in use.
 func giveMemoryBack(ctx context.Context) {
-	var g giving
+	var heap, program giving
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
 	}
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	before := uint64(0)
 	for tick := time.NewTicker(lookEvery); ; {
 		select {
 		case <-ctx.Done():
@@ -61,22 +60,35 @@ func giveMemoryBack(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if metrics.Read(sample); g.due(sample[0].Value.Uint64(), residentNow()) {
+		metrics.Read(sample)
+		allocated := sample[0].Value.Uint64()
+		busy := allocated-before > busyAbove
+		before = allocated
+		own, files := residentNow()
+		if heap.due(busy, own) {
 			debug.FreeOSMemory()
+			own, _ = residentNow()
+			heap.given(own, heapAfter)
+		}
+		if program.due(busy, files) {
 			_ = unmapProgram() // it stays as it is
-			g.given(residentNow())
+			_, files = residentNow()
+			program.given(files, 0)
 		}
 	}
 }
 
-// residentNow is how many bytes of the process are in memory (/proc/PID/statm, proc_pid_statm(5)); 0 where it is not told.
-func residentNow() uint64 {
+// residentNow is how many bytes of this process are in memory: its own, and those of files (/proc/PID/statm, proc_pid_statm(5)).
+// Where they are not told they are 0.
+func residentNow() (own, files uint64) {
 	text, err := os.ReadFile("/proc/self/statm")
-	if f := strings.Fields(string(text)); err == nil && len(f) > 1 {
-		pages, _ := strconv.ParseUint(f[1], 10, 64) // 0 with an error
-		return pages * uint64(os.Getpagesize())
+	if err != nil {
+		return 0, 0
 	}
-	return 0
+	var size, all, shared uint64
+	_, _ = fmt.Sscan(string(text), &size, &all, &shared) // 0 with an error
+	page := uint64(os.Getpagesize())
+	return (all - shared) * page, shared * page
 }
 
 // unmapProgram has the kernel forget which of the program's own pages this process has used; they stay in its cache, and

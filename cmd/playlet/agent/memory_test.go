@@ -11,39 +11,33 @@ import (
 func TestMemoryIsGivenBackAtRest(t *testing.T) {
 	const start, least = 60 << 20, 30 << 20
 	var g giving
-	allocated := uint64(0)
 	for i, look := range []struct {
-		since    uint64 // bytes allocated since the look before
+		busy     bool
 		resident uint64
 		due      bool
 	}{
-		{busyAbove + 1, start, false}, // it starts
-		{1, start, true},              // and is no longer busy
-		{1, start, false},             // it was just given
-		{1, start, false},
-		{1, start, false},
-		{1, start, false},
-		{1, start, false},
-		{1, start, false},
-		{1, least + worthwhile, false}, // it has hardly grown
-		{busyAbove + 1, start, false},  // it is busy again
-		{busyAbove, start, true},       // it goes on being asked, and is not busy
-		{1, start, false},
+		{true, start, false},               // it starts
+		{false, start, true},               // and is no longer busy
+		{false, start, false},              // it was just given
+		{false, start, false},              //
+		{false, least + worthwhile, false}, // it has hardly grown
+		{true, start, false},               // it is busy again
+		{false, least + worthwhile + 1, true},
+		{false, start, false},
 	} {
-		allocated += look.since
-		due := g.due(allocated, look.resident)
+		due := g.due(look.busy, look.resident)
 		if due != look.due {
 			t.Errorf("look %d: due is %t", i, due)
 		}
 		if due {
-			g.given(least)
+			g.given(least, 3)
 		}
 	}
 }
 
 func TestWhatIsResidentIsRead(t *testing.T) {
-	if n := residentNow(); n < 1<<20 {
-		t.Errorf("%d bytes", n)
+	if own, files := residentNow(); own < 1<<20 || files < 1<<20 {
+		t.Errorf("%d and %d bytes", own, files)
 	}
 }
 
