@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 )
 
 // BenchmarkScrape makes each answer anew for a node of a hundred pods, with cgroups of the kernel's that have no processes.
 func BenchmarkScrape(b *testing.B) {
-	mounts, err := mountedCgroups()
-	if err != nil || os.Geteuid() != 0 || unified() {
+	mounts, err := cgroupstats.Mounts()
+	if err != nil || os.Geteuid() != 0 || cgroupstats.Unified() {
 		b.Skip("it makes cgroups of version 1, and needs root: ", err)
 	}
 	top := "/playlet-bench-" + strconv.Itoa(os.Getpid())

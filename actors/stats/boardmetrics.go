@@ -14,6 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -127,7 +128,7 @@ func (v *boardView) Collect(out chan<- prometheus.Metric) {
 		gauge(pendingResizes, n, reason)
 	}
 	version := 1.0
-	if unified() {
+	if cgroupstats.Unified() {
 		version = 2
 	}
 	gauge(cgroupVersion, version)

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
+	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -41,9 +42,9 @@ func (c *Collector) cadvisor(ctx context.Context) (gatherer prometheus.Gatherer,
 	v := c.view(ctx, fullAge)
 	others := prometheus.NewRegistry()
 	none := func(*model.ContainerInfo) map[string]string { return nil }
-	others.MustRegister(metrics.NewPrometheusCollector(v, none, included(), clock.RealClock{}, model.RequestOptions{}),
-		metrics.NewPrometheusMachineCollector(v, included()))
-	return &containerGatherer{others, v.containers(), c.opts.Now(), included().Has(container.PressureMetrics)}, v.figures.lacks
+	others.MustRegister(metrics.NewPrometheusCollector(v, none, cgroupstats.Metrics(), clock.RealClock{}, model.RequestOptions{}),
+		metrics.NewPrometheusMachineCollector(v, cgroupstats.Metrics()))
+	return &containerGatherer{others, v.containers(), c.opts.Now(), cgroupstats.Metrics().Has(container.PressureMetrics)}, v.figures.lacks
 }
 
 // Containers gives all cgroups in cAdvisor's model, by name, each with one sample, which is not older than age (but may be a
@@ -73,7 +74,7 @@ func (c *Collector) sandboxImage(ctx context.Context, f *figures) string {
 	if at < 0 {
 		return ""
 	}
-	c.sandbox.Store(&f.pods[at].sandbox.id)
+	c.sandbox.Store(&f.pods[at].sandbox.ID)
 	image, _ := c.pause.get(ctx, machineAge)
 	return image
 }
@@ -94,18 +95,18 @@ func labels(info *model.ContainerInfo) []string {
 func (v *cadvisorView) containers() map[string]*model.ContainerInfo {
 	out := make(map[string]*model.ContainerInfo, len(v.figures.cgroups))
 	for name, g := range v.figures.cgroups {
-		out[name] = v.withDisks(name, g.info) // of a pod that does not run, it has no labels
+		out[name] = v.withDisks(name, g.Info) // of a pod that does not run, it has no labels
 	}
 	for _, p := range v.figures.pods {
 		pod := map[string]string{cri.LabelPodNamespace: p.Pod.Pod.Namespace, cri.LabelPodName: p.Pod.Pod.Name}
-		add := func(g *cgroup, of map[string]string, image string) *model.ContainerInfo {
+		add := func(g *cgroupstats.Cgroup, of map[string]string, image string) *model.ContainerInfo {
 			if g == nil {
 				return nil
 			}
-			info := *g.info // the rest is shared, and not changed
+			info := *g.Info // the rest is shared, and not changed
 			info.Spec.Labels, info.Spec.Image = of, image
-			if g.id != "" {
-				info.Aliases = []string{g.id}
+			if g.ID != "" {
+				info.Aliases = []string{g.ID}
 			}
 			out[info.Name] = &info
 			return &info

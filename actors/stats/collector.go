@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -73,7 +74,7 @@ type Collector struct {
 	booted  time.Time
 	usage   *usageBoard
 	machine *part[*model.MachineInfo]
-	cgroups *part[cgroupSet]
+	cgroups *part[cgroupstats.Set]
 	runtime *part[runtimeFigures]
 	node    *part[space]
 	images  *part[imageSpace]
@@ -99,17 +100,17 @@ func NewCollector(o Options) *Collector {
 	}
 	c := &Collector{opts: o, booted: bootTime(), usage: newUsageBoard()}
 	c.machine = newPart("the machine", partTimeout, o.Now, readMachine)
-	mounts, err := mountedCgroups()
-	reader := &cgroupReader{
-		mounts: mounts, root: "/", pid: os.Getpid(), kubepods: o.Kubepods, system: func() []string {
+	mounts, err := cgroupstats.Mounts()
+	reader := &cgroupstats.Reader{
+		Mounts: mounts, Root: "/", PID: os.Getpid(), Kubepods: o.Kubepods, System: func() []string {
 			return values(o.System())
-		}, containers: c.containerIDs, now: o.Now,
+		}, Containers: c.containerIDs, Now: o.Now,
 	}
-	c.cgroups = newPart("cgroups", partTimeout, o.Now, func() (cgroupSet, error) {
+	c.cgroups = newPart("cgroups", partTimeout, o.Now, func() (cgroupstats.Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		return reader.read()
+		return reader.Read()
 	})
 	c.runtime = newPart("the runtime's figures of containers", partTimeout, o.Now, c.askRuntime)
 	c.node = newPart("the node's file system", partTimeout, o.Now, func() (space, error) { return spaceOf(o.RootDir) })
@@ -208,8 +209,8 @@ func bareID(id string) string {
 // figures are what was collected for one answer. Immutable.
 type figures struct {
 	at      time.Time
-	node    *cgroup
-	cgroups cgroupSet
+	node    *cgroupstats.Cgroup
+	cgroups cgroupstats.Set
 	system  map[string]string
 	pods    []podFigures
 	disk    space
@@ -221,8 +222,8 @@ type figures struct {
 // podFigures are those of a pod that runs.
 type podFigures struct {
 	*board.Pod
-	own        *cgroup // nil: none is to be seen
-	sandbox    *cgroup
+	own        *cgroupstats.Cgroup // nil: none is to be seen
+	sandbox    *cgroupstats.Cgroup
 	containers []containerFigures
 	usage      *podUsage // nil: not measured yet
 }
@@ -231,7 +232,7 @@ type podFigures struct {
 type containerFigures struct {
 	status   *v1.ContainerStatus
 	started  time.Time
-	cgroup   *cgroup // of the CRI's figures, where no cgroup is to be seen; nil: neither
+	cgroup   *cgroupstats.Cgroup // of the CRI's figures, where no cgroup is to be seen; nil: neither
 	writable *runtimeapi.FilesystemUsage
 }
 
@@ -291,16 +292,16 @@ func (f *figures) blind() bool {
 // join brings together what is known of each pod that runs. One that has no running container is left out, as with the kubelet.
 func (f *figures) join(snapshot *board.Snapshot, runtime runtimeFigures) {
 	f.node, f.pods = f.cgroups["/"], nil
-	own, inside := map[string]*cgroup{}, map[string]*cgroup{}
-	sandboxes := map[string]*cgroup{}
+	own, inside := map[string]*cgroupstats.Cgroup{}, map[string]*cgroupstats.Cgroup{}
+	sandboxes := map[string]*cgroupstats.Cgroup{}
 	for _, c := range f.cgroups {
 		switch {
-		case c.pod != "" && c.id == "":
-			own[c.pod] = c
-		case c.sandbox:
-			sandboxes[c.pod] = c
-		case c.id != "":
-			inside[c.id] = c
+		case c.Pod != "" && c.ID == "":
+			own[c.Pod] = c
+		case c.Sandbox:
+			sandboxes[c.Pod] = c
+		case c.ID != "":
+			inside[c.ID] = c
 		}
 	}
 	for i := range snapshot.Pods {

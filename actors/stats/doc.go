@@ -12,10 +12,7 @@
 //
 //   - Which pods and containers there are is what the pods actor publishes on the board. The runtime is not asked for it.
 //   - The CPU, memory, swap, I/O, processes, pressure and network of the node, of pods and of containers are read from cgroups
-//     and /proc, in cAdvisor's model, with one reading for all views, so that they agree. Of the root and of a new cgroup's
-//     limits cAdvisor's library reads; all else is a table of files (cgroupfiles.go), as the library opens four times as many
-//     as it uses.
-//     cAdvisor's manager is not used: it keeps two goroutines a container that collect whether anybody reads or not.
+//     and /proc, in cAdvisor's model, with one reading for all views, so that they agree (package cgroupstats).
 //   - The families of containers are a table, too (containerfamilies.go), of what cAdvisor's collector tells; tests compare both
 //     tables with the library.
 //   - The CRI (ListContainerStats) tells writable layers and image file systems, and all figures of a container whose cgroup is

@@ -5,21 +5,23 @@ import (
 
 	"github.com/google/cadvisor/lib/model"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 )
 
 // ofCRI is a container as the CRI tells of it, in the form of a cgroup: whoever reads figures need not know where they are from.
 // Its name is its ID, as there is no path.
-func ofCRI(s *runtimeapi.ContainerStats, uid, id string) *cgroup {
+func ofCRI(s *runtimeapi.ContainerStats, uid, id string) *cgroupstats.Cgroup {
 	cpu, memory := s.GetCpu(), s.GetMemory()
 	at := max(cpu.GetTimestamp(), memory.GetTimestamp())
 	stats := &model.ContainerStats{Timestamp: time.Unix(0, at), Cpu: &model.CpuStats{}, Memory: &model.MemoryStats{}}
-	out := &cgroup{pod: uid, id: id, info: &model.ContainerInfo{
+	out := &cgroupstats.Cgroup{Pod: uid, ID: id, Info: &model.ContainerInfo{
 		ContainerReference: model.ContainerReference{Name: "/" + id}, Stats: []*model.ContainerStats{stats},
 		Spec: model.ContainerSpec{HasCpu: cpu != nil, HasMemory: memory != nil},
 	}}
 	stats.Cpu.Usage.Total = cpu.GetUsageCoreNanoSeconds().GetValue()
 	if cores := cpu.GetUsageNanoCores(); cores != nil {
-		out.cores = &cores.Value
+		out.Cores = &cores.Value
 	}
 	m := stats.Memory
 	m.Usage, m.WorkingSet = memory.GetUsageBytes().GetValue(), memory.GetWorkingSetBytes().GetValue()
@@ -27,7 +29,7 @@ func ofCRI(s *runtimeapi.ContainerStats, uid, id string) *cgroup {
 	m.ContainerData.Pgfault = memory.GetPageFaults().GetValue()
 	m.ContainerData.Pgmajfault = memory.GetMajorPageFaults().GetValue()
 	m.Swap = s.GetSwap().GetSwapUsageBytes().GetValue()
-	out.info.Spec.Memory = model.MemorySpec{
+	out.Info.Spec.Memory = model.MemorySpec{
 		Limit: limit(m.WorkingSet, memory.GetAvailableBytes()), SwapLimit: limit(m.Swap, s.GetSwap().GetSwapAvailableBytes()),
 	}
 	return out

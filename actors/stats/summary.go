@@ -13,6 +13,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 )
 
 // Summary is what /stats/summary answers, in the form of k8s.io/kubelet. lacks are sentences on what could not be read. ctx
@@ -54,7 +55,7 @@ func (c *Collector) nodeStats(f *figures, all bool) api.NodeStats {
 	} {
 		if g := f.cgroups[names[name]]; g != nil && names[name] != "/" {
 			out.SystemContainers = append(out.SystemContainers, api.ContainerStats{
-				Name: name, StartTime: metav1.NewTime(g.info.Spec.CreationTime), CPU: cpu(g), Memory: memory(g), Swap: swap(g),
+				Name: name, StartTime: metav1.NewTime(g.Info.Spec.CreationTime), CPU: cpu(g), Memory: memory(g), Swap: swap(g),
 			})
 		}
 	}
@@ -170,8 +171,8 @@ func localEphemeral(v *v1.Volume) bool {
 func (p *podFigures) processes() *api.ProcessStats {
 	var n uint64
 	found := false
-	count := func(g *cgroup) {
-		if s := g.stats(); s != nil && s.Processes != nil {
+	count := func(g *cgroupstats.Cgroup) {
+		if s := g.Stats(); s != nil && s.Processes != nil {
 			n, found = n+s.Processes.ProcessCount, true
 		}
 	}
@@ -185,20 +186,20 @@ func (p *podFigures) processes() *api.ProcessStats {
 	return &api.ProcessStats{ProcessCount: &n}
 }
 
-func cpu(g *cgroup) *api.CPUStats {
-	s := g.stats()
-	if s == nil || s.Cpu == nil || !g.info.Spec.HasCpu {
+func cpu(g *cgroupstats.Cgroup) *api.CPUStats {
+	s := g.Stats()
+	if s == nil || s.Cpu == nil || !g.Info.Spec.HasCpu {
 		return nil
 	}
 	return &api.CPUStats{
-		Time: metav1.NewTime(s.Timestamp), UsageCoreNanoSeconds: &s.Cpu.Usage.Total, UsageNanoCores: g.cores,
+		Time: metav1.NewTime(s.Timestamp), UsageCoreNanoSeconds: &s.Cpu.Usage.Total, UsageNanoCores: g.Cores,
 		PSI: psi(&s.Cpu.PSI),
 	}
 }
 
-func memory(g *cgroup) *api.MemoryStats {
-	s := g.stats()
-	if s == nil || s.Memory == nil || !g.info.Spec.HasMemory {
+func memory(g *cgroupstats.Cgroup) *api.MemoryStats {
+	s := g.Stats()
+	if s == nil || s.Memory == nil || !g.Info.Spec.HasMemory {
 		return nil
 	}
 	m := s.Memory
@@ -206,19 +207,19 @@ func memory(g *cgroup) *api.MemoryStats {
 		Time: metav1.NewTime(s.Timestamp), UsageBytes: &m.Usage, WorkingSetBytes: &m.WorkingSet, RSSBytes: &m.RSS,
 		PageFaults: &m.ContainerData.Pgfault, MajorPageFaults: &m.ContainerData.Pgmajfault, PSI: psi(&m.PSI),
 	}
-	if limit := g.info.Spec.Memory.Limit; bounded(limit) {
+	if limit := g.Info.Spec.Memory.Limit; bounded(limit) {
 		out.AvailableBytes = left(limit, m.WorkingSet)
 	}
 	return out
 }
 
-func swap(g *cgroup) *api.SwapStats {
-	s := g.stats()
-	if s == nil || s.Memory == nil || !g.info.Spec.HasMemory {
+func swap(g *cgroupstats.Cgroup) *api.SwapStats {
+	s := g.Stats()
+	if s == nil || s.Memory == nil || !g.Info.Spec.HasMemory {
 		return nil
 	}
 	out := &api.SwapStats{Time: metav1.NewTime(s.Timestamp), SwapUsageBytes: &s.Memory.Swap}
-	if limit := g.info.Spec.Memory.SwapLimit; bounded(limit) {
+	if limit := g.Info.Spec.Memory.SwapLimit; bounded(limit) {
 		out.SwapAvailableBytes = left(limit, s.Memory.Swap)
 	}
 	return out
@@ -232,8 +233,8 @@ func left(limit, used uint64) *uint64 {
 	return &n
 }
 
-func inputOutput(g *cgroup) *api.IOStats {
-	s := g.stats()
+func inputOutput(g *cgroupstats.Cgroup) *api.IOStats {
+	s := g.Stats()
 	if s == nil || s.DiskIo == nil {
 		return nil
 	}
@@ -250,9 +251,9 @@ func psiData(d *model.PSIData) api.PSIData {
 }
 
 // network is what went through the interfaces. The one by which pods are reached by default stands by itself, too.
-func network(g *cgroup) *api.NetworkStats {
-	s := g.stats()
-	if s == nil || s.Network == nil || !g.info.Spec.HasNetwork {
+func network(g *cgroupstats.Cgroup) *api.NetworkStats {
+	s := g.Stats()
+	if s == nil || s.Network == nil || !g.Info.Spec.HasNetwork {
 		return nil
 	}
 	out := &api.NetworkStats{Time: metav1.NewTime(s.Timestamp)}

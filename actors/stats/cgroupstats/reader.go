@@ -1,4 +1,9 @@
-package stats
+// Package cgroupstats reads the figures of cgroups into cAdvisor's model: the node's, those of pods and of what is in them.
+//
+// Of the root and of a new cgroup's limits cAdvisor's library reads; all else is a table of files (files.go), as the library opens
+// four times as many as it uses. cAdvisor's manager is not used: it keeps two goroutines a container that collect whether anybody
+// reads or not. Tests compare the table with the library.
+package cgroupstats
 
 import (
 	"bytes"
@@ -29,13 +34,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// included is what the kubelet has cAdvisor collect.
-var included = sync.OnceValue(func() container.MetricSet {
+// Metrics are what the kubelet has cAdvisor collect.
+var Metrics = sync.OnceValue(func() container.MetricSet {
 	_, err := os.Stat("/sys/fs/cgroup/cpu.pressure")
-	return includedFor(err == nil)
+	return MetricsFor(err == nil)
 })
 
-func includedFor(pressure bool) container.MetricSet {
+// MetricsFor is the same for a machine that tells of pressure, or does not.
+func MetricsFor(pressure bool) container.MetricSet {
 	out := container.MetricSet{
 		container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {},
 		container.DiskUsageMetrics:    {},
@@ -47,35 +53,36 @@ func includedFor(pressure bool) container.MetricSet {
 	return out
 }
 
-// cgroup is one cgroup as it was read. Immutable.
-type cgroup struct {
-	info    *model.ContainerInfo // its name is the path; it has one sample at the most
-	pod     string               // UID of the pod that it belongs to, where it is one's or in one
-	id      string               // of the container or sandbox; empty: the pod's own
-	sandbox bool                 // the cgroup of a sandbox
-	cores   *uint64              // billionths of a core that were used since the reading before; nil: there was none
+// Cgroup is one cgroup as it was read. Immutable.
+type Cgroup struct {
+	Info    *model.ContainerInfo // its name is the path; it has one sample at the most
+	Pod     string               // UID of the pod that it belongs to, where it is one's or in one
+	ID      string               // of the container or sandbox; empty: the pod's own
+	Sandbox bool                 // the cgroup of a sandbox
+	Cores   *uint64              // billionths of a core that were used since the reading before; nil: there was none
 }
 
-func (c *cgroup) stats() *model.ContainerStats {
-	if c == nil || len(c.info.Stats) == 0 {
+// Stats are its figures; nil: there are none.
+func (c *Cgroup) Stats() *model.ContainerStats {
+	if c == nil || len(c.Info.Stats) == 0 {
 		return nil
 	}
-	return c.info.Stats[0]
+	return c.Info.Stats[0]
 }
 
-// cgroupSet is one reading of all cgroups that count, by path.
-type cgroupSet map[string]*cgroup
+// Set is one reading of all cgroups that count, by path.
+type Set map[string]*Cgroup
 
-// cgroupReader reads cgroups. Its readings are made one after another.
-type cgroupReader struct {
-	mounts   map[string]string // mount points by controller; of version 2 the only key is ""
-	root     string            // has /proc
-	pid      int               // a process on the node's network
-	kubepods func() string     // path of the cgroup of all pods; empty: pods have none
-	system   func() []string   // paths of further cgroups that count
-	// containers are the IDs of the containers that the board knows; others in a pod's cgroup are sandboxes.
-	containers func() map[string]bool
-	now        func() time.Time
+// Reader reads cgroups. Its readings are made one after another: it is not safe for concurrent use.
+type Reader struct {
+	Mounts   map[string]string // mount points by controller; of version 2 the only key is ""
+	Root     string            // has /proc
+	PID      int               // a process on the node's network
+	Kubepods func() string     // path of the cgroup of all pods; empty: pods have none
+	System   func() []string   // paths of further cgroups that count
+	// Containers are the IDs of the containers that are known; others in a pod's cgroup are sandboxes.
+	Containers func() map[string]bool
+	Now        func() time.Time
 
 	machine   model.MachineInfo // no more of it than reading cgroups takes
 	machineAt time.Time
@@ -96,6 +103,9 @@ type knownSpec struct {
 	spec  model.ContainerSpec
 }
 
+// disksAge is how old the names of disks may be.
+const disksAge = 5 * time.Minute
+
 // specAge is how old limits may be. They are a third of what there is to read of a cgroup, and hardly ever change.
 const specAge = time.Minute
 
@@ -109,14 +119,14 @@ type cpuTime struct {
 // nothing of now.
 const longestRate = 10 * time.Minute
 
-// read reads the root, the cgroups of pods and what is in them, and the further ones. One that is gone meanwhile is left out. The
+// Read reads the root, the cgroups of pods and what is in them, and the further ones. One that is gone meanwhile is left out. The
 // error names those that could not be read; with it comes what could.
-func (r *cgroupReader) read() (cgroupSet, error) {
+func (r *Reader) Read() (Set, error) {
 	r.readMachine()
-	r.files = filesFor(r.mounts)
-	set := cgroupSet{}
+	r.files = filesFor(r.Mounts)
+	set := Set{}
 	var errs []error
-	add := func(c cgroup, name string, network bool) {
+	add := func(c Cgroup, name string, network bool) {
 		if _, there := set[name]; there {
 			return
 		}
@@ -126,23 +136,23 @@ func (r *cgroupReader) read() (cgroupSet, error) {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("cgroup %s: %w", name, err))
 		case info != nil:
-			c.info = info
+			c.Info = info
 			set[name] = &c
 		}
 	}
-	add(cgroup{}, "/", true)
-	for _, name := range r.system() {
-		add(cgroup{}, name, false)
+	add(Cgroup{}, "/", true)
+	for _, name := range r.System() {
+		add(Cgroup{}, name, false)
 	}
-	if top := r.kubepods(); top != "" && top != "/" {
-		known := r.containers()
-		r.walk(top, 0, func(name string) { add(cgroup{}, name, false) }, func(uid, name string) {
-			add(cgroup{pod: uid}, name, false)
+	if top := r.Kubepods(); top != "" && top != "/" {
+		known := r.Containers()
+		r.walk(top, 0, func(name string) { add(Cgroup{}, name, false) }, func(uid, name string) {
+			add(Cgroup{Pod: uid}, name, false)
 			ids := r.children(name)
 			sandbox := r.sandbox(name, ids, known)
 			for _, literal := range ids {
 				if id := containerID(literal); known[id] || literal == sandbox {
-					add(cgroup{pod: uid, id: id, sandbox: literal == sandbox}, path.Join(name, literal), literal == sandbox)
+					add(Cgroup{Pod: uid, ID: id, Sandbox: literal == sandbox}, path.Join(name, literal), literal == sandbox)
 				}
 			}
 		})
@@ -155,7 +165,7 @@ func (r *cgroupReader) read() (cgroupSet, error) {
 const podPrefix = "pod" // of the cgroups of pods
 
 // walk calls class for the cgroup of all pods and those of the QoS classes, and pod for each pod's.
-func (r *cgroupReader) walk(name string, depth int, class func(name string), pod func(uid, name string)) {
+func (r *Reader) walk(name string, depth int, class func(name string), pod func(uid, name string)) {
 	class(name)
 	for _, literal := range r.children(name) {
 		base, child := strings.TrimSuffix(literal, ".slice"), path.Join(name, literal)
@@ -174,8 +184,8 @@ func (r *cgroupReader) walk(name string, depth int, class func(name string), pod
 }
 
 // children are the names of the cgroups directly within, sorted.
-func (r *cgroupReader) children(name string) []string {
-	entries, err := os.ReadDir(path.Join(dirOf(r.mounts), name))
+func (r *Reader) children(name string) []string {
+	entries, err := os.ReadDir(path.Join(dirOf(r.Mounts), name))
 	if err != nil {
 		return nil // it is gone, or its reading says why not
 	}
@@ -201,7 +211,7 @@ func containerID(literal string) string {
 
 // sandbox is the cgroup of a pod's sandbox among those in the pod's: the one that is of no known container. Where there are
 // several, it is the one with the eldest process: a container that the board does not know yet is younger.
-func (r *cgroupReader) sandbox(pod string, literals []string, known map[string]bool) string {
+func (r *Reader) sandbox(pod string, literals []string, known map[string]bool) string {
 	unknown := slices.DeleteFunc(slices.Clone(literals), func(literal string) bool {
 		id := containerID(literal)
 		return id == "" || known[id]
@@ -217,9 +227,9 @@ func (r *cgroupReader) sandbox(pod string, literals []string, known map[string]b
 
 // started is when the first process of a cgroup began, in ticks since the machine's start; the largest number where there is
 // none.
-func (r *cgroupReader) started(pod, literal string) uint64 {
-	pid := firstProcess(common.MakeCgroupPaths(r.mounts, path.Join(pod, literal)))
-	text, err := os.ReadFile(path.Join(r.root, "proc", strconv.Itoa(pid), "stat"))
+func (r *Reader) started(pod, literal string) uint64 {
+	pid := firstProcess(common.MakeCgroupPaths(r.Mounts, path.Join(pod, literal)))
+	text, err := os.ReadFile(path.Join(r.Root, "proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return math.MaxUint64
 	}
@@ -236,14 +246,14 @@ func (r *cgroupReader) started(pod, literal string) uint64 {
 }
 
 // one reads one cgroup. Network figures are those of a process in it; the node's are those of the agent.
-func (r *cgroupReader) one(name string, network bool) (*model.ContainerInfo, error) {
-	g := cgroupAt{r.mounts, name, make(map[string]int, len(r.mounts))}
+func (r *Reader) one(name string, network bool) (*model.ContainerInfo, error) {
+	g := cgroupAt{r.Mounts, name, make(map[string]int, len(r.Mounts))}
 	defer func() {
 		for _, dir := range g.dirs {
 			_ = unix.Close(dir) // it names a folder and nothing else
 		}
 	}()
-	for controller, mount := range r.mounts {
+	for controller, mount := range r.Mounts {
 		if name == "/" && controller == "pids" {
 			continue // the root has none
 		}
@@ -292,12 +302,12 @@ func (g cgroupAt) paths() map[string]string {
 }
 
 // byLibrary has cAdvisor's library read a cgroup: the root, which has files of its own, and what filesFor leaves to it.
-func (r *cgroupReader) byLibrary(g cgroupAt, network bool, _ *model.ContainerSpec) (*model.ContainerStats, error) {
-	paths, pid := g.paths(), r.pid
+func (r *Reader) byLibrary(g cgroupAt, network bool, _ *model.ContainerSpec) (*model.ContainerStats, error) {
+	paths, pid := g.paths(), r.PID
 	if g.name != "/" {
 		pid = firstProcess(paths)
 	}
-	metrics := included()
+	metrics := Metrics()
 	if !network || pid == 0 {
 		metrics = common.RemoveNetMetrics(metrics, true)
 	}
@@ -305,7 +315,7 @@ func (r *cgroupReader) byLibrary(g cgroupAt, network bool, _ *model.ContainerSpe
 	if err != nil {
 		return nil, err
 	}
-	stats, err := libcontainer.NewHandler(manager, r.root, pid, metrics).GetStats()
+	stats, err := libcontainer.NewHandler(manager, r.Root, pid, metrics).GetStats()
 	if err != nil {
 		if _, gone := os.Stat(dirOf(paths)); errors.Is(gone, fs.ErrNotExist) {
 			return nil, fs.ErrNotExist
@@ -326,8 +336,8 @@ func (r *cgroupReader) byLibrary(g cgroupAt, network bool, _ *model.ContainerSpe
 }
 
 // spec gives the limits of a cgroup. What a cgroup has of controllers, and when it was made, does not change.
-func (r *cgroupReader) spec(g cgroupAt) (model.ContainerSpec, error) {
-	now := r.now()
+func (r *Reader) spec(g cgroupAt) (model.ContainerSpec, error) {
+	now := r.Now()
 	var folder unix.Stat_t
 	if err := unix.Fstat(g.dirs[controllerOf(g.dirs)], &folder); err != nil {
 		return model.ContainerSpec{}, err
@@ -341,7 +351,7 @@ func (r *cgroupReader) spec(g cgroupAt) (model.ContainerSpec, error) {
 	var err error
 	if known && g.name != "/" {
 		limits := limitsV1
-		if _, unified := r.mounts[""]; unified {
+		if _, unified := r.Mounts[""]; unified {
 			limits = limitsV2
 		}
 		err = readFiles(&r.kernel, limits, g.dirs, &k.spec)
@@ -362,8 +372,8 @@ func (r *cgroupReader) spec(g cgroupAt) (model.ContainerSpec, error) {
 }
 
 // readMachine reads the names of disks, which may come and go. It asks no file system, since one may hang.
-func (r *cgroupReader) readMachine() {
-	if now := r.now(); r.machineAt.IsZero() || now.Sub(r.machineAt) >= machineAge {
+func (r *Reader) readMachine() {
+	if now := r.Now(); r.machineAt.IsZero() || now.Sub(r.machineAt) >= disksAge {
 		r.machineAt, r.machine.NumCores = now, runtime.NumCPU()
 		if disks, err := sysinfo.GetBlockDeviceInfo(sysfs.NewRealSysFs()); err == nil {
 			r.machine.DiskMap = disks
@@ -372,10 +382,10 @@ func (r *cgroupReader) readMachine() {
 }
 
 // GetMachineInfo implements model.MachineInfoFactory, for the library.
-func (r *cgroupReader) GetMachineInfo() (*model.MachineInfo, error) { return &r.machine, nil }
+func (r *Reader) GetMachineInfo() (*model.MachineInfo, error) { return &r.machine, nil }
 
 // GetVersionInfo implements model.MachineInfoFactory; nobody asks for it.
-func (r *cgroupReader) GetVersionInfo() (*model.VersionInfo, error) {
+func (r *Reader) GetVersionInfo() (*model.VersionInfo, error) {
 	return nil, errors.ErrUnsupported
 }
 
@@ -417,15 +427,15 @@ func firstProcess(paths map[string]string) int {
 }
 
 // rates computes how much CPU was used since the reading before, and keeps this one for the next.
-func (r *cgroupReader) rates(set cgroupSet) {
+func (r *Reader) rates(set Set) {
 	now := make(map[string]cpuTime, len(set))
 	for name, c := range set {
-		s := c.stats()
+		s := c.Stats()
 		if s == nil || s.Cpu == nil {
 			continue
 		}
 		now[name] = cpuTime{s.Timestamp, s.Cpu.Usage.Total}
-		c.cores = rate(r.before[name], now[name])
+		c.Cores = rate(r.before[name], now[name])
 	}
 	r.before = now
 }
@@ -440,9 +450,9 @@ func rate(before, now cpuTime) *uint64 {
 	return &out
 }
 
-// mountedCgroups are the mount points of the controllers that are read.
-func mountedCgroups() (map[string]string, error) {
-	mounts, err := libcontainer.GetCgroupSubsystems(included())
+// Mounts are the mount points of the controllers that are read.
+func Mounts() (map[string]string, error) {
+	mounts, err := libcontainer.GetCgroupSubsystems(Metrics())
 	if err != nil {
 		return nil, fmt.Errorf("no cgroups are mounted: %w", err)
 	}
@@ -450,5 +460,5 @@ func mountedCgroups() (map[string]string, error) {
 	return mounts, nil
 }
 
-// unified says that the machine has cgroup version 2.
-func unified() bool { return library.IsCgroup2UnifiedMode() }
+// Unified says that the machine has cgroup version 2.
+func Unified() bool { return library.IsCgroup2UnifiedMode() }

@@ -1,4 +1,4 @@
-package stats
+package cgroupstats
 
 import (
 	"bytes"
@@ -159,7 +159,7 @@ func readFiles[T any](k *kernelFiles, files []cgroupFile[T], dirs map[string]int
 }
 
 // figures reads a cgroup that is not the root.
-func (r *cgroupReader) figures(g cgroupAt, network bool, spec *model.ContainerSpec) (*model.ContainerStats, error) {
+func (r *Reader) figures(g cgroupAt, network bool, spec *model.ContainerSpec) (*model.ContainerStats, error) {
 	a := &struct { // of one piece
 		stats     model.ContainerStats
 		cpu       model.CpuStats
@@ -191,7 +191,7 @@ func goneOr(err error) error {
 }
 
 // processes adds what the processes of a cgroup have; text is its cgroup.procs.
-func (r *cgroupReader) processes(s *model.ContainerStats, text []byte, network bool, spec *model.ContainerSpec) {
+func (r *Reader) processes(s *model.ContainerStats, text []byte, network bool, spec *model.ContainerSpec) {
 	r.pids = r.pids[:0]
 	for line := range bytes.Lines(text) {
 		r.pids = append(r.pids, string(bytes.TrimSpace(line)))
@@ -205,7 +205,7 @@ func (r *cgroupReader) processes(s *model.ContainerStats, text []byte, network b
 		p.ThreadsCurrent = p.ProcessCount
 	}
 	for i, pid := range r.pids {
-		dir, err := unix.Open(path.Join(r.root, "proc", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		dir, err := unix.Open(path.Join(r.Root, "proc", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue // it has ended
 		}
@@ -229,7 +229,7 @@ func (r *cgroupReader) processes(s *model.ContainerStats, text []byte, network b
 }
 
 // descriptors counts a process's open files, and sockets among them.
-func (r *cgroupReader) descriptors(p *model.ProcessStats, process int) {
+func (r *Reader) descriptors(p *model.ProcessStats, process int) {
 	dir, err := unix.Openat(process, "fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
