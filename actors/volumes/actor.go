@@ -19,7 +19,7 @@ type Options struct {
 	// RootDir is the kubelet's --root-dir, absolute; what pods see of the host lies in <RootDir>/pods.
 	RootDir    string
 	Operations Operations
-	// Log gets what happens in operations, outside any actor; nil: slog.Default().
+	// Log gets what happens in operations, outside any actor.
 	Log *slog.Logger
 	// Parallel is how many pods are mounted or unmounted at a time; 0 is 10. So many others may ask the API server for
 	// tokens, and so many renew them.
@@ -67,20 +67,13 @@ const (
 func New(opts Options) supervisors.Constructor { return newWith(opts, plugins) }
 
 func newWith(opts Options, list []plugin) supervisors.Constructor {
-	if opts.Log == nil {
-		opts.Log = slog.Default()
-	}
 	if opts.Parallel <= 0 {
 		opts.Parallel = 10
 	}
 	opts.Node.log = opts.Log
 	d := disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, log: opts.Log,
 		timeouts: defaultTimeouts}
-	places := make([]int, lanes)
-	for i := range places {
-		places[i] = opts.Parallel
-	}
-	places[storing] = -1
+	places := []int{onDisk: opts.Parallel, asking: opts.Parallel, renewal: opts.Parallel, storing: -1}
 	return func(string) supervisors.Actor {
 		a := &actor{node: opts.Node}
 		a.volumes = reconcile.New(reconcile.Options[*v1.Pod, state]{
@@ -136,7 +129,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 // stale are the pods whose volumes may hold older ConfigMaps or Secrets than there are.
 func (a *actor) stale() (uids []string) {
 	a.volumes.Each(func(r report) {
-		if r.Desired != nil && usesObjects(r.Desired) && r.Actual.version != a.node.Objects.VersionOf(r.Desired) {
+		if r.Desired != nil && anyHolds(r.Desired, ofObjects) && r.Actual.version != a.node.Objects.VersionOf(r.Desired) {
 			uids = append(uids, r.Key)
 		}
 	})

@@ -2,6 +2,7 @@ package volumes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
 	storage "k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
@@ -18,12 +20,17 @@ import (
 
 // claim is a volume that the pod has by a PersistentVolumeClaim: one that it names, or one that was made for it [ephemeral]. What
 // the claim is bound to says which kind of volume it is, and that kind does the work and finds it again on the disk.
-type claim struct{}
+type claim struct{ bare }
 
 // waitError is of what others have to do first, e.g. attach a volume. It is looked at again soon.
 type waitError struct{ error }
 
 func wait(format string, args ...any) error { return waitError{fmt.Errorf(format, args...)} }
+
+func isWait(err error) bool {
+	_, is := errors.AsType[waitError](err)
+	return is
+}
 
 // waitRetry is between looks at what others have to do first.
 var waitRetry = backoff.Policy{First: 500 * time.Millisecond, Max: 5 * time.Second}
@@ -53,7 +60,7 @@ func (s *Storage) mountClaim(ctx context.Context, p podFolder, v *v1.Volume) (st
 	case pv.Spec.Local != nil:
 		return bindLocal(ctx, p, v.Name, pv, readOnly)
 	case pv.Spec.HostPath != nil:
-		s.place(string(p.pod.UID), v.Name, "")
+		s.change(p.pod.UID, v.Name, func(h *held) { h.folder = "" })
 		return hostPath{}.mount(ctx, p, &v1.Volume{Name: v.Name, VolumeSource: v1.VolumeSource{HostPath: pv.Spec.HostPath}})
 	}
 	return "", permanent("PersistentVolume %s is of a kind that is not supported: csi, local and hostPath are", pv.Name)
@@ -62,37 +69,24 @@ func (s *Storage) mountClaim(ctx context.Context, p podFolder, v *v1.Volume) (st
 // mounted looks where the volume was found to be when it was mounted.
 func (claim) mounted(p podFolder, v *v1.Volume) bool { return placed(p, v.Name) }
 
-func (claim) inMemory(podFolder, string) bool { return false }
-
-// unmount is never asked: what is on the disk is that of another kind.
-func (claim) unmount(context.Context, podFolder, string) error { return nil }
-
 // placed says whether a volume is mounted where it was mounted last. A hostPath has no place of its own, and stays.
 func placed(p podFolder, volume string) bool {
-	s := p.node.Storage
-	if s == nil {
-		return false
-	}
-	s.mu.Lock()
-	folder, known := s.places[string(p.pod.UID)][volume]
-	s.mu.Unlock()
-	if !known || folder == "" {
+	h, known := p.node.Storage.of(p.pod.UID, volume)
+	if h.folder == "" {
 		return known
 	}
-	is, _, err := p.IsMountPoint(folder)
+	is, _, err := p.IsMountPoint(h.folder)
 	return err == nil && is
 }
 
 // volumeOf is the volume to which the pod's claim is bound, checked by the kubelet's rules.
 func (s *Storage) volumeOf(ctx context.Context, pod *v1.Pod, v *v1.Volume) (*v1.PersistentVolume, error) {
 	name := podspec.ClaimOf(pod, v)
-	c, err := get(ctx, s.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get, name)
 	called := "PersistentVolumeClaim " + pod.Namespace + "/" + name
+	c, err := fetch(ctx, called, s.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get, name)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s cannot be read: %w", called, err)
-	case c == nil:
-		return nil, wait("%s does not exist", called)
+		return nil, err
 	case v.Ephemeral != nil && ephemeral.VolumeIsForPod(pod, c) != nil:
 		return nil, fmt.Errorf("%s was not made for this pod, and is another's", called)
 	case c.DeletionTimestamp != nil && !slices.Contains(c.Finalizers, "kubernetes.io/pvc-protection"):
@@ -100,16 +94,14 @@ func (s *Storage) volumeOf(ctx context.Context, pod *v1.Pod, v *v1.Volume) (*v1.
 	case c.Status.Phase != v1.ClaimBound || c.Spec.VolumeName == "":
 		return nil, wait("%s is not bound to a volume yet", called)
 	}
-	pv, err := get(ctx, s.Client.CoreV1().PersistentVolumes().Get, c.Spec.VolumeName)
 	called = "PersistentVolume " + c.Spec.VolumeName
+	pv, err := fetch(ctx, called, s.Client.CoreV1().PersistentVolumes().Get, c.Spec.VolumeName)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s cannot be read: %w", called, err)
-	case pv == nil:
-		return nil, wait("%s does not exist", called)
+		return nil, err
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != c.UID:
 		return nil, wait("%s is not bound to this claim, but the claim to it", called)
-	case isBlock(pv.Spec.VolumeMode) || isBlock(c.Spec.VolumeMode):
+	case ptr.Deref(pv.Spec.VolumeMode, "") == v1.PersistentVolumeBlock:
 		return nil, permanent("%s is a block device, which is not supported yet", called)
 	}
 	if err := safepath.CheckElement(pv.Name); err != nil {
@@ -122,5 +114,3 @@ func (s *Storage) volumeOf(ctx context.Context, pod *v1.Pod, v *v1.Volume) (*v1.
 	}
 	return pv, nil
 }
-
-func isBlock(m *v1.PersistentVolumeMode) bool { return m != nil && *m == v1.PersistentVolumeBlock }

@@ -19,8 +19,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func read(t testing.TB, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -79,7 +77,7 @@ func TestMemoryIsATmpfsOfItsSize(t *testing.T) {
 				pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse(c.container)}
 			}
 			if c.size != "" {
-				pod.Spec.Volumes[0].EmptyDir.SizeLimit = ptr(resource.MustParse(c.size))
+				pod.Spec.Volumes[0].EmptyDir.SizeLimit = new(resource.MustParse(c.size))
 			}
 			path := mountedAt(t, d, pod)
 			var stat unix.Statfs_t
@@ -106,44 +104,6 @@ func TestMemoryIsATmpfsOfItsSize(t *testing.T) {
 				t.Errorf("left %v", err)
 			}
 		})
-	}
-}
-
-func TestPodMemory(t *testing.T) {
-	c := func(limit string) v1.Container {
-		var out v1.Container
-		if limit != "" {
-			out.Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse(limit)}
-		}
-		return out
-	}
-	sidecar := func(limit string) v1.Container {
-		out := c(limit)
-		out.RestartPolicy = ptr(v1.ContainerRestartPolicyAlways)
-		return out
-	}
-	for _, x := range []struct {
-		name       string
-		init, main []v1.Container
-		want       int64
-	}{
-		{"the sum", nil, []v1.Container{c("1"), c("2")}, 3},
-		{"one without", nil, []v1.Container{c("1"), c("")}, 0},
-		{"a large init container", []v1.Container{c("9")}, []v1.Container{c("1")}, 9},
-		{"an init container without", []v1.Container{c("")}, []v1.Container{c("1")}, 0},
-		{"sidecars", []v1.Container{sidecar("2"), c("4")}, []v1.Container{c("3")}, 6},
-		{"sidecars beside", []v1.Container{sidecar("2"), c("1")}, []v1.Container{c("3")}, 5},
-	} {
-		pod := &v1.Pod{}
-		pod.Spec.InitContainers, pod.Spec.Containers = x.init, x.main
-		if got := podMemory(pod); got != x.want {
-			t.Errorf("%s: %d, want %d", x.name, got, x.want)
-		}
-	}
-	pod := &v1.Pod{}
-	pod.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("7")}}
-	if got := podMemory(pod); got != 7 {
-		t.Errorf("the pod's own: %d", got)
 	}
 }
 
@@ -191,7 +151,7 @@ func TestFSGroupOwnsAnEmptyDir(t *testing.T) {
 func TestModeOfAnEmptyDir(t *testing.T) {
 	d := newDisk(t)
 	pod := podWith("u", emptyDirVolume("data"))
-	pod.Spec.Volumes[0].EmptyDir.Mode = ptr(int32(0o1750))
+	pod.Spec.Volumes[0].EmptyDir.Mode = new(int32(0o1750))
 	if m := mode(t, mountedAt(t, d, pod)); m.Perm() != 0o750 || m&fs.ModeSticky == 0 {
 		t.Errorf("mode %s", m)
 	}
@@ -206,9 +166,9 @@ func downwardVolume(name string) v1.Volume {
 			Resource: resource}}
 	}
 	secret := field("deep/down/uid", "metadata.uid")
-	secret.Mode = ptr(int32(0o400))
+	secret.Mode = new(int32(0o400))
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{
-		DefaultMode: ptr(int32(0o644)), Items: []v1.DownwardAPIVolumeFile{
+		DefaultMode: new(int32(0o644)), Items: []v1.DownwardAPIVolumeFile{
 			field("name", "metadata.name"), field("labels", "metadata.labels"),
 			field("deep/annotation", "metadata.annotations['a']"),
 			secret, res("cpu", "requests.cpu"), res("memory", "limits.memory"),

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
@@ -18,7 +19,7 @@ import (
 
 // csiVolume is a volume of a CSI driver: the pod's own [inline], or what its claim is bound to. The driver mounts it. Folders and
 // records are the kubelet's.
-type csiVolume struct{}
+type csiVolume struct{ bare }
 
 const csiName = "kubernetes.io/csi"
 
@@ -33,31 +34,27 @@ func (csiVolume) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, 
 	if err := safepath.CheckElement(v.Name); err != nil {
 		return "", permanentError{err}
 	}
-	path, err := publish(ctx, p, v.Name, volumeSource{inline: v.CSI, readOnly: isTrue(v.CSI.ReadOnly)})
+	path, err := publish(ctx, p, v.Name, volumeSource{inline: v.CSI, readOnly: ptr.Deref(v.CSI.ReadOnly, false)})
 	return orAsItIs(p, v.Name, path, err)
 }
 
 func (csiVolume) mounted(p podFolder, v *v1.Volume) bool { return placed(p, v.Name) }
 
-func (csiVolume) inMemory(podFolder, string) bool { return false }
-
-func csiFolder(volume string) string { return filepath.Join(volumesFolder, escaped(csiName), volume) }
-
 // mountsAt implements mounter.
 func (csiVolume) mountsAt(volume string) string {
-	return filepath.Join(csiFolder(volume), csi.MountFolder)
+	return filepath.Join(volumeFolder(csiName, volume), csi.MountFolder)
 }
 
 // orAsItIs has a volume stay as it is that is mounted and cannot be looked at, or not be told of again, now.
 func orAsItIs(p podFolder, volume, path string, err error) (string, error) {
-	folder := p.node.Storage.placeOf(string(p.pod.UID), volume)
-	if err == nil || folder == "" || !p.node.Storage.is(done, string(p.pod.UID), folder) || !placed(p, volume) {
+	h, _ := p.node.Storage.of(p.pod.UID, volume)
+	if err == nil || h.folder == "" || h.progress != done || !placed(p, volume) {
 		return path, err
 	}
 	p.node.log.Warn("a mounted volume cannot be looked at again; it stays as it is",
 		"pod", p.pod.UID, "volume", volume, "error", err)
-	p.work.renewAt(time.Now().Add(renewRetry))
-	return filepath.Join(p.Path(), folder), nil
+	p.renewAt(time.Now().Add(renewRetry))
+	return filepath.Join(p.Path(), h.folder), nil
 }
 
 // volumeSource is what a driver is to give to a pod: a PersistentVolume, or the pod's own volume.
@@ -72,6 +69,7 @@ type job struct {
 	volumeSource
 	*Storage
 	p      podFolder
+	name   string // the pod's for it
 	record csi.Record
 	spec   storagev1.CSIDriverSpec
 	driver *csi.Driver
@@ -86,26 +84,22 @@ const republishEvery = time.Minute
 // unless the driver wants to hear of it again. That something is mounted shows no success: the driver is asked again, as by the
 // kubelet.
 func publish(ctx context.Context, p podFolder, volume string, source volumeSource) (string, error) {
-	j := &job{volumeSource: source, Storage: p.node.Storage, p: p}
-	j.describe(volume)
+	j := &job{volumeSource: source, Storage: p.node.Storage, p: p, name: volume}
+	j.describe()
 	if err := safepath.CheckElement(j.record.Driver); err != nil {
 		return "", permanentError{err}
 	}
-	folder := csiFolder(j.record.Volume)
+	folder := volumeFolder(csiName, j.record.Volume)
 	target := filepath.Join(folder, csi.MountFolder)
 	j.volume.Target = filepath.Join(p.Path(), target)
 	var err error
 	if j.spec, err = j.driverObject(ctx, j.record.Driver); err != nil {
-		return "", fmt.Errorf("CSIDriver %s cannot be read: %w", j.record.Driver, err)
+		return "", err
 	}
-	j.place(string(p.pod.UID), volume, target)
-	uid, there, again := string(p.pod.UID), placed(p, volume), isTrue(j.spec.RequiresRepublish)
-	if !there {
-		j.note(begun, uid, target)
-	}
-	there = j.is(done, uid, target)
+	h, again := j.begin(p, volume, target), ptr.Deref(j.spec.RequiresRepublish, false)
+	there := h.progress == done
 	if again {
-		p.work.renewAt(time.Now().Add(republishEvery))
+		p.renewAt(time.Now().Add(republishEvery))
 	} else if there {
 		return j.volume.Target, nil
 	}
@@ -124,11 +118,11 @@ func publish(ctx context.Context, p podFolder, volume string, source volumeSourc
 		return "", err
 	}
 	if j.changesOwner() && !there {
-		if err := ownVolume(ctx, p, target, !j.is(begun, uid, target)); err != nil {
+		if err := ownVolume(ctx, p, target, h.progress != begun); err != nil {
 			return "", err
 		}
 	}
-	j.note(done, uid, target)
+	j.change(p.pod.UID, volume, func(h *held) { h.progress = done })
 	return j.volume.Target, nil
 }
 
@@ -140,12 +134,12 @@ func (j *job) claimAndStage(ctx context.Context, folder string) error {
 	}
 	return j.alone(ctx, stagedKey(j.record), func(ctx context.Context) error {
 		if slices.Contains(j.pv.Spec.AccessModes, v1.ReadWriteOncePod) {
-			other, err := j.usedBy(string(j.p.pod.UID))
-			switch {
-			case err != nil:
+			published, err := j.published()
+			if uids := others(published, j.record, string(j.p.pod.UID)); len(uids) > 0 {
+				return wait("PersistentVolume %s is for one pod alone (ReadWriteOncePod), and pod %s has it", j.pv.Name, uids[0])
+			}
+			if err != nil {
 				return err
-			case other != "":
-				return wait("PersistentVolume %s is for one pod alone (ReadWriteOncePod), and pod %s has it", j.pv.Name, other)
 			}
 		}
 		if err := j.record.Write(j.p.Root, folder); err != nil || !j.driver.Can(csi.Stages) {
@@ -153,17 +147,6 @@ func (j *job) claimAndStage(ctx context.Context, folder string) error {
 		}
 		return j.stageVolume(ctx)
 	})
-}
-
-// usedBy is another pod that has a record of the volume; empty: none.
-func (j *job) usedBy(uid string) (string, error) {
-	all, err := j.published()
-	for _, o := range all {
-		if o.uid != uid && o.Same(j.record) {
-			return o.uid, nil
-		}
-	}
-	return "", err
 }
 
 func (j *job) stageVolume(ctx context.Context) error {
@@ -176,20 +159,20 @@ func (j *job) stageVolume(ctx context.Context) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // read only
-	if is, _, err := root.IsMountPoint(csi.GlobalMount); err != nil || is && j.is(done, stagedPrefix, stagedKey(j.record)) {
+	if is, _, err := root.IsMountPoint(csi.GlobalMount); err != nil || is && j.isReady(stagedKey(j.record)) {
 		return err
 	}
 	if err := (csi.Record{Driver: j.record.Driver, Handle: j.record.Handle}).Write(root, "."); err != nil {
 		return err
 	}
-	j.touch()
+	j.touch(false)
 	v := j.volume
 	v.Secrets = j.stage
 	v.Attributes = j.pv.Spec.CSI.VolumeAttributes // those of no pod
 	if err := j.driver.Stage(ctx, v); err != nil {
 		return err
 	}
-	j.note(done, stagedPrefix, stagedKey(j.record))
+	j.setReady(stagedKey(j.record), true)
 	return nil
 }
 
@@ -212,7 +195,7 @@ func (j *job) changesOwner() bool {
 // unmount has the driver take the volume away. Without a record, as where the agent ended before it wrote one, the driver was not
 // asked for anything.
 func (csiVolume) unmount(ctx context.Context, p podFolder, volume string) error {
-	folder := csiFolder(volume)
+	folder := volumeFolder(csiName, volume)
 	target := filepath.Join(folder, csi.MountFolder)
 	r, err := csi.Read(p.Root, folder)
 	switch {
@@ -226,7 +209,6 @@ func (csiVolume) unmount(ctx context.Context, p podFolder, volume string) error 
 		if err != nil {
 			return err
 		}
-		p.node.Storage.note(begun, filepath.Base(p.Path()), target)
 		if err := driver.Unpublish(ctx, r.Handle, filepath.Join(p.Path(), target)); err != nil {
 			return err
 		}
@@ -234,7 +216,7 @@ func (csiVolume) unmount(ctx context.Context, p podFolder, volume string) error 
 	if err := p.checkUnmounted(target); err != nil {
 		return err
 	}
-	defer p.node.Storage.release()
+	defer p.node.Storage.touch(true)
 	return safepath.RemoveAllOneFilesystem(ctx, p.Root, folder)
 }
 

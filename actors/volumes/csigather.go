@@ -14,17 +14,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 )
 
 // describe fills in what the source says.
-func (j *job) describe(volume string) {
+func (j *job) describe() {
 	j.record.Node = j.NodeName
 	j.volume.ReadOnly, j.volume.AccessMode, j.volume.Attributes = j.readOnly, v1.ReadWriteOnce, map[string]string{}
 	if in := j.inline; in != nil {
-		hash := sha256.Sum256([]byte(string(j.p.pod.UID) + volume))
-		j.record.Volume, j.record.Driver, j.record.Handle = volume, in.Driver, fmt.Sprintf("csi-%x", hash)
+		hash := sha256.Sum256([]byte(string(j.p.pod.UID) + j.name))
+		j.record.Volume, j.record.Driver, j.record.Handle = j.name, in.Driver, fmt.Sprintf("csi-%x", hash)
 		j.record.Lifecycle = string(storagev1.VolumeLifecycleEphemeral)
 		if in.FSType != nil {
 			j.volume.FSType = *in.FSType
@@ -55,7 +56,7 @@ func (j *job) gather(ctx context.Context) (err error) {
 		return fmt.Errorf("CSI driver %s has no volumes of the mode %s (volumeLifecycleModes of its CSIDriver)", j.record.Driver,
 			mode)
 	}
-	if mode == storagev1.VolumeLifecyclePersistent && (j.spec.AttachRequired == nil || *j.spec.AttachRequired) {
+	if mode == storagev1.VolumeLifecyclePersistent && attaches(j.spec) {
 		if j.volume.Published, err = j.attached(ctx); err != nil {
 			return err
 		}
@@ -91,7 +92,7 @@ func (j *job) gather(ctx context.Context) (err error) {
 func (j *job) tellOfPod(ctx context.Context) error {
 	pod := j.p.pod
 	j.volume.Attributes = maps.Clone(j.volume.Attributes)
-	if isTrue(j.spec.PodInfoOnMount) {
+	if ptr.Deref(j.spec.PodInfoOnMount, false) {
 		maps.Copy(j.volume.Attributes, map[string]string{
 			"csi.storage.k8s.io/pod.name": pod.Name, "csi.storage.k8s.io/pod.namespace": pod.Namespace,
 			"csi.storage.k8s.io/pod.uid":             string(pod.UID),
@@ -115,7 +116,7 @@ func (j *job) tellOfPod(ctx context.Context) error {
 		return err
 	}
 	to := j.volume.Attributes
-	if isTrue(j.spec.ServiceAccountTokenInSecrets) {
+	if ptr.Deref(j.spec.ServiceAccountTokenInSecrets, false) {
 		to = j.volume.Secrets
 	}
 	to["csi.storage.k8s.io/serviceAccount.tokens"] = string(text)
@@ -124,13 +125,9 @@ func (j *job) tellOfPod(ctx context.Context) error {
 
 // secret is what a Secret holds. It is not kept.
 func (j *job) secret(ctx context.Context, ref v1.SecretReference) (map[string]string, error) {
-	object, err := get(ctx, j.Client.CoreV1().Secrets(ref.Namespace).Get, ref.Name)
-	called := "Secret " + ref.Namespace + "/" + ref.Name
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%s cannot be read: %w", called, err)
-	case object == nil:
-		return nil, wait("%s does not exist", called)
+	object, err := fetch(ctx, "Secret "+ref.Namespace+"/"+ref.Name, j.Client.CoreV1().Secrets(ref.Namespace).Get, ref.Name)
+	if err != nil {
+		return nil, err
 	}
 	out := map[string]string{}
 	for key, value := range object.Data {
@@ -148,7 +145,7 @@ func attachmentName(handle, driver, node string) string {
 // from then on, and as attached; both are the kubelet's conditions.
 func (j *job) attached(ctx context.Context) (map[string]string, error) {
 	unique := uniqueName(j.record)
-	j.want(string(j.p.pod.UID), unique)
+	j.change(j.p.pod.UID, j.name, func(h *held) { h.wants = unique })
 	node := j.node.Load()
 	name := v1.UniqueVolumeName(unique)
 	switch {
@@ -157,12 +154,13 @@ func (j *job) attached(ctx context.Context) (map[string]string, error) {
 	case !slices.ContainsFunc(node.Status.VolumesAttached, func(a v1.AttachedVolume) bool { return a.Name == name }):
 		return nil, wait("volume %s of CSI driver %s is not attached to this node yet", j.record.Volume, j.record.Driver)
 	}
-	a, err := get(ctx, j.Client.StorageV1().VolumeAttachments().Get, j.record.Attached)
+	called := "VolumeAttachment " + j.record.Attached
+	a, err := fetch(ctx, called, j.Client.StorageV1().VolumeAttachments().Get, j.record.Attached)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("VolumeAttachment %s cannot be read: %w", j.record.Attached, err)
-	case a == nil || a.DeletionTimestamp != nil:
-		return nil, wait("VolumeAttachment %s does not exist, or is being deleted", j.record.Attached)
+		return nil, err
+	case a.DeletionTimestamp != nil:
+		return nil, wait("%s is being deleted", called)
 	case !a.Status.Attached && a.Status.AttachError != nil:
 		return nil, wait("volume %s cannot be attached: %s", j.record.Volume, a.Status.AttachError.Message)
 	case !a.Status.Attached:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,29 +42,21 @@ type mountOutcome struct {
 
 // stillMounted says whether all of a pod's volumes are as mountPod left them.
 func (d disk) stillMounted(uid string, pod *v1.Pod) bool {
-	ok, err := d.allMounted(uid, pod)
-	return ok && err == nil
-}
-
-func (d disk) allMounted(uid string, pod *v1.Pod) (bool, error) {
 	pods, err := openPods(d.rootDir)
 	if err != nil {
-		return false, err
+		return false
 	}
 	defer d.close(pods)
 	folder, err := openPod(pods, uid, pod)
 	if err != nil {
-		return false, err
+		return false
 	}
 	defer d.close(folder.Root)
 	folder.node = d.node
-	for _, v := range podspec.UsedVolumes(pod) {
+	return !slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
 		p, err := pluginFor(d.plugins, v)
-		if err != nil || !p.mounted(folder, v) {
-			return false, err
-		}
-	}
-	return true, nil
+		return err != nil || !p.mounted(folder, v)
+	})
 }
 
 // unmountPod undoes all volumes of a pod, and its folder if remove is set. An error says what remains.
@@ -89,9 +82,8 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	}
 	defer d.close(folder.Root)
 	folder.node = d.node
-	if names, err := namesIn(folder.Root, csiFolder("")); err != nil || len(names) > 0 {
-		d.node.Storage.foundPublished(uid)
-	}
+	names, err := namesIn(folder.Root, volumeFolder(csiName, ""))
+	d.node.Storage.undoing(uid, err != nil || len(names) > 0)
 	ctx, freed := safepath.CountFreed(ctx)
 	unmountErr := errors.Join(subpath.UnbindAll(ctx, folder.Root), d.unmountFound(ctx, folder))
 	mounts, err := mountsIn(folder)
@@ -102,7 +94,7 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	if len(mounts) > 0 {
 		return errors.Join(unmountErr, stillMountedError(mounts)) // first why
 	}
-	if left, err := namesIn(folder.Root, csiFolder("")); err != nil || len(left) > 0 {
+	if left, err := namesIn(folder.Root, volumeFolder(csiName, "")); err != nil || len(left) > 0 {
 		return errors.Join(unmountErr, err) // a driver still has them, and their records say so
 	}
 	d.node.Storage.forget(uid)
@@ -146,8 +138,8 @@ func (d disk) unmountFound(ctx context.Context, folder podFolder) error {
 }
 
 func isPermanent(err error) bool {
-	var final permanentError
-	return errors.As(err, &final)
+	_, is := errors.AsType[permanentError](err)
+	return is
 }
 
 func (d disk) close(root *safepath.Root) {

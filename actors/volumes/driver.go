@@ -79,7 +79,6 @@ const (
 	asking         // mounts that need a token of the API server
 	renewal        // the same, of pods that have all they need and whose tokens only become old
 	storing        // whatever a driver of persistent volumes does; the bound is each driver's own, so that none holds up others
-	lanes
 )
 
 func (f Facts) lane(op operation) int {
@@ -99,8 +98,7 @@ func (f Facts) lane(op operation) int {
 // asksForTokens says that one of these volumes of a pod, or of all that it uses where none is named, has a token in it.
 func asksForTokens(pod *v1.Pod, only []string) bool {
 	return slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
-		return (len(only) == 0 || slices.Contains(only, v.Name)) && v.Projected != nil &&
-			slices.ContainsFunc(v.Projected.Sources, func(s v1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
+		return (len(only) == 0 || slices.Contains(only, v.Name)) && holds(v, ofTokens)
 	})
 }
 
@@ -117,25 +115,16 @@ func sameVolumes(a, b *v1.Pod) bool {
 	}
 	same := equality.Semantic.DeepEqual
 	return same(podspec.UsedVolumes(a), podspec.UsedVolumes(b)) && same(fsGroupOf(a), fsGroupOf(b)) &&
-		(!tellsOfPod(a) || sameReport(a, b))
+		(!anyHolds(a, ofThePod) || sameReport(a, b))
 }
 
-// sameTold says whether the downward API says the same of two pods.
+// sameReport says whether the downward API says the same of two pods.
 func sameReport(a, b *v1.Pod) bool {
 	same := equality.Semantic.DeepEqual
-	if !same(a.Labels, b.Labels) || !same(a.Annotations, b.Annotations) || !same(a.Spec.Resources, b.Spec.Resources) ||
-		a.Name != b.Name || a.Namespace != b.Namespace {
-		return false
-	}
-	resources := func(list []v1.Container) map[string]v1.ResourceRequirements {
-		out := map[string]v1.ResourceRequirements{}
-		for i := range list {
-			out[list[i].Name] = list[i].Resources
-		}
-		return out
-	}
-	return same(resources(a.Spec.Containers), resources(b.Spec.Containers)) &&
-		same(resources(a.Spec.InitContainers), resources(b.Spec.InitContainers))
+	resources := func(x, y v1.Container) bool { return x.Name == y.Name && same(x.Resources, y.Resources) }
+	return a.Name == b.Name && a.Namespace == b.Namespace && same(a.Labels, b.Labels) && same(a.Annotations, b.Annotations) &&
+		same(a.Spec.Resources, b.Spec.Resources) && slices.EqualFunc(a.Spec.Containers, b.Spec.Containers, resources) &&
+		slices.EqualFunc(a.Spec.InitContainers, b.Spec.InitContainers, resources)
 }
 
 func fsGroupOf(p *v1.Pod) *int64 {

@@ -31,10 +31,6 @@ func (emptyDir) name() string { return emptyDirName }
 
 func (emptyDir) handles(v *v1.Volume) bool { return v.EmptyDir != nil }
 
-func emptyDirFolder(volume string) string {
-	return filepath.Join(volumesFolder, escaped(emptyDirName), volume)
-}
-
 func emptyDirNotes(volume string) string {
 	return filepath.Join(pluginsFolder, escaped(emptyDirName), volume)
 }
@@ -45,7 +41,7 @@ func (e emptyDir) mount(_ context.Context, p podFolder, v *v1.Volume) (string, e
 	if err := safepath.CheckElement(v.Name); err != nil {
 		return "", permanentError{err}
 	}
-	folder := emptyDirFolder(v.Name)
+	folder := volumeFolder(emptyDirName, v.Name)
 	path := filepath.Join(p.Path(), folder)
 	if e.mounted(p, v) {
 		return path, nil
@@ -54,10 +50,7 @@ func (e emptyDir) mount(_ context.Context, p podFolder, v *v1.Volume) (string, e
 	if err != nil {
 		return "", err
 	}
-	if err := p.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
-		return "", err
-	}
-	if err := p.MkdirAll(folder, 0o777); err != nil {
+	if err := makeFolder(p, folder); err != nil {
 		return "", err
 	}
 	if err := medium.mount(p, folder); err != nil {
@@ -83,7 +76,7 @@ func (emptyDir) mounted(p podFolder, v *v1.Volume) bool {
 	if _, err := p.Lstat(filepath.Join(emptyDirNotes(v.Name), readyFile)); err != nil {
 		return false
 	}
-	folder := emptyDirFolder(v.Name)
+	folder := volumeFolder(emptyDirName, v.Name)
 	if v.EmptyDir.Medium != v1.StorageMediumDefault { // what was noted outlives a reboot, and what was mounted does not
 		return isMemory(p, folder)
 	}
@@ -102,16 +95,28 @@ func (emptyDir) inMemory(p podFolder, volume string) bool {
 }
 
 func (emptyDir) unmount(ctx context.Context, p podFolder, volume string) error {
-	if isMemory(p, emptyDirFolder(volume)) {
-		if err := p.Unmount(emptyDirFolder(volume)); err != nil {
+	return removeFolder(ctx, p, emptyDirNotes(volume), volumeFolder(emptyDirName, volume))
+}
+
+// makeFolder makes the folder of a volume that containers may write to.
+func makeFolder(p podFolder, folder string) error {
+	if err := p.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
+		return err
+	}
+	return p.MkdirAll(folder, 0o777)
+}
+
+// removeFolder removes what is noted of a volume, which says that it is whole, and then the volume and the memory on it.
+func removeFolder(ctx context.Context, p podFolder, notes, folder string) error {
+	if isMemory(p, folder) {
+		if err := p.Unmount(folder); err != nil {
 			return err
 		}
 	}
-	// First what says that the volume is whole, then the volume.
-	if err := safepath.RemoveAllOneFilesystem(ctx, p.Root, emptyDirNotes(volume)); err != nil {
+	if err := safepath.RemoveAllOneFilesystem(ctx, p.Root, notes); err != nil {
 		return err
 	}
-	return safepath.RemoveAllOneFilesystem(ctx, p.Root, emptyDirFolder(volume))
+	return safepath.RemoveAllOneFilesystem(ctx, p.Root, folder)
 }
 
 func setReady(p podFolder, notes, note string) error {

@@ -17,7 +17,7 @@ import (
 
 // hostPath is a file or folder of the host. Nothing is mounted or removed for it: its path is handed on, after the check
 // of what is there that its type asks for. Links on the way are followed, as everywhere on a host.
-type hostPath struct{}
+type hostPath struct{ bare }
 
 func (hostPath) name() string { return "kubernetes.io/host-path" }
 
@@ -65,7 +65,7 @@ func (hostPath) mount(_ context.Context, _ podFolder, v *v1.Volume) (string, err
 	case err != nil:
 		return "", wrongHostPath(v.HostPath, err.Error())
 	case info.Mode().Type() != kind.must:
-		return "", wrongHostPath(v.HostPath, "it is "+typeWords(info.Mode()))
+		return "", wrongHostPath(v.HostPath, "it is "+typeWords[info.Mode().Type()])
 	}
 	return path, nil
 }
@@ -76,11 +76,6 @@ func wrongHostPath(source *v1.HostPathVolumeSource, why string) error {
 
 // mounted is always true: what a running pod holds of the host stays with it, whatever becomes of the path.
 func (hostPath) mounted(podFolder, *v1.Volume) bool { return true }
-
-func (hostPath) inMemory(podFolder, string) bool { return false }
-
-// unmount finds nothing to do: what is the host's stays.
-func (hostPath) unmount(context.Context, podFolder, string) error { return nil }
 
 // makeHostDirectory makes the missing part of the path, 0755. What is there is reached as any path of the host is; what is
 // new is made beneath it without following a link that someone put there meanwhile.
@@ -115,20 +110,8 @@ func makeHostFile(path string) error {
 	return errors.Join(err, root.Close())
 }
 
-func typeWords(m fs.FileMode) string {
-	switch m.Type() {
-	case 0:
-		return "a file"
-	case fs.ModeDir:
-		return "a directory"
-	case fs.ModeSocket:
-		return "a socket"
-	case fs.ModeNamedPipe:
-		return "a named pipe"
-	case fs.ModeDevice | fs.ModeCharDevice:
-		return "a character device"
-	case fs.ModeDevice:
-		return "a block device"
-	}
-	return "of the type " + m.Type().String()
+// typeWords are words for what is there.
+var typeWords = map[fs.FileMode]string{
+	0: "a file", fs.ModeDir: "a directory", fs.ModeSocket: "a socket", fs.ModeNamedPipe: "a named pipe",
+	fs.ModeDevice | fs.ModeCharDevice: "a character device", fs.ModeDevice: "a block device",
 }

@@ -7,7 +7,9 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -28,10 +30,10 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 		return nil, err
 	}
 	names, pods := map[string]bool{}, map[string]bool{}
-	for _, p := range published {
-		pods[p.uid] = true
-		staged[p.uid+"/"+p.folder] = p.Record
+	for key := range published {
+		pods[podOf(key)] = true
 	}
+	maps.Copy(staged, published)
 	for _, r := range staged {
 		if r.Lifecycle == string(storagev1.VolumeLifecycleEphemeral) || names[uniqueName(r)] {
 			continue
@@ -41,7 +43,7 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 		s.mu.Unlock()
 		if !known {
 			spec, err := s.driverObject(ctx, r.Driver)
-			attached = err != nil || spec.AttachRequired == nil || *spec.AttachRequired
+			attached = err != nil || attaches(spec)
 		}
 		if attached {
 			names[uniqueName(r)] = true
@@ -50,8 +52,12 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onDisk = pods
-	for name := range s.wanted {
-		names[name] = true
+	for _, volumes := range s.pods {
+		for _, h := range volumes {
+			if h.wants != "" {
+				names[h.wants] = true
+			}
+		}
 	}
 	if err != nil {
 		for _, name := range s.node.Load().Status.VolumesInUse {
@@ -65,34 +71,45 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	return out, err
 }
 
-// publishedVolume is a pod's volume of a driver, as it lies on the disk.
-type publishedVolume struct {
-	csi.Record
-	uid, folder string // the folder is in the pod's
-}
-
-// published lists the records of all pods that can be read. One that cannot be is an error besides, as it may be of any volume,
-// unless nothing is mounted there.
-func (s *Storage) published() (out []publishedVolume, err error) {
+// published lists the records of all pods, as readRecords does; podOf says whose one is.
+func (s *Storage) published() (map[string]csi.Record, error) {
 	pods, err := openPods(s.RootDir)
 	if err != nil {
 		return nil, err
 	}
-	defer pods.Close() //nolint:errcheck // read only
-	uids, err := pods.Names(".")
+	return readRecords(pods, volumeFolder(csiName, ""), csi.MountFolder)
+}
+
+func podOf(key string) string {
+	uid, _, _ := strings.Cut(key, "/")
+	return uid
+}
+
+// staged lists the records of what is staged, by <driver>/<hash>, as readRecords does.
+func (s *Storage) staged() (map[string]csi.Record, error) {
+	root, err := safepath.OpenRoot(s.csiFolder())
 	if err != nil {
-		return nil, err
+		return map[string]csi.Record{}, ignoreAbsent(err)
 	}
-	for _, uid := range uids {
-		kind := filepath.Join(uid, volumesFolder, escaped(csiName))
-		names, listErr := namesIn(pods, kind)
+	return readRecords(root, "", csi.GlobalMount)
+}
+
+// readRecords lists the records <folder>/<below>/<volume> that can be read, by their paths, and closes the root. One that cannot
+// be is an error besides, as it may be of any volume, unless nothing is mounted there.
+func readRecords(root *safepath.Root, below, mount string) (map[string]csi.Record, error) {
+	defer root.Close() //nolint:errcheck // read only
+	folders, err := root.Names(".")
+	out := map[string]csi.Record{}
+	for _, folder := range folders {
+		volumes, listErr := namesIn(root, filepath.Join(folder, below))
 		err = errors.Join(err, listErr)
-		for _, name := range names {
-			r, readErr := csi.Read(pods, filepath.Join(kind, name))
+		for _, volume := range volumes {
+			key := filepath.Join(folder, below, volume)
+			r, readErr := csi.Read(root, key)
 			if readErr == nil {
-				out = append(out, publishedVolume{r, uid, csiFolder(name)})
+				out[key] = r
 			} else if !isAbsent(readErr) {
-				is, _, isErr := pods.IsMountPoint(filepath.Join(kind, name, csi.MountFolder))
+				is, _, isErr := root.IsMountPoint(filepath.Join(key, mount))
 				if is || ignoreAbsent(isErr) != nil {
 					err = errors.Join(err, readErr)
 				}
@@ -102,47 +119,10 @@ func (s *Storage) published() (out []publishedVolume, err error) {
 	return out, err
 }
 
-// staged lists the records of what is staged that can be read, by <driver>/<hash>. One that cannot be is an error besides.
-func (s *Storage) staged() (map[string]csi.Record, error) {
-	out := map[string]csi.Record{}
-	root, err := safepath.OpenRoot(s.csiFolder())
-	if isAbsent(err) {
-		return out, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close() //nolint:errcheck // read only
-	drivers, err := namesIn(root, ".")
-	if err != nil {
-		return nil, err
-	}
-	for _, driver := range drivers {
-		hashes, listErr := namesIn(root, driver)
-		err = errors.Join(err, listErr)
-		for _, hash := range hashes {
-			key := filepath.Join(driver, hash)
-			r, readErr := csi.Read(root, key)
-			if readErr == nil {
-				out[key] = r
-			}
-			err = errors.Join(err, ignoreAbsent(readErr))
-		}
-	}
-	return out, err
-}
-
 // namesIn lists a folder; what is none, or not there, has nothing in it.
 func namesIn(root *safepath.Root, name string) ([]string, error) {
-	info, err := root.Lstat(name)
-	if isAbsent(err) || err == nil && !info.IsDir() {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
 	names, err := root.Names(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return nil, nil
 	}
 	return names, err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -36,7 +37,14 @@ type podFolder struct {
 	*safepath.Root
 	pod  *v1.Pod // nil when only the folder is known
 	node Facts
-	work *mountWork // nil but in a mount
+	// renew is when the volume that is being mounted is to be mounted again, at the latest; zero: never.
+	renew *time.Time
+}
+
+func (p podFolder) renewAt(at time.Time) {
+	if p.renew.IsZero() || at.Before(*p.renew) {
+		*p.renew = at
+	}
 }
 
 // openPods opens the folder of all pods, and makes it when it is not there. The path of the root directory is the
@@ -86,6 +94,11 @@ func openPod(pods *safepath.Root, uid string, pod *v1.Pod) (podFolder, error) {
 	return podFolder{Root: root, pod: pod}, err
 }
 
+// volumeFolder is a volume's folder in its pod's.
+func volumeFolder(plugin, volume string) string {
+	return filepath.Join(volumesFolder, escaped(plugin), volume)
+}
+
 // escaped is a plugin's name as it is in folder names.
 func escaped(plugin string) string { return strings.ReplaceAll(plugin, "/", "~") }
 
@@ -96,13 +109,13 @@ func (f foundVolume) path() string { return filepath.Join(volumesFolder, f.plugi
 
 // foundVolumes lists the folders of volumes that a pod has, sorted.
 func foundVolumes(p podFolder) ([]foundVolume, error) {
-	kinds, err := namesOrNone(p, volumesFolder)
+	kinds, err := namesIn(p.Root, volumesFolder)
 	if err != nil {
 		return nil, err
 	}
 	var out []foundVolume
 	for _, kind := range kinds {
-		volumes, err := namesOrNone(p, filepath.Join(volumesFolder, kind))
+		volumes, err := namesIn(p.Root, filepath.Join(volumesFolder, kind))
 		if err != nil {
 			return nil, err
 		}
@@ -112,14 +125,6 @@ func foundVolumes(p podFolder) ([]foundVolume, error) {
 	}
 	slices.SortFunc(out, func(a, b foundVolume) int { return strings.Compare(a.path(), b.path()) })
 	return out, nil
-}
-
-func namesOrNone(p podFolder, name string) ([]string, error) {
-	names, err := p.Names(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return names, err
 }
 
 // podFolders lists the folders of pods on the disk, sorted. What is no folder is nobody's and stays.

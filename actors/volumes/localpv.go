@@ -14,7 +14,7 @@ import (
 )
 
 // local is a PersistentVolume that is a folder of this node. It is bound into the pod's folder. A pod has it by a claim.
-type local struct{}
+type local struct{ bare }
 
 const localName = "kubernetes.io/local-volume"
 
@@ -26,31 +26,25 @@ func (local) mount(context.Context, podFolder, *v1.Volume) (string, error) {
 	return "", permanent("a local volume needs a claim")
 }
 
-func localFolder(volume string) string {
-	return filepath.Join(volumesFolder, escaped(localName), volume)
-}
-
 // bindLocal binds the folder, unless it is bound. The path is the administrator's who made the PersistentVolume.
 func bindLocal(ctx context.Context, p podFolder, volume string, pv *v1.PersistentVolume, readOnly bool) (string, error) {
-	folder, path := localFolder(pv.Name), pv.Spec.Local.Path
+	folder, path := volumeFolder(localName, pv.Name), pv.Spec.Local.Path
 	at := filepath.Join(p.Path(), folder)
 	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, "/"), "..") {
 		return "", permanent("local.path %q of PersistentVolume %s is not absolute, or contains \"..\"", path, pv.Name)
 	}
-	s, uid := p.node.Storage, string(p.pod.UID)
-	s.place(uid, volume, folder)
+	h := p.node.Storage.begin(p, volume, folder)
 	if !placed(p, volume) {
 		if err := bindFolder(p, folder, path, pv.Name); err != nil {
 			return "", err
 		}
-		s.note(begun, uid, folder)
 	}
-	if !readOnly && !s.is(done, uid, folder) { // containers mount it so
-		if err := ownVolume(ctx, p, folder, !s.is(begun, uid, folder)); err != nil {
+	if !readOnly && h.progress != done { // containers mount it so
+		if err := ownVolume(ctx, p, folder, h.progress != begun); err != nil {
 			return "", err
 		}
 	}
-	s.note(done, uid, folder)
+	p.node.Storage.change(p.pod.UID, volume, func(h *held) { h.progress = done })
 	return at, nil
 }
 
@@ -71,13 +65,11 @@ func bindFolder(p podFolder, folder, path, pv string) error {
 
 func (local) mounted(podFolder, *v1.Volume) bool { return false }
 
-func (local) inMemory(podFolder, string) bool { return false }
-
 // mountsAt implements mounter.
-func (local) mountsAt(volume string) string { return localFolder(volume) }
+func (local) mountsAt(volume string) string { return volumeFolder(localName, volume) }
 
 func (local) unmount(_ context.Context, p podFolder, volume string) error {
-	return removeMount(p, localFolder(volume))
+	return removeMount(p, volumeFolder(localName, volume))
 }
 
 // removeMount unmounts what is mounted on a folder of the pod's, and removes the folder, which must be empty then.

@@ -56,7 +56,9 @@ func memory(p podFolder, limit *resource.Quantity) medium {
 			size = bytes
 		}
 	}
-	atMost(podMemory(p.pod))
+	if limits := cri.PodLimits(p.pod); cri.LimitsPod(p.pod, v1.ResourceMemory) {
+		atMost(limits.Memory().Value())
+	}
 	if limit != nil {
 		atMost(limit.Value())
 	}
@@ -64,34 +66,6 @@ func memory(p podFolder, limit *resource.Quantity) medium {
 		m.options = fmt.Sprintf("size=%d", size)
 	}
 	return m
-}
-
-// podMemory is what all containers of the pod may use together, in bytes; 0 when one of them has no limit.
-func podMemory(pod *v1.Pod) int64 {
-	if r := pod.Spec.Resources; r != nil && !r.Limits.Memory().IsZero() {
-		return r.Limits.Memory().Value()
-	}
-	var sum, sidecars, most int64
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		n := c.Resources.Limits.Memory().Value()
-		if n == 0 {
-			return 0
-		}
-		if cri.RestartsAlways(c) {
-			sidecars += n
-			n = 0
-		}
-		most = max(most, sidecars+n)
-	}
-	for i := range pod.Spec.Containers {
-		n := pod.Spec.Containers[i].Resources.Limits.Memory().Value()
-		if n == 0 {
-			return 0
-		}
-		sum += n
-	}
-	return max(most, sum+sidecars)
 }
 
 // pageSize is the size of huge pages that a medium asks for: the one that it names, or the only one that the pod requests.

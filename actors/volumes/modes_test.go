@@ -14,10 +14,10 @@ import (
 func TestModesOfFiles(t *testing.T) {
 	needMounts(t)
 	keys := func(key string) []v1.KeyToPath {
-		return []v1.KeyToPath{{Key: key, Path: "own", Mode: ptr(int32(0o400))}, {Key: key, Path: "in/default"}}
+		return []v1.KeyToPath{{Key: key, Path: "own", Mode: new(int32(0o400))}, {Key: key, Path: "in/default"}}
 	}
 	names := []v1.DownwardAPIVolumeFile{
-		{Path: "own", Mode: ptr(int32(0o400)), FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+		{Path: "own", Mode: new(int32(0o400)), FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}},
 		{Path: "in/default", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}},
 	}
 	settings, password := v1.LocalObjectReference{Name: "settings"}, v1.LocalObjectReference{Name: "password"}
@@ -43,7 +43,7 @@ func TestModesOfFiles(t *testing.T) {
 			d.node.Objects = &objectset.Board{}
 			d.node.Objects.Publish(objectsOf("red"))
 			for _, want := range []fs.FileMode{0o644, 0o640, 0o604} {
-				mode := ptr(int32(want))
+				mode := new(int32(want))
 				if want == 0o644 {
 					mode = nil // the API's default
 				}

@@ -70,8 +70,7 @@ func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...str
 }
 
 func failureOf(volume string, err error) failure {
-	_, waits := errors.AsType[waitError](err)
-	return failure{volume, messages.OneLine(err), isPermanent(err), waits}
+	return failure{volume, messages.OneLine(err), isPermanent(err), isWait(err)}
 }
 
 // inFolder does something in the pod's folder, which is made where it is missing.
@@ -96,9 +95,7 @@ func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Vo
 	fits := func(o volumeOutcome) bool { return o.volume == v }
 	key := operationsPrefix + volumeKey(uid, v.Name)
 	out, err := reconcile.Join(ctx, d.ops, key, operationTimeout, fits, func(ctx context.Context) volumeOutcome {
-		work := &mountWork{ctx: ctx}
-		path, err := d.mountOne(work, uid, pod, v)
-		return volumeOutcome{v, path, err, work.renew}
+		return d.mountOne(ctx, uid, pod, v)
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("it is still being mounted after %s; that goes on", d.timeouts.volume)
@@ -109,19 +106,21 @@ func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Vo
 	return out
 }
 
-func (d disk) mountOne(work *mountWork, uid string, pod *v1.Pod, v *v1.Volume) (path string, err error) {
+func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) volumeOutcome {
+	out := volumeOutcome{volume: v}
 	p, err := pluginFor(d.plugins, v)
 	if err != nil {
-		return "", err
+		out.err = err
+		return out
 	}
 	began := time.Now()
-	err = d.inFolder(uid, pod, func(folder podFolder) error {
-		folder.work = work
-		path, err = p.mount(work.ctx, folder, v)
+	out.err = d.inFolder(uid, pod, func(folder podFolder) error {
+		folder.renew = &out.renew
+		out.path, err = p.mount(ctx, folder, v)
 		return err
 	})
-	metrics.Stored(p.name(), "volume_mount", began, err)
-	return path, err
+	metrics.Stored(p.name(), "volume_mount", began, out.err)
+	return out
 }
 
 // settle waits for volumes of the pod that are still being mounted, by whoever asked; not for long, as what hangs may hang

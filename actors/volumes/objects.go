@@ -1,90 +1,175 @@
 package volumes
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/cri"
 )
 
-// configMap is the keys of a ConfigMap as files.
-type configMap struct{}
-
-func (configMap) handles(v *v1.Volume) bool { return v.ConfigMap != nil }
-
-func (configMap) files(p podFolder, v *v1.Volume) (map[string]file, error) {
-	out := map[string]file{}
-	k, err := configMapData(p, v.ConfigMap.Name, v.ConfigMap.Optional)
-	if err != nil {
-		return nil, err
+// contentOf is a volume whose files the agent writes as one that is projected of sources: its plugin's name, the sources, and the
+// mode of files that have none of their own. The name is empty where the volume is of another kind.
+func contentOf(v *v1.Volume) (kind string, sources []v1.VolumeProjection, mode int32) {
+	var asked *int32
+	switch {
+	case v.ConfigMap != nil:
+		kind, asked = "kubernetes.io/configmap", v.ConfigMap.DefaultMode
+		sources = []v1.VolumeProjection{{ConfigMap: &v1.ConfigMapProjection{
+			LocalObjectReference: v.ConfigMap.LocalObjectReference, Items: v.ConfigMap.Items, Optional: v.ConfigMap.Optional}}}
+	case v.Secret != nil:
+		kind, asked = "kubernetes.io/secret", v.Secret.DefaultMode
+		sources = []v1.VolumeProjection{{Secret: &v1.SecretProjection{
+			LocalObjectReference: v1.LocalObjectReference{Name: v.Secret.SecretName}, Items: v.Secret.Items,
+			Optional: v.Secret.Optional}}}
+	case v.DownwardAPI != nil:
+		kind, asked = "kubernetes.io/downward-api", v.DownwardAPI.DefaultMode
+		sources = []v1.VolumeProjection{{DownwardAPI: &v1.DownwardAPIProjection{Items: v.DownwardAPI.Items}}}
+	case v.Projected != nil:
+		kind, asked, sources = "kubernetes.io/projected", v.Projected.DefaultMode, v.Projected.Sources
 	}
-	return out, k.files(out, v.ConfigMap.Items, modeOr(v.ConfigMap.DefaultMode, v1.ConfigMapVolumeSourceDefaultMode))
+	return kind, sources, ptr.Deref(asked, v1.ProjectedVolumeSourceDefaultMode)
 }
 
-// secret is the keys of a Secret as files. They lie in memory only.
-type secret struct{}
-
-func (secret) handles(v *v1.Volume) bool { return v.Secret != nil }
-
-func (secret) files(p podFolder, v *v1.Volume) (map[string]file, error) {
-	out := map[string]file{}
-	k, err := secretData(p, v.Secret.SecretName, v.Secret.Optional)
-	if err != nil {
-		return nil, err
+// pathsOf are the paths of files that the sources name by themselves.
+func pathsOf(sources []v1.VolumeProjection) (paths []string) {
+	var items []v1.KeyToPath
+	for _, s := range sources {
+		switch {
+		case s.ConfigMap != nil:
+			items = append(items, s.ConfigMap.Items...)
+		case s.Secret != nil:
+			items = append(items, s.Secret.Items...)
+		case s.DownwardAPI != nil:
+			for _, item := range s.DownwardAPI.Items {
+				paths = append(paths, item.Path)
+			}
+		case s.ServiceAccountToken != nil:
+			paths = append(paths, s.ServiceAccountToken.Path)
+		}
 	}
-	return out, k.files(out, v.Secret.Items, modeOr(v.Secret.DefaultMode, v1.SecretVolumeSourceDefaultMode))
+	for _, item := range items {
+		paths = append(paths, item.Path)
+	}
+	return paths
 }
 
-// projected is several of the others in one folder. Where two write the same file, the later one counts.
-type projected struct{}
-
-func (projected) handles(v *v1.Volume) bool { return v.Projected != nil }
-
-func (projected) files(p podFolder, v *v1.Volume) (map[string]file, error) {
+// filesOf are the files of a volume by path. Where two sources have the same one, the later counts. An error that trying again
+// cannot help is a permanentError.
+func filesOf(ctx context.Context, p podFolder, v *v1.Volume) (map[string]file, error) {
+	_, sources, mode := contentOf(v)
 	out := map[string]file{}
-	mode := modeOr(v.Projected.DefaultMode, v1.ProjectedVolumeSourceDefaultMode)
-	for i := range v.Projected.Sources {
-		if err := projectedFiles(p, out, &v.Projected.Sources[i], mode); err != nil {
+	for _, s := range sources {
+		var err error
+		switch {
+		case s.ConfigMap != nil:
+			err = configMapKeys(p, s.ConfigMap.Name).files(out, s.ConfigMap.Items, s.ConfigMap.Optional, mode)
+		case s.Secret != nil:
+			err = secretKeys(p, s.Secret.Name).files(out, s.Secret.Items, s.Secret.Optional, mode)
+		case s.DownwardAPI != nil:
+			err = downwardFiles(p, out, s.DownwardAPI.Items, mode)
+		case s.ServiceAccountToken != nil:
+			err = tokenFile(ctx, p, out, s.ServiceAccountToken, mode)
+		default:
+			err = permanent("projected clusterTrustBundle and podCertificate are not supported")
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-func projectedFiles(p podFolder, out map[string]file, source *v1.VolumeProjection, mode int32) error {
+// keys are those of an object of the pod's namespace, or why there are none.
+type keys struct {
+	object string // for messages, e.g. "ConfigMap default/settings"
+	data   map[string][]byte
+	found  bool
+	err    error
+}
+
+func configMapKeys(p podFolder, name string) keys {
+	object, found, err := p.node.Objects.ConfigMap(p.pod, name)
+	k := keys{"ConfigMap " + p.pod.Namespace + "/" + name, map[string][]byte{}, found, err}
+	if err == nil && found {
+		for key, text := range object.Data {
+			k.data[key] = []byte(text)
+		}
+		maps.Copy(k.data, object.BinaryData)
+	}
+	return k
+}
+
+func secretKeys(p podFolder, name string) keys {
+	object, found, err := p.node.Objects.Secret(p.pod, name)
+	k := keys{"Secret " + p.pod.Namespace + "/" + name, nil, found, err}
+	if err == nil && found {
+		k.data = object.Data
+	}
+	return k
+}
+
+// files adds those of the keys that the items ask for; all, under their own names, where there are no items.
+func (k keys) files(out map[string]file, items []v1.KeyToPath, optional *bool, mode int32) error {
 	switch {
-	case source.ConfigMap != nil:
-		k, err := configMapData(p, source.ConfigMap.Name, source.ConfigMap.Optional)
-		if err != nil {
-			return err
+	case k.err != nil:
+		return fmt.Errorf("%s: %w", k.object, k.err)
+	case !k.found && !ptr.Deref(optional, false):
+		return errors.New(k.object + " does not exist")
+	case len(items) == 0:
+		for key, data := range k.data {
+			out[key] = file{data: data, mode: mode}
 		}
-		return k.files(out, source.ConfigMap.Items, mode)
-	case source.Secret != nil:
-		k, err := secretData(p, source.Secret.Name, source.Secret.Optional)
-		if err != nil {
-			return err
+	}
+	for _, item := range items {
+		if data, ok := k.data[item.Key]; ok {
+			out[item.Path] = file{data: data, mode: ptr.Deref(item.Mode, mode)}
+		} else if !ptr.Deref(optional, false) {
+			return fmt.Errorf("%s has no key %q", k.object, item.Key)
 		}
-		return k.files(out, source.Secret.Items, mode)
-	case source.DownwardAPI != nil:
-		return downwardFiles(p, out, source.DownwardAPI.Items, mode)
-	case source.ServiceAccountToken != nil:
-		return tokenFile(p, out, source.ServiceAccountToken, mode)
-	case source.ClusterTrustBundle != nil:
-		return permanent("projected clusterTrustBundle needs an API server")
-	case source.PodCertificate != nil:
-		return permanent("projected podCertificate needs an API server")
 	}
 	return nil
 }
 
-// usesObjects says whether a pod has volumes with ConfigMaps or Secrets in them.
-func usesObjects(pod *v1.Pod) bool {
-	return slices.ContainsFunc(podspec.UsedVolumes(pod), holdsObjects)
+// downwardFiles adds what the items ask for of the pod's own manifest.
+func downwardFiles(p podFolder, out map[string]file, items []v1.DownwardAPIVolumeFile, mode int32) error {
+	for _, item := range items {
+		var text string
+		var err error
+		switch {
+		case item.FieldRef != nil:
+			text, err = cri.FieldValue(p.pod, item.FieldRef.FieldPath)
+		case item.ResourceFieldRef != nil:
+			text, err = cri.ResourceValue(p.pod, item.ResourceFieldRef, p.node.Allocatable)
+		default:
+			err = errors.New("neither a field nor a resource is asked for")
+		}
+		if err != nil {
+			return permanent("file %q: %w", item.Path, err)
+		}
+		out[item.Path] = file{data: []byte(text), mode: ptr.Deref(item.Mode, mode)}
+	}
+	return nil
 }
 
-func holdsObjects(v *v1.Volume) bool {
-	return v.ConfigMap != nil || v.Secret != nil ||
-		v.Projected != nil && slices.ContainsFunc(v.Projected.Sources,
-			func(s v1.VolumeProjection) bool { return s.ConfigMap != nil || s.Secret != nil })
+// What a volume may be made of.
+func ofObjects(s v1.VolumeProjection) bool { return s.ConfigMap != nil || s.Secret != nil }
+func ofThePod(s v1.VolumeProjection) bool  { return s.DownwardAPI != nil }
+func ofTokens(s v1.VolumeProjection) bool  { return s.ServiceAccountToken != nil }
+
+// holds says whether a volume has such a source.
+func holds(v *v1.Volume, such func(v1.VolumeProjection) bool) bool {
+	_, sources, _ := contentOf(v)
+	return slices.ContainsFunc(sources, such)
+}
+
+// anyHolds says whether a volume that the pod uses has such a source.
+func anyHolds(pod *v1.Pod, such func(v1.VolumeProjection) bool) bool {
+	return slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool { return holds(v, such) })
 }

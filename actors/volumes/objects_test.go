@@ -37,19 +37,19 @@ func inNamespace(pod *v1.Pod) *v1.Pod {
 
 func configMapVolume(name, object string, items ...v1.KeyToPath) v1.Volume {
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
-		LocalObjectReference: v1.LocalObjectReference{Name: object}, Items: items, DefaultMode: ptr(int32(0o644)),
+		LocalObjectReference: v1.LocalObjectReference{Name: object}, Items: items, DefaultMode: new(int32(0o644)),
 	}}}
 }
 
 func secretVolume(name, object string, items ...v1.KeyToPath) v1.Volume {
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{
-		SecretName: object, Items: items, DefaultMode: ptr(int32(0o600)),
+		SecretName: object, Items: items, DefaultMode: new(int32(0o600)),
 	}}}
 }
 
 func projectedVolume(name string, sources ...v1.VolumeProjection) v1.Volume {
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
-		Sources: sources, DefaultMode: ptr(int32(0o644)),
+		Sources: sources, DefaultMode: new(int32(0o644)),
 	}}}
 }
 
@@ -57,9 +57,9 @@ func TestObjectsAsFiles(t *testing.T) {
 	needMounts(t)
 	optional := func(v v1.Volume) v1.Volume {
 		if v.ConfigMap != nil {
-			v.ConfigMap.Optional = ptr(true)
+			v.ConfigMap.Optional = new(true)
 		} else {
-			v.Secret.Optional = ptr(true)
+			v.Secret.Optional = new(true)
 		}
 		return v
 	}

@@ -28,6 +28,13 @@ type plugin interface {
 	unmount(ctx context.Context, p podFolder, volume string) error
 }
 
+// bare is a kind that leaves nothing of its own in the pod's folder.
+type bare struct{}
+
+func (bare) inMemory(podFolder, string) bool { return false }
+
+func (bare) unmount(context.Context, podFolder, string) error { return nil }
+
 // mounter is a plugin whose volumes are mounted by others, or are any file system.
 type mounter interface {
 	// mountsAt is the path in the pod's folder on which the volume with this name is mounted.
@@ -38,10 +45,10 @@ type mounter interface {
 var plugins = []plugin{
 	emptyDir{},
 	hostPath{},
-	content{"kubernetes.io/configmap", false, configMap{}},
-	content{"kubernetes.io/secret", true, secret{}},
-	content{"kubernetes.io/downward-api", true, downwardAPI{}},
-	content{"kubernetes.io/projected", true, projected{}},
+	content{"kubernetes.io/configmap", false},
+	content{"kubernetes.io/secret", true},
+	content{"kubernetes.io/downward-api", true},
+	content{"kubernetes.io/projected", true},
 	claim{},
 	csiVolume{},
 	local{},

@@ -73,13 +73,18 @@ func (d stagedDriver) Inventory(context.Context) (out []string, err error) {
 	return out, nil
 }
 
-func has(published []publishedVolume, r csi.Record) bool {
-	for _, p := range published {
-		if p.Same(r) {
-			return true
+func has(published map[string]csi.Record, r csi.Record) bool {
+	return len(others(published, r, "")) > 0
+}
+
+// others are the pods that have the volume, but for one.
+func others(published map[string]csi.Record, r csi.Record, but string) (uids []string) {
+	for key, p := range published {
+		if uid := podOf(key); uid != but && p.Same(r) {
+			uids = append(uids, uid)
 		}
 	}
-	return false
+	return uids
 }
 
 // Remove implements reconcile.Driver. A pod may have got the volume meanwhile: then it stays.
@@ -100,8 +105,8 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	d.note(begun, stagedPrefix, key)
-	defer d.touch()
+	d.setReady(key, false)
+	defer d.touch(false)
 	at := filepath.Join(key, csi.GlobalMount)
 	if driver.Can(csi.Stages) {
 		if err := driver.Unstage(ctx, r.Handle, filepath.Join(root.Path(), at)); err != nil {
@@ -112,9 +117,5 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 		return fmt.Errorf("the driver left %s mounted", filepath.Join(root.Path(), at))
 	}
 	d.Log.Info("unstaged a volume", "driver", r.Driver, "folder", filepath.Join(root.Path(), key))
-	if err := safepath.RemoveAllOneFilesystem(ctx, root, key); err != nil {
-		return err
-	}
-	d.unstaged(key)
-	return nil
+	return safepath.RemoveAllOneFilesystem(ctx, root, key)
 }

@@ -78,7 +78,7 @@ func (s state) due(pod *v1.Pod, now time.Time, changed bool) []string {
 		renew := s.renew[v.Name]
 		switch {
 		case troubled && !t.retryAt.IsZero() && !t.retryAt.After(now), !troubled && s.paths[v.Name] == "",
-			!troubled && !renew.IsZero() && !renew.After(now), changed && holdsObjects(v):
+			!troubled && !renew.IsZero() && !renew.After(now), changed && holds(v, ofObjects):
 			out = append(out, v.Name)
 		}
 	}

@@ -2,8 +2,8 @@ package volumes
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,8 +14,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
@@ -32,13 +34,12 @@ type Storage struct {
 	node atomic.Pointer[v1.Node] // as it was observed last; nil: not yet
 
 	mu         sync.Mutex
-	wanted     map[string]map[string]bool   // pods by the unique name of a volume that they want attached
-	places     map[string]map[string]string // folders in the pod's folder by volume and pod
-	onDisk     map[string]bool              // pods of which records lie on the disk
-	attachable map[string]bool              // drivers whose volumes are attached, as far as known
-	progress   map[string]progress          // of volumes of a pod, and of staged ones, in this process' life
-	touched    bool                         // what is in use may have changed
-	released   bool                         // a pod's volume was taken away, and may have to be unstaged
+	pods       map[string]map[string]held // volumes of pods, by UID and the pod's name for it
+	onDisk     map[string]bool            // pods of which records lie on the disk
+	attachable map[string]bool            // drivers whose volumes are attached, as far as known
+	ready      map[string]bool            // volumes that this process staged, by stagedKey
+	touched    bool                       // what is in use may have changed
+	released   bool                       // a pod's volume was taken away, and may have to be unstaged
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -59,15 +60,13 @@ const getTimeout = 10 * time.Second
 // NewStorage begins to watch for drivers.
 func NewStorage(o StorageOptions) *Storage {
 	s := &Storage{
-		StorageOptions: o, Drivers: csi.NewDrivers(), wanted: map[string]map[string]bool{}, onDisk: map[string]bool{},
-		places: map[string]map[string]string{}, attachable: map[string]bool{}, progress: map[string]progress{}, touched: true,
+		StorageOptions: o, Drivers: csi.NewDrivers(), pods: map[string]map[string]held{}, onDisk: map[string]bool{},
+		attachable: map[string]bool{}, ready: map[string]bool{}, touched: true,
 	}
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
 	w := pluginwatch.Watcher{Dir: filepath.Join(o.RootDir, "plugins_registry"), Log: o.Log,
-		Handlers: map[string]pluginwatch.Handler{
-			registration.CSIPlugin: s.Drivers,
-		}}
+		Handlers: map[string]pluginwatch.Handler{registration.CSIPlugin: s.Drivers}}
 	s.running.Go(func() { w.Run(ctx) })
 	return s
 }
@@ -83,54 +82,45 @@ func (s *Storage) Close() {
 // csiFolder is where the kubelet keeps what is staged: <driver>/<hash of the handle>/globalmount.
 func (s *Storage) csiFolder() string { return filepath.Join(s.RootDir, pluginsFolder, csiName) }
 
-// get reads one object, and gives nil where there is none.
-func get[T any](
-	ctx context.Context, read func(context.Context, string, metav1.GetOptions) (*T, error), name string,
+// fetch reads one object, which is called so in errors. That there is none is a waitError.
+func fetch[T any](
+	ctx context.Context, called string, read func(context.Context, string, metav1.GetOptions) (*T, error), name string,
 ) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
 	object, err := read(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	if err != nil {
-		return nil, err
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, wait("%s does not exist", called)
+	case err != nil:
+		return nil, fmt.Errorf("%s cannot be read: %w", called, err)
 	}
 	return object, nil
 }
 
-// driverObject is the CSIDriver; its defaults where there is none, which are the kubelet's.
+// driverObject is the CSIDriver. Where there is none it is without a word, which stands for the kubelet's defaults.
 func (s *Storage) driverObject(ctx context.Context, name string) (storagev1.CSIDriverSpec, error) {
-	object, err := get(ctx, s.Client.StorageV1().CSIDrivers().Get, name)
+	object, err := fetch(ctx, "CSIDriver "+name, s.Client.StorageV1().CSIDrivers().Get, name)
+	if isWait(err) {
+		object, err = &storagev1.CSIDriver{}, nil
+	}
 	if err != nil {
 		return storagev1.CSIDriverSpec{}, err
 	}
-	spec := storagev1.CSIDriverSpec{VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}}
-	if object != nil {
-		spec = object.Spec
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.attachable[name] = spec.AttachRequired == nil || *spec.AttachRequired
-	return spec, nil
+	s.attachable[name] = attaches(object.Spec)
+	return object.Spec, nil
 }
 
-// place notes where a pod's volume is.
-func (s *Storage) place(uid, volume, folder string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.places[uid] == nil {
-		s.places[uid] = map[string]string{}
-	}
-	if was, known := s.places[uid][volume]; !known || was != folder {
-		s.places[uid][volume], s.touched = folder, true
-	}
-}
+// attaches says that the driver's volumes have to be attached.
+func attaches(d storagev1.CSIDriverSpec) bool { return ptr.Deref(d.AttachRequired, true) }
 
-func (s *Storage) placeOf(uid, volume string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.places[uid][volume]
+// held is what is known of a pod's volume, in this process' life.
+type held struct {
+	folder   string // in the pod's folder; empty: it has no place of its own, as a hostPath
+	wants    string // its unique name, where it is to be attached
+	progress progress
 }
 
 // progress is how far a volume is. The zero value is of one of which this process has done nothing: what is there of it was made
@@ -142,25 +132,59 @@ const (
 	done           // all succeeded
 )
 
-func (s *Storage) note(p progress, of, folder string) {
+// of is what is known of a pod's volume.
+func (s *Storage) of(uid types.UID, volume string) (h held, known bool) {
+	if s == nil {
+		return h, false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if key := filepath.Join(of, folder); s.progress[key] != p {
-		s.progress[key], s.touched = p, true
+	h, known = s.pods[string(uid)][volume]
+	return h, known
+}
+
+// change changes what is known of a pod's volume, and says whether that is news.
+func (s *Storage) change(uid types.UID, volume string, how func(*held)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pod := s.pods[string(uid)]
+	was, known := pod[volume]
+	is := was
+	if how(&is); known && is == was {
+		return false
+	}
+	if pod == nil {
+		pod = map[string]held{}
+		s.pods[string(uid)] = pod
+	}
+	pod[volume], s.touched = is, true
+	return true
+}
+
+// begin notes where a pod's volume is to be, and says how far it is: it is begun where nothing is mounted there.
+func (s *Storage) begin(p podFolder, volume, folder string) held {
+	s.change(p.pod.UID, volume, func(h *held) { h.folder = folder })
+	if !placed(p, volume) {
+		s.change(p.pod.UID, volume, func(h *held) { h.progress = begun })
+	}
+	h, _ := s.of(p.pod.UID, volume)
+	return h
+}
+
+// setReady notes whether a volume is staged with success; isReady says it.
+func (s *Storage) setReady(key string, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ready, key)
+	if s.touched = true; is {
+		s.ready[key] = true
 	}
 }
 
-func (s *Storage) is(p progress, of, folder string) bool {
+func (s *Storage) isReady(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.progress[filepath.Join(of, folder)] == p
-}
-
-// unstaged notes that nothing is left of a staged volume.
-func (s *Storage) unstaged(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.progress, stagedPrefix+key)
+	return s.ready[key]
 }
 
 // publishes says that a driver has, or may have, volumes of the pod.
@@ -170,24 +194,12 @@ func (s *Storage) publishes(uid string) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.onDisk[uid] {
-		return true
-	}
-	for _, folder := range s.places[uid] {
-		if strings.HasPrefix(folder, csiFolder("")+"/") {
+	for _, h := range s.pods[uid] {
+		if strings.HasPrefix(h.folder, volumeFolder(csiName, "")+"/") {
 			return true
 		}
 	}
-	return false
-}
-
-// foundPublished notes that records of a pod lie on the disk.
-func (s *Storage) foundPublished(uid string) {
-	if s != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.onDisk[uid] = true
-	}
+	return s.onDisk[uid]
 }
 
 // has says whether a pod has, or may have, volumes of drivers on this node.
@@ -197,52 +209,39 @@ func (s *Storage) has(uid string) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.places[uid] != nil || s.onDisk[uid]
+	return s.pods[uid] != nil || s.onDisk[uid]
 }
 
-// want notes that a pod wants a volume attached.
-func (s *Storage) want(uid, unique string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.wanted[unique] == nil {
-		s.wanted[unique] = map[string]bool{}
-	}
-	s.touched = s.touched || !s.wanted[unique][uid]
-	s.wanted[unique][uid] = true
-}
-
-// forget notes that a pod has no volumes any more, and wants none.
-func (s *Storage) forget(uid string) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.touched = s.touched || s.places[uid] != nil || s.onDisk[uid]
-	delete(s.places, uid)
-	delete(s.onDisk, uid)
-	maps.DeleteFunc(s.progress, func(key string, _ progress) bool { return strings.HasPrefix(key, uid+"/") })
-	for unique, pods := range s.wanted {
-		if pods[uid] {
-			s.touched = true
-			if delete(pods, uid); len(pods) == 0 {
-				delete(s.wanted, unique)
-			}
+// undoing notes that the volumes of a pod are being taken away, and whether records of them lie on the disk.
+func (s *Storage) undoing(uid string, found bool) {
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.onDisk[uid] = s.onDisk[uid] || found
+		for name, h := range s.pods[uid] {
+			h.progress = begun
+			s.pods[uid][name] = h
 		}
 	}
 }
 
-func (s *Storage) touch() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.touched = true
-}
-
-func (s *Storage) release() {
+// forget notes that a pod has no volumes any more, and wants none.
+func (s *Storage) forget(uid string) {
 	if s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.touched, s.released = true, true
+		s.touched = s.touched || s.pods[uid] != nil || s.onDisk[uid]
+		delete(s.pods, uid)
+		delete(s.onDisk, uid)
+	}
+}
+
+// touch notes that what is in use may have changed; released, that a pod's volume was taken away.
+func (s *Storage) touch(released bool) {
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.touched, s.released = true, s.released || released
 	}
 }
 

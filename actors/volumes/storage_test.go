@@ -191,7 +191,8 @@ func TestAMountIsNoProofOfSuccess(t *testing.T) {
 	if got := d.Calls(); !slices.Equal(got, calls) {
 		t.Errorf("calls %v, want %v", got, calls)
 	}
-	clear(n.disk.node.Storage.progress) // as in a new process
+	clear(n.disk.node.Storage.pods) // as in a new process
+	clear(n.disk.node.Storage.ready)
 	n.restart(t)
 	n.tell("a", mount)
 	if got := d.Calls(); !slices.Equal(got, append(calls, "Stage h", "Publish h")) {
@@ -216,7 +217,7 @@ func TestAVolumeOfAnEarlierProcessKeepsItsOwners(t *testing.T) {
 	}{"earlier": {0, false}, "begun": {begun, true}, "done": {done, false}} {
 		n.tell("a", messages.MountVolumes{UID: "a", Pod: pod})
 		must(t, os.Chown(file, 0, 0))
-		s.note(c.was, "a", localFolder("pv-c"))
+		s.change("a", "data", func(h *held) { h.progress = c.was })
 		n.restart(t)
 		n.tell("a", messages.MountVolumes{UID: "a", Pod: pod})
 		info, err := os.Stat(file)
@@ -261,9 +262,9 @@ func TestNewsOfAnotherPodAreFollowed(t *testing.T) {
 	if got := d.Calls(); !slices.Equal(got, []string{"Stage h", "Publish h", "Unpublish h", "Unstage h"}) {
 		t.Errorf("calls %v", got)
 	}
-	n.disk.node.Storage.want("x", "volume")
+	n.disk.node.Storage.change("x", "v", func(h *held) { h.wants = "volume" })
 	must(t, n.disk.unmountPod(t.Context(), "x", true))
-	if got := n.disk.node.Storage.wanted; len(got) != 0 {
+	if got := n.disk.node.Storage.pods; len(got) != 0 {
 		t.Errorf("wanted: %v", got)
 	}
 }
@@ -433,7 +434,7 @@ func TestClaims(t *testing.T) {
 
 // Pods with persistent volumes have a lane without a bound, at their start and at their end: a driver that hangs holds up no others.
 func TestTheLaneOfPersistentVolumes(t *testing.T) {
-	s := &Storage{places: map[string]map[string]string{"a": {}}, onDisk: map[string]bool{"b": true}}
+	s := &Storage{pods: map[string]map[string]held{"a": {}}, onDisk: map[string]bool{"b": true}}
 	f := Facts{Storage: s}
 	inline := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}}
 	for _, c := range []struct {

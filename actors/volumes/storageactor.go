@@ -32,6 +32,7 @@ type (
 // driversTimeout is after how long drivers are looked at anew where none changes.
 const driversTimeout = 10 * time.Minute
 
+// beginStorage tells registration all there is.
 func (a *actor) beginStorage(ctx supervisors.Context) {
 	if a.staged != nil {
 		a.tellDrivers(ctx)
@@ -49,10 +50,7 @@ func (a *actor) receiveStorage(ctx supervisors.Context, msg any) bool {
 	case inUseListed:
 		a.onInUse(ctx, m)
 	case messages.ServiceStarted: // registration, which knows nothing then
-		if a.staged != nil {
-			a.tellDrivers(ctx)
-			a.listInUse(ctx)
-		}
+		a.beginStorage(ctx)
 	case messages.NodeObserved:
 		a.nodeObserved(ctx, m.Node)
 	default:
@@ -63,7 +61,7 @@ func (a *actor) receiveStorage(ctx supervisors.Context, msg any) bool {
 
 // tellDrivers tells registration which drivers there are.
 func (a *actor) tellDrivers(ctx supervisors.Context) {
-	drivers, gone, version := a.node.Storage.Drivers.All()
+	drivers, gone, changed := a.node.Storage.Drivers.All()
 	told := messages.CSIDriversObserved{Gone: gone}
 	for _, d := range drivers {
 		told.Drivers = append(told.Drivers, messages.CSIDriver{
@@ -76,7 +74,10 @@ func (a *actor) tellDrivers(ctx supervisors.Context) {
 	}
 	a.awaiting = true
 	ctx.Do(supervisors.Work{Name: "AwaitDrivers", Timeout: driversTimeout, Run: func(ctx context.Context) any {
-		a.node.Storage.Drivers.Await(ctx, version)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
 		supervisors.Awaited(ctx)
 		return driversChanged{}
 	}})
@@ -116,8 +117,7 @@ func (a *actor) onInUse(ctx supervisors.Context, m inUseListed) {
 func (a *actor) sweepStorage(ctx supervisors.Context) {
 	if a.staged != nil {
 		a.staged.Sweep(ctx, nil, true)
-		a.tellDrivers(ctx)
-		a.listInUse(ctx)
+		a.beginStorage(ctx)
 	}
 }
 

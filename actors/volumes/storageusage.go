@@ -19,11 +19,11 @@ func (s *Storage) Usage(ctx context.Context, pod *v1.Pod) (map[string]csi.Usage,
 	out, errs := map[string]csi.Usage{}, []error(nil)
 	for i := range pod.Spec.Volumes {
 		name := pod.Spec.Volumes[i].Name
-		folder := s.placeOf(string(pod.UID), name)
-		if folder == "" {
+		h, _ := s.of(pod.UID, name)
+		if h.folder == "" {
 			continue
 		}
-		u, known, err := s.usage(ctx, string(pod.UID), folder)
+		u, known, err := s.usage(ctx, string(pod.UID), h.folder)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("volume %s: %w", name, err))
 		} else if known {
@@ -35,7 +35,7 @@ func (s *Storage) Usage(ctx context.Context, pod *v1.Pod) (map[string]csi.Usage,
 
 func (s *Storage) usage(ctx context.Context, uid, folder string) (u csi.Usage, known bool, err error) {
 	at := filepath.Join(s.RootDir, podsFolder, uid, folder)
-	if strings.HasPrefix(folder, localFolder("")+"/") { // the node's own disk
+	if strings.HasPrefix(folder, volumeFolder(localName, "")+"/") { // the node's own disk
 		var st unix.Statfs_t
 		if err := unix.Statfs(at, &st); err != nil {
 			return u, false, err

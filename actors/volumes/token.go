@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,18 +30,6 @@ type TokenSource = satoken.Source
 // NewTokens asks the API server for tokens.
 func NewTokens(client kubernetes.Interface) *TokenSource { return satoken.New(client) }
 
-// mountWork is one mount of one volume.
-type mountWork struct {
-	ctx   context.Context
-	renew time.Time // when it is to be mounted again, at the latest; zero: never
-}
-
-func (m *mountWork) renewAt(at time.Time) {
-	if m.renew.IsZero() || at.Before(m.renew) {
-		m.renew = at
-	}
-}
-
 // renewRetry is when a token is asked for again that could not be had, where an old one is there.
 const renewRetry = 30 * time.Second
 
@@ -60,22 +49,24 @@ func mayPass(err error) bool {
 func (p podFolder) renewTroubled(v *v1.Volume, err error) {
 	if _, token := errors.AsType[tokenError](err); token {
 		p.node.log.Warn("a volume's token cannot be renewed; the old one stays", "pod", p.pod.UID, "volume", v.Name, "error", err)
-		p.work.renewAt(time.Now().Add(renewRetry))
+		p.renewAt(time.Now().Add(renewRetry))
 	}
 }
 
 // tokenFile adds a token. Who else than root may read it is the kubelet's rule: everybody by the volume's mode, unless the pod
 // says which user or group it runs as.
-func tokenFile(p podFolder, out map[string]file, source *v1.ServiceAccountTokenProjection, mode int32) error {
+func tokenFile(
+	ctx context.Context, p podFolder, out map[string]file, source *v1.ServiceAccountTokenProjection, mode int32,
+) error {
 	if p.node.Tokens == nil || !objectset.OfAPIServer(p.pod) {
 		return permanent("projected serviceAccountToken needs an API server")
 	}
-	token, renew, err := p.node.Tokens.Token(p.work.ctx, p.pod, source.Audience, source.ExpirationSeconds)
+	token, renew, err := p.node.Tokens.Token(ctx, p.pod, source.Audience, source.ExpirationSeconds)
 	if err != nil {
 		return tokenError{fmt.Errorf("a token of the service account %s/%s: %w", p.pod.Namespace, p.pod.Spec.ServiceAccountName,
 			err)}
 	}
-	p.work.renewAt(renew)
+	p.renewAt(renew)
 	owner := userOf(p.pod)
 	if owner != nil || fsGroupOf(p.pod) != nil {
 		mode = 0o600
@@ -96,13 +87,11 @@ func userOf(pod *v1.Pod) (user *int64) {
 		return nil
 	}
 	var all []*int64
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			all = append(all, of(list[i].SecurityContext))
-		}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		all = append(all, of(c.SecurityContext))
 	}
-	for i := range pod.Spec.EphemeralContainers {
-		all = append(all, of(pod.Spec.EphemeralContainers[i].SecurityContext))
+	for _, c := range pod.Spec.EphemeralContainers {
+		all = append(all, of(c.SecurityContext))
 	}
 	for _, u := range all {
 		if u == nil || user != nil && *u != *user {

@@ -127,7 +127,7 @@ type renewing struct {
 func (renewing) handles(*v1.Volume) bool { return true }
 
 func (r renewing) mount(_ context.Context, p podFolder, _ *v1.Volume) (string, error) {
-	p.work.renewAt(r.now().Add(time.Hour))
+	p.renewAt(r.now().Add(time.Hour))
 	return "/v", nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
@@ -210,17 +211,10 @@ func (w writing) writeFile(folder, path string, f file) error {
 	if _, err := out.Write(f.data); err != nil {
 		return errors.Join(err, out.Close())
 	}
-	if err := out.Chown(idOr(f.owner, -1), idOr(fsGroupOf(w.root.pod), -1)); err != nil {
+	if err := out.Chown(int(ptr.Deref(f.owner, -1)), int(ptr.Deref(fsGroupOf(w.root.pod), -1))); err != nil {
 		return errors.Join(err, out.Close())
 	}
 	return errors.Join(out.Chmod(w.modeOf(f)), out.Close())
-}
-
-func idOr(id *int64, otherwise int) int {
-	if id == nil {
-		return otherwise
-	}
-	return int(*id)
 }
 
 // top is the name under which a file, or the topmost folder it lies in, is seen in the volume.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	api "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
@@ -65,40 +66,30 @@ type Volume struct {
 
 // Stage makes the volume ready for all pods of this node.
 func (d *Driver) Stage(ctx context.Context, v Volume) error {
-	return d.change(ctx, "NodeStageVolume", func(ctx context.Context, node api.NodeClient) error {
-		_, err := node.NodeStageVolume(ctx, &api.NodeStageVolumeRequest{
-			VolumeId: v.Handle, StagingTargetPath: v.Staging, VolumeCapability: d.capability(v), Secrets: v.Secrets,
-			VolumeContext: v.Attributes, PublishContext: v.Published,
-		})
-		return err
+	return change(ctx, d, "NodeStageVolume", api.NodeClient.NodeStageVolume, &api.NodeStageVolumeRequest{
+		VolumeId: v.Handle, StagingTargetPath: v.Staging, VolumeCapability: d.capability(v), Secrets: v.Secrets,
+		VolumeContext: v.Attributes, PublishContext: v.Published,
 	})
 }
 
 // Publish gives the volume to a pod, at the target.
 func (d *Driver) Publish(ctx context.Context, v Volume) error {
-	return d.change(ctx, "NodePublishVolume", func(ctx context.Context, node api.NodeClient) error {
-		_, err := node.NodePublishVolume(ctx, &api.NodePublishVolumeRequest{
-			VolumeId: v.Handle, StagingTargetPath: v.Staging, TargetPath: v.Target, VolumeCapability: d.capability(v),
-			Readonly: v.ReadOnly, Secrets: v.Secrets, VolumeContext: v.Attributes, PublishContext: v.Published,
-		})
-		return err
+	return change(ctx, d, "NodePublishVolume", api.NodeClient.NodePublishVolume, &api.NodePublishVolumeRequest{
+		VolumeId: v.Handle, StagingTargetPath: v.Staging, TargetPath: v.Target, VolumeCapability: d.capability(v),
+		Readonly: v.ReadOnly, Secrets: v.Secrets, VolumeContext: v.Attributes, PublishContext: v.Published,
 	})
 }
 
 // Unpublish takes the volume away from a pod.
 func (d *Driver) Unpublish(ctx context.Context, handle, target string) error {
-	return d.change(ctx, "NodeUnpublishVolume", func(ctx context.Context, node api.NodeClient) error {
-		_, err := node.NodeUnpublishVolume(ctx, &api.NodeUnpublishVolumeRequest{VolumeId: handle, TargetPath: target})
-		return err
-	})
+	return change(ctx, d, "NodeUnpublishVolume", api.NodeClient.NodeUnpublishVolume,
+		&api.NodeUnpublishVolumeRequest{VolumeId: handle, TargetPath: target})
 }
 
 // Unstage undoes Stage.
 func (d *Driver) Unstage(ctx context.Context, handle, staging string) error {
-	return d.change(ctx, "NodeUnstageVolume", func(ctx context.Context, node api.NodeClient) error {
-		_, err := node.NodeUnstageVolume(ctx, &api.NodeUnstageVolumeRequest{VolumeId: handle, StagingTargetPath: staging})
-		return err
-	})
+	return change(ctx, d, "NodeUnstageVolume", api.NodeClient.NodeUnstageVolume,
+		&api.NodeUnstageVolumeRequest{VolumeId: handle, StagingTargetPath: staging})
 }
 
 // Usage is what a volume holds: bytes and inodes. What the driver does not say is 0.
@@ -111,20 +102,18 @@ type Amount struct{ Total, Used, Free uint64 }
 func (d *Driver) Stats(ctx context.Context, handle, target string) (u Usage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	err = d.call(ctx, "NodeGetVolumeStats", func(ctx context.Context, node api.NodeClient) error {
-		got, err := node.NodeGetVolumeStats(ctx, &api.NodeGetVolumeStatsRequest{VolumeId: handle, VolumePath: target})
-		for _, one := range got.GetUsage() {
-			a := Amount{amount(one.GetTotal()), amount(one.GetUsed()), amount(one.GetAvailable())}
-			switch one.GetUnit() {
-			case api.VolumeUsage_BYTES:
-				u.Bytes = a
-			case api.VolumeUsage_INODES:
-				u.Inodes = a
-			case api.VolumeUsage_UNKNOWN: // a unit of a later CSI
-			}
+	got, err := call(ctx, d, "NodeGetVolumeStats", api.NodeClient.NodeGetVolumeStats,
+		&api.NodeGetVolumeStatsRequest{VolumeId: handle, VolumePath: target})
+	for _, one := range got.GetUsage() {
+		a := Amount{amount(one.GetTotal()), amount(one.GetUsed()), amount(one.GetAvailable())}
+		switch one.GetUnit() {
+		case api.VolumeUsage_BYTES:
+			u.Bytes = a
+		case api.VolumeUsage_INODES:
+			u.Inodes = a
+		case api.VolumeUsage_UNKNOWN: // a unit of a later CSI
 		}
-		return err
-	})
+	}
 	return u, err
 }
 
@@ -134,30 +123,28 @@ func amount(n int64) uint64 { return uint64(max(n, 0)) }
 func (d *Driver) learn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	err := d.call(ctx, "NodeGetCapabilities", func(ctx context.Context, node api.NodeClient) error {
-		got, err := node.NodeGetCapabilities(ctx, &api.NodeGetCapabilitiesRequest{})
-		d.can = map[api.NodeServiceCapability_RPC_Type]bool{}
-		for _, c := range got.GetCapabilities() {
-			d.can[c.GetRpc().GetType()] = true
-		}
-		return err
-	})
+	can, err := call(ctx, d, "NodeGetCapabilities", api.NodeClient.NodeGetCapabilities, &api.NodeGetCapabilitiesRequest{})
 	if err != nil {
 		return err
 	}
-	return d.call(ctx, "NodeGetInfo", func(ctx context.Context, node api.NodeClient) error {
-		got, err := node.NodeGetInfo(ctx, &api.NodeGetInfoRequest{})
-		if err == nil && got.GetNodeId() == "" {
-			err = errors.New("it gives this node no ID")
-		}
-		d.NodeID, d.MaxVolumes = got.GetNodeId(), max(got.GetMaxVolumesPerNode(), 0)
-		d.Topology = got.GetAccessibleTopology().GetSegments()
-		return err
-	})
+	d.can = map[api.NodeServiceCapability_RPC_Type]bool{}
+	for _, c := range can.GetCapabilities() {
+		d.can[c.GetRpc().GetType()] = true
+	}
+	node, err := call(ctx, d, "NodeGetInfo", api.NodeClient.NodeGetInfo, &api.NodeGetInfoRequest{})
+	if err == nil && node.GetNodeId() == "" {
+		err = errors.New("it gives this node no ID")
+	}
+	d.NodeID, d.MaxVolumes = node.GetNodeId(), max(node.GetMaxVolumesPerNode(), 0)
+	d.Topology = node.GetAccessibleTopology().GetSegments()
+	return err
 }
 
+// method is a call of the node service.
+type method[Q, A any] func(api.NodeClient, context.Context, *Q, ...grpc.CallOption) (*A, error)
+
 // change makes a call that changes something, when the driver has a place for it.
-func (d *Driver) change(ctx context.Context, what string, call func(context.Context, api.NodeClient) error) error {
+func change[Q, A any](ctx context.Context, d *Driver, what string, m method[Q, A], q *Q) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	select {
@@ -166,24 +153,25 @@ func (d *Driver) change(ctx context.Context, what string, call func(context.Cont
 	case <-ctx.Done():
 		return fmt.Errorf("CSI driver %s: %s: other calls to the driver do not end", d.Name, what)
 	}
-	return d.call(ctx, what, call)
+	_, err := call(ctx, d, what, m, q)
+	return err
 }
 
-func (d *Driver) call(ctx context.Context, what string, call func(context.Context, api.NodeClient) error) error {
+func call[Q, A any](ctx context.Context, d *Driver, what string, m method[Q, A], q *Q) (*A, error) {
 	conn, err := plugin.Dial(d.Endpoint)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = call(ctx, api.NewNodeClient(conn))
+	a, err := m(api.NewNodeClient(conn), ctx, q)
 	_ = conn.Close() // nothing is under way on it any more
 	if s, ok := status.FromError(err); ok && err != nil {
 		text := s.Message()
 		if s.Code() == codes.DeadlineExceeded {
 			text = "it did not answer in time"
 		}
-		return fmt.Errorf("CSI driver %s: %s: %s (%s)", d.Name, what, text, s.Code())
+		return a, fmt.Errorf("CSI driver %s: %s: %s (%s)", d.Name, what, text, s.Code())
 	}
-	return err
+	return a, err
 }
 
 // capability is how the volume is to be used.

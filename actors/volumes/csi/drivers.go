@@ -19,8 +19,7 @@ type Drivers struct {
 	mu      sync.Mutex
 	drivers map[string]*Driver
 	gone    map[string]bool // those that were registered in this process' life, and are no more
-	version uint64
-	changed chan struct{} // closed at the next change
+	changed chan struct{}   // closed at the next change
 }
 
 // NewDrivers makes a registry without drivers.
@@ -54,12 +53,14 @@ func (d *Drivers) Register(ctx context.Context, socket, name, endpoint string, v
 	if !slices.ContainsFunc(versions, isVersion1) {
 		return fmt.Errorf("CSI driver %s speaks versions %s of CSI; version 1 is needed", name, strings.Join(versions, ", "))
 	}
-	if err := d.free(socket, name, endpoint); err != nil {
+	d.mu.Lock()
+	err := d.isFree(socket, name, endpoint)
+	d.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	one := &Driver{Name: name, Endpoint: endpoint, socket: socket, slots: make(chan struct{}, callsAtATime)}
-	err := one.learn(ctx)
-	if err == nil {
+	if err = one.learn(ctx); err == nil {
 		err = one.check()
 	}
 	if err != nil {
@@ -72,12 +73,6 @@ func (d *Drivers) Register(ctx context.Context, socket, name, endpoint string, v
 		}
 	})
 	return err
-}
-
-func (d *Drivers) free(socket, name, endpoint string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.isFree(socket, name, endpoint)
 }
 
 func (d *Drivers) isFree(socket, name, endpoint string) error {
@@ -127,32 +122,17 @@ func (d *Drivers) change(how func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	how()
-	d.version++
 	close(d.changed)
 	d.changed = make(chan struct{})
 }
 
-// All are the drivers, by name, those that were registered in this process' life and are no more, and the version of both, which
-// grows with each change.
-func (d *Drivers) All() (drivers []*Driver, gone []string, version uint64) {
+// All are the drivers, by name, those that were registered in this process' life and are no more, and what is closed when either
+// changes next.
+func (d *Drivers) All() (drivers []*Driver, gone []string, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	drivers = slices.SortedFunc(maps.Values(d.drivers), func(a, b *Driver) int { return cmp.Compare(a.Name, b.Name) })
-	return drivers, slices.Sorted(maps.Keys(d.gone)), d.version
-}
-
-// Await waits for a change after this version, or for the end of ctx.
-func (d *Drivers) Await(ctx context.Context, version uint64) {
-	d.mu.Lock()
-	now, changed := d.version, d.changed
-	d.mu.Unlock()
-	if now > version {
-		return
-	}
-	select {
-	case <-changed:
-	case <-ctx.Done():
-	}
+	return drivers, slices.Sorted(maps.Keys(d.gone)), d.changed
 }
 
 func isVersion1(v string) bool {
