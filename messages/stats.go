@@ -15,4 +15,6 @@ type MeasureUsage struct {
 	Pods []*v1.Pod // immutable
 	// Urgent are the UIDs of pods over which eviction decides: figures of a few seconds ago are too old for them. Immutable.
 	Urgent map[types.UID]bool
+	// Claims says that only the pods with claims are read.
+	Claims bool
 }

@@ -38,7 +38,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
 	case messages.MeasureUsage:
-		a.measure(ctx, m.Pods, m.Urgent)
+		a.measure(ctx, m)
 	case walked:
 		delete(a.walking, m.uid)
 		a.next(ctx)
@@ -48,9 +48,9 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 }
 
 // measure puts the pods that are due into the queue.
-func (a *actor) measure(ctx supervisors.Context, pods []*v1.Pod, urgent map[types.UID]bool) {
+func (a *actor) measure(ctx supervisors.Context, m messages.MeasureUsage) {
 	usage, here := a.collector.usage, map[types.UID]*v1.Pod{}
-	for _, p := range pods {
+	for _, p := range m.Pods {
 		here[p.UID] = p
 	}
 	usage.keep(here)
@@ -58,8 +58,9 @@ func (a *actor) measure(ctx supervisors.Context, pods []*v1.Pod, urgent map[type
 	for _, p := range a.queue {
 		delete(here, p.UID)
 	}
-	for _, p := range pods {
-		if here[p.UID] != nil && !a.walking[p.UID] && usage.of(p.UID).due(ctx.Now(), a.collector.ageOf(p, urgent)) {
+	for _, p := range m.Pods {
+		if here[p.UID] != nil && !a.walking[p.UID] && (!m.Claims || hasClaims(p)) &&
+			usage.of(p.UID).due(ctx.Now(), a.collector.ageOf(p, m.Urgent)) {
 			a.queue = append(a.queue, p)
 		}
 	}

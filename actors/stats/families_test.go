@@ -2,6 +2,7 @@ package stats
 
 import (
 	"cmp"
+	"context"
 	_ "embed"
 	"errors"
 	"net/http"
@@ -38,8 +39,9 @@ var absent = map[string]string{
 	"there are no CPU, memory and topology managers yet": `kubelet_container_aligned_compute_resources_* kubelet_cpu_manager_*
 		kubelet_memory_manager_* kubelet_topology_manager_*`,
 	"what the records of pulls with credentials hold is not counted": `kubelet_imagemanager_* kubelet_image_manager_ensure_image_requests_total`,
-	"volumes of claims and CSI drivers have figures in /stats/summary and no metrics yet": `kubelet_volume_stats_* kubelet_volume_metric_collection_duration_seconds csi_operations_seconds
-		plugin_manager_total_plugins volume_operation_total_seconds`,
+	"the health of volumes is an alpha feature, CSIVolumeHealth":     "kubelet_volume_stats_health_status_abnormal",
+	"what is asked of CSI drivers, and how long the volumes of pods take together, is not counted": `kubelet_volume_metric_collection_duration_seconds
+		csi_operations_seconds plugin_manager_total_plugins volume_operation_total_seconds`,
 	"volumes are found on the disk with every unmount, and nothing is reconstructed at the start": `reconstruct_volume_operations_*
 		force_cleaned_failed_volume_operation*`,
 	"volumes are not labelled for SELinux":                                                        "volume_manager_selinux_*",
@@ -80,7 +82,7 @@ func exercise(t *testing.T) (*rig, *Metrics, http.Handler) {
 	web := pod("web", containerID1)
 	web.Source, web.Phase = messages.APIServer, "running"
 	web.Pod.Spec.Volumes = []v1.Volume{
-		{Name: "a", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}, {Name: "unused"}}
+		{Name: "a", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}, {Name: "unused"}, claimVolume("data", "claim")}
 	web.Pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "a"}}
 	web.Pod.CreationTimestamp = metav1.NewTime(started.Add(-time.Minute))
 	web.Status.StartTime = &started
@@ -93,6 +95,8 @@ func exercise(t *testing.T) (*rig, *Metrics, http.Handler) {
 	r := newRig(t, web, static)
 	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
 	write(t, r.opts.PodLogsDir+"/default_web_uid-web/c1/0.log", 5000)
+	write(t, r.opts.RootDir+"/pods/uid-web/etc-hosts", 1)
+	r.opts.Persistent = func(context.Context, *v1.Pod) (map[string]VolumeUsage, error) { return claimUsage, nil }
 	m := NewMetrics(MetricsOptions{NodeName: "node", Board: r.opts.Board, Kubernetes: "1.36.3", Expiry: func() map[string]time.Time {
 		return map[string]time.Time{"client": now.Add(time.Hour), "serving": now.Add(-time.Hour)}
 	}, Features: []config.Feature{{Name: "AFeature", Stage: "beta", On: true}}})

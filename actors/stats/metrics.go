@@ -302,7 +302,7 @@ func (m *Metrics) HTTP(serverType string, next http.Handler) http.Handler {
 func (m *Metrics) handle(mux *http.ServeMux, c *Collector) {
 	opts := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: answers + pending}
 	logs := prometheus.NewRegistry()
-	logs.MustRegister(&logView{c})
+	logs.MustRegister(&logView{c}, &claimView{c})
 	all := promhttp.HandlerFor(prometheus.Gatherers{m.registry, metrics.Registry, logs, legacyregistry.DefaultGatherer}, opts)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		m.starts.look(m.opts.Board.Now())

@@ -1,0 +1,80 @@
+package stats
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// claimView gives what the volumes of claims use, as it was measured last. Reading it waits for nothing: it has the pods measured
+// that have claims, if they are due, and the next reading has what came of that.
+type claimView struct{ c *Collector }
+
+// claimStats are the families, whose figures are those of /stats/summary.
+var claimStats = []struct {
+	desc *prometheus.Desc
+	of   func(space) uint64
+}{
+	{claimDesc("capacity_bytes", "The size of the claim's volume."), func(s space) uint64 { return s.capacity }},
+	{claimDesc("available_bytes", "What is available of the claim's volume."), func(s space) uint64 { return s.available }},
+	{claimDesc("used_bytes", "What is used of the claim's volume."), func(s space) uint64 { return s.used }},
+	{claimDesc("inodes", "How many inodes the claim's volume can have."), func(s space) uint64 { return s.inodes }},
+	{claimDesc("inodes_free", "How many inodes are free in the claim's volume."), func(s space) uint64 { return s.inodesFree }},
+	{claimDesc("inodes_used", "How many inodes are used in the claim's volume."), func(s space) uint64 { return s.inodesUsed }},
+}
+
+func claimDesc(name, help string) *prometheus.Desc {
+	return desc("kubelet_volume_stats_"+name, help, "namespace", "persistentvolumeclaim")
+}
+
+// Describe implements prometheus.Collector.
+func (*claimView) Describe(out chan<- *prometheus.Desc) {
+	for _, s := range claimStats {
+		out <- s.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (v *claimView) Collect(out chan<- prometheus.Metric) {
+	claims := map[[2]string]bool{} // those that are told of already: several pods may have one
+	var pods []*v1.Pod
+	asked := false
+	for _, p := range v.c.opts.Board.Now().Pods {
+		pods = append(pods, p.Pod)
+		if p.Status != nil && (p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed) || !hasClaims(p.Pod) {
+			continue
+		}
+		asked = true
+		u := v.c.usage.of(p.Pod.UID)
+		if u == nil {
+			continue
+		}
+		for i := range p.Pod.Spec.Volumes {
+			volume := &p.Pod.Spec.Volumes[i]
+			claim := [2]string{p.Pod.Namespace, podspec.ClaimOf(p.Pod, volume)}
+			space, known := u.volumes[volume.Name]
+			if claim[1] == "" || !known || claims[claim] {
+				continue
+			}
+			claims[claim] = true
+			for _, s := range claimStats {
+				out <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, float64(s.of(space)), claim[:]...)
+			}
+		}
+	}
+	v.c.mu.Lock()
+	tell := v.c.tell
+	v.c.mu.Unlock()
+	if asked && tell != nil && v.c.opts.UsageAge > 0 {
+		tell(messages.Stats, messages.MeasureUsage{Pods: pods, Claims: true})
+	}
+}
+
+// hasClaims says that a volume of the pod is a claim's.
+func hasClaims(p *v1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool { return podspec.ClaimOf(p, &v) != "" })
+}
