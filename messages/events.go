@@ -26,9 +26,12 @@ const (
 	EventErrImageNeverPull = "ErrImageNeverPull"
 	EventFailedPullSecret  = "FailedToRetrieveImagePullSecret"
 	// Of a pod.
-	EventFailedMount        = "FailedMount"
-	EventFailedUnmount      = "FailedUnMount"
-	EventFailedSandbox      = "FailedCreatePodSandBox"
+	EventFailedMount   = "FailedMount"
+	EventFailedUnmount = "FailedUnMount"
+	EventFailedSandbox = "FailedCreatePodSandBox"
+	// Of a pod and of its claim: the volume was grown on the node, or could not be.
+	EventVolumeGrown        = "FileSystemResizeSuccessful"
+	EventVolumeNotGrown     = "VolumeResizeFailed"
 	EventSandboxChanged     = "SandboxChanged"
 	EventFailedKillPod      = "FailedKillPod"
 	EventFailedPodContainer = "FailedCreatePodContainer"

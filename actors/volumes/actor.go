@@ -140,6 +140,11 @@ func (a *actor) stale() (uids []string) {
 func (a *actor) reported(ctx supervisors.Context, r report) {
 	to := messages.PodAddress(r.Key)
 	defer a.storageReported(ctx)
+	if r.Err == nil || r.News {
+		for _, e := range r.Actual.events {
+			ctx.Tell(messages.Events, e)
+		}
+	}
 	switch {
 	case r.Remove && !r.Asked:
 	case r.Desired == nil:

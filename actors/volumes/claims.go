@@ -49,14 +49,14 @@ func (claim) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, erro
 }
 
 func (s *Storage) mountClaim(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
-	pv, err := s.volumeOf(ctx, p.pod, v)
+	c, pv, err := s.volumeOf(ctx, p.pod, v)
 	if err != nil {
 		return "", err
 	}
 	readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
 	switch {
 	case pv.Spec.CSI != nil:
-		return publish(ctx, p, v.Name, volumeSource{pv: pv, readOnly: readOnly})
+		return publish(ctx, p, v.Name, volumeSource{pv: pv, claim: c, readOnly: readOnly})
 	case pv.Spec.Local != nil:
 		return bindLocal(ctx, p, v.Name, pv, readOnly)
 	case pv.Spec.HostPath != nil:
@@ -79,38 +79,40 @@ func placed(p podFolder, volume string) bool {
 	return err == nil && is
 }
 
-// volumeOf is the volume to which the pod's claim is bound, checked by the kubelet's rules.
-func (s *Storage) volumeOf(ctx context.Context, pod *v1.Pod, v *v1.Volume) (*v1.PersistentVolume, error) {
+// volumeOf is the pod's claim and the volume to which it is bound, checked by the kubelet's rules.
+func (s *Storage) volumeOf(
+	ctx context.Context, pod *v1.Pod, v *v1.Volume,
+) (*v1.PersistentVolumeClaim, *v1.PersistentVolume, error) {
 	name := podspec.ClaimOf(pod, v)
 	called := "PersistentVolumeClaim " + pod.Namespace + "/" + name
 	c, err := fetch(ctx, called, s.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get, name)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case v.Ephemeral != nil && ephemeral.VolumeIsForPod(pod, c) != nil:
-		return nil, fmt.Errorf("%s was not made for this pod, and is another's", called)
+		return nil, nil, fmt.Errorf("%s was not made for this pod, and is another's", called)
 	case c.DeletionTimestamp != nil && !slices.Contains(c.Finalizers, "kubernetes.io/pvc-protection"):
-		return nil, wait("%s is being deleted", called)
+		return nil, nil, wait("%s is being deleted", called)
 	case c.Status.Phase != v1.ClaimBound || c.Spec.VolumeName == "":
-		return nil, wait("%s is not bound to a volume yet", called)
+		return nil, nil, wait("%s is not bound to a volume yet", called)
 	}
 	called = "PersistentVolume " + c.Spec.VolumeName
 	pv, err := fetch(ctx, called, s.Client.CoreV1().PersistentVolumes().Get, c.Spec.VolumeName)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != c.UID:
-		return nil, wait("%s is not bound to this claim, but the claim to it", called)
+		return nil, nil, wait("%s is not bound to this claim, but the claim to it", called)
 	case ptr.Deref(pv.Spec.VolumeMode, "") == v1.PersistentVolumeBlock:
-		return nil, permanent("%s is a block device, which is not supported yet", called)
+		return nil, nil, permanent("%s is a block device, which is not supported yet", called)
 	}
 	if err := safepath.CheckElement(pv.Name); err != nil {
-		return nil, permanentError{err}
+		return nil, nil, permanentError{err}
 	}
 	if node := s.node.Load(); node != nil {
 		if err := storage.CheckNodeAffinity(pv, node.Labels); err != nil {
-			return nil, fmt.Errorf("%s is not for this node: %w", called, err)
+			return nil, nil, fmt.Errorf("%s is not for this node: %w", called, err)
 		}
 	}
-	return pv, nil
+	return c, pv, nil
 }

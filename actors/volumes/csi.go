@@ -47,12 +47,23 @@ func (csiVolume) mountsAt(volume string) string {
 
 // orAsItIs has a volume stay as it is that is mounted and cannot be looked at, or not be told of again, now.
 func orAsItIs(p podFolder, volume, path string, err error) (string, error) {
-	h, _ := p.node.Storage.of(p.pod.UID, volume)
-	if err == nil || h.folder == "" || h.progress != done || !placed(p, volume) {
+	s := p.node.Storage
+	h, _ := s.of(p.pod.UID, volume)
+	if h.folder == "" {
 		return path, err
 	}
-	p.node.log.Warn("a mounted volume cannot be looked at again; it stays as it is",
-		"pod", p.pod.UID, "volume", volume, "error", err)
+	trouble := ""
+	if err != nil {
+		trouble = err.Error()
+	}
+	news := s.change(p.pod.UID, volume, func(h *held) { h.trouble = trouble })
+	if err == nil || h.progress != done || !placed(p, volume) {
+		return path, err
+	}
+	if news {
+		p.node.log.Warn("a mounted volume cannot be looked at again; it stays as it is",
+			"pod", p.pod.UID, "volume", volume, "error", err)
+	}
 	p.renewAt(time.Now().Add(renewRetry))
 	return filepath.Join(p.Path(), h.folder), nil
 }
@@ -60,6 +71,7 @@ func orAsItIs(p podFolder, volume, path string, err error) (string, error) {
 // volumeSource is what a driver is to give to a pod: a PersistentVolume, or the pod's own volume.
 type volumeSource struct {
 	pv       *v1.PersistentVolume
+	claim    *v1.PersistentVolumeClaim // that is bound to it; nil: the pod has it without a claim
 	inline   *v1.CSIVolumeSource
 	readOnly bool
 }
@@ -101,7 +113,7 @@ func publish(ctx context.Context, p podFolder, volume string, source volumeSourc
 	if again {
 		p.renewAt(time.Now().Add(republishEvery))
 	} else if there {
-		return j.volume.Target, nil
+		return j.volume.Target, j.grow(ctx, h.size)
 	}
 	if err := j.gather(ctx); err != nil {
 		return "", err
@@ -115,6 +127,9 @@ func publish(ctx context.Context, p podFolder, volume string, source volumeSourc
 		}
 	}
 	if err := j.driver.Publish(ctx, j.volume); err != nil {
+		return "", err
+	}
+	if err := j.grow(ctx, h.size); err != nil {
 		return "", err
 	}
 	if j.changesOwner() && !there {

@@ -67,9 +67,7 @@ func (j *job) gather(ctx context.Context) (err error) {
 	var published *v1.SecretReference
 	switch {
 	case j.pv != nil:
-		if j.driver.Can(csi.Stages) {
-			j.volume.Staging = filepath.Join(j.csiFolder(), stagedKey(j.record), csi.GlobalMount)
-		}
+		j.volume.Staging = j.stagingOf(j.driver)
 		published = j.pv.Spec.CSI.NodePublishSecretRef
 		if ref := j.pv.Spec.CSI.NodeStageSecretRef; ref != nil && j.driver.Can(csi.Stages) {
 			if j.stage, err = j.secret(ctx, *ref); err != nil {
@@ -86,6 +84,14 @@ func (j *job) gather(ctx context.Context) (err error) {
 		}
 	}
 	return j.tellOfPod(ctx)
+}
+
+// stagingOf is where the driver stages the volume; empty where it does not.
+func (j *job) stagingOf(d *csi.Driver) string {
+	if !d.Can(csi.Stages) {
+		return ""
+	}
+	return filepath.Join(j.csiFolder(), stagedKey(j.record), csi.GlobalMount)
 }
 
 // tellOfPod adds what the driver wants to know of the pod, as its CSIDriver says.

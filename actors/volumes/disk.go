@@ -14,6 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // disk does the work. It holds no state of its own and may be used by any number of goroutines.
@@ -38,6 +39,7 @@ type mountOutcome struct {
 	paths    map[string]string
 	failures []failure
 	renew    map[string]time.Time // when a volume is to be mounted again, of those that are
+	events   []messages.RecordEvent
 }
 
 // stillMounted says whether all of a pod's volumes are as mountPod left them.

@@ -23,6 +23,9 @@
 // driver has places of its own for calls, and pods with persistent volumes a lane without a bound, so that a driver that
 // hangs keeps no other pod's volumes.
 //
+// Volumes grow by grow.go: the claim says that this is left to the node, and is read each minute while the volume is mounted, of
+// drivers that can grow volumes.
+//
 // Before a driver is asked for anything there is a record on the disk, vol_data.json, in the kubelet's form; it goes
 // last. Who has a volume is counted by the records of pods. A volume that is staged and of which no pod has a record is
 // unstaged: it is an object of a second reconciler (staged.go), found by its inventory after each pod's end and with

@@ -34,6 +34,7 @@ func (d driver) Ensure(ctx context.Context, op operation) (state, error) {
 		return state{}, d.unmountPod(ctx, op.Key, false)
 	}
 	s := op.Actual
+	s.events = nil // they were told
 	s.version = d.node.Objects.VersionOf(op.Desired)
 	only := s.due(op.Desired, op.Began, op.Actual.version != s.version)
 	if _, failed := s.troubles[""]; failed {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -37,14 +36,7 @@ type podFolder struct {
 	*safepath.Root
 	pod  *v1.Pod // nil when only the folder is known
 	node Facts
-	// renew is when the volume that is being mounted is to be mounted again, at the latest; zero: never.
-	renew *time.Time
-}
-
-func (p podFolder) renewAt(at time.Time) {
-	if p.renew.IsZero() || at.Before(*p.renew) {
-		*p.renew = at
-	}
+	out  *volumeOutcome // of the volume that is being mounted; nil elsewhere
 }
 
 // openPods opens the folder of all pods, and makes it when it is not there. The path of the root directory is the

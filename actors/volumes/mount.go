@@ -25,6 +25,14 @@ type volumeOutcome struct {
 	path   string
 	err    error
 	renew  time.Time // when it is to be mounted again; zero: when something changes
+	events []messages.RecordEvent
+}
+
+// renewAt has the volume that is being mounted mounted again at a time, or before.
+func (p podFolder) renewAt(at time.Time) {
+	if p.out.renew.IsZero() || at.Before(p.out.renew) {
+		p.out.renew = at
+	}
 }
 
 // mountPod mounts the volumes that are named, all where none is, side by side. Each is an operation of its own, which goes on
@@ -57,6 +65,7 @@ func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...str
 	}
 	wg.Wait()
 	for _, r := range results {
+		out.events = append(out.events, r.events...)
 		if r.err != nil {
 			out.failures = append(out.failures, failureOf(r.volume.Name, r.err))
 		} else {
@@ -115,7 +124,7 @@ func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volum
 	}
 	began := time.Now()
 	out.err = d.inFolder(uid, pod, func(folder podFolder) error {
-		folder.renew = &out.renew
+		folder.out = &out
 		out.path, err = p.mount(ctx, folder, v)
 		return err
 	})

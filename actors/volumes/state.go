@@ -15,11 +15,12 @@ import (
 
 // state is what is known of the volumes of one pod. It is a value: nothing in it is changed in place.
 type state struct {
-	paths    map[string]string    // of what is mounted; nil: nothing is known
-	troubles map[string]trouble   // by volume
-	renew    map[string]time.Time // when a volume is to be mounted again, of those that are
-	version  uint64               // of the ConfigMaps and Secrets that it may read, when they were mounted last
-	last     *mountOutcome        // what has just come of mounting
+	paths    map[string]string      // of what is mounted; nil: nothing is known
+	troubles map[string]trouble     // by volume
+	renew    map[string]time.Time   // when a volume is to be mounted again, of those that are
+	version  uint64                 // of the ConfigMaps and Secrets that it may read, when they were mounted last
+	last     *mountOutcome          // what has just come of mounting
+	events   []messages.RecordEvent // of the last mount
 }
 
 // failure is why one volume could not be mounted. The volume is empty when it is about the pod's folder.
@@ -40,7 +41,8 @@ func (s state) known() bool { return s.paths != nil }
 
 // after takes what came of a mount: of the volumes that it was of, and of no others.
 func (s state) after(out mountOutcome, now time.Time) state {
-	next := state{paths: map[string]string{}, troubles: map[string]trouble{}, renew: map[string]time.Time{}, version: s.version}
+	next := state{paths: map[string]string{}, troubles: map[string]trouble{}, renew: map[string]time.Time{}, version: s.version,
+		events: out.events}
 	if len(out.only) > 0 {
 		maps.Copy(next.paths, s.paths)
 		maps.Copy(next.troubles, s.troubles)

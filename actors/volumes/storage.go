@@ -121,6 +121,8 @@ type held struct {
 	folder   string // in the pod's folder; empty: it has no place of its own, as a hostPath
 	wants    string // its unique name, where it is to be attached
 	progress progress
+	size     int64  // up to which it has been grown here, or cannot be while it is in use, in bytes; 0: not known
+	trouble  string // why it cannot be looked at
 }
 
 // progress is how far a volume is. The zero value is of one of which this process has done nothing: what is there of it was made
@@ -165,7 +167,7 @@ func (s *Storage) change(uid types.UID, volume string, how func(*held)) bool {
 func (s *Storage) begin(p podFolder, volume, folder string) held {
 	s.change(p.pod.UID, volume, func(h *held) { h.folder = folder })
 	if !placed(p, volume) {
-		s.change(p.pod.UID, volume, func(h *held) { h.progress = begun })
+		s.change(p.pod.UID, volume, func(h *held) { h.progress, h.size = begun, 0 })
 	}
 	h, _ := s.of(p.pod.UID, volume)
 	return h

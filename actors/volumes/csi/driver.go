@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	api "github.com/container-storage-interface/spec/lib/go/csi"
@@ -43,6 +44,7 @@ const (
 	Stages     = api.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME
 	MountGroup = api.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP
 	HasStats   = api.NodeServiceCapability_RPC_GET_VOLUME_STATS
+	Grows      = api.NodeServiceCapability_RPC_EXPAND_VOLUME
 	manyWriter = api.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER
 )
 
@@ -90,6 +92,14 @@ func (d *Driver) Unpublish(ctx context.Context, handle, target string) error {
 func (d *Driver) Unstage(ctx context.Context, handle, staging string) error {
 	return change(ctx, d, "NodeUnstageVolume", api.NodeClient.NodeUnstageVolume,
 		&api.NodeUnstageVolumeRequest{VolumeId: handle, StagingTargetPath: staging})
+}
+
+// Grow grows what is on the volume to a size in bytes. The volume is published at its target, and may be in use.
+func (d *Driver) Grow(ctx context.Context, v Volume, size int64) error {
+	return change(ctx, d, "NodeExpandVolume", api.NodeClient.NodeExpandVolume, &api.NodeExpandVolumeRequest{
+		VolumeId: v.Handle, VolumePath: v.Target, StagingTargetPath: v.Staging, Secrets: v.Secrets,
+		CapacityRange: &api.CapacityRange{RequiredBytes: size}, VolumeCapability: d.capability(v),
+	})
 }
 
 // Usage is what a volume holds: bytes and inodes. What the driver does not say is 0.
@@ -169,9 +179,29 @@ func call[Q, A any](ctx context.Context, d *Driver, what string, m method[Q, A],
 		if s.Code() == codes.DeadlineExceeded {
 			text = "it did not answer in time"
 		}
-		return a, fmt.Errorf("CSI driver %s: %s: %s (%s)", d.Name, what, text, s.Code())
+		return a, CallError{s.Code(), fmt.Sprintf("CSI driver %s: %s: %s (%s)", d.Name, what, text, s.Code())}
 	}
 	return a, err
+}
+
+// CallError is a driver's refusal.
+type CallError struct {
+	Code codes.Code
+	text string
+}
+
+// Error implements error.
+func (e CallError) Error() string { return e.text }
+
+// Final says that what was asked for has failed, and is not under way any more (CSI, gRPC's status codes).
+func (e CallError) Final() bool {
+	return !slices.Contains([]codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted,
+		codes.Aborted}, e.Code)
+}
+
+// Infeasible says that the driver can never do it, by what the kubelet makes of the codes.
+func (e CallError) Infeasible() bool {
+	return slices.Contains([]codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.NotFound}, e.Code)
 }
 
 // capability is how the volume is to be used.

@@ -36,6 +36,7 @@ type Driver struct {
 	mu     sync.Mutex
 	calls  []string
 	told   []map[string]string // volume contexts of NodePublishVolume
+	grown  []*api.NodeExpandVolumeRequest
 	status *registration.RegistrationStatus
 	socket string
 	server []*grpc.Server
@@ -85,6 +86,13 @@ func (d *Driver) Told() []map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.told)
+}
+
+// Grown are the requests of NodeExpandVolume, in order.
+func (d *Driver) Grown() []*api.NodeExpandVolumeRequest {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.grown)
 }
 
 // Registered is what the agent said of its registration; nil: nothing yet.
@@ -215,10 +223,33 @@ func mounted(path string) bool {
 	return err == nil && strings.Contains(string(text), " "+path+" ")
 }
 
-// NodeGetVolumeStats implements api.NodeServer.
-func (*Driver) NodeGetVolumeStats(context.Context, *api.NodeGetVolumeStatsRequest) (*api.NodeGetVolumeStatsResponse, error) {
+// NodeExpandVolume implements api.NodeServer.
+func (d *Driver) NodeExpandVolume(_ context.Context, r *api.NodeExpandVolumeRequest) (*api.NodeExpandVolumeResponse, error) {
+	d.note("Expand", r.GetVolumeId())
+	d.mu.Lock()
+	d.grown = append(d.grown, r)
+	d.mu.Unlock()
+	if !mounted(r.GetVolumePath()) {
+		return nil, status.Error(codes.NotFound, "the volume is not published")
+	}
+	if d.Fail != nil {
+		return &api.NodeExpandVolumeResponse{}, d.Fail("Expand")
+	}
+	return &api.NodeExpandVolumeResponse{CapacityBytes: r.GetCapacityRange().GetRequiredBytes()}, nil
+}
+
+// NodeGetVolumeStats implements api.NodeServer. A volume has 100 bytes, or what it was grown to.
+func (d *Driver) NodeGetVolumeStats(
+	_ context.Context, r *api.NodeGetVolumeStatsRequest,
+) (*api.NodeGetVolumeStatsResponse, error) {
+	size := int64(100)
+	for _, g := range d.Grown() {
+		if g.GetVolumeId() == r.GetVolumeId() {
+			size = g.GetCapacityRange().GetRequiredBytes()
+		}
+	}
 	return &api.NodeGetVolumeStatsResponse{Usage: []*api.VolumeUsage{
-		{Unit: api.VolumeUsage_BYTES, Total: 100, Used: 40, Available: 60},
+		{Unit: api.VolumeUsage_BYTES, Total: size, Used: 40, Available: size - 40},
 		{Unit: api.VolumeUsage_INODES, Total: 10, Used: 4, Available: 6},
 	}}, nil
 }

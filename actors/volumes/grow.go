@@ -1,0 +1,220 @@
+package volumes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// growEvery is between looks at the claim of a volume that is mounted and that its driver can grow. A node may get claims, and
+// neither list nor watch them: the kubelet gets them with each sync of the pod, which is about as often.
+const growEvery = time.Minute
+
+// grow has the driver grow what is on the volume to the size of the PersistentVolume where the claim says that this is left to do
+// (KEP-284), and says in the claim that it is done (KEP-1790). The volume is published, and may be in use: this is the path by
+// which drivers have to grow volumes in use, so that all are grown by it. It may be cut off at any point: the claim says so until
+// the end, and a driver that is asked again changes nothing. Has is up to which size it was grown by this process, 0: not known.
+func (j *job) grow(ctx context.Context, has int64) error {
+	if j.claim == nil || j.readOnly {
+		return nil
+	}
+	driver, err := j.Drivers.Get(j.record.Driver)
+	if err == nil && !driver.Can(csi.Grows) {
+		return nil
+	}
+	j.p.renewAt(time.Now().Add(growEvery + rand.N(growEvery/2))) //nolint:gosec // so that not all look at once
+	wanted := wantedSize(j.claim, j.pv)
+	note := func(size int64) { j.change(j.p.pod.UID, j.name, func(h *held) { h.size = size }) }
+	switch {
+	case err == nil && growsNow(j.claim, has, wanted.Value()):
+		return j.alone(ctx, stagedKey(j.record), func(ctx context.Context) error {
+			over, err := j.growNow(ctx, driver, has)
+			if err != nil {
+				return fmt.Errorf("the volume cannot be grown to %s: %w", wanted.String(), err)
+			}
+			if over {
+				note(wanted.Value())
+			}
+			return nil
+		})
+	case has == 0:
+		note(j.claim.Status.Capacity.Storage().Value())
+	}
+	return nil
+}
+
+// wantedSize is what the volume is to be grown to: what the resizer has allocated or, where it is an older one, what there is.
+func wantedSize(c *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) resource.Quantity {
+	if size, ok := c.Status.AllocatedResources[v1.ResourceStorage]; ok {
+		return size
+	}
+	return pv.Spec.Capacity[v1.ResourceStorage]
+}
+
+// notRequired is the annotation of a claim whose volume nodes need not grow.
+const notRequired = "volume.kubernetes.io/node-expansion-not-required"
+
+// growsNow says whether a volume that has been grown to so many bytes here (0: that is not known) is to be grown to what is
+// wanted: its claim asks for that, or another of the nodes that have it has done so and said it in the claim.
+func growsNow(c *v1.PersistentVolumeClaim, has, wanted int64) bool {
+	elsewhere := has > 0 && c.Status.Capacity.Storage().Value() > has &&
+		slices.Contains(c.Spec.AccessModes, v1.ReadWriteMany) && !metav1.HasAnnotation(c.ObjectMeta, notRequired)
+	return has < wanted && (asksToGrow(c, wanted) || elsewhere)
+}
+
+// asksToGrow says that the claim leaves it to the node to grow the volume to so many bytes. Older resizers give it no status.
+func asksToGrow(c *v1.PersistentVolumeClaim, size int64) bool {
+	if c.Status.Capacity.Storage().Value() >= size {
+		return false
+	}
+	switch c.Status.AllocatedResourceStatuses[v1.ResourceStorage] {
+	case v1.PersistentVolumeClaimNodeResizePending, v1.PersistentVolumeClaimNodeResizeInProgress:
+		return true
+	case "":
+		return c.Status.AllocatedResources == nil && hasCondition(c, v1.PersistentVolumeClaimFileSystemResizePending)
+	}
+	return false
+}
+
+func hasCondition(c *v1.PersistentVolumeClaim, of v1.PersistentVolumeClaimConditionType) bool {
+	return slices.ContainsFunc(c.Status.Conditions, func(c v1.PersistentVolumeClaimCondition) bool {
+		return c.Type == of && c.Status == v1.ConditionTrue
+	})
+}
+
+// growNow asks the driver, while nothing else is done for the volume here, and says whether that is over for this size.
+func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (over bool, err error) {
+	claims := j.Client.CoreV1().PersistentVolumeClaims(j.claim.Namespace)
+	called := "PersistentVolumeClaim " + j.claim.Namespace + "/" + j.claim.Name
+	c, err := fetch(ctx, called, claims.Get, j.claim.Name) // another pod's mount may have grown it meanwhile
+	if err != nil {
+		return false, err
+	}
+	size := wantedSize(c, j.pv)
+	if !growsNow(c, has, size.Value()) {
+		return c.Status.Capacity.Storage().Cmp(size) >= 0, nil
+	}
+	asks, status := asksToGrow(c, size.Value()), c.Status.AllocatedResourceStatuses[v1.ResourceStorage]
+	if asks && status == v1.PersistentVolumeClaimNodeResizePending {
+		c, err = j.patchClaim(ctx, c, func(s *v1.PersistentVolumeClaimStatus) {
+			s.AllocatedResourceStatuses[v1.ResourceStorage] = v1.PersistentVolumeClaimNodeResizeInProgress
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	v := j.volume
+	v.Staging, v.Group, v.Secrets = j.stagingOf(driver), nil, nil
+	if ref := j.pv.Spec.CSI.NodeExpandSecretRef; ref != nil {
+		if v.Secrets, err = j.secret(ctx, *ref); err != nil {
+			return false, err
+		}
+	}
+	if err = driver.Grow(ctx, v, size.Value()); err != nil {
+		j.tell(v1.EventTypeWarning, messages.EventVolumeNotGrown, "NodeExpandVolume.NodeExpandVolume failed for volume %q : %v",
+			j.pv.Name, err)
+		return j.notGrown(ctx, c, size, asks, err)
+	}
+	j.tell(v1.EventTypeNormal, messages.EventVolumeGrown, "MountVolume.NodeExpandVolume succeeded for volume %q %s", j.pv.Name,
+		j.NodeName)
+	if !asks {
+		return true, nil
+	}
+	_, err = j.patchClaim(ctx, c, func(s *v1.PersistentVolumeClaimStatus) {
+		if s.Capacity == nil {
+			s.Capacity = v1.ResourceList{}
+		}
+		s.Capacity[v1.ResourceStorage] = size
+		if delete(s.AllocatedResourceStatuses, v1.ResourceStorage); len(s.AllocatedResourceStatuses) == 0 {
+			s.AllocatedResourceStatuses = nil
+		}
+		s.Conditions = slices.DeleteFunc(s.Conditions, func(c v1.PersistentVolumeClaimCondition) bool {
+			return slices.Contains([]v1.PersistentVolumeClaimConditionType{
+				v1.PersistentVolumeClaimResizing, v1.PersistentVolumeClaimFileSystemResizePending,
+				v1.PersistentVolumeClaimControllerResizeError, v1.PersistentVolumeClaimNodeResizeError,
+			}, c.Type)
+		})
+	})
+	return err == nil, err
+}
+
+// notGrown says in the claim why the volume was not grown. With an error the pod has to wait. There is none where trying again
+// cannot help, or is over, as it can help only once the volume is out of use. A claim that was changed after a failure goes back
+// to its resizer.
+func (j *job) notGrown(
+	ctx context.Context, c *v1.PersistentVolumeClaim, size resource.Quantity, asks bool, why error,
+) (over bool, err error) {
+	refusal, is := errors.AsType[csi.CallError](why)
+	if !is || !refusal.Final() {
+		return false, why
+	}
+	wish := c.Spec.Resources.Requests[v1.ResourceStorage]
+	infeasible := refusal.Infeasible() || wish.Cmp(size) != 0 && hasCondition(c, v1.PersistentVolumeClaimNodeResizeError)
+	if asks {
+		condition := v1.PersistentVolumeClaimCondition{Type: v1.PersistentVolumeClaimNodeResizeError, Status: v1.ConditionTrue,
+			LastTransitionTime: metav1.Now(), Message: "failed to expand pvc with " + why.Error()}
+		_, err := j.patchClaim(ctx, c, func(s *v1.PersistentVolumeClaimStatus) {
+			s.Conditions = append(slices.DeleteFunc(s.Conditions, func(c v1.PersistentVolumeClaimCondition) bool {
+				return c.Type == condition.Type
+			}), condition)
+			if infeasible && s.AllocatedResourceStatuses != nil {
+				s.AllocatedResourceStatuses[v1.ResourceStorage] = v1.PersistentVolumeClaimNodeResizeInfeasible
+			}
+		})
+		if err != nil {
+			return false, errors.Join(why, err)
+		}
+	}
+	if inUse := refusal.Code == codes.FailedPrecondition; inUse || infeasible {
+		return inUse && !infeasible, nil
+	}
+	return false, why
+}
+
+// patchClaim changes the claim's status, unless somebody else has changed the claim meanwhile.
+func (j *job) patchClaim(
+	ctx context.Context, c *v1.PersistentVolumeClaim, change func(*v1.PersistentVolumeClaimStatus),
+) (*v1.PersistentVolumeClaim, error) {
+	was, is := c.DeepCopy(), c.DeepCopy()
+	was.UID, was.ResourceVersion = "", "" // so that the patch has them
+	change(&is.Status)
+	before, err := json.Marshal(was)
+	if err != nil {
+		return nil, err
+	}
+	after, err := json.Marshal(is)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, v1.PersistentVolumeClaim{})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, getTimeout)
+	defer cancel()
+	return j.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Patch(ctx, c.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
+}
+
+// tell tells an event of the pod and of its claim.
+func (j *job) tell(kind, reason, format string, args ...any) {
+	of := messages.PodEvent(j.p.pod, "", kind, reason, fmt.Sprintf(format, args...), time.Now())
+	j.p.out.events = append(j.p.out.events, of)
+	of.Object = v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: j.claim.Namespace,
+		Name: j.claim.Name, UID: j.claim.UID, ResourceVersion: j.claim.ResourceVersion}
+	j.p.out.events = append(j.p.out.events, of)
+}

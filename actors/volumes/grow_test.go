@@ -1,0 +1,218 @@
+package volumes
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	api "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func sized(size string) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}
+}
+
+// growing is a claim c with a volume of 1Gi.
+func growing() []runtime.Object {
+	objects := append(bound("c", csiSource("h")), attachRequired(false))
+	objects[0].(*v1.PersistentVolumeClaim).Status.Capacity = sized("1Gi")
+	objects[1].(*v1.PersistentVolume).Spec.Capacity = sized("1Gi")
+	return objects
+}
+
+func (n *node) claim(t *testing.T) *v1.PersistentVolumeClaim {
+	t.Helper()
+	c, err := n.disk.node.Storage.Client.CoreV1().PersistentVolumeClaims("ns").Get(t.Context(), "c", metav1.GetOptions{})
+	must(t, err)
+	return c
+}
+
+// enlarge does what a resizer does: the volume is of 2Gi, and the claim leaves what is on it to the node.
+func (n *node) enlarge(t *testing.T) {
+	t.Helper()
+	client := n.disk.node.Storage.Client.CoreV1()
+	pv, err := client.PersistentVolumes().Get(t.Context(), "pv-c", metav1.GetOptions{})
+	must(t, err)
+	pv.Spec.Capacity = sized("2Gi")
+	_, err = client.PersistentVolumes().Update(t.Context(), pv, metav1.UpdateOptions{})
+	must(t, err)
+	c := n.claim(t)
+	c.Spec.Resources.Requests = sized("2Gi")
+	c.Status.AllocatedResources = sized("2Gi")
+	c.Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{
+		v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizePending}
+	c.Status.Conditions = []v1.PersistentVolumeClaimCondition{
+		{Type: v1.PersistentVolumeClaimFileSystemResizePending, Status: v1.ConditionTrue}, {Type: "Another", Status: v1.ConditionTrue}}
+	_, err = client.PersistentVolumeClaims("ns").Update(t.Context(), c, metav1.UpdateOptions{})
+	must(t, err)
+}
+
+// later has the pod's volumes looked at again, and gives the reasons of the events that are told. The times at which volumes are
+// looked at are the machine's, and the actor's are the test's.
+func (n *node) later() (reasons []string) {
+	n.Clock.SetTime(n.Now().Add(20 * 365 * 24 * time.Hour))
+	n.Advance(0)
+	n.runWork(false)
+	for _, sent := range n.Take() {
+		if e, ok := sent.Msg.(messages.RecordEvent); ok && sent.To == messages.Events {
+			reasons = append(reasons, e.Object.Kind+" "+e.Reason)
+		}
+	}
+	return reasons
+}
+
+// A volume in use is grown once its claim asks the node for it, once, and the claim says that it is done. The driver is told of it
+// as by the kubelet.
+func TestAVolumeGrowsInUse(t *testing.T) {
+	n := storageNode(t, growing()...)
+	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages, csi.Grows}})
+	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	n.later()
+	calls := []string{"Stage h", "Publish h"}
+	if got := d.Calls(); !slices.Equal(got, calls) {
+		t.Fatalf("calls %v, and nobody asked for more", got)
+	}
+	n.enlarge(t)
+	if got := n.later(); !slices.Equal(got, []string{"Pod FileSystemResizeSuccessful", "PersistentVolumeClaim FileSystemResizeSuccessful"}) {
+		t.Errorf("events %v", got)
+	}
+	if got := d.Calls(); !slices.Equal(got, append(calls, "Expand h")) {
+		t.Fatalf("calls %v", got)
+	}
+	s := n.disk.node.Storage
+	r := d.Grown()[0]
+	if r.GetVolumePath() != n.pod("a/volumes/kubernetes.io~csi/pv-c/mount") || r.GetCapacityRange().GetRequiredBytes() != 2<<30 ||
+		r.GetStagingTargetPath() != s.csiFolder()+"/"+stagedKey(csi.Record{Driver: testDriver, Handle: "h"})+"/globalmount" ||
+		r.GetVolumeCapability().GetMount() == nil {
+		t.Errorf("it was asked for %v", r)
+	}
+	c := n.claim(t).Status
+	if c.Capacity.Storage().String() != "2Gi" || c.AllocatedResourceStatuses != nil || len(c.Conditions) != 1 ||
+		c.Conditions[0].Type != "Another" || c.AllocatedResources.Storage().String() != "2Gi" {
+		t.Errorf("the claim has %+v", c)
+	}
+	n.later()
+	if got := d.Calls(); len(got) != 3 {
+		t.Errorf("in the end %v", got)
+	}
+	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+}
+
+// Where it fails a pod that starts waits, with the reason in its claim; another process goes on. What cannot be helped holds up no
+// pod: a volume that never can be grown, or not in use.
+func TestAVolumeThatDoesNotGrow(t *testing.T) {
+	for _, c := range []struct {
+		code   codes.Code
+		waits  bool
+		status v1.ClaimResourceStatus
+		says   bool // in the claim
+	}{
+		{codes.Internal, true, v1.PersistentVolumeClaimNodeResizeInProgress, true},
+		{codes.Unavailable, true, v1.PersistentVolumeClaimNodeResizeInProgress, false},
+		{codes.OutOfRange, false, v1.PersistentVolumeClaimNodeResizeInfeasible, true},
+		{codes.FailedPrecondition, false, v1.PersistentVolumeClaimNodeResizeInProgress, true},
+	} {
+		t.Run(c.code.String(), func(t *testing.T) {
+			n := storageNode(t, growing()...)
+			code := c.code
+			d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Grows}, Fail: func(call string) error {
+				if call != "Expand" || code == codes.OK {
+					return nil
+				}
+				return status.Error(code, "no room")
+			}})
+			n.enlarge(t)
+			mount := messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))}
+			got := n.tell("a", mount)
+			failed, waits := got[len(got)-1].(messages.VolumesFailed)
+			if waits != c.waits || waits && !strings.Contains(failed.Reason.Message, "the volume cannot be grown to 2Gi: CSI driver "+testDriver) {
+				t.Errorf("the pod was told %+v", got)
+			}
+			is := n.claim(t)
+			if s := is.Status.AllocatedResourceStatuses[v1.ResourceStorage]; s != c.status ||
+				hasCondition(is, v1.PersistentVolumeClaimNodeResizeError) != c.says || is.Status.Capacity.Storage().String() != "1Gi" {
+				t.Errorf("the claim has %+v", is.Status)
+			}
+			if code = codes.OK; !c.waits {
+				n.later()
+				if got := d.Calls(); !slices.Equal(got, []string{"Publish h", "Expand h"}) {
+					t.Errorf("later %v", got)
+				}
+				if c.code == codes.OutOfRange { // the resizer tries less
+					is := n.claim(t)
+					is.Status.AllocatedResources = sized("1536Mi")
+					is.Status.AllocatedResourceStatuses[v1.ResourceStorage] = v1.PersistentVolumeClaimNodeResizePending
+					_, err := n.disk.node.Storage.Client.CoreV1().PersistentVolumeClaims("ns").Update(t.Context(), is, metav1.UpdateOptions{})
+					must(t, err)
+					n.later()
+					if got := n.claim(t).Status; got.Capacity.Storage().String() != "1536Mi" || len(d.Calls()) != 3 {
+						t.Errorf("of less the claim has %+v, after %v", got, d.Calls())
+					}
+				}
+			} else {
+				clear(n.disk.node.Storage.pods) // as in a new process
+				n.restart(t)
+				n.tell("a", mount)
+				if is := n.claim(t).Status; is.Capacity.Storage().String() != "2Gi" || len(is.Conditions) != 1 {
+					t.Errorf("in the end the claim has %+v", is)
+				}
+			}
+			n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+		})
+	}
+}
+
+func TestWhatGrows(t *testing.T) {
+	claim := func(status v1.ClaimResourceStatus, allocated, has string, conditions ...v1.PersistentVolumeClaimConditionType) *v1.PersistentVolumeClaim {
+		c := &v1.PersistentVolumeClaim{Status: v1.PersistentVolumeClaimStatus{Capacity: sized(has)}}
+		if status != "" {
+			c.Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: status}
+		}
+		if allocated != "" {
+			c.Status.AllocatedResources = sized(allocated)
+		}
+		for _, of := range conditions {
+			c.Status.Conditions = append(c.Status.Conditions, v1.PersistentVolumeClaimCondition{Type: of, Status: v1.ConditionTrue})
+		}
+		return c
+	}
+	shared := func(c *v1.PersistentVolumeClaim) *v1.PersistentVolumeClaim {
+		c.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}
+		return c
+	}
+	pending := v1.PersistentVolumeClaimFileSystemResizePending
+	for _, c := range []struct {
+		what  string
+		claim *v1.PersistentVolumeClaim
+		has   int64
+		want  bool
+	}{
+		{"asked for", claim(v1.PersistentVolumeClaimNodeResizePending, "2", "1"), 1, true},
+		{"asked for, by a new process", claim(v1.PersistentVolumeClaimNodeResizePending, "2", "1"), 0, true},
+		{"begun", claim(v1.PersistentVolumeClaimNodeResizeInProgress, "2", "1"), 0, true},
+		{"done", claim(v1.PersistentVolumeClaimNodeResizeInProgress, "2", "1"), 2, false},
+		{"infeasible", claim(v1.PersistentVolumeClaimNodeResizeInfeasible, "2", "1", pending), 1, false},
+		{"the resizer is at it", claim(v1.PersistentVolumeClaimControllerResizeInProgress, "2", "1"), 1, false},
+		{"not asked for", claim("", "", "1"), 1, false},
+		{"asked for by an older resizer", claim("", "", "1", pending), 1, true},
+		{"not asked for by a newer one", claim("", "2", "1", pending), 1, false},
+		{"done by another node", shared(claim("", "2", "2")), 1, true},
+		{"done here for another pod", claim("", "2", "2"), 1, false},
+		{"done before it was mounted", shared(claim("", "2", "2")), 0, false},
+	} {
+		if got := growsNow(c.claim, c.has, 2); got != c.want {
+			t.Errorf("%s: %t", c.what, got)
+		}
+	}
+}
