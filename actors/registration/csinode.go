@@ -23,6 +23,10 @@ import (
 // annotationNodeIDs has what CSI drivers call the node, by driver.
 const annotationNodeIDs = "csi.volume.kubernetes.io/nodeid"
 
+// migrated are the plugins that CSI drivers take the place of here. The attach/detach controller attaches by it.
+const migrated = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder," +
+	"kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
+
 // csiState is what is known of the CSINode, the object that tells schedulers and provisioners of the drivers here.
 type csiState struct {
 	told     messages.CSIDriversObserved
@@ -112,6 +116,7 @@ func csiNode(was *storagev1.CSINode, node *v1.Node, told messages.CSIDriversObse
 		out = was.DeepCopy()
 	}
 	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
+	metav1.SetMetaDataAnnotation(&out.ObjectMeta, v1.MigratedPluginsAnnotationKey, migrated)
 	drivers := map[string]storagev1.CSINodeDriver{}
 	for _, d := range out.Spec.Drivers {
 		if !slices.Contains(told.Gone, d.Name) {

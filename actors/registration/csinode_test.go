@@ -26,6 +26,9 @@ func TestTheCSINodeSaysWhichDriversThereAre(t *testing.T) {
 		len(d[0].TopologyKeys) != 2 || d[0].TopologyKeys[0] != "rack" || d[1].Name != "starting" {
 		t.Errorf("drivers %+v", d)
 	}
+	if text := got.Annotations["storage.alpha.kubernetes.io/migrated-plugins"]; strings.Count(text, ",") != 6 {
+		t.Errorf("moved to CSI are %q", text)
+	}
 	if o := got.OwnerReferences; len(o) != 1 || o[0].UID != "u" || o[0].Kind != "Node" {
 		t.Errorf("owners %+v", o)
 	}

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
 	storage "k8s.io/component-helpers/storage/volume"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/backoff"
@@ -63,7 +64,8 @@ func (s *Storage) mountClaim(ctx context.Context, p podFolder, v *v1.Volume) (st
 		s.change(p.pod.UID, v.Name, func(h *held) { h.folder = "" })
 		return hostPath{}.mount(ctx, p, &v1.Volume{Name: v.Name, VolumeSource: v1.VolumeSource{HostPath: pv.Spec.HostPath}})
 	}
-	return "", permanent("PersistentVolume %s is of a kind that is not supported: csi, local and hostPath are", pv.Name)
+	return "", permanent("PersistentVolume %s is of a kind that is not supported: csi, what became csi, local and hostPath are",
+		pv.Name)
 }
 
 // mounted looks where the volume was found to be when it was mounted.
@@ -101,6 +103,12 @@ func (s *Storage) volumeOf(
 	switch {
 	case err != nil:
 		return nil, nil, err
+	case inTree.IsPVMigratable(pv):
+		if pv, err = inTree.TranslateInTreePVToCSI(klog.Logger{}, pv); err != nil {
+			return nil, nil, fmt.Errorf("%s cannot be translated to one of CSI: %w", called, err)
+		}
+	}
+	switch {
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != c.UID:
 		return nil, nil, wait("%s is not bound to this claim, but the claim to it", called)
 	case ptr.Deref(pv.Spec.VolumeMode, "") == v1.PersistentVolumeBlock:

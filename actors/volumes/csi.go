@@ -2,6 +2,7 @@ package volumes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	csitranslation "k8s.io/csi-translation-lib"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
@@ -18,14 +21,17 @@ import (
 )
 
 // csiVolume is a volume of a CSI driver: the pod's own [inline], or what its claim is bound to. The driver mounts it. Folders and
-// records are the kubelet's.
+// records are the kubelet's. Kinds that Kubernetes had itself and gave to drivers, e.g. awsElasticBlockStore, are what its own
+// library translates them to (KEP-625).
 type csiVolume struct{ bare }
+
+var inTree = csitranslation.New()
 
 const csiName = "kubernetes.io/csi"
 
 func (csiVolume) name() string { return csiName }
 
-func (csiVolume) handles(v *v1.Volume) bool { return v.CSI != nil }
+func (csiVolume) handles(v *v1.Volume) bool { return v.CSI != nil || inTree.IsInlineMigratable(v) }
 
 func (csiVolume) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
 	if p.node.Storage == nil || !objectset.OfAPIServer(p.pod) {
@@ -34,7 +40,17 @@ func (csiVolume) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, 
 	if err := safepath.CheckElement(v.Name); err != nil {
 		return "", permanentError{err}
 	}
-	path, err := publish(ctx, p, v.Name, volumeSource{inline: v.CSI, readOnly: ptr.Deref(v.CSI.ReadOnly, false)})
+	source := volumeSource{inline: v.CSI}
+	if v.CSI != nil {
+		source.readOnly = ptr.Deref(v.CSI.ReadOnly, false)
+	} else {
+		var err error
+		if source.pv, err = inTree.TranslateInTreeInlineVolumeToCSI(klog.Logger{}, v, p.pod.Namespace); err != nil {
+			return "", permanentError{err}
+		}
+		source.readOnly = source.pv.Spec.CSI.ReadOnly
+	}
+	path, err := publish(ctx, p, v.Name, source)
 	return orAsItIs(p, v.Name, path, err)
 }
 
@@ -98,10 +114,11 @@ const republishEvery = time.Minute
 func publish(ctx context.Context, p podFolder, volume string, source volumeSource) (string, error) {
 	j := &job{volumeSource: source, Storage: p.node.Storage, p: p, name: volume}
 	j.describe()
-	if err := safepath.CheckElement(j.record.Driver); err != nil {
+	name := escaped(j.record.Volume) // that of a translated one may have a slash
+	if err := errors.Join(safepath.CheckElement(j.record.Driver), safepath.CheckElement(name)); err != nil {
 		return "", permanentError{err}
 	}
-	folder := volumeFolder(csiName, j.record.Volume)
+	folder := volumeFolder(csiName, name)
 	target := filepath.Join(folder, csi.MountFolder)
 	j.volume.Target = filepath.Join(p.Path(), target)
 	var err error

@@ -24,7 +24,7 @@
 // hangs keeps no other pod's volumes.
 //
 // Volumes grow by grow.go: the claim says that this is left to the node, and is read each minute while the volume is mounted, of
-// drivers that can grow volumes.
+// drivers that can grow volumes. Kinds that Kubernetes had itself (awsElasticBlockStore …) are translated where they are read.
 //
 // Before a driver is asked for anything there is a record on the disk, vol_data.json, in the kubelet's form; it goes
 // last. Who has a volume is counted by the records of pods. A volume that is staged and of which no pod has a record is

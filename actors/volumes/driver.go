@@ -105,7 +105,7 @@ func asksForTokens(pod *v1.Pod, only []string) bool {
 
 func usesStorage(pod *v1.Pod) bool {
 	return pod != nil && slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
-		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil
+		return claim{}.handles(v) || csiVolume{}.handles(v)
 	})
 }
 

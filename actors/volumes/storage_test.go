@@ -432,6 +432,42 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// Kinds that Kubernetes had itself are their drivers' now: of a claim, and of the pod's own.
+func TestKindsThatWereMovedToCSI(t *testing.T) {
+	objects := bound("c", v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}})
+	names := []string{"ebs.csi.aws.com", "pxd.portworx.com"}
+	for _, name := range names {
+		object := attachRequired(false)
+		object.Name = name
+		objects = append(objects, object)
+	}
+	n := storageNode(t, objects...)
+	drivers := map[string]*csitest.Driver{}
+	for _, name := range names {
+		d := &csitest.Driver{Name: name, Data: t.TempDir()}
+		must(t, d.Start(n.rootDir))
+		t.Cleanup(d.Stop)
+		eventually(t, func() bool { _, err := n.disk.node.Storage.Drivers.Get(name); return err == nil })
+		drivers[name] = d
+	}
+	own := v1.Volume{Name: "own", VolumeSource: v1.VolumeSource{PortworxVolume: &v1.PortworxVolumeSource{VolumeID: "a/b"}}}
+	got := n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"), own)})
+	want := messages.VolumesMounted{UID: "a", Paths: map[string]string{"data": n.pod("a/volumes/kubernetes.io~csi/pv-c/mount"),
+		"own": n.pod("a/volumes/kubernetes.io~csi/pxd.portworx.com-a~b/mount")}}
+	if len(got) != 1 || !reflect.DeepEqual(got[0], want) {
+		t.Errorf("got %+v", got)
+	}
+	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	for name, handle := range map[string]string{names[0]: "vol-1", names[1]: "a/b"} {
+		if got := drivers[name].Calls(); !slices.Equal(got, []string{"Publish " + handle, "Unpublish " + handle}) {
+			t.Errorf("%s was asked for %v", name, got)
+		}
+	}
+	if exists(t, n.pod("a")) {
+		t.Error("something is left")
+	}
+}
+
 // Pods with persistent volumes have a lane without a bound, at their start and at their end: a driver that hangs holds up no others.
 func TestTheLaneOfPersistentVolumes(t *testing.T) {
 	s := &Storage{pods: map[string]map[string]held{"a": {}}, onDisk: map[string]bool{"b": true}}

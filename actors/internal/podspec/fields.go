@@ -161,7 +161,11 @@ var fields = []rule{
 	{ignorable, "volumes[].ephemeral.volumeClaimTemplate", nil}, // a controller makes the claim by it
 	{honoured, "volumes[].csi.{driver,readOnly,fsType,volumeAttributes,nodePublishSecretRef.name}", nil},
 	{refused, "volumes[].{nfs,iscsi,fc}", nil},
-	{refused, "volumes[].{awsElasticBlockStore,azureDisk,azureFile,cephfs,cinder,flexVolume,flocker}", nil},
-	{refused, "volumes[].{gcePersistentDisk,gitRepo}", nil},
-	{refused, "volumes[].{glusterfs,photonPersistentDisk,portworxVolume,quobyte,rbd,scaleIO,storageos,vsphereVolume}", nil},
+	{honoured, "volumes[].{awsElasticBlockStore,cinder,portworxVolume}.{volumeID,fsType,readOnly}", nil}, // by CSI drivers
+	{honoured, "volumes[].{awsElasticBlockStore.partition,cinder.secretRef.name}", nil},
+	{honoured, "volumes[].gcePersistentDisk.{pdName,fsType,partition,readOnly}", nil},
+	{honoured, "volumes[].azureDisk.{diskName,diskURI,cachingMode,fsType,readOnly,kind}", nil},
+	{honoured, "volumes[].azureFile.{secretName,shareName,readOnly}", nil},
+	{honoured, "volumes[].vsphereVolume.{volumePath,fsType,storagePolicyName,storagePolicyID}", nil},
+	{refused, "volumes[].{cephfs,flexVolume,flocker,gitRepo,glusterfs,photonPersistentDisk,quobyte,rbd,scaleIO,storageos}", nil},
 }

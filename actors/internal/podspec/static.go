@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -115,6 +116,11 @@ func (s *staticChecker) volume(source *v1.VolumeSource, at *field.Path) {
 		"csi":                   {source.CSI != nil, "CSI drivers"},
 		"persistentVolumeClaim": {source.PersistentVolumeClaim != nil, "claims"},
 		"ephemeral":             {source.Ephemeral != nil, "claims"},
+	}
+	moved := []string{"awsElasticBlockStore", "azureDisk", "azureFile", "cinder", "gcePersistentDisk", "portworxVolume",
+		"vsphereVolume"}
+	if kind := VolumeKind(&v1.Volume{VolumeSource: *source}); slices.Contains(moved, kind) {
+		s.refuse(at.Child(kind), "CSI drivers")
 	}
 	for _, name := range sortedKeys(refused) {
 		if refused[name].set {

@@ -70,7 +70,7 @@ func TestValidateStaticOfARuntimeClass(t *testing.T) {
 
 func TestValidateStaticRefusesVolumesOfTheAPI(t *testing.T) {
 	for kind, source := range map[string]string{
-		"configMap": "{name: a}", "secret": "{secretName: a}", "csi": "{driver: a}",
+		"configMap": "{name: a}", "secret": "{secretName: a}", "csi": "{driver: a}", "vsphereVolume": "{volumePath: a}",
 		"persistentVolumeClaim": "{claimName: a}", "ephemeral": "{volumeClaimTemplate: {}}",
 	} {
 		pod := podFrom(t, aVolume(kind+": "+source))
