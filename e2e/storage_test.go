@@ -13,10 +13,12 @@ import (
 	api "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
 	"github.com/playlet-dev/playlet/e2e/cluster"
+	"github.com/playlet-dev/playlet/e2e/stack"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // boundClaim makes a claim and the volume that it is bound to, as a provisioner and a binder do. A pod that is given owns the claim.
@@ -49,13 +51,17 @@ func boundClaim(t *testing.T, c *cluster.Cluster, ns, name string, source corev1
 
 // A pod has volumes of a CSI driver, by a claim of its own, by one that was made for it and inline, and a local one. It waits for
 // the driver with its name; what it writes is in the volumes; an agent that was killed finds all of it and, as the
-// kubelet, has the driver stage and publish it once more; at the end each volume is taken away once.
+// kubelet, has the driver stage and publish it once more. A claim that was made larger before that is grown in use, and its figures
+// are among the metrics. At the end each volume is taken away once.
 func TestPersistentVolumes(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)
-	s, a := inCluster(t, c, n, nil)
+	s, a := inCluster(t, c, n, func(a *stack.Agent) {
+		a.Config["authentication"] = map[string]any{"x509": map[string]any{"clientCAFile": c.CAFile}}
+	})
 	d := &csitest.Driver{Name: ns + ".example.org", Data: t.TempDir(), Can: []api.NodeServiceCapability_RPC_Type{
-		api.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME}}
+		api.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME, api.NodeServiceCapability_RPC_EXPAND_VOLUME,
+		api.NodeServiceCapability_RPC_GET_VOLUME_STATS}}
 	no, yes := false, true
 	_, err := c.Admin.StorageV1().CSIDrivers().Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.Name},
 		Spec: storagev1.CSIDriverSpec{AttachRequired: &no, PodInfoOnMount: &yes,
@@ -126,6 +132,7 @@ volumes:
 	if got := callsByName(began); got["Stage"] != 2 || got["Publish"] != 3 || len(began) != 5 {
 		t.Errorf("the driver was asked for %v", began)
 	}
+	enlarge(t, c, ns, "claim", "2Mi")
 	must(t, a.Kill9())
 	must(t, a.Start())
 	await(t, func() error {
@@ -134,11 +141,33 @@ volumes:
 	})
 	awaitAPIPod(t, c, ns, "p", ready)
 	await(t, func() error {
-		if got := callsByName(d.Calls()); got["Stage"] != 4 || got["Publish"] != 6 || len(d.Calls()) != 10 {
+		if got := callsByName(d.Calls()); got["Stage"] != 4 || got["Publish"] != 6 || got["Expand"] != 1 || len(d.Calls()) != 11 {
 			return fmt.Errorf("an agent that was started anew asked for %v", got)
 		}
 		return nil
 	})
+	var claim *corev1.PersistentVolumeClaim
+	await(t, func() error {
+		claim, err = c.Admin.CoreV1().PersistentVolumeClaims(ns).Get(t.Context(), "claim", metav1.GetOptions{})
+		if err == nil && (claim.Status.Capacity.Storage().String() != "2Mi" || len(claim.Status.AllocatedResourceStatuses) > 0 ||
+			len(claim.Status.Conditions) > 0) {
+			err = fmt.Errorf("the claim has %+v", claim.Status)
+		}
+		return err
+	})
+	await(t, func() error {
+		text, err := c.Admin.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes", n.Name+":"+fmt.Sprint(a.Config["port"]),
+			"proxy/metrics").DoRaw(t.Context())
+		want := fmt.Sprintf("kubelet_volume_stats_capacity_bytes{namespace=%q,persistentvolumeclaim=%q} 2.097152e+06", ns, "claim")
+		if err == nil && !strings.Contains(string(text), want) {
+			err = fmt.Errorf("there is no %s", want)
+		}
+		return err
+	})
+	for _, uid := range []types.UID{pod.UID, claim.UID} {
+		awaitEvents(t, c, ns, string(uid), map[string]int32{
+			"Normal FileSystemResizeSuccessful : MountVolume.NodeExpandVolume succeeded for volume ": 1})
+	}
 	began = d.Calls()
 	remove(t, c, ns, "p")
 	awaitNoAPIPod(t, c, ns, "p")
@@ -155,7 +184,7 @@ volumes:
 		}
 		return nil
 	})
-	if got := d.Calls(); len(got) != 15 {
+	if got := d.Calls(); len(got) != 16 {
 		t.Errorf("the driver was asked for %v", got)
 	}
 	awaitNode(t, c, n.Name, func(node *corev1.Node) error {
@@ -169,6 +198,27 @@ volumes:
 			t.Errorf("what the pod wrote is gone with it: %v", err)
 		}
 	}
+}
+
+// enlarge does what a resizer does: the volume is larger, and the claim leaves what is on it to the node.
+func enlarge(t *testing.T, c *cluster.Cluster, ns, name, size string) {
+	t.Helper()
+	claims, volumes := c.Admin.CoreV1().PersistentVolumeClaims(ns), c.Admin.CoreV1().PersistentVolumes()
+	pv, err := volumes.Get(t.Context(), ns+"-"+name, metav1.GetOptions{})
+	must(t, err)
+	list := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+	pv.Spec.Capacity = list
+	_, err = volumes.Update(t.Context(), pv, metav1.UpdateOptions{})
+	must(t, err)
+	claim, err := claims.Get(t.Context(), name, metav1.GetOptions{})
+	must(t, err)
+	claim.Status.AllocatedResources = list
+	claim.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{
+		corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizePending}
+	claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{
+		Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue}}
+	_, err = claims.UpdateStatus(t.Context(), claim, metav1.UpdateOptions{})
+	must(t, err)
 }
 
 // callsByName counts calls by their names.
