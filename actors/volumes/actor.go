@@ -156,7 +156,7 @@ func (a *actor) reported(ctx supervisors.Context, r report) {
 		}
 		ctx.Tell(to, m)
 	case r.Err == nil:
-		ctx.Tell(to, messages.VolumesMounted{UID: r.Key, Paths: r.Actual.paths})
+		ctx.Tell(to, messages.VolumesMounted{UID: r.Key, Paths: r.Actual.paths()})
 	default:
 		for _, m := range r.Actual.failed(r.Key) {
 			ctx.Tell(to, m)

@@ -27,8 +27,8 @@ func BenchmarkMount(b *testing.B) {
 			}
 			pod := inNamespace(podWith("u", volumes...))
 			for b.Loop() {
-				if out := d.mountPod(b.Context(), "u", pod); len(out.failures) > 0 {
-					b.Fatal(out.failures)
+				if out := d.mountPod(b.Context(), "u", pod); len(out.failures()) > 0 {
+					b.Fatal(out.failures())
 				}
 				if err := d.unmountPod(b.Context(), "u", true); err != nil {
 					b.Fatal(err)

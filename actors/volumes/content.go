@@ -44,9 +44,8 @@ func (c content) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, 
 	folder := volumeFolder(c.kind, v.Name)
 	files, err := c.files(ctx, p, v) // first what may be missing: nothing is mounted for a pod that waits
 	switch {
-	case mayPass(err) && c.mounted(p, v):
+	case err != nil && c.mounted(p, v) && p.mayPass(v, err):
 		// It was written before, perhaps by an earlier agent: it stays as it is until the API server can be asked.
-		p.renewTroubled(v, err)
 		return filepath.Join(p.Path(), folder), nil
 	case err != nil:
 		return "", err

@@ -37,10 +37,10 @@ func group(t testing.TB, path string) uint32 {
 func mountedAt(t testing.TB, d disk, pod *v1.Pod) string {
 	t.Helper()
 	out := d.mountPod(t.Context(), string(pod.UID), pod)
-	if len(out.failures) > 0 {
-		t.Fatalf("it failed: %+v", out.failures)
+	if len(out.failures()) > 0 {
+		t.Fatalf("it failed: %+v", out.failures())
 	}
-	return out.paths[pod.Spec.Volumes[0].Name]
+	return out.paths()[pod.Spec.Volumes[0].Name]
 }
 
 func memoryVolume(name string) v1.Volume {
@@ -361,8 +361,8 @@ func TestPathsThatCannotBe(t *testing.T) {
 		d.node.Objects = &objectset.Board{}
 		d.node.Objects.Publish(objectsOf("red"))
 		out := d.mountPod(t.Context(), "u", inNamespace(podWith("u", c.volume)))
-		if len(out.failures) != 1 || out.failures[0].permanent != c.permanent ||
-			!strings.Contains(out.failures[0].message, c.says) {
+		if len(out.failures()) != 1 || out.failures()[0].permanent != c.permanent ||
+			!strings.Contains(out.failures()[0].message, c.says) {
 			t.Errorf("%s: %+v", c.says, out)
 		}
 		if names, err := os.ReadDir(d.pod("u/volumes")); err != nil || len(names) > 0 {

@@ -210,11 +210,7 @@ func (j *job) stageVolume(ctx context.Context) error {
 
 // changesOwner says that the agent gives the volume to the pod's fsGroup, by the fsGroupPolicy of the driver (KEP-1682).
 func (j *job) changesOwner() bool {
-	policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
-	if j.spec.FSGroupPolicy != nil {
-		policy = *j.spec.FSGroupPolicy
-	}
-	switch {
+	switch policy := ptr.Deref(j.spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy); {
 	case j.volume.Group == nil || j.readOnly || policy == storagev1.NoneFSGroupPolicy || j.driver.Can(csi.MountGroup):
 		return false
 	case policy == storagev1.FileFSGroupPolicy:

@@ -14,7 +14,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
-	"github.com/playlet-dev/playlet/messages"
 )
 
 // disk does the work. It holds no state of its own and may be used by any number of goroutines.
@@ -33,32 +32,22 @@ type timeouts struct{ volume, settle time.Duration }
 // defaultTimeouts leaves the actor, which waits for both together, the time to be told.
 var defaultTimeouts = timeouts{volume: mountTimeout * 3 / 4, settle: unmountTimeout * 2 / 3}
 
-// mountOutcome is what came of mounting a pod's volumes: paths, or failures.
+// mountOutcome is what came of mounting a pod's volumes.
 type mountOutcome struct {
-	only     []string // the volumes that were asked for; empty: all
-	paths    map[string]string
-	failures []failure
-	renew    map[string]time.Time // when a volume is to be mounted again, of those that are
-	events   []messages.RecordEvent
+	only    []string // the volumes that were asked for; empty: all
+	volumes []volumeOutcome
 }
 
 // stillMounted says whether all of a pod's volumes are as mountPod left them.
-func (d disk) stillMounted(uid string, pod *v1.Pod) bool {
-	pods, err := openPods(d.rootDir)
-	if err != nil {
-		return false
-	}
-	defer d.close(pods)
-	folder, err := openPod(pods, uid, pod)
-	if err != nil {
-		return false
-	}
-	defer d.close(folder.Root)
-	folder.node = d.node
-	return !slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
-		p, err := pluginFor(d.plugins, v)
-		return err != nil || !p.mounted(folder, v)
+func (d disk) stillMounted(uid string, pod *v1.Pod) (is bool) {
+	err := d.inFolder(openPod, uid, pod, func(folder podFolder) error {
+		is = !slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
+			p, err := pluginFor(d.plugins, v)
+			return err != nil || !p.mounted(folder, v)
+		})
+		return nil
 	})
+	return is && err == nil
 }
 
 // unmountPod undoes all volumes of a pod, and its folder if remove is set. An error says what remains.

@@ -20,12 +20,12 @@ func TestMountLaysOutThePodsFolder(t *testing.T) {
 	pod := podWith("u1", emptyDirVolume("data"), hostPathVolume("host", "/dev/null", v1.HostPathCharDev))
 	for range 2 { // doing it again changes nothing
 		out := d.mountPod(t.Context(), "u1", pod)
-		if len(out.failures) > 0 {
-			t.Fatal(out.failures)
+		if len(out.failures()) > 0 {
+			t.Fatal(out.failures())
 		}
 		data := d.pod("u1/volumes/kubernetes.io~empty-dir/data")
-		if out.paths["data"] != data || out.paths["host"] != "/dev/null" || len(out.paths) != 2 {
-			t.Errorf("paths %v", out.paths)
+		if out.paths()["data"] != data || out.paths()["host"] != "/dev/null" || len(out.paths()) != 2 {
+			t.Errorf("paths %v", out.paths())
 		}
 	}
 	for path, want := range map[string]os.FileMode{
@@ -45,7 +45,7 @@ func TestMountLaysOutThePodsFolder(t *testing.T) {
 func TestEmptyDirKeepsWhatItsContainersDid(t *testing.T) {
 	d := newDisk(t)
 	pod := podWith("u1", emptyDirVolume("data"))
-	path := d.mountPod(t.Context(), "u1", pod).paths["data"]
+	path := d.mountPod(t.Context(), "u1", pod).paths()["data"]
 	write(t, filepath.Join(path, "file"))
 	must(t, os.Chmod(path, 0o700))
 	if !d.stillMounted("u1", pod) {
@@ -65,15 +65,15 @@ func TestEmptyDirAfterACrashHalfWay(t *testing.T) {
 	if d.stillMounted("u1", pod) {
 		t.Error("half a volume was taken for a whole one")
 	}
-	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures) > 0 || mode(t, path).Perm() != 0o777 {
-		t.Errorf("%v, mode %v", out.failures, mode(t, path))
+	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures()) > 0 || mode(t, path).Perm() != 0o777 {
+		t.Errorf("%v, mode %v", out.failures(), mode(t, path))
 	}
 	must(t, os.RemoveAll(path)) // ready, but gone
 	if d.stillMounted("u1", pod) {
 		t.Error("a volume that is gone was found")
 	}
-	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures) > 0 || mode(t, path).Perm() != 0o777 {
-		t.Errorf("%v, mode %v", out.failures, mode(t, path))
+	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures()) > 0 || mode(t, path).Perm() != 0o777 {
+		t.Errorf("%v, mode %v", out.failures(), mode(t, path))
 	}
 }
 
@@ -82,7 +82,7 @@ func TestTheLogSaysWhatAPodsFolderFreed(t *testing.T) {
 	d := newDisk(t)
 	var log bytes.Buffer
 	d.log = slog.New(slog.NewTextHandler(&log, nil))
-	path := d.mountPod(t.Context(), "u1", podWith("u1", emptyDirVolume("data"))).paths["data"]
+	path := d.mountPod(t.Context(), "u1", podWith("u1", emptyDirVolume("data"))).paths()["data"]
 	must(t, os.WriteFile(filepath.Join(path, "much"), make([]byte, 1<<20), 0o600))
 	must(t, d.unmountPod(t.Context(), "u1", true))
 	_, text, _ := strings.Cut(log.String(), "pod=u1 freedBytes=")
@@ -99,13 +99,13 @@ func TestEmptyDirIsNoLink(t *testing.T) {
 	write(t, filepath.Join(outside, "keep"))
 	must(t, os.Chmod(outside, 0o700))
 	pod := podWith("u1", emptyDirVolume("data"))
-	path := d.mountPod(t.Context(), "u1", pod).paths["data"]
+	path := d.mountPod(t.Context(), "u1", pod).paths()["data"]
 	must(t, os.Remove(path))
 	must(t, os.Symlink(outside, path))
 	if d.stillMounted("u1", pod) {
 		t.Error("a link was taken for the volume")
 	}
-	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures) != 1 || out.failures[0].volume != "data" {
+	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures()) != 1 || out.failures()[0].volume != "data" {
 		t.Errorf("got %v", out)
 	}
 	if err := d.unmountPod(t.Context(), "u1", true); err != nil {
@@ -135,8 +135,8 @@ func TestMountRefusesForGood(t *testing.T) {
 	} {
 		t.Run(c.names, func(t *testing.T) {
 			out := newDisk(t).mountPod(t.Context(), c.uid, c.pod)
-			if len(out.failures) != 1 || !out.failures[0].permanent || !strings.Contains(out.failures[0].message, c.names) {
-				t.Errorf("got %+v, want one permanent failure that names %s", out.failures, c.names)
+			if len(out.failures()) != 1 || !out.failures()[0].permanent || !strings.Contains(out.failures()[0].message, c.names) {
+				t.Errorf("got %+v, want one permanent failure that names %s", out.failures(), c.names)
 			}
 		})
 	}
@@ -151,7 +151,7 @@ func TestVolumesThatNobodyUsesAreLeftAlone(t *testing.T) {
 	pod.Spec.Containers[0].VolumeMounts = pod.Spec.Containers[0].VolumeMounts[:1]
 	pod.Spec.Volumes = append(pod.Spec.Volumes, hostPathVolume("unused", "/nowhere/at/all", v1.HostPathFile))
 	out := newDisk(t).mountPod(t.Context(), "u", pod)
-	if len(out.failures) > 0 || len(out.paths) != 3 || out.paths["unused"] != "" {
+	if len(out.failures()) > 0 || len(out.paths()) != 3 || out.paths()["unused"] != "" {
 		t.Errorf("got %+v", out)
 	}
 }
@@ -160,8 +160,8 @@ func TestEveryFailureIsTold(t *testing.T) {
 	d := newDisk(t)
 	out := d.mountPod(t.Context(), "u", podWith("u", hostPathVolume("a", "/nowhere/a", v1.HostPathFile),
 		emptyDirVolume("fine"), hostPathVolume("b", "/nowhere/b", v1.HostPathFile)))
-	if len(out.failures) != 2 || out.failures[0].volume != "a" || out.failures[1].volume != "b" {
-		t.Errorf("got %+v", out.failures)
+	if len(out.failures()) != 2 || out.failures()[0].volume != "a" || out.failures()[1].volume != "b" {
+		t.Errorf("got %+v", out.failures())
 	}
 }
 
@@ -169,7 +169,7 @@ func TestUnmountWithoutRemoveEndsTheVolumesAndKeepsTheFolder(t *testing.T) {
 	d := newDisk(t)
 	host := filepath.Join(t.TempDir(), "host")
 	pod := podWith("u", emptyDirVolume("data"), hostPathVolume("host", host, v1.HostPathDirectoryOrCreate))
-	path := d.mountPod(t.Context(), "u", pod).paths["data"]
+	path := d.mountPod(t.Context(), "u", pod).paths()["data"]
 	write(t, filepath.Join(path, "a/b"))
 	write(t, d.pod("u/other"))
 	for range 2 {

@@ -37,7 +37,7 @@ func (d driver) Ensure(ctx context.Context, op operation) (state, error) {
 	s.events = nil // they were told
 	s.version = d.node.Objects.VersionOf(op.Desired)
 	only := s.due(op.Desired, op.Began, op.Actual.version != s.version)
-	if _, failed := s.troubles[""]; failed {
+	if s.volumes[""].err != nil {
 		only = nil // the folder failed, and which volumes were to be mounted in it is not known any more
 	} else if s.known() && len(only) == 0 && d.stillMounted(op.Key, op.Desired) {
 		return s, nil
@@ -59,7 +59,7 @@ func judge(now time.Time, op operation, v verdict) verdict {
 	case op.Desired == nil:
 		return v
 	case v.Err != nil:
-		v.Actual = op.Actual.after(mountOutcome{failures: []failure{failureOf("", v.Err)}}, now)
+		v.Actual = op.Actual.after(mountOutcome{volumes: []volumeOutcome{{err: v.Err}}}, now)
 	case v.Actual.last != nil:
 		v.Actual = v.Actual.after(*v.Actual.last, now)
 	}
@@ -89,7 +89,7 @@ func (f Facts) lane(op operation) int {
 		return storing
 	case op.Desired == nil, !asksForTokens(op.Desired, op.Actual.due(op.Desired, op.Began, changed)):
 		return onDisk
-	case op.Actual.known() && len(op.Actual.troubles) == 0:
+	case op.Actual.known() && op.Actual.err() == nil:
 		return renewal
 	default:
 		return asking

@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -65,11 +66,7 @@ func (e emptyDir) mount(_ context.Context, p podFolder, v *v1.Volume) (string, e
 			"without --evict-static-pods no static pod is evicted",
 			"pod", p.pod.UID, "volume", v.Name, "sizeLimit", size.String())
 	}
-	note := medium.kind
-	if note == "" {
-		note = onDiskNote
-	}
-	return path, setReady(p, emptyDirNotes(v.Name), note)
+	return path, setReady(p, emptyDirNotes(v.Name), cmp.Or(medium.kind, onDiskNote))
 }
 
 func (emptyDir) mounted(p podFolder, v *v1.Volume) bool {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"go.uber.org/goleak"
@@ -70,6 +71,25 @@ func emptyDirVolume(name string) v1.Volume {
 
 func hostPathVolume(name, path string, kind v1.HostPathType) v1.Volume {
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: path, Type: &kind}}}
+}
+
+// failure is a volume that could not be mounted.
+type failure struct {
+	volume, message string
+	permanent       bool
+}
+
+func (o mountOutcome) failures() (out []failure) {
+	for _, v := range o.volumes {
+		if v.err != nil {
+			out = append(out, failure{v.name, v.err.Error(), isPermanent(v.err)})
+		}
+	}
+	return out
+}
+
+func (o mountOutcome) paths() map[string]string {
+	return state{}.after(o, time.Time{}).paths()
 }
 
 func newDisk(t testing.TB, list ...plugin) disk {

@@ -66,13 +66,14 @@ func checkUID(uid string) error {
 
 // makePod makes the folders of a pod and opens the topmost.
 func makePod(pods *safepath.Root, uid string, pod *v1.Pod) (podFolder, error) {
-	if err := checkUID(uid); err != nil {
-		return podFolder{}, err
-	}
+	err := checkUID(uid)
 	for _, below := range []string{volumesFolder, pluginsFolder, "containers"} {
-		if err := pods.MkdirAll(filepath.Join(uid, below), folderMode); err != nil {
-			return podFolder{}, err
+		if err == nil {
+			err = pods.MkdirAll(filepath.Join(uid, below), folderMode)
 		}
+	}
+	if err != nil {
+		return podFolder{}, err
 	}
 	return openPod(pods, uid, pod)
 }

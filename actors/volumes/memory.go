@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -84,16 +86,14 @@ func pageSize(pod *v1.Pod, asked v1.StorageMedium) (int64, error) {
 	switch {
 	case named && !sizes[text]:
 		return 0, permanent("emptyDir.medium %s: no container requests huge pages of this size", asked)
-	case !named && asked != v1.StorageMediumHugePages:
+	case named:
+	case asked != v1.StorageMediumHugePages:
 		return 0, permanent("emptyDir.medium %q is not known", asked)
-	case !named && len(sizes) != 1:
-		return 0,
-			permanent("emptyDir.medium HugePages is for pods that request huge pages of one size; this one requests %d sizes",
-				len(sizes))
-	case !named:
-		for only := range sizes {
-			text = only
-		}
+	case len(sizes) != 1:
+		return 0, permanent("emptyDir.medium HugePages is for pods that request huge pages of one size; "+
+			"this one requests %d sizes", len(sizes))
+	default:
+		text = slices.Collect(maps.Keys(sizes))[0]
 	}
 	size, err := resource.ParseQuantity(text)
 	if err != nil {

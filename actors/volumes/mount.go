@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
@@ -19,9 +20,10 @@ import (
 // volumesAtATime bounds how many volumes of one pod are mounted side by side.
 const volumesAtATime = 8
 
-// volumeOutcome is what came of mounting one volume.
+// volumeOutcome is what came of mounting one volume; one without a name is of the pod's folder, which could not be made.
 type volumeOutcome struct {
-	volume *v1.Volume
+	name   string
+	of     *v1.Volume
 	path   string
 	err    error
 	renew  time.Time // when it is to be mounted again; zero: when something changes
@@ -38,10 +40,8 @@ func (p podFolder) renewAt(at time.Time) {
 // mountPod mounts the volumes that are named, all where none is, side by side. Each is an operation of its own, which goes on
 // when one of them hangs and the others are done.
 func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...string) mountOutcome {
-	out := mountOutcome{only: only, paths: map[string]string{}, renew: map[string]time.Time{}}
-	if err := d.inFolder(uid, pod, func(podFolder) error { return nil }); err != nil {
-		out.failures = append(out.failures, failureOf("", err))
-		return out
+	if err := d.inFolder(makePod, uid, pod, func(podFolder) error { return nil }); err != nil {
+		return mountOutcome{only, []volumeOutcome{{err: err}}}
 	}
 	volumes := slices.DeleteFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
 		return len(only) > 0 && !slices.Contains(only, v.Name)
@@ -55,7 +55,7 @@ func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...str
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
-			results[i] = volumeOutcome{volume: v, err: errors.New("other volumes of the pod hang, and left no time for it")}
+			results[i] = volumeOutcome{name: v.Name, err: errors.New("other volumes of the pod hang, and left no time for it")}
 			continue
 		}
 		wg.Go(func() {
@@ -64,32 +64,19 @@ func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...str
 		})
 	}
 	wg.Wait()
-	for _, r := range results {
-		out.events = append(out.events, r.events...)
-		if r.err != nil {
-			out.failures = append(out.failures, failureOf(r.volume.Name, r.err))
-		} else {
-			out.paths[r.volume.Name] = r.path
-			if !r.renew.IsZero() {
-				out.renew[r.volume.Name] = r.renew
-			}
-		}
-	}
-	return out
+	return mountOutcome{only, results}
 }
 
-func failureOf(volume string, err error) failure {
-	return failure{volume, messages.OneLine(err), isPermanent(err), isWait(err)}
-}
-
-// inFolder does something in the pod's folder, which is made where it is missing.
-func (d disk) inFolder(uid string, pod *v1.Pod, do func(podFolder) error) error {
+// inFolder does something in the pod's folder, which is opened by openPod or makePod.
+func (d disk) inFolder(
+	open func(*safepath.Root, string, *v1.Pod) (podFolder, error), uid string, pod *v1.Pod, do func(podFolder) error,
+) error {
 	pods, err := openPods(d.rootDir)
 	if err != nil {
 		return err
 	}
 	defer d.close(pods)
-	folder, err := makePod(pods, uid, pod)
+	folder, err := open(pods, uid, pod)
 	if err != nil {
 		return err
 	}
@@ -101,7 +88,7 @@ func (d disk) inFolder(uid string, pod *v1.Pod, do func(podFolder) error) error 
 // mountVolume mounts one volume as the one operation on it, or joins who does; what is done for an older desired state is
 // awaited.
 func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) volumeOutcome {
-	fits := func(o volumeOutcome) bool { return o.volume == v }
+	fits := func(o volumeOutcome) bool { return o.of == v }
 	key := operationsPrefix + volumeKey(uid, v.Name)
 	out, err := reconcile.Join(ctx, d.ops, key, operationTimeout, fits, func(ctx context.Context) volumeOutcome {
 		return d.mountOne(ctx, uid, pod, v)
@@ -110,20 +97,20 @@ func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Vo
 		err = fmt.Errorf("it is still being mounted after %s; that goes on", d.timeouts.volume)
 	}
 	if err != nil {
-		return volumeOutcome{volume: v, err: err}
+		return volumeOutcome{name: v.Name, err: err}
 	}
 	return out
 }
 
 func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) volumeOutcome {
-	out := volumeOutcome{volume: v}
+	out := volumeOutcome{name: v.Name, of: v}
 	p, err := pluginFor(d.plugins, v)
 	if err != nil {
 		out.err = err
 		return out
 	}
 	began := time.Now()
-	out.err = d.inFolder(uid, pod, func(folder podFolder) error {
+	out.err = d.inFolder(makePod, uid, pod, func(folder podFolder) error {
 		folder.out = &out
 		out.path, err = p.mount(ctx, folder, v)
 		return err

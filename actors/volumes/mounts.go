@@ -3,7 +3,6 @@ package volumes
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -33,30 +32,25 @@ func mountsIn(folder podFolder) ([]*mountinfo.Info, error) {
 	return mounts, nil
 }
 
-// foreign are the mounts in the folder of a volume that somebody else made.
+// foreign are the mounts on the folder of a volume and in it that somebody else made: all but what its kind mounts there. That is
+// one file system of memory, and all of it, as a part that is bound there is somebody else's; or what is at a path of its own.
 func foreign(mounts []*mountinfo.Info, folder podFolder, p plugin, f foundVolume) []*mountinfo.Info {
-	at := filepath.Join(folder.Path(), f.path())
-	out := foreignMounts(mounts, at, p.inMemory(folder, f.volume))
+	at, own := filepath.Join(folder.Path(), f.path()), ""
 	if m, ok := p.(mounter); ok {
-		own := filepath.Join(folder.Path(), m.mountsAt(f.volume))
-		out = slices.DeleteFunc(out, func(m *mountinfo.Info) bool { return m.Mountpoint == own })
+		own = filepath.Join(folder.Path(), m.mountsAt(f.volume))
 	}
-	return out
-}
-
-// foreignMounts are those in the folder of a volume, and those on it where they are not what its kind mounts there: one file
-// system of memory, and all of it. A part of another file system that is bound there is somebody else's.
-func foreignMounts(mounts []*mountinfo.Info, path string, inMemory bool) []*mountinfo.Info {
 	var on, below []*mountinfo.Info
 	for _, m := range mounts {
 		switch {
-		case m.Mountpoint == path:
+		case m.Mountpoint == own:
+		case m.Mountpoint == at:
 			on = append(on, m)
-		case strings.HasPrefix(m.Mountpoint, path+"/"):
+		case strings.HasPrefix(m.Mountpoint, at+"/"):
 			below = append(below, m)
 		}
 	}
-	if len(on) == 1 && inMemory && on[0].Root == "/" && (on[0].FSType == "tmpfs" || on[0].FSType == "hugetlbfs") {
+	if len(on) == 1 && on[0].Root == "/" && (on[0].FSType == "tmpfs" || on[0].FSType == "hugetlbfs") &&
+		p.inMemory(folder, f.volume) {
 		return below
 	}
 	return append(on, below...)

@@ -97,30 +97,30 @@ func TestObjectsAsFiles(t *testing.T) {
 			d := newDisk(t)
 			d.node.Objects = &objectset.Board{}
 			pod := inNamespace(podWith("u", c.volume))
-			if out := d.mountPod(t.Context(), "u", pod); len(out.failures) != 1 && c.name != "a token" {
+			if out := d.mountPod(t.Context(), "u", pod); len(out.failures()) != 1 && c.name != "a token" {
 				t.Errorf("before the objects were read: %+v", out)
 			}
 			d.node.Objects.Publish(objectsOf("red"))
 			out := d.mountPod(t.Context(), "u", pod)
 			if c.wrong != nil {
 				for _, word := range c.wrong {
-					if len(out.failures) != 1 || !strings.Contains(out.failures[0].message, word) {
-						t.Errorf("got %+v, want a failure with %s", out.failures, word)
+					if len(out.failures()) != 1 || !strings.Contains(out.failures()[0].message, word) {
+						t.Errorf("got %+v, want a failure with %s", out.failures(), word)
 					}
 				}
-				if out.failures[0].permanent != (c.name == "a token") {
-					t.Errorf("permanent: %v", out.failures[0].permanent)
+				if out.failures()[0].permanent != (c.name == "a token") {
+					t.Errorf("permanent: %v", out.failures()[0].permanent)
 				}
 				return
 			}
-			if got := seen(t, out.paths["v"]); !maps.Equal(got, c.want) {
+			if got := seen(t, out.paths()["v"]); !maps.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 			if !d.stillMounted("u", pod) {
 				t.Error("it is not found")
 			}
 			if c.volume.Secret != nil && len(c.want) > 0 {
-				real, err := filepath.EvalSymlinks(filepath.Join(out.paths["v"], "word"))
+				real, err := filepath.EvalSymlinks(filepath.Join(out.paths()["v"], "word"))
 				must(t, err)
 				if m := mode(t, real); m != 0o600 {
 					t.Errorf("mode %s", m)

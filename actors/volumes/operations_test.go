@@ -37,7 +37,7 @@ func TestOperationsOutliveWhoAskedForThem(t *testing.T) {
 	go func() { first <- d.mountPod(ctx, "u", pod) }()
 	<-g.entered
 	cancel()
-	if out := <-first; len(out.failures) != 1 || out.failures[0].permanent {
+	if out := <-first; len(out.failures()) != 1 || out.failures()[0].permanent {
 		t.Errorf("the first got %+v", out)
 	}
 	write(t, d.pod("u/file"))
@@ -57,7 +57,7 @@ func TestOperationsOutliveWhoAskedForThem(t *testing.T) {
 // What an earlier life of the actor began is joined when it does all that is asked for now, and no more.
 func TestWhatIsJoined(t *testing.T) {
 	one, other := podWith("u", emptyDirVolume("a")), podWith("u", emptyDirVolume("b"))
-	known := state{paths: map[string]string{}}
+	known := state{volumes: map[string]volumeState{}}
 	mount := operation{Desired: one}
 	for _, c := range []struct {
 		underWay, mine operation
@@ -78,7 +78,7 @@ func TestWhatIsJoined(t *testing.T) {
 func TestAPanicOfAPluginIsAFailureOfItsPod(t *testing.T) {
 	d := newDisk(t, gate{panics: true})
 	out := d.mountPod(t.Context(), "u", podWith("u", hostPathVolume("v", "/x", v1.HostPathUnset)))
-	if len(out.failures) != 1 || !strings.Contains(out.failures[0].message, "bug") {
+	if len(out.failures()) != 1 || !strings.Contains(out.failures()[0].message, "bug") {
 		t.Errorf("got %+v", out)
 	}
 }
@@ -108,7 +108,7 @@ func TestAVolumeThatHangsIsAlone(t *testing.T) {
 	for len(h.entered) == 0 { // the timeout can end before the mount has begun
 		out = d.mountPod(t.Context(), "u", pod)
 	}
-	if i := slices.IndexFunc(out.failures, func(f failure) bool {
+	if i := slices.IndexFunc(out.failures(), func(f failure) bool {
 		return f.volume == "hung" &&
 			strings.Contains(f.message, "still being mounted")
 	}); i < 0 {
@@ -119,7 +119,7 @@ func TestAVolumeThatHangsIsAlone(t *testing.T) {
 	for _, v := range volumes[1:] {
 		others = append(others, v.Name)
 	}
-	if out := d.mountPod(t.Context(), "u", pod, others...); len(out.failures) > 0 || len(out.paths) != len(others) {
+	if out := d.mountPod(t.Context(), "u", pod, others...); len(out.failures()) > 0 || len(out.paths()) != len(others) {
 		t.Errorf("the others: %+v", out)
 	}
 	err := d.unmountPod(t.Context(), "u", true)
@@ -130,7 +130,7 @@ func TestAVolumeThatHangsIsAlone(t *testing.T) {
 	again := make(chan mountOutcome)
 	go func() { again <- d.mountPod(t.Context(), "u", pod) }()
 	close(h.leave)
-	if out := <-again; len(out.failures) > 0 || out.paths["hung"] != "/gate" || len(out.paths) != len(volumes) {
+	if out := <-again; len(out.failures()) > 0 || out.paths()["hung"] != "/gate" || len(out.paths()) != len(volumes) {
 		t.Errorf("in the end: %+v", out)
 	}
 	if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
@@ -154,7 +154,7 @@ func TestVolumesAreMountedSideBySide(t *testing.T) {
 		}
 	}
 	close(g.leave)
-	if out := <-done; len(out.failures) > 0 || len(out.paths) != 2 {
+	if out := <-done; len(out.failures()) > 0 || len(out.paths()) != 2 {
 		t.Errorf("got %+v", out)
 	}
 }

@@ -15,55 +15,57 @@ import (
 
 // state is what is known of the volumes of one pod. It is a value: nothing in it is changed in place.
 type state struct {
-	paths    map[string]string      // of what is mounted; nil: nothing is known
-	troubles map[string]trouble     // by volume
-	renew    map[string]time.Time   // when a volume is to be mounted again, of those that are
-	version  uint64                 // of the ConfigMaps and Secrets that it may read, when they were mounted last
-	last     *mountOutcome          // what has just come of mounting
-	events   []messages.RecordEvent // of the last mount
+	volumes map[string]volumeState // nil: nothing is known; that without a name is the pod's folder, where it failed
+	version uint64                 // of the ConfigMaps and Secrets that it may read, when they were mounted last
+	last    *mountOutcome          // what has just come of mounting
+	events  []messages.RecordEvent // of the last mount
 }
 
-// failure is why one volume could not be mounted. The volume is empty when it is about the pod's folder.
-type failure struct {
-	volume, message string
-	permanent       bool
-	waits           bool // for what others have to do first
+// volumeState is what is known of one volume. Each has a back-off of its own.
+type volumeState struct {
+	path  string
+	err   error // why it could not be mounted
+	fails int   // in a row
+	// again is when it is to be mounted again, to be renewed or since it failed; zero: not by itself.
+	again time.Time
 }
 
-// trouble is one volume that could not be mounted: each has a back-off of its own.
-type trouble struct {
-	failure
-	fails   int       // in a row
-	retryAt time.Time // zero: it is not tried again by itself
-}
+func (s state) known() bool { return s.volumes != nil }
 
-func (s state) known() bool { return s.paths != nil }
+// paths are the volumes that are mounted.
+func (s state) paths() map[string]string {
+	out := map[string]string{}
+	for name, v := range s.volumes {
+		if v.err == nil {
+			out[name] = v.path
+		}
+	}
+	return out
+}
 
 // after takes what came of a mount: of the volumes that it was of, and of no others.
 func (s state) after(out mountOutcome, now time.Time) state {
-	next := state{paths: map[string]string{}, troubles: map[string]trouble{}, renew: map[string]time.Time{}, version: s.version,
-		events: out.events}
+	next := state{volumes: map[string]volumeState{}, version: s.version}
 	if len(out.only) > 0 {
-		maps.Copy(next.paths, s.paths)
-		maps.Copy(next.troubles, s.troubles)
-		maps.Copy(next.renew, s.renew)
-		for _, volume := range append(slices.Clone(out.only), "") {
-			delete(next.troubles, volume)
-			delete(next.renew, volume)
+		maps.Copy(next.volumes, s.volumes)
+		for _, name := range append(slices.Clone(out.only), "") {
+			delete(next.volumes, name)
 		}
 	}
-	maps.Copy(next.renew, out.renew)
-	maps.Copy(next.paths, out.paths)
-	for _, f := range out.failures {
-		t := trouble{failure: f, fails: s.troubles[f.volume].fails + 1}
-		if !f.permanent {
+	for _, o := range out.volumes {
+		v := volumeState{path: o.path, err: o.err, again: o.renew}
+		if v.err != nil {
 			policy := retry
-			if f.waits {
+			if isWait(v.err) {
 				policy = waitRetry
 			}
-			t.retryAt = now.Add(policy.After(t.fails, 0))
+			v.fails = s.volumes[o.name].fails + 1
+			if v.again = now.Add(policy.After(v.fails, 0)); isPermanent(v.err) {
+				v.again = time.Time{}
+			}
 		}
-		next.troubles[f.volume] = t
+		next.volumes[o.name] = v
+		next.events = append(next.events, o.events...)
 	}
 	return next
 }
@@ -76,11 +78,8 @@ func (s state) due(pod *v1.Pod, now time.Time, changed bool) []string {
 	}
 	var out []string
 	for _, v := range podspec.UsedVolumes(pod) {
-		t, troubled := s.troubles[v.Name]
-		renew := s.renew[v.Name]
-		switch {
-		case troubled && !t.retryAt.IsZero() && !t.retryAt.After(now), !troubled && s.paths[v.Name] == "",
-			!troubled && !renew.IsZero() && !renew.After(now), changed && holds(v, ofObjects):
+		is, tried := s.volumes[v.Name]
+		if !tried || !is.again.IsZero() && !is.again.After(now) || changed && holds(v, ofObjects) {
 			out = append(out, v.Name)
 		}
 	}
@@ -89,16 +88,10 @@ func (s state) due(pod *v1.Pod, now time.Time, changed bool) []string {
 
 // next is when a volume is tried again, or renewed, next; zero: never.
 func (s state) next() (next time.Time) {
-	sooner := func(at time.Time) {
-		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
+	for _, v := range s.volumes {
+		if !v.again.IsZero() && (next.IsZero() || v.again.Before(next)) {
+			next = v.again
 		}
-	}
-	for _, t := range s.troubles {
-		sooner(t.retryAt)
-	}
-	for _, at := range s.renew {
-		sooner(at)
 	}
 	return next
 }
@@ -118,15 +111,19 @@ func (s state) err() error {
 // failed is what the pod is told of each volume that is not mounted.
 func (s state) failed(uid string) []messages.VolumesFailed {
 	var out []messages.VolumesFailed
-	for _, volume := range slices.Sorted(maps.Keys(s.troubles)) {
-		t := s.troubles[volume]
-		text := t.message
-		if volume != "" {
-			text = "volume \"" + volume + "\": " + text
+	for _, name := range slices.Sorted(maps.Keys(s.volumes)) {
+		v := s.volumes[name]
+		if v.err == nil {
+			continue
 		}
-		out = append(out, messages.VolumesFailed{UID: uid, Volume: volume, Reason: messages.Reason{
-			Code: messages.ReasonFailedMount, Message: text, Permanent: t.permanent, RetryAt: t.retryAt,
-			Tries: t.fails, Cause: t.message,
+		cause := messages.OneLine(v.err)
+		text := cause
+		if name != "" {
+			text = "volume \"" + name + "\": " + text
+		}
+		out = append(out, messages.VolumesFailed{UID: uid, Volume: name, Reason: messages.Reason{
+			Code: messages.ReasonFailedMount, Message: text, Permanent: isPermanent(v.err), RetryAt: v.again, Tries: v.fails,
+			Cause: cause,
 		}})
 	}
 	return out

@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,9 +27,8 @@ func TestEachVolumeHasItsOwnBackOff(t *testing.T) {
 	if only := (state{}).due(pod, anyTime, false); len(only) != 0 {
 		t.Errorf("first %v are mounted", only)
 	}
-	v := mounts(state{troubles: map[string]trouble{"often": {fails: 3}}}, pod, anyTime, mountOutcome{
-		paths: map[string]string{"fine": "/fine"}, failures: []failure{{volume: "often", message: "x", permanent: false}, {volume: "once", message: "y", permanent: false}},
-	})
+	v := mounts(state{volumes: map[string]volumeState{"often": {fails: 3}}}, pod, anyTime, mountOutcome{volumes: []volumeOutcome{
+		{name: "fine", path: "/fine"}, {name: "often", err: errors.New("x")}, {name: "once", err: errors.New("y")}}})
 	if v.Err == nil || v.Err.Error() != `volume "often": x; volume "once": y` || !v.Again.Equal(anyTime.Add(retry.First)) {
 		t.Fatalf("%+v", v)
 	}
@@ -45,16 +45,16 @@ func TestEachVolumeHasItsOwnBackOff(t *testing.T) {
 	if only := v.Actual.due(pod, now, false); !slices.Equal(only, []string{"once"}) {
 		t.Errorf("then %v are mounted", only)
 	}
-	v = mounts(v.Actual, pod, now, mountOutcome{only: []string{"once"}, paths: map[string]string{"once": "/once"}})
+	v = mounts(v.Actual, pod, now, mountOutcome{only: []string{"once"}, volumes: []volumeOutcome{{name: "once", path: "/once"}}})
 	if now = anyTime.Add(4 * time.Second); v.Err == nil || !v.Again.Equal(now) {
 		t.Fatalf("%+v", v)
 	}
 	if only := v.Actual.due(pod, now, false); !slices.Equal(only, []string{"often"}) {
 		t.Errorf("last %v are mounted", only)
 	}
-	v = mounts(v.Actual, pod, now, mountOutcome{only: []string{"often"}, paths: map[string]string{"often": "/often"}})
+	v = mounts(v.Actual, pod, now, mountOutcome{only: []string{"often"}, volumes: []volumeOutcome{{name: "often", path: "/often"}}})
 	want := map[string]string{"fine": "/fine", "often": "/often", "once": "/once"}
-	if v.Err != nil || !v.Again.IsZero() || fmt.Sprint(v.Actual.paths) != fmt.Sprint(want) {
+	if v.Err != nil || !v.Again.IsZero() || fmt.Sprint(v.Actual.paths()) != fmt.Sprint(want) {
 		t.Errorf("%+v", v)
 	}
 }
@@ -64,13 +64,10 @@ func TestWhatIsDue(t *testing.T) {
 	config := v1.Volume{Name: "config", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}}
 	pod := podWith("u", config, emptyDirVolume("refused"), emptyDirVolume("later"), emptyDirVolume("mounted"))
 	later := anyTime.Add(time.Minute)
-	s := state{
-		paths: map[string]string{"mounted": "/m"},
-		troubles: map[string]trouble{
-			"config": {failure{volume: "config", message: "", permanent: false}, 1, later}, "later": {failure{volume: "later", message: "", permanent: false}, 1, later},
-			"refused": {failure{volume: "refused", message: "", permanent: true}, 1, time.Time{}},
-		},
-	}
+	no := errors.New("no")
+	s := state{volumes: map[string]volumeState{
+		"mounted": {path: "/m"}, "config": {err: no, fails: 1, again: later}, "later": {err: no, fails: 1, again: later},
+		"refused": {err: permanentError{no}, fails: 1}}}
 	for _, c := range []struct {
 		now     time.Time
 		changed bool
@@ -80,11 +77,11 @@ func TestWhatIsDue(t *testing.T) {
 			t.Errorf("%+v: due are %v", c, due)
 		}
 	}
-	v := mounts(s, pod, anyTime, mountOutcome{only: []string{"config"}, paths: map[string]string{"config": "/c"}})
-	if !v.Again.Equal(later) || len(v.Actual.troubles) != 2 {
+	v := mounts(s, pod, anyTime, mountOutcome{only: []string{"config"}, volumes: []volumeOutcome{{name: "config", path: "/c"}}})
+	if !v.Again.Equal(later) || len(v.Actual.failed("u")) != 2 {
 		t.Errorf("%+v", v)
 	}
-	v = mounts(v.Actual, pod, later, mountOutcome{only: []string{"later"}, paths: map[string]string{"later": "/l"}})
+	v = mounts(v.Actual, pod, later, mountOutcome{only: []string{"later"}, volumes: []volumeOutcome{{name: "later", path: "/l"}}})
 	if !v.Again.IsZero() || v.Err == nil {
 		t.Errorf("%+v", v)
 	}
@@ -93,7 +90,7 @@ func TestWhatIsDue(t *testing.T) {
 // The folder's trouble is that of all its volumes, and so is an operation that did not end.
 func TestAFolderThatCannotBeMade(t *testing.T) {
 	pod := podWith("u", emptyDirVolume("a"))
-	no := mountOutcome{failures: []failure{{volume: "", message: "no disk", permanent: false}}}
+	no := mountOutcome{volumes: []volumeOutcome{{err: errors.New("no disk")}}}
 	v := mounts(state{}, pod, anyTime, no)
 	now := anyTime.Add(retry.First)
 	only := v.Actual.due(pod, now, false)
@@ -117,10 +114,10 @@ func TestAFolderThatFailedOnceHasAllMounted(t *testing.T) {
 	pod := podWith("u", emptyDirVolume("a"), emptyDirVolume("b"))
 	first, err := d.Ensure(t.Context(), operation{Key: "u", Desired: pod, Began: anyTime})
 	known := judge(anyTime, operation{Key: "u", Desired: pod}, verdict{Actual: first, Err: err}).Actual
-	again := known.after(mountOutcome{only: []string{"a"}, failures: []failure{{volume: "", message: "too many open files", permanent: false}}}, anyTime)
+	again := known.after(mountOutcome{only: []string{"a"}, volumes: []volumeOutcome{{err: errors.New("too many open files")}}}, anyTime)
 	later := anyTime.Add(time.Minute)
 	s, err := d.Ensure(t.Context(), operation{Key: "u", Desired: pod, Began: later, Actual: again})
-	if err != nil || s.last == nil || len(s.last.paths) != 2 {
+	if err != nil || s.last == nil || len(s.last.paths()) != 2 {
 		t.Fatalf("mounted is %+v, %v", s.last, err)
 	}
 	if v := judge(later, operation{Key: "u", Desired: pod}, verdict{Actual: s}); v.Err != nil || !v.Again.IsZero() {

@@ -148,8 +148,8 @@ func (a *actor) nodeObserved(ctx supervisors.Context, node *v1.Node) {
 func (a *actor) lookAgain(ctx supervisors.Context) {
 	var uids []string
 	a.volumes.Each(func(r report) {
-		for _, t := range r.Actual.troubles {
-			if t.waits {
+		for _, v := range r.Actual.volumes {
+			if isWait(v.err) {
 				uids = append(uids, r.Key)
 				return
 			}

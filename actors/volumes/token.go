@@ -39,18 +39,15 @@ type tokenError struct{ error }
 // Unwrap gives the cause.
 func (e tokenError) Unwrap() error { return e.error }
 
-// mayPass says that content is not known now, and that what was written before may be as good.
-func mayPass(err error) bool {
-	_, token := errors.AsType[tokenError](err)
-	return token || objectset.IsUnread(err)
-}
-
-// renewTroubled has a volume looked at again that stays as it is since its token cannot be had.
-func (p podFolder) renewTroubled(v *v1.Volume, err error) {
+// mayPass says that content is not known now, and that what was written before may be as good. A volume whose token cannot be had
+// is looked at again.
+func (p podFolder) mayPass(v *v1.Volume, err error) bool {
 	if _, token := errors.AsType[tokenError](err); token {
 		p.node.log.Warn("a volume's token cannot be renewed; the old one stays", "pod", p.pod.UID, "volume", v.Name, "error", err)
 		p.renewAt(time.Now().Add(renewRetry))
+		return true
 	}
+	return objectset.IsUnread(err)
 }
 
 // tokenFile adds a token. Who else than root may read it is the kubelet's rule: everybody by the volume's mode, unless the pod

@@ -221,10 +221,10 @@ func TestTheModeOfAToken(t *testing.T) {
 			c.how(pod)
 			for range 2 { // the second time it is there
 				out := d.mountPod(t.Context(), "u", pod)
-				if len(out.failures) > 0 {
-					t.Fatalf("%+v", out.failures)
+				if len(out.failures()) > 0 {
+					t.Fatalf("%+v", out.failures())
 				}
-				real, err := filepath.EvalSymlinks(filepath.Join(out.paths["v"], "token"))
+				real, err := filepath.EvalSymlinks(filepath.Join(out.paths()["v"], "token"))
 				must(t, err)
 				if m, u := mode(t, real), ownerOf(t, real); m != c.mode || u != c.user {
 					t.Errorf("mode %s of user %d", m, u)
@@ -239,7 +239,7 @@ func TestTheModeOfAToken(t *testing.T) {
 	static.Annotations = nil
 	d := newDisk(t)
 	d.node.Tokens = &mint{now: time.Now}
-	if out := d.mountPod(t.Context(), "s", static); len(out.failures) != 1 || !out.failures[0].permanent {
+	if out := d.mountPod(t.Context(), "s", static); len(out.failures()) != 1 || !out.failures()[0].permanent {
 		t.Errorf("a static pod: %+v", out)
 	}
 }

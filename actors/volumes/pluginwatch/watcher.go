@@ -44,7 +44,7 @@ type Watcher struct {
 	Log      *slog.Logger
 
 	sockets map[string]*socket // by path; Run's alone
-	done    chan answer
+	done    chan func()        // what came of asking one, for Run
 	asking  sync.WaitGroup
 }
 
@@ -74,14 +74,6 @@ type socket struct {
 	name    string
 }
 
-// answer is what came of asking a socket.
-type answer struct {
-	*socket
-	handler Handler // that took it
-	name    string
-	err     error // why none did
-}
-
 // Run watches until ctx ends. A panic in it is logged, and it goes on.
 func (w *Watcher) Run(ctx context.Context) {
 	defer w.asking.Wait()
@@ -106,7 +98,7 @@ func (w *Watcher) watch(ctx context.Context) error {
 	}
 	defer events.Close() //nolint:errcheck // it only closes descriptors
 	if w.sockets == nil {
-		w.sockets, w.done = map[string]*socket{}, make(chan answer)
+		w.sockets, w.done = map[string]*socket{}, make(chan func())
 	}
 	for {
 		due, err := w.scan(ctx, events, time.Now())
@@ -117,8 +109,8 @@ func (w *Watcher) watch(ctx context.Context) error {
 		case <-events.Events:
 		case err := <-events.Errors:
 			w.Log.Warn("plugins are found later", "folder", w.Dir, "error", err)
-		case a := <-w.done:
-			w.ended(a)
+		case take := <-w.done:
+			take()
 		case <-time.After(due):
 		case <-ctx.Done():
 			return nil
@@ -183,29 +175,28 @@ func (w *Watcher) leave(s *socket) {
 }
 
 func (w *Watcher) register(ctx context.Context, s *socket) {
-	a := answer{socket: s}
-	a.err = guard.Call(w.Log, "the registration of a plugin", func() error {
-		var err error
-		a.handler, a.name, err = w.ask(ctx, s.path)
+	var handler Handler
+	var name string
+	err := guard.Call(w.Log, "the registration of a plugin", func() (err error) {
+		handler, name, err = w.ask(ctx, s.path)
 		return err
 	})
 	select {
-	case w.done <- a:
+	case w.done <- func() { w.ended(s, handler, name, err) }:
 	case <-ctx.Done():
 	}
 }
 
-func (w *Watcher) ended(a answer) {
-	s := a.socket
+func (w *Watcher) ended(s *socket, handler Handler, name string, err error) {
 	s.busy = false
-	if a.err == nil {
-		s.fails, s.again, s.handler, s.name = 0, false, a.handler, a.name
+	if err == nil {
+		s.fails, s.again, s.handler, s.name = 0, false, handler, name
 		w.Log.Info("plugin registered", "plugin", s.name, "socket", s.path)
 		return
 	}
 	s.fails++
 	s.retryAt = time.Now().Add(retry.After(s.fails, 0))
-	w.Log.Warn("a plugin cannot be registered", "socket", s.path, "error", a.err, "retryAt", s.retryAt)
+	w.Log.Warn("a plugin cannot be registered", "socket", s.path, "error", err, "retryAt", s.retryAt)
 }
 
 // ask asks a socket who is behind it, has its handler take it, and says what came of that.
