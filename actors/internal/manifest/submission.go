@@ -39,13 +39,12 @@ func LoadSubmission(path string, data []byte, opts Options) (s Submission, probl
 			continue
 		}
 		for _, d := range decodeChunk(path, c, true) {
-			l := &loading{document: &d, opts: opts, seen: seen}
-			if pod := l.load(); pod != nil {
-				s.Pods = append(s.Pods, pod)
+			one := d.load(opts, seen)
+			if one.Pod != nil {
+				s.Pods = append(s.Pods, one.Pod)
 			}
 			s.Documents = append(s.Documents, d)
-			slices.SortStableFunc(l.problems, func(a, b Problem) int { return a.Line - b.Line })
-			problems = append(problems, l.problems...)
+			problems = append(problems, one.Problems...)
 		}
 	}
 	return s, problems
