@@ -25,8 +25,6 @@ type startCheck struct {
 	keys     keys
 }
 
-func (startCheck) effect() {}
-
 // checked is the end of a check.
 type checked struct {
 	startCheck
@@ -62,7 +60,7 @@ func (b *machine) checked(now time.Time, m checked) []effect {
 	default:
 		n.stage = looks
 		if im.look.phase != busy { // else that look leads here again
-			b.refuse(now, im, m.note)
+			b.refuse(now, im, notYours, m.note)
 		}
 	}
 	return b.flush(now)

@@ -106,7 +106,6 @@ type holder struct {
 // notAsked says why a plugin is not asked for a pod.
 type notAsked string
 
-// Error implements error.
 func (e notAsked) Error() string { return string(e) }
 
 // holder reads the service account and gets its token.
