@@ -3,6 +3,7 @@ package registration
 import (
 	"maps"
 	"net/netip"
+	"runtime"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -44,7 +45,7 @@ func (w Desired) initial() *v1.Node {
 
 func (w Desired) defaultLabels() map[string]string {
 	return map[string]string{
-		v1.LabelHostname: w.Name, v1.LabelOSStable: goos, v1.LabelArchStable: goarch, labelBetaOS: goos, labelBetaArch: goarch,
+		v1.LabelHostname: w.Name, v1.LabelOSStable: runtime.GOOS, v1.LabelArchStable: runtime.GOARCH, labelBetaOS: runtime.GOOS, labelBetaArch: runtime.GOARCH,
 	}
 }
 
@@ -79,7 +80,7 @@ func (w Desired) reconciled(was *v1.Node, first bool) *v1.Node {
 	if node.Labels == nil {
 		node.Labels = map[string]string{}
 	}
-	node.Labels[v1.LabelOSStable], node.Labels[v1.LabelArchStable] = goos, goarch
+	node.Labels[v1.LabelOSStable], node.Labels[v1.LabelArchStable] = runtime.GOOS, runtime.GOARCH
 	w.annotateIPs(node)
 	if !first || !w.Register {
 		return node
