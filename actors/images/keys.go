@@ -172,7 +172,7 @@ func (a *images) recordPull(
 	if id := image.GetId(); id != "" {
 		ref = id
 	}
-	if err := a.opts.Records.Pulled(name.runtime, name.recorded(), ref, with, time.Now()); err != nil {
+	if err := a.opts.Records.Pulled(name.runtime, ref, with, time.Now()); err != nil {
 		log.Warn("could not keep with which credentials an image was pulled", "image", name.runtime, "error", err)
 	}
 }

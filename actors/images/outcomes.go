@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -43,21 +42,17 @@ func (b *machine) looked(now time.Time, name string, o outcome) []effect {
 // found answers those who do not insist on a pull, and may use the image without one. The others are sent to the pull, but for
 // those who must not pull.
 func (b *machine) found(now time.Time, im *image, o outcome) {
-	var recorded pullrecord.Name
-	if name, err := parseName(im.name); err == nil { // it was parsed when it was asked for
-		recorded = name.recorded()
-	}
 	refused, unsure := false, false
 	for _, n := range append(im.looking(), im.at(func(n *need) bool { return n.stage == pulls })...) {
 		insists := n.policy == v1.PullAlways && !n.pulled
-		n.denied = !insists && !n.pulled && !b.policy.Allows(recorded, o.record, n.keys.list)
+		n.denied = !insists && !n.pulled && !b.policy.Allows(im.name, o.record, n.keys.list)
 		switch {
 		case insists:
 		case !n.denied:
 			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: o.ref, Pulled: n.pulled,
 				Again: b.answers.gave(n.key, im.name)})
-		case n.stage == looks && n.mayBeOfAccount(recorded, o.record):
-			b.beginCheck(im, n, recorded, o)
+		case n.stage == looks && n.mayBeOfAccount(im.name, o.record):
+			b.beginCheck(im, n, o)
 			unsure = true
 		case n.policy == v1.PullNever:
 			refused = true

@@ -118,9 +118,6 @@ type imageName struct {
 	registry, repository string
 }
 
-// recorded is by what records of pulls and the allowlist know it.
-func (n imageName) recorded() pullrecord.Name { return pullrecord.NameOf(n.runtime, n.repository) }
-
 // parseName's error says what is wrong with the name.
 func parseName(image string) (imageName, error) {
 	named, err := reference.ParseNormalizedNamed(image)
