@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 )
 
@@ -133,7 +134,7 @@ func (c *cluster) failed(f *follower, err error) {
 		return
 	}
 	f.trouble.failed(err, c.now())
-	c.opts.Board.Fail(f.ref, c.plain(err))
+	c.opts.Board.Fail(f.ref, apiclient.Explained(err, c.opts.NodeName))
 }
 
 func (c *cluster) wake() {

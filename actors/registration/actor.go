@@ -137,7 +137,7 @@ func (a *actor) await(ctx supervisors.Context, version uint64) {
 func (a *actor) onSeen(ctx supervisors.Context, s Seen) {
 	a.await(ctx, s.Version)
 	if s.Err != nil {
-		s.Err = explained{apiclient.Explain(s.Err, a.opts.Desired.Name)}
+		s.Err = apiclient.Explained(s.Err, a.opts.Desired.Name)
 	}
 	was := a.state.node
 	known := was != nil
@@ -153,11 +153,6 @@ func (a *actor) onSeen(ctx supervisors.Context, s Seen) {
 	a.noteRegistered(ctx, known)
 	a.act(ctx)
 }
-
-// explained is an error's sentence for a person.
-type explained struct{ text string }
-
-func (e explained) Error() string { return e.text }
 
 // noteRegistered has the lease made as soon as there is a Node to which it can belong.
 func (a *actor) noteRegistered(ctx supervisors.Context, known bool) {
