@@ -149,9 +149,11 @@ func explain(l limit, r Reading, c candidate) (text string, annotations map[stri
 			request.String(), what)
 		return uses
 	}
-	if request, ok := podRequest(c.pod, what); ok && request.CmpInt64(workingSet(c.stats.Memory)) < 0 {
-		annotations[podAnnotation] = c.pod.Name
-		annotations[podUsageAnnotation] = say("Pod", c.pod.Name, workingSet(c.stats.Memory), request)
+	if own := c.pod.Spec.Resources; own != nil && what == v1.ResourceMemory {
+		if request, ok := own.Requests[what]; ok && request.CmpInt64(workingSet(c.stats.Memory)) < 0 {
+			annotations[podAnnotation] = c.pod.Name
+			annotations[podUsageAnnotation] = say("Pod", c.pod.Name, workingSet(c.stats.Memory), request)
+		}
 	}
 	var names, uses []string
 	for i := range c.stats.Containers {
@@ -165,14 +167,6 @@ func explain(l limit, r Reading, c candidate) (text string, annotations map[stri
 	}
 	annotations[containersAnnotation], annotations[containersUsageAnnotation] = strings.Join(names, ","), strings.Join(uses, ",")
 	return text, annotations
-}
-
-// podRequest is what the pod as a whole asks for of memory, where it does.
-func podRequest(pod *v1.Pod, what v1.ResourceName) (request resource.Quantity, ok bool) {
-	if own := pod.Spec.Resources; own != nil && what == v1.ResourceMemory {
-		request, ok = own.Requests[what]
-	}
-	return request, ok
 }
 
 // containerUse is what a container uses of memory or of disks; of what is not counted by container it is none.

@@ -141,11 +141,12 @@ func (p *parsedPair) Enqueue() {
 // is an error: what it holds may be good.
 func (s *Serving) signSelf(now time.Time) error {
 	pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile)
+	_, unreadable := errors.AsType[*fs.PathError](err) // in contrast to what is wrong with the content
 	switch {
 	case err == nil && now.Before(pair.Leaf.NotAfter.Add(-renewSelfSigned)):
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-	case unreadable(err):
+	case unreadable:
 		return err
 	case err != nil:
 		s.opts.Log.Warn("the self-signed serving certificate cannot be read; another one is made", "file", s.opts.CertFile,
@@ -162,12 +163,6 @@ func (s *Serving) signSelf(now time.Time) error {
 		return err
 	}
 	return atomicfile.WriteFile(s.opts.CertFile, chain, 0o644)
-}
-
-// unreadable says that a file could not be read, in contrast to what is wrong with its content.
-func unreadable(err error) bool {
-	_, is := errors.AsType[*fs.PathError](err)
-	return is
 }
 
 // byRequest asks the API server for the certificate, and for its successor before it expires or when the addresses change.

@@ -31,11 +31,6 @@ type checked struct {
 	note    string // which credential providers failed
 }
 
-// mayBeOfAccount says that a service account of this name brought the image.
-func (n *need) mayBeOfAccount(image string, r pullrecord.Record) bool {
-	return n.keys.pod != nil && r.Account(image, n.keys.pod.Namespace, n.keys.pod.Spec.ServiceAccountName)
-}
-
 func (b *machine) beginCheck(im *image, n *need, o outcome) {
 	b.checks++
 	n.stage, n.check = checks, b.checks

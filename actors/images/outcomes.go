@@ -51,7 +51,8 @@ func (b *machine) found(now time.Time, im *image, o outcome) {
 		case !n.denied:
 			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: o.ref, Pulled: n.pulled,
 				Again: b.answers.gave(n.key, im.name)})
-		case n.stage == looks && n.mayBeOfAccount(im.name, o.record):
+		case n.stage == looks && n.keys.pod != nil &&
+			o.record.Account(im.name, n.keys.pod.Namespace, n.keys.pod.Spec.ServiceAccountName): // it may have brought the image
 			b.beginCheck(im, n, o)
 			unsure = true
 		case n.policy == v1.PullNever:

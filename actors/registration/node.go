@@ -25,8 +25,11 @@ const (
 // initial is the Node to be made, without its status.
 func (w Desired) initial() *v1.Node {
 	node := &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Name, Labels: w.defaultLabels(), Annotations: map[string]string{}},
-		Spec:       v1.NodeSpec{ProviderID: w.ProviderID},
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name, Annotations: map[string]string{}, Labels: map[string]string{
+			v1.LabelHostname: w.Name, v1.LabelOSStable: runtime.GOOS, v1.LabelArchStable: runtime.GOARCH,
+			labelBetaOS: runtime.GOOS, labelBetaArch: runtime.GOARCH,
+		}},
+		Spec: v1.NodeSpec{ProviderID: w.ProviderID},
 	}
 	maps.Copy(node.Labels, w.Labels)
 	for _, t := range w.Taints {
@@ -41,12 +44,6 @@ func (w Desired) initial() *v1.Node {
 	}
 	w.annotateIPs(node)
 	return node
-}
-
-func (w Desired) defaultLabels() map[string]string {
-	return map[string]string{
-		v1.LabelHostname: w.Name, v1.LabelOSStable: runtime.GOOS, v1.LabelArchStable: runtime.GOARCH, labelBetaOS: runtime.GOOS, labelBetaArch: runtime.GOARCH,
-	}
 }
 
 // annotateIPs sets or removes annotationNodeIP.
