@@ -41,7 +41,8 @@ func (c *cluster) followServices() {
 // the cluster. Overhead and scheduling are not read: the API server has written both into the pods.
 func (c *cluster) followRuntimeClasses() {
 	e := &every[string, string]{
-		cluster: c, trouble: c.kind("RuntimeClasses"), publish: c.opts.Board.PutRuntimeClasses, fail: c.opts.Board.FailRuntimeClasses,
+		cluster: c, trouble: c.kind("RuntimeClasses"),
+		publish: c.opts.Board.PutRuntimeClasses, fail: c.opts.Board.FailRuntimeClasses,
 		entry: func(object any) (name, handler string, ok bool) {
 			if o, ok := object.(*nodev1.RuntimeClass); ok {
 				return o.Name, o.Handler, true

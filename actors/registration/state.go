@@ -145,9 +145,9 @@ func (b *nodeState) observe(s Seen) bool {
 	return changed
 }
 
-// older reports whether a is the same object as b at an earlier time. That has two causes. The watch is late, and the Node is from
-// before the answer to a write: it is dropped. Or the API server was set back, as by a restored backup: it is used. A list that
-// began after the answer decides, since it holds what there is now.
+// older reports whether a is the same object as b at an earlier time. That has two causes. The watch is late, and the Node is
+// from before the answer to a write: it is dropped. Or the API server was set back, as by a restored backup: it is used. A
+// list that began after the answer decides, since it holds what there is now.
 func older(a, b *v1.Node) bool {
 	if a == nil || b == nil || a.UID != b.UID {
 		return false

@@ -60,8 +60,8 @@ func (p Policy) verifies(repository string, ours bool) bool {
 	return false
 }
 
-// repositoryOf is the repository of an image as a pod names it, or as the runtime is given it, without tag and digest. Records and
-// the allowlist go by this, as the kubelet's do.
+// repositoryOf is the repository of an image as a pod names it, or as the runtime is given it, without tag and digest.
+// Records and the allowlist go by this, as the kubelet's do.
 func repositoryOf(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {

@@ -164,7 +164,8 @@ func hostPorts(pod *v1.Pod) []hostPort {
 	add := func(c *v1.Container) {
 		for _, p := range c.Ports {
 			if p.HostPort > 0 {
-				out = append(out, hostPort{port{cmp.Or(p.Protocol, v1.ProtocolTCP), p.HostPort}, cmp.Or(p.HostIP, allAddresses), pod})
+				at := port{cmp.Or(p.Protocol, v1.ProtocolTCP), p.HostPort}
+				out = append(out, hostPort{at, cmp.Or(p.HostIP, allAddresses), pod})
 			}
 		}
 	}

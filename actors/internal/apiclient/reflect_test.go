@@ -2,6 +2,7 @@ package apiclient
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -17,8 +18,10 @@ func TestAWatchThatIsStoppedEnds(t *testing.T) {
 	inner.Add(&v1.Pod{})
 	<-seen // it is on its way, and nobody takes it
 	o.Stop()
-	for range o.ResultChan() { // until it is closed
-		continue
+	for until := time.Now().Add(time.Minute); !inner.IsStopped(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("it goes on")
+		}
 	}
 }
 

@@ -104,6 +104,10 @@ func TestOnlyNamesThatMatterAreSeen(t *testing.T) {
 	if fresh, _ := w.Cover(places); fresh {
 		t.Error("what was watched is fresh")
 	}
+	places.Way(filepath.Join(dir, "one"))
+	if fresh, _ := w.Cover(Places{dir: places[dir]}); fresh {
+		t.Error("a name in a folder that is watched is fresh")
+	}
 	places = Places{}
 	places.Way(filepath.Join(dir, "below", "file"))
 	if fresh, _ := w.Cover(places); !fresh {

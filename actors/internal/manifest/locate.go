@@ -11,8 +11,8 @@ import (
 )
 
 // locator finds the line of a field within the text of one document. It reads the text again only when asked, as most
-// manifests have nothing wrong. JSON is read as YAML, which it is, but for characters beyond Unicode's first plane that are written
-// as two escapes.
+// manifests have nothing wrong. JSON is read as YAML, which it is, but for characters beyond Unicode's first plane that are
+// written as two escapes.
 type locator struct {
 	text []byte
 	root *place // nil: it was not read yet

@@ -24,7 +24,7 @@ func (b *Board) ServiceEnv(pod *v1.Pod) (map[string]string, error) {
 	services := b.services.all
 	if services == nil {
 		if OfAPIServer(pod) {
-			return nil, fmt.Errorf("Services: %w", unreadError{b.services.err})
+			return nil, fmt.Errorf("Services: %w", unreadError{b.services.err}) //nolint:staticcheck // the name of a kind
 		}
 		return nil, nil
 	}

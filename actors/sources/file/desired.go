@@ -140,10 +140,11 @@ func meant(left []document, p problem, samePlaces bool) []document {
 	if i := slices.IndexFunc(left, func(d document) bool { return named(d.Pod, p.Pod) }); i >= 0 {
 		return left[i : i+1]
 	}
-	if i := slices.IndexFunc(left, func(d document) bool { return d.Index == p.document }); samePlaces && p.document >= 0 && i >= 0 {
-		return left[i : i+1]
-	}
-	if p.Pod != "" {
+	there := slices.IndexFunc(left, func(d document) bool { return d.Index == p.document })
+	switch {
+	case samePlaces && p.document >= 0 && there >= 0:
+		return left[there : there+1]
+	case p.Pod != "":
 		return nil
 	}
 	return left

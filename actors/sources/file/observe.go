@@ -78,7 +78,8 @@ func brokenBy(path string, err error) version {
 	if err == nil {
 		return version{}
 	}
-	return version{problems: []problem{{messages.ManifestProblem{Path: path, Message: "it cannot be read: " + reasonOf(err)}, -1}}}
+	p := messages.ManifestProblem{Path: path, Message: "it cannot be read: " + reasonOf(err)}
+	return version{problems: []problem{{p, -1}}}
 }
 
 // parsed is what the content says. The same content gives the same pods, and so does content that says the same of a
