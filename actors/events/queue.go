@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
@@ -35,10 +36,9 @@ type item struct {
 	since  time.Time
 }
 
-// name tells an Event apart.
-type name struct{ namespace, name string }
-
-func (i *item) name() name { return name{i.event.Namespace, i.event.Name} }
+func (i *item) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: i.event.Namespace, Name: i.event.Name}
+}
 
 // Counts are what became of events since the process began to write them.
 type Counts struct {
@@ -59,7 +59,7 @@ type queue struct {
 	sends      bool    // there is an API server
 	combined   bool    // the correlator combined the last event with similar ones
 	items      []*item // oldest first
-	waiting    map[name]*item
+	waiting    map[types.NamespacedName]*item
 	busy       bool // a batch is on its way
 	fails      int  // tries in a row that did not reach the API server
 	retryAt    time.Time
@@ -68,7 +68,7 @@ type queue struct {
 }
 
 func newQueue(node string, sends bool) *queue {
-	q := &queue{sends: sends, source: source{node: node}, clock: &stepped{}, waiting: map[name]*item{}}
+	q := &queue{sends: sends, source: source{node: node}, clock: &stepped{}, waiting: map[types.NamespacedName]*item{}}
 	q.correlator = record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{Clock: q.clock,
 		MessageFunc: func(e *v1.Event) string {
 			q.combined = true // it is asked for of such events only

@@ -120,13 +120,6 @@ func (c *cluster) put(f *follower, object any) {
 	}
 }
 
-// well notes that the API server answers for the object again.
-func (c *cluster) well(f *follower) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f.well()
-}
-
 func (c *cluster) failed(f *follower, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -97,7 +97,7 @@ func (e *every[K, V]) follow(name string, kind runtime.Object, r requests) {
 
 func (e *every[K, V]) noted(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
-		if why := e.cluster.kindAnswered(e.trouble, err); why != nil {
+		if why := e.cluster.answered(e.trouble, err); why != nil {
 			e.fail(why)
 		}
 	}

@@ -120,7 +120,7 @@ func (f *follower) noted(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
-		f.cluster.well(f)
+		_ = f.cluster.answered(&f.trouble, nil)
 	default:
 		f.cluster.failed(f, err)
 	}

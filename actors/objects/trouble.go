@@ -62,8 +62,8 @@ func (c *cluster) kind(name string) *trouble {
 	return t
 }
 
-// kindAnswered notes how a question about a kind went, and gives what went wrong in words.
-func (c *cluster) kindAnswered(t *trouble, err error) error {
+// answered notes how a question went, and gives what went wrong in words.
+func (c *cluster) answered(t *trouble, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {

@@ -31,7 +31,7 @@ const (
 	ReasonTaintToleration   = "TaintToleration"
 	ReasonAppArmor          = "AppArmor"
 	ReasonUnexpected        = "UnexpectedAdmissionError" // a critical pod that no room can be made for
-	operatingSystem         = "linux"                    // the only one that the agent is built for
+	linux                   = "linux"                    // the only one that the agent is built for
 	rejected                = "Pod was rejected: "
 	conditionMessagePattern = "The node had condition: %v. "
 )
@@ -86,7 +86,7 @@ type Lack struct {
 // Admit says whether the pod may run beside those in the ledger.
 func Admit(node *Node, others *Ledger, claim *Claim) Refusal {
 	pod := claim.Pod
-	for _, check := range []func(*Node, *v1.Pod) Refusal{pressure, sysctls, osLabel, osField, groupsPolicy, features} {
+	for _, check := range []func(*Node, *v1.Pod) Refusal{pressure, sysctls, operatingSystem, groupsPolicy, features} {
 		if r := check(node, pod); r.Refused() {
 			return r
 		}
@@ -133,10 +133,7 @@ func Critical(pod *v1.Pod) bool { return cri.IsCritical(pod) }
 
 // pressure refuses what would make a shortage worse: while memory is short what requests none, else everything.
 func pressure(node *Node, pod *v1.Pod) Refusal {
-	if Critical(pod) {
-		return Refusal{}
-	}
-	if len(node.Under) == 0 {
+	if Critical(pod) || len(node.Under) == 0 {
 		return Refusal{}
 	}
 	if slices.Equal(node.Under, []v1.NodeConditionType{v1.NodeMemoryPressure}) {
@@ -148,22 +145,16 @@ func pressure(node *Node, pod *v1.Pod) Refusal {
 	return Refusal{Reason: ReasonEvicted, Message: fmt.Sprintf(conditionMessagePattern, node.Under)}
 }
 
-// osLabel looks at a label of the pod; that of the node is what the agent is built for.
-func osLabel(_ *Node, pod *v1.Pod) Refusal {
-	label, ok := pod.Labels[v1.LabelOSStable]
-	if !ok || label == operatingSystem {
+// operatingSystem looks at a label of the pod, and at its field; what the agent is built for is the node's.
+func operatingSystem(_ *Node, pod *v1.Pod) Refusal {
+	if label, ok := pod.Labels[v1.LabelOSStable]; ok && label != linux {
+		return Refusal{Reason: ReasonOSLabel, Message: fmt.Sprintf("the pod's label %s is %s, and this node's is %s",
+			v1.LabelOSStable, label, linux)}
+	}
+	if pod.Spec.OS == nil || pod.Spec.OS.Name == linux {
 		return Refusal{}
 	}
-	return Refusal{Reason: ReasonOSLabel, Message: fmt.Sprintf("the pod's label %s is %s, and this node's is %s",
-		v1.LabelOSStable, label, operatingSystem)}
-}
-
-func osField(_ *Node, pod *v1.Pod) Refusal {
-	if pod.Spec.OS == nil || pod.Spec.OS.Name == operatingSystem {
-		return Refusal{}
-	}
-	return Refusal{Reason: ReasonOS, Message: fmt.Sprintf("spec.os.name is %s, and this node's is %s", pod.Spec.OS.Name,
-		operatingSystem)}
+	return Refusal{Reason: ReasonOS, Message: fmt.Sprintf("spec.os.name is %s, and this node's is %s", pod.Spec.OS.Name, linux)}
 }
 
 func groupsPolicy(node *Node, pod *v1.Pod) Refusal {

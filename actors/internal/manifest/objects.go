@@ -49,11 +49,9 @@ func LoadObjects(path string, data []byte) (out Objects, problems []Problem) {
 		return out, []Problem{{Path: path, Message: fmt.Sprintf("is too large: %d bytes, %d may be", len(data), MaxBytes)}}
 	}
 	for _, c := range split(data) {
-		var good Objects
-		l := objectLoading{document: Document{path: path, first: c.line, places: &locator{text: c.data}}, out: &good}
-		l.load(c.data)
-		problems = append(problems, l.problems...)
-		if len(l.problems) == 0 {
+		good, found := loadObject(path, c)
+		problems = append(problems, found...)
+		if len(found) == 0 {
 			out.ConfigMaps = append(out.ConfigMaps, good.ConfigMaps...)
 			out.Secrets = append(out.Secrets, good.Secrets...)
 			out.RuntimeClasses = append(out.RuntimeClasses, good.RuntimeClasses...)
@@ -62,9 +60,15 @@ func LoadObjects(path string, data []byte) (out Objects, problems []Problem) {
 	return out, problems
 }
 
+func loadObject(path string, c chunk) (Objects, []Problem) {
+	l := objectLoading{document: Document{path: path, first: c.line, places: &locator{text: c.data}}}
+	l.load(c.data)
+	return l.out, l.problems
+}
+
 type objectLoading struct {
 	document Document
-	out      *Objects
+	out      Objects // the one
 	object   string
 	problems []Problem
 }
