@@ -3,8 +3,6 @@ package eviction
 import (
 	"context"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -67,18 +65,35 @@ func (p *Meter) Await(ctx context.Context, levels map[Signal]int64) bool {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var short atomic.Bool
-	all := together{broken: cancel}
-	for _, levels := range apart {
-		all.Go(func() {
-			if p.await(ctx, levels) {
-				short.Store(true)
-				cancel()
-			}
-		})
+	type end struct {
+		short    bool
+		panicked any
 	}
-	all.Wait()
-	return short.Load()
+	ends := make(chan end)
+	for _, levels := range apart {
+		go func() {
+			var e end
+			defer func() {
+				e.panicked = recover()
+				ends <- e
+			}()
+			e.short = p.await(ctx, levels)
+		}()
+	}
+	var all end
+	for range apart {
+		e := <-ends
+		if e.short || e.panicked != nil {
+			cancel() // so that the others end
+		}
+		if all.short = all.short || e.short; e.panicked != nil {
+			all.panicked = e.panicked
+		}
+	}
+	if all.panicked != nil {
+		panic(all.panicked) // here it is caught, and restarts the actor instead of ending the agent
+	}
+	return all.short
 }
 
 // await looks at what these levels are of until less is left than one of them.
@@ -101,42 +116,4 @@ func (p *Meter) await(ctx context.Context, levels map[Signal]int64) bool {
 		}
 	}
 	return false
-}
-
-// together runs functions side by side. A panic of one is a bug that the caller's goroutine has: Wait panics with it there, where
-// it is caught and restarts the actor instead of ending the agent. The zero value can be used.
-type together struct {
-	// broken is called when one has panicked, so that the others end; nil: they end by themselves.
-	broken func()
-
-	all      sync.WaitGroup
-	mu       sync.Mutex
-	panicked any // the first
-}
-
-func (t *together) Go(run func()) {
-	t.all.Go(func() {
-		defer func() {
-			p := recover()
-			if p == nil {
-				return
-			}
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			if t.panicked == nil {
-				t.panicked = p
-			}
-			if t.broken != nil {
-				t.broken()
-			}
-		}()
-		run()
-	})
-}
-
-// Wait waits until all have ended.
-func (t *together) Wait() {
-	if t.all.Wait(); t.panicked != nil {
-		panic(t.panicked)
-	}
 }
