@@ -20,8 +20,10 @@ func TestFiveHundredMalformedManifests(t *testing.T) {
 		const n = 500
 		a, err := s.NewAgent()
 		must(t, err)
-		out, err := exec.Command("go", "run", "github.com/playlet-dev/playlet/actors/internal/manifest/malformed/generate",
-			"-n", fmt.Sprint(n), "-seed", "7", a.ManifestDir).CombinedOutput()
+		generate := exec.Command("go", "test", "-count=1", "-run=^TestWriteMalformedManifests$",
+			"github.com/playlet-dev/playlet/actors/internal/manifest")
+		generate.Env = append(os.Environ(), "MALFORMED_DIR="+a.ManifestDir, "MALFORMED_COUNT="+fmt.Sprint(n))
+		out, err := generate.CombinedOutput()
 		if err != nil {
 			t.Fatalf("making the manifests: %v\n%s", err, out)
 		}

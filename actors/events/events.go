@@ -11,7 +11,9 @@ package events
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -86,7 +88,6 @@ const saveEvery = time.Minute
 // refusalTold is how long a refusal stays in health when no later write shows the present state.
 const refusalLogged = 10 * time.Minute
 
-// Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
@@ -160,7 +161,7 @@ func (a *actor) flush(ctx supervisors.Context) {
 		}})
 		return
 	}
-	if a.queue.idle() && a.queue.trouble != "" { // what waited has expired
+	if !a.queue.busy && len(a.queue.items) == 0 && a.queue.trouble != "" { // what waited has expired
 		a.queue.trouble = ""
 		a.opts.State.store("")
 	}
@@ -200,11 +201,41 @@ type Inspection struct {
 	RetryAt *time.Time `json:"retryAt,omitempty"`
 }
 
-// Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
 	in := Inspection{Counts: a.queue.counts, Waiting: len(a.queue.items), MaxWaiting: maxWaiting, Trouble: a.queue.trouble}
 	if at := a.queue.retryAt; !at.IsZero() {
 		in.RetryAt = &at
 	}
 	return in
+}
+
+// State says why events cannot be written, for readers that must not wait for the actor. The zero value: they can. Safe for
+// concurrent use.
+type State struct{ p atomic.Pointer[string] }
+
+// Problems are sentences that say what goes wrong: that events wait, or are refused as the node may not write them.
+func (s *State) Problems() []string {
+	if p := s.p.Load(); p != nil && *p != "" {
+		return []string{*p}
+	}
+	return nil
+}
+
+func (s *State) store(text string) {
+	if s != nil {
+		s.p.Store(&text)
+	}
+}
+
+// problem says what is wrong after a batch. One event that is refused, as for a namespace that ends, is no trouble; a node that
+// may write none has all of them refused.
+func problem(q *queue, last written) string {
+	switch {
+	case q.trouble != "":
+		return fmt.Sprintf("events cannot be written, and wait (%d): %s", len(q.items), q.trouble)
+	case last.done == 0 && apierrors.IsForbidden(last.refusal) &&
+		!apierrors.HasStatusCause(last.refusal, v1.NamespaceTerminatingCause):
+		return "events are refused, and dropped: " + apiclient.Explain(last.refusal, q.source.node)
+	}
+	return ""
 }

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
@@ -35,10 +36,9 @@ type item struct {
 	since  time.Time
 }
 
-// name tells an Event apart.
-type name struct{ namespace, name string }
-
-func (i *item) name() name { return name{i.event.Namespace, i.event.Name} }
+func (i *item) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: i.event.Namespace, Name: i.event.Name}
+}
 
 // Counts are what became of events since the process began to write them.
 type Counts struct {
@@ -59,7 +59,7 @@ type queue struct {
 	sends      bool    // there is an API server
 	combined   bool    // the correlator combined the last event with similar ones
 	items      []*item // oldest first
-	waiting    map[name]*item
+	waiting    map[types.NamespacedName]*item
 	busy       bool // a batch is on its way
 	fails      int  // tries in a row that did not reach the API server
 	retryAt    time.Time
@@ -68,7 +68,7 @@ type queue struct {
 }
 
 func newQueue(node string, sends bool) *queue {
-	q := &queue{sends: sends, source: source{node: node}, clock: &stepped{}, waiting: map[name]*item{}}
+	q := &queue{sends: sends, source: source{node: node}, clock: &stepped{}, waiting: map[types.NamespacedName]*item{}}
 	q.correlator = record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{Clock: q.clock,
 		MessageFunc: func(e *v1.Event) string {
 			q.combined = true // it is asked for of such events only
@@ -94,7 +94,8 @@ func (q *queue) record(now time.Time, m messages.RecordEvent) *v1.Event {
 	if q.combined {
 		q.dated(now, result)
 	}
-	q.source.sign(result.Event)
+	// Also of what the correlator has made of several.
+	result.Event.ReportingController, result.Event.ReportingInstance = component, q.source.node
 	if q.sends {
 		q.put(&item{event: result.Event, patch: result.Patch, create: result.Patch == nil, since: now})
 	}
@@ -119,10 +120,13 @@ func (q *queue) put(i *item) {
 		was.event, was.patch = i.event, i.patch
 		return
 	}
-	q.items = append(q.items, i)
 	q.waiting[i.name()] = i
-	if len(q.items) > maxWaiting {
-		q.counts.Dropped++
+	q.hold(append(q.items, i))
+}
+
+// hold keeps these, but for the oldest where there are too many.
+func (q *queue) hold(items []*item) {
+	for q.items = items; len(q.items) > maxWaiting; q.counts.Dropped++ {
 		q.shift()
 	}
 }
@@ -154,9 +158,6 @@ func (q *queue) next(now time.Time) []*item {
 	return out
 }
 
-// idle says that nothing waits, nor is on its way.
-func (q *queue) idle() bool { return !q.busy && len(q.items) == 0 }
-
 // wrote takes what became of a batch. What did not reach the API server waits on, in its place; random, in [0,1), keeps nodes
 // that lost it together from coming back together.
 func (q *queue) wrote(now time.Time, r written, random float64) {
@@ -185,9 +186,5 @@ func (q *queue) back(left []*item) {
 		q.waiting[i.name()] = i
 		first = append(first, i)
 	}
-	q.items = append(first, q.items...)
-	for len(q.items) > maxWaiting {
-		q.counts.Dropped++
-		q.shift()
-	}
+	q.hold(append(first, q.items...))
 }

@@ -81,7 +81,7 @@ func TestEventsOfOneMomentHaveTheirOwnNames(t *testing.T) {
 	for i := range 8 {
 		q.record(begin, said("web", fmt.Sprint("message ", i)))
 	}
-	names := map[name]bool{}
+	names := map[types.NamespacedName]bool{}
 	for _, i := range q.all(t, begin) {
 		names[i.name()] = true
 	}
@@ -251,7 +251,7 @@ func TestALongMessageIsCut(t *testing.T) {
 func TestNoEventIsLostInTheQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := newQueue("n", true)
-		now, server, sent := begin, map[name]int32{}, map[string]int32{}
+		now, server, sent := begin, map[types.NamespacedName]int32{}, map[string]int32{}
 		var flight []*item
 		answer := func(n int, reached bool) {
 			for _, i := range flight[:n] {

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -25,16 +26,12 @@ type source struct {
 
 // event is what is asked for as the API has it.
 func (s *source) event(now time.Time, m messages.RecordEvent) *v1.Event {
-	at := m.At
-	if at.IsZero() {
-		at = now
+	t := metav1.NewTime(m.At)
+	if m.At.IsZero() {
+		t = metav1.NewTime(now)
 	}
-	namespace := m.Object.Namespace
-	if namespace == "" { // a node has none
-		namespace = metav1.NamespaceDefault
-	}
-	s.last = max(s.last+1, now.UnixNano()) // two of one moment have names of their own
-	t := metav1.NewTime(at)
+	namespace := cmp.Or(m.Object.Namespace, metav1.NamespaceDefault) // a node has none
+	s.last = max(s.last+1, now.UnixNano())                           // two of one moment have names of their own
 	return &v1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: util.GenerateEventName(m.Object.Name, s.last),
 			Annotations: m.Annotations},
@@ -44,9 +41,6 @@ func (s *source) event(now time.Time, m messages.RecordEvent) *v1.Event {
 		Source: v1.EventSource{Component: component, Host: s.node},
 	}
 }
-
-// sign says who reports it, also of what the correlator has made of several.
-func (s *source) sign(e *v1.Event) { e.ReportingController, e.ReportingInstance = component, s.node }
 
 // cut bounds a message.
 func cut(text string) string {
@@ -71,8 +65,6 @@ func (s *stepped) step(now time.Time) {
 	s.now, s.seen = s.now.Add(max(passed, time.Nanosecond)), now
 }
 
-// Now implements clock.PassiveClock.
 func (s *stepped) Now() time.Time { return s.now }
 
-// Since implements clock.PassiveClock.
 func (s *stepped) Since(t time.Time) time.Duration { return s.now.Sub(t) }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -61,32 +60,30 @@ func write(ctx context.Context, client corev1.EventsGetter, items []*item) writt
 func writeOne(ctx context.Context, client corev1.EventsGetter, i *item) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if i.create {
-		err := create(ctx, client, i.event)
-		if !apierrors.IsAlreadyExists(err) {
-			return err
-		}
-		if i.patch == nil {
-			return nil
-		}
-		return patch(ctx, client, i)
+	events := client.Events(i.event.Namespace)
+	create := func() error {
+		_, err := events.Create(ctx, i.event, metav1.CreateOptions{})
+		return err
 	}
-	err := patch(ctx, client, i)
-	if apierrors.IsNotFound(err) {
-		err = create(ctx, client, i.event)
+	patch := func() error {
+		_, err := events.Patch(ctx, i.event.Name, types.StrategicMergePatchType, i.patch, metav1.PatchOptions{})
+		return err
 	}
-	return err
-}
-
-func create(ctx context.Context, client corev1.EventsGetter, e *v1.Event) error {
-	_, err := client.Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
-	return err
-}
-
-func patch(ctx context.Context, client corev1.EventsGetter, i *item) error {
-	_, err := client.Events(i.event.Namespace).Patch(ctx, i.event.Name, types.StrategicMergePatchType, i.patch,
-		metav1.PatchOptions{})
-	return err
+	if !i.create {
+		err := patch()
+		if apierrors.IsNotFound(err) {
+			err = create()
+		}
+		return err
+	}
+	err := create()
+	switch {
+	case !apierrors.IsAlreadyExists(err):
+		return err
+	case i.patch == nil:
+		return nil
+	}
+	return patch()
 }
 
 // isRefusal says that the API server has answered, and that asking again would lead to the same: the namespace is ending or

@@ -46,8 +46,6 @@ type Options struct {
 	// NextKill waits for the next process that the kernel ends for want of memory, or until ctx ends. It is called outside the
 	// mailbox; nil: nobody is told of these.
 	NextKill func(ctx context.Context) (Kill, error)
-	// NextCounted is the same for a log that cannot be read; nil: the runtime tells what it notices.
-	NextCounted func(ctx context.Context) (Kill, error)
 	// Every is between measurements; 0: 10 s, the kubelet's.
 	Every time.Duration
 }
@@ -106,8 +104,6 @@ type actor struct {
 	removed   time.Time // when containers were removed last
 	began     time.Time // the last measurement
 	kernelLog string    // why the kernel's log cannot be read, as it was logged
-	// killCounts is why the counters of kills cannot be read, either.
-	killCounts string
 	// helpless says that it was logged that no pod may be evicted for it.
 	helpless bool
 	// unmeasured is how often pods were not evicted since the volumes and logs of some were not measured, one after another.
@@ -134,7 +130,6 @@ type (
 	}
 )
 
-// Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
@@ -167,7 +162,9 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case reclaimDue:
 		a.onReclaimDue(ctx, m)
 	case messages.ServiceStarted:
-		a.askAgain(ctx, m.Service)
+		if t := &a.taking; len(t.rest) > 0 && t.rest[0] == m.Service { // it has forgotten what it was asked for
+			a.ask(ctx)
+		}
 	case figured:
 		a.onFigures(ctx, m)
 	case left:
@@ -291,7 +288,6 @@ type Inspection struct {
 	Failed    map[Signal]string   `json:"failed,omitempty"`
 }
 
-// Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
 	return Inspection{Pressures: a.state.Load().pressures(), Failed: maps.Clone(a.logged)}
 }

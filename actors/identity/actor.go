@@ -41,16 +41,13 @@ type Certificate struct {
 
 // State is what is known of the credentials, for readers outside the tree. Safe for concurrent use; the zero value knows
 // nothing.
-type State struct {
-	p            atomic.Pointer[[]string]
-	certificates atomic.Pointer[[]Certificate]
-}
+type State struct{ p atomic.Pointer[Inspection] }
 
 // Expiry is when the certificates in force end, by their names.
 func (s *State) Expiry() map[string]time.Time {
 	out := map[string]time.Time{}
-	if list := s.certificates.Load(); list != nil {
-		for _, c := range *list {
+	if p := s.p.Load(); p != nil {
+		for _, c := range p.Certificates {
 			if !c.NotAfter.IsZero() {
 				out[c.Name] = c.NotAfter
 			}
@@ -62,7 +59,7 @@ func (s *State) Expiry() map[string]time.Time {
 // Problems are sentences for health. They stay the same while nothing happens.
 func (s *State) Problems() []string {
 	if p := s.p.Load(); p != nil {
-		return *p
+		return p.Problems
 	}
 	return nil
 }
@@ -73,10 +70,9 @@ func New(o Options) supervisors.Constructor {
 }
 
 type actor struct {
-	opts     Options
-	looking  bool
-	last     []Certificate
-	problems []string
+	opts    Options
+	looking bool
+	last    Inspection
 }
 
 type (
@@ -84,7 +80,6 @@ type (
 	looked struct{ certificates []Certificate }
 )
 
-// Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started, look:
@@ -118,22 +113,20 @@ func (a *actor) look(ctx supervisors.Context) {
 
 func (a *actor) looked(ctx supervisors.Context, m looked) {
 	a.looking = false
-	a.last = m.certificates
 	now := problems(m.certificates, ctx.Now())
 	for _, p := range now {
-		if !slices.Contains(a.problems, p) {
+		if !slices.Contains(a.last.Problems, p) {
 			ctx.Log().Warn("a credential of this node needs attention", "problem", p)
 		}
 	}
-	for _, p := range a.problems {
+	for _, p := range a.last.Problems {
 		if !slices.Contains(now, p) {
 			ctx.Log().Info("a credential of this node is well again", "problem", p)
 		}
 	}
-	a.problems = now
+	a.last = Inspection{m.certificates, now}
 	if a.opts.State != nil {
-		a.opts.State.p.Store(&now)
-		a.opts.State.certificates.Store(&m.certificates)
+		a.opts.State.p.Store(&Inspection{m.certificates, now})
 	}
 	ctx.After(lookEvery, look{})
 }
@@ -144,9 +137,8 @@ type Inspection struct {
 	Problems     []string      `json:"problems,omitempty"`
 }
 
-// Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
-	return Inspection{Certificates: slices.Clone(a.last), Problems: slices.Clone(a.problems)}
+	return Inspection{slices.Clone(a.last.Certificates), slices.Clone(a.last.Problems)}
 }
 
 // problems says what is wrong with certificates at this time.

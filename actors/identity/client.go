@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/certificate"
+	"k8s.io/klog/v2"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
@@ -58,7 +59,7 @@ type Client struct {
 // the bootstrap and the rotation. An error names the flag and the file.
 func NewClient(o ClientOptions) (*Client, error) {
 	c := &Client{opts: o}
-	c.ctx, c.stop = context.WithCancel(quiet(context.Background()))
+	c.ctx, c.stop = context.WithCancel(apiclient.Quiet(context.Background()))
 	bootstraps, err := c.read()
 	if err == nil && (bootstraps || o.Rotate && hasCertificate(c.base)) {
 		err = c.manage()
@@ -96,7 +97,7 @@ func (c *Client) read() (bootstraps bool, err error) {
 
 // manage has the client certificate kept in the certificate folder, and asked for.
 func (c *Client) manage() error {
-	store, err := certificate.NewFileStoreWithLogger(quietLogger(), "kubelet-client", c.opts.CertDir, c.opts.CertDir,
+	store, err := certificate.NewFileStoreWithLogger(klog.Logger{}, "kubelet-client", c.opts.CertDir, c.opts.CertDir,
 		c.base.CertFile, c.base.KeyFile)
 	if err != nil {
 		return fmt.Errorf("--cert-dir=%s cannot be used: %w", c.opts.CertDir, err)
@@ -128,7 +129,6 @@ type onceOnly struct {
 	c *Client
 }
 
-// Update implements certificate.Store.
 func (o onceOnly) Update(chain, key []byte) (*tls.Certificate, error) {
 	pair, err := o.Store.Update(chain, key)
 	if err == nil && !o.c.opts.Rotate {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/certificates/v1"
-	"k8s.io/klog/v2"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 )
@@ -124,7 +123,6 @@ type observedClient struct {
 	node  string
 }
 
-// CertificatesV1 implements kubernetes.Interface.
 func (c observedClient) CertificatesV1() typed.CertificatesV1Interface {
 	return observedGroup{c.Interface.CertificatesV1(), c.notes, c.node}
 }
@@ -135,7 +133,6 @@ type observedGroup struct {
 	node  string
 }
 
-// CertificateSigningRequests implements typed.CertificatesV1Interface.
 func (g observedGroup) CertificateSigningRequests() typed.CertificateSigningRequestInterface {
 	return observedRequests{g.CertificatesV1Interface.CertificateSigningRequests(), g.notes, g.node}
 }
@@ -146,7 +143,6 @@ type observedRequests struct {
 	node  string
 }
 
-// Create implements typed.CertificateSigningRequestInterface.
 func (o observedRequests) Create(
 	ctx context.Context, csr *certificatesv1.CertificateSigningRequest, opts metav1.CreateOptions,
 ) (*certificatesv1.CertificateSigningRequest, error) {
@@ -162,7 +158,6 @@ func (o observedRequests) Create(
 	return made, nil
 }
 
-// List implements typed.CertificateSigningRequestInterface.
 func (o observedRequests) List(ctx context.Context, opts metav1.ListOptions) (*certificatesv1.CertificateSigningRequestList,
 	error) {
 	list, err := o.CertificateSigningRequestInterface.List(ctx, opts)
@@ -174,44 +169,15 @@ func (o observedRequests) List(ctx context.Context, opts metav1.ListOptions) (*c
 	return list, err
 }
 
-// Watch implements typed.CertificateSigningRequestInterface.
 func (o observedRequests) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	w, err := o.CertificateSigningRequestInterface.Watch(ctx, opts)
 	if err != nil {
 		return w, err
 	}
-	return o.notes.following(w), nil
-}
-
-// following is the watch, with its events noted. watch.Filter would do, and leaves a goroutine behind where it is stopped.
-func (r *requests) following(w watch.Interface) watch.Interface {
-	events := make(chan watch.Event)
-	out := watch.NewProxyWatcher(events)
-	go func() {
-		defer close(events)
-		defer w.Stop()
-		for {
-			select {
-			case <-out.StopChan():
-				return
-			case e, more := <-w.ResultChan():
-				if !more {
-					return
-				}
-				if csr, ok := e.Object.(*certificatesv1.CertificateSigningRequest); ok && e.Type != watch.Bookmark {
-					r.saw(csr, time.Now())
-				}
-				select {
-				case <-out.StopChan():
-					return
-				case events <- e:
-				}
-			}
+	return apiclient.Observe(w, func(e watch.Event) bool {
+		if csr, ok := e.Object.(*certificatesv1.CertificateSigningRequest); ok && e.Type != watch.Bookmark {
+			o.notes.saw(csr, time.Now())
 		}
-	}()
-	return out
+		return true
+	}), nil
 }
-
-// The library logs each step and each failure itself; the actor says what matters, once.
-func quietLogger() klog.Logger                  { return klog.New(nil) }
-func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, quietLogger()) }

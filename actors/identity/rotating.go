@@ -17,7 +17,6 @@ type rotating struct {
 	now  *http.Transport
 }
 
-// RoundTrip implements http.RoundTripper.
 func (r *rotating) RoundTrip(request *http.Request) (*http.Response, error) {
 	t, err := r.transport()
 	if err != nil {

@@ -24,7 +24,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate"
+	"k8s.io/klog/v2"
 
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 )
@@ -68,7 +70,7 @@ type Serving struct {
 // NewServing reads and sends nothing; Prepare does.
 func NewServing(o ServingOptions) *Serving {
 	s := &Serving{opts: o, selfSigned: !o.Bootstrap && o.CertFile == "" && o.KeyFile == ""}
-	s.ctx, s.stop = context.WithCancel(quiet(context.Background()))
+	s.ctx, s.stop = context.WithCancel(apiclient.Quiet(context.Background()))
 	if s.selfSigned {
 		s.opts.CertFile, s.opts.KeyFile = filepath.Join(o.CertDir, selfSignedCert), filepath.Join(o.CertDir, selfSignedKey)
 	}
@@ -139,11 +141,12 @@ func (p *parsedPair) Enqueue() {
 // is an error: what it holds may be good.
 func (s *Serving) signSelf(now time.Time) error {
 	pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile)
+	_, unreadable := errors.AsType[*fs.PathError](err) // in contrast to what is wrong with the content
 	switch {
 	case err == nil && now.Before(pair.Leaf.NotAfter.Add(-renewSelfSigned)):
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-	case unreadable(err):
+	case unreadable:
 		return err
 	case err != nil:
 		s.opts.Log.Warn("the self-signed serving certificate cannot be read; another one is made", "file", s.opts.CertFile,
@@ -162,15 +165,9 @@ func (s *Serving) signSelf(now time.Time) error {
 	return atomicfile.WriteFile(s.opts.CertFile, chain, 0o644)
 }
 
-// unreadable says that a file could not be read, in contrast to what is wrong with its content.
-func unreadable(err error) bool {
-	_, is := errors.AsType[*fs.PathError](err)
-	return is
-}
-
 // byRequest asks the API server for the certificate, and for its successor before it expires or when the addresses change.
 func (s *Serving) byRequest() error {
-	store, err := certificate.NewFileStoreWithLogger(quietLogger(), "kubelet-server", s.opts.CertDir, s.opts.CertDir,
+	store, err := certificate.NewFileStoreWithLogger(klog.Logger{}, "kubelet-server", s.opts.CertDir, s.opts.CertDir,
 		s.opts.CertFile, s.opts.KeyFile)
 	if err != nil {
 		return fmt.Errorf("--cert-dir=%s cannot be used: %w", s.opts.CertDir, err)
@@ -199,7 +196,6 @@ type forgiving struct {
 	log *slog.Logger
 }
 
-// Current implements certificate.Store.
 func (f forgiving) Current() (*tls.Certificate, error) {
 	pair, err := f.Store.Current()
 	if err == nil {

@@ -24,8 +24,6 @@ const (
 	maxFetches = 64
 )
 
-func isFetch(k messages.ImageKey) bool { return strings.HasPrefix(k.UID, fetchUID) }
-
 // fetch is a pull that a person asked for.
 type fetch struct {
 	asked time.Time // last
@@ -117,7 +115,7 @@ func (a *images) removeOne(ctx supervisors.Context, s survey, asked *messages.Re
 		c := decide(a.gc.seen, s, a.heldImages(ctx.Now()), a.opts.Collect.Limits, true, ctx.Now())
 		f, there := c.found[asked.ID]
 		if there && (f.kept == "" || f.young && !asked.Collect) {
-			c.asked, c.line = asked, []removable{f.removable}
+			c.asked, c.line = asked, []finding{f}
 			a.gc.now = c
 			a.removeNext(ctx)
 			return

@@ -16,16 +16,13 @@ import (
 
 // startCheck asks for credentials of a need's service account; machine.checked gets whether they are those of the record.
 type startCheck struct {
-	need     messages.ImageKey
-	number   uint64
-	image    string
-	ref      string
-	recorded pullrecord.Name
-	record   pullrecord.Record
-	keys     keys
+	need   messages.ImageKey
+	number uint64
+	image  string
+	ref    string
+	record pullrecord.Record
+	keys   keys
 }
-
-func (startCheck) effect() {}
 
 // checked is the end of a check.
 type checked struct {
@@ -34,16 +31,11 @@ type checked struct {
 	note    string // which credential providers failed
 }
 
-// mayBeOfAccount says that a service account of this name brought the image.
-func (n *need) mayBeOfAccount(name pullrecord.Name, r pullrecord.Record) bool {
-	return n.keys.pod != nil && r.Account(name, n.keys.pod.Namespace, n.keys.pod.Spec.ServiceAccountName)
-}
-
-func (b *machine) beginCheck(im *image, n *need, recorded pullrecord.Name, o outcome) {
+func (b *machine) beginCheck(im *image, n *need, o outcome) {
 	b.checks++
 	n.stage, n.check = checks, b.checks
 	b.out = append(b.out, startCheck{
-		need: n.key, number: n.check, image: im.name, ref: o.ref, recorded: recorded, record: o.record, keys: n.keys,
+		need: n.key, number: n.check, image: im.name, ref: o.ref, record: o.record, keys: n.keys,
 	})
 }
 
@@ -62,7 +54,7 @@ func (b *machine) checked(now time.Time, m checked) []effect {
 	default:
 		n.stage = looks
 		if im.look.phase != busy { // else that look leads here again
-			b.refuse(now, im, m.note)
+			b.refuse(now, im, notYours, m.note)
 		}
 	}
 	return b.flush(now)
@@ -73,8 +65,9 @@ func (a *images) check(ctx supervisors.Context, e startCheck) {
 	work := supervisors.Work{Name: "credentials for " + e.image, Pod: e.need.UID, Timeout: lookTimeout}
 	work.Run = func(ctx context.Context) any {
 		out := checked{startCheck: e}
-		shown, problems := a.provided(ctx, e.recorded.Full, e.keys)
-		out.allowed = a.opts.Policy.Allows(e.recorded, e.record, shown)
+		name, _ := parseName(e.image) // it was parsed when it was asked for
+		shown, problems := a.provided(ctx, name.repository, e.keys)
+		out.allowed = a.opts.Policy.Allows(e.image, e.record, shown)
 		for _, p := range problems {
 			out.note += "; " + p.Error()
 		}

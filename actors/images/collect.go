@@ -65,17 +65,12 @@ type Space struct{ Available, Capacity int64 }
 // actor's start at the earliest, as the kubelet's.
 type sighting struct{ first, used time.Time }
 
-// removable is an image that may be removed.
-type removable struct {
+// finding is what a collection has found of an image.
+type finding struct {
 	id    string
 	names map[string]bool // its ID and its references
 	size  int64
-	old   bool // beyond MaxAge
-}
-
-// finding is what a collection has found of an image.
-type finding struct {
-	removable
+	old   bool   // beyond MaxAge
 	kept  string // why it stays
 	young bool   // it is kept for that alone
 	users []messages.ImageUser
@@ -86,7 +81,7 @@ type collection struct {
 	found           map[string]finding    // by ID
 	held            users                 // those that pods are about to use; what is asked for since is added
 	asked           *messages.RemoveImage // it is for this image alone
-	line            []removable
+	line            []finding
 	all             bool
 	need, freed     int64 // bytes
 	removed         int
@@ -151,10 +146,8 @@ func decide(seen map[string]sighting, s survey, held users, l Limits, all bool, 
 			at.used = now
 		}
 		seen[img.GetId()], present[img.GetId()] = at, true
-		f := finding{kept: why, users: by, removable: removable{
-			id: img.GetId(), names: names, size: int64(min(img.GetSize(), math.MaxInt64)),
-			old: l.MaxAge > 0 && now.Sub(latest(at.used, at.first)) > l.MaxAge,
-		}}
+		f := finding{kept: why, users: by, id: img.GetId(), names: names, size: int64(min(img.GetSize(), math.MaxInt64)),
+			old: l.MaxAge > 0 && now.Sub(at.first) > l.MaxAge && now.Sub(at.used) > l.MaxAge}
 		switch {
 		case why != "":
 			c.inUse++
@@ -162,12 +155,12 @@ func decide(seen map[string]sighting, s survey, held users, l Limits, all bool, 
 			c.tooYoung++
 			f.kept, f.young = fmt.Sprintf("it has been here for less than %s, as far as is known", l.MinAge), true
 		default:
-			c.line = append(c.line, f.removable)
+			c.line = append(c.line, f)
 		}
 		c.found[f.id] = f
 	}
 	maps.DeleteFunc(seen, func(id string, _ sighting) bool { return !present[id] })
-	slices.SortFunc(c.line, func(x, y removable) int {
+	slices.SortFunc(c.line, func(x, y finding) int {
 		a, b := seen[x.id], seen[y.id]
 		return cmp.Or(a.used.Compare(b.used), a.first.Compare(b.first), strings.Compare(x.id, y.id))
 	})
@@ -183,15 +176,8 @@ func decide(seen map[string]sighting, s survey, held users, l Limits, all bool, 
 	return c
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // next is the next image to remove, which nobody needs by now; nil at the end.
-func (c *collection) next() *removable {
+func (c *collection) next() *finding {
 	for len(c.line) > 0 {
 		r := c.line[0]
 		c.line = c.line[1:]
@@ -203,7 +189,7 @@ func (c *collection) next() *removable {
 }
 
 // ended takes the end of a removal.
-func (c *collection) ended(r removable, err error) {
+func (c *collection) ended(r finding, err error) {
 	if err != nil {
 		c.failed = cmp.Or(c.failed, err)
 		return

@@ -93,13 +93,13 @@ func TestWhatIsLacking(t *testing.T) {
 	if got := c.lack(); got != want || c.usage != 95 {
 		t.Errorf("%d%%: %q", c.usage, got)
 	}
-	c = &collection{all: true, need: math.MaxInt64, line: []removable{{id: "a", size: 1}}}
+	c = &collection{all: true, need: math.MaxInt64, line: []finding{{id: "a", size: 1}}}
 	if r := c.next(); r == nil {
 		t.Fatal("nothing is removed")
 	} else if c.ended(*r, nil); c.lack() != "" {
 		t.Errorf("%q", c.lack())
 	}
-	if c.ended(removable{}, errors.New("refused")); !strings.Contains(c.lack(), "a removal failed: refused") {
+	if c.ended(finding{}, errors.New("refused")); !strings.Contains(c.lack(), "a removal failed: refused") {
 		t.Errorf("%q", c.lack())
 	}
 }
@@ -177,8 +177,8 @@ func TestDecideProperties(t *testing.T) {
 			t.Fatalf("%v are removed at %d%%", gone, c.usage)
 		}
 		for id := range before {
-			must := all || c.freed < c.need || limits.MaxAge > 0 && now.Sub(latest(before[id].used, before[id].first)) > limits.MaxAge
-			if must && !keep[id] && !slices.Contains(gone, id) {
+			old := limits.MaxAge > 0 && now.Sub(before[id].used) > limits.MaxAge && now.Sub(before[id].first) > limits.MaxAge
+			if must := all || c.freed < c.need || old; must && !keep[id] && !slices.Contains(gone, id) {
 				t.Fatalf("%s stays", id)
 			}
 			_, inUse := used[id]

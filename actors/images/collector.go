@@ -72,11 +72,6 @@ type lease struct {
 	at  time.Time
 }
 
-func newCollector() collector {
-	return collector{seen: map[string]sighting{}, leases: map[messages.ImageKey]lease{},
-		waiting: map[messages.ImageKey]messages.PullImage{}}
-}
-
 type (
 	collectDue struct{}
 	surveyed   struct {
@@ -84,7 +79,7 @@ type (
 		asked *messages.RemoveImage // what it is for; nil: a collection
 	}
 	imageRemoved struct {
-		removable
+		finding
 		err error
 	}
 	removalsSettled struct{}
@@ -269,7 +264,7 @@ func (a *images) removeNext(ctx supervisors.Context) {
 }
 
 func (a *images) onImageRemoved(ctx supervisors.Context, m imageRemoved) {
-	a.gc.now.ended(m.removable, m.err)
+	a.gc.now.ended(m.finding, m.err)
 	if m.err == nil {
 		reason := "space"
 		if m.old {

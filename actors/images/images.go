@@ -87,7 +87,10 @@ func New(opts Options) supervisors.Constructor {
 		return &images{
 			opts: opts, secret: secret, machine: machine,
 			began: map[pullKey]time.Time{},
-			held:  map[messages.ImageKey]*held{}, unfound: map[string]string{}, gc: newCollector(),
+			held:  map[messages.ImageKey]*held{}, unfound: map[string]string{}, gc: collector{
+				seen: map[string]sighting{}, leases: map[messages.ImageKey]lease{},
+				waiting: map[messages.ImageKey]messages.PullImage{},
+			},
 			fetches: map[string]*fetch{},
 		}
 	}
@@ -128,7 +131,6 @@ type (
 	due struct{}
 )
 
-// Receive implements supervisors.Actor.
 func (a *images) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
@@ -140,7 +142,12 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 		a.drop(m.UID)
 		a.carryOut(ctx, a.machine.forget(ctx.Now(), m.UID))
 	case messages.ObjectsChanged:
-		a.carryOut(ctx, a.machine.refresh(ctx.Now(), func(pod *v1.Pod, image string) keys { return a.keysFor(ctx, pod, image) }))
+		a.carryOut(ctx, a.machine.refresh(ctx.Now(), func(pod *v1.Pod, image string) keys {
+			name, _ := parseName(image) // it was a good one when it was asked for
+			k := a.keysOf(pod, name.repository)
+			a.tellUnfound(ctx, pod, k)
+			return k
+		}))
 		a.askHeld(ctx)
 	case collectDue:
 		a.gc.timer = nil
@@ -208,17 +215,6 @@ func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
 	a.carryOut(ctx, a.machine.ask(ctx.Now(), request{PullImage: m, name: name.runtime, registry: name.registry, keys: k}))
 }
 
-// keysFor is keysOf for a need that was taken: its name is a good one.
-func (a *images) keysFor(ctx supervisors.Context, pod *v1.Pod, image string) keys {
-	name, err := parseName(image)
-	if err != nil {
-		return keys{}
-	}
-	k := a.keysOf(pod, name.repository)
-	a.tellUnfound(ctx, pod, k)
-	return k
-}
-
 // carryOut does what the machine says, and sees to it that it is asked again in time.
 func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 	for _, e := range effects {
@@ -266,7 +262,6 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 	}
 }
 
-// Inspect implements supervisors.Inspectable.
 func (a *images) Inspect() any {
 	i := a.machine.inspect()
 	i.Known, i.Leased, i.Collecting = len(a.gc.seen), len(a.gc.leases), a.gc.now != nil
@@ -276,7 +271,7 @@ func (a *images) Inspect() any {
 // log names the pod that waits for a pull, the first where there are several.
 func (a *images) log(ctx supervisors.Context, of pullKey) *slog.Logger {
 	if im := a.machine.images[of.name]; im != nil {
-		if needs := im.pulling(of.id); len(needs) > 0 && !isFetch(needs[0].key) {
+		if needs := im.pulling(of.id); len(needs) > 0 && !strings.HasPrefix(needs[0].key.UID, fetchUID) {
 			return ctx.Log().With("pod", needs[0].key.UID)
 		}
 	}

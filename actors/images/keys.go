@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -171,7 +172,7 @@ func (a *images) recordPull(
 	if id := image.GetId(); id != "" {
 		ref = id
 	}
-	if err := a.opts.Records.Pulled(name.runtime, name.recorded(), ref, with, time.Now()); err != nil {
+	if err := a.opts.Records.Pulled(name.runtime, ref, with, time.Now()); err != nil {
 		log.Warn("could not keep with which credentials an image was pulled", "image", name.runtime, "error", err)
 	}
 }
@@ -199,7 +200,6 @@ func (r *refused) add(c *pullauth.Credential, text string, several bool) {
 	r.said = append(r.said, text)
 }
 
-// Error implements error.
 func (r *refused) Error() string {
 	text := strings.Join(r.said, "; ")
 	for _, p := range r.problems {
@@ -210,3 +210,51 @@ func (r *refused) Error() string {
 
 // AuthFiles are the places of the node's own docker configuration, where the kubelet with this root directory looks.
 func AuthFiles(rootDir string) []string { return pullauth.Files(rootDir) }
+
+// unreadPatience is how long a need waits for pull secrets that have not been read yet: without them a pull would fail that
+// succeeds a moment later.
+const unreadTimeout = time.Second
+
+// held is a need whose pull secrets have not been read yet.
+type held struct {
+	ask  messages.PullImage
+	late bool // it waits no longer
+}
+
+// heldLong is the end of the wait for a need's pull secrets.
+type heldLong struct{ key messages.ImageKey }
+
+func (h heldLong) PodUID() string { return h.key.UID }
+
+// hold keeps the need for a while, and says whether it does.
+func (a *images) hold(ctx supervisors.Context, m messages.PullImage) bool {
+	h := a.held[m.Key]
+	if h == nil {
+		h = &held{}
+		a.held[m.Key] = h
+		ctx.After(unreadTimeout, heldLong{m.Key})
+	}
+	h.ask = m
+	return !h.late
+}
+
+// askHeld looks whether those can be pulled that wait.
+func (a *images) askHeld(ctx supervisors.Context) {
+	for _, h := range maps.Clone(a.held) {
+		a.asked(ctx, h.ask)
+	}
+}
+
+func (a *images) release(ctx supervisors.Context, m heldLong) {
+	if h := a.held[m.key]; h != nil {
+		h.late = true
+		a.asked(ctx, h.ask)
+	}
+}
+
+// drop forgets what a pod waits for.
+func (a *images) drop(uid string) {
+	delete(a.unfound, uid)
+	a.gc.forget(uid)
+	maps.DeleteFunc(a.held, func(k messages.ImageKey, _ *held) bool { return k.UID == uid })
+}

@@ -83,7 +83,7 @@ type pull struct {
 }
 
 // An effect is something that the actor is to do.
-type effect interface{ effect() }
+type effect any
 
 type (
 	// tellPod answers a need.
@@ -100,10 +100,6 @@ type (
 		priority int64
 	}
 )
-
-func (tellPod) effect()   {}
-func (startLook) effect() {}
-func (startPull) effect() {}
 
 // outcome is how a look or a pull ended.
 type outcome struct {

@@ -420,8 +420,8 @@ func TestNeedsOfVolumesStandBesideTheContainers(t *testing.T) {
 	of := answers{}
 	files, own := ask("u", v1.PullAlways, 0).Key, ask("u", v1.PullAlways, 0).Key
 	files.Volume = "f"
-	of.remember(t0, messages.ImagePulled{Key: own, Pulled: true}, "img")
-	of.remember(t0, messages.ImagePulled{Key: files, Pulled: true}, "files")
+	of[own] = answered{"img", true, t0}
+	of[files] = answered{"files", true, t0}
 	if !of.pulled(own, "img") || !of.pulled(files, "files") || of.pulled(own, "files") {
 		t.Error(of)
 	}

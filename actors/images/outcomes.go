@@ -2,11 +2,11 @@ package images
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -42,21 +42,18 @@ func (b *machine) looked(now time.Time, name string, o outcome) []effect {
 // found answers those who do not insist on a pull, and may use the image without one. The others are sent to the pull, but for
 // those who must not pull.
 func (b *machine) found(now time.Time, im *image, o outcome) {
-	var recorded pullrecord.Name
-	if name, err := parseName(im.name); err == nil { // it was parsed when it was asked for
-		recorded = name.recorded()
-	}
 	refused, unsure := false, false
 	for _, n := range append(im.looking(), im.at(func(n *need) bool { return n.stage == pulls })...) {
 		insists := n.policy == v1.PullAlways && !n.pulled
-		n.denied = !insists && !n.pulled && !b.policy.Allows(recorded, o.record, n.keys.list)
+		n.denied = !insists && !n.pulled && !b.policy.Allows(im.name, o.record, n.keys.list)
 		switch {
 		case insists:
 		case !n.denied:
 			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: o.ref, Pulled: n.pulled,
 				Again: b.answers.gave(n.key, im.name)})
-		case n.stage == looks && n.mayBeOfAccount(recorded, o.record):
-			b.beginCheck(im, n, recorded, o)
+		case n.stage == looks && n.keys.pod != nil &&
+			o.record.Account(im.name, n.keys.pod.Namespace, n.keys.pod.Spec.ServiceAccountName): // it may have brought the image
+			b.beginCheck(im, n, o)
 			unsure = true
 		case n.policy == v1.PullNever:
 			refused = true
@@ -66,16 +63,19 @@ func (b *machine) found(now time.Time, im *image, o outcome) {
 	}
 	switch {
 	case refused:
-		b.refuse(now, im, "")
+		b.refuse(now, im, notYours, "")
 	case !unsure:
 		im.look.steps = 0
 	}
 }
 
-// refuse tells those who must not pull that they may not use the image, and what besides is wrong.
-func (b *machine) refuse(now time.Time, im *image, note string) {
-	im.look.fail(now, outcome{result: failed, code: messages.ReasonErrImageNeverPull, msg: fmt.Sprintf("the image %q is on this "+
-		"node, but was pulled with credentials that this pod does not have, and the pull policy is Never", im.name) + note})
+// notYours is why somebody who must not pull may not use an image that is here.
+const notYours = "is on this node, but was pulled with credentials that this pod does not have"
+
+// refuse tells those who must not pull why they have no image, and what besides is wrong.
+func (b *machine) refuse(now time.Time, im *image, why, note string) {
+	im.look.fail(now, outcome{result: failed, code: messages.ReasonErrImageNeverPull,
+		msg: fmt.Sprintf("the image %q %s, and the pull policy is Never", im.name, why) + note})
 	b.tellFailure(im.looking(), &im.look)
 }
 
@@ -90,15 +90,11 @@ func (b *machine) missing(now time.Time, im *image) {
 		n.pulled = false
 		b.wantPull(now, im, n)
 	}
-	if !never {
+	if never {
+		b.refuse(now, im, "is not on this node", "")
+	} else {
 		im.look.steps = 0
-		return
 	}
-	im.look.fail(now, outcome{
-		result: failed, code: messages.ReasonErrImageNeverPull,
-		msg: fmt.Sprintf("the image %q is not on this node, and the pull policy is Never", im.name),
-	})
-	b.tellFailure(im.looking(), &im.look)
 }
 
 // pulledOutcome takes the end of a pull with these keys.
@@ -146,7 +142,7 @@ func (b *machine) pulledOutcome(now time.Time, name, id string, o outcome) []eff
 func (b *machine) answer(now time.Time, im *image, n *need, m messages.ImagePulled) {
 	b.tell(n, m)
 	delete(im.needs, n.key)
-	b.answers.remember(now, m, im.name)
+	b.answers[m.Key] = answered{im.name, m.Pulled, now}
 	if now.Sub(b.pruned) > answersKept {
 		b.pruned = now
 		b.answers.prune(now)
@@ -212,4 +208,35 @@ func (b *machine) tellFailure(all []*need, t *try) {
 		n.reported = t.failed.String()
 		b.fail(n, t, t.failed)
 	}
+}
+
+// answersKept is longer than any pod waits before it asks again.
+const answersKept = 10 * time.Minute
+
+// answers remembers what was answered. A pod that missed an answer asks again; where the policy is Always, that is not worth
+// another pull.
+type answers map[messages.ImageKey]answered
+
+type answered struct {
+	name   string
+	pulled bool
+	at     time.Time
+}
+
+// gave tells whether this very question was answered.
+func (a answers) gave(k messages.ImageKey, name string) bool {
+	was, ok := a[k]
+	return ok && was.name == name
+}
+
+// pulled tells whether it was answered with a pull.
+func (a answers) pulled(k messages.ImageKey, name string) bool { return a.gave(k, name) && a[k].pulled }
+
+// prune lets go of what nobody asks again about.
+func (a answers) prune(now time.Time) {
+	maps.DeleteFunc(a, func(_ messages.ImageKey, was answered) bool { return now.Sub(was.at) > answersKept })
+}
+
+func (a answers) forget(uid string) {
+	maps.DeleteFunc(a, func(k messages.ImageKey, _ answered) bool { return k.UID == uid })
 }

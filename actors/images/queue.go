@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -26,11 +28,11 @@ const (
 type queue struct {
 	limit   int // pulls at once
 	share   int // those of one registry at once; 0: all but one where the node uses several, and all where it does not
-	bucket  bucket
+	limiter *rate.Limiter
 	running int
 	served  uint64
 	lanes   map[string]*lane
-	tokenAt time.Time // when a pull may begin that only the bucket keeps; zero when there is none
+	tokenAt time.Time // when a pull may begin that only the limiter keeps; zero when there is none
 }
 
 type lane struct {
@@ -42,13 +44,12 @@ type lane struct {
 // newQueue is for so many pulls at once (0: no bound of the configuration), so many a second (0: no bound), and so many in
 // a burst.
 func newQueue(limit, qps, burst int32) queue {
-	q := queue{limit: int(limit), bucket: bucket{}}
+	q := queue{limit: int(limit), limiter: rate.NewLimiter(rate.Inf, 0)}
 	if limit == 0 {
 		q.limit, q.share = atOnce, eachOf
 	}
 	if qps > 0 {
-		q.bucket.every = time.Second / time.Duration(qps)
-		q.bucket.slack = q.bucket.every * time.Duration(max(burst, 1)-1)
+		q.limiter = rate.NewLimiter(rate.Limit(qps), int(max(burst, 1)))
 	}
 	return q
 }
@@ -153,8 +154,9 @@ func (b *machine) dispatch(now time.Time) {
 		if registry == "" {
 			break
 		}
-		if at := q.bucket.take(now); !at.IsZero() {
-			q.tokenAt = at
+		if token := q.limiter.ReserveN(now, 1); token.DelayFrom(now) > 0 {
+			q.tokenAt = now.Add(token.DelayFrom(now))
+			token.CancelAt(now)
 			break
 		}
 		c := lines[registry][0]

@@ -2,10 +2,13 @@ package images
 
 import (
 	"context"
+	_ "crypto/sha256" // digests in image names are verified by these
+	_ "crypto/sha512"
 	"errors"
 	"strings"
 	"time"
 
+	"github.com/distribution/reference"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
 
@@ -103,4 +106,27 @@ func failure(err error, code string) outcome {
 		code = crierrors.ErrSignatureValidationFailed.Error()
 	}
 	return outcome{result: failed, code: code, msg: text}
+}
+
+// imageName is the name of an image, taken apart.
+type imageName struct {
+	// runtime is the image as it is given to the runtime: as the pod's author wrote it and, where that has neither tag nor
+	// digest, with ":latest". It is not made to point to docker.io, since a runtime may have its own idea of where short
+	// names come from.
+	runtime string
+	// registry and repository are where credentials and the queue take it to be: short names are docker.io's.
+	registry, repository string
+}
+
+// parseName's error says what is wrong with the name.
+func parseName(image string) (imageName, error) {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return imageName{}, err
+	}
+	n := imageName{runtime: image, registry: reference.Domain(named), repository: named.Name()}
+	if reference.IsNameOnly(named) && !strings.HasSuffix(image, ":latest") {
+		n.runtime += ":latest"
+	}
+	return n, nil
 }

@@ -8,28 +8,19 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
 
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 )
 
 // getsAtATime bounds first reads side by side, so that a slow server has not all of them before it.
 const getsAtATime = 16
 
-// clusterOptions are what a cluster needs.
-type clusterOptions struct {
-	Client   kubernetes.Interface
-	NodeName string
-	Board    *Board
-	Poll     time.Duration // objects are read again so often; 0: they are watched
-}
-
 // cluster is the objects of the API server that pods here name, each with a follower while some pod names it. It belongs to one
 // life of the actor; what is on the board outlives it.
 type cluster struct {
-	opts  clusterOptions
-	slots chan struct{}
+	opts  Options
+	slots chan struct{} // places among those that read
 	woken chan struct{}
 	now   func() time.Time
 
@@ -44,7 +35,7 @@ type cluster struct {
 	stack     string
 }
 
-func newCluster(opts clusterOptions) *cluster {
+func newCluster(opts Options) *cluster {
 	c := &cluster{
 		opts: opts, slots: make(chan struct{}, getsAtATime), woken: make(chan struct{}, 1), now: time.Now,
 		followers: map[objectset.Ref]*follower{}, kinds: map[string]*trouble{},
@@ -129,13 +120,6 @@ func (c *cluster) put(f *follower, object any) {
 	}
 }
 
-// well notes that the API server answers for the object again.
-func (c *cluster) well(f *follower) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f.well()
-}
-
 func (c *cluster) failed(f *follower, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,23 +127,8 @@ func (c *cluster) failed(f *follower, err error) {
 		return
 	}
 	f.trouble.failed(err, c.now())
-	c.opts.Board.Fail(f.ref, c.plain(err))
+	c.opts.Board.Fail(f.ref, apiclient.Explained(err, c.opts.NodeName))
 }
-
-// immutable says that the object is there and says of itself that it never changes.
-func (c *cluster) immutable(r objectset.Ref) bool { return c.opts.Board.Immutable(r) }
-
-// slot waits for a place among those that read.
-func (c *cluster) slot(ctx context.Context) bool {
-	select {
-	case c.slots <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (c *cluster) free() { <-c.slots }
 
 func (c *cluster) wake() {
 	select {
@@ -181,6 +150,3 @@ func (c *cluster) await(ctx context.Context) {
 		panic(fmt.Sprintf("%v, in a follower:\n%s", broken, stack))
 	}
 }
-
-// quiet keeps client-go from logging problems that are reported otherwise.
-func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }

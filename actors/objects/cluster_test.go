@@ -72,7 +72,7 @@ func newAPI(t *testing.T, poll time.Duration, objects ...runtime.Object) *api {
 		a.note(action)
 		return false, nil, nil
 	})
-	a.c = newCluster(clusterOptions{Client: a.client, Board: a.board, Poll: poll})
+	a.c = newCluster(Options{Client: a.client, Board: a.board, Poll: poll})
 	t.Cleanup(func() { a.c.stop() })
 	return a
 }

@@ -5,80 +5,104 @@ import (
 	"maps"
 	"sync"
 
+	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 )
 
-// every follows all objects of one kind, whatever pods name, and publishes what is kept of each after each change. It is the
-// store of its reflector.
+// followServices begins to follow all Services that have an address, since the environment of containers tells of them. It
+// lasts for the life of the cluster.
+func (c *cluster) followServices() {
+	addressed := fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone).String()
+	e := &every[objectset.Key, *v1.Service]{
+		cluster: c, trouble: c.kind("Services"), publish: c.opts.Board.PutServices, fail: c.opts.Board.FailServices,
+		entry: func(object any) (objectset.Key, *v1.Service, bool) {
+			o, ok := object.(*v1.Service)
+			if !ok {
+				return objectset.Key{}, nil, false
+			}
+			lean := &v1.Service{ // what environments tell of it
+				ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
+				Spec:       v1.ServiceSpec{ClusterIP: o.Spec.ClusterIP, Ports: o.Spec.Ports},
+			}
+			return objectset.Key{Namespace: o.Namespace, Name: o.Name}, lean, true
+		},
+	}
+	e.follow("Services", &v1.Service{}, of(c.opts.Client.CoreV1().Services(metav1.NamespaceAll), addressed, e.noted))
+}
+
+// followRuntimeClasses begins to follow all RuntimeClasses, which name the runtime's handlers for pods. It lasts for the life of
+// the cluster. Overhead and scheduling are not read: the API server has written both into the pods.
+func (c *cluster) followRuntimeClasses() {
+	e := &every[string, string]{
+		cluster: c, trouble: c.kind("RuntimeClasses"),
+		publish: c.opts.Board.PutRuntimeClasses, fail: c.opts.Board.FailRuntimeClasses,
+		entry: func(object any) (name, handler string, ok bool) {
+			if o, ok := object.(*nodev1.RuntimeClass); ok {
+				return o.Name, o.Handler, true
+			}
+			return "", "", false
+		},
+	}
+	e.follow("RuntimeClasses", &nodev1.RuntimeClass{}, of(c.opts.Client.NodeV1().RuntimeClasses(), "", e.noted))
+}
+
+// every follows all objects of one kind, whatever pods name, and publishes what is kept of each after each change.
 type every[K comparable, V any] struct {
-	kind    runtime.Object
-	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	watch   func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
+	cluster *cluster
+	trouble *trouble
 	entry   func(object any) (K, V, bool) // what is kept of an object
 	publish func(map[K]V)                 // the map is never written to again
 	fail    func(error)                   // why they cannot be read, for those who wait for them
-
-	cluster *cluster
-	trouble *trouble
 
 	mu    sync.Mutex
 	known map[K]V
 }
 
 // follow begins it, for the life of the cluster. The name is what people call these objects.
-func follow[K comparable, V any](c *cluster, name string, e *every[K, V]) {
-	e.cluster, e.trouble = c, c.kind(name)
-	c.begin(func() {
-		requests{e.list, e.watch, e.noted}.reflect(c.life, c.opts.Client, e.kind, e, cache.ReflectorOptions{Name: name})
+func (e *every[K, V]) follow(name string, kind runtime.Object, r requests) {
+	put := func(all map[K]V, object any) {
+		if k, v, ok := e.entry(object); ok {
+			all[k] = v
+		}
+	}
+	store := apiclient.Store{
+		Put: func(object any) { e.change(func(all map[K]V) { put(all, object) }) },
+		Drop: func(object any) {
+			e.change(func(all map[K]V) {
+				if k, _, ok := e.entry(object); ok {
+					delete(all, k)
+				}
+			})
+		},
+		All: func(objects []any) {
+			e.change(func(all map[K]V) {
+				clear(all)
+				for _, object := range objects {
+					put(all, object)
+				}
+			})
+		},
+	}
+	e.cluster.begin(func() {
+		r.reflect(e.cluster.life, e.cluster.opts.Client, kind, store, cache.ReflectorOptions{Name: name})
 	})
 }
 
 func (e *every[K, V]) noted(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
-		if why := e.cluster.kindAnswered(e.trouble, err); why != nil {
+		if why := e.cluster.answered(e.trouble, err); why != nil {
 			e.fail(why)
 		}
 	}
 	return err
 }
-
-// Add implements cache.ReflectorStore.
-func (e *every[K, V]) Add(object any) error {
-	if k, v, ok := e.entry(object); ok {
-		e.change(func(all map[K]V) { all[k] = v })
-	}
-	return nil
-}
-
-// Update implements cache.ReflectorStore.
-func (e *every[K, V]) Update(object any) error { return e.Add(object) }
-
-// Delete implements cache.ReflectorStore.
-func (e *every[K, V]) Delete(object any) error {
-	if k, _, ok := e.entry(object); ok {
-		e.change(func(all map[K]V) { delete(all, k) })
-	}
-	return nil
-}
-
-// Replace implements cache.ReflectorStore.
-func (e *every[K, V]) Replace(objects []any, _ string) error {
-	e.change(func(all map[K]V) {
-		clear(all)
-		for _, object := range objects {
-			if k, v, ok := e.entry(object); ok {
-				all[k] = v
-			}
-		}
-	})
-	return nil
-}
-
-// Resync implements cache.ReflectorStore.
-func (*every[K, V]) Resync() error { return nil }
 
 func (e *every[K, V]) change(how func(map[K]V)) {
 	e.mu.Lock()

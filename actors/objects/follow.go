@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,16 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 )
 
-const (
-	getTimeout = 10 * time.Second
-)
+const getTimeout = 10 * time.Second
 
 var (
 	readRetry = backoff.Policy{First: 500 * time.Millisecond, Max: 30 * time.Second, Jitter: backoff.Half}
@@ -56,7 +55,8 @@ func (f *follower) run(ctx context.Context) {
 	if f.immutable() {
 		return
 	}
-	f.requests().reflect(ctx, f.cluster.opts.Client, f.kind(), store{f}, cache.ReflectorOptions{
+	kind, requests, _ := f.client()
+	requests.reflect(ctx, f.cluster.opts.Client, kind, f.store(), cache.ReflectorOptions{
 		Name: f.ref.String(), TypeDescription: string(f.ref.Kind),
 	})
 }
@@ -75,7 +75,7 @@ func (f *follower) read(ctx context.Context) bool {
 			f.put(object)
 			return true
 		}
-		f.failed(err)
+		f.cluster.failed(f, err)
 		retry := readRetry
 		if apierrors.IsForbidden(err) {
 			retry = forbiddenRetry
@@ -87,53 +87,31 @@ func (f *follower) read(ctx context.Context) bool {
 }
 
 func (f *follower) get(ctx context.Context) (runtime.Object, error) {
-	if !f.cluster.slot(ctx) {
+	slots := f.cluster.slots
+	select {
+	case slots <- struct{}{}:
+	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer f.cluster.free()
+	defer func() { <-slots }()
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
-	core := f.cluster.opts.Client.CoreV1()
-	if f.ref.Kind == objectset.Secret {
-		return core.Secrets(f.ref.Namespace).Get(ctx, f.ref.Name, metav1.GetOptions{})
-	}
-	return core.ConfigMaps(f.ref.Namespace).Get(ctx, f.ref.Name, metav1.GetOptions{})
+	_, _, read := f.client()
+	return read(ctx)
 }
 
-func (f *follower) kind() runtime.Object {
+// client reads, lists and watches the one object. What fails of the latter two is noted.
+func (f *follower) client() (kind runtime.Object, r requests, get func(context.Context) (runtime.Object, error)) {
+	core, only := f.cluster.opts.Client.CoreV1(), fields.OneTermEqualSelector(metav1.ObjectNameField, f.ref.Name).String()
 	if f.ref.Kind == objectset.Secret {
-		return &v1.Secret{}
-	}
-	return &v1.ConfigMap{}
-}
-
-// requests list and watch the one object. What fails is noted.
-func (f *follower) requests() requests {
-	client := f.cluster.opts.Client
-	secrets, configMaps := client.CoreV1().Secrets(f.ref.Namespace), client.CoreV1().ConfigMaps(f.ref.Namespace)
-	only := func(o metav1.ListOptions) metav1.ListOptions {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, f.ref.Name).String()
-		return o
-	}
-	if f.ref.Kind == objectset.Secret {
-		return requests{
-			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				return secrets.List(ctx, only(o))
-			},
-			watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-				return secrets.Watch(ctx, only(o))
-			},
-			noted: f.noted,
+		secrets := core.Secrets(f.ref.Namespace)
+		return &v1.Secret{}, of(secrets, only, f.noted), func(ctx context.Context) (runtime.Object, error) {
+			return secrets.Get(ctx, f.ref.Name, metav1.GetOptions{})
 		}
 	}
-	return requests{
-		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return configMaps.List(ctx, only(o))
-		},
-		watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			return configMaps.Watch(ctx, only(o))
-		},
-		noted: f.noted,
+	configMaps := core.ConfigMaps(f.ref.Namespace)
+	return &v1.ConfigMap{}, of(configMaps, only, f.noted), func(ctx context.Context) (runtime.Object, error) {
+		return configMaps.Get(ctx, f.ref.Name, metav1.GetOptions{})
 	}
 }
 
@@ -142,62 +120,48 @@ func (f *follower) noted(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
-		f.cluster.well(f)
+		_ = f.cluster.answered(&f.trouble, nil)
 	default:
-		f.failed(err)
+		f.cluster.failed(f, err)
 	}
 	return err
 }
 
-func (f *follower) failed(err error) { f.cluster.failed(f, err) }
-
 // put takes what the API server has; nil for nothing.
 func (f *follower) put(object any) { f.cluster.put(f, slim(object)) }
 
-func (f *follower) immutable() bool { return f.cluster.immutable(f.ref) }
+// immutable says that the object is there and says of itself that it never changes.
+func (f *follower) immutable() bool { return f.cluster.opts.Board.Immutable(f.ref) }
 
 // store is where the reflector puts the object.
-type store struct{ f *follower }
-
-// Add implements cache.ReflectorStore.
-func (s store) Add(object any) error {
-	if named(object, s.f.ref.Name) {
-		s.f.put(object)
-		if s.f.immutable() {
-			s.f.unwatch()
+func (f *follower) store() apiclient.Store {
+	mine := func(object any) bool {
+		o, ok := object.(metav1.Object)
+		return ok && o.GetName() == f.ref.Name
+	}
+	put := func(object any) {
+		if !mine(object) {
+			return
+		}
+		if f.put(object); f.immutable() {
+			f.unwatch()
 		}
 	}
-	return nil
-}
-
-// Update implements cache.ReflectorStore.
-func (s store) Update(object any) error { return s.Add(object) }
-
-// Delete implements cache.ReflectorStore.
-func (s store) Delete(object any) error {
-	if named(object, s.f.ref.Name) {
-		s.f.put(nil)
+	return apiclient.Store{
+		Put: put,
+		Drop: func(object any) {
+			if mine(object) {
+				f.put(nil)
+			}
+		},
+		All: func(objects []any) {
+			if i := slices.IndexFunc(objects, mine); i >= 0 {
+				put(objects[i])
+			} else {
+				f.put(nil)
+			}
+		},
 	}
-	return nil
-}
-
-// Replace implements cache.ReflectorStore.
-func (s store) Replace(objects []any, _ string) error {
-	for _, o := range objects {
-		if named(o, s.f.ref.Name) {
-			return s.Add(o)
-		}
-	}
-	s.f.put(nil)
-	return nil
-}
-
-// Resync implements cache.ReflectorStore.
-func (store) Resync() error { return nil }
-
-func named(object any, name string) bool {
-	o, ok := object.(metav1.Object)
-	return ok && o.GetName() == name
 }
 
 // slim is the object without what nobody here reads.

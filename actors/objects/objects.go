@@ -24,6 +24,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/playlet-dev/playlet/actors/internal/dirwatch"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/problemlog"
 	"github.com/playlet-dev/playlet/messages"
@@ -63,7 +64,7 @@ func New(opts Options) supervisors.Constructor {
 	if opts.CheckFrequency <= 0 {
 		opts.CheckFrequency = defaultCheckFrequency
 	}
-	memory := newMemory() // outlives the actor: what broke meanwhile is still in force
+	memory := newMemory(opts.Dir) // outlives the actor: what broke meanwhile is still in force
 	return func(string) supervisors.Actor {
 		return &actor{opts: opts, memory: memory}
 	}
@@ -72,8 +73,8 @@ func New(opts Options) supervisors.Constructor {
 type actor struct {
 	opts    Options
 	memory  *memory
-	watch   *watch   // nil without a folder
-	cluster *cluster // nil without an API server
+	watch   *dirwatch.Watch // nil without a folder
+	cluster *cluster        // nil without an API server
 
 	asked time.Time // when the reading was asked for that is not done yet; zero for none
 	hung  bool      // and it was reported that this does not end
@@ -90,7 +91,6 @@ type (
 	news     struct{} // of the API server
 )
 
-// Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
@@ -110,7 +110,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.After(a.opts.CheckFrequency, checkDue{})
 		a.onCheck(ctx)
 	case lookDue:
-		a.watch.wake()
+		a.watch.Wake(false)
 	case released:
 	default:
 		ctx.Unhandled(msg)
@@ -121,15 +121,20 @@ func (a *actor) beginFolder(ctx supervisors.Context) {
 	if a.opts.Dir == "" {
 		return
 	}
-	a.watch = newWatch(a.opts.Dir)
-	w := a.watch
-	ctx.Do(supervisors.Work{Name: "HoldWatch", Timeout: lifetime, Run: func(ctx context.Context) any {
-		<-ctx.Done()
-		w.close()
-		return released{}
-	}})
+	w := dirwatch.New()
+	a.watch = w
+	hold(ctx, "HoldWatch", w.Close)
 	a.asked = ctx.Now()
 	a.read(ctx, true)
+}
+
+// hold calls end when the actor ends, whatever ends it.
+func hold(ctx supervisors.Context, name string, end func()) {
+	ctx.Do(supervisors.Work{Name: name, Timeout: lifetime, Run: func(ctx context.Context) any {
+		<-ctx.Done()
+		end()
+		return released{}
+	}})
 }
 
 // beginCluster follows nothing yet: what pods name they tell when they hear that this actor has started.
@@ -137,16 +142,11 @@ func (a *actor) beginCluster(ctx supervisors.Context) {
 	if a.opts.Client == nil {
 		return
 	}
-	a.cluster = newCluster(clusterOptions{Client: a.opts.Client, NodeName: a.opts.NodeName, Board: a.opts.Board,
-		Poll: a.opts.Poll})
+	a.cluster = newCluster(a.opts)
 	c := a.cluster
 	c.followServices()
 	c.followRuntimeClasses()
-	ctx.Do(supervisors.Work{Name: "FollowObjects", Timeout: lifetime, Run: func(ctx context.Context) any {
-		<-ctx.Done()
-		c.stop()
-		return released{}
-	}})
+	hold(ctx, "FollowObjects", c.stop)
 	a.awaitNews(ctx)
 }
 
@@ -164,7 +164,7 @@ func (a *actor) read(ctx supervisors.Context, now bool) {
 	w, m := a.watch, a.memory
 	ctx.Do(supervisors.Work{Name: "ReadObjects", Timeout: lifetime, Run: func(ctx context.Context) any {
 		if !now {
-			w.await(ctx)
+			w.Await(ctx)
 			supervisors.Awaited(ctx)
 		}
 		return m.read(w)
@@ -207,7 +207,7 @@ func (a *actor) onCheck(ctx supervisors.Context) {
 		} else {
 			a.hung = true
 		}
-		defer a.watch.wake()
+		defer a.watch.Wake(false)
 	}
 	a.log(ctx)
 	a.tell(ctx)
@@ -218,15 +218,11 @@ func (a *actor) log(ctx supervisors.Context) (news bool) {
 	return a.logged.Tell(ctx.Log(), "object problem", a.problems())
 }
 
-func (a *actor) doesNotEnd() messages.ManifestProblem {
-	return messages.ManifestProblem{Path: a.opts.Dir, KeptLast: true,
-		Message: "reading it does not end, since " + a.asked.UTC().Format(time.RFC3339) + ": the file system does not answer"}
-}
-
 func (a *actor) problems() []messages.ManifestProblem {
 	out := slices.Clone(a.last.problems)
 	if a.hung {
-		out = append([]messages.ManifestProblem{a.doesNotEnd()}, out...)
+		text := "reading it does not end, since " + a.asked.UTC().Format(time.RFC3339) + ": the file system does not answer"
+		out = append([]messages.ManifestProblem{{Path: a.opts.Dir, KeptLast: true, Message: text}}, out...)
 	}
 	if a.cluster != nil {
 		out = append(out, a.cluster.problems()...)
@@ -262,7 +258,6 @@ type Followed struct {
 	Unread  int `json:"unread"`
 }
 
-// Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
 	in := Inspection{Dir: a.opts.Dir, Version: a.opts.Board.Version(), ConfigMaps: []string{}, Problems: a.problems()}
 	if a.cluster != nil {

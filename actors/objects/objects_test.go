@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/dirwatch"
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/actors/internal/wholefile"
 	"github.com/playlet-dev/playlet/messages"
@@ -39,14 +40,15 @@ type folder struct {
 	t   testing.TB
 	dir string
 	m   *memory
-	w   *watch
+	w   *dirwatch.Watch
 }
 
 func newFolder(t testing.TB) *folder {
-	f := &folder{t: t, dir: filepath.Join(t.TempDir(), "objects"), m: newMemory()}
+	f := &folder{t: t, dir: filepath.Join(t.TempDir(), "objects")}
+	f.m = newMemory(f.dir)
 	must(t, os.Mkdir(f.dir, 0o700))
-	f.w = newWatch(f.dir)
-	t.Cleanup(f.w.close)
+	f.w = dirwatch.New()
+	t.Cleanup(f.w.Close)
 	return f
 }
 
@@ -251,7 +253,7 @@ func TestAReadingThatDoesNotEnd(t *testing.T) {
 	for range 2 {
 		a := made("objects").(*actor)
 		k := supervisortest.New(t, messages.Objects, a)
-		defer a.watch.close()
+		defer a.watch.Close()
 		hung := func() (out []messages.ManifestProblem) {
 			for _, m := range k.Take() {
 				if p, ok := m.Msg.(messages.ObjectProblems); ok {

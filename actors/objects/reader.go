@@ -15,6 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/dirwatch"
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/wholefile"
@@ -37,6 +38,7 @@ func (r result) String() string { return fmt.Sprintf("objects read, %d problems"
 
 // memory is what was read before, by path. It outlives the actor.
 type memory struct {
+	dir   string
 	mu    sync.Mutex
 	files map[string]*entry
 	set   *objectset.Set
@@ -44,8 +46,8 @@ type memory struct {
 	now   func() time.Time // the wall's clock, as of the files' own times
 }
 
-func newMemory() *memory {
-	return &memory{files: map[string]*entry{}, parse: manifest.LoadObjects, now: time.Now}
+func newMemory(dir string) *memory {
+	return &memory{dir: dir, files: map[string]*entry{}, parse: manifest.LoadObjects, now: time.Now}
 }
 
 // entry is one file.
@@ -57,15 +59,15 @@ type entry struct {
 }
 
 // read reads what has changed since the last time. The whole set is the result, or what stands in its way.
-func (m *memory) read(w *watch) result {
+func (m *memory) read(w *dirwatch.Watch) result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w.open()
 	var r result
-	names, err := os.ReadDir(w.dir)
+	m.cover(w)
+	names, err := os.ReadDir(m.dir)
 	var folder fs.FileInfo
 	if err == nil {
-		folder, err = os.Stat(w.dir)
+		folder, err = os.Stat(m.dir)
 	}
 	if err != nil {
 		r.set = m.set
@@ -73,20 +75,20 @@ func (m *memory) read(w *watch) result {
 			r.set = &objectset.Set{} // it may come; who needs an object waits for it by name
 		}
 		r.problems = []messages.ManifestProblem{{
-			Path: w.dir, Message: "the folder of ConfigMaps and Secrets cannot be read: " + err.Error(), KeptLast: m.set != nil,
+			Path: m.dir, Message: "the folder of ConfigMaps and Secrets cannot be read: " + err.Error(), KeptLast: m.set != nil,
 		}}
 		return r
 	}
 	open := folder.Mode().Perm()&0o005 != 0
 	if open {
-		r.warnings = append(r.warnings, w.dir+" is a folder for Secrets and can be read by others; chmod o-rwx")
+		r.warnings = append(r.warnings, m.dir+" is a folder for Secrets and can be read by others; chmod o-rwx")
 	}
 	there := map[string]bool{}
 	for _, n := range names {
 		if strings.HasPrefix(n.Name(), ".") {
 			continue
 		}
-		path := filepath.Join(w.dir, n.Name())
+		path := filepath.Join(m.dir, n.Name())
 		info, err := os.Stat(path)
 		if err == nil && info.IsDir() || errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -109,6 +111,17 @@ func (m *memory) read(w *watch) result {
 	maps.DeleteFunc(m.files, func(path string, _ *entry) bool { return !there[path] })
 	m.collect(&r)
 	return r
+}
+
+// cover has the folder watched, also for its coming. Where it cannot be, the regular check is the net.
+func (m *memory) cover(w *dirwatch.Watch) {
+	_ = w.Open()
+	places := dirwatch.Places{}
+	places.Way(m.dir)
+	if real, err := filepath.EvalSymlinks(m.dir); err == nil {
+		places.Folder(real)
+	}
+	_, _ = w.Cover(places)
 }
 
 // look reads the file if it has changed and its writer is done. At once says that nothing of it is in force that waiting

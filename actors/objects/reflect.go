@@ -20,6 +20,27 @@ type requests struct {
 	noted func(context.Context, error) error // notes how each went, what is worth it, and gives the error back
 }
 
+// lists is the client of one kind of objects, L being its lists.
+type lists[L runtime.Object] interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error)
+}
+
+// of asks for the objects that a selector of fields chooses; empty: for all.
+func of[L runtime.Object](client lists[L], selector string, noted func(context.Context, error) error) requests {
+	return requests{
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector
+			return client.List(ctx, o)
+		},
+		watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			o.FieldSelector = selector
+			return client.Watch(ctx, o)
+		},
+		noted: noted,
+	}
+}
+
 // reflect runs reflectors until ctx ends: one, and another whenever the API server was set back, as after the restoration of a
 // backup.
 func (r requests) reflect(
@@ -28,7 +49,7 @@ func (r requests) reflect(
 	r.noted = withoutExpected(r.noted)
 	for ctx.Err() == nil {
 		one, again := context.WithCancel(ctx)
-		cache.NewReflectorWithOptions(r.listerWatcher(client, again), kind, to, o).RunWithContext(quiet(one))
+		cache.NewReflectorWithOptions(r.listerWatcher(client, again), kind, to, o).RunWithContext(apiclient.Quiet(one))
 		again()
 	}
 }

@@ -53,19 +53,6 @@ func withoutExpected(noted func(context.Context, error) error) func(context.Cont
 	}
 }
 
-// plain is an error in the words that all errors of the API server have, which are the same for each object.
-func (c *cluster) plain(err error) error {
-	return explained{apiclient.Explain(err, c.opts.NodeName), err}
-}
-
-type explained struct {
-	text  string
-	cause error
-}
-
-func (e explained) Error() string { return e.text }
-func (e explained) Unwrap() error { return e.cause }
-
 // kind is the trouble with all objects of a kind.
 func (c *cluster) kind(name string) *trouble {
 	c.mu.Lock()
@@ -75,8 +62,8 @@ func (c *cluster) kind(name string) *trouble {
 	return t
 }
 
-// kindAnswered notes how a question about a kind went, and gives what went wrong in words.
-func (c *cluster) kindAnswered(t *trouble, err error) error {
+// answered notes how a question went, and gives what went wrong in words.
+func (c *cluster) answered(t *trouble, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
@@ -84,7 +71,7 @@ func (c *cluster) kindAnswered(t *trouble, err error) error {
 		return nil
 	}
 	t.failed(err, c.now())
-	return c.plain(err)
+	return apiclient.Explained(err, c.opts.NodeName)
 }
 
 // read notes that something of a kind was read.
@@ -103,7 +90,7 @@ func (c *cluster) problemsAt(now time.Time) []messages.ManifestProblem {
 	by, kept := map[string][]string{}, map[string]bool{}
 	add := func(name string, t trouble, known bool) {
 		if t.err != nil && now.Sub(t.since) >= lastingAfter {
-			why := c.plain(t.err).Error()
+			why := apiclient.Explain(t.err, c.opts.NodeName)
 			by[why] = append(by[why], name)
 			kept[why] = kept[why] || known
 		}

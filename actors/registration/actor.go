@@ -56,9 +56,6 @@ const (
 	watchTimeout = 10 * time.Minute
 )
 
-func newActor(o Options, l *life) *actor { return &actor{opts: o, life: l} }
-
-// Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
@@ -140,7 +137,7 @@ func (a *actor) await(ctx supervisors.Context, version uint64) {
 func (a *actor) onSeen(ctx supervisors.Context, s Seen) {
 	a.await(ctx, s.Version)
 	if s.Err != nil {
-		s.Err = explained{apiclient.Explain(s.Err, a.opts.Desired.Name)}
+		s.Err = apiclient.Explained(s.Err, a.opts.Desired.Name)
 	}
 	was := a.state.node
 	known := was != nil
@@ -156,11 +153,6 @@ func (a *actor) onSeen(ctx supervisors.Context, s Seen) {
 	a.noteRegistered(ctx, known)
 	a.act(ctx)
 }
-
-// explained is an error's sentence for a person.
-type explained struct{ text string }
-
-func (e explained) Error() string { return e.text }
 
 // noteRegistered has the lease made as soon as there is a Node to which it can belong.
 func (a *actor) noteRegistered(ctx supervisors.Context, known bool) {
@@ -180,10 +172,9 @@ func (a *actor) sendNode(ctx supervisors.Context) {
 		return
 	}
 	a.publish() // before the receivers look for its addresses
-	ctx.Tell(messages.Pods, messages.NodeObserved{Node: a.state.node})
-	ctx.Tell(messages.Status, messages.NodeObserved{Node: a.state.node})
-	ctx.Tell(messages.Runtime, messages.NodeObserved{Node: a.state.node})
-	ctx.Tell(messages.Volumes, messages.NodeObserved{Node: a.state.node})
+	for _, to := range []messages.Address{messages.Pods, messages.Status, messages.Runtime, messages.Volumes} {
+		ctx.Tell(to, messages.NodeObserved{Node: a.state.node})
+	}
 }
 
 // recordEvents has Events written about changes of the Node; was is nil where the Node was just made.
@@ -328,7 +319,6 @@ type Inspection struct {
 	Problems   []string  `json:"problems,omitempty"`
 }
 
-// Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
 	return Inspection{
 		Heard: a.state.heard, Registered: a.state.node != nil, Reported: a.state.reported, Leased: a.lease.renewed,

@@ -56,7 +56,9 @@ func (a Addresses) Find(ctx context.Context) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	named, err := a.Lookup(ctx, a.Name) // a name that is not known is common
-	if err != nil && !notFound(err) && len(a.Last) > 0 && !slices.ContainsFunc(a.Last,
+	of, is := errors.AsType[*net.DNSError](err)
+	unknown := is && of.IsNotFound // rather than that nobody could be asked
+	if err != nil && !unknown && len(a.Last) > 0 && !slices.ContainsFunc(a.Last,
 		func(ip netip.Addr) bool { return unfit(ip, own) != "" }) {
 		return a.Last, nil
 	}
@@ -70,12 +72,6 @@ func (a Addresses) Find(ctx context.Context) ([]netip.Addr, error) {
 				"default route (%w); --node-ip sets it", err)
 	}
 	return []netip.Addr{ip.Unmap()}, nil
-}
-
-// notFound says of an error that the name is not known, rather than that nobody could be asked.
-func notFound(err error) bool {
-	of, is := errors.AsType[*net.DNSError](err)
-	return is && of.IsNotFound
 }
 
 // orHost has this machine's functions in place of those that are nil.

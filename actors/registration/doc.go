@@ -3,9 +3,9 @@
 //
 // What the status has to be is composed by pure functions (node.go, status.go, conditions.go, sizes.go) of what was gathered
 // of the machine and of what the API server has; what to do next is decided by nodeState; the actor carries it out. Each
-// write is a patch of what differs, so that conditions, labels and taints of others stay. The lease has its own timer and its
-// own requests, which nothing else here delays. As with the kubelet, a Node that somebody deletes is not made again before
-// the agent is restarted: who takes a node out of the cluster must not see it come back.
+// write is a patch of what differs, so that conditions, labels and taints of others stay. As with the kubelet, a Node that
+// somebody deletes is not made again before the agent is restarted: who takes a node out of the cluster must not see it come
+// back.
 //
 // The lease has a timer and requests of its own, which nothing delays. A change of readiness is written at once,
 // everything else when it is due, each as a patch with the Node's UID. A runtime that was ready may be away for 30 s

@@ -84,7 +84,7 @@ func desired() Desired {
 
 // start starts the actor, as a new one of the same process where there was one before.
 func (w *world) start() {
-	w.Kit = supervisortest.New(w.t, messages.Registration, newActor(w.opts, w.life))
+	w.Kit = supervisortest.New(w.t, messages.Registration, &actor{opts: w.opts, life: w.life})
 	w.work()
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -191,9 +190,3 @@ func (p Places) hugePages() (map[int64]int64, error) {
 	}
 	return out, nil
 }
-
-// goos and goarch are reported as the node's, and are labels of it.
-const (
-	goos   = runtime.GOOS
-	goarch = runtime.GOARCH
-)

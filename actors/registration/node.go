@@ -3,6 +3,7 @@ package registration
 import (
 	"maps"
 	"net/netip"
+	"runtime"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,8 +25,11 @@ const (
 // initial is the Node to be made, without its status.
 func (w Desired) initial() *v1.Node {
 	node := &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Name, Labels: w.defaultLabels(), Annotations: map[string]string{}},
-		Spec:       v1.NodeSpec{ProviderID: w.ProviderID},
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name, Annotations: map[string]string{}, Labels: map[string]string{
+			v1.LabelHostname: w.Name, v1.LabelOSStable: runtime.GOOS, v1.LabelArchStable: runtime.GOARCH,
+			labelBetaOS: runtime.GOOS, labelBetaArch: runtime.GOARCH,
+		}},
+		Spec: v1.NodeSpec{ProviderID: w.ProviderID},
 	}
 	maps.Copy(node.Labels, w.Labels)
 	for _, t := range w.Taints {
@@ -40,12 +44,6 @@ func (w Desired) initial() *v1.Node {
 	}
 	w.annotateIPs(node)
 	return node
-}
-
-func (w Desired) defaultLabels() map[string]string {
-	return map[string]string{
-		v1.LabelHostname: w.Name, v1.LabelOSStable: goos, v1.LabelArchStable: goarch, labelBetaOS: goos, labelBetaArch: goarch,
-	}
 }
 
 // annotateIPs sets or removes annotationNodeIP.
@@ -79,7 +77,7 @@ func (w Desired) reconciled(was *v1.Node, first bool) *v1.Node {
 	if node.Labels == nil {
 		node.Labels = map[string]string{}
 	}
-	node.Labels[v1.LabelOSStable], node.Labels[v1.LabelArchStable] = goos, goarch
+	node.Labels[v1.LabelOSStable], node.Labels[v1.LabelArchStable] = runtime.GOOS, runtime.GOARCH
 	w.annotateIPs(node)
 	if !first || !w.Register {
 		return node

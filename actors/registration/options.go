@@ -121,7 +121,7 @@ func New(o Options) supervisors.Constructor {
 		}
 	}
 	life := &life{}
-	return func(string) supervisors.Actor { return newActor(o, life) }
+	return func(string) supervisors.Actor { return &actor{opts: o, life: life} }
 }
 
 // ErrNotKnown is the answer of a Network that could not find out.

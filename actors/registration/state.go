@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/messages"
@@ -105,9 +106,8 @@ func turned(node, status *v1.Node) bool {
 	}
 	for i := range status.Status.Conditions {
 		c := &status.Status.Conditions[i]
-		j := slices.IndexFunc(node.Status.Conditions, func(o v1.NodeCondition) bool { return o.Type == c.Type })
-		if j < 0 || node.Status.Conditions[j].Status != c.Status || node.Status.Conditions[j].Reason != c.Reason ||
-			node.Status.Conditions[j].Message != c.Message {
+		was := condition(node, c.Type)
+		if was == nil || was.Status != c.Status || was.Reason != c.Reason || was.Message != c.Message {
 			return true
 		}
 	}
@@ -143,6 +143,23 @@ func (b *nodeState) observe(s Seen) bool {
 	}
 	b.take(s.Node)
 	return changed
+}
+
+// older reports whether a is the same object as b at an earlier time. That has two causes. The watch is late, and the Node is
+// from before the answer to a write: it is dropped. Or the API server was set back, as by a restored backup: it is used. A
+// list that began after the answer decides, since it holds what there is now.
+func older(a, b *v1.Node) bool {
+	if a == nil || b == nil || a.UID != b.UID {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err == nil && order < 0
+}
+
+// goBack takes an older Node than the known one. Its labels are reconciled anew, since they may be from before this agent.
+func (b *nodeState) goBack(node *v1.Node) {
+	b.reconciled = ""
+	b.take(node)
 }
 
 func (b *nodeState) take(node *v1.Node) {
@@ -229,13 +246,7 @@ func (b *nodeState) problems() []string {
 func (b *nodeState) pressures(m messages.NodePressureObserved) bool {
 	was := b.facts.pressures
 	b.facts.pressures = m.Pressures
-	if len(was) != len(m.Pressures) {
-		return true
-	}
-	for i, p := range m.Pressures {
-		if p.Type != was[i].Type || p.Under != was[i].Under || p.Message != was[i].Message {
-			return true
-		}
-	}
-	return false
+	return !slices.EqualFunc(was, m.Pressures, func(p, q messages.Pressure) bool {
+		return p.Type == q.Type && p.Under == q.Under && p.Message == q.Message
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/netip"
+	"runtime"
 	"slices"
 	"time"
 
@@ -48,7 +49,7 @@ func compose(w Desired, s Sizes, f facts, was *v1.Node, began, now time.Time) *v
 	info.MachineID, info.SystemUUID, info.BootID = cmp.Or(m.MachineID, info.MachineID), cmp.Or(m.SystemUUID, info.SystemUUID),
 		cmp.Or(m.BootID, info.BootID)
 	info.KernelVersion, info.OSImage = cmp.Or(m.Kernel, info.KernelVersion), cmp.Or(m.OSImage, info.OSImage)
-	info.OperatingSystem, info.Architecture = goos, goarch
+	info.OperatingSystem, info.Architecture = runtime.GOOS, runtime.GOARCH
 	info.KubeletVersion = w.KubeletVersion
 	info.KubeProxyVersion = "" //nolint:staticcheck // deprecated, and emptied by kubelets since 1.33
 	info.Swap = nil

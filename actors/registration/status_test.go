@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -82,7 +83,7 @@ func TestComposing(t *testing.T) {
 	expect(t, "info", node.Status.NodeInfo, v1.NodeSystemInfo{
 		MachineID: "m", SystemUUID: "s", BootID: "b", KernelVersion: "6.1", OSImage: "Debian",
 		ContainerRuntimeVersion: "containerd://2.4.2",
-		KubeletVersion:          "v1.36.3+playlet-x", OperatingSystem: goos, Architecture: goarch,
+		KubeletVersion:          "v1.36.3+playlet-x", OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,
 		Swap: &v1.NodeSwapStatus{Capacity: &f.machine.Swap},
 	})
 	expect(t, "addresses", node.Status.Addresses, []v1.NodeAddress{

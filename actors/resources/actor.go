@@ -1,3 +1,10 @@
+// Package resources is the actor that makes the cgroups of pods, with the kubelet's names and values, before anything
+// of a pod is started, and removes them after its last process.
+//
+// How to read the folder: driver.go is the work on cgroups, for the reconciler (actors/internal/reconcile), which
+// does the rest; actor.go is the policy: what the node's own cgroups weigh, and what pods are told. Names and values
+// are in actors/internal/linux/cgroups. devices.go has devices allocated to pods that are to be admitted; what is known of them
+// is in actors/internal/devices. machine.go reads, for the command, what else of the machine the kubelet looks after.
 package resources
 
 import (
@@ -104,7 +111,6 @@ type (
 	reserved   struct{ err error }
 )
 
-// Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
@@ -242,7 +248,6 @@ type inspection struct {
 	Pods      reconcile.Inspection `json:"pods"`
 }
 
-// Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any { return inspection{a.ready, a.reason, a.pods.Inspect()} }
 
 // without is the actor where pods have no cgroups of their own.
@@ -251,7 +256,6 @@ type without struct {
 	devices allocation
 }
 
-// Receive implements supervisors.Actor.
 func (a without) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started, messages.PodCgroupsWanted:

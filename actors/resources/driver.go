@@ -19,7 +19,6 @@ type podDriver struct {
 	foreign func(uid string) bool
 }
 
-// Ensure implements reconcile.Driver.
 func (d podDriver) Ensure(_ context.Context, op reconcile.Operation[*v1.Pod, string]) (string, error) {
 	defer metrics.Since(metrics.CgroupTime, time.Now(), "create")
 	return d.tree.EnsurePod(op.Desired)
@@ -43,14 +42,11 @@ func (d podDriver) Inventory(context.Context) ([]string, error) {
 // run ask for. They are never removed.
 type nodeDriver struct{ tree *cgroups.Tree }
 
-// Ensure implements reconcile.Driver.
 func (d nodeDriver) Ensure(_ context.Context, op reconcile.Operation[[]*v1.Pod, struct{}]) (struct{}, error) {
 	defer metrics.Since(metrics.CgroupTime, time.Now(), "update")
 	return struct{}{}, d.tree.ApplyNode(op.Desired)
 }
 
-// Remove implements reconcile.Driver.
 func (nodeDriver) Remove(context.Context, string) error { return nil }
 
-// Inventory implements reconcile.Driver.
 func (nodeDriver) Inventory(context.Context) ([]string, error) { return nil, nil }

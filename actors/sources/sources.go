@@ -24,7 +24,6 @@ func New(opts Options) supervisors.Constructor {
 
 type sources struct{ children []messages.Address }
 
-// Receive implements supervisors.Actor.
 func (s *sources) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:

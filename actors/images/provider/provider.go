@@ -246,7 +246,6 @@ type bounded struct {
 	over  bool
 }
 
-// Write implements io.Writer.
 func (b *bounded) Write(data []byte) (int, error) {
 	keep := data[:min(len(data), b.limit-b.kept.Len())]
 	b.over = b.over || len(keep) < len(data)

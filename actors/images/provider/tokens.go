@@ -106,7 +106,6 @@ type holder struct {
 // notAsked says why a plugin is not asked for a pod.
 type notAsked string
 
-// Error implements error.
 func (e notAsked) Error() string { return string(e) }
 
 // holder reads the service account and gets its token.
@@ -138,19 +137,15 @@ func (t *tokens) holder(ctx context.Context, q Question) (holder, error) {
 		return holder{}, fmt.Errorf("could not get a token of the service account %s/%s for the audience %q: %w", namespace, name,
 			t.audience, err)
 	}
-	h.key = h.keyOf(t.eachToken)
-	return h, nil
-}
-
-// keyOf is by what the kubelet keeps answers apart, too: the account, what is told of its annotations and, where answers are as
-// short-lived as tokens, the token.
-func (h holder) keyOf(eachToken bool) string {
+	// By this the kubelet keeps answers apart, too: the account, what is told of its annotations and, where answers are as
+	// short-lived as tokens, the token.
 	parts := []string{h.account.Namespace, h.account.Name, h.account.UID}
 	for _, key := range slices.Sorted(maps.Keys(h.annotations)) {
 		parts = append(parts, key, h.annotations[key])
 	}
-	if eachToken {
+	if t.eachToken {
 		parts = append(parts, fmt.Sprintf("%x", sha256.Sum256([]byte(h.token))))
 	}
-	return fmt.Sprintf("%q", parts)
+	h.key = fmt.Sprintf("%q", parts)
+	return h, nil
 }

@@ -153,11 +153,9 @@ type Basic struct{ Username, Password string }
 func Of(from string, account Account, auths map[string]Basic) *Keyring {
 	ring := &Keyring{}
 	for where, a := range auths {
-		if key, ok := keyOf(where); ok {
-			c := &Credential{From: from, Account: account}
-			c.auth.username, c.auth.password = a.Username, a.Password
-			ring.entries = append(ring.entries, entry{key, c})
-		}
+		c := &Credential{From: from, Account: account}
+		c.auth.username, c.auth.password = a.Username, a.Password
+		ring.add(where, c)
 	}
 	ring.sort()
 	return ring
@@ -201,11 +199,7 @@ func parseAuths(from string, data []byte) (*Keyring, error) {
 			}
 			c.auth.username, c.auth.password = user, password
 		}
-		key, ok := keyOf(where)
-		if !ok {
-			continue // what names no registry is for none; the others are good
-		}
-		ring.entries = append(ring.entries, entry{key, c})
+		ring.add(where, c)
 	}
 	ring.sort()
 	return ring, nil
@@ -224,14 +218,15 @@ func basic(text string) (user, password string, ok bool) {
 	return user, password, ok && utf8.Valid(data)
 }
 
-// keyOf makes of "https://index.docker.io/v1/" and the like what images are compared with.
-func keyOf(where string) (string, bool) {
+// add adds a credential by what images are compared with, which is made of "https://index.docker.io/v1/" and the like. What names
+// no registry is for none; the others are good.
+func (k *Keyring) add(where string, c *Credential) {
 	if !strings.HasPrefix(where, "https://") && !strings.HasPrefix(where, "http://") {
 		where = "https://" + where
 	}
 	u, err := url.Parse(where)
 	if err != nil {
-		return "", false
+		return
 	}
 	path := u.Path
 	if strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/v2/") {
@@ -240,7 +235,7 @@ func keyOf(where string) (string, bool) {
 	if path == "/" {
 		path = ""
 	}
-	return u.Host + path, true
+	k.entries = append(k.entries, entry{u.Host + path, c})
 }
 
 // sort puts the more special first, which is the greater text.

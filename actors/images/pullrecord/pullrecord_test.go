@@ -37,7 +37,6 @@ func credential(t *testing.T, uid, name, password string) *pullauth.Credential {
 }
 
 // both is a name that was written with its registry.
-func both(name string) Name { return Name{name, name} }
 
 const (
 	verifyAll = kubeletconfig.AlwaysVerify
@@ -85,7 +84,7 @@ func TestWhoMayUseAnImage(t *testing.T) {
 		if c.repository == "" {
 			c.repository = "r.io/app"
 		}
-		if got := c.policy.Allows(Name{c.repository, c.repository}, c.record, shown); got != c.want {
+		if got := c.policy.Allows(c.repository, c.record, shown); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -109,7 +108,7 @@ func TestRecordsAreTheKubelets(t *testing.T) {
 		t.Errorf("while it is pulled: %+v", got)
 	}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	must(t, r.Pulled("r.io/app:1", both("r.io/app"), "sha256:1", credential(t, "1", "pull", "a"), now))
+	must(t, r.Pulled("r.io/app:1", "sha256:1", credential(t, "1", "pull", "a"), now))
 	if _, err := os.Lstat(names[0]); err == nil {
 		t.Error("the intent stayed")
 	}
@@ -138,7 +137,7 @@ func TestRecordsGrowAndKeepWhatTheyHad(t *testing.T) {
 	pull := func(c *pullauth.Credential) kubeletconfig.ImagePullCredentials {
 		t.Helper()
 		must(t, r.Begin("r.io/app:1"))
-		must(t, r.Pulled("r.io/app:1", both("r.io/app"), "sha256:1", c, time.Now()))
+		must(t, r.Pulled("r.io/app:1", "sha256:1", c, time.Now()))
 		return New(dir).Read("r.io/app:1", "sha256:1").Credentials["r.io/app"]
 	}
 	pull(credential(t, "1", "pull", "a"))
@@ -160,7 +159,7 @@ func TestRecordsGrowAndKeepWhatTheyHad(t *testing.T) {
 	must(t, os.WriteFile(path, []byte(`{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1alpha1","lastUpdatedTime":null,`+
 		`"imageRef":"sha256:2","credentialMapping":{"r.io/app":{"kubernetesServiceAccounts":[{"uid":"u","namespace":"n","name":"a"}]}}}`), 0o600))
 	must(t, r.Begin("r.io/app:2"))
-	must(t, r.Pulled("r.io/app:2", both("r.io/app"), "sha256:2", changed, time.Now()))
+	must(t, r.Pulled("r.io/app:2", "sha256:2", changed, time.Now()))
 	if got := r.Read("r.io/app:2", "sha256:2").Credentials["r.io/app"]; len(got.KubernetesServiceAccounts) != 1 || len(got.KubernetesSecrets) != 1 {
 		t.Errorf("%v", got)
 	}
@@ -201,7 +200,7 @@ func TestWhatIsNotKnownForSureIsOurs(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	must(t, r.Begin("i:1"))
-	must(t, r.Pulled("i:1", both("docker.io/library/i"), "sha256:1", nil, time.Now()))
+	must(t, r.Pulled("i:1", "sha256:1", nil, time.Now()))
 	if got := r.Read("i:1", "sha256:1"); got.Problem != nil || len(got.Credentials) != 1 {
 		t.Errorf("a record that cannot be read is not written anew: %+v", got)
 	}
@@ -213,7 +212,7 @@ func TestPruneForgetsWhatIsGone(t *testing.T) {
 	start := time.Now().Truncate(time.Second)
 	for i, at := range []time.Time{start.Add(-time.Second), start.Add(-time.Second), start} {
 		must(t, r.Begin("i:1"))
-		must(t, r.Pulled("i:1", both("r.io/app"), fmt.Sprint(i), nil, at))
+		must(t, r.Pulled("i:1", fmt.Sprint(i), nil, at))
 	}
 	must(t, r.Prune(func(name string) bool { return name == "1" }, start.Add(time.Millisecond)))
 	for i, want := range []bool{false, true, true} {
@@ -226,7 +225,7 @@ func TestPruneForgetsWhatIsGone(t *testing.T) {
 func TestNoRecords(t *testing.T) {
 	var r *Records
 	must(t, r.Begin("i"))
-	must(t, r.Pulled("i", both("r"), "ref", nil, time.Now()))
+	must(t, r.Pulled("i", "ref", nil, time.Now()))
 	must(t, r.Failed("i", true))
 	must(t, r.Prune(nil, time.Now()))
 	if r.Read("i", "ref").Ours {
@@ -234,18 +233,18 @@ func TestNoRecords(t *testing.T) {
 	}
 }
 
-// Records and the allowlist go by names as pods have them; records of this agent that are older have the registry, too.
+// Records and the allowlist go by names as pods have them.
 func TestNamesAreThoseOfThePods(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0", 64)
 	for image, want := range map[string]string{
 		"alpine": "alpine", "alpine:3": "alpine", "acme/app:latest": "acme/app", "acme/app:1" + digest: "acme/app",
 		"r.io:5000/a/b": "r.io:5000/a/b", "r.io:5000/a/b:1": "r.io:5000/a/b", "localhost:5000/a" + digest: "localhost:5000/a",
 	} {
-		if got := NameOf(image, "").Written; got != want {
+		if got := repositoryOf(image); got != want {
 			t.Errorf("%s is %s, want %s", image, got, want)
 		}
 	}
-	app := NameOf("acme/app:1", "docker.io/acme/app")
+	app := "acme/app:1"
 	for _, c := range []struct {
 		entry string
 		want  bool
@@ -258,25 +257,24 @@ func TestNamesAreThoseOfThePods(t *testing.T) {
 		}
 	}
 	owner := credential(t, "1", "pull", "a")
-	for _, key := range []string{"acme/app", "docker.io/acme/app"} {
-		r := New(t.TempDir())
-		must(t, os.MkdirAll(r.pulled, 0o700))
-		data, err := json.Marshal(kubeletconfig.ImagePulledRecord{TypeMeta: typeMeta("ImagePulledRecord"), ImageRef: "sha256:1",
-			CredentialMapping: map[string]kubeletconfig.ImagePullCredentials{
-				key: {KubernetesSecrets: []kubeletconfig.ImagePullSecret{secretOf(owner)}}}})
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(r.pulled, fileName("sha256:1")), data, 0o600))
-		if !(Policy{Kind: preloaded}).Allows(app, r.Read("acme/app:1", "sha256:1"), []*pullauth.Credential{owner}) {
-			t.Errorf("a record by %s is not found", key)
-		}
-		if (Policy{Kind: preloaded}).Allows(app, r.Read("acme/app:1", "sha256:1"), nil) {
-			t.Errorf("a record by %s lets anybody in", key)
-		}
-		must(t, r.Begin("acme/app:1"))
-		must(t, r.Pulled("acme/app:1", app, "sha256:1", nil, time.Now()))
-		if got := r.Read("acme/app:1", "sha256:1").Credentials; !got["acme/app"].NodePodsAccessible {
-			t.Errorf("written as %v", got)
-		}
+	key := "acme/app"
+	r := New(t.TempDir())
+	must(t, os.MkdirAll(r.pulled, 0o700))
+	data, err := json.Marshal(kubeletconfig.ImagePulledRecord{TypeMeta: typeMeta("ImagePulledRecord"), ImageRef: "sha256:1",
+		CredentialMapping: map[string]kubeletconfig.ImagePullCredentials{
+			key: {KubernetesSecrets: []kubeletconfig.ImagePullSecret{secretOf(owner)}}}})
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(r.pulled, fileName("sha256:1")), data, 0o600))
+	if !(Policy{Kind: preloaded}).Allows(app, r.Read("acme/app:1", "sha256:1"), []*pullauth.Credential{owner}) {
+		t.Errorf("a record by %s is not found", key)
+	}
+	if (Policy{Kind: preloaded}).Allows(app, r.Read("acme/app:1", "sha256:1"), nil) {
+		t.Errorf("a record by %s lets anybody in", key)
+	}
+	must(t, r.Begin("acme/app:1"))
+	must(t, r.Pulled("acme/app:1", "sha256:1", nil, time.Now()))
+	if got := r.Read("acme/app:1", "sha256:1").Credentials; !got["acme/app"].NodePodsAccessible {
+		t.Errorf("written as %v", got)
 	}
 }
 
@@ -294,7 +292,7 @@ func TestPullsAreNotedByTheNamesOfThePods(t *testing.T) {
 		t.Error("a pull that failed has taken the note of the one before away")
 	}
 	must(t, r.Begin("acme/app:latest"))
-	must(t, r.Pulled("acme/app:latest", NameOf("acme/app:latest", "docker.io/acme/app"), "sha256:1", nil, time.Now()))
+	must(t, r.Pulled("acme/app:latest", "sha256:1", nil, time.Now()))
 	must(t, r.Begin("acme/other:latest"))
 	var noted []string
 	entries, err := os.ReadDir(r.pulling)
@@ -321,11 +319,11 @@ func TestRecordsOfServiceAccounts(t *testing.T) {
 			map[string]pullauth.Basic{"r.io": {Username: "u", Password: "p"}}).Lookup("r.io/app")[0]
 	}
 	r := New(t.TempDir())
-	name := both("r.io/app")
+	name := "r.io/app"
 	pull := func(c *pullauth.Credential, want string) {
 		t.Helper()
 		must(t, r.Begin("r.io/app:1"))
-		must(t, r.Pulled("r.io/app:1", name, "sha256:1", c, time.Now()))
+		must(t, r.Pulled("r.io/app:1", "sha256:1", c, time.Now()))
 		got, err := json.Marshal(r.Read("r.io/app:1", "sha256:1").Credentials["r.io/app"])
 		must(t, err)
 		if string(got) != want {
@@ -349,7 +347,7 @@ func TestRecordsOfServiceAccounts(t *testing.T) {
 			t.Errorf("%s: %t", who, got)
 		}
 	}
-	if !record.Account(name, "ns", "robot") || record.Account(name, "other", "robot") || record.Account(both("r.io/b"), "ns", "robot") {
+	if !record.Account(name, "ns", "robot") || record.Account(name, "other", "robot") || record.Account("r.io/b", "ns", "robot") {
 		t.Error("who may be asked about is not told")
 	}
 	pull(nil, `{"nodePodsAccessible":true}`)

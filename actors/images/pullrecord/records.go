@@ -50,7 +50,7 @@ func New(rootDir string) *Records {
 type Record struct {
 	// Ours says that this node pulled it for a pod, or may have; all others were here before, or came by other ways.
 	Ours bool
-	// Credentials are those that were good for it, by a key of its repository's Name.
+	// Credentials are those that were good for it, by its repository, as pods name it.
 	Credentials map[string]kubeletconfig.ImagePullCredentials
 	// Problem is why the record could not be read; nil where it could.
 	Problem error
@@ -102,7 +102,7 @@ func (r *Records) Failed(image string, settled bool) error {
 
 // Pulled ends a pull that brought the image ref with a credential; nil: with none. An error says that others will have to pull
 // it again.
-func (r *Records) Pulled(image string, name Name, ref string, with *pullauth.Credential, now time.Time) error {
+func (r *Records) Pulled(image, ref string, with *pullauth.Credential, now time.Time) error {
 	if r == nil {
 		return nil
 	}
@@ -113,14 +113,15 @@ func (r *Records) Pulled(image string, name Name, ref string, with *pullauth.Cre
 	if err := read(path, "ImagePulledRecord", &record); err != nil || record.ImageRef != ref {
 		record = kubeletconfig.ImagePulledRecord{} // what cannot be read lets nobody in, and is as good as none
 	}
-	creds, changed := merge(record.CredentialMapping[name.Written], with)
+	repository := repositoryOf(image)
+	creds, changed := merge(record.CredentialMapping[repository], with)
 	// A record that is old may be about to be pruned, by a list of images that is older than this pull.
 	if changed || record.ImageRef == "" || now.Sub(record.LastUpdatedTime.Time) > time.Minute {
 		record.TypeMeta, record.LastUpdatedTime, record.ImageRef = typeMeta("ImagePulledRecord"), metav1.NewTime(now), ref
 		if record.CredentialMapping == nil {
 			record.CredentialMapping = map[string]kubeletconfig.ImagePullCredentials{}
 		}
-		record.CredentialMapping[name.Written] = creds
+		record.CredentialMapping[repository] = creds
 		if err := write(path, record); err != nil {
 			r.unsettled[image] = true
 			return errors.Join(fmt.Errorf("could not note with which credentials it was pulled: %w", err), r.end(image))

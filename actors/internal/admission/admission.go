@@ -5,10 +5,12 @@ package admission
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
 	"github.com/playlet-dev/playlet/cri"
@@ -29,7 +31,7 @@ const (
 	ReasonTaintToleration   = "TaintToleration"
 	ReasonAppArmor          = "AppArmor"
 	ReasonUnexpected        = "UnexpectedAdmissionError" // a critical pod that no room can be made for
-	operatingSystem         = "linux"                    // the only one that the agent is built for
+	linux                   = "linux"                    // the only one that the agent is built for
 	rejected                = "Pod was rejected: "
 	conditionMessagePattern = "The node had condition: %v. "
 )
@@ -84,7 +86,7 @@ type Lack struct {
 // Admit says whether the pod may run beside those in the ledger.
 func Admit(node *Node, others *Ledger, claim *Claim) Refusal {
 	pod := claim.Pod
-	for _, check := range []func(*Node, *v1.Pod) Refusal{pressure, sysctls, osLabel, osField, groupsPolicy, features} {
+	for _, check := range []func(*Node, *v1.Pod) Refusal{pressure, sysctls, operatingSystem, groupsPolicy, features} {
 		if r := check(node, pod); r.Refused() {
 			return r
 		}
@@ -131,10 +133,7 @@ func Critical(pod *v1.Pod) bool { return cri.IsCritical(pod) }
 
 // pressure refuses what would make a shortage worse: while memory is short what requests none, else everything.
 func pressure(node *Node, pod *v1.Pod) Refusal {
-	if Critical(pod) {
-		return Refusal{}
-	}
-	if len(node.Under) == 0 {
+	if Critical(pod) || len(node.Under) == 0 {
 		return Refusal{}
 	}
 	if slices.Equal(node.Under, []v1.NodeConditionType{v1.NodeMemoryPressure}) {
@@ -146,22 +145,16 @@ func pressure(node *Node, pod *v1.Pod) Refusal {
 	return Refusal{Reason: ReasonEvicted, Message: fmt.Sprintf(conditionMessagePattern, node.Under)}
 }
 
-// osLabel looks at a label of the pod; that of the node is what the agent is built for.
-func osLabel(_ *Node, pod *v1.Pod) Refusal {
-	label, ok := pod.Labels[v1.LabelOSStable]
-	if !ok || label == operatingSystem {
+// operatingSystem looks at a label of the pod, and at its field; what the agent is built for is the node's.
+func operatingSystem(_ *Node, pod *v1.Pod) Refusal {
+	if label, ok := pod.Labels[v1.LabelOSStable]; ok && label != linux {
+		return Refusal{Reason: ReasonOSLabel, Message: fmt.Sprintf("the pod's label %s is %s, and this node's is %s",
+			v1.LabelOSStable, label, linux)}
+	}
+	if pod.Spec.OS == nil || pod.Spec.OS.Name == linux {
 		return Refusal{}
 	}
-	return Refusal{Reason: ReasonOSLabel, Message: fmt.Sprintf("the pod's label %s is %s, and this node's is %s",
-		v1.LabelOSStable, label, operatingSystem)}
-}
-
-func osField(_ *Node, pod *v1.Pod) Refusal {
-	if pod.Spec.OS == nil || pod.Spec.OS.Name == operatingSystem {
-		return Refusal{}
-	}
-	return Refusal{Reason: ReasonOS, Message: fmt.Sprintf("spec.os.name is %s, and this node's is %s", pod.Spec.OS.Name,
-		operatingSystem)}
+	return Refusal{Reason: ReasonOS, Message: fmt.Sprintf("spec.os.name is %s, and this node's is %s", pod.Spec.OS.Name, linux)}
 }
 
 func groupsPolicy(node *Node, pod *v1.Pod) Refusal {
@@ -223,4 +216,27 @@ func appArmor(node *Node, pod *v1.Pod) Refusal {
 // predicate is a refusal in the form that the scheduler's rules have.
 func predicate(name, why string) Refusal {
 	return Refusal{Reason: name, Message: fmt.Sprintf("Predicate %s failed: %s", name, why)}
+}
+
+// affinity looks at spec.nodeSelector and at what is required of the node.
+func affinity(node *Node, pod *v1.Pod) Refusal {
+	matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node.Object)
+	switch {
+	case err != nil:
+		return predicate(ReasonNodeAffinity, "the pod's node affinity cannot be read: "+err.Error())
+	case matches:
+		return Refusal{}
+	}
+	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
+		want := pod.Spec.NodeSelector[key]
+		switch label, ok := node.Object.Labels[key]; {
+		case !ok:
+			return predicate(ReasonNodeAffinity,
+				fmt.Sprintf("the pod's nodeSelector wants the label %s=%s, which this node has not", key, want))
+		case label != want:
+			return predicate(ReasonNodeAffinity, fmt.Sprintf("the pod's nodeSelector wants the label %s=%s, and this node has %s",
+				key, want, label))
+		}
+	}
+	return predicate(ReasonNodeAffinity, "this node's labels are not what the pod's node affinity requires")
 }

@@ -2,7 +2,9 @@
 package apiclient
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -74,4 +76,10 @@ func New(o Options) (*Clients, error) {
 		}
 	}
 	return out, nil
+}
+
+// dialer makes connections as client-go does where it is not told otherwise. Each is a function of its own, by which
+// client-go tells transports apart.
+func dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 }

@@ -33,6 +33,17 @@ func Explain(err error, node string) string {
 	return unreachable(err)
 }
 
+// Explained is an error of the API server in the words of Explain.
+func Explained(err error, node string) error { return explained{Explain(err, node), err} }
+
+type explained struct {
+	text  string
+	cause error
+}
+
+func (e explained) Error() string { return e.text }
+func (e explained) Unwrap() error { return e.cause }
+
 // answered is about an answer with this HTTP status; empty where that is none.
 func answered(code int32, message, node string) string {
 	switch {

@@ -11,9 +11,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // IsDevice says whether a resource is a plugin's, or containers have some of it. It does not wait.
@@ -34,7 +34,12 @@ func (m *Manager) Retain(holds func(uid string) bool) {
 // Allocate gives all containers of a pod the devices that they ask for, by the plugins' consent, and writes that down. What they
 // have already stays. The error is why the pod cannot have them; then it has none. It must not run twice at once for one pod.
 func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod) error {
-	err := m.allocateAll(ctx, pod)
+	var err error
+	for c, reuse := range m.containers(pod) {
+		if err = m.allocateContainer(ctx, pod, c, reuse); err != nil {
+			break
+		}
+	}
 	m.mu.Lock()
 	if err != nil {
 		m.book.retain(func(uid string) bool { return uid != string(pod.UID) })
@@ -50,15 +55,6 @@ func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-func (m *Manager) allocateAll(ctx context.Context, pod *v1.Pod) error {
-	for c, reuse := range m.containers(pod) {
-		if err := m.allocateContainer(ctx, pod, c, reuse); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // containers are a pod's, in the order in which they are given devices, each with what it may have of those before it.
 func (m *Manager) containers(pod *v1.Pod) iter.Seq2[*v1.Container, map[string][]string] {
 	return func(yield func(*v1.Container, map[string][]string) bool) {
@@ -69,14 +65,10 @@ func (m *Manager) containers(pod *v1.Pod) iter.Seq2[*v1.Container, map[string][]
 				if !yield(c, reuse) {
 					return
 				}
-				m.reusable(reuse, holder{string(pod.UID), c.Name}, i == 0 && !sidecar(c))
+				m.reusable(reuse, holder{string(pod.UID), c.Name}, i == 0 && !cri.RestartsAlways(c))
 			}
 		}
 	}
-}
-
-func sidecar(c *v1.Container) bool {
-	return ptr.Deref(c.RestartPolicy, "") == v1.ContainerRestartPolicyAlways
 }
 
 // reusable notes what those after a container may have of what it had: all of an init container's, none of another's.

@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
-	"github.com/playlet-dev/playlet/actors/internal/manifest/malformed"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 )
 
 // FuzzLoad checks what must hold for any bytes: no panic, pods that pass every check, problems that tell a line of the
 // file, the same answer each time.
 func FuzzLoad(f *testing.F) {
-	for _, data := range malformed.Base() {
+	for _, data := range base(f) {
 		f.Add(data)
 	}
 	paths, err := filepath.Glob("testdata/uid/*.yaml")

@@ -1,3 +1,8 @@
+// Package manifest reads the pods of a manifest: YAML or JSON, one or several documents, each a Pod or a list of Pods.
+//
+// [Load] is the whole way from bytes to pods that can run; [Decode] and [Static] are its first two steps. All are pure
+// functions, safe for concurrent use. What is wrong is a [Problem] with file, line and field, and it costs the pod
+// concerned only: a bad document never hides the good ones beside it.
 package manifest
 
 import (
@@ -18,23 +23,43 @@ import (
 // A problem without a Pod tells that a document is too broken to say whose it is; whoever keeps the last good version
 // of the pods of a file should then keep all that the file had and has no more.
 func Load(path string, data []byte, opts Options) (pods []*v1.Pod, problems []Problem) {
-	seen := map[string]bool{}
-	for _, document := range Decode(path, data) {
-		l := &loading{document: &document, opts: opts, seen: seen}
-		if pod := l.load(); pod != nil {
-			pods = append(pods, pod)
+	for _, one := range LoadEach(path, data, opts) {
+		if one.Pod != nil {
+			pods = append(pods, one.Pod)
 		}
-		slices.SortStableFunc(l.problems, func(a, b Problem) int { return a.Line - b.Line })
-		problems = append(problems, l.problems...)
+		problems = append(problems, one.Problems...)
 	}
 	return pods, problems
+}
+
+// Loaded is what became of one document of a manifest: a pod that is good, or else what is wrong.
+type Loaded struct {
+	Pod      *v1.Pod
+	Problems []Problem
+}
+
+// LoadEach is Load with all that it gives by documents, in the order of the file.
+func LoadEach(path string, data []byte, opts Options) (out []Loaded) {
+	seen := map[string]bool{}
+	for _, document := range Decode(path, data) {
+		out = append(out, document.load(opts, seen))
+	}
+	return out
+}
+
+// load makes the pod of a document; seen has namespace/name of the pods before it in the file.
+func (d *Document) load(opts Options, seen map[string]bool) Loaded {
+	l := &loading{document: d, opts: opts, seen: seen}
+	pod := l.load()
+	slices.SortStableFunc(l.problems, func(a, b Problem) int { return a.Line - b.Line })
+	return Loaded{pod, l.problems}
 }
 
 // loading is the way of one document.
 type loading struct {
 	document   *Document
 	opts       Options
-	seen       map[string]bool // namespace/name of the pods before it in the file
+	seen       map[string]bool
 	problems   []Problem
 	unreported int // problems beyond maxProblems
 }

@@ -2,32 +2,36 @@ package manifest
 
 import (
 	"bytes"
-	"encoding/json"
+	"cmp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	yamlnode "go.yaml.in/yaml/v3"
 )
 
 // locator finds the line of a field within the text of one document. It reads the text again only when asked, as most
-// manifests have nothing wrong.
+// manifests have nothing wrong. JSON is read as YAML, which it is, but for characters beyond Unicode's first plane that are
+// written as two escapes.
 type locator struct {
 	text []byte
-	root place
+	root *place // nil: it was not read yet
 }
 
-// place is a value in a document: an object, a list or neither.
-type place interface {
-	// line is where the value stands, or its key if it has one; 1 is the first.
-	line() int
-	// child returns the place of a key, or of an item where the place is a list; nil if there is none.
-	child(key string) place
+// place is a value in a document, and the line where it stands, or its key if it has one; 1 is the first.
+type place struct {
+	node *yamlnode.Node
+	line int
 }
 
 // find returns the line of a field, or of the innermost thing around it that is there.
 func (l *locator) find(field string) int {
 	if l.root == nil {
-		l.root = readPlaces(l.text)
+		var document yamlnode.Node
+		if err := yamlnode.Unmarshal(l.text, &document); err != nil || len(document.Content) == 0 {
+			return firstLine(l.text)
+		}
+		l.root = &place{document.Content[0], document.Content[0].Line}
 	}
 	here := l.root
 	for _, key := range splitField(field) {
@@ -37,10 +41,7 @@ func (l *locator) find(field string) int {
 		}
 		here = next
 	}
-	if _, isYAML := here.(*yamlPlace); isYAML {
-		return fromYAMLLine(l.text, here.line())
-	}
-	return here.line()
+	return fromYAMLLine(l.text, here.line)
 }
 
 // splitField takes spec.containers[0].resources.limits[example.com/gpu] apart into its keys.
@@ -62,28 +63,9 @@ func splitField(field string) []string {
 	return keys
 }
 
-func readPlaces(text []byte) place {
-	if looksLikeJSON(text) && json.Valid(text) {
-		reader := &jsonReader{text: text, decoder: json.NewDecoder(bytes.NewReader(text))}
-		return reader.value(0)
-	}
-	var document yamlnode.Node
-	if err := yamlnode.Unmarshal(text, &document); err != nil || len(document.Content) == 0 {
-		return &jsonPlace{at: firstLine(text)}
-	}
-	return &yamlPlace{node: document.Content[0], at: document.Content[0].Line}
-}
-
-// yamlPlace follows aliases and merge keys as they are asked for, since there may be exponentially many ways through
-// them.
-type yamlPlace struct {
-	node *yamlnode.Node
-	at   int
-}
-
-func (p *yamlPlace) line() int { return p.at }
-
-func (p *yamlPlace) child(key string) place {
+// child returns the place of a key, or of an item where the place is a list; nil if there is none. Aliases and merge keys are
+// followed as they are asked for, since there may be exponentially many ways through them.
+func (p *place) child(key string) *place {
 	node := p.node
 	for node.Kind == yamlnode.AliasNode {
 		node = node.Alias
@@ -94,7 +76,7 @@ func (p *yamlPlace) child(key string) place {
 		if err != nil || i < 0 || i >= len(node.Content) {
 			return nil
 		}
-		return &yamlPlace{node: node.Content[i], at: node.Content[i].Line}
+		return &place{node.Content[i], node.Content[i].Line}
 	case yamlnode.MappingNode:
 		return childOf(node, key, 0)
 	}
@@ -104,21 +86,22 @@ func (p *yamlPlace) child(key string) place {
 // mergesDeep bounds how far merge keys are followed: one that merges itself has no end.
 const mergesDeep = 10
 
-func childOf(node *yamlnode.Node, key string, depth int) place {
-	var merged place
+// childOf is the last of this key: that is what is wrong where JSON has it twice.
+func childOf(node *yamlnode.Node, key string, depth int) (found *place) {
+	var merged *place
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i], node.Content[i+1]
 		if name.Value == key {
-			return &yamlPlace{node: value, at: name.Line}
+			found = &place{value, name.Line}
 		}
 		if name.Tag == "!!merge" && merged == nil {
 			merged = childOfMerged(value, key, depth)
 		}
 	}
-	return merged
+	return cmp.Or(found, merged)
 }
 
-func childOfMerged(value *yamlnode.Node, key string, depth int) place {
+func childOfMerged(value *yamlnode.Node, key string, depth int) *place {
 	if depth >= mergesDeep {
 		return nil
 	}
@@ -138,72 +121,43 @@ func childOfMerged(value *yamlnode.Node, key string, depth int) place {
 	return nil
 }
 
-// jsonPlace is a place of a JSON text, read whole.
-type jsonPlace struct {
-	at     int
-	keys   map[string]*jsonPlace
-	values []*jsonPlace
+// lineAt returns the line of an offset, 1 for the first.
+func lineAt(data []byte, offset int) int {
+	return 1 + bytes.Count(data[:min(max(offset, 0), len(data))], []byte("\n"))
 }
 
-func (p *jsonPlace) line() int { return p.at }
+// lastLine returns the last line of text that is not empty, 1 for the first.
+func lastLine(text []byte) int { return lineAt(text, len(bytes.TrimRight(text, " \t\r\n"))) }
 
-func (p *jsonPlace) child(key string) place {
-	if found, ok := p.keys[key]; ok {
-		return found
-	}
-	if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(p.values) {
-		return p.values[i]
-	}
-	return nil
+// firstLine returns the first line of text that is not empty, 1 for the first.
+func firstLine(text []byte) int {
+	return lineAt(text, len(text)-len(bytes.TrimLeft(text, " \t\r\n")))
 }
 
-// jsonReader reads a text that is known to be valid JSON, so that its tokens need no checks.
-type jsonReader struct {
-	text    []byte
-	decoder *json.Decoder
-	counted int // how far lines were counted
-	lines   int
+// fromYAMLLine turns a line as the YAML parser counts them into one as editors do. YAML 1.1 has more ways to end a line
+// than the line feed, and the parser may stop behind the last line.
+func fromYAMLLine(text []byte, line int) int {
+	offset := 0
+	for ; line > 1 && offset < len(text); line-- {
+		offset += lineLength(text[offset:])
+	}
+	return min(lineAt(text, offset), lastLine(text))
 }
 
-// next returns the next token and its line.
-func (r *jsonReader) next() (json.Token, int) {
-	begin := int(r.decoder.InputOffset())
-	for begin < len(r.text) && bytes.IndexByte([]byte(" \t\r\n,:"), r.text[begin]) >= 0 {
-		begin++
-	}
-	r.lines += bytes.Count(r.text[r.counted:begin], []byte("\n"))
-	r.counted = begin
-	token, err := r.decoder.Token()
-	if err != nil {
-		return nil, r.lines + 1
-	}
-	return token, r.lines + 1
-}
-
-// value reads one value; keyLine is the line of its key, 0 where it has none.
-func (r *jsonReader) value(keyLine int) *jsonPlace {
-	token, line := r.next()
-	here := &jsonPlace{at: line}
-	if keyLine > 0 {
-		here.at = keyLine
-	}
-	switch token {
-	case json.Delim('{'):
-		here.keys = map[string]*jsonPlace{}
-		for r.decoder.More() {
-			token, line := r.next()
-			key, ok := token.(string)
-			if !ok {
-				return here
+// lineLength returns how many bytes the first line of text has, with what ends it.
+func lineLength(text []byte) int {
+	for at := 0; at < len(text); {
+		r, size := utf8.DecodeRune(text[at:])
+		at += size
+		switch r {
+		case '\r':
+			if at < len(text) && text[at] == '\n' {
+				at++
 			}
-			here.keys[key] = r.value(line)
+			return at
+		case '\n', '\u0085', '\u2028', '\u2029':
+			return at
 		}
-		r.next()
-	case json.Delim('['):
-		for r.decoder.More() {
-			here.values = append(here.values, r.value(0))
-		}
-		r.next()
 	}
-	return here
+	return len(text)
 }

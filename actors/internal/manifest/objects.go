@@ -49,11 +49,9 @@ func LoadObjects(path string, data []byte) (out Objects, problems []Problem) {
 		return out, []Problem{{Path: path, Message: fmt.Sprintf("is too large: %d bytes, %d may be", len(data), MaxBytes)}}
 	}
 	for _, c := range split(data) {
-		var good Objects
-		l := objectLoading{document: Document{path: path, first: c.line, places: &locator{text: c.data}}, out: &good}
-		l.load(c.data)
-		problems = append(problems, l.problems...)
-		if len(l.problems) == 0 {
+		good, found := loadObject(path, c)
+		problems = append(problems, found...)
+		if len(found) == 0 {
 			out.ConfigMaps = append(out.ConfigMaps, good.ConfigMaps...)
 			out.Secrets = append(out.Secrets, good.Secrets...)
 			out.RuntimeClasses = append(out.RuntimeClasses, good.RuntimeClasses...)
@@ -62,9 +60,15 @@ func LoadObjects(path string, data []byte) (out Objects, problems []Problem) {
 	return out, problems
 }
 
+func loadObject(path string, c chunk) (Objects, []Problem) {
+	l := objectLoading{document: Document{path: path, first: c.line, places: &locator{text: c.data}}}
+	l.load(c.data)
+	return l.out, l.problems
+}
+
 type objectLoading struct {
 	document Document
-	out      *Objects
+	out      Objects // the one
 	object   string
 	problems []Problem
 }
@@ -116,9 +120,9 @@ func (l *objectLoading) load(data []byte) {
 func (l *objectLoading) configMap(text []byte) {
 	object := &v1.ConfigMap{}
 	if l.namespaced(text, object, &object.ObjectMeta, "ConfigMap") {
-		l.keys("data", object.Data, nil)
-		l.keys("binaryData", object.BinaryData, object.Data)
-		l.size(object.Data, object.BinaryData)
+		checkKeys(l, "data", object.Data, nil)
+		checkKeys(l, "binaryData", object.BinaryData, object.Data)
+		l.size(bytesOf(object.Data) + bytesOf(object.BinaryData))
 		l.out.ConfigMaps = append(l.out.ConfigMaps, object)
 	}
 }
@@ -128,8 +132,8 @@ func (l *objectLoading) secret(text []byte) {
 	if !l.namespaced(text, object, &object.ObjectMeta, "Secret") {
 		return
 	}
-	l.keys("data", object.Data, nil)
-	l.keys("stringData", object.StringData, nil)
+	checkKeys(l, "data", object.Data, nil)
+	checkKeys(l, "stringData", object.StringData, nil)
 	for key, value := range object.StringData {
 		if object.Data == nil {
 			object.Data = map[string][]byte{}
@@ -137,7 +141,7 @@ func (l *objectLoading) secret(text []byte) {
 		object.Data[key] = []byte(value)
 	}
 	object.StringData = nil
-	l.size(nil, object.Data)
+	l.size(bytesOf(object.Data))
 	l.out.Secrets = append(l.out.Secrets, object)
 }
 
@@ -197,8 +201,9 @@ func (l *objectLoading) name(name string) {
 	}
 }
 
-func (l *objectLoading) keys(field string, data any, others map[string]string) {
-	check := func(key string) {
+// checkKeys checks the keys of a map, none of which others may have.
+func checkKeys[V any](l *objectLoading, field string, all map[string]V, others map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
 		for _, message := range validation.IsConfigMapKey(key) {
 			l.wrong(field, fmt.Sprintf("the key %q: %s", key, message))
 		}
@@ -206,26 +211,16 @@ func (l *objectLoading) keys(field string, data any, others map[string]string) {
 			l.wrong(field, fmt.Sprintf("the key %q is in data, too", key))
 		}
 	}
-	switch m := data.(type) {
-	case map[string]string:
-		for _, key := range slices.Sorted(maps.Keys(m)) {
-			check(key)
-		}
-	case map[string][]byte:
-		for _, key := range slices.Sorted(maps.Keys(m)) {
-			check(key)
-		}
-	}
 }
 
-func (l *objectLoading) size(text map[string]string, binary map[string][]byte) {
-	n := 0
-	for _, value := range text {
+func bytesOf[V string | []byte](all map[string]V) (n int) {
+	for _, value := range all {
 		n += len(value)
 	}
-	for _, value := range binary {
-		n += len(value)
-	}
+	return n
+}
+
+func (l *objectLoading) size(n int) {
 	if n > maxObjectBytes {
 		l.wrong("", fmt.Sprintf("holds %d bytes, %d may be", n, maxObjectBytes))
 	}

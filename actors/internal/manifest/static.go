@@ -1,10 +1,12 @@
 package manifest
 
 import (
+	"maps"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
@@ -107,4 +109,13 @@ func uidOf(pod *v1.Pod, path string, opts Options) types.UID {
 		origin = "host:" + opts.NodeName + "submit:"
 	}
 	return hashPod(defaulted, origin)
+}
+
+// Same says whether two pods that Load made say the same, but for the time at which each was seen first.
+func Same(a, b *v1.Pod) bool {
+	x, y := *a, *b
+	x.Annotations, y.Annotations = maps.Clone(a.Annotations), maps.Clone(b.Annotations)
+	delete(x.Annotations, FirstSeenAnnotation)
+	delete(y.Annotations, FirstSeenAnnotation)
+	return equality.Semantic.DeepEqual(&x, &y)
 }

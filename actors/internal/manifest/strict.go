@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -62,110 +61,81 @@ func misfits(text []byte, into any, prefix string) []fault {
 
 type fitter struct{ faults []fault }
 
-func (f *fitter) wrong(at string, value any, want string) {
-	if len(f.faults) == maxProblems {
+// fit looks for the innermost values that cannot be decoded alone.
+func (f *fitter) fit(t reflect.Type, value any, at string) {
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(t).Interface())
+	}
+	if err == nil || len(f.faults) == maxProblems {
 		return
 	}
-	err := field.TypeInvalid(field.NewPath(at), value, want)
-	f.faults = append(f.faults, faultOf(err))
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	before := len(f.faults)
+	switch value := value.(type) {
+	case map[string]any:
+		f.fitMap(t, value, at)
+	case []any:
+		for i, item := range value {
+			if t.Kind() == reflect.Slice {
+				f.fit(t.Elem(), item, fmt.Sprintf("%s[%d]", at, i))
+			}
+		}
+	}
+	if len(f.faults) == before {
+		f.faults = append(f.faults, faultOf(field.TypeInvalid(field.NewPath(at), value, wanted(t, value, err))))
+	}
+}
+
+func (f *fitter) fitMap(t reflect.Type, value map[string]any, at string) {
+	switch t.Kind() {
+	case reflect.Map:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			f.fit(t.Elem(), value[key], at+"["+key+"]")
+		}
+	case reflect.Struct:
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			switch {
+			case name == "" && t.Field(i).Anonymous:
+				f.fitMap(t.Field(i).Type, value, at)
+			case at == "":
+				f.fit(t.Field(i).Type, value[name], name)
+			default:
+				f.fit(t.Field(i).Type, value[name], at+"."+name)
+			}
+		}
+	}
 }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-func (f *fitter) fit(t reflect.Type, value any, at string) {
-	if value == nil {
-		return
-	}
+// wanted says what a value of this type has to be, which could not be decoded.
+func wanted(t reflect.Type, value any, err error) string {
 	if reflect.PointerTo(t).Implements(unmarshaler) {
-		f.fitItself(t, value, at)
-		return
+		return plain(err)
 	}
 	switch t.Kind() {
-	case reflect.Pointer:
-		f.fit(t.Elem(), value, at)
 	case reflect.Struct:
-		f.fitStruct(t, value, at)
+		return "must be a map of fields"
 	case reflect.Slice:
-		f.fitList(t, value, at)
+		if _, isText := value.(string); isText && t.Elem().Kind() == reflect.Uint8 {
+			return plain(err)
+		}
+		return "must be a list"
 	case reflect.Map:
-		object, ok := value.(map[string]any)
-		if !ok {
-			f.wrong(at, value, "must be a map")
-		}
-		for _, key := range slices.Sorted(maps.Keys(object)) {
-			f.fit(t.Elem(), object[key], at+"["+key+"]")
-		}
+		return "must be a map"
 	case reflect.String:
-		if _, ok := value.(string); !ok {
-			f.wrong(at, value, "must be text; put it in quotes")
-		}
+		return "must be text; put it in quotes"
 	case reflect.Bool:
-		if _, ok := value.(bool); !ok {
-			f.wrong(at, value, "must be true or false")
-		}
-	case reflect.Int32:
-		f.fitNumber(value, at, math.MinInt32, math.MaxInt32)
-	case reflect.Int64, reflect.Int:
-		f.fitNumber(value, at, math.MinInt64, math.MaxInt64)
+		return "must be true or false"
 	}
-}
-
-// fitItself asks a type that reads its own text, such as a quantity.
-func (f *fitter) fitItself(t reflect.Type, value any, at string) {
-	text, err := json.Marshal(value)
-	if err == nil {
-		err = json.Unmarshal(text, reflect.New(t).Interface())
-	}
-	if err != nil {
-		f.wrong(at, value, plain(err))
-	}
-}
-
-func (f *fitter) fitStruct(t reflect.Type, value any, at string) {
-	object, ok := value.(map[string]any)
-	if !ok {
-		f.wrong(at, value, "must be a map of fields")
-		return
-	}
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		switch {
-		case name == "" && t.Field(i).Anonymous:
-			f.fit(t.Field(i).Type, value, at)
-		case at == "":
-			f.fit(t.Field(i).Type, object[name], name)
-		default:
-			f.fit(t.Field(i).Type, object[name], at+"."+name)
+	if number, ok := value.(json.Number); ok {
+		if _, err := number.Int64(); err == nil {
+			return fmt.Sprintf("must be between %d and %d", -1<<(t.Bits()-1), 1<<(t.Bits()-1)-1)
 		}
 	}
-}
-
-func (f *fitter) fitList(t reflect.Type, value any, at string) {
-	if _, ok := value.(string); ok && t.Elem().Kind() == reflect.Uint8 {
-		f.fitItself(t, value, at)
-		return
-	}
-	list, ok := value.([]any)
-	if !ok {
-		f.wrong(at, value, "must be a list")
-		return
-	}
-	for i, item := range list {
-		f.fit(t.Elem(), item, fmt.Sprintf("%s[%d]", at, i))
-	}
-}
-
-func (f *fitter) fitNumber(value any, at string, low, high int64) {
-	number, ok := value.(json.Number)
-	if !ok {
-		f.wrong(at, value, "must be a whole number")
-		return
-	}
-	n, err := number.Int64()
-	switch {
-	case err != nil:
-		f.wrong(at, value, "must be a whole number")
-	case n < low || n > high:
-		f.wrong(at, value, fmt.Sprintf("must be between %d and %d", low, high))
-	}
+	return "must be a whole number"
 }

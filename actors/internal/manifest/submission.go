@@ -33,19 +33,19 @@ func LoadSubmission(path string, data []byte, opts Options) (s Submission, probl
 	seen := map[string]bool{}
 	for _, c := range split(data) {
 		if isObject(c.data) {
-			l := objectLoading{document: Document{path: path, first: c.line, places: &locator{text: c.data}}, out: &s.Objects}
-			l.load(c.data)
-			problems = append(problems, l.problems...)
+			object, found := loadObject(path, c)
+			s.Objects.ConfigMaps = append(s.Objects.ConfigMaps, object.ConfigMaps...)
+			s.Objects.Secrets = append(s.Objects.Secrets, object.Secrets...)
+			problems = append(problems, found...)
 			continue
 		}
 		for _, d := range decodeChunk(path, c, true) {
-			l := &loading{document: &d, opts: opts, seen: seen}
-			if pod := l.load(); pod != nil {
-				s.Pods = append(s.Pods, pod)
+			one := d.load(opts, seen)
+			if one.Pod != nil {
+				s.Pods = append(s.Pods, one.Pod)
 			}
 			s.Documents = append(s.Documents, d)
-			slices.SortStableFunc(l.problems, func(a, b Problem) int { return a.Line - b.Line })
-			problems = append(problems, l.problems...)
+			problems = append(problems, one.Problems...)
 		}
 	}
 	return s, problems

@@ -127,3 +127,50 @@ func secondDocument(text []byte) int {
 		return fromYAMLLine(text, second.Line)
 	}
 }
+
+// wrongKeys finds the keys of a YAML document that are there twice in their map or that are no text. It goes through all that is
+// written, once; what an alias stands for is written elsewhere.
+func wrongKeys(text []byte) (faults []fault) {
+	var document yamlnode.Node
+	if err := yamlnode.Unmarshal(text, &document); err != nil {
+		return nil
+	}
+	wrong := func(key *yamlnode.Node, at, message string) {
+		if len(faults) < maxProblems {
+			faults = append(faults, fault{field: at, line: fromYAMLLine(text, key.Line), message: message})
+		}
+	}
+	var check func(node *yamlnode.Node, at string)
+	checkMap := func(node *yamlnode.Node, at string) {
+		seen := map[string]bool{}
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			key := node.Content[i]
+			if key.Kind == yamlnode.MappingNode || key.Kind == yamlnode.SequenceNode {
+				wrong(key, at, "a key must be text, not a map or a list")
+				continue
+			}
+			child := strings.TrimPrefix(at+"."+key.Value, ".")
+			if seen[key.Value] && key.Tag != "!!merge" {
+				wrong(key, child, "is there twice")
+			}
+			seen[key.Value] = true
+			check(node.Content[i+1], child)
+		}
+	}
+	check = func(node *yamlnode.Node, at string) {
+		switch node.Kind {
+		case yamlnode.DocumentNode:
+			for _, content := range node.Content {
+				check(content, at)
+			}
+		case yamlnode.SequenceNode:
+			for i, item := range node.Content {
+				check(item, at+"["+strconv.Itoa(i)+"]")
+			}
+		case yamlnode.MappingNode:
+			checkMap(node, at)
+		}
+	}
+	check(&document, "")
+	return faults
+}

@@ -97,7 +97,8 @@ func (d *dump) fieldNamed(v reflect.Value, name string) reflect.Value {
 // to it where they are set.
 func fieldsOf(v reflect.Value) []string {
 	known := strings.Fields(layout[v.Type().Name()])
-	if len(known) == 0 || !isAPI(v.Type()) {
+	isAPI := v.Type().PkgPath() == "k8s.io/api/core/v1" || v.Type().PkgPath() == "k8s.io/apimachinery/pkg/apis/meta/v1"
+	if len(known) == 0 || !isAPI {
 		known = nil
 		for i := range v.NumField() {
 			known = append(known, v.Type().Field(i).Name)
@@ -147,11 +148,6 @@ func (d *dump) entries(v reflect.Value) {
 	}
 	d.print("]")
 }
-
-// apiPackages are those whose structs have a layout.
-var apiPackages = []string{"k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/apis/meta/v1"}
-
-func isAPI(t reflect.Type) bool { return slices.Contains(apiPackages, t.PkgPath()) }
 
 // typeName returns the name of a type in the kubelet, where the API's internal types are in a package core.
 func typeName(t reflect.Type) string {

@@ -3,6 +3,7 @@ package objectset
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,10 +21,12 @@ type reading struct {
 // unreadError is of an object of the API server of which nothing is known yet.
 type unreadError struct{ why error }
 
-// Error implements error.
 func (e unreadError) Error() string {
-	if e.why == nil {
+	switch {
+	case e.why == nil:
 		return "it has not been read from the API server yet"
+	case errors.Is(e.why, ErrUnread):
+		return e.why.Error()
 	}
 	return "it has not been read from the API server yet: " + e.why.Error()
 }
@@ -37,21 +40,57 @@ func IsUnread(err error) bool {
 	return unread
 }
 
+// every is all that the API server has of a kind; all is nil while they have not been read, and err says why.
+type every[K comparable, V any] struct {
+	all map[K]V
+	err error
+}
+
+// put takes them; the map becomes shared and immutable.
+func (e *every[K, V]) put(b *Board, all map[K]V) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := e.all == nil
+	if e.all, e.err = all, nil; all == nil {
+		e.all = map[K]V{}
+	}
+	if first {
+		b.change() // sandboxes and containers wait for them
+	}
+}
+
+// fail takes that they could not be read; what was known of them stays in force.
+func (e *every[K, V]) fail(b *Board, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e.err = err
+}
+
+// PutServices takes all Services of the API server. They become shared and immutable.
+func (b *Board) PutServices(services map[Key]*v1.Service) { b.services.put(b, services) }
+
+// FailServices takes that Services could not be read; what was known of them stays in force.
+func (b *Board) FailServices(err error) { b.services.fail(b, err) }
+
+// PutRuntimeClasses takes all RuntimeClasses of the API server: the runtime's handlers by the names of the classes. The map
+// becomes shared and immutable.
+func (b *Board) PutRuntimeClasses(handlers map[string]string) { b.classes.put(b, handlers) }
+
+// FailRuntimeClasses takes that RuntimeClasses could not be read; what was known of them stays in force.
+func (b *Board) FailRuntimeClasses(err error) { b.classes.fail(b, err) }
+
 // Put takes what the API server has of the object, nil where it has none, and says whether that is news. The object becomes
 // shared and immutable.
 func (b *Board) Put(r Ref, object any) (news bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	was := b.readings[r]
-	if b.readings == nil {
-		b.readings = map[Ref]reading{}
-	}
 	now := reading{object: object, known: true, version: was.version}
 	if news = !was.known || !equality.Semantic.DeepEqual(was.object, object); news {
 		b.change()
 		now.version = b.version
 	}
-	b.readings[r] = now
+	b.know(r, now)
 	return news
 }
 
@@ -59,23 +98,23 @@ func (b *Board) Put(r Ref, object any) (news bool) {
 func (b *Board) Fail(r Ref, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	was := b.readings[r]
+	was.err = err
+	b.know(r, was)
+}
+
+func (b *Board) know(r Ref, is reading) {
 	if b.readings == nil {
 		b.readings = map[Ref]reading{}
 	}
-	was := b.readings[r]
-	was.err = err
-	b.readings[r] = was
+	b.readings[r] = is
 }
 
 // Keep forgets what is known of all other objects of the API server.
 func (b *Board) Keep(refs map[Ref]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for r := range b.readings {
-		if !refs[r] {
-			delete(b.readings, r)
-		}
-	}
+	maps.DeleteFunc(b.readings, func(r Ref, _ reading) bool { return !refs[r] })
 }
 
 // Known counts what is known of the API server's objects: those that are there, those that are not, and those of which it

@@ -38,13 +38,9 @@ type Board struct {
 	version  uint64 // grows with each change of either set
 	ofFolder uint64 // the version at which set changed last
 	readings map[Ref]reading
-	// services are those of the API server; nil while they have not been read, and servicesErr says why.
-	services    map[Key]*v1.Service
-	servicesErr error
-	// classes are the RuntimeClasses there, handlers by name; as services.
-	classes    map[string]string
-	classesErr error
-	turned     chan struct{} // closed at the next change; nil while nobody waits for it
+	services every[Key, *v1.Service]
+	classes  every[string, string] // RuntimeClasses: handlers by name
+	turned   chan struct{}         // closed at the next change; nil while nobody waits for it
 }
 
 // NewBoard is a board of a node with or without a folder of objects.

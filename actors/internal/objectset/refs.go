@@ -2,6 +2,7 @@ package objectset
 
 import (
 	"iter"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -37,73 +38,56 @@ func OfAPIServer(pod *v1.Pod) bool { return pod.Annotations[SourceAnnotation] ==
 // Refs are the ConfigMaps and Secrets that a pod names, in volumes, environments and pull secrets; one that is named twice
 // comes twice. What only some kinds of volumes that are not supported name is not among them.
 func Refs(pod *v1.Pod) iter.Seq[Ref] {
-	return func(yield func(Ref) bool) {
-		n := namer{namespace: pod.Namespace, yield: yield}
-		for i := range pod.Spec.Volumes {
-			n.volume(&pod.Spec.Volumes[i])
-		}
-		for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-			for i := range list {
-				n.environment(list[i].Env, list[i].EnvFrom)
-			}
-		}
-		for i := range pod.Spec.EphemeralContainers {
-			n.environment(pod.Spec.EphemeralContainers[i].Env, pod.Spec.EphemeralContainers[i].EnvFrom)
-		}
-		for _, ref := range pod.Spec.ImagePullSecrets {
-			n.name(Secret, ref.Name)
+	var out []Ref
+	add := func(kind Kind, name string) {
+		if name != "" {
+			out = append(out, Ref{kind, pod.Namespace, name})
 		}
 	}
-}
-
-type namer struct {
-	namespace string
-	yield     func(Ref) bool
-	ended     bool
-}
-
-func (n *namer) name(kind Kind, name string) {
-	if name != "" && !n.ended {
-		n.ended = !n.yield(Ref{kind, n.namespace, name})
-	}
-}
-
-func (n *namer) volume(v *v1.Volume) {
-	switch {
-	case v.ConfigMap != nil:
-		n.name(ConfigMap, v.ConfigMap.Name)
-	case v.Secret != nil:
-		n.name(Secret, v.Secret.SecretName)
-	case v.Projected != nil:
-		for _, s := range v.Projected.Sources {
-			if s.ConfigMap != nil {
-				n.name(ConfigMap, s.ConfigMap.Name)
-			}
-			if s.Secret != nil {
-				n.name(Secret, s.Secret.Name)
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		switch {
+		case v.ConfigMap != nil:
+			add(ConfigMap, v.ConfigMap.Name)
+		case v.Secret != nil:
+			add(Secret, v.Secret.SecretName)
+		case v.Projected != nil:
+			for _, s := range v.Projected.Sources {
+				if s.ConfigMap != nil {
+					add(ConfigMap, s.ConfigMap.Name)
+				}
+				if s.Secret != nil {
+					add(Secret, s.Secret.Name)
+				}
 			}
 		}
 	}
-}
-
-func (n *namer) environment(env []v1.EnvVar, from []v1.EnvFromSource) {
-	for _, f := range from {
-		if f.ConfigMapRef != nil {
-			n.name(ConfigMap, f.ConfigMapRef.Name)
+	environment := func(env []v1.EnvVar, from []v1.EnvFromSource) {
+		for _, f := range from {
+			if f.ConfigMapRef != nil {
+				add(ConfigMap, f.ConfigMapRef.Name)
+			}
+			if f.SecretRef != nil {
+				add(Secret, f.SecretRef.Name)
+			}
 		}
-		if f.SecretRef != nil {
-			n.name(Secret, f.SecretRef.Name)
-		}
-	}
-	for _, e := range env {
-		if e.ValueFrom == nil {
-			continue
-		}
-		if ref := e.ValueFrom.ConfigMapKeyRef; ref != nil {
-			n.name(ConfigMap, ref.Name)
-		}
-		if ref := e.ValueFrom.SecretKeyRef; ref != nil {
-			n.name(Secret, ref.Name)
+		for _, e := range env {
+			if e.ValueFrom != nil && e.ValueFrom.ConfigMapKeyRef != nil {
+				add(ConfigMap, e.ValueFrom.ConfigMapKeyRef.Name)
+			}
+			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+				add(Secret, e.ValueFrom.SecretKeyRef.Name)
+			}
 		}
 	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		environment(c.Env, c.EnvFrom)
+	}
+	for _, c := range pod.Spec.EphemeralContainers {
+		environment(c.Env, c.EnvFrom)
+	}
+	for _, ref := range pod.Spec.ImagePullSecrets {
+		add(Secret, ref.Name)
+	}
+	return slices.Values(out)
 }

@@ -14,45 +14,6 @@ import (
 // shared.
 func (b *Board) InCluster() { b.cluster = true }
 
-// PutRuntimeClasses takes all RuntimeClasses of the API server: the runtime's handlers by the names of the classes. The map
-// becomes shared and immutable.
-func (b *Board) PutRuntimeClasses(handlers map[string]string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if handlers == nil {
-		handlers = map[string]string{}
-	}
-	first := b.classes == nil
-	b.classes, b.classesErr = handlers, nil
-	if first {
-		b.change() // sandboxes wait for them
-	}
-}
-
-// FailRuntimeClasses takes that RuntimeClasses could not be read; what was known of them stays in force.
-func (b *Board) FailRuntimeClasses(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.classesErr = err
-}
-
-// classUnread is of a pod that names a RuntimeClass of which it is not known yet whether it is there.
-type classUnread struct {
-	name string
-	unreadError
-}
-
-// Error implements error.
-func (e classUnread) Error() string {
-	if errors.Is(e.why, ErrUnread) {
-		return fmt.Sprintf("RuntimeClass %q: %v", e.name, ErrUnread)
-	}
-	return fmt.Sprintf("RuntimeClass %q: %v", e.name, e.unreadError)
-}
-
-// Unwrap gives the error that says that something is unread.
-func (e classUnread) Unwrap() error { return e.unreadError }
-
 // RuntimeHandler is the runtime's handler for the pod: that of the RuntimeClass which it names, or the default one, "", where it
 // names none. A pod of the API server has the classes of there; a static pod has those of the folder, and on a node of a cluster
 // those of the API server besides. An error that IsUnread says that this has to be waited for; any other is in words that name
@@ -70,17 +31,17 @@ func (b *Board) RuntimeHandler(pod *v1.Pod) (string, error) {
 	fromAPI, fromFolder := OfAPIServer(pod) || b.cluster, !OfAPIServer(pod) && !b.noFolder
 	if fromFolder {
 		if b.set == nil {
-			return "", classUnread{name, unreadError{ErrUnread}}
+			return "", fmt.Errorf("RuntimeClass %q: %w", name, unreadError{ErrUnread})
 		}
 		if handler, found := b.set.RuntimeClasses[name]; found {
 			return handler, nil
 		}
 	}
 	switch {
-	case fromAPI && b.classes == nil:
-		return "", classUnread{name, unreadError{b.classesErr}}
+	case fromAPI && b.classes.all == nil:
+		return "", fmt.Errorf("RuntimeClass %q: %w", name, unreadError{b.classes.err})
 	case fromAPI:
-		if handler, found := b.classes[name]; found {
+		if handler, found := b.classes.all[name]; found {
 			return handler, nil
 		}
 		missing := apierrors.NewNotFound(nodev1.Resource("runtimeclass"), name)

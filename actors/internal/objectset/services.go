@@ -12,36 +12,6 @@ import (
 // masterService is the Service of the API server itself, which every pod has in its environment.
 var masterService = Key{Namespace: v1.NamespaceDefault, Name: "kubernetes"}
 
-// PutServices takes all Services of the API server. They become shared and immutable.
-func (b *Board) PutServices(services map[Key]*v1.Service) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	first := b.services == nil
-	if b.services = services; services == nil {
-		b.services = map[Key]*v1.Service{}
-	}
-	b.servicesErr = nil
-	if first {
-		b.change() // starts of containers wait for them
-	}
-}
-
-// FailServices takes that Services could not be read; what was known of them stays in force.
-func (b *Board) FailServices(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.servicesErr = err
-}
-
-// servicesUnread is of a pod whose environment depends on Services of which nothing is known yet.
-type servicesUnread struct{ unreadError }
-
-// Error implements error.
-func (e servicesUnread) Error() string { return "Services: " + e.unreadError.Error() }
-
-// Unwrap gives the error that says that something is unread.
-func (e servicesUnread) Unwrap() error { return e.unreadError }
-
 // ServiceEnv is what the environment of the pod's containers says of Services: of those of its own namespace, unless
 // enableServiceLinks is false, and of the API server's own. A pod of the API server has to wait for them, and the error says
 // so; a static pod gets what is known. A node without an API server knows none.
@@ -51,19 +21,20 @@ func (b *Board) ServiceEnv(pod *v1.Pod) (map[string]string, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.services == nil {
+	services := b.services.all
+	if services == nil {
 		if OfAPIServer(pod) {
-			return nil, servicesUnread{unreadError{b.servicesErr}}
+			return nil, fmt.Errorf("Services: %w", unreadError{b.services.err}) //nolint:staticcheck // the name of a kind
 		}
 		return nil, nil
 	}
 	links := pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks
 	env := map[string]string{}
-	own := b.services[Key{pod.Namespace, masterService.Name}]
-	if s := b.services[masterService]; s != nil && (own == nil || !links) { // one of the pod's own namespace hides it
+	own := services[Key{pod.Namespace, masterService.Name}]
+	if s := services[masterService]; s != nil && (own == nil || !links) { // one of the pod's own namespace hides it
 		addService(env, s)
 	}
-	for k, s := range b.services {
+	for k, s := range services {
 		if links && k.Namespace == pod.Namespace {
 			addService(env, s)
 		}

@@ -2,12 +2,12 @@ package apiserver
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -137,11 +137,12 @@ func (f *Feed) watch() {
 // once runs one reflector, which lists all, and then watches, for as long as what it knows is of use.
 func (f *Feed) once(ctx context.Context) {
 	err := guard.Call(f.opts.Log, "the watch of pods", func() error {
-		quiet := quietLogger()
-		r := cache.NewReflectorWithOptions(f.listWatch(), &v1.Pod{}, (*store)(f), cache.ReflectorOptions{
-			Name: "pods", Logger: &quiet, Backoff: backOff(), Clock: f.opts.Clock,
+		r := cache.NewReflectorWithOptions(f.listWatch(), &v1.Pod{}, f.store(), cache.ReflectorOptions{
+			Name: "pods", Clock: f.opts.Clock,
+			// It spares a server that has trouble, and loses little time when it is back.
+			Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: 15 * time.Second, Steps: 20},
 		})
-		r.RunWithContext(withLogger(ctx, quiet))
+		r.RunWithContext(apiclient.Quiet(ctx))
 		return nil
 	})
 	if err != nil {
@@ -152,57 +153,26 @@ func (f *Feed) once(ctx context.Context) {
 	}
 }
 
-// store is what the reflector writes to.
-type store Feed
-
-// Add implements cache.ReflectorStore.
-func (s *store) Add(obj any) error { return s.put(obj) }
-
-// Update implements cache.ReflectorStore.
-func (s *store) Update(obj any) error { return s.put(obj) }
-
-func (s *store) put(obj any) error {
-	pod, ok := obj.(*v1.Pod)
-	if !ok {
-		return fmt.Errorf("a %T is no pod", obj)
+// store is what the reflector writes to. It gives pods alone.
+func (f *Feed) store() apiclient.Store {
+	return apiclient.Store{
+		Put:  func(pod any) { f.change(func(t *table, now time.Time) { t.put(pod.(*v1.Pod), now) }) },
+		Drop: func(pod any) { f.change(func(t *table, _ time.Time) { t.remove(pod.(*v1.Pod)) }) },
+		All: func(all []any) {
+			pods := make([]*v1.Pod, 0, len(all))
+			for _, pod := range all {
+				pods = append(pods, pod.(*v1.Pod))
+			}
+			f.change(func(t *table, now time.Time) {
+				t.replace(pods, now)
+				f.view.Heard, f.view.Problem, f.view.Since = true, "", time.Time{}
+			})
+		},
 	}
-	s.change(func(b *table, now time.Time) { b.put(pod, now) })
-	return nil
 }
-
-// Delete implements cache.ReflectorStore.
-func (s *store) Delete(obj any) error {
-	pod, ok := obj.(*v1.Pod)
-	if !ok {
-		return fmt.Errorf("a %T is no pod", obj)
-	}
-	s.change(func(b *table, _ time.Time) { b.remove(pod) })
-	return nil
-}
-
-// Replace implements cache.ReflectorStore. It is called with whole lists alone: one that broke off is none.
-func (s *store) Replace(objs []any, _ string) error {
-	pods := make([]*v1.Pod, 0, len(objs))
-	for _, o := range objs {
-		pod, ok := o.(*v1.Pod)
-		if !ok {
-			return fmt.Errorf("a %T is no pod", o)
-		}
-		pods = append(pods, pod)
-	}
-	s.change(func(b *table, now time.Time) {
-		b.replace(pods, now)
-		s.view.Heard, s.view.Problem, s.view.Since = true, "", time.Time{}
-	})
-	return nil
-}
-
-// Resync implements cache.ReflectorStore.
-func (s *store) Resync() error { return nil }
 
 // change changes the table.
-func (s *store) change(how func(*table, time.Time)) {
-	f := (*Feed)(s)
+func (f *Feed) change(how func(*table, time.Time)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.opts.Clock.Now()

@@ -1,3 +1,13 @@
+// Package apiserver is the actor that has the pods which the API server assigns to this node.
+//
+// An object whose spec, labels, annotations, deletion and readiness conditions did not change keeps its pointer, so that
+// the statuses which the agent writes itself change nothing. A pod with a deletionTimestamp is sent as one that ends, with
+// the grace period of the object, also when that gets shorter.
+//
+// The watch is a reflector of client-go (watch-list, protobuf) and belongs to the process. The first list is never one
+// from a cache of unknown age, which could lack pods that run here. Before a watch resumes, the newest resource version is
+// read: after a restored backup it is an older one, and everything is listed anew. Until the first list, pods that are
+// found running are left as they are.
 package apiserver
 
 import (
@@ -6,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -44,7 +55,6 @@ type seen struct{ view View }
 // Routine implements messages.Routine: what follows from it is told, and recorded there.
 func (seen) Routine() {}
 
-// Receive implements supervisors.Actor.
 func (s *source) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
@@ -128,7 +138,6 @@ type Inspection struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// Inspect implements supervisors.Inspectable.
 func (s *source) Inspect() any {
 	v := s.view
 	return Inspection{
@@ -136,3 +145,12 @@ func (s *source) Inspect() any {
 		Since: v.Since,
 	}
 }
+
+// Clients are the clients towards the API server, which outlive every actor.
+type Clients = apiclient.Clients
+
+// ClientOptions are what the configuration says of traffic to the API server.
+type ClientOptions = apiclient.Options
+
+// Dial makes the clients; nothing is sent.
+func Dial(o ClientOptions) (*Clients, error) { return apiclient.New(o) }

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/url"
 	"slices"
@@ -21,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
@@ -129,9 +130,9 @@ func (r *rig) update(name string, how func(*v1.Pod)) {
 // Pods of this node are wanted, but for mirror pods; all are told to status, without what the API server keeps for itself.
 func TestWhatIsWanted(t *testing.T) {
 	mirror := podOn("node", "static-node")
-	mirror.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x", sourceAnnotation: "file"}
+	mirror.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x", objectset.SourceAnnotation: "file"}
 	managed := podOn("node", "web")
-	managed.Annotations = map[string]string{sourceAnnotation: "file", "a": "b"}
+	managed.Annotations = map[string]string{objectset.SourceAnnotation: "file", "a": "b"}
 	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	odd := podOn("node", "odd")
 	odd.UID = "../x"
@@ -139,7 +140,7 @@ func TestWhatIsWanted(t *testing.T) {
 	r.start()
 	r.until("the pod", r.wants("web"))
 	p := r.desired.Pods[0]
-	if p.Annotations[sourceAnnotation] != "api" || p.Annotations[seenAnnotation] == "" || p.Annotations["a"] != "b" ||
+	if p.Annotations[objectset.SourceAnnotation] != "api" || p.Annotations[manifest.FirstSeenAnnotation] == "" || p.Annotations["a"] != "b" ||
 		p.ManagedFields != nil {
 		t.Errorf("%+v", p.ObjectMeta)
 	}
@@ -147,7 +148,7 @@ func TestWhatIsWanted(t *testing.T) {
 		t.Errorf("status was told of %v", got)
 	}
 	for _, s := range r.seen.Pods {
-		if s.Name == "web" && (s.Annotations[sourceAnnotation] != "file" || s.Annotations[seenAnnotation] != "") {
+		if s.Name == "web" && (s.Annotations[objectset.SourceAnnotation] != "file" || s.Annotations[manifest.FirstSeenAnnotation] != "") {
 			t.Errorf("status was told what the API server does not have: %v", s.Annotations)
 		}
 	}
@@ -190,7 +191,7 @@ func TestTheSamePodIsTheSameObject(t *testing.T) {
 		if got := r.desired.Pods[0] != before; got != c.other {
 			t.Errorf("%s: it is another object: %v", c.what, got)
 		}
-		if r.desired.Pods[0].Annotations[seenAnnotation] != before.Annotations[seenAnnotation] {
+		if r.desired.Pods[0].Annotations[manifest.FirstSeenAnnotation] != before.Annotations[manifest.FirstSeenAnnotation] {
 			t.Errorf("%s: it was seen first at another time", c.what)
 		}
 	}
@@ -339,27 +340,4 @@ func TestAllIsToldAgain(t *testing.T) {
 	if sent := r.kit.Take(); len(sent) != 2 || sent[0].To != messages.Pods || sent[1].To != messages.Status {
 		t.Errorf("told %+v", sent)
 	}
-}
-
-// A watch that is stopped while an event waits to be taken leaves nothing behind.
-func TestAWatchThatIsStoppedEnds(t *testing.T) {
-	inner, seen := watch.NewFake(), make(chan watch.Event, 1)
-	o := observe(inner, func(e watch.Event) { seen <- e }, slog.New(slog.DiscardHandler))
-	inner.Add(podOn("node", "web"))
-	<-seen // it is on its way, and nobody takes it
-	o.Stop()
-	for range o.ResultChan() { // until it is closed
-		continue
-	}
-}
-
-// A panic of who looks at the events ends the watch, and no more.
-func TestAPanicOfALookEndsTheWatchAlone(t *testing.T) {
-	inner := watch.NewFake()
-	o := observe(inner, func(watch.Event) { panic("broken") }, slog.New(slog.DiscardHandler))
-	inner.Add(podOn("node", "web"))
-	for range o.ResultChan() { // until it is closed
-		t.Error("an event was passed on")
-	}
-	o.Stop()
 }

@@ -12,14 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
-)
-
-// Annotations and the value by which the kubelet marks, on its own copy, a pod of the API server.
-const (
-	sourceAnnotation = "kubernetes.io/config.source"
-	seenAnnotation   = "kubernetes.io/config.seen"
-	apiSource        = "api"
 )
 
 // table is what is known of the pods of one node. It is pure: no clock, no I/O.
@@ -117,14 +112,14 @@ func wantedOf(pod *v1.Pod, was *entry, now time.Time) *v1.Pod {
 		if sameDesired(was.wanted, was.served, pod) {
 			return was.wanted
 		}
-		seen = was.wanted.Annotations[seenAnnotation]
+		seen = was.wanted.Annotations[manifest.FirstSeenAnnotation]
 	}
 	out := *pod
 	out.Annotations = maps.Clone(pod.Annotations)
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}
 	}
-	out.Annotations[sourceAnnotation], out.Annotations[seenAnnotation] = apiSource, seen
+	out.Annotations[objectset.SourceAnnotation], out.Annotations[manifest.FirstSeenAnnotation] = objectset.APISource, seen
 	return &out
 }
 

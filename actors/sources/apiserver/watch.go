@@ -8,24 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/supervisors/guard"
 )
-
-// backOff is between two tries at an API server that fails: it spares a server that has trouble, and loses little time when
-// it is back.
-func backOff() *wait.Backoff {
-	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: 15 * time.Second, Steps: 20}
-}
-
-// quietLogger says nothing: what goes wrong is told as the source's problem.
-func quietLogger() klog.Logger { return klog.New(nil) }
-
-func withLogger(ctx context.Context, l klog.Logger) context.Context { return klog.NewContext(ctx, l) }
 
 // listWatch asks for the pods of this node, and notes how that goes.
 func (f *Feed) listWatch() cache.ListerWatcher {
@@ -60,7 +48,7 @@ func (f *Feed) listWatch() cache.ListerWatcher {
 			if err != nil {
 				return nil, err
 			}
-			return observe(w, f.event, f.opts.Log), nil
+			return apiclient.Observe(w, f.looks), nil
 		},
 	}, f.opts.Clients.Main)
 }
@@ -74,7 +62,15 @@ func (f *Feed) listAnew() {
 	f.again()
 }
 
-// event notes what comes of a watch.
+// looks notes what comes of a watch. A panic of it is logged and ends the watch, so that the reflector begins another after a
+// back-off.
+func (f *Feed) looks(e watch.Event) bool {
+	return guard.Call(f.opts.Log, "a look at what the watch of pods brings", func() error {
+		f.event(e)
+		return nil
+	}) == nil
+}
+
 func (f *Feed) event(e watch.Event) {
 	if e.Type == watch.Error {
 		f.answers(apierrors.FromObject(e.Object))

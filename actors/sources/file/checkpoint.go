@@ -1,11 +1,8 @@
 package file
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"sync/atomic"
 
 	"github.com/playlet-dev/playlet/actors/sources/base"
 )
@@ -18,25 +15,19 @@ type lastGood struct {
 	Manifests []savedManifest `json:"manifests"`
 }
 
-// memory is what was in force last, for a restart of the actor before it is on disk.
-type memory struct{ last atomic.Pointer[lastGood] }
-
-func (m *memory) good() *lastGood  { return m.last.Load() }
-func (m *memory) keep(g *lastGood) { m.last.Store(g) }
-
 // savedManifest is what is in force of one manifest that names pods.
 type savedManifest struct {
 	Path      string     `json:"path"`
-	Shape     shape      `json:"shape"`
+	Count     int        `json:"count"` // of documents, as they were last
 	Documents []document `json:"documents"`
 }
 
 // collect gathers what is in force, by file name.
 func collect(path, node string, files map[string]*entry) *lastGood {
 	out := &lastGood{Path: path, NodeName: node, Manifests: []savedManifest{}}
-	for _, m := range slices.SortedFunc(maps.Values(files), func(a, b *entry) int { return cmp.Compare(a.path, b.path) }) {
+	for _, m := range byPath(files) {
 		if len(m.documents) > 0 {
-			out.Manifests = append(out.Manifests, savedManifest{m.path, m.shape, m.documents})
+			out.Manifests = append(out.Manifests, savedManifest{m.path, m.count, m.documents})
 		}
 	}
 	return out

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -18,59 +19,49 @@ type claim struct {
 	path string
 }
 
-// claims are the names and UIDs of pods that are taken. Its zero value has none.
-type claims struct {
-	names map[types.NamespacedName]*claim
-	uids  map[types.UID]*claim
-}
+// claims are the names and UIDs of pods that are taken.
+type claims map[string]*claim
+
+func keysOf(pod *v1.Pod) []string { return []string{pod.Namespace + "/" + pod.Name, string(pod.UID)} }
 
 // rival is who has the pod's name or UID already, if anybody.
-func (c *claims) rival(pod *v1.Pod) *claim {
-	if r := c.names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]; r != nil {
-		return r
+func (c claims) rival(pod *v1.Pod) *claim {
+	for _, key := range keysOf(pod) {
+		if r := c[key]; r != nil {
+			return r
+		}
 	}
-	return c.uids[pod.UID]
+	return nil
 }
 
 // claim takes the pod's name and UID, which nobody has.
-func (c *claims) claim(pod *v1.Pod, path string) {
-	if c.names == nil {
-		c.names, c.uids = map[types.NamespacedName]*claim{}, map[types.UID]*claim{}
+func (c claims) claim(pod *v1.Pod, path string) {
+	for _, key := range keysOf(pod) {
+		c[key] = &claim{pod, path}
 	}
-	by := &claim{pod, path}
-	c.names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = by
-	c.uids[pod.UID] = by
 }
 
 // desired is what all manifests together want: the documents in force, by file name. Of two pods with the same name, or the
 // same UID, the first is wanted and the other is a problem, except that a file which seems to be gone yields to
 // any other without a word: its pod has most likely been moved there.
 func desired(files map[string]*entry) ([]*v1.Pod, []messages.ManifestProblem) {
-	sorted := slices.SortedFunc(maps.Values(files), func(a, b *entry) int { return cmp.Compare(a.path, b.path) })
-	sorted = slices.DeleteFunc(sorted, func(m *entry) bool { return m.withheld })
-	var taken claims
+	sorted := slices.DeleteFunc(byPath(files), func(m *entry) bool { return m.withheld })
+	taken := claims{}
 	wanted := make(map[*v1.Pod]bool, len(sorted))
 	lost := map[*entry][]messages.ManifestProblem{}
-	enter := func(m *entry, silently bool) {
-		for _, d := range m.documents {
-			r := taken.rival(d.Pod)
-			switch {
-			case r == nil:
-				taken.claim(d.Pod, m.path)
-				wanted[d.Pod] = true
-			case !silently:
-				lost[m] = append(lost[m], rivalry(m.path, d.Pod, r))
+	for _, vanishing := range []bool{false, true} {
+		for _, m := range sorted {
+			if m.vanishing() != vanishing {
+				continue
 			}
-		}
-	}
-	for _, m := range sorted {
-		if !m.vanishing() {
-			enter(m, false)
-		}
-	}
-	for _, m := range sorted {
-		if m.vanishing() {
-			enter(m, true)
+			for _, d := range m.documents {
+				if r := taken.rival(d.Pod); r == nil {
+					taken.claim(d.Pod, m.path)
+					wanted[d.Pod] = true
+				} else if !vanishing {
+					lost[m] = append(lost[m], rivalry(m.path, d.Pod, r))
+				}
+			}
 		}
 	}
 	var pods []*v1.Pod
@@ -81,9 +72,16 @@ func desired(files map[string]*entry) ([]*v1.Pod, []messages.ManifestProblem) {
 				pods = append(pods, d.Pod)
 			}
 		}
-		problems = append(append(problems, m.problems...), lost[m]...)
+		for _, p := range m.problems {
+			problems = append(problems, p.ManifestProblem)
+		}
+		problems = append(problems, lost[m]...)
 	}
 	return pods, problems
+}
+
+func byPath(files map[string]*entry) []*entry {
+	return slices.SortedFunc(maps.Values(files), func(a, b *entry) int { return cmp.Compare(a.path, b.path) })
 }
 
 func (m *entry) vanishing() bool { return m.trial != nil && m.trial.grade == gone }
@@ -102,4 +100,67 @@ func rivalry(path string, pod *v1.Pod, first *claim) messages.ManifestProblem {
 		Path: path, Pod: pod.Namespace + "/" + pod.Name, Field: field,
 		Message: fmt.Sprintf("%s is named %s: this one is left out", what, where),
 	}
+}
+
+// retain decides what is in force of a manifest that has problems: the documents that are good, and of each that is
+// not, the last good version. That one is found by the name of its pod; where the name is not known or not to be
+// found, by its place in the manifest, if that has as many documents as it had. A document without a name that is not found
+// by its place either leaves it open which one it was: then all that the manifest named before, and does not name now,
+// stay.
+func retain(last, now version) version {
+	named := claims{}
+	for _, d := range now.documents {
+		named.claim(d.Pod, "")
+	}
+	samePlaces := last.count == now.count
+	left := slices.DeleteFunc(slices.Clone(last.documents), func(d document) bool { return named.rival(d.Pod) != nil })
+	stays := map[*v1.Pod]bool{}
+	out := version{problems: slices.Clone(now.problems), count: now.count}
+	for i, p := range out.problems {
+		for _, d := range meant(left, p, samePlaces) {
+			stays[d.Pod] = true
+			out.problems[i].KeptLast = true
+		}
+	}
+	out.documents = slices.Clone(now.documents)
+	for _, d := range left {
+		if !samePlaces {
+			d.Index = -1 // the places of old documents mean nothing among the new ones
+		}
+		if stays[d.Pod] {
+			out.documents = append(out.documents, d)
+		}
+	}
+	slices.SortStableFunc(out.documents, func(a, b document) int { return a.Index - b.Index })
+	return out
+}
+
+// meant lists which of the old documents a problem can be about.
+func meant(left []document, p problem, samePlaces bool) []document {
+	if i := slices.IndexFunc(left, func(d document) bool { return named(d.Pod, p.Pod) }); i >= 0 {
+		return left[i : i+1]
+	}
+	there := slices.IndexFunc(left, func(d document) bool { return d.Index == p.document })
+	switch {
+	case samePlaces && p.document >= 0 && there >= 0:
+		return left[there : there+1]
+	case p.Pod != "":
+		return nil
+	}
+	return left
+}
+
+// named says whether a problem's name for a pod, as its manifest has it, with or without namespace, is that of a pod
+// whose name has the node's appended.
+func named(pod *v1.Pod, name string) bool {
+	if namespace, rest, ok := strings.Cut(name, "/"); ok {
+		if namespace != pod.Namespace {
+			return false
+		}
+		name = rest
+	}
+	if pod.Name == name {
+		return true
+	}
+	return pod.Spec.NodeName != "" && pod.Name == manifest.StaticName(name, pod.Spec.NodeName)
 }

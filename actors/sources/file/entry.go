@@ -31,11 +31,17 @@ type document struct {
 	Index int `json:"index"`
 }
 
-// version is what was read from a manifest.
+// problem is one of a manifest, and of which of its documents, from 0; -1 when that is not known.
+type problem struct {
+	messages.ManifestProblem
+	document int
+}
+
+// version is what was read from a manifest, or what of it is in force. Replaced as a whole, never changed in place.
 type version struct {
 	documents []document
-	shape     shape
-	problems  []messages.ManifestProblem
+	problems  []problem
+	count     int // of documents, those with problems among them
 }
 
 func (v version) equal(o version) bool {
@@ -61,14 +67,16 @@ type outcome struct {
 // trial is something bad that is not believed yet.
 type trial struct {
 	grade   grade
+	wait    time.Duration
 	since   time.Time // when it began to be bad
 	changed time.Time // when it last became bad in another way
 }
 
+var waits = map[grade]time.Duration{broken: waitBroken, busy: quietWhileWritten, gone: waitGone}
+
 // due is when it is believed.
 func (t *trial) due() time.Time {
-	wait := map[grade]time.Duration{broken: waitBroken, busy: quietWhileWritten, gone: waitGone}[t.grade]
-	due, last := t.changed.Add(wait), t.since.Add(waitAtMost)
+	due, last := t.changed.Add(t.wait), t.since.Add(waitAtMost)
 	if last.Before(due) {
 		return last
 	}
@@ -77,12 +85,8 @@ func (t *trial) due() time.Time {
 
 // entry is one file of manifests: what of it is in force, and what is known of the file.
 type entry struct {
-	path string
-
-	// In force. Replaced as a whole, never changed in place.
-	documents []document
-	shape     shape
-	problems  []messages.ManifestProblem
+	path    string
+	version // in force
 	// confirmed is the bad version that is believed.
 	confirmed *version
 
@@ -91,66 +95,43 @@ type entry struct {
 	// deleted says that the file was, and has not come back; withheld, that it has, and that what it wants is left out once.
 	deleted, withheld bool
 
-	id     wholefile.Identity
-	readAt time.Time
-	sum    [32]byte
-	last   *version // what was read of the content that has that sum
+	id   wholefile.Identity
+	sum  [32]byte
+	last *version // what was read of the content that has that sum
 }
 
 // overdue says whether m has been bad for long enough, so that what is found now is believed.
 func (m *entry) overdue(now time.Time) bool { return m.trial != nil && !now.Before(m.trial.due()) }
 
-// effect is what became of a manifest.
-type effect int
-
-const (
-	nothing  effect = iota
-	pending         // what is in force stays, for now
-	replaced        // what is in force changed
-	removed         // it is to be forgotten
-)
-
 // apply takes an outcome in at now: at once when it is good, else when it has stayed bad long enough. touched says that
-// the file is not the same as at the look before.
-func (m *entry) apply(o outcome, now time.Time, touched bool) effect {
-	if o.grade == good {
+// the file is not the same as at the look before. What is in force may have changed, or the manifest is to be forgotten.
+func (m *entry) apply(o outcome, now time.Time, touched bool) (changed, removed bool) {
+	switch {
+	case o.grade == good:
 		m.trial, m.confirmed, m.withheld, m.deleted = nil, nil, m.withheld || m.deleted, false
-		return m.put(o.documents, o.shape, nil)
-	}
-	if o.grade == gone && len(m.documents) == 0 && len(m.problems) == 0 {
-		return removed
-	}
-	if o.grade == broken && m.confirmed != nil && m.confirmed.equal(o.version) {
+		return m.put(o.version), false
+	case o.grade == gone && len(m.documents) == 0 && len(m.problems) == 0:
+		return false, true
+	case o.grade == broken && m.confirmed != nil && m.confirmed.equal(o.version):
 		m.trial = nil
-		return nothing
+		return false, false
+	case m.trial == nil:
+		m.trial = &trial{grade: o.grade, wait: waits[o.grade], since: now, changed: now}
+	case m.trial.grade != o.grade, touched:
+		m.trial.grade, m.trial.wait, m.trial.changed = o.grade, waits[o.grade], now
 	}
 	switch {
-	case m.trial == nil:
-		m.trial = &trial{grade: o.grade, since: now, changed: now}
-		return pending
-	case m.trial.grade != o.grade, touched:
-		m.trial.grade, m.trial.changed = o.grade, now
-		return pending
-	case !m.overdue(now):
-		return pending
+	case !m.overdue(now), o.grade == busy: // who asked did not insist, and asks again
+		return false, false
+	case o.grade == gone:
+		return false, true
 	}
-	switch o.grade {
-	case gone:
-		return removed
-	case broken:
-		m.trial, m.confirmed = nil, &o.version
-		documents, shape, problems := retain(m.documents, m.shape, o.version)
-		return m.put(documents, shape, problems)
-	default: // busy: who asked did not insist, and asks again
-		return pending
-	}
+	m.trial, m.confirmed = nil, &o.version
+	return m.put(retain(m.version, o.version)), false
 }
 
-func (m *entry) put(documents []document, s shape, problems []messages.ManifestProblem) effect {
-	if slices.Equal(m.documents, documents) && slices.Equal(m.problems, problems) {
-		m.shape = s
-		return nothing
-	}
-	m.documents, m.shape, m.problems = documents, s, problems
-	return replaced
+func (m *entry) put(v version) (changed bool) {
+	changed = !m.equal(v)
+	m.version = v
+	return changed
 }

@@ -28,10 +28,10 @@ type Options struct {
 	// When empty, the last good versions of manifests do not survive the agent.
 	StateDir string
 	Node     base.Node
-	// Parse reads a manifest; nil: as the kubelet and the API server would.
-	Parse Parse
 	// Clock is the tree's clock; nil: the real one.
 	Clock clock.PassiveClock
+
+	parse parser // nil: as the kubelet and the API server would
 }
 
 const (
@@ -48,8 +48,8 @@ func New(opts Options) supervisors.Constructor {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	if opts.Parse == nil {
-		opts.Parse = manifestParser(opts.Node, opts.Clock)
+	if opts.parse == nil {
+		opts.parse = manifestParser(opts.Node, opts.Clock)
 	}
 	if abs, err := filepath.Abs(opts.Path); err == nil { // it fails only where there is no working folder
 		opts.Path = abs
@@ -81,7 +81,6 @@ type (
 	released struct{}
 )
 
-// Receive implements supervisors.Actor.
 func (s *source) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
@@ -91,7 +90,7 @@ func (s *source) Receive(ctx supervisors.Context, msg any) {
 	case looked:
 		s.onLooked(ctx, m)
 	case lookDue:
-		s.r.watch.wake(true)
+		s.r.watch.Wake(true)
 	case checkDue:
 		s.onCheck(ctx)
 	default:
@@ -107,7 +106,7 @@ func (s *source) start(ctx supervisors.Context) {
 	ctx.Do(supervisors.Work{Name: "HoldWatch", Timeout: lifetime, Run: func(ctx context.Context) any {
 		// Whatever ends the actor ends this, and so the watch never outlives it.
 		<-ctx.Done()
-		hold.close()
+		hold.Close()
 		return released{}
 	}})
 	s.read(ctx)
@@ -164,7 +163,7 @@ func (s *source) onCheck(ctx supervisors.Context) {
 	} else {
 		s.tellHung(ctx)
 	}
-	s.r.watch.wake(false)
+	s.r.watch.Wake(false)
 	s.checkpoint.Retry(ctx)
 }
 
@@ -186,7 +185,6 @@ type Inspection struct {
 	ReadAt time.Time `json:"readAt"`
 }
 
-// Inspect implements supervisors.Inspectable.
 func (s *source) Inspect() any {
 	return Inspection{Path: s.opts.Path, Inspection: s.desired.Inspect(), Files: s.files, ReadAt: s.readAt}
 }

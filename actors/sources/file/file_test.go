@@ -48,7 +48,7 @@ func (p *play) start() {
 	p.t.Helper()
 	p.clock = &borrowed{}
 	p.constructor = New(Options{
-		Path: p.dir, StateDir: p.state, Node: base.Node{NodeName: testNode}, Parse: (&toyParser{}).parse, Clock: p.clock,
+		Path: p.dir, StateDir: p.state, Node: base.Node{NodeName: testNode}, parse: (&toyParser{}).parse, Clock: p.clock,
 	})
 	p.restart()
 }
@@ -60,7 +60,7 @@ func (p *play) restart() {
 	p.actor = a.(*source)
 	p.Kit = supervisortest.New(p.t, messages.File, a)
 	p.clock.FakeClock = p.Clock
-	p.t.Cleanup(p.actor.r.watch.close)
+	p.t.Cleanup(p.actor.r.watch.Close)
 }
 
 func (p *play) write(name, text string) {
@@ -263,7 +263,7 @@ func TestARestartBeforeTheSaveLosesNothing(t *testing.T) {
 	before := p.sent()
 	p.write("a", "nonsense\n")
 	again := New(Options{}) // only to show that another constructor knows nothing
-	if again("file").(*source).memory.good() != nil {
+	if again("file").(*source).memory.Load() != nil {
 		t.Fatal("constructors share their memory")
 	}
 	p.restart()
@@ -281,7 +281,7 @@ func TestDefaults(t *testing.T) {
 	wd, err := os.Getwd()
 	must(t, err)
 	if a.opts.Path != filepath.Join(wd, "manifests") || a.opts.CheckFrequency != 20*time.Second || a.opts.Clock == nil ||
-		a.opts.Parse == nil {
+		a.opts.parse == nil {
 		t.Fatalf("has %+v", a.opts)
 	}
 }

@@ -31,25 +31,30 @@ const testNode = "node-1"
 // that ends the manifest, as a syntax error does. Every pod it makes is stamped as seen at another time.
 type toyParser struct{ calls int }
 
-func (p *toyParser) parse(path string, data []byte) (pods []*v1.Pod, problems []messages.ManifestProblem) {
+func (p *toyParser) parse(path string, data []byte) (v version) {
 	p.calls++
 	for i, line := range strings.Split(string(data), "\n") {
 		words := strings.Fields(line)
+		if len(words) == 0 || words[0] == "---" || words[0] == "#" {
+			continue
+		}
+		at := v.count
+		v.count++
 		switch {
-		case len(words) == 0, words[0] == "---", words[0] == "#":
 		case words[0] == "pod" && len(words) > 1:
-			pods = append(pods, p.pod(path, words[1:]))
+			v.documents = append(v.documents, document{p.pod(path, words[1:]), at})
 		case words[0] == "bad":
-			problems = append(problems, messages.ManifestProblem{
+			v.problems = append(v.problems, problem{messages.ManifestProblem{
 				Path: path, Line: i + 1, Pod: strings.Join(words[1:], ""), Message: "a bad document",
-			})
+			}, at})
 		case words[0] == "panic":
 			panic("met the toy's bug")
 		default:
-			return pods, append(problems, messages.ManifestProblem{Path: path, Message: "not a manifest: " + line})
+			v.problems = append(v.problems, problem{messages.ManifestProblem{Path: path, Message: "not a manifest: " + line}, at})
+			return v
 		}
 	}
-	return pods, problems
+	return v
 }
 
 func (p *toyParser) pod(path string, words []string) *v1.Pod {
@@ -77,7 +82,7 @@ type bench struct {
 	state  string
 	clock  *clocktesting.FakeClock
 	parser *toyParser
-	parse  Parse // the toy's, unless a test sets another
+	parse  parser // the toy's, unless a test sets another
 	r      *reader
 	saved  *lastGood
 	last   looked
@@ -100,12 +105,12 @@ func newBench(t testing.TB) *bench {
 func (b *bench) start() looked {
 	b.t.Helper()
 	if b.r != nil {
-		b.r.watch.close()
+		b.r.watch.Close()
 	}
-	b.r = newReader(Options{Path: b.dir, Node: base.Node{NodeName: testNode}, StateDir: b.state, Parse: b.parse, Clock: b.clock},
+	b.r = newReader(Options{Path: b.dir, Node: base.Node{NodeName: testNode}, StateDir: b.state, parse: b.parse, Clock: b.clock},
 		new(memory))
-	b.t.Cleanup(b.r.watch.close)
-	if err := b.r.watch.open(); err != nil {
+	b.t.Cleanup(b.r.watch.Close)
+	if err := b.r.watch.Open(); err != nil {
 		b.t.Fatalf("the test needs inotify, whose instances other processes may have used up: %v", err)
 	}
 	b.last = b.keep(b.r.next(context.Background()))
@@ -114,8 +119,7 @@ func (b *bench) start() looked {
 
 // look takes in what happened.
 func (b *bench) look() looked {
-	c := b.r.watch.collect(context.Background(), false)
-	b.last, b.between = b.keep(b.r.look(c)), nil
+	b.last, b.between = b.keep(b.r.look(b.r.watch.Collect())), nil
 	if b.r.release() {
 		b.between = b.last.pods
 		b.last = b.keep(b.r.report(b.clock.Now(), b.last.checked))
@@ -126,13 +130,13 @@ func (b *bench) look() looked {
 // wait lets time pass, and then looks.
 func (b *bench) wait(d time.Duration) looked {
 	b.clock.Step(d)
-	b.r.watch.wake(true)
+	b.r.watch.Wake(true)
 	return b.look()
 }
 
 // check looks as at the regular check.
 func (b *bench) check() looked {
-	b.r.watch.wake(false)
+	b.r.watch.Wake(false)
 	return b.look()
 }
 

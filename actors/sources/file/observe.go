@@ -8,64 +8,53 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/actors/internal/wholefile"
 	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// trustAfter is how long a file must have been left alone before it was read, for its identity to be proof of its
-// content from then on: file systems keep times in steps of up to two seconds (FAT).
-const trustAfter = 3 * time.Second
-
-// manner is how a manifest is looked at.
-type manner struct {
-	event   bool // something happened to it
-	done    bool // a writer was heard to be done with it
-	recheck bool // the regular check is due
-}
-
-// observe looks at the manifest that s was found in the place of.
-func (r *reader) observe(path string, s sight, now time.Time, how manner) {
+// observe looks at the manifest that s was found in the place of. event says that something may have happened to it, done that a
+// writer was heard to be done with it.
+func (r *reader) observe(path string, s sight, now time.Time, event, done bool) {
 	m := r.files[path]
 	if m == nil {
 		m = &entry{path: path}
 		r.files[path] = m
 	}
-	o, touched, news := r.outcome(m, s, now, how)
+	o, touched, news := r.outcome(m, s, now, event, done)
 	if !news {
 		return
 	}
 	had := len(m.documents) > 0
-	switch m.apply(o, now, touched) {
-	case replaced:
-		r.dirty = true
-	case removed:
-		r.dirty = r.dirty || had
+	changed, removed := m.apply(o, now, touched)
+	r.dirty = r.dirty || changed || removed && had
+	if removed {
 		delete(r.files, path)
-	case nothing, pending:
 	}
 }
 
 // outcome reads the manifest where that can bring news.
-func (r *reader) outcome(m *entry, s sight, now time.Time, how manner) (o outcome, touched, news bool) {
+func (r *reader) outcome(m *entry, s sight, now time.Time, event, done bool) (o outcome, touched, news bool) {
 	switch {
-	case s.err != nil && errors.Is(s.err, fs.ErrNotExist) && s.link:
-		return brokenBy(m.path, errors.New("it is a link that leads to nothing")), false, true
-	case s.err != nil && errors.Is(s.err, fs.ErrNotExist), s.err == nil && s.info.IsDir():
+	case errors.Is(s.err, fs.ErrNotExist) && s.link:
+		return outcome{broken, brokenBy(m.path, errors.New("it is a link that leads to nothing"))}, false, true
+	case errors.Is(s.err, fs.ErrNotExist), s.err == nil && s.info.IsDir():
 		m.id = wholefile.Identity{}
 		return outcome{grade: gone}, false, true
 	case s.err != nil:
-		return brokenBy(m.path, s.err), false, true
+		return outcome{broken, brokenBy(m.path, s.err)}, false, true
 	}
 	id := wholefile.IdentityOf(s.info)
 	touched = id != m.id
 	overdue := m.overdue(now)
-	if !touched && !how.event && !overdue && (!how.recheck || m.trusted()) {
+	if !touched && !event && !overdue {
 		return outcome{}, false, false
 	}
-	m.id, m.readAt = id, now
-	data, err := wholefile.Reading{Done: how.done, Insist: overdue && !touched, Now: now}.Read(s.real)
+	m.id = id
+	data, err := wholefile.Reading{Done: done, Insist: overdue && !touched, Now: now}.Read(s.real)
 	if err != nil {
 		m.last = nil
 	}
@@ -75,7 +64,7 @@ func (r *reader) outcome(m *entry, s sight, now time.Time, how manner) (o outcom
 	case errors.Is(err, fs.ErrNotExist):
 		return outcome{grade: gone}, touched, true
 	case err != nil:
-		return brokenBy(m.path, err), touched, true
+		return outcome{broken, brokenBy(m.path, err)}, touched, true
 	}
 	v := r.parsed(m, data)
 	if len(v.problems) > 0 {
@@ -84,14 +73,13 @@ func (r *reader) outcome(m *entry, s sight, now time.Time, how manner) (o outcom
 	return outcome{good, *v}, touched, true
 }
 
-// trusted says whether the file's identity is proof that its content is the one that was read.
-func (m *entry) trusted() bool {
-	return m.last != nil && m.readAt.Sub(m.id.Touched()) >= trustAfter
-}
-
-func brokenBy(path string, err error) outcome {
-	problem := messages.ManifestProblem{Path: path, Message: "it cannot be read: " + reasonOf(err)}
-	return outcome{broken, version{problems: []messages.ManifestProblem{problem}}}
+// brokenBy is the version of a manifest that cannot be read for this.
+func brokenBy(path string, err error) version {
+	if err == nil {
+		return version{}
+	}
+	p := messages.ManifestProblem{Path: path, Message: "it cannot be read: " + reasonOf(err)}
+	return version{problems: []problem{{p, -1}}}
 }
 
 // parsed is what the content says. The same content gives the same pods, and so does content that says the same of a
@@ -101,26 +89,50 @@ func (r *reader) parsed(m *entry, data []byte) *version {
 	if m.last != nil && m.sum == sum {
 		return m.last
 	}
-	pods, problems := r.parseSafely(m.path, data)
-	before := make([]*v1.Pod, 0, len(m.documents))
-	for _, d := range m.documents {
-		before = append(before, d.Pod)
+	v := r.parseSafely(m.path, data)
+	for i, pod := range base.KeepUnchanged(podsOf(m.documents), podsOf(v.documents)) {
+		v.documents[i].Pod = pod
 	}
-	pods = base.KeepUnchanged(before, pods)
-	v := assemble(pods, problems, shapeOf(data))
 	m.sum, m.last = sum, &v
 	return m.last
 }
 
+func podsOf(documents []document) []*v1.Pod {
+	out := make([]*v1.Pod, 0, len(documents))
+	for _, d := range documents {
+		out = append(out, d.Pod)
+	}
+	return out
+}
+
 // parseSafely keeps a panic of the parser from taking all manifests with it: the one that it met it at is a problem.
-func (r *reader) parseSafely(path string, data []byte) (pods []*v1.Pod, problems []messages.ManifestProblem) {
+func (r *reader) parseSafely(path string, data []byte) (v version) {
 	defer func() {
 		if p := recover(); p != nil {
-			pods = nil
-			problems = []messages.ManifestProblem{{Path: path,
-				Message: fmt.Sprintf("reading it fails by a bug of the agent: %v", p)}}
+			v = version{problems: []problem{{messages.ManifestProblem{Path: path,
+				Message: fmt.Sprintf("reading it fails by a bug of the agent: %v", p)}, -1}}}
 		}
 	}()
-	pods, problems = r.parse(path, data)
-	return pods, problems
+	return r.opts.parse(path, data)
+}
+
+// parser reads the pods of one manifest: decoded, defaulted, validated, with UID; and what is wrong with the others. It shares
+// nothing between the pods of two calls, and is called from one worker at a time.
+type parser func(path string, data []byte) version
+
+// manifestParser parses as the kubelet and the API server together would.
+func manifestParser(node base.Node, now clock.PassiveClock) parser {
+	return func(path string, data []byte) version {
+		all := manifest.LoadEach(path, data, node.Manifest(manifest.FileSource, now.Now()))
+		v := version{count: len(all)}
+		for i, one := range all {
+			if one.Pod != nil {
+				v.documents = append(v.documents, document{one.Pod, i})
+			}
+			for _, p := range base.Problems(one.Problems) {
+				v.problems = append(v.problems, problem{p, i})
+			}
+		}
+		return v
+	}
 }

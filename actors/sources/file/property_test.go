@@ -151,7 +151,7 @@ func TestWhateverHappensTheLastGoodVersionsAreWanted(t *testing.T) {
 			}
 		}
 		b.start()
-		defer func() { b.r.watch.close() }() // instances are few
+		defer func() { b.r.watch.Close() }() // instances are few
 		rt.Repeat(map[string]func(*rapid.T){
 			"mend": write(false), "break": write(true),
 			"replace": func(*rapid.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/dirwatch"
 	"github.com/playlet-dev/playlet/actors/sources/base"
 )
 
@@ -528,11 +529,8 @@ func TestLostEventsMakeEverythingBeReadAnew(t *testing.T) {
 	b.start()
 	b.write("a", "pod a - new\n")
 	b.write("b", "pod b\n")
-	b.r.watch.collect(t.Context(), false) // and forgotten
-	var c changes
-	b.r.watch.note(-1, syscall.IN_Q_OVERFLOW, "", &c)
-	l := b.r.look(c)
-	b.wants(l, "a=new b")
+	b.r.watch.Collect() // and forgotten
+	b.wants(b.r.look(dirwatch.Changes{Lost: true}), "a=new b")
 }
 
 func TestTheKernelsQueueOverflows(t *testing.T) {
@@ -550,28 +548,19 @@ func TestTheKernelsQueueOverflows(t *testing.T) {
 		must(t, os.Chmod(b.dir, 0o755))
 	}
 	b.write("z", "pod z\n")
-	for {
-		c := b.r.watch.collect(t.Context(), false)
-		if c.none() {
-			t.Fatal("no overflow was noticed")
-		}
-		if c.lost {
-			b.wants(b.r.look(c), "a z")
-			return
-		}
+	c := b.r.watch.Collect()
+	if !c.Lost {
+		t.Fatal("no overflow was noticed")
 	}
+	b.wants(b.r.look(c), "a z")
 }
 
 func TestWithoutInotifyTheCheckFindsChanges(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a\n")
 	b.start()
-	b.r.watch.mu.Lock()
-	must(t, b.r.watch.file.Close())
-	b.r.watch.file = nil
-	b.r.watch.closed = true // none can be had
-	b.r.watch.mu.Unlock()
+	b.r.watch.Close() // none can be had
 	b.write("a", "pod a - new\n")
-	b.wants(b.look(), "a")
-	b.wants(b.check(), "a=new")
+	b.r.watch.Wake(false)
+	b.wants(b.r.look(b.r.watch.Collect()), "a=new")
 }

@@ -5,8 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/dirwatch"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -18,138 +20,133 @@ type sight struct {
 	link bool // it is a link, wherever that leads
 }
 
+// look looks at a path in a folder without links, and has what a link leads to watched.
+func look(path string, places dirwatch.Places) (s sight) {
+	s.real = path
+	if s.info, s.err = os.Lstat(path); s.err != nil || s.info.Mode()&fs.ModeSymlink == 0 {
+		return s
+	}
+	s.link = true
+	s.info, s.err = os.Stat(path)
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil { // it may come there
+		to, _ := os.Readlink(path)
+		if real = to; !filepath.IsAbs(to) {
+			real = filepath.Join(filepath.Dir(path), to)
+		}
+	}
+	s.real = real
+	places.Way(real)
+	return s
+}
+
+// find lists the manifests by path, and what has to be watched to hear of changes.
+func find(path string) (found map[string]sight, places dirwatch.Places, err error) {
+	places = dirwatch.Places{}
+	places.Way(path)
+	s := look(path, places)
+	if real, err := filepath.EvalSymlinks(path); err == nil { // also of links above it
+		s.real = real
+		places.Way(real)
+	}
+	switch {
+	case s.err != nil:
+		return nil, places, s.err
+	case !s.info.IsDir():
+		return map[string]sight{path: s}, places, nil
+	}
+	places.Folder(s.real)
+	entries, err := os.ReadDir(s.real)
+	found = make(map[string]sight, len(entries))
+	for _, e := range entries {
+		if !ignored(e.Name()) {
+			found[filepath.Join(path, e.Name())] = look(filepath.Join(s.real, e.Name()), places)
+		}
+	}
+	return found, places, err
+}
+
+// looksAtMost bounds how often it is looked again since something was not watched before: at what changes all the time, too.
+const looksAtMost = 5
+
 // survey finds everything anew: where the path leads, which manifests are there, and all folders to be watched for that.
-// With recheck it also reads again what may have changed without a trace in the file's identity.
-func (r *reader) survey(now time.Time, recheck bool) {
+func (r *reader) survey(now time.Time, c dirwatch.Changes) {
 	said := r.said
 	r.said = map[string]bool{}
-	r.complain(said, r.watch.open())
-	r.watch.begin()
-	found, err := r.find(func(err error) { r.complain(said, err) })
-	r.watch.end()
+	complain := func(errs ...error) {
+		for _, err := range errs {
+			if err == nil || r.said[err.Error()] {
+				continue
+			}
+			if r.said[err.Error()] = true; !said[err.Error()] {
+				r.notes = append(r.notes, err.Error())
+			}
+		}
+	}
+	complain(r.watch.Open())
+	var found map[string]sight
+	var err error
+	for range looksAtMost {
+		var places dirwatch.Places
+		found, places, err = find(r.opts.Path)
+		fresh, problems := r.watch.Cover(places)
+		complain(problems...)
+		if !fresh {
+			break
+		}
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		r.missing(now)
 	case err != nil:
 		r.unreadable(err, now)
 	default:
-		r.present(found, now, recheck)
+		r.present(found, now, c)
 	}
 	r.surveyed = true
 }
 
-// complain notes an error that was not there at the survey before.
-func (r *reader) complain(said map[string]bool, err error) {
-	if err == nil {
-		return
+// doubted notes that the path seems to be missing, or cannot be read, and says whether that is not believed yet.
+func (r *reader) doubted(g grade, wait time.Duration, now time.Time) bool {
+	if r.doubt == nil || r.doubt.grade != g {
+		r.doubt = &trial{grade: g, wait: wait, since: now, changed: now}
 	}
-	if text := err.Error(); !r.said[text] {
-		r.said[text] = true
-		if !said[text] {
-			r.notes = append(r.notes, text)
-		}
-	}
-}
-
-// find lists the manifests by path, and watches every folder on the way to them before it looks there.
-func (r *reader) find(failed func(error)) (map[string]sight, error) {
-	r.dir = ""
-	follow := func(dir, name string) { failed(r.watch.follow(dir, name)) }
-	s := r.target(r.path, follow, failed)
-	if s.err != nil {
-		return nil, s.err
-	}
-	if !s.info.IsDir() {
-		return map[string]sight{r.path: s}, nil
-	}
-	failed(r.watch.folder(s.real))
-	names, err := namesIn(s.real)
-	if err != nil {
-		return nil, err
-	}
-	r.dir = s.real
-	found := make(map[string]sight, len(names))
-	for _, name := range names {
-		if ignored(name) {
-			continue
-		}
-		path := filepath.Join(r.path, name)
-		found[path] = r.sight(path, follow, failed)
-	}
-	return found, nil
-}
-
-// sight looks for the manifest of this path in the manifest folder. A link is followed only with a function for it.
-func (r *reader) sight(path string, follow func(dir, name string), failed func(error)) sight {
-	s := sight{real: filepath.Join(r.dir, filepath.Base(path))}
-	s.info, s.err = os.Lstat(s.real)
-	if s.err != nil || s.info.Mode()&fs.ModeSymlink == 0 {
-		return s
-	}
-	if follow != nil {
-		s = r.target(s.real, follow, failed)
-	}
-	s.link = true
-	return s
-}
-
-// target is what a path with links in it leads to. With failed, a file is also watched where it really is.
-func (r *reader) target(path string, follow func(dir, name string), failed func(error)) sight {
-	s := sight{}
-	s.real, s.info, s.err = trace(path, follow)
-	if s.err == nil && !s.info.IsDir() && failed != nil {
-		failed(r.watch.content(filepath.Dir(s.real), filepath.Base(s.real)))
-		s.info, s.err = os.Lstat(s.real) // what was written before it was watched
-	}
-	return s
-}
-
-func namesIn(dir string) ([]string, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	names, err := f.Readdirnames(-1)
-	return names, errors.Join(err, f.Close())
+	return now.Before(r.doubt.due())
 }
 
 // missing is the place of manifests being empty: nothing is wanted, unless it was there a moment ago.
 func (r *reader) missing(now time.Time) {
-	if r.holdsPods() && r.place.doubted(true, now) {
+	holdsPods := false
+	for _, m := range r.files {
+		holdsPods = holdsPods || len(m.documents) > 0
+	}
+	if holdsPods && r.doubted(gone, waitPlace, now) {
 		return
 	}
-	r.dirty = r.dirty || r.holdsPods()
+	r.dirty = r.dirty || holdsPods
 	clear(r.files)
-	r.heard = true
-	r.place = place{problem: &messages.ManifestProblem{
-		Path: r.path, Message: "there is no such file or folder; it is read as soon as there is",
-	}}
-}
-
-func (r *reader) holdsPods() bool {
-	for _, m := range r.files {
-		if len(m.documents) > 0 {
-			return true
-		}
+	r.heard, r.doubt = true, nil
+	r.problem = &messages.ManifestProblem{
+		Path: r.opts.Path, Message: "there is no such file or folder; it is read as soon as there is",
 	}
-	return false
 }
 
 // unreadable is not knowing what is wanted: all that was wanted last stays so.
 func (r *reader) unreadable(err error, now time.Time) {
-	if r.surveyed && r.place.problem == nil && r.place.doubted(false, now) {
+	if r.surveyed && r.problem == nil && r.doubted(broken, waitBroken, now) {
 		return
 	}
-	r.heard = r.heard || r.loaded
-	r.place = place{problem: &messages.ManifestProblem{Path: r.path, Message: "it cannot be read: " + reasonOf(err)}}
+	r.heard, r.doubt = r.heard || r.loaded, nil
+	r.problem = &messages.ManifestProblem{Path: r.opts.Path, Message: "it cannot be read: " + reasonOf(err)}
 }
 
 // present takes in the manifests that were found.
-func (r *reader) present(found map[string]sight, now time.Time, recheck bool) {
+func (r *reader) present(found map[string]sight, now time.Time, c dirwatch.Changes) {
 	first := !r.heard
-	r.heard, r.place = true, place{}
+	r.heard, r.problem, r.doubt = true, nil, nil
 	for path, s := range found {
-		r.observe(path, s, now, manner{recheck: recheck})
+		done, event := c.Written[filepath.Base(path)]
+		r.observe(path, s, now, event || c.Lost || c.Check, done)
 	}
 	for path, m := range r.files {
 		if _, ok := found[path]; ok {
@@ -160,7 +157,7 @@ func (r *reader) present(found map[string]sight, now time.Time, recheck bool) {
 			delete(r.files, path)
 			continue
 		}
-		r.observe(path, sight{err: fs.ErrNotExist}, now, manner{})
+		r.observe(path, sight{err: fs.ErrNotExist}, now, false, false)
 	}
 }
 
@@ -170,4 +167,18 @@ func reasonOf(err error) string {
 		return pathErr.Err.Error()
 	}
 	return err.Error()
+}
+
+// ignored says whether a file of this name in a manifest folder is not meant as a manifest: hidden files, as the kubelet
+// ignores them (an atomically swapped ConfigMap's "..data" among them), and what editors leave beside the file being
+// edited: copies (x~), Emacs' autosaves (#x#), Vim's swap files and its probe for a writable folder (4913).
+func ignored(name string) bool {
+	switch {
+	case name == "", name[0] == '.', name == "4913":
+		return true
+	case strings.HasSuffix(name, "~"), strings.HasSuffix(name, ".swp"), strings.HasSuffix(name, ".swo"):
+		return true
+	default:
+		return len(name) > 1 && name[0] == '#' && name[len(name)-1] == '#'
+	}
 }

@@ -91,7 +91,7 @@ func (g *grove) put(name, text string) {
 }
 
 func TestInATree(t *testing.T) {
-	g := plant(t, Options{Parse: (&toyParser{}).parse}, nil)
+	g := plant(t, Options{parse: (&toyParser{}).parse}, nil)
 	defer g.fell()
 	g.until("")
 	g.put("a", "pod a\n")
@@ -113,7 +113,7 @@ func TestInATree(t *testing.T) {
 
 func TestRestartsLeaveNoWatchBehind(t *testing.T) {
 	before := inotifies(t)
-	g := plant(t, Options{Parse: (&toyParser{}).parse}, nil)
+	g := plant(t, Options{parse: (&toyParser{}).parse}, nil)
 	g.until("")
 	for i := range 5 { // the tree waits longer after each
 		g.sys.Kill(messages.File, "test")
@@ -158,7 +158,7 @@ func TestKilledAtEveryMessageThePodsAreTheSame(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s %v", kind, after), func(t *testing.T) {
 				o := &once{kind: kind, after: after, failed: make(chan struct{})}
-				g := plant(t, Options{Parse: (&toyParser{}).parse, CheckFrequency: 50 * time.Millisecond}, o)
+				g := plant(t, Options{parse: (&toyParser{}).parse, CheckFrequency: 50 * time.Millisecond}, o)
 				defer g.fell()
 				g.put("a", "pod a\n")
 				first := g.until("a").Pods[0]
@@ -198,7 +198,7 @@ func (d *drops) After(supervisors.Delivery) supervisors.Verdict { return supervi
 // Each list is the whole one and is sent at every check: those that are lost leave nothing behind.
 func TestAListThatIsLostIsSentAgain(t *testing.T) {
 	d := &drops{}
-	g := plant(t, Options{Parse: (&toyParser{}).parse, CheckFrequency: 20 * time.Millisecond}, d)
+	g := plant(t, Options{parse: (&toyParser{}).parse, CheckFrequency: 20 * time.Millisecond}, d)
 	for i := range 10 {
 		text := fmt.Sprint(i)
 		g.put("a", "pod a - "+text+"\n")

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
@@ -64,13 +66,12 @@ func (j *journal) accept(r *record, dryRun bool) (messages.SubmittedPod, error) 
 	case manifest.Same(old.Pod, r.Pod):
 		change = messages.PodUnchanged
 	}
-	if !dryRun {
-		switch {
-		case change == messages.PodUnchanged:
-			return old.submitted(change, r.note), nil
-		default:
-			return r.submitted(change, r.note), j.put(r)
-		}
+	switch {
+	case dryRun:
+	case change == messages.PodUnchanged:
+		return old.submitted(change, r.note), nil
+	default:
+		return r.submitted(change, r.note), j.put(r)
 	}
 	out := r.submitted(change, r.note)
 	out.After = r.Manifest
@@ -172,12 +173,16 @@ func (j *journal) conflict(r *record, replace bool) *messages.ManifestProblem {
 	return nil
 }
 
+func (j *journal) pods() []board.Pod {
+	if j.opts.Board == nil {
+		return nil
+	}
+	return j.opts.Board.Now().Pods
+}
+
 // foreign is the pod that another source wants under the same name or UID, if one does.
 func (j *journal) foreign(pod *v1.Pod) (messages.Address, *v1.Pod) {
-	if j.opts.Board == nil {
-		return "", nil
-	}
-	for _, p := range j.opts.Board.Now().Pods {
+	for _, p := range j.pods() {
 		other := p.Pod
 		if p.Source == "" || p.Source == messages.Submit || p.Ending != "" {
 			continue
@@ -224,11 +229,9 @@ func (j *journal) hurry(uid string, grace *int64) {
 		return
 	}
 	graces := map[string]int64{uid: *grace}
-	if j.opts.Board != nil {
-		for _, p := range j.opts.Board.Now().Pods {
-			if g, ok := j.graces[string(p.Pod.UID)]; ok && string(p.Pod.UID) != uid {
-				graces[string(p.Pod.UID)] = g
-			}
+	for _, p := range j.pods() {
+		if g, ok := j.graces[string(p.Pod.UID)]; ok && string(p.Pod.UID) != uid {
+			graces[string(p.Pod.UID)] = g
 		}
 	}
 	j.graces = graces
@@ -237,10 +240,7 @@ func (j *journal) hurry(uid string, grace *int64) {
 
 // ending is the pod of that name that was submitted, and withdrawn, and ends.
 func (j *journal) ending(namespace, name string) *v1.Pod {
-	if j.opts.Board == nil {
-		return nil
-	}
-	for _, p := range j.opts.Board.Now().Pods {
+	for _, p := range j.pods() {
 		if p.Source == messages.Submit && p.Ending != "" && p.Pod.Namespace == namespace &&
 			(p.Pod.Name == name || p.Pod.Name == manifest.StaticName(name, j.opts.Node.NodeName)) {
 			return p.Pod
@@ -262,7 +262,9 @@ func (j *journal) find(namespace, name string) *record {
 
 func (j *journal) unknown(namespace, name string) messages.SubmissionRefused {
 	for _, n := range []string{name, manifest.StaticName(name, j.opts.Node.NodeName)} {
-		if source, pod := j.foreign(&v1.Pod{ObjectMeta: objectMeta(namespace, n)}); pod != nil {
+		// The UID is one that no pod can have.
+		named := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: n, UID: "-"}}
+		if source, pod := j.foreign(named); pod != nil {
 			text := fmt.Sprintf("pod %s/%s was not submitted: %s wants it; remove it there", pod.Namespace, pod.Name, source)
 			if path := j.staticFile(pod); source == messages.File && path != "" {
 				text += ": its manifest is " + path
@@ -282,17 +284,20 @@ func (j *journal) list(m messages.GetSubmissions) any {
 	if err := j.load(); err != nil {
 		return j.refusal(err)
 	}
-	out := messages.SubmissionsTold{Submissions: []messages.Submission{}}
+	records := j.state().records
 	if m.Name != "" {
 		r := j.find(m.Namespace, m.Name)
 		if r == nil {
 			return j.unknown(m.Namespace, m.Name)
 		}
-		out.Submissions = append(out.Submissions, r.view())
-		return out
+		records = []*record{r}
 	}
-	for _, r := range j.state().records {
-		out.Submissions = append(out.Submissions, r.view())
+	out := messages.SubmissionsTold{Submissions: []messages.Submission{}}
+	for _, r := range records {
+		out.Submissions = append(out.Submissions, messages.Submission{
+			Namespace: r.Namespace, Name: r.Name, PodName: r.Pod.Name, UID: string(r.Pod.UID), Accepted: r.Accepted,
+			Manifest: r.Manifest,
+		})
 	}
 	return out
 }

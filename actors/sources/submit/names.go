@@ -2,6 +2,7 @@ package submit
 
 import (
 	"cmp"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/actors/internal/wholefile"
 	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -50,31 +52,9 @@ func Names(path string, data []byte) ([]Name, []messages.ManifestProblem) {
 	return names, problems
 }
 
-func objectMeta(namespace, name string) metav1.ObjectMeta {
-	// A UID that no pod can have.
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "-"}
-}
-
 // staticFile is the file that has the manifest of a pod of the file source, or empty.
 func (j *journal) staticFile(pod *v1.Pod) string {
-	paths := []string{j.opts.StaticPath}
-	if entries, err := os.ReadDir(j.opts.StaticPath); err == nil {
-		paths = nil
-		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), ".") {
-				paths = append(paths, filepath.Join(j.opts.StaticPath, e.Name()))
-			}
-		}
-	}
-	for _, path := range paths {
-		info, err := os.Stat(path)
-		if err != nil || !info.Mode().IsRegular() || info.Size() > manifest.MaxBytes {
-			continue
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
+	for path, data := range manifestsIn(j.opts.StaticPath) {
 		for _, d := range manifest.Decode(path, data) {
 			if d.Pod != nil && manifest.StaticName(d.Pod.Name, j.opts.Node.NodeName) == pod.Name &&
 				cmp.Or(d.Pod.Namespace, metav1.NamespaceDefault) == pod.Namespace {
@@ -83,4 +63,28 @@ func (j *journal) staticFile(pod *v1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// manifestsIn reads the files of a folder, or the one file. Those that cannot be read are left to who reads them for good.
+func manifestsIn(path string) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		paths := []string{path}
+		if entries, err := os.ReadDir(path); err == nil {
+			paths = nil
+			for _, e := range entries {
+				if !strings.HasPrefix(e.Name(), ".") {
+					paths = append(paths, filepath.Join(path, e.Name()))
+				}
+			}
+		}
+		for _, p := range paths {
+			real, err := filepath.EvalSymlinks(p)
+			if err != nil {
+				continue
+			}
+			if data, err := (wholefile.Reading{Insist: true}).Read(real); err == nil && !yield(p, data) {
+				return
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package submit
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -48,6 +50,11 @@ func objectsOf(in manifest.Objects) (out []object, err error) {
 	return out, err
 }
 
+// String is how messages name it.
+func (o object) String() string { return o.kind + " " + o.namespace + "/" + o.name }
+
+func (o object) same(other object) bool { return o.String() == other.String() }
+
 func (o object) file(dir string) string {
 	sum := sha256.Sum256([]byte(o.kind + "/" + o.namespace + "/" + o.name))
 	return filepath.Join(dir, objectPrefix+hex.EncodeToString(sum[:16])+suffix)
@@ -62,34 +69,22 @@ func (j *journal) objectsRefused(wanted []object, replace bool) *messages.Submis
 	if len(wanted) == 0 {
 		return nil
 	}
-	first := wanted[0]
 	if j.opts.ObjectDir == "" {
 		return refused(messages.RefusedInvalid, messages.ManifestProblem{Field: "kind", Message: fmt.Sprintf(
-			"%s %s/%s: this agent has no folder for ConfigMaps and Secrets; start it with --object-dir=FOLDER",
-			first.kind, first.namespace, first.name)})
+			"%s: this agent has no folder for ConfigMaps and Secrets; start it with --object-dir=FOLDER", wanted[0])})
 	}
 	for _, o := range wanted {
 		if old, err := os.ReadFile(o.file(j.opts.ObjectDir)); !replace && err == nil && !bytes.Equal(old, o.text) {
 			return refused(messages.RefusedConflict, messages.ManifestProblem{Field: "metadata.name", Message: fmt.Sprintf(
-				"another version of %s %s/%s was submitted before", o.kind, o.namespace, o.name)})
+				"another version of %s was submitted before", o)})
 		}
 	}
-	entries, err := os.ReadDir(j.opts.ObjectDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.ReadDir(j.opts.ObjectDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		failed := j.refusal(err)
 		return &failed
 	}
-	for _, e := range entries {
-		path := filepath.Join(j.opts.ObjectDir, e.Name())
-		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), objectPrefix) {
-			continue
-		}
-		info, err := os.Stat(path)
-		if err != nil || !info.Mode().IsRegular() || info.Size() > manifest.MaxBytes {
-			continue // the objects actor reports it
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
+	for path, data := range manifestsIn(j.opts.ObjectDir) {
+		if strings.HasPrefix(filepath.Base(path), objectPrefix) {
 			continue
 		}
 		there, _ := manifest.LoadObjects(path, data)
@@ -98,12 +93,9 @@ func (j *journal) objectsRefused(wanted []object, replace bool) *messages.Submis
 			continue
 		}
 		for _, o := range wanted {
-			for _, other := range others {
-				if o.kind == other.kind && o.namespace == other.namespace && o.name == other.name {
-					text := fmt.Sprintf("%s %s/%s is in %s already: change it there, or choose another name",
-						o.kind, o.namespace, o.name, path)
-					return refused(messages.RefusedConflict, messages.ManifestProblem{Field: "metadata.name", Message: text})
-				}
+			if slices.ContainsFunc(others, o.same) {
+				return refused(messages.RefusedConflict, messages.ManifestProblem{Field: "metadata.name", Message: fmt.Sprintf(
+					"%s is in %s already: change it there, or choose another name", o, path)})
 			}
 		}
 	}
@@ -131,14 +123,11 @@ func (j *journal) putObject(o object, dryRun bool) (messages.SubmissionChange, e
 
 // withdrawObject removes an object that was submitted.
 func (j *journal) withdrawObject(m messages.WithdrawPod) any {
-	o := object{kind: m.Kind, namespace: m.Namespace, name: m.Name}
-	if o.namespace == "" {
-		o.namespace = v1.NamespaceDefault
-	}
+	o := object{kind: m.Kind, namespace: cmp.Or(m.Namespace, v1.NamespaceDefault), name: m.Name}
 	path := o.file(j.opts.ObjectDir)
 	if _, err := os.Lstat(path); j.opts.ObjectDir == "" || errors.Is(err, fs.ErrNotExist) {
 		return messages.SubmissionRefused{Why: messages.RefusedUnknown,
-			Message: fmt.Sprintf("no %s %s/%s was submitted", o.kind, o.namespace, o.name)}
+			Message: fmt.Sprintf("no %s was submitted", o)}
 	}
 	if err := atomicfile.Remove(path); err != nil {
 		return messages.SubmissionRefused{Why: messages.RefusedFailure, Message: err.Error()}

@@ -98,13 +98,6 @@ func (r *record) check(path, node string) error {
 	return nil
 }
 
-func (r *record) view() messages.Submission {
-	return messages.Submission{
-		Namespace: r.Namespace, Name: r.Name, PodName: r.Pod.Name, UID: string(r.Pod.UID), Accepted: r.Accepted,
-		Manifest: r.Manifest,
-	}
-}
-
 func (r *record) submitted(change messages.SubmissionChange, note string) messages.SubmittedPod {
 	return messages.SubmittedPod{Namespace: r.Namespace, Name: r.Name, PodName: r.Pod.Name, UID: string(r.Pod.UID),
 		Change: change, Note: note}

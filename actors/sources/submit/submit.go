@@ -80,7 +80,6 @@ type (
 	checkDue struct{}
 )
 
-// Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
@@ -175,7 +174,6 @@ type Inspection struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
 	return Inspection{Journal: a.journal.opts.Dir, Inspection: a.desired.Inspect(), Failure: a.failure}
 }

@@ -73,7 +73,6 @@ type (
 	}
 )
 
-// Receive implements supervisors.Actor.
 func (s *source) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
@@ -153,7 +152,6 @@ type Inspection struct {
 	Answer  string    `json:"answer,omitempty"` // the HTTP status of it
 }
 
-// Inspect implements supervisors.Inspectable.
 func (s *source) Inspect() any {
 	return Inspection{URL: s.fetcher.shown, Inspection: s.desired.Inspect(), AskedAt: s.state.askedAt, Answer: s.state.answer}
 }

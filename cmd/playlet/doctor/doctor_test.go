@@ -201,7 +201,7 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"one name twice": {wrong: func(r *rig) {
 			r.manifest("b", "restartPolicy: Always")
 			must(r.t, os.Link(r.Node.Kubelet.StaticPodPath+"/b.yaml", r.Node.Kubelet.StaticPodPath+"/c.yaml"))
-		}, check: "manifests", result: Fail, says: "another file has a pod of this name"},
+		}, check: "manifests", result: Fail, says: "which comes first: this one is left out"},
 		"what is not for these": {wrong: func(r *rig) {
 			r.manifest("b", "volumes: [{name: v, configMap: {name: c}}]")
 		}, check: "manifests", result: Fail, says: "spec.volumes[0].configMap"},

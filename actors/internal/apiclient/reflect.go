@@ -8,7 +8,69 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
 )
+
+// Quiet keeps client-go from logging what is reported otherwise.
+func Quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }
+
+// Store is a cache.ReflectorStore that hands on what a reflector has.
+type Store struct {
+	Put, Drop func(object any)
+	All       func(objects []any) // that there are; one that is not among them is none
+}
+
+// Add implements cache.ReflectorStore.
+func (s Store) Add(object any) error {
+	s.Put(object)
+	return nil
+}
+
+// Update implements cache.ReflectorStore.
+func (s Store) Update(object any) error { return s.Add(object) }
+
+// Delete implements cache.ReflectorStore.
+func (s Store) Delete(object any) error {
+	s.Drop(object)
+	return nil
+}
+
+// Replace implements cache.ReflectorStore. It is called with whole lists alone: one that broke off is none.
+func (s Store) Replace(objects []any, _ string) error {
+	s.All(objects)
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (Store) Resync() error { return nil }
+
+// Observe is a watch whose events are looked at on their way; it ends where look is false. watch.Filter would do, and leaves a
+// goroutine behind where it is stopped.
+func Observe(inner watch.Interface, look func(watch.Event) bool) watch.Interface {
+	events := make(chan watch.Event)
+	out := watch.NewProxyWatcher(events)
+	go func() {
+		defer close(events)
+		defer inner.Stop()
+		for {
+			select {
+			case <-out.StopChan():
+				return
+			case e, more := <-inner.ResultChan():
+				if !more || !look(e) {
+					return
+				}
+				select {
+				case <-out.StopChan():
+					return
+				case events <- e:
+				}
+			}
+		}
+	}()
+	return out
+}
 
 const versionTimeout = 30 * time.Second
 

@@ -1,0 +1,228 @@
+// Package dirwatch tells what happens to names in folders. It is inotify itself and not fsnotify, which has no event for the end
+// of a writer.
+package dirwatch
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// IN_MODIFY is not asked for: only the closing of a file says that its writer is done.
+const (
+	events = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ATTRIB | unix.IN_CLOSE_WRITE |
+		ofTheFolder | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
+	ofTheFolder = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_UNMOUNT
+)
+
+// Places are folders, without links, and the names in them that matter.
+type Places map[string]map[string]bool
+
+// all stands for all names of a folder.
+const all = ""
+
+func (p Places) add(dir, name string) {
+	if p[dir] == nil {
+		p[dir] = map[string]bool{}
+	}
+	p[dir][name] = true
+}
+
+// Folder has all names in a folder matter.
+func (p Places) Folder(dir string) { p.add(dir, all) }
+
+// Way has each name on the way to a path matter. Those below a link have to be added by the path that it leads to.
+func (p Places) Way(path string) {
+	for dir := filepath.Dir(path); dir != path; path, dir = dir, filepath.Dir(dir) {
+		p.add(dir, filepath.Base(path))
+	}
+}
+
+// Changes are what happened since they were asked for last.
+type Changes struct {
+	Seen    bool            // something happened to a name that matters
+	Written map[string]bool // names in whole folders; true: a writer was heard to be done
+	Deleted map[string]bool // those of them that were deleted, whatever came after
+	Lost    bool            // events were lost: nothing that is known can be relied on
+	Late    bool            // Wake(true) was called
+	Check   bool            // Wake(false) was called
+}
+
+// None says that nothing happened.
+func (c *Changes) None() bool { return !c.Seen && !c.Lost && !c.Late && !c.Check }
+
+// Watch is one inotify instance. Without one, as where the kernel's limit of them is reached, it still waits and wakes. Safe for
+// concurrent use.
+type Watch struct {
+	woken chan struct{}
+
+	mu          sync.Mutex
+	file        *os.File // nil: there is no instance
+	fd          int      // of file
+	closed      bool
+	late, check bool
+	places      map[int32]map[string]bool // by watch descriptor
+	buf         [64 << 10]byte
+}
+
+// New watches nothing yet.
+func New() *Watch { return &Watch{woken: make(chan struct{}, 1)} }
+
+// Open makes the inotify instance, where there is none and the watch is not closed.
+func (w *Watch) Open() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.file != nil || w.closed {
+		return nil
+	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("inotify cannot be had, so changes are noticed at the regular check only: %w", err)
+	}
+	w.file, w.fd = os.NewFile(uintptr(fd), "inotify"), fd
+	raw, err := w.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	// The runtime calls this whenever there is more to read, until the file is closed, which is its error.
+	go func() {
+		_ = raw.Read(func(uintptr) bool {
+			w.signal()
+			return false
+		})
+	}()
+	return nil
+}
+
+// Close frees the instance. The watch is of no use afterwards.
+func (w *Watch) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed = true; w.file != nil {
+		_ = w.file.Close() // it holds nothing that could be lost
+		w.file = nil
+	}
+}
+
+// Cover watches these places and no others. fresh says that some were not watched before: what has happened there since they were
+// looked at was not seen. Folders that are not there are left out. problems say what cannot be watched.
+func (w *Watch) Cover(places Places) (fresh bool, problems []error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.file == nil {
+		return false, nil
+	}
+	next := map[int32]map[string]bool{}
+	for dir, names := range places {
+		n, err := unix.InotifyAddWatch(w.fd, dir, events)
+		switch {
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR): // who looks at it next says so
+			continue
+		case err != nil:
+			problems = append(problems,
+				fmt.Errorf("%s cannot be watched, so changes there are noticed at the regular check only: %w", dir, err))
+			continue
+		}
+		wd := int32(n) //nolint:gosec // the kernel's watch descriptors are ints that fit
+		if next[wd] == nil {
+			next[wd] = map[string]bool{}
+		}
+		for name := range names {
+			next[wd][name] = true
+			fresh = fresh || !w.places[wd][name] && !w.places[wd][all]
+		}
+	}
+	for wd := range w.places {
+		if next[wd] == nil {
+			_, _ = unix.InotifyRmWatch(w.fd, uint32(wd)) //nolint:gosec // never negative; it fails where the folder is gone
+		}
+	}
+	w.places = next
+	return fresh, problems
+}
+
+// Wake ends an Await, or the next one.
+func (w *Watch) Wake(late bool) {
+	w.mu.Lock()
+	w.late, w.check = w.late || late, w.check || !late
+	w.mu.Unlock()
+	w.signal()
+}
+
+func (w *Watch) signal() {
+	select {
+	case w.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Await waits until something has happened, and says what; nothing when ctx ends.
+func (w *Watch) Await(ctx context.Context) Changes {
+	for ctx.Err() == nil {
+		if c := w.Collect(); !c.None() {
+			return c
+		}
+		select {
+		case <-w.woken:
+		case <-ctx.Done():
+		}
+	}
+	return Changes{}
+}
+
+// Collect says what has happened until now. It does not wait.
+func (w *Watch) Collect() Changes {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := Changes{Late: w.late, Check: w.check, Written: map[string]bool{}, Deleted: map[string]bool{}}
+	w.late, w.check = false, false
+	for w.file != nil {
+		n, err := unix.Read(w.fd, w.buf[:])
+		if n <= 0 && !errors.Is(err, unix.EINTR) {
+			break
+		}
+		w.decode(w.buf[:max(n, 0)], &c)
+	}
+	return c
+}
+
+// decode reads struct inotify_event (inotify(7)): wd, mask, cookie, length of name, name padded with NULs.
+func (w *Watch) decode(buf []byte, c *Changes) {
+	for len(buf) >= unix.SizeofInotifyEvent {
+		wd := int32(binary.NativeEndian.Uint32(buf)) //nolint:gosec // it is an int32 there
+		mask := binary.NativeEndian.Uint32(buf[4:])
+		length := int(binary.NativeEndian.Uint32(buf[12:]))
+		buf = buf[unix.SizeofInotifyEvent:]
+		if length > len(buf) {
+			c.Lost = true
+			return
+		}
+		w.note(wd, mask, unix.ByteSliceToString(buf[:length]), c)
+		buf = buf[length:]
+	}
+}
+
+// note adds one event to the changes, if it matters.
+func (w *Watch) note(wd int32, mask uint32, name string, c *Changes) {
+	names := w.places[wd]
+	switch {
+	case mask&unix.IN_Q_OVERFLOW != 0:
+		c.Lost = true
+	case name == "":
+		c.Seen = c.Seen || names != nil && mask&ofTheFolder != 0 || names[all]
+	case names[all]:
+		c.Seen = true
+		c.Written[name] = c.Written[name] || mask&(unix.IN_CLOSE_WRITE|unix.IN_MOVED_TO) != 0
+		if mask&unix.IN_DELETE != 0 {
+			c.Deleted[name] = true
+		}
+	default:
+		c.Seen = c.Seen || names[name]
+	}
+}

@@ -1,0 +1,138 @@
+package dirwatch
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func opened(t *testing.T, places Places) *Watch {
+	t.Helper()
+	w := New()
+	must(t, w.Open())
+	t.Cleanup(w.Close)
+	if fresh, problems := w.Cover(places); fresh != (len(places) > 0) || len(problems) > 0 {
+		t.Fatalf("covered: %v, %v", fresh, problems)
+	}
+	return w
+}
+
+// TestAwait waits on another goroutine, so that what wakes it comes while it waits, or, as good, before.
+func TestAwait(t *testing.T) {
+	for name, w := range map[string]*Watch{"with inotify": opened(t, nil), "without": New()} {
+		t.Run(name, func(t *testing.T) {
+			woken := make(chan Changes)
+			wait := func(ctx context.Context) { woken <- w.Await(ctx) }
+			for range 100 {
+				go wait(t.Context())
+				w.Wake(true)
+				if c := <-woken; !c.Late || c.Check {
+					t.Fatalf("woken by %+v", c)
+				}
+				go wait(t.Context())
+				w.Wake(false)
+				if c := <-woken; c.Late || !c.Check {
+					t.Fatalf("woken by %+v", c)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				go wait(ctx)
+				cancel()
+				if c := <-woken; !c.None() {
+					t.Fatalf("woken by %+v", c)
+				}
+			}
+		})
+	}
+}
+
+func TestAwaitSeesWhatHappens(t *testing.T) {
+	dir := t.TempDir()
+	places := Places{}
+	places.Folder(dir)
+	w := opened(t, places)
+	woken := make(chan Changes)
+	for range 100 {
+		go func() { woken <- w.Await(t.Context()) }()
+		must(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o600))
+		seen := false
+		for !seen {
+			c := <-woken
+			if seen = c.Written["a"]; !seen {
+				go func() { woken <- w.Await(t.Context()) }()
+			}
+		}
+		w.Collect()
+	}
+	must(t, os.Remove(filepath.Join(dir, "a")))
+	if c := w.Collect(); !c.Deleted["a"] || c.Written["a"] {
+		t.Fatalf("saw %+v", c)
+	}
+	must(t, os.Remove(dir))
+	if c := w.Collect(); !c.Seen {
+		t.Fatal("the folder went unseen")
+	}
+	if fresh, problems := w.Cover(places); fresh || len(problems) > 0 {
+		t.Fatalf("a folder that is not there: %v, %v", fresh, problems)
+	}
+	w.Close()
+	if err := w.Open(); err != nil || w.file != nil {
+		t.Fatal("closing is for good")
+	}
+	if fresh, problems := w.Cover(places); fresh || len(problems) > 0 {
+		t.Fatalf("a closed watch complains: %v, %v", fresh, problems)
+	}
+}
+
+func TestOnlyNamesThatMatterAreSeen(t *testing.T) {
+	dir := t.TempDir()
+	places := Places{}
+	places.Folder(dir)
+	w := opened(t, places)
+	if fresh, _ := w.Cover(places); fresh {
+		t.Error("what was watched is fresh")
+	}
+	places.Way(filepath.Join(dir, "one"))
+	if fresh, _ := w.Cover(Places{dir: places[dir]}); fresh {
+		t.Error("a name in a folder that is watched is fresh")
+	}
+	places = Places{}
+	places.Way(filepath.Join(dir, "below", "file"))
+	if fresh, _ := w.Cover(places); !fresh {
+		t.Error("folders above were not watched before")
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "another"), nil, 0o600))
+	if c := w.Collect(); !c.None() {
+		t.Fatalf("saw %+v", c)
+	}
+	must(t, os.Mkdir(filepath.Join(dir, "below"), 0o700))
+	if c := w.Collect(); !c.Seen || len(c.Written) > 0 {
+		t.Fatalf("saw %+v", c)
+	}
+	w.Cover(nil)
+	must(t, os.Remove(filepath.Join(dir, "below")))
+	if c := w.Collect(); !c.None() {
+		t.Fatalf("saw %+v", c)
+	}
+}
+
+func TestEventsThatAreCutOffCountAsLost(t *testing.T) {
+	buf := make([]byte, unix.SizeofInotifyEvent)
+	buf[12] = 16 // bytes of a name that is not there
+	var c Changes
+	if New().decode(buf, &c); !c.Lost {
+		t.Fatal("nothing is known to be lost")
+	}
+}

@@ -1,0 +1,19 @@
+// Package resourcestest has cgroups in memory, for tests of the whole agent.
+package resourcestest
+
+import (
+	"github.com/playlet-dev/playlet/actors/internal/devices/devicestest"
+	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups/cgroupstest"
+)
+
+// Groups are cgroups in memory.
+type Groups = cgroupstest.Memory
+
+// New has no groups.
+func New() *Groups { return cgroupstest.New() }
+
+// Plugin is a device plugin; see devicestest.Plugin.
+type Plugin = devicestest.Plugin
+
+// NewPlugin makes one; see devicestest.New.
+var NewPlugin = devicestest.New
