@@ -1,13 +1,12 @@
 package supervisors
 
 import (
-	"bytes"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -40,22 +39,20 @@ type part struct {
 	write func(b []byte, label string, v reflect.Value) []byte
 }
 
-var (
-	plans   sync.Map // reflect.Type -> []part
-	buffers = sync.Pool{New: func() any { return new([]byte) }}
-)
+var plans sync.Map // reflect.Type -> []part
 
-// appendDigest adds in few words which thing a message is about and what it says of it.
-func appendDigest(b []byte, msg any) []byte {
+// digest says in few words which thing a message is about and what it says of it.
+func digest(msg any) string {
 	t := reflect.TypeOf(msg)
 	if t == nil || t.Kind() != reflect.Struct {
-		return b
+		return ""
 	}
 	plan, known := plans.Load(t)
 	if !known {
 		plan, _ = plans.LoadOrStore(t, partsOf(t, nil))
 	}
 	parts, whole := plan.([]part), reflect.ValueOf(msg)
+	b := make([]byte, 0, digestBytes)
 	for i := range parts {
 		v, ok := whole, true
 		for _, f := range parts[i].path {
@@ -75,10 +72,7 @@ func appendDigest(b []byte, msg any) []byte {
 			break
 		}
 	}
-	if !utf8.Valid(b) {
-		b = bytes.ToValidUTF8(b, nil)
-	}
-	return b
+	return strings.ToValidUTF8(string(b), "")
 }
 
 // partsOf lists the parts of a struct, and of those in it that are about the same thing.
@@ -93,7 +87,7 @@ func partsOf(t reflect.Type, path []int) (out []part) {
 		}
 		switch inner {
 		case reflect.TypeFor[v1.Pod]():
-			p.path, p.write = at, writePod
+			p.write = writePod
 		case reflect.TypeFor[v1.PodStatus]():
 			if lower == "status" {
 				p.write = writeStatus
@@ -129,21 +123,9 @@ func writerOf(t reflect.Type, name string) func([]byte, string, reflect.Value) [
 		if t == reflect.TypeFor[error]() {
 			return func(b []byte, _ string, _ reflect.Value) []byte { return word(b, "", "failed") }
 		}
-	case reflect.String:
+	case reflect.String, reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint32, reflect.Uint64:
 		if slices.Contains(safe, name) {
-			return func(b []byte, label string, v reflect.Value) []byte { return word(b, label, v.String()) }
-		}
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		if slices.Contains(safe, name) {
-			return func(b []byte, label string, v reflect.Value) []byte {
-				return word(b, label, strconv.FormatInt(v.Int(), 10))
-			}
-		}
-	case reflect.Uint32, reflect.Uint64:
-		if slices.Contains(safe, name) {
-			return func(b []byte, label string, v reflect.Value) []byte {
-				return word(b, label, strconv.FormatUint(v.Uint(), 10))
-			}
+			return func(b []byte, label string, v reflect.Value) []byte { return word(b, label, fmt.Sprint(v)) }
 		}
 	default:
 	}
