@@ -56,9 +56,7 @@ type Engine struct {
 
 // New is an engine without rules.
 func New(o Options) *Engine {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o.Clock = cmp.Or[clock.WithDelayedExecution](o.Clock, clock.RealClock{})
 	return &Engine{opts: o, kills: map[messages.Address][]time.Time{}}
 }
 
