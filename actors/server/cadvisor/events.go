@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/containers"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -135,7 +136,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 			if q.most > 0 {
 				list = newest(list, q.most)
 			}
-			return write(w, append([]model.Event{}, list...))
+			return containers.JSON(w, append([]model.Event{}, list...))
 		}
 		_ = out.SetWriteDeadline(time.Now().Add(answerTimeout)) // a recorder in a test has none
 		was := seen

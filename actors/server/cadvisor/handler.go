@@ -3,7 +3,6 @@ package cadvisor
 import (
 	"context"
 	"embed"
-	"errors"
 	"net/http"
 	"path"
 	"strconv"
@@ -106,15 +105,9 @@ func (h *handler) bounded(next http.Handler) http.Handler {
 // answer has errors answered.
 func answer(serve func(w http.ResponseWriter, r *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := serve(w, r)
-		if err == nil {
-			return
+		if err := serve(w, r); err != nil {
+			http.Error(w, err.Error(), containers.StatusOf(err))
 		}
-		status := http.StatusInternalServerError
-		if refused := (*containers.Error)(nil); errors.As(err, &refused) {
-			status = refused.Status
-		}
-		http.Error(w, err.Error(), status)
 	})
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/cadvisor/lib/machine"
 	"github.com/google/cadvisor/lib/model"
+
+	"github.com/playlet-dev/playlet/actors/server/containers"
 )
 
 // restAge is how old figures may be for who does not say: cAdvisor's housekeeping interval.
@@ -56,7 +58,7 @@ func (h *handler) v1(w http.ResponseWriter, r *http.Request) error {
 	if call == "subcontainers" {
 		return list(w, '[', t.within(name(r)), of)
 	}
-	return write(w, of(name(r)))
+	return containers.JSON(w, of(name(r)))
 }
 
 // v1 is a cgroup in the form of v1.3, with as many samples as the query asks for.
@@ -84,13 +86,13 @@ func (h *handler) v2(w http.ResponseWriter, r *http.Request) error {
 	case "machine":
 		return h.machine(w, r)
 	case "version":
-		return write(w, version())
+		return containers.JSON(w, version())
 	case "attributes":
 		m, err := h.conf.Figures.Machine(r.Context())
 		if err != nil {
 			return err
 		}
-		return write(w, struct {
+		return containers.JSON(w, struct {
 			model.VersionInfo
 			*model.MachineInfo
 		}{model.VersionInfo{
@@ -120,7 +122,7 @@ func (h *handler) machine(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, m)
+	return containers.JSON(w, m)
 }
 
 // version is that of the library whose figures these are.
@@ -151,7 +153,7 @@ func (h *handler) storage(w http.ResponseWriter, r *http.Request) error {
 	if label != "" && len(out) == 0 {
 		return refuse(http.StatusNotFound, "there is no file system with the label "+strconv.Quote(label))
 	}
-	return write(w, out)
+	return containers.JSON(w, out)
 }
 
 // stats answers stats, spec and machinestats of v2.1.
@@ -169,7 +171,7 @@ func (h *handler) stats(w http.ResponseWriter, r *http.Request, call string) err
 		if err != nil {
 			return err
 		}
-		return write(w, newest(samples(root), o.Count))
+		return containers.JSON(w, newest(samples(root), o.Count))
 	}
 	var found []string
 	at := name(r)
@@ -224,17 +226,6 @@ func options(r *http.Request) (model.RequestOptions, error) {
 		}
 	}
 	return o, nil
-}
-
-// write answers with one value.
-func write(w http.ResponseWriter, value any) error {
-	w.Header().Set("Content-Type", "application/json")
-	body, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	_, _ = w.Write(body) // a failure means that nobody reads it any more
-	return nil
 }
 
 // list answers with many values, each encoded when it is written, so that no more than one is in memory twice: by name, or, where
