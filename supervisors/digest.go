@@ -1,7 +1,6 @@
 package supervisors
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -52,7 +51,8 @@ func digest(msg any) string {
 		plan, _ = plans.LoadOrStore(t, partsOf(t, nil))
 	}
 	parts, whole := plan.([]part), reflect.ValueOf(msg)
-	b := make([]byte, 0, digestBytes)
+	var room [2 * digestBytes]byte
+	b := room[:0]
 	for i := range parts {
 		v, ok := whole, true
 		for _, f := range parts[i].path {
@@ -125,9 +125,17 @@ func (p *part) ofKind(t reflect.Type, name string) {
 		if t == reflect.TypeFor[error]() {
 			always("failed")
 		}
-	case reflect.String, reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint32, reflect.Uint64:
+	case reflect.String:
 		if slices.Contains(safe, name) {
-			p.text = func(v reflect.Value) string { return fmt.Sprint(v) }
+			p.text = reflect.Value.String
+		}
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		if slices.Contains(safe, name) {
+			p.text = func(v reflect.Value) string { return strconv.FormatInt(v.Int(), 10) }
+		}
+	case reflect.Uint32, reflect.Uint64:
+		if slices.Contains(safe, name) {
+			p.text = func(v reflect.Value) string { return strconv.FormatUint(v.Uint(), 10) }
 		}
 	default:
 	}
