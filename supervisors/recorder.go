@@ -136,9 +136,9 @@ func (q *Query) match(e *Entry) bool {
 // Select lists what is kept, oldest first. A pod's begins with what led to it: the chain of causes up to the work that some
 // source has done. What others did that led to something of it, as a pull for another pod, is there as well.
 func (r *Recorder) Select(q Query) []Entry {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	out := []Entry{} // never nil: a server shows a list
+	var led []Entry
+	r.mu.Lock()
 	for _, s := range r.stories {
 		for i := len(s.entries) - 1; i >= 0 && s.entries[i].Seq > q.After; i-- {
 			e := *s.entries[i]
@@ -150,9 +150,13 @@ func (r *Recorder) Select(q Query) []Entry {
 			}
 		}
 	}
-	slices.SortFunc(out, func(x, y Entry) int { return cmp.Compare(x.Seq, y.Seq) })
 	if q.Pod != "" && q.After == 0 && q.Since.IsZero() {
-		out = append(r.causes(out), out...)
+		led = r.causes(out)
+	}
+	r.mu.Unlock() // what follows takes a while, of all that is kept
+	slices.SortFunc(out, func(x, y Entry) int { return cmp.Compare(x.Seq, y.Seq) })
+	if len(led) > 0 {
+		out = append(led, out...)
 	}
 	return out
 }

@@ -13,8 +13,10 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/devices"
@@ -103,9 +105,7 @@ type Listeners struct {
 	ofAdmin, ofNode *containers.Handlers
 
 	nodePort int
-
-	mu    sync.Mutex
-	asker Asker
+	asker    atomic.Pointer[Asker]
 }
 
 // Listener is the state of one listener.
@@ -143,12 +143,7 @@ func NewListeners(conf Config) *Listeners {
 	l.health = healthz.New(healthz.Config{
 		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Observe: conf.Checked, NoPlugins: l.noPlugins,
 		Notes: append([]healthz.Note{{Check: "listeners", Says: l.closed}}, conf.Notes...),
-		Tree: func() healthz.Tree {
-			if tree := l.tree(); tree != nil {
-				return tree
-			}
-			return nil
-		},
+		Tree:  func() healthz.Tree { return l.tree() },
 	})
 
 	// Another listener is another line here, and a function that makes its endpoint.
@@ -304,17 +299,9 @@ func (l *Listeners) streams() (logs, streams int) {
 }
 
 // Attach gives the handlers the running tree. Before it, what needs an actor is answered with 503.
-func (l *Listeners) Attach(a Asker) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.asker = a
-}
+func (l *Listeners) Attach(a Asker) { l.asker.Store(&a) }
 
-func (l *Listeners) tree() Asker {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.asker
-}
+func (l *Listeners) tree() Asker { return ptr.Deref(l.asker.Load(), nil) }
 
 // Close ends every stream, closes every listener and removes the socket. Nothing opens again after it.
 func (l *Listeners) Close() error {
