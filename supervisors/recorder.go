@@ -128,9 +128,9 @@ type Query struct {
 	After uint64            // its Seq is greater
 }
 
+// match leaves Pod and After to Select, which finds them by the stories.
 func (q *Query) match(e *Entry) bool {
-	return (q.Pod == "" || e.Flow.Pod == q.Pod) && (q.Actor == nil || e.To == *q.Actor || e.From == *q.Actor) &&
-		(q.Since.IsZero() || !e.Ended().Before(q.Since))
+	return (q.Actor == nil || e.To == *q.Actor || e.From == *q.Actor) && (q.Since.IsZero() || !e.Ended().Before(q.Since))
 }
 
 // Select lists what is kept, oldest first. A pod's begins with what led to it: the chain of causes up to the work that some
@@ -139,14 +139,16 @@ func (r *Recorder) Select(q Query) []Entry {
 	out := []Entry{} // never nil: a server shows a list
 	var led []Entry
 	r.mu.Lock()
-	for _, s := range r.stories {
+	for name, s := range r.stories {
+		if q.Pod != "" && q.Pod != name {
+			continue
+		}
 		for i := len(s.entries) - 1; i >= 0 && s.entries[i].Seq > q.After; i-- {
-			e := *s.entries[i]
-			if i == s.start {
-				e.Forgotten = s.forgotten
-			}
-			if q.match(&e) {
-				out = append(out, e)
+			if e := s.entries[i]; q.match(e) {
+				out = append(out, *e)
+				if i == s.start {
+					out[len(out)-1].Forgotten = s.forgotten
+				}
 			}
 		}
 	}
@@ -162,38 +164,38 @@ func (r *Recorder) Select(q Query) []Entry {
 }
 
 // causes are what led to entries of a pod's story and is not among them, as it was sent: chains of causes up to the work that
-// begins them, with the calls of that.
+// begins them, with the calls of that, which are in the same story.
 func (r *Recorder) causes(of []Entry) (out []Entry) {
-	byID, calls, here := map[uint64]*Entry{}, map[uint64][]*Entry{}, map[uint64]bool{}
-	for _, s := range r.stories {
-		for _, e := range s.entries {
-			byID[e.ID] = e
-			if e.Kind == OfCall {
-				calls[e.Cause] = append(calls[e.Cause], e)
+	here, wanted := map[uint64]bool{}, map[uint64]bool{}
+	for i := range of {
+		here[of[i].ID], wanted[of[i].Cause] = true, true
+	}
+	take := func(e *Entry) {
+		if !here[e.ID] {
+			out, here[e.ID] = append(out, *e), true
+		}
+	}
+	for before := -1; len(out) > before; {
+		before = len(out)
+		for _, s := range r.stories {
+			for _, e := range s.entries {
+				if !wanted[e.ID] || here[e.ID] {
+					continue
+				}
+				take(e)
+				switch e.Kind {
+				case OfMessage:
+					wanted[e.Cause] = true
+				case OfWork:
+					for _, call := range s.entries {
+						if call.Kind == OfCall && call.Cause == e.ID {
+							take(call)
+						}
+					}
+				case OfTimer, OfCall, OfChaos:
+				}
 			}
 		}
-	}
-	for i := range of {
-		here[of[i].ID] = true
-	}
-	var add func(e *Entry)
-	add = func(e *Entry) {
-		if e == nil || here[e.ID] {
-			return
-		}
-		out, here[e.ID] = append(out, *e), true
-		switch e.Kind {
-		case OfMessage:
-			add(byID[e.Cause])
-		case OfWork:
-			for _, call := range calls[e.ID] {
-				add(call)
-			}
-		case OfTimer, OfCall, OfChaos:
-		}
-	}
-	for i := range of {
-		add(byID[of[i].Cause])
 	}
 	slices.SortFunc(out, func(x, y Entry) int { return cmp.Compare(x.ID, y.ID) })
 	return out
