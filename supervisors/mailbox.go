@@ -7,8 +7,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// watch measures a mailbox, which protoactor does not bound, and hears, outside of it, that its actor is asked to stop: one that is
-// held does not look.
+// watch measures a mailbox, which protoactor does not bound, and hears, outside of it, that its actor is asked to stop: one that
+// is held does not look.
 type watch struct {
 	now, max atomic.Int64  // messages
 	halted   chan struct{} // closed then

@@ -51,8 +51,9 @@ var fields = []rule{
 	{refused, "securityContext.{seLinuxChangePolicy,windowsOptions}", nil},
 
 	// Names and name resolution.
-	{honoured, "{hostname,subdomain,setHostnameAsFQDN,hostnameOverride,dnsPolicy,hostAliases[].ip,hostAliases[].hostnames[]}", nil},
-	{honoured, "dnsConfig.{nameservers[],searches[],options[].name,options[].value}", nil},
+	{honoured, "{hostname,subdomain,setHostnameAsFQDN,hostnameOverride,hostAliases[].ip,hostAliases[].hostnames[]}", nil},
+	{honoured, "{dnsPolicy,dnsConfig.nameservers[],dnsConfig.searches[]}", nil},
+	{honoured, "dnsConfig.options[].{name,value}", nil},
 
 	// What speaks to others than the node.
 	{ignorable, "nodeName", nil},
@@ -131,7 +132,8 @@ var fields = []rule{
 	{refused, "volumes[].{configMap,secret,downwardAPI,projected}.defaultUser", nil},
 	{refused, inVolume + "{configMap,secret,downwardAPI}.items[].user", nil},
 	{refused, "volumes[].projected.sources[].{serviceAccountToken.user,clusterTrustBundle,podCertificate}", nil},
-	{honoured, "volumes[].{image.reference,image.pullPolicy,persistentVolumeClaim.claimName,persistentVolumeClaim.readOnly}", nil},
+	{honoured, "volumes[].image.{reference,pullPolicy}", nil},
+	{honoured, "volumes[].persistentVolumeClaim.{claimName,readOnly}", nil},
 	{ignorable, "volumes[].ephemeral.volumeClaimTemplate", nil}, // a controller makes the claim by it
 	{honoured, "volumes[].csi.{driver,readOnly,fsType,volumeAttributes,nodePublishSecretRef.name}", nil},
 	{refused, "volumes[].{nfs,iscsi,fc,awsElasticBlockStore,azureDisk,azureFile,cephfs,cinder,flexVolume,flocker}", nil},

@@ -60,8 +60,8 @@ func (e *Exposure) Others() []string {
 	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }
 
-// unguarded is where a port that asks for no credentials is open, and a sentence where that is other than was asked for, or open to
-// other machines, of which open says the rest. Where nobody gave the address, it is the loopback if narrow.
+// unguarded is where a port that asks for no credentials is open, and a sentence where that is other than was asked for, or open
+// to other machines, of which open says the rest. Where nobody gave the address, it is the loopback if narrow.
 func unguarded(node *config.Node, number int32, narrow bool, open string) (where, reason string) {
 	where, port := node.Kubelet.Address, "port "+strconv.Itoa(int(number))
 	address, err := netip.ParseAddr(where)
