@@ -74,11 +74,12 @@ func (r *Recorder) Add(e Entry) {
 	defer r.mu.Unlock()
 	r.seq++
 	e.Seq = r.seq
+	var n *Entry // one that is forgotten is used again: each new one is work for the garbage collector
 	name := e.story()
 	if s := r.stories[name]; s != nil {
 		r.order.MoveToBack(s.place)
 		if len(s.entries) == storyEntries {
-			r.drop(s)
+			n = r.drop(s)
 		}
 	}
 	for r.bytes > r.budget {
@@ -86,16 +87,20 @@ func (r *Recorder) Add(e Entry) {
 		if s == nil || len(s.entries)*len(r.stories) <= r.count {
 			s = r.order.Front().Value.(*story)
 		}
-		r.drop(s)
+		n = r.drop(s)
 	}
+	if n == nil {
+		n = new(Entry)
+	}
+	*n = e
 	s := r.stories[name]
 	if s == nil {
 		s = &story{name: name}
 		s.place = r.order.PushBack(s)
 		r.stories[name] = s
 	}
-	s.entries = append(s.entries, &e)
-	r.bytes += e.bytes()
+	s.entries = append(s.entries, n)
+	r.bytes += n.bytes()
 	r.count++
 	if r.news != nil {
 		close(r.news)
@@ -103,21 +108,24 @@ func (r *Recorder) Add(e Entry) {
 	}
 }
 
-// drop forgets an entry of a story. At the first time it is settled what a pod's start is: half of what there is, at most.
-func (r *Recorder) drop(s *story) {
+// drop forgets an entry of a story, which may be used again. At the first time it is settled what a pod's start is: half of what
+// there is, at most.
+func (r *Recorder) drop(s *story) *Entry {
 	if s.forgotten == 0 && s.entries[0].Flow.Pod != "" {
 		s.start = min(startEntries, len(s.entries)/2)
 	}
 	if s.start == len(s.entries) { // there is nothing else
 		s.start = 0
 	}
-	r.bytes -= s.entries[s.start].bytes()
+	n := s.entries[s.start]
+	r.bytes -= n.bytes()
 	r.count--
 	s.forgotten++
 	if s.entries = slices.Delete(s.entries, s.start, s.start+1); len(s.entries) == 0 {
 		delete(r.stories, s.name)
 		r.order.Remove(s.place)
 	}
+	return n
 }
 
 // Query chooses entries; an empty field chooses all.
